@@ -1,0 +1,34 @@
+/* buf.h - bytes that grow
+ *
+ * data[0..len) is valid; the buffer owns it. Taking the data leaves an empty buffer.
+ */
+#ifndef MS_BASE_BUF_H
+#define MS_BASE_BUF_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct ms_buf {
+    uint8_t *data;
+    size_t len, capacity;
+};
+
+void ms_buf_init(struct ms_buf *b);
+void ms_buf_finish(struct ms_buf *b);
+
+/* Make room for `more` bytes behind len. 0 or -ENOMEM. */
+int ms_buf_reserve(struct ms_buf *b, size_t more);
+int ms_buf_append(struct ms_buf *b, const void *data, size_t len);
+
+/* Append formatted text, without its NUL. */
+int ms_buf_printf(struct ms_buf *b, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Drop the first n bytes. */
+void ms_buf_consume(struct ms_buf *b, size_t n);
+
+/* The text so far as a NUL-terminated string (the NUL is not counted), or NULL when out
+ * of memory. Borrowed until the next change. */
+const char *ms_buf_str(struct ms_buf *b);
+
+#endif

@@ -1,0 +1,95 @@
+/* head.h - the controller, as a thread of its own
+ *
+ * Owns the session, the loop thread, the local agent, the registry of clusters, and the
+ * control socket that the command line talks to. ms_head_start returns when the agent
+ * has said that it is ready, or says why not. Everything else may be called from any
+ * thread; requests return an operation that completes exactly once.
+ */
+#ifndef MS_HEAD_HEAD_H
+#define MS_HEAD_HEAD_H
+
+#include "base/error.h"
+#include "io/loop.h"
+#include "io/session.h"
+#include "proto/muster.pb-c.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ms_head;
+struct ms_head_op;
+
+struct ms_head_options {
+    const char *agent_path; /* the muster executable, started as `muster agent --fd 3` */
+    const char *node_name;  /* NULL: the host's name */
+    int num_gpus;           /* fake or real devices of this node; -1: look */
+    int num_cpus;           /* -1: look */
+    bool log_to_driver;     /* the agent sends lines */
+    const char *const *python; /* argv prefix of the interpreter, NULL-terminated */
+    const char *const *sys_path;
+    const char *const *env; /* "NAME=value" of the driver, NULL-terminated */
+    const char *working_dir;
+    int64_t timeout_ns; /* for the start */
+
+    /* On the head's thread. `lines` and `exit` are borrowed. */
+    void (*on_log)(void *arg, const Muster__LogLines *lines);
+    void (*on_exit)(void *arg, uint64_t uid, const Muster__Exit *exit);
+    void (*on_agent_lost)(void *arg, const char *why); /* all its workers get on_exit */
+    void *arg;
+};
+
+struct ms_head *ms_head_start(const struct ms_head_options *o, struct ms_error *err);
+
+/* End everything and join the thread: workers get SIGTERM, after grace_ns SIGKILL; when
+ * this returns there is no process, socket or folder (but logs) of this session left.
+ * Never takes longer than grace_ns + MS_STOP_GRACE_NS. */
+void ms_head_stop(struct ms_head *h, int64_t grace_ns);
+
+/* In a forked child: close what was inherited, touch nothing of the session. */
+void ms_head_forget(struct ms_head *h);
+
+struct ms_loop *ms_head_loop(struct ms_head *h);
+const struct ms_session *ms_head_session(const struct ms_head *h);
+
+/* One rank as it is to be started; the head fills in uid, cluster, rank, incarnation and
+ * adds nothing to env. */
+struct ms_head_rank {
+    Muster__WorkerSpec spec;
+    const uint32_t *devices; /* for status only; borrowed until the call returns */
+    size_t device_count;
+};
+
+/* Start the workers of a new cluster, all or none. The operation's result is a
+ * ClusterStatus in which every worker has uid, pid, address and log_path: processes that
+ * exist, engines that do not yet. -EEXIST: the name is taken. */
+struct ms_head_op *ms_head_create_cluster(struct ms_head *h,
+                                          const char *name,
+                                          const struct ms_head_rank *ranks,
+                                          size_t count);
+
+/* Stop its workers; completes when all have been reaped. -ENOENT: no such cluster. */
+struct ms_head_op *
+ms_head_destroy_cluster(struct ms_head *h, const char *name, int64_t grace_ns);
+
+/* Hold a TCP port on the node; the result is a PortHeld. */
+struct ms_head_op *ms_head_hold_port(struct ms_head *h, const char *owner);
+struct ms_head_op *ms_head_drop_port(struct ms_head *h, const char *owner);
+
+/* Warm the zygote of a key. */
+struct ms_head_op *ms_head_prepare(struct ms_head *h, const Muster__ZygoteKey *key);
+
+/* The result is a Status. */
+struct ms_head_op *ms_head_status(struct ms_head *h);
+
+/* Wait until it has completed: 0, or -ETIMEDOUT when deadline_ns (monotonic) comes first;
+ * the operation then goes on. */
+int ms_head_op_wait(struct ms_head_op *op, int64_t deadline_ns);
+/* After completion: 0 or its negative errno with the reason in err. */
+int ms_head_op_result(const struct ms_head_op *op, struct ms_error *err);
+/* After success: the message named above, borrowed until unref; NULL if it has none. */
+const ProtobufCMessage *ms_head_op_message(const struct ms_head_op *op);
+/* Give it up (any time; an operation under way goes on without an observer). */
+void ms_head_op_unref(struct ms_head_op *op);
+
+#endif

@@ -1,0 +1,52 @@
+/* session.h - the folder of one running Muster on this machine
+ *
+ * root    $MUSTER_HOME, else /tmp/muster-<uid>; mode 0700 and ours, or it is refused
+ * session root/<name>/ with
+ *   lock       flock(2)ed by the head and (by inheritance) its agent: held = alive
+ *   secret     64 hexadecimal digits, mode 0600
+ *   driver     pid of the driver, decimal
+ *   head.sock  the head's control socket
+ *   spin       the page of spin leases
+ *   w/         sockets of the workers
+ *   logs/      <cluster>-<rank>.log, merged.log, agent.log; stays when the rest goes
+ */
+#ifndef MS_IO_SESSION_H
+#define MS_IO_SESSION_H
+
+#include "base/error.h"
+#include "base/limits.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { MS_SESSION_DIR_MAX = 72, MS_SESSION_SECRET_SIZE = 32 };
+
+struct ms_session {
+    char name[MS_NAME_MAX + 1]; /* e.g. "20261115-203011-4711" */
+    char dir[MS_SESSION_DIR_MAX];
+    uint8_t secret[MS_SESSION_SECRET_SIZE];
+    pid_t driver_pid;
+    bool alive; /* somebody holds the lock */
+};
+
+/* The root's path; made if it is not there. -EPERM: it is not ours alone. -ENAMETOOLONG:
+ * sockets below it would not fit into sun_path. */
+int ms_session_root(char out[MS_SESSION_DIR_MAX], struct ms_error *err);
+
+/* A new session with a fresh secret; *lock_fd is the held lock. Sweeps first. */
+int ms_session_create(struct ms_session *s, int *lock_fd, struct ms_error *err);
+
+/* Remove everything but logs/ (and the folder itself, if there are no logs). Idempotent;
+ * missing things are fine. Also points root/latest at the newest session that is left. */
+int ms_session_remove(const char *dir);
+
+/* For every session that nobody holds: remove it, and drop the logs of all but the
+ * MS_SESSIONS_KEPT newest. */
+void ms_session_sweep(void);
+
+/* Sessions, newest first; the count, or a negative errno. `out` is malloc'd. The secret
+ * is read where it can be. Dead sessions are listed too (their logs are there). */
+int ms_session_list(struct ms_session **out, struct ms_error *err);
+
+#endif

@@ -1,0 +1,73 @@
+/* conn.h - a connection: messages over a transport
+ *
+ * Handshake first, then messages both ways, cut into frames; a small message overtakes a
+ * big one that is under way. Nothing here blocks and nothing here locks: sending is
+ * guarded by the owner's lock, reading by the owner's rule of one reader at a time.
+ * Sending and reading may run on two threads at once, except during the handshake
+ * (ms_conn_is_ready is false), when both need the owner's lock.
+ */
+#ifndef MS_WIRE_CONN_H
+#define MS_WIRE_CONN_H
+
+#include "base/error.h"
+#include "wire/frame.h"
+#include "wire/handshake.h"
+#include "wire/transport.h"
+
+#include <stdbool.h>
+#include <sys/uio.h>
+
+struct ms_conn;
+
+/* A whole message. `body` is borrowed until the callback returns; a big one can be kept
+ * by ms_message_take. */
+struct ms_message {
+    struct ms_frame head; /* length and total both are the whole body */
+    const uint8_t *body;
+    size_t len;
+    uint8_t *owned; /* malloc'd memory behind body, or NULL when it is borrowed */
+};
+
+/* The body as malloc'd memory of the caller's (NULL: out of memory); copies only what
+ * was borrowed. An empty body gives a pointer too. */
+uint8_t *ms_message_take(struct ms_message *m);
+
+/* Both take the transport, also on failure. The handshake runs inside read and flush;
+ * messages sent before it is done wait. NULL: out of memory. */
+struct ms_conn *ms_conn_create_client(struct ms_transport *t,
+                                      const struct ms_handshake *h);
+struct ms_conn *ms_conn_create_server(struct ms_transport *t,
+                                      const struct ms_handshake *h);
+/* A connection that needs no proof: an inherited socket pair. */
+struct ms_conn *ms_conn_create_trusted(struct ms_transport *t);
+void ms_conn_destroy(struct ms_conn *c);
+
+int ms_conn_fd(const struct ms_conn *c);
+bool ms_conn_is_ready(const struct ms_conn *c);
+/* What was agreed; valid once ready. */
+const struct ms_handshake *ms_conn_handshake(const struct ms_conn *c);
+
+/* Send a message: written at once as far as the socket takes it, the rest is copied and
+ * queued. 0 or a negative errno; after an error other than -ENOMEM and -ENOBUFS the
+ * connection is of no more use. */
+int ms_conn_send(struct ms_conn *c,
+                 const struct ms_frame *head,
+                 const struct iovec *iov,
+                 int count);
+
+/* True while queued bytes wait for room in the socket: watch for writing and flush. */
+bool ms_conn_wants_write(const struct ms_conn *c);
+int ms_conn_flush(struct ms_conn *c);
+/* Bytes queued and not yet written. */
+size_t ms_conn_queued(const struct ms_conn *c);
+
+/* Read what is there (at most a bounded amount, so that nobody starves) and hand out
+ * whole messages. Returns 1 if anything was read, -EAGAIN if nothing was there, -EPIPE
+ * at the end of file, another negative errno when the peer broke the protocol (`err`
+ * says how). on_message returns 0, or a negative errno to stop with it. */
+int ms_conn_read(struct ms_conn *c,
+                 int (*on_message)(void *arg, struct ms_message *m),
+                 void *arg,
+                 struct ms_error *err);
+
+#endif
