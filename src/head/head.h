@@ -4,6 +4,9 @@
  * control socket that the command line talks to. ms_head_start returns when the agent
  * has said that it is ready, or says why not. Everything else may be called from any
  * thread; requests return an operation that completes exactly once.
+ *
+ * The head is a guest in the driver's process: it handles no signal, prints nothing,
+ * never exits, and waits for no child but its agent.
  */
 #ifndef MS_HEAD_HEAD_H
 #define MS_HEAD_HEAD_H
@@ -21,18 +24,21 @@ struct ms_head;
 struct ms_head_op;
 
 struct ms_head_options {
-    const char *agent_path; /* the muster executable, started as `muster agent --fd 3` */
-    const char *node_name;  /* NULL: the host's name */
-    int num_gpus;           /* fake or real devices of this node; -1: look */
-    int num_cpus;           /* -1: look */
-    bool log_to_driver;     /* the agent sends lines */
+    const char
+        *agent_path;       /* the muster executable, started as `muster agent --fd 3` */
+    const char *node_name; /* NULL: the host's name */
+    int num_gpus;          /* fake or real devices of this node; -1: look */
+    int num_cpus;          /* -1: look */
+    bool log_to_driver;    /* the agent sends lines */
     const char *const *python; /* argv prefix of the interpreter, NULL-terminated */
     const char *const *sys_path;
     const char *const *env; /* "NAME=value" of the driver, NULL-terminated */
     const char *working_dir;
     int64_t timeout_ns; /* for the start */
 
-    /* On the head's thread. `lines` and `exit` are borrowed. */
+    /* On the head's thread, which must not stop the head. `lines` and `exit` are
+     * borrowed. on_exit comes once for each worker of a cluster whose creation has
+     * succeeded, and not before that. */
     void (*on_log)(void *arg, const Muster__LogLines *lines);
     void (*on_exit)(void *arg, uint64_t uid, const Muster__Exit *exit);
     void (*on_agent_lost)(void *arg, const char *why); /* all its workers get on_exit */
@@ -46,14 +52,25 @@ struct ms_head *ms_head_start(const struct ms_head_options *o, struct ms_error *
  * Never takes longer than grace_ns + MS_STOP_GRACE_NS. */
 void ms_head_stop(struct ms_head *h, int64_t grace_ns);
 
-/* In a forked child: close what was inherited, touch nothing of the session. */
+/* In a forked child: close what was inherited (and everything else that is watched by
+ * the head's loop), touch nothing of the session. All that is legal afterwards: this
+ * again, ms_head_stop, which then does nothing, and requests, which fail. */
 void ms_head_forget(struct ms_head *h);
 
 struct ms_loop *ms_head_loop(struct ms_head *h);
 const struct ms_session *ms_head_session(const struct ms_head *h);
 
-/* One rank as it is to be started; the head fills in uid, cluster, rank, incarnation and
- * adds nothing to env. */
+/* ---- requests -----------------------------------------------------------------------
+ *
+ * None of these blocks and none gives NULL: what cannot be done is an operation that
+ * has completed with an error. Arguments are borrowed until the call returns. Common
+ * errors: -EPIPE (the agent is gone; the text says how), -ENOMEM, -EINVAL, -ESHUTDOWN
+ * (the head was stopped meanwhile), -EPERM (this is a forked child of the driver, or
+ * the agent refused), -EIO (the agent failed; the text is its own).
+ */
+
+/* One rank as it is to be started; the head fills in uid, cluster, rank, incarnation
+ * and adds nothing to env. */
 struct ms_head_rank {
     Muster__WorkerSpec spec;
     const uint32_t *devices; /* for status only; borrowed until the call returns */
@@ -61,14 +78,17 @@ struct ms_head_rank {
 };
 
 /* Start the workers of a new cluster, all or none. The operation's result is a
- * ClusterStatus in which every worker has uid, pid, address and log_path: processes that
- * exist, engines that do not yet. -EEXIST: the name is taken. */
+ * ClusterStatus in which every worker has uid, pid, address and log_path: processes
+ * that exist, engines that do not yet. -EEXIST: the name is taken. */
 struct ms_head_op *ms_head_create_cluster(struct ms_head *h,
                                           const char *name,
                                           const struct ms_head_rank *ranks,
                                           size_t count);
 
-/* Stop its workers; completes when all have been reaped. -ENOENT: no such cluster. */
+/* Stop its workers (SIGTERM, after grace_ns SIGKILL); completes when all have been
+ * reaped. One that is being created is stopped when it exists. -ENOENT: no such
+ * cluster. -ETIMEDOUT: some have not ended within grace_ns + MS_STOP_GRACE_NS; the
+ * cluster stays until they have. */
 struct ms_head_op *
 ms_head_destroy_cluster(struct ms_head *h, const char *name, int64_t grace_ns);
 
@@ -82,10 +102,11 @@ struct ms_head_op *ms_head_prepare(struct ms_head *h, const Muster__ZygoteKey *k
 /* The result is a Status. */
 struct ms_head_op *ms_head_status(struct ms_head *h);
 
-/* Wait until it has completed: 0, or -ETIMEDOUT when deadline_ns (monotonic) comes first;
- * the operation then goes on. */
+/* Wait until it has completed: 0, or -ETIMEDOUT when deadline_ns (monotonic) comes
+ * first; the operation then goes on. */
 int ms_head_op_wait(struct ms_head_op *op, int64_t deadline_ns);
-/* After completion: 0 or its negative errno with the reason in err. */
+/* After completion: 0 or its negative errno with the reason in err. Before:
+ * -EINPROGRESS. */
 int ms_head_op_result(const struct ms_head_op *op, struct ms_error *err);
 /* After success: the message named above, borrowed until unref; NULL if it has none. */
 const ProtobufCMessage *ms_head_op_message(const struct ms_head_op *op);

@@ -30,15 +30,16 @@ struct ms_session {
     bool alive; /* somebody holds the lock */
 };
 
-/* The root's path; made if it is not there. -EPERM: it is not ours alone. -ENAMETOOLONG:
- * sockets below it would not fit into sun_path. */
+/* The root's path; made if it is not there. -EPERM: it is not ours alone.
+ * -ENAMETOOLONG: sockets below it would not fit into sun_path. */
 int ms_session_root(char out[MS_SESSION_DIR_MAX], struct ms_error *err);
 
 /* A new session with a fresh secret; *lock_fd is the held lock. Sweeps first. */
 int ms_session_create(struct ms_session *s, int *lock_fd, struct ms_error *err);
 
-/* Remove everything but logs/ (and the folder itself, if there are no logs). Idempotent;
- * missing things are fine. Also points root/latest at the newest session that is left. */
+/* Remove everything but logs/ (and the folder itself, if there are no logs).
+ * Idempotent; missing things are fine. Also points root/latest at the newest session
+ * that is left. */
 int ms_session_remove(const char *dir);
 
 /* For every session that nobody holds: remove it, and drop the logs of all but the

@@ -4,7 +4,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -37,23 +36,11 @@ int ms_unix_connect(const char *path, struct ms_error *err)
 
     if (rc < 0)
         return rc;
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return ms_error_sys(err, -errno, "cannot make a socket");
-    /* blocking connect: a unix socket either has room in its backlog or refuses; the
-     * timeout bounds a full backlog */
-    setsockopt(fd,
-               SOL_SOCKET,
-               SO_SNDTIMEO,
-               &(struct timeval){.tv_sec = MS_HANDSHAKE_NS / MS_NS_PER_S},
-               sizeof(struct timeval));
-    do
-        rc = connect(fd, (struct sockaddr *)&sa, sizeof sa) < 0 ? -errno : 0;
-    while (rc == -EINTR);
-    if (rc < 0)
-        return ms_error_sys(err, rc, "cannot connect to '%s'", path);
-    if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
-        return ms_error_sys(err, -errno, "cannot make '%s' non-blocking", path);
+    if (connect(fd, (struct sockaddr *)&sa, sizeof sa) < 0)
+        return ms_error_sys(err, -errno, "cannot connect to '%s'", path);
     return MS_TAKE_FD(fd);
 }
 

@@ -15,7 +15,8 @@
  * A descriptor, or a negative errno. */
 int ms_unix_listen(const char *path, struct ms_error *err);
 
-/* Connect, non-blocking. -ECONNREFUSED or -ENOENT: nobody listens there. */
+/* Connect, non-blocking. -ECONNREFUSED or -ENOENT: nobody listens there; -EAGAIN: its
+ * backlog is full now. */
 int ms_unix_connect(const char *path, struct ms_error *err);
 
 /* Accept, non-blocking. -EAGAIN: nobody waits; -EMFILE, -ENFILE: no descriptor left. */

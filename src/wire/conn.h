@@ -61,12 +61,20 @@ int ms_conn_flush(struct ms_conn *c);
 /* Bytes queued and not yet written. */
 size_t ms_conn_queued(const struct ms_conn *c);
 
+struct ms_conn_sink {
+    /* The first piece of a CALL that will take several has arrived: its place in the
+     * order is here. May be NULL. */
+    int (*on_begin)(void *arg, const struct ms_frame *head);
+    /* A whole message. 0, or a negative errno to stop reading with it. */
+    int (*on_message)(void *arg, struct ms_message *m);
+};
+
 /* Read what is there (at most a bounded amount, so that nobody starves) and hand out
  * whole messages. Returns 1 if anything was read, -EAGAIN if nothing was there, -EPIPE
  * at the end of file, another negative errno when the peer broke the protocol (`err`
- * says how). on_message returns 0, or a negative errno to stop with it. */
+ * says how). */
 int ms_conn_read(struct ms_conn *c,
-                 int (*on_message)(void *arg, struct ms_message *m),
+                 const struct ms_conn_sink *sink,
                  void *arg,
                  struct ms_error *err);
 

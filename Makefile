@@ -1,0 +1,66 @@
+# Every target does its own set-up; doing it again costs a second. `make help` lists them.
+#   PYTHON=...       another interpreter than python3 (3.11 or newer); .venv keeps it
+#   FUZZ_SECONDS=20  how long `make fuzz` runs each fuzzer
+
+export PYTHON
+export FUZZ_SECONDS ?= 20
+
+.PHONY: all demo test check format bench fuzz test-ray test-all clean distclean help setup
+
+# the package and the CLI, in .venv
+all: setup
+	@tools/build release -Dpython=true -Dpython.install_env=venv \
+		--prefix=$(CURDIR)/.venv
+	@.venv/bin/python tools/install
+
+setup:
+	@tools/setup build
+	@tools/venv
+
+demo: all
+	@.venv/bin/python examples/demo.py
+
+test: all
+	@.venv/bin/python tools/test
+
+check: setup
+	@tools/setup check
+	@.venv/bin/python tools/check
+
+format: setup
+	@tools/setup check
+	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format-14 -i
+	@.venv/bin/ruff format --quiet .
+	@.venv/bin/ruff check --quiet --fix .
+
+bench: all
+	@bench/run
+
+fuzz: setup
+	@tools/setup fuzz
+	@CC=clang-14 tools/build fuzz -Dfuzz=true -Dtests=false -Db_sanitize=address,undefined \
+		-Db_lundef=false
+	@tools/fuzz
+
+test-ray: all
+	@ray=$$(tools/ray-venv) && RAY_PYTHON=$$ray bench/run --smoke
+
+test-all: test check fuzz test-ray
+
+clean:
+	rm -rf build .mypy_cache .ruff_cache .pytest_cache
+
+distclean: clean
+	rm -rf .venv
+
+help:
+	@echo 'make            build, and install the package and the CLI into .venv'
+	@echo 'make demo       start workers, call them, kill one, leave nothing'
+	@echo 'make test       all tests that need little installing'
+	@echo 'make check      format, lint, types, layers, warnings, static analysis'
+	@echo 'make bench      speed, side by side with Ray (installs Ray once)'
+	@echo 'make fuzz       each fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS)'
+	@echo 'make test-ray   the tests that need Ray (installs it once)'
+	@echo 'make test-all   test, check, fuzz, test-ray'
+	@echo 'make format     rewrite the sources as `make check` wants them'
+	@echo 'make clean      remove build/; distclean: .venv too'

@@ -1,0 +1,24 @@
+"""The workers that Muster and Ray host: the same classes for both."""
+
+import os
+import sys
+import time
+
+
+class Worker:
+    def empty(self) -> None:
+        pass
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def hang(self) -> None:
+        time.sleep(3600)
+
+
+class NumpyWorker:
+    def __init__(self) -> None:
+        import numpy  # noqa: F401  what a worker of this field imports at the least
+
+    def has_numpy(self) -> bool:
+        return "numpy" in sys.modules

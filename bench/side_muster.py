@@ -1,0 +1,90 @@
+"""Muster's half of each row. Runs in the tree's own virtual environment."""
+
+import importlib.metadata
+import os
+import platform
+import signal
+import time
+
+import muster
+from bench_worker import NumpyWorker, Worker
+from serve import serve, time_each
+
+SETTLE_S = 0.05
+
+
+class Muster:
+    def __init__(self) -> None:
+        self.opened = 0
+        self.running = False
+
+    def version(self) -> dict[str, str]:
+        return {
+            "muster": importlib.metadata.version("muster-rl"),
+            "python": platform.python_version(),
+        }
+
+    def init(self) -> float:
+        start = time.perf_counter()
+        muster.init()
+        seconds = time.perf_counter() - start
+        self.running = True
+        return seconds
+
+    def open(self, ranks: int) -> None:
+        self.cluster = self.new_cluster(Worker, ranks)
+        self.cluster.execute_all_sync("empty")
+
+    def new_cluster(self, worker_cls: type, ranks: int) -> muster.Cluster:
+        self.opened += 1
+        return muster.Cluster(
+            name=f"bench{self.opened}",
+            worker_cls=worker_cls,
+            worker_config=muster.WorkerConfig(world_size=ranks),
+        )
+
+    def latency(self, count: int, warm_up: int) -> list[float]:
+        cluster = self.cluster
+        return time_each(
+            lambda: cluster.execute_rank_zero_sync("empty"), count, warm_up
+        )
+
+    def in_flight(self, count: int, window: int) -> float:
+        submit = self.cluster.execute_rank_zero_async
+        start = time.perf_counter()
+        for _ in range(count // window):
+            muster.get([submit("empty") for _ in range(window)])
+        return count / (time.perf_counter() - start)
+
+    def fan_out(self, count: int, warm_up: int) -> list[float]:
+        cluster = self.cluster
+        return time_each(lambda: cluster.execute_all_sync("empty"), count, warm_up)
+
+    def start(self, ranks: int) -> float:
+        start = time.perf_counter()
+        self.cluster = self.new_cluster(NumpyWorker, ranks)
+        have = self.cluster.execute_all_sync("has_numpy")
+        seconds = time.perf_counter() - start
+        assert have == [True] * ranks
+        return seconds
+
+    def death(self) -> float:
+        cluster = self.new_cluster(Worker, 1)
+        pid = cluster.execute_rank_zero_sync("pid")
+        pending = cluster.execute_rank_zero_async("hang")
+        time.sleep(SETTLE_S)
+        start = time.perf_counter()
+        os.kill(pid, signal.SIGKILL)
+        try:
+            muster.get([pending])
+        except muster.WorkerDied:
+            return time.perf_counter() - start
+        raise AssertionError("the call of a killed worker has returned")
+
+    def close(self) -> None:
+        if self.running:
+            muster.shutdown()
+
+
+if __name__ == "__main__":
+    serve(Muster())

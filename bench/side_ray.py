@@ -1,0 +1,94 @@
+"""Ray's half of each row. Runs in Ray's own virtual environment."""
+
+import logging
+import os
+import platform
+import signal
+import time
+from typing import Any
+
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+# Without this, and on Linux too, Ray replaces 127.0.0.1 with the machine's own address
+# and listens on all interfaces.
+os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+
+import ray  # reads its environment when imported
+from bench_worker import NumpyWorker, Worker
+from serve import serve, time_each
+
+LOOPBACK = "127.0.0.1"
+SETTLE_S = 0.05
+
+
+class Ray:
+    def __init__(self) -> None:
+        self.actors: list[Any] = []
+        self.remote_worker: Any = ray.remote(num_cpus=0)(Worker)
+        self.remote_numpy_worker: Any = ray.remote(num_cpus=0)(NumpyWorker)
+
+    def version(self) -> dict[str, str]:
+        return {"ray": ray.__version__, "python": platform.python_version()}
+
+    def init(self, folder: str) -> float:
+        start = time.perf_counter()
+        ray.init(
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            _node_ip_address=LOOPBACK,
+            _temp_dir=folder,
+        )
+        seconds = time.perf_counter() - start
+        address = ray.get_runtime_context().gcs_address
+        assert address.startswith(LOOPBACK), f"Ray listens on {address}"
+        return seconds
+
+    def open(self, ranks: int) -> None:
+        self.actors = [self.remote_worker.remote() for _ in range(ranks)]
+        ray.get([actor.empty.remote() for actor in self.actors])
+
+    def latency(self, count: int, warm_up: int) -> list[float]:
+        actor = self.actors[0]
+        return time_each(lambda: ray.get(actor.empty.remote()), count, warm_up)
+
+    def in_flight(self, count: int, window: int) -> float:
+        empty = self.actors[0].empty
+        start = time.perf_counter()
+        for _ in range(count // window):
+            ray.get([empty.remote() for _ in range(window)])
+        return count / (time.perf_counter() - start)
+
+    def fan_out(self, count: int, warm_up: int) -> list[float]:
+        def call() -> None:
+            ray.get([actor.empty.remote() for actor in self.actors])
+
+        return time_each(call, count, warm_up)
+
+    def start(self, ranks: int) -> float:
+        start = time.perf_counter()
+        self.actors = [self.remote_numpy_worker.remote() for _ in range(ranks)]
+        have = ray.get([actor.has_numpy.remote() for actor in self.actors])
+        seconds = time.perf_counter() - start
+        assert have == [True] * ranks
+        return seconds
+
+    def death(self) -> float:
+        actor = self.remote_worker.remote()
+        pid = ray.get(actor.pid.remote())
+        pending = actor.hang.remote()
+        time.sleep(SETTLE_S)
+        start = time.perf_counter()
+        os.kill(pid, signal.SIGKILL)
+        try:
+            ray.get(pending)
+        except ray.exceptions.RayActorError:
+            return time.perf_counter() - start
+        raise AssertionError("the call of a killed actor has returned")
+
+    def close(self) -> None:
+        ray.shutdown()
+
+
+if __name__ == "__main__":
+    serve(Ray())

@@ -1,0 +1,471 @@
+#include "core.h"
+
+#include "base/clock.h"
+#include "base/limits.h"
+
+#include <errno.h>
+#include <string.h>
+
+PyTypeObject *core_call_type;
+static PyTypeObject *inbox_type;
+
+struct call {
+    PyObject_HEAD struct ms_call *call;
+    PyObject *peer;
+    PyObject *result; /* decoded once */
+    PyObject *error;  /* or what is raised each time */
+    int streams;      /* an item was taken, or it ended as a stream */
+};
+
+struct inbox {
+    PyObject_HEAD struct ms_inbox *inbox;
+};
+
+PyObject *core_call_new(struct ms_call *call, PyObject *peer)
+{
+    struct call *c = PyObject_New(struct call, core_call_type);
+
+    if (!c) {
+        ms_call_unref(call);
+        return NULL;
+    }
+    c->call = call;
+    c->peer = Py_NewRef(peer);
+    c->result = c->error = NULL;
+    c->streams = 0;
+    return (PyObject *)c;
+}
+
+static void call_dealloc(PyObject *self)
+{
+    struct call *c = (struct call *)self;
+    PyTypeObject *type = Py_TYPE(self);
+
+    ms_call_unref(c->call);
+    Py_XDECREF(c->peer);
+    Py_XDECREF(c->result);
+    Py_XDECREF(c->error);
+    PyObject_Free(self);
+    Py_DECREF((PyObject *)type);
+}
+
+/* ---- failures ---------------------------------------------------------------------
+ */
+
+static const char *kind_name(Muster__Failure__Kind kind)
+{
+    static const char *const names[] = {
+        [MUSTER__FAILURE__KIND__UNKNOWN] = "unknown",
+        [MUSTER__FAILURE__KIND__RAISED] = "raised",
+        [MUSTER__FAILURE__KIND__NO_ENGINE] = "no_engine",
+        [MUSTER__FAILURE__KIND__NO_METHOD] = "no_method",
+        [MUSTER__FAILURE__KIND__DEADLINE] = "deadline",
+        [MUSTER__FAILURE__KIND__CANCELLED] = "cancelled",
+        [MUSTER__FAILURE__KIND__BAD_ARGUMENT] = "bad_argument",
+        [MUSTER__FAILURE__KIND__BAD_RESULT] = "bad_result",
+        [MUSTER__FAILURE__KIND__REFUSED] = "refused",
+        [MUSTER__FAILURE__KIND__DEADLOCK] = "deadlock",
+        [MUSTER__FAILURE__KIND__SHUTTING_DOWN] = "shutting_down",
+        [MUSTER__FAILURE__KIND__LOST] = "lost",
+        [MUSTER__FAILURE__KIND__WORKER_DIED] = "worker_died",
+        [MUSTER__FAILURE__KIND__UNREACHABLE] = "unreachable",
+        [MUSTER__FAILURE__KIND__NO_MEMORY] = "no_memory",
+        [MUSTER__FAILURE__KIND__PLACEMENT] = "placement",
+    };
+
+    if ((unsigned)kind >= sizeof names / sizeof *names)
+        return "unknown";
+    return names[kind];
+}
+
+static PyObject *exit_dict(const Muster__Exit *e)
+{
+    PyObject *lines;
+
+    if (!e)
+        return Py_NewRef(Py_None);
+    lines = core_str_list(e->last_lines, e->n_last_lines);
+    if (!lines)
+        return NULL;
+    return Py_BuildValue("{sN si sN sN sN ss si ss ss}",
+                         "signaled",
+                         PyBool_FromLong(e->signaled),
+                         "code",
+                         (int)e->code,
+                         "out_of_memory",
+                         PyBool_FromLong(e->out_of_memory),
+                         "requested",
+                         PyBool_FromLong(e->requested),
+                         "last_lines",
+                         lines,
+                         "node",
+                         e->node,
+                         "pid",
+                         (int)e->pid,
+                         "detail",
+                         e->detail,
+                         "log_path",
+                         e->log_path);
+}
+
+static PyObject *failure_exception(const Muster__Failure *f)
+{
+    PyObject *exit = exit_dict(f->exit), *e;
+
+    if (!exit)
+        return NULL;
+    e = PyObject_CallFunction(core_make_error,
+                              "ssssy#Os",
+                              kind_name(f->kind),
+                              f->message,
+                              f->type,
+                              f->traceback,
+                              (const char *)f->exception.data,
+                              (Py_ssize_t)f->exception.len,
+                              exit,
+                              f->where);
+    Py_DECREF(exit);
+    return e;
+}
+
+static PyObject *raise_object(PyObject *e)
+{
+    if (e)
+        PyErr_SetObject((PyObject *)Py_TYPE(e), e);
+    return NULL;
+}
+
+/* The exception object of a packed Failure; NULL with another exception set. */
+static PyObject *failure_object(const uint8_t *body, size_t len)
+{
+    Muster__Failure *f = muster__failure__unpack(NULL, len, body);
+    PyObject *e;
+
+    if (!f) {
+        PyErr_SetString(core_error, "the worker's failure cannot be read");
+        return NULL;
+    }
+    e = failure_exception(f);
+    muster__failure__free_unpacked(f, NULL);
+    return e;
+}
+
+PyObject *core_raise_failure(const uint8_t *body, size_t len)
+{
+    PyObject *e = failure_object(body, len);
+
+    raise_object(e);
+    Py_XDECREF(e);
+    return NULL;
+}
+
+PyObject *core_raise_kind(const char *kind, const char *message, const char *where)
+{
+    PyObject *e = PyObject_CallFunction(core_make_error,
+                                        "ssssy#Os",
+                                        kind,
+                                        message,
+                                        "",
+                                        "",
+                                        "",
+                                        (Py_ssize_t)0,
+                                        Py_None,
+                                        where);
+
+    raise_object(e);
+    Py_XDECREF(e);
+    return NULL;
+}
+
+/* ---- waiting ----------------------------------------------------------------------
+ */
+
+int core_call_wait(struct ms_call *call, int64_t until_ns)
+{
+    for (;;) {
+        int rc;
+
+        Py_BEGIN_ALLOW_THREADS;
+        rc = ms_call_wait(call, core_slice(until_ns));
+        Py_END_ALLOW_THREADS;
+        if (rc == 0)
+            return 1;
+        if (PyErr_CheckSignals() < 0)
+            return -1;
+        if (rc == -ETIMEDOUT && ms_now_ns() >= until_ns)
+            return 0;
+    }
+}
+
+static PyObject *call_wait(PyObject *self, PyObject *timeout)
+{
+    struct call *c = (struct call *)self;
+    int64_t until_ns;
+    int rc;
+
+    if (core_deadline(timeout, MS_NEVER, &until_ns) < 0)
+        return NULL;
+    if (!ms_call_is_done(c->call) && core_check_deadlock(ms_call_peer(c->call)) < 0)
+        return NULL;
+    rc = core_call_wait(c->call, until_ns);
+    return rc < 0 ? NULL : PyBool_FromLong(rc);
+}
+
+static PyObject *call_done(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(ms_call_is_done(((struct call *)self)->call));
+}
+
+static PyObject *call_cancel(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    Py_BEGIN_ALLOW_THREADS;
+    ms_call_cancel(((struct call *)self)->call);
+    Py_END_ALLOW_THREADS;
+    Py_RETURN_NONE;
+}
+
+/* ---- results ----------------------------------------------------------------------
+ */
+
+static PyObject *stream_of(PyObject *self)
+{
+    PyObject *module = PyImport_ImportModule("muster.stream"), *stream;
+
+    if (!module)
+        return NULL;
+    stream = PyObject_CallMethod(module, "Stream", "O", self);
+    Py_DECREF(module);
+    return stream;
+}
+
+/* Decode the outcome of a done call into result or error. 0 or -1. */
+static int settle(struct call *c)
+{
+    struct ms_outcome o;
+
+    if (c->result || c->error)
+        return 0;
+    ms_call_outcome(c->call, &o);
+    if (o.ends_stream)
+        c->streams = 1;
+    if (o.kind == MS_KIND_ERROR) {
+        c->error = failure_object(o.body, o.len);
+        return c->error ? 0 : -1;
+    }
+    ms_call_take_body(c->call); /* core_decode frees it */
+    c->result = core_decode(o.codec, (uint8_t *)(uintptr_t)o.body, o.body, o.len);
+    return c->result ? 0 : -1;
+}
+
+static PyObject *call_result(PyObject *self, PyObject *unused)
+{
+    struct call *c = (struct call *)self;
+
+    (void)unused;
+    if (c->streams)
+        return stream_of(self);
+    if (!ms_call_is_done(c->call)) {
+        c->streams = 1; /* there was news, and it is not the end */
+        return stream_of(self);
+    }
+    if (settle(c) < 0)
+        return NULL;
+    if (c->streams)
+        return stream_of(self);
+    if (c->error)
+        return raise_object(c->error);
+    return Py_NewRef(c->result);
+}
+
+static PyObject *call_is_stream(PyObject *self, PyObject *unused)
+{
+    struct call *c = (struct call *)self;
+    struct ms_outcome o;
+
+    (void)unused;
+    if (!c->streams && ms_call_is_done(c->call)) {
+        ms_call_outcome(c->call, &o);
+        c->streams = o.ends_stream;
+    } else if (!c->streams && ms_call_has_items(c->call)) {
+        c->streams = 1;
+    }
+    return PyBool_FromLong(c->streams);
+}
+
+/* 1: *item is new; 0: none is there; -1: ended; -2: exception. */
+static int take_item(struct call *c, PyObject **item)
+{
+    uint8_t codec, *body;
+    size_t len;
+    int done = ms_call_is_done(c->call); /* before looking: items come before the end */
+
+    if (ms_call_take_item(c->call, &codec, &body, &len)) {
+        c->streams = 1;
+        *item = core_decode(codec, body, body, len);
+        return *item ? 1 : -2;
+    }
+    if (!done)
+        return 0;
+    if (settle(c) < 0)
+        return -2;
+    if (c->error) {
+        raise_object(c->error);
+        return -2;
+    }
+    return -1;
+}
+
+static PyObject *call_try_item(PyObject *self, PyObject *unused)
+{
+    PyObject *item = NULL;
+    int rc = take_item((struct call *)self, &item);
+
+    (void)unused;
+    if (rc == -2)
+        return NULL;
+    return Py_BuildValue("iN", rc, item ? item : Py_NewRef(Py_None));
+}
+
+static PyObject *call_next_item(PyObject *self, PyObject *timeout)
+{
+    struct call *c = (struct call *)self;
+    int64_t until_ns;
+
+    if (core_deadline(timeout, MS_NEVER, &until_ns) < 0)
+        return NULL;
+    for (;;) {
+        PyObject *item = NULL;
+        int rc = take_item(c, &item);
+
+        if (rc == -2)
+            return NULL;
+        if (rc != 0)
+            return Py_BuildValue(
+                "NN", PyBool_FromLong(rc == 1), item ? item : Py_NewRef(Py_None));
+        if (core_check_deadlock(ms_call_peer(c->call)) < 0)
+            return NULL;
+        rc = core_call_wait(c->call, until_ns);
+        if (rc < 0)
+            return NULL;
+        if (rc == 0) {
+            PyErr_SetString(PyExc_TimeoutError, "no item of the stream in time");
+            return NULL;
+        }
+    }
+}
+
+static PyObject *call_notify(PyObject *self, PyObject *args)
+{
+    struct call *c = (struct call *)self;
+    PyObject *inbox;
+    unsigned long long tag;
+
+    if (!PyArg_ParseTuple(args, "O!K", inbox_type, &inbox, &tag))
+        return NULL;
+    if (ms_call_notify(c->call, ((struct inbox *)inbox)->inbox, tag) < 0)
+        return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+static PyObject *call_peer(PyObject *self, void *unused)
+{
+    (void)unused;
+    return Py_NewRef(((struct call *)self)->peer);
+}
+
+static PyMethodDef call_methods[] = {{"done", call_done, METH_NOARGS, NULL},
+                                     {"wait", call_wait, METH_O, NULL},
+                                     {"result", call_result, METH_NOARGS, NULL},
+                                     {"cancel", call_cancel, METH_NOARGS, NULL},
+                                     {"is_stream", call_is_stream, METH_NOARGS, NULL},
+                                     {"next_item", call_next_item, METH_O, NULL},
+                                     {"try_item", call_try_item, METH_NOARGS, NULL},
+                                     {"notify", call_notify, METH_VARARGS, NULL},
+                                     {NULL, NULL, 0, NULL}};
+
+static PyGetSetDef call_getset[] = {{"peer", call_peer, NULL, NULL, NULL},
+                                    {NULL, NULL, NULL, NULL, NULL}};
+
+static PyType_Slot call_slots[] = {{Py_tp_dealloc, call_dealloc},
+                                   {Py_tp_methods, call_methods},
+                                   {Py_tp_getset, call_getset},
+                                   {0, NULL}};
+static PyType_Spec call_spec = {.name = "muster._core.Call",
+                                .basicsize = sizeof(struct call),
+                                .flags = Py_TPFLAGS_DEFAULT |
+                                         Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                                .slots = call_slots};
+
+/* ---- inboxes ----------------------------------------------------------------------
+ */
+
+static PyObject *inbox_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    struct inbox *i;
+
+    (void)args;
+    (void)kwargs;
+    i = PyObject_New(struct inbox, type);
+    if (!i)
+        return NULL;
+    i->inbox = ms_inbox_create();
+    if (!i->inbox) {
+        Py_DECREF(i);
+        return PyErr_SetFromErrno(PyExc_OSError);
+    }
+    return (PyObject *)i;
+}
+
+static void inbox_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+
+    ms_inbox_unref(((struct inbox *)self)->inbox);
+    PyObject_Free(self);
+    Py_DECREF((PyObject *)type);
+}
+
+static PyObject *inbox_fileno(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return PyLong_FromLong(ms_inbox_fd(((struct inbox *)self)->inbox));
+}
+
+static PyObject *inbox_take(PyObject *self, PyObject *unused)
+{
+    uint64_t tags[256];
+    size_t n =
+        ms_inbox_take(((struct inbox *)self)->inbox, tags, sizeof tags / sizeof *tags);
+    PyObject *list = PyList_New((Py_ssize_t)n);
+
+    (void)unused;
+    for (size_t i = 0; list && i < n; i++) {
+        PyObject *tag = PyLong_FromUnsignedLongLong(tags[i]);
+
+        if (!tag || PyList_SetItem(list, (Py_ssize_t)i, tag) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyMethodDef inbox_methods[] = {{"fileno", inbox_fileno, METH_NOARGS, NULL},
+                                      {"take", inbox_take, METH_NOARGS, NULL},
+                                      {NULL, NULL, 0, NULL}};
+
+static PyType_Slot inbox_slots[] = {{Py_tp_new, inbox_new},
+                                    {Py_tp_dealloc, inbox_dealloc},
+                                    {Py_tp_methods, inbox_methods},
+                                    {0, NULL}};
+static PyType_Spec inbox_spec = {.name = "muster._core.Inbox",
+                                 .basicsize = sizeof(struct inbox),
+                                 .flags = Py_TPFLAGS_DEFAULT,
+                                 .slots = inbox_slots};
+
+int core_call_setup(PyObject *module)
+{
+    core_call_type = core_type(module, &call_spec, "Call");
+    inbox_type = core_type(module, &inbox_spec, "Inbox");
+    return core_call_type && inbox_type ? 0 : -1;
+}

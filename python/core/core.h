@@ -1,0 +1,110 @@
+/* core.h - what the files of the extension share
+ *
+ * The extension is thin: it turns Python objects into payloads and failures into
+ * exceptions, and lets go of the interpreter's lock around everything that waits. It
+ * uses the stable ABI of 3.11 only.
+ */
+#ifndef MS_PYTHON_CORE_H
+#define MS_PYTHON_CORE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "base/error.h"
+#include "wire/client.h"
+#include "wire/server.h"
+
+#include <sys/uio.h>
+
+/* Keyword names as PyArg_ParseTupleAndKeywords of 3.11 wants them. */
+#define CORE_NAMES(names) ((char **)(uintptr_t)(names))
+
+/* ---- module.c ---------------------------------------------------------------------
+ */
+
+extern PyObject *core_dumps, *core_loads, *core_make_error, *core_error;
+extern PyTypeObject *core_peer_type, *core_call_type, *core_memory_type;
+
+/* Raise `core_error` (or OSError's cousin) with the text; returns NULL. */
+PyObject *core_raise(const struct ms_error *err);
+/* An absolute deadline from seconds as Python gives them (None: `none_ns` from now). -1
+ * with an exception set if it is not a number. */
+int core_deadline(PyObject *seconds, int64_t none_ns, int64_t *deadline_ns);
+/* Until when to wait before signals are looked at again. */
+int64_t core_slice(int64_t until_ns);
+/* A new list of str from bytes-free C strings; NULL on failure. */
+PyObject *core_str_list(char **texts, size_t count);
+/* NULL-terminated UTF-8 copies of a list of str; core_strings_free. NULL on failure. */
+char **core_strings(PyObject *list);
+void core_strings_free(char **strings);
+/* A new type of this module. */
+PyTypeObject *core_type(PyObject *module, PyType_Spec *spec, const char *name);
+
+/* ---- payload.c --------------------------------------------------------------------
+ */
+
+enum { CORE_IOV_MAX = 40 };
+
+/* An encoded object; borrows from Python objects that it holds. */
+struct core_payload {
+    uint8_t codec;
+    struct iovec iov[CORE_IOV_MAX];
+    int count;
+    uint8_t *head;    /* sizes */
+    PyObject *pickle; /* bytes */
+    Py_buffer *buffers;
+    Py_ssize_t buffer_count;
+    uint8_t *gathered;
+};
+
+/* 0, or -1 with an exception set. */
+int core_encode(PyObject *value, struct core_payload *p);
+/* With the interpreter's lock. */
+void core_payload_release(struct core_payload *p);
+
+/* Decode a payload. Takes over `memory` (malloc'd; `body` points into it), also on
+ * failure. NULL with an exception set. */
+PyObject *core_decode(uint8_t codec, uint8_t *memory, const uint8_t *body, size_t len);
+
+int core_payload_setup(PyObject *module);
+
+/* ---- call.c -----------------------------------------------------------------------
+ */
+
+/* Takes the references. */
+PyObject *core_call_new(struct ms_call *call, PyObject *peer);
+/* The exception of a packed Failure is set; returns NULL. */
+PyObject *core_raise_failure(const uint8_t *body, size_t len);
+/* Raise by kind's name. */
+PyObject *core_raise_kind(const char *kind, const char *message, const char *where);
+/* Wait with signals looked at: 1 news, 0 timeout, -1 exception. */
+int core_call_wait(struct ms_call *call, int64_t until_ns);
+int core_call_setup(PyObject *module);
+
+/* ---- peer.c -----------------------------------------------------------------------
+ */
+
+/* A Peer of this client; `owner` is kept alive by it. */
+PyObject *core_peer_new(struct ms_client *client, PyObject *args, PyObject *owner);
+struct ms_peer *core_peer_get(PyObject *peer);
+const char *core_peer_label(PyObject *peer);
+int core_peer_setup(PyObject *module);
+
+/* ---- chain.c and worker.c
+ * --------------------------------------------------------------------- */
+
+/* Would a wait for this peer, here and now, be a wait for ourselves? Then the exception
+ * is set. */
+int core_check_deadlock(struct ms_peer *peer);
+/* The chain of workers that wait for what the engine's thread runs now. */
+const uint64_t *core_chain(uint32_t *count);
+int core_worker_setup(PyObject *module);
+
+/* ---- head.c, zygote.c, plan.c -----------------------------------------------------
+ */
+
+int core_head_setup(PyObject *module);
+extern PyMethodDef core_zygote_methods[];
+extern PyMethodDef core_plan_methods[];
+
+#endif

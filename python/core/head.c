@@ -1,0 +1,404 @@
+#include "head_object.h"
+
+#include "base/clock.h"
+#include "base/limits.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+struct packed_exit {
+    size_t len;
+    uint8_t body[];
+};
+
+/* ---- on the head's thread ---------------------------------------------------------
+ */
+
+static void exit_remember(struct head *h, uint64_t uid, const Muster__Exit *exit)
+{
+    size_t len = muster__exit__get_packed_size(exit);
+    struct packed_exit *e = malloc(sizeof *e + len);
+
+    if (!e)
+        return;
+    e->len = len;
+    muster__exit__pack(exit, e->body);
+    pthread_mutex_lock(&h->lock);
+    if (ms_map_add(&h->exits, uid, e) < 0)
+        free(e);
+    pthread_mutex_unlock(&h->lock);
+}
+
+static void on_exit_(void *arg, uint64_t uid, const Muster__Exit *exit)
+{
+    struct head *h = arg;
+
+    exit_remember(h, uid, exit);
+    if (h->client)
+        ms_client_verdict(h->client, uid, exit);
+}
+
+static void on_agent_lost(void *arg, const char *why)
+{
+    struct head *h = arg;
+
+    (void)why;
+    pthread_mutex_lock(&h->lock);
+    h->lost = true;
+    pthread_mutex_unlock(&h->lock);
+}
+
+struct question {
+    struct head *head;
+    uint64_t uid;
+};
+
+/* Somebody could not connect: if its end is known, say so. */
+static void tell_verdict(void *arg)
+{
+    struct question *q = arg;
+    struct packed_exit *e;
+    Muster__Exit *exit = NULL;
+
+    pthread_mutex_lock(&q->head->lock);
+    e = ms_map_find(&q->head->exits, q->uid);
+    if (e)
+        exit = muster__exit__unpack(NULL, e->len, e->body);
+    pthread_mutex_unlock(&q->head->lock);
+    if (exit) {
+        ms_client_verdict(q->head->client, q->uid, exit);
+        muster__exit__free_unpacked(exit, NULL);
+    }
+    free(q);
+}
+
+static void ask_verdict(void *arg, uint64_t uid)
+{
+    struct head *h = arg;
+    struct question *q = malloc(sizeof *q);
+
+    if (!q)
+        return;
+    *q = (struct question){h, uid};
+    if (ms_loop_post(ms_head_loop(h->head), tell_verdict, q) < 0)
+        free(q);
+}
+
+/* ---- start ------------------------------------------------------------------------
+ */
+
+struct start_strings {
+    char **python, **sys_path, **env;
+};
+
+static void strings_free(struct start_strings *s)
+{
+    core_strings_free(s->python);
+    core_strings_free(s->sys_path);
+    core_strings_free(s->env);
+}
+
+static int start(struct head *h, struct ms_head_options *o)
+{
+    struct ms_error err = {0};
+    struct ms_client_options co = {.ask_verdict = ask_verdict, .arg = h};
+    char spin_path[MS_SESSION_DIR_MAX + 8];
+    const struct ms_session *session;
+
+    o->on_log = head_on_log;
+    o->on_exit = on_exit_;
+    o->on_agent_lost = on_agent_lost;
+    o->arg = h;
+    Py_BEGIN_ALLOW_THREADS;
+    h->head = ms_head_start(o, &err);
+    Py_END_ALLOW_THREADS;
+    if (!h->head) {
+        core_raise(&err);
+        return -1;
+    }
+    session = ms_head_session(h->head);
+    snprintf(spin_path, sizeof spin_path, "%s/spin", session->dir);
+    h->spin = co.spin = ms_spin_open(spin_path);
+    co.loop = ms_head_loop(h->head);
+    co.secret = session->secret;
+    h->client = ms_client_create(&co);
+    h->session = PyUnicode_FromString(session->name);
+    h->session_dir = PyUnicode_DecodeFSDefault(session->dir);
+    if (!h->client)
+        PyErr_NoMemory();
+    return h->client && h->session && h->session_dir ? 0 : -1;
+}
+
+static void stop(struct head *h, int64_t grace_ns);
+
+static int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static const char *const names[] = {"agent_path",
+                                        "node_name",
+                                        "num_gpus",
+                                        "num_cpus",
+                                        "log_to_driver",
+                                        "python",
+                                        "sys_path",
+                                        "env",
+                                        "working_dir",
+                                        "timeout",
+                                        NULL};
+    struct head *h = (struct head *)self;
+    struct ms_head_options o = {0};
+    struct start_strings s = {0};
+    PyObject *python, *sys_path, *env;
+    double timeout;
+    int log_to_driver, rc = -1;
+
+    if (!PyArg_ParseTupleAndKeywords(args,
+                                     kwargs,
+                                     "$sziipOOOsd",
+                                     CORE_NAMES(names),
+                                     &o.agent_path,
+                                     &o.node_name,
+                                     &o.num_gpus,
+                                     &o.num_cpus,
+                                     &log_to_driver,
+                                     &python,
+                                     &sys_path,
+                                     &env,
+                                     &o.working_dir,
+                                     &timeout))
+        return -1;
+    o.log_to_driver = log_to_driver;
+    o.timeout_ns = timeout > 1e9 ? MS_NEVER : (int64_t)(timeout * 1e9);
+    s.python = core_strings(python);
+    s.sys_path = s.python ? core_strings(sys_path) : NULL;
+    s.env = s.sys_path ? core_strings(env) : NULL;
+    if (s.env) {
+        o.python = (const char *const *)s.python;
+        o.sys_path = (const char *const *)s.sys_path;
+        o.env = (const char *const *)s.env;
+        rc = start(h, &o);
+    }
+    strings_free(&s);
+    return rc;
+}
+
+static PyObject *head_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    struct head *h = PyObject_New(struct head, type);
+    pthread_condattr_t attr;
+
+    (void)args;
+    (void)kwargs;
+    if (!h)
+        return NULL;
+    memset((char *)h + offsetof(struct head, head),
+           0,
+           sizeof *h - offsetof(struct head, head));
+    pthread_mutex_init(&h->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&h->logged, &attr);
+    pthread_condattr_destroy(&attr);
+    ms_list_init(&h->logs);
+    ms_map_init(&h->exits);
+    return (PyObject *)h;
+}
+
+/* ---- stop -------------------------------------------------------------------------
+ */
+
+struct close_wait {
+    struct head *head;
+    pthread_mutex_t lock;
+    pthread_cond_t done;
+    bool closed;
+};
+
+/* The client lives on the head's loop and must be closed there. */
+static void close_client(void *arg)
+{
+    struct close_wait *w = arg;
+
+    ms_client_destroy(w->head->client, "muster was shut down");
+    w->head->client = NULL;
+    pthread_mutex_lock(&w->lock);
+    w->closed = true;
+    pthread_cond_signal(&w->done);
+    pthread_mutex_unlock(&w->lock);
+}
+
+static void client_stop(struct head *h)
+{
+    struct close_wait w = {.head = h};
+
+    pthread_mutex_init(&w.lock, NULL);
+    pthread_cond_init(&w.done, NULL);
+    if (ms_loop_post(ms_head_loop(h->head), close_client, &w) == 0) {
+        pthread_mutex_lock(&w.lock);
+        while (!w.closed)
+            pthread_cond_wait(&w.done, &w.lock);
+        pthread_mutex_unlock(&w.lock);
+    }
+    pthread_cond_destroy(&w.done);
+    pthread_mutex_destroy(&w.lock);
+}
+
+static void stop(struct head *h, int64_t grace_ns)
+{
+    if (!h->head)
+        return;
+    if (h->client)
+        client_stop(h);
+    ms_head_stop(h->head, grace_ns);
+    h->head = NULL;
+    pthread_mutex_lock(&h->lock);
+    h->stopped = true;
+    pthread_cond_broadcast(&h->logged);
+    pthread_mutex_unlock(&h->lock);
+}
+
+static PyObject *head_stop(PyObject *self, PyObject *args)
+{
+    struct head *h = (struct head *)self;
+    double grace;
+
+    if (!PyArg_ParseTuple(args, "d", &grace))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    stop(h, (int64_t)(grace * 1e9));
+    Py_END_ALLOW_THREADS;
+    Py_RETURN_NONE;
+}
+
+static PyObject *head_forget(PyObject *self, PyObject *unused)
+{
+    struct head *h = (struct head *)self;
+
+    (void)unused;
+    if (h->client)
+        ms_client_forget(h->client);
+    if (h->head)
+        ms_head_forget(h->head);
+    h->head = NULL;
+    h->client = NULL;
+    pthread_mutex_init(&h->lock, NULL);
+    h->stopped = true;
+    Py_RETURN_NONE;
+}
+
+static void head_dealloc(PyObject *self)
+{
+    struct head *h = (struct head *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    struct packed_exit *e;
+    size_t at = 0;
+
+    Py_BEGIN_ALLOW_THREADS;
+    stop(h, 0);
+    Py_END_ALLOW_THREADS;
+    head_logs_free(h);
+    while ((e = ms_map_next(&h->exits, &at)))
+        free(e);
+    ms_map_finish(&h->exits);
+    ms_spin_close(h->spin);
+    Py_XDECREF(h->session);
+    Py_XDECREF(h->session_dir);
+    PyObject_Free(self);
+    Py_DECREF((PyObject *)type);
+}
+
+/* ---- what it is -------------------------------------------------------------------
+ */
+
+static PyObject *head_peer(PyObject *self, PyObject *args)
+{
+    struct head *h = (struct head *)self;
+
+    return head_is_running(h) ? core_peer_new(h->client, args, self) : NULL;
+}
+
+static PyObject *get_session(PyObject *self, void *unused)
+{
+    (void)unused;
+    return Py_NewRef(((struct head *)self)->session);
+}
+
+static PyObject *get_session_dir(PyObject *self, void *unused)
+{
+    (void)unused;
+    return Py_NewRef(((struct head *)self)->session_dir);
+}
+
+static PyObject *get_alive(PyObject *self, void *unused)
+{
+    struct head *h = (struct head *)self;
+    bool alive;
+
+    (void)unused;
+    pthread_mutex_lock(&h->lock);
+    alive = h->head && !h->lost && !h->stopped;
+    pthread_mutex_unlock(&h->lock);
+    return PyBool_FromLong(alive);
+}
+
+static PyObject *get_node(PyObject *self, void *unused)
+{
+    struct head *h = (struct head *)self;
+    const Muster__Status *status;
+    PyObject *node = NULL;
+    struct ms_head_op *op;
+
+    (void)unused;
+    if (!head_is_running(h))
+        return NULL;
+    op = ms_head_status(h->head);
+    if (head_op_finish(op, Py_None) == 0) {
+        status = (const Muster__Status *)ms_head_op_message(op);
+        if (status->n_nodes)
+            node = Py_BuildValue("sIKI",
+                                 status->nodes[0]->name,
+                                 (unsigned)status->nodes[0]->cpus,
+                                 (unsigned long long)status->nodes[0]->memory,
+                                 (unsigned)status->nodes[0]->gpus);
+        else
+            PyErr_SetString(core_error, "the head has no node");
+    }
+    ms_head_op_unref(op);
+    return node;
+}
+
+static PyMethodDef head_methods[] = {
+    {"create_cluster", head_create_cluster, METH_VARARGS, NULL},
+    {"destroy_cluster", head_destroy_cluster, METH_VARARGS, NULL},
+    {"hold_port", head_hold_port, METH_VARARGS, NULL},
+    {"drop_port", head_drop_port, METH_VARARGS, NULL},
+    {"peer", head_peer, METH_VARARGS, NULL},
+    {"next_logs", head_next_logs, METH_O, NULL},
+    {"stop", head_stop, METH_VARARGS, NULL},
+    {"forget", head_forget, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL}};
+
+static PyGetSetDef head_getset[] = {{"session", get_session, NULL, NULL, NULL},
+                                    {"session_dir", get_session_dir, NULL, NULL, NULL},
+                                    {"alive", get_alive, NULL, NULL, NULL},
+                                    {"node", get_node, NULL, NULL, NULL},
+                                    {NULL, NULL, NULL, NULL, NULL}};
+
+static PyType_Slot head_slots[] = {{Py_tp_new, head_new},
+                                   {Py_tp_init, head_init},
+                                   {Py_tp_dealloc, head_dealloc},
+                                   {Py_tp_methods, head_methods},
+                                   {Py_tp_getset, head_getset},
+                                   {0, NULL}};
+static PyType_Spec head_spec = {.name = "muster._core.Head",
+                                .basicsize = sizeof(struct head),
+                                .flags = Py_TPFLAGS_DEFAULT,
+                                .slots = head_slots};
+
+int core_head_setup(PyObject *module)
+{
+    PyTypeObject *type = core_type(module, &head_spec, "Head");
+
+    Py_XDECREF((PyObject *)type); /* the module holds it */
+    return type ? 0 : -1;
+}

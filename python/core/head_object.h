@@ -1,0 +1,46 @@
+/* head_object.h - the Head object, shared by the files that give it its methods
+ *
+ * head.c       start, stop, what it is
+ * head_ops.c   clusters and ports
+ * head_logs.c  the lines that workers print
+ */
+#ifndef MS_PYTHON_HEAD_OBJECT_H
+#define MS_PYTHON_HEAD_OBJECT_H
+
+#include "core.h"
+
+#include "base/list.h"
+#include "base/map.h"
+#include "head/head.h"
+
+#include <pthread.h>
+
+struct head {
+    PyObject_HEAD struct ms_head *head;
+    struct ms_client *client;
+    struct ms_spin *spin;
+    PyObject *session, *session_dir;
+    pthread_mutex_t lock;
+    pthread_cond_t logged;
+    struct ms_list logs;
+    size_t log_count, log_dropped;
+    bool lost, stopped;
+    struct ms_map exits; /* uid -> packed_exit */
+};
+
+/* An operation's waiting, with signals looked at: 0, or -1 with an exception set. */
+int head_op_finish(struct ms_head_op *op, PyObject *timeout);
+/* 1, or 0 with an exception set. */
+int head_is_running(struct head *h);
+
+PyObject *head_create_cluster(PyObject *self, PyObject *args);
+PyObject *head_destroy_cluster(PyObject *self, PyObject *args);
+PyObject *head_hold_port(PyObject *self, PyObject *args);
+PyObject *head_drop_port(PyObject *self, PyObject *args);
+
+/* On the head's thread. */
+void head_on_log(void *arg, const Muster__LogLines *lines);
+PyObject *head_next_logs(PyObject *self, PyObject *timeout);
+void head_logs_free(struct head *h);
+
+#endif

@@ -1,0 +1,261 @@
+#include "head_object.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <string.h>
+
+int head_is_running(struct head *h)
+{
+    if (h->head && h->client)
+        return 1;
+    PyErr_SetString(core_error, "this head has been stopped");
+    return 0;
+}
+
+int head_op_finish(struct ms_head_op *op, PyObject *timeout)
+{
+    struct ms_error err = {0};
+    int64_t until_ns;
+    int rc;
+
+    if (!op) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    if (core_deadline(timeout, MS_NEVER, &until_ns) < 0)
+        return -1;
+    for (;;) {
+        Py_BEGIN_ALLOW_THREADS;
+        rc = ms_head_op_wait(op, core_slice(until_ns));
+        Py_END_ALLOW_THREADS;
+        if (rc == 0)
+            break;
+        if (PyErr_CheckSignals() < 0)
+            return -1;
+        if (ms_now_ns() >= until_ns) {
+            PyErr_SetString(PyExc_TimeoutError, "the agent did not answer in time");
+            return -1;
+        }
+    }
+    if (ms_head_op_result(op, &err) < 0) {
+        core_raise(&err);
+        return -1;
+    }
+    return 0;
+}
+
+struct rank {
+    Muster__ZygoteKey key;
+    char **python, **preload, **zygote_env, **command, **env;
+    char *working_dir;
+    uint32_t *devices;
+};
+
+static size_t strings_count(char **strings)
+{
+    size_t n = 0;
+
+    while (strings && strings[n])
+        n++;
+    return n;
+}
+
+static int get_strings(PyObject *d, const char *name, char ***out, size_t *count)
+{
+    PyObject *list = PyDict_GetItemString(d, name);
+
+    *out = NULL;
+    *count = 0;
+    if (!list || list == Py_None)
+        return 0;
+    *out = core_strings(list);
+    *count = strings_count(*out);
+    return *out ? 0 : -1;
+}
+
+static int get_number(PyObject *d, const char *name, unsigned long long *out)
+{
+    PyObject *value = PyDict_GetItemString(d, name);
+
+    *out = 0;
+    if (!value || value == Py_None)
+        return 0;
+    *out = PyLong_AsUnsignedLongLong(value);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int get_devices(PyObject *d, struct rank *r, struct ms_head_rank *out)
+{
+    PyObject *list = PyDict_GetItemString(d, "devices");
+    Py_ssize_t n = list ? PySequence_Size(list) : 0;
+
+    if (n <= 0)
+        return n < 0 ? -1 : 0;
+    r->devices = calloc((size_t)n, sizeof *r->devices);
+    if (!r->devices) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *item = PySequence_GetItem(list, i);
+
+        r->devices[i] = item ? (uint32_t)PyLong_AsUnsignedLong(item) : 0;
+        Py_XDECREF(item);
+    }
+    out->devices = r->devices;
+    out->device_count = (size_t)n;
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int rank_parse(PyObject *d, struct rank *r, struct ms_head_rank *out)
+{
+    Muster__WorkerSpec *spec = &out->spec;
+    PyObject *dir = PyDict_GetItemString(d, "working_dir");
+    unsigned long long start_kind, memory;
+
+    muster__worker_spec__init(spec);
+    muster__zygote_key__init(&r->key);
+    spec->zygote = &r->key;
+    if (get_number(d, "start", &start_kind) < 0 ||
+        get_number(d, "memory", &memory) < 0 ||
+        get_strings(d, "python", &r->python, &r->key.n_python) < 0 ||
+        get_strings(d, "preload", &r->preload, &r->key.n_preload) < 0 ||
+        get_strings(d, "zygote_env", &r->zygote_env, &r->key.n_env) < 0 ||
+        get_strings(d, "command", &r->command, &spec->n_command) < 0 ||
+        get_strings(d, "env", &r->env, &spec->n_env) < 0 || get_devices(d, r, out) < 0)
+        return -1;
+    r->key.python = r->python;
+    r->key.preload = r->preload;
+    r->key.env = r->zygote_env;
+    spec->command = r->command;
+    spec->env = r->env;
+    spec->start = (Muster__StartKind)start_kind;
+    spec->memory_limit = memory;
+    if (dir && dir != Py_None) {
+        const char *text = PyUnicode_AsUTF8AndSize(dir, NULL);
+
+        r->working_dir = text ? strdup(text) : NULL;
+        if (!r->working_dir)
+            return -1;
+        spec->working_dir = r->working_dir;
+    }
+    return 0;
+}
+
+static void rank_free(struct rank *r)
+{
+    core_strings_free(r->python);
+    core_strings_free(r->preload);
+    core_strings_free(r->zygote_env);
+    core_strings_free(r->command);
+    core_strings_free(r->env);
+    free(r->working_dir);
+    free(r->devices);
+}
+
+static PyObject *workers_list(const ProtobufCMessage *m)
+{
+    const Muster__ClusterStatus *status = (const Muster__ClusterStatus *)m;
+    PyObject *list = PyList_New((Py_ssize_t)status->n_workers);
+
+    for (size_t i = 0; list && i < status->n_workers; i++) {
+        const Muster__WorkerStatus *w = status->workers[i];
+        PyObject *item = Py_BuildValue(
+            "Kiss", (unsigned long long)w->uid, (int)w->pid, w->address, w->log_path);
+
+        if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+PyObject *head_create_cluster(PyObject *self, PyObject *args)
+{
+    struct head *h = (struct head *)self;
+    PyObject *list, *timeout, *result = NULL;
+    struct ms_head_rank *ranks;
+    struct rank *own;
+    const char *name;
+    Py_ssize_t n;
+    int ok = 1;
+
+    if (!PyArg_ParseTuple(args, "sO!O", &name, &PyList_Type, &list, &timeout) ||
+        !head_is_running(h))
+        return NULL;
+    n = PyList_Size(list);
+    ranks = calloc((size_t)n + 1, sizeof *ranks);
+    own = calloc((size_t)n + 1, sizeof *own);
+    for (Py_ssize_t i = 0; ranks && own && ok && i < n; i++)
+        ok = rank_parse(PyList_GetItem(list, i), &own[i], &ranks[i]) == 0;
+    if (!ranks || !own) {
+        PyErr_NoMemory();
+    } else if (ok) {
+        struct ms_head_op *op = ms_head_create_cluster(h->head, name, ranks, (size_t)n);
+
+        if (head_op_finish(op, timeout) == 0)
+            result = workers_list(ms_head_op_message(op));
+        ms_head_op_unref(op);
+    }
+    for (Py_ssize_t i = 0; own && i < n; i++)
+        rank_free(&own[i]);
+    free(own);
+    free(ranks);
+    return result;
+}
+
+PyObject *head_destroy_cluster(PyObject *self, PyObject *args)
+{
+    struct head *h = (struct head *)self;
+    struct ms_head_op *op;
+    PyObject *timeout;
+    const char *name;
+    double grace;
+    int rc;
+
+    if (!PyArg_ParseTuple(args, "sdO", &name, &grace, &timeout) || !head_is_running(h))
+        return NULL;
+    op = ms_head_destroy_cluster(h->head, name, (int64_t)(grace * 1e9));
+    rc = head_op_finish(op, timeout);
+    ms_head_op_unref(op);
+    if (rc < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+PyObject *head_hold_port(PyObject *self, PyObject *args)
+{
+    struct head *h = (struct head *)self;
+    const Muster__PortHeld *held;
+    struct ms_head_op *op;
+    PyObject *timeout, *result = NULL;
+    const char *owner;
+
+    if (!PyArg_ParseTuple(args, "sO", &owner, &timeout) || !head_is_running(h))
+        return NULL;
+    op = ms_head_hold_port(h->head, owner);
+    if (head_op_finish(op, timeout) == 0) {
+        held = (const Muster__PortHeld *)ms_head_op_message(op);
+        result = Py_BuildValue("sI", held->host, (unsigned)held->port);
+    }
+    ms_head_op_unref(op);
+    return result;
+}
+
+PyObject *head_drop_port(PyObject *self, PyObject *args)
+{
+    struct head *h = (struct head *)self;
+    struct ms_head_op *op;
+    PyObject *timeout;
+    const char *owner;
+    int rc;
+
+    if (!PyArg_ParseTuple(args, "sO", &owner, &timeout) || !head_is_running(h))
+        return NULL;
+    op = ms_head_drop_port(h->head, owner);
+    rc = head_op_finish(op, timeout);
+    ms_head_op_unref(op);
+    if (rc < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}

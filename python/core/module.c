@@ -1,0 +1,187 @@
+#include "core.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/limits.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+PyObject *core_dumps, *core_loads, *core_make_error, *core_error;
+
+/* How long the main thread waits before it looks whether a signal came just before. */
+#define SIGNAL_SLICE_NS (100 * MS_NS_PER_MS)
+
+PyObject *core_raise(const struct ms_error *err)
+{
+    PyObject *type = err->code == -EEXIST      ? PyExc_FileExistsError
+                     : err->code == -ETIMEDOUT ? PyExc_TimeoutError
+                     : core_error              ? core_error
+                                               : PyExc_RuntimeError;
+
+    PyErr_SetString(type, err->text);
+    return NULL;
+}
+
+int core_deadline(PyObject *seconds, int64_t none_ns, int64_t *deadline_ns)
+{
+    int64_t now_ns = ms_now_ns();
+    double s;
+
+    if (seconds == Py_None) {
+        *deadline_ns = ms_deadline_ns(now_ns, none_ns);
+        return 0;
+    }
+    s = PyFloat_AsDouble(seconds);
+    if (s == -1.0 && PyErr_Occurred())
+        return -1;
+    if (isnan(s)) {
+        PyErr_SetString(PyExc_ValueError, "a timeout must be a number");
+        return -1;
+    }
+    if (s < 0)
+        s = 0;
+    *deadline_ns = s > 1e9 ? MS_NEVER : ms_deadline_ns(now_ns, (int64_t)(s * 1e9));
+    return 0;
+}
+
+int64_t core_slice(int64_t until_ns)
+{
+    static _Thread_local int is_main = -1; /* not yet known */
+    int64_t slice_ns;
+
+    if (is_main < 0)
+        is_main = (pid_t)syscall(SYS_gettid) == getpid();
+    if (!is_main)
+        return until_ns; /* signals are the main thread's */
+    slice_ns = ms_now_ns() + SIGNAL_SLICE_NS;
+    return slice_ns < until_ns ? slice_ns : until_ns;
+}
+
+PyObject *core_str_list(char **texts, size_t count)
+{
+    PyObject *list = PyList_New((Py_ssize_t)count);
+
+    for (size_t i = 0; list && i < count; i++) {
+        PyObject *text =
+            PyUnicode_DecodeUTF8(texts[i], (Py_ssize_t)strlen(texts[i]), "replace");
+
+        if (!text || PyList_SetItem(list, (Py_ssize_t)i, text) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static char *string_copy(PyObject *text)
+{
+    PyObject *bytes = PyUnicode_Check(text) ? PyUnicode_EncodeFSDefault(text) : NULL;
+    char *copy = NULL;
+
+    if (bytes)
+        copy = strdup(PyBytes_AsString(bytes));
+    else if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_TypeError, "a list of strings is needed");
+    if (bytes && !copy)
+        PyErr_NoMemory();
+    Py_XDECREF(bytes);
+    return copy;
+}
+
+char **core_strings(PyObject *list)
+{
+    Py_ssize_t n = PySequence_Size(list);
+    char **out = n < 0 ? NULL : calloc((size_t)n + 1, sizeof *out);
+
+    if (!out) {
+        if (n >= 0)
+            PyErr_NoMemory();
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *item = PySequence_GetItem(list, i);
+
+        out[i] = item ? string_copy(item) : NULL;
+        Py_XDECREF(item);
+        if (!out[i]) {
+            core_strings_free(out);
+            return NULL;
+        }
+    }
+    return out;
+}
+
+void core_strings_free(char **strings)
+{
+    for (size_t i = 0; strings && strings[i]; i++)
+        free(strings[i]);
+    free(strings);
+}
+
+PyTypeObject *core_type(PyObject *module, PyType_Spec *spec, const char *name)
+{
+    PyObject *type = PyType_FromSpec(spec);
+
+    if (type && name && PyModule_AddObjectRef(module, name, type) < 0)
+        Py_CLEAR(type);
+    return (PyTypeObject *)type;
+}
+
+static void replace(PyObject **slot, PyObject *value)
+{
+    PyObject *old = *slot;
+
+    *slot = Py_NewRef(value);
+    Py_XDECREF(old);
+}
+
+static PyObject *setup(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static const char *const names[] = {"dumps", "loads", "make_error", "error", NULL};
+    PyObject *dumps, *loads, *make_error, *error;
+
+    (void)self;
+    if (!PyArg_ParseTupleAndKeywords(args,
+                                     kwargs,
+                                     "$OOOO",
+                                     CORE_NAMES(names),
+                                     &dumps,
+                                     &loads,
+                                     &make_error,
+                                     &error))
+        return NULL;
+    replace(&core_dumps, dumps);
+    replace(&core_loads, loads);
+    replace(&core_make_error, make_error);
+    replace(&core_error, error);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"setup", (PyCFunction)(void (*)(void))setup, METH_VARARGS | METH_KEYWORDS, NULL},
+    {NULL, NULL, 0, NULL}};
+
+static struct PyModuleDef definition = {.m_base = PyModuleDef_HEAD_INIT,
+                                        .m_name = "muster._core",
+                                        .m_size = -1,
+                                        .m_methods = methods};
+
+PyMODINIT_FUNC PyInit__core(void);
+
+PyMODINIT_FUNC PyInit__core(void)
+{
+    PyObject *module = PyModule_Create(&definition);
+
+    if (!module)
+        return NULL;
+    if (core_payload_setup(module) < 0 || core_call_setup(module) < 0 ||
+        core_peer_setup(module) < 0 || core_head_setup(module) < 0 ||
+        core_worker_setup(module) < 0 ||
+        PyModule_AddFunctions(module, core_zygote_methods) < 0 ||
+        PyModule_AddFunctions(module, core_plan_methods) < 0) {
+        Py_DECREF(module);
+        return NULL;
+    }
+    return module;
+}

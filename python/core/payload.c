@@ -1,0 +1,370 @@
+/* A pickled payload: u32 count of buffers, u32 zero, u64 length of the pickle, u64
+ * length of each buffer; then the pickle, then each buffer, all at multiples of ALIGN.
+ */
+#include "core.h"
+
+#include "base/cleanup.h"
+#include "wire/frame.h"
+
+#include <endian.h>
+#include <string.h>
+
+enum { ALIGN = 16, BUFFERS_IOV_MAX = 16, PLAIN_MAX = 64, PLAIN_DEPTH = 4 };
+
+static PyObject *pickle_dumps, *pickle_loads, *protocol, *empty_tuple;
+PyTypeObject *core_memory_type;
+
+/* ---- memory that Python objects point into ----------------------------------------
+ */
+
+struct memory {
+    PyObject_HEAD uint8_t *memory;
+    uint8_t *at;
+    Py_ssize_t len;
+};
+
+static int memory_getbuffer(PyObject *self, Py_buffer *view, int flags)
+{
+    struct memory *m = (struct memory *)self;
+
+    return PyBuffer_FillInfo(view, self, m->at, m->len, 0, flags);
+}
+
+static void memory_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+
+    free(((struct memory *)self)->memory);
+    PyObject_Free(self);
+    Py_DECREF((PyObject *)type);
+}
+
+static PyType_Slot memory_slots[] = {
+    {Py_tp_dealloc, memory_dealloc}, {Py_bf_getbuffer, memory_getbuffer}, {0, NULL}};
+static PyType_Spec memory_spec = {.name = "muster._core.Memory",
+                                  .basicsize = sizeof(struct memory),
+                                  .flags = Py_TPFLAGS_DEFAULT,
+                                  .slots = memory_slots};
+
+/* Takes over the block, also on failure. */
+static PyObject *memory_new(uint8_t *block, const uint8_t *at, size_t len)
+{
+    struct memory *m = PyObject_New(struct memory, core_memory_type);
+
+    if (!m) {
+        free(block);
+        return NULL;
+    }
+    m->memory = block;
+    m->at = (uint8_t *)(uintptr_t)at;
+    m->len = (Py_ssize_t)len;
+    return (PyObject *)m;
+}
+
+/* ---- encoding ---------------------------------------------------------------------
+ */
+
+static int is_scalar(PyObject *o)
+{
+    return o == Py_None || PyBool_Check(o) || PyLong_CheckExact(o) ||
+           PyFloat_CheckExact(o) || PyUnicode_CheckExact(o) || PyBytes_CheckExact(o);
+}
+
+static int is_plain(PyObject *o, int depth, int *room);
+
+static int is_plain_dict(PyObject *o, int depth, int *room)
+{
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+
+    while (PyDict_Next(o, &at, &key, &value))
+        if (!is_plain(key, depth, room) || !is_plain(value, depth, room))
+            return 0;
+    return 1;
+}
+
+/* Small and made of built-in types only: the pickle module alone does it right.
+ * Anything else may be defined in __main__ and needs more care. */
+static int is_plain(PyObject *o, int depth, int *room)
+{
+    if (--*room < 0)
+        return 0;
+    if (is_scalar(o))
+        return 1;
+    if (depth == 0)
+        return 0;
+    if (PyTuple_CheckExact(o)) {
+        for (Py_ssize_t i = 0; i < PyTuple_Size(o); i++)
+            if (!is_plain(PyTuple_GetItem(o, i), depth - 1, room))
+                return 0;
+        return 1;
+    }
+    if (PyList_CheckExact(o)) {
+        for (Py_ssize_t i = 0; i < PyList_Size(o); i++)
+            if (!is_plain(PyList_GetItem(o, i), depth - 1, room))
+                return 0;
+        return 1;
+    }
+    return PyDict_CheckExact(o) && is_plain_dict(o, depth - 1, room);
+}
+
+static int hold_buffers(struct core_payload *p, PyObject *list)
+{
+    Py_ssize_t n = PySequence_Size(list);
+
+    if (n < 0)
+        return -1;
+    if (n == 0)
+        return 0;
+    p->buffers = calloc((size_t)n, sizeof *p->buffers);
+    if (!p->buffers) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *item = PySequence_GetItem(list, i);
+        int rc = item ? PyObject_GetBuffer(item, &p->buffers[i], PyBUF_SIMPLE) : -1;
+
+        Py_XDECREF(item);
+        if (rc < 0)
+            return -1;
+        p->buffer_count++;
+    }
+    return 0;
+}
+
+static int pickle_value(PyObject *value, struct core_payload *p)
+{
+    int room = PLAIN_MAX;
+    PyObject *pair, *list;
+    int rc;
+
+    if (is_plain(value, PLAIN_DEPTH, &room)) {
+        p->pickle = PyObject_CallFunctionObjArgs(pickle_dumps, value, protocol, NULL);
+        return p->pickle ? 0 : -1;
+    }
+    pair = PyObject_CallFunctionObjArgs(core_dumps, value, NULL);
+    if (!pair)
+        return -1;
+    if (!PyArg_ParseTuple(pair, "SO", &p->pickle, &list)) {
+        p->pickle = NULL;
+        Py_DECREF(pair);
+        return -1;
+    }
+    Py_INCREF(p->pickle);
+    rc = hold_buffers(p, list);
+    Py_DECREF(pair);
+    return rc;
+}
+
+static void add_iov(struct core_payload *p, const void *at, size_t len)
+{
+    static const uint8_t zeros[ALIGN];
+    size_t pad = (ALIGN - len % ALIGN) % ALIGN;
+
+    p->iov[p->count++] = (struct iovec){(void *)(uintptr_t)at, len};
+    if (pad && p->buffer_count)
+        p->iov[p->count++] = (struct iovec){(void *)(uintptr_t)zeros, pad};
+}
+
+static size_t padded(size_t len)
+{
+    return (len + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* More buffers than fit into one iovec: put them into one block. */
+static int gather_buffers(struct core_payload *p)
+{
+    size_t total = 0, at = 0;
+
+    for (Py_ssize_t i = 0; i < p->buffer_count; i++)
+        total += padded((size_t)p->buffers[i].len);
+    p->gathered = calloc(1, total ? total : 1);
+    if (!p->gathered) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < p->buffer_count; i++) {
+        memcpy(p->gathered + at, p->buffers[i].buf, (size_t)p->buffers[i].len);
+        at += padded((size_t)p->buffers[i].len);
+    }
+    add_iov(p, p->gathered, total);
+    return 0;
+}
+
+static int lay_out(struct core_payload *p, char *pickle, Py_ssize_t pickle_len)
+{
+    size_t head_len = 16 + 8 * (size_t)p->buffer_count;
+    uint32_t count = htole32((uint32_t)p->buffer_count);
+    uint64_t len = htole64((uint64_t)pickle_len);
+
+    p->head = calloc(1, head_len);
+    if (!p->head) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    memcpy(p->head, &count, sizeof count);
+    memcpy(p->head + 8, &len, sizeof len);
+    for (Py_ssize_t i = 0; i < p->buffer_count; i++) {
+        len = htole64((uint64_t)p->buffers[i].len);
+        memcpy(p->head + 16 + 8 * i, &len, sizeof len);
+    }
+    add_iov(p, p->head, head_len);
+    add_iov(p, pickle, (size_t)pickle_len);
+    if (p->buffer_count > BUFFERS_IOV_MAX)
+        return gather_buffers(p);
+    for (Py_ssize_t i = 0; i < p->buffer_count; i++)
+        add_iov(p, p->buffers[i].buf, (size_t)p->buffers[i].len);
+    return 0;
+}
+
+int core_encode(PyObject *value, struct core_payload *p)
+{
+    char *pickle;
+    Py_ssize_t len;
+
+    *p = (struct core_payload){.codec = MS_CODEC_PICKLE};
+    if (pickle_value(value, p) == 0 &&
+        PyBytes_AsStringAndSize(p->pickle, &pickle, &len) == 0 &&
+        lay_out(p, pickle, len) == 0)
+        return 0;
+    core_payload_release(p);
+    return -1;
+}
+
+void core_payload_release(struct core_payload *p)
+{
+    for (Py_ssize_t i = 0; i < p->buffer_count; i++)
+        PyBuffer_Release(&p->buffers[i]);
+    free(p->buffers);
+    free(p->gathered);
+    free(p->head);
+    Py_XDECREF(p->pickle);
+    *p = (struct core_payload){0};
+}
+
+/* ---- decoding ---------------------------------------------------------------------
+ */
+
+static PyObject *malformed(void)
+{
+    PyErr_SetString(PyExc_ValueError, "the payload is malformed");
+    return NULL;
+}
+
+static uint64_t get64(const uint8_t *at)
+{
+    uint64_t v;
+
+    memcpy(&v, at, sizeof v);
+    return le64toh(v);
+}
+
+/* The buffers as a list of memoryviews into `owner`. */
+static PyObject *
+views(PyObject *owner, const uint8_t *body, size_t len, size_t at, uint32_t count)
+{
+    PyObject *whole = PyMemoryView_FromObject(owner);
+    PyObject *list = whole ? PyList_New(0) : NULL;
+
+    for (uint32_t i = 0; list && i < count; i++) {
+        uint64_t size = get64(body + 16 + 8 * i);
+        PyObject *view = NULL;
+
+        if (at <= len && size <= len - at)
+            view = PySequence_GetSlice(whole, (Py_ssize_t)at, (Py_ssize_t)(at + size));
+        else
+            malformed();
+        if (!view || PyList_Append(list, view) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(view);
+        at += padded(size);
+    }
+    Py_XDECREF(whole);
+    return list;
+}
+
+static PyObject *load_with_buffers(uint8_t *memory,
+                                   const uint8_t *body,
+                                   size_t len,
+                                   uint32_t count,
+                                   uint64_t pickle_len)
+{
+    size_t head = padded(16 + 8 * (size_t)count);
+    PyObject *owner = memory_new(memory, body, len);
+    PyObject *list, *pickle, *value = NULL;
+
+    if (!owner)
+        return NULL;
+    list = views(owner, body, len, head + padded(pickle_len), count);
+    pickle = list ? PyMemoryView_FromMemory((char *)(uintptr_t)(body + head),
+                                            (Py_ssize_t)pickle_len,
+                                            PyBUF_READ)
+                  : NULL;
+    if (pickle)
+        value = PyObject_CallFunctionObjArgs(core_loads, pickle, list, NULL);
+    Py_XDECREF(pickle);
+    Py_XDECREF(list);
+    Py_DECREF(owner);
+    return value;
+}
+
+static PyObject *load_pickle(uint8_t *memory, const uint8_t *body, size_t len)
+{
+    uint32_t count;
+    uint64_t pickle_len;
+    PyObject *view, *value = NULL;
+    size_t head;
+
+    if (len < 16) {
+        free(memory);
+        return malformed();
+    }
+    memcpy(&count, body, sizeof count);
+    count = le32toh(count);
+    pickle_len = get64(body + 8);
+    head = 16 + 8 * (size_t)count;
+    if (count)
+        head = padded(head);
+    if (count > (len - 16) / 8 || head > len || pickle_len > len - head) {
+        free(memory);
+        return malformed();
+    }
+    if (count)
+        return load_with_buffers(memory, body, len, count, pickle_len);
+    view = PyMemoryView_FromMemory(
+        (char *)(uintptr_t)(body + head), (Py_ssize_t)pickle_len, PyBUF_READ);
+    if (view)
+        value = PyObject_CallFunctionObjArgs(pickle_loads, view, NULL);
+    Py_XDECREF(view);
+    free(memory);
+    return value;
+}
+
+PyObject *core_decode(uint8_t codec, uint8_t *memory, const uint8_t *body, size_t len)
+{
+    PyObject *value;
+
+    if (codec == MS_CODEC_PICKLE)
+        return load_pickle(memory, body, len);
+    value = PyBytes_FromStringAndSize((const char *)body, (Py_ssize_t)len);
+    free(memory);
+    return value;
+}
+
+int core_payload_setup(PyObject *module)
+{
+    PyObject *pickle = PyImport_ImportModule("_pickle");
+
+    if (!pickle)
+        return -1;
+    pickle_dumps = PyObject_GetAttrString(pickle, "dumps");
+    pickle_loads = PyObject_GetAttrString(pickle, "loads");
+    Py_DECREF(pickle);
+    protocol = PyLong_FromLong(5);
+    empty_tuple = PyTuple_New(0);
+    core_memory_type = core_type(module, &memory_spec, NULL);
+    return pickle_dumps && pickle_loads && protocol && empty_tuple && core_memory_type
+               ? 0
+               : -1;
+}

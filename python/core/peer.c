@@ -1,0 +1,426 @@
+#include "core.h"
+
+#include "base/clock.h"
+#include "base/limits.h"
+
+#include <errno.h>
+#include <string.h>
+
+PyTypeObject *core_peer_type;
+
+struct peer {
+    PyObject_HEAD struct ms_peer *peer;
+    PyObject *owner; /* keeps the client alive */
+    PyObject *label;
+    /* the last method that was called, by identity of its name */
+    PyObject *engine, *method;
+    int op;
+};
+
+PyObject *core_peer_new(struct ms_client *client, PyObject *args, PyObject *owner)
+{
+    struct ms_error err = {0};
+    const char *address, *label;
+    unsigned long long uid;
+    struct ms_peer *peer;
+    struct peer *p;
+
+    if (!PyArg_ParseTuple(args, "sKs", &address, &uid, &label))
+        return NULL;
+    peer = ms_peer_create(client, address, uid, label, &err);
+    if (!peer)
+        return core_raise(&err);
+    p = PyObject_New(struct peer, core_peer_type);
+    if (!p) {
+        ms_peer_unref(peer);
+        return NULL;
+    }
+    p->peer = peer;
+    p->owner = Py_NewRef(owner);
+    p->label = PyUnicode_FromString(label);
+    p->engine = p->method = NULL;
+    p->op = 0;
+    return (PyObject *)p;
+}
+
+static void peer_dealloc(PyObject *self)
+{
+    struct peer *p = (struct peer *)self;
+    PyTypeObject *type = Py_TYPE(self);
+
+    ms_peer_unref(p->peer);
+    Py_XDECREF(p->owner);
+    Py_XDECREF(p->label);
+    Py_XDECREF(p->engine);
+    Py_XDECREF(p->method);
+    PyObject_Free(self);
+    Py_DECREF((PyObject *)type);
+}
+
+struct ms_peer *core_peer_get(PyObject *peer)
+{
+    return ((struct peer *)peer)->peer;
+}
+
+/* The interned op of a method; -1 with an exception set. */
+static int method_op(struct peer *p, PyObject *engine, PyObject *method)
+{
+    const char *engine_text, *method_text;
+    int op;
+
+    if (engine == p->engine && method == p->method)
+        return p->op;
+    engine_text = PyUnicode_AsUTF8AndSize(engine, NULL);
+    method_text = PyUnicode_AsUTF8AndSize(method, NULL);
+    if (!engine_text || !method_text)
+        return -1;
+    op = ms_peer_method(p->peer, engine_text, method_text);
+    if (op < 0) {
+        PyErr_Format(PyExc_ValueError,
+                     "'%s' cannot be called: %s",
+                     method_text,
+                     op == -ENAMETOOLONG ? "its name is empty or too long"
+                                         : strerror(-op));
+        return -1;
+    }
+    Py_INCREF(engine);
+    Py_INCREF(method);
+    Py_XDECREF(p->engine);
+    Py_XDECREF(p->method);
+    p->engine = engine;
+    p->method = method;
+    p->op = op;
+    return op;
+}
+
+/* Encode (args, kwargs). */
+static int encode_arguments(PyObject *args, PyObject *kwargs, struct core_payload *p)
+{
+    PyObject *pair;
+    int rc;
+
+    if (!PyTuple_Check(args) || (kwargs != Py_None && !PyDict_Check(kwargs))) {
+        PyErr_SetString(PyExc_TypeError, "arguments are a tuple and a dict or None");
+        return -1;
+    }
+    pair = PyTuple_Pack(2, args, kwargs);
+    if (!pair)
+        return -1;
+    rc = core_encode(pair, p);
+    Py_DECREF(pair);
+    return rc;
+}
+
+struct start {
+    int op;
+    int64_t deadline_ns;
+    bool waits;
+    struct core_payload payload;
+};
+
+/* engine, method, args, kwargs, timeout; 0 or -1. */
+static int
+start_parse(struct peer *p, PyObject *const *a, Py_ssize_t n, struct start *s)
+{
+    if (n != 5) {
+        PyErr_SetString(PyExc_TypeError,
+                        "call takes engine, method, args, kwargs, timeout");
+        return -1;
+    }
+    if (core_deadline(a[4], MS_CALL_TIMEOUT_NS, &s->deadline_ns) < 0)
+        return -1;
+    s->op = method_op(p, a[0], a[1]);
+    if (s->op < 0)
+        return -1;
+    return encode_arguments(a[2], a[3], &s->payload);
+}
+
+/* Without the interpreter's lock. */
+static struct ms_call *start_send(struct peer *p, const struct start *s)
+{
+    struct ms_call_spec spec = {.op = (uint16_t)s->op,
+                                .codec = s->payload.codec,
+                                .stream = true,
+                                .waits = s->waits,
+                                .deadline_ns = s->deadline_ns,
+                                .iov = s->payload.iov,
+                                .count = s->payload.count};
+
+    if (s->waits)
+        spec.chain = core_chain(&spec.chain_count);
+    return ms_peer_call(p->peer, &spec);
+}
+
+static PyObject *peer_call(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    struct peer *p = (struct peer *)self;
+    struct start s = {0};
+    struct ms_call *call;
+
+    if (start_parse(p, args, nargs, &s) < 0)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    call = start_send(p, &s);
+    Py_END_ALLOW_THREADS;
+    core_payload_release(&s.payload);
+    return call ? core_call_new(call, self) : PyErr_NoMemory();
+}
+
+/* The value of a call that is done and is no stream, without a Call object. */
+static PyObject *quick_result(struct ms_call *call)
+{
+    struct ms_outcome o;
+
+    ms_call_outcome(call, &o);
+    if (o.kind == MS_KIND_ERROR)
+        return core_raise_failure(o.body, o.len);
+    ms_call_take_body(call); /* core_decode frees it */
+    return core_decode(o.codec, (uint8_t *)(uintptr_t)o.body, o.body, o.len);
+}
+
+static PyObject *finish_sync(struct ms_call *call, PyObject *self)
+{
+    struct ms_outcome o;
+    PyObject *result, *object;
+
+    if (ms_call_is_done(call)) {
+        ms_call_outcome(call, &o);
+        if (!o.ends_stream) {
+            result = quick_result(call);
+            ms_call_unref(call);
+            return result;
+        }
+    }
+    object = core_call_new(call, self);
+    if (!object)
+        return NULL;
+    result = PyObject_CallMethod(object, "result", NULL);
+    Py_DECREF(object);
+    return result;
+}
+
+static PyObject *peer_call_sync(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    struct peer *p = (struct peer *)self;
+    struct start s = {.waits = true};
+    struct ms_call *call;
+    int rc = -ENOMEM;
+
+    if (core_check_deadlock(p->peer) < 0 || start_parse(p, args, nargs, &s) < 0)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    call = start_send(p, &s);
+    if (call)
+        rc = ms_call_wait(call, core_slice(MS_NEVER));
+    Py_END_ALLOW_THREADS;
+    core_payload_release(&s.payload);
+    if (!call)
+        return PyErr_NoMemory();
+    if (rc < 0 && (PyErr_CheckSignals() < 0 || core_call_wait(call, MS_NEVER) < 0)) {
+        ms_call_cancel(call); /* Ctrl-C: nobody will ask for it again */
+        ms_call_unref(call);
+        return NULL;
+    }
+    return finish_sync(call, self);
+}
+
+/* ---- built-in operations ----------------------------------------------------------
+ */
+
+static PyObject *peer_operation(PyObject *self, PyObject *args)
+{
+    struct peer *p = (struct peer *)self;
+    PyObject *argument, *timeout;
+    struct start s = {0};
+    struct ms_call *call;
+
+    if (!PyArg_ParseTuple(args, "iOO", &s.op, &argument, &timeout) ||
+        core_deadline(timeout, MS_CALL_TIMEOUT_NS, &s.deadline_ns) < 0 ||
+        core_encode(argument, &s.payload) < 0)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    call = start_send(p, &s);
+    Py_END_ALLOW_THREADS;
+    core_payload_release(&s.payload);
+    return call ? core_call_new(call, self) : PyErr_NoMemory();
+}
+
+/* Run an operation whose argument and result are control messages: the packed result as
+ * a done call that the caller unreferences; NULL with an exception set. */
+static struct ms_call *
+control(struct peer *p, uint16_t op, const ProtobufCMessage *m, PyObject *timeout)
+{
+    uint8_t body[64];
+    struct iovec iov = {body, m ? protobuf_c_message_get_packed_size(m) : 0};
+    struct ms_call_spec spec = {
+        .op = op, .codec = MS_CODEC_PROTO, .waits = true, .iov = &iov, .count = 1};
+    struct ms_outcome o;
+    struct ms_call *call;
+
+    if (core_deadline(timeout, MS_CALL_TIMEOUT_NS, &spec.deadline_ns) < 0)
+        return NULL;
+    if (m)
+        protobuf_c_message_pack(m, body);
+    call = ms_peer_call(p->peer, &spec);
+    if (!call) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    if (core_call_wait(call, MS_NEVER) < 0) {
+        ms_call_cancel(call);
+        ms_call_unref(call);
+        return NULL;
+    }
+    ms_call_outcome(call, &o);
+    if (o.kind == MS_KIND_REPLY)
+        return call;
+    core_raise_failure(o.body, o.len);
+    ms_call_unref(call);
+    return NULL;
+}
+
+static PyObject *numbers(const uint32_t *at, size_t count)
+{
+    PyObject *list = PyList_New((Py_ssize_t)count);
+
+    for (size_t i = 0; list && i < count; i++) {
+        PyObject *n = PyLong_FromUnsignedLong(at[i]);
+
+        if (!n || PyList_SetItem(list, (Py_ssize_t)i, n) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *unreadable(void)
+{
+    PyErr_SetString(core_error, "the worker's answer cannot be read");
+    return NULL;
+}
+
+static PyObject *peer_health(PyObject *self, PyObject *timeout)
+{
+    struct ms_call *call = control((struct peer *)self, MS_OP_HEALTH, NULL, timeout);
+    struct ms_outcome o;
+    Muster__Health *m;
+    PyObject *d;
+
+    if (!call)
+        return NULL;
+    ms_call_outcome(call, &o);
+    m = muster__health__unpack(NULL, o.len, o.body);
+    ms_call_unref(call);
+    if (!m)
+        return unreadable();
+    d = Py_BuildValue("{ss sK ss sI si sN sK sK ss sd sN}",
+                      "status",
+                      m->status,
+                      "uid",
+                      (unsigned long long)m->uid,
+                      "cluster",
+                      m->cluster,
+                      "rank",
+                      (unsigned)m->rank,
+                      "pid",
+                      (int)m->pid,
+                      "engines",
+                      core_str_list(m->engines, m->n_engines),
+                      "calls_done",
+                      (unsigned long long)m->calls_done,
+                      "calls_queued",
+                      (unsigned long long)m->calls_queued,
+                      "running",
+                      m->running,
+                      "running_seconds",
+                      (double)m->running_ns / 1e9,
+                      "ports",
+                      numbers(m->ports, m->n_ports));
+    muster__health__free_unpacked(m, NULL);
+    return d;
+}
+
+static PyObject *peer_stack(PyObject *self, PyObject *timeout)
+{
+    struct ms_call *call = control((struct peer *)self, MS_OP_STACK, NULL, timeout);
+    struct ms_outcome o;
+    Muster__Stack *m;
+    PyObject *pair;
+
+    if (!call)
+        return NULL;
+    ms_call_outcome(call, &o);
+    m = muster__stack__unpack(NULL, o.len, o.body);
+    ms_call_unref(call);
+    if (!m)
+        return unreadable();
+    pair = Py_BuildValue("ss", m->python, m->native);
+    muster__stack__free_unpacked(m, NULL);
+    return pair;
+}
+
+static PyObject *peer_alloc_ports(PyObject *self, PyObject *args)
+{
+    Muster__AllocPorts ask;
+    PyObject *timeout, *pair;
+    struct ms_call *call;
+    struct ms_outcome o;
+    Muster__Ports *m;
+    unsigned count;
+
+    if (!PyArg_ParseTuple(args, "IO", &count, &timeout))
+        return NULL;
+    muster__alloc_ports__init(&ask);
+    ask.count = count;
+    call = control((struct peer *)self, MS_OP_ALLOC_PORTS, &ask.base, timeout);
+    if (!call)
+        return NULL;
+    ms_call_outcome(call, &o);
+    m = muster__ports__unpack(NULL, o.len, o.body);
+    ms_call_unref(call);
+    if (!m)
+        return unreadable();
+    pair = Py_BuildValue("sN", m->host, numbers(m->ports, m->n_ports));
+    muster__ports__free_unpacked(m, NULL);
+    return pair;
+}
+
+static PyObject *peer_uid(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(ms_peer_uid(((struct peer *)self)->peer));
+}
+
+static PyObject *peer_label(PyObject *self, void *unused)
+{
+    (void)unused;
+    return Py_NewRef(((struct peer *)self)->label);
+}
+
+static PyMethodDef peer_methods[] = {
+    {"call", (PyCFunction)(void (*)(void))peer_call, METH_FASTCALL, NULL},
+    {"call_sync", (PyCFunction)(void (*)(void))peer_call_sync, METH_FASTCALL, NULL},
+    {"operation", peer_operation, METH_VARARGS, NULL},
+    {"health", peer_health, METH_O, NULL},
+    {"stack", peer_stack, METH_O, NULL},
+    {"alloc_ports", peer_alloc_ports, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL}};
+
+static PyGetSetDef peer_getset[] = {{"uid", peer_uid, NULL, NULL, NULL},
+                                    {"label", peer_label, NULL, NULL, NULL},
+                                    {NULL, NULL, NULL, NULL, NULL}};
+
+static PyType_Slot peer_slots[] = {{Py_tp_dealloc, peer_dealloc},
+                                   {Py_tp_methods, peer_methods},
+                                   {Py_tp_getset, peer_getset},
+                                   {0, NULL}};
+static PyType_Spec peer_spec = {.name = "muster._core.Peer",
+                                .basicsize = sizeof(struct peer),
+                                .flags = Py_TPFLAGS_DEFAULT |
+                                         Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                                .slots = peer_slots};
+
+int core_peer_setup(PyObject *module)
+{
+    core_peer_type = core_type(module, &peer_spec, "Peer");
+    return core_peer_type ? 0 : -1;
+}

@@ -1,0 +1,192 @@
+#include "host_object.h"
+
+#include <errno.h>
+
+static PyTypeObject *request_type;
+
+struct request {
+    PyObject_HEAD struct ms_request *request; /* NULL: answered */
+    PyObject *host;
+};
+
+PyObject *host_poll(PyObject *self, PyObject *unused)
+{
+    struct host *h = (struct host *)self;
+    struct ms_request *r = ms_server_engine_poll(ms_host_server(h->host));
+    struct request *q;
+
+    (void)unused;
+    if (!r)
+        Py_RETURN_NONE;
+    q = PyObject_New(struct request, request_type);
+    if (!q) {
+        ms_request_fail_text(r, MUSTER__FAILURE__KIND__NO_MEMORY, "out of memory");
+        return NULL;
+    }
+    q->request = r;
+    q->host = Py_NewRef(self);
+    return (PyObject *)q;
+}
+
+static void request_dealloc(PyObject *self)
+{
+    struct request *q = (struct request *)self;
+    PyTypeObject *type = Py_TYPE(self);
+
+    if (q->request)
+        ms_request_fail_text(
+            q->request, MUSTER__FAILURE__KIND__UNKNOWN, "the worker forgot to answer");
+    Py_XDECREF(q->host);
+    PyObject_Free(self);
+    Py_DECREF((PyObject *)type);
+}
+
+static struct ms_request *open_request(PyObject *self)
+{
+    struct ms_request *r = ((struct request *)self)->request;
+
+    if (!r)
+        PyErr_SetString(PyExc_RuntimeError, "this request has been answered");
+    return r;
+}
+
+static PyObject *request_function(PyObject *self, PyObject *unused)
+{
+    struct request *q = (struct request *)self;
+    struct ms_request *r = open_request(self);
+    PyObject *bound;
+
+    (void)unused;
+    if (!r)
+        return NULL;
+    if (!r->method)
+        Py_RETURN_NONE;
+    bound = host_bound_method((struct host *)q->host, r->method);
+    return bound ? Py_NewRef(bound) : NULL;
+}
+
+static PyObject *request_argument(PyObject *self, PyObject *unused)
+{
+    struct ms_request *r = open_request(self);
+
+    (void)unused;
+    return r ? host_take_argument(r) : NULL;
+}
+
+static PyObject *request_reply(PyObject *self, PyObject *value)
+{
+    struct request *q = (struct request *)self;
+    struct ms_request *r = open_request(self);
+    struct core_payload p;
+
+    if (!r || core_encode(value, &p) < 0)
+        return NULL; /* not answered: the caller says why */
+    q->request = NULL;
+    ms_request_reply(r, p.codec, p.iov, p.count);
+    core_payload_release(&p);
+    Py_RETURN_NONE;
+}
+
+static PyObject *request_fail(PyObject *self, PyObject *args)
+{
+    struct request *q = (struct request *)self;
+    struct ms_request *r = open_request(self);
+    PyObject *e, *description;
+    int kind;
+
+    if (!r || !PyArg_ParseTuple(args, "Oi", &e, &kind))
+        return NULL;
+    description =
+        PyObject_CallFunction(((struct host *)q->host)->describe, "Oi", e, kind);
+    q->request = NULL;
+    if (!description || host_fail_with(r, description) < 0) {
+        PyErr_Clear();
+        ms_request_fail_text(r, (Muster__Failure__Kind)kind, "it cannot be described");
+    }
+    Py_XDECREF(description);
+    Py_RETURN_NONE;
+}
+
+static PyObject *request_begin_stream(PyObject *self, PyObject *unused)
+{
+    struct ms_request *r = open_request(self);
+
+    (void)unused;
+    if (!r)
+        return NULL;
+    ms_request_begin_stream(r);
+    Py_RETURN_NONE;
+}
+
+/* 1: sent; 0: the window is closed; -1: nobody listens. */
+static PyObject *request_item(PyObject *self, PyObject *value)
+{
+    struct ms_request *r = open_request(self);
+    struct core_payload p;
+    int rc;
+
+    if (!r || core_encode(value, &p) < 0)
+        return NULL;
+    rc = ms_request_item(r, p.codec, p.iov, p.count);
+    core_payload_release(&p);
+    return PyLong_FromLong(rc == 0 ? 1 : rc == -EAGAIN ? 0 : -1);
+}
+
+static PyObject *request_wait_window(PyObject *self, PyObject *unused)
+{
+    struct ms_request *r = open_request(self);
+    int rc;
+
+    (void)unused;
+    if (!r)
+        return NULL;
+    rc = host_wait_window(r);
+    return rc == -1 ? NULL : PyBool_FromLong(rc == 0);
+}
+
+static PyObject *request_cancelled(PyObject *self, void *unused)
+{
+    struct ms_request *r = ((struct request *)self)->request;
+
+    (void)unused;
+    return PyBool_FromLong(r && ms_request_is_cancelled(r));
+}
+
+static PyObject *request_op(PyObject *self, void *unused)
+{
+    struct ms_request *r = open_request(self);
+
+    (void)unused;
+    return r ? PyLong_FromLong(r->op) : NULL;
+}
+
+static PyMethodDef request_methods[] = {
+    {"function", request_function, METH_NOARGS, NULL},
+    {"argument", request_argument, METH_NOARGS, NULL},
+    {"reply", request_reply, METH_O, NULL},
+    {"fail", request_fail, METH_VARARGS, NULL},
+    {"begin_stream", request_begin_stream, METH_NOARGS, NULL},
+    {"item", request_item, METH_O, NULL},
+    {"wait_window", request_wait_window, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL}};
+
+static PyGetSetDef request_getset[] = {
+    {"cancelled", request_cancelled, NULL, NULL, NULL},
+    {"op", request_op, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
+
+static PyType_Slot request_slots[] = {{Py_tp_dealloc, request_dealloc},
+                                      {Py_tp_methods, request_methods},
+                                      {Py_tp_getset, request_getset},
+                                      {0, NULL}};
+static PyType_Spec request_spec = {.name = "muster._core.Request",
+                                   .basicsize = sizeof(struct request),
+                                   .flags = Py_TPFLAGS_DEFAULT |
+                                            Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                                   .slots = request_slots};
+
+int host_request_setup(PyObject *module)
+{
+    request_type = core_type(module, &request_spec, "Request");
+    return request_type ? 0 : -1;
+}

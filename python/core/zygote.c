@@ -1,0 +1,131 @@
+#include "core.h"
+
+#include "agent/zygote_side.h"
+#include "io/proc.h"
+
+#include <errno.h>
+
+static struct ms_zygote_request request;
+
+static PyObject *fs_list(char **texts, size_t count)
+{
+    PyObject *list = PyList_New((Py_ssize_t)count);
+
+    for (size_t i = 0; list && i < count; i++) {
+        PyObject *text = PyUnicode_DecodeFSDefault(texts[i]);
+
+        if (!text || PyList_SetItem(list, (Py_ssize_t)i, text) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *raise_errno(int rc)
+{
+    errno = -rc;
+    return PyErr_SetFromErrno(PyExc_OSError);
+}
+
+static PyObject *spawn_tuple(const Muster__Spawn *s)
+{
+    return Py_BuildValue("sKsINsy#ii",
+                         "spawn",
+                         (unsigned long long)s->uid,
+                         s->cluster,
+                         (unsigned)s->rank,
+                         fs_list(s->env, s->n_env),
+                         s->working_dir,
+                         (const char *)s->boot.data,
+                         (Py_ssize_t)s->boot.len,
+                         request.fds[MS_SPAWN_CONTROL],
+                         request.fds[MS_SPAWN_LISTEN]);
+}
+
+static PyObject *request_tuple(const Muster__ZygoteRequest *m)
+{
+    switch (m->body_case) {
+    case MUSTER__ZYGOTE_REQUEST__BODY_SPAWN:
+        return spawn_tuple(m->spawn);
+    case MUSTER__ZYGOTE_REQUEST__BODY_SETUP:
+        return Py_BuildValue("sNN",
+                             "setup",
+                             fs_list(m->setup->sys_path, m->setup->n_sys_path),
+                             fs_list(m->setup->preload, m->setup->n_preload));
+    case MUSTER__ZYGOTE_REQUEST__BODY_DERIVE:
+        return Py_BuildValue("sKN",
+                             "derive",
+                             (unsigned long long)m->derive->uid,
+                             fs_list(m->derive->preload, m->derive->n_preload));
+    default:
+        return raise_errno(-EPROTO);
+    }
+}
+
+static PyObject *zygote_next(PyObject *self, PyObject *args)
+{
+    int fd, rc;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "i", &fd))
+        return NULL;
+    rc = ms_zygote_next(fd, &request); /* one thread: nobody waits for the lock */
+    if (rc < 0)
+        return raise_errno(rc);
+    if (rc == 0)
+        Py_RETURN_NONE;
+    return request_tuple(request.message);
+}
+
+static PyObject *zygote_ready(PyObject *self, PyObject *args)
+{
+    const char *problem;
+    int fd, forkable, rc;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "isp", &fd, &problem, &forkable))
+        return NULL;
+    rc = ms_zygote_ready(fd, problem, forkable);
+    if (rc < 0)
+        return raise_errno(rc);
+    Py_RETURN_NONE;
+}
+
+static PyObject *zygote_started(PyObject *self, PyObject *args)
+{
+    unsigned long long uid;
+    int fd, pid, error, rc;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iKii", &fd, &uid, &pid, &error))
+        return NULL;
+    rc = ms_zygote_started(fd, uid, pid, error);
+    if (rc < 0)
+        return raise_errno(rc);
+    Py_RETURN_NONE;
+}
+
+static PyObject *zygote_child(PyObject *self, PyObject *args)
+{
+    int fd, rc;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "i", &fd))
+        return NULL;
+    rc = ms_zygote_child(fd, &request);
+    return rc < 0 ? raise_errno(rc) : PyLong_FromLong(rc);
+}
+
+static PyObject *zygote_threads(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyLong_FromLong(ms_proc_threads());
+}
+
+PyMethodDef core_zygote_methods[] = {
+    {"zygote_next", zygote_next, METH_VARARGS, NULL},
+    {"zygote_ready", zygote_ready, METH_VARARGS, NULL},
+    {"zygote_started", zygote_started, METH_VARARGS, NULL},
+    {"zygote_child", zygote_child, METH_VARARGS, NULL},
+    {"zygote_threads", zygote_threads, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL}};

@@ -1,0 +1,62 @@
+"""Muster: the control plane of RL post-training.
+
+muster.init()
+actors = muster.Cluster("actor", Actor, world_size=4)
+actors.execute_all_sync("step", batch)
+muster.shutdown()
+"""
+
+from muster import _core, _serialize, errors
+from muster.api import init, is_initialized, shutdown
+from muster.cluster import Cluster, View
+from muster.config import WorkerConfig
+from muster.errors import (
+    Cancelled,
+    ClusterError,
+    DeadlineExceeded,
+    DeadlockError,
+    MusterError,
+    NoSuchMethod,
+    NotInitialized,
+    PlacementError,
+    RemoteError,
+    SerializationError,
+    WorkerDied,
+    WorkerUnreachable,
+)
+from muster.future import Future, get, wait
+from muster.resources import ResourceManager
+from muster.stream import Stream
+
+__all__ = [
+    "Cancelled",
+    "Cluster",
+    "ClusterError",
+    "DeadlineExceeded",
+    "DeadlockError",
+    "Future",
+    "MusterError",
+    "NoSuchMethod",
+    "NotInitialized",
+    "PlacementError",
+    "RemoteError",
+    "ResourceManager",
+    "SerializationError",
+    "Stream",
+    "View",
+    "WorkerConfig",
+    "WorkerDied",
+    "WorkerUnreachable",
+    "get",
+    "init",
+    "is_initialized",
+    "shutdown",
+    "wait",
+]
+
+_core.setup(
+    dumps=_serialize.dumps,
+    loads=_serialize.loads,
+    make_error=errors.make_error,
+    error=MusterError,
+)

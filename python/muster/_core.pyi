@@ -1,0 +1,261 @@
+"""The C extension: what the thin Python above it may rely on.
+
+Payloads. `dumps`/`loads` given to `setup` turn objects into bytes and back; the extension
+itself pickles plain arguments (numbers, strings, bytes, None, and tuples, lists and dicts
+of those, numpy arrays) without asking.
+
+Failures. A failed call becomes an exception through `make_error(kind, message, type,
+traceback, exception, exit, where)` given to `setup`; `kind` is one of the names of
+Failure.Kind in proto/muster.proto, in lower case ("raised", "worker_died", ...).
+
+Waiting functions let go of the GIL, and run signal handlers (Ctrl-C raises from them).
+"""
+
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+class ExitInfo(TypedDict):
+    signaled: bool
+    code: int
+    out_of_memory: bool
+    requested: bool
+    last_lines: list[str]
+    node: str
+    pid: int
+    detail: str
+    log_path: str
+
+def setup(
+    *,
+    dumps: Callable[[Any], tuple[bytes, list[Any]]],
+    loads: Callable[[Any, list[Any]], Any],
+    make_error: Callable[
+        [str, str, str, str, bytes, ExitInfo | None, str], BaseException
+    ],
+    error: type[Exception],
+) -> None:
+    """Once, at import. `error` is raised for what fails outside of calls."""
+
+class RankSpec(TypedDict, total=False):
+    start: int  # 0 fork, 1 exec, 2 command
+    python: list[str]
+    preload: list[str]
+    zygote_env: list[str]
+    command: list[str]
+    env: list[str]  # "NAME=value", on top of the driver's
+    working_dir: str
+    memory: int
+    devices: list[int]
+
+class Head:
+    """The embedded head: starts on construction, or raises `error` saying why not."""
+
+    def __init__(
+        self,
+        *,
+        agent_path: str,
+        node_name: str | None,
+        num_gpus: int,
+        num_cpus: int,
+        log_to_driver: bool,
+        python: list[str],
+        sys_path: list[str],
+        env: list[str],
+        working_dir: str,
+        timeout: float,
+    ) -> None: ...
+    @property
+    def session(self) -> str: ...
+    @property
+    def session_dir(self) -> str: ...
+    @property
+    def node(self) -> tuple[str, int, int, int]:
+        """Name, cpus, memory in bytes, gpus."""
+
+    @property
+    def alive(self) -> bool:
+        """False once the agent is lost or the head was stopped."""
+
+    def create_cluster(
+        self, name: str, ranks: list[RankSpec], timeout: float
+    ) -> list[tuple[int, int, str, str]]:
+        """(uid, pid, address, log path) of each rank; FileExistsError if taken."""
+
+    def destroy_cluster(self, name: str, grace: float, timeout: float) -> None: ...
+    def hold_port(self, owner: str, timeout: float) -> tuple[str, int]: ...
+    def drop_port(self, owner: str, timeout: float) -> None: ...
+    def peer(self, address: str, uid: int, label: str) -> Peer: ...
+    def next_logs(
+        self, timeout: float
+    ) -> list[tuple[str, int, bool, str]] | None:
+        """(cluster, rank, is_stderr, text); [] after the timeout, None at the end."""
+
+    def stop(self, grace: float) -> None:
+        """End everything and wait for it. Idempotent."""
+
+    def forget(self) -> None:
+        """In a forked child: close what was inherited, end nothing."""
+
+def plan(
+    *,
+    nodes: list[tuple[str, int, int, int]],
+    cluster: str,
+    world_size: int,
+    device_mapping: str | list[int] | None,
+    gpus_per_worker: int,
+    cpus_per_worker: float,
+    memory: int,
+) -> list[tuple[int, list[int]]]:
+    """(node index, device indexes) of each rank. ValueError for a bad mapping;
+    LookupError with a table if it does not fit."""
+
+class Peer:
+    """One worker, seen from here."""
+
+    @property
+    def uid(self) -> int: ...
+    @property
+    def label(self) -> str: ...
+    def call(
+        self,
+        engine: str,
+        method: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any] | None,
+        timeout: float | None,
+    ) -> Call: ...
+    def call_sync(
+        self,
+        engine: str,
+        method: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any] | None,
+        timeout: float | None,
+    ) -> Any:
+        """call().result(), in one step: the fast path."""
+
+    def operation(self, op: int, argument: Any, timeout: float | None) -> Call:
+        """A built-in operation of the engine's thread (wire/frame.h, enum ms_op)."""
+
+    def health(self, timeout: float) -> dict[str, Any]: ...
+    def stack(self, timeout: float) -> tuple[str, str]:
+        """Python and native stacks of all its threads."""
+
+    def alloc_ports(self, count: int, timeout: float) -> tuple[str, list[int]]: ...
+
+class Call:
+    @property
+    def peer(self) -> Peer: ...
+    def done(self) -> bool: ...
+    def wait(self, timeout: float | None) -> bool:
+        """True when it is done; False after the timeout."""
+
+    def result(self) -> Any:
+        """Of a done call: the value, or the failure raised. The same object each time.
+        A stream that was not asked for item by item gives a `Stream`."""
+
+    def cancel(self) -> None: ...
+    def is_stream(self) -> bool:
+        """An item has arrived, or it ended as a stream. Meaningful once known."""
+
+    def next_item(self, timeout: float | None) -> tuple[bool, Any]:
+        """(True, item), or (False, None) at the end; raises what the generator raised,
+        TimeoutError after the timeout."""
+
+    def try_item(self) -> tuple[int, Any]:
+        """(1, item); (0, None): none is there yet; (-1, None): ended."""
+
+    def notify(self, inbox: Inbox, tag: int) -> None: ...
+
+class Inbox:
+    """Completions for an event loop: readable when `take` has something."""
+
+    def __init__(self) -> None: ...
+    def fileno(self) -> int: ...
+    def take(self) -> list[int]: ...
+
+# ---- inside a worker ------------------------------------------------------------------
+
+def zygote_next(fd: int) -> tuple[Any, ...] | None:
+    """See src/agent/zygote_side.h."""
+
+def zygote_ready(fd: int, problem: str, forkable: bool) -> None: ...
+def zygote_started(fd: int, uid: int, pid: int, errno: int) -> None: ...
+def zygote_child(fd: int) -> int: ...
+def zygote_threads() -> int: ...
+
+class Host:
+    """The worker's RPC server; one per process, for as long as it lives.
+
+    handler(op, argument) runs a built-in operation, resolve(engine, method) gives a bound
+    method, describe(exception, kind) gives (kind, type, message, traceback, pickled).
+    """
+
+    def __init__(
+        self,
+        boot: bytes | None,
+        control_fd: int,
+        listen_fd: int,
+        handler: Callable[[int, Any], Any],
+        resolve: Callable[[str, str], Callable[..., Any]],
+        describe: Callable[
+            [BaseException, int], tuple[int, str, str, str, bytes]
+        ],
+    ) -> None: ...
+    @property
+    def uid(self) -> int: ...
+    @property
+    def cluster(self) -> str: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def node(self) -> str: ...
+    @property
+    def sys_path(self) -> list[str]: ...
+    @property
+    def stack(self) -> tuple[int, int]:
+        """The signal for stacks of Python, and the descriptor that they go to."""
+
+    @property
+    def wake_fd(self) -> int:
+        """A byte written here makes `serve` look for signals."""
+
+    def serve(self) -> None:
+        """Run requests, one at a time, in order, until `stop`."""
+
+    def stop(self) -> None: ...
+    def become_async(self) -> int:
+        """A descriptor that is readable when `poll` has something, or a request was
+        cancelled. There is no way back to `serve`."""
+
+    def poll(self) -> Request | None: ...
+    def peer(self, address: str, uid: int, label: str) -> Peer: ...
+    def set_engines(self, names: list[str]) -> None:
+        """What health reports; forgets all bound methods."""
+
+    def forget(self) -> None:
+        """In a forked child: close what was inherited."""
+
+class Request:
+    """A call that waits for its answer; exactly one `reply` or `fail`."""
+
+    @property
+    def op(self) -> int: ...
+    @property
+    def cancelled(self) -> bool: ...
+    def function(self) -> Callable[..., Any] | None:
+        """The bound method; None for a built-in operation."""
+
+    def argument(self) -> Any:
+        """Once."""
+
+    def reply(self, value: Any) -> None: ...
+    def fail(self, error: BaseException, kind: int) -> None: ...
+    def begin_stream(self) -> None: ...
+    def item(self, value: Any) -> int:
+        """1: sent; 0: the window is closed; -1: nobody listens."""
+
+    def wait_window(self) -> bool:
+        """Block until the window is open; False: nobody listens."""
+
+def in_worker() -> Host | None: ...

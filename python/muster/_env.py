@@ -1,0 +1,77 @@
+"""The environment of each rank. Pure."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+# Libraries read these when they are loaded: a role that changes one needs a zygote of
+# its own.
+_READ_AT_LOAD = ("OMP_", "MKL_", "OPENBLAS_", "LD_", "PYTHON")
+Placement = tuple[int, list[int]]  # node's index, device indexes on it
+
+
+def session_env(environ: Mapping[str, str]) -> dict[str, str]:
+    """What all processes of a session start from: the driver's environment, and one
+    thread for each worker's numeric libraries unless the user has said otherwise."""
+    env = dict(environ)
+    env.setdefault("OMP_NUM_THREADS", "1")
+    return env
+
+
+def device_names(driver: Mapping[str, str], count: int) -> list[str]:
+    """How a process is told of device i of this node: where the driver sees a part of
+    the machine's devices, by their names there."""
+    names = [n.strip() for n in driver.get(VISIBLE_DEVICES, "").split(",") if n.strip()]
+    return names if len(names) == count else [str(i) for i in range(count)]
+
+
+def worker_name(cluster: str, rank: int, devices: Sequence[int]) -> str:
+    """As in ROLL."""
+    digits = "".join(map(str, devices))
+    return f"{cluster}-{rank}-G{digits}" if devices else f"{cluster}-{rank}"
+
+
+def rank_env(
+    cluster: str,
+    rank: int,
+    placements: Sequence[Placement],
+    *,
+    master: tuple[str, int],
+    names: Sequence[str],
+    visible: str,
+    user: Mapping[str, str],
+) -> dict[str, str]:
+    """What `rank` has on top of the session's environment; `user`'s come last."""
+    node, devices = placements[rank]
+    beside = [r for r, placement in enumerate(placements) if placement[0] == node]
+    local_rank = beside.index(rank)
+    if visible == "node":
+        shown = list(dict.fromkeys(d for r in beside for d in placements[r][1]))
+    else:
+        shown = devices
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(len(placements)),
+        "LOCAL_RANK": str(local_rank if visible == "node" else 0),
+        "MUSTER_LOCAL_RANK": str(local_rank),
+        "LOCAL_WORLD_SIZE": str(len(beside)),
+        "NODE_RANK": str(node),
+        "MASTER_ADDR": master[0],
+        "MASTER_PORT": str(master[1]),
+        "CLUSTER_NAME": cluster,
+        "WORKER_NAME": worker_name(cluster, rank, devices),
+        VISIBLE_DEVICES: ",".join(names[d] for d in shown),
+        **user,
+    }
+
+
+def zygote_env(user: Mapping[str, str], session: Mapping[str, str]) -> list[str]:
+    """Those of the role's variables that its zygote must have, as "NAME=value"."""
+    return sorted(
+        f"{name}={value}"
+        for name, value in user.items()
+        if name.startswith(_READ_AT_LOAD) and session.get(name) != value
+    )

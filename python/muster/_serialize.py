@@ -1,0 +1,229 @@
+"""Objects to bytes and back: pickle protocol 5, buffers out of band.
+
+What is defined in `__main__`, a notebook, or a function goes by value (cloudpickle); what
+can be imported goes by name. A tensor on a GPU is refused with a sentence, not copied
+through the host by surprise.
+"""
+
+from __future__ import annotations
+
+import io
+import types
+from _pickle import PickleBuffer
+from _pickle import dumps as plain_dumps
+from _pickle import loads as plain_loads
+
+from muster.errors import SerializationError, rebuild, state_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+PROTOCOL = 5
+BUFFER_MIN = 2048  # bytes: smaller ones are copied into the pickle
+STEPS_MAX = 2000  # attempts to find the part that cannot be pickled
+DEPTH_MAX = 16
+
+
+class _DeviceTensor(Exception):
+    pass
+
+
+_tensor_types: dict[type, bool] = {}
+
+
+def _is_tensor_type(cls: type) -> bool:
+    known = _tensor_types.get(cls)
+    if known is None:
+        known = any(
+            c.__name__ == "Tensor" and c.__module__.partition(".")[0] == "torch"
+            for c in cls.__mro__
+        )
+        _tensor_types[cls] = known
+    return known
+
+
+def _refuse_device_tensor(tensor: Any) -> None:
+    device = tensor.device
+    if device.type not in ("cpu", "meta"):
+        raise _DeviceTensor(
+            f"a torch tensor on {device}: device memory does not travel in a call; "
+            "send tensor.cpu(), or move it with a collective"
+        )
+
+
+_Pickler: Any = None  # made on first use: importing cloudpickle takes 10 ms
+
+
+def _make_pickler() -> Any:
+    import cloudpickle
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, obj: Any) -> Any:
+            if _is_tensor_type(type(obj)):
+                _refuse_device_tensor(obj)
+            return super().reducer_override(obj)
+
+    return Pickler
+
+
+def _pickle(obj: Any, callback: Callable[[PickleBuffer], Any]) -> bytes:
+    global _Pickler
+    if _Pickler is None:
+        _Pickler = _make_pickler()
+    out = io.BytesIO()
+    _Pickler(out, protocol=PROTOCOL, buffer_callback=callback).dump(obj)
+    return out.getvalue()
+
+
+def dumps(obj: Any) -> tuple[bytes, list[memoryview]]:
+    """The pickle of `obj`, and the buffers that `loads` wants beside it."""
+    if type(obj) is Once:
+        return plain_dumps(obj, PROTOCOL), []
+    buffers: list[memoryview] = []
+
+    def take(buffer: PickleBuffer) -> bool:
+        """True: put it into the pickle."""
+        raw = buffer.raw()
+        if raw.nbytes < BUFFER_MIN:
+            return True
+        buffers.append(raw)
+        return False
+
+    try:
+        data = _pickle(obj, take)
+    except Exception as e:
+        raise _explain(obj, e) from None
+    return data, buffers
+
+
+class Once:
+    """Pickles `value` now, and is pickled as that: for what goes to many workers."""
+
+    def __init__(self, value: Any) -> None:
+        try:
+            self._data = _pickle(value, lambda _: True)
+        except Exception as e:
+            raise _explain(value, e) from None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return plain_loads, (self._data,)
+
+
+def loads(data: Any, buffers: list[Any]) -> Any:
+    return plain_loads(data, buffers=buffers)
+
+
+# ---- exceptions -----------------------------------------------------------------------
+
+
+def _reduce_exception(error: BaseException) -> tuple[Any, ...]:
+    """Without its constructor, and without those parts that cannot be sent."""
+    args = tuple(a if _can_pickle(a) else repr(a) for a in error.args)
+    state = {k: v for k, v in state_of(error).items() if _can_pickle(v)}
+    return rebuild, (type(error), args, state)
+
+
+def dumps_exception(error: BaseException) -> bytes:
+    """What remote_error() takes; empty if its class cannot be sent."""
+    from muster.errors import RemoteError
+
+    global _Pickler
+    if _Pickler is None:
+        _Pickler = _make_pickler()
+
+    class Pickler(_Pickler):  # type: ignore[misc]
+        def reducer_override(self, obj: Any) -> Any:
+            if isinstance(obj, BaseException) and not isinstance(obj, RemoteError):
+                return _reduce_exception(obj)
+            return super().reducer_override(obj)
+
+    out = io.BytesIO()
+    try:
+        Pickler(out, protocol=PROTOCOL).dump(error)
+    except Exception:
+        return b""
+    return out.getvalue()
+
+
+# ---- which part cannot be sent --------------------------------------------------------
+
+
+def _can_pickle(obj: Any) -> bool:
+    try:
+        _pickle(obj, lambda _: None)
+    except Exception:
+        return False
+    return True
+
+
+def _children(obj: Any) -> Iterator[tuple[str, Any]]:
+    """Its parts, each with how one writes the way to it."""
+    if isinstance(obj, dict):
+        for key, value in obj.items():
+            yield f"[{key!r}]", value
+            yield f"<key {key!r}>", key
+    elif isinstance(obj, (list, tuple)):
+        yield from ((f"[{i}]", value) for i, value in enumerate(obj))
+    elif isinstance(obj, (set, frozenset)):
+        yield from ((f"<element {value!r}>", value) for value in obj)
+    elif isinstance(obj, types.FunctionType):
+        names, cells = obj.__code__.co_freevars, obj.__closure__ or ()
+        for name, cell in zip(names, cells, strict=True):
+            yield f"<its variable {name}>", cell.cell_contents
+        for name in obj.__code__.co_names:
+            if name in obj.__globals__:
+                yield f"<its global {name}>", obj.__globals__[name]
+    elif isinstance(obj, types.MethodType):
+        yield ".__self__", obj.__self__
+        yield ".__func__", obj.__func__
+    elif not isinstance(obj, type):
+        for name, value in getattr(obj, "__dict__", {}).items():
+            yield f".{name}", value
+        for cls in type(obj).__mro__:
+            slots = cls.__dict__.get("__slots__", ())
+            for name in (slots,) if isinstance(slots, str) else slots:
+                if hasattr(obj, name):
+                    yield f".{name}", getattr(obj, name)
+
+
+def _failing_part(obj: Any, path: str, why: Exception) -> tuple[str, Exception]:
+    """The deepest part that fails by itself, and why."""
+    steps = 0
+    for _ in range(DEPTH_MAX):
+        for step, child in _children(obj):
+            if (steps := steps + 1) > STEPS_MAX:
+                return path, why
+            try:
+                _pickle(child, lambda _: None)
+            except Exception as e:
+                obj, path, why = child, path + step, e
+                break
+        else:
+            break
+    return path, why
+
+
+def _is_call(obj: Any) -> bool:
+    """(args, kwargs), as the arguments of a call come here."""
+    return (
+        type(obj) is tuple
+        and len(obj) == 2
+        and type(obj[0]) is tuple
+        and (obj[1] is None or type(obj[1]) is dict)
+    )
+
+
+def _explain(obj: Any, why: Exception) -> SerializationError:
+    try:
+        if _is_call(obj):
+            path, reason = _failing_part(obj, "", why)
+            root = "kwargs" if path.startswith("[1]") else "args"
+            path = root + path[len("[0]") :]
+        else:
+            path, reason = _failing_part(obj, "value", why)
+    except Exception:
+        path, reason = "value", why  # a part that cannot even be looked at
+    text = str(reason) or type(reason).__name__
+    return SerializationError(f"{path}: {text}")

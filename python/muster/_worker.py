@@ -1,0 +1,282 @@
+"""A worker's main program: engines under names, and what runs them.
+
+The C host answers everything that must be answered while an engine computes; this module
+creates engines, finds their methods, and describes their exceptions. A worker whose
+engines are all synchronous runs them one at a time, in order, on the main thread; as soon
+as one engine's class has an `async def` method, all methods run on one asyncio loop.
+"""
+
+from __future__ import annotations
+
+import atexit
+import faulthandler
+import importlib
+import inspect
+import os
+import pickle
+import random
+import signal
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from . import _core, _serialize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Operations of the engine's thread: wire/frame.h.
+OP_CONFIGURE = 16
+OP_SET_ENV = 17
+OP_CREATE_ENGINE = 18
+OP_DESTROY_ENGINE = 19
+
+# Kinds of failure: proto/muster.proto.
+RAISED = 1
+NO_ENGINE = 2
+NO_METHOD = 3
+BAD_RESULT = 7
+
+DEFAULT_CONCURRENCY = 1000
+
+
+class _NoSuchEngine(LookupError):
+    """A call to an engine that is not here."""
+
+
+class _NoSuchMethod(AttributeError):
+    """A call to a method that the engine does not have."""
+
+
+def _find_class(cls: Any) -> Any:
+    """A class as it is, or the one at an import path ("pkg.mod.Class")."""
+    if not isinstance(cls, str):
+        return cls
+    module_name, _, name = cls.rpartition(".")
+    if not module_name:
+        raise ImportError(f"'{cls}' is not an import path: pkg.module.Class is needed")
+    found: Any = importlib.import_module(module_name)
+    try:
+        return getattr(found, name)
+    except AttributeError:
+        raise ImportError(f"module '{module_name}' has no class '{name}'") from None
+
+
+def _has_async_methods(cls: Any) -> bool:
+    return any(
+        inspect.iscoroutinefunction(member) or inspect.isasyncgenfunction(member)
+        for _, member in inspect.getmembers(cls, inspect.isfunction)
+    )
+
+
+class Worker:
+    """The engines of this process."""
+
+    def __init__(self, boot: bytes | None, control_fd: int, listen_fd: int) -> None:
+        self.engines: dict[str, Any] = {}
+        self.is_async = False
+        self.concurrency = DEFAULT_CONCURRENCY
+        self.config: Any = None
+        self.host = _core.Host(
+            boot, control_fd, listen_fd, self.operate, self.resolve, self.describe
+        )
+
+    # -- what the host calls ------------------------------------------------------------
+
+    def resolve(self, engine: str, method: str) -> Callable[..., Any]:
+        target = self.engines.get(engine)
+        if target is None:
+            there = ", ".join(self.engines) or "none"
+            raise _NoSuchEngine(f"no engine '{engine}' in this worker (there: {there})")
+        bound = getattr(target, method, None)
+        if not callable(bound):
+            raise _NoSuchMethod(
+                f"'{type(target).__name__}' has no method '{method}'"
+            )
+        return bound  # type: ignore[no-any-return]
+
+    def operate(self, op: int, argument: Any) -> Any:
+        if op == OP_CREATE_ENGINE:
+            return self._create_engine(**argument)
+        if op == OP_DESTROY_ENGINE:
+            return self._destroy_engine(argument)
+        if op == OP_SET_ENV:
+            os.environ.update(argument)
+            return None
+        if op == OP_CONFIGURE:
+            return self._configure(argument)
+        raise ValueError(f"unknown operation {op}")
+
+    def describe(
+        self, error: BaseException, kind: int
+    ) -> tuple[int, str, str, str, bytes]:
+        """(kind, type, message, traceback, pickled) of an exception."""
+        if isinstance(error, _NoSuchEngine):
+            kind = NO_ENGINE
+        elif isinstance(error, _NoSuchMethod):
+            kind = NO_METHOD
+        elif isinstance(error, _serialize.SerializationError) and kind == RAISED:
+            kind = BAD_RESULT if error.__traceback__ is None else kind
+        cls = type(error)
+        text = "".join(traceback.format_exception(cls, error, error.__traceback__))
+        return (
+            kind,
+            f"{cls.__module__}.{cls.__qualname__}",
+            _message_of(error),
+            text,
+            _pickle_error(error),
+        )
+
+    # -- operations ---------------------------------------------------------------------
+
+    def _create_engine(
+        self,
+        name: str,
+        cls: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+        max_concurrency: int | None = None,
+    ) -> None:
+        if name in self.engines:
+            raise ValueError(f"there is an engine '{name}' in this worker already")
+        found = _find_class(cls)
+        self.engines[name] = found(*args, **(kwargs or {}))
+        if max_concurrency:
+            self.concurrency = max_concurrency
+        self.host.set_engines(list(self.engines))
+        if _has_async_methods(found) and not self.is_async:
+            self.is_async = True
+            self.host.stop()  # leaves serve(); _run goes on with an event loop
+
+    def _destroy_engine(self, name: str) -> None:
+        engine = self.engines.pop(name, None)
+        if engine is None:
+            raise _NoSuchEngine(f"no engine '{name}' in this worker")
+        self.host.set_engines(list(self.engines))
+        _call_hook(engine)
+
+    def _configure(self, argument: Any) -> None:
+        self.config = argument
+        seed = f"{self.host.cluster}{self.host.rank}"
+        random.seed(seed)
+        numpy = sys.modules.get("numpy")
+        if numpy is not None:
+            numpy.random.seed(int.from_bytes(seed.encode()[-4:], "little"))
+
+    # -- the end ------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Give the engines their chance to clean up."""
+        for engine in reversed(list(self.engines.values())):
+            _call_hook(engine)
+
+
+def _call_hook(engine: Any) -> None:
+    hook = getattr(engine, "destroy", None) or getattr(engine, "close", None)
+    if not callable(hook):
+        return
+    try:
+        hook()
+    except Exception:
+        traceback.print_exc()
+
+
+def _message_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as other:
+        return f"(its message cannot be had: {other!r})"
+
+
+def _pickle_error(error: BaseException) -> bytes:
+    """The exception by value where that works, else nothing."""
+    try:
+        data = pickle.dumps(error)
+        pickle.loads(data)
+    except Exception:
+        data = b""
+    if data and type(error).__module__ != "__main__":
+        return data
+    try:
+        import cloudpickle
+
+        return bytes(cloudpickle.dumps(error))
+    except Exception:
+        return b""
+
+
+def _on_terminate(signum: int, frame: Any) -> NoReturn:
+    raise SystemExit(128 + signum)
+
+
+def _prepare(worker: Worker) -> None:
+    """Signals, stacks, and what forked children must not keep."""
+    host = worker.host
+    for entry in reversed(host.sys_path):
+        if entry not in sys.path:
+            sys.path.insert(0, entry)
+    signum, fd = host.stack
+    faulthandler.register(signum, file=fd, all_threads=True, chain=True)
+    signal.signal(signal.SIGTERM, _on_terminate)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.set_wakeup_fd(host.wake_fd, warn_on_full_buffer=False)
+    os.register_at_fork(after_in_child=host.forget)
+
+
+def _serve(worker: Worker) -> None:
+    while not worker.is_async:
+        worker.host.serve()
+        if not worker.is_async:
+            return
+    from ._async import serve_async
+
+    serve_async(worker)
+
+
+def _exit_code(end: SystemExit) -> int:
+    if end.code is None:
+        return 0
+    if isinstance(end.code, int):
+        return end.code & 0xFF
+    print(end.code, file=sys.stderr)
+    return 1
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process without waiting for anybody's threads."""
+    for step in (atexit._run_exitfuncs, sys.stdout.flush, sys.stderr.flush):
+        try:
+            step()
+        except BaseException:
+            traceback.print_exc()
+    os._exit(code)
+
+
+def _run(boot: bytes | None, control_fd: int, listen_fd: int) -> NoReturn:
+    code = 1
+    try:
+        worker = Worker(boot, control_fd, listen_fd)
+        _prepare(worker)
+        try:
+            _serve(worker)
+            code = 0
+        except SystemExit as end:
+            code = _exit_code(end)
+        finally:
+            signal.set_wakeup_fd(-1)
+            worker.finish()
+    except BaseException:
+        traceback.print_exc()
+    _leave(code)
+
+
+def main_fork(boot: bytes, control_fd: int, listen_fd: int) -> NoReturn:
+    """Of a worker that was forked from a zygote."""
+    _run(boot, control_fd, listen_fd)
+
+
+def main_exec() -> NoReturn:
+    """Of a worker that was started as a fresh interpreter."""
+    control_fd = int(os.environ.pop("MUSTER_CONTROL_FD"))
+    listen_fd = int(os.environ.pop("MUSTER_LISTEN_FD"))
+    _run(None, control_fd, listen_fd)

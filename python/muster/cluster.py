@@ -1,0 +1,580 @@
+"""Cluster: the workers of one role, started, called and ended as a unit."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from muster import _core, api
+from muster._env import device_names, rank_env, zygote_env
+from muster._serialize import Once
+from muster.config import WorkerConfig, mesh_sizes
+from muster.errors import (
+    ClusterError,
+    DeadlineExceeded,
+    NotInitialized,
+    SerializationError,
+)
+from muster.future import Future, gather
+from muster.resources import ResourceManager
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any, NoReturn, Self
+
+    from muster._env import Placement
+
+CREATE_ENGINE = 18  # wire/frame.h, enum ms_op
+DESTROY_ENGINE = 19
+ENGINE = "default"
+START_S = 120.0  # processes, without their constructors
+ANSWER_S = 10.0  # of what a worker's I/O thread or the agent answers
+GRACE_S = 3.0  # SIGTERM until SIGKILL
+_STARTS = {"fork": 0, "exec": 1}
+_COMMAND = 2
+
+
+class Worker:
+    """Where one worker is, and the way to it. Pickles without the way."""
+
+    def __init__(
+        self,
+        rank: int,
+        uid: int,
+        pid: int,
+        address: str,
+        log_path: str,
+        label: str,
+        node: tuple[int, str],
+        devices: list[int],
+    ) -> None:
+        self.rank = rank
+        self.uid = uid
+        self.pid = pid
+        self.address = address
+        self.log_path = log_path
+        self.label = label
+        self.node = node
+        self.devices = devices
+        self.peer = _find_peer(address, uid, label)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = (self.rank, self.uid, self.pid, self.address, self.log_path)
+        return Worker, (*fields, self.label, self.node, self.devices)
+
+
+class _NoPeer:
+    """Stands for a worker in a process that has no way to it."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise NotInitialized(
+            f"{self.label} cannot be called from this process: it is neither the driver "
+            "nor a worker of its session"
+        )
+
+
+def _find_peer(address: str, uid: int, label: str) -> Any:
+    host = _core.in_worker()
+    if host is not None:
+        return host.peer(address, uid, label)
+    if api.is_initialized():
+        return api.session().head.peer(address, uid, label)
+    return _NoPeer(label)
+
+
+class View:
+    """Some of a cluster's workers, called together; `cluster[1:3]` makes one.
+
+    `execute_X_sync` gives results and raises failures; `execute_X_async` and `execute_X`
+    give futures. A method that is a generator gives a Stream in place of its result.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        members: Sequence[Worker],
+        engine: str = ENGINE,
+        timeout: float | None = None,
+    ) -> None:
+        if not members:
+            raise IndexError(f"no workers of {name!r} are chosen")
+        self._name = name
+        self._members = tuple(members)
+        self._peers: list[_core.Peer] = [w.peer for w in members]
+        self._engine = engine
+        self._timeout = timeout
+        self._first: Any = getattr(self._peers[0], "call_sync", None)
+
+    # ---- what it is -------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """Of the cluster."""
+        return self._name
+
+    @property
+    def world_size(self) -> int:
+        """How many workers a call to all goes to."""
+        return len(self._members)
+
+    @property
+    def ranks(self) -> list[int]:
+        """Of its workers, in the cluster."""
+        return [w.rank for w in self._members]
+
+    @property
+    def pids(self) -> list[int]:
+        return [w.pid for w in self._members]
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[View]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        ranks = ",".join(map(str, self.ranks))
+        engine = "" if self._engine == ENGINE else f", engine {self._engine!r}"
+        return f"<muster.View {self._name}[{ranks}]{engine}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return View, (self._name, self._members, self._engine, self._timeout)
+
+    # ---- parts ------------------------------------------------------------------------
+
+    def __getitem__(self, index: int | slice | Iterable[int]) -> View:
+        """One worker, a slice, or a list of them, counted within this view."""
+        if isinstance(index, slice):
+            chosen: Sequence[Worker] = self._members[index]
+        elif isinstance(index, int):
+            chosen = [self._member(index)]
+        else:
+            chosen = [self._member(i) for i in index]
+        return View(self._name, chosen, self._engine, self._timeout)
+
+    def _member(self, index: int) -> Worker:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"{self._name} has no worker {index}: it has {len(self)}")
+        return self._members[index]
+
+    def options(
+        self,
+        *,
+        timeout: float | None = None,
+        engine: str | None = None,
+        codec: str | None = None,
+    ) -> View:
+        """The same workers, called with another timeout (seconds) or engine."""
+        if timeout is not None and timeout <= 0:
+            raise ValueError(f"timeout: must be a positive number: {timeout!r}")
+        if codec not in (None, "pickle"):
+            raise ValueError(f'codec: this version has "pickle" alone: {codec!r}')
+        return View(
+            self._name,
+            self._members,
+            self._engine if engine is None else engine,
+            self._timeout if timeout is None else timeout,
+        )
+
+    # ---- calls ------------------------------------------------------------------------
+
+    def execute_rank_zero_sync(self, method: str, /, *args: Any, **kwargs: Any) -> Any:
+        """Call the first worker."""
+        return self._first(self._engine, method, args, kwargs or None, self._timeout)
+
+    def execute_rank_zero_async(
+        self, method: str, /, *args: Any, **kwargs: Any
+    ) -> Future:
+        """Call the first worker; a future."""
+        peer = self._peers[0]
+        return Future(
+            peer.call(self._engine, method, args, kwargs or None, self._timeout), method
+        )
+
+    execute_rank_zero = execute_rank_zero_async
+
+    def execute_rank_sync(
+        self, rank: int, method: str, /, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Call worker `rank` of this view."""
+        return self[rank].execute_rank_zero_sync(method, *args, **kwargs)
+
+    def execute_rank_async(
+        self, rank: int, method: str, /, *args: Any, **kwargs: Any
+    ) -> Future:
+        """Call worker `rank` of this view; a future."""
+        return self[rank].execute_rank_zero_async(method, *args, **kwargs)
+
+    execute_rank = execute_rank_async
+
+    def execute_all_sync(self, method: str, /, *args: Any, **kwargs: Any) -> list[Any]:
+        """Call all workers; the results by rank. The first failure is raised at once.
+
+        If every argument is a list of `world_size` elements, worker i gets element i of
+        each; else all get everything.
+        """
+        return gather(self.execute_all_async(method, *args, **kwargs))
+
+    def execute_all_async(
+        self, method: str, /, *args: Any, **kwargs: Any
+    ) -> list[Future]:
+        """Call all workers; their futures. Lists are shared out as in the sync form."""
+        if not self._peers:
+            self._destroyed()
+        engine, timeout = self._engine, self._timeout
+        if not self._shares_out(args, kwargs):
+            named = kwargs or None
+            return [
+                Future(peer.call(engine, method, args, named, timeout), method)
+                for peer in self._peers
+            ]
+        futures: list[Future] = []
+        try:
+            for i, peer in enumerate(self._peers):
+                mine = tuple(a[i] for a in args)
+                named = {k: v[i] for k, v in kwargs.items()} or None
+                call = peer.call(engine, method, mine, named, timeout)
+                futures.append(Future(call, method))
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
+        return futures
+
+    execute_all = execute_all_async
+
+    def _shares_out(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        if not args and not kwargs:
+            return False
+        size = len(self._peers)
+        return all(
+            isinstance(a, list) and len(a) == size for a in (*args, *kwargs.values())
+        )
+
+    def _destroyed(self, *args: object) -> NoReturn:
+        raise ClusterError(f"cluster {self._name!r} was destroyed")
+
+    # ---- engines ----------------------------------------------------------------------
+
+    def create_engine(
+        self,
+        name: str,
+        worker_cls: type | str,
+        *,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        max_concurrency: int | None = None,
+        timeout: float | None = None,
+    ) -> View:
+        """Make another object in each of these processes, under a name; a view that
+        calls it."""
+        what = _engine_spec(name, worker_cls, args, kwargs or {}, max_concurrency)
+        self._operate(CREATE_ENGINE, what, timeout or self._timeout)
+        return self.options(engine=name)
+
+    def destroy_engine(self, name: str) -> None:
+        """Drop the object of that name; its process goes on."""
+        self._operate(DESTROY_ENGINE, name, self._timeout)
+
+    def _operate(self, op: int, argument: Any, timeout: float | None) -> list[Any]:
+        if not self._peers:
+            self._destroyed()
+        what = "create_engine" if op == CREATE_ENGINE else "destroy_engine"
+        return gather(
+            [Future(p.operation(op, argument, timeout), what) for p in self._peers]
+        )
+
+    # ---- looking ----------------------------------------------------------------------
+
+    def address(self, rank: int = 0) -> str:
+        """Of that worker's RPC server."""
+        return self._member(rank).address
+
+    def log_path(self, rank: int = 0) -> str:
+        """The file with all that this worker prints."""
+        return self._member(rank).log_path
+
+    def health(self, rank: int = 0, timeout: float = ANSWER_S) -> dict[str, Any]:
+        """What the worker says of itself; also while a method computes."""
+        answer: dict[str, Any] = self._member(rank).peer.health(timeout)
+        return answer
+
+    def stack(self, rank: int = 0, timeout: float = ANSWER_S) -> tuple[str, str]:
+        """The Python and the native stacks of all its threads."""
+        stacks: tuple[str, str] = self._member(rank).peer.stack(timeout)
+        return stacks
+
+
+class Cluster(View):
+    """The workers of one role: ranks 0 to world_size - 1, each with one `worker_cls`.
+
+    worker_cls: a class, also one of `__main__` or of a notebook, or its import path,
+    "package.module.Class". All workers are there and constructed when this returns, or
+    none is and the reason is raised. They live until `destroy()` or `shutdown()`: a
+    Cluster object that is dropped ends nothing.
+
+    Pickles to a handle that can call the workers, from this driver and from them.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        worker_cls: type | str,
+        resource_manager: ResourceManager | None = None,
+        worker_config: Any = None,
+        *,
+        config: Any = None,
+        **fields: Any,
+    ) -> None:
+        if worker_config is not None and config is not None:
+            raise TypeError("config is another name of worker_config: give one of them")
+        session = api.session()
+        role = WorkerConfig.of(worker_config if config is None else config, **fields)
+        spec = _engine_spec(
+            ENGINE, worker_cls, role.args, role.kwargs, role.max_concurrency
+        )
+        resources = resource_manager or ResourceManager()
+        placements = resources.plan(name, role)
+        self.mesh = mesh_sizes(role.mesh, len(placements))
+        self._owner: api.Session | None = session
+        self._ports = f"{name}:{os.urandom(4).hex()}"
+        head = session.head
+        master = head.hold_port(self._ports, ANSWER_S)
+        try:
+            ranks = _rank_specs(name, worker_cls, role, placements, master, session)
+            started = _start(head, name, ranks)
+        except BaseException:
+            head.drop_port(self._ports, ANSWER_S)
+            raise
+        try:
+            nodes = [node[0] for node in resources.nodes]
+            super().__init__(
+                name, _workers(name, started, placements, nodes), ENGINE, role.timeout
+            )
+            self._bind()
+            self._operate(CREATE_ENGINE, spec, role.start_timeout)
+        except BaseException:
+            self.destroy(grace=0)
+            raise
+
+    def _bind(self) -> None:
+        self.workers = [self[i] for i in range(len(self))]
+        self.rank2worker = dict(enumerate(self.workers))
+        self.worker2rank = {view: rank for rank, view in self.rank2worker.items()}
+        self.rank2devices = {
+            w.rank: [{"node_rank": w.node[0], "gpu_rank": d} for d in w.devices]
+            for w in self._members
+        }
+        self.worker2nodes = {
+            view: w.node[1] for view, w in zip(self.workers, self._members, strict=True)
+        }
+
+    @classmethod
+    def _handle(
+        cls,
+        name: str,
+        members: Sequence[Worker],
+        engine: str,
+        timeout: float | None,
+        mesh: dict[str, int],
+    ) -> Self:
+        self = cls.__new__(cls)
+        self._owner = None
+        self.mesh = mesh
+        View.__init__(self, name, members, engine, timeout)
+        self._bind()
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = (self._name, self._members, self._engine, self._timeout, self.mesh)
+        return Cluster._handle, fields
+
+    def __repr__(self) -> str:
+        state = "" if self._peers else ", destroyed"
+        devices = sum(len(w.devices) for w in self._members)
+        with_ = f" on {devices} devices" if devices else ""
+        return f"<muster.Cluster {self._name!r}: {len(self)} workers{with_}{state}>"
+
+    def destroy(self, *, grace: float = GRACE_S) -> None:
+        """End its workers and wait until they are gone: SIGTERM, and SIGKILL `grace`
+        seconds later. Idempotent. Only the process that created it may."""
+        if self._owner is None:
+            raise ClusterError(
+                f"this is a handle of {self._name!r}: only its creator may destroy it"
+            )
+        self._peers = []
+        self._first = self._destroyed
+        head = self._owner.head
+        if not head.alive:
+            return
+        head.destroy_cluster(self._name, grace, grace + ANSWER_S)
+        head.drop_port(self._ports, ANSWER_S)
+
+    shutdown = destroy
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.destroy()
+
+
+# ---- starting -------------------------------------------------------------------------
+
+
+def _start(
+    head: _core.Head, name: str, ranks: list[_core.RankSpec]
+) -> list[tuple[int, int, str, str]]:
+    try:
+        return head.create_cluster(name, ranks, START_S)
+    except FileExistsError:
+        raise ClusterError(
+            f"there is a cluster {name!r} already: destroy() it, or take another name"
+        ) from None
+    except TimeoutError as e:
+        raise DeadlineExceeded(f"the workers of {name!r} did not start: {e}") from None
+
+
+def _workers(
+    name: str,
+    started: list[tuple[int, int, str, str]],
+    placements: list[Placement],
+    nodes: list[str],
+) -> list[Worker]:
+    workers = []
+    for rank, (uid, pid, address, log_path) in enumerate(started):
+        node, devices = placements[rank]
+        label = f"{name}/{rank}@{nodes[node]}"
+        place = (node, nodes[node])
+        workers.append(Worker(rank, uid, pid, address, log_path, label, place, devices))
+    return workers
+
+
+def _rank_specs(
+    name: str,
+    worker_cls: type | str,
+    role: WorkerConfig,
+    placements: list[Placement],
+    master: tuple[str, int],
+    session: api.Session,
+) -> list[_core.RankSpec]:
+    names = device_names(session.env, session.head.node[3])
+    common = _core_spec(worker_cls, role, session)
+    specs = []
+    for rank, (_, devices) in enumerate(placements):
+        env = rank_env(
+            name,
+            rank,
+            placements,
+            master=master,
+            names=names,
+            visible=role.visible,
+            user=role.env,
+        )
+        spec = common.copy()
+        spec["env"] = [f"{key}={value}" for key, value in env.items()]
+        spec["devices"] = devices
+        specs.append(spec)
+    return specs
+
+
+def _core_spec(
+    worker_cls: type | str, role: WorkerConfig, session: api.Session
+) -> _core.RankSpec:
+    """What all ranks have in common."""
+    spec: _core.RankSpec = {
+        "start": _STARTS[role.start] if isinstance(role.start, str) else _COMMAND,
+        "preload": list(dict.fromkeys([*_module_of(worker_cls), *role.preload])),
+        "zygote_env": zygote_env(role.env, session.env),
+        "memory": role.memory,
+    }
+    if role.python:
+        spec["python"] = role.python
+    if role.working_dir:
+        spec["working_dir"] = os.path.abspath(role.working_dir)
+    if not isinstance(role.start, str):
+        spec["command"] = role.start
+    return spec
+
+
+# ---- the worker's class ---------------------------------------------------------------
+
+
+def _engine_spec(
+    name: str,
+    worker_cls: type | str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    max_concurrency: int | None,
+) -> Once:
+    """The argument of CREATE_ENGINE, pickled once for all ranks."""
+    if isinstance(worker_cls, type):
+        _send_by_value_if_needed(worker_cls)
+    elif not isinstance(worker_cls, str):
+        raise TypeError(f"worker_cls: neither a class nor its path: {worker_cls!r}")
+    elif not _module_of(worker_cls):
+        raise ValueError(
+            f'worker_cls: not a path "package.module.Class": {worker_cls!r}'
+        )
+    spec = {
+        "name": name,
+        "cls": worker_cls.replace(":", ".") if isinstance(worker_cls, str) else worker_cls,
+        "args": tuple(args),
+        "kwargs": dict(kwargs),
+        "max_concurrency": max_concurrency,
+    }
+    try:
+        return Once(spec)
+    except SerializationError as e:
+        what = str(e).removeprefix("value")
+        for key, field in (
+            ("cls", "worker_cls"),
+            ("args", "args"),
+            ("kwargs", "kwargs"),
+        ):
+            what = what.replace(f"[{key!r}]", field, 1)
+        raise SerializationError(what) from None
+
+
+def _module_of(worker_cls: type | str) -> list[str]:
+    """The module to import before the fork, if it can be imported at all."""
+    if isinstance(worker_cls, str):
+        module = worker_cls.replace(":", ".").rpartition(".")[0]
+        return [module] if module else []
+    return [worker_cls.__module__] if _importable(worker_cls) else []
+
+
+def _importable(cls: type) -> bool:
+    """A worker finds the class by its name."""
+    if cls.__module__ in ("__main__", "__mp_main__", "builtins"):
+        return False
+    found: Any = sys.modules.get(cls.__module__)
+    for part in cls.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return found is cls and _findable(cls.__module__.partition(".")[0])
+
+
+def _findable(module: str) -> bool:
+    """Not only in sys.modules, but where an import would look."""
+    for finder in sys.meta_path:
+        try:
+            if finder.find_spec(module, None) is not None:
+                return True
+        except Exception:
+            continue
+    return False
+
+
+def _send_by_value_if_needed(cls: type) -> None:
+    """Have cloudpickle send all of a module that workers could not import."""
+    module = sys.modules.get(cls.__module__)
+    if module is None or cls.__module__ in ("__main__", "builtins"):
+        return
+    if not _findable(cls.__module__.partition(".")[0]):
+        import cloudpickle
+
+        cloudpickle.register_pickle_by_value(module)

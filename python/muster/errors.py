@@ -1,0 +1,345 @@
+"""What can go wrong, as types.
+
+Every failure of Muster is a MusterError. Its text says what happened, where, and what to
+do about it; its attributes say the same to a program.
+"""
+
+from __future__ import annotations
+
+import _pickle
+import types
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from muster._core import ExitInfo
+
+
+class MusterError(Exception):
+    """The base of all of them."""
+
+
+class NotInitialized(MusterError):
+    """`muster.init()` has not been called in this process, or `shutdown()` has."""
+
+
+class ClusterError(MusterError):
+    """What was asked of a cluster or of a worker's engine cannot be done."""
+
+
+class NoSuchMethod(ClusterError, AttributeError):
+    """The worker's class has no such method."""
+
+
+class PlacementError(MusterError):
+    """The workers do not fit. `table`: what was asked and what each node has."""
+
+    def __init__(self, message: str, table: str = "") -> None:
+        super().__init__(message)
+        self.table = table
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return f"{message}\n{self.table}" if self.table else message
+
+
+class WorkerUnreachable(MusterError):
+    """A worker does not answer, and nobody can say what became of it."""
+
+
+class WorkerDied(MusterError):
+    """The worker's process ended. Exactly one of `exit_code` and `signal` is set, or
+    neither if nobody saw how it ended."""
+
+    exit_code: int | None = None
+    signal: int | None = None
+    out_of_memory: bool = False
+    last_lines: tuple[str, ...] = ()
+    node: str = ""
+    pid: int = 0
+    cluster: str = ""
+    rank: int = -1
+    log_path: str = ""
+
+
+class DeadlineExceeded(MusterError, TimeoutError):
+    """No answer in time."""
+
+
+class Cancelled(MusterError):
+    """The call was cancelled by its caller."""
+
+
+class SerializationError(MusterError):
+    """An argument or a result cannot be sent. The text names the part of it."""
+
+
+class DeadlockError(MusterError):
+    """A worker would wait on itself, straight or through others."""
+
+
+class RemoteError(MusterError):
+    """A worker's method raised.
+
+    Where the exception's class can be had here, what is raised is an instance of that
+    class as well, with its `args` and attributes: `except ValueError` works.
+
+    remote_type: its class, as "module.Class"; remote_traceback: text, as the worker would
+    print it; where: "cluster/rank@node"; cause: the exception itself, or None.
+    """
+
+    remote_type: str = ""
+    remote_traceback: str = ""
+    where: str = ""
+    cause: BaseException | None = None
+    _message: str = ""
+    _pickled: bytes = b""
+
+    def __str__(self) -> str:
+        kind = self.remote_type.removeprefix("builtins.")
+        head = ": ".join(filter(None, (kind, self._message))) or super().__str__()
+        if self.where:
+            head += f" (in {self.where})"
+        if not self.remote_traceback:
+            return head
+        return f"{head}\n\nIn the worker:\n{self.remote_traceback.rstrip()}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return remote_error, (
+            self._message,
+            self.remote_type,
+            self.remote_traceback,
+            self._pickled,
+            self.where,
+        )
+
+
+# ---- remote exceptions ----------------------------------------------------------------
+
+# Python gives these a meaning of their own as they fly: never of both classes.
+_CONTROL_FLOW = (StopIteration, StopAsyncIteration)
+_HEAP_TYPE = 1 << 9
+_both: dict[type[BaseException], type[RemoteError] | None] = {}
+
+
+def _class_of_both(cls: type[BaseException]) -> type[RemoteError] | None:
+    """RemoteError and `cls` in one class, or None if that cannot be."""
+    if cls in _both:
+        return _both[cls]
+    both: type[RemoteError] | None = None
+    if issubclass(cls, Exception) and not issubclass(cls, _CONTROL_FLOW):
+        body = {
+            "__module__": "muster",
+            "__qualname__": f"RemoteError[{cls.__name__}]",
+            "__doc__": RemoteError.__doc__,
+            "__str__": RemoteError.__str__,
+            "__reduce__": RemoteError.__reduce__,
+            "__reduce_ex__": lambda self, protocol: self.__reduce__(),
+            "__setattr__": Exception.__setattr__,  # frozen dataclasses refuse
+        }
+        try:
+            made = type(cls)  # its metaclass
+            both = made(f"RemoteError[{cls.__name__}]", (RemoteError, cls), body)  # type: ignore[misc]
+        except Exception:
+            both = None  # final, an odd metaclass, a layout that does not mix
+    _both[cls] = both
+    return both
+
+
+def rebuild(
+    cls: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]
+) -> BaseException:
+    """An exception without running any constructor written in Python."""
+    base: Any = next(c for c in cls.__mro__ if not c.__flags__ & _HEAP_TYPE)
+    made: BaseException
+    try:
+        made = base.__new__(cls, *args)
+    except Exception:
+        made = base.__new__(cls)
+    put = BaseException.__setattr__
+    put(made, "args", args)
+    for name, value in state.items():
+        try:
+            put(made, name, value)
+        except Exception:
+            pass  # read-only
+    return made
+
+
+def state_of(error: BaseException) -> dict[str, Any]:
+    """Its attributes: in __dict__ and in slots, Python's or C's (errno, filename...)."""
+    state = dict(error.__dict__)
+    for cls in type(error).__mro__:
+        for name, member in vars(cls).items():
+            if not name.startswith("__") and isinstance(
+                member, (types.MemberDescriptorType, types.GetSetDescriptorType)
+            ):
+                try:
+                    value = member.__get__(error)
+                except Exception:
+                    continue  # not set
+                if value is not None:
+                    state[name] = value
+    state.pop("args", None)
+    return state
+
+
+def remote_error(
+    message: str, type: str, traceback: str, exception: bytes, where: str
+) -> RemoteError:
+    """The error of a method that raised; `exception` is pickled, or empty."""
+    cause: BaseException | None = None
+    if exception:
+        try:
+            cause = _pickle.loads(exception)
+        except BaseException:
+            cause = None  # its class is not here, or its constructor is odd
+        if not isinstance(cause, BaseException):
+            cause = None
+    error: RemoteError | None = None
+    if cause is not None:
+        error = _instance_of_both(cause)
+    if error is None:
+        error = RemoteError(message)
+    error.remote_type = type
+    error.remote_traceback = traceback
+    error.where = where
+    error.cause = cause
+    error._message = message
+    error._pickled = exception
+    return error
+
+
+def _instance_of_both(cause: BaseException) -> RemoteError | None:
+    seen = cause
+    while isinstance(seen, RemoteError) and seen.cause is not None:
+        seen = seen.cause  # it passed through several workers
+    both = RemoteError if isinstance(seen, RemoteError) else _class_of_both(type(seen))
+    if both is None:
+        return None
+    try:
+        error = rebuild(both, seen.args, state_of(seen))
+    except Exception:
+        return None
+    assert isinstance(error, RemoteError)
+    return error
+
+
+# ---- deaths ---------------------------------------------------------------------------
+
+
+def _signal_name(number: int) -> str:
+    import signal
+
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"
+
+
+_SIGKILL = 9
+_CRASHES = (4, 6, 7, 8, 11)  # SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV
+
+
+def _how(exit: ExitInfo) -> tuple[str, str]:
+    """How it ended, and what to do."""
+    if exit["requested"]:
+        return "was stopped on request", ""
+    if exit["out_of_memory"]:
+        return (
+            "was killed because it reached its memory limit",
+            "Raise WorkerConfig(memory=...), or let it need less.",
+        )
+    code = exit["code"]
+    if not exit["signaled"]:
+        return (
+            f"exited with code {code}",
+            "It ended by itself (sys.exit, os._exit, or a native library).",
+        )
+    if code == _SIGKILL:
+        advice = "Somebody killed it; `dmesg` tells if it was the kernel, for memory."
+    elif code in _CRASHES:
+        advice = "Native code crashed; its last lines may tell where."
+    else:
+        advice = ""
+    return f"was killed by {_signal_name(code)}", advice
+
+
+def worker_died(message: str, exit: ExitInfo | None, where: str) -> WorkerDied:
+    """`where` is "cluster/rank@node"."""
+    place, _, node = where.partition("@")
+    cluster, _, rank = place.rpartition("/")
+    if exit is None:
+        error = WorkerDied(f"{where or 'a worker'} died: {message or 'nobody saw how'}")
+    else:
+        error = WorkerDied(_died_text(message, exit, where))
+        error.signal = exit["code"] if exit["signaled"] else None
+        error.exit_code = None if exit["signaled"] else exit["code"]
+        error.out_of_memory = exit["out_of_memory"]
+        error.last_lines = tuple(exit["last_lines"])
+        error.pid = exit["pid"]
+        error.log_path = exit["log_path"]
+        node = exit["node"] or node
+    error.node = node
+    error.cluster = cluster
+    error.rank = int(rank) if rank.isdecimal() else -1
+    return error
+
+
+def _died_text(message: str, exit: ExitInfo, where: str) -> str:
+    how, advice = _how(exit)
+    lines = [f"{where or 'the worker'} (pid {exit['pid']}) {how}"]
+    if message and message not in lines[0]:
+        lines[0] += f": {message}"
+    detail = exit["detail"]
+    if detail and detail != message:
+        lines.append(detail)
+    if exit["last_lines"]:
+        lines.append("Its last lines:")
+        lines.extend(f"  | {line}" for line in exit["last_lines"])
+    elif not exit["requested"]:
+        lines.append("It had printed nothing.")
+    if advice:
+        lines.append(advice)
+    if exit["log_path"] and exit["last_lines"]:
+        lines.append(f"All it printed: {exit['log_path']}")
+    return "\n".join(lines)
+
+
+# ---- what _core asks for --------------------------------------------------------------
+
+_SIMPLE: dict[str, type[MusterError]] = {
+    "no_engine": ClusterError,
+    "no_method": NoSuchMethod,
+    "deadline": DeadlineExceeded,
+    "cancelled": Cancelled,
+    "bad_argument": SerializationError,
+    "bad_result": SerializationError,
+    "refused": ClusterError,
+    "deadlock": DeadlockError,
+    "shutting_down": WorkerUnreachable,
+    "unreachable": WorkerUnreachable,
+    "placement": PlacementError,
+}
+
+
+def make_error(
+    kind: str,
+    message: str,
+    type: str,
+    traceback: str,
+    exception: bytes,
+    exit: ExitInfo | None,
+    where: str,
+) -> BaseException:
+    """The exception of a failed call; `kind` is a name of Failure.Kind, lower-case."""
+    if kind == "raised":
+        return remote_error(message, type, traceback, bytes(exception), where)
+    if kind == "worker_died":
+        return worker_died(message, exit, where)
+    cls = _SIMPLE.get(kind, MusterError)
+    text = message or kind.replace("_", " ")
+    if where and where not in text:
+        text = f"{where}: {text}"
+    return cls(text)

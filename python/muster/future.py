@@ -1,0 +1,349 @@
+"""Future: a call under way, for threads and for asyncio; wait and get."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import select
+import threading
+import weakref
+from time import monotonic
+
+from muster._core import Call, Inbox
+from muster.errors import Cancelled, DeadlineExceeded
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Generator, Iterable, Iterator
+    from typing import Any
+
+PATIENCE_S = 0.005  # in which answers are taken in order, by the thread that waits
+
+
+class Future:
+    """The result of a call, once it is there. Made by `execute_*_async`.
+
+    May be waited for from any thread and awaited in any event loop, by several at once.
+    Dropping it does not cancel the call. Of a generator it is a Stream, and the future is
+    done with the first item.
+    """
+
+    __slots__ = ("__weakref__", "_call", "_noted", "_stream", "_what")
+
+    def __init__(self, call: Call, what: str) -> None:
+        self._call = call
+        self._what = what
+        self._stream: Any = None
+        self._noted: dict[Inbox, int] | None = None  # tags under which it was noted
+
+    def done(self) -> bool:
+        """The result or the failure is there."""
+        return self._call.done() or self._call.is_stream()
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The result, or its failure raised. DeadlineExceeded after `timeout` seconds:
+        the call itself then goes on."""
+        if not self._call.wait(timeout):
+            raise DeadlineExceeded(
+                f"{self._what} has not answered within {timeout} s; it goes on "
+                "(cancel() would give it up)"
+            )
+        return self._value()
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """The failure, or None if it succeeded. Waits as `result` does."""
+        if not self._call.wait(timeout):
+            self.result(0)
+        return self._failure()
+
+    def _value(self) -> Any:
+        """Of a future that is done."""
+        if self._stream is not None:
+            return self._stream
+        value = self._call.result()
+        if self._call.is_stream():
+            self._stream = value
+        return value
+
+    def _failure(self) -> BaseException | None:
+        try:
+            self._value()
+        except BaseException as e:
+            return e
+        return None
+
+    def cancel(self) -> bool:
+        """Give the call up; False if it was done already. One that has not begun never
+        runs, an `async` method is cancelled, another goes on and its result is lost."""
+        if self._call.done():
+            return False
+        self._call.cancel()
+        return True
+
+    def cancelled(self) -> bool:
+        return self._call.done() and isinstance(self._failure(), Cancelled)
+
+    def add_done_callback(self, fn: Callable[[Future], object]) -> None:
+        """Call fn(self) when it is done, on a thread that all callbacks share."""
+        _callbacks.add(self, fn)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        if not self.done():
+            import asyncio
+
+            listener = Listener(self._call)
+            try:
+                yield from listener.news().__await__()
+            except asyncio.CancelledError:
+                self._call.cancel()
+                raise
+            finally:
+                listener.close()
+        return self._value()
+
+    def __repr__(self) -> str:
+        if not self.done():
+            state = "pending"
+        else:
+            failure = self._failure()
+            state = type(failure).__name__ if failure else "done"
+        return f"<muster.Future {self._what}: {state}>"
+
+
+# ---- asyncio --------------------------------------------------------------------------
+
+
+class _LoopInbox:
+    """The completions for one event loop. Must not refer to the loop itself."""
+
+    def __init__(self) -> None:
+        self.inbox = Inbox()
+        self.tags = itertools.count(1)
+        self.listeners: dict[int, Listener] = {}
+
+    def on_readable(self) -> None:
+        for tag in self.inbox.take():
+            listener = self.listeners.get(tag)
+            if listener is not None:
+                listener.hear()
+
+
+_loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopInbox]
+_loops = weakref.WeakKeyDictionary()
+
+
+class Listener:
+    """Hears of a call's end, and of each item of its stream, in the running loop."""
+
+    __slots__ = ("_here", "_new", "_tag", "_waiter", "loop")
+
+    def __init__(self, call: Call) -> None:
+        import asyncio
+
+        self.loop = loop = asyncio.get_running_loop()
+        here = _loops.get(loop)
+        if here is None:
+            here = _loops[loop] = _LoopInbox()
+            loop.add_reader(here.inbox.fileno(), here.on_readable)
+        self._here = here
+        self._new = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._tag = next(here.tags)
+        here.listeners[self._tag] = self
+        call.notify(here.inbox, self._tag)
+
+    def hear(self) -> None:
+        self._new = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def news(self) -> None:
+        """Return when there has been news since the last time."""
+        if not self._new:
+            self._waiter = self.loop.create_future()
+            await self._waiter
+        self._new = False
+
+    def close(self) -> None:
+        self._here.listeners.pop(self._tag, None)
+
+
+# ---- callbacks ------------------------------------------------------------------------
+
+
+class _Callbacks:
+    """One daemon thread, started on demand, that runs all callbacks."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.waiting: dict[int, tuple[Future, Callable[[Future], object]]] = {}
+        self.inbox: Inbox | None = None
+        self.tags = itertools.count(1)
+
+    def add(self, future: Future, fn: Callable[[Future], object]) -> None:
+        with self.lock:
+            if self.inbox is None:
+                self.inbox = Inbox()
+                threading.Thread(
+                    target=self.run, name="muster-callbacks", daemon=True
+                ).start()
+            tag = next(self.tags)
+            self.waiting[tag] = (future, fn)
+            future._call.notify(self.inbox, tag)
+
+    def run(self) -> None:
+        inbox = self.inbox
+        assert inbox is not None
+        poll = select.poll()
+        poll.register(inbox.fileno(), select.POLLIN)
+        while True:
+            poll.poll()
+            for tag in inbox.take():
+                found = self.waiting.pop(tag, None)  # a stream is heard of many times
+                if found is not None:
+                    self.call(*found)
+                    del found
+
+    @staticmethod
+    def call(future: Future, fn: Callable[[Future], object]) -> None:
+        try:
+            fn(future)
+        except BaseException as e:
+            args = (type(e), e, e.__traceback__, threading.current_thread())
+            threading.excepthook(threading.ExceptHookArgs(args))
+
+
+_callbacks = _Callbacks()
+os.register_at_fork(after_in_child=_callbacks.__init__)  # type: ignore[misc]
+
+
+# ---- many at once ---------------------------------------------------------------------
+
+
+class _Waiting(threading.local):
+    """What a thread waits with when it waits for many; kept, because a call remembers
+    every inbox that it was told of."""
+
+    def __init__(self) -> None:
+        self.inbox: Inbox | None = None
+        self.tags = itertools.count(1)
+        self.busy = False
+
+
+_waiting = _Waiting()
+os.register_at_fork(after_in_child=_waiting.__init__)  # type: ignore[misc]
+
+
+def _arrivals(futures: list[Future], deadline: float | None) -> Iterator[int]:
+    """The indexes of futures as they are done; ends with the last, or at the deadline."""
+    mine = _waiting
+    if mine.busy:  # in a signal handler, or a generator that was left alone
+        mine = _Waiting()
+    if mine.inbox is None:
+        mine.inbox = Inbox()
+    mine.busy = True
+    try:
+        yield from _arrivals_in(mine.inbox, mine.tags, futures, deadline)
+    finally:
+        mine.busy = False
+
+
+def _arrivals_in(
+    inbox: Inbox, tags: Iterator[int], futures: list[Future], deadline: float | None
+) -> Iterator[int]:
+    poll = select.poll()
+    poll.register(inbox.fileno(), select.POLLIN)
+    left = {_note(future, inbox, tags): i for i, future in enumerate(futures)}
+    for tag, i in list(left.items()):
+        # also finds out whether we would wait for ourselves
+        if futures[i]._call.wait(0):
+            del left[tag]
+            yield i
+    while left:
+        wait_ms = None
+        if deadline is not None:
+            wait_ms = max(0.0, deadline - monotonic()) * 1000
+        if not poll.poll(wait_ms) and wait_ms == 0:
+            return
+        for tag in inbox.take():
+            if tag in left:
+                yield left.pop(tag)
+
+
+def _note(future: Future, inbox: Inbox, tags: Iterator[int]) -> int:
+    """The tag under which this inbox hears of the future."""
+    if future._noted is None:
+        future._noted = {}
+    tag = future._noted.get(inbox)
+    if tag is None:
+        tag = future._noted[inbox] = next(tags)
+        future._call.notify(inbox, tag)
+    return tag
+
+
+def gather(futures: list[Future], timeout: float | None = None) -> list[Any]:
+    """All results. Raises the failure that comes first in time, whatever is pending."""
+    deadline = None if timeout is None else monotonic() + timeout
+    patience = PATIENCE_S if timeout is None else min(timeout, PATIENCE_S)
+    results: list[Any] = []
+    for future in futures:
+        if not future._call.wait(patience):
+            break
+        results.append(future._value())
+    taken = len(results)
+    if taken == len(futures):
+        return results
+    rest = futures[taken:]
+    results += [None] * len(rest)
+    arrived = 0
+    for i in _arrivals(rest, deadline):
+        results[taken + i] = rest[i]._value()
+        arrived += 1
+    if arrived < len(rest):
+        raise DeadlineExceeded(
+            f"{len(rest) - arrived} of {len(futures)} calls have not answered within "
+            f"{timeout} s; they go on"
+        )
+    return results
+
+
+def get(futures: Future | Iterable[Future], timeout: float | None = None) -> Any:
+    """The result of a future, or the list of results of several; the first failure in
+    time is raised at once. DeadlineExceeded after `timeout` seconds."""
+    if isinstance(futures, Future):
+        return futures.result(timeout)
+    return gather(_futures(futures), timeout)
+
+
+def wait(
+    futures: Iterable[Future], num_returns: int = 1, timeout: float | None = None
+) -> tuple[list[Future], list[Future]]:
+    """(done, pending), in the order given, when `num_returns` are done or `timeout`
+    seconds are over. `done` has at most `num_returns`."""
+    all_ = _futures(futures)
+    if not 0 < num_returns <= len(all_):
+        raise ValueError(f"num_returns: {num_returns} of {len(all_)} futures")
+    if len(set(map(id, all_))) < len(all_):
+        raise ValueError("futures: one is there twice")
+    deadline = None if timeout is None else monotonic() + timeout
+    done = {i for i, f in enumerate(all_) if f.done()}
+    if len(done) < num_returns:
+        rest = [i for i in range(len(all_)) if i not in done]
+        for i in _arrivals([all_[i] for i in rest], deadline):
+            done.add(rest[i])
+            if len(done) >= num_returns:
+                break
+    chosen = set(sorted(done)[:num_returns])
+    return (
+        [f for i, f in enumerate(all_) if i in chosen],
+        [f for i, f in enumerate(all_) if i not in chosen],
+    )
+
+
+def _futures(futures: Iterable[Future]) -> list[Future]:
+    all_ = list(futures)
+    for f in all_:
+        if not isinstance(f, Future):
+            raise TypeError(f"not a muster.Future: {f!r}")
+    return all_

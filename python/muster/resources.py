@@ -1,0 +1,63 @@
+"""ResourceManager: which devices of which node each worker gets."""
+
+from __future__ import annotations
+
+from muster import _core, api
+from muster.config import WorkerConfig
+from muster.errors import PlacementError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from muster._env import Placement
+
+
+class ResourceManager:
+    """Over the nodes that `init` found, or those `num_nodes` of them that have
+    `num_gpus_per_node` devices. 0 devices: for workers that need none."""
+
+    def __init__(
+        self, num_gpus_per_node: int | None = None, num_nodes: int | None = None
+    ) -> None:
+        nodes = [api.session().head.node]
+        asked = 0 if num_gpus_per_node is None else num_gpus_per_node
+        fit = [node for node in nodes if node[3] >= asked]
+        count = len(fit) if num_nodes is None else num_nodes
+        if not 0 < count <= len(fit):
+            raise PlacementError(
+                f"{count or 1} nodes of {asked} devices were asked for, and {len(fit)} "
+                f"of {len(nodes)} are so (init(num_gpus=N) describes N devices here)",
+                "\n".join(
+                    f"  {name}: {cpus} CPUs, {memory >> 20} MiB, {gpus} devices"
+                    for name, cpus, memory, gpus in nodes
+                ),
+            )
+        per_node = fit[0][3] if num_gpus_per_node is None else num_gpus_per_node
+        self.num_gpus_per_node = per_node
+        self.num_nodes = count
+        self.num_gpus = per_node * count
+        self.nodes = [(name, cpus, mem, per_node) for name, cpus, mem, _ in fit[:count]]
+
+    def plan(self, cluster: str, config: WorkerConfig) -> list[Placement]:
+        """The node and the devices of each rank. PlacementError if they do not fit."""
+        size = config.world_size or (1 if config.device_mapping is None else 0)
+        try:
+            return _core.plan(
+                nodes=self.nodes,
+                cluster=cluster,
+                world_size=size,
+                device_mapping=config.device_mapping,
+                gpus_per_worker=config.num_gpus_per_worker,
+                cpus_per_worker=config.num_cpus,
+                memory=config.memory,
+            )
+        except LookupError as e:
+            message, _, table = str(e.args[0]).partition("\n")
+            if len(e.args) > 1:
+                table = str(e.args[1])
+            raise PlacementError(message, table) from None
+
+    def __repr__(self) -> str:
+        return (
+            f"ResourceManager(num_gpus_per_node={self.num_gpus_per_node}, "
+            f"num_nodes={self.num_nodes})"
+        )

@@ -1,0 +1,457 @@
+#include "agent/agent.h"
+#include "agent/machine.h"
+#include "agent/worker.h"
+#include "base/clock.h"
+#include "io/proc.h"
+#include "io/session.h"
+#include "io/spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <time.h>
+
+static const char port_host[] = "127.0.0.1";
+
+/* ---- what it says ---- */
+
+void ms_agent_say(const char *fmt, ...)
+{
+    char text[1024], when[32];
+    time_t now = time(NULL);
+    struct tm tm;
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    localtime_r(&now, &tm);
+    strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &tm);
+    dprintf(STDERR_FILENO, "%s %s\n", when, text);
+}
+
+void ms_agent_send(struct ms_agent *a, uint64_t request, Muster__AgentToHead *m)
+{
+    m->request = request;
+    if (a->link)
+        ms_link_send(a->link, &m->base);
+}
+
+void ms_agent_done(struct ms_agent *a, uint64_t request)
+{
+    Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
+    Muster__Done done = MUSTER__DONE__INIT;
+
+    if (!request)
+        return;
+    m.body_case = MUSTER__AGENT_TO_HEAD__BODY_DONE;
+    m.done = &done;
+    ms_agent_send(a, request, &m);
+}
+
+void ms_agent_refuse(struct ms_agent *a,
+                     uint64_t request,
+                     Muster__Failure__Kind kind,
+                     const char *message)
+{
+    Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
+    Muster__Failure failure = MUSTER__FAILURE__INIT;
+
+    ms_agent_say("refused: %s", message);
+    if (!request)
+        return;
+    failure.kind = kind;
+    failure.message = (char *)(uintptr_t)message;
+    failure.where = a->config ? a->config->node_name : failure.where;
+    m.body_case = MUSTER__AGENT_TO_HEAD__BODY_FAILURE;
+    m.failure = &failure;
+    ms_agent_send(a, request, &m);
+}
+
+/* ---- lines to the head ---- */
+
+static size_t on_queued(void *arg)
+{
+    struct ms_agent *a = arg;
+
+    return a->link ? ms_link_queued(a->link) : 0;
+}
+
+static void on_lines(void *arg, const Muster__LogLines *lines)
+{
+    Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
+
+    m.body_case = MUSTER__AGENT_TO_HEAD__BODY_LOG;
+    m.log = (Muster__LogLines *)(uintptr_t)lines;
+    ms_agent_send(arg, 0, &m);
+}
+
+static const struct ms_logbatch_ops log_ops = {.queued = on_queued, .send = on_lines};
+
+/* ---- the first message ---- */
+
+static int is_session_alive(const char *name)
+{
+    struct ms_session *sessions = NULL;
+    int count = ms_session_list(&sessions, NULL), alive = -1;
+
+    for (int i = 0; i < count; i++)
+        if (!strcmp(sessions[i].name, name))
+            alive = sessions[i].alive;
+    free(sessions);
+    return alive;
+}
+
+static void sweep_cgroups(void *arg)
+{
+    struct ms_agent *a = arg;
+
+    ms_cgroups_sweep(&a->cgroups, is_session_alive);
+}
+
+static void on_driver_dead(void *arg, unsigned events)
+{
+    (void)events;
+    ms_agent_end(arg, 0, "the driver's process has ended");
+}
+
+static int watch_driver(struct ms_agent *a)
+{
+    if (a->config->driver_pid <= 0)
+        return 0;
+    a->driver_fd = ms_process_open(a->config->driver_pid);
+    if (a->driver_fd < 0)
+        return a->driver_fd;
+    return ms_watch_init(&a->driver, a->loop, a->driver_fd, MS_READ, on_driver_dead, a);
+}
+
+/* stdin from nowhere, stdout and stderr to our own log. */
+static void redirect(const char *logs)
+{
+    MS_CLEANUP(ms_cleanup_free) char *path = NULL;
+    MS_CLEANUP(ms_cleanup_fd) int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    MS_CLEANUP(ms_cleanup_fd) int log = -1;
+
+    if (asprintf(&path, "%s/agent.log", logs) < 0)
+        path = NULL;
+    if (path)
+        log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    dup2(null, STDIN_FILENO);
+    dup2(log >= 0 ? log : null, STDOUT_FILENO);
+    dup2(log >= 0 ? log : null, STDERR_FILENO);
+}
+
+static void send_ready(struct ms_agent *a, uint64_t request)
+{
+    Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
+    Muster__AgentReady ready = MUSTER__AGENT_READY__INIT;
+
+    ready.pid = getpid();
+    ready.cpus = ms_machine_cpus();
+    ready.memory = ms_machine_memory();
+    ready.gpus =
+        a->config->num_gpus >= 0 ? (uint32_t)a->config->num_gpus : ms_machine_gpus();
+    ready.node_name = a->config->node_name;
+    ready.cgroups = a->cgroups.base[0] != 0;
+    m.body_case = MUSTER__AGENT_TO_HEAD__BODY_READY;
+    m.ready = &ready;
+    ms_agent_send(a, request, &m);
+}
+
+static int check_config(const Muster__AgentConfig *config, struct ms_error *err)
+{
+    if (config->protocol_version && config->protocol_version != MS_AGENT_PROTOCOL)
+        return ms_error_set(err,
+                            -EPROTONOSUPPORT,
+                            "this agent speaks version %d, the head %u: install the same "
+                            "Muster on both",
+                            MS_AGENT_PROTOCOL,
+                            config->protocol_version);
+    if (config->session_dir[0] != '/')
+        return ms_error_set(err, -EINVAL, "the session's folder must be absolute");
+    return 0;
+}
+
+static int set_up(struct ms_agent *a, struct ms_error *err)
+{
+    const Muster__AgentConfig *config = a->config;
+    MS_CLEANUP(ms_cleanup_free) char *logs = NULL;
+    int rc;
+
+    if (asprintf(&logs, "%s/logs", config->session_dir) < 0) {
+        logs = NULL;
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    }
+    redirect(logs);
+    ms_cgroups_init(&a->cgroups, config->session);
+    a->logs = ms_logs_create(
+        a->loop, logs, config->node_name, config->log_to_driver ? &log_ops : NULL, a);
+    if (!a->logs)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    rc = ms_zygotes_init(
+        &a->zygotes, a->loop, config, &a->nofile, &ms_worker_zygote_ops, a);
+    if (rc < 0)
+        return ms_error_sys(err, rc, "cannot prepare zygotes");
+    rc = watch_driver(a);
+    return rc < 0 ? ms_error_sys(err, rc, "cannot watch driver %d", config->driver_pid) : 0;
+}
+
+/* The zygote warms up while the driver goes on; nobody waits for it here. */
+static void warm_up(struct ms_agent *a)
+{
+    struct ms_error err = {0};
+
+    if (a->config->n_default_python &&
+        ms_zygotes_prepare(&a->zygotes, NULL, 0, &err) < 0)
+        ms_agent_say("no zygote: %s", err.text);
+    ms_loop_post(a->loop, sweep_cgroups, a);
+}
+
+/* Takes the message. */
+static void on_config(struct ms_agent *a, Muster__HeadToAgent *message)
+{
+    struct ms_error err = {0};
+    uint64_t request = message->request;
+    int rc = check_config(message->config, &err);
+
+    if (rc == 0) {
+        a->config_message = message;
+        a->config = message->config;
+        rc = set_up(a, &err);
+    } else {
+        muster__head_to_agent__free_unpacked(message, NULL);
+    }
+    if (rc < 0) {
+        ms_agent_refuse(a, request, MUSTER__FAILURE__KIND__REFUSED, err.text);
+        ms_agent_end(a, 0, err.text);
+        return;
+    }
+    send_ready(a, request);
+    warm_up(a);
+}
+
+/* ---- the others ---- */
+
+static void on_start(struct ms_agent *a, Muster__HeadToAgent *m)
+{
+    ms_start_begin(a, m); /* takes it */
+}
+
+static void on_stop(struct ms_agent *a, Muster__HeadToAgent *m)
+{
+    ms_stop_begin(a, m->request, m->stop);
+    muster__head_to_agent__free_unpacked(m, NULL);
+}
+
+static void on_hold_port(struct ms_agent *a, Muster__HeadToAgent *m)
+{
+    Muster__AgentToHead out = MUSTER__AGENT_TO_HEAD__INIT;
+    Muster__PortHeld held = MUSTER__PORT_HELD__INIT;
+    struct ms_error err = {0};
+    uint16_t port;
+
+    if (ms_ports_hold(&a->ports, port_host, m->hold_port->owner, &port, &err) < 0) {
+        ms_agent_refuse(a, m->request, MUSTER__FAILURE__KIND__REFUSED, err.text);
+    } else {
+        held.host = (char *)(uintptr_t)port_host;
+        held.port = port;
+        out.body_case = MUSTER__AGENT_TO_HEAD__BODY_PORT;
+        out.port = &held;
+        ms_agent_send(a, m->request, &out);
+    }
+    muster__head_to_agent__free_unpacked(m, NULL);
+}
+
+static void on_drop_port(struct ms_agent *a, Muster__HeadToAgent *m)
+{
+    ms_ports_drop(&a->ports, m->drop_port->owner);
+    ms_agent_done(a, m->request);
+    muster__head_to_agent__free_unpacked(m, NULL);
+}
+
+static void on_prepare(struct ms_agent *a, Muster__HeadToAgent *m)
+{
+    struct ms_error err = {0};
+
+    if (a->is_stopping)
+        ms_agent_refuse(a,
+                        m->request,
+                        MUSTER__FAILURE__KIND__SHUTTING_DOWN,
+                        "the agent is shutting down");
+    else if (ms_zygotes_prepare(&a->zygotes, m->prepare->key, m->request, &err) < 0)
+        ms_agent_refuse(a, m->request, MUSTER__FAILURE__KIND__REFUSED, err.text);
+    muster__head_to_agent__free_unpacked(m, NULL);
+}
+
+static void on_shutdown(struct ms_agent *a, Muster__HeadToAgent *m)
+{
+    uint64_t request = m->request;
+
+    muster__head_to_agent__free_unpacked(m, NULL);
+    ms_stop_agent(a, request);
+}
+
+/* Each takes the message. */
+static const struct {
+    Muster__HeadToAgent__BodyCase body_case;
+    void (*handle)(struct ms_agent *a, Muster__HeadToAgent *m);
+} handlers[] = {
+    {MUSTER__HEAD_TO_AGENT__BODY_START, on_start},
+    {MUSTER__HEAD_TO_AGENT__BODY_STOP, on_stop},
+    {MUSTER__HEAD_TO_AGENT__BODY_HOLD_PORT, on_hold_port},
+    {MUSTER__HEAD_TO_AGENT__BODY_DROP_PORT, on_drop_port},
+    {MUSTER__HEAD_TO_AGENT__BODY_PREPARE, on_prepare},
+    {MUSTER__HEAD_TO_AGENT__BODY_SHUTDOWN, on_shutdown},
+};
+
+static void dispatch(struct ms_agent *a, Muster__HeadToAgent *m)
+{
+    bool is_config = m->body_case == MUSTER__HEAD_TO_AGENT__BODY_CONFIG;
+
+    if (is_config != !a->config) {
+        ms_agent_refuse(a,
+                        m->request,
+                        MUSTER__FAILURE__KIND__REFUSED,
+                        is_config ? "the agent is configured already"
+                                  : "the agent must be configured first");
+        muster__head_to_agent__free_unpacked(m, NULL);
+        return;
+    }
+    if (is_config) {
+        on_config(a, m);
+        return;
+    }
+    for (size_t i = 0; i < MS_COUNT(handlers); i++) {
+        if (handlers[i].body_case == m->body_case) {
+            handlers[i].handle(a, m);
+            return;
+        }
+    }
+    ms_agent_refuse(a,
+                    m->request,
+                    MUSTER__FAILURE__KIND__REFUSED,
+                    "the agent does not understand this request: is it older?");
+    muster__head_to_agent__free_unpacked(m, NULL);
+}
+
+static void on_body(void *arg, const uint8_t *body, size_t len)
+{
+    struct ms_agent *a = arg;
+    Muster__HeadToAgent *m = muster__head_to_agent__unpack(NULL, len, body);
+
+    if (!m)
+        ms_agent_say("the head sent what is no message (%zu bytes)", len);
+    else if (a->is_over)
+        muster__head_to_agent__free_unpacked(m, NULL);
+    else
+        dispatch(a, m);
+}
+
+static void on_link_closed(void *arg, const struct ms_error *why)
+{
+    struct ms_agent *a = arg;
+
+    (void)why;
+    ms_link_destroy(MS_TAKE(a->link));
+    ms_agent_end(a, 0, "the head is gone");
+}
+
+static const struct ms_link_ops link_ops = {.on_body = on_body,
+                                            .on_closed = on_link_closed};
+
+/* ---- life ---- */
+
+static void on_signal(void *arg, unsigned events)
+{
+    struct ms_agent *a = arg;
+
+    (void)events;
+    if (!a->is_over)
+        ms_reap(a);
+}
+
+static int set_up_signals(struct ms_agent *a)
+{
+    static const int ignored[] = {SIGINT, SIGHUP, SIGPIPE, SIGQUIT};
+    sigset_t mask;
+
+    for (size_t i = 0; i < MS_COUNT(ignored); i++)
+        signal(ignored[i], SIG_IGN);
+    sigemptyset(&mask);
+    sigaddset(&mask, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &mask, NULL);
+    a->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (a->signal_fd < 0)
+        return -errno;
+    return ms_watch_init(&a->signals, a->loop, a->signal_fd, MS_READ, on_signal, a);
+}
+
+static void set_up_process(struct ms_agent *a, int link_fd, int lock_fd)
+{
+    int keep[] = {link_fd, lock_fd};
+
+    ms_proc_close_others(keep, MS_COUNT(keep));
+    ms_fd_set_cloexec(link_fd, true);
+    fcntl(link_fd, F_SETFL, O_NONBLOCK);
+    if (lock_fd >= 0)
+        ms_fd_set_cloexec(lock_fd, true);
+    ms_proc_set_name("muster-agent");
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    ms_nofile_raise(&a->nofile);
+}
+
+static int agent_init(struct ms_agent *a, int link_fd, int lock_fd)
+{
+    *a = (struct ms_agent){.lock_fd = lock_fd, .signal_fd = -1, .driver_fd = -1};
+    set_up_process(a, link_fd, lock_fd);
+    ms_map_init(&a->by_uid);
+    ms_map_init(&a->by_pid);
+    ms_list_init(&a->dead);
+    ms_list_init(&a->starts);
+    ms_list_init(&a->stops);
+    ms_ports_init(&a->ports);
+    ms_exits_init(&a->exits);
+    a->loop = ms_loop_create();
+    if (!a->loop) {
+        close(link_fd);
+        return -ENOMEM;
+    }
+    a->link = ms_link_create(a->loop, link_fd, &link_ops, a);
+    return a->link ? set_up_signals(a) : -ENOMEM;
+}
+
+static void agent_finish(struct ms_agent *a)
+{
+    ms_stops_finish(a);
+    ms_zygotes_finish(&a->zygotes);
+    ms_logs_destroy(a->logs);
+    ms_link_destroy(a->link);
+    ms_watch_finish(&a->signals);
+    ms_watch_finish(&a->driver);
+    ms_fd_close(&a->signal_fd);
+    ms_fd_close(&a->driver_fd);
+    ms_ports_finish(&a->ports);
+    ms_exits_finish(&a->exits);
+    ms_map_finish(&a->by_uid);
+    ms_map_finish(&a->by_pid);
+    ms_loop_destroy(a->loop);
+    if (a->config_message)
+        muster__head_to_agent__free_unpacked(a->config_message, NULL);
+    ms_fd_close(&a->lock_fd);
+}
+
+int ms_agent_run(int link_fd, int lock_fd)
+{
+    struct ms_agent a;
+    int rc = agent_init(&a, link_fd, lock_fd);
+
+    if (rc == 0)
+        rc = ms_loop_run(a.loop);
+    agent_finish(&a);
+    return rc < 0 ? 1 : 0;
+}

@@ -1,0 +1,105 @@
+/* agent_impl.h - what the parts of the agent share, inside this folder only
+ *
+ * agent.c     life, messages from the head
+ * start.c     StartWorkers: all or none
+ * worker*.c   one worker: its endpoints, its start, its end
+ * reap.c      who has ended, and what of it is left
+ * stop.c      StopWorkers, and the agent's own end
+ */
+#ifndef MS_AGENT_AGENT_IMPL_H
+#define MS_AGENT_AGENT_IMPL_H
+
+#include "agent/cgroup.h"
+#include "agent/exits.h"
+#include "agent/logs.h"
+#include "agent/ports.h"
+#include "agent/zygote.h"
+#include "base/map.h"
+#include "io/loop.h"
+#include "proto/muster.pb-c.h"
+#include "wire/link.h"
+
+#include <stdbool.h>
+#include <sys/resource.h>
+
+struct ms_worker;
+
+struct ms_agent {
+    struct ms_loop *loop;
+    struct ms_link *link;
+    int lock_fd;
+    Muster__HeadToAgent *config_message;
+    const Muster__AgentConfig *config; /* inside it; NULL until told */
+    struct rlimit nofile;              /* as it was before us */
+
+    int signal_fd, driver_fd;
+    struct ms_watch signals, driver;
+
+    struct ms_logs *logs;
+    struct ms_zygotes zygotes;
+    struct ms_cgroups cgroups;
+    struct ms_ports ports;
+    struct ms_exits exits;
+
+    struct ms_map by_uid; /* workers, until nothing of them is left */
+    struct ms_map by_pid; /* of those, the ones that live */
+    struct ms_list dead;  /* the others: what is left of them is being removed */
+    struct ms_list starts, stops;
+    bool sweep_posted;
+    bool is_stopping; /* nothing new is begun */
+    bool is_over;
+};
+
+/* ---- to the head ---- */
+
+void ms_agent_send(struct ms_agent *a, uint64_t request, Muster__AgentToHead *m);
+/* Nothing is sent for request 0. */
+void ms_agent_done(struct ms_agent *a, uint64_t request);
+void ms_agent_refuse(struct ms_agent *a,
+                     uint64_t request,
+                     Muster__Failure__Kind kind,
+                     const char *message);
+
+/* ---- start.c ---- */
+
+struct ms_start;
+
+/* Takes the message, whose body is StartWorkers. Answers when all have started, or none
+ * is left. */
+void ms_start_begin(struct ms_agent *a, Muster__HeadToAgent *message);
+/* A worker has started (`why` NULL), or will not. Called once for each. */
+void ms_start_result(struct ms_start *s, struct ms_worker *w, const char *why);
+/* A worker of it has ended; its end is told when the start has been answered. */
+void ms_start_ended(struct ms_start *s, struct ms_worker *w);
+/* Give up all that are under way. */
+void ms_starts_cancel(struct ms_agent *a, const char *why);
+/* Forget them; their workers are the caller's to destroy. */
+void ms_starts_finish(struct ms_agent *a);
+
+/* ---- reap.c ---- */
+
+/* SIGCHLD: take every status that is there. */
+void ms_reap(struct ms_agent *a);
+/* This process has ended, by the word of whoever was its parent. */
+void ms_reap_one(struct ms_agent *a, pid_t pid, int status);
+/* Look for what dead workers have left, soon. */
+void ms_sweep_soon(struct ms_agent *a);
+
+/* ---- stop.c ---- */
+
+/* Takes nothing; copies the uids. */
+void ms_stop_begin(struct ms_agent *a, uint64_t request, const Muster__StopWorkers *stop);
+/* The head's AgentStop. */
+void ms_stop_agent(struct ms_agent *a, uint64_t request);
+/* Something of a worker has gone: is a stop complete? */
+void ms_stops_check(struct ms_agent *a);
+void ms_stops_finish(struct ms_agent *a);
+
+/* Kill all that is below us and wait until it is gone, at most MS_END_NS; remove the
+ * session; stop the loop. `request` is answered with Done (0: nobody asked). */
+void ms_agent_end(struct ms_agent *a, uint64_t request, const char *why);
+
+/* A line in the agent's own log. */
+void ms_agent_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

@@ -1,0 +1,163 @@
+#include "agent/machine.h"
+#include "agent/cgpath.h"
+#include "base/cleanup.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TEXT_MAX = 64 << 10, DIR_MAX = 512 };
+
+static bool read_text(const char *dir, const char *name, char *out, size_t room)
+{
+    MS_CLEANUP(ms_cleanup_fd) int fd = -1;
+    char path[DIR_MAX + 64];
+    size_t len = 0;
+    ssize_t n = 1;
+
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    while (fd >= 0 && n > 0 && len < room - 1) {
+        n = read(fd, out + len, room - 1 - len);
+        len += n > 0 ? (size_t)n : 0;
+    }
+    out[len] = 0;
+    return fd >= 0 && n >= 0;
+}
+
+static bool find_group(const char *controller, char dir[DIR_MAX], bool *is_v2)
+{
+    MS_CLEANUP(ms_cleanup_free) char *cgroup = malloc(TEXT_MAX);
+    MS_CLEANUP(ms_cleanup_free) char *mounts = malloc(TEXT_MAX);
+
+    return cgroup && mounts && read_text("/proc/self", "cgroup", cgroup, TEXT_MAX) &&
+           read_text("/proc/self", "mountinfo", mounts, TEXT_MAX) &&
+           ms_cgpath_find(cgroup, mounts, controller, dir, DIR_MAX, is_v2) == 0;
+}
+
+/* Any group above us may limit us too: walk up while it is below a mount. */
+static bool go_up(char dir[DIR_MAX])
+{
+    char *slash = strrchr(dir, '/');
+
+    if (!slash || slash == dir)
+        return false;
+    *slash = 0;
+    return access(dir, R_OK) == 0 && strncmp(dir, "/sys/fs/cgroup", 14) == 0;
+}
+
+static unsigned whole_cpus(long long quota, long long period)
+{
+    if (quota <= 0 || period <= 0)
+        return 0;
+    return (unsigned)((quota + period - 1) / period);
+}
+
+unsigned ms_machine_quota_v2(const char *cpu_max)
+{
+    char *end;
+    long long quota = strtoll(cpu_max, &end, 10);
+
+    return end == cpu_max ? 0 : whole_cpus(quota, strtoll(end, NULL, 10));
+}
+
+unsigned ms_machine_quota_v1(const char *quota_us, const char *period_us)
+{
+    return whole_cpus(strtoll(quota_us, NULL, 10), strtoll(period_us, NULL, 10));
+}
+
+static unsigned quota_of(const char *dir, bool is_v2)
+{
+    char quota[64], period[64];
+
+    if (is_v2)
+        return read_text(dir, "cpu.max", quota, sizeof quota) ? ms_machine_quota_v2(quota)
+                                                              : 0;
+    if (!read_text(dir, "cpu.cfs_quota_us", quota, sizeof quota) ||
+        !read_text(dir, "cpu.cfs_period_us", period, sizeof period))
+        return 0;
+    return ms_machine_quota_v1(quota, period);
+}
+
+static unsigned affinity_cpus(void)
+{
+    cpu_set_t set;
+    long online;
+
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        return (unsigned)CPU_COUNT(&set);
+    online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 0 ? (unsigned)online : 1;
+}
+
+unsigned ms_machine_cpus(void)
+{
+    unsigned cpus = affinity_cpus();
+    char dir[DIR_MAX];
+    bool is_v2;
+
+    if (!find_group("cpu", dir, &is_v2))
+        return cpus ? cpus : 1;
+    do {
+        unsigned quota = quota_of(dir, is_v2);
+
+        if (quota && quota < cpus)
+            cpus = quota;
+    } while (go_up(dir));
+    return cpus ? cpus : 1;
+}
+
+uint64_t ms_machine_memory(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGE_SIZE);
+    uint64_t memory = pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
+    char dir[DIR_MAX], text[64];
+    bool is_v2;
+
+    if (!find_group("memory", dir, &is_v2))
+        return memory;
+    do {
+        const char *name = is_v2 ? "memory.max" : "memory.limit_in_bytes";
+        unsigned long long limit = 0;
+
+        if (read_text(dir, name, text, sizeof text) && isdigit((unsigned char)text[0]))
+            limit = strtoull(text, NULL, 10);
+        if (limit && limit < memory)
+            memory = limit;
+    } while (go_up(dir));
+    return memory;
+}
+
+/* /dev/<prefix><number> */
+static unsigned count_devices(const char *prefix)
+{
+    DIR *d = opendir("/dev");
+    size_t len = strlen(prefix);
+    struct dirent *e;
+    unsigned count = 0;
+
+    if (!d)
+        return 0;
+    while ((e = readdir(d))) {
+        const char *digits = e->d_name + len;
+
+        if (!strncmp(e->d_name, prefix, len) && *digits &&
+            strspn(digits, "0123456789") == strlen(digits))
+            count++;
+    }
+    closedir(d);
+    return count;
+}
+
+unsigned ms_machine_gpus(void)
+{
+    unsigned gpus = count_devices("nvidia");
+
+    return gpus ? gpus : count_devices("davinci");
+}

@@ -1,0 +1,23 @@
+/* machine.h - what this node has to give: CPUs, memory, devices
+ *
+ * Counts what this process may really use: its affinity and its control group's quota,
+ * not what the hardware has.
+ */
+#ifndef MS_AGENT_MACHINE_H
+#define MS_AGENT_MACHINE_H
+
+#include <stdint.h>
+
+/* At least 1. */
+unsigned ms_machine_cpus(void);
+/* Bytes. */
+uint64_t ms_machine_memory(void);
+/* NVIDIA GPUs, else Ascend NPUs, by their device files. */
+unsigned ms_machine_gpus(void);
+
+/* Pure parts, for the tests: whole CPUs of a quota, rounded up; 0: no limit.
+ * "200000 100000" or "max 100000" (cpu.max), or the two files of version 1. */
+unsigned ms_machine_quota_v2(const char *cpu_max);
+unsigned ms_machine_quota_v1(const char *quota_us, const char *period_us);
+
+#endif

@@ -1,0 +1,150 @@
+#include "agent/worker.h"
+#include "base/name.h"
+#include "io/proc.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+
+/* ---- who has ended ---- */
+
+/* Workers of a zygote that is gone are our children now. One that is nobody's child had
+ * been reaped by the zygote, which did not live to tell. */
+static void check_orphaned(struct ms_agent *a, pid_t zygote)
+{
+    bool again = true;
+
+    while (again) {
+        struct ms_worker *w;
+        size_t at = 0;
+
+        again = false;
+        while ((w = ms_map_next(&a->by_pid, &at))) {
+            siginfo_t info;
+
+            if (w->zygote_pid != zygote)
+                continue;
+            w->zygote_pid = 0;
+            if (waitid(P_PID, (id_t)w->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0)
+                continue;
+            ms_worker_ended(w, 0, "how it ended is not known: its zygote ended with it");
+            again = true; /* the map has changed */
+            break;
+        }
+    }
+}
+
+void ms_reap_one(struct ms_agent *a, pid_t pid, int status)
+{
+    struct ms_worker *w = ms_map_find(&a->by_pid, (uint64_t)pid);
+
+    if (w) {
+        ms_worker_ended(w, status, NULL);
+        return;
+    }
+    ms_zygotes_reaped(&a->zygotes, pid, status);
+    check_orphaned(a, pid);
+    ms_sweep_soon(a); /* it may have been one's orphan and have children of its own */
+}
+
+void ms_reap(struct ms_agent *a)
+{
+    struct signalfd_siginfo ignored[8];
+    ssize_t n = read(a->signal_fd, ignored, sizeof ignored);
+
+    (void)n;
+    if (a->config)
+        ms_zygotes_poll(&a->zygotes); /* what they said before they died */
+    for (;;) {
+        siginfo_t info = {0};
+        int status;
+
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || !info.si_pid)
+            return;
+        /* while the dead leader still keeps the group's number */
+        ms_proc_group_kill(info.si_pid, SIGKILL);
+        if (waitpid(info.si_pid, &status, 0) != info.si_pid)
+            return;
+        if (a->config)
+            ms_reap_one(a, info.si_pid, status);
+    }
+}
+
+/* ---- what is left of them ---- */
+
+/* The worker that a process came from, by its environment; 0: unknown. */
+static uint64_t uid_of(pid_t pid)
+{
+    char text[17], *end;
+    unsigned long long uid;
+
+    if (ms_proc_env(pid, "MUSTER_WORKER_UID", text, sizeof text) < 0)
+        return 0;
+    uid = strtoull(text, &end, 16);
+    return *end || end == text ? 0 : uid;
+}
+
+/* A child of ours that is neither worker nor zygote lost its parent. If its worker still
+ * lives it may stay. */
+static void kill_if_orphan(struct ms_agent *a, pid_t pid)
+{
+    struct ms_worker *w;
+    uint64_t uid;
+
+    if (ms_map_find(&a->by_pid, (uint64_t)pid) || ms_zygotes_has(&a->zygotes, pid))
+        return;
+    uid = uid_of(pid);
+    w = uid ? ms_map_find(&a->by_uid, uid) : NULL;
+    if (!uid || (w && !w->has_ended))
+        return;
+    if (w)
+        w->has_orphans = true;
+    if (getpgid(pid) == pid)
+        ms_proc_group_kill(pid, SIGKILL);
+    kill(pid, SIGKILL);
+}
+
+/* Nothing of it is left, or something is and will be looked for again when it ends. */
+static void finish_dead(struct ms_agent *a)
+{
+    bool is_any_gone = false;
+
+    ms_list_each (w, &a->dead, struct ms_worker, link) {
+        if (w->has_orphans || w->start)
+            continue;
+        if (ms_cgroup_remove(&w->cgroup) < 0) {
+            ms_cgroup_kill(&w->cgroup);
+            continue;
+        }
+        ms_worker_destroy(w);
+        is_any_gone = true;
+    }
+    if (is_any_gone)
+        ms_stops_check(a);
+}
+
+static void sweep(void *arg)
+{
+    struct ms_agent *a = arg;
+    MS_CLEANUP(ms_cleanup_free) pid_t *pids = NULL;
+    int count;
+
+    a->sweep_posted = false;
+    if (a->is_over)
+        return;
+    ms_list_each (w, &a->dead, struct ms_worker, link)
+        w->has_orphans = false;
+    count = ms_proc_children(&pids);
+    for (int i = 0; i < count; i++)
+        kill_if_orphan(a, pids[i]);
+    finish_dead(a);
+}
+
+void ms_sweep_soon(struct ms_agent *a)
+{
+    if (a->sweep_posted || a->is_over)
+        return;
+    a->sweep_posted = ms_loop_post(a->loop, sweep, a) == 0;
+}

@@ -1,0 +1,275 @@
+#include "agent/worker.h"
+#include "base/name.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct ms_start {
+    struct ms_list link; /* in the agent's `starts` */
+    struct ms_agent *agent;
+    Muster__HeadToAgent *message; /* owned; the specs are inside */
+    struct ms_worker **workers;   /* NULL: not created */
+    size_t count;
+    bool is_beginning; /* inside ms_start_begin: not to be finished yet */
+    char *why;         /* the first failure; NULL: none so far */
+};
+
+/* ---- before anything is made ---- */
+
+static int check_env(char *const *env, size_t count, struct ms_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        const char *equals = strchr(env[i], '=');
+
+        if (!equals || equals == env[i])
+            return ms_error_set(err, -EINVAL, "'%s' is not NAME=value", env[i]);
+    }
+    return 0;
+}
+
+static int check_folder(const char *dir, struct ms_error *err)
+{
+    struct stat st;
+
+    if (!*dir)
+        return 0;
+    if (stat(dir, &st) < 0)
+        return ms_error_sys(err, -errno, "cannot enter the working folder '%s'", dir);
+    if (!S_ISDIR(st.st_mode))
+        return ms_error_sys(err, -ENOTDIR, "cannot enter the working folder '%s'", dir);
+    return 0;
+}
+
+static int check_spec(const struct ms_agent *a,
+                      const Muster__WorkerSpec *spec,
+                      struct ms_error *err)
+{
+    int rc = ms_name_check(spec->cluster, "cluster", err);
+
+    if (rc < 0)
+        return rc;
+    if (!spec->uid)
+        return ms_error_set(err, -EINVAL, "a worker's uid must not be 0");
+    if (ms_map_find(&a->by_uid, spec->uid))
+        return ms_error_set(err, -EEXIST, "its uid is taken");
+    if (spec->start == MUSTER__START_KIND__START_COMMAND && !spec->n_command)
+        return ms_error_set(err, -EINVAL, "its command is empty");
+    rc = check_env(spec->env, spec->n_env, err);
+    if (rc == 0 && spec->zygote)
+        rc = check_env(spec->zygote->env, spec->zygote->n_env, err);
+    return rc < 0 ? rc : check_folder(spec->working_dir, err);
+}
+
+/* ---- the end of it ---- */
+
+static void start_destroy(struct ms_start *s)
+{
+    ms_list_remove(&s->link);
+    muster__head_to_agent__free_unpacked(s->message, NULL);
+    free(s->workers);
+    free(s->why);
+    free(s);
+}
+
+/* They no longer belong to it. Those that have nothing to end go. */
+static void release_workers(struct ms_start *s)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        struct ms_worker *w = s->workers[i];
+
+        if (!w)
+            continue;
+        w->start = NULL;
+        w->spec = NULL;
+        if (s->why && !w->has_ended)
+            ms_worker_destroy(w);
+    }
+}
+
+static void answer_started(struct ms_start *s)
+{
+    MS_CLEANUP(ms_cleanup_free) Muster__WorkerStarted *each =
+        calloc(s->count, sizeof *each);
+    MS_CLEANUP(ms_cleanup_free) Muster__WorkerStarted **at = calloc(s->count, sizeof *at);
+    Muster__WorkersStarted started = MUSTER__WORKERS_STARTED__INIT;
+    Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
+
+    if (!each || !at) {
+        ms_agent_refuse(s->agent,
+                        s->message->request,
+                        MUSTER__FAILURE__KIND__NO_MEMORY,
+                        "out of memory");
+        return;
+    }
+    for (size_t i = 0; i < s->count; i++) {
+        struct ms_worker *w = s->workers[i];
+
+        at[i] = &each[i];
+        muster__worker_started__init(at[i]);
+        at[i]->uid = w->uid;
+        at[i]->pid = w->pid;
+        at[i]->address = w->address;
+        if (w->log)
+            at[i]->log_path = (char *)(uintptr_t)ms_log_path(w->log);
+        else if (w->exited && w->exited->exit)
+            at[i]->log_path = w->exited->exit->log_path;
+    }
+    started.n_workers = s->count;
+    started.workers = at;
+    m.body_case = MUSTER__AGENT_TO_HEAD__BODY_STARTED;
+    m.started = &started;
+    ms_agent_send(s->agent, s->message->request, &m);
+}
+
+static bool is_under_way(const struct ms_start *s)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        const struct ms_worker *w = s->workers[i];
+
+        if (w && (w->is_pending || (s->why && w->pid > 0 && !w->has_ended)))
+            return true;
+    }
+    return false;
+}
+
+static void finish_if_complete(struct ms_start *s)
+{
+    struct ms_agent *a = s->agent;
+
+    if (s->is_beginning || is_under_way(s))
+        return;
+    if (s->why) {
+        ms_agent_refuse(a, s->message->request, MUSTER__FAILURE__KIND__REFUSED, s->why);
+        release_workers(s);
+        start_destroy(s);
+        ms_sweep_soon(a);
+        return;
+    }
+    answer_started(s);
+    release_workers(s);
+    for (size_t i = 0; i < s->count; i++)
+        ms_worker_tell_end(s->workers[i]); /* of those that are already over */
+    start_destroy(s);
+}
+
+/* ---- failure: all or none ---- */
+
+static void give_up(struct ms_start *s)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        struct ms_worker *w = s->workers[i];
+
+        if (!w)
+            continue;
+        w->is_requested = true;
+        if (w->is_pending && ms_zygote_item_cancel(&w->item))
+            w->is_pending = false;
+        ms_worker_signal(w, SIGKILL);
+    }
+}
+
+static void
+fail(struct ms_start *s, const char *cluster, uint32_t rank, const char *why)
+{
+    if (s->why)
+        return;
+    if (asprintf(&s->why, "cannot start %s/%u: %s", cluster, rank, why) < 0)
+        s->why = strdup("out of memory");
+    give_up(s);
+}
+
+void ms_start_result(struct ms_start *s, struct ms_worker *w, const char *why)
+{
+    if (why)
+        fail(s, w->cluster, w->rank, why);
+    else if (s->why)
+        ms_worker_signal(w, SIGKILL); /* it came too late */
+    finish_if_complete(s);
+}
+
+void ms_start_ended(struct ms_start *s, struct ms_worker *w)
+{
+    (void)w;
+    finish_if_complete(s);
+}
+
+void ms_starts_cancel(struct ms_agent *a, const char *why)
+{
+    ms_list_each (s, &a->starts, struct ms_start, link) {
+        if (!s->why)
+            s->why = strdup(why);
+        give_up(s);
+        finish_if_complete(s);
+    }
+}
+
+void ms_starts_finish(struct ms_agent *a)
+{
+    ms_list_each (s, &a->starts, struct ms_start, link) {
+        for (size_t i = 0; i < s->count; i++)
+            if (s->workers[i])
+                s->workers[i]->start = NULL;
+        start_destroy(s);
+    }
+}
+
+/* ---- the beginning ---- */
+
+static void begin_one(struct ms_start *s, size_t i, const Muster__WorkerSpec *spec)
+{
+    struct ms_error err = {0};
+    int rc = check_spec(s->agent, spec, &err);
+
+    if (rc == 0) {
+        s->workers[i] = ms_worker_create(s->agent, s, spec, &err);
+        rc = s->workers[i] ? ms_worker_begin(s->workers[i], &err) : err.code;
+    }
+    if (rc < 0 || !s->workers[i])
+        fail(s, spec->cluster, spec->rank, err.text);
+}
+
+static const char *refusal(const struct ms_agent *a, const Muster__StartWorkers *start)
+{
+    if (a->is_stopping)
+        return "the agent is shutting down";
+    if (!start->n_workers)
+        return "no workers were named";
+    if (a->by_uid.count + start->n_workers > MS_WORKERS_MAX)
+        return "too many workers for one agent";
+    return NULL;
+}
+
+void ms_start_begin(struct ms_agent *a, Muster__HeadToAgent *message)
+{
+    const Muster__StartWorkers *start = message->start;
+    const char *why = refusal(a, start);
+    struct ms_start *s = why ? NULL : calloc(1, sizeof *s);
+
+    if (s) {
+        s->workers = calloc(start->n_workers, sizeof(struct ms_worker *));
+        if (!s->workers) {
+            free(s);
+            s = NULL;
+        }
+    }
+    if (!s) {
+        ms_agent_refuse(a,
+                        message->request,
+                        a->is_stopping ? MUSTER__FAILURE__KIND__SHUTTING_DOWN
+                                       : MUSTER__FAILURE__KIND__REFUSED,
+                        why ? why : "out of memory");
+        muster__head_to_agent__free_unpacked(message, NULL);
+        return;
+    }
+    s->agent = a;
+    s->message = message;
+    s->count = start->n_workers;
+    ms_list_add_tail(&a->starts, &s->link);
+    s->is_beginning = true;
+    for (size_t i = 0; i < s->count && !s->why; i++)
+        begin_one(s, i, start->workers[i]);
+    s->is_beginning = false;
+    finish_if_complete(s);
+}

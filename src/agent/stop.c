@@ -1,0 +1,230 @@
+#include "agent/worker.h"
+#include "base/clock.h"
+#include "io/proc.h"
+#include "io/session.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+struct ms_stop {
+    struct ms_list link; /* in the agent's `stops` */
+    struct ms_agent *agent;
+    uint64_t request;
+    bool is_agent; /* the agent ends with it */
+    bool is_killed;
+    struct ms_timer timer;
+    size_t count;
+    uint64_t uids[];
+};
+
+static void stop_destroy(struct ms_stop *s)
+{
+    ms_list_remove(&s->link);
+    ms_timer_finish(&s->timer);
+    free(s);
+}
+
+static void complete(struct ms_stop *s)
+{
+    struct ms_agent *a = s->agent;
+    uint64_t request = s->request;
+    bool is_agent = s->is_agent;
+
+    stop_destroy(s);
+    if (is_agent)
+        ms_agent_end(a, request, "the head said so");
+    else
+        ms_agent_done(a, request);
+}
+
+static void signal_all(struct ms_stop *s, int sig)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        struct ms_worker *w = ms_map_find(&s->agent->by_uid, s->uids[i]);
+
+        if (!w)
+            continue;
+        w->is_requested = true;
+        ms_worker_signal(w, sig);
+    }
+}
+
+static void kill_all(struct ms_stop *s)
+{
+    s->is_killed = true;
+    signal_all(s, SIGKILL);
+    ms_timer_set(&s->timer, MS_END_NS);
+}
+
+/* The grace is over; and later: what does not even end by SIGKILL is not waited for. */
+static void on_time(void *arg)
+{
+    struct ms_stop *s = arg;
+
+    if (s->is_killed)
+        complete(s);
+    else
+        kill_all(s);
+}
+
+static bool is_complete(const struct ms_stop *s)
+{
+    for (size_t i = 0; i < s->count; i++)
+        if (ms_map_find(&s->agent->by_uid, s->uids[i]))
+            return false;
+    return true;
+}
+
+static void begin(struct ms_stop *s, int64_t grace_ns)
+{
+    if (grace_ns > 0) {
+        signal_all(s, SIGTERM);
+        ms_timer_set(&s->timer, grace_ns);
+    } else {
+        kill_all(s);
+    }
+    if (is_complete(s))
+        complete(s);
+}
+
+static struct ms_stop *stop_create(struct ms_agent *a, uint64_t request, size_t room)
+{
+    struct ms_stop *s = calloc(1, sizeof *s + room * sizeof s->uids[0]);
+
+    if (!s)
+        return NULL;
+    ms_list_init(&s->link);
+    s->agent = a;
+    s->request = request;
+    if (ms_timer_init(&s->timer, a->loop, on_time, s) < 0) {
+        free(s);
+        return NULL;
+    }
+    ms_list_add_tail(&a->stops, &s->link);
+    return s;
+}
+
+void ms_stop_begin(struct ms_agent *a, uint64_t request, const Muster__StopWorkers *stop)
+{
+    struct ms_stop *s = stop_create(a, request, stop->n_uids);
+
+    if (!s) {
+        ms_agent_refuse(
+            a, request, MUSTER__FAILURE__KIND__NO_MEMORY, "out of memory");
+        return;
+    }
+    s->count = stop->n_uids;
+    memcpy(s->uids, stop->uids, s->count * sizeof s->uids[0]);
+    begin(s, stop->grace_ns > INT64_MAX ? INT64_MAX : (int64_t)stop->grace_ns);
+}
+
+void ms_stop_agent(struct ms_agent *a, uint64_t request)
+{
+    struct ms_stop *s;
+    struct ms_worker *w;
+    size_t at = 0;
+
+    a->is_stopping = true;
+    ms_starts_cancel(a, "the agent is shutting down");
+    s = stop_create(a, request, a->by_uid.count);
+    if (!s) {
+        ms_agent_end(a, request, "the head said so");
+        return;
+    }
+    while ((w = ms_map_next(&a->by_uid, &at)))
+        s->uids[s->count++] = w->uid;
+    s->is_agent = true;
+    begin(s, MS_STOP_GRACE_NS);
+}
+
+void ms_stops_check(struct ms_agent *a)
+{
+    ms_list_each (s, &a->stops, struct ms_stop, link) {
+        bool is_agent = s->is_agent;
+
+        if (!is_complete(s))
+            continue;
+        complete(s);
+        if (is_agent)
+            return;
+    }
+}
+
+void ms_stops_finish(struct ms_agent *a)
+{
+    ms_list_each (s, &a->stops, struct ms_stop, link)
+        stop_destroy(s);
+}
+
+/* ---- the end of all ---- */
+
+static void kill_below(struct ms_agent *a)
+{
+    MS_CLEANUP(ms_cleanup_free) pid_t *pids = NULL;
+    struct ms_worker *w;
+    size_t at = 0;
+    int count = ms_proc_children(&pids);
+
+    while ((w = ms_map_next(&a->by_pid, &at)))
+        ms_worker_signal(w, SIGKILL);
+    for (int i = 0; i < count; i++) {
+        if (getpgid(pids[i]) == pids[i])
+            ms_proc_group_kill(pids[i], SIGKILL);
+        kill(pids[i], SIGKILL);
+    }
+}
+
+/* Each one that goes may leave us its children: kill and wait until there is none. */
+static void wait_below(struct ms_agent *a, int64_t deadline_ns)
+{
+    sigset_t child;
+
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    for (;;) {
+        int64_t left_ns = deadline_ns - ms_now_ns();
+        struct timespec ts = {.tv_sec = left_ns / MS_NS_PER_S,
+                              .tv_nsec = left_ns % MS_NS_PER_S};
+        pid_t pid;
+
+        kill_below(a);
+        while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+            ms_map_remove(&a->by_pid, (uint64_t)pid);
+        if (pid < 0 || left_ns <= 0)
+            return;
+        sigtimedwait(&child, NULL, &ts);
+    }
+}
+
+static void remove_workers(struct ms_agent *a)
+{
+    for (;;) {
+        size_t at = 0;
+        struct ms_worker *w = ms_map_next(&a->by_uid, &at);
+
+        if (!w)
+            return;
+        if (w->log)
+            ms_log_drain(w->log);
+        ms_worker_destroy(w);
+    }
+}
+
+void ms_agent_end(struct ms_agent *a, uint64_t request, const char *why)
+{
+    if (a->is_over)
+        return;
+    ms_agent_say("ends: %s", why);
+    a->is_over = a->is_stopping = true;
+    wait_below(a, ms_now_ns() + MS_END_NS);
+    ms_starts_finish(a);
+    remove_workers(a);
+    if (a->config)
+        ms_session_remove(a->config->session_dir);
+    ms_agent_done(a, request);
+    if (a->link)
+        ms_link_drain(a->link, ms_now_ns() + MS_NS_PER_S);
+    ms_loop_stop(a->loop);
+}

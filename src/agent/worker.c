@@ -1,0 +1,238 @@
+#include "agent/worker.h"
+#include "io/proc.h"
+#include "io/sock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* ---- its control link ---- */
+
+static void on_control(void *arg, const uint8_t *body, size_t len)
+{
+    struct ms_worker *w = arg;
+    Muster__WorkerToAgent *m = muster__worker_to_agent__unpack(NULL, len, body);
+
+    if (!m)
+        return;
+    if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_ASK)
+        ms_worker_ask(w, m->ask->uid);
+    muster__worker_to_agent__free_unpacked(m, NULL);
+}
+
+/* Not its death: pipes and links may be closed by anybody. The reaper knows. */
+static void on_control_closed(void *arg, const struct ms_error *why)
+{
+    struct ms_worker *w = arg;
+
+    (void)why;
+    ms_link_destroy(MS_TAKE(w->control));
+}
+
+static const struct ms_link_ops control_ops = {.on_body = on_control,
+                                               .on_closed = on_control_closed};
+
+/* ---- its endpoints ---- */
+
+/* <session>/w/<cluster>-<rank>-<uid>.sock; a long cluster name is cut to what fits, the
+ * uid is enough to be unique. */
+static char *make_address(const struct ms_worker *w, struct ms_error *err)
+{
+    const char *dir = w->agent->config->session_dir;
+    char *out = NULL, tail[48];
+    int tail_len, room;
+
+    tail_len = snprintf(tail, sizeof tail, "-%u-%016" PRIx64 ".sock", w->rank, w->uid);
+    room = (int)MS_SOCKET_PATH_MAX - (int)strlen(dir) - 3 - tail_len;
+    if (room < 1) {
+        ms_error_set(err, -ENAMETOOLONG, "session folder '%s': its path is too long", dir);
+        return NULL;
+    }
+    if (asprintf(&out, "%s/w/%.*s%s", dir, room, w->cluster, tail) < 0) {
+        ms_error_set(err, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    return out;
+}
+
+static int make_socket(struct ms_worker *w, struct ms_error *err)
+{
+    char *address = make_address(w, err);
+    int fd;
+
+    if (!address)
+        return err->code;
+    fd = ms_unix_listen(address, err);
+    if (fd < 0) {
+        free(address);
+        return fd;
+    }
+    w->address = address;
+    w->child_fds[MS_SPAWN_LISTEN] = fd;
+    return 0;
+}
+
+/* The read end is ours and non-blocking, the write end is not. */
+static int make_pipe(int *ours, int *theirs, struct ms_error *err)
+{
+    int fds[2];
+
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return ms_error_sys(err, -errno, "cannot make a pipe");
+    fcntl(fds[0], F_SETFL, O_NONBLOCK);
+    *ours = fds[0];
+    *theirs = fds[1];
+    return 0;
+}
+
+static int make_log(struct ms_worker *w, struct ms_error *err)
+{
+    struct ms_log_source from = {.uid = w->uid, .cluster = w->cluster, .rank = w->rank};
+    int out, errors, rc = make_pipe(&out, &w->child_fds[MS_SPAWN_STDOUT], err);
+
+    if (rc < 0)
+        return rc;
+    rc = make_pipe(&errors, &w->child_fds[MS_SPAWN_STDERR], err);
+    if (rc < 0) {
+        close(out);
+        return rc;
+    }
+    w->log = ms_log_open(w->agent->logs, &from, out, errors);
+    return w->log ? 0 : ms_error_set(err, -ENOMEM, "out of memory");
+}
+
+static int make_control(struct ms_worker *w, struct ms_error *err)
+{
+    int fds[2], rc = ms_unix_pair(SOCK_STREAM, fds);
+
+    if (rc < 0)
+        return ms_error_sys(err, rc, "cannot make its control socket");
+    w->child_fds[MS_SPAWN_CONTROL] = fds[1];
+    w->control = ms_link_create(w->agent->loop, fds[0], &control_ops, w);
+    return w->control ? 0 : ms_error_set(err, -ENOMEM, "out of memory");
+}
+
+static int make_cgroup(struct ms_worker *w, struct ms_error *err)
+{
+    int rc;
+
+    if (!w->spec->memory_limit)
+        return 0;
+    rc = ms_cgroup_create(
+        &w->cgroup, &w->agent->cgroups, w->uid, w->spec->memory_limit, err);
+    if (rc < 0)
+        return rc;
+    rc = ms_cgroup_open_procs(&w->cgroup);
+    if (rc < 0)
+        return ms_error_sys(err, rc, "memory limits cannot be had here: '%s'", w->cgroup.dir);
+    w->child_fds[MS_SPAWN_CGROUP] = rc;
+    return 0;
+}
+
+static int make_endpoints(struct ms_worker *w, struct ms_error *err)
+{
+    int rc = make_socket(w, err);
+
+    if (rc == 0)
+        rc = make_log(w, err);
+    if (rc == 0)
+        rc = make_control(w, err);
+    if (rc == 0)
+        rc = make_cgroup(w, err);
+    if (rc == -EMFILE || rc == -ENFILE) {
+        struct rlimit limit = {0};
+
+        getrlimit(RLIMIT_NOFILE, &limit);
+        ms_error_set(err,
+                     rc,
+                     "no descriptor left: the agent may have %llu (ulimit -Hn), and each "
+                     "worker needs 4",
+                     (unsigned long long)limit.rlim_cur);
+    }
+    return rc;
+}
+
+struct ms_worker *ms_worker_create(struct ms_agent *a,
+                                   struct ms_start *start,
+                                   const Muster__WorkerSpec *spec,
+                                   struct ms_error *err)
+{
+    struct ms_worker *w = calloc(1, sizeof *w);
+
+    if (!w) {
+        ms_error_set(err, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    ms_list_init(&w->link);
+    ms_list_init(&w->item.link);
+    w->agent = a;
+    w->start = start;
+    w->spec = spec;
+    w->uid = w->item.uid = spec->uid;
+    w->rank = spec->rank;
+    w->is_command = spec->start == MUSTER__START_KIND__START_COMMAND;
+    w->problem_fd = -1;
+    for (int i = 0; i < MS_SPAWN_FDS; i++)
+        w->child_fds[i] = -1;
+    w->cluster = strdup(spec->cluster);
+    if (!w->cluster || ms_map_add(&a->by_uid, w->uid, w) < 0)
+        ms_error_set(err, -ENOMEM, "out of memory");
+    else if (make_endpoints(w, err) == 0)
+        return w;
+    ms_worker_destroy(w);
+    return NULL;
+}
+
+void ms_worker_destroy(struct ms_worker *w)
+{
+    if (!w)
+        return;
+    if (ms_map_find(&w->agent->by_uid, w->uid) == w)
+        ms_map_remove(&w->agent->by_uid, w->uid);
+    ms_list_remove(&w->link);
+    ms_list_remove(&w->item.link);
+    ms_buf_finish(&w->item.data);
+    ms_worker_close_child_fds(w);
+    ms_watch_finish(&w->problem);
+    ms_fd_close(&w->problem_fd);
+    ms_link_destroy(w->control);
+    ms_log_close(w->log);
+    ms_cgroup_remove(&w->cgroup);
+    if (w->address)
+        unlink(w->address);
+    if (w->exited)
+        muster__worker_exited__free_unpacked(w->exited, NULL);
+    free(w->address);
+    free(w->cluster);
+    free(w);
+}
+
+void ms_worker_close_child_fds(struct ms_worker *w)
+{
+    for (int i = 0; i < MS_SPAWN_FDS; i++)
+        ms_fd_close(&w->child_fds[i]);
+}
+
+int ms_worker_set_pid(struct ms_worker *w, pid_t pid, pid_t zygote)
+{
+    int rc = ms_map_add(&w->agent->by_pid, (uint64_t)pid, w);
+
+    w->pid = pid;
+    w->zygote_pid = zygote;
+    return rc;
+}
+
+void ms_worker_signal(struct ms_worker *w, int sig)
+{
+    if (w->pid <= 0 || w->has_ended)
+        return;
+    if (sig == SIGKILL || w->is_command)
+        ms_proc_group_kill(w->pid, sig);
+    if (sig == SIGKILL || !w->is_command)
+        kill(w->pid, sig);
+    if (sig == SIGKILL)
+        ms_cgroup_kill(&w->cgroup);
+}

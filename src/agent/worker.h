@@ -1,0 +1,75 @@
+/* worker.h - one worker, from its endpoints to what is left of it
+ *
+ * Life: create (endpoints, nothing runs) -> begin -> started, by ms_start_result ->
+ * ended -> dead until its orphans are gone -> destroy. A worker that never started is
+ * destroyed at once.
+ */
+#ifndef MS_AGENT_WORKER_H
+#define MS_AGENT_WORKER_H
+
+#include "agent/agent_impl.h"
+#include "agent/zygote_side.h"
+
+struct ms_worker {
+    struct ms_list link; /* in the agent's `dead` */
+    struct ms_agent *agent;
+    struct ms_start *start;        /* until that is answered */
+    const Muster__WorkerSpec *spec; /* the start's; NULL afterwards */
+    uint64_t uid;
+    char *cluster;
+    uint32_t rank;
+    bool is_command;
+
+    char *address; /* path of its socket */
+    struct ms_log *log;
+    struct ms_link *control; /* NULL: it closed its end */
+    struct ms_cgroup cgroup;
+    int child_fds[MS_SPAWN_FDS]; /* its ends, until they are handed over */
+    struct ms_zygote_item item;  /* of a fork under way */
+    int problem_fd;              /* of an exec under way */
+    struct ms_watch problem;
+
+    pid_t pid;        /* 0: not started */
+    pid_t zygote_pid; /* its parent; 0: we are */
+    bool is_pending;  /* begun, and the result is not known */
+    bool is_requested; /* we have asked it to end */
+    bool has_ended;
+    bool has_orphans; /* as the last sweep found */
+    Muster__WorkerExited *exited; /* not yet told; the start will */
+};
+
+/* Make its socket, pipes, control link, log and control group. NULL with `err`. */
+struct ms_worker *ms_worker_create(struct ms_agent *a,
+                                   struct ms_start *start,
+                                   const Muster__WorkerSpec *spec,
+                                   struct ms_error *err);
+void ms_worker_destroy(struct ms_worker *w);
+
+/* Start it the way its spec says. On failure nothing is under way. */
+int ms_worker_begin(struct ms_worker *w, struct ms_error *err);
+/* Execute it, also where its spec says fork. */
+int ms_worker_execute(struct ms_worker *w, struct ms_error *err);
+/* The callbacks of the zygotes. */
+extern const struct ms_zygote_ops ms_worker_zygote_ops;
+
+/* The names of its descriptors are the child's now. */
+void ms_worker_close_child_fds(struct ms_worker *w);
+/* It runs: find it by its pid from now on. */
+int ms_worker_set_pid(struct ms_worker *w, pid_t pid, pid_t zygote);
+/* An exec under way: look how it went. */
+void ms_worker_check_problem(struct ms_worker *w);
+
+/* SIGKILL goes to its whole group, anything else to a host alone and to the group of a
+ * plain command (a shell would not pass it on). */
+void ms_worker_signal(struct ms_worker *w, int sig);
+
+/* Its parent has its status. Drains its pipes, tells the head, and leaves the rest to the
+ * sweep. `detail` may be NULL. */
+void ms_worker_ended(struct ms_worker *w, int status, const char *detail);
+/* Tell the head and whoever asked. Takes w->exited. */
+void ms_worker_tell_end(struct ms_worker *w);
+
+/* Its control link: somebody asks how another ended. */
+void ms_worker_ask(struct ms_worker *w, uint64_t about);
+
+#endif

@@ -1,0 +1,173 @@
+#include "agent/worker.h"
+#include "io/proc.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+/* protobuf-c's empty strings are not malloc'd: only give it what is. */
+static bool set_text(char **field, const char *text)
+{
+    char *copy;
+
+    if (!text || !*text)
+        return true;
+    copy = strdup(text);
+    if (!copy)
+        return false;
+    *field = copy;
+    return true;
+}
+
+static void add_last_lines(struct ms_worker *w, Muster__Exit *exit)
+{
+    struct ms_tail *tail = ms_log_tail(w->log);
+    const char *line;
+
+    exit->last_lines = calloc(MS_LAST_LINES, sizeof *exit->last_lines);
+    for (unsigned i = 0; exit->last_lines && (line = ms_tail_get(tail, i)); i++) {
+        char *copy = strdup(line);
+
+        if (!copy)
+            return;
+        exit->last_lines[exit->n_last_lines++] = copy;
+    }
+}
+
+/* The kernel killed it at a limit: that of its own group, or of ours where it had none. */
+static void look_for_memory(struct ms_worker *w, Muster__Exit *exit)
+{
+    bool is_killed = exit->signaled && exit->code == SIGKILL;
+
+    if (w->cgroup.dir[0]) {
+        if (ms_cgroup_kills(&w->cgroup) <= 0)
+            return;
+        exit->out_of_memory = is_killed;
+        if (!is_killed)
+            set_text(&exit->detail, "the memory limit had killed a process of it before");
+    } else if (is_killed && !w->is_requested) {
+        exit->out_of_memory = ms_cgroups_killed_here(&w->agent->cgroups);
+        if (exit->out_of_memory)
+            set_text(&exit->detail, "the machine or its container ran out of memory");
+    }
+}
+
+static Muster__WorkerExited *
+describe(struct ms_worker *w, int status, const char *detail)
+{
+    Muster__WorkerExited *x = calloc(1, sizeof *x);
+    Muster__Exit *exit = calloc(1, sizeof *exit);
+
+    if (!x || !exit) {
+        free(x);
+        free(exit);
+        return NULL;
+    }
+    muster__worker_exited__init(x);
+    muster__exit__init(exit);
+    x->uid = w->uid;
+    x->exit = exit;
+    exit->signaled = WIFSIGNALED(status);
+    exit->code = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+    exit->requested = w->is_requested;
+    exit->pid = w->pid;
+    set_text(&exit->node, w->agent->config->node_name);
+    set_text(&exit->log_path, ms_log_path(w->log));
+    if (detail)
+        set_text(&exit->detail, detail);
+    else
+        look_for_memory(w, exit);
+    add_last_lines(w, exit);
+    return x;
+}
+
+static void send_died(struct ms_worker *to, const Muster__WorkerExited *x)
+{
+    Muster__AgentToWorker m = MUSTER__AGENT_TO_WORKER__INIT;
+
+    if (!to || !to->control)
+        return;
+    m.body_case = MUSTER__AGENT_TO_WORKER__BODY_DIED;
+    m.died = (Muster__WorkerExited *)(uintptr_t)x;
+    ms_link_send(to->control, &m.base);
+}
+
+static void tell_askers(struct ms_agent *a, const Muster__WorkerExited *x)
+{
+    uint64_t asker;
+
+    while ((asker = ms_exits_take_asker(&a->exits, x->uid)))
+        send_died(ms_map_find(&a->by_uid, asker), x);
+}
+
+void ms_worker_tell_end(struct ms_worker *w)
+{
+    Muster__WorkerExited *x = MS_TAKE(w->exited);
+    Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
+
+    if (!x)
+        return;
+    m.body_case = MUSTER__AGENT_TO_HEAD__BODY_EXITED;
+    m.exited = x;
+    ms_agent_send(w->agent, 0, &m);
+    ms_exits_add(&w->agent->exits, x);
+    tell_askers(w->agent, x);
+    muster__worker_exited__free_unpacked(x, NULL);
+}
+
+/* Its links and names; its log's tail has been taken. */
+static void close_endpoints(struct ms_worker *w)
+{
+    struct ms_agent *a = w->agent;
+
+    ms_exits_forget_asker(&a->exits, w->uid);
+    ms_link_destroy(MS_TAKE(w->control));
+    ms_log_close(MS_TAKE(w->log));
+    if (w->address)
+        unlink(w->address);
+}
+
+void ms_worker_ended(struct ms_worker *w, int status, const char *detail)
+{
+    struct ms_agent *a = w->agent;
+
+    if (w->has_ended)
+        return;
+    ms_worker_check_problem(w); /* it may have ended before we heard that it began */
+    ms_map_remove(&a->by_pid, (uint64_t)w->pid);
+    w->has_ended = true;
+    ms_log_drain(w->log);
+    ms_logs_flush(a->logs); /* what it printed comes before its end */
+    w->exited = describe(w, status, detail);
+    if (!w->start)
+        ms_worker_tell_end(w);
+    ms_cgroup_kill(&w->cgroup);
+    close_endpoints(w);
+    ms_list_add_tail(&a->dead, &w->link);
+    ms_sweep_soon(a);
+    if (w->start)
+        ms_start_ended(w->start, w);
+}
+
+void ms_worker_ask(struct ms_worker *w, uint64_t about)
+{
+    struct ms_agent *a = w->agent;
+    const Muster__WorkerExited *known = ms_exits_find(&a->exits, about);
+    struct ms_worker *other = ms_map_find(&a->by_uid, about);
+    Muster__WorkerExited x = MUSTER__WORKER_EXITED__INIT;
+    Muster__Exit exit = MUSTER__EXIT__INIT;
+    char detail[] = "unknown: this agent does not know such a worker";
+
+    if (known) {
+        send_died(w, known);
+        return;
+    }
+    if (other && ms_exits_ask(&a->exits, w->uid, about) == 0)
+        return;
+    x.uid = about;
+    x.exit = &exit;
+    exit.node = a->config->node_name;
+    exit.detail = detail;
+    send_died(w, &x);
+}

@@ -1,0 +1,297 @@
+#include "agent/env.h"
+#include "agent/launch.h"
+#include "agent/worker.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <string.h>
+
+/* ---- what it is told ---- */
+
+static void fill_boot(const struct ms_worker *w, Muster__WorkerBoot *boot, char *spin_path)
+{
+    const Muster__AgentConfig *config = w->agent->config;
+
+    muster__worker_boot__init(boot);
+    boot->uid = w->uid;
+    boot->secret = config->secret;
+    boot->cluster = w->cluster;
+    boot->rank = w->rank;
+    boot->agent_pid = getpid();
+    boot->session_dir = config->session_dir;
+    boot->n_sys_path = config->n_sys_path;
+    boot->sys_path = config->sys_path;
+    boot->node_name = config->node_name;
+    boot->spin_path = spin_path;
+}
+
+static int send_boot(struct ms_worker *w, Muster__WorkerBoot *boot)
+{
+    Muster__AgentToWorker m = MUSTER__AGENT_TO_WORKER__INIT;
+
+    m.body_case = MUSTER__AGENT_TO_WORKER__BODY_BOOT;
+    m.boot = boot;
+    return ms_link_send(w->control, &m.base);
+}
+
+/* ---- by exec ---- */
+
+static int make_env(struct ms_env *env, const struct ms_worker *w)
+{
+    const Muster__AgentConfig *config = w->agent->config;
+    int rc = ms_env_set_all(env, config->env, config->n_env);
+
+    if (rc == 0)
+        rc = ms_env_set_all(env, w->spec->env, w->spec->n_env);
+    if (rc == 0)
+        rc = ms_env_set(env, "MUSTER_CONTROL_FD=3");
+    if (rc == 0)
+        rc = ms_env_set(env, "MUSTER_LISTEN_FD=4");
+    return rc == 0 ? ms_env_printf(env, "MUSTER_WORKER_UID=%016" PRIx64, w->uid) : rc;
+}
+
+/* `command`, or the interpreter with the host's code. Borrowed strings. */
+static char **make_argv(const struct ms_worker *w)
+{
+    static char dash_c[] = "-c", code[] = "from muster._worker import main_exec; main_exec()";
+    const Muster__AgentConfig *config = w->agent->config;
+    const Muster__ZygoteKey *key = w->spec->zygote;
+    bool has_python = key && key->n_python;
+    char **from = has_python ? key->python : config->default_python;
+    size_t count = has_python ? key->n_python : config->n_default_python;
+    char **argv;
+
+    if (w->is_command) {
+        from = w->spec->command;
+        count = w->spec->n_command;
+    }
+    argv = calloc(count + 3, sizeof *argv);
+    if (!argv)
+        return NULL;
+    memcpy(argv, from, count * sizeof *argv);
+    if (!w->is_command) {
+        argv[count] = dash_c;
+        argv[count + 1] = code;
+    }
+    return argv;
+}
+
+static void on_problem(void *arg, unsigned events)
+{
+    (void)events;
+    ms_worker_check_problem(arg);
+}
+
+static int launch(struct ms_worker *w, char **argv, char **env, struct ms_error *err)
+{
+    const int *fds = w->child_fds;
+    struct ms_launch l = {
+        .argv = argv,
+        .env = env,
+        .working_dir = w->spec->working_dir,
+        .fds = {-1,
+                fds[MS_SPAWN_STDOUT],
+                fds[MS_SPAWN_STDERR],
+                fds[MS_SPAWN_CONTROL],
+                fds[MS_SPAWN_LISTEN]},
+        /* a host ends itself and its children when we go; a plain command knows nothing */
+        .death_signal = w->is_command ? SIGTERM : 0,
+        .cgroup_fd = fds[MS_SPAWN_CGROUP],
+        .nofile = &w->agent->nofile,
+    };
+    pid_t pid = ms_launch(&l, &w->problem_fd, err);
+
+    if (pid < 0)
+        return pid;
+    ms_worker_close_child_fds(w);
+    w->is_pending = true;
+    if (ms_worker_set_pid(w, pid, 0) < 0 ||
+        ms_watch_init(
+            &w->problem, w->agent->loop, w->problem_fd, MS_READ, on_problem, w) < 0) {
+        kill(pid, SIGKILL); /* reaped as a stranger */
+        ms_map_remove(&w->agent->by_pid, (uint64_t)pid);
+        w->is_pending = false;
+        w->pid = 0;
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    }
+    return 0;
+}
+
+int ms_worker_execute(struct ms_worker *w, struct ms_error *err)
+{
+    MS_CLEANUP(ms_env_finish) struct ms_env env = {0};
+    MS_CLEANUP(ms_cleanup_free) char **argv = make_argv(w);
+    MS_CLEANUP(ms_cleanup_free) char *spin = NULL;
+    Muster__WorkerBoot boot;
+    int rc;
+
+    if (asprintf(&spin, "%s/spin", w->agent->config->session_dir) < 0)
+        spin = NULL;
+    if (!argv || !spin || make_env(&env, w) < 0)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    if (!argv[0])
+        return ms_error_set(err, -EINVAL, "no interpreter is named");
+    fill_boot(w, &boot, spin);
+    rc = send_boot(w, &boot);
+    if (rc < 0)
+        return ms_error_sys(err, rc, "cannot write to its control socket");
+    return launch(w, argv, env.entries, err);
+}
+
+void ms_worker_check_problem(struct ms_worker *w)
+{
+    MS_CLEANUP(ms_cleanup_free) char **argv = w->spec ? make_argv(w) : NULL;
+    struct ms_launch l = {.argv = argv,
+                          .working_dir = w->spec ? w->spec->working_dir : NULL};
+    struct ms_error err = {0};
+    int rc;
+
+    if (!w->is_pending || w->problem_fd < 0 || !argv)
+        return;
+    rc = ms_launch_result(&l, w->problem_fd, &err);
+    if (rc == -EAGAIN)
+        return;
+    ms_watch_finish(&w->problem);
+    ms_fd_close(&w->problem_fd);
+    w->is_pending = false;
+    ms_start_result(w->start, w, rc < 0 ? err.text : NULL);
+}
+
+/* ---- by fork ---- */
+
+static int pack_spawn(struct ms_worker *w, Muster__Spawn *spawn)
+{
+    MS_CLEANUP(ms_cleanup_free) char *spin = NULL;
+    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = NULL;
+    Muster__ZygoteRequest request = MUSTER__ZYGOTE_REQUEST__INIT;
+    Muster__WorkerBoot boot;
+
+    if (asprintf(&spin, "%s/spin", w->agent->config->session_dir) < 0)
+        spin = NULL;
+    fill_boot(w, &boot, spin);
+    packed = malloc(muster__worker_boot__get_packed_size(&boot));
+    if (!spin || !packed)
+        return -ENOMEM;
+    spawn->boot.len = muster__worker_boot__pack(&boot, packed);
+    spawn->boot.data = packed;
+    request.body_case = MUSTER__ZYGOTE_REQUEST__BODY_SPAWN;
+    request.spawn = spawn;
+    if (ms_buf_reserve(&w->item.data, muster__zygote_request__get_packed_size(&request)) < 0)
+        return -ENOMEM;
+    w->item.data.len = muster__zygote_request__pack(&request, w->item.data.data);
+    return 0;
+}
+
+static int make_request(struct ms_worker *w)
+{
+    MS_CLEANUP(ms_env_finish) struct ms_env env = {0};
+    Muster__Spawn spawn = MUSTER__SPAWN__INIT;
+
+    if (ms_env_set_all(&env, w->spec->env, w->spec->n_env) < 0 ||
+        ms_env_printf(&env, "MUSTER_WORKER_UID=%016" PRIx64, w->uid) < 0)
+        return -ENOMEM;
+    spawn.uid = w->uid;
+    spawn.cluster = w->cluster;
+    spawn.rank = w->rank;
+    spawn.working_dir = w->spec->working_dir;
+    spawn.n_env = env.count;
+    spawn.env = env.entries;
+    return pack_spawn(w, &spawn);
+}
+
+static int fork_from_zygote(struct ms_worker *w, struct ms_error *err)
+{
+    int rc = make_request(w);
+
+    if (rc < 0)
+        return ms_error_set(err, rc, "out of memory");
+    for (size_t i = 0; i < MS_SPAWN_FDS && w->child_fds[i] >= 0; i++)
+        w->item.fds[w->item.fd_count++] = w->child_fds[i];
+    w->is_pending = true;
+    rc = ms_zygotes_spawn(&w->agent->zygotes, w->spec->zygote, &w->item, err);
+    if (rc < 0)
+        w->is_pending = false;
+    return rc;
+}
+
+static struct ms_worker *worker_of(struct ms_zygote_item *item)
+{
+    return MS_CONTAINER(item, struct ms_worker, item);
+}
+
+static void on_sent(void *arg, struct ms_zygote_item *item)
+{
+    (void)arg;
+    ms_worker_close_child_fds(worker_of(item));
+}
+
+static void
+on_spawned(void *arg, struct ms_zygote_item *item, pid_t pid, pid_t zygote)
+{
+    struct ms_worker *w = worker_of(item);
+
+    (void)arg;
+    w->is_pending = false;
+    if (ms_worker_set_pid(w, pid, zygote) < 0) {
+        kill(pid, SIGKILL);
+        w->pid = 0;
+        ms_start_result(w->start, w, "out of memory");
+        return;
+    }
+    ms_start_result(w->start, w, NULL);
+}
+
+static void on_failed(void *arg, struct ms_zygote_item *item, const char *why)
+{
+    struct ms_worker *w = worker_of(item);
+
+    (void)arg;
+    w->is_pending = false;
+    ms_start_result(w->start, w, why);
+}
+
+static void on_unforkable(void *arg, struct ms_zygote_item *item, const char *why)
+{
+    struct ms_worker *w = worker_of(item);
+    struct ms_error err = {0};
+
+    (void)arg;
+    w->is_pending = false;
+    ms_log_note(w->log,
+                "[muster] this worker is a fresh interpreter: its zygote cannot be "
+                "forked (%s)",
+                why);
+    if (ms_worker_execute(w, &err) < 0)
+        ms_start_result(w->start, w, err.text);
+}
+
+static void on_reaped(void *arg, pid_t pid, int status)
+{
+    ms_reap_one(arg, pid, status);
+}
+
+static void on_prepared(void *arg, uint64_t token, const char *why)
+{
+    struct ms_agent *a = arg;
+
+    if (why)
+        ms_agent_refuse(a, token, MUSTER__FAILURE__KIND__REFUSED, why);
+    else
+        ms_agent_done(a, token);
+}
+
+const struct ms_zygote_ops ms_worker_zygote_ops = {
+    .on_sent = on_sent,
+    .on_spawned = on_spawned,
+    .on_failed = on_failed,
+    .on_unforkable = on_unforkable,
+    .on_reaped = on_reaped,
+    .on_prepared = on_prepared,
+};
+
+int ms_worker_begin(struct ms_worker *w, struct ms_error *err)
+{
+    return w->spec->start == MUSTER__START_KIND__START_FORK ? fork_from_zygote(w, err)
+                                                            : ms_worker_execute(w, err);
+}

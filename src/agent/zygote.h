@@ -1,0 +1,98 @@
+/* zygote.h - the agent's zygotes: preloaded interpreters that fork workers
+ *
+ * A pool of them by key (zygote_key.h). One that only needs more imports than another is
+ * forked from it ("derived"), else a fresh interpreter is executed. Requests are sent as
+ * soon as a zygote is ready, many at once.
+ *
+ * Nobody but the reaper says that a zygote is dead: the agent's own, or (of a derived
+ * one) the zygote that it came from. Its workers live on and become the agent's children.
+ *
+ * Every item that was given to ms_zygotes_spawn gets exactly one of on_spawned, on_failed
+ * and on_unforkable, unless it is cancelled; never from inside ms_zygotes_spawn.
+ */
+#ifndef MS_AGENT_ZYGOTE_H
+#define MS_AGENT_ZYGOTE_H
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/list.h"
+#include "io/loop.h"
+#include "proto/muster.pb-c.h"
+
+#include <stdbool.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+
+enum { MS_ZYGOTE_ITEM_FDS = 5 };
+
+/* A request on its way. Embedded in its owner; the descriptors stay the owner's. */
+struct ms_zygote_item {
+    struct ms_list link;
+    uint64_t uid;
+    struct ms_buf data; /* a packed ZygoteRequest; freed once it is sent */
+    int fds[MS_ZYGOTE_ITEM_FDS];
+    size_t fd_count;
+    bool is_derive; /* the pool's own */
+};
+
+struct ms_zygote_ops {
+    /* The kernel has the descriptors: close yours. */
+    void (*on_sent)(void *arg, struct ms_zygote_item *item);
+    void (*on_spawned)(void *arg, struct ms_zygote_item *item, pid_t pid, pid_t zygote);
+    void (*on_failed)(void *arg, struct ms_zygote_item *item, const char *why);
+    /* It must not be forked, so execute the worker. The descriptors were not sent. */
+    void (*on_unforkable)(void *arg, struct ms_zygote_item *item, const char *why);
+    /* A child of a zygote has ended: a worker, a derived zygote, or something unknown.
+     * `status` is waitpid's. */
+    void (*on_reaped)(void *arg, pid_t pid, int status);
+    /* Answers ms_zygotes_prepare; `why` is NULL when it is ready. */
+    void (*on_prepared)(void *arg, uint64_t token, const char *why);
+};
+
+struct ms_zygotes {
+    struct ms_loop *loop;
+    const Muster__AgentConfig *config; /* borrowed */
+    struct rlimit nofile;              /* for the children */
+    const struct ms_zygote_ops *ops;
+    void *arg;
+    struct ms_list list; /* also dead ones, until nobody walks it */
+    unsigned count;
+    char *log_path;
+    int log_fd;    /* stdout and stderr of all of them */
+    uint8_t *room; /* for one event */
+};
+
+/* `config` and `ops` are borrowed until finish. */
+int ms_zygotes_init(struct ms_zygotes *p,
+                    struct ms_loop *loop,
+                    const Muster__AgentConfig *config,
+                    const struct rlimit *nofile,
+                    const struct ms_zygote_ops *ops,
+                    void *arg);
+/* Kills them; who waits hears nothing more. Reaping is the caller's. */
+void ms_zygotes_finish(struct ms_zygotes *p);
+
+/* Start the zygote of a key unless it is there. `token` 0: nobody waits. */
+int ms_zygotes_prepare(struct ms_zygotes *p,
+                       const Muster__ZygoteKey *key,
+                       uint64_t token,
+                       struct ms_error *err);
+
+/* Queue a request at the zygote of its key, which is started if need be. */
+int ms_zygotes_spawn(struct ms_zygotes *p,
+                     const Muster__ZygoteKey *key,
+                     struct ms_zygote_item *item,
+                     struct ms_error *err);
+
+/* Take back a request that was not sent. False: it was (or is nowhere). */
+bool ms_zygote_item_cancel(struct ms_zygote_item *item);
+
+/* Read what zygotes have said: before the agent reaps, so that no child is unknown. */
+void ms_zygotes_poll(struct ms_zygotes *p);
+
+/* The reaper says that this process has ended. False: it is no zygote. */
+bool ms_zygotes_reaped(struct ms_zygotes *p, pid_t pid, int status);
+
+bool ms_zygotes_has(const struct ms_zygotes *p, pid_t pid);
+
+#endif

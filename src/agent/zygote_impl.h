@@ -1,0 +1,49 @@
+/* zygote_impl.h - one zygote, inside zygote*.c only */
+#ifndef MS_AGENT_ZYGOTE_IMPL_H
+#define MS_AGENT_ZYGOTE_IMPL_H
+
+#include "agent/zygote.h"
+
+enum ms_zygote_state {
+    MS_ZYGOTE_STARTING,
+    MS_ZYGOTE_READY,
+    MS_ZYGOTE_UNFORKABLE, /* remembered so that nobody tries again; no process */
+    MS_ZYGOTE_DEAD        /* removed when nobody walks the list */
+};
+
+struct ms_zygote {
+    struct ms_list link;
+    struct ms_zygotes *pool;
+    Muster__ZygoteKey *key; /* normal */
+    enum ms_zygote_state state;
+    pid_t pid;      /* 0: not known yet, or gone */
+    int fd;         /* its socket */
+    int problem_fd; /* of its launch; -1: derived */
+    struct ms_watch watch;
+    struct ms_timer timer;         /* until it is ready */
+    struct ms_zygote_item derive;  /* in its base's queue or sent list */
+    struct ms_list queue, sent;    /* items */
+    struct ms_buf waiters;         /* tokens */
+    off_t log_from;                /* where its lines begin */
+    char *problem;                 /* what it said, or what we say of it */
+};
+
+struct ms_zygote *ms_zygote_create(struct ms_zygotes *p, Muster__ZygoteKey *key);
+void ms_zygote_destroy(struct ms_zygote *z);
+
+/* Execute a fresh interpreter. */
+int ms_zygote_launch(struct ms_zygote *z, struct ms_error *err);
+/* Queue at `base` a request to fork this one. */
+int ms_zygote_derive(struct ms_zygote *z, struct ms_zygote *base, struct ms_error *err);
+
+/* Send what is queued, as far as the socket takes it. */
+void ms_zygote_flush(struct ms_zygote *z);
+/* Read and handle all that is there. */
+void ms_zygote_read(struct ms_zygote *z);
+
+/* It is of no more use: kill it, fail all that wait, close. */
+void ms_zygote_fail(struct ms_zygote *z, const char *why);
+/* The same when the reaper has said how it ended. */
+void ms_zygote_ended(struct ms_zygote *z, int status);
+
+#endif

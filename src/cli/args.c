@@ -1,0 +1,158 @@
+#include "cli/args.h"
+#include "cli/nearest.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool takes(const struct ms_cli *cli, enum ms_opt id)
+{
+    return id == MS_OPT_HELP || (cli->command->options & MS_OPT(id));
+}
+
+/* Indexes into ms_cli_options; MS_OPT_COUNT: this command has none of that name. */
+static enum ms_opt find_long(const struct ms_cli *cli, const char *name, size_t len)
+{
+    for (enum ms_opt id = 0; id < MS_OPT_COUNT; id++)
+        if (takes(cli, id) && strlen(ms_cli_options[id].name) == len &&
+            memcmp(ms_cli_options[id].name, name, len) == 0)
+            return id;
+    return MS_OPT_COUNT;
+}
+
+static enum ms_opt find_letter(const struct ms_cli *cli, char letter)
+{
+    for (enum ms_opt id = 0; id < MS_OPT_COUNT; id++)
+        if (takes(cli, id) && ms_cli_options[id].letter == letter)
+            return id;
+    return MS_OPT_COUNT;
+}
+
+static int
+fail_long(const struct ms_cli *cli, const char *name, size_t len, struct ms_error *err)
+{
+    char word[64];
+    struct ms_nearest near = {.word = word};
+
+    snprintf(word, sizeof word, "%.*s", (int)(len < 60 ? len : 60), name);
+    for (enum ms_opt id = 0; id < MS_OPT_COUNT; id++)
+        if (takes(cli, id))
+            ms_nearest_consider(&near, ms_cli_options[id].name);
+    return ms_error_set(err,
+                        -EINVAL,
+                        "there is no option --%s%s%s%s",
+                        word,
+                        near.best ? "; did you mean --" : "",
+                        near.best ? near.best : "",
+                        near.best ? "?" : "");
+}
+
+static int fail_value(enum ms_opt id, bool needed, struct ms_error *err)
+{
+    const struct ms_cli_option *o = &ms_cli_options[id];
+
+    if (needed)
+        return ms_error_set(err, -EINVAL, "--%s needs a value: %s", o->name, o->value);
+    return ms_error_set(err, -EINVAL, "--%s takes no value", o->name);
+}
+
+/* "--name", "--name=value" or "--name" "value"; how many words it took. */
+static int parse_long(struct ms_cli *cli, char *const *args, struct ms_error *err)
+{
+    const char *name = args[0] + 2, *equals = strchr(name, '=');
+    size_t len = equals ? (size_t)(equals - name) : strlen(name);
+    enum ms_opt id = find_long(cli, name, len);
+
+    if (id == MS_OPT_COUNT)
+        return fail_long(cli, name, len, err);
+    if (!ms_cli_options[id].value) {
+        if (equals)
+            return fail_value(id, false, err);
+        cli->values[id] = "";
+        return 1;
+    }
+    cli->values[id] = equals ? equals + 1 : args[1];
+    return cli->values[id] ? 2 - (equals != NULL) : fail_value(id, true, err);
+}
+
+/* "-f", "-fa", "-n5" or "-n" "5"; how many words it took. */
+static int parse_letters(struct ms_cli *cli, char *const *args, struct ms_error *err)
+{
+    for (const char *p = args[0] + 1; *p; p++) {
+        enum ms_opt id = find_letter(cli, *p);
+
+        if (id == MS_OPT_COUNT)
+            return ms_error_set(err, -EINVAL, "there is no option -%c", *p);
+        if (!ms_cli_options[id].value) {
+            cli->values[id] = "";
+            continue;
+        }
+        cli->values[id] = p[1] ? p + 1 : args[1];
+        return cli->values[id] ? 2 - (p[1] != 0) : fail_value(id, true, err);
+    }
+    return 1;
+}
+
+static int parse_operand(struct ms_cli *cli, const char *word, struct ms_error *err)
+{
+    if (cli->operand_count == cli->command->operands_max)
+        return ms_error_set(err,
+                            -EINVAL,
+                            cli->command->operands_max ? "'%s' is too much"
+                                                       : "it takes no operand '%s'",
+                            word);
+    cli->operands[cli->operand_count++] = word;
+    return 1;
+}
+
+int ms_args_parse(struct ms_cli *cli, char *const *args, struct ms_error *err)
+{
+    bool options = true;
+
+    while (*args && !ms_cli_has(cli, MS_OPT_HELP)) {
+        const char *word = *args;
+        int took = 1;
+
+        if (options && strcmp(word, "--") == 0)
+            options = false;
+        else if (options && word[0] == '-' && word[1] == '-')
+            took = parse_long(cli, args, err);
+        else if (options && word[0] == '-' && word[1])
+            took = parse_letters(cli, args, err);
+        else
+            took = parse_operand(cli, word, err);
+        if (took < 0)
+            return took;
+        args += took;
+    }
+    return 0;
+}
+
+int ms_args_number(const struct ms_cli *cli,
+                   enum ms_opt id,
+                   long min,
+                   long max,
+                   long *out,
+                   struct ms_error *err)
+{
+    const char *text = cli->values[id];
+    char *end;
+    long n;
+
+    if (!text)
+        return 0;
+    errno = 0;
+    n = strtol(text, &end, 10);
+    if (!isdigit((unsigned char)text[0]) || *end || errno || n < min || n > max)
+        return ms_error_set(err,
+                            -EINVAL,
+                            "--%s is '%s', not a whole number from %ld to %ld",
+                            ms_cli_options[id].name,
+                            text,
+                            min,
+                            max);
+    *out = n;
+    return 0;
+}

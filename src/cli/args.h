@@ -1,0 +1,25 @@
+/* args.h - the command line, by the table */
+#ifndef MS_CLI_ARGS_H
+#define MS_CLI_ARGS_H
+
+#include "base/error.h"
+#include "cli/cli.h"
+
+/* Parse what follows the command's name: --name value, --name=value, -x value, -xvalue,
+ * flags together (-fa), options and operands in any order, "--" before operands that
+ * begin with a dash. `cli->command` is set; the rest is filled and borrows from args,
+ * which ends with NULL. --help ends the parsing: what else is wrong does not matter
+ * then. 0, or -EINVAL with a sentence that names what was meant, if that can be
+ * guessed. */
+int ms_args_parse(struct ms_cli *cli, char *const *args, struct ms_error *err);
+
+/* The value of an option as a whole number from min to max. 0 and *out unchanged if it
+ * is not given; -EINVAL. */
+int ms_args_number(const struct ms_cli *cli,
+                   enum ms_opt id,
+                   long min,
+                   long max,
+                   long *out,
+                   struct ms_error *err);
+
+#endif

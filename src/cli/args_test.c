@@ -1,0 +1,189 @@
+#include "base/cleanup.h"
+#include "cli/args.h"
+#include "cli/nearest.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const struct ms_cli_command command = {
+    .name = "test",
+    .operands = "[A] [B]",
+    .operands_max = 2,
+    .options = MS_OPT(MS_OPT_JSON) | MS_OPT(MS_OPT_FOLLOW) | MS_OPT(MS_OPT_LINES) |
+               MS_OPT(MS_OPT_ALL) | MS_OPT(MS_OPT_SESSION),
+};
+
+#define PARSE(cli, err, ...)                                                           \
+    ms_args_parse((cli), (char *const[]){__VA_ARGS__, NULL}, (err))
+
+static char *word(const char *text)
+{
+    return (char *)(uintptr_t)text;
+}
+
+static void test_forms_of_options(void **state)
+{
+    static const char *const lines[][4] = {
+        {"-f", "-n", "5", "op"},
+        {"-fn", "5", "op"},
+        {"-fn5", "op"},
+        {"op", "--lines=5", "--follow"},
+        {"--lines", "5", "-f", "op"},
+        {"--lines", "7", "-fn5", "op"}, /* the last one counts */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < MS_COUNT(lines); i++) {
+        char *args[5] = {0};
+        struct ms_cli cli = {.command = &command};
+        long lines_wanted = -1;
+
+        for (size_t k = 0; k < 4 && lines[i][k]; k++)
+            args[k] = word(lines[i][k]);
+        assert_int_equal(ms_args_parse(&cli, args, NULL), 0);
+        assert_true(ms_cli_has(&cli, MS_OPT_FOLLOW));
+        assert_false(ms_cli_has(&cli, MS_OPT_JSON));
+        assert_int_equal(ms_args_number(&cli, MS_OPT_LINES, 0, 9, &lines_wanted, NULL),
+                         0);
+        assert_int_equal(lines_wanted, 5);
+        assert_int_equal(cli.operand_count, 1);
+        assert_string_equal(cli.operands[0], "op");
+    }
+}
+
+static void test_operands_after_dashes(void **state)
+{
+    struct ms_cli cli = {.command = &command};
+
+    (void)state;
+    assert_int_equal(PARSE(&cli, NULL, word("-"), word("--"), word("--json")), 0);
+    assert_int_equal(cli.operand_count, 2);
+    assert_string_equal(cli.operands[0], "-");
+    assert_string_equal(cli.operands[1], "--json");
+    assert_false(ms_cli_has(&cli, MS_OPT_JSON));
+}
+
+static void test_help_wins(void **state)
+{
+    struct ms_cli cli = {.command = &command};
+
+    (void)state;
+    assert_int_equal(PARSE(&cli, NULL, word("-h"), word("--nonsense")), 0);
+    assert_true(ms_cli_has(&cli, MS_OPT_HELP));
+}
+
+static void test_mistakes(void **state)
+{
+    static const struct {
+        const char *words[4], *wanted;
+    } cases[] = {
+        {{"--folow"}, "there is no option --folow; did you mean --follow?"},
+        {{"--quux"}, "there is no option --quux"},
+        {{"--timeout", "3"}, "there is no option --timeout"}, /* of other commands */
+        {{"-x"}, "there is no option -x"},
+        {{"-fx"}, "there is no option -x"},
+        {{"--lines"}, "--lines needs a value: LINES"},
+        {{"-n"}, "--lines needs a value: LINES"},
+        {{"--json=1"}, "--json takes no value"},
+        {{"a", "b", "c"}, "'c' is too much"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < MS_COUNT(cases); i++) {
+        char *args[5] = {0};
+        struct ms_cli cli = {.command = &command};
+        struct ms_error err = {0};
+
+        for (size_t k = 0; k < 4 && cases[i].words[k]; k++)
+            args[k] = word(cases[i].words[k]);
+        assert_int_equal(ms_args_parse(&cli, args, &err), -EINVAL);
+        assert_string_equal(err.text, cases[i].wanted);
+    }
+}
+
+static void test_numbers(void **state)
+{
+    static const char *const bad[] = {
+        "", "x", "5x", "-1", "+1", " 1", "10", "99999999999999999999"};
+    struct ms_cli cli = {.command = &command};
+    struct ms_error err = {0};
+    long n = 77;
+
+    (void)state;
+    assert_int_equal(ms_args_number(&cli, MS_OPT_LINES, 0, 9, &n, &err), 0);
+    for (size_t i = 0; i < MS_COUNT(bad); i++) {
+        cli.values[MS_OPT_LINES] = bad[i];
+        assert_int_equal(ms_args_number(&cli, MS_OPT_LINES, 0, 9, &n, &err), -EINVAL);
+        assert_non_null(strstr(err.text, "not a whole number from 0 to 9"));
+    }
+    assert_int_equal(n, 77); /* failure left no trace */
+}
+
+static void test_nearest(void **state)
+{
+    static const char *const words[] = {"status", "stack", "logs", "doctor", "version"};
+    static const char *const cases[][2] = {
+        {"statsu", "status"},
+        {"stat", "status"},
+        {"log", "logs"},
+        {"docter", "doctor"},
+        {"vesrion", "version"},
+        {"st", "status"}, /* begins two: the first */
+        {"frobnicate", NULL},
+        {"", NULL},
+        {"a-word-that-is-much-longer-than-any-command", NULL},
+    };
+
+    (void)state;
+    assert_int_equal(ms_nearest_distance("abc", "abc"), 0);
+    assert_int_equal(ms_nearest_distance("abc", "acb"), 1);
+    assert_int_equal(ms_nearest_distance("", "abc"), 3);
+    for (size_t i = 0; i < MS_COUNT(cases); i++) {
+        struct ms_nearest n = {.word = cases[i][0]};
+
+        for (size_t k = 0; k < MS_COUNT(words); k++)
+            ms_nearest_consider(&n, words[k]);
+        if (cases[i][1])
+            assert_string_equal(n.best, cases[i][1]);
+        else
+            assert_null(n.best);
+    }
+}
+
+/* What generates help, man pages and completion relies on. */
+static void test_table_is_whole(void **state)
+{
+    (void)state;
+    for (enum ms_opt id = 0; id < MS_OPT_COUNT; id++) {
+        const struct ms_cli_option *o = &ms_cli_options[id];
+
+        assert_non_null(o->name);
+        assert_non_null(o->help);
+        for (enum ms_opt other = 0; other < id; other++) {
+            assert_string_not_equal(o->name, ms_cli_options[other].name);
+            assert_true(!o->letter || o->letter != ms_cli_options[other].letter);
+        }
+    }
+    for (size_t i = 0; i < MS_EXIT_COUNT; i++)
+        assert_non_null(ms_cli_exits[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_forms_of_options),
+        cmocka_unit_test(test_operands_after_dashes),
+        cmocka_unit_test(test_help_wins),
+        cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_table_is_whole),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

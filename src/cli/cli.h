@@ -1,0 +1,95 @@
+/* cli.h - what every command of `muster` is made of
+ *
+ * One table of options and one of commands (commands.c) say all there is to say: the
+ * parser, --help, and whatever generates man pages and completions read the same table.
+ * A command is a function from the parsed line to an exit code. It prints what was
+ * asked for on stdout, and on failure one sentence on stderr: what happened, and what
+ * to do.
+ */
+#ifndef MS_CLI_CLI_H
+#define MS_CLI_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Exit codes; ms_cli_exits[] has their meaning in words. */
+enum ms_exit {
+    MS_EXIT_OK = 0,
+    MS_EXIT_FAILED = 1,
+    MS_EXIT_USAGE = 2,
+    MS_EXIT_NOT_RUNNING = 3,
+    MS_EXIT_UNREACHABLE = 4,
+    MS_EXIT_NOT_FOUND = 5,
+    MS_EXIT_COUNT
+};
+
+extern const char *const ms_cli_exits[MS_EXIT_COUNT];
+
+enum ms_opt {
+    MS_OPT_JSON,
+    MS_OPT_HELP,
+    MS_OPT_SESSION,
+    MS_OPT_FOLLOW,
+    MS_OPT_LINES,
+    MS_OPT_AGENT,
+    MS_OPT_ALL,
+    MS_OPT_TIMEOUT,
+    MS_OPT_PYTHON,
+    MS_OPT_FD,
+    MS_OPT_COUNT
+};
+
+/* A bit of ms_cli_command.options. */
+#define MS_OPT(id) (1u << (id))
+
+struct ms_cli_option {
+    const char *name;  /* without the dashes */
+    const char *value; /* what it takes, e.g. "SECONDS"; NULL: nothing */
+    const char *help;  /* one line, lower case, no full stop */
+    char letter;       /* 0: it has none */
+};
+
+/* Indexed by enum ms_opt. */
+extern const struct ms_cli_option ms_cli_options[MS_OPT_COUNT];
+
+enum { MS_CLI_OPERANDS_MAX = 4 };
+
+struct ms_cli {
+    const struct ms_cli_command *command;
+    const char *values[MS_OPT_COUNT]; /* NULL: not given; "": a flag that is */
+    const char *operands[MS_CLI_OPERANDS_MAX];
+    size_t operand_count;
+};
+
+struct ms_cli_command {
+    const char *name;
+    const char *operands; /* e.g. "[CLUSTER[/RANK]]"; "": none */
+    const char *summary;  /* one line, lower case, no full stop */
+    const char *text;     /* paragraphs for --help; NULL: the summary is all */
+    unsigned options;     /* MS_OPT bits; --help goes without saying */
+    unsigned exits;       /* bits (1u << code) of the codes it may end with */
+    size_t operands_max;
+    bool hidden; /* for programs: not in the list of commands */
+    enum ms_exit (*run)(const struct ms_cli *cli);
+};
+
+/* Ends with an entry without a name. */
+extern const struct ms_cli_command ms_cli_commands[];
+
+const struct ms_cli_command *ms_cli_find(const char *name);
+
+static inline bool ms_cli_has(const struct ms_cli *cli, enum ms_opt id)
+{
+    return cli->values[id] != NULL;
+}
+
+/* The commands, one file each. */
+enum ms_exit ms_cmd_status(const struct ms_cli *cli);
+enum ms_exit ms_cmd_logs(const struct ms_cli *cli);
+enum ms_exit ms_cmd_stack(const struct ms_cli *cli);
+enum ms_exit ms_cmd_doctor(const struct ms_cli *cli);
+enum ms_exit ms_cmd_version(const struct ms_cli *cli);
+enum ms_exit ms_cmd_help(const struct ms_cli *cli);
+enum ms_exit ms_cmd_agent(const struct ms_cli *cli);
+
+#endif

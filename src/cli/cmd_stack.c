@@ -1,0 +1,237 @@
+#include "base/cleanup.h"
+#include "cli/out.h"
+#include "cli/target.h"
+#include "wire/frame.h"
+#include "wire/tool.h"
+
+#include <string.h>
+
+/* One run of the command. */
+struct job {
+    const struct ms_cli *cli;
+    const struct ms_session *session;
+    const Muster__Status *status;
+    struct ms_selector selector;
+    int64_t timeout_ns;
+    json_t *answers; /* with --json */
+    size_t asked;
+    enum ms_exit code; /* of the last that failed */
+};
+
+static void print_indented(const char *title, const char *text)
+{
+    ms_out_style(MS_STYLE_FAINT);
+    printf("%s\n", title);
+    ms_out_plain();
+    if (!text || !text[0])
+        puts("  (none)");
+    while (text && *text) {
+        size_t len = strcspn(text, "\n");
+
+        printf(len ? "  %.*s\n" : "\n", (int)len, text);
+        text += len + (text[len] == '\n');
+    }
+}
+
+static json_t *text_json(const char *text)
+{
+    return ms_out_text(text, text ? strlen(text) : 0);
+}
+
+/* `stack` is NULL where `problem` is not. */
+static void answer_json(struct job *j,
+                        const Muster__ClusterStatus *c,
+                        const Muster__WorkerStatus *w,
+                        const Muster__Stack *stack,
+                        const char *problem)
+{
+    json_array_append_new(j->answers,
+                          json_pack("{s:o, s:i, s:i, s:o, s:o, s:o, s:o}",
+                                    "cluster",
+                                    text_json(c->name),
+                                    "rank",
+                                    (int)w->rank,
+                                    "pid",
+                                    (int)w->pid,
+                                    "node",
+                                    text_json(w->node),
+                                    "python",
+                                    text_json(stack ? stack->python : NULL),
+                                    "native",
+                                    text_json(stack ? stack->native : NULL),
+                                    "error",
+                                    text_json(problem)));
+}
+
+static void answer_text(const struct job *j,
+                        const Muster__ClusterStatus *c,
+                        const Muster__WorkerStatus *w,
+                        const Muster__Stack *stack)
+{
+    if (j->asked > 1)
+        putchar('\n');
+    ms_out_style(MS_STYLE_BOLD);
+    printf("%s/%u@%s", c->name, w->rank, w->node);
+    ms_out_plain();
+    printf("  pid %d\n", (int)w->pid);
+    print_indented("Python", stack->python);
+    print_indented("C", stack->native);
+}
+
+static void fail_worker(struct job *j,
+                        const Muster__ClusterStatus *c,
+                        const Muster__WorkerStatus *w,
+                        const char *problem)
+{
+    j->code = MS_EXIT_UNREACHABLE;
+    if (j->answers)
+        answer_json(j, c, w, NULL, problem);
+    fflush(stdout);
+    fprintf(stderr, "muster stack: %s/%u %s\n", c->name, w->rank, problem);
+}
+
+static void
+ask_worker(struct job *j, const Muster__ClusterStatus *c, const Muster__WorkerStatus *w)
+{
+    MS_CLEANUP(ms_cleanup_free) uint8_t *reply = NULL;
+    char problem[sizeof(struct ms_error) + 64];
+    struct ms_error err = {0};
+    Muster__Stack *stack = NULL;
+    size_t len;
+    int rc = ms_tool_call(w->address,
+                          j->session->secret,
+                          MS_OP_STACK,
+                          NULL,
+                          0,
+                          j->timeout_ns,
+                          &reply,
+                          &len,
+                          &err);
+
+    if (rc < 0)
+        snprintf(problem,
+                 sizeof problem,
+                 "does not answer: %s",
+                 err.text[0] ? err.text : strerror(-rc));
+    else if (!(stack = muster__stack__unpack(NULL, len, reply)))
+        snprintf(problem, sizeof problem, "gave an answer that cannot be read");
+    if (!stack)
+        fail_worker(j, c, w, problem);
+    else if (j->answers)
+        answer_json(j, c, w, stack, NULL);
+    else
+        answer_text(j, c, w, stack);
+    muster__stack__free_unpacked(stack, NULL);
+}
+
+/* A worker that has ended is only worth a word if it was asked for by its rank. */
+static void
+look_at(struct job *j, const Muster__ClusterStatus *c, const Muster__WorkerStatus *w)
+{
+    char why[256], problem[320];
+
+    if (w->state != MUSTER__WORKER_STATE__WORKER_EXITED) {
+        j->asked++;
+        ask_worker(j, c, w);
+    } else if (j->selector.has_rank) {
+        j->asked++;
+        snprintf(problem,
+                 sizeof problem,
+                 "has ended: %s; `muster logs %s/%u` shows what it printed",
+                 w->exit ? ms_target_exit(w->exit, why, sizeof why) : "exited",
+                 c->name,
+                 w->rank);
+        fail_worker(j, c, w, problem);
+    }
+}
+
+static bool has_cluster(const struct job *j, const char *name)
+{
+    for (size_t i = 0; i < j->status->n_clusters; i++)
+        if (strcmp(j->status->clusters[i]->name, name) == 0)
+            return true;
+    return false;
+}
+
+static enum ms_exit fail_nobody(const struct job *j)
+{
+    const struct ms_selector *s = &j->selector;
+
+    if (!s->cluster[0])
+        return ms_out_fail(j->cli, MS_EXIT_NOT_FOUND, "no workers run");
+    if (!has_cluster(j, s->cluster))
+        return ms_out_fail(
+            j->cli,
+            MS_EXIT_NOT_FOUND,
+            "there is no cluster '%s'; `muster status` shows what there is",
+            s->cluster);
+    if (s->has_rank)
+        return ms_out_fail(
+            j->cli,
+            MS_EXIT_NOT_FOUND,
+            "cluster '%s' has no rank %u; `muster status` shows its workers",
+            s->cluster,
+            s->rank);
+    return ms_out_fail(j->cli,
+                       MS_EXIT_NOT_FOUND,
+                       "no worker of cluster '%s' runs any more",
+                       s->cluster);
+}
+
+static enum ms_exit ask_all(struct job *j)
+{
+    for (size_t i = 0; i < j->status->n_clusters; i++) {
+        const Muster__ClusterStatus *c = j->status->clusters[i];
+
+        for (size_t k = 0; k < c->n_workers; k++)
+            if (ms_selector_matches(&j->selector, c->name, c->workers[k]->rank))
+                look_at(j, c, c->workers[k]);
+    }
+    if (!j->asked)
+        return fail_nobody(j);
+    if (j->answers) {
+        enum ms_exit code = ms_out_json(json_pack("{s:O}", "workers", j->answers));
+
+        return j->code ? j->code : code;
+    }
+    return j->code;
+}
+
+static enum ms_exit parse(struct job *j)
+{
+    bool all = ms_cli_has(j->cli, MS_OPT_ALL);
+
+    if (all == (j->cli->operand_count == 1))
+        return ms_out_fail(j->cli,
+                           MS_EXIT_USAGE,
+                           "say which workers: a cluster, CLUSTER/RANK, or --all%s",
+                           all ? ", not both" : "");
+    if (all)
+        return MS_EXIT_OK;
+    return ms_selector_parse(j->cli, j->cli->operands[0], &j->selector);
+}
+
+enum ms_exit ms_cmd_stack(const struct ms_cli *cli)
+{
+    MS_CLEANUP(ms_sessions_finish) struct ms_sessions all = {0};
+    struct job j = {.cli = cli};
+    Muster__Status *status = NULL;
+    enum ms_exit code = parse(&j);
+
+    if (!code)
+        code = ms_target_timeout(cli, &j.timeout_ns);
+    if (!code)
+        code = ms_sessions_init(&all, cli);
+    if (!code)
+        code = ms_target_session(cli, &all, true, &j.session);
+    if (!code)
+        code = ms_target_status(cli, j.session, j.timeout_ns, &status);
+    if (code)
+        return code;
+    j.status = status;
+    j.answers = ms_cli_has(cli, MS_OPT_JSON) ? json_array() : NULL;
+    code = ask_all(&j);
+    json_decref(j.answers);
+    muster__status__free_unpacked(status, NULL);
+    return code;
+}

@@ -1,0 +1,22 @@
+/* nearest.h - what somebody may have meant */
+#ifndef MS_CLI_NEAREST_H
+#define MS_CLI_NEAREST_H
+
+#include <stddef.h>
+
+struct ms_nearest {
+    const char *word; /* what was written */
+    const char *best; /* NULL: nothing is near */
+    size_t distance;
+};
+
+/* Begin with {.word = ...}, consider every candidate; best is then the nearest one that
+ * is near enough: at most one mistake in three letters, or what was written begins it.
+ * The first of equals wins. Borrows its arguments. */
+void ms_nearest_consider(struct ms_nearest *n, const char *candidate);
+
+/* Insertions, deletions, changes and swaps of neighbours between two words; words
+ * longer than 31 letters are as far as can be. */
+size_t ms_nearest_distance(const char *a, const char *b);
+
+#endif

@@ -1,0 +1,143 @@
+#include "cli/out.h"
+#include "base/clock.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+bool ms_out_is_colour(FILE *f)
+{
+    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+
+    return isatty(fileno(f)) && !(no_color && no_color[0]) && term &&
+           strcmp(term, "dumb") != 0;
+}
+
+void ms_out_style(const char *style)
+{
+    if (style && ms_out_is_colour(stdout))
+        printf("\033[%sm", style);
+}
+
+void ms_out_plain(void)
+{
+    if (ms_out_is_colour(stdout))
+        fputs("\033[0m", stdout);
+}
+
+static enum ms_exit fail_memory(void)
+{
+    fputs("muster: out of memory\n", stderr);
+    return MS_EXIT_FAILED;
+}
+
+enum ms_exit ms_out_grid(struct ms_grid *g)
+{
+    struct ms_buf text = {0};
+    int rc;
+
+    g->colour = ms_out_is_colour(stdout);
+    rc = ms_grid_print(g, &text);
+    if (rc == 0)
+        fwrite(text.data, 1, text.len, stdout);
+    ms_buf_finish(&text);
+    ms_grid_finish(g);
+    return rc == 0 ? MS_EXIT_OK : fail_memory();
+}
+
+enum ms_exit ms_out_json(json_t *value)
+{
+    int rc = value ? json_dumpf(value, stdout, JSON_INDENT(2)) : -1;
+
+    json_decref(value);
+    if (rc < 0)
+        return fail_memory();
+    putchar('\n');
+    return MS_EXIT_OK;
+}
+
+enum ms_exit
+ms_out_fail(const struct ms_cli *cli, enum ms_exit code, const char *fmt, ...)
+{
+    char *text = NULL;
+    va_list ap;
+    int n;
+
+    va_start(ap, fmt);
+    n = vasprintf(&text, fmt, ap);
+    va_end(ap);
+    if (n < 0)
+        return fail_memory();
+    fflush(stdout);
+    fprintf(stderr, "muster %s: %s\n", cli->command->name, text);
+    if (ms_cli_has(cli, MS_OPT_JSON))
+        ms_out_json(json_pack("{s:{s:i, s:o}}",
+                              "error",
+                              "exit_code",
+                              (int)code,
+                              "message",
+                              ms_out_text(text, strlen(text))));
+    free(text);
+    return code;
+}
+
+/* The length of the UTF-8 sequence at p, as strict as jansson is; 0: it is none. */
+static size_t sequence(const unsigned char *p, size_t room)
+{
+    static const unsigned char lead_min[] = {0, 0x00, 0xc2, 0xe0, 0xf0};
+    size_t len = p[0] < 0x80 ? 1 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
+
+    if (p[0] < lead_min[len] || p[0] > 0xf4 || len > room)
+        return 0;
+    for (size_t i = 1; i < len; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
+        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
+        return 0; /* too long a form, a surrogate, beyond the last code point */
+    return len;
+}
+
+json_t *ms_out_text(const char *text, size_t len)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    struct ms_buf clean = {0};
+    json_t *value;
+    int rc = 0;
+
+    if (!text)
+        return json_null();
+    for (size_t i = 0, n; rc == 0 && i < len; i += n ? n : 1) {
+        n = sequence(p + i, len - i);
+        rc = n ? ms_buf_append(&clean, p + i, n)
+               : ms_buf_append(&clean, "\xef\xbf\xbd", 3);
+    }
+    value =
+        rc == 0 ? json_stringn(clean.data ? (char *)clean.data : "", clean.len) : NULL;
+    ms_buf_finish(&clean);
+    return value;
+}
+
+const char *ms_out_duration(uint64_t ns, char out[24])
+{
+    static const struct {
+        uint64_t seconds, below;
+        const char *big, *small;
+    } units[] = {{86400, 3600, "d", "h"}, {3600, 60, "h", "m"}, {60, 1, "m", "s"}};
+    uint64_t s = ns / (uint64_t)MS_NS_PER_S;
+
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (s >= units[i].seconds) {
+            snprintf(out,
+                     24,
+                     "%llu%s%02llu%s",
+                     (unsigned long long)(s / units[i].seconds),
+                     units[i].big,
+                     (unsigned long long)(s % units[i].seconds / units[i].below),
+                     units[i].small);
+            return out;
+        }
+    snprintf(out, 24, "%llus", (unsigned long long)s);
+    return out;
+}

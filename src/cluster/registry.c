@@ -1,0 +1,260 @@
+#include "cluster/registry.h"
+#include "base/cleanup.h"
+#include "base/name.h"
+#include "cluster/copy.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+void ms_registry_init(struct ms_registry *r)
+{
+    *r = (struct ms_registry){0};
+    ms_list_init(&r->clusters);
+    ms_map_init(&r->by_uid);
+}
+
+void ms_registry_finish(struct ms_registry *r)
+{
+    ms_list_each (c, &r->clusters, struct ms_cluster, link)
+        ms_registry_remove(r, c);
+    assert(r->live == 0 && r->by_uid.count == 0);
+    ms_map_finish(&r->by_uid);
+}
+
+/* ---- slots and instances --------------------------------------------------------- */
+
+bool ms_slot_is_live(const struct ms_slot *s)
+{
+    return s->now.state != MUSTER__WORKER_STATE__WORKER_EXITED;
+}
+
+static void instance_finish(struct ms_instance *i)
+{
+    free(i->address);
+    free(i->log_path);
+    if (i->exit)
+        muster__exit__free_unpacked(i->exit, NULL);
+    *i = (struct ms_instance){0};
+}
+
+static void become(struct ms_instance *i, Muster__WorkerState state, int64_t now_ns)
+{
+    i->state = state;
+    i->since_ns = now_ns;
+}
+
+static void cluster_destroy(struct ms_cluster *c)
+{
+    if (!c)
+        return;
+    for (size_t i = 0; c->slots && i < c->count; i++) {
+        instance_finish(&c->slots[i].now);
+        free(c->slots[i].devices);
+    }
+    free(c->slots);
+    free(c);
+}
+
+static void cleanup_cluster(struct ms_cluster **c)
+{
+    cluster_destroy(*c);
+}
+
+static int slot_init(struct ms_slot *s,
+                     struct ms_cluster *c,
+                     uint32_t rank,
+                     const struct ms_slot_spec *spec,
+                     int64_t now_ns)
+{
+    s->cluster = c;
+    s->rank = rank;
+    s->now.uid = spec->uid;
+    s->now.incarnation = 1;
+    become(&s->now, MUSTER__WORKER_STATE__WORKER_STARTING, now_ns);
+    if (spec->device_count == 0)
+        return 0;
+    s->devices = calloc(spec->device_count, sizeof *s->devices);
+    if (!s->devices)
+        return -ENOMEM;
+    memcpy(s->devices, spec->devices, spec->device_count * sizeof *s->devices);
+    s->device_count = spec->device_count;
+    return 0;
+}
+
+static struct ms_cluster *cluster_create(const char *name,
+                                         const struct ms_slot_spec *slots,
+                                         size_t count,
+                                         int64_t now_ns)
+{
+    MS_CLEANUP(cleanup_cluster) struct ms_cluster *c = calloc(1, sizeof *c);
+
+    if (!c)
+        return NULL;
+    ms_list_init(&c->link);
+    strcpy(c->name, name); /* ms_name_check knows that it fits */
+    c->slots = calloc(count, sizeof *c->slots);
+    if (!c->slots)
+        return NULL;
+    c->count = c->live = c->unconfirmed = count;
+    for (size_t i = 0; i < count; i++)
+        if (slot_init(&c->slots[i], c, (uint32_t)i, &slots[i], now_ns) < 0)
+            return NULL;
+    return MS_TAKE(c);
+}
+
+/* ---- clusters -------------------------------------------------------------------- */
+
+static int check_room(const struct ms_registry *r,
+                      const char *name,
+                      size_t count,
+                      struct ms_error *err)
+{
+    if (count == 0)
+        return ms_error_set(err, -EINVAL, "cluster '%s' has no workers", name);
+    if (count > MS_WORKERS_MAX || r->live > MS_WORKERS_MAX - count)
+        return ms_error_set(err,
+                            -ENOSPC,
+                            "cluster '%s' wants %zu workers, %zu are running; an agent "
+                            "can have %u",
+                            name,
+                            count,
+                            r->live,
+                            MS_WORKERS_MAX);
+    return 0;
+}
+
+static int add_uids(struct ms_registry *r, struct ms_cluster *c)
+{
+    for (size_t i = 0; i < c->count; i++) {
+        int rc = ms_map_add(&r->by_uid, c->slots[i].now.uid, &c->slots[i]);
+
+        if (rc == 0)
+            continue;
+        while (i--)
+            ms_map_remove(&r->by_uid, c->slots[i].now.uid);
+        return rc;
+    }
+    return 0;
+}
+
+int ms_registry_add(struct ms_registry *r,
+                    const char *name,
+                    const struct ms_slot_spec *slots,
+                    size_t count,
+                    int64_t now_ns,
+                    struct ms_cluster **out,
+                    struct ms_error *err)
+{
+    MS_CLEANUP(cleanup_cluster) struct ms_cluster *c = NULL;
+    int rc = ms_name_check(name, "cluster", err);
+
+    if (rc < 0)
+        return rc;
+    if (ms_registry_find(r, name))
+        return ms_error_set(err, -EEXIST, "there is a cluster '%s' already", name);
+    rc = check_room(r, name, count, err);
+    if (rc < 0)
+        return rc;
+    c = cluster_create(name, slots, count, now_ns);
+    rc = c ? add_uids(r, c) : -ENOMEM;
+    if (rc < 0)
+        return ms_error_sys(err, rc, "cannot add cluster '%s'", name);
+    ms_list_add_tail(&r->clusters, &c->link);
+    r->live += count;
+    *out = MS_TAKE(c);
+    return 0;
+}
+
+void ms_registry_remove(struct ms_registry *r, struct ms_cluster *c)
+{
+    for (size_t i = 0; i < c->count; i++)
+        ms_map_remove(&r->by_uid, c->slots[i].now.uid);
+    assert(r->live >= c->live);
+    r->live -= c->live;
+    ms_list_remove(&c->link);
+    cluster_destroy(c);
+}
+
+struct ms_cluster *ms_registry_find(const struct ms_registry *r, const char *name)
+{
+    ms_list_each (c, &r->clusters, struct ms_cluster, link)
+        if (strcmp(c->name, name) == 0)
+            return c;
+    return NULL;
+}
+
+struct ms_slot *ms_registry_find_uid(const struct ms_registry *r, uint64_t uid)
+{
+    return ms_map_find(&r->by_uid, uid);
+}
+
+/* ---- events ---------------------------------------------------------------------- */
+
+int ms_registry_started(struct ms_registry *r,
+                        const Muster__WorkerStarted *s,
+                        int64_t now_ns)
+{
+    MS_CLEANUP(ms_cleanup_free) char *address = strdup(s->address);
+    MS_CLEANUP(ms_cleanup_free) char *log_path = strdup(s->log_path);
+    struct ms_slot *slot = ms_registry_find_uid(r, s->uid);
+
+    if (!slot || slot->now.address)
+        return -ESTALE;
+    if (!address || !log_path)
+        return -ENOMEM;
+    slot->now.pid = s->pid;
+    slot->now.address = MS_TAKE(address);
+    slot->now.log_path = MS_TAKE(log_path);
+    if (ms_slot_is_live(slot))
+        become(&slot->now, MUSTER__WORKER_STATE__WORKER_RUNNING, now_ns);
+    assert(slot->cluster->unconfirmed > 0);
+    if (--slot->cluster->unconfirmed == 0 &&
+        slot->cluster->state == MS_CLUSTER_STARTING)
+        slot->cluster->state = MS_CLUSTER_RUNNING;
+    return 0;
+}
+
+struct ms_slot *ms_registry_exited(struct ms_registry *r,
+                                   uint64_t uid,
+                                   const Muster__Exit *exit,
+                                   int64_t now_ns)
+{
+    struct ms_slot *slot = ms_registry_find_uid(r, uid);
+
+    if (!slot || !ms_slot_is_live(slot))
+        return NULL;
+    slot->now.exit = exit ? (Muster__Exit *)ms_proto_copy(&exit->base) : NULL;
+    become(&slot->now, MUSTER__WORKER_STATE__WORKER_EXITED, now_ns);
+    assert(slot->cluster->live > 0 && r->live > 0);
+    slot->cluster->live--;
+    r->live--;
+    return slot;
+}
+
+int ms_slot_renew(struct ms_registry *r,
+                  struct ms_slot *slot,
+                  uint64_t uid,
+                  int64_t now_ns)
+{
+    uint32_t incarnation = slot->now.incarnation + 1;
+    int rc;
+
+    if (ms_slot_is_live(slot))
+        return -EBUSY;
+    if (r->live >= MS_WORKERS_MAX)
+        return -ENOSPC;
+    rc = ms_map_add(&r->by_uid, uid, slot);
+    if (rc < 0)
+        return rc;
+    ms_map_remove(&r->by_uid, slot->now.uid);
+    if (slot->now.address)
+        slot->cluster->unconfirmed++;
+    instance_finish(&slot->now);
+    slot->now.uid = uid;
+    slot->now.incarnation = incarnation;
+    become(&slot->now, MUSTER__WORKER_STATE__WORKER_STARTING, now_ns);
+    slot->cluster->live++;
+    r->live++;
+    return 0;
+}

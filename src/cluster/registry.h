@@ -1,0 +1,119 @@
+/* registry.h - which clusters there are, and what is known of each of their workers
+ *
+ * A cluster has slots 0..count-1 that never change; in a slot there is an instance: one
+ * incarnation of its worker, named by a uid. What happens to a uid that is not the
+ * current instance of a slot changes nothing, so a late word about an older incarnation
+ * is harmless. Pure: no clock, no socket; whoever owns the registry carries out what
+ * follows.
+ *
+ * Life of an instance: STARTING -> RUNNING -> EXITED, or STARTING -> EXITED. Its exit
+ * may be known before its start is confirmed; it then stays EXITED.
+ */
+#ifndef MS_CLUSTER_REGISTRY_H
+#define MS_CLUSTER_REGISTRY_H
+
+#include "base/error.h"
+#include "base/limits.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "proto/muster.pb-c.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct ms_cluster;
+
+struct ms_instance {
+    uint64_t uid;         /* never 0 */
+    uint32_t incarnation; /* 1, 2, ... */
+    Muster__WorkerState state;
+    pid_t pid;                /* 0 until started */
+    char *address, *log_path; /* NULL until started */
+    Muster__Exit *exit;       /* once EXITED; NULL if there was no memory for it */
+    int64_t since_ns;         /* when it came into this state */
+};
+
+struct ms_slot {
+    struct ms_cluster *cluster;
+    uint32_t rank;
+    uint32_t *devices;
+    size_t device_count;
+    struct ms_instance now;
+};
+
+enum ms_cluster_state {
+    MS_CLUSTER_STARTING, /* not all workers are confirmed */
+    MS_CLUSTER_RUNNING,
+    MS_CLUSTER_STOPPING /* somebody asked for its end */
+};
+
+struct ms_cluster {
+    struct ms_list link;
+    char name[MS_NAME_MAX + 1];
+    enum ms_cluster_state state;
+    struct ms_slot *slots;
+    size_t count;
+    size_t live;        /* slots whose instance has not exited */
+    size_t unconfirmed; /* slots whose instance has no address yet */
+};
+
+struct ms_registry {
+    struct ms_list clusters; /* in the order of their creation */
+    struct ms_map by_uid;    /* uid of the current instance -> slot */
+    size_t live;             /* of all clusters */
+};
+
+void ms_registry_init(struct ms_registry *r);
+void ms_registry_finish(struct ms_registry *r);
+
+/* What a new slot is given; borrowed. */
+struct ms_slot_spec {
+    uint64_t uid;
+    const uint32_t *devices;
+    size_t device_count;
+};
+
+/* A new cluster whose instances are all STARTING, in their first incarnation. -EINVAL
+ * (bad name, no worker, a uid of 0), -EEXIST (the name, or a uid), -ENOSPC (more living
+ * workers than MS_WORKERS_MAX), -ENOMEM; nothing has then changed. */
+int ms_registry_add(struct ms_registry *r,
+                    const char *name,
+                    const struct ms_slot_spec *slots,
+                    size_t count,
+                    int64_t now_ns,
+                    struct ms_cluster **out,
+                    struct ms_error *err);
+
+/* Forget it, whatever its state. */
+void ms_registry_remove(struct ms_registry *r, struct ms_cluster *c);
+
+/* NULL if there is none. */
+struct ms_cluster *ms_registry_find(const struct ms_registry *r, const char *name);
+struct ms_slot *ms_registry_find_uid(const struct ms_registry *r, uint64_t uid);
+
+/* Its process exists. 0; -ESTALE: no current instance has this uid; -ENOMEM: try again
+ * or give the worker up. An instance that has exited stays so and learns its address.
+ */
+int ms_registry_started(struct ms_registry *r,
+                        const Muster__WorkerStarted *s,
+                        int64_t now_ns);
+
+/* It has ended. The slot if this changed anything, NULL if it is no current instance or
+ * has ended before. Never fails for want of memory. */
+struct ms_slot *ms_registry_exited(struct ms_registry *r,
+                                   uint64_t uid,
+                                   const Muster__Exit *exit,
+                                   int64_t now_ns);
+
+bool ms_slot_is_live(const struct ms_slot *slot);
+
+/* Put a new incarnation into a slot whose instance has exited. 0, -EBUSY (it has not),
+ * -EINVAL (uid 0), -EEXIST (the uid), -ENOSPC, -ENOMEM. */
+int ms_slot_renew(struct ms_registry *r,
+                  struct ms_slot *slot,
+                  uint64_t uid,
+                  int64_t now_ns);
+
+#endif

@@ -1,0 +1,227 @@
+#include "base/cleanup.h"
+#include "cluster/registry.h"
+#include "cluster/status.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct ms_registry reg;
+
+static int setup(void **state)
+{
+    (void)state;
+    ms_registry_init(&reg);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    ms_registry_finish(&reg);
+    return 0;
+}
+
+/* Workers with the uids first, first + 1, ... */
+static struct ms_cluster *add(const char *name, uint64_t first, size_t count)
+{
+    struct ms_slot_spec slots[8] = {{0}};
+    struct ms_cluster *c = NULL;
+    struct ms_error err = {0};
+
+    for (size_t i = 0; i < count; i++)
+        slots[i].uid = first + i;
+    if (ms_registry_add(&reg, name, slots, count, 100, &c, &err) < 0)
+        fail_msg("%s", err.text);
+    return c;
+}
+
+static int started(uint64_t uid, int pid)
+{
+    char address[] = "/s/w/a.sock", log_path[] = "/s/logs/a-0.log";
+    Muster__WorkerStarted s = MUSTER__WORKER_STARTED__INIT;
+
+    s.uid = uid;
+    s.pid = pid;
+    s.address = address;
+    s.log_path = log_path;
+    return ms_registry_started(&reg, &s, 200);
+}
+
+static struct ms_slot *exited(uint64_t uid, int code)
+{
+    Muster__Exit e = MUSTER__EXIT__INIT;
+
+    e.code = code;
+    return ms_registry_exited(&reg, uid, &e, 300);
+}
+
+static void test_life_of_a_cluster(void **state)
+{
+    struct ms_cluster *c = add("actor", 11, 2);
+
+    (void)state;
+    assert_int_equal(c->state, MS_CLUSTER_STARTING);
+    assert_int_equal(c->slots[1].now.state, MUSTER__WORKER_STATE__WORKER_STARTING);
+    assert_int_equal(c->slots[1].now.incarnation, 1);
+    assert_int_equal(started(11, 1011), 0);
+    assert_int_equal(c->state, MS_CLUSTER_STARTING);
+    assert_int_equal(started(12, 1012), 0);
+    assert_int_equal(c->state, MS_CLUSTER_RUNNING);
+    assert_int_equal(c->slots[0].now.pid, 1011);
+    assert_int_equal(c->slots[0].now.since_ns, 200);
+    assert_ptr_equal(exited(12, 3), &c->slots[1]);
+    assert_int_equal(c->slots[1].now.exit->code, 3);
+    assert_int_equal(c->slots[1].now.since_ns, 300);
+    assert_int_equal(c->live, 1);
+    assert_int_equal(reg.live, 1);
+    ms_registry_remove(&reg, c);
+    assert_int_equal(reg.live, 0);
+    assert_null(ms_registry_find(&reg, "actor"));
+    assert_null(exited(11, 0));
+}
+
+static void test_failed_add_changes_nothing(void **state)
+{
+    const struct ms_slot_spec good = {.uid = 21}, zero = {0};
+    const struct ms_slot_spec twice[] = {{.uid = 31}, {.uid = 11}};
+    struct ms_cluster *before = add("actor", 11, 1), *c = NULL;
+    struct ms_error err = {0};
+
+    (void)state;
+    assert_int_equal(ms_registry_add(&reg, "actor", &good, 1, 0, &c, &err), -EEXIST);
+    assert_non_null(strstr(err.text, "'actor'"));
+    assert_int_equal(ms_registry_add(&reg, "a/b", &good, 1, 0, &c, &err), -EINVAL);
+    assert_int_equal(ms_registry_add(&reg, "none", NULL, 0, 0, &c, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "no workers"));
+    assert_int_equal(ms_registry_add(&reg, "z", &zero, 1, 0, &c, &err), -EINVAL);
+    assert_int_equal(ms_registry_add(&reg, "twice", twice, 2, 0, &c, &err), -EEXIST);
+    assert_int_equal(ms_registry_add(&reg, "many", &good, MS_WORKERS_MAX, 0, &c, &err),
+                     -ENOSPC);
+    assert_non_null(strstr(err.text, "4096"));
+    assert_null(c);
+    assert_int_equal(reg.live, 1);
+    assert_null(ms_registry_find_uid(&reg, 31));
+    assert_ptr_equal(ms_registry_find_uid(&reg, 11), &before->slots[0]);
+}
+
+static void test_exit_before_the_start_is_confirmed(void **state)
+{
+    struct ms_cluster *c = add("actor", 11, 1);
+
+    (void)state;
+    assert_non_null(exited(11, 1));
+    assert_int_equal(c->state, MS_CLUSTER_STARTING);
+    assert_int_equal(started(11, 1011), 0);
+    assert_int_equal(c->slots[0].now.state, MUSTER__WORKER_STATE__WORKER_EXITED);
+    assert_int_equal(c->slots[0].now.pid, 1011);
+    assert_int_equal(c->state, MS_CLUSTER_RUNNING);
+    assert_int_equal(c->live, 0);
+}
+
+static void test_events_come_once(void **state)
+{
+    struct ms_cluster *c = add("actor", 11, 1);
+
+    (void)state;
+    assert_int_equal(started(11, 1011), 0);
+    assert_int_equal(started(11, 9999), -ESTALE);
+    assert_int_equal(c->slots[0].now.pid, 1011);
+    assert_non_null(exited(11, 1));
+    assert_null(exited(11, 2));
+    assert_int_equal(c->slots[0].now.exit->code, 1);
+    assert_int_equal(started(99, 1), -ESTALE);
+    assert_null(exited(99, 1));
+    assert_null(exited(0, 1));
+}
+
+static void test_an_older_incarnation_changes_nothing(void **state)
+{
+    struct ms_cluster *c = add("actor", 11, 2);
+    struct ms_slot *slot = &c->slots[1];
+
+    (void)state;
+    assert_int_equal(started(11, 1011), 0);
+    assert_int_equal(started(12, 1012), 0);
+    assert_int_equal(ms_slot_renew(&reg, slot, 50, 400), -EBUSY);
+    assert_non_null(exited(12, 9));
+    assert_int_equal(ms_slot_renew(&reg, slot, 11, 400), -EEXIST);
+    assert_int_equal(ms_slot_renew(&reg, slot, 0, 400), -EINVAL);
+    assert_int_equal(slot->now.exit->code, 9);
+    assert_int_equal(ms_slot_renew(&reg, slot, 50, 400), 0);
+    assert_int_equal(slot->now.incarnation, 2);
+    assert_int_equal(slot->now.pid, 0);
+    assert_null(slot->now.exit);
+    assert_int_equal(c->live, 2);
+
+    assert_null(exited(12, 1));
+    assert_int_equal(started(12, 77), -ESTALE);
+    assert_int_equal(slot->now.state, MUSTER__WORKER_STATE__WORKER_STARTING);
+    assert_int_equal(started(50, 1050), 0);
+    assert_int_equal(slot->now.pid, 1050);
+    assert_null(exited(12, 1));
+    assert_int_equal(slot->now.state, MUSTER__WORKER_STATE__WORKER_RUNNING);
+    assert_ptr_equal(exited(50, 4), slot);
+}
+
+static void test_exit_without_details(void **state)
+{
+    struct ms_cluster *c = add("actor", 11, 1);
+
+    (void)state;
+    assert_non_null(ms_registry_exited(&reg, 11, NULL, 5));
+    assert_null(c->slots[0].now.exit);
+    assert_int_equal(c->live, 0);
+}
+
+static void test_status_says_what_is_known(void **state)
+{
+    const uint32_t devices[] = {4, 5};
+    const struct ms_slot_spec slots[] = {
+        {.uid = 11, .devices = devices, .device_count = 2}, {.uid = 12}};
+    struct ms_cluster *c = NULL;
+    Muster__ClusterStatus *s;
+
+    (void)state;
+    assert_int_equal(ms_registry_add(&reg, "actor", slots, 2, 0, &c, NULL), 0);
+    assert_int_equal(started(11, 1011), 0);
+    assert_non_null(exited(11, 3));
+    s = ms_cluster_status(c, "here");
+    assert_non_null(s);
+    assert_string_equal(s->name, "actor");
+    assert_int_equal(s->n_workers, 2);
+    assert_int_equal(s->workers[0]->uid, 11);
+    assert_int_equal(s->workers[0]->pid, 1011);
+    assert_int_equal(s->workers[0]->n_devices, 2);
+    assert_int_equal(s->workers[0]->devices[1], 5);
+    assert_string_equal(s->workers[0]->node, "here");
+    assert_string_equal(s->workers[0]->address, "/s/w/a.sock");
+    assert_int_equal(s->workers[0]->state, MUSTER__WORKER_STATE__WORKER_EXITED);
+    assert_int_equal(s->workers[0]->exit->code, 3);
+    assert_int_equal(s->workers[1]->rank, 1);
+    assert_int_equal(s->workers[1]->state, MUSTER__WORKER_STATE__WORKER_STARTING);
+    assert_null(s->workers[1]->exit);
+    assert_string_equal(s->workers[1]->address, "");
+    muster__cluster_status__free_unpacked(s, NULL);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_life_of_a_cluster),
+        TEST(test_failed_add_changes_nothing),
+        TEST(test_exit_before_the_start_is_confirmed),
+        TEST(test_events_come_once),
+        TEST(test_an_older_incarnation_changes_nothing),
+        TEST(test_exit_without_details),
+        TEST(test_status_says_what_is_known),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

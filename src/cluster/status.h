@@ -1,0 +1,11 @@
+/* status.h - a cluster as a message for people and tools */
+#ifndef MS_CLUSTER_STATUS_H
+#define MS_CLUSTER_STATUS_H
+
+#include "cluster/registry.h"
+
+/* All workers with what is known of them, on `node`. Freed with
+ * muster__cluster_status__free_unpacked(s, NULL). NULL: out of memory. */
+Muster__ClusterStatus *ms_cluster_status(const struct ms_cluster *c, const char *node);
+
+#endif

@@ -1,0 +1,308 @@
+/* agent_test.c - the head with the real agent of this build ($MUSTER_CLI) */
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "head/head.h"
+#include "io/spawn.h"
+#include "io/tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#define LONG_NS (20 * MS_NS_PER_S)
+
+static char home[32];
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    size_t exits;
+    bool signaled, requested;
+    int code;
+    char last_line[128];
+} seen = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void on_exit_event(void *arg, uint64_t uid, const Muster__Exit *e)
+{
+    (void)arg;
+    (void)uid;
+    pthread_mutex_lock(&seen.lock);
+    seen.exits++;
+    seen.signaled = e->signaled;
+    seen.requested = e->requested;
+    seen.code = e->code;
+    snprintf(seen.last_line,
+             sizeof seen.last_line,
+             "%s",
+             e->n_last_lines ? e->last_lines[e->n_last_lines - 1] : "");
+    pthread_cond_broadcast(&seen.changed);
+    pthread_mutex_unlock(&seen.lock);
+}
+
+static void wait_exits(size_t count)
+{
+    pthread_mutex_lock(&seen.lock);
+    while (seen.exits < count)
+        pthread_cond_wait(&seen.changed, &seen.lock);
+    pthread_mutex_unlock(&seen.lock);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    strcpy(home, "/tmp/ms-test-XXXXXX");
+    seen.exits = 0;
+    return mkdtemp(home) && setenv("MUSTER_HOME", home, 1) == 0 ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    return ms_tree_remove(AT_FDCWD, home);
+}
+
+static struct ms_head *start(struct ms_error *err)
+{
+    return ms_head_start(
+        &(struct ms_head_options){
+            .agent_path = getenv("MUSTER_CLI"),
+            .node_name = "here",
+            .num_gpus = 2,
+            .num_cpus = -1,
+            .env = (const char *const *)environ,
+            .working_dir = "/",
+            .on_exit = on_exit_event,
+        },
+        err);
+}
+
+static int finish(struct ms_head_op *op)
+{
+    struct ms_error err = {0};
+    int rc = ms_head_op_wait(op, ms_now_ns() + LONG_NS);
+
+    if (rc == 0)
+        rc = ms_head_op_result(op, &err);
+    if (rc < 0)
+        print_message("%s\n", err.text);
+    return rc;
+}
+
+/* `count` workers that run /bin/sh -c `script`. */
+static struct ms_head_op *create(struct ms_head *h, const char *script, size_t count)
+{
+    const char *command[] = {"/bin/sh", "-c", script};
+    struct ms_head_rank ranks[8] = {0};
+
+    for (size_t i = 0; i < count; i++) {
+        muster__worker_spec__init(&ranks[i].spec);
+        ranks[i].spec.start = MUSTER__START_KIND__START_COMMAND;
+        ranks[i].spec.n_command = 3;
+        ranks[i].spec.command = (char **)(uintptr_t)command;
+    }
+    return ms_head_create_cluster(h, "actor", ranks, count);
+}
+
+/* Somebody else's child: wait for its end. */
+static void wait_end(pid_t pid)
+{
+    MS_CLEANUP(ms_cleanup_fd) int fd = ms_process_open(pid);
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+
+    if (fd >= 0)
+        assert_int_equal(poll(&p, 1, (int)(LONG_NS / MS_NS_PER_MS)), 1);
+}
+
+static bool has_ended(pid_t pid)
+{
+    MS_CLEANUP(ms_cleanup_fd) int fd = ms_process_open(pid);
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+
+    return fd < 0 || poll(&p, 1, 0) == 1;
+}
+
+static bool exists(const char *dir, const char *name)
+{
+    char path[128];
+
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return access(path, F_OK) == 0;
+}
+
+static void assert_only_logs(const char *dir)
+{
+    static const char *const gone[] = {
+        "lock", "secret", "driver", "head.sock", "w", "spin"};
+
+    for (size_t i = 0; i < MS_COUNT(gone); i++)
+        if (exists(dir, gone[i]))
+            fail_msg("%s/%s is still there", dir, gone[i]);
+}
+
+static void test_start_and_stop(void **state)
+{
+    struct ms_error err = {0};
+    struct ms_head *h = start(&err);
+    struct ms_head_op *op;
+    const Muster__Status *s;
+    char dir[MS_SESSION_DIR_MAX];
+    pid_t agent;
+
+    (void)state;
+    if (!h)
+        fail_msg("%s", err.text);
+    strcpy(dir, ms_head_session(h)->dir);
+    op = ms_head_status(h);
+    assert_int_equal(finish(op), 0);
+    s = (const Muster__Status *)ms_head_op_message(op);
+    assert_int_equal(s->nodes[0]->gpus, 2);
+    assert_true(s->nodes[0]->cpus > 0 && s->nodes[0]->memory > 0);
+    agent = s->nodes[0]->agent_pid;
+    ms_head_op_unref(op);
+    assert_false(has_ended(agent));
+    ms_head_stop(h, 0);
+    assert_true(has_ended(agent));
+    assert_only_logs(dir);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+}
+
+static void test_workers_live_and_die(void **state)
+{
+    struct ms_error err = {0};
+    struct ms_head *h = start(&err);
+    struct ms_head_op *op;
+    const Muster__ClusterStatus *c;
+    char dir[MS_SESSION_DIR_MAX];
+    pid_t pids[2];
+
+    (void)state;
+    if (!h)
+        fail_msg("%s", err.text);
+    strcpy(dir, ms_head_session(h)->dir);
+    op = create(h, "exec sleep 600", 2);
+    assert_int_equal(finish(op), 0);
+    c = (const Muster__ClusterStatus *)ms_head_op_message(op);
+    for (int i = 0; i < 2; i++) {
+        pids[i] = c->workers[i]->pid;
+        assert_false(has_ended(pids[i]));
+        assert_int_equal(access(c->workers[i]->address, F_OK), 0);
+    }
+    ms_head_op_unref(op);
+    assert_int_equal(kill(pids[1], SIGKILL), 0);
+    wait_exits(1);
+    assert_true(seen.signaled && !seen.requested);
+    assert_int_equal(seen.code, SIGKILL);
+    op = ms_head_destroy_cluster(h, "actor", MS_NS_PER_S);
+    assert_int_equal(finish(op), 0);
+    ms_head_op_unref(op);
+    assert_int_equal(seen.exits, 2);
+    assert_true(seen.requested);
+    assert_true(has_ended(pids[0]));
+
+    op = create(h, "echo last words; exit 3", 1);
+    assert_int_equal(finish(op), 0);
+    ms_head_op_unref(op);
+    wait_exits(3);
+    assert_int_equal(seen.code, 3);
+    assert_string_equal(seen.last_line, "last words");
+    ms_head_stop(h, 0);
+    assert_only_logs(dir);
+    assert_true(exists(dir, "logs/actor-0.log"));
+}
+
+static void test_stop_takes_the_workers_along(void **state)
+{
+    struct ms_error err = {0};
+    struct ms_head *h = start(&err);
+    struct ms_head_op *op;
+    pid_t pid;
+
+    (void)state;
+    if (!h)
+        fail_msg("%s", err.text);
+    op = create(h, "trap '' TERM; sleep 600 & wait; exec sleep 600", 1);
+    assert_int_equal(finish(op), 0);
+    pid = ((const Muster__ClusterStatus *)ms_head_op_message(op))->workers[0]->pid;
+    ms_head_op_unref(op);
+    ms_head_stop(h, 50 * MS_NS_PER_MS);
+    assert_true(has_ended(pid));
+    assert_int_equal(kill(-pid, 0), -1); /* and its group */
+}
+
+/* ---- a driver that is killed ----------------------------------------------------- */
+
+struct told {
+    char dir[MS_SESSION_DIR_MAX];
+    pid_t agent, worker;
+};
+
+static void doomed_driver(int out)
+{
+    struct ms_error err = {0};
+    struct ms_head *h = start(&err);
+    struct ms_head_op *op = h ? create(h, "exec sleep 600", 1) : NULL;
+    struct told t = {0};
+
+    if (!op || finish(op) < 0)
+        _exit(1);
+    strcpy(t.dir, ms_head_session(h)->dir);
+    t.worker = ((const Muster__ClusterStatus *)ms_head_op_message(op))->workers[0]->pid;
+    op = ms_head_status(h);
+    if (finish(op) < 0)
+        _exit(2);
+    t.agent = ((const Muster__Status *)ms_head_op_message(op))->nodes[0]->agent_pid;
+    if (write(out, &t, sizeof t) != sizeof t)
+        _exit(3);
+    for (;;)
+        pause();
+}
+
+static void test_a_killed_driver_leaves_nothing(void **state)
+{
+    int ends[2];
+    struct told t;
+    pid_t driver;
+
+    (void)state;
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    driver = fork();
+    assert_true(driver >= 0);
+    if (driver == 0)
+        doomed_driver(ends[1]);
+    close(ends[1]);
+    assert_int_equal(read(ends[0], &t, sizeof t), sizeof t);
+    close(ends[0]);
+    assert_int_equal(kill(driver, SIGKILL), 0);
+    assert_int_equal(waitpid(driver, NULL, 0), driver);
+    wait_end(t.worker);
+    wait_end(t.agent);
+    assert_only_logs(t.dir);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_start_and_stop),
+        TEST(test_workers_live_and_die),
+        TEST(test_stop_takes_the_workers_along),
+        TEST(test_a_killed_driver_leaves_nothing),
+    };
+
+    if (!getenv("MUSTER_CLI")) {
+        printf("1..0 # SKIP there is no muster command in this build\n");
+        return 0;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,357 @@
+#include "head/head.h"
+#include "base/cleanup.h"
+#include "base/name.h"
+#include "cluster/copy.h"
+#include "head/inherited.h"
+#include "head/state.h"
+#include "head/tail.h"
+#include "io/tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+
+enum {
+    SPIN_PAGE_SIZE = 4096,
+    DESCRIPTORS_NEEDED = 24, /* to start an agent */
+};
+
+/* ---- the end --------------------------------------------------------------------- */
+
+/* Nobody else runs on the loop now. */
+static void fail_open_ops(struct ms_head *h)
+{
+    while (!ms_list_is_empty(&h->ops))
+        ms_head_op_fail(ms_list_first(&h->ops, struct ms_head_op, link),
+                        -ESHUTDOWN,
+                        "the head was stopped");
+}
+
+static void close_session(struct ms_head *h)
+{
+    if (h->lock_fd < 0)
+        return;
+    ms_session_remove(h->session.dir);
+    flock(h->lock_fd, LOCK_UN); /* also for a child that somebody forked and forgot */
+    ms_fd_close(&h->lock_fd);
+}
+
+static void head_destroy(struct ms_head *h)
+{
+    fail_open_ops(h);
+    if (h->loop) {
+        ms_head_control_close(h);
+        ms_orphans_finish(&h->orphans);
+        ms_head_agent_finish(h);
+        ms_timer_finish(&h->stop_timer);
+        ms_watch_finish(&h->marker);
+    }
+    ms_fd_close(&h->marker_fd);
+    ms_registry_finish(&h->registry);
+    ms_loop_destroy(h->loop);
+    close_session(h);
+    pthread_mutex_destroy(&h->lock);
+    explicit_bzero(h->session.secret, sizeof h->session.secret);
+    free(h);
+}
+
+static void on_no_orphans(void *arg)
+{
+    ms_head_stop_step(arg);
+}
+
+static void on_stop_timer(void *arg)
+{
+    ms_head_stop_step(arg);
+}
+
+bool ms_head_is_forgotten(const struct ms_head *h)
+{
+    return h->forgotten || getpid() != h->session.driver_pid;
+}
+
+void ms_head_stop(struct ms_head *h, int64_t grace_ns)
+{
+    struct ms_head_op *op;
+
+    if (!h || ms_head_is_forgotten(h))
+        return;
+    op = h->has_thread ? ms_head_op_create(h) : NULL;
+    if (op) {
+        op->run = ms_head_stop_run;
+        op->grace_ns = grace_ns > 0 ? grace_ns : 0;
+        ms_head_op_wait(ms_head_op_submit(op), MS_NEVER);
+    }
+    if (h->has_thread) {
+        ms_loop_stop(h->loop);
+        pthread_join(h->thread, NULL);
+    }
+    head_destroy(h);
+    ms_head_op_unref(op);
+}
+
+void ms_head_forget(struct ms_head *h)
+{
+    if (!h || h->forgotten)
+        return;
+    h->forgotten = true;
+    if (h->marker_fd >= 0)
+        ms_inherited_close(h->marker_fd);
+    h->marker_fd = -1;
+    ms_fd_close(&h->lock_fd);
+}
+
+/* ---- the start ------------------------------------------------------------------- */
+
+static int set_node(struct ms_head *h, const char *name, struct ms_error *err)
+{
+    char host[256] = {0};
+
+    if (name && ms_name_check(name, "node", err) < 0)
+        return -EINVAL;
+    if (!name && gethostname(host, sizeof host - 1) == 0) {
+        host[MS_NAME_MAX] = 0;
+        name = ms_name_check(host, "node", NULL) == 0 ? host : NULL;
+    }
+    strcpy(h->node, name ? name : "localhost");
+    return 0;
+}
+
+static struct ms_head *head_create(const struct ms_head_options *o)
+{
+    struct ms_head *h = calloc(1, sizeof *h);
+
+    if (!h)
+        return NULL;
+    h->lock_fd = h->marker_fd = -1;
+    h->started_ns = ms_now_ns();
+    h->num_cpus = o->num_cpus;
+    h->on_log = o->on_log;
+    h->on_exit = o->on_exit;
+    h->on_agent_lost = o->on_agent_lost;
+    h->arg = o->arg;
+    h->session.driver_pid = getpid();
+    pthread_mutex_init(&h->lock, NULL);
+    ms_list_init(&h->ops);
+    ms_list_init(&h->destroying);
+    ms_registry_init(&h->registry);
+    return h;
+}
+
+/* The page of spin leases: zeros. */
+static int make_spin_page(const char *session_dir)
+{
+    static const char zeros[SPIN_PAGE_SIZE];
+    MS_CLEANUP(ms_cleanup_fd) int dir = ms_tree_open(AT_FDCWD, session_dir);
+
+    return dir < 0 ? dir : ms_tree_write(dir, "spin", zeros, sizeof zeros);
+}
+
+static int open_session(struct ms_head *h, struct ms_error *err)
+{
+    int rc = ms_session_create(&h->session, &h->lock_fd, err);
+
+    if (rc < 0)
+        return rc;
+    snprintf(h->log_path, sizeof h->log_path, "%s/logs/agent.log", h->session.dir);
+    rc = make_spin_page(h->session.dir);
+    return rc < 0 ? ms_error_sys(err, rc, "cannot make the page of spin leases") : 0;
+}
+
+/* The libraries below us end the process when they find no descriptor left, so look
+ * before they do. */
+static int check_descriptors(struct ms_error *err)
+{
+    int fds[DESCRIPTORS_NEEDED], count = 0;
+
+    while (count < DESCRIPTORS_NEEDED &&
+           (fds[count] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
+        count++;
+    for (int i = 0; i < count; i++)
+        close(fds[i]);
+    if (count == DESCRIPTORS_NEEDED)
+        return 0;
+    return ms_error_set(
+        err,
+        -EMFILE,
+        "only %d more files can be opened, %d are needed: raise the limit "
+        "(ulimit -n)",
+        count,
+        DESCRIPTORS_NEEDED);
+}
+
+static void on_marker(void *arg, unsigned events)
+{
+    (void)arg;
+    (void)events;
+}
+
+static int open_marker(struct ms_head *h)
+{
+    h->marker_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (h->marker_fd < 0)
+        return -errno;
+    return ms_watch_init(&h->marker, h->loop, h->marker_fd, MS_READ, on_marker, h);
+}
+
+static int
+build(struct ms_head *h, const struct ms_head_options *o, struct ms_error *err)
+{
+    h->loop = ms_loop_create();
+    if (!h->loop || ms_orphans_init(&h->orphans, h->loop, on_no_orphans, h) < 0 ||
+        ms_timer_init(&h->stop_timer, h->loop, on_stop_timer, h) < 0 ||
+        ms_head_agent_init(h, o) < 0 || open_marker(h) < 0)
+        return ms_error_set(err, -ENOMEM, "cannot make the head: out of memory");
+    return ms_head_control_open(h, err);
+}
+
+static void *head_main(void *arg)
+{
+    struct ms_head *h = arg;
+
+    pthread_setname_np(pthread_self(), "muster-head");
+    ms_loop_run(h->loop);
+    return NULL;
+}
+
+/* Signals are the driver's: none is ever handled on this thread. */
+static int start_thread(struct ms_head *h, struct ms_error *err)
+{
+    sigset_t all, before;
+    int rc;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    rc = pthread_create(&h->thread, NULL, head_main, h);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    h->has_thread = rc == 0;
+    return rc ? ms_error_sys(err, -rc, "cannot start the head's thread") : 0;
+}
+
+static size_t count_strings(const char *const *v)
+{
+    size_t n = 0;
+
+    while (v && v[n])
+        n++;
+    return n;
+}
+
+/* protobuf-c's fields are not const; nothing here is changed. */
+static char **strings(const char *const *v)
+{
+    return (char **)(uintptr_t)v;
+}
+
+static char *text(const char *s)
+{
+    return (char *)(uintptr_t)(s ? s : "");
+}
+
+/* What the agent needs to know, as a copy of our own. */
+static Muster__HeadToAgent *config_message(struct ms_head *h,
+                                           const struct ms_head_options *o)
+{
+    Muster__AgentConfig c = MUSTER__AGENT_CONFIG__INIT;
+    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
+
+    c.secret = (ProtobufCBinaryData){sizeof h->session.secret, h->session.secret};
+    c.session = h->session.name;
+    c.session_dir = h->session.dir;
+    c.node_name = h->node;
+    c.driver_pid = h->session.driver_pid;
+    c.num_gpus = o->num_gpus;
+    c.log_to_driver = o->log_to_driver;
+    c.n_default_python = count_strings(o->python);
+    c.default_python = strings(o->python);
+    c.n_sys_path = count_strings(o->sys_path);
+    c.sys_path = strings(o->sys_path);
+    c.working_dir = text(o->working_dir);
+    c.n_env = count_strings(o->env);
+    c.env = strings(o->env);
+    c.protocol_version = MS_FRAME_VERSION;
+    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_CONFIG;
+    m.config = &c;
+    return (Muster__HeadToAgent *)ms_proto_copy(&m.base);
+}
+
+static int late_text(const struct ms_head *h,
+                     const char *agent_path,
+                     int64_t timeout_ns,
+                     struct ms_error *err)
+{
+    char tail[200];
+
+    ms_tail_read(h->log_path, tail, sizeof tail);
+    return ms_error_set(err,
+                        -ETIMEDOUT,
+                        "the agent ('%.150s agent') has not answered within %.3g s%s%s",
+                        agent_path,
+                        (double)timeout_ns / (double)MS_NS_PER_S,
+                        tail[0] ? "; its log ends: " : "",
+                        tail);
+}
+
+static int
+start_agent(struct ms_head *h, const struct ms_head_options *o, struct ms_error *err)
+{
+    int64_t timeout_ns = o->timeout_ns > 0 ? o->timeout_ns : MS_AGENT_START_NS;
+    struct ms_head_op *op = ms_head_op_create(h);
+    int rc;
+
+    if (!op)
+        return ms_error_sys(err, -ENOMEM, "cannot start the agent");
+    op->run = ms_head_agent_run;
+    op->to_agent = config_message(h, o);
+    if (op->to_agent)
+        ms_head_op_submit(op);
+    else
+        ms_head_op_fail(op, -ENOMEM, "out of memory");
+    if (ms_head_op_wait(op, ms_deadline_ns(ms_now_ns(), timeout_ns)) < 0)
+        rc = late_text(h, o->agent_path, timeout_ns, err);
+    else
+        rc = ms_head_op_result(op, err);
+    ms_head_op_unref(op);
+    return rc;
+}
+
+struct ms_head *ms_head_start(const struct ms_head_options *o, struct ms_error *err)
+{
+    struct ms_head *h = head_create(o);
+    int rc;
+
+    if (!h) {
+        ms_error_sys(err, -ENOMEM, "cannot make the head");
+        return NULL;
+    }
+    rc = o->agent_path ? set_node(h, o->node_name, err)
+                       : ms_error_set(err, -EINVAL, "agent_path is needed");
+    if (rc == 0)
+        rc = check_descriptors(err);
+    if (rc == 0)
+        rc = open_session(h, err);
+    if (rc == 0)
+        rc = build(h, o, err);
+    if (rc == 0)
+        rc = start_thread(h, err);
+    if (rc == 0)
+        rc = start_agent(h, o, err);
+    if (rc == 0)
+        return h;
+    ms_head_stop(h, 0);
+    return NULL;
+}
+
+struct ms_loop *ms_head_loop(struct ms_head *h)
+{
+    return h->loop;
+}
+
+const struct ms_session *ms_head_session(const struct ms_head *h)
+{
+    return &h->session;
+}

@@ -1,0 +1,65 @@
+/* op.h - the inside of an operation, for the head alone
+ *
+ * An operation is held by its caller and, until it completes, by the head. It completes
+ * exactly once, by ms_head_op_succeed or ms_head_op_fail, on the head's thread (or in
+ * the caller's before it was submitted, or when that thread has ended).
+ */
+#ifndef MS_HEAD_OP_H
+#define MS_HEAD_OP_H
+
+#include "base/list.h"
+#include "cluster/registry.h"
+#include "head/head.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct ms_head_op {
+    _Atomic unsigned refs;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    _Atomic bool done;     /* written under the lock, and last */
+    struct ms_error error; /* code 0: success */
+    ProtobufCMessage *message;
+
+    struct ms_head *head;
+    struct ms_list link; /* head->ops, until done; under the head's lock */
+
+    /* The request. Once submitted all of it belongs to the head's thread. */
+    void (*run)(struct ms_head_op *op); /* begin; op->to_agent is what to ask */
+    /* The agent's answer, which is no Failure; what is taken out of it is set to NULL.
+     */
+    void (*on_answer)(struct ms_head_op *op, Muster__AgentToHead *answer);
+    void (*on_failed)(struct ms_head_op *op); /* before it completes with an error */
+    Muster__HeadToAgent *to_agent;
+    uint64_t request; /* the number under which its answer will come; 0: none */
+
+    /* Clusters. */
+    char name[MS_NAME_MAX + 1];
+    struct ms_cluster *cluster;
+    struct ms_slot_spec *slots;
+    size_t slot_count;
+    uint32_t *devices; /* the memory behind slots[].devices */
+    int64_t grace_ns;
+    struct ms_list destroy_link; /* head->destroying */
+    struct ms_timer deadline;
+};
+
+/* For the caller and for the head; NULL: out of memory, or this is a forked child. */
+struct ms_head_op *ms_head_op_create(struct ms_head *h);
+
+/* What stands for an operation that could not be made: it has completed, with -ENOMEM,
+ * or with -EPERM in a forked child. */
+struct ms_head_op *ms_head_op_refused(const struct ms_head *h);
+
+/* Let `run` be called on the head's thread. Completes with an error if that cannot be.
+ * Returns op. */
+struct ms_head_op *ms_head_op_submit(struct ms_head_op *op);
+
+/* Takes the message (may be NULL). */
+void ms_head_op_succeed(struct ms_head_op *op, ProtobufCMessage *message);
+void ms_head_op_fail(struct ms_head_op *op, int code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void ms_head_op_fail_with(struct ms_head_op *op, const struct ms_error *err);
+
+#endif

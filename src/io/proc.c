@@ -1,0 +1,255 @@
+#include "io/proc.h"
+#include "base/buf.h"
+#include "base/cleanup.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+enum { READ_STEP = 4096, ENVIRON_MAX = 4 << 20 };
+
+static void cleanup_dir(DIR **d)
+{
+    if (*d)
+        closedir(*d);
+}
+
+static void cleanup_buf(struct ms_buf *b)
+{
+    ms_buf_finish(b);
+}
+
+/* A whole file of /proc, which has no length before it is read. */
+static int read_file(const char *path, struct ms_buf *out)
+{
+    MS_CLEANUP(ms_cleanup_fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return -errno;
+    while (out->len < ENVIRON_MAX) {
+        ssize_t n;
+
+        if (ms_buf_reserve(out, READ_STEP) < 0)
+            return -ENOMEM;
+        n = read(fd, out->data + out->len, READ_STEP);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : 0;
+        out->len += (size_t)n;
+    }
+    return 0;
+}
+
+static int add_pid(struct ms_buf *pids, pid_t pid)
+{
+    return ms_buf_append(pids, &pid, sizeof pid);
+}
+
+/* "12 34 56 " */
+static int add_listed(struct ms_buf *pids, const char *text)
+{
+    char *end;
+
+    for (long pid = strtol(text, &end, 10); end != text; pid = strtol(text, &end, 10)) {
+        int rc = add_pid(pids, (pid_t)pid);
+
+        if (rc < 0)
+            return rc;
+        text = end;
+    }
+    return 0;
+}
+
+/* Where the kernel keeps a list for each thread. */
+static int children_listed(struct ms_buf *pids)
+{
+    MS_CLEANUP(cleanup_dir) DIR *tasks = opendir("/proc/self/task");
+    MS_CLEANUP(cleanup_buf) struct ms_buf text = {0};
+    struct dirent *e;
+
+    if (!tasks)
+        return -errno;
+    while ((e = readdir(tasks))) {
+        char path[sizeof "/proc/self/task//children" + sizeof e->d_name];
+        int rc;
+
+        if (e->d_name[0] == '.')
+            continue;
+        snprintf(path, sizeof path, "/proc/self/task/%s/children", e->d_name);
+        text.len = 0;
+        rc = read_file(path, &text);
+        if (rc == 0)
+            rc = ms_buf_str(&text) ? add_listed(pids, (char *)text.data) : -ENOMEM;
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static pid_t parent_of(const char *pid)
+{
+    char path[sizeof "/proc//stat" + 32];
+    MS_CLEANUP(cleanup_buf) struct ms_buf stat = {0};
+    const char *behind_name;
+    char state;
+    int parent;
+
+    if (snprintf(path, sizeof path, "/proc/%s/stat", pid) >= (int)sizeof path ||
+        read_file(path, &stat) < 0 || !ms_buf_str(&stat))
+        return -1;
+    behind_name = strrchr((char *)stat.data, ')');
+    if (!behind_name || sscanf(behind_name + 1, " %c %d", &state, &parent) != 2)
+        return -1;
+    return parent;
+}
+
+/* Where it does not: ask every process for its parent. */
+static int children_scanned(struct ms_buf *pids)
+{
+    MS_CLEANUP(cleanup_dir) DIR *proc = opendir("/proc");
+    pid_t self = getpid();
+    struct dirent *e;
+
+    if (!proc)
+        return -errno;
+    while ((e = readdir(proc))) {
+        char *end;
+        long pid = strtol(e->d_name, &end, 10);
+        int rc;
+
+        if (end == e->d_name || *end || parent_of(e->d_name) != self)
+            continue;
+        rc = add_pid(pids, (pid_t)pid);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+int ms_proc_children(pid_t **out)
+{
+    MS_CLEANUP(cleanup_buf) struct ms_buf pids = {0};
+    int rc = children_listed(&pids);
+
+    if (rc < 0 && rc != -ENOMEM) {
+        pids.len = 0;
+        rc = children_scanned(&pids);
+    }
+    if (rc < 0)
+        return rc;
+    *out = pids.len ? (pid_t *)(void *)MS_TAKE(pids.data) : NULL;
+    return (int)(pids.len / sizeof(pid_t));
+}
+
+static int copy_value(const char *value, size_t len, char *out, size_t room)
+{
+    if (len >= room)
+        return -ENAMETOOLONG;
+    memcpy(out, value, len);
+    out[len] = 0;
+    return 0;
+}
+
+int ms_proc_env(pid_t pid, const char *name, char *out, size_t room)
+{
+    MS_CLEANUP(cleanup_buf) struct ms_buf env = {0};
+    size_t name_len = strlen(name);
+    char path[64];
+    int rc;
+
+    snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+    rc = read_file(path, &env);
+    if (rc < 0)
+        return rc == -ESRCH ? -ENOENT : rc;
+    if (!ms_buf_str(&env))
+        return -ENOMEM;
+    for (size_t at = 0; at < env.len;) {
+        const char *entry = (char *)env.data + at;
+        size_t len = strlen(entry);
+
+        if (len > name_len && entry[name_len] == '=' && !memcmp(entry, name, name_len))
+            return copy_value(
+                entry + name_len + 1, len - name_len - 1, out, room);
+        at += len + 1;
+    }
+    return -ENOENT;
+}
+
+int ms_proc_threads(void)
+{
+    MS_CLEANUP(cleanup_dir) DIR *tasks = opendir("/proc/self/task");
+    struct dirent *e;
+    int count = 0;
+
+    if (!tasks)
+        return -errno;
+    while ((e = readdir(tasks)))
+        if (e->d_name[0] != '.')
+            count++;
+    return count;
+}
+
+int ms_proc_group_kill(pid_t group, int sig)
+{
+    if (group <= 1 || group == getpgrp())
+        return -EINVAL;
+    return kill(-group, sig) < 0 ? -errno : 0;
+}
+
+void ms_proc_set_name(const char *name)
+{
+    prctl(PR_SET_NAME, name, 0, 0, 0);
+}
+
+static void close_range_of(int first, int last)
+{
+    if (first <= last)
+        syscall(SYS_close_range, (unsigned)first, (unsigned)last, 0);
+}
+
+void ms_proc_close_others(const int *keep, size_t count)
+{
+    int first = 3;
+
+    for (;;) {
+        int next = INT32_MAX;
+
+        for (size_t i = 0; i < count; i++)
+            if (keep[i] >= first && keep[i] < next)
+                next = keep[i];
+        if (next == INT32_MAX) {
+            close_range_of(first, INT32_MAX);
+            return;
+        }
+        close_range_of(first, next - 1);
+        first = next + 1;
+    }
+}
+
+int ms_fd_set_cloexec(int fd, bool on)
+{
+    int flags = fcntl(fd, F_GETFD);
+
+    if (flags < 0)
+        return -errno;
+    flags = on ? flags | FD_CLOEXEC : flags & ~FD_CLOEXEC;
+    return fcntl(fd, F_SETFD, flags) < 0 ? -errno : 0;
+}
+
+int ms_nofile_raise(struct rlimit *original)
+{
+    struct rlimit now;
+
+    if (getrlimit(RLIMIT_NOFILE, &now) < 0)
+        return -errno;
+    *original = now;
+    now.rlim_cur = now.rlim_max;
+    return setrlimit(RLIMIT_NOFILE, &now) < 0 ? -errno : 0;
+}

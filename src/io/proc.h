@@ -1,0 +1,43 @@
+/* proc.h - this process and those around it, by the kernel's word
+ *
+ * What /proc says is true when it is read and may be old a moment later: callers look
+ * again when a child ends.
+ */
+#ifndef MS_IO_PROC_H
+#define MS_IO_PROC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+
+/* The direct children of this process, of all its threads, also dead ones that nobody
+ * has reaped. The count, or a negative errno; `*out` is malloc'd (NULL if there are
+ * none). One that is born or ends meanwhile may be missing. */
+int ms_proc_children(pid_t **out);
+
+/* The value of an environment variable in the block that a process was started with.
+ * 0; -ENOENT: it has none of this name, or it has ended; -ENAMETOOLONG: it does not fit;
+ * -EACCES: not ours to look at. */
+int ms_proc_env(pid_t pid, const char *name, char *out, size_t room);
+
+/* How many threads this process has. */
+int ms_proc_threads(void);
+
+/* Signal a whole process group. 0; -ESRCH: nobody is in it. Refuses (-EINVAL) the groups
+ * whose names mean something else to kill(2), and our own. */
+int ms_proc_group_kill(pid_t group, int sig);
+
+/* The short name that ps shows; cut to 15 bytes. */
+void ms_proc_set_name(const char *name);
+
+/* Close every descriptor above 2 but these. */
+void ms_proc_close_others(const int *keep, size_t count);
+
+/* 0 or a negative errno. */
+int ms_fd_set_cloexec(int fd, bool on);
+
+/* Raise the limit of open descriptors as far as it goes; *original is what it was. */
+int ms_nofile_raise(struct rlimit *original);
+
+#endif

@@ -1,0 +1,132 @@
+#include "resource/grid.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CELLS_MIN = 64, COLUMNS_MAX = 16, GAP = 2 };
+
+struct ms_grid_cell {
+    char *text;
+    const char *style;
+    size_t width;
+};
+
+void ms_grid_init(struct ms_grid *g, const char *align)
+{
+    *g = (struct ms_grid){.align = align, .columns = strlen(align)};
+    assert(g->columns > 0 && g->columns <= COLUMNS_MAX);
+}
+
+void ms_grid_finish(struct ms_grid *g)
+{
+    for (size_t i = 0; i < g->count; i++)
+        free(g->cells[i].text);
+    free(g->cells);
+    *g = (struct ms_grid){0};
+}
+
+/* Blank what a terminal would act on; the number of code points. */
+static size_t tame(char *text)
+{
+    size_t width = 0;
+
+    for (unsigned char *p = (unsigned char *)text; *p; p++) {
+        if (*p < 0x20 || *p == 0x7f)
+            *p = ' ';
+        width += (*p & 0xc0) != 0x80;
+    }
+    return width;
+}
+
+static int grow(struct ms_grid *g)
+{
+    size_t capacity = g->capacity ? 2 * g->capacity : CELLS_MIN;
+    struct ms_grid_cell *cells = realloc(g->cells, capacity * sizeof *cells);
+
+    if (!cells)
+        return -ENOMEM;
+    g->cells = cells;
+    g->capacity = capacity;
+    return 0;
+}
+
+void ms_grid_add(struct ms_grid *g, const char *style, const char *fmt, ...)
+{
+    char *text = NULL;
+    va_list ap;
+    int n;
+
+    if (g->failed)
+        return;
+    if (g->count == g->capacity)
+        g->failed = grow(g);
+    if (g->failed)
+        return;
+    va_start(ap, fmt);
+    n = vasprintf(&text, fmt, ap);
+    va_end(ap);
+    if (n < 0) {
+        g->failed = -ENOMEM;
+        return;
+    }
+    g->cells[g->count++] =
+        (struct ms_grid_cell){.text = text, .style = style, .width = tame(text)};
+}
+
+static void measure(const struct ms_grid *g, size_t widths[COLUMNS_MAX])
+{
+    memset(widths, 0, COLUMNS_MAX * sizeof *widths);
+    for (size_t i = 0; i < g->count; i++)
+        if (g->cells[i].width > widths[i % g->columns])
+            widths[i % g->columns] = g->cells[i].width;
+}
+
+/* Append one cell; *owed are the blanks that come before the next thing printed. */
+static int print_cell(const struct ms_grid *g,
+                      const struct ms_grid_cell *c,
+                      size_t width,
+                      char align,
+                      size_t *owed,
+                      struct ms_buf *out)
+{
+    bool styled = g->colour && c->style;
+    size_t pad = width - c->width;
+    int rc;
+
+    if (align == 'r')
+        *owed += pad;
+    if (c->width == 0) {
+        *owed += align == 'r' ? 0 : pad;
+        return 0;
+    }
+    rc = ms_buf_printf(out, "%*s", (int)*owed, "");
+    if (rc == 0 && styled)
+        rc = ms_buf_printf(out, "\033[%sm%s\033[0m", c->style, c->text);
+    else if (rc == 0)
+        rc = ms_buf_append(out, c->text, strlen(c->text));
+    *owed = align == 'r' ? 0 : pad;
+    return rc;
+}
+
+int ms_grid_print(const struct ms_grid *g, struct ms_buf *out)
+{
+    size_t widths[COLUMNS_MAX];
+    size_t owed = 0;
+    int rc = g->failed;
+
+    measure(g, widths);
+    for (size_t i = 0; rc == 0 && i < g->count; i++) {
+        size_t column = i % g->columns;
+        bool last = column + 1 == g->columns || i + 1 == g->count;
+
+        rc = print_cell(g, &g->cells[i], widths[column], g->align[column], &owed, out);
+        owed = last ? 0 : owed + GAP;
+        if (rc == 0 && last)
+            rc = ms_buf_append(out, "\n", 1);
+    }
+    return rc;
+}

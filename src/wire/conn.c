@@ -1,0 +1,442 @@
+#include "wire/conn.h"
+#include "base/buf.h"
+#include "base/limits.h"
+#include "base/list.h"
+#include "wire/conn_send.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+enum {
+    IN_SIZE = (64 << 10) + MS_FRAME_SIZE,
+    READS_IN_ROW = 16, /* then the loop gets its turn */
+    PARTIAL_MAX = 1024 /* big messages under way at once */
+};
+
+/* A big message that is arriving. */
+struct partial {
+    struct ms_list link;
+    struct ms_frame head;
+    size_t have;
+    uint8_t *data;
+};
+
+struct ms_conn {
+    struct ms_transport *transport;
+    struct ms_handshake handshake;
+    bool ready;
+    struct ms_buf raw; /* handshake bytes to send */
+
+    struct ms_sender sender;
+
+    size_t in_at, in_len; /* unread bytes are in[in_at..in_len) */
+    struct ms_list partials;
+    unsigned partial_count;
+    struct partial *filling; /* the piece whose body is being read */
+    size_t filling_rest;
+    uint8_t in[IN_SIZE];
+};
+
+uint8_t *ms_message_take(struct ms_message *m)
+{
+    uint8_t *data = m->owned;
+
+    if (!data) {
+        data = malloc(m->len ? m->len : 1);
+        if (data && m->len)
+            memcpy(data, m->body, m->len);
+    }
+    m->owned = NULL;
+    return data;
+}
+
+static struct ms_conn *conn_create(struct ms_transport *t)
+{
+    struct ms_conn *c = malloc(sizeof *c);
+
+    if (!c) {
+        ms_transport_destroy(t);
+        return NULL;
+    }
+    memset(c, 0, offsetof(struct ms_conn, in));
+    c->transport = t;
+    ms_buf_init(&c->raw);
+    ms_sender_init(&c->sender);
+    ms_list_init(&c->partials);
+    return c;
+}
+
+struct ms_conn *ms_conn_create_client(struct ms_transport *t,
+                                      const struct ms_handshake *h)
+{
+    struct ms_conn *c = conn_create(t);
+
+    if (!c)
+        return NULL;
+    c->handshake = *h;
+    if (ms_buf_append(
+            &c->raw, ms_handshake_hello(&c->handshake), MS_HELLO_CLIENT_SIZE) < 0) {
+        ms_conn_destroy(c);
+        return NULL;
+    }
+    return c;
+}
+
+struct ms_conn *ms_conn_create_server(struct ms_transport *t,
+                                      const struct ms_handshake *h)
+{
+    struct ms_conn *c = conn_create(t);
+
+    if (c)
+        c->handshake = *h;
+    return c;
+}
+
+struct ms_conn *ms_conn_create_trusted(struct ms_transport *t)
+{
+    struct ms_conn *c = conn_create(t);
+
+    if (c)
+        c->ready = c->handshake.done = true;
+    return c;
+}
+
+static void partial_destroy(struct ms_conn *c, struct partial *p)
+{
+    ms_list_remove(&p->link);
+    c->partial_count--;
+    free(p->data);
+    free(p);
+}
+
+void ms_conn_destroy(struct ms_conn *c)
+{
+    if (!c)
+        return;
+    ms_list_each (p, &c->partials, struct partial, link)
+        partial_destroy(c, p);
+    ms_sender_finish(&c->sender);
+    ms_buf_finish(&c->raw);
+    ms_handshake_finish(&c->handshake);
+    ms_transport_destroy(c->transport);
+    free(c);
+}
+
+int ms_conn_fd(const struct ms_conn *c)
+{
+    return c->transport->fd;
+}
+
+bool ms_conn_is_ready(const struct ms_conn *c)
+{
+    return c->ready;
+}
+
+const struct ms_handshake *ms_conn_handshake(const struct ms_conn *c)
+{
+    return &c->handshake;
+}
+
+/* ---- sending ---------------------------------------------------------------------- */
+
+enum { DIRECT_IOV_MAX = 16 };
+
+/* Nothing waits and it fits into one frame: write it from where it is. */
+static int send_direct(struct ms_conn *c,
+                       struct ms_frame *head,
+                       const struct iovec *iov,
+                       int count,
+                       size_t total)
+{
+    uint8_t encoded[MS_FRAME_SIZE];
+    struct iovec out[DIRECT_IOV_MAX + 1];
+    ssize_t n;
+
+    head->length = (uint32_t)total;
+    ms_frame_encode(head, encoded);
+    out[0] = (struct iovec){encoded, MS_FRAME_SIZE};
+    for (int i = 0; i < count; i++)
+        out[i + 1] = iov[i];
+    n = c->transport->ops->write(c->transport, out, count + 1);
+    if (n == -EAGAIN)
+        n = 0;
+    if (n < 0)
+        return (int)n;
+    if ((size_t)n == MS_FRAME_SIZE + total)
+        return 0;
+    return ms_sender_add_rest(&c->sender, head, iov, count, total, (size_t)n);
+}
+
+int ms_conn_send(struct ms_conn *c,
+                 const struct ms_frame *head,
+                 const struct iovec *iov,
+                 int count)
+{
+    struct ms_frame first = *head;
+    size_t total = 0;
+    int rc;
+
+    for (int i = 0; i < count; i++)
+        total += iov[i].iov_len;
+    first.total = total;
+    if (c->ready && total <= MS_CHUNK_MAX && count <= DIRECT_IOV_MAX &&
+        c->raw.len == 0 && ms_sender_is_empty(&c->sender))
+        return send_direct(c, &first, iov, count, total);
+    rc = ms_sender_add(&c->sender, &first, iov, count, total);
+    return rc < 0 ? rc : ms_conn_flush(c);
+}
+
+bool ms_conn_wants_write(const struct ms_conn *c)
+{
+    return c->raw.len || (c->ready && !ms_sender_is_empty(&c->sender));
+}
+
+size_t ms_conn_queued(const struct ms_conn *c)
+{
+    return c->sender.queued;
+}
+
+int ms_conn_flush(struct ms_conn *c)
+{
+    while (c->raw.len) {
+        struct iovec iov = {c->raw.data, c->raw.len};
+        ssize_t n = c->transport->ops->write(c->transport, &iov, 1);
+
+        if (n == -EAGAIN)
+            return 0;
+        if (n < 0)
+            return (int)n;
+        ms_buf_consume(&c->raw, (size_t)n);
+    }
+    return c->ready ? ms_sender_pump(&c->sender, c->transport) : 0;
+}
+
+/* ---- reading ---------------------------------------------------------------------- */
+
+static int shake(struct ms_conn *c, struct ms_error *err)
+{
+    uint8_t out[MS_HELLO_SERVER_SIZE];
+    size_t need, out_len;
+    int rc = 0;
+
+    while (rc == 0 && (need = ms_handshake_need(&c->handshake)) != 0 &&
+           c->in_len - c->in_at >= need) {
+        rc = ms_handshake_step(&c->handshake, c->in + c->in_at, out, &out_len, err);
+        c->in_at += need;
+        if (out_len && ms_buf_append(&c->raw, out, out_len) < 0)
+            return -ENOMEM;
+    }
+    if (rc == 0 && c->handshake.done) {
+        c->ready = true;
+        ms_handshake_finish(&c->handshake);
+    }
+    if (c->raw.len || c->ready) {
+        int sent = ms_conn_flush(c);
+
+        if (rc == 0 && sent < 0)
+            rc = ms_error_sys(err, sent, "cannot send the handshake");
+    }
+    return rc;
+}
+
+static struct partial *partial_find(struct ms_conn *c, const struct ms_frame *f)
+{
+    ms_list_each (p, &c->partials, struct partial, link)
+        if (p->head.call_id == f->call_id && p->head.kind == f->kind)
+            return p;
+    return NULL;
+}
+
+static int partial_begin(struct ms_conn *c,
+                         const struct ms_frame *f,
+                         const struct ms_conn_sink *sink,
+                         void *arg,
+                         struct ms_error *err)
+{
+    struct partial *p;
+
+    if (partial_find(c, f))
+        return ms_error_set(err, -EPROTO, "a message began twice");
+    if (c->partial_count == PARTIAL_MAX)
+        return ms_error_set(
+            err, -EPROTO, "more than %d messages under way", PARTIAL_MAX);
+    p = calloc(1, sizeof *p);
+    if (p)
+        p->data = malloc(f->total);
+    if (!p || !p->data) {
+        free(p);
+        return ms_error_set(err,
+                            -ENOMEM,
+                            "no memory for a message of %llu bytes",
+                            (unsigned long long)f->total);
+    }
+    p->head = *f;
+    ms_list_add_tail(&c->partials, &p->link);
+    c->partial_count++;
+    c->filling = p;
+    if (f->kind == MS_KIND_CALL && sink->on_begin)
+        return sink->on_begin(arg, f);
+    return 0;
+}
+
+static int
+partial_go_on(struct ms_conn *c, const struct ms_frame *f, struct ms_error *err)
+{
+    struct partial *p = partial_find(c, f);
+
+    if (!p || p->have != f->total || f->length > p->head.total - p->have)
+        return ms_error_set(err, -EPROTO, "a piece of no message");
+    c->filling = p;
+    return 0;
+}
+
+/* The piece is whole; if the message is too, hand it out. */
+static int
+partial_filled(struct ms_conn *c, const struct ms_conn_sink *sink, void *arg)
+{
+    struct partial *p = c->filling;
+    struct ms_message m;
+    int rc;
+
+    c->filling = NULL;
+    if (p->have < p->head.total)
+        return 0;
+    m = (struct ms_message){
+        .head = p->head, .body = p->data, .len = p->have, .owned = p->data};
+    m.head.flags &= (uint16_t)~MS_FRAME_MORE_OF;
+    p->data = NULL;
+    partial_destroy(c, p);
+    rc = sink->on_message(arg, &m);
+    free(m.owned);
+    return rc;
+}
+
+/* Move buffered bytes into the message that is being filled. */
+static int
+fill_from_buffer(struct ms_conn *c, const struct ms_conn_sink *sink, void *arg)
+{
+    size_t n = c->in_len - c->in_at;
+
+    if (n > c->filling_rest)
+        n = c->filling_rest;
+    memcpy(c->filling->data + c->filling->have, c->in + c->in_at, n);
+    c->filling->have += n;
+    c->filling_rest -= n;
+    c->in_at += n;
+    return c->filling_rest == 0 ? partial_filled(c, sink, arg) : 0;
+}
+
+/* Take one frame from the buffer: 1, 0 if it is not all there, or a negative errno. */
+static int take_frame(struct ms_conn *c,
+                      const struct ms_conn_sink *sink,
+                      void *arg,
+                      struct ms_error *err)
+{
+    size_t have = c->in_len - c->in_at;
+    struct ms_message m = {0};
+    int rc;
+
+    if (have < MS_FRAME_SIZE)
+        return 0;
+    rc = ms_frame_decode(c->in + c->in_at, &m.head, err);
+    if (rc < 0)
+        return rc;
+    if ((m.head.flags & MS_FRAME_MORE_OF) || m.head.length < m.head.total) {
+        rc = m.head.flags & MS_FRAME_MORE_OF
+                 ? partial_go_on(c, &m.head, err)
+                 : partial_begin(c, &m.head, sink, arg, err);
+        c->in_at += MS_FRAME_SIZE;
+        c->filling_rest = m.head.length;
+        return rc < 0 ? rc : 1;
+    }
+    if (have < MS_FRAME_SIZE + m.head.length)
+        return 0;
+    m.body = c->in + c->in_at + MS_FRAME_SIZE;
+    m.len = m.head.length;
+    c->in_at += MS_FRAME_SIZE + m.head.length;
+    rc = sink->on_message(arg, &m);
+    return rc < 0 ? rc : 1;
+}
+
+static int take_frames(struct ms_conn *c,
+                       const struct ms_conn_sink *sink,
+                       void *arg,
+                       struct ms_error *err)
+{
+    int rc = 1;
+
+    while (rc > 0 && c->in_at < c->in_len) {
+        if (c->filling) {
+            rc = fill_from_buffer(c, sink, arg);
+            rc = rc < 0 ? rc : 1;
+        } else {
+            rc = take_frame(c, sink, arg, err);
+        }
+    }
+    if (c->in_at == c->in_len) {
+        c->in_at = c->in_len = 0;
+    } else if (c->in_at) {
+        memmove(c->in, c->in + c->in_at, c->in_len - c->in_at);
+        c->in_len -= c->in_at;
+        c->in_at = 0;
+    }
+    return rc < 0 ? rc : 0;
+}
+
+/* One read from the transport, into the message being filled or the buffer. *full says
+ * whether there may be more. */
+static int read_some(struct ms_conn *c,
+                     const struct ms_conn_sink *sink,
+                     void *arg,
+                     bool *full,
+                     struct ms_error *err)
+{
+    struct ms_transport *t = c->transport;
+    bool direct = c->filling && c->in_len == 0;
+    uint8_t *at = direct ? c->filling->data + c->filling->have : c->in + c->in_len;
+    size_t room = direct ? c->filling_rest : IN_SIZE - c->in_len;
+    ssize_t n = t->ops->read(t, at, room);
+
+    if (n == 0)
+        return ms_error_set(err, -EPIPE, "the connection was closed");
+    if (n == -ECONNRESET)
+        return ms_error_set(err, -EPIPE, "the connection was reset");
+    if (n < 0)
+        return (int)n;
+    *full = (size_t)n == room;
+    if (direct) {
+        c->filling->have += (size_t)n;
+        c->filling_rest -= (size_t)n;
+        *full = true;
+        return c->filling_rest == 0 ? partial_filled(c, sink, arg) : 0;
+    }
+    c->in_len += (size_t)n;
+    if (!c->ready) {
+        int rc = shake(c, err);
+
+        if (rc < 0)
+            return rc;
+        if (!c->ready)
+            return 0;
+    }
+    return take_frames(c, sink, arg, err);
+}
+
+int ms_conn_read(struct ms_conn *c,
+                 const struct ms_conn_sink *sink,
+                 void *arg,
+                 struct ms_error *err)
+{
+    bool full = true;
+
+    for (int i = 0; full && i < READS_IN_ROW; i++) {
+        int rc = read_some(c, sink, arg, &full, err);
+
+        if (rc == -EAGAIN)
+            return i ? 1 : -EAGAIN;
+        if (rc < 0)
+            return rc;
+    }
+    return 1;
+}

@@ -1,0 +1,224 @@
+#include "wire/conn_send.h"
+#include "base/limits.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+struct ms_out_message {
+    struct ms_list link;
+    struct ms_frame head;
+    size_t len;
+    size_t framed;   /* bytes that were put into frames */
+    unsigned frames; /* in the ring */
+    uint8_t data[];
+};
+
+void ms_sender_init(struct ms_sender *s)
+{
+    *s = (struct ms_sender){0};
+    ms_list_init(&s->fresh);
+    ms_list_init(&s->begun);
+}
+
+static bool is_framed(const struct ms_out_message *m)
+{
+    return m->framed == m->len;
+}
+
+void ms_sender_finish(struct ms_sender *s)
+{
+    for (unsigned i = 0; i < s->ring_count; i++) {
+        struct ms_out_message *m = s->ring[(s->ring_at + i) % MS_SEND_RING].message;
+
+        if (--m->frames == 0 && ms_list_is_empty(&m->link))
+            free(m); /* in no list: wholly framed */
+    }
+    ms_list_each (m, &s->fresh, struct ms_out_message, link)
+        free(m);
+    ms_list_each (m, &s->begun, struct ms_out_message, link)
+        free(m);
+    ms_sender_init(s);
+}
+
+bool ms_sender_is_empty(const struct ms_sender *s)
+{
+    return s->ring_count == 0 && ms_list_is_empty(&s->fresh) &&
+           ms_list_is_empty(&s->begun);
+}
+
+static void gather(uint8_t *to, const struct iovec *iov, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (iov[i].iov_len)
+            memcpy(to, iov[i].iov_base, iov[i].iov_len);
+        to += iov[i].iov_len;
+    }
+}
+
+static struct ms_out_message *message_create(const struct ms_frame *head,
+                                             const struct iovec *iov,
+                                             int count,
+                                             size_t total)
+{
+    struct ms_out_message *m = malloc(sizeof *m + total);
+
+    if (!m)
+        return NULL;
+    ms_list_init(&m->link);
+    m->head = *head;
+    m->len = total;
+    m->framed = 0;
+    m->frames = 0;
+    gather(m->data, iov, count);
+    return m;
+}
+
+int ms_sender_add(struct ms_sender *s,
+                  const struct ms_frame *head,
+                  const struct iovec *iov,
+                  int count,
+                  size_t total)
+{
+    struct ms_out_message *m;
+
+    if (total > MS_SEND_QUEUE_MAX - s->queued)
+        return -ENOBUFS;
+    m = message_create(head, iov, count, total);
+    if (!m)
+        return -ENOMEM;
+    ms_list_add_tail(&s->fresh, &m->link);
+    s->queued += total;
+    return 0;
+}
+
+/* Build the next frame of `m` at the end of the ring. */
+static void frame_push(struct ms_sender *s, struct ms_out_message *m)
+{
+    struct ms_out_frame *f =
+        &s->ring[(s->ring_at + s->ring_count++) % MS_SEND_RING];
+    struct ms_frame head = m->head;
+    size_t rest = m->len - m->framed;
+
+    f->message = m;
+    f->offset = m->framed;
+    f->len = rest < MS_CHUNK_MAX ? rest : MS_CHUNK_MAX;
+    f->written = 0;
+    head.length = (uint32_t)f->len;
+    if (m->framed) {
+        head.flags |= MS_FRAME_MORE_OF;
+        head.total = m->framed;
+        head.ack = 0;
+    } else {
+        head.total = m->len;
+    }
+    ms_frame_encode(&head, f->head);
+    m->framed += f->len;
+    m->frames++;
+}
+
+int ms_sender_add_rest(struct ms_sender *s,
+                       const struct ms_frame *head,
+                       const struct iovec *iov,
+                       int count,
+                       size_t total,
+                       size_t written)
+{
+    struct ms_out_message *m = message_create(head, iov, count, total);
+
+    assert(s->ring_count == 0 && total <= MS_CHUNK_MAX);
+    if (!m)
+        return -ENOMEM;
+    s->queued += total;
+    frame_push(s, m);
+    s->ring[s->ring_at].written = written;
+    return 0;
+}
+
+/* The message whose frame goes out next, out of its list; NULL: none. */
+static struct ms_out_message *pick(struct ms_sender *s)
+{
+    struct ms_list *from = &s->fresh;
+    struct ms_out_message *m;
+
+    if (ms_list_is_empty(&s->fresh) ||
+        (s->fresh_in_row >= MS_FRESH_IN_ROW && !ms_list_is_empty(&s->begun)))
+        from = &s->begun;
+    if (ms_list_is_empty(from))
+        return NULL;
+    s->fresh_in_row = from == &s->fresh ? s->fresh_in_row + 1 : 0;
+    m = ms_list_first(from, struct ms_out_message, link);
+    ms_list_remove(&m->link);
+    return m;
+}
+
+static void fill_ring(struct ms_sender *s)
+{
+    while (s->ring_count < MS_SEND_RING) {
+        struct ms_out_message *m = pick(s);
+
+        if (!m)
+            return;
+        frame_push(s, m);
+        if (!is_framed(m))
+            ms_list_add_tail(&s->begun, &m->link);
+    }
+}
+
+static int ring_iov(struct ms_sender *s, struct iovec iov[2 * MS_SEND_RING])
+{
+    int n = 0;
+
+    for (unsigned i = 0; i < s->ring_count; i++) {
+        struct ms_out_frame *f = &s->ring[(s->ring_at + i) % MS_SEND_RING];
+        size_t skip = f->written;
+
+        if (skip < MS_FRAME_SIZE) {
+            iov[n++] = (struct iovec){f->head + skip, MS_FRAME_SIZE - skip};
+            skip = MS_FRAME_SIZE;
+        }
+        skip -= MS_FRAME_SIZE;
+        if (f->len > skip)
+            iov[n++] =
+                (struct iovec){f->message->data + f->offset + skip, f->len - skip};
+    }
+    return n;
+}
+
+static void ring_written(struct ms_sender *s, size_t n)
+{
+    while (s->ring_count) {
+        struct ms_out_frame *f = &s->ring[s->ring_at];
+        size_t rest = MS_FRAME_SIZE + f->len - f->written;
+
+        if (n < rest) {
+            f->written += n;
+            return;
+        }
+        n -= rest;
+        s->queued -= f->len;
+        s->ring_at = (s->ring_at + 1) % MS_SEND_RING;
+        s->ring_count--;
+        if (--f->message->frames == 0 && is_framed(f->message))
+            free(f->message);
+    }
+}
+
+int ms_sender_pump(struct ms_sender *s, struct ms_transport *t)
+{
+    for (;;) {
+        struct iovec iov[2 * MS_SEND_RING];
+        ssize_t n;
+
+        fill_ring(s);
+        if (s->ring_count == 0)
+            return 0;
+        n = t->ops->write(t, iov, ring_iov(s, iov));
+        if (n == -EAGAIN)
+            return 0;
+        if (n < 0)
+            return (int)n;
+        ring_written(s, (size_t)n);
+    }
+}

@@ -1,0 +1,57 @@
+/* conn_send.h - the sending half of a connection
+ *
+ * Messages wait in two lists: `fresh` (first piece not yet sent, in order of sending) and
+ * `begun` (big ones under way, in turn). A frame is taken from `fresh` first, so that a
+ * small message passes a big one but first pieces keep their order; after
+ * MS_FRESH_IN_ROW of those one piece of a begun message goes out, so that it never
+ * starves. Frames that were built but not wholly written wait in a short ring.
+ */
+#ifndef MS_WIRE_CONN_SEND_H
+#define MS_WIRE_CONN_SEND_H
+
+#include "base/list.h"
+#include "wire/frame.h"
+#include "wire/transport.h"
+
+enum { MS_SEND_RING = 16, MS_FRESH_IN_ROW = 64 };
+
+struct ms_out_message;
+
+struct ms_out_frame {
+    uint8_t head[MS_FRAME_SIZE];
+    struct ms_out_message *message;
+    size_t offset, len;
+    size_t written; /* of head and body together */
+};
+
+struct ms_sender {
+    struct ms_list fresh, begun;
+    struct ms_out_frame ring[MS_SEND_RING];
+    unsigned ring_at, ring_count;
+    unsigned fresh_in_row;
+    size_t queued; /* bytes, heads not counted */
+};
+
+void ms_sender_init(struct ms_sender *s);
+void ms_sender_finish(struct ms_sender *s);
+bool ms_sender_is_empty(const struct ms_sender *s);
+
+/* Copy the message into the queue. 0, -ENOMEM, or -ENOBUFS at MS_SEND_QUEUE_MAX. */
+int ms_sender_add(struct ms_sender *s,
+                  const struct ms_frame *head,
+                  const struct iovec *iov,
+                  int count,
+                  size_t total);
+
+/* A one-frame message of which only `written` bytes (head included) went out. */
+int ms_sender_add_rest(struct ms_sender *s,
+                       const struct ms_frame *head,
+                       const struct iovec *iov,
+                       int count,
+                       size_t total,
+                       size_t written);
+
+/* Write as much as the transport takes. 0 or a negative errno (never -EAGAIN). */
+int ms_sender_pump(struct ms_sender *s, struct ms_transport *t);
+
+#endif

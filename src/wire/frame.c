@@ -1,0 +1,145 @@
+#include "wire/frame.h"
+#include "base/limits.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+static void put16(uint8_t *at, uint16_t v)
+{
+    v = htole16(v);
+    memcpy(at, &v, sizeof v);
+}
+
+static void put32(uint8_t *at, uint32_t v)
+{
+    v = htole32(v);
+    memcpy(at, &v, sizeof v);
+}
+
+static void put64(uint8_t *at, uint64_t v)
+{
+    v = htole64(v);
+    memcpy(at, &v, sizeof v);
+}
+
+static uint16_t get16(const uint8_t *at)
+{
+    uint16_t v;
+
+    memcpy(&v, at, sizeof v);
+    return le16toh(v);
+}
+
+static uint32_t get32(const uint8_t *at)
+{
+    uint32_t v;
+
+    memcpy(&v, at, sizeof v);
+    return le32toh(v);
+}
+
+static uint64_t get64(const uint8_t *at)
+{
+    uint64_t v;
+
+    memcpy(&v, at, sizeof v);
+    return le64toh(v);
+}
+
+void ms_frame_encode(const struct ms_frame *f, uint8_t out[MS_FRAME_SIZE])
+{
+    out[0] = MS_FRAME_MAGIC;
+    out[1] = MS_FRAME_VERSION;
+    out[2] = f->kind;
+    out[3] = f->codec;
+    put16(out + 4, f->op);
+    put16(out + 6, f->flags);
+    put32(out + 8, f->length);
+    put32(out + 12, 0);
+    put64(out + 16, f->call_id);
+    put64(out + 24, f->total);
+    put64(out + 32, f->budget_ns);
+    put64(out + 40, f->ack);
+}
+
+/* Big bodies are for payloads; everything else is small. */
+static uint64_t total_max(uint8_t kind)
+{
+    switch (kind) {
+    case MS_KIND_CALL:
+    case MS_KIND_REPLY:
+    case MS_KIND_ITEM:
+        return MS_MESSAGE_MAX;
+    case MS_KIND_METHOD:
+        return MS_METHOD_NAME_MAX;
+    case MS_KIND_CONTROL:
+    case MS_KIND_ERROR:
+        return MS_CONTROL_MAX;
+    default:
+        return MS_CHUNK_MAX;
+    }
+}
+
+static int check_lengths(const struct ms_frame *f, struct ms_error *err)
+{
+    uint64_t max = total_max(f->kind);
+
+    if (f->length > MS_CHUNK_MAX)
+        return ms_error_set(err,
+                            -EMSGSIZE,
+                            "a frame of %u bytes, at most %zu are allowed",
+                            f->length,
+                            MS_CHUNK_MAX);
+    if (f->total > max)
+        return ms_error_set(err,
+                            -EMSGSIZE,
+                            "a message of %llu bytes, at most %llu are allowed",
+                            (unsigned long long)f->total,
+                            (unsigned long long)max);
+    if (f->flags & MS_FRAME_MORE_OF) {
+        if (f->length == 0 || f->length > max - f->total)
+            return ms_error_set(err, -EPROTO, "a later piece of impossible length");
+    } else if (f->length > f->total) {
+        return ms_error_set(err, -EPROTO, "a frame longer than its message");
+    } else if (f->length == 0 && f->total != 0) {
+        return ms_error_set(err, -EPROTO, "an empty first piece");
+    }
+    return 0;
+}
+
+int ms_frame_decode(const uint8_t in[MS_FRAME_SIZE],
+                    struct ms_frame *f,
+                    struct ms_error *err)
+{
+    struct ms_frame got;
+    int rc;
+
+    if (in[0] != MS_FRAME_MAGIC)
+        return ms_error_set(err, -EPROTO, "not a frame (first byte is 0x%02x)", in[0]);
+    if (in[1] != MS_FRAME_VERSION)
+        return ms_error_set(err,
+                            -EPROTONOSUPPORT,
+                            "frames of version %u, this side speaks %u",
+                            in[1],
+                            MS_FRAME_VERSION);
+    got = (struct ms_frame){.kind = in[2],
+                            .codec = in[3],
+                            .op = get16(in + 4),
+                            .flags = get16(in + 6),
+                            .length = get32(in + 8),
+                            .call_id = get64(in + 16),
+                            .total = get64(in + 24),
+                            .budget_ns = get64(in + 32),
+                            .ack = get64(in + 40)};
+    if (got.kind == 0 || got.kind > MS_KIND_LAST)
+        return ms_error_set(err, -EPROTO, "a frame of unknown kind %u", got.kind);
+    if (got.codec > MS_CODEC_LAST)
+        return ms_error_set(err, -EPROTO, "a frame of unknown codec %u", got.codec);
+    if ((got.flags & ~MS_FRAME_FLAGS) || get32(in + 12) != 0)
+        return ms_error_set(err, -EPROTO, "a frame with unknown flags");
+    rc = check_lengths(&got, err);
+    if (rc == 0)
+        *f = got;
+    return rc;
+}

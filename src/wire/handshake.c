@@ -1,0 +1,233 @@
+#include "wire/handshake.h"
+
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <string.h>
+
+static const uint8_t magic[4] = {'M', 'S', 'T', 'R'};
+
+enum { STATUS_OK = 0, STATUS_VERSION = 1 };
+
+/* Offsets in the two hellos. */
+enum { AT_VERSION = 4, AT_LANE = 5, AT_STATUS = 5, AT_NONCE = 8, AT_SESSION = 40 };
+enum { AT_IDENTITY = 40, AT_PROOF = 48 };
+
+/* HMAC(secret, label | a | b). */
+static int prove(const struct ms_handshake *h,
+                 const char *label,
+                 const uint8_t *a,
+                 size_t a_len,
+                 const uint8_t *b,
+                 size_t b_len,
+                 uint8_t out[MS_PROOF_SIZE])
+{
+    uint8_t text[16 + MS_HELLO_CLIENT_SIZE + MS_HELLO_SERVER_SIZE];
+    size_t label_len = strlen(label);
+    unsigned len = MS_PROOF_SIZE;
+
+    assert(label_len + a_len + b_len <= sizeof text);
+    memcpy(text, label, label_len);
+    memcpy(text + label_len, a, a_len);
+    memcpy(text + label_len + a_len, b, b_len);
+    if (!HMAC(EVP_sha256(),
+              h->secret,
+              MS_SECRET_SIZE,
+              text,
+              label_len + a_len + b_len,
+              out,
+              &len))
+        return -ENOMEM;
+    return 0;
+}
+
+static int prove_server(const struct ms_handshake *h, uint8_t out[MS_PROOF_SIZE])
+{
+    return prove(h,
+                 "server",
+                 h->hello_client,
+                 MS_HELLO_CLIENT_SIZE,
+                 h->hello_server,
+                 AT_PROOF,
+                 out);
+}
+
+static int prove_client(const struct ms_handshake *h, uint8_t out[MS_PROOF_SIZE])
+{
+    return prove(h,
+                 "client",
+                 h->hello_server,
+                 MS_HELLO_SERVER_SIZE,
+                 h->hello_client + AT_NONCE,
+                 32,
+                 out);
+}
+
+void ms_handshake_init_client(struct ms_handshake *h,
+                              const uint8_t secret[MS_SECRET_SIZE],
+                              const uint8_t nonce[32],
+                              const uint8_t session[MS_SESSION_SIZE],
+                              uint8_t lane,
+                              uint64_t expected_identity)
+{
+    *h = (struct ms_handshake){.lane = lane, .expected_identity = expected_identity};
+    memcpy(h->secret, secret, MS_SECRET_SIZE);
+    memcpy(h->nonce, nonce, 32);
+    memcpy(h->session, session, MS_SESSION_SIZE);
+    memcpy(h->hello_client, magic, sizeof magic);
+    h->hello_client[AT_VERSION] = MS_HANDSHAKE_VERSION;
+    h->hello_client[AT_LANE] = lane;
+    memcpy(h->hello_client + AT_NONCE, nonce, 32);
+    memcpy(h->hello_client + AT_SESSION, session, MS_SESSION_SIZE);
+}
+
+void ms_handshake_init_server(struct ms_handshake *h,
+                              const uint8_t secret[MS_SECRET_SIZE],
+                              const uint8_t nonce[32],
+                              uint64_t identity)
+{
+    *h = (struct ms_handshake){.is_server = true, .identity = identity};
+    memcpy(h->secret, secret, MS_SECRET_SIZE);
+    memcpy(h->nonce, nonce, 32);
+}
+
+void ms_handshake_finish(struct ms_handshake *h)
+{
+    OPENSSL_cleanse(h->secret, sizeof h->secret);
+}
+
+const uint8_t *ms_handshake_hello(struct ms_handshake *h)
+{
+    assert(!h->is_server);
+    return h->hello_client;
+}
+
+size_t ms_handshake_need(const struct ms_handshake *h)
+{
+    if (h->done)
+        return 0;
+    if (!h->is_server)
+        return MS_HELLO_SERVER_SIZE;
+    return h->step == 0 ? (size_t)MS_HELLO_CLIENT_SIZE : (size_t)MS_PROOF_SIZE;
+}
+
+static int check_start(const uint8_t *in, const char *who, struct ms_error *err)
+{
+    if (memcmp(in, magic, sizeof magic) != 0)
+        return ms_error_set(err, -EPROTO, "the %s does not speak this protocol", who);
+    if (in[AT_VERSION] != MS_HANDSHAKE_VERSION)
+        return ms_error_set(err,
+                            -EPROTONOSUPPORT,
+                            "the %s speaks version %u, this side %u",
+                            who,
+                            in[AT_VERSION],
+                            MS_HANDSHAKE_VERSION);
+    if (in[6] != 0 || in[7] != 0)
+        return ms_error_set(err, -EPROTO, "the %s's hello is malformed", who);
+    return 0;
+}
+
+static void build_server_hello(struct ms_handshake *h, uint8_t status)
+{
+    uint64_t identity = htole64(h->identity);
+
+    memcpy(h->hello_server, magic, sizeof magic);
+    h->hello_server[AT_VERSION] = MS_HANDSHAKE_VERSION;
+    h->hello_server[AT_STATUS] = status;
+    memcpy(h->hello_server + AT_NONCE, h->nonce, 32);
+    memcpy(h->hello_server + AT_IDENTITY, &identity, sizeof identity);
+}
+
+static int server_hello(struct ms_handshake *h,
+                        const uint8_t *in,
+                        uint8_t *out,
+                        size_t *out_len,
+                        struct ms_error *err)
+{
+    int rc = check_start(in, "client", err);
+
+    if (rc == -EPROTO)
+        return rc;
+    if (rc == 0 && in[AT_LANE] > MS_LANE_CONTROL)
+        return ms_error_set(err, -EPROTO, "the client asks for an unknown lane");
+    memcpy(h->hello_client, in, MS_HELLO_CLIENT_SIZE);
+    memcpy(h->session, in + AT_SESSION, MS_SESSION_SIZE);
+    h->lane = in[AT_LANE];
+    build_server_hello(h, (uint8_t)(rc < 0 ? STATUS_VERSION : STATUS_OK));
+    if (rc == 0) {
+        rc = prove_server(h, h->hello_server + AT_PROOF);
+        if (rc < 0)
+            return ms_error_sys(err, rc, "cannot compute a proof");
+    }
+    memcpy(out, h->hello_server, MS_HELLO_SERVER_SIZE);
+    *out_len = MS_HELLO_SERVER_SIZE;
+    h->step = 1;
+    return rc;
+}
+
+static int
+server_proof(struct ms_handshake *h, const uint8_t *in, struct ms_error *err)
+{
+    uint8_t want[MS_PROOF_SIZE];
+    int rc = prove_client(h, want);
+
+    if (rc < 0)
+        return ms_error_sys(err, rc, "cannot compute a proof");
+    if (CRYPTO_memcmp(want, in, MS_PROOF_SIZE) != 0)
+        return ms_error_set(err, -EACCES, "the client does not know the secret");
+    h->done = true;
+    return 0;
+}
+
+static int client_step(struct ms_handshake *h,
+                       const uint8_t *in,
+                       uint8_t *out,
+                       size_t *out_len,
+                       struct ms_error *err)
+{
+    uint8_t want[MS_PROOF_SIZE];
+    uint64_t identity;
+    int rc = check_start(in, "server", err);
+
+    if (rc < 0)
+        return rc;
+    if (in[AT_STATUS] != STATUS_OK)
+        return ms_error_set(err,
+                            -EPROTONOSUPPORT,
+                            "the server refuses version %u",
+                            MS_HANDSHAKE_VERSION);
+    memcpy(h->hello_server, in, MS_HELLO_SERVER_SIZE);
+    rc = prove_server(h, want);
+    if (rc < 0)
+        return ms_error_sys(err, rc, "cannot compute a proof");
+    if (CRYPTO_memcmp(want, in + AT_PROOF, MS_PROOF_SIZE) != 0)
+        return ms_error_set(err, -EACCES, "the server does not know the secret");
+    memcpy(&identity, in + AT_IDENTITY, sizeof identity);
+    h->identity = le64toh(identity);
+    if (h->expected_identity && h->identity != h->expected_identity)
+        return ms_error_set(err, -ESTALE, "another server answers at this address");
+    rc = prove_client(h, out);
+    if (rc < 0)
+        return ms_error_sys(err, rc, "cannot compute a proof");
+    *out_len = MS_PROOF_SIZE;
+    h->done = true;
+    return 0;
+}
+
+int ms_handshake_step(struct ms_handshake *h,
+                      const uint8_t *in,
+                      uint8_t *out,
+                      size_t *out_len,
+                      struct ms_error *err)
+{
+    assert(!h->done);
+    *out_len = 0;
+    if (!h->is_server)
+        return client_step(h, in, out, out_len, err);
+    if (h->step == 0)
+        return server_hello(h, in, out, out_len, err);
+    return server_proof(h, in, err);
+}

@@ -1,0 +1,166 @@
+/* server.h - the answering side of calls
+ *
+ * A server accepts connections, lets them prove the secret, and hands each call to its
+ * owner as a request, which is answered exactly once, from any thread. A call is named by
+ * (session, call id) and is handed out at most once: one that is sent again after a
+ * reconnect is attached to what runs already, or answered from the kept reply, which
+ * stays until the client has acknowledged it.
+ *
+ * Threads. The loop's thread accepts, shakes hands and serves the control lane. The call
+ * lane of a worker is read by the engine's thread itself while that has nothing else to
+ * do (ms_server_engine_next), because a hand-over between two threads costs as much as
+ * the whole call; when the engine is busy for longer than a tick the loop's thread takes
+ * the reading over, so that health, cancel and new calls are seen at once. A server
+ * without an engine serves everything on the loop.
+ *
+ * Order. Requests of one connection come out in the order in which their first pieces
+ * were sent, although a small one may be there before a big one is whole.
+ */
+#ifndef MS_WIRE_SERVER_H
+#define MS_WIRE_SERVER_H
+
+#include "base/error.h"
+#include "base/limits.h"
+#include "base/list.h"
+#include "io/loop.h"
+#include "proto/muster.pb-c.h"
+#include "wire/frame.h"
+#include "wire/handshake.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+struct ms_server;
+struct ms_ledger;
+
+/* An interned method; one per (engine, name) and server, never freed before it. */
+struct ms_method {
+    uint32_t index; /* 0, 1, 2, ... */
+    char *engine, *name;
+};
+
+enum ms_request_state {
+    MS_REQUEST_RECEIVING, /* has its place; the body is on its way */
+    MS_REQUEST_WAITING,   /* whole; not handed out */
+    MS_REQUEST_RUNNING,   /* handed out */
+    MS_REQUEST_DONE       /* answered; the reply is kept until acknowledged */
+};
+
+/* Fields are read-only for the owner, between on_request (or engine_next) and the reply. */
+struct ms_request {
+    uint64_t call_id;
+    uint16_t op, flags;
+    uint8_t codec;
+    const struct ms_method *method; /* NULL for built-in operations */
+    uint8_t *body;                  /* the payload; see ms_request_take_body */
+    size_t len;
+    int64_t deadline_ns;
+    uint32_t chain_count; /* workers that wait for this call, outermost first */
+    uint64_t chain[MS_CHAIN_MAX];
+
+    /* the server's */
+    enum ms_request_state state;
+    bool cancelled;
+    unsigned refs;
+    struct ms_ledger *ledger;
+    struct ms_server *server;
+    struct ms_list queue_link, ledger_link;
+    uint8_t *memory; /* malloc'd block behind body */
+    uint32_t credit; /* items that may still be sent */
+    bool stream_lost, streamed;
+    uint8_t reply_kind, reply_codec;
+    uint16_t reply_flags;
+    uint8_t *reply;
+    size_t reply_len;
+};
+
+struct ms_server_ops {
+    /* Loop's thread, for built-in operations below 16 and for everything when there is no
+     * engine. The request is the callee's until it replies. */
+    void (*on_request)(void *arg, struct ms_request *r);
+    /* A handed-out request was cancelled or its deadline came; a reply is still due (it
+     * is dropped). Any thread; no lock is held. May be NULL. */
+    void (*on_cancel)(void *arg, struct ms_request *r);
+    /* Async engine: requests wait; call ms_server_engine_poll until it gives NULL. Any
+     * thread. */
+    void (*on_queued)(void *arg);
+};
+
+struct ms_server_options {
+    struct ms_loop *loop;
+    const uint8_t *secret; /* MS_SECRET_SIZE bytes, copied */
+    uint64_t identity;     /* told to clients */
+    bool has_engine;       /* calls (op >= 16) go to the engine's queue */
+    const struct ms_server_ops *ops;
+    void *arg;
+};
+
+struct ms_server *ms_server_create(const struct ms_server_options *o);
+/* On the loop's thread, or when the loop does not run. Open requests become orphans:
+ * replying to them stays legal until the last one is answered. */
+void ms_server_destroy(struct ms_server *s);
+
+/* Takes over a listening socket, also on failure. Loop's thread, or before it runs. */
+int ms_server_listen(struct ms_server *s, int fd);
+
+/* ---- the engine's thread ------------------------------------------------------------ */
+
+/* The next request for the engine, in order, polling and then blocking for it. Runs on
+ * one thread, always the same. Until the next call the engine counts as busy. 0;
+ * -ETIMEDOUT at until_ns; -EINTR after a signal; -ESHUTDOWN after ms_server_engine_stop.
+ * Requests that were cancelled or have expired are answered here and never come out. */
+int ms_server_engine_next(struct ms_server *s, int64_t until_ns, struct ms_request **r);
+
+/* Instead of it, for an engine with an event loop of its own: never blocks, NULL if
+ * nothing waits; the loop's thread does all the reading and says on_queued. Call
+ * ms_server_engine_is_async first, once. */
+void ms_server_engine_is_async(struct ms_server *s);
+struct ms_request *ms_server_engine_poll(struct ms_server *s);
+
+/* Any thread, also a signal handler's (it only sets a flag and writes an eventfd). */
+void ms_server_engine_stop(struct ms_server *s);
+
+/* Whoever writes a byte here makes ms_server_engine_next return -EINTR: for
+ * signal.set_wakeup_fd and the like. */
+int ms_server_engine_wake_fd(const struct ms_server *s);
+
+/* What the engine does now: the request that runs (NULL: idle) and since when; copies its
+ * name. Any thread. */
+bool ms_server_engine_running(struct ms_server *s,
+                              char *name,
+                              size_t room,
+                              int64_t *since_ns,
+                              uint64_t *queued,
+                              uint64_t *done);
+
+/* ---- answering, from any thread ----------------------------------------------------- */
+
+/* Each of these two ends the request; it must not be touched afterwards. They fail only
+ * with -ENOMEM, and then an error reply was sent instead. */
+int ms_request_reply(struct ms_request *r,
+                     uint8_t codec,
+                     const struct iovec *iov,
+                     int count);
+int ms_request_fail(struct ms_request *r, const Muster__Failure *f);
+int ms_request_fail_text(struct ms_request *r,
+                         Muster__Failure__Kind kind,
+                         const char *fmt,
+                         ...) __attribute__((format(printf, 3, 4)));
+
+/* The answer is a stream, also if it has no item. Before the first item. */
+void ms_request_begin_stream(struct ms_request *r);
+/* One item of a stream. 0; -EAGAIN: the window is closed (wait); -ECANCELED: nobody
+ * listens any more, end with a reply. */
+int ms_request_item(struct ms_request *r,
+                    uint8_t codec,
+                    const struct iovec *iov,
+                    int count);
+/* Block until the window is open: 0, -ETIMEDOUT at until_ns, or -ECANCELED. */
+int ms_request_item_wait(struct ms_request *r, int64_t until_ns);
+bool ms_request_is_cancelled(struct ms_request *r);
+
+/* The memory behind body, now the caller's: free(*memory) frees it. */
+void ms_request_take_body(struct ms_request *r, uint8_t **memory);
+
+#endif

@@ -1,0 +1,463 @@
+#include "worker/host.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/limits.h"
+#include "io/loop.h"
+#include "io/sock.h"
+#include "wire/conn.h"
+#include "wire/link.h"
+#include "worker/descend.h"
+#include "worker/stack.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+struct ms_host {
+    struct ms_loop *loop;
+    struct ms_server *server;
+    struct ms_client *client;
+    struct ms_link *link;
+    struct ms_spin *spin;
+    Muster__WorkerBoot *boot;
+    pthread_t thread;
+    pid_t main_tid;
+    int agent_pidfd, listen_fd, control_fd;
+    struct ms_watch agent_watch;
+    int python_stack_fd;
+    void (*on_cancel)(void *arg, struct ms_request *r);
+    void (*on_queued)(void *arg);
+    void *arg;
+
+    pthread_mutex_t lock; /* guards the engines and the ports */
+    char **engines;
+    size_t engine_count;
+    int port_fds[MS_PORTS_MAX];
+    uint32_t ports[MS_PORTS_MAX];
+    size_t port_count;
+};
+
+/* ---- the end ---------------------------------------------------------------------- */
+
+static void die(void)
+{
+    ms_descend_kill();
+    kill(0, SIGKILL); /* our process group, and so ourselves */
+    _exit(128 + SIGKILL);
+}
+
+static void on_agent_gone(void *arg, unsigned events)
+{
+    (void)arg;
+    (void)events;
+    die();
+}
+
+static void on_link_closed(void *arg, const struct ms_error *why)
+{
+    (void)arg;
+    (void)why;
+    die();
+}
+
+/* ---- built-in operations, on the I/O thread --------------------------------------- */
+
+static void reply_message(struct ms_request *r, const ProtobufCMessage *m)
+{
+    size_t len = protobuf_c_message_get_packed_size(m);
+    MS_CLEANUP(ms_cleanup_free) uint8_t *body = malloc(len ? len : 1);
+    struct iovec iov = {body, len};
+
+    if (!body) {
+        ms_request_fail_text(r, MUSTER__FAILURE__KIND__NO_MEMORY, "out of memory");
+        return;
+    }
+    protobuf_c_message_pack(m, body);
+    ms_request_reply(r, MS_CODEC_PROTO, &iov, 1);
+}
+
+static void do_health(struct ms_host *h, struct ms_request *r)
+{
+    Muster__Health m;
+    char running[MS_METHOD_NAME_MAX + 2];
+    char status[] = "ok";
+    int64_t since_ns;
+
+    muster__health__init(&m);
+    m.status = status;
+    m.uid = h->boot->uid;
+    m.cluster = h->boot->cluster;
+    m.rank = h->boot->rank;
+    m.pid = getpid();
+    if (ms_server_engine_running(h->server,
+                                 running,
+                                 sizeof running,
+                                 &since_ns,
+                                 &m.calls_queued,
+                                 &m.calls_done) &&
+        since_ns) {
+        m.running = running;
+        m.running_ns = (uint64_t)(ms_now_ns() - since_ns);
+    }
+    pthread_mutex_lock(&h->lock);
+    m.engines = h->engines;
+    m.n_engines = h->engine_count;
+    m.ports = h->ports;
+    m.n_ports = h->port_count;
+    reply_message(r, &m.base);
+    pthread_mutex_unlock(&h->lock);
+}
+
+static void do_stack(struct ms_host *h, struct ms_request *r)
+{
+    struct ms_buf python, native;
+    Muster__Stack m;
+
+    ms_buf_init(&python);
+    ms_buf_init(&native);
+    ms_stack_python(h->main_tid, h->python_stack_fd, &python);
+    ms_stack_native(&native);
+    muster__stack__init(&m);
+    m.python = (char *)(uintptr_t)ms_buf_str(&python);
+    m.native = (char *)(uintptr_t)ms_buf_str(&native);
+    if (m.python && m.native)
+        reply_message(r, &m.base);
+    else
+        ms_request_fail_text(r, MUSTER__FAILURE__KIND__NO_MEMORY, "out of memory");
+    ms_buf_finish(&python);
+    ms_buf_finish(&native);
+}
+
+static int hold_ports(struct ms_host *h, uint32_t count, struct ms_error *err)
+{
+    size_t before = h->port_count;
+
+    if (count == 0 || count > MS_PORTS_MAX - before)
+        return ms_error_set(err,
+                            -EINVAL,
+                            "%u ports asked, %zu are held, at most %u are possible",
+                            count,
+                            before,
+                            MS_PORTS_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        uint16_t port;
+        int fd = ms_port_hold("127.0.0.1", &port, err);
+
+        if (fd < 0) {
+            while (h->port_count > before)
+                close(h->port_fds[--h->port_count]);
+            return fd;
+        }
+        h->port_fds[h->port_count] = fd;
+        h->ports[h->port_count++] = port;
+    }
+    return 0;
+}
+
+static void do_alloc_ports(struct ms_host *h, struct ms_request *r)
+{
+    Muster__AllocPorts *ask = muster__alloc_ports__unpack(NULL, r->len, r->body);
+    struct ms_error err = {0};
+    char host[] = "127.0.0.1";
+    Muster__Ports m;
+    int rc;
+
+    if (!ask) {
+        ms_request_fail_text(
+            r, MUSTER__FAILURE__KIND__BAD_ARGUMENT, "not an AllocPorts message");
+        return;
+    }
+    pthread_mutex_lock(&h->lock);
+    rc = hold_ports(h, ask->count, &err);
+    if (rc == 0) {
+        muster__ports__init(&m);
+        m.host = host;
+        m.n_ports = ask->count;
+        m.ports = h->ports + h->port_count - ask->count;
+        reply_message(r, &m.base);
+    }
+    pthread_mutex_unlock(&h->lock);
+    if (rc < 0)
+        ms_request_fail_text(r, MUSTER__FAILURE__KIND__REFUSED, "%s", err.text);
+    muster__alloc_ports__free_unpacked(ask, NULL);
+}
+
+static void on_request(void *arg, struct ms_request *r)
+{
+    switch (r->op) {
+    case MS_OP_HEALTH:
+        do_health(arg, r);
+        break;
+    case MS_OP_STACK:
+        do_stack(arg, r);
+        break;
+    case MS_OP_ALLOC_PORTS:
+        do_alloc_ports(arg, r);
+        break;
+    default:
+        ms_request_fail_text(
+            r, MUSTER__FAILURE__KIND__REFUSED, "unknown operation %u", r->op);
+    }
+}
+
+static void on_cancel(void *arg, struct ms_request *r)
+{
+    struct ms_host *h = arg;
+
+    if (h->on_cancel)
+        h->on_cancel(h->arg, r);
+}
+
+static void on_queued(void *arg)
+{
+    struct ms_host *h = arg;
+
+    if (h->on_queued)
+        h->on_queued(h->arg);
+}
+
+static const struct ms_server_ops server_ops = {
+    .on_request = on_request, .on_cancel = on_cancel, .on_queued = on_queued};
+
+/* ---- the agent -------------------------------------------------------------------- */
+
+static void on_link_body(void *arg, const uint8_t *body, size_t len)
+{
+    struct ms_host *h = arg;
+    Muster__AgentToWorker *m = muster__agent_to_worker__unpack(NULL, len, body);
+
+    if (!m)
+        return;
+    if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_DIED && m->died->exit)
+        ms_client_verdict(h->client, m->died->uid, m->died->exit);
+    muster__agent_to_worker__free_unpacked(m, NULL);
+}
+
+static const struct ms_link_ops link_ops = {.on_body = on_link_body,
+                                            .on_closed = on_link_closed};
+
+struct question {
+    struct ms_host *host;
+    uint64_t uid;
+};
+
+static void ask_agent(void *arg)
+{
+    struct question *q = arg;
+    Muster__WorkerToAgent m;
+    Muster__AskDeath ask;
+
+    muster__worker_to_agent__init(&m);
+    muster__ask_death__init(&ask);
+    ask.uid = q->uid;
+    m.body_case = MUSTER__WORKER_TO_AGENT__BODY_ASK;
+    m.ask = &ask;
+    ms_link_send(q->host->link, &m.base);
+    free(q);
+}
+
+static void ask_verdict(void *arg, uint64_t uid)
+{
+    struct ms_host *h = arg;
+    struct question *q = malloc(sizeof *q);
+
+    if (!q)
+        return;
+    *q = (struct question){h, uid};
+    if (ms_loop_post(h->loop, ask_agent, q) < 0)
+        free(q);
+}
+
+/* ---- start ------------------------------------------------------------------------ */
+
+static int on_boot(void *arg, struct ms_message *m)
+{
+    Muster__WorkerBoot **boot = arg;
+    Muster__AgentToWorker *a = muster__agent_to_worker__unpack(NULL, m->len, m->body);
+
+    if (!a)
+        return -EPROTO;
+    if (a->body_case == MUSTER__AGENT_TO_WORKER__BODY_BOOT) {
+        *boot = a->boot;
+        a->boot = NULL;
+        a->body_case = MUSTER__AGENT_TO_WORKER__BODY__NOT_SET;
+    }
+    muster__agent_to_worker__free_unpacked(a, NULL);
+    return *boot ? 0 : -EPROTO;
+}
+
+/* The first message on the control socket, before there is a loop. */
+static Muster__WorkerBoot *boot_receive(int fd, struct ms_error *err)
+{
+    static const struct ms_conn_sink sink = {.on_message = on_boot};
+    int64_t until_ns = ms_now_ns() + MS_AGENT_START_NS;
+    Muster__WorkerBoot *boot = NULL;
+    int copy = dup(fd), rc = 0;
+    struct ms_transport *t = copy >= 0 ? ms_transport_unix(copy) : NULL;
+    struct ms_conn *conn = t ? ms_conn_create_trusted(t) : NULL;
+
+    while (conn && !boot && (rc >= 0 || rc == -EAGAIN) && ms_now_ns() < until_ns) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+
+        poll(&p, 1, 1000);
+        rc = ms_conn_read(conn, &sink, &boot, err);
+    }
+    if (!boot)
+        ms_error_set(err, -EPIPE, "the agent did not say who this worker is");
+    ms_conn_destroy(conn);
+    return boot;
+}
+
+static Muster__WorkerBoot *boot_get(const struct ms_host_options *o,
+                                    struct ms_error *err)
+{
+    Muster__WorkerBoot *boot;
+
+    if (!o->boot)
+        return boot_receive(o->control_fd, err);
+    boot = muster__worker_boot__unpack(NULL, o->boot_len, o->boot);
+    if (!boot)
+        ms_error_set(err, -EPROTO, "the worker's description cannot be read");
+    return boot;
+}
+
+static void *io_main(void *arg)
+{
+    struct ms_host *h = arg;
+
+    prctl(PR_SET_NAME, "muster-io");
+    ms_loop_run(h->loop);
+    return NULL;
+}
+
+/* Signals belong to the main thread. */
+static int thread_start(struct ms_host *h)
+{
+    sigset_t all, before;
+    int rc;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    rc = -pthread_create(&h->thread, NULL, io_main, h);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
+static int parts_create(struct ms_host *h, struct ms_error *err)
+{
+    struct ms_server_options so = {.secret = h->boot->secret.data,
+                                   .identity = h->boot->uid,
+                                   .has_engine = true,
+                                   .ops = &server_ops,
+                                   .arg = h};
+    struct ms_client_options co = {
+        .secret = h->boot->secret.data, .ask_verdict = ask_verdict, .arg = h};
+
+    if (h->boot->secret.len != MS_SECRET_SIZE)
+        return ms_error_set(err, -EPROTO, "the secret has a wrong size");
+    h->loop = so.loop = co.loop = ms_loop_create();
+    if (!h->loop)
+        return ms_error_set(err, -ENOMEM, "cannot make an event loop");
+    h->spin = co.spin = ms_spin_open(h->boot->spin_path);
+    h->server = ms_server_create(&so);
+    h->client = ms_client_create(&co);
+    h->link = ms_link_create(h->loop, h->control_fd, &link_ops, h);
+    if (!h->server || !h->client || !h->link)
+        return ms_error_set(err, -ENOMEM, "cannot make the worker's server");
+    return ms_server_listen(h->server, h->listen_fd);
+}
+
+static int agent_watch(struct ms_host *h, struct ms_error *err)
+{
+    h->agent_pidfd = (int)syscall(SYS_pidfd_open, h->boot->agent_pid, 0);
+    if (h->agent_pidfd < 0)
+        return ms_error_sys(err, -errno, "cannot watch the agent");
+    return ms_watch_init(
+        &h->agent_watch, h->loop, h->agent_pidfd, MS_READ, on_agent_gone, h);
+}
+
+struct ms_host *ms_host_start(const struct ms_host_options *o, struct ms_error *err)
+{
+    struct ms_host *h = calloc(1, sizeof *h);
+    int rc;
+
+    if (!h) {
+        ms_error_set(err, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    pthread_mutex_init(&h->lock, NULL);
+    h->main_tid = (pid_t)syscall(SYS_gettid);
+    h->control_fd = o->control_fd;
+    h->listen_fd = o->listen_fd;
+    h->python_stack_fd = o->python_stack_fd;
+    h->on_cancel = o->on_cancel;
+    h->on_queued = o->on_queued;
+    h->arg = o->arg;
+    h->boot = boot_get(o, err);
+    rc = h->boot ? parts_create(h, err) : -EPROTO;
+    if (rc == 0)
+        rc = agent_watch(h, err);
+    if (rc == 0 && (rc = thread_start(h)) < 0)
+        ms_error_sys(err, rc, "cannot start the I/O thread");
+    return rc < 0 ? NULL : h; /* on failure the process ends: nothing is taken back */
+}
+
+const Muster__WorkerBoot *ms_host_boot(const struct ms_host *h)
+{
+    return h->boot;
+}
+
+struct ms_server *ms_host_server(struct ms_host *h)
+{
+    return h->server;
+}
+
+struct ms_client *ms_host_client(struct ms_host *h)
+{
+    return h->client;
+}
+
+static void names_free(char **names, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        free(names[i]);
+    free(names);
+}
+
+int ms_host_set_engines(struct ms_host *h, const char *const *names, size_t count)
+{
+    char **copy = calloc(count + 1, sizeof *copy), **old;
+    size_t old_count;
+
+    if (!copy)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++) {
+        copy[i] = strdup(names[i]);
+        if (!copy[i]) {
+            names_free(copy, i);
+            return -ENOMEM;
+        }
+    }
+    pthread_mutex_lock(&h->lock);
+    old = h->engines;
+    old_count = h->engine_count;
+    h->engines = copy;
+    h->engine_count = count;
+    pthread_mutex_unlock(&h->lock);
+    names_free(old, old_count);
+    return 0;
+}
+
+void ms_host_forget(struct ms_host *h)
+{
+    ms_client_forget(h->client);
+    for (size_t i = 0; i < h->port_count; i++)
+        close(h->port_fds[i]);
+    close(h->listen_fd);
+    close(h->control_fd);
+    close(h->agent_pidfd);
+}

@@ -1,0 +1,48 @@
+/* host.h - the RPC server of a worker
+ *
+ * Owns the worker's I/O thread: a loop that accepts callers, answers health, stack and
+ * alloc_ports without ever touching the interpreter, watches the agent, and is the client
+ * for calls that the worker makes itself. The engine's thread is the caller's own (the
+ * main thread): it takes requests from ms_host_server.
+ *
+ * When the agent is gone (its pidfd says so, or the control socket ended) the host kills
+ * every descendant of this process and then the process itself.
+ */
+#ifndef MS_WORKER_HOST_H
+#define MS_WORKER_HOST_H
+
+#include "base/error.h"
+#include "proto/muster.pb-c.h"
+#include "wire/client.h"
+#include "wire/server.h"
+
+struct ms_host;
+
+struct ms_host_options {
+    const uint8_t *boot; /* a packed WorkerBoot; NULL: it comes on the control socket */
+    size_t boot_len;
+    int control_fd; /* both are taken over, also on failure */
+    int listen_fd;
+    int python_stack_fd; /* where the interpreter writes its stacks; -1: none */
+    /* See struct ms_server_ops. */
+    void (*on_cancel)(void *arg, struct ms_request *r);
+    void (*on_queued)(void *arg);
+    void *arg;
+};
+
+/* Start the I/O thread and listen. NULL with the reason in err. There is one host in a
+ * process, and it lives as long as the process. */
+struct ms_host *ms_host_start(const struct ms_host_options *o, struct ms_error *err);
+
+const Muster__WorkerBoot *ms_host_boot(const struct ms_host *h);
+struct ms_server *ms_host_server(struct ms_host *h);
+struct ms_client *ms_host_client(struct ms_host *h);
+
+/* The engines that health reports; the names are copied. Any thread. */
+int ms_host_set_engines(struct ms_host *h, const char *const *names, size_t count);
+
+/* In a forked child of the worker (a data loader): close what was inherited, so that
+ * nobody takes our open descriptors for a living worker. */
+void ms_host_forget(struct ms_host *h);
+
+#endif

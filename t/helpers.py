@@ -1,0 +1,148 @@
+"""Finding what a session left behind, and running drivers of their own."""
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+MARK = "MUSTER_TEST_MARK"  # in the environment of all processes of one test's session
+DEADLINE_S = 20.0
+
+
+def new_mark() -> str:
+    return os.urandom(8).hex()
+
+
+def processes(mark: str) -> list[int]:
+    """The living ones that were started with this mark."""
+    found = []
+    want = f"{MARK}={mark}".encode()
+    for entry in os.listdir("/proc"):
+        if not entry.isdecimal() or int(entry) == os.getpid():
+            continue
+        try:
+            env = Path(f"/proc/{entry}/environ").read_bytes()
+            state = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if want in env.split(b"\0") and state[0] != "Z":
+            found.append(int(entry))
+    return found
+
+
+def describe(pid: int) -> str:
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+        return f"process {pid}: {command.decode(errors='replace')[:120]}"
+    except OSError:
+        return f"process {pid}"
+
+
+def leftovers(mark: str, session_dir: str | None = None) -> list[str]:
+    """What is still there of a session that has ended; logs may be."""
+    left = [describe(pid) for pid in processes(mark)]
+    if session_dir is None:
+        return left
+    for line in Path("/proc/net/unix").read_text().splitlines():
+        if session_dir in line:
+            left.append(f"socket {line.split()[-1]}")
+    for folder, _, files in os.walk(session_dir):
+        for name in files:
+            path = os.path.join(folder, name)
+            if not (name.endswith((".log", ".log.1")) or "logs" in Path(folder).parts):
+                left.append(f"file {path}")
+    return left
+
+
+def wait_gone(pids: Iterable[int], timeout: float = DEADLINE_S) -> list[int]:
+    """Wait until the processes have ended; those that have not."""
+    end = time.monotonic() + timeout
+    left = []
+    for pid in pids:
+        try:
+            fd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        if not poll.poll(max(0.0, end - time.monotonic()) * 1000):
+            left.append(pid)
+        os.close(fd)
+    return left
+
+
+def can_bind(host: str, port: int) -> bool:
+    with socket.socket() as s:
+        try:
+            s.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+class Driver:
+    """A driver script in a process of its own."""
+
+    def __init__(self, script: str, tmp_path: Path, **env: str) -> None:
+        self.mark = new_mark()
+        path = tmp_path / f"driver-{self.mark}.py"
+        path.write_text(script)
+        folders = [str(Path(__file__).parent), *filter(None, sys.path)]
+        self.process = subprocess.Popen(
+            [sys.executable, str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ
+            | {MARK: self.mark, "PYTHONPATH": os.pathsep.join(folders)}
+            | env,
+        )
+
+    def line(self) -> str:
+        """The next line that it prints."""
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], DEADLINE_S)
+        assert ready, "the driver printed nothing"
+        text = self.process.stdout.readline().rstrip("\n")
+        if not text:
+            out, err = self.process.communicate(timeout=DEADLINE_S)
+            raise AssertionError(f"the driver ended: {out}\n{err}")
+        return text
+
+    def send(self, text: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(text + "\n")
+        self.process.stdin.flush()
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def end(self, timeout: float = DEADLINE_S) -> tuple[int, str, str]:
+        """Wait for its end: exit code, stdout, stderr."""
+        out, err = self.process.communicate(timeout=timeout)
+        return self.process.returncode, out, err
+
+    def left(self, timeout: float = DEADLINE_S) -> list[str]:
+        """Wait for the end of all that it started; what did not end."""
+        wait_gone(processes(self.mark), timeout)
+        return leftovers(self.mark)
+
+
+def hear(fifo: Path) -> None:
+    """Wait until a worker has opened the fifo to write: `workers.say`."""
+    fd = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    poll = select.poll()
+    poll.register(fd, select.POLLIN | select.POLLHUP)
+    end = time.monotonic() + DEADLINE_S
+    while not os.read(fd, 1) if poll.poll(DEADLINE_S * 1000) else True:
+        assert time.monotonic() < end, "the worker said nothing"
+        # nobody has it open for writing yet: a blocking open waits for that
+        os.close(fd)
+        fd = os.open(fifo, os.O_RDONLY)
+    os.close(fd)

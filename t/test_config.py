@@ -1,0 +1,154 @@
+"""config.py and _env.py: fields, their checks, and the environment of a rank. Pure."""
+
+import pickle
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from muster import WorkerConfig
+from muster._env import device_names, rank_env, session_env, worker_name, zygote_env
+from muster.config import mesh_sizes, parse_size
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        (None, 0),
+        (4096, 4096),
+        ("4096", 4096),
+        ("512MiB", 512 << 20),
+        ("2GiB", 2 << 30),
+        ("1.5 gib", 3 << 29),
+        ("2GB", 2 * 10**9),
+        ("10k", 10_000),
+    ],
+)
+def test_sizes(text: Any, size: int) -> None:
+    assert parse_size(text, "memory") == size
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"memory": "much"}, "memory"),
+        ({"memory": -1}, "memory"),
+        ({"gpu_memory": "1XB"}, "gpu_memory"),
+        ({"world_size": 0}, "world_size"),
+        ({"world_size": "2"}, "world_size"),
+        ({"device_mapping": [0, "1"]}, "device_mapping"),
+        ({"num_gpus_per_worker": -1}, "num_gpus_per_worker"),
+        ({"num_cpus": "two"}, "num_cpus"),
+        ({"num_cpus": -1}, "num_cpus"),
+        ({"env": {"A=B": "1"}}, "env"),
+        ({"env": {"A": None}}, r"env\['A'\]"),
+        ({"preload": [1]}, "preload"),
+        ({"start": "spawn"}, "start"),
+        ({"start": []}, "start"),
+        ({"visible": "all"}, "visible"),
+        ({"max_concurrency": 0}, "max_concurrency"),
+        ({"timeout": 0}, "timeout"),
+        ({"timeout": "1"}, "timeout"),
+        ({"mesh": {"xp": 2}}, "mesh"),
+        ({"mesh": {"tp": 0}}, r"mesh\['tp'\]"),
+    ],
+)
+def test_a_bad_field_is_named(fields: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=f"^{named}: "):
+        WorkerConfig(**fields)
+
+
+def test_unknown_fields_are_kept() -> None:
+    config = WorkerConfig(world_size=2, strategy_args={"lr": 1}, memory="1KiB")
+    assert config.strategy_args == {"lr": 1} == config.extra["strategy_args"]
+    assert config.memory == 1024
+    again = pickle.loads(pickle.dumps(config))
+    assert again == config and again.strategy_args == {"lr": 1}
+    other = config.replace(world_size=3)
+    assert other.world_size == 3 and other.extra == config.extra and other != config
+    assert "world_size=2" in repr(config) and "start" not in repr(config)
+
+
+def test_from_other_objects() -> None:
+    roll = SimpleNamespace(world_size=4, strategy_args=None, _private=1)
+    config = WorkerConfig.of(roll, env={"A": 1})
+    assert config.world_size == 4 and config.env == {"A": "1"}
+    assert "strategy_args" in config.extra and "_private" not in config.extra
+    assert WorkerConfig.of(config, world_size=5).world_size == 5
+    assert WorkerConfig.of({"world_size": 2}).world_size == 2
+    assert WorkerConfig.of(None).world_size is None
+    with pytest.raises(ValueError, match=r"^worker_config: "):
+        WorkerConfig.of(3)
+
+
+def test_mesh() -> None:
+    sizes = mesh_sizes({"tp": 2, "pp": 2}, 16)
+    assert sizes == {"tp": 2, "cp": 1, "dp": 4, "pp": 2, "ep": 1}
+    for mesh in ({"tp": 3}, {"tp": 2, "dp": 2}, {"tp": 4, "ep": 3}):
+        with pytest.raises(ValueError, match=r"^mesh: "):
+            mesh_sizes(mesh, 16)
+
+
+def env_of(rank: int, placements: Any, visible: str = "own", **user: str) -> Any:
+    return rank_env(
+        "actor",
+        rank,
+        placements,
+        master=("127.0.0.1", 29500),
+        names=[str(i) for i in range(8)],
+        visible=visible,
+        user=user,
+    )
+
+
+PLACED = [(0, [4, 5]), (0, [6, 7]), (1, [0, 1])]
+
+
+def test_environment_of_a_rank() -> None:
+    assert env_of(1, PLACED) == {
+        "RANK": "1",
+        "WORLD_SIZE": "3",
+        "LOCAL_RANK": "0",
+        "MUSTER_LOCAL_RANK": "1",
+        "LOCAL_WORLD_SIZE": "2",
+        "NODE_RANK": "0",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "29500",
+        "CLUSTER_NAME": "actor",
+        "WORKER_NAME": "actor-1-G67",
+        "CUDA_VISIBLE_DEVICES": "6,7",
+    }
+    other = env_of(2, PLACED)
+    assert other["NODE_RANK"] == "1" and other["MUSTER_LOCAL_RANK"] == "0"
+    assert other["LOCAL_WORLD_SIZE"] == "1"
+
+
+def test_environment_with_all_devices_of_the_node() -> None:
+    env = env_of(1, PLACED, "node")
+    assert env["LOCAL_RANK"] == "1" and env["CUDA_VISIBLE_DEVICES"] == "4,5,6,7"
+
+
+def test_the_users_variables_come_last() -> None:
+    assert env_of(0, [(0, [])])["CUDA_VISIBLE_DEVICES"] == ""
+    env = env_of(0, [(0, [])], RANK="x", CUDA_VISIBLE_DEVICES="3")
+    assert env["RANK"] == "x" and env["CUDA_VISIBLE_DEVICES"] == "3"
+
+
+def test_names_and_devices() -> None:
+    assert worker_name("actor_infer", 0, [0, 1]) == "actor_infer-0-G01"
+    assert worker_name("reward", 3, []) == "reward-3"
+    assert device_names({}, 2) == ["0", "1"]
+    assert device_names({"CUDA_VISIBLE_DEVICES": "4, GPU-ab"}, 2) == ["4", "GPU-ab"]
+    assert device_names({"CUDA_VISIBLE_DEVICES": "4"}, 2) == ["0", "1"]
+
+
+def test_session_and_zygote_environment() -> None:
+    assert session_env({})["OMP_NUM_THREADS"] == "1"
+    assert session_env({"OMP_NUM_THREADS": "4"})["OMP_NUM_THREADS"] == "4"
+    session = {"OMP_NUM_THREADS": "1"}
+    user = {
+        "OMP_NUM_THREADS": "1",
+        "LD_PRELOAD": "x.so",
+        "A": "b",
+        "PYTHONHASHSEED": "0",
+    }
+    assert zygote_env(user, session) == ["LD_PRELOAD=x.so", "PYTHONHASHSEED=0"]
