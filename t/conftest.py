@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # workers.py, helpers.py
 
-from helpers import MARK, leftovers, new_mark
+from helpers import MARK, Bell, leftovers, new_mark
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -54,7 +54,9 @@ def own_session() -> Iterator[Any]:
 
 
 @pytest.fixture
-def cluster(session: Any, request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
+def cluster(
+    session: Any, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., Any]]:
     """Makes clusters that end with the test."""
     import muster
 
@@ -72,3 +74,17 @@ def cluster(session: Any, request: pytest.FixtureRequest) -> Iterator[Callable[.
     for one in made:
         if muster.is_initialized():
             one.destroy(grace=0.2)
+
+
+@pytest.fixture
+def bell(tmp_path: Path) -> Iterator[Callable[[], Bell]]:
+    """Makes bells."""
+    made: list[Bell] = []
+
+    def make() -> Bell:
+        made.append(Bell(tmp_path))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()

@@ -134,15 +134,22 @@ class Driver:
         return leftovers(self.mark)
 
 
-def hear(fifo: Path) -> None:
-    """Wait until a worker has opened the fifo to write: `workers.say`."""
-    fd = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
-    poll = select.poll()
-    poll.register(fd, select.POLLIN | select.POLLHUP)
-    end = time.monotonic() + DEADLINE_S
-    while not os.read(fd, 1) if poll.poll(DEADLINE_S * 1000) else True:
-        assert time.monotonic() < end, "the worker said nothing"
-        # nobody has it open for writing yet: a blocking open waits for that
-        os.close(fd)
-        fd = os.open(fifo, os.O_RDONLY)
-    os.close(fd)
+class Bell:
+    """An event between processes: a fifo. `workers.say` rings it too."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = str(folder / f"bell-{new_mark()}")
+        os.mkfifo(self.path)
+        self.fd = os.open(self.path, os.O_RDWR | os.O_NONBLOCK)
+
+    def ring(self) -> None:
+        os.write(self.fd, b"!")
+
+    def hear(self, timeout: float = DEADLINE_S) -> None:
+        """Wait until it rings."""
+        ready, _, _ = select.select([self.fd], [], [], timeout)
+        assert ready, "the bell did not ring"
+        os.read(self.fd, 1)
+
+    def close(self) -> None:
+        os.close(self.fd)

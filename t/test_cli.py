@@ -130,7 +130,7 @@ class FakeSession:
         self.logs.mkdir(parents=True, mode=0o700)
         self.lock: IO[str] | None = None
         if alive:
-            self.lock = open(self.dir / "lock", "w")  # noqa: SIM115
+            self.lock = open(self.dir / "lock", "w")
             fcntl.flock(self.lock, fcntl.LOCK_EX)
             (self.dir / "secret").write_text("ab" * 32)
             (self.dir / "driver").write_text(str(os.getpid()))
@@ -517,7 +517,12 @@ def test_status_of_a_driver(home: Home, driver: Driver) -> None:
     assert f"session {status['session']}" in text
     for w in workers(home, "fixed"):
         line = next(x for x in text.splitlines() if x.startswith(f"fixed/{w['rank']} "))
-        assert line.split()[1:5] == ["running", str(w["pid"]), w["node"], str(w["rank"])]
+        assert line.split()[1:5] == [
+            "running",
+            str(w["pid"]),
+            w["node"],
+            str(w["rank"]),
+        ]
 
 
 def test_status_of_workers_that_ended(home: Home, driver: Driver) -> None:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from muster import _core, api
-from muster._env import device_names, rank_env, zygote_env
-from muster._serialize import Once
+from muster._start import engine_spec, rank_specs, start
 from muster.config import WorkerConfig, mesh_sizes
 from muster.errors import (
     ClusterError,
-    DeadlineExceeded,
     NotInitialized,
-    SerializationError,
 )
 from muster.future import Future, gather
 from muster.resources import ResourceManager
@@ -28,11 +24,8 @@ if TYPE_CHECKING:
 CREATE_ENGINE = 18  # wire/frame.h, enum ms_op
 DESTROY_ENGINE = 19
 ENGINE = "default"
-START_S = 120.0  # processes, without their constructors
 ANSWER_S = 10.0  # of what a worker's I/O thread or the agent answers
 GRACE_S = 3.0  # SIGTERM until SIGKILL
-_STARTS = {"fork": 0, "exec": 1}
-_COMMAND = 2
 
 
 class Worker:
@@ -272,7 +265,7 @@ class View:
     ) -> View:
         """Make another object in each of these processes, under a name; a view that
         calls it."""
-        what = _engine_spec(name, worker_cls, args, kwargs or {}, max_concurrency)
+        what = engine_spec(name, worker_cls, args, kwargs or {}, max_concurrency)
         self._operate(CREATE_ENGINE, what, timeout or self._timeout)
         return self.options(engine=name)
 
@@ -334,7 +327,7 @@ class Cluster(View):
             raise TypeError("config is another name of worker_config: give one of them")
         session = api.session()
         role = WorkerConfig.of(worker_config if config is None else config, **fields)
-        spec = _engine_spec(
+        spec = engine_spec(
             ENGINE, worker_cls, role.args, role.kwargs, role.max_concurrency
         )
         resources = resource_manager or ResourceManager()
@@ -345,8 +338,8 @@ class Cluster(View):
         head = session.head
         master = head.hold_port(self._ports, ANSWER_S)
         try:
-            ranks = _rank_specs(name, worker_cls, role, placements, master, session)
-            started = _start(head, name, ranks)
+            ranks = rank_specs(name, worker_cls, role, placements, master, session)
+            started = start(head, name, ranks)
         except BaseException:
             head.drop_port(self._ports, ANSWER_S)
             raise
@@ -423,22 +416,6 @@ class Cluster(View):
         self.destroy()
 
 
-# ---- starting -------------------------------------------------------------------------
-
-
-def _start(
-    head: _core.Head, name: str, ranks: list[_core.RankSpec]
-) -> list[tuple[int, int, str, str]]:
-    try:
-        return head.create_cluster(name, ranks, START_S)
-    except FileExistsError:
-        raise ClusterError(
-            f"there is a cluster {name!r} already: destroy() it, or take another name"
-        ) from None
-    except TimeoutError as e:
-        raise DeadlineExceeded(f"the workers of {name!r} did not start: {e}") from None
-
-
 def _workers(
     name: str,
     started: list[tuple[int, int, str, str]],
@@ -452,129 +429,3 @@ def _workers(
         place = (node, nodes[node])
         workers.append(Worker(rank, uid, pid, address, log_path, label, place, devices))
     return workers
-
-
-def _rank_specs(
-    name: str,
-    worker_cls: type | str,
-    role: WorkerConfig,
-    placements: list[Placement],
-    master: tuple[str, int],
-    session: api.Session,
-) -> list[_core.RankSpec]:
-    names = device_names(session.env, session.head.node[3])
-    common = _core_spec(worker_cls, role, session)
-    specs = []
-    for rank, (_, devices) in enumerate(placements):
-        env = rank_env(
-            name,
-            rank,
-            placements,
-            master=master,
-            names=names,
-            visible=role.visible,
-            user=role.env,
-        )
-        spec = common.copy()
-        spec["env"] = [f"{key}={value}" for key, value in env.items()]
-        spec["devices"] = devices
-        specs.append(spec)
-    return specs
-
-
-def _core_spec(
-    worker_cls: type | str, role: WorkerConfig, session: api.Session
-) -> _core.RankSpec:
-    """What all ranks have in common."""
-    spec: _core.RankSpec = {
-        "start": _STARTS[role.start] if isinstance(role.start, str) else _COMMAND,
-        "preload": list(dict.fromkeys([*_module_of(worker_cls), *role.preload])),
-        "zygote_env": zygote_env(role.env, session.env),
-        "memory": role.memory,
-    }
-    if role.python:
-        spec["python"] = role.python
-    if role.working_dir:
-        spec["working_dir"] = os.path.abspath(role.working_dir)
-    if not isinstance(role.start, str):
-        spec["command"] = role.start
-    return spec
-
-
-# ---- the worker's class ---------------------------------------------------------------
-
-
-def _engine_spec(
-    name: str,
-    worker_cls: type | str,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    max_concurrency: int | None,
-) -> Once:
-    """The argument of CREATE_ENGINE, pickled once for all ranks."""
-    if isinstance(worker_cls, type):
-        _send_by_value_if_needed(worker_cls)
-    elif not isinstance(worker_cls, str):
-        raise TypeError(f"worker_cls: neither a class nor its path: {worker_cls!r}")
-    elif not _module_of(worker_cls):
-        raise ValueError(
-            f'worker_cls: not a path "package.module.Class": {worker_cls!r}'
-        )
-    spec = {
-        "name": name,
-        "cls": worker_cls.replace(":", ".") if isinstance(worker_cls, str) else worker_cls,
-        "args": tuple(args),
-        "kwargs": dict(kwargs),
-        "max_concurrency": max_concurrency,
-    }
-    try:
-        return Once(spec)
-    except SerializationError as e:
-        what = str(e).removeprefix("value")
-        for key, field in (
-            ("cls", "worker_cls"),
-            ("args", "args"),
-            ("kwargs", "kwargs"),
-        ):
-            what = what.replace(f"[{key!r}]", field, 1)
-        raise SerializationError(what) from None
-
-
-def _module_of(worker_cls: type | str) -> list[str]:
-    """The module to import before the fork, if it can be imported at all."""
-    if isinstance(worker_cls, str):
-        module = worker_cls.replace(":", ".").rpartition(".")[0]
-        return [module] if module else []
-    return [worker_cls.__module__] if _importable(worker_cls) else []
-
-
-def _importable(cls: type) -> bool:
-    """A worker finds the class by its name."""
-    if cls.__module__ in ("__main__", "__mp_main__", "builtins"):
-        return False
-    found: Any = sys.modules.get(cls.__module__)
-    for part in cls.__qualname__.split("."):
-        found = getattr(found, part, None)
-    return found is cls and _findable(cls.__module__.partition(".")[0])
-
-
-def _findable(module: str) -> bool:
-    """Not only in sys.modules, but where an import would look."""
-    for finder in sys.meta_path:
-        try:
-            if finder.find_spec(module, None) is not None:
-                return True
-        except Exception:
-            continue
-    return False
-
-
-def _send_by_value_if_needed(cls: type) -> None:
-    """Have cloudpickle send all of a module that workers could not import."""
-    module = sys.modules.get(cls.__module__)
-    if module is None or cls.__module__ in ("__main__", "builtins"):
-        return
-    if not _findable(cls.__module__.partition(".")[0]):
-        import cloudpickle
-
-        cloudpickle.register_pickle_by_value(module)

@@ -369,8 +369,13 @@ static const struct ms_link_ops link_ops = {.on_body = on_body,
 static void on_signal(void *arg, unsigned events)
 {
     struct ms_agent *a = arg;
+    struct signalfd_siginfo info[8];
+    ssize_t n = read(a->signal_fd, info, sizeof info);
 
     (void)events;
+    for (ssize_t i = 0; i < n / (ssize_t)sizeof info[0]; i++)
+        if (info[i].ssi_signo == SIGTERM)
+            ms_agent_end(a, 0, "somebody sent SIGTERM");
     if (!a->is_over)
         ms_reap(a);
 }
@@ -384,6 +389,7 @@ static int set_up_signals(struct ms_agent *a)
         signal(ignored[i], SIG_IGN);
     sigemptyset(&mask);
     sigaddset(&mask, SIGCHLD);
+    sigaddset(&mask, SIGTERM);
     sigprocmask(SIG_BLOCK, &mask, NULL);
     a->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
     if (a->signal_fd < 0)

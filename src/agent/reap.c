@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 
 /* ---- who has ended ---- */
@@ -51,10 +50,6 @@ void ms_reap_one(struct ms_agent *a, pid_t pid, int status)
 
 void ms_reap(struct ms_agent *a)
 {
-    struct signalfd_siginfo ignored[8];
-    ssize_t n = read(a->signal_fd, ignored, sizeof ignored);
-
-    (void)n;
     if (a->config)
         ms_zygotes_poll(&a->zygotes); /* what they said before they died */
     for (;;) {
@@ -87,32 +82,33 @@ static uint64_t uid_of(pid_t pid)
 }
 
 /* A child of ours that is neither worker nor zygote lost its parent. If its worker still
- * lives it may stay. */
-static void kill_if_orphan(struct ms_agent *a, pid_t pid)
+ * lives it may stay. True: it is about to end, and then we look again. */
+static bool kill_if_orphan(struct ms_agent *a, pid_t pid)
 {
     struct ms_worker *w;
     uint64_t uid;
 
     if (ms_map_find(&a->by_pid, (uint64_t)pid) || ms_zygotes_has(&a->zygotes, pid))
-        return;
+        return false;
     uid = uid_of(pid);
-    w = uid ? ms_map_find(&a->by_uid, uid) : NULL;
-    if (!uid || (w && !w->has_ended))
-        return;
-    if (w)
-        w->has_orphans = true;
+    if (!uid)
+        return ms_proc_is_ending(pid); /* whose, it can no longer say */
+    w = ms_map_find(&a->by_uid, uid);
+    if (w && !w->has_ended)
+        return false;
     if (getpgid(pid) == pid)
         ms_proc_group_kill(pid, SIGKILL);
     kill(pid, SIGKILL);
+    return true;
 }
 
-/* Nothing of it is left, or something is and will be looked for again when it ends. */
+/* Nothing of the dead is left but control groups. */
 static void finish_dead(struct ms_agent *a)
 {
     bool is_any_gone = false;
 
     ms_list_each (w, &a->dead, struct ms_worker, link) {
-        if (w->has_orphans || w->start)
+        if (w->start)
             continue;
         if (ms_cgroup_remove(&w->cgroup) < 0) {
             ms_cgroup_kill(&w->cgroup);
@@ -129,17 +125,18 @@ static void sweep(void *arg)
 {
     struct ms_agent *a = arg;
     MS_CLEANUP(ms_cleanup_free) pid_t *pids = NULL;
+    bool is_any_ending = false;
     int count;
 
     a->sweep_posted = false;
     if (a->is_over)
         return;
-    ms_list_each (w, &a->dead, struct ms_worker, link)
-        w->has_orphans = false;
     count = ms_proc_children(&pids);
     for (int i = 0; i < count; i++)
-        kill_if_orphan(a, pids[i]);
-    finish_dead(a);
+        if (kill_if_orphan(a, pids[i]))
+            is_any_ending = true;
+    if (!is_any_ending)
+        finish_dead(a);
 }
 
 void ms_sweep_soon(struct ms_agent *a)

@@ -34,7 +34,6 @@ struct ms_worker {
     bool is_pending;  /* begun, and the result is not known */
     bool is_requested; /* we have asked it to end */
     bool has_ended;
-    bool has_orphans; /* as the last sweep found */
     Muster__WorkerExited *exited; /* not yet told; the start will */
 };
 

@@ -239,6 +239,36 @@ static void test_stop_takes_the_workers_along(void **state)
     assert_int_equal(kill(-pid, 0), -1); /* and its group */
 }
 
+static void test_a_killed_agent_leaves_nothing(void **state)
+{
+    struct ms_error err = {0};
+    struct ms_head *h = start(&err);
+    struct ms_head_op *op;
+    char dir[MS_SESSION_DIR_MAX];
+    pid_t agent, workers[2];
+
+    (void)state;
+    if (!h)
+        fail_msg("%s", err.text);
+    strcpy(dir, ms_head_session(h)->dir);
+    op = create(h, "exec sleep 600", 2); /* which knows nothing of agents */
+    assert_int_equal(finish(op), 0);
+    for (int i = 0; i < 2; i++)
+        workers[i] =
+            ((const Muster__ClusterStatus *)ms_head_op_message(op))->workers[i]->pid;
+    ms_head_op_unref(op);
+    op = ms_head_status(h);
+    assert_int_equal(finish(op), 0);
+    agent = ((const Muster__Status *)ms_head_op_message(op))->nodes[0]->agent_pid;
+    ms_head_op_unref(op);
+    assert_int_equal(kill(agent, SIGKILL), 0);
+    wait_exits(2);
+    assert_int_equal(seen.code, -1); /* nobody saw how */
+    ms_head_stop(h, 0);
+    assert_true(has_ended(workers[0]) && has_ended(workers[1]));
+    assert_only_logs(dir);
+}
+
 /* ---- a driver that is killed ----------------------------------------------------- */
 
 struct told {
@@ -297,6 +327,7 @@ int main(void)
         TEST(test_start_and_stop),
         TEST(test_workers_live_and_die),
         TEST(test_stop_takes_the_workers_along),
+        TEST(test_a_killed_agent_leaves_nothing),
         TEST(test_a_killed_driver_leaves_nothing),
     };
 

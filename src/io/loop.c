@@ -17,7 +17,7 @@ struct ms_loop {
     struct event_base *base;
     int wake_fd;
     struct ms_watch wake;
-    pthread_mutex_t lock;  /* guards `posts` and `stopping` */
+    pthread_mutex_t lock; /* guards `posts` and `stopping` */
     struct ms_list posts;
     bool stopping;
 };
@@ -48,14 +48,41 @@ static void on_wake(void *arg, unsigned events)
         event_base_loopbreak(loop->base);
 }
 
+enum { BASE_DESCRIPTORS = 8 }; /* more than an event base opens */
+
+/* libevent ends the process when it runs out of descriptors while it makes an event
+ * base: look first. */
+static bool has_descriptors(void)
+{
+    int fds[BASE_DESCRIPTORS], count = 0;
+    bool enough;
+
+    while (count < BASE_DESCRIPTORS && (fds[count] = eventfd(0, EFD_CLOEXEC)) >= 0)
+        count++;
+    enough = count == BASE_DESCRIPTORS;
+    while (count > 0)
+        close(fds[--count]);
+    return enough;
+}
+
+/* We live in somebody's process: nothing is printed behind their back. */
+static void be_quiet(int severity, const char *text)
+{
+    (void)severity;
+    (void)text;
+}
+
 static struct event_base *base_create(void)
 {
-    struct event_config *config = event_config_new();
+    struct event_config *config;
     struct event_base *base;
 
+    event_set_log_callback(be_quiet);
+    config = has_descriptors() ? event_config_new() : NULL;
     if (!config)
         return NULL;
-    event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK | EVENT_BASE_FLAG_PRECISE_TIMER);
+    event_config_set_flag(config,
+                          EVENT_BASE_FLAG_NOLOCK | EVENT_BASE_FLAG_PRECISE_TIMER);
     base = event_base_new_with_config(config);
     event_config_free(config);
     return base;

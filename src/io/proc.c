@@ -93,21 +93,28 @@ static int children_listed(struct ms_buf *pids)
     return 0;
 }
 
-static pid_t parent_of(const char *pid)
-{
-    char path[sizeof "/proc//stat" + 32];
-    MS_CLEANUP(cleanup_buf) struct ms_buf stat = {0};
-    const char *behind_name;
+/* The fields of /proc/<pid>/stat that matter here. */
+struct stat_line {
     char state;
-    int parent;
+    pid_t parent;
+    unsigned flags;
+};
 
-    if (snprintf(path, sizeof path, "/proc/%s/stat", pid) >= (int)sizeof path ||
-        read_file(path, &stat) < 0 || !ms_buf_str(&stat))
-        return -1;
-    behind_name = strrchr((char *)stat.data, ')');
-    if (!behind_name || sscanf(behind_name + 1, " %c %d", &state, &parent) != 2)
-        return -1;
-    return parent;
+static bool read_stat(pid_t pid, struct stat_line *out)
+{
+    char path[64];
+    MS_CLEANUP(cleanup_buf) struct ms_buf text = {0};
+    const char *behind_name;
+
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    if (read_file(path, &text) < 0 || !ms_buf_str(&text))
+        return false;
+    behind_name = strrchr((char *)text.data, ')');
+    return behind_name && sscanf(behind_name + 1,
+                                 " %c %d %*d %*d %*d %*d %u",
+                                 &out->state,
+                                 &out->parent,
+                                 &out->flags) == 3;
 }
 
 /* Where it does not: ask every process for its parent. */
@@ -120,11 +127,13 @@ static int children_scanned(struct ms_buf *pids)
     if (!proc)
         return -errno;
     while ((e = readdir(proc))) {
+        struct stat_line stat;
         char *end;
         long pid = strtol(e->d_name, &end, 10);
         int rc;
 
-        if (end == e->d_name || *end || parent_of(e->d_name) != self)
+        if (end == e->d_name || *end || !read_stat((pid_t)pid, &stat) ||
+            stat.parent != self)
             continue;
         rc = add_pid(pids, (pid_t)pid);
         if (rc < 0)
@@ -180,6 +189,15 @@ int ms_proc_env(pid_t pid, const char *name, char *out, size_t room)
         at += len + 1;
     }
     return -ENOENT;
+}
+
+bool ms_proc_is_ending(pid_t pid)
+{
+    enum { FLAG_EXITING = 4 }; /* the kernel's PF_EXITING */
+    struct stat_line stat;
+
+    return !read_stat(pid, &stat) || stat.state == 'Z' || stat.state == 'X' ||
+           (stat.flags & FLAG_EXITING);
 }
 
 int ms_proc_threads(void)

@@ -21,6 +21,9 @@ int ms_proc_children(pid_t **out);
  * -EACCES: not ours to look at. */
 int ms_proc_env(pid_t pid, const char *name, char *out, size_t room);
 
+/* Whether it is on its way out, or dead and not reaped, or gone. */
+bool ms_proc_is_ending(pid_t pid);
+
 /* How many threads this process has. */
 int ms_proc_threads(void);
 

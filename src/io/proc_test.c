@@ -85,6 +85,7 @@ static void test_environment_of_another(void **state)
     char a[] = "XMUSTER_UID=no", b[] = "MUSTER_UID=00ff", c[] = "EMPTY=", d[] = "MUSTER_U=1";
     char *env[] = {a, d, b, c, NULL};
     char out[8] = "";
+    siginfo_t info;
     int fd;
     pid_t pid = start_cat(env, &fd);
 
@@ -95,8 +96,12 @@ static void test_environment_of_another(void **state)
     assert_string_equal(out, "");
     assert_int_equal(ms_proc_env(pid, "MUSTER", out, sizeof out), -ENOENT);
     assert_int_equal(ms_proc_env(pid, "MUSTER_UID", out, 4), -ENAMETOOLONG);
+    assert_false(ms_proc_is_ending(pid));
     close(fd);
+    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+    assert_true(ms_proc_is_ending(pid)); /* dead, not reaped */
     waitpid(pid, NULL, 0);
+    assert_true(ms_proc_is_ending(pid));
     assert_int_equal(ms_proc_env(pid, "MUSTER_UID", out, sizeof out), -ENOENT);
 }
 
