@@ -1,7 +1,9 @@
 """What the tests of the Python API share: sessions that must leave nothing behind."""
 
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,21 +16,25 @@ from helpers import MARK, Bell, leftovers, new_mark
 
 
 @pytest.fixture(scope="session", autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _muster_home() -> Iterator[None]:
     """The sessions of these tests are their own."""
-    told = "MUSTER_HOME" in os.environ
-    if not told:
-        # short: the path of a socket has 107 characters
-        os.environ["MUSTER_HOME"] = str(tmp_path_factory.mktemp("m"))
+    if "MUSTER_HOME" in os.environ:
+        yield
+        return
+    # short: the path of a socket has 107 characters
+    folder = os.environ["MUSTER_HOME"] = tempfile.mkdtemp(
+        prefix="muster-t-", dir="/tmp"
+    )
     yield
-    if not told:
-        del os.environ["MUSTER_HOME"]
+    del os.environ["MUSTER_HOME"]
+    shutil.rmtree(folder)
 
 
 def _started(**options: Any) -> Iterator[Any]:
     import muster
     from muster import api
 
+    assert not muster.is_initialized()
     mark = os.environ[MARK] = new_mark()
     muster.init(**options)
     session = api.session()
@@ -49,14 +55,12 @@ def session() -> Iterator[Any]:
 
 @pytest.fixture
 def own_session() -> Iterator[Any]:
-    """One for this test alone."""
+    """One for this test alone; not in a file that uses `session`."""
     yield from _started(num_gpus=4)
 
 
 @pytest.fixture
-def cluster(
-    session: Any, request: pytest.FixtureRequest
-) -> Iterator[Callable[..., Any]]:
+def cluster(session: Any) -> Iterator[Callable[..., Any]]:
     """Makes clusters that end with the test."""
     import muster
 

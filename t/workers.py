@@ -19,6 +19,14 @@ def say(fifo: str) -> None:
         f.write(b"!")
 
 
+class Mishap(Exception):
+    """Cannot be made from its own args."""
+
+    def __init__(self, a: int, *, b: int) -> None:
+        super().__init__(f"{a} and {b}")
+        self.b = b
+
+
 class Echo:
     """A bit of everything."""
 
@@ -95,6 +103,9 @@ class Echo:
 
     def fail(self, error: BaseException) -> None:
         raise error
+
+    def mishap(self, a: int, b: int) -> None:
+        raise Mishap(a, b=b)
 
     def fail_deep(self, depth: int) -> None:
         if depth:

@@ -23,7 +23,7 @@ struct inbox {
 
 PyObject *core_call_new(struct ms_call *call, PyObject *peer)
 {
-    struct call *c = PyObject_New(struct call, core_call_type);
+    struct call *c = PyObject_GC_New(struct call, core_call_type);
 
     if (!c) {
         ms_call_unref(call);
@@ -33,7 +33,29 @@ PyObject *core_call_new(struct ms_call *call, PyObject *peer)
     c->peer = Py_NewRef(peer);
     c->result = c->error = NULL;
     c->streams = 0;
+    PyObject_GC_Track((PyObject *)c);
     return (PyObject *)c;
+}
+
+/* A failure that was raised refers, by its traceback, to whoever holds the call. */
+static int call_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    struct call *c = (struct call *)self;
+
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(c->peer);
+    Py_VISIT(c->result);
+    Py_VISIT(c->error);
+    return 0;
+}
+
+static int call_clear(PyObject *self)
+{
+    struct call *c = (struct call *)self;
+
+    Py_CLEAR(c->result);
+    Py_CLEAR(c->error);
+    return 0;
 }
 
 static void call_dealloc(PyObject *self)
@@ -41,11 +63,11 @@ static void call_dealloc(PyObject *self)
     struct call *c = (struct call *)self;
     PyTypeObject *type = Py_TYPE(self);
 
+    PyObject_GC_UnTrack(self);
     ms_call_unref(c->call);
     Py_XDECREF(c->peer);
-    Py_XDECREF(c->result);
-    Py_XDECREF(c->error);
-    PyObject_Free(self);
+    call_clear(self);
+    PyObject_GC_Del(self);
     Py_DECREF((PyObject *)type);
 }
 
@@ -389,12 +411,14 @@ static PyGetSetDef call_getset[] = {{"peer", call_peer, NULL, NULL, NULL},
                                     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot call_slots[] = {{Py_tp_dealloc, call_dealloc},
+                                   {Py_tp_traverse, call_traverse},
+                                   {Py_tp_clear, call_clear},
                                    {Py_tp_methods, call_methods},
                                    {Py_tp_getset, call_getset},
                                    {0, NULL}};
 static PyType_Spec call_spec = {.name = "muster._core.Call",
                                 .basicsize = sizeof(struct call),
-                                .flags = Py_TPFLAGS_DEFAULT |
+                                .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
                                          Py_TPFLAGS_DISALLOW_INSTANTIATION,
                                 .slots = call_slots};
 

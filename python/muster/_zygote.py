@@ -1,6 +1,10 @@
 """The zygote: an interpreter that has imported what workers need, and forks them.
 
-One thread, no event loop. The talk with the agent is in C (src/agent/zygote_side.h).
+Started by the agent as ``python -c "from muster._zygote import main; main()"`` with a
+seqpacket socket whose number is in ``MUSTER_ZYGOTE_FD``. One thread and no event loop:
+it waits in C (``src/agent/zygote_side.h``), forks, reports and reaps. A module that cannot
+be imported here is no failure: whoever needs it imports it again in the worker, where the
+error reaches the person who asked for it.
 """
 
 from __future__ import annotations
@@ -8,78 +12,146 @@ from __future__ import annotations
 import gc
 import importlib
 import os
-import random
 import sys
-from typing import Any
+import traceback
+from typing import Any, NoReturn
 
 from . import _core
 
+# What every worker has, if it is installed.
+_ALWAYS = ("numpy", "cloudpickle")
 
-def _preload(modules: list[str]) -> str:
-    """Import what can be imported; what cannot is told, and seen again in the worker."""
+
+def _import(names: list[str] | tuple[str, ...], *, optional: bool) -> list[str]:
+    """Import modules and say what went wrong with which."""
     problems = []
-    for name in modules:
+    for name in names:
         try:
             importlib.import_module(name)
-        except BaseException as error:
-            problems.append(f"{name}: {type(error).__name__}: {error}")
-    return "; ".join(problems)
+        except BaseException as error:  # a module may even call sys.exit
+            missing = isinstance(error, ModuleNotFoundError) and error.name == name
+            if optional and missing:
+                continue
+            traceback.print_exc()
+            problems.append(f"cannot import '{name}': {type(error).__name__}: {error}")
+    return problems
 
 
-def _get_ready(fd: int, modules: list[str]) -> None:
-    problem = _preload(modules)
-    threads = _core.zygote_threads()
+def _obstacle() -> str:
+    """Why a fork of this process would not work, or nothing."""
+    if _core.zygote_threads() > 1:
+        # OpenBLAS and its like end their threads before a fork and start them again
+        # when they are needed: only what is left after one is in the way.
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
+        count = _core.zygote_threads()
+        if count > 1:
+            return f"the imports started {count - 1} threads"
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return "the imports initialised CUDA"
+    return ""
+
+
+def _report(fd: int, problems: list[str]) -> None:
+    obstacle = _obstacle()
+    if obstacle:
+        problems = [*problems, obstacle]
+    _core.zygote_ready(fd, "; ".join(problems), not obstacle)
+
+
+def _settle() -> None:
+    """Let children share the memory of what was imported."""
+    sys.stdout.flush()
+    sys.stderr.flush()
     gc.collect()
     gc.freeze()
-    if threads > 1:
-        problem = "; ".join(filter(None, [problem, f"{threads} threads are running"]))
-    _core.zygote_ready(fd, problem, threads <= 1)
 
 
-def _become_worker(fd: int, request: tuple[Any, ...]) -> None:
-    _, _, _, _, env, working_dir, boot, control_fd, listen_fd = request
-    _core.zygote_child(fd)
-    for entry in env:
-        name, _, value = entry.partition("=")
-        os.environ[name] = value
-    random.seed()
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and "numpy.random" in sys.modules:
-        numpy.random.seed()
+def _set_up(sys_path: list[str], preload: list[str]) -> list[str]:
+    if sys_path:
+        sys.path[:] = sys_path
     sys.argv = ["muster-worker"]
-    from . import _worker
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    problems = _import(_ALWAYS, optional=True)
+    problems += _import(("muster._worker",), optional=False)
+    problems += _import(preload, optional=False)
+    return problems
 
-    _worker.main_fork(boot, control_fd, listen_fd)
+
+def _run_worker(fd: int, request: tuple[Any, ...]) -> NoReturn:
+    """In the child: the rest of the worker's life."""
+    code = 1
+    try:
+        _core.zygote_child(fd)
+        _, _uid, _cluster, _rank, env, _working_dir, boot, control_fd, listen_fd = request
+        environ = os.environ
+        for entry in env:
+            name, _, value = entry.partition("=")
+            environ[name] = value
+        gc.enable()
+        numpy_random = sys.modules.get("numpy.random")  # random does it by itself
+        if numpy_random is not None:
+            numpy_random.seed()
+        from . import _worker
+
+        _worker.main_fork(boot, control_fd, listen_fd)
+        code = 0
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(code & 0xFF)
 
 
 def _fork(fd: int, uid: int) -> int:
+    """os.fork, reported. -1: it failed, 0: this is the child."""
     try:
         pid = os.fork()
     except OSError as error:
-        _core.zygote_started(fd, uid, 0, error.errno or 0)
+        _core.zygote_started(fd, uid, 0, error.errno)
         return -1
     if pid:
         _core.zygote_started(fd, uid, pid, 0)
     return pid
 
 
-def main() -> None:
-    fd = int(os.environ.pop("MUSTER_ZYGOTE_FD"))
-    while (request := _core.zygote_next(fd)) is not None:
+def _serve(fd: int) -> None:
+    while True:
+        request = _core.zygote_next(fd)
+        if request is None:
+            return
         kind = request[0]
-        if kind == "setup":
-            _, sys_path, preload = request
-            sys.path[:] = sys_path + [p for p in sys.path if p not in sys_path]
-            importlib.import_module("muster._worker")
-            _preload(["numpy", "cloudpickle"])
-            _get_ready(fd, preload)
-        elif kind == "spawn":
+        if kind == "spawn":
             if _fork(fd, request[1]) == 0:
-                try:
-                    _become_worker(fd, request)
-                finally:
-                    os._exit(1)
+                _run_worker(fd, request)
         elif kind == "derive":
-            if _fork(fd, request[1]) == 0:
+            _, uid, preload = request
+            if _fork(fd, uid) == 0:
                 fd = _core.zygote_child(fd)
-                _get_ready(fd, request[2])
+                problems = _import(preload, optional=False)
+                _settle()
+                _report(fd, problems)
+
+
+def main() -> NoReturn:
+    """The whole life of a zygote."""
+    gc.disable()  # on again in each worker
+    fd = int(os.environ.pop("MUSTER_ZYGOTE_FD"))
+    os.environ.pop("MUSTER_WORKER_UID", None)
+    request = _core.zygote_next(fd)
+    if request is not None:
+        _, sys_path, preload = request
+        problems = _set_up(sys_path, preload)
+        _settle()
+        _report(fd, problems)
+        _serve(fd)
+    os._exit(0)

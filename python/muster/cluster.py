@@ -149,6 +149,12 @@ class View:
             chosen = [self._member(i) for i in index]
         return View(self._name, chosen, self._engine, self._timeout)
 
+    def _peer(self, index: int) -> _core.Peer:
+        if not self._peers:
+            self._destroyed()
+        self._member(index)
+        return self._peers[index]
+
     def _member(self, index: int) -> Worker:
         if not -len(self) <= index < len(self):
             raise IndexError(f"{self._name} has no worker {index}: it has {len(self)}")
@@ -183,7 +189,7 @@ class View:
         self, method: str, /, *args: Any, **kwargs: Any
     ) -> Future:
         """Call the first worker; a future."""
-        peer = self._peers[0]
+        peer = self._peer(0)
         return Future(
             peer.call(self._engine, method, args, kwargs or None, self._timeout), method
         )
@@ -194,13 +200,17 @@ class View:
         self, rank: int, method: str, /, *args: Any, **kwargs: Any
     ) -> Any:
         """Call worker `rank` of this view."""
-        return self[rank].execute_rank_zero_sync(method, *args, **kwargs)
+        peer = self._peer(rank)
+        return peer.call_sync(self._engine, method, args, kwargs or None, self._timeout)
 
     def execute_rank_async(
         self, rank: int, method: str, /, *args: Any, **kwargs: Any
     ) -> Future:
         """Call worker `rank` of this view; a future."""
-        return self[rank].execute_rank_zero_async(method, *args, **kwargs)
+        peer = self._peer(rank)
+        return Future(
+            peer.call(self._engine, method, args, kwargs or None, self._timeout), method
+        )
 
     execute_rank = execute_rank_async
 
@@ -334,6 +344,7 @@ class Cluster(View):
         placements = resources.plan(name, role)
         self.mesh = mesh_sizes(role.mesh, len(placements))
         self._owner: api.Session | None = session
+        self._gone = False
         self._ports = f"{name}:{os.urandom(4).hex()}"
         head = session.head
         master = head.hold_port(self._ports, ANSWER_S)
@@ -402,9 +413,10 @@ class Cluster(View):
         self._peers = []
         self._first = self._destroyed
         head = self._owner.head
-        if not head.alive:
+        if self._gone or not head.alive:
             return
         head.destroy_cluster(self._name, grace, grace + ANSWER_S)
+        self._gone = True
         head.drop_port(self._ports, ANSWER_S)
 
     shutdown = destroy

@@ -277,7 +277,9 @@ static void test_flood_neither_starves_nor_grows(void **state)
     print_message("# highest memory of the agent: %ld kB, %llu lines not sent\n",
                   rss_kb,
                   (unsigned long long)h->dropped);
+#ifndef __SANITIZE_ADDRESS__ /* which keeps freed memory for a while */
     assert_in_range(rss_kb, 1, 64 << 10);
+#endif
 }
 
 static void test_memory_limit(void **state)
@@ -285,6 +287,7 @@ static void test_memory_limit(void **state)
     struct fake_head *h = *state;
     struct fake_spec s;
     Muster__AgentToHead *m;
+    char command[128];
 
     fake_spec_shell(&s, 0xbeef, 0, "x=1234567890; while :; do x=$x$x; done");
     s.spec.memory_limit = (uint64_t)32 << 20;
@@ -301,8 +304,11 @@ static void test_memory_limit(void **state)
     assert_true(m->exited->exit->out_of_memory);
     fake_free(m);
     fake_head_stop_workers(h, 0xbeef, 0);
-    assert_int_equal(system("find /sys/fs/cgroup -name 'muster-test-session-*' | grep -q ."),
-                     1 << 8);
+    snprintf(command,
+             sizeof command,
+             "find /sys/fs/cgroup -name 'muster-%s-*' | grep -q .",
+             h->session);
+    assert_int_equal(system(command), 1 << 8);
 }
 
 static void test_many_at_once(void **state)

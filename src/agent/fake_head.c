@@ -79,12 +79,13 @@ void fake_free(Muster__AgentToHead *m)
 
 void fake_head_init(struct fake_head *h)
 {
-    char path[128];
+    char path[160];
 
     *h = (struct fake_head){.root = "/tmp/muster-agent-XXXXXX"};
     assert_non_null(mkdtemp(h->root));
     setenv("MUSTER_HOME", h->root, 1);
-    snprintf(h->dir, sizeof h->dir, "%s/session", h->root);
+    snprintf(h->session, sizeof h->session, "20200101-000000-%d", (int)getpid());
+    snprintf(h->dir, sizeof h->dir, "%s/%s", h->root, h->session);
     assert_int_equal(mkdir(h->dir, 0700), 0);
     snprintf(path, sizeof path, "%s/w", h->dir);
     assert_int_equal(mkdir(path, 0700), 0);
@@ -99,11 +100,11 @@ static void send_config(struct fake_head *h)
     static uint8_t secret[32];
     Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
     Muster__AgentConfig c = MUSTER__AGENT_CONFIG__INIT;
-    char session[] = "test-session", node[] = "here";
+    char node[] = "here";
 
     c.secret.data = secret;
     c.secret.len = sizeof secret;
-    c.session = session;
+    c.session = h->session;
     c.session_dir = h->dir;
     c.node_name = node;
     c.driver_pid = h->driver_pid;

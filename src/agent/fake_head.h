@@ -17,7 +17,7 @@ struct fake_head {
     struct ms_link *link; /* NULL: the agent closed it */
     pid_t agent_pid;
     int agent_status; /* after fake_head_join */
-    char root[64], dir[96];
+    char root[64], dir[96], session[32];
     struct ms_list inbox;
     struct ms_buf lines; /* "actor/0: text\n", "actor/0! text\n" for stderr */
     uint64_t dropped;

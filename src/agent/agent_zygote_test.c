@@ -1,0 +1,448 @@
+/* A real agent with zygotes that are this program, run with "as-python": the protocol
+ * without an interpreter. $FAKE says how it misbehaves. */
+#include "agent/fake_head.h"
+#include "agent/zygote_side.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "io/proc.h"
+#include "wire/link.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- as an interpreter ---- */
+
+static const char *fake_mode(void)
+{
+    const char *mode = getenv("FAKE");
+
+    return mode ? mode : "";
+}
+
+/* What the host would do: here, what the spec's environment says. */
+static void be_worker(const Muster__Spawn *s)
+{
+    char uid[17] = "?";
+
+    ms_proc_env(getpid(), "MUSTER_WORKER_UID", uid, sizeof uid);
+    printf("forked %s/%u uid=%s group=%d boot=%zu pid=%d env=%s\n",
+           s->cluster,
+           s->rank,
+           uid,
+           getpgrp() == getpid(),
+           s->boot.len,
+           (int)getpid(),
+           s->n_env > 1 ? s->env[0] : "");
+    fflush(stdout);
+    for (size_t i = 0; i < s->n_env; i++)
+        if (!strcmp(s->env[i], "DO=exit"))
+            _exit(6);
+    pause();
+}
+
+static int be_zygote(void)
+{
+    static struct ms_zygote_request r;
+    int fd = atoi(getenv("MUSTER_ZYGOTE_FD")), rc;
+
+    if (!strcmp(fake_mode(), "die"))
+        return dprintf(2, "ModuleNotFoundError: no muster\n") ? 3 : 0;
+    rc = ms_zygote_next(fd, &r); /* the set-up */
+    if (rc <= 0 || r.message->body_case != MUSTER__ZYGOTE_REQUEST__BODY_SETUP)
+        return 4;
+    ms_zygote_ready(fd, fake_mode(), strcmp(fake_mode(), "threads") != 0);
+    while ((rc = ms_zygote_next(fd, &r)) > 0) {
+        bool is_spawn = r.message->body_case == MUSTER__ZYGOTE_REQUEST__BODY_SPAWN;
+        pid_t pid;
+
+        if (!strcmp(fake_mode(), "die-later"))
+            raise(SIGABRT);
+        if (!strcmp(fake_mode(), "no-fork")) {
+            ms_zygote_started(fd, r.message->spawn->uid, 0, EAGAIN);
+            continue;
+        }
+        pid = fork();
+        if (pid == 0) {
+            fd = ms_zygote_child(fd, &r);
+            if (is_spawn)
+                be_worker(r.message->spawn);
+            printf("derived for %s\n", r.message->derive->preload[0]);
+            fflush(stdout);
+            ms_zygote_ready(fd, "", true);
+            continue;
+        }
+        ms_zygote_started(
+            fd, is_spawn ? r.message->spawn->uid : r.message->derive->uid, pid, 0);
+    }
+    return rc < 0 ? 5 : 0;
+}
+
+/* ---- as a worker that asks how another ended ---- */
+
+struct asker {
+    struct ms_link *link;
+    uint64_t about;
+    struct ms_loop *loop;
+};
+
+static void on_body(void *arg, const uint8_t *body, size_t len)
+{
+    struct asker *k = arg;
+    Muster__AgentToWorker *m = muster__agent_to_worker__unpack(NULL, len, body);
+    Muster__WorkerToAgent out = MUSTER__WORKER_TO_AGENT__INIT;
+    Muster__AskDeath ask = MUSTER__ASK_DEATH__INIT;
+
+    if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_BOOT) {
+        printf("booted %s/%u\n", m->boot->cluster, m->boot->rank);
+        out.body_case = MUSTER__WORKER_TO_AGENT__BODY_ASK;
+        out.ask = &ask;
+        ask.uid = k->about;
+        ms_link_send(k->link, &out.base);
+    } else {
+        printf("heard uid=%d code=%d %s\n",
+               (int)m->died->uid,
+               m->died->exit->code,
+               m->died->exit->detail);
+        ms_loop_stop(k->loop);
+    }
+    fflush(stdout);
+    muster__agent_to_worker__free_unpacked(m, NULL);
+}
+
+static void on_closed(void *arg, const struct ms_error *why)
+{
+    (void)arg;
+    (void)why;
+    _exit(1);
+}
+
+static int be_asker(const char *about)
+{
+    static const struct ms_link_ops ops = {.on_body = on_body, .on_closed = on_closed};
+    struct asker k = {.about = strtoull(about, NULL, 10)};
+
+    k.loop = ms_loop_create();
+    k.link = ms_link_create(k.loop, atoi(getenv("MUSTER_CONTROL_FD")), &ops, &k);
+    ms_loop_run(k.loop);
+    ms_link_destroy(k.link);
+    ms_loop_destroy(k.loop);
+    return 0;
+}
+
+/* ---- the tests ---- */
+
+static char self[256], as_python[] = "as-python";
+
+static int set_up(void **state)
+{
+    static struct fake_head h;
+
+    fake_head_init(&h);
+    h.python[0] = self;
+    h.python[1] = as_python;
+    *state = &h;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fake_head_finish(*state);
+    return 0;
+}
+
+static void start_as(struct fake_head *h, const char *mode)
+{
+    static char fake[64];
+
+    snprintf(fake, sizeof fake, "FAKE=%s", mode);
+    h->env[1] = fake;
+    fake_free(fake_head_start(h));
+}
+
+static void test_fork(void **state)
+{
+    struct fake_head *h = *state;
+    struct fake_spec s[2];
+    char leave[] = "DO=exit";
+    Muster__AgentToHead *m;
+    pid_t pid;
+
+    start_as(h, "");
+    fake_spec_fork(&s[0], 0x11, 0);
+    s[0].env[0] = leave;
+    fake_spec_fork(&s[1], 0x22, 1);
+    m = fake_head_started(h, s, 2);
+    pid = m->started->workers[1]->pid;
+    fake_free(m);
+    m = fake_head_exit(h, 0x11);
+    assert_false(m->exited->exit->signaled);
+    assert_int_equal(m->exited->exit->code, 6);
+    assert_non_null(strstr(m->exited->exit->last_lines[0],
+                           "forked actor/0 uid=0000000000000011 group=1 boot="));
+    fake_free(m);
+    fake_head_wait_line(h, "forked actor/1 uid=0000000000000022");
+    kill(pid, SIGKILL);
+    m = fake_head_exit(h, 0x22);
+    assert_true(m->exited->exit->signaled);
+    assert_int_equal(m->exited->exit->code, SIGKILL);
+    assert_false(m->exited->exit->requested);
+    assert_false(m->exited->exit->out_of_memory);
+    fake_free(m);
+}
+
+static void test_memory_limit(void **state)
+{
+    struct fake_head *h = *state;
+    struct fake_spec s;
+    Muster__AgentToHead *m;
+    char command[160];
+
+    start_as(h, "");
+    fake_spec_fork(&s, 0x77, 0);
+    s.spec.memory_limit = (uint64_t)256 << 20;
+    m = fake_head_answer(h, fake_head_start_workers(h, &s, 1));
+    if (m->body_case == MUSTER__AGENT_TO_HEAD__BODY_FAILURE) {
+        fake_free(m);
+        skip();
+    }
+    fake_head_wait_line(h, "forked actor/0");
+    snprintf(command,
+             sizeof command,
+             "grep -q '[y:]:.*/muster-%s-0000000000000077$' /proc/%d/cgroup",
+             h->session,
+             m->started->workers[0]->pid);
+    assert_int_equal(system(command), 0);
+    fake_free(m);
+    fake_head_stop_workers(h, 0x77, 0);
+}
+
+static void test_zygote_that_does_not_start(void **state)
+{
+    struct fake_head *h = *state;
+    struct fake_spec s[2];
+    Muster__AgentToHead *m;
+
+    start_as(h, "die");
+    for (int attempt = 0; attempt < 2; attempt++) { /* each asks anew */
+        fake_spec_fork(&s[0], 1, 0);
+        fake_spec_fork(&s[1], 2, 1);
+        m = fake_head_answer(h, fake_head_start_workers(h, s, 2));
+        assert_int_equal(m->body_case, MUSTER__AGENT_TO_HEAD__BODY_FAILURE);
+        assert_int_equal(m->failure->kind, MUSTER__FAILURE__KIND__REFUSED);
+        assert_non_null(strstr(m->failure->message,
+                               "exited with code 3 before it was ready; its last lines:\n"
+                               "ModuleNotFoundError: no muster"));
+        fake_free(m);
+    }
+}
+
+static void test_interpreter_that_is_not_there(void **state)
+{
+    struct fake_head *h = *state;
+    struct fake_spec s;
+    char missing[] = "/no/such/python";
+    Muster__AgentToHead *m;
+
+    h->python[0] = missing;
+    start_as(h, "");
+    fake_spec_fork(&s, 1, 0);
+    m = fake_head_answer(h, fake_head_start_workers(h, &s, 1));
+    assert_string_equal(m->failure->message,
+                        "cannot start actor/0: the zygote did not start: cannot execute "
+                        "'/no/such/python': No such file or directory");
+    fake_free(m);
+}
+
+static void test_zygote_that_cannot_be_forked(void **state)
+{
+    struct fake_head *h = *state;
+    struct fake_spec s[2];
+
+    start_as(h, "threads");
+    fake_spec_fork(&s[0], 1, 0);
+    fake_free(fake_head_started(h, &s[0], 1));
+    fake_head_wait_line(h, "actor/0! [muster] this worker is a fresh interpreter");
+    fake_head_wait_line(h, "actor/0: executed");
+    /* now that it is known */
+    fake_spec_fork(&s[1], 2, 1);
+    fake_free(fake_head_started(h, &s[1], 1));
+    fake_head_wait_line(h, "actor/1: executed");
+}
+
+static void test_fork_fails(void **state)
+{
+    struct fake_head *h = *state;
+    struct fake_spec s;
+    Muster__AgentToHead *m;
+
+    start_as(h, "no-fork");
+    fake_spec_fork(&s, 1, 0);
+    m = fake_head_answer(h, fake_head_start_workers(h, &s, 1));
+    assert_non_null(strstr(m->failure->message, "could not fork: Resource temporarily"));
+    fake_free(m);
+}
+
+static void test_zygote_dies_with_requests(void **state)
+{
+    struct fake_head *h = *state;
+    struct fake_spec s[3];
+    Muster__AgentToHead *m;
+
+    start_as(h, "die-later");
+    for (uint32_t i = 0; i < 3; i++)
+        fake_spec_fork(&s[i], i + 1, i);
+    m = fake_head_answer(h, fake_head_start_workers(h, s, 3));
+    assert_non_null(strstr(m->failure->message, "was killed by signal 6 (Aborted)"));
+    fake_free(m);
+}
+
+static pid_t only_child_named(pid_t parent, const char *name)
+{
+    char command[160];
+    FILE *f;
+    int pid = 0;
+
+    snprintf(command, sizeof command, "pgrep -P %d -f %s", (int)parent, name);
+    f = popen(command, "r");
+    assert_int_equal(fscanf(f, "%d", &pid), 1);
+    pclose(f);
+    return pid;
+}
+
+static void test_workers_outlive_their_zygote(void **state)
+{
+    struct fake_head *h = *state;
+    struct fake_spec s[2];
+    Muster__AgentToHead *m;
+    pid_t zygote, worker;
+
+    start_as(h, "");
+    fake_spec_fork(&s[0], 1, 0);
+    m = fake_head_started(h, &s[0], 1);
+    worker = m->started->workers[0]->pid;
+    fake_free(m);
+    zygote = only_child_named(h->agent_pid, "as-python");
+    kill(zygote, SIGKILL);
+    fake_wait_gone(zygote);
+    /* a new one takes its place, the old worker lives and is still watched */
+    fake_spec_fork(&s[1], 2, 1);
+    fake_free(fake_head_started(h, &s[1], 1));
+    assert_int_equal(kill(worker, 0), 0);
+    kill(worker, SIGUSR1);
+    m = fake_head_exit(h, 1);
+    assert_true(m->exited->exit->signaled);
+    assert_int_equal(m->exited->exit->code, SIGUSR1);
+    fake_free(m);
+}
+
+static void test_derived_zygote(void **state)
+{
+    struct fake_head *h = *state;
+    struct fake_spec s;
+    char module[] = "torch", line[] = "derived for torch";
+    char *preload[] = {module}, command[160];
+
+    start_as(h, "");
+    fake_spec_fork(&s, 1, 0);
+    s.key.n_preload = 1;
+    s.key.preload = preload;
+    fake_free(fake_head_started(h, &s, 1));
+    fake_head_wait_line(h, "forked actor/0");
+    snprintf(command, sizeof command, "grep -q '%s' %s/logs/zygote.log", line, h->dir);
+    assert_int_equal(system(command), 0);
+    fake_head_stop_workers(h, 1, 0);
+    fake_free(fake_head_exit(h, 1));
+}
+
+static void test_prepare(void **state)
+{
+    struct fake_head *h = *state;
+    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
+    Muster__Prepare prepare = MUSTER__PREPARE__INIT;
+    Muster__ZygoteKey key = MUSTER__ZYGOTE_KEY__INIT;
+    Muster__AgentToHead *answer;
+
+    start_as(h, "");
+    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_PREPARE;
+    m.prepare = &prepare;
+    prepare.key = &key;
+    for (int i = 0; i < 2; i++) { /* not ready, and ready */
+        answer = fake_head_answer(h, fake_head_send(h, &m));
+        assert_int_equal(answer->body_case, MUSTER__AGENT_TO_HEAD__BODY_DONE);
+        fake_free(answer);
+    }
+}
+
+static void ask(struct fake_head *h, uint64_t uid, uint32_t rank, const char *about)
+{
+    static char as_asker[] = "as-asker";
+    struct fake_spec s;
+
+    fake_spec_shell(&s, uid, rank, "");
+    s.command[0] = self;
+    s.command[1] = as_asker;
+    s.command[2] = (char *)(uintptr_t)about;
+    fake_free(fake_head_started(h, &s, 1));
+}
+
+static void test_ask_how_another_ended(void **state)
+{
+    struct fake_head *h = *state;
+    struct fake_spec s;
+
+    start_as(h, "");
+    fake_spec_shell(&s, 10, 0, "cat <&3 >/dev/null; exit 9");
+    fake_free(fake_head_started(h, &s, 1));
+    ask(h, 11, 1, "10"); /* it lives: the answer comes when it ends */
+    fake_head_wait_line(h, "actor/1: booted actor/1");
+    fake_head_stop_workers(h, 10, 0);
+    fake_head_wait_line(h, "actor/1: heard uid=10 code=9");
+    ask(h, 12, 2, "10"); /* it has ended */
+    fake_head_wait_line(h, "actor/2: heard uid=10 code=9");
+    ask(h, 13, 3, "999"); /* nobody knows it */
+    fake_head_wait_line(h, "actor/3: heard uid=999 code=0 unknown");
+}
+
+#define AGENT_TEST(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
+
+static int be_python(const char *code)
+{
+    if (strstr(code, "_zygote"))
+        return be_zygote();
+    printf("executed\n");
+    fflush(stdout);
+    pause();
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        AGENT_TEST(test_fork),
+        AGENT_TEST(test_memory_limit),
+        AGENT_TEST(test_zygote_that_does_not_start),
+        AGENT_TEST(test_interpreter_that_is_not_there),
+        AGENT_TEST(test_zygote_that_cannot_be_forked),
+        AGENT_TEST(test_fork_fails),
+        AGENT_TEST(test_zygote_dies_with_requests),
+        AGENT_TEST(test_workers_outlive_their_zygote),
+        AGENT_TEST(test_derived_zygote),
+        AGENT_TEST(test_prepare),
+        AGENT_TEST(test_ask_how_another_ended),
+    };
+
+    if (argc > 3 && !strcmp(argv[1], as_python))
+        return be_python(argv[3]);
+    if (argc > 2 && !strcmp(argv[1], "as-asker"))
+        return be_asker(argv[2]);
+    assert_true(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
