@@ -3,6 +3,7 @@
 import asyncio
 import os
 import pickle
+import signal
 import sys
 import threading
 import time
@@ -38,6 +39,25 @@ def test_a_forked_child_leaves_the_session_alone(session: Any, cluster: Make) ->
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert muster.is_initialized() and session.head.alive
     assert echo.execute_rank_zero_sync("echo", 1) == 1
+
+
+def test_a_forked_child_cannot_call(cluster: Make) -> None:
+    """Its parent's connections are not its own."""
+    echo = cluster(Echo)
+    assert echo.execute_rank_zero_sync("echo", 1) == 1
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        signal.alarm(int(DEADLINE_S))
+        try:
+            echo.execute_rank_zero_sync("echo", "of the child")
+        except muster.MusterError:
+            code = 0
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert echo.execute_rank_zero_sync("echo", "of the parent") == "of the parent"
+    assert code == 0
 
 
 def test_environment(cluster: Make) -> None:
@@ -273,6 +293,8 @@ def test_lists_are_shared_out_as_in_roll(cluster: Make) -> None:
     assert call("echo", [1, 2, 3], 4) == [(([1, 2, 3], 4), {})] * 3
     assert call("echo", [1, 2, 3], x=4) == [(([1, 2, 3],), {"x": 4})] * 3
     assert c[:2].execute_all_sync("echo", [7, 8]) == [7, 8]
+    assert c[0].execute_all_sync("echo", [7]) == [7]
+    assert c[0].execute_all_sync("echo", [7], x=8) == [(([7],), {"x": 8})]
 
 
 def test_views(cluster: Make) -> None:
@@ -401,6 +423,20 @@ def test_cancel(cluster: Make, bell: Bells) -> None:
             future.result(DEADLINE_S)
         assert future.cancelled() and not future.cancel()
     go_on.ring()
+    assert c.execute_rank_zero_sync("get", "seen") == []
+
+
+def test_a_cancelled_call_never_runs(cluster: Make, bell: Bells) -> None:
+    """Also if the one before it ends right after the cancel."""
+    c = cluster(Echo)
+    for i in range(20):
+        begun, go_on = bell(), bell()
+        running = c.execute_rank_zero_async("wait_for", begun.path, go_on.path)
+        queued = c.execute_rank_zero_async("note", i)
+        begun.hear()
+        queued.cancel()
+        go_on.ring()
+        assert running.result(DEADLINE_S) == "went on"
     assert c.execute_rank_zero_sync("get", "seen") == []
 
 

@@ -366,10 +366,11 @@ def test_a_worker_among_those_it_calls(cluster: Make) -> None:
 
 
 @pytest.mark.timeout(30)
-def test_two_workers_that_call_each_other(cluster: Make) -> None:
-    a, b = cluster(Echo), cluster(Echo)
+@pytest.mark.parametrize("how", ["call", "call_all"])
+def test_two_workers_that_call_each_other(cluster: Make, how: str) -> None:
+    a, b = cluster(Echo, timeout=10), cluster(Echo, timeout=10)
     with pytest.raises(muster.DeadlockError):
-        a.execute_rank_zero_sync("call", b, "call", a, "pid")
+        a.execute_rank_zero_sync(how, b, how, a, "pid")
     assert a.execute_rank_zero_sync("rank") == b.execute_rank_zero_sync("rank") == 0
 
 

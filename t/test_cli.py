@@ -466,6 +466,7 @@ if __name__ == "__main__":
 
 class Driver(Lines):
     def __init__(self, home: Home) -> None:
+        self.home = home
         script = home.path / "driver.py"
         script.write_text(DRIVER)
         super().__init__([sys.executable, str(script)], home.env)
@@ -477,6 +478,17 @@ class Driver(Lines):
     def finish(self) -> int:
         self.pipe(self.process.stdin).close()
         return self.wait()
+
+    def close(self) -> None:
+        """Kill it, and wait until its agent has ended, too, and tidied up."""
+        with contextlib.ExitStack() as held:
+            locks = [
+                held.enter_context(open(lock))
+                for lock in self.home.path.glob(f"*-{self.process.pid}*/lock")
+            ]
+            super().close()
+            for lock in locks:
+                fcntl.flock(lock, fcntl.LOCK_SH)  # given when the last holder has gone
 
 
 @pytest.fixture

@@ -64,6 +64,7 @@ static void call_dealloc(PyObject *self)
     PyTypeObject *type = Py_TYPE(self);
 
     PyObject_GC_UnTrack(self);
+    ms_call_let_go(c->call);
     ms_call_unref(c->call);
     Py_XDECREF(c->peer);
     call_clear(self);
@@ -130,7 +131,7 @@ static PyObject *exit_dict(const Muster__Exit *e)
                          e->log_path);
 }
 
-static PyObject *failure_exception(const Muster__Failure *f)
+static PyObject *failure_exception(const Muster__Failure *f, const char *where)
 {
     PyObject *exit = exit_dict(f->exit), *e;
 
@@ -145,7 +146,7 @@ static PyObject *failure_exception(const Muster__Failure *f)
                               (const char *)f->exception.data,
                               (Py_ssize_t)f->exception.len,
                               exit,
-                              f->where);
+                              *f->where ? f->where : where);
     Py_DECREF(exit);
     return e;
 }
@@ -158,7 +159,7 @@ static PyObject *raise_object(PyObject *e)
 }
 
 /* The exception object of a packed Failure; NULL with another exception set. */
-static PyObject *failure_object(const uint8_t *body, size_t len)
+static PyObject *failure_object(const uint8_t *body, size_t len, const char *where)
 {
     Muster__Failure *f = muster__failure__unpack(NULL, len, body);
     PyObject *e;
@@ -167,14 +168,14 @@ static PyObject *failure_object(const uint8_t *body, size_t len)
         PyErr_SetString(core_error, "the worker's failure cannot be read");
         return NULL;
     }
-    e = failure_exception(f);
+    e = failure_exception(f, where);
     muster__failure__free_unpacked(f, NULL);
     return e;
 }
 
-PyObject *core_raise_failure(const uint8_t *body, size_t len)
+PyObject *core_raise_failure(const uint8_t *body, size_t len, const char *where)
 {
-    PyObject *e = failure_object(body, len);
+    PyObject *e = failure_object(body, len, where);
 
     raise_object(e);
     Py_XDECREF(e);
@@ -273,7 +274,7 @@ static int settle(struct call *c)
     if (o.ends_stream)
         c->streams = 1;
     if (o.kind == MS_KIND_ERROR) {
-        c->error = failure_object(o.body, o.len);
+        c->error = failure_object(o.body, o.len, ms_peer_label(ms_call_peer(c->call)));
         return c->error ? 0 : -1;
     }
     ms_call_take_body(c->call); /* core_decode frees it */

@@ -73,8 +73,9 @@ int core_payload_setup(PyObject *module);
 
 /* Takes the references. */
 PyObject *core_call_new(struct ms_call *call, PyObject *peer);
-/* The exception of a packed Failure is set; returns NULL. */
-PyObject *core_raise_failure(const uint8_t *body, size_t len);
+/* The exception of a packed Failure is set; returns NULL. `where` is named if the
+ * failure itself names no worker. */
+PyObject *core_raise_failure(const uint8_t *body, size_t len, const char *where);
 /* Raise by kind's name. */
 PyObject *core_raise_kind(const char *kind, const char *message, const char *where);
 /* Wait with signals looked at: 1 news, 0 timeout, -1 exception. */
@@ -87,7 +88,6 @@ int core_call_setup(PyObject *module);
 /* A Peer of this client; `owner` is kept alive by it. */
 PyObject *core_peer_new(struct ms_client *client, PyObject *args, PyObject *owner);
 struct ms_peer *core_peer_get(PyObject *peer);
-const char *core_peer_label(PyObject *peer);
 int core_peer_setup(PyObject *module);
 
 /* ---- chain.c and worker.c

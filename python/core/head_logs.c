@@ -75,7 +75,8 @@ void head_on_log(void *arg, const Muster__LogLines *lines)
 
 void head_logs_free(struct head *h)
 {
-    ms_list_each(l, &h->logs, struct log_line, link) line_free(l);
+    ms_list_each (l, &h->logs, struct log_line, link)
+        line_free(l);
     ms_list_init(&h->logs);
 }
 
@@ -156,8 +157,7 @@ PyObject *head_next_logs(PyObject *self, PyObject *timeout)
     list = PyList_New(0);
     if (list && append_dropped(list, lost) < 0)
         Py_CLEAR(list);
-    ms_list_each(l, &lines, struct log_line, link)
-    {
+    ms_list_each (l, &lines, struct log_line, link) {
         if (list && append_line(list, l) < 0)
             Py_CLEAR(list);
         line_free(l);

@@ -118,15 +118,17 @@ struct start {
     struct core_payload payload;
 };
 
-/* engine, method, args, kwargs, timeout; 0 or -1. */
+/* engine, method, args, kwargs, timeout, and perhaps waits; 0 or -1. */
 static int
 start_parse(struct peer *p, PyObject *const *a, Py_ssize_t n, struct start *s)
 {
-    if (n != 5) {
+    if (n != 5 && n != 6) {
         PyErr_SetString(PyExc_TypeError,
-                        "call takes engine, method, args, kwargs, timeout");
+                        "call takes engine, method, args, kwargs, timeout[, waits]");
         return -1;
     }
+    if (n == 6)
+        s->waits = PyObject_IsTrue(a[5]) == 1;
     if (core_deadline(a[4], MS_CALL_TIMEOUT_NS, &s->deadline_ns) < 0)
         return -1;
     s->op = method_op(p, a[0], a[1]);
@@ -166,6 +168,106 @@ static PyObject *peer_call(PyObject *self, PyObject *const *args, Py_ssize_t nar
     return call ? core_call_new(call, self) : PyErr_NoMemory();
 }
 
+/* ---- many at once ----------------------------------------------------------------- */
+
+struct fan {
+    struct peer *peer;
+    int op;
+    struct ms_call *call;
+};
+
+/* Find the method's op at every peer. NULL with an exception set. */
+static struct fan *fan_create(PyObject *peers, PyObject *engine, PyObject *method)
+{
+    Py_ssize_t n = PyList_Size(peers);
+    struct fan *fans = n < 0 ? NULL : calloc((size_t)n + 1, sizeof *fans);
+
+    if (!fans) {
+        if (n >= 0)
+            PyErr_NoMemory();
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *peer = PyList_GetItem(peers, i);
+
+        if (!PyObject_TypeCheck(peer, core_peer_type)) {
+            PyErr_SetString(PyExc_TypeError, "a list of peers is needed");
+            free(fans);
+            return NULL;
+        }
+        fans[i].peer = (struct peer *)peer;
+        fans[i].op = method_op(fans[i].peer, engine, method);
+        if (fans[i].op < 0) {
+            free(fans);
+            return NULL;
+        }
+    }
+    return fans;
+}
+
+/* The calls as objects; frees what `fans` holds. */
+static PyObject *fan_collect(struct fan *fans, Py_ssize_t n)
+{
+    PyObject *list = PyList_New(n);
+
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *call = NULL;
+
+        if (fans[i].call && list)
+            call = core_call_new(fans[i].call, (PyObject *)fans[i].peer);
+        else
+            ms_call_unref(fans[i].call);
+        if (list && (!call || PyList_SetItem(list, i, call) < 0)) {
+            if (!PyErr_Occurred())
+                PyErr_NoMemory();
+            Py_CLEAR(list);
+        }
+    }
+    free(fans);
+    return list;
+}
+
+/* (peers, engine, method, args, kwargs, timeout, waits): the arguments are encoded once. */
+static PyObject *call_all(PyObject *self, PyObject *const *a, Py_ssize_t nargs)
+{
+    struct start s = {0};
+    struct fan *fans;
+    Py_ssize_t n;
+
+    (void)self;
+    if (nargs != 7) {
+        PyErr_SetString(
+            PyExc_TypeError,
+            "call_all takes peers, engine, method, args, kwargs, timeout, waits");
+        return NULL;
+    }
+    s.waits = PyObject_IsTrue(a[6]) == 1;
+    if (core_deadline(a[5], MS_CALL_TIMEOUT_NS, &s.deadline_ns) < 0)
+        return NULL;
+    fans = fan_create(a[0], a[1], a[2]);
+    if (!fans)
+        return NULL;
+    if (encode_arguments(a[3], a[4], &s.payload) < 0) {
+        free(fans);
+        return NULL;
+    }
+    n = PyList_Size(a[0]);
+    Py_BEGIN_ALLOW_THREADS;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        s.op = fans[i].op;
+        fans[i].call = start_send(fans[i].peer, &s);
+    }
+    Py_END_ALLOW_THREADS;
+    core_payload_release(&s.payload);
+    return fan_collect(fans, n);
+}
+
+static PyMethodDef peer_functions[] = {
+    {"call_all", (PyCFunction)(void (*)(void))call_all, METH_FASTCALL, NULL},
+    {NULL, NULL, 0, NULL}};
+
+/* ---- waiting at once -------------------------------------------------------------- */
+
 /* The value of a call that is done and is no stream, without a Call object. */
 static PyObject *quick_result(struct ms_call *call)
 {
@@ -173,7 +275,7 @@ static PyObject *quick_result(struct ms_call *call)
 
     ms_call_outcome(call, &o);
     if (o.kind == MS_KIND_ERROR)
-        return core_raise_failure(o.body, o.len);
+        return core_raise_failure(o.body, o.len, ms_peer_label(ms_call_peer(call)));
     ms_call_take_body(call); /* core_decode frees it */
     return core_decode(o.codec, (uint8_t *)(uintptr_t)o.body, o.body, o.len);
 }
@@ -274,7 +376,7 @@ control(struct peer *p, uint16_t op, const ProtobufCMessage *m, PyObject *timeou
     ms_call_outcome(call, &o);
     if (o.kind == MS_KIND_REPLY)
         return call;
-    core_raise_failure(o.body, o.len);
+    core_raise_failure(o.body, o.len, ms_peer_label(p->peer));
     ms_call_unref(call);
     return NULL;
 }
@@ -422,5 +524,7 @@ static PyType_Spec peer_spec = {.name = "muster._core.Peer",
 int core_peer_setup(PyObject *module)
 {
     core_peer_type = core_type(module, &peer_spec, "Peer");
-    return core_peer_type ? 0 : -1;
+    if (!core_peer_type)
+        return -1;
+    return PyModule_AddFunctions(module, peer_functions);
 }

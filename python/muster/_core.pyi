@@ -123,7 +123,11 @@ class Peer:
         args: tuple[Any, ...],
         kwargs: dict[str, Any] | None,
         timeout: float | None,
-    ) -> Call: ...
+        waits: bool = False,
+        /,
+    ) -> Call:
+        """`waits`: the caller will wait for it before it does anything else."""
+
     def call_sync(
         self,
         engine: str,
@@ -142,6 +146,18 @@ class Peer:
         """Python and native stacks of all its threads."""
 
     def alloc_ports(self, count: int, timeout: float) -> tuple[str, list[int]]: ...
+
+def call_all(
+    peers: list[Peer],
+    engine: str,
+    method: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None,
+    timeout: float | None,
+    waits: bool,
+    /,
+) -> list[Call]:
+    """The same call to all; the arguments are encoded once."""
 
 class Call:
     @property

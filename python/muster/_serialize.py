@@ -13,7 +13,13 @@ from _pickle import PickleBuffer
 from _pickle import dumps as plain_dumps
 from _pickle import loads as plain_loads
 
-from muster.errors import SerializationError, rebuild, state_of
+from muster.errors import (
+    MusterError,
+    RemoteError,
+    SerializationError,
+    rebuild,
+    state_of,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,8 +62,18 @@ def _refuse_device_tensor(tensor: Any) -> None:
 _Pickler: Any = None  # made on first use: importing cloudpickle takes 10 ms
 
 
+def _pickler() -> Any:
+    global _Pickler
+    if _Pickler is None:
+        _Pickler = _make_pickler()
+    return _Pickler
+
+
 def _make_pickler() -> Any:
-    import cloudpickle
+    try:
+        import cloudpickle
+    except Exception as e:
+        raise MusterError(f"cloudpickle cannot be imported: {e}") from e
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         def reducer_override(self, obj: Any) -> Any:
@@ -69,11 +85,8 @@ def _make_pickler() -> Any:
 
 
 def _pickle(obj: Any, callback: Callable[[PickleBuffer], Any]) -> bytes:
-    global _Pickler
-    if _Pickler is None:
-        _Pickler = _make_pickler()
     out = io.BytesIO()
-    _Pickler(out, protocol=PROTOCOL, buffer_callback=callback).dump(obj)
+    _pickler()(out, protocol=PROTOCOL, buffer_callback=callback).dump(obj)
     return out.getvalue()
 
 
@@ -91,6 +104,7 @@ def dumps(obj: Any) -> tuple[bytes, list[memoryview]]:
         buffers.append(raw)
         return False
 
+    _pickler()  # its failure is not the object's
     try:
         data = _pickle(obj, take)
     except Exception as e:
@@ -99,11 +113,17 @@ def dumps(obj: Any) -> tuple[bytes, list[memoryview]]:
 
 
 class Once:
-    """Pickles `value` now, and is pickled as that: for what goes to many workers."""
+    """Pickles `value` now, and is pickled as that: for what goes to many workers.
+    `plain`: all in it goes by name, and cloudpickle need not be imported."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, plain: bool = False) -> None:
+        if not plain:
+            _pickler()
         try:
-            self._data = _pickle(value, lambda _: True)
+            if plain:
+                self._data = plain_dumps(value, PROTOCOL)
+            else:
+                self._data = _pickle(value, lambda _: True)
         except Exception as e:
             raise _explain(value, e) from None
 
@@ -127,24 +147,22 @@ def _reduce_exception(error: BaseException) -> tuple[Any, ...]:
 
 def dumps_exception(error: BaseException) -> bytes:
     """What remote_error() takes; empty if its class cannot be sent."""
-    from muster.errors import RemoteError
+    out = io.BytesIO()
+    try:
+        _exception_pickler()(out, protocol=PROTOCOL).dump(error)
+    except Exception:
+        return b""
+    return out.getvalue()
 
-    global _Pickler
-    if _Pickler is None:
-        _Pickler = _make_pickler()
 
-    class Pickler(_Pickler):  # type: ignore[misc]
+def _exception_pickler() -> Any:
+    class Pickler(_pickler()):  # type: ignore[misc]
         def reducer_override(self, obj: Any) -> Any:
             if isinstance(obj, BaseException) and not isinstance(obj, RemoteError):
                 return _reduce_exception(obj)
             return super().reducer_override(obj)
 
-    out = io.BytesIO()
-    try:
-        Pickler(out, protocol=PROTOCOL).dump(error)
-    except Exception:
-        return b""
-    return out.getvalue()
+    return Pickler
 
 
 # ---- which part cannot be sent --------------------------------------------------------

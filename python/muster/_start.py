@@ -94,8 +94,10 @@ def engine_spec(
     max_concurrency: int | None,
 ) -> Once:
     """The argument of CREATE_ENGINE, pickled once for all ranks."""
+    by_name = not args and not kwargs
     if isinstance(worker_cls, type):
         _send_by_value_if_needed(worker_cls)
+        by_name = by_name and _importable(worker_cls)
     elif not isinstance(worker_cls, str):
         raise TypeError(f"worker_cls: neither a class nor its path: {worker_cls!r}")
     elif not _module_of(worker_cls):
@@ -112,7 +114,7 @@ def engine_spec(
         "max_concurrency": max_concurrency,
     }
     try:
-        return Once(spec)
+        return Once(spec, plain=by_name)
     except SerializationError as e:
         what = str(e).removeprefix("value")
         for key, field in (

@@ -13,7 +13,6 @@ import faulthandler
 import importlib
 import inspect
 import os
-import pickle
 import random
 import signal
 import sys
@@ -35,7 +34,6 @@ OP_DESTROY_ENGINE = 19
 RAISED = 1
 NO_ENGINE = 2
 NO_METHOD = 3
-BAD_RESULT = 7
 
 DEFAULT_CONCURRENCY = 1000
 
@@ -115,8 +113,6 @@ class Worker:
             kind = NO_ENGINE
         elif isinstance(error, _NoSuchMethod):
             kind = NO_METHOD
-        elif isinstance(error, _serialize.SerializationError) and kind == RAISED:
-            kind = BAD_RESULT if error.__traceback__ is None else kind
         cls = type(error)
         text = "".join(traceback.format_exception(cls, error, error.__traceback__))
         return (
@@ -124,7 +120,7 @@ class Worker:
             f"{cls.__module__}.{cls.__qualname__}",
             _message_of(error),
             text,
-            _pickle_error(error),
+            _serialize.dumps_exception(error),
         )
 
     # -- operations ---------------------------------------------------------------------
@@ -186,23 +182,6 @@ def _message_of(error: BaseException) -> str:
         return str(error)
     except Exception as other:
         return f"(its message cannot be had: {other!r})"
-
-
-def _pickle_error(error: BaseException) -> bytes:
-    """The exception by value where that works, else nothing."""
-    try:
-        data = pickle.dumps(error)
-        pickle.loads(data)
-    except Exception:
-        data = b""
-    if data and type(error).__module__ != "__main__":
-        return data
-    try:
-        import cloudpickle
-
-        return bytes(cloudpickle.dumps(error))
-    except Exception:
-        return b""
 
 
 def _on_terminate(signum: int, frame: Any) -> NoReturn:

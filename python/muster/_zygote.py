@@ -50,8 +50,10 @@ def _obstacle() -> str:
         if count > 1:
             return f"the imports started {count - 1} threads"
     torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        return "the imports initialised CUDA"
+    for device in ("cuda", "npu"):
+        is_initialized = getattr(getattr(torch, device, None), "is_initialized", None)
+        if is_initialized is not None and is_initialized():
+            return f"the imports initialised {device}"
     return ""
 
 

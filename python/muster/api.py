@@ -164,6 +164,7 @@ def _after_fork() -> None:
     global _session, _lock
     _lock = threading.RLock()
     if _session is not None:
+        _session.head.forget()
         _inherited.append(_session)
         _session = None
 

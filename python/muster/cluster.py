@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from muster import _core, api
+from muster._core import call_all
 from muster._start import engine_spec, rank_specs, start
 from muster.config import WorkerConfig, mesh_sizes
 from muster.errors import (
@@ -220,27 +221,36 @@ class View:
         If every argument is a list of `world_size` elements, worker i gets element i of
         each; else all get everything.
         """
-        return gather(self.execute_all_async(method, *args, **kwargs))
+        if len(self._peers) > 1:
+            return gather(self._start_all(method, args, kwargs, True))
+        if self._shares_out(args, kwargs):
+            args = tuple(a[0] for a in args)
+            kwargs = {name: a[0] for name, a in kwargs.items()}
+        return [self.execute_rank_zero_sync(method, *args, **kwargs)]
 
     def execute_all_async(
         self, method: str, /, *args: Any, **kwargs: Any
     ) -> list[Future]:
         """Call all workers; their futures. Lists are shared out as in the sync form."""
+        return self._start_all(method, args, kwargs, False)
+
+    def _start_all(
+        self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], waits: bool
+    ) -> list[Future]:
         if not self._peers:
             self._destroyed()
         engine, timeout = self._engine, self._timeout
         if not self._shares_out(args, kwargs):
-            named = kwargs or None
-            return [
-                Future(peer.call(engine, method, args, named, timeout), method)
-                for peer in self._peers
-            ]
+            calls = call_all(
+                self._peers, engine, method, args, kwargs or None, timeout, waits
+            )
+            return [Future(call, method) for call in calls]
         futures: list[Future] = []
         try:
             for i, peer in enumerate(self._peers):
                 mine = tuple(a[i] for a in args)
                 named = {k: v[i] for k, v in kwargs.items()} or None
-                call = peer.call(engine, method, mine, named, timeout)
+                call = peer.call(engine, method, mine, named, timeout, waits)
                 futures.append(Future(call, method))
         except BaseException:
             for future in futures:

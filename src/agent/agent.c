@@ -1,10 +1,6 @@
 #include "agent/agent.h"
-#include "agent/machine.h"
 #include "agent/worker.h"
-#include "base/clock.h"
 #include "io/proc.h"
-#include "io/session.h"
-#include "io/spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -73,169 +69,7 @@ void ms_agent_refuse(struct ms_agent *a,
     ms_agent_send(a, request, &m);
 }
 
-/* ---- lines to the head ---- */
-
-static size_t on_queued(void *arg)
-{
-    struct ms_agent *a = arg;
-
-    return a->link ? ms_link_queued(a->link) : 0;
-}
-
-static void on_lines(void *arg, const Muster__LogLines *lines)
-{
-    Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
-
-    m.body_case = MUSTER__AGENT_TO_HEAD__BODY_LOG;
-    m.log = (Muster__LogLines *)(uintptr_t)lines;
-    ms_agent_send(arg, 0, &m);
-}
-
-static const struct ms_logbatch_ops log_ops = {.queued = on_queued, .send = on_lines};
-
-/* ---- the first message ---- */
-
-static int is_session_alive(const char *name)
-{
-    struct ms_session *sessions = NULL;
-    int count = ms_session_list(&sessions, NULL), alive = -1;
-
-    for (int i = 0; i < count; i++)
-        if (!strcmp(sessions[i].name, name))
-            alive = sessions[i].alive;
-    free(sessions);
-    return alive;
-}
-
-static void sweep_cgroups(void *arg)
-{
-    struct ms_agent *a = arg;
-
-    ms_cgroups_sweep(&a->cgroups, is_session_alive);
-}
-
-static void on_driver_dead(void *arg, unsigned events)
-{
-    (void)events;
-    ms_agent_end(arg, 0, "the driver's process has ended");
-}
-
-static int watch_driver(struct ms_agent *a)
-{
-    if (a->config->driver_pid <= 0)
-        return 0;
-    a->driver_fd = ms_process_open(a->config->driver_pid);
-    if (a->driver_fd < 0)
-        return a->driver_fd;
-    return ms_watch_init(&a->driver, a->loop, a->driver_fd, MS_READ, on_driver_dead, a);
-}
-
-/* stdin from nowhere, stdout and stderr to our own log. */
-static void redirect(const char *logs)
-{
-    MS_CLEANUP(ms_cleanup_free) char *path = NULL;
-    MS_CLEANUP(ms_cleanup_fd) int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    MS_CLEANUP(ms_cleanup_fd) int log = -1;
-
-    if (asprintf(&path, "%s/agent.log", logs) < 0)
-        path = NULL;
-    if (path)
-        log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    dup2(null, STDIN_FILENO);
-    dup2(log >= 0 ? log : null, STDOUT_FILENO);
-    dup2(log >= 0 ? log : null, STDERR_FILENO);
-}
-
-static void send_ready(struct ms_agent *a, uint64_t request)
-{
-    Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
-    Muster__AgentReady ready = MUSTER__AGENT_READY__INIT;
-
-    ready.pid = getpid();
-    ready.cpus = ms_machine_cpus();
-    ready.memory = ms_machine_memory();
-    ready.gpus =
-        a->config->num_gpus >= 0 ? (uint32_t)a->config->num_gpus : ms_machine_gpus();
-    ready.node_name = a->config->node_name;
-    ready.cgroups = a->cgroups.base[0] != 0;
-    m.body_case = MUSTER__AGENT_TO_HEAD__BODY_READY;
-    m.ready = &ready;
-    ms_agent_send(a, request, &m);
-}
-
-static int check_config(const Muster__AgentConfig *config, struct ms_error *err)
-{
-    if (config->protocol_version && config->protocol_version != MS_AGENT_PROTOCOL)
-        return ms_error_set(err,
-                            -EPROTONOSUPPORT,
-                            "this agent speaks version %d, the head %u: install the same "
-                            "Muster on both",
-                            MS_AGENT_PROTOCOL,
-                            config->protocol_version);
-    if (config->session_dir[0] != '/')
-        return ms_error_set(err, -EINVAL, "the session's folder must be absolute");
-    return 0;
-}
-
-static int set_up(struct ms_agent *a, struct ms_error *err)
-{
-    const Muster__AgentConfig *config = a->config;
-    MS_CLEANUP(ms_cleanup_free) char *logs = NULL;
-    int rc;
-
-    if (asprintf(&logs, "%s/logs", config->session_dir) < 0) {
-        logs = NULL;
-        return ms_error_set(err, -ENOMEM, "out of memory");
-    }
-    redirect(logs);
-    ms_cgroups_init(&a->cgroups, config->session);
-    a->logs = ms_logs_create(
-        a->loop, logs, config->node_name, config->log_to_driver ? &log_ops : NULL, a);
-    if (!a->logs)
-        return ms_error_set(err, -ENOMEM, "out of memory");
-    rc = ms_zygotes_init(
-        &a->zygotes, a->loop, config, &a->nofile, &ms_worker_zygote_ops, a);
-    if (rc < 0)
-        return ms_error_sys(err, rc, "cannot prepare zygotes");
-    rc = watch_driver(a);
-    return rc < 0 ? ms_error_sys(err, rc, "cannot watch driver %d", config->driver_pid) : 0;
-}
-
-/* The zygote warms up while the driver goes on; nobody waits for it here. */
-static void warm_up(struct ms_agent *a)
-{
-    struct ms_error err = {0};
-
-    if (a->config->n_default_python &&
-        ms_zygotes_prepare(&a->zygotes, NULL, 0, &err) < 0)
-        ms_agent_say("no zygote: %s", err.text);
-    ms_loop_post(a->loop, sweep_cgroups, a);
-}
-
-/* Takes the message. */
-static void on_config(struct ms_agent *a, Muster__HeadToAgent *message)
-{
-    struct ms_error err = {0};
-    uint64_t request = message->request;
-    int rc = check_config(message->config, &err);
-
-    if (rc == 0) {
-        a->config_message = message;
-        a->config = message->config;
-        rc = set_up(a, &err);
-    } else {
-        muster__head_to_agent__free_unpacked(message, NULL);
-    }
-    if (rc < 0) {
-        ms_agent_refuse(a, request, MUSTER__FAILURE__KIND__REFUSED, err.text);
-        ms_agent_end(a, 0, err.text);
-        return;
-    }
-    send_ready(a, request);
-    warm_up(a);
-}
-
-/* ---- the others ---- */
+/* ---- what the head wants ---- */
 
 static void on_start(struct ms_agent *a, Muster__HeadToAgent *m)
 {
@@ -323,7 +157,7 @@ static void dispatch(struct ms_agent *a, Muster__HeadToAgent *m)
         return;
     }
     if (is_config) {
-        on_config(a, m);
+        ms_agent_configure(a, m);
         return;
     }
     for (size_t i = 0; i < MS_COUNT(handlers); i++) {
@@ -385,6 +219,7 @@ static int set_up_signals(struct ms_agent *a)
     static const int ignored[] = {SIGINT, SIGHUP, SIGPIPE, SIGQUIT};
     sigset_t mask;
 
+    signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how they ended */
     for (size_t i = 0; i < MS_COUNT(ignored); i++)
         signal(ignored[i], SIG_IGN);
     sigemptyset(&mask);

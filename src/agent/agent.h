@@ -13,9 +13,9 @@
 /* AgentConfig.protocol_version that is understood. 0 means "the same". */
 enum { MS_AGENT_PROTOCOL = 1 };
 
-/* Run until the end. Both descriptors are taken over: the stream socket to the head, and
- * the session's lock, which is only kept open (-1: none). Every other descriptor above 2
- * is closed. The process's exit code: 0, or 1 if it could not even begin. */
+/* Run until the end. Both descriptors are taken over: the stream socket to the head,
+ * and the session's lock, which is only kept open (-1: none). Every other descriptor
+ * above 2 is closed. The process's exit code: 0, or 1 if it could not even begin. */
 int ms_agent_run(int link_fd, int lock_fd);
 
 #endif

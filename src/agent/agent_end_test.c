@@ -30,18 +30,20 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* A worker that ignores SIGTERM, with a child in its group and one in another session. */
+/* A worker that ignores SIGTERM, with a child in its group and one in another session.
+ */
 static void start_stubborn(struct fake_head *h)
 {
     struct fake_spec s;
 
     fake_free(fake_head_start(h));
-    fake_spec_shell(&s,
-                    7,
-                    0,
-                    "trap '' TERM; echo worker=$$; sleep 1000 & echo group=$!; setsid sh -c "
-                    "'echo session=$$; while :; do sleep 1000; done' & while :; do sleep "
-                    "1000; done");
+    fake_spec_shell(
+        &s,
+        7,
+        0,
+        "trap '' TERM; echo worker=$$; sleep 1000 & echo group=$!; setsid sh -c "
+        "'echo session=$$; while :; do sleep 1000; done' & while :; do sleep "
+        "1000; done");
     fake_free(fake_head_started(h, &s, 1));
     fake_head_wait_line(h, "worker=");
     fake_head_wait_line(h, "group=");
@@ -180,6 +182,27 @@ static void test_head_of_another_version(void **state)
     fake_free(answer);
 }
 
+static void test_no_descriptor_left(void **state)
+{
+    struct fake_head *h = *state;
+    enum { COUNT = 32 };
+    struct fake_spec *s = calloc(COUNT, sizeof *s);
+    Muster__AgentToHead *m;
+
+    h->nofile_max = 64;
+    fake_free(fake_head_start(h));
+    for (uint32_t i = 0; i < COUNT; i++)
+        fake_spec_shell(&s[i], 100 + i, i, "sleep 1000");
+    m = fake_head_answer(h, fake_head_start_workers(h, s, COUNT));
+    assert_int_equal(m->body_case, MUSTER__AGENT_TO_HEAD__BODY_FAILURE);
+    assert_true(
+        strstr(m->failure->message, "no descriptor left: the agent may have 64") ||
+        strstr(m->failure->message, "Too many open files"));
+    fake_free(m);
+    fake_free(fake_head_started(h, s, 4)); /* fewer work, with the same uids */
+    free(s);
+}
+
 static void test_agent_is_small_and_silent(void **state)
 {
     struct fake_head *h = *state;
@@ -213,6 +236,7 @@ int main(void)
         AGENT_TEST(test_agent_stop),
         AGENT_TEST(test_idle_agent_stops_at_once),
         AGENT_TEST(test_head_of_another_version),
+        AGENT_TEST(test_no_descriptor_left),
         AGENT_TEST(test_agent_is_small_and_silent),
     };
 

@@ -52,7 +52,8 @@ static Muster__AgentToHead *run(struct fake_head *h, const char *script)
 static void test_output_and_exit_code(void **state)
 {
     struct fake_head *h = *state;
-    Muster__AgentToHead *m = run(h, "echo hello; echo oops >&2; printf unfinished; exit 3");
+    Muster__AgentToHead *m =
+        run(h, "echo hello; echo oops >&2; printf unfinished; exit 3");
     const Muster__Exit *x = m->exited->exit;
     char path[128];
 
@@ -86,13 +87,14 @@ static void test_what_a_worker_finds(void **state)
     struct fake_spec s;
     char env[] = "PLACE=there";
 
-    fake_spec_shell(&s,
-                    0xabc,
-                    5,
-                    "echo uid=$MUSTER_WORKER_UID c=$MUSTER_CONTROL_FD l=$MUSTER_LISTEN_FD "
-                    "p=$PLACE $PATH; pwd; [ -S /proc/$$/fd/3 ] && [ -S /proc/$$/fd/4 ] && "
-                    "echo sockets; for f in 5 6 7 8 9 11 12 13 14; do [ -e /proc/$$/fd/$f "
-                    "] && echo too many; done; cat; echo end");
+    fake_spec_shell(
+        &s,
+        0xabc,
+        5,
+        "echo uid=$MUSTER_WORKER_UID c=$MUSTER_CONTROL_FD l=$MUSTER_LISTEN_FD "
+        "p=$PLACE $PATH; pwd; [ -S /proc/$$/fd/3 ] && [ -S /proc/$$/fd/4 ] && "
+        "echo sockets; for f in 5 6 7 8 9 11 12 13 14; do [ -e /proc/$$/fd/$f "
+        "] && echo too many; done; cat; echo end");
     s.env[0] = env;
     s.spec.working_dir = (char *)(uintptr_t) "/usr";
     fake_free(fake_head_started(h, &s, 1));
@@ -142,9 +144,10 @@ static void test_command_that_is_not_there(void **state)
     m = fake_head_answer(h, fake_head_start_workers(h, s, 3));
     assert_int_equal(m->body_case, MUSTER__AGENT_TO_HEAD__BODY_FAILURE);
     assert_int_equal(m->failure->kind, MUSTER__FAILURE__KIND__REFUSED);
-    assert_string_equal(m->failure->message,
-                        "cannot start actor/1: cannot execute 'no-such-command': No such "
-                        "file or directory");
+    assert_string_equal(
+        m->failure->message,
+        "cannot start actor/1: cannot execute 'no-such-command': No such "
+        "file or directory");
     fake_free(m);
     /* none is left, and the uids are free again */
     fake_spec_shell(&s[0], 1, 0, "exit 0");
@@ -198,7 +201,11 @@ static void test_stop_with_grace(void **state)
     Muster__AgentToHead *m;
 
     /* one that listens */
-    fake_spec_shell(&s, 1, 0, "trap 'echo bye; exit 5' TERM; echo up; while :; do sleep 0.01; done");
+    fake_spec_shell(
+        &s,
+        1,
+        0,
+        "trap 'echo bye; exit 5' TERM; echo up; while :; do sleep 0.01; done");
     fake_free(fake_head_started(h, &s, 1));
     fake_head_wait_line(h, "actor/0: up");
     fake_head_stop_workers(h, 1, (uint64_t)10 * MS_NS_PER_S);
@@ -225,13 +232,14 @@ static void test_orphans_go(void **state)
     char log[128];
 
     /* one in its group, one in a session of its own, and a child of that in another */
-    fake_spec_shell(&s,
-                    77,
-                    0,
-                    "sleep 1000 & echo group=$!; "
-                    "setsid sh -c 'echo session=$$; setsid sh -c \"echo deep=\\$\\$; exec "
-                    "sleep 1000\" & wait' & "
-                    "while ! grep -q deep= $LOG; do sleep 0.01; done; exit 0");
+    fake_spec_shell(
+        &s,
+        77,
+        0,
+        "sleep 1000 & echo group=$!; "
+        "setsid sh -c 'echo session=$$; setsid sh -c \"echo deep=\\$\\$; exec "
+        "sleep 1000\" & wait' & "
+        "while ! grep -q deep= $LOG; do sleep 0.01; done; exit 0");
     snprintf(log, sizeof log, "LOG=%s/logs/actor-0.log", h->dir);
     s.env[0] = log;
     fake_free(fake_head_started(h, &s, 1));
@@ -240,6 +248,32 @@ static void test_orphans_go(void **state)
     assert_int_equal(kill((pid_t)fake_head_number(h, "group="), 0), -1);
     assert_int_equal(kill((pid_t)fake_head_number(h, "session="), 0), -1);
     assert_int_equal(kill((pid_t)fake_head_number(h, "deep="), 0), -1);
+}
+
+static void test_daemons_of_the_living_stay(void **state)
+{
+    struct fake_head *h = *state;
+    struct fake_spec s[2];
+    Muster__AgentToHead *m;
+
+    /* a daemon whose group's leader has gone: first ours, then nobody's */
+    fake_spec_shell(
+        &s[0],
+        1,
+        0,
+        "(setsid sh -c 'sleep 1000 & echo daemon=$!' &); while :; do sleep 1000; "
+        "done");
+    fake_spec_shell(&s[1], 2, 1, "exit 0");
+    fake_free(fake_head_started(h, &s[0], 1));
+    fake_head_wait_line(h, "daemon=");
+    fake_free(fake_head_started(h, &s[1], 1));
+    fake_free(fake_head_exit(h, 2));
+    fake_head_stop_workers(h, 2, 0); /* a sweep has been */
+    assert_int_equal(kill((pid_t)fake_head_number(h, "daemon="), 0), 0);
+    fake_head_stop_workers(h, 1, 0);
+    m = fake_head_exit(h, 1);
+    fake_free(m);
+    assert_int_equal(kill((pid_t)fake_head_number(h, "daemon="), 0), -1);
 }
 
 static void test_flood_neither_starves_nor_grows(void **state)
@@ -254,7 +288,8 @@ static void test_flood_neither_starves_nor_grows(void **state)
     FILE *f;
     long rss_kb = 0;
 
-    fake_spec_shell(&s, 1, 0, "yes a line of a flood | head -c 50000000; echo; echo done; exit 9");
+    fake_spec_shell(
+        &s, 1, 0, "yes a line of a flood | head -c 50000000; echo; echo done; exit 9");
     fake_free(fake_head_started(h, &s, 1));
     before = ms_now_ns();
     m.body_case = MUSTER__HEAD_TO_AGENT__BODY_HOLD_PORT;
@@ -293,7 +328,8 @@ static void test_memory_limit(void **state)
     s.spec.memory_limit = (uint64_t)32 << 20;
     m = fake_head_answer(h, fake_head_start_workers(h, &s, 1));
     if (m->body_case == MUSTER__AGENT_TO_HEAD__BODY_FAILURE) {
-        assert_non_null(strstr(m->failure->message, "memory limits cannot be had here"));
+        assert_non_null(
+            strstr(m->failure->message, "memory limits cannot be had here"));
         fake_free(m);
         skip();
     }
@@ -343,6 +379,7 @@ int main(void)
         AGENT_TEST(test_bad_specs_are_refused),
         AGENT_TEST(test_stop_with_grace),
         AGENT_TEST(test_orphans_go),
+        AGENT_TEST(test_daemons_of_the_living_stay),
         AGENT_TEST(test_flood_neither_starves_nor_grows),
         AGENT_TEST(test_memory_limit),
         AGENT_TEST(test_many_at_once),

@@ -1,6 +1,7 @@
 /* agent_impl.h - what the parts of the agent share, inside this folder only
  *
  * agent.c     life, messages from the head
+ * configure.c the first of them
  * start.c     StartWorkers: all or none
  * worker*.c   one worker: its endpoints, its start, its end
  * reap.c      who has ended, and what of it is left
@@ -60,6 +61,11 @@ void ms_agent_refuse(struct ms_agent *a,
                      Muster__Failure__Kind kind,
                      const char *message);
 
+/* ---- configure.c ---- */
+
+/* Takes the message, whose body is AgentConfig, and answers AgentReady. */
+void ms_agent_configure(struct ms_agent *a, Muster__HeadToAgent *message);
+
 /* ---- start.c ---- */
 
 struct ms_start;
@@ -69,8 +75,11 @@ struct ms_start;
 void ms_start_begin(struct ms_agent *a, Muster__HeadToAgent *message);
 /* A worker has started (`why` NULL), or will not. Called once for each. */
 void ms_start_result(struct ms_start *s, struct ms_worker *w, const char *why);
-/* A worker of it has ended; its end is told when the start has been answered. */
-void ms_start_ended(struct ms_start *s, struct ms_worker *w);
+/* Whether a worker of it that has ended is to be kept until the start is answered:
+ * false after a failure. */
+bool ms_start_wants(const struct ms_start *s);
+/* Nothing is left of this one. */
+void ms_start_gone(struct ms_start *s, struct ms_worker *w);
 /* Give up all that are under way. */
 void ms_starts_cancel(struct ms_agent *a, const char *why);
 /* Forget them; their workers are the caller's to destroy. */
@@ -88,7 +97,9 @@ void ms_sweep_soon(struct ms_agent *a);
 /* ---- stop.c ---- */
 
 /* Takes nothing; copies the uids. */
-void ms_stop_begin(struct ms_agent *a, uint64_t request, const Muster__StopWorkers *stop);
+void ms_stop_begin(struct ms_agent *a,
+                   uint64_t request,
+                   const Muster__StopWorkers *stop);
 /* The head's AgentStop. */
 void ms_stop_agent(struct ms_agent *a, uint64_t request);
 /* Something of a worker has gone: is a stop complete? */

@@ -237,9 +237,10 @@ static void test_zygote_that_does_not_start(void **state)
         m = fake_head_answer(h, fake_head_start_workers(h, s, 2));
         assert_int_equal(m->body_case, MUSTER__AGENT_TO_HEAD__BODY_FAILURE);
         assert_int_equal(m->failure->kind, MUSTER__FAILURE__KIND__REFUSED);
-        assert_non_null(strstr(m->failure->message,
-                               "exited with code 3 before it was ready; its last lines:\n"
-                               "ModuleNotFoundError: no muster"));
+        assert_non_null(
+            strstr(m->failure->message,
+                   "exited with code 3 before it was ready; its last lines:\n"
+                   "ModuleNotFoundError: no muster"));
         fake_free(m);
     }
 }
@@ -255,9 +256,10 @@ static void test_interpreter_that_is_not_there(void **state)
     start_as(h, "");
     fake_spec_fork(&s, 1, 0);
     m = fake_head_answer(h, fake_head_start_workers(h, &s, 1));
-    assert_string_equal(m->failure->message,
-                        "cannot start actor/0: the zygote did not start: cannot execute "
-                        "'/no/such/python': No such file or directory");
+    assert_string_equal(
+        m->failure->message,
+        "cannot start actor/0: the zygote did not start: cannot execute "
+        "'/no/such/python': No such file or directory");
     fake_free(m);
 }
 
@@ -286,7 +288,8 @@ static void test_fork_fails(void **state)
     start_as(h, "no-fork");
     fake_spec_fork(&s, 1, 0);
     m = fake_head_answer(h, fake_head_start_workers(h, &s, 1));
-    assert_non_null(strstr(m->failure->message, "could not fork: Resource temporarily"));
+    assert_non_null(
+        strstr(m->failure->message, "could not fork: Resource temporarily"));
     fake_free(m);
 }
 

@@ -36,12 +36,14 @@ static int copy(const char *from, size_t len, char *out, size_t room)
 }
 
 /* "4:memory:/path" of a controller, or "0::/path" for NULL. */
-static int group_path(const char *cgroup, const char *controller, char *out, size_t room)
+static int
+group_path(const char *cgroup, const char *controller, char *out, size_t room)
 {
     while (*cgroup) {
         const char *end = strchrnul(cgroup, '\n');
         const char *list = memchr(cgroup, ':', (size_t)(end - cgroup));
-        const char *path = list ? memchr(list + 1, ':', (size_t)(end - list - 1)) : NULL;
+        const char *path =
+            list ? memchr(list + 1, ':', (size_t)(end - list - 1)) : NULL;
 
         if (path) {
             size_t len = (size_t)(path - list - 1);

@@ -8,7 +8,8 @@
 
 #include <cmocka.h>
 
-static const char v1_cgroup[] = "9:name=systemd:/\n4:memory:/jobs/a\n2:cpu,cpuacct:/c\n0::/u\n";
+static const char v1_cgroup[] =
+    "9:name=systemd:/\n4:memory:/jobs/a\n2:cpu,cpuacct:/c\n0::/u\n";
 static const char v1_mounts[] =
     "25 1 0:22 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n"
     "26 25 0:23 / /sys/fs/cgroup/cpu,cpuacct rw,nosuid - cgroup cgroup rw,cpu,cpuacct\n"
@@ -19,7 +20,8 @@ static const char v2_cgroup[] = "0::/user.slice/app.scope\n";
 static const char v2_mounts[] =
     "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate";
 
-static int find(const char *cgroup, const char *mounts, const char *what, char *out, bool *v2)
+static int
+find(const char *cgroup, const char *mounts, const char *what, char *out, bool *v2)
 {
     return ms_cgpath_find(cgroup, mounts, what, out, 64, v2);
 }
@@ -56,15 +58,17 @@ static void test_version_2(void **state)
 
 static void test_container_sees_a_part(void **state)
 {
-    const char *mounts = "27 25 0:24 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup "
-                         "rw,memory\n";
+    const char *mounts =
+        "27 25 0:24 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup "
+        "rw,memory\n";
     char out[64];
     bool is_v2;
 
     (void)state;
     assert_int_equal(find("4:memory:/docker/abc\n", mounts, "memory", out, &is_v2), 0);
     assert_string_equal(out, "/sys/fs/cgroup/memory");
-    assert_int_equal(find("4:memory:/docker/abc/x\n", mounts, "memory", out, &is_v2), 0);
+    assert_int_equal(find("4:memory:/docker/abc/x\n", mounts, "memory", out, &is_v2),
+                     0);
     assert_string_equal(out, "/sys/fs/cgroup/memory/x");
 }
 

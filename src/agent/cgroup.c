@@ -60,7 +60,8 @@ static long long kills_of(const char *dir, bool is_v2)
 
     if (!*dir)
         return 0;
-    if (read_of(dir, is_v2 ? "memory.events" : "memory.oom_control", text, sizeof text) < 0)
+    if (read_of(
+            dir, is_v2 ? "memory.events" : "memory.oom_control", text, sizeof text) < 0)
         return 0;
     return ms_cgpath_number(text, "oom_kill");
 }
@@ -96,10 +97,11 @@ static bool can_hold(struct ms_cgroups *g, const char *dir)
         return true;
     if (write_of(dir, "cgroup.subtree_control", "+memory") == 0)
         return true;
-    snprintf(g->why_not,
-             sizeof g->why_not,
-             "%.160s gives its children no memory controller (it has processes of its own)",
-             dir);
+    snprintf(
+        g->why_not,
+        sizeof g->why_not,
+        "%.160s gives its children no memory controller (it has processes of its own)",
+        dir);
     return false;
 }
 
@@ -181,10 +183,13 @@ int ms_cgroup_create(struct ms_cgroup *c,
                  g->session,
                  uid);
     if (n < 0 || (size_t)n >= sizeof made.dir)
-        return ms_error_set(err, -ENAMETOOLONG, "the path of its control group is too long");
+        return ms_error_set(
+            err, -ENAMETOOLONG, "the path of its control group is too long");
     if (mkdir(made.dir, 0755) < 0)
-        return ms_error_sys(
-            err, -errno, "memory limits cannot be had here: cannot make '%s'", made.dir);
+        return ms_error_sys(err,
+                            -errno,
+                            "memory limits cannot be had here: cannot make '%s'",
+                            made.dir);
     rc = set_limit(&made, memory_limit);
     if (rc < 0) {
         rmdir(made.dir);
@@ -250,8 +255,9 @@ static bool session_of(const char *name, char *session, size_t room)
     const char *prefix = "muster-";
     size_t skip = strlen(prefix), len = strlen(name), tail = 17;
 
-    if (len <= skip + tail || strncmp(name, prefix, skip) || name[len - tail] != '-' ||
-        strspn(name + len - 16, "0123456789abcdef") != 16 || len - skip - tail >= room)
+    if (len <= skip + tail || strncmp(name, prefix, skip) != 0 ||
+        name[len - tail] != '-' || strspn(name + len - 16, "0123456789abcdef") != 16 ||
+        len - skip - tail >= room)
         return false;
     memcpy(session, name + skip, len - skip - tail);
     session[len - skip - tail] = 0;

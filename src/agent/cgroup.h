@@ -5,8 +5,8 @@
  * our own group, or (version 2, where a group with processes cannot have children with
  * controllers) beside it.
  *
- * Without a group of its own a worker lives in ours; its kernel's out-of-memory kills can
- * be told apart by our own group's count of them.
+ * Without a group of its own a worker lives in ours; its kernel's out-of-memory kills
+ * can be told apart by our own group's count of them.
  */
 #ifndef MS_AGENT_CGROUP_H
 #define MS_AGENT_CGROUP_H
@@ -35,9 +35,9 @@ void ms_cgroups_init(struct ms_cgroups *g, const char *session);
 /* Whether our own group has had another out-of-memory kill since the last look. */
 bool ms_cgroups_killed_here(struct ms_cgroups *g);
 
-/* Remove what dead sessions have left, with the processes in it. `is_alive` says whether
- * a session lives: 1 yes, 0 no, -1 unknown (its group goes only if it is empty and not
- * new). */
+/* Remove what dead sessions have left, with the processes in it. `is_alive` says
+ * whether a session lives: 1 yes, 0 no, -1 unknown (its group goes only if it is empty
+ * and not new). */
 void ms_cgroups_sweep(const struct ms_cgroups *g, int (*is_alive)(const char *session));
 
 struct ms_cgroup {
@@ -56,7 +56,8 @@ int ms_cgroup_create(struct ms_cgroup *c,
 /* A descriptor of its cgroup.procs: whoever writes "0" to it enters. */
 int ms_cgroup_open_procs(const struct ms_cgroup *c);
 
-/* How many of its processes the kernel has killed at the limit. 0 if there is no group. */
+/* How many of its processes the kernel has killed at the limit. 0 if there is no group.
+ */
 long long ms_cgroup_kills(const struct ms_cgroup *c);
 
 /* SIGKILL to all in it. */

@@ -58,7 +58,8 @@ static pid_t enter(const struct ms_cgroup *c, void (*body)(void))
 static void use_too_much(void)
 {
     size_t size = (size_t)256 << 20;
-    char *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *at =
+        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     memset(at, 1, size);
 }
@@ -110,13 +111,17 @@ static void test_kill_and_remove(void **state)
 
 static int is_alive(const char *session)
 {
-    return !strcmp(session, "dead") ? 0 : !strcmp(session, "alive") ? 1 : -1;
+    return !strncmp(session, "dead-", 5) ? 0 : !strncmp(session, "alive-", 6) ? 1 : -1;
 }
 
 static bool make_group(const struct ms_cgroups *g, const char *session, char *out)
 {
-    int n = snprintf(
-        out, MS_CGROUP_PATH_MAX, "%s/muster-%s-00000000deadbeef", g->base, session);
+    int n = snprintf(out,
+                     MS_CGROUP_PATH_MAX,
+                     "%s/muster-%s-%d-00000000deadbeef",
+                     g->base,
+                     session,
+                     (int)getpid());
 
     return n < MS_CGROUP_PATH_MAX && mkdir(out, 0755) == 0;
 }
@@ -124,7 +129,8 @@ static bool make_group(const struct ms_cgroups *g, const char *session, char *ou
 static void test_sweep(void **state)
 {
     struct ms_cgroups g;
-    char dead[MS_CGROUP_PATH_MAX], alive[MS_CGROUP_PATH_MAX], unknown[MS_CGROUP_PATH_MAX];
+    char dead[MS_CGROUP_PATH_MAX], alive[MS_CGROUP_PATH_MAX],
+        unknown[MS_CGROUP_PATH_MAX];
 
     (void)state;
     NEED_CGROUPS(g);
@@ -145,7 +151,8 @@ static void test_no_groups_here(void **state)
 
     (void)state;
     assert_int_equal(ms_cgroup_create(&c, &g, 1, 1 << 20, &err), -EOPNOTSUPP);
-    assert_string_equal(err.text, "memory limits cannot be had here: nothing is mounted");
+    assert_string_equal(err.text,
+                        "memory limits cannot be had here: nothing is mounted");
     assert_int_equal(ms_cgroup_kills(&c), 0);
     ms_cgroup_kill(&c);
     assert_int_equal(ms_cgroup_remove(&c), 0);

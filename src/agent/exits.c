@@ -67,7 +67,8 @@ int ms_exits_add(struct ms_exits *e, const Muster__WorkerExited *exited)
         return -ENOMEM;
     free_exited(e->kept[e->next]);
     e->kept[e->next] = x;
-    drop_lines(e->kept[(e->next + MS_EXITS_KEPT - MS_EXITS_LINES_KEPT) % MS_EXITS_KEPT]);
+    drop_lines(
+        e->kept[(e->next + MS_EXITS_KEPT - MS_EXITS_LINES_KEPT) % MS_EXITS_KEPT]);
     e->next = (e->next + 1) % MS_EXITS_KEPT;
     return 0;
 }

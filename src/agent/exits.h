@@ -6,8 +6,8 @@
 #ifndef MS_AGENT_EXITS_H
 #define MS_AGENT_EXITS_H
 
-#include "base/list.h"
 #include "base/limits.h"
+#include "base/list.h"
 #include "proto/muster.pb-c.h"
 
 #include <stdint.h>

@@ -46,7 +46,8 @@ static void test_old_ones_are_forgotten(void **state)
         add(e, uid);
     assert_null(ms_exits_find(e, 1));
     assert_int_equal(ms_exits_find(e, 2)->exit->code, 2);
-    assert_int_equal(ms_exits_find(e, MS_EXITS_KEPT + 1)->exit->code, MS_EXITS_KEPT + 1);
+    assert_int_equal(ms_exits_find(e, MS_EXITS_KEPT + 1)->exit->code,
+                     MS_EXITS_KEPT + 1);
 }
 
 static void test_lines_of_old_ones_go_first(void **state)
@@ -80,7 +81,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_old_ones_are_forgotten, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_lines_of_old_ones_go_first, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            test_lines_of_old_ones_go_first, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_askers, set_up, tear_down),
     };
 

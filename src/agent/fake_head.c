@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -130,8 +131,13 @@ Muster__AgentToHead *fake_head_start(struct fake_head *h)
     fflush(NULL);
     h->agent_pid = fork();
     assert_true(h->agent_pid >= 0);
-    if (h->agent_pid == 0)
+    if (h->agent_pid == 0) {
+        struct rlimit limit = {h->nofile_max, h->nofile_max};
+
+        if (h->nofile_max)
+            setrlimit(RLIMIT_NOFILE, &limit);
         exit(ms_agent_run(fds[1], -1));
+    }
     close(fds[1]);
     h->loop = ms_loop_create();
     h->link = ms_link_create(h->loop, fds[0], &ops, h);
@@ -209,7 +215,8 @@ uint64_t fake_head_send(struct fake_head *h, Muster__HeadToAgent *m)
 
 static uint64_t wanted; /* a request, or the uid of an exit; 0: any exit */
 
-static Muster__AgentToHead *take(struct fake_head *h, bool (*is_it)(Muster__AgentToHead *m))
+static Muster__AgentToHead *take(struct fake_head *h,
+                                 bool (*is_it)(Muster__AgentToHead *m))
 {
     ms_list_each (letter, &h->inbox, struct letter, link) {
         Muster__AgentToHead *m = letter->m;
@@ -299,7 +306,10 @@ static void spec_init(struct fake_spec *s, uint64_t uid, uint32_t rank)
     s->spec.cluster = cluster;
 }
 
-void fake_spec_shell(struct fake_spec *s, uint64_t uid, uint32_t rank, const char *script)
+void fake_spec_shell(struct fake_spec *s,
+                     uint64_t uid,
+                     uint32_t rank,
+                     const char *script)
 {
     static char sh[] = "sh", dash_c[] = "-c";
 
@@ -330,7 +340,8 @@ static Muster__WorkerSpec *complete(struct fake_spec *s)
     return &s->spec;
 }
 
-uint64_t fake_head_start_workers(struct fake_head *h, struct fake_spec *specs, size_t count)
+uint64_t
+fake_head_start_workers(struct fake_head *h, struct fake_spec *specs, size_t count)
 {
     Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
     Muster__StartWorkers start = MUSTER__START_WORKERS__INIT;

@@ -1,5 +1,5 @@
-/* fake_head.h - a head for the agent's tests: starts a real agent in a child process and
- * talks to it over the real link. Every wait has a deadline and fails the test. */
+/* fake_head.h - a head for the agent's tests: starts a real agent in a child process
+ * and talks to it over the real link. Every wait has a deadline and fails the test. */
 #ifndef MS_AGENT_FAKE_HEAD_H
 #define MS_AGENT_FAKE_HEAD_H
 
@@ -27,7 +27,8 @@ struct fake_head {
     int32_t driver_pid;
     char *python[4]; /* NULL-terminated; none: no zygote is started */
     char *env[8];
-    bool is_quiet; /* no lines to the head */
+    bool is_quiet;            /* no lines to the head */
+    unsigned long nofile_max; /* the agent's hard limit of descriptors; 0: ours */
 };
 
 /* A fresh session folder in a root of its own ($MUSTER_HOME). */
@@ -56,10 +57,14 @@ struct fake_spec {
     char *command[8], *env[4];
     Muster__ZygoteKey key;
 };
-void fake_spec_shell(struct fake_spec *s, uint64_t uid, uint32_t rank, const char *script);
+void fake_spec_shell(struct fake_spec *s,
+                     uint64_t uid,
+                     uint32_t rank,
+                     const char *script);
 void fake_spec_fork(struct fake_spec *s, uint64_t uid, uint32_t rank);
 /* StartWorkers with these; the request. */
-uint64_t fake_head_start_workers(struct fake_head *h, struct fake_spec *specs, size_t count);
+uint64_t
+fake_head_start_workers(struct fake_head *h, struct fake_spec *specs, size_t count);
 /* The same, and they must start; the answer, to be freed. */
 Muster__AgentToHead *
 fake_head_started(struct fake_head *h, struct fake_spec *specs, size_t count);

@@ -12,7 +12,14 @@
 
 enum { EXIT_NOT_EXECUTED = 127 };
 
-enum stage { STAGE_CGROUP, STAGE_GROUP, STAGE_FOLDER, STAGE_FDS, STAGE_LIMIT, STAGE_EXEC };
+enum stage {
+    STAGE_CGROUP,
+    STAGE_GROUP,
+    STAGE_FOLDER,
+    STAGE_FDS,
+    STAGE_LIMIT,
+    STAGE_EXEC
+};
 
 struct problem {
     enum stage stage;

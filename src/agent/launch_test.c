@@ -15,7 +15,8 @@
 
 #include <cmocka.h>
 
-static char sh[] = "sh", dash_c[] = "-c", path[] = "PATH=/usr/bin:/bin", name[] = "NAME=x";
+static char sh[] = "sh", dash_c[] = "-c", path[] = "PATH=/usr/bin:/bin",
+            name[] = "NAME=x";
 static char *env[] = {path, name, NULL};
 
 /* Run a shell command line with its stdout in `out`; what waitpid says. */
@@ -108,7 +109,9 @@ static void test_descriptors_are_those_asked_for(void **state)
     (void)state;
     assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
     l.fds[3] = fds[1];
-    run(l, "for i in 0 1 2 3 4 5 6 7; do [ -e /proc/$$/fd/$i ] && echo $i; done; echo x >&3",
+    run(l,
+        "for i in 0 1 2 3 4 5 6 7; do [ -e /proc/$$/fd/$i ] && echo $i; done; echo x "
+        ">&3",
         out,
         sizeof out);
     assert_string_equal(out, "0\n1\n2\n3\n");

@@ -62,7 +62,8 @@ whole(struct ms_lines *l, const char *data, size_t len, ms_line_fn *on_line, voi
 }
 
 /* A carriage return that was not the first half of "\r\n": the line starts anew. */
-static void overwrite(struct ms_lines *l, int64_t now_ns, ms_line_fn *on_line, void *arg)
+static void
+overwrite(struct ms_lines *l, int64_t now_ns, ms_line_fn *on_line, void *arg)
 {
     if (l->part.len && now_ns - l->shown_ns >= MS_LOG_PROGRESS_NS) {
         l->shown_ns = now_ns;

@@ -74,7 +74,8 @@ void ms_logbatch_add(struct ms_logbatch *b,
     }
 }
 
-static void fill(const struct ms_logbatch *b, Muster__LogLine *line, Muster__LogLine **at)
+static void
+fill(const struct ms_logbatch *b, Muster__LogLine *line, Muster__LogLine **at)
 {
     const struct entry *e = (const struct entry *)(const void *)b->entries.data;
 

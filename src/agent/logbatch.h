@@ -1,9 +1,9 @@
 /* logbatch.h - lines on their way to the head
  *
- * Lines are collected and sent together: MS_LOG_BATCH_NS after the first of them, or when
- * there are many. If the head does not read as fast as workers print, lines are dropped
- * and counted; nothing here grows beyond its limits, and no timer runs while nobody
- * prints.
+ * Lines are collected and sent together: MS_LOG_BATCH_NS after the first of them, or
+ * when there are many. If the head does not read as fast as workers print, lines are
+ * dropped and counted; nothing here grows beyond its limits, and no timer runs while
+ * nobody prints.
  */
 #ifndef MS_AGENT_LOGBATCH_H
 #define MS_AGENT_LOGBATCH_H

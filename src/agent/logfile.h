@@ -1,8 +1,8 @@
 /* logfile.h - a file that lines are appended to, whatever happens to the disk
  *
- * Writing never fails for the caller: what a full disk does not take is counted as lost,
- * and when there is room again the file says so in a line of its own. At `size_max` the
- * file is renamed to "<path>.1" (which goes) and begun anew.
+ * Writing never fails for the caller: what a full disk does not take is counted as
+ * lost, and when there is room again the file says so in a line of its own. At
+ * `size_max` the file is renamed to "<path>.1" (which goes) and begun anew.
  */
 #ifndef MS_AGENT_LOGFILE_H
 #define MS_AGENT_LOGFILE_H

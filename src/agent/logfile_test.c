@@ -84,8 +84,9 @@ static void test_full_disk_loses_counts_and_says(void **state)
     f.fd = open(p->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     assert_int_equal(ms_logfile_write(&f, "after\n", 6), 0);
     assert_int_equal(f.lost, 0);
-    assert_string_equal(content(p->path),
-                        "\n[muster: the disk was full, 12 bytes are lost here]\nafter\n");
+    assert_string_equal(
+        content(p->path),
+        "\n[muster: the disk was full, 12 bytes are lost here]\nafter\n");
     ms_logfile_close(&f);
 }
 

@@ -229,8 +229,8 @@ static int open_streams(struct ms_log *log)
 {
     for (int i = 0; i < 2; i++) {
         struct stream *s = &log->stream[i];
-        int rc = ms_watch_init(
-            &s->watch, log->logs->loop, s->fd, MS_READ, on_readable, s);
+        int rc =
+            ms_watch_init(&s->watch, log->logs->loop, s->fd, MS_READ, on_readable, s);
 
         if (rc < 0)
             return rc;
@@ -242,7 +242,8 @@ static int open_file(struct ms_log *log)
 {
     MS_CLEANUP(ms_cleanup_free) char *path = NULL;
 
-    if (asprintf(&path, "%s/%s-%u.log", log->logs->dir, log->cluster, log->from.rank) < 0) {
+    if (asprintf(&path, "%s/%s-%u.log", log->logs->dir, log->cluster, log->from.rank) <
+        0) {
         path = NULL;
         return -ENOMEM;
     }
@@ -255,7 +256,8 @@ static int log_init(struct ms_log *log)
     if (!log->cluster)
         return -ENOMEM;
     log->from.cluster = log->cluster;
-    if (asprintf(&log->prefix, "%s/%u@%s: ", log->cluster, log->from.rank, log->logs->node) <
+    if (asprintf(
+            &log->prefix, "%s/%u@%s: ", log->cluster, log->from.rank, log->logs->node) <
         0) {
         log->prefix = NULL;
         return -ENOMEM;
@@ -278,8 +280,8 @@ struct ms_log *ms_log_open(struct ms_logs *logs,
     log->logs = logs;
     log->from = *from;
     for (int i = 0; i < 2; i++) {
-        log->stream[i] = (struct stream){
-            .log = log, .fd = i ? err_fd : out_fd, .is_stderr = i == 1};
+        log->stream[i] =
+            (struct stream){.log = log, .fd = i ? err_fd : out_fd, .is_stderr = i == 1};
         ms_lines_init(&log->stream[i].lines);
     }
     ms_tail_init(&log->tail);

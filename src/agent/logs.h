@@ -2,9 +2,9 @@
  *
  * Each worker's stdout and stderr are pipes that are read on the loop, a bounded amount
  * at a time, so that one that floods starves nobody. Each line goes to
- * <dir>/<cluster>-<rank>.log, with the prefix "cluster/rank@node: " to <dir>/merged.log,
- * to the head (logbatch.h), and the last ones are kept for error reports. A full disk
- * stops nobody: see logfile.h; the head is told once.
+ * <dir>/<cluster>-<rank>.log, with the prefix "cluster/rank@node: " to
+ * <dir>/merged.log, to the head (logbatch.h), and the last ones are kept for error
+ * reports. A full disk stops nobody: see logfile.h; the head is told once.
  */
 #ifndef MS_AGENT_LOGS_H
 #define MS_AGENT_LOGS_H
@@ -36,8 +36,8 @@ struct ms_log *ms_log_open(struct ms_logs *logs,
                            int err_fd);
 void ms_log_close(struct ms_log *log);
 
-/* The worker has ended: read what is left in the pipes, give out the unfinished lines and
- * close the pipes, whoever else still holds them. */
+/* The worker has ended: read what is left in the pipes, give out the unfinished lines
+ * and close the pipes, whoever else still holds them. */
 void ms_log_drain(struct ms_log *log);
 
 /* A line of our own, as if the worker had printed it on stderr. */

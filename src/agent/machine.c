@@ -76,8 +76,9 @@ static unsigned quota_of(const char *dir, bool is_v2)
     char quota[64], period[64];
 
     if (is_v2)
-        return read_text(dir, "cpu.max", quota, sizeof quota) ? ms_machine_quota_v2(quota)
-                                                              : 0;
+        return read_text(dir, "cpu.max", quota, sizeof quota)
+                   ? ms_machine_quota_v2(quota)
+                   : 0;
     if (!read_text(dir, "cpu.cfs_quota_us", quota, sizeof quota) ||
         !read_text(dir, "cpu.cfs_period_us", period, sizeof period))
         return 0;

@@ -28,7 +28,8 @@ static void check_orphaned(struct ms_agent *a, pid_t zygote)
             w->zygote_pid = 0;
             if (waitid(P_PID, (id_t)w->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0)
                 continue;
-            ms_worker_ended(w, 0, "how it ended is not known: its zygote ended with it");
+            ms_worker_ended(
+                w, 0, "how it ended is not known: its zygote ended with it");
             again = true; /* the map has changed */
             break;
         }
@@ -58,8 +59,10 @@ void ms_reap(struct ms_agent *a)
 
         if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || !info.si_pid)
             return;
-        /* while the dead leader still keeps the group's number */
-        ms_proc_group_kill(info.si_pid, SIGKILL);
+        /* while the dead leader still keeps the group's number; an orphan of a living
+         * worker may leave a group that is in use */
+        if (ms_map_find(&a->by_pid, (uint64_t)info.si_pid))
+            ms_proc_group_kill(info.si_pid, SIGKILL);
         if (waitpid(info.si_pid, &status, 0) != info.si_pid)
             return;
         if (a->config)
@@ -81,8 +84,9 @@ static uint64_t uid_of(pid_t pid)
     return *end || end == text ? 0 : uid;
 }
 
-/* A child of ours that is neither worker nor zygote lost its parent. If its worker still
- * lives it may stay. True: it is about to end, and then we look again. */
+/* A child of ours that is neither worker nor zygote lost its parent. If its worker
+ * still lives it may stay. True: it is about to end and can no longer say whose it is.
+ */
 static bool kill_if_orphan(struct ms_agent *a, pid_t pid)
 {
     struct ms_worker *w;
@@ -92,35 +96,47 @@ static bool kill_if_orphan(struct ms_agent *a, pid_t pid)
         return false;
     uid = uid_of(pid);
     if (!uid)
-        return ms_proc_is_ending(pid); /* whose, it can no longer say */
+        return ms_proc_is_ending(pid);
     w = ms_map_find(&a->by_uid, uid);
     if (w && !w->has_ended)
         return false;
+    if (w)
+        w->has_orphans = true;
     if (getpgid(pid) == pid)
         ms_proc_group_kill(pid, SIGKILL);
     kill(pid, SIGKILL);
-    return true;
+    return false;
 }
 
-/* Nothing of the dead is left but control groups. */
-static void finish_dead(struct ms_agent *a)
+/* Nothing of it is left: whoever waits for that is told. */
+static void bury(struct ms_worker *w)
+{
+    struct ms_start *start = w->start;
+
+    if (start)
+        ms_start_gone(start, w);
+    ms_worker_destroy(w);
+}
+
+static void bury_dead(struct ms_agent *a)
 {
     bool is_any_gone = false;
 
     ms_list_each (w, &a->dead, struct ms_worker, link) {
-        if (w->start)
+        if (w->has_orphans || (w->start && ms_start_wants(w->start)))
             continue;
         if (ms_cgroup_remove(&w->cgroup) < 0) {
             ms_cgroup_kill(&w->cgroup);
             continue;
         }
-        ms_worker_destroy(w);
+        bury(w);
         is_any_gone = true;
     }
     if (is_any_gone)
         ms_stops_check(a);
 }
 
+/* Each process that ends from here on makes for another sweep. */
 static void sweep(void *arg)
 {
     struct ms_agent *a = arg;
@@ -131,12 +147,14 @@ static void sweep(void *arg)
     a->sweep_posted = false;
     if (a->is_over)
         return;
+    ms_list_each (w, &a->dead, struct ms_worker, link)
+        w->has_orphans = false;
     count = ms_proc_children(&pids);
     for (int i = 0; i < count; i++)
         if (kill_if_orphan(a, pids[i]))
             is_any_ending = true;
     if (!is_any_ending)
-        finish_dead(a);
+        bury_dead(a);
 }
 
 void ms_sweep_soon(struct ms_agent *a)

@@ -12,8 +12,10 @@ struct ms_start {
     Muster__HeadToAgent *message; /* owned; the specs are inside */
     struct ms_worker **workers;   /* NULL: not created */
     size_t count;
-    bool is_beginning; /* inside ms_start_begin: not to be finished yet */
-    char *why;         /* the first failure; NULL: none so far */
+    bool is_beginning;    /* inside ms_start_begin: not to be finished yet */
+    char *why;            /* the first failure; NULL: none so far */
+    struct ms_timer late; /* after a failure: how long what is left is waited for */
+    bool is_late;
 };
 
 /* ---- before anything is made ---- */
@@ -67,6 +69,7 @@ static int check_spec(const struct ms_agent *a,
 static void start_destroy(struct ms_start *s)
 {
     ms_list_remove(&s->link);
+    ms_timer_finish(&s->late);
     muster__head_to_agent__free_unpacked(s->message, NULL);
     free(s->workers);
     free(s->why);
@@ -83,16 +86,17 @@ static void release_workers(struct ms_start *s)
             continue;
         w->start = NULL;
         w->spec = NULL;
-        if (s->why && !w->has_ended)
+        if (s->why && w->pid <= 0)
             ms_worker_destroy(w);
     }
 }
 
 static void answer_started(struct ms_start *s)
 {
-    MS_CLEANUP(ms_cleanup_free) Muster__WorkerStarted *each =
-        calloc(s->count, sizeof *each);
-    MS_CLEANUP(ms_cleanup_free) Muster__WorkerStarted **at = calloc(s->count, sizeof *at);
+    MS_CLEANUP(ms_cleanup_free)
+    Muster__WorkerStarted *each = calloc(s->count, sizeof *each);
+    MS_CLEANUP(ms_cleanup_free)
+    Muster__WorkerStarted **at = calloc(s->count, sizeof *at);
     Muster__WorkersStarted started = MUSTER__WORKERS_STARTED__INIT;
     Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
 
@@ -123,12 +127,13 @@ static void answer_started(struct ms_start *s)
     ms_agent_send(s->agent, s->message->request, &m);
 }
 
+/* Some result is not known, or after a failure something is left. */
 static bool is_under_way(const struct ms_start *s)
 {
-    for (size_t i = 0; i < s->count; i++) {
+    for (size_t i = 0; i < s->count && !s->is_late; i++) {
         const struct ms_worker *w = s->workers[i];
 
-        if (w && (w->is_pending || (s->why && w->pid > 0 && !w->has_ended)))
+        if (w && (w->is_pending || (s->why && w->pid > 0)))
             return true;
     }
     return false;
@@ -144,7 +149,6 @@ static void finish_if_complete(struct ms_start *s)
         ms_agent_refuse(a, s->message->request, MUSTER__FAILURE__KIND__REFUSED, s->why);
         release_workers(s);
         start_destroy(s);
-        ms_sweep_soon(a);
         return;
     }
     answer_started(s);
@@ -152,6 +156,7 @@ static void finish_if_complete(struct ms_start *s)
     for (size_t i = 0; i < s->count; i++)
         ms_worker_tell_end(s->workers[i]); /* of those that are already over */
     start_destroy(s);
+    ms_sweep_soon(a);
 }
 
 /* ---- failure: all or none ---- */
@@ -177,6 +182,7 @@ fail(struct ms_start *s, const char *cluster, uint32_t rank, const char *why)
         return;
     if (asprintf(&s->why, "cannot start %s/%u: %s", cluster, rank, why) < 0)
         s->why = strdup("out of memory");
+    ms_timer_set(&s->late, MS_END_NS);
     give_up(s);
 }
 
@@ -189,17 +195,35 @@ void ms_start_result(struct ms_start *s, struct ms_worker *w, const char *why)
     finish_if_complete(s);
 }
 
-void ms_start_ended(struct ms_start *s, struct ms_worker *w)
+bool ms_start_wants(const struct ms_start *s)
 {
-    (void)w;
+    return !s->why;
+}
+
+void ms_start_gone(struct ms_start *s, struct ms_worker *w)
+{
+    for (size_t i = 0; i < s->count; i++)
+        if (s->workers[i] == w)
+            s->workers[i] = NULL;
+    finish_if_complete(s);
+}
+
+/* What does not even end by SIGKILL is not waited for. */
+static void on_late(void *arg)
+{
+    struct ms_start *s = arg;
+
+    s->is_late = true;
     finish_if_complete(s);
 }
 
 void ms_starts_cancel(struct ms_agent *a, const char *why)
 {
     ms_list_each (s, &a->starts, struct ms_start, link) {
-        if (!s->why)
+        if (!s->why) {
             s->why = strdup(why);
+            ms_timer_set(&s->late, MS_END_NS);
+        }
         give_up(s);
         finish_if_complete(s);
     }
@@ -249,7 +273,8 @@ void ms_start_begin(struct ms_agent *a, Muster__HeadToAgent *message)
 
     if (s) {
         s->workers = calloc(start->n_workers, sizeof(struct ms_worker *));
-        if (!s->workers) {
+        if (!s->workers || ms_timer_init(&s->late, a->loop, on_late, s) < 0) {
+            free(s->workers);
             free(s);
             s = NULL;
         }

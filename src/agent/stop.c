@@ -106,13 +106,14 @@ static struct ms_stop *stop_create(struct ms_agent *a, uint64_t request, size_t 
     return s;
 }
 
-void ms_stop_begin(struct ms_agent *a, uint64_t request, const Muster__StopWorkers *stop)
+void ms_stop_begin(struct ms_agent *a,
+                   uint64_t request,
+                   const Muster__StopWorkers *stop)
 {
     struct ms_stop *s = stop_create(a, request, stop->n_uids);
 
     if (!s) {
-        ms_agent_refuse(
-            a, request, MUSTER__FAILURE__KIND__NO_MEMORY, "out of memory");
+        ms_agent_refuse(a, request, MUSTER__FAILURE__KIND__NO_MEMORY, "out of memory");
         return;
     }
     s->count = stop->n_uids;

@@ -48,7 +48,8 @@ static char *make_address(const struct ms_worker *w, struct ms_error *err)
     tail_len = snprintf(tail, sizeof tail, "-%u-%016" PRIx64 ".sock", w->rank, w->uid);
     room = (int)MS_SOCKET_PATH_MAX - (int)strlen(dir) - 3 - tail_len;
     if (room < 1) {
-        ms_error_set(err, -ENAMETOOLONG, "session folder '%s': its path is too long", dir);
+        ms_error_set(
+            err, -ENAMETOOLONG, "session folder '%s': its path is too long", dir);
         return NULL;
     }
     if (asprintf(&out, "%s/w/%.*s%s", dir, room, w->cluster, tail) < 0) {
@@ -91,7 +92,8 @@ static int make_pipe(int *ours, int *theirs, struct ms_error *err)
 static int make_log(struct ms_worker *w, struct ms_error *err)
 {
     struct ms_log_source from = {.uid = w->uid, .cluster = w->cluster, .rank = w->rank};
-    int out, errors, rc = make_pipe(&out, &w->child_fds[MS_SPAWN_STDOUT], err);
+    int out = -1, errors = -1;
+    int rc = make_pipe(&out, &w->child_fds[MS_SPAWN_STDOUT], err);
 
     if (rc < 0)
         return rc;
@@ -127,7 +129,8 @@ static int make_cgroup(struct ms_worker *w, struct ms_error *err)
         return rc;
     rc = ms_cgroup_open_procs(&w->cgroup);
     if (rc < 0)
-        return ms_error_sys(err, rc, "memory limits cannot be had here: '%s'", w->cgroup.dir);
+        return ms_error_sys(
+            err, rc, "memory limits cannot be had here: '%s'", w->cgroup.dir);
     w->child_fds[MS_SPAWN_CGROUP] = rc;
     return 0;
 }
@@ -146,11 +149,12 @@ static int make_endpoints(struct ms_worker *w, struct ms_error *err)
         struct rlimit limit = {0};
 
         getrlimit(RLIMIT_NOFILE, &limit);
-        ms_error_set(err,
-                     rc,
-                     "no descriptor left: the agent may have %llu (ulimit -Hn), and each "
-                     "worker needs 4",
-                     (unsigned long long)limit.rlim_cur);
+        ms_error_set(
+            err,
+            rc,
+            "no descriptor left: the agent may have %llu (ulimit -Hn), and each "
+            "worker needs 4",
+            (unsigned long long)limit.rlim_cur);
     }
     return rc;
 }

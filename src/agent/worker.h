@@ -13,7 +13,7 @@
 struct ms_worker {
     struct ms_list link; /* in the agent's `dead` */
     struct ms_agent *agent;
-    struct ms_start *start;        /* until that is answered */
+    struct ms_start *start;         /* until that is answered */
     const Muster__WorkerSpec *spec; /* the start's; NULL afterwards */
     uint64_t uid;
     char *cluster;
@@ -29,11 +29,12 @@ struct ms_worker {
     int problem_fd;              /* of an exec under way */
     struct ms_watch problem;
 
-    pid_t pid;        /* 0: not started */
-    pid_t zygote_pid; /* its parent; 0: we are */
-    bool is_pending;  /* begun, and the result is not known */
+    pid_t pid;         /* 0: not started */
+    pid_t zygote_pid;  /* its parent; 0: we are */
+    bool is_pending;   /* begun, and the result is not known */
     bool is_requested; /* we have asked it to end */
     bool has_ended;
+    bool has_orphans;             /* as the last sweep found */
     Muster__WorkerExited *exited; /* not yet told; the start will */
 };
 
@@ -62,8 +63,8 @@ void ms_worker_check_problem(struct ms_worker *w);
  * plain command (a shell would not pass it on). */
 void ms_worker_signal(struct ms_worker *w, int sig);
 
-/* Its parent has its status. Drains its pipes, tells the head, and leaves the rest to the
- * sweep. `detail` may be NULL. */
+/* Its parent has its status. Drains its pipes, tells the head, and leaves the rest to
+ * the sweep. `detail` may be NULL. */
 void ms_worker_ended(struct ms_worker *w, int status, const char *detail);
 /* Tell the head and whoever asked. Takes w->exited. */
 void ms_worker_tell_end(struct ms_worker *w);

@@ -35,7 +35,8 @@ static void add_last_lines(struct ms_worker *w, Muster__Exit *exit)
     }
 }
 
-/* The kernel killed it at a limit: that of its own group, or of ours where it had none. */
+/* The kernel killed it at a limit: that of its own group, or of ours where it had none.
+ */
 static void look_for_memory(struct ms_worker *w, Muster__Exit *exit)
 {
     bool is_killed = exit->signaled && exit->code == SIGKILL;
@@ -45,7 +46,8 @@ static void look_for_memory(struct ms_worker *w, Muster__Exit *exit)
             return;
         exit->out_of_memory = is_killed;
         if (!is_killed)
-            set_text(&exit->detail, "the memory limit had killed a process of it before");
+            set_text(&exit->detail,
+                     "the memory limit had killed a process of it before");
     } else if (is_killed && !w->is_requested) {
         exit->out_of_memory = ms_cgroups_killed_here(&w->agent->cgroups);
         if (exit->out_of_memory)
@@ -146,8 +148,6 @@ void ms_worker_ended(struct ms_worker *w, int status, const char *detail)
     close_endpoints(w);
     ms_list_add_tail(&a->dead, &w->link);
     ms_sweep_soon(a);
-    if (w->start)
-        ms_start_ended(w->start, w);
 }
 
 void ms_worker_ask(struct ms_worker *w, uint64_t about)

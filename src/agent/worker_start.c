@@ -9,7 +9,8 @@
 
 /* ---- what it is told ---- */
 
-static void fill_boot(const struct ms_worker *w, Muster__WorkerBoot *boot, char *spin_path)
+static void
+fill_boot(const struct ms_worker *w, Muster__WorkerBoot *boot, char *spin_path)
 {
     const Muster__AgentConfig *config = w->agent->config;
 
@@ -54,7 +55,8 @@ static int make_env(struct ms_env *env, const struct ms_worker *w)
 /* `command`, or the interpreter with the host's code. Borrowed strings. */
 static char **make_argv(const struct ms_worker *w)
 {
-    static char dash_c[] = "-c", code[] = "from muster._worker import main_exec; main_exec()";
+    static char dash_c[] = "-c",
+                code[] = "from muster._worker import main_exec; main_exec()";
     const Muster__AgentConfig *config = w->agent->config;
     const Muster__ZygoteKey *key = w->spec->zygote;
     bool has_python = key && key->n_python;
@@ -95,7 +97,8 @@ static int launch(struct ms_worker *w, char **argv, char **env, struct ms_error 
                 fds[MS_SPAWN_STDERR],
                 fds[MS_SPAWN_CONTROL],
                 fds[MS_SPAWN_LISTEN]},
-        /* a host ends itself and its children when we go; a plain command knows nothing */
+        /* a host ends itself and its children when we go; a plain command knows nothing
+         */
         .death_signal = w->is_command ? SIGTERM : 0,
         .cgroup_fd = fds[MS_SPAWN_CGROUP],
         .nofile = &w->agent->nofile,
@@ -177,7 +180,8 @@ static int pack_spawn(struct ms_worker *w, Muster__Spawn *spawn)
     spawn->boot.data = packed;
     request.body_case = MUSTER__ZYGOTE_REQUEST__BODY_SPAWN;
     request.spawn = spawn;
-    if (ms_buf_reserve(&w->item.data, muster__zygote_request__get_packed_size(&request)) < 0)
+    if (ms_buf_reserve(&w->item.data,
+                       muster__zygote_request__get_packed_size(&request)) < 0)
         return -ENOMEM;
     w->item.data.len = muster__zygote_request__pack(&request, w->item.data.data);
     return 0;
@@ -226,8 +230,7 @@ static void on_sent(void *arg, struct ms_zygote_item *item)
     ms_worker_close_child_fds(worker_of(item));
 }
 
-static void
-on_spawned(void *arg, struct ms_zygote_item *item, pid_t pid, pid_t zygote)
+static void on_spawned(void *arg, struct ms_zygote_item *item, pid_t pid, pid_t zygote)
 {
     struct ms_worker *w = worker_of(item);
 

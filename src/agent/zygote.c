@@ -1,6 +1,6 @@
-#include "agent/zygote_impl.h"
 #include "agent/env.h"
 #include "agent/launch.h"
+#include "agent/zygote_impl.h"
 #include "agent/zygote_key.h"
 #include "base/limits.h"
 #include "base/name.h"
@@ -223,8 +223,8 @@ static int pack_derive(struct ms_zygote *z, const struct ms_zygote *base)
 {
     Muster__ZygoteRequest request = MUSTER__ZYGOTE_REQUEST__INIT;
     Muster__Derive derive = MUSTER__DERIVE__INIT;
-    MS_CLEANUP(ms_cleanup_free) char **missing =
-        calloc(z->key->n_preload + 1, sizeof *missing);
+    MS_CLEANUP(ms_cleanup_free)
+    char **missing = calloc(z->key->n_preload + 1, sizeof *missing);
 
     if (!missing)
         return -ENOMEM;

@@ -1,14 +1,16 @@
 /* zygote.h - the agent's zygotes: preloaded interpreters that fork workers
  *
- * A pool of them by key (zygote_key.h). One that only needs more imports than another is
- * forked from it ("derived"), else a fresh interpreter is executed. Requests are sent as
- * soon as a zygote is ready, many at once.
+ * A pool of them by key (zygote_key.h). One that only needs more imports than another
+ * is forked from it ("derived"), else a fresh interpreter is executed. Requests are
+ * sent as soon as a zygote is ready, many at once.
  *
  * Nobody but the reaper says that a zygote is dead: the agent's own, or (of a derived
- * one) the zygote that it came from. Its workers live on and become the agent's children.
+ * one) the zygote that it came from. Its workers live on and become the agent's
+ * children.
  *
- * Every item that was given to ms_zygotes_spawn gets exactly one of on_spawned, on_failed
- * and on_unforkable, unless it is cancelled; never from inside ms_zygotes_spawn.
+ * Every item that was given to ms_zygotes_spawn gets exactly one of on_spawned,
+ * on_failed and on_unforkable, unless it is cancelled; never from inside
+ * ms_zygotes_spawn.
  */
 #ifndef MS_AGENT_ZYGOTE_H
 #define MS_AGENT_ZYGOTE_H

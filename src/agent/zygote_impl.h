@@ -20,12 +20,12 @@ struct ms_zygote {
     int fd;         /* its socket */
     int problem_fd; /* of its launch; -1: derived */
     struct ms_watch watch;
-    struct ms_timer timer;         /* until it is ready */
-    struct ms_zygote_item derive;  /* in its base's queue or sent list */
-    struct ms_list queue, sent;    /* items */
-    struct ms_buf waiters;         /* tokens */
-    off_t log_from;                /* where its lines begin */
-    char *problem;                 /* what it said, or what we say of it */
+    struct ms_timer timer;        /* until it is ready */
+    struct ms_zygote_item derive; /* in its base's queue or sent list */
+    struct ms_list queue, sent;   /* items */
+    struct ms_buf waiters;        /* tokens */
+    off_t log_from;               /* where its lines begin */
+    char *problem;                /* what it said, or what we say of it */
 };
 
 struct ms_zygote *ms_zygote_create(struct ms_zygotes *p, Muster__ZygoteKey *key);

@@ -1,8 +1,8 @@
 /* zygote_key.h - which workers can come from which zygote
  *
- * A worker can be forked from an interpreter of the same command, with the same values of
- * those variables that libraries read when they load, that has imported what the worker
- * asks for. Pure.
+ * A worker can be forked from an interpreter of the same command, with the same values
+ * of those variables that libraries read when they load, that has imported what the
+ * worker asks for. Pure.
  *
  * A normal key has the default interpreter filled in; no variable that the agent's base
  * environment has with the same value; OMP_NUM_THREADS=1 where nobody says otherwise
@@ -17,8 +17,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The normal form, to be freed with muster__zygote_key__free_unpacked. `key` may be NULL:
- * the default. NULL: out of memory. */
+/* The normal form, to be freed with muster__zygote_key__free_unpacked. `key` may be
+ * NULL: the default. NULL: out of memory. */
 Muster__ZygoteKey *ms_zygote_key_normal(const Muster__ZygoteKey *key,
                                         const Muster__AgentConfig *config);
 

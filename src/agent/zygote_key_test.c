@@ -8,9 +8,10 @@
 
 #include <cmocka.h>
 
-static char python[] = "/usr/bin/python3", other[] = "/opt/python", home[] = "HOME=/root",
-            omp1[] = "OMP_NUM_THREADS=1", omp4[] = "OMP_NUM_THREADS=4", mkl[] = "MKL_X=1",
-            torch[] = "torch", numpy[] = "numpy", mod[] = "pkg.mod";
+static char python[] = "/usr/bin/python3", other[] = "/opt/python",
+            home[] = "HOME=/root", omp1[] = "OMP_NUM_THREADS=1",
+            omp4[] = "OMP_NUM_THREADS=4", mkl[] = "MKL_X=1", torch[] = "torch",
+            numpy[] = "numpy", mod[] = "pkg.mod";
 static char *pythons[] = {python}, *others[] = {other}, *base_env[] = {home};
 
 static Muster__AgentConfig config(void)
@@ -48,7 +49,8 @@ static void test_default_and_explicit_are_the_same(void **state)
 {
     char *env[] = {home, omp1}, *preload[] = {numpy};
     Muster__AgentConfig c = config();
-    Muster__ZygoteKey *a = ms_zygote_key_normal(NULL, &c), *b = normal(preload, 1, env, 2);
+    Muster__ZygoteKey *a = ms_zygote_key_normal(NULL, &c),
+                      *b = normal(preload, 1, env, 2);
 
     (void)state;
     assert_string_equal(a->python[0], python);
@@ -76,7 +78,8 @@ static void test_order_of_variables_and_modules_does_not_matter(void **state)
 static void test_extends(void **state)
 {
     char *preload[] = {torch, mod}, *env[] = {omp4}, *missing[2];
-    Muster__ZygoteKey *base = normal(preload, 1, NULL, 0), *more = normal(preload, 2, NULL, 0),
+    Muster__ZygoteKey *base = normal(preload, 1, NULL, 0),
+                      *more = normal(preload, 2, NULL, 0),
                       *differs = normal(preload, 2, env, 1);
 
     (void)state;

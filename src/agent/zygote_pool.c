@@ -86,8 +86,8 @@ static struct ms_zygote *find_base(struct ms_zygotes *p, const Muster__ZygoteKey
     return best;
 }
 
-/* Too many kinds: the oldest that nobody waits for goes (its workers stay). The first is
- * the default one. */
+/* Too many kinds: the oldest that nobody waits for goes (its workers stay). The first
+ * is the default one. */
 static void make_room(struct ms_zygotes *p)
 {
     bool is_first = true;

@@ -17,11 +17,11 @@
 /* Facts of the process, set by the first ms_zygote_next. */
 static struct {
     bool ready;
-    int signal_fd;       /* SIGCHLD */
+    int signal_fd; /* SIGCHLD */
     sigset_t mask_before;
-    uint8_t *room;       /* MS_SPAWN_MAX bytes for a request */
-    char *uid_digits;    /* in the memory behind /proc/self/environ; NULL: none */
-    char *args;          /* the memory behind /proc/self/cmdline; NULL: unknown */
+    uint8_t *room;    /* MS_SPAWN_MAX bytes for a request */
+    char *uid_digits; /* in the memory behind /proc/self/environ; NULL: none */
+    char *args;       /* the memory behind /proc/self/cmdline; NULL: unknown */
     size_t args_len;
 } side = {.signal_fd = -1};
 

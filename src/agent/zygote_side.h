@@ -1,10 +1,10 @@
 /* zygote_side.h - the zygote's half of its talk with the agent
  *
- * A zygote is an interpreter of one thread that has imported what workers need. It reads
- * requests from a seqpacket socket, forks, reports, and reaps; it has no event loop. The
- * Python half is python/muster/_zygote.py; the extension wraps the functions below
- * one to one, with one `static struct ms_zygote_request` that lives as long as the
- * process (zero at first):
+ * A zygote is an interpreter of one thread that has imported what workers need. It
+ * reads requests from a seqpacket socket, forks, reports, and reaps; it has no event
+ * loop. The Python half is python/muster/_zygote.py; the extension wraps the functions
+ * below one to one, with one `static struct ms_zygote_request` that lives as long as
+ * the process (zero at first):
  *
  *   _core.zygote_next(fd) -> tuple | None   None: the agent is gone, exit
  *     ("setup", sys_path: list[str], preload: list[str])
@@ -51,20 +51,20 @@ struct ms_zygote_request {
 int ms_zygote_next(int fd, struct ms_zygote_request *r);
 void ms_zygote_request_finish(struct ms_zygote_request *r);
 
-/* All is imported. `problem`: what could not be, or ""; `forkable`: false if a fork would
- * break something, the agent then executes workers instead. */
+/* All is imported. `problem`: what could not be, or ""; `forkable`: false if a fork
+ * would break something, the agent then executes workers instead. */
 int ms_zygote_ready(int fd, const char *problem, bool forkable);
 
 /* In the parent, after the fork for `uid` (a Spawn's or a Derive's). */
 int ms_zygote_started(int fd, uint64_t uid, pid_t pid, int error);
 
-/* In the child, before anything else. The zygote's descriptors are closed, signals are as
- * they were before the first ms_zygote_next.
+/* In the child, before anything else. The zygote's descriptors are closed, signals are
+ * as they were before the first ms_zygote_next.
  *  - Spawn: own process group, control group, stdout and stderr, working folder, the
- *    names that ps shows, MUSTER_WORKER_UID in /proc/self/environ (which its own children
- *    inherit, whether they exec or not). Returns 0; on failure the reason is on stderr.
- *    The control and listening descriptors in `r` are the caller's from now on. Left to
- *    Python: os.environ, random generators.
+ *    names that ps shows, MUSTER_WORKER_UID in /proc/self/environ (which its own
+ * children inherit, whether they exec or not). Returns 0; on failure the reason is on
+ * stderr. The control and listening descriptors in `r` are the caller's from now on.
+ * Left to Python: os.environ, random generators.
  *  - Derive: returns the new zygote's socket, to be used in place of `fd`. */
 int ms_zygote_child(int fd, struct ms_zygote_request *r);
 

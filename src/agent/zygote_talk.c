@@ -1,5 +1,5 @@
-#include "agent/zygote_impl.h"
 #include "agent/launch.h"
+#include "agent/zygote_impl.h"
 #include "base/limits.h"
 #include "io/sock.h"
 #include "io/spawn.h"
@@ -147,7 +147,8 @@ static void give_back_unforkable(struct ms_zygote *z)
     while ((item = pop(&z->queue))) {
         ms_buf_finish(&item->data);
         if (!item->is_derive) {
-            z->pool->ops->on_unforkable(z->pool->arg, item, z->problem ? z->problem : "");
+            z->pool->ops->on_unforkable(
+                z->pool->arg, item, z->problem ? z->problem : "");
             continue;
         }
         ms_fd_close(&item->fds[0]);
@@ -272,7 +273,8 @@ static void on_event(struct ms_zygote *z, const Muster__ZygoteEvent *event)
         on_spawned(z, event->spawned);
         break;
     case MUSTER__ZYGOTE_EVENT__BODY_REAPED:
-        z->pool->ops->on_reaped(z->pool->arg, event->reaped->pid, event->reaped->status);
+        z->pool->ops->on_reaped(
+            z->pool->arg, event->reaped->pid, event->reaped->status);
         break;
     default:
         break;

@@ -111,7 +111,7 @@ static const char program[] =
     "print(sys.version.split()[0], sys.executable, sep='\\n', flush=True)\n"
     "assert sys.version_info >= (3, 11), 'Python 3.11 or newer is needed'\n"
     "import muster\n"
-    "print(getattr(muster, '__version__', 'of no version'))\n";
+    "print(getattr(muster, '__version__', ''))\n";
 
 /* The interpreter beside this program (a venv), of VIRTUAL_ENV, or in PATH. */
 static bool find_python(const struct ms_cli *cli, char out[PATH_MAX])
@@ -210,7 +210,7 @@ static const char *last_line(char *text)
     return start ? start + 1 : text;
 }
 
-/* Three lines: version, executable, muster.__version__. */
+/* Three lines: version, executable, muster.__version__ (empty: it does not say). */
 static void judge_python(char *out, struct ms_finding *f)
 {
     char *version = out, *path = strchr(out, '\n'), *muster = NULL;
@@ -225,13 +225,14 @@ static void judge_python(char *out, struct ms_finding *f)
     }
     *muster++ = 0;
     muster[strcspn(muster, "\n")] = 0;
-    if (strcmp(muster, MS_VERSION) == 0)
+    if (!muster[0] || strcmp(muster, MS_VERSION) == 0)
         ms_finding_set(f,
                        MS_FINDING_OK,
                        NULL,
-                       "Python %s (%s) imports muster %s",
+                       "Python %s (%s) imports muster%s%s",
                        version,
                        path,
+                       muster[0] ? " " : "",
                        muster);
     else
         ms_finding_set(f,

@@ -184,8 +184,7 @@ int ms_proc_env(pid_t pid, const char *name, char *out, size_t room)
         size_t len = strlen(entry);
 
         if (len > name_len && entry[name_len] == '=' && !memcmp(entry, name, name_len))
-            return copy_value(
-                entry + name_len + 1, len - name_len - 1, out, room);
+            return copy_value(entry + name_len + 1, len - name_len - 1, out, room);
         at += len + 1;
     }
     return -ENOENT;

@@ -17,8 +17,8 @@
 int ms_proc_children(pid_t **out);
 
 /* The value of an environment variable in the block that a process was started with.
- * 0; -ENOENT: it has none of this name, or it has ended; -ENAMETOOLONG: it does not fit;
- * -EACCES: not ours to look at. */
+ * 0; -ENOENT: it has none of this name, or it has ended; -ENAMETOOLONG: it does not
+ * fit; -EACCES: not ours to look at. */
 int ms_proc_env(pid_t pid, const char *name, char *out, size_t room);
 
 /* Whether it is on its way out, or dead and not reaped, or gone. */
@@ -27,8 +27,8 @@ bool ms_proc_is_ending(pid_t pid);
 /* How many threads this process has. */
 int ms_proc_threads(void);
 
-/* Signal a whole process group. 0; -ESRCH: nobody is in it. Refuses (-EINVAL) the groups
- * whose names mean something else to kill(2), and our own. */
+/* Signal a whole process group. 0; -ESRCH: nobody is in it. Refuses (-EINVAL) the
+ * groups whose names mean something else to kill(2), and our own. */
 int ms_proc_group_kill(pid_t group, int sig);
 
 /* The short name that ps shows; cut to 15 bytes. */

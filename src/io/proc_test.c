@@ -1,5 +1,5 @@
-#include "io/proc.h"
 #include "base/cleanup.h"
+#include "io/proc.h"
 #include "io/sock.h"
 
 #include <errno.h>
@@ -82,7 +82,8 @@ static void test_no_children(void **state)
 
 static void test_environment_of_another(void **state)
 {
-    char a[] = "XMUSTER_UID=no", b[] = "MUSTER_UID=00ff", c[] = "EMPTY=", d[] = "MUSTER_U=1";
+    char a[] = "XMUSTER_UID=no", b[] = "MUSTER_UID=00ff",
+         c[] = "EMPTY=", d[] = "MUSTER_U=1";
     char *env[] = {a, d, b, c, NULL};
     char out[8] = "";
     siginfo_t info;

@@ -3,10 +3,12 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <linux/futex.h>
 #include <string.h>
-#include <sys/eventfd.h>
+#include <sys/syscall.h>
 
-/* ---- failures made here ----------------------------------------------------------- */
+/* ---- failures made here
+ * ----------------------------------------------------------- */
 
 uint8_t *ms_failure_pack(Muster__Failure__Kind kind,
                          const char *where,
@@ -26,6 +28,8 @@ uint8_t *ms_failure_pack(Muster__Failure__Kind kind,
     body = malloc(*len ? *len : 1);
     if (body)
         muster__failure__pack(&f, body);
+    else
+        *len = 0;
     return body;
 }
 
@@ -35,33 +39,16 @@ void ms_call_fail(struct ms_call *c, Muster__Failure__Kind kind, const char *tex
     uint8_t *body = ms_failure_pack(kind, c->peer->label, text, NULL, &len);
 
     /* without memory the failure is an empty one: still a failure */
-    ms_call_complete(c, MS_KIND_ERROR, MS_CODEC_PROTO, body, body ? len : 0);
+    ms_call_complete(c, MS_KIND_ERROR, MS_CODEC_PROTO, body, len);
 }
 
-/* ---- life ------------------------------------------------------------------------- */
+/* ---- life
+ * ------------------------------------------------------------------------- */
 
 struct ms_call *ms_call_ref(struct ms_call *c)
 {
     atomic_fetch_add(&c->refs, 1);
     return c;
-}
-
-static void items_free(struct ms_list *items)
-{
-    ms_list_each (i, items, struct item, link) {
-        free(i->body);
-        free(i);
-    }
-    ms_list_init(items);
-}
-
-static void notices_free(struct ms_call *c)
-{
-    ms_list_each (n, &c->notices, struct notice, link) {
-        ms_inbox_unref(n->inbox);
-        free(n);
-    }
-    ms_list_init(&c->notices);
 }
 
 void ms_call_unref(struct ms_call *c)
@@ -71,8 +58,11 @@ void ms_call_unref(struct ms_call *c)
     if (!c || atomic_fetch_sub(&c->refs, 1) != 1)
         return;
     p = c->peer;
-    items_free(&c->items);
-    notices_free(c);
+    ms_list_each (i, &c->items, struct item, link) {
+        free(i->body);
+        free(i);
+    }
+    ms_notices_free(c);
     free(c->request);
     free(c->body);
     free(c);
@@ -84,25 +74,50 @@ struct ms_peer *ms_call_peer(struct ms_call *c)
     return c->peer;
 }
 
+/* In a forked child calls of the parent stay open for ever, unless somebody looks. */
+static void settle_forgotten(struct ms_call *c)
+{
+    struct ms_peer *p = c->peer;
+
+    if (c->done || p->state != PEER_DEAD)
+        return;
+    c->done = true;
+    c->kind = MS_KIND_ERROR;
+    c->reply_codec = MS_CODEC_PROTO;
+    c->body = malloc(p->failure_len ? p->failure_len : 1);
+    c->len = c->body ? p->failure_len : 0;
+    if (c->len)
+        memcpy(c->body, p->failure, c->len);
+}
+
 bool ms_call_is_done(struct ms_call *c)
 {
     bool done;
 
     pthread_mutex_lock(&c->peer->lock);
+    settle_forgotten(c);
     done = c->done;
     pthread_mutex_unlock(&c->peer->lock);
     return done;
 }
 
-/* ---- completing ------------------------------------------------------------------- */
+/* ---- completing
+ * ------------------------------------------------------------------- */
 
-static void inbox_put(struct ms_inbox *i, uint64_t tag);
+void ms_waiter_wake(struct waiter *w)
+{
+    if (!atomic_exchange(&w->asleep, 0))
+        return;
+    /* with the lock held: it cannot be gone */
+    syscall(SYS_futex, &w->asleep, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
 
 static void tell(struct ms_call *c)
 {
-    ms_list_each (n, &c->notices, struct notice, link)
-        inbox_put(n->inbox, n->tag);
-    pthread_cond_broadcast(&c->peer->changed);
+    ms_notices_put(c);
+    ms_list_each (w, &c->peer->waiters, struct waiter, link)
+        if (w->call == c)
+            ms_waiter_wake(w);
 }
 
 void ms_call_complete(
@@ -138,7 +153,7 @@ int ms_call_add_item(struct ms_call *c, struct ms_message *m)
     return 0;
 }
 
-/* Take it out of the open ones and tell the worker. Lock held. */
+/* Take it out of the open ones and tell the worker. */
 static void give_up(struct ms_call *c, Muster__Failure__Kind kind, const char *text)
 {
     struct ms_frame head = {.kind = MS_KIND_CANCEL, .call_id = c->id};
@@ -148,6 +163,7 @@ static void give_up(struct ms_call *c, Muster__Failure__Kind kind, const char *t
     if (p->conn)
         ms_peer_send(p, &head, NULL, 0);
     ms_call_fail(c, kind, text);
+    ms_peer_drop_call(p, c);
 }
 
 static void expire(struct ms_call *c)
@@ -159,104 +175,120 @@ static void expire(struct ms_call *c)
 
 void ms_call_cancel(struct ms_call *c)
 {
-    bool open;
+    struct ms_peer *p = c->peer;
 
-    pthread_mutex_lock(&c->peer->lock);
-    open = !c->done;
-    if (open)
+    pthread_mutex_lock(&p->lock);
+    settle_forgotten(c);
+    if (!c->done)
         give_up(c, MUSTER__FAILURE__KIND__CANCELLED, "cancelled by the caller");
-    pthread_mutex_unlock(&c->peer->lock);
-    if (open)
-        ms_call_unref(c);
+    ms_peer_unlock(p);
 }
 
-/* ---- waiting ---------------------------------------------------------------------- */
-
-static int wait_changed(struct ms_peer *p, int64_t until_ns)
+int64_t ms_calls_expire(struct ms_peer *p, int64_t now_ns)
 {
-    struct timespec at = {.tv_sec = until_ns / MS_NS_PER_S,
-                          .tv_nsec = until_ns % MS_NS_PER_S};
-    int rc;
+    int64_t next_ns = MS_NEVER;
+    struct ms_list expired;
+    struct ms_call *c;
+    size_t at = 0;
 
-    if (until_ns == MS_NEVER)
-        return -pthread_cond_wait(&p->changed, &p->lock);
-    rc = pthread_cond_timedwait(&p->changed, &p->lock, &at);
-    return rc == ETIMEDOUT ? -ETIMEDOUT : 0;
+    ms_list_init(&expired);
+    while ((c = ms_map_next(&p->pending, &at))) {
+        if (c->deadline_ns <= now_ns)
+            ms_list_add_tail(&expired, &c->link);
+        else if (c->deadline_ns < next_ns)
+            next_ns = c->deadline_ns;
+    }
+    while (!ms_list_is_empty(&expired)) {
+        c = ms_list_first(&expired, struct ms_call, link);
+        ms_list_remove(&c->link);
+        expire(c);
+    }
+    return next_ns;
 }
+
+void ms_call_let_go(struct ms_call *c)
+{
+    struct ms_peer *p = c->peer;
+
+    pthread_mutex_lock(&p->lock);
+    if (!c->done) {
+        ms_client_wake_at(p->client, c->deadline_ns);
+        ms_peer_hand_over(p);
+    }
+    ms_peer_unlock(p);
+}
+
+/* ---- waiting
+ * ---------------------------------------------------------------------- */
 
 static bool has_news(const struct ms_call *c)
 {
     return c->done || !ms_list_is_empty(&c->items);
 }
 
-/* One step of waiting: read in person, or wait for whoever reads. */
-static int wait_step(struct ms_call *c, int64_t until_ns)
+/* Sleep until ms_waiter_wake: 0 (also for nothing), -ETIMEDOUT, -EINTR. */
+static int sleep_until(struct waiter *w, int64_t until_ns)
 {
-    struct ms_peer *p = c->peer;
-    bool spin = c->spin;
-    int rc;
+    struct ms_peer *p = w->call->peer;
+    struct timespec at = {.tv_sec = until_ns / MS_NS_PER_S,
+                          .tv_nsec = until_ns % MS_NS_PER_S};
+    long rc;
+
+    atomic_store(&w->asleep, 1);
+    ms_peer_unlock(p);
+    /* an absolute time of CLOCK_MONOTONIC; a condition would sleep through signals */
+    rc = syscall(SYS_futex,
+                 &w->asleep,
+                 FUTEX_WAIT_BITSET_PRIVATE,
+                 1,
+                 until_ns == MS_NEVER ? NULL : &at,
+                 NULL,
+                 FUTEX_BITSET_MATCH_ANY);
+    if (rc < 0)
+        rc = errno == EAGAIN ? 0 : -errno;
+    pthread_mutex_lock(&p->lock);
+    atomic_store(&w->asleep, 0);
+    return (int)rc;
+}
+
+/* Read in person, or wait for whoever reads. */
+static int wait_step(struct waiter *w, int64_t until_ns)
+{
+    struct ms_peer *p = w->call->peer;
 
     if (p->reading || !p->conn)
-        return wait_changed(p, until_ns);
-    c->spin = false;
-    rc = ms_peer_read(p, spin, until_ns);
-    if (p->waiters > 1)
-        pthread_cond_broadcast(&p->changed);
-    return rc;
+        return sleep_until(w, until_ns);
+    return ms_peer_read(p, w->call, until_ns);
 }
 
 int ms_call_wait(struct ms_call *c, int64_t until_ns)
 {
     struct ms_peer *p = c->peer;
-    bool expired = false;
+    struct waiter w = {.call = c};
     int rc = 0;
 
     pthread_mutex_lock(&p->lock);
-    p->waiters++;
+    settle_forgotten(c);
+    ms_list_add_tail(&p->waiters, &w.link);
     while (rc == 0 && !has_news(c)) {
         bool own = c->deadline_ns <= until_ns;
 
-        rc = wait_step(c, own ? c->deadline_ns : until_ns);
-        if (rc == -ETIMEDOUT && own && !has_news(c)) {
+        rc = wait_step(&w, own ? c->deadline_ns : until_ns);
+        if (rc == -ETIMEDOUT && own && !has_news(c))
             expire(c);
-            expired = true;
-        }
     }
     if (has_news(c))
         rc = 0;
-    p->waiters--;
-    if (p->waiters == 0 && p->pending.count)
-        ms_peer_arm(p);
-    pthread_mutex_unlock(&p->lock);
-    if (expired)
-        ms_call_unref(c);
+    ms_list_remove(&w.link);
+    ms_peer_hand_over(p);
+    if (!c->done)
+        ms_client_wake_at(p->client, c->deadline_ns);
+    ms_peer_unlock(p);
     return rc;
 }
 
-int64_t ms_calls_expire(struct ms_peer *p, int64_t now_ns)
-{
-    int64_t next_ns = MS_NEVER;
-
-    for (bool again = true; again;) {
-        struct ms_call *c;
-        size_t at = 0;
-
-        again = false;
-        next_ns = MS_NEVER;
-        while (!again && (c = ms_map_next(&p->pending, &at))) {
-            if (c->deadline_ns <= now_ns) {
-                expire(c);
-                ms_call_unref(c);
-                again = true; /* the map has changed under us */
-            } else if (c->deadline_ns < next_ns) {
-                next_ns = c->deadline_ns;
-            }
-        }
-    }
-    return next_ns;
-}
-
-/* ---- results ---------------------------------------------------------------------- */
+/* ---- results
+ * ---------------------------------------------------------------------- */
 
 void ms_call_outcome(struct ms_call *c, struct ms_outcome *o)
 {
@@ -292,15 +324,13 @@ bool ms_call_has_items(struct ms_call *c)
 
 static void send_credit(struct ms_call *c)
 {
-    struct ms_frame head = {.kind = MS_KIND_CREDIT,
-                            .op = (uint16_t)c->consumed,
-                            .call_id = c->id};
+    struct ms_frame head = {
+        .kind = MS_KIND_CREDIT, .op = (uint16_t)c->consumed, .call_id = c->id};
 
-    if (c->done || c->consumed < MS_STREAM_WINDOW / 4)
+    if (c->done || c->consumed < MS_STREAM_WINDOW / 4 || !c->peer->conn)
         return;
-    c->consumed = 0;
-    if (c->peer->conn)
-        ms_peer_send(c->peer, &head, NULL, 0);
+    if (ms_peer_send(c->peer, &head, NULL, 0) == 0)
+        c->consumed = 0;
 }
 
 int ms_call_take_item(struct ms_call *c, uint8_t *codec, uint8_t **body, size_t *len)
@@ -314,7 +344,7 @@ int ms_call_take_item(struct ms_call *c, uint8_t *codec, uint8_t **body, size_t 
         c->consumed++;
         send_credit(c);
     }
-    pthread_mutex_unlock(&c->peer->lock);
+    ms_peer_unlock(c->peer);
     if (!i)
         return 0;
     *codec = i->codec;
@@ -324,110 +354,16 @@ int ms_call_take_item(struct ms_call *c, uint8_t *codec, uint8_t **body, size_t 
     return 1;
 }
 
-/* ---- inboxes ---------------------------------------------------------------------- */
-
-struct ms_inbox {
-    _Atomic unsigned refs;
-    int fd;
-    pthread_mutex_t lock;
-    uint64_t *tags;
-    size_t count, room;
-};
-
-struct ms_inbox *ms_inbox_create(void)
-{
-    struct ms_inbox *i = calloc(1, sizeof *i);
-
-    if (!i)
-        return NULL;
-    i->refs = 1;
-    i->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (i->fd < 0) {
-        free(i);
-        return NULL;
-    }
-    pthread_mutex_init(&i->lock, NULL);
-    return i;
-}
-
-void ms_inbox_unref(struct ms_inbox *i)
-{
-    if (!i || atomic_fetch_sub(&i->refs, 1) != 1)
-        return;
-    close(i->fd);
-    pthread_mutex_destroy(&i->lock);
-    free(i->tags);
-    free(i);
-}
-
-int ms_inbox_fd(const struct ms_inbox *i)
-{
-    return i->fd;
-}
-
-static int inbox_reserve(struct ms_inbox *i)
-{
-    size_t room = i->room ? i->room * 2 : 64;
-    uint64_t *more;
-
-    if (i->count < i->room)
-        return 0;
-    more = realloc(i->tags, room * sizeof *more);
-    if (!more)
-        return -ENOMEM;
-    i->tags = more;
-    i->room = room;
-    return 0;
-}
-
-static void inbox_put(struct ms_inbox *i, uint64_t tag)
-{
-    uint64_t one = 1;
-
-    pthread_mutex_lock(&i->lock);
-    if (inbox_reserve(i) == 0) {
-        i->tags[i->count++] = tag;
-        if (i->count == 1 && write(i->fd, &one, sizeof one) < 0)
-            i->count = 1; /* a full counter is readable already */
-    }
-    pthread_mutex_unlock(&i->lock);
-}
-
-size_t ms_inbox_take(struct ms_inbox *i, uint64_t *tags, size_t room)
-{
-    uint64_t count;
-    size_t n;
-
-    pthread_mutex_lock(&i->lock);
-    n = i->count < room ? i->count : room;
-    if (n) {
-        memcpy(tags, i->tags, n * sizeof *tags);
-        memmove(i->tags, i->tags + n, (i->count - n) * sizeof *tags);
-    }
-    i->count -= n;
-    if (i->count == 0 && read(i->fd, &count, sizeof count) < 0)
-        count = 0; /* nothing was signalled: fine */
-    pthread_mutex_unlock(&i->lock);
-    return n;
-}
-
 int ms_call_notify(struct ms_call *c, struct ms_inbox *i, uint64_t tag)
 {
-    struct notice *n = calloc(1, sizeof *n);
+    int rc;
 
-    if (!n)
-        return -ENOMEM;
-    atomic_fetch_add(&i->refs, 1);
-    n->inbox = i;
-    n->tag = tag;
     pthread_mutex_lock(&c->peer->lock);
-    ms_list_add_tail(&c->notices, &n->link);
-    if (has_news(c))
-        inbox_put(i, tag);
-    else
+    settle_forgotten(c);
+    rc = ms_notice_add(c, i, tag, has_news(c));
+    if (!c->done)
         ms_client_wake_at(c->peer->client, c->deadline_ns);
-    if (!c->done && c->peer->waiters == 0)
-        ms_peer_arm(c->peer);
-    pthread_mutex_unlock(&c->peer->lock);
-    return 0;
+    ms_peer_hand_over(c->peer);
+    ms_peer_unlock(c->peer);
+    return rc;
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/timerfd.h>
 
 enum { EVENTS_MAX = 64 };
 
@@ -12,8 +13,11 @@ void ms_client_unref(struct ms_client *c)
 {
     if (atomic_fetch_sub(&c->refs, 1) != 1)
         return;
+    ms_fd_close(&c->epoll_fd); /* not before: peers may use it from any thread */
+    ms_fd_close(&c->timer_fd);
     ms_map_finish(&c->by_id);
     pthread_mutex_destroy(&c->lock);
+    pthread_mutex_destroy(&c->timer_lock);
     explicit_bzero(c->secret, sizeof c->secret);
     free(c);
 }
@@ -30,20 +34,20 @@ static struct ms_peer *peer_by_id(struct ms_client *c, uint64_t id)
     return p;
 }
 
+/* ---- what the loop's thread does
+ * -------------------------------------------------- */
+
 /* A connection that nobody waits for has something, or has room again. */
 static void on_peer(struct ms_peer *p)
 {
     pthread_mutex_lock(&p->lock);
     p->armed = false;
     if (p->conn && ms_conn_wants_write(p->conn))
-        ms_conn_flush(p->conn);
+        ms_conn_flush(p->conn); /* its failure is read as the end of file */
     if (p->conn && !p->reading)
-        ms_peer_read(p, false, 0);
-    if (p->conn && p->pending.count && p->waiters == 0)
-        ms_peer_arm(p);
-    else if (p->conn && ms_conn_wants_write(p->conn))
-        ms_peer_arm(p);
-    pthread_mutex_unlock(&p->lock);
+        ms_peer_read(p, NULL, 0);
+    ms_peer_hand_over(p);
+    ms_peer_unlock(p);
 }
 
 static void on_epoll(void *arg, unsigned events)
@@ -76,52 +80,83 @@ static int peers_snapshot(struct ms_client *c, struct ms_peer ***out)
     return *out ? (int)n : -ENOMEM;
 }
 
-static void on_time(void *arg)
+static int64_t peer_on_time(struct ms_peer *p, int64_t now_ns)
+{
+    struct ms_client *c = p->client;
+    int64_t next_ns;
+    bool ask;
+
+    pthread_mutex_lock(&p->lock);
+    next_ns = ms_peer_on_time(p, now_ns);
+    ask = p->wants_verdict && !p->asked;
+    p->wants_verdict = false;
+    p->asked |= ask;
+    ms_peer_unlock(p);
+    if (ask && c->ask_verdict)
+        c->ask_verdict(c->arg, p->uid);
+    return next_ns;
+}
+
+static void on_time(void *arg, unsigned events)
 {
     struct ms_client *c = arg;
     struct ms_peer **peers;
     int64_t now_ns = ms_now_ns(), next_ns = MS_NEVER;
+    uint64_t count;
     int n;
 
+    (void)events;
+    pthread_mutex_lock(&c->timer_lock);
+    if (read(c->timer_fd, &count, sizeof count) < 0) {
+        pthread_mutex_unlock(&c->timer_lock);
+        return; /* it was moved meanwhile */
+    }
     atomic_store(&c->wake_ns, MS_NEVER);
+    pthread_mutex_unlock(&c->timer_lock);
     n = peers_snapshot(c, &peers);
     for (int i = 0; i < n; i++) {
-        int64_t at_ns;
+        int64_t at_ns = peer_on_time(peers[i], now_ns);
 
-        pthread_mutex_lock(&peers[i]->lock);
-        at_ns = ms_peer_on_time(peers[i], now_ns);
-        pthread_mutex_unlock(&peers[i]->lock);
         ms_peer_unref(peers[i]);
         next_ns = at_ns < next_ns ? at_ns : next_ns;
     }
     free(peers);
-    if (n < 0)
-        next_ns = now_ns + MS_NS_PER_S;
-    ms_client_wake_at(c, next_ns);
-}
-
-static void set_timer(void *arg)
-{
-    struct ms_client *c = arg;
-    int64_t at_ns = atomic_load(&c->wake_ns);
-
-    if (!c->closed && at_ns != MS_NEVER)
-        ms_timer_set(&c->timer, at_ns - ms_now_ns());
-    ms_client_unref(c);
+    ms_client_wake_at(c, n < 0 ? now_ns + MS_NS_PER_S : next_ns);
 }
 
 void ms_client_wake_at(struct ms_client *c, int64_t at_ns)
 {
-    int64_t set_ns = atomic_load(&c->wake_ns);
-
-    while (at_ns < set_ns) {
-        if (!atomic_compare_exchange_weak(&c->wake_ns, &set_ns, at_ns))
-            continue;
-        atomic_fetch_add(&c->refs, 1);
-        if (ms_loop_post(c->loop, set_timer, c) < 0)
-            ms_client_unref(c);
+    if (at_ns >= atomic_load(&c->wake_ns))
         return;
+    pthread_mutex_lock(&c->timer_lock);
+    if (at_ns < atomic_load(&c->wake_ns) && c->timer_fd >= 0) {
+        struct itimerspec when = {.it_value = {1, 0}}; /* long past: at once */
+
+        if (at_ns > MS_NS_PER_S) {
+            when.it_value.tv_sec = at_ns / MS_NS_PER_S;
+            when.it_value.tv_nsec = at_ns % MS_NS_PER_S;
+        }
+        atomic_store(&c->wake_ns, at_ns);
+        timerfd_settime(c->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
     }
+    pthread_mutex_unlock(&c->timer_lock);
+}
+
+/* ---- life
+ * ------------------------------------------------------------------------- */
+
+static int loop_init(struct ms_client *c)
+{
+    int rc;
+
+    c->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    c->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (c->epoll_fd < 0 || c->timer_fd < 0)
+        return -errno;
+    rc = ms_watch_init(&c->epoll_watch, c->loop, c->epoll_fd, MS_READ, on_epoll, c);
+    if (rc == 0)
+        rc = ms_watch_init(&c->timer_watch, c->loop, c->timer_fd, MS_READ, on_time, c);
+    return rc;
 }
 
 struct ms_client *ms_client_create(const struct ms_client_options *o)
@@ -135,48 +170,55 @@ struct ms_client *ms_client_create(const struct ms_client_options *o)
     c->spin = o->spin;
     c->ask_verdict = o->ask_verdict;
     c->arg = o->arg;
+    c->verdict_ns = o->verdict_ns ? o->verdict_ns : MS_VERDICT_NS;
+    c->grace_ns = o->grace_ns ? o->grace_ns : MS_LINK_GRACE_NS;
     c->refs = 1;
+    c->epoll_fd = c->timer_fd = -1;
     c->wake_ns = MS_NEVER;
     pthread_mutex_init(&c->lock, NULL);
+    pthread_mutex_init(&c->timer_lock, NULL);
     ms_list_init(&c->peers);
     ms_map_init(&c->by_id);
-    c->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (c->epoll_fd < 0 || ms_timer_init(&c->timer, c->loop, on_time, c) < 0 ||
-        ms_watch_init(&c->watch, c->loop, c->epoll_fd, MS_READ, on_epoll, c) < 0) {
+    if (loop_init(c) < 0) {
         ms_client_destroy(c, "it could not be made");
         return NULL;
     }
     return c;
 }
 
+/* A copy of the failure for this peer, and its end. */
+static void peer_end(struct ms_peer *p,
+                     Muster__Failure__Kind kind,
+                     const char *why,
+                     const Muster__Exit *exit)
+{
+    size_t len = 0;
+    uint8_t *f = ms_failure_pack(kind, p->label, why, exit, &len);
+
+    pthread_mutex_lock(&p->lock);
+    ms_peer_die(p, f, len);
+    ms_peer_unlock(p);
+}
+
 void ms_client_destroy(struct ms_client *c, const char *why)
 {
-    struct ms_peer **peers;
-    int n;
+    uint64_t last;
 
     if (!c)
         return;
     pthread_mutex_lock(&c->lock);
-    c->closed = true;
+    c->closed = true; /* no peer is added from here on */
+    last = c->next_id;
     pthread_mutex_unlock(&c->lock);
-    n = peers_snapshot(c, &peers);
-    for (int i = 0; i < n; i++) {
-        size_t len = 0;
-        uint8_t *f = ms_failure_pack(MUSTER__FAILURE__KIND__SHUTTING_DOWN,
-                                     peers[i]->label,
-                                     why,
-                                     NULL,
-                                     &len);
+    for (uint64_t id = 1; id <= last; id++) {
+        struct ms_peer *p = peer_by_id(c, id);
 
-        pthread_mutex_lock(&peers[i]->lock);
-        ms_peer_die(peers[i], f, len);
-        pthread_mutex_unlock(&peers[i]->lock);
-        ms_peer_unref(peers[i]);
+        if (p)
+            peer_end(p, MUSTER__FAILURE__KIND__SHUTTING_DOWN, why, NULL);
+        ms_peer_unref(p);
     }
-    free(peers);
-    ms_watch_finish(&c->watch);
-    ms_timer_finish(&c->timer);
-    ms_fd_close(&c->epoll_fd);
+    ms_watch_finish(&c->epoll_watch);
+    ms_watch_finish(&c->timer_watch);
     ms_client_unref(c);
 }
 
@@ -186,31 +228,37 @@ void ms_client_verdict(struct ms_client *c, uint64_t uid, const Muster__Exit *ex
     int n = peers_snapshot(c, &peers);
 
     for (int i = 0; i < n; i++) {
-        struct ms_peer *p = peers[i];
-
-        if (p->uid == uid) {
-            size_t len = 0;
-            uint8_t *f = ms_failure_pack(
-                MUSTER__FAILURE__KIND__WORKER_DIED, p->label, "", exit, &len);
-
-            pthread_mutex_lock(&p->lock);
-            ms_peer_die(p, f, len);
-            pthread_mutex_unlock(&p->lock);
-        }
-        ms_peer_unref(p);
+        if (peers[i]->uid == uid)
+            peer_end(peers[i], MUSTER__FAILURE__KIND__WORKER_DIED, "", exit);
+        ms_peer_unref(peers[i]);
     }
     free(peers);
 }
 
+/* Other threads are gone, and with them whatever they held or were about to change:
+ * locks are made anew, and nothing is walked that one of them may have left half done.
+ * */
 void ms_client_forget(struct ms_client *c)
 {
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_mutex_init(&c->timer_lock, NULL);
     ms_list_each (p, &c->peers, struct ms_peer, link) {
+        pthread_mutex_init(&p->lock, NULL);
         if (p->conn)
             close(ms_conn_fd(p->conn));
-        p->conn = NULL; /* leaked on purpose: another process owns what it stood for */
+        p->conn = NULL; /* leaked on purpose: the parent owns what it stood for */
         p->state = PEER_DEAD;
-        pthread_mutex_init(&p->lock, NULL);
+        p->reading = p->armed = false;
+        ms_list_init(&p->waiters);
+        ms_list_init(&p->garbage);
+        p->failure = ms_failure_pack(MUSTER__FAILURE__KIND__REFUSED,
+                                     p->label,
+                                     "this process was forked from the one that holds "
+                                     "the connection",
+                                     NULL,
+                                     &p->failure_len);
     }
     ms_fd_close(&c->epoll_fd);
+    ms_fd_close(&c->timer_fd);
     c->closed = true;
 }

@@ -4,14 +4,14 @@
  * made on first use and remade when it breaks; a call is one request to a peer and
  * completes exactly once. All functions may be called from any thread.
  *
- * Whoever waits reads: a thread that waits for a call reads the peer's connection itself,
- * polling first if it holds a spin lease. Only when nobody waits does the loop's thread
- * read, for the sake of callbacks and deadlines.
+ * Whoever waits reads: a thread that waits for a call reads the peer's connection
+ * itself, polling first if it holds a spin lease. Only when nobody waits does the
+ * loop's thread read, for the sake of callbacks and deadlines.
  *
- * When a connection ends, the client tries to reconnect and attach its open calls again.
- * If nobody listens there any more it waits for a verdict (ms_client_verdict: the worker
- * died, like this), which fails all open calls at once; without one, they fail as
- * unreachable after MS_VERDICT_NS.
+ * When a connection ends, the client tries to reconnect and attach its open calls
+ * again. If nobody listens there any more it waits for a verdict (ms_client_verdict:
+ * the worker died, like this), which fails all open calls at once; without one, they
+ * fail as unreachable after MS_VERDICT_NS.
  */
 #ifndef MS_WIRE_CLIENT_H
 #define MS_WIRE_CLIENT_H
@@ -33,12 +33,14 @@ struct ms_inbox;
 
 struct ms_client_options {
     struct ms_loop *loop;
-    const uint8_t *secret;   /* copied */
-    struct ms_spin *spin;    /* borrowed; may be NULL */
+    const uint8_t *secret; /* copied */
+    struct ms_spin *spin;  /* borrowed; may be NULL */
     /* The connection to this worker broke and nobody listens: find out, and then say
-     * ms_client_verdict, but not from inside this. May be NULL. Any thread. */
+     * ms_client_verdict. May be NULL. Loop's thread; no lock is held. */
     void (*ask_verdict)(void *arg, uint64_t uid);
     void *arg;
+    int64_t verdict_ns; /* 0: MS_VERDICT_NS */
+    int64_t grace_ns;   /* broken until given up; 0: MS_LINK_GRACE_NS */
 };
 
 struct ms_client *ms_client_create(const struct ms_client_options *o);
@@ -49,7 +51,8 @@ void ms_client_destroy(struct ms_client *c, const char *why);
 /* The worker is dead: its calls fail now, and every later one at once. */
 void ms_client_verdict(struct ms_client *c, uint64_t uid, const Muster__Exit *exit);
 
-/* In a forked child: close the inherited descriptors. */
+/* In a forked child: close the inherited descriptors. Open calls are over and new ones
+ * fail, both with a failure that says why. */
 void ms_client_forget(struct ms_client *c);
 
 /* A worker at a socket path. `label` ("actor_train/0@node") appears in errors. */
@@ -62,6 +65,7 @@ struct ms_peer *ms_peer_ref(struct ms_peer *p);
 /* The last one closes the connection. */
 void ms_peer_unref(struct ms_peer *p);
 uint64_t ms_peer_uid(const struct ms_peer *p);
+const char *ms_peer_label(const struct ms_peer *p); /* as long as the peer */
 
 /* The op that means engine.method on this peer, interned on first use; a negative errno
  * otherwise. */
@@ -70,9 +74,9 @@ int ms_peer_method(struct ms_peer *p, const char *engine, const char *method);
 struct ms_call_spec {
     uint16_t op;
     uint8_t codec;
-    bool stream;         /* items are welcome */
-    bool waits;          /* the caller waits for it right away: may spin */
-    int64_t deadline_ns; /* absolute, or MS_NEVER */
+    bool stream;             /* items are welcome */
+    bool waits;              /* the caller waits for it right away: may spin */
+    int64_t deadline_ns;     /* absolute, or MS_NEVER */
     const struct iovec *iov; /* the payload; borrowed until ms_peer_call returns */
     int count;
     const uint64_t *chain; /* workers that wait for this call */
@@ -86,11 +90,14 @@ struct ms_call *ms_call_ref(struct ms_call *c);
 void ms_call_unref(struct ms_call *c); /* does not cancel */
 
 bool ms_call_is_done(struct ms_call *c);
-/* Wait until it is done (or, for a stream, an item is there): 0; -ETIMEDOUT at until_ns;
- * -EINTR after a signal. */
+/* Wait until it is done (or, for a stream, an item is there): 0; -ETIMEDOUT at
+ * until_ns; -EINTR after a signal. Several threads may wait for one call. */
 int ms_call_wait(struct ms_call *c, int64_t until_ns);
 /* Nobody wants it any more: it completes as cancelled unless it is done. */
 void ms_call_cancel(struct ms_call *c);
+/* Nobody will wait for it, although its spec said so: the loop's thread reads its
+ * reply. */
+void ms_call_let_go(struct ms_call *c);
 struct ms_peer *ms_call_peer(struct ms_call *c); /* borrowed */
 
 /* After it is done: MS_KIND_REPLY with its payload, or MS_KIND_ERROR with a packed
@@ -111,7 +118,7 @@ bool ms_call_has_items(struct ms_call *c);
  * none is there now. */
 int ms_call_take_item(struct ms_call *c, uint8_t *codec, uint8_t **body, size_t *len);
 
-/* ---- completions for event loops ---------------------------------------------------- */
+/* ---- completions for event loops ------------------------------------------------- */
 
 /* Where completions go for those that cannot block: a descriptor that becomes readable,
  * and a list of tags. */
@@ -121,7 +128,8 @@ int ms_inbox_fd(const struct ms_inbox *i);
 /* Take at most `room` tags; their count. */
 size_t ms_inbox_take(struct ms_inbox *i, uint64_t *tags, size_t room);
 /* Put `tag` there when the call is done (at once if it is), and, for a stream, whenever
- * items arrive. 0 or -ENOMEM. */
+ * items arrive. A tag is there once until it is taken: then look for all that has come.
+ * 0 or -ENOMEM. */
 int ms_call_notify(struct ms_call *c, struct ms_inbox *i, uint64_t tag);
 
 #endif

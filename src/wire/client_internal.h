@@ -1,12 +1,22 @@
 /* client_internal.h - what the files of the client share
  *
- * client.c  the client: its peers, what the loop's thread does, deadlines
- * peer.c    a peer: connecting, sending, reading, losing and attaching again
- * call.c    a call: waiting, completing, items, notifications
+ * client.c     the client: its peers, what the loop's thread does, the timer
+ * peer.c       a peer: life, methods, starting calls
+ * peer_conn.c  its connection: making, sending, losing, attaching again
+ * peer_read.c  reading it: the role, and who takes it over
+ * call.c       a call: waiting, completing, items
+ * inbox.c      notifications
  *
  * A peer's lock guards the peer and its calls, but not the reading half of its
- * connection, which belongs to whoever has set `reading`. The client's lock guards the
- * list of peers and is never taken inside a peer's.
+ * connection, which belongs to whoever has set `reading`. The client's lock
+ * guards the list of peers and is never taken inside a peer's.
+ *
+ * Somebody always reads a connection that has open calls: a waiting thread, or
+ * else the loop (`armed`). Whoever stops reading says ms_peer_hand_over.
+ *
+ * What is unreferenced under a peer's lock goes to `garbage` and is freed by
+ * ms_peer_unlock, because the last call may hold the last reference to the
+ * peer; whoever locks a peer has a reference of its own.
  */
 #ifndef MS_WIRE_CLIENT_INTERNAL_H
 #define MS_WIRE_CLIENT_INTERNAL_H
@@ -28,10 +38,11 @@ struct ms_client {
     struct ms_spin *spin;
     void (*ask_verdict)(void *arg, uint64_t uid);
     void *arg;
-    _Atomic unsigned refs; /* the owner, each peer, posted work */
-    int epoll_fd;
-    struct ms_watch watch;
-    struct ms_timer timer;
+    int64_t verdict_ns, grace_ns;
+    _Atomic unsigned refs; /* the owner, and each peer */
+    int epoll_fd, timer_fd;
+    struct ms_watch epoll_watch, timer_watch;
+    pthread_mutex_t timer_lock;
     _Atomic int64_t wake_ns;      /* when the timer is set to fire */
     _Atomic unsigned outstanding; /* open calls of all peers */
     pthread_mutex_t lock;
@@ -59,12 +70,14 @@ struct ms_peer {
     char label[LABEL_MAX];
 
     pthread_mutex_t lock;
-    pthread_cond_t changed;
     enum peer_state state;
     struct ms_conn *conn;
     uint8_t session[MS_SESSION_SIZE];
-    bool reading, armed, locked_read, broken;
-    unsigned waiters;
+    bool reading; /* somebody reads the connection */
+    bool armed;   /* the loop will */
+    bool locked_read;
+    struct ms_list waiters; /* threads in ms_call_wait */
+    struct ms_list garbage; /* calls to unreference when the lock is free */
     uint64_t next_call;
     struct ms_map pending;
     char **methods; /* "engine\0method" of op MS_OP_METHOD + i */
@@ -72,12 +85,25 @@ struct ms_peer {
     uint32_t method_count, method_room;
     uint64_t acks[ACKS_MAX];
     unsigned ack_count;
+    uint32_t worker_core; /* where the worker's engine was last seen, + 1 */
+    unsigned spin_misses; /* polls in a row that found nothing */
+    int64_t spin_again_ns;
+
+    bool was_ready;  /* this session has been proven once: its worker may remember
+                        it */
+    bool is_working; /* something has come over this connection */
+    bool wants_verdict, asked;
     int64_t lost_ns, retry_ns, verdict_ns;
     unsigned attempts;
-    bool asked;
     char problem[PROBLEM_MAX]; /* why the last attempt to connect was given up */
     uint8_t *failure;
     size_t failure_len;
+};
+
+struct waiter {
+    struct ms_list link;
+    struct ms_call *call;
+    _Atomic uint32_t asleep; /* the futex it sleeps on */
 };
 
 struct item {
@@ -87,19 +113,16 @@ struct item {
     size_t len;
 };
 
-struct notice {
-    struct ms_list link;
-    struct ms_inbox *inbox;
-    uint64_t tag;
-};
-
 struct ms_call {
     _Atomic unsigned refs;
     struct ms_peer *peer;
+    struct ms_list link; /* garbage, or being expired */
     uint64_t id;
     uint16_t op, flags;
     uint8_t codec;
-    bool spin;
+    bool spin;      /* poll for it first */
+    bool just_sent; /* and its answer cannot be there yet */
+    bool sent;      /* on a proven connection: it may have run */
     bool done, ends_stream;
     int64_t deadline_ns;
     uint8_t *request; /* kept to be sent again; NULL if it was too big */
@@ -114,23 +137,41 @@ struct ms_call {
 
 /* client.c */
 void ms_client_unref(struct ms_client *c);
-/* Let the timer fire at `at_ns` at the latest. Any thread, peer's lock may be held. */
+/* Let the timer fire at `at_ns` at the latest. Any thread, peer's lock may be
+ * held. */
 void ms_client_wake_at(struct ms_client *c, int64_t at_ns);
 
-/* peer.c; the peer's lock is held */
+/* peer.c */
+void ms_peer_unlock(struct ms_peer *p);
+/* Unreference a call with the lock held. */
+void ms_peer_drop_call(struct ms_peer *p, struct ms_call *c);
+
+/* peer_conn.c; the peer's lock is held */
 int ms_peer_send(struct ms_peer *p,
                  const struct ms_frame *head,
                  const struct iovec *iov,
                  int count);
-void ms_peer_arm(struct ms_peer *p);
-/* Read once with the role taken; lets go of the lock meanwhile. Polls first if `spin`,
- * then waits until until_ns. 0, -EINTR or -ETIMEDOUT. */
-int ms_peer_read(struct ms_peer *p, bool spin, int64_t until_ns);
+int ms_peer_send_method(struct ms_peer *p, uint32_t i);
 void ms_peer_connect(struct ms_peer *p);
-void ms_peer_fail_all(struct ms_peer *p, const uint8_t *failure, size_t len);
+void ms_peer_drop_conn(struct ms_peer *p); /* nobody else reads it */
+/* The connection is over; the reader's role is ours, or nobody has it. */
+void ms_peer_lose(struct ms_peer *p, int why, const struct ms_error *err);
+/* The connection has just been proven. */
+void ms_peer_proven(struct ms_peer *p);
 void ms_peer_die(struct ms_peer *p, uint8_t *failure, size_t len); /* takes failure */
+void ms_peer_give_up(struct ms_peer *p, const char *text);
 /* Retries, verdicts that do not come, deadlines; the next time to look. */
 int64_t ms_peer_on_time(struct ms_peer *p, int64_t now_ns);
+uint64_t ms_call_budget(const struct ms_call *c, int64_t now_ns);
+
+/* peer_read.c; the peer's lock is held */
+void ms_peer_arm(struct ms_peer *p);
+/* Read with the role taken; lets go of the lock meanwhile. Polls first if
+ * `spin`, then waits until until_ns (0: not at all). 0, -EINTR or -ETIMEDOUT.
+ */
+int ms_peer_read(struct ms_peer *p, struct ms_call *c, int64_t until_ns);
+/* Nobody reads now: wake a waiter that will, or let the loop do it. */
+void ms_peer_hand_over(struct ms_peer *p);
 
 /* call.c; the peer's lock is held */
 void ms_call_complete(
@@ -139,11 +180,17 @@ void ms_call_fail(struct ms_call *c, Muster__Failure__Kind kind, const char *tex
 int ms_call_add_item(struct ms_call *c, struct ms_message *m);
 /* Complete what is past its deadline; the next deadline. */
 int64_t ms_calls_expire(struct ms_peer *p, int64_t now_ns);
+void ms_waiter_wake(struct waiter *w);
 /* A packed Failure; NULL: out of memory. */
 uint8_t *ms_failure_pack(Muster__Failure__Kind kind,
                          const char *where,
                          const char *text,
                          const Muster__Exit *exit,
                          size_t *len);
+
+/* inbox.c; the peer's lock is held */
+void ms_notices_put(struct ms_call *c);
+void ms_notices_free(struct ms_call *c);
+int ms_notice_add(struct ms_call *c, struct ms_inbox *i, uint64_t tag, bool now);
 
 #endif

@@ -138,7 +138,7 @@ const struct ms_handshake *ms_conn_handshake(const struct ms_conn *c)
     return &c->handshake;
 }
 
-/* ---- sending ---------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------- */
 
 enum { DIRECT_IOV_MAX = 16 };
 
@@ -165,7 +165,9 @@ static int send_direct(struct ms_conn *c,
         return (int)n;
     if ((size_t)n == MS_FRAME_SIZE + total)
         return 0;
-    return ms_sender_add_rest(&c->sender, head, iov, count, total, (size_t)n);
+    if (ms_sender_add_rest(&c->sender, head, iov, count, total, (size_t)n) < 0)
+        return n ? -ECONNABORTED : -ENOMEM; /* half a frame went out */
+    return 0;
 }
 
 int ms_conn_send(struct ms_conn *c,
@@ -179,6 +181,8 @@ int ms_conn_send(struct ms_conn *c,
 
     for (int i = 0; i < count; i++)
         total += iov[i].iov_len;
+    if (total > ms_frame_total_max(head->kind))
+        return -EMSGSIZE;
     first.total = total;
     if (c->ready && total <= MS_CHUNK_MAX && count <= DIRECT_IOV_MAX &&
         c->raw.len == 0 && ms_sender_is_empty(&c->sender))
@@ -212,7 +216,7 @@ int ms_conn_flush(struct ms_conn *c)
     return c->ready ? ms_sender_pump(&c->sender, c->transport) : 0;
 }
 
-/* ---- reading ---------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------- */
 
 static int shake(struct ms_conn *c, struct ms_error *err)
 {
@@ -292,8 +296,7 @@ partial_go_on(struct ms_conn *c, const struct ms_frame *f, struct ms_error *err)
 }
 
 /* The piece is whole; if the message is too, hand it out. */
-static int
-partial_filled(struct ms_conn *c, const struct ms_conn_sink *sink, void *arg)
+static int partial_filled(struct ms_conn *c, const struct ms_conn_sink *sink, void *arg)
 {
     struct partial *p = c->filling;
     struct ms_message m;

@@ -1,8 +1,9 @@
 /* conn.h - a connection: messages over a transport
  *
- * Handshake first, then messages both ways, cut into frames; a small message overtakes a
- * big one that is under way. Nothing here blocks and nothing here locks: sending is
- * guarded by the owner's lock, reading by the owner's rule of one reader at a time.
+ * Handshake first, then messages both ways, cut into frames; a small message overtakes
+ * a big one that is under way (but items and reply of one call, and control messages,
+ * stay in order). Nothing here blocks and nothing here locks: sending is guarded by the
+ * owner's lock, reading by the owner's rule of one reader at a time.
  * Sending and reading may run on two threads at once, except during the handshake
  * (ms_conn_is_ready is false), when both need the owner's lock.
  */
@@ -48,8 +49,9 @@ bool ms_conn_is_ready(const struct ms_conn *c);
 const struct ms_handshake *ms_conn_handshake(const struct ms_conn *c);
 
 /* Send a message: written at once as far as the socket takes it, the rest is copied and
- * queued. 0 or a negative errno; after an error other than -ENOMEM and -ENOBUFS the
- * connection is of no more use. */
+ * queued. 0 or a negative errno. -EMSGSIZE (beyond the limit of its kind), -ENOMEM and
+ * -ENOBUFS (MS_SEND_QUEUE_MAX) leave the connection as it was; after any other error it
+ * is of no more use for sending. */
 int ms_conn_send(struct ms_conn *c,
                  const struct ms_frame *head,
                  const struct iovec *iov,

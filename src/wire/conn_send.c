@@ -96,8 +96,7 @@ int ms_sender_add(struct ms_sender *s,
 /* Build the next frame of `m` at the end of the ring. */
 static void frame_push(struct ms_sender *s, struct ms_out_message *m)
 {
-    struct ms_out_frame *f =
-        &s->ring[(s->ring_at + s->ring_count++) % MS_SEND_RING];
+    struct ms_out_frame *f = &s->ring[(s->ring_at + s->ring_count++) % MS_SEND_RING];
     struct ms_frame head = m->head;
     size_t rest = m->len - m->framed;
 
@@ -136,20 +135,49 @@ int ms_sender_add_rest(struct ms_sender *s,
     return 0;
 }
 
+static bool is_control(const struct ms_out_message *m)
+{
+    return m->head.kind == MS_KIND_CONTROL;
+}
+
+static bool is_of_stream(const struct ms_out_message *m)
+{
+    return m->head.kind == MS_KIND_ITEM || m->head.kind == MS_KIND_REPLY ||
+           m->head.kind == MS_KIND_ERROR;
+}
+
+/* May `m` begin before all of `begun` has gone out? */
+static bool may_pass(const struct ms_sender *s, const struct ms_out_message *m)
+{
+    ms_list_each (b, &s->begun, struct ms_out_message, link) {
+        if (is_control(m) && is_control(b))
+            return false;
+        if (is_of_stream(m) && is_of_stream(b) && m->head.call_id == b->head.call_id)
+            return false;
+    }
+    return true;
+}
+
+static struct ms_out_message *first_fresh(const struct ms_sender *s)
+{
+    ms_list_each (m, &s->fresh, struct ms_out_message, link)
+        if (may_pass(s, m))
+            return m;
+    return NULL;
+}
+
 /* The message whose frame goes out next, out of its list; NULL: none. */
 static struct ms_out_message *pick(struct ms_sender *s)
 {
-    struct ms_list *from = &s->fresh;
-    struct ms_out_message *m;
+    struct ms_out_message *m = NULL;
 
-    if (ms_list_is_empty(&s->fresh) ||
-        (s->fresh_in_row >= MS_FRESH_IN_ROW && !ms_list_is_empty(&s->begun)))
-        from = &s->begun;
-    if (ms_list_is_empty(from))
-        return NULL;
-    s->fresh_in_row = from == &s->fresh ? s->fresh_in_row + 1 : 0;
-    m = ms_list_first(from, struct ms_out_message, link);
-    ms_list_remove(&m->link);
+    if (s->fresh_in_row < MS_FRESH_IN_ROW || ms_list_is_empty(&s->begun))
+        m = first_fresh(s);
+    s->fresh_in_row = m ? s->fresh_in_row + 1 : 0;
+    if (!m && !ms_list_is_empty(&s->begun))
+        m = ms_list_first(&s->begun, struct ms_out_message, link);
+    if (m)
+        ms_list_remove(&m->link);
     return m;
 }
 

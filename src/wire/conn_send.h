@@ -1,10 +1,13 @@
 /* conn_send.h - the sending half of a connection
  *
- * Messages wait in two lists: `fresh` (first piece not yet sent, in order of sending) and
- * `begun` (big ones under way, in turn). A frame is taken from `fresh` first, so that a
- * small message passes a big one but first pieces keep their order; after
+ * Messages wait in two lists: `fresh` (first piece not yet sent, in order of sending)
+ * and `begun` (big ones under way, in turn). A frame is taken from `fresh` first, so
+ * that a small message passes a big one but first pieces keep their order; after
  * MS_FRESH_IN_ROW of those one piece of a begun message goes out, so that it never
  * starves. Frames that were built but not wholly written wait in a short ring.
+ *
+ * Two messages of one sequence never pass each other: the items and the reply of one
+ * call, and all control messages.
  */
 #ifndef MS_WIRE_CONN_SEND_H
 #define MS_WIRE_CONN_SEND_H
@@ -43,7 +46,8 @@ int ms_sender_add(struct ms_sender *s,
                   int count,
                   size_t total);
 
-/* A one-frame message of which only `written` bytes (head included) went out. */
+/* A one-frame message of which only `written` bytes (head included) went out. Nothing
+ * else is queued. 0 or -ENOMEM. */
 int ms_sender_add_rest(struct ms_sender *s,
                        const struct ms_frame *head,
                        const struct iovec *iov,

@@ -56,7 +56,7 @@ void ms_frame_encode(const struct ms_frame *f, uint8_t out[MS_FRAME_SIZE])
     put16(out + 4, f->op);
     put16(out + 6, f->flags);
     put32(out + 8, f->length);
-    put32(out + 12, 0);
+    put32(out + 12, f->core);
     put64(out + 16, f->call_id);
     put64(out + 24, f->total);
     put64(out + 32, f->budget_ns);
@@ -64,7 +64,7 @@ void ms_frame_encode(const struct ms_frame *f, uint8_t out[MS_FRAME_SIZE])
 }
 
 /* Big bodies are for payloads; everything else is small. */
-static uint64_t total_max(uint8_t kind)
+uint64_t ms_frame_total_max(uint8_t kind)
 {
     switch (kind) {
     case MS_KIND_CALL:
@@ -83,7 +83,7 @@ static uint64_t total_max(uint8_t kind)
 
 static int check_lengths(const struct ms_frame *f, struct ms_error *err)
 {
-    uint64_t max = total_max(f->kind);
+    uint64_t max = ms_frame_total_max(f->kind);
 
     if (f->length > MS_CHUNK_MAX)
         return ms_error_set(err,
@@ -128,6 +128,7 @@ int ms_frame_decode(const uint8_t in[MS_FRAME_SIZE],
                             .op = get16(in + 4),
                             .flags = get16(in + 6),
                             .length = get32(in + 8),
+                            .core = get32(in + 12),
                             .call_id = get64(in + 16),
                             .total = get64(in + 24),
                             .budget_ns = get64(in + 32),
@@ -136,7 +137,7 @@ int ms_frame_decode(const uint8_t in[MS_FRAME_SIZE],
         return ms_error_set(err, -EPROTO, "a frame of unknown kind %u", got.kind);
     if (got.codec > MS_CODEC_LAST)
         return ms_error_set(err, -EPROTO, "a frame of unknown codec %u", got.codec);
-    if ((got.flags & ~MS_FRAME_FLAGS) || get32(in + 12) != 0)
+    if (got.flags & ~MS_FRAME_FLAGS)
         return ms_error_set(err, -EPROTO, "a frame with unknown flags");
     rc = check_lengths(&got, err);
     if (rc == 0)

@@ -8,7 +8,7 @@
  *
  *  0 magic   u8      1 version u8     2 kind u8     3 codec u8
  *  4 op      u16     6 flags   u16    8 length u32 (body of this frame)
- * 12 zero    u32    16 call_id u64   24 total u64 (or offset)
+ * 12 core    u32    16 call_id u64   24 total u64 (or offset)
  * 32 budget_ns u64  40 ack     u64
  *
  * Encoding and decoding are pure.
@@ -35,7 +35,10 @@ enum ms_frame_kind {
     MS_KIND_CONTROL = 9, /* body is a packed control message */
     MS_KIND_PING = 10,   /* answered by PONG with the same call id */
     MS_KIND_PONG = 11,
-    MS_KIND_LAST = MS_KIND_PONG
+    MS_KIND_ATTACH =
+        12, /* client, after a reconnect: body is u64 `after` and u64 ids; of
+             * the calls after..call_id only those are still waited for */
+    MS_KIND_LAST = MS_KIND_ATTACH
 };
 
 enum ms_frame_flag {
@@ -44,7 +47,8 @@ enum ms_frame_flag {
     MS_FRAME_SPIN = 4,    /* CALL: the caller holds a spin lease for this pair */
     MS_FRAME_CHAIN = 8,   /* CALL: body begins with the chain of waiting workers */
     MS_FRAME_STREAM = 16, /* CALL: a stream is welcome. REPLY: ends a stream */
-    MS_FRAME_FLAGS = 31
+    MS_FRAME_BARE = 32,   /* CALL, RESEND: without its body, which was not kept */
+    MS_FRAME_FLAGS = 63
 };
 
 /* Payload codecs. */
@@ -74,6 +78,7 @@ struct ms_frame {
     uint8_t kind, codec;
     uint16_t op, flags;
     uint32_t length;
+    uint32_t core; /* CALL with SPIN, REPLY: the sender's CPU core + 1; 0: not told */
     uint64_t call_id;
     uint64_t total;     /* of the message; its offset with MS_FRAME_MORE_OF */
     uint64_t budget_ns; /* CALL: time left until the deadline; 0: none */
@@ -81,6 +86,9 @@ struct ms_frame {
 };
 
 void ms_frame_encode(const struct ms_frame *f, uint8_t out[MS_FRAME_SIZE]);
+
+/* The biggest message of a kind. */
+uint64_t ms_frame_total_max(uint8_t kind);
 
 /* 0; -EPROTO (not a frame), -EPROTONOSUPPORT (another version), -EMSGSIZE (a length
  * beyond its limit). */

@@ -168,8 +168,7 @@ static int server_hello(struct ms_handshake *h,
     return rc;
 }
 
-static int
-server_proof(struct ms_handshake *h, const uint8_t *in, struct ms_error *err)
+static int server_proof(struct ms_handshake *h, const uint8_t *in, struct ms_error *err)
 {
     uint8_t want[MS_PROOF_SIZE];
     int rc = prove_client(h, want);

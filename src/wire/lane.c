@@ -1,30 +1,47 @@
-/* The engine's lane. A connection in it is armed (lane_fd reports it, once), or disarmed:
- * then the engine is about to poll it itself, or somebody reads it right now. Before the
- * engine blocks it arms all of them; while the engine is busy for longer than a tick the
- * loop's thread arms them and reads in its place. */
+/* The engine's lane. A connection in it is armed (lane_fd reports it, once), or
+ * disarmed: then somebody reads it, or nobody has looked at it since. The engine keeps
+ * the connection that it served last, `hot`, for itself: it polls that one, or sleeps
+ * on it and on lane_fd together, so that a call costs no epoll_ctl. Before it sleeps it
+ * arms all others; while it is busy for longer than a tick the loop's thread arms all
+ * of them and reads in its place. */
 #include "base/clock.h"
 #include "wire/server_internal.h"
 #include "wire/spin.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 
 enum { EVENTS_MAX = 16 };
 
+/* What we write into our own pipe; any other byte is somebody's signal. */
+enum { WAKE_QUEUED = 'q', WAKE_STOP = 's' };
+
 /* Busy for less than this at a tick: look again at the next one. */
 #define TAKEOVER_MIN_NS (MS_TAKEOVER_TICK_NS / 3)
 
-static int arm(struct server_conn *sc)
-{
-    struct epoll_event ev = {.events = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT,
-                             .data.u64 = sc->id};
+/* Busy for longer: look for cancels before the next request. */
+#define GLANCE_NS (20 * MS_NS_PER_US)
 
+/* Between two moves to another core. */
+#define MOVE_NS (5 * MS_NS_PER_MS)
+
+static void lane_ctl(struct server_conn *sc, unsigned events)
+{
+    struct epoll_event ev = {.events = events | EPOLLONESHOT, .data.u64 = sc->id};
+
+    epoll_ctl(sc->server->lane_fd, EPOLL_CTL_MOD, ms_conn_fd(sc->conn), &ev);
+}
+
+static void arm(struct server_conn *sc)
+{
     ms_list_remove(&sc->idle_link);
     sc->armed = true;
-    return epoll_ctl(sc->server->lane_fd, EPOLL_CTL_MOD, ms_conn_fd(sc->conn), &ev);
+    lane_ctl(sc, EPOLLIN | EPOLLRDHUP);
 }
 
 static void set_disarmed(struct server_conn *sc)
@@ -32,16 +49,6 @@ static void set_disarmed(struct server_conn *sc)
     sc->armed = false;
     ms_list_remove(&sc->idle_link);
     ms_list_add_tail(&sc->server->disarmed, &sc->idle_link);
-}
-
-static void disarm(struct server_conn *sc)
-{
-    struct epoll_event ev = {.events = 0, .data.u64 = sc->id};
-
-    if (!sc->armed)
-        return;
-    epoll_ctl(sc->server->lane_fd, EPOLL_CTL_MOD, ms_conn_fd(sc->conn), &ev);
-    set_disarmed(sc);
 }
 
 static void arm_all(struct ms_server *s)
@@ -72,90 +79,132 @@ void ms_lane_remove(struct server_conn *sc)
     sc->in_lane = false;
 }
 
-static void wake_write(struct ms_server *s)
+static void wake_engine(struct ms_server *s, char why)
 {
-    ssize_t n = write(s->wake_write, "", 1);
+    ssize_t n = write(s->wake_write, &why, 1);
 
     (void)n; /* a full pipe wakes too */
 }
 
-void ms_lane_wake(struct ms_server *s)
+void ms_lane_wake(struct server_conn *sc)
 {
-    if (s->engine_blocked)
-        wake_write(s);
+    struct ms_server *s = sc->server;
+
+    if (s->engine_blocked && s->engine_reads != sc)
+        wake_engine(s, WAKE_QUEUED);
 }
 
-static void wake_drain(struct ms_server *s)
+/* -EINTR if somebody else than we wrote. */
+static int wake_drain(struct ms_server *s)
 {
-    char bin[64];
+    char bytes[64];
+    ssize_t n;
+    int rc = 0;
 
-    while (read(s->wake_read, bin, sizeof bin) == sizeof bin)
-        ;
+    do {
+        n = read(s->wake_read, bytes, sizeof bytes);
+        for (ssize_t i = 0; i < n; i++)
+            if (bytes[i] != WAKE_QUEUED)
+                rc = -EINTR;
+    } while (n == sizeof bytes);
+    return rc;
 }
 
-/* Give the connection back after a read. */
-static void read_done(struct server_conn *sc, int rc)
+/* ---- reading, by whichever thread
+ * ------------------------------------------------- */
+
+static void claim(struct server_conn *sc)
+{
+    if (sc->armed)
+        lane_ctl(sc, 0);
+    set_disarmed(sc);
+    sc->reading = true;
+}
+
+/* Give the connection back after a read that ended with `rc`. */
+static void release(struct server_conn *sc, int rc)
 {
     struct ms_server *s = sc->server;
 
     sc->reading = false;
-    if (rc < 0 && rc != -EAGAIN)
-        ms_server_conn_lost(sc);
-    else if (!sc->armed && (s->taken || s->engine_blocked))
+    if ((rc < 0 && rc != -EAGAIN) || (sc->attached && !sc->ledger))
+        ms_serving_lost(sc);
+    else if (s->taken || s->engine_blocked)
         arm(sc);
 }
 
-/* ---- the loop's thread ------------------------------------------------------------ */
-
-static void read_on_loop(struct ms_server *s, uint64_t id)
+/* lane_fd has reported this one. Lock held; let go meanwhile. */
+static void read_reported(struct ms_server *s, uint64_t id)
 {
-    struct server_conn *sc;
+    struct server_conn *sc = ms_map_find(&s->by_id, id);
     int rc;
 
-    pthread_mutex_lock(&s->lock);
-    sc = ms_map_find(&s->by_id, id);
-    if (!sc || sc->reading || sc->dead) {
-        pthread_mutex_unlock(&s->lock);
+    if (!sc || sc->reading || sc->dead)
         return;
-    }
-    set_disarmed(sc);
-    sc->reading = true;
+    sc->armed = false; /* it was reported: that was its one time */
+    claim(sc);
     pthread_mutex_unlock(&s->lock);
-    rc = ms_server_conn_read(sc, NULL);
+    rc = ms_serving_read(sc);
     pthread_mutex_lock(&s->lock);
-    read_done(sc, rc);
-    pthread_mutex_unlock(&s->lock);
+    release(sc, rc);
+}
+
+/* ---- the loop's thread
+ * ------------------------------------------------------------ */
+
+/* The engine is busy and somebody wakes it: it will see that when it comes back. */
+static void wake_switch_off(struct ms_server *s)
+{
+    struct epoll_event ev = {.events = EPOLLONESHOT, .data.u64 = 0};
+
+    if (s->taken && epoll_ctl(s->lane_fd, EPOLL_CTL_MOD, s->wake_read, &ev) == 0)
+        s->wake_off = true;
+}
+
+static void wake_switch_on(struct ms_server *s)
+{
+    struct epoll_event ev = {.events = EPOLLIN, .data.u64 = 0};
+
+    if (s->wake_off && epoll_ctl(s->lane_fd, EPOLL_CTL_MOD, s->wake_read, &ev) == 0)
+        s->wake_off = false;
 }
 
 static void on_lane(void *arg, unsigned events)
 {
     struct ms_server *s = arg;
     struct epoll_event ev[EVENTS_MAX];
-    bool taken;
     int n;
 
     (void)events;
     pthread_mutex_lock(&s->lock);
-    taken = s->taken;
-    pthread_mutex_unlock(&s->lock);
-    if (!taken) { /* the engine is back */
+    if (!s->taken) { /* the engine is back */
         ms_watch_set(&s->lane_watch, 0);
+        pthread_mutex_unlock(&s->lock);
         return;
     }
     n = epoll_wait(s->lane_fd, ev, EVENTS_MAX, 0);
     for (int i = 0; i < n; i++) {
         if (ev[i].data.u64)
-            read_on_loop(s, ev[i].data.u64);
+            read_reported(s, ev[i].data.u64);
         else
-            wake_drain(s);
+            wake_switch_off(s);
     }
+    pthread_mutex_unlock(&s->lock);
 }
 
 static void tick_set(struct ms_server *s)
 {
     struct itimerspec when = {.it_value.tv_nsec = MS_TAKEOVER_TICK_NS};
 
+    s->tick_armed = true;
     timerfd_settime(s->tick_fd, 0, &when, NULL);
+}
+
+static void take_over(struct ms_server *s)
+{
+    s->taken = true;
+    arm_all(s);
+    ms_watch_set(&s->lane_watch, MS_READ);
 }
 
 static void on_tick(void *arg, unsigned events)
@@ -163,169 +212,221 @@ static void on_tick(void *arg, unsigned events)
     struct ms_server *s = arg;
     int64_t now_ns = ms_now_ns();
     uint64_t count;
-    bool take = false, again = false;
 
     (void)events;
     if (read(s->tick_fd, &count, sizeof count) < 0)
         return;
     pthread_mutex_lock(&s->lock);
+    s->tick_armed = false;
     if (s->busy_since_ns && now_ns - s->busy_since_ns >= TAKEOVER_MIN_NS) {
-        take = s->taken = true;
-        arm_all(s);
-    } else {
-        again = s->busy_since_ns || s->calls_done != s->calls_at_tick;
+        take_over(s);
+    } else if (s->busy_since_ns || s->calls_done != s->calls_at_tick) {
+        s->look_around = true;
+        tick_set(s);
     }
     s->calls_at_tick = s->calls_done;
-    if (again)
-        tick_set(s);
-    else
-        atomic_store(&s->tick_armed, false);
     pthread_mutex_unlock(&s->lock);
-    if (take)
-        ms_watch_set(&s->lane_watch, MS_READ);
 }
 
-/* ---- the engine's thread ---------------------------------------------------------- */
+/* ---- the engine's thread
+ * ---------------------------------------------------------- */
 
-/* The first request of the queue, if it is whole and still wanted. */
-static struct ms_request *pop(struct ms_server *s, int64_t now_ns)
-{
-    while (!ms_list_is_empty(&s->queue)) {
-        struct ms_request *r = ms_list_first(&s->queue, struct ms_request, queue_link);
-
-        if (r->state == MS_REQUEST_RECEIVING)
-            return NULL;
-        ms_list_remove(&r->queue_link);
-        atomic_fetch_sub(&s->queued, 1);
-        if (r->deadline_ns > now_ns) {
-            r->state = MS_REQUEST_RUNNING;
-            r->refs++;
-            s->refs++;
-            return r;
-        }
-        ms_request_fail_locked(
-            r, MUSTER__FAILURE__KIND__DEADLINE, "its deadline came before its turn");
-    }
-    return NULL;
-}
-
+/* From now on the engine is away: with a request, or with a signal. */
 static void become_busy(struct ms_server *s, struct ms_request *r, int64_t now_ns)
 {
     s->running = r;
     s->busy_since_ns = now_ns;
-    s->spin_next = r->flags & MS_FRAME_SPIN;
-    if (!atomic_load(&s->tick_armed)) {
-        atomic_store(&s->tick_armed, true);
+    s->spin_next = r && (r->flags & MS_FRAME_SPIN);
+    s->caller_core = s->spin_next ? r->core : 0;
+    s->engine_core = s->spin_next ? (uint32_t)sched_getcpu() + 1 : 0;
+    if (!s->tick_armed)
         tick_set(s);
-    }
 }
 
-/* Read the hot connection, polling for a while if the caller holds a lease. True if
- * something may have changed. */
-static bool poll_hot(struct ms_server *s, int64_t spin_until_ns)
+/* Poll the claimed connection, without the lock. */
+static int poll_hot(struct ms_server *s, struct server_conn *hot, int64_t until_ns)
 {
-    struct server_conn *sc = s->hot;
-    int rc;
-
-    if (!sc || sc->reading)
-        return false;
-    sc->reading = true;
-    disarm(sc);
-    pthread_mutex_unlock(&s->lock);
     for (;;) {
-        rc = ms_server_conn_read(sc, NULL);
-        if (rc != -EAGAIN || spin_until_ns == 0 || ms_now_ns() >= spin_until_ns ||
+        int rc = ms_serving_read(hot);
+
+        if (rc != -EAGAIN || ms_now_ns() >= until_ns ||
             atomic_load_explicit(&s->queued, memory_order_relaxed) ||
             atomic_load_explicit(&s->stopping, memory_order_relaxed))
-            break;
+            return rc;
         ms_spin_relax();
     }
-    pthread_mutex_lock(&s->lock);
-    read_done(sc, rc);
-    return rc != -EAGAIN;
 }
 
-static int timeout_ms(int64_t until_ns)
+/* Sleep until the claimed connection or the lane has something: bits 1 and 2, 0 at
+ * until_ns, or a negative errno. */
+static int sleep_on(struct ms_server *s, struct server_conn *hot, int64_t until_ns)
 {
-    int64_t left;
+    struct pollfd pfd[2] = {
+        {.fd = s->lane_fd, .events = POLLIN},
+        {.fd = hot ? ms_conn_fd(hot->conn) : -1, .events = POLLIN | POLLRDHUP}};
+    struct timespec ts, *timeout = NULL;
+    int n;
 
-    if (until_ns == MS_NEVER)
-        return -1;
-    left = (until_ns - ms_now_ns() + MS_NS_PER_MS - 1) / MS_NS_PER_MS;
-    return left < 0 ? 0 : left > 3600000 ? 3600000 : (int)left;
+    if (until_ns != MS_NEVER) {
+        int64_t left_ns = until_ns - ms_now_ns();
+
+        if (left_ns < 0)
+            left_ns = 0;
+        ts.tv_sec = left_ns / MS_NS_PER_S;
+        ts.tv_nsec = left_ns % MS_NS_PER_S;
+        timeout = &ts;
+    }
+    n = ppoll(pfd, 2, timeout, NULL);
+    if (n < 0)
+        return -errno;
+    return (pfd[1].revents ? 1 : 0) | (pfd[0].revents ? 2 : 0);
 }
 
-static int block(struct ms_server *s, int64_t until_ns)
+static int read_lane(struct ms_server *s)
 {
     struct epoll_event ev[EVENTS_MAX];
-    int n, rc;
+    int n = epoll_wait(s->lane_fd, ev, EVENTS_MAX, 0), rc = 0;
 
-    arm_all(s);
-    s->engine_blocked = true;
-    pthread_mutex_unlock(&s->lock);
-    n = epoll_wait(s->lane_fd, ev, EVENTS_MAX, timeout_ms(until_ns));
-    rc = n < 0 ? -errno : n == 0 ? -ETIMEDOUT : 0;
-    pthread_mutex_lock(&s->lock);
-    s->engine_blocked = false;
     for (int i = 0; i < n; i++) {
-        struct server_conn *sc;
-
-        if (ev[i].data.u64 == 0) {
-            wake_drain(s);
-            rc = -EINTR;
-            continue;
-        }
-        sc = ms_map_find(&s->by_id, ev[i].data.u64);
-        if (!sc || sc->dead)
-            continue;
-        if (sc->armed && !sc->reading)
-            set_disarmed(sc);
-        s->hot = sc;
-        poll_hot(s, 0);
+        if (ev[i].data.u64)
+            read_reported(s, ev[i].data.u64);
+        else
+            rc = wake_drain(s);
     }
     return rc;
 }
 
-int ms_server_engine_next(struct ms_server *s, int64_t until_ns, struct ms_request **out)
+/* Wait for something and read it. Lock held; let go meanwhile. 0; -ETIMEDOUT, -EINTR.
+ * */
+static int engine_wait(struct ms_server *s, struct server_conn *hot, int64_t until_ns)
+{
+    int what, rc = -EAGAIN;
+
+    arm_all(s);
+    wake_switch_on(s);
+    s->engine_blocked = true;
+    s->engine_reads = hot;
+    pthread_mutex_unlock(&s->lock);
+    what = sleep_on(s, hot, until_ns);
+    if (what > 0 && (what & 1))
+        rc = ms_serving_read(hot);
+    pthread_mutex_lock(&s->lock);
+    s->engine_blocked = false;
+    if (hot)
+        release(hot, rc);
+    if (what <= 0)
+        return what < 0 ? what : -ETIMEDOUT;
+    return what & 2 ? read_lane(s) : 0;
+}
+
+/* One step towards a request: read what is there, poll, or sleep. */
+static int engine_step(struct ms_server *s, int64_t spin_until_ns, int64_t until_ns)
+{
+    struct server_conn *hot = s->hot && !s->hot->reading ? s->hot : NULL;
+    int rc;
+
+    if (hot)
+        claim(hot);
+    if (hot && spin_until_ns && !s->look_around) {
+        pthread_mutex_unlock(&s->lock);
+        rc = poll_hot(s, hot, spin_until_ns);
+        pthread_mutex_lock(&s->lock);
+        if (rc != -EAGAIN || atomic_load(&s->queued) || atomic_load(&s->stopping)) {
+            release(hot, rc);
+            return 0;
+        }
+    }
+    if (s->look_around) { /* others may wait while one connection is always ready
+                           */
+        s->look_around = false;
+        rc = engine_wait(s, hot, 0);
+        return rc == -ETIMEDOUT ? 0 : rc;
+    }
+    return engine_wait(s, hot, until_ns);
+}
+
+/* Move to another core, if there is one: the kernel likes to put both ends of a socket
+ * on the same, and two pollers there only wait for each other's time slice. */
+static void step_aside(struct ms_server *s, int core, int64_t now_ns)
+{
+    cpu_set_t all, others;
+
+    if (now_ns - s->moved_ns < MOVE_NS || sched_getaffinity(0, sizeof all, &all) < 0)
+        return;
+    s->moved_ns = now_ns;
+    others = all;
+    CPU_CLR(core, &others);
+    if (CPU_COUNT(&others) && sched_setaffinity(0, sizeof others, &others) == 0)
+        sched_setaffinity(0, sizeof all, &all);
+}
+
+/* Poll for the next call? The engine's thread, without the lock: it alone writes these.
+ * */
+static bool may_spin(struct ms_server *s, int64_t now_ns)
+{
+    int core = sched_getcpu();
+
+    if (!s->spin_next)
+        return false;
+    if (s->caller_core == (uint32_t)core + 1)
+        step_aside(s, core, now_ns);
+    return s->caller_core != (uint32_t)sched_getcpu() + 1;
+}
+
+/* A cancel of what waits may have come while the engine was busy. */
+static void glance(struct ms_server *s)
+{
+    struct server_conn *hot = s->hot;
+    int rc;
+
+    if (!hot || hot->reading || s->taken)
+        return;
+    claim(hot);
+    pthread_mutex_unlock(&s->lock);
+    rc = ms_serving_read(hot);
+    pthread_mutex_lock(&s->lock);
+    release(hot, rc);
+}
+
+int ms_server_engine_next(struct ms_server *s,
+                          int64_t until_ns,
+                          struct ms_request **out)
 {
     int64_t now_ns = ms_now_ns(), spin_until_ns;
     int rc = 0;
 
+    *out = NULL;
+    spin_until_ns = may_spin(s, now_ns) ? now_ns + MS_SPIN_NS : 0;
     pthread_mutex_lock(&s->lock);
+    if (atomic_load(&s->queued) && now_ns - s->busy_since_ns > GLANCE_NS)
+        glance(s);
     s->busy_since_ns = 0;
     s->taken = false;
-    spin_until_ns = s->spin_next ? now_ns + MS_SPIN_NS : 0;
-    s->spin_next = false;
     for (;;) {
-        struct ms_request *r;
+        struct ms_request *r = NULL;
 
-        if (atomic_load(&s->stopping)) {
+        if (atomic_load(&s->stopping))
             rc = -ESHUTDOWN;
-            break;
-        }
-        r = pop(s, now_ns);
-        if (r) {
+        else
+            r = ms_request_pop(s, now_ns);
+        if (r || rc < 0) {
             become_busy(s, r, now_ns);
             *out = r;
-            rc = 0;
             break;
         }
-        if (rc < 0)
-            break;
-        if (!poll_hot(s, spin_until_ns))
-            rc = block(s, until_ns);
-        spin_until_ns = 0;
+        rc = engine_step(s, spin_until_ns, until_ns);
         now_ns = ms_now_ns();
+        if (now_ns >= spin_until_ns)
+            spin_until_ns = 0;
     }
     pthread_mutex_unlock(&s->lock);
-    return rc;
+    return *out ? 0 : rc;
 }
 
-static void watch_lane(void *arg)
+void ms_lane_on_loop(struct ms_server *s)
 {
-    struct ms_server *s = arg;
-
-    ms_watch_set(&s->lane_watch, MS_READ);
+    if (s->is_async)
+        ms_watch_set(&s->lane_watch, MS_READ);
 }
 
 void ms_server_engine_is_async(struct ms_server *s)
@@ -333,8 +434,8 @@ void ms_server_engine_is_async(struct ms_server *s)
     pthread_mutex_lock(&s->lock);
     s->is_async = s->taken = true;
     arm_all(s);
+    ms_server_wake_loop(s);
     pthread_mutex_unlock(&s->lock);
-    ms_loop_post(s->loop, watch_lane, s);
 }
 
 struct ms_request *ms_server_engine_poll(struct ms_server *s)
@@ -342,7 +443,7 @@ struct ms_request *ms_server_engine_poll(struct ms_server *s)
     struct ms_request *r;
 
     pthread_mutex_lock(&s->lock);
-    r = pop(s, ms_now_ns());
+    r = ms_request_pop(s, ms_now_ns());
     pthread_mutex_unlock(&s->lock);
     return r;
 }
@@ -350,7 +451,7 @@ struct ms_request *ms_server_engine_poll(struct ms_server *s)
 void ms_server_engine_stop(struct ms_server *s)
 {
     atomic_store(&s->stopping, true);
-    wake_write(s);
+    wake_engine(s, WAKE_STOP);
 }
 
 int ms_server_engine_wake_fd(const struct ms_server *s)
@@ -374,18 +475,16 @@ bool ms_server_engine_running(struct ms_server *s,
     *done = s->calls_done;
     name[0] = 0;
     if (running && s->running->method)
-        snprintf(name,
-                 room,
-                 "%s.%s",
-                 s->running->method->engine,
-                 s->running->method->name);
+        snprintf(
+            name, room, "%s.%s", s->running->method->engine, s->running->method->name);
     else if (running)
         snprintf(name, room, "operation %u", s->running->op);
     pthread_mutex_unlock(&s->lock);
     return running;
 }
 
-/* ---- life ------------------------------------------------------------------------- */
+/* ---- life
+ * ------------------------------------------------------------------------- */
 
 int ms_lane_init(struct ms_server *s)
 {
@@ -393,11 +492,10 @@ int ms_lane_init(struct ms_server *s)
     int pipe_fds[2];
     int rc;
 
-    ms_list_init(&s->disarmed);
+    s->taken = true; /* until the engine comes for the first time */
     s->lane_fd = epoll_create1(EPOLL_CLOEXEC);
     s->tick_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (s->lane_fd < 0 || s->tick_fd < 0 ||
-        pipe2(pipe_fds, O_CLOEXEC | O_NONBLOCK) < 0)
+    if (s->lane_fd < 0 || s->tick_fd < 0 || pipe2(pipe_fds, O_CLOEXEC | O_NONBLOCK) < 0)
         return -errno;
     s->wake_read = pipe_fds[0];
     s->wake_write = pipe_fds[1];
@@ -405,9 +503,12 @@ int ms_lane_init(struct ms_server *s)
         return -errno;
     rc = ms_watch_init(&s->tick_watch, s->loop, s->tick_fd, MS_READ, on_tick, s);
     if (rc == 0)
-        rc = ms_watch_init(
-            &s->lane_watch, s->loop, s->lane_fd, s->has_engine ? MS_READ : 0, on_lane, s);
-    s->taken = true; /* until the engine comes for the first time */
+        rc = ms_watch_init(&s->lane_watch,
+                           s->loop,
+                           s->lane_fd,
+                           s->has_engine ? MS_READ : 0,
+                           on_lane,
+                           s);
     return rc;
 }
 

@@ -4,6 +4,7 @@
 #include "wire/conn.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 
 struct ms_link {
@@ -15,6 +16,7 @@ struct ms_link {
     struct ms_error why;
     uint64_t sent; /* names messages, so that big ones can be told apart */
     bool closed;
+    bool broken;  /* nothing can be sent any more; what was sent to us is still read */
     bool reading; /* a callback may destroy us now */
     bool doomed;  /* it did: freed when the read is over */
 };
@@ -48,9 +50,10 @@ static int on_message(void *arg, struct ms_message *m)
 
 static void update(struct ms_link *l)
 {
+    bool writes = !l->broken && ms_conn_wants_write(l->conn);
+
     if (!l->closed)
-        ms_watch_set(&l->watch,
-                     MS_READ | (ms_conn_wants_write(l->conn) ? MS_WRITE : 0u));
+        ms_watch_set(&l->watch, MS_READ | (writes ? MS_WRITE : 0u));
 }
 
 static void on_ready(void *arg, unsigned events)
@@ -60,9 +63,9 @@ static void on_ready(void *arg, unsigned events)
     struct ms_error why = {0};
     int rc = 0;
 
-    if (events & MS_WRITE)
-        rc = ms_conn_flush(l->conn);
-    if (rc == 0 && (events & MS_READ)) {
+    if ((events & MS_WRITE) && ms_conn_flush(l->conn) < 0)
+        l->broken = true;
+    if (events & MS_READ) {
         l->reading = true;
         rc = ms_conn_read(l->conn, &sink, l, &why);
         l->reading = false;
@@ -80,10 +83,8 @@ static void on_ready(void *arg, unsigned events)
     update(l);
 }
 
-struct ms_link *ms_link_create(struct ms_loop *loop,
-                               int fd,
-                               const struct ms_link_ops *ops,
-                               void *arg)
+struct ms_link *
+ms_link_create(struct ms_loop *loop, int fd, const struct ms_link_ops *ops, void *arg)
 {
     struct ms_link *l = calloc(1, sizeof *l);
     struct ms_transport *t = l ? ms_transport_unix(fd) : NULL;
@@ -128,18 +129,13 @@ int ms_link_send(struct ms_link *l, const ProtobufCMessage *m)
 
     if (!body)
         return -ENOMEM;
-    if (l->closed)
+    if (l->closed || l->broken)
         return -EPIPE;
     protobuf_c_message_pack(m, body);
     head.call_id = ++l->sent;
     rc = ms_conn_send(l->conn, &head, &iov, 1);
-    if (rc < 0 && rc != -ENOMEM && rc != -ENOBUFS) {
-        struct ms_error why = {0};
-
-        ms_error_sys(&why, rc, "control link");
-        close_soon(l, &why);
-        return rc;
-    }
+    if (rc < 0 && rc != -ENOMEM && rc != -ENOBUFS && rc != -EMSGSIZE)
+        l->broken = true; /* its last words may still be on their way to us */
     update(l);
     return rc;
 }
@@ -151,11 +147,14 @@ size_t ms_link_queued(const struct ms_link *l)
 
 void ms_link_drain(struct ms_link *l, int64_t deadline_ns)
 {
-    while (!l->closed && ms_conn_wants_write(l->conn)) {
+    while (!l->closed && !l->broken && ms_conn_wants_write(l->conn)) {
         struct pollfd p = {.fd = ms_conn_fd(l->conn), .events = POLLOUT};
         int64_t left_ms = (deadline_ns - ms_now_ns()) / MS_NS_PER_MS;
 
-        if (left_ms <= 0 || poll(&p, 1, (int)left_ms) < 0)
+        if (left_ms <= 0)
+            return;
+        if (poll(&p, 1, left_ms < INT_MAX ? (int)left_ms : INT_MAX) < 0 &&
+            errno != EINTR)
             return;
         if (ms_conn_flush(l->conn) < 0)
             return;

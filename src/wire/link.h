@@ -24,13 +24,13 @@ struct ms_link_ops {
 };
 
 /* Takes over the (non-blocking, stream) socket, also on failure. */
-struct ms_link *ms_link_create(struct ms_loop *loop,
-                               int fd,
-                               const struct ms_link_ops *ops,
-                               void *arg);
+struct ms_link *
+ms_link_create(struct ms_loop *loop, int fd, const struct ms_link_ops *ops, void *arg);
 void ms_link_destroy(struct ms_link *l);
 
-/* 0 or a negative errno. Never blocks; what does not fit is queued. */
+/* 0 or a negative errno: -EMSGSIZE beyond MS_CONTROL_MAX, -EPIPE once nobody reads at
+ * the other end (on_closed follows when all that came from there was read). Never
+ * blocks; what does not fit is queued. Messages arrive in order. */
 int ms_link_send(struct ms_link *l, const ProtobufCMessage *m);
 
 /* Bytes that wait for the other side to read: callers that can drop (logs) look. */

@@ -1,20 +1,25 @@
 /* server.h - the answering side of calls
  *
  * A server accepts connections, lets them prove the secret, and hands each call to its
- * owner as a request, which is answered exactly once, from any thread. A call is named by
- * (session, call id) and is handed out at most once: one that is sent again after a
+ * owner as a request, which is answered exactly once, from any thread. A call is named
+ * by (session, call id) and is handed out at most once: one that is sent again after a
  * reconnect is attached to what runs already, or answered from the kept reply, which
  * stays until the client has acknowledged it.
  *
- * Threads. The loop's thread accepts, shakes hands and serves the control lane. The call
- * lane of a worker is read by the engine's thread itself while that has nothing else to
- * do (ms_server_engine_next), because a hand-over between two threads costs as much as
- * the whole call; when the engine is busy for longer than a tick the loop's thread takes
- * the reading over, so that health, cancel and new calls are seen at once. A server
- * without an engine serves everything on the loop.
+ * Threads. The loop's thread accepts, shakes hands and serves the control lane. The
+ * call lane of a worker is read by the engine's thread itself while that has nothing
+ * else to do (ms_server_engine_next), because a hand-over between two threads costs as
+ * much as the whole call; when the engine is busy for longer than a tick the loop's
+ * thread takes the reading over, so that health, cancel and new calls are seen at once.
+ * A server without an engine serves everything on the loop.
  *
- * Order. Requests of one connection come out in the order in which their first pieces
- * were sent, although a small one may be there before a big one is whole.
+ * Order. Requests of one session come out in the order in which their first pieces were
+ * sent, although a small one may be there before a big one is whole. One session never
+ * waits for the missing pieces of another's.
+ *
+ * Sessions. On the call lane a session outlives its connections, so that the client can
+ * come back to its calls; a newer connection of a session replaces the older one. On
+ * the control lane a session ends with its connection.
  */
 #ifndef MS_WIRE_SERVER_H
 #define MS_WIRE_SERVER_H
@@ -47,7 +52,8 @@ enum ms_request_state {
     MS_REQUEST_DONE       /* answered; the reply is kept until acknowledged */
 };
 
-/* Fields are read-only for the owner, between on_request (or engine_next) and the reply. */
+/* Fields are read-only for the owner, between on_request (or engine_next) and the
+ * reply. */
 struct ms_request {
     uint64_t call_id;
     uint16_t op, flags;
@@ -65,10 +71,18 @@ struct ms_request {
     unsigned refs;
     struct ms_ledger *ledger;
     struct ms_server *server;
-    struct ms_list queue_link, ledger_link;
-    uint8_t *memory; /* malloc'd block behind body */
-    uint32_t credit; /* items that may still be sent */
-    bool stream_lost, streamed;
+    struct ms_list queue_link;  /* queue, then deliveries, then handed */
+    struct ms_list ledger_link; /* kept */
+    struct ms_list tell_link;   /* tells */
+    uint64_t walk;              /* the ATTACH that still wants it */
+    uint8_t *memory;            /* malloc'd block behind body */
+    uint32_t credit;            /* items that may still be sent */
+    uint32_t core;              /* of the caller, + 1 */
+    bool expired;               /* cancelled by its deadline */
+    bool streamed;              /* the handler sends items */
+    bool has_items;             /* some were sent */
+    bool stream_lost;           /* and their connection broke */
+    bool reply_lost;            /* the reply was dropped */
     uint8_t reply_kind, reply_codec;
     uint16_t reply_flags;
     uint8_t *reply;
@@ -76,11 +90,12 @@ struct ms_request {
 };
 
 struct ms_server_ops {
-    /* Loop's thread, for built-in operations below 16 and for everything when there is no
-     * engine. The request is the callee's until it replies. */
+    /* Loop's thread, for built-in operations below 16 and for everything when there is
+     * no engine. The request is the callee's until it replies. */
     void (*on_request)(void *arg, struct ms_request *r);
-    /* A handed-out request was cancelled or its deadline came; a reply is still due (it
-     * is dropped). Any thread; no lock is held. May be NULL. */
+    /* A handed-out request was cancelled, its deadline came, or its session is gone; a
+     * reply is still due (it is dropped). Loop's thread; no lock is held. It may cross
+     * the reply: `r` is valid, but its owner may be done with it. May be NULL. */
     void (*on_cancel)(void *arg, struct ms_request *r);
     /* Async engine: requests wait; call ms_server_engine_poll until it gives NULL. Any
      * thread. */
@@ -94,22 +109,30 @@ struct ms_server_options {
     bool has_engine;       /* calls (op >= 16) go to the engine's queue */
     const struct ms_server_ops *ops;
     void *arg;
+    int64_t handshake_ns; /* 0: MS_HANDSHAKE_NS */
+    int64_t grace_ns;     /* a session without a connection; 0: 2 * MS_LINK_GRACE_NS */
 };
 
 struct ms_server *ms_server_create(const struct ms_server_options *o);
-/* On the loop's thread, or when the loop does not run. Open requests become orphans:
- * replying to them stays legal until the last one is answered. */
+/* On the loop's thread (not inside a callback of this server), or when the loop does
+ * not run; the engine's thread has left ms_server_engine_next for good. Open requests
+ * become orphans: replying to them stays legal until the last one is answered. */
 void ms_server_destroy(struct ms_server *s);
+
+/* In a forked child: close the inherited descriptors, the listening one too. The server
+ * is of no use there. */
+void ms_server_forget(struct ms_server *s);
 
 /* Takes over a listening socket, also on failure. Loop's thread, or before it runs. */
 int ms_server_listen(struct ms_server *s, int fd);
 
-/* ---- the engine's thread ------------------------------------------------------------ */
+/* ---- the engine's thread --------------------------------------------------------- */
 
 /* The next request for the engine, in order, polling and then blocking for it. Runs on
  * one thread, always the same. Until the next call the engine counts as busy. 0;
- * -ETIMEDOUT at until_ns; -EINTR after a signal; -ESHUTDOWN after ms_server_engine_stop.
- * Requests that were cancelled or have expired are answered here and never come out. */
+ * -ETIMEDOUT at until_ns; -EINTR after a signal; -ESHUTDOWN after
+ * ms_server_engine_stop. Requests that were cancelled or have expired are answered here
+ * and never come out. */
 int ms_server_engine_next(struct ms_server *s, int64_t until_ns, struct ms_request **r);
 
 /* Instead of it, for an engine with an event loop of its own: never blocks, NULL if
@@ -125,8 +148,8 @@ void ms_server_engine_stop(struct ms_server *s);
  * signal.set_wakeup_fd and the like. */
 int ms_server_engine_wake_fd(const struct ms_server *s);
 
-/* What the engine does now: the request that runs (NULL: idle) and since when; copies its
- * name. Any thread. */
+/* What the engine does now: the request that runs (NULL: idle) and since when; copies
+ * its name. Any thread. */
 bool ms_server_engine_running(struct ms_server *s,
                               char *name,
                               size_t room,
@@ -134,7 +157,7 @@ bool ms_server_engine_running(struct ms_server *s,
                               uint64_t *queued,
                               uint64_t *done);
 
-/* ---- answering, from any thread ----------------------------------------------------- */
+/* ---- answering, from any thread -------------------------------------------------- */
 
 /* Each of these two ends the request; it must not be touched afterwards. They fail only
  * with -ENOMEM, and then an error reply was sent instead. */

@@ -1,11 +1,17 @@
 /* server_internal.h - what the files of the server share
  *
- * server.c     listening, connections, what the loop's thread does
- * lane.c       the engine's thread: polling, blocking, take-over
- * ledger.c     sessions, requests, replies: at most once
+ * server.c   life, listening, what the loop's thread does for the others
+ * serving.c  one connection: shaking hands, messages, watching
+ * lane.c     the engine's thread: polling, blocking, take-over
+ * ledger.c   sessions: attaching, losing, forgetting
+ * request.c  calls that arrive: at most once, in order
+ * reply.c    answers and streams
  *
- * One lock guards everything below but the reading half of a connection, which belongs
- * to whoever has set `reading`.
+ * One lock guards everything below but the reading half of a connection, which
+ * belongs to whoever has set `reading`. A connection is destroyed on the loop's
+ * thread only, when nobody reads it. No work is posted to the loop: what other
+ * threads leave for it waits in lists of the server, so nothing outlives
+ * ms_server_destroy.
  */
 #ifndef MS_WIRE_SERVER_INTERNAL_H
 #define MS_WIRE_SERVER_INTERNAL_H
@@ -18,31 +24,36 @@
 #include <stdatomic.h>
 
 struct server_conn {
-    struct ms_list link; /* server->conns */
-    struct ms_list idle_link; /* server->disarmed, while in the lane and not armed */
+    struct ms_list link;      /* server->conns */
+    struct ms_list idle_link; /* server->disarmed: in the lane and not armed */
+    struct ms_list todo_link; /* server->todo */
     struct ms_server *server;
     struct ms_conn *conn;
     uint64_t id;
-    struct ms_ledger *ledger; /* NULL until the first message */
+    struct ms_ledger *ledger; /* NULL: not attached yet, or replaced by a newer one */
     struct ms_watch watch;    /* loop: reading (not in the lane) and writing */
     struct ms_timer deadline; /* of the handshake */
+    bool attached;            /* has had a ledger */
     bool in_lane;             /* in lane_fd; read by engine or loop in turn */
-    bool armed;               /* lane_fd reports it */
+    bool armed;               /* lane_fd reports it, once */
     bool reading;             /* somebody reads it */
-    bool flush_posted;
-    bool dead; /* its destruction has been posted */
+    bool dead;                /* over; the loop will destroy it */
 };
 
-/* The calls of one client session; outlives its connections by MS_LINK_GRACE_NS. */
+/* The calls of one client session. */
 struct ms_ledger {
     struct ms_list link;
     uint8_t session[MS_SESSION_SIZE];
     struct ms_server *server;
     struct server_conn *conn; /* NULL: no connection now */
+    uint64_t conns;           /* that it has had */
     int64_t lost_ns;
-    struct ms_map requests;      /* call id -> request */
-    struct ms_list kept;         /* answered, oldest first */
+    struct ms_map requests; /* call id -> request */
+    struct ms_list kept;    /* answered, oldest first */
     uint64_t kept_bytes;
+    uint64_t newest;       /* the highest call id that began */
+    uint64_t forgotten;    /* calls up to here may have run, and nobody remembers */
+    uint64_t blocked_walk; /* the walk of the queue that met a call still arriving */
     struct ms_method **methods; /* by op - MS_OP_METHOD */
     uint32_t method_room;
 };
@@ -56,6 +67,7 @@ struct ms_server {
     bool has_engine;
     const struct ms_server_ops *ops;
     void *arg;
+    int64_t handshake_ns, grace_ns;
 
     pthread_mutex_t lock;
     pthread_cond_t credit; /* a stream's window opened, or it was cancelled */
@@ -65,83 +77,138 @@ struct ms_server {
     int listen_fd;
     struct ms_watch listen_watch;
     struct ms_timer listen_again;
-    struct ms_timer sweep; /* ledgers without a connection */
     struct ms_list conns, ledgers;
-    struct ms_map by_id; /* id -> server_conn */
-    uint64_t next_id;
+    struct ms_map by_id;      /* id -> server_conn */
+    struct ms_map by_session; /* -> ledger */
+    uint64_t next_id, walks;
     unsigned conn_count;
     struct ms_method **methods;
     uint32_t method_count, method_room;
 
+    /* what the loop's thread is asked to do */
+    int todo_fd;
+    struct ms_watch todo_watch;
+    bool todo_told;
+    struct ms_list todo;       /* connections to watch anew, or to bury */
+    struct ms_list deliveries; /* requests for on_request */
+    struct ms_list tells;      /* requests for on_cancel */
+    struct ms_list handed;     /* requests that are out */
+    struct ms_timer timer;     /* sessions without a connection, deadlines */
+    int64_t timer_ns;          /* when it should fire */
+
     /* the engine's lane */
-    int lane_fd;    /* epoll of the connections in the lane, id 0: wake_read */
+    int lane_fd; /* epoll of the connections in the lane, id 0: wake_read */
     int wake_read, wake_write;
+    bool wake_off;              /* the loop has switched wake_read off in lane_fd */
     struct ms_watch lane_watch; /* loop: lane_fd, while taken over */
     int tick_fd;
     struct ms_watch tick_watch;
-    _Atomic bool tick_armed;
+    bool tick_armed;
+    bool look_around; /* the engine has read one connection only for a while */
     struct ms_list disarmed;
     struct server_conn *hot; /* the last one that gave the engine something */
     struct ms_list queue;    /* requests for the engine */
     _Atomic unsigned queued;
-    bool taken; /* the loop's thread reads the lane */
+    bool is_ready; /* something may have become ready for the engine */
+    bool taken;    /* the loop's thread reads the lane */
     bool is_async;
-    bool engine_blocked;
-    bool spin_next; /* the last request came with a lease */
+    bool engine_blocked;              /* asleep, or just awake and reading... */
+    struct server_conn *engine_reads; /* ...this one */
+    bool spin_next;                   /* the last request came with a lease */
+    uint32_t caller_core;             /* and from this core, + 1 */
+    uint32_t engine_core;             /* where the engine ran when it took it, + 1 */
+    int64_t moved_ns;                 /* when the engine last left the caller's core */
     _Atomic bool stopping;
     struct ms_request *running;
     int64_t busy_since_ns; /* 0: idle */
     uint64_t calls_done, calls_at_tick;
 };
 
-/* server.c */
+/* server.c; all with the lock held */
+void ms_server_wake_loop(struct ms_server *s);
 bool ms_server_on_loop(const struct ms_server *s);
-/* Role holder's thread, lock held: the connection is over. */
-void ms_server_conn_lost(struct server_conn *sc);
-/* Read with the role, without the lock. As ms_conn_read. */
-int ms_server_conn_read(struct server_conn *sc, struct ms_error *err);
-/* Lock held: if output waits, let the loop watch for room. */
-void ms_server_conn_want_flush(struct server_conn *sc);
+/* Let the timer fire at `at_ns` at the latest. */
+void ms_server_wake_at(struct ms_server *s, int64_t at_ns);
+/* The request is out from now on; `to` is handed, or deliveries. */
+void ms_server_hand_out(struct ms_server *s, struct ms_request *r, struct ms_list *to);
+/* Call on_request for what waits for it. Loop's thread; lets go of the lock
+ * meanwhile. */
+void ms_server_deliver(struct ms_server *s);
+/* It was cancelled while it runs: on_cancel, from the loop. */
+void ms_server_tell(struct ms_server *s, struct ms_request *r);
 void ms_server_unref_locked(struct ms_server *s); /* unlocks */
 
-/* lane.c */
+/* serving.c */
+void ms_serving_create(struct ms_server *s, int fd); /* loop's thread */
+/* Loop's thread; the lock is held and nobody reads it. */
+void ms_serving_destroy(struct server_conn *sc);
+/* Read with the role, without the lock. As ms_conn_read. */
+int ms_serving_read(struct server_conn *sc);
+/* The rest with the lock held. */
+void ms_serving_watch(struct server_conn *sc); /* loop's thread */
+/* The connection is over, and nobody else reads it. */
+void ms_serving_lost(struct server_conn *sc);
+/* Send; what cannot be sent ends the connection, and the client will ask again.
+ */
+int ms_serving_send(struct server_conn *sc,
+                    const struct ms_frame *head,
+                    const struct iovec *iov,
+                    int count);
+/* Make its reader, now or later, find the end. */
+void ms_serving_break(struct server_conn *sc);
+
+/* lane.c; the lock is held where a connection is given */
 int ms_lane_init(struct ms_server *s);
 void ms_lane_finish(struct ms_server *s);
-int ms_lane_add(struct server_conn *sc);     /* lock held */
-void ms_lane_remove(struct server_conn *sc); /* lock held */
-void ms_lane_wake(struct ms_server *s);      /* lock held; if the engine is blocked */
+void ms_lane_on_loop(struct ms_server *s); /* loop's thread, lock held */
+int ms_lane_add(struct server_conn *sc);
+void ms_lane_remove(struct server_conn *sc);
+/* What was read from `sc` made something ready: wake the engine, if it sleeps.
+ */
+void ms_lane_wake(struct server_conn *sc);
 
 /* ledger.c; all with the lock held */
-struct ms_ledger *ms_ledger_attach(struct ms_server *s, struct server_conn *sc);
+/* 0, or a negative errno: -ENOMEM, -EPIPE if a newer connection has replaced
+ * this one. */
+int ms_ledger_attach(struct server_conn *sc);
 void ms_ledger_detach(struct server_conn *sc);
 void ms_ledger_destroy(struct ms_ledger *l);
 int64_t ms_ledger_sweep(struct ms_server *s, int64_t now_ns); /* next time, or NEVER */
-/* Gives the request that begins, or NULL if it is known already. */
-int ms_ledger_begin(struct ms_ledger *l,
-                    const struct ms_frame *head,
-                    int64_t now_ns,
-                    struct ms_request **fresh);
-/* A whole CALL. *ready: a request that became ready to be routed, or NULL. */
-int ms_ledger_call(struct ms_ledger *l,
-                   struct ms_message *m,
-                   int64_t now_ns,
-                   struct ms_request **ready,
-                   bool *has_place);
 int ms_ledger_method(struct ms_ledger *l, const struct ms_message *m);
-void ms_ledger_ack(struct ms_ledger *l, uint64_t call_id);
-/* The request that was cancelled while it runs (to be told), or NULL. */
-struct ms_request *ms_ledger_cancel(struct ms_ledger *l, uint64_t call_id);
-void ms_ledger_credit(struct ms_ledger *l, uint64_t call_id, uint32_t items);
-/* Answer, keep the reply, drop nothing of the caller's. */
-int ms_request_finish_locked(struct ms_request *r,
-                             uint8_t kind,
-                             uint8_t codec,
-                             uint16_t flags,
-                             const struct iovec *iov,
-                             int count);
+/* Forget what the client no longer waits for. */
+int ms_ledger_keep_only(struct ms_ledger *l, const struct ms_message *m);
+
+/* request.c; all with the lock held */
+bool ms_request_is_for_engine(const struct ms_request *r);
+/* The first piece of a CALL that will take several. */
+int ms_request_begin(struct ms_ledger *l, const struct ms_frame *head);
+/* A whole CALL; a request that is now whole is put where it belongs. */
+int ms_request_whole(struct server_conn *sc, struct ms_message *m);
+void ms_request_acked(struct ms_ledger *l, uint64_t call_id);
+/* The client no longer waits for it. */
+void ms_request_cancel(struct ms_request *r);
+void ms_request_credit(struct ms_ledger *l, uint64_t call_id, uint32_t items);
+/* The next one for the engine, handed out; NULL: none. */
+struct ms_request *ms_request_pop(struct ms_server *s, int64_t now_ns);
+/* Out of the queue, if it is there. */
+void ms_request_unqueue(struct ms_request *r);
+/* Its session goes: out of it. */
+void ms_request_drop(struct ms_request *r);
+void ms_request_unref_locked(struct ms_request *r);
+
+/* reply.c; all with the lock held */
+/* Answer a request that is not handed out, and keep the reply. */
 int ms_request_fail_locked(struct ms_request *r,
                            Muster__Failure__Kind kind,
                            const char *text);
-void ms_request_unref_locked(struct ms_request *r);
+/* Answer a call that has no request. */
+void ms_reply_failure(struct server_conn *sc,
+                      uint64_t call_id,
+                      Muster__Failure__Kind kind,
+                      const char *text);
+/* (Again) to the session's connection, if there is one. */
+void ms_reply_send(struct ms_request *r);
+/* Its items went to a connection that is gone. */
+void ms_request_lose_stream(struct ms_request *r);
 
 #endif

@@ -8,22 +8,24 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 enum { PAGE_SIZE = 4096, SLOTS_MAX = 128 };
 
-/* Longer than a poll and the hand-over after it: whoever still uses it has renewed it. */
+/* Longer than a poll and the hand-over after it: whoever still uses it has renewed it.
+ */
 #define LEASE_NS (4 * MS_SPIN_NS)
 
-struct slot {
-    _Atomic uint64_t pair; /* 0: nobody's */
-    _Atomic int64_t used_ns;
-};
-
+/* Owner and time of last use in one word, so that a lease never has two owners: the
+ * high 24 bits name the pair (0: nobody's), the low 40 are microseconds, which wrap. */
 struct ms_spin {
     _Atomic uint32_t slots; /* 0: not yet counted */
     uint32_t zero;
-    struct slot slot[SLOTS_MAX];
+    _Atomic uint64_t slot[SLOTS_MAX];
 };
+
+enum { TIME_BITS = 40 };
+#define TIME_MASK ((UINT64_C(1) << TIME_BITS) - 1)
 
 _Static_assert(sizeof(struct ms_spin) <= PAGE_SIZE, "the leases fit into a page");
 
@@ -65,10 +67,11 @@ unsigned ms_spin_cores(void)
 struct ms_spin *ms_spin_open(const char *path)
 {
     MS_CLEANUP(ms_cleanup_fd) int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    struct ms_spin *s;
     uint32_t none = 0, slots = ms_spin_cores() - 1;
+    struct ms_spin *s;
+    struct stat st;
 
-    if (fd < 0)
+    if (fd < 0 || fstat(fd, &st) < 0 || st.st_size < PAGE_SIZE)
         return NULL;
     s = mmap(NULL, PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (s == MAP_FAILED)
@@ -85,30 +88,39 @@ void ms_spin_close(struct ms_spin *s)
         munmap(s, PAGE_SIZE);
 }
 
-static bool slot_take(struct slot *slot, uint64_t pair, int64_t now_ns)
+static uint64_t word_of(uint64_t pair, int64_t now_ns)
 {
-    uint64_t owner = atomic_load_explicit(&slot->pair, memory_order_relaxed);
+    uint64_t name = pair >> TIME_BITS;
 
-    if (owner != pair) {
-        int64_t used = atomic_load_explicit(&slot->used_ns, memory_order_relaxed);
+    return (name ? name : 1) << TIME_BITS |
+           ((uint64_t)(now_ns / MS_NS_PER_US) & TIME_MASK);
+}
 
-        if (owner != 0 && now_ns - used < LEASE_NS)
-            return false;
-        if (!atomic_compare_exchange_strong(&slot->pair, &owner, pair))
-            return false;
-    }
-    atomic_store_explicit(&slot->used_ns, now_ns, memory_order_relaxed);
-    return true;
+static bool is_free(uint64_t word, uint64_t ours)
+{
+    uint64_t unused_us = (ours - word) & TIME_MASK;
+
+    return word == 0 || unused_us > LEASE_NS / MS_NS_PER_US;
 }
 
 bool ms_spin_take(struct ms_spin *s, uint64_t pair, int64_t now_ns)
 {
     uint32_t slots = s ? atomic_load_explicit(&s->slots, memory_order_relaxed) : 0;
+    uint64_t ours = word_of(pair, now_ns), word;
 
     if (slots > SLOTS_MAX)
         slots = SLOTS_MAX;
-    for (uint32_t i = 0; i < slots; i++)
-        if (slot_take(&s->slot[i], pair, now_ns))
+    for (uint32_t i = 0; i < slots; i++) {
+        word = atomic_load_explicit(&s->slot[i], memory_order_relaxed);
+        if (word >> TIME_BITS == ours >> TIME_BITS &&
+            atomic_compare_exchange_strong(&s->slot[i], &word, ours))
             return true;
+    }
+    for (uint32_t i = 0; i < slots; i++) {
+        word = atomic_load_explicit(&s->slot[i], memory_order_relaxed);
+        if (is_free(word, ours) &&
+            atomic_compare_exchange_strong(&s->slot[i], &word, ours))
+            return true;
+    }
     return false;
 }

@@ -1,12 +1,12 @@
 /* spin.h - leases to poll instead of sleeping
  *
  * On an idle virtual machine waking a core costs more than the whole call, so a caller
- * and its worker poll for up to MS_SPIN_NS before they block. Pollers that outnumber the
- * cores ruin each other, so a pair (one caller, one worker, one call outstanding) needs a
- * lease, and there are only cores - 1 of them on a machine (CPU quota counted). The
- * leases are a page shared by all processes of a session. A lease is not given back: it
- * is used again and again by its pair, and anybody may take it once it has been unused
- * for a moment, so a dead owner holds nothing.
+ * and its worker poll for up to MS_SPIN_NS before they block. Pollers that outnumber
+ * the cores ruin each other, so a pair (one caller, one worker, one call outstanding)
+ * needs a lease, and there are only cores - 1 of them on a machine (CPU quota counted).
+ * The leases are a page shared by all processes of a session. A lease is not given
+ * back: it is used again and again by its pair, and anybody may take it once it has
+ * been unused for a moment, so a dead owner holds nothing.
  */
 #ifndef MS_WIRE_SPIN_H
 #define MS_WIRE_SPIN_H
@@ -16,8 +16,8 @@
 
 struct ms_spin;
 
-/* Map the page at `path` (a file of at least 4096 zero bytes, made by the head). NULL: no
- * page, nobody spins; all calls below accept that. */
+/* Map the page at `path` (a file of at least 4096 zero bytes, made by the head). NULL:
+ * no page, nobody spins; all calls below accept that. */
 struct ms_spin *ms_spin_open(const char *path);
 void ms_spin_close(struct ms_spin *s);
 

@@ -1,12 +1,13 @@
 #include "wire/tool.h"
-#include "base/clock.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/name.h"
 #include "io/sock.h"
 #include "proto/muster.pb-c.h"
 #include "wire/conn.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 
 struct answer {
@@ -48,9 +49,8 @@ static int on_message(void *arg, struct ms_message *m)
     return 0;
 }
 
-static struct ms_conn *open_conn(const char *path,
-                                 const uint8_t secret[32],
-                                 struct ms_error *err)
+static struct ms_conn *
+open_conn(const char *path, const uint8_t secret[32], struct ms_error *err)
 {
     uint8_t nonce[32], session[MS_SESSION_SIZE];
     struct ms_handshake h;
@@ -61,6 +61,8 @@ static struct ms_conn *open_conn(const char *path,
     if (fd < 0)
         return NULL;
     t = ms_transport_unix(fd);
+    if (!t)
+        close(fd);
     if (!t || ms_random_bytes(nonce, sizeof nonce) < 0 ||
         ms_random_bytes(session, sizeof session) < 0) {
         ms_transport_destroy(t);
@@ -82,15 +84,13 @@ step(struct ms_conn *c, struct answer *a, int64_t until_ns, struct ms_error *err
     static const struct ms_conn_sink sink = {.on_message = on_message};
     struct pollfd p = {.fd = ms_conn_fd(c), .events = POLLIN};
     int64_t left_ms = (until_ns - ms_now_ns()) / MS_NS_PER_MS;
-    int rc = ms_conn_flush(c);
+    int rc = ms_conn_flush(c); /* its failure is read as the end of file */
 
-    if (rc < 0)
-        return ms_error_sys(err, rc, "cannot send");
-    if (ms_conn_wants_write(c))
+    if (rc == 0 && ms_conn_wants_write(c))
         p.events |= POLLOUT;
     if (left_ms <= 0)
         return ms_error_set(err, -ETIMEDOUT, "no answer in time");
-    if (poll(&p, 1, (int)left_ms) < 0 && errno != EINTR)
+    if (poll(&p, 1, left_ms < INT_MAX ? (int)left_ms : INT_MAX) < 0 && errno != EINTR)
         return ms_error_sys(err, -errno, "cannot wait");
     rc = ms_conn_read(c, &sink, a, err);
     return rc == -EAGAIN || rc > 0 ? 0 : rc;
@@ -124,6 +124,8 @@ int ms_tool_call(const char *socket_path,
         rc = a.rc;
     if (rc < 0) {
         free(a.body);
+        if (!here.code)
+            ms_error_sys(&here, rc, "cannot talk to '%s'", socket_path);
         if (err)
             *err = here;
         return rc;
