@@ -179,7 +179,8 @@ PyMODINIT_FUNC PyInit__core(void)
         core_peer_setup(module) < 0 || core_head_setup(module) < 0 ||
         core_worker_setup(module) < 0 ||
         PyModule_AddFunctions(module, core_zygote_methods) < 0 ||
-        PyModule_AddFunctions(module, core_plan_methods) < 0) {
+        PyModule_AddFunctions(module, core_plan_methods) < 0 ||
+        PyModule_AddStringConstant(module, "version", MS_VERSION) < 0) {
         Py_DECREF(module);
         return NULL;
     }

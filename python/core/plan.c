@@ -8,38 +8,85 @@
 #include <errno.h>
 #include <string.h>
 
-/* (name, cpus, memory, gpus) of each node; NULL with an exception set. */
-static struct ms_plan_node *nodes_parse(PyObject *list, size_t *count)
-{
-    Py_ssize_t n = PyList_Size(list);
-    struct ms_plan_node *nodes;
+struct nodes {
+    struct ms_plan_node *at;
+    size_t count;
+    const char ***held_by; /* of each node; the texts are Python's */
+};
 
-    if (n < 0)
-        return NULL;
-    nodes = calloc((size_t)n + 1, sizeof *nodes);
-    if (!nodes) {
+static void nodes_free(struct nodes *n)
+{
+    for (size_t i = 0; n->held_by && i < n->count; i++)
+        free(n->held_by[i]);
+    free(n->held_by);
+    free(n->at);
+}
+
+/* A list of str or None, one of each device. */
+static const char **holders(PyObject *list, uint32_t devices)
+{
+    const char **out = calloc((size_t)devices + 1, sizeof *out);
+
+    if (!out) {
         PyErr_NoMemory();
         return NULL;
     }
-    for (Py_ssize_t i = 0; i < n; i++) {
-        unsigned long long cpus, memory;
-        unsigned gpus;
+    for (uint32_t i = 0; i < devices && (Py_ssize_t)i < PyList_Size(list); i++) {
+        PyObject *text = PyList_GetItem(list, (Py_ssize_t)i);
 
-        if (!PyArg_ParseTuple(PyList_GetItem(list, i),
-                              "sKKI;a node is (name, cpus, memory, gpus)",
-                              &nodes[i].name,
-                              &cpus,
-                              &memory,
-                              &gpus)) {
-            free(nodes);
+        if (text != Py_None)
+            out[i] = PyUnicode_AsUTF8AndSize(text, NULL);
+        if (PyErr_Occurred()) {
+            free(out);
             return NULL;
         }
-        nodes[i].cpu_milli = cpus * 1000;
-        nodes[i].memory = memory;
-        nodes[i].devices = gpus;
     }
-    *count = (size_t)n;
-    return nodes;
+    return out;
+}
+
+static int node_parse(PyObject *item, struct ms_plan_node *node, const char ***held_by)
+{
+    unsigned long long cpus, memory, memory_held;
+    PyObject *list;
+    double cpus_held;
+
+    if (!PyArg_ParseTuple(item,
+                          "sKKIdKO!;a node is (name, cpus, memory, gpus, cpus held, "
+                          "memory held, holders of its devices)",
+                          &node->name,
+                          &cpus,
+                          &memory,
+                          &node->devices,
+                          &cpus_held,
+                          &memory_held,
+                          &PyList_Type,
+                          &list))
+        return -1;
+    node->cpu_milli = cpus * 1000;
+    node->cpu_milli_held = (uint64_t)(cpus_held * 1000 + 0.5);
+    node->memory = memory;
+    node->memory_held = memory_held;
+    *held_by = holders(list, node->devices);
+    node->held_by = *held_by;
+    return *held_by ? 0 : -1;
+}
+
+/* 0, or -1 with an exception set; nodes_free in both cases. */
+static int nodes_parse(PyObject *list, struct nodes *out)
+{
+    out->count = (size_t)PyList_Size(list);
+    out->at = calloc(out->count + 1, sizeof *out->at);
+    out->held_by = calloc(out->count + 1, sizeof *out->held_by);
+    if (!out->at || !out->held_by) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (size_t i = 0; i < out->count; i++)
+        if (node_parse(PyList_GetItem(list, (Py_ssize_t)i),
+                       &out->at[i],
+                       &out->held_by[i]) < 0)
+            return -1;
+    return 0;
 }
 
 static int devices_from_list(PyObject *list, uint32_t **out, size_t *count)
@@ -152,11 +199,10 @@ static PyObject *plan(PyObject *self, PyObject *args, PyObject *kwargs)
                                         "memory",
                                         NULL};
     struct ms_plan_request request = {0};
-    struct ms_plan_node *nodes;
+    struct nodes nodes = {0};
     MS_CLEANUP(ms_cleanup_free) uint32_t *devices = NULL;
-    PyObject *list, *mapping, *result;
+    PyObject *list, *mapping, *result = NULL;
     unsigned long long memory;
-    size_t node_count = 0;
     double cpus;
 
     (void)self;
@@ -181,11 +227,9 @@ static PyObject *plan(PyObject *self, PyObject *args, PyObject *kwargs)
     request.devices = devices;
     request.cpu_milli = (uint64_t)(cpus * 1000 + 0.5);
     request.memory = memory;
-    nodes = nodes_parse(list, &node_count);
-    if (!nodes)
-        return NULL;
-    result = make(nodes, node_count, &request);
-    free(nodes);
+    if (nodes_parse(list, &nodes) == 0)
+        result = make(nodes.at, nodes.count, &request);
+    nodes_free(&nodes);
     return result;
 }
 

@@ -28,6 +28,8 @@ from muster.future import Future, get, wait
 from muster.resources import ResourceManager
 from muster.stream import Stream
 
+__version__ = _core.version
+
 __all__ = [
     "Cancelled",
     "Cluster",

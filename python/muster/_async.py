@@ -41,8 +41,8 @@ class AsyncServer:
 
     def _on_ready(self, fd: int) -> None:
         os.read(fd, 8)
-        for task, request in list(self.tasks.items()):
-            if request.cancelled:
+        for task, running in list(self.tasks.items()):
+            if running.cancelled:
                 task.cancel()
         while (request := self.worker.host.poll()) is not None:
             task = asyncio.get_running_loop().create_task(self._answer(request))

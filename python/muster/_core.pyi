@@ -25,6 +25,8 @@ class ExitInfo(TypedDict):
     detail: str
     log_path: str
 
+version: str
+
 def setup(
     *,
     dumps: Callable[[Any], tuple[bytes, list[Any]]],
@@ -85,9 +87,7 @@ class Head:
     def hold_port(self, owner: str, timeout: float) -> tuple[str, int]: ...
     def drop_port(self, owner: str, timeout: float) -> None: ...
     def peer(self, address: str, uid: int, label: str) -> Peer: ...
-    def next_logs(
-        self, timeout: float
-    ) -> list[tuple[str, int, bool, str]] | None:
+    def next_logs(self, timeout: float) -> list[tuple[str, int, bool, str]] | None:
         """(cluster, rank, is_stderr, text); [] after the timeout, None at the end."""
 
     def stop(self, grace: float) -> None:
@@ -96,9 +96,12 @@ class Head:
     def forget(self) -> None:
         """In a forked child: close what was inherited, end nothing."""
 
+# name, cpus, memory, gpus, cpus held, memory held, who holds each device
+Node = tuple[str, int, int, int, float, int, list[str | None]]
+
 def plan(
     *,
-    nodes: list[tuple[str, int, int, int]],
+    nodes: list[Node],
     cluster: str,
     world_size: int,
     device_mapping: str | list[int] | None,
@@ -214,9 +217,7 @@ class Host:
         listen_fd: int,
         handler: Callable[[int, Any], Any],
         resolve: Callable[[str, str], Callable[..., Any]],
-        describe: Callable[
-            [BaseException, int], tuple[int, str, str, str, bytes]
-        ],
+        describe: Callable[[BaseException, int], tuple[int, str, str, str, bytes]],
     ) -> None: ...
     @property
     def uid(self) -> int: ...

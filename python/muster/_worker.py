@@ -88,9 +88,7 @@ class Worker:
             raise _NoSuchEngine(f"no engine '{engine}' in this worker (there: {there})")
         bound = getattr(target, method, None)
         if not callable(bound):
-            raise _NoSuchMethod(
-                f"'{type(target).__name__}' has no method '{method}'"
-            )
+            raise _NoSuchMethod(f"'{type(target).__name__}' has no method '{method}'")
         return bound  # type: ignore[no-any-return]
 
     def operate(self, op: int, argument: Any) -> Any:

@@ -9,6 +9,7 @@ error reaches the person who asked for it.
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
 import os
@@ -89,7 +90,9 @@ def _run_worker(fd: int, request: tuple[Any, ...]) -> NoReturn:
     code = 1
     try:
         _core.zygote_child(fd)
-        _, _uid, _cluster, _rank, env, _working_dir, boot, control_fd, listen_fd = request
+        _, _uid, _cluster, _rank, env, _working_dir, boot, control_fd, listen_fd = (
+            request
+        )
         environ = os.environ
         for entry in env:
             name, _, value = entry.partition("=")
@@ -119,7 +122,7 @@ def _fork(fd: int, uid: int) -> int:
     try:
         pid = os.fork()
     except OSError as error:
-        _core.zygote_started(fd, uid, 0, error.errno)
+        _core.zygote_started(fd, uid, 0, error.errno or errno.EAGAIN)
         return -1
     if pid:
         _core.zygote_started(fd, uid, pid, 0)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from muster._env import Placement
+    from muster.config import WorkerConfig
+
 STOP_GRACE_S = 3.0  # SIGTERM until SIGKILL
 _HERE_ONLY = "this version starts its workers on this machine alone: leave {} out"
 
@@ -31,6 +34,8 @@ class Session:
         self.head = head
         self.env = env
         self.pid = os.getpid()
+        # what living clusters hold: their placements and what each worker asked for
+        self.held: dict[str, tuple[list[Placement], WorkerConfig]] = {}
         self.pump = LogPump(head)
 
 

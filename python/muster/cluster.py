@@ -370,6 +370,7 @@ class Cluster(View):
                 name, _workers(name, started, placements, nodes), ENGINE, role.timeout
             )
             self._bind()
+            session.held[name] = (placements, role)
             self._operate(CREATE_ENGINE, spec, role.start_timeout)
         except BaseException:
             self.destroy(grace=0)
@@ -422,6 +423,7 @@ class Cluster(View):
             )
         self._peers = []
         self._first = self._destroyed
+        self._owner.held.pop(self._name, None)
         head = self._owner.head
         if self._gone or not head.alive:
             return

@@ -42,7 +42,7 @@ class ResourceManager:
         size = config.world_size or (1 if config.device_mapping is None else 0)
         try:
             return _core.plan(
-                nodes=self.nodes,
+                nodes=[self._with_held(i) for i in range(len(self.nodes))],
                 cluster=cluster,
                 world_size=size,
                 device_mapping=config.device_mapping,
@@ -55,6 +55,24 @@ class ResourceManager:
             if len(e.args) > 1:
                 table = str(e.args[1])
             raise PlacementError(message, table) from None
+
+    def _with_held(self, index: int) -> _core.Node:
+        """A node, and what living clusters have taken of it."""
+        name, cpus, memory, gpus = self.nodes[index]
+        cpus_held, memory_held = 0.0, 0
+        held_by: list[str | None] = [None] * gpus
+        for cluster, (placements, config) in list(api.session().held.items()):
+            for rank, (node, devices) in enumerate(placements):
+                if node != index:
+                    continue
+                cpus_held += config.num_cpus
+                memory_held += config.memory
+                for device in devices:
+                    if device < gpus:
+                        here = held_by[device]
+                        holder = f"{cluster}/{rank}"
+                        held_by[device] = f"{here},{holder}" if here else holder
+        return name, cpus, memory, gpus, cpus_held, memory_held, held_by
 
     def __repr__(self) -> str:
         return (

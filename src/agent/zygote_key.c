@@ -134,7 +134,7 @@ static bool same_list(char *const *a, size_t a_count, char *const *b, size_t b_c
     if (a_count != b_count)
         return false;
     for (size_t i = 0; i < a_count; i++)
-        if (strcmp(a[i], b[i]))
+        if (strcmp(a[i], b[i]) != 0)
             return false;
     return true;
 }

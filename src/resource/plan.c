@@ -195,7 +195,7 @@ static int fail_device(struct attempt *a, uint32_t rank, uint32_t id)
         a->err,
         -ENOSPC,
         "cluster '%s': rank %u wants device %u, but the ids are 0 to %zu "
-        "(%zu nodes with %u devices)",
+        "(nodes: %zu, devices on each: %u)",
         a->request->cluster,
         rank,
         id,

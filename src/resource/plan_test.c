@@ -137,10 +137,11 @@ static void test_devices_that_are_not_there(void **state)
     struct ms_plan p = {0};
 
     (void)state;
-    check_failure(&r,
-                  -ENOSPC,
-                  "rank 1 wants device 8, but the ids are 0 to 7 (2 nodes with 4",
-                  "> asked: cluster 'c', 2 workers, 1 device each, of 7,8\n");
+    check_failure(
+        &r,
+        -ENOSPC,
+        "rank 1 wants device 8, but the ids are 0 to 7 (nodes: 2, devices on each: 4)",
+        "> asked: cluster 'c', 2 workers, 1 device each, of 7,8\n");
     r.devices = across;
     r.devices_per_worker = 2;
     check_failure(

@@ -173,9 +173,12 @@ static struct ms_out_message *pick(struct ms_sender *s)
 
     if (s->fresh_in_row < MS_FRESH_IN_ROW || ms_list_is_empty(&s->begun))
         m = first_fresh(s);
-    s->fresh_in_row = m ? s->fresh_in_row + 1 : 0;
-    if (!m && !ms_list_is_empty(&s->begun))
+    if (m) {
+        s->fresh_in_row++;
+    } else if (!ms_list_is_empty(&s->begun) && s->ring_count < MS_SEND_RING_BIG) {
+        s->fresh_in_row = 0;
         m = ms_list_first(&s->begun, struct ms_out_message, link);
+    }
     if (m)
         ms_list_remove(&m->link);
     return m;

@@ -4,7 +4,9 @@
  * and `begun` (big ones under way, in turn). A frame is taken from `fresh` first, so
  * that a small message passes a big one but first pieces keep their order; after
  * MS_FRESH_IN_ROW of those one piece of a begun message goes out, so that it never
- * starves. Frames that were built but not wholly written wait in a short ring.
+ * starves. Frames that were built but not wholly written wait in a short ring, in which
+ * no piece of a big message stands behind MS_SEND_RING_BIG others: that much, and what
+ * the socket holds, is what a small message may have to wait for.
  *
  * Two messages of one sequence never pass each other: the items and the reply of one
  * call, and all control messages.
@@ -16,7 +18,7 @@
 #include "wire/frame.h"
 #include "wire/transport.h"
 
-enum { MS_SEND_RING = 16, MS_FRESH_IN_ROW = 64 };
+enum { MS_SEND_RING = 16, MS_SEND_RING_BIG = 4, MS_FRESH_IN_ROW = 64 };
 
 struct ms_out_message;
 
