@@ -138,6 +138,8 @@ Muster__AgentToHead *fake_head_start(struct fake_head *h)
 
         if (h->nofile_max)
             setrlimit(RLIMIT_NOFILE, &limit);
+        for (int sig = 1; sig < NSIG; sig++)
+            signal(sig, SIG_DFL); /* cmocka would go on with the tests after a crash */
         exit(ms_agent_run(fds[1], -1));
     }
     close(fds[1]);

@@ -40,6 +40,8 @@ void ms_reap_one(struct ms_agent *a, pid_t pid, int status)
 {
     struct ms_worker *w = ms_map_find(&a->by_pid, (uint64_t)pid);
 
+    if (a->is_over)
+        return;
     if (w) {
         ms_worker_ended(w, status, NULL);
         return;

@@ -196,6 +196,8 @@ void ms_worker_destroy(struct ms_worker *w)
         return;
     if (ms_map_find(&w->agent->by_uid, w->uid) == w)
         ms_map_remove(&w->agent->by_uid, w->uid);
+    if (ms_map_find(&w->agent->by_pid, (uint64_t)w->pid) == w)
+        ms_map_remove(&w->agent->by_pid, (uint64_t)w->pid);
     ms_list_remove(&w->link);
     ms_list_remove(&w->item.link);
     ms_buf_finish(&w->item.data);

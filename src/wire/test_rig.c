@@ -1,10 +1,15 @@
 #include "wire/test_rig.h"
 #include "base/name.h"
 #include "io/sock.h"
+#include "wire/client_internal.h"
+#include "wire/server_internal.h"
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
 #include <stdio.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static void *run_loop(void *arg)
@@ -30,14 +35,6 @@ static void *run_engine(void *arg)
     }
 }
 
-void rig_echo(struct rig *rig, struct ms_request *r)
-{
-    struct iovec iov = {r->body, r->len};
-
-    (void)rig;
-    ms_request_reply(r, r->codec, &iov, 1);
-}
-
 void rig_reply(struct ms_request *r, const char *text)
 {
     struct iovec iov = {(void *)(uintptr_t)text, strlen(text)};
@@ -45,10 +42,62 @@ void rig_reply(struct ms_request *r, const char *text)
     ms_request_reply(r, MS_CODEC_BYTES, &iov, 1);
 }
 
+static void reply_body(struct ms_request *r)
+{
+    struct iovec iov = {r->body, r->len};
+
+    ms_request_reply(r, r->codec, &iov, 1);
+}
+
+static void stream(struct ms_request *r)
+{
+    char text[32] = {0};
+    int count;
+
+    assert_true(r->len < sizeof text);
+    memcpy(text, r->body, r->len);
+    count = atoi(text);
+    ms_request_begin_stream(r);
+    for (int i = 0; i < count; i++) {
+        struct iovec iov = {text, (size_t)snprintf(text, sizeof text, "%d", i)};
+        int rc;
+
+        while ((rc = ms_request_item(r, MS_CODEC_BYTES, &iov, 1)) == -EAGAIN)
+            ms_request_item_wait(r, ms_now_ns() + RIG_DEADLINE_NS);
+        if (rc < 0)
+            break;
+    }
+    rig_reply(r, "end");
+}
+
+static void run_method(struct rig *rig, struct ms_request *r)
+{
+    const char *name = r->method ? r->method->name : "echo";
+
+    if (strcmp(name, "hold") == 0) {
+        unsigned ticket = atomic_load(&rig->held) + 1;
+
+        rig_count(rig, &rig->held);
+        rig_wait_count(rig, &rig->gate, ticket);
+    }
+    if (strcmp(name, "stream") == 0)
+        stream(r);
+    else
+        reply_body(r);
+}
+
 static void answer_on_loop(void *arg, struct ms_request *r)
 {
     (void)arg;
     rig_reply(r, "loop");
+}
+
+static void on_cancel(void *arg, struct ms_request *r)
+{
+    struct rig *rig = arg;
+
+    assert_true(ms_request_is_cancelled(r));
+    rig_count(rig, &rig->cancelled);
 }
 
 static void ask_verdict(void *arg, uint64_t uid)
@@ -75,11 +124,10 @@ static void make_folder(struct rig *rig)
 
 void rig_start_server(struct rig *rig)
 {
-    static struct ms_server_ops ops;
     int fd = ms_unix_listen(rig->path, NULL);
 
-    ops.on_request = rig->on_request ? rig->on_request : answer_on_loop;
-    ops.on_cancel = rig->on_cancel;
+    rig->ops.on_request = rig->on_request ? rig->on_request : answer_on_loop;
+    rig->ops.on_cancel = on_cancel;
     assert_true(fd >= 0);
     rig->server_loop = ms_loop_create();
     rig->server = ms_server_create(&(struct ms_server_options){
@@ -87,14 +135,16 @@ void rig_start_server(struct rig *rig)
         .secret = rig->secret,
         .identity = RIG_UID,
         .has_engine = !rig->no_engine,
-        .ops = &ops,
+        .ops = &rig->ops,
         .arg = rig,
+        .handshake_ns = rig->handshake_ns,
+        .grace_ns = rig->server_grace_ns,
     });
     assert_non_null(rig->server);
     assert_int_equal(ms_server_listen(rig->server, fd), 0);
     assert_int_equal(
         pthread_create(&rig->server_thread, NULL, run_loop, rig->server_loop), 0);
-    if (!rig->no_engine && !rig->is_async)
+    if (!rig->no_engine)
         assert_int_equal(pthread_create(&rig->engine_thread, NULL, run_engine, rig), 0);
 }
 
@@ -109,6 +159,8 @@ static void start_client(struct rig *rig)
         .spin = rig->leases,
         .ask_verdict = ask_verdict,
         .arg = rig,
+        .verdict_ns = rig->verdict_ns,
+        .grace_ns = rig->client_grace_ns,
     });
     assert_non_null(rig->client);
     rig->peer = ms_peer_create(rig->client, rig->path, RIG_UID, "rig/0@here", NULL);
@@ -126,11 +178,11 @@ void rig_start(struct rig *rig)
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&rig->changed, &attr);
     if (!rig->engine)
-        rig->engine = rig_echo;
+        rig->engine = run_method;
     assert_int_equal(ms_random_bytes(rig->secret, sizeof rig->secret), 0);
     make_folder(rig);
     rig_start_server(rig);
-    if (!rig->lone_server)
+    if (!rig->no_client)
         start_client(rig);
 }
 
@@ -144,7 +196,7 @@ void rig_stop_server(struct rig *rig)
 {
     if (!rig->server)
         return;
-    if (!rig->no_engine && !rig->is_async) {
+    if (!rig->no_engine) {
         ms_server_engine_stop(rig->server);
         pthread_join(rig->engine_thread, NULL);
     }
@@ -157,6 +209,8 @@ void rig_stop_server(struct rig *rig)
 
 void rig_stop(struct rig *rig)
 {
+    atomic_store(&rig->gate, UINT_MAX / 2); /* nobody is held any more */
+    rig_open(rig, 1);
     if (rig->client) {
         stop_loop(rig->client_loop, rig->client_thread);
         ms_client_destroy(rig->client, "the test is over");
@@ -197,6 +251,12 @@ void rig_count(struct rig *rig, _Atomic unsigned *count)
     pthread_mutex_unlock(&rig->lock);
 }
 
+void rig_open(struct rig *rig, unsigned more)
+{
+    while (more--)
+        rig_count(rig, &rig->gate);
+}
+
 struct errand {
     struct rig *rig;
     void (*fn)(void *);
@@ -220,11 +280,42 @@ void rig_on_loop(struct rig *rig, struct ms_loop *loop, void (*fn)(void *), void
     rig_wait_count(rig, &e.done, 1);
 }
 
-struct ms_call *rig_call_bytes(struct rig *rig,
-                               const char *method,
-                               const void *data,
-                               size_t len,
-                               struct ms_call_spec *spec)
+void rig_break(struct rig *rig)
+{
+    struct ms_peer *p = rig->peer;
+
+    pthread_mutex_lock(&p->lock);
+    if (p->conn)
+        shutdown(ms_conn_fd(p->conn), SHUT_RDWR);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static uint64_t conns_of(struct ms_server *s)
+{
+    uint64_t conns = 0;
+
+    pthread_mutex_lock(&s->lock);
+    ms_list_each (l, &s->ledgers, struct ms_ledger, link)
+        conns += l->conns;
+    pthread_mutex_unlock(&s->lock);
+    return conns;
+}
+
+void rig_wait_conns(struct rig *rig, unsigned least)
+{
+    int64_t until_ns = ms_now_ns() + RIG_DEADLINE_NS;
+
+    while (conns_of(rig->server) < least) {
+        assert_true(ms_now_ns() < until_ns);
+        sched_yield();
+    }
+}
+
+struct ms_call *rig_call_spec(struct rig *rig,
+                              const char *method,
+                              const void *data,
+                              size_t len,
+                              struct ms_call_spec *spec)
 {
     int op = ms_peer_method(rig->peer, "e", method);
     struct iovec iov = {(void *)(uintptr_t)data, len};
@@ -245,7 +336,7 @@ struct ms_call *rig_call(struct rig *rig, const char *method, const char *text)
 {
     struct ms_call_spec spec = {0};
 
-    return rig_call_bytes(rig, method, text, strlen(text), &spec);
+    return rig_call_spec(rig, method, text, strlen(text), &spec);
 }
 
 void rig_wait(struct ms_call *c)
