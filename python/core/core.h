@@ -90,8 +90,7 @@ PyObject *core_peer_new(struct ms_client *client, PyObject *args, PyObject *owne
 struct ms_peer *core_peer_get(PyObject *peer);
 int core_peer_setup(PyObject *module);
 
-/* ---- chain.c and worker.c
- * --------------------------------------------------------------------- */
+/* ---- chain.c and worker.c -------------------------------------------------------- */
 
 /* Would a wait for this peer, here and now, be a wait for ourselves? Then the exception
  * is set. */

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -168,7 +169,7 @@ static PyObject *peer_call(PyObject *self, PyObject *const *args, Py_ssize_t nar
     return call ? core_call_new(call, self) : PyErr_NoMemory();
 }
 
-/* ---- many at once ----------------------------------------------------------------- */
+/* ---- many at once ---------------------------------------------------------------- */
 
 struct fan {
     struct peer *peer;
@@ -254,6 +255,7 @@ static PyObject *call_all(PyObject *self, PyObject *const *a, Py_ssize_t nargs)
     n = PyList_Size(a[0]);
     Py_BEGIN_ALLOW_THREADS;
     for (Py_ssize_t i = 0; i < n; i++) {
+        assert(fans[i].peer);
         s.op = fans[i].op;
         fans[i].call = start_send(fans[i].peer, &s);
     }
@@ -266,7 +268,7 @@ static PyMethodDef peer_functions[] = {
     {"call_all", (PyCFunction)(void (*)(void))call_all, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL}};
 
-/* ---- waiting at once -------------------------------------------------------------- */
+/* ---- waiting at once ------------------------------------------------------------- */
 
 /* The value of a call that is done and is no stream, without a Call object. */
 static PyObject *quick_result(struct ms_call *call)

@@ -82,9 +82,8 @@ static int nodes_parse(PyObject *list, struct nodes *out)
         return -1;
     }
     for (size_t i = 0; i < out->count; i++)
-        if (node_parse(PyList_GetItem(list, (Py_ssize_t)i),
-                       &out->at[i],
-                       &out->held_by[i]) < 0)
+        if (node_parse(
+                PyList_GetItem(list, (Py_ssize_t)i), &out->at[i], &out->held_by[i]) < 0)
             return -1;
     return 0;
 }

@@ -254,6 +254,8 @@ def main_fork(boot: bytes, control_fd: int, listen_fd: int) -> NoReturn:
 
 def main_exec() -> NoReturn:
     """Of a worker that was started as a fresh interpreter."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     control_fd = int(os.environ.pop("MUSTER_CONTROL_FD"))
     listen_fd = int(os.environ.pop("MUSTER_LISTEN_FD"))
     _run(None, control_fd, listen_fd)

@@ -14,7 +14,7 @@
 
 static const char port_host[] = "127.0.0.1";
 
-/* ---- what it says ---- */
+/* ---- what it says ---------------------------------------------------------------- */
 
 void ms_agent_say(const char *fmt, ...)
 {
@@ -69,7 +69,7 @@ void ms_agent_refuse(struct ms_agent *a,
     ms_agent_send(a, request, &m);
 }
 
-/* ---- what the head wants ---- */
+/* ---- what the head wants --------------------------------------------------------- */
 
 static void on_start(struct ms_agent *a, Muster__HeadToAgent *m)
 {
@@ -198,7 +198,7 @@ static void on_link_closed(void *arg, const struct ms_error *why)
 static const struct ms_link_ops link_ops = {.on_body = on_body,
                                             .on_closed = on_link_closed};
 
-/* ---- life ---- */
+/* ---- life ------------------------------------------------------------------------ */
 
 static void on_signal(void *arg, unsigned events)
 {

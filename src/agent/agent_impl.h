@@ -51,7 +51,7 @@ struct ms_agent {
     bool is_over;
 };
 
-/* ---- to the head ---- */
+/* ---- to the head ----------------------------------------------------------------- */
 
 void ms_agent_send(struct ms_agent *a, uint64_t request, Muster__AgentToHead *m);
 /* Nothing is sent for request 0. */
@@ -61,12 +61,12 @@ void ms_agent_refuse(struct ms_agent *a,
                      Muster__Failure__Kind kind,
                      const char *message);
 
-/* ---- configure.c ---- */
+/* ---- configure.c ----------------------------------------------------------------- */
 
 /* Takes the message, whose body is AgentConfig, and answers AgentReady. */
 void ms_agent_configure(struct ms_agent *a, Muster__HeadToAgent *message);
 
-/* ---- start.c ---- */
+/* ---- start.c --------------------------------------------------------------------- */
 
 struct ms_start;
 
@@ -85,7 +85,7 @@ void ms_starts_cancel(struct ms_agent *a, const char *why);
 /* Forget them; their workers are the caller's to destroy. */
 void ms_starts_finish(struct ms_agent *a);
 
-/* ---- reap.c ---- */
+/* ---- reap.c ---------------------------------------------------------------------- */
 
 /* SIGCHLD: take every status that is there. */
 void ms_reap(struct ms_agent *a);
@@ -94,7 +94,7 @@ void ms_reap_one(struct ms_agent *a, pid_t pid, int status);
 /* Look for what dead workers have left, soon. */
 void ms_sweep_soon(struct ms_agent *a);
 
-/* ---- stop.c ---- */
+/* ---- stop.c ---------------------------------------------------------------------- */
 
 /* Takes nothing; copies the uids. */
 void ms_stop_begin(struct ms_agent *a,

@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-/* ---- as an interpreter ---- */
+/* ---- as an interpreter ----------------------------------------------------------- */
 
 static const char *fake_mode(void)
 {
@@ -85,7 +85,7 @@ static int be_zygote(void)
     return rc < 0 ? 5 : 0;
 }
 
-/* ---- as a worker that asks how another ended ---- */
+/* ---- as a worker that asks how another ended ------------------------------------- */
 
 struct asker {
     struct ms_link *link;
@@ -137,7 +137,7 @@ static int be_asker(const char *about)
     return 0;
 }
 
-/* ---- the tests ---- */
+/* ---- the tests ------------------------------------------------------------------- */
 
 static char self[256], as_python[] = "as-python";
 

@@ -52,7 +52,7 @@ static int write_of(const char *dir, const char *name, const char *text)
     return write(fd, text, strlen(text)) < 0 ? -errno : 0;
 }
 
-/* ---- where ---- */
+/* ---- where ----------------------------------------------------------------------- */
 
 static long long kills_of(const char *dir, bool is_v2)
 {
@@ -146,7 +146,7 @@ bool ms_cgroups_killed_here(struct ms_cgroups *g)
     return true;
 }
 
-/* ---- one ---- */
+/* ---- one ------------------------------------------------------------------------- */
 
 static int set_limit(const struct ms_cgroup *c, uint64_t limit)
 {
@@ -247,7 +247,7 @@ int ms_cgroup_remove(struct ms_cgroup *c)
     return 0;
 }
 
-/* ---- what others left ---- */
+/* ---- what others left ------------------------------------------------------------ */
 
 /* "muster-<session>-<16 digits>" */
 static bool session_of(const char *name, char *session, size_t room)

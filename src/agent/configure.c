@@ -8,7 +8,7 @@
 #include <fcntl.h>
 #include <string.h>
 
-/* ---- lines to the head ---- */
+/* ---- lines to the head ----------------------------------------------------------- */
 
 static size_t on_queued(void *arg)
 {
@@ -28,7 +28,7 @@ static void on_lines(void *arg, const Muster__LogLines *lines)
 
 static const struct ms_logbatch_ops log_ops = {.queued = on_queued, .send = on_lines};
 
-/* ---- the first message ---- */
+/* ---- the first message ----------------------------------------------------------- */
 
 static int is_session_alive(const char *name)
 {

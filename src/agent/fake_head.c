@@ -27,7 +27,7 @@ struct letter {
     Muster__AgentToHead *m;
 };
 
-/* ---- what the agent says ---- */
+/* ---- what the agent says --------------------------------------------------------- */
 
 static void keep_lines(struct fake_head *h, const Muster__LogLines *lines)
 {
@@ -78,7 +78,7 @@ void fake_free(Muster__AgentToHead *m)
     muster__agent_to_head__free_unpacked(m, NULL);
 }
 
-/* ---- its life ---- */
+/* ---- its life -------------------------------------------------------------------- */
 
 void fake_head_init(struct fake_head *h)
 {
@@ -186,7 +186,7 @@ void fake_head_finish(struct fake_head *h)
     assert_int_equal(system(command), 0);
 }
 
-/* ---- talking ---- */
+/* ---- talking --------------------------------------------------------------------- */
 
 static void on_tick(void *arg)
 {
@@ -301,7 +301,7 @@ long fake_head_number(struct fake_head *h, const char *name)
     return strtol(at + strlen(name), NULL, 10);
 }
 
-/* ---- workers ---- */
+/* ---- workers --------------------------------------------------------------------- */
 
 static void spec_init(struct fake_spec *s, uint64_t uid, uint32_t rank)
 {

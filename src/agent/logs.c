@@ -35,7 +35,7 @@ struct ms_log {
     bool told_full;
 };
 
-/* ---- the session's ---- */
+/* ---- the session's --------------------------------------------------------------- */
 
 struct ms_logs *ms_logs_create(struct ms_loop *loop,
                                const char *dir,
@@ -82,7 +82,7 @@ void ms_logs_flush(struct ms_logs *logs)
     ms_logbatch_flush(&logs->batch);
 }
 
-/* ---- lines out ---- */
+/* ---- lines out ------------------------------------------------------------------- */
 
 static void tell_full(struct ms_log *log, int code)
 {
@@ -165,7 +165,7 @@ void ms_log_note(struct ms_log *log, const char *fmt, ...)
     write_out(log);
 }
 
-/* ---- bytes in ---- */
+/* ---- bytes in -------------------------------------------------------------------- */
 
 /* Nothing more comes from here: the unfinished line, and the end of the descriptor. */
 static void stream_end(struct stream *s)
@@ -223,7 +223,7 @@ void ms_log_drain(struct ms_log *log)
     stream_drain(&log->stream[1]);
 }
 
-/* ---- a worker's ---- */
+/* ---- a worker's ------------------------------------------------------------------ */
 
 static int open_streams(struct ms_log *log)
 {

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* ---- who has ended ---- */
+/* ---- who has ended --------------------------------------------------------------- */
 
 /* Workers of a zygote that is gone are our children now. One that is nobody's child had
  * been reaped by the zygote, which did not live to tell. */
@@ -72,7 +72,7 @@ void ms_reap(struct ms_agent *a)
     }
 }
 
-/* ---- what is left of them ---- */
+/* ---- what is left of them -------------------------------------------------------- */
 
 /* The worker that a process came from, by its environment; 0: unknown. */
 static uint64_t uid_of(pid_t pid)

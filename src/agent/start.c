@@ -18,7 +18,7 @@ struct ms_start {
     bool is_late;
 };
 
-/* ---- before anything is made ---- */
+/* ---- before anything is made ----------------------------------------------------- */
 
 static int check_env(char *const *env, size_t count, struct ms_error *err)
 {
@@ -64,7 +64,7 @@ static int check_spec(const struct ms_agent *a,
     return rc < 0 ? rc : check_folder(spec->working_dir, err);
 }
 
-/* ---- the end of it ---- */
+/* ---- the end of it --------------------------------------------------------------- */
 
 static void start_destroy(struct ms_start *s)
 {
@@ -159,7 +159,7 @@ static void finish_if_complete(struct ms_start *s)
     ms_sweep_soon(a);
 }
 
-/* ---- failure: all or none ---- */
+/* ---- failure: all or none -------------------------------------------------------- */
 
 static void give_up(struct ms_start *s)
 {
@@ -239,7 +239,7 @@ void ms_starts_finish(struct ms_agent *a)
     }
 }
 
-/* ---- the beginning ---- */
+/* ---- the beginning --------------------------------------------------------------- */
 
 static void begin_one(struct ms_start *s, size_t i, const Muster__WorkerSpec *spec)
 {

@@ -159,7 +159,7 @@ void ms_stops_finish(struct ms_agent *a)
         stop_destroy(s);
 }
 
-/* ---- the end of all ---- */
+/* ---- the end of all -------------------------------------------------------------- */
 
 static void kill_below(struct ms_agent *a)
 {

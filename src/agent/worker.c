@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* ---- its control link ---- */
+/* ---- its control link ------------------------------------------------------------ */
 
 static void on_control(void *arg, const uint8_t *body, size_t len)
 {
@@ -35,7 +35,7 @@ static void on_control_closed(void *arg, const struct ms_error *why)
 static const struct ms_link_ops control_ops = {.on_body = on_control,
                                                .on_closed = on_control_closed};
 
-/* ---- its endpoints ---- */
+/* ---- its endpoints --------------------------------------------------------------- */
 
 /* <session>/w/<cluster>-<rank>-<uid>.sock; a long cluster name is cut to what fits, the
  * uid is enough to be unique. */

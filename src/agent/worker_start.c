@@ -7,7 +7,7 @@
 #include <signal.h>
 #include <string.h>
 
-/* ---- what it is told ---- */
+/* ---- what it is told ------------------------------------------------------------- */
 
 static void
 fill_boot(const struct ms_worker *w, Muster__WorkerBoot *boot, char *spin_path)
@@ -36,7 +36,7 @@ static int send_boot(struct ms_worker *w, Muster__WorkerBoot *boot)
     return ms_link_send(w->control, &m.base);
 }
 
-/* ---- by exec ---- */
+/* ---- by exec --------------------------------------------------------------------- */
 
 static int make_env(struct ms_env *env, const struct ms_worker *w)
 {
@@ -161,7 +161,7 @@ void ms_worker_check_problem(struct ms_worker *w)
     ms_start_result(w->start, w, rc < 0 ? err.text : NULL);
 }
 
-/* ---- by fork ---- */
+/* ---- by fork --------------------------------------------------------------------- */
 
 static int pack_spawn(struct ms_worker *w, Muster__Spawn *spawn)
 {

@@ -115,7 +115,7 @@ static int pack(struct ms_buf *out, const Muster__ZygoteRequest *request)
     return 0;
 }
 
-/* ---- a fresh interpreter ---- */
+/* ---- a fresh interpreter --------------------------------------------------------- */
 
 static int send_setup(struct ms_zygote *z)
 {
@@ -217,7 +217,7 @@ int ms_zygote_launch(struct ms_zygote *z, struct ms_error *err)
     return 0;
 }
 
-/* ---- one from another ---- */
+/* ---- one from another ------------------------------------------------------------ */
 
 static int pack_derive(struct ms_zygote *z, const struct ms_zygote *base)
 {

@@ -25,7 +25,7 @@ static struct {
     size_t args_len;
 } side = {.signal_fd = -1};
 
-/* ---- once ---- */
+/* ---- once ------------------------------------------------------------------------ */
 
 /* Fields 48 to 51 of /proc/self/stat: where arguments and environment begin and end. */
 static bool find_areas(uintptr_t at[4])
@@ -92,7 +92,7 @@ static void end(void)
     side.ready = false;
 }
 
-/* ---- to the agent ---- */
+/* ---- to the agent ---------------------------------------------------------------- */
 
 static int send_event(int fd, const Muster__ZygoteEvent *event)
 {
@@ -179,7 +179,7 @@ static int reap(int fd)
     }
 }
 
-/* ---- from the agent ---- */
+/* ---- from the agent -------------------------------------------------------------- */
 
 void ms_zygote_request_finish(struct ms_zygote_request *r)
 {
@@ -245,7 +245,7 @@ int ms_zygote_next(int fd, struct ms_zygote_request *r)
     return rc;
 }
 
-/* ---- in the child ---- */
+/* ---- in the child ---------------------------------------------------------------- */
 
 /* "muster-worker cluster/rank" where the interpreter's arguments were, and the short
  * name, whose 15 bytes keep the rank. */

@@ -34,7 +34,7 @@ static struct ms_zygote *derived_of(struct ms_zygote_item *item)
     return MS_CONTAINER(item, struct ms_zygote, derive);
 }
 
-/* ---- what becomes of those who wait ---- */
+/* ---- what becomes of those who wait ---------------------------------------------- */
 
 static void fail_item(struct ms_zygote *z, struct ms_zygote_item *item, const char *why)
 {
@@ -137,7 +137,7 @@ void ms_zygote_ended(struct ms_zygote *z, int status)
     ms_buf_finish(&text);
 }
 
-/* ---- to it ---- */
+/* ---- to it ----------------------------------------------------------------------- */
 
 static void give_back_unforkable(struct ms_zygote *z)
 {
@@ -216,7 +216,7 @@ void ms_zygote_flush(struct ms_zygote *z)
     ms_watch_set(&z->watch, MS_READ | (rc == -EAGAIN ? MS_WRITE : 0u));
 }
 
-/* ---- from it ---- */
+/* ---- from it --------------------------------------------------------------------- */
 
 static void on_ready_event(struct ms_zygote *z, const Muster__ZygoteReady *ready)
 {

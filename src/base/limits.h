@@ -11,52 +11,53 @@
 #include <stdint.h>
 
 /* Wire */
-#define MS_CHUNK_MAX         ((size_t)64 << 10)   /* body of one frame */
-#define MS_MESSAGE_MAX       ((uint64_t)8 << 30)  /* a whole call or reply */
-#define MS_CONTROL_MAX       ((uint64_t)16 << 20) /* a control message */
-#define MS_REPLY_RETAIN_MAX  ((uint64_t)1 << 30)  /* unacknowledged replies, a session */
-#define MS_SEND_QUEUE_MAX    ((uint64_t)16 << 30) /* unsent bytes on one connection */
-#define MS_RESEND_MAX        ((uint64_t)1 << 20)  /* bigger calls are not sent twice */
-#define MS_RETRY_MAX_NS      (100 * MS_NS_PER_MS) /* between two reconnects */
-#define MS_METHOD_NAME_MAX   ((size_t)512)        /* "engine\0method" */
-#define MS_METHODS_MAX       4096u                /* interned methods, a session */
-#define MS_CHAIN_MAX         16u                  /* workers that wait on each other */
-#define MS_STREAM_WINDOW     256u                 /* items sent before one is consumed */
-#define MS_HANDSHAKE_NS      (10 * MS_NS_PER_S)   /* connect until proven */
-#define MS_LINK_GRACE_NS     (30 * MS_NS_PER_S)   /* a session without a connection */
-#define MS_VERDICT_NS        (5 * MS_NS_PER_S)    /* EOF until somebody knows why */
-#define MS_CALL_TIMEOUT_NS   (7200 * MS_NS_PER_S) /* a call, unless told otherwise */
-#define MS_SPIN_NS           (100 * MS_NS_PER_US) /* poll before blocking */
-#define MS_TAKEOVER_TICK_NS  (1 * MS_NS_PER_MS)   /* busy engine: the I/O thread reads */
-#define MS_PEERS_MAX         4096u                /* connections to one server */
+#define MS_CHUNK_MAX        ((size_t)64 << 10)   /* body of one frame */
+#define MS_MESSAGE_MAX      ((uint64_t)8 << 30)  /* a whole call or reply */
+#define MS_CONTROL_MAX      ((uint64_t)16 << 20) /* a control message */
+#define MS_REPLY_RETAIN_MAX ((uint64_t)1 << 30)  /* unacknowledged replies, a session */
+#define MS_SEND_QUEUE_MAX   ((uint64_t)16 << 30) /* unsent bytes on one connection */
+#define MS_RESEND_MAX       ((uint64_t)1 << 20)  /* bigger calls are not sent twice */
+#define MS_RETRY_MAX_NS     (100 * MS_NS_PER_MS) /* between two reconnects */
+#define MS_METHOD_NAME_MAX  ((size_t)512)        /* "engine\0method" */
+#define MS_METHODS_MAX      4096u                /* interned methods, a session */
+#define MS_CHAIN_MAX        16u                  /* workers that wait on each other */
+#define MS_STREAM_WINDOW    256u                 /* items sent before one is consumed */
+#define MS_HANDSHAKE_NS     (10 * MS_NS_PER_S)   /* connect until proven */
+#define MS_LINK_GRACE_NS    (30 * MS_NS_PER_S)   /* a session without a connection */
+#define MS_VERDICT_NS       (5 * MS_NS_PER_S)    /* EOF until somebody knows why */
+#define MS_CALL_TIMEOUT_NS  (7200 * MS_NS_PER_S) /* a call, unless told otherwise */
+#define MS_SPIN_NS          (100 * MS_NS_PER_US) /* poll before blocking */
+#define MS_TAKEOVER_TICK_NS (1 * MS_NS_PER_MS)   /* busy engine: the I/O thread reads */
+#define MS_PEERS_MAX        4096u                /* connections to one server */
 
 /* Names and paths */
-#define MS_NAME_MAX          ((size_t)64)  /* cluster, node, session */
-#define MS_SOCKET_PATH_MAX   ((size_t)107) /* sun_path without its NUL */
+#define MS_NAME_MAX        ((size_t)64)  /* cluster, node, session */
+#define MS_SOCKET_PATH_MAX ((size_t)107) /* sun_path without its NUL */
 
 /* Agent */
-#define MS_WORKERS_MAX       4096u               /* workers of one agent */
-#define MS_LAST_LINES        20u                 /* kept for error reports, a worker */
-#define MS_LOG_LINE_MAX      ((size_t)16 << 10)  /* longer ones are cut into pieces */
-#define MS_LOG_FILE_MAX      ((uint64_t)256 << 20) /* then the file is rotated once */
-#define MS_LOG_BACKLOG_MAX   ((size_t)4 << 20)   /* unsent to the head: drop and count */
-#define MS_SPAWN_MAX         ((size_t)192 << 10) /* one start request to a zygote */
-#define MS_LAST_LINE_MAX     ((size_t)1 << 10)   /* of each of the last lines */
-#define MS_LOG_READ_MAX      ((size_t)64 << 10)  /* read from one pipe in one wake-up */
-#define MS_LOG_DRAIN_MAX     ((size_t)1 << 20)   /* read from a dead worker's pipe */
-#define MS_LOG_BATCH_MAX     ((size_t)256 << 10) /* lines sent to the head together */
-#define MS_LOG_BATCH_NS      (5 * MS_NS_PER_MS)  /* first line until they are sent */
-#define MS_LOG_PROGRESS_NS   (1 * MS_NS_PER_S)   /* between shown states of a progress bar */
-#define MS_EXITS_KEPT        1024u               /* ends that are remembered */
-#define MS_EXITS_LINES_KEPT  32u                 /* of those, with their last lines */
+#define MS_WORKERS_MAX     4096u                 /* workers of one agent */
+#define MS_LAST_LINES      20u                   /* kept for error reports, a worker */
+#define MS_LOG_LINE_MAX    ((size_t)16 << 10)    /* longer ones are cut into pieces */
+#define MS_LOG_FILE_MAX    ((uint64_t)256 << 20) /* then the file is rotated once */
+#define MS_LOG_BACKLOG_MAX ((size_t)4 << 20)   /* unsent to the head: drop and count */
+#define MS_SPAWN_MAX       ((size_t)192 << 10) /* one start request to a zygote */
+#define MS_LAST_LINE_MAX   ((size_t)1 << 10)   /* of each of the last lines */
+#define MS_LOG_READ_MAX    ((size_t)64 << 10)  /* read from one pipe in one wake-up */
+#define MS_LOG_DRAIN_MAX   ((size_t)1 << 20)   /* read from a dead worker's pipe */
+#define MS_LOG_BATCH_MAX   ((size_t)256 << 10) /* lines sent to the head together */
+#define MS_LOG_BATCH_NS    (5 * MS_NS_PER_MS)  /* first line until they are sent */
+#define MS_LOG_PROGRESS_NS                                                             \
+    (1 * MS_NS_PER_S)              /* between shown states of a progress bar */
+#define MS_EXITS_KEPT        1024u /* ends that are remembered */
+#define MS_EXITS_LINES_KEPT  32u   /* of those, with their last lines */
 #define MS_ZYGOTES_MAX       64u
-#define MS_STOP_GRACE_NS     (3 * MS_NS_PER_S)   /* SIGTERM until SIGKILL */
-#define MS_END_NS            (2 * MS_NS_PER_S)   /* SIGKILL until we no longer wait */
-#define MS_ZYGOTE_START_NS   (60 * MS_NS_PER_S)  /* imports until ready */
-#define MS_AGENT_START_NS    (30 * MS_NS_PER_S)  /* exec until ready */
-#define MS_PORTS_MAX         1024u               /* ports held by one process */
+#define MS_STOP_GRACE_NS     (3 * MS_NS_PER_S)    /* SIGTERM until SIGKILL */
+#define MS_END_NS            (2 * MS_NS_PER_S)    /* SIGKILL until we no longer wait */
+#define MS_ZYGOTE_START_NS   (60 * MS_NS_PER_S)   /* imports until ready */
+#define MS_AGENT_START_NS    (30 * MS_NS_PER_S)   /* exec until ready */
+#define MS_PORTS_MAX         1024u                /* ports held by one process */
 #define MS_STACK_THREAD_NS   (300 * MS_NS_PER_MS) /* a thread's time to show its stack */
 #define MS_STACK_THREADS_MAX 512u
-#define MS_SESSIONS_KEPT     16u                 /* log folders of ended sessions */
+#define MS_SESSIONS_KEPT     16u /* log folders of ended sessions */
 
 #endif

@@ -99,8 +99,7 @@ static void test_each_allows_freeing_the_current_one(void **state)
         i->name = (char)name;
         ms_list_add_tail(&head, &i->link);
     }
-    ms_list_each(i, &head, struct item, link)
-    {
+    ms_list_each (i, &head, struct item, link) {
         seen[n++] = i->name;
         if (i->name == 'b' || i->name == 'd') {
             ms_list_remove(&i->link);
@@ -109,7 +108,8 @@ static void test_each_allows_freeing_the_current_one(void **state)
     }
     assert_string_equal(seen, "abcd");
     assert_string_equal(names(&head), "ac");
-    ms_list_each(i, &head, struct item, link) free(i);
+    ms_list_each (i, &head, struct item, link)
+        free(i);
 }
 
 int main(void)

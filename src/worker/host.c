@@ -41,7 +41,7 @@ struct ms_host {
     size_t port_count;
 };
 
-/* ---- the end ---------------------------------------------------------------------- */
+/* ---- the end --------------------------------------------------------------------- */
 
 static void die(void)
 {
@@ -64,7 +64,7 @@ static void on_link_closed(void *arg, const struct ms_error *why)
     die();
 }
 
-/* ---- built-in operations, on the I/O thread --------------------------------------- */
+/* ---- built-in operations, on the I/O thread -------------------------------------- */
 
 static void reply_message(struct ms_request *r, const ProtobufCMessage *m)
 {
@@ -223,7 +223,7 @@ static void on_queued(void *arg)
 static const struct ms_server_ops server_ops = {
     .on_request = on_request, .on_cancel = on_cancel, .on_queued = on_queued};
 
-/* ---- the agent -------------------------------------------------------------------- */
+/* ---- the agent ------------------------------------------------------------------- */
 
 static void on_link_body(void *arg, const uint8_t *body, size_t len)
 {
@@ -272,7 +272,7 @@ static void ask_verdict(void *arg, uint64_t uid)
         free(q);
 }
 
-/* ---- start ------------------------------------------------------------------------ */
+/* ---- start ----------------------------------------------------------------------- */
 
 static int on_boot(void *arg, struct ms_message *m)
 {
