@@ -1,6 +1,5 @@
 """Muster's half of each row. Runs in the tree's own virtual environment."""
 
-import importlib.metadata
 import os
 import platform
 import signal
@@ -20,7 +19,7 @@ class Muster:
 
     def version(self) -> dict[str, str]:
         return {
-            "muster": importlib.metadata.version("muster-rl"),
+            "muster": muster.__version__,
             "python": platform.python_version(),
         }
 

@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "worker/keeper.h"
 #include "worker/stack.h"
 
 #include <errno.h>
@@ -301,6 +302,7 @@ static int host_start(struct host *h, struct ms_host_options *o)
     }
     the_host = h;
     chain_start(ms_host_boot(h->host)->uid);
+    ms_keeper_start(); /* without one, deaths are only known later */
     return h->bound ? 0 : -1;
 }
 

@@ -64,6 +64,8 @@ int ms_lane_add(struct server_conn *sc)
                              .data.u64 = sc->id};
 
     sc->in_lane = sc->armed = true;
+    if (!sc->server->hot)
+        sc->server->hot = sc; /* its first call may have come with its proof */
     if (epoll_ctl(sc->server->lane_fd, EPOLL_CTL_ADD, ms_conn_fd(sc->conn), &ev) < 0)
         return -errno;
     return 0;
@@ -127,6 +129,7 @@ static void release(struct server_conn *sc, int rc)
     struct ms_server *s = sc->server;
 
     sc->reading = false;
+    pthread_cond_signal(&s->released);
     if ((rc < 0 && rc != -EAGAIN) || (sc->attached && !sc->ledger))
         ms_serving_lost(sc);
     else if (s->taken || s->engine_blocked)
@@ -198,6 +201,18 @@ static void tick_set(struct ms_server *s)
 
     s->tick_armed = true;
     timerfd_settime(s->tick_fd, 0, &when, NULL);
+}
+
+/* The engine goes to sleep: a tick would only wake the loop's thread for nothing, which
+ * with many workers on few cores is a quarter of the machine. */
+static void tick_cancel(struct ms_server *s)
+{
+    struct itimerspec never = {0};
+
+    if (!s->tick_armed)
+        return;
+    s->tick_armed = false;
+    timerfd_settime(s->tick_fd, 0, &never, NULL);
 }
 
 static void take_over(struct ms_server *s)
@@ -304,6 +319,8 @@ static int engine_wait(struct ms_server *s, struct server_conn *hot, int64_t unt
 
     arm_all(s);
     wake_switch_on(s);
+    if (until_ns)
+        tick_cancel(s);
     s->engine_blocked = true;
     s->engine_reads = hot;
     pthread_mutex_unlock(&s->lock);
@@ -376,10 +393,12 @@ static bool may_spin(struct ms_server *s, int64_t now_ns)
 /* A cancel of what waits may have come while the engine was busy. */
 static void glance(struct ms_server *s)
 {
-    struct server_conn *hot = s->hot;
+    struct server_conn *hot;
     int rc;
 
-    if (!hot || hot->reading || s->taken)
+    while ((hot = s->hot) && hot->reading) /* by the loop's thread */
+        pthread_cond_wait(&s->released, &s->lock);
+    if (!hot)
         return;
     claim(hot);
     pthread_mutex_unlock(&s->lock);

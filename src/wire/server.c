@@ -237,6 +237,7 @@ struct ms_server *ms_server_create(const struct ms_server_options *o)
     s->lane_fd = s->tick_fd = s->wake_read = s->wake_write = -1;
     pthread_mutex_init(&s->lock, NULL);
     cond_init(&s->credit);
+    cond_init(&s->released);
     ms_list_init(&s->conns);
     ms_list_init(&s->ledgers);
     ms_list_init(&s->todo);
@@ -272,6 +273,7 @@ static void server_free(struct ms_server *s)
     ms_map_finish(&s->by_id);
     ms_map_finish(&s->by_session);
     pthread_cond_destroy(&s->credit);
+    pthread_cond_destroy(&s->released);
     pthread_mutex_destroy(&s->lock);
     explicit_bzero(s->secret, sizeof s->secret);
     free(s);

@@ -70,8 +70,9 @@ struct ms_server {
     int64_t handshake_ns, grace_ns;
 
     pthread_mutex_t lock;
-    pthread_cond_t credit; /* a stream's window opened, or it was cancelled */
-    unsigned refs;         /* server, and each handed-out request */
+    pthread_cond_t credit;   /* a stream's window opened, or it was cancelled */
+    pthread_cond_t released; /* a connection is no longer being read */
+    unsigned refs;           /* server, and each handed-out request */
     bool destroyed;
 
     int listen_fd;

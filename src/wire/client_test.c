@@ -1,0 +1,338 @@
+/* When nobody answers: deaths, verdicts, strangers, the end of a client, forks. */
+#include "base/limits.h"
+#include "io/sock.h"
+#include "wire/client.h"
+#include "wire/client_internal.h"
+#include "wire/test_rig.h"
+
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void give_verdict(struct rig *rig)
+{
+    Muster__Exit exit = MUSTER__EXIT__INIT;
+
+    exit.signaled = true;
+    exit.code = 9;
+    ms_client_verdict(rig->client, RIG_UID, &exit);
+}
+
+static void destroy_client(void *arg)
+{
+    ms_client_destroy(arg, "enough");
+}
+
+static Muster__Failure *failure_of(struct ms_call *c)
+{
+    struct ms_outcome o;
+    Muster__Failure *f;
+
+    rig_wait(c);
+    ms_call_outcome(c, &o);
+    assert_int_equal(o.kind, MS_KIND_ERROR);
+    f = muster__failure__unpack(NULL, o.len, o.body);
+    assert_non_null(f);
+    return f;
+}
+
+/* The worker goes in the middle of calls; somebody knows why. */
+static void test_a_verdict_fails_all_at_once(void **state)
+{
+    struct rig rig = {0};
+    struct ms_call *c[10];
+
+    (void)state;
+    rig_start(&rig);
+    rig_expect(rig_call(&rig, "echo", "x"), "x");
+    rig_stop_server(&rig);
+    for (size_t i = 0; i < MS_COUNT(c); i++)
+        c[i] = rig_call(&rig, "echo", "x");
+    rig_wait_count(&rig, &rig.asked, 1);
+    for (size_t i = 0; i < MS_COUNT(c); i++)
+        assert_false(ms_call_is_done(c[i])); /* it waits for the verdict */
+    give_verdict(&rig);
+    for (size_t i = 0; i < MS_COUNT(c); i++) {
+        Muster__Failure *f = failure_of(c[i]);
+
+        assert_int_equal(f->kind, MUSTER__FAILURE__KIND__WORKER_DIED);
+        assert_true(f->exit && f->exit->signaled && f->exit->code == 9);
+        assert_string_equal(f->where, "rig/0@here");
+        muster__failure__free_unpacked(f, NULL);
+        ms_call_unref(c[i]);
+    }
+    rig_expect_failure(rig_call(&rig, "echo", "x"), MUSTER__FAILURE__KIND__WORKER_DIED);
+    give_verdict(&rig); /* again: nothing */
+    assert_int_equal(rig.asked, 1);
+    rig_stop(&rig);
+}
+
+/* A verdict that was not asked for, while threads wait. */
+static void *wait_dead(void *arg)
+{
+    rig_expect_failure(arg, MUSTER__FAILURE__KIND__WORKER_DIED);
+    return NULL;
+}
+
+static void test_a_verdict_wakes_waiters(void **state)
+{
+    struct rig rig = {0};
+    pthread_t threads[4];
+
+    (void)state;
+    rig_start(&rig);
+    for (size_t i = 0; i < MS_COUNT(threads); i++)
+        assert_int_equal(
+            pthread_create(&threads[i], NULL, wait_dead, rig_call(&rig, "hold", "x")),
+            0);
+    rig_wait_count(&rig, &rig.held, 1);
+    give_verdict(&rig);
+    for (size_t i = 0; i < MS_COUNT(threads); i++)
+        pthread_join(threads[i], NULL);
+    rig_stop(&rig);
+}
+
+/* Nobody knows: it is unreachable after a while, and a later call tries again. */
+static void test_without_a_verdict(void **state)
+{
+    struct rig rig = {.verdict_ns = 20 * MS_NS_PER_MS};
+    struct ms_call_spec spec = {.waits = true};
+
+    (void)state;
+    rig_start(&rig);
+    rig_expect(rig_call(&rig, "echo", "x"), "x");
+    rig_stop_server(&rig);
+    rig_expect_failure(rig_call(&rig, "echo", "x"), MUSTER__FAILURE__KIND__UNREACHABLE);
+    rig_expect_failure(rig_call_spec(&rig, "echo", "x", 1, &spec),
+                       MUSTER__FAILURE__KIND__UNREACHABLE);
+    assert_int_equal(rig.asked, 2);
+    rig_start_server(&rig);
+    rig_expect(rig_call(&rig, "echo", "x"), "x");
+    rig_stop(&rig);
+}
+
+/* Broken while a call runs, and its server does not come back. */
+static void test_it_dies_while_a_call_runs(void **state)
+{
+    struct rig rig = {.verdict_ns = 20 * MS_NS_PER_MS};
+    struct ms_call *c;
+
+    (void)state;
+    rig_start(&rig);
+    c = rig_call(&rig, "hold", "x");
+    rig_wait_count(&rig, &rig.held, 1);
+    rig_open(&rig, 1);
+    rig_stop_server(&rig); /* perhaps after the reply */
+    rig_wait(c);
+    ms_call_unref(c);
+    rig_stop(&rig);
+}
+
+static void test_a_wrong_secret(void **state)
+{
+    struct rig rig = {0};
+    struct ms_client *client;
+    struct ms_peer *peer;
+    uint8_t wrong[32] = {1};
+    struct ms_call_spec spec = {.op = MS_OP_HEALTH, .deadline_ns = MS_NEVER};
+    Muster__Failure *f;
+    struct ms_call *c;
+
+    (void)state;
+    rig_start(&rig);
+    client = ms_client_create(
+        &(struct ms_client_options){.loop = rig.client_loop, .secret = wrong});
+    peer = ms_peer_create(client, rig.path, RIG_UID, "rig/0@here", NULL);
+    for (int i = 0; i < 2; i++) {
+        spec.waits = i;
+        c = ms_peer_call(peer, &spec);
+        f = failure_of(c);
+        assert_int_equal(f->kind, MUSTER__FAILURE__KIND__UNREACHABLE);
+        assert_non_null(strstr(f->message, "does not know the secret"));
+        muster__failure__free_unpacked(f, NULL);
+        ms_call_unref(c);
+    }
+    ms_peer_unref(peer);
+    rig_on_loop(&rig, rig.client_loop, destroy_client, client);
+    rig_expect(rig_call(&rig, "echo", "x"), "x");
+    rig_stop(&rig);
+}
+
+/* Another worker listens at the address: the one we mean is gone. */
+static void test_another_identity(void **state)
+{
+    struct rig rig = {.verdict_ns = 50 * MS_NS_PER_MS};
+    struct ms_peer *stranger;
+    struct ms_call_spec spec = {.op = MS_OP_HEALTH, .deadline_ns = MS_NEVER};
+
+    (void)state;
+    rig_start(&rig);
+    stranger = ms_peer_create(rig.client, rig.path, RIG_UID + 1, "old", NULL);
+    ms_peer_unref(rig.peer);
+    rig.peer = stranger;
+    rig_expect_failure(ms_peer_call(stranger, &spec),
+                       MUSTER__FAILURE__KIND__UNREACHABLE);
+    rig_stop(&rig);
+}
+
+/* A path that cannot be connected to at all fails at once. */
+static void test_a_path_that_is_no_socket(void **state)
+{
+    struct rig rig = {0};
+    struct ms_call_spec spec = {.op = MS_OP_HEALTH, .deadline_ns = MS_NEVER};
+    char long_path[200];
+    struct ms_peer *p;
+
+    (void)state;
+    rig_start(&rig);
+    memset(long_path, 'x', sizeof long_path - 1);
+    long_path[sizeof long_path - 1] = 0;
+    p = ms_peer_create(rig.client, long_path, 1, "long", NULL);
+    rig_expect_failure(ms_peer_call(p, &spec), MUSTER__FAILURE__KIND__UNREACHABLE);
+    rig_expect_failure(ms_peer_call(p, &spec), MUSTER__FAILURE__KIND__UNREACHABLE);
+    ms_peer_unref(p);
+    rig_stop(&rig);
+}
+
+/* A server that takes the connection and ends it, again and again, is given up. */
+static void test_a_server_that_hangs_up(void **state)
+{
+    struct rig rig = {.client_grace_ns = 50 * MS_NS_PER_MS, .verdict_ns = MS_NS_PER_MS};
+    struct ms_call *c;
+    int fd, accepted;
+
+    (void)state;
+    rig_start(&rig);
+    rig_stop_server(&rig);
+    fd = ms_unix_listen(rig.path, NULL);
+    c = rig_call(&rig, "echo", "x");
+    while (!ms_call_is_done(c)) {
+        accepted = ms_unix_accept(fd);
+        if (accepted >= 0)
+            close(accepted);
+    }
+    rig_expect_failure(c, MUSTER__FAILURE__KIND__UNREACHABLE);
+    close(fd);
+    unlink(rig.path);
+    rig_stop(&rig);
+}
+
+/* ---- the end of a client ---------------------------------------------------------- */
+
+static void *wait_shut(void *arg)
+{
+    rig_expect_failure(arg, MUSTER__FAILURE__KIND__SHUTTING_DOWN);
+    return NULL;
+}
+
+static void test_destroyed_while_threads_wait(void **state)
+{
+    struct rig rig = {0};
+    pthread_t threads[4];
+    struct ms_error err = {0};
+
+    (void)state;
+    rig_start(&rig);
+    for (size_t i = 0; i < MS_COUNT(threads); i++)
+        assert_int_equal(
+            pthread_create(&threads[i], NULL, wait_shut, rig_call(&rig, "hold", "x")),
+            0);
+    rig_wait_count(&rig, &rig.held, 1);
+    rig_on_loop(&rig, rig.client_loop, destroy_client, rig.client);
+    for (size_t i = 0; i < MS_COUNT(threads); i++)
+        pthread_join(threads[i], NULL);
+    /* peers stay, and say so */
+    rig_expect_failure(rig_call(&rig, "echo", "x"),
+                       MUSTER__FAILURE__KIND__SHUTTING_DOWN);
+    assert_null(ms_peer_create(rig.client, rig.path, 1, "late", &err));
+    assert_int_equal(err.code, -ESHUTDOWN);
+    ms_loop_stop(rig.client_loop);
+    pthread_join(rig.client_thread, NULL);
+    ms_peer_unref(rig.peer);
+    ms_loop_destroy(rig.client_loop);
+    rig.client = NULL;
+    rig_stop(&rig);
+}
+
+/* The loop goes before the last peer. */
+static void test_peers_outlive_the_loop(void **state)
+{
+    struct rig rig = {0};
+    struct ms_peer *peer;
+    struct ms_call *c;
+
+    (void)state;
+    rig_start(&rig);
+    c = rig_call(&rig, "hold", "x");
+    peer = ms_peer_ref(rig.peer);
+    rig_stop(&rig);
+    rig_expect_failure(c, MUSTER__FAILURE__KIND__SHUTTING_DOWN);
+    ms_peer_unref(peer);
+}
+
+/* ---- forks ------------------------------------------------------------------------ */
+
+static int in_the_child(struct rig *rig, struct ms_call *open)
+{
+    struct ms_call_spec spec = {.op = MS_OP_HEALTH, .deadline_ns = MS_NEVER};
+    unsigned before = rig_open_fds();
+    struct ms_outcome o;
+    struct ms_call *c;
+
+    ms_client_forget(rig->client);
+    if (rig_open_fds() + 3 != before)
+        return 1;
+    if (!ms_call_is_done(open) || ms_call_wait(open, MS_NEVER) != 0)
+        return 2;
+    ms_call_outcome(open, &o);
+    if (o.kind != MS_KIND_ERROR || o.len == 0)
+        return 3;
+    ms_call_cancel(open);
+    c = ms_peer_call(rig->peer, &spec);
+    if (!c || ms_call_wait(c, MS_NEVER) != 0)
+        return 4;
+    ms_call_outcome(c, &o);
+    ms_call_unref(c);
+    return o.kind == MS_KIND_ERROR ? 0 : 5;
+}
+
+static void test_a_forked_child(void **state)
+{
+    struct rig rig = {0};
+    struct ms_call *open;
+    int status;
+    pid_t pid;
+
+    (void)state;
+    rig_start(&rig);
+    open = rig_call(&rig, "hold", "x");
+    rig_wait_count(&rig, &rig.held, 1);
+    pid = fork();
+    if (pid == 0)
+        _exit(in_the_child(&rig, open));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    rig_open(&rig, 1);
+    rig_expect(open, "x"); /* the parent has not noticed */
+    rig_expect(rig_call(&rig, "echo", "y"), "y");
+    rig_stop(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_verdict_fails_all_at_once),
+        cmocka_unit_test(test_a_verdict_wakes_waiters),
+        cmocka_unit_test(test_without_a_verdict),
+        cmocka_unit_test(test_it_dies_while_a_call_runs),
+        cmocka_unit_test(test_a_wrong_secret),
+        cmocka_unit_test(test_another_identity),
+        cmocka_unit_test(test_a_path_that_is_no_socket),
+        cmocka_unit_test(test_a_server_that_hangs_up),
+        cmocka_unit_test(test_destroyed_while_threads_wait),
+        cmocka_unit_test(test_peers_outlive_the_loop),
+        cmocka_unit_test(test_a_forked_child),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
