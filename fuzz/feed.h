@@ -18,7 +18,7 @@ const char *__asan_default_options(void);
 
 __attribute__((used, visibility("default"))) const char *__asan_default_options(void)
 {
-    return "allocator_may_return_null=1:max_allocation_size_mb=512";
+    return "allocator_may_return_null=1:max_allocation_size_mb=64";
 }
 
 struct feed {

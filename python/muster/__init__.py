@@ -28,6 +28,14 @@ from muster.future import Future, get, wait
 from muster.resources import ResourceManager
 from muster.stream import Stream
 
+
+def worker_config() -> object:
+    """Inside a worker: what `cluster.configure(...)` gave to it; None elsewhere."""
+    from muster import _worker
+
+    return _worker.worker_config()
+
+
 __version__ = _core.version
 
 __all__ = [
@@ -54,6 +62,7 @@ __all__ = [
     "is_initialized",
     "shutdown",
     "wait",
+    "worker_config",
 ]
 
 _core.setup(

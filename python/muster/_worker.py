@@ -67,6 +67,14 @@ def _has_async_methods(cls: Any) -> bool:
     )
 
 
+_config: Any = None  # of this worker, by configure()
+
+
+def worker_config() -> Any:
+    """What `cluster.configure(...)` gave to this worker; None outside of one."""
+    return _config
+
+
 class Worker:
     """The engines of this process."""
 
@@ -74,7 +82,6 @@ class Worker:
         self.engines: dict[str, Any] = {}
         self.is_async = False
         self.concurrency = DEFAULT_CONCURRENCY
-        self.config: Any = None
         self.host = _core.Host(
             boot, control_fd, listen_fd, self.operate, self.resolve, self.describe
         )
@@ -150,7 +157,8 @@ class Worker:
         _call_hook(engine)
 
     def _configure(self, argument: Any) -> None:
-        self.config = argument
+        global _config
+        _config = argument
         seed = f"{self.host.cluster}{self.host.rank}"
         random.seed(seed)
         numpy = sys.modules.get("numpy")

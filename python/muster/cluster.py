@@ -22,8 +22,16 @@ if TYPE_CHECKING:
 
     from muster._env import Placement
 
-CREATE_ENGINE = 18  # wire/frame.h, enum ms_op
+CONFIGURE = 16  # wire/frame.h, enum ms_op
+SET_ENV = 17
+CREATE_ENGINE = 18
 DESTROY_ENGINE = 19
+_OPERATIONS = {
+    CONFIGURE: "configure",
+    SET_ENV: "set_env",
+    CREATE_ENGINE: "create_engine",
+    DESTROY_ENGINE: "destroy_engine",
+}
 ENGINE = "default"
 ANSWER_S = 10.0  # of what a worker's I/O thread or the agent answers
 GRACE_S = 3.0  # SIGTERM until SIGKILL
@@ -293,10 +301,20 @@ class View:
         """Drop the object of that name; its process goes on."""
         self._operate(DESTROY_ENGINE, name, self._timeout)
 
+    def configure(self, config: Any) -> None:
+        """Give the workers what `muster.worker_config()` returns in them, and seed their
+        random generators by cluster and rank."""
+        self._operate(CONFIGURE, config, self._timeout)
+
+    def set_env(self, env: Mapping[str, str]) -> None:
+        """Set variables in the workers. Libraries that read theirs when they are loaded
+        want them earlier: WorkerConfig(env=...)."""
+        self._operate(SET_ENV, {str(k): str(v) for k, v in env.items()}, self._timeout)
+
     def _operate(self, op: int, argument: Any, timeout: float | None) -> list[Any]:
         if not self._peers:
             self._destroyed()
-        what = "create_engine" if op == CREATE_ENGINE else "destroy_engine"
+        what = _OPERATIONS[op]
         return gather(
             [Future(p.operation(op, argument, timeout), what) for p in self._peers]
         )
@@ -315,6 +333,16 @@ class View:
         """What the worker says of itself; also while a method computes."""
         answer: dict[str, Any] = self._member(rank).peer.health(timeout)
         return answer
+
+    def alloc_ports(
+        self, count: int, rank: int = 0, timeout: float = ANSWER_S
+    ) -> tuple[str, list[int]]:
+        """(host, ports) that this worker holds for you until it ends: bound, not
+        listening, so that whoever is given one can bind it with SO_REUSEADDR."""
+        held: tuple[str, list[int]] = self._member(rank).peer.alloc_ports(
+            count, timeout
+        )
+        return held
 
     def stack(self, rank: int = 0, timeout: float = ANSWER_S) -> tuple[str, str]:
         """The Python and the native stacks of all its threads."""
