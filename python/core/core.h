@@ -30,8 +30,14 @@ PyObject *core_raise(const struct ms_error *err);
 /* An absolute deadline from seconds as Python gives them (None: `none_ns` from now). -1
  * with an exception set if it is not a number. */
 int core_deadline(PyObject *seconds, int64_t none_ns, int64_t *deadline_ns);
+/* Seconds as Python gives them, as far as they fit. */
+int64_t core_ns(double seconds);
 /* Until when to wait before signals are looked at again. */
 int64_t core_slice(int64_t until_ns);
+/* A new str of what may have been cut in the middle of a character, or never was UTF-8. */
+PyObject *core_text(const char *text);
+/* Take the exception that is set, as an object. */
+PyObject *core_exception_take(void);
 /* A new list of str from bytes-free C strings; NULL on failure. */
 PyObject *core_str_list(char **texts, size_t count);
 /* NULL-terminated UTF-8 copies of a list of str; core_strings_free. NULL on failure. */

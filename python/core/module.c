@@ -14,6 +14,34 @@ PyObject *core_dumps, *core_loads, *core_make_error, *core_error;
 /* How long the main thread waits before it looks whether a signal came just before. */
 #define SIGNAL_SLICE_NS (100 * MS_NS_PER_MS)
 
+PyObject *core_text(const char *text)
+{
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+}
+
+PyObject *core_exception_take(void)
+{
+    PyObject *type, *value, *traceback;
+
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (value && traceback)
+        PyException_SetTraceback(value, traceback);
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    return value;
+}
+
+static PyObject *raise_text(PyObject *type, const char *text)
+{
+    PyObject *message = core_text(text);
+
+    if (message)
+        PyErr_SetObject(type, message);
+    Py_XDECREF(message);
+    return NULL;
+}
+
 PyObject *core_raise(const struct ms_error *err)
 {
     PyObject *type = err->code == -EEXIST      ? PyExc_FileExistsError
@@ -21,8 +49,7 @@ PyObject *core_raise(const struct ms_error *err)
                      : core_error              ? core_error
                                                : PyExc_RuntimeError;
 
-    PyErr_SetString(type, err->text);
-    return NULL;
+    return raise_text(type, err->text);
 }
 
 int core_deadline(PyObject *seconds, int64_t none_ns, int64_t *deadline_ns)
@@ -41,10 +68,15 @@ int core_deadline(PyObject *seconds, int64_t none_ns, int64_t *deadline_ns)
         PyErr_SetString(PyExc_ValueError, "a timeout must be a number");
         return -1;
     }
-    if (s < 0)
-        s = 0;
-    *deadline_ns = s > 1e9 ? MS_NEVER : ms_deadline_ns(now_ns, (int64_t)(s * 1e9));
+    *deadline_ns = ms_deadline_ns(now_ns, core_ns(s));
     return 0;
+}
+
+int64_t core_ns(double seconds)
+{
+    if (!(seconds > 0))
+        return 0;
+    return seconds > 1e9 ? MS_NEVER : (int64_t)(seconds * 1e9);
 }
 
 int64_t core_slice(int64_t until_ns)
@@ -65,8 +97,7 @@ PyObject *core_str_list(char **texts, size_t count)
     PyObject *list = PyList_New((Py_ssize_t)count);
 
     for (size_t i = 0; list && i < count; i++) {
-        PyObject *text =
-            PyUnicode_DecodeUTF8(texts[i], (Py_ssize_t)strlen(texts[i]), "replace");
+        PyObject *text = core_text(texts[i]);
 
         if (!text || PyList_SetItem(list, (Py_ssize_t)i, text) < 0)
             Py_CLEAR(list);

@@ -1,5 +1,6 @@
 #include "base/cleanup.h"
 #include "base/name.h"
+#include "cluster/copy.h"
 #include "head/state.h"
 
 #include <errno.h>
@@ -91,25 +92,58 @@ static void on_late(void *arg)
                     op->head->node);
 }
 
+/* The agent has reaped them all and cleaned up after them; it told each exit before. */
+static void destroy_answered(struct ms_head_op *op, Muster__AgentToHead *answer)
+{
+    (void)answer;
+    if (op->cluster->live == 0)
+        ms_head_cluster_forget(op->head, op->cluster);
+    else
+        on_late(op); /* there are some that even SIGKILL does not end */
+}
+
+/* To all of them, also the dead: what those left behind must be gone too. */
+static Muster__HeadToAgent *stop_message(const struct ms_cluster *c, int64_t grace_ns)
+{
+    MS_CLEANUP(ms_cleanup_free) uint64_t *uids = calloc(c->count, sizeof *uids);
+    Muster__StopWorkers stop = MUSTER__STOP_WORKERS__INIT;
+    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
+
+    if (!uids)
+        return NULL;
+    for (size_t i = 0; i < c->count; i++)
+        uids[i] = c->slots[i].now.uid;
+    stop.uids = uids;
+    stop.n_uids = c->count;
+    stop.grace_ns = grace_ns > 0 ? (uint64_t)grace_ns : 0;
+    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_STOP;
+    m.stop = &stop;
+    return (Muster__HeadToAgent *)ms_proto_copy(&m.base);
+}
+
 /* Its workers are all confirmed now, so that they can be named to the agent. */
 static void begin_destroy(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
+    struct ms_error err = {0};
     int rc;
 
     op->cluster->state = MS_CLUSTER_STOPPING;
-    if (op->cluster->live == 0) {
+    if (op->cluster->live == 0 && ms_head_agent_check(h, NULL) < 0) {
         ms_head_cluster_forget(h, op->cluster);
         return;
     }
-    rc = ms_head_cluster_stop(h, op->cluster, op->grace_ns);
-    if (rc == 0)
-        rc = ms_timer_init(&op->deadline, h->loop, on_late, op);
-    if (rc == 0)
-        rc =
-            ms_timer_set(&op->deadline, ms_deadline_ns(MS_STOP_GRACE_NS, op->grace_ns));
+    op->on_answer = destroy_answered;
+    op->to_agent = stop_message(op->cluster, op->grace_ns);
+    if (!op->to_agent || ms_timer_init(&op->deadline, h->loop, on_late, op) < 0) {
+        ms_head_op_fail(op, -ENOMEM, "cannot stop cluster '%s'", op->name);
+        return;
+    }
+    rc = ms_head_agent_ask(h, op, &err);
     if (rc < 0)
-        ms_head_op_fail(op, rc, "cannot stop cluster '%s'", op->name);
+        ms_head_op_fail_with(op, &err);
+    else
+        ms_timer_set(&op->deadline, ms_deadline_ns(MS_STOP_GRACE_NS, op->grace_ns));
 }
 
 static void run_destroy(struct ms_head_op *op)
@@ -131,7 +165,7 @@ static void run_destroy(struct ms_head_op *op)
 
 void ms_head_begin_destroys(struct ms_head *h, struct ms_cluster *c)
 {
-    if (c->live == 0 && is_awaited(h, c)) {
+    if (c->live == 0 && is_awaited(h, c) && ms_head_agent_check(h, NULL) < 0) {
         ms_head_cluster_forget(h, c);
         return;
     }
@@ -176,7 +210,8 @@ void ms_head_worker_exited(struct ms_head *h, uint64_t uid, const Muster__Exit *
         return;
     if (slot->cluster->state != MS_CLUSTER_STARTING)
         ms_head_tell_exit(h, slot); /* else when the creation has succeeded */
-    if (slot->cluster->state == MS_CLUSTER_STOPPING && slot->cluster->live == 0)
+    if (slot->cluster->state == MS_CLUSTER_STOPPING && slot->cluster->live == 0 &&
+        !is_awaited(h, slot->cluster)) /* else with the agent's answer */
         ms_head_cluster_forget(h, slot->cluster);
     ms_head_stop_step(h);
 }

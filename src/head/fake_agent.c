@@ -155,7 +155,7 @@ static void stop_worker(size_t i)
     self.pids[i] = 0;
 }
 
-static void on_stop(const Muster__StopWorkers *s)
+static void on_stop(uint64_t request, const Muster__StopWorkers *s)
 {
     if (is("deaf"))
         return;
@@ -163,6 +163,7 @@ static void on_stop(const Muster__StopWorkers *s)
         for (size_t i = 0; i < self.count; i++)
             if (self.uids[i] == s->uids[k])
                 stop_worker(i);
+    answer_done(request);
 }
 
 static void on_shutdown(void)
@@ -218,7 +219,7 @@ static void on_body(void *arg, const uint8_t *body, size_t len)
         on_start(&q);
         break;
     case MUSTER__HEAD_TO_AGENT__BODY_STOP:
-        on_stop(q->stop);
+        on_stop(q->request, q->stop);
         break;
     case MUSTER__HEAD_TO_AGENT__BODY_HOLD_PORT:
         on_hold_port(q);

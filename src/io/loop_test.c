@@ -71,7 +71,7 @@ static void on_time(void *arg)
         ms_timer_finish(&p->timer);
 }
 
-/* ---- watches ---------------------------------------------------------------------- */
+/* ---- watches --------------------------------------------------------------------- */
 
 static void test_a_watch_is_level_triggered(void **state)
 {
@@ -152,7 +152,7 @@ static void test_what_was_never_made_is_finished(void **state)
     ms_loop_destroy(NULL);
 }
 
-/* ---- timers ----------------------------------------------------------------------- */
+/* ---- timers ---------------------------------------------------------------------- */
 
 static void test_a_timer_fires_once(void **state)
 {
@@ -203,7 +203,7 @@ static void test_a_timer_finishes_itself(void **state)
     stop(&p);
 }
 
-/* ---- posts ------------------------------------------------------------------------ */
+/* ---- posts ----------------------------------------------------------------------- */
 
 enum { POSTERS = 4, POSTS = 500 };
 
@@ -298,7 +298,7 @@ static void test_what_was_not_run_is_dropped(void **state)
     stop(&p); /* and the leak sanitizer is content */
 }
 
-/* ---- stopping --------------------------------------------------------------------- */
+/* ---- stopping -------------------------------------------------------------------- */
 
 static void *stop_it(void *arg)
 {

@@ -48,7 +48,7 @@ static void expect_flags(int fd)
     assert_true(fcntl(fd, F_GETFL) & O_NONBLOCK);
 }
 
-/* ---- listening and connecting ----------------------------------------------------- */
+/* ---- listening and connecting ---------------------------------------------------- */
 
 static void test_connect_and_accept(void **state)
 {
@@ -139,7 +139,7 @@ static void test_a_full_backlog_does_not_block(void **state)
     close(listening);
 }
 
-/* ---- descriptors over sockets ----------------------------------------------------- */
+/* ---- descriptors over sockets ---------------------------------------------------- */
 
 static void test_descriptors_travel(void **state)
 {
@@ -244,7 +244,7 @@ static void test_no_descriptor_left_for_what_comes(void **state)
     close(pair[1]);
 }
 
-/* ---- ports ------------------------------------------------------------------------ */
+/* ---- ports ----------------------------------------------------------------------- */
 
 /* Held: nobody is given the number, but who knows it can listen there. */
 static void test_a_held_port(void **state)

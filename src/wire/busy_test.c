@@ -8,21 +8,12 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* The engine is in "hold", and the loop's thread reads in its place. */
+/* The engine is in "hold". */
 static struct ms_call *occupy(struct rig *rig)
 {
-    int64_t until_ns = ms_now_ns() + RIG_DEADLINE_NS;
     struct ms_call *c = rig_call(rig, "hold", "x");
-    bool taken = false;
 
     rig_wait_count(rig, &rig->held, 1);
-    while (!taken) {
-        pthread_mutex_lock(&rig->server->lock);
-        taken = rig->server->taken;
-        pthread_mutex_unlock(&rig->server->lock);
-        assert_true(ms_now_ns() < until_ns);
-        sched_yield();
-    }
     return c;
 }
 
@@ -101,7 +92,7 @@ static void test_cancel_what_is_done(void **state)
     rig_stop(&rig);
 }
 
-/* ---- deadlines -------------------------------------------------------------------- */
+/* ---- deadlines ------------------------------------------------------------------- */
 
 static struct ms_call *call_until(struct rig *rig, const char *method, int64_t delay_ns)
 {
@@ -205,7 +196,7 @@ static void test_deadline_without_its_client(void **state)
     rig_stop(&rig);
 }
 
-/* ---- the loop answers ------------------------------------------------------------- */
+/* ---- the loop answers ------------------------------------------------------------ */
 
 enum { PROBES = 200 };
 
@@ -339,7 +330,7 @@ static void test_others_are_heard(void **state)
     rig_stop(&rig);
 }
 
-/* ---- the engine's own thread ------------------------------------------------------ */
+/* ---- the engine's own thread ----------------------------------------------------- */
 
 static void test_wake_and_timeout(void **state)
 {

@@ -7,8 +7,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-/* ---- failures made here
- * ----------------------------------------------------------- */
+/* ---- failures made here ---------------------------------------------------------- */
 
 uint8_t *ms_failure_pack(Muster__Failure__Kind kind,
                          const char *where,
@@ -42,8 +41,7 @@ void ms_call_fail(struct ms_call *c, Muster__Failure__Kind kind, const char *tex
     ms_call_complete(c, MS_KIND_ERROR, MS_CODEC_PROTO, body, len);
 }
 
-/* ---- life
- * ------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------ */
 
 struct ms_call *ms_call_ref(struct ms_call *c)
 {
@@ -101,8 +99,7 @@ bool ms_call_is_done(struct ms_call *c)
     return done;
 }
 
-/* ---- completing
- * ------------------------------------------------------------------- */
+/* ---- completing ------------------------------------------------------------------ */
 
 void ms_waiter_wake(struct waiter *w)
 {
@@ -218,8 +215,7 @@ void ms_call_let_go(struct ms_call *c)
     ms_peer_unlock(p);
 }
 
-/* ---- waiting
- * ---------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------- */
 
 static bool has_news(const struct ms_call *c)
 {
@@ -287,8 +283,7 @@ int ms_call_wait(struct ms_call *c, int64_t until_ns)
     return rc;
 }
 
-/* ---- results
- * ---------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------- */
 
 void ms_call_outcome(struct ms_call *c, struct ms_outcome *o)
 {

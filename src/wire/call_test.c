@@ -68,8 +68,7 @@ static void test_big_payloads_both_ways(void **state)
     rig_stop(&rig);
 }
 
-/* ---- many at once -----------------------------------------------------------------
- */
+/* ---- many at once ---------------------------------------------------------------- */
 
 enum { THREADS = 6, ROUNDS = 60, WINDOW = 10 };
 
@@ -159,8 +158,7 @@ static void test_many_wait_for_one(void **state)
     rig_stop(&rig);
 }
 
-/* ---- order ------------------------------------------------------------------------
- */
+/* ---- order ----------------------------------------------------------------------- */
 
 struct order {
     uint64_t seen[64];
@@ -199,8 +197,7 @@ static void test_big_before_small(void **state)
     rig_stop(&rig);
 }
 
-/* ---- who answers ------------------------------------------------------------------
- */
+/* ---- who answers ----------------------------------------------------------------- */
 
 static void test_built_in_operations(void **state)
 {
@@ -293,8 +290,7 @@ static void test_the_chain_of_waiting_workers(void **state)
     rig_stop(&rig);
 }
 
-/* ---- waiting ----------------------------------------------------------------------
- */
+/* ---- waiting --------------------------------------------------------------------- */
 
 static void on_signal(int number)
 {

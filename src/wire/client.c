@@ -34,8 +34,7 @@ static struct ms_peer *peer_by_id(struct ms_client *c, uint64_t id)
     return p;
 }
 
-/* ---- what the loop's thread does
- * -------------------------------------------------- */
+/* ---- what the loop's thread does ------------------------------------------------- */
 
 /* A connection that nobody waits for has something, or has room again. */
 static void on_peer(struct ms_peer *p)
@@ -142,8 +141,7 @@ void ms_client_wake_at(struct ms_client *c, int64_t at_ns)
     pthread_mutex_unlock(&c->timer_lock);
 }
 
-/* ---- life
- * ------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------ */
 
 static int loop_init(struct ms_client *c)
 {

@@ -89,8 +89,7 @@ struct ms_peer {
     unsigned spin_misses; /* polls in a row that found nothing */
     int64_t spin_again_ns;
 
-    bool was_ready;  /* this session has been proven once: its worker may remember
-                        it */
+    bool was_known;  /* its worker may have heard of this session */
     bool is_working; /* something has come over this connection */
     bool wants_verdict, asked;
     int64_t lost_ns, retry_ns, verdict_ns;
@@ -122,7 +121,7 @@ struct ms_call {
     uint8_t codec;
     bool spin;      /* poll for it first */
     bool just_sent; /* and its answer cannot be there yet */
-    bool sent;      /* on a proven connection: it may have run */
+    bool sent;      /* on a connection that broke: it may have run */
     bool done, ends_stream;
     int64_t deadline_ns;
     uint8_t *request; /* kept to be sent again; NULL if it was too big */
@@ -156,8 +155,6 @@ void ms_peer_connect(struct ms_peer *p);
 void ms_peer_drop_conn(struct ms_peer *p); /* nobody else reads it */
 /* The connection is over; the reader's role is ours, or nobody has it. */
 void ms_peer_lose(struct ms_peer *p, int why, const struct ms_error *err);
-/* The connection has just been proven. */
-void ms_peer_proven(struct ms_peer *p);
 void ms_peer_die(struct ms_peer *p, uint8_t *failure, size_t len); /* takes failure */
 void ms_peer_give_up(struct ms_peer *p, const char *text);
 /* Retries, verdicts that do not come, deadlines; the next time to look. */

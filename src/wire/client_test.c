@@ -217,7 +217,7 @@ static void test_a_server_that_hangs_up(void **state)
     rig_stop(&rig);
 }
 
-/* ---- the end of a client ---------------------------------------------------------- */
+/* ---- the end of a client --------------------------------------------------------- */
 
 static void *wait_shut(void *arg)
 {
@@ -270,7 +270,7 @@ static void test_peers_outlive_the_loop(void **state)
     ms_peer_unref(peer);
 }
 
-/* ---- forks ------------------------------------------------------------------------ */
+/* ---- forks ----------------------------------------------------------------------- */
 
 static int in_the_child(struct rig *rig, struct ms_call *open)
 {

@@ -163,6 +163,7 @@ static int send_direct(struct ms_conn *c,
         n = 0;
     if (n < 0)
         return (int)n;
+    c->sender.has_sent |= n > 0;
     if ((size_t)n == MS_FRAME_SIZE + total)
         return 0;
     if (ms_sender_add_rest(&c->sender, head, iov, count, total, (size_t)n) < 0)
@@ -189,6 +190,11 @@ int ms_conn_send(struct ms_conn *c,
         return send_direct(c, &first, iov, count, total);
     rc = ms_sender_add(&c->sender, &first, iov, count, total);
     return rc < 0 ? rc : ms_conn_flush(c);
+}
+
+bool ms_conn_has_sent(const struct ms_conn *c)
+{
+    return c->sender.has_sent;
 }
 
 bool ms_conn_wants_write(const struct ms_conn *c)

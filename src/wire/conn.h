@@ -57,6 +57,9 @@ int ms_conn_send(struct ms_conn *c,
                  const struct iovec *iov,
                  int count);
 
+/* Whether the other side may have seen anything of any message. */
+bool ms_conn_has_sent(const struct ms_conn *c);
+
 /* True while queued bytes wait for room in the socket: watch for writing and flush. */
 bool ms_conn_wants_write(const struct ms_conn *c);
 int ms_conn_flush(struct ms_conn *c);

@@ -28,8 +28,7 @@ static int on_message(void *arg, struct ms_message *m)
 
 static const struct ms_conn_sink sink = {.on_message = on_message};
 
-/* ---- frames that do not fit -------------------------------------------------------
- */
+/* ---- frames that do not fit ------------------------------------------------------ */
 
 /* Feed frames (with bodies of zeros) to a trusted connection; what reading gives. */
 static int feed(const struct ms_frame *frames, size_t count, struct ms_error *err)
@@ -131,8 +130,7 @@ static void test_a_length_beyond_its_limit(void **state)
     assert_int_equal(feed(&f, 1, NULL), -EMSGSIZE);
 }
 
-/* ---- handshakes -------------------------------------------------------------------
- */
+/* ---- handshakes ------------------------------------------------------------------ */
 
 struct couple {
     struct test_pipe pipe;

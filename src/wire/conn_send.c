@@ -250,6 +250,7 @@ int ms_sender_pump(struct ms_sender *s, struct ms_transport *t)
             return 0;
         if (n < 0)
             return (int)n;
+        s->has_sent = true;
         ring_written(s, (size_t)n);
     }
 }

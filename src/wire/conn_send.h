@@ -35,6 +35,7 @@ struct ms_sender {
     unsigned ring_at, ring_count;
     unsigned fresh_in_row;
     size_t queued; /* bytes, heads not counted */
+    bool has_sent; /* the first byte of the first message went out */
 };
 
 void ms_sender_init(struct ms_sender *s);

@@ -143,7 +143,7 @@ static void test_failures_are_told(void **state)
     rig_stop(&rig);
 }
 
-/* ---- engines with a loop of their own --------------------------------------------- */
+/* ---- engines with a loop of their own -------------------------------------------- */
 
 static void on_queued(void *arg)
 {

@@ -1,9 +1,11 @@
-/* The engine's lane. A connection in it is armed (lane_fd reports it, once), or
- * disarmed: then somebody reads it, or nobody has looked at it since. The engine keeps
- * the connection that it served last, `hot`, for itself: it polls that one, or sleeps
- * on it and on lane_fd together, so that a call costs no epoll_ctl. Before it sleeps it
- * arms all others; while it is busy for longer than a tick the loop's thread arms all
- * of them and reads in its place. */
+/* The engine's lane. Every connection in it is read by the loop's thread (armed: lane_fd
+ * reports it, once), but for one: `hot`, which gave the engine its last calls. That one the
+ * engine reads itself, polling it or sleeping on it, because a hand-over between two threads
+ * costs as much as the call.
+ *
+ * While the engine is busy hot is armed too, so that health, cancels and more calls are
+ * seen. If something comes within a moment the loop does not jump at it (the engine will be
+ * back) but looks again at a tick. So a call costs two epoll_ctl and no timer. */
 #include "base/clock.h"
 #include "wire/server_internal.h"
 #include "wire/spin.h"
@@ -21,8 +23,8 @@ enum { EVENTS_MAX = 16 };
 /* What we write into our own pipe; any other byte is somebody's signal. */
 enum { WAKE_QUEUED = 'q', WAKE_STOP = 's' };
 
-/* Busy for less than this at a tick: look again at the next one. */
-#define TAKEOVER_MIN_NS (MS_TAKEOVER_TICK_NS / 3)
+/* Busy for less than this: the engine will be back before the loop has read anything. */
+#define MOMENT_NS (MS_TAKEOVER_TICK_NS / 3)
 
 /* Busy for longer: look for cancels before the next request. */
 #define GLANCE_NS (20 * MS_NS_PER_US)
@@ -37,48 +39,67 @@ static void lane_ctl(struct server_conn *sc, unsigned events)
     epoll_ctl(sc->server->lane_fd, EPOLL_CTL_MOD, ms_conn_fd(sc->conn), &ev);
 }
 
+/* Let the loop read it, unless somebody reads it now. */
 static void arm(struct server_conn *sc)
 {
-    ms_list_remove(&sc->idle_link);
+    if (sc->armed || sc->reading)
+        return;
     sc->armed = true;
     lane_ctl(sc, EPOLLIN | EPOLLRDHUP);
 }
 
-static void set_disarmed(struct server_conn *sc)
+static void claim(struct server_conn *sc)
 {
+    if (sc->armed)
+        lane_ctl(sc, 0);
     sc->armed = false;
-    ms_list_remove(&sc->idle_link);
-    ms_list_add_tail(&sc->server->disarmed, &sc->idle_link);
+    sc->reading = true;
 }
 
-static void arm_all(struct ms_server *s)
+/* Give the connection back after a read that ended with `rc`. */
+static void release(struct server_conn *sc, int rc)
 {
-    ms_list_each (sc, &s->disarmed, struct server_conn, idle_link)
-        if (!sc->reading)
-            arm(sc);
+    sc->reading = false;
+    pthread_cond_signal(&sc->server->released);
+    if ((rc < 0 && rc != -EAGAIN) || (sc->attached && !sc->ledger))
+        ms_serving_lost(sc);
+}
+
+static void set_hot(struct ms_server *s, struct server_conn *sc)
+{
+    struct server_conn *old = s->hot;
+
+    s->hot = sc;
+    s->rival = NULL;
+    if (old && old != sc)
+        arm(old);
 }
 
 int ms_lane_add(struct server_conn *sc)
 {
+    struct ms_server *s = sc->server;
     struct epoll_event ev = {.events = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT,
                              .data.u64 = sc->id};
 
     sc->in_lane = sc->armed = true;
-    if (!sc->server->hot)
-        sc->server->hot = sc; /* its first call may have come with its proof */
-    if (epoll_ctl(sc->server->lane_fd, EPOLL_CTL_ADD, ms_conn_fd(sc->conn), &ev) < 0)
+    if (epoll_ctl(s->lane_fd, EPOLL_CTL_ADD, ms_conn_fd(sc->conn), &ev) < 0)
         return -errno;
+    if (!s->hot && !s->is_async)
+        set_hot(s, sc); /* its first call may have come with its proof */
     return 0;
 }
 
 void ms_lane_remove(struct server_conn *sc)
 {
-    if (sc->server->hot == sc)
-        sc->server->hot = NULL;
-    ms_list_remove(&sc->idle_link);
+    struct ms_server *s = sc->server;
+
+    if (s->hot == sc)
+        s->hot = NULL;
+    if (s->rival == sc)
+        s->rival = NULL;
     if (sc->in_lane)
-        epoll_ctl(sc->server->lane_fd, EPOLL_CTL_DEL, ms_conn_fd(sc->conn), NULL);
-    sc->in_lane = false;
+        epoll_ctl(s->lane_fd, EPOLL_CTL_DEL, ms_conn_fd(sc->conn), NULL);
+    sc->in_lane = sc->armed = false;
 }
 
 static void wake_engine(struct ms_server *s, char why)
@@ -112,88 +133,7 @@ static int wake_drain(struct ms_server *s)
     return rc;
 }
 
-/* ---- reading, by whichever thread
- * ------------------------------------------------- */
-
-static void claim(struct server_conn *sc)
-{
-    if (sc->armed)
-        lane_ctl(sc, 0);
-    set_disarmed(sc);
-    sc->reading = true;
-}
-
-/* Give the connection back after a read that ended with `rc`. */
-static void release(struct server_conn *sc, int rc)
-{
-    struct ms_server *s = sc->server;
-
-    sc->reading = false;
-    pthread_cond_signal(&s->released);
-    if ((rc < 0 && rc != -EAGAIN) || (sc->attached && !sc->ledger))
-        ms_serving_lost(sc);
-    else if (s->taken || s->engine_blocked)
-        arm(sc);
-}
-
-/* lane_fd has reported this one. Lock held; let go meanwhile. */
-static void read_reported(struct ms_server *s, uint64_t id)
-{
-    struct server_conn *sc = ms_map_find(&s->by_id, id);
-    int rc;
-
-    if (!sc || sc->reading || sc->dead)
-        return;
-    sc->armed = false; /* it was reported: that was its one time */
-    claim(sc);
-    pthread_mutex_unlock(&s->lock);
-    rc = ms_serving_read(sc);
-    pthread_mutex_lock(&s->lock);
-    release(sc, rc);
-}
-
-/* ---- the loop's thread
- * ------------------------------------------------------------ */
-
-/* The engine is busy and somebody wakes it: it will see that when it comes back. */
-static void wake_switch_off(struct ms_server *s)
-{
-    struct epoll_event ev = {.events = EPOLLONESHOT, .data.u64 = 0};
-
-    if (s->taken && epoll_ctl(s->lane_fd, EPOLL_CTL_MOD, s->wake_read, &ev) == 0)
-        s->wake_off = true;
-}
-
-static void wake_switch_on(struct ms_server *s)
-{
-    struct epoll_event ev = {.events = EPOLLIN, .data.u64 = 0};
-
-    if (s->wake_off && epoll_ctl(s->lane_fd, EPOLL_CTL_MOD, s->wake_read, &ev) == 0)
-        s->wake_off = false;
-}
-
-static void on_lane(void *arg, unsigned events)
-{
-    struct ms_server *s = arg;
-    struct epoll_event ev[EVENTS_MAX];
-    int n;
-
-    (void)events;
-    pthread_mutex_lock(&s->lock);
-    if (!s->taken) { /* the engine is back */
-        ms_watch_set(&s->lane_watch, 0);
-        pthread_mutex_unlock(&s->lock);
-        return;
-    }
-    n = epoll_wait(s->lane_fd, ev, EVENTS_MAX, 0);
-    for (int i = 0; i < n; i++) {
-        if (ev[i].data.u64)
-            read_reported(s, ev[i].data.u64);
-        else
-            wake_switch_off(s);
-    }
-    pthread_mutex_unlock(&s->lock);
-}
+/* ---- the loop's thread ----------------------------------------------------------- */
 
 static void tick_set(struct ms_server *s)
 {
@@ -203,29 +143,53 @@ static void tick_set(struct ms_server *s)
     timerfd_settime(s->tick_fd, 0, &when, NULL);
 }
 
-/* The engine goes to sleep: a tick would only wake the loop's thread for nothing, which
- * with many workers on few cores is a quarter of the machine. */
-static void tick_cancel(struct ms_server *s)
+/* The engine is away for a moment only: let it read this one itself. */
+static bool may_wait(const struct server_conn *sc, int64_t now_ns)
 {
-    struct itimerspec never = {0};
+    const struct ms_server *s = sc->server;
 
-    if (!s->tick_armed)
-        return;
-    s->tick_armed = false;
-    timerfd_settime(s->tick_fd, 0, &never, NULL);
+    return sc == s->hot && s->busy_since_ns && !atomic_load(&s->stopping) &&
+           now_ns - s->busy_since_ns < MOMENT_NS;
 }
 
-static void take_over(struct ms_server *s)
+/* lane_fd has reported this one. Lock held; let go meanwhile. */
+static void read_reported(struct ms_server *s, uint64_t id)
 {
-    s->taken = true;
-    arm_all(s);
-    ms_watch_set(&s->lane_watch, MS_READ);
+    struct server_conn *sc = ms_map_find(&s->by_id, id);
+    int rc;
+
+    if (!sc || !sc->armed || sc->reading || sc->dead)
+        return;        /* it was claimed meanwhile */
+    sc->armed = false; /* that was its one time */
+    if (may_wait(sc, ms_now_ns())) {
+        tick_set(s);
+        return;
+    }
+    sc->reading = true;
+    pthread_mutex_unlock(&s->lock);
+    rc = ms_serving_read(sc);
+    pthread_mutex_lock(&s->lock);
+    release(sc, rc);
+    if (!sc->dead)
+        arm(sc);
+}
+
+static void on_lane(void *arg, unsigned events)
+{
+    struct ms_server *s = arg;
+    struct epoll_event ev[EVENTS_MAX];
+    int n = epoll_wait(s->lane_fd, ev, EVENTS_MAX, 0);
+
+    (void)events;
+    pthread_mutex_lock(&s->lock);
+    for (int i = 0; i < n; i++)
+        read_reported(s, ev[i].data.u64);
+    pthread_mutex_unlock(&s->lock);
 }
 
 static void on_tick(void *arg, unsigned events)
 {
     struct ms_server *s = arg;
-    int64_t now_ns = ms_now_ns();
     uint64_t count;
 
     (void)events;
@@ -233,18 +197,31 @@ static void on_tick(void *arg, unsigned events)
         return;
     pthread_mutex_lock(&s->lock);
     s->tick_armed = false;
-    if (s->busy_since_ns && now_ns - s->busy_since_ns >= TAKEOVER_MIN_NS) {
-        take_over(s);
-    } else if (s->busy_since_ns || s->calls_done != s->calls_at_tick) {
-        s->look_around = true;
-        tick_set(s);
+    if (s->busy_since_ns && s->hot) {
+        if (may_wait(s->hot, ms_now_ns()))
+            tick_set(s);
+        else
+            arm(s->hot);
     }
-    s->calls_at_tick = s->calls_done;
     pthread_mutex_unlock(&s->lock);
 }
 
-/* ---- the engine's thread
- * ---------------------------------------------------------- */
+/* ---- the engine's thread --------------------------------------------------------- */
+
+/* The connection of a request becomes hot if it gives two in a row. */
+static void follow(struct ms_server *s, const struct ms_request *r)
+{
+    struct server_conn *sc = r->ledger->conn;
+
+    if (!sc || !sc->in_lane || sc == s->hot) {
+        s->rival = NULL;
+        return;
+    }
+    if (!s->hot || s->rival == sc)
+        set_hot(s, sc);
+    else
+        s->rival = sc;
+}
 
 /* From now on the engine is away: with a request, or with a signal. */
 static void become_busy(struct ms_server *s, struct ms_request *r, int64_t now_ns)
@@ -254,8 +231,10 @@ static void become_busy(struct ms_server *s, struct ms_request *r, int64_t now_n
     s->spin_next = r && (r->flags & MS_FRAME_SPIN);
     s->caller_core = s->spin_next ? r->core : 0;
     s->engine_core = s->spin_next ? (uint32_t)sched_getcpu() + 1 : 0;
-    if (!s->tick_armed)
-        tick_set(s);
+    if (r)
+        follow(s, r);
+    if (s->hot && !s->tick_armed)
+        arm(s->hot);
 }
 
 /* Poll the claimed connection, without the lock. */
@@ -272,12 +251,12 @@ static int poll_hot(struct ms_server *s, struct server_conn *hot, int64_t until_
     }
 }
 
-/* Sleep until the claimed connection or the lane has something: bits 1 and 2, 0 at
- * until_ns, or a negative errno. */
+/* Sleep until the claimed connection has something or somebody wakes us: bits 1 and 2, 0
+ * at until_ns, or a negative errno. */
 static int sleep_on(struct ms_server *s, struct server_conn *hot, int64_t until_ns)
 {
     struct pollfd pfd[2] = {
-        {.fd = s->lane_fd, .events = POLLIN},
+        {.fd = s->wake_read, .events = POLLIN},
         {.fd = hot ? ms_conn_fd(hot->conn) : -1, .events = POLLIN | POLLRDHUP}};
     struct timespec ts, *timeout = NULL;
     int n;
@@ -297,30 +276,11 @@ static int sleep_on(struct ms_server *s, struct server_conn *hot, int64_t until_
     return (pfd[1].revents ? 1 : 0) | (pfd[0].revents ? 2 : 0);
 }
 
-static int read_lane(struct ms_server *s)
-{
-    struct epoll_event ev[EVENTS_MAX];
-    int n = epoll_wait(s->lane_fd, ev, EVENTS_MAX, 0), rc = 0;
-
-    for (int i = 0; i < n; i++) {
-        if (ev[i].data.u64)
-            read_reported(s, ev[i].data.u64);
-        else
-            rc = wake_drain(s);
-    }
-    return rc;
-}
-
-/* Wait for something and read it. Lock held; let go meanwhile. 0; -ETIMEDOUT, -EINTR.
- * */
-static int engine_wait(struct ms_server *s, struct server_conn *hot, int64_t until_ns)
+/* Sleep, and read what came. Lock held; let go meanwhile. 0; -ETIMEDOUT, -EINTR. */
+static int engine_sleep(struct ms_server *s, struct server_conn *hot, int64_t until_ns)
 {
     int what, rc = -EAGAIN;
 
-    arm_all(s);
-    wake_switch_on(s);
-    if (until_ns)
-        tick_cancel(s);
     s->engine_blocked = true;
     s->engine_reads = hot;
     pthread_mutex_unlock(&s->lock);
@@ -333,7 +293,7 @@ static int engine_wait(struct ms_server *s, struct server_conn *hot, int64_t unt
         release(hot, rc);
     if (what <= 0)
         return what < 0 ? what : -ETIMEDOUT;
-    return what & 2 ? read_lane(s) : 0;
+    return what & 2 ? wake_drain(s) : 0;
 }
 
 /* One step towards a request: read what is there, poll, or sleep. */
@@ -344,7 +304,7 @@ static int engine_step(struct ms_server *s, int64_t spin_until_ns, int64_t until
 
     if (hot)
         claim(hot);
-    if (hot && spin_until_ns && !s->look_around) {
+    if (hot && spin_until_ns) {
         pthread_mutex_unlock(&s->lock);
         rc = poll_hot(s, hot, spin_until_ns);
         pthread_mutex_lock(&s->lock);
@@ -353,17 +313,11 @@ static int engine_step(struct ms_server *s, int64_t spin_until_ns, int64_t until
             return 0;
         }
     }
-    if (s->look_around) { /* others may wait while one connection is always ready
-                           */
-        s->look_around = false;
-        rc = engine_wait(s, hot, 0);
-        return rc == -ETIMEDOUT ? 0 : rc;
-    }
-    return engine_wait(s, hot, until_ns);
+    return engine_sleep(s, hot, until_ns);
 }
 
-/* Move to another core, if there is one: the kernel likes to put both ends of a socket
- * on the same, and two pollers there only wait for each other's time slice. */
+/* Move to another core, if there is one: the kernel likes to put both ends of a socket on
+ * the same, and two pollers there only wait for each other's time slice. */
 static void step_aside(struct ms_server *s, int core, int64_t now_ns)
 {
     cpu_set_t all, others;
@@ -377,8 +331,7 @@ static void step_aside(struct ms_server *s, int core, int64_t now_ns)
         sched_setaffinity(0, sizeof all, &all);
 }
 
-/* Poll for the next call? The engine's thread, without the lock: it alone writes these.
- * */
+/* Poll for the next call? The engine's thread, without the lock: it alone writes these. */
 static bool may_spin(struct ms_server *s, int64_t now_ns)
 {
     int core = sched_getcpu();
@@ -420,7 +373,6 @@ int ms_server_engine_next(struct ms_server *s,
     if (atomic_load(&s->queued) && now_ns - s->busy_since_ns > GLANCE_NS)
         glance(s);
     s->busy_since_ns = 0;
-    s->taken = false;
     for (;;) {
         struct ms_request *r = NULL;
 
@@ -442,18 +394,11 @@ int ms_server_engine_next(struct ms_server *s,
     return *out ? 0 : rc;
 }
 
-void ms_lane_on_loop(struct ms_server *s)
-{
-    if (s->is_async)
-        ms_watch_set(&s->lane_watch, MS_READ);
-}
-
 void ms_server_engine_is_async(struct ms_server *s)
 {
     pthread_mutex_lock(&s->lock);
-    s->is_async = s->taken = true;
-    arm_all(s);
-    ms_server_wake_loop(s);
+    s->is_async = true;
+    set_hot(s, NULL);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -502,32 +447,22 @@ bool ms_server_engine_running(struct ms_server *s,
     return running;
 }
 
-/* ---- life
- * ------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------ */
 
 int ms_lane_init(struct ms_server *s)
 {
-    struct epoll_event ev = {.events = EPOLLIN, .data.u64 = 0};
     int pipe_fds[2];
     int rc;
 
-    s->taken = true; /* until the engine comes for the first time */
     s->lane_fd = epoll_create1(EPOLL_CLOEXEC);
     s->tick_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     if (s->lane_fd < 0 || s->tick_fd < 0 || pipe2(pipe_fds, O_CLOEXEC | O_NONBLOCK) < 0)
         return -errno;
     s->wake_read = pipe_fds[0];
     s->wake_write = pipe_fds[1];
-    if (epoll_ctl(s->lane_fd, EPOLL_CTL_ADD, s->wake_read, &ev) < 0)
-        return -errno;
     rc = ms_watch_init(&s->tick_watch, s->loop, s->tick_fd, MS_READ, on_tick, s);
     if (rc == 0)
-        rc = ms_watch_init(&s->lane_watch,
-                           s->loop,
-                           s->lane_fd,
-                           s->has_engine ? MS_READ : 0,
-                           on_lane,
-                           s);
+        rc = ms_watch_init(&s->lane_watch, s->loop, s->lane_fd, MS_READ, on_lane, s);
     return rc;
 }
 

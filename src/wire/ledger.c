@@ -6,8 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* ---- attaching and losing
- * --------------------------------------------------------- */
+/* ---- attaching and losing -------------------------------------------------------- */
 
 /* Sessions are random: their first bytes are as good as all of them. */
 static uint64_t key_of(const uint8_t *session)
@@ -127,8 +126,7 @@ int64_t ms_ledger_sweep(struct ms_server *s, int64_t now_ns)
     return next;
 }
 
-/* ---- what a client says of its session
- * -------------------------------------------- */
+/* ---- what a client says of its session ------------------------------------------- */
 
 /* Nobody waits for `r`: as if it had been cancelled and acknowledged. */
 static void forget(struct ms_ledger *l, struct ms_request *r)
@@ -174,8 +172,7 @@ int ms_ledger_keep_only(struct ms_ledger *l, const struct ms_message *m)
     return 0;
 }
 
-/* ---- methods
- * ---------------------------------------------------------------------- */
+/* ---- methods --------------------------------------------------------------------- */
 
 static int method_create(struct ms_server *s, const char *engine, const char *name)
 {

@@ -8,8 +8,7 @@
 
 enum { CALLS = 300 };
 
-/* ---- a client whose connection breaks ---------------------------------------------
- */
+/* ---- a client whose connection breaks -------------------------------------------- */
 
 static _Atomic unsigned runs[CALLS];
 
@@ -151,8 +150,7 @@ static void test_cancelled_while_broken(void **state)
     rig_stop(&rig);
 }
 
-/* ---- a client that says exactly this ----------------------------------------------
- */
+/* ---- a client that says exactly this --------------------------------------------- */
 
 static void test_a_kept_reply_is_sent_again(void **state)
 {

@@ -8,8 +8,7 @@
 #include <sched.h>
 #include <string.h>
 
-/* ---- life
- * ------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------ */
 
 static struct ms_peer *peer_alloc(struct ms_client *c, const char *path, uint64_t uid)
 {
@@ -145,8 +144,7 @@ void ms_peer_unlock(struct ms_peer *p)
     }
 }
 
-/* ---- methods
- * ---------------------------------------------------------------------- */
+/* ---- methods --------------------------------------------------------------------- */
 
 static int method_find(const struct ms_peer *p,
                        const char *engine,
@@ -220,8 +218,7 @@ int ms_peer_method(struct ms_peer *p, const char *engine, const char *method)
     return op;
 }
 
-/* ---- starting a call
- * -------------------------------------------------------------- */
+/* ---- starting a call ------------------------------------------------------------- */
 
 enum { CALL_IOV_MAX = 64 };
 
@@ -298,7 +295,6 @@ static int call_send(struct ms_peer *p,
         c->spin = head.core != p->worker_core;
     }
     c->just_sent = waits;
-    c->sent = ms_conn_is_ready(p->conn);
     if (p->ack_count)
         head.ack = p->acks[--p->ack_count];
     return ms_peer_send(p, &head, iov, count);

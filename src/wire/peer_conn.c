@@ -12,8 +12,7 @@
 
 #define RETRY_FIRST_NS (1 * MS_NS_PER_MS)
 
-/* ---- the end
- * ---------------------------------------------------------------------- */
+/* ---- the end --------------------------------------------------------------------- */
 
 static void fail_all(struct ms_peer *p, const uint8_t *failure, size_t len)
 {
@@ -32,10 +31,23 @@ static void fail_all(struct ms_peer *p, const uint8_t *failure, size_t len)
     }
 }
 
+/* Its calls may have arrived. */
+static void mark_sent(struct ms_peer *p)
+{
+    size_t at = 0;
+    struct ms_call *c;
+
+    p->was_known = true;
+    while ((c = ms_map_next(&p->pending, &at)))
+        c->sent = true;
+}
+
 void ms_peer_drop_conn(struct ms_peer *p)
 {
     if (!p->conn)
         return;
+    if (ms_conn_has_sent(p->conn))
+        mark_sent(p);
     epoll_ctl(p->client->epoll_fd, EPOLL_CTL_DEL, ms_conn_fd(p->conn), NULL);
     ms_conn_destroy(p->conn);
     p->conn = NULL;
@@ -133,8 +145,7 @@ void ms_peer_lose(struct ms_peer *p, int why, const struct ms_error *err)
         retry_later(p, now_ns);
 }
 
-/* ---- sending
- * ---------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------- */
 
 int ms_peer_send(struct ms_peer *p,
                  const struct ms_frame *head,
@@ -172,8 +183,7 @@ uint64_t ms_call_budget(const struct ms_call *c, int64_t now_ns)
     return c->deadline_ns > now_ns ? (uint64_t)(c->deadline_ns - now_ns) : 1;
 }
 
-/* ---- attaching again
- * -------------------------------------------------------------- */
+/* ---- attaching again ------------------------------------------------------------- */
 
 enum { ATTACH_IDS = 4096 }; /* in one message */
 
@@ -259,7 +269,7 @@ static int attach_again(struct ms_peer *p)
     if (!ids)
         return -ENOMEM;
     p->ack_count = 0; /* what is not in `ids` needs no other word */
-    if (p->was_ready)
+    if (p->was_known)
         rc = send_attach(p, ids, count);
     for (uint32_t i = 0; i < p->method_count && p->conn && rc == 0; i++)
         rc = ms_peer_send_method(p, i);
@@ -269,18 +279,7 @@ static int attach_again(struct ms_peer *p)
     return rc;
 }
 
-void ms_peer_proven(struct ms_peer *p)
-{
-    size_t at = 0;
-    struct ms_call *c;
-
-    p->was_ready = true;
-    while ((c = ms_map_next(&p->pending, &at)))
-        c->sent = true;
-}
-
-/* ---- connecting
- * ------------------------------------------------------------------- */
+/* ---- connecting ------------------------------------------------------------------ */
 
 static struct ms_conn *conn_make(struct ms_peer *p, int fd, int *rc)
 {

@@ -6,8 +6,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 
-/* ---- the loop as the reader
- * ------------------------------------------------------- */
+/* ---- the loop as the reader ------------------------------------------------------ */
 
 void ms_peer_arm(struct ms_peer *p)
 {
@@ -52,8 +51,7 @@ void ms_peer_hand_over(struct ms_peer *p)
         ms_peer_arm(p);
 }
 
-/* ---- messages
- * --------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------- */
 
 static int send_acks(struct ms_peer *p)
 {
@@ -132,8 +130,7 @@ static int on_message(void *arg, struct ms_message *m)
 
 static const struct ms_conn_sink sink = {.on_message = on_message};
 
-/* ---- reading
- * ---------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------- */
 
 /* Wait for the socket without the lock. */
 static int wait_socket(int fd, short events, int64_t until_ns)
@@ -187,8 +184,6 @@ static int read_handshake(struct ms_peer *p, struct ms_error *err)
     p->locked_read = true;
     rc = ms_conn_read(p->conn, &sink, p, err);
     p->locked_read = false;
-    if (ms_conn_is_ready(p->conn))
-        ms_peer_proven(p);
     return rc;
 }
 

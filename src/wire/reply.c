@@ -20,8 +20,7 @@ pack_failure(Muster__Failure__Kind kind, const char *text, uint8_t body[FAILURE_
     return muster__failure__pack(&f, body);
 }
 
-/* ---- sending
- * ---------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------- */
 
 void ms_reply_failure(struct server_conn *sc,
                       uint64_t call_id,
@@ -59,8 +58,7 @@ void ms_reply_send(struct ms_request *r)
         ms_serving_send(sc, &head, &iov, 1);
 }
 
-/* ---- keeping
- * ---------------------------------------------------------------------- */
+/* ---- keeping --------------------------------------------------------------------- */
 
 /* Who asks again is told so. */
 static void lose_reply(struct ms_request *r)
@@ -166,8 +164,7 @@ int ms_request_fail_locked(struct ms_request *r,
     return rc;
 }
 
-/* ---- the handler's side
- * ----------------------------------------------------------- */
+/* ---- the handler's side ---------------------------------------------------------- */
 
 /* The handler's last touch: unlock, and free the server if it only waited for us. */
 static void handed_back(struct ms_request *r)

@@ -37,8 +37,7 @@ void ms_request_unqueue(struct ms_request *r)
         r->server->is_ready = true; /* what stood behind it */
 }
 
-/* ---- arriving
- * --------------------------------------------------------------------- */
+/* ---- arriving -------------------------------------------------------------------- */
 
 static struct ms_method *method_of(struct ms_ledger *l, uint16_t op)
 {
@@ -165,8 +164,6 @@ static void route(struct server_conn *sc, struct ms_request *r)
     if (ms_list_is_empty(&r->queue_link))
         queue_add(s, r);
     s->is_ready = true;
-    if (sc->in_lane)
-        s->hot = sc;
 }
 
 /* Sent again, and known already. */
@@ -239,8 +236,7 @@ int ms_request_whole(struct server_conn *sc, struct ms_message *m)
     return rc; /* without memory it still waits to be sent again */
 }
 
-/* ---- what becomes of them
- * --------------------------------------------------------- */
+/* ---- what becomes of them -------------------------------------------------------- */
 
 void ms_request_drop(struct ms_request *r)
 {

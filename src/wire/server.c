@@ -15,8 +15,7 @@ bool ms_server_on_loop(const struct ms_server *s)
     return s->loop_thread_known && pthread_equal(s->loop_thread, pthread_self());
 }
 
-/* ---- what other threads leave for the loop
- * ---------------------------------------- */
+/* ---- what other threads leave for the loop --------------------------------------- */
 
 void ms_server_wake_loop(struct ms_server *s)
 {
@@ -118,7 +117,6 @@ static void on_todo(void *arg, unsigned events)
     s->todo_told = false;
     conns_do(s);
     timer_start(s);
-    ms_lane_on_loop(s);
     ms_server_deliver(s);
     tell_all(s);
     pthread_mutex_unlock(&s->lock);
@@ -155,8 +153,7 @@ static void on_time(void *arg)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* ---- listening
- * -------------------------------------------------------------------- */
+/* ---- listening ------------------------------------------------------------------- */
 
 static void on_listen_again(void *arg)
 {
@@ -189,8 +186,7 @@ static void on_listen(void *arg, unsigned events)
     }
 }
 
-/* ---- life
- * ------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------ */
 
 static void cond_init(pthread_cond_t *cond)
 {
@@ -245,7 +241,6 @@ struct ms_server *ms_server_create(const struct ms_server_options *o)
     ms_list_init(&s->tells);
     ms_list_init(&s->handed);
     ms_list_init(&s->queue);
-    ms_list_init(&s->disarmed);
     ms_map_init(&s->by_id);
     ms_map_init(&s->by_session);
     if (loop_init(s) < 0) {

@@ -6,12 +6,12 @@
  * reconnect is attached to what runs already, or answered from the kept reply, which
  * stays until the client has acknowledged it.
  *
- * Threads. The loop's thread accepts, shakes hands and serves the control lane. The
- * call lane of a worker is read by the engine's thread itself while that has nothing
- * else to do (ms_server_engine_next), because a hand-over between two threads costs as
- * much as the whole call; when the engine is busy for longer than a tick the loop's
- * thread takes the reading over, so that health, cancel and new calls are seen at once.
- * A server without an engine serves everything on the loop.
+ * Threads. The loop's thread accepts, shakes hands and reads. But the connection that
+ * gave a worker's engine its last calls is read by the engine's thread itself while that
+ * has nothing else to do (ms_server_engine_next), because a hand-over between two threads
+ * costs as much as the whole call; while the engine is busy the loop's thread reads that
+ * one too, so that health, cancel and new calls are seen at once. A server without an
+ * engine serves everything on the loop.
  *
  * Order. Requests of one session come out in the order in which their first pieces were
  * sent, although a small one may be there before a big one is whole. One session never

@@ -25,7 +25,6 @@
 
 struct server_conn {
     struct ms_list link;      /* server->conns */
-    struct ms_list idle_link; /* server->disarmed: in the lane and not armed */
     struct ms_list todo_link; /* server->todo */
     struct ms_server *server;
     struct ms_conn *conn;
@@ -34,7 +33,7 @@ struct server_conn {
     struct ms_watch watch;    /* loop: reading (not in the lane) and writing */
     struct ms_timer deadline; /* of the handshake */
     bool attached;            /* has had a ledger */
-    bool in_lane;             /* in lane_fd; read by engine or loop in turn */
+    bool in_lane;             /* in lane_fd; read by the loop, or by the engine */
     bool armed;               /* lane_fd reports it, once */
     bool reading;             /* somebody reads it */
     bool dead;                /* over; the loop will destroy it */
@@ -98,20 +97,17 @@ struct ms_server {
     int64_t timer_ns;          /* when it should fire */
 
     /* the engine's lane */
-    int lane_fd; /* epoll of the connections in the lane, id 0: wake_read */
-    int wake_read, wake_write;
-    bool wake_off;              /* the loop has switched wake_read off in lane_fd */
-    struct ms_watch lane_watch; /* loop: lane_fd, while taken over */
+    int lane_fd; /* epoll of the connections in the lane, for the loop */
+    struct ms_watch lane_watch;
+    int wake_read, wake_write; /* wake the engine */
     int tick_fd;
     struct ms_watch tick_watch;
     bool tick_armed;
-    bool look_around; /* the engine has read one connection only for a while */
-    struct ms_list disarmed;
-    struct server_conn *hot; /* the last one that gave the engine something */
-    struct ms_list queue;    /* requests for the engine */
+    struct server_conn *hot;   /* the one that the engine reads itself */
+    struct server_conn *rival; /* another one that gave the engine its last call */
+    struct ms_list queue;      /* requests for the engine */
     _Atomic unsigned queued;
     bool is_ready; /* something may have become ready for the engine */
-    bool taken;    /* the loop's thread reads the lane */
     bool is_async;
     bool engine_blocked;              /* asleep, or just awake and reading... */
     struct server_conn *engine_reads; /* ...this one */
@@ -122,7 +118,7 @@ struct ms_server {
     _Atomic bool stopping;
     struct ms_request *running;
     int64_t busy_since_ns; /* 0: idle */
-    uint64_t calls_done, calls_at_tick;
+    uint64_t calls_done;
 };
 
 /* server.c; all with the lock held */
@@ -161,7 +157,6 @@ void ms_serving_break(struct server_conn *sc);
 /* lane.c; the lock is held where a connection is given */
 int ms_lane_init(struct ms_server *s);
 void ms_lane_finish(struct ms_server *s);
-void ms_lane_on_loop(struct ms_server *s); /* loop's thread, lock held */
 int ms_lane_add(struct server_conn *sc);
 void ms_lane_remove(struct server_conn *sc);
 /* What was read from `sc` made something ready: wake the engine, if it sleeps.

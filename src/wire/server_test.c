@@ -52,7 +52,7 @@ static unsigned conn_count(struct rig *rig)
     return n;
 }
 
-/* ---- peers ------------------------------------------------------------------------ */
+/* ---- peers ----------------------------------------------------------------------- */
 
 static void test_noise_without_the_secret(void **state)
 {
@@ -207,7 +207,7 @@ static void test_the_same_call_twice(void **state)
     rig_stop(&rig);
 }
 
-/* ---- resources -------------------------------------------------------------------- */
+/* ---- resources ------------------------------------------------------------------- */
 
 /* Who connects and says nothing, or not all, is cut. */
 static void test_slow_handshakes_are_cut(void **state)
@@ -309,7 +309,7 @@ static void test_no_descriptor_left(void **state)
     rig_stop(&rig);
 }
 
-/* ---- the end ---------------------------------------------------------------------- */
+/* ---- the end --------------------------------------------------------------------- */
 
 struct kept {
     struct ms_request *request[4];

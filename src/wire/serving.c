@@ -8,8 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* ---- messages
- * --------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------- */
 
 static int on_begin(void *arg, const struct ms_frame *head)
 {
@@ -110,8 +109,7 @@ int ms_serving_read(struct server_conn *sc)
     return ms_conn_read(sc->conn, &sink, sc, NULL);
 }
 
-/* ---- sending
- * ---------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------- */
 
 static void todo(struct server_conn *sc)
 {
@@ -140,8 +138,7 @@ int ms_serving_send(struct server_conn *sc,
     return rc;
 }
 
-/* ---- life
- * ------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------ */
 
 void ms_serving_watch(struct server_conn *sc)
 {
@@ -279,7 +276,6 @@ void ms_serving_create(struct ms_server *s, int fd)
     }
     sc->server = s;
     sc->conn = conn;
-    ms_list_init(&sc->idle_link);
     ms_list_init(&sc->todo_link);
     pthread_mutex_lock(&s->lock);
     sc->id = ++s->next_id;

@@ -44,7 +44,7 @@ static void pause_us(uint64_t us)
     nanosleep(&ts, NULL);
 }
 
-/* ---- the worker ------------------------------------------------------------------- */
+/* ---- the worker ------------------------------------------------------------------ */
 
 static void answer(struct ms_request *r)
 {
@@ -118,7 +118,7 @@ static void work(struct rig *rig, struct ms_request *r)
         answer(r);
 }
 
-/* ---- the callers ------------------------------------------------------------------ */
+/* ---- the callers ----------------------------------------------------------------- */
 
 struct caller {
     struct rig *rig;
@@ -243,7 +243,7 @@ static void *call_all_the_time(void *arg)
     return NULL;
 }
 
-/* ---- bad luck --------------------------------------------------------------------- */
+/* ---- bad luck -------------------------------------------------------------------- */
 
 static void break_peer(struct ms_peer *p)
 {

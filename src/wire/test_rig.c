@@ -350,12 +350,23 @@ void rig_wait(struct ms_call *c)
     assert_int_equal(rc, 0);
 }
 
+static void print_failure(const struct ms_outcome *o)
+{
+    Muster__Failure *f = muster__failure__unpack(NULL, o->len, o->body);
+
+    print_error("failure %d: %s\n", f ? (int)f->kind : -1, f ? f->message : "?");
+    if (f)
+        muster__failure__free_unpacked(f, NULL);
+}
+
 void rig_expect(struct ms_call *c, const char *text)
 {
     struct ms_outcome o;
 
     rig_wait(c);
     ms_call_outcome(c, &o);
+    if (o.kind != MS_KIND_REPLY)
+        print_failure(&o);
     assert_int_equal(o.kind, MS_KIND_REPLY);
     assert_int_equal(o.len, strlen(text));
     assert_memory_equal(o.body, text, o.len);
