@@ -4,6 +4,7 @@
 #include "base/limits.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 
 PyTypeObject *core_call_type;
@@ -15,7 +16,13 @@ struct call {
     PyObject *result; /* decoded once */
     PyObject *error;  /* or what is raised each time */
     int streams;      /* an item was taken, or it ended as a stream */
+    bool settling;    /* `settler` decodes it, and may let go of the GIL meanwhile */
+    pthread_t settler;
 };
+
+/* Those who wait for a settler. */
+static pthread_mutex_t settle_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t settled = PTHREAD_COND_INITIALIZER;
 
 struct inbox {
     PyObject_HEAD struct ms_inbox *inbox;
@@ -33,6 +40,7 @@ PyObject *core_call_new(struct ms_call *call, PyObject *peer)
     c->peer = Py_NewRef(peer);
     c->result = c->error = NULL;
     c->streams = 0;
+    c->settling = false;
     PyObject_GC_Track((PyObject *)c);
     return (PyObject *)c;
 }
@@ -110,7 +118,7 @@ static PyObject *exit_dict(const Muster__Exit *e)
     lines = core_str_list(e->last_lines, e->n_last_lines);
     if (!lines)
         return NULL;
-    return Py_BuildValue("{sN si sN sN sN ss si ss ss}",
+    return Py_BuildValue("{sN si sN sN sN sN si sN sN}",
                          "signaled",
                          PyBool_FromLong(e->signaled),
                          "code",
@@ -122,13 +130,13 @@ static PyObject *exit_dict(const Muster__Exit *e)
                          "last_lines",
                          lines,
                          "node",
-                         e->node,
+                         core_text(e->node),
                          "pid",
                          (int)e->pid,
                          "detail",
-                         e->detail,
+                         core_text(e->detail),
                          "log_path",
-                         e->log_path);
+                         core_text(e->log_path));
 }
 
 static PyObject *failure_exception(const Muster__Failure *f, const char *where)
@@ -138,16 +146,15 @@ static PyObject *failure_exception(const Muster__Failure *f, const char *where)
     if (!exit)
         return NULL;
     e = PyObject_CallFunction(core_make_error,
-                              "ssssy#Os",
+                              "sNNNy#NN",
                               kind_name(f->kind),
-                              f->message,
-                              f->type,
-                              f->traceback,
-                              (const char *)f->exception.data,
+                              core_text(f->message),
+                              core_text(f->type),
+                              core_text(f->traceback),
+                              f->exception.len ? (const char *)f->exception.data : "",
                               (Py_ssize_t)f->exception.len,
                               exit,
-                              *f->where ? f->where : where);
-    Py_DECREF(exit);
+                              core_text(*f->where ? f->where : where));
     return e;
 }
 
@@ -263,13 +270,27 @@ static PyObject *stream_of(PyObject *self)
     return stream;
 }
 
-/* Decode the outcome of a done call into result or error. 0 or -1. */
-static int settle(struct call *c)
+/* It cannot be decoded twice: what was raised the first time is raised again, unless it
+ * was Ctrl-C. 0, or -1 with that still set. */
+static int keep_decode_error(struct call *c)
+{
+    PyObject *type, *value, *traceback;
+
+    if (PyErr_ExceptionMatches(PyExc_Exception)) {
+        c->error = core_exception_take();
+        return c->error ? 0 : -1;
+    }
+    PyErr_Fetch(&type, &value, &traceback);
+    c->error = PyObject_CallFunction(
+        core_error, "s", "the result is lost: reading it was interrupted");
+    PyErr_Restore(type, value, traceback);
+    return -1;
+}
+
+static int decode_outcome(struct call *c)
 {
     struct ms_outcome o;
 
-    if (c->result || c->error)
-        return 0;
     ms_call_outcome(c->call, &o);
     if (o.ends_stream)
         c->streams = 1;
@@ -279,7 +300,41 @@ static int settle(struct call *c)
     }
     ms_call_take_body(c->call); /* core_decode frees it */
     c->result = core_decode(o.codec, (uint8_t *)(uintptr_t)o.body, o.body, o.len);
-    return c->result ? 0 : -1;
+    return c->result ? 0 : keep_decode_error(c);
+}
+
+static void wait_settled(struct call *c)
+{
+    Py_BEGIN_ALLOW_THREADS;
+    pthread_mutex_lock(&settle_lock);
+    while (c->settling)
+        pthread_cond_wait(&settled, &settle_lock);
+    pthread_mutex_unlock(&settle_lock);
+    Py_END_ALLOW_THREADS;
+}
+
+/* Decode the outcome of a done call into result or error, once. 0 or -1. */
+static int settle(struct call *c)
+{
+    int rc;
+
+    while (c->settling && !c->result && !c->error) {
+        if (pthread_equal(c->settler, pthread_self())) {
+            PyErr_SetString(core_error, "this result is being read by its own parts");
+            return -1;
+        }
+        wait_settled(c);
+    }
+    if (c->result || c->error)
+        return 0;
+    c->settler = pthread_self();
+    c->settling = true;
+    rc = decode_outcome(c);
+    pthread_mutex_lock(&settle_lock);
+    c->settling = false;
+    pthread_cond_broadcast(&settled);
+    pthread_mutex_unlock(&settle_lock);
+    return rc;
 }
 
 static PyObject *call_result(PyObject *self, PyObject *unused)

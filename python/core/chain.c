@@ -69,6 +69,14 @@ void chain_set_engine_thread(void)
     engine_tid = (pid_t)syscall(SYS_gettid);
 }
 
+/* While it waits for a call, none of its requests goes on, and no other begins. */
+void chain_set_async(void)
+{
+    chain_set_engine_thread();
+    chain[0] = own_uid;
+    chain_count = 1;
+}
+
 void chain_forget(void)
 {
     engine_tid = 0;

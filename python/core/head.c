@@ -66,10 +66,10 @@ static void tell_verdict(void *arg)
     if (e)
         exit = muster__exit__unpack(NULL, e->len, e->body);
     pthread_mutex_unlock(&q->head->lock);
-    if (exit) {
+    if (exit && q->head->client) /* it may have been closed meanwhile */
         ms_client_verdict(q->head->client, q->uid, exit);
+    if (exit)
         muster__exit__free_unpacked(exit, NULL);
-    }
     free(q);
 }
 
@@ -168,7 +168,7 @@ static int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
                                      &timeout))
         return -1;
     o.log_to_driver = log_to_driver;
-    o.timeout_ns = timeout > 1e9 ? MS_NEVER : (int64_t)(timeout * 1e9);
+    o.timeout_ns = core_ns(timeout);
     s.python = core_strings(python);
     s.sys_path = s.python ? core_strings(sys_path) : NULL;
     s.env = s.sys_path ? core_strings(env) : NULL;
@@ -264,8 +264,11 @@ static PyObject *head_stop(PyObject *self, PyObject *args)
 
     if (!PyArg_ParseTuple(args, "d", &grace))
         return NULL;
+    if (h->closing)
+        Py_RETURN_NONE;
+    h->closing = true;
     Py_BEGIN_ALLOW_THREADS;
-    stop(h, (int64_t)(grace * 1e9));
+    stop(h, core_ns(grace));
     Py_END_ALLOW_THREADS;
     Py_RETURN_NONE;
 }
@@ -282,7 +285,7 @@ static PyObject *head_forget(PyObject *self, PyObject *unused)
     h->head = NULL;
     h->client = NULL;
     pthread_mutex_init(&h->lock, NULL);
-    h->stopped = true;
+    h->stopped = h->closing = true;
     Py_RETURN_NONE;
 }
 
@@ -336,7 +339,7 @@ static PyObject *get_alive(PyObject *self, void *unused)
 
     (void)unused;
     pthread_mutex_lock(&h->lock);
-    alive = h->head && !h->lost && !h->stopped;
+    alive = h->head && !h->lost && !h->stopped && !h->closing;
     pthread_mutex_unlock(&h->lock);
     return PyBool_FromLong(alive);
 }

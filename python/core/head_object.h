@@ -25,6 +25,7 @@ struct head {
     struct ms_list logs;
     size_t log_count, log_dropped;
     bool lost, stopped;
+    bool closing;        /* nobody begins anything; set with the interpreter's lock */
     struct ms_map exits; /* uid -> packed_exit */
 };
 

@@ -7,7 +7,7 @@
 
 int head_is_running(struct head *h)
 {
-    if (h->head && h->client)
+    if (h->head && h->client && !h->closing)
         return 1;
     PyErr_SetString(core_error, "this head has been stopped");
     return 0;
@@ -215,8 +215,12 @@ PyObject *head_destroy_cluster(PyObject *self, PyObject *args)
 
     if (!PyArg_ParseTuple(args, "sdO", &name, &grace, &timeout) || !head_is_running(h))
         return NULL;
-    op = ms_head_destroy_cluster(h->head, name, (int64_t)(grace * 1e9));
+    op = ms_head_destroy_cluster(h->head, name, core_ns(grace));
     rc = head_op_finish(op, timeout);
+    if (rc < 0 && ms_head_op_result(op, NULL) == -ENOENT) {
+        PyErr_Clear(); /* it is gone: what was wanted */
+        rc = 0;
+    }
     ms_head_op_unref(op);
     if (rc < 0)
         return NULL;

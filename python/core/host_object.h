@@ -14,7 +14,7 @@
 
 struct host {
     PyObject_HEAD struct ms_host *host;
-    PyObject *bound; /* list: bound methods by their index, None where unknown */
+    PyObject *found; /* list by a method's index: (engine, name), None where unknown */
     PyObject *handler, *resolve, *describe;
     int stack_fd, async_fd;
 };
@@ -22,14 +22,18 @@ struct host {
 /* The one host of this process; NULL: it is no worker. */
 extern struct host *the_host;
 
-/* The bound method, from the cache or through `resolve`. Borrowed; NULL: exception. */
+/* This process is a forked child of the worker: it has nobody to answer. */
+static inline bool host_is_forgotten(const struct host *h)
+{
+    return the_host != h;
+}
+
+/* The bound method of an engine that is known, or found by `resolve`. NULL: exception. */
 PyObject *host_bound_method(struct host *h, const struct ms_method *m);
 /* The decoded payload; it is taken out of the request. */
 PyObject *host_take_argument(struct ms_request *r);
 /* Answer with (kind, type, message, traceback, pickled), as `describe` gives it. */
 int host_fail_with(struct ms_request *r, PyObject *description);
-/* Wait until a stream's window is open: 0, -ECANCELED, or -1 with an exception set. */
-int host_wait_window(struct ms_request *r);
 
 /* request.c */
 PyObject *host_poll(PyObject *self, PyObject *unused);
@@ -38,6 +42,7 @@ int host_request_setup(PyObject *module);
 /* chain.c */
 void chain_start(uint64_t own_uid); /* a host began */
 void chain_set_engine_thread(void); /* the calling thread is the engine's */
+void chain_set_async(void);         /* many requests at a time run on it */
 void chain_enter(const struct ms_request *r);
 void chain_leave(void);
 void chain_forget(void); /* a forked child is no worker */

@@ -284,6 +284,18 @@ views(PyObject *owner, const uint8_t *body, size_t len, size_t at, uint32_t coun
     return list;
 }
 
+/* What stood before the body in its block may have moved it off its alignment, which
+ * arrays rely on. */
+static const uint8_t *align_body(const uint8_t *memory, const uint8_t *body, size_t len)
+{
+    size_t off = (uintptr_t)body % ALIGN;
+    uint8_t *to = (uint8_t *)(uintptr_t)body - off;
+
+    if (off == 0 || to < memory)
+        return body;
+    return memmove(to, body, len);
+}
+
 static PyObject *load_with_buffers(uint8_t *memory,
                                    const uint8_t *body,
                                    size_t len,
@@ -291,9 +303,10 @@ static PyObject *load_with_buffers(uint8_t *memory,
                                    uint64_t pickle_len)
 {
     size_t head = padded(16 + 8 * (size_t)count);
-    PyObject *owner = memory_new(memory, body, len);
-    PyObject *list, *pickle, *value = NULL;
+    PyObject *owner, *list, *pickle, *value = NULL;
 
+    body = align_body(memory, body, len);
+    owner = memory_new(memory, body, len);
     if (!owner)
         return NULL;
     list = views(owner, body, len, head + padded(pickle_len), count);

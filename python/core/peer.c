@@ -457,7 +457,7 @@ static PyObject *peer_stack(PyObject *self, PyObject *timeout)
     ms_call_unref(call);
     if (!m)
         return unreadable();
-    pair = Py_BuildValue("ss", m->python, m->native);
+    pair = Py_BuildValue("NN", core_text(m->python), core_text(m->native));
     muster__stack__free_unpacked(m, NULL);
     return pair;
 }

@@ -33,7 +33,7 @@ static void request_dealloc(PyObject *self)
     struct request *q = (struct request *)self;
     PyTypeObject *type = Py_TYPE(self);
 
-    if (q->request)
+    if (q->request && !host_is_forgotten((struct host *)q->host))
         ms_request_fail_text(
             q->request, MUSTER__FAILURE__KIND__UNKNOWN, "the worker forgot to answer");
     Py_XDECREF(q->host);
@@ -43,26 +43,28 @@ static void request_dealloc(PyObject *self)
 
 static struct ms_request *open_request(PyObject *self)
 {
-    struct ms_request *r = ((struct request *)self)->request;
+    struct request *q = (struct request *)self;
 
-    if (!r)
+    if (host_is_forgotten((struct host *)q->host)) {
+        PyErr_SetString(PyExc_RuntimeError, "a forked child has nobody to answer");
+        return NULL;
+    }
+    if (!q->request)
         PyErr_SetString(PyExc_RuntimeError, "this request has been answered");
-    return r;
+    return q->request;
 }
 
 static PyObject *request_function(PyObject *self, PyObject *unused)
 {
     struct request *q = (struct request *)self;
     struct ms_request *r = open_request(self);
-    PyObject *bound;
 
     (void)unused;
     if (!r)
         return NULL;
     if (!r->method)
         Py_RETURN_NONE;
-    bound = host_bound_method((struct host *)q->host, r->method);
-    return bound ? Py_NewRef(bound) : NULL;
+    return host_bound_method((struct host *)q->host, r->method);
 }
 
 static PyObject *request_argument(PyObject *self, PyObject *unused)
@@ -132,21 +134,11 @@ static PyObject *request_item(PyObject *self, PyObject *value)
     return PyLong_FromLong(rc == 0 ? 1 : rc == -EAGAIN ? 0 : -1);
 }
 
-static PyObject *request_wait_window(PyObject *self, PyObject *unused)
-{
-    struct ms_request *r = open_request(self);
-    int rc;
-
-    (void)unused;
-    if (!r)
-        return NULL;
-    rc = host_wait_window(r);
-    return rc == -1 ? NULL : PyBool_FromLong(rc == 0);
-}
-
 static PyObject *request_cancelled(PyObject *self, void *unused)
 {
-    struct ms_request *r = ((struct request *)self)->request;
+    struct request *q = (struct request *)self;
+    struct ms_request *r =
+        host_is_forgotten((struct host *)q->host) ? NULL : q->request;
 
     (void)unused;
     return PyBool_FromLong(r && ms_request_is_cancelled(r));
@@ -167,7 +159,6 @@ static PyMethodDef request_methods[] = {
     {"fail", request_fail, METH_VARARGS, NULL},
     {"begin_stream", request_begin_stream, METH_NOARGS, NULL},
     {"item", request_item, METH_O, NULL},
-    {"wait_window", request_wait_window, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef request_getset[] = {

@@ -22,20 +22,6 @@ static PyTypeObject *generator_type;
 /* ---- failures ---------------------------------------------------------------------
  */
 
-/* Take the exception that is set as an object. */
-static PyObject *exception_take(void)
-{
-    PyObject *type, *value, *traceback;
-
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    if (value && traceback)
-        PyException_SetTraceback(value, traceback);
-    Py_XDECREF(type);
-    Py_XDECREF(traceback);
-    return value;
-}
-
 int host_fail_with(struct ms_request *r, PyObject *description)
 {
     const char *type, *message, *traceback, *pickled;
@@ -62,18 +48,31 @@ int host_fail_with(struct ms_request *r, PyObject *description)
 static int fail(struct host *h, struct ms_request *r, Muster__Failure__Kind kind)
 {
     PyObject *e, *description;
+    int rc = 0;
 
     if (!PyErr_ExceptionMatches(PyExc_Exception))
         return -1; /* the process ends, and its callers learn how */
-    e = exception_take();
+    e = core_exception_take();
     description = PyObject_CallFunction(h->describe, "Oi", e, (int)kind);
-    if (!description || host_fail_with(r, description) < 0) {
+    if (!description && !PyErr_ExceptionMatches(PyExc_Exception)) {
+        rc = -1; /* SIGTERM came meanwhile */
+    } else if (!description || host_fail_with(r, description) < 0) {
         PyErr_Clear();
         ms_request_fail_text(r, kind, "an exception that cannot be described");
     }
     Py_XDECREF(description);
     Py_XDECREF(e);
-    return 0;
+    return rc;
+}
+
+/* A child that the method forked has come back from it: it ends, with the exception that
+ * is set, or quietly. */
+static int leave_child(PyObject *result)
+{
+    Py_XDECREF(result);
+    if (!PyErr_Occurred())
+        PyErr_SetNone(PyExc_SystemExit);
+    return -1;
 }
 
 /* ---- replies ----------------------------------------------------------------------
@@ -90,7 +89,8 @@ static int reply_value(struct host *h, struct ms_request *r, PyObject *value)
     return 0;
 }
 
-int host_wait_window(struct ms_request *r)
+/* Wait until a stream's window is open: 0, -ECANCELED, or -1 with an exception set. */
+static int wait_window(struct ms_request *r)
 {
     int rc;
 
@@ -113,7 +113,7 @@ static int send_item(struct ms_request *r, PyObject *item)
     if (core_encode(item, &p) < 0)
         return -1;
     while ((rc = ms_request_item(r, p.codec, p.iov, p.count)) == -EAGAIN) {
-        rc = host_wait_window(r);
+        rc = wait_window(r);
         if (rc < 0)
             break;
     }
@@ -128,9 +128,13 @@ static int reply_stream(struct host *h, struct ms_request *r, PyObject *generato
 
     ms_request_begin_stream(r);
     while (rc == 0 && (item = PyIter_Next(generator))) {
+        if (host_is_forgotten(h))
+            return leave_child(item);
         rc = send_item(r, item);
         Py_DECREF(item);
     }
+    if (host_is_forgotten(h))
+        return leave_child(NULL);
     if (rc == -1 || PyErr_Occurred())
         return fail(h, r, MUSTER__FAILURE__KIND__RAISED);
     if (rc == -ECANCELED) {
@@ -145,19 +149,36 @@ static int reply_stream(struct host *h, struct ms_request *r, PyObject *generato
 /* ---- running one request ----------------------------------------------------------
  */
 
+/* Find the engine: it is remembered, but not the method, which it may replace. */
+static int find_engine(struct host *h, const struct ms_method *m)
+{
+    PyObject *engine = PyObject_CallFunction(h->resolve, "ss", m->engine, m->name);
+    PyObject *pair;
+
+    if (!engine)
+        return -1;
+    pair = Py_BuildValue("NN", engine, PyUnicode_InternFromString(m->name));
+    if (!pair)
+        return -1;
+    while (PyList_Size(h->found) <= (Py_ssize_t)m->index)
+        if (PyList_Append(h->found, Py_None) < 0) {
+            Py_DECREF(pair);
+            return -1;
+        }
+    return PyList_SetItem(h->found, (Py_ssize_t)m->index, pair);
+}
+
 PyObject *host_bound_method(struct host *h, const struct ms_method *m)
 {
-    PyObject *bound;
+    Py_ssize_t i = (Py_ssize_t)m->index;
+    PyObject *pair, *bound;
 
-    while (PyList_Size(h->bound) <= (Py_ssize_t)m->index)
-        if (PyList_Append(h->bound, Py_None) < 0)
-            return NULL;
-    bound = PyList_GetItem(h->bound, (Py_ssize_t)m->index);
-    if (bound != Py_None)
-        return bound;
-    bound = PyObject_CallFunction(h->resolve, "ss", m->engine, m->name);
-    if (!bound || PyList_SetItem(h->bound, (Py_ssize_t)m->index, bound) < 0)
+    if ((i >= PyList_Size(h->found) || PyList_GetItem(h->found, i) == Py_None) &&
+        find_engine(h, m) < 0)
         return NULL;
+    pair = Py_NewRef(PyList_GetItem(h->found, i));
+    bound = PyObject_GetAttr(PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1));
+    Py_DECREF(pair);
     return bound;
 }
 
@@ -192,12 +213,15 @@ static int run_method(struct host *h, struct ms_request *r)
     if (!function)
         return fail(h, r, MUSTER__FAILURE__KIND__NO_METHOD);
     argument = host_take_argument(r);
-    if (!argument)
+    if (!argument) {
+        Py_DECREF(function);
         return fail(h, r, MUSTER__FAILURE__KIND__BAD_ARGUMENT);
-    Py_INCREF(function);
+    }
     result = apply(function, argument);
     Py_DECREF(function);
     Py_DECREF(argument);
+    if (host_is_forgotten(h))
+        return leave_child(result);
     if (!result)
         return fail(h, r, MUSTER__FAILURE__KIND__RAISED);
     if (PyObject_TypeCheck(result, generator_type))
@@ -217,6 +241,8 @@ static int run_operation(struct host *h, struct ms_request *r)
         return fail(h, r, MUSTER__FAILURE__KIND__BAD_ARGUMENT);
     result = PyObject_CallFunction(h->handler, "iO", (int)r->op, argument);
     Py_DECREF(argument);
+    if (host_is_forgotten(h))
+        return leave_child(result);
     if (!result)
         return fail(h, r, MUSTER__FAILURE__KIND__RAISED);
     rc = reply_value(h, r, result);
@@ -287,7 +313,7 @@ static int host_start(struct host *h, struct ms_host_options *o)
 
     h->stack_fd = o->python_stack_fd = memfd_create("muster-stack", MFD_CLOEXEC);
     h->async_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    h->bound = PyList_New(0);
+    h->found = PyList_New(0);
     if (h->stack_fd < 0 || h->async_fd < 0 || ms_stack_init() < 0) {
         PyErr_SetFromErrno(PyExc_OSError);
         return -1;
@@ -303,7 +329,7 @@ static int host_start(struct host *h, struct ms_host_options *o)
     the_host = h;
     chain_start(ms_host_boot(h->host)->uid);
     ms_keeper_start(); /* without one, deaths are only known later */
-    return h->bound ? 0 : -1;
+    return h->found ? 0 : -1;
 }
 
 static PyObject *host_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -336,7 +362,7 @@ static PyObject *host_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (!h)
         return NULL;
     h->host = NULL;
-    h->bound = NULL;
+    h->found = NULL;
     h->handler = Py_NewRef(handler);
     h->resolve = Py_NewRef(resolve);
     h->describe = Py_NewRef(describe);
@@ -356,21 +382,21 @@ static PyObject *host_set_engines(PyObject *self, PyObject *list)
 {
     struct host *h = (struct host *)self;
     char **names = core_strings(list);
+    PyObject *found = PyList_New(0), *old = h->found;
     size_t n = 0;
-    int rc;
+    int rc = -ENOMEM;
 
-    if (!names)
-        return NULL;
-    while (names[n])
+    while (names && names[n])
         n++;
-    rc = ms_host_set_engines(h->host, (const char *const *)names, n);
+    if (names && found)
+        rc = ms_host_set_engines(h->host, (const char *const *)names, n);
     core_strings_free(names);
-    if (rc < 0)
-        return PyErr_NoMemory();
-    Py_DECREF(h->bound); /* what was bound may be another engine's now */
-    h->bound = PyList_New(0);
-    if (!h->bound)
-        return NULL;
+    if (rc < 0) {
+        Py_XDECREF(found);
+        return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+    }
+    h->found = found; /* what was found may be another engine's now */
+    Py_DECREF(old);
     Py_RETURN_NONE;
 }
 
@@ -379,6 +405,7 @@ static PyObject *host_become_async(PyObject *self, PyObject *unused)
     struct host *h = (struct host *)self;
 
     (void)unused;
+    chain_set_async();
     ms_server_engine_is_async(ms_host_server(h->host));
     wake_async(h); /* what waits already */
     return PyLong_FromLong(h->async_fd);

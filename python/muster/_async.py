@@ -6,7 +6,10 @@ import asyncio
 import inspect
 import os
 import signal
+import traceback
 from typing import TYPE_CHECKING, Any
+
+from ._worker import leave
 
 if TYPE_CHECKING:
     from ._core import Request
@@ -19,12 +22,19 @@ RAISED = 1
 NO_METHOD = 3
 
 
+# Until a closed window of a stream is looked at again; longer and longer.
+WINDOW_MIN_S = 0.001
+WINDOW_MAX_S = 0.05
+END_S = 1.0  # for tasks that are cancelled because the worker ends
+
+
 class AsyncServer:
     """Takes requests from the host and runs each as a task."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
         self.tasks: dict[asyncio.Task[None], Request] = {}
+        self.told: set[asyncio.Task[None]] = set()  # that they are cancelled
         self.slots = asyncio.Semaphore(worker.concurrency)
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -33,16 +43,26 @@ class AsyncServer:
         fd = self.worker.host.become_async()
         loop.add_reader(fd, self._on_ready, fd)
         loop.add_signal_handler(signal.SIGTERM, self._end, 128 + signal.SIGTERM)
-        raise SystemExit(await self.ended)
+        self.worker.on_terminate = signal.getsignal(signal.SIGTERM)
+        code = await self.ended
+        loop.remove_reader(fd)
+        if self.tasks:
+            for task in self.tasks:
+                task.cancel()
+            await asyncio.wait(self.tasks, timeout=END_S)
+        raise SystemExit(code)
 
     def _end(self, code: Any) -> None:
+        """The process ends, and that is the answer to all that runs."""
         if not self.ended.done():
+            self.worker.unanswered += self.tasks.values()
             self.ended.set_result(code)
 
     def _on_ready(self, fd: int) -> None:
         os.read(fd, 8)
         for task, running in list(self.tasks.items()):
-            if running.cancelled:
+            if running.cancelled and task not in self.told:
+                self.told.add(task)  # once: it may have something to clean up
                 task.cancel()
         while (request := self.worker.host.poll()) is not None:
             task = asyncio.get_running_loop().create_task(self._answer(request))
@@ -50,9 +70,10 @@ class AsyncServer:
             task.add_done_callback(self._forget)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self._end(1)
         self.tasks.pop(task, None)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._end(error.code if isinstance(error, SystemExit) else 1)
+        self.told.discard(task)
 
     async def _answer(self, request: Request) -> None:
         kind = NO_METHOD
@@ -63,14 +84,28 @@ class AsyncServer:
                 argument = request.argument()
                 kind = RAISED
                 result = await self._apply(request, function, argument)
+                if self.worker.is_child:
+                    leave(0)
                 kind = BAD_RESULT
                 request.reply(result)
-        except asyncio.CancelledError as error:
-            request.fail(error, CANCELLED)
-        except SystemExit as end:
-            self._end(end.code if isinstance(end.code, int) else 1)
-        except Exception as error:
+        except BaseException as error:
+            if self.worker.is_child:
+                traceback.print_exc()
+                leave(1)
+            self._answer_failure(request, error, kind)
+
+    def _answer_failure(
+        self, request: Request, error: BaseException, kind: int
+    ) -> None:
+        if isinstance(error, SystemExit):
+            self._end(error.code if isinstance(error.code, int) else 1)
+        elif isinstance(error, asyncio.CancelledError):
+            if not self.ended.done():
+                request.fail(error, CANCELLED)
+        elif isinstance(error, Exception):
             request.fail(error, kind)
+        else:
+            raise error
 
     async def _apply(self, request: Request, function: Any, argument: Any) -> Any:
         if function is None:
@@ -95,10 +130,10 @@ class AsyncServer:
             await items.aclose()
 
     async def _send(self, request: Request, item: Any) -> bool:
+        pause_s = WINDOW_MIN_S
         while (sent := request.item(item)) == 0:
-            loop = asyncio.get_running_loop()
-            if not await loop.run_in_executor(None, request.wait_window):
-                return False
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, WINDOW_MAX_S)
         return sent > 0
 
 
@@ -115,4 +150,7 @@ def serve_async(worker: Worker) -> None:
         await AsyncServer(worker).run()
 
     signal.set_wakeup_fd(-1)
-    asyncio.run(main())
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    # unlike asyncio.run, without waiting for threads of its executor at the end
+    loop.run_until_complete(main())

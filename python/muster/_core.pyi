@@ -206,8 +206,8 @@ def zygote_threads() -> int: ...
 class Host:
     """The worker's RPC server; one per process, for as long as it lives.
 
-    handler(op, argument) runs a built-in operation, resolve(engine, method) gives a bound
-    method, describe(exception, kind) gives (kind, type, message, traceback, pickled).
+    handler(op, argument) runs a built-in operation, resolve(engine, method) gives the
+    engine that has the method, describe(exception, kind) gives (kind, type, message, traceback, pickled).
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class Host:
         control_fd: int,
         listen_fd: int,
         handler: Callable[[int, Any], Any],
-        resolve: Callable[[str, str], Callable[..., Any]],
+        resolve: Callable[[str, str], Any],
         describe: Callable[[BaseException, int], tuple[int, str, str, str, bytes]],
     ) -> None: ...
     @property
@@ -248,7 +248,7 @@ class Host:
     def poll(self) -> Request | None: ...
     def peer(self, address: str, uid: int, label: str) -> Peer: ...
     def set_engines(self, names: list[str]) -> None:
-        """What health reports; forgets all bound methods."""
+        """What health reports; forgets what `resolve` gave."""
 
     def forget(self) -> None:
         """In a forked child: close what was inherited."""
@@ -271,8 +271,5 @@ class Request:
     def begin_stream(self) -> None: ...
     def item(self, value: Any) -> int:
         """1: sent; 0: the window is closed; -1: nobody listens."""
-
-    def wait_window(self) -> bool:
-        """Block until the window is open; False: nobody listens."""
 
 def in_worker() -> Host | None: ...

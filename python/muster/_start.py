@@ -29,11 +29,15 @@ def start(
     try:
         return head.create_cluster(name, ranks, START_S)
     except FileExistsError:
-        raise ClusterError(
-            f"there is a cluster {name!r} already: destroy() it, or take another name"
-        ) from None
+        raise name_taken(name) from None
     except TimeoutError as e:
         raise DeadlineExceeded(f"the workers of {name!r} did not start: {e}") from None
+
+
+def name_taken(name: str) -> ClusterError:
+    return ClusterError(
+        f"there is a cluster {name!r} already: destroy() it, or take another name"
+    )
 
 
 def rank_specs(

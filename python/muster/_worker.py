@@ -16,6 +16,7 @@ import os
 import random
 import signal
 import sys
+import threading
 import traceback
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -67,6 +68,7 @@ def _has_async_methods(cls: Any) -> bool:
     )
 
 
+_mask = threading.local()  # of signals, before a fork
 _config: Any = None  # of this worker, by configure()
 
 
@@ -82,21 +84,23 @@ class Worker:
         self.engines: dict[str, Any] = {}
         self.is_async = False
         self.concurrency = DEFAULT_CONCURRENCY
+        self.on_terminate: Any = None  # our handler of SIGTERM
+        self.unanswered: list[_core.Request] = []  # the end of the process answers them
         self.host = _core.Host(
             boot, control_fd, listen_fd, self.operate, self.resolve, self.describe
         )
 
     # -- what the host calls ------------------------------------------------------------
 
-    def resolve(self, engine: str, method: str) -> Callable[..., Any]:
+    def resolve(self, engine: str, method: str) -> Any:
+        """The engine, which has that method."""
         target = self.engines.get(engine)
         if target is None:
             there = ", ".join(self.engines) or "none"
             raise _NoSuchEngine(f"no engine '{engine}' in this worker (there: {there})")
-        bound = getattr(target, method, None)
-        if not callable(bound):
+        if not callable(getattr(target, method, None)):
             raise _NoSuchMethod(f"'{type(target).__name__}' has no method '{method}'")
-        return bound  # type: ignore[no-any-return]
+        return target
 
     def operate(self, op: int, argument: Any) -> Any:
         if op == OP_CREATE_ENGINE:
@@ -123,8 +127,8 @@ class Worker:
         return (
             kind,
             f"{cls.__module__}.{cls.__qualname__}",
-            _message_of(error),
-            text,
+            _as_text(_message_of(error)),
+            _as_text(text),
             _serialize.dumps_exception(error),
         )
 
@@ -167,6 +171,28 @@ class Worker:
 
     # -- the end ------------------------------------------------------------------------
 
+    @property
+    def is_child(self) -> bool:
+        """This is a process that the worker has forked."""
+        return _core.in_worker() is None
+
+    def before_fork(self) -> None:
+        """SIGTERM waits until it is clear whose it is."""
+        _mask.before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+    def after_fork(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, _mask.before)
+
+    def after_fork_in_child(self) -> None:
+        """Be no worker; and a signal that we get is not our parent's."""
+        try:
+            signal.set_wakeup_fd(-1)
+            if signal.getsignal(signal.SIGTERM) is self.on_terminate:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        finally:
+            self.host.forget()
+            self.after_fork()
+
     def finish(self) -> None:
         """Give the engines their chance to clean up."""
         for engine in reversed(list(self.engines.values())):
@@ -181,6 +207,11 @@ def _call_hook(engine: Any) -> None:
         hook()
     except Exception:
         traceback.print_exc()
+
+
+def _as_text(text: str) -> str:
+    """Without what a string of C or of UTF-8 cannot have."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def _message_of(error: BaseException) -> str:
@@ -203,9 +234,14 @@ def _prepare(worker: Worker) -> None:
     signum, fd = host.stack
     faulthandler.register(signum, file=fd, all_threads=True, chain=True)
     signal.signal(signal.SIGTERM, _on_terminate)
+    worker.on_terminate = _on_terminate
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.set_wakeup_fd(host.wake_fd, warn_on_full_buffer=False)
-    os.register_at_fork(after_in_child=host.forget)
+    os.register_at_fork(
+        before=worker.before_fork,
+        after_in_parent=worker.after_fork,
+        after_in_child=worker.after_fork_in_child,
+    )
 
 
 def _serve(worker: Worker) -> None:
@@ -227,9 +263,9 @@ def _exit_code(end: SystemExit) -> int:
     return 1
 
 
-def _leave(code: int) -> NoReturn:
+def leave(code: int, *steps: Callable[[], object]) -> NoReturn:
     """End the process without waiting for anybody's threads."""
-    for step in (atexit._run_exitfuncs, sys.stdout.flush, sys.stderr.flush):
+    for step in (*steps, sys.stdout.flush, sys.stderr.flush):
         try:
             step()
         except BaseException:
@@ -239,20 +275,24 @@ def _leave(code: int) -> NoReturn:
 
 def _run(boot: bytes | None, control_fd: int, listen_fd: int) -> NoReturn:
     code = 1
+    steps: tuple[Callable[[], object], ...] = (atexit._run_exitfuncs,)
     try:
         worker = Worker(boot, control_fd, listen_fd)
-        _prepare(worker)
         try:
+            _prepare(worker)
             _serve(worker)
             code = 0
         except SystemExit as end:
             code = _exit_code(end)
         finally:
-            signal.set_wakeup_fd(-1)
-            worker.finish()
+            if worker.is_child:
+                steps = ()
+            else:
+                signal.set_wakeup_fd(-1)
+                worker.finish()
     except BaseException:
         traceback.print_exc()
-    _leave(code)
+    leave(code, *steps)
 
 
 def main_fork(boot: bytes, control_fd: int, listen_fd: int) -> NoReturn:

@@ -34,6 +34,7 @@ class Session:
         self.head = head
         self.env = env
         self.pid = os.getpid()
+        self.placing = threading.Lock()  # from a plan until what it takes is in `held`
         # what living clusters hold: their placements and what each worker asked for
         self.held: dict[str, tuple[list[Placement], WorkerConfig]] = {}
         self.pump = LogPump(head)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from muster import _core, api
 from muster._core import call_all
-from muster._start import engine_spec, rank_specs, start
+from muster._start import engine_spec, name_taken, rank_specs, start
 from muster.config import WorkerConfig, mesh_sizes
 from muster.errors import (
     ClusterError,
@@ -72,7 +73,12 @@ class _NoPeer:
     def __init__(self, label: str) -> None:
         self.label = label
 
-    def __getattr__(self, name: str) -> NoReturn:
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self.refuse
+
+    def refuse(self, *args: object) -> NoReturn:
         raise NotInitialized(
             f"{self.label} cannot be called from this process: it is neither the driver "
             "nor a worker of its session"
@@ -230,7 +236,15 @@ class View:
         each; else all get everything.
         """
         if len(self._peers) > 1:
-            return gather(self._start_all(method, args, kwargs, True))
+            futures = self._start_all(method, args, kwargs, True)
+            try:
+                return gather(futures)
+            except Exception:
+                raise
+            except BaseException:  # Ctrl-C: nobody will ask for them again
+                for future in futures:
+                    future.cancel()
+                raise
         if self._shares_out(args, kwargs):
             args = tuple(a[0] for a in args)
             kwargs = {name: a[0] for name, a in kwargs.items()}
@@ -247,6 +261,9 @@ class View:
     ) -> list[Future]:
         if not self._peers:
             self._destroyed()
+        first: Any = self._peers[0]
+        if isinstance(first, _NoPeer):
+            first.refuse()
         engine, timeout = self._engine, self._timeout
         if not self._shares_out(args, kwargs):
             calls = call_all(
@@ -379,29 +396,29 @@ class Cluster(View):
             ENGINE, worker_cls, role.args, role.kwargs, role.max_concurrency
         )
         resources = resource_manager or ResourceManager()
-        placements = resources.plan(name, role)
-        self.mesh = mesh_sizes(role.mesh, len(placements))
+        self._name = name
         self._owner: api.Session | None = session
         self._gone = False
         self._ports = f"{name}:{os.urandom(4).hex()}"
-        head = session.head
-        master = head.hold_port(self._ports, ANSWER_S)
+        with session.placing:
+            if name in session.held:
+                raise name_taken(name)
+            placements = resources.plan(name, role)
+            self.mesh = mesh_sizes(role.mesh, len(placements))
+            session.held[name] = (placements, role)
         try:
+            master = session.head.hold_port(self._ports, ANSWER_S)
             ranks = rank_specs(name, worker_cls, role, placements, master, session)
-            started = start(head, name, ranks)
-        except BaseException:
-            head.drop_port(self._ports, ANSWER_S)
-            raise
-        try:
+            started = start(session.head, name, ranks)
             nodes = [node[0] for node in resources.nodes]
             super().__init__(
                 name, _workers(name, started, placements, nodes), ENGINE, role.timeout
             )
             self._bind()
-            session.held[name] = (placements, role)
             self._operate(CREATE_ENGINE, spec, role.start_timeout)
-        except BaseException:
-            self.destroy(grace=0)
+        except BaseException:  # also Ctrl-C, while the head goes on creating it
+            with suppress(Exception):
+                self.destroy(grace=0)
             raise
 
     def _bind(self) -> None:
@@ -449,15 +466,17 @@ class Cluster(View):
             raise ClusterError(
                 f"this is a handle of {self._name!r}: only its creator may destroy it"
             )
+        if self._gone:
+            return  # the name may be another one's by now
         self._peers = []
         self._first = self._destroyed
-        self._owner.held.pop(self._name, None)
         head = self._owner.head
-        if self._gone or not head.alive:
-            return
-        head.destroy_cluster(self._name, grace, grace + ANSWER_S)
+        if head.alive:
+            head.destroy_cluster(self._name, grace, grace + ANSWER_S)
         self._gone = True
-        head.drop_port(self._ports, ANSWER_S)
+        self._owner.held.pop(self._name, None)
+        if head.alive:
+            head.drop_port(self._ports, ANSWER_S)
 
     shutdown = destroy
 

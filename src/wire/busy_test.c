@@ -119,7 +119,8 @@ static void test_deadline_of_what_runs(void **state)
     }
     assert_int_equal(tag, 5);
     rig_expect_failure(c, MUSTER__FAILURE__KIND__DEADLINE);
-    rig_wait_count(&rig, &rig.cancelled, 1);
+    if (rig.held) /* it had begun */
+        rig_wait_count(&rig, &rig.cancelled, 1);
     rig_open(&rig, 1);
     rig_expect(rig_call(&rig, "echo", "next"), "next");
     ms_inbox_unref(inbox);
@@ -180,7 +181,7 @@ static void test_deadline_without_its_client(void **state)
     struct ms_frame call = {.kind = MS_KIND_CALL,
                             .op = MS_OP_METHOD,
                             .call_id = 1,
-                            .budget_ns = 20 * MS_NS_PER_MS};
+                            .budget_ns = 500 * MS_NS_PER_MS};
     struct ms_frame method = {.kind = MS_KIND_METHOD, .op = MS_OP_METHOD};
     struct raw raw;
 

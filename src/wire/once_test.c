@@ -32,11 +32,13 @@ static void test_breaks_all_the_time(void **state)
 {
     struct rig rig = {.engine = count_runs};
     struct ms_call *calls[CALLS];
+    struct ms_peer *peer;
     MS_CLEANUP(ms_cleanup_free) uint8_t *data = calloc(1, MS_RESEND_MAX);
 
     (void)state;
     memset(runs, 0, sizeof runs);
     rig_start(&rig);
+    peer = ms_peer_ref(rig.peer); /* the engine breaks it to the end */
     for (uint32_t i = 0; i < CALLS; i++) {
         struct ms_call_spec spec = {.waits = i % 3 == 0};
         size_t len = i % 10 ? 4 : 4 + 1000 * (size_t)i;
@@ -53,6 +55,7 @@ static void test_breaks_all_the_time(void **state)
     for (uint32_t i = 0; i < CALLS; i++)
         assert_int_equal(runs[i], 1);
     rig_stop(&rig);
+    ms_peer_unref(peer);
 }
 
 /* The connection is broken before the first byte of the call could be sent. */

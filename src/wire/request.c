@@ -290,7 +290,7 @@ void ms_request_credit(struct ms_ledger *l, uint64_t call_id, uint32_t items)
 }
 
 /* The first one that is whole and has nothing of its own session before it. */
-static struct ms_request *first_ready(struct ms_server *s)
+struct ms_request *ms_request_next(struct ms_server *s)
 {
     uint64_t walk = ++s->walks;
 
@@ -303,18 +303,14 @@ static struct ms_request *first_ready(struct ms_server *s)
     return NULL;
 }
 
-struct ms_request *ms_request_pop(struct ms_server *s, int64_t now_ns)
+struct ms_request *ms_request_pop(struct ms_request *r, int64_t now_ns)
 {
-    struct ms_request *r;
-
-    while ((r = first_ready(s))) {
-        ms_request_unqueue(r);
-        if (r->deadline_ns > now_ns) {
-            ms_server_hand_out(s, r, &s->handed);
-            return r;
-        }
-        ms_request_fail_locked(
-            r, MUSTER__FAILURE__KIND__DEADLINE, "its deadline came before its turn");
+    ms_request_unqueue(r);
+    if (r->deadline_ns > now_ns) {
+        ms_server_hand_out(r->server, r, &r->server->handed);
+        return r;
     }
+    ms_request_fail_locked(
+        r, MUSTER__FAILURE__KIND__DEADLINE, "its deadline came before its turn");
     return NULL;
 }

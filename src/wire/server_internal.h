@@ -2,7 +2,8 @@
  *
  * server.c   life, listening, what the loop's thread does for the others
  * serving.c  one connection: shaking hands, messages, watching
- * lane.c     the engine's thread: polling, blocking, take-over
+ * lane.c     the connections that the engine's and the loop's thread read in turn
+ * engine.c   the engine's thread
  * ledger.c   sessions: attaching, losing, forgetting
  * request.c  calls that arrive: at most once, in order
  * reply.c    answers and streams
@@ -37,6 +38,7 @@ struct server_conn {
     bool armed;               /* lane_fd reports it, once */
     bool reading;             /* somebody reads it */
     bool dead;                /* over; the loop will destroy it */
+    uint64_t read_turn;       /* the engine's turn when its last read began */
 };
 
 /* The calls of one client session. */
@@ -118,6 +120,7 @@ struct ms_server {
     _Atomic bool stopping;
     struct ms_request *running;
     int64_t busy_since_ns; /* 0: idle */
+    uint64_t turn;         /* how often it came back after more than a moment */
     uint64_t calls_done;
 };
 
@@ -159,9 +162,20 @@ int ms_lane_init(struct ms_server *s);
 void ms_lane_finish(struct ms_server *s);
 int ms_lane_add(struct server_conn *sc);
 void ms_lane_remove(struct server_conn *sc);
-/* What was read from `sc` made something ready: wake the engine, if it sleeps.
- */
-void ms_lane_wake(struct server_conn *sc);
+/* Let the loop read it, unless somebody reads it now. */
+void ms_lane_arm(struct server_conn *sc);
+/* Become its reader; nobody reads it now. */
+void ms_lane_claim(struct server_conn *sc);
+/* Read what is there. The lock is let go meanwhile. */
+int ms_lane_read(struct server_conn *sc);
+/* Give it back after a read that ended with `rc`. */
+void ms_lane_release(struct server_conn *sc, int rc);
+/* The engine reads this one itself; NULL: none. */
+void ms_lane_set_hot(struct ms_server *s, struct server_conn *sc);
+
+/* engine.c; the lock is held */
+/* What was read from `sc` made something ready: wake the engine, if it sleeps. */
+void ms_engine_wake(struct server_conn *sc);
 
 /* ledger.c; all with the lock held */
 /* 0, or a negative errno: -ENOMEM, -EPIPE if a newer connection has replaced
@@ -184,8 +198,9 @@ void ms_request_acked(struct ms_ledger *l, uint64_t call_id);
 /* The client no longer waits for it. */
 void ms_request_cancel(struct ms_request *r);
 void ms_request_credit(struct ms_ledger *l, uint64_t call_id, uint32_t items);
-/* The next one for the engine, handed out; NULL: none. */
-struct ms_request *ms_request_pop(struct ms_server *s, int64_t now_ns);
+/* The next one for the engine; NULL: none. Then pop it: it is handed out, or NULL. */
+struct ms_request *ms_request_next(struct ms_server *s);
+struct ms_request *ms_request_pop(struct ms_request *r, int64_t now_ns);
 /* Out of the queue, if it is there. */
 void ms_request_unqueue(struct ms_request *r);
 /* Its session goes: out of it. */

@@ -93,7 +93,7 @@ static int on_message(void *arg, struct ms_message *m)
         ms_server_deliver(s);
     tell = s->is_ready && s->is_async && s->ops->on_queued;
     if (s->is_ready)
-        ms_lane_wake(sc);
+        ms_engine_wake(sc);
     s->is_ready = false;
     pthread_mutex_unlock(&s->lock);
     if (tell)
@@ -204,6 +204,7 @@ static void read_here(struct server_conn *sc)
     rc = ms_serving_read(sc);
     pthread_mutex_lock(&s->lock);
     sc->reading = false;
+    pthread_cond_signal(&s->released);
     if (rc == -EAGAIN)
         rc = 0;
     if (rc >= 0 && !was_ready && ms_conn_is_ready(sc->conn))

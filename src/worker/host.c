@@ -455,9 +455,9 @@ int ms_host_set_engines(struct ms_host *h, const char *const *names, size_t coun
 void ms_host_forget(struct ms_host *h)
 {
     ms_client_forget(h->client);
+    ms_server_forget(h->server);
     for (size_t i = 0; i < h->port_count; i++)
         close(h->port_fds[i]);
-    close(h->listen_fd);
     close(h->control_fd);
     close(h->agent_pidfd);
 }
