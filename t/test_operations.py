@@ -54,3 +54,9 @@ def test_alloc_ports_are_held_and_can_be_used(cluster: Any) -> None:
     c.destroy(grace=1)
     with socket.socket() as freed:
         freed.bind((host, ports[1]))
+
+
+def test_sizes_of_the_mesh(cluster: Any) -> None:
+    c = cluster(Probe, 4, mesh={"tp": 2})
+    assert (c.dp_size, c.tp_size, c.pp_size, c.cp_size) == (2, 2, 1, 1)
+    assert cluster(Probe, 3).dp_size == 3

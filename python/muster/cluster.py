@@ -449,6 +449,23 @@ class Cluster(View):
         self._bind()
         return self
 
+    @property
+    def dp_size(self) -> int:
+        """Of the mesh: what tp, cp and pp leave over."""
+        return self.mesh["dp"]
+
+    @property
+    def tp_size(self) -> int:
+        return self.mesh["tp"]
+
+    @property
+    def pp_size(self) -> int:
+        return self.mesh["pp"]
+
+    @property
+    def cp_size(self) -> int:
+        return self.mesh["cp"]
+
     def __reduce__(self) -> tuple[Any, ...]:
         fields = (self._name, self._members, self._engine, self._timeout, self.mesh)
         return Cluster._handle, fields

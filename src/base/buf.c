@@ -86,3 +86,14 @@ const char *ms_buf_str(struct ms_buf *b)
     b->data[b->len] = 0;
     return (const char *)b->data;
 }
+
+uint8_t *ms_bytes_copy(const void *bytes, size_t len)
+{
+    uint8_t *copy = malloc(len ? len : 1);
+
+    if (!copy)
+        return NULL;
+    if (len)
+        memcpy(copy, bytes, len);
+    return copy;
+}

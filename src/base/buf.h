@@ -31,4 +31,7 @@ void ms_buf_consume(struct ms_buf *b, size_t n);
  * of memory. Borrowed until the next change. */
 const char *ms_buf_str(struct ms_buf *b);
 
+/* A malloc'd copy of some bytes, also of none; NULL: out of memory. */
+uint8_t *ms_bytes_copy(const void *bytes, size_t len);
+
 #endif

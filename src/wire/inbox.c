@@ -75,9 +75,9 @@ size_t ms_inbox_take(struct ms_inbox *i, uint64_t *tags, size_t room)
     size_t taken = 0;
 
     pthread_mutex_lock(&i->lock);
-    while (taken < room && !ms_list_is_empty(&i->queue)) {
-        struct notice *n = ms_list_first(&i->queue, struct notice, queue_link);
-
+    ms_list_each (n, &i->queue, struct notice, queue_link) {
+        if (taken == room)
+            break;
         ms_list_remove(&n->queue_link);
         tags[taken++] = n->tag;
         if (n->orphan)

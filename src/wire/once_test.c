@@ -189,6 +189,7 @@ static void test_what_is_unknown_is_lost(void **state)
     raw_call(&raw, 1, 0, "one");
     raw_expect(&raw, 1, "one");
     raw_send(&raw, &ack, NULL, 0);
+    raw_wait(&raw, MS_KIND_PONG, 99, 0);
     raw_close(&raw);
     raw_open(&raw, &rig, 1, MS_LANE_CALL);
     raw_call(&raw, 1, MS_FRAME_RESEND, "one");

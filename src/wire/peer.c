@@ -1,3 +1,4 @@
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/name.h"
 #include "wire/client_internal.h"
@@ -361,10 +362,8 @@ static struct ms_call *call_create(struct ms_peer *p, const struct ms_call_spec 
 
 static void fail_dead(struct ms_peer *p, struct ms_call *c)
 {
-    uint8_t *copy = malloc(p->failure_len ? p->failure_len : 1);
+    uint8_t *copy = ms_bytes_copy(p->failure, p->failure_len);
 
-    if (copy && p->failure_len)
-        memcpy(copy, p->failure, p->failure_len);
     ms_call_complete(c, MS_KIND_ERROR, MS_CODEC_PROTO, copy, copy ? p->failure_len : 0);
 }
 

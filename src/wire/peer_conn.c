@@ -1,3 +1,4 @@
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/name.h"
 #include "io/sock.h"
@@ -20,10 +21,8 @@ static void fail_all(struct ms_peer *p, const uint8_t *failure, size_t len)
     struct ms_call *c;
 
     while ((c = ms_map_next(&p->pending, &at))) {
-        uint8_t *copy = malloc(len ? len : 1);
+        uint8_t *copy = ms_bytes_copy(failure, len);
 
-        if (copy && len)
-            memcpy(copy, failure, len);
         ms_map_remove(&p->pending, c->id);
         ms_call_complete(c, MS_KIND_ERROR, MS_CODEC_PROTO, copy, copy ? len : 0);
         ms_peer_drop_call(p, c);

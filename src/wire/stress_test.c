@@ -302,7 +302,7 @@ static void test_stress(void **state)
     pthread_join(answering, NULL);
     assert_true(replies > 0);
     assert_true(replies > failures);
-    print_message("%u replies, %u failures\n", replies, failures);
+    print_message("# %u replies, %u failures\n", replies, failures);
     ms_peer_unref(other);
     rig_stop(&rig);
 }

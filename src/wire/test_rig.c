@@ -328,6 +328,8 @@ struct ms_call *rig_call_spec(struct rig *rig,
     spec->iov = &iov;
     spec->count = 1;
     c = ms_peer_call(rig->peer, spec);
+    spec->iov = NULL; /* it was ours */
+    spec->count = 0;
     assert_non_null(c);
     return c;
 }

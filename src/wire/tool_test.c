@@ -74,7 +74,7 @@ static void test_no_answer(void **state)
 
     (void)state;
     rig_start(&rig);
-    assert_int_equal(call(&rig, rig.secret, 30 * MS_NS_PER_MS, text), -ETIMEDOUT);
+    assert_int_equal(call(&rig, rig.secret, 500 * MS_NS_PER_MS, text), -ETIMEDOUT);
     rig_wait_count(&rig, &rig.held, 1);
     rig_wait_count(&rig, &rig.cancelled, 1); /* its client is gone, and it is told */
     rig_reply(rig.data, "too late");
