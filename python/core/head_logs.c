@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { LOG_LINES_MAX = 20000 }; /* waiting for the terminal; older ones are dropped */
+enum { LOG_LINES_MAX = 20000 }; /* waiting for the terminal; later ones are dropped */
 
 struct log_line {
     struct ms_list link;
@@ -16,6 +16,7 @@ struct log_line {
 
 static void line_free(struct log_line *l)
 {
+    ms_list_remove(&l->link);
     free(l->cluster);
     free(l->text);
     free(l);
@@ -27,6 +28,7 @@ static struct log_line *line_create(const Muster__LogLine *from)
 
     if (!l)
         return NULL;
+    ms_list_init(&l->link);
     l->rank = from->rank;
     l->is_stderr = from->is_stderr;
     l->len = from->text.len;
@@ -44,12 +46,9 @@ static struct log_line *line_create(const Muster__LogLine *from)
 static void line_add(struct head *h, struct log_line *l)
 {
     if (h->log_count == LOG_LINES_MAX) {
-        struct log_line *oldest = ms_list_first(&h->logs, struct log_line, link);
-
-        ms_list_remove(&oldest->link);
-        line_free(oldest);
-        h->log_count--;
+        line_free(l);
         h->log_dropped++;
+        return;
     }
     ms_list_add_tail(&h->logs, &l->link);
     h->log_count++;

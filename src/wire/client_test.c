@@ -1,4 +1,4 @@
-/* When nobody answers: deaths, verdicts, strangers, the end of a client, forks. */
+/* When nobody answers: deaths, verdicts, strangers, no descriptors. */
 #include "base/limits.h"
 #include "io/sock.h"
 #include "wire/client.h"
@@ -6,7 +6,7 @@
 #include "wire/test_rig.h"
 
 #include <stdio.h>
-#include <sys/wait.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static void give_verdict(struct rig *rig)
@@ -194,6 +194,32 @@ static void test_a_path_that_is_no_socket(void **state)
     rig_stop(&rig);
 }
 
+/* Without a descriptor a call fails at once, and says what to do. */
+static void test_no_descriptor_left(void **state)
+{
+    struct rig rig = {0};
+    struct ms_call_spec spec = {.op = MS_OP_HEALTH, .deadline_ns = MS_NEVER};
+    struct rlimit before, none;
+    Muster__Failure *f;
+    struct ms_call *c;
+
+    (void)state;
+    rig_start(&rig);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    c = ms_peer_call(rig.peer, &spec);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    f = failure_of(c);
+    assert_int_equal(f->kind, MUSTER__FAILURE__KIND__UNREACHABLE);
+    assert_non_null(strstr(f->message, "ulimit -n"));
+    muster__failure__free_unpacked(f, NULL);
+    ms_call_unref(c);
+    rig_expect(rig_call(&rig, "echo", "x"), "x"); /* and a later one tries again */
+    rig_stop(&rig);
+}
+
 /* A server that takes the connection and ends it, again and again, is given up. */
 static void test_a_server_that_hangs_up(void **state)
 {
@@ -217,107 +243,6 @@ static void test_a_server_that_hangs_up(void **state)
     rig_stop(&rig);
 }
 
-/* ---- the end of a client --------------------------------------------------------- */
-
-static void *wait_shut(void *arg)
-{
-    rig_expect_failure(arg, MUSTER__FAILURE__KIND__SHUTTING_DOWN);
-    return NULL;
-}
-
-static void test_destroyed_while_threads_wait(void **state)
-{
-    struct rig rig = {0};
-    pthread_t threads[4];
-    struct ms_error err = {0};
-
-    (void)state;
-    rig_start(&rig);
-    for (size_t i = 0; i < MS_COUNT(threads); i++)
-        assert_int_equal(
-            pthread_create(&threads[i], NULL, wait_shut, rig_call(&rig, "hold", "x")),
-            0);
-    rig_wait_count(&rig, &rig.held, 1);
-    rig_on_loop(&rig, rig.client_loop, destroy_client, rig.client);
-    for (size_t i = 0; i < MS_COUNT(threads); i++)
-        pthread_join(threads[i], NULL);
-    /* peers stay, and say so */
-    rig_expect_failure(rig_call(&rig, "echo", "x"),
-                       MUSTER__FAILURE__KIND__SHUTTING_DOWN);
-    assert_null(ms_peer_create(rig.client, rig.path, 1, "late", &err));
-    assert_int_equal(err.code, -ESHUTDOWN);
-    ms_loop_stop(rig.client_loop);
-    pthread_join(rig.client_thread, NULL);
-    ms_peer_unref(rig.peer);
-    ms_loop_destroy(rig.client_loop);
-    rig.client = NULL;
-    rig_stop(&rig);
-}
-
-/* The loop goes before the last peer. */
-static void test_peers_outlive_the_loop(void **state)
-{
-    struct rig rig = {0};
-    struct ms_peer *peer;
-    struct ms_call *c;
-
-    (void)state;
-    rig_start(&rig);
-    c = rig_call(&rig, "hold", "x");
-    peer = ms_peer_ref(rig.peer);
-    rig_stop(&rig);
-    rig_expect_failure(c, MUSTER__FAILURE__KIND__SHUTTING_DOWN);
-    ms_peer_unref(peer);
-}
-
-/* ---- forks ----------------------------------------------------------------------- */
-
-static int in_the_child(struct rig *rig, struct ms_call *open)
-{
-    struct ms_call_spec spec = {.op = MS_OP_HEALTH, .deadline_ns = MS_NEVER};
-    unsigned before = rig_open_fds();
-    struct ms_outcome o;
-    struct ms_call *c;
-
-    ms_client_forget(rig->client);
-    if (rig_open_fds() + 3 != before)
-        return 1;
-    if (!ms_call_is_done(open) || ms_call_wait(open, MS_NEVER) != 0)
-        return 2;
-    ms_call_outcome(open, &o);
-    if (o.kind != MS_KIND_ERROR || o.len == 0)
-        return 3;
-    ms_call_cancel(open);
-    c = ms_peer_call(rig->peer, &spec);
-    if (!c || ms_call_wait(c, MS_NEVER) != 0)
-        return 4;
-    ms_call_outcome(c, &o);
-    ms_call_unref(c);
-    return o.kind == MS_KIND_ERROR ? 0 : 5;
-}
-
-static void test_a_forked_child(void **state)
-{
-    struct rig rig = {0};
-    struct ms_call *open;
-    int status;
-    pid_t pid;
-
-    (void)state;
-    rig_start(&rig);
-    open = rig_call(&rig, "hold", "x");
-    rig_wait_count(&rig, &rig.held, 1);
-    pid = fork();
-    if (pid == 0)
-        _exit(in_the_child(&rig, open));
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
-    rig_open(&rig, 1);
-    rig_expect(open, "x"); /* the parent has not noticed */
-    rig_expect(rig_call(&rig, "echo", "y"), "y");
-    rig_stop(&rig);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -328,10 +253,8 @@ int main(void)
         cmocka_unit_test(test_a_wrong_secret),
         cmocka_unit_test(test_another_identity),
         cmocka_unit_test(test_a_path_that_is_no_socket),
+        cmocka_unit_test(test_no_descriptor_left),
         cmocka_unit_test(test_a_server_that_hangs_up),
-        cmocka_unit_test(test_destroyed_while_threads_wait),
-        cmocka_unit_test(test_peers_outlive_the_loop),
-        cmocka_unit_test(test_a_forked_child),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,8 +14,11 @@ enum { WAKE_QUEUED = 'q', WAKE_STOP = 's' };
 /* Busy for longer: cancels may have come. */
 #define AWAY_NS (5 * MS_NS_PER_US)
 
-/* Between two moves to another core. */
-#define MOVE_NS (5 * MS_NS_PER_MS)
+/* Between two moves to another core; and when the last one took long, because others run
+ * there. */
+#define MOVE_NS      (10 * MS_NS_PER_MS)
+#define MOVE_LONG_NS (100 * MS_NS_PER_US)
+#define MOVE_MAX_NS  (8 * MS_NS_PER_S)
 
 static void wake_engine(struct ms_server *s, char why)
 {
@@ -165,13 +168,17 @@ static void step_aside(struct ms_server *s, int core, int64_t now_ns)
 {
     cpu_set_t all, others;
 
-    if (now_ns - s->moved_ns < MOVE_NS || sched_getaffinity(0, sizeof all, &all) < 0)
+    if (now_ns < s->move_again_ns || sched_getaffinity(0, sizeof all, &all) < 0)
         return;
-    s->moved_ns = now_ns;
     others = all;
     CPU_CLR(core, &others);
     if (CPU_COUNT(&others) && sched_setaffinity(0, sizeof others, &others) == 0)
         sched_setaffinity(0, sizeof all, &all);
+    if (ms_now_ns() - now_ns < MOVE_LONG_NS)
+        s->move_wait_ns = MOVE_NS;
+    else if (s->move_wait_ns < MOVE_MAX_NS)
+        s->move_wait_ns = s->move_wait_ns * 10 + MOVE_NS;
+    s->move_again_ns = ms_now_ns() + s->move_wait_ns;
 }
 
 /* Poll for the next call? The engine's thread, without the lock: it alone writes these. */

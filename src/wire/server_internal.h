@@ -116,7 +116,8 @@ struct ms_server {
     bool spin_next;                   /* the last request came with a lease */
     uint32_t caller_core;             /* and from this core, + 1 */
     uint32_t engine_core;             /* where the engine ran when it took it, + 1 */
-    int64_t moved_ns;                 /* when the engine last left the caller's core */
+    int64_t move_again_ns; /* when the engine may leave the caller's core again */
+    int64_t move_wait_ns;
     _Atomic bool stopping;
     struct ms_request *running;
     int64_t busy_since_ns; /* 0: idle */

@@ -1,0 +1,191 @@
+/* Processes that end: a worker that is killed, a client that is destroyed, a fork. */
+#include "wire/client_internal.h"
+#include "wire/test_rig.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- the end of a worker --------------------------------------------------------- */
+
+/* A worker of its own, in a process of its own. */
+static pid_t start_worker(struct rig *rig)
+{
+    int ends[2];
+    pid_t pid;
+
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    pid = fork();
+    if (pid == 0) {
+        rig->no_client = true;
+        rig_start(rig);
+        if (write(ends[1], rig, sizeof *rig) != sizeof *rig)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    assert_int_equal(read(ends[0], rig, sizeof *rig), sizeof *rig); /* where it is */
+    close(ends[0]);
+    close(ends[1]);
+    return pid;
+}
+
+static void count_asked(void *arg, uint64_t uid)
+{
+    assert_int_equal(uid, RIG_UID);
+    atomic_fetch_add((_Atomic unsigned *)arg, 1);
+}
+
+/* SIGKILL in the middle of a call: the verdict is asked for at once. */
+static void test_a_killed_process(void **state)
+{
+    struct rig rig = {0};
+    pid_t pid = start_worker(&rig);
+    struct ms_loop *loop = ms_loop_create();
+    _Atomic unsigned asked = 0;
+    struct ms_client *client = ms_client_create(&(struct ms_client_options){
+        .loop = loop, .secret = rig.secret, .ask_verdict = count_asked, .arg = &asked});
+    struct ms_peer *peer = ms_peer_create(client, rig.path, RIG_UID, "it", NULL);
+    int op = ms_peer_method(peer, "e", "hold");
+    struct ms_call *c = ms_peer_call(
+        peer, &(struct ms_call_spec){.op = (uint16_t)op, .deadline_ns = MS_NEVER});
+    Muster__Exit exit = MUSTER__EXIT__INIT;
+    int64_t until_ns = ms_now_ns() + RIG_DEADLINE_NS;
+
+    (void)state;
+    ms_loop_run_once(loop, true); /* the handshake */
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    while (!asked) {
+        ms_loop_run_once(loop, true);
+        assert_true(ms_now_ns() < until_ns);
+    }
+    assert_false(ms_call_is_done(c));
+    ms_client_verdict(client, RIG_UID, &exit);
+    rig_expect_failure(c, MUSTER__FAILURE__KIND__WORKER_DIED);
+    ms_client_destroy(client, "over");
+    ms_peer_unref(peer);
+    ms_loop_destroy(loop);
+    unlink(rig.path);
+    unlink(rig.spin_path);
+    rmdir(rig.folder);
+}
+
+/* ---- the end of a client --------------------------------------------------------- */
+
+static void destroy_client(void *arg)
+{
+    ms_client_destroy(arg, "enough");
+}
+
+static void *wait_shut(void *arg)
+{
+    rig_expect_failure(arg, MUSTER__FAILURE__KIND__SHUTTING_DOWN);
+    return NULL;
+}
+
+static void test_destroyed_while_threads_wait(void **state)
+{
+    struct rig rig = {0};
+    pthread_t threads[4];
+    struct ms_error err = {0};
+
+    (void)state;
+    rig_start(&rig);
+    for (size_t i = 0; i < MS_COUNT(threads); i++)
+        assert_int_equal(
+            pthread_create(&threads[i], NULL, wait_shut, rig_call(&rig, "hold", "x")),
+            0);
+    rig_wait_count(&rig, &rig.held, 1);
+    rig_on_loop(&rig, rig.client_loop, destroy_client, rig.client);
+    for (size_t i = 0; i < MS_COUNT(threads); i++)
+        pthread_join(threads[i], NULL);
+    /* peers stay, and say so */
+    rig_expect_failure(rig_call(&rig, "echo", "x"),
+                       MUSTER__FAILURE__KIND__SHUTTING_DOWN);
+    assert_null(ms_peer_create(rig.client, rig.path, 1, "late", &err));
+    assert_int_equal(err.code, -ESHUTDOWN);
+    ms_loop_stop(rig.client_loop);
+    pthread_join(rig.client_thread, NULL);
+    ms_peer_unref(rig.peer);
+    ms_loop_destroy(rig.client_loop);
+    rig.client = NULL;
+    rig_stop(&rig);
+}
+
+/* The loop goes before the last peer. */
+static void test_peers_outlive_the_loop(void **state)
+{
+    struct rig rig = {0};
+    struct ms_peer *peer;
+    struct ms_call *c;
+
+    (void)state;
+    rig_start(&rig);
+    c = rig_call(&rig, "hold", "x");
+    peer = ms_peer_ref(rig.peer);
+    rig_stop(&rig);
+    rig_expect_failure(c, MUSTER__FAILURE__KIND__SHUTTING_DOWN);
+    ms_peer_unref(peer);
+}
+
+/* ---- forks ----------------------------------------------------------------------- */
+
+static int in_the_child(struct rig *rig, struct ms_call *open)
+{
+    struct ms_call_spec spec = {.op = MS_OP_HEALTH, .deadline_ns = MS_NEVER};
+    unsigned before = rig_open_fds();
+    struct ms_outcome o;
+    struct ms_call *c;
+
+    ms_client_forget(rig->client);
+    if (rig_open_fds() + 3 != before)
+        return 1;
+    if (!ms_call_is_done(open) || ms_call_wait(open, MS_NEVER) != 0)
+        return 2;
+    ms_call_outcome(open, &o);
+    if (o.kind != MS_KIND_ERROR || o.len == 0)
+        return 3;
+    ms_call_cancel(open);
+    c = ms_peer_call(rig->peer, &spec);
+    if (!c || ms_call_wait(c, MS_NEVER) != 0)
+        return 4;
+    ms_call_outcome(c, &o);
+    ms_call_unref(c);
+    return o.kind == MS_KIND_ERROR ? 0 : 5;
+}
+
+static void test_a_forked_child(void **state)
+{
+    struct rig rig = {0};
+    struct ms_call *open;
+    int status;
+    pid_t pid;
+
+    (void)state;
+    rig_start(&rig);
+    open = rig_call(&rig, "hold", "x");
+    rig_wait_count(&rig, &rig.held, 1);
+    pid = fork();
+    if (pid == 0)
+        _exit(in_the_child(&rig, open));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    rig_open(&rig, 1);
+    rig_expect(open, "x"); /* the parent has not noticed */
+    rig_expect(rig_call(&rig, "echo", "y"), "y");
+    rig_stop(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_killed_process),
+        cmocka_unit_test(test_destroyed_while_threads_wait),
+        cmocka_unit_test(test_peers_outlive_the_loop),
+        cmocka_unit_test(test_a_forked_child),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
