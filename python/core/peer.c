@@ -349,38 +349,53 @@ static PyObject *peer_operation(PyObject *self, PyObject *args)
     return call ? core_call_new(call, self) : PyErr_NoMemory();
 }
 
-/* Run an operation whose argument and result are control messages: the packed result as
- * a done call that the caller unreferences; NULL with an exception set. */
-static struct ms_call *
-control(struct peer *p, uint16_t op, const ProtobufCMessage *m, PyObject *timeout)
+/* The result of a done call as a message of this kind; NULL with an exception set. */
+static ProtobufCMessage *control_result(struct ms_call *call,
+                                        const ProtobufCMessageDescriptor *kind)
 {
+    struct ms_outcome o;
+    ProtobufCMessage *m;
+
+    ms_call_outcome(call, &o);
+    if (o.kind != MS_KIND_REPLY) {
+        core_raise_failure(o.body, o.len, ms_peer_label(ms_call_peer(call)));
+        return NULL;
+    }
+    m = protobuf_c_message_unpack(kind, NULL, o.len, o.body);
+    if (!m)
+        PyErr_SetString(core_error, "the worker's answer cannot be read");
+    return m;
+}
+
+/* Run an operation whose argument (may be NULL) and result are control messages. */
+static ProtobufCMessage *control(PyObject *self,
+                                 uint16_t op,
+                                 const ProtobufCMessage *m,
+                                 const ProtobufCMessageDescriptor *result_kind,
+                                 PyObject *timeout)
+{
+    ProtobufCMessage *result = NULL;
     uint8_t body[64];
     struct iovec iov = {body, m ? protobuf_c_message_get_packed_size(m) : 0};
     struct ms_call_spec spec = {
         .op = op, .codec = MS_CODEC_PROTO, .waits = true, .iov = &iov, .count = 1};
-    struct ms_outcome o;
     struct ms_call *call;
 
     if (core_deadline(timeout, MS_CALL_TIMEOUT_NS, &spec.deadline_ns) < 0)
         return NULL;
     if (m)
         protobuf_c_message_pack(m, body);
-    call = ms_peer_call(p->peer, &spec);
+    call = ms_peer_call(core_peer_get(self), &spec);
     if (!call) {
         PyErr_NoMemory();
         return NULL;
     }
-    if (core_call_wait(call, MS_NEVER) < 0) {
+    if (core_call_wait(call, MS_NEVER) < 0)
         ms_call_cancel(call);
-        ms_call_unref(call);
-        return NULL;
-    }
-    ms_call_outcome(call, &o);
-    if (o.kind == MS_KIND_REPLY)
-        return call;
-    core_raise_failure(o.body, o.len, ms_peer_label(p->peer));
+    else
+        result = control_result(call, result_kind);
     ms_call_unref(call);
-    return NULL;
+    return result;
 }
 
 static PyObject *numbers(const uint32_t *at, size_t count)
@@ -396,26 +411,14 @@ static PyObject *numbers(const uint32_t *at, size_t count)
     return list;
 }
 
-static PyObject *unreadable(void)
-{
-    PyErr_SetString(core_error, "the worker's answer cannot be read");
-    return NULL;
-}
-
 static PyObject *peer_health(PyObject *self, PyObject *timeout)
 {
-    struct ms_call *call = control((struct peer *)self, MS_OP_HEALTH, NULL, timeout);
-    struct ms_outcome o;
-    Muster__Health *m;
+    Muster__Health *m = (Muster__Health *)control(
+        self, MS_OP_HEALTH, NULL, &muster__health__descriptor, timeout);
     PyObject *d;
 
-    if (!call)
-        return NULL;
-    ms_call_outcome(call, &o);
-    m = muster__health__unpack(NULL, o.len, o.body);
-    ms_call_unref(call);
     if (!m)
-        return unreadable();
+        return NULL;
     d = Py_BuildValue("{ss sK ss sI si sN sK sK ss sd sN}",
                       "status",
                       m->status,
@@ -445,18 +448,12 @@ static PyObject *peer_health(PyObject *self, PyObject *timeout)
 
 static PyObject *peer_stack(PyObject *self, PyObject *timeout)
 {
-    struct ms_call *call = control((struct peer *)self, MS_OP_STACK, NULL, timeout);
-    struct ms_outcome o;
-    Muster__Stack *m;
+    Muster__Stack *m = (Muster__Stack *)control(
+        self, MS_OP_STACK, NULL, &muster__stack__descriptor, timeout);
     PyObject *pair;
 
-    if (!call)
-        return NULL;
-    ms_call_outcome(call, &o);
-    m = muster__stack__unpack(NULL, o.len, o.body);
-    ms_call_unref(call);
     if (!m)
-        return unreadable();
+        return NULL;
     pair = Py_BuildValue("NN", core_text(m->python), core_text(m->native));
     muster__stack__free_unpacked(m, NULL);
     return pair;
@@ -466,8 +463,6 @@ static PyObject *peer_alloc_ports(PyObject *self, PyObject *args)
 {
     Muster__AllocPorts ask;
     PyObject *timeout, *pair;
-    struct ms_call *call;
-    struct ms_outcome o;
     Muster__Ports *m;
     unsigned count;
 
@@ -475,14 +470,10 @@ static PyObject *peer_alloc_ports(PyObject *self, PyObject *args)
         return NULL;
     muster__alloc_ports__init(&ask);
     ask.count = count;
-    call = control((struct peer *)self, MS_OP_ALLOC_PORTS, &ask.base, timeout);
-    if (!call)
-        return NULL;
-    ms_call_outcome(call, &o);
-    m = muster__ports__unpack(NULL, o.len, o.body);
-    ms_call_unref(call);
+    m = (Muster__Ports *)control(
+        self, MS_OP_ALLOC_PORTS, &ask.base, &muster__ports__descriptor, timeout);
     if (!m)
-        return unreadable();
+        return NULL;
     pair = Py_BuildValue("sN", m->host, numbers(m->ports, m->n_ports));
     muster__ports__free_unpacked(m, NULL);
     return pair;

