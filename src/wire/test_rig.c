@@ -124,8 +124,10 @@ static void make_folder(struct rig *rig)
 
 void rig_start_server(struct rig *rig)
 {
-    int fd = ms_unix_listen(rig->path, NULL);
+    int fd;
 
+    unlink(rig->path); /* of the server before */
+    fd = ms_unix_listen(rig->path, NULL);
     rig->ops.on_request = rig->on_request ? rig->on_request : answer_on_loop;
     rig->ops.on_cancel = on_cancel;
     assert_true(fd >= 0);
