@@ -34,12 +34,13 @@ def find(pid: int) -> Process | None:
 
 
 def command(pid: int) -> str:
-    """Its command line; nothing if it is gone."""
+    """Its command line without the folders of files; nothing if it is gone."""
     try:
         words = (PROC / str(pid) / "cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return ""
-    return words.replace(b"\0", b" ").decode(errors="replace").strip()
+    shown = words.decode(errors="replace").split("\0")
+    return " ".join(word.rpartition("/")[2] for word in shown).strip()
 
 
 def descendants(pid: int) -> list[Process]:

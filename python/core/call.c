@@ -241,6 +241,65 @@ static PyObject *call_wait(PyObject *self, PyObject *timeout)
     return rc < 0 ? NULL : PyBool_FromLong(rc);
 }
 
+/* References to the calls of a list; NULL with an exception set. */
+static struct ms_call **calls_of(PyObject *list, Py_ssize_t n)
+{
+    struct ms_call **calls = calloc((size_t)n + 1, sizeof(*calls));
+
+    if (!calls) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *item = PyList_GetItem(list, i);
+        struct call *c = (struct call *)item;
+
+        if (PyObject_TypeCheck(item, core_call_type) &&
+            core_check_deadlock(ms_call_peer(c->call)) == 0) {
+            calls[i] = ms_call_ref(c->call);
+            continue;
+        }
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "a list of calls is needed");
+        while (i > 0)
+            ms_call_unref(calls[--i]);
+        free(calls);
+        return NULL;
+    }
+    return calls;
+}
+
+/* (calls, seconds): wait for all of them, one after the other, without looking at
+ * signals: for a moment only. True if each has news. */
+static PyObject *wait_all(PyObject *self, PyObject *args)
+{
+    struct ms_call **calls;
+    PyObject *list, *seconds;
+    int64_t until_ns;
+    Py_ssize_t n;
+    int rc = 0;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O!O", &PyList_Type, &list, &seconds) ||
+        core_deadline(seconds, 0, &until_ns) < 0)
+        return NULL;
+    n = PyList_Size(list);
+    calls = calls_of(list, n);
+    if (!calls)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    for (Py_ssize_t i = 0; rc == 0 && i < n; i++)
+        rc = ms_call_wait(calls[i], until_ns);
+    Py_END_ALLOW_THREADS;
+    for (Py_ssize_t i = 0; i < n; i++)
+        ms_call_unref(calls[i]);
+    free(calls);
+    return PyBool_FromLong(rc == 0);
+}
+
+static PyMethodDef call_functions[] = {{"wait_all", wait_all, METH_VARARGS, NULL},
+                                       {NULL, NULL, 0, NULL}};
+
 static PyObject *call_done(PyObject *self, PyObject *unused)
 {
     (void)unused;
@@ -547,5 +606,7 @@ int core_call_setup(PyObject *module)
 {
     core_call_type = core_type(module, &call_spec, "Call");
     inbox_type = core_type(module, &inbox_spec, "Inbox");
-    return core_call_type && inbox_type ? 0 : -1;
+    if (!core_call_type || !inbox_type)
+        return -1;
+    return PyModule_AddFunctions(module, call_functions);
 }

@@ -162,6 +162,10 @@ def call_all(
 ) -> list[Call]:
     """The same call to all; the arguments are encoded once."""
 
+def wait_all(calls: list[Call], seconds: float, /) -> bool:
+    """Wait for all of them, for a moment only: signals are not looked at. True if each
+    is done, or has an item."""
+
 class Call:
     @property
     def peer(self) -> Peer: ...

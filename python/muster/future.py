@@ -9,7 +9,7 @@ import threading
 import weakref
 from time import monotonic
 
-from muster._core import Call, Inbox
+from muster._core import Call, Inbox, wait_all
 from muster.errors import Cancelled, DeadlineExceeded
 
 TYPE_CHECKING = False
@@ -286,9 +286,11 @@ def gather(futures: list[Future], timeout: float | None = None) -> list[Any]:
     """All results. Raises the failure that comes first in time, whatever is pending."""
     deadline = None if timeout is None else monotonic() + timeout
     patience = PATIENCE_S if timeout is None else min(timeout, PATIENCE_S)
+    if wait_all([future._call for future in futures], patience):
+        return [future._value() for future in futures]
     results: list[Any] = []
     for future in futures:
-        if not future._call.wait(patience):
+        if not future._call.wait(0):
             break
         results.append(future._value())
     taken = len(results)
