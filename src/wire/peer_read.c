@@ -195,7 +195,9 @@ static int read_proven(struct ms_peer *p,
                        struct ms_error *err)
 {
     struct ms_conn *conn = p->conn;
-    bool spin = c && c->spin, sure = c && c->just_sent && !spin;
+    bool spin = c && c->spin;
+    /* one call alone cannot have been answered yet; of many, most have */
+    bool sure = c && c->just_sent && !spin && atomic_load(&p->client->outstanding) == 1;
     short events = (short)(POLLIN | (ms_conn_wants_write(conn) ? POLLOUT : 0));
     int rc = -EAGAIN;
 
