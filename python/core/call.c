@@ -80,135 +80,7 @@ static void call_dealloc(PyObject *self)
     Py_DECREF((PyObject *)type);
 }
 
-/* ---- failures ---------------------------------------------------------------------
- */
-
-static const char *kind_name(Muster__Failure__Kind kind)
-{
-    static const char *const names[] = {
-        [MUSTER__FAILURE__KIND__UNKNOWN] = "unknown",
-        [MUSTER__FAILURE__KIND__RAISED] = "raised",
-        [MUSTER__FAILURE__KIND__NO_ENGINE] = "no_engine",
-        [MUSTER__FAILURE__KIND__NO_METHOD] = "no_method",
-        [MUSTER__FAILURE__KIND__DEADLINE] = "deadline",
-        [MUSTER__FAILURE__KIND__CANCELLED] = "cancelled",
-        [MUSTER__FAILURE__KIND__BAD_ARGUMENT] = "bad_argument",
-        [MUSTER__FAILURE__KIND__BAD_RESULT] = "bad_result",
-        [MUSTER__FAILURE__KIND__REFUSED] = "refused",
-        [MUSTER__FAILURE__KIND__DEADLOCK] = "deadlock",
-        [MUSTER__FAILURE__KIND__SHUTTING_DOWN] = "shutting_down",
-        [MUSTER__FAILURE__KIND__LOST] = "lost",
-        [MUSTER__FAILURE__KIND__WORKER_DIED] = "worker_died",
-        [MUSTER__FAILURE__KIND__UNREACHABLE] = "unreachable",
-        [MUSTER__FAILURE__KIND__NO_MEMORY] = "no_memory",
-        [MUSTER__FAILURE__KIND__PLACEMENT] = "placement",
-    };
-
-    if ((unsigned)kind >= sizeof names / sizeof *names)
-        return "unknown";
-    return names[kind];
-}
-
-static PyObject *exit_dict(const Muster__Exit *e)
-{
-    PyObject *lines;
-
-    if (!e)
-        return Py_NewRef(Py_None);
-    lines = core_str_list(e->last_lines, e->n_last_lines);
-    if (!lines)
-        return NULL;
-    return Py_BuildValue("{sN si sN sN sN sN si sN sN}",
-                         "signaled",
-                         PyBool_FromLong(e->signaled),
-                         "code",
-                         (int)e->code,
-                         "out_of_memory",
-                         PyBool_FromLong(e->out_of_memory),
-                         "requested",
-                         PyBool_FromLong(e->requested),
-                         "last_lines",
-                         lines,
-                         "node",
-                         core_text(e->node),
-                         "pid",
-                         (int)e->pid,
-                         "detail",
-                         core_text(e->detail),
-                         "log_path",
-                         core_text(e->log_path));
-}
-
-static PyObject *failure_exception(const Muster__Failure *f, const char *where)
-{
-    PyObject *exit = exit_dict(f->exit), *e;
-
-    if (!exit)
-        return NULL;
-    e = PyObject_CallFunction(core_make_error,
-                              "sNNNy#NN",
-                              kind_name(f->kind),
-                              core_text(f->message),
-                              core_text(f->type),
-                              core_text(f->traceback),
-                              f->exception.len ? (const char *)f->exception.data : "",
-                              (Py_ssize_t)f->exception.len,
-                              exit,
-                              core_text(*f->where ? f->where : where));
-    return e;
-}
-
-static PyObject *raise_object(PyObject *e)
-{
-    if (e)
-        PyErr_SetObject((PyObject *)Py_TYPE(e), e);
-    return NULL;
-}
-
-/* The exception object of a packed Failure; NULL with another exception set. */
-static PyObject *failure_object(const uint8_t *body, size_t len, const char *where)
-{
-    Muster__Failure *f = muster__failure__unpack(NULL, len, body);
-    PyObject *e;
-
-    if (!f) {
-        PyErr_SetString(core_error, "the worker's failure cannot be read");
-        return NULL;
-    }
-    e = failure_exception(f, where);
-    muster__failure__free_unpacked(f, NULL);
-    return e;
-}
-
-PyObject *core_raise_failure(const uint8_t *body, size_t len, const char *where)
-{
-    PyObject *e = failure_object(body, len, where);
-
-    raise_object(e);
-    Py_XDECREF(e);
-    return NULL;
-}
-
-PyObject *core_raise_kind(const char *kind, const char *message, const char *where)
-{
-    PyObject *e = PyObject_CallFunction(core_make_error,
-                                        "ssssy#Os",
-                                        kind,
-                                        message,
-                                        "",
-                                        "",
-                                        "",
-                                        (Py_ssize_t)0,
-                                        Py_None,
-                                        where);
-
-    raise_object(e);
-    Py_XDECREF(e);
-    return NULL;
-}
-
-/* ---- waiting ----------------------------------------------------------------------
- */
+/* ---- waiting --------------------------------------------------------------------- */
 
 int core_call_wait(struct ms_call *call, int64_t until_ns)
 {
@@ -315,8 +187,7 @@ static PyObject *call_cancel(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* ---- results ----------------------------------------------------------------------
- */
+/* ---- results --------------------------------------------------------------------- */
 
 static PyObject *stream_of(PyObject *self)
 {
@@ -354,7 +225,8 @@ static int decode_outcome(struct call *c)
     if (o.ends_stream)
         c->streams = 1;
     if (o.kind == MS_KIND_ERROR) {
-        c->error = failure_object(o.body, o.len, ms_peer_label(ms_call_peer(c->call)));
+        c->error =
+            core_failure_object(o.body, o.len, ms_peer_label(ms_call_peer(c->call)));
         return c->error ? 0 : -1;
     }
     ms_call_take_body(c->call); /* core_decode frees it */
@@ -412,7 +284,7 @@ static PyObject *call_result(PyObject *self, PyObject *unused)
     if (c->streams)
         return stream_of(self);
     if (c->error)
-        return raise_object(c->error);
+        return core_raise_object(c->error);
     return Py_NewRef(c->result);
 }
 
@@ -448,7 +320,7 @@ static int take_item(struct call *c, PyObject **item)
     if (settle(c) < 0)
         return -2;
     if (c->error) {
-        raise_object(c->error);
+        core_raise_object(c->error);
         return -2;
     }
     return -1;
@@ -537,8 +409,7 @@ static PyType_Spec call_spec = {.name = "muster._core.Call",
                                          Py_TPFLAGS_DISALLOW_INSTANTIATION,
                                 .slots = call_slots};
 
-/* ---- inboxes ----------------------------------------------------------------------
- */
+/* ---- inboxes --------------------------------------------------------------------- */
 
 static PyObject *inbox_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {

@@ -19,8 +19,7 @@
 /* Keyword names as PyArg_ParseTupleAndKeywords of 3.11 wants them. */
 #define CORE_NAMES(names) ((char **)(uintptr_t)(names))
 
-/* ---- module.c ---------------------------------------------------------------------
- */
+/* ---- module.c -------------------------------------------------------------------- */
 
 extern PyObject *core_dumps, *core_loads, *core_make_error, *core_error;
 extern PyTypeObject *core_peer_type, *core_call_type, *core_memory_type;
@@ -46,8 +45,7 @@ void core_strings_free(char **strings);
 /* A new type of this module. */
 PyTypeObject *core_type(PyObject *module, PyType_Spec *spec, const char *name);
 
-/* ---- payload.c --------------------------------------------------------------------
- */
+/* ---- payload.c ------------------------------------------------------------------- */
 
 enum { CORE_IOV_MAX = 40 };
 
@@ -74,22 +72,28 @@ PyObject *core_decode(uint8_t codec, uint8_t *memory, const uint8_t *body, size_
 
 int core_payload_setup(PyObject *module);
 
-/* ---- call.c -----------------------------------------------------------------------
- */
+/* ---- failure.c ------------------------------------------------------------------- */
 
-/* Takes the references. */
-PyObject *core_call_new(struct ms_call *call, PyObject *peer);
+/* Raise an exception object (NULL: another one is set already); returns NULL. */
+PyObject *core_raise_object(PyObject *e);
+/* The exception object of a packed Failure; NULL with another exception set. `where` is
+ * named if the failure itself names no worker. */
+PyObject *core_failure_object(const uint8_t *body, size_t len, const char *where);
 /* The exception of a packed Failure is set; returns NULL. `where` is named if the
  * failure itself names no worker. */
 PyObject *core_raise_failure(const uint8_t *body, size_t len, const char *where);
 /* Raise by kind's name. */
 PyObject *core_raise_kind(const char *kind, const char *message, const char *where);
+
+/* ---- call.c ---------------------------------------------------------------------- */
+
+/* Takes the references. */
+PyObject *core_call_new(struct ms_call *call, PyObject *peer);
 /* Wait with signals looked at: 1 news, 0 timeout, -1 exception. */
 int core_call_wait(struct ms_call *call, int64_t until_ns);
 int core_call_setup(PyObject *module);
 
-/* ---- peer.c -----------------------------------------------------------------------
- */
+/* ---- peer.c ---------------------------------------------------------------------- */
 
 /* A Peer of this client; `owner` is kept alive by it. */
 PyObject *core_peer_new(struct ms_client *client, PyObject *args, PyObject *owner);
@@ -105,8 +109,7 @@ int core_check_deadlock(struct ms_peer *peer);
 const uint64_t *core_chain(uint32_t *count);
 int core_worker_setup(PyObject *module);
 
-/* ---- head.c, zygote.c, plan.c -----------------------------------------------------
- */
+/* ---- head.c, zygote.c, plan.c ---------------------------------------------------- */
 
 int core_head_setup(PyObject *module);
 extern PyMethodDef core_zygote_methods[];

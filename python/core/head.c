@@ -12,8 +12,7 @@ struct packed_exit {
     uint8_t body[];
 };
 
-/* ---- on the head's thread ---------------------------------------------------------
- */
+/* ---- on the head's thread -------------------------------------------------------- */
 
 static void exit_remember(struct head *h, uint64_t uid, const Muster__Exit *exit)
 {
@@ -85,8 +84,7 @@ static void ask_verdict(void *arg, uint64_t uid)
         free(q);
 }
 
-/* ---- start ------------------------------------------------------------------------
- */
+/* ---- start ----------------------------------------------------------------------- */
 
 struct start_strings {
     char **python, **sys_path, **env;
@@ -204,8 +202,7 @@ static PyObject *head_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)h;
 }
 
-/* ---- stop -------------------------------------------------------------------------
- */
+/* ---- stop ------------------------------------------------------------------------ */
 
 struct close_wait {
     struct head *head;
@@ -310,8 +307,7 @@ static void head_dealloc(PyObject *self)
     Py_DECREF((PyObject *)type);
 }
 
-/* ---- what it is -------------------------------------------------------------------
- */
+/* ---- what it is ------------------------------------------------------------------ */
 
 static PyObject *head_peer(PyObject *self, PyObject *args)
 {

@@ -14,8 +14,7 @@ enum { ALIGN = 16, BUFFERS_IOV_MAX = 16, PLAIN_MAX = 64, PLAIN_DEPTH = 4 };
 static PyObject *pickle_dumps, *pickle_loads, *protocol, *empty_tuple;
 PyTypeObject *core_memory_type;
 
-/* ---- memory that Python objects point into ----------------------------------------
- */
+/* ---- memory that Python objects point into --------------------------------------- */
 
 struct memory {
     PyObject_HEAD uint8_t *memory;
@@ -61,8 +60,7 @@ static PyObject *memory_new(uint8_t *block, const uint8_t *at, size_t len)
     return (PyObject *)m;
 }
 
-/* ---- encoding ---------------------------------------------------------------------
- */
+/* ---- encoding -------------------------------------------------------------------- */
 
 static int is_scalar(PyObject *o)
 {
@@ -243,8 +241,7 @@ void core_payload_release(struct core_payload *p)
     *p = (struct core_payload){0};
 }
 
-/* ---- decoding ---------------------------------------------------------------------
- */
+/* ---- decoding -------------------------------------------------------------------- */
 
 static PyObject *malformed(void)
 {

@@ -328,8 +328,7 @@ static PyObject *peer_call_sync(PyObject *self, PyObject *const *args, Py_ssize_
     return finish_sync(call, self);
 }
 
-/* ---- built-in operations ----------------------------------------------------------
- */
+/* ---- built-in operations --------------------------------------------------------- */
 
 static PyObject *peer_operation(PyObject *self, PyObject *args)
 {

@@ -19,8 +19,7 @@
 struct host *the_host;
 static PyTypeObject *generator_type;
 
-/* ---- failures ---------------------------------------------------------------------
- */
+/* ---- failures -------------------------------------------------------------------- */
 
 int host_fail_with(struct ms_request *r, PyObject *description)
 {
@@ -75,8 +74,7 @@ static int leave_child(PyObject *result)
     return -1;
 }
 
-/* ---- replies ----------------------------------------------------------------------
- */
+/* ---- replies --------------------------------------------------------------------- */
 
 static int reply_value(struct host *h, struct ms_request *r, PyObject *value)
 {
@@ -146,8 +144,7 @@ static int reply_stream(struct host *h, struct ms_request *r, PyObject *generato
     return reply_value(h, r, Py_None);
 }
 
-/* ---- running one request ----------------------------------------------------------
- */
+/* ---- running one request --------------------------------------------------------- */
 
 /* Find the engine: it is remembered, but not the method, which it may replace. */
 static int find_engine(struct host *h, const struct ms_method *m)
@@ -285,8 +282,7 @@ static PyObject *host_stop(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* ---- the host ---------------------------------------------------------------------
- */
+/* ---- the host -------------------------------------------------------------------- */
 
 static void wake_async(struct host *h)
 {

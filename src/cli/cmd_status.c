@@ -26,8 +26,7 @@ static bool is_bad(const Muster__WorkerStatus *w)
     return w->exit && !w->exit->requested && (w->exit->signaled || w->exit->code != 0);
 }
 
-/* ---- JSON --------------------------------------------------------------------------
- */
+/* ---- JSON ------------------------------------------------------------------------ */
 
 static json_t *text(const char *s)
 {
@@ -160,8 +159,7 @@ static enum ms_exit print_json(const Muster__Status *s, const struct ms_sessions
                                  clusters_json(s)));
 }
 
-/* ---- text --------------------------------------------------------------------------
- */
+/* ---- text ------------------------------------------------------------------------ */
 
 static void add_head(struct ms_grid *g, const char *const *names)
 {

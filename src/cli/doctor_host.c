@@ -131,8 +131,7 @@ void ms_check_clock(const struct ms_cli *cli, struct ms_finding *f)
                    name);
 }
 
-/* ---- as the agent sees it ----------------------------------------------------------
- */
+/* ---- as the agent sees it -------------------------------------------------------- */
 
 void ms_check_devices(const struct ms_cli *cli, struct ms_finding *f)
 {

@@ -21,8 +21,7 @@
 
 #define PYTHON_NS (30 * MS_NS_PER_S)
 
-/* ---- sessions ----------------------------------------------------------------------
- */
+/* ---- sessions -------------------------------------------------------------------- */
 
 void ms_check_root(const struct ms_cli *cli, struct ms_finding *f)
 {
@@ -102,8 +101,7 @@ void ms_check_disk(const struct ms_cli *cli, struct ms_finding *f)
                    path);
 }
 
-/* ---- Python ------------------------------------------------------------------------
- */
+/* ---- Python ---------------------------------------------------------------------- */
 
 /* Prints what it is, and fails as the driver would fail. */
 static const char program[] =

@@ -68,8 +68,7 @@ void ms_logview_close(struct ms_logview *v)
     v->count = 0;
 }
 
-/* ---- which files -------------------------------------------------------------------
- */
+/* ---- which files ----------------------------------------------------------------- */
 
 static bool has_file(const struct ms_logview *v, const char *name)
 {
@@ -133,8 +132,7 @@ int ms_logview_scan(struct ms_logview *v)
     return (int)v->count;
 }
 
-/* ---- what is in them ---------------------------------------------------------------
- */
+/* ---- what is in them ------------------------------------------------------------- */
 
 static int print_line(const struct ms_logview *v,
                       const struct ms_logview_file *f,

@@ -13,8 +13,7 @@
 
 enum { TIMEOUT_S = 10, TIMEOUT_MAX_S = 86400, RANK_DIGITS_MAX = 9 };
 
-/* ---- sessions ----------------------------------------------------------------------
- */
+/* ---- sessions -------------------------------------------------------------------- */
 
 enum ms_exit ms_sessions_init(struct ms_sessions *s, const struct ms_cli *cli)
 {
@@ -103,8 +102,7 @@ enum ms_exit ms_target_session(const struct ms_cli *cli,
                        alive ? "" : ", and nothing has run");
 }
 
-/* ---- asking ------------------------------------------------------------------------
- */
+/* ---- asking ---------------------------------------------------------------------- */
 
 enum ms_exit ms_target_timeout(const struct ms_cli *cli, int64_t *timeout_ns)
 {
@@ -152,8 +150,7 @@ enum ms_exit ms_target_status(const struct ms_cli *cli,
     return MS_EXIT_OK;
 }
 
-/* ---- clusters and ranks ------------------------------------------------------------
- */
+/* ---- clusters and ranks ---------------------------------------------------------- */
 
 static int parse_rank(const char *text, size_t len, uint32_t *rank)
 {

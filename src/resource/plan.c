@@ -37,8 +37,7 @@ static uint64_t left(uint64_t total, uint64_t held)
     return total > held ? total - held : 0;
 }
 
-/* ---- is the request one? -----------------------------------------------------------
- */
+/* ---- is the request one? --------------------------------------------------------- */
 
 static int check_devices(struct attempt *a)
 {
@@ -126,8 +125,7 @@ static int check_request(struct attempt *a)
     return 0;
 }
 
-/* ---- room --------------------------------------------------------------------------
- */
+/* ---- room ------------------------------------------------------------------------ */
 
 static int prepare(struct attempt *a)
 {
@@ -175,8 +173,7 @@ static void put(struct attempt *a, uint32_t rank, uint32_t node)
     need->memory = times(need->workers, a->request->memory);
 }
 
-/* ---- workers with devices ----------------------------------------------------------
- */
+/* ---- workers with devices -------------------------------------------------------- */
 
 static int fail_device(struct attempt *a, uint32_t rank, uint32_t id)
 {
@@ -309,8 +306,7 @@ static int place_on_devices(struct attempt *a)
     return rc;
 }
 
-/* ---- workers without devices -------------------------------------------------------
- */
+/* ---- workers without devices ----------------------------------------------------- */
 
 static int fail_spread(struct attempt *a)
 {

@@ -192,8 +192,7 @@ int ms_plan_explain(const struct ms_plan_node *nodes,
     return rc;
 }
 
-/* ---- the map of ranks --------------------------------------------------------------
- */
+/* ---- the map of ranks ------------------------------------------------------------ */
 
 /* Who else is on the devices of a rank: each holder once. */
 static int print_shared(const struct ms_plan_node *n,

@@ -200,8 +200,7 @@ static void test_map_is_printed(void **state)
                         "   0  a     -        -\n");
 }
 
-/* ---- random requests against a naive checker ---------------------------------------
- */
+/* ---- random requests against a naive checker ------------------------------------- */
 
 enum { NODES = 5, IDS = 48 };
 
