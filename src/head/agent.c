@@ -301,6 +301,8 @@ on_started(void *arg, int rc, int link_fd, pid_t pid, const struct ms_error *why
     rc = a->link ? 0 : ms_error_sys(&err, -ENOMEM, "cannot talk to the agent");
     if (rc == 0 && a->start_op)
         rc = ms_head_agent_ask(h, a->start_op, &err);
+    if (rc == -EPIPE || rc == -ECONNRESET)
+        return; /* it has ended already; on_ended says how */
     if (rc < 0) {
         fail_start(h, &err);
         ms_head_agent_kill(h);
