@@ -11,7 +11,7 @@ from typing import Any
 
 from side import Side, SideError, run_side
 
-SETTLE_S = 0.1
+SETTLE_S = 0.3  # a side that was stopped catches up
 
 
 @dataclasses.dataclass
@@ -69,10 +69,17 @@ def init_side(side: Side) -> float:
 def take_turns(
     sides: Sequence[Side], rounds: int, measure: Callable[[Side], Any]
 ) -> dict[str, list[Any]]:
-    """One slice of each side in turn, `rounds` times: they share whatever noise."""
+    """One slice of each side in turn, `rounds` times: they share whatever noise.
+
+    The others are stopped meanwhile, so that each has the machine for itself.
+    """
     slices: dict[str, list[Any]] = {side.name: [] for side in sides}
     for _ in range(rounds):
         for side in sides:
-            time.sleep(SETTLE_S)
-            slices[side.name].append(measure(side))
+            with contextlib.ExitStack() as stack:
+                for other in sides:
+                    if other is not side:
+                        stack.enter_context(other.stopped())
+                time.sleep(SETTLE_S)
+                slices[side.name].append(measure(side))
     return slices

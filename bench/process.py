@@ -1,5 +1,6 @@
 """What the kernel knows of a process: memory, CPU time, descendants."""
 
+import contextlib
 import os
 import signal
 import time
@@ -65,6 +66,13 @@ def descendants(pid: int) -> list[Process]:
     return found
 
 
+def signal_all(processes: list[Process], number: signal.Signals) -> None:
+    for process in processes:
+        if process.is_alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, number)
+
+
 def end_all(processes: list[Process], grace_s: float) -> list[Process]:
     """Give them `grace_s` to end by themselves, kill what is left and return it."""
     deadline = time.monotonic() + grace_s
@@ -72,11 +80,7 @@ def end_all(processes: list[Process], grace_s: float) -> list[Process]:
     while left and time.monotonic() < deadline:
         time.sleep(0.02)
         left = [process for process in left if process.is_alive()]
-    for process in left:
-        try:
-            os.kill(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+    signal_all(left, signal.SIGKILL)
     return left
 
 

@@ -25,10 +25,12 @@ def measure_latency(
     lab: Lab, peer: str, cores: str, share: float, rounds: int
 ) -> tuple[dict[str, float | None], dict[str, object]]:
     """A quantile of the empty call: the median of its slices, for each side."""
+    # slices of about the same time: cores and caches need a moment
     count = {"ray": lab.size(300, 100)}
+    others = lab.size(15_000, 2000)
 
     def measure(side: Side) -> list[float]:
-        return list(side.ask("latency", count=count.get(side.name, 2000), warm_up=50))
+        return list(side.ask("latency", count=count.get(side.name, others), warm_up=50))
 
     with lab.sides([peer, "muster"], ranks=1) as sides, CORES[cores]():
         slices = take_turns(sides, rounds, measure)

@@ -3,13 +3,14 @@
 import contextlib
 import json
 import select
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from process import command, descendants, end_all
+from process import command, descendants, end_all, find, signal_all
 
 HERE = Path(__file__).resolve().parent
 ANSWER_TIMEOUT_S = 600
@@ -64,6 +65,17 @@ class Side:
     def error(self, op: str, reason: str) -> SideError:
         said = self.stderr.read_text(errors="replace").splitlines()[-15:]
         return SideError("\n".join([f"{self.name}: {op}: {reason.rstrip()}", *said]))
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """It and all below it do nothing meanwhile."""
+        own = find(self.pid)
+        processes = [own, *descendants(self.pid)] if own else []
+        signal_all(processes, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            signal_all(processes, signal.SIGCONT)
 
     def close(self) -> None:
         """Ask it to end, then make sure that nothing of it is left."""

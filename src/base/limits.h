@@ -27,7 +27,7 @@
 #define MS_VERDICT_NS       (5 * MS_NS_PER_S)    /* EOF until somebody knows why */
 #define MS_CALL_TIMEOUT_NS  (7200 * MS_NS_PER_S) /* a call, unless told otherwise */
 #define MS_SPIN_NS          (100 * MS_NS_PER_US) /* poll before blocking */
-#define MS_TAKEOVER_TICK_NS (1 * MS_NS_PER_MS)   /* busy engine: the I/O thread reads */
+#define MS_TAKEOVER_TICK_NS (4 * MS_NS_PER_MS)   /* busy engine: the I/O thread reads */
 #define MS_PEERS_MAX        4096u                /* connections to one server */
 
 /* Names and paths */

@@ -16,8 +16,8 @@ enum { WAKE_QUEUED = 'q', WAKE_STOP = 's' };
 
 /* Between two moves to another core; and when the last one took long, because others run
  * there. */
-#define MOVE_NS      (10 * MS_NS_PER_MS)
-#define MOVE_LONG_NS (100 * MS_NS_PER_US)
+#define MOVE_NS      (2 * MS_NS_PER_MS)
+#define MOVE_LONG_NS (1 * MS_NS_PER_MS)
 #define MOVE_MAX_NS  (8 * MS_NS_PER_S)
 
 static void wake_engine(struct ms_server *s, char why)
@@ -66,6 +66,11 @@ static void follow(struct ms_server *s, const struct ms_request *r)
         s->rival = sc;
 }
 
+static uint32_t this_core(void)
+{
+    return (uint32_t)sched_getcpu() + 1;
+}
+
 /* From now on the engine is away: with a request, or with a signal. */
 static void become_busy(struct ms_server *s, struct ms_request *r, int64_t now_ns)
 {
@@ -73,11 +78,10 @@ static void become_busy(struct ms_server *s, struct ms_request *r, int64_t now_n
     s->busy_since_ns = now_ns;
     s->spin_next = r && (r->flags & MS_FRAME_SPIN);
     s->caller_core = s->spin_next ? r->core : 0;
-    s->engine_core = s->spin_next ? (uint32_t)sched_getcpu() + 1 : 0;
+    s->engine_core = s->spin_next ? this_core() : 0;
     if (r)
         follow(s, r);
-    if (s->hot && !s->tick_armed)
-        ms_lane_arm(s->hot);
+    ms_lane_watch_engine(s);
 }
 
 /* Poll the claimed connection, without the lock. */
@@ -163,15 +167,19 @@ static int engine_step(struct ms_server *s, int64_t spin_until_ns, int64_t until
 }
 
 /* Move to another core, if there is one: the kernel likes to put both ends of a socket on
- * the same, and two pollers there only wait for each other's time slice. */
-static void step_aside(struct ms_server *s, int core, int64_t now_ns)
+ * the same, and two pollers there only wait for each other's time slice. This is done
+ * before the call is answered, while its caller sleeps: awake it may be on its way to
+ * that very core. The engine's thread, without the lock: it alone writes these. */
+static void step_aside(struct ms_server *s, int64_t now_ns)
 {
     cpu_set_t all, others;
 
+    if (!s->spin_next || s->caller_core != s->engine_core)
+        return;
     if (now_ns < s->move_again_ns || sched_getaffinity(0, sizeof all, &all) < 0)
         return;
     others = all;
-    CPU_CLR(core, &others);
+    CPU_CLR(s->engine_core - 1, &others);
     if (CPU_COUNT(&others) && sched_setaffinity(0, sizeof others, &others) == 0)
         sched_setaffinity(0, sizeof all, &all);
     if (ms_now_ns() - now_ns < MOVE_LONG_NS)
@@ -179,18 +187,13 @@ static void step_aside(struct ms_server *s, int core, int64_t now_ns)
     else if (s->move_wait_ns < MOVE_MAX_NS)
         s->move_wait_ns = s->move_wait_ns * 10 + MOVE_NS;
     s->move_again_ns = ms_now_ns() + s->move_wait_ns;
+    s->engine_core = this_core();
 }
 
-/* Poll for the next call? The engine's thread, without the lock: it alone writes these. */
-static bool may_spin(struct ms_server *s, int64_t now_ns)
+/* Poll for the next call? */
+static bool may_spin(const struct ms_server *s)
 {
-    int core = sched_getcpu();
-
-    if (!s->spin_next)
-        return false;
-    if (s->caller_core == (uint32_t)core + 1)
-        step_aside(s, core, now_ns);
-    return s->caller_core != (uint32_t)sched_getcpu() + 1;
+    return s->spin_next && s->caller_core != this_core();
 }
 
 /* Cancels that came while the engine was away count, wherever they are on their way: what
@@ -241,7 +244,7 @@ int ms_server_engine_next(struct ms_server *s,
     int rc = 0;
 
     *out = NULL;
-    spin_until_ns = may_spin(s, now_ns) ? now_ns + MS_SPIN_NS : 0;
+    spin_until_ns = may_spin(s) ? now_ns + MS_SPIN_NS : 0;
     pthread_mutex_lock(&s->lock);
     if (now_ns - s->busy_since_ns > AWAY_NS)
         s->turn++;
@@ -264,6 +267,7 @@ int ms_server_engine_next(struct ms_server *s,
             spin_until_ns = 0;
     }
     pthread_mutex_unlock(&s->lock);
+    step_aside(s, now_ns);
     return *out ? 0 : rc;
 }
 

@@ -3,9 +3,10 @@
  * engine reads itself, polling it or sleeping on it, because a hand-over between two threads
  * costs as much as the call.
  *
- * While the engine is busy hot is armed too, so that health, cancels and more calls are
- * seen. If something comes within a moment the loop does not jump at it (the engine will be
- * back) but looks again at a tick. So a call costs two epoll_ctl and no timer. */
+ * When the engine stays away the loop takes hot over (arms it), so that cancels and more
+ * calls are seen. It looks at a tick whether the engine is away for longer than a moment. A
+ * tick that finds the engine asleep is the last; so a row of calls costs a timer now and
+ * then, and an idle server none. */
 #include "base/clock.h"
 #include "wire/server_internal.h"
 
@@ -18,7 +19,7 @@
 enum { EVENTS_MAX = 16 };
 
 /* Busy for less than this: the engine will be back before the loop has read anything. */
-#define MOMENT_NS (MS_TAKEOVER_TICK_NS / 3)
+#define MOMENT_NS (MS_TAKEOVER_TICK_NS / 8)
 
 static void lane_ctl(struct server_conn *sc, unsigned events)
 {
@@ -103,21 +104,22 @@ void ms_lane_remove(struct server_conn *sc)
 
 /* ---- the loop's thread ----------------------------------------------------------- */
 
-static void tick_set(struct ms_server *s)
+static void tick_set(struct ms_server *s, int64_t delay_ns)
 {
-    struct itimerspec when = {.it_value.tv_nsec = MS_TAKEOVER_TICK_NS};
+    struct itimerspec when = {.it_value.tv_nsec = delay_ns};
 
     s->tick_armed = true;
     timerfd_settime(s->tick_fd, 0, &when, NULL);
 }
 
-/* The engine is away for a moment only: let it read this one itself. */
-static bool may_wait(const struct server_conn *sc, int64_t now_ns)
+void ms_lane_watch_engine(struct ms_server *s)
 {
-    const struct ms_server *s = sc->server;
-
-    return sc == s->hot && s->busy_since_ns && !atomic_load(&s->stopping) &&
-           now_ns - s->busy_since_ns < MOMENT_NS;
+    if (!s->hot || s->hot->armed || s->tick_armed)
+        return;
+    if (s->spin_next || atomic_load(&s->queued))
+        tick_set(s, MS_TAKEOVER_TICK_NS);
+    else
+        ms_lane_arm(s->hot);
 }
 
 /* lane_fd has reported this one. Lock held; let go meanwhile. */
@@ -129,10 +131,6 @@ static void read_reported(struct ms_server *s, uint64_t id)
     if (!sc || !sc->armed || sc->reading || sc->dead)
         return;        /* it was claimed meanwhile */
     sc->armed = false; /* that was its one time */
-    if (may_wait(sc, ms_now_ns())) {
-        tick_set(s);
-        return;
-    }
     sc->reading = true;
     rc = ms_lane_read(sc);
     ms_lane_release(sc, rc);
@@ -164,8 +162,8 @@ static void on_tick(void *arg, unsigned events)
     pthread_mutex_lock(&s->lock);
     s->tick_armed = false;
     if (s->busy_since_ns && s->hot) {
-        if (may_wait(s->hot, ms_now_ns()))
-            tick_set(s);
+        if (ms_now_ns() - s->busy_since_ns < MOMENT_NS)
+            tick_set(s, MOMENT_NS);
         else
             ms_lane_arm(s->hot);
     }

@@ -173,6 +173,8 @@ int ms_lane_read(struct server_conn *sc);
 void ms_lane_release(struct server_conn *sc, int rc);
 /* The engine reads this one itself; NULL: none. */
 void ms_lane_set_hot(struct ms_server *s, struct server_conn *sc);
+/* The engine goes away with a request: hot is taken over if it stays away. */
+void ms_lane_watch_engine(struct ms_server *s);
 
 /* engine.c; the lock is held */
 /* What was read from `sc` made something ready: wake the engine, if it sleeps. */
