@@ -38,7 +38,7 @@ fail_long(const struct ms_cli *cli, const char *name, size_t len, struct ms_erro
 
     snprintf(word, sizeof word, "%.*s", (int)(len < 60 ? len : 60), name);
     for (enum ms_opt id = 0; id < MS_OPT_COUNT; id++)
-        if (takes(cli, id))
+        if (takes(cli, id) && !ms_cli_options[id].hidden)
             ms_nearest_consider(&near, ms_cli_options[id].name);
     return ms_error_set(err,
                         -EINVAL,
@@ -58,6 +58,38 @@ static int fail_value(enum ms_opt id, bool needed, struct ms_error *err)
     return ms_error_set(err, -EINVAL, "--%s takes no value", o->name);
 }
 
+static bool is_choice(const char *choices, const char *value)
+{
+    size_t len = strlen(value);
+
+    for (const char *p = choices; len && *p; p += strcspn(p, " "), p += *p == ' ')
+        if (strcspn(p, " ") == len && memcmp(p, value, len) == 0)
+            return true;
+    return false;
+}
+
+/* Keep the value, or say what is wrong with it. 0 or -EINVAL. */
+static int
+set_value(struct ms_cli *cli, enum ms_opt id, const char *value, struct ms_error *err)
+{
+    const struct ms_cli_option *o = &ms_cli_options[id];
+
+    if (!value)
+        return fail_value(id, true, err);
+    if (o->choices && !is_choice(o->choices, value))
+        return ms_error_set(
+            err, -EINVAL, "--%s is '%s', not one of: %s", o->name, value, o->choices);
+    cli->values[id] = value;
+    if (!o->many)
+        return 0;
+    if (cli->many_count == MS_CLI_MANY_MAX)
+        return ms_error_set(
+            err, -EINVAL, "--%s is given more than %d times", o->name, MS_CLI_MANY_MAX);
+    cli->many[cli->many_count].id = id;
+    cli->many[cli->many_count++].value = value;
+    return 0;
+}
+
 /* "--name", "--name=value" or "--name" "value"; how many words it took. */
 static int parse_long(struct ms_cli *cli, char *const *args, struct ms_error *err)
 {
@@ -73,8 +105,9 @@ static int parse_long(struct ms_cli *cli, char *const *args, struct ms_error *er
         cli->values[id] = "";
         return 1;
     }
-    cli->values[id] = equals ? equals + 1 : args[1];
-    return cli->values[id] ? 2 - (equals != NULL) : fail_value(id, true, err);
+    if (set_value(cli, id, equals ? equals + 1 : args[1], err) < 0)
+        return -EINVAL;
+    return equals ? 1 : 2;
 }
 
 /* "-f", "-fa", "-n5" or "-n" "5"; how many words it took. */
@@ -89,8 +122,9 @@ static int parse_letters(struct ms_cli *cli, char *const *args, struct ms_error 
             cli->values[id] = "";
             continue;
         }
-        cli->values[id] = p[1] ? p + 1 : args[1];
-        return cli->values[id] ? 2 - (p[1] != 0) : fail_value(id, true, err);
+        if (set_value(cli, id, p[1] ? p + 1 : args[1], err) < 0)
+            return -EINVAL;
+        return p[1] ? 1 : 2;
     }
     return 1;
 }
@@ -128,6 +162,17 @@ int ms_args_parse(struct ms_cli *cli, char *const *args, struct ms_error *err)
         args += took;
     }
     return 0;
+}
+
+const char *ms_cli_next(const struct ms_cli *cli, enum ms_opt id, size_t *pos)
+{
+    while (*pos < cli->many_count) {
+        size_t at = (*pos)++;
+
+        if (cli->many[at].id == id)
+            return cli->many[at].value;
+    }
+    return NULL;
 }
 
 int ms_args_number(const struct ms_cli *cli,

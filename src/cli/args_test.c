@@ -15,7 +15,8 @@ static const struct ms_cli_command command = {
     .operands = "[A] [B]",
     .operands_max = 2,
     .options = MS_OPT(MS_OPT_JSON) | MS_OPT(MS_OPT_FOLLOW) | MS_OPT(MS_OPT_LINES) |
-               MS_OPT(MS_OPT_ALL) | MS_OPT(MS_OPT_SESSION),
+               MS_OPT(MS_OPT_ALL) | MS_OPT(MS_OPT_SESSION) | MS_OPT(MS_OPT_TLS) |
+               MS_OPT(MS_OPT_LABEL) | MS_OPT(MS_OPT_BIND) | MS_OPT(MS_OPT_FD),
 };
 
 #define PARSE(cli, err, ...)                                                           \
@@ -173,6 +174,63 @@ static void test_table_is_whole(void **state)
         assert_non_null(ms_cli_exits[i]);
 }
 
+static void test_many_values(void **state)
+{
+    struct ms_cli cli = {.command = &command};
+    char *args[MS_CLI_MANY_MAX + 2] = {0};
+    struct ms_error err = {0};
+    size_t pos = 0;
+
+    (void)state;
+    assert_int_equal(PARSE(&cli,
+                           NULL,
+                           word("--label=a=1"),
+                           word("--bind"),
+                           word("::1"),
+                           word("--label"),
+                           word("b=")),
+                     0);
+    assert_string_equal(ms_cli_next(&cli, MS_OPT_LABEL, &pos), "a=1");
+    assert_string_equal(ms_cli_next(&cli, MS_OPT_LABEL, &pos), "b=");
+    assert_null(ms_cli_next(&cli, MS_OPT_LABEL, &pos));
+    pos = 0;
+    assert_string_equal(ms_cli_next(&cli, MS_OPT_BIND, &pos), "::1");
+    assert_null(ms_cli_next(&cli, MS_OPT_BIND, &pos));
+    for (size_t i = 0; i <= MS_CLI_MANY_MAX; i++)
+        args[i] = word("--label=x");
+    cli = (struct ms_cli){.command = &command};
+    assert_int_equal(ms_args_parse(&cli, args, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "--label"));
+}
+
+static void test_choices(void **state)
+{
+    static const char *const bad[] = {"", "o", "onn", "auto on", "On"};
+    struct ms_cli cli = {.command = &command};
+
+    (void)state;
+    assert_int_equal(PARSE(&cli, NULL, word("--tls"), word("off")), 0);
+    assert_string_equal(cli.values[MS_OPT_TLS], "off");
+    for (size_t i = 0; i < MS_COUNT(bad); i++) {
+        struct ms_error err = {0};
+
+        cli = (struct ms_cli){.command = &command};
+        assert_int_equal(PARSE(&cli, &err, word("--tls"), word(bad[i])), -EINVAL);
+        assert_non_null(strstr(err.text, "auto on off"));
+    }
+}
+
+static void test_hidden_options_are_not_guessed(void **state)
+{
+    struct ms_cli cli = {.command = &command};
+    struct ms_error err = {0};
+
+    (void)state;
+    assert_int_equal(PARSE(&cli, &err, word("--fx")), -EINVAL);
+    assert_null(strstr(err.text, "--fd"));
+    assert_int_equal(PARSE(&cli, &err, word("--fd"), word("3")), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -183,6 +241,9 @@ int main(void)
         cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_table_is_whole),
+        cmocka_unit_test(test_many_values),
+        cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_hidden_options_are_not_guessed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

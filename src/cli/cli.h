@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Exit codes; ms_cli_exits[] has their meaning in words. */
 enum ms_exit {
@@ -26,39 +27,79 @@ enum ms_exit {
 extern const char *const ms_cli_exits[MS_EXIT_COUNT];
 
 enum ms_opt {
-    MS_OPT_JSON,
-    MS_OPT_HELP,
+    /* whom to ask, and how */
     MS_OPT_SESSION,
+    MS_OPT_HEAD,
+    MS_OPT_SECRET_FILE,
+    MS_OPT_TIMEOUT,
+    MS_OPT_JSON,
+    /* single commands */
     MS_OPT_FOLLOW,
     MS_OPT_LINES,
     MS_OPT_AGENT,
     MS_OPT_ALL,
-    MS_OPT_TIMEOUT,
+    MS_OPT_YES,
+    MS_OPT_GRACE,
     MS_OPT_PYTHON,
+    MS_OPT_FORMAT,
+    /* head and agent */
+    MS_OPT_LISTEN,
+    MS_OPT_NAME,
+    MS_OPT_HTTP,
+    MS_OPT_TLS,
+    MS_OPT_LINK_GRACE,
+    MS_OPT_HEAD_GRACE,
+    MS_OPT_NODE_NAME,
+    MS_OPT_NUM_GPUS,
+    MS_OPT_NUM_CPUS,
+    MS_OPT_LABEL,
+    MS_OPT_BIND,
     MS_OPT_FD,
+    MS_OPT_HELP,
     MS_OPT_COUNT
 };
 
 /* A bit of ms_cli_command.options. */
-#define MS_OPT(id) (1u << (id))
+#define MS_OPT(id) (UINT64_C(1) << (id))
+
+/* What can stand for an operand or for the value of an option, for completion. */
+enum ms_words {
+    MS_WORDS_NONE,
+    MS_WORDS_FILES,
+    MS_WORDS_SESSIONS,
+    MS_WORDS_COMMANDS,
+    MS_WORDS_WORKERS, /* CLUSTER, CLUSTER/RANK */
+    MS_WORDS_KINDS,   /* nodes, clusters, ... */
+    MS_WORDS_THINGS,  /* node/NAME, cluster/NAME, ... */
+    MS_WORDS_STOP,    /* session, cluster NAME */
+};
 
 struct ms_cli_option {
-    const char *name;  /* without the dashes */
-    const char *value; /* what it takes, e.g. "SECONDS"; NULL: nothing */
-    const char *help;  /* one line, lower case, no full stop */
-    char letter;       /* 0: it has none */
+    const char *name;    /* without the dashes */
+    const char *value;   /* what it takes, e.g. "SECONDS"; NULL: nothing */
+    const char *help;    /* one line, lower case, no full stop */
+    const char *choices; /* "auto on off": it must be one of these; NULL: anything */
+    enum ms_words words; /* what the value can be */
+    char letter;         /* 0: it has none */
+    bool many;           /* may be given more than once: ms_cli_next */
+    bool hidden;         /* for programs: in no help */
 };
 
 /* Indexed by enum ms_opt. */
 extern const struct ms_cli_option ms_cli_options[MS_OPT_COUNT];
 
-enum { MS_CLI_OPERANDS_MAX = 4 };
+enum { MS_CLI_OPERANDS_MAX = 4, MS_CLI_MANY_MAX = 64 };
 
 struct ms_cli {
     const struct ms_cli_command *command;
     const char *values[MS_OPT_COUNT]; /* NULL: not given; "": a flag that is */
     const char *operands[MS_CLI_OPERANDS_MAX];
     size_t operand_count;
+    struct {
+        enum ms_opt id;
+        const char *value;
+    } many[MS_CLI_MANY_MAX]; /* every value of those that may be given often */
+    size_t many_count;
 };
 
 struct ms_cli_command {
@@ -66,10 +107,12 @@ struct ms_cli_command {
     const char *operands; /* e.g. "[CLUSTER[/RANK]]"; "": none */
     const char *summary;  /* one line, lower case, no full stop */
     const char *text;     /* paragraphs for --help; NULL: the summary is all */
-    unsigned options;     /* MS_OPT bits; --help goes without saying */
+    const char *example;  /* lines for the manual; NULL: none */
+    uint64_t options;     /* MS_OPT bits; --help goes without saying */
     unsigned exits;       /* bits (1u << code) of the codes it may end with */
     size_t operands_max;
-    bool hidden; /* for programs: not in the list of commands */
+    enum ms_words words; /* what its operands can be */
+    bool hidden;         /* for programs: not in the list of commands */
     enum ms_exit (*run)(const struct ms_cli *cli);
 };
 
@@ -82,6 +125,10 @@ static inline bool ms_cli_has(const struct ms_cli *cli, enum ms_opt id)
 {
     return cli->values[id] != NULL;
 }
+
+/* The next value of an option that may be given often; begin with *pos = 0. NULL: there
+ * are no more. */
+const char *ms_cli_next(const struct ms_cli *cli, enum ms_opt id, size_t *pos);
 
 /* The commands, one file each. */
 enum ms_exit ms_cmd_status(const struct ms_cli *cli);

@@ -83,7 +83,8 @@ void ms_help_print_command(const struct ms_cli_command *c, FILE *f)
         fprintf(f, "\n%s\n", c->text);
     section_init(&s);
     for (enum ms_opt id = 0; id < MS_OPT_COUNT; id++)
-        if (id == MS_OPT_HELP || (c->options & MS_OPT(id)))
+        if (id == MS_OPT_HELP ||
+            ((c->options & MS_OPT(id)) && !ms_cli_options[id].hidden))
             add_option(&s, &ms_cli_options[id]);
     section_print(&s, "options:", f);
     section_init(&s);
