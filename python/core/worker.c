@@ -330,8 +330,14 @@ static int host_start(struct host *h, struct ms_host_options *o)
 
 static PyObject *host_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static const char *const names[] = {
-        "boot", "control_fd", "listen_fd", "handler", "resolve", "describe", NULL};
+    static const char *const names[] = {"boot",
+                                        "control_fd",
+                                        "listen_fd",
+                                        "listen_tcp_fd",
+                                        "handler",
+                                        "resolve",
+                                        "describe",
+                                        NULL};
     struct ms_host_options o = {0};
     PyObject *handler, *resolve, *describe;
     const char *boot;
@@ -340,12 +346,13 @@ static PyObject *host_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
     if (!PyArg_ParseTupleAndKeywords(args,
                                      kwargs,
-                                     "z#iiOOO",
+                                     "z#iiiOOO",
                                      CORE_NAMES(names),
                                      &boot,
                                      &len,
                                      &o.control_fd,
                                      &o.listen_fd,
+                                     &o.listen_tcp_fd,
                                      &handler,
                                      &resolve,
                                      &describe))

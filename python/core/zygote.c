@@ -28,7 +28,7 @@ static PyObject *raise_errno(int rc)
 
 static PyObject *spawn_tuple(const Muster__Spawn *s)
 {
-    return Py_BuildValue("sKsINsy#ii",
+    return Py_BuildValue("sKsINsy#iii",
                          "spawn",
                          (unsigned long long)s->uid,
                          s->cluster,
@@ -38,7 +38,8 @@ static PyObject *spawn_tuple(const Muster__Spawn *s)
                          (const char *)s->boot.data,
                          (Py_ssize_t)s->boot.len,
                          request.fds[MS_SPAWN_CONTROL],
-                         request.fds[MS_SPAWN_LISTEN]);
+                         request.fds[MS_SPAWN_LISTEN],
+                         request.fds[MS_SPAWN_LISTEN_TCP]);
 }
 
 static PyObject *request_tuple(const Muster__ZygoteRequest *m)

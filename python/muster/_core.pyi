@@ -219,6 +219,7 @@ class Host:
         boot: bytes | None,
         control_fd: int,
         listen_fd: int,
+        listen_tcp_fd: int,
         handler: Callable[[int, Any], Any],
         resolve: Callable[[str, str], Any],
         describe: Callable[[BaseException, int], tuple[int, str, str, str, bytes]],

@@ -80,14 +80,22 @@ def worker_config() -> Any:
 class Worker:
     """The engines of this process."""
 
-    def __init__(self, boot: bytes | None, control_fd: int, listen_fd: int) -> None:
+    def __init__(
+        self, boot: bytes | None, control_fd: int, listen_fd: int, listen_tcp_fd: int
+    ) -> None:
         self.engines: dict[str, Any] = {}
         self.is_async = False
         self.concurrency = DEFAULT_CONCURRENCY
         self.on_terminate: Any = None  # our handler of SIGTERM
         self.unanswered: list[_core.Request] = []  # the end of the process answers them
         self.host = _core.Host(
-            boot, control_fd, listen_fd, self.operate, self.resolve, self.describe
+            boot,
+            control_fd,
+            listen_fd,
+            listen_tcp_fd,
+            self.operate,
+            self.resolve,
+            self.describe,
         )
 
     # -- what the host calls ------------------------------------------------------------
@@ -273,11 +281,13 @@ def leave(code: int, *steps: Callable[[], object]) -> NoReturn:
     os._exit(code)
 
 
-def _run(boot: bytes | None, control_fd: int, listen_fd: int) -> NoReturn:
+def _run(
+    boot: bytes | None, control_fd: int, listen_fd: int, listen_tcp_fd: int
+) -> NoReturn:
     code = 1
     steps: tuple[Callable[[], object], ...] = (atexit._run_exitfuncs,)
     try:
-        worker = Worker(boot, control_fd, listen_fd)
+        worker = Worker(boot, control_fd, listen_fd, listen_tcp_fd)
         try:
             _prepare(worker)
             _serve(worker)
@@ -295,9 +305,11 @@ def _run(boot: bytes | None, control_fd: int, listen_fd: int) -> NoReturn:
     leave(code, *steps)
 
 
-def main_fork(boot: bytes, control_fd: int, listen_fd: int) -> NoReturn:
+def main_fork(
+    boot: bytes, control_fd: int, listen_fd: int, listen_tcp_fd: int
+) -> NoReturn:
     """Of a worker that was forked from a zygote."""
-    _run(boot, control_fd, listen_fd)
+    _run(boot, control_fd, listen_fd, listen_tcp_fd)
 
 
 def main_exec() -> NoReturn:
@@ -306,4 +318,5 @@ def main_exec() -> NoReturn:
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     control_fd = int(os.environ.pop("MUSTER_CONTROL_FD"))
     listen_fd = int(os.environ.pop("MUSTER_LISTEN_FD"))
-    _run(None, control_fd, listen_fd)
+    listen_tcp_fd = int(os.environ.pop("MUSTER_LISTEN_TCP_FD"))
+    _run(None, control_fd, listen_fd, listen_tcp_fd)

@@ -90,9 +90,7 @@ def _run_worker(fd: int, request: tuple[Any, ...]) -> NoReturn:
     code = 1
     try:
         _core.zygote_child(fd)
-        _, _uid, _cluster, _rank, env, _working_dir, boot, control_fd, listen_fd = (
-            request
-        )
+        _, _uid, _cluster, _rank, env, _working_dir, boot, *fds = request
         environ = os.environ
         for entry in env:
             name, _, value = entry.partition("=")
@@ -103,7 +101,7 @@ def _run_worker(fd: int, request: tuple[Any, ...]) -> NoReturn:
             numpy_random.seed()
         from . import _worker
 
-        _worker.main_fork(boot, control_fd, listen_fd)
+        _worker.main_fork(boot, *fds)
         code = 0
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)

@@ -92,15 +92,17 @@ static void test_what_a_worker_finds(void **state)
         0xabc,
         5,
         "echo uid=$MUSTER_WORKER_UID c=$MUSTER_CONTROL_FD l=$MUSTER_LISTEN_FD "
-        "p=$PLACE $PATH; pwd; [ -S /proc/$$/fd/3 ] && [ -S /proc/$$/fd/4 ] && "
-        "echo sockets; for f in 5 6 7 8 9 11 12 13 14; do [ -e /proc/$$/fd/$f "
+        "t=$MUSTER_LISTEN_TCP_FD p=$PLACE $PATH; pwd; [ -S /proc/$$/fd/3 ] && "
+        "[ -S /proc/$$/fd/4 ] && [ -S /proc/$$/fd/5 ] && "
+        "echo sockets; for f in 6 7 8 9 11 12 13 14; do [ -e /proc/$$/fd/$f "
         "] && echo too many; done; cat; echo end");
     s.env[0] = env;
     s.spec.working_dir = (char *)(uintptr_t) "/usr";
     fake_free(fake_head_started(h, &s, 1));
     fake_head_wait_line(h, "actor/5: end\n");
     assert_string_equal(ms_buf_str(&h->lines),
-                        "actor/5: uid=0000000000000abc c=3 l=4 p=there /usr/bin:/bin\n"
+                        "actor/5: uid=0000000000000abc c=3 l=4 t=5 p=there "
+                        "/usr/bin:/bin\n"
                         "actor/5: /usr\nactor/5: sockets\nactor/5: end\n");
     fake_free(fake_head_exit(h, 0xabc));
 }

@@ -12,6 +12,7 @@
 
 #include "agent/cgroup.h"
 #include "agent/exits.h"
+#include "agent/listen.h"
 #include "agent/logs.h"
 #include "agent/ports.h"
 #include "agent/zygote.h"
@@ -40,6 +41,8 @@ struct ms_agent {
     struct ms_zygotes zygotes;
     struct ms_cgroups cgroups;
     struct ms_ports ports;
+    struct ms_listen listen; /* for callers of workers */
+    char host_id[17];        /* "": not known */
     struct ms_exits exits;
 
     struct ms_map by_uid; /* workers, until nothing of them is left */

@@ -85,6 +85,7 @@ static void send_ready(struct ms_agent *a, uint64_t request)
 {
     Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
     Muster__AgentReady ready = MUSTER__AGENT_READY__INIT;
+    char *hosts[MS_LISTEN_HOSTS_MAX];
 
     ready.pid = getpid();
     ready.cpus = ms_machine_cpus();
@@ -93,6 +94,12 @@ static void send_ready(struct ms_agent *a, uint64_t request)
         a->config->num_gpus >= 0 ? (uint32_t)a->config->num_gpus : ms_machine_gpus();
     ready.node_name = a->config->node_name;
     ready.cgroups = a->cgroups.base[0] != 0;
+    ready.host_id = a->host_id;
+    ready.session_dir = a->config->session_dir;
+    for (size_t i = 0; i < a->listen.host_count; i++)
+        hosts[i] = a->listen.hosts[i];
+    ready.n_addresses = a->listen.host_count;
+    ready.addresses = hosts;
     m.body_case = MUSTER__AGENT_TO_HEAD__BODY_READY;
     m.ready = &ready;
     ms_agent_send(a, request, &m);
@@ -123,6 +130,9 @@ static int set_up(struct ms_agent *a, struct ms_error *err)
         logs = NULL;
         return ms_error_set(err, -ENOMEM, "out of memory");
     }
+    rc = ms_listen_init(&a->listen, config->bind, config->n_bind, err);
+    if (rc < 0)
+        return rc;
     redirect(logs);
     ms_cgroups_init(&a->cgroups, config->session);
     a->logs = ms_logs_create(

@@ -14,7 +14,7 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
-enum { MS_LAUNCH_FDS = 5 };
+enum { MS_LAUNCH_FDS = 6 };
 
 struct ms_launch {
     char *const *argv; /* argv[0] is looked up in the PATH of `env` */

@@ -39,7 +39,7 @@ static const struct ms_link_ops control_ops = {.on_body = on_control,
 
 /* <session>/w/<cluster>-<rank>-<uid>.sock; a long cluster name is cut to what fits, the
  * uid is enough to be unique. */
-static char *make_address(const struct ms_worker *w, struct ms_error *err)
+static char *make_path(const struct ms_worker *w, struct ms_error *err)
 {
     const char *dir = w->agent->config->session_dir;
     char *out = NULL, tail[48];
@@ -61,19 +61,32 @@ static char *make_address(const struct ms_worker *w, struct ms_error *err)
 
 static int make_socket(struct ms_worker *w, struct ms_error *err)
 {
-    char *address = make_address(w, err);
+    char *path = make_path(w, err);
     int fd;
 
-    if (!address)
+    if (!path)
         return err->code;
-    fd = ms_unix_listen(address, err);
+    fd = ms_unix_listen(path, err);
     if (fd < 0) {
-        free(address);
+        free(path);
         return fd;
     }
-    w->address = address;
+    w->path = path;
     w->child_fds[MS_SPAWN_LISTEN] = fd;
     return 0;
+}
+
+static int make_tcp(struct ms_worker *w, struct ms_error *err)
+{
+    const struct ms_agent *a = w->agent;
+    uint16_t port = 0;
+    int fd = ms_listen_open(&a->listen, &port, err);
+
+    if (fd < 0)
+        return fd;
+    w->child_fds[MS_SPAWN_LISTEN_TCP] = fd;
+    w->address = ms_listen_print(&a->listen, a->host_id, w->path, port);
+    return w->address ? 0 : ms_error_set(err, -ENOMEM, "out of memory");
 }
 
 /* The read end is ours and non-blocking, the write end is not. */
@@ -139,6 +152,8 @@ static int make_endpoints(struct ms_worker *w, struct ms_error *err)
 {
     int rc = make_socket(w, err);
 
+    if (rc == 0)
+        rc = make_tcp(w, err);
     if (rc == 0)
         rc = make_log(w, err);
     if (rc == 0)
@@ -207,10 +222,11 @@ void ms_worker_destroy(struct ms_worker *w)
     ms_link_destroy(w->control);
     ms_log_close(w->log);
     ms_cgroup_remove(&w->cgroup);
-    if (w->address)
-        unlink(w->address);
+    if (w->path)
+        unlink(w->path);
     if (w->exited)
         muster__worker_exited__free_unpacked(w->exited, NULL);
+    free(w->path);
     free(w->address);
     free(w->cluster);
     free(w);

@@ -20,7 +20,8 @@ struct ms_worker {
     uint32_t rank;
     bool is_command;
 
-    char *address; /* path of its socket */
+    char *path;    /* of its unix socket */
+    char *address; /* where others find it, as io/addr.h has it */
     struct ms_log *log;
     struct ms_link *control; /* NULL: it closed its end */
     struct ms_cgroup cgroup;

@@ -126,8 +126,8 @@ static void close_endpoints(struct ms_worker *w)
     ms_exits_forget_asker(&a->exits, w->uid);
     ms_link_destroy(MS_TAKE(w->control));
     ms_log_close(MS_TAKE(w->log));
-    if (w->address)
-        unlink(w->address);
+    if (w->path)
+        unlink(w->path);
 }
 
 void ms_worker_ended(struct ms_worker *w, int status, const char *detail)

@@ -25,6 +25,10 @@ fill_boot(const struct ms_worker *w, Muster__WorkerBoot *boot, char *spin_path)
     boot->sys_path = config->sys_path;
     boot->node_name = config->node_name;
     boot->spin_path = spin_path;
+    boot->tls = config->tls;
+    boot->host_id = w->agent->host_id;
+    boot->http_open = w->spec->http_open;
+    boot->world_size = w->spec->world_size;
 }
 
 static int send_boot(struct ms_worker *w, Muster__WorkerBoot *boot)
@@ -49,6 +53,8 @@ static int make_env(struct ms_env *env, const struct ms_worker *w)
         rc = ms_env_set(env, "MUSTER_CONTROL_FD=3");
     if (rc == 0)
         rc = ms_env_set(env, "MUSTER_LISTEN_FD=4");
+    if (rc == 0)
+        rc = ms_env_set(env, "MUSTER_LISTEN_TCP_FD=5");
     return rc == 0 ? ms_env_printf(env, "MUSTER_WORKER_UID=%016" PRIx64, w->uid) : rc;
 }
 
@@ -96,7 +102,8 @@ static int launch(struct ms_worker *w, char **argv, char **env, struct ms_error 
                 fds[MS_SPAWN_STDOUT],
                 fds[MS_SPAWN_STDERR],
                 fds[MS_SPAWN_CONTROL],
-                fds[MS_SPAWN_LISTEN]},
+                fds[MS_SPAWN_LISTEN],
+                fds[MS_SPAWN_LISTEN_TCP]},
         /* a host ends itself and its children when we go; a plain command knows nothing
          */
         .death_signal = w->is_command ? SIGTERM : 0,

@@ -151,6 +151,7 @@ static int make_env(struct ms_env *env, const struct ms_zygote *z)
     /* a driver may itself be a worker of another session */
     ms_env_drop(env, "MUSTER_CONTROL_FD");
     ms_env_drop(env, "MUSTER_LISTEN_FD");
+    ms_env_drop(env, "MUSTER_LISTEN_TCP_FD");
     if (rc == 0) /* its digits are written over in each worker (zygote_side.h) */
         rc = ms_env_set(env, "MUSTER_WORKER_UID=0000000000000000");
     return rc == 0 ? ms_env_set(env, "MUSTER_ZYGOTE_FD=3") : rc;
@@ -176,7 +177,7 @@ static int execute(struct ms_zygote *z, int socket, struct ms_error *err)
     MS_CLEANUP(ms_cleanup_free) char **argv = make_argv(z);
     int log = z->pool->log_fd;
     struct ms_launch l = {.working_dir = z->pool->config->working_dir,
-                          .fds = {-1, log, log, socket, -1},
+                          .fds = {-1, log, log, socket, -1, -1},
                           .new_session = true,
                           .death_signal = SIGKILL,
                           .cgroup_fd = -1,

@@ -25,7 +25,7 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
-enum { MS_ZYGOTE_ITEM_FDS = 5 };
+enum { MS_ZYGOTE_ITEM_FDS = 6 };
 
 /* A request on its way. Embedded in its owner; the descriptors stay the owner's. */
 struct ms_zygote_item {

@@ -9,7 +9,7 @@
  *   _core.zygote_next(fd) -> tuple | None   None: the agent is gone, exit
  *     ("setup", sys_path: list[str], preload: list[str])
  *     ("spawn", uid: int, cluster: str, rank: int, env: list[str], working_dir: str,
- *               boot: bytes, control_fd: int, listen_fd: int)
+ *               boot: bytes, control_fd: int, listen_fd: int, listen_tcp_fd: int)
  *     ("derive", uid: int, preload: list[str])
  *   _core.zygote_ready(fd, problem: str, forkable: bool) -> None
  *   _core.zygote_started(fd, uid, pid, errno) -> None     in the parent; pid 0: failed
@@ -33,8 +33,9 @@ enum {
     MS_SPAWN_STDOUT,
     MS_SPAWN_STDERR,
     MS_SPAWN_CONTROL,
-    MS_SPAWN_LISTEN,
-    MS_SPAWN_CGROUP, /* only where memory is limited */
+    MS_SPAWN_LISTEN,     /* its unix socket */
+    MS_SPAWN_LISTEN_TCP, /* its TCP socket */
+    MS_SPAWN_CGROUP,     /* only where memory is limited */
     MS_SPAWN_FDS
 };
 
@@ -63,7 +64,7 @@ int ms_zygote_started(int fd, uint64_t uid, pid_t pid, int error);
  *  - Spawn: own process group, control group, stdout and stderr, working folder, the
  *    names that ps shows, MUSTER_WORKER_UID in /proc/self/environ (which its own
  * children inherit, whether they exec or not). Returns 0; on failure the reason is on
- * stderr. The control and listening descriptors in `r` are the caller's from now on.
+ * stderr. The control and the listening descriptors in `r` are the caller's from now on.
  * Left to Python: os.environ, random generators.
  *  - Derive: returns the new zygote's socket, to be used in place of `fd`. */
 int ms_zygote_child(int fd, struct ms_zygote_request *r);

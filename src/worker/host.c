@@ -393,6 +393,7 @@ struct ms_host *ms_host_start(const struct ms_host_options *o, struct ms_error *
     h->main_tid = (pid_t)syscall(SYS_gettid);
     h->control_fd = o->control_fd;
     h->listen_fd = o->listen_fd;
+    ms_fd_close(&(int){o->listen_tcp_fd});
     h->python_stack_fd = o->python_stack_fd;
     h->on_cancel = o->on_cancel;
     h->on_queued = o->on_queued;

@@ -21,8 +21,9 @@ struct ms_host;
 struct ms_host_options {
     const uint8_t *boot; /* a packed WorkerBoot; NULL: it comes on the control socket */
     size_t boot_len;
-    int control_fd; /* both are taken over, also on failure */
+    int control_fd; /* these three are taken over, also on failure */
     int listen_fd;
+    int listen_tcp_fd;   /* -1: none */
     int python_stack_fd; /* where the interpreter writes its stacks; -1: none */
     /* See struct ms_server_ops. */
     void (*on_cancel)(void *arg, struct ms_request *r);
