@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -13,6 +14,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # workers.py, helpers.py
 
 from helpers import MARK, Bell, leftovers, new_mark
+
+# a shell starts what is in the background with SIGINT ignored, and drivers inherit that
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

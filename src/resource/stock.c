@@ -1,0 +1,238 @@
+#include "resource/stock.h"
+#include "base/cleanup.h"
+#include "base/name.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void ms_stock_init(struct ms_stock *s)
+{
+    *s = (struct ms_stock){0};
+}
+
+static void node_finish(struct ms_stock_node *n)
+{
+    for (size_t i = 0; i < n->extra_count; i++)
+        free(n->extras[i].name);
+    for (size_t i = 0; i < n->label_count; i++) {
+        free(n->labels[i].name);
+        free(n->labels[i].value);
+    }
+    free(n->extras);
+    free(n->labels);
+    free(n->devices);
+    free(n->name);
+}
+
+void ms_stock_finish(struct ms_stock *s)
+{
+    for (size_t i = 0; i < s->count; i++)
+        node_finish(&s->nodes[i]);
+    for (uint32_t i = 0; i < s->kind_count; i++)
+        free(s->kinds[i]);
+    free(s->nodes);
+    free(s->kinds);
+    ms_stock_init(s);
+}
+
+static int no_memory(struct ms_error *err)
+{
+    return ms_error_set(err, -ENOMEM, "out of memory");
+}
+
+/* Room for one more element behind `count`. */
+static int grow(void *array, size_t count, size_t size)
+{
+    void **at = array;
+    void *grown = realloc(*at, (count + 1) * size);
+
+    if (!grown)
+        return -ENOMEM;
+    *at = grown;
+    return 0;
+}
+
+int ms_stock_kind(struct ms_stock *s, const char *name, struct ms_error *err)
+{
+    int rc;
+
+    for (uint32_t i = 0; i < s->kind_count; i++)
+        if (strcmp(s->kinds[i], name) == 0)
+            return (int)i + 1;
+    rc = ms_label_check(name, "kind of device", err);
+    if (rc < 0)
+        return rc;
+    if (s->kind_count == MS_STOCK_KINDS_MAX)
+        return ms_error_set(
+            err, -E2BIG, "more than %u kinds of devices", MS_STOCK_KINDS_MAX);
+    if (grow(&s->kinds, s->kind_count, sizeof *s->kinds) < 0 ||
+        !(s->kinds[s->kind_count] = strdup(name)))
+        return no_memory(err);
+    return (int)++s->kind_count;
+}
+
+const char *ms_stock_kind_name(const struct ms_stock *s, uint8_t kind)
+{
+    return kind && kind <= s->kind_count ? s->kinds[kind - 1] : "device";
+}
+
+struct ms_stock_node *ms_stock_find(const struct ms_stock *s, const char *name)
+{
+    for (size_t i = 0; i < s->count; i++)
+        if (strcmp(s->nodes[i].name, name) == 0)
+            return &s->nodes[i];
+    return NULL;
+}
+
+struct ms_extra *ms_stock_find_extra(const struct ms_stock_node *n, const char *name)
+{
+    for (size_t i = 0; i < n->extra_count; i++)
+        if (strcmp(n->extras[i].name, name) == 0)
+            return &n->extras[i];
+    return NULL;
+}
+
+static int reserve_node(struct ms_stock *s)
+{
+    size_t capacity = s->capacity ? 2 * s->capacity : 16;
+    struct ms_stock_node *nodes;
+
+    if (s->count < s->capacity)
+        return 0;
+    nodes = realloc(s->nodes, capacity * sizeof *nodes);
+    if (!nodes)
+        return -ENOMEM;
+    s->nodes = nodes;
+    s->capacity = capacity;
+    return 0;
+}
+
+int64_t ms_stock_append(struct ms_stock *s,
+                        const char *name,
+                        uint64_t cpu_milli,
+                        uint64_t memory,
+                        struct ms_error *err)
+{
+    int rc = ms_name_check(name, "node", err);
+    char *copy;
+
+    if (rc < 0)
+        return rc;
+    if (s->count == MS_STOCK_NODES_MAX)
+        return ms_error_set(err, -E2BIG, "more than %zu nodes", MS_STOCK_NODES_MAX);
+    copy = strdup(name);
+    if (!copy || reserve_node(s) < 0) {
+        free(copy);
+        return no_memory(err);
+    }
+    s->nodes[s->count] =
+        (struct ms_stock_node){.name = copy, .cpu_milli = cpu_milli, .memory = memory};
+    return (int64_t)s->count++;
+}
+
+int64_t ms_stock_add(struct ms_stock *s,
+                     const char *name,
+                     uint64_t cpu_milli,
+                     uint64_t memory,
+                     struct ms_error *err)
+{
+    if (ms_stock_find(s, name))
+        return ms_error_set(err, -EEXIST, "there are two nodes '%s'", name);
+    return ms_stock_append(s, name, cpu_milli, memory, err);
+}
+
+int ms_stock_add_devices(struct ms_stock *s,
+                         size_t node,
+                         uint8_t kind,
+                         uint32_t count,
+                         uint64_t memory,
+                         uint32_t domain,
+                         struct ms_error *err)
+{
+    struct ms_stock_node *n = &s->nodes[node];
+    struct ms_device *devices;
+
+    if (kind == 0 || kind > s->kind_count)
+        return ms_error_set(err, -EINVAL, "node '%s': no such kind of device", n->name);
+    if (count > MS_STOCK_DEVICES_MAX - n->device_count)
+        return ms_error_set(err,
+                            -E2BIG,
+                            "node '%s': more than %u devices",
+                            n->name,
+                            MS_STOCK_DEVICES_MAX);
+    if (count == 0)
+        return 0;
+    devices = realloc(n->devices, (n->device_count + (size_t)count) * sizeof *devices);
+    if (!devices)
+        return no_memory(err);
+    n->devices = devices;
+    for (uint32_t i = 0; i < count; i++)
+        devices[n->device_count + i] =
+            (struct ms_device){.kind = kind, .domain = domain, .memory = memory};
+    n->device_count += count;
+    n->whole += count;
+    return 0;
+}
+
+int ms_stock_add_extra(struct ms_stock *s,
+                       size_t node,
+                       const char *name,
+                       uint64_t total,
+                       struct ms_error *err)
+{
+    struct ms_stock_node *n = &s->nodes[node];
+    int rc = ms_label_check(name, "name of a resource", err);
+    char *copy;
+
+    if (rc < 0)
+        return rc;
+    if (ms_stock_find_extra(n, name))
+        return ms_error_set(
+            err, -EEXIST, "node '%s' has the resource '%s' twice", n->name, name);
+    if (n->extra_count == MS_STOCK_EXTRAS_MAX)
+        return ms_error_set(err,
+                            -E2BIG,
+                            "node '%s': more than %zu resources",
+                            n->name,
+                            MS_STOCK_EXTRAS_MAX);
+    copy = strdup(name);
+    if (!copy || grow(&n->extras, n->extra_count, sizeof *n->extras) < 0) {
+        free(copy);
+        return no_memory(err);
+    }
+    n->extras[n->extra_count++] = (struct ms_extra){.name = copy, .total = total};
+    return 0;
+}
+
+int ms_stock_add_label(struct ms_stock *s,
+                       size_t node,
+                       const char *name,
+                       const char *value,
+                       struct ms_error *err)
+{
+    struct ms_stock_node *n = &s->nodes[node];
+    int rc = ms_label_check(name, "name of a label", err);
+    struct ms_label label = {0};
+
+    if (rc == 0)
+        rc = ms_label_check(value, "value of a label", err);
+    if (rc < 0)
+        return rc;
+    if (ms_label_find(n->labels, n->label_count, name))
+        return ms_error_set(
+            err, -EEXIST, "node '%s' has the label '%s' twice", n->name, name);
+    if (n->label_count == MS_LABELS_MAX)
+        return ms_error_set(
+            err, -E2BIG, "node '%s': more than %zu labels", n->name, MS_LABELS_MAX);
+    label.name = strdup(name);
+    label.value = strdup(value);
+    if (!label.name || !label.value ||
+        grow(&n->labels, n->label_count, sizeof *n->labels) < 0) {
+        free(label.name);
+        free(label.value);
+        return no_memory(err);
+    }
+    n->labels[n->label_count++] = label;
+    return 0;
+}

@@ -1,0 +1,106 @@
+/* stock.h - what there is, and what of it is held
+ *
+ * A stock has nodes; a node has CPUs, memory, devices, extra resources by name, and
+ * labels. Nodes keep their index for as long as the stock lives: one that is gone is
+ * marked, and may come back. Devices keep the order in which they were given, which is
+ * that of the topology. The stock owns everything in it. Pure: no clock, no I/O.
+ */
+#ifndef MS_RESOURCE_STOCK_H
+#define MS_RESOURCE_STOCK_H
+
+#include "base/error.h"
+#include "resource/label.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MS_STOCK_NODES_MAX   ((size_t)1 << 20)
+#define MS_STOCK_DEVICES_MAX ((uint32_t)1 << 12) /* on one node */
+#define MS_STOCK_KINDS_MAX   ((uint32_t)255)     /* of devices */
+#define MS_STOCK_EXTRAS_MAX  ((size_t)64)        /* on one node */
+
+enum { MS_WHOLE_MILLI = 1000 }; /* a whole device, in thousandths */
+
+struct ms_device {
+    uint8_t kind; /* see ms_stock_kind */
+    uint32_t
+        domain; /* devices with the same number are joined closely (NVLink, PCIe) */
+    uint64_t memory; /* bytes; 0: not known */
+    uint64_t memory_held;
+    uint32_t held_milli;
+};
+
+/* A resource that only has a name: licences, network cards, anything countable. */
+struct ms_extra {
+    char *name;
+    uint64_t total, held;
+};
+
+struct ms_stock_node {
+    char *name;
+    bool is_gone;
+    uint64_t cpu_milli, cpu_milli_held;
+    uint64_t memory, memory_held;
+    struct ms_device *devices;
+    uint32_t device_count;
+    uint32_t whole; /* devices of which nothing is held */
+    struct ms_extra *extras;
+    size_t extra_count;
+    struct ms_label *labels;
+    size_t label_count;
+};
+
+struct ms_stock {
+    struct ms_stock_node *nodes;
+    size_t count, capacity;
+    char **kinds;
+    uint32_t kind_count;
+};
+
+void ms_stock_init(struct ms_stock *s);
+void ms_stock_finish(struct ms_stock *s);
+
+/* The number of a kind of device ("gpu", "npu"), from 1; made if it is new. A negative
+ * errno otherwise. */
+int ms_stock_kind(struct ms_stock *s, const char *name, struct ms_error *err);
+const char *ms_stock_kind_name(const struct ms_stock *s, uint8_t kind);
+
+/* A new node without devices, extras and labels; its index, or -EINVAL (its name), -EEXIST,
+ * -E2BIG, -ENOMEM. The names of the nodes are searched: for many use ms_stock_append. */
+int64_t ms_stock_add(struct ms_stock *s,
+                     const char *name,
+                     uint64_t cpu_milli,
+                     uint64_t memory,
+                     struct ms_error *err);
+/* The same without looking whether the name is taken. */
+int64_t ms_stock_append(struct ms_stock *s,
+                        const char *name,
+                        uint64_t cpu_milli,
+                        uint64_t memory,
+                        struct ms_error *err);
+
+/* Add to a node. 0; -EINVAL, -EEXIST, -E2BIG, -ENOMEM. */
+int ms_stock_add_devices(struct ms_stock *s,
+                         size_t node,
+                         uint8_t kind,
+                         uint32_t count,
+                         uint64_t memory,
+                         uint32_t domain,
+                         struct ms_error *err);
+int ms_stock_add_extra(struct ms_stock *s,
+                       size_t node,
+                       const char *name,
+                       uint64_t total,
+                       struct ms_error *err);
+int ms_stock_add_label(struct ms_stock *s,
+                       size_t node,
+                       const char *name,
+                       const char *value,
+                       struct ms_error *err);
+
+/* NULL if there is none. */
+struct ms_stock_node *ms_stock_find(const struct ms_stock *s, const char *name);
+struct ms_extra *ms_stock_find_extra(const struct ms_stock_node *n, const char *name);
+
+#endif
