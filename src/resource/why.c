@@ -1,0 +1,261 @@
+#include "resource/why.h"
+#include "base/cleanup.h"
+#include "resource/amount.h"
+#include "resource/grid.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- what was asked -------------------------------------------------------------- */
+
+static int print_group(const struct ms_place_request *r, struct ms_buf *out)
+{
+    int rc = ms_buf_printf(out,
+                           "group '%s': %zu bundle%s, %s",
+                           r->name,
+                           r->count,
+                           r->count == 1 ? "" : "s",
+                           ms_strategy_name(r->strategy));
+
+    if (rc == 0 && r->same)
+        rc = ms_buf_printf(out, ", all on one %s", r->same);
+    return rc ? rc : ms_buf_printf(out, "\n");
+}
+
+/* Runs of equal bundles, a line each. */
+static int print_bundles(const struct ms_stock *s,
+                         const struct ms_place_request *r,
+                         struct ms_buf *out)
+{
+    size_t lines = 0, end;
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < r->count; i = end, lines++) {
+        for (end = i + 1;
+             end < r->count && ms_bundle_is_equal(&r->bundles[i], &r->bundles[end]);
+             end++)
+            ;
+        if (lines == MS_WHY_LINES_MAX)
+            return ms_buf_printf(out, "  and %zu more\n", r->count - i);
+        rc = end - i == 1 ? ms_buf_printf(out, "  bundle %zu  ", i)
+                          : ms_buf_printf(out, "  bundle %zu-%zu  ", i, end - 1);
+        rc = rc ? rc : ms_bundle_print(s, &r->bundles[i], out);
+        rc = rc ? rc : ms_buf_printf(out, "\n");
+    }
+    return rc;
+}
+
+/* The bundle to look at: the first that fits on no node, else the first. */
+static const struct ms_bundle *hardest(const struct ms_stock *s,
+                                       const struct ms_place_request *r)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        size_t node = 0;
+
+        if (i && ms_bundle_is_equal(&r->bundles[i], &r->bundles[i - 1]))
+            continue;
+        while (node < s->count &&
+               ms_bundle_room(&r->bundles[i], &s->nodes[node], 1) == 0)
+            node++;
+        if (node == s->count)
+            return &r->bundles[i];
+    }
+    return &r->bundles[0];
+}
+
+/* ---- why not on this node -------------------------------------------------------- */
+
+static uint64_t left(uint64_t total, uint64_t held)
+{
+    return total > held ? total - held : 0;
+}
+
+static int
+why_amount(const char *want, const char *what, const char *have, struct ms_buf *out)
+{
+    return ms_buf_printf(out, "%s%s asked for, %s free", want, what, have);
+}
+
+static int
+why_cpus(const struct ms_bundle *b, const struct ms_stock_node *n, struct ms_buf *out)
+{
+    struct ms_buf want = {0}, have = {0};
+    int rc = ms_amount_print_cpus(b->cpu_milli, &want);
+
+    rc = rc ? rc : ms_amount_print_cpus(left(n->cpu_milli, n->cpu_milli_held), &have);
+    rc = rc ? rc : why_amount(ms_buf_str(&want), " CPUs", ms_buf_str(&have), out);
+    ms_buf_finish(&want);
+    ms_buf_finish(&have);
+    return rc;
+}
+
+static int
+why_memory(const struct ms_bundle *b, const struct ms_stock_node *n, struct ms_buf *out)
+{
+    struct ms_buf want = {0}, have = {0};
+    int rc = ms_amount_print_bytes(b->memory, &want);
+
+    rc = rc ? rc : ms_amount_print_bytes(left(n->memory, n->memory_held), &have);
+    rc = rc ? rc : why_amount(ms_buf_str(&want), " of memory", ms_buf_str(&have), out);
+    ms_buf_finish(&want);
+    ms_buf_finish(&have);
+    return rc;
+}
+
+static int why_devices(const struct ms_stock *s,
+                       const struct ms_bundle *b,
+                       const struct ms_stock_node *n,
+                       struct ms_buf *out)
+{
+    const char *kind = ms_stock_kind_name(s, b->kind);
+
+    if (n->device_count == 0)
+        return ms_buf_printf(out, "no %ss", kind);
+    if (b->devices && n->whole < b->devices)
+        return ms_buf_printf(
+            out, "%u %ss asked for, %u free", b->devices, kind, n->whole);
+    return ms_buf_printf(out, "no %s like that is free", kind);
+}
+
+static int why_label(const struct ms_condition *c,
+                     const struct ms_stock_node *n,
+                     struct ms_buf *out)
+{
+    const char *value = ms_label_find(n->labels, n->label_count, c->name);
+
+    return value ? ms_buf_printf(out, "%s is %s", c->name, value)
+                 : ms_buf_printf(out, "no label %s", c->name);
+}
+
+static int why_not(const struct ms_stock *s,
+                   const struct ms_bundle *b,
+                   const struct ms_stock_node *n,
+                   struct ms_buf *out)
+{
+    const struct ms_condition *c =
+        b->selector ? ms_selector_misfit(b->selector, n->labels, n->label_count) : NULL;
+
+    if (n->is_gone)
+        return ms_buf_printf(out, "it is gone");
+    if (c)
+        return why_label(c, n, out);
+    if (b->cpu_milli > left(n->cpu_milli, n->cpu_milli_held))
+        return why_cpus(b, n, out);
+    if (b->memory > left(n->memory, n->memory_held))
+        return why_memory(b, n, out);
+    for (size_t i = 0; i < b->extra_count; i++) {
+        const struct ms_extra *x = ms_stock_find_extra(n, b->extras[i].name);
+
+        if (!x || b->extras[i].amount > left(x->total, x->held))
+            return ms_buf_printf(out,
+                                 "%llu %s asked for, %llu free",
+                                 (unsigned long long)b->extras[i].amount,
+                                 b->extras[i].name,
+                                 x ? (unsigned long long)left(x->total, x->held) : 0);
+    }
+    return why_devices(s, b, n, out);
+}
+
+/* ---- the nodes ------------------------------------------------------------------- */
+
+static void add_amount(struct ms_grid *g,
+                       uint64_t total,
+                       uint64_t held,
+                       int (*print)(uint64_t, struct ms_buf *))
+{
+    struct ms_buf cell = {0};
+
+    print(left(total, held), &cell);
+    ms_buf_printf(&cell, " of ");
+    print(total, &cell);
+    ms_grid_add(g, NULL, "%s", ms_buf_str(&cell));
+    ms_buf_finish(&cell);
+}
+
+static bool look_alike(const struct ms_stock_node *a, const struct ms_stock_node *b)
+{
+    if (a->cpu_milli != b->cpu_milli || a->cpu_milli_held != b->cpu_milli_held ||
+        a->memory != b->memory || a->memory_held != b->memory_held ||
+        a->device_count != b->device_count || a->whole != b->whole ||
+        a->label_count != b->label_count || a->extra_count != b->extra_count ||
+        a->is_gone != b->is_gone)
+        return false;
+    for (size_t i = 0; i < a->label_count; i++)
+        if (strcmp(a->labels[i].name, b->labels[i].name) != 0 ||
+            strcmp(a->labels[i].value, b->labels[i].value) != 0)
+            return false;
+    for (size_t i = 0; i < a->extra_count; i++)
+        if (a->extras[i].held != b->extras[i].held ||
+            a->extras[i].total != b->extras[i].total)
+            return false;
+    return true;
+}
+
+static void add_node(struct ms_grid *g,
+                     const struct ms_stock *s,
+                     const struct ms_bundle *b,
+                     size_t first,
+                     size_t last)
+{
+    const struct ms_stock_node *n = &s->nodes[first];
+    uint32_t room = ms_bundle_room(b, n, UINT32_MAX);
+    struct ms_buf why = {0};
+
+    ms_grid_add(g, NULL, "%s", room ? "" : ">");
+    if (first == last)
+        ms_grid_add(g, NULL, "%s", n->name);
+    else
+        ms_grid_add(g, NULL, "%s - %s", n->name, s->nodes[last].name);
+    add_amount(g, n->cpu_milli, n->cpu_milli_held, ms_amount_print_cpus);
+    add_amount(g, n->memory, n->memory_held, ms_amount_print_bytes);
+    ms_grid_add(g, NULL, "%u of %u", n->whole, n->device_count);
+    if (room == UINT32_MAX)
+        ms_grid_add(g, NULL, "any");
+    else
+        ms_grid_add(g, NULL, "%u", room);
+    if (room == 0)
+        why_not(s, b, n, &why);
+    ms_grid_add(g, NULL, "%s", why.len ? ms_buf_str(&why) : "");
+    ms_buf_finish(&why);
+}
+
+static int
+print_nodes(const struct ms_stock *s, const struct ms_bundle *b, struct ms_buf *out)
+{
+    static const char *const titles[] = {
+        "", "node", "CPUs", "memory", "devices", "fits", "why not"};
+    struct ms_grid g;
+    size_t lines = 0, first = 0;
+    int rc;
+
+    ms_grid_init(&g, "lllllll");
+    for (size_t i = 0; i < MS_COUNT(titles); i++)
+        ms_grid_add(&g, NULL, "%s", titles[i]);
+    for (size_t end; first < s->count && lines < MS_WHY_LINES_MAX;
+         first = end, lines++) {
+        for (end = first + 1;
+             end < s->count && look_alike(&s->nodes[first], &s->nodes[end]);
+             end++)
+            ;
+        add_node(&g, s, b, first, end - 1);
+    }
+    rc = ms_grid_print(&g, out);
+    ms_grid_finish(&g);
+    if (rc == 0 && first < s->count)
+        rc = ms_buf_printf(out, "   and %zu more nodes\n", s->count - first);
+    return rc;
+}
+
+int ms_place_explain(struct ms_stock *s,
+                     const struct ms_place_request *r,
+                     struct ms_buf *out)
+{
+    size_t before;
+    int rc = print_group(r, out);
+
+    rc = rc ? rc : print_bundles(s, r, out);
+    rc = rc ? rc : print_nodes(s, hardest(s, r), out);
+    before = out->len;
+    rc = rc ? rc : ms_place_suggest(s, r, out);
+    return rc || out->len == before ? rc : ms_buf_printf(out, "\n");
+}
