@@ -30,6 +30,21 @@
 #define MS_TAKEOVER_TICK_NS (4 * MS_NS_PER_MS)   /* busy engine: the I/O thread reads */
 #define MS_PEERS_MAX        4096u                /* connections to one server */
 
+/* HTTP */
+#define MS_HTTP_LINE_MAX       ((size_t)8 << 10)   /* request line, or one header */
+#define MS_HTTP_HEAD_MAX       ((size_t)32 << 10)  /* request line and headers */
+#define MS_HTTP_HEADERS_MAX    64u                 /* headers of one request */
+#define MS_HTTP_CHUNK_LINE_MAX ((size_t)256)       /* size and extension of a chunk */
+#define MS_HTTP_BODY_MAX       ((uint64_t)1 << 30) /* of a request that may have one */
+#define MS_HTTP_SMALL_MAX      ((uint64_t)1 << 20) /* where no more can be meant */
+#define MS_HTTP_BACKLOG_MAX    ((size_t)256 << 10) /* unsent, or read ahead */
+#define MS_HTTP_CONNS_MAX      1024u               /* of one server */
+#define MS_HTTP_IDLE_NS        (75 * MS_NS_PER_S)  /* between two requests */
+#define MS_HTTP_HEAD_NS        (10 * MS_NS_PER_S) /* first byte until the head is whole */
+#define MS_HTTP_SEND_NS        (30 * MS_NS_PER_S) /* a client that takes nothing */
+#define MS_HTTP_LINGER_NS      (1 * MS_NS_PER_S)  /* for a refused client to hear it */
+#define MS_HTTP_RATE_MIN       ((uint64_t)64 << 10) /* bytes a second of a body */
+
 /* Names and paths */
 #define MS_NAME_MAX        ((size_t)64)  /* cluster, node, session */
 #define MS_SOCKET_PATH_MAX ((size_t)107) /* sun_path without its NUL */

@@ -35,6 +35,12 @@ void ms_engine_wake(struct server_conn *sc)
         wake_engine(s, WAKE_QUEUED);
 }
 
+void ms_engine_wake_any(struct ms_server *s)
+{
+    if (s->engine_blocked)
+        wake_engine(s, WAKE_QUEUED);
+}
+
 /* -EINTR if somebody else than we wrote. */
 static int wake_drain(struct ms_server *s)
 {

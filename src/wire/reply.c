@@ -115,6 +115,19 @@ static int copy_reply(struct ms_request *r, const struct iovec *iov, int count)
     return 0;
 }
 
+/* It is answered; whoever asked is told. */
+static void keep(struct ms_request *r)
+{
+    r->state = MS_REQUEST_DONE;
+    if (r->on_done) {
+        ms_submit_answered(r);
+        return;
+    }
+    ms_list_add_tail(&r->ledger->kept, &r->ledger_link);
+    r->ledger->kept_bytes += r->reply_len;
+    ms_reply_send(r);
+}
+
 static int answer(struct ms_request *r,
                   uint8_t kind,
                   uint8_t codec,
@@ -137,10 +150,7 @@ static int answer(struct ms_request *r,
     r->reply_kind = kind;
     r->reply_codec = codec;
     r->reply_flags = flags;
-    r->state = MS_REQUEST_DONE;
-    ms_list_add_tail(&r->ledger->kept, &r->ledger_link);
-    r->ledger->kept_bytes += r->reply_len;
-    ms_reply_send(r);
+    keep(r);
     if (r->ledger->kept_bytes > MS_REPLY_RETAIN_MAX)
         trim_kept(r->ledger);
     return 0;
@@ -157,9 +167,8 @@ int ms_request_fail_locked(struct ms_request *r,
 
     if (rc < 0) { /* not even that: it is answered as lost */
         r->reply_lost = true;
-        r->state = MS_REQUEST_DONE;
-        ms_list_add_tail(&r->ledger->kept, &r->ledger_link);
-        ms_reply_send(r);
+        r->reply_kind = MS_KIND_ERROR;
+        keep(r);
     }
     return rc;
 }

@@ -21,10 +21,10 @@ void ms_request_unref_locked(struct ms_request *r)
     free(r);
 }
 
-static void queue_add(struct ms_server *s, struct ms_request *r)
+void ms_request_enqueue(struct ms_request *r)
 {
-    ms_list_add_tail(&s->queue, &r->queue_link);
-    atomic_fetch_add(&s->queued, 1);
+    ms_list_add_tail(&r->server->queue, &r->queue_link);
+    atomic_fetch_add(&r->server->queued, 1);
 }
 
 void ms_request_unqueue(struct ms_request *r)
@@ -101,7 +101,7 @@ int ms_request_begin(struct ms_ledger *l, const struct ms_frame *head)
     if (!r)
         return -ENOMEM;
     if (ms_request_is_for_engine(r))
-        queue_add(r->server, r);
+        ms_request_enqueue(r);
     return 0;
 }
 
@@ -162,7 +162,7 @@ static void route(struct server_conn *sc, struct ms_request *r)
         return;
     }
     if (ms_list_is_empty(&r->queue_link))
-        queue_add(s, r);
+        ms_request_enqueue(r);
     s->is_ready = true;
 }
 

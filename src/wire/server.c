@@ -119,6 +119,7 @@ static void on_todo(void *arg, unsigned events)
     timer_start(s);
     ms_server_deliver(s);
     tell_all(s);
+    ms_submit_tell(s);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -243,6 +244,7 @@ struct ms_server *ms_server_create(const struct ms_server_options *o)
     ms_list_init(&s->queue);
     ms_map_init(&s->by_id);
     ms_map_init(&s->by_session);
+    ms_submit_init(s);
     if (loop_init(s) < 0) {
         ms_server_destroy(s);
         return NULL;
@@ -311,6 +313,7 @@ void ms_server_destroy(struct ms_server *s)
         ms_serving_destroy(sc);
     while (!ms_list_is_empty(&s->ledgers))
         ms_ledger_destroy(ms_list_first(&s->ledgers, struct ms_ledger, link));
+    ms_submit_finish(s);
     drop_undelivered(s);
     ms_lane_finish(s);
     ms_fd_close(&s->listen_fd);

@@ -45,6 +45,11 @@ struct ms_method {
     char *engine, *name;
 };
 
+/* How a submitted request ended: MS_KIND_REPLY or MS_KIND_ERROR (a packed Failure; empty
+ * if there was no memory for one). The body is borrowed. */
+typedef void
+ms_submit_fn(void *arg, uint8_t kind, uint8_t codec, const uint8_t *body, size_t len);
+
 enum ms_request_state {
     MS_REQUEST_RECEIVING, /* has its place; the body is on its way */
     MS_REQUEST_WAITING,   /* whole; not handed out */
@@ -83,6 +88,8 @@ struct ms_request {
     bool has_items;             /* some were sent */
     bool stream_lost;           /* and their connection broke */
     bool reply_lost;            /* the reply was dropped */
+    ms_submit_fn *on_done;      /* of a submitted one */
+    void *done_arg;
     uint8_t reply_kind, reply_codec;
     uint16_t reply_flags;
     uint8_t *reply;
@@ -156,6 +163,23 @@ bool ms_server_engine_running(struct ms_server *s,
                               int64_t *since_ns,
                               uint64_t *queued,
                               uint64_t *done);
+
+/* ---- requests that came by another way than a connection of ours ------------------- */
+
+/* Put one into the engine's queue, behind what is there. `body` is a malloc'd block,
+ * which is taken over, also on failure. on_done comes once, on the loop's thread, never
+ * before this returns; only a server that is destroyed meanwhile forgets it. NULL: out of
+ * memory. Loop's thread. */
+struct ms_request *ms_server_submit(struct ms_server *s,
+                                    uint16_t op,
+                                    uint8_t codec,
+                                    uint8_t *body,
+                                    size_t len,
+                                    ms_submit_fn *on_done,
+                                    void *arg);
+/* Nobody waits for it any more: it does not begin, or its handler is told. on_done still
+ * comes. Loop's thread, before on_done. */
+void ms_server_submit_cancel(struct ms_request *r);
 
 /* ---- answering, from any thread -------------------------------------------------- */
 

@@ -7,6 +7,7 @@
  * ledger.c   sessions: attaching, losing, forgetting
  * request.c  calls that arrive: at most once, in order
  * reply.c    answers and streams
+ * submit.c   requests that came by another way
  *
  * One lock guards everything below but the reading half of a connection, which
  * belongs to whoever has set `reading`. A connection is destroyed on the loop's
@@ -87,6 +88,8 @@ struct ms_server {
     struct ms_method **methods;
     uint32_t method_count, method_room;
 
+    struct ms_ledger local; /* submitted requests; has never a connection */
+
     /* what the loop's thread is asked to do */
     int todo_fd;
     struct ms_watch todo_watch;
@@ -95,6 +98,7 @@ struct ms_server {
     struct ms_list deliveries; /* requests for on_request */
     struct ms_list tells;      /* requests for on_cancel */
     struct ms_list handed;     /* requests that are out */
+    struct ms_list finished;   /* submitted requests for on_done */
     struct ms_timer timer;     /* sessions without a connection, deadlines */
     int64_t timer_ns;          /* when it should fire */
 
@@ -180,6 +184,17 @@ void ms_lane_watch_engine(struct ms_server *s);
 /* What was read from `sc` made something ready: wake the engine, if it sleeps. */
 void ms_engine_wake(struct server_conn *sc);
 
+/* Something else made something ready. */
+void ms_engine_wake_any(struct ms_server *s);
+
+/* submit.c; all with the lock held */
+void ms_submit_init(struct ms_server *s);
+void ms_submit_finish(struct ms_server *s);
+/* It is answered: on_done, from the loop. */
+void ms_submit_answered(struct ms_request *r);
+/* Call on_done where it is due. Loop's thread; lets go of the lock meanwhile. */
+void ms_submit_tell(struct ms_server *s);
+
 /* ledger.c; all with the lock held */
 /* 0, or a negative errno: -ENOMEM, -EPIPE if a newer connection has replaced
  * this one. */
@@ -201,6 +216,8 @@ void ms_request_acked(struct ms_ledger *l, uint64_t call_id);
 /* The client no longer waits for it. */
 void ms_request_cancel(struct ms_request *r);
 void ms_request_credit(struct ms_ledger *l, uint64_t call_id, uint32_t items);
+/* At the end of the engine's queue. */
+void ms_request_enqueue(struct ms_request *r);
 /* The next one for the engine; NULL: none. Then pop it: it is handed out, or NULL. */
 struct ms_request *ms_request_next(struct ms_server *s);
 struct ms_request *ms_request_pop(struct ms_request *r, int64_t now_ns);
