@@ -110,15 +110,36 @@ static void on_drop_port(struct ms_agent *a, Muster__HeadToAgent *m)
 
 static void on_prepare(struct ms_agent *a, Muster__HeadToAgent *m)
 {
+    const struct ms_context *context =
+        ms_contexts_find(&a->contexts, m->prepare->driver);
     struct ms_error err = {0};
 
-    if (a->is_stopping)
+    if (!context)
+        ms_agent_refuse(a,
+                        m->request,
+                        MUSTER__FAILURE__KIND__REFUSED,
+                        "the driver is not known here, or gone");
+    else if (a->is_stopping)
         ms_agent_refuse(a,
                         m->request,
                         MUSTER__FAILURE__KIND__SHUTTING_DOWN,
                         "the agent is shutting down");
-    else if (ms_zygotes_prepare(&a->zygotes, m->prepare->key, m->request, &err) < 0)
+    else if (ms_zygotes_prepare(
+                 &a->zygotes, context->message, m->prepare->key, m->request, &err) < 0)
         ms_agent_refuse(a, m->request, MUSTER__FAILURE__KIND__REFUSED, err.text);
+    muster__head_to_agent__free_unpacked(m, NULL);
+}
+
+static void on_driver(struct ms_agent *a, Muster__HeadToAgent *m)
+{
+    ms_agent_add_driver(a, m->request, m->driver);
+    muster__head_to_agent__free_unpacked(m, NULL);
+}
+
+static void on_forget_driver(struct ms_agent *a, Muster__HeadToAgent *m)
+{
+    ms_agent_forget_driver(a, m->forget_driver->driver);
+    ms_agent_done(a, m->request);
     muster__head_to_agent__free_unpacked(m, NULL);
 }
 
@@ -140,6 +161,8 @@ static const struct {
     {MUSTER__HEAD_TO_AGENT__BODY_HOLD_PORT, on_hold_port},
     {MUSTER__HEAD_TO_AGENT__BODY_DROP_PORT, on_drop_port},
     {MUSTER__HEAD_TO_AGENT__BODY_PREPARE, on_prepare},
+    {MUSTER__HEAD_TO_AGENT__BODY_DRIVER, on_driver},
+    {MUSTER__HEAD_TO_AGENT__BODY_FORGET_DRIVER, on_forget_driver},
     {MUSTER__HEAD_TO_AGENT__BODY_SHUTDOWN, on_shutdown},
 };
 
@@ -256,6 +279,7 @@ static int agent_init(struct ms_agent *a, int link_fd, int lock_fd)
     ms_list_init(&a->starts);
     ms_list_init(&a->stops);
     ms_ports_init(&a->ports);
+    ms_contexts_init(&a->contexts);
     ms_exits_init(&a->exits);
     a->loop = ms_loop_create();
     if (!a->loop) {
@@ -277,6 +301,7 @@ static void agent_finish(struct ms_agent *a)
     ms_fd_close(&a->signal_fd);
     ms_fd_close(&a->driver_fd);
     ms_ports_finish(&a->ports);
+    ms_contexts_finish(&a->contexts);
     ms_exits_finish(&a->exits);
     ms_map_finish(&a->by_uid);
     ms_map_finish(&a->by_pid);

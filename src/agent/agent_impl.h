@@ -2,6 +2,7 @@
  *
  * agent.c     life, messages from the head
  * configure.c the first of them
+ * drivers.c   contexts of drivers
  * start.c     StartWorkers: all or none
  * worker*.c   one worker: its endpoints, its start, its end
  * reap.c      who has ended, and what of it is left
@@ -11,6 +12,7 @@
 #define MS_AGENT_AGENT_IMPL_H
 
 #include "agent/cgroup.h"
+#include "agent/context.h"
 #include "agent/exits.h"
 #include "agent/listen.h"
 #include "agent/logs.h"
@@ -39,6 +41,7 @@ struct ms_agent {
 
     struct ms_logs *logs;
     struct ms_zygotes zygotes;
+    struct ms_contexts contexts;
     struct ms_cgroups cgroups;
     struct ms_ports ports;
     struct ms_listen listen; /* for callers of workers */
@@ -49,7 +52,7 @@ struct ms_agent {
     struct ms_map by_pid; /* of those, the ones that live */
     struct ms_list dead;  /* the others: what is left of them is being removed */
     struct ms_list starts, stops;
-    bool sweep_posted;
+    bool sweep_posted, collect_posted;
     bool is_stopping; /* nothing new is begun */
     bool is_over;
 };
@@ -68,6 +71,16 @@ void ms_agent_refuse(struct ms_agent *a,
 
 /* Takes the message, whose body is AgentConfig, and answers AgentReady. */
 void ms_agent_configure(struct ms_agent *a, Muster__HeadToAgent *message);
+
+/* The driver's context, and the zygote that its workers will come from. */
+void ms_agent_add_driver(struct ms_agent *a,
+                         uint64_t request,
+                         const Muster__DriverContext *context);
+void ms_agent_forget_driver(struct ms_agent *a, uint64_t driver);
+/* The zygote warms up while the driver goes on; nobody waits for it here. */
+void ms_agent_warm_up(struct ms_agent *a, const struct ms_context *context);
+/* Something of a driver has gone: end what nobody uses any more, soon. */
+void ms_agent_collect_soon(struct ms_agent *a);
 
 /* ---- start.c --------------------------------------------------------------------- */
 

@@ -1,7 +1,7 @@
 /* A real agent with zygotes that are this program, run with "as-python": the protocol
  * without an interpreter. $FAKE says how it misbehaves. */
 #include "agent/fake_head.h"
-#include "agent/zygote_side.h"
+#include "agent/fake_python.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "io/proc.h"
@@ -17,73 +17,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-/* ---- as an interpreter ----------------------------------------------------------- */
-
-static const char *fake_mode(void)
-{
-    const char *mode = getenv("FAKE");
-
-    return mode ? mode : "";
-}
-
-/* What the host would do: here, what the spec's environment says. */
-static void be_worker(const Muster__Spawn *s)
-{
-    char uid[17] = "?";
-
-    ms_proc_env(getpid(), "MUSTER_WORKER_UID", uid, sizeof uid);
-    printf("forked %s/%u uid=%s group=%d boot=%zu pid=%d env=%s\n",
-           s->cluster,
-           s->rank,
-           uid,
-           getpgrp() == getpid(),
-           s->boot.len,
-           (int)getpid(),
-           s->n_env > 1 ? s->env[0] : "");
-    fflush(stdout);
-    for (size_t i = 0; i < s->n_env; i++)
-        if (!strcmp(s->env[i], "DO=exit"))
-            _exit(6);
-    pause();
-}
-
-static int be_zygote(void)
-{
-    static struct ms_zygote_request r;
-    int fd = atoi(getenv("MUSTER_ZYGOTE_FD")), rc;
-
-    if (!strcmp(fake_mode(), "die"))
-        return dprintf(2, "ModuleNotFoundError: no muster\n") ? 3 : 0;
-    rc = ms_zygote_next(fd, &r); /* the set-up */
-    if (rc <= 0 || r.message->body_case != MUSTER__ZYGOTE_REQUEST__BODY_SETUP)
-        return 4;
-    ms_zygote_ready(fd, fake_mode(), strcmp(fake_mode(), "threads") != 0);
-    while ((rc = ms_zygote_next(fd, &r)) > 0) {
-        bool is_spawn = r.message->body_case == MUSTER__ZYGOTE_REQUEST__BODY_SPAWN;
-        pid_t pid;
-
-        if (!strcmp(fake_mode(), "die-later"))
-            raise(SIGABRT);
-        if (!strcmp(fake_mode(), "no-fork")) {
-            ms_zygote_started(fd, r.message->spawn->uid, 0, EAGAIN);
-            continue;
-        }
-        pid = fork();
-        if (pid == 0) {
-            fd = ms_zygote_child(fd, &r);
-            if (is_spawn)
-                be_worker(r.message->spawn);
-            printf("derived for %s\n", r.message->derive->preload[0]);
-            fflush(stdout);
-            ms_zygote_ready(fd, "", true);
-            continue;
-        }
-        ms_zygote_started(
-            fd, is_spawn ? r.message->spawn->uid : r.message->derive->uid, pid, 0);
-    }
-    return rc < 0 ? 5 : 0;
-}
 
 /* ---- as a worker that asks how another ended ------------------------------------- */
 
@@ -416,16 +349,6 @@ static void test_ask_how_another_ended(void **state)
 
 #define AGENT_TEST(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
 
-static int be_python(const char *code)
-{
-    if (strstr(code, "_zygote"))
-        return be_zygote();
-    printf("executed\n");
-    fflush(stdout);
-    pause();
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -443,7 +366,7 @@ int main(int argc, char **argv)
     };
 
     if (argc > 3 && !strcmp(argv[1], as_python))
-        return be_python(argv[3]);
+        return fake_python_run(argv[3]);
     if (argc > 2 && !strcmp(argv[1], "as-asker"))
         return be_asker(argv[2]);
     assert_true(readlink("/proc/self/exe", self, sizeof self - 1) > 0);

@@ -135,28 +135,20 @@ static int set_up(struct ms_agent *a, struct ms_error *err)
         return rc;
     redirect(logs);
     ms_cgroups_init(&a->cgroups, config->session);
-    a->logs = ms_logs_create(
-        a->loop, logs, config->node_name, config->log_to_driver ? &log_ops : NULL, a);
-    if (!a->logs)
+    a->logs = ms_logs_create(a->loop, logs, config->node_name, &log_ops, a);
+    if (!a->logs || !ms_contexts_add_own(&a->contexts, config))
         return ms_error_set(err, -ENOMEM, "out of memory");
-    rc = ms_zygotes_init(
-        &a->zygotes, a->loop, config, &a->nofile, &ms_worker_zygote_ops, a);
+    rc = ms_zygotes_init(&a->zygotes,
+                         a->loop,
+                         config->session_dir,
+                         &a->nofile,
+                         &ms_worker_zygote_ops,
+                         a);
     if (rc < 0)
         return ms_error_sys(err, rc, "cannot prepare zygotes");
     rc = watch_driver(a);
     return rc < 0 ? ms_error_sys(err, rc, "cannot watch driver %d", config->driver_pid)
                   : 0;
-}
-
-/* The zygote warms up while the driver goes on; nobody waits for it here. */
-static void warm_up(struct ms_agent *a)
-{
-    struct ms_error err = {0};
-
-    if (a->config->n_default_python &&
-        ms_zygotes_prepare(&a->zygotes, NULL, 0, &err) < 0)
-        ms_agent_say("no zygote: %s", err.text);
-    ms_loop_post(a->loop, sweep_cgroups, a);
 }
 
 void ms_agent_configure(struct ms_agent *a, Muster__HeadToAgent *message)
@@ -178,5 +170,6 @@ void ms_agent_configure(struct ms_agent *a, Muster__HeadToAgent *message)
         return;
     }
     send_ready(a, request);
-    warm_up(a);
+    ms_agent_warm_up(a, ms_contexts_find(&a->contexts, 0));
+    ms_loop_post(a->loop, sweep_cgroups, a);
 }

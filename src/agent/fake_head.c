@@ -35,6 +35,7 @@ static void keep_lines(struct fake_head *h, const Muster__LogLines *lines)
     for (size_t i = 0; i < lines->n_lines; i++) {
         const Muster__LogLine *l = lines->lines[i];
 
+        h->line_driver = l->driver;
         if (h->lines.len > 1 << 20) /* a flood: its end is enough */
             h->lines.len = 0;
         ms_buf_printf(

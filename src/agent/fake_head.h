@@ -19,8 +19,8 @@ struct fake_head {
     int agent_status; /* after fake_head_join */
     char root[64], dir[96], session[32];
     struct ms_list inbox;
-    struct ms_buf lines; /* "actor/0: text\n", "actor/0! text\n" for stderr */
-    uint64_t dropped;
+    struct ms_buf lines;           /* "actor/0: text\n", "actor/0! text\n" for stderr */
+    uint64_t dropped, line_driver; /* whose the last line was */
     uint64_t next_request;
 
     /* set before fake_head_start */

@@ -48,7 +48,8 @@ static int run(struct ms_launch l, const char *script, char *out, size_t room)
     return status;
 }
 
-static const struct ms_launch plain = {.fds = {-1, -1, -1, -1, -1, -1}, .cgroup_fd = -1};
+static const struct ms_launch plain = {.fds = {-1, -1, -1, -1, -1, -1},
+                                       .cgroup_fd = -1};
 
 static void test_environment_folder_and_exit_code(void **state)
 {

@@ -58,7 +58,7 @@ void ms_logbatch_add(struct ms_logbatch *b,
 {
     struct entry e = {.from = from, .is_stderr = is_stderr, .len = len};
 
-    if (!b->ops)
+    if (!b->ops || (from->is_wanted && !*from->is_wanted))
         return;
     if (b->text.len + len > MS_LOG_BATCH_MAX || count_of(b) >= LINES_MAX)
         ms_logbatch_flush(b);
@@ -86,6 +86,7 @@ fill(const struct ms_logbatch *b, Muster__LogLine *line, Muster__LogLine **at)
         at[i]->cluster = (char *)(uintptr_t)e->from->cluster;
         at[i]->rank = e->from->rank;
         at[i]->is_stderr = e->is_stderr;
+        at[i]->driver = e->from->driver;
         at[i]->text.data = b->text.data + e->at;
         at[i]->text.len = e->len;
     }

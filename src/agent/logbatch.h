@@ -23,9 +23,10 @@ struct ms_logbatch_ops {
 
 /* Who printed. Borrowed by the batch until the next flush. */
 struct ms_log_source {
-    uint64_t uid;
+    uint64_t uid, driver;
     const char *cluster;
     uint32_t rank;
+    const bool *is_wanted; /* by the head; NULL: always */
 };
 
 struct ms_logbatch {

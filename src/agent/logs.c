@@ -242,8 +242,16 @@ static int open_file(struct ms_log *log)
 {
     MS_CLEANUP(ms_cleanup_free) char *path = NULL;
 
-    if (asprintf(&path, "%s/%s-%u.log", log->logs->dir, log->cluster, log->from.rank) <
-        0) {
+    char driver[24] = "";
+
+    if (log->from.driver)
+        snprintf(driver, sizeof driver, ".%016" PRIx64, log->from.driver);
+    if (asprintf(&path,
+                 "%s/%s-%u%s.log",
+                 log->logs->dir,
+                 log->cluster,
+                 log->from.rank,
+                 driver) < 0) {
         path = NULL;
         return -ENOMEM;
     }

@@ -2,7 +2,8 @@
  *
  * Each worker's stdout and stderr are pipes that are read on the loop, a bounded amount
  * at a time, so that one that floods starves nobody. Each line goes to
- * <dir>/<cluster>-<rank>.log, with the prefix "cluster/rank@node: " to
+ * <dir>/<cluster>-<rank>.log (of a driver with an id: <cluster>-<rank>.<id>.log, so that
+ * no two share a file), with the prefix "cluster/rank@node: " to
  * <dir>/merged.log, to the head (logbatch.h), and the last ones are kept for error
  * reports. A full disk stops nobody: see logfile.h; the head is told once.
  */

@@ -2,6 +2,7 @@
 #include "base/name.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -9,7 +10,7 @@
 struct ms_start {
     struct ms_list link; /* in the agent's `starts` */
     struct ms_agent *agent;
-    Muster__HeadToAgent *message; /* owned; the specs are inside */
+    Muster__HeadToAgent *message; /* owned; its specs go to the workers */
     struct ms_worker **workers;   /* NULL: not created */
     size_t count;
     bool is_beginning;    /* inside ms_start_begin: not to be finished yet */
@@ -64,6 +65,20 @@ static int check_spec(const struct ms_agent *a,
     return rc < 0 ? rc : check_folder(spec->working_dir, err);
 }
 
+static struct ms_context *context_of(const struct ms_agent *a,
+                                     const Muster__WorkerSpec *spec,
+                                     struct ms_error *err)
+{
+    struct ms_context *context = ms_contexts_find(&a->contexts, spec->driver);
+
+    if (!context)
+        ms_error_set(err,
+                     -ENOENT,
+                     "its driver %016" PRIx64 " is not known here, or gone",
+                     spec->driver);
+    return context;
+}
+
 /* ---- the end of it --------------------------------------------------------------- */
 
 static void start_destroy(struct ms_start *s)
@@ -84,8 +99,7 @@ static void release_workers(struct ms_start *s)
 
         if (!w)
             continue;
-        w->start = NULL;
-        w->spec = NULL;
+        ms_worker_release(w);
         if (s->why && w->pid <= 0)
             ms_worker_destroy(w);
     }
@@ -234,24 +248,26 @@ void ms_starts_finish(struct ms_agent *a)
     ms_list_each (s, &a->starts, struct ms_start, link) {
         for (size_t i = 0; i < s->count; i++)
             if (s->workers[i])
-                s->workers[i]->start = NULL;
+                ms_worker_release(s->workers[i]);
         start_destroy(s);
     }
 }
 
 /* ---- the beginning --------------------------------------------------------------- */
 
-static void begin_one(struct ms_start *s, size_t i, const Muster__WorkerSpec *spec)
+/* Takes the spec out of the message: it is the worker's. */
+static void begin_one(struct ms_start *s, size_t i, Muster__WorkerSpec **at)
 {
+    MS_CLEANUP(ms_cleanup_free) char *cluster = strdup((*at)->cluster);
+    uint32_t rank = (*at)->rank;
     struct ms_error err = {0};
-    int rc = check_spec(s->agent, spec, &err);
+    struct ms_context *context =
+        check_spec(s->agent, *at, &err) < 0 ? NULL : context_of(s->agent, *at, &err);
 
-    if (rc == 0) {
-        s->workers[i] = ms_worker_create(s->agent, s, spec, &err);
-        rc = s->workers[i] ? ms_worker_begin(s->workers[i], &err) : err.code;
-    }
-    if (rc < 0 || !s->workers[i])
-        fail(s, spec->cluster, spec->rank, err.text);
+    if (context)
+        s->workers[i] = ms_worker_create(s->agent, s, context, MS_TAKE(*at), &err);
+    if (!s->workers[i] || ms_worker_begin(s->workers[i], &err) < 0)
+        fail(s, cluster ? cluster : "", rank, err.text);
 }
 
 static const char *refusal(const struct ms_agent *a, const Muster__StartWorkers *start)
@@ -294,7 +310,7 @@ void ms_start_begin(struct ms_agent *a, Muster__HeadToAgent *message)
     ms_list_add_tail(&a->starts, &s->link);
     s->is_beginning = true;
     for (size_t i = 0; i < s->count && !s->why; i++)
-        begin_one(s, i, start->workers[i]);
+        begin_one(s, i, &start->workers[i]);
     s->is_beginning = false;
     finish_if_complete(s);
 }

@@ -104,7 +104,11 @@ static int make_pipe(int *ours, int *theirs, struct ms_error *err)
 
 static int make_log(struct ms_worker *w, struct ms_error *err)
 {
-    struct ms_log_source from = {.uid = w->uid, .cluster = w->cluster, .rank = w->rank};
+    struct ms_log_source from = {.uid = w->uid,
+                                 .driver = w->context->driver,
+                                 .cluster = w->cluster,
+                                 .rank = w->rank,
+                                 .is_wanted = &w->context->wants_logs};
     int out = -1, errors = -1;
     int rc = make_pipe(&out, &w->child_fds[MS_SPAWN_STDOUT], err);
 
@@ -176,12 +180,14 @@ static int make_endpoints(struct ms_worker *w, struct ms_error *err)
 
 struct ms_worker *ms_worker_create(struct ms_agent *a,
                                    struct ms_start *start,
-                                   const Muster__WorkerSpec *spec,
+                                   struct ms_context *context,
+                                   Muster__WorkerSpec *spec,
                                    struct ms_error *err)
 {
     struct ms_worker *w = calloc(1, sizeof *w);
 
     if (!w) {
+        muster__worker_spec__free_unpacked(spec, NULL);
         ms_error_set(err, -ENOMEM, "out of memory");
         return NULL;
     }
@@ -190,6 +196,9 @@ struct ms_worker *ms_worker_create(struct ms_agent *a,
     w->agent = a;
     w->start = start;
     w->spec = spec;
+    w->context = context;
+    context->workers++;
+    context->starts++;
     w->uid = w->item.uid = spec->uid;
     w->rank = spec->rank;
     w->is_command = spec->start == MUSTER__START_KIND__START_COMMAND;
@@ -205,10 +214,21 @@ struct ms_worker *ms_worker_create(struct ms_agent *a,
     return NULL;
 }
 
+void ms_worker_release(struct ms_worker *w)
+{
+    if (!w->start)
+        return;
+    w->start = NULL;
+    w->context->starts--;
+    ms_agent_collect_soon(w->agent);
+}
+
 void ms_worker_destroy(struct ms_worker *w)
 {
     if (!w)
         return;
+    ms_worker_release(w);
+    w->context->workers--;
     if (ms_map_find(&w->agent->by_uid, w->uid) == w)
         ms_map_remove(&w->agent->by_uid, w->uid);
     if (ms_map_find(&w->agent->by_pid, (uint64_t)w->pid) == w)
@@ -226,6 +246,7 @@ void ms_worker_destroy(struct ms_worker *w)
         unlink(w->path);
     if (w->exited)
         muster__worker_exited__free_unpacked(w->exited, NULL);
+    muster__worker_spec__free_unpacked(w->spec, NULL);
     free(w->path);
     free(w->address);
     free(w->cluster);

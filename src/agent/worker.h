@@ -13,8 +13,9 @@
 struct ms_worker {
     struct ms_list link; /* in the agent's `dead` */
     struct ms_agent *agent;
-    struct ms_start *start;         /* until that is answered */
-    const Muster__WorkerSpec *spec; /* the start's; NULL afterwards */
+    struct ms_start *start;   /* until that is answered */
+    Muster__WorkerSpec *spec; /* owned */
+    struct ms_context *context;
     uint64_t uid;
     char *cluster;
     uint32_t rank;
@@ -39,12 +40,16 @@ struct ms_worker {
     Muster__WorkerExited *exited; /* not yet told; the start will */
 };
 
-/* Make its socket, pipes, control link, log and control group. NULL with `err`. */
+/* Make its sockets, pipes, control link, log and control group. Takes the spec, also on
+ * failure. NULL with `err`. */
 struct ms_worker *ms_worker_create(struct ms_agent *a,
                                    struct ms_start *start,
-                                   const Muster__WorkerSpec *spec,
+                                   struct ms_context *context,
+                                   Muster__WorkerSpec *spec,
                                    struct ms_error *err);
 void ms_worker_destroy(struct ms_worker *w);
+/* Its start is answered. */
+void ms_worker_release(struct ms_worker *w);
 
 /* Start it the way its spec says. On failure nothing is under way. */
 int ms_worker_begin(struct ms_worker *w, struct ms_error *err);

@@ -21,8 +21,8 @@ fill_boot(const struct ms_worker *w, Muster__WorkerBoot *boot, char *spin_path)
     boot->rank = w->rank;
     boot->agent_pid = getpid();
     boot->session_dir = config->session_dir;
-    boot->n_sys_path = config->n_sys_path;
-    boot->sys_path = config->sys_path;
+    boot->n_sys_path = w->context->message->n_sys_path;
+    boot->sys_path = w->context->message->sys_path;
     boot->node_name = config->node_name;
     boot->spin_path = spin_path;
     boot->tls = config->tls;
@@ -44,8 +44,8 @@ static int send_boot(struct ms_worker *w, Muster__WorkerBoot *boot)
 
 static int make_env(struct ms_env *env, const struct ms_worker *w)
 {
-    const Muster__AgentConfig *config = w->agent->config;
-    int rc = ms_env_set_all(env, config->env, config->n_env);
+    const Muster__DriverContext *context = w->context->message;
+    int rc = ms_env_set_all(env, context->env, context->n_env);
 
     if (rc == 0)
         rc = ms_env_set_all(env, w->spec->env, w->spec->n_env);
@@ -63,11 +63,11 @@ static char **make_argv(const struct ms_worker *w)
 {
     static char dash_c[] = "-c",
                 code[] = "from muster._worker import main_exec; main_exec()";
-    const Muster__AgentConfig *config = w->agent->config;
+    const Muster__DriverContext *context = w->context->message;
     const Muster__ZygoteKey *key = w->spec->zygote;
     bool has_python = key && key->n_python;
-    char **from = has_python ? key->python : config->default_python;
-    size_t count = has_python ? key->n_python : config->n_default_python;
+    char **from = has_python ? key->python : context->python;
+    size_t count = has_python ? key->n_python : context->n_python;
     char **argv;
 
     if (w->is_command) {
@@ -151,9 +151,8 @@ int ms_worker_execute(struct ms_worker *w, struct ms_error *err)
 
 void ms_worker_check_problem(struct ms_worker *w)
 {
-    MS_CLEANUP(ms_cleanup_free) char **argv = w->spec ? make_argv(w) : NULL;
-    struct ms_launch l = {.argv = argv,
-                          .working_dir = w->spec ? w->spec->working_dir : NULL};
+    MS_CLEANUP(ms_cleanup_free) char **argv = make_argv(w);
+    struct ms_launch l = {.argv = argv, .working_dir = w->spec->working_dir};
     struct ms_error err = {0};
     int rc;
 
@@ -220,7 +219,8 @@ static int fork_from_zygote(struct ms_worker *w, struct ms_error *err)
     for (size_t i = 0; i < MS_SPAWN_FDS && w->child_fds[i] >= 0; i++)
         w->item.fds[w->item.fd_count++] = w->child_fds[i];
     w->is_pending = true;
-    rc = ms_zygotes_spawn(&w->agent->zygotes, w->spec->zygote, &w->item, err);
+    rc = ms_zygotes_spawn(
+        &w->agent->zygotes, w->context->message, w->spec->zygote, &w->item, err);
     if (rc < 0)
         w->is_pending = false;
     return rc;

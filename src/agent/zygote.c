@@ -21,7 +21,9 @@ static void on_late(void *arg)
     ms_zygote_fail(z, "the zygote's imports took too long");
 }
 
-struct ms_zygote *ms_zygote_create(struct ms_zygotes *p, Muster__ZygoteKey *key)
+struct ms_zygote *ms_zygote_create(struct ms_zygotes *p,
+                                   const Muster__DriverContext *context,
+                                   Muster__ZygoteKey *key)
 {
     struct ms_zygote *z = calloc(1, sizeof *z);
     struct stat st;
@@ -31,6 +33,7 @@ struct ms_zygote *ms_zygote_create(struct ms_zygotes *p, Muster__ZygoteKey *key)
         return NULL;
     }
     z->pool = p;
+    z->context = context;
     z->key = key;
     z->fd = z->problem_fd = -1;
     ms_list_init(&z->link);
@@ -119,15 +122,15 @@ static int pack(struct ms_buf *out, const Muster__ZygoteRequest *request)
 
 static int send_setup(struct ms_zygote *z)
 {
-    const Muster__AgentConfig *config = z->pool->config;
+    const Muster__DriverContext *context = z->context;
     Muster__ZygoteRequest request = MUSTER__ZYGOTE_REQUEST__INIT;
     Muster__Setup setup = MUSTER__SETUP__INIT;
     struct ms_buf data = {0};
     ssize_t n;
     int rc;
 
-    setup.n_sys_path = config->n_sys_path;
-    setup.sys_path = config->sys_path;
+    setup.n_sys_path = context->n_sys_path;
+    setup.sys_path = context->sys_path;
     setup.n_preload = z->key->n_preload;
     setup.preload = z->key->preload;
     request.body_case = MUSTER__ZYGOTE_REQUEST__BODY_SETUP;
@@ -143,8 +146,8 @@ static int send_setup(struct ms_zygote *z)
 
 static int make_env(struct ms_env *env, const struct ms_zygote *z)
 {
-    const Muster__AgentConfig *config = z->pool->config;
-    int rc = ms_env_set_all(env, config->env, config->n_env);
+    const Muster__DriverContext *context = z->context;
+    int rc = ms_env_set_all(env, context->env, context->n_env);
 
     if (rc == 0)
         rc = ms_env_set_all(env, z->key->env, z->key->n_env);
@@ -176,7 +179,7 @@ static int execute(struct ms_zygote *z, int socket, struct ms_error *err)
     MS_CLEANUP(ms_env_finish) struct ms_env env = {0};
     MS_CLEANUP(ms_cleanup_free) char **argv = make_argv(z);
     int log = z->pool->log_fd;
-    struct ms_launch l = {.working_dir = z->pool->config->working_dir,
+    struct ms_launch l = {.working_dir = z->context->working_dir,
                           .fds = {-1, log, log, socket, -1, -1},
                           .new_session = true,
                           .death_signal = SIGKILL,

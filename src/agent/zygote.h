@@ -1,6 +1,6 @@
 /* zygote.h - the agent's zygotes: preloaded interpreters that fork workers
  *
- * A pool of them by key (zygote_key.h). One that only needs more imports than another
+ * A pool of them by the driver's context and by key (zygote_key.h). One that only needs more imports than another
  * is forked from it ("derived"), else a fresh interpreter is executed. Requests are
  * sent as soon as a zygote is ready, many at once.
  *
@@ -53,8 +53,7 @@ struct ms_zygote_ops {
 
 struct ms_zygotes {
     struct ms_loop *loop;
-    const Muster__AgentConfig *config; /* borrowed */
-    struct rlimit nofile;              /* for the children */
+    struct rlimit nofile; /* for the children */
     const struct ms_zygote_ops *ops;
     void *arg;
     struct ms_list list; /* also dead ones, until nobody walks it */
@@ -64,27 +63,34 @@ struct ms_zygotes {
     uint8_t *room; /* for one event */
 };
 
-/* `config` and `ops` are borrowed until finish. */
+/* `ops` is borrowed until finish. What they print goes to <session_dir>/logs/zygote.log. */
 int ms_zygotes_init(struct ms_zygotes *p,
                     struct ms_loop *loop,
-                    const Muster__AgentConfig *config,
+                    const char *session_dir,
                     const struct rlimit *nofile,
                     const struct ms_zygote_ops *ops,
                     void *arg);
 /* Kills them; who waits hears nothing more. Reaping is the caller's. */
 void ms_zygotes_finish(struct ms_zygotes *p);
 
+/* Contexts are borrowed until ms_zygotes_forget, and told apart by their place. */
+
 /* Start the zygote of a key unless it is there. `token` 0: nobody waits. */
 int ms_zygotes_prepare(struct ms_zygotes *p,
+                       const Muster__DriverContext *context,
                        const Muster__ZygoteKey *key,
                        uint64_t token,
                        struct ms_error *err);
 
 /* Queue a request at the zygote of its key, which is started if need be. */
 int ms_zygotes_spawn(struct ms_zygotes *p,
+                     const Muster__DriverContext *context,
                      const Muster__ZygoteKey *key,
                      struct ms_zygote_item *item,
                      struct ms_error *err);
+
+/* End those of a context: whoever still waits for one fails. Not from a callback. */
+void ms_zygotes_forget(struct ms_zygotes *p, const Muster__DriverContext *context);
 
 /* Take back a request that was not sent. False: it was (or is nowhere). */
 bool ms_zygote_item_cancel(struct ms_zygote_item *item);

@@ -14,7 +14,8 @@ enum ms_zygote_state {
 struct ms_zygote {
     struct ms_list link;
     struct ms_zygotes *pool;
-    Muster__ZygoteKey *key; /* normal */
+    const Muster__DriverContext *context; /* borrowed */
+    Muster__ZygoteKey *key;               /* normal */
     enum ms_zygote_state state;
     pid_t pid;      /* 0: not known yet, or gone */
     int fd;         /* its socket */
@@ -28,7 +29,10 @@ struct ms_zygote {
     char *problem;                /* what it said, or what we say of it */
 };
 
-struct ms_zygote *ms_zygote_create(struct ms_zygotes *p, Muster__ZygoteKey *key);
+/* Takes the key, also on failure. */
+struct ms_zygote *ms_zygote_create(struct ms_zygotes *p,
+                                   const Muster__DriverContext *context,
+                                   Muster__ZygoteKey *key);
 void ms_zygote_destroy(struct ms_zygote *z);
 
 /* Execute a fresh interpreter. */

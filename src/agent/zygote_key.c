@@ -34,10 +34,10 @@ static bool add(char **list, size_t *count, const char *text)
 
 static bool fill_python(Muster__ZygoteKey *out,
                         const Muster__ZygoteKey *key,
-                        const Muster__AgentConfig *config)
+                        const Muster__DriverContext *context)
 {
-    size_t count = key->n_python ? key->n_python : config->n_default_python;
-    char **from = key->n_python ? key->python : config->default_python;
+    size_t count = key->n_python ? key->n_python : context->n_python;
+    char **from = key->n_python ? key->python : context->python;
 
     out->python = calloc(count + 1, sizeof *out->python);
     if (!out->python)
@@ -78,7 +78,7 @@ static bool is_set(char *const *env, size_t count, const char *name)
 
 static bool collect_env(struct ms_env *env,
                         const Muster__ZygoteKey *key,
-                        const Muster__AgentConfig *config)
+                        const Muster__DriverContext *context)
 {
     static const char threads[] = "OMP_NUM_THREADS";
 
@@ -86,24 +86,24 @@ static bool collect_env(struct ms_env *env,
         if (ms_env_set(env, key->env[i]) < 0)
             return false;
     if (!is_set(key->env, key->n_env, threads) &&
-        !is_set(config->env, config->n_env, threads))
+        !is_set(context->env, context->n_env, threads))
         return ms_env_printf(env, "%s=1", threads) == 0;
     return true;
 }
 
 static bool fill_env(Muster__ZygoteKey *out,
                      const Muster__ZygoteKey *key,
-                     const Muster__AgentConfig *config)
+                     const Muster__DriverContext *context)
 {
     MS_CLEANUP(ms_env_finish) struct ms_env env = {0};
 
-    if (!collect_env(&env, key, config))
+    if (!collect_env(&env, key, context))
         return false;
     out->env = calloc(env.count + 1, sizeof *out->env);
     if (!out->env)
         return false;
     for (size_t i = 0; i < env.count; i++)
-        if (!has(config->env, config->n_env, env.entries[i]) &&
+        if (!has(context->env, context->n_env, env.entries[i]) &&
             !add(out->env, &out->n_env, env.entries[i]))
             return false;
     if (out->n_env)
@@ -112,7 +112,7 @@ static bool fill_env(Muster__ZygoteKey *out,
 }
 
 Muster__ZygoteKey *ms_zygote_key_normal(const Muster__ZygoteKey *key,
-                                        const Muster__AgentConfig *config)
+                                        const Muster__DriverContext *context)
 {
     Muster__ZygoteKey standard = MUSTER__ZYGOTE_KEY__INIT;
     Muster__ZygoteKey *out = malloc(sizeof *out);
@@ -122,8 +122,8 @@ Muster__ZygoteKey *ms_zygote_key_normal(const Muster__ZygoteKey *key,
     muster__zygote_key__init(out);
     if (!key)
         key = &standard;
-    if (fill_python(out, key, config) && fill_preload(out, key) &&
-        fill_env(out, key, config))
+    if (fill_python(out, key, context) && fill_preload(out, key) &&
+        fill_env(out, key, context))
         return out;
     muster__zygote_key__free_unpacked(out, NULL);
     return NULL;

@@ -4,7 +4,7 @@
  * of those variables that libraries read when they load, that has imported what the
  * worker asks for. Pure.
  *
- * A normal key has the default interpreter filled in; no variable that the agent's base
+ * A normal key has the default interpreter filled in; no variable that the driver's
  * environment has with the same value; OMP_NUM_THREADS=1 where nobody says otherwise
  * (many workers on one machine must not each start a thread for every core); variables
  * sorted; and no module twice or among those that are always there.
@@ -20,7 +20,7 @@
 /* The normal form, to be freed with muster__zygote_key__free_unpacked. `key` may be
  * NULL: the default. NULL: out of memory. */
 Muster__ZygoteKey *ms_zygote_key_normal(const Muster__ZygoteKey *key,
-                                        const Muster__AgentConfig *config);
+                                        const Muster__DriverContext *context);
 
 /* Both normal. */
 bool ms_zygote_key_equal(const Muster__ZygoteKey *a, const Muster__ZygoteKey *b);

@@ -14,12 +14,12 @@ static char python[] = "/usr/bin/python3", other[] = "/opt/python",
             numpy[] = "numpy", mod[] = "pkg.mod";
 static char *pythons[] = {python}, *others[] = {other}, *base_env[] = {home};
 
-static Muster__AgentConfig config(void)
+static Muster__DriverContext config(void)
 {
-    Muster__AgentConfig c = MUSTER__AGENT_CONFIG__INIT;
+    Muster__DriverContext c = MUSTER__DRIVER_CONTEXT__INIT;
 
-    c.n_default_python = 1;
-    c.default_python = pythons;
+    c.n_python = 1;
+    c.python = pythons;
     c.n_env = 1;
     c.env = base_env;
     return c;
@@ -28,7 +28,7 @@ static Muster__AgentConfig config(void)
 static Muster__ZygoteKey *
 normal(char **preload, size_t n_preload, char **env, size_t n_env)
 {
-    Muster__AgentConfig c = config();
+    Muster__DriverContext c = config();
     Muster__ZygoteKey k = MUSTER__ZYGOTE_KEY__INIT, *out;
 
     k.preload = preload;
@@ -48,7 +48,7 @@ static void drop(Muster__ZygoteKey *k)
 static void test_default_and_explicit_are_the_same(void **state)
 {
     char *env[] = {home, omp1}, *preload[] = {numpy};
-    Muster__AgentConfig c = config();
+    Muster__DriverContext c = config();
     Muster__ZygoteKey *a = ms_zygote_key_normal(NULL, &c),
                       *b = normal(preload, 1, env, 2);
 
@@ -96,7 +96,7 @@ static void test_extends(void **state)
 
 static void test_another_interpreter(void **state)
 {
-    Muster__AgentConfig c = config();
+    Muster__DriverContext c = config();
     Muster__ZygoteKey k = MUSTER__ZYGOTE_KEY__INIT;
     Muster__ZygoteKey *a, *b = normal(NULL, 0, NULL, 0);
 

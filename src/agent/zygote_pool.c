@@ -11,20 +11,16 @@ enum { EVENT_MAX = 32 << 10 };
 
 int ms_zygotes_init(struct ms_zygotes *p,
                     struct ms_loop *loop,
-                    const Muster__AgentConfig *config,
+                    const char *session_dir,
                     const struct rlimit *nofile,
                     const struct ms_zygote_ops *ops,
                     void *arg)
 {
-    *p = (struct ms_zygotes){.loop = loop,
-                             .config = config,
-                             .nofile = *nofile,
-                             .ops = ops,
-                             .arg = arg,
-                             .log_fd = -1};
+    *p = (struct ms_zygotes){
+        .loop = loop, .nofile = *nofile, .ops = ops, .arg = arg, .log_fd = -1};
     ms_list_init(&p->list);
     p->room = malloc(EVENT_MAX);
-    if (asprintf(&p->log_path, "%s/logs/zygote.log", config->session_dir) < 0)
+    if (asprintf(&p->log_path, "%s/logs/zygote.log", session_dir) < 0)
         p->log_path = NULL;
     if (!p->room || !p->log_path) {
         ms_zygotes_finish(p);
@@ -63,23 +59,28 @@ static void purge(struct ms_zygotes *p)
     }
 }
 
-static struct ms_zygote *find(struct ms_zygotes *p, const Muster__ZygoteKey *key)
+static struct ms_zygote *find(struct ms_zygotes *p,
+                              const Muster__DriverContext *context,
+                              const Muster__ZygoteKey *key)
 {
     ms_list_each (z, &p->list, struct ms_zygote, link)
-        if (z->state != MS_ZYGOTE_DEAD && ms_zygote_key_equal(z->key, key))
+        if (z->state != MS_ZYGOTE_DEAD && z->context == context &&
+            ms_zygote_key_equal(z->key, key))
             return z;
     return NULL;
 }
 
 /* The one that has most of what is asked for. */
-static struct ms_zygote *find_base(struct ms_zygotes *p, const Muster__ZygoteKey *key)
+static struct ms_zygote *find_base(struct ms_zygotes *p,
+                                   const Muster__DriverContext *context,
+                                   const Muster__ZygoteKey *key)
 {
     struct ms_zygote *best = NULL;
 
     ms_list_each (z, &p->list, struct ms_zygote, link) {
         if (z->state != MS_ZYGOTE_STARTING && z->state != MS_ZYGOTE_READY)
             continue;
-        if (ms_zygote_key_extends(key, z->key) &&
+        if (z->context == context && ms_zygote_key_extends(key, z->key) &&
             (!best || z->key->n_preload > best->key->n_preload))
             best = z;
     }
@@ -105,15 +106,17 @@ static void make_room(struct ms_zygotes *p)
     purge(p);
 }
 
-static struct ms_zygote *
-start(struct ms_zygotes *p, Muster__ZygoteKey *key, struct ms_error *err)
+static struct ms_zygote *start(struct ms_zygotes *p,
+                               const Muster__DriverContext *context,
+                               Muster__ZygoteKey *key,
+                               struct ms_error *err)
 {
     struct ms_zygote *base, *z;
     int rc;
 
     make_room(p);
-    base = find_base(p, key);
-    z = ms_zygote_create(p, key); /* takes the key */
+    base = find_base(p, context, key);
+    z = ms_zygote_create(p, context, key);
     if (!z) {
         ms_error_set(err, -ENOMEM, "out of memory");
         return NULL;
@@ -130,10 +133,12 @@ start(struct ms_zygotes *p, Muster__ZygoteKey *key, struct ms_error *err)
     return z;
 }
 
-static struct ms_zygote *
-get(struct ms_zygotes *p, const Muster__ZygoteKey *key, struct ms_error *err)
+static struct ms_zygote *get(struct ms_zygotes *p,
+                             const Muster__DriverContext *context,
+                             const Muster__ZygoteKey *key,
+                             struct ms_error *err)
 {
-    Muster__ZygoteKey *normal = ms_zygote_key_normal(key, p->config);
+    Muster__ZygoteKey *normal = ms_zygote_key_normal(key, context);
     struct ms_zygote *z;
 
     if (!normal) {
@@ -141,20 +146,21 @@ get(struct ms_zygotes *p, const Muster__ZygoteKey *key, struct ms_error *err)
         return NULL;
     }
     purge(p);
-    z = find(p, normal);
+    z = find(p, context, normal);
     if (!z)
-        return start(p, normal, err);
+        return start(p, context, normal, err);
     muster__zygote_key__free_unpacked(normal, NULL);
     return z;
 }
 
 int ms_zygotes_prepare(struct ms_zygotes *p,
+                       const Muster__DriverContext *context,
                        const Muster__ZygoteKey *key,
                        uint64_t token,
                        struct ms_error *err)
 {
     struct ms_error why = {.code = -EIO};
-    struct ms_zygote *z = get(p, key, &why);
+    struct ms_zygote *z = get(p, context, key, &why);
 
     if (!z)
         return ms_error_set(err, why.code, "%s", why.text);
@@ -177,12 +183,13 @@ static void on_unforkable_later(void *arg)
 }
 
 int ms_zygotes_spawn(struct ms_zygotes *p,
+                     const Muster__DriverContext *context,
                      const Muster__ZygoteKey *key,
                      struct ms_zygote_item *item,
                      struct ms_error *err)
 {
     struct ms_error why = {.code = -EIO};
-    struct ms_zygote *z = get(p, key, &why);
+    struct ms_zygote *z = get(p, context, key, &why);
 
     if (!z)
         return ms_error_set(err, why.code, "%s", why.text);
@@ -192,6 +199,14 @@ int ms_zygotes_spawn(struct ms_zygotes *p,
     else if (z->state == MS_ZYGOTE_UNFORKABLE)
         return ms_loop_post(p->loop, on_unforkable_later, p);
     return 0;
+}
+
+void ms_zygotes_forget(struct ms_zygotes *p, const Muster__DriverContext *context)
+{
+    ms_list_each (z, &p->list, struct ms_zygote, link)
+        if (z->context == context)
+            ms_zygote_fail(z, "its driver is gone");
+    purge(p);
 }
 
 bool ms_zygote_item_cancel(struct ms_zygote_item *item)

@@ -113,7 +113,7 @@ void ms_zygote_ended(struct ms_zygote *z, int status)
                                  .code = WIFSIGNALED(status) ? WTERMSIG(status)
                                                              : WEXITSTATUS(status)};
     struct ms_launch l = {.argv = z->key->python,
-                          .working_dir = z->pool->config->working_dir};
+                          .working_dir = z->context->working_dir};
     struct ms_error err = {0};
     struct ms_buf text = {0};
     const char *why;

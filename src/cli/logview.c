@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* The longest line that is kept until its end comes; the agent cuts them sooner. */
-enum { PART_MAX = 1 << 20 };
+enum { PART_MAX = 1 << 20, DRIVER_LEN = 17 };
 
 struct ms_logview_file {
     struct ms_tailfile tail;
@@ -20,21 +20,35 @@ struct ms_logview_file {
     struct ms_buf part; /* a line that has not ended */
 };
 
+/* Where "CLUSTER-RANK" ends: before ".log", or before ".<driver's id>.log". 0: this is no
+ * log. */
+static size_t find_stem(const char *name)
+{
+    static const char hex[] = "0123456789abcdef";
+    size_t len = strlen(name);
+
+    if (len < 4 || strcmp(name + len - 4, ".log") != 0)
+        return 0;
+    len -= 4;
+    if (len > DRIVER_LEN && name[len - DRIVER_LEN] == '.' &&
+        strspn(name + len - DRIVER_LEN + 1, hex) == DRIVER_LEN - 1)
+        len -= DRIVER_LEN;
+    return len;
+}
+
 bool ms_logview_is_worker(const char *name,
                           char cluster[MS_NAME_MAX + 1],
                           uint32_t *rank)
 {
-    size_t len = strlen(name), at;
+    size_t len = find_stem(name), at;
     unsigned long n = 0;
 
-    if (len < 4 || strcmp(name + len - 4, ".log") != 0)
-        return false;
-    for (at = len - 4; at > 0 && isdigit((unsigned char)name[at - 1]); at--)
+    for (at = len; at > 0 && isdigit((unsigned char)name[at - 1]); at--)
         ;
-    if (at == len - 4 || len - 4 - at > 9 || at < 2 || name[at - 1] != '-' ||
+    if (at == len || len - at > 9 || at < 2 || name[at - 1] != '-' ||
         at - 1 > MS_NAME_MAX)
         return false;
-    for (size_t i = at; i < len - 4; i++)
+    for (size_t i = at; i < len; i++)
         n = n * 10 + (unsigned long)(name[i] - '0');
     memcpy(cluster, name, at - 1);
     cluster[at - 1] = 0;

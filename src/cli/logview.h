@@ -49,7 +49,7 @@ int ms_logview_print(struct ms_logview *v);
 /* Print an unfinished last line, too: nothing will come behind it. */
 int ms_logview_end(struct ms_logview *v);
 
-/* Is this the log of a worker ("actor-0.log")? Then whose. */
+/* Is this the log of a worker ("actor-0.log", "actor-0.<driver>.log")? Then whose. */
 bool ms_logview_is_worker(const char *name,
                           char cluster[MS_NAME_MAX + 1],
                           uint32_t *rank);

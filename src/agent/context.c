@@ -1,0 +1,157 @@
+#include "agent/context.h"
+#include "agent/env.h"
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <string.h>
+
+void ms_contexts_init(struct ms_contexts *c)
+{
+    *c = (struct ms_contexts){0};
+    ms_list_init(&c->list);
+}
+
+static void context_free(struct ms_context *context)
+{
+    ms_list_remove(&context->link);
+    if (context->message)
+        muster__driver_context__free_unpacked(context->message, NULL);
+    free(context);
+}
+
+void ms_contexts_finish(struct ms_contexts *c)
+{
+    if (!c->list.next)
+        return;
+    ms_list_each (context, &c->list, struct ms_context, link)
+        context_free(context);
+}
+
+static Muster__DriverContext *copy_of(const Muster__DriverContext *message)
+{
+    size_t len = muster__driver_context__get_packed_size(message);
+    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = malloc(len ? len : 1);
+
+    if (!packed)
+        return NULL;
+    muster__driver_context__pack(message, packed);
+    return muster__driver_context__unpack(NULL, len, packed);
+}
+
+static struct ms_context *find(const struct ms_contexts *c, uint64_t driver)
+{
+    ms_list_each (context, &c->list, struct ms_context, link)
+        if (context->driver == driver)
+            return context;
+    return NULL;
+}
+
+static struct ms_context *add(struct ms_contexts *c,
+                              const Muster__DriverContext *message)
+{
+    struct ms_context *context = calloc(1, sizeof *context);
+
+    if (!context)
+        return NULL;
+    ms_list_init(&context->link);
+    context->driver = message->driver;
+    context->message = copy_of(message);
+    if (!context->message) {
+        context_free(context);
+        return NULL;
+    }
+    ms_list_add_tail(&c->list, &context->link);
+    return context;
+}
+
+/* Nested sessions of its workers belong below the root of this machine. */
+static struct ms_context *add_foreign(struct ms_contexts *c,
+                                      const Muster__DriverContext *message)
+{
+    MS_CLEANUP(ms_env_finish) struct ms_env env = {0};
+    const char *home = getenv("MUSTER_HOME");
+    Muster__DriverContext with = *message;
+
+    for (size_t i = 0; i < message->n_env; i++)
+        if (ms_env_set(&env, message->env[i]) == -ENOMEM)
+            return NULL;
+    ms_env_drop(&env, "MUSTER_HOME");
+    if (home && ms_env_printf(&env, "MUSTER_HOME=%s", home) < 0)
+        return NULL;
+    with.env = env.entries;
+    with.n_env = env.count;
+    return add(c, &with);
+}
+
+struct ms_context *ms_contexts_add(struct ms_contexts *c,
+                                   const Muster__DriverContext *message)
+{
+    struct ms_context *context = find(c, message->driver);
+
+    if (!context)
+        context = add_foreign(c, message);
+    if (!context)
+        return NULL;
+    c->forgotten -= context->is_forgotten;
+    context->is_forgotten = false;
+    context->wants_logs = message->wants_logs;
+    return context;
+}
+
+struct ms_context *ms_contexts_add_own(struct ms_contexts *c,
+                                       const Muster__AgentConfig *config)
+{
+    Muster__DriverContext message = MUSTER__DRIVER_CONTEXT__INIT;
+    struct ms_context *context;
+
+    message.n_python = config->n_default_python;
+    message.python = config->default_python;
+    message.n_sys_path = config->n_sys_path;
+    message.sys_path = config->sys_path;
+    message.working_dir = config->working_dir;
+    message.n_env = config->n_env;
+    message.env = config->env;
+    context = add(c, &message);
+    if (context)
+        context->wants_logs = config->log_to_driver;
+    return context;
+}
+
+struct ms_context *ms_contexts_find(const struct ms_contexts *c, uint64_t driver)
+{
+    struct ms_context *context = find(c, driver);
+
+    return context && !context->is_forgotten ? context : NULL;
+}
+
+void ms_contexts_forget(struct ms_contexts *c, uint64_t driver)
+{
+    struct ms_context *context = ms_contexts_find(c, driver);
+
+    if (!context)
+        return;
+    context->is_forgotten = true;
+    context->wants_logs = false;
+    c->forgotten++;
+}
+
+struct ms_context *ms_contexts_idle(const struct ms_contexts *c,
+                                    const struct ms_context *after)
+{
+    bool is_behind = !after;
+
+    ms_list_each (context, &c->list, struct ms_context, link) {
+        if (is_behind && context->is_forgotten && !context->starts)
+            return context;
+        is_behind |= context == after;
+    }
+    return NULL;
+}
+
+void ms_contexts_release(struct ms_contexts *c, struct ms_context *context)
+{
+    if (context->workers || !context->is_forgotten)
+        return;
+    c->forgotten--;
+    context_free(context);
+}

@@ -1,0 +1,87 @@
+#include "agent/fake_python.h"
+#include "agent/zygote_side.h"
+#include "io/proc.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *fake_mode(void)
+{
+    const char *mode = getenv("FAKE");
+
+    return mode ? mode : "";
+}
+
+/* What the host would do: here, what the spec's environment says. */
+static void be_worker(const Muster__Spawn *s)
+{
+    char uid[17] = "?";
+
+    ms_proc_env(getpid(), "MUSTER_WORKER_UID", uid, sizeof uid);
+    printf("forked %s/%u uid=%s group=%d boot=%zu pid=%d env=%s place=%s\n",
+           s->cluster,
+           s->rank,
+           uid,
+           getpgrp() == getpid(),
+           s->boot.len,
+           (int)getpid(),
+           s->n_env > 1 ? s->env[0] : "",
+           getenv("PLACE") ? getenv("PLACE") : "");
+    fflush(stdout);
+    for (size_t i = 0; i < s->n_env; i++)
+        if (!strcmp(s->env[i], "DO=exit"))
+            _exit(6);
+    pause();
+}
+
+static int be_zygote(void)
+{
+    static struct ms_zygote_request r;
+    int fd = atoi(getenv("MUSTER_ZYGOTE_FD")), rc;
+
+    if (!strcmp(fake_mode(), "die"))
+        return dprintf(2, "ModuleNotFoundError: no muster\n") ? 3 : 0;
+    rc = ms_zygote_next(fd, &r); /* the set-up */
+    if (rc <= 0 || r.message->body_case != MUSTER__ZYGOTE_REQUEST__BODY_SETUP)
+        return 4;
+    ms_zygote_ready(fd, fake_mode(), strcmp(fake_mode(), "threads") != 0);
+    while ((rc = ms_zygote_next(fd, &r)) > 0) {
+        bool is_spawn = r.message->body_case == MUSTER__ZYGOTE_REQUEST__BODY_SPAWN;
+        pid_t pid;
+
+        if (!strcmp(fake_mode(), "die-later"))
+            raise(SIGABRT);
+        if (!strcmp(fake_mode(), "no-fork")) {
+            ms_zygote_started(fd, r.message->spawn->uid, 0, EAGAIN);
+            continue;
+        }
+        pid = fork();
+        if (pid == 0) {
+            fd = ms_zygote_child(fd, &r);
+            if (is_spawn)
+                be_worker(r.message->spawn);
+            printf("derived for %s\n", r.message->derive->preload[0]);
+            fflush(stdout);
+            ms_zygote_ready(fd, "", true);
+            continue;
+        }
+        ms_zygote_started(
+            fd, is_spawn ? r.message->spawn->uid : r.message->derive->uid, pid, 0);
+    }
+    return rc < 0 ? 5 : 0;
+}
+
+int fake_python_run(const char *code)
+{
+    if (strstr(code, "_zygote"))
+        return be_zygote();
+    printf("executed\n");
+    fflush(stdout);
+    pause();
+    return 0;
+}
