@@ -13,6 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # workers.py, helpers.py
 
+from cli_rig import driver, ended, home  # noqa: F401  (fixtures)
 from helpers import MARK, Bell, leftovers, new_mark
 
 # a shell starts what is in the background with SIGINT ignored, and drivers inherit that

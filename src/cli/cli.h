@@ -130,8 +130,15 @@ static inline bool ms_cli_has(const struct ms_cli *cli, enum ms_opt id)
  * are no more. */
 const char *ms_cli_next(const struct ms_cli *cli, enum ms_opt id, size_t *pos);
 
+/* What list and get take, in words. */
+#define MS_CLI_KINDS  "nodes, clusters, workers, drivers, sessions"
+#define MS_CLI_THINGS "node/NAME, cluster/NAME, worker/CLUSTER/RANK or driver/ID"
+
 /* The commands, one file each. */
 enum ms_exit ms_cmd_status(const struct ms_cli *cli);
+enum ms_exit ms_cmd_list(const struct ms_cli *cli);
+enum ms_exit ms_cmd_get(const struct ms_cli *cli);
+enum ms_exit ms_cmd_stop(const struct ms_cli *cli);
 enum ms_exit ms_cmd_logs(const struct ms_cli *cli);
 enum ms_exit ms_cmd_stack(const struct ms_cli *cli);
 enum ms_exit ms_cmd_doctor(const struct ms_cli *cli);

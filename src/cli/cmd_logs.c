@@ -3,6 +3,7 @@
 #include "cli/follow.h"
 #include "cli/logview.h"
 #include "cli/out.h"
+#include "cli/target.h"
 #include "io/proc.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 #include "base/cleanup.h"
 #include "cli/out.h"
+#include "cli/selector.h"
 #include "cli/target.h"
 #include "wire/frame.h"
 #include "wire/tool.h"
@@ -9,10 +10,9 @@
 /* One run of the command. */
 struct job {
     const struct ms_cli *cli;
-    const struct ms_session *session;
+    const struct ms_target *target;
     const Muster__Status *status;
     struct ms_selector selector;
-    int64_t timeout_ns;
     json_t *answers; /* with --json */
     size_t asked;
     enum ms_exit code; /* of the last that failed */
@@ -99,11 +99,11 @@ ask_worker(struct job *j, const Muster__ClusterStatus *c, const Muster__WorkerSt
     Muster__Stack *stack = NULL;
     size_t len;
     int rc = ms_tool_call(w->address,
-                          j->session->secret,
+                          j->target->secret,
                           MS_OP_STACK,
                           NULL,
                           0,
-                          j->timeout_ns,
+                          j->target->timeout_ns,
                           &reply,
                           &len,
                           &err);
@@ -138,7 +138,7 @@ look_at(struct job *j, const Muster__ClusterStatus *c, const Muster__WorkerStatu
         snprintf(problem,
                  sizeof problem,
                  "has ended: %s; `muster logs %s/%u` shows what it printed",
-                 w->exit ? ms_target_exit(w->exit, why, sizeof why) : "exited",
+                 w->exit ? ms_exit_text(w->exit, why, sizeof why) : "exited",
                  c->name,
                  w->rank);
         fail_worker(j, c, w, problem);
@@ -213,19 +213,15 @@ static enum ms_exit parse(struct job *j)
 
 enum ms_exit ms_cmd_stack(const struct ms_cli *cli)
 {
-    MS_CLEANUP(ms_sessions_finish) struct ms_sessions all = {0};
-    struct job j = {.cli = cli};
+    MS_CLEANUP(ms_target_finish) struct ms_target t = {0};
+    struct job j = {.cli = cli, .target = &t};
     Muster__Status *status = NULL;
     enum ms_exit code = parse(&j);
 
     if (!code)
-        code = ms_target_timeout(cli, &j.timeout_ns);
+        code = ms_target_init(&t, cli);
     if (!code)
-        code = ms_sessions_init(&all, cli);
-    if (!code)
-        code = ms_target_session(cli, &all, true, &j.session);
-    if (!code)
-        code = ms_target_status(cli, j.session, j.timeout_ns, &status);
+        code = ms_target_status(&t, &status);
     if (code)
         return code;
     j.status = status;

@@ -6,23 +6,60 @@
 #define EXITS_ASK   (1u << MS_EXIT_NOT_RUNNING | 1u << MS_EXIT_UNREACHABLE)
 #define EXITS_FOUND (1u << MS_EXIT_NOT_FOUND)
 
+/* Of every command that asks a head. */
+#define ASK                                                                            \
+    (MS_OPT(MS_OPT_SESSION) | MS_OPT(MS_OPT_HEAD) | MS_OPT(MS_OPT_SECRET_FILE) |       \
+     MS_OPT(MS_OPT_TIMEOUT) | MS_OPT(MS_OPT_JSON))
+
 const struct ms_cli_command ms_cli_commands[] = {
     {
         .name = "status",
         .operands = "",
-        .summary = "nodes, clusters and workers of what runs here",
+        .summary = "nodes, drivers, clusters and workers of what runs",
         .text =
             "Shows the newest session that runs on this machine, and names the others. "
-            "A session\nbegins with muster.init() in a driver and ends with it.",
-        .options =
-            MS_OPT(MS_OPT_SESSION) | MS_OPT(MS_OPT_TIMEOUT) | MS_OPT(MS_OPT_JSON),
+            "A session\nbegins with muster.init() in a driver and ends with it, or is "
+            "that of `muster head`.\nOf many nodes or workers only the counts are "
+            "shown, "
+            "and those that are not well.",
+        .example = "muster status\n"
+                   "muster status --head 10.0.0.1:7777 --secret-file secret --json",
+        .options = ASK,
         .exits = EXITS_ANY | EXITS_ASK,
         .run = ms_cmd_status,
+    },
+    {
+        .name = "list",
+        .operands = "KIND",
+        .operands_max = 1,
+        .words = MS_WORDS_KINDS,
+        .summary = "all nodes, clusters, workers, drivers or sessions, a line each",
+        .text = "KIND is one of " MS_CLI_KINDS ".\nWith --json, an array. Sessions are "
+                "those of this machine, also ended ones whose logs\nare kept.",
+        .example = "muster list workers\nmuster list nodes --json | jq '.[].name'",
+        .options = ASK,
+        .exits = EXITS_ANY | EXITS_ASK,
+        .run = ms_cmd_list,
+    },
+    {
+        .name = "get",
+        .operands = "THING",
+        .operands_max = 1,
+        .words = MS_WORDS_THINGS,
+        .summary = "everything that is known of one node, cluster, worker or driver",
+        .text =
+            "THING is " MS_CLI_THINGS ".\nOf a worker that has ended: how, and what "
+            "it printed last.",
+        .example = "muster get worker/actor/0\nmuster get node/gpu-7 --json",
+        .options = ASK,
+        .exits = EXITS_ANY | EXITS_ASK | EXITS_FOUND,
+        .run = ms_cmd_get,
     },
     {
         .name = "logs",
         .operands = "[CLUSTER[/RANK]]",
         .operands_max = 1,
+        .words = MS_WORDS_WORKERS,
         .summary = "what the workers have printed, also of sessions that have ended",
         .text =
             "Without an operand, all workers in the order of their lines. With a "
@@ -38,14 +75,34 @@ const struct ms_cli_command ms_cli_commands[] = {
         .name = "stack",
         .operands = "[CLUSTER[/RANK]]",
         .operands_max = 1,
+        .words = MS_WORDS_WORKERS,
         .summary = "where every thread of a worker is right now, in Python and in C",
         .text =
             "A worker answers while its engine computes or hangs. Give a cluster, one "
             "rank of it, or\n--all.",
-        .options = MS_OPT(MS_OPT_ALL) | MS_OPT(MS_OPT_SESSION) |
-                   MS_OPT(MS_OPT_TIMEOUT) | MS_OPT(MS_OPT_JSON),
+        .example = "muster stack actor/0\nmuster stack --all --timeout 30",
+        .options = MS_OPT(MS_OPT_ALL) | ASK,
         .exits = EXITS_ANY | EXITS_ASK | EXITS_FOUND,
         .run = ms_cmd_stack,
+    },
+    {
+        .name = "stop",
+        .operands = "[cluster NAME | session]",
+        .operands_max = 2,
+        .words = MS_WORDS_STOP,
+        .summary = "end a cluster, all clusters, or everything",
+        .text =
+            "`cluster NAME` ends that cluster, whoever made it; its pending calls "
+            "fail. "
+            "--all ends\nall clusters. `session` ends all clusters and, if the head is "
+            "a "
+            "daemon, then its agents\nand itself; a driver of its own is not ended. "
+            "Asks "
+            "first if it runs on a terminal. When\nit returns, the processes are gone.",
+        .example = "muster stop cluster actor\nmuster stop session --yes",
+        .options = MS_OPT(MS_OPT_ALL) | MS_OPT(MS_OPT_YES) | MS_OPT(MS_OPT_GRACE) | ASK,
+        .exits = EXITS_ANY | EXITS_ASK | EXITS_FOUND,
+        .run = ms_cmd_stop,
     },
     {
         .name = "doctor",
@@ -69,6 +126,7 @@ const struct ms_cli_command ms_cli_commands[] = {
         .name = "help",
         .operands = "[COMMAND]",
         .operands_max = 1,
+        .words = MS_WORDS_COMMANDS,
         .summary = "the commands, or one of them",
         .exits = EXITS_ANY,
         .run = ms_cmd_help,

@@ -12,7 +12,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
-#include "cli/target.h"
+#include "cli/selector.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Words that people try where a command is expected. */
 static const struct {
@@ -52,10 +53,16 @@ static enum ms_exit run(struct ms_cli *cli, char *const *args)
     return cli->command->run(cli);
 }
 
-/* What was printed must have arrived: a full disk is a failure too. */
+/* What was printed must have arrived: a full disk is a failure too. But a reader that
+ * has seen enough is none. */
 static enum ms_exit close_output(enum ms_exit code)
 {
-    if (fflush(stdout) == 0 && !ferror(stdout))
+    bool failed = ferror(stdout);
+
+    errno = 0;
+    if (fflush(stdout) == 0 && !failed)
+        return code;
+    if (ms_out_is_closed(STDOUT_FILENO) || errno == EPIPE)
         return code;
     fprintf(stderr, "muster: cannot write to stdout: %s\n", strerror(errno));
     return code ? code : MS_EXIT_FAILED;

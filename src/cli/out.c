@@ -1,6 +1,7 @@
 #include "cli/out.h"
 #include "base/clock.h"
 
+#include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,13 @@ bool ms_out_is_colour(FILE *f)
 
     return isatty(fileno(f)) && !(no_color && no_color[0]) && term &&
            strcmp(term, "dumb") != 0;
+}
+
+bool ms_out_is_closed(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+
+    return poll(&p, 1, 0) == 1 && (p.revents & (POLLERR | POLLHUP));
 }
 
 void ms_out_style(const char *style)
@@ -70,6 +78,10 @@ ms_out_fail(const struct ms_cli *cli, enum ms_exit code, const char *fmt, ...)
     if (n < 0)
         return fail_memory();
     fflush(stdout);
+    if (ferror(stdout) && ms_out_is_closed(STDOUT_FILENO)) {
+        free(text); /* it failed because nobody wants to know */
+        return code;
+    }
     fprintf(stderr, "muster %s: %s\n", cli->command->name, text);
     if (ms_cli_has(cli, MS_OPT_JSON))
         ms_out_json(json_pack("{s:{s:i, s:o}}",

@@ -23,6 +23,9 @@
 
 bool ms_out_is_colour(FILE *f);
 
+/* Nobody reads any more at the other end of this pipe, socket or terminal. */
+bool ms_out_is_closed(int fd);
+
 /* Begin and end a style on stdout; nothing where there are no colours. */
 void ms_out_style(const char *style);
 void ms_out_plain(void);

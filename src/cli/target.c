@@ -1,223 +1,199 @@
 #include "cli/target.h"
 #include "base/cleanup.h"
-#include "base/name.h"
+#include "base/clock.h"
 #include "cli/args.h"
-#include "cli/nearest.h"
 #include "cli/out.h"
+#include "io/secret.h"
 #include "wire/frame.h"
 #include "wire/tool.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <string.h>
 
-enum { TIMEOUT_S = 10, TIMEOUT_MAX_S = 86400, RANK_DIGITS_MAX = 9 };
+enum { TIMEOUT_S = 10, TIMEOUT_MAX_S = 86400 };
 
-/* ---- sessions -------------------------------------------------------------------- */
+/* ---- who ------------------------------------------------------------------------- */
 
-enum ms_exit ms_sessions_init(struct ms_sessions *s, const struct ms_cli *cli)
+/* NULL: none is given. */
+static const char *given_address(const struct ms_cli *cli)
 {
-    struct ms_error err = {0};
-    int count;
+    const char *env = getenv("MUSTER_ADDRESS");
 
-    *s = (struct ms_sessions){0};
-    count = ms_session_list(&s->all, &err);
-    if (count < 0)
-        return ms_out_fail(cli, MS_EXIT_FAILED, "%s", err.text);
-    s->count = (size_t)count;
+    if (ms_cli_has(cli, MS_OPT_HEAD))
+        return cli->values[MS_OPT_HEAD];
+    if (ms_cli_has(cli, MS_OPT_SESSION) || !env || !env[0] || strcmp(env, "auto") == 0)
+        return NULL;
+    return env;
+}
+
+static enum ms_exit take_session(struct ms_target *t, const struct ms_session *s)
+{
+    t->session = s;
+    memcpy(t->secret, s->secret, sizeof t->secret);
+    snprintf(t->address, sizeof t->address, "%s/head.sock", s->dir);
+    snprintf(t->who,
+             sizeof t->who,
+             "the head of session '%s' (process %d)",
+             s->name,
+             (int)s->driver_pid);
     return MS_EXIT_OK;
 }
 
-void ms_sessions_finish(struct ms_sessions *s)
+static const char *secret_file(const struct ms_cli *cli)
 {
-    if (s->all)
-        explicit_bzero(s->all, s->count * sizeof *s->all); /* secrets */
-    free(s->all);
-    *s = (struct ms_sessions){0};
+    const char *env = getenv(MS_SECRET_FILE_ENV);
+
+    if (ms_cli_has(cli, MS_OPT_SECRET_FILE))
+        return cli->values[MS_OPT_SECRET_FILE];
+    return env && env[0] ? env : NULL;
 }
 
-static enum ms_exit fail_unknown_session(const struct ms_cli *cli,
-                                         const struct ms_sessions *s)
+/* A daemon of this machine that runs: it is the only one, or we cannot know which. */
+static const struct ms_session *only_session(const struct ms_target *t)
 {
-    struct ms_nearest near = {.word = cli->values[MS_OPT_SESSION]};
+    const struct ms_session *found = NULL;
 
-    for (size_t i = 0; i < s->count; i++)
-        ms_nearest_consider(&near, s->all[i].name);
-    if (near.best)
-        return ms_out_fail(cli,
-                           MS_EXIT_NOT_RUNNING,
-                           "there is no session '%s'; did you mean '%s'?",
-                           near.word,
-                           near.best);
-    return ms_out_fail(cli,
-                       MS_EXIT_NOT_RUNNING,
-                       "there is no session '%s'; leave --session out for the newest",
-                       near.word);
-}
-
-static enum ms_exit find_named(const struct ms_cli *cli,
-                               const struct ms_sessions *s,
-                               bool alive,
-                               const struct ms_session **out)
-{
-    const char *name = cli->values[MS_OPT_SESSION];
-
-    for (size_t i = 0; i < s->count; i++) {
-        if (strcmp(s->all[i].name, name) != 0)
+    for (size_t i = 0; i < t->sessions.count; i++) {
+        if (!t->sessions.all[i].alive)
             continue;
-        if (alive && !s->all[i].alive)
-            return ms_out_fail(
-                cli,
-                MS_EXIT_NOT_RUNNING,
-                "session '%s' has ended; `muster logs --session %s` shows "
-                "what it printed",
-                name,
-                name);
-        *out = &s->all[i];
-        return MS_EXIT_OK;
+        if (found)
+            return NULL;
+        found = &t->sessions.all[i];
     }
-    return fail_unknown_session(cli, s);
+    return found;
 }
 
-enum ms_exit ms_target_session(const struct ms_cli *cli,
-                               const struct ms_sessions *s,
-                               bool alive,
-                               const struct ms_session **out)
+static enum ms_exit take_address(struct ms_target *t, const char *address)
 {
-    if (ms_cli_has(cli, MS_OPT_SESSION))
-        return find_named(cli, s, alive, out);
-    for (size_t i = 0; i < s->count; i++)
-        if (s->all[i].alive) {
-            *out = &s->all[i];
-            return MS_EXIT_OK;
-        }
-    if (!alive && s->count) {
-        *out = &s->all[0];
-        return MS_EXIT_OK;
-    }
-    return ms_out_fail(cli,
-                       MS_EXIT_NOT_RUNNING,
-                       "nothing is running on this machine%s; a session begins when a "
-                       "Python program calls muster.init()",
-                       alive ? "" : ", and nothing has run");
+    const char *path = secret_file(t->cli);
+    const struct ms_session *here = only_session(t);
+    struct ms_error err = {0};
+
+    if (strlen(address) >= sizeof t->address)
+        return ms_out_fail(
+            t->cli, MS_EXIT_USAGE, "the address of the head is too long");
+    strcpy(t->address, address);
+    snprintf(t->who, sizeof t->who, "the head at %s", address);
+    if (path && ms_secret_read(path, t->secret, &err) < 0)
+        return ms_out_fail(t->cli, MS_EXIT_FAILED, "%s", err.text);
+    if (!path && here)
+        memcpy(t->secret, here->secret, sizeof t->secret);
+    if (!path && !here)
+        return ms_out_fail(t->cli,
+                           MS_EXIT_USAGE,
+                           "%s wants its secret: give --secret-file with a copy of the "
+                           "file `secret` in its session's folder",
+                           t->who);
+    return MS_EXIT_OK;
+}
+
+enum ms_exit ms_target_init(struct ms_target *t, const struct ms_cli *cli)
+{
+    const char *address = given_address(cli);
+    const struct ms_session *session = NULL;
+    struct ms_error err = {0};
+    long seconds = TIMEOUT_S;
+    enum ms_exit code;
+
+    *t = (struct ms_target){.cli = cli};
+    if (ms_args_number(cli, MS_OPT_TIMEOUT, 1, TIMEOUT_MAX_S, &seconds, &err) < 0)
+        return ms_out_fail(cli, MS_EXIT_USAGE, "%s", err.text);
+    t->timeout_ns = seconds * MS_NS_PER_S;
+    if (ms_cli_has(cli, MS_OPT_HEAD) && ms_cli_has(cli, MS_OPT_SESSION))
+        return ms_out_fail(cli, MS_EXIT_USAGE, "--head or --session, not both");
+    code = ms_sessions_init(&t->sessions, cli);
+    if (!code && address)
+        return take_address(t, address);
+    if (!code)
+        code = ms_target_session(cli, &t->sessions, true, &session);
+    return code ? code : take_session(t, session);
+}
+
+void ms_target_finish(struct ms_target *t)
+{
+    ms_sessions_finish(&t->sessions);
+    explicit_bzero(t->secret, sizeof t->secret);
+}
+
+size_t ms_target_others(const struct ms_target *t)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < t->sessions.count; i++)
+        count += t->sessions.all[i].alive && &t->sessions.all[i] != t->session;
+    return count;
 }
 
 /* ---- asking ---------------------------------------------------------------------- */
 
-enum ms_exit ms_target_timeout(const struct ms_cli *cli, int64_t *timeout_ns)
+static const char *advice(const struct ms_target *t, int rc)
 {
-    struct ms_error err = {0};
-    long seconds = TIMEOUT_S;
-
-    if (ms_args_number(cli, MS_OPT_TIMEOUT, 1, TIMEOUT_MAX_S, &seconds, &err) < 0)
-        return ms_out_fail(cli, MS_EXIT_USAGE, "%s", err.text);
-    *timeout_ns = seconds * MS_NS_PER_S;
-    return MS_EXIT_OK;
+    switch (rc) {
+    case -EACCES:
+        return t->session ? "" : "; give the secret of that head with --secret-file";
+    case -EPROTONOSUPPORT:
+        return "; use the `muster` that was installed with it";
+    case -ECONNREFUSED:
+    case -ENOENT:
+        return t->session ? "; it may be just starting or ending, so try again"
+                          : "; is `muster head --listen` running there?";
+    default:
+        return t->session ? "; it may be just starting or ending, so try again" : "";
+    }
 }
 
-enum ms_exit ms_target_status(const struct ms_cli *cli,
-                              const struct ms_session *session,
-                              int64_t timeout_ns,
-                              Muster__Status **out)
+static enum ms_exit fail_ask(const struct ms_target *t, int rc, const char *why)
 {
-    MS_CLEANUP(ms_cleanup_free) uint8_t *reply = NULL;
-    char path[MS_SESSION_DIR_MAX + sizeof "/head.sock"];
+    if (rc == -EREMOTEIO)
+        return ms_out_fail(t->cli, MS_EXIT_FAILED, "%s refuses: %s", t->who, why);
+    return ms_out_fail(t->cli,
+                       MS_EXIT_UNREACHABLE,
+                       "%s does not answer: %s%s",
+                       t->who,
+                       why,
+                       advice(t, rc));
+}
+
+enum ms_exit ms_target_ask(const struct ms_target *t,
+                           uint16_t op,
+                           const ProtobufCMessage *body,
+                           int64_t timeout_ns,
+                           uint8_t **reply,
+                           size_t *len)
+{
+    size_t size = body ? protobuf_c_message_get_packed_size(body) : 0;
+    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = malloc(size + 1);
     struct ms_error err = {0};
-    size_t len;
     int rc;
 
-    snprintf(path, sizeof path, "%s/head.sock", session->dir);
+    if (!packed)
+        return ms_out_fail(t->cli, MS_EXIT_FAILED, "out of memory");
+    if (body)
+        protobuf_c_message_pack(body, packed);
     rc = ms_tool_call(
-        path, session->secret, MS_OP_STATUS, NULL, 0, timeout_ns, &reply, &len, &err);
-    if (rc < 0)
-        return ms_out_fail(
-            cli,
-            MS_EXIT_UNREACHABLE,
-            "the head of session '%s' (driver: process %d) does not "
-            "answer: %s; it may be just starting or ending, so try again",
-            session->name,
-            (int)session->driver_pid,
-            err.text);
+        t->address, t->secret, op, packed, size, timeout_ns, reply, len, &err);
+    return rc < 0 ? fail_ask(t, rc, err.text) : MS_EXIT_OK;
+}
+
+enum ms_exit ms_target_fail_unreadable(const struct ms_target *t)
+{
+    return ms_out_fail(t->cli,
+                       MS_EXIT_FAILED,
+                       "the answer of %s cannot be read; is its Muster of another "
+                       "version than this %s?",
+                       t->who,
+                       MS_VERSION);
+}
+
+enum ms_exit ms_target_status(const struct ms_target *t, Muster__Status **out)
+{
+    MS_CLEANUP(ms_cleanup_free) uint8_t *reply = NULL;
+    size_t len = 0;
+    enum ms_exit code =
+        ms_target_ask(t, MS_OP_STATUS, NULL, t->timeout_ns, &reply, &len);
+
+    if (code)
+        return code;
     *out = muster__status__unpack(NULL, len, reply);
-    if (!*out)
-        return ms_out_fail(
-            cli,
-            MS_EXIT_FAILED,
-            "the answer of session '%s' cannot be read; is its Muster of "
-            "another version than this %s?",
-            session->name,
-            MS_VERSION);
-    return MS_EXIT_OK;
-}
-
-/* ---- clusters and ranks ---------------------------------------------------------- */
-
-static int parse_rank(const char *text, size_t len, uint32_t *rank)
-{
-    uint32_t n = 0;
-
-    if (len == 0 || len > RANK_DIGITS_MAX)
-        return -EINVAL;
-    for (size_t i = 0; i < len; i++) {
-        if (!isdigit((unsigned char)text[i]))
-            return -EINVAL;
-        n = n * 10 + (uint32_t)(text[i] - '0');
-    }
-    *rank = n;
-    return 0;
-}
-
-enum ms_exit
-ms_selector_parse(const struct ms_cli *cli, const char *text, struct ms_selector *out)
-{
-    const char *slash = strchr(text, '/');
-    size_t len = slash ? (size_t)(slash - text) : strlen(text);
-    struct ms_selector s = {.has_rank = slash != NULL};
-    struct ms_error err = {0};
-
-    if (len > MS_NAME_MAX)
-        return ms_out_fail(cli, MS_EXIT_USAGE, "'%s' is too long for a cluster", text);
-    memcpy(s.cluster, text, len);
-    if (ms_name_check(s.cluster, "cluster", &err) < 0)
-        return ms_out_fail(cli, MS_EXIT_USAGE, "%s", err.text);
-    if (slash && parse_rank(slash + 1, strcspn(slash + 1, "@"), &s.rank) < 0)
-        return ms_out_fail(cli,
-                           MS_EXIT_USAGE,
-                           "'%s' has no rank behind the slash; write for example %s/0",
-                           text,
-                           s.cluster);
-    *out = s;
-    return MS_EXIT_OK;
-}
-
-bool ms_selector_matches(const struct ms_selector *s,
-                         const char *cluster,
-                         uint32_t rank)
-{
-    return (!s->cluster[0] || strcmp(s->cluster, cluster) == 0) &&
-           (!s->has_rank || s->rank == rank);
-}
-
-const char *ms_target_exit(const Muster__Exit *e, char *out, size_t room)
-{
-    const char *signal = e->signaled ? sigabbrev_np(e->code) : NULL;
-    bool detail = e->detail && e->detail[0];
-    char what[64];
-
-    if (e->requested)
-        snprintf(what, sizeof what, "stopped");
-    else if (e->signaled && signal)
-        snprintf(what, sizeof what, "killed by SIG%s", signal);
-    else if (e->signaled)
-        snprintf(what, sizeof what, "killed by signal %d", e->code);
-    else
-        snprintf(what, sizeof what, "exit code %d", e->code);
-    snprintf(out,
-             room,
-             "%s%s%s%s",
-             what,
-             e->out_of_memory ? " (out of memory)" : "",
-             detail ? ": " : "",
-             detail ? e->detail : "");
-    return out;
+    return *out ? MS_EXIT_OK : ms_target_fail_unreadable(t);
 }

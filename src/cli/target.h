@@ -1,7 +1,13 @@
-/* target.h - which session, cluster and rank a command is about
+/* target.h - which head a command asks, and asking it
+ *
+ * A head is one of this machine, by its session's folder (embedded in a driver, or a
+ * daemon: both have a head.sock there), or one that is named by an address. The first
+ * that is given counts: --head, --session, $MUSTER_ADDRESS, else the newest session
+ * that runs here. The secret of an address is that of --secret-file, of
+ * $MUSTER_SECRET_FILE, or of the one daemon of this machine.
  *
  * These print their own failure and return its exit code, so a command can say
- *     code = ms_target_session(cli, true, &session);
+ *     code = ms_target_init(&t, cli);
  *     if (code)
  *         return code;
  */
@@ -30,30 +36,37 @@ enum ms_exit ms_target_session(const struct ms_cli *cli,
                                bool alive,
                                const struct ms_session **out);
 
-/* --timeout, or 10 s. */
-enum ms_exit ms_target_timeout(const struct ms_cli *cli, int64_t *timeout_ns);
+enum { MS_TARGET_ADDRESS_MAX = 512 };
 
-/* Ask the session's head. Freed with muster__status__free_unpacked. */
-enum ms_exit ms_target_status(const struct ms_cli *cli,
-                              const struct ms_session *session,
-                              int64_t timeout_ns,
-                              Muster__Status **out);
-
-/* CLUSTER or CLUSTER/RANK; "@node" behind a rank, as in log prefixes, is ignored. */
-struct ms_selector {
-    char cluster[MS_NAME_MAX + 1]; /* "": any */
-    bool has_rank;
-    uint32_t rank;
+struct ms_target {
+    const struct ms_cli *cli;
+    struct ms_sessions sessions;      /* of this machine */
+    const struct ms_session *session; /* NULL: it is known by its address alone */
+    char address[MS_TARGET_ADDRESS_MAX];
+    char who[MS_TARGET_ADDRESS_MAX + 32]; /* for sentences: "the head of session 'x'" */
+    uint8_t secret[MS_SESSION_SECRET_SIZE];
+    int64_t timeout_ns; /* --timeout, or 10 s */
 };
 
-enum ms_exit
-ms_selector_parse(const struct ms_cli *cli, const char *text, struct ms_selector *out);
-bool ms_selector_matches(const struct ms_selector *s,
-                         const char *cluster,
-                         uint32_t rank);
+/* Find it; nobody is asked yet. Finish it in any case. */
+enum ms_exit ms_target_init(struct ms_target *t, const struct ms_cli *cli);
+void ms_target_finish(struct ms_target *t);
 
-/* "exit code 3", "killed by SIGKILL (out of memory)", "stopped", with what is known
- * beside; returns `out`. */
-const char *ms_target_exit(const Muster__Exit *e, char *out, size_t room);
+/* How many sessions run on this machine besides the target. */
+size_t ms_target_others(const struct ms_target *t);
+
+/* Run one operation of the head: its reply, malloc'd. `body` may be NULL. */
+enum ms_exit ms_target_ask(const struct ms_target *t,
+                           uint16_t op,
+                           const ProtobufCMessage *body,
+                           int64_t timeout_ns,
+                           uint8_t **reply,
+                           size_t *len);
+
+/* The reply was no message that this program knows. */
+enum ms_exit ms_target_fail_unreadable(const struct ms_target *t);
+
+/* Freed with muster__status__free_unpacked. */
+enum ms_exit ms_target_status(const struct ms_target *t, Muster__Status **out);
 
 #endif

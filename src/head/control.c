@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-static void reply_with(struct ms_request *r, const ProtobufCMessage *m)
+void ms_head_control_reply(struct ms_request *r, const ProtobufCMessage *m)
 {
     size_t len = protobuf_c_message_get_packed_size(m);
     MS_CLEANUP(ms_cleanup_free) uint8_t *packed = malloc(len ? len : 1);
@@ -28,7 +28,7 @@ static void on_status(struct ms_head *h, struct ms_request *r)
         ms_request_fail_text(r, MUSTER__FAILURE__KIND__NO_MEMORY, "out of memory");
         return;
     }
-    reply_with(r, &s->base);
+    ms_head_control_reply(r, &s->base);
     muster__status__free_unpacked(s, NULL);
 }
 
@@ -39,7 +39,7 @@ static void on_health(struct ms_head *h, struct ms_request *r)
 
     health.status = ok;
     health.pid = h->session.driver_pid;
-    reply_with(r, &health.base);
+    ms_head_control_reply(r, &health.base);
 }
 
 static void on_request(void *arg, struct ms_request *r)
@@ -47,7 +47,9 @@ static void on_request(void *arg, struct ms_request *r)
     static const struct {
         uint16_t op;
         void (*answer)(struct ms_head *h, struct ms_request *r);
-    } table[] = {{MS_OP_STATUS, on_status}, {MS_OP_HEALTH, on_health}};
+    } table[] = {{MS_OP_STATUS, on_status},
+                 {MS_OP_HEALTH, on_health},
+                 {MS_OP_STOP, ms_head_control_stop}};
 
     for (size_t i = 0; i < MS_COUNT(table); i++)
         if (table[i].op == r->op) {

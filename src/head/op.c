@@ -84,6 +84,8 @@ complete(struct ms_head_op *op, const struct ms_error *err, ProtobufCMessage *me
     atomic_store_explicit(&op->done, true, memory_order_release);
     pthread_cond_broadcast(&op->changed);
     pthread_mutex_unlock(&op->lock);
+    if (op->on_done)
+        op->on_done(op);
     ms_head_op_unref(op);
 }
 

@@ -31,6 +31,8 @@ struct ms_head_op {
      */
     void (*on_answer)(struct ms_head_op *op, Muster__AgentToHead *answer);
     void (*on_failed)(struct ms_head_op *op); /* before it completes with an error */
+    void (*on_done)(struct ms_head_op *op);   /* completed; head's thread */
+    void *done_arg;
     Muster__HeadToAgent *to_agent;
     uint64_t request; /* the number under which its answer will come; 0: none */
 

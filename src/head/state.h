@@ -10,7 +10,7 @@
  * orphan.c    workers whose agent has died
  * status.c    the Status message
  * tail.c      the last lines of a log
- * control.c   head.sock
+ * control.c   head.sock; control_stop.c: `muster stop`
  *
  * Everything below belongs to the head's thread, but `ops` (guarded by `lock`) and what
  * is constant after the start.
@@ -138,5 +138,9 @@ Muster__Status *ms_head_status_message(const struct ms_head *h);
 /* control.c */
 int ms_head_control_open(struct ms_head *h, struct ms_error *err);
 void ms_head_control_close(struct ms_head *h);
+void ms_head_control_reply(struct ms_request *r, const ProtobufCMessage *m);
+
+/* control_stop.c: `muster stop` */
+void ms_head_control_stop(struct ms_head *h, struct ms_request *r);
 
 #endif

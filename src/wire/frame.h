@@ -71,6 +71,7 @@ enum ms_op {
     MS_OP_CREATE_ENGINE = 18, /* engine thread */
     MS_OP_DESTROY_ENGINE = 19,
     MS_OP_STATUS = 64, /* head: StatusRequest -> Status */
+    MS_OP_STOP = 65,   /* head: StopRequest -> Stopped */
     MS_OP_METHOD = 256 /* the first interned method */
 };
 

@@ -1,0 +1,242 @@
+#include "base/cleanup.h"
+#include "cli/nearest.h"
+#include "cli/selector.h"
+#include "cli/target.h"
+#include "cli/view.h"
+#include "resource/amount.h"
+
+#include <string.h>
+
+/* One run of the command. */
+struct job {
+    const struct ms_target *target;
+    const Muster__Status *status;
+    const char *name; /* behind "node/", "cluster/", ... */
+    struct ms_nearest near;
+};
+
+/* ---- text ------------------------------------------------------------------------ */
+
+static void print_value(const char *key, const json_t *value)
+{
+    struct ms_buf amount = {0};
+    char *text;
+
+    if (json_is_string(value)) {
+        fputs(json_string_value(value), stdout);
+    } else if (json_is_integer(value) && strcmp(key, "memory") == 0) {
+        ms_amount_print_bytes((uint64_t)json_integer_value(value), &amount);
+        fputs(ms_buf_str(&amount), stdout);
+        ms_buf_finish(&amount);
+    } else if (json_is_boolean(value)) {
+        fputs(json_is_true(value) ? "yes" : "no", stdout);
+    } else if (!json_is_null(value)) {
+        text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        fputs(text ? text : "", stdout);
+        free(text);
+    }
+}
+
+static void print_field(const char *key, const json_t *value)
+{
+    size_t count = json_array_size(value);
+
+    ms_out_style(MS_STYLE_FAINT);
+    printf("%-12s ", key);
+    ms_out_plain();
+    if (!json_is_array(value))
+        print_value(key, value);
+    for (size_t i = 0; i < count; i++) {
+        if (i)
+            fputs(", ", stdout);
+        print_value(key, json_array_get(value, i));
+    }
+    putchar('\n');
+}
+
+/* All fields that are texts, numbers or lists of them, in their order. */
+static void print_fields(json_t *object)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach(
+        object, key, value) if (!json_is_object(value) &&
+                                !json_is_object(json_array_get(value, 0)))
+        print_field(key, value);
+}
+
+static void print_end(const Muster__Exit *e)
+{
+    char why[512];
+
+    print_field("ended", json_null());
+    printf("  %s\n", ms_exit_text(e, why, sizeof why));
+    if (e->n_last_lines)
+        puts("  its last lines:");
+    for (size_t i = 0; i < e->n_last_lines; i++)
+        printf("    %s\n", e->last_lines[i]);
+}
+
+/* ---- what there is --------------------------------------------------------------- */
+
+static bool is_named(struct job *j, const char *name)
+{
+    if (strcmp(name, j->name) == 0)
+        return true;
+    ms_nearest_consider(&j->near, name);
+    return false;
+}
+
+/* Takes `object`. */
+static enum ms_exit show(const struct job *j, json_t *object)
+{
+    if (ms_cli_has(j->target->cli, MS_OPT_JSON))
+        return ms_out_json(object);
+    print_fields(object);
+    json_decref(object);
+    return MS_EXIT_OK;
+}
+
+static enum ms_exit get_node(struct job *j, bool *found)
+{
+    for (size_t i = 0; i < j->status->n_nodes && !*found; i++)
+        if (is_named(j, j->status->nodes[i]->name)) {
+            *found = true;
+            return show(j, ms_view_node(j->status->nodes[i]));
+        }
+    return MS_EXIT_OK;
+}
+
+static enum ms_exit show_cluster(const struct job *j, Muster__ClusterStatus *c)
+{
+    Muster__Status only = *j->status; /* with this cluster alone */
+    enum ms_exit code = show(j, ms_view_cluster(c));
+
+    if (code || ms_cli_has(j->target->cli, MS_OPT_JSON))
+        return code;
+    only.n_clusters = 1;
+    only.clusters = &c;
+    putchar('\n');
+    return ms_view_print_workers(&only, 0);
+}
+
+static enum ms_exit get_cluster(struct job *j, bool *found)
+{
+    for (size_t i = 0; i < j->status->n_clusters; i++)
+        if (is_named(j, j->status->clusters[i]->name)) {
+            *found = true;
+            return show_cluster(j, j->status->clusters[i]);
+        }
+    return MS_EXIT_OK;
+}
+
+static enum ms_exit show_worker(const struct job *j,
+                                const Muster__ClusterStatus *c,
+                                const Muster__WorkerStatus *w)
+{
+    enum ms_exit code = show(j, ms_view_worker(c, w));
+
+    if (w->exit && !ms_cli_has(j->target->cli, MS_OPT_JSON))
+        print_end(w->exit);
+    return code;
+}
+
+static enum ms_exit get_worker(struct job *j, bool *found)
+{
+    struct ms_selector s;
+    enum ms_exit code = ms_selector_parse(j->target->cli, j->name, &s);
+
+    *found = code != MS_EXIT_OK; /* it is wrong, not missing */
+    for (size_t i = 0; !code && i < j->status->n_clusters; i++) {
+        const Muster__ClusterStatus *c = j->status->clusters[i];
+
+        for (size_t k = 0; k < c->n_workers; k++)
+            if (s.has_rank && ms_selector_matches(&s, c->name, c->workers[k]->rank)) {
+                *found = true;
+                return show_worker(j, c, c->workers[k]);
+            }
+    }
+    return code;
+}
+
+static enum ms_exit get_driver(struct job *j, bool *found)
+{
+    for (size_t i = 0; i < j->status->n_drivers; i++) {
+        char id[17];
+
+        snprintf(id,
+                 sizeof id,
+                 "%016llx",
+                 (unsigned long long)j->status->drivers[i]->driver);
+        if (strcmp(id, j->name) == 0) {
+            *found = true;
+            return show(j, ms_view_driver(j->status->drivers[i]));
+        }
+    }
+    return MS_EXIT_OK;
+}
+
+static const struct kind {
+    const char *name, *plural;
+    enum ms_exit (*get)(struct job *j, bool *found);
+} kinds[] = {
+    {"node", "nodes", get_node},
+    {"cluster", "clusters", get_cluster},
+    {"worker", "workers", get_worker},
+    {"driver", "drivers", get_driver},
+};
+
+static const struct kind *find_kind(const char *text, const char **name)
+{
+    size_t len = strcspn(text, "/");
+
+    for (size_t i = 0; i < MS_COUNT(kinds); i++)
+        if (strlen(kinds[i].name) == len && strncmp(kinds[i].name, text, len) == 0 &&
+            text[len] == '/' && text[len + 1]) {
+            *name = text + len + 1;
+            return &kinds[i];
+        }
+    return NULL;
+}
+
+static enum ms_exit
+ask(const struct ms_cli *cli, const struct kind *k, const char *name)
+{
+    MS_CLEANUP(ms_target_finish) struct ms_target t;
+    struct job j = {.target = &t, .name = name, .near = {.word = name}};
+    Muster__Status *status = NULL;
+    enum ms_exit code = ms_target_init(&t, cli);
+    bool found = false;
+
+    if (!code)
+        code = ms_target_status(&t, &status);
+    if (code)
+        return code;
+    j.status = status;
+    code = k->get(&j, &found);
+    if (!found)
+        code = ms_out_fail(cli,
+                           MS_EXIT_NOT_FOUND,
+                           "there is no %s '%s'%s%s%s; `muster list %s` shows what "
+                           "there is",
+                           k->name,
+                           name,
+                           j.near.best ? "; did you mean '" : "",
+                           j.near.best ? j.near.best : "",
+                           j.near.best ? "'?" : "",
+                           k->plural);
+    muster__status__free_unpacked(status, NULL);
+    return code;
+}
+
+enum ms_exit ms_cmd_get(const struct ms_cli *cli)
+{
+    const char *name = NULL;
+    const struct kind *k =
+        cli->operand_count ? find_kind(cli->operands[0], &name) : NULL;
+
+    if (!k)
+        return ms_out_fail(cli, MS_EXIT_USAGE, "say what: " MS_CLI_THINGS);
+    return ask(cli, k, name);
+}

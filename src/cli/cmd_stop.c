@@ -1,0 +1,199 @@
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "cli/args.h"
+#include "cli/nearest.h"
+#include "cli/progress.h"
+#include "cli/target.h"
+#include "cli/view.h"
+#include "wire/frame.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum { GRACE_S = 3, GRACE_MAX_S = 86400 };
+
+/* One run of the command. */
+struct job {
+    const struct ms_cli *cli;
+    struct ms_target target;
+    const char *cluster; /* NULL: all of them */
+    bool session;        /* and the head, if it is a daemon */
+    int64_t grace_ns;
+    size_t clusters, workers; /* that would end */
+    bool is_daemon;
+};
+
+static enum ms_exit parse(struct job *j)
+{
+    const char *const *words = j->cli->operands;
+    size_t count = j->cli->operand_count;
+    bool all = ms_cli_has(j->cli, MS_OPT_ALL);
+    struct ms_error err = {0};
+    long seconds = GRACE_S;
+
+    if (ms_args_number(j->cli, MS_OPT_GRACE, 0, GRACE_MAX_S, &seconds, &err) < 0)
+        return ms_out_fail(j->cli, MS_EXIT_USAGE, "%s", err.text);
+    j->grace_ns = seconds * MS_NS_PER_S;
+    if (count == 2 && strcmp(words[0], "cluster") == 0)
+        j->cluster = words[1];
+    else if (count == 1 && strcmp(words[0], "session") == 0)
+        j->session = true;
+    else if (count || !all)
+        return ms_out_fail(j->cli,
+                           MS_EXIT_USAGE,
+                           "say what to end: cluster NAME, --all (clusters), or "
+                           "session");
+    if (all && count)
+        return ms_out_fail(j->cli, MS_EXIT_USAGE, "--all or '%s', not both", words[0]);
+    return MS_EXIT_OK;
+}
+
+/* Nobody's work ends by a guess. */
+static enum ms_exit check_only(const struct job *j)
+{
+    const struct ms_sessions *all = &j->target.sessions;
+    char names[512] = "";
+    size_t len = 0;
+
+    if (!j->target.session || ms_cli_has(j->cli, MS_OPT_SESSION) ||
+        ms_target_others(&j->target) == 0)
+        return MS_EXIT_OK;
+    for (size_t i = 0; i < all->count && len < sizeof names; i++)
+        if (all->all[i].alive)
+            len += (size_t)snprintf(names + len,
+                                    sizeof names - len,
+                                    "%s%s",
+                                    len ? ", " : "",
+                                    all->all[i].name);
+    return ms_out_fail(j->cli,
+                       MS_EXIT_USAGE,
+                       "several sessions run here: %s; say which with --session",
+                       names);
+}
+
+static enum ms_exit count(struct job *j)
+{
+    struct ms_nearest near = {.word = j->cluster ? j->cluster : ""};
+    Muster__Status *s = NULL;
+    enum ms_exit code = ms_target_status(&j->target, &s);
+
+    if (code)
+        return code;
+    for (size_t i = 0; i < s->n_clusters; i++) {
+        struct ms_view_counts n = ms_view_count(s->clusters[i]);
+
+        if (j->cluster && strcmp(s->clusters[i]->name, j->cluster) != 0) {
+            ms_nearest_consider(&near, s->clusters[i]->name);
+            continue;
+        }
+        j->clusters++;
+        j->workers += n.running + n.starting;
+    }
+    j->is_daemon = s->is_daemon;
+    if (j->cluster && j->clusters == 0)
+        code = ms_out_fail(j->cli,
+                           MS_EXIT_NOT_FOUND,
+                           near.best ? "there is no cluster '%s'; did you mean '%s'?"
+                                     : "there is no cluster '%s'",
+                           j->cluster,
+                           near.best);
+    muster__status__free_unpacked(s, NULL);
+    return code;
+}
+
+/* "y" or "yes" on a terminal; where there is none, nobody is asked. */
+static enum ms_exit confirm(const struct job *j)
+{
+    char answer[16] = "";
+
+    if (ms_cli_has(j->cli, MS_OPT_YES) || !isatty(STDIN_FILENO) ||
+        !isatty(STDERR_FILENO) || (j->clusters == 0 && !j->session))
+        return MS_EXIT_OK;
+    fprintf(stderr,
+            "end %zu cluster%s with %zu living worker%s%s of %s? [y/N] ",
+            j->clusters,
+            j->clusters == 1 ? "" : "s",
+            j->workers,
+            j->workers == 1 ? "" : "s",
+            j->session && j->is_daemon ? ", all agents and the head" : "",
+            j->target.who);
+    fflush(stderr);
+    if (fgets(answer, sizeof answer, stdin) &&
+        (strcasecmp(answer, "y\n") == 0 || strcasecmp(answer, "yes\n") == 0))
+        return MS_EXIT_OK;
+    return ms_out_fail(j->cli, MS_EXIT_FAILED, "nothing was ended");
+}
+
+static enum ms_exit report(const struct job *j, const Muster__Stopped *done)
+{
+    if (ms_cli_has(j->cli, MS_OPT_JSON))
+        return ms_out_json(json_pack("{s:i, s:i, s:b}",
+                                     "clusters",
+                                     (int)done->clusters,
+                                     "workers",
+                                     (int)done->workers,
+                                     "head",
+                                     (int)done->head));
+    printf("ended %u cluster%s, %u worker%s%s\n",
+           done->clusters,
+           done->clusters == 1 ? "" : "s",
+           done->workers,
+           done->workers == 1 ? "" : "s",
+           done->head ? ", and the head" : "");
+    if (j->session && !done->head)
+        printf("the driver (process %d) goes on: the session ends with it\n",
+               j->target.session ? (int)j->target.session->driver_pid : 0);
+    return MS_EXIT_OK;
+}
+
+static enum ms_exit end(const struct job *j)
+{
+    MS_CLEANUP(ms_cleanup_free) uint8_t *reply = NULL;
+    Muster__StopRequest want = MUSTER__STOP_REQUEST__INIT;
+    struct ms_progress *progress;
+    Muster__Stopped *done;
+    enum ms_exit code;
+    char text[64];
+    size_t len = 0;
+
+    if (j->cluster)
+        want.cluster = (char *)(uintptr_t)j->cluster;
+    want.head = j->session;
+    want.grace_ns = (uint64_t)j->grace_ns;
+    snprintf(text, sizeof text, "ending %zu workers", j->workers);
+    progress = ms_progress_start(j->cli, text);
+    code = ms_target_ask(&j->target,
+                         MS_OP_STOP,
+                         &want.base,
+                         ms_deadline_ns(j->target.timeout_ns, j->grace_ns),
+                         &reply,
+                         &len);
+    ms_progress_stop(progress);
+    if (code)
+        return code;
+    done = muster__stopped__unpack(NULL, len, reply);
+    if (!done)
+        return ms_target_fail_unreadable(&j->target);
+    code = report(j, done);
+    muster__stopped__free_unpacked(done, NULL);
+    return code;
+}
+
+enum ms_exit ms_cmd_stop(const struct ms_cli *cli)
+{
+    struct job j = {.cli = cli};
+    enum ms_exit code = parse(&j);
+
+    if (!code)
+        code = ms_target_init(&j.target, cli);
+    if (!code)
+        code = check_only(&j);
+    if (!code)
+        code = count(&j);
+    if (!code)
+        code = confirm(&j);
+    if (!code)
+        code = end(&j);
+    ms_target_finish(&j.target);
+    return code;
+}

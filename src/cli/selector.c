@@ -1,0 +1,79 @@
+#include "cli/selector.h"
+#include "base/name.h"
+#include "cli/out.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <string.h>
+
+enum { RANK_DIGITS_MAX = 9 };
+
+static int parse_rank(const char *text, size_t len, uint32_t *rank)
+{
+    uint32_t n = 0;
+
+    if (len == 0 || len > RANK_DIGITS_MAX)
+        return -EINVAL;
+    for (size_t i = 0; i < len; i++) {
+        if (!isdigit((unsigned char)text[i]))
+            return -EINVAL;
+        n = n * 10 + (uint32_t)(text[i] - '0');
+    }
+    *rank = n;
+    return 0;
+}
+
+enum ms_exit
+ms_selector_parse(const struct ms_cli *cli, const char *text, struct ms_selector *out)
+{
+    const char *slash = strchr(text, '/');
+    size_t len = slash ? (size_t)(slash - text) : strlen(text);
+    struct ms_selector s = {.has_rank = slash != NULL};
+    struct ms_error err = {0};
+
+    if (len > MS_NAME_MAX)
+        return ms_out_fail(cli, MS_EXIT_USAGE, "'%s' is too long for a cluster", text);
+    memcpy(s.cluster, text, len);
+    if (ms_name_check(s.cluster, "cluster", &err) < 0)
+        return ms_out_fail(cli, MS_EXIT_USAGE, "%s", err.text);
+    if (slash && parse_rank(slash + 1, strcspn(slash + 1, "@"), &s.rank) < 0)
+        return ms_out_fail(cli,
+                           MS_EXIT_USAGE,
+                           "'%s' has no rank behind the slash; write for example %s/0",
+                           text,
+                           s.cluster);
+    *out = s;
+    return MS_EXIT_OK;
+}
+
+bool ms_selector_matches(const struct ms_selector *s,
+                         const char *cluster,
+                         uint32_t rank)
+{
+    return (!s->cluster[0] || strcmp(s->cluster, cluster) == 0) &&
+           (!s->has_rank || s->rank == rank);
+}
+
+const char *ms_exit_text(const Muster__Exit *e, char *out, size_t room)
+{
+    const char *signal = e->signaled ? sigabbrev_np(e->code) : NULL;
+    bool detail = e->detail && e->detail[0];
+    char what[64];
+
+    if (e->requested)
+        snprintf(what, sizeof what, "stopped");
+    else if (e->signaled && signal)
+        snprintf(what, sizeof what, "killed by SIG%s", signal);
+    else if (e->signaled)
+        snprintf(what, sizeof what, "killed by signal %d", e->code);
+    else
+        snprintf(what, sizeof what, "exit code %d", e->code);
+    snprintf(out,
+             room,
+             "%s%s%s%s",
+             what,
+             e->out_of_memory ? " (out of memory)" : "",
+             detail ? ": " : "",
+             detail ? e->detail : "");
+    return out;
+}

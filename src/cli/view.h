@@ -1,0 +1,56 @@
+/* view.h - nodes, clusters, workers and drivers, for people and for programs
+ *
+ * The JSON has every field of the messages, with these names in every command; fields
+ * are added, never renamed. Tables have one line for each. `status` sums up what would
+ * fill more than a screen.
+ */
+#ifndef MS_CLI_VIEW_H
+#define MS_CLI_VIEW_H
+
+#include "cli/out.h"
+#include "proto/muster.pb-c.h"
+
+/* Text of a message; NULL gives null. */
+json_t *ms_view_text(const char *text);
+/* 16 hexadecimal digits: what JSON numbers are too small for. */
+json_t *ms_view_id(uint64_t id);
+
+json_t *ms_view_node(const Muster__NodeStatus *n);
+json_t *ms_view_worker(const Muster__ClusterStatus *c, const Muster__WorkerStatus *w);
+json_t *ms_view_cluster(const Muster__ClusterStatus *c);
+json_t *ms_view_driver(const Muster__DriverStatus *d);
+
+json_t *ms_view_nodes(const Muster__Status *s);
+json_t *ms_view_workers(const Muster__Status *s);
+json_t *ms_view_clusters(const Muster__Status *s);
+json_t *ms_view_drivers(const Muster__Status *s);
+
+/* A word, and the colour for it. */
+struct ms_view_state {
+    const char *name, *style;
+};
+
+struct ms_view_state ms_view_node_state(const Muster__NodeStatus *n);
+struct ms_view_state ms_view_worker_state(const Muster__WorkerStatus *w);
+
+/* Ended though nobody asked it to, or badly. */
+bool ms_view_is_bad(const Muster__WorkerStatus *w);
+
+/* How many workers of a cluster are in which state. */
+struct ms_view_counts {
+    size_t running, starting, ended, bad;
+};
+
+struct ms_view_counts ms_view_count(const Muster__ClusterStatus *c);
+
+/* The first row of a table. */
+void ms_view_title(struct ms_grid *g, const char *const *names);
+
+/* Tables; `most` rows at most are worth showing (0: all): beyond that only what is not
+ * as it should be, with a line that says how many there are. */
+enum ms_exit ms_view_print_nodes(const Muster__Status *s, size_t most);
+enum ms_exit ms_view_print_workers(const Muster__Status *s, size_t most);
+enum ms_exit ms_view_print_clusters(const Muster__Status *s);
+enum ms_exit ms_view_print_drivers(const Muster__Status *s);
+
+#endif

@@ -1,0 +1,142 @@
+"""`muster logs`: of sessions that run and that have ended."""
+
+import json
+import re
+from typing import Any
+
+from cli_rig import Driver, FakeSession, Home
+
+
+def test_logs_of_an_ended_session(home: Home, ended: FakeSession) -> None:
+    assert home.run("logs").stdout == (ended.logs / "merged.log").read_text()
+    assert home.run("logs", "actor/0").stdout == "a0 one\na0 two\n"
+    assert home.run("logs", "actor/0@n").stdout == "a0 one\na0 two\n"
+    assert home.run("logs", "actor/0", "-n1").stdout == "a0 two\n"
+    assert home.run("logs", "actor/0", "-n", "0").stdout == ""
+    assert home.run("logs", "actor").stdout.splitlines() == [
+        "actor/0: a0 one",
+        "actor/0: a0 two",
+        "actor/1: a1 one",
+        "actor/10: a10 one",
+    ]
+    assert home.run("logs", "actor-2").stdout == "actor-2/0: of another cluster\n"
+    assert home.run("logs", "--agent").stdout == "agent here\n"
+    # following what has ended prints it and ends
+    assert home.run("logs", "-f", "-n1", "actor/0").stdout == "a0 two\n"
+
+
+def test_logs_as_json(home: Home, ended: FakeSession) -> None:
+    def lines(*args: str) -> list[Any]:
+        done = home.run("logs", "--json", *args)
+        assert done.returncode == 0
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    merged = {"cluster": "actor", "rank": 0, "node": "n", "line": "  a0 two"}
+    assert lines()[-1] == merged
+    assert lines("actor/1") == [{"cluster": "actor", "rank": 1, "line": "a1 one"}]
+    with open(ended.logs / "actor-1.log", "ab") as f:
+        f.write(b"\xff\x00\n unfinished")
+    assert [line["line"] for line in lines("actor/1")][1:] == [
+        "\ufffd\0",
+        " unfinished",
+    ]
+
+
+def test_logs_that_are_not_there(home: Home, ended: FakeSession) -> None:
+    for args in (["critic"], ["actor/3"]):
+        done = home.run("logs", *args)
+        assert done.returncode == 5
+        assert args[0] in done.stderr
+    for args in (["../actor/0"], ["actor/"], ["actor/x"], [".."], ["a/b/0"], [""]):
+        assert home.run("logs", *args).returncode == 2
+    assert home.run("logs", "--session", "../x").returncode == 3
+    done = home.run("logs", "--session", ended.name[:-1] + "8")
+    assert done.returncode == 3
+    assert ended.name in done.stderr
+    done = home.run("status", "--session", ended.name)
+    assert done.returncode == 3
+    assert "has ended" in done.stderr
+
+
+def test_logs_choose_the_newest(home: Home, ended: FakeSession) -> None:
+    newer = FakeSession(home, "20261115-130000-18", alive=False)
+    newer.log("merged.log", "newer\n")
+    assert home.run("logs").stdout == "newer\n"
+    assert "a0 one" in home.run("logs", "--session", ended.name).stdout
+    older = FakeSession(home, "20261115-110000-16", alive=True)
+    older.log("merged.log", "alive\n")
+    assert home.run("logs").stdout == "alive\n"
+
+
+def test_follow_to_the_end(home: Home) -> None:
+    session = FakeSession(home, "20261115-120000-17", alive=True)
+    session.log("actor-0.log", "old\nlast\n")
+    follow = home.start("logs", "-f", "-n1", "actor")
+    try:
+        assert follow.line() == "actor/0: last"
+        session.log("actor-0.log", "new\n")
+        assert follow.line() == "actor/0: new"
+        session.log("actor-1.log", "another rank\n")
+        assert follow.line() == "actor/1: another rank"
+        session.log("critic-0.log", "not asked for\n")
+        session.log("actor-0.log", "before the rename\n")
+        (session.logs / "actor-0.log").rename(session.logs / "actor-0.log.1")
+        session.log("actor-0.log", "behind it\n")
+        assert follow.line() == "actor/0: before the rename"
+        assert follow.line() == "actor/0: behind it"
+        session.log("actor-1.log", "no newline")
+        session.end()
+        assert follow.line() == "actor/1: no newline"
+        assert follow.line() == ""
+        assert follow.wait() == 0
+    finally:
+        follow.close()
+
+
+def test_follow_before_there_is_anything(home: Home) -> None:
+    session = FakeSession(home, "20261115-120000-17", alive=True)
+    assert home.run("logs").returncode == 5
+    follow = home.start("logs", "-f")
+    try:
+        session.log("merged.log", "a/0@n: first\n")
+        assert follow.line() == "a/0@n: first"
+        session.end()
+        assert follow.wait() == 0
+    finally:
+        follow.close()
+
+
+def test_logs_of_a_driver(home: Home, driver: Driver) -> None:
+    follow = home.start("logs", "-f", "talker")
+    try:
+        driver.do("say it is said")
+        assert {follow.line(), follow.line()} == {
+            "talker/0: it is said",
+            "talker/1: it is said",
+        }
+        assert home.run("logs", "talker/1").stdout == "it is said\n"
+        merged = home.run("logs", "-n", "1").stdout
+        assert re.fullmatch(r"talker/[01]@\S+: it is said\n", merged)
+        session = home.json("status")["session"]
+        assert driver.finish() == 0
+        assert follow.line() == ""
+        assert follow.wait() == 0
+    finally:
+        follow.close()
+    # it has ended: no status, but logs
+    assert home.run("status").returncode == 3
+    assert home.run("logs", "talker/1").stdout == "it is said\n"
+    assert home.run("logs", "--session", session, "fixed/0").stdout == "hello\n"
+
+
+def test_following_a_driver_that_is_killed(home: Home, driver: Driver) -> None:
+    follow = home.start("logs", "-f")
+    try:
+        driver.do("say before the end")
+        follow.until("before the end")
+        driver.process.kill()
+        assert follow.wait() == 0
+    finally:
+        follow.close()
+    assert home.run("status").returncode == 3
+    assert "before the end" in home.run("logs").stdout
