@@ -16,8 +16,9 @@ sys.path.insert(0, str(Path(__file__).parent))  # workers.py, helpers.py
 from cli_rig import driver, ended, home  # noqa: F401  (fixtures)
 from helpers import MARK, Bell, leftovers, new_mark
 
-# a shell starts what is in the background with SIGINT ignored, and drivers inherit that
+# a shell (and nohup) ignores these for what is in the background; drivers inherit that
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session", autouse=True)
