@@ -11,6 +11,7 @@
 #include <Python.h>
 
 #include "base/error.h"
+#include "plain/plain.h"
 #include "wire/client.h"
 #include "wire/server.h"
 
@@ -59,18 +60,39 @@ struct core_payload {
     Py_buffer *buffers;
     Py_ssize_t buffer_count;
     uint8_t *gathered;
+    struct ms_plain_writer *plain;
 };
 
-/* 0, or -1 with an exception set. */
-int core_encode(PyObject *value, struct core_payload *p);
+/* A value (a result, an item, an operation's argument), or the arguments of a call, a
+ * tuple and a dict or None. 0, or -1 with an exception set. */
+int core_encode(PyObject *value, uint8_t codec, struct core_payload *p);
+int core_encode_call(PyObject *args,
+                     PyObject *kwargs,
+                     uint8_t codec,
+                     struct core_payload *p);
 /* With the interpreter's lock. */
 void core_payload_release(struct core_payload *p);
 
-/* Decode a payload. Takes over `memory` (malloc'd; `body` points into it), also on
- * failure. NULL with an exception set. */
+/* Decode a payload: a value, or (args, kwargs). Takes over `memory` (malloc'd; `body`
+ * points into it), also on failure. NULL with an exception set. */
 PyObject *core_decode(uint8_t codec, uint8_t *memory, const uint8_t *body, size_t len);
+PyObject *
+core_decode_call(uint8_t codec, uint8_t *memory, const uint8_t *body, size_t len);
 
+/* An object with a buffer over a block, which it takes over, also on failure. */
+PyObject *core_memory_new(uint8_t *block, const uint8_t *at, size_t len);
 int core_payload_setup(PyObject *module);
+
+/* ---- plain.c --------------------------------------------------------------------- */
+
+extern PyObject *core_tensor_of, *core_tensor; /* of muster/_plain.py */
+
+/* As above. On failure the payload is to be released. */
+int core_plain_encode(PyObject *value, struct core_payload *p);
+int core_plain_encode_call(PyObject *args, PyObject *kwargs, struct core_payload *p);
+void core_plain_release(struct core_payload *p);
+PyObject *core_plain_decode(uint8_t *memory, const uint8_t *body, size_t len);
+PyObject *core_plain_decode_call(uint8_t *memory, const uint8_t *body, size_t len);
 
 /* ---- failure.c ------------------------------------------------------------------- */
 

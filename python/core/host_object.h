@@ -28,6 +28,13 @@ static inline bool host_is_forgotten(const struct host *h)
     return the_host != h;
 }
 
+/* A request is answered in the codec in which it was asked. */
+static inline uint8_t host_codec(const struct ms_request *r)
+{
+    return r->codec == MS_CODEC_PLAIN || r->codec == MS_CODEC_BYTES ? r->codec
+                                                                    : MS_CODEC_PICKLE;
+}
+
 /* The bound method of an engine that is known, or found by `resolve`. NULL: exception. */
 PyObject *host_bound_method(struct host *h, const struct ms_method *m);
 /* The decoded payload; it is taken out of the request. */

@@ -169,23 +169,28 @@ static void replace(PyObject **slot, PyObject *value)
 
 static PyObject *setup(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    static const char *const names[] = {"dumps", "loads", "make_error", "error", NULL};
-    PyObject *dumps, *loads, *make_error, *error;
+    static const char *const names[] = {
+        "dumps", "loads", "make_error", "error", "tensor_of", "tensor", NULL};
+    PyObject *dumps, *loads, *make_error, *error, *tensor_of, *tensor;
 
     (void)self;
     if (!PyArg_ParseTupleAndKeywords(args,
                                      kwargs,
-                                     "$OOOO",
+                                     "$OOOOOO",
                                      CORE_NAMES(names),
                                      &dumps,
                                      &loads,
                                      &make_error,
-                                     &error))
+                                     &error,
+                                     &tensor_of,
+                                     &tensor))
         return NULL;
     replace(&core_dumps, dumps);
     replace(&core_loads, loads);
     replace(&core_make_error, make_error);
     replace(&core_error, error);
+    replace(&core_tensor_of, tensor_of);
+    replace(&core_tensor, tensor);
     Py_RETURN_NONE;
 }
 

@@ -45,8 +45,7 @@ static PyType_Spec memory_spec = {.name = "muster._core.Memory",
                                   .flags = Py_TPFLAGS_DEFAULT,
                                   .slots = memory_slots};
 
-/* Takes over the block, also on failure. */
-static PyObject *memory_new(uint8_t *block, const uint8_t *at, size_t len)
+PyObject *core_memory_new(uint8_t *block, const uint8_t *at, size_t len)
 {
     struct memory *m = PyObject_New(struct memory, core_memory_type);
 
@@ -216,18 +215,98 @@ static int lay_out(struct core_payload *p, char *pickle, Py_ssize_t pickle_len)
     return 0;
 }
 
-int core_encode(PyObject *value, struct core_payload *p)
+static int encode_pickle(PyObject *value, struct core_payload *p)
 {
     char *pickle;
     Py_ssize_t len;
 
+    if (pickle_value(value, p) < 0 ||
+        PyBytes_AsStringAndSize(p->pickle, &pickle, &len) < 0)
+        return -1;
+    return lay_out(p, pickle, len);
+}
+
+static int encode_bytes(PyObject *value, const char *what, struct core_payload *p)
+{
+    PyObject *list;
+    int rc;
+
+    p->codec = MS_CODEC_BYTES;
+    if (value == Py_None)
+        return 0; /* of a method that gives nothing */
+    if (!PyObject_CheckBuffer(value)) {
+        PyObject *type = PyObject_GetAttrString((PyObject *)Py_TYPE(value), "__name__");
+        PyObject *text = type
+                             ? PyUnicode_FromFormat(
+                                   "%s is a %U: this codec has bytes alone", what, type)
+                             : NULL;
+
+        if (text)
+            core_raise_kind("bad_argument", PyUnicode_AsUTF8AndSize(text, NULL), "");
+        Py_XDECREF(type);
+        Py_XDECREF(text);
+        return -1;
+    }
+    list = PyTuple_Pack(1, value);
+    rc = list ? hold_buffers(p, list) : -1;
+    Py_XDECREF(list);
+    if (rc < 0)
+        return -1;
+    p->iov[p->count++] = (struct iovec){p->buffers[0].buf, (size_t)p->buffers[0].len};
+    return 0;
+}
+
+int core_encode(PyObject *value, uint8_t codec, struct core_payload *p)
+{
+    int rc;
+
     *p = (struct core_payload){.codec = MS_CODEC_PICKLE};
-    if (pickle_value(value, p) == 0 &&
-        PyBytes_AsStringAndSize(p->pickle, &pickle, &len) == 0 &&
-        lay_out(p, pickle, len) == 0)
-        return 0;
-    core_payload_release(p);
+    if (codec == MS_CODEC_PLAIN)
+        rc = core_plain_encode(value, p);
+    else if (codec == MS_CODEC_BYTES)
+        rc = encode_bytes(value, "value", p);
+    else
+        rc = encode_pickle(value, p);
+    if (rc < 0)
+        core_payload_release(p);
+    return rc;
+}
+
+static int encode_one_bytes(PyObject *args, PyObject *kwargs, struct core_payload *p)
+{
+    if (PyTuple_Size(args) == 1 && (kwargs == Py_None || PyDict_Size(kwargs) == 0))
+        return encode_bytes(PyTuple_GetItem(args, 0), "args[0]", p);
+    core_raise_kind(
+        "bad_argument", "codec=\"bytes\" takes one argument, without a name", "");
     return -1;
+}
+
+static int encode_pair(PyObject *args, PyObject *kwargs, struct core_payload *p)
+{
+    PyObject *pair = PyTuple_Pack(2, args, kwargs);
+    int rc = pair ? encode_pickle(pair, p) : -1;
+
+    Py_XDECREF(pair);
+    return rc;
+}
+
+int core_encode_call(PyObject *args,
+                     PyObject *kwargs,
+                     uint8_t codec,
+                     struct core_payload *p)
+{
+    int rc;
+
+    *p = (struct core_payload){.codec = MS_CODEC_PICKLE};
+    if (codec == MS_CODEC_PLAIN)
+        rc = core_plain_encode_call(args, kwargs, p);
+    else if (codec == MS_CODEC_BYTES)
+        rc = encode_one_bytes(args, kwargs, p);
+    else
+        rc = encode_pair(args, kwargs, p);
+    if (rc < 0)
+        core_payload_release(p);
+    return rc;
 }
 
 void core_payload_release(struct core_payload *p)
@@ -235,6 +314,7 @@ void core_payload_release(struct core_payload *p)
     for (Py_ssize_t i = 0; i < p->buffer_count; i++)
         PyBuffer_Release(&p->buffers[i]);
     free(p->buffers);
+    core_plain_release(p);
     free(p->gathered);
     free(p->head);
     Py_XDECREF(p->pickle);
@@ -281,18 +361,6 @@ views(PyObject *owner, const uint8_t *body, size_t len, size_t at, uint32_t coun
     return list;
 }
 
-/* What stood before the body in its block may have moved it off its alignment, which
- * arrays rely on. */
-static const uint8_t *align_body(const uint8_t *memory, const uint8_t *body, size_t len)
-{
-    size_t off = (uintptr_t)body % ALIGN;
-    uint8_t *to = (uint8_t *)(uintptr_t)body - off;
-
-    if (off == 0 || to < memory)
-        return body;
-    return memmove(to, body, len);
-}
-
 static PyObject *load_with_buffers(uint8_t *memory,
                                    const uint8_t *body,
                                    size_t len,
@@ -302,8 +370,8 @@ static PyObject *load_with_buffers(uint8_t *memory,
     size_t head = padded(16 + 8 * (size_t)count);
     PyObject *owner, *list, *pickle, *value = NULL;
 
-    body = align_body(memory, body, len);
-    owner = memory_new(memory, body, len);
+    body = ms_plain_align(memory, body, len);
+    owner = core_memory_new(memory, body, len);
     if (!owner)
         return NULL;
     list = views(owner, body, len, head + padded(pickle_len), count);
@@ -357,9 +425,24 @@ PyObject *core_decode(uint8_t codec, uint8_t *memory, const uint8_t *body, size_
 
     if (codec == MS_CODEC_PICKLE)
         return load_pickle(memory, body, len);
+    if (codec == MS_CODEC_PLAIN)
+        return core_plain_decode(memory, body, len);
     value = PyBytes_FromStringAndSize((const char *)body, (Py_ssize_t)len);
     free(memory);
     return value;
+}
+
+PyObject *
+core_decode_call(uint8_t codec, uint8_t *memory, const uint8_t *body, size_t len)
+{
+    PyObject *value;
+
+    if (codec == MS_CODEC_PLAIN)
+        return core_plain_decode_call(memory, body, len);
+    value = core_decode(codec, memory, body, len);
+    if (codec != MS_CODEC_BYTES || !value)
+        return value;
+    return Py_BuildValue("(N)O", value, Py_None);
 }
 
 int core_payload_setup(PyObject *module)

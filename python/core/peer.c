@@ -94,22 +94,29 @@ static int method_op(struct peer *p, PyObject *engine, PyObject *method)
     return op;
 }
 
-/* Encode (args, kwargs). */
-static int encode_arguments(PyObject *args, PyObject *kwargs, struct core_payload *p)
+/* A codec as Python gives it; -1 with an exception set. */
+static int parse_codec(PyObject *codec)
 {
-    PyObject *pair;
-    int rc;
+    long n = PyLong_AsLong(codec);
 
+    if (n == -1 && PyErr_Occurred())
+        return -1;
+    if (n != MS_CODEC_BYTES && n != MS_CODEC_PICKLE && n != MS_CODEC_PLAIN) {
+        PyErr_Format(PyExc_ValueError, "there is no codec %ld for calls", n);
+        return -1;
+    }
+    return (int)n;
+}
+
+/* Encode (args, kwargs). */
+static int
+encode_arguments(PyObject *args, PyObject *kwargs, int codec, struct core_payload *p)
+{
     if (!PyTuple_Check(args) || (kwargs != Py_None && !PyDict_Check(kwargs))) {
         PyErr_SetString(PyExc_TypeError, "arguments are a tuple and a dict or None");
         return -1;
     }
-    pair = PyTuple_Pack(2, args, kwargs);
-    if (!pair)
-        return -1;
-    rc = core_encode(pair, p);
-    Py_DECREF(pair);
-    return rc;
+    return core_encode_call(args, kwargs, (uint8_t)codec, p);
 }
 
 struct start {
@@ -119,23 +126,28 @@ struct start {
     struct core_payload payload;
 };
 
-/* engine, method, args, kwargs, timeout, and perhaps waits; 0 or -1. */
+/* engine, method, args, kwargs, timeout, and perhaps waits and codec; 0 or -1. */
 static int
 start_parse(struct peer *p, PyObject *const *a, Py_ssize_t n, struct start *s)
 {
-    if (n != 5 && n != 6) {
-        PyErr_SetString(PyExc_TypeError,
-                        "call takes engine, method, args, kwargs, timeout[, waits]");
+    int codec = n == 7 ? parse_codec(a[6]) : MS_CODEC_PICKLE;
+
+    if (codec < 0)
+        return -1;
+    if (n < 5 || n > 7) {
+        PyErr_SetString(
+            PyExc_TypeError,
+            "call takes engine, method, args, kwargs, timeout[, waits[, codec]]");
         return -1;
     }
-    if (n == 6)
+    if (n >= 6)
         s->waits = PyObject_IsTrue(a[5]) == 1;
     if (core_deadline(a[4], MS_CALL_TIMEOUT_NS, &s->deadline_ns) < 0)
         return -1;
     s->op = method_op(p, a[0], a[1]);
     if (s->op < 0)
         return -1;
-    return encode_arguments(a[2], a[3], &s->payload);
+    return encode_arguments(a[2], a[3], codec, &s->payload);
 }
 
 /* Without the interpreter's lock. */
@@ -228,27 +240,32 @@ static PyObject *fan_collect(struct fan *fans, Py_ssize_t n)
     return list;
 }
 
-/* (peers, engine, method, args, kwargs, timeout, waits): the arguments are encoded once. */
+/* (peers, engine, method, args, kwargs, timeout, waits, codec): the arguments are encoded
+ * once. */
 static PyObject *call_all(PyObject *self, PyObject *const *a, Py_ssize_t nargs)
 {
     struct start s = {0};
     struct fan *fans;
     Py_ssize_t n;
+    int codec;
 
     (void)self;
-    if (nargs != 7) {
-        PyErr_SetString(
-            PyExc_TypeError,
-            "call_all takes peers, engine, method, args, kwargs, timeout, waits");
+    if (nargs != 8) {
+        PyErr_SetString(PyExc_TypeError,
+                        "call_all takes peers, engine, method, args, kwargs, timeout, "
+                        "waits, codec");
         return NULL;
     }
+    codec = parse_codec(a[7]);
+    if (codec < 0)
+        return NULL;
     s.waits = PyObject_IsTrue(a[6]) == 1;
     if (core_deadline(a[5], MS_CALL_TIMEOUT_NS, &s.deadline_ns) < 0)
         return NULL;
     fans = fan_create(a[0], a[1], a[2]);
     if (!fans)
         return NULL;
-    if (encode_arguments(a[3], a[4], &s.payload) < 0) {
+    if (encode_arguments(a[3], a[4], codec, &s.payload) < 0) {
         free(fans);
         return NULL;
     }
@@ -336,10 +353,11 @@ static PyObject *peer_operation(PyObject *self, PyObject *args)
     PyObject *argument, *timeout;
     struct start s = {0};
     struct ms_call *call;
+    int codec = MS_CODEC_PICKLE;
 
-    if (!PyArg_ParseTuple(args, "iOO", &s.op, &argument, &timeout) ||
+    if (!PyArg_ParseTuple(args, "iOO|i", &s.op, &argument, &timeout, &codec) ||
         core_deadline(timeout, MS_CALL_TIMEOUT_NS, &s.deadline_ns) < 0 ||
-        core_encode(argument, &s.payload) < 0)
+        core_encode(argument, (uint8_t)codec, &s.payload) < 0)
         return NULL;
     Py_BEGIN_ALLOW_THREADS;
     call = start_send(p, &s);

@@ -81,7 +81,7 @@ static PyObject *request_reply(PyObject *self, PyObject *value)
     struct ms_request *r = open_request(self);
     struct core_payload p;
 
-    if (!r || core_encode(value, &p) < 0)
+    if (!r || core_encode(value, host_codec(r), &p) < 0)
         return NULL; /* not answered: the caller says why */
     q->request = NULL;
     ms_request_reply(r, p.codec, p.iov, p.count);
@@ -127,7 +127,7 @@ static PyObject *request_item(PyObject *self, PyObject *value)
     struct core_payload p;
     int rc;
 
-    if (!r || core_encode(value, &p) < 0)
+    if (!r || core_encode(value, host_codec(r), &p) < 0)
         return NULL;
     rc = ms_request_item(r, p.codec, p.iov, p.count);
     core_payload_release(&p);

@@ -36,8 +36,10 @@ int host_fail_with(struct ms_request *r, PyObject *description)
     f.type = (char *)(uintptr_t)type;
     f.message = (char *)(uintptr_t)message;
     f.traceback = (char *)(uintptr_t)traceback;
-    f.exception.data = (uint8_t *)(uintptr_t)pickled;
-    f.exception.len = (size_t)len;
+    if (r->codec == MS_CODEC_PICKLE) { /* a caller of another codec wants no pickle */
+        f.exception.data = (uint8_t *)(uintptr_t)pickled;
+        f.exception.len = (size_t)len;
+    }
     ms_request_fail(r, &f);
     return 0;
 }
@@ -80,7 +82,7 @@ static int reply_value(struct host *h, struct ms_request *r, PyObject *value)
 {
     struct core_payload p;
 
-    if (core_encode(value, &p) < 0)
+    if (core_encode(value, host_codec(r), &p) < 0)
         return fail(h, r, MUSTER__FAILURE__KIND__BAD_RESULT);
     ms_request_reply(r, p.codec, p.iov, p.count);
     core_payload_release(&p);
@@ -108,7 +110,7 @@ static int send_item(struct ms_request *r, PyObject *item)
     struct core_payload p;
     int rc;
 
-    if (core_encode(item, &p) < 0)
+    if (core_encode(item, host_codec(r), &p) < 0)
         return -1;
     while ((rc = ms_request_item(r, p.codec, p.iov, p.count)) == -EAGAIN) {
         rc = wait_window(r);
@@ -186,7 +188,8 @@ PyObject *host_take_argument(struct ms_request *r)
     size_t len = r->len;
 
     ms_request_take_body(r, &memory);
-    return core_decode(r->codec, memory, body, len);
+    return r->method ? core_decode_call(r->codec, memory, body, len)
+                     : core_decode(r->codec, memory, body, len);
 }
 
 static PyObject *apply(PyObject *function, PyObject *argument)

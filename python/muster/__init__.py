@@ -6,7 +6,7 @@ actors.execute_all_sync("step", batch)
 muster.shutdown()
 """
 
-from muster import _core, _serialize, errors
+from muster import _core, _plain, _serialize, errors
 from muster.api import init, is_initialized, shutdown
 from muster.cluster import Cluster, View
 from muster.config import WorkerConfig
@@ -70,4 +70,6 @@ _core.setup(
     loads=_serialize.loads,
     make_error=errors.make_error,
     error=MusterError,
+    tensor_of=_plain.tensor_of,
+    tensor=_plain.tensor,
 )

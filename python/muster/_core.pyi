@@ -4,6 +4,9 @@ Payloads. `dumps`/`loads` given to `setup` turn objects into bytes and back; the
 itself pickles plain arguments (numbers, strings, bytes, None, and tuples, lists and dicts
 of those, numpy arrays) without asking.
 
+Codecs (wire/frame.h): 0 bytes, one argument and a result; 1 pickle; 2 plain data, whose
+tensors `tensor_of` takes apart and `tensor` puts together.
+
 Failures. A failed call becomes an exception through `make_error(kind, message, type,
 traceback, exception, exit, where)` given to `setup`; `kind` is one of the names of
 Failure.Kind in proto/muster.proto, in lower case ("raised", "worker_died", ...).
@@ -35,6 +38,8 @@ def setup(
         [str, str, str, str, bytes, ExitInfo | None, str], BaseException
     ],
     error: type[Exception],
+    tensor_of: Callable[[Any], Any],
+    tensor: Callable[[int, tuple[int, ...], memoryview], Any],
 ) -> None:
     """Once, at import. `error` is raised for what fails outside of calls."""
 
@@ -127,6 +132,7 @@ class Peer:
         kwargs: dict[str, Any] | None,
         timeout: float | None,
         waits: bool = False,
+        codec: int = 1,
         /,
     ) -> Call:
         """`waits`: the caller will wait for it before it does anything else."""
@@ -138,10 +144,15 @@ class Peer:
         args: tuple[Any, ...],
         kwargs: dict[str, Any] | None,
         timeout: float | None,
+        waits: bool = True,
+        codec: int = 1,
+        /,
     ) -> Any:
         """call().result(), in one step: the fast path."""
 
-    def operation(self, op: int, argument: Any, timeout: float | None) -> Call:
+    def operation(
+        self, op: int, argument: Any, timeout: float | None, codec: int = 1, /
+    ) -> Call:
         """A built-in operation of the engine's thread (wire/frame.h, enum ms_op)."""
 
     def health(self, timeout: float) -> dict[str, Any]: ...
@@ -158,6 +169,7 @@ def call_all(
     kwargs: dict[str, Any] | None,
     timeout: float | None,
     waits: bool,
+    codec: int,
     /,
 ) -> list[Call]:
     """The same call to all; the arguments are encoded once."""

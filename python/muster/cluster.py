@@ -33,6 +33,8 @@ _OPERATIONS = {
     CREATE_ENGINE: "create_engine",
     DESTROY_ENGINE: "destroy_engine",
 }
+CODECS = {"bytes": 0, "pickle": 1, "plain": 2}  # wire/frame.h, enum ms_codec
+PICKLE = CODECS["pickle"]
 ENGINE = "default"
 ANSWER_S = 10.0  # of what a worker's I/O thread or the agent answers
 GRACE_S = 3.0  # SIGTERM until SIGKILL
@@ -107,6 +109,7 @@ class View:
         members: Sequence[Worker],
         engine: str = ENGINE,
         timeout: float | None = None,
+        codec: int = PICKLE,
     ) -> None:
         if not members:
             raise IndexError(f"no workers of {name!r} are chosen")
@@ -115,6 +118,7 @@ class View:
         self._peers: list[_core.Peer] = [w.peer for w in members]
         self._engine = engine
         self._timeout = timeout
+        self._codec = codec
         self._first: Any = getattr(self._peers[0], "call_sync", None)
 
     # ---- what it is -------------------------------------------------------------------
@@ -150,7 +154,8 @@ class View:
         return f"<muster.View {self._name}[{ranks}]{engine}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return View, (self._name, self._members, self._engine, self._timeout)
+        fields = (self._name, self._members, self._engine, self._timeout, self._codec)
+        return View, fields
 
     # ---- parts ------------------------------------------------------------------------
 
@@ -162,7 +167,7 @@ class View:
             chosen = [self._member(index)]
         else:
             chosen = [self._member(i) for i in index]
-        return View(self._name, chosen, self._engine, self._timeout)
+        return View(self._name, chosen, self._engine, self._timeout, self._codec)
 
     def _peer(self, index: int) -> _core.Peer:
         if not self._peers:
@@ -182,32 +187,55 @@ class View:
         engine: str | None = None,
         codec: str | None = None,
     ) -> View:
-        """The same workers, called with another timeout (seconds) or engine."""
+        """The same workers, called with another timeout (seconds), engine or codec.
+
+        codec: "pickle", any object; "plain", None, bool, int, float, str, bytes, lists,
+        dicts with str keys and tensors, nothing of which runs code when it is read;
+        "bytes", one argument and the result as they are.
+        """
         if timeout is not None and timeout <= 0:
             raise ValueError(f"timeout: must be a positive number: {timeout!r}")
-        if codec not in (None, "pickle"):
-            raise ValueError(f'codec: this version has "pickle" alone: {codec!r}')
+        if codec is not None and codec not in CODECS:
+            raise ValueError(f"codec: must be one of {list(CODECS)}: {codec!r}")
         return View(
             self._name,
             self._members,
             self._engine if engine is None else engine,
             self._timeout if timeout is None else timeout,
+            self._codec if codec is None else CODECS[codec],
         )
 
     # ---- calls ------------------------------------------------------------------------
 
     def execute_rank_zero_sync(self, method: str, /, *args: Any, **kwargs: Any) -> Any:
         """Call the first worker."""
-        return self._first(self._engine, method, args, kwargs or None, self._timeout)
+        return self._first(
+            self._engine, method, args, kwargs or None, self._timeout, True, self._codec
+        )
+
+    def _begin(
+        self,
+        peer: _core.Peer,
+        method: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        waits: bool = False,
+    ) -> _core.Call:
+        return peer.call(
+            self._engine,
+            method,
+            args,
+            kwargs or None,
+            self._timeout,
+            waits,
+            self._codec,
+        )
 
     def execute_rank_zero_async(
         self, method: str, /, *args: Any, **kwargs: Any
     ) -> Future:
         """Call the first worker; a future."""
-        peer = self._peer(0)
-        return Future(
-            peer.call(self._engine, method, args, kwargs or None, self._timeout), method
-        )
+        return Future(self._begin(self._peer(0), method, args, kwargs), method)
 
     execute_rank_zero = execute_rank_zero_async
 
@@ -216,16 +244,15 @@ class View:
     ) -> Any:
         """Call worker `rank` of this view."""
         peer = self._peer(rank)
-        return peer.call_sync(self._engine, method, args, kwargs or None, self._timeout)
+        return peer.call_sync(
+            self._engine, method, args, kwargs or None, self._timeout, True, self._codec
+        )
 
     def execute_rank_async(
         self, rank: int, method: str, /, *args: Any, **kwargs: Any
     ) -> Future:
         """Call worker `rank` of this view; a future."""
-        peer = self._peer(rank)
-        return Future(
-            peer.call(self._engine, method, args, kwargs or None, self._timeout), method
-        )
+        return Future(self._begin(self._peer(rank), method, args, kwargs), method)
 
     execute_rank = execute_rank_async
 
@@ -264,18 +291,24 @@ class View:
         first: Any = self._peers[0]
         if isinstance(first, _NoPeer):
             first.refuse()
-        engine, timeout = self._engine, self._timeout
         if not self._shares_out(args, kwargs):
             calls = call_all(
-                self._peers, engine, method, args, kwargs or None, timeout, waits
+                self._peers,
+                self._engine,
+                method,
+                args,
+                kwargs or None,
+                self._timeout,
+                waits,
+                self._codec,
             )
             return [Future(call, method) for call in calls]
         futures: list[Future] = []
         try:
             for i, peer in enumerate(self._peers):
                 mine = tuple(a[i] for a in args)
-                named = {k: v[i] for k, v in kwargs.items()} or None
-                call = peer.call(engine, method, mine, named, timeout, waits)
+                named = {k: v[i] for k, v in kwargs.items()}
+                call = self._begin(peer, method, mine, named, waits)
                 futures.append(Future(call, method))
         except BaseException:
             for future in futures:
@@ -441,11 +474,12 @@ class Cluster(View):
         engine: str,
         timeout: float | None,
         mesh: dict[str, int],
+        codec: int = PICKLE,
     ) -> Self:
         self = cls.__new__(cls)
         self._owner = None
         self.mesh = mesh
-        View.__init__(self, name, members, engine, timeout)
+        View.__init__(self, name, members, engine, timeout, codec)
         self._bind()
         return self
 
@@ -468,7 +502,7 @@ class Cluster(View):
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = (self._name, self._members, self._engine, self._timeout, self.mesh)
-        return Cluster._handle, fields
+        return Cluster._handle, (*fields, self._codec)
 
     def __repr__(self) -> str:
         state = "" if self._peers else ", destroyed"

@@ -45,6 +45,13 @@
 #define MS_HTTP_LINGER_NS      (1 * MS_NS_PER_S)  /* for a refused client to hear it */
 #define MS_HTTP_RATE_MIN       ((uint64_t)64 << 10) /* bytes a second of a body */
 
+/* Plain data */
+#define MS_PLAIN_DEPTH_MAX 64u                /* containers within each other */
+#define MS_PLAIN_NODES_MAX ((size_t)4 << 20)  /* values of one message */
+#define MS_PLAIN_DIMS_MAX  16u                /* of a tensor */
+#define MS_PLAIN_REFS_MAX  16                 /* parts that are sent without a copy */
+#define MS_PLAIN_REF_MIN   ((size_t)16 << 10) /* smaller ones are copied */
+
 /* Names and paths */
 #define MS_NAME_MAX        ((size_t)64)  /* cluster, node, session */
 #define MS_SOCKET_PATH_MAX ((size_t)107) /* sun_path without its NUL */

@@ -1,0 +1,553 @@
+/* Plain data (codec 2) from Python objects and back; see src/plain/plain.h. Tensors are
+ * taken apart and put together by muster/_plain.py. */
+#include "core.h"
+
+#include "plain/plain.h"
+
+#include <errno.h>
+#include <string.h>
+
+PyObject *core_tensor_of, *core_tensor;
+
+/* ---- encoding -------------------------------------------------------------------- */
+
+/* How one gets from the root to what is being encoded. */
+struct step {
+    Py_ssize_t index;
+    PyObject *key; /* borrowed; NULL: by index */
+};
+
+struct encoder {
+    struct ms_plain_writer *w;
+    struct core_payload *p;
+    const char *root; /* "args", "kwargs", "result" */
+    struct step path[MS_PLAIN_DEPTH_MAX + 2];
+    unsigned depth;
+};
+
+static PyObject *path_text(const struct encoder *e)
+{
+    PyObject *text = PyUnicode_FromString(e->root);
+
+    for (unsigned i = 0; text && i < e->depth; i++) {
+        const struct step *s = &e->path[i];
+        PyObject *more = s->key ? PyUnicode_FromFormat("%U[%R]", text, s->key)
+                                : PyUnicode_FromFormat("%U[%zd]", text, s->index);
+
+        Py_DECREF(text);
+        text = more;
+    }
+    return text;
+}
+
+/* Raise SerializationError: "<where it is> <what it is>". Takes `what`. */
+static int refuse(const struct encoder *e, PyObject *what)
+{
+    PyObject *path = what ? path_text(e) : NULL;
+    PyObject *text = path ? PyUnicode_FromFormat("%U %U", path, what) : NULL;
+    const char *message = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+
+    if (message)
+        core_raise_kind("bad_argument", message, "");
+    Py_XDECREF(text);
+    Py_XDECREF(path);
+    Py_XDECREF(what);
+    return -1;
+}
+
+static int refuse_type(const struct encoder *e, PyObject *o)
+{
+    PyObject *name = PyObject_GetAttrString((PyObject *)Py_TYPE(o), "__qualname__");
+    PyObject *what =
+        name ? PyUnicode_FromFormat(
+                   "is a %U: plain data has None, bool, int, float, str, bytes, list, "
+                   "tuple, dict with str keys, and tensors (codec=\"pickle\" has all)",
+                   name)
+             : NULL;
+
+    Py_XDECREF(name);
+    return refuse(e, what);
+}
+
+/* The exception that is set, told with its place. */
+static int refuse_because(const struct encoder *e)
+{
+    PyObject *why;
+
+    if (!PyErr_ExceptionMatches(PyExc_ValueError))
+        return -1;
+    why = core_exception_take();
+    refuse(e, why ? PyUnicode_FromFormat("is %S", why) : NULL);
+    Py_XDECREF(why);
+    return -1;
+}
+
+/* The buffer lives as long as the payload: the writer points into it. */
+static Py_buffer *hold(struct core_payload *p, PyObject *o)
+{
+    Py_buffer *more =
+        realloc(p->buffers, ((size_t)p->buffer_count + 1) * sizeof *p->buffers);
+
+    if (!more) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    p->buffers = more;
+    if (PyObject_GetBuffer(o, &more[p->buffer_count], PyBUF_SIMPLE) < 0)
+        return NULL;
+    return &more[p->buffer_count++];
+}
+
+static void let_go(struct core_payload *p)
+{
+    PyBuffer_Release(&p->buffers[--p->buffer_count]);
+}
+
+static int put(struct encoder *e, enum ms_plain_place place, PyObject *o);
+
+static int put_buffer(struct encoder *e, enum ms_plain_place place, PyObject *o)
+{
+    Py_buffer *b = hold(e->p, o);
+    int refs = e->w->ref_count;
+
+    if (!b)
+        return refuse_because(e);
+    ms_plain_put_bytes(e->w, place, b->buf, (size_t)b->len);
+    if (e->w->ref_count == refs)
+        let_go(e->p);
+    return 0;
+}
+
+static int shape_parse(PyObject *tuple, uint64_t *shape, uint32_t *ndim)
+{
+    Py_ssize_t n = PyTuple_Size(tuple);
+
+    if (n < 0)
+        return -1;
+    if (n > (Py_ssize_t)MS_PLAIN_DIMS_MAX) {
+        PyErr_Format(PyExc_ValueError,
+                     "a tensor of %zd dimensions: plain data has at most %d",
+                     n,
+                     (int)MS_PLAIN_DIMS_MAX);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < n; i++)
+        shape[i] = PyLong_AsUnsignedLongLong(PyTuple_GetItem(tuple, i));
+    *ndim = (uint32_t)n;
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int put_tensor(struct encoder *e, enum ms_plain_place place, PyObject *parts)
+{
+    uint64_t shape[MS_PLAIN_DIMS_MAX];
+    PyObject *sizes, *data;
+    int dtype, refs = e->w->ref_count;
+    uint32_t ndim;
+    size_t size;
+    Py_buffer *b;
+
+    if (!PyArg_ParseTuple(parts, "iO!O", &dtype, &PyTuple_Type, &sizes, &data))
+        return -1;
+    if (shape_parse(sizes, shape, &ndim) < 0 || !(b = hold(e->p, data)))
+        return refuse_because(e);
+    if (ms_plain_tensor_size((enum muster_dtype)dtype, shape, ndim, &size) < 0 ||
+        size != (size_t)b->len)
+        return refuse(e, PyUnicode_FromString("is a tensor that is too big"));
+    ms_plain_put_tensor(
+        e->w, place, (enum muster_dtype)dtype, shape, ndim, b->buf, size);
+    if (e->w->ref_count == refs)
+        let_go(e->p);
+    return 0;
+}
+
+/* A tensor, or a number that is not Python's own. */
+static int put_other(struct encoder *e, enum ms_plain_place place, PyObject *o)
+{
+    PyObject *parts = PyObject_CallFunctionObjArgs(core_tensor_of, o, NULL);
+    int rc;
+
+    if (!parts)
+        return refuse_because(e);
+    if (parts == Py_None)
+        rc = refuse_type(e, o);
+    else if (PyTuple_Check(parts))
+        rc = put_tensor(e, place, parts);
+    else
+        rc = put(e, place, parts);
+    Py_DECREF(parts);
+    return rc;
+}
+
+static int put_int(struct encoder *e, enum ms_plain_place place, PyObject *o)
+{
+    int overflow;
+    long long n = PyLong_AsLongLongAndOverflow(o, &overflow);
+
+    if (overflow)
+        return refuse(
+            e, PyUnicode_FromString("is an int beyond 64 bits, which plain data has"));
+    if (n == -1 && PyErr_Occurred())
+        return -1;
+    ms_plain_put_int(e->w, place, n);
+    return 0;
+}
+
+static int put_text(struct encoder *e, enum ms_plain_place place, PyObject *o)
+{
+    Py_ssize_t len;
+    const char *text = PyUnicode_AsUTF8AndSize(o, &len);
+
+    if (!text) {
+        PyErr_Clear();
+        return refuse(e, PyUnicode_FromString("is a str that UTF-8 does not have"));
+    }
+    ms_plain_put_text(e->w, place, text, (size_t)len);
+    return 0;
+}
+
+/* A step down; `depth` is to be taken back. */
+static int enter(struct encoder *e)
+{
+    if (e->depth > MS_PLAIN_DEPTH_MAX) {
+        e->depth = 2; /* enough to find it */
+        return refuse(e,
+                      PyUnicode_FromFormat("... is nested deeper than %d",
+                                           (int)MS_PLAIN_DEPTH_MAX));
+    }
+    e->depth++;
+    return 0;
+}
+
+static int put_items(struct encoder *e, PyObject *sequence)
+{
+    int is_list = PyList_Check(sequence), rc = enter(e);
+
+    for (Py_ssize_t i = 0;
+         rc == 0 && i < (is_list ? PyList_Size(sequence) : PyTuple_Size(sequence));
+         i++) {
+        PyObject *item = Py_NewRef(is_list ? PyList_GetItem(sequence, i)
+                                           : PyTuple_GetItem(sequence, i));
+
+        e->path[e->depth - 1] = (struct step){.index = i};
+        rc = put(e, MS_PLAIN_ITEM, item);
+        Py_DECREF(item);
+    }
+    if (rc == 0)
+        e->depth--;
+    return rc;
+}
+
+static int put_entry(struct encoder *e, bool named, PyObject *key, PyObject *value)
+{
+    struct ms_plain_mark mark;
+    const char *text;
+    Py_ssize_t len;
+    int rc;
+
+    e->path[e->depth - 1] = (struct step){.key = key};
+    if (!PyUnicode_Check(key))
+        return refuse(e, PyUnicode_FromString("has a key that is no str"));
+    text = PyUnicode_AsUTF8AndSize(key, &len);
+    if (!text || memchr(text, 0, (size_t)len)) {
+        PyErr_Clear();
+        return refuse(e, PyUnicode_FromString("has a key that plain data cannot have"));
+    }
+    mark = ms_plain_begin_entry(e->w, named, text, (size_t)len);
+    rc = put(e, MS_PLAIN_ENTRY_VALUE, value);
+    ms_plain_end(e->w, mark);
+    return rc;
+}
+
+static int put_entries(struct encoder *e, bool named, PyObject *dict)
+{
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    int rc = enter(e);
+
+    while (rc == 0 && PyDict_Next(dict, &at, &key, &value)) {
+        Py_INCREF(key);
+        Py_INCREF(value);
+        rc = put_entry(e, named, key, value);
+        Py_DECREF(value);
+        Py_DECREF(key);
+    }
+    if (rc == 0)
+        e->depth--;
+    return rc;
+}
+
+static int put_container(struct encoder *e, enum ms_plain_place place, PyObject *o)
+{
+    struct ms_plain_mark mark;
+    int rc;
+
+    if (PyDict_Check(o)) {
+        mark = ms_plain_begin_map(e->w, place);
+        rc = put_entries(e, false, o);
+    } else {
+        mark = ms_plain_begin_list(e->w, place);
+        rc = put_items(e, o);
+    }
+    ms_plain_end(e->w, mark);
+    return rc;
+}
+
+static int put(struct encoder *e, enum ms_plain_place place, PyObject *o)
+{
+    if (o == Py_None)
+        ms_plain_put_null(e->w, place);
+    else if (PyBool_Check(o))
+        ms_plain_put_bool(e->w, place, o == Py_True);
+    else if (PyLong_Check(o))
+        return put_int(e, place, o);
+    else if (PyFloat_Check(o))
+        ms_plain_put_float(e->w, place, PyFloat_AsDouble(o));
+    else if (PyUnicode_Check(o))
+        return put_text(e, place, o);
+    else if (PyBytes_Check(o) || PyByteArray_Check(o))
+        return put_buffer(e, place, o);
+    else if (PyList_Check(o) || PyTuple_Check(o) || PyDict_Check(o))
+        return put_container(e, place, o);
+    else
+        return put_other(e, place, o);
+    return 0;
+}
+
+/* The message, in the payload. */
+static int finish(struct encoder *e)
+{
+    int count = ms_plain_iov(e->w, e->p->iov);
+
+    if (count == -E2BIG) {
+        e->depth = 0;
+        return refuse(e,
+                      PyUnicode_FromFormat(
+                          "is beyond a limit: at most %zd values (a tensor is one)"
+                          " and 8 GiB go in one message",
+                          (Py_ssize_t)MS_PLAIN_NODES_MAX));
+    }
+    if (count < 0) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    e->p->count = count;
+    return 0;
+}
+
+static int encoder_init(struct encoder *e, struct core_payload *p, const char *root)
+{
+    _Static_assert((int)MS_PLAIN_IOV_MAX <= (int)CORE_IOV_MAX, "a message fits");
+    e->p = p;
+    e->root = root;
+    e->depth = 0;
+    p->codec = MS_CODEC_PLAIN;
+    p->plain = e->w = malloc(sizeof *p->plain);
+    if (!e->w) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    ms_plain_writer_init(e->w);
+    return 0;
+}
+
+int core_plain_encode(PyObject *value, struct core_payload *p)
+{
+    struct encoder e;
+
+    if (encoder_init(&e, p, "value") < 0 || put(&e, MS_PLAIN_ROOT, value) < 0)
+        return -1;
+    return finish(&e);
+}
+
+int core_plain_encode_call(PyObject *args, PyObject *kwargs, struct core_payload *p)
+{
+    struct encoder e;
+
+    if (encoder_init(&e, p, "args") < 0 || put_items(&e, args) < 0)
+        return -1;
+    e.root = "kwargs";
+    if (kwargs != Py_None && put_entries(&e, true, kwargs) < 0)
+        return -1;
+    e.root = "the call";
+    return finish(&e);
+}
+
+void core_plain_release(struct core_payload *p)
+{
+    if (p->plain)
+        ms_plain_writer_finish(p->plain);
+    free(p->plain);
+}
+
+/* ---- decoding -------------------------------------------------------------------- */
+
+struct decoder {
+    uint8_t *memory; /* until `owner` has it */
+    const uint8_t *body;
+    size_t len, nodes;
+    PyObject *owner; /* of what tensors point into */
+    PyObject *view;
+};
+
+static PyObject *malformed(void)
+{
+    PyErr_SetString(PyExc_ValueError, "this is not plain data, or beyond its limits");
+    return NULL;
+}
+
+static PyObject *get(struct decoder *d, struct ms_plain_cursor c, unsigned depth);
+
+static PyObject *
+get_items(struct decoder *d, struct ms_plain_cursor list, unsigned depth)
+{
+    PyObject *out = PyList_New(0);
+    struct ms_plain_cursor c;
+    int rc = 0;
+
+    while (out && (rc = ms_plain_next_item(&list, &c)) > 0) {
+        PyObject *item = get(d, c, depth + 1);
+
+        if (!item || PyList_Append(out, item) < 0)
+            Py_CLEAR(out);
+        Py_XDECREF(item);
+    }
+    if (rc < 0 && out) {
+        Py_DECREF(out);
+        return malformed();
+    }
+    return out;
+}
+
+static PyObject *get_entries(struct decoder *d,
+                             struct ms_plain_cursor map,
+                             unsigned depth,
+                             __typeof__(ms_plain_next_entry) *next)
+{
+    PyObject *out = PyDict_New();
+    struct ms_plain_cursor c;
+    struct ms_plain_key key;
+    int rc = 0;
+
+    while (out && (rc = next(&map, &key, &c)) > 0) {
+        PyObject *name = PyUnicode_DecodeUTF8(key.at, (Py_ssize_t)key.len, NULL);
+        PyObject *item = name ? get(d, c, depth + 1) : NULL;
+
+        if (!item || PyDict_SetItem(out, name, item) < 0)
+            Py_CLEAR(out);
+        Py_XDECREF(name);
+        Py_XDECREF(item);
+    }
+    if (rc < 0 && out) {
+        Py_DECREF(out);
+        return malformed();
+    }
+    return out;
+}
+
+/* A view of a part of the message, which from now on lives as long as it is seen. */
+static PyObject *view_of(struct decoder *d, const uint8_t *at, size_t len)
+{
+    size_t from = len ? (size_t)(at - d->body) : 0;
+
+    if (!d->owner) {
+        d->owner = core_memory_new(d->memory, d->body, d->len);
+        d->memory = NULL;
+        d->view = d->owner ? PyMemoryView_FromObject(d->owner) : NULL;
+    }
+    if (!d->view)
+        return NULL;
+    return PySequence_GetSlice(d->view, (Py_ssize_t)from, (Py_ssize_t)(from + len));
+}
+
+static PyObject *get_tensor(struct decoder *d, const struct ms_plain_item *item)
+{
+    PyObject *shape = PyTuple_New((Py_ssize_t)item->tensor.ndim), *view, *out = NULL;
+
+    for (uint32_t i = 0; shape && i < item->tensor.ndim; i++) {
+        PyObject *n = PyLong_FromUnsignedLongLong(item->tensor.shape[i]);
+
+        if (!n || PyTuple_SetItem(shape, (Py_ssize_t)i, n) < 0)
+            Py_CLEAR(shape);
+    }
+    view = shape ? view_of(d, item->tensor.at, item->tensor.len) : NULL;
+    if (view)
+        out = PyObject_CallFunction(
+            core_tensor, "iOO", (int)item->tensor.dtype, shape, view);
+    Py_XDECREF(view);
+    Py_XDECREF(shape);
+    return out;
+}
+
+static PyObject *get(struct decoder *d, struct ms_plain_cursor c, unsigned depth)
+{
+    struct ms_plain_item item;
+
+    if (depth > MS_PLAIN_DEPTH_MAX || ++d->nodes > MS_PLAIN_NODES_MAX ||
+        ms_plain_read(c, &item) < 0)
+        return malformed();
+    switch (item.kind) {
+    case MUSTER_NULL:
+        break;
+    case MUSTER_BOOL:
+        return PyBool_FromLong(item.truth);
+    case MUSTER_INT:
+        return PyLong_FromLongLong(item.integer);
+    case MUSTER_FLOAT:
+        return PyFloat_FromDouble(item.real);
+    case MUSTER_TEXT:
+        return PyUnicode_DecodeUTF8(
+            (const char *)item.data.at, (Py_ssize_t)item.data.len, NULL);
+    case MUSTER_BYTES:
+        return PyBytes_FromStringAndSize((const char *)item.data.at,
+                                         (Py_ssize_t)item.data.len);
+    case MUSTER_LIST:
+        return get_items(d, item.inside, depth);
+    case MUSTER_MAP:
+        return get_entries(d, item.inside, depth, ms_plain_next_entry);
+    case MUSTER_TENSOR:
+        return get_tensor(d, &item);
+    }
+    Py_RETURN_NONE;
+}
+
+static void
+decoder_init(struct decoder *d, uint8_t *memory, const uint8_t *body, size_t len)
+{
+    body = ms_plain_align(memory, body, len);
+    *d = (struct decoder){.memory = memory, .body = body, .len = len};
+}
+
+static PyObject *decoder_end(struct decoder *d, PyObject *value)
+{
+    Py_XDECREF(d->view);
+    Py_XDECREF(d->owner);
+    free(d->memory);
+    return value;
+}
+
+PyObject *core_plain_decode(uint8_t *memory, const uint8_t *body, size_t len)
+{
+    struct decoder d;
+
+    decoder_init(&d, memory, body, len);
+    return decoder_end(&d, get(&d, (struct ms_plain_cursor){d.body, d.body + len}, 0));
+}
+
+PyObject *core_plain_decode_call(uint8_t *memory, const uint8_t *body, size_t len)
+{
+    PyObject *list, *args, *kwargs, *pair = NULL;
+    struct ms_plain_cursor c;
+    struct decoder d;
+
+    decoder_init(&d, memory, body, len);
+    c = (struct ms_plain_cursor){d.body, d.body + len};
+    list = get_items(&d, c, 0);
+    args = list ? PySequence_Tuple(list) : NULL;
+    kwargs = args ? get_entries(&d, c, 0, ms_plain_next_named) : NULL;
+    if (kwargs)
+        pair = PyTuple_Pack(2, args, kwargs);
+    Py_XDECREF(list);
+    Py_XDECREF(args);
+    Py_XDECREF(kwargs);
+    return decoder_end(&d, pair);
+}
