@@ -2,9 +2,11 @@
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "cluster/copy.h"
+#include "cluster/registry_impl.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 void ms_registry_init(struct ms_registry *r)
@@ -26,7 +28,8 @@ void ms_registry_finish(struct ms_registry *r)
 
 bool ms_slot_is_live(const struct ms_slot *s)
 {
-    return s->now.state != MUSTER__WORKER_STATE__WORKER_EXITED;
+    return s->now.state == MUSTER__WORKER_STATE__WORKER_STARTING ||
+           s->now.state == MUSTER__WORKER_STATE__WORKER_RUNNING;
 }
 
 static void instance_finish(struct ms_instance *i)
@@ -61,31 +64,35 @@ static void cleanup_cluster(struct ms_cluster **c)
     cluster_destroy(*c);
 }
 
-static int slot_init(struct ms_slot *s,
-                     struct ms_cluster *c,
-                     uint32_t rank,
-                     const struct ms_slot_spec *spec,
-                     int64_t now_ns)
+static int set_devices(struct ms_slot *s, const uint32_t *devices, size_t count)
 {
-    s->cluster = c;
-    s->rank = rank;
-    s->now.uid = spec->uid;
-    s->now.incarnation = 1;
-    become(&s->now, MUSTER__WORKER_STATE__WORKER_STARTING, now_ns);
-    if (spec->device_count == 0)
+    if (count == 0)
         return 0;
-    s->devices = calloc(spec->device_count, sizeof *s->devices);
+    s->devices = calloc(count, sizeof *s->devices);
     if (!s->devices)
         return -ENOMEM;
-    memcpy(s->devices, spec->devices, spec->device_count * sizeof *s->devices);
-    s->device_count = spec->device_count;
+    memcpy(s->devices, devices, count * sizeof *s->devices);
+    s->device_count = count;
     return 0;
 }
 
-static struct ms_cluster *cluster_create(const char *name,
-                                         const struct ms_slot_spec *slots,
-                                         size_t count,
-                                         int64_t now_ns)
+static void set_node(struct ms_slot *s, const char *node)
+{
+    snprintf(s->node, sizeof s->node, "%s", node ? node : "");
+}
+
+int ms_slot_init(struct ms_slot *s, const struct ms_slot_spec *spec, int64_t now_ns)
+{
+    s->now.uid = spec->uid;
+    s->now.incarnation = 1;
+    s->memory = spec->memory;
+    s->cpu_milli = spec->cpu_milli;
+    set_node(s, spec->node);
+    become(&s->now, MUSTER__WORKER_STATE__WORKER_STARTING, now_ns);
+    return set_devices(s, spec->devices, spec->device_count);
+}
+
+struct ms_cluster *ms_cluster_create(const char *name, size_t count)
 {
     MS_CLEANUP(cleanup_cluster) struct ms_cluster *c = calloc(1, sizeof *c);
 
@@ -96,11 +103,23 @@ static struct ms_cluster *cluster_create(const char *name,
     c->slots = calloc(count, sizeof *c->slots);
     if (!c->slots)
         return NULL;
-    c->count = c->live = c->unconfirmed = count;
-    for (size_t i = 0; i < count; i++)
-        if (slot_init(&c->slots[i], c, (uint32_t)i, &slots[i], now_ns) < 0)
-            return NULL;
+    c->count = c->unknown = count;
+    for (size_t i = 0; i < count; i++) {
+        c->slots[i].cluster = c;
+        c->slots[i].rank = (uint32_t)i;
+    }
     return MS_TAKE(c);
+}
+
+static int
+fill_slots(struct ms_cluster *c, const struct ms_slot_spec *slots, int64_t now_ns)
+{
+    for (size_t i = 0; i < c->count; i++)
+        if (ms_slot_init(&c->slots[i], &slots[i], now_ns) < 0)
+            return -ENOMEM;
+    c->live = c->unconfirmed = c->count;
+    c->unknown = 0;
+    return 0;
 }
 
 /* ---- clusters -------------------------------------------------------------------- */
@@ -112,15 +131,15 @@ static int check_room(const struct ms_registry *r,
 {
     if (count == 0)
         return ms_error_set(err, -EINVAL, "cluster '%s' has no workers", name);
-    if (count > MS_WORKERS_MAX || r->live > MS_WORKERS_MAX - count)
+    if (count > MS_CLUSTER_WORKERS_MAX || r->live > MS_CLUSTER_WORKERS_MAX - count)
         return ms_error_set(err,
                             -ENOSPC,
-                            "cluster '%s' wants %zu workers, %zu are running; an agent "
+                            "cluster '%s' wants %zu workers, %zu are running; a head "
                             "can have %u",
                             name,
                             count,
                             r->live,
-                            MS_WORKERS_MAX);
+                            MS_CLUSTER_WORKERS_MAX);
     return 0;
 }
 
@@ -156,8 +175,10 @@ int ms_registry_add(struct ms_registry *r,
     rc = check_room(r, name, count, err);
     if (rc < 0)
         return rc;
-    c = cluster_create(name, slots, count, now_ns);
-    rc = c ? add_uids(r, c) : -ENOMEM;
+    c = ms_cluster_create(name, count);
+    rc = c ? fill_slots(c, slots, now_ns) : -ENOMEM;
+    if (rc == 0)
+        rc = add_uids(r, c);
     if (rc < 0)
         return ms_error_sys(err, rc, "cannot add cluster '%s'", name);
     ms_list_add_tail(&r->clusters, &c->link);
@@ -169,7 +190,8 @@ int ms_registry_add(struct ms_registry *r,
 void ms_registry_remove(struct ms_registry *r, struct ms_cluster *c)
 {
     for (size_t i = 0; i < c->count; i++)
-        ms_map_remove(&r->by_uid, c->slots[i].now.uid);
+        if (c->slots[i].now.uid)
+            ms_map_remove(&r->by_uid, c->slots[i].now.uid);
     assert(r->live >= c->live);
     r->live -= c->live;
     ms_list_remove(&c->link);
@@ -242,7 +264,7 @@ int ms_slot_renew(struct ms_registry *r,
 
     if (ms_slot_is_live(slot))
         return -EBUSY;
-    if (r->live >= MS_WORKERS_MAX)
+    if (r->live >= MS_CLUSTER_WORKERS_MAX)
         return -ENOSPC;
     rc = ms_map_add(&r->by_uid, uid, slot);
     if (rc < 0)

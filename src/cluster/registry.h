@@ -8,6 +8,10 @@
  *
  * Life of an instance: STARTING -> RUNNING -> EXITED, or STARTING -> EXITED. Its exit
  * may be known before its start is confirmed; it then stays EXITED.
+ *
+ * A registry can also be built from what agents report of clusters that another head
+ * made (ms_registry_adopt). A slot of which nobody has reported yet is UNKNOWN, has no
+ * uid, and counts as neither living nor dead.
  */
 #ifndef MS_CLUSTER_REGISTRY_H
 #define MS_CLUSTER_REGISTRY_H
@@ -38,8 +42,11 @@ struct ms_instance {
 struct ms_slot {
     struct ms_cluster *cluster;
     uint32_t rank;
+    char node[MS_NAME_MAX + 1];
     uint32_t *devices;
     size_t device_count;
+    uint64_t memory;
+    uint32_t cpu_milli;
     struct ms_instance now;
 };
 
@@ -52,11 +59,14 @@ enum ms_cluster_state {
 struct ms_cluster {
     struct ms_list link;
     char name[MS_NAME_MAX + 1];
+    uint64_t driver; /* that made it; 0: the process of the registry itself */
+    bool detached;   /* outlives its driver */
     enum ms_cluster_state state;
     struct ms_slot *slots;
     size_t count;
     size_t live;        /* slots whose instance has not exited */
     size_t unconfirmed; /* slots whose instance has no address yet */
+    size_t unknown;     /* slots of which nobody has reported yet */
 };
 
 struct ms_registry {
@@ -71,13 +81,16 @@ void ms_registry_finish(struct ms_registry *r);
 /* What a new slot is given; borrowed. */
 struct ms_slot_spec {
     uint64_t uid;
+    const char *node; /* NULL: not told */
     const uint32_t *devices;
     size_t device_count;
+    uint64_t memory;    /* bytes and */
+    uint32_t cpu_milli; /* thousandths of a CPU that it counts for */
 };
 
 /* A new cluster whose instances are all STARTING, in their first incarnation. -EINVAL
  * (bad name, no worker, a uid of 0), -EEXIST (the name, or a uid), -ENOSPC (more living
- * workers than MS_WORKERS_MAX), -ENOMEM; nothing has then changed. */
+ * workers than MS_CLUSTER_WORKERS_MAX), -ENOMEM; nothing has then changed. */
 int ms_registry_add(struct ms_registry *r,
                     const char *name,
                     const struct ms_slot_spec *slots,
@@ -99,6 +112,17 @@ struct ms_slot *ms_registry_find_uid(const struct ms_registry *r, uint64_t uid);
 int ms_registry_started(struct ms_registry *r,
                         const Muster__WorkerStarted *s,
                         int64_t now_ns);
+
+/* A worker of `node` that another head has started. Makes the cluster when it is the
+ * first of it to be reported. 0, also for one that is known already, and *out its slot;
+ * -EINVAL (no name, a rank beyond the cluster), -EEXIST: another worker has its place;
+ * -ENOSPC, -ENOMEM. */
+int ms_registry_adopt(struct ms_registry *r,
+                      const char *node,
+                      const Muster__WorkerReport *report,
+                      int64_t now_ns,
+                      struct ms_slot **out,
+                      struct ms_error *err);
 
 /* It has ended. The slot if this changed anything, NULL if it is no current instance or
  * has ended before. Never fails for want of memory. */

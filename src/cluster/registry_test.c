@@ -100,9 +100,10 @@ static void test_failed_add_changes_nothing(void **state)
     assert_non_null(strstr(err.text, "no workers"));
     assert_int_equal(ms_registry_add(&reg, "z", &zero, 1, 0, &c, &err), -EINVAL);
     assert_int_equal(ms_registry_add(&reg, "twice", twice, 2, 0, &c, &err), -EEXIST);
-    assert_int_equal(ms_registry_add(&reg, "many", &good, MS_WORKERS_MAX, 0, &c, &err),
-                     -ENOSPC);
-    assert_non_null(strstr(err.text, "4096"));
+    assert_int_equal(
+        ms_registry_add(&reg, "many", &good, MS_CLUSTER_WORKERS_MAX, 0, &c, &err),
+        -ENOSPC);
+    assert_non_null(strstr(err.text, "65536"));
     assert_null(c);
     assert_int_equal(reg.live, 1);
     assert_null(ms_registry_find_uid(&reg, 31));
@@ -182,7 +183,8 @@ static void test_status_says_what_is_known(void **state)
 {
     const uint32_t devices[] = {4, 5};
     const struct ms_slot_spec slots[] = {
-        {.uid = 11, .devices = devices, .device_count = 2}, {.uid = 12}};
+        {.uid = 11, .node = "here", .devices = devices, .device_count = 2},
+        {.uid = 12}};
     struct ms_cluster *c = NULL;
     Muster__ClusterStatus *s;
 
@@ -190,7 +192,7 @@ static void test_status_says_what_is_known(void **state)
     assert_int_equal(ms_registry_add(&reg, "actor", slots, 2, 0, &c, NULL), 0);
     assert_int_equal(started(11, 1011), 0);
     assert_non_null(exited(11, 3));
-    s = ms_cluster_status(c, "here");
+    s = ms_cluster_status(c);
     assert_non_null(s);
     assert_string_equal(s->name, "actor");
     assert_int_equal(s->n_workers, 2);
@@ -209,6 +211,67 @@ static void test_status_says_what_is_known(void **state)
     muster__cluster_status__free_unpacked(s, NULL);
 }
 
+static int adopt(uint64_t uid, uint32_t rank, uint32_t world, int code)
+{
+    char address[] = "/s/w/a.sock", cluster[] = "actor";
+    uint32_t devices[] = {rank};
+    Muster__WorkerSpec spec = MUSTER__WORKER_SPEC__INIT;
+    Muster__WorkerStarted begun = MUSTER__WORKER_STARTED__INIT;
+    Muster__WorkerReport report = MUSTER__WORKER_REPORT__INIT;
+    struct ms_slot *slot = NULL;
+    int rc;
+
+    spec.uid = begun.uid = uid;
+    spec.cluster = cluster;
+    spec.rank = rank;
+    spec.world_size = world;
+    spec.driver = 7;
+    spec.incarnation = 3;
+    spec.n_devices = 1;
+    spec.devices = devices;
+    begun.pid = 1000 + (int)uid;
+    begun.address = address;
+    report.spec = &spec;
+    report.started = &begun;
+    rc = ms_registry_adopt(&reg, "far", &report, 50, &slot, NULL);
+    if (rc == 0 && code)
+        assert_non_null(exited(uid, code));
+    return rc;
+}
+
+static void test_a_cluster_is_built_from_reports(void **state)
+{
+    struct ms_cluster *c;
+
+    (void)state;
+    assert_int_equal(adopt(12, 1, 3, 0), 0);
+    c = ms_registry_find(&reg, "actor");
+    assert_non_null(c);
+    assert_int_equal(c->driver, 7);
+    assert_int_equal(c->state, MS_CLUSTER_RUNNING);
+    assert_int_equal(c->unknown, 2);
+    assert_int_equal(c->live, 1);
+    assert_int_equal(c->slots[1].now.incarnation, 3);
+    assert_int_equal(c->slots[1].now.pid, 1012);
+    assert_string_equal(c->slots[1].node, "far");
+    assert_int_equal(c->slots[1].devices[0], 1);
+    assert_int_equal(c->slots[0].now.state, MUSTER__WORKER_STATE__WORKER_UNKNOWN);
+
+    assert_int_equal(adopt(12, 1, 3, 0), 0); /* told again: nothing changes */
+    assert_int_equal(c->live, 1);
+    assert_int_equal(adopt(13, 1, 3, 0), -EEXIST); /* its place is taken */
+    assert_int_equal(adopt(14, 3, 3, 0), -EINVAL);
+    assert_int_equal(adopt(15, 0, 4, 0), -EEXIST); /* another cluster of that name */
+    assert_int_equal(adopt(11, 0, 3, 9), 0);
+    assert_int_equal(adopt(16, 2, 3, 0), 0);
+    assert_int_equal(c->unknown, 0);
+    assert_int_equal(c->unconfirmed, 0);
+    assert_int_equal(c->live, 2);
+    assert_int_equal(c->slots[0].now.exit->code, 9);
+    ms_registry_remove(&reg, c);
+    assert_int_equal(reg.live, 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -221,6 +284,7 @@ int main(void)
         TEST(test_an_older_incarnation_changes_nothing),
         TEST(test_exit_without_details),
         TEST(test_status_says_what_is_known),
+        TEST(test_a_cluster_is_built_from_reports),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

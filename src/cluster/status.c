@@ -44,7 +44,7 @@ static void cleanup_worker(Muster__WorkerStatus **w)
     muster__worker_status__free_unpacked(*w, NULL);
 }
 
-static Muster__WorkerStatus *worker_status(const struct ms_slot *slot, const char *node)
+static Muster__WorkerStatus *worker_status(const struct ms_slot *slot)
 {
     MS_CLEANUP(cleanup_worker) Muster__WorkerStatus *w = malloc(sizeof *w);
 
@@ -55,7 +55,10 @@ static Muster__WorkerStatus *worker_status(const struct ms_slot *slot, const cha
     w->rank = slot->rank;
     w->pid = slot->now.pid;
     w->state = slot->now.state;
-    if (set_text(&w->node, node) < 0 || set_text(&w->address, slot->now.address) < 0 ||
+    w->memory = slot->memory;
+    w->cpu_milli = slot->cpu_milli;
+    if (set_text(&w->node, slot->node) < 0 ||
+        set_text(&w->address, slot->now.address) < 0 ||
         set_text(&w->log_path, slot->now.log_path) < 0 || set_devices(w, slot) < 0 ||
         set_exit(w, slot) < 0)
         return NULL;
@@ -67,18 +70,20 @@ static void cleanup_status(Muster__ClusterStatus **s)
     muster__cluster_status__free_unpacked(*s, NULL);
 }
 
-Muster__ClusterStatus *ms_cluster_status(const struct ms_cluster *c, const char *node)
+Muster__ClusterStatus *ms_cluster_status(const struct ms_cluster *c)
 {
     MS_CLEANUP(cleanup_status) Muster__ClusterStatus *s = malloc(sizeof *s);
 
     if (!s)
         return NULL;
     muster__cluster_status__init(s);
+    s->driver = c->driver;
+    s->detached = c->detached;
     s->workers = calloc(c->count, sizeof(Muster__WorkerStatus *));
     if (!s->workers || set_text(&s->name, c->name) < 0)
         return NULL;
     for (size_t i = 0; i < c->count; i++) {
-        s->workers[i] = worker_status(&c->slots[i], node);
+        s->workers[i] = worker_status(&c->slots[i]);
         if (!s->workers[i])
             return NULL;
         s->n_workers++;

@@ -4,8 +4,8 @@
 
 #include "cluster/registry.h"
 
-/* All workers with what is known of them, on `node`. Freed with
+/* All workers with what is known of them. Freed with
  * muster__cluster_status__free_unpacked(s, NULL). NULL: out of memory. */
-Muster__ClusterStatus *ms_cluster_status(const struct ms_cluster *c, const char *node);
+Muster__ClusterStatus *ms_cluster_status(const struct ms_cluster *c);
 
 #endif

@@ -1,6 +1,5 @@
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "cluster/copy.h"
 #include "head/state.h"
 
 #include <errno.h>
@@ -9,64 +8,100 @@
 
 /* ---- stopping workers ------------------------------------------------------------ */
 
-static size_t live_uids(const struct ms_cluster *c, uint64_t *out)
+/* To be stopped: what has a process that is known. */
+static bool is_stoppable(const struct ms_slot *s, bool also_dead)
+{
+    return s->now.uid && s->now.address && (also_dead || ms_slot_is_live(s));
+}
+
+/* The uids of the cluster's workers on this node; `out` has room for all. */
+static size_t
+uids_on(const struct ms_cluster *c, const char *node, bool also_dead, uint64_t *out)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < c->count; i++)
-        if (ms_slot_is_live(&c->slots[i]))
+        if (is_stoppable(&c->slots[i], also_dead) &&
+            strcmp(c->slots[i].node, node) == 0)
             out[n++] = c->slots[i].now.uid;
     return n;
 }
 
-static int tell_stop(struct ms_head *h, uint64_t *uids, size_t count, int64_t grace_ns)
+static void stop_message(Muster__HeadToAgent *m,
+                         Muster__StopWorkers *stop,
+                         uint64_t *uids,
+                         size_t count,
+                         int64_t grace_ns)
 {
-    Muster__StopWorkers stop = MUSTER__STOP_WORKERS__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
-
-    if (count == 0)
-        return 0;
-    stop.uids = uids;
-    stop.n_uids = count;
-    stop.grace_ns = grace_ns > 0 ? (uint64_t)grace_ns : 0;
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_STOP;
-    m.stop = &stop;
-    return ms_head_agent_tell(h, &m);
+    muster__head_to_agent__init(m);
+    muster__stop_workers__init(stop);
+    stop->uids = uids;
+    stop->n_uids = count;
+    stop->grace_ns = grace_ns > 0 ? (uint64_t)grace_ns : 0;
+    m->body_case = MUSTER__HEAD_TO_AGENT__BODY_STOP;
+    m->stop = stop;
 }
 
-int ms_head_cluster_stop(struct ms_head *h, struct ms_cluster *c, int64_t grace_ns)
+int ms_head_cluster_ask_stop(struct ms_head_op *op,
+                             struct ms_cluster *c,
+                             bool also_dead,
+                             int64_t grace_ns)
 {
     MS_CLEANUP(ms_cleanup_free) uint64_t *uids = calloc(c->count, sizeof *uids);
+    Muster__HeadToAgent m;
+    Muster__StopWorkers stop;
+    int asked = 0;
 
-    return uids ? tell_stop(h, uids, live_uids(c, uids), grace_ns) : -ENOMEM;
+    if (!uids)
+        return -ENOMEM;
+    ms_list_each (n, &op->head->nodes, struct ms_node, link) {
+        size_t count = uids_on(c, n->name, also_dead, uids);
+        int rc;
+
+        if (count == 0 || ms_node_check(n, NULL) < 0)
+            continue;
+        stop_message(&m, &stop, uids, count, grace_ns);
+        rc = ms_node_ask(n, op, &m, NULL);
+        if (rc == -ENOMEM)
+            return rc;
+        asked += rc == 0;
+    }
+    return asked;
 }
 
-int ms_head_stop_all_workers(struct ms_head *h, int64_t grace_ns)
+int ms_head_stop_workers_of(struct ms_head *h, struct ms_node *n, int64_t grace_ns)
 {
     MS_CLEANUP(ms_cleanup_free)
     uint64_t *uids = calloc(h->registry.live + 1, sizeof *uids);
-    size_t n = 0;
+    Muster__HeadToAgent m;
+    Muster__StopWorkers stop;
+    size_t count = 0;
 
     if (!uids)
         return -ENOMEM;
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
-        n += live_uids(c, uids + n);
-    return tell_stop(h, uids, n, grace_ns);
+        count += uids_on(c, n->name, false, uids + count);
+    stop_message(&m, &stop, uids, count, grace_ns);
+    return count ? ms_node_tell(n, &m) : 0;
 }
 
 /* ---- destroy --------------------------------------------------------------------- */
 
 void ms_head_cluster_forget(struct ms_head *h, struct ms_cluster *c)
 {
-    ms_list_each (op, &h->destroying, struct ms_head_op, destroy_link)
+    uint64_t driver = c->driver;
+
+    ms_list_each (op, &h->destroying, struct ms_head_op, wait_link)
         if (op->cluster == c)
             ms_head_op_succeed(op, NULL);
+    ms_head_ports_drop(h, c);
     ms_registry_remove(&h->registry, c);
+    ms_driver_cluster_gone(h, driver);
 }
 
 static bool is_awaited(const struct ms_head *h, const struct ms_cluster *c)
 {
-    ms_list_each (op, &h->destroying, struct ms_head_op, destroy_link)
+    ms_list_each (op, &h->destroying, struct ms_head_op, wait_link)
         if (op->cluster == c)
             return true;
     return false;
@@ -89,107 +124,114 @@ static void on_late(void *arg)
                     c->name,
                     c->slots[i].rank,
                     (int)c->slots[i].now.pid,
-                    op->head->node);
+                    c->slots[i].node);
 }
 
-/* The agent has reaped them all and cleaned up after them; it told each exit before. */
-static void destroy_answered(struct ms_head_op *op, Muster__AgentToHead *answer)
+/* Each node has reaped them all and cleaned up after them, and told each exit before;
+ * or is gone. */
+static void destroy_step(struct ms_head_op *op)
 {
-    (void)answer;
+    if (!ms_list_is_empty(&op->asks))
+        return;
     if (op->cluster->live == 0)
         ms_head_cluster_forget(op->head, op->cluster);
     else
         on_late(op); /* there are some that even SIGKILL does not end */
 }
 
-/* To all of them, also the dead: what those left behind must be gone too. */
-static Muster__HeadToAgent *stop_message(const struct ms_cluster *c, int64_t grace_ns)
+static void
+destroy_answered(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
 {
-    MS_CLEANUP(ms_cleanup_free) uint64_t *uids = calloc(c->count, sizeof *uids);
-    Muster__StopWorkers stop = MUSTER__STOP_WORKERS__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
-
-    if (!uids)
-        return NULL;
-    for (size_t i = 0; i < c->count; i++)
-        uids[i] = c->slots[i].now.uid;
-    stop.uids = uids;
-    stop.n_uids = c->count;
-    stop.grace_ns = grace_ns > 0 ? (uint64_t)grace_ns : 0;
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_STOP;
-    m.stop = &stop;
-    return (Muster__HeadToAgent *)ms_proto_copy(&m.base);
+    (void)n;
+    (void)answer;
+    destroy_step(op);
 }
 
-/* Its workers are all confirmed now, so that they can be named to the agent. */
+static void
+destroy_refused(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
+{
+    (void)n;
+    (void)why; /* the workers of a node that is gone are dead by now */
+    destroy_step(op);
+}
+
+/* Its workers are all confirmed now, so that they can be named to the nodes. To all of
+ * them, also the dead: what those left behind must be gone too. */
 static void begin_destroy(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
-    struct ms_error err = {0};
-    int rc;
+    int64_t grace_ns = ms_head_grace(op->wanted->destroy->grace_ns);
+    int asked;
 
     op->cluster->state = MS_CLUSTER_STOPPING;
-    if (op->cluster->live == 0 && ms_head_agent_check(h, NULL) < 0) {
-        ms_head_cluster_forget(h, op->cluster);
-        return;
-    }
     op->on_answer = destroy_answered;
-    op->to_agent = stop_message(op->cluster, op->grace_ns);
-    if (!op->to_agent || ms_timer_init(&op->deadline, h->loop, on_late, op) < 0) {
-        ms_head_op_fail(op, -ENOMEM, "cannot stop cluster '%s'", op->name);
-        return;
-    }
-    rc = ms_head_agent_ask(h, op, &err);
-    if (rc < 0)
-        ms_head_op_fail_with(op, &err);
+    op->on_refused = destroy_refused;
+    asked = ms_timer_init(&op->deadline, h->loop, on_late, op) < 0
+                ? -ENOMEM
+                : ms_head_cluster_ask_stop(op, op->cluster, true, grace_ns);
+    if (asked < 0)
+        ms_head_op_fail(op, -ENOMEM, "cannot stop cluster '%s'", op->cluster->name);
+    else if (asked == 0)
+        destroy_step(op);
     else
-        ms_timer_set(&op->deadline, ms_deadline_ns(MS_STOP_GRACE_NS, op->grace_ns));
+        ms_timer_set(&op->deadline, ms_deadline_ns(MS_STOP_GRACE_NS, grace_ns));
 }
 
-static void run_destroy(struct ms_head_op *op)
+/* 0 if at least one living worker of it can be reached, or none lives. */
+static int
+check_nodes(struct ms_head *h, const struct ms_cluster *c, struct ms_error *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < c->count; i++) {
+        struct ms_node *n =
+            ms_slot_is_live(&c->slots[i]) ? ms_node_find(h, c->slots[i].node) : NULL;
+
+        rc = n ? ms_node_check(n, err) : rc;
+        if (n && rc == 0)
+            return 0;
+    }
+    return rc;
+}
+
+void ms_head_destroy_run(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
+    const char *name = op->wanted->destroy->name;
     struct ms_error err = {0};
 
-    op->cluster = ms_registry_find(&h->registry, op->name);
+    if (ms_name_check(name, "cluster", &err) < 0) {
+        ms_head_op_fail_with(op, &err);
+        return;
+    }
+    op->cluster = ms_registry_find(&h->registry, name);
     if (!op->cluster) {
-        ms_head_op_fail(op, -ENOENT, "there is no cluster '%s'", op->name);
-    } else if (op->cluster->live > 0 && ms_head_agent_check(h, &err) < 0) {
+        ms_head_op_fail(op, -ENOENT, "there is no cluster '%s'", name);
+    } else if (check_nodes(h, op->cluster, &err) < 0) {
         ms_head_op_fail_with(op, &err);
     } else {
-        ms_list_add_tail(&h->destroying, &op->destroy_link);
+        ms_list_add_tail(&h->destroying, &op->wait_link);
         if (op->cluster->state != MS_CLUSTER_STARTING)
             begin_destroy(op);
     }
 }
 
-void ms_head_begin_destroys(struct ms_head *h, struct ms_cluster *c)
+/* That has not begun. */
+static struct ms_head_op *next_destroy(struct ms_head *h, const struct ms_cluster *c)
 {
-    if (c->live == 0 && is_awaited(h, c) && ms_head_agent_check(h, NULL) < 0) {
-        ms_head_cluster_forget(h, c);
-        return;
-    }
-    ms_list_each (op, &h->destroying, struct ms_head_op, destroy_link)
-        if (op->cluster == c)
-            begin_destroy(op);
+    ms_list_each (op, &h->destroying, struct ms_head_op, wait_link)
+        if (op->cluster == c && !op->on_answer)
+            return op;
+    return NULL;
 }
 
-struct ms_head_op *
-ms_head_destroy_cluster(struct ms_head *h, const char *name, int64_t grace_ns)
+void ms_head_begin_destroys(struct ms_head *h, struct ms_cluster *c)
 {
-    struct ms_head_op *op = ms_head_op_create(h);
-    struct ms_error err = {0};
+    struct ms_head_op *op;
 
-    if (!op)
-        return ms_head_op_refused(h);
-    if (ms_name_check(name, "cluster", &err) < 0) {
-        ms_head_op_fail_with(op, &err);
-        return op;
-    }
-    strcpy(op->name, name);
-    op->grace_ns = grace_ns > 0 ? grace_ns : 0;
-    op->run = run_destroy;
-    return ms_head_op_submit(op);
+    /* one may end all of them, and the cluster */
+    while ((op = next_destroy(h, c)))
+        begin_destroy(op);
 }
 
 /* ---- what happens to workers ----------------------------------------------------- */
@@ -197,9 +239,13 @@ ms_head_destroy_cluster(struct ms_head *h, const char *name, int64_t grace_ns)
 void ms_head_tell_exit(struct ms_head *h, const struct ms_slot *slot)
 {
     Muster__Exit none = MUSTER__EXIT__INIT;
+    const Muster__Exit *exit = slot->now.exit ? slot->now.exit : &none;
 
-    if (h->on_exit)
-        h->on_exit(h->arg, slot->now.uid, slot->now.exit ? slot->now.exit : &none);
+    if (slot->cluster->driver)
+        ms_driver_tell_exit(h, slot->cluster, slot->now.uid, exit);
+    else if (h->on_exit)
+        h->on_exit(h->arg, slot->now.uid, exit);
+    ms_head_answer_deaths(h, slot->now.uid, exit);
 }
 
 void ms_head_worker_exited(struct ms_head *h, uint64_t uid, const Muster__Exit *exit)
@@ -211,40 +257,43 @@ void ms_head_worker_exited(struct ms_head *h, uint64_t uid, const Muster__Exit *
     if (slot->cluster->state != MS_CLUSTER_STARTING)
         ms_head_tell_exit(h, slot); /* else when the creation has succeeded */
     if (slot->cluster->state == MS_CLUSTER_STOPPING && slot->cluster->live == 0 &&
-        !is_awaited(h, slot->cluster)) /* else with the agent's answer */
+        !is_awaited(h, slot->cluster)) /* else with the nodes' answers */
         ms_head_cluster_forget(h, slot->cluster);
     ms_head_stop_step(h);
 }
 
 /* Nobody can say how it ended; but it does, because its agent did. */
-static void lose_worker(struct ms_head *h, struct ms_slot *slot, char *detail)
+static void lose_worker(struct ms_head *h,
+                        const struct ms_node *n,
+                        struct ms_slot *slot,
+                        char *detail)
 {
     Muster__Exit exit = MUSTER__EXIT__INIT;
 
-    ms_orphans_add(&h->orphans, slot->now.pid, slot->now.since_ns);
+    if (n->lent)
+        ms_orphans_add(&h->orphans, slot->now.pid, slot->now.since_ns);
     exit.code = -1;
     exit.pid = slot->now.pid;
-    exit.node = h->node;
+    exit.node = slot->node;
     exit.detail = detail;
     exit.requested = h->stop_op || slot->cluster->state == MS_CLUSTER_STOPPING;
     if (slot->now.log_path)
         exit.log_path = slot->now.log_path;
     ms_registry_exited(&h->registry, slot->now.uid, &exit, ms_now_ns());
-    ms_head_tell_exit(h, slot);
+    if (slot->cluster->state != MS_CLUSTER_STARTING)
+        ms_head_tell_exit(h, slot);
 }
 
-void ms_head_workers_lost(struct ms_head *h, const char *why)
+void ms_head_workers_lost(struct ms_head *h, struct ms_node *n, const char *why)
 {
     struct ms_error detail = {0};
 
     ms_error_set(&detail, -EPIPE, "%.400s, and its workers with it", why);
-    ms_list_each (op, &h->destroying, struct ms_head_op, destroy_link)
-        ms_head_op_fail_with(op, &h->agent.gone);
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
         for (size_t i = 0; i < c->count; i++)
-            if (ms_slot_is_live(&c->slots[i]))
-                lose_worker(h, &c->slots[i], detail.text);
+            if (ms_slot_is_live(&c->slots[i]) && strcmp(c->slots[i].node, n->name) == 0)
+                lose_worker(h, n, &c->slots[i], detail.text);
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
-        if (c->state == MS_CLUSTER_STOPPING)
+        if (c->state == MS_CLUSTER_STOPPING && c->live == 0 && !is_awaited(h, c))
             ms_head_cluster_forget(h, c);
 }

@@ -1,6 +1,5 @@
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "cluster/copy.h"
 #include "cluster/status.h"
 #include "head/state.h"
 
@@ -15,35 +14,48 @@ static void create_failed(struct ms_head_op *op)
         ms_head_cluster_forget(op->head, c);
 }
 
-/* They run, but we cannot keep them. */
-static void give_up_create(struct ms_head_op *op, int code, const char *why)
+/* ---- all or none ----------------------------------------------------------------- */
+
+/* What had started on other nodes is stopped there: now it has failed. */
+static void undo_step(struct ms_head_op *op)
 {
-    ms_head_cluster_stop(op->head, op->cluster, 0);
-    ms_head_op_fail(op, code, "cannot create cluster '%s': %s", op->name, why);
+    if (ms_list_is_empty(&op->asks))
+        ms_head_op_fail_with(op, &op->why);
 }
 
-static void create_answered(struct ms_head_op *op, Muster__AgentToHead *answer)
+static void
+undone(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
+{
+    (void)n;
+    (void)answer;
+    undo_step(op);
+}
+
+static void
+not_undone(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
+{
+    (void)n;
+    (void)why; /* it is gone, or has said what it could not end */
+    undo_step(op);
+}
+
+static void undo(struct ms_head_op *op)
+{
+    op->on_answer = undone;
+    op->on_refused = not_undone;
+    ms_head_cluster_ask_stop(op, op->cluster, false, 0);
+    undo_step(op);
+}
+
+static void finish_create(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
     struct ms_cluster *c = op->cluster;
-    Muster__WorkersStarted *s = answer->body_case == MUSTER__AGENT_TO_HEAD__BODY_STARTED
-                                    ? answer->started
-                                    : NULL;
-    Muster__ClusterStatus *status;
-    int rc = 0;
+    Muster__ClusterStatus *status = ms_cluster_status(c);
 
-    for (size_t i = 0; s && i < s->n_workers && rc != -ENOMEM; i++)
-        rc = ms_registry_started(&h->registry, s->workers[i], ms_now_ns());
-    if (c->unconfirmed > 0) {
-        give_up_create(op,
-                       rc == -ENOMEM ? rc : -EPROTO,
-                       rc == -ENOMEM ? "out of memory"
-                                     : "the agent did not answer for every worker");
-        return;
-    }
-    status = ms_cluster_status(c, h->node);
     if (!status) {
-        give_up_create(op, -ENOMEM, "out of memory");
+        ms_error_set(&op->why, -ENOMEM, "cluster '%s': out of memory", c->name);
+        undo(op);
         return;
     }
     ms_head_op_succeed(op, &status->base);
@@ -53,134 +65,227 @@ static void create_answered(struct ms_head_op *op, Muster__AgentToHead *answer)
     ms_head_begin_destroys(h, c);
 }
 
-static void run_create(struct ms_head_op *op)
+/* Every node has answered, one way or the other. */
+static void create_step(struct ms_head_op *op)
 {
-    struct ms_head *h = op->head;
-    struct ms_error err = {0};
-    int rc = ms_head_agent_check(h, &err);
+    if (!ms_list_is_empty(&op->asks))
+        return;
+    if (op->why.code)
+        undo(op);
+    else
+        finish_create(op);
+}
 
-    if (rc == 0)
-        rc = ms_registry_add(&h->registry,
-                             op->name,
-                             op->slots,
-                             op->slot_count,
-                             ms_now_ns(),
-                             &op->cluster,
-                             &err);
-    if (rc == 0)
-        rc = ms_head_agent_ask(h, op, &err);
-    if (rc < 0)
-        ms_head_op_fail_with(op, &err);
+static size_t unconfirmed_on(const struct ms_cluster *c, const char *node)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < c->count; i++)
+        count += !c->slots[i].now.address && strcmp(c->slots[i].node, node) == 0;
+    return count;
+}
+
+static void
+create_answered(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
+{
+    Muster__WorkersStarted *s = answer->body_case == MUSTER__AGENT_TO_HEAD__BODY_STARTED
+                                    ? answer->started
+                                    : NULL;
+    int rc = 0;
+
+    for (size_t i = 0; s && i < s->n_workers && rc != -ENOMEM; i++)
+        rc = ms_registry_started(&op->head->registry, s->workers[i], ms_now_ns());
+    if (!op->why.code && unconfirmed_on(op->cluster, n->name) > 0)
+        ms_error_set(&op->why,
+                     rc == -ENOMEM ? rc : -EPROTO,
+                     "cannot create cluster '%s': %s",
+                     op->cluster->name,
+                     rc == -ENOMEM ? "out of memory"
+                                   : "the agent did not answer for every worker");
+    create_step(op);
+}
+
+static void
+create_refused(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
+{
+    (void)n;
+    if (!op->why.code)
+        op->why = *why;
+    create_step(op);
+}
+
+/* ---- what is asked --------------------------------------------------------------- */
+
+/* Whose cluster has the name already. */
+static int
+name_taken(struct ms_head *h, const struct ms_cluster *c, struct ms_error *err)
+{
+    char owner[MS_OWNER_TEXT_MAX];
+
+    return ms_error_set(err,
+                        -EEXIST,
+                        "there is a cluster '%s' already%s",
+                        c->name,
+                        ms_driver_print_owner(h, c, owner, sizeof owner));
 }
 
 static int
-copy_slots(struct ms_head_op *op, const struct ms_head_rank *ranks, size_t count)
+check_rank(const Muster__CreateCluster *create, size_t i, struct ms_error *err)
 {
-    size_t devices = 0;
+    const Muster__RankStart *r = create->ranks[i];
 
-    for (size_t i = 0; i < count; i++)
-        devices += ranks[i].device_count;
-    op->slots = calloc(count, sizeof *op->slots);
-    op->devices = calloc(devices + 1, sizeof *op->devices);
-    if (!op->slots || !op->devices)
-        return -ENOMEM;
-    devices = 0;
-    for (size_t i = 0; i < count; i++) {
-        size_t n = ranks[i].device_count;
-
-        op->slots[i] = (struct ms_slot_spec){ms_random_id(), op->devices + devices, n};
-        if (n)
-            memcpy(op->devices + devices, ranks[i].devices, n * sizeof *op->devices);
-        devices += n;
-    }
-    op->slot_count = count;
-    return 0;
+    if (!r->spec)
+        return ms_error_set(err, -EINVAL, "rank %zu has no specification", i);
+    if (strcmp(r->spec->cluster, create->name) != 0)
+        return ms_error_set(err, -EINVAL, "rank %zu is of another cluster", i);
+    return r->node[0] ? ms_name_check(r->node, "node", err) : 0;
 }
 
-/* The request to the agent, as a copy of our own. */
-static int copy_specs(struct ms_head_op *op,
-                      const struct ms_head_rank *ranks,
-                      struct ms_error *err)
+static int check(struct ms_head_op *op, struct ms_error *err)
 {
-    size_t count = op->slot_count, size;
-    MS_CLEANUP(ms_cleanup_free)
-    Muster__WorkerSpec *specs = calloc(count, sizeof *specs);
-    MS_CLEANUP(ms_cleanup_free)
-    Muster__WorkerSpec **pointers = calloc(count, sizeof(Muster__WorkerSpec *));
-    Muster__StartWorkers start = MUSTER__START_WORKERS__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
-
-    if (!specs || !pointers)
-        return ms_error_sys(err, -ENOMEM, "cannot ask for %zu workers", count);
-    for (size_t i = 0; i < count; i++) {
-        specs[i] = ranks[i].spec;
-        specs[i].uid = op->slots[i].uid;
-        specs[i].cluster = op->name;
-        specs[i].rank = (uint32_t)i;
-        specs[i].incarnation = 1;
-        pointers[i] = &specs[i];
-    }
-    start.n_workers = count;
-    start.workers = pointers;
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_START;
-    m.start = &start;
-    size = muster__head_to_agent__get_packed_size(&m);
-    if (size > MS_CONTROL_MAX)
-        return ms_error_set(
-            err,
-            -E2BIG,
-            "the environments and commands of %zu workers take %zu bytes, "
-            "at most %zu are possible",
-            count,
-            size,
-            (size_t)MS_CONTROL_MAX);
-    op->to_agent = (Muster__HeadToAgent *)ms_proto_copy(&m.base);
-    return op->to_agent ? 0 : ms_error_sys(err, -ENOMEM, "%zu workers", count);
-}
-
-static int prepare_create(struct ms_head_op *op,
-                          const char *name,
-                          const struct ms_head_rank *ranks,
-                          size_t count,
-                          struct ms_error *err)
-{
-    int rc = ms_name_check(name, "cluster", err);
+    const Muster__CreateCluster *create = op->wanted->create;
+    struct ms_cluster *c;
+    int rc = ms_name_check(create->name, "cluster", err);
 
     if (rc < 0)
         return rc;
-    strcpy(op->name, name);
-    if (count == 0 || count > MS_WORKERS_MAX)
+    if (create->n_ranks == 0 || create->n_ranks > MS_CLUSTER_WORKERS_MAX)
         return ms_error_set(err,
-                            count ? -ENOSPC : -EINVAL,
+                            create->n_ranks ? -ENOSPC : -EINVAL,
                             "cluster '%s': %zu workers; from 1 to %u are possible",
-                            name,
-                            count,
-                            MS_WORKERS_MAX);
-    for (size_t i = 0; i < count; i++)
-        if (ranks[i].spec.base.descriptor != &muster__worker_spec__descriptor)
-            return ms_error_set(err, -EINVAL, "rank %zu has no specification", i);
-    rc = copy_slots(op, ranks, count);
-    if (rc < 0)
-        return ms_error_sys(err, rc, "cluster '%s'", name);
-    return copy_specs(op, ranks, err);
+                            create->name,
+                            create->n_ranks,
+                            MS_CLUSTER_WORKERS_MAX);
+    for (size_t i = 0; i < create->n_ranks && rc == 0; i++)
+        rc = check_rank(create, i, err);
+    c = ms_registry_find(&op->head->registry, create->name);
+    return rc == 0 && c ? name_taken(op->head, c, err) : rc;
 }
 
-struct ms_head_op *ms_head_create_cluster(struct ms_head *h,
-                                          const char *name,
-                                          const struct ms_head_rank *ranks,
-                                          size_t count)
-{
-    struct ms_head_op *op = ms_head_op_create(h);
-    struct ms_error err = {0};
+/* ---- asking ---------------------------------------------------------------------- */
 
-    if (!op)
-        return ms_head_op_refused(h);
-    op->run = run_create;
-    op->on_answer = create_answered;
-    op->on_failed = create_failed;
-    if (prepare_create(op, name, ranks, count, &err) < 0) {
-        ms_head_op_fail_with(op, &err);
-        return op;
+/* The node of each rank; -ENODEV names one that is not there. */
+static int find_nodes(struct ms_head_op *op, struct ms_node **out, struct ms_error *err)
+{
+    const Muster__CreateCluster *create = op->wanted->create;
+    struct ms_head *h = op->head;
+
+    for (size_t i = 0; i < create->n_ranks; i++) {
+        const char *name = create->ranks[i]->node;
+        struct ms_node *n = i > 0 && strcmp(name, out[i - 1]->name) == 0
+                                ? out[i - 1]
+                                : ms_head_find_node(h, name);
+        int rc = n ? ms_node_check(n, err) : -ENODEV;
+
+        if (rc == -ENODEV)
+            ms_error_set(
+                err, rc, name[0] ? "there is no node %s" : "there is no node%s", name);
+        if (rc < 0)
+            return rc;
+        out[i] = n;
     }
-    return ms_head_op_submit(op);
+    return 0;
+}
+
+static int
+add_cluster(struct ms_head_op *op, struct ms_node *const *nodes, struct ms_error *err)
+{
+    const Muster__CreateCluster *create = op->wanted->create;
+    MS_CLEANUP(ms_cleanup_free)
+    struct ms_slot_spec *slots = calloc(create->n_ranks, sizeof *slots);
+    int rc;
+
+    if (!slots)
+        return ms_error_sys(err, -ENOMEM, "cluster '%s'", create->name);
+    for (size_t i = 0; i < create->n_ranks; i++) {
+        Muster__WorkerSpec *s = create->ranks[i]->spec;
+
+        s->uid = ms_random_id();
+        s->rank = (uint32_t)i;
+        s->incarnation = 1;
+        s->world_size = (uint32_t)create->n_ranks;
+        s->driver = ms_driver_id(op->driver);
+        s->detached = create->detached;
+        slots[i] = (struct ms_slot_spec){
+            .uid = s->uid,
+            .node = nodes[i]->name,
+            .devices = s->devices,
+            .device_count = s->n_devices,
+            .memory = s->memory_limit,
+            .cpu_milli = s->cpu_milli,
+        };
+    }
+    rc = ms_registry_add(&op->head->registry,
+                         create->name,
+                         slots,
+                         create->n_ranks,
+                         ms_now_ns(),
+                         &op->cluster,
+                         err);
+    if (rc == 0) {
+        op->cluster->driver = ms_driver_id(op->driver);
+        op->cluster->detached = create->detached;
+    }
+    return rc;
+}
+
+/* One node's ranks, which are taken out of `nodes`. */
+static int ask_node(struct ms_head_op *op,
+                    struct ms_node *n,
+                    struct ms_node **nodes,
+                    Muster__WorkerSpec **specs,
+                    struct ms_error *err)
+{
+    const Muster__CreateCluster *create = op->wanted->create;
+    Muster__StartWorkers start = MUSTER__START_WORKERS__INIT;
+    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
+    int rc = ms_driver_introduce(op->driver, n, err);
+
+    for (size_t i = 0; i < create->n_ranks; i++)
+        if (nodes[i] == n) {
+            specs[start.n_workers++] = create->ranks[i]->spec;
+            nodes[i] = NULL;
+        }
+    start.workers = specs;
+    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_START;
+    m.start = &start;
+    return rc < 0 ? rc : ms_node_ask(n, op, &m, err);
+}
+
+static void ask_nodes(struct ms_head_op *op, struct ms_node **nodes)
+{
+    size_t count = op->wanted->create->n_ranks;
+    MS_CLEANUP(ms_cleanup_free)
+    Muster__WorkerSpec **specs = calloc(count, sizeof(Muster__WorkerSpec *));
+
+    if (!specs)
+        ms_error_set(&op->why, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < count && !op->why.code; i++)
+        if (nodes[i])
+            ask_node(op, nodes[i], nodes, specs, &op->why);
+    create_step(op);
+}
+
+void ms_head_create_run(struct ms_head_op *op)
+{
+    const Muster__CreateCluster *create = op->wanted->create;
+    MS_CLEANUP(ms_cleanup_free)
+    struct ms_node **nodes = calloc(create->n_ranks + 1, sizeof(struct ms_node *));
+    struct ms_error err = {0};
+    int rc = nodes ? check(op, &err)
+                   : ms_error_sys(&err, -ENOMEM, "cluster '%s'", create->name);
+
+    op->on_answer = create_answered;
+    op->on_refused = create_refused;
+    op->on_failed = create_failed;
+    if (rc == 0)
+        rc = find_nodes(op, nodes, &err);
+    if (rc == -ENODEV && ms_head_wait_for_nodes(op))
+        return;
+    if (rc == 0)
+        rc = add_cluster(op, nodes, &err);
+    if (rc < 0)
+        ms_head_op_fail_with(op, &err);
+    else
+        ask_nodes(op, nodes);
 }

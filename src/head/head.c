@@ -46,11 +46,14 @@ static void head_destroy(struct ms_head *h)
     if (h->loop) {
         ms_head_control_close(h);
         ms_orphans_finish(&h->orphans);
-        ms_head_agent_finish(h);
+        ms_list_each (n, &h->nodes, struct ms_node, link)
+            ms_node_destroy(n);
+        ms_drivers_finish(h);
         ms_timer_finish(&h->stop_timer);
         ms_watch_finish(&h->marker);
     }
     ms_fd_close(&h->marker_fd);
+    ms_head_ports_finish(h);
     ms_registry_finish(&h->registry);
     ms_loop_destroy(h->loop);
     close_session(h);
@@ -138,6 +141,12 @@ static struct ms_head *head_create(const struct ms_head_options *o)
     pthread_mutex_init(&h->lock, NULL);
     ms_list_init(&h->ops);
     ms_list_init(&h->destroying);
+    ms_list_init(&h->waiting);
+    ms_list_init(&h->asking);
+    ms_list_init(&h->nodes);
+    ms_list_init(&h->ports);
+    ms_map_init(&h->drivers);
+    h->link_grace_ns = MS_LINK_GRACE_NS;
     ms_registry_init(&h->registry);
     return h;
 }
@@ -198,40 +207,6 @@ static int open_marker(struct ms_head *h)
     return ms_watch_init(&h->marker, h->loop, h->marker_fd, MS_READ, on_marker, h);
 }
 
-static int
-build(struct ms_head *h, const struct ms_head_options *o, struct ms_error *err)
-{
-    h->loop = ms_loop_create();
-    if (!h->loop || ms_orphans_init(&h->orphans, h->loop, on_no_orphans, h) < 0 ||
-        ms_timer_init(&h->stop_timer, h->loop, on_stop_timer, h) < 0 ||
-        ms_head_agent_init(h, o) < 0 || open_marker(h) < 0)
-        return ms_error_set(err, -ENOMEM, "cannot make the head: out of memory");
-    return ms_head_control_open(h, err);
-}
-
-static void *head_main(void *arg)
-{
-    struct ms_head *h = arg;
-
-    pthread_setname_np(pthread_self(), "muster-head");
-    ms_loop_run(h->loop);
-    return NULL;
-}
-
-/* Signals are the driver's: none is ever handled on this thread. */
-static int start_thread(struct ms_head *h, struct ms_error *err)
-{
-    sigset_t all, before;
-    int rc;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(&h->thread, NULL, head_main, h);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    h->has_thread = rc == 0;
-    return rc ? ms_error_sys(err, -rc, "cannot start the head's thread") : 0;
-}
-
 static size_t count_strings(const char *const *v)
 {
     size_t n = 0;
@@ -279,6 +254,40 @@ static Muster__HeadToAgent *config_message(struct ms_head *h,
     return (Muster__HeadToAgent *)ms_proto_copy(&m.base);
 }
 
+static int
+build(struct ms_head *h, const struct ms_head_options *o, struct ms_error *err)
+{
+    h->loop = ms_loop_create();
+    if (!h->loop || ms_orphans_init(&h->orphans, h->loop, on_no_orphans, h) < 0 ||
+        ms_timer_init(&h->stop_timer, h->loop, on_stop_timer, h) < 0 ||
+        ms_lent_init(h, o, config_message(h, o)) < 0 || open_marker(h) < 0)
+        return ms_error_set(err, -ENOMEM, "cannot make the head: out of memory");
+    return ms_head_control_open(h, err);
+}
+
+static void *head_main(void *arg)
+{
+    struct ms_head *h = arg;
+
+    pthread_setname_np(pthread_self(), "muster-head");
+    ms_loop_run(h->loop);
+    return NULL;
+}
+
+/* Signals are the driver's: none is ever handled on this thread. */
+static int start_thread(struct ms_head *h, struct ms_error *err)
+{
+    sigset_t all, before;
+    int rc;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    rc = pthread_create(&h->thread, NULL, head_main, h);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    h->has_thread = rc == 0;
+    return rc ? ms_error_sys(err, -rc, "cannot start the head's thread") : 0;
+}
+
 static int late_text(const struct ms_head *h,
                      const char *agent_path,
                      int64_t timeout_ns,
@@ -305,12 +314,8 @@ start_agent(struct ms_head *h, const struct ms_head_options *o, struct ms_error 
 
     if (!op)
         return ms_error_sys(err, -ENOMEM, "cannot start the agent");
-    op->run = ms_head_agent_run;
-    op->to_agent = config_message(h, o);
-    if (op->to_agent)
-        ms_head_op_submit(op);
-    else
-        ms_head_op_fail(op, -ENOMEM, "out of memory");
+    op->run = ms_lent_run;
+    ms_head_op_submit(op);
     if (ms_head_op_wait(op, ms_deadline_ns(ms_now_ns(), timeout_ns)) < 0)
         rc = late_text(h, o->agent_path, timeout_ns, err);
     else

@@ -69,17 +69,21 @@ const struct ms_session *ms_head_session(const struct ms_head *h);
  * the agent refused), -EIO (the agent failed; the text is its own).
  */
 
-/* One rank as it is to be started; the head fills in uid, cluster, rank, incarnation
- * and adds nothing to env. */
+/* One rank as it is to be started; the head fills in uid, cluster, rank, incarnation,
+ * world_size, driver and devices, and adds nothing to env. All ranks are detached if the
+ * first one's spec is. */
 struct ms_head_rank {
     Muster__WorkerSpec spec;
-    const uint32_t *devices; /* for status only; borrowed until the call returns */
+    const char *node;        /* NULL: on any; borrowed until the call returns */
+    const uint32_t *devices; /* indexes on the node; borrowed until the call returns */
     size_t device_count;
 };
 
-/* Start the workers of a new cluster, all or none. The operation's result is a
+/* Start the workers of a new cluster, all or none, also across nodes: if one node cannot,
+ * what started on the others has ended before this completes. The operation's result is a
  * ClusterStatus in which every worker has uid, pid, address and log_path: processes
- * that exist, engines that do not yet. -EEXIST: the name is taken. */
+ * that exist, engines that do not yet. -EEXIST: the name is taken; the text
+ * says by whom. -ENODEV: there is no such node. */
 struct ms_head_op *ms_head_create_cluster(struct ms_head *h,
                                           const char *name,
                                           const struct ms_head_rank *ranks,
@@ -92,12 +96,19 @@ struct ms_head_op *ms_head_create_cluster(struct ms_head *h,
 struct ms_head_op *
 ms_head_destroy_cluster(struct ms_head *h, const char *name, int64_t grace_ns);
 
-/* Hold a TCP port on the node; the result is a PortHeld. */
+/* Hold a TCP port on a node (NULL: on any); the result is a PortHeld. The owner of what is
+ * held for a cluster begins with the cluster's name and a colon: it is dropped when the
+ * cluster ends, if not before. */
+struct ms_head_op *
+ms_head_hold_port_on(struct ms_head *h, const char *node, const char *owner);
 struct ms_head_op *ms_head_hold_port(struct ms_head *h, const char *owner);
 struct ms_head_op *ms_head_drop_port(struct ms_head *h, const char *owner);
 
-/* Warm the zygote of a key. */
+/* Warm the zygote of a key, on every node. */
 struct ms_head_op *ms_head_prepare(struct ms_head *h, const Muster__ZygoteKey *key);
+
+/* How did this worker end? Completes when that is known; the result is a WorkerExited. */
+struct ms_head_op *ms_head_ask_death(struct ms_head *h, uint64_t uid);
 
 /* The result is a Status. */
 struct ms_head_op *ms_head_status(struct ms_head *h);

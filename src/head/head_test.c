@@ -146,7 +146,7 @@ static void expect(struct ms_head_op *op, int code, const char *in_text)
 static struct ms_head_op *create(struct ms_head *h, const char *name, size_t count)
 {
     static const uint32_t device = 3;
-    struct ms_head_rank ranks[8];
+    struct ms_head_rank ranks[8] = {0};
 
     for (size_t i = 0; i < count; i++) {
         muster__worker_spec__init(&ranks[i].spec);
@@ -332,7 +332,7 @@ static void test_life_of_a_cluster(void **state)
     expect(create(h, "actor", 1), -EEXIST, "'actor'");
     expect(create(h, "a b", 1), -EINVAL, "cluster");
     expect(create(h, "none", 0), -EINVAL, "0 workers");
-    expect(ms_head_create_cluster(h, "many", NULL, 5000), -ENOSPC, "4096");
+    expect(ms_head_create_cluster(h, "many", NULL, 70000), -ENOSPC, "65536");
     expect(ms_head_destroy_cluster(h, "other", 0), -ENOENT, "'other'");
     expect(ms_head_destroy_cluster(h, NULL, 0), -EINVAL, NULL);
     expect(ms_head_destroy_cluster(h, "actor", MS_NS_PER_S), 0, NULL);
@@ -465,7 +465,7 @@ static void test_workers_of_a_dead_agent(void **state)
     assert_non_null(strstr(seen.details[1], "the agent on node here"));
     assert_non_null(strstr(seen.details[1], "signal 9"));
     ms_head_op_unref(op);
-    expect(destroy, -EPIPE, "signal 9");
+    expect(destroy, 0, NULL); /* they are dead, as was wanted */
 
     s = status(h, &op);
     assert_false(s->nodes[0]->alive);

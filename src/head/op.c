@@ -37,7 +37,8 @@ struct ms_head_op *ms_head_op_create(struct ms_head *h)
     atomic_init(&op->refs, 2);
     pthread_mutex_init(&op->lock, NULL);
     init_condition(&op->changed);
-    ms_list_init(&op->destroy_link);
+    ms_list_init(&op->wait_link);
+    ms_list_init(&op->asks);
     op->head = h;
     pthread_mutex_lock(&h->lock);
     ms_list_add_tail(&h->ops, &op->link);
@@ -53,10 +54,8 @@ void ms_head_op_unref(struct ms_head_op *op)
         return;
     if (op->message)
         protobuf_c_message_free_unpacked(op->message, NULL);
-    if (op->to_agent)
-        muster__head_to_agent__free_unpacked(op->to_agent, NULL);
-    free(op->slots);
-    free(op->devices);
+    if (op->wanted)
+        muster__driver_to_head__free_unpacked(op->wanted, NULL);
     pthread_cond_destroy(&op->changed);
     pthread_mutex_destroy(&op->lock);
     free(op);
@@ -70,9 +69,9 @@ complete(struct ms_head_op *op, const struct ms_error *err, ProtobufCMessage *me
     struct ms_head *h = op->head;
 
     ms_timer_finish(&op->deadline);
-    ms_list_remove(&op->destroy_link);
-    if (op->request)
-        ms_map_remove(&h->agent.pending, op->request);
+    ms_list_remove(&op->wait_link);
+    ms_list_each (a, &op->asks, struct ms_ask, link)
+        ms_ask_destroy(a);
     pthread_mutex_lock(&h->lock);
     ms_list_remove(&op->link);
     pthread_mutex_unlock(&h->lock);

@@ -3,6 +3,9 @@
  * An operation is held by its caller and, until it completes, by the head. It completes
  * exactly once, by ms_head_op_succeed or ms_head_op_fail, on the head's thread (or in
  * the caller's before it was submitted, or when that thread has ended).
+ *
+ * What is wanted is a DriverToHead message, whoever asks: a head carries it out itself
+ * (request.c), one that has joined another sends it there (uplink.c).
  */
 #ifndef MS_HEAD_OP_H
 #define MS_HEAD_OP_H
@@ -13,6 +16,9 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+
+struct ms_node;
+struct ms_driver;
 
 struct ms_head_op {
     _Atomic unsigned refs;
@@ -26,24 +32,29 @@ struct ms_head_op {
     struct ms_list link; /* head->ops, until done; under the head's lock */
 
     /* The request. Once submitted all of it belongs to the head's thread. */
-    void (*run)(struct ms_head_op *op); /* begin; op->to_agent is what to ask */
-    /* The agent's answer, which is no Failure; what is taken out of it is set to NULL.
-     */
-    void (*on_answer)(struct ms_head_op *op, Muster__AgentToHead *answer);
+    Muster__DriverToHead *wanted;
+    struct ms_driver *driver;           /* who wants it; NULL: this process */
+    void (*run)(struct ms_head_op *op); /* begin */
+    /* A node's answer, which is no Failure; what is taken out of it is set to NULL. */
+    void (*on_answer)(struct ms_head_op *op,
+                      struct ms_node *node,
+                      Muster__AgentToHead *answer);
+    /* A node's failure, or its end. NULL: the operation fails with that. */
+    void (*on_refused)(struct ms_head_op *op,
+                       struct ms_node *node,
+                       const struct ms_error *why);
     void (*on_failed)(struct ms_head_op *op); /* before it completes with an error */
     void (*on_done)(struct ms_head_op *op);   /* completed; head's thread */
     void *done_arg;
-    Muster__HeadToAgent *to_agent;
-    uint64_t request; /* the number under which its answer will come; 0: none */
+    struct ms_list asks; /* open questions to nodes */
+    uint64_t request;    /* of a driver's link or of our uplink; 0: none */
+
+    int64_t grace_ns; /* of the head's end */
 
     /* Clusters. */
-    char name[MS_NAME_MAX + 1];
     struct ms_cluster *cluster;
-    struct ms_slot_spec *slots;
-    size_t slot_count;
-    uint32_t *devices; /* the memory behind slots[].devices */
-    int64_t grace_ns;
-    struct ms_list destroy_link; /* head->destroying */
+    struct ms_error why;      /* code 0: all is well so far */
+    struct ms_list wait_link; /* head->destroying, head->waiting or head->asking */
     struct ms_timer deadline;
 };
 

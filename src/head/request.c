@@ -3,87 +3,25 @@
 #include "head/state.h"
 
 #include <errno.h>
+#include <string.h>
 
-static void run_ask(struct ms_head_op *op)
+/* ---- carrying out ---------------------------------------------------------------- */
+
+struct ms_node *ms_head_find_node(const struct ms_head *h, const char *name)
 {
-    struct ms_error err = {0};
+    struct ms_node *first = NULL;
 
-    if (ms_head_agent_ask(op->head, op, &err) < 0)
-        ms_head_op_fail_with(op, &err);
+    if (name[0])
+        return ms_node_find(h, name);
+    ms_list_each (n, &h->nodes, struct ms_node, link)
+        if (!first || first->state == MS_NODE_GONE)
+            first = n;
+    return first;
 }
 
-/* Done, or whatever else says that it went well. */
-static void answered(struct ms_head_op *op, Muster__AgentToHead *answer)
+int64_t ms_head_grace(uint64_t grace_ns)
 {
-    (void)answer;
-    ms_head_op_succeed(op, NULL);
-}
-
-static void port_answered(struct ms_head_op *op, Muster__AgentToHead *answer)
-{
-    if (answer->body_case == MUSTER__AGENT_TO_HEAD__BODY_PORT)
-        ms_head_op_succeed(op, &MS_TAKE(answer->port)->base);
-    else
-        ms_head_op_fail(op, -EPROTO, "the agent answered without a port");
-}
-
-/* Ask the agent; `m` is borrowed. */
-static struct ms_head_op *ask(struct ms_head *h,
-                              const Muster__HeadToAgent *m,
-                              void (*on_answer)(struct ms_head_op *op,
-                                                Muster__AgentToHead *answer))
-{
-    struct ms_head_op *op = ms_head_op_create(h);
-
-    if (!op)
-        return ms_head_op_refused(h);
-    op->run = run_ask;
-    op->on_answer = on_answer;
-    op->to_agent = (Muster__HeadToAgent *)ms_proto_copy(&m->base);
-    if (!op->to_agent) {
-        ms_head_op_fail(op, -ENOMEM, "out of memory");
-        return op;
-    }
-    return ms_head_op_submit(op);
-}
-
-/* protobuf-c's fields are not const; nothing here is changed. */
-static char *text(const char *s)
-{
-    return (char *)(uintptr_t)(s ? s : "");
-}
-
-struct ms_head_op *ms_head_hold_port(struct ms_head *h, const char *owner)
-{
-    Muster__HoldPort hold = MUSTER__HOLD_PORT__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
-
-    hold.owner = text(owner);
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_HOLD_PORT;
-    m.hold_port = &hold;
-    return ask(h, &m, port_answered);
-}
-
-struct ms_head_op *ms_head_drop_port(struct ms_head *h, const char *owner)
-{
-    Muster__DropPort drop = MUSTER__DROP_PORT__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
-
-    drop.owner = text(owner);
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_DROP_PORT;
-    m.drop_port = &drop;
-    return ask(h, &m, answered);
-}
-
-struct ms_head_op *ms_head_prepare(struct ms_head *h, const Muster__ZygoteKey *key)
-{
-    Muster__Prepare prepare = MUSTER__PREPARE__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
-
-    prepare.key = (Muster__ZygoteKey *)(uintptr_t)key;
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_PREPARE;
-    m.prepare = &prepare;
-    return ask(h, &m, answered);
+    return grace_ns < INT64_MAX ? (int64_t)grace_ns : INT64_MAX;
 }
 
 static void run_status(struct ms_head_op *op)
@@ -96,12 +34,257 @@ static void run_status(struct ms_head_op *op)
         ms_head_op_fail(op, -ENOMEM, "out of memory");
 }
 
-struct ms_head_op *ms_head_status(struct ms_head *h)
+/* A node that cannot prepare says so again when it has to start something. */
+static void prepare_step(struct ms_head_op *op)
+{
+    if (!ms_list_is_empty(&op->asks))
+        return;
+    if (op->why.code)
+        ms_head_op_fail_with(op, &op->why);
+    else
+        ms_head_op_succeed(op, NULL);
+}
+
+static void
+prepared(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
+{
+    (void)n;
+    (void)answer;
+    prepare_step(op);
+}
+
+static void
+not_prepared(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
+{
+    (void)n;
+    op->why = *why;
+    prepare_step(op);
+}
+
+static void run_prepare(struct ms_head_op *op)
+{
+    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
+
+    op->on_answer = prepared;
+    op->on_refused = not_prepared;
+    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_PREPARE;
+    m.prepare = op->wanted->prepare;
+    m.prepare->driver = ms_driver_id(op->driver);
+    ms_list_each (n, &op->head->nodes, struct ms_node, link)
+        if (ms_driver_introduce(op->driver, n, &op->why) == 0)
+            ms_node_ask(n, op, &m, &op->why);
+    prepare_step(op);
+}
+
+void ms_head_request_run(struct ms_head_op *op)
+{
+    static const struct {
+        Muster__DriverToHead__BodyCase body;
+        void (*run)(struct ms_head_op *op);
+    } table[] = {
+        {MUSTER__DRIVER_TO_HEAD__BODY_CREATE, ms_head_create_run},
+        {MUSTER__DRIVER_TO_HEAD__BODY_DESTROY, ms_head_destroy_run},
+        {MUSTER__DRIVER_TO_HEAD__BODY_HOLD_PORT, ms_head_hold_port_run},
+        {MUSTER__DRIVER_TO_HEAD__BODY_DROP_PORT, ms_head_drop_port_run},
+        {MUSTER__DRIVER_TO_HEAD__BODY_PREPARE, run_prepare},
+        {MUSTER__DRIVER_TO_HEAD__BODY_STATUS, run_status},
+        {MUSTER__DRIVER_TO_HEAD__BODY_ASK_DEATH, ms_head_ask_death_run},
+    };
+
+    for (size_t i = 0; i < MS_COUNT(table); i++)
+        if (table[i].body == op->wanted->body_case) {
+            table[i].run(op);
+            return;
+        }
+    ms_head_op_fail(op, -ENOSYS, "the head does not know this request");
+}
+
+/* ---- asking ---------------------------------------------------------------------- */
+
+/* protobuf-c's fields are not const; nothing here is changed. */
+static char *text(const char *s)
+{
+    return (char *)(uintptr_t)(s ? s : "");
+}
+
+/* `m` is borrowed. */
+static struct ms_head_op *ask(struct ms_head *h, const Muster__DriverToHead *m)
 {
     struct ms_head_op *op = ms_head_op_create(h);
 
     if (!op)
         return ms_head_op_refused(h);
-    op->run = run_status;
+    op->run = ms_head_request_run;
+    op->wanted = (Muster__DriverToHead *)ms_proto_copy(&m->base);
+    if (!op->wanted) {
+        ms_head_op_fail(op, -ENOMEM, "out of memory");
+        return op;
+    }
     return ms_head_op_submit(op);
+}
+
+/* One that has failed before it began. */
+static struct ms_head_op *refuse(struct ms_head *h, const struct ms_error *why)
+{
+    struct ms_head_op *op = ms_head_op_create(h);
+
+    if (!op)
+        return ms_head_op_refused(h);
+    ms_head_op_fail_with(op, why);
+    return op;
+}
+
+struct ms_head_op *
+ms_head_hold_port_on(struct ms_head *h, const char *node, const char *owner)
+{
+    Muster__HoldPort hold = MUSTER__HOLD_PORT__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+
+    hold.owner = text(owner);
+    hold.node = text(node);
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_HOLD_PORT;
+    m.hold_port = &hold;
+    return ask(h, &m);
+}
+
+struct ms_head_op *ms_head_hold_port(struct ms_head *h, const char *owner)
+{
+    return ms_head_hold_port_on(h, NULL, owner);
+}
+
+struct ms_head_op *ms_head_drop_port(struct ms_head *h, const char *owner)
+{
+    Muster__DropPort drop = MUSTER__DROP_PORT__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+
+    drop.owner = text(owner);
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_DROP_PORT;
+    m.drop_port = &drop;
+    return ask(h, &m);
+}
+
+struct ms_head_op *ms_head_prepare(struct ms_head *h, const Muster__ZygoteKey *key)
+{
+    Muster__Prepare prepare = MUSTER__PREPARE__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+
+    prepare.key = (Muster__ZygoteKey *)(uintptr_t)key;
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_PREPARE;
+    m.prepare = &prepare;
+    return ask(h, &m);
+}
+
+struct ms_head_op *ms_head_status(struct ms_head *h)
+{
+    Muster__StatusRequest status = MUSTER__STATUS_REQUEST__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_STATUS;
+    m.status = &status;
+    return ask(h, &m);
+}
+
+struct ms_head_op *ms_head_ask_death(struct ms_head *h, uint64_t uid)
+{
+    Muster__AskDeath death = MUSTER__ASK_DEATH__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+
+    death.uid = uid;
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_ASK_DEATH;
+    m.ask_death = &death;
+    return ask(h, &m);
+}
+
+struct ms_head_op *
+ms_head_destroy_cluster(struct ms_head *h, const char *name, int64_t grace_ns)
+{
+    Muster__DestroyCluster destroy = MUSTER__DESTROY_CLUSTER__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+
+    destroy.name = text(name);
+    destroy.grace_ns = grace_ns > 0 ? (uint64_t)grace_ns : 0;
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_DESTROY;
+    m.destroy = &destroy;
+    return ask(h, &m);
+}
+
+/* The memory of a CreateCluster that borrows from the caller's ranks. */
+struct request {
+    Muster__WorkerSpec *specs;
+    Muster__RankStart *ranks, **pointers;
+};
+
+static void request_cleanup(struct request *r)
+{
+    free(r->specs);
+    free(r->ranks);
+    free(r->pointers);
+}
+
+static int fill(struct request *r,
+                const char *name,
+                const struct ms_head_rank *ranks,
+                size_t count,
+                struct ms_error *err)
+{
+    if (count > MS_CLUSTER_WORKERS_MAX)
+        return ms_error_set(err,
+                            -ENOSPC,
+                            "%zu workers; from 1 to %u are possible",
+                            count,
+                            MS_CLUSTER_WORKERS_MAX);
+    r->specs = calloc(count + 1, sizeof *r->specs);
+    r->ranks = calloc(count + 1, sizeof *r->ranks);
+    r->pointers = calloc(count + 1, sizeof(Muster__RankStart *));
+    if (!r->specs || !r->ranks || !r->pointers)
+        return ms_error_sys(err, -ENOMEM, "cannot ask for %zu workers", count);
+    for (size_t i = 0; i < count; i++) {
+        if (ranks[i].spec.base.descriptor != &muster__worker_spec__descriptor)
+            return ms_error_set(err, -EINVAL, "rank %zu has no specification", i);
+        r->specs[i] = ranks[i].spec;
+        r->specs[i].cluster = text(name);
+        r->specs[i].devices = (uint32_t *)(uintptr_t)ranks[i].devices;
+        r->specs[i].n_devices = ranks[i].device_count;
+        muster__rank_start__init(&r->ranks[i]);
+        r->ranks[i].spec = &r->specs[i];
+        r->ranks[i].node = text(ranks[i].node);
+        r->pointers[i] = &r->ranks[i];
+    }
+    return 0;
+}
+
+static int check_size(const Muster__DriverToHead *m, struct ms_error *err)
+{
+    size_t size = muster__driver_to_head__get_packed_size(m);
+
+    if (size <= MS_CONTROL_MAX)
+        return 0;
+    return ms_error_set(err,
+                        -E2BIG,
+                        "the environments and commands of %zu workers take %zu bytes, "
+                        "at most %zu are possible",
+                        m->create->n_ranks,
+                        size,
+                        (size_t)MS_CONTROL_MAX);
+}
+
+struct ms_head_op *ms_head_create_cluster(struct ms_head *h,
+                                          const char *name,
+                                          const struct ms_head_rank *ranks,
+                                          size_t count)
+{
+    MS_CLEANUP(request_cleanup) struct request r = {0};
+    Muster__CreateCluster create = MUSTER__CREATE_CLUSTER__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+    struct ms_error err = {0};
+
+    if (fill(&r, name, ranks, count, &err) < 0)
+        return refuse(h, &err);
+    create.name = text(name);
+    create.n_ranks = count;
+    create.ranks = r.pointers;
+    create.detached = count > 0 && ranks[0].spec.detached;
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_CREATE;
+    m.create = &create;
+    return check_size(&m, &err) < 0 ? refuse(h, &err) : ask(h, &m);
 }

@@ -2,15 +2,24 @@
  *
  * head.c      start, stop, the thread, forget
  * op.c        operations
- * agent.c     the link to the agent, its life and its death
+ * request.c   from a call of head.h to an operation, and what carries it out
+ * node.c      the machines, and questions to them
+ * lent.c      a node whose agent this head has started
+ * dialled.c   a node whose agent has dialled
+ * driver.c    drivers that have joined; driver_link.c: their links; driver_ask.c: what
+ *             they ask; driver_tell.c: what they are told
+ * waiting.c   operations that wait for something to be known
+ * hello.c     who dials, and what it is told
  * create.c    creating clusters
  * cluster.c   destroying them, and what happens to workers
- * request.c   the other requests
+ * ports.c     ports that are held for clusters
  * stop.c      the orderly end, on the head's thread
- * orphan.c    workers whose agent has died
+ * orphan.c    workers whose lent agent has died
  * status.c    the Status message
  * tail.c      the last lines of a log
- * control.c   head.sock; control_stop.c: `muster stop`
+ * control.c   head.sock, and where others dial; control_stop.c: `muster stop`
+ * serve.c     a head without an agent of its own
+ * uplink.c    a head that has joined another one: all requests travel there
  *
  * Everything below belongs to the head's thread, but `ops` (guarded by `lock`) and what
  * is constant after the start.
@@ -21,57 +30,30 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "cluster/registry.h"
+#include "head/driver.h"
 #include "head/head.h"
+#include "head/node.h"
 #include "head/op.h"
 #include "head/orphan.h"
 #include "io/loop.h"
-#include "orchestrator/orchestrator.h"
-#include "wire/link.h"
 #include "wire/server.h"
 
 #include <pthread.h>
-
-enum ms_head_agent_state {
-    MS_AGENT_NONE,     /* not begun */
-    MS_AGENT_STARTING, /* begun; has not said that it is ready */
-    MS_AGENT_READY,
-    MS_AGENT_GONE
-};
-
-struct ms_head_agent {
-    enum ms_head_agent_state state;
-    struct ms_orchestrator *orchestrator;
-    struct ms_lent_agent *lent;
-    struct ms_link *link;
-    struct ms_agent_spec spec;
-    struct ms_head_op *start_op; /* while STARTING */
-    struct ms_map pending;       /* request -> op */
-    uint64_t last_request;
-
-    pid_t pid;
-    uint32_t cpus, gpus;
-    uint64_t memory;
-
-    /* How it went: the process and the link, whichever is first. */
-    bool ended, closed, killed;
-    struct ms_process_end end;
-    struct ms_error closed_why;
-    struct ms_timer verdict; /* the other one must follow soon */
-    struct ms_error gone;    /* once GONE: for people */
-};
 
 struct ms_head {
     /* constant after the start */
     struct ms_session session;
     int lock_fd;
-    char node[MS_NAME_MAX + 1];
-    char log_path[MS_SESSION_DIR_MAX + 16]; /* the agent's */
+    char node[MS_NAME_MAX + 1];             /* that is lent here */
+    char log_path[MS_SESSION_DIR_MAX + 16]; /* the lent agent's */
     int num_cpus;                           /* as told; -1: what the agent found */
     void (*on_log)(void *arg, const Muster__LogLines *lines);
     void (*on_exit)(void *arg, uint64_t uid, const Muster__Exit *exit);
     void (*on_agent_lost)(void *arg, const char *why);
     void *arg;
     int64_t started_ns;
+    bool is_daemon; /* others dial; there is no agent of our own */
+    int64_t link_grace_ns;
     struct ms_loop *loop;
     pthread_t thread;
     bool has_thread;
@@ -83,14 +65,18 @@ struct ms_head {
     struct ms_list ops; /* not completed; under `lock` */
 
     struct ms_registry registry;
-    struct ms_list destroying; /* operations */
-    struct ms_head_agent agent;
+    struct ms_list destroying; /* operations that destroy */
+    struct ms_list waiting;    /* operations that need a node which may come */
+    struct ms_list asking;     /* operations that ask how a worker ended */
+    struct ms_list nodes;
+    struct ms_list ports;
+    struct ms_map drivers; /* id -> ms_driver */
     struct ms_orphans orphans;
     struct ms_server *control;
 
     struct ms_head_op *stop_op; /* NULL: not stopping */
     int64_t stop_deadline_ns;
-    bool stop_sent; /* the agent was told to end */
+    bool stop_sent; /* the agents were told to end */
     bool stop_done;
     struct ms_timer stop_timer;
 };
@@ -98,35 +84,75 @@ struct ms_head {
 /* True in a process that was forked from the driver. */
 bool ms_head_is_forgotten(const struct ms_head *h);
 
-/* agent.c */
-int ms_head_agent_init(struct ms_head *h, const struct ms_head_options *o);
-void ms_head_agent_finish(struct ms_head *h);
-/* `run` of the start, whose to_agent is the agent's configuration. The options are used
- * until it has run. */
-void ms_head_agent_run(struct ms_head_op *op);
-/* Ask op->to_agent; the answer comes to op->on_answer. On failure nothing was sent and
- * the operation is still open. */
-int ms_head_agent_ask(struct ms_head *h, struct ms_head_op *op, struct ms_error *err);
-/* Send without an answer. */
-int ms_head_agent_tell(struct ms_head *h, Muster__HeadToAgent *m);
-/* Close the link to it. */
-void ms_head_agent_hang_up(struct ms_head *h);
-/* End it by force; it will be found gone. */
-void ms_head_agent_kill(struct ms_head *h);
-/* 0, or -EPIPE with the reason why there is none to ask. */
-int ms_head_agent_check(const struct ms_head *h, struct ms_error *err);
+/* request.c: `run` of every request. */
+void ms_head_request_run(struct ms_head_op *op);
 
-/* cluster.c: what the agent tells, and that it is gone */
+/* The living node of that name; an empty one: any, else the one that is gone. NULL: there
+ * is none. */
+struct ms_node *ms_head_find_node(const struct ms_head *h, const char *name);
+/* As it came over a link. */
+int64_t ms_head_grace(uint64_t grace_ns);
+
+/* waiting.c */
+/* A head that was started again waits for the agents of the one before: true if the
+ * operation will be run again. */
+bool ms_head_wait_for_nodes(struct ms_head_op *op);
+void ms_head_node_has_come(struct ms_head *h);
+void ms_head_ask_death_run(struct ms_head_op *op);
+void ms_head_answer_deaths(struct ms_head *h, uint64_t uid, const Muster__Exit *exit);
+/* A worker was reported that somebody asks about: it is not unknown. */
+void ms_head_death_is_open(struct ms_head *h, uint64_t uid);
+/* What this driver waits for fails. */
+void ms_head_fail_waiting(struct ms_head *h, const struct ms_driver *d);
+
+/* lent.c */
+/* Make the node; takes the configuration (NULL: out of memory). */
+int ms_lent_init(struct ms_head *h,
+                 const struct ms_head_options *o,
+                 Muster__HeadToAgent *config);
+/* `run` of the start; the options are used until it has run. */
+void ms_lent_run(struct ms_head_op *op);
+void ms_lent_destroy(struct ms_lent *l);
+void ms_lent_is_ready(struct ms_lent *l, Muster__AgentReady *ready);
+/* End it by force; it will be found gone. */
+void ms_lent_kill(struct ms_lent *l);
+/* Close the link to it. */
+void ms_lent_hang_up(struct ms_lent *l);
+
+/* create.c */
+void ms_head_create_run(struct ms_head_op *op);
+
+/* cluster.c: what nodes tell, and that one is gone */
+void ms_head_destroy_run(struct ms_head_op *op);
 void ms_head_worker_exited(struct ms_head *h, uint64_t uid, const Muster__Exit *exit);
-void ms_head_workers_lost(struct ms_head *h, const char *why);
+void ms_head_workers_lost(struct ms_head *h, struct ms_node *n, const char *why);
 void ms_head_tell_exit(struct ms_head *h, const struct ms_slot *slot);
 /* The cluster is no more: whoever waits for that is told, then it is forgotten. */
 void ms_head_cluster_forget(struct ms_head *h, struct ms_cluster *c);
-/* Ask the agent to stop what lives of it. */
-int ms_head_cluster_stop(struct ms_head *h, struct ms_cluster *c, int64_t grace_ns);
+/* Ask each of its nodes to stop what it has of the cluster: all that was ever there, or
+ * only what lives. The number of questions asked, or a negative errno. */
+int ms_head_cluster_ask_stop(struct ms_head_op *op,
+                             struct ms_cluster *c,
+                             bool also_dead,
+                             int64_t grace_ns);
 /* It is created now: end it if somebody asked for that meanwhile. */
 void ms_head_begin_destroys(struct ms_head *h, struct ms_cluster *c);
-int ms_head_stop_all_workers(struct ms_head *h, int64_t grace_ns);
+/* Tell a node to stop all its workers. */
+int ms_head_stop_workers_of(struct ms_head *h, struct ms_node *n, int64_t grace_ns);
+
+/* ports.c */
+int ms_head_port_add(struct ms_head *h,
+                     const char *owner,
+                     uint64_t driver,
+                     const struct ms_node *n);
+/* What a driver that ended held for no cluster. */
+void ms_head_ports_drop_driver(struct ms_head *h, uint64_t driver);
+void ms_head_hold_port_run(struct ms_head_op *op);
+void ms_head_drop_port_run(struct ms_head_op *op);
+void ms_head_ports_finish(struct ms_head *h);
+/* Nobody needs what was held for this cluster. */
+void ms_head_ports_drop(struct ms_head *h, const struct ms_cluster *c);
+void ms_head_ports_lost(struct ms_head *h, const struct ms_node *n);
 
 /* stop.c */
 void ms_head_stop_run(struct ms_head_op *op); /* `run` of the end */
@@ -134,6 +160,7 @@ void ms_head_stop_step(struct ms_head *h);    /* something has changed: go on */
 
 /* status.c: NULL: out of memory */
 Muster__Status *ms_head_status_message(const struct ms_head *h);
+Muster__NodeStatus *ms_node_status(const struct ms_node *n);
 
 /* control.c */
 int ms_head_control_open(struct ms_head *h, struct ms_error *err);

@@ -25,44 +25,113 @@ static bool set_text(char **field, const char *text)
     return copy;
 }
 
-static Muster__NodeStatus *node_status(const struct ms_head *h)
+static bool copy_texts(char ***out, size_t *count, char *const *texts, size_t n)
 {
-    MS_CLEANUP(cleanup_node) Muster__NodeStatus *n = malloc(sizeof *n);
+    *out = n ? calloc(n, sizeof(char *)) : NULL;
+    if (n && !*out)
+        return false;
+    for (; *count < n; (*count)++) {
+        (*out)[*count] = strdup(texts[*count]);
+        if (!(*out)[*count])
+            return false;
+    }
+    return true;
+}
 
-    if (!n)
+/* What its agent has said of it. */
+static bool add_ready(Muster__NodeStatus *s, const Muster__AgentReady *r)
+{
+    s->memory = r->memory;
+    s->gpus = r->gpus;
+    return set_text(&s->host_id, r->host_id) &&
+           set_text(&s->session_dir, r->session_dir) &&
+           copy_texts(&s->labels, &s->n_labels, r->labels, r->n_labels) &&
+           copy_texts(&s->addresses, &s->n_addresses, r->addresses, r->n_addresses);
+}
+
+Muster__NodeStatus *ms_node_status(const struct ms_node *n)
+{
+    MS_CLEANUP(cleanup_node) Muster__NodeStatus *s = malloc(sizeof *s);
+
+    if (!s)
         return NULL;
-    muster__node_status__init(n);
-    n->agent_pid = h->agent.pid;
-    n->cpus = h->agent.cpus;
-    n->memory = h->agent.memory;
-    n->gpus = h->agent.gpus;
-    n->alive = h->agent.state == MS_AGENT_READY;
-    return set_text(&n->name, h->node) ? MS_TAKE(n) : NULL;
+    muster__node_status__init(s);
+    s->agent_pid = n->pid;
+    s->cpus = n->cpus;
+    s->alive = n->state == MS_NODE_READY || n->state == MS_NODE_AWAY;
+    s->suspect = n->suspect;
+    if (!set_text(&s->name, n->name) || (n->ready && !add_ready(s, n->ready)) ||
+        (n->gone && !set_text(&s->detail, n->gone)))
+        return NULL;
+    return MS_TAKE(s);
+}
+
+static size_t list_count(const struct ms_list *l)
+{
+    size_t count = 0;
+
+    for (const struct ms_list *at = l->next; at != l; at = at->next)
+        count++;
+    return count;
 }
 
 static bool add_nodes(Muster__Status *s, const struct ms_head *h)
 {
-    s->nodes = calloc(1, sizeof(Muster__NodeStatus *));
+    s->nodes = calloc(list_count(&h->nodes) + 1, sizeof(Muster__NodeStatus *));
     if (!s->nodes)
         return false;
-    s->nodes[0] = node_status(h);
-    s->n_nodes = s->nodes[0] ? 1 : 0;
-    return s->nodes[0];
+    ms_list_each (n, &h->nodes, struct ms_node, link) {
+        s->nodes[s->n_nodes] = ms_node_status(n);
+        if (!s->nodes[s->n_nodes])
+            return false;
+        s->n_nodes++;
+    }
+    return true;
+}
+
+static Muster__DriverStatus *driver_status(const struct ms_driver *d)
+{
+    Muster__DriverStatus *s = malloc(sizeof *s);
+
+    if (!s)
+        return NULL;
+    muster__driver_status__init(s);
+    s->driver = d->id;
+    s->suspect = d->suspect || d->state == MS_DRIVER_EXPECTED;
+    if (!d->hello)
+        return s;
+    s->pid = d->hello->pid;
+    if (set_text(&s->host, d->hello->host) && set_text(&s->script, d->hello->script))
+        return s;
+    muster__driver_status__free_unpacked(s, NULL);
+    return NULL;
+}
+
+static bool add_drivers(Muster__Status *s, const struct ms_head *h)
+{
+    const struct ms_driver *d;
+    size_t at = 0;
+
+    s->drivers = calloc(h->drivers.count + 1, sizeof(Muster__DriverStatus *));
+    if (!s->drivers)
+        return false;
+    while ((d = ms_map_next(&h->drivers, &at))) {
+        s->drivers[s->n_drivers] = driver_status(d);
+        if (!s->drivers[s->n_drivers])
+            return false;
+        s->n_drivers++;
+    }
+    return true;
 }
 
 static bool add_clusters(Muster__Status *s, const struct ms_head *h)
 {
-    size_t count = 0;
-
-    ms_list_each (c, &h->registry.clusters, struct ms_cluster, link) {
-        (void)c;
-        count++;
-    }
-    s->clusters = calloc(count + 1, sizeof(Muster__ClusterStatus *));
+    s->clusters =
+        calloc(list_count(&h->registry.clusters) + 1, sizeof(Muster__ClusterStatus *));
     if (!s->clusters)
         return false;
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link) {
-        s->clusters[s->n_clusters] = ms_cluster_status(c, h->node);
+        s->clusters[s->n_clusters] = ms_cluster_status(c);
         if (!s->clusters[s->n_clusters])
             return false;
         s->n_clusters++;
@@ -78,10 +147,12 @@ Muster__Status *ms_head_status_message(const struct ms_head *h)
         return NULL;
     muster__status__init(s);
     s->driver_pid = h->session.driver_pid;
+    s->is_daemon = h->is_daemon;
     s->uptime_ns = (uint64_t)(ms_now_ns() - h->started_ns);
     if (!set_text(&s->session, h->session.name) ||
         !set_text(&s->session_dir, h->session.dir) ||
-        !set_text(&s->version, MS_VERSION) || !add_nodes(s, h) || !add_clusters(s, h))
+        !set_text(&s->version, MS_VERSION) || !add_nodes(s, h) || !add_clusters(s, h) ||
+        !add_drivers(s, h))
         return NULL;
     return MS_TAKE(s);
 }

@@ -5,7 +5,7 @@
 /* From now to the end, when it is asked to take `grace`:
  *
  *   0            workers get SIGTERM, and SIGKILL from the agent at `grace` (at once:
- * 0) all gone, or grace+SLACK  the agent is told to end KILL before  the end: it is
+ * 0) all gone, or grace+SLACK  the agents are told to end KILL before  the end: it is
  * killed, and what it leaves behind too grace+MS_STOP_GRACE_NS  the end, whatever is
  * left
  */
@@ -23,7 +23,7 @@ static void done(struct ms_head *h)
     ms_head_op_succeed(h->stop_op, NULL);
 }
 
-static void tell_agent(struct ms_head *h)
+static void tell_agents(struct ms_head *h)
 {
     Muster__AgentStop stop = MUSTER__AGENT_STOP__INIT;
     Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
@@ -31,8 +31,26 @@ static void tell_agent(struct ms_head *h)
     m.body_case = MUSTER__HEAD_TO_AGENT__BODY_SHUTDOWN;
     m.shutdown = &stop;
     h->stop_sent = true;
-    if (ms_head_agent_tell(h, &m) == -ENOMEM)
-        ms_head_agent_hang_up(h); /* which means the same to it */
+    ms_list_each (n, &h->nodes, struct ms_node, link)
+        if (ms_node_tell(n, &m) == -ENOMEM && n->lent)
+            ms_lent_hang_up(n->lent); /* which means the same to it */
+}
+
+static void kill_agents(struct ms_head *h)
+{
+    ms_list_each (n, &h->nodes, struct ms_node, link)
+        if (n->lent)
+            ms_lent_kill(n->lent);
+}
+
+/* One that is away is not waited for: it ends itself when nobody answers. */
+static bool has_agents(const struct ms_head *h, bool unready)
+{
+    ms_list_each (n, &h->nodes, struct ms_node, link)
+        if (unready ? n->state == MS_NODE_STARTING
+                    : n->state == MS_NODE_STARTING || n->state == MS_NODE_READY)
+            return true;
+    return false;
 }
 
 /* Workers that are not there yet cannot be stopped; telling the agent ends that. */
@@ -50,7 +68,7 @@ static void look_again(struct ms_head *h, int64_t at_ns)
     ms_timer_set(&h->stop_timer, at_ns - ms_now_ns());
 }
 
-static void step_without_agent(struct ms_head *h, int64_t now_ns)
+static void step_without_agents(struct ms_head *h, int64_t now_ns)
 {
     int64_t last_ns = h->stop_deadline_ns - LAST_NS;
 
@@ -62,20 +80,20 @@ static void step_without_agent(struct ms_head *h, int64_t now_ns)
     look_again(h, last_ns);
 }
 
-static void step_with_agent(struct ms_head *h, int64_t now_ns)
+static void step_with_agents(struct ms_head *h, int64_t now_ns)
 {
     int64_t grace_end_ns = h->stop_deadline_ns - MS_STOP_GRACE_NS;
     int64_t kill_ns = h->stop_deadline_ns - KILL_NS;
-    bool unready = h->agent.state == MS_AGENT_STARTING;
+    bool unready = has_agents(h, true);
 
     if (now_ns >= h->stop_deadline_ns - LAST_NS) {
         done(h);
         return;
     }
     if (!h->stop_sent && (h->registry.live == 0 || now_ns >= grace_end_ns + SLACK_NS))
-        tell_agent(h);
+        tell_agents(h);
     if (unready || now_ns >= kill_ns) {
-        ms_head_agent_kill(h);
+        kill_agents(h);
         look_again(h, h->stop_deadline_ns - LAST_NS);
     } else {
         look_again(h, h->stop_sent ? kill_ns : grace_end_ns + SLACK_NS);
@@ -88,10 +106,21 @@ void ms_head_stop_step(struct ms_head *h)
 
     if (!h->stop_op || h->stop_done)
         return;
-    if (h->agent.state == MS_AGENT_NONE || h->agent.state == MS_AGENT_GONE)
-        step_without_agent(h, now_ns);
+    if (has_agents(h, false))
+        step_with_agents(h, now_ns);
     else
-        step_with_agent(h, now_ns);
+        step_without_agents(h, now_ns);
+}
+
+/* False if one of them could not be told. */
+static bool stop_workers(struct ms_head *h, int64_t grace_ns)
+{
+    bool told = true;
+
+    ms_list_each (n, &h->nodes, struct ms_node, link)
+        if (n->state == MS_NODE_READY && ms_head_stop_workers_of(h, n, grace_ns) < 0)
+            told = false;
+    return told;
 }
 
 void ms_head_stop_run(struct ms_head_op *op)
@@ -100,8 +129,8 @@ void ms_head_stop_run(struct ms_head_op *op)
 
     h->stop_op = op;
     h->stop_deadline_ns = ms_deadline_ns(ms_now_ns() + MS_STOP_GRACE_NS, op->grace_ns);
-    if (h->agent.state == MS_AGENT_READY &&
-        (ms_head_stop_all_workers(h, op->grace_ns) < 0 || is_creating(h)))
-        tell_agent(h);
+    ms_drivers_say_goodbye(h, "the head was stopped");
+    if (!stop_workers(h, op->grace_ns) || is_creating(h))
+        tell_agents(h);
     ms_head_stop_step(h);
 }

@@ -1,0 +1,127 @@
+#include "base/cleanup.h"
+#include "head/state.h"
+
+#include <string.h>
+
+static void tell(struct ms_driver *d, Muster__HeadToDriver *m)
+{
+    if (d->wire)
+        ms_link_send(d->wire, &m->base); /* its closing tells what went wrong */
+}
+
+void ms_driver_tell_exit(struct ms_head *h,
+                         const struct ms_cluster *c,
+                         uint64_t uid,
+                         const Muster__Exit *exit)
+{
+    struct ms_driver *d = ms_driver_find(h, c->driver);
+    Muster__WorkerExited exited = MUSTER__WORKER_EXITED__INIT;
+    Muster__HeadToDriver m = MUSTER__HEAD_TO_DRIVER__INIT;
+
+    if (!d)
+        return;
+    exited.uid = uid;
+    exited.exit = (Muster__Exit *)(uintptr_t)exit;
+    m.body_case = MUSTER__HEAD_TO_DRIVER__BODY_EXITED;
+    m.exited = &exited;
+    tell(d, &m);
+}
+
+void ms_driver_tell_exits(struct ms_driver *d)
+{
+    ms_list_each (c, &d->head->registry.clusters, struct ms_cluster, link)
+        for (size_t i = 0; c->driver == d->id && i < c->count; i++)
+            if (c->slots[i].now.state == MUSTER__WORKER_STATE__WORKER_EXITED &&
+                c->state != MS_CLUSTER_STARTING)
+                ms_head_tell_exit(d->head, &c->slots[i]);
+}
+
+/* ---- logs ------------------------------------------------------------------------ */
+
+static uint64_t driver_of(const struct ms_head *h, const Muster__LogLine *line)
+{
+    const struct ms_slot *s = ms_registry_find_uid(&h->registry, line->uid);
+    const struct ms_cluster *c =
+        s ? s->cluster : ms_registry_find(&h->registry, line->cluster);
+
+    return c ? c->driver : 0;
+}
+
+/* One that cannot keep up loses lines, and is told how many. */
+static void
+tell_lines(struct ms_head *h, uint64_t id, Muster__LogLine **lines, size_t count)
+{
+    struct ms_driver *d = ms_driver_find(h, id);
+    Muster__LogLines some = MUSTER__LOG_LINES__INIT;
+    Muster__HeadToDriver m = MUSTER__HEAD_TO_DRIVER__INIT;
+
+    if (!d || !d->wire || !d->hello || !d->hello->context->wants_logs)
+        return;
+    if (ms_link_queued(d->wire) > MS_LOG_BACKLOG_MAX) {
+        d->lines_dropped += count;
+        return;
+    }
+    some.n_lines = count;
+    some.lines = lines;
+    some.dropped = d->lines_dropped;
+    d->lines_dropped = 0;
+    m.body_case = MUSTER__HEAD_TO_DRIVER__BODY_LOG;
+    m.log = &some;
+    tell(d, &m);
+}
+
+void ms_head_logged(struct ms_head *h, Muster__LogLines *lines)
+{
+    size_t from = 0;
+
+    if (!h->is_daemon) {
+        if (h->on_log)
+            h->on_log(h->arg, lines);
+        return;
+    }
+    while (from < lines->n_lines) { /* runs of one driver's lines */
+        uint64_t id = driver_of(h, lines->lines[from]);
+        size_t to = from + 1;
+
+        while (to < lines->n_lines && driver_of(h, lines->lines[to]) == id)
+            to++;
+        tell_lines(h, id, lines->lines + from, to - from);
+        from = to;
+    }
+}
+
+/* ---- to all ---------------------------------------------------------------------- */
+
+static void tell_all(struct ms_head *h, Muster__HeadToDriver *m)
+{
+    struct ms_driver *d;
+    size_t at = 0;
+
+    while ((d = ms_map_next(&h->drivers, &at)))
+        tell(d, m);
+}
+
+void ms_drivers_tell_node(struct ms_head *h, const struct ms_node *n)
+{
+    Muster__HeadToDriver m = MUSTER__HEAD_TO_DRIVER__INIT;
+
+    if (h->drivers.count == 0)
+        return;
+    m.body_case = MUSTER__HEAD_TO_DRIVER__BODY_NODE;
+    m.node = ms_node_status(n);
+    if (!m.node)
+        return;
+    tell_all(h, &m);
+    muster__node_status__free_unpacked(m.node, NULL);
+}
+
+void ms_drivers_say_goodbye(struct ms_head *h, const char *why)
+{
+    Muster__Goodbye goodbye = MUSTER__GOODBYE__INIT;
+    Muster__HeadToDriver m = MUSTER__HEAD_TO_DRIVER__INIT;
+
+    goodbye.why = (char *)(uintptr_t)why;
+    m.body_case = MUSTER__HEAD_TO_DRIVER__BODY_GOODBYE;
+    m.goodbye = &goodbye;
+    tell_all(h, &m);
+}

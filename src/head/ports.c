@@ -1,0 +1,184 @@
+#include "base/cleanup.h"
+#include "head/state.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* One that a node holds. The owner is what the driver calls it: the cluster's name, a
+ * colon, and what makes it unique. */
+struct port {
+    struct ms_list link; /* head->ports */
+    char *owner;
+    uint64_t driver;
+    char node[MS_NAME_MAX + 1];
+};
+
+static void port_destroy(struct port *p)
+{
+    ms_list_remove(&p->link);
+    free(p->owner);
+    free(p);
+}
+
+int ms_head_port_add(struct ms_head *h,
+                     const char *owner,
+                     uint64_t driver,
+                     const struct ms_node *n)
+{
+    struct port *p = calloc(1, sizeof *p);
+
+    if (!p)
+        return -ENOMEM;
+    ms_list_add_tail(&h->ports, &p->link);
+    p->owner = strdup(owner);
+    p->driver = driver;
+    strcpy(p->node, n->name);
+    if (!p->owner) {
+        port_destroy(p);
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+void ms_head_ports_finish(struct ms_head *h)
+{
+    ms_list_each (p, &h->ports, struct port, link)
+        port_destroy(p);
+}
+
+void ms_head_ports_lost(struct ms_head *h, const struct ms_node *n)
+{
+    ms_list_each (p, &h->ports, struct port, link)
+        if (strcmp(p->node, n->name) == 0)
+            port_destroy(p);
+}
+
+static void drop_message(Muster__HeadToAgent *m, Muster__DropPort *drop, char *owner)
+{
+    muster__head_to_agent__init(m);
+    muster__drop_port__init(drop);
+    drop->owner = owner;
+    m->body_case = MUSTER__HEAD_TO_AGENT__BODY_DROP_PORT;
+    m->drop_port = drop;
+}
+
+/* Without waiting for it; a node that is away forgets nothing, but there it is only a
+ * number that nobody else gets. */
+static void tell_drop(struct ms_head *h, struct port *p)
+{
+    struct ms_node *n = ms_node_find(h, p->node);
+    Muster__HeadToAgent m;
+    Muster__DropPort drop;
+
+    drop_message(&m, &drop, p->owner);
+    if (n)
+        ms_node_tell(n, &m);
+    port_destroy(p);
+}
+
+static bool is_of(const struct port *p, const char *cluster, uint64_t driver)
+{
+    size_t len = strlen(cluster);
+
+    return p->driver == driver && strncmp(p->owner, cluster, len) == 0 &&
+           p->owner[len] == ':';
+}
+
+void ms_head_ports_drop(struct ms_head *h, const struct ms_cluster *c)
+{
+    ms_list_each (p, &h->ports, struct port, link)
+        if (is_of(p, c->name, c->driver))
+            tell_drop(h, p);
+}
+
+void ms_head_ports_drop_driver(struct ms_head *h, uint64_t driver)
+{
+    ms_list_each (p, &h->ports, struct port, link) {
+        bool used = false;
+
+        ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
+            used = used || is_of(p, c->name, c->driver);
+        if (p->driver == driver && !used)
+            tell_drop(h, p);
+    }
+}
+
+/* ---- requests -------------------------------------------------------------------- */
+
+static void held(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
+{
+    const char *owner = op->wanted->hold_port->owner;
+
+    if (answer->body_case != MUSTER__AGENT_TO_HEAD__BODY_PORT)
+        ms_head_op_fail(op, -EPROTO, "the agent answered without a port");
+    else if (ms_head_port_add(op->head, owner, ms_driver_id(op->driver), n) < 0)
+        ms_head_op_fail(op, -ENOMEM, "out of memory");
+    else
+        ms_head_op_succeed(op, &MS_TAKE(answer->port)->base);
+}
+
+void ms_head_hold_port_run(struct ms_head_op *op)
+{
+    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
+    struct ms_node *n = ms_head_find_node(op->head, op->wanted->hold_port->node);
+    struct ms_error err = {0};
+
+    if (!n && ms_head_wait_for_nodes(op))
+        return;
+    op->on_answer = held;
+    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_HOLD_PORT;
+    m.hold_port = op->wanted->hold_port;
+    if (!n)
+        ms_head_op_fail(op,
+                        -ENODEV,
+                        op->wanted->hold_port->node[0] ? "there is no node %s"
+                                                       : "there is no node%s",
+                        op->wanted->hold_port->node);
+    else if (ms_node_ask(n, op, &m, &err) < 0)
+        ms_head_op_fail_with(op, &err);
+}
+
+static void drop_step(struct ms_head_op *op)
+{
+    if (ms_list_is_empty(&op->asks))
+        ms_head_op_succeed(op, NULL);
+}
+
+static void
+dropped(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
+{
+    (void)n;
+    (void)answer;
+    drop_step(op);
+}
+
+static void
+not_dropped(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
+{
+    (void)n;
+    (void)why; /* a node that is gone holds nothing */
+    drop_step(op);
+}
+
+void ms_head_drop_port_run(struct ms_head_op *op)
+{
+    struct ms_head *h = op->head;
+    const char *owner = op->wanted->drop_port->owner;
+    uint64_t driver = ms_driver_id(op->driver);
+
+    op->on_answer = dropped;
+    op->on_refused = not_dropped;
+    ms_list_each (p, &h->ports, struct port, link) {
+        struct ms_node *n = ms_node_find(h, p->node);
+        Muster__HeadToAgent m;
+        Muster__DropPort drop;
+
+        if (strcmp(p->owner, owner) != 0 || p->driver != driver)
+            continue;
+        drop_message(&m, &drop, p->owner);
+        if (n)
+            ms_node_ask(n, op, &m, NULL);
+        port_destroy(p);
+    }
+    drop_step(op);
+}
