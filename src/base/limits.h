@@ -57,13 +57,13 @@
 #define MS_SOCKET_PATH_MAX ((size_t)107) /* sun_path without its NUL */
 
 /* Head */
-#define MS_CLUSTER_WORKERS_MAX 65536u             /* workers of one head */
-#define MS_NODES_MAX           4096u              /* agents of one head */
-#define MS_DRIVERS_MAX         1024u              /* drivers of one head */
+#define MS_CLUSTER_WORKERS_MAX 65536u              /* workers of one head */
+#define MS_NODES_MAX           4096u               /* agents of one head */
+#define MS_DRIVERS_MAX         1024u               /* drivers of one head */
 #define MS_HEAD_GRACE_NS       (300 * MS_NS_PER_S) /* without a daemon head */
-#define MS_RECOVERY_NS         (10 * MS_NS_PER_S) /* a new head waits for old agents */
+#define MS_RECOVERY_NS         (10 * MS_NS_PER_S)  /* a new head waits for old agents */
 #define MS_REDIAL_MIN_NS       (50 * MS_NS_PER_MS) /* between two attempts, first */
-#define MS_REDIAL_MAX_NS       (1 * MS_NS_PER_S)  /* and at last */
+#define MS_REDIAL_MAX_NS       (1 * MS_NS_PER_S)   /* and at last */
 
 /* Agent */
 #define MS_WORKERS_MAX     4096u                 /* workers of one agent */

@@ -97,8 +97,8 @@ struct ms_head_op *
 ms_head_destroy_cluster(struct ms_head *h, const char *name, int64_t grace_ns);
 
 /* Hold a TCP port on a node (NULL: on any); the result is a PortHeld. The owner of what is
- * held for a cluster begins with the cluster's name and a colon: it is dropped when the
- * cluster ends, if not before. */
+ * held for a cluster begins with the cluster's name and a colon: it is dropped with the
+ * cluster if that outlives its driver, and otherwise with the driver, if not before. */
 struct ms_head_op *
 ms_head_hold_port_on(struct ms_head *h, const char *node, const char *owner);
 struct ms_head_op *ms_head_hold_port(struct ms_head *h, const char *owner);

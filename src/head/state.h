@@ -150,7 +150,7 @@ void ms_head_ports_drop_driver(struct ms_head *h, uint64_t driver);
 void ms_head_hold_port_run(struct ms_head_op *op);
 void ms_head_drop_port_run(struct ms_head_op *op);
 void ms_head_ports_finish(struct ms_head *h);
-/* Nobody needs what was held for this cluster. */
+/* What was held for this cluster, if its driver cannot drop it any more. */
 void ms_head_ports_drop(struct ms_head *h, const struct ms_cluster *c);
 void ms_head_ports_lost(struct ms_head *h, const struct ms_node *n);
 
