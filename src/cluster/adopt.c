@@ -4,6 +4,7 @@
 #include "cluster/registry.h"
 #include "cluster/registry_impl.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -111,6 +112,7 @@ int ms_registry_adopt(struct ms_registry *r,
     rc = find_cluster(r, s, &c, err);
     if (rc < 0)
         return rc;
+    assert(c);
     slot = &c->slots[s->rank];
     if (slot->now.uid)
         return ms_error_set(
