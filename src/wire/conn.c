@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 
 enum {
@@ -30,12 +31,17 @@ struct ms_conn {
 
     struct ms_sender sender;
 
+    bool is_network;
+    bool is_lazy; /* no memory to read into while nothing is there */
+    bool held;    /* the handshake is over, and what came behind it waits in `in` */
+    _Atomic int64_t heard_ns, sent_ns; /* network: when bytes last came and went */
+
     size_t in_at, in_len; /* unread bytes are in[in_at..in_len) */
     struct ms_list partials;
     unsigned partial_count;
     struct partial *filling; /* the piece whose body is being read */
     size_t filling_rest;
-    uint8_t in[IN_SIZE];
+    uint8_t *in; /* IN_SIZE bytes, or NULL */
 };
 
 uint8_t *ms_message_take(struct ms_message *m)
@@ -53,14 +59,14 @@ uint8_t *ms_message_take(struct ms_message *m)
 
 static struct ms_conn *conn_create(struct ms_transport *t)
 {
-    struct ms_conn *c = malloc(sizeof *c);
+    struct ms_conn *c = calloc(1, sizeof *c);
 
     if (!c) {
         ms_transport_destroy(t);
         return NULL;
     }
-    memset(c, 0, offsetof(struct ms_conn, in));
     c->transport = t;
+    c->is_network = t->ops->is_network;
     ms_buf_init(&c->raw);
     ms_sender_init(&c->sender);
     ms_list_init(&c->partials);
@@ -120,9 +126,14 @@ void ms_conn_destroy(struct ms_conn *c)
     ms_buf_finish(&c->raw);
     ms_handshake_finish(&c->handshake);
     ms_transport_destroy(c->transport);
+    free(c->in);
     free(c);
 }
 
+void ms_conn_set_lazy(struct ms_conn *c)
+{
+    c->is_lazy = true;
+}
 int ms_conn_fd(const struct ms_conn *c)
 {
     return c->transport->fd;
@@ -136,6 +147,27 @@ bool ms_conn_is_ready(const struct ms_conn *c)
 const struct ms_handshake *ms_conn_handshake(const struct ms_conn *c)
 {
     return &c->handshake;
+}
+
+bool ms_conn_is_network(const struct ms_conn *c)
+{
+    return c->is_network;
+}
+
+int64_t ms_conn_heard_ns(const struct ms_conn *c)
+{
+    return atomic_load_explicit(&c->heard_ns, memory_order_relaxed);
+}
+
+int64_t ms_conn_sent_ns(const struct ms_conn *c)
+{
+    return atomic_load_explicit(&c->sent_ns, memory_order_relaxed);
+}
+
+static void note_time(const struct ms_conn *c, _Atomic int64_t *at)
+{
+    if (c->is_network)
+        atomic_store_explicit(at, ms_now_ns(), memory_order_relaxed);
 }
 
 /* ---- sending --------------------------------------------------------------------- */
@@ -164,6 +196,7 @@ static int send_direct(struct ms_conn *c,
     if (n < 0)
         return (int)n;
     c->sender.has_sent |= n > 0;
+    note_time(c, &c->sent_ns);
     if ((size_t)n == MS_FRAME_SIZE + total)
         return 0;
     if (ms_sender_add_rest(&c->sender, head, iov, count, total, (size_t)n) < 0)
@@ -199,6 +232,12 @@ bool ms_conn_has_sent(const struct ms_conn *c)
 
 bool ms_conn_wants_write(const struct ms_conn *c)
 {
+    struct ms_transport *t = c->transport;
+
+    if (t->ops->wants_write && t->ops->wants_write(t))
+        return true;
+    if (t->ops->is_open && !t->ops->is_open(t))
+        return false;
     return c->raw.len || (c->ready && !ms_sender_is_empty(&c->sender));
 }
 
@@ -209,9 +248,12 @@ size_t ms_conn_queued(const struct ms_conn *c)
 
 int ms_conn_flush(struct ms_conn *c)
 {
-    while (c->raw.len) {
+    struct ms_transport *t = c->transport;
+    int rc = t->ops->flush ? t->ops->flush(t) : 0;
+
+    while (rc == 0 && c->raw.len) {
         struct iovec iov = {c->raw.data, c->raw.len};
-        ssize_t n = c->transport->ops->write(c->transport, &iov, 1);
+        ssize_t n = t->ops->write(t, &iov, 1);
 
         if (n == -EAGAIN)
             return 0;
@@ -219,7 +261,10 @@ int ms_conn_flush(struct ms_conn *c)
             return (int)n;
         ms_buf_consume(&c->raw, (size_t)n);
     }
-    return c->ready ? ms_sender_pump(&c->sender, c->transport) : 0;
+    if (rc < 0 || !c->ready || ms_sender_is_empty(&c->sender))
+        return rc;
+    note_time(c, &c->sent_ns);
+    return ms_sender_pump(&c->sender, t);
 }
 
 /* ---- reading --------------------------------------------------------------------- */
@@ -239,6 +284,7 @@ static int shake(struct ms_conn *c, struct ms_error *err)
     }
     if (rc == 0 && c->handshake.done) {
         c->ready = true;
+        c->held = c->handshake.is_server && c->handshake.lane == MS_LANE_LINK;
         ms_handshake_finish(&c->handshake);
     }
     if (c->raw.len || c->ready) {
@@ -352,6 +398,8 @@ static int take_frame(struct ms_conn *c,
     if (rc < 0)
         return rc;
     if ((m.head.flags & MS_FRAME_MORE_OF) || m.head.length < m.head.total) {
+        if (m.head.kind >= MS_KIND_IGNORED)
+            return ms_error_set(err, -EPROTO, "a passed-over message of many pieces");
         rc = m.head.flags & MS_FRAME_MORE_OF
                  ? partial_go_on(c, &m.head, err)
                  : partial_begin(c, &m.head, sink, arg, err);
@@ -364,6 +412,8 @@ static int take_frame(struct ms_conn *c,
     m.body = c->in + c->in_at + MS_FRAME_SIZE;
     m.len = m.head.length;
     c->in_at += MS_FRAME_SIZE + m.head.length;
+    if (m.head.kind >= MS_KIND_IGNORED)
+        return 1;
     rc = sink->on_message(arg, &m);
     return rc < 0 ? rc : 1;
 }
@@ -409,10 +459,9 @@ static int read_some(struct ms_conn *c,
 
     if (n == 0)
         return ms_error_set(err, -EPIPE, "the connection was closed");
-    if (n == -ECONNRESET)
-        return ms_error_set(err, -EPIPE, "the connection was reset");
     if (n < 0)
         return (int)n;
+    note_time(c, &c->heard_ns);
     *full = (size_t)n == room;
     if (direct) {
         c->filling->have += (size_t)n;
@@ -426,10 +475,38 @@ static int read_some(struct ms_conn *c,
 
         if (rc < 0)
             return rc;
-        if (!c->ready)
+        if (!c->ready || c->held)
             return 0;
     }
     return take_frames(c, sink, arg, err);
+}
+
+/* Memory to read into; it goes when nothing is in it. */
+static bool reserve_in(struct ms_conn *c)
+{
+    if (!c->in)
+        c->in = malloc(IN_SIZE);
+    return c->in != NULL;
+}
+
+static void release_in(struct ms_conn *c)
+{
+    if (!c->is_lazy || c->in_len)
+        return;
+    free(c->in);
+    c->in = NULL;
+}
+
+/* What only the transport knows. */
+static int explain(struct ms_conn *c, int rc, struct ms_error *err)
+{
+    struct ms_transport *t = c->transport;
+
+    if (err && err->code == 0 && t->ops->explain && t->ops->explain(t, err))
+        return rc;
+    if (rc == -ECONNRESET && !c->is_network)
+        return ms_error_set(err, -EPIPE, "the connection was reset");
+    return rc;
 }
 
 int ms_conn_read(struct ms_conn *c,
@@ -437,15 +514,38 @@ int ms_conn_read(struct ms_conn *c,
                  void *arg,
                  struct ms_error *err)
 {
+    struct ms_transport *t = c->transport;
     bool full = true;
+    int rc = 0, i;
 
-    for (int i = 0; full && i < READS_IN_ROW; i++) {
-        int rc = read_some(c, sink, arg, &full, err);
-
-        if (rc == -EAGAIN)
-            return i ? 1 : -EAGAIN;
+    if (!reserve_in(c))
+        return ms_error_set(err, -ENOMEM, "no memory to read into");
+    for (i = 0; full && !c->held; i++) {
+        if (i >= READS_IN_ROW && !(t->ops->has_more && t->ops->has_more(t)))
+            break;
+        rc = read_some(c, sink, arg, &full, err);
         if (rc < 0)
-            return rc;
+            break;
     }
-    return 1;
+    if (!c->ready)
+        ms_conn_flush(c); /* the transport may have become open; failures are read */
+    if (rc == 0 || (rc == -EAGAIN && i))
+        rc = 1;
+    release_in(c);
+    return rc < 0 && rc != -EAGAIN ? explain(c, rc, err) : rc;
+}
+
+int ms_conn_release(struct ms_conn *c,
+                    const struct ms_conn_sink *sink,
+                    void *arg,
+                    struct ms_error *err)
+{
+    int rc;
+
+    assert(c->held);
+    c->held = false;
+    rc = take_frames(c, sink, arg, err);
+    if (rc == 0)
+        release_in(c);
+    return rc;
 }

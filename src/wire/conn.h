@@ -43,7 +43,14 @@ struct ms_conn *ms_conn_create_server(struct ms_transport *t,
 struct ms_conn *ms_conn_create_trusted(struct ms_transport *t);
 void ms_conn_destroy(struct ms_conn *c);
 
+/* It is idle most of the time, and there are thousands: no memory to read into is kept. */
+void ms_conn_set_lazy(struct ms_conn *c);
+
 int ms_conn_fd(const struct ms_conn *c);
+bool ms_conn_is_network(const struct ms_conn *c);
+/* Network: when bytes last came, and were last given to the socket; 0: never. Any thread. */
+int64_t ms_conn_heard_ns(const struct ms_conn *c);
+int64_t ms_conn_sent_ns(const struct ms_conn *c);
 bool ms_conn_is_ready(const struct ms_conn *c);
 /* What was agreed; valid once ready. */
 const struct ms_handshake *ms_conn_handshake(const struct ms_conn *c);
@@ -76,11 +83,19 @@ struct ms_conn_sink {
 
 /* Read what is there (at most a bounded amount, so that nobody starves) and hand out
  * whole messages. Returns 1 if anything was read, -EAGAIN if nothing was there, -EPIPE
- * at the end of file, another negative errno when the peer broke the protocol (`err`
- * says how). */
+ * at the end of file, another negative errno when the network broke it or the peer broke
+ * the protocol (`err` says how). */
 int ms_conn_read(struct ms_conn *c,
                  const struct ms_conn_sink *sink,
                  void *arg,
                  struct ms_error *err);
+
+/* A server's connection of the link lane stops reading behind the handshake, so that it can
+ * be given to another owner. This hands out what has come since, and lets it go on. 0, or
+ * as ms_conn_read. */
+int ms_conn_release(struct ms_conn *c,
+                    const struct ms_conn_sink *sink,
+                    void *arg,
+                    struct ms_error *err);
 
 #endif

@@ -94,7 +94,7 @@ static void become_busy(struct ms_server *s, struct ms_request *r, int64_t now_n
 static int poll_hot(struct ms_server *s, struct server_conn *hot, int64_t until_ns)
 {
     for (;;) {
-        int rc = ms_serving_read(hot);
+        int rc = ms_serving_read(hot, NULL);
 
         if (rc != -EAGAIN || ms_now_ns() >= until_ns ||
             atomic_load_explicit(&s->queued, memory_order_relaxed) ||
@@ -139,7 +139,7 @@ static int engine_sleep(struct ms_server *s, struct server_conn *hot, int64_t un
     pthread_mutex_unlock(&s->lock);
     what = sleep_on(s, hot, until_ns);
     if (what > 0 && (what & 1))
-        rc = ms_serving_read(hot);
+        rc = ms_serving_read(hot, NULL);
     pthread_mutex_lock(&s->lock);
     s->engine_blocked = false;
     if (hot) {

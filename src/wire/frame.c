@@ -133,9 +133,10 @@ int ms_frame_decode(const uint8_t in[MS_FRAME_SIZE],
                             .total = get64(in + 24),
                             .budget_ns = get64(in + 32),
                             .ack = get64(in + 40)};
-    if (got.kind == 0 || got.kind > MS_KIND_LAST)
+    got.flags &= (uint16_t)~MS_FRAME_IGNORED;
+    if (got.kind == 0 || (got.kind > MS_KIND_LAST && got.kind < MS_KIND_IGNORED))
         return ms_error_set(err, -EPROTO, "a frame of unknown kind %u", got.kind);
-    if (got.codec > MS_CODEC_LAST)
+    if (got.codec > MS_CODEC_LAST && got.kind < MS_KIND_IGNORED)
         return ms_error_set(err, -EPROTO, "a frame of unknown codec %u", got.codec);
     if (got.flags & ~MS_FRAME_FLAGS)
         return ms_error_set(err, -EPROTO, "a frame with unknown flags");

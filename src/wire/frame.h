@@ -38,7 +38,9 @@ enum ms_frame_kind {
     MS_KIND_ATTACH =
         12, /* client, after a reconnect: body is u64 `after` and u64 ids; of
              * the calls after..call_id only those are still waited for */
-    MS_KIND_LAST = MS_KIND_ATTACH
+    MS_KIND_LAST = MS_KIND_ATTACH,
+    MS_KIND_IGNORED =
+        128 /* from here on: of a newer version, not needed; passed over */
 };
 
 enum ms_frame_flag {
@@ -48,7 +50,8 @@ enum ms_frame_flag {
     MS_FRAME_CHAIN = 8,   /* CALL: body begins with the chain of waiting workers */
     MS_FRAME_STREAM = 16, /* CALL: a stream is welcome. REPLY: ends a stream */
     MS_FRAME_BARE = 32,   /* CALL, RESEND: without its body, which was not kept */
-    MS_FRAME_FLAGS = 63
+    MS_FRAME_FLAGS = 63,
+    MS_FRAME_IGNORED = 0xFF00 /* of a newer version, not needed; passed over */
 };
 
 /* Payload codecs. */

@@ -10,11 +10,11 @@
 
 static const uint8_t magic[4] = {'M', 'S', 'T', 'R'};
 
-enum { STATUS_OK = 0, STATUS_VERSION = 1 };
+enum { STATUS_OK = 0, STATUS_VERSION = 1, STATUS_TLS = 2 };
 
 /* Offsets in the two hellos. */
-enum { AT_VERSION = 4, AT_LANE = 5, AT_STATUS = 5, AT_NONCE = 8, AT_SESSION = 40 };
-enum { AT_IDENTITY = 40, AT_PROOF = 48 };
+enum { AT_MAJOR = 4, AT_LANE = 5, AT_STATUS = 5, AT_MINOR = 6, AT_NONCE = 8 };
+enum { AT_SESSION = 40, AT_IDENTITY = 40, AT_PROOF = 48 };
 
 /* HMAC(secret, label | a | b). */
 static int prove(const struct ms_handshake *h,
@@ -78,8 +78,9 @@ void ms_handshake_init_client(struct ms_handshake *h,
     memcpy(h->nonce, nonce, 32);
     memcpy(h->session, session, MS_SESSION_SIZE);
     memcpy(h->hello_client, magic, sizeof magic);
-    h->hello_client[AT_VERSION] = MS_HANDSHAKE_VERSION;
+    h->hello_client[AT_MAJOR] = MS_HANDSHAKE_MAJOR;
     h->hello_client[AT_LANE] = lane;
+    h->hello_client[AT_MINOR] = MS_HANDSHAKE_MINOR;
     memcpy(h->hello_client + AT_NONCE, nonce, 32);
     memcpy(h->hello_client + AT_SESSION, session, MS_SESSION_SIZE);
 }
@@ -118,15 +119,17 @@ static int check_start(const uint8_t *in, const char *who, struct ms_error *err)
 {
     if (memcmp(in, magic, sizeof magic) != 0)
         return ms_error_set(err, -EPROTO, "the %s does not speak this protocol", who);
-    if (in[AT_VERSION] != MS_HANDSHAKE_VERSION)
+    if (in[AT_MAJOR] != MS_HANDSHAKE_MAJOR)
         return ms_error_set(err,
                             -EPROTONOSUPPORT,
-                            "the %s speaks version %u, this side %u",
+                            "the %s speaks protocol %u.%u, this side %u.%u: the first "
+                            "numbers must be the same, so install the same version of "
+                            "Muster on both",
                             who,
-                            in[AT_VERSION],
-                            MS_HANDSHAKE_VERSION);
-    if (in[6] != 0 || in[7] != 0)
-        return ms_error_set(err, -EPROTO, "the %s's hello is malformed", who);
+                            in[AT_MAJOR],
+                            in[AT_MINOR],
+                            MS_HANDSHAKE_MAJOR,
+                            MS_HANDSHAKE_MINOR);
     return 0;
 }
 
@@ -135,10 +138,18 @@ static void build_server_hello(struct ms_handshake *h, uint8_t status)
     uint64_t identity = htole64(h->identity);
 
     memcpy(h->hello_server, magic, sizeof magic);
-    h->hello_server[AT_VERSION] = MS_HANDSHAKE_VERSION;
+    h->hello_server[AT_MAJOR] = MS_HANDSHAKE_MAJOR;
     h->hello_server[AT_STATUS] = status;
+    h->hello_server[AT_MINOR] = MS_HANDSHAKE_MINOR;
     memcpy(h->hello_server + AT_NONCE, h->nonce, 32);
     memcpy(h->hello_server + AT_IDENTITY, &identity, sizeof identity);
+}
+
+static uint8_t status_of(int rc)
+{
+    if (rc == 0)
+        return STATUS_OK;
+    return rc == -ENOKEY ? STATUS_TLS : STATUS_VERSION;
 }
 
 static int server_hello(struct ms_handshake *h,
@@ -151,12 +162,16 @@ static int server_hello(struct ms_handshake *h,
 
     if (rc == -EPROTO)
         return rc;
-    if (rc == 0 && in[AT_LANE] > MS_LANE_CONTROL)
+    if (rc == 0 && in[AT_LANE] > MS_LANE_LINK)
         return ms_error_set(err, -EPROTO, "the client asks for an unknown lane");
+    if (rc == 0 && h->refuses_plain)
+        rc = ms_error_set(
+            err, -ENOKEY, "the client came without TLS, which is due here");
     memcpy(h->hello_client, in, MS_HELLO_CLIENT_SIZE);
     memcpy(h->session, in + AT_SESSION, MS_SESSION_SIZE);
     h->lane = in[AT_LANE];
-    build_server_hello(h, (uint8_t)(rc < 0 ? STATUS_VERSION : STATUS_OK));
+    h->minor = in[AT_MINOR];
+    build_server_hello(h, status_of(rc));
     if (rc == 0) {
         rc = prove_server(h, h->hello_server + AT_PROOF);
         if (rc < 0)
@@ -193,11 +208,18 @@ static int client_step(struct ms_handshake *h,
 
     if (rc < 0)
         return rc;
+    if (in[AT_STATUS] == STATUS_TLS)
+        return ms_error_set(
+            err, -ENOKEY, "the server wants TLS, and this side is set to go without");
     if (in[AT_STATUS] != STATUS_OK)
         return ms_error_set(err,
                             -EPROTONOSUPPORT,
-                            "the server refuses version %u",
-                            MS_HANDSHAKE_VERSION);
+                            "the server (protocol %u.%u) refuses protocol %u.%u",
+                            in[AT_MAJOR],
+                            in[AT_MINOR],
+                            MS_HANDSHAKE_MAJOR,
+                            MS_HANDSHAKE_MINOR);
+    h->minor = in[AT_MINOR];
     memcpy(h->hello_server, in, MS_HELLO_SERVER_SIZE);
     rc = prove_server(h, want);
     if (rc < 0)

@@ -2,14 +2,15 @@
  *
  * Three fixed-size messages; whoever sees a byte out of place closes.
  *
- *   client -> server  "MSTR" version lane zero zero | nonce_c[32] | session[16]
- *   server -> client  "MSTR" version status zero zero | nonce_s[32] | identity u64
+ *   client -> server  "MSTR" major lane minor ignored | nonce_c[32] | session[16]
+ *   server -> client  "MSTR" major status minor ignored | nonce_s[32] | identity u64
  *                     | HMAC(secret, "server" | client hello | nonce_s | identity)
  *   client -> server  HMAC(secret, "client" | server hello | nonce_c)
  *
  * HMAC is HMAC-SHA-256. Nonces are fresh, so that a recorded exchange proves nothing.
- * After its proof the client may send frames at once. A server of another version says
- * so in `status` and closes. Pure: bytes in, bytes out; the randomness is passed in.
+ * After its proof the client may send frames at once. A server of another major version
+ * says so in `status` and closes; a newer minor one is understood, and what is new in it is
+ * not used. Pure: bytes in, bytes out; the randomness is passed in.
  */
 #ifndef MS_WIRE_HANDSHAKE_H
 #define MS_WIRE_HANDSHAKE_H
@@ -23,21 +24,26 @@
 enum {
     MS_SECRET_SIZE = 32,
     MS_SESSION_SIZE = 16,
-    MS_HANDSHAKE_VERSION = 1,
+    MS_HANDSHAKE_MAJOR = 1,
+    MS_HANDSHAKE_VERSION = MS_HANDSHAKE_MAJOR,
+    MS_HANDSHAKE_MINOR = 1,
     MS_HELLO_CLIENT_SIZE = 8 + 32 + 16,
     MS_HELLO_SERVER_SIZE = 8 + 32 + 8 + 32,
     MS_PROOF_SIZE = 32,
 };
 
-/* Which thread of a worker serves a connection. */
+/* What a connection is for, and which thread of a worker serves it. */
 enum ms_lane {
-    MS_LANE_CALL = 0,   /* the engine's, while it is idle */
-    MS_LANE_CONTROL = 1 /* always the I/O thread's */
+    MS_LANE_CALL = 0,    /* calls; the engine's thread, while it is idle */
+    MS_LANE_CONTROL = 1, /* calls; always the I/O thread */
+    MS_LANE_LINK = 2     /* control messages between two of our processes (link.h) */
 };
 
 struct ms_handshake {
     bool is_server, done;
     uint8_t lane;
+    uint8_t minor;      /* of the other side */
+    bool refuses_plain; /* server: this connection should have been TLS */
     uint8_t secret[MS_SECRET_SIZE];
     uint8_t nonce[32];
     uint8_t session[MS_SESSION_SIZE];
@@ -71,7 +77,8 @@ size_t ms_handshake_need(const struct ms_handshake *h);
 
 /* Feed exactly ms_handshake_need() bytes. `out` has room for MS_HELLO_SERVER_SIZE; what
  * must be sent is *out_len bytes, also on failure. 0; -EACCES (the proof is wrong),
- * -EPROTONOSUPPORT, -EPROTO, -ESTALE (another server than expected answered). */
+ * -EPROTONOSUPPORT (another version), -EPROTO, -ESTALE (another server than expected
+ * answered), -ENOKEY (TLS is due). */
 int ms_handshake_step(struct ms_handshake *h,
                       const uint8_t *in,
                       uint8_t *out,

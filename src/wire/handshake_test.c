@@ -185,13 +185,13 @@ static void test_client_of_another_version(void **state)
 
     (void)state;
     memcpy(hello, ms_handshake_hello(&c), sizeof hello);
-    hello[4] = MS_HANDSHAKE_VERSION + 1;
+    hello[4] = MS_HANDSHAKE_MAJOR + 1;
     assert_int_equal(ms_handshake_step(&s, hello, answer, &len, &err),
                      -EPROTONOSUPPORT);
     assert_int_equal(len, MS_HELLO_SERVER_SIZE); /* it is told */
-    assert_non_null(strstr(err.text, "the client speaks version 2"));
+    assert_non_null(strstr(err.text, "the client speaks protocol 2.1, this side 1.1"));
     assert_int_equal(ms_handshake_step(&c, answer, out, &len, &err), -EPROTONOSUPPORT);
-    assert_non_null(strstr(err.text, "refuses version 1"));
+    assert_non_null(strstr(err.text, "protocol 1.1) refuses protocol 1.1"));
     assert_int_equal(len, 0);
 }
 
@@ -207,7 +207,37 @@ static void test_server_of_another_version(void **state)
                      0);
     answer[4] = 9;
     assert_int_equal(ms_handshake_step(&c, answer, out, &len, &err), -EPROTONOSUPPORT);
-    assert_non_null(strstr(err.text, "the server speaks version 9"));
+    assert_non_null(strstr(err.text, "the server speaks protocol 9.1, this side 1.1"));
+}
+
+/* What is new in it is not used, but it is understood; and what is reserved is ignored. */
+static void test_a_newer_minor_version(void **state)
+{
+    struct ms_handshake c = client_of(secret, IDENTITY), s = server_of(secret, nonce_s);
+    struct talk t;
+
+    (void)state;
+    c.hello_client[6] = MS_HANDSHAKE_MINOR + 7;
+    c.hello_client[7] = 0xAB;
+    run(&c, &s, &t);
+    assert_int_equal(t.client_rc, 0);
+    assert_int_equal(t.server_rc, 0);
+    assert_int_equal(s.minor, MS_HANDSHAKE_MINOR + 7);
+    assert_int_equal(c.minor, MS_HANDSHAKE_MINOR);
+}
+
+static void test_plain_where_tls_is_due(void **state)
+{
+    struct ms_handshake c = client_of(secret, IDENTITY), s = server_of(secret, nonce_s);
+    struct talk t;
+
+    (void)state;
+    s.refuses_plain = true;
+    run(&c, &s, &t);
+    assert_int_equal(t.server_rc, -ENOKEY);
+    assert_int_equal(t.client_rc, -ENOKEY);
+    assert_non_null(strstr(t.err.text, "wants TLS"));
+    assert_false(s.done || c.done);
 }
 
 /* Change each bit of each message: nothing is accepted, and nothing breaks. */
@@ -257,7 +287,7 @@ static void test_unknown_lane_and_noise(void **state)
 
     (void)state;
     memcpy(hello, ms_handshake_hello(&c), sizeof hello);
-    hello[5] = MS_LANE_CONTROL + 1;
+    hello[5] = MS_LANE_LINK + 1;
     assert_int_equal(ms_handshake_step(&s, hello, answer, &len, NULL), -EPROTO);
     assert_int_equal(len, 0);
     memset(hello, 'G', sizeof hello);
@@ -287,6 +317,8 @@ int main(void)
         cmocka_unit_test(test_reflection),
         cmocka_unit_test(test_client_of_another_version),
         cmocka_unit_test(test_server_of_another_version),
+        cmocka_unit_test(test_a_newer_minor_version),
+        cmocka_unit_test(test_plain_where_tls_is_due),
         cmocka_unit_test(test_every_flipped_bit),
         cmocka_unit_test(test_unknown_lane_and_noise),
         cmocka_unit_test(test_finish_wipes_the_secret),

@@ -51,7 +51,7 @@ int ms_lane_read(struct server_conn *sc)
     int rc;
 
     pthread_mutex_unlock(&s->lock);
-    rc = ms_serving_read(sc);
+    rc = ms_serving_read(sc, NULL);
     pthread_mutex_lock(&s->lock);
     sc->read_turn = turn;
     return rc;

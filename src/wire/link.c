@@ -1,123 +1,276 @@
 #include "wire/link.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "wire/conn.h"
+#include "base/limits.h"
+#include "wire/link_internal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
 
-struct ms_link {
-    struct ms_conn *conn;
-    struct ms_watch watch;
-    struct ms_timer closing; /* tells on_closed from the loop */
-    const struct ms_link_ops *ops;
-    void *arg;
-    struct ms_error why;
-    uint64_t sent; /* names messages, so that big ones can be told apart */
-    bool closed;
-    bool broken;  /* nothing can be sent any more; what was sent to us is still read */
-    bool reading; /* a callback may destroy us now */
-    bool doomed;  /* it did: freed when the read is over */
-};
-
-static void on_closing(void *arg)
+bool ms_link_has_ended(const struct ms_error *why)
 {
-    struct ms_link *l = arg;
-
-    l->ops->on_closed(l->arg, &l->why);
+    return why->code == -EPIPE;
 }
 
-static void close_soon(struct ms_link *l, const struct ms_error *why)
+void ms_link_close_soon(struct ms_link *l, const struct ms_error *why)
 {
     if (l->closed)
         return;
     l->closed = true;
     l->why = *why;
+    if (l->pulse)
+        ms_pulse_remove(l->pulse, &l->beat);
     ms_watch_set(&l->watch, 0);
-    ms_timer_set(&l->closing, 0);
+    ms_timer_set(&l->soon, 0);
+}
+
+/* ---- reading ---------------------------------------------------------------------- */
+
+static void send_simple(struct ms_link *l, uint8_t kind, uint64_t id)
+{
+    struct ms_frame head = {.kind = kind, .call_id = id};
+
+    if (!l->closed && !l->broken && ms_conn_send(l->conn, &head, NULL, 0) < 0)
+        l->broken = true;
 }
 
 static int on_message(void *arg, struct ms_message *m)
 {
     struct ms_link *l = arg;
 
-    if (m->head.kind != MS_KIND_CONTROL)
+    switch (m->head.kind) {
+    case MS_KIND_CONTROL:
+        l->ops->on_body(l->arg, m->body, m->len);
+        break;
+    case MS_KIND_PING:
+        send_simple(l, MS_KIND_PONG, m->head.call_id);
+        break;
+    case MS_KIND_PONG:
+        break;
+    default:
         return -EPROTO;
-    l->ops->on_body(l->arg, m->body, m->len);
+    }
     return l->doomed ? -ECANCELED : 0;
 }
+
+static const struct ms_conn_sink sink = {.on_message = on_message};
 
 static void update(struct ms_link *l)
 {
     bool writes = !l->broken && ms_conn_wants_write(l->conn);
 
-    if (!l->closed)
+    if (!l->closed && !l->held)
         ms_watch_set(&l->watch, MS_READ | (writes ? MS_WRITE : 0u));
+}
+
+/* After a read that ended with `rc`. */
+static void after_read(struct ms_link *l, int rc, struct ms_error *why)
+{
+    if (rc < 0 && rc != -EAGAIN) {
+        if (!why->code)
+            ms_error_sys(why, rc, "control link");
+        ms_link_close_soon(l, why);
+        return;
+    }
+    update(l);
+}
+
+/* A callback has destroyed us while we were reading: now we may go. */
+static bool was_doomed(struct ms_link *l)
+{
+    bool doomed = l->doomed;
+
+    l->reading = false;
+    if (doomed)
+        ms_link_destroy(l);
+    return doomed;
 }
 
 static void on_ready(void *arg, unsigned events)
 {
-    static const struct ms_conn_sink sink = {.on_message = on_message};
     struct ms_link *l = arg;
     struct ms_error why = {0};
     int rc = 0;
 
     if ((events & MS_WRITE) && ms_conn_flush(l->conn) < 0)
         l->broken = true;
-    if (events & MS_READ) {
-        l->reading = true;
+    l->reading = true;
+    if (events & MS_READ)
         rc = ms_conn_read(l->conn, &sink, l, &why);
-        l->reading = false;
-        if (l->doomed) {
-            ms_link_destroy(l);
-            return;
-        }
+    if (rc > 0 && l->pulse && !l->doomed)
+        ms_pulse_heard(l->pulse, &l->beat);
+    if (!was_doomed(l))
+        after_read(l, rc, &why);
+}
+
+/* What had come before we were the owner. */
+static void give_held(struct ms_link *l)
+{
+    struct ms_error why = {0};
+    int rc;
+
+    l->held = false;
+    l->reading = true;
+    rc = ms_conn_release(l->conn, &sink, l, &why);
+    if (!was_doomed(l))
+        after_read(l, rc, &why);
+}
+
+static void on_soon(void *arg)
+{
+    struct ms_link *l = arg;
+
+    if (l->closed)
+        l->ops->on_closed(l->arg, &l->why);
+    else if (l->held)
+        give_held(l);
+}
+
+/* ---- silence ---------------------------------------------------------------------- */
+
+static struct ms_link *link_of(struct ms_beat *b)
+{
+    return MS_CONTAINER(b, struct ms_link, beat);
+}
+
+static int64_t beat_heard_ns(struct ms_beat *b)
+{
+    return ms_conn_heard_ns(link_of(b)->conn);
+}
+
+static int64_t beat_sent_ns(struct ms_beat *b)
+{
+    return ms_conn_sent_ns(link_of(b)->conn);
+}
+
+static void beat_ping(struct ms_beat *b)
+{
+    struct ms_link *l = link_of(b);
+
+    if (ms_conn_queued(l->conn) == 0) /* what waits is as good */
+        send_simple(l, MS_KIND_PING, 1);
+    update(l);
+}
+
+static void beat_suspect(struct ms_beat *b, bool is_suspect)
+{
+    struct ms_link *l = link_of(b);
+
+    if (l->ops && l->ops->on_suspect)
+        l->ops->on_suspect(l->arg, is_suspect);
+}
+
+const struct ms_pulse_ops ms_link_pulse_ops = {
+    .heard_ns = beat_heard_ns,
+    .sent_ns = beat_sent_ns,
+    .send_ping = beat_ping,
+    .on_suspect = beat_suspect,
+};
+
+/* ---- life ------------------------------------------------------------------------- */
+
+struct ms_link *
+ms_link_alloc(struct ms_loop *loop, const struct ms_link_ops *ops, void *arg)
+{
+    struct ms_link *l = calloc(1, sizeof *l);
+
+    if (!l)
+        return NULL;
+    l->loop = loop;
+    l->ops = ops;
+    l->arg = arg;
+    ms_list_init(&l->beat.link);
+    if (ms_timer_init(&l->soon, loop, on_soon, l) < 0) {
+        free(l);
+        return NULL;
     }
-    if (rc < 0 && rc != -EAGAIN) {
-        if (!why.code)
-            ms_error_sys(&why, rc, "control link");
-        close_soon(l, &why);
-        return;
+    return l;
+}
+
+int ms_link_open(struct ms_link *l, struct ms_pulse *pulse)
+{
+    unsigned events = l->held ? 0 : MS_READ;
+    int rc =
+        ms_watch_init(&l->watch, l->loop, ms_conn_fd(l->conn), events, on_ready, l);
+
+    if (rc < 0)
+        return rc;
+    l->is_open = true;
+    if (pulse && ms_conn_is_network(l->conn)) {
+        l->pulse = ms_pulse_ref(pulse);
+        ms_pulse_add(pulse, &l->beat);
     }
     update(l);
+    return 0;
 }
 
 struct ms_link *
 ms_link_create(struct ms_loop *loop, int fd, const struct ms_link_ops *ops, void *arg)
 {
-    struct ms_link *l = calloc(1, sizeof *l);
+    struct ms_link *l = ms_link_alloc(loop, ops, arg);
     struct ms_transport *t = l ? ms_transport_unix(fd) : NULL;
 
     if (!t) {
         close(fd);
-        free(l);
+        ms_link_destroy(l);
         return NULL;
     }
-    l->ops = ops;
-    l->arg = arg;
     l->conn = ms_conn_create_trusted(t);
-    if (!l->conn || ms_timer_init(&l->closing, loop, on_closing, l) < 0 ||
-        ms_watch_init(&l->watch, loop, fd, MS_READ, on_ready, l) < 0) {
+    if (!l->conn || ms_link_open(l, NULL) < 0) {
         ms_link_destroy(l);
         return NULL;
     }
     return l;
 }
 
+struct ms_link *
+ms_link_from_conn(struct ms_loop *loop, struct ms_conn *conn, struct ms_pulse *pulse)
+{
+    struct ms_link *l = ms_link_alloc(loop, NULL, NULL);
+
+    if (!l) {
+        ms_conn_destroy(conn);
+        return NULL;
+    }
+    l->conn = conn;
+    l->held = true;
+    ms_conn_set_lazy(conn);
+    if (ms_link_open(l, pulse) < 0) {
+        ms_link_destroy(l);
+        return NULL;
+    }
+    return l;
+}
+
+void ms_link_accept(struct ms_link *l, const struct ms_link_ops *ops, void *arg)
+{
+    assert(l->held);
+    l->ops = ops;
+    l->arg = arg;
+    ms_timer_set(&l->soon, 0);
+}
+
 void ms_link_destroy(struct ms_link *l)
 {
     if (!l)
         return;
+    if (l->pulse)
+        ms_pulse_remove(l->pulse, &l->beat);
     ms_watch_finish(&l->watch);
-    ms_timer_finish(&l->closing);
+    ms_timer_finish(&l->soon);
     if (l->reading) {
         l->doomed = true;
         return;
     }
+    ms_pulse_unref(l->pulse);
+    ms_dialing_destroy(l->dialing);
     ms_conn_destroy(l->conn);
     free(l);
 }
+
+/* ---- sending ---------------------------------------------------------------------- */
 
 int ms_link_send(struct ms_link *l, const ProtobufCMessage *m)
 {
@@ -131,6 +284,8 @@ int ms_link_send(struct ms_link *l, const ProtobufCMessage *m)
         return -ENOMEM;
     if (l->closed || l->broken)
         return -EPIPE;
+    if (!l->is_open)
+        return -ENOTCONN;
     protobuf_c_message_pack(m, body);
     head.call_id = ++l->sent;
     rc = ms_conn_send(l->conn, &head, &iov, 1);
@@ -142,12 +297,37 @@ int ms_link_send(struct ms_link *l, const ProtobufCMessage *m)
 
 size_t ms_link_queued(const struct ms_link *l)
 {
-    return ms_conn_queued(l->conn);
+    return l->conn ? ms_conn_queued(l->conn) : 0;
+}
+
+bool ms_link_is_open(const struct ms_link *l)
+{
+    return l->is_open && !l->closed;
+}
+
+bool ms_link_is_suspect(const struct ms_link *l)
+{
+    return l->beat.is_suspect;
+}
+
+int64_t ms_link_heard_ns(const struct ms_link *l)
+{
+    return l->conn ? ms_conn_heard_ns(l->conn) : 0;
+}
+
+void ms_link_peer(const struct ms_link *l, char *out, size_t room)
+{
+    struct sockaddr_storage sa = {0};
+    socklen_t len = sizeof sa;
+
+    if (l->conn)
+        getpeername(ms_conn_fd(l->conn), (struct sockaddr *)&sa, &len);
+    ms_sockaddr_format(&sa, out, room);
 }
 
 void ms_link_drain(struct ms_link *l, int64_t deadline_ns)
 {
-    while (!l->closed && !l->broken && ms_conn_wants_write(l->conn)) {
+    while (ms_link_is_open(l) && !l->broken && ms_conn_wants_write(l->conn)) {
         struct pollfd p = {.fd = ms_conn_fd(l->conn), .events = POLLOUT};
         int64_t left_ms = (deadline_ns - ms_now_ns()) / MS_NS_PER_MS;
 

@@ -1,14 +1,10 @@
 #include "wire/server.h"
 #include "base/clock.h"
-#include "io/sock.h"
 #include "wire/server_internal.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
-
-#define LISTEN_AGAIN_NS (50 * MS_NS_PER_MS) /* after running out of descriptors */
 
 bool ms_server_on_loop(const struct ms_server *s)
 {
@@ -154,39 +150,6 @@ static void on_time(void *arg)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* ---- listening ------------------------------------------------------------------- */
-
-static void on_listen_again(void *arg)
-{
-    struct ms_server *s = arg;
-
-    ms_watch_set(&s->listen_watch, MS_READ);
-}
-
-static void on_listen(void *arg, unsigned events)
-{
-    struct ms_server *s = arg;
-
-    (void)events;
-    if (!s->loop_thread_known) { /* before the first connection: nobody reads it
-                                    yet */
-        s->loop_thread = pthread_self();
-        s->loop_thread_known = true;
-    }
-    for (;;) {
-        int fd = s->conn_count < MS_PEERS_MAX ? ms_unix_accept(s->listen_fd) : -EMFILE;
-
-        if (fd == -EAGAIN)
-            return;
-        if (fd < 0) { /* no descriptor or no memory: not now, but not never */
-            ms_watch_set(&s->listen_watch, 0);
-            ms_timer_set(&s->listen_again, LISTEN_AGAIN_NS);
-            return;
-        }
-        ms_serving_create(s, fd);
-    }
-}
-
 /* ---- life ------------------------------------------------------------------------ */
 
 static void cond_init(pthread_cond_t *cond)
@@ -208,8 +171,6 @@ static int loop_init(struct ms_server *s)
         return -errno;
     rc = ms_watch_init(&s->todo_watch, s->loop, s->todo_fd, MS_READ, on_todo, s);
     if (rc == 0)
-        rc = ms_timer_init(&s->listen_again, s->loop, on_listen_again, s);
-    if (rc == 0)
         rc = ms_timer_init(&s->timer, s->loop, on_time, s);
     return rc < 0 ? rc : ms_lane_init(s);
 }
@@ -221,7 +182,7 @@ struct ms_server *ms_server_create(const struct ms_server_options *o)
     if (!s)
         return NULL;
     s->loop = o->loop;
-    memcpy(s->secret, o->secret, MS_SECRET_SIZE);
+    ms_net_init(&s->net, o->secret, o->tls);
     s->identity = o->identity;
     s->has_engine = o->has_engine;
     s->ops = o->ops;
@@ -230,11 +191,12 @@ struct ms_server *ms_server_create(const struct ms_server_options *o)
     s->grace_ns = o->grace_ns ? o->grace_ns : 2 * MS_LINK_GRACE_NS;
     s->refs = 1;
     s->timer_ns = MS_NEVER;
-    s->listen_fd = s->todo_fd = -1;
+    s->todo_fd = -1;
     s->lane_fd = s->tick_fd = s->wake_read = s->wake_write = -1;
     pthread_mutex_init(&s->lock, NULL);
     cond_init(&s->credit);
     cond_init(&s->released);
+    ms_list_init(&s->greetings);
     ms_list_init(&s->conns);
     ms_list_init(&s->ledgers);
     ms_list_init(&s->todo);
@@ -252,13 +214,6 @@ struct ms_server *ms_server_create(const struct ms_server_options *o)
     return s;
 }
 
-int ms_server_listen(struct ms_server *s, int fd)
-{
-    assert(s->listen_fd < 0);
-    s->listen_fd = fd;
-    return ms_watch_init(&s->listen_watch, s->loop, fd, MS_READ, on_listen, s);
-}
-
 static void server_free(struct ms_server *s)
 {
     for (uint32_t i = 0; i < s->method_count; i++) {
@@ -272,7 +227,7 @@ static void server_free(struct ms_server *s)
     pthread_cond_destroy(&s->credit);
     pthread_cond_destroy(&s->released);
     pthread_mutex_destroy(&s->lock);
-    explicit_bzero(s->secret, sizeof s->secret);
+    ms_net_finish(&s->net);
     free(s);
 }
 
@@ -303,9 +258,8 @@ void ms_server_destroy(struct ms_server *s)
 {
     if (!s)
         return;
-    ms_watch_finish(&s->listen_watch);
+    ms_listeners_finish(s);
     ms_watch_finish(&s->todo_watch);
-    ms_timer_finish(&s->listen_again);
     ms_timer_finish(&s->timer);
     pthread_mutex_lock(&s->lock);
     s->destroyed = true;
@@ -316,7 +270,7 @@ void ms_server_destroy(struct ms_server *s)
     ms_submit_finish(s);
     drop_undelivered(s);
     ms_lane_finish(s);
-    ms_fd_close(&s->listen_fd);
+    ms_pulse_unref(s->pulse);
     ms_fd_close(&s->todo_fd);
     ms_server_unref_locked(s);
 }
@@ -325,7 +279,7 @@ void ms_server_forget(struct ms_server *s)
 {
     ms_list_each (sc, &s->conns, struct server_conn, link)
         close(ms_conn_fd(sc->conn));
-    ms_fd_close(&s->listen_fd);
+    ms_listeners_forget(s);
     ms_fd_close(&s->todo_fd);
     ms_fd_close(&s->lane_fd);
     ms_fd_close(&s->tick_fd);

@@ -19,7 +19,12 @@
  *
  * Sessions. On the call lane a session outlives its connections, so that the client can
  * come back to its calls; a newer connection of a session replaces the older one. On
- * the control lane a session ends with its connection.
+ * the control lane a session ends with its connection. A connection of the link lane is not
+ * a session: it is given to the owner as a link (link.h).
+ *
+ * Listeners may be unix sockets or TCP. On TCP the first byte tells what comes: TLS, our
+ * handshake, or HTTP, which is given away. A listener has at most MS_UNPROVEN_MAX
+ * connections that have not proven the secret; for a new one the oldest of them is cut.
  */
 #ifndef MS_WIRE_SERVER_H
 #define MS_WIRE_SERVER_H
@@ -31,6 +36,7 @@
 #include "proto/muster.pb-c.h"
 #include "wire/frame.h"
 #include "wire/handshake.h"
+#include "wire/tls.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,6 +44,8 @@
 
 struct ms_server;
 struct ms_ledger;
+struct ms_link;
+struct sockaddr_storage;
 
 /* An interned method; one per (engine, name) and server, never freed before it. */
 struct ms_method {
@@ -107,6 +115,17 @@ struct ms_server_ops {
     /* Async engine: requests wait; call ms_server_engine_poll until it gives NULL. Any
      * thread. */
     void (*on_queued)(void *arg);
+    /* A connection of the link lane has proven the secret: ms_link_accept it here, or
+     * destroy it. Loop's thread; no lock is held. NULL: such connections are cut. */
+    void (*on_link)(void *arg, struct ms_link *l);
+    /* HTTP has come to a TCP listener: the socket (non-blocking) is the callee's, and
+     * nothing was read from it yet. `peer` is who it is, borrowed. Loop's thread; no lock
+     * is held. NULL: such connections are cut. */
+    void (*on_http)(void *arg, int fd, const struct sockaddr_storage *peer);
+    /* A connection was refused: a wrong secret, another version, TLS due and not there.
+     * For a log; `peer` is text ("10.0.0.7:41234", "unix"). Loop's thread; no lock is
+     * held. May be NULL. */
+    void (*on_refused)(void *arg, const char *peer, const struct ms_error *why);
 };
 
 struct ms_server_options {
@@ -114,6 +133,7 @@ struct ms_server_options {
     const uint8_t *secret; /* MS_SECRET_SIZE bytes, copied */
     uint64_t identity;     /* told to clients */
     bool has_engine;       /* calls (op >= 16) go to the engine's queue */
+    enum ms_tls_mode tls;  /* what TCP connections must be */
     const struct ms_server_ops *ops;
     void *arg;
     int64_t handshake_ns; /* 0: MS_HANDSHAKE_NS */
@@ -126,11 +146,12 @@ struct ms_server *ms_server_create(const struct ms_server_options *o);
  * become orphans: replying to them stays legal until the last one is answered. */
 void ms_server_destroy(struct ms_server *s);
 
-/* In a forked child: close the inherited descriptors, the listening one too. The server
+/* In a forked child: close the inherited descriptors, the listening ones too. The server
  * is of no use there. */
 void ms_server_forget(struct ms_server *s);
 
-/* Takes over a listening socket, also on failure. Loop's thread, or before it runs. */
+/* Takes over a listening socket, unix or TCP, also on failure; at most MS_LISTENERS_MAX
+ * (-ENOSPC). Loop's thread, or before it runs. */
 int ms_server_listen(struct ms_server *s, int fd);
 
 /* ---- the engine's thread --------------------------------------------------------- */

@@ -1,6 +1,7 @@
 /* server_internal.h - what the files of the server share
  *
- * server.c   life, listening, what the loop's thread does for the others
+ * server.c   life, what the loop's thread does for the others
+ * listen.c   listeners, and connections of which nothing is known yet
  * serving.c  one connection: shaking hands, messages, watching
  * lane.c     the connections that the engine's and the loop's thread read in turn
  * engine.c   the engine's thread
@@ -20,12 +21,31 @@
 
 #include "base/map.h"
 #include "wire/conn.h"
+#include "wire/pulse.h"
 #include "wire/server.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
+struct listener {
+    struct ms_server *server;
+    int fd;
+    bool is_tcp;
+    struct ms_watch watch;
+    struct ms_timer again;
+    struct ms_list unproven; /* struct unproven, oldest first */
+    unsigned unproven_count;
+};
+
+/* What a listener knows of a connection until it is proven: first of the owner's. */
+struct unproven {
+    struct ms_list link;
+    struct listener *listener; /* NULL: proven */
+    void (*cut)(struct unproven *u);
+};
+
 struct server_conn {
+    struct unproven unproven;
     struct ms_list link;      /* server->conns */
     struct ms_list todo_link; /* server->todo */
     struct ms_server *server;
@@ -39,6 +59,7 @@ struct server_conn {
     bool armed;               /* lane_fd reports it, once */
     bool reading;             /* somebody reads it */
     bool dead;                /* over; the loop will destroy it */
+    char *peer;               /* who it is, for people; NULL: a unix socket */
     uint64_t read_turn;       /* the engine's turn when its last read began */
 };
 
@@ -64,7 +85,7 @@ struct ms_server {
     struct ms_loop *loop;
     pthread_t loop_thread;
     bool loop_thread_known;
-    uint8_t secret[MS_SECRET_SIZE];
+    struct ms_net net;
     uint64_t identity;
     bool has_engine;
     const struct ms_server_ops *ops;
@@ -77,9 +98,10 @@ struct ms_server {
     unsigned refs;           /* server, and each handed-out request */
     bool destroyed;
 
-    int listen_fd;
-    struct ms_watch listen_watch;
-    struct ms_timer listen_again;
+    struct listener listeners[MS_LISTENERS_MAX];
+    unsigned listener_count;
+    struct ms_list greetings; /* of which nothing is known yet (listen.c) */
+    struct ms_pulse *pulse;   /* of links; NULL: there were none */
     struct ms_list conns, ledgers;
     struct ms_map by_id;      /* id -> server_conn */
     struct ms_map by_session; /* -> ledger */
@@ -143,12 +165,27 @@ void ms_server_deliver(struct ms_server *s);
 void ms_server_tell(struct ms_server *s, struct ms_request *r);
 void ms_server_unref_locked(struct ms_server *s); /* unlocks */
 
+/* listen.c; loop's thread. A connection may have come by no listener. */
+void ms_unproven_add(struct unproven *u,
+                     struct listener *l,
+                     void (*cut)(struct unproven *));
+void ms_unproven_remove(struct unproven *u);
+void ms_listeners_finish(struct ms_server *s);
+void ms_listeners_forget(struct ms_server *s); /* in a forked child */
+
 /* serving.c */
-void ms_serving_create(struct ms_server *s, int fd); /* loop's thread */
+/* Loop's thread. Takes the transport. `peer` may be NULL; refuses_plain: TLS
+ * is due and is not there. */
+void ms_serving_create(struct ms_server *s,
+                       struct ms_transport *t,
+                       struct listener *l,
+                       const struct sockaddr_storage *peer,
+                       bool refuses_plain,
+                       int64_t deadline_ns);
 /* Loop's thread; the lock is held and nobody reads it. */
 void ms_serving_destroy(struct server_conn *sc);
 /* Read with the role, without the lock. As ms_conn_read. */
-int ms_serving_read(struct server_conn *sc);
+int ms_serving_read(struct server_conn *sc, struct ms_error *err);
 /* The rest with the lock held. */
 void ms_serving_watch(struct server_conn *sc); /* loop's thread */
 /* The connection is over, and nobody else reads it. */

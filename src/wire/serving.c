@@ -1,5 +1,7 @@
 #include "base/clock.h"
 #include "base/name.h"
+#include "io/tcp.h"
+#include "wire/link_internal.h"
 #include "wire/server_internal.h"
 
 #include <assert.h>
@@ -101,12 +103,12 @@ static int on_message(void *arg, struct ms_message *m)
     return rc;
 }
 
-int ms_serving_read(struct server_conn *sc)
+int ms_serving_read(struct server_conn *sc, struct ms_error *err)
 {
     static const struct ms_conn_sink sink = {.on_begin = on_begin,
                                              .on_message = on_message};
 
-    return ms_conn_read(sc->conn, &sink, sc, NULL);
+    return ms_conn_read(sc->conn, &sink, sc, err);
 }
 
 /* ---- sending --------------------------------------------------------------------- */
@@ -174,51 +176,104 @@ void ms_serving_destroy(struct server_conn *sc)
     ms_list_remove(&sc->todo_link);
     ms_list_remove(&sc->link);
     s->conn_count--;
+    ms_unproven_remove(&sc->unproven);
     ms_watch_finish(&sc->watch);
     ms_timer_finish(&sc->deadline);
     ms_conn_destroy(sc->conn);
+    free(sc->peer);
     free(sc);
 }
 
-/* The handshake is over: into the lane, or it stays with the loop. */
+/* ---- the handshake's end --------------------------------------------------------- */
+
+/* Into the lane, or it stays with the loop. */
 static int proven(struct server_conn *sc)
 {
-    int rc = ms_ledger_attach(sc);
+    uint8_t lane = ms_conn_handshake(sc->conn)->lane;
+    int rc;
 
+    ms_unproven_remove(&sc->unproven);
     ms_timer_cancel(&sc->deadline);
-    if (rc == 0 && sc->server->has_engine &&
-        ms_conn_handshake(sc->conn)->lane == MS_LANE_CALL)
+    if (lane == MS_LANE_LINK)
+        return sc->server->ops->on_link ? 0 : -EPROTO;
+    rc = ms_ledger_attach(sc);
+    if (rc == 0 && sc->server->has_engine && lane == MS_LANE_CALL)
         rc = ms_lane_add(sc);
     return rc;
 }
 
-/* Loop's thread, lock held; let go meanwhile. */
-static void read_here(struct server_conn *sc)
+/* It becomes a link, and is no longer the server's. Lock held; let go meanwhile. */
+static void give_link(struct server_conn *sc)
+{
+    struct ms_server *s = sc->server;
+    struct ms_conn *conn = MS_TAKE(sc->conn);
+    struct ms_link *l = NULL;
+
+    if (!s->pulse)
+        s->pulse = ms_pulse_create(s->loop, &ms_link_pulse_ops, false);
+    ms_serving_destroy(sc);
+    if (s->pulse)
+        l = ms_link_from_conn(s->loop, conn, s->pulse);
+    else
+        ms_conn_destroy(conn);
+    if (!l)
+        return;
+    pthread_mutex_unlock(&s->lock);
+    s->ops->on_link(s->arg, l);
+    pthread_mutex_lock(&s->lock);
+}
+
+/* A person may want to know who was turned away, and why. Lock held; let go meanwhile. */
+static void tell_refused(struct server_conn *sc, const struct ms_error *why)
+{
+    struct ms_server *s = sc->server;
+
+    if (!s->ops->on_refused || !why->code || why->code == -EPIPE)
+        return;
+    sc->reading = true; /* so that it stays */
+    pthread_mutex_unlock(&s->lock);
+    s->ops->on_refused(s->arg, sc->peer ? sc->peer : "unix", why);
+    pthread_mutex_lock(&s->lock);
+    sc->reading = false;
+}
+
+/* Loop's thread, lock held; let go meanwhile. False: it was given away. */
+static bool read_here(struct server_conn *sc)
 {
     struct ms_server *s = sc->server;
     bool was_ready = ms_conn_is_ready(sc->conn);
+    struct ms_error err = {0};
     int rc;
 
     sc->reading = true;
     pthread_mutex_unlock(&s->lock);
-    rc = ms_serving_read(sc);
+    rc = ms_serving_read(sc, &err);
     pthread_mutex_lock(&s->lock);
     sc->reading = false;
     pthread_cond_signal(&s->released);
     if (rc == -EAGAIN)
         rc = 0;
-    if (rc >= 0 && !was_ready && ms_conn_is_ready(sc->conn))
+    if (rc >= 0 && !was_ready && ms_conn_is_ready(sc->conn)) {
         rc = proven(sc);
+        if (rc == 0 && ms_conn_handshake(sc->conn)->lane == MS_LANE_LINK) {
+            give_link(sc);
+            return false;
+        }
+    }
     if (rc >= 0 && sc->attached && !sc->ledger)
         rc = -EPIPE; /* replaced */
+    if (rc < 0 && !was_ready)
+        tell_refused(sc, &err);
     if (rc < 0)
         ms_serving_lost(sc);
+    return true;
 }
 
 static void on_conn(void *arg, unsigned events)
 {
     struct server_conn *sc = arg;
     struct ms_server *s = sc->server;
+    bool ours = true;
 
     pthread_mutex_lock(&s->lock);
     if (!sc->dead && (events & MS_WRITE) && ms_conn_flush(sc->conn) < 0) {
@@ -228,47 +283,76 @@ static void on_conn(void *arg, unsigned events)
         return; /* its reader sees the end */
     }
     if (!sc->dead && (events & MS_READ) && !sc->in_lane)
-        read_here(sc);
-    ms_serving_watch(sc);
-    if (sc->dead)
-        ms_watch_set(&sc->watch, 0);
+        ours = read_here(sc);
+    if (ours) {
+        ms_serving_watch(sc);
+        if (sc->dead)
+            ms_watch_set(&sc->watch, 0);
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void cut(struct server_conn *sc)
+{
+    struct ms_server *s = sc->server;
+
+    pthread_mutex_lock(&s->lock);
+    if (!sc->reading)
+        ms_serving_lost(sc);
     pthread_mutex_unlock(&s->lock);
 }
 
 static void on_handshake_deadline(void *arg)
 {
-    struct server_conn *sc = arg;
-    struct ms_server *s = sc->server;
-
-    pthread_mutex_lock(&s->lock);
-    ms_serving_lost(sc);
-    pthread_mutex_unlock(&s->lock);
+    cut(arg);
 }
 
-static struct ms_conn *conn_accept(struct ms_server *s, int fd)
+static void on_too_many(struct unproven *u)
 {
-    struct ms_transport *t = ms_transport_unix(fd);
+    struct server_conn *sc = MS_CONTAINER(u, struct server_conn, unproven);
+
+    ms_unproven_remove(u); /* it is buried a little later */
+    cut(sc);
+}
+
+/* ---- the beginning --------------------------------------------------------------- */
+
+static struct ms_conn *
+conn_accept(struct ms_server *s, struct ms_transport *t, bool refuses_plain)
+{
     struct ms_handshake h;
     struct ms_conn *conn;
     uint8_t nonce[32];
 
-    if (!t) {
-        close(fd);
-        return NULL;
-    }
     if (t->ops->check_peer(t, NULL) < 0 || ms_random_bytes(nonce, sizeof nonce) < 0) {
         ms_transport_destroy(t);
         return NULL;
     }
-    ms_handshake_init_server(&h, s->secret, nonce, s->identity);
+    ms_handshake_init_server(&h, s->net.secret, nonce, s->identity);
+    h.refuses_plain = refuses_plain;
     conn = ms_conn_create_server(t, &h);
     ms_handshake_finish(&h);
     return conn;
 }
 
-void ms_serving_create(struct ms_server *s, int fd)
+static char *peer_text(const struct sockaddr_storage *peer)
 {
-    struct ms_conn *conn = conn_accept(s, fd);
+    char text[80];
+
+    if (!peer)
+        return NULL;
+    ms_sockaddr_format(peer, text, sizeof text);
+    return strdup(text);
+}
+
+void ms_serving_create(struct ms_server *s,
+                       struct ms_transport *t,
+                       struct listener *l,
+                       const struct sockaddr_storage *peer,
+                       bool refuses_plain,
+                       int64_t deadline_ns)
+{
+    struct ms_conn *conn = conn_accept(s, t, refuses_plain);
     struct server_conn *sc = conn ? calloc(1, sizeof *sc) : NULL;
 
     if (!sc) {
@@ -277,15 +361,17 @@ void ms_serving_create(struct ms_server *s, int fd)
     }
     sc->server = s;
     sc->conn = conn;
+    sc->peer = peer_text(peer);
     ms_list_init(&sc->todo_link);
+    ms_unproven_add(&sc->unproven, l, on_too_many);
     pthread_mutex_lock(&s->lock);
     sc->id = ++s->next_id;
     ms_list_add_tail(&s->conns, &sc->link);
     s->conn_count++;
     if (ms_map_add(&s->by_id, sc->id, sc) < 0 ||
         ms_timer_init(&sc->deadline, s->loop, on_handshake_deadline, sc) < 0 ||
-        ms_timer_set(&sc->deadline, s->handshake_ns) < 0 ||
-        ms_watch_init(&sc->watch, s->loop, fd, MS_READ, on_conn, sc) < 0)
+        ms_timer_set(&sc->deadline, deadline_ns - ms_now_ns()) < 0 ||
+        ms_watch_init(&sc->watch, s->loop, ms_conn_fd(conn), MS_READ, on_conn, sc) < 0)
         ms_serving_destroy(sc);
     pthread_mutex_unlock(&s->lock);
 }

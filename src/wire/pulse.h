@@ -1,0 +1,42 @@
+/* pulse.h - which of many network links are silent
+ *
+ * One timer for all links of a server, or for one that was dialled: thousands that are
+ * idle cost one look at the list's head now and then. The links stand in the order in which
+ * something last came from them, so only the first can be the next to become suspect.
+ * Loop's thread.
+ */
+#ifndef MS_WIRE_PULSE_H
+#define MS_WIRE_PULSE_H
+
+#include "base/list.h"
+#include "io/loop.h"
+
+struct ms_beat {
+    struct ms_list link;
+    int64_t heard_ns; /* as far as the list's order knows */
+    bool is_suspect;
+};
+
+struct ms_pulse_ops {
+    /* The truth: when something last came, and was last sent. */
+    int64_t (*heard_ns)(struct ms_beat *b);
+    int64_t (*sent_ns)(struct ms_beat *b);
+    void (*send_ping)(struct ms_beat *b);
+    /* The beat may be removed here, and others too. */
+    void (*on_suspect)(struct ms_beat *b, bool is_suspect);
+};
+
+struct ms_pulse;
+
+/* `pings`: this side says PING. NULL: out of memory. */
+struct ms_pulse *
+ms_pulse_create(struct ms_loop *loop, const struct ms_pulse_ops *ops, bool pings);
+struct ms_pulse *ms_pulse_ref(struct ms_pulse *p);
+void ms_pulse_unref(struct ms_pulse *p);
+
+void ms_pulse_add(struct ms_pulse *p, struct ms_beat *b);
+void ms_pulse_remove(struct ms_pulse *p, struct ms_beat *b);
+/* Something has come. */
+void ms_pulse_heard(struct ms_pulse *p, struct ms_beat *b);
+
+#endif

@@ -1,0 +1,24 @@
+/* tls_internal.h - what tls.c and transport_tls.c share */
+#ifndef MS_WIRE_TLS_INTERNAL_H
+#define MS_WIRE_TLS_INTERNAL_H
+
+#include "wire/tls.h"
+
+#include <openssl/bio.h>
+#include <openssl/ssl.h>
+#include <stdatomic.h>
+
+struct ms_tls {
+    _Atomic unsigned refs; /* the owner, and each connection */
+    SSL_CTX *ctx;
+    BIO_METHOD *method;
+    uint8_t key[32];
+    char identity[33]; /* by which the key is called: hex, tells nothing of it */
+};
+
+struct ms_tls *ms_tls_ref(struct ms_tls *tls);
+
+/* transport_tls.c: a BIO over the buffers of a transport. NULL: out of memory. */
+BIO_METHOD *ms_tls_bio_method(void);
+
+#endif
