@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import selectors
 import shutil
 import subprocess
@@ -142,6 +143,11 @@ def ask_on_terminal(home: Home, answer: str, *args: str) -> tuple[str, int]:
             text += more
     os.close(ours)
     return text.decode(), process.wait(DEADLINE_S)
+
+
+def commands(home: Home) -> list[str]:
+    listed = home.run("help").stdout.partition("commands:\n")[2].partition("\n\n")[0]
+    return re.findall(r"^  (\w+) ", listed, re.M)
 
 
 # ---- sessions made by hand ---------------------------------------------------------------

@@ -92,6 +92,7 @@ enum { MS_CLI_OPERANDS_MAX = 4, MS_CLI_MANY_MAX = 64 };
 
 struct ms_cli {
     const struct ms_cli_command *command;
+    char *const *args; /* as they were given, behind the command's name */
     const char *values[MS_OPT_COUNT]; /* NULL: not given; "": a flag that is */
     const char *operands[MS_CLI_OPERANDS_MAX];
     size_t operand_count;
@@ -113,6 +114,7 @@ struct ms_cli_command {
     size_t operands_max;
     enum ms_words words; /* what its operands can be */
     bool hidden;         /* for programs: not in the list of commands */
+    bool is_raw;         /* its words are not parsed: ms_cli.args */
     enum ms_exit (*run)(const struct ms_cli *cli);
 };
 
@@ -125,6 +127,23 @@ static inline bool ms_cli_has(const struct ms_cli *cli, enum ms_opt id)
 {
     return cli->values[id] != NULL;
 }
+
+/* Does it have this option, for people? */
+static inline bool ms_cli_shows(const struct ms_cli_command *c, enum ms_opt id)
+{
+    return id == MS_OPT_HELP ||
+           ((c->options & MS_OPT(id)) && !ms_cli_options[id].hidden);
+}
+
+/* The program in one line, and in a paragraph. */
+extern const char ms_cli_summary[], ms_cli_description[];
+
+/* Variables of the environment that commands look at; ends with one without a name. */
+struct ms_cli_variable {
+    const char *name, *help;
+};
+
+extern const struct ms_cli_variable ms_cli_environment[];
 
 /* The next value of an option that may be given often; begin with *pos = 0. NULL: there
  * are no more. */
@@ -144,6 +163,7 @@ enum ms_exit ms_cmd_stack(const struct ms_cli *cli);
 enum ms_exit ms_cmd_doctor(const struct ms_cli *cli);
 enum ms_exit ms_cmd_version(const struct ms_cli *cli);
 enum ms_exit ms_cmd_help(const struct ms_cli *cli);
+enum ms_exit ms_cmd_complete(const struct ms_cli *cli);
 enum ms_exit ms_cmd_agent(const struct ms_cli *cli);
 
 #endif

@@ -128,6 +128,10 @@ const struct ms_cli_command ms_cli_commands[] = {
         .operands_max = 1,
         .words = MS_WORDS_COMMANDS,
         .summary = "the commands, or one of them",
+        .text = "With --format also as a manual page or in Markdown, and the scripts "
+                "with which shells\ncomplete command lines.",
+        .example = "muster help status\nsource <(muster help --format bash)",
+        .options = MS_OPT(MS_OPT_FORMAT),
         .exits = EXITS_ANY,
         .run = ms_cmd_help,
     },
@@ -139,6 +143,15 @@ const struct ms_cli_command ms_cli_commands[] = {
         .exits = EXITS_ANY,
         .hidden = true,
         .run = ms_cmd_agent,
+    },
+    {
+        .name = "complete",
+        .operands = "WORD...",
+        .summary = "what could stand for the last word (the shells' scripts ask this)",
+        .exits = EXITS_ANY,
+        .hidden = true,
+        .is_raw = true,
+        .run = ms_cmd_complete,
     },
     {0},
 };

@@ -1,6 +1,7 @@
 #include "cli/help.h"
 #include "cli/nearest.h"
 #include "cli/out.h"
+#include "cli/pages.h"
 
 #include <string.h>
 
@@ -35,20 +36,17 @@ void ms_help_print(FILE *f)
 {
     struct section s;
 
-    fputs("usage: muster COMMAND [OPTION...]\n\n"
-          "Muster runs the workers of RL post-training. A session begins with "
-          "muster.init() in a\nPython driver; these commands look at what runs on this "
-          "machine.\n",
-          f);
+    fprintf(f, "usage: muster COMMAND [OPTION...]\n\n%s\n", ms_cli_description);
     section_init(&s);
     for (const struct ms_cli_command *c = ms_cli_commands; c->name; c++)
         if (!c->hidden)
             section_add(&s, c->name, c->summary);
     section_print(&s, "commands:", f);
-    fputs("\n`muster COMMAND --help` says more. MUSTER_HOME is the folder of the "
-          "sessions "
-          "(default\n/tmp/muster-<uid>), NO_COLOR=1 turns colours off.\n",
-          f);
+    section_init(&s);
+    for (const struct ms_cli_variable *v = ms_cli_environment; v->name; v++)
+        section_add(&s, v->name, v->help);
+    section_print(&s, "environment:", f);
+    fputs("\n`muster COMMAND --help` says more.\n", f);
 }
 
 static void add_option(struct section *s, const struct ms_cli_option *o)
@@ -83,8 +81,7 @@ void ms_help_print_command(const struct ms_cli_command *c, FILE *f)
         fprintf(f, "\n%s\n", c->text);
     section_init(&s);
     for (enum ms_opt id = 0; id < MS_OPT_COUNT; id++)
-        if (id == MS_OPT_HELP ||
-            ((c->options & MS_OPT(id)) && !ms_cli_options[id].hidden))
+        if (ms_cli_shows(c, id))
             add_option(&s, &ms_cli_options[id]);
     section_print(&s, "options:", f);
     section_init(&s);
@@ -113,17 +110,36 @@ enum ms_exit ms_help_unknown(const char *word)
     return MS_EXIT_USAGE;
 }
 
+static enum ms_exit
+print_as(const struct ms_cli *cli, const char *format, const struct ms_cli_command *c)
+{
+    const char *script = ms_page_script(format);
+
+    if (script && c)
+        return ms_out_fail(
+            cli, MS_EXIT_USAGE, "a %s script is for all commands", format);
+    if (script)
+        fputs(script, stdout);
+    else if (strcmp(format, "man") == 0)
+        ms_page_man(c, stdout);
+    else if (strcmp(format, "markdown") == 0)
+        ms_page_markdown(c, stdout);
+    else if (c)
+        ms_help_print_command(c, stdout);
+    else
+        ms_help_print(stdout);
+    return MS_EXIT_OK;
+}
+
 enum ms_exit ms_cmd_help(const struct ms_cli *cli)
 {
-    const struct ms_cli_command *c;
+    const char *format = cli->values[MS_OPT_FORMAT];
+    const struct ms_cli_command *c = NULL;
 
-    if (cli->operand_count == 0) {
-        ms_help_print(stdout);
-        return MS_EXIT_OK;
+    if (cli->operand_count) {
+        c = ms_cli_find(cli->operands[0]);
+        if (!c)
+            return ms_help_unknown(cli->operands[0]);
     }
-    c = ms_cli_find(cli->operands[0]);
-    if (!c)
-        return ms_help_unknown(cli->operands[0]);
-    ms_help_print_command(c, stdout);
-    return MS_EXIT_OK;
+    return print_as(cli, format ? format : "text", c);
 }

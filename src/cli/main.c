@@ -38,6 +38,9 @@ static enum ms_exit run(struct ms_cli *cli, char *const *args)
 {
     struct ms_error err = {0};
 
+    cli->args = args;
+    if (cli->command->is_raw)
+        return cli->command->run(cli);
     if (ms_args_parse(cli, args, &err) < 0) {
         look_for_json(cli, args);
         return ms_out_fail(cli,

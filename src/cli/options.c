@@ -1,5 +1,21 @@
 #include "cli/cli.h"
 
+const char ms_cli_summary[] = "look at and end what Muster runs";
+
+const char ms_cli_description[] =
+    "Muster runs the workers of RL post-training. A session begins with muster.init() "
+    "in "
+    "a\nPython driver, or with `muster head` for several machines; these commands look "
+    "at what runs.";
+
+const struct ms_cli_variable ms_cli_environment[] = {
+    {"MUSTER_HOME", "the folder of the sessions (default /tmp/muster-<uid>)"},
+    {"MUSTER_ADDRESS", "the head that is asked if no option says which: HOST:PORT"},
+    {"MUSTER_SECRET_FILE", "the file with the secret of that head"},
+    {"NO_COLOR", "if it is not empty, nothing is printed in colour"},
+    {0},
+};
+
 const char *const ms_cli_exits[MS_EXIT_COUNT] = {
     [MS_EXIT_OK] = "done",
     [MS_EXIT_FAILED] = "it failed (doctor: a check did)",
