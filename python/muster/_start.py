@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 START_S = 120.0  # processes, without their constructors
 _STARTS = {"fork": 0, "exec": 1}
 _COMMAND = 2
+_NATIVE = 3
 
 
 def start(
@@ -72,6 +73,11 @@ def _common_spec(
     worker_cls: type | str, role: WorkerConfig, session: api.Session
 ) -> _core.RankSpec:
     """What all ranks have in common."""
+    if is_native(worker_cls):
+        native: _core.RankSpec = {"start": _NATIVE, "memory": role.memory}
+        if role.working_dir:
+            native["working_dir"] = os.path.abspath(role.working_dir)
+        return native
     spec: _core.RankSpec = {
         "start": _STARTS[role.start] if isinstance(role.start, str) else _COMMAND,
         "preload": list(dict.fromkeys([*_module_of(worker_cls), *role.preload])),
@@ -87,6 +93,34 @@ def _common_spec(
     return spec
 
 
+# ---- a worker's class in a shared library ---------------------------------------------
+
+
+def is_native(worker_cls: type | str) -> bool:
+    """Such as "libreward.so:reward": a library and a symbol of it."""
+    if not isinstance(worker_cls, str):
+        return False
+    library, _, symbol = worker_cls.rpartition(":")
+    name = os.path.basename(library)
+    return bool(symbol) and (name.endswith(".so") or ".so." in name)
+
+
+def native_spec(
+    name: str, worker_cls: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The argument of CREATE_ENGINE for one; a file that is here goes by its full path,
+    others are looked for where the worker is."""
+    library, _, symbol = worker_cls.rpartition(":")
+    if os.path.exists(library):
+        library = os.path.abspath(library)
+    return {
+        "name": name,
+        "cls": f"{library}:{symbol}",
+        "args": list(args),
+        "kwargs": dict(kwargs),
+    }
+
+
 # ---- the worker's class ---------------------------------------------------------------
 
 
@@ -96,8 +130,11 @@ def engine_spec(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     max_concurrency: int | None,
-) -> Once:
-    """The argument of CREATE_ENGINE, pickled once for all ranks."""
+) -> Once | dict[str, Any]:
+    """The argument of CREATE_ENGINE, pickled once for all ranks; plain data for a class
+    in a shared library."""
+    if is_native(worker_cls):
+        return native_spec(name, str(worker_cls), args, kwargs)
     by_name = not args and not kwargs
     if isinstance(worker_cls, type):
         _send_by_value_if_needed(worker_cls)

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from muster import _core, api
 from muster._core import call_all
-from muster._start import engine_spec, name_taken, rank_specs, start
+from muster._start import engine_spec, is_native, name_taken, rank_specs, start
 from muster.config import WorkerConfig, mesh_sizes
 from muster.errors import (
     ClusterError,
@@ -35,6 +35,7 @@ _OPERATIONS = {
 }
 CODECS = {"bytes": 0, "pickle": 1, "plain": 2}  # wire/frame.h, enum ms_codec
 PICKLE = CODECS["pickle"]
+PLAIN = CODECS["plain"]
 ENGINE = "default"
 ANSWER_S = 10.0  # of what a worker's I/O thread or the agent answers
 GRACE_S = 3.0  # SIGTERM until SIGKILL
@@ -53,6 +54,7 @@ class Worker:
         label: str,
         node: tuple[int, str],
         devices: list[int],
+        native: bool = False,
     ) -> None:
         self.rank = rank
         self.uid = uid
@@ -62,11 +64,12 @@ class Worker:
         self.label = label
         self.node = node
         self.devices = devices
+        self.native = native  # a process without Python
         self.peer = _find_peer(address, uid, label)
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = (self.rank, self.uid, self.pid, self.address, self.log_path)
-        return Worker, (*fields, self.label, self.node, self.devices)
+        return Worker, (*fields, self.label, self.node, self.devices, self.native)
 
 
 class _NoPeer:
@@ -343,6 +346,11 @@ class View:
     ) -> View:
         """Make another object in each of these processes, under a name; a view that
         calls it."""
+        if is_native(worker_cls) != self._members[0].native:
+            raise ClusterError(
+                f"{worker_cls!r} cannot be made here: engines in C and in Python do not "
+                "share a process"
+            )
         what = engine_spec(name, worker_cls, args, kwargs or {}, max_concurrency)
         self._operate(CREATE_ENGINE, what, timeout or self._timeout)
         return self.options(engine=name)
@@ -365,8 +373,12 @@ class View:
         if not self._peers:
             self._destroyed()
         what = _OPERATIONS[op]
+        codec = PLAIN if self._members[0].native else PICKLE
         return gather(
-            [Future(p.operation(op, argument, timeout), what) for p in self._peers]
+            [
+                Future(p.operation(op, argument, timeout, codec), what)
+                for p in self._peers
+            ]
         )
 
     # ---- looking ----------------------------------------------------------------------
@@ -404,7 +416,8 @@ class Cluster(View):
     """The workers of one role: ranks 0 to world_size - 1, each with one `worker_cls`.
 
     worker_cls: a class, also one of `__main__` or of a notebook, or its import path,
-    "package.module.Class". All workers are there and constructed when this returns, or
+    "package.module.Class", or a class in C, "library.so:symbol", which is called with
+    plain data unless told otherwise. All workers are there and constructed when this returns, or
     none is and the reason is raised. They live until `destroy()` or `shutdown()`: a
     Cluster object that is dropped ends nothing.
 
@@ -444,8 +457,13 @@ class Cluster(View):
             ranks = rank_specs(name, worker_cls, role, placements, master, session)
             started = start(session.head, name, ranks)
             nodes = [node[0] for node in resources.nodes]
+            native = is_native(worker_cls)
             super().__init__(
-                name, _workers(name, started, placements, nodes), ENGINE, role.timeout
+                name,
+                _workers(name, started, placements, nodes, native),
+                ENGINE,
+                role.timeout,
+                PLAIN if native else PICKLE,
             )
             self._bind()
             self._operate(CREATE_ENGINE, spec, role.start_timeout)
@@ -543,11 +561,13 @@ def _workers(
     started: list[tuple[int, int, str, str]],
     placements: list[Placement],
     nodes: list[str],
+    native: bool,
 ) -> list[Worker]:
     workers = []
     for rank, (uid, pid, address, log_path) in enumerate(started):
         node, devices = placements[rank]
         label = f"{name}/{rank}@{nodes[node]}"
         place = (node, nodes[node])
-        workers.append(Worker(rank, uid, pid, address, log_path, label, place, devices))
+        where = (rank, uid, pid, address, log_path, label, place, devices)
+        workers.append(Worker(*where, native))
     return workers

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <string.h>
 
@@ -58,6 +59,28 @@ static int make_env(struct ms_env *env, const struct ms_worker *w)
     return rc == 0 ? ms_env_printf(env, "MUSTER_WORKER_UID=%016" PRIx64, w->uid) : rc;
 }
 
+/* This program, as it was started. */
+static char *own_path(void)
+{
+    static char path[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+
+    path[n > 0 ? n : 0] = '\0';
+    return path;
+}
+
+static char **make_native_argv(void)
+{
+    static char command[] = "worker";
+    char **argv = calloc(3, sizeof *argv);
+
+    if (argv) {
+        argv[0] = own_path();
+        argv[1] = command;
+    }
+    return argv;
+}
+
 /* `command`, or the interpreter with the host's code. Borrowed strings. */
 static char **make_argv(const struct ms_worker *w)
 {
@@ -70,6 +93,8 @@ static char **make_argv(const struct ms_worker *w)
     size_t count = has_python ? key->n_python : context->n_python;
     char **argv;
 
+    if (w->spec->start == MUSTER__START_KIND__START_NATIVE)
+        return make_native_argv();
     if (w->is_command) {
         from = w->spec->command;
         count = w->spec->n_command;

@@ -144,15 +144,16 @@ static enum ms_exit show_worker(const struct job *j,
 
 static enum ms_exit get_worker(struct job *j, bool *found)
 {
-    struct ms_selector s;
-    enum ms_exit code = ms_selector_parse(j->target->cli, j->name, &s);
+    struct ms_cli_selector s;
+    enum ms_exit code = ms_cli_selector_parse(j->target->cli, j->name, &s);
 
     *found = code != MS_EXIT_OK; /* it is wrong, not missing */
     for (size_t i = 0; !code && i < j->status->n_clusters; i++) {
         const Muster__ClusterStatus *c = j->status->clusters[i];
 
         for (size_t k = 0; k < c->n_workers; k++)
-            if (s.has_rank && ms_selector_matches(&s, c->name, c->workers[k]->rank)) {
+            if (s.has_rank &&
+                ms_cli_selector_matches(&s, c->name, c->workers[k]->rank)) {
                 *found = true;
                 return show_worker(j, c, c->workers[k]);
             }

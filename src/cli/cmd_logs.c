@@ -28,7 +28,7 @@ static enum ms_exit parse(const struct ms_cli *cli, struct ms_logview *v)
     else if (cli->operand_count == 0)
         v->single = MS_LOGVIEW_MERGED;
     else
-        code = ms_selector_parse(cli, cli->operands[0], &v->selector);
+        code = ms_cli_selector_parse(cli, cli->operands[0], &v->selector);
     v->labels = !v->single && !v->selector.has_rank;
     return code;
 }

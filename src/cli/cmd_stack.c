@@ -12,7 +12,7 @@ struct job {
     const struct ms_cli *cli;
     const struct ms_target *target;
     const Muster__Status *status;
-    struct ms_selector selector;
+    struct ms_cli_selector selector;
     json_t *answers; /* with --json */
     size_t asked;
     enum ms_exit code; /* of the last that failed */
@@ -155,7 +155,7 @@ static bool has_cluster(const struct job *j, const char *name)
 
 static enum ms_exit fail_nobody(const struct job *j)
 {
-    const struct ms_selector *s = &j->selector;
+    const struct ms_cli_selector *s = &j->selector;
 
     if (!s->cluster[0])
         return ms_out_fail(j->cli, MS_EXIT_NOT_FOUND, "no workers run");
@@ -184,7 +184,7 @@ static enum ms_exit ask_all(struct job *j)
         const Muster__ClusterStatus *c = j->status->clusters[i];
 
         for (size_t k = 0; k < c->n_workers; k++)
-            if (ms_selector_matches(&j->selector, c->name, c->workers[k]->rank))
+            if (ms_cli_selector_matches(&j->selector, c->name, c->workers[k]->rank))
                 look_at(j, c, c->workers[k]);
     }
     if (!j->asked)
@@ -208,7 +208,7 @@ static enum ms_exit parse(struct job *j)
                            all ? ", not both" : "");
     if (all)
         return MS_EXIT_OK;
-    return ms_selector_parse(j->cli, j->cli->operands[0], &j->selector);
+    return ms_cli_selector_parse(j->cli, j->cli->operands[0], &j->selector);
 }
 
 enum ms_exit ms_cmd_stack(const struct ms_cli *cli)

@@ -153,6 +153,14 @@ const struct ms_cli_command ms_cli_commands[] = {
         .is_raw = true,
         .run = ms_cmd_complete,
     },
+    {
+        .name = "worker",
+        .operands = "",
+        .summary = "run classes of shared libraries (an agent starts this)",
+        .exits = EXITS_ANY,
+        .hidden = true,
+        .run = ms_cmd_worker,
+    },
     {0},
 };
 

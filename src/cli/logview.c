@@ -99,7 +99,7 @@ static int add_file(struct ms_logview *v, const char *name)
 
     if (v->single ? strcmp(name, v->single) != 0
                   : !ms_logview_is_worker(name, f.cluster, &f.rank) ||
-                        !ms_selector_matches(&v->selector, f.cluster, f.rank))
+                        !ms_cli_selector_matches(&v->selector, f.cluster, f.rank))
         return 0;
     if (has_file(v, name))
         return 0;

@@ -24,11 +24,11 @@ struct ms_logview_file;
 struct ms_logview {
     int dir;            /* the logs folder */
     const char *single; /* this file only, e.g. "merged.log"; NULL: by selector */
-    struct ms_selector selector; /* which workers */
-    bool json;                   /* one object a line */
-    bool labels;                 /* CLUSTER/RANK before each line */
-    bool merged, by_line;        /* what that means for printing */
-    long lines_max;              /* of each file at first; -1: all */
+    struct ms_cli_selector selector; /* which workers */
+    bool json;                       /* one object a line */
+    bool labels;                     /* CLUSTER/RANK before each line */
+    bool merged, by_line;            /* what that means for printing */
+    long lines_max;                  /* of each file at first; -1: all */
     struct ms_logview_file *files;
     size_t count;
 };

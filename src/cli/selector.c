@@ -23,12 +23,13 @@ static int parse_rank(const char *text, size_t len, uint32_t *rank)
     return 0;
 }
 
-enum ms_exit
-ms_selector_parse(const struct ms_cli *cli, const char *text, struct ms_selector *out)
+enum ms_exit ms_cli_selector_parse(const struct ms_cli *cli,
+                                   const char *text,
+                                   struct ms_cli_selector *out)
 {
     const char *slash = strchr(text, '/');
     size_t len = slash ? (size_t)(slash - text) : strlen(text);
-    struct ms_selector s = {.has_rank = slash != NULL};
+    struct ms_cli_selector s = {.has_rank = slash != NULL};
     struct ms_error err = {0};
 
     if (len > MS_NAME_MAX)
@@ -46,9 +47,9 @@ ms_selector_parse(const struct ms_cli *cli, const char *text, struct ms_selector
     return MS_EXIT_OK;
 }
 
-bool ms_selector_matches(const struct ms_selector *s,
-                         const char *cluster,
-                         uint32_t rank)
+bool ms_cli_selector_matches(const struct ms_cli_selector *s,
+                             const char *cluster,
+                             uint32_t rank)
 {
     return (!s->cluster[0] || strcmp(s->cluster, cluster) == 0) &&
            (!s->has_rank || s->rank == rank);

@@ -10,18 +10,19 @@
 #include <stdint.h>
 
 /* CLUSTER or CLUSTER/RANK; "@node" behind a rank, as in log prefixes, is ignored. */
-struct ms_selector {
+struct ms_cli_selector {
     char cluster[MS_NAME_MAX + 1]; /* "": any */
     bool has_rank;
     uint32_t rank;
 };
 
 /* Says on stderr what is wrong with the text. */
-enum ms_exit
-ms_selector_parse(const struct ms_cli *cli, const char *text, struct ms_selector *out);
-bool ms_selector_matches(const struct ms_selector *s,
-                         const char *cluster,
-                         uint32_t rank);
+enum ms_exit ms_cli_selector_parse(const struct ms_cli *cli,
+                                   const char *text,
+                                   struct ms_cli_selector *out);
+bool ms_cli_selector_matches(const struct ms_cli_selector *s,
+                             const char *cluster,
+                             uint32_t rank);
 
 /* "exit code 3", "killed by SIGKILL (out of memory)", "stopped", with what is known
  * beside; returns `out`. */

@@ -1,0 +1,8 @@
+#include "cli/cli.h"
+#include "worker/native.h"
+
+enum ms_exit ms_cmd_worker(const struct ms_cli *cli)
+{
+    (void)cli;
+    return (enum ms_exit)ms_native_main();
+}
