@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "io/http_token.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -322,6 +323,22 @@ static PyObject *get_session(PyObject *self, void *unused)
     return Py_NewRef(((struct head *)self)->session);
 }
 
+/* For the Authorization header of HTTP clients. */
+static PyObject *get_http_token(PyObject *self, void *unused)
+{
+    struct head *h = (struct head *)self;
+    const struct ms_session *session;
+    struct ms_http_token token;
+
+    (void)unused;
+    if (!head_is_running(h))
+        return NULL;
+    session = ms_head_session(h->head);
+    if (ms_http_token_make(&token, session->secret, sizeof session->secret) < 0)
+        return PyErr_NoMemory();
+    return PyUnicode_FromString(token.text);
+}
+
 static PyObject *get_session_dir(PyObject *self, void *unused)
 {
     (void)unused;
@@ -379,6 +396,7 @@ static PyMethodDef head_methods[] = {
 
 static PyGetSetDef head_getset[] = {{"session", get_session, NULL, NULL, NULL},
                                     {"session_dir", get_session_dir, NULL, NULL, NULL},
+                                    {"http_token", get_http_token, NULL, NULL, NULL},
                                     {"alive", get_alive, NULL, NULL, NULL},
                                     {"node", get_node, NULL, NULL, NULL},
                                     {NULL, NULL, NULL, NULL, NULL}};

@@ -112,13 +112,14 @@ static int rank_parse(PyObject *d, struct rank *r, struct ms_head_rank *out)
 {
     Muster__WorkerSpec *spec = &out->spec;
     PyObject *dir = PyDict_GetItemString(d, "working_dir");
-    unsigned long long start_kind, memory;
+    unsigned long long start_kind, memory, http_open;
 
     muster__worker_spec__init(spec);
     muster__zygote_key__init(&r->key);
     spec->zygote = &r->key;
     if (get_number(d, "start", &start_kind) < 0 ||
         get_number(d, "memory", &memory) < 0 ||
+        get_number(d, "http_open", &http_open) < 0 ||
         get_strings(d, "python", &r->python, &r->key.n_python) < 0 ||
         get_strings(d, "preload", &r->preload, &r->key.n_preload) < 0 ||
         get_strings(d, "zygote_env", &r->zygote_env, &r->key.n_env) < 0 ||
@@ -132,6 +133,7 @@ static int rank_parse(PyObject *d, struct rank *r, struct ms_head_rank *out)
     spec->env = r->env;
     spec->start = (Muster__StartKind)start_kind;
     spec->memory_limit = memory;
+    spec->http_open = http_open != 0;
     if (dir && dir != Py_None) {
         const char *text = PyUnicode_AsUTF8AndSize(dir, NULL);
 

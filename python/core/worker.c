@@ -417,6 +417,13 @@ static PyObject *host_become_async(PyObject *self, PyObject *unused)
     return PyLong_FromLong(h->async_fd);
 }
 
+static PyObject *host_end(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    ms_host_end(((struct host *)self)->host);
+    Py_RETURN_NONE;
+}
+
 static PyObject *host_forget(PyObject *self, PyObject *unused)
 {
     (void)unused;
@@ -482,6 +489,7 @@ static PyMethodDef host_methods[] = {
     {"peer", host_peer, METH_VARARGS, NULL},
     {"set_engines", host_set_engines, METH_O, NULL},
     {"become_async", host_become_async, METH_NOARGS, NULL},
+    {"end", host_end, METH_NOARGS, NULL},
     {"forget", host_forget, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL}};
 

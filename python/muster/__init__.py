@@ -7,7 +7,7 @@ muster.shutdown()
 """
 
 from muster import _core, _plain, _serialize, errors
-from muster.api import init, is_initialized, shutdown
+from muster.api import http_token, init, is_initialized, shutdown
 from muster.cluster import Cluster, View
 from muster.config import WorkerConfig
 from muster.errors import (
@@ -58,6 +58,7 @@ __all__ = [
     "WorkerDied",
     "WorkerUnreachable",
     "get",
+    "http_token",
     "init",
     "is_initialized",
     "shutdown",

@@ -109,7 +109,8 @@ class AsyncServer:
 
     async def _apply(self, request: Request, function: Any, argument: Any) -> Any:
         if function is None:
-            return self.worker.operate(request.op, argument)
+            result = self.worker.operate(request.op, argument)
+            return await result if inspect.isawaitable(result) else result
         args, kwargs = argument
         result = function(*args, **(kwargs or {}))
         if inspect.isawaitable(result):

@@ -52,6 +52,7 @@ class RankSpec(TypedDict, total=False):
     env: list[str]  # "NAME=value", on top of the driver's
     working_dir: str
     memory: int
+    http_open: int
     devices: list[int]
 
 class Head:
@@ -75,6 +76,8 @@ class Head:
     def session(self) -> str: ...
     @property
     def session_dir(self) -> str: ...
+    @property
+    def http_token(self) -> str: ...
     @property
     def node(self) -> tuple[str, int, int, int]:
         """Name, cpus, memory in bytes, gpus."""
@@ -267,6 +270,7 @@ class Host:
     def set_engines(self, names: list[str]) -> None:
         """What health reports; forgets what `resolve` gave."""
 
+    def end(self) -> None: ...
     def forget(self) -> None:
         """In a forked child: close what was inherited."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 
 from muster._env import device_names, rank_env, zygote_env
 from muster._serialize import Once
@@ -49,6 +50,12 @@ def rank_specs(
     master: tuple[str, int],
     session: api.Session,
 ) -> list[_core.RankSpec]:
+    if role.http_open:
+        warnings.warn(
+            f"http_open: whoever reaches the ports of {name!r} can run anything in its "
+            "workers",
+            stacklevel=4,
+        )
     names = device_names(session.env, session.head.node[3])
     common = _common_spec(worker_cls, role, session)
     specs = []
@@ -83,6 +90,7 @@ def _common_spec(
         "preload": list(dict.fromkeys([*_module_of(worker_cls), *role.preload])),
         "zygote_env": zygote_env(role.env, session.env),
         "memory": role.memory,
+        "http_open": int(role.http_open),
     }
     if role.python:
         spec["python"] = role.python

@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from . import _core, _serialize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
 # Operations of the engine's thread: wire/frame.h.
 OP_CONFIGURE = 16
 OP_SET_ENV = 17
 OP_CREATE_ENGINE = 18
 OP_DESTROY_ENGINE = 19
+OPS_HTTP = range(32, 36)  # answered with bytes; see _http.py
 
 # Kinds of failure: proto/muster.proto.
 RAISED = 1
@@ -112,14 +113,17 @@ class Worker:
 
     def operate(self, op: int, argument: Any) -> Any:
         if op == OP_CREATE_ENGINE:
-            return self._create_engine(**argument)
+            return self.create_engine(**argument)
         if op == OP_DESTROY_ENGINE:
             return self._destroy_engine(argument)
         if op == OP_SET_ENV:
-            os.environ.update(argument)
-            return None
+            return self.set_env(argument)
         if op == OP_CONFIGURE:
-            return self._configure(argument)
+            return self.configure(argument)
+        if op in OPS_HTTP:
+            from . import _http
+
+            return _http.operate(self, op, argument)
         raise ValueError(f"unknown operation {op}")
 
     def describe(
@@ -142,17 +146,17 @@ class Worker:
 
     # -- operations ---------------------------------------------------------------------
 
-    def _create_engine(
+    def create_engine(
         self,
         name: str,
         cls: Any,
-        args: tuple[Any, ...] = (),
+        args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
         max_concurrency: int | None = None,
     ) -> None:
         if name in self.engines:
             raise ValueError(f"there is an engine '{name}' in this worker already")
-        found = _find_class(cls)
+        found = self.find_class(cls)
         self.engines[name] = found(*args, **(kwargs or {}))
         if max_concurrency:
             self.concurrency = max_concurrency
@@ -168,10 +172,17 @@ class Worker:
         self.host.set_engines(list(self.engines))
         _call_hook(engine)
 
-    def _configure(self, argument: Any) -> None:
+    def find_class(self, cls: Any) -> Any:
+        return _find_class(cls)
+
+    def set_env(self, env: Mapping[str, str]) -> None:
+        os.environ.update(env)
+
+    def configure(self, config: Any, seed: str | None = None) -> None:
         global _config
-        _config = argument
-        seed = f"{self.host.cluster}{self.host.rank}"
+        _config = config
+        if seed is None:
+            seed = f"{self.host.cluster}{self.host.rank}"
         random.seed(seed)
         numpy = sys.modules.get("numpy")
         if numpy is not None:
@@ -298,6 +309,7 @@ def _run(
             if worker.is_child:
                 steps = ()
             else:
+                worker.host.end()
                 signal.set_wakeup_fd(-1)
                 worker.finish()
     except BaseException:

@@ -56,6 +56,11 @@ def is_initialized() -> bool:
     return _session is not None
 
 
+def http_token() -> str:
+    """What HTTP clients of this session show: `Authorization: Bearer <token>`."""
+    return session().head.http_token
+
+
 def init(
     address: str | None = None,
     *,

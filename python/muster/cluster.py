@@ -99,6 +99,14 @@ def _find_peer(address: str, uid: int, label: str) -> Any:
     return _NoPeer(label)
 
 
+def _http_url(address: str) -> str:
+    """The first entry of an address (io/addr.h) that is a TCP port."""
+    for entry in address.split(","):
+        if not entry.startswith(("unix:", "/")):
+            return f"http://{entry}"
+    raise ClusterError(f"no TCP port at {address!r}")
+
+
 class View:
     """Some of a cluster's workers, called together; `cluster[1:3]` makes one.
 
@@ -144,6 +152,11 @@ class View:
     @property
     def pids(self) -> list[int]:
         return [w.pid for w in self._members]
+
+    @property
+    def http_urls(self) -> list[str]:
+        """Where each worker speaks HTTP; `muster.http_token()` opens it."""
+        return [_http_url(w.address) for w in self._members]
 
     def __len__(self) -> int:
         return len(self._members)

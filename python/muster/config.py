@@ -94,6 +94,8 @@ class WorkerConfig:
     python: another interpreter. working_dir: where the workers run.
     visible: "own": a worker sees its own devices alone, and LOCAL_RANK is 0; "node": it
         sees all that its cluster has on the node, and LOCAL_RANK counts.
+    http_open: HTTP on the worker's port without a token: whoever reaches the port can run
+        anything in it.
     max_concurrency: how many calls of an `async` class run at once.
     timeout: seconds for each call (2 hours); start_timeout: for the constructor.
 
@@ -116,6 +118,7 @@ class WorkerConfig:
         preload: str | Iterable[str] = (),
         start: str | Sequence[str] = "fork",
         visible: str = "own",
+        http_open: bool = False,
         max_concurrency: int | None = None,
         timeout: float | None = None,
         start_timeout: float | None = None,
@@ -151,6 +154,9 @@ class WorkerConfig:
         if visible not in ("own", "node"):
             raise ValueError(f'visible: must be "own" or "node": {visible!r}')
         self.visible = visible
+        if not isinstance(http_open, bool):
+            raise ValueError(f"http_open: must be True or False: {http_open!r}")
+        self.http_open = http_open
         if max_concurrency is not None:
             _count(max_concurrency, "max_concurrency", least=1)
         self.max_concurrency = max_concurrency

@@ -195,6 +195,11 @@ void ms_http_conn_set_tag(struct ms_http_conn *c, void *tag)
     c->tag = tag;
 }
 
+int ms_http_conn_fd(const struct ms_http_conn *c)
+{
+    return c->fd;
+}
+
 uint8_t *ms_http_conn_take_body(struct ms_http_conn *c)
 {
     return ms_http_parser_take_body(&c->parser);

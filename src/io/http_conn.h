@@ -65,6 +65,8 @@ int ms_http_server_add(struct ms_http_server *s, int fd, const void *bytes, size
 
 /* What on_gone is told about the request that waits. */
 void ms_http_conn_set_tag(struct ms_http_conn *c, void *tag);
+/* The socket, for its addresses. */
+int ms_http_conn_fd(const struct ms_http_conn *c);
 /* The body's memory, now the caller's (free). In on_request only; NULL: it has none. */
 uint8_t *ms_http_conn_take_body(struct ms_http_conn *c);
 

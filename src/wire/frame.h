@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -73,6 +74,11 @@ enum ms_op {
     MS_OP_SET_ENV = 17,       /* engine thread */
     MS_OP_CREATE_ENGINE = 18, /* engine thread */
     MS_OP_DESTROY_ENGINE = 19,
+    MS_OP_HTTP_CONFIGURE =
+        32, /* engine thread: JSON -> three digits of a status, JSON */
+    MS_OP_HTTP_SET_ENV = 33,
+    MS_OP_HTTP_CREATE_ENGINE = 34,
+    MS_OP_HTTP_CALL = 35,
     MS_OP_STATUS = 64, /* head: StatusRequest -> Status */
     MS_OP_STOP = 65,   /* head: StopRequest -> Stopped */
     MS_OP_METHOD = 256 /* the first interned method */

@@ -7,6 +7,7 @@
 #include "wire/conn.h"
 #include "wire/link.h"
 #include "worker/descend.h"
+#include "worker/http.h"
 #include "worker/stack.h"
 
 #include <errno.h>
@@ -23,10 +24,11 @@ struct ms_host {
     struct ms_client *client;
     struct ms_link *link;
     struct ms_spin *spin;
+    struct ms_worker_http *http;
     Muster__WorkerBoot *boot;
     pthread_t thread;
     pid_t main_tid;
-    int agent_pidfd, listen_fd, control_fd;
+    int agent_pidfd, listen_fd, listen_tcp_fd, control_fd;
     struct ms_watch agent_watch;
     int python_stack_fd;
     void (*on_cancel)(void *arg, struct ms_request *r);
@@ -220,8 +222,53 @@ static void on_queued(void *arg)
         h->on_queued(h->arg);
 }
 
-static const struct ms_server_ops server_ops = {
-    .on_request = on_request, .on_cancel = on_cancel, .on_queued = on_queued};
+static void on_http(void *arg, int fd, const struct sockaddr_storage *peer)
+{
+    struct ms_host *h = arg;
+
+    (void)peer;
+    ms_worker_http_serve(h->http, fd, NULL, 0);
+}
+
+static const struct ms_server_ops server_ops = {.on_request = on_request,
+                                                .on_cancel = on_cancel,
+                                                .on_queued = on_queued,
+                                                .on_http = on_http};
+
+/* ---- HTTP ------------------------------------------------------------------------ */
+
+static int
+http_alloc_ports(void *arg, uint32_t n, uint32_t *ports, struct ms_error *err)
+{
+    struct ms_host *h = arg;
+    int rc;
+
+    pthread_mutex_lock(&h->lock);
+    rc = hold_ports(h, n, err);
+    if (rc == 0)
+        memcpy(ports, h->ports + h->port_count - n, n * sizeof *ports);
+    pthread_mutex_unlock(&h->lock);
+    return rc;
+}
+
+static int http_tell_agent(void *arg, const Muster__WorkerToAgent *m)
+{
+    struct ms_host *h = arg;
+
+    return ms_link_send(h->link, &m->base);
+}
+
+static struct ms_worker_http *http_create(struct ms_host *h)
+{
+    struct ms_worker_http_options o = {.loop = h->loop,
+                                       .server = h->server,
+                                       .boot = h->boot,
+                                       .alloc_ports = http_alloc_ports,
+                                       .tell_agent = http_tell_agent,
+                                       .arg = h};
+
+    return ms_worker_http_create(&o);
+}
 
 /* ---- the agent ------------------------------------------------------------------- */
 
@@ -234,6 +281,10 @@ static void on_link_body(void *arg, const uint8_t *body, size_t len)
         return;
     if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_DIED && m->died->exit)
         ms_client_verdict(h->client, m->died->uid, m->died->exit);
+    else if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_FORKED)
+        ms_worker_http_forked(h->http, m->forked);
+    else if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_CHILD)
+        ms_worker_http_child_ended(h->http, m->child);
     muster__agent_to_worker__free_unpacked(m, NULL);
 }
 
@@ -352,6 +403,7 @@ static int parts_create(struct ms_host *h, struct ms_error *err)
     struct ms_server_options so = {.secret = h->boot->secret.data,
                                    .identity = h->boot->uid,
                                    .has_engine = true,
+                                   .tls = (enum ms_tls_mode)h->boot->tls,
                                    .ops = &server_ops,
                                    .arg = h};
     struct ms_client_options co = {
@@ -366,8 +418,12 @@ static int parts_create(struct ms_host *h, struct ms_error *err)
     h->server = ms_server_create(&so);
     h->client = ms_client_create(&co);
     h->link = ms_link_create(h->loop, h->control_fd, &link_ops, h);
-    if (!h->server || !h->client || !h->link)
+    if (h->server)
+        h->http = http_create(h);
+    if (!h->server || !h->client || !h->link || !h->http)
         return ms_error_set(err, -ENOMEM, "cannot make the worker's server");
+    if (h->listen_tcp_fd >= 0 && ms_server_listen(h->server, h->listen_tcp_fd) < 0)
+        return ms_error_set(err, -ENOMEM, "cannot watch the TCP port");
     return ms_server_listen(h->server, h->listen_fd);
 }
 
@@ -393,7 +449,7 @@ struct ms_host *ms_host_start(const struct ms_host_options *o, struct ms_error *
     h->main_tid = (pid_t)syscall(SYS_gettid);
     h->control_fd = o->control_fd;
     h->listen_fd = o->listen_fd;
-    ms_fd_close(&(int){o->listen_tcp_fd});
+    h->listen_tcp_fd = o->listen_tcp_fd;
     h->python_stack_fd = o->python_stack_fd;
     h->on_cancel = o->on_cancel;
     h->on_queued = o->on_queued;
@@ -450,13 +506,19 @@ int ms_host_set_engines(struct ms_host *h, const char *const *names, size_t coun
     h->engine_count = count;
     pthread_mutex_unlock(&h->lock);
     names_free(old, old_count);
-    return 0;
+    return ms_worker_http_set_engines(h->http, names, count);
+}
+
+void ms_host_end(struct ms_host *h)
+{
+    ms_worker_http_end(h->http);
 }
 
 void ms_host_forget(struct ms_host *h)
 {
     ms_client_forget(h->client);
     ms_server_forget(h->server);
+    ms_worker_http_forget(h->http);
     for (size_t i = 0; i < h->port_count; i++)
         close(h->port_fds[i]);
     close(h->control_fd);

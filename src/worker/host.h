@@ -42,6 +42,9 @@ struct ms_client *ms_host_client(struct ms_host *h);
 /* The engines that health reports; the names are copied. Any thread. */
 int ms_host_set_engines(struct ms_host *h, const char *const *names, size_t count);
 
+/* The worker ends: what can still be answered is. Any thread. */
+void ms_host_end(struct ms_host *h);
+
 /* In a forked child of the worker (a data loader): close what was inherited, so that
  * nobody takes our open descriptors for a living worker. */
 void ms_host_forget(struct ms_host *h);

@@ -1,0 +1,59 @@
+#include "base/cleanup.h"
+#include "worker/http_impl.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+void ms_http_reply_json(struct ms_http_conn *c, int status, json_t *json)
+{
+    MS_CLEANUP(ms_cleanup_free)
+    char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+
+    json_decref(json);
+    if (text)
+        ms_http_conn_reply(c, status, "application/json", NULL, text, strlen(text));
+    else
+        ms_http_conn_fail(c, 503, "out of memory");
+}
+
+json_t *ms_http_body(struct ms_http_conn *c, const struct ms_http_request *r)
+{
+    json_error_t why;
+    json_t *json =
+        json_loadb((const char *)r->body, r->body_len, JSON_REJECT_DUPLICATES, &why);
+    char text[JSON_ERROR_TEXT_LENGTH + 64];
+
+    if (json_is_object(json))
+        return json;
+    snprintf(text,
+             sizeof text,
+             "the body is not a JSON object%s%s",
+             json ? "" : ": ",
+             json ? "" : why.text);
+    json_decref(json);
+    ms_http_conn_fail(c, 400, text);
+    return NULL;
+}
+
+void ms_http_own_host(struct ms_http_conn *c, char *out, size_t room)
+{
+    struct sockaddr_storage at = {0};
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    socklen_t len = sizeof at;
+
+    snprintf(out, room, "127.0.0.1");
+    if (getsockname(ms_http_conn_fd(c), (struct sockaddr *)&at, &len) < 0)
+        return;
+    memcpy(&v4, &at, sizeof v4);
+    memcpy(&v6, &at, sizeof v6);
+    if (at.ss_family == AF_INET)
+        inet_ntop(AF_INET, &v4.sin_addr, out, (socklen_t)room);
+    else if (at.ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr))
+        inet_ntop(AF_INET, v6.sin6_addr.s6_addr + 12, out, (socklen_t)room);
+    else if (at.ss_family == AF_INET6)
+        inet_ntop(AF_INET6, &v6.sin6_addr, out, (socklen_t)room);
+}
