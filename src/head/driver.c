@@ -125,8 +125,8 @@ static void tell_forget(struct ms_driver *d)
     m.body_case = MUSTER__HEAD_TO_AGENT__BODY_FORGET_DRIVER;
     m.forget_driver = &forget;
     ms_list_each (n, &d->head->nodes, struct ms_node, link)
-        if (ms_map_remove(&n->contexts, d->id))
-            ms_node_tell(n, &m);
+        if (ms_map_remove(&n->contexts, d->id) && ms_node_tell(n, &m) < 0)
+            ms_map_add(&n->contexts, d->id, ms_node_unforgotten());
 }
 
 /* In ENDING: is all of it gone? Then it is told so, if it asked, and forgotten. */

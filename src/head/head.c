@@ -35,7 +35,10 @@ static void close_session(struct ms_head *h)
 {
     if (h->lock_fd < 0)
         return;
-    ms_session_remove(h->session.dir);
+    if (h->is_daemon)
+        ms_session_close(&h->session);
+    else
+        ms_session_remove(h->session.dir);
     flock(h->lock_fd, LOCK_UN); /* also for a child that somebody forked and forgot */
     ms_fd_close(&h->lock_fd);
 }
@@ -49,11 +52,16 @@ static void head_destroy(struct ms_head *h)
         ms_list_each (n, &h->nodes, struct ms_node, link)
             ms_node_destroy(n);
         ms_drivers_finish(h);
+        ms_guests_finish(h);
+        ms_uplink_destroy(h->uplink);
         ms_timer_finish(&h->stop_timer);
         ms_watch_finish(&h->marker);
     }
     ms_fd_close(&h->marker_fd);
     ms_head_ports_finish(h);
+    for (size_t i = 0; h->addresses && h->addresses[i]; i++)
+        free(h->addresses[i]);
+    free(h->addresses);
     ms_registry_finish(&h->registry);
     ms_loop_destroy(h->loop);
     close_session(h);
@@ -85,7 +93,7 @@ void ms_head_stop(struct ms_head *h, int64_t grace_ns)
         return;
     op = h->has_thread ? ms_head_op_create(h) : NULL;
     if (op) {
-        op->run = ms_head_stop_run;
+        op->run = h->uplink ? ms_uplink_stop_run : ms_head_stop_run;
         op->grace_ns = grace_ns > 0 ? grace_ns : 0;
         ms_head_op_wait(ms_head_op_submit(op), MS_NEVER);
     }
@@ -124,7 +132,7 @@ static int set_node(struct ms_head *h, const char *name, struct ms_error *err)
     return 0;
 }
 
-static struct ms_head *head_create(const struct ms_head_options *o)
+struct ms_head *ms_head_create(const struct ms_head_options *o)
 {
     struct ms_head *h = calloc(1, sizeof *h);
 
@@ -145,8 +153,11 @@ static struct ms_head *head_create(const struct ms_head_options *o)
     ms_list_init(&h->asking);
     ms_list_init(&h->nodes);
     ms_list_init(&h->ports);
+    ms_list_init(&h->guests);
     ms_map_init(&h->drivers);
     h->link_grace_ns = MS_LINK_GRACE_NS;
+    h->head_grace_ns = MS_HEAD_GRACE_NS;
+    h->id = ms_random_id();
     ms_registry_init(&h->registry);
     return h;
 }
@@ -254,15 +265,25 @@ static Muster__HeadToAgent *config_message(struct ms_head *h,
     return (Muster__HeadToAgent *)ms_proto_copy(&m.base);
 }
 
-static int
-build(struct ms_head *h, const struct ms_head_options *o, struct ms_error *err)
+/* The loop and what lives on it. */
+int ms_head_build(struct ms_head *h, struct ms_error *err)
 {
     h->loop = ms_loop_create();
     if (!h->loop || ms_orphans_init(&h->orphans, h->loop, on_no_orphans, h) < 0 ||
         ms_timer_init(&h->stop_timer, h->loop, on_stop_timer, h) < 0 ||
-        ms_lent_init(h, o, config_message(h, o)) < 0 || open_marker(h) < 0)
+        open_marker(h) < 0)
         return ms_error_set(err, -ENOMEM, "cannot make the head: out of memory");
-    return ms_head_control_open(h, err);
+    return 0;
+}
+
+static int
+build(struct ms_head *h, const struct ms_head_options *o, struct ms_error *err)
+{
+    int rc = ms_head_build(h, err);
+
+    if (rc == 0 && ms_lent_init(h, o, config_message(h, o)) < 0)
+        rc = ms_error_set(err, -ENOMEM, "cannot make the head: out of memory");
+    return rc == 0 ? ms_head_control_open(h, err) : rc;
 }
 
 static void *head_main(void *arg)
@@ -275,7 +296,7 @@ static void *head_main(void *arg)
 }
 
 /* Signals are the driver's: none is ever handled on this thread. */
-static int start_thread(struct ms_head *h, struct ms_error *err)
+int ms_head_start_thread(struct ms_head *h, struct ms_error *err)
 {
     sigset_t all, before;
     int rc;
@@ -326,7 +347,7 @@ start_agent(struct ms_head *h, const struct ms_head_options *o, struct ms_error 
 
 struct ms_head *ms_head_start(const struct ms_head_options *o, struct ms_error *err)
 {
-    struct ms_head *h = head_create(o);
+    struct ms_head *h = ms_head_create(o);
     int rc;
 
     if (!h) {
@@ -342,7 +363,7 @@ struct ms_head *ms_head_start(const struct ms_head_options *o, struct ms_error *
     if (rc == 0)
         rc = build(h, o, err);
     if (rc == 0)
-        rc = start_thread(h, err);
+        rc = ms_head_start_thread(h, err);
     if (rc == 0)
         rc = start_agent(h, o, err);
     if (rc == 0)
@@ -354,6 +375,11 @@ struct ms_head *ms_head_start(const struct ms_head_options *o, struct ms_error *
 struct ms_loop *ms_head_loop(struct ms_head *h)
 {
     return h->loop;
+}
+
+const char *const *ms_head_addresses(const struct ms_head *h)
+{
+    return (const char *const *)h->addresses;
 }
 
 const struct ms_session *ms_head_session(const struct ms_head *h)

@@ -5,6 +5,10 @@
  * has said that it is ready, or says why not. Everything else may be called from any
  * thread; requests return an operation that completes exactly once.
  *
+ * There are two more ways to have one. ms_head_join gives the same interface to a head
+ * that runs elsewhere: requests travel there, what happens to workers comes back.
+ * ms_head_serve makes that head: it has no agent of its own, agents and drivers dial.
+ *
  * The head is a guest in the driver's process: it handles no signal, prints nothing,
  * never exits, and waits for no child but its agent.
  */
@@ -15,6 +19,7 @@
 #include "io/loop.h"
 #include "io/session.h"
 #include "proto/muster.pb-c.h"
+#include "wire/tls.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,6 +39,7 @@ struct ms_head_options {
     const char *const *sys_path;
     const char *const *env; /* "NAME=value" of the driver, NULL-terminated */
     const char *working_dir;
+    const char *script; /* what this process is, for people; may be NULL */
     int64_t timeout_ns; /* for the start */
 
     /* On the head's thread, which must not stop the head. `lines` and `exit` are
@@ -46,6 +52,46 @@ struct ms_head_options {
 };
 
 struct ms_head *ms_head_start(const struct ms_head_options *o, struct ms_error *err);
+
+/* Where a head is, and how to prove oneself there. */
+struct ms_head_address {
+    const char *addresses; /* as io/addr.h has it: "HOST:PORT,...", "/path/head.sock" */
+    const uint8_t *secret; /* MS_SESSION_SECRET_SIZE bytes */
+    enum ms_tls_mode tls;
+};
+
+/* Join a head. Of the options, agent_path, node_name, num_gpus and num_cpus mean nothing.
+ * Returns when the head has welcomed us.
+ *
+ * A link that breaks is dialled again for as long as the head said it would be missed
+ * (head_grace); requests wait for that and are carried out once. A head that was started
+ * again meanwhile is told what we want; a creation that was under way is begun anew. When
+ * it is lost for good, or says goodbye, requests fail with -EPIPE, every worker gets
+ * on_exit, and then on_agent_lost comes.
+ *
+ * ms_head_stop ends the clusters of this process, but not the detached ones, and waits for
+ * that. on_exit also comes for a worker of somebody else that was asked about with
+ * ms_head_ask_death. */
+struct ms_head *ms_head_join(const struct ms_head_options *o,
+                             const struct ms_head_address *a,
+                             struct ms_error *err);
+
+struct ms_head_serve_options {
+    const char *name;          /* of the session; NULL: "head" */
+    const char *secret_file;   /* NULL: the session's own */
+    const char *const *listen; /* "HOST:PORT", NULL-terminated; NULL: loopback */
+    enum ms_tls_mode tls;
+    int64_t link_grace_ns, head_grace_ns; /* 0: the defaults */
+};
+
+/* A head that others join. -EBUSY: one of that name runs here. Started again it has the
+ * same secret, and learns from agents and drivers what runs. Requests of this process
+ * itself (ms_head_status and so on) work as in an embedded head. ms_head_stop ends all. */
+struct ms_head *ms_head_serve(const struct ms_head_serve_options *o,
+                              struct ms_error *err);
+
+/* Of ms_head_serve: where it can be dialled, NULL-terminated, as long as the head. */
+const char *const *ms_head_addresses(const struct ms_head *h);
 
 /* End everything and join the thread: workers get SIGTERM, after grace_ns SIGKILL; when
  * this returns there is no process, socket or folder (but logs) of this session left.

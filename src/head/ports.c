@@ -96,6 +96,20 @@ void ms_head_ports_drop(struct ms_head *h, const struct ms_cluster *c)
             tell_drop(h, p);
 }
 
+uint64_t ms_head_port_driver(const struct ms_head *h, const char *owner)
+{
+    char name[MS_NAME_MAX + 1];
+    size_t len = strcspn(owner, ":");
+    const struct ms_cluster *c;
+
+    if (len >= sizeof name)
+        return 0;
+    memcpy(name, owner, len);
+    name[len] = 0;
+    c = ms_registry_find(&h->registry, name);
+    return c ? c->driver : 0;
+}
+
 void ms_head_ports_drop_driver(struct ms_head *h, uint64_t driver)
 {
     ms_list_each (p, &h->ports, struct port, link) {

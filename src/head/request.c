@@ -114,7 +114,7 @@ static struct ms_head_op *ask(struct ms_head *h, const Muster__DriverToHead *m)
 
     if (!op)
         return ms_head_op_refused(h);
-    op->run = ms_head_request_run;
+    op->run = h->uplink ? ms_uplink_ask_run : ms_head_request_run;
     op->wanted = (Muster__DriverToHead *)ms_proto_copy(&m->base);
     if (!op->wanted) {
         ms_head_op_fail(op, -ENOMEM, "out of memory");

@@ -40,6 +40,8 @@
 
 #include <pthread.h>
 
+struct ms_uplink;
+
 struct ms_head {
     /* constant after the start */
     struct ms_session session;
@@ -53,7 +55,10 @@ struct ms_head {
     void *arg;
     int64_t started_ns;
     bool is_daemon; /* others dial; there is no agent of our own */
-    int64_t link_grace_ns;
+    uint64_t id;    /* of this process of a head */
+    int64_t link_grace_ns, head_grace_ns;
+    enum ms_tls_mode tls;
+    char **addresses; /* where others dial; NULL-terminated */
     struct ms_loop *loop;
     pthread_t thread;
     bool has_thread;
@@ -70,7 +75,9 @@ struct ms_head {
     struct ms_list asking;     /* operations that ask how a worker ended */
     struct ms_list nodes;
     struct ms_list ports;
-    struct ms_map drivers; /* id -> ms_driver */
+    struct ms_map drivers;    /* id -> ms_driver */
+    struct ms_list guests;    /* have not yet said who they are */
+    struct ms_uplink *uplink; /* NULL: we are a head ourselves */
     struct ms_orphans orphans;
     struct ms_server *control;
 
@@ -83,6 +90,11 @@ struct ms_head {
 
 /* True in a process that was forked from the driver. */
 bool ms_head_is_forgotten(const struct ms_head *h);
+
+/* head.c: the parts of a start */
+struct ms_head *ms_head_create(const struct ms_head_options *o);
+int ms_head_build(struct ms_head *h, struct ms_error *err);
+int ms_head_start_thread(struct ms_head *h, struct ms_error *err);
 
 /* request.c: `run` of every request. */
 void ms_head_request_run(struct ms_head_op *op);
@@ -119,6 +131,30 @@ void ms_lent_kill(struct ms_lent *l);
 /* Close the link to it. */
 void ms_lent_hang_up(struct ms_lent *l);
 
+/* dialled.c */
+/* An agent has said who it is; takes the link over. 0, or why it is refused. */
+int ms_dialled_attach(struct ms_head *h,
+                      struct ms_link *wire,
+                      Muster__AgentHello *hello,
+                      struct ms_error *err);
+/* In node->contexts: a driver that it must forget when it comes back. */
+void *ms_node_unforgotten(void);
+
+/* hello.c */
+void ms_head_on_link(void *arg, struct ms_link *wire); /* of the server */
+void ms_hello_welcome_agent(struct ms_head *h, struct ms_node *n);
+void ms_guests_finish(struct ms_head *h);
+
+/* uplink.c */
+int ms_uplink_init(struct ms_head *h,
+                   const struct ms_head_options *o,
+                   const struct ms_head_address *a,
+                   struct ms_error *err);
+void ms_uplink_destroy(struct ms_uplink *u);
+void ms_uplink_start_run(struct ms_head_op *op);
+void ms_uplink_ask_run(struct ms_head_op *op);
+void ms_uplink_stop_run(struct ms_head_op *op);
+
 /* create.c */
 void ms_head_create_run(struct ms_head_op *op);
 
@@ -145,6 +181,8 @@ int ms_head_port_add(struct ms_head *h,
                      const char *owner,
                      uint64_t driver,
                      const struct ms_node *n);
+/* By what the owner is called: whose cluster it is for; 0: nobody's. */
+uint64_t ms_head_port_driver(const struct ms_head *h, const char *owner);
 /* What a driver that ended held for no cluster. */
 void ms_head_ports_drop_driver(struct ms_head *h, uint64_t driver);
 void ms_head_hold_port_run(struct ms_head_op *op);
@@ -164,6 +202,8 @@ Muster__NodeStatus *ms_node_status(const struct ms_node *n);
 
 /* control.c */
 int ms_head_control_open(struct ms_head *h, struct ms_error *err);
+/* Also there: "HOST:PORT"; it is added to h->addresses. */
+int ms_head_control_listen(struct ms_head *h, const char *address, struct ms_error *err);
 void ms_head_control_close(struct ms_head *h);
 void ms_head_control_reply(struct ms_request *r, const ProtobufCMessage *m);
 

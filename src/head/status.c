@@ -139,6 +139,15 @@ static bool add_clusters(Muster__Status *s, const struct ms_head *h)
     return true;
 }
 
+static bool add_addresses(Muster__Status *s, const struct ms_head *h)
+{
+    size_t count = 0;
+
+    while (h->addresses && h->addresses[count])
+        count++;
+    return copy_texts(&s->addresses, &s->n_addresses, h->addresses, count);
+}
+
 Muster__Status *ms_head_status_message(const struct ms_head *h)
 {
     MS_CLEANUP(cleanup_status) Muster__Status *s = malloc(sizeof *s);

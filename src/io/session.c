@@ -241,7 +241,30 @@ static bool look_at(int root, const char *path, const char *name, struct ms_sess
     explicit_bzero(secret, sizeof secret);
     if (ms_tree_read(dir, "driver", pid, sizeof pid) > 0)
         s->driver_pid = (pid_t)strtol(pid, NULL, 10);
+    s->is_daemon = !ms_session_name_is_ours(name);
     return true;
+}
+
+struct named {
+    const char *path;
+    struct ms_session *at;
+    size_t count;
+};
+
+static int add_named(void *arg, int root, const char *name)
+{
+    struct named *n = arg;
+    struct ms_session s;
+    void *at;
+
+    if (!ms_session_is_named(root, name) || !look_at(root, n->path, name, &s))
+        return 0;
+    at = realloc(n->at, (n->count + 1) * sizeof *n->at);
+    if (!at)
+        return -ENOMEM;
+    n->at = at;
+    n->at[n->count++] = s;
+    return 0;
 }
 
 int ms_session_list(struct ms_session **out, struct ms_error *err)
@@ -249,20 +272,22 @@ int ms_session_list(struct ms_session **out, struct ms_error *err)
     MS_CLEANUP(ms_session_names_finish) struct ms_session_names n = {0};
     char path[MS_SESSION_DIR_MAX];
     MS_CLEANUP(ms_cleanup_fd) int root = ms_session_root_open(path, err);
-    struct ms_session *list;
-    int count = 0, rc;
+    struct named named = {.path = path};
+    int rc;
 
     if (root < 0)
         return root;
     rc = ms_session_names_init(&n, root);
-    if (rc < 0)
+    named.at = rc == 0 ? calloc(n.count + 1, sizeof *named.at) : NULL;
+    for (size_t i = 0; named.at && i < n.count; i++)
+        if (look_at(root, path, n.at[i], &named.at[named.count]))
+            named.count++;
+    if (rc == 0)
+        rc = named.at ? ms_tree_each(root, add_named, &named) : -ENOMEM;
+    if (rc < 0) {
+        free(named.at);
         return ms_error_sys(err, rc, "cannot read '%s'", path);
-    list = calloc(n.count + 1, sizeof *list);
-    if (!list)
-        return ms_error_sys(err, -ENOMEM, "cannot list sessions");
-    for (size_t i = 0; i < n.count; i++)
-        if (look_at(root, path, n.at[i], &list[count]))
-            count++;
-    *out = list;
-    return count;
+    }
+    *out = named.at;
+    return (int)named.count;
 }

@@ -9,6 +9,8 @@
  *   spin       the page of spin leases
  *   w/         sockets of the workers
  *   logs/      <cluster>-<rank>.log, merged.log, agent.log; stays when the rest goes
+ * A daemon head has a session with a name that a person gave. Its folder has `daemon` in
+ * it and is never swept: secret and lock stay, so that the head finds them again.
  */
 #ifndef MS_IO_SESSION_H
 #define MS_IO_SESSION_H
@@ -20,14 +22,19 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { MS_SESSION_DIR_MAX = 72, MS_SESSION_SECRET_SIZE = 32 };
+enum {
+    MS_SESSION_DIR_MAX = 72,
+    MS_SESSION_NAMED_MAX = 27, /* characters of a name that a person gives */
+    MS_SESSION_SECRET_SIZE = 32
+};
 
 struct ms_session {
     char name[MS_NAME_MAX + 1]; /* e.g. "20261115-203011-4711" */
     char dir[MS_SESSION_DIR_MAX];
     uint8_t secret[MS_SESSION_SECRET_SIZE];
     pid_t driver_pid;
-    bool alive; /* somebody holds the lock */
+    bool alive;     /* somebody holds the lock */
+    bool is_daemon; /* of a head that others join */
 };
 
 /* The root's path; made if it is not there. -EPERM: it is not ours alone.
@@ -36,6 +43,17 @@ int ms_session_root(char out[MS_SESSION_DIR_MAX], struct ms_error *err);
 
 /* A new session with a fresh secret; *lock_fd is the held lock. Sweeps first. */
 int ms_session_create(struct ms_session *s, int *lock_fd, struct ms_error *err);
+
+/* The session of that name, made when it is not there. The secret is that of secret_file,
+ * else the one that is there, else a new one. -EBUSY: somebody holds it; -EINVAL,
+ * -ENAMETOOLONG: the name. */
+int ms_session_open(const char *name,
+                    const char *secret_file,
+                    struct ms_session *s,
+                    int *lock_fd,
+                    struct ms_error *err);
+/* It ends: what tells of a running head goes, the secret, the lock and the logs stay. */
+void ms_session_close(const struct ms_session *s);
 
 /* Remove everything but logs/ (and the folder itself, if there are no logs).
  * Idempotent; missing things are fine. Also points root/latest at the newest session
@@ -46,7 +64,7 @@ int ms_session_remove(const char *dir);
  * MS_SESSIONS_KEPT newest. */
 void ms_session_sweep(void);
 
-/* Sessions, newest first; the count, or a negative errno. `out` is malloc'd. The secret
+/* Sessions, newest first, and then those of daemons; the count, or a negative errno. `out` is malloc'd. The secret
  * is read where it can be. Dead sessions are listed too (their logs are there). */
 int ms_session_list(struct ms_session **out, struct ms_error *err);
 

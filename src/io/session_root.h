@@ -15,12 +15,16 @@
 
 #define MS_SESSION_NEW    ".new-"
 #define MS_SESSION_LATEST ".latest-"
+#define MS_SESSION_DAEMON "daemon"
 
 /* Make and check the root; its descriptor, or a negative errno. */
 int ms_session_root_open(char path[MS_SESSION_DIR_MAX], struct ms_error *err);
 
 /* "YYYYMMDD-HHMMSS-<pid>...". */
 bool ms_session_name_is_ours(const char *name);
+
+/* Is this a folder that ms_session_open has made? */
+bool ms_session_is_named(int root, const char *name);
 
 struct ms_session_names {
     char (*at)[MS_NAME_MAX + 1];

@@ -1,0 +1,335 @@
+#include "base/cleanup.h"
+#include "base/name.h"
+#include "head/state.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A driver whose end the node was not told of, because it was away. */
+static char unforgotten;
+
+void *ms_node_unforgotten(void)
+{
+    return &unforgotten;
+}
+
+/* ---- its end --------------------------------------------------------------------- */
+
+static void lose(struct ms_node *n, const char *why)
+{
+    struct ms_head *h = n->head;
+
+    ms_node_is_gone(n, why);
+    ms_drivers_tell_node(h, n);
+    ms_node_destroy(n);
+    ms_head_stop_step(h);
+}
+
+static void on_grace(void *arg)
+{
+    struct ms_node *n = arg;
+    struct ms_error why = {0};
+
+    ms_error_set(&why,
+                 -EPIPE,
+                 "node %s was silent for %.3g s",
+                 n->name,
+                 (double)n->head->link_grace_ns / (double)MS_NS_PER_S);
+    lose(n, why.text);
+}
+
+/* It has this long to be heard again. */
+static void begin_grace(struct ms_node *n, int64_t grace_ns)
+{
+    n->suspect = true;
+    if (!n->grace.event && ms_timer_init(&n->grace, n->head->loop, on_grace, n) < 0)
+        return;
+    ms_timer_set(&n->grace, grace_ns > 0 ? grace_ns : 0);
+    ms_drivers_tell_node(n->head, n);
+}
+
+static void end_grace(struct ms_node *n)
+{
+    n->suspect = false;
+    ms_timer_finish(&n->grace);
+}
+
+/* ---- its link -------------------------------------------------------------------- */
+
+static void on_closed(void *arg, const struct ms_error *why)
+{
+    struct ms_node *n = arg;
+    struct ms_error text = {0};
+
+    ms_link_destroy(MS_TAKE(n->wire));
+    if (ms_link_has_ended(why) || n->head->stop_op) {
+        ms_error_set(&text,
+                     -EPIPE,
+                     "the agent on node %s (pid %d) has ended",
+                     n->name,
+                     (int)n->pid);
+        lose(n, text.text);
+    } else {
+        n->state = MS_NODE_AWAY;
+        begin_grace(n, n->head->link_grace_ns);
+    }
+}
+
+static void on_body(void *arg, const uint8_t *body, size_t len)
+{
+    struct ms_node *n = arg;
+    struct ms_error why = {0};
+
+    if (ms_node_read(n, body, len))
+        return;
+    ms_error_set(&why,
+                 -EPROTO,
+                 "the agent on node %s (pid %d) sent what is no message",
+                 n->name,
+                 (int)n->pid);
+    lose(n, why.text);
+}
+
+static void on_suspect(void *arg, bool is_suspect)
+{
+    struct ms_node *n = arg;
+
+    if (is_suspect) {
+        begin_grace(n, n->head->link_grace_ns - MS_SUSPECT_NS);
+    } else {
+        end_grace(n);
+        ms_drivers_tell_node(n->head, n);
+    }
+}
+
+static const struct ms_link_ops link_ops = {
+    .on_body = on_body,
+    .on_closed = on_closed,
+    .on_suspect = on_suspect,
+};
+
+/* ---- what it has ----------------------------------------------------------------- */
+
+static void tell_stop(struct ms_node *n, uint64_t uid)
+{
+    Muster__StopWorkers stop = MUSTER__STOP_WORKERS__INIT;
+    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
+
+    stop.n_uids = 1;
+    stop.uids = &uid;
+    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_STOP;
+    m.stop = &stop;
+    ms_node_tell(n, &m);
+}
+
+/* A worker that lives there: ours, or one that nobody wants any more. */
+static void take_living(struct ms_node *n, const Muster__WorkerReport *report)
+{
+    struct ms_head *h = n->head;
+    struct ms_slot *slot = NULL;
+    int rc = ms_registry_adopt(
+        &h->registry, n->name, report, ms_now_ns(), &slot, NULL);
+
+    if (rc < 0 || !ms_slot_is_live(slot)) {
+        if (report->spec && report->spec->uid)
+            tell_stop(n, report->spec->uid);
+        return;
+    }
+    if (!slot->cluster->detached)
+        ms_driver_expect(h, slot->cluster->driver);
+    if (slot->cluster->state == MS_CLUSTER_STOPPING)
+        tell_stop(n, slot->now.uid);
+    ms_head_death_is_open(h, slot->now.uid);
+}
+
+/* One that has ended. Of a cluster that nobody knows it is told only to who asks. */
+static void take_dead(struct ms_node *n, const Muster__WorkerReport *report)
+{
+    struct ms_head *h = n->head;
+    const Muster__WorkerSpec *spec = report->spec;
+    struct ms_slot *slot = NULL;
+
+    if (!spec)
+        return;
+    if (ms_registry_find(&h->registry, spec->cluster))
+        ms_registry_adopt(&h->registry, n->name, report, ms_now_ns(), &slot, NULL);
+    if (slot)
+        ms_head_worker_exited(h, spec->uid, report->exit);
+    else
+        ms_head_answer_deaths(h, spec->uid, report->exit);
+}
+
+static bool is_reported(const Muster__AgentHello *hello, uint64_t uid)
+{
+    for (size_t i = 0; i < hello->n_workers; i++)
+        if (hello->workers[i]->spec && hello->workers[i]->spec->uid == uid)
+            return true;
+    return false;
+}
+
+/* What we thought was there, and is not: the uids, malloc'd; 0 at the end. */
+static uint64_t *find_missing(const struct ms_node *n, const Muster__AgentHello *hello)
+{
+    const struct ms_head *h = n->head;
+    uint64_t *out = calloc(h->registry.live + 1, sizeof *out);
+    size_t count = 0;
+
+    ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
+        for (size_t i = 0; out && i < c->count; i++) {
+            const struct ms_slot *s = &c->slots[i];
+
+            if (ms_slot_is_live(s) && s->now.address &&
+                strcmp(s->node, n->name) == 0 && !is_reported(hello, s->now.uid))
+                out[count++] = s->now.uid;
+        }
+    return out;
+}
+
+static void lose_missing(struct ms_node *n, const Muster__AgentHello *hello)
+{
+    static char detail[] = "its agent came back without it";
+    MS_CLEANUP(ms_cleanup_free) uint64_t *uids = find_missing(n, hello);
+    Muster__Exit exit = MUSTER__EXIT__INIT;
+
+    exit.code = -1;
+    exit.node = n->name;
+    exit.detail = detail;
+    for (size_t i = 0; uids && uids[i]; i++)
+        ms_head_worker_exited(n->head, uids[i], &exit);
+}
+
+static void take_reports(struct ms_node *n, const Muster__AgentHello *hello)
+{
+    struct ms_head *h = n->head;
+
+    for (size_t i = 0; i < hello->n_workers; i++)
+        if (!hello->workers[i]->exit)
+            take_living(n, hello->workers[i]);
+    for (size_t i = 0; i < hello->n_workers; i++)
+        if (hello->workers[i]->exit)
+            take_dead(n, hello->workers[i]);
+    ms_head_ports_lost(h, n);
+    for (size_t i = 0; i < hello->n_ports; i++) {
+        const char *owner = hello->ports[i]->owner;
+
+        ms_head_port_add(h, owner, ms_head_port_driver(h, owner), n);
+    }
+    lose_missing(n, hello);
+}
+
+/* ---- hello ----------------------------------------------------------------------- */
+
+static int check(struct ms_head *h,
+                 const Muster__AgentHello *hello,
+                 const struct ms_node *n,
+                 struct ms_error *err)
+{
+    int rc;
+
+    if (!hello->agent || !hello->ready)
+        return ms_error_set(err, -EINVAL, "an agent without an id or a description");
+    rc = ms_name_check(hello->ready->node_name, "node", err);
+    if (rc < 0)
+        return rc;
+    if (!n && ms_node_count(h) >= MS_NODES_MAX)
+        return ms_error_set(
+            err, -ENOSPC, "there are %u nodes; a head can have no more", MS_NODES_MAX);
+    if (n && n->agent != hello->agent &&
+        (!n->suspect || strcmp(n->ready->host_id, hello->ready->host_id) != 0))
+        return ms_error_set(err,
+                            -EEXIST,
+                            "node %s has an agent already (process %d there): give "
+                            "this one another --node-name",
+                            n->name,
+                            (int)n->pid);
+    return 0;
+}
+
+static void tell_contexts(struct ms_node *n)
+{
+    Muster__ForgetDriver forget = MUSTER__FORGET_DRIVER__INIT;
+    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
+
+    for (size_t i = 0; i < n->contexts.capacity; i++) {
+        const struct ms_map_slot *s = &n->contexts.slots[i];
+        const struct ms_driver *d = s->value;
+
+        if (!s->key)
+            continue;
+        if (s->value == ms_node_unforgotten()) {
+            forget.driver = s->key;
+            m.body_case = MUSTER__HEAD_TO_AGENT__BODY_FORGET_DRIVER;
+            m.forget_driver = &forget;
+        } else {
+            m.body_case = MUSTER__HEAD_TO_AGENT__BODY_DRIVER;
+            m.driver = d->hello->context;
+        }
+        ms_node_tell(n, &m);
+    }
+}
+
+static int by_request(const void *a, const void *b)
+{
+    const struct ms_ask *x = *(const struct ms_ask *const *)a;
+    const struct ms_ask *y = *(const struct ms_ask *const *)b;
+
+    return x->request < y->request ? -1 : x->request > y->request;
+}
+
+/* What it has not answered; it knows what it has begun. */
+static void ask_again(struct ms_node *n)
+{
+    MS_CLEANUP(ms_cleanup_free)
+    struct ms_ask **open = calloc(n->pending.count + 1, sizeof(struct ms_ask *));
+    struct ms_ask *a;
+    size_t count = 0, at = 0;
+
+    while (open && (a = ms_map_next(&n->pending, &at)))
+        open[count++] = a;
+    if (open)
+        qsort(open, count, sizeof *open, by_request);
+    for (size_t i = 0; i < count; i++)
+        ms_link_send(n->wire, &open[i]->message->base);
+}
+
+/* The same agent again: its link, and what was asked of it. */
+static void come_back(struct ms_node *n, struct ms_link *wire)
+{
+    ms_link_destroy(n->wire);
+    n->wire = wire;
+    end_grace(n);
+}
+
+int ms_dialled_attach(struct ms_head *h,
+                      struct ms_link *wire,
+                      Muster__AgentHello *hello,
+                      struct ms_error *err)
+{
+    const char *name = hello->ready ? hello->ready->node_name : "";
+    struct ms_node *n = ms_node_find(h, name);
+    bool is_back = n && n->agent == hello->agent;
+    int rc = check(h, hello, n, err);
+
+    if (rc < 0)
+        return rc;
+    if (n && !is_back) {
+        lose(n, "another agent has taken its place");
+        n = NULL;
+    }
+    if (!n)
+        n = ms_node_create(h, name);
+    if (!n)
+        return ms_error_sys(err, -ENOMEM, "cannot take another node");
+    come_back(n, wire);
+    n->agent = hello->agent;
+    ms_link_set_ops(wire, &link_ops, n);
+    ms_node_is_ready(n, MS_TAKE(hello->ready));
+    ms_hello_welcome_agent(h, n);
+    tell_contexts(n);
+    take_reports(n, hello);
+    ask_again(n);
+    ms_drivers_tell_node(h, n);
+    ms_head_node_has_come(h);
+    return 0;
+}

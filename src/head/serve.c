@@ -1,0 +1,79 @@
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/name.h"
+#include "head/state.h"
+#include "io/tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#define DEFAULT_NAME   "head"
+#define DEFAULT_LISTEN "127.0.0.1:7777"
+
+/* Where others of this user find it without being told: one address a line. */
+static int write_addresses(const struct ms_head *h, struct ms_error *err)
+{
+    MS_CLEANUP(ms_cleanup_fd) int dir = ms_tree_open(AT_FDCWD, h->session.dir);
+    struct ms_buf text;
+    int rc = dir < 0 ? dir : 0;
+
+    ms_buf_init(&text);
+    for (size_t i = 0; rc == 0 && h->addresses[i]; i++)
+        rc = ms_buf_printf(&text, "%s\n", h->addresses[i]);
+    if (rc == 0)
+        rc = ms_tree_write(dir, "address", text.data, text.len);
+    ms_buf_finish(&text);
+    return rc < 0 ? ms_error_sys(err, rc, "cannot write '%s/address'", h->session.dir)
+                  : 0;
+}
+
+static int
+listen_at(struct ms_head *h, const char *const *addresses, struct ms_error *err)
+{
+    static const char *const loopback[] = {DEFAULT_LISTEN, NULL};
+    int rc = 0;
+
+    if (!addresses || !addresses[0])
+        addresses = loopback;
+    for (size_t i = 0; addresses[i] && rc == 0; i++)
+        rc = ms_head_control_listen(h, addresses[i], err);
+    return rc;
+}
+
+struct ms_head *ms_head_serve(const struct ms_head_serve_options *o,
+                              struct ms_error *err)
+{
+    struct ms_head *h = ms_head_create(&(struct ms_head_options){.num_cpus = -1});
+    int rc;
+
+    if (!h) {
+        ms_error_sys(err, -ENOMEM, "cannot make the head");
+        return NULL;
+    }
+    h->is_daemon = true;
+    h->tls = o->tls;
+    if (o->link_grace_ns > 0)
+        h->link_grace_ns = o->link_grace_ns;
+    if (o->head_grace_ns > 0)
+        h->head_grace_ns = o->head_grace_ns;
+    rc = ms_session_open(o->name ? o->name : DEFAULT_NAME,
+                         o->secret_file,
+                         &h->session,
+                         &h->lock_fd,
+                         err);
+    if (rc == 0)
+        rc = ms_head_build(h, err);
+    if (rc == 0)
+        rc = ms_head_control_open(h, err);
+    if (rc == 0)
+        rc = listen_at(h, o->listen, err);
+    if (rc == 0)
+        rc = write_addresses(h, err);
+    if (rc == 0)
+        rc = ms_head_start_thread(h, err);
+    if (rc == 0)
+        return h;
+    ms_head_stop(h, 0);
+    return NULL;
+}
