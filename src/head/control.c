@@ -118,7 +118,7 @@ static int add_addresses(struct ms_head *h, struct ms_addr *a)
     int rc = 0, count = all ? ms_host_addresses(hosts, MS_ADDRS_MAX) : 0;
 
     for (int i = 0; i < count && rc == 0; i++) {
-        snprintf(a->name, sizeof a->name, "%s", hosts[i]);
+        memcpy(a->name, hosts[i], sizeof hosts[i]);
         rc = add_address(h, a);
     }
     if (all && count <= 0)

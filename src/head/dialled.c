@@ -128,8 +128,7 @@ static void take_living(struct ms_node *n, const Muster__WorkerReport *report)
 {
     struct ms_head *h = n->head;
     struct ms_slot *slot = NULL;
-    int rc = ms_registry_adopt(
-        &h->registry, n->name, report, ms_now_ns(), &slot, NULL);
+    int rc = ms_registry_adopt(&h->registry, n->name, report, ms_now_ns(), &slot, NULL);
 
     if (rc < 0 || !ms_slot_is_live(slot)) {
         if (report->spec && report->spec->uid)
@@ -179,8 +178,8 @@ static uint64_t *find_missing(const struct ms_node *n, const Muster__AgentHello 
         for (size_t i = 0; out && i < c->count; i++) {
             const struct ms_slot *s = &c->slots[i];
 
-            if (ms_slot_is_live(s) && s->now.address &&
-                strcmp(s->node, n->name) == 0 && !is_reported(hello, s->now.uid))
+            if (ms_slot_is_live(s) && s->now.address && strcmp(s->node, n->name) == 0 &&
+                !is_reported(hello, s->now.uid))
                 out[count++] = s->now.uid;
         }
     return out;

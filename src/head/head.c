@@ -105,6 +105,13 @@ void ms_head_stop(struct ms_head *h, int64_t grace_ns)
     ms_head_op_unref(op);
 }
 
+void ms_head_crash(struct ms_head *h)
+{
+    ms_loop_stop(h->loop);
+    pthread_join(h->thread, NULL);
+    head_destroy(h);
+}
+
 void ms_head_forget(struct ms_head *h)
 {
     if (!h || h->forgotten)

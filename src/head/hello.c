@@ -107,8 +107,9 @@ refuse(struct guest *g, bool is_agent, uint64_t request, const struct ms_error *
 
 /* ---- who they are ---------------------------------------------------------------- */
 
-static int
-check_hello(const struct ms_head *h, const Muster__LinkHello *hello, struct ms_error *err)
+static int check_hello(const struct ms_head *h,
+                       const Muster__LinkHello *hello,
+                       struct ms_error *err)
 {
     if (h->stop_op)
         return ms_error_set(err, -ESHUTDOWN, "the head is ending");

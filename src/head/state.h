@@ -96,6 +96,9 @@ struct ms_head *ms_head_create(const struct ms_head_options *o);
 int ms_head_build(struct ms_head *h, struct ms_error *err);
 int ms_head_start_thread(struct ms_head *h, struct ms_error *err);
 
+/* For tests: gone without a word, as with a process that dies. */
+void ms_head_crash(struct ms_head *h);
+
 /* request.c: `run` of every request. */
 void ms_head_request_run(struct ms_head_op *op);
 
@@ -203,7 +206,9 @@ Muster__NodeStatus *ms_node_status(const struct ms_node *n);
 /* control.c */
 int ms_head_control_open(struct ms_head *h, struct ms_error *err);
 /* Also there: "HOST:PORT"; it is added to h->addresses. */
-int ms_head_control_listen(struct ms_head *h, const char *address, struct ms_error *err);
+int ms_head_control_listen(struct ms_head *h,
+                           const char *address,
+                           struct ms_error *err);
 void ms_head_control_close(struct ms_head *h);
 void ms_head_control_reply(struct ms_request *r, const ProtobufCMessage *m);
 

@@ -161,7 +161,7 @@ Muster__Status *ms_head_status_message(const struct ms_head *h)
     if (!set_text(&s->session, h->session.name) ||
         !set_text(&s->session_dir, h->session.dir) ||
         !set_text(&s->version, MS_VERSION) || !add_nodes(s, h) || !add_clusters(s, h) ||
-        !add_drivers(s, h))
+        !add_drivers(s, h) || !add_addresses(s, h))
         return NULL;
     return MS_TAKE(s);
 }

@@ -147,18 +147,18 @@ static void dial(struct ms_uplink *u)
     struct ms_head *h = u->head;
     struct ms_error err = {0};
 
-    u->wire = ms_link_dial(
-        h->loop,
-        &(struct ms_link_dial){
-            .addresses = u->addresses,
-            .secret = h->session.secret,
-            .tls = u->tls,
-            .deadline_ns = ms_deadline_ns(ms_now_ns(), h->head_grace_ns),
-            .is_patient = u->head_id != 0,
-        },
-        &ops,
-        u,
-        &err);
+    u->wire =
+        ms_link_dial(h->loop,
+                     &(struct ms_link_dial){
+                         .addresses = u->addresses,
+                         .secret = h->session.secret,
+                         .tls = u->tls,
+                         .deadline_ns = ms_deadline_ns(ms_now_ns(), h->head_grace_ns),
+                         .is_patient = u->head_id != 0,
+                     },
+                     &ops,
+                     u,
+                     &err);
     if (u->wire)
         return;
     end_start(u, &err);
@@ -177,7 +177,8 @@ void ms_uplink_start_run(struct ms_head_op *op)
 static void find_folder(struct ms_head *h, const Muster__LinkWelcome *w)
 {
     for (size_t i = 0; i < w->n_nodes; i++)
-        if (w->nodes[i]->host_id[0] && strcmp(w->nodes[i]->host_id, ms_host_id()) == 0 &&
+        if (w->nodes[i]->host_id[0] &&
+            strcmp(w->nodes[i]->host_id, ms_host_id()) == 0 &&
             strlen(w->nodes[i]->session_dir) < sizeof h->session.dir)
             strcpy(h->session.dir, w->nodes[i]->session_dir);
 }

@@ -26,13 +26,13 @@ struct ms_uplink {
     enum ms_tls_mode tls;
     Muster__DriverToHead *hello;
     struct ms_link *wire;
-    uint64_t head_id; /* that welcomed us last; 0: none has */
+    uint64_t head_id;   /* that welcomed us last; 0: none has */
     struct ms_map open; /* request -> operation */
     uint64_t last_request;
-    struct ms_map living;       /* uids of workers that we may hear of; values nothing */
-    struct ms_map dead;         /* uids of those whose end was told */
+    struct ms_map living; /* uids of workers that we may hear of; values nothing */
+    struct ms_map dead;   /* uids of those whose end was told */
     struct ms_head_op *start_op; /* until we are welcomed for the first time */
-    struct ms_timer redial;     /* from outside of the link's own callbacks */
+    struct ms_timer redial;      /* from outside of the link's own callbacks */
     struct ms_timer stop_timer;
     struct ms_error why; /* of the last break; once LOST: for people */
 };
@@ -43,7 +43,9 @@ void ms_uplink_resend(struct ms_uplink *u, bool is_new);
 /* A message from the head; false: it is none. */
 bool ms_uplink_read(struct ms_uplink *u, const uint8_t *body, size_t len);
 void ms_uplink_fail_open(struct ms_uplink *u, const struct ms_error *why);
-void ms_uplink_worker_exited(struct ms_uplink *u, uint64_t uid, const Muster__Exit *exit);
+void ms_uplink_worker_exited(struct ms_uplink *u,
+                             uint64_t uid,
+                             const Muster__Exit *exit);
 
 /* uplink.c */
 void ms_uplink_welcomed(struct ms_uplink *u, const Muster__LinkWelcome *w);

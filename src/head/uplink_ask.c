@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- asking ---------------------------------------------------------------------- */
 
@@ -114,7 +115,9 @@ static void created(struct ms_uplink *u, const Muster__ClusterStatus *c)
             (void)ms_map_add(&u->living, c->workers[i]->uid, u);
 }
 
-void ms_uplink_worker_exited(struct ms_uplink *u, uint64_t uid, const Muster__Exit *exit)
+void ms_uplink_worker_exited(struct ms_uplink *u,
+                             uint64_t uid,
+                             const Muster__Exit *exit)
 {
     struct ms_head *h = u->head;
 
@@ -150,8 +153,10 @@ static void on_answer(struct ms_uplink *u, Muster__HeadToDriver *m)
     if (op == u->head->stop_op)
         u->head->stop_op = NULL;
     if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_FAILURE)
-        ms_head_op_fail(
-            op, m->failure->code < 0 ? m->failure->code : -EIO, "%s", m->failure->message);
+        ms_head_op_fail(op,
+                        m->failure->code < 0 ? m->failure->code : -EIO,
+                        "%s",
+                        m->failure->message);
     else
         ms_head_op_succeed(op, take_result(m));
 }

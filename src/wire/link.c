@@ -252,6 +252,12 @@ void ms_link_accept(struct ms_link *l, const struct ms_link_ops *ops, void *arg)
     ms_timer_set(&l->soon, 0);
 }
 
+void ms_link_set_ops(struct ms_link *l, const struct ms_link_ops *ops, void *arg)
+{
+    l->ops = ops;
+    l->arg = arg;
+}
+
 void ms_link_destroy(struct ms_link *l)
 {
     if (!l)

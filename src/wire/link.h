@@ -69,6 +69,8 @@ struct ms_link *ms_link_dial(struct ms_loop *loop,
 /* In a server's on_link: from now on it is ours; its messages come when on_link has
  * returned. Or destroy it there. */
 void ms_link_accept(struct ms_link *l, const struct ms_link_ops *ops, void *arg);
+/* Somebody else's from now on; legal in a callback. */
+void ms_link_set_ops(struct ms_link *l, const struct ms_link_ops *ops, void *arg);
 
 /* 0 or a negative errno: -EMSGSIZE beyond MS_CONTROL_MAX, -ENOTCONN before on_open, -EPIPE
  * once nobody reads at the other end (on_closed follows when all that came from there was
