@@ -165,6 +165,7 @@ enum ms_exit ms_cmd_version(const struct ms_cli *cli);
 enum ms_exit ms_cmd_help(const struct ms_cli *cli);
 enum ms_exit ms_cmd_complete(const struct ms_cli *cli);
 enum ms_exit ms_cmd_agent(const struct ms_cli *cli);
+enum ms_exit ms_cmd_head(const struct ms_cli *cli);
 enum ms_exit ms_cmd_worker(const struct ms_cli *cli);
 
 #endif

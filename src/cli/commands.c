@@ -105,6 +105,23 @@ const struct ms_cli_command ms_cli_commands[] = {
         .run = ms_cmd_stop,
     },
     {
+        .name = "head",
+        .operands = "",
+        .summary = "the head of several machines: agents and drivers come to it",
+        .text =
+            "Runs until it gets SIGTERM or SIGINT, and then ends all workers and "
+            "agents. Started again\nunder the same name after a crash it has the same "
+            "secret and learns from agents and\ndrivers what runs: no worker is "
+            "disturbed. It starts no workers itself; a machine that is\nto lend its "
+            "devices runs `muster agent`.",
+        .example = "muster head --listen 10.0.0.1:7777",
+        .options = MS_OPT(MS_OPT_LISTEN) | MS_OPT(MS_OPT_NAME) |
+                   MS_OPT(MS_OPT_SECRET_FILE) | MS_OPT(MS_OPT_TLS) |
+                   MS_OPT(MS_OPT_LINK_GRACE) | MS_OPT(MS_OPT_HEAD_GRACE),
+        .exits = EXITS_ANY,
+        .run = ms_cmd_head,
+    },
+    {
         .name = "doctor",
         .operands = "",
         .summary = "can this machine run Muster, and what would make it better",

@@ -5,6 +5,7 @@
 
 /* One `muster stop`: it ends when all its clusters have. The head's thread. */
 struct stop {
+    struct ms_head *head;
     struct ms_request *request;
     size_t open; /* operations, and 1 while they are being begun */
     Muster__Stopped done;
@@ -20,6 +21,8 @@ static void release(struct stop *s)
             s->request, MUSTER__FAILURE__KIND__REFUSED, "%s", s->why.text);
     else
         ms_head_control_reply(s->request, &s->done.base);
+    if (!s->why.code && s->done.head)
+        s->head->on_stop_asked(s->head->arg);
     free(s);
 }
 
@@ -86,9 +89,11 @@ void ms_head_control_stop(struct ms_head *h, struct ms_request *r)
                                   : MUSTER__FAILURE__KIND__BAD_ARGUMENT,
                              want ? "out of memory" : "the request cannot be read");
     } else {
+        s->head = h;
         s->request = r;
         s->open = 1;
         muster__stopped__init(&s->done);
+        s->done.head = want->head && h->on_stop_asked;
         begin(h, s, want);
         release(s);
     }

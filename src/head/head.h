@@ -82,6 +82,10 @@ struct ms_head_serve_options {
     const char *const *listen; /* "HOST:PORT", NULL-terminated; NULL: loopback */
     enum ms_tls_mode tls;
     int64_t link_grace_ns, head_grace_ns; /* 0: the defaults */
+    /* Somebody has asked that the head ends too; on its thread. May be NULL: that is then
+     * refused. */
+    void (*on_stop_asked)(void *arg);
+    void *arg;
 };
 
 /* A head that others join. -EBUSY: one of that name runs here. Started again it has the

@@ -53,6 +53,8 @@ struct ms_head *ms_head_serve(const struct ms_head_serve_options *o,
     }
     h->is_daemon = true;
     h->tls = o->tls;
+    h->on_stop_asked = o->on_stop_asked;
+    h->arg = o->arg;
     if (o->link_grace_ns > 0)
         h->link_grace_ns = o->link_grace_ns;
     if (o->head_grace_ns > 0)

@@ -52,6 +52,7 @@ struct ms_head {
     void (*on_log)(void *arg, const Muster__LogLines *lines);
     void (*on_exit)(void *arg, uint64_t uid, const Muster__Exit *exit);
     void (*on_agent_lost)(void *arg, const char *why);
+    void (*on_stop_asked)(void *arg);
     void *arg;
     int64_t started_ns;
     bool is_daemon; /* others dial; there is no agent of our own */

@@ -1,0 +1,82 @@
+#include "cli/args.h"
+#include "cli/out.h"
+#include "head/head.h"
+#include "io/secret.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { SECONDS_MAX = 7 * 24 * 3600 };
+
+static int
+seconds(const struct ms_cli *cli, enum ms_opt id, int64_t *out_ns, struct ms_error *err)
+{
+    long s = 0;
+    int rc = ms_args_number(cli, id, 1, SECONDS_MAX, &s, err);
+
+    *out_ns = s * MS_NS_PER_S;
+    return rc;
+}
+
+static void say(const struct ms_head *h)
+{
+    const struct ms_session *s = ms_head_session(h);
+    const char *const *at = ms_head_addresses(h);
+
+    printf("muster head: session %s, listening on ", s->name);
+    for (size_t i = 0; at[i]; i++)
+        printf("%s%s", i ? ", " : "", at[i]);
+    printf(
+        "\nmuster head: the secret is in %s/secret; copy that file (mode 0600) to the "
+        "other machines\n",
+        s->dir);
+    fflush(stdout);
+}
+
+/* Somebody said `muster stop session`: as if a service manager had. */
+static void on_stop_asked(void *arg)
+{
+    (void)arg;
+    kill(getpid(), SIGTERM);
+}
+
+enum ms_exit ms_cmd_head(const struct ms_cli *cli)
+{
+    const char *const listen[] = {cli->values[MS_OPT_LISTEN], NULL};
+    const char *secret_file = cli->values[MS_OPT_SECRET_FILE];
+    struct ms_head_serve_options o = {
+        .name = cli->values[MS_OPT_NAME],
+        .secret_file = secret_file ? secret_file : getenv(MS_SECRET_FILE_ENV),
+        .listen = listen,
+        .on_stop_asked = on_stop_asked,
+    };
+    struct ms_error err = {0};
+    struct ms_head *h;
+    sigset_t ends;
+    int signal_number = 0;
+
+    if (ms_tls_mode_parse(ms_cli_has(cli, MS_OPT_TLS) ? cli->values[MS_OPT_TLS]
+                                                      : "auto",
+                          &o.tls,
+                          &err) < 0 ||
+        seconds(cli, MS_OPT_LINK_GRACE, &o.link_grace_ns, &err) < 0 ||
+        seconds(cli, MS_OPT_HEAD_GRACE, &o.head_grace_ns, &err) < 0)
+        return ms_out_fail(cli, MS_EXIT_USAGE, "%s", err.text);
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigprocmask(SIG_BLOCK, &ends, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    h = ms_head_serve(&o, &err);
+    if (!h)
+        return ms_out_fail(cli, MS_EXIT_FAILED, "%s", err.text);
+    say(h);
+    while (sigwait(&ends, &signal_number) != 0)
+        ;
+    printf("muster head: ending\n");
+    fflush(stdout);
+    ms_head_stop(h, MS_STOP_GRACE_NS);
+    return MS_EXIT_OK;
+}
