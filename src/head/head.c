@@ -109,6 +109,7 @@ void ms_head_crash(struct ms_head *h)
 {
     ms_loop_stop(h->loop);
     pthread_join(h->thread, NULL);
+    ms_fd_close(&h->lock_fd); /* the folder stays as it is */
     head_destroy(h);
 }
 

@@ -22,7 +22,7 @@ bool ms_head_wait_for_nodes(struct ms_head_op *op)
     struct ms_head *h = op->head;
     int64_t left_ns = h->started_ns + MS_RECOVERY_NS - ms_now_ns();
 
-    if (!h->is_daemon || left_ns <= 0 ||
+    if (!h->session.was_left || left_ns <= 0 ||
         ms_timer_init(&op->deadline, h->loop, on_recovered, op) < 0)
         return false;
     ms_list_add_tail(&h->waiting, &op->wait_link);
@@ -78,7 +78,8 @@ static void on_unknown(void *arg)
 static void wait_for_report(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
-    int64_t left_ns = h->is_daemon ? h->started_ns + h->link_grace_ns - ms_now_ns() : 0;
+    int64_t left_ns =
+        h->session.was_left ? h->started_ns + h->link_grace_ns - ms_now_ns() : 0;
 
     if (ms_timer_init(&op->deadline, h->loop, on_unknown, op) < 0)
         ms_head_op_fail(op, -ENOMEM, "out of memory");

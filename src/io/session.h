@@ -35,6 +35,7 @@ struct ms_session {
     pid_t driver_pid;
     bool alive;     /* somebody holds the lock */
     bool is_daemon; /* of a head that others join */
+    bool was_left;  /* ms_session_open: the head before did not end in order */
 };
 
 /* The root's path; made if it is not there. -EPERM: it is not ours alone.

@@ -68,6 +68,7 @@ static int fill(int dir, struct ms_session *s)
     char pid[16];
     int rc;
 
+    s->was_left = faccessat(dir, "driver", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
     for (size_t i = 0; i < MS_COUNT(transient); i++)
         ms_tree_remove(dir, transient[i]);
     snprintf(pid, sizeof pid, "%d", (int)s->driver_pid);
@@ -104,7 +105,7 @@ int ms_session_open(const char *name,
                     int *lock_fd,
                     struct ms_error *err)
 {
-    struct ms_session made = {.driver_pid = getpid(), .alive = true};
+    struct ms_session made = {.driver_pid = getpid(), .alive = true, .is_daemon = true};
     char path[MS_SESSION_DIR_MAX];
     MS_CLEANUP(ms_cleanup_fd) int root = -1;
     MS_CLEANUP(ms_cleanup_fd) int dir = -1;
