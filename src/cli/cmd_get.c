@@ -17,13 +17,23 @@ struct job {
 
 /* ---- text ------------------------------------------------------------------------ */
 
+/* What came from elsewhere, for a terminal. */
+static void print_clean(const char *text)
+{
+    char *copy = strdup(text);
+
+    if (copy)
+        fputs(ms_out_clean(copy), stdout);
+    free(copy);
+}
+
 static void print_value(const char *key, const json_t *value)
 {
     struct ms_buf amount = {0};
     char *text;
 
     if (json_is_string(value)) {
-        fputs(json_string_value(value), stdout);
+        print_clean(json_string_value(value));
     } else if (json_is_integer(value) && strcmp(key, "memory") == 0) {
         ms_amount_print_bytes((uint64_t)json_integer_value(value), &amount);
         fputs(ms_buf_str(&amount), stdout);
@@ -71,11 +81,15 @@ static void print_end(const Muster__Exit *e)
     char why[512];
 
     print_field("ended", json_null());
-    printf("  %s\n", ms_exit_text(e, why, sizeof why));
+    ms_exit_text(e, why, sizeof why);
+    printf("  %s\n", ms_out_clean(why));
     if (e->n_last_lines)
         puts("  its last lines:");
-    for (size_t i = 0; i < e->n_last_lines; i++)
-        printf("    %s\n", e->last_lines[i]);
+    for (size_t i = 0; i < e->n_last_lines; i++) {
+        fputs("    ", stdout);
+        print_clean(e->last_lines[i]);
+        putchar('\n');
+    }
 }
 
 /* ---- what there is --------------------------------------------------------------- */

@@ -94,19 +94,22 @@ void ms_help_print_command(const struct ms_cli_command *c, FILE *f)
 enum ms_exit ms_help_unknown(const char *word)
 {
     struct ms_nearest near = {.word = word};
+    char shown[64];
 
+    snprintf(shown, sizeof shown, "%s", word);
+    ms_out_clean(shown);
     for (const struct ms_cli_command *c = ms_cli_commands; c->name; c++)
         if (!c->hidden)
             ms_nearest_consider(&near, c->name);
     if (near.best)
         fprintf(stderr,
                 "muster: there is no command '%s'; did you mean `muster %s`?\n",
-                word,
+                shown,
                 near.best);
     else
         fprintf(stderr,
                 "muster: there is no command '%s'; `muster help` lists them\n",
-                word);
+                shown);
     return MS_EXIT_USAGE;
 }
 

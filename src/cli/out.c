@@ -65,6 +65,14 @@ enum ms_exit ms_out_json(json_t *value)
     return MS_EXIT_OK;
 }
 
+char *ms_out_clean(char *text)
+{
+    for (char *p = text; *p; p++)
+        if ((unsigned char)*p < ' ' || *p == 0x7f)
+            *p = '?';
+    return text;
+}
+
 enum ms_exit
 ms_out_fail(const struct ms_cli *cli, enum ms_exit code, const char *fmt, ...)
 {
@@ -82,7 +90,7 @@ ms_out_fail(const struct ms_cli *cli, enum ms_exit code, const char *fmt, ...)
         free(text); /* it failed because nobody wants to know */
         return code;
     }
-    fprintf(stderr, "muster %s: %s\n", cli->command->name, text);
+    fprintf(stderr, "muster %s: %s\n", cli->command->name, ms_out_clean(text));
     if (ms_cli_has(cli, MS_OPT_JSON))
         ms_out_json(json_pack("{s:{s:i, s:o}}",
                               "error",

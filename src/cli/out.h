@@ -42,6 +42,10 @@ enum ms_exit
 ms_out_fail(const struct ms_cli *cli, enum ms_exit code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Replace what would disturb a terminal or a line (control characters) by '?'. Returns
+ * `text`. */
+char *ms_out_clean(char *text);
+
 /* Text for JSON: bytes that are not UTF-8 are replaced. NULL gives null. */
 json_t *ms_out_text(const char *text, size_t len);
 
