@@ -12,9 +12,14 @@
 #include <sys/signalfd.h>
 #include <time.h>
 
-static const char port_host[] = "127.0.0.1";
-
 /* ---- what it says ---------------------------------------------------------------- */
+
+static bool is_foreground;
+
+void ms_agent_say_in_foreground(void)
+{
+    is_foreground = true;
+}
 
 void ms_agent_say(const char *fmt, ...)
 {
@@ -26,6 +31,10 @@ void ms_agent_say(const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
+    if (is_foreground) {
+        dprintf(STDERR_FILENO, "muster agent: %s\n", text);
+        return;
+    }
     localtime_r(&now, &tm);
     strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &tm);
     dprintf(STDERR_FILENO, "%s %s\n", when, text);
@@ -34,7 +43,9 @@ void ms_agent_say(const char *fmt, ...)
 void ms_agent_send(struct ms_agent *a, uint64_t request, Muster__AgentToHead *m)
 {
     m->request = request;
-    if (a->link)
+    if (a->join)
+        ms_join_send(a->join, request, m);
+    else if (a->link)
         ms_link_send(a->link, &m->base);
 }
 
@@ -63,7 +74,7 @@ void ms_agent_refuse(struct ms_agent *a,
         return;
     failure.kind = kind;
     failure.message = (char *)(uintptr_t)message;
-    failure.where = a->config ? a->config->node_name : failure.where;
+    failure.where = a->node ? (char *)(uintptr_t)a->node : failure.where;
     m.body_case = MUSTER__AGENT_TO_HEAD__BODY_FAILURE;
     m.failure = &failure;
     ms_agent_send(a, request, &m);
@@ -87,12 +98,13 @@ static void on_hold_port(struct ms_agent *a, Muster__HeadToAgent *m)
     Muster__AgentToHead out = MUSTER__AGENT_TO_HEAD__INIT;
     Muster__PortHeld held = MUSTER__PORT_HELD__INIT;
     struct ms_error err = {0};
+    const char *host = a->listen.hosts[0];
     uint16_t port;
 
-    if (ms_ports_hold(&a->ports, port_host, m->hold_port->owner, &port, &err) < 0) {
+    if (ms_ports_hold(&a->ports, host, m->hold_port->owner, &port, &err) < 0) {
         ms_agent_refuse(a, m->request, MUSTER__FAILURE__KIND__REFUSED, err.text);
     } else {
-        held.host = (char *)(uintptr_t)port_host;
+        held.host = (char *)(uintptr_t)host;
         held.port = port;
         out.body_case = MUSTER__AGENT_TO_HEAD__BODY_PORT;
         out.port = &held;
@@ -148,7 +160,7 @@ static void on_shutdown(struct ms_agent *a, Muster__HeadToAgent *m)
     uint64_t request = m->request;
 
     muster__head_to_agent__free_unpacked(m, NULL);
-    ms_stop_agent(a, request);
+    ms_stop_agent(a, request, "the head said so");
 }
 
 /* Each takes the message. */
@@ -166,10 +178,14 @@ static const struct {
     {MUSTER__HEAD_TO_AGENT__BODY_SHUTDOWN, on_shutdown},
 };
 
-static void dispatch(struct ms_agent *a, Muster__HeadToAgent *m)
+void ms_agent_read(struct ms_agent *a, Muster__HeadToAgent *m)
 {
     bool is_config = m->body_case == MUSTER__HEAD_TO_AGENT__BODY_CONFIG;
 
+    if (a->is_over) {
+        muster__head_to_agent__free_unpacked(m, NULL);
+        return;
+    }
     if (is_config != !a->config) {
         ms_agent_refuse(a,
                         m->request,
@@ -203,10 +219,8 @@ static void on_body(void *arg, const uint8_t *body, size_t len)
 
     if (!m)
         ms_agent_say("the head sent what is no message (%zu bytes)", len);
-    else if (a->is_over)
-        muster__head_to_agent__free_unpacked(m, NULL);
     else
-        dispatch(a, m);
+        ms_agent_read(a, m);
 }
 
 static void on_link_closed(void *arg, const struct ms_error *why)
@@ -223,6 +237,15 @@ static const struct ms_link_ops link_ops = {.on_body = on_body,
 
 /* ---- life ------------------------------------------------------------------------ */
 
+/* One that was joined is stopped in order; who cannot wait says it twice. */
+static void on_stop_signal(struct ms_agent *a)
+{
+    if (!a->join || a->is_stopping)
+        ms_agent_end(a, 0, "somebody sent SIGTERM");
+    else
+        ms_stop_agent(a, 0, "somebody sent a signal to stop");
+}
+
 static void on_signal(void *arg, unsigned events)
 {
     struct ms_agent *a = arg;
@@ -231,21 +254,26 @@ static void on_signal(void *arg, unsigned events)
 
     (void)events;
     for (ssize_t i = 0; i < n / (ssize_t)sizeof info[0]; i++)
-        if (info[i].ssi_signo == SIGTERM)
-            ms_agent_end(a, 0, "somebody sent SIGTERM");
+        if (info[i].ssi_signo != SIGCHLD)
+            on_stop_signal(a);
     if (!a->is_over)
         ms_reap(a);
 }
 
 static int set_up_signals(struct ms_agent *a)
 {
-    static const int ignored[] = {SIGINT, SIGHUP, SIGPIPE, SIGQUIT};
+    static const int stops[] = {SIGINT, SIGHUP}; /* of one that has a terminal */
     sigset_t mask;
 
     signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how they ended */
-    for (size_t i = 0; i < MS_COUNT(ignored); i++)
-        signal(ignored[i], SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGQUIT, SIG_IGN);
     sigemptyset(&mask);
+    for (size_t i = 0; i < MS_COUNT(stops); i++)
+        if (a->link)
+            signal(stops[i], SIG_IGN);
+        else
+            sigaddset(&mask, stops[i]);
     sigaddset(&mask, SIGCHLD);
     sigaddset(&mask, SIGTERM);
     sigprocmask(SIG_BLOCK, &mask, NULL);
@@ -260,8 +288,10 @@ static void set_up_process(struct ms_agent *a, int link_fd, int lock_fd)
     int keep[] = {link_fd, lock_fd};
 
     ms_proc_close_others(keep, MS_COUNT(keep));
-    ms_fd_set_cloexec(link_fd, true);
-    fcntl(link_fd, F_SETFL, O_NONBLOCK);
+    if (link_fd >= 0) {
+        ms_fd_set_cloexec(link_fd, true);
+        fcntl(link_fd, F_SETFL, O_NONBLOCK);
+    }
     if (lock_fd >= 0)
         ms_fd_set_cloexec(lock_fd, true);
     ms_proc_set_name("muster-agent");
@@ -269,7 +299,7 @@ static void set_up_process(struct ms_agent *a, int link_fd, int lock_fd)
     ms_nofile_raise(&a->nofile);
 }
 
-static int agent_init(struct ms_agent *a, int link_fd, int lock_fd)
+int ms_agent_init(struct ms_agent *a, int link_fd, int lock_fd)
 {
     *a = (struct ms_agent){.lock_fd = lock_fd, .signal_fd = -1, .driver_fd = -1};
     set_up_process(a, link_fd, lock_fd);
@@ -283,14 +313,18 @@ static int agent_init(struct ms_agent *a, int link_fd, int lock_fd)
     ms_exits_init(&a->exits);
     a->loop = ms_loop_create();
     if (!a->loop) {
-        close(link_fd);
+        ms_fd_close(&link_fd);
         return -ENOMEM;
     }
-    a->link = ms_link_create(a->loop, link_fd, &link_ops, a);
-    return a->link ? set_up_signals(a) : -ENOMEM;
+    if (link_fd >= 0) {
+        a->link = ms_link_create(a->loop, link_fd, &link_ops, a);
+        if (!a->link)
+            return -ENOMEM;
+    }
+    return set_up_signals(a);
 }
 
-static void agent_finish(struct ms_agent *a)
+void ms_agent_finish(struct ms_agent *a)
 {
     ms_stops_finish(a);
     ms_zygotes_finish(&a->zygotes);
@@ -314,10 +348,10 @@ static void agent_finish(struct ms_agent *a)
 int ms_agent_run(int link_fd, int lock_fd)
 {
     struct ms_agent a;
-    int rc = agent_init(&a, link_fd, lock_fd);
+    int rc = ms_agent_init(&a, link_fd, lock_fd);
 
     if (rc == 0)
         rc = ms_loop_run(a.loop);
-    agent_finish(&a);
-    return rc < 0 ? 1 : 0;
+    ms_agent_finish(&a);
+    return rc < 0 ? 1 : a.exit_code;
 }

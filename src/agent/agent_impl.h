@@ -1,6 +1,7 @@
 /* agent_impl.h - what the parts of the agent share, inside this folder only
  *
  * agent.c     life, messages from the head
+ * join*.c     of one that dials: the same over links that come and go
  * configure.c the first of them
  * drivers.c   contexts of drivers
  * start.c     StartWorkers: all or none
@@ -26,12 +27,17 @@
 #include <stdbool.h>
 #include <sys/resource.h>
 
+struct ms_join;
 struct ms_worker;
 
 struct ms_agent {
     struct ms_loop *loop;
-    struct ms_link *link;
+    struct ms_link *link; /* NULL: there is none now */
+    struct ms_join *join; /* NULL: a head has started us */
     int lock_fd;
+    int exit_code;
+    const char *node; /* borrowed; NULL until told */
+    uint32_t cpus, gpus;
     Muster__HeadToAgent *config_message;
     const Muster__AgentConfig *config; /* inside it; NULL until told */
     struct rlimit nofile;              /* as it was before us */
@@ -45,7 +51,6 @@ struct ms_agent {
     struct ms_cgroups cgroups;
     struct ms_ports ports;
     struct ms_listen listen; /* for callers of workers */
-    char host_id[17];        /* "": not known */
     struct ms_exits exits;
 
     struct ms_map by_uid; /* workers, until nothing of them is left */
@@ -60,6 +65,12 @@ struct ms_agent {
 /* ---- to the head ----------------------------------------------------------------- */
 
 void ms_agent_send(struct ms_agent *a, uint64_t request, Muster__AgentToHead *m);
+/* Of this process; link_fd -1: none. */
+int ms_agent_init(struct ms_agent *a, int link_fd, int lock_fd);
+void ms_agent_finish(struct ms_agent *a);
+/* One message from the head. */
+void ms_agent_read(struct ms_agent *a, Muster__HeadToAgent *m);
+
 /* Nothing is sent for request 0. */
 void ms_agent_done(struct ms_agent *a, uint64_t request);
 void ms_agent_refuse(struct ms_agent *a,
@@ -71,6 +82,10 @@ void ms_agent_refuse(struct ms_agent *a,
 
 /* Takes the message, whose body is AgentConfig, and answers AgentReady. */
 void ms_agent_configure(struct ms_agent *a, Muster__HeadToAgent *message);
+/* With a->config, a->node and a->listen there: all that is below. */
+int ms_agent_set_up(struct ms_agent *a, struct ms_error *err);
+/* What this node is. `hosts` has room for MS_LISTEN_HOSTS_MAX; all is borrowed. */
+void ms_agent_describe(struct ms_agent *a, Muster__AgentReady *ready, char **hosts);
 
 /* The driver's context, and the zygote that its workers will come from. */
 void ms_agent_add_driver(struct ms_agent *a,
@@ -101,6 +116,19 @@ void ms_starts_cancel(struct ms_agent *a, const char *why);
 /* Forget them; their workers are the caller's to destroy. */
 void ms_starts_finish(struct ms_agent *a);
 
+/* ---- join.c ---------------------------------------------------------------------- */
+
+/* `request` is one of our own numbers (answers.h); 0: an event. */
+void ms_join_send(struct ms_join *j, uint64_t request, Muster__AgentToHead *m);
+/* Bytes of lines that wait for the head. */
+size_t ms_join_queued(const struct ms_join *j);
+/* A worker has ended: told now, and told again to a head that may have missed it. */
+void ms_join_ended(struct ms_join *j,
+                   const struct ms_worker *w,
+                   const Muster__WorkerExited *x);
+/* The agent is at its end: remove its folder. */
+void ms_join_close(struct ms_join *j);
+
 /* ---- reap.c ---------------------------------------------------------------------- */
 
 /* SIGCHLD: take every status that is there. */
@@ -116,8 +144,8 @@ void ms_sweep_soon(struct ms_agent *a);
 void ms_stop_begin(struct ms_agent *a,
                    uint64_t request,
                    const Muster__StopWorkers *stop);
-/* The head's AgentStop. */
-void ms_stop_agent(struct ms_agent *a, uint64_t request);
+/* Workers end in order, then the agent. `why` is borrowed for ever. */
+void ms_stop_agent(struct ms_agent *a, uint64_t request, const char *why);
 /* Something of a worker has gone: is a stop complete? */
 void ms_stops_check(struct ms_agent *a);
 void ms_stops_finish(struct ms_agent *a);
@@ -126,7 +154,8 @@ void ms_stops_finish(struct ms_agent *a);
  * session; stop the loop. `request` is answered with Done (0: nobody asked). */
 void ms_agent_end(struct ms_agent *a, uint64_t request, const char *why);
 
-/* A line in the agent's own log. */
+/* A line in the agent's own log, with the time; in the foreground with who says it. */
 void ms_agent_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void ms_agent_say_in_foreground(void);
 
 #endif

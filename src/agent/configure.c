@@ -1,6 +1,7 @@
 #include "agent/agent.h"
 #include "agent/machine.h"
 #include "agent/worker.h"
+#include "io/addr.h"
 #include "io/session.h"
 #include "io/spawn.h"
 
@@ -14,6 +15,8 @@ static size_t on_queued(void *arg)
 {
     struct ms_agent *a = arg;
 
+    if (a->join)
+        return ms_join_queued(a->join);
     return a->link ? ms_link_queued(a->link) : 0;
 }
 
@@ -81,25 +84,31 @@ static void redirect(const char *logs)
     dup2(log >= 0 ? log : null, STDERR_FILENO);
 }
 
+void ms_agent_describe(struct ms_agent *a, Muster__AgentReady *ready, char **hosts)
+{
+    muster__agent_ready__init(ready);
+    ready->pid = getpid();
+    ready->cpus = a->cpus;
+    ready->memory = ms_machine_memory();
+    ready->gpus = a->gpus;
+    ready->node_name = (char *)(uintptr_t)a->node;
+    ready->cgroups = a->cgroups.base[0] != 0;
+    ready->host_id = (char *)(uintptr_t)ms_host_id();
+    if (a->config)
+        ready->session_dir = a->config->session_dir;
+    for (size_t i = 0; i < a->listen.host_count; i++)
+        hosts[i] = a->listen.hosts[i];
+    ready->n_addresses = a->listen.host_count;
+    ready->addresses = hosts;
+}
+
 static void send_ready(struct ms_agent *a, uint64_t request)
 {
     Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
-    Muster__AgentReady ready = MUSTER__AGENT_READY__INIT;
+    Muster__AgentReady ready;
     char *hosts[MS_LISTEN_HOSTS_MAX];
 
-    ready.pid = getpid();
-    ready.cpus = ms_machine_cpus();
-    ready.memory = ms_machine_memory();
-    ready.gpus =
-        a->config->num_gpus >= 0 ? (uint32_t)a->config->num_gpus : ms_machine_gpus();
-    ready.node_name = a->config->node_name;
-    ready.cgroups = a->cgroups.base[0] != 0;
-    ready.host_id = a->host_id;
-    ready.session_dir = a->config->session_dir;
-    for (size_t i = 0; i < a->listen.host_count; i++)
-        hosts[i] = a->listen.hosts[i];
-    ready.n_addresses = a->listen.host_count;
-    ready.addresses = hosts;
+    ms_agent_describe(a, &ready, hosts);
     m.body_case = MUSTER__AGENT_TO_HEAD__BODY_READY;
     m.ready = &ready;
     ms_agent_send(a, request, &m);
@@ -120,7 +129,15 @@ static int check_config(const Muster__AgentConfig *config, struct ms_error *err)
     return 0;
 }
 
-static int set_up(struct ms_agent *a, struct ms_error *err)
+/* Its folder's name tells an agent that has joined apart from others of its session. */
+static const char *cgroup_name(const struct ms_agent *a)
+{
+    const char *slash = strrchr(a->config->session_dir, '/');
+
+    return a->join && slash ? slash + 1 : a->config->session;
+}
+
+int ms_agent_set_up(struct ms_agent *a, struct ms_error *err)
 {
     const Muster__AgentConfig *config = a->config;
     MS_CLEANUP(ms_cleanup_free) char *logs = NULL;
@@ -130,12 +147,10 @@ static int set_up(struct ms_agent *a, struct ms_error *err)
         logs = NULL;
         return ms_error_set(err, -ENOMEM, "out of memory");
     }
-    rc = ms_listen_init(&a->listen, config->bind, config->n_bind, err);
-    if (rc < 0)
-        return rc;
-    redirect(logs);
-    ms_cgroups_init(&a->cgroups, config->session);
-    a->logs = ms_logs_create(a->loop, logs, config->node_name, &log_ops, a);
+    if (!a->join) /* else stderr is a terminal's, or a service manager's */
+        redirect(logs);
+    ms_cgroups_init(&a->cgroups, cgroup_name(a));
+    a->logs = ms_logs_create(a->loop, logs, a->node, &log_ops, a);
     if (!a->logs || !ms_contexts_add_own(&a->contexts, config))
         return ms_error_set(err, -ENOMEM, "out of memory");
     rc = ms_zygotes_init(&a->zygotes,
@@ -146,6 +161,7 @@ static int set_up(struct ms_agent *a, struct ms_error *err)
                          a);
     if (rc < 0)
         return ms_error_sys(err, rc, "cannot prepare zygotes");
+    ms_loop_post(a->loop, sweep_cgroups, a);
     rc = watch_driver(a);
     return rc < 0 ? ms_error_sys(err, rc, "cannot watch driver %d", config->driver_pid)
                   : 0;
@@ -160,7 +176,14 @@ void ms_agent_configure(struct ms_agent *a, Muster__HeadToAgent *message)
     if (rc == 0) {
         a->config_message = message;
         a->config = message->config;
-        rc = set_up(a, &err);
+        a->node = a->config->node_name;
+        a->cpus = ms_machine_cpus();
+        a->gpus = a->config->num_gpus >= 0 ? (uint32_t)a->config->num_gpus
+                                           : ms_machine_gpus();
+        rc = ms_listen_init(
+            &a->listen, (const char *const *)a->config->bind, a->config->n_bind, &err);
+        if (rc == 0)
+            rc = ms_agent_set_up(a, &err);
     } else {
         muster__head_to_agent__free_unpacked(message, NULL);
     }
@@ -171,5 +194,4 @@ void ms_agent_configure(struct ms_agent *a, Muster__HeadToAgent *message)
     }
     send_ready(a, request);
     ms_agent_warm_up(a, ms_contexts_find(&a->contexts, 0));
-    ms_loop_post(a->loop, sweep_cgroups, a);
 }

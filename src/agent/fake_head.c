@@ -72,7 +72,8 @@ static void on_closed(void *arg, const struct ms_error *why)
     ms_link_destroy(MS_TAKE(h->link));
 }
 
-static const struct ms_link_ops ops = {.on_body = on_body, .on_closed = on_closed};
+const struct ms_link_ops fake_head_link_ops = {.on_body = on_body,
+                                               .on_closed = on_closed};
 
 void fake_free(Muster__AgentToHead *m)
 {
@@ -145,7 +146,7 @@ Muster__AgentToHead *fake_head_start(struct fake_head *h)
     }
     close(fds[1]);
     h->loop = ms_loop_create();
-    h->link = ms_link_create(h->loop, fds[0], &ops, h);
+    h->link = ms_link_create(h->loop, fds[0], &fake_head_link_ops, h);
     assert_non_null(h->link);
     send_config(h);
     ready = fake_head_answer(h, h->next_request);
@@ -172,10 +173,15 @@ int fake_head_join(struct fake_head *h)
 
 void fake_head_finish(struct fake_head *h)
 {
-    char command[128];
-
     ms_link_destroy(MS_TAKE(h->link));
     assert_int_equal(fake_head_join(h), 0);
+    fake_head_free(h);
+}
+
+void fake_head_free(struct fake_head *h)
+{
+    char command[128];
+
     ms_list_each (letter, &h->inbox, struct letter, link) {
         ms_list_remove(&letter->link);
         fake_free(letter->m);
@@ -244,6 +250,29 @@ static bool is_exit(Muster__AgentToHead *m)
 {
     return m->body_case == MUSTER__AGENT_TO_HEAD__BODY_EXITED &&
            (!wanted || m->exited->uid == wanted);
+}
+
+bool fake_head_has(const struct fake_head *h, Muster__AgentToHead__BodyCase kind)
+{
+    ms_list_each (letter, &h->inbox, struct letter, link)
+        if (letter->m->body_case == kind)
+            return true;
+    return false;
+}
+
+Muster__AgentToHead *fake_head_take(struct fake_head *h,
+                                    Muster__AgentToHead__BodyCase kind)
+{
+    ms_list_each (letter, &h->inbox, struct letter, link) {
+        Muster__AgentToHead *m = letter->m;
+
+        if (m->body_case != kind)
+            continue;
+        ms_list_remove(&letter->link);
+        free(letter);
+        return m;
+    }
+    return NULL;
 }
 
 static bool has_answer(struct fake_head *h)

@@ -37,6 +37,8 @@ void fake_head_init(struct fake_head *h);
 Muster__AgentToHead *fake_head_start(struct fake_head *h);
 /* Close the link if it is open and wait for the agent's process; the folder goes. */
 void fake_head_finish(struct fake_head *h);
+/* What is left of it, when the agent has ended. */
+void fake_head_free(struct fake_head *h);
 /* Wait for the end of the agent's process; its exit code. */
 int fake_head_join(struct fake_head *h);
 
@@ -46,6 +48,12 @@ uint64_t fake_head_send(struct fake_head *h, Muster__HeadToAgent *m);
 Muster__AgentToHead *fake_head_answer(struct fake_head *h, uint64_t request);
 /* The next end of a worker (any: uid 0), to be freed. */
 Muster__AgentToHead *fake_head_exit(struct fake_head *h, uint64_t uid);
+/* A message that is no log line and answers nothing, by its kind: is it there; take it. */
+bool fake_head_has(const struct fake_head *h, Muster__AgentToHead__BodyCase kind);
+Muster__AgentToHead *fake_head_take(struct fake_head *h,
+                                    Muster__AgentToHead__BodyCase kind);
+/* Of a link whose owner is a fake_head. */
+extern const struct ms_link_ops fake_head_link_ops;
 /* Until `lines` contains the text. */
 void fake_head_wait_line(struct fake_head *h, const char *text);
 /* Read what there is until `until` says so. */

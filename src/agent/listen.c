@@ -170,7 +170,7 @@ static bool has_ipv6(void)
 }
 
 int ms_listen_init(struct ms_listen *l,
-                   char *const *bind,
+                   const char *const *bind,
                    size_t count,
                    struct ms_error *err)
 {
@@ -188,11 +188,8 @@ int ms_listen_init(struct ms_listen *l,
     freeifaddrs(all);
     if (rc < 0)
         return rc;
-    if (!count)
+    if (!made.host_count) /* nothing said, or a machine that is alone */
         memcpy(made.hosts[made.host_count++], "127.0.0.1", sizeof "127.0.0.1");
-    if (!made.host_count)
-        return ms_error_set(
-            err, -EADDRNOTAVAIL, "no interface of this machine has an address");
     parse(made.host_count > 1 || any ? (has_ipv6() ? "::" : "0.0.0.0") : made.hosts[0],
           &made.at);
     *l = made;
@@ -254,7 +251,7 @@ char *ms_listen_print(const struct ms_listen *l,
                       : ms_buf_printf(&text, "%s", path);
     char *out;
 
-    for (size_t i = 0; i < l->host_count && port && *host_id && rc == 0; i++)
+    for (size_t i = 0; i < l->host_count && port && rc == 0; i++)
         rc = ms_buf_printf(
             &text, strchr(l->hosts[i], ':') ? ",[%s]:%u" : ",%s:%u", l->hosts[i], port);
     out = rc == 0 && ms_buf_str(&text) ? strdup(ms_buf_str(&text)) : NULL;

@@ -30,9 +30,9 @@ struct ms_listen {
     size_t host_count;
 };
 
-/* -EINVAL: no address and no interface; -EADDRNOTAVAIL: this machine has none to tell. */
+/* -EINVAL: no address and no interface; -EADDRNOTAVAIL: an interface without one. */
 int ms_listen_init(struct ms_listen *l,
-                   char *const *bind,
+                   const char *const *bind,
                    size_t count,
                    struct ms_error *err);
 

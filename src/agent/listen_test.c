@@ -47,7 +47,7 @@ static void test_nothing_said_is_loopback(void **state)
 
 static void test_one_address(void **state)
 {
-    char address[] = "127.0.0.7", *bind[] = {address};
+    const char *const bind[] = {"127.0.0.7"};
     struct ms_listen l;
     struct ms_error err = {0};
     MS_CLEANUP(ms_cleanup_fd) int fd = -1;
@@ -64,7 +64,7 @@ static void test_one_address(void **state)
 
 static void test_interface_by_name(void **state)
 {
-    char name[] = "lo", *bind[] = {name};
+    const char *const bind[] = {"lo"};
     struct ms_listen l;
     struct ms_error err = {0};
 
@@ -76,15 +76,16 @@ static void test_interface_by_name(void **state)
 
 static void test_every_interface(void **state)
 {
-    char any[] = "*", *bind[] = {any};
+    const char *const bind[] = {"*"};
     struct ms_listen l;
     struct ms_error err = {0};
     MS_CLEANUP(ms_cleanup_fd) int fd = -1;
     uint16_t port;
 
     (void)state;
-    if (ms_listen_init(&l, bind, 1, &err) == -EADDRNOTAVAIL)
-        skip(); /* a machine with nothing but loopback */
+    assert_int_equal(ms_listen_init(&l, bind, 1, &err), 0);
+    if (!strcmp(l.hosts[0], "127.0.0.1"))
+        skip(); /* a machine that is alone */
     fd = ms_listen_open(&l, &port, &err);
     assert_true(fd >= 0);
     for (size_t i = 0; i < l.host_count; i++) {
@@ -98,7 +99,7 @@ static void test_every_interface(void **state)
 
 static void test_several_are_told_in_order(void **state)
 {
-    char a[] = "10.1.2.3", b[] = "fd00::7", *bind[] = {a, b, a};
+    const char *const bind[] = {"10.1.2.3", "fd00::7", "10.1.2.3"};
     struct ms_listen l;
     struct ms_error err = {0};
     MS_CLEANUP(ms_cleanup_free) char *text = NULL;
@@ -114,7 +115,7 @@ static void test_several_are_told_in_order(void **state)
 
 static void test_nonsense_is_refused(void **state)
 {
-    char bad[] = "no-such-if0", *bind[] = {bad};
+    const char *const bind[] = {"no-such-if0"};
     struct ms_listen l = {.host_count = 99};
     struct ms_error err = {0};
 
@@ -126,7 +127,7 @@ static void test_nonsense_is_refused(void **state)
 
 static void test_foreign_address_cannot_be_bound(void **state)
 {
-    char foreign[] = "192.0.2.1", *bind[] = {foreign};
+    const char *const bind[] = {"192.0.2.1"};
     struct ms_listen l;
     struct ms_error err = {0};
     uint16_t port;

@@ -3,11 +3,15 @@
 #include "io/sock.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 
 struct held {
     struct ms_list link;
     int fd;
+    uint16_t port;
+    char host[INET6_ADDRSTRLEN];
     char owner[];
 };
 
@@ -53,10 +57,21 @@ int ms_ports_hold(struct ms_ports *p,
         return ms_error_set(err, -ENOMEM, "out of memory");
     }
     h->fd = fd;
+    h->port = *port;
+    snprintf(h->host, sizeof h->host, "%s", host);
     memcpy(h->owner, owner, len);
     ms_list_add_tail(&p->held, &h->link);
     p->count++;
     return 0;
+}
+
+void ms_ports_each(
+    const struct ms_ports *p,
+    void (*fn)(void *arg, const char *owner, const char *host, uint16_t port),
+    void *arg)
+{
+    ms_list_each (h, &p->held, struct held, link)
+        fn(arg, h->owner, h->host, h->port);
 }
 
 unsigned ms_ports_drop(struct ms_ports *p, const char *owner)

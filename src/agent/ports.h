@@ -24,6 +24,12 @@ int ms_ports_hold(struct ms_ports *p,
                   uint16_t *port,
                   struct ms_error *err);
 
+/* Each one that is held. */
+void ms_ports_each(
+    const struct ms_ports *p,
+    void (*fn)(void *arg, const char *owner, const char *host, uint16_t port),
+    void *arg);
+
 /* Let go of all that this owner holds; how many that were. */
 unsigned ms_ports_drop(struct ms_ports *p, const char *owner);
 

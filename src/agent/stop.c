@@ -12,7 +12,7 @@ struct ms_stop {
     struct ms_list link; /* in the agent's `stops` */
     struct ms_agent *agent;
     uint64_t request;
-    bool is_agent; /* the agent ends with it */
+    const char *agent_why; /* the agent ends with it; NULL: it does not */
     bool is_killed;
     struct ms_timer timer;
     size_t count;
@@ -30,11 +30,11 @@ static void complete(struct ms_stop *s)
 {
     struct ms_agent *a = s->agent;
     uint64_t request = s->request;
-    bool is_agent = s->is_agent;
+    const char *agent_why = s->agent_why;
 
     stop_destroy(s);
-    if (is_agent)
-        ms_agent_end(a, request, "the head said so");
+    if (agent_why)
+        ms_agent_end(a, request, agent_why);
     else
         ms_agent_done(a, request);
 }
@@ -121,7 +121,7 @@ void ms_stop_begin(struct ms_agent *a,
     begin(s, stop->grace_ns > INT64_MAX ? INT64_MAX : (int64_t)stop->grace_ns);
 }
 
-void ms_stop_agent(struct ms_agent *a, uint64_t request)
+void ms_stop_agent(struct ms_agent *a, uint64_t request, const char *why)
 {
     struct ms_stop *s;
     struct ms_worker *w;
@@ -131,19 +131,19 @@ void ms_stop_agent(struct ms_agent *a, uint64_t request)
     ms_starts_cancel(a, "the agent is shutting down");
     s = stop_create(a, request, a->by_uid.count);
     if (!s) {
-        ms_agent_end(a, request, "the head said so");
+        ms_agent_end(a, request, why);
         return;
     }
     while ((w = ms_map_next(&a->by_uid, &at)))
         s->uids[s->count++] = w->uid;
-    s->is_agent = true;
+    s->agent_why = why;
     begin(s, MS_STOP_GRACE_NS);
 }
 
 void ms_stops_check(struct ms_agent *a)
 {
     ms_list_each (s, &a->stops, struct ms_stop, link) {
-        bool is_agent = s->is_agent;
+        bool is_agent = s->agent_why != NULL;
 
         if (!is_complete(s))
             continue;
@@ -222,7 +222,9 @@ void ms_agent_end(struct ms_agent *a, uint64_t request, const char *why)
     wait_below(a, ms_now_ns() + MS_END_NS);
     ms_starts_finish(a);
     remove_workers(a);
-    if (a->config)
+    if (a->join)
+        ms_join_close(a->join);
+    else if (a->config)
         ms_session_remove(a->config->session_dir);
     ms_agent_done(a, request);
     if (a->link)

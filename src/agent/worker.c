@@ -1,4 +1,5 @@
 #include "agent/worker.h"
+#include "io/addr.h"
 #include "io/proc.h"
 #include "io/sock.h"
 
@@ -85,7 +86,8 @@ static int make_tcp(struct ms_worker *w, struct ms_error *err)
     if (fd < 0)
         return fd;
     w->child_fds[MS_SPAWN_LISTEN_TCP] = fd;
-    w->address = ms_listen_print(&a->listen, a->host_id, w->path, port);
+    w->address = a->join ? ms_listen_print(&a->listen, ms_host_id(), w->path, port)
+                         : strdup(w->path);
     return w->address ? 0 : ms_error_set(err, -ENOMEM, "out of memory");
 }
 

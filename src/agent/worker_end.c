@@ -74,7 +74,7 @@ describe(struct ms_worker *w, int status, const char *detail)
     exit->code = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
     exit->requested = w->is_requested;
     exit->pid = w->pid;
-    set_text(&exit->node, w->agent->config->node_name);
+    set_text(&exit->node, w->agent->node);
     set_text(&exit->log_path, ms_log_path(w->log));
     if (detail)
         set_text(&exit->detail, detail);
@@ -110,6 +110,8 @@ void ms_worker_tell_end(struct ms_worker *w)
 
     if (!x)
         return;
+    if (w->agent->join)
+        ms_join_ended(w->agent->join, w, x);
     m.body_case = MUSTER__AGENT_TO_HEAD__BODY_EXITED;
     m.exited = x;
     ms_agent_send(w->agent, 0, &m);
@@ -167,7 +169,7 @@ void ms_worker_ask(struct ms_worker *w, uint64_t about)
         return;
     x.uid = about;
     x.exit = &exit;
-    exit.node = a->config->node_name;
+    exit.node = (char *)(uintptr_t)a->node;
     exit.detail = detail;
     send_died(w, &x);
 }

@@ -1,6 +1,7 @@
 #include "agent/env.h"
 #include "agent/launch.h"
 #include "agent/worker.h"
+#include "io/addr.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,8 +11,7 @@
 
 /* ---- what it is told ------------------------------------------------------------- */
 
-static void
-fill_boot(const struct ms_worker *w, Muster__WorkerBoot *boot, char *spin_path)
+static void fill_boot(struct ms_worker *w, Muster__WorkerBoot *boot, char *spin_path)
 {
     const Muster__AgentConfig *config = w->agent->config;
 
@@ -24,10 +24,11 @@ fill_boot(const struct ms_worker *w, Muster__WorkerBoot *boot, char *spin_path)
     boot->session_dir = config->session_dir;
     boot->n_sys_path = w->context->message->n_sys_path;
     boot->sys_path = w->context->message->sys_path;
-    boot->node_name = config->node_name;
+    boot->node_name = (char *)(uintptr_t)w->agent->node;
+    boot->host = w->agent->listen.hosts[0];
     boot->spin_path = spin_path;
     boot->tls = config->tls;
-    boot->host_id = w->agent->host_id;
+    boot->host_id = (char *)(uintptr_t)ms_host_id();
     boot->http_open = w->spec->http_open;
     boot->world_size = w->spec->world_size;
 }

@@ -155,10 +155,22 @@ const struct ms_cli_command ms_cli_commands[] = {
     {
         .name = "agent",
         .operands = "",
-        .summary = "start and look after the workers of a node (a head starts this)",
-        .options = MS_OPT(MS_OPT_FD),
+        .summary = "lend this machine to a head on another one",
+        .text =
+            "Runs in the foreground until it is stopped (SIGTERM, Ctrl-C): then its "
+            "workers end, and it\nwith them. If the head falls silent or ends it dials "
+            "again and its workers go on, for as\nlong as the head has said "
+            "(--link-grace, --head-grace); after that they end, and it ends with\nexit "
+            "code 1, so that a service manager starts it anew. Before it has joined it "
+            "waits for the\nhead without end, but a wrong secret or a node name that "
+            "another has ends it.",
+        .example =
+            "muster agent --head 10.0.0.1:7777 --secret-file secret --num-gpus 8",
+        .options = MS_OPT(MS_OPT_HEAD) | MS_OPT(MS_OPT_SECRET_FILE) |
+                   MS_OPT(MS_OPT_NODE_NAME) | MS_OPT(MS_OPT_NUM_GPUS) |
+                   MS_OPT(MS_OPT_NUM_CPUS) | MS_OPT(MS_OPT_LABEL) |
+                   MS_OPT(MS_OPT_BIND) | MS_OPT(MS_OPT_TLS) | MS_OPT(MS_OPT_FD),
         .exits = EXITS_ANY,
-        .hidden = true,
         .run = ms_cmd_agent,
     },
     {

@@ -1,6 +1,7 @@
 #include "io/sock.h"
 #include "base/cleanup.h"
 #include "base/limits.h"
+#include "io/tcp.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -200,20 +201,20 @@ ssize_t ms_fds_recv(int fd, void *data, size_t len, int *fds, size_t *count)
 
 int ms_port_hold(const char *host, uint16_t *port, struct ms_error *err)
 {
-    struct sockaddr_in sa = {.sin_family = AF_INET};
-    socklen_t len = sizeof sa;
+    struct sockaddr_storage sa;
+    socklen_t len;
     MS_CLEANUP(ms_cleanup_fd) int fd = -1;
     int one = 1;
 
-    if (inet_pton(AF_INET, host, &sa.sin_addr) != 1)
-        return ms_error_set(err, -EINVAL, "'%s' is not an IPv4 address", host);
-    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (ms_tcp_numeric(host, 0, &sa, &len) < 0)
+        return ms_error_set(err, -EINVAL, "'%s' is not an address", host);
+    fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return ms_error_sys(err, -errno, "cannot make a socket");
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (bind(fd, (struct sockaddr *)&sa, sizeof sa) < 0 ||
         getsockname(fd, (struct sockaddr *)&sa, &len) < 0)
         return ms_error_sys(err, -errno, "cannot hold a port on %s", host);
-    *port = ntohs(sa.sin_port);
+    *port = ntohs(((struct sockaddr_in *)&sa)->sin_port); /* the same place in both */
     return MS_TAKE_FD(fd);
 }

@@ -134,6 +134,12 @@ static void do_stack(struct ms_host *h, struct ms_request *r)
     ms_buf_finish(&native);
 }
 
+/* By which others reach this node. */
+static const char *host_address(const struct ms_host *h)
+{
+    return h->boot->host[0] ? h->boot->host : "127.0.0.1";
+}
+
 static int hold_ports(struct ms_host *h, uint32_t count, struct ms_error *err)
 {
     size_t before = h->port_count;
@@ -147,7 +153,7 @@ static int hold_ports(struct ms_host *h, uint32_t count, struct ms_error *err)
                             MS_PORTS_MAX);
     for (uint32_t i = 0; i < count; i++) {
         uint16_t port;
-        int fd = ms_port_hold("127.0.0.1", &port, err);
+        int fd = ms_port_hold(host_address(h), &port, err);
 
         if (fd < 0) {
             while (h->port_count > before)
@@ -164,7 +170,6 @@ static void do_alloc_ports(struct ms_host *h, struct ms_request *r)
 {
     Muster__AllocPorts *ask = muster__alloc_ports__unpack(NULL, r->len, r->body);
     struct ms_error err = {0};
-    char host[] = "127.0.0.1";
     Muster__Ports m;
     int rc;
 
@@ -177,7 +182,7 @@ static void do_alloc_ports(struct ms_host *h, struct ms_request *r)
     rc = hold_ports(h, ask->count, &err);
     if (rc == 0) {
         muster__ports__init(&m);
-        m.host = host;
+        m.host = (char *)(uintptr_t)host_address(h);
         m.n_ports = ask->count;
         m.ports = h->ports + h->port_count - ask->count;
         reply_message(r, &m.base);

@@ -1,0 +1,588 @@
+#include "agent/join_impl.h"
+#include "agent/machine.h"
+#include "agent/worker.h"
+#include "base/cleanup.h"
+#include "base/name.h"
+#include "io/addr.h"
+#include "io/tcp.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+
+static void dial_soon(struct ms_join *j);
+
+/* ---- to the head ----------------------------------------------------------------- */
+
+static bool can_send(const struct ms_join *j)
+{
+    return j->up && !ms_link_is_suspect(j->up->link);
+}
+
+/* Lines that nobody reads now. logbatch.h stops at the limit, by ms_join_queued. */
+static void hold(struct ms_join *j, const uint8_t *data, size_t len)
+{
+    uint32_t head = (uint32_t)len;
+    size_t before = j->held.len;
+
+    if (ms_buf_append(&j->held, &head, sizeof head) < 0 ||
+        ms_buf_append(&j->held, data, len) < 0)
+        j->held.len = before;
+}
+
+static void send_held(struct ms_join *j)
+{
+    size_t at = 0;
+
+    while (at < j->held.len) {
+        Muster__AgentToHead *m;
+        uint32_t len;
+
+        memcpy(&len, j->held.data + at, sizeof len);
+        at += sizeof len;
+        m = muster__agent_to_head__unpack(NULL, len, j->held.data + at);
+        at += len;
+        if (!m)
+            continue;
+        ms_link_send(j->up->link, &m->base);
+        muster__agent_to_head__free_unpacked(m, NULL);
+    }
+    ms_buf_finish(&j->held);
+}
+
+void ms_join_send(struct ms_join *j, uint64_t request, Muster__AgentToHead *m)
+{
+    bool is_log = m->body_case == MUSTER__AGENT_TO_HEAD__BODY_LOG;
+    bool is_kept = request || (is_log && !can_send(j));
+    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = NULL;
+    size_t len;
+
+    if (request) {
+        m->request = ms_answers_request(&j->answers, request);
+        if (!m->request)
+            return; /* who asked is gone */
+    }
+    if (is_kept) {
+        len = muster__agent_to_head__get_packed_size(m);
+        packed = malloc(len ? len : 1);
+        if (packed)
+            muster__agent_to_head__pack(m, packed);
+        if (packed && request)
+            ms_answers_put(&j->answers, request, packed, len);
+        else if (packed)
+            hold(j, packed, len);
+    }
+    if (j->up && (!is_log || !is_kept))
+        ms_link_send(j->up->link, &m->base);
+}
+
+size_t ms_join_queued(const struct ms_join *j)
+{
+    return j->held.len + (j->up ? ms_link_queued(j->up->link) : 0);
+}
+
+/* ---- what goes wrong ------------------------------------------------------------- */
+
+/* Each reason once: an agent may wait for its head for days. */
+static void complain(struct ms_join *j, const char *why)
+{
+    if (!strcmp(j->said, why))
+        return;
+    snprintf(j->said, sizeof j->said, "%s", why);
+    ms_agent_say("%s at %s: %s",
+                 j->agent->config ? "has lost its head" : "has not joined the head",
+                 j->options->head,
+                 why);
+}
+
+static void give_up(struct ms_join *j, const char *why)
+{
+    j->agent->exit_code = 1;
+    ms_agent_end(j->agent, 0, why);
+}
+
+static void drop_line(struct ms_line *line)
+{
+    if (line->join->up == line) {
+        line->join->up = NULL;
+        line->join->agent->link = NULL;
+    }
+    line->is_hello_sent = false;
+    ms_link_destroy(MS_TAKE(line->link));
+}
+
+static void set_grace(struct ms_join *j)
+{
+    int64_t grace_ns = j->has_head_ended ? j->head_grace_ns : j->link_grace_ns;
+    int64_t left_ns = ms_deadline_ns(j->lost_ns, grace_ns) - ms_now_ns();
+
+    ms_timer_set(&j->grace, left_ns > 0 ? left_ns : 0);
+}
+
+static void on_grace(void *arg)
+{
+    struct ms_join *j = arg;
+
+    if (j->has_head_ended)
+        give_up(j, "the head has ended and did not come back in time");
+    else
+        give_up(j, "nothing was heard of the head for too long");
+}
+
+static void head_is_lost(struct ms_join *j, int64_t since_ns, bool has_ended)
+{
+    if (!j->lost_ns)
+        j->lost_ns = since_ns;
+    j->has_head_ended = has_ended;
+    set_grace(j);
+    dial_soon(j);
+}
+
+/* ---- welcome --------------------------------------------------------------------- */
+
+/* protobuf-c's empty strings are not malloc'd. */
+static int set_text(char **field, const char *text)
+{
+    char *copy = strdup(text);
+
+    if (!copy)
+        return -ENOMEM;
+    if (*field != protobuf_c_empty_string)
+        free(*field);
+    *field = copy;
+    return 0;
+}
+
+/* Take the configuration out of the message and make it ours. */
+static int
+take_config(struct ms_join *j, Muster__LinkWelcome *welcome, struct ms_error *err)
+{
+    struct ms_agent *a = j->agent;
+    Muster__HeadToAgent *message = malloc(sizeof *message);
+    Muster__AgentConfig *config = welcome->config;
+    int rc;
+
+    if (!message)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    rc = ms_node_dir_open(&j->dir, welcome->session, j->node, err);
+    if (rc < 0) {
+        free(message);
+        return rc;
+    }
+    muster__head_to_agent__init(message);
+    message->body_case = MUSTER__HEAD_TO_AGENT__BODY_CONFIG;
+    message->config = MS_TAKE(welcome->config);
+    a->config_message = message;
+    a->config = config;
+    if (set_text(&config->session, welcome->session) < 0 ||
+        set_text(&config->session_dir, j->dir.dir) < 0 ||
+        set_text(&config->node_name, j->node) < 0)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    config->driver_pid = 0;
+    return ms_agent_set_up(a, err);
+}
+
+static int
+first_welcome(struct ms_join *j, Muster__LinkWelcome *welcome, struct ms_error *err)
+{
+    const Muster__AgentConfig *config = welcome->config;
+
+    if (!config)
+        return ms_error_set(err, -EPROTO, "the head gave no configuration");
+    if (config->protocol_version && config->protocol_version != MS_AGENT_PROTOCOL)
+        return ms_error_set(err,
+                            -EPROTONOSUPPORT,
+                            "the head speaks version %u, this agent %d: install the "
+                            "same Muster on both",
+                            config->protocol_version,
+                            MS_AGENT_PROTOCOL);
+    if (config->secret.len != 32)
+        return ms_error_set(err, -EPROTO, "the head's secret has a wrong size");
+    if (!j->options->bind_count && config->n_bind &&
+        ms_listen_init(
+            &j->agent->listen, (const char *const *)config->bind, config->n_bind, err) <
+            0)
+        return err->code;
+    return take_config(j, welcome, err);
+}
+
+static int check_session(const struct ms_join *j,
+                         const Muster__LinkWelcome *welcome,
+                         struct ms_error *err)
+{
+    const char *ours = j->agent->config->session;
+
+    if (!strcmp(ours, welcome->session))
+        return 0;
+    return ms_error_set(err,
+                        -ESTALE,
+                        "another head answers there: it is %s, ours was %s",
+                        welcome->session,
+                        ours);
+}
+
+static void say_joined(const struct ms_join *j, const char *session)
+{
+    char peer[MS_ADDR_TEXT_MAX];
+
+    ms_link_peer(j->up->link, peer, sizeof peer);
+    ms_agent_say(
+        "node %s has joined %s at %s: %u CPUs, %u GPUs, reached at %s, logs in "
+        "%s/logs",
+        j->node,
+        session,
+        peer,
+        j->agent->cpus,
+        j->agent->gpus,
+        j->agent->listen.hosts[0],
+        j->dir.dir);
+}
+
+/* The line is up: whatever the other one was, this is better. */
+static void line_is_up(struct ms_line *line, const Muster__LinkWelcome *welcome)
+{
+    struct ms_join *j = line->join;
+
+    for (size_t i = 0; i < MS_COUNT(j->lines); i++)
+        if (&j->lines[i] != line)
+            drop_line(&j->lines[i]);
+    j->up = line;
+    j->agent->link = line->link;
+    if (j->answers.head && j->answers.head != welcome->head)
+        ms_starts_cancel(j->agent, "the head was started again");
+    ms_answers_set_head(&j->answers, welcome->head);
+    j->link_grace_ns =
+        welcome->link_grace_ns ? (int64_t)welcome->link_grace_ns : MS_LINK_GRACE_NS;
+    j->head_grace_ns =
+        welcome->head_grace_ns ? (int64_t)welcome->head_grace_ns : MS_HEAD_GRACE_NS;
+    j->lost_ns = j->refused_ns = j->backoff_ns = 0;
+    j->said[0] = 0;
+    ms_timer_cancel(&j->retry);
+    ms_timer_cancel(&j->grace);
+    send_held(j);
+}
+
+static void on_welcome(struct ms_line *line, Muster__LinkWelcome *welcome)
+{
+    struct ms_join *j = line->join;
+    struct ms_error err = {0};
+    int rc = j->agent->config ? check_session(j, welcome, &err)
+                              : first_welcome(j, welcome, &err);
+
+    if (rc < 0) {
+        complain(j, err.text);
+        give_up(j, err.text);
+        return;
+    }
+    line_is_up(line, welcome);
+    say_joined(j, welcome->session);
+}
+
+/* The head does not want us. A node of our name that is dead without the head's
+ * knowing is found out within the grace; what lasts longer is somebody else's. */
+static void on_refusal(struct ms_line *line, const Muster__Failure *failure)
+{
+    struct ms_join *j = line->join;
+
+    complain(j, failure->message);
+    drop_line(line);
+    if (!j->refused_ns)
+        j->refused_ns = ms_now_ns();
+    if (!j->agent->config && ms_now_ns() - j->refused_ns > MS_LINK_GRACE_NS)
+        give_up(j, "the head refuses it");
+    else
+        dial_soon(j);
+}
+
+/* ---- lines ----------------------------------------------------------------------- */
+
+static void read_request(struct ms_join *j, Muster__HeadToAgent *m)
+{
+    const uint8_t *data;
+    size_t len;
+    uint64_t number = 0;
+
+    if (m->request)
+        switch (ms_answers_ask(&j->answers, m->request, &number, &data, &len)) {
+        case MS_ANSWERS_KNOWN: {
+            Muster__AgentToHead *answer =
+                muster__agent_to_head__unpack(NULL, len, data);
+
+            if (answer)
+                ms_link_send(j->up->link, &answer->base);
+            muster__agent_to_head__free_unpacked(answer, NULL);
+        }
+            /* fall through */
+        case MS_ANSWERS_UNDER_WAY:
+            muster__head_to_agent__free_unpacked(m, NULL);
+            return;
+        case MS_ANSWERS_NEW:
+            m->request = number;
+        }
+    ms_agent_read(j->agent, m);
+}
+
+static void on_body(void *arg, const uint8_t *body, size_t len)
+{
+    struct ms_line *line = arg;
+    struct ms_join *j = line->join;
+    Muster__HeadToAgent *m = muster__head_to_agent__unpack(NULL, len, body);
+
+    if (!m || j->agent->is_over) {
+        if (m)
+            muster__head_to_agent__free_unpacked(m, NULL);
+        return;
+    }
+    if (line == j->up) {
+        read_request(j, m);
+        return;
+    }
+    if (m->body_case == MUSTER__HEAD_TO_AGENT__BODY_WELCOME)
+        on_welcome(line, m->welcome);
+    else if (m->body_case == MUSTER__HEAD_TO_AGENT__BODY_FAILURE)
+        on_refusal(line, m->failure);
+    muster__head_to_agent__free_unpacked(m, NULL);
+}
+
+static bool is_hopeless(int code)
+{
+    return code == -EACCES || code == -EPROTONOSUPPORT;
+}
+
+static void on_closed(void *arg, const struct ms_error *closed_why)
+{
+    struct ms_line *line = arg;
+    struct ms_join *j = line->join;
+    struct ms_error why = *closed_why; /* it is the link's */
+    bool was_up = line == j->up, has_ended = ms_link_has_ended(&why);
+    int64_t heard_ns = ms_link_heard_ns(line->link);
+
+    complain(j, why.text);
+    drop_line(line);
+    if (j->agent->is_over)
+        return;
+    if (was_up) {
+        head_is_lost(j, has_ended ? ms_now_ns() : heard_ns, has_ended);
+        return;
+    }
+    if (!j->agent->config && is_hopeless(why.code)) {
+        give_up(j, why.text);
+        return;
+    }
+    /* its machine answers, and it is not there */
+    if (!j->up && j->lost_ns && why.code == -ECONNREFUSED && !j->has_head_ended) {
+        j->has_head_ended = true;
+        set_grace(j);
+    }
+    dial_soon(j);
+}
+
+/* By which of our addresses we reach the head: others may reach us there, too. */
+static void prefer_way_to_head(struct ms_join *j, const struct ms_link *link)
+{
+    MS_CLEANUP(ms_cleanup_fd) int fd = -1;
+    struct sockaddr_storage sa;
+    socklen_t len;
+    struct ms_addr addr;
+    char text[MS_ADDR_TEXT_MAX];
+
+    ms_link_peer(link, text, sizeof text);
+    if (ms_addr_parse(text, &addr, NULL) < 0 || addr.is_unix ||
+        ms_tcp_numeric(addr.name, addr.port, &sa, &len) < 0)
+        return;
+    fd = socket(sa.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&sa, len) < 0)
+        return;
+    len = sizeof sa;
+    if (getsockname(fd, (struct sockaddr *)&sa, &len) < 0)
+        return;
+    ms_sockaddr_format(&sa, text, sizeof text);
+    if (ms_addr_parse(text, &addr, NULL) == 0)
+        ms_listen_prefer(&j->agent->listen, addr.name);
+}
+
+static void on_open(void *arg)
+{
+    struct ms_line *line = arg;
+    struct ms_join *j = line->join;
+
+    if (!j->agent->config)
+        prefer_way_to_head(j, line->link);
+    line->is_hello_sent = ms_join_hello(j, line->link) == 0;
+    ms_timer_set(&j->retry, MS_HANDSHAKE_NS);
+}
+
+/* While it is silent another is dialled; whichever brings word first is kept. */
+static void on_suspect(void *arg, bool is_suspect)
+{
+    struct ms_line *line = arg;
+    struct ms_join *j = line->join;
+
+    if (line != j->up || j->agent->is_over)
+        return;
+    if (is_suspect) {
+        complain(j, "nothing is heard of it");
+        head_is_lost(j, ms_link_heard_ns(line->link), false);
+        return;
+    }
+    for (size_t i = 0; i < MS_COUNT(j->lines); i++)
+        if (&j->lines[i] != line && j->lines[i].is_hello_sent)
+            return; /* the head goes on with that one */
+    for (size_t i = 0; i < MS_COUNT(j->lines); i++)
+        if (&j->lines[i] != line)
+            drop_line(&j->lines[i]);
+    ms_agent_say("hears of its head again");
+    j->lost_ns = 0;
+    j->said[0] = 0;
+    ms_timer_cancel(&j->grace);
+    ms_timer_cancel(&j->retry);
+    send_held(j);
+}
+
+static const struct ms_link_ops line_ops = {.on_body = on_body,
+                                            .on_closed = on_closed,
+                                            .on_open = on_open,
+                                            .on_suspect = on_suspect};
+
+static struct ms_line *free_line(struct ms_join *j)
+{
+    return j->lines[0].link ? &j->lines[1] : &j->lines[0];
+}
+
+static void dial(struct ms_join *j)
+{
+    struct ms_link_dial d = {.addresses = j->options->head,
+                             .secret = j->options->secret,
+                             .tls = j->options->tls,
+                             .deadline_ns = ms_now_ns() + MS_HANDSHAKE_NS};
+    struct ms_line *line = free_line(j);
+    struct ms_error err = {0};
+
+    line->link = ms_link_dial(j->agent->loop, &d, &line_ops, line, &err);
+    if (line->link)
+        return;
+    complain(j, err.text);
+    if (!j->agent->config)
+        give_up(j, err.text);
+    else
+        dial_soon(j);
+}
+
+static void on_retry(void *arg)
+{
+    struct ms_join *j = arg;
+
+    if (j->agent->is_over)
+        return;
+    for (size_t i = 0; i < MS_COUNT(j->lines); i++) {
+        struct ms_line *line = &j->lines[i];
+
+        if (line == j->up || !line->link)
+            continue;
+        complain(j, "it took the connection and said nothing");
+        drop_line(line);
+    }
+    dial(j);
+}
+
+static void dial_soon(struct ms_join *j)
+{
+    if (free_line(j)->link)
+        return; /* both are in use: one is being dialled */
+    j->backoff_ns = j->backoff_ns ? 2 * j->backoff_ns : MS_REDIAL_MIN_NS;
+    if (j->backoff_ns > MS_REDIAL_MAX_NS)
+        j->backoff_ns = MS_REDIAL_MAX_NS;
+    ms_timer_set(&j->retry, j->backoff_ns);
+}
+
+/* ---- life ------------------------------------------------------------------------ */
+
+void ms_join_close(struct ms_join *j)
+{
+    ms_node_dir_close(&j->dir);
+}
+
+/* The host's name, with what a name may not have written as a dash. */
+static int make_node_name(struct ms_join *j, struct ms_error *err)
+{
+    if (j->options->node_name) {
+        snprintf(j->node, sizeof j->node, "%s", j->options->node_name);
+        return ms_name_check(j->options->node_name, "node", err);
+    }
+    if (gethostname(j->node, sizeof j->node - 1) < 0)
+        return ms_error_sys(err, -errno, "cannot learn the host's name");
+    for (char *c = j->node; *c; c++)
+        if (!isalnum((unsigned char)*c) && !strchr("_.-", *c))
+            *c = '-';
+    return ms_name_check(j->node, "node", err);
+}
+
+static int join_init(struct ms_join *j, struct ms_agent *a, struct ms_error *err)
+{
+    static const char *const any[] = {"*"};
+    const struct ms_join_options *o = j->options;
+    int rc = make_node_name(j, err);
+
+    if (rc < 0)
+        return rc;
+    j->agent = a;
+    j->id = ms_random_id();
+    for (size_t i = 0; i < MS_COUNT(j->lines); i++)
+        j->lines[i].join = j;
+    a->join = j;
+    a->node = j->node;
+    a->cpus = o->num_cpus >= 0 ? (uint32_t)o->num_cpus : ms_machine_cpus();
+    a->gpus = o->num_gpus >= 0 ? (uint32_t)o->num_gpus : ms_machine_gpus();
+    ms_cgroups_init(&a->cgroups, "");
+    rc = ms_listen_init(&a->listen,
+                        o->bind_count ? o->bind : any,
+                        o->bind_count ? o->bind_count : 1,
+                        err);
+    if (rc == 0 && (ms_timer_init(&j->retry, a->loop, on_retry, j) < 0 ||
+                    ms_timer_init(&j->grace, a->loop, on_grace, j) < 0))
+        rc = ms_error_set(err, -ENOMEM, "out of memory");
+    return rc;
+}
+
+static void join_finish(struct ms_join *j)
+{
+    for (size_t i = 0; i < MS_COUNT(j->lines); i++)
+        if (j->lines[i].link)
+            drop_line(&j->lines[i]);
+    ms_timer_finish(&j->retry);
+    ms_timer_finish(&j->grace);
+    ms_answers_finish(&j->answers);
+    ms_buf_finish(&j->held);
+    ms_join_forget_ended(j, MS_NEVER);
+    ms_node_dir_close(&j->dir);
+}
+
+int ms_agent_join(const struct ms_join_options *o)
+{
+    struct ms_join j = {.options = o,
+                        .dir = {.lock_fd = -1},
+                        .link_grace_ns = MS_LINK_GRACE_NS,
+                        .head_grace_ns = MS_HEAD_GRACE_NS};
+    struct ms_agent a;
+    struct ms_error err = {0};
+    int rc = ms_agent_init(&a, -1, -1);
+
+    ms_agent_say_in_foreground();
+    ms_list_init(&j.ended);
+    ms_answers_init(&j.answers);
+    if (rc < 0)
+        ms_error_sys(&err, rc, "cannot begin");
+    else
+        rc = join_init(&j, &a, &err);
+    if (rc < 0)
+        ms_agent_say("%s", err.text);
+    else
+        dial(&j);
+    if (rc == 0 && !a.is_over)
+        rc = ms_loop_run(a.loop);
+    join_finish(&j);
+    ms_agent_finish(&a);
+    return rc < 0 ? 1 : a.exit_code;
+}

@@ -1,0 +1,50 @@
+/* join_impl.h - an agent that dials, inside join*.c only
+ *
+ * There are two lines: the one that is up (agent->link), and the one that is being
+ * dialled. They exist side by side while the first is silent; whichever brings word
+ * first is kept.
+ */
+#ifndef MS_AGENT_JOIN_IMPL_H
+#define MS_AGENT_JOIN_IMPL_H
+
+#include "agent/agent.h"
+#include "agent/agent_impl.h"
+#include "agent/answers.h"
+#include "io/node_dir.h"
+
+struct ms_line {
+    struct ms_join *join;
+    struct ms_link *link; /* NULL: no line */
+    bool is_hello_sent;
+};
+
+struct ms_join {
+    struct ms_agent *agent;
+    const struct ms_join_options *options;
+    uint64_t id; /* of this process */
+    char node[MS_NAME_MAX + 1];
+    struct ms_node_dir dir;
+    struct ms_line lines[2], *up; /* NULL: none is up */
+    struct ms_timer retry;        /* dial, or wait no longer for the welcome */
+    struct ms_timer grace;
+    int64_t backoff_ns;
+    int64_t lost_ns;     /* since when nothing is heard; 0: all is well */
+    int64_t refused_ns;  /* since when the head does not want us; 0: it does */
+    bool has_head_ended; /* rather than fallen silent */
+    int64_t link_grace_ns, head_grace_ns;
+    char said[MS_ERROR_TEXT_MAX]; /* why we are not joined: told once */
+
+    struct ms_answers answers;
+    struct ms_buf held; /* packed lines that wait for a head, each behind its length */
+    struct ms_list ended; /* workers that a head may not know to have ended */
+    unsigned ended_count;
+};
+
+/* ---- join_hello.c ---------------------------------------------------------------- */
+
+/* Say who we are, what lives here, and what has ended. 0 or a negative errno. */
+int ms_join_hello(struct ms_join *j, struct ms_link *link);
+/* Forget ends that every head has heard of. */
+void ms_join_forget_ended(struct ms_join *j, int64_t before_ns);
+
+#endif

@@ -1,0 +1,136 @@
+#include "base/cleanup.h"
+#include "io/node_dir.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+static char root[] = "/tmp/muster-node-XXXXXX";
+
+static int set_up(void **state)
+{
+    (void)state;
+    strcpy(root, "/tmp/muster-node-XXXXXX");
+    assert_non_null(mkdtemp(root));
+    setenv("MUSTER_HOME", root, 1);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    char command[64];
+
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf '%s'", root);
+    return system(command);
+}
+
+static bool is_there(const struct ms_node_dir *d, const char *name)
+{
+    char path[160];
+
+    snprintf(path, sizeof path, "%s/%s", d->dir, name);
+    return access(path, F_OK) == 0;
+}
+
+static void put(const struct ms_node_dir *d, const char *name)
+{
+    char path[160];
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s/%s", d->dir, name);
+    f = fopen(path, "we");
+    assert_non_null(f);
+    fclose(f);
+}
+
+static void test_life(void **state)
+{
+    struct ms_node_dir d = {.lock_fd = -1}, again = {.lock_fd = -1};
+    struct ms_error err = {0};
+    struct stat st;
+    char want[96];
+
+    (void)state;
+    assert_int_equal(ms_node_dir_open(&d, "train", "node-b", &err), 0);
+    snprintf(want, sizeof want, "%s/train@node-b", root);
+    assert_string_equal(d.dir, want);
+    assert_int_equal(stat(d.dir, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0700);
+    assert_true(is_there(&d, "w") && is_there(&d, "logs") && is_there(&d, "spin"));
+    put(&d, "w/left.sock");
+    put(&d, "logs/actor-0.log");
+    assert_int_equal(ms_node_dir_open(&again, "train", "node-b", &err), -EBUSY);
+    assert_non_null(strstr(err.text, "node-b"));
+    assert_int_equal(again.lock_fd, -1);
+    ms_node_dir_close(&d);
+    assert_false(is_there(&d, "w") || is_there(&d, "spin"));
+    assert_true(is_there(&d, "logs/actor-0.log"));
+    ms_node_dir_close(&d);
+}
+
+static void test_what_the_dead_left_goes(void **state)
+{
+    struct ms_node_dir d = {.lock_fd = -1};
+
+    (void)state;
+    assert_int_equal(ms_node_dir_open(&d, "train", "b", NULL), 0);
+    put(&d, "w/left.sock");
+    put(&d, "logs/actor-0.log");
+    ms_fd_close(&d.lock_fd); /* as a kill does */
+    assert_int_equal(ms_node_dir_open(&d, "train", "b", NULL), 0);
+    assert_false(is_there(&d, "w/left.sock"));
+    assert_true(is_there(&d, "logs/actor-0.log"));
+    ms_node_dir_close(&d);
+}
+
+static void test_long_names_stay_apart(void **state)
+{
+    struct ms_node_dir a = {.lock_fd = -1}, b = {.lock_fd = -1};
+    char session[MS_NAME_MAX + 1], node[MS_NAME_MAX + 1];
+
+    (void)state;
+    memset(session, 's', MS_NAME_MAX);
+    memset(node, 'n', MS_NAME_MAX);
+    session[MS_NAME_MAX] = node[MS_NAME_MAX] = 0;
+    assert_int_equal(ms_node_dir_open(&a, session, node, NULL), 0);
+    assert_true(strlen(a.dir) < MS_SESSION_DIR_MAX);
+    node[MS_NAME_MAX - 1] = 'm';
+    assert_int_equal(ms_node_dir_open(&b, session, node, NULL), 0);
+    assert_string_not_equal(a.dir, b.dir);
+    ms_node_dir_close(&a);
+    ms_node_dir_close(&b);
+}
+
+static void test_tricks_with_names(void **state)
+{
+    static const char *const bad[] = {"", "..", "a/b", "../x", ".x", "a@b"};
+    struct ms_node_dir d = {.lock_fd = -1};
+
+    (void)state;
+    for (size_t i = 0; i < MS_COUNT(bad); i++) {
+        assert_int_equal(ms_node_dir_open(&d, bad[i], "node", NULL), -EINVAL);
+        assert_int_equal(ms_node_dir_open(&d, "session", bad[i], NULL), -EINVAL);
+    }
+    assert_int_equal(d.lock_fd, -1);
+}
+
+#define DIR_TEST(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        DIR_TEST(test_life),
+        DIR_TEST(test_what_the_dead_left_goes),
+        DIR_TEST(test_long_names_stay_apart),
+        DIR_TEST(test_tricks_with_names),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
