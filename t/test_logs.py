@@ -96,8 +96,6 @@ def test_memory_is_bounded() -> None:
 class FakeHead:
     """Gives its batches, one after the other, and then the end."""
 
-    node = ("n", 1, 1, 0)
-
     def __init__(self, *batches: list[tuple[str, int, bool, str]]) -> None:
         self.batches = list(batches)
 
@@ -105,11 +103,15 @@ class FakeHead:
         return self.batches.pop(0) if self.batches else None
 
 
+def here(cluster: str, rank: int) -> str:
+    return "n"
+
+
 def test_pump_shows_all_by_its_end(capsys: pytest.CaptureFixture[str]) -> None:
     head = FakeHead(
         [("a", r, False, "ready") for r in range(3)], [], [("a", 0, True, "oh")]
     )
-    LogPump(head).join()  # type: ignore[arg-type]
+    LogPump(head, here).join()  # type: ignore[arg-type]
     out, err = capsys.readouterr()
     assert out == "(a/0@n) ready\n(a/2@n) ready [repeated 2x across cluster]\n"
     assert err == "(a/0@n) oh\n"
@@ -119,7 +121,8 @@ def test_pump_without_folding(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("MUSTER_LOG_FOLD", "0")
-    LogPump(FakeHead([("a", r, False, "ready") for r in range(3)])).join()  # type: ignore[arg-type]
+    head = FakeHead([("a", r, False, "ready") for r in range(3)])
+    LogPump(head, here).join()  # type: ignore[arg-type]
     assert capsys.readouterr().out.count("ready") == 3
 
 
@@ -127,6 +130,6 @@ def test_pump_survives_a_closed_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = io.StringIO()
     closed.close()
     monkeypatch.setattr("sys.stdout", closed)
-    pump = LogPump(FakeHead([("a", 0, False, "x")], [("a", 0, False, "y")]))  # type: ignore[arg-type]
+    pump = LogPump(FakeHead([("a", 0, False, "x")], [("a", 0, False, "y")]), here)  # type: ignore[arg-type]
     pump.join()
     assert not pump._thread.is_alive()

@@ -52,7 +52,6 @@ def test_without_init() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"address": "10.0.0.1:1234"},
         {"num_nodes": 2},
         {"nodes": "hosts.txt"},
         {"orchestrator": "kubernetes"},

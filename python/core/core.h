@@ -136,5 +136,6 @@ int core_worker_setup(PyObject *module);
 int core_head_setup(PyObject *module);
 extern PyMethodDef core_zygote_methods[];
 extern PyMethodDef core_plan_methods[];
+extern PyMethodDef core_head_functions[]; /* head_view.c */
 
 #endif

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "io/http_token.h"
+#include "io/secret.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -66,6 +67,8 @@ static void tell_verdict(void *arg)
     if (e)
         exit = muster__exit__unpack(NULL, e->len, e->body);
     pthread_mutex_unlock(&q->head->lock);
+    if (!exit && q->head->joined) /* on_exit comes when it is known */
+        ms_head_op_unref(ms_head_ask_death(q->head->head, q->uid));
     if (exit && q->head->client) /* it may have been closed meanwhile */
         ms_client_verdict(q->head->client, q->uid, exit);
     if (exit)
@@ -98,7 +101,27 @@ static void strings_free(struct start_strings *s)
     core_strings_free(s->env);
 }
 
-static int start(struct head *h, struct ms_head_options *o)
+/* Where the head is, if it is not to be started here. */
+struct where {
+    const char *address, *secret_file, *tls;
+};
+
+/* On failure the error is set. */
+static struct ms_head *
+join(const struct ms_head_options *o, const struct where *w, struct ms_error *err)
+{
+    uint8_t secret[MS_SECRET_FILE_SIZE];
+    struct ms_head_address a = {.addresses = w->address, .secret = secret};
+    struct ms_head *head = NULL;
+
+    if (ms_tls_mode_parse(w->tls, &a.tls, err) == 0 &&
+        ms_secret_read(w->secret_file, secret, err) == 0)
+        head = ms_head_join(o, &a, err);
+    explicit_bzero(secret, sizeof secret);
+    return head;
+}
+
+static int start(struct head *h, struct ms_head_options *o, const struct where *w)
 {
     struct ms_error err = {0};
     struct ms_client_options co = {.ask_verdict = ask_verdict, .arg = h};
@@ -110,7 +133,8 @@ static int start(struct head *h, struct ms_head_options *o)
     o->on_agent_lost = on_agent_lost;
     o->arg = h;
     Py_BEGIN_ALLOW_THREADS;
-    h->head = ms_head_start(o, &err);
+    h->joined = w->address;
+    h->head = h->joined ? join(o, w, &err) : ms_head_start(o, &err);
     Py_END_ALLOW_THREADS;
     if (!h->head) {
         core_raise(&err);
@@ -142,18 +166,23 @@ static int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
                                         "sys_path",
                                         "env",
                                         "working_dir",
+                                        "script",
                                         "timeout",
+                                        "address",
+                                        "secret_file",
+                                        "tls",
                                         NULL};
     struct head *h = (struct head *)self;
     struct ms_head_options o = {0};
     struct start_strings s = {0};
+    struct where where = {0};
     PyObject *python, *sys_path, *env;
     double timeout;
     int log_to_driver, rc = -1;
 
     if (!PyArg_ParseTupleAndKeywords(args,
                                      kwargs,
-                                     "$sziipOOOsd",
+                                     "$sziipOOOssdzzs",
                                      CORE_NAMES(names),
                                      &o.agent_path,
                                      &o.node_name,
@@ -164,7 +193,11 @@ static int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
                                      &sys_path,
                                      &env,
                                      &o.working_dir,
-                                     &timeout))
+                                     &o.script,
+                                     &timeout,
+                                     &where.address,
+                                     &where.secret_file,
+                                     &where.tls))
         return -1;
     o.log_to_driver = log_to_driver;
     o.timeout_ns = core_ns(timeout);
@@ -175,7 +208,7 @@ static int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
         o.python = (const char *const *)s.python;
         o.sys_path = (const char *const *)s.sys_path;
         o.env = (const char *const *)s.env;
-        rc = start(h, &o);
+        rc = start(h, &o, &where);
     }
     strings_free(&s);
     return rc;
@@ -357,30 +390,10 @@ static PyObject *get_alive(PyObject *self, void *unused)
     return PyBool_FromLong(alive);
 }
 
-static PyObject *get_node(PyObject *self, void *unused)
+static PyObject *get_joined(PyObject *self, void *unused)
 {
-    struct head *h = (struct head *)self;
-    const Muster__Status *status;
-    PyObject *node = NULL;
-    struct ms_head_op *op;
-
     (void)unused;
-    if (!head_is_running(h))
-        return NULL;
-    op = ms_head_status(h->head);
-    if (head_op_finish(op, Py_None) == 0) {
-        status = (const Muster__Status *)ms_head_op_message(op);
-        if (status->n_nodes)
-            node = Py_BuildValue("sIKI",
-                                 status->nodes[0]->name,
-                                 (unsigned)status->nodes[0]->cpus,
-                                 (unsigned long long)status->nodes[0]->memory,
-                                 (unsigned)status->nodes[0]->gpus);
-        else
-            PyErr_SetString(core_error, "the head has no node");
-    }
-    ms_head_op_unref(op);
-    return node;
+    return PyBool_FromLong(((struct head *)self)->joined);
 }
 
 static PyMethodDef head_methods[] = {
@@ -388,6 +401,8 @@ static PyMethodDef head_methods[] = {
     {"destroy_cluster", head_destroy_cluster, METH_VARARGS, NULL},
     {"hold_port", head_hold_port, METH_VARARGS, NULL},
     {"drop_port", head_drop_port, METH_VARARGS, NULL},
+    {"nodes", head_nodes, METH_O, NULL},
+    {"clusters", head_clusters, METH_O, NULL},
     {"peer", head_peer, METH_VARARGS, NULL},
     {"next_logs", head_next_logs, METH_O, NULL},
     {"stop", head_stop, METH_VARARGS, NULL},
@@ -398,7 +413,8 @@ static PyGetSetDef head_getset[] = {{"session", get_session, NULL, NULL, NULL},
                                     {"session_dir", get_session_dir, NULL, NULL, NULL},
                                     {"http_token", get_http_token, NULL, NULL, NULL},
                                     {"alive", get_alive, NULL, NULL, NULL},
-                                    {"node", get_node, NULL, NULL, NULL},
+                                    {"joined", get_joined, NULL, NULL, NULL},
+                                    {"node", head_node, NULL, NULL, NULL},
                                     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot head_slots[] = {{Py_tp_new, head_new},

@@ -2,6 +2,7 @@
  *
  * head.c       start, stop, what it is
  * head_ops.c   clusters and ports
+ * head_view.c  what there is: nodes, clusters, daemons of this machine
  * head_logs.c  the lines that workers print
  */
 #ifndef MS_PYTHON_HEAD_OBJECT_H
@@ -25,6 +26,7 @@ struct head {
     struct ms_list logs;
     size_t log_count, log_dropped;
     bool lost, stopped;
+    bool joined;         /* the head runs elsewhere */
     bool closing;        /* nobody begins anything; set with the interpreter's lock */
     struct ms_map exits; /* uid -> packed_exit */
 };
@@ -38,6 +40,9 @@ PyObject *head_create_cluster(PyObject *self, PyObject *args);
 PyObject *head_destroy_cluster(PyObject *self, PyObject *args);
 PyObject *head_hold_port(PyObject *self, PyObject *args);
 PyObject *head_drop_port(PyObject *self, PyObject *args);
+PyObject *head_node(PyObject *self, void *unused);
+PyObject *head_nodes(PyObject *self, PyObject *timeout);
+PyObject *head_clusters(PyObject *self, PyObject *timeout);
 
 /* On the head's thread. */
 void head_on_log(void *arg, const Muster__LogLines *lines);

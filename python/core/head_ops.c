@@ -48,7 +48,7 @@ int head_op_finish(struct ms_head_op *op, PyObject *timeout)
 struct rank {
     Muster__ZygoteKey key;
     char **python, **preload, **zygote_env, **command, **env;
-    char *working_dir;
+    char *working_dir, *node;
     uint32_t *devices;
 };
 
@@ -108,11 +108,28 @@ static int get_devices(PyObject *d, struct rank *r, struct ms_head_rank *out)
     return PyErr_Occurred() ? -1 : 0;
 }
 
+/* A copy of a text that may be missing; 0, or -1 with an exception set. */
+static int get_text(PyObject *d, const char *name, char **out)
+{
+    PyObject *value = PyDict_GetItemString(d, name);
+    const char *text;
+
+    if (!value || value == Py_None)
+        return 0;
+    text = PyUnicode_AsUTF8AndSize(value, NULL);
+    if (!text)
+        return -1;
+    *out = strdup(text);
+    if (*out)
+        return 0;
+    PyErr_NoMemory();
+    return -1;
+}
+
 static int rank_parse(PyObject *d, struct rank *r, struct ms_head_rank *out)
 {
     Muster__WorkerSpec *spec = &out->spec;
-    PyObject *dir = PyDict_GetItemString(d, "working_dir");
-    unsigned long long start_kind, memory, http_open;
+    unsigned long long start_kind, memory, http_open, cpu_milli, detached;
 
     muster__worker_spec__init(spec);
     muster__zygote_key__init(&r->key);
@@ -120,6 +137,10 @@ static int rank_parse(PyObject *d, struct rank *r, struct ms_head_rank *out)
     if (get_number(d, "start", &start_kind) < 0 ||
         get_number(d, "memory", &memory) < 0 ||
         get_number(d, "http_open", &http_open) < 0 ||
+        get_number(d, "cpu_milli", &cpu_milli) < 0 ||
+        get_number(d, "detached", &detached) < 0 ||
+        get_text(d, "working_dir", &r->working_dir) < 0 ||
+        get_text(d, "node", &r->node) < 0 ||
         get_strings(d, "python", &r->python, &r->key.n_python) < 0 ||
         get_strings(d, "preload", &r->preload, &r->key.n_preload) < 0 ||
         get_strings(d, "zygote_env", &r->zygote_env, &r->key.n_env) < 0 ||
@@ -134,14 +155,11 @@ static int rank_parse(PyObject *d, struct rank *r, struct ms_head_rank *out)
     spec->start = (Muster__StartKind)start_kind;
     spec->memory_limit = memory;
     spec->http_open = http_open != 0;
-    if (dir && dir != Py_None) {
-        const char *text = PyUnicode_AsUTF8AndSize(dir, NULL);
-
-        r->working_dir = text ? strdup(text) : NULL;
-        if (!r->working_dir)
-            return -1;
+    spec->cpu_milli = (uint32_t)cpu_milli;
+    spec->detached = detached != 0;
+    out->node = r->node;
+    if (r->working_dir)
         spec->working_dir = r->working_dir;
-    }
     return 0;
 }
 
@@ -153,6 +171,7 @@ static void rank_free(struct rank *r)
     core_strings_free(r->command);
     core_strings_free(r->env);
     free(r->working_dir);
+    free(r->node);
     free(r->devices);
 }
 
@@ -235,11 +254,11 @@ PyObject *head_hold_port(PyObject *self, PyObject *args)
     const Muster__PortHeld *held;
     struct ms_head_op *op;
     PyObject *timeout, *result = NULL;
-    const char *owner;
+    const char *owner, *node;
 
-    if (!PyArg_ParseTuple(args, "sO", &owner, &timeout) || !head_is_running(h))
+    if (!PyArg_ParseTuple(args, "szO", &owner, &node, &timeout) || !head_is_running(h))
         return NULL;
-    op = ms_head_hold_port(h->head, owner);
+    op = ms_head_hold_port_on(h->head, node, owner);
     if (head_op_finish(op, timeout) == 0) {
         held = (const Muster__PortHeld *)ms_head_op_message(op);
         result = Py_BuildValue("sI", held->host, (unsigned)held->port);

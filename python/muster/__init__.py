@@ -7,8 +7,8 @@ muster.shutdown()
 """
 
 from muster import _core, _plain, _serialize, errors
-from muster.api import http_token, init, is_initialized, shutdown
-from muster.cluster import Cluster, View
+from muster.api import Node, http_token, init, is_initialized, nodes, shutdown
+from muster.cluster import Cluster, View, get_cluster
 from muster.config import WorkerConfig
 from muster.errors import (
     Cancelled,
@@ -47,6 +47,7 @@ __all__ = [
     "Future",
     "MusterError",
     "NoSuchMethod",
+    "Node",
     "NotInitialized",
     "PlacementError",
     "RemoteError",
@@ -58,9 +59,11 @@ __all__ = [
     "WorkerDied",
     "WorkerUnreachable",
     "get",
+    "get_cluster",
     "http_token",
     "init",
     "is_initialized",
+    "nodes",
     "shutdown",
     "wait",
     "worker_config",

@@ -54,6 +54,9 @@ class RankSpec(TypedDict, total=False):
     memory: int
     http_open: int
     devices: list[int]
+    node: str
+    cpu_milli: int
+    detached: int
 
 class Head:
     """The embedded head: starts on construction, or raises `error` saying why not."""
@@ -70,8 +73,15 @@ class Head:
         sys_path: list[str],
         env: list[str],
         working_dir: str,
+        script: str,
         timeout: float,
-    ) -> None: ...
+        address: str | None = None,
+        secret_file: str | None = None,
+        tls: str = "auto",
+    ) -> None:
+        """With an address the head that listens there is joined: agent_path, node_name
+        and the numbers mean nothing then."""
+
     @property
     def session(self) -> str: ...
     @property
@@ -79,8 +89,20 @@ class Head:
     @property
     def http_token(self) -> str: ...
     @property
+    def joined(self) -> bool:
+        """The head runs elsewhere."""
+
+    @property
     def node(self) -> tuple[str, int, int, int]:
-        """Name, cpus, memory in bytes, gpus."""
+        """Name, cpus, memory in bytes, gpus of the first one."""
+
+    def nodes(
+        self, timeout: float
+    ) -> list[tuple[str, int, int, int, bool, bool, list[str], list[str], str]]:
+        """(name, cpus, memory, gpus, alive, suspect, labels, addresses, detail)."""
+
+    def clusters(self, timeout: float) -> list[tuple[str, bool, list[WorkerTuple]]]:
+        """(name, detached, workers), whoever made them."""
 
     @property
     def alive(self) -> bool:
@@ -92,7 +114,9 @@ class Head:
         """(uid, pid, address, log path) of each rank; FileExistsError if taken."""
 
     def destroy_cluster(self, name: str, grace: float, timeout: float) -> None: ...
-    def hold_port(self, owner: str, timeout: float) -> tuple[str, int]: ...
+    def hold_port(
+        self, owner: str, node: str | None, timeout: float
+    ) -> tuple[str, int]: ...
     def drop_port(self, owner: str, timeout: float) -> None: ...
     def peer(self, address: str, uid: int, label: str) -> Peer: ...
     def next_logs(self, timeout: float) -> list[tuple[str, int, bool, str]] | None:
@@ -103,6 +127,12 @@ class Head:
 
     def forget(self) -> None:
         """In a forked child: close what was inherited, end nothing."""
+
+# uid, pid, address, log path, node, devices, lives, thousandths of a CPU, memory
+WorkerTuple = tuple[int, int, str, str, str, list[int], bool, int, int]
+
+def daemons() -> list[tuple[str, str]]:
+    """(name, folder) of the heads of this user that run here and that others join."""
 
 # name, cpus, memory, gpus, cpus held, memory held, who holds each device
 Node = tuple[str, int, int, int, float, int, list[str | None]]

@@ -48,6 +48,7 @@ def rank_env(
     node, devices = placements[rank]
     beside = [r for r, placement in enumerate(placements) if placement[0] == node]
     local_rank = beside.index(rank)
+    used = list(dict.fromkeys(placement[0] for placement in placements))
     if visible == "node":
         shown = list(dict.fromkeys(d for r in beside for d in placements[r][1]))
     else:
@@ -58,7 +59,7 @@ def rank_env(
         "LOCAL_RANK": str(local_rank if visible == "node" else 0),
         "MUSTER_LOCAL_RANK": str(local_rank),
         "LOCAL_WORLD_SIZE": str(len(beside)),
-        "NODE_RANK": str(node),
+        "NODE_RANK": str(used.index(node)),
         "MASTER_ADDR": master[0],
         "MASTER_PORT": str(master[1]),
         "CLUSTER_NAME": cluster,

@@ -14,6 +14,8 @@ from time import monotonic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from muster._core import Head
 
 WINDOW_S = 5.0
@@ -127,9 +129,9 @@ def render(line: Line, node: str, colour: bool) -> str:
 class LogPump:
     """A daemon thread that shows the lines of a head until its end."""
 
-    def __init__(self, head: Head) -> None:
+    def __init__(self, head: Head, node_of: Callable[[str, int], str]) -> None:
         self._head = head
-        self._node = head.node[0]
+        self._node_of = node_of
         self._fold: Fold | None = None
         if os.environ.get("MUSTER_LOG_FOLD", "1") != "0":
             self._fold = Fold()
@@ -167,7 +169,12 @@ class LogPump:
             out = sys.stderr if is_stderr else sys.stdout
             try:
                 colour = out.isatty()
-                out.write("".join(render(line, self._node, colour) for line in mine))
+                out.write(
+                    "".join(
+                        render(line, self._node_of(line.cluster, line.rank), colour)
+                        for line in mine
+                    )
+                )
                 out.flush()
             except Exception:
                 pass  # closed, full, or replaced by something odd: not worth a job

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from muster._env import Placement
     from muster.config import WorkerConfig
 
+Place = tuple[str, list[int]]  # node's name, device indexes on it
 START_S = 120.0  # processes, without their constructors
 _STARTS = {"fork": 0, "exec": 1}
 _COMMAND = 2
@@ -30,8 +31,10 @@ def start(
 ) -> list[tuple[int, int, str, str]]:
     try:
         return head.create_cluster(name, ranks, START_S)
-    except FileExistsError:
-        raise name_taken(name) from None
+    except FileExistsError as e:
+        raise ClusterError(
+            f"{e.args[-1]}: destroy() it, or take another name"
+        ) from None
     except TimeoutError as e:
         raise DeadlineExceeded(f"the workers of {name!r} did not start: {e}") from None
 
@@ -47,8 +50,10 @@ def rank_specs(
     worker_cls: type | str,
     role: WorkerConfig,
     placements: list[Placement],
+    nodes: list[tuple[str, int, int, int]],
     master: tuple[str, int],
     session: api.Session,
+    detached: bool,
 ) -> list[_core.RankSpec]:
     if role.http_open:
         warnings.warn(
@@ -56,22 +61,26 @@ def rank_specs(
             "workers",
             stacklevel=4,
         )
-    names = device_names(session.env, session.head.node[3])
+    # a driver elsewhere knows nothing of how devices are called on a node
+    env_here = {} if session.head.joined else session.env
     common = _common_spec(worker_cls, role, session)
     specs = []
-    for rank, (_, devices) in enumerate(placements):
+    for rank, (node, devices) in enumerate(placements):
         env = rank_env(
             name,
             rank,
             placements,
             master=master,
-            names=names,
+            names=device_names(env_here, nodes[node][3]),
             visible=role.visible,
             user=role.env,
         )
         spec = common.copy()
         spec["env"] = [f"{key}={value}" for key, value in env.items()]
         spec["devices"] = devices
+        spec["node"] = nodes[node][0]
+        spec["cpu_milli"] = round(role.num_cpus * 1000)
+        spec["detached"] = int(detached)
         specs.append(spec)
     return specs
 

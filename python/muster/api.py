@@ -17,11 +17,49 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from muster._env import Placement
+    from muster._start import Place
     from muster.config import WorkerConfig
 
 STOP_GRACE_S = 3.0  # SIGTERM until SIGKILL
+ANSWER_S = 30.0  # of a head that may just be coming back
 _HERE_ONLY = "this version starts its workers on this machine alone: leave {} out"
+
+
+class Node:
+    """A machine that lends itself, as `muster.nodes()` gives it.
+
+    memory is in bytes; suspect: silent for longer than it should be; detail: why it is
+    not alive.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        cpus: int,
+        memory: int,
+        gpus: int,
+        alive: bool,
+        suspect: bool,
+        labels: list[str],
+        addresses: list[str],
+        detail: str,
+    ) -> None:
+        self.name = name
+        self.cpus = cpus
+        self.memory = memory
+        self.gpus = gpus
+        self.alive = alive
+        self.suspect = suspect
+        self.labels = dict(label.partition("=")[::2] for label in labels)
+        self.addresses = addresses
+        self.detail = detail
+
+    def __repr__(self) -> str:
+        state = "suspect" if self.suspect else "alive" if self.alive else "gone"
+        return (
+            f"<muster.Node {self.name!r}: {self.cpus} CPUs, {self.memory >> 20} MiB, "
+            f"{self.gpus} devices, {state}>"
+        )
 
 
 class Session:
@@ -35,9 +73,31 @@ class Session:
         self.env = env
         self.pid = os.getpid()
         self.placing = threading.Lock()  # from a plan until what it takes is in `held`
-        # what living clusters hold: their placements and what each worker asked for
-        self.held: dict[str, tuple[list[Placement], WorkerConfig]] = {}
-        self.pump = LogPump(head)
+        # what living clusters of this driver hold: where, and what each worker asked for
+        self.held: dict[str, tuple[list[Place], WorkerConfig]] = {}
+        self.here = "" if head.joined else head.node[0]
+        self.pump = LogPump(head, self.node_of)
+
+    def node_of(self, cluster: str, rank: int) -> str:
+        """Where that worker runs."""
+        places = self.held.get(cluster, ([], None))[0]
+        return places[rank][0] if rank < len(places) else self.here
+
+    def nodes(self) -> list[Node]:
+        """All of the head's, by name: "n2" before "n10"."""
+        found = [Node(*fields) for fields in self.head.nodes(ANSWER_S)]
+        return sorted(found, key=_by_name)
+
+
+def _by_name(node: Node) -> list[tuple[int, str]]:
+    """Numbers in names count as numbers."""
+    parts: list[tuple[int, str]] = []
+    for char in node.name:
+        if char.isdigit() and parts and parts[-1][1] == "":
+            parts[-1] = (parts[-1][0] * 10 + int(char), "")
+        else:
+            parts.append((int(char), "") if char.isdigit() else (-1, char))
+    return parts
 
 
 _lock = threading.RLock()
@@ -56,6 +116,11 @@ def is_initialized() -> bool:
     return _session is not None
 
 
+def nodes() -> list[Node]:
+    """The machines that lend themselves to this session's head."""
+    return session().nodes()
+
+
 def http_token() -> str:
     """What HTTP clients of this session show: `Authorization: Bearer <token>`."""
     return session().head.http_token
@@ -71,22 +136,37 @@ def init(
     orchestrator: str | None = None,
     timeout: float = 60,
     log_to_driver: bool = True,
+    secret_file: str | None = None,
+    tls: str = "auto",
 ) -> None:
-    """Start a head in this process and an agent on this machine, and wait for them.
+    """Start a head in this process and an agent on this machine, and wait for them; or
+    join a head that runs already.
 
+    address: "HOST:PORT" of `muster head`, or "auto" for the one of this machine and user;
+        None: what MUSTER_ADDRESS says, if anything; "local": a head of our own.
+    secret_file: a file with that head's secret; None: what MUSTER_SECRET_FILE says, else
+        that of the head of this machine.
+    tls: "auto" (everywhere but on loopback), "on", or "off" (a trusted network).
     num_gpus: devices to hand out, also where there are none; None: those that are found.
     log_to_driver: what workers print appears here too, with a prefix.
 
-    Everything ends with `shutdown()`, or with this process, however that ends. A second
-    call is an error unless it asks for the same.
+    Everything ends with `shutdown()`, or with this process, however that ends; of a head
+    that was joined, the clusters of this process that are not detached. A second call is
+    an error unless it asks for the same.
     """
     global _session
     options: dict[str, Any] = {
         "num_cpus": _number(num_cpus, "num_cpus"),
         "num_gpus": _number(num_gpus, "num_gpus"),
         "log_to_driver": bool(log_to_driver),
+        **find_head(address, secret_file, tls),
     }
-    _refuse_other_machines(address, num_nodes, nodes, orchestrator)
+    _refuse_other_machines(num_nodes, nodes, orchestrator)
+    if options["address"] and (num_cpus is not None or num_gpus is not None):
+        raise ValueError(
+            "num_cpus and num_gpus describe this machine: give them to `muster agent`, "
+            f"not to the head at {options['address']}"
+        )
     with _lock:
         if _session is not None and _session.head.alive:
             if _session.options == options:
@@ -116,7 +196,11 @@ def _start(options: dict[str, Any], timeout: float) -> Session:
         sys_path=[os.path.abspath(p) for p in map(str, sys.path)],
         env=[f"{name}={value}" for name, value in env.items()],
         working_dir=os.getcwd(),
+        script=sys.argv[0] if sys.argv else "",
         timeout=timeout,
+        address=options["address"],
+        secret_file=options["secret_file"],
+        tls=options["tls"],
     )
     try:
         return Session(options, head, env)
@@ -134,11 +218,45 @@ def _number(value: int | None, field: str) -> int:
     return value
 
 
+def find_head(
+    address: str | None, secret_file: str | None, tls: str
+) -> dict[str, str | None]:
+    """Which head is meant, and where its secret is."""
+    if tls not in ("auto", "on", "off"):
+        raise ValueError(f'tls: must be "auto", "on" or "off": {tls!r}')
+    address = address or os.environ.get("MUSTER_ADDRESS") or "local"
+    if address == "local":
+        return {"address": None, "secret_file": None, "tls": tls}
+    secret_file = secret_file or os.environ.get("MUSTER_SECRET_FILE")
+    if address == "auto" or not secret_file:
+        folder = _daemon_folder(address)
+        secret_file = secret_file or os.path.join(folder, "secret")
+        if address == "auto":
+            address = os.path.join(folder, "head.sock")
+    return {"address": address, "secret_file": secret_file, "tls": tls}
+
+
+def _daemon_folder(address: str) -> str:
+    """Of the one head of this machine and user that others join."""
+    daemons = _core.daemons()
+    if len(daemons) == 1:
+        return daemons[0][1]
+    names = ", ".join(name for name, _ in daemons)
+    if daemons:
+        what = f"several heads run here ({names}): which one is meant"
+    else:
+        what = "no head runs here (`muster head` starts one)"
+    if address == "auto":
+        raise MusterError(f"address='auto': {what}; give its address")
+    raise MusterError(
+        f"address={address!r}: where is its secret? {what}; give secret_file=, or set "
+        "MUSTER_SECRET_FILE"
+    )
+
+
 def _refuse_other_machines(
-    address: str | None, num_nodes: int, nodes: str | None, orchestrator: str | None
+    num_nodes: int, nodes: str | None, orchestrator: str | None
 ) -> None:
-    if address not in (None, "local"):
-        raise MusterError(_HERE_ONLY.format(f"address={address!r}"))
     if num_nodes != 1:
         raise MusterError(_HERE_ONLY.format(f"num_nodes={num_nodes!r}"))
     if nodes is not None:

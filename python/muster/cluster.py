@@ -99,12 +99,19 @@ def _find_peer(address: str, uid: int, label: str) -> Any:
     return _NoPeer(label)
 
 
-def _http_url(address: str) -> str:
+def _tcp_entry(address: str) -> str | None:
     """The first entry of an address (io/addr.h) that is a TCP port."""
     for entry in address.split(","):
         if not entry.startswith(("unix:", "/")):
-            return f"http://{entry}"
-    raise ClusterError(f"no TCP port at {address!r}")
+            return entry
+    return None
+
+
+def _http_url(address: str) -> str:
+    entry = _tcp_entry(address)
+    if entry is None:
+        raise ClusterError(f"no TCP port at {address!r}")
+    return f"http://{entry}"
 
 
 class View:
@@ -397,8 +404,9 @@ class View:
     # ---- looking ----------------------------------------------------------------------
 
     def address(self, rank: int = 0) -> str:
-        """Of that worker's RPC server."""
-        return self._member(rank).address
+        """Of that worker's RPC server: "HOST:PORT", or the path of a socket."""
+        address = self._member(rank).address
+        return _tcp_entry(address) or address
 
     def log_path(self, rank: int = 0) -> str:
         """The file with all that this worker prints."""
@@ -432,7 +440,8 @@ class Cluster(View):
     "package.module.Class", or a class in C, "library.so:symbol", which is called with
     plain data unless told otherwise. All workers are there and constructed when this returns, or
     none is and the reason is raised. They live until `destroy()` or `shutdown()`: a
-    Cluster object that is dropped ends nothing.
+    Cluster object that is dropped ends nothing. A `detached` one, which only a head that
+    was joined can have, lives until `destroy()`, and `muster.get_cluster` finds it.
 
     Pickles to a handle that can call the workers, from this driver and from them.
     """
@@ -445,11 +454,17 @@ class Cluster(View):
         worker_config: Any = None,
         *,
         config: Any = None,
+        detached: bool = False,
         **fields: Any,
     ) -> None:
         if worker_config is not None and config is not None:
             raise TypeError("config is another name of worker_config: give one of them")
         session = api.session()
+        if detached and not session.head.joined:
+            raise ClusterError(
+                "detached=True needs a head that outlives this process: start one with "
+                '`muster head`, and muster.init(address="HOST:PORT")'
+            )
         role = WorkerConfig.of(worker_config if config is None else config, **fields)
         spec = engine_spec(
             ENGINE, worker_cls, role.args, role.kwargs, role.max_concurrency
@@ -464,12 +479,14 @@ class Cluster(View):
                 raise name_taken(name)
             placements = resources.plan(name, role)
             self.mesh = mesh_sizes(role.mesh, len(placements))
-            session.held[name] = (placements, role)
-        try:
-            master = session.head.hold_port(self._ports, ANSWER_S)
-            ranks = rank_specs(name, worker_cls, role, placements, master, session)
-            started = start(session.head, name, ranks)
             nodes = [node[0] for node in resources.nodes]
+            places = [(nodes[node], devices) for node, devices in placements]
+            session.held[name] = (places, role)
+        try:
+            master = session.head.hold_port(self._ports, places[0][0], ANSWER_S)
+            where = (placements, resources.nodes, master, session, detached)
+            ranks = rank_specs(name, worker_cls, role, *where)
+            started = start(session.head, name, ranks)
             native = is_native(worker_cls)
             super().__init__(
                 name,
@@ -506,9 +523,12 @@ class Cluster(View):
         timeout: float | None,
         mesh: dict[str, int],
         codec: int = PICKLE,
+        owner: api.Session | None = None,
     ) -> Self:
         self = cls.__new__(cls)
-        self._owner = None
+        self._owner = owner
+        self._gone = False
+        self._ports = ""
         self.mesh = mesh
         View.__init__(self, name, members, engine, timeout, codec)
         self._bind()
@@ -543,10 +563,12 @@ class Cluster(View):
 
     def destroy(self, *, grace: float = GRACE_S) -> None:
         """End its workers and wait until they are gone: SIGTERM, and SIGKILL `grace`
-        seconds later. Idempotent. Only the process that created it may."""
+        seconds later. Idempotent. A handle that was pickled cannot; one of
+        `muster.get_cluster` can."""
         if self._owner is None:
             raise ClusterError(
-                f"this is a handle of {self._name!r}: only its creator may destroy it"
+                f"this is a handle of {self._name!r}: only its creator may destroy it, "
+                "or a driver with muster.get_cluster"
             )
         if self._gone:
             return  # the name may be another one's by now
@@ -557,7 +579,7 @@ class Cluster(View):
             head.destroy_cluster(self._name, grace, grace + ANSWER_S)
         self._gone = True
         self._owner.held.pop(self._name, None)
-        if head.alive:
+        if head.alive and self._ports:
             head.drop_port(self._ports, ANSWER_S)
 
     shutdown = destroy
@@ -584,3 +606,27 @@ def _workers(
         where = (rank, uid, pid, address, log_path, label, place, devices)
         workers.append(Worker(*where, native))
     return workers
+
+
+def get_cluster(name: str) -> Cluster:
+    """A handle of the cluster of that name, whoever made it. It can be called and
+    destroyed."""
+    session = api.session()
+    order = [node.name for node in session.nodes()]
+    for found, _, workers in session.head.clusters(ANSWER_S):
+        if found != name:
+            continue
+        members = []
+        for rank, (uid, pid, address, log_path, node, devices, *_) in enumerate(
+            workers
+        ):
+            if not address:
+                raise ClusterError(f"cluster {name!r} is not complete: rank {rank}")
+            place = (order.index(node) if node in order else -1, node)
+            label = f"{name}/{rank}@{node}"
+            members.append(
+                Worker(rank, uid, pid, address, log_path, label, place, devices)
+            )
+        mesh = mesh_sizes({}, len(members))
+        return Cluster._handle(name, members, ENGINE, None, mesh, PICKLE, session)
+    raise ClusterError(f"there is no cluster {name!r}")

@@ -1,0 +1,156 @@
+#include "head_object.h"
+
+#include "io/session.h"
+
+#include <string.h>
+
+/* The head's status; the operation holds it. NULL with an exception set. */
+static const Muster__Status *
+ask_status(struct head *h, PyObject *timeout, struct ms_head_op **op)
+{
+    if (!head_is_running(h))
+        return NULL;
+    *op = ms_head_status(h->head);
+    if (head_op_finish(*op, timeout) == 0)
+        return (const Muster__Status *)ms_head_op_message(*op);
+    ms_head_op_unref(*op);
+    return NULL;
+}
+
+/* Append and give away; false with an exception set. */
+static bool append(PyObject *list, PyObject *item)
+{
+    bool ok = item && PyList_Append(list, item) == 0;
+
+    Py_XDECREF(item);
+    return ok;
+}
+
+static PyObject *node_tuple(const Muster__NodeStatus *n)
+{
+    return Py_BuildValue("sIKINNNNs",
+                         n->name,
+                         (unsigned)n->cpus,
+                         (unsigned long long)n->memory,
+                         (unsigned)n->gpus,
+                         PyBool_FromLong(n->alive),
+                         PyBool_FromLong(n->suspect),
+                         core_str_list(n->labels, n->n_labels),
+                         core_str_list(n->addresses, n->n_addresses),
+                         n->detail);
+}
+
+PyObject *head_nodes(PyObject *self, PyObject *timeout)
+{
+    struct ms_head_op *op = NULL;
+    const Muster__Status *s = ask_status((struct head *)self, timeout, &op);
+    PyObject *list = s ? PyList_New(0) : NULL;
+
+    for (size_t i = 0; list && i < s->n_nodes; i++)
+        if (!append(list, node_tuple(s->nodes[i])))
+            Py_CLEAR(list);
+    if (s)
+        ms_head_op_unref(op);
+    return list;
+}
+
+/* Name, CPUs, memory and devices of the first one. */
+PyObject *head_node(PyObject *self, void *unused)
+{
+    struct ms_head_op *op = NULL;
+    const Muster__Status *s = ask_status((struct head *)self, Py_None, &op);
+    PyObject *node = NULL;
+
+    (void)unused;
+    if (!s)
+        return NULL;
+    if (s->n_nodes)
+        node = Py_BuildValue("sIKI",
+                             s->nodes[0]->name,
+                             (unsigned)s->nodes[0]->cpus,
+                             (unsigned long long)s->nodes[0]->memory,
+                             (unsigned)s->nodes[0]->gpus);
+    else
+        PyErr_SetString(core_error, "the head has no node");
+    ms_head_op_unref(op);
+    return node;
+}
+
+static PyObject *devices_list(const Muster__WorkerStatus *w)
+{
+    PyObject *list = PyList_New(0);
+
+    for (size_t i = 0; list && i < w->n_devices; i++)
+        if (!append(list, PyLong_FromUnsignedLong(w->devices[i])))
+            Py_CLEAR(list);
+    return list;
+}
+
+static PyObject *worker_tuple(const Muster__WorkerStatus *w)
+{
+    bool lives = w->state == MUSTER__WORKER_STATE__WORKER_STARTING ||
+                 w->state == MUSTER__WORKER_STATE__WORKER_RUNNING;
+
+    return Py_BuildValue("KisssNNIK",
+                         (unsigned long long)w->uid,
+                         (int)w->pid,
+                         w->address,
+                         w->log_path,
+                         w->node,
+                         devices_list(w),
+                         PyBool_FromLong(lives),
+                         (unsigned)w->cpu_milli,
+                         (unsigned long long)w->memory);
+}
+
+static PyObject *cluster_tuple(const Muster__ClusterStatus *c)
+{
+    PyObject *workers = PyList_New(0);
+
+    for (size_t i = 0; workers && i < c->n_workers; i++)
+        if (!append(workers, worker_tuple(c->workers[i])))
+            Py_CLEAR(workers);
+    return workers
+               ? Py_BuildValue("sNN", c->name, PyBool_FromLong(c->detached), workers)
+               : NULL;
+}
+
+PyObject *head_clusters(PyObject *self, PyObject *timeout)
+{
+    struct ms_head_op *op = NULL;
+    const Muster__Status *s = ask_status((struct head *)self, timeout, &op);
+    PyObject *list = s ? PyList_New(0) : NULL;
+
+    for (size_t i = 0; list && i < s->n_clusters; i++)
+        if (!append(list, cluster_tuple(s->clusters[i])))
+            Py_CLEAR(list);
+    if (s)
+        ms_head_op_unref(op);
+    return list;
+}
+
+/* ---- daemons of this machine ----------------------------------------------------- */
+
+static PyObject *daemons(PyObject *self, PyObject *unused)
+{
+    struct ms_session *all = NULL;
+    struct ms_error err = {0};
+    int count = ms_session_list(&all, &err);
+    PyObject *list;
+
+    (void)self;
+    (void)unused;
+    if (count < 0)
+        return core_raise(&err);
+    list = PyList_New(0);
+    for (int i = 0; list && i < count; i++)
+        if (all[i].is_daemon && all[i].alive &&
+            !append(list, Py_BuildValue("ss", all[i].name, all[i].dir)))
+            Py_CLEAR(list);
+    explicit_bzero(all, (size_t)count * sizeof *all); /* secrets */
+    free(all);
+    return list;
+}
+
+PyMethodDef core_head_functions[] = {{"daemons", daemons, METH_NOARGS, NULL},
+                                     {NULL, NULL, 0, NULL}};
