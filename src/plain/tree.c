@@ -293,6 +293,20 @@ struct muster_value *ms_tree_decode_arguments(uint8_t *memory,
     return rooted(t);
 }
 
+struct muster_value *ms_tree_bytes(uint8_t *memory, const uint8_t *body, size_t len)
+{
+    struct measure m = {0};
+    struct ms_tree *t = tree_create(memory, &m);
+    static char none[1];
+
+    if (!t)
+        return NULL;
+    t->root = (struct muster_value){.kind = MUSTER_BYTES, .frozen = true};
+    t->root.data.at = len ? (char *)(uintptr_t)body : none;
+    t->root.data.len = len;
+    return rooted(t);
+}
+
 /* ---- encoding -------------------------------------------------------------------- */
 
 static void put(struct ms_plain_writer *w,

@@ -67,6 +67,10 @@ struct muster_value *ms_tree_decode_arguments(uint8_t *memory,
                                               size_t len,
                                               struct ms_error *err);
 
+/* A bytes value over a block, without a copy. Takes `memory`, also on failure. NULL: out
+ * of memory. */
+struct muster_value *ms_tree_bytes(uint8_t *memory, const uint8_t *body, size_t len);
+
 /* Its root is of no use then, and in no list. */
 void ms_tree_free(struct ms_tree *t);
 

@@ -1,6 +1,7 @@
 #include "base/cleanup.h"
 #include "worker/native_impl.h"
 
+#include <assert.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
@@ -175,6 +176,7 @@ static Muster__Failure__Kind construct(struct ms_engines *e,
 {
     int rc;
 
+    assert(engine->class);
     if (!engine->class->create)
         return MS_NATIVE_OK;
     ms_report_clear(err);

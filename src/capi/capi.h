@@ -1,0 +1,126 @@
+/* capi.h - what the files of the driver's C interface share
+ *
+ * session.c   a head, a client, what is known of dead workers, the logs
+ * program.c   where the muster program is
+ * place.c     resources: nodes, and where ranks go
+ * rankenv.c   the environment of each rank
+ * cluster.c   clusters: create, destroy
+ * call.c      calls
+ * future.c    what was begun
+ * failure.c   failures as errors
+ */
+#ifndef MS_CAPI_CAPI_H
+#define MS_CAPI_CAPI_H
+
+#include "base/error.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "head/head.h"
+#include "muster/driver.h"
+#include "resource/plan.h"
+#include "wire/client.h"
+
+#include <pthread.h>
+
+#define MS_CAPI_ANSWER_NS (10 * MS_NS_PER_S)  /* of what the agent answers at once */
+#define MS_CAPI_START_NS  (120 * MS_NS_PER_S) /* processes, without their constructors */
+
+struct muster_session {
+    struct ms_head *head;
+    struct ms_client *client; /* the loop's, after the start */
+    struct ms_spin *spin;
+    char **env; /* what workers start from */
+    void (*on_log)(void *arg, const struct muster_log_line *line);
+    void *arg;
+    pthread_mutex_t placing; /* from a plan until what it takes is known to the head */
+    pthread_mutex_t lock;    /* guards exits */
+    struct ms_map exits;     /* uid -> packed exit */
+    struct ms_list link;     /* of all sessions of this process */
+    unsigned refs;           /* clusters that were not destroyed; under `lock` */
+    bool stopped;            /* likewise */
+};
+
+struct muster_resources {
+    struct muster_session *session;
+    uint32_t count, gpus_per_node;
+    struct ms_capi_node {
+        char *name;
+        uint32_t cpus;
+        uint64_t memory;
+    } * nodes;
+};
+
+struct ms_capi_worker {
+    uint64_t uid;
+    int32_t pid;
+    char *node, *log_path;
+    struct ms_peer *peer;
+};
+
+struct muster_cluster {
+    struct muster_session *session;
+    char *name, *ports; /* owner of what is held for it */
+    uint32_t world_size;
+    struct ms_capi_worker *workers;
+    int64_t timeout_ns;
+};
+
+struct muster_future {
+    struct ms_call *call;
+    bool taken;
+};
+
+/* session.c */
+struct muster_session *ms_capi_session_ref(struct muster_session *s);
+void ms_capi_session_unref(struct muster_session *s);
+bool ms_capi_is_stopped(struct muster_session *s);
+/* Wait for an operation of the head: its message, borrowed, or NULL with the reason. */
+const ProtobufCMessage *
+ms_capi_wait(struct ms_head_op *op, int64_t timeout_ns, struct muster_error *err);
+
+/* program.c: malloc'd; NULL with the reason. */
+char *ms_capi_find_program(const char *told, struct muster_error *err);
+
+/* place.c: the plan of a cluster over the nodes of `r`; ms_plan_finish. */
+int ms_capi_plan(struct muster_resources *r,
+                 const struct muster_cluster_options *o,
+                 struct ms_plan *out,
+                 struct muster_error *err);
+
+/* rankenv.c: "NAME=value" of one rank, NULL-terminated; NULL: out of memory. */
+struct ms_capi_rank_env {
+    const char *cluster;
+    const struct ms_plan *plan;
+    uint32_t gpus_per_node;
+    const char *master_host;
+    uint32_t master_port;
+    const char *const *user; /* may be NULL */
+};
+char **ms_capi_rank_env(const struct ms_capi_rank_env *e, uint32_t rank);
+/* This process's environment, as workers start from it. */
+char **ms_capi_session_env(void);
+void ms_capi_strings_free(char **strings);
+
+/* call.c: an operation of the engine on every worker; the value is borrowed. */
+int ms_capi_operate_all(struct muster_cluster *c,
+                        uint16_t op,
+                        const struct muster_value *argument,
+                        int64_t timeout_ns,
+                        struct muster_error *err);
+
+/* future.c: the value of a call that is done (may be wanted by nobody), or its error. */
+int ms_capi_outcome(struct ms_call *call,
+                    struct muster_value **value,
+                    struct muster_error *err);
+
+/* The next tag: 0, -ETIMEDOUT, -EINTR. */
+int ms_capi_inbox_wait(struct ms_inbox *inbox, int64_t until_ns, uint64_t *tag);
+
+/* failure.c: fill err; a negative errno that fits. */
+int ms_capi_failure(const uint8_t *body,
+                    size_t len,
+                    const char *where,
+                    struct muster_error *err);
+int ms_capi_error(const struct ms_error *from, struct muster_error *err);
+
+#endif
