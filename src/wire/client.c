@@ -18,7 +18,7 @@ void ms_client_unref(struct ms_client *c)
     ms_map_finish(&c->by_id);
     pthread_mutex_destroy(&c->lock);
     pthread_mutex_destroy(&c->timer_lock);
-    explicit_bzero(c->secret, sizeof c->secret);
+    ms_net_finish(&c->net);
     free(c);
 }
 
@@ -83,14 +83,19 @@ static int64_t peer_on_time(struct ms_peer *p, int64_t now_ns)
 {
     struct ms_client *c = p->client;
     int64_t next_ns;
-    bool ask;
+    bool ask, tell, is_suspect;
 
     pthread_mutex_lock(&p->lock);
     next_ns = ms_peer_on_time(p, now_ns);
     ask = p->wants_verdict && !p->asked;
     p->wants_verdict = false;
     p->asked |= ask;
+    is_suspect = p->is_suspect;
+    tell = p->told_suspect != is_suspect;
+    p->told_suspect = is_suspect;
     ms_peer_unlock(p);
+    if (tell && c->on_suspect)
+        c->on_suspect(c->arg, p->uid, is_suspect);
     if (ask && c->ask_verdict)
         c->ask_verdict(c->arg, p->uid);
     return next_ns;
@@ -164,9 +169,10 @@ struct ms_client *ms_client_create(const struct ms_client_options *o)
     if (!c)
         return NULL;
     c->loop = o->loop;
-    memcpy(c->secret, o->secret, sizeof c->secret);
+    ms_net_init(&c->net, o->secret, o->tls);
     c->spin = o->spin;
     c->ask_verdict = o->ask_verdict;
+    c->on_suspect = o->on_suspect;
     c->arg = o->arg;
     c->verdict_ns = o->verdict_ns ? o->verdict_ns : MS_VERDICT_NS;
     c->grace_ns = o->grace_ns ? o->grace_ns : MS_LINK_GRACE_NS;
@@ -244,6 +250,7 @@ void ms_client_forget(struct ms_client *c)
         pthread_mutex_init(&p->lock, NULL);
         if (p->conn)
             close(ms_conn_fd(p->conn));
+        ms_fd_close(&p->probe_fd);
         p->conn = NULL; /* leaked on purpose: the parent owns what it stood for */
         p->state = PEER_DEAD;
         p->reading = p->armed = false;

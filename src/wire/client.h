@@ -12,6 +12,11 @@
  * again. If nobody listens there any more it waits for a verdict (ms_client_verdict:
  * the worker died, like this), which fails all open calls at once; without one, they
  * fail as unreachable after MS_VERDICT_NS.
+ *
+ * On a network connection silence means something. While calls are open it says PING when
+ * it has sent nothing for MS_PING_NS; after MS_SUSPECT_NS in which nothing came the peer is
+ * suspect (on_suspect) and fresh connections are tried beside the old one, so that a healed
+ * link is found soon; after grace_ns of silence the open calls fail as unreachable.
  */
 #ifndef MS_WIRE_CLIENT_H
 #define MS_WIRE_CLIENT_H
@@ -21,6 +26,7 @@
 #include "proto/muster.pb-c.h"
 #include "wire/frame.h"
 #include "wire/spin.h"
+#include "wire/tls.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,9 +44,13 @@ struct ms_client_options {
     /* The connection to this worker broke and nobody listens: find out, and then say
      * ms_client_verdict. May be NULL. Loop's thread; no lock is held. */
     void (*ask_verdict)(void *arg, uint64_t uid);
+    /* Nothing has come from this worker for MS_SUSPECT_NS although calls are open, or
+     * something has again. May be NULL. Loop's thread; no lock is held. */
+    void (*on_suspect)(void *arg, uint64_t uid, bool is_suspect);
     void *arg;
-    int64_t verdict_ns; /* 0: MS_VERDICT_NS */
-    int64_t grace_ns;   /* broken until given up; 0: MS_LINK_GRACE_NS */
+    enum ms_tls_mode tls; /* what TCP connections begin with */
+    int64_t verdict_ns;   /* 0: MS_VERDICT_NS */
+    int64_t grace_ns;     /* broken or silent until given up; 0: MS_LINK_GRACE_NS */
 };
 
 struct ms_client *ms_client_create(const struct ms_client_options *o);
@@ -55,9 +65,11 @@ void ms_client_verdict(struct ms_client *c, uint64_t uid, const Muster__Exit *ex
  * fail, both with a failure that says why. */
 void ms_client_forget(struct ms_client *c);
 
-/* A worker at a socket path. `label` ("actor_train/0@node") appears in errors. */
+/* A worker at one of the addresses of a list (io/addr.h), which are tried in order; the one
+ * that worked is tried first the next time. `label` ("actor_train/0@node") appears in
+ * errors. */
 struct ms_peer *ms_peer_create(struct ms_client *c,
-                               const char *path,
+                               const char *addresses,
                                uint64_t uid,
                                const char *label,
                                struct ms_error *err);

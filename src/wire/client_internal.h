@@ -3,6 +3,7 @@
  * client.c     the client: its peers, what the loop's thread does, the timer
  * peer.c       a peer: life, methods, starting calls
  * peer_conn.c  its connection: making, sending, losing, attaching again
+ * peer_quiet.c silence on the network
  * peer_read.c  reading it: the role, and who takes it over
  * call.c       a call: waiting, completing, items
  * inbox.c      notifications
@@ -26,6 +27,7 @@
 #include "base/map.h"
 #include "wire/client.h"
 #include "wire/conn.h"
+#include "wire/dial.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -34,9 +36,10 @@ enum { ACKS_MAX = 64, LABEL_MAX = 160, PROBLEM_MAX = 160 };
 
 struct ms_client {
     struct ms_loop *loop;
-    uint8_t secret[MS_SECRET_SIZE];
+    struct ms_net net;
     struct ms_spin *spin;
     void (*ask_verdict)(void *arg, uint64_t uid);
+    void (*on_suspect)(void *arg, uint64_t uid, bool is_suspect);
     void *arg;
     int64_t verdict_ns, grace_ns;
     _Atomic unsigned refs; /* the owner, and each peer */
@@ -66,7 +69,7 @@ struct ms_peer {
     uint64_t id; /* in the client */
     uint64_t uid;
     uint64_t pair; /* names it in spin leases */
-    char *path;
+    struct ms_dial dial;
     char label[LABEL_MAX];
 
     pthread_mutex_t lock;
@@ -88,6 +91,14 @@ struct ms_peer {
     uint32_t worker_core; /* where the worker's engine was last seen, + 1 */
     unsigned spin_misses; /* polls in a row that found nothing */
     int64_t spin_again_ns;
+
+    bool is_network; /* the connection, or the last one */
+    bool is_remote;  /* its other end is on another host */
+    int64_t opened_ns;
+    int64_t expect_ns; /* since when something is waited for */
+    bool is_suspect, told_suspect;
+    int probe_fd; /* suspect: a fresh connection that is tried */
+    int64_t probe_ns;
 
     bool was_known;  /* its worker may have heard of this session */
     bool is_working; /* something has come over this connection */
@@ -160,6 +171,17 @@ void ms_peer_give_up(struct ms_peer *p, const char *text);
 /* Retries, verdicts that do not come, deadlines; the next time to look. */
 int64_t ms_peer_on_time(struct ms_peer *p, int64_t now_ns);
 uint64_t ms_call_budget(const struct ms_call *c, int64_t now_ns);
+
+/* End the connection for `why`; if somebody reads it, he will. */
+void ms_peer_break(struct ms_peer *p, int why);
+
+/* peer_quiet.c; the peer's lock is held */
+/* A call was sent: silence counts from now on, if it did not before. */
+void ms_peer_expect(struct ms_peer *p, int64_t now_ns);
+/* Pings, suspicion, the end of grace; the next time to look. */
+int64_t ms_peer_listen(struct ms_peer *p, int64_t now_ns);
+/* Since when nothing has come. */
+int64_t ms_peer_heard_ns(const struct ms_peer *p, int64_t now_ns);
 
 /* peer_read.c; the peer's lock is held */
 void ms_peer_arm(struct ms_peer *p);

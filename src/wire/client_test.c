@@ -180,14 +180,17 @@ static void test_a_path_that_is_no_socket(void **state)
 {
     struct rig rig = {0};
     struct ms_call_spec spec = {.op = MS_OP_HEALTH, .deadline_ns = MS_NEVER};
-    char long_path[200];
+    char long_path[200] = "/";
+    struct ms_error err = {0};
     struct ms_peer *p;
 
     (void)state;
     rig_start(&rig);
-    memset(long_path, 'x', sizeof long_path - 1);
-    long_path[sizeof long_path - 1] = 0;
-    p = ms_peer_create(rig.client, long_path, 1, "long", NULL);
+    memset(long_path + 1, 'x', sizeof long_path - 2);
+    assert_null(ms_peer_create(rig.client, long_path, 1, "long", &err));
+    assert_int_equal(err.code, -ENAMETOOLONG);
+    p = ms_peer_create(rig.client, "/dev/null/socket", 1, "no folder", NULL);
+    assert_non_null(p);
     rig_expect_failure(ms_peer_call(p, &spec), MUSTER__FAILURE__KIND__UNREACHABLE);
     rig_expect_failure(ms_peer_call(p, &spec), MUSTER__FAILURE__KIND__UNREACHABLE);
     ms_peer_unref(p);

@@ -132,7 +132,11 @@ void ms_conn_destroy(struct ms_conn *c)
 
 void ms_conn_set_lazy(struct ms_conn *c)
 {
+    struct ms_transport *t = c->transport;
+
     c->is_lazy = true;
+    if (t->ops->set_lazy)
+        t->ops->set_lazy(t);
 }
 int ms_conn_fd(const struct ms_conn *c)
 {

@@ -11,18 +11,30 @@
 
 /* ---- life ------------------------------------------------------------------------ */
 
-static struct ms_peer *peer_alloc(struct ms_client *c, const char *path, uint64_t uid)
+static struct ms_peer *peer_alloc(struct ms_client *c,
+                                  const char *addresses,
+                                  uint64_t uid,
+                                  struct ms_error *err)
 {
     struct ms_peer *p = calloc(1, sizeof *p);
+    int rc;
 
-    if (!p)
+    if (!p) {
+        ms_error_set(err, -ENOMEM, "out of memory");
         return NULL;
-    p->path = strdup(path);
-    if (!p->path || ms_random_bytes(p->session, sizeof p->session) < 0) {
-        free(p->path);
+    }
+    rc = ms_dial_init(&p->dial, addresses, err);
+    if (rc == 0) {
+        rc = ms_random_bytes(p->session, sizeof p->session);
+        if (rc < 0)
+            ms_error_sys(err, rc, "no random bytes");
+    }
+    if (rc < 0) {
+        ms_dial_finish(&p->dial);
         free(p);
         return NULL;
     }
+    p->probe_fd = -1;
     p->refs = 1;
     p->client = c;
     p->uid = uid;
@@ -46,23 +58,21 @@ static void peer_free(struct ms_peer *p)
     ms_map_finish(&p->pending);
     pthread_mutex_destroy(&p->lock);
     free(p->failure);
-    free(p->path);
+    ms_dial_finish(&p->dial);
     free(p);
 }
 
 struct ms_peer *ms_peer_create(struct ms_client *c,
-                               const char *path,
+                               const char *addresses,
                                uint64_t uid,
                                const char *label,
                                struct ms_error *err)
 {
-    struct ms_peer *p = peer_alloc(c, path, uid);
+    struct ms_peer *p = peer_alloc(c, addresses, uid, err);
     int rc;
 
-    if (!p) {
-        ms_error_set(err, -ENOMEM, "out of memory");
+    if (!p)
         return NULL;
-    }
     snprintf(p->label, sizeof p->label, "%s", label);
     pthread_mutex_lock(&c->lock);
     p->id = ++c->next_id;
@@ -269,11 +279,13 @@ static int keep_request(struct ms_call *c, const struct iovec *iov, int count)
     return 0;
 }
 
-/* Poll for the answer? Only with a lease, and not after polls that were in vain. */
+/* Poll for the answer? Only with a lease, and not after polls that were in vain; and leases
+ * are of this host alone. */
 static bool take_lease(struct ms_peer *p, int64_t now_ns)
 {
-    return p->client->spin && atomic_load(&p->client->outstanding) == 1 &&
-           now_ns >= p->spin_again_ns && ms_spin_take(p->client->spin, p->pair, now_ns);
+    return p->client->spin && !p->is_remote &&
+           atomic_load(&p->client->outstanding) == 1 && now_ns >= p->spin_again_ns &&
+           ms_spin_take(p->client->spin, p->pair, now_ns);
 }
 
 static int call_send(struct ms_peer *p,
@@ -298,6 +310,8 @@ static int call_send(struct ms_peer *p,
     c->just_sent = waits;
     if (p->ack_count)
         head.ack = p->acks[--p->ack_count];
+    if (p->is_network)
+        ms_peer_expect(p, now_ns);
     return ms_peer_send(p, &head, iov, count);
 }
 

@@ -49,6 +49,7 @@ void ms_peer_drop_conn(struct ms_peer *p)
         mark_sent(p);
     epoll_ctl(p->client->epoll_fd, EPOLL_CTL_DEL, ms_conn_fd(p->conn), NULL);
     ms_conn_destroy(p->conn);
+    ms_fd_close(&p->probe_fd);
     p->conn = NULL;
     p->armed = p->is_working = false;
 }
@@ -116,32 +117,79 @@ static void await_verdict(struct ms_peer *p, int64_t now_ns)
     ms_client_wake_at(p->client, now_ns); /* it is asked for from there */
 }
 
-/* Losing it again and again, without a word in between, is being lost all the time. */
+/* Was there a word from it, or was it at least there for a while? */
+static bool has_worked(const struct ms_peer *p, int64_t now_ns)
+{
+    return p->is_working || (p->conn && ms_conn_is_ready(p->conn) &&
+                             now_ns - p->opened_ns >= MS_NS_PER_S);
+}
+
+/* Losing it again and again, without a word in between, is being lost all the time; and one
+ * that is suspect was lost when it was last heard. */
 static void set_lost(struct ms_peer *p, int64_t now_ns)
 {
-    if (p->state != PEER_LOST && (p->is_working || p->attempts == 0)) {
-        p->lost_ns = now_ns;
+    if (p->state != PEER_LOST && (has_worked(p, now_ns) || p->attempts == 0)) {
+        p->lost_ns = p->is_suspect ? ms_peer_heard_ns(p, now_ns) : now_ns;
         p->attempts = 0;
     }
     p->state = PEER_LOST;
     p->verdict_ns = MS_NEVER;
 }
 
+/* The handshake was refused. A worker that had talked to us is no longer there: its port
+ * belongs to somebody else now. */
+static void be_refused(struct ms_peer *p, const struct ms_error *err, int64_t now_ns)
+{
+    const char *text = err && err->code ? err->text : "it refused the handshake";
+
+    if (p->is_network && p->was_known)
+        await_verdict(p, now_ns);
+    else
+        die_of(p, text);
+}
+
+static bool is_refusal(int why)
+{
+    return why == -EACCES || why == -EPERM || why == -EPROTONOSUPPORT || why == -ENOKEY;
+}
+
 void ms_peer_lose(struct ms_peer *p, int why, const struct ms_error *err)
 {
     int64_t now_ns = ms_now_ns();
+    bool was_proven = p->conn && ms_conn_is_ready(p->conn);
 
     if (p->state != PEER_DEAD)
         set_lost(p, now_ns);
     ms_peer_drop_conn(p);
     if (p->state == PEER_DEAD)
         return;
-    if (why == -ESTALE) /* the worker's place was taken by another */
+    if (p->is_network && was_proven && p->pending.count == 0) {
+        /* nobody waits: the next call tries */
+        ms_dial_restart(&p->dial);
+        p->attempts = 0;
+        p->state = PEER_IDLE;
+        return;
+    }
+    if (why == -ESTALE) { /* the worker's place was taken by another */
         await_verdict(p, now_ns);
-    else if (why == -EACCES || why == -EPERM || why == -EPROTONOSUPPORT)
-        die_of(p, err && err->code ? err->text : "it refused the handshake");
-    else
+    } else if (is_refusal(why)) {
+        be_refused(p, err, now_ns);
+    } else if (was_proven) {
+        ms_dial_restart(&p->dial);
         retry_later(p, now_ns);
+    } else { /* the next address, at once */
+        ms_dial_failed(&p->dial, why);
+        p->retry_ns = now_ns;
+        ms_client_wake_at(p->client, now_ns);
+    }
+}
+
+void ms_peer_break(struct ms_peer *p, int why)
+{
+    if (p->reading)
+        shutdown(ms_conn_fd(p->conn), SHUT_RDWR);
+    else
+        ms_peer_lose(p, why, NULL);
 }
 
 /* ---- sending --------------------------------------------------------------------- */
@@ -156,10 +204,7 @@ int ms_peer_send(struct ms_peer *p,
     if (rc == -ENOMEM || rc == -ENOBUFS || rc == -EMSGSIZE)
         return rc;
     if (rc < 0) {
-        if (p->reading)
-            shutdown(ms_conn_fd(p->conn), SHUT_RDWR); /* the reader sees the end */
-        else
-            ms_peer_lose(p, rc, NULL);
+        ms_peer_break(p, rc);
         return 0;
     }
     if (ms_conn_wants_write(p->conn))
@@ -280,42 +325,32 @@ static int attach_again(struct ms_peer *p)
 
 /* ---- connecting ------------------------------------------------------------------ */
 
-static struct ms_conn *conn_make(struct ms_peer *p, int fd, int *rc)
+/* Takes the transport. */
+static struct ms_conn *conn_make(struct ms_peer *p, struct ms_transport *t, int *rc)
 {
-    struct ms_transport *t = ms_transport_unix(fd);
     struct ms_handshake h;
     struct ms_conn *conn;
     uint8_t nonce[32];
 
-    *rc = -ENOMEM;
-    if (!t) {
-        close(fd);
-        return NULL;
-    }
-    *rc = t->ops->check_peer(t, NULL);
-    if (*rc == 0)
-        *rc = ms_random_bytes(nonce, sizeof nonce);
+    *rc = ms_random_bytes(nonce, sizeof nonce);
     if (*rc < 0) {
         ms_transport_destroy(t);
         return NULL;
     }
     ms_handshake_init_client(
-        &h, p->client->secret, nonce, p->session, MS_LANE_CALL, p->uid);
+        &h, p->client->net.secret, nonce, p->session, MS_LANE_CALL, p->uid);
     conn = ms_conn_create_client(t, &h);
     ms_handshake_finish(&h);
     *rc = conn ? 0 : -ENOMEM;
     return conn;
 }
 
-/* 0, or a negative errno: then there is no connection. */
-static int conn_open(struct ms_peer *p)
+static int conn_begin(struct ms_peer *p, struct ms_transport *t)
 {
     struct epoll_event ev = {.events = EPOLLONESHOT, .data.u64 = p->id};
-    int fd = ms_unix_connect(p->path, NULL), rc;
+    int fd = t->fd, rc;
 
-    if (fd < 0)
-        return fd;
-    p->conn = conn_make(p, fd, &rc);
+    p->conn = conn_make(p, t, &rc);
     if (!p->conn)
         return rc;
     if (epoll_ctl(p->client->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0) {
@@ -324,8 +359,53 @@ static int conn_open(struct ms_peer *p)
         return rc;
     }
     p->armed = false;
+    p->is_network = ms_conn_is_network(p->conn);
+    p->is_remote = p->is_network && !ms_tcp_is_same_host(fd);
+    p->opened_ns = p->expect_ns = ms_now_ns();
+    if (p->is_network)
+        ms_client_wake_at(p->client, p->opened_ns + MS_PING_NS);
     ms_conn_flush(p->conn); /* its failure is read as the end of file */
     return 0;
+}
+
+/* Failures of one address, after which the next one may still be reached. */
+static bool is_of_address(int rc)
+{
+    switch (rc) {
+    case -ECONNREFUSED:
+    case -ENOENT:
+    case -EAGAIN:
+    case -ETIMEDOUT:
+    case -ECONNRESET:
+    case -EPIPE:
+    case -ENOTCONN:
+    case -ENETUNREACH:
+    case -EHOSTUNREACH:
+    case -EHOSTDOWN:
+    case -ENETDOWN:
+    case -EADDRNOTAVAIL:
+    case -EAFNOSUPPORT:
+    case -ENXIO:
+    case -EPROTO:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* 0: there is a connection, at least a beginning; -EINPROGRESS: a name is being looked up;
+ * -ENODATA: the round is over; or a failure that other addresses do not heal. */
+static int conn_open(struct ms_peer *p)
+{
+    struct ms_transport *t = NULL;
+    int rc;
+
+    do {
+        rc = ms_dial_next(&p->dial, &p->client->net, &t, NULL);
+        if (rc == 0)
+            return conn_begin(p, t);
+    } while (is_of_address(rc));
+    return rc;
 }
 
 static void give_up_for(struct ms_peer *p, int rc)
@@ -338,6 +418,21 @@ static void give_up_for(struct ms_peer *p, int rc)
              strerror(-rc),
              rc == -EMFILE ? " (raise the limit of open files: ulimit -n)" : "");
     ms_peer_give_up(p, text);
+}
+
+/* All addresses have been tried. */
+static void round_over(struct ms_peer *p, int64_t now_ns)
+{
+    int last = p->dial.last;
+    bool refused = ms_dial_was_refused(&p->dial);
+
+    ms_dial_restart(&p->dial);
+    if (refused)
+        await_verdict(p, now_ns);
+    else if (last == -ENXIO && !p->was_known)
+        give_up_for(p, last); /* a name that never meant anything */
+    else
+        retry_later(p, now_ns);
 }
 
 void ms_peer_connect(struct ms_peer *p)
@@ -354,31 +449,57 @@ void ms_peer_connect(struct ms_peer *p)
         if (rc < 0 && p->conn)
             ms_peer_lose(p, rc, NULL);
         ms_peer_hand_over(p);
-    } else if (rc == -ECONNREFUSED || rc == -ENOENT) {
-        await_verdict(p, now_ns);
-    } else if (rc == -EAGAIN) {
-        retry_later(p, now_ns);
+    } else if (rc == -EINPROGRESS) {
+        p->retry_ns = now_ns + MS_LOOKUP_NS;
+        ms_client_wake_at(p->client, p->retry_ns);
+    } else if (rc == -ENODATA) {
+        round_over(p, now_ns);
     } else {
+        ms_dial_restart(&p->dial);
         give_up_for(p, rc);
     }
 }
 
-int64_t ms_peer_on_time(struct ms_peer *p, int64_t now_ns)
+static void give_up_lost(struct ms_peer *p, int64_t now_ns)
 {
-    int64_t next_ns = ms_calls_expire(p, now_ns);
+    char text[PROBLEM_MAX];
 
-    if (p->state != PEER_LOST)
-        return next_ns;
+    snprintf(text,
+             sizeof text,
+             "the connection broke and could not be made again for %lld s%s%s",
+             (long long)((now_ns - p->lost_ns) / MS_NS_PER_S),
+             p->dial.last ? ": " : "",
+             p->dial.last ? strerror(-p->dial.last) : "");
+    ms_peer_give_up(p, text);
+}
+
+/* Lost: a verdict that does not come, the grace, the next attempt; the next time to look. */
+static int64_t lost_on_time(struct ms_peer *p, int64_t now_ns)
+{
+    if (p->is_network && p->pending.count && now_ns - p->lost_ns >= MS_SUSPECT_NS)
+        p->is_suspect = true;
     if (p->verdict_ns <= now_ns) {
-        ms_peer_give_up(p, "nobody answers for it at its socket, and nobody knows why");
+        ms_peer_give_up(p,
+                        "nobody answers for it at its address, and nobody knows why");
     } else if (p->verdict_ns != MS_NEVER) {
-        next_ns = p->verdict_ns < next_ns ? p->verdict_ns : next_ns;
+        return p->verdict_ns;
     } else if (now_ns - p->lost_ns > p->client->grace_ns) {
-        ms_peer_give_up(p, "the connection broke and could not be made again");
+        give_up_lost(p, now_ns);
     } else if (p->retry_ns <= now_ns) {
         ms_peer_connect(p); /* sets the timer itself */
     } else {
-        next_ns = p->retry_ns < next_ns ? p->retry_ns : next_ns;
+        return p->retry_ns;
     }
-    return next_ns;
+    return MS_NEVER;
+}
+
+int64_t ms_peer_on_time(struct ms_peer *p, int64_t now_ns)
+{
+    int64_t next_ns = ms_calls_expire(p, now_ns), other_ns = MS_NEVER;
+
+    if (p->state == PEER_LOST)
+        other_ns = lost_on_time(p, now_ns);
+    else if (p->state == PEER_UP && p->conn && p->is_network)
+        other_ns = ms_peer_listen(p, now_ns);
+    return other_ns < next_ns ? other_ns : next_ns;
 }

@@ -101,7 +101,10 @@ static int on_item(struct ms_peer *p, struct ms_message *m)
 
 static int take_message(struct ms_peer *p, struct ms_message *m)
 {
-    p->is_working = true;
+    if (!p->is_working) {
+        p->is_working = true;
+        ms_dial_worked(&p->dial);
+    }
     switch (m->head.kind) {
     case MS_KIND_REPLY:
     case MS_KIND_ERROR:

@@ -1,6 +1,7 @@
 #include "wire/test_rig.h"
 #include "base/name.h"
 #include "io/sock.h"
+#include "io/tcp.h"
 #include "wire/client_internal.h"
 #include "wire/server_internal.h"
 
@@ -108,6 +109,14 @@ static void ask_verdict(void *arg, uint64_t uid)
     rig_count(rig, &rig->asked);
 }
 
+static void on_suspect(void *arg, uint64_t uid, bool is_suspect)
+{
+    struct rig *rig = arg;
+
+    assert_int_equal(uid, RIG_UID);
+    rig_count(rig, is_suspect ? &rig->suspected : &rig->cleared);
+}
+
 static void make_folder(struct rig *rig)
 {
     int fd;
@@ -120,6 +129,19 @@ static void make_folder(struct rig *rig)
     assert_true(fd >= 0);
     assert_int_equal(ftruncate(fd, 4096), 0);
     close(fd);
+}
+
+static void listen_tcp(struct rig *rig)
+{
+    int fd = ms_tcp_listen(rig->tcp, &rig->port, NULL);
+
+    assert_true(fd >= 0);
+    assert_int_equal(ms_server_listen(rig->server, fd), 0);
+    snprintf(rig->tcp_address,
+             sizeof rig->tcp_address,
+             strchr(rig->tcp, ':') ? "[%s]:%u" : "%s:%u",
+             rig->tcp,
+             rig->port);
 }
 
 void rig_start_server(struct rig *rig)
@@ -141,9 +163,12 @@ void rig_start_server(struct rig *rig)
         .arg = rig,
         .handshake_ns = rig->handshake_ns,
         .grace_ns = rig->server_grace_ns,
+        .tls = rig->tls,
     });
     assert_non_null(rig->server);
     assert_int_equal(ms_server_listen(rig->server, fd), 0);
+    if (rig->tcp)
+        listen_tcp(rig);
     assert_int_equal(
         pthread_create(&rig->server_thread, NULL, run_loop, rig->server_loop), 0);
     if (!rig->no_engine)
@@ -160,12 +185,16 @@ static void start_client(struct rig *rig)
         .secret = rig->secret,
         .spin = rig->leases,
         .ask_verdict = ask_verdict,
+        .on_suspect = on_suspect,
+        .tls = rig->tls,
         .arg = rig,
         .verdict_ns = rig->verdict_ns,
         .grace_ns = rig->client_grace_ns,
     });
     assert_non_null(rig->client);
-    rig->peer = ms_peer_create(rig->client, rig->path, RIG_UID, "rig/0@here", NULL);
+    if (!rig->address)
+        rig->address = rig->tcp ? rig->tcp_address : rig->path;
+    rig->peer = ms_peer_create(rig->client, rig->address, RIG_UID, "rig/0@here", NULL);
     assert_non_null(rig->peer);
     assert_int_equal(
         pthread_create(&rig->client_thread, NULL, run_loop, rig->client_loop), 0);
@@ -379,6 +408,13 @@ void rig_expect(struct ms_call *c, const char *text)
 
 void rig_expect_failure(struct ms_call *c, Muster__Failure__Kind kind)
 {
+    rig_expect_failure_text(c, kind, "");
+}
+
+void rig_expect_failure_text(struct ms_call *c,
+                             Muster__Failure__Kind kind,
+                             const char *text)
+{
     struct ms_outcome o;
     Muster__Failure *f;
 
@@ -387,9 +423,10 @@ void rig_expect_failure(struct ms_call *c, Muster__Failure__Kind kind)
     assert_int_equal(o.kind, MS_KIND_ERROR);
     f = muster__failure__unpack(NULL, o.len, o.body);
     assert_non_null(f);
-    if (f->kind != kind)
+    if (f->kind != kind || !strstr(f->message, text))
         print_error("failure %d: %s\n", f->kind, f->message);
     assert_int_equal(f->kind, kind);
+    assert_non_null(strstr(f->message, text));
     muster__failure__free_unpacked(f, NULL);
     ms_call_unref(c);
 }

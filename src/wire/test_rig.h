@@ -33,11 +33,15 @@ struct rig {
     void (*engine)(struct rig *rig, struct ms_request *r);
     void (*on_request)(void *arg, struct ms_request *r); /* default: answers "loop" */
     bool no_engine, no_client, spin;
+    const char *tcp; /* also listen here, and call there; NULL: the unix socket */
+    enum ms_tls_mode tls;
+    const char *address; /* call there instead */
     int64_t handshake_ns, server_grace_ns, client_grace_ns, verdict_ns;
     void *data; /* the test's */
 
     uint8_t secret[32];
-    char folder[64], path[96], spin_path[96];
+    char folder[64], path[96], spin_path[96], tcp_address[96];
+    uint16_t port;
     struct ms_server_ops ops;
     struct ms_loop *server_loop, *client_loop;
     struct ms_server *server;
@@ -51,6 +55,8 @@ struct rig {
     _Atomic unsigned cancelled; /* on_cancel */
     _Atomic unsigned asked;     /* verdicts */
     _Atomic unsigned gate;      /* "hold" that may go on */
+    _Atomic unsigned suspected; /* on_suspect(true) */
+    _Atomic unsigned cleared;   /* on_suspect(false) */
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* one of those */
@@ -86,6 +92,10 @@ void rig_wait(struct ms_call *c);
 /* Wait, compare, unref. */
 void rig_expect(struct ms_call *c, const char *text);
 void rig_expect_failure(struct ms_call *c, Muster__Failure__Kind kind);
+/* The same, and its message has this in it. */
+void rig_expect_failure_text(struct ms_call *c,
+                             Muster__Failure__Kind kind,
+                             const char *text);
 void rig_reply(struct ms_request *r, const char *text);
 
 unsigned rig_open_fds(void);

@@ -128,7 +128,7 @@ static SSL_CTX *context(struct ms_tls *tls)
         ctx, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);
     SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_max_early_data(ctx, 0);
-    SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE);
+    SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE);
     SSL_CTX_set_read_ahead(ctx, 1);
     SSL_CTX_set_psk_use_session_callback(ctx, on_use);
     SSL_CTX_set_psk_find_session_callback(ctx, on_find);

@@ -2,9 +2,9 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/name.h"
-#include "io/sock.h"
 #include "proto/muster.pb-c.h"
 #include "wire/conn.h"
+#include "wire/dial.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -16,6 +16,13 @@ struct answer {
     uint8_t *body;
     size_t len;
     struct ms_error *err;
+};
+
+struct question {
+    uint16_t op;
+    const void *body;
+    size_t len;
+    int64_t until_ns;
 };
 
 static void conn_cleanup(struct ms_conn **c)
@@ -49,31 +56,21 @@ static int on_message(void *arg, struct ms_message *m)
     return 0;
 }
 
-static struct ms_conn *
-open_conn(const char *path, const uint8_t secret[32], struct ms_error *err)
+/* Takes the transport. */
+static struct ms_conn *make_conn(struct ms_transport *t, const uint8_t secret[32])
 {
     uint8_t nonce[32], session[MS_SESSION_SIZE];
     struct ms_handshake h;
-    struct ms_transport *t;
     struct ms_conn *c;
-    int fd = ms_unix_connect(path, err);
 
-    if (fd < 0)
-        return NULL;
-    t = ms_transport_unix(fd);
-    if (!t)
-        close(fd);
-    if (!t || ms_random_bytes(nonce, sizeof nonce) < 0 ||
+    if (ms_random_bytes(nonce, sizeof nonce) < 0 ||
         ms_random_bytes(session, sizeof session) < 0) {
         ms_transport_destroy(t);
-        ms_error_set(err, -ENOMEM, "out of memory");
         return NULL;
     }
     ms_handshake_init_client(&h, secret, nonce, session, MS_LANE_CONTROL, 0);
     c = ms_conn_create_client(t, &h);
     ms_handshake_finish(&h);
-    if (!c)
-        ms_error_set(err, -ENOMEM, "out of memory");
     return c;
 }
 
@@ -96,7 +93,81 @@ step(struct ms_conn *c, struct answer *a, int64_t until_ns, struct ms_error *err
     return rc == -EAGAIN || rc > 0 ? 0 : rc;
 }
 
-int ms_tool_call(const char *socket_path,
+/* One address: the call, and its answer. A connection that is not proven in time leaves time
+ * for the next one. */
+static int ask(struct ms_conn *c,
+               const struct question *q,
+               struct answer *a,
+               int64_t until_ns,
+               struct ms_error *err)
+{
+    struct ms_frame head = {.kind = MS_KIND_CALL,
+                            .codec = MS_CODEC_PROTO,
+                            .op = q->op,
+                            .call_id = 1,
+                            .budget_ns = (uint64_t)(until_ns - ms_now_ns())};
+    struct iovec iov = {(void *)(uintptr_t)q->body, q->len};
+    int64_t open_ns = ms_now_ns() + MS_CONNECT_NS;
+    int rc = ms_conn_send(c, &head, &iov, 1);
+
+    while (rc == 0 && !a->done) {
+        bool shaking = ms_conn_is_network(c) && !ms_conn_is_ready(c);
+
+        rc = step(c, a, shaking && open_ns < until_ns ? open_ns : until_ns, err);
+    }
+    return rc < 0 ? rc : a->rc;
+}
+
+/* An answer that no other address will change. */
+static bool is_final(int rc, const struct answer *a)
+{
+    return rc == 0 || a->done || rc == -EACCES || rc == -EPROTONOSUPPORT;
+}
+
+static int ask_all(const char *addresses,
+                   struct ms_net *net,
+                   const struct question *q,
+                   struct answer *a,
+                   struct ms_error *err)
+{
+    struct ms_dial d;
+    int rc = ms_dial_init(&d, addresses, err);
+
+    while (rc == 0) {
+        struct ms_error here = {0};
+        struct ms_transport *t = NULL;
+
+        rc = ms_dial_next(&d, net, &t, &here);
+        if (rc == -EINPROGRESS) {
+            poll(NULL, 0, (int)(MS_LOOKUP_NS / MS_NS_PER_MS));
+            rc = ms_now_ns() < q->until_ns ? 0 : -ETIMEDOUT;
+            continue;
+        }
+        if (rc == 0) {
+            MS_CLEANUP(conn_cleanup) struct ms_conn *c = make_conn(t, net->secret);
+
+            rc = c ? ask(c, q, a, q->until_ns, &here) : -ENOMEM;
+            if (is_final(rc, a)) {
+                if (rc < 0 && !a->done)
+                    *err = here;
+                break;
+            }
+        }
+        if (rc == -ENODATA) {
+            rc = d.last;
+            break;
+        }
+        *err = here;
+        if (!err->code)
+            ms_error_sys(err, rc, "cannot talk to '%.200s'", addresses);
+        d.last = rc;
+        rc = ms_now_ns() < q->until_ns ? 0 : rc;
+    }
+    ms_dial_finish(&d);
+    return rc;
+}
+
+int ms_tool_call(const char *addresses,
                  const uint8_t secret[32],
                  uint16_t op,
                  const void *body,
@@ -108,24 +179,24 @@ int ms_tool_call(const char *socket_path,
 {
     struct ms_error here = {0};
     struct answer a = {.err = &here};
-    struct ms_frame head = {.kind = MS_KIND_CALL,
-                            .codec = MS_CODEC_PROTO,
-                            .op = op,
-                            .call_id = 1,
-                            .budget_ns = (uint64_t)timeout_ns};
-    struct iovec iov = {(void *)(uintptr_t)body, len};
-    int64_t until_ns = ms_deadline_ns(ms_now_ns(), timeout_ns);
-    MS_CLEANUP(conn_cleanup) struct ms_conn *c = open_conn(socket_path, secret, &here);
-    int rc = c ? ms_conn_send(c, &head, &iov, 1) : here.code;
+    struct question q = {.op = op,
+                         .body = body,
+                         .len = len,
+                         .until_ns = ms_deadline_ns(ms_now_ns(), timeout_ns)};
+    struct ms_net net;
+    int rc;
 
-    while (rc == 0 && !a.done)
-        rc = step(c, &a, until_ns, &here);
-    if (rc == 0)
-        rc = a.rc;
+    ms_net_init(&net, secret, MS_TLS_AUTO);
+    rc = ask_all(addresses, &net, &q, &a, &here);
+    if (rc == -ENOKEY) { /* it wants TLS here too */
+        net.mode = MS_TLS_ON;
+        rc = ask_all(addresses, &net, &q, &a, &here);
+    }
+    ms_net_finish(&net);
     if (rc < 0) {
         free(a.body);
         if (!here.code)
-            ms_error_sys(&here, rc, "cannot talk to '%s'", socket_path);
+            ms_error_sys(&here, rc, "cannot talk to '%.200s'", addresses);
         if (err)
             *err = here;
         return rc;

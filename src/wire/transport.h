@@ -28,7 +28,9 @@ struct ms_transport_ops {
     int (*check_peer)(struct ms_transport *t, struct ms_error *err);
     void (*destroy)(struct ms_transport *t);
 
-    /* These four only where a transport has a buffer or a handshake of its own. */
+    /* These only where a transport has a buffer or a handshake of its own. */
+    /* It is idle most of the time: keep no memory meanwhile. */
+    void (*set_lazy)(struct ms_transport *t);
     /* Bytes of its own wait for room in the socket. */
     bool (*wants_write)(struct ms_transport *t);
     /* Write them. 0 (also if not all went out) or a negative errno. */

@@ -44,6 +44,8 @@ static ssize_t tcp_write(struct ms_transport *t, const struct iovec *iov, int co
     if (n >= 0)
         return n;
     n = -errno;
+    if (n == -EPIPE && atomic_load(&of(t)->failed))
+        return atomic_load(&of(t)->failed);
     if (n != -EAGAIN && n != -EPIPE)
         atomic_store(&of(t)->failed, (int)n);
     return n;

@@ -30,6 +30,7 @@ struct transport_tls {
     pthread_mutex_t lock;
     SSL *ssl;
     _Atomic bool is_open;
+    bool is_lazy;
     _Atomic size_t out_len; /* of out */
     struct ms_buf out;
     _Atomic int broken; /* the kernel tells a failure once, and perhaps to the writer */
@@ -124,6 +125,8 @@ static int send_out(struct transport_tls *t)
             int rc = -errno;
 
             atomic_store(&t->out_len, t->out.len);
+            if (rc == -EPIPE && atomic_load(&t->broken))
+                rc = atomic_load(&t->broken);
             if (rc != -EAGAIN && rc != -EPIPE)
                 atomic_store(&t->broken, rc);
             return rc == -EAGAIN ? 0 : rc;
@@ -133,7 +136,7 @@ static int send_out(struct transport_tls *t)
         else
             ms_buf_consume(&t->out, (size_t)n);
     }
-    if (t->out.capacity > OUT_MAX / 16) {
+    if (t->is_lazy) {
         ms_buf_finish(&t->out); /* thousands of idle ones shall cost little */
         ms_buf_init(&t->out);
     }
@@ -357,6 +360,16 @@ static int tls_flush(struct ms_transport *base)
     return rc;
 }
 
+static void tls_set_lazy(struct ms_transport *base)
+{
+    struct transport_tls *t = of(base);
+
+    pthread_mutex_lock(&t->lock);
+    t->is_lazy = true;
+    SSL_set_mode(t->ssl, SSL_MODE_RELEASE_BUFFERS);
+    pthread_mutex_unlock(&t->lock);
+}
+
 static bool tls_is_open(struct ms_transport *base)
 {
     return atomic_load(&of(base)->is_open);
@@ -415,6 +428,7 @@ static const struct ms_transport_ops tls_ops = {
     .destroy = tls_destroy,
     .wants_write = tls_wants_write,
     .flush = tls_flush,
+    .set_lazy = tls_set_lazy,
     .is_open = tls_is_open,
     .has_more = tls_has_more,
     .explain = tls_explain,
