@@ -17,6 +17,10 @@ static const struct ms_check checks[] = {
     {"shm", ms_check_shm},
     {"devices", ms_check_devices},
     {"clock", ms_check_clock},
+    {"network", ms_check_network},
+    {"ipv6", ms_check_ipv6},
+    {"tls", ms_check_tls},
+    {"host-id", ms_check_host_id},
 };
 
 static const struct {

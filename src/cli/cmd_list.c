@@ -13,11 +13,13 @@ static enum ms_exit sessions_json(const struct ms_sessions *all)
 
     for (size_t i = 0; i < all->count; i++)
         json_array_append_new(list,
-                              json_pack("{s:s, s:b, s:i, s:o}",
+                              json_pack("{s:s, s:b, s:b, s:i, s:o}",
                                         "name",
                                         all->all[i].name,
                                         "alive",
                                         (int)all->all[i].alive,
+                                        "is_daemon",
+                                        (int)all->all[i].is_daemon,
                                         "driver_pid",
                                         (int)all->all[i].driver_pid,
                                         "session_dir",
@@ -27,14 +29,14 @@ static enum ms_exit sessions_json(const struct ms_sessions *all)
 
 static enum ms_exit sessions_text(const struct ms_sessions *all)
 {
-    static const char *const title[] = {"SESSION", "STATE", "PID", "FOLDER"};
+    static const char *const title[] = {"SESSION", "STATE", "HEAD", "PID", "FOLDER"};
     struct ms_grid g;
 
     if (all->count == 0) {
         puts("no sessions");
         return MS_EXIT_OK;
     }
-    ms_grid_init(&g, "llrl");
+    ms_grid_init(&g, "lllrl");
     ms_view_title(&g, title);
     for (size_t i = 0; i < all->count; i++) {
         const struct ms_session *s = &all->all[i];
@@ -44,6 +46,7 @@ static enum ms_exit sessions_text(const struct ms_sessions *all)
                     s->alive ? MS_STYLE_GOOD : MS_STYLE_FAINT,
                     "%s",
                     s->alive ? "alive" : "ended");
+        ms_grid_add(&g, NULL, "%s", s->is_daemon ? "daemon" : "driver");
         if (s->alive)
             ms_grid_add(&g, NULL, "%d", (int)s->driver_pid);
         else

@@ -48,4 +48,10 @@ void ms_check_devices(const struct ms_cli *cli, struct ms_finding *f);
 void ms_check_cores(const struct ms_cli *cli, struct ms_finding *f);
 void ms_check_memory_limits(const struct ms_cli *cli, struct ms_finding *f);
 
+/* doctor_net.c: what lies between machines. */
+void ms_check_network(const struct ms_cli *cli, struct ms_finding *f);
+void ms_check_ipv6(const struct ms_cli *cli, struct ms_finding *f);
+void ms_check_tls(const struct ms_cli *cli, struct ms_finding *f);
+void ms_check_host_id(const struct ms_cli *cli, struct ms_finding *f);
+
 #endif

@@ -26,6 +26,14 @@ static const char *given_address(const struct ms_cli *cli)
     return env;
 }
 
+/* MUSTER_ADDRESS=auto: that of this machine, as a driver would. */
+static bool wants_daemon(const struct ms_cli *cli)
+{
+    const char *env = getenv("MUSTER_ADDRESS");
+
+    return !ms_cli_has(cli, MS_OPT_SESSION) && env && strcmp(env, "auto") == 0;
+}
+
 static enum ms_exit take_session(struct ms_target *t, const struct ms_session *s)
 {
     t->session = s;
@@ -48,17 +56,20 @@ static const char *secret_file(const struct ms_cli *cli)
     return env && env[0] ? env : NULL;
 }
 
-/* A daemon of this machine that runs: it is the only one, or we cannot know which. */
-static const struct ms_session *only_session(const struct ms_target *t)
+/* The one session of this machine that runs: among daemons, if `daemon`. NULL: there is
+ * none, or we cannot know which. */
+static const struct ms_session *only_session(const struct ms_target *t, bool daemon)
 {
     const struct ms_session *found = NULL;
 
     for (size_t i = 0; i < t->sessions.count; i++) {
-        if (!t->sessions.all[i].alive)
+        const struct ms_session *s = &t->sessions.all[i];
+
+        if (!s->alive || (daemon && !s->is_daemon))
             continue;
         if (found)
             return NULL;
-        found = &t->sessions.all[i];
+        found = s;
     }
     return found;
 }
@@ -66,9 +77,11 @@ static const struct ms_session *only_session(const struct ms_target *t)
 static enum ms_exit take_address(struct ms_target *t, const char *address)
 {
     const char *path = secret_file(t->cli);
-    const struct ms_session *here = only_session(t);
+    const struct ms_session *here = only_session(t, true);
     struct ms_error err = {0};
 
+    if (!here)
+        here = only_session(t, false);
     if (strlen(address) >= sizeof t->address)
         return ms_out_fail(
             t->cli, MS_EXIT_USAGE, "the address of the head is too long");
@@ -104,7 +117,9 @@ enum ms_exit ms_target_init(struct ms_target *t, const struct ms_cli *cli)
     code = ms_sessions_init(&t->sessions, cli);
     if (!code && address)
         return take_address(t, address);
-    if (!code)
+    if (!code && wants_daemon(cli))
+        session = only_session(t, true);
+    if (!code && !session)
         code = ms_target_session(cli, &t->sessions, true, &session);
     return code ? code : take_session(t, session);
 }
