@@ -277,6 +277,20 @@ def driver(home: Home) -> Iterator[Driver]:
         d.close()
 
 
+class Daemon(Lines):
+    """A head of its own process."""
+
+    def __init__(self, home: Home, *options: str) -> None:
+        command = [CLI, "head", "--listen", "127.0.0.1:0", *options]
+        super().__init__(command, home.env)
+        found = re.search(
+            r"session (\S+), listening on (\S+)", self.until("listening")[-1]
+        )
+        assert found is not None
+        self.session, self.address = found.groups()
+        self.secret = str(home.path / self.session / "secret")
+
+
 def workers(home: Home, cluster: str) -> list[Any]:
     status = home.json("status")
     return next(c["workers"] for c in status["clusters"] if c["name"] == cluster)

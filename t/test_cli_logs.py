@@ -140,3 +140,35 @@ def test_following_a_driver_that_is_killed(home: Home, driver: Driver) -> None:
         follow.close()
     assert home.run("status").returncode == 3
     assert "before the end" in home.run("logs").stdout
+
+
+def test_logs_through_the_head(home: Home, driver: Driver) -> None:
+    """As for workers of other machines: the head asks the node's agent for pieces."""
+    far = ["--head", home.json("status")["session_dir"] + "/head.sock"]
+    node = home.json("list", "nodes")[0]["name"]
+    driver.do("say far away")
+    assert home.run("logs", *far, "talker/1").stdout == "far away\n"
+    assert home.run("logs", *far, "talker").stdout == (
+        "talker/0: far away\ntalker/1: far away\n"
+    )
+    assert f"fixed/0@{node}: hello\n" in home.run("logs", *far).stdout
+    (line,) = home.run("logs", *far, "talker/0", "--json").stdout.splitlines()
+    assert json.loads(line) == {
+        "cluster": "talker",
+        "rank": 0,
+        "node": node,
+        "line": "far away",
+    }
+    follow = home.start("logs", *far, "-f", "-n1", "talker/0")
+    try:
+        assert follow.line() == "far away"
+        driver.do("say more")
+        assert follow.line() == "more"
+        long = "x" * 300_000
+        driver.do(f"say {long}")
+        assert follow.line() + follow.line() == long[:16384] * 2
+    finally:
+        follow.close()
+    done = home.run("logs", *far, "critic")
+    assert done.returncode == 5 and "muster status" in done.stderr
+    assert home.run("logs", *far, "--agent").returncode == 0

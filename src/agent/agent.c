@@ -1,4 +1,5 @@
 #include "agent/agent.h"
+#include "agent/readlog.h"
 #include "agent/worker.h"
 #include "io/proc.h"
 
@@ -155,6 +156,23 @@ static void on_forget_driver(struct ms_agent *a, Muster__HeadToAgent *m)
     muster__head_to_agent__free_unpacked(m, NULL);
 }
 
+static void on_read_log(struct ms_agent *a, Muster__HeadToAgent *m)
+{
+    Muster__AgentToHead out = MUSTER__AGENT_TO_HEAD__INIT;
+    Muster__LogPiece piece = MUSTER__LOG_PIECE__INIT;
+    struct ms_error err = {0};
+
+    if (ms_readlog(a->config->session_dir, m->read_log, &piece, &err) < 0) {
+        ms_agent_refuse(a, m->request, MUSTER__FAILURE__KIND__REFUSED, err.text);
+    } else {
+        out.body_case = MUSTER__AGENT_TO_HEAD__BODY_PIECE;
+        out.piece = &piece;
+        ms_agent_send(a, m->request, &out);
+    }
+    free(piece.data.data);
+    muster__head_to_agent__free_unpacked(m, NULL);
+}
+
 static void on_shutdown(struct ms_agent *a, Muster__HeadToAgent *m)
 {
     uint64_t request = m->request;
@@ -175,6 +193,7 @@ static const struct {
     {MUSTER__HEAD_TO_AGENT__BODY_PREPARE, on_prepare},
     {MUSTER__HEAD_TO_AGENT__BODY_DRIVER, on_driver},
     {MUSTER__HEAD_TO_AGENT__BODY_FORGET_DRIVER, on_forget_driver},
+    {MUSTER__HEAD_TO_AGENT__BODY_READ_LOG, on_read_log},
     {MUSTER__HEAD_TO_AGENT__BODY_SHUTDOWN, on_shutdown},
 };
 

@@ -90,7 +90,9 @@
 #define MS_LOG_READ_MAX    ((size_t)64 << 10)  /* read from one pipe in one wake-up */
 #define MS_LOG_DRAIN_MAX   ((size_t)1 << 20)   /* read from a dead worker's pipe */
 #define MS_LOG_BATCH_MAX   ((size_t)256 << 10) /* lines sent to the head together */
-#define MS_LOG_BATCH_NS    (5 * MS_NS_PER_MS)  /* first line until they are sent */
+#define MS_LOG_PIECE_MAX   ((size_t)256 << 10) /* of a file, read for somebody far away */
+#define MS_LOG_BACK_MAX    ((size_t)16 << 20) /* looked through for its last lines */
+#define MS_LOG_BATCH_NS    (5 * MS_NS_PER_MS) /* first line until they are sent */
 #define MS_LOG_PROGRESS_NS                                                             \
     (1 * MS_NS_PER_S)              /* between shown states of a progress bar */
 #define MS_EXITS_KEPT        1024u /* ends that are remembered */

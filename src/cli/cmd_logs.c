@@ -1,6 +1,7 @@
 #include "base/cleanup.h"
 #include "cli/args.h"
 #include "cli/follow.h"
+#include "cli/logs_far.h"
 #include "cli/logview.h"
 #include "cli/out.h"
 #include "cli/target.h"
@@ -121,6 +122,16 @@ show(const struct ms_cli *cli, struct ms_logview *v, const struct ms_session *s)
     return code;
 }
 
+/* Through the head: nothing of it is in a folder of this machine. */
+static enum ms_exit show_far(const struct ms_cli *cli, struct ms_logview *v)
+{
+    MS_CLEANUP(ms_target_finish) struct ms_target t = {0};
+    enum ms_exit code = ms_target_init(&t, cli);
+
+    v->merged = v->single && strcmp(v->single, MS_LOGVIEW_MERGED) == 0;
+    return code ? code : ms_logs_far(&t, v);
+}
+
 enum ms_exit ms_cmd_logs(const struct ms_cli *cli)
 {
     MS_CLEANUP(ms_sessions_finish) struct ms_sessions all = {0};
@@ -130,9 +141,13 @@ enum ms_exit ms_cmd_logs(const struct ms_cli *cli)
     struct rlimit original;
 
     ms_nofile_raise(&original); /* a file for each worker is open */
+    if (!code && ms_target_is_far(cli))
+        return show_far(cli, &v);
     if (!code)
         code = ms_sessions_init(&all, cli);
     if (!code)
         code = ms_target_session(cli, &all, false, &session);
+    if (!code && session->is_daemon)
+        return show_far(cli, &v);
     return code ? code : show(cli, &v, session);
 }

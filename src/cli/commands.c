@@ -65,10 +65,13 @@ const struct ms_cli_command ms_cli_commands[] = {
             "Without an operand, all workers in the order of their lines. With a "
             "cluster, each of its\nworkers, every line behind its CLUSTER/RANK. With "
             "a rank, that worker's output as it is.\nIf nothing runs, the newest "
-            "session that has ended. With --json, one object a line.",
-        .options = MS_OPT(MS_OPT_FOLLOW) | MS_OPT(MS_OPT_LINES) | MS_OPT(MS_OPT_AGENT) |
-                   MS_OPT(MS_OPT_SESSION) | MS_OPT(MS_OPT_JSON),
-        .exits = EXITS_ANY | 1u << MS_EXIT_NOT_RUNNING | EXITS_FOUND,
+            "session that has ended. With --json, one object a line. Of a "
+            "daemon head the\nlogs are read from its nodes, one worker after the "
+            "other.",
+        .example = "muster logs -f actor\nmuster logs actor/0 -n 100",
+        .options =
+            MS_OPT(MS_OPT_FOLLOW) | MS_OPT(MS_OPT_LINES) | MS_OPT(MS_OPT_AGENT) | ASK,
+        .exits = EXITS_ANY | EXITS_ASK | EXITS_FOUND,
         .run = ms_cmd_logs,
     },
     {

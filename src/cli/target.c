@@ -26,6 +26,11 @@ static const char *given_address(const struct ms_cli *cli)
     return env;
 }
 
+bool ms_target_is_far(const struct ms_cli *cli)
+{
+    return given_address(cli) != NULL;
+}
+
 /* MUSTER_ADDRESS=auto: that of this machine, as a driver would. */
 static bool wants_daemon(const struct ms_cli *cli)
 {

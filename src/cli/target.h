@@ -48,6 +48,9 @@ struct ms_target {
     int64_t timeout_ns; /* --timeout, or 10 s */
 };
 
+/* Is it named by an address? */
+bool ms_target_is_far(const struct ms_cli *cli);
+
 /* Find it; nobody is asked yet. Finish it in any case. */
 enum ms_exit ms_target_init(struct ms_target *t, const struct ms_cli *cli);
 void ms_target_finish(struct ms_target *t);

@@ -52,7 +52,8 @@ static void on_request(void *arg, struct ms_request *r)
         void (*answer)(struct ms_head *h, struct ms_request *r);
     } table[] = {{MS_OP_STATUS, on_status},
                  {MS_OP_HEALTH, on_health},
-                 {MS_OP_STOP, ms_head_control_stop}};
+                 {MS_OP_STOP, ms_head_control_stop},
+                 {MS_OP_READ_LOG, ms_head_control_read_log}};
 
     for (size_t i = 0; i < MS_COUNT(table); i++)
         if (table[i].op == r->op) {

@@ -17,7 +17,7 @@
  * orphan.c    workers whose lent agent has died
  * status.c    the Status message
  * tail.c      the last lines of a log
- * control.c   head.sock, and where others dial; control_stop.c: `muster stop`
+ * control.c   head.sock, and where others dial; control_stop.c: `muster stop`; control_log.c: logs
  * serve.c     a head without an agent of its own
  * uplink.c    a head that has joined another one: all requests travel there
  *
@@ -215,5 +215,7 @@ void ms_head_control_reply(struct ms_request *r, const ProtobufCMessage *m);
 
 /* control_stop.c: `muster stop` */
 void ms_head_control_stop(struct ms_head *h, struct ms_request *r);
+/* control_log.c: `muster logs` of other machines */
+void ms_head_control_read_log(struct ms_head *h, struct ms_request *r);
 
 #endif

@@ -1,0 +1,48 @@
+"""Commands against `muster head`: by its folder, by its address, to its end."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from cli_rig import Daemon, Home
+
+
+@pytest.fixture
+def daemon(home: Home) -> Iterator[Daemon]:
+    one = Daemon(home)
+    yield one
+    one.close()
+
+
+def test_status_of_a_daemon(home: Home, daemon: Daemon) -> None:
+    status = home.json("status")
+    assert status["is_daemon"] and status["session"] == "head"
+    assert status["addresses"] == [daemon.address]
+    assert status["driver_pid"] == daemon.process.pid
+    assert status["nodes"] == status["drivers"] == status["clusters"] == []
+    text = home.run("status").stdout
+    assert f"listening on {daemon.address}" in text
+    for nothing in ("no nodes", "no drivers", "no workers"):
+        assert nothing in text
+    (session,) = home.json("list", "sessions")
+    assert session["is_daemon"] and session["name"] == "head"
+    assert home.json("list", "nodes") == []
+    done = home.run("stack", "--all")
+    assert done.returncode == 5 and "no workers run" in done.stderr
+
+
+def test_nobody_at_that_address(home: Home, daemon: Daemon) -> None:
+    daemon.process.kill()
+    assert daemon.wait() < 0
+    done = home.run("status", "--head", daemon.address, "--secret-file", daemon.secret)
+    assert done.returncode == 4
+    assert daemon.address in done.stderr and "muster head" in done.stderr
+    assert home.run("status").returncode == 3  # nothing runs here
+
+
+def test_stop_a_daemon(home: Home, daemon: Daemon) -> None:
+    said = home.json("stop", "session")
+    assert said == {"clusters": 0, "workers": 0, "head": True}
+    assert daemon.wait() == 0
+    assert home.run("status").returncode == 3
+    assert oct(os.stat(daemon.secret).st_mode & 0o777) == "0o600"  # it stays
