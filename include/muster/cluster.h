@@ -44,6 +44,7 @@ struct muster_cluster_options {
     bool exec;                  /* Python: a fresh interpreter for each */
     int64_t timeout_ns;         /* of calls that have none of their own; 0: 2 hours */
     int64_t start_timeout_ns;   /* until all are constructed; 0: 2 hours */
+    bool detached; /* it outlives this driver; for heads that were joined */
 };
 
 #define MUSTER_CLUSTER_OPTIONS                                                         \
@@ -72,6 +73,14 @@ MUSTER_API struct muster_cluster *
 muster_cluster_create(struct muster_session *session,
                       const struct muster_cluster_options *options,
                       struct muster_error *err);
+
+/* A handle of a cluster that another driver (or this one) has made, found by its name. NULL
+ * with the reason: -ENOENT if there is none. */
+MUSTER_API struct muster_cluster *muster_cluster_open(struct muster_session *session,
+                                                      const char *name,
+                                                      struct muster_error *err);
+/* Free it, and end nothing: for handles, and for clusters that are detached. */
+MUSTER_API void muster_cluster_close(struct muster_cluster *c);
 
 /* End its workers (SIGTERM, after grace_ns SIGKILL), wait until they are gone, free it.
  * Its futures stay valid, and fail if they were open. NULL does nothing. */

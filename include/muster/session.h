@@ -1,8 +1,10 @@
 /* session.h - the beginning and the end of a driver
  *
  * A session is what a driver starts workers in: an embedded head (a thread of this
- * process) and an agent (a process of its own) on this machine. It ends by
- * muster_shutdown, or with the process, however that ends: no worker outlives it.
+ * process) and an agent (a process of its own) on this machine; or, with an address, the
+ * nodes of a head that runs already (`muster head`). It ends by muster_shutdown, or with
+ * the process, however that ends: no worker outlives it, but those of detached clusters
+ * of a head that goes on.
  *
  *     struct muster_session_options options = MUSTER_SESSION_OPTIONS;
  *     struct muster_error err;
@@ -50,6 +52,13 @@ struct muster_session_options {
      * lines go to stderr as "(cluster/rank) text". */
     void (*on_log)(void *arg, const struct muster_log_line *line);
     void *arg;
+    /* A head to join, "HOST:PORT", or "auto" for the one of this machine and user; NULL:
+     * $MUSTER_ADDRESS, else "local", a head of our own. */
+    const char *address;
+    /* The file with its secret; NULL: $MUSTER_SECRET_FILE, else that of the one head of
+     * this machine and user. */
+    const char *secret_file;
+    const char *tls; /* "auto" (or NULL), "on", "off" */
 };
 
 #define MUSTER_SESSION_OPTIONS                                                         \

@@ -1,6 +1,7 @@
 /* capi.h - what the files of the driver's C interface share
  *
  * session.c   a head, a client, what is known of dead workers, the logs
+ * join.c      a head that runs already
  * program.c   where the muster program is
  * place.c     resources: nodes, and where ranks go
  * rankenv.c   the environment of each rank
@@ -29,7 +30,8 @@ struct muster_session {
     struct ms_head *head;
     struct ms_client *client; /* the loop's, after the start */
     struct ms_spin *spin;
-    char **env; /* what workers start from */
+    bool joined; /* the head runs elsewhere */
+    char **env;  /* what workers start from */
     void (*on_log)(void *arg, const struct muster_log_line *line);
     void *arg;
     pthread_mutex_t placing; /* from a plan until what it takes is known to the head */
@@ -63,6 +65,7 @@ struct muster_cluster {
     uint32_t world_size;
     struct ms_capi_worker *workers;
     int64_t timeout_ns;
+    bool is_handle; /* somebody else made it */
 };
 
 struct muster_future {
@@ -77,6 +80,12 @@ bool ms_capi_is_stopped(struct muster_session *s);
 /* Wait for an operation of the head: its message, borrowed, or NULL with the reason. */
 const ProtobufCMessage *
 ms_capi_wait(struct ms_head_op *op, int64_t timeout_ns, struct muster_error *err);
+
+/* join.c: NULL with the reason. */
+struct ms_head *ms_capi_join(const struct ms_head_options *ho,
+                             const struct muster_session_options *o,
+                             const char *address,
+                             struct ms_error *err);
 
 /* program.c: malloc'd; NULL with the reason. */
 char *ms_capi_find_program(const char *told, struct muster_error *err);

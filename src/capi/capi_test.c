@@ -303,6 +303,25 @@ static void test_big_tensor(void **state)
     assert_memory_equal(muster_tensor_data(back, NULL), data, SIZE);
 }
 
+static void test_handle(void **state)
+{
+    struct muster_cluster *c = muster_cluster_open(session, "three", &err);
+    VALUE result = NULL;
+
+    (void)state;
+    assert_non_null(c);
+    assert_int_equal(muster_cluster_world_size(c), WORKERS);
+    assert_int_equal(muster_cluster_pid(c, 1), muster_cluster_pid(cluster, 1));
+    assert_int_equal(muster_cluster_call_sync(c, 1, "rank", NULL, NULL, &result, &err),
+                     0);
+    assert_int_equal(integer(result), 1);
+    muster_cluster_close(c);
+    assert_null(muster_cluster_open(session, "four", &err));
+    assert_int_equal(err.code, -ENOENT);
+    assert_int_equal(
+        muster_cluster_call_sync(cluster, 1, "rank", NULL, NULL, NULL, &err), 0);
+}
+
 static void test_death(void **state)
 {
     struct muster_cluster_options o = options_of("mortal", 2);
@@ -486,6 +505,7 @@ int main(void)
         cmocka_unit_test(test_stream_that_fails),
         cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_big_tensor),
+        cmocka_unit_test(test_handle),
         cmocka_unit_test(test_death),
         cmocka_unit_test(test_all_or_none),
         cmocka_unit_test(test_refusals),

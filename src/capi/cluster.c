@@ -80,6 +80,7 @@ fill_spec(struct ranks *r, uint32_t rank, const struct muster_cluster_options *o
     spec->env = r->env[rank];
     spec->n_env = count_strings((const char *const *)r->env[rank]);
     spec->memory_limit = o->memory;
+    spec->detached = o->detached;
     spec->cpu_milli = (uint32_t)(o->num_cpus * 1000 + 0.5);
     if (o->working_dir)
         spec->working_dir = (char *)(uintptr_t)o->working_dir;
@@ -206,12 +207,14 @@ static int construct(struct muster_cluster *c,
     return rc;
 }
 
+/* Where rank 0 is. */
 static int hold_port(struct muster_cluster *c,
+                     const char *node,
                      struct ms_capi_rank_env *env,
                      char **host,
                      struct muster_error *err)
 {
-    struct ms_head_op *op = ms_head_hold_port(c->session->head, c->ports);
+    struct ms_head_op *op = ms_head_hold_port_on(c->session->head, node, c->ports);
     const Muster__PortHeld *held =
         (const Muster__PortHeld *)ms_capi_wait(op, MS_CAPI_ANSWER_NS, err);
     int rc = held ? 0 : -EIO;
@@ -240,7 +243,9 @@ static int place_and_start(struct muster_cluster *c,
                                    .user = o->env};
     int rc = ms_capi_plan(resources, o, &plan, err);
 
-    if (rc < 0 || (rc = hold_port(c, &env, &host, err)) < 0)
+    if (rc == 0)
+        rc = hold_port(c, resources->nodes[plan.nodes[0]].name, &env, &host, err);
+    if (rc < 0)
         return rc;
     c->workers = calloc(plan.world_size + 1, sizeof *c->workers);
     c->world_size = c->workers ? plan.world_size : 0;
@@ -323,6 +328,69 @@ muster_cluster_create(struct muster_session *session,
     return c;
 }
 
+static int fill_handle(struct muster_cluster *c,
+                       const Muster__ClusterStatus *status,
+                       struct muster_error *err)
+{
+    int rc = 0;
+
+    c->workers = calloc(status->n_workers + 1, sizeof *c->workers);
+    c->name = strdup(status->name);
+    if (!c->workers || !c->name)
+        return muster_error_set(err, -ENOMEM, NULL, "out of memory");
+    c->world_size = (uint32_t)status->n_workers;
+    for (size_t i = 0; rc == 0 && i < status->n_workers; i++) {
+        const Muster__WorkerStatus *w = status->workers[i];
+
+        if (w->rank >= c->world_size || !*w->address)
+            rc = muster_error_set(
+                err, -EAGAIN, NULL, "cluster '%s' is not complete", status->name);
+        else
+            rc = take_worker(c, w, w->node, err);
+    }
+    return rc;
+}
+
+static struct muster_cluster *handle_of(struct muster_session *session,
+                                        const Muster__ClusterStatus *status,
+                                        struct muster_error *err)
+{
+    struct muster_cluster *c = calloc(1, sizeof *c);
+
+    if (!c) {
+        muster_error_set(err, -ENOMEM, NULL, "out of memory");
+        return NULL;
+    }
+    c->session = ms_capi_session_ref(session);
+    c->timeout_ns = MS_CALL_TIMEOUT_NS;
+    c->is_handle = true;
+    if (fill_handle(c, status, err) < 0) {
+        cluster_free(c);
+        return NULL;
+    }
+    return c;
+}
+
+struct muster_cluster *muster_cluster_open(struct muster_session *session,
+                                           const char *name,
+                                           struct muster_error *err)
+{
+    struct ms_head_op *op = ms_head_status(session->head);
+    const Muster__Status *status =
+        (const Muster__Status *)ms_capi_wait(op, MS_CAPI_ANSWER_NS, err);
+    const Muster__ClusterStatus *found = NULL;
+    struct muster_cluster *c;
+
+    for (size_t i = 0; status && i < status->n_clusters; i++)
+        if (strcmp(status->clusters[i]->name, name) == 0)
+            found = status->clusters[i];
+    if (status && !found)
+        muster_error_set(err, -ENOENT, NULL, "there is no cluster '%s'", name);
+    c = found ? handle_of(session, found, err) : NULL;
+    ms_head_op_unref(op);
+    return c;
+}
+
 /* If it was started at all: another's cluster of this name is not ours to end. */
 static void end(struct muster_cluster *c, int64_t grace_ns)
 {
@@ -336,9 +404,17 @@ static void end(struct muster_cluster *c, int64_t grace_ns)
         ms_capi_wait(op, ms_deadline_ns(grace_ns, MS_CAPI_ANSWER_NS), NULL);
         ms_head_op_unref(op);
     }
+    if (c->is_handle)
+        return;
     op = ms_head_drop_port(c->session->head, c->ports);
     ms_capi_wait(op, MS_CAPI_ANSWER_NS, NULL);
     ms_head_op_unref(op);
+}
+
+void muster_cluster_close(struct muster_cluster *c)
+{
+    if (c)
+        cluster_free(c);
 }
 
 void muster_cluster_destroy(struct muster_cluster *c, int64_t grace_ns)

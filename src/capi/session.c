@@ -105,6 +105,8 @@ static void tell_verdict(void *arg)
     if (e)
         exit = muster__exit__unpack(NULL, e->len, e->body);
     pthread_mutex_unlock(&q->session->lock);
+    if (!exit && q->session->joined) /* on_exit comes when it is known */
+        ms_head_op_unref(ms_head_ask_death(q->session->head, q->uid));
     if (exit && q->session->client)
         ms_client_verdict(q->session->client, q->uid, exit);
     if (exit)
@@ -161,14 +163,14 @@ static int start(struct muster_session *s,
                  const struct muster_session_options *o,
                  struct muster_error *err)
 {
-    MS_CLEANUP(ms_cleanup_free)
-    char *program = ms_capi_find_program(o->muster_path, err);
+    const char *address = o->address ? o->address : getenv("MUSTER_ADDRESS");
+    MS_CLEANUP(ms_cleanup_free) char *program = NULL;
     MS_CLEANUP(ms_cleanup_free) char *folder = getcwd(NULL, 0);
     const char *told = getenv("MUSTER_PYTHON");
     const char *python[] = {told ? told : "python3", NULL}, *none[] = {NULL};
     struct ms_error why = {0};
     struct ms_head_options ho = {
-        .agent_path = program,
+
         .num_gpus = o->num_gpus,
         .num_cpus = o->num_cpus,
         .log_to_driver = !o->quiet,
@@ -182,11 +184,16 @@ static int start(struct muster_session *s,
         .arg = s,
     };
 
-    if (!program)
-        return -ENOENT;
     if (!folder)
         return muster_error_set(err, -errno, NULL, "where are we? %s", strerror(errno));
-    s->head = ms_head_start(&ho, &why);
+    s->joined = address && *address && strcmp(address, "local") != 0;
+    if (!s->joined) {
+        ho.agent_path = program = ms_capi_find_program(o->muster_path, err);
+        if (!program)
+            return -ENOENT;
+    }
+    s->head =
+        s->joined ? ms_capi_join(&ho, o, address, &why) : ms_head_start(&ho, &why);
     if (!s->head)
         return ms_capi_error(&why, err);
     if (start_client(s, err) < 0) {
