@@ -128,8 +128,6 @@ void fake_daemon_welcome(struct fake_daemon *d)
     Muster__LinkWelcome w = MUSTER__LINK_WELCOME__INIT;
     Muster__AgentConfig c = MUSTER__AGENT_CONFIG__INIT;
 
-    c.secret.data = secret;
-    c.secret.len = sizeof secret;
     c.log_to_driver = true;
     c.env = d->head.env;
     while (d->head.env[c.n_env])

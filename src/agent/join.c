@@ -5,6 +5,7 @@
 #include "base/name.h"
 #include "io/addr.h"
 #include "io/tcp.h"
+#include "wire/handshake.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -155,6 +156,20 @@ static int set_text(char **field, const char *text)
     return 0;
 }
 
+/* What both sides have proven need not travel. */
+static int set_secret(ProtobufCBinaryData *field, const uint8_t *secret)
+{
+    uint8_t *copy = malloc(MS_SECRET_SIZE);
+
+    if (!copy)
+        return -ENOMEM;
+    memcpy(copy, secret, MS_SECRET_SIZE);
+    free(field->data);
+    field->data = copy;
+    field->len = MS_SECRET_SIZE;
+    return 0;
+}
+
 /* Take the configuration out of the message and make it ours. */
 static int
 take_config(struct ms_join *j, Muster__LinkWelcome *welcome, struct ms_error *err)
@@ -176,7 +191,8 @@ take_config(struct ms_join *j, Muster__LinkWelcome *welcome, struct ms_error *er
     message->config = MS_TAKE(welcome->config);
     a->config_message = message;
     a->config = config;
-    if (set_text(&config->session, welcome->session) < 0 ||
+    if (set_secret(&config->secret, j->options->secret) < 0 ||
+        set_text(&config->session, welcome->session) < 0 ||
         set_text(&config->session_dir, j->dir.dir) < 0 ||
         set_text(&config->node_name, j->node) < 0)
         return ms_error_set(err, -ENOMEM, "out of memory");
@@ -198,8 +214,6 @@ first_welcome(struct ms_join *j, Muster__LinkWelcome *welcome, struct ms_error *
                             "same Muster on both",
                             config->protocol_version,
                             MS_AGENT_PROTOCOL);
-    if (config->secret.len != 32)
-        return ms_error_set(err, -EPROTO, "the head's secret has a wrong size");
     if (!j->options->bind_count && config->n_bind &&
         ms_listen_init(
             &j->agent->listen, (const char *const *)config->bind, config->n_bind, err) <
