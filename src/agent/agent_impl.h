@@ -5,6 +5,7 @@
  * configure.c the first of them
  * drivers.c   contexts of drivers
  * start.c     StartWorkers: all or none
+ * fork.c      workers beside workers
  * worker*.c   one worker: its endpoints, its start, its end
  * reap.c      who has ended, and what of it is left
  * stop.c      StopWorkers, and the agent's own end
@@ -104,6 +105,12 @@ struct ms_start;
 /* Takes the message, whose body is StartWorkers. Answers when all have started, or none
  * is left. */
 void ms_start_begin(struct ms_agent *a, Muster__HeadToAgent *message);
+/* The same for one that is to run beside `parent`, in its context. `asker`: the uid of the
+ * worker that is answered instead of the head; 0: the head. */
+void ms_start_begin_beside(struct ms_agent *a,
+                           Muster__HeadToAgent *message,
+                           struct ms_worker *parent,
+                           uint64_t asker);
 /* A worker has started (`why` NULL), or will not. Called once for each. */
 void ms_start_result(struct ms_start *s, struct ms_worker *w, const char *why);
 /* Whether a worker of it that has ended is to be kept until the start is answered:
@@ -115,6 +122,20 @@ void ms_start_gone(struct ms_start *s, struct ms_worker *w);
 void ms_starts_cancel(struct ms_agent *a, const char *why);
 /* Forget them; their workers are the caller's to destroy. */
 void ms_starts_finish(struct ms_agent *a);
+
+/* ---- fork.c ---------------------------------------------------------------------- */
+
+/* Takes the message, whose body is ForkWorker. */
+void ms_fork_begin(struct ms_agent *a, Muster__HeadToAgent *message);
+/* A worker asks for one beside itself, or to end some of those. */
+void ms_fork_asked(struct ms_worker *parent, Muster__ForkWorker *fork);
+void ms_fork_kill(struct ms_worker *parent, const Muster__StopWorkers *kill);
+/* A worker has ended: so do those beside it. */
+void ms_fork_parent_ended(struct ms_worker *parent);
+/* The worker that it was to run beside has ended. */
+bool ms_fork_is_orphan(const struct ms_worker *w);
+/* One that was forked has ended: whoever it ran beside is told. */
+void ms_fork_child_ended(struct ms_worker *child, const Muster__WorkerExited *x);
 
 /* ---- join.c ---------------------------------------------------------------------- */
 

@@ -365,7 +365,7 @@ void fake_spec_fork(struct fake_spec *s, uint64_t uid, uint32_t rank)
     s->spec.start = MUSTER__START_KIND__START_FORK;
 }
 
-static Muster__WorkerSpec *complete(struct fake_spec *s)
+Muster__WorkerSpec *fake_spec_complete(struct fake_spec *s)
 {
     s->spec.n_command = 0;
     s->spec.command = s->command;
@@ -390,7 +390,7 @@ fake_head_start_workers(struct fake_head *h, struct fake_spec *specs, size_t cou
     if (!at)
         abort();
     for (size_t i = 0; i < count; i++)
-        at[i] = complete(&specs[i]);
+        at[i] = fake_spec_complete(&specs[i]);
     start.n_workers = count;
     start.workers = at;
     m.body_case = MUSTER__HEAD_TO_AGENT__BODY_START;

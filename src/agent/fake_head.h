@@ -70,6 +70,8 @@ void fake_spec_shell(struct fake_spec *s,
                      uint32_t rank,
                      const char *script);
 void fake_spec_fork(struct fake_spec *s, uint64_t uid, uint32_t rank);
+/* Its lists counted; borrowed from it. */
+Muster__WorkerSpec *fake_spec_complete(struct fake_spec *s);
 /* StartWorkers with these; the request. */
 uint64_t
 fake_head_start_workers(struct fake_head *h, struct fake_spec *specs, size_t count);

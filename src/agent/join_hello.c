@@ -152,7 +152,7 @@ static void add_workers(struct hello *h, const struct ms_join *j)
     size_t at = 0, i = 0;
 
     while ((w = ms_map_next(&j->agent->by_uid, &at))) {
-        if (w->pid <= 0 || w->has_ended)
+        if (w->pid <= 0 || w->has_ended || w->is_private)
             continue;
         fill_spec(w, &h->specs[i]);
         fill_started(w, &h->started[i]);

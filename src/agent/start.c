@@ -11,6 +11,8 @@ struct ms_start {
     struct ms_list link; /* in the agent's `starts` */
     struct ms_agent *agent;
     Muster__HeadToAgent *message; /* owned; its specs go to the workers */
+    uint64_t asker;               /* a worker that is answered; 0: the head */
+    struct ms_worker *parent;     /* while it begins: beside whom; NULL: nobody */
     struct ms_worker **workers;   /* NULL: not created */
     size_t count;
     bool is_beginning;    /* inside ms_start_begin: not to be finished yet */
@@ -65,11 +67,13 @@ static int check_spec(const struct ms_agent *a,
     return rc < 0 ? rc : check_folder(spec->working_dir, err);
 }
 
-static struct ms_context *context_of(const struct ms_agent *a,
+static struct ms_context *context_of(const struct ms_start *s,
                                      const Muster__WorkerSpec *spec,
                                      struct ms_error *err)
 {
-    struct ms_context *context = ms_contexts_find(&a->contexts, spec->driver);
+    struct ms_context *context =
+        s->parent ? s->parent->context
+                  : ms_contexts_find(&s->agent->contexts, spec->driver);
 
     if (!context)
         ms_error_set(err,
@@ -153,6 +157,34 @@ static bool is_under_way(const struct ms_start *s)
     return false;
 }
 
+/* Nobody but the worker that asked: it hears of one that started, or why not. */
+static void answer_asker(struct ms_start *s)
+{
+    struct ms_worker *asker = ms_map_find(&s->agent->by_uid, s->asker);
+    Muster__AgentToWorker m = MUSTER__AGENT_TO_WORKER__INIT;
+    Muster__Forked forked = MUSTER__FORKED__INIT;
+
+    if (!asker || !asker->control)
+        return;
+    forked.uid = s->message->request;
+    if (s->why)
+        forked.problem = s->why;
+    else
+        forked.pid = s->workers[0]->pid;
+    m.body_case = MUSTER__AGENT_TO_WORKER__BODY_FORKED;
+    m.forked = &forked;
+    ms_link_send(asker->control, &m.base);
+}
+
+static void answer_failed(struct ms_start *s)
+{
+    if (s->asker)
+        answer_asker(s);
+    else
+        ms_agent_refuse(
+            s->agent, s->message->request, MUSTER__FAILURE__KIND__REFUSED, s->why);
+}
+
 static void finish_if_complete(struct ms_start *s)
 {
     struct ms_agent *a = s->agent;
@@ -160,12 +192,15 @@ static void finish_if_complete(struct ms_start *s)
     if (s->is_beginning || is_under_way(s))
         return;
     if (s->why) {
-        ms_agent_refuse(a, s->message->request, MUSTER__FAILURE__KIND__REFUSED, s->why);
+        answer_failed(s);
         release_workers(s);
         start_destroy(s);
         return;
     }
-    answer_started(s);
+    if (s->asker)
+        answer_asker(s);
+    else
+        answer_started(s);
     release_workers(s);
     for (size_t i = 0; i < s->count; i++)
         ms_worker_tell_end(s->workers[i]); /* of those that are already over */
@@ -204,7 +239,7 @@ void ms_start_result(struct ms_start *s, struct ms_worker *w, const char *why)
 {
     if (why)
         fail(s, w->cluster, w->rank, why);
-    else if (s->why)
+    else if (s->why || ms_fork_is_orphan(w))
         ms_worker_signal(w, SIGKILL); /* it came too late */
     finish_if_complete(s);
 }
@@ -262,10 +297,14 @@ static void begin_one(struct ms_start *s, size_t i, Muster__WorkerSpec **at)
     uint32_t rank = (*at)->rank;
     struct ms_error err = {0};
     struct ms_context *context =
-        check_spec(s->agent, *at, &err) < 0 ? NULL : context_of(s->agent, *at, &err);
+        check_spec(s->agent, *at, &err) < 0 ? NULL : context_of(s, *at, &err);
 
     if (context)
         s->workers[i] = ms_worker_create(s->agent, s, context, MS_TAKE(*at), &err);
+    if (s->workers[i] && s->parent) {
+        s->workers[i]->beside = s->parent->uid;
+        s->workers[i]->is_private = s->asker != 0;
+    }
     if (!s->workers[i] || ms_worker_begin(s->workers[i], &err) < 0)
         fail(s, cluster ? cluster : "", rank, err.text);
 }
@@ -281,7 +320,10 @@ static const char *refusal(const struct ms_agent *a, const Muster__StartWorkers 
     return NULL;
 }
 
-void ms_start_begin(struct ms_agent *a, Muster__HeadToAgent *message)
+static void begin(struct ms_agent *a,
+                  Muster__HeadToAgent *message,
+                  struct ms_worker *parent,
+                  uint64_t asker)
 {
     const Muster__StartWorkers *start = message->start;
     const char *why = refusal(a, start);
@@ -306,11 +348,27 @@ void ms_start_begin(struct ms_agent *a, Muster__HeadToAgent *message)
     }
     s->agent = a;
     s->message = message;
+    s->asker = asker;
+    s->parent = parent;
     s->count = start->n_workers;
     ms_list_add_tail(&a->starts, &s->link);
     s->is_beginning = true;
     for (size_t i = 0; i < s->count && !s->why; i++)
         begin_one(s, i, &start->workers[i]);
     s->is_beginning = false;
+    s->parent = NULL;
     finish_if_complete(s);
+}
+
+void ms_start_begin(struct ms_agent *a, Muster__HeadToAgent *message)
+{
+    begin(a, message, NULL, 0);
+}
+
+void ms_start_begin_beside(struct ms_agent *a,
+                           Muster__HeadToAgent *message,
+                           struct ms_worker *parent,
+                           uint64_t asker)
+{
+    begin(a, message, parent, asker);
 }

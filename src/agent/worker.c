@@ -21,6 +21,10 @@ static void on_control(void *arg, const uint8_t *body, size_t len)
         return;
     if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_ASK)
         ms_worker_ask(w, m->ask->uid);
+    else if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_FORK)
+        ms_fork_asked(w, m->fork);
+    else if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_KILL)
+        ms_fork_kill(w, m->kill);
     muster__worker_to_agent__free_unpacked(m, NULL);
 }
 

@@ -20,6 +20,8 @@ struct ms_worker {
     char *cluster;
     uint32_t rank;
     bool is_command;
+    uint64_t beside; /* the worker that it was forked beside; 0: none */
+    bool is_private; /* a worker asked for it: the head does not know it */
 
     char *path;    /* of its unix socket */
     char *address; /* where others find it, as io/addr.h has it */

@@ -110,11 +110,14 @@ void ms_worker_tell_end(struct ms_worker *w)
 
     if (!x)
         return;
-    if (w->agent->join)
+    if (w->agent->join && !w->is_private)
         ms_join_ended(w->agent->join, w, x);
     m.body_case = MUSTER__AGENT_TO_HEAD__BODY_EXITED;
     m.exited = x;
-    ms_agent_send(w->agent, 0, &m);
+    if (!w->is_private)
+        ms_agent_send(w->agent, 0, &m);
+    if (w->beside)
+        ms_fork_child_ended(w, x);
     ms_exits_add(&w->agent->exits, x);
     tell_askers(w->agent, x);
     muster__worker_exited__free_unpacked(x, NULL);
@@ -147,6 +150,7 @@ void ms_worker_ended(struct ms_worker *w, int status, const char *detail)
     if (!w->start)
         ms_worker_tell_end(w);
     ms_cgroup_kill(&w->cgroup);
+    ms_fork_parent_ended(w);
     close_endpoints(w);
     ms_list_add_tail(&a->dead, &w->link);
     ms_sweep_soon(a);

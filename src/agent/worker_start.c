@@ -82,6 +82,12 @@ static char **make_native_argv(void)
     return argv;
 }
 
+/* A command that begins with "-m": the interpreter goes before it. */
+static bool is_module(const struct ms_worker *w)
+{
+    return w->spec->n_command && !strcmp(w->spec->command[0], "-m");
+}
+
 /* `command`, or the interpreter with the host's code. Borrowed strings. */
 static char **make_argv(const struct ms_worker *w)
 {
@@ -96,15 +102,16 @@ static char **make_argv(const struct ms_worker *w)
 
     if (w->spec->start == MUSTER__START_KIND__START_NATIVE)
         return make_native_argv();
-    if (w->is_command) {
-        from = w->spec->command;
-        count = w->spec->n_command;
-    }
-    argv = calloc(count + 3, sizeof *argv);
+    if (w->is_command && !is_module(w))
+        count = 0;
+    argv = calloc(count + w->spec->n_command + 3, sizeof *argv);
     if (!argv)
         return NULL;
-    memcpy(argv, from, count * sizeof *argv);
-    if (!w->is_command) {
+    if (count)
+        memcpy(argv, from, count * sizeof *argv);
+    if (w->is_command) {
+        memcpy(argv + count, w->spec->command, w->spec->n_command * sizeof *argv);
+    } else {
         argv[count] = dash_c;
         argv[count + 1] = code;
     }
