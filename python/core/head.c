@@ -171,6 +171,7 @@ static int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
                                         "address",
                                         "secret_file",
                                         "tls",
+                                        "http",
                                         NULL};
     struct head *h = (struct head *)self;
     struct ms_head_options o = {0};
@@ -182,7 +183,7 @@ static int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
 
     if (!PyArg_ParseTupleAndKeywords(args,
                                      kwargs,
-                                     "$sziipOOOssdzzs",
+                                     "$sziipOOOssdzzsz",
                                      CORE_NAMES(names),
                                      &o.agent_path,
                                      &o.node_name,
@@ -197,7 +198,8 @@ static int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
                                      &timeout,
                                      &where.address,
                                      &where.secret_file,
-                                     &where.tls))
+                                     &where.tls,
+                                     &o.http))
         return -1;
     o.log_to_driver = log_to_driver;
     o.timeout_ns = core_ns(timeout);
@@ -372,6 +374,15 @@ static PyObject *get_http_token(PyObject *self, void *unused)
     return PyUnicode_FromString(token.text);
 }
 
+static PyObject *get_http_address(PyObject *self, void *unused)
+{
+    struct head *h = (struct head *)self;
+
+    (void)unused;
+    return head_is_running(h) ? PyUnicode_FromString(ms_head_http_address(h->head))
+                              : NULL;
+}
+
 static PyObject *get_session_dir(PyObject *self, void *unused)
 {
     (void)unused;
@@ -409,13 +420,15 @@ static PyMethodDef head_methods[] = {
     {"forget", head_forget, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL}};
 
-static PyGetSetDef head_getset[] = {{"session", get_session, NULL, NULL, NULL},
-                                    {"session_dir", get_session_dir, NULL, NULL, NULL},
-                                    {"http_token", get_http_token, NULL, NULL, NULL},
-                                    {"alive", get_alive, NULL, NULL, NULL},
-                                    {"joined", get_joined, NULL, NULL, NULL},
-                                    {"node", head_node, NULL, NULL, NULL},
-                                    {NULL, NULL, NULL, NULL, NULL}};
+static PyGetSetDef head_getset[] = {
+    {"session", get_session, NULL, NULL, NULL},
+    {"session_dir", get_session_dir, NULL, NULL, NULL},
+    {"http_address", get_http_address, NULL, NULL, NULL},
+    {"http_token", get_http_token, NULL, NULL, NULL},
+    {"alive", get_alive, NULL, NULL, NULL},
+    {"joined", get_joined, NULL, NULL, NULL},
+    {"node", head_node, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot head_slots[] = {{Py_tp_new, head_new},
                                    {Py_tp_init, head_init},

@@ -7,7 +7,15 @@ muster.shutdown()
 """
 
 from muster import _core, _plain, _serialize, errors
-from muster.api import Node, http_token, init, is_initialized, nodes, shutdown
+from muster.api import (
+    Node,
+    http_address,
+    http_token,
+    init,
+    is_initialized,
+    nodes,
+    shutdown,
+)
 from muster.cluster import Cluster, View, get_cluster
 from muster.config import WorkerConfig
 from muster.errors import (
@@ -60,6 +68,7 @@ __all__ = [
     "WorkerUnreachable",
     "get",
     "get_cluster",
+    "http_address",
     "http_token",
     "init",
     "is_initialized",

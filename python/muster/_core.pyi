@@ -78,6 +78,7 @@ class Head:
         address: str | None = None,
         secret_file: str | None = None,
         tls: str = "auto",
+        http: str | None = None,
     ) -> None:
         """With an address the head that listens there is joined: agent_path, node_name
         and the numbers mean nothing then."""
@@ -86,6 +87,8 @@ class Head:
     def session(self) -> str: ...
     @property
     def session_dir(self) -> str: ...
+    @property
+    def http_address(self) -> str: ...
     @property
     def http_token(self) -> str: ...
     @property

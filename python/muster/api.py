@@ -126,6 +126,11 @@ def http_token() -> str:
     return session().head.http_token
 
 
+def http_address() -> str | None:
+    """Where the head of this process speaks HTTP, "HOST:PORT"; None: nowhere."""
+    return session().head.http_address or None
+
+
 def init(
     address: str | None = None,
     *,
@@ -138,6 +143,7 @@ def init(
     log_to_driver: bool = True,
     secret_file: str | None = None,
     tls: str = "auto",
+    http: str | None = None,
 ) -> None:
     """Start a head in this process and an agent on this machine, and wait for them; or
     join a head that runs already.
@@ -147,6 +153,8 @@ def init(
     secret_file: a file with that head's secret; None: what MUSTER_SECRET_FILE says, else
         that of the head of this machine.
     tls: "auto" (everywhere but on loopback), "on", or "off" (a trusted network).
+    http: "HOST:PORT" where a head of our own also speaks HTTP (REST and metrics); port 0:
+        any, see `http_address()`.
     num_gpus: devices to hand out, also where there are none; None: those that are found.
     log_to_driver: what workers print appears here too, with a prefix.
 
@@ -159,6 +167,7 @@ def init(
         "num_cpus": _number(num_cpus, "num_cpus"),
         "num_gpus": _number(num_gpus, "num_gpus"),
         "log_to_driver": bool(log_to_driver),
+        "http": http,
         **find_head(address, secret_file, tls),
     }
     _refuse_other_machines(num_nodes, nodes, orchestrator)
@@ -167,6 +176,8 @@ def init(
             "num_cpus and num_gpus describe this machine: give them to `muster agent`, "
             f"not to the head at {options['address']}"
         )
+    if options["address"] and http is not None:
+        raise ValueError("http: is the head's matter, `muster head --http`")
     with _lock:
         if _session is not None and _session.head.alive:
             if _session.options == options:
@@ -201,6 +212,7 @@ def _start(options: dict[str, Any], timeout: float) -> Session:
         address=options["address"],
         secret_file=options["secret_file"],
         tls=options["tls"],
+        http=options["http"],
     )
     try:
         return Session(options, head, env)

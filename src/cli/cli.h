@@ -46,6 +46,7 @@ enum ms_opt {
     MS_OPT_LISTEN,
     MS_OPT_NAME,
     MS_OPT_HTTP,
+    MS_OPT_OPEN_METRICS,
     MS_OPT_TLS,
     MS_OPT_LINK_GRACE,
     MS_OPT_HEAD_GRACE,

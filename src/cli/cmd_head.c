@@ -28,6 +28,8 @@ static void say(const struct ms_head *h)
     printf("muster head: session %s, listening on ", s->name);
     for (size_t i = 0; at[i]; i++)
         printf("%s%s", i ? ", " : "", at[i]);
+    if (*ms_head_http_address(h))
+        printf("\nmuster head: HTTP on %s", ms_head_http_address(h));
     printf(
         "\nmuster head: the secret is in %s/secret; copy that file (mode 0600) to the "
         "other machines\n",
@@ -50,6 +52,8 @@ enum ms_exit ms_cmd_head(const struct ms_cli *cli)
         .name = cli->values[MS_OPT_NAME],
         .secret_file = secret_file ? secret_file : getenv(MS_SECRET_FILE_ENV),
         .listen = listen,
+        .http = cli->values[MS_OPT_HTTP],
+        .http_open_metrics = ms_cli_has(cli, MS_OPT_OPEN_METRICS),
         .on_stop_asked = on_stop_asked,
     };
     struct ms_error err = {0};

@@ -119,7 +119,8 @@ const struct ms_cli_command ms_cli_commands[] = {
             "devices runs `muster agent`.",
         .example = "muster head --listen 10.0.0.1:7777",
         .options = MS_OPT(MS_OPT_LISTEN) | MS_OPT(MS_OPT_NAME) |
-                   MS_OPT(MS_OPT_SECRET_FILE) | MS_OPT(MS_OPT_TLS) |
+                   MS_OPT(MS_OPT_SECRET_FILE) | MS_OPT(MS_OPT_HTTP) |
+                   MS_OPT(MS_OPT_OPEN_METRICS) | MS_OPT(MS_OPT_TLS) |
                    MS_OPT(MS_OPT_LINK_GRACE) | MS_OPT(MS_OPT_HEAD_GRACE),
         .exits = EXITS_ANY,
         .run = ms_cmd_head,

@@ -47,6 +47,7 @@ static void head_destroy(struct ms_head *h)
 {
     fail_open_ops(h);
     if (h->loop) {
+        ms_rest_close(MS_TAKE(h->rest));
         ms_head_control_close(h);
         ms_orphans_finish(&h->orphans);
         ms_list_each (n, &h->nodes, struct ms_node, link)
@@ -291,6 +292,8 @@ build(struct ms_head *h, const struct ms_head_options *o, struct ms_error *err)
 
     if (rc == 0 && ms_lent_init(h, o, config_message(h, o)) < 0)
         rc = ms_error_set(err, -ENOMEM, "cannot make the head: out of memory");
+    if (rc == 0 && o->http)
+        rc = ms_head_http_open(h, o->http, o->http_open_metrics, err);
     return rc == 0 ? ms_head_control_open(h, err) : rc;
 }
 

@@ -41,6 +41,8 @@ struct ms_head_options {
     const char *working_dir;
     const char *script; /* what this process is, for people; may be NULL */
     int64_t timeout_ns; /* for the start */
+    const char *http;   /* "HOST:PORT" of rest.h; NULL: none */
+    bool http_open_metrics;
 
     /* On the head's thread, which must not stop the head. `lines` and `exit` are
      * borrowed. on_exit comes once for each worker of a cluster whose creation has
@@ -82,6 +84,8 @@ struct ms_head_serve_options {
     const char *const *listen; /* "HOST:PORT", NULL-terminated; NULL: loopback */
     enum ms_tls_mode tls;
     int64_t link_grace_ns, head_grace_ns; /* 0: the defaults */
+    const char *http;                     /* "HOST:PORT" of rest.h; NULL: none */
+    bool http_open_metrics;
     /* Somebody has asked that the head ends too; on its thread. May be NULL: that is then
      * refused. */
     void (*on_stop_asked)(void *arg);
@@ -96,6 +100,8 @@ struct ms_head *ms_head_serve(const struct ms_head_serve_options *o,
 
 /* Of ms_head_serve: where it can be dialled, NULL-terminated, as long as the head. */
 const char *const *ms_head_addresses(const struct ms_head *h);
+/* Where it speaks HTTP; empty: nowhere. */
+const char *ms_head_http_address(const struct ms_head *h);
 
 /* End everything and join the thread: workers get SIGTERM, after grace_ns SIGKILL; when
  * this returns there is no process, socket or folder (but logs) of this session left.

@@ -18,6 +18,7 @@
  * status.c    the Status message
  * tail.c      the last lines of a log
  * control.c   head.sock, and where others dial; control_stop.c: `muster stop`; control_log.c: logs
+ * rest.c      HTTP; rest_impl.h has its files
  * serve.c     a head without an agent of its own
  * uplink.c    a head that has joined another one: all requests travel there
  *
@@ -35,6 +36,7 @@
 #include "head/node.h"
 #include "head/op.h"
 #include "head/orphan.h"
+#include "head/rest.h"
 #include "io/loop.h"
 #include "wire/server.h"
 
@@ -81,6 +83,7 @@ struct ms_head {
     struct ms_uplink *uplink; /* NULL: we are a head ourselves */
     struct ms_orphans orphans;
     struct ms_server *control;
+    struct ms_rest *rest; /* NULL: no HTTP */
 
     struct ms_head_op *stop_op; /* NULL: not stopping */
     int64_t stop_deadline_ns;

@@ -160,8 +160,9 @@ Muster__Status *ms_head_status_message(const struct ms_head *h)
     s->uptime_ns = (uint64_t)(ms_now_ns() - h->started_ns);
     if (!set_text(&s->session, h->session.name) ||
         !set_text(&s->session_dir, h->session.dir) ||
-        !set_text(&s->version, MS_VERSION) || !add_nodes(s, h) || !add_clusters(s, h) ||
-        !add_drivers(s, h) || !add_addresses(s, h))
+        !set_text(&s->version, MS_VERSION) ||
+        !set_text(&s->http_address, ms_rest_address(h->rest)) || !add_nodes(s, h) ||
+        !add_clusters(s, h) || !add_drivers(s, h) || !add_addresses(s, h))
         return NULL;
     return MS_TAKE(s);
 }

@@ -100,6 +100,11 @@ static int flush(struct ms_http_conn *c)
 static int put_head(
     struct ms_http_conn *c, int status, const char *type, const char *more, size_t len)
 {
+    if (status == 204) /* has no body, and says so by having no length */
+        return ms_buf_printf(&c->out,
+                             "HTTP/1.1 204 No Content\r\n%s%s\r\n",
+                             more ? more : "",
+                             c->close_after ? "Connection: close\r\n" : "");
     return ms_buf_printf(&c->out,
                          "HTTP/1.1 %d %s\r\n"
                          "Content-Type: %s\r\n"
@@ -168,26 +173,44 @@ static void append_escaped(struct ms_buf *b, const char *text)
 }
 
 /* Without memory the answer is shorter than it should be, but one. */
-static void error_body(struct ms_buf *b, const char *text)
+static void error_body(struct ms_buf *b, bool is_problem, int status, const char *text)
 {
     ms_buf_init(b);
-    ms_buf_printf(b, "{\"status\": \"error\", \"error\": \"");
+    if (is_problem)
+        ms_buf_printf(b,
+                      "{\"type\": \"about:blank\", \"title\": \"%s\", \"status\": %d, "
+                      "\"detail\": \"",
+                      ms_http_reason(status),
+                      status);
+    else
+        ms_buf_printf(b, "{\"status\": \"error\", \"error\": \"");
     append_escaped(b, text);
     ms_buf_printf(b, "\"}\n");
 }
 
-void ms_http_conn_fail(struct ms_http_conn *c, int status, const char *text)
+void ms_http_conn_fail_with(struct ms_http_conn *c,
+                            int status,
+                            const char *more,
+                            const char *text)
 {
+    bool is_problem = c->server->ops->has_problems;
     struct ms_buf body;
 
-    error_body(&body, text);
+    error_body(&body, is_problem, status, text);
     ms_http_conn_reply(c,
                        status,
-                       "application/json",
-                       status == 401 ? "WWW-Authenticate: Bearer\r\n" : NULL,
+                       is_problem ? "application/problem+json" : "application/json",
+                       more,
                        body.data,
                        body.len);
     ms_buf_finish(&body);
+}
+
+void ms_http_conn_fail(struct ms_http_conn *c, int status, const char *text)
+{
+    const char *more = status == 401 ? "WWW-Authenticate: Bearer\r\n" : NULL;
+
+    ms_http_conn_fail_with(c, status, more, text);
 }
 
 void ms_http_conn_set_tag(struct ms_http_conn *c, void *tag)

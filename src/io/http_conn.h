@@ -35,6 +35,7 @@ struct ms_http_conn_ops {
     /* The client is gone, and its request was not answered: it cannot be any more. `tag`
      * is what ms_http_conn_set_tag left. May be NULL. */
     void (*on_gone)(void *arg, void *tag);
+    bool has_problems; /* errors as application/problem+json (RFC 9457) */
 };
 
 struct ms_http_limits {
@@ -81,7 +82,11 @@ void ms_http_conn_reply(struct ms_http_conn *c,
 /* Close after the answer to this request, whatever the client wants. */
 void ms_http_conn_close_after(struct ms_http_conn *c);
 
-/* {"status": "error", "error": text} */
+/* {"status": "error", "error": text}, or a problem. `more` as above. */
+void ms_http_conn_fail_with(struct ms_http_conn *c,
+                            int status,
+                            const char *more,
+                            const char *text);
 void ms_http_conn_fail(struct ms_http_conn *c, int status, const char *text);
 
 #endif

@@ -1,0 +1,282 @@
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "head/rest_impl.h"
+#include "io/addr.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { LINES_DEFAULT = 100, LINES_MAX = 10000, TAIL_MAX = 1 << 20, TAGS = 16 };
+
+static void cleanup_status(Muster__Status **s)
+{
+    muster__status__free_unpacked(*s, NULL);
+}
+
+#define OWNED MS_CLEANUP(cleanup_status)
+
+/* ---- stacks ---------------------------------------------------------------------- */
+
+struct stack {
+    struct rest_wait wait;
+    struct ms_peer *peer;
+    struct ms_call *call;
+};
+
+static void stack_destroy(struct rest_wait *w)
+{
+    struct stack *s = (struct stack *)w;
+
+    ms_list_remove(&w->link);
+    ms_call_unref(s->call);
+    ms_peer_unref(s->peer);
+    free(s);
+}
+
+static void reply_failure(struct ms_http_conn *c, const struct ms_outcome *o)
+{
+    Muster__Failure *f = muster__failure__unpack(NULL, o->len, o->body);
+    bool is_late = f && f->kind == MUSTER__FAILURE__KIND__DEADLINE;
+
+    ms_http_conn_fail(
+        c, is_late ? 504 : 502, f ? f->message : "the worker's answer cannot be read");
+    muster__failure__free_unpacked(f, NULL);
+}
+
+static void reply_stack(struct ms_http_conn *c, const struct ms_outcome *o)
+{
+    Muster__Stack *m = muster__stack__unpack(NULL, o->len, o->body);
+
+    if (!m) {
+        ms_http_conn_fail(c, 502, "the worker's answer cannot be read");
+        return;
+    }
+    ms_rest_reply(c,
+                  200,
+                  json_pack("{s:o, s:o}",
+                            "python",
+                            ms_rest_text(m->python, strlen(m->python)),
+                            "native",
+                            ms_rest_text(m->native, strlen(m->native))));
+    muster__stack__free_unpacked(m, NULL);
+}
+
+/* Some of them are done: tags are not looked at, there are few. */
+static void on_inbox(void *arg, unsigned events)
+{
+    struct ms_rest *rest = arg;
+    uint64_t tags[TAGS];
+
+    (void)events;
+    while (ms_inbox_take(rest->inbox, tags, TAGS) == TAGS)
+        ;
+    ms_list_each (w, &rest->waits, struct rest_wait, link) {
+        struct stack *s = (struct stack *)w;
+        struct ms_outcome o;
+
+        if (w->destroy != stack_destroy || !ms_call_is_done(s->call))
+            continue;
+        ms_call_outcome(s->call, &o);
+        if (w->conn && o.kind == MS_KIND_REPLY)
+            reply_stack(w->conn, &o);
+        else if (w->conn)
+            reply_failure(w->conn, &o);
+        stack_destroy(w);
+    }
+}
+
+static int client_make(struct ms_rest *rest)
+{
+    struct ms_head *h = rest->head;
+    struct ms_client_options o = {.loop = h->loop, .secret = h->session.secret};
+
+    if (rest->client)
+        return 0;
+    rest->inbox = ms_inbox_create();
+    rest->client = rest->inbox ? ms_client_create(&o) : NULL;
+    if (rest->client && ms_watch_init(&rest->inbox_watch,
+                                      h->loop,
+                                      ms_inbox_fd(rest->inbox),
+                                      MS_READ,
+                                      on_inbox,
+                                      rest) == 0)
+        return 0;
+    ms_rest_worker_finish(rest);
+    return -ENOMEM;
+}
+
+static int
+stack_begin(struct stack *s, const Muster__WorkerStatus *w, const char *label)
+{
+    struct ms_call_spec spec = {.op = MS_OP_STACK, .codec = MS_CODEC_PROTO};
+    struct ms_rest *rest = s->wait.rest;
+
+    if (client_make(rest) < 0)
+        return -ENOMEM;
+    spec.deadline_ns = ms_now_ns() + MS_HTTP_HEAD_NS;
+    s->peer = ms_peer_create(rest->client, w->address, w->uid, label, NULL);
+    s->call = s->peer ? ms_peer_call(s->peer, &spec) : NULL;
+    if (!s->call || ms_call_notify(s->call, rest->inbox, 0) < 0) {
+        ms_call_unref(s->call);
+        ms_peer_unref(s->peer);
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+void ms_rest_stack(const struct rest_ask *ask)
+{
+    const Muster__WorkerStatus *w = NULL;
+    OWNED Muster__Status *status = ms_rest_find_worker(ask, &w);
+    char label[2 * MS_NAME_MAX + 16];
+    struct stack *s;
+
+    if (!status)
+        return;
+    if (w->state != MUSTER__WORKER_STATE__WORKER_RUNNING) {
+        ms_http_conn_fail(ask->conn, 409, "the worker does not run");
+        return;
+    }
+    s = calloc(1, sizeof *s);
+    snprintf(label, sizeof label, "%.64s/%u@%.64s", ask->name, w->rank, w->node);
+    if (s) {
+        s->wait.rest = ask->rest;
+        s->wait.destroy = stack_destroy;
+    }
+    if (!s || stack_begin(s, w, label) < 0) {
+        free(s);
+        ms_http_conn_fail(ask->conn, 503, "out of memory");
+        return;
+    }
+    ms_rest_wait_begin(&s->wait, ask);
+}
+
+void ms_rest_worker_finish(struct ms_rest *rest)
+{
+    ms_watch_finish(&rest->inbox_watch);
+    ms_client_destroy(MS_TAKE(rest->client), "the head ends");
+    ms_inbox_unref(MS_TAKE(rest->inbox));
+}
+
+/* ---- logs ------------------------------------------------------------------------ */
+
+/* The end of a file, at most TAIL_MAX bytes. */
+static int read_tail(const char *path, struct ms_buf *out, bool *is_cut)
+{
+    MS_CLEANUP(ms_cleanup_fd)
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    struct stat st;
+    off_t from;
+    ssize_t n;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    if (!S_ISREG(st.st_mode))
+        return -EINVAL;
+    from = st.st_size > TAIL_MAX ? st.st_size - TAIL_MAX : 0;
+    *is_cut = from > 0;
+    if (ms_buf_reserve(out, TAIL_MAX) < 0)
+        return -ENOMEM;
+    n = pread(fd, out->data, TAIL_MAX, from);
+    if (n < 0)
+        return -errno;
+    out->len = (size_t)n;
+    return 0;
+}
+
+/* Where its last `most` lines begin; false: not all of the file is behind that. */
+static bool find_lines(const char *text, size_t len, int64_t most, size_t *from)
+{
+    size_t end = len && text[len - 1] == '\n' ? len - 1 : len;
+
+    *from = len;
+    while (end > 0 && most-- > 0) {
+        const char *lf = memrchr(text, '\n', end);
+
+        *from = lf ? (size_t)(lf - text) + 1 : 0;
+        if (!lf)
+            return true;
+        end = (size_t)(lf - text);
+    }
+    return len == 0;
+}
+
+/* The last `most` lines. *is_cut: the file began before `b`, and then: before them. */
+static json_t *last_lines(const struct ms_buf *b, int64_t most, bool *is_cut)
+{
+    json_t *list = json_array();
+    const char *text = (const char *)b->data, *end = text + b->len, *lf;
+    size_t from;
+
+    if (!find_lines(text, b->len, most, &from))
+        *is_cut = true;
+    else if (*is_cut && (lf = memchr(text, '\n', b->len)))
+        from = (size_t)(lf - text) + 1; /* not all of the first line is here */
+    for (const char *at = text + from; at < end; at = lf + 1) {
+        lf = memchr(at, '\n', (size_t)(end - at));
+        if (!lf)
+            lf = end;
+        json_array_append_new(list, ms_rest_text(at, (size_t)(lf - at)));
+    }
+    return list;
+}
+
+/* Is the node this machine? One that this head has started always is. */
+static bool
+is_here(const struct ms_rest *rest, const Muster__Status *s, const char *node)
+{
+    if (strcmp(rest->head->node, node) == 0)
+        return true;
+    for (size_t i = 0; i < s->n_nodes; i++)
+        if (strcmp(s->nodes[i]->name, node) == 0)
+            return *s->nodes[i]->host_id &&
+                   strcmp(s->nodes[i]->host_id, ms_host_id()) == 0;
+    return false;
+}
+
+static void reply_log(const struct rest_ask *ask, const char *path, int64_t lines)
+{
+    struct ms_buf b;
+    bool is_cut = false;
+    json_t *list;
+    int rc;
+
+    ms_buf_init(&b);
+    rc = read_tail(path, &b, &is_cut);
+    if (rc == -ENOENT) {
+        ms_http_conn_fail(ask->conn, 404, "the worker has no log");
+    } else if (rc < 0) {
+        ms_http_conn_fail(ask->conn, 500, "the log cannot be read");
+    } else {
+        list = last_lines(&b, lines, &is_cut);
+        ms_rest_reply(ask->conn,
+                      200,
+                      json_pack("{s:o, s:b, s:o}",
+                                "path",
+                                ms_rest_text(path, strlen(path)),
+                                "is_cut",
+                                (int)is_cut,
+                                "lines",
+                                list));
+    }
+    ms_buf_finish(&b);
+}
+
+void ms_rest_logs(const struct rest_ask *ask)
+{
+    int64_t lines = ms_rest_number(ask, "lines", LINES_DEFAULT, 1, LINES_MAX);
+    const Muster__WorkerStatus *w = NULL;
+    OWNED Muster__Status *s = lines < 0 ? NULL : ms_rest_find_worker(ask, &w);
+
+    if (!s)
+        return;
+    if (is_here(ask->rest, s, w->node))
+        reply_log(ask, w->log_path, lines);
+    else
+        ms_http_conn_fail(
+            ask->conn, 501, "the log is on another machine: see the worker's log_path");
+}
