@@ -89,7 +89,7 @@ class Daemon:
     def agent(self, node: str, gpus: int = 2) -> Process:
         """One more, which has joined when this returns."""
         one = self.begin_agent(node, gpus)
-        one.wait_line("joined")
+        one.wait_line("has joined")
         self.agents[node] = one
         return one
 

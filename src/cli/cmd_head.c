@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { SECONDS_MAX = 7 * 24 * 3600 };
@@ -44,6 +45,17 @@ static void on_stop_asked(void *arg)
     kill(getpid(), SIGTERM);
 }
 
+/* A connection is a descriptor, and there may be thousands. */
+static void raise_file_limit(void)
+{
+    struct rlimit files;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return;
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+}
+
 enum ms_exit ms_cmd_head(const struct ms_cli *cli)
 {
     const char *const listen[] = {cli->values[MS_OPT_LISTEN], NULL};
@@ -73,6 +85,7 @@ enum ms_exit ms_cmd_head(const struct ms_cli *cli)
     sigaddset(&ends, SIGTERM);
     sigprocmask(SIG_BLOCK, &ends, NULL);
     signal(SIGPIPE, SIG_IGN);
+    raise_file_limit();
     h = ms_head_serve(&o, &err);
     if (!h)
         return ms_out_fail(cli, MS_EXIT_FAILED, "%s", err.text);

@@ -61,9 +61,10 @@ static void on_closed(void *arg, const struct ms_error *why)
 {
     struct ms_node *n = arg;
     struct ms_error text = {0};
+    bool is_end = ms_link_has_ended(why) || n->head->stop_op;
 
-    ms_link_destroy(MS_TAKE(n->wire));
-    if (ms_link_has_ended(why) || n->head->stop_op) {
+    ms_link_destroy(MS_TAKE(n->wire)); /* and `why` with it */
+    if (is_end) {
         ms_error_set(&text,
                      -EPIPE,
                      "the agent on node %s (pid %d) has ended",

@@ -28,6 +28,7 @@ struct far_agent {
     uint8_t secret[32];
     uint64_t id;
     unsigned gpus;
+    enum ms_tls_mode tls;
     enum far_mode mode;
     bool welcome, refused, ended;
     struct worker workers[WORKERS_MAX];
@@ -345,7 +346,8 @@ static void dial(void *arg)
                            &(struct ms_link_dial){
                                .addresses = a->address,
                                .secret = a->secret,
-                               .deadline_ns = ms_now_ns() + 10 * MS_NS_PER_S,
+                               .tls = a->tls,
+                               .deadline_ns = ms_now_ns() + 60 * MS_NS_PER_S,
                                .is_patient = true,
                            },
                            &ops,
@@ -366,8 +368,10 @@ static bool wait_welcome(struct far_agent *a)
     return welcome;
 }
 
-struct far_agent *
-far_dial(const char *address, const uint8_t *secret, const char *node, unsigned gpus)
+static struct far_agent *agent_create(const char *address,
+                                      const uint8_t *secret,
+                                      const char *node,
+                                      unsigned gpus)
 {
     struct far_agent *a = calloc(1, sizeof *a);
 
@@ -380,8 +384,37 @@ far_dial(const char *address, const uint8_t *secret, const char *node, unsigned 
     pthread_mutex_lock(&far.lock);
     ms_list_add_tail(&far.agents, &a->link);
     pthread_mutex_unlock(&far.lock);
+    return a;
+}
+
+struct far_agent *
+far_dial(const char *address, const uint8_t *secret, const char *node, unsigned gpus)
+{
+    struct far_agent *a = agent_create(address, secret, node, gpus);
+
     ms_loop_post(far.loop, dial, a);
     return wait_welcome(a) ? a : NULL;
+}
+
+void far_dial_many(const char *address,
+                   const uint8_t *secret,
+                   enum ms_tls_mode tls,
+                   size_t count)
+{
+    enum { AT_ONCE = 32 };
+    struct far_agent *open[AT_ONCE];
+    char node[32];
+
+    for (size_t i = 0; i < count; i++) {
+        if (i >= AT_ONCE)
+            assert(wait_welcome(open[i % AT_ONCE]));
+        snprintf(node, sizeof node, "n%zu", i);
+        open[i % AT_ONCE] = agent_create(address, secret, node, 8);
+        open[i % AT_ONCE]->tls = tls;
+        ms_loop_post(far.loop, dial, open[i % AT_ONCE]);
+    }
+    for (size_t i = 0; i < AT_ONCE && i < count; i++)
+        assert(wait_welcome(open[i]));
 }
 
 /* ---- what the test makes of it --------------------------------------------------- */

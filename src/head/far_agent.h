@@ -6,6 +6,8 @@
 #ifndef MS_HEAD_FAR_AGENT_H
 #define MS_HEAD_FAR_AGENT_H
 
+#include "wire/tls.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -22,12 +24,16 @@ void far_stop(void);  /* the thread, and all agents, without a word */
 struct far_agent *
 far_dial(const char *address, const uint8_t *secret, const char *node, unsigned gpus);
 const char *far_refusal(void);
+/* Many, called n0, n1, ...; returns when all are welcome. */
+void far_dial_many(const char *address,
+                   const uint8_t *secret,
+                   enum ms_tls_mode tls,
+                   size_t count);
 
 void far_set_mode(struct far_agent *a, enum far_mode mode);
 /* Answer what was kept. */
 void far_answer(struct far_agent *a);
-/* The network breaks its link; it dials again by itself only with far_come_back. */
-void far_cut(struct far_agent *a);
+/* Dial again, and tell what it has. */
 bool far_come_back(struct far_agent *a, const char *address);
 /* Its process ends. */
 void far_end(struct far_agent *a);
