@@ -232,11 +232,13 @@ PyObject *head_destroy_cluster(PyObject *self, PyObject *args)
     PyObject *timeout;
     const char *name;
     double grace;
-    int rc;
+    int rc, own;
 
-    if (!PyArg_ParseTuple(args, "sdO", &name, &grace, &timeout) || !head_is_running(h))
+    if (!PyArg_ParseTuple(args, "spdO", &name, &own, &grace, &timeout) ||
+        !head_is_running(h))
         return NULL;
-    op = ms_head_destroy_cluster(h->head, name, core_ns(grace));
+    op = own ? ms_head_destroy_own_cluster(h->head, name, core_ns(grace))
+             : ms_head_destroy_cluster(h->head, name, core_ns(grace));
     rc = head_op_finish(op, timeout);
     if (rc < 0 && ms_head_op_result(op, NULL) == -ENOENT) {
         PyErr_Clear(); /* it is gone: what was wanted */

@@ -116,7 +116,11 @@ class Head:
     ) -> list[tuple[int, int, str, str]]:
         """(uid, pid, address, log path) of each rank; FileExistsError if taken."""
 
-    def destroy_cluster(self, name: str, grace: float, timeout: float) -> None: ...
+    def destroy_cluster(
+        self, name: str, own: bool, grace: float, timeout: float
+    ) -> None:
+        """`own`: only if this driver has made it. None is there: that is fine."""
+
     def hold_port(
         self, owner: str, node: str | None, timeout: float
     ) -> tuple[str, int]: ...

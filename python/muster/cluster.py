@@ -576,7 +576,8 @@ class Cluster(View):
         self._first = self._destroyed
         head = self._owner.head
         if head.alive:
-            head.destroy_cluster(self._name, grace, grace + ANSWER_S)
+            own = bool(self._ports)  # a handle of get_cluster ends anybody's
+            head.destroy_cluster(self._name, own, grace, grace + ANSWER_S)
         self._gone = True
         self._owner.held.pop(self._name, None)
         if head.alive and self._ports:

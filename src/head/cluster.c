@@ -205,6 +205,9 @@ void ms_head_destroy_run(struct ms_head_op *op)
         return;
     }
     op->cluster = ms_registry_find(&h->registry, name);
+    if (op->cluster && op->wanted->destroy->own &&
+        op->cluster->driver != ms_driver_id(op->driver))
+        op->cluster = NULL;
     if (!op->cluster) {
         ms_head_op_fail(op, -ENOENT, "there is no cluster '%s'", name);
     } else if (check_nodes(h, op->cluster, &err) < 0) {

@@ -23,6 +23,7 @@ static void lose(struct ms_node *n, const char *why)
     ms_node_is_gone(n, why);
     ms_drivers_tell_node(h, n);
     ms_node_destroy(n);
+    ms_recovery_note(h);
     ms_head_stop_step(h);
 }
 
@@ -330,6 +331,6 @@ int ms_dialled_attach(struct ms_head *h,
     take_reports(n, hello);
     ask_again(n);
     ms_drivers_tell_node(h, n);
-    ms_head_node_has_come(h);
+    ms_head_node_has_come(h, n->name);
     return 0;
 }

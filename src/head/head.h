@@ -152,6 +152,11 @@ struct ms_head_op *ms_head_create_cluster(struct ms_head *h,
 struct ms_head_op *
 ms_head_destroy_cluster(struct ms_head *h, const char *name, int64_t grace_ns);
 
+/* The same, but -ENOENT if somebody else has made it: for a creation that was given up,
+ * which may have failed because the name was taken. */
+struct ms_head_op *
+ms_head_destroy_own_cluster(struct ms_head *h, const char *name, int64_t grace_ns);
+
 /* Hold a TCP port on a node (NULL: on any); the result is a PortHeld. The owner of what is
  * held for a cluster begins with the cluster's name and a colon: it is dropped with the
  * cluster if that outlives its driver, and otherwise with the driver, if not before. */

@@ -26,8 +26,11 @@ int64_t ms_head_grace(uint64_t grace_ns)
 
 static void run_status(struct ms_head_op *op)
 {
-    Muster__Status *s = ms_head_status_message(op->head);
+    Muster__Status *s;
 
+    if (op->driver && ms_head_wait_for_nodes(op))
+        return; /* it would plan with nodes that are not all of them */
+    s = ms_head_status_message(op->head);
     if (s)
         ms_head_op_succeed(op, &s->base);
     else
@@ -195,8 +198,8 @@ struct ms_head_op *ms_head_ask_death(struct ms_head *h, uint64_t uid)
     return ask(h, &m);
 }
 
-struct ms_head_op *
-ms_head_destroy_cluster(struct ms_head *h, const char *name, int64_t grace_ns)
+static struct ms_head_op *
+ask_destroy(struct ms_head *h, const char *name, int64_t grace_ns, bool own)
 {
     Muster__DestroyCluster destroy = MUSTER__DESTROY_CLUSTER__INIT;
     Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
@@ -205,7 +208,20 @@ ms_head_destroy_cluster(struct ms_head *h, const char *name, int64_t grace_ns)
     destroy.grace_ns = grace_ns > 0 ? (uint64_t)grace_ns : 0;
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_DESTROY;
     m.destroy = &destroy;
+    destroy.own = own;
     return ask(h, &m);
+}
+
+struct ms_head_op *
+ms_head_destroy_cluster(struct ms_head *h, const char *name, int64_t grace_ns)
+{
+    return ask_destroy(h, name, grace_ns, false);
+}
+
+struct ms_head_op *
+ms_head_destroy_own_cluster(struct ms_head *h, const char *name, int64_t grace_ns)
+{
+    return ask_destroy(h, name, grace_ns, true);
 }
 
 /* The memory of a CreateCluster that borrows from the caller's ranks. */

@@ -169,6 +169,20 @@ static size_t cluster_count(void)
     return n;
 }
 
+/* Until the head has written down which nodes it has. */
+static void wait_for_names(const char *names)
+{
+    const struct timespec moment = {.tv_nsec = 10 * MS_NS_PER_MS};
+    MS_CLEANUP(ms_cleanup_fd)
+    int dir = ms_tree_open(AT_FDCWD, ms_head_session(head)->dir);
+    char text[256] = "";
+
+    while (strcmp(text, names) != 0) {
+        nanosleep(&moment, NULL);
+        ms_tree_read(dir, "nodes", text, sizeof text);
+    }
+}
+
 /* ---- the tests ------------------------------------------------------------------- */
 
 static void test_a_cluster_over_two_nodes(void **state)
@@ -277,6 +291,7 @@ static void test_drivers_have_their_own(void **state)
     create(two, "yours", false, yours);
     create(one, "kept", true, kept);
     expect(create_on(two, "mine", both, 2, false), -EEXIST, "train.py");
+    expect(ms_head_destroy_own_cluster(two, "mine", 0), -ENOENT, "'mine'");
     far_exit(a, mine[0], 1);
     far_print(b, yours[1], "to two");
     seen_wait_exits(&s, 1);
@@ -365,6 +380,7 @@ static void test_a_head_that_was_started_again(void **state)
     h = join(&s);
     create(h, "actor", false, uids);
     create(h, "kept", true, kept);
+    wait_for_names("a\nb\n");
     ms_head_crash(head);
     begin(address);
     late = create_on(h, "new", both, 2, false); /* waits for head and nodes */

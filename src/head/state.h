@@ -8,6 +8,7 @@
  * dialled.c   a node whose agent has dialled
  * driver.c    drivers that have joined; driver_link.c: their links; driver_ask.c: what
  *             they ask; driver_tell.c: what they are told
+ * recovery.c  which agents a head that was started again waits for
  * waiting.c   operations that wait for something to be known
  * hello.c     who dials, and what it is told
  * create.c    creating clusters
@@ -78,8 +79,10 @@ struct ms_head {
     struct ms_list asking;     /* operations that ask how a worker ended */
     struct ms_list nodes;
     struct ms_list ports;
-    struct ms_map drivers;    /* id -> ms_driver */
-    struct ms_list guests;    /* have not yet said who they are */
+    struct ms_map drivers;   /* id -> ms_driver */
+    struct ms_list guests;   /* have not yet said who they are */
+    struct ms_list expected; /* nodes of the head before that have not come back */
+    struct ms_timer note_timer;
     struct ms_uplink *uplink; /* NULL: we are a head ourselves */
     struct ms_orphans orphans;
     struct ms_server *control;
@@ -112,11 +115,19 @@ struct ms_node *ms_head_find_node(const struct ms_head *h, const char *name);
 /* As it came over a link. */
 int64_t ms_head_grace(uint64_t grace_ns);
 
+/* recovery.c */
+int ms_recovery_init(struct ms_head *h);
+void ms_recovery_finish(struct ms_head *h);
+void ms_recovery_note(struct ms_head *h); /* the nodes have changed */
+void ms_recovery_has_come(struct ms_head *h, const char *name);
+/* How long to wait for those that are missing; 0: none is, or for too long. */
+int64_t ms_recovery_left_ns(const struct ms_head *h);
+
 /* waiting.c */
 /* A head that was started again waits for the agents of the one before: true if the
  * operation will be run again. */
 bool ms_head_wait_for_nodes(struct ms_head_op *op);
-void ms_head_node_has_come(struct ms_head *h);
+void ms_head_node_has_come(struct ms_head *h, const char *name);
 void ms_head_ask_death_run(struct ms_head_op *op);
 void ms_head_answer_deaths(struct ms_head *h, uint64_t uid, const Muster__Exit *exit);
 /* A worker was reported that somebody asks about: it is not unknown. */

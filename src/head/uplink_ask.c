@@ -84,6 +84,7 @@ static void begin_anew(struct ms_uplink *u, const struct ms_head_op *op)
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_DESTROY;
     m.destroy = &destroy;
     destroy.name = op->wanted->create->name;
+    destroy.own = true;
     ms_link_send(u->wire, &m.base);
 }
 

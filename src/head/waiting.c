@@ -20,20 +20,21 @@ static void on_recovered(void *arg)
 bool ms_head_wait_for_nodes(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
-    int64_t left_ns = h->started_ns + MS_RECOVERY_NS - ms_now_ns();
+    int64_t left_ns = ms_recovery_left_ns(h);
 
-    if (!h->session.was_left || left_ns <= 0 ||
-        ms_timer_init(&op->deadline, h->loop, on_recovered, op) < 0)
+    if (left_ns == 0 || ms_timer_init(&op->deadline, h->loop, on_recovered, op) < 0)
         return false;
     ms_list_add_tail(&h->waiting, &op->wait_link);
     ms_timer_set(&op->deadline, left_ns);
     return true;
 }
 
-void ms_head_node_has_come(struct ms_head *h)
+void ms_head_node_has_come(struct ms_head *h, const char *name)
 {
     struct ms_list now;
 
+    ms_recovery_has_come(h, name);
+    ms_recovery_note(h);
     ms_list_init(&now);
     ms_list_splice(&now, &h->waiting);
     while (!ms_list_is_empty(&now))

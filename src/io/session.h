@@ -10,7 +10,8 @@
  *   w/         sockets of the workers
  *   logs/      <cluster>-<rank>.log, merged.log, agent.log; stays when the rest goes
  * A daemon head has a session with a name that a person gave. Its folder has `daemon` in
- * it and is never swept: secret and lock stay, so that the head finds them again.
+ * it and is never swept: secret and lock stay, so that the head finds them again. Beside
+ * those it has `address` (where it listens) and `nodes` (their names) while it runs.
  */
 #ifndef MS_IO_SESSION_H
 #define MS_IO_SESSION_H
