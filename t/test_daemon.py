@@ -215,11 +215,11 @@ def test_a_wrong_secret_opens_nothing(
     assert "secret" in one.said
     assert "abab" not in one.said
     wrong.chmod(0o644)
-    with pytest.raises(muster.MusterError, match="0600|mode|others"):
+    with pytest.raises(muster.MusterError, match="others"):
         muster.init(address=daemon.address, secret_file=str(wrong))
     assert not muster.is_initialized()
 
 
 def test_nobody_listens(daemon: Daemon) -> None:  # noqa: F811
-    with pytest.raises(muster.MusterError, match="127.0.0.1:1"):
+    with pytest.raises(muster.MusterError, match=r"127\.0\.0\.1:1"):
         muster.init(address="127.0.0.1:1", secret_file=daemon.secret_file, timeout=5)

@@ -144,6 +144,7 @@ static int start(struct head *h, struct ms_head_options *o, const struct where *
     snprintf(spin_path, sizeof spin_path, "%s/spin", session->dir);
     h->spin = co.spin = ms_spin_open(spin_path);
     co.loop = ms_head_loop(h->head);
+    (void)ms_tls_mode_parse(w->tls, &co.tls, NULL);
     co.secret = session->secret;
     h->client = ms_client_create(&co);
     h->session = PyUnicode_FromString(session->name);
