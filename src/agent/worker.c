@@ -90,8 +90,7 @@ static int make_tcp(struct ms_worker *w, struct ms_error *err)
     if (fd < 0)
         return fd;
     w->child_fds[MS_SPAWN_LISTEN_TCP] = fd;
-    w->address = a->join ? ms_listen_print(&a->listen, ms_host_id(), w->path, port)
-                         : strdup(w->path);
+    w->address = ms_listen_print(&a->listen, ms_host_id(), w->path, port);
     return w->address ? 0 : ms_error_set(err, -ENOMEM, "out of memory");
 }
 
