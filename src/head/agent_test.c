@@ -2,6 +2,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "head/head.h"
+#include "io/addr.h"
 #include "io/spawn.h"
 #include "io/tree.h"
 
@@ -149,6 +150,16 @@ static void assert_only_logs(const char *dir)
             fail_msg("%s/%s is still there", dir, gone[i]);
 }
 
+/* Whether its unix socket, the first of its addresses, is there. */
+static bool has_socket(const Muster__WorkerStatus *w)
+{
+    struct ms_addr_list list;
+
+    assert_int_equal(ms_addr_list_parse(w->address, &list, NULL), 0);
+    assert_true(list.at[0].is_unix);
+    return access(list.at[0].name, F_OK) == 0;
+}
+
 static void test_start_and_stop(void **state)
 {
     struct ms_error err = {0};
@@ -195,7 +206,7 @@ static void test_workers_live_and_die(void **state)
     for (int i = 0; i < 2; i++) {
         pids[i] = c->workers[i]->pid;
         assert_false(has_ended(pids[i]));
-        assert_int_equal(access(c->workers[i]->address, F_OK), 0);
+        assert_true(has_socket(c->workers[i]));
     }
     ms_head_op_unref(op);
     assert_int_equal(kill(pids[1], SIGKILL), 0);
