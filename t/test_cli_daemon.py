@@ -1,5 +1,6 @@
 """Commands against `muster head`: by its folder, by its address, to its end."""
 
+import json
 import os
 from collections.abc import Iterator
 
@@ -29,6 +30,25 @@ def test_status_of_a_daemon(home: Home, daemon: Daemon) -> None:
     assert home.json("list", "nodes") == []
     done = home.run("stack", "--all")
     assert done.returncode == 5 and "no workers run" in done.stderr
+
+
+def test_daemon_by_its_address(home: Home, daemon: Daemon) -> None:
+    here = home.json("status")
+    by_option = home.json(
+        "status", "--head", daemon.address, "--secret-file", daemon.secret
+    )
+    assert by_option["session"] == here["session"]
+    assert home.json("status", "--head", daemon.address)["session"] == "head"
+    env = {"MUSTER_ADDRESS": daemon.address, "MUSTER_SECRET_FILE": daemon.secret}
+    by_env = home.run("status", "--json", **env)
+    assert json.loads(by_env.stdout)["session"] == "head"
+    assert home.run("status", "--json", MUSTER_ADDRESS="auto").returncode == 0
+    wrong = home.path / "wrong"
+    wrong.write_text("0" * 64)
+    wrong.chmod(0o600)
+    done = home.run("status", "--head", daemon.address, "--secret-file", str(wrong))
+    assert done.returncode == 4
+    assert "secret" in done.stderr and "--secret-file" in done.stderr
 
 
 def test_nobody_at_that_address(home: Home, daemon: Daemon) -> None:
