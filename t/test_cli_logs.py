@@ -146,7 +146,13 @@ def test_logs_through_the_head(home: Home, driver: Driver) -> None:
     """As for workers of other machines: the head asks the node's agent for pieces."""
     far = ["--head", home.json("status")["session_dir"] + "/head.sock"]
     node = home.json("list", "nodes")[0]["name"]
-    driver.do("say far away")
+    follow = home.start("logs", *far, "-f", "talker")
+    try:
+        driver.do("say far away")
+        said = {follow.line(), follow.line()}
+        assert said == {"talker/0: far away", "talker/1: far away"}
+    finally:
+        follow.close()
     assert home.run("logs", *far, "talker/1").stdout == "far away\n"
     assert home.run("logs", *far, "talker").stdout == (
         "talker/0: far away\ntalker/1: far away\n"

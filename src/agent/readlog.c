@@ -1,17 +1,18 @@
 #include "agent/readlog.h"
 #include "base/cleanup.h"
 #include "base/limits.h"
-#include "base/name.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BLOCK = 64 << 10, PATH_ROOM = 4096 };
+enum { BLOCK = 64 << 10, PATH_ROOM = 4096, NAME_MAX_LEN = 128 };
 
 /* The file, if it is a plain one; its number and size. */
 static int open_log(const char *path, uint64_t *file, uint64_t *size)
@@ -108,28 +109,32 @@ read_log(const char *path, const Muster__ReadLog *want, Muster__LogPiece *out)
     return read_piece(fd, offset, size, out);
 }
 
+/* A name of ours: no way out of the folder, and nothing but a log. */
+static bool is_log(const char *name)
+{
+    size_t len = strlen(name);
+
+    if (len <= strlen(".log") || len > NAME_MAX_LEN || name[0] == '.' ||
+        strcmp(name + len - strlen(".log"), ".log") != 0)
+        return false;
+    for (const char *p = name; *p; p++)
+        if (!isalnum((unsigned char)*p) && !strchr("_.-", *p))
+            return false;
+    return true;
+}
+
 int ms_readlog(const char *session_dir,
                const Muster__ReadLog *want,
                Muster__LogPiece *out,
                struct ms_error *err)
 {
     char path[PATH_ROOM];
-    int n, rc;
+    int rc;
 
-    if (want->cluster[0]) {
-        rc = ms_name_check(want->cluster, "cluster", err);
-        if (rc < 0)
-            return rc;
-        n = snprintf(path,
-                     sizeof path,
-                     "%s/logs/%s-%u.log",
-                     session_dir,
-                     want->cluster,
-                     want->rank);
-    } else {
-        n = snprintf(path, sizeof path, "%s/logs/agent.log", session_dir);
-    }
-    if (n >= (int)sizeof path)
+    if (!is_log(want->name))
+        return ms_error_set(err, -EINVAL, "there is no log of that name");
+    if (snprintf(path, sizeof path, "%s/logs/%s", session_dir, want->name) >=
+        (int)sizeof path)
         return ms_error_sys(err, -ENAMETOOLONG, "cannot read a log");
     rc = read_log(path, want, out);
     return rc < 0 ? ms_error_sys(err, rc, "cannot read '%s'", path) : 0;

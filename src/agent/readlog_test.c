@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 static char dir[] = "/tmp/ms-readlog-XXXXXX";
-static char cluster[] = "actor";
+static char actor_0[] = "actor-0.log", actor_3[] = "actor-3.log", agent[] = "agent.log";
 
 static int setup(void **state)
 {
@@ -68,8 +68,7 @@ static void test_from_the_beginning(void **state)
     Muster__ReadLog want = MUSTER__READ_LOG__INIT;
 
     (void)state;
-    want.cluster = cluster;
-    want.rank = 3;
+    want.name = actor_3;
     want.all = true;
     expect(&want, ""); /* there is none yet */
     assert_int_equal(want.file, 0);
@@ -94,7 +93,7 @@ static void test_last_lines(void **state)
     for (size_t i = 0; i < MS_COUNT(cases); i++) {
         Muster__ReadLog want = MUSTER__READ_LOG__INIT;
 
-        want.cluster = cluster;
+        want.name = actor_0;
         want.lines_max = cases[i].lines;
         expect(&want, cases[i].text);
         expect(&want, "");
@@ -107,7 +106,8 @@ static void test_through_a_rotation(void **state)
     char from[96], to[96];
 
     (void)state;
-    want.all = true; /* the agent's own */
+    want.name = agent;
+    want.all = true;
     put("agent.log", "old\n");
     expect(&want, "old\n");
     put("agent.log", "before\n");
@@ -131,7 +131,7 @@ static void test_pieces_have_a_limit(void **state)
     strcpy(line + 1023, "\n");
     for (size_t i = 0; i < MS_LOG_PIECE_MAX / 1024 + 1; i++)
         put("actor-0.log", line);
-    want.cluster = cluster;
+    want.name = actor_0;
     want.all = true;
     assert_int_equal(ms_readlog(dir, &want, &piece, NULL), 0);
     assert_int_equal(piece.data.len, MS_LOG_PIECE_MAX);
@@ -143,19 +143,26 @@ static void test_pieces_have_a_limit(void **state)
 
 static void test_names_and_links(void **state)
 {
-    static const char *const bad[] = {"../actor", "a/b", "..", "-x"};
+    static const char *const bad[] = {"../actor-0.log",
+                                      "logs/actor-0.log",
+                                      "..",
+                                      "",
+                                      ".log",
+                                      "..log",
+                                      "secret",
+                                      "a b.log"};
     Muster__LogPiece piece = MUSTER__LOG_PIECE__INIT;
     Muster__ReadLog want = MUSTER__READ_LOG__INIT;
     char path[96];
 
     (void)state;
     for (size_t i = 0; i < MS_COUNT(bad); i++) {
-        want.cluster = (char *)(uintptr_t)bad[i];
+        want.name = (char *)(uintptr_t)bad[i];
         assert_int_equal(ms_readlog(dir, &want, &piece, NULL), -EINVAL);
     }
     snprintf(path, sizeof path, "%s/logs/actor-0.log", dir);
     assert_int_equal(symlink("/etc/passwd", path), 0);
-    want.cluster = cluster;
+    want.name = actor_0;
     want.all = true;
     assert_int_equal(ms_readlog(dir, &want, &piece, NULL), -ELOOP);
     assert_null(piece.data.data);

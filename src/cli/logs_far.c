@@ -19,6 +19,7 @@ enum { PART_MAX = 1 << 20 };
 struct far_log {
     char cluster[MS_NAME_MAX + 1]; /* "": the agent's */
     char node[MS_NAME_MAX + 1];
+    char name[160]; /* of the file */
     uint32_t rank;
     uint64_t file, offset;
     bool failed; /* said so */
@@ -45,26 +46,47 @@ static void finish(struct far_logs *f)
 static bool has(const struct far_logs *f, const struct far_log *l)
 {
     for (size_t i = 0; i < f->count; i++)
-        if (f->at[i].rank == l->rank && strcmp(f->at[i].cluster, l->cluster) == 0 &&
-            strcmp(f->at[i].node, l->node) == 0)
+        if (strcmp(f->at[i].name, l->name) == 0 && strcmp(f->at[i].node, l->node) == 0)
             return true;
     return false;
 }
 
-static int add(struct far_logs *f, const char *cluster, uint32_t rank, const char *node)
+/* Takes nothing; the parts of `l` that name it are set. */
+static int add(struct far_logs *f, const struct far_log *l)
 {
-    struct far_log l = {.rank = rank}, *more;
+    struct far_log *more;
 
-    snprintf(l.cluster, sizeof l.cluster, "%s", cluster);
-    snprintf(l.node, sizeof l.node, "%s", node);
-    if (has(f, &l))
+    if (!l->name[0] || has(f, l))
         return 0;
     more = realloc(f->at, (f->count + 1) * sizeof *more);
     if (!more)
         return -ENOMEM;
     f->at = more;
-    f->at[f->count++] = l;
+    f->at[f->count++] = *l;
     return 0;
+}
+
+static int add_agent(struct far_logs *f, const Muster__NodeStatus *n)
+{
+    struct far_log l = {.name = "agent.log"};
+
+    snprintf(l.node, sizeof l.node, "%s", n->name);
+    return add(f, &l);
+}
+
+static int add_worker(struct far_logs *f,
+                      const Muster__ClusterStatus *c,
+                      const Muster__WorkerStatus *w)
+{
+    struct far_log l = {.rank = w->rank};
+    const char *slash = strrchr(w->log_path, '/');
+
+    if (!ms_cli_selector_matches(&f->view->selector, c->name, w->rank))
+        return 0;
+    snprintf(l.cluster, sizeof l.cluster, "%s", c->name);
+    snprintf(l.node, sizeof l.node, "%s", w->node);
+    snprintf(l.name, sizeof l.name, "%s", slash ? slash + 1 : "");
+    return add(f, &l);
 }
 
 static int add_all(struct far_logs *f, const Muster__Status *s)
@@ -73,15 +95,10 @@ static int add_all(struct far_logs *f, const Muster__Status *s)
     int rc = 0;
 
     for (size_t i = 0; agents && rc == 0 && i < s->n_nodes; i++)
-        rc = add(f, "", 0, s->nodes[i]->name);
-    for (size_t i = 0; !agents && i < s->n_clusters; i++) {
-        const Muster__ClusterStatus *c = s->clusters[i];
-
-        for (size_t k = 0; rc == 0 && k < c->n_workers; k++)
-            if (ms_cli_selector_matches(
-                    &f->view->selector, c->name, c->workers[k]->rank))
-                rc = add(f, c->name, c->workers[k]->rank, c->workers[k]->node);
-    }
+        rc = add_agent(f, s->nodes[i]);
+    for (size_t i = 0; !agents && i < s->n_clusters; i++)
+        for (size_t k = 0; rc == 0 && k < s->clusters[i]->n_workers; k++)
+            rc = add_worker(f, s->clusters[i], s->clusters[i]->workers[k]);
     return rc;
 }
 
@@ -151,8 +168,7 @@ static int read_piece(const struct far_logs *f, struct far_log *l)
     size_t len = 0;
     int rc;
 
-    want.cluster = l->cluster;
-    want.rank = l->rank;
+    want.name = l->name;
     want.node = l->node;
     want.file = l->file;
     want.offset = l->offset;

@@ -2,7 +2,6 @@
 #include "head/state.h"
 
 #include <errno.h>
-#include <string.h>
 
 /* `r` is an operation of its own: the node is asked, its answer is the reply. */
 struct read {
@@ -34,32 +33,19 @@ static void on_done(struct ms_head_op *op)
     free(r);
 }
 
-/* Where the worker is or was; empty: nobody knows. */
-static const char *find_node(struct ms_head *h, const Muster__ReadLog *want)
-{
-    const struct ms_cluster *c = ms_registry_find(&h->registry, want->cluster);
-
-    if (want->node[0])
-        return want->node;
-    return c && want->rank < c->count ? c->slots[want->rank].node : "";
-}
-
 static void run(struct ms_head_op *op)
 {
     struct read *r = op->done_arg;
-    const char *name = find_node(op->head, r->want);
-    struct ms_node *n = ms_node_find(op->head, name);
+    struct ms_node *n = ms_node_find(op->head, r->want->node);
     Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
     struct ms_error err = {0};
 
     m.body_case = MUSTER__HEAD_TO_AGENT__BODY_READ_LOG;
     m.read_log = r->want;
     op->on_answer = answered;
-    if (!name[0])
+    if (!n)
         ms_head_op_fail(
-            op, -ENOENT, "there is no worker %s/%u", r->want->cluster, r->want->rank);
-    else if (!n)
-        ms_head_op_fail(op, -ENODEV, "node %s is gone, and its logs with it", name);
+            op, -ENODEV, "node %s is gone, and its logs with it", r->want->node);
     else if (ms_node_check(n, &err) < 0 || ms_node_ask(n, op, &m, &err) < 0)
         ms_head_op_fail_with(op, &err);
 }
