@@ -11,8 +11,9 @@
 
 enum {
     IN_SIZE = (64 << 10) + MS_FRAME_SIZE,
-    READS_IN_ROW = 16, /* then the loop gets its turn */
-    PARTIAL_MAX = 1024 /* big messages under way at once */
+    IN_SMALL = 2 << 10, /* of a lazy one, until more comes */
+    READS_IN_ROW = 16,  /* then the loop gets its turn */
+    PARTIAL_MAX = 1024  /* big messages under way at once */
 };
 
 /* A big message that is arriving. */
@@ -41,7 +42,8 @@ struct ms_conn {
     unsigned partial_count;
     struct partial *filling; /* the piece whose body is being read */
     size_t filling_rest;
-    uint8_t *in; /* IN_SIZE bytes, or NULL */
+    uint8_t *in; /* in_size bytes, or NULL */
+    size_t in_size;
 };
 
 uint8_t *ms_message_take(struct ms_message *m)
@@ -458,7 +460,7 @@ static int read_some(struct ms_conn *c,
     struct ms_transport *t = c->transport;
     bool direct = c->filling && c->in_len == 0;
     uint8_t *at = direct ? c->filling->data + c->filling->have : c->in + c->in_len;
-    size_t room = direct ? c->filling_rest : IN_SIZE - c->in_len;
+    size_t room = direct ? c->filling_rest : c->in_size - c->in_len;
     ssize_t n = t->ops->read(t, at, room);
 
     if (n == 0)
@@ -485,12 +487,21 @@ static int read_some(struct ms_conn *c,
     return take_frames(c, sink, arg, err);
 }
 
-/* Memory to read into; it goes when nothing is in it. */
+/* Memory to read into: of a lazy one little, until it is too little, and none while nothing
+ * is in it. */
 static bool reserve_in(struct ms_conn *c)
 {
-    if (!c->in)
-        c->in = malloc(IN_SIZE);
-    return c->in != NULL;
+    size_t size = c->in || !c->is_lazy ? IN_SIZE : IN_SMALL;
+    uint8_t *in;
+
+    if (c->in && c->in_len < c->in_size)
+        return true;
+    in = realloc(c->in, size);
+    if (!in)
+        return false;
+    c->in = in;
+    c->in_size = size;
+    return true;
 }
 
 static void release_in(struct ms_conn *c)
@@ -499,6 +510,7 @@ static void release_in(struct ms_conn *c)
         return;
     free(c->in);
     c->in = NULL;
+    c->in_size = 0;
 }
 
 /* What only the transport knows. */
@@ -522,11 +534,13 @@ int ms_conn_read(struct ms_conn *c,
     bool full = true;
     int rc = 0, i;
 
-    if (!reserve_in(c))
-        return ms_error_set(err, -ENOMEM, "no memory to read into");
     for (i = 0; full && !c->held; i++) {
         if (i >= READS_IN_ROW && !(t->ops->has_more && t->ops->has_more(t)))
             break;
+        if (!reserve_in(c)) {
+            rc = ms_error_set(err, -ENOMEM, "no memory to read into");
+            break;
+        }
         rc = read_some(c, sink, arg, &full, err);
         if (rc < 0)
             break;

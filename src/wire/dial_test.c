@@ -8,6 +8,7 @@
 #include "proto/muster.pb-c.h"
 #include "wire/link.h"
 #include "wire/server.h"
+#include "wire/test_proxy.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -648,6 +649,60 @@ static void test_ended_or_broken(void **state)
     stop(&s);
 }
 
+/* A cut link is suspected by both sides, stays open, and is cleared by both when it heals. */
+static void test_silence(void **state)
+{
+    struct site s;
+    struct end e = {0};
+    struct proxy proxy;
+    char address[64];
+    int64_t cut_ns;
+
+    (void)state;
+    start(&s, "127.0.0.1", MS_TLS_ON);
+    proxy_start(&proxy, s.port);
+    snprintf(address, sizeof address, "127.0.0.1:%u", proxy.port);
+    dial_with(&s, &e, address, MS_TLS_ON, s.secret, DEADLINE_NS);
+    run_until(&s, &e.opened, 1);
+    talk(&s, &e);
+    assert_false(ms_link_is_suspect(e.link));
+    proxy_cut(&proxy);
+    cut_ns = ms_now_ns();
+    run_until(&s, &e.suspected, 1);
+    run_until(&s, &s.there.suspected, 1);
+    assert_true(ms_now_ns() - cut_ns < MS_SUSPECT_NS + MS_NS_PER_S);
+    assert_true(ms_link_is_suspect(e.link) && ms_link_is_open(e.link));
+    proxy_heal(&proxy, false);
+    run_until(&s, &e.cleared, 1);
+    run_until(&s, &s.there.cleared, 1);
+    talk(&s, &e);
+    assert_int_equal(e.suspected + s.there.suspected, 2);
+    assert_int_equal(e.closed + s.there.closed, 0);
+    end_finish(&e);
+    stop(&s);
+    proxy_stop(&proxy);
+}
+
+/* Nothing is said for longer than suspicion takes, and nobody is suspected. */
+static void test_idle_is_not_silent(void **state)
+{
+    struct site s;
+    struct end e = {0};
+    int64_t until_ns;
+
+    (void)state;
+    start(&s, "127.0.0.1", MS_TLS_ON);
+    dial(&s, &e, MS_TLS_ON);
+    run_until(&s, &e.opened, 1);
+    talk(&s, &e);
+    until_ns = ms_now_ns() + MS_SUSPECT_NS + MS_NS_PER_S;
+    while (ms_now_ns() < until_ns) /* heart-beats wake it */
+        ms_loop_run_once(s.loop, true);
+    assert_int_equal(e.suspected + s.there.suspected, 0);
+    end_finish(&e);
+    stop(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -668,6 +723,8 @@ int main(void)
         cmocka_unit_test(test_slow_loris),
         cmocka_unit_test(test_a_crowd_of_strangers),
         cmocka_unit_test(test_ended_or_broken),
+        cmocka_unit_test(test_silence),
+        cmocka_unit_test(test_idle_is_not_silent),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,8 +40,8 @@ enum ms_frame_kind {
         12, /* client, after a reconnect: body is u64 `after` and u64 ids; of
              * the calls after..call_id only those are still waited for */
     MS_KIND_LAST = MS_KIND_ATTACH,
-    MS_KIND_IGNORED =
-        128 /* from here on: of a newer version, not needed; passed over */
+    MS_KIND_IGNORED = 128, /* from here on: passed over; what a newer version may add */
+    MS_KIND_BEAT = 128     /* link: "I am here"; not answered */
 };
 
 enum ms_frame_flag {

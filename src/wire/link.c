@@ -145,12 +145,12 @@ static int64_t beat_sent_ns(struct ms_beat *b)
     return ms_conn_sent_ns(link_of(b)->conn);
 }
 
-static void beat_ping(struct ms_beat *b)
+static void beat_send(struct ms_beat *b)
 {
     struct ms_link *l = link_of(b);
 
     if (ms_conn_queued(l->conn) == 0) /* what waits is as good */
-        send_simple(l, MS_KIND_PING, 1);
+        send_simple(l, MS_KIND_BEAT, 0);
     update(l);
 }
 
@@ -165,7 +165,7 @@ static void beat_suspect(struct ms_beat *b, bool is_suspect)
 const struct ms_pulse_ops ms_link_pulse_ops = {
     .heard_ns = beat_heard_ns,
     .sent_ns = beat_sent_ns,
-    .send_ping = beat_ping,
+    .send_beat = beat_send,
     .on_suspect = beat_suspect,
 };
 

@@ -4,10 +4,9 @@
  * (ms_link_create), over a connection that was dialled (ms_link_dial), or over one that a
  * server's on_link has given out (ms_link_accept). Used on the loop's thread only.
  *
- * Silence. On a network link whoever dialled says PING when it has sent nothing for
- * MS_LINK_PING_NS, and the other answers; both notice when nothing has come for
- * MS_SUSPECT_NS: on_suspect(true), and (false) when something comes again. The link stays
- * open; how long it may be silent is its owner's to decide. A link that was cut for longer
+ * Silence. On a network link each side says every MS_LINK_BEAT_NS that it is here, unless
+ * it has just said something else; both notice when nothing has come for MS_SUSPECT_NS:
+ * on_suspect(true), and (false) when something comes again. The link stays open; how long it may be silent is its owner's to decide. A link that was cut for longer
  * may take long to find out that it is healed: whoever dialled should dial anew while it is
  * suspect, and keep the one that opens.
  */

@@ -257,7 +257,7 @@ struct ms_link *ms_link_dial(struct ms_loop *loop,
     ms_net_init(&d->net, o->secret, o->tls);
     rc = ms_dial_init(&d->dial, o->addresses, err);
     if (rc == 0) {
-        d->pulse = ms_pulse_create(loop, &ms_link_pulse_ops, true);
+        d->pulse = ms_pulse_create(loop, &ms_link_pulse_ops);
         rc = d->pulse ? ms_timer_init(&d->timer, loop, on_time, d) : -ENOMEM;
         if (rc == 0)
             rc = ms_timer_set(&d->timer, 0); /* nothing completes before we return */

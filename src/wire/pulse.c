@@ -7,7 +7,8 @@
 struct ms_pulse {
     unsigned refs;
     const struct ms_pulse_ops *ops;
-    bool pings, is_set;
+    bool is_set;
+    int64_t beat_ns; /* the next beat */
     struct ms_timer timer;
     struct ms_list live;   /* longest unheard first */
     struct ms_list silent; /* suspect */
@@ -17,9 +18,8 @@ struct ms_pulse {
 
 static void wake_at(struct ms_pulse *p, int64_t at_ns, int64_t now_ns)
 {
-    p->is_set = at_ns != MS_NEVER;
-    if (p->is_set)
-        ms_timer_set(&p->timer, at_ns > now_ns ? at_ns - now_ns : 0);
+    p->is_set = true;
+    ms_timer_set(&p->timer, at_ns > now_ns ? at_ns - now_ns : 0);
 }
 
 /* Those that are silent for too long become suspect; when to look again. */
@@ -41,36 +41,30 @@ static int64_t look(struct ms_pulse *p, int64_t now_ns)
     return MS_NEVER;
 }
 
-static int64_t ping_list(struct ms_pulse *p, struct ms_list *list, int64_t now_ns)
+/* Those whose last word is older than a quarter of a period: so no gap is longer than one
+ * and a quarter, and all of them keep one rhythm. */
+static void beat(struct ms_pulse *p, struct ms_list *list, int64_t now_ns)
 {
-    int64_t next_ns = MS_NEVER;
-
-    ms_list_each (b, list, struct ms_beat, link) {
-        int64_t due_ns = p->ops->sent_ns(b) + MS_LINK_PING_NS;
-
-        if (due_ns <= now_ns) {
-            p->ops->send_ping(b);
-            due_ns = now_ns + MS_LINK_PING_NS;
-        }
-        if (due_ns < next_ns)
-            next_ns = due_ns;
-    }
-    return next_ns;
+    ms_list_each (b, list, struct ms_beat, link)
+        if (now_ns - p->ops->sent_ns(b) >= MS_LINK_BEAT_NS / 4)
+            p->ops->send_beat(b);
 }
 
 static void on_time(void *arg)
 {
     struct ms_pulse *p = ms_pulse_ref(arg);
-    int64_t now_ns = ms_now_ns(), next_ns, ping_ns = MS_NEVER;
+    int64_t now_ns = ms_now_ns(), next_ns;
 
     next_ns = look(p, now_ns);
-    if (p->pings) {
-        int64_t silent_ns = ping_list(p, &p->silent, now_ns);
-
-        ping_ns = ping_list(p, &p->live, now_ns);
-        ping_ns = silent_ns < ping_ns ? silent_ns : ping_ns;
+    if (now_ns >= p->beat_ns) {
+        beat(p, &p->live, now_ns);
+        beat(p, &p->silent, now_ns);
+        p->beat_ns = now_ns + MS_LINK_BEAT_NS;
     }
-    wake_at(p, ping_ns < next_ns ? ping_ns : next_ns, now_ns);
+    if (ms_list_is_empty(&p->live) && ms_list_is_empty(&p->silent))
+        p->is_set = false;
+    else
+        wake_at(p, p->beat_ns < next_ns ? p->beat_ns : next_ns, now_ns);
     ms_pulse_unref(p);
 }
 
@@ -83,8 +77,10 @@ void ms_pulse_add(struct ms_pulse *p, struct ms_beat *b)
     b->heard_ns = now_ns;
     b->is_suspect = false;
     ms_list_add_tail(&p->live, &b->link);
-    if (!p->is_set)
-        wake_at(p, now_ns + (p->pings ? MS_LINK_PING_NS : MS_SUSPECT_NS), now_ns);
+    if (p->is_set)
+        return;
+    p->beat_ns = now_ns + MS_LINK_BEAT_NS;
+    wake_at(p, p->beat_ns, now_ns);
 }
 
 void ms_pulse_remove(struct ms_pulse *p, struct ms_beat *b)
@@ -104,16 +100,13 @@ void ms_pulse_heard(struct ms_pulse *p, struct ms_beat *b)
     ms_list_remove(&b->link);
     ms_list_add_tail(&p->live, &b->link);
     b->is_suspect = false;
-    if (!p->is_set)
-        wake_at(p, b->heard_ns + MS_SUSPECT_NS, ms_now_ns());
     if (was_suspect)
         p->ops->on_suspect(b, false);
 }
 
 /* ---- life ------------------------------------------------------------------------- */
 
-struct ms_pulse *
-ms_pulse_create(struct ms_loop *loop, const struct ms_pulse_ops *ops, bool pings)
+struct ms_pulse *ms_pulse_create(struct ms_loop *loop, const struct ms_pulse_ops *ops)
 {
     struct ms_pulse *p = calloc(1, sizeof *p);
 
@@ -121,7 +114,6 @@ ms_pulse_create(struct ms_loop *loop, const struct ms_pulse_ops *ops, bool pings
         return NULL;
     p->refs = 1;
     p->ops = ops;
-    p->pings = pings;
     ms_list_init(&p->live);
     ms_list_init(&p->silent);
     if (ms_timer_init(&p->timer, loop, on_time, p) < 0) {

@@ -210,7 +210,7 @@ static void give_link(struct server_conn *sc)
     struct ms_link *l = NULL;
 
     if (!s->pulse)
-        s->pulse = ms_pulse_create(s->loop, &ms_link_pulse_ops, false);
+        s->pulse = ms_pulse_create(s->loop, &ms_link_pulse_ops);
     ms_serving_destroy(sc);
     if (s->pulse)
         l = ms_link_from_conn(s->loop, conn, s->pulse);
