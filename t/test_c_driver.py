@@ -5,6 +5,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -282,3 +285,104 @@ def test_headers_are_also_cpp(kit: Kit) -> None:
     )
     flags = ["-std=c++20", "-Wall", "-Werror", "-fsyntax-only", *kit.flags("--cflags")]
     subprocess.run(["g++", *flags, str(source)], check=True)
+
+
+JOINER = r"""
+#include <muster/driver.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* joiner make WORKER_CLS: a detached cluster; joiner use: call it, then end it */
+int main(int argc, char **argv)
+{
+    struct muster_session_options so = MUSTER_SESSION_OPTIONS;
+    struct muster_cluster_options o = MUSTER_CLUSTER_OPTIONS;
+    struct muster_value *args = muster_value_list(), *result = NULL;
+    struct muster_error err = {0};
+    struct muster_session *s;
+    struct muster_cluster *c;
+    int rc = 1;
+
+    so.address = argc > 1 && strcmp(argv[1], "use") == 0 ? "auto" : NULL;
+    s = muster_init(&so, &err);
+    if (!s) {
+        fprintf(stderr, "init: %s\n", err.message);
+        return 1;
+    }
+    o.name = "kept";
+    o.world_size = 2;
+    o.detached = true;
+    o.worker_cls = argc > 2 ? argv[2] : NULL;
+    c = argc > 2 ? muster_cluster_create(s, &o, &err) : muster_cluster_open(s, "kept", &err);
+    muster_list_append(args, muster_value_list());
+    if (c)
+        rc = muster_cluster_call_sync(c, 1, "score", args, NULL, &result, &err);
+    if (rc != 0)
+        fprintf(stderr, "%s\n", err.message);
+    else
+        printf("%d on %s\n", muster_cluster_pid(c, 1), muster_cluster_node(c, 1));
+    muster_value_destroy(result);
+    muster_value_destroy(args);
+    if (argc > 2)
+        muster_cluster_close(c);
+    else
+        muster_cluster_destroy(c, 1000000000);
+    muster_shutdown(s, 1000000000);
+    return rc != 0;
+}
+"""
+
+
+@contextmanager
+def start(env: dict[str, str], *command: str | Path) -> Iterator[str]:
+    """A service until the end of the block; its first line."""
+    process = subprocess.Popen(
+        [str(word) for word in command],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline()
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=DEADLINE_S)
+
+
+def test_a_head_is_joined(kit: Kit) -> None:
+    """Two C drivers one after the other, and a cluster that outlives the first."""
+    worker = kit.library_of(EXAMPLES / "reward.c")
+    source = kit.folder / "joiner.c"
+    source.write_text(JOINER)
+    joiner = str(kit.program_of(source))
+    (program,) = (kit.folder / "root").rglob("bin/muster")
+    mark = new_mark()
+
+    def run(*words: str, **more: str) -> str:
+        command = [joiner, *words]
+        done = subprocess.run(
+            command, env=env | more, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    # short: the path of a socket has 107 characters
+    with tempfile.TemporaryDirectory(prefix="muster-c-", dir="/tmp") as home:
+        env = kit.env | {MARK: mark, "MUSTER_HOME": home}
+        with start(env, program, "head", "--listen", "127.0.0.1:0") as said:
+            address = said.split()[-1]
+            with start(
+                env, program, "agent", "--head", address, "--node-name", "n"
+            ) as said:
+                assert "has joined" in said
+                far = {"MUSTER_SECRET_FILE": f"{home}/head/secret"}
+                far["MUSTER_ADDRESS"] = address
+                made = run("make", f"{worker}:reward", **far)
+                assert made.endswith(" on n\n")
+                assert run("use") == made  # the same process
+                assert wait_gone([int(made.split()[0])]) == []
+    assert wait_gone(processes(mark)) == []

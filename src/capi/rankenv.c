@@ -72,7 +72,7 @@ static void add_device_name(struct ms_buf *out, uint32_t device, uint32_t count)
 
     for (const char *c = driver; c && *c; c++)
         named += *c == ',';
-    if (named != count) {
+    if (!driver || named != count) {
         ms_buf_printf(out, "%u", device);
         return;
     }

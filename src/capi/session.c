@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "capi/capi.h"
+#include "wire/tls.h"
 
 #include <errno.h>
 #include <string.h>
@@ -143,7 +144,8 @@ static void session_free(struct muster_session *s)
     free(s);
 }
 
-static int start_client(struct muster_session *s, struct muster_error *err)
+static int
+start_client(struct muster_session *s, const char *tls, struct muster_error *err)
 {
     const struct ms_session *session = ms_head_session(s->head);
     struct ms_client_options co = {.ask_verdict = ask_verdict, .arg = s};
@@ -153,6 +155,7 @@ static int start_client(struct muster_session *s, struct muster_error *err)
     s->spin = co.spin = ms_spin_open(spin_path);
     co.loop = ms_head_loop(s->head);
     co.secret = session->secret;
+    (void)ms_tls_mode_parse(tls ? tls : "auto", &co.tls, NULL); /* it was looked at */
     s->client = ms_client_create(&co);
     if (!s->client)
         return muster_error_set(err, -ENOMEM, NULL, "out of memory");
@@ -196,7 +199,7 @@ static int start(struct muster_session *s,
         s->joined ? ms_capi_join(&ho, o, address, &why) : ms_head_start(&ho, &why);
     if (!s->head)
         return ms_capi_error(&why, err);
-    if (start_client(s, err) < 0) {
+    if (start_client(s, o->tls, err) < 0) {
         ms_head_stop(s->head, 0);
         return -ENOMEM;
     }
