@@ -18,7 +18,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 class Target:
     """`at least N times better than the peer`, `at most N times it`, or `at most N`."""
 
-    kind: str  # "better", "at_most_peer" or "at_most"
+    kind: str  # "better", "at_most_peer", "at_most" or "at_least"
     limit: float
     unit: str
 
@@ -35,14 +35,17 @@ class Target:
         """None: not measured."""
         if self.kind == "at_most":
             return None if muster is None else muster <= self.limit
+        if self.kind == "at_least":
+            return None if muster is None else muster >= self.limit
         ratio = self.ratio(muster, peer)
         if ratio is None:
             return None
         return ratio >= self.limit if self.kind == "better" else ratio <= self.limit
 
     def __str__(self) -> str:
-        if self.kind == "at_most":
-            return "<= " + show(self.limit, self.unit)
+        if self.kind in ("at_most", "at_least"):
+            sign = "<= " if self.kind == "at_most" else ">= "
+            return sign + show(self.limit, self.unit)
         return (">= " if self.kind == "better" else "<= ") + f"{self.limit:g}x"
 
 

@@ -2,12 +2,15 @@
 
 import contextlib
 import dataclasses
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from lab import Lab, init_side, take_turns
 from machine import cores_awake
+from native import CallPrograms, thousand_agents
 from process import command, cpu_s, descendants, pss_mib
 from report import Line, Target, median, quantile
 from side import Side, SideError
@@ -229,6 +232,80 @@ def muster_runtime(lab: Lab, driver: Side) -> list[int]:
     return list(ours)
 
 
+def tls_call(lab: Lab) -> list[Line]:
+    """An empty call over TLS on loopback TCP; workers on this host use unix sockets."""
+    count = {"ray": lab.size(300, 100), "muster": lab.size(10_000, 2000)}
+    ops = {"ray": "latency", "muster": "tls_latency"}
+
+    def measure(side: Side) -> float:
+        times = side.ask(ops[side.name], count=count[side.name], warm_up=50)
+        return quantile(times, 0.5)
+
+    with contextlib.ExitStack() as stack:
+        sides = []
+        if lab.has("ray"):
+            sides += stack.enter_context(lab.sides(["ray"], ranks=1))
+        if lab.has("muster"):
+            side = stack.enter_context(lab.side("muster", init=False))
+            side.ask("init", tls="on")
+            side.ask("open", ranks=1)
+            sides.append(side)
+        slices = take_turns(sides, lab.size(15, 3), measure)
+    work = "empty call over TLS on loopback TCP, p50"
+    return [ray_line(work, Target("better", 40, "s"), slices)]
+
+
+def c_call(lab: Lab) -> list[Line]:
+    """From a driver in C to a worker in C, beside a bare ping-pong in C."""
+    count, rounds = lab.size(20_000, 2000), lab.size(9, 2)
+    slices: dict[str, list[float]] = {"bare": [], "muster": []}
+    with tempfile.TemporaryDirectory(prefix="mb", dir="/tmp") as folder:
+        programs = CallPrograms(Path(folder))
+        with cores_awake():
+            for _ in range(rounds):
+                slices["bare"].append(programs.ping(count))
+                slices["muster"].append(programs.call(count))
+    return [
+        Line(
+            "empty call, C to C, p50",
+            Target("at_most_peer", 1.5, "s"),
+            "awake",
+            "bare C",
+            median(slices["muster"]),
+            median(slices["bare"]),
+            {"slices": slices},
+        )
+    ]
+
+
+def health(lab: Lab) -> list[Line]:
+    """GET /health on one connection that is kept, while the engine holds the GIL."""
+    with lab.side("muster") as side:
+        rates = [side.ask("health", seconds=lab.size(2, 1)) for _ in range(3)]
+    return [
+        Line(
+            "GET /health on one worker, engine busy",
+            Target("at_least", 10_000, "requests/s"),
+            "idle",
+            "none",
+            median(rates),
+            None,
+            {"slices": {"muster": rates}},
+        )
+    ]
+
+
+def agents(lab: Lab) -> list[Line]:
+    lines = []
+    for what, (mib, percent) in thousand_agents().items():
+        limits = [("memory", mib, 64, "MiB"), ("CPU", percent, 1, "% of a core")]
+        for of, value, limit, unit in limits:
+            target = Target("at_most", limit, unit)
+            work = f"idle head with {what}, {of}"
+            lines.append(Line(work, target, "idle", "none", value, None))
+    return lines
+
+
 ROWS: dict[str, Callable[[Lab], list[Line]]] = {
     "call": call,
     "call-awake": call_awake,
@@ -239,5 +316,10 @@ ROWS: dict[str, Callable[[Lab], list[Line]]] = {
     "init": init,
     "death": death,
     "idle": idle,
+    "tls-call": tls_call,
+    "c-call": c_call,
+    "health": health,
+    "agents": agents,
 }
-RAY_ROWS = [name for name in ROWS if name not in ("call-awake", "call-p99")]
+ALONE = ("call-awake", "call-p99", "c-call", "health", "agents")
+RAY_ROWS = [name for name in ROWS if name not in ALONE]

@@ -3,10 +3,15 @@
 import os
 import platform
 import signal
+import tempfile
 import time
+from urllib.parse import urlsplit
 
 import muster
 from bench_worker import NumpyWorker, Worker
+from health import Busy, rate
+from muster import _core, api
+from muster.cluster import ENGINE
 from serve import serve, time_each
 
 SETTLE_S = 0.05
@@ -15,6 +20,7 @@ SETTLE_S = 0.05
 class Muster:
     def __init__(self) -> None:
         self.opened = 0
+        self.over_tcp: _core.Peer | None = None
         self.running = False
 
     def version(self) -> dict[str, str]:
@@ -23,9 +29,9 @@ class Muster:
             "python": platform.python_version(),
         }
 
-    def init(self) -> float:
+    def init(self, tls: str = "auto") -> float:
         start = time.perf_counter()
-        muster.init()
+        muster.init(tls=tls)
         seconds = time.perf_counter() - start
         self.running = True
         return seconds
@@ -47,6 +53,34 @@ class Muster:
         return time_each(
             lambda: cluster.execute_rank_zero_sync("empty"), count, warm_up
         )
+
+    def tls_latency(self, count: int, warm_up: int) -> list[float]:
+        """Straight to the worker's TCP port, although its unix socket is at hand."""
+        if self.over_tcp is None:
+            known = self.cluster._peers[0]
+            head = api.session().head
+            self.over_tcp = head.peer(self.cluster.address(0), known.uid, "over TCP")
+        call = self.over_tcp.call_sync
+        return time_each(
+            lambda: call(ENGINE, "empty", (), None, None), count, warm_up
+        )
+
+    def health(self, seconds: float) -> float:
+        """Requests a second on one connection while the engine holds the GIL."""
+        cluster = self.new_cluster(Busy, 1)
+        url = urlsplit(cluster.http_urls[0])
+        assert url.hostname and url.port
+        with tempfile.TemporaryDirectory() as folder:
+            fifo = os.path.join(folder, "begun")
+            os.mkfifo(fifo)
+            spinning = cluster.execute_rank_zero("spin", fifo, seconds + 1)
+            with open(fifo, "rb") as begun:
+                begun.read()  # it holds the GIL from here on
+            answered = rate((url.hostname, url.port), 1, seconds)
+            assert not spinning.done(), "the engine was not busy all the time"
+            spinning.result()
+        cluster.destroy()
+        return answered
 
     def in_flight(self, count: int, window: int) -> float:
         submit = self.cluster.execute_rank_zero_async

@@ -1,0 +1,62 @@
+"""What is measured by programs in C: they print numbers, and these are read here."""
+
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from side import SideError
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+BUILD = ROOT / "build/release"
+TIMEOUT_S = 120
+
+
+def run(command: Sequence[str | Path]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+    if done.returncode != 0:
+        raise SideError(f"{command[0]}: {done.stderr or done.stdout}")
+    return done.stdout + done.stderr
+
+
+class CallPrograms:
+    """The programs of bench/c, built into `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        include, library = ROOT / "include", BUILD / "src"
+        source = HERE / "c"
+        compiler = ["cc", "-O2", "-I", include]
+        run(["cc", "-O2", "-o", folder / "ping", source / "ping.c"])
+        self.worker = folder / "libworker.so"
+        run([*compiler, "-shared", "-fPIC", "-o", self.worker, source / "worker.c"])
+        run(
+            [
+                *compiler,
+                *("-o", folder / "driver", source / "driver.c"),
+                *("-L", library, f"-Wl,-rpath,{library}", "-lmuster"),
+            ]
+        )
+
+    def ping(self, count: int) -> float:
+        """Seconds of a bare ping-pong, at the median."""
+        return p50_s(run([self.folder / "ping", str(count)]))
+
+    def call(self, count: int) -> float:
+        worker = f"{self.worker}:worker"
+        return p50_s(run([self.folder / "driver", worker, str(count)]))
+
+
+def p50_s(printed: str) -> float:
+    """Of "p50 p99" in microseconds."""
+    return float(printed.split()[0]) / 1e6
+
+
+def thousand_agents() -> dict[str, tuple[float, float]]:
+    """MiB and percent of a core of a head with 1,000 agents, without and with TLS."""
+    printed = run([BUILD / "t/test_head_many"])
+    found = re.findall(r"(1,000 agents[^:]*): (\d+) KiB .*?([\d.]+) % of a core", printed)
+    if len(found) != 2:
+        raise SideError(f"test_head_many printed something else:\n{printed}")
+    return {what: (int(kib) / 1024, float(percent)) for what, kib, percent in found}
