@@ -202,6 +202,7 @@ int ms_join_hello(struct ms_join *j, struct ms_link *link)
     ms_ports_each(&j->agent->ports, add_port, &h);
     describe(j, &ready, hosts);
     agent.agent = j->id;
+    agent.head = j->answers.head;
     agent.ready = &ready;
     agent.n_workers = h.report_count;
     agent.workers = h.report_at;

@@ -125,16 +125,22 @@ static void tell_stop(struct ms_node *n, uint64_t uid)
     ms_node_tell(n, &m);
 }
 
-/* A worker that lives there: ours, or one that nobody wants any more. */
-static void take_living(struct ms_node *n, const Muster__WorkerReport *report)
+/* A worker that lives there: ours, or one that nobody wants any more. `is_new`: it may be
+ * of a head before us; otherwise we know all that there is. */
+static void
+take_living(struct ms_node *n, const Muster__WorkerReport *report, bool is_new)
 {
     struct ms_head *h = n->head;
-    struct ms_slot *slot = NULL;
-    int rc = ms_registry_adopt(&h->registry, n->name, report, ms_now_ns(), &slot, NULL);
+    uint64_t uid = report->spec ? report->spec->uid : 0;
+    struct ms_slot *slot = ms_registry_find_uid(&h->registry, uid);
+    int rc = slot || is_new ? 0 : -ENOENT;
+
+    if (rc == 0)
+        rc = ms_registry_adopt(&h->registry, n->name, report, ms_now_ns(), &slot, NULL);
 
     if (rc < 0 || !ms_slot_is_live(slot)) {
-        if (report->spec && report->spec->uid)
-            tell_stop(n, report->spec->uid);
+        if (uid)
+            tell_stop(n, uid);
         return;
     }
     if (!slot->cluster->detached)
@@ -206,7 +212,7 @@ static void take_reports(struct ms_node *n, const Muster__AgentHello *hello)
 
     for (size_t i = 0; i < hello->n_workers; i++)
         if (!hello->workers[i]->exit)
-            take_living(n, hello->workers[i]);
+            take_living(n, hello->workers[i], hello->head != h->id);
     for (size_t i = 0; i < hello->n_workers; i++)
         if (hello->workers[i]->exit)
             take_dead(n, hello->workers[i]);

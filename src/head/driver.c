@@ -196,8 +196,8 @@ int ms_driver_introduce(struct ms_driver *d, struct ms_node *n, struct ms_error 
     rc = ms_map_add(&n->contexts, d->id, d);
     if (rc == 0 && n->wire) /* one that is away is told when it comes back */
         rc = ms_node_tell(n, &m);
-    if (rc == 0 || rc == -EPIPE)
-        return 0;
+    if (rc != -ENOMEM && rc != -ENOBUFS && rc != -EMSGSIZE)
+        return 0; /* told, or its link has just broken */
     ms_map_remove(&n->contexts, d->id);
     return ms_error_sys(err, rc, "cannot tell node %s of the driver", n->name);
 }

@@ -26,14 +26,15 @@ struct far_agent {
     struct ms_link *wire;
     char address[128], node[65];
     uint8_t secret[32];
-    uint64_t id;
+    uint64_t id, head;
     unsigned gpus;
     enum ms_tls_mode tls;
     enum far_mode mode;
     bool welcome, refused, ended;
     struct worker workers[WORKERS_MAX];
     size_t count, contexts, ports;
-    uint64_t kept; /* request whose answer was kept */
+    uint64_t last_start; /* request */
+    uint64_t kept;       /* the same, if its answer was kept */
     Muster__HeadToAgent *kept_message;
 };
 
@@ -166,8 +167,12 @@ static void on_start(struct far_agent *a, Muster__HeadToAgent *m)
         answer_failure(a, m->request);
         return;
     }
-    if (a->kept == m->request)
-        return; /* asked once more: it is under way */
+    if (a->last_start == m->request) { /* asked once more */
+        if (!a->kept)
+            answer_started(a, m->request, n);
+        return;
+    }
+    a->last_start = m->request;
     begin_workers(a, m->start);
     if (a->mode == FAR_KEEPS)
         a->kept = m->request;
@@ -222,6 +227,7 @@ static void on_message(struct far_agent *a, Muster__HeadToAgent *m)
     switch (m->body_case) {
     case MUSTER__HEAD_TO_AGENT__BODY_WELCOME:
         a->welcome = true;
+        a->head = m->welcome->head;
         break;
     case MUSTER__HEAD_TO_AGENT__BODY_FAILURE:
         snprintf(far.refusal, sizeof far.refusal, "%s", m->failure->message);
@@ -323,6 +329,7 @@ static void on_open(void *arg)
         pointers[i] = &reports[i];
     }
     agent.agent = a->id;
+    agent.head = a->head;
     agent.ready = &ready;
     agent.n_workers = a->count;
     agent.workers = pointers;
@@ -483,6 +490,8 @@ void far_end(struct far_agent *a)
 bool far_come_back(struct far_agent *a, const char *address)
 {
     pthread_mutex_lock(&far.lock);
+    while (a->wire) /* until it has seen that its link is no more */
+        pthread_cond_wait(&far.changed, &far.lock);
     snprintf(a->address, sizeof a->address, "%s", address);
     a->welcome = a->refused = false;
     pthread_mutex_unlock(&far.lock);

@@ -33,7 +33,7 @@ void far_dial_many(const char *address,
 void far_set_mode(struct far_agent *a, enum far_mode mode);
 /* Answer what was kept. */
 void far_answer(struct far_agent *a);
-/* Dial again, and tell what it has. */
+/* When its link has broken: dial again, and tell what it has. */
 bool far_come_back(struct far_agent *a, const char *address);
 /* Its process ends. */
 void far_end(struct far_agent *a);

@@ -121,8 +121,8 @@ int ms_node_ask(struct ms_node *n,
     if (!n->wire)
         return 0; /* it is away: when it comes back */
     rc = ms_link_send(n->wire, &m->base);
-    if (rc == 0 || (!n->lent && rc == -EPIPE))
-        return 0;
+    if (rc == 0 || (!n->lent && rc != -ENOMEM && rc != -ENOBUFS && rc != -EMSGSIZE))
+        return 0; /* or its link has just broken: when it comes back */
     ms_ask_destroy(a);
     return ms_error_sys(err, rc, "cannot ask the agent on node %s", n->name);
 }

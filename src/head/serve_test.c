@@ -6,6 +6,7 @@
 #include "head/seen.h"
 #include "head/state.h"
 #include "io/tree.h"
+#include "wire/test_proxy.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +31,7 @@ static struct ms_head *serve(const char *listen, struct ms_error *err)
         &(struct ms_head_serve_options){
             .name = "test",
             .listen = at,
-            .link_grace_ns = 500 * MS_NS_PER_MS,
+            .link_grace_ns = 1 * MS_NS_PER_S,
         },
         err);
 }
@@ -78,7 +79,7 @@ static struct far_agent *agent(const char *node)
     return a;
 }
 
-static struct ms_head *join(struct seen *s)
+static struct ms_head *join_at(struct seen *s, const char *at)
 {
     const char *const python[] = {"python3", NULL};
     struct ms_error err = {0};
@@ -92,12 +93,24 @@ static struct ms_head *join(struct seen *s)
             .on_agent_lost = seen_lost,
             .arg = s,
         },
-        &(struct ms_head_address){.addresses = address, .secret = secret()},
+        &(struct ms_head_address){.addresses = at, .secret = secret()},
         &err);
 
     if (!h)
         fail_msg("%s", err.text);
     return h;
+}
+
+static struct ms_head *join(struct seen *s)
+{
+    return join_at(s, address);
+}
+
+/* A way to the head that can be broken. */
+static void break_point(struct proxy *p)
+{
+    proxy_start(p, (uint16_t)atoi(strrchr(address, ':') + 1));
+    snprintf(p->address, sizeof p->address, "127.0.0.1:%u", p->port);
 }
 
 static int finish(struct ms_head_op *op, struct ms_error *err)
@@ -427,6 +440,100 @@ static void test_a_driver_that_does_not_come_back(void **state)
     far_wait_living(b, 0);
 }
 
+static void test_an_agents_link_breaks_and_heals(void **state)
+{
+    struct far_agent *b;
+    struct proxy p;
+    struct seen s;
+    struct ms_head *h;
+    struct ms_head_op *op;
+    uint64_t uids[2];
+
+    (void)state;
+    agent("a");
+    break_point(&p);
+    b = far_dial(p.address, secret(), "b", 4);
+    assert_non_null(b);
+    seen_init(&s);
+    h = join(&s);
+    create(h, "actor", false, uids);
+    far_set_mode(b, FAR_KEEPS);
+    op = create_on(h, "more", both, 2, false);
+    far_wait_started(b, 2);
+    proxy_reset(&p);
+    assert_true(far_come_back(b, p.address));
+    far_answer(b); /* under the number of before */
+    expect(op, 0, NULL);
+    assert_int_equal(far_started(b), 2);  /* none was started twice */
+    assert_int_equal(far_contexts(b), 2); /* told once more */
+    assert_int_equal(s.exits, 0);
+    far_set_mode(b, FAR_HONEST);
+    expect(ms_head_destroy_cluster(h, "actor", 0), 0, NULL);
+    ms_head_stop(h, 0);
+    assert_int_equal(far_living(b), 0);
+    proxy_stop(&p);
+}
+
+static void test_an_agents_link_breaks_for_good(void **state)
+{
+    struct far_agent *b;
+    struct proxy p;
+    struct seen s;
+    struct ms_head *h;
+    struct ms_head_op *op;
+    uint64_t uids[2];
+
+    (void)state;
+    agent("a");
+    break_point(&p);
+    b = far_dial(p.address, secret(), "b", 4);
+    assert_non_null(b);
+    seen_init(&s);
+    h = join(&s);
+    create(h, "actor", false, uids);
+    proxy_reset(&p);
+    op = ms_head_destroy_cluster(h, "actor", 0); /* waits for the node */
+    seen_wait_exits(&s, 2);
+    assert_int_equal(s.uids[1], uids[1]);
+    assert_non_null(strstr(s.details[1], "node b was silent for 1 s"));
+    expect(op, 0, NULL);
+    assert_true(far_come_back(b, p.address)); /* too late */
+    far_wait_living(b, 0);
+    ms_head_stop(h, 0);
+    proxy_stop(&p);
+}
+
+static void test_a_drivers_link_breaks_and_heals(void **state)
+{
+    struct far_agent *a = agent("a"), *b = agent("b");
+    struct proxy p;
+    struct seen s;
+    struct ms_head *h;
+    struct ms_head_op *op;
+    uint64_t uids[2];
+
+    (void)state;
+    break_point(&p);
+    seen_init(&s);
+    h = join_at(&s, p.address);
+    create(h, "actor", false, uids);
+    far_set_mode(b, FAR_KEEPS);
+    op = create_on(h, "more", both, 2, false);
+    far_wait_started(b, 2);
+    proxy_reset(&p);
+    far_exit(a, uids[0], 3); /* perhaps while nobody hears it */
+    far_answer(b);
+    expect(op, 0, NULL);
+    seen_wait_exits(&s, 1);
+    expect(ms_head_status(h), 0, NULL); /* what came before has arrived */
+    assert_int_equal(s.exits, 1);
+    assert_int_equal(s.codes[0], 3);
+    assert_int_equal(far_started(b), 2);
+    ms_head_stop(h, 0);
+    assert_int_equal(far_living(a) + far_living(b), 0);
+    proxy_stop(&p);
+}
+
 static void test_goodbye_ends_all(void **state)
 {
     struct far_agent *a = agent("a");
@@ -461,6 +568,9 @@ int main(void)
         TEST(test_a_second_head_of_a_name_is_refused),
         TEST(test_a_head_that_was_started_again),
         TEST(test_a_driver_that_does_not_come_back),
+        TEST(test_an_agents_link_breaks_and_heals),
+        TEST(test_an_agents_link_breaks_for_good),
+        TEST(test_a_drivers_link_breaks_and_heals),
         TEST(test_goodbye_ends_all),
     };
 
