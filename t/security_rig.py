@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import plain_client
-from cli_rig import CLI
+from cli_rig import CLI, Daemon
 from helpers import DEADLINE_S
 
 
@@ -57,10 +57,20 @@ def find_listeners(session: Any, cluster: Any) -> dict[str, Listener]:
     told = subprocess.run(command, capture_output=True, check=True).stdout
     worker = json.loads(told)
     addresses = worker["address"].split(",")
-    found = {
+    assert len(addresses) >= 2
+    return {
         "head-unix": Listener(str(folder / "head.sock"), os.getpid(), secret),
         "worker-unix": Listener(addresses[0], worker["pid"], secret),
+        "worker-tcp": Listener(addresses[1], worker["pid"], secret),
     }
-    if "/" not in addresses[-1]:
-        found["worker-tcp"] = Listener(addresses[-1], worker["pid"], secret)
-    return found
+
+
+def find_daemon(daemon: Daemon) -> dict[str, Listener]:
+    secret = bytes.fromhex(Path(daemon.secret).read_text())
+    pid = daemon.process.pid
+    return {
+        "daemon-unix": Listener(
+            str(Path(daemon.secret).parent / "head.sock"), pid, secret
+        ),
+        "daemon-tcp": Listener(daemon.address, pid, secret),
+    }

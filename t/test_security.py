@@ -9,9 +9,11 @@ import contextlib
 import os
 import random
 import select
+import shutil
 import socket
 import stat
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,10 +22,10 @@ from typing import Any
 import muster
 import plain_client
 import pytest
-from cli_rig import CLI
+from cli_rig import CLI, Daemon, Home
 from helpers import DEADLINE_S, MARK, processes
 from protocol_workers import Echo
-from security_rig import Listener, find_listeners
+from security_rig import Listener, find_daemon, find_listeners
 
 HANDSHAKE_S = 10.0  # MS_HANDSHAKE_NS
 HELLO, ANSWER, PROOF = 56, 80, 32
@@ -38,12 +40,24 @@ def talker(session: Any) -> Iterator[Any]:
     one.destroy(grace=0.2)
 
 
-@pytest.fixture(params=["head-unix", "worker-unix", "worker-tcp"])
-def listener(session: Any, talker: Any, request: Any) -> Iterator[Listener]:
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[Daemon]:
+    path = Path(tempfile.mkdtemp(prefix="msec-", dir="/tmp"))
+    one = Daemon(Home(path))
+    yield one
+    one.close()
+    shutil.rmtree(path)
+
+
+@pytest.fixture(
+    params=["head-unix", "worker-unix", "worker-tcp", "daemon-unix", "daemon-tcp"]
+)
+def listener(
+    session: Any, talker: Any, daemon: Daemon, request: Any
+) -> Iterator[Listener]:
     """Serves before and after, with as many descriptors."""
-    one = find_listeners(session, talker).get(request.param)
-    if one is None:
-        pytest.skip(f"there is no {request.param}")
+    found = find_listeners(session, talker) | find_daemon(daemon)
+    one = found[request.param]
     one.serves()
     before = one.descriptors()
     yield one
@@ -103,6 +117,7 @@ def test_what_is_no_hello(listener: Listener) -> None:
         bytes(HELLO),
         b"\xff" * 4096,
         b"SSH-2.0-x\r\n" * 9,
+        b"\x16\x03\x01\x00\x04\x01\0\0\0" + bytes(96),  # as TLS begins
     ):
         with listener.connect() as s:
             send(s, text)
