@@ -91,7 +91,9 @@ class Client:
             _, _, kind, _, _, flags, length, _, call_id, size, _, _ = head
             total = total if flags & MORE_OF else size
             body += self.read(length)
-        return kind, call_id, body
+        if kind == PING:
+            self.send(PONG, call_id, 0)
+        return self.receive() if kind == PING or kind >= 128 else (kind, call_id, body)
 
     def start(self, op: int, body: bytes = b"", codec: int = PROTOBUF) -> int:
         self.calls += 1
