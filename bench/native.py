@@ -56,7 +56,9 @@ def p50_s(printed: str) -> float:
 def thousand_agents() -> dict[str, tuple[float, float]]:
     """MiB and percent of a core of a head with 1,000 agents, without and with TLS."""
     printed = run([BUILD / "t/test_head_many"])
-    found = re.findall(r"(1,000 agents[^:]*): (\d+) KiB .*?([\d.]+) % of a core", printed)
+    found = re.findall(
+        r"(1,000 agents[^:]*): (\d+) KiB .*?([\d.]+) % of a core", printed
+    )
     if len(found) != 2:
         raise SideError(f"test_head_many printed something else:\n{printed}")
     return {what: (int(kib) / 1024, float(percent)) for what, kib, percent in found}

@@ -61,9 +61,7 @@ class Muster:
             head = api.session().head
             self.over_tcp = head.peer(self.cluster.address(0), known.uid, "over TCP")
         call = self.over_tcp.call_sync
-        return time_each(
-            lambda: call(ENGINE, "empty", (), None, None), count, warm_up
-        )
+        return time_each(lambda: call(ENGINE, "empty", (), None, None), count, warm_up)
 
     def health(self, seconds: float) -> float:
         """Requests a second on one connection while the engine holds the GIL."""
