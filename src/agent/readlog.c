@@ -75,7 +75,7 @@ static int
 read_rotated(const char *path, const Muster__ReadLog *want, Muster__LogPiece *out)
 {
     char old[PATH_ROOM + 8];
-    uint64_t file, size;
+    uint64_t file = 0, size = 0;
     MS_CLEANUP(ms_cleanup_fd) int fd = -1;
 
     snprintf(old, sizeof old, "%s.1", path);
@@ -89,7 +89,7 @@ read_rotated(const char *path, const Muster__ReadLog *want, Muster__LogPiece *ou
 static int
 read_log(const char *path, const Muster__ReadLog *want, Muster__LogPiece *out)
 {
-    uint64_t file, size, offset = want->offset;
+    uint64_t file = 0, size = 0, offset = want->offset;
     MS_CLEANUP(ms_cleanup_fd) int fd = open_log(path, &file, &size);
     int rc;
 

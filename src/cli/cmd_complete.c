@@ -31,9 +31,12 @@ static void offer_words(const struct job *j, const char *words)
 {
     char word[32];
 
-    for (const char *p = words; *p; p += strcspn(p, " "), p += *p == ' ') {
-        snprintf(word, sizeof word, "%.*s", (int)strcspn(p, " "), p);
+    while (*words) {
+        size_t len = strcspn(words, " ");
+
+        snprintf(word, sizeof word, "%.*s", (int)len, words);
         offer(j, word, "");
+        words += len + (words[len] == ' ');
     }
 }
 

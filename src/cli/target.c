@@ -182,7 +182,7 @@ enum ms_exit ms_target_ask(const struct ms_target *t,
                            size_t *len)
 {
     size_t size = body ? protobuf_c_message_get_packed_size(body) : 0;
-    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = malloc(size + 1);
+    uint8_t *packed = malloc(size + 1);
     struct ms_error err = {0};
     int rc;
 
@@ -192,6 +192,7 @@ enum ms_exit ms_target_ask(const struct ms_target *t,
         protobuf_c_message_pack(body, packed);
     rc = ms_tool_call(
         t->address, t->secret, op, packed, size, timeout_ns, reply, len, &err);
+    free(packed);
     return rc < 0 ? fail_ask(t, rc, err.text) : MS_EXIT_OK;
 }
 
