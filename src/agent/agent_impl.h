@@ -147,6 +147,8 @@ size_t ms_join_queued(const struct ms_join *j);
 void ms_join_ended(struct ms_join *j,
                    const struct ms_worker *w,
                    const Muster__WorkerExited *x);
+/* 0: as usual. `j` may be NULL. */
+int64_t ms_join_link_grace(const struct ms_join *j);
 /* The agent is at its end: remove its folder. */
 void ms_join_close(struct ms_join *j);
 

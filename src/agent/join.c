@@ -84,6 +84,11 @@ size_t ms_join_queued(const struct ms_join *j)
     return j->held.len + (j->up ? ms_link_queued(j->up->link) : 0);
 }
 
+int64_t ms_join_link_grace(const struct ms_join *j)
+{
+    return j ? j->link_grace_ns : 0;
+}
+
 /* ---- what goes wrong ------------------------------------------------------------- */
 
 /* Each reason once: an agent may wait for its head for days. */

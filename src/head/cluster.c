@@ -276,6 +276,7 @@ static void lose_worker(struct ms_head *h,
     if (n->lent)
         ms_orphans_add(&h->orphans, slot->now.pid, slot->now.since_ns);
     exit.code = -1;
+    exit.unreachable = n->silent;
     exit.pid = slot->now.pid;
     exit.node = slot->node;
     exit.detail = detail;

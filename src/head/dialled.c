@@ -37,6 +37,7 @@ static void on_grace(void *arg)
                  "node %s was silent for %.3g s",
                  n->name,
                  (double)n->head->link_grace_ns / (double)MS_NS_PER_S);
+    n->silent = true;
     lose(n, why.text);
 }
 

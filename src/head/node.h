@@ -39,6 +39,7 @@ struct ms_node {
     char name[MS_NAME_MAX + 1];
     enum ms_node_state state;
     bool suspect; /* silent for longer than it should be */
+    bool silent;  /* for so long that it is given up */
     bool closed;  /* the other side will say no more */
     struct ms_link *wire;
 

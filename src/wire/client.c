@@ -232,7 +232,9 @@ void ms_client_verdict(struct ms_client *c, uint64_t uid, const Muster__Exit *ex
     int n = peers_snapshot(c, &peers);
 
     for (int i = 0; i < n; i++) {
-        if (peers[i]->uid == uid)
+        if (peers[i]->uid == uid && exit->unreachable)
+            peer_end(peers[i], MUSTER__FAILURE__KIND__UNREACHABLE, exit->detail, NULL);
+        else if (peers[i]->uid == uid)
             peer_end(peers[i], MUSTER__FAILURE__KIND__WORKER_DIED, "", exit);
         ms_peer_unref(peers[i]);
     }

@@ -409,10 +409,14 @@ static int parts_create(struct ms_host *h, struct ms_error *err)
                                    .identity = h->boot->uid,
                                    .has_engine = true,
                                    .tls = (enum ms_tls_mode)h->boot->tls,
+                                   .grace_ns = 2 * (int64_t)h->boot->link_grace_ns,
                                    .ops = &server_ops,
                                    .arg = h};
-    struct ms_client_options co = {
-        .secret = h->boot->secret.data, .ask_verdict = ask_verdict, .arg = h};
+    struct ms_client_options co = {.secret = h->boot->secret.data,
+                                   .tls = (enum ms_tls_mode)h->boot->tls,
+                                   .grace_ns = (int64_t)h->boot->link_grace_ns,
+                                   .ask_verdict = ask_verdict,
+                                   .arg = h};
 
     if (h->boot->secret.len != MS_SECRET_SIZE)
         return ms_error_set(err, -EPROTO, "the secret has a wrong size");

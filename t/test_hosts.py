@@ -1,0 +1,230 @@
+"""Several machines: a head, agents and a driver on hosts of their own (hosts.py)."""
+
+import re
+import struct
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hosts import Driver, Head, Host, Net, obstacle
+
+pytestmark = pytest.mark.skipif(obstacle() is not None, reason=str(obstacle()))
+
+SUSPECT_S = 3.0
+SLACK_S = 4.0  # a machine with few cores and many processes
+GRACE_S = 8
+GRACES = ("--link-grace", str(GRACE_S), "--head-grace", "20")
+
+
+@pytest.fixture
+def net() -> Iterator[Net]:
+    net = Net()
+    try:
+        yield net
+    finally:
+        net.close()
+
+
+def wait_for(what: Callable[[], Any], timeout: float) -> Any:
+    deadline = time.monotonic() + timeout
+    while True:
+        value = what()
+        if value:
+            return value
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)  # what another process knows gives no event
+
+
+def three(net: Net, **worker: Any) -> tuple[Head, Host, Driver]:
+    """A head, a machine that lends itself, and a driver with one worker there."""
+    head = net.host("head").head(*GRACES)
+    lender = net.host("lender", **worker)
+    lender.agent(head)
+    driver = net.host("driver").driver(head)
+    driver.do("c = muster.Cluster('c', Counter, world_size=1)")
+    return head, lender, driver
+
+
+def payloads(path: Path, port: int) -> bytes:
+    """What TCP carried to and from this port, of IPv4 frames."""
+    data, at, out = path.read_bytes(), 0, b""
+    while at < len(data):
+        (size,) = struct.unpack_from("<I", data, at)
+        frame = data[at + 4 : at + 4 + size]
+        at += 4 + size
+        if frame[12:14] != b"\x08\x00" or frame[23] != 6:
+            continue
+        total = struct.unpack_from("!H", frame, 16)[0]
+        tcp = 14 + (frame[14] & 15) * 4
+        source, target = struct.unpack_from("!HH", frame, tcp)
+        if port in (source, target):
+            out += frame[tcp + (frame[tcp + 12] >> 4) * 4 : 14 + total]
+    return out
+
+
+def test_calls_go_straight_to_the_worker_and_nobody_can_read_them(net: Net) -> None:
+    head, lender, driver = three(net)
+    address = driver.do("c.address(0)")
+    assert re.fullmatch(rf"{lender.v4}:\d+", address)
+    port = int(address.rsplit(":")[-1])
+    with net.listen_in(lender) as seen:
+        marked = "b'a mark that would be found' * 100"
+        assert driver.do(f"c.execute_rank_zero_sync('echo', {marked}) == {marked}")
+        bytes_seen = wait_for(
+            lambda: (p := payloads(seen, port)) and len(p) > 2700 and p, 10
+        )
+    assert b"a mark" not in bytes_seen
+    assert b"\x17\x03\x03" in bytes_seen  # records of TLS
+    with net.listen_in(head.host) as at_head:
+        assert driver.do("c.execute_rank_zero_sync('add')") == 1
+        assert not payloads(at_head, port)  # the head has no part in it
+
+
+def test_a_cut_is_suspected_and_a_healed_one_forgotten(net: Net) -> None:
+    head, lender, driver = three(net)
+    assert not head.node("lender")["suspect"]
+    net.cut(lender)
+    wait_for(lambda: head.node("lender")["suspect"], SUSPECT_S + SLACK_S)
+    net.heal(lender)
+    wait_for(lambda: not head.node("lender")["suspect"], SLACK_S)
+    assert driver.do("c.execute_rank_zero_sync('add')") == 1
+
+
+def test_healed_in_time_no_call_is_lost_and_none_runs_twice(net: Net) -> None:
+    _, lender, driver = three(net)
+    count = 40
+    driver.do(f"f = [c.execute_rank_zero('add', 0.1) for _ in range({count})]")
+    driver.begin("result = [x.result() for x in f]")
+    net.cut(lender)
+    time.sleep(SUSPECT_S + 2)  # the length of the cut
+    net.heal(lender)
+    assert driver.answer() == list(range(1, count + 1))
+    assert driver.do("c.execute_rank_zero_sync('total')") == count
+
+
+def test_a_dead_host_is_named_after_the_grace(net: Net) -> None:
+    head, lender, driver = three(net)
+    driver.do("f = c.execute_rank_zero('add', 600.0)")
+    began = time.monotonic()
+    lender.kill()
+    with pytest.raises(RuntimeError, match=r"WorkerUnreachable.*lender"):
+        driver.do("f.result()")
+    took = time.monotonic() - began
+    assert GRACE_S - SUSPECT_S < took < GRACE_S + SLACK_S
+    wait_for(
+        lambda: not (n := head.node("lender")) or not n["alive"], GRACE_S + SLACK_S
+    )
+
+
+def test_an_agent_that_ends_is_known_at_once(net: Net) -> None:
+    _, lender, driver = three(net)
+    driver.do("f = c.execute_rank_zero('add', 600.0)")
+    began = time.monotonic()
+    lender.lines[0].process.kill()
+    with pytest.raises(RuntimeError, match=r"WorkerDied.*lender"):
+        driver.do("f.result()")
+    assert time.monotonic() - began < SLACK_S
+
+
+def test_a_cut_host_ends_its_workers(net: Net) -> None:
+    _, lender, driver = three(net)
+    pid = driver.do("c.execute_rank_zero_sync('pid')")
+    net.cut(lender)
+    wait_for(lambda: not Path(f"/proc/{pid}").exists(), GRACE_S + SLACK_S)
+    lender.lines[0].until("nothing was heard of the head")
+    assert lender.lines[0].wait() == 1
+
+
+def test_the_head_ends_and_comes_back(net: Net) -> None:
+    head, lender, driver = three(net)
+    pid = driver.do("c.execute_rank_zero_sync('pid')")
+    head.lines.process.kill()
+    head.lines.wait()
+    assert driver.do("c.execute_rank_zero_sync('add')") == 1  # without a head
+    head.begin()
+    lender.lines[0].until("has joined")
+    wait_for(lambda: (n := head.node("lender")) and n["alive"], SLACK_S)
+    assert driver.do("c.execute_rank_zero_sync('pid')") == pid
+    driver.do("d = muster.Cluster('d', Counter, world_size=1)")
+    assert driver.do("d.execute_rank_zero_sync('add')") == 1
+
+
+def test_loss_and_delay(net: Net) -> None:
+    head, lender, driver = three(net, shaped=True)
+    net.spoil(lender, delay_ms=20, loss=0.03)
+    big = "os.urandom(1 << 20)"
+    for _ in range(3):
+        assert driver.do(
+            f"(b := {big}) == c.execute_rank_zero_sync('echo', b)",
+        )
+    assert driver.do("[c.execute_rank_zero_sync('add') for _ in range(20)][-1]") == 20
+    assert head.node("lender")["alive"]
+
+
+def test_little_bandwidth(net: Net) -> None:
+    head, lender, driver = three(net)
+    net.limit(lender, "20mbit")
+    assert driver.do(
+        "(b := os.urandom(4 << 20)) == c.execute_rank_zero_sync('echo', b)"
+    )
+    assert not head.node("lender")["suspect"]
+
+
+def test_a_host_with_ipv6_alone(net: Net) -> None:
+    head = net.host("head").head(*GRACES)
+    lender = net.host("six", v4=False)
+    lender.agent(head, v6=True)
+    driver = net.host("driver").driver(head)
+    driver.do("c = muster.Cluster('c', Counter, world_size=1)")
+    assert driver.do("c.address(0)").startswith(f"[{lender.v6}]:")
+    assert driver.do("c.execute_rank_zero_sync('add')") == 1
+
+
+def test_two_interfaces_and_one_to_use(net: Net) -> None:
+    head = net.host("head").head(*GRACES)
+    lender = net.host("two", second=True)
+    other = lender.v4.replace("10.77", "10.78")
+    agent = lender.agent(head)
+    driver = net.host("driver", second=True).driver(head)
+    driver.do("c = muster.Cluster('c', Counter, world_size=1)")
+    assert driver.do("c.address(0)").startswith(f"{lender.v4}:")  # the way to the head
+    driver.do("c.destroy()")
+    agent.process.terminate()
+    assert agent.wait() == 0
+    lender.agent(head, "--bind", other)
+    driver.do("c = muster.Cluster('c', Counter, world_size=1)")
+    assert driver.do("c.address(0)").startswith(f"{other}:")
+    assert driver.do("c.execute_rank_zero_sync('add')") == 1
+
+
+def test_a_name_that_is_taken(net: Net) -> None:
+    head = net.host("head").head(*GRACES)
+    first = net.host("same")
+    first.agent(head)
+    second = net.host("other")
+    lines = second.start(
+        *[*_agent(head), "--node-name", "same"],
+    )
+    lines.until("same has an agent already")
+    assert head.node("same")["alive"]
+
+
+def test_a_wrong_secret(net: Net) -> None:
+    head = net.host("head").head(*GRACES)
+    lender = net.host("lender")
+    wrong = lender.home / "wrong"
+    wrong.write_text("0" * 64)
+    wrong.chmod(0o600)
+    command = _agent(head)
+    command[command.index("--secret-file") + 1] = str(wrong)
+    lines = lender.start(*command)
+    lines.until("has not joined the head")
+    assert lines.wait() == 1
+
+
+def _agent(head: Head) -> list[str]:
+    from cli_rig import CLI
+
+    return [CLI, "agent", "--head", head.v4, "--secret-file", str(head.secret)]
