@@ -186,28 +186,24 @@ static void describe(struct ms_join *j, Muster__AgentReady *ready, char **hosts)
     ready->labels = (char **)(uintptr_t)j->options->labels;
 }
 
-int ms_join_hello(struct ms_join *j, struct ms_link *link)
+static int say(struct ms_join *j, struct ms_link *link, struct hello *h)
 {
-    MS_CLEANUP(hello_finish) struct hello h;
     Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
     Muster__LinkHello hello = MUSTER__LINK_HELLO__INIT;
     Muster__AgentHello agent = MUSTER__AGENT_HELLO__INIT;
     Muster__AgentReady ready;
     char *hosts[MS_LISTEN_HOSTS_MAX], version[] = MS_VERSION;
-    int rc = hello_init(&h, j);
 
-    if (rc < 0)
-        return rc;
-    add_workers(&h, j);
-    ms_ports_each(&j->agent->ports, add_port, &h);
+    add_workers(h, j);
+    ms_ports_each(&j->agent->ports, add_port, h);
     describe(j, &ready, hosts);
     agent.agent = j->id;
     agent.head = j->answers.head;
     agent.ready = &ready;
-    agent.n_workers = h.report_count;
-    agent.workers = h.report_at;
-    agent.n_ports = h.port_count;
-    agent.ports = h.port_at;
+    agent.n_workers = h->report_count;
+    agent.workers = h->report_at;
+    agent.n_ports = h->port_count;
+    agent.ports = h->port_at;
     if (j->agent->config)
         agent.session = j->agent->config->session;
     hello.version = version;
@@ -217,4 +213,15 @@ int ms_join_hello(struct ms_join *j, struct ms_link *link)
     m.body_case = MUSTER__AGENT_TO_HEAD__BODY_HELLO;
     m.hello = &hello;
     return ms_link_send(link, &m.base);
+}
+
+int ms_join_hello(struct ms_join *j, struct ms_link *link)
+{
+    struct hello h;
+    int rc = hello_init(&h, j);
+
+    if (rc == 0)
+        rc = say(j, link, &h);
+    hello_finish(&h);
+    return rc;
 }
