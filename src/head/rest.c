@@ -142,7 +142,7 @@ static bool matches(const char *route, const char *path, char *name, char *rank)
         size_t len = strcspn(path, "/"), want = strcspn(route, "/");
 
         if (*route == '*') {
-            if (len == 0 || len > 3 * MS_NAME_MAX ||
+            if (len == 0 || len > 3 * MS_NAME_MAX || next == MS_COUNT(variables) ||
                 !decode(path, len, variables[next++]))
                 return false;
         } else if (len != want || strncmp(path, route, len) != 0) {

@@ -461,8 +461,10 @@ void ms_http_server_init(struct ms_http_server *s,
 
 void ms_http_server_finish(struct ms_http_server *s)
 {
-    while (s->count)
-        conn_free(ms_list_first(&s->conns, struct ms_http_conn, link));
+    if (!s->count)
+        return;
+    ms_list_each (c, &s->conns, struct ms_http_conn, link)
+        conn_free(c);
 }
 
 void ms_http_server_forget(struct ms_http_server *s)

@@ -25,17 +25,21 @@ struct child {
     struct ms_timer deadline;
 };
 
-static void count_living(struct ms_worker_http *h)
+static void tell_health(struct ms_worker_http *h)
 {
-    size_t living = 0;
+    ms_http_health_set(h, h->children_living);
+}
 
-    ms_list_each (child, &h->children, struct child, link)
-        living += child->state != CHILD_ENDED;
-    ms_http_health_set(h, living);
+static void child_ended(struct child *child)
+{
+    if (child->state != CHILD_ENDED)
+        child->http->children_living--;
+    child->state = CHILD_ENDED;
 }
 
 static void child_free(struct child *child)
 {
+    child_ended(child);
     ms_list_remove(&child->link);
     ms_timer_finish(&child->deadline);
     free(child);
@@ -217,6 +221,7 @@ child_create(struct ms_worker_http *h, const char *role, uint32_t i)
         return NULL;
     ms_list_add_tail(&h->children, &child->link);
     child->http = h;
+    h->children_living++;
     child->index = i;
     child->wait.on_gone = on_gone;
     snprintf(child->role, sizeof child->role, "%s", role);
@@ -256,7 +261,7 @@ static void fork_child(struct ms_worker_http *h,
     } else {
         ms_http_wait_begin(&child->wait, c);
         ms_timer_set(&child->deadline, MS_AGENT_START_NS);
-        count_living(h);
+        tell_health(h);
     }
     variables_free(env, env_count);
 }
@@ -308,7 +313,7 @@ void ms_worker_http_forked(struct ms_worker_http *h, const Muster__Forked *m)
             json_pack(
                 "{s:s, s:s, s:i}", "status", "success", "host", host, "pid", m->pid));
     }
-    count_living(h);
+    tell_health(h);
 }
 
 /* ---- kill ------------------------------------------------------------------------ */
@@ -390,12 +395,12 @@ void ms_worker_http_child_ended(struct ms_worker_http *h, const Muster__WorkerEx
         return;
     c = wait_end(child);
     is_new = child->state == CHILD_STARTING;
-    child->state = CHILD_ENDED;
+    child_ended(child);
     if (c && is_new)
         ms_http_conn_fail(c, 500, "it ended before it had begun");
     else if (c)
         reply_killed(child, c);
-    count_living(h);
+    tell_health(h);
 }
 
 void ms_http_children_finish(struct ms_worker_http *h)

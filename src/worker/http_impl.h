@@ -31,7 +31,8 @@ struct ms_worker_http {
     struct ms_watch end_watch;
     struct ms_list calls;    /* of the engine */
     struct ms_list children; /* forked beside this worker */
-    json_t *env;             /* what /set_env has set: for children */
+    size_t children_living;
+    json_t *env; /* what /set_env has set: for children */
 
     pthread_mutex_t lock; /* guards the rest */
     json_t *engines;      /* names */
