@@ -108,11 +108,16 @@ bool ms_tcp_is_same_host(int fd)
 
 /* ---- sockets ---------------------------------------------------------------------- */
 
-static void no_delay(int fd)
+/* Send at once. A congestion control that paces what it sends (BBR) holds back the answers
+ * of a loopback connection, on which there is no congestion: 36 us for a call of 20. */
+static void no_delay(int fd, const struct sockaddr_storage *other)
 {
+    static const char plain[] = "reno"; /* always there, and allowed */
     int one = 1;
 
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (ms_sockaddr_is_loopback(other))
+        setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, plain, sizeof plain - 1);
 }
 
 int ms_tcp_connect(const struct sockaddr *sa, socklen_t len, struct ms_error *err)
@@ -122,7 +127,7 @@ int ms_tcp_connect(const struct sockaddr *sa, socklen_t len, struct ms_error *er
 
     if (fd < 0)
         return ms_error_sys(err, -errno, "cannot make a socket");
-    no_delay(fd);
+    no_delay(fd, (const void *)sa);
     if (connect(fd, sa, len) < 0 && errno != EINPROGRESS)
         return ms_error_sys(err, -errno, "cannot connect");
     return MS_TAKE_FD(fd);
@@ -172,7 +177,7 @@ int ms_tcp_accept(int listen_fd, struct sockaddr_storage *peer)
     } while (fd < 0 && (errno == EINTR || errno == ECONNABORTED));
     if (fd < 0)
         return -errno;
-    no_delay(fd);
+    no_delay(fd, &who);
     if (peer)
         *peer = who;
     return fd;

@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -140,6 +141,13 @@ void ms_conn_set_lazy(struct ms_conn *c)
     if (t->ops->set_lazy)
         t->ops->set_lazy(t);
 }
+bool ms_conn_is_readable(const struct ms_conn *c)
+{
+    struct pollfd pfd = {.fd = c->transport->fd, .events = POLLIN | POLLRDHUP};
+
+    return !c->transport->ops->is_network || poll(&pfd, 1, 0) != 0;
+}
+
 int ms_conn_fd(const struct ms_conn *c)
 {
     return c->transport->fd;

@@ -47,6 +47,11 @@ void ms_conn_destroy(struct ms_conn *c);
 void ms_conn_set_lazy(struct ms_conn *c);
 
 int ms_conn_fd(const struct ms_conn *c);
+
+/* May the socket have something to read? For pollers: asking TCP so takes no lock of the
+ * socket, while reads that find nothing keep the kernel from filling it. A unix socket is
+ * as well read. */
+bool ms_conn_is_readable(const struct ms_conn *c);
 bool ms_conn_is_network(const struct ms_conn *c);
 /* Network: when bytes last came, and were last given to the socket; 0: never. Any thread. */
 int64_t ms_conn_heard_ns(const struct ms_conn *c);

@@ -93,15 +93,16 @@ static void become_busy(struct ms_server *s, struct ms_request *r, int64_t now_n
 /* Poll the claimed connection, without the lock. */
 static int poll_hot(struct ms_server *s, struct server_conn *hot, int64_t until_ns)
 {
-    for (;;) {
-        int rc = ms_serving_read(hot, NULL);
+    int rc = ms_serving_read(hot, NULL);
 
-        if (rc != -EAGAIN || ms_now_ns() >= until_ns ||
-            atomic_load_explicit(&s->queued, memory_order_relaxed) ||
-            atomic_load_explicit(&s->stopping, memory_order_relaxed))
-            return rc;
+    while (rc == -EAGAIN && ms_now_ns() < until_ns &&
+           !atomic_load_explicit(&s->queued, memory_order_relaxed) &&
+           !atomic_load_explicit(&s->stopping, memory_order_relaxed)) {
         ms_spin_relax();
+        if (ms_conn_is_readable(hot->conn))
+            rc = ms_serving_read(hot, NULL);
     }
+    return rc;
 }
 
 /* Sleep until the claimed connection has something or somebody wakes us: bits 1 and 2, 0

@@ -171,11 +171,13 @@ static void count_poll(struct ms_peer *p, bool found)
 static int read_polling(struct ms_peer *p, struct ms_conn *conn, struct ms_error *err)
 {
     int64_t until_ns = ms_now_ns() + MS_SPIN_NS;
-    int rc;
+    int rc = ms_conn_read(conn, &sink, p, err);
 
-    while ((rc = ms_conn_read(conn, &sink, p, err)) == -EAGAIN &&
-           ms_now_ns() < until_ns)
+    while (rc == -EAGAIN && ms_now_ns() < until_ns) {
         ms_spin_relax();
+        if (ms_conn_is_readable(conn))
+            rc = ms_conn_read(conn, &sink, p, err);
+    }
     return rc;
 }
 
