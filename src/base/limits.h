@@ -33,16 +33,16 @@
 #define MS_UNPROVEN_MAX     256u /* of one listener: the oldest is cut */
 
 /* Network */
-#define MS_ADDRS_MAX     16u                 /* entries of an address list */
-#define MS_ADDR_LIST_MAX ((size_t)4096)      /* characters of one */
-#define MS_HOST_MAX      ((size_t)253)       /* a host's name */
-#define MS_CONNECT_NS    (2 * MS_NS_PER_S)   /* a SYN until the next address is tried */
-#define MS_PING_NS       (1 * MS_NS_PER_S)   /* nothing sent until PING: calls */
-#define MS_LINK_BEAT_NS  (2 * MS_NS_PER_S)   /* between two heart-beats of a link */
-#define MS_SUSPECT_NS    (3 * MS_NS_PER_S)   /* nothing heard until it is suspect */
-#define MS_PROBE_NS      (1 * MS_NS_PER_S)   /* suspect: between two fresh connects */
-#define MS_LOOKUP_NS     (10 * MS_NS_PER_MS) /* between two looks for a name */
-#define MS_RESOLVERS_MAX 64u                 /* names that are looked up at once */
+#define MS_ADDRS_MAX     16u               /* entries of an address list */
+#define MS_ADDR_LIST_MAX ((size_t)4096)    /* characters of one */
+#define MS_HOST_MAX      ((size_t)253)     /* a host's name */
+#define MS_CONNECT_NS    (2 * MS_NS_PER_S) /* a SYN until the next address is tried */
+#define MS_PING_NS       (1 * MS_NS_PER_S) /* nothing sent until PING: calls */
+#define MS_LINK_BEAT_NS  (2400 * MS_NS_PER_MS) /* between two heart-beats of a link */
+#define MS_SUSPECT_NS    (3 * MS_NS_PER_S)     /* nothing heard until it is suspect */
+#define MS_PROBE_NS      (1 * MS_NS_PER_S)     /* suspect: between two fresh connects */
+#define MS_LOOKUP_NS     (10 * MS_NS_PER_MS)   /* between two looks for a name */
+#define MS_RESOLVERS_MAX 64u                   /* names that are looked up at once */
 
 /* HTTP */
 #define MS_HTTP_LINE_MAX       ((size_t)8 << 10)   /* request line, or one header */

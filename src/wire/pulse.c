@@ -41,12 +41,14 @@ static int64_t look(struct ms_pulse *p, int64_t now_ns)
     return MS_NEVER;
 }
 
-/* Those whose last word is older than a quarter of a period: so no gap is longer than one
- * and a quarter, and all of them keep one rhythm. */
+/* Those whose last word is older than an eighth of a period: so no gap is longer than one
+ * and an eighth, which is less than MS_SUSPECT_NS, and all of them keep one rhythm. */
+_Static_assert(MS_LINK_BEAT_NS * 9 / 8 < MS_SUSPECT_NS, "a beat comes in time");
+
 static void beat(struct ms_pulse *p, struct ms_list *list, int64_t now_ns)
 {
     ms_list_each (b, list, struct ms_beat, link)
-        if (now_ns - p->ops->sent_ns(b) >= MS_LINK_BEAT_NS / 4)
+        if (now_ns - p->ops->sent_ns(b) >= MS_LINK_BEAT_NS / 8)
             p->ops->send_beat(b);
 }
 
