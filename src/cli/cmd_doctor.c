@@ -60,9 +60,9 @@ static enum ms_exit print_json(const struct ms_finding *found,
                       "level",
                       levels[found[i].level].name,
                       "text",
-                      ms_out_text(found[i].text, strlen(found[i].text)),
+                      ms_json_text(found[i].text, strlen(found[i].text)),
                       "advice",
-                      ms_out_text(found[i].advice, strlen(found[i].advice))));
+                      ms_json_text(found[i].advice, strlen(found[i].advice))));
     return ms_out_json(json_pack("{s:o, s:i, s:i, s:i}",
                                  "checks",
                                  list,

@@ -149,7 +149,7 @@ static enum ms_exit show_worker(const struct job *j,
                                 const Muster__ClusterStatus *c,
                                 const Muster__WorkerStatus *w)
 {
-    enum ms_exit code = show(j, ms_view_worker(c, w));
+    enum ms_exit code = show(j, ms_view_worker(c->name, w));
 
     if (w->exit && !ms_cli_has(j->target->cli, MS_OPT_JSON))
         print_end(w->exit);

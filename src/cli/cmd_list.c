@@ -23,7 +23,7 @@ static enum ms_exit sessions_json(const struct ms_sessions *all)
                                         "driver_pid",
                                         (int)all->all[i].driver_pid,
                                         "session_dir",
-                                        ms_view_text(all->all[i].dir)));
+                                        ms_json_string(all->all[i].dir)));
     return ms_out_json(list);
 }
 

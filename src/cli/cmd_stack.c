@@ -35,7 +35,7 @@ static void print_indented(const char *title, const char *text)
 
 static json_t *text_json(const char *text)
 {
-    return ms_out_text(text, text ? strlen(text) : 0);
+    return ms_json_text(text, text ? strlen(text) : 0);
 }
 
 /* `stack` is NULL where `problem` is not. */

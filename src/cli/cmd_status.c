@@ -7,15 +7,6 @@
 /* What fills a screen; beyond that the counts and what is not as it should be. */
 enum { NODES_SHOWN = 24, WORKERS_SHOWN = 64 };
 
-static json_t *texts(char *const *at, size_t count)
-{
-    json_t *list = json_array();
-
-    for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, ms_view_text(at[i]));
-    return list;
-}
-
 static json_t *others_json(const struct ms_sessions *all, const char *shown)
 {
     json_t *others = json_array();
@@ -31,21 +22,21 @@ static enum ms_exit print_json(const struct ms_target *t, const Muster__Status *
     return ms_out_json(
         json_pack("{s:o, s:o, s:b, s:i, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o}",
                   "session",
-                  ms_view_text(s->session),
+                  ms_json_string(s->session),
                   "session_dir",
-                  ms_view_text(s->session_dir),
+                  ms_json_string(s->session_dir),
                   "is_daemon",
                   (int)s->is_daemon,
                   "driver_pid",
                   (int)s->driver_pid,
                   "version",
-                  ms_view_text(s->version),
+                  ms_json_string(s->version),
                   "uptime_ns",
                   (json_int_t)s->uptime_ns,
                   "addresses",
-                  texts(s->addresses, s->n_addresses),
+                  ms_json_strings(s->addresses, s->n_addresses),
                   "http_address",
-                  ms_view_text(s->http_address),
+                  ms_json_string(s->http_address),
                   "other_sessions",
                   others_json(&t->sessions, s->session),
                   "nodes",

@@ -57,7 +57,7 @@ int ms_logline_print_json(const struct ms_logline *l)
     if (rc == 0 && l->node[0])
         rc = json_object_set_new(object, "node", json_string(l->node));
     if (rc == 0)
-        rc = json_object_set_new(object, "line", ms_out_text(l->text, l->len));
+        rc = json_object_set_new(object, "line", ms_json_text(l->text, l->len));
     if (rc == 0)
         rc = json_dumpf(object, stdout, JSON_COMPACT);
     json_decref(object);

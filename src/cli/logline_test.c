@@ -80,7 +80,7 @@ static void test_any_bytes_are_text(void **state)
 
     (void)state;
     for (size_t i = 0; i < MS_COUNT(cases); i++) {
-        json_t *j = ms_out_text(cases[i].in, strlen(cases[i].in));
+        json_t *j = ms_json_text(cases[i].in, strlen(cases[i].in));
 
         assert_non_null(j);
         assert_string_equal(json_string_value(j), cases[i].out);
@@ -103,7 +103,7 @@ static void test_random_bytes_are_text(void **state)
             if (seed >> 63) /* lead bytes and what may follow them are more fun */
                 bytes[i] = (char)(0x80 | bytes[i]);
         }
-        j = ms_out_text(bytes, sizeof bytes);
+        j = ms_json_text(bytes, sizeof bytes);
         assert_non_null(j); /* jansson refuses what is not UTF-8 */
         json_decref(j);
     }

@@ -10,6 +10,8 @@
 #include "cli/cli.h"
 #include "resource/grid.h"
 
+#include "io/json.h"
+
 #include <jansson.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -45,9 +47,6 @@ ms_out_fail(const struct ms_cli *cli, enum ms_exit code, const char *fmt, ...)
 /* Replace what would disturb a terminal or a line (control characters) by '?'. Returns
  * `text`. */
 char *ms_out_clean(char *text);
-
-/* Text for JSON: bytes that are not UTF-8 are replaced. NULL gives null. */
-json_t *ms_out_text(const char *text, size_t len);
 
 /* "3m12s", "2h05m", "4d03h"; returns `out`. */
 const char *ms_out_duration(uint64_t ns, char out[24]);

@@ -1,24 +1,14 @@
 /* view.h - nodes, clusters, workers and drivers, for people and for programs
  *
- * The JSON has every field of the messages, with these names in every command; fields
- * are added, never renamed. Tables have one line for each. `status` sums up what would
- * fill more than a screen.
+ * The JSON is that of head/view.h. Tables have one line for each. `status` sums up what
+ * would fill more than a screen.
  */
 #ifndef MS_CLI_VIEW_H
 #define MS_CLI_VIEW_H
 
 #include "cli/out.h"
+#include "head/view.h"
 #include "proto/muster.pb-c.h"
-
-/* Text of a message; NULL gives null. */
-json_t *ms_view_text(const char *text);
-/* 16 hexadecimal digits: what JSON numbers are too small for. */
-json_t *ms_view_id(uint64_t id);
-
-json_t *ms_view_node(const Muster__NodeStatus *n);
-json_t *ms_view_worker(const Muster__ClusterStatus *c, const Muster__WorkerStatus *w);
-json_t *ms_view_cluster(const Muster__ClusterStatus *c);
-json_t *ms_view_driver(const Muster__DriverStatus *d);
 
 json_t *ms_view_nodes(const Muster__Status *s);
 json_t *ms_view_workers(const Muster__Status *s);

@@ -6,11 +6,11 @@
 
 struct ms_view_state ms_view_node_state(const Muster__NodeStatus *n)
 {
-    if (!n->alive)
-        return (struct ms_view_state){"gone", MS_STYLE_BAD};
-    if (n->suspect)
-        return (struct ms_view_state){"suspect", MS_STYLE_WARN};
-    return (struct ms_view_state){"alive", MS_STYLE_GOOD};
+    const char *style = !n->alive    ? MS_STYLE_BAD
+                        : n->suspect ? MS_STYLE_WARN
+                                     : MS_STYLE_GOOD;
+
+    return (struct ms_view_state){ms_view_node_word(n), style};
 }
 
 bool ms_view_is_bad(const Muster__WorkerStatus *w)
@@ -20,17 +20,14 @@ bool ms_view_is_bad(const Muster__WorkerStatus *w)
 
 struct ms_view_state ms_view_worker_state(const Muster__WorkerStatus *w)
 {
-    static const struct ms_view_state states[] = {
-        [MUSTER__WORKER_STATE__WORKER_UNKNOWN] = {"unknown", MS_STYLE_WARN},
-        [MUSTER__WORKER_STATE__WORKER_STARTING] = {"starting", MS_STYLE_WARN},
-        [MUSTER__WORKER_STATE__WORKER_RUNNING] = {"running", MS_STYLE_GOOD},
-        [MUSTER__WORKER_STATE__WORKER_EXITED] = {"exited", MS_STYLE_FAINT},
-    };
-    struct ms_view_state state =
-        states[(size_t)w->state < MS_COUNT(states) ? (size_t)w->state : 0];
+    struct ms_view_state state = {ms_view_worker_word(w->state), MS_STYLE_WARN};
 
     if (ms_view_is_bad(w))
         state.style = MS_STYLE_BAD;
+    else if (w->state == MUSTER__WORKER_STATE__WORKER_RUNNING)
+        state.style = MS_STYLE_GOOD;
+    else if (w->state == MUSTER__WORKER_STATE__WORKER_EXITED)
+        state.style = MS_STYLE_FAINT;
     return state;
 }
 

@@ -60,7 +60,7 @@ static void add_nodes(struct ms_buf *b, const Muster__Status *s)
         unsigned count = 0;
 
         for (size_t i = 0; i < s->n_nodes; i++)
-            count += strcmp(ms_rest_node_state(s->nodes[i]), states[k]) == 0;
+            count += strcmp(ms_view_node_word(s->nodes[i]), states[k]) == 0;
         ms_buf_printf(b, "muster_nodes{state=\"%s\"} %u\n", states[k], count);
     }
     family(b, "muster_node_gpus", "gauge", "Devices of a node.");
@@ -99,7 +99,7 @@ static void add_clusters(struct ms_buf *b, const Muster__Status *s)
             ms_buf_printf(b,
                           "muster_workers{cluster=\"%s\",state=\"%s\"} %u\n",
                           label(c->name, name),
-                          ms_rest_worker_state(worker_states[k]),
+                          ms_view_worker_word(worker_states[k]),
                           count);
         }
     }

@@ -12,6 +12,7 @@
 
 #include "head/rest.h"
 #include "head/state.h"
+#include "head/view.h"
 #include "io/http_conn.h"
 #include "io/http_token.h"
 #include "wire/client.h"
@@ -78,16 +79,6 @@ void ms_rest_worker(const struct rest_ask *ask);
  * was answered. */
 Muster__Status *ms_rest_find_worker(const struct rest_ask *ask,
                                     const Muster__WorkerStatus **w);
-
-/* rest_view.c: NULL: out of memory */
-json_t *ms_rest_text(const char *text, size_t len); /* what is not UTF-8 becomes '?' */
-json_t *ms_rest_view_status(const Muster__Status *s);
-json_t *ms_rest_view_node(const Muster__NodeStatus *n);
-json_t *ms_rest_view_driver(const Muster__DriverStatus *d);
-json_t *ms_rest_view_cluster(const Muster__ClusterStatus *c);
-json_t *ms_rest_view_worker(const char *cluster, const Muster__WorkerStatus *w);
-const char *ms_rest_worker_state(Muster__WorkerState state);
-const char *ms_rest_node_state(const Muster__NodeStatus *n);
 
 /* rest_worker.c */
 void ms_rest_stack(const struct rest_ask *ask);

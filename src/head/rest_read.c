@@ -48,12 +48,35 @@ void ms_rest_version(const struct rest_ask *ask)
                             MS_FRAME_VERSION));
 }
 
+static json_t *view_status(const Muster__Status *s)
+{
+    return json_pack("{s:o, s:o, s:f, s:b, s:i, s:i, s:i, s:i, s:o}",
+                     "session",
+                     ms_json_string(s->session),
+                     "version",
+                     ms_json_string(s->version),
+                     "uptime_s",
+                     (double)s->uptime_ns / (double)MS_NS_PER_S,
+                     "is_daemon",
+                     (int)s->is_daemon,
+                     "pid",
+                     (int)s->driver_pid,
+                     "nodes",
+                     (int)s->n_nodes,
+                     "clusters",
+                     (int)s->n_clusters,
+                     "drivers",
+                     (int)s->n_drivers,
+                     "addresses",
+                     ms_json_strings(s->addresses, s->n_addresses));
+}
+
 void ms_rest_status(const struct rest_ask *ask)
 {
     OWNED Muster__Status *s = status_of(ask);
 
     if (s)
-        ms_rest_reply(ask->conn, 200, ms_rest_view_status(s));
+        ms_rest_reply(ask->conn, 200, view_status(s));
 }
 
 void ms_rest_nodes(const struct rest_ask *ask)
@@ -62,7 +85,7 @@ void ms_rest_nodes(const struct rest_ask *ask)
     json_t *list = s ? json_array() : NULL;
 
     for (size_t i = 0; s && i < s->n_nodes; i++)
-        json_array_append_new(list, ms_rest_view_node(s->nodes[i]));
+        json_array_append_new(list, ms_view_node(s->nodes[i]));
     if (s)
         ms_rest_reply(ask->conn, 200, json_pack("{s:o}", "nodes", list));
 }
@@ -75,7 +98,7 @@ void ms_rest_node(const struct rest_ask *ask)
         return;
     for (size_t i = 0; i < s->n_nodes; i++)
         if (strcmp(s->nodes[i]->name, ask->name) == 0) {
-            ms_rest_reply(ask->conn, 200, ms_rest_view_node(s->nodes[i]));
+            ms_rest_reply(ask->conn, 200, ms_view_node(s->nodes[i]));
             return;
         }
     not_found(ask, "node");
@@ -87,7 +110,7 @@ void ms_rest_drivers(const struct rest_ask *ask)
     json_t *list = s ? json_array() : NULL;
 
     for (size_t i = 0; s && i < s->n_drivers; i++)
-        json_array_append_new(list, ms_rest_view_driver(s->drivers[i]));
+        json_array_append_new(list, ms_view_driver(s->drivers[i]));
     if (s)
         ms_rest_reply(ask->conn, 200, json_pack("{s:o}", "drivers", list));
 }
@@ -98,7 +121,7 @@ void ms_rest_clusters(const struct rest_ask *ask)
     json_t *list = s ? json_array() : NULL;
 
     for (size_t i = 0; s && i < s->n_clusters; i++)
-        json_array_append_new(list, ms_rest_view_cluster(s->clusters[i]));
+        json_array_append_new(list, ms_view_cluster(s->clusters[i]));
     if (s)
         ms_rest_reply(ask->conn, 200, json_pack("{s:o}", "clusters", list));
 }
@@ -121,7 +144,7 @@ void ms_rest_cluster(const struct rest_ask *ask)
     const Muster__ClusterStatus *c = find_cluster(ask, s);
 
     if (c)
-        ms_rest_reply(ask->conn, 200, ms_rest_view_cluster(c));
+        ms_rest_reply(ask->conn, 200, ms_view_cluster(c));
 }
 
 void ms_rest_workers(const struct rest_ask *ask)
@@ -131,7 +154,7 @@ void ms_rest_workers(const struct rest_ask *ask)
     json_t *list = c ? json_array() : NULL;
 
     for (size_t i = 0; c && i < c->n_workers; i++)
-        json_array_append_new(list, ms_rest_view_worker(c->name, c->workers[i]));
+        json_array_append_new(list, ms_view_worker(c->name, c->workers[i]));
     if (c)
         ms_rest_reply(ask->conn, 200, json_pack("{s:o}", "workers", list));
 }
@@ -161,5 +184,5 @@ void ms_rest_worker(const struct rest_ask *ask)
     OWNED Muster__Status *s = ms_rest_find_worker(ask, &w);
 
     if (s)
-        ms_rest_reply(ask->conn, 200, ms_rest_view_worker(ask->name, w));
+        ms_rest_reply(ask->conn, 200, ms_view_worker(ask->name, w));
 }

@@ -59,9 +59,9 @@ static void reply_stack(struct ms_http_conn *c, const struct ms_outcome *o)
                   200,
                   json_pack("{s:o, s:o}",
                             "python",
-                            ms_rest_text(m->python, strlen(m->python)),
+                            ms_json_text(m->python, strlen(m->python)),
                             "native",
-                            ms_rest_text(m->native, strlen(m->native))));
+                            ms_json_text(m->native, strlen(m->native))));
     muster__stack__free_unpacked(m, NULL);
 }
 
@@ -220,7 +220,7 @@ static json_t *last_lines(const struct ms_buf *b, int64_t most, bool *is_cut)
         lf = memchr(at, '\n', (size_t)(end - at));
         if (!lf)
             lf = end;
-        json_array_append_new(list, ms_rest_text(at, (size_t)(lf - at)));
+        json_array_append_new(list, ms_json_text(at, (size_t)(lf - at)));
     }
     return list;
 }
@@ -257,7 +257,7 @@ static void reply_log(const struct rest_ask *ask, const char *path, int64_t line
                       200,
                       json_pack("{s:o, s:b, s:o}",
                                 "path",
-                                ms_rest_text(path, strlen(path)),
+                                ms_json_text(path, strlen(path)),
                                 "is_cut",
                                 (int)is_cut,
                                 "lines",

@@ -1,0 +1,140 @@
+#include "head/view.h"
+#include "base/cleanup.h"
+
+#include <stdio.h>
+
+json_t *ms_view_id(uint64_t id)
+{
+    char text[17];
+
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)id);
+    return json_string(text);
+}
+
+const char *ms_view_worker_word(Muster__WorkerState state)
+{
+    static const char *const words[] = {
+        [MUSTER__WORKER_STATE__WORKER_UNKNOWN] = "unknown",
+        [MUSTER__WORKER_STATE__WORKER_STARTING] = "starting",
+        [MUSTER__WORKER_STATE__WORKER_RUNNING] = "running",
+        [MUSTER__WORKER_STATE__WORKER_EXITED] = "exited",
+    };
+
+    return words[(size_t)state < MS_COUNT(words) ? (size_t)state : 0];
+}
+
+const char *ms_view_node_word(const Muster__NodeStatus *n)
+{
+    if (!n->alive)
+        return "gone";
+    return n->suspect ? "suspect" : "alive";
+}
+
+json_t *ms_view_node(const Muster__NodeStatus *n)
+{
+    return json_pack("{s:o, s:s, s:b, s:b, s:o, s:i, s:i, s:I, s:i, s:o, s:o, s:o}",
+                     "name",
+                     ms_json_string(n->name),
+                     "state",
+                     ms_view_node_word(n),
+                     "alive",
+                     (int)n->alive,
+                     "suspect",
+                     (int)n->suspect,
+                     "detail",
+                     ms_json_string(n->detail),
+                     "agent_pid",
+                     (int)n->agent_pid,
+                     "cpus",
+                     (int)n->cpus,
+                     "memory",
+                     (json_int_t)n->memory,
+                     "gpus",
+                     (int)n->gpus,
+                     "host_id",
+                     ms_json_string(n->host_id),
+                     "labels",
+                     ms_json_strings(n->labels, n->n_labels),
+                     "addresses",
+                     ms_json_strings(n->addresses, n->n_addresses));
+}
+
+static json_t *exit_json(const Muster__Exit *e)
+{
+    if (!e)
+        return json_null();
+    return json_pack("{s:b, s:i, s:b, s:b, s:o, s:o}",
+                     "signaled",
+                     (int)e->signaled,
+                     "code",
+                     (int)e->code,
+                     "out_of_memory",
+                     (int)e->out_of_memory,
+                     "requested",
+                     (int)e->requested,
+                     "detail",
+                     ms_json_string(e->detail),
+                     "last_lines",
+                     ms_json_strings(e->last_lines, e->n_last_lines));
+}
+
+json_t *ms_view_worker(const char *cluster, const Muster__WorkerStatus *w)
+{
+    json_t *devices = json_array();
+
+    for (size_t i = 0; i < w->n_devices; i++)
+        json_array_append_new(devices, json_integer(w->devices[i]));
+    return json_pack("{s:o, s:i, s:o, s:s, s:i, s:o, s:o, s:o, s:o, s:o}",
+                     "cluster",
+                     ms_json_string(cluster),
+                     "rank",
+                     (int)w->rank,
+                     "uid",
+                     ms_view_id(w->uid),
+                     "state",
+                     ms_view_worker_word(w->state),
+                     "pid",
+                     (int)w->pid,
+                     "node",
+                     ms_json_string(w->node),
+                     "address",
+                     ms_json_string(w->address),
+                     "devices",
+                     devices,
+                     "log_path",
+                     ms_json_string(w->log_path),
+                     "exit",
+                     exit_json(w->exit));
+}
+
+json_t *ms_view_cluster(const Muster__ClusterStatus *c)
+{
+    json_t *workers = json_array();
+
+    for (size_t i = 0; i < c->n_workers; i++)
+        json_array_append_new(workers, ms_view_worker(c->name, c->workers[i]));
+    return json_pack("{s:o, s:o, s:b, s:o}",
+                     "name",
+                     ms_json_string(c->name),
+                     "driver",
+                     ms_view_id(c->driver),
+                     "detached",
+                     (int)c->detached,
+                     "workers",
+                     workers);
+}
+
+json_t *ms_view_driver(const Muster__DriverStatus *d)
+{
+    return json_pack("{s:o, s:i, s:o, s:o, s:b}",
+                     "id",
+                     ms_view_id(d->driver),
+                     "pid",
+                     (int)d->pid,
+                     "host",
+                     ms_json_string(d->host),
+                     "script",
+                     ms_json_string(d->script),
+                     "suspect",
+                     (int)d->suspect);
+}
