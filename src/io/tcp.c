@@ -218,8 +218,8 @@ static int listen_on(const struct sockaddr_storage *sa, socklen_t len, bool dual
 
 static int listen_everywhere(uint16_t port)
 {
-    struct sockaddr_storage sa;
-    socklen_t len;
+    struct sockaddr_storage sa = {0};
+    socklen_t len = 0;
     int fd;
 
     ms_tcp_numeric("::", port, &sa, &len);
@@ -232,14 +232,17 @@ static int listen_everywhere(uint16_t port)
 
 static uint16_t bound_port(int fd)
 {
-    struct sockaddr_storage sa = {0};
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } sa;
     socklen_t len = sizeof sa;
 
-    if (getsockname(fd, (struct sockaddr *)&sa, &len) < 0)
+    memset(&sa, 0, sizeof sa);
+    if (getsockname(fd, &sa.any, &len) < 0)
         return 0;
-    if (sa.ss_family == AF_INET)
-        return ntohs(((struct sockaddr_in *)(void *)&sa)->sin_port);
-    return ntohs(((struct sockaddr_in6 *)(void *)&sa)->sin6_port);
+    return ntohs(sa.any.sa_family == AF_INET ? sa.v4.sin_port : sa.v6.sin6_port);
 }
 
 int ms_tcp_listen(const char *host, uint16_t *port, struct ms_error *err)

@@ -280,18 +280,19 @@ void ms_link_destroy(struct ms_link *l)
 
 int ms_link_send(struct ms_link *l, const ProtobufCMessage *m)
 {
-    size_t len = protobuf_c_message_get_packed_size(m);
-    MS_CLEANUP(ms_cleanup_free) uint8_t *body = malloc(len ? len : 1);
     struct ms_frame head = {.kind = MS_KIND_CONTROL, .codec = MS_CODEC_PROTO};
-    struct iovec iov = {body, len};
+    MS_CLEANUP(ms_cleanup_free) uint8_t *body = NULL;
+    struct iovec iov = {0};
     int rc;
 
-    if (!body)
-        return -ENOMEM;
     if (l->closed || l->broken)
         return -EPIPE;
     if (!l->is_open)
         return -ENOTCONN;
+    iov.iov_len = protobuf_c_message_get_packed_size(m);
+    iov.iov_base = body = malloc(iov.iov_len ? iov.iov_len : 1);
+    if (!body)
+        return -ENOMEM;
     protobuf_c_message_pack(m, body);
     head.call_id = ++l->sent;
     rc = ms_conn_send(l->conn, &head, &iov, 1);
