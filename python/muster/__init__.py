@@ -7,6 +7,7 @@ muster.shutdown()
 """
 
 from muster import _core, _plain, _serialize, errors
+from muster._fork import Processes
 from muster.api import (
     Node,
     http_address,
@@ -58,6 +59,7 @@ __all__ = [
     "Node",
     "NotInitialized",
     "PlacementError",
+    "Processes",
     "RemoteError",
     "ResourceManager",
     "SerializationError",

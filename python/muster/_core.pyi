@@ -57,6 +57,7 @@ class RankSpec(TypedDict, total=False):
     node: str
     cpu_milli: int
     detached: int
+    beside: int  # uid of the worker that it is forked beside
 
 class Head:
     """The embedded head: starts on construction, or raises `error` saying why not."""

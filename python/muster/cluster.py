@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from muster import _core, api
 from muster._core import call_all
+from muster._fork import Processes, command_of, fork_cluster, fork_processes
 from muster._start import engine_spec, is_native, name_taken, rank_specs, start
 from muster.config import WorkerConfig, mesh_sizes
 from muster.errors import (
@@ -39,6 +40,7 @@ PLAIN = CODECS["plain"]
 ENGINE = "default"
 ANSWER_S = 10.0  # of what a worker's I/O thread or the agent answers
 GRACE_S = 3.0  # SIGTERM until SIGKILL
+FORK_S = 600.0  # a constructor beside a worker
 
 
 class Worker:
@@ -560,6 +562,35 @@ class Cluster(View):
         devices = sum(len(w.devices) for w in self._members)
         with_ = f" on {devices} devices" if devices else ""
         return f"<muster.Cluster {self._name!r}: {len(self)} workers{with_}{state}>"
+
+    def fork_workers(
+        self,
+        name: str,
+        *,
+        module: str | None = None,
+        command: Sequence[str] | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Processes:
+        """A process beside each worker: same machine, devices and environment, own log.
+
+        It runs `command`, or `python -m module` with `command` as its arguments. Each ends
+        with the worker that it runs beside.
+        """
+        return fork_processes(self, name, command_of(module, command), env or {})
+
+    def fork_cluster(
+        self,
+        name: str,
+        worker_cls: type | str,
+        *,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float = FORK_S,
+    ) -> Cluster:
+        """The same with workers: another cluster, with a rank beside each of these."""
+        made = (worker_cls, args, kwargs or {}, env or {}, timeout)
+        return fork_cluster(self, name, *made)
 
     def destroy(self, *, grace: float = GRACE_S) -> None:
         """End its workers and wait until they are gone: SIGTERM, and SIGKILL `grace`

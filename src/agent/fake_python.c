@@ -42,7 +42,8 @@ static void be_worker(const Muster__Spawn *s)
 static int be_zygote(void)
 {
     static struct ms_zygote_request r;
-    int fd = atoi(getenv("MUSTER_ZYGOTE_FD")), rc;
+    const char *told = getenv("MUSTER_ZYGOTE_FD");
+    int fd = told ? atoi(told) : -1, rc;
 
     if (!strcmp(fake_mode(), "die"))
         return dprintf(2, "ModuleNotFoundError: no muster\n") ? 3 : 0;

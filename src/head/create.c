@@ -68,21 +68,20 @@ static void finish_create(struct ms_head_op *op)
 /* Every node has answered, one way or the other. */
 static void create_step(struct ms_head_op *op)
 {
+    struct ms_cluster *c = op->cluster;
+
     if (!ms_list_is_empty(&op->asks))
         return;
+    if (!op->why.code && c->unconfirmed > 0)
+        ms_error_set(
+            &op->why,
+            -EPROTO,
+            "cannot create cluster '%s': an agent did not answer for every worker",
+            c->name);
     if (op->why.code)
         undo(op);
     else
         finish_create(op);
-}
-
-static size_t unconfirmed_on(const struct ms_cluster *c, const char *node)
-{
-    size_t count = 0;
-
-    for (size_t i = 0; i < c->count; i++)
-        count += !c->slots[i].now.address && strcmp(c->slots[i].node, node) == 0;
-    return count;
 }
 
 static void
@@ -93,15 +92,14 @@ create_answered(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *a
                                     : NULL;
     int rc = 0;
 
+    (void)n;
     for (size_t i = 0; s && i < s->n_workers && rc != -ENOMEM; i++)
         rc = ms_registry_started(&op->head->registry, s->workers[i], ms_now_ns());
-    if (!op->why.code && unconfirmed_on(op->cluster, n->name) > 0)
+    if (!op->why.code && rc == -ENOMEM)
         ms_error_set(&op->why,
-                     rc == -ENOMEM ? rc : -EPROTO,
-                     "cannot create cluster '%s': %s",
-                     op->cluster->name,
-                     rc == -ENOMEM ? "out of memory"
-                                   : "the agent did not answer for every worker");
+                     rc,
+                     "cannot create cluster '%s': out of memory",
+                     op->cluster->name);
     create_step(op);
 }
 
@@ -229,6 +227,22 @@ add_cluster(struct ms_head_op *op, struct ms_node *const *nodes, struct ms_error
     return rc;
 }
 
+/* A rank that runs beside another worker. */
+static int ask_fork(struct ms_head_op *op,
+                    struct ms_node *n,
+                    Muster__WorkerSpec *spec,
+                    struct ms_error *err)
+{
+    Muster__ForkWorker fork = MUSTER__FORK_WORKER__INIT;
+    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
+
+    fork.beside = spec->beside;
+    fork.spec = spec;
+    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_FORK;
+    m.fork = &fork;
+    return ms_node_ask(n, op, &m, err);
+}
+
 /* One node's ranks, which are taken out of `nodes`. */
 static int ask_node(struct ms_head_op *op,
                     struct ms_node *n,
@@ -243,13 +257,18 @@ static int ask_node(struct ms_head_op *op,
 
     for (size_t i = 0; i < create->n_ranks; i++)
         if (nodes[i] == n) {
-            specs[start.n_workers++] = create->ranks[i]->spec;
             nodes[i] = NULL;
+            if (create->ranks[i]->spec->beside == 0)
+                specs[start.n_workers++] = create->ranks[i]->spec;
+            else if (rc == 0)
+                rc = ask_fork(op, n, create->ranks[i]->spec, err);
         }
+    if (rc < 0 || start.n_workers == 0)
+        return rc;
     start.workers = specs;
     m.body_case = MUSTER__HEAD_TO_AGENT__BODY_START;
     m.start = &start;
-    return rc < 0 ? rc : ms_node_ask(n, op, &m, err);
+    return ms_node_ask(n, op, &m, err);
 }
 
 static void ask_nodes(struct ms_head_op *op, struct ms_node **nodes)
