@@ -84,9 +84,9 @@ def fork_tools(parent: Any, bell: Bell) -> muster.Processes:
 def test_commands_and_modules(parent: Any, bell: Callable[[], Bell]) -> None:
     with fork_tools(parent, bell()) as tools:
         assert len(tools) == 2
-        for rank, path in enumerate(tools.log_paths):
-            assert f"up {rank}" in Path(path).read_text()
     assert wait_gone(tools.pids) == []
+    for rank, path in enumerate(tools.log_paths):  # the log is whole now
+        assert f"up {rank}" in Path(path).read_text()
     with parent.fork_workers("module", module="this") as modules:
         assert wait_gone(modules.pids) == []  # it prints, and that is all
     for path in modules.log_paths:
