@@ -250,7 +250,8 @@ def test_clusters_made_at_once_take_nothing_twice(session: Any, cluster: Make) -
 
 
 def test_a_handle_where_there_is_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    from muster.cluster import Cluster, Worker
+    from muster._member import Worker
+    from muster.cluster import Cluster
 
     monkeypatch.setattr(muster.api, "_session", None)
     member = Worker(0, 1, 1, "/nowhere", "", "actor/0@here", (0, "here"), [])

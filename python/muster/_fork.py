@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from muster import api
 from muster._env import worker_name
+from muster._member import Worker
 from muster._start import engine_spec, is_native, start
 from muster.errors import ClusterError
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from muster import _core
-    from muster.cluster import Cluster, Worker
+    from muster.cluster import Cluster
 
 _FORK, _COMMAND = 0, 2
 ANSWER_S = 30.0
@@ -104,7 +105,7 @@ def fork_cluster(
     env: Mapping[str, str],
     timeout: float,
 ) -> Cluster:
-    from muster.cluster import CREATE_ENGINE, ENGINE, Worker
+    from muster.cluster import CREATE_ENGINE, ENGINE
 
     if is_native(worker_cls):
         raise ClusterError("fork_cluster: a class in C is a cluster of its own")

@@ -8,11 +8,11 @@ from contextlib import suppress
 from muster import _core, api
 from muster._core import call_all
 from muster._fork import Processes, command_of, fork_cluster, fork_processes
+from muster._member import NoPeer, Worker, http_url, tcp_entry
 from muster._start import engine_spec, is_native, name_taken, rank_specs, start
 from muster.config import WorkerConfig, mesh_sizes
 from muster.errors import (
     ClusterError,
-    NotInitialized,
 )
 from muster.future import Future, gather
 from muster.resources import ResourceManager
@@ -41,79 +41,6 @@ ENGINE = "default"
 ANSWER_S = 10.0  # of what a worker's I/O thread or the agent answers
 GRACE_S = 3.0  # SIGTERM until SIGKILL
 FORK_S = 600.0  # a constructor beside a worker
-
-
-class Worker:
-    """Where one worker is, and the way to it. Pickles without the way."""
-
-    def __init__(
-        self,
-        rank: int,
-        uid: int,
-        pid: int,
-        address: str,
-        log_path: str,
-        label: str,
-        node: tuple[int, str],
-        devices: list[int],
-        native: bool = False,
-    ) -> None:
-        self.rank = rank
-        self.uid = uid
-        self.pid = pid
-        self.address = address
-        self.log_path = log_path
-        self.label = label
-        self.node = node
-        self.devices = devices
-        self.native = native  # a process without Python
-        self.peer = _find_peer(address, uid, label)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        fields = (self.rank, self.uid, self.pid, self.address, self.log_path)
-        return Worker, (*fields, self.label, self.node, self.devices, self.native)
-
-
-class _NoPeer:
-    """Stands for a worker in a process that has no way to it."""
-
-    def __init__(self, label: str) -> None:
-        self.label = label
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self.refuse
-
-    def refuse(self, *args: object) -> NoReturn:
-        raise NotInitialized(
-            f"{self.label} cannot be called from this process: it is neither the driver "
-            "nor a worker of its session"
-        )
-
-
-def _find_peer(address: str, uid: int, label: str) -> Any:
-    host = _core.in_worker()
-    if host is not None:
-        return host.peer(address, uid, label)
-    if api.is_initialized():
-        return api.session().head.peer(address, uid, label)
-    return _NoPeer(label)
-
-
-def _tcp_entry(address: str) -> str | None:
-    """The first entry of an address (io/addr.h) that is a TCP port."""
-    for entry in address.split(","):
-        if not entry.startswith(("unix:", "/")):
-            return entry
-    return None
-
-
-def _http_url(address: str) -> str:
-    entry = _tcp_entry(address)
-    if entry is None:
-        raise ClusterError(f"no TCP port at {address!r}")
-    return f"http://{entry}"
 
 
 class View:
@@ -165,7 +92,7 @@ class View:
     @property
     def http_urls(self) -> list[str]:
         """Where each worker speaks HTTP; `muster.http_token()` opens it."""
-        return [_http_url(w.address) for w in self._members]
+        return [http_url(w.address) for w in self._members]
 
     def __len__(self) -> int:
         return len(self._members)
@@ -314,7 +241,7 @@ class View:
         if not self._peers:
             self._destroyed()
         first: Any = self._peers[0]
-        if isinstance(first, _NoPeer):
+        if isinstance(first, NoPeer):
             first.refuse()
         if not self._shares_out(args, kwargs):
             calls = call_all(
@@ -408,7 +335,7 @@ class View:
     def address(self, rank: int = 0) -> str:
         """Of that worker's RPC server: "HOST:PORT", or the path of a socket."""
         address = self._member(rank).address
-        return _tcp_entry(address) or address
+        return tcp_entry(address) or address
 
     def log_path(self, rank: int = 0) -> str:
         """The file with all that this worker prints."""

@@ -143,6 +143,7 @@ static void test_memory_limit(void **state)
     s.spec.memory_limit = (uint64_t)256 << 20;
     m = fake_head_answer(h, fake_head_start_workers(h, &s, 1));
     if (m->body_case == MUSTER__AGENT_TO_HEAD__BODY_FAILURE) {
+        print_message("# skipped: %s\n", m->failure->message);
         fake_free(m);
         skip();
     }

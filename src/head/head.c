@@ -2,6 +2,7 @@
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "cluster/copy.h"
+#include "head/fields.h"
 #include "head/inherited.h"
 #include "head/state.h"
 #include "head/tail.h"
@@ -229,26 +230,6 @@ static int open_marker(struct ms_head *h)
     return ms_watch_init(&h->marker, h->loop, h->marker_fd, MS_READ, on_marker, h);
 }
 
-static size_t count_strings(const char *const *v)
-{
-    size_t n = 0;
-
-    while (v && v[n])
-        n++;
-    return n;
-}
-
-/* protobuf-c's fields are not const; nothing here is changed. */
-static char **strings(const char *const *v)
-{
-    return (char **)(uintptr_t)v;
-}
-
-static char *text(const char *s)
-{
-    return (char *)(uintptr_t)(s ? s : "");
-}
-
 /* What the agent needs to know, as a copy of our own. */
 static Muster__HeadToAgent *config_message(struct ms_head *h,
                                            const struct ms_head_options *o)
@@ -263,13 +244,13 @@ static Muster__HeadToAgent *config_message(struct ms_head *h,
     c.driver_pid = h->session.driver_pid;
     c.num_gpus = o->num_gpus;
     c.log_to_driver = o->log_to_driver;
-    c.n_default_python = count_strings(o->python);
-    c.default_python = strings(o->python);
-    c.n_sys_path = count_strings(o->sys_path);
-    c.sys_path = strings(o->sys_path);
-    c.working_dir = text(o->working_dir);
-    c.n_env = count_strings(o->env);
-    c.env = strings(o->env);
+    c.n_default_python = ms_field_count(o->python);
+    c.default_python = ms_field_strings(o->python);
+    c.n_sys_path = ms_field_count(o->sys_path);
+    c.sys_path = ms_field_strings(o->sys_path);
+    c.working_dir = ms_field_text(o->working_dir);
+    c.n_env = ms_field_count(o->env);
+    c.env = ms_field_strings(o->env);
     c.protocol_version = MS_FRAME_VERSION;
     m.body_case = MUSTER__HEAD_TO_AGENT__BODY_CONFIG;
     m.config = &c;

@@ -1,5 +1,6 @@
 #include "base/cleanup.h"
 #include "cluster/copy.h"
+#include "head/fields.h"
 #include "head/state.h"
 
 #include <errno.h>
@@ -104,12 +105,6 @@ void ms_head_request_run(struct ms_head_op *op)
 
 /* ---- asking ---------------------------------------------------------------------- */
 
-/* protobuf-c's fields are not const; nothing here is changed. */
-static char *text(const char *s)
-{
-    return (char *)(uintptr_t)(s ? s : "");
-}
-
 /* `m` is borrowed. */
 static struct ms_head_op *ask(struct ms_head *h, const Muster__DriverToHead *m)
 {
@@ -143,8 +138,8 @@ ms_head_hold_port_on(struct ms_head *h, const char *node, const char *owner)
     Muster__HoldPort hold = MUSTER__HOLD_PORT__INIT;
     Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
-    hold.owner = text(owner);
-    hold.node = text(node);
+    hold.owner = ms_field_text(owner);
+    hold.node = ms_field_text(node);
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_HOLD_PORT;
     m.hold_port = &hold;
     return ask(h, &m);
@@ -160,7 +155,7 @@ struct ms_head_op *ms_head_drop_port(struct ms_head *h, const char *owner)
     Muster__DropPort drop = MUSTER__DROP_PORT__INIT;
     Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
-    drop.owner = text(owner);
+    drop.owner = ms_field_text(owner);
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_DROP_PORT;
     m.drop_port = &drop;
     return ask(h, &m);
@@ -204,7 +199,7 @@ ask_destroy(struct ms_head *h, const char *name, int64_t grace_ns, bool own)
     Muster__DestroyCluster destroy = MUSTER__DESTROY_CLUSTER__INIT;
     Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
-    destroy.name = text(name);
+    destroy.name = ms_field_text(name);
     destroy.grace_ns = grace_ns > 0 ? (uint64_t)grace_ns : 0;
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_DESTROY;
     m.destroy = &destroy;
@@ -258,12 +253,12 @@ static int fill(struct request *r,
         if (ranks[i].spec.base.descriptor != &muster__worker_spec__descriptor)
             return ms_error_set(err, -EINVAL, "rank %zu has no specification", i);
         r->specs[i] = ranks[i].spec;
-        r->specs[i].cluster = text(name);
+        r->specs[i].cluster = ms_field_text(name);
         r->specs[i].devices = (uint32_t *)(uintptr_t)ranks[i].devices;
         r->specs[i].n_devices = ranks[i].device_count;
         muster__rank_start__init(&r->ranks[i]);
         r->ranks[i].spec = &r->specs[i];
-        r->ranks[i].node = text(ranks[i].node);
+        r->ranks[i].node = ms_field_text(ranks[i].node);
         r->pointers[i] = &r->ranks[i];
     }
     return 0;
@@ -296,7 +291,7 @@ struct ms_head_op *ms_head_create_cluster(struct ms_head *h,
 
     if (fill(&r, name, ranks, count, &err) < 0)
         return refuse(h, &err);
-    create.name = text(name);
+    create.name = ms_field_text(name);
     create.n_ranks = count;
     create.ranks = r.pointers;
     create.detached = count > 0 && ranks[0].spec.detached;

@@ -2,6 +2,7 @@
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "cluster/copy.h"
+#include "head/fields.h"
 #include "head/version.h"
 #include "io/addr.h"
 #include "wire/frame.h"
@@ -204,35 +205,15 @@ void ms_uplink_welcomed(struct ms_uplink *u, const Muster__LinkWelcome *w)
 
 /* ---- the start ------------------------------------------------------------------- */
 
-static size_t count_strings(const char *const *v)
-{
-    size_t n = 0;
-
-    while (v && v[n])
-        n++;
-    return n;
-}
-
-/* protobuf-c's fields are not const; nothing here is changed. */
-static char **strings(const char *const *v)
-{
-    return (char **)(uintptr_t)v;
-}
-
-static char *text(const char *s)
-{
-    return (char *)(uintptr_t)(s ? s : "");
-}
-
 static void fill_context(Muster__DriverContext *c, const struct ms_head_options *o)
 {
-    c->n_python = count_strings(o->python);
-    c->python = strings(o->python);
-    c->n_sys_path = count_strings(o->sys_path);
-    c->sys_path = strings(o->sys_path);
-    c->working_dir = text(o->working_dir);
-    c->n_env = count_strings(o->env);
-    c->env = strings(o->env);
+    c->n_python = ms_field_count(o->python);
+    c->python = ms_field_strings(o->python);
+    c->n_sys_path = ms_field_count(o->sys_path);
+    c->sys_path = ms_field_strings(o->sys_path);
+    c->working_dir = ms_field_text(o->working_dir);
+    c->n_env = ms_field_count(o->env);
+    c->env = ms_field_strings(o->env);
     c->wants_logs = o->log_to_driver;
 }
 
@@ -250,8 +231,8 @@ static Muster__DriverToHead *hello_message(const struct ms_head_options *o)
     driver.driver = context.driver = ms_random_id();
     driver.pid = getpid();
     driver.host = host;
-    driver.host_id = text(ms_host_id());
-    driver.script = text(o->script);
+    driver.host_id = ms_field_text(ms_host_id());
+    driver.script = ms_field_text(o->script);
     driver.context = &context;
     hello.version = version;
     hello.protocol = MS_FRAME_VERSION;
