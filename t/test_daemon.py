@@ -103,6 +103,7 @@ kept.execute_all_sync("note", "from two")
     assert own.execute_all_sync("rank") == [0, 1]
     again = muster.get_cluster("kept")
     assert again.execute_all_sync("get", "seen") == [["from two"]] * 2
+    mine.destroy()  # which ends nothing any more: it returns when the head knows the end
     with pytest.raises(muster.ClusterError, match="no cluster 'mine'"):
         muster.get_cluster("mine")
     two.end()
