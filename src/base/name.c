@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -31,6 +32,44 @@ int ms_name_check(const char *name, const char *what, struct ms_error *err)
                                 what,
                                 i + 1);
     return 0;
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Two runs of digits by their value; moves behind both. */
+static int order_numbers(const char **a, const char **b)
+{
+    const char *x = *a + strspn(*a, "0"), *y = *b + strspn(*b, "0");
+    size_t m = strspn(x, "0123456789"), n = strspn(y, "0123456789");
+
+    *a = x + m;
+    *b = y + n;
+    return m != n ? (m > n) - (m < n) : memcmp(x, y, m);
+}
+
+int ms_name_order(const char *a, const char *b)
+{
+    const char *x = a, *y = b;
+
+    while (*x && *y) {
+        if (is_digit(*x) && is_digit(*y)) {
+            int rc = order_numbers(&x, &y);
+
+            if (rc)
+                return rc;
+        } else if (*x != *y) {
+            break;
+        } else {
+            x++;
+            y++;
+        }
+    }
+    if (*x != *y)
+        return (unsigned char)*x < (unsigned char)*y ? -1 : 1;
+    return strcmp(a, b); /* "n1" and "n01" */
 }
 
 int ms_random_bytes(void *at, size_t len)

@@ -11,6 +11,10 @@
  * [A-Za-z0-9_.-], not starting with a dot or a dash. `what` names it in the error. */
 int ms_name_check(const char *name, const char *what, struct ms_error *err);
 
+/* As people count: "n2" comes before "n10". Less, equal or greater than 0; 0 only for equal
+ * names. */
+int ms_name_order(const char *a, const char *b);
+
 /* Fill with random bytes from the kernel. 0 or a negative errno. */
 int ms_random_bytes(void *at, size_t len);
 

@@ -68,6 +68,34 @@ static void test_unhex_wants_exactly_that_many_digits(void **state)
     assert_int_equal(ms_unhex("00a0", out, sizeof out), 0);
 }
 
+static void test_names_are_ordered_as_people_count(void **state)
+{
+    static const char *const names[] = {"a",
+                                        "a-1",
+                                        "n",
+                                        "n1",
+                                        "n01",
+                                        "n1b",
+                                        "n2",
+                                        "n2-9",
+                                        "n2-10",
+                                        "n10",
+                                        "n010x",
+                                        "nx"};
+
+    (void)state;
+    for (size_t i = 0; i < MS_COUNT(names); i++)
+        for (size_t k = 0; k < MS_COUNT(names); k++) {
+            int order = ms_name_order(names[i], names[k]);
+
+            if (i == k)
+                assert_int_equal(order, 0);
+            else if (strcmp(names[i], "n1") != 0 && strcmp(names[k], "n1") != 0)
+                assert_int_equal(order < 0, i < k);
+        }
+    assert_true(ms_name_order("n01", "n1") < 0 && ms_name_order("n1", "n01") > 0);
+}
+
 static void test_random_ids_differ(void **state)
 {
     uint8_t zero[32] = {0}, bytes[32] = {0};
@@ -86,6 +114,7 @@ int main(void)
         cmocka_unit_test(test_bad_names_say_what_they_name),
         cmocka_unit_test(test_hex_there_and_back),
         cmocka_unit_test(test_unhex_wants_exactly_that_many_digits),
+        cmocka_unit_test(test_names_are_ordered_as_people_count),
         cmocka_unit_test(test_random_ids_differ),
     };
 

@@ -85,12 +85,13 @@ static bool is_wanted(const struct ms_bundle *b, const struct ms_device *d)
 
 static bool is_whole(const struct ms_bundle *b, const struct ms_device *d)
 {
-    return d->held_milli == 0 && d->memory_held == 0 && is_wanted(b, d);
+    return ms_device_is_free(d) && is_wanted(b, d);
 }
 
 static bool has_share(const struct ms_bundle *b, const struct ms_device *d)
 {
-    return is_wanted(b, d) && d->held_milli + b->share_milli <= MS_WHOLE_MILLI &&
+    return d->mapped == 0 && is_wanted(b, d) &&
+           d->held_milli + b->share_milli <= MS_WHOLE_MILLI &&
            d->memory - d->memory_held >= b->device_memory;
 }
 
@@ -269,7 +270,7 @@ static void add_device(struct ms_stock_node *n, const struct ms_bundle *b, uint3
 {
     struct ms_device *d = &n->devices[at];
 
-    n->whole -= d->held_milli == 0 && d->memory_held == 0;
+    n->whole -= ms_device_is_free(d);
     d->held_milli += b->share_milli ? b->share_milli : MS_WHOLE_MILLI;
     d->memory_held += b->device_memory;
 }
@@ -281,7 +282,7 @@ remove_device(struct ms_stock_node *n, const struct ms_bundle *b, uint32_t at)
 
     d->held_milli -= b->share_milli ? b->share_milli : MS_WHOLE_MILLI;
     d->memory_held -= b->device_memory;
-    n->whole += d->held_milli == 0 && d->memory_held == 0;
+    n->whole += ms_device_is_free(d);
 }
 
 static void

@@ -1,7 +1,8 @@
 /* bundle.h - what one process or instance needs on one node, and taking it there
  *
  * Devices are taken whole, or as a share of one. A whole device is one of which nobody
- * holds anything; a share needs that much of the device, and of its memory, to be free.
+ * holds anything; a share needs that much of the device, and of its memory, to be free,
+ * and the device to be in no cluster's mapping.
  * Which devices: those of one domain where that is possible, the domain with the fewest
  * that suffice, in order; a share goes to the fullest device that has room. So the same
  * stock and the same bundle always give the same devices.

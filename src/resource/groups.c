@@ -76,6 +76,7 @@ static int empty_copy(const struct ms_stock *s, struct ms_stock *out)
             all_devices[device] = s->nodes[i].devices[d];
             all_devices[device].held_milli = 0;
             all_devices[device].memory_held = 0;
+            all_devices[device].mapped = 0;
         }
         for (size_t x = 0; x < n->extra_count; x++, extra++) {
             all_extras[extra] = s->nodes[i].extras[x];

@@ -77,6 +77,11 @@ const char *ms_stock_kind_name(const struct ms_stock *s, uint8_t kind)
     return kind && kind <= s->kind_count ? s->kinds[kind - 1] : "device";
 }
 
+bool ms_device_is_free(const struct ms_device *d)
+{
+    return d->held_milli == 0 && d->memory_held == 0 && d->mapped == 0;
+}
+
 struct ms_stock_node *ms_stock_find(const struct ms_stock *s, const char *name)
 {
     for (size_t i = 0; i < s->count; i++)

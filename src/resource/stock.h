@@ -28,7 +28,8 @@ struct ms_device {
         domain; /* devices with the same number are joined closely (NVLink, PCIe) */
     uint64_t memory; /* bytes; 0: not known */
     uint64_t memory_held;
-    uint32_t held_milli;
+    uint32_t held_milli; /* by bundles */
+    uint32_t mapped;     /* clusters that name it in their mapping: colocation */
 };
 
 /* A resource that only has a name: licences, network cards, anything countable. */
@@ -44,7 +45,7 @@ struct ms_stock_node {
     uint64_t memory, memory_held;
     struct ms_device *devices;
     uint32_t device_count;
-    uint32_t whole; /* devices of which nothing is held */
+    uint32_t whole; /* devices that ms_device_is_free */
     struct ms_extra *extras;
     size_t extra_count;
     struct ms_label *labels;
@@ -98,6 +99,9 @@ int ms_stock_add_label(struct ms_stock *s,
                        const char *name,
                        const char *value,
                        struct ms_error *err);
+
+/* Nobody has any of it. */
+bool ms_device_is_free(const struct ms_device *d);
 
 /* NULL if there is none. */
 struct ms_stock_node *ms_stock_find(const struct ms_stock *s, const char *name);

@@ -1,0 +1,338 @@
+#include "resource/layout.h"
+#include "base/cleanup.h"
+#include "resource/amount.h"
+#include "resource/layout_impl.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+void ms_layout_finish(struct ms_layout *l)
+{
+    free(l->first);
+    free(l->pieces);
+    free(l->devices);
+    *l = (struct ms_layout){0};
+}
+
+void ms_attempt_finish(struct ms_attempt *a)
+{
+    ms_layout_finish(&a->layout);
+    free(a->needs);
+    a->needs = NULL;
+}
+
+static uint64_t left(uint64_t total, uint64_t held)
+{
+    return total > held ? total - held : 0;
+}
+
+static uint64_t times(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+
+    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+/* ---- is the request one? --------------------------------------------------------- */
+
+static int check_devices(struct ms_attempt *a)
+{
+    const struct ms_layout_request *r = a->request;
+    uint32_t per = r->devices_per_worker;
+    const char *who = r->cluster;
+
+    if (per == 0)
+        return ms_error_set(
+            a->err,
+            -EINVAL,
+            "cluster '%s': %zu devices are given, but 0 for each worker",
+            who,
+            r->device_count);
+    if (r->device_count % per)
+        return ms_error_set(
+            a->err,
+            -EINVAL,
+            "cluster '%s': %zu devices cannot be divided into workers of "
+            "%u devices",
+            who,
+            r->device_count,
+            per);
+    if (r->world_size && r->device_count / per != r->world_size)
+        return ms_error_set(a->err,
+                            -EINVAL,
+                            "cluster '%s': %zu devices make %zu workers of %u devices, "
+                            "but world_size is %u",
+                            who,
+                            r->device_count,
+                            r->device_count / per,
+                            per,
+                            r->world_size);
+    return 0;
+}
+
+static int check_request(struct ms_attempt *a)
+{
+    const struct ms_layout_request *r = a->request;
+    const char *who = r->cluster;
+    int rc;
+
+    if (r->scope->count == 0)
+        return ms_error_set(a->err, -EINVAL, "cluster '%s': there are no nodes", who);
+    if (r->world_size > MS_LAYOUT_WORKERS_MAX ||
+        r->device_count > MS_LAYOUT_WORKERS_MAX)
+        return ms_error_set(a->err,
+                            -EINVAL,
+                            "cluster '%s': more than %u workers or devices",
+                            who,
+                            MS_LAYOUT_WORKERS_MAX);
+    rc = r->device_count ? check_devices(a) : 0;
+    if (rc < 0)
+        return rc;
+    if (r->device_count == 0 && r->world_size == 0)
+        return ms_error_set(
+            a->err,
+            -EINVAL,
+            "cluster '%s': say how many workers: world_size or device_mapping",
+            who);
+    if (r->device_count == 0 && r->device_memory)
+        return ms_error_set(a->err,
+                            -EINVAL,
+                            "cluster '%s': gpu_memory is asked for, but no device",
+                            who);
+    return 0;
+}
+
+/* ---- room ------------------------------------------------------------------------ */
+
+static int prepare(struct ms_attempt *a)
+{
+    const struct ms_layout_request *r = a->request;
+    struct ms_layout *l = &a->layout;
+    size_t pieces;
+
+    l->world_size = r->device_count
+                        ? (uint32_t)(r->device_count / r->devices_per_worker)
+                        : r->world_size;
+    pieces = r->device_count ? r->device_count : l->world_size;
+    l->cpu_milli = r->cpu_milli;
+    l->memory = r->memory;
+    l->device_memory = r->device_memory;
+    l->first = calloc(l->world_size + (size_t)1, sizeof *l->first);
+    l->pieces = calloc(pieces, sizeof *l->pieces);
+    l->devices = calloc(r->device_count + 1, sizeof *l->devices);
+    a->needs = calloc(r->scope->count, sizeof *a->needs);
+    if (!l->first || !l->pieces || !l->devices || !a->needs)
+        return ms_error_set(a->err, -ENOMEM, "cluster '%s': out of memory", r->cluster);
+    return 0;
+}
+
+/* How often `each` fits into what is left. */
+static uint32_t fits(uint64_t total, uint64_t held, uint64_t each)
+{
+    uint64_t n = each ? left(total, held) / each : UINT32_MAX;
+
+    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
+
+static void measure_room(struct ms_attempt *a)
+{
+    for (size_t i = 0; i < a->request->scope->count; i++) {
+        const struct ms_stock_node *n = ms_attempt_node(a, i);
+        uint32_t cpus = fits(n->cpu_milli, n->cpu_milli_held, a->request->cpu_milli);
+        uint32_t memory = fits(n->memory, n->memory_held, a->request->memory);
+
+        a->needs[i].room = n->is_gone ? 0 : cpus < memory ? cpus : memory;
+    }
+}
+
+/* Which resource is short on a node, for the sentence. */
+static int fail_node(struct ms_attempt *a, size_t node)
+{
+    const struct ms_stock_node *n = ms_attempt_node(a, node);
+    uint32_t workers = a->needs[node].workers;
+    uint64_t cpu_milli = times(workers, a->request->cpu_milli);
+    bool cpus = cpu_milli > left(n->cpu_milli, n->cpu_milli_held);
+    struct ms_buf want = {0}, have = {0};
+    int rc;
+
+    a->misfit = node;
+    if (n->is_gone)
+        return ms_error_set(a->err,
+                            -ENOSPC,
+                            "cluster '%s': node '%s' is gone",
+                            a->request->cluster,
+                            n->name);
+    if (cpus) {
+        ms_amount_print_cpus(cpu_milli, &want);
+        ms_amount_print_cpus(left(n->cpu_milli, n->cpu_milli_held), &have);
+    } else {
+        ms_amount_print_bytes(times(workers, a->request->memory), &want);
+        ms_amount_print_bytes(left(n->memory, n->memory_held), &have);
+    }
+    rc = ms_error_set(a->err,
+                      -ENOSPC,
+                      "cluster '%s': %u worker%s on node '%s' would need %s%s, "
+                      "and %s is what is free",
+                      a->request->cluster,
+                      workers,
+                      workers == 1 ? "" : "s",
+                      n->name,
+                      ms_buf_str(&want),
+                      cpus ? " CPUs" : " of memory",
+                      ms_buf_str(&have));
+    ms_buf_finish(&want);
+    ms_buf_finish(&have);
+    return rc;
+}
+
+static int check_room(struct ms_attempt *a)
+{
+    for (size_t i = 0; i < a->request->scope->count; i++)
+        if (a->needs[i].workers > a->needs[i].room)
+            return fail_node(a, i);
+    return 0;
+}
+
+/* ---- workers without devices ----------------------------------------------------- */
+
+static int fail_spread(struct ms_attempt *a)
+{
+    uint64_t room = 0;
+
+    for (size_t i = 0; i < a->request->scope->count; i++) {
+        room += a->needs[i].room;
+        if (a->misfit == SIZE_MAX && a->needs[i].room == 0)
+            a->misfit = i;
+    }
+    return ms_error_set(
+        a->err,
+        -ENOSPC,
+        "cluster '%s': %u workers are asked for, but the CPUs and memory "
+        "that are free are enough for %llu",
+        a->request->cluster,
+        a->layout.world_size,
+        (unsigned long long)room);
+}
+
+static int spread(struct ms_attempt *a)
+{
+    const struct ms_scope *scope = a->request->scope;
+    struct ms_layout *l = &a->layout;
+    size_t node = 0;
+
+    for (uint32_t rank = 0; rank < l->world_size; rank++) {
+        size_t looked = 0;
+
+        while (looked < scope->count && a->needs[node].workers >= a->needs[node].room) {
+            node = (node + 1) % scope->count;
+            looked++;
+        }
+        if (looked == scope->count)
+            return fail_spread(a);
+        l->first[rank] = rank;
+        l->pieces[rank].node = scope->nodes[node];
+        a->needs[node].workers++;
+        node = (node + 1) % scope->count;
+    }
+    l->first[l->world_size] = l->world_size;
+    return 0;
+}
+
+/* ---- holding --------------------------------------------------------------------- */
+
+static void hold_devices(struct ms_stock_node *n,
+                         const struct ms_layout *l,
+                         const struct ms_piece *p)
+{
+    for (uint32_t i = 0; i < p->count; i++) {
+        struct ms_device *d = &n->devices[l->devices[p->first + i]];
+
+        n->whole -= ms_device_is_free(d);
+        d->mapped++;
+        d->memory_held += l->device_memory;
+    }
+}
+
+static void give_devices(struct ms_stock_node *n,
+                         const struct ms_layout *l,
+                         const struct ms_piece *p)
+{
+    for (uint32_t i = 0; i < p->count; i++) {
+        struct ms_device *d = &n->devices[l->devices[p->first + i]];
+
+        assert(d->mapped && d->memory_held >= l->device_memory);
+        d->mapped--;
+        d->memory_held -= l->device_memory;
+        n->whole += ms_device_is_free(d);
+    }
+}
+
+void ms_layout_hold(struct ms_stock *s, const struct ms_layout *l)
+{
+    assert(!l->in_bundles);
+    for (uint32_t i = 0; i < l->first[l->world_size]; i++) {
+        struct ms_stock_node *n = &s->nodes[l->pieces[i].node];
+
+        n->cpu_milli_held += l->cpu_milli;
+        n->memory_held += l->memory;
+        hold_devices(n, l, &l->pieces[i]);
+    }
+}
+
+void ms_layout_release(struct ms_stock *s, struct ms_layout *l)
+{
+    assert(!l->in_bundles);
+    for (uint32_t i = 0; i < l->first[l->world_size]; i++) {
+        struct ms_stock_node *n = &s->nodes[l->pieces[i].node];
+
+        assert(n->cpu_milli_held >= l->cpu_milli && n->memory_held >= l->memory);
+        n->cpu_milli_held -= l->cpu_milli;
+        n->memory_held -= l->memory;
+        give_devices(n, l, &l->pieces[i]);
+    }
+    ms_layout_finish(l);
+}
+
+/* -----------------------------------------------------------------------------------*/
+
+int ms_attempt_run(struct ms_attempt *a)
+{
+    int rc = check_request(a);
+
+    a->misfit = SIZE_MAX;
+    if (rc == 0)
+        rc = prepare(a);
+    if (rc < 0)
+        return rc;
+    measure_room(a);
+    if (a->request->device_count == 0)
+        return spread(a);
+    rc = ms_attempt_map(a);
+    return rc ? rc : check_room(a);
+}
+
+int ms_layout_make(struct ms_stock *s,
+                   const struct ms_layout_request *request,
+                   struct ms_layout *out,
+                   const struct ms_holders *holders,
+                   struct ms_buf *table,
+                   struct ms_error *err)
+{
+    MS_CLEANUP(ms_attempt_finish)
+    struct ms_attempt a = {.stock = s, .request = request, .err = err};
+    int rc = ms_attempt_run(&a);
+
+    if (rc == 0) {
+        ms_layout_hold(s, &a.layout);
+        *out = a.layout;
+        a.layout = (struct ms_layout){0};
+        return 0;
+    }
+    if (rc != -ENOMEM && table &&
+        (ms_attempt_explain(&a, holders, table) < 0 ||
+         ms_layout_hint(s, request, table) < 0))
+        rc =
+            ms_error_set(err, -ENOMEM, "cluster '%s': out of memory", request->cluster);
+    return rc;
+}

@@ -1,0 +1,52 @@
+/* layout_impl.h - what the files of layouts share
+ *
+ * layout.c         checks, ranks without devices, holding
+ * layout_map.c     ranks on the devices that were named
+ * layout_why.c     the table of a failure
+ * layout_hint.c    the nearest change that would fit
+ */
+#ifndef MS_RESOURCE_LAYOUT_IMPL_H
+#define MS_RESOURCE_LAYOUT_IMPL_H
+
+#include "resource/layout.h"
+
+/* What a request wants of one node of the scope. */
+struct ms_need {
+    uint32_t workers; /* pieces */
+    uint32_t room;    /* of them that would fit; UINT32_MAX: any number */
+};
+
+/* One attempt. */
+struct ms_attempt {
+    struct ms_stock *stock;
+    const struct ms_layout_request *request;
+    struct ms_layout layout;
+    struct ms_need *needs; /* [scope->count]; NULL: no node was looked at */
+    size_t misfit;         /* the first node that does not fit; SIZE_MAX: the request */
+    struct ms_error *err;
+};
+
+/* All but holding and the table. */
+int ms_attempt_run(struct ms_attempt *a);
+void ms_attempt_finish(struct ms_attempt *a);
+
+static inline struct ms_stock_node *ms_attempt_node(const struct ms_attempt *a,
+                                                    size_t i)
+{
+    return &a->stock->nodes[a->request->scope->nodes[i]];
+}
+
+/* layout_map.c: pieces for the devices named; 0, -EINVAL, -ENOSPC, -ENOMEM. */
+int ms_attempt_map(struct ms_attempt *a);
+
+/* layout_why.c */
+int ms_attempt_explain(const struct ms_attempt *a,
+                       const struct ms_holders *holders,
+                       struct ms_buf *table);
+
+/* layout_hint.c: "it fits with 4 GPUs for each worker", a line; nothing if none is known. */
+int ms_layout_hint(struct ms_stock *s,
+                   const struct ms_layout_request *r,
+                   struct ms_buf *out);
+
+#endif
