@@ -52,7 +52,6 @@ def test_without_init() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"num_nodes": 2},
         {"nodes": "hosts.txt"},
         {"orchestrator": "kubernetes"},
     ],

@@ -26,9 +26,47 @@ static bool append(PyObject *list, PyObject *item)
     return ok;
 }
 
+static PyObject *device_tuple(const Muster__Device *d)
+{
+    return Py_BuildValue("ssssKIiss",
+                         d->kind,
+                         d->vendor,
+                         d->id,
+                         d->variable,
+                         (unsigned long long)d->memory,
+                         (unsigned)d->domain,
+                         (int)d->numa,
+                         d->pci,
+                         d->model);
+}
+
+static PyObject *device_list(const Muster__NodeShape *s)
+{
+    PyObject *list = PyList_New(0);
+
+    for (size_t i = 0; list && s && i < s->n_devices; i++)
+        if (!append(list, device_tuple(s->devices[i])))
+            Py_CLEAR(list);
+    return list;
+}
+
+static PyObject *resource_list(const Muster__NodeShape *s)
+{
+    PyObject *list = PyList_New(0);
+
+    for (size_t i = 0; list && s && i < s->n_resources; i++)
+        if (!append(list,
+                    Py_BuildValue("sK",
+                                  s->resources[i]->name,
+                                  (unsigned long long)s->resources[i]->amount)))
+            Py_CLEAR(list);
+    return list;
+}
+
+/* The arguments of muster.Node. */
 static PyObject *node_tuple(const Muster__NodeStatus *n)
 {
-    return Py_BuildValue("sIKINNNNs",
+    return Py_BuildValue("sIKINNNNsiNN",
                          n->name,
                          (unsigned)n->cpus,
                          (unsigned long long)n->memory,
@@ -37,7 +75,10 @@ static PyObject *node_tuple(const Muster__NodeStatus *n)
                          PyBool_FromLong(n->suspect),
                          core_str_list(n->labels, n->n_labels),
                          core_str_list(n->addresses, n->n_addresses),
-                         n->detail);
+                         n->detail,
+                         (int)n->agent_pid,
+                         device_list(n->shape),
+                         resource_list(n->shape));
 }
 
 PyObject *head_nodes(PyObject *self, PyObject *timeout)

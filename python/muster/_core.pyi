@@ -69,6 +69,7 @@ class Head:
         node_name: str | None,
         num_gpus: int,
         num_cpus: int,
+        num_nodes: int,
         log_to_driver: bool,
         python: list[str],
         sys_path: list[str],
@@ -100,10 +101,8 @@ class Head:
     def node(self) -> tuple[str, int, int, int]:
         """Name, cpus, memory in bytes, gpus of the first one."""
 
-    def nodes(
-        self, timeout: float
-    ) -> list[tuple[str, int, int, int, bool, bool, list[str], list[str], str]]:
-        """(name, cpus, memory, gpus, alive, suspect, labels, addresses, detail)."""
+    def nodes(self, timeout: float) -> list[tuple[Any, ...]]:
+        """The arguments of muster.Node."""
 
     def clusters(self, timeout: float) -> list[tuple[str, bool, list[WorkerTuple]]]:
         """(name, detached, workers), whoever made them."""

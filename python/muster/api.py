@@ -25,11 +25,44 @@ ANSWER_S = 30.0  # of a head that may just be coming back
 _HERE_ONLY = "this version starts its workers on this machine alone: leave {} out"
 
 
+class Device:
+    """A device of a node. `id` is how the variable `variable` names it to a process;
+    vendor is "" where it is only described, memory is in bytes (0: not known), devices
+    with the same domain are joined closely, numa is -1 where that is not known."""
+
+    def __init__(
+        self,
+        kind: str,
+        vendor: str,
+        id: str,
+        variable: str,
+        memory: int,
+        domain: int,
+        numa: int,
+        pci: str,
+        model: str,
+    ) -> None:
+        self.kind = kind
+        self.vendor = vendor
+        self.id = id
+        self.variable = variable
+        self.memory = memory
+        self.domain = domain
+        self.numa = numa
+        self.pci = pci
+        self.model = model
+
+    def __repr__(self) -> str:
+        what = self.model or f"{self.vendor} {self.kind}".lstrip()
+        return f"<muster.Device {self.id}: {what}, {self.memory >> 20} MiB>"
+
+
 class Node:
-    """A machine that lends itself, as `muster.nodes()` gives it.
+    """A machine that lends itself, or a part of one, as `muster.nodes()` gives it.
 
     memory is in bytes; suspect: silent for longer than it should be; detail: why it is
-    not alive.
+    not alive; devices: in the order of the topology; resources: those that only have a
+    name.
     """
 
     def __init__(
@@ -43,6 +76,9 @@ class Node:
         labels: list[str],
         addresses: list[str],
         detail: str,
+        agent_pid: int,
+        devices: list[tuple[Any, ...]],
+        resources: list[tuple[str, int]],
     ) -> None:
         self.name = name
         self.cpus = cpus
@@ -53,6 +89,9 @@ class Node:
         self.labels = dict(label.partition("=")[::2] for label in labels)
         self.addresses = addresses
         self.detail = detail
+        self.agent_pid = agent_pid
+        self.devices = [Device(*fields) for fields in devices]
+        self.resources = dict(resources)
 
     def __repr__(self) -> str:
         state = "suspect" if self.suspect else "alive" if self.alive else "gone"
@@ -156,6 +195,8 @@ def init(
     http: "HOST:PORT" where a head of our own also speaks HTTP (REST and metrics); port 0:
         any, see `http_address()`.
     num_gpus: devices to hand out, also where there are none; None: those that are found.
+    num_nodes: so many nodes on this machine, called n0, n1, ..., each with an agent of its
+        own, `num_cpus` (None: all of the machine) and `num_gpus` (None: none).
     log_to_driver: what workers print appears here too, with a prefix.
 
     Everything ends with `shutdown()`, or with this process, however that ends; of a head
@@ -166,15 +207,16 @@ def init(
     options: dict[str, Any] = {
         "num_cpus": _number(num_cpus, "num_cpus"),
         "num_gpus": _number(num_gpus, "num_gpus"),
+        "num_nodes": _number(num_nodes, "num_nodes", least=1),
         "log_to_driver": bool(log_to_driver),
         "http": http,
         **find_head(address, secret_file, tls),
     }
-    _refuse_other_machines(num_nodes, nodes, orchestrator)
-    if options["address"] and (num_cpus is not None or num_gpus is not None):
+    _refuse_other_machines(nodes, orchestrator)
+    if options["address"] and (num_cpus, num_gpus, num_nodes) != (None, None, 1):
         raise ValueError(
-            "num_cpus and num_gpus describe this machine: give them to `muster agent`, "
-            f"not to the head at {options['address']}"
+            "num_cpus, num_gpus and num_nodes describe this machine: give them to "
+            f"`muster agent`, not to the head at {options['address']}"
         )
     if options["address"] and http is not None:
         raise ValueError("http: is the head's matter, `muster head --http`")
@@ -202,6 +244,7 @@ def _start(options: dict[str, Any], timeout: float) -> Session:
         node_name=None,
         num_gpus=options["num_gpus"],
         num_cpus=options["num_cpus"],
+        num_nodes=options["num_nodes"],
         log_to_driver=options["log_to_driver"],
         python=interpreter(),
         sys_path=[os.path.abspath(p) for p in map(str, sys.path)],
@@ -221,12 +264,12 @@ def _start(options: dict[str, Any], timeout: float) -> Session:
         raise
 
 
-def _number(value: int | None, field: str) -> int:
+def _number(value: int | None, field: str, least: int = 0) -> int:
     """As the head takes it: -1 is "look"."""
     if value is None:
         return -1
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"{field}: must be a number of at least 0: {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{field}: must be a number of at least {least}: {value!r}")
     return value
 
 
@@ -266,11 +309,7 @@ def _daemon_folder(address: str) -> str:
     )
 
 
-def _refuse_other_machines(
-    num_nodes: int, nodes: str | None, orchestrator: str | None
-) -> None:
-    if num_nodes != 1:
-        raise MusterError(_HERE_ONLY.format(f"num_nodes={num_nodes!r}"))
+def _refuse_other_machines(nodes: str | None, orchestrator: str | None) -> None:
     if nodes is not None:
         raise MusterError(_HERE_ONLY.format(f"nodes={nodes!r}"))
     if orchestrator not in (None, "local"):

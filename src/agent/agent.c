@@ -2,6 +2,7 @@
 #include "agent/readlog.h"
 #include "agent/worker.h"
 #include "io/proc.h"
+#include "resource/shape.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +17,12 @@
 /* ---- what it says ---------------------------------------------------------------- */
 
 static bool is_foreground;
+static const char *said_by; /* NULL: there is nobody else */
+
+void ms_agent_say_as(const char *node)
+{
+    said_by = node;
+}
 
 void ms_agent_say_in_foreground(void)
 {
@@ -38,7 +45,12 @@ void ms_agent_say(const char *fmt, ...)
     }
     localtime_r(&now, &tm);
     strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &tm);
-    dprintf(STDERR_FILENO, "%s %s\n", when, text);
+    dprintf(STDERR_FILENO,
+            "%s %s%s%s\n",
+            when,
+            said_by ? said_by : "",
+            said_by ? " " : "",
+            text);
 }
 
 void ms_agent_send(struct ms_agent *a, uint64_t request, Muster__AgentToHead *m)
@@ -326,7 +338,8 @@ static void set_up_process(struct ms_agent *a, int link_fd, int lock_fd)
 
 int ms_agent_init(struct ms_agent *a, int link_fd, int lock_fd)
 {
-    *a = (struct ms_agent){.lock_fd = lock_fd, .signal_fd = -1, .driver_fd = -1};
+    *a = (struct ms_agent){
+        .lock_fd = lock_fd, .signal_fd = -1, .driver_fd = -1, .folder_fd = -1};
     set_up_process(a, link_fd, lock_fd);
     ms_map_init(&a->by_uid);
     ms_map_init(&a->by_pid);
@@ -365,8 +378,11 @@ void ms_agent_finish(struct ms_agent *a)
     ms_map_finish(&a->by_uid);
     ms_map_finish(&a->by_pid);
     ms_loop_destroy(a->loop);
+    said_by = NULL;
     if (a->config_message)
         muster__head_to_agent__free_unpacked(a->config_message, NULL);
+    ms_shape_destroy(a->shape);
+    ms_fd_close(&a->folder_fd);
     ms_fd_close(&a->lock_fd);
 }
 

@@ -24,6 +24,7 @@
 #ifndef MS_AGENT_AGENT_H
 #define MS_AGENT_AGENT_H
 
+#include "proto/muster.pb-c.h"
 #include "wire/tls.h"
 
 #include <stddef.h>
@@ -39,13 +40,10 @@ int ms_agent_run(int link_fd, int lock_fd);
 
 /* Everything is borrowed until ms_agent_join returns. */
 struct ms_join_options {
-    const char *head;      /* a list of addresses */
-    const uint8_t *secret; /* 32 bytes */
-    const char *node_name; /* NULL: the host's name */
-    int num_gpus;          /* -1: as many as there are */
-    int num_cpus;
-    const char *const *labels; /* "name=value" */
-    size_t label_count;
+    const char *head;               /* a list of addresses */
+    const uint8_t *secret;          /* 32 bytes */
+    const char *node_name;          /* NULL: the host's name */
+    const Muster__NodeShape *shape; /* what was told of this node; NULL: nothing */
     const char *const
         *bind; /* listen.h; none: what the head says, else all interfaces */
     size_t bind_count;

@@ -37,13 +37,14 @@ struct ms_agent {
     struct ms_join *join; /* NULL: a head has started us */
     int lock_fd;
     int exit_code;
-    const char *node; /* borrowed; NULL until told */
-    uint32_t cpus, gpus;
+    const char *node;         /* borrowed; NULL until told */
+    Muster__NodeShape *shape; /* what this node has; NULL until known */
     Muster__HeadToAgent *config_message;
     const Muster__AgentConfig *config; /* inside it; NULL until told */
     struct rlimit nofile;              /* as it was before us */
 
     int signal_fd, driver_fd;
+    int folder_fd; /* locked while we use the session's folder; -1: it is ours alone */
     struct ms_watch signals, driver;
 
     struct ms_logs *logs;
@@ -180,5 +181,7 @@ void ms_agent_end(struct ms_agent *a, uint64_t request, const char *why);
 /* A line in the agent's own log, with the time; in the foreground with who says it. */
 void ms_agent_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void ms_agent_say_in_foreground(void);
+/* One of several that share a log: its lines begin with the node's name, which is borrowed. */
+void ms_agent_say_as(const char *node);
 
 #endif

@@ -4,10 +4,12 @@
 #include "io/addr.h"
 #include "io/session.h"
 #include "io/spawn.h"
+#include "resource/shape.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
 
 /* ---- lines to the head ----------------------------------------------------------- */
 
@@ -88,9 +90,12 @@ void ms_agent_describe(struct ms_agent *a, Muster__AgentReady *ready, char **hos
 {
     muster__agent_ready__init(ready);
     ready->pid = getpid();
-    ready->cpus = a->cpus;
-    ready->memory = ms_machine_memory();
-    ready->gpus = a->gpus;
+    ready->shape = a->shape;
+    ready->cpus = (uint32_t)a->shape->cpus;
+    ready->memory = a->shape->memory;
+    ready->gpus = (uint32_t)a->shape->n_devices;
+    ready->n_labels = a->shape->n_labels;
+    ready->labels = a->shape->labels;
     ready->node_name = (char *)(uintptr_t)a->node;
     ready->cgroups = a->cgroups.base[0] != 0;
     ready->host_id = (char *)(uintptr_t)ms_host_id();
@@ -129,6 +134,37 @@ static int check_config(const Muster__AgentConfig *config, struct ms_error *err)
     return 0;
 }
 
+/* Several agents of a head use its session's folder; the last one to end removes it. */
+static int share_folder(struct ms_agent *a)
+{
+    if (a->join)
+        return 0; /* it has a folder of its own */
+    a->folder_fd = open(a->config->session_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (a->folder_fd < 0 || flock(a->folder_fd, LOCK_SH | LOCK_NB) < 0)
+        return -errno;
+    return 0;
+}
+
+/* What the head has told of this node. */
+static Muster__NodeShape *find_shape(struct ms_agent *a, struct ms_error *err)
+{
+    MS_CLEANUP(ms_shape_cleanup) Muster__NodeShape *told = NULL;
+    int num_gpus = a->config->num_gpus;
+    struct ms_shape_devices d = {.count = num_gpus > 0 ? (uint32_t)num_gpus : 0};
+
+    if (a->config->shape)
+        return ms_machine_shape(a->node, a->config->shape, err);
+    told = ms_shape_create(a->node);
+    if (!told) {
+        ms_error_set(err, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    told->look_for_devices = num_gpus < 0;
+    return ms_shape_add_devices(told, &d, err) < 0
+               ? NULL
+               : ms_machine_shape(a->node, told, err);
+}
+
 /* Its folder's name tells an agent that has joined apart from others of its session. */
 static const char *cgroup_name(const struct ms_agent *a)
 {
@@ -147,6 +183,9 @@ int ms_agent_set_up(struct ms_agent *a, struct ms_error *err)
         logs = NULL;
         return ms_error_set(err, -ENOMEM, "out of memory");
     }
+    rc = share_folder(a);
+    if (rc < 0)
+        return ms_error_sys(err, rc, "cannot lock '%s'", config->session_dir);
     if (!a->join) /* else stderr is a terminal's, or a service manager's */
         redirect(logs);
     ms_cgroups_init(&a->cgroups, cgroup_name(a));
@@ -177,11 +216,14 @@ void ms_agent_configure(struct ms_agent *a, Muster__HeadToAgent *message)
         a->config_message = message;
         a->config = message->config;
         a->node = a->config->node_name;
-        a->cpus = ms_machine_cpus();
-        a->gpus = a->config->num_gpus >= 0 ? (uint32_t)a->config->num_gpus
-                                           : ms_machine_gpus();
-        rc = ms_listen_init(
-            &a->listen, (const char *const *)a->config->bind, a->config->n_bind, &err);
+        if (a->config->nodes_here > 1)
+            ms_agent_say_as(a->node);
+        a->shape = find_shape(a, &err);
+        rc = a->shape ? ms_listen_init(&a->listen,
+                                       (const char *const *)a->config->bind,
+                                       a->config->n_bind,
+                                       &err)
+                      : err.code;
         if (rc == 0)
             rc = ms_agent_set_up(a, &err);
     } else {

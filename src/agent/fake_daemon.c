@@ -1,7 +1,9 @@
 #include "agent/fake_daemon.h"
 #include "agent/agent.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "io/tcp.h"
+#include "resource/shape.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -72,16 +74,17 @@ void fake_daemon_init(struct fake_daemon *d)
 
 void fake_daemon_start_agent(struct fake_daemon *d)
 {
-    static const char *const labels[] = {"rack=7"};
+    MS_CLEANUP(ms_shape_cleanup) Muster__NodeShape *shape = ms_shape_create("");
     char address[32];
     struct ms_join_options o = {.head = address,
                                 .secret = d->agent_secret,
                                 .node_name = d->node,
-                                .num_gpus = 3,
-                                .num_cpus = 5,
-                                .labels = labels,
-                                .label_count = 1};
+                                .shape = shape};
 
+    assert_non_null(shape);
+    shape->cpus = 5;
+    ms_shape_add_devices(shape, &(struct ms_shape_devices){.count = 3}, NULL);
+    ms_shape_add_label_text(shape, "rack=7", NULL);
     snprintf(address, sizeof address, "127.0.0.1:%u", (unsigned)d->port);
     fflush(NULL);
     d->head.agent_pid = fork();

@@ -248,13 +248,13 @@ static void say_joined(const struct ms_join *j, const char *session)
 
     ms_link_peer(j->up->link, peer, sizeof peer);
     ms_agent_say(
-        "node %s has joined %s at %s: %u CPUs, %u GPUs, reached at %s, logs in "
+        "node %s has joined %s at %s: %d CPUs, %zu devices, reached at %s, logs in "
         "%s/logs",
         j->node,
         session,
         peer,
-        j->agent->cpus,
-        j->agent->gpus,
+        j->agent->shape->cpus,
+        j->agent->shape->n_devices,
         j->agent->listen.hosts[0],
         j->dir.dir);
 }
@@ -552,8 +552,9 @@ static int join_init(struct ms_join *j, struct ms_agent *a, struct ms_error *err
         j->lines[i].join = j;
     a->join = j;
     a->node = j->node;
-    a->cpus = o->num_cpus >= 0 ? (uint32_t)o->num_cpus : ms_machine_cpus();
-    a->gpus = o->num_gpus >= 0 ? (uint32_t)o->num_gpus : ms_machine_gpus();
+    a->shape = ms_machine_shape(a->node, o->shape, err);
+    if (!a->shape)
+        return err->code;
     ms_cgroups_init(&a->cgroups, "");
     rc = ms_listen_init(&a->listen,
                         o->bind_count ? o->bind : any,

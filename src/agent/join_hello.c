@@ -179,13 +179,6 @@ static void add_port(void *arg, const char *owner, const char *host, uint16_t po
     h->port_at[i] = &h->ports[i];
 }
 
-static void describe(struct ms_join *j, Muster__AgentReady *ready, char **hosts)
-{
-    ms_agent_describe(j->agent, ready, hosts);
-    ready->n_labels = j->options->label_count;
-    ready->labels = (char **)(uintptr_t)j->options->labels;
-}
-
 static int say(struct ms_join *j, struct ms_link *link, struct hello *h)
 {
     Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
@@ -196,7 +189,7 @@ static int say(struct ms_join *j, struct ms_link *link, struct hello *h)
 
     add_workers(h, j);
     ms_ports_each(&j->agent->ports, add_port, h);
-    describe(j, &ready, hosts);
+    ms_agent_describe(j->agent, &ready, hosts);
     agent.agent = j->id;
     agent.head = j->answers.head;
     agent.ready = &ready;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -36,6 +37,15 @@ void ms_logfile_close(struct ms_logfile *f)
     f->path = NULL;
 }
 
+/* Another agent that writes the same file may have renamed it. */
+static bool is_ours(const struct ms_logfile *f)
+{
+    struct stat ours, there;
+
+    return fstat(f->fd, &ours) == 0 && stat(f->path, &there) == 0 &&
+           ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
+}
+
 static void rotate(struct ms_logfile *f)
 {
     MS_CLEANUP(ms_cleanup_free) char *old = NULL;
@@ -44,7 +54,7 @@ static void rotate(struct ms_logfile *f)
         old = NULL;
         return;
     }
-    if (rename(f->path, old) < 0)
+    if (is_ours(f) && rename(f->path, old) < 0)
         return;
     ms_fd_close(&f->fd);
     reopen(f);

@@ -1,9 +1,11 @@
 #include "agent/machine.h"
 #include "agent/cgpath.h"
 #include "base/cleanup.h"
+#include "resource/shape.h"
 
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
@@ -154,6 +156,27 @@ static unsigned count_devices(const char *prefix)
     }
     closedir(d);
     return count;
+}
+
+Muster__NodeShape *
+ms_machine_shape(const char *node, const Muster__NodeShape *told, struct ms_error *err)
+{
+    MS_CLEANUP(ms_shape_cleanup)
+    Muster__NodeShape *s = told ? ms_shape_copy(told) : ms_shape_create(node);
+    struct ms_shape_devices found = {.count = ms_machine_gpus()};
+
+    if (!s || ms_shape_set_name(s, node) < 0) {
+        ms_error_set(err, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    if (s->cpus < 0)
+        s->cpus = (int32_t)ms_machine_cpus();
+    if (s->memory == 0)
+        s->memory = ms_machine_memory();
+    if ((!told || told->look_for_devices) && ms_shape_add_devices(s, &found, err) < 0)
+        return NULL;
+    s->look_for_devices = false;
+    return MS_TAKE(s);
 }
 
 unsigned ms_machine_gpus(void)

@@ -6,7 +6,16 @@
 #ifndef MS_AGENT_MACHINE_H
 #define MS_AGENT_MACHINE_H
 
+#include "proto/muster.pb-c.h"
+
 #include <stdint.h>
+
+struct ms_error;
+
+/* All that this node has: what was told, and what was found where nothing was. `told` may
+ * be NULL. NULL on failure. */
+Muster__NodeShape *
+ms_machine_shape(const char *node, const Muster__NodeShape *told, struct ms_error *err);
 
 /* At least 1. */
 unsigned ms_machine_cpus(void);

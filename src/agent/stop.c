@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 
 struct ms_stop {
@@ -213,6 +214,14 @@ static void remove_workers(struct ms_agent *a)
     }
 }
 
+/* Others may still use it; whoever is last removes it. */
+static bool is_last_in_folder(const struct ms_agent *a)
+{
+    return a->config &&
+           (a->folder_fd < 0 ? a->config->nodes_here <= 1
+                             : flock(a->folder_fd, LOCK_EX | LOCK_NB) == 0);
+}
+
 void ms_agent_end(struct ms_agent *a, uint64_t request, const char *why)
 {
     if (a->is_over)
@@ -224,7 +233,7 @@ void ms_agent_end(struct ms_agent *a, uint64_t request, const char *why)
     remove_workers(a);
     if (a->join)
         ms_join_close(a->join);
-    else if (a->config)
+    else if (is_last_in_folder(a))
         ms_session_remove(a->config->session_dir);
     ms_agent_done(a, request);
     if (a->link)

@@ -107,4 +107,7 @@
 #define MS_STACK_THREADS_MAX 512u
 #define MS_SESSIONS_KEPT     16u /* log folders of ended sessions */
 
+/* Agents that one head starts on its own machine. */
+enum { MS_NODES_HERE_MAX = 256 };
+
 #endif

@@ -1,13 +1,14 @@
 #include "agent/agent.h"
+#include "base/cleanup.h"
 #include "cli/args.h"
 #include "cli/out.h"
 #include "cli/target.h"
+#include "resource/shape.h"
 
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 
-enum { DEVICES_MAX = 65535 };
+enum { DEVICES_MAX = 4096 };
 
 struct values {
     const char *at[MS_CLI_MANY_MAX];
@@ -23,44 +24,43 @@ static void collect(const struct ms_cli *cli, enum ms_opt id, struct values *out
         out->at[out->count++] = value;
 }
 
-static enum ms_exit check_labels(const struct ms_cli *cli, const struct values *labels)
+/* What the command line says of this machine. */
+static int
+describe(const struct ms_cli *cli, Muster__NodeShape *s, struct ms_error *err)
 {
-    for (size_t i = 0; i < labels->count; i++) {
-        const char *equals = strchr(labels->at[i], '=');
+    struct ms_shape_devices devices = {0};
+    long gpus = -1, cpus = -1;
+    const char *label;
+    size_t pos = 0;
+    int rc = ms_args_number(cli, MS_OPT_NUM_GPUS, 0, DEVICES_MAX, &gpus, err);
 
-        if (!equals || equals == labels->at[i])
-            return ms_out_fail(cli,
-                               MS_EXIT_USAGE,
-                               "--label wants NAME=VALUE, not '%s'",
-                               labels->at[i]);
-    }
-    return MS_EXIT_OK;
+    if (rc == 0)
+        rc = ms_args_number(cli, MS_OPT_NUM_CPUS, 1, DEVICES_MAX, &cpus, err);
+    while (rc == 0 && (label = ms_cli_next(cli, MS_OPT_LABEL, &pos)))
+        rc = ms_shape_add_label_text(s, label, err);
+    s->cpus = (int32_t)cpus;
+    s->look_for_devices = gpus < 0;
+    devices.count = gpus > 0 ? (uint32_t)gpus : 0;
+    return rc < 0 ? rc : ms_shape_add_devices(s, &devices, err);
 }
 
 static enum ms_exit join(const struct ms_cli *cli, const struct ms_target *target)
 {
-    struct values labels = {0}, bind = {0};
-    long gpus = -1, cpus = -1;
+    MS_CLEANUP(ms_shape_cleanup) Muster__NodeShape *shape = ms_shape_create("");
+    struct values bind = {0};
     struct ms_error err = {0};
     struct ms_join_options o = {.head = target->address,
                                 .secret = target->secret,
                                 .node_name = cli->values[MS_OPT_NODE_NAME]};
-    enum ms_exit code;
 
-    if (ms_args_number(cli, MS_OPT_NUM_GPUS, 0, DEVICES_MAX, &gpus, &err) < 0 ||
-        ms_args_number(cli, MS_OPT_NUM_CPUS, 1, DEVICES_MAX, &cpus, &err) < 0 ||
+    if (!shape)
+        return ms_out_fail(cli, MS_EXIT_FAILED, "out of memory");
+    if (describe(cli, shape, &err) < 0 ||
         (ms_cli_has(cli, MS_OPT_TLS) &&
          ms_tls_mode_parse(cli->values[MS_OPT_TLS], &o.tls, &err) < 0))
         return ms_out_fail(cli, MS_EXIT_USAGE, "%s", err.text);
-    collect(cli, MS_OPT_LABEL, &labels);
     collect(cli, MS_OPT_BIND, &bind);
-    code = check_labels(cli, &labels);
-    if (code)
-        return code;
-    o.num_gpus = (int)gpus;
-    o.num_cpus = (int)cpus;
-    o.labels = labels.at;
-    o.label_count = labels.count;
+    o.shape = shape;
     o.bind = bind.at;
     o.bind_count = bind.count;
     return ms_agent_join(&o) == 0 ? MS_EXIT_OK : MS_EXIT_FAILED;

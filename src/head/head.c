@@ -1,11 +1,9 @@
 #include "head/head.h"
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "cluster/copy.h"
-#include "head/fields.h"
+#include "head/described.h"
 #include "head/inherited.h"
 #include "head/state.h"
-#include "head/tail.h"
 #include "io/tree.h"
 
 #include <errno.h>
@@ -19,6 +17,7 @@
 enum {
     SPIN_PAGE_SIZE = 4096,
     DESCRIPTORS_NEEDED = 24, /* to start an agent */
+    DESCRIPTORS_NODE = 4,    /* for each more */
 };
 
 /* ---- the end --------------------------------------------------------------------- */
@@ -151,7 +150,7 @@ struct ms_head *ms_head_create(const struct ms_head_options *o)
         return NULL;
     h->lock_fd = h->marker_fd = -1;
     h->started_ns = ms_now_ns();
-    h->num_cpus = o->num_cpus;
+    h->start_ns = o->timeout_ns > 0 ? o->timeout_ns : MS_AGENT_START_NS;
     h->on_log = o->on_log;
     h->on_exit = o->on_exit;
     h->on_agent_lost = o->on_agent_lost;
@@ -196,16 +195,20 @@ static int open_session(struct ms_head *h, struct ms_error *err)
 
 /* The libraries below us end the process when they find no descriptor left, so look
  * before they do. */
-static int check_descriptors(struct ms_error *err)
+static int check_descriptors(const struct ms_head_options *o, struct ms_error *err)
 {
-    int fds[DESCRIPTORS_NEEDED], count = 0;
+    size_t nodes = o->shape_count ? o->shape_count : o->num_nodes;
+    int needed =
+        DESCRIPTORS_NEEDED +
+        (int)(nodes < MS_NODES_HERE_MAX ? nodes : MS_NODES_HERE_MAX) * DESCRIPTORS_NODE;
+    int fds[DESCRIPTORS_NEEDED + MS_NODES_HERE_MAX * DESCRIPTORS_NODE], count = 0;
 
-    while (count < DESCRIPTORS_NEEDED &&
+    while (count < needed &&
            (fds[count] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
         count++;
     for (int i = 0; i < count; i++)
         close(fds[i]);
-    if (count == DESCRIPTORS_NEEDED)
+    if (count == needed)
         return 0;
     return ms_error_set(
         err,
@@ -213,7 +216,7 @@ static int check_descriptors(struct ms_error *err)
         "only %d more files can be opened, %d are needed: raise the limit "
         "(ulimit -n)",
         count,
-        DESCRIPTORS_NEEDED);
+        needed);
 }
 
 static void on_marker(void *arg, unsigned events)
@@ -230,31 +233,18 @@ static int open_marker(struct ms_head *h)
     return ms_watch_init(&h->marker, h->loop, h->marker_fd, MS_READ, on_marker, h);
 }
 
-/* What the agent needs to know, as a copy of our own. */
-static Muster__HeadToAgent *config_message(struct ms_head *h,
-                                           const struct ms_head_options *o)
+/* The nodes of this machine. */
+static int
+add_nodes(struct ms_head *h, const struct ms_head_options *o, struct ms_error *err)
 {
-    Muster__AgentConfig c = MUSTER__AGENT_CONFIG__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
+    struct ms_described d;
+    int rc = ms_described_init(&d, o, h->node, err);
 
-    c.secret = (ProtobufCBinaryData){sizeof h->session.secret, h->session.secret};
-    c.session = h->session.name;
-    c.session_dir = h->session.dir;
-    c.node_name = h->node;
-    c.driver_pid = h->session.driver_pid;
-    c.num_gpus = o->num_gpus;
-    c.log_to_driver = o->log_to_driver;
-    c.n_default_python = ms_field_count(o->python);
-    c.default_python = ms_field_strings(o->python);
-    c.n_sys_path = ms_field_count(o->sys_path);
-    c.sys_path = ms_field_strings(o->sys_path);
-    c.working_dir = ms_field_text(o->working_dir);
-    c.n_env = ms_field_count(o->env);
-    c.env = ms_field_strings(o->env);
-    c.protocol_version = MS_FRAME_VERSION;
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_CONFIG;
-    m.config = &c;
-    return (Muster__HeadToAgent *)ms_proto_copy(&m.base);
+    for (size_t i = 0; rc == 0 && i < d.count; i++)
+        if (ms_lent_init(h, o, ms_described_config(&d, i, &h->session, o)) < 0)
+            rc = ms_error_set(err, -ENOMEM, "cannot make the head: out of memory");
+    ms_described_finish(&d);
+    return rc;
 }
 
 /* The loop and what lives on it. */
@@ -273,8 +263,8 @@ build(struct ms_head *h, const struct ms_head_options *o, struct ms_error *err)
 {
     int rc = ms_head_build(h, err);
 
-    if (rc == 0 && ms_lent_init(h, o, config_message(h, o)) < 0)
-        rc = ms_error_set(err, -ENOMEM, "cannot make the head: out of memory");
+    if (rc == 0)
+        rc = add_nodes(h, o, err);
     if (rc == 0 && o->http)
         rc = ms_head_http_open(h, o->http, o->http_open_metrics, err);
     return rc == 0 ? ms_head_control_open(h, err) : rc;
@@ -303,27 +293,9 @@ int ms_head_start_thread(struct ms_head *h, struct ms_error *err)
     return rc ? ms_error_sys(err, -rc, "cannot start the head's thread") : 0;
 }
 
-static int late_text(const struct ms_head *h,
-                     const char *agent_path,
-                     int64_t timeout_ns,
-                     struct ms_error *err)
+/* It has a deadline of its own. */
+static int start_agents(struct ms_head *h, struct ms_error *err)
 {
-    char tail[200];
-
-    ms_tail_read(h->log_path, tail, sizeof tail);
-    return ms_error_set(err,
-                        -ETIMEDOUT,
-                        "the agent ('%.150s agent') has not answered within %.3g s%s%s",
-                        agent_path,
-                        (double)timeout_ns / (double)MS_NS_PER_S,
-                        tail[0] ? "; its log ends: " : "",
-                        tail);
-}
-
-static int
-start_agent(struct ms_head *h, const struct ms_head_options *o, struct ms_error *err)
-{
-    int64_t timeout_ns = o->timeout_ns > 0 ? o->timeout_ns : MS_AGENT_START_NS;
     struct ms_head_op *op = ms_head_op_create(h);
     int rc;
 
@@ -331,10 +303,8 @@ start_agent(struct ms_head *h, const struct ms_head_options *o, struct ms_error 
         return ms_error_sys(err, -ENOMEM, "cannot start the agent");
     op->run = ms_lent_run;
     ms_head_op_submit(op);
-    if (ms_head_op_wait(op, ms_deadline_ns(ms_now_ns(), timeout_ns)) < 0)
-        rc = late_text(h, o->agent_path, timeout_ns, err);
-    else
-        rc = ms_head_op_result(op, err);
+    ms_head_op_wait(op, MS_NEVER);
+    rc = ms_head_op_result(op, err);
     ms_head_op_unref(op);
     return rc;
 }
@@ -351,7 +321,7 @@ struct ms_head *ms_head_start(const struct ms_head_options *o, struct ms_error *
     rc = o->agent_path ? set_node(h, o->node_name, err)
                        : ms_error_set(err, -EINVAL, "agent_path is needed");
     if (rc == 0)
-        rc = check_descriptors(err);
+        rc = check_descriptors(o, err);
     if (rc == 0)
         rc = open_session(h, err);
     if (rc == 0)
@@ -359,7 +329,7 @@ struct ms_head *ms_head_start(const struct ms_head_options *o, struct ms_error *
     if (rc == 0)
         rc = ms_head_start_thread(h, err);
     if (rc == 0)
-        rc = start_agent(h, o, err);
+        rc = start_agents(h, err);
     if (rc == 0)
         return h;
     ms_head_stop(h, 0);

@@ -32,9 +32,14 @@ struct ms_head_options {
     const char
         *agent_path;       /* the muster executable, started as `muster agent --fd 3` */
     const char *node_name; /* NULL: the host's name */
-    int num_gpus;          /* fake or real devices of this node; -1: look */
-    int num_cpus;          /* -1: look */
-    bool log_to_driver;    /* the agent sends lines */
+    int num_gpus;          /* fake or real devices of each node; -1: look */
+    int num_cpus;          /* of each; -1: look */
+    /* Several on this machine: so many, called n0, n1, ... (0: one), or these, instead of
+     * the four above; borrowed until the start is over. */
+    uint32_t num_nodes;
+    const Muster__NodeShape *const *shapes;
+    size_t shape_count;
+    bool log_to_driver;        /* the agent sends lines */
     const char *const *python; /* argv prefix of the interpreter, NULL-terminated */
     const char *const *sys_path;
     const char *const *env; /* "NAME=value" of the driver, NULL-terminated */
@@ -49,7 +54,8 @@ struct ms_head_options {
      * succeeded, and not before that. */
     void (*on_log)(void *arg, const Muster__LogLines *lines);
     void (*on_exit)(void *arg, uint64_t uid, const Muster__Exit *exit);
-    void (*on_agent_lost)(void *arg, const char *why); /* all its workers get on_exit */
+    /* There is no node left; all workers get on_exit. */
+    void (*on_agent_lost)(void *arg, const char *why);
     void *arg;
 };
 

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Link and process end together; who waits longer for the other one than this decides
  * without it. */
@@ -14,7 +15,7 @@
 #define ORPHAN_NS (1 * MS_NS_PER_S)
 
 /* What of the agent's log goes into an error's text. */
-enum { TAIL_MAX = 240 };
+enum { TAIL_MAX = 240, NAMES_MAX = 96 };
 
 struct ms_lent {
     struct ms_head *head;
@@ -63,15 +64,24 @@ static void describe(const struct ms_lent *l, struct ms_error *out)
                      ms_process_end_print(&l->end, how, sizeof how));
 }
 
+/* One start is that of all. */
+static void forget_start(struct ms_head *h)
+{
+    ms_list_each (n, &h->nodes, struct ms_node, link)
+        if (n->lent)
+            n->lent->start_op = NULL;
+}
+
 /* The start will not succeed: say why, with what the agent itself said last. */
 static void fail_start(struct ms_lent *l, const struct ms_error *why)
 {
-    struct ms_head_op *op = MS_TAKE(l->start_op);
+    struct ms_head_op *op = l->start_op;
     const char *log_path = l->head->log_path;
     char tail[TAIL_MAX];
 
     if (!op)
         return;
+    forget_start(l->head);
     if (ms_tail_read(log_path, tail, sizeof tail)[0])
         ms_head_op_fail(
             op, why->code, "%.240s; %s ends: %s", why->text, log_path, tail);
@@ -92,7 +102,7 @@ static void gone(struct ms_lent *l)
     fail_start(l, &why);
     ms_node_is_gone(l->node, why.text);
     ms_orphans_kill_after(&h->orphans, ORPHAN_NS);
-    if (was_ready && !h->stop_op && h->on_agent_lost)
+    if (was_ready && !h->stop_op && h->on_agent_lost && ms_node_count(h) == 0)
         h->on_agent_lost(h->arg, why.text);
     ms_head_stop_step(h);
 }
@@ -134,17 +144,26 @@ void ms_lent_hang_up(struct ms_lent *l)
 
 /* ---- what it says ---------------------------------------------------------------- */
 
+static bool is_starting(const struct ms_head *h)
+{
+    ms_list_each (n, &h->nodes, struct ms_node, link)
+        if (n->lent && n->lent->start_op)
+            return true;
+    return false;
+}
+
 void ms_lent_is_ready(struct ms_lent *l, Muster__AgentReady *ready)
 {
+    struct ms_head_op *op = l->start_op;
+
     if (l->node->state != MS_NODE_STARTING) {
         muster__agent_ready__free_unpacked(ready, NULL);
         return;
     }
     ms_node_is_ready(l->node, ready);
-    if (l->head->num_cpus >= 0)
-        l->node->cpus = (uint32_t)l->head->num_cpus;
-    if (l->start_op)
-        ms_head_op_succeed(MS_TAKE(l->start_op), NULL);
+    l->start_op = NULL;
+    if (op && !is_starting(l->head))
+        ms_head_op_succeed(op, NULL);
 }
 
 static void on_body(void *arg, const uint8_t *body, size_t len)
@@ -220,26 +239,74 @@ static void on_ended(void *arg, const struct ms_process_end *end)
     settle(l);
 }
 
-void ms_lent_run(struct ms_head_op *op)
+/* "the agents of n1, n3 ('PATH agent') have not answered within 5 s; ..." */
+static void on_late(void *arg)
+{
+    struct ms_head_op *op = arg;
+    struct ms_head *h = op->head;
+    struct ms_lent *any = NULL;
+    char names[NAMES_MAX] = "", tail[TAIL_MAX];
+    size_t len = 0, count = 0;
+
+    ms_list_each (n, &h->nodes, struct ms_node, link) {
+        if (!n->lent || !n->lent->start_op)
+            continue;
+        any = n->lent;
+        if (len + strlen(n->name) + 3 < sizeof names)
+            len += (size_t)snprintf(
+                names + len, sizeof names - len, "%s%s", count ? ", " : "", n->name);
+        count++;
+    }
+    ms_tail_read(h->log_path, tail, sizeof tail);
+    forget_start(h);
+    ms_head_op_fail(
+        op,
+        -ETIMEDOUT,
+        "the agent%s of %s ('%.150s agent') %s not answered within %.3g s%s%s",
+        count > 1 ? "s" : "",
+        names,
+        any ? any->spec.path : "muster",
+        count > 1 ? "have" : "has",
+        (double)h->start_ns / (double)MS_NS_PER_S,
+        tail[0] ? "; the log ends: " : "",
+        tail);
+}
+
+static void run_one(struct ms_lent *l)
 {
     static const struct ms_agent_events events = {
         .on_started = on_started,
         .on_ended = on_ended,
     };
-    struct ms_lent *l = ms_list_first(&op->head->nodes, struct ms_node, link)->lent;
 
-    l->start_op = op;
-    op->on_refused = start_refused;
     l->agent = l->orchestrator->ops->start(l->orchestrator, &l->spec, &events, l);
     if (!l->agent)
         not_started(l, &(struct ms_error){-ENOMEM, "out of memory"});
+}
+
+void ms_lent_run(struct ms_head_op *op)
+{
+    struct ms_head *h = op->head;
+
+    op->on_refused = start_refused;
+    ms_list_each (n, &h->nodes, struct ms_node, link)
+        n->lent->start_op = op;
+    if (ms_timer_init(&op->deadline, h->loop, on_late, op) < 0) {
+        forget_start(h);
+        ms_head_op_fail(op, -ENOMEM, "out of memory");
+        return;
+    }
+    ms_timer_set(&op->deadline, h->start_ns);
+    ms_list_each (n, &h->nodes, struct ms_node, link)
+        if (n->lent->start_op) /* else another one has failed */
+            run_one(n->lent);
 }
 
 int ms_lent_init(struct ms_head *h,
                  const struct ms_head_options *o,
                  Muster__HeadToAgent *config)
 {
-    struct ms_node *n = ms_node_create(h, h->node);
+    struct ms_node *n = config ? ms_node_create(h, config->config->node_name) : NULL;
     struct ms_lent *l = n ? calloc(1, sizeof *l) : NULL;
 
     if (!l) {
@@ -258,7 +325,7 @@ int ms_lent_init(struct ms_head *h,
         .lock_fd = h->lock_fd,
     };
     l->orchestrator = ms_orchestrator_local(h->loop);
-    if (!l->orchestrator || !config)
+    if (!l->orchestrator)
         return -ENOMEM;
     return ms_timer_init(&l->verdict, h->loop, on_verdict, l);
 }

@@ -44,7 +44,7 @@ listen_at(struct ms_head *h, const char *const *addresses, struct ms_error *err)
 struct ms_head *ms_head_serve(const struct ms_head_serve_options *o,
                               struct ms_error *err)
 {
-    struct ms_head *h = ms_head_create(&(struct ms_head_options){.num_cpus = -1});
+    struct ms_head *h = ms_head_create(&(struct ms_head_options){0});
     int rc;
 
     if (!h) {

@@ -4,7 +4,7 @@
  * op.c        operations
  * request.c   from a call of head.h to an operation, and what carries it out
  * node.c      the machines, and questions to them
- * lent.c      a node whose agent this head has started
+ * lent.c      a node whose agent this head has started; described.c: which ones
  * dialled.c   a node whose agent has dialled
  * driver.c    drivers that have joined; driver_link.c: their links; driver_ask.c: what
  *             they ask; driver_tell.c: what they are told
@@ -50,8 +50,8 @@ struct ms_head {
     struct ms_session session;
     int lock_fd;
     char node[MS_NAME_MAX + 1];             /* that is lent here */
-    char log_path[MS_SESSION_DIR_MAX + 16]; /* the lent agent's */
-    int num_cpus;                           /* as told; -1: what the agent found */
+    char log_path[MS_SESSION_DIR_MAX + 16]; /* the lent agents' */
+    int64_t start_ns; /* how long the lent agents have to be ready */
     void (*on_log)(void *arg, const Muster__LogLines *lines);
     void (*on_exit)(void *arg, uint64_t uid, const Muster__Exit *exit);
     void (*on_agent_lost)(void *arg, const char *why);
@@ -136,11 +136,12 @@ void ms_head_death_is_open(struct ms_head *h, uint64_t uid);
 void ms_head_fail_waiting(struct ms_head *h, const struct ms_driver *d);
 
 /* lent.c */
-/* Make the node; takes the configuration (NULL: out of memory). */
+/* Make a node; takes the configuration (NULL: out of memory). */
 int ms_lent_init(struct ms_head *h,
                  const struct ms_head_options *o,
                  Muster__HeadToAgent *config);
-/* `run` of the start; the options are used until it has run. */
+/* `run` of the start of all of them: it completes when all are ready, or one will not be.
+ * The options are used until it has run. */
 void ms_lent_run(struct ms_head_op *op);
 void ms_lent_destroy(struct ms_lent *l);
 void ms_lent_is_ready(struct ms_lent *l, Muster__AgentReady *ready);

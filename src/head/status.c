@@ -2,6 +2,7 @@
 #include "base/cleanup.h"
 #include "head/state.h"
 #include "head/version.h"
+#include "resource/shape.h"
 
 #include <string.h>
 
@@ -43,7 +44,8 @@ static bool add_ready(Muster__NodeStatus *s, const Muster__AgentReady *r)
 {
     s->memory = r->memory;
     s->gpus = r->gpus;
-    return set_text(&s->host_id, r->host_id) &&
+    s->shape = r->shape ? ms_shape_copy(r->shape) : NULL;
+    return (s->shape || !r->shape) && set_text(&s->host_id, r->host_id) &&
            set_text(&s->session_dir, r->session_dir) &&
            copy_texts(&s->labels, &s->n_labels, r->labels, r->n_labels) &&
            copy_texts(&s->addresses, &s->n_addresses, r->addresses, r->n_addresses);

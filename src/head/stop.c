@@ -36,10 +36,10 @@ static void tell_agents(struct ms_head *h)
             ms_lent_hang_up(n->lent); /* which means the same to it */
 }
 
-static void kill_agents(struct ms_head *h)
+static void kill_agents(struct ms_head *h, bool only_unready)
 {
     ms_list_each (n, &h->nodes, struct ms_node, link)
-        if (n->lent)
+        if (n->lent && (!only_unready || n->state == MS_NODE_STARTING))
             ms_lent_kill(n->lent);
 }
 
@@ -93,8 +93,8 @@ static void step_with_agents(struct ms_head *h, int64_t now_ns)
     if (!h->stop_sent && (h->registry.live == 0 || now_ns >= grace_end_ns + SLACK_NS))
         tell_agents(h);
     if (unready || now_ns >= kill_ns) {
-        kill_agents(h);
-        look_again(h, h->stop_deadline_ns - LAST_NS);
+        kill_agents(h, now_ns < kill_ns);
+        look_again(h, now_ns < kill_ns ? kill_ns : h->stop_deadline_ns - LAST_NS);
     } else {
         look_again(h, h->stop_sent ? kill_ns : grace_end_ns + SLACK_NS);
     }

@@ -1,0 +1,305 @@
+#include "resource/shape.h"
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- the message ----------------------------------------------------------------- */
+
+static int no_memory(struct ms_error *err)
+{
+    return ms_error_set(err, -ENOMEM, "out of memory");
+}
+
+/* On failure the field keeps the message's own empty text. */
+static bool set_text(char **field, const char *text)
+{
+    char *copy = text && *text ? strdup(text) : NULL;
+
+    if (copy)
+        *field = copy;
+    return copy || !text || !*text;
+}
+
+/* Room for one more pointer behind `count`. */
+static bool grow(void *array, size_t count)
+{
+    void **at = array;
+    void *grown = realloc(*at, (count + 1) * sizeof(void *));
+
+    if (grown)
+        *at = grown;
+    return grown;
+}
+
+Muster__NodeShape *ms_shape_create(const char *name)
+{
+    Muster__NodeShape *s = malloc(sizeof *s);
+
+    if (!s)
+        return NULL;
+    muster__node_shape__init(s);
+    s->cpus = -1;
+    if (set_text(&s->name, name))
+        return s;
+    ms_shape_destroy(s);
+    return NULL;
+}
+
+int ms_shape_set_name(Muster__NodeShape *s, const char *name)
+{
+    char *copy = strdup(name);
+
+    if (!copy)
+        return -ENOMEM;
+    if (s->name != protobuf_c_empty_string)
+        free(s->name);
+    s->name = copy;
+    return 0;
+}
+
+void ms_shape_destroy(Muster__NodeShape *s)
+{
+    if (s)
+        muster__node_shape__free_unpacked(s, NULL);
+}
+
+void ms_shape_cleanup(Muster__NodeShape **s)
+{
+    ms_shape_destroy(*s);
+}
+
+Muster__NodeShape *ms_shape_copy(const Muster__NodeShape *s)
+{
+    size_t len = muster__node_shape__get_packed_size(s);
+    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = malloc(len ? len : 1);
+
+    if (!packed)
+        return NULL;
+    muster__node_shape__pack(s, packed);
+    return muster__node_shape__unpack(NULL, len, packed);
+}
+
+/* ---- devices --------------------------------------------------------------------- */
+
+static const struct {
+    const char *vendor, *kind, *variable;
+} variables[] = {
+    {"nvidia", "gpu", "CUDA_VISIBLE_DEVICES"},
+    {"amd", "dcu", "HIP_VISIBLE_DEVICES"},
+    {"huawei", "npu", "ASCEND_RT_VISIBLE_DEVICES"},
+    {"intel", "xpu", "ZE_AFFINITY_MASK"},
+    {"habana", "hpu", "HABANA_VISIBLE_MODULES"},
+    {"google", "tpu", "TPU_VISIBLE_CHIPS"},
+    {"amazon", "neuron", "NEURON_RT_VISIBLE_CORES"},
+    {"cambricon", "mlu", "MLU_VISIBLE_DEVICES"},
+    {"mthreads", "musa", "MUSA_VISIBLE_DEVICES"},
+};
+
+const char *ms_device_variable(const char *kind, const char *vendor)
+{
+    for (size_t i = 0; i < MS_COUNT(variables); i++)
+        if (strcmp(variables[i].vendor, vendor) == 0)
+            return variables[i].variable;
+    for (size_t i = 0; i < MS_COUNT(variables); i++)
+        if (strcmp(variables[i].kind, kind) == 0)
+            return variables[i].variable;
+    return "MUSTER_VISIBLE_DEVICES";
+}
+
+static size_t count_variable(const Muster__NodeShape *s, const char *variable)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < s->n_devices; i++)
+        count += strcmp(s->devices[i]->variable, variable) == 0;
+    return count;
+}
+
+int ms_shape_add_device(Muster__NodeShape *s,
+                        const Muster__Device *like,
+                        struct ms_error *err)
+{
+    const char *variable =
+        *like->variable ? like->variable : ms_device_variable(like->kind, like->vendor);
+    Muster__Device *d;
+    char number[24];
+    int rc = ms_label_check(like->kind, "kind of device", err);
+
+    if (rc < 0)
+        return rc;
+    if (s->n_devices >= MS_STOCK_DEVICES_MAX)
+        return ms_error_set(err,
+                            -E2BIG,
+                            "node '%s': more than %u devices",
+                            s->name,
+                            MS_STOCK_DEVICES_MAX);
+    d = grow(&s->devices, s->n_devices) ? malloc(sizeof *d) : NULL;
+    if (!d)
+        return no_memory(err);
+    muster__device__init(d);
+    s->devices[s->n_devices] = d;
+    snprintf(number, sizeof number, "%zu", count_variable(s, variable));
+    s->n_devices++;
+    d->memory = like->memory;
+    d->domain = like->domain;
+    d->numa = like->numa;
+    if (set_text(&d->kind, like->kind) && set_text(&d->vendor, like->vendor) &&
+        set_text(&d->variable, variable) &&
+        set_text(&d->id, *like->id ? like->id : number) &&
+        set_text(&d->pci, like->pci) && set_text(&d->model, like->model))
+        return 0;
+    return no_memory(err);
+}
+
+int ms_shape_add_devices(Muster__NodeShape *s,
+                         const struct ms_shape_devices *d,
+                         struct ms_error *err)
+{
+    Muster__Device like = MUSTER__DEVICE__INIT;
+    int rc = 0;
+
+    like.kind = (char *)(uintptr_t)(d->kind ? d->kind : "gpu");
+    like.vendor = (char *)(uintptr_t)(d->vendor ? d->vendor : "");
+    like.memory = d->memory;
+    like.numa = -1;
+    if (d->count > MS_STOCK_DEVICES_MAX - s->n_devices)
+        return ms_error_set(err,
+                            -E2BIG,
+                            "node '%s': more than %u devices",
+                            s->name,
+                            MS_STOCK_DEVICES_MAX);
+    for (uint32_t i = 0; i < d->count && rc == 0; i++) {
+        like.domain = d->domain + (d->per_domain ? i / d->per_domain : 0);
+        rc = ms_shape_add_device(s, &like, err);
+    }
+    return rc;
+}
+
+/* ---- resources and labels -------------------------------------------------------- */
+
+int ms_shape_add_resource(Muster__NodeShape *s,
+                          const char *name,
+                          uint64_t amount,
+                          struct ms_error *err)
+{
+    Muster__NamedAmount *a;
+    int rc = ms_label_check(name, "name of a resource", err);
+
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < s->n_resources; i++)
+        if (strcmp(s->resources[i]->name, name) == 0)
+            return ms_error_set(
+                err, -EEXIST, "node '%s' has the resource '%s' twice", s->name, name);
+    if (s->n_resources == MS_STOCK_EXTRAS_MAX)
+        return ms_error_set(err,
+                            -E2BIG,
+                            "node '%s': more than %zu resources",
+                            s->name,
+                            MS_STOCK_EXTRAS_MAX);
+    a = grow(&s->resources, s->n_resources) ? malloc(sizeof *a) : NULL;
+    if (!a)
+        return no_memory(err);
+    muster__named_amount__init(a);
+    a->amount = amount;
+    s->resources[s->n_resources++] = a;
+    return set_text(&a->name, name) ? 0 : no_memory(err);
+}
+
+static bool has_label(const Muster__NodeShape *s, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (size_t i = 0; i < s->n_labels; i++)
+        if (strncmp(s->labels[i], name, len) == 0 && s->labels[i][len] == '=')
+            return true;
+    return false;
+}
+
+int ms_shape_add_label(Muster__NodeShape *s,
+                       const char *name,
+                       const char *value,
+                       struct ms_error *err)
+{
+    int rc = ms_label_check(name, "name of a label", err);
+    char *text = NULL;
+
+    if (rc == 0)
+        rc = ms_label_check(value, "value of a label", err);
+    if (rc < 0)
+        return rc;
+    if (has_label(s, name))
+        return ms_error_set(
+            err, -EEXIST, "node '%s' has the label '%s' twice", s->name, name);
+    if (s->n_labels == MS_LABELS_MAX)
+        return ms_error_set(
+            err, -E2BIG, "node '%s': more than %zu labels", s->name, MS_LABELS_MAX);
+    if (!grow(&s->labels, s->n_labels) || asprintf(&text, "%s=%s", name, value) < 0)
+        return no_memory(err);
+    s->labels[s->n_labels++] = text;
+    return 0;
+}
+
+int ms_shape_add_label_text(Muster__NodeShape *s,
+                            const char *text,
+                            struct ms_error *err)
+{
+    const char *equals = strchr(text, '=');
+    MS_CLEANUP(ms_cleanup_free)
+    char *name = equals ? strndup(text, (size_t)(equals - text)) : NULL;
+
+    if (!equals)
+        return ms_error_set(err, -EINVAL, "'%s' is no label: NAME=VALUE is", text);
+    return name ? ms_shape_add_label(s, name, equals + 1, err) : no_memory(err);
+}
+
+/* ---- into a stock ---------------------------------------------------------------- */
+
+static int add_devices(struct ms_stock *stock,
+                       size_t node,
+                       const Muster__NodeShape *s,
+                       struct ms_error *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < s->n_devices && rc == 0; i++) {
+        const Muster__Device *d = s->devices[i];
+        int kind = ms_stock_kind(stock, d->kind, err);
+
+        rc = kind < 0 ? kind
+                      : ms_stock_add_devices(
+                            stock, node, (uint8_t)kind, 1, d->memory, d->domain, err);
+    }
+    return rc;
+}
+
+static int
+add_label(struct ms_stock *stock, size_t node, const char *text, struct ms_error *err)
+{
+    const char *equals = strchr(text, '=');
+    MS_CLEANUP(ms_cleanup_free)
+    char *name = equals ? strndup(text, (size_t)(equals - text)) : NULL;
+
+    if (!equals)
+        return ms_error_set(err, -EINVAL, "'%s' is no label: NAME=VALUE is", text);
+    return name ? ms_stock_add_label(stock, node, name, equals + 1, err)
+                : no_memory(err);
+}
+
+int64_t ms_stock_add_shape(struct ms_stock *stock,
+                           const Muster__NodeShape *s,
+                           struct ms_error *err)
+{
+    int64_t node = ms_stock_add(
+        stock, s->name, s->cpus > 0 ? (uint64_t)s->cpus * 1000 : 0, s->memory, err);
+    int rc = node < 0 ? (int)node : add_devices(stock, (size_t)node, s, err);
+
+    for (size_t i = 0; i < s->n_resources && rc == 0; i++)
+        rc = ms_stock_add_extra(
+            stock, (size_t)node, s->resources[i]->name, s->resources[i]->amount, err);
+    for (size_t i = 0; i < s->n_labels && rc == 0; i++)
+        rc = add_label(stock, (size_t)node, s->labels[i], err);
+    return rc < 0 ? rc : node;
+}

@@ -1,0 +1,63 @@
+/* shape.h - what a node has, as a message
+ *
+ * A NodeShape says how many CPUs, how much memory, which devices, resources by name and
+ * labels a node has: as its agent found it, or as somebody has described it. The message
+ * owns all that is in it; the functions below copy what they are given and check it. Pure.
+ */
+#ifndef MS_RESOURCE_SHAPE_H
+#define MS_RESOURCE_SHAPE_H
+
+#include "proto/muster.pb-c.h"
+#include "resource/stock.h"
+
+/* An empty one: the CPUs are to be looked for (-1), and so is the memory (0). NULL: out of
+ * memory. */
+Muster__NodeShape *ms_shape_create(const char *name);
+/* 0 or -ENOMEM */
+int ms_shape_set_name(Muster__NodeShape *s, const char *name);
+void ms_shape_destroy(Muster__NodeShape *s); /* NULL is nothing */
+Muster__NodeShape *ms_shape_copy(const Muster__NodeShape *s);
+void ms_shape_cleanup(Muster__NodeShape **s);
+
+/* Devices that are alike. */
+struct ms_shape_devices {
+    const char *kind;   /* NULL: "gpu" */
+    const char *vendor; /* NULL: they are only described */
+    uint32_t count;
+    uint64_t memory;     /* of each */
+    uint32_t domain;     /* of the first ones */
+    uint32_t per_domain; /* so many are in one domain, then the next begins; 0: all */
+};
+
+/* 0, or -EINVAL, -EEXIST, -E2BIG, -ENOMEM: nothing has changed but after -ENOMEM. */
+int ms_shape_add_devices(Muster__NodeShape *s,
+                         const struct ms_shape_devices *d,
+                         struct ms_error *err);
+/* A copy of this one; an empty `variable` becomes that of its vendor or kind, an empty `id`
+ * its number among those of the same variable. */
+int ms_shape_add_device(Muster__NodeShape *s,
+                        const Muster__Device *like,
+                        struct ms_error *err);
+int ms_shape_add_resource(Muster__NodeShape *s,
+                          const char *name,
+                          uint64_t amount,
+                          struct ms_error *err);
+int ms_shape_add_label(Muster__NodeShape *s,
+                       const char *name,
+                       const char *value,
+                       struct ms_error *err);
+/* "name=value" */
+int ms_shape_add_label_text(Muster__NodeShape *s,
+                            const char *text,
+                            struct ms_error *err);
+
+/* The variable by which processes are told which devices they may see. A vendor that is
+ * not known, or "", is passed over for the kind: what its usual vendor reads. */
+const char *ms_device_variable(const char *kind, const char *vendor);
+
+/* A new node of the stock; its index, or a negative errno as ms_stock_add has it. */
+int64_t ms_stock_add_shape(struct ms_stock *stock,
+                           const Muster__NodeShape *s,
+                           struct ms_error *err);
+
+#endif
