@@ -1,0 +1,263 @@
+#include "batch/rows.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+void ms_rows_init(struct ms_rows *r)
+{
+    *r = (struct ms_rows){0};
+}
+
+void ms_rows_finish(struct ms_rows *r)
+{
+    free(r->runs);
+    free(r->ends);
+    *r = (struct ms_rows){0};
+}
+
+/* ---- building -------------------------------------------------------------------- */
+
+static int grow(struct ms_rows *r)
+{
+    size_t capacity = r->capacity ? 2 * r->capacity : 4;
+    struct ms_run *runs = realloc(r->runs, capacity * sizeof *runs);
+    uint64_t *ends;
+
+    if (!runs)
+        return -ENOMEM;
+    r->runs = runs;
+    ends = realloc(r->ends, capacity * sizeof *ends);
+    if (!ends)
+        return -ENOMEM;
+    r->ends = ends;
+    r->capacity = capacity;
+    return 0;
+}
+
+static uint64_t row_of(const struct ms_run *run, uint64_t i)
+{
+    return run->first +
+           (uint64_t)run->step * i; /* modulo 2^64: a step may be negative */
+}
+
+/* True if `run` goes on where `last` ends, which is then longer. */
+static bool join(struct ms_run *last, const struct ms_run *run)
+{
+    int64_t step = last->count > 1 ? last->step : (int64_t)(run->first - last->first);
+
+    if (last->block != run->block || (run->count > 1 && run->step != step) ||
+        row_of(last, last->count - 1) + (uint64_t)step != run->first)
+        return false;
+    last->step = step;
+    last->count += run->count;
+    return true;
+}
+
+int ms_rows_add(struct ms_rows *r, struct ms_run run)
+{
+    if (run.count == 0)
+        return 0;
+    if (run.count > MS_ROWS_MAX - r->count)
+        return -E2BIG;
+    if (run.count == 1)
+        run.step = 1;
+    if (r->run_count && join(&r->runs[r->run_count - 1], &run)) {
+        r->count += run.count;
+        r->ends[r->run_count - 1] = r->count;
+        return 0;
+    }
+    if (r->run_count == r->capacity && grow(r) < 0)
+        return -ENOMEM;
+    r->count += run.count;
+    r->ends[r->run_count] = r->count;
+    r->runs[r->run_count++] = run;
+    return 0;
+}
+
+int ms_rows_append(struct ms_rows *r,
+                   const struct ms_rows *from,
+                   const uint32_t *block_of)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < from->run_count && rc == 0; i++) {
+        struct ms_run run = from->runs[i];
+
+        if (block_of)
+            run.block = block_of[run.block];
+        rc = ms_rows_add(r, run);
+    }
+    return rc;
+}
+
+/* ---- looking --------------------------------------------------------------------- */
+
+/* The run that has row i. */
+static size_t find_run(const struct ms_rows *r, uint64_t i)
+{
+    size_t low = 0, high = r->run_count - 1;
+
+    assert(i < r->count);
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (r->ends[middle] <= i)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static uint64_t start_of(const struct ms_rows *r, size_t run)
+{
+    return r->ends[run] - r->runs[run].count;
+}
+
+void ms_rows_at(const struct ms_rows *r, uint64_t i, uint32_t *block, uint64_t *row)
+{
+    size_t at = find_run(r, i);
+
+    *block = r->runs[at].block;
+    *row = row_of(&r->runs[at], i - start_of(r, at));
+}
+
+bool ms_rows_is_view(const struct ms_rows *r)
+{
+    return r->run_count == 1;
+}
+
+/* ---- rows of rows ---------------------------------------------------------------- */
+
+/* Forwards and one after another: whole runs at a time. */
+static int
+slice_on(const struct ms_rows *r, uint64_t first, uint64_t count, struct ms_rows *out)
+{
+    int rc = 0;
+
+    for (size_t at = find_run(r, first); count > 0 && rc == 0; at++) {
+        struct ms_run run = r->runs[at];
+        uint64_t skip = first - start_of(r, at);
+
+        run.first = row_of(&run, skip);
+        run.count -= skip;
+        if (run.count > count)
+            run.count = count;
+        rc = ms_rows_add(out, run);
+        first += run.count;
+        count -= run.count;
+    }
+    return rc;
+}
+
+/* With another step: within one run at a time. */
+static int slice_by(const struct ms_rows *r,
+                    uint64_t first,
+                    uint64_t count,
+                    int64_t step,
+                    struct ms_rows *out)
+{
+    uint64_t stride = step < 0 ? 0 - (uint64_t)step : (uint64_t)step;
+    int rc = 0;
+
+    while (count > 0 && rc == 0) {
+        size_t at = find_run(r, first);
+        uint64_t start = start_of(r, at), in = first - start;
+        uint64_t room = step < 0 ? in : r->runs[at].count - 1 - in;
+        uint64_t n = room / stride + 1;
+        struct ms_run run = {.block = r->runs[at].block,
+                             .first = row_of(&r->runs[at], in),
+                             .step = r->runs[at].step * step};
+
+        run.count = n < count ? n : count;
+        rc = ms_rows_add(out, run);
+        count -= run.count;
+        first += (uint64_t)step * run.count;
+    }
+    return rc;
+}
+
+/* The last row of a slice is there too. */
+static bool
+slice_fits(const struct ms_rows *r, uint64_t first, uint64_t count, int64_t step)
+{
+    uint64_t stride = step < 0 ? 0 - (uint64_t)step : (uint64_t)step;
+    uint64_t room = step < 0 ? first : r->count - 1 - first;
+
+    return count - 1 <= room / stride;
+}
+
+int ms_rows_slice(const struct ms_rows *r,
+                  uint64_t first,
+                  uint64_t count,
+                  int64_t step,
+                  struct ms_rows *out,
+                  struct ms_error *err)
+{
+    if (count == 0)
+        return 0;
+    if (step == 0 || first >= r->count || !slice_fits(r, first, count, step))
+        return ms_error_set(err,
+                            -ERANGE,
+                            "%llu rows from %llu in steps of %lld: there are %llu",
+                            (unsigned long long)count,
+                            (unsigned long long)first,
+                            (long long)step,
+                            (unsigned long long)r->count);
+    return step == 1 ? slice_on(r, first, count, out)
+                     : slice_by(r, first, count, step, out);
+}
+
+int ms_rows_take(const struct ms_rows *r,
+                 const int64_t *indexes,
+                 size_t count,
+                 struct ms_rows *out,
+                 struct ms_error *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        int64_t index = indexes[i] < 0 ? indexes[i] + (int64_t)r->count : indexes[i];
+        struct ms_run run = {.count = 1, .step = 1};
+
+        if (index < 0 || (uint64_t)index >= r->count)
+            return ms_error_set(err,
+                                -ERANGE,
+                                "there is no row %lld: there are %llu",
+                                (long long)indexes[i],
+                                (unsigned long long)r->count);
+        ms_rows_at(r, (uint64_t)index, &run.block, &run.first);
+        rc = ms_rows_add(out, run);
+    }
+    return rc;
+}
+
+static int interleaved(const struct ms_rows *r, uint64_t times, struct ms_rows *out)
+{
+    int rc = 0;
+
+    for (size_t at = 0; at < r->run_count; at++)
+        for (uint64_t i = 0; i < r->runs[at].count && rc == 0; i++)
+            rc = ms_rows_add(out,
+                             (struct ms_run){.block = r->runs[at].block,
+                                             .first = row_of(&r->runs[at], i),
+                                             .count = times});
+    return rc;
+}
+
+int ms_rows_repeat(const struct ms_rows *r,
+                   uint64_t times,
+                   bool interleave,
+                   struct ms_rows *out)
+{
+    int rc = 0;
+
+    if (r->count && times > MS_ROWS_MAX / r->count)
+        return -E2BIG;
+    if (interleave && times != 1)
+        return times ? interleaved(r, times, out) : 0;
+    for (uint64_t i = 0; i < times && rc == 0; i++)
+        rc = ms_rows_append(out, r, NULL);
+    return rc;
+}
