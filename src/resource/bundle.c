@@ -286,13 +286,23 @@ remove_device(struct ms_stock_node *n, const struct ms_bundle *b, uint32_t at)
 }
 
 static void
-take(const struct ms_bundle *b, struct ms_stock_node *n, const uint32_t *devices)
+hold_extras(const struct ms_bundle *b, struct ms_stock_node *n, uint64_t sign)
+{
+    for (size_t i = 0; i < b->extra_count; i++) {
+        struct ms_extra *x = ms_stock_find_extra(n, b->extras[i].name);
+
+        if (x)
+            x->held += sign * b->extras[i].amount;
+    }
+}
+
+void ms_bundle_hold(const struct ms_bundle *b,
+                    struct ms_stock_node *n,
+                    const uint32_t *devices)
 {
     n->cpu_milli_held += b->cpu_milli;
     n->memory_held += b->memory;
-    for (size_t i = 0; i < b->extra_count; i++)
-        if (b->extras[i].amount)
-            ms_stock_find_extra(n, b->extras[i].name)->held += b->extras[i].amount;
+    hold_extras(b, n, 1);
     for (uint32_t i = 0; i < ms_bundle_width(b); i++)
         add_device(n, b, devices[i]);
 }
@@ -307,7 +317,7 @@ bool ms_bundle_take(const struct ms_bundle *b,
         choose_share(b, n, devices);
     else if (b->devices)
         choose_whole(b, n, devices);
-    take(b, n, devices);
+    ms_bundle_hold(b, n, devices);
     return true;
 }
 
@@ -318,7 +328,7 @@ bool ms_bundle_take_at(const struct ms_bundle *b,
     assert(b->share_milli);
     if (ms_bundle_room(b, n, 1) == 0 || !has_share(b, &n->devices[device]))
         return false;
-    take(b, n, &device);
+    ms_bundle_hold(b, n, &device);
     return true;
 }
 
@@ -329,9 +339,7 @@ void ms_bundle_give(const struct ms_bundle *b,
     assert(n->cpu_milli_held >= b->cpu_milli && n->memory_held >= b->memory);
     n->cpu_milli_held -= b->cpu_milli;
     n->memory_held -= b->memory;
-    for (size_t i = 0; i < b->extra_count; i++)
-        if (b->extras[i].amount)
-            ms_stock_find_extra(n, b->extras[i].name)->held -= b->extras[i].amount;
+    hold_extras(b, n, UINT64_MAX); /* -1 */
     for (uint32_t i = 0; i < ms_bundle_width(b); i++)
         remove_device(n, b, devices[i]);
 }

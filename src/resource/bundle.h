@@ -52,6 +52,11 @@ bool ms_bundle_take_at(const struct ms_bundle *b,
                        struct ms_stock_node *n,
                        uint32_t device);
 
+/* Take it on these devices, whether it is free or not: for what is so already. */
+void ms_bundle_hold(const struct ms_bundle *b,
+                    struct ms_stock_node *n,
+                    const uint32_t *devices);
+
 /* Give back exactly what was taken. */
 void ms_bundle_give(const struct ms_bundle *b,
                     struct ms_stock_node *n,

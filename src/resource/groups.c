@@ -22,6 +22,7 @@ static void group_destroy(struct ms_groups *g, struct ms_group *group)
     ms_list_remove(&group->news);
     ms_placement_finish(&group->placement);
     ms_request_finish(&group->request);
+    free(group->uses);
     free(group->name);
     free(group);
     g->count--;
@@ -197,6 +198,26 @@ int ms_groups_ask(struct ms_groups *g,
         return rc;
     }
     *out = group;
+    return 0;
+}
+
+int ms_groups_restore(struct ms_groups *g,
+                      const struct ms_place_request *r,
+                      struct ms_placement *p,
+                      struct ms_group **out,
+                      struct ms_error *err)
+{
+    int rc = check_new(g, r->name, err);
+
+    if (rc < 0)
+        return rc;
+    *out = group_create(g, r, 0);
+    if (!*out)
+        return ms_error_set(err, -ENOMEM, "group '%s': out of memory", r->name);
+    (*out)->state = MS_GROUP_PLACED;
+    (*out)->placement = *p;
+    *p = (struct ms_placement){0};
+    ms_place_hold(g->stock, &(*out)->request, &(*out)->placement);
     return 0;
 }
 

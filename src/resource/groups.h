@@ -24,6 +24,11 @@ enum ms_group_state {
     MS_GROUP_FAILED  /* its deadline came; `why` says why it could not be placed */
 };
 
+/* What clusters have taken of one bundle's own. */
+struct ms_bundle_use {
+    uint64_t cpu_milli, memory, device_memory;
+};
+
 struct ms_group {
     struct ms_list link;    /* all, in the order of their coming */
     struct ms_list waiting; /* those that wait */
@@ -34,6 +39,13 @@ struct ms_group {
     struct ms_placement placement;   /* once PLACED */
     int64_t deadline_ns;
     struct ms_error why;
+
+    /* Of whoever keeps the groups. */
+    uint64_t id, owner;
+    bool detached;              /* outlives its owner */
+    bool is_ending;             /* removed when nobody uses it any more */
+    size_t users;               /* clusters that stand in it */
+    struct ms_bundle_use *uses; /* [count]; NULL: nothing of it */
 };
 
 struct ms_groups {
@@ -54,6 +66,14 @@ int ms_groups_ask(struct ms_groups *g,
                   int64_t deadline_ns,
                   struct ms_group **out,
                   struct ms_error *err);
+
+/* A group that is placed already, at `p`, which is taken over: it is held whether it is free
+ * or not. -EEXIST, -E2BIG, -ENOMEM. */
+int ms_groups_restore(struct ms_groups *g,
+                      const struct ms_place_request *r,
+                      struct ms_placement *p,
+                      struct ms_group **out,
+                      struct ms_error *err);
 
 /* Give back what it holds, or stop waiting, and forget it; others are tried then. */
 void ms_groups_remove(struct ms_groups *g, struct ms_group *group);

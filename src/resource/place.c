@@ -1,6 +1,7 @@
 #include "resource/place.h"
 #include "base/cleanup.h"
 #include "resource/place_impl.h"
+#include "resource/view.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -181,19 +182,16 @@ no_place(const struct ms_place_request *r, int rc, uint64_t steps, struct ms_err
         ms_strategy_name(r->strategy));
 }
 
-int ms_place(struct ms_stock *s,
-             const struct ms_place_request *r,
-             struct ms_placement *out,
-             struct ms_error *err)
+static int place(struct ms_stock *s,
+                 const struct ms_place_request *r,
+                 struct ms_placement *out,
+                 struct ms_error *err)
 {
     struct ms_domains domains = {0};
     struct ms_placement p = {0};
     uint64_t steps = 0;
-    int rc = check_request(r, err);
+    int rc = placement_init(&p, r);
 
-    if (rc < 0)
-        return rc;
-    rc = placement_init(&p, r);
     if (rc == 0)
         rc = ms_domains_init(&domains, s, r->same);
     if (rc == 0 && is_equal(r)) {
@@ -210,6 +208,37 @@ int ms_place(struct ms_stock *s,
     }
     *out = p;
     return 0;
+}
+
+int ms_place(struct ms_stock *s,
+             const struct ms_place_request *r,
+             struct ms_placement *out,
+             struct ms_error *err)
+{
+    struct ms_view view;
+    int rc = check_request(r, err);
+
+    if (rc < 0 || !r->scope)
+        return rc < 0 ? rc : place(s, r, out, err);
+    rc = ms_view_init(&view, s, r->scope, err);
+    if (rc < 0) {
+        ms_error_wrap(err, "group '%s'", r->name);
+        return rc == -ENOENT ? -ENOSPC : rc;
+    }
+    rc = place(&view.stock, r, out, err);
+    for (size_t i = 0; rc == 0 && i < out->count; i++)
+        out->nodes[i] = view.scope.nodes[out->nodes[i]];
+    ms_view_finish(&view);
+    return rc;
+}
+
+void ms_place_hold(struct ms_stock *s,
+                   const struct ms_place_request *r,
+                   const struct ms_placement *p)
+{
+    for (size_t i = 0; i < p->count; i++)
+        ms_bundle_hold(
+            &r->bundles[i], &s->nodes[p->nodes[i]], p->devices + p->first[i]);
 }
 
 void ms_place_release(struct ms_stock *s,

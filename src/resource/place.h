@@ -21,6 +21,7 @@
 #define MS_RESOURCE_PLACE_H
 
 #include "resource/bundle.h"
+#include "resource/scope.h"
 
 #define MS_PLACE_BUNDLES_MAX ((size_t)1 << 20)
 #define MS_PLACE_STEPS_MAX   UINT64_C(200000)
@@ -44,6 +45,9 @@ struct ms_place_request {
     enum ms_strategy strategy;
     const char *same;   /* a label; NULL: none */
     uint64_t steps_max; /* 0: MS_PLACE_STEPS_MAX */
+    const struct ms_scope_request
+        *scope; /* only there, in the order of names; NULL: all
+                                             nodes, in the order of the stock */
 };
 
 /* Where each bundle is. */
@@ -60,6 +64,11 @@ int ms_place(struct ms_stock *s,
              const struct ms_place_request *r,
              struct ms_placement *out,
              struct ms_error *err);
+
+/* Hold once more what a placement has, whether it is free or not: for what is so already. */
+void ms_place_hold(struct ms_stock *s,
+                   const struct ms_place_request *r,
+                   const struct ms_placement *p);
 
 /* Give back what the placement of `r` holds, exactly. */
 void ms_place_release(struct ms_stock *s,

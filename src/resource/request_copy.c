@@ -28,8 +28,18 @@ static bool shares_parts(const struct ms_bundle *bundles, size_t i)
            bundles[i].extras == bundles[i - 1].extras;
 }
 
+static void scope_free(const struct ms_scope_request *s)
+{
+    for (size_t i = 0; s && s->names && i < s->name_count; i++)
+        free((void *)(uintptr_t)s->names[i]);
+    if (s)
+        free((void *)(uintptr_t)s->names);
+    free((void *)(uintptr_t)s);
+}
+
 void ms_request_finish(struct ms_place_request *r)
 {
+    scope_free(r->scope);
     for (size_t i = 0; r->bundles && i < r->count; i++) {
         const struct ms_bundle *b = &r->bundles[i];
 
@@ -135,6 +145,30 @@ static int copy_bundles(struct ms_place_request *to,
     return 0;
 }
 
+static int copy_scope(struct ms_place_request *to, const struct ms_scope_request *from)
+{
+    struct ms_scope_request *s;
+    char **names;
+
+    to->scope = NULL;
+    if (!from)
+        return 0;
+    s = malloc(sizeof *s);
+    to->scope = s;
+    if (!s)
+        return -ENOMEM;
+    *s = *from;
+    if (!from->names)
+        return 0;
+    names = calloc(from->name_count + 1, sizeof *names);
+    s->names = (const char *const *)names;
+    s->name_count = 0;
+    for (size_t i = 0; names && i < from->name_count; i++, s->name_count++)
+        if (!(names[i] = strdup(from->names[i])))
+            return -ENOMEM;
+    return names ? 0 : -ENOMEM;
+}
+
 int ms_request_copy(struct ms_place_request *to, const struct ms_place_request *from)
 {
     struct ms_place_request r = *from;
@@ -142,8 +176,8 @@ int ms_request_copy(struct ms_place_request *to, const struct ms_place_request *
 
     r.name = strdup(from->name);
     r.same = from->same ? strdup(from->same) : NULL;
-    rc = copy_bundles(&r, from);
-    if (rc < 0 || !r.name || (from->same && !r.same)) {
+    rc = copy_scope(&r, from->scope);
+    if (copy_bundles(&r, from) < 0 || rc < 0 || !r.name || (from->same && !r.same)) {
         ms_request_finish(&r);
         return -ENOMEM;
     }

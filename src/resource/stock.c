@@ -11,7 +11,7 @@ void ms_stock_init(struct ms_stock *s)
     *s = (struct ms_stock){0};
 }
 
-static void node_finish(struct ms_stock_node *n)
+static void strip(struct ms_stock_node *n)
 {
     for (size_t i = 0; i < n->extra_count; i++)
         free(n->extras[i].name);
@@ -22,6 +22,21 @@ static void node_finish(struct ms_stock_node *n)
     free(n->extras);
     free(n->labels);
     free(n->devices);
+    n->extras = NULL;
+    n->labels = NULL;
+    n->devices = NULL;
+    n->extra_count = n->label_count = 0;
+    n->device_count = n->whole = 0;
+}
+
+void ms_stock_strip(struct ms_stock *s, size_t node)
+{
+    strip(&s->nodes[node]);
+}
+
+static void node_finish(struct ms_stock_node *n)
+{
+    strip(n);
     free(n->name);
 }
 

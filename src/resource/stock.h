@@ -74,7 +74,9 @@ int64_t ms_stock_add(struct ms_stock *s,
                      uint64_t cpu_milli,
                      uint64_t memory,
                      struct ms_error *err);
-/* The same without looking whether the name is taken. */
+/* Forget its devices, extras and labels; nothing of them may be held. */
+void ms_stock_strip(struct ms_stock *s, size_t node);
+/* The same as ms_stock_add without looking whether the name is taken. */
 int64_t ms_stock_append(struct ms_stock *s,
                         const char *name,
                         uint64_t cpu_milli,

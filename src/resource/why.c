@@ -2,6 +2,7 @@
 #include "base/cleanup.h"
 #include "resource/amount.h"
 #include "resource/grid.h"
+#include "resource/view.h"
 
 #include <errno.h>
 #include <string.h>
@@ -191,71 +192,135 @@ static bool look_alike(const struct ms_stock_node *a, const struct ms_stock_node
     return true;
 }
 
-static void add_node(struct ms_grid *g,
-                     const struct ms_stock *s,
-                     const struct ms_bundle *b,
-                     size_t first,
-                     size_t last)
+/* What the table of nodes is made from. */
+struct table {
+    const struct ms_stock *stock;
+    const struct ms_bundle *bundle;
+    const struct ms_holders *holders; /* may be NULL */
+    const uint32_t *real;             /* indexes in the real stock; NULL: the same */
+    bool marked;                      /* there was a '>' */
+};
+
+static void
+add_holders(struct ms_grid *g, const struct table *t, size_t node, uint32_t id)
 {
-    const struct ms_stock_node *n = &s->nodes[first];
-    uint32_t room = ms_bundle_room(b, n, UINT32_MAX);
+    uint32_t real = t->real ? t->real[node] : (uint32_t)node;
+    struct ms_buf text = {0};
+
+    if (t->holders->print(
+            t->holders->arg, real, id, t->stock->nodes[node].device_count, &text) < 0)
+        g->failed = -ENOMEM;
+    ms_grid_add(g, NULL, "%s", text.len ? ms_buf_str(&text) : "-");
+    ms_buf_finish(&text);
+}
+
+/* Nodes first to last; `id` is that of the first one's first device. */
+static void
+add_node(struct ms_grid *g, struct table *t, size_t first, size_t last, uint32_t id)
+{
+    const struct ms_stock_node *n = &t->stock->nodes[first];
+    uint32_t room = ms_bundle_room(t->bundle, n, UINT32_MAX);
     struct ms_buf why = {0};
 
-    ms_grid_add(g, NULL, "%s", room ? "" : ">");
+    ms_grid_add(g, NULL, "%s", room || t->marked ? "" : ">");
+    t->marked = t->marked || room == 0;
     if (first == last)
         ms_grid_add(g, NULL, "%s", n->name);
     else
-        ms_grid_add(g, NULL, "%s - %s", n->name, s->nodes[last].name);
+        ms_grid_add(g, NULL, "%s - %s", n->name, t->stock->nodes[last].name);
     add_amount(g, n->cpu_milli, n->cpu_milli_held, ms_amount_print_cpus);
     add_amount(g, n->memory, n->memory_held, ms_amount_print_bytes);
     ms_grid_add(g, NULL, "%u of %u", n->whole, n->device_count);
+    if (t->holders)
+        add_holders(g, t, first, id);
     if (room == UINT32_MAX)
         ms_grid_add(g, NULL, "any");
     else
         ms_grid_add(g, NULL, "%u", room);
     if (room == 0)
-        why_not(s, b, n, &why);
+        why_not(t->stock, t->bundle, n, &why);
     ms_grid_add(g, NULL, "%s", why.len ? ms_buf_str(&why) : "");
     ms_buf_finish(&why);
 }
 
-static int
-print_nodes(const struct ms_stock *s, const struct ms_bundle *b, struct ms_buf *out)
+/* The end of the run of nodes that share a line with this one. */
+static size_t run_end(const struct table *t, size_t first)
+{
+    const struct ms_stock_node *n = &t->stock->nodes[first];
+    size_t end = first + 1;
+
+    if (t->holders && n->whole < n->device_count)
+        return end; /* who holds them is not the same */
+    while (end < t->stock->count && look_alike(n, &t->stock->nodes[end]))
+        end++;
+    return end;
+}
+
+static int print_nodes(struct table *t, struct ms_buf *out)
 {
     static const char *const titles[] = {
-        "", "node", "CPUs", "memory", "devices", "fits", "why not"};
+        "", "node", "CPUs", "memory", "devices", "held by", "fits", "why not"};
+    size_t lines = 0, first = 0, held_by = 5;
+    uint32_t id = 0;
     struct ms_grid g;
-    size_t lines = 0, first = 0;
     int rc;
 
-    ms_grid_init(&g, "lllllll");
+    ms_grid_init(&g, t->holders ? "llllllll" : "lllllll");
     for (size_t i = 0; i < MS_COUNT(titles); i++)
-        ms_grid_add(&g, NULL, "%s", titles[i]);
-    for (size_t end; first < s->count && lines < MS_WHY_LINES_MAX;
-         first = end, lines++) {
-        for (end = first + 1;
-             end < s->count && look_alike(&s->nodes[first], &s->nodes[end]);
-             end++)
-            ;
-        add_node(&g, s, b, first, end - 1);
+        if (i != held_by || t->holders)
+            ms_grid_add(&g, NULL, "%s", titles[i]);
+    for (size_t end; first < t->stock->count && lines < MS_WHY_LINES_MAX; lines++) {
+        end = run_end(t, first);
+        add_node(&g, t, first, end - 1, id);
+        for (; first < end; first++)
+            id += t->stock->nodes[first].device_count;
     }
     rc = ms_grid_print(&g, out);
     ms_grid_finish(&g);
-    if (rc == 0 && first < s->count)
-        rc = ms_buf_printf(out, "   and %zu more nodes\n", s->count - first);
+    if (rc == 0 && first < t->stock->count)
+        rc = ms_buf_printf(out, "   and %zu more nodes\n", t->stock->count - first);
     return rc;
+}
+
+static int explain(struct ms_stock *s,
+                   const struct ms_place_request *r,
+                   const struct ms_holders *holders,
+                   const uint32_t *real,
+                   struct ms_buf *out)
+{
+    struct table t = {
+        .stock = s, .bundle = hardest(s, r), .holders = holders, .real = real};
+    bool misfit = false;
+    size_t before;
+    int rc;
+
+    for (size_t i = 0; i < s->count && !misfit; i++)
+        misfit = ms_bundle_room(t.bundle, &s->nodes[i], 1) == 0;
+    rc = ms_buf_printf(out, "%s", misfit ? "" : "> ");
+    rc = rc ? rc : print_group(r, out);
+    rc = rc ? rc : print_bundles(s, r, out);
+    rc = rc ? rc : print_nodes(&t, out);
+    before = out->len;
+    rc = rc ? rc : ms_place_suggest(s, r, out);
+    return rc || out->len == before ? rc : ms_buf_printf(out, "\n");
 }
 
 int ms_place_explain(struct ms_stock *s,
                      const struct ms_place_request *r,
+                     const struct ms_holders *holders,
                      struct ms_buf *out)
 {
-    size_t before;
-    int rc = print_group(r, out);
+    struct ms_place_request inside = *r;
+    struct ms_view view;
+    int rc;
 
-    rc = rc ? rc : print_bundles(s, r, out);
-    rc = rc ? rc : print_nodes(s, hardest(s, r), out);
-    before = out->len;
-    rc = rc ? rc : ms_place_suggest(s, r, out);
-    return rc || out->len == before ? rc : ms_buf_printf(out, "\n");
+    if (!r->scope)
+        return explain(s, r, holders, NULL, out);
+    rc = ms_view_init(&view, s, r->scope, NULL);
+    if (rc < 0)
+        return rc == -ENOMEM ? rc : 0;
+    inside.scope = NULL;
+    rc = explain(&view.stock, &inside, holders, view.scope.nodes, out);
+    ms_view_finish(&view);
+    return rc;
 }

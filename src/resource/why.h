@@ -8,12 +8,14 @@
  *   it fits with 3 bundles, or with 1 CPU for each
  *
  * Nodes that look alike share a line; beyond MS_WHY_LINES_MAX lines the rest is counted.
- * A '>' stands before the nodes on which not even one bundle fits.
+ * A '>' stands before the first nodes on which not even one bundle fits, or before the
+ * group if there are none. With holders there is a column of who holds the devices.
  */
 #ifndef MS_RESOURCE_WHY_H
 #define MS_RESOURCE_WHY_H
 
 #include "base/buf.h"
+#include "resource/layout.h"
 #include "resource/place.h"
 
 enum { MS_WHY_LINES_MAX = 24 };
@@ -21,6 +23,7 @@ enum { MS_WHY_LINES_MAX = 24 };
 /* Append the text. The stock is used for trying changes, and left as it was. 0, -ENOMEM. */
 int ms_place_explain(struct ms_stock *s,
                      const struct ms_place_request *r,
+                     const struct ms_holders *holders,
                      struct ms_buf *out);
 
 /* Append what one bundle asks for: "4 gpus, 2 CPUs, 16.0 GiB, zone in(a,b)". */

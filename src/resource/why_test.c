@@ -28,7 +28,7 @@ expect(struct ms_stock *s, const struct ms_place_request *r, const char *text)
     struct ms_placement p;
 
     assert_int_equal(ms_place(s, r, &p, NULL), -ENOSPC);
-    assert_int_equal(ms_place_explain(s, r, &out), 0);
+    assert_int_equal(ms_place_explain(s, r, NULL, &out), 0);
     assert_string_equal(ms_buf_str(&out), text);
     ms_buf_finish(&out);
 }
@@ -123,10 +123,10 @@ static void test_reasons(void **state)
            "   node  CPUs    memory                devices  fits  why not\n"
            ">  n0    8 of 8  64.0 GiB of 64.0 GiB  1 of 1   0     no gpu like that is "
            "free\n"
-           ">  n1    8 of 8  64.0 GiB of 64.0 GiB  1 of 1   0     no gpu like that is "
+           "   n1    8 of 8  64.0 GiB of 64.0 GiB  1 of 1   0     no gpu like that is "
            "free\n"
-           ">  n2    8 of 8  64.0 GiB of 64.0 GiB  1 of 1   0     it is gone\n"
-           ">  n3    8 of 8  64.0 GiB of 64.0 GiB  1 of 1   0     no gpu like that is "
+           "   n2    8 of 8  64.0 GiB of 64.0 GiB  1 of 1   0     it is gone\n"
+           "   n3    8 of 8  64.0 GiB of 64.0 GiB  1 of 1   0     no gpu like that is "
            "free\n");
     r.bundles = bundles + 1;
     r.count = 1;
@@ -136,10 +136,10 @@ static void test_reasons(void **state)
            "  bundle 0  1.0 MiB, 2 nic, gpu not h20|l20\n"
            "   node  CPUs    memory                devices  fits  why not\n"
            ">  n0    8 of 8  64.0 GiB of 64.0 GiB  1 of 1   0     gpu is h20\n"
-           ">  n1    8 of 8  64.0 GiB of 64.0 GiB  1 of 1   0     2 nic asked for, 1 "
+           "   n1    8 of 8  64.0 GiB of 64.0 GiB  1 of 1   0     2 nic asked for, 1 "
            "free\n"
-           ">  n2    8 of 8  64.0 GiB of 64.0 GiB  1 of 1   0     it is gone\n"
-           ">  n3    8 of 8  64.0 GiB of 64.0 GiB  1 of 1   0     2 nic asked for, 0 "
+           "   n2    8 of 8  64.0 GiB of 64.0 GiB  1 of 1   0     it is gone\n"
+           "   n3    8 of 8  64.0 GiB of 64.0 GiB  1 of 1   0     2 nic asked for, 0 "
            "free\n");
     ms_selector_finish(&fast);
     ms_stock_finish(&s);
@@ -155,7 +155,7 @@ static void test_many_nodes_are_folded(void **state)
     (void)state;
     for (unsigned i = 0; i < 100; i++)
         add_nodes(&s, 10, 1 + i, 8);
-    assert_int_equal(ms_place_explain(&s, &r, &out), 0);
+    assert_int_equal(ms_place_explain(&s, &r, NULL, &out), 0);
     assert_non_null(strstr(ms_buf_str(&out), "n0 - n9"));
     assert_non_null(strstr(ms_buf_str(&out), "and 760 more nodes"));
     assert_non_null(strstr(ms_buf_str(&out), "it fits with 8 gpus for each"));

@@ -1,0 +1,384 @@
+#include "base/cleanup.h"
+#include "base/name.h"
+#include "resource/amount.h"
+#include "resource/books_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void ms_claim_destroy(struct ms_claim *c)
+{
+    ms_list_remove(&c->link);
+    ms_layout_finish(&c->layout);
+    free(c->seats);
+    free(c->cluster);
+    free(c);
+}
+
+/* Its groups, each once; a run of seats in one group is the rule. */
+static bool is_first_of_group(const struct ms_seat *seats, uint32_t i)
+{
+    for (uint32_t k = i; k > 0; k--)
+        if (seats[k - 1].group == seats[i].group)
+            return false;
+    return true;
+}
+
+static void leave_bundles(struct ms_claim *c)
+{
+    const struct ms_layout *l = &c->layout;
+
+    for (uint32_t i = 0; i < l->world_size; i++) {
+        struct ms_bundle_use *u = &c->seats[i].group->uses[c->seats[i].bundle];
+
+        u->cpu_milli -= l->cpu_milli;
+        u->memory -= l->memory;
+        u->device_memory -= l->device_memory;
+        c->seats[i].group->users -= is_first_of_group(c->seats, i);
+    }
+}
+
+void ms_claim_give(struct ms_books *b, struct ms_claim *c)
+{
+    if (c->seats)
+        leave_bundles(c);
+    else
+        ms_layout_release(&b->stock, &c->layout);
+    ms_claim_destroy(c);
+}
+
+struct ms_claim *ms_books_find_claim(const struct ms_books *b, const char *cluster)
+{
+    ms_list_each (c, &b->claims, struct ms_claim, link)
+        if (c->rank == MS_CLAIM_WHOLE && strcmp(c->cluster, cluster) == 0)
+            return c;
+    return NULL;
+}
+
+void ms_books_drop_cluster(struct ms_books *b, const char *cluster)
+{
+    bool dropped = false;
+
+    ms_list_each (c, &b->claims, struct ms_claim, link)
+        if (strcmp(c->cluster, cluster) == 0) {
+            ms_claim_give(b, c);
+            dropped = true;
+        }
+    if (dropped)
+        ms_books_settle(b);
+}
+
+/* ---- in bundles ------------------------------------------------------------------ */
+
+static int no_seats(const struct ms_claim_request *r,
+                    int code,
+                    const char *text,
+                    struct ms_error *err)
+{
+    return ms_error_set(err, code, "cluster '%s': %s", r->request.cluster, text);
+}
+
+static int check_seats(const struct ms_claim_request *r, struct ms_error *err)
+{
+    const struct ms_layout_request *q = &r->request;
+
+    if (r->seat_count == 0 || r->seat_count > MS_LAYOUT_WORKERS_MAX)
+        return no_seats(r, -EINVAL, "it has no bundle to stand in", err);
+    if (q->device_count)
+        return no_seats(
+            r, -EINVAL, "a device mapping makes no sense in a placement group", err);
+    if (q->world_size > r->seat_count)
+        return ms_error_set(err,
+                            -ENOSPC,
+                            "cluster '%s': %u workers are asked for, and there are %u "
+                            "bundles (it fits with world_size=%u)",
+                            q->cluster,
+                            q->world_size,
+                            r->seat_count,
+                            r->seat_count);
+    for (uint32_t i = 0; i < r->seat_count; i++) {
+        const struct ms_group *g = r->seats[i].group;
+
+        if (g->state != MS_GROUP_PLACED)
+            return ms_error_set(err,
+                                -EINVAL,
+                                "cluster '%s': group '%s' is not placed%s",
+                                q->cluster,
+                                g->name,
+                                g->state == MS_GROUP_BROKEN ? ": a node of it is gone"
+                                                            : "");
+        if (r->seats[i].bundle >= g->request.count)
+            return ms_error_set(err,
+                                -EINVAL,
+                                "cluster '%s': group '%s' has %zu bundles, not %u",
+                                q->cluster,
+                                g->name,
+                                g->request.count,
+                                r->seats[i].bundle + 1);
+    }
+    return 0;
+}
+
+static int too_much(const struct ms_claim_request *r,
+                    const struct ms_seat *seat,
+                    uint64_t want,
+                    uint64_t have,
+                    const char *what,
+                    int (*print)(uint64_t, struct ms_buf *),
+                    struct ms_error *err)
+{
+    struct ms_buf asked = {0}, left = {0};
+    int rc;
+
+    print(want, &asked);
+    print(have, &left);
+    rc = ms_error_set(
+        err,
+        -ENOSPC,
+        "cluster '%s': a worker wants %s%s, and bundle %u of group '%s' has "
+        "%s of its own left",
+        r->request.cluster,
+        ms_buf_str(&asked),
+        what,
+        seat->bundle,
+        seat->group->name,
+        ms_buf_str(&left));
+    ms_buf_finish(&asked);
+    ms_buf_finish(&left);
+    return rc;
+}
+
+static uint64_t left(uint64_t total, uint64_t used)
+{
+    return total > used ? total - used : 0;
+}
+
+static int sit(const struct ms_claim_request *r, uint32_t i, struct ms_error *err)
+{
+    const struct ms_layout_request *q = &r->request;
+    const struct ms_seat *seat = &r->seats[i];
+    const struct ms_bundle *b = &seat->group->request.bundles[seat->bundle];
+    struct ms_bundle_use *u = &seat->group->uses[seat->bundle];
+    uint64_t cpus = left(b->cpu_milli, u->cpu_milli);
+    uint64_t memory = left(b->memory, u->memory);
+    uint64_t device = left(b->device_memory, u->device_memory);
+
+    if (q->cpu_milli > cpus)
+        return too_much(
+            r, seat, q->cpu_milli, cpus, " CPUs", ms_amount_print_cpus, err);
+    if (q->memory > memory)
+        return too_much(
+            r, seat, q->memory, memory, " of memory", ms_amount_print_bytes, err);
+    if (q->device_memory > device)
+        return too_much(r,
+                        seat,
+                        q->device_memory,
+                        device,
+                        " of device memory",
+                        ms_amount_print_bytes,
+                        err);
+    u->cpu_milli += q->cpu_milli;
+    u->memory += q->memory;
+    u->device_memory += q->device_memory;
+    return 0;
+}
+
+static int reserve_uses(const struct ms_claim_request *r, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct ms_group *g = r->seats[i].group;
+
+        if (!g->uses)
+            g->uses = calloc(g->request.count, sizeof *g->uses);
+        if (!g->uses)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+/* Where the bundles are; the devices are the groups'. */
+static int
+layout_seats(struct ms_layout *l, const struct ms_seat *seats, uint32_t count)
+{
+    size_t devices = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const struct ms_placement *p = &seats[i].group->placement;
+
+        devices += p->first[seats[i].bundle + 1] - p->first[seats[i].bundle];
+    }
+    l->world_size = count;
+    l->in_bundles = true;
+    l->first = calloc(count + (size_t)1, sizeof *l->first);
+    l->pieces = calloc(count, sizeof *l->pieces);
+    l->devices = calloc(devices + 1, sizeof *l->devices);
+    if (!l->first || !l->pieces || !l->devices)
+        return -ENOMEM;
+    for (uint32_t i = 0, at = 0; i < count; at += l->pieces[i++].count) {
+        const struct ms_placement *p = &seats[i].group->placement;
+        uint32_t from = p->first[seats[i].bundle];
+
+        l->first[i + 1] = i + 1;
+        l->pieces[i] = (struct ms_piece){.node = p->nodes[seats[i].bundle],
+                                         .first = at,
+                                         .count = p->first[seats[i].bundle + 1] - from};
+        memcpy(l->devices + at,
+               p->devices + from,
+               l->pieces[i].count * sizeof *l->devices);
+    }
+    return 0;
+}
+
+static int
+claim_seats(struct ms_claim *c, const struct ms_claim_request *r, struct ms_error *err)
+{
+    uint32_t count = r->request.world_size ? r->request.world_size : r->seat_count;
+    int rc = check_seats(r, err);
+    uint32_t i = 0;
+
+    if (rc < 0)
+        return rc;
+    c->seats = calloc(count, sizeof *c->seats);
+    if (!c->seats || layout_seats(&c->layout, r->seats, count) < 0 ||
+        reserve_uses(r, count) < 0)
+        return no_seats(r, -ENOMEM, "out of memory", err);
+    memcpy(c->seats, r->seats, count * sizeof *c->seats);
+    c->layout.cpu_milli = r->request.cpu_milli;
+    c->layout.memory = r->request.memory;
+    c->layout.device_memory = r->request.device_memory;
+    for (; rc == 0 && i < count; i++) {
+        rc = sit(r, i, err);
+        c->seats[i].group->users += rc == 0 && is_first_of_group(c->seats, i);
+    }
+    if (rc < 0) { /* those before it get up */
+        c->layout.world_size = i - 1;
+        leave_bundles(c);
+    }
+    return rc;
+}
+
+/* ---- by name --------------------------------------------------------------------- */
+
+static int claim_devices(struct ms_books *b,
+                         struct ms_claim *c,
+                         const struct ms_claim_request *r,
+                         struct ms_buf *table,
+                         struct ms_error *err)
+{
+    MS_CLEANUP(ms_scope_finish) struct ms_scope scope = {0};
+    struct ms_holders holders = ms_books_holders(b);
+    struct ms_layout_request q = r->request;
+    int rc = ms_scope_init(&scope, &b->stock, &r->scope, table, err);
+
+    if (rc < 0) {
+        ms_error_wrap(err, "cluster '%s'", q.cluster);
+        return rc == -ENOENT ? -ENOSPC : rc;
+    }
+    q.scope = &scope;
+    return ms_layout_make(&b->stock, &q, &c->layout, &holders, table, err);
+}
+
+static struct ms_claim *claim_create(const char *cluster, uint64_t owner, uint32_t rank)
+{
+    struct ms_claim *c = calloc(1, sizeof *c);
+
+    if (!c)
+        return NULL;
+    ms_list_init(&c->link);
+    c->owner = owner;
+    c->rank = rank;
+    c->cluster = strdup(cluster);
+    if (c->cluster)
+        return c;
+    free(c);
+    return NULL;
+}
+
+int ms_books_claim(struct ms_books *b,
+                   const struct ms_claim_request *r,
+                   struct ms_claim **out,
+                   struct ms_buf *table,
+                   struct ms_error *err)
+{
+    const char *cluster = r->request.cluster;
+    int rc = ms_name_check(cluster, "cluster", err);
+    struct ms_claim *c;
+
+    if (rc < 0)
+        return rc;
+    ms_list_each (other, &b->claims, struct ms_claim, link)
+        if (strcmp(other->cluster, cluster) == 0)
+            return ms_error_set(err,
+                                -EEXIST,
+                                "there is a cluster '%s' already%s",
+                                cluster,
+                                other->has_cluster ? "" : ", or it is being created");
+    c = claim_create(cluster, r->owner, MS_CLAIM_WHOLE);
+    if (!c)
+        return no_seats(r, -ENOMEM, "out of memory", err);
+    rc = r->seats ? claim_seats(c, r, err) : claim_devices(b, c, r, table, err);
+    if (rc < 0) {
+        ms_claim_destroy(c);
+        return rc;
+    }
+    ms_list_add_tail(&b->claims, &c->link);
+    *out = c;
+    return 0;
+}
+
+/* ---- what runs already ----------------------------------------------------------- */
+
+/* One worker's part, with those of its devices that there are. */
+static int adopt_layout(struct ms_layout *l,
+                        const struct ms_layout *what,
+                        const struct ms_stock_node *n,
+                        uint32_t node)
+{
+    uint32_t count = what->pieces ? what->pieces[0].count : 0;
+
+    *l = (struct ms_layout){.world_size = 1,
+                            .cpu_milli = what->cpu_milli,
+                            .memory = what->memory,
+                            .device_memory = what->device_memory};
+    l->first = calloc(2, sizeof *l->first);
+    l->pieces = calloc(1, sizeof *l->pieces);
+    l->devices = calloc(count + (size_t)1, sizeof *l->devices);
+    if (!l->first || !l->pieces || !l->devices)
+        return -ENOMEM;
+    l->first[1] = 1;
+    l->pieces[0].node = node;
+    for (uint32_t i = 0; i < count; i++)
+        if (what->devices[i] < n->device_count)
+            l->devices[l->pieces[0].count++] = what->devices[i];
+    return 0;
+}
+
+int ms_books_adopt(struct ms_books *b,
+                   const char *cluster,
+                   uint32_t rank,
+                   uint64_t owner,
+                   const char *node,
+                   const struct ms_layout *what)
+{
+    const struct ms_stock_node *n = ms_stock_find(&b->stock, node);
+    struct ms_claim *c;
+
+    if (!n)
+        return -ENOENT;
+    ms_list_each (other, &b->claims, struct ms_claim, link)
+        if (strcmp(other->cluster, cluster) == 0 &&
+            (other->rank == MS_CLAIM_WHOLE || other->rank == rank))
+            return 0;
+    c = claim_create(cluster, owner, rank);
+    if (!c)
+        return -ENOMEM;
+    if (adopt_layout(&c->layout, what, n, (uint32_t)(n - b->stock.nodes)) < 0) {
+        ms_claim_destroy(c);
+        return -ENOMEM;
+    }
+    c->has_cluster = true;
+    ms_layout_hold(&b->stock, &c->layout);
+    ms_list_add_tail(&b->claims, &c->link);
+    return 0;
+}

@@ -1,0 +1,101 @@
+/* Who holds the devices of a node, for people. */
+#include "base/cleanup.h"
+#include "resource/books_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The names on each device of a node, joined by '+'. */
+struct names {
+    struct ms_buf *at;
+    uint32_t count;
+    int failed;
+};
+
+static void add_name(struct names *n, uint32_t device, const char *name)
+{
+    size_t len = strlen(name), before;
+    struct ms_buf *text;
+
+    if (device >= n->count || n->failed)
+        return;
+    text = &n->at[device];
+    before = text->len >= len ? text->len - len : 0;
+    if (text->len >= len && memcmp(text->data + before, name, len) == 0 &&
+        (before == 0 || text->data[before - 1] == '+'))
+        return; /* two ranks of one cluster */
+    n->failed = ms_buf_printf(text, "%s%s", text->len ? "+" : "", name);
+}
+
+static void add_groups(struct names *n, const struct ms_books *b, uint32_t node)
+{
+    ms_list_each (g, &b->groups.all, struct ms_group, link) {
+        const struct ms_placement *p = &g->placement;
+
+        for (size_t i = 0; i < p->count; i++)
+            for (uint32_t d = p->first[i]; p->nodes[i] == node && d < p->first[i + 1];
+                 d++)
+                add_name(n, p->devices[d], g->name);
+    }
+}
+
+static void add_claims(struct names *n, const struct ms_books *b, uint32_t node)
+{
+    ms_list_each (c, &b->claims, struct ms_claim, link) {
+        const struct ms_layout *l = &c->layout;
+
+        for (uint32_t i = 0; i < l->first[l->world_size]; i++)
+            for (uint32_t d = 0; l->pieces[i].node == node && d < l->pieces[i].count;
+                 d++)
+                add_name(n, l->devices[l->pieces[i].first + d], c->cluster);
+    }
+}
+
+static bool is_same(const struct ms_buf *a, const struct ms_buf *b)
+{
+    return a->len == b->len && (a->len == 0 || memcmp(a->data, b->data, a->len) == 0);
+}
+
+/* "0-3 actor+critic, 5 ref". */
+static int print_runs(const struct names *n, uint32_t id, struct ms_buf *out)
+{
+    size_t start = out->len;
+    int rc = 0;
+
+    for (uint32_t i = 0, end; rc == 0 && i < n->count; i = end) {
+        for (end = i + 1; end < n->count && is_same(&n->at[i], &n->at[end]); end++)
+            ;
+        if (n->at[i].len == 0)
+            continue;
+        rc = ms_buf_printf(out, "%s%u", out->len > start ? ", " : "", id + i);
+        if (rc == 0 && end - i > 1)
+            rc = ms_buf_printf(out, "-%u", id + end - 1);
+        rc = rc ? rc
+                : ms_buf_printf(
+                      out, " %.*s", (int)n->at[i].len, (const char *)n->at[i].data);
+    }
+    return rc;
+}
+
+static int
+print(void *arg, uint32_t node, uint32_t id, uint32_t count, struct ms_buf *out)
+{
+    struct names n = {.at = calloc(count + (size_t)1, sizeof *n.at), .count = count};
+    int rc = n.at ? 0 : -ENOMEM;
+
+    if (rc == 0) {
+        add_groups(&n, arg, node);
+        add_claims(&n, arg, node);
+        rc = n.failed ? n.failed : print_runs(&n, id, out);
+    }
+    for (uint32_t i = 0; n.at && i < count; i++)
+        ms_buf_finish(&n.at[i]);
+    free(n.at);
+    return rc;
+}
+
+struct ms_holders ms_books_holders(struct ms_books *b)
+{
+    return (struct ms_holders){.print = print, .arg = b};
+}
