@@ -121,6 +121,22 @@ join(const struct ms_head_options *o, const struct where *w, struct ms_error *er
     return head;
 }
 
+/* With the secret that others have, if they are to come. */
+static struct ms_head *
+embed(struct ms_head_options *o, const struct where *w, struct ms_error *err)
+{
+    uint8_t secret[MS_SECRET_FILE_SIZE];
+    struct ms_head *head = NULL;
+
+    if (ms_tls_mode_parse(w->tls, &o->tls, err) == 0 &&
+        (!w->secret_file || ms_secret_read(w->secret_file, secret, err) == 0)) {
+        o->secret = w->secret_file ? secret : NULL;
+        head = ms_head_start(o, err);
+    }
+    explicit_bzero(secret, sizeof secret);
+    return head;
+}
+
 static int start(struct head *h, struct ms_head_options *o, const struct where *w)
 {
     struct ms_error err = {0};
@@ -131,10 +147,11 @@ static int start(struct head *h, struct ms_head_options *o, const struct where *
     o->on_log = head_on_log;
     o->on_exit = on_exit_;
     o->on_agent_lost = on_agent_lost;
+    o->on_node = head_on_node;
     o->arg = h;
     Py_BEGIN_ALLOW_THREADS;
     h->joined = w->address;
-    h->head = h->joined ? join(o, w, &err) : ms_head_start(o, &err);
+    h->head = h->joined ? join(o, w, &err) : embed(o, w, &err);
     Py_END_ALLOW_THREADS;
     if (!h->head) {
         core_raise(&err);
@@ -174,18 +191,20 @@ static int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
                                         "secret_file",
                                         "tls",
                                         "http",
+                                        "listen",
                                         NULL};
     struct head *h = (struct head *)self;
     struct ms_head_options o = {0};
     struct start_strings s = {0};
     struct where where = {0};
+    const char *listen[2] = {0};
     PyObject *python, *sys_path, *env;
     double timeout;
     int log_to_driver, rc = -1;
 
     if (!PyArg_ParseTupleAndKeywords(args,
                                      kwargs,
-                                     "$sziiIpOOOssdzzsz",
+                                     "$sziiIpOOOssdzzszz",
                                      CORE_NAMES(names),
                                      &o.agent_path,
                                      &o.node_name,
@@ -202,8 +221,10 @@ static int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
                                      &where.address,
                                      &where.secret_file,
                                      &where.tls,
-                                     &o.http))
+                                     &o.http,
+                                     &listen[0]))
         return -1;
+    o.listen = listen[0] ? listen : NULL;
     o.log_to_driver = log_to_driver;
     o.timeout_ns = core_ns(timeout);
     s.python = core_strings(python);
@@ -237,6 +258,7 @@ static PyObject *head_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     pthread_cond_init(&h->logged, &attr);
     pthread_condattr_destroy(&attr);
     ms_list_init(&h->logs);
+    ms_list_init(&h->node_events);
     ms_map_init(&h->exits);
     return (PyObject *)h;
 }
@@ -336,6 +358,7 @@ static void head_dealloc(PyObject *self)
     stop(h, 0);
     Py_END_ALLOW_THREADS;
     head_logs_free(h);
+    head_node_events_free(h);
     while ((e = ms_map_next(&h->exits, &at)))
         free(e);
     ms_map_finish(&h->exits);
@@ -419,6 +442,7 @@ static PyMethodDef head_methods[] = {
     {"clusters", head_clusters, METH_O, NULL},
     {"peer", head_peer, METH_VARARGS, NULL},
     {"next_logs", head_next_logs, METH_O, NULL},
+    {"next_nodes", head_next_nodes, METH_O, NULL},
     {"stop", head_stop, METH_VARARGS, NULL},
     {"forget", head_forget, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL}};

@@ -3,6 +3,7 @@
  * head.c       start, stop, what it is
  * head_ops.c   clusters and ports
  * head_view.c  what there is: nodes, clusters, daemons of this machine
+ * head_nodes.c what happens to nodes
  * head_logs.c  the lines that workers print
  */
 #ifndef MS_PYTHON_HEAD_OBJECT_H
@@ -25,6 +26,7 @@ struct head {
     pthread_cond_t logged;
     struct ms_list logs;
     size_t log_count, log_dropped;
+    struct ms_list node_events;
     bool lost, stopped;
     bool joined;         /* the head runs elsewhere */
     bool closing;        /* nobody begins anything; set with the interpreter's lock */
@@ -46,6 +48,10 @@ PyObject *head_clusters(PyObject *self, PyObject *timeout);
 
 /* On the head's thread. */
 void head_on_log(void *arg, const Muster__LogLines *lines);
+PyObject *head_next_nodes(PyObject *self, PyObject *timeout);
+PyObject *head_node_tuple(const Muster__NodeStatus *n);
+void head_on_node(void *arg, const Muster__NodeStatus *node);
+void head_node_events_free(struct head *h);
 PyObject *head_next_logs(PyObject *self, PyObject *timeout);
 void head_logs_free(struct head *h);
 

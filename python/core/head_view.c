@@ -64,7 +64,7 @@ static PyObject *resource_list(const Muster__NodeShape *s)
 }
 
 /* The arguments of muster.Node. */
-static PyObject *node_tuple(const Muster__NodeStatus *n)
+PyObject *head_node_tuple(const Muster__NodeStatus *n)
 {
     return Py_BuildValue("sIKINNNNsiNN",
                          n->name,
@@ -88,7 +88,7 @@ PyObject *head_nodes(PyObject *self, PyObject *timeout)
     PyObject *list = s ? PyList_New(0) : NULL;
 
     for (size_t i = 0; list && i < s->n_nodes; i++)
-        if (!append(list, node_tuple(s->nodes[i])))
+        if (!append(list, head_node_tuple(s->nodes[i])))
             Py_CLEAR(list);
     if (s)
         ms_head_op_unref(op);
@@ -193,5 +193,17 @@ static PyObject *daemons(PyObject *self, PyObject *unused)
     return list;
 }
 
+static PyObject *session_root(PyObject *self, PyObject *unused)
+{
+    char root[MS_SESSION_DIR_MAX];
+    struct ms_error err = {0};
+
+    (void)self;
+    (void)unused;
+    return ms_session_root(root, &err) < 0 ? core_raise(&err)
+                                           : PyUnicode_DecodeFSDefault(root);
+}
+
 PyMethodDef core_head_functions[] = {{"daemons", daemons, METH_NOARGS, NULL},
+                                     {"session_root", session_root, METH_NOARGS, NULL},
                                      {NULL, NULL, 0, NULL}};

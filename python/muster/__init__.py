@@ -15,6 +15,7 @@ from muster.api import (
     init,
     is_initialized,
     nodes,
+    on_node,
     shutdown,
 )
 from muster.cluster import Cluster, View, get_cluster
@@ -75,6 +76,7 @@ __all__ = [
     "init",
     "is_initialized",
     "nodes",
+    "on_node",
     "shutdown",
     "wait",
     "worker_config",

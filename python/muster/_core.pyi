@@ -81,9 +81,11 @@ class Head:
         secret_file: str | None = None,
         tls: str = "auto",
         http: str | None = None,
+        listen: str | None = None,
     ) -> None:
         """With an address the head that listens there is joined: agent_path, node_name
-        and the numbers mean nothing then."""
+        and the numbers mean nothing then. Without one, `secret_file` and `listen` let
+        agents of other machines come."""
 
     @property
     def session(self) -> str: ...
@@ -129,6 +131,10 @@ class Head:
     def next_logs(self, timeout: float) -> list[tuple[str, int, bool, str]] | None:
         """(cluster, rank, is_stderr, text); [] after the timeout, None at the end."""
 
+    def next_nodes(self, timeout: float | None) -> list[tuple[Any, ...]] | None:
+        """Agents on other machines that have come, fallen silent, or gone; [] after the
+        timeout, None at the end."""
+
     def stop(self, grace: float) -> None:
         """End everything and wait for it. Idempotent."""
 
@@ -137,6 +143,9 @@ class Head:
 
 # uid, pid, address, log path, node, devices, lives, thousandths of a CPU, memory
 WorkerTuple = tuple[int, int, str, str, str, list[int], bool, int, int]
+
+def session_root() -> str:
+    """The folder of this user's sessions; it is there, and nobody else's."""
 
 def daemons() -> list[tuple[str, str]]:
     """(name, folder) of the heads of this user that run here and that others join."""

@@ -17,6 +17,7 @@ def session_env(environ: Mapping[str, str]) -> dict[str, str]:
     """What all processes of a session start from: the driver's environment, and one
     thread for each worker's numeric libraries unless the user has said otherwise."""
     env = dict(environ)
+    env.pop("MUSTER_SECRET", None)
     env.setdefault("OMP_NUM_THREADS", "1")
     return env
 

@@ -61,8 +61,6 @@ def rank_specs(
             "workers",
             stacklevel=4,
         )
-    # a driver elsewhere knows nothing of how devices are called on a node
-    env_here = {} if session.head.joined else session.env
     common = _common_spec(worker_cls, role, session)
     specs = []
     for rank, (node, devices) in enumerate(placements):
@@ -71,7 +69,7 @@ def rank_specs(
             rank,
             placements,
             master=master,
-            names=device_names(env_here, nodes[node][3]),
+            names=device_names(_env_of(session, nodes[node][0]), nodes[node][3]),
             visible=role.visible,
             user=role.env,
         )
@@ -83,6 +81,11 @@ def rank_specs(
         spec["detached"] = int(detached)
         specs.append(spec)
     return specs
+
+
+def _env_of(session: api.Session, node: str) -> Mapping[str, str]:
+    """A driver elsewhere knows nothing of how devices are called on a node."""
+    return session.env if node == session.here else {}
 
 
 def _common_spec(

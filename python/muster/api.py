@@ -6,21 +6,23 @@ import atexit
 import os
 import sys
 import threading
+from time import monotonic
 
-from muster import _core
+from muster import _core, _launch, _nodes
 from muster._env import session_env
 from muster._logs import LogPump
 from muster.errors import DeadlineExceeded, MusterError, NotInitialized
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from muster._start import Place
     from muster.config import WorkerConfig
 
 STOP_GRACE_S = 3.0  # SIGTERM until SIGKILL
+START_S = 60.0  # of `init`, where no other machines are waited for
 ANSWER_S = 30.0  # of a head that may just be coming back
 _HERE_ONLY = "this version starts its workers on this machine alone: leave {} out"
 
@@ -116,11 +118,17 @@ class Session:
         self.held: dict[str, tuple[list[Place], WorkerConfig]] = {}
         self.here = "" if head.joined else head.node[0]
         self.pump = LogPump(head, self.node_of)
+        self.watch = _nodes.NodeWatch(head, Node)
 
     def node_of(self, cluster: str, rank: int) -> str:
         """Where that worker runs."""
         places = self.held.get(cluster, ([], None))[0]
         return places[rank][0] if rank < len(places) else self.here
+
+    def wait_for_nodes(self, ranks: bool, timeout: float) -> None:
+        self.watch.is_waiting = True
+        _nodes.wait_for(self, self.options["min_nodes"], ranks, timeout)
+        self.watch.is_waiting = False
 
     def nodes(self) -> list[Node]:
         """All of the head's, by name: "n2" before "n10"."""
@@ -160,6 +168,13 @@ def nodes() -> list[Node]:
     return session().nodes()
 
 
+def on_node(callback: Callable[[Node], object]) -> None:
+    """Have `callback(node)` called, on a thread of Muster's, when an agent on another
+    machine has come, has fallen silent (`node.suspect`) or is heard again, or has gone
+    (not `node.alive`; `node.detail` says why)."""
+    session().watch.add(callback)
+
+
 def http_token() -> str:
     """What HTTP clients of this session show: `Authorization: Bearer <token>`."""
     return session().head.http_token
@@ -178,7 +193,9 @@ def init(
     num_gpus: int | None = None,
     nodes: str | None = None,
     orchestrator: str | None = None,
-    timeout: float = 60,
+    listen: str | None = None,
+    min_nodes: int | None = None,
+    timeout: float | None = None,
     log_to_driver: bool = True,
     secret_file: str | None = None,
     tls: str = "auto",
@@ -197,7 +214,15 @@ def init(
     num_gpus: devices to hand out, also where there are none; None: those that are found.
     num_nodes: so many nodes on this machine, called n0, n1, ..., each with an agent of its
         own, `num_cpus` (None: all of the machine) and `num_gpus` (None: none).
+    listen: "HOST:PORT" where a head of our own takes agents of other machines (`muster
+        agent --head HOST:PORT`); they have the secret of secret_file.
+    min_nodes: return when so many nodes are there; DeadlineExceeded says who is missing.
+    timeout: for all of that; None: 60 s, or 600 s where machines are waited for.
     log_to_driver: what workers print appears here too, with a prefix.
+
+    Started on every node with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (one process
+    on each node), rank 0 listens there and waits for WORLD_SIZE nodes; on the others
+    `init` lends the machine until the job ends, and then ends the process.
 
     Everything ends with `shutdown()`, or with this process, however that ends; of a head
     that was joined, the clusters of this process that are not detached. A second call is
@@ -210,9 +235,17 @@ def init(
         "num_nodes": _number(num_nodes, "num_nodes", least=1),
         "log_to_driver": bool(log_to_driver),
         "http": http,
+        "listen": listen,
         **find_head(address, secret_file, tls),
     }
     _refuse_other_machines(nodes, orchestrator)
+    launch = None
+    if not options["address"] and address != "local" and not listen and num_nodes == 1:
+        launch = _launch.find(os.environ)
+    options["min_nodes"] = _at_least_one(min_nodes, launch)
+    if timeout is None:
+        timeout = _launch.NODES_S if options["min_nodes"] > 1 else START_S
+    _let_others_come(options, launch, secret_file, timeout)
     if options["address"] and (num_cpus, num_gpus, num_nodes) != (None, None, 1):
         raise ValueError(
             "num_cpus, num_gpus and num_nodes describe this machine: give them to "
@@ -220,6 +253,8 @@ def init(
         )
     if options["address"] and http is not None:
         raise ValueError("http: is the head's matter, `muster head --http`")
+    if options["address"] and listen is not None:
+        raise ValueError("listen: is the head's matter, `muster head --listen`")
     with _lock:
         if _session is not None and _session.head.alive:
             if _session.options == options:
@@ -231,17 +266,24 @@ def init(
             raise MusterError("init() is for drivers; this process is a worker")
         if _session is not None:
             shutdown()  # its agent was lost
+        begun = monotonic()
         try:
             _session = _start(options, timeout)
         except TimeoutError as e:
             raise DeadlineExceeded(f"init: not ready within {timeout} s: {e}") from None
+        try:
+            left = timeout - (monotonic() - begun)
+            _session.wait_for_nodes(launch is not None, left)
+        except BaseException:
+            shutdown(grace=0)
+            raise
 
 
 def _start(options: dict[str, Any], timeout: float) -> Session:
     env = session_env(os.environ)
     head = _core.Head(
         agent_path=find_executable(),
-        node_name=None,
+        node_name=options["node_name"],
         num_gpus=options["num_gpus"],
         num_cpus=options["num_cpus"],
         num_nodes=options["num_nodes"],
@@ -256,12 +298,50 @@ def _start(options: dict[str, Any], timeout: float) -> Session:
         secret_file=options["secret_file"],
         tls=options["tls"],
         http=options["http"],
+        listen=options["listen"],
     )
     try:
         return Session(options, head, env)
     except BaseException:
         head.stop(0)
         raise
+
+
+def _at_least_one(min_nodes: int | None, launch: _launch.Launch | None) -> int:
+    if min_nodes is None:
+        return launch.world_size if launch else 1
+    if isinstance(min_nodes, bool) or not isinstance(min_nodes, int) or min_nodes < 1:
+        raise ValueError(f"min_nodes: must be a number of at least 1: {min_nodes!r}")
+    return min_nodes
+
+
+def _let_others_come(
+    options: dict[str, Any],
+    launch: _launch.Launch | None,
+    secret_file: str | None,
+    timeout: float,
+) -> None:
+    """Where a head of our own listens, and with which secret. Does not return on a node
+    that is only lent."""
+    options["node_name"] = launch.name if launch else None
+    if launch:
+        secret = _launch.find_secret(secret_file, launch.host)
+        if launch.rank > 0:
+            code = _launch.lend(
+                launch,
+                find_executable(),
+                secret_file=secret,
+                num_gpus=options["num_gpus"],
+                num_cpus=options["num_cpus"],
+                tls=options["tls"],
+                timeout=timeout,
+            )
+            raise SystemExit(code)
+        options["listen"] = _launch.listen_at(launch)
+        options["secret_file"] = secret
+    elif options["listen"]:
+        host = options["listen"].rpartition(":")[0].strip("[]")
+        options["secret_file"] = _launch.find_secret(secret_file, host)
 
 
 def _number(value: int | None, field: str, least: int = 0) -> int:
@@ -331,6 +411,7 @@ def shutdown(*, grace: float = STOP_GRACE_S) -> None:
             ending.head.stop(grace)
         finally:
             ending.pump.join()
+            ending.watch.join()
 
 
 @atexit.register

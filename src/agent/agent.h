@@ -16,7 +16,9 @@
  *                                     service manager starts it again and it waits anew
  *   a wrong secret, another version,  before it has ever joined: exit code 1, the reason
  *   a node name that is taken         on stderr (of a name: only when it stays taken)
- *   nobody answers                    before it has ever joined: tried for ever
+ *   nobody answers                    before it has ever joined: tried for ever, or for
+ *                                     join_within_ns: then exit code 1
+ *   the process end_with_pid ends     its workers end, then it
  *
  * Meanwhile it dials. When it is back it tells what lives and what has ended, sends the
  * lines that were printed (MS_LOG_BACKLOG_MAX at most), and does nothing twice.
@@ -29,6 +31,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* AgentConfig.protocol_version that is understood. 0 means "the same". */
 enum { MS_AGENT_PROTOCOL = 1 };
@@ -48,6 +51,8 @@ struct ms_join_options {
         *bind; /* listen.h; none: what the head says, else all interfaces */
     size_t bind_count;
     enum ms_tls_mode tls;
+    int64_t join_within_ns; /* 0: for ever */
+    pid_t end_with_pid;     /* 0: of nobody */
 };
 
 /* Join a head and serve it until the end, in the foreground: what happens is told on

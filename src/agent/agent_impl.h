@@ -86,6 +86,8 @@ void ms_agent_refuse(struct ms_agent *a,
 void ms_agent_configure(struct ms_agent *a, Muster__HeadToAgent *message);
 /* With a->config, a->node and a->listen there: all that is below. */
 int ms_agent_set_up(struct ms_agent *a, struct ms_error *err);
+/* End with this process; 0: with none. */
+int ms_agent_watch_process(struct ms_agent *a, pid_t pid);
 /* What this node is. `hosts` has room for MS_LISTEN_HOSTS_MAX; all is borrowed. */
 void ms_agent_describe(struct ms_agent *a, Muster__AgentReady *ready, char **hosts);
 

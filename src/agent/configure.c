@@ -54,20 +54,24 @@ static void sweep_cgroups(void *arg)
     ms_cgroups_sweep(&a->cgroups, is_session_alive);
 }
 
-static void on_driver_dead(void *arg, unsigned events)
+static void on_process_dead(void *arg, unsigned events)
 {
+    struct ms_agent *a = arg;
+
     (void)events;
-    ms_agent_end(arg, 0, "the driver's process has ended");
+    a->exit_code = a->join ? 1 : 0;
+    ms_agent_end(a, 0, "the process that it ends with has ended");
 }
 
-static int watch_driver(struct ms_agent *a)
+int ms_agent_watch_process(struct ms_agent *a, pid_t pid)
 {
-    if (a->config->driver_pid <= 0)
+    if (pid <= 0)
         return 0;
-    a->driver_fd = ms_process_open(a->config->driver_pid);
+    a->driver_fd = ms_process_open(pid);
     if (a->driver_fd < 0)
         return a->driver_fd;
-    return ms_watch_init(&a->driver, a->loop, a->driver_fd, MS_READ, on_driver_dead, a);
+    return ms_watch_init(
+        &a->driver, a->loop, a->driver_fd, MS_READ, on_process_dead, a);
 }
 
 /* stdin from nowhere, stdout and stderr to our own log. */
@@ -201,7 +205,7 @@ int ms_agent_set_up(struct ms_agent *a, struct ms_error *err)
     if (rc < 0)
         return ms_error_sys(err, rc, "cannot prepare zygotes");
     ms_loop_post(a->loop, sweep_cgroups, a);
-    rc = watch_driver(a);
+    rc = ms_agent_watch_process(a, config->driver_pid);
     return rc < 0 ? ms_error_sys(err, rc, "cannot watch driver %d", config->driver_pid)
                   : 0;
 }

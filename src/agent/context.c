@@ -111,7 +111,7 @@ struct ms_context *ms_contexts_add_own(struct ms_contexts *c,
     message.working_dir = config->working_dir;
     message.n_env = config->n_env;
     message.env = config->env;
-    context = add(c, &message);
+    context = config->driver_pid ? add(c, &message) : add_foreign(c, &message);
     if (context)
         context->wants_logs = config->log_to_driver;
     return context;

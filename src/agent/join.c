@@ -5,7 +5,6 @@
 #include "base/name.h"
 #include "io/addr.h"
 #include "io/tcp.h"
-#include "wire/handshake.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -131,7 +130,9 @@ static void on_grace(void *arg)
 {
     struct ms_join *j = arg;
 
-    if (j->has_head_ended)
+    if (!j->agent->config)
+        give_up(j, "the head was not joined in time");
+    else if (j->has_head_ended)
         give_up(j, "the head has ended and did not come back in time");
     else
         give_up(j, "nothing was heard of the head for too long");
@@ -147,85 +148,6 @@ static void head_is_lost(struct ms_join *j, int64_t since_ns, bool has_ended)
 }
 
 /* ---- welcome --------------------------------------------------------------------- */
-
-/* protobuf-c's empty strings are not malloc'd. */
-static int set_text(char **field, const char *text)
-{
-    char *copy = strdup(text);
-
-    if (!copy)
-        return -ENOMEM;
-    if (*field != protobuf_c_empty_string)
-        free(*field);
-    *field = copy;
-    return 0;
-}
-
-/* What both sides have proven need not travel. */
-static int set_secret(ProtobufCBinaryData *field, const uint8_t *secret)
-{
-    uint8_t *copy = malloc(MS_SECRET_SIZE);
-
-    if (!copy)
-        return -ENOMEM;
-    memcpy(copy, secret, MS_SECRET_SIZE);
-    free(field->data);
-    field->data = copy;
-    field->len = MS_SECRET_SIZE;
-    return 0;
-}
-
-/* Take the configuration out of the message and make it ours. */
-static int
-take_config(struct ms_join *j, Muster__LinkWelcome *welcome, struct ms_error *err)
-{
-    struct ms_agent *a = j->agent;
-    Muster__HeadToAgent *message = malloc(sizeof *message);
-    Muster__AgentConfig *config = welcome->config;
-    int rc;
-
-    if (!message)
-        return ms_error_set(err, -ENOMEM, "out of memory");
-    rc = ms_node_dir_open(&j->dir, welcome->session, j->node, err);
-    if (rc < 0) {
-        free(message);
-        return rc;
-    }
-    muster__head_to_agent__init(message);
-    message->body_case = MUSTER__HEAD_TO_AGENT__BODY_CONFIG;
-    message->config = MS_TAKE(welcome->config);
-    a->config_message = message;
-    a->config = config;
-    if (set_secret(&config->secret, j->options->secret) < 0 ||
-        set_text(&config->session, welcome->session) < 0 ||
-        set_text(&config->session_dir, j->dir.dir) < 0 ||
-        set_text(&config->node_name, j->node) < 0)
-        return ms_error_set(err, -ENOMEM, "out of memory");
-    config->driver_pid = 0;
-    return ms_agent_set_up(a, err);
-}
-
-static int
-first_welcome(struct ms_join *j, Muster__LinkWelcome *welcome, struct ms_error *err)
-{
-    const Muster__AgentConfig *config = welcome->config;
-
-    if (!config)
-        return ms_error_set(err, -EPROTO, "the head gave no configuration");
-    if (config->protocol_version && config->protocol_version != MS_AGENT_PROTOCOL)
-        return ms_error_set(err,
-                            -EPROTONOSUPPORT,
-                            "the head speaks version %u, this agent %d: install the "
-                            "same Muster on both",
-                            config->protocol_version,
-                            MS_AGENT_PROTOCOL);
-    if (!j->options->bind_count && config->n_bind &&
-        ms_listen_init(
-            &j->agent->listen, (const char *const *)config->bind, config->n_bind, err) <
-            0)
-        return err->code;
-    return take_config(j, welcome, err);
-}
 
 static int check_session(const struct ms_join *j,
                          const Muster__LinkWelcome *welcome,
@@ -287,8 +209,9 @@ static void on_welcome(struct ms_line *line, Muster__LinkWelcome *welcome)
 {
     struct ms_join *j = line->join;
     struct ms_error err = {0};
-    int rc = j->agent->config ? check_session(j, welcome, &err)
-                              : first_welcome(j, welcome, &err);
+    bool is_first = !j->agent->config;
+    int rc = is_first ? ms_join_configure(j, welcome, &err)
+                      : check_session(j, welcome, &err);
 
     if (rc < 0) {
         complain(j, err.text);
@@ -296,6 +219,8 @@ static void on_welcome(struct ms_line *line, Muster__LinkWelcome *welcome)
         return;
     }
     line_is_up(line, welcome);
+    if (is_first)
+        ms_agent_warm_up(j->agent, ms_contexts_find(&j->agent->contexts, 0));
     say_joined(j, welcome->session);
 }
 
@@ -563,6 +488,11 @@ static int join_init(struct ms_join *j, struct ms_agent *a, struct ms_error *err
     if (rc == 0 && (ms_timer_init(&j->retry, a->loop, on_retry, j) < 0 ||
                     ms_timer_init(&j->grace, a->loop, on_grace, j) < 0))
         rc = ms_error_set(err, -ENOMEM, "out of memory");
+    if (rc == 0 && o->join_within_ns > 0)
+        ms_timer_set(&j->grace, o->join_within_ns);
+    if (rc == 0 && ms_agent_watch_process(a, o->end_with_pid) < 0)
+        rc = ms_error_set(
+            err, -ESRCH, "there is no process %d to end with", (int)o->end_with_pid);
     return rc;
 }
 

@@ -47,4 +47,11 @@ int ms_join_hello(struct ms_join *j, struct ms_link *link);
 /* Forget ends that every head has heard of. */
 void ms_join_forget_ended(struct ms_join *j, int64_t before_ns);
 
+/* ---- join_welcome.c -------------------------------------------------------------- */
+
+/* The first welcome: what this agent is told of itself is taken out of the message. */
+int ms_join_configure(struct ms_join *j,
+                      Muster__LinkWelcome *welcome,
+                      struct ms_error *err);
+
 #endif

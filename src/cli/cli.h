@@ -56,6 +56,8 @@ enum ms_opt {
     MS_OPT_LABEL,
     MS_OPT_BIND,
     MS_OPT_FD,
+    MS_OPT_JOIN_WITHIN,
+    MS_OPT_END_WITH,
     MS_OPT_HELP,
     MS_OPT_COUNT
 };

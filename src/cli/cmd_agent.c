@@ -1,5 +1,6 @@
 #include "agent/agent.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "cli/args.h"
 #include "cli/out.h"
 #include "cli/target.h"
@@ -8,7 +9,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-enum { DEVICES_MAX = 4096 };
+enum { DEVICES_MAX = 4096, WITHIN_MAX = 30 * 24 * 3600 };
 
 struct values {
     const char *at[MS_CLI_MANY_MAX];
@@ -48,6 +49,7 @@ static enum ms_exit join(const struct ms_cli *cli, const struct ms_target *targe
 {
     MS_CLEANUP(ms_shape_cleanup) Muster__NodeShape *shape = ms_shape_create("");
     struct values bind = {0};
+    long within = 0, end_with = 0;
     struct ms_error err = {0};
     struct ms_join_options o = {.head = target->address,
                                 .secret = target->secret,
@@ -56,11 +58,15 @@ static enum ms_exit join(const struct ms_cli *cli, const struct ms_target *targe
     if (!shape)
         return ms_out_fail(cli, MS_EXIT_FAILED, "out of memory");
     if (describe(cli, shape, &err) < 0 ||
+        ms_args_number(cli, MS_OPT_JOIN_WITHIN, 1, WITHIN_MAX, &within, &err) < 0 ||
+        ms_args_number(cli, MS_OPT_END_WITH, 1, INT_MAX, &end_with, &err) < 0 ||
         (ms_cli_has(cli, MS_OPT_TLS) &&
          ms_tls_mode_parse(cli->values[MS_OPT_TLS], &o.tls, &err) < 0))
         return ms_out_fail(cli, MS_EXIT_USAGE, "%s", err.text);
     collect(cli, MS_OPT_BIND, &bind);
     o.shape = shape;
+    o.join_within_ns = within * MS_NS_PER_S;
+    o.end_with_pid = (pid_t)end_with;
     o.bind = bind.at;
     o.bind_count = bind.count;
     return ms_agent_join(&o) == 0 ? MS_EXIT_OK : MS_EXIT_FAILED;

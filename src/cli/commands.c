@@ -173,7 +173,9 @@ const struct ms_cli_command ms_cli_commands[] = {
         .options = MS_OPT(MS_OPT_HEAD) | MS_OPT(MS_OPT_SECRET_FILE) |
                    MS_OPT(MS_OPT_NODE_NAME) | MS_OPT(MS_OPT_NUM_GPUS) |
                    MS_OPT(MS_OPT_NUM_CPUS) | MS_OPT(MS_OPT_LABEL) |
-                   MS_OPT(MS_OPT_BIND) | MS_OPT(MS_OPT_TLS) | MS_OPT(MS_OPT_FD),
+                   MS_OPT(MS_OPT_BIND) | MS_OPT(MS_OPT_TLS) |
+                   MS_OPT(MS_OPT_JOIN_WITHIN) | MS_OPT(MS_OPT_END_WITH) |
+                   MS_OPT(MS_OPT_FD),
         .exits = EXITS_ANY,
         .run = ms_cmd_agent,
     },

@@ -114,5 +114,12 @@ const struct ms_cli_option ms_cli_options[MS_OPT_COUNT] = {
                    .value = "N",
                    .hidden = true,
                    .help = "the link to the head; N + 1 is the session's lock"},
+    [MS_OPT_JOIN_WITHIN] = {.name = "join-within",
+                            .value = "SECONDS",
+                            .help = "give up if the head was not joined by then "
+                                    "(default: never)"},
+    [MS_OPT_END_WITH] = {.name = "end-with",
+                         .value = "PID",
+                         .help = "end when this process ends"},
     [MS_OPT_HELP] = {.name = "help", .letter = 'h', .help = "print this"},
 };

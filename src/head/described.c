@@ -3,6 +3,7 @@
 #include "base/name.h"
 #include "cluster/copy.h"
 #include "head/fields.h"
+#include "io/addr.h"
 #include "resource/shape.h"
 #include "wire/frame.h"
 
@@ -106,11 +107,26 @@ int ms_described_init(struct ms_described *d,
     return rc;
 }
 
+/* Workers here are reached where agents come: at that address, or at all of them. */
+static size_t fill_bind(const char *const *listen, struct ms_addr *at, char **out)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; listen && listen[i] && count < MS_ADDRS_MAX; i++)
+        if (ms_addr_parse_listen(listen[i], &at[count], NULL) == 0) {
+            out[count] = at[count].name;
+            count++;
+        }
+    return count;
+}
+
 Muster__HeadToAgent *ms_described_config(const struct ms_described *d,
                                          size_t index,
                                          const struct ms_session *session,
                                          const struct ms_head_options *o)
 {
+    struct ms_addr at[MS_ADDRS_MAX];
+    char *bind[MS_ADDRS_MAX];
     Muster__AgentConfig c = MUSTER__AGENT_CONFIG__INIT;
     Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
 
@@ -133,6 +149,9 @@ Muster__HeadToAgent *ms_described_config(const struct ms_described *d,
     c.n_env = ms_field_count(o->env);
     c.env = ms_field_strings(o->env);
     c.protocol_version = MS_FRAME_VERSION;
+    c.tls = (Muster__TlsMode)o->tls;
+    c.n_bind = fill_bind(o->listen, at, bind);
+    c.bind = bind;
     m.body_case = MUSTER__HEAD_TO_AGENT__BODY_CONFIG;
     m.config = &c;
     return (Muster__HeadToAgent *)ms_proto_copy(&m.base);

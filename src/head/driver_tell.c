@@ -105,13 +105,15 @@ void ms_drivers_tell_node(struct ms_head *h, const struct ms_node *n)
 {
     Muster__HeadToDriver m = MUSTER__HEAD_TO_DRIVER__INIT;
 
-    if (h->drivers.count == 0)
+    if (h->drivers.count == 0 && !h->on_node)
         return;
     m.body_case = MUSTER__HEAD_TO_DRIVER__BODY_NODE;
     m.node = ms_node_status(n);
     if (!m.node)
         return;
     tell_all(h, &m);
+    if (h->on_node && !h->stop_op)
+        h->on_node(h->arg, m.node);
     muster__node_status__free_unpacked(m.node, NULL);
 }
 

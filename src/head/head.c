@@ -18,6 +18,7 @@ enum {
     SPIN_PAGE_SIZE = 4096,
     DESCRIPTORS_NEEDED = 24, /* to start an agent */
     DESCRIPTORS_NODE = 4,    /* for each more */
+    EMBEDDED_GRACE_NS = 1,   /* its end is the end; 0 would mean the default */
 };
 
 /* ---- the end --------------------------------------------------------------------- */
@@ -64,6 +65,8 @@ static void head_destroy(struct ms_head *h)
     for (size_t i = 0; h->addresses && h->addresses[i]; i++)
         free(h->addresses[i]);
     free(h->addresses);
+    if (h->config)
+        muster__head_to_agent__free_unpacked(h->config, NULL);
     ms_registry_finish(&h->registry);
     ms_loop_destroy(h->loop);
     close_session(h);
@@ -154,6 +157,8 @@ struct ms_head *ms_head_create(const struct ms_head_options *o)
     h->on_log = o->on_log;
     h->on_exit = o->on_exit;
     h->on_agent_lost = o->on_agent_lost;
+    h->on_node = o->on_node;
+    h->tls = o->tls;
     h->arg = o->arg;
     h->session.driver_pid = getpid();
     pthread_mutex_init(&h->lock, NULL);
@@ -182,9 +187,9 @@ static int make_spin_page(const char *session_dir)
     return dir < 0 ? dir : ms_tree_write(dir, "spin", zeros, sizeof zeros);
 }
 
-static int open_session(struct ms_head *h, struct ms_error *err)
+static int open_session(struct ms_head *h, const uint8_t *secret, struct ms_error *err)
 {
-    int rc = ms_session_create(&h->session, &h->lock_fd, err);
+    int rc = ms_session_create_with(&h->session, secret, &h->lock_fd, err);
 
     if (rc < 0)
         return rc;
@@ -243,6 +248,8 @@ add_nodes(struct ms_head *h, const struct ms_head_options *o, struct ms_error *e
     for (size_t i = 0; rc == 0 && i < d.count; i++)
         if (ms_lent_init(h, o, ms_described_config(&d, i, &h->session, o)) < 0)
             rc = ms_error_set(err, -ENOMEM, "cannot make the head: out of memory");
+    if (rc == 0)
+        h->config = ms_described_config(&d, 0, &h->session, o);
     ms_described_finish(&d);
     return rc;
 }
@@ -267,7 +274,9 @@ build(struct ms_head *h, const struct ms_head_options *o, struct ms_error *err)
         rc = add_nodes(h, o, err);
     if (rc == 0 && o->http)
         rc = ms_head_http_open(h, o->http, o->http_open_metrics, err);
-    return rc == 0 ? ms_head_control_open(h, err) : rc;
+    if (rc == 0)
+        rc = ms_head_control_open(h, err);
+    return rc == 0 && o->listen ? ms_head_listen(h, o->listen, err) : rc;
 }
 
 static void *head_main(void *arg)
@@ -318,12 +327,13 @@ struct ms_head *ms_head_start(const struct ms_head_options *o, struct ms_error *
         ms_error_sys(err, -ENOMEM, "cannot make the head");
         return NULL;
     }
+    h->head_grace_ns = EMBEDDED_GRACE_NS;
     rc = o->agent_path ? set_node(h, o->node_name, err)
                        : ms_error_set(err, -EINVAL, "agent_path is needed");
     if (rc == 0)
         rc = check_descriptors(o, err);
     if (rc == 0)
-        rc = open_session(h, err);
+        rc = open_session(h, o->secret, err);
     if (rc == 0)
         rc = build(h, o, err);
     if (rc == 0)

@@ -5,6 +5,9 @@
  * has said that it is ready, or says why not. Everything else may be called from any
  * thread; requests return an operation that completes exactly once.
  *
+ * With `listen` agents of other machines can join it: they are nodes as its own is, and end
+ * with it.
+ *
  * There are two more ways to have one. ms_head_join gives the same interface to a head
  * that runs elsewhere: requests travel there, what happens to workers comes back.
  * ms_head_serve makes that head: it has no agent of its own, agents and drivers dial.
@@ -48,6 +51,9 @@ struct ms_head_options {
     int64_t timeout_ns; /* for the start */
     const char *http;   /* "HOST:PORT" of rest.h; NULL: none */
     bool http_open_metrics;
+    const char *const *listen; /* "HOST:PORT" for agents, NULL-terminated; NULL: none */
+    const uint8_t *secret;     /* MS_SESSION_SECRET_SIZE bytes; NULL: a fresh one */
+    enum ms_tls_mode tls;
 
     /* On the head's thread, which must not stop the head. `lines` and `exit` are
      * borrowed. on_exit comes once for each worker of a cluster whose creation has
@@ -56,6 +62,8 @@ struct ms_head_options {
     void (*on_exit)(void *arg, uint64_t uid, const Muster__Exit *exit);
     /* There is no node left; all workers get on_exit. */
     void (*on_agent_lost)(void *arg, const char *why);
+    /* An agent on another machine has come, is suspect or no longer so, or has gone. */
+    void (*on_node)(void *arg, const Muster__NodeStatus *node);
     void *arg;
 };
 
@@ -104,7 +112,7 @@ struct ms_head_serve_options {
 struct ms_head *ms_head_serve(const struct ms_head_serve_options *o,
                               struct ms_error *err);
 
-/* Of ms_head_serve: where it can be dialled, NULL-terminated, as long as the head. */
+/* Of ms_head_serve, and with `listen`: where it can be dialled, NULL-terminated, as long as the head. */
 const char *const *ms_head_addresses(const struct ms_head *h);
 /* Where it speaks HTTP; empty: nowhere. */
 const char *ms_head_http_address(const struct ms_head *h);

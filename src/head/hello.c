@@ -1,5 +1,6 @@
 #include "base/cleanup.h"
 #include "base/name.h"
+#include "head/fields.h"
 #include "head/state.h"
 #include "wire/frame.h"
 
@@ -39,16 +40,27 @@ static void welcome_init(Muster__LinkWelcome *w, const struct ms_head *h)
     w->head_grace_ns = (uint64_t)h->head_grace_ns;
 }
 
+/* An embedded head's driver is everybody's: what its workers are started with comes along.
+ * The secret does not travel, and each node listens in its own places. */
 void ms_hello_welcome_agent(struct ms_head *h, struct ms_node *n)
 {
+    const Muster__AgentConfig no_config = MUSTER__AGENT_CONFIG__INIT;
     Muster__LinkWelcome welcome;
-    Muster__AgentConfig config = MUSTER__AGENT_CONFIG__INIT;
+    Muster__AgentConfig config = h->config ? *h->config->config : no_config;
     Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
 
     welcome_init(&welcome, h);
+    config.secret = (ProtobufCBinaryData){0};
+    config.session_dir = ms_field_text(NULL);
+    config.n_bind = 0;
+    config.shape = NULL;
+    config.nodes_here = 0;
     config.session = h->session.name;
     config.node_name = n->name;
-    config.log_to_driver = true;
+    if (h->is_daemon)
+        config.log_to_driver = true;
+    config.num_gpus = -1;
+    config.driver_pid = 0;
     config.protocol_version = MS_FRAME_VERSION;
     config.tls = (Muster__TlsMode)h->tls;
     welcome.config = &config;
@@ -147,6 +159,12 @@ static void meet_driver(struct guest *g, uint64_t request, Muster__LinkHello *he
     int rc = check_hello(h, hello, &why);
     uint64_t id = hello->driver->driver;
 
+    if (rc == 0 && !h->is_daemon)
+        rc = ms_error_set(&why,
+                          -EPERM,
+                          "this head is part of another driver (process %d), which is "
+                          "its only one: start `muster head` for several",
+                          (int)h->session.driver_pid);
     if (rc == 0)
         rc = ms_driver_attach(h, wire, &hello->driver, &why);
     if (rc < 0) {
@@ -208,7 +226,7 @@ void ms_head_on_link(void *arg, struct ms_link *wire)
 {
     static const struct ms_link_ops ops = {.on_body = on_body, .on_closed = on_closed};
     struct ms_head *h = arg;
-    struct guest *g = h->is_daemon ? calloc(1, sizeof *g) : NULL;
+    struct guest *g = calloc(1, sizeof *g);
 
     if (!g) {
         ms_link_destroy(wire);

@@ -28,14 +28,12 @@ static int write_addresses(const struct ms_head *h, struct ms_error *err)
                   : 0;
 }
 
-static int
-listen_at(struct ms_head *h, const char *const *addresses, struct ms_error *err)
+int ms_head_listen(struct ms_head *h,
+                   const char *const *addresses,
+                   struct ms_error *err)
 {
-    static const char *const loopback[] = {DEFAULT_LISTEN, NULL};
     int rc = 0;
 
-    if (!addresses || !addresses[0])
-        addresses = loopback;
     for (size_t i = 0; addresses[i] && rc == 0; i++)
         rc = ms_head_control_listen(h, addresses[i], err);
     return rc;
@@ -44,6 +42,8 @@ listen_at(struct ms_head *h, const char *const *addresses, struct ms_error *err)
 struct ms_head *ms_head_serve(const struct ms_head_serve_options *o,
                               struct ms_error *err)
 {
+    static const char *const loopback[] = {DEFAULT_LISTEN, NULL};
+    const char *const *addresses = o->listen && o->listen[0] ? o->listen : loopback;
     struct ms_head *h = ms_head_create(&(struct ms_head_options){0});
     int rc;
 
@@ -71,7 +71,7 @@ struct ms_head *ms_head_serve(const struct ms_head_serve_options *o,
     if (rc == 0)
         rc = ms_head_control_open(h, err);
     if (rc == 0)
-        rc = listen_at(h, o->listen, err);
+        rc = ms_head_listen(h, addresses, err);
     if (rc == 0 && o->http)
         rc = ms_head_http_open(h, o->http, o->http_open_metrics, err);
     if (rc == 0)

@@ -20,7 +20,7 @@
  * tail.c      the last lines of a log
  * control.c   head.sock, and where others dial; control_stop.c: `muster stop`; control_log.c: logs
  * rest.c      HTTP; rest_impl.h has its files
- * serve.c     a head without an agent of its own
+ * serve.c     a head without an agent of its own; where it listens
  * uplink.c    a head that has joined another one: all requests travel there
  *
  * Everything below belongs to the head's thread, but `ops` (guarded by `lock`) and what
@@ -55,6 +55,7 @@ struct ms_head {
     void (*on_log)(void *arg, const Muster__LogLines *lines);
     void (*on_exit)(void *arg, uint64_t uid, const Muster__Exit *exit);
     void (*on_agent_lost)(void *arg, const char *why);
+    void (*on_node)(void *arg, const Muster__NodeStatus *node);
     void (*on_stop_asked)(void *arg);
     void *arg;
     int64_t started_ns;
@@ -62,7 +63,8 @@ struct ms_head {
     uint64_t id;    /* of this process of a head */
     int64_t link_grace_ns, head_grace_ns;
     enum ms_tls_mode tls;
-    char **addresses; /* where others dial; NULL-terminated */
+    char **addresses;            /* where others dial; NULL-terminated */
+    Muster__HeadToAgent *config; /* of an embedded head: what its agents need to know */
     struct ms_loop *loop;
     pthread_t thread;
     bool has_thread;
@@ -218,6 +220,11 @@ void ms_head_stop_step(struct ms_head *h);    /* something has changed: go on */
 /* status.c: NULL: out of memory */
 Muster__Status *ms_head_status_message(const struct ms_head *h);
 Muster__NodeStatus *ms_node_status(const struct ms_node *n);
+
+/* serve.c */
+int ms_head_listen(struct ms_head *h,
+                   const char *const *addresses,
+                   struct ms_error *err);
 
 /* control.c */
 int ms_head_control_open(struct ms_head *h, struct ms_error *err);

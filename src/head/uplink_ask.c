@@ -180,6 +180,8 @@ bool ms_uplink_read(struct ms_uplink *u, const uint8_t *body, size_t len)
         ms_uplink_refused(u, m->failure);
     else if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_GOODBYE)
         ms_uplink_lose(u, "the head was stopped, and all workers with it");
+    else if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_NODE && h->on_node)
+        h->on_node(h->arg, m->node);
     else if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_LOG && h->on_log)
         h->on_log(h->arg, m->log);
     else if (m->request)

@@ -82,6 +82,50 @@ static int fill(int root, const char *name)
     return rc < 0 ? rc : MS_TAKE_FD(lock);
 }
 
+/* ---- what ended jobs have left ---------------------------------------------------- */
+
+/* Of a session that comes once, unlike one with a name that a person gave. */
+static bool is_of_job(const char *name)
+{
+    char session[MS_NAME_MAX + 1];
+    size_t len = strcspn(name, "@");
+
+    if (name[len] != '@' || len >= sizeof session)
+        return false;
+    memcpy(session, name, len);
+    session[len] = 0;
+    return ms_session_name_is_ours(session);
+}
+
+struct oldest {
+    char name[MS_SESSION_DIR_MAX];
+    size_t count;
+};
+
+static int find_oldest(void *arg, int root, const char *name)
+{
+    struct oldest *o = arg;
+    MS_CLEANUP(ms_cleanup_fd) int dir = is_of_job(name) ? ms_tree_open(root, name) : -1;
+    MS_CLEANUP(ms_cleanup_fd) int lock = dir < 0 ? -1 : ms_session_lock(dir, LOCK_EX);
+
+    if (lock < 0)
+        return 0;
+    if (o->count++ == 0 || strverscmp(name, o->name) < 0)
+        snprintf(o->name, sizeof o->name, "%s", name);
+    return 0;
+}
+
+static void sweep(int root)
+{
+    for (;;) {
+        struct oldest o = {0};
+
+        if (ms_tree_each(root, find_oldest, &o) < 0 || o.count < MS_SESSIONS_KEPT ||
+            ms_tree_remove(root, o.name) < 0)
+            return;
+    }
+}
+
 int ms_node_dir_open(struct ms_node_dir *d,
                      const char *session,
                      const char *node,
@@ -99,6 +143,7 @@ int ms_node_dir_open(struct ms_node_dir *d,
     root = ms_session_root_open(root_path, err);
     if (root < 0)
         return root;
+    sweep(root);
     make_name(name, sizeof made.dir - strlen(root_path) - 1, session, node);
     strcpy(made.dir, root_path); /* make_name has left room for all of it */
     strcat(made.dir, "/");

@@ -7,7 +7,7 @@
  *   logs/  as in a session's folder; stays
  *
  * A name that is too long for the paths of sockets is cut, and ends with a number that
- * belongs to the whole. An agent of the same name finds its folder again and goes on in
+ * belongs to the whole. Of jobs that have ended MS_SESSIONS_KEPT are kept. An agent of the same name finds its folder again and goes on in
  * the same logs.
  */
 #ifndef MS_IO_NODE_DIR_H

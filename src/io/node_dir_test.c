@@ -123,10 +123,35 @@ static void test_tricks_with_names(void **state)
 
 #define DIR_TEST(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
 
+/* What jobs have left: as many as of sessions, the newest, and nothing of others. */
+static void test_old_ones_go(void **state)
+{
+    struct ms_node_dir d = {.lock_fd = -1}, named = {.lock_fd = -1};
+    struct ms_node_dir living = {.lock_fd = -1};
+    char session[40], first[MS_SESSION_DIR_MAX] = "";
+
+    (void)state;
+    assert_int_equal(ms_node_dir_open(&named, "head", "n", NULL), 0);
+    ms_node_dir_close(&named);
+    assert_int_equal(ms_node_dir_open(&living, "20261115-000000-1", "n", NULL), 0);
+    for (unsigned i = 0; i < MS_SESSIONS_KEPT + 1; i++) {
+        snprintf(session, sizeof session, "20261116-0000%02u-17", i);
+        assert_int_equal(ms_node_dir_open(&d, session, "n", NULL), 0);
+        if (i == 0)
+            strcpy(first, d.dir);
+        assert_int_equal(access(first, F_OK), i < MS_SESSIONS_KEPT ? 0 : -1);
+        ms_node_dir_close(&d);
+    }
+    assert_true(is_there(&named, "logs"));
+    assert_true(is_there(&living, "spin"));
+    ms_node_dir_close(&living);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         DIR_TEST(test_life),
+        DIR_TEST(test_old_ones_go),
         DIR_TEST(test_what_the_dead_left_goes),
         DIR_TEST(test_long_names_stay_apart),
         DIR_TEST(test_tricks_with_names),

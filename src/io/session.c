@@ -100,12 +100,16 @@ static int make_lock(int dir)
 }
 
 /* Everything below the folder; the lock's descriptor. */
-static int fill_folder(int dir, struct ms_session *s)
+static int fill_folder(int dir, struct ms_session *s, const uint8_t *given)
 {
     MS_CLEANUP(ms_cleanup_fd) int lock = make_lock(dir);
     char secret[2 * MS_SESSION_SECRET_SIZE + 1], pid[16];
-    int rc = lock < 0 ? lock : ms_random_bytes(s->secret, sizeof s->secret);
+    int rc = lock < 0 ? lock : 0;
 
+    if (given)
+        memcpy(s->secret, given, sizeof s->secret);
+    else if (rc == 0)
+        rc = ms_random_bytes(s->secret, sizeof s->secret);
     if (rc < 0)
         return rc;
     ms_hex(s->secret, sizeof s->secret, secret);
@@ -150,7 +154,7 @@ static int publish(int root, const char *temporary, struct ms_session *s)
     return rc;
 }
 
-static int create_in(int root, struct ms_session *s)
+static int create_in(int root, struct ms_session *s, const uint8_t *secret)
 {
     MS_CLEANUP(ms_cleanup_fd) int dir = -1;
     MS_CLEANUP(ms_cleanup_fd) int lock = -1;
@@ -164,7 +168,7 @@ static int create_in(int root, struct ms_session *s)
     if (mkdirat(root, temporary, 0700) < 0)
         return -errno;
     dir = ms_tree_open(root, temporary);
-    lock = dir < 0 ? dir : fill_folder(dir, s);
+    lock = dir < 0 ? dir : fill_folder(dir, s, secret);
     rc = lock < 0 ? lock : publish(root, temporary, s);
     if (rc < 0) {
         ms_tree_remove(root, temporary);
@@ -175,6 +179,14 @@ static int create_in(int root, struct ms_session *s)
 
 int ms_session_create(struct ms_session *s, int *lock_fd, struct ms_error *err)
 {
+    return ms_session_create_with(s, NULL, lock_fd, err);
+}
+
+int ms_session_create_with(struct ms_session *s,
+                           const uint8_t *secret,
+                           int *lock_fd,
+                           struct ms_error *err)
+{
     struct ms_session made = {.driver_pid = getpid(), .alive = true};
     char path[MS_SESSION_DIR_MAX];
     MS_CLEANUP(ms_cleanup_fd) int root = ms_session_root_open(path, err);
@@ -183,7 +195,7 @@ int ms_session_create(struct ms_session *s, int *lock_fd, struct ms_error *err)
     if (root < 0)
         return root;
     sweep(root);
-    lock = create_in(root, &made);
+    lock = create_in(root, &made, secret);
     if (lock < 0)
         return ms_error_sys(err, lock, "cannot make a session in '%s'", path);
     ms_session_point_latest(root);

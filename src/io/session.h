@@ -45,6 +45,11 @@ int ms_session_root(char out[MS_SESSION_DIR_MAX], struct ms_error *err);
 
 /* A new session with a fresh secret; *lock_fd is the held lock. Sweeps first. */
 int ms_session_create(struct ms_session *s, int *lock_fd, struct ms_error *err);
+/* The same with a secret that others have too; NULL: a fresh one. */
+int ms_session_create_with(struct ms_session *s,
+                           const uint8_t *secret,
+                           int *lock_fd,
+                           struct ms_error *err);
 
 /* The session of that name, made when it is not there. The secret is that of secret_file,
  * else the one that is there, else a new one. -EBUSY: somebody holds it; -EINVAL,

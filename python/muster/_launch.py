@@ -1,0 +1,219 @@
+"""The same script on every node, as torchrun and ROLL start it.
+
+RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say who a process is, where WORLD_SIZE counts
+nodes: one process on each. Rank 0 hosts the head at MASTER_ADDR:MASTER_PORT; the others lend
+their machine to it and end with the job.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+
+from muster import _core
+from muster.errors import MusterError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NODES_S = 600.0  # for machines to come, unless `timeout` says otherwise
+STOP_S = 10.0  # an agent that was told to end
+RANK_LABEL = "rank"
+_NAMES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_INSIDE = "MUSTER_WORKER_UID"  # in all that runs below a worker
+_NAME_MAX = 64
+_HOW = (
+    "every node needs the same secret. Make one with\n"
+    "  (umask 077; python3 -c 'import secrets; print(secrets.token_hex(32))' > FILE)\n"
+    "on one of them, copy it to the others (mode 600), and set MUSTER_SECRET_FILE=FILE "
+    "everywhere; or set MUSTER_SECRET to its 64 digits"
+)
+
+
+class Launch:
+    """Who this process is among those that were started together."""
+
+    def __init__(self, rank: int, world_size: int, host: str, port: int, name: str):
+        self.rank = rank
+        self.world_size = world_size
+        self.host = host
+        self.port = port
+        self.name = name  # of the node
+
+    @property
+    def address(self) -> str:
+        return join_host(self.host, self.port)
+
+
+def join_host(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def find(environ: Mapping[str, str]) -> Launch | None:
+    """What the environment says; None: this process was started alone."""
+    if _INSIDE in environ or not all(environ.get(name) for name in _NAMES):
+        return None
+    rank, world_size, port = (
+        _number(environ, name) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT")
+    )
+    if world_size == 1 and rank == 0:
+        return None
+    if not 0 <= rank < world_size:
+        raise MusterError(f"RANK={rank} is not below WORLD_SIZE={world_size}")
+    if not 0 < port < 65536:
+        raise MusterError(f"MASTER_PORT={port} is no port")
+    if _number(environ, "LOCAL_WORLD_SIZE", 1) != 1:
+        raise MusterError(
+            f"LOCAL_WORLD_SIZE={environ['LOCAL_WORLD_SIZE']}: start one process on each "
+            "node (torchrun --nproc-per-node=1); Muster starts the workers"
+        )
+    name = "".join(
+        c if c.isascii() and (c.isalnum() or c in "_.-") else "-"
+        for c in environ.get("WORKER_ID") or f"node{rank}"
+    )
+    return Launch(rank, world_size, environ["MASTER_ADDR"], port, name[:_NAME_MAX])
+
+
+def _number(environ: Mapping[str, str], name: str, default: int = 0) -> int:
+    text = environ.get(name) or str(default)
+    if not text.isdecimal():
+        raise MusterError(f"{name}={text!r} is no number")
+    return int(text)
+
+
+# ---- addresses ------------------------------------------------------------------------
+
+
+def is_loopback(host: str) -> bool:
+    return host == "localhost" or host == "::1" or host.startswith("127.")
+
+
+def listen_at(launch: Launch) -> str:
+    """Where rank 0 listens: at MASTER_ADDR, or on all interfaces if that is not an
+    address of this machine itself (but of a service in front of it)."""
+    import socket
+
+    try:
+        found = socket.getaddrinfo(launch.host, launch.port, type=socket.SOCK_STREAM)
+    except OSError as e:
+        raise MusterError(f"MASTER_ADDR={launch.host!r}: {e}") from None
+    for family, kind, _, _, at in found:
+        with socket.socket(family, kind) as probe:
+            try:
+                probe.bind((at[0], 0))
+            except OSError:
+                continue
+            return join_host(str(at[0]), launch.port)
+    return f"*:{launch.port}"
+
+
+# ---- the secret -----------------------------------------------------------------------
+
+_kept: tuple[str, int] | None = (
+    None  # MUSTER_SECRET, and a file in memory that holds it
+)
+
+
+def find_secret(secret_file: str | None, host: str) -> str:
+    """A file with the secret that all nodes have."""
+    path = secret_file or os.environ.get("MUSTER_SECRET_FILE")
+    if path:
+        return path
+    if os.environ.get("MUSTER_SECRET") or _kept:
+        return f"/proc/self/fd/{_secret_in_memory()}"
+    if is_loopback(host):
+        return _secret_of_user()
+    raise MusterError(_HOW)
+
+
+def passed_on(secret_file: str) -> tuple[int, ...]:
+    """Descriptors that a child needs to read that file."""
+    prefix = "/proc/self/fd/"
+    return (int(secret_file[len(prefix) :]),) if secret_file.startswith(prefix) else ()
+
+
+def _secret_in_memory() -> int:
+    """Nobody who reads our environment later finds it there."""
+    global _kept
+    text = os.environ.pop("MUSTER_SECRET", "")
+    if _kept and text in ("", _kept[0]):
+        return _kept[1]
+    if len(text) != 64 or set(text.lower()) - set("0123456789abcdef"):
+        raise MusterError(f"MUSTER_SECRET: not 64 hexadecimal digits; {_HOW}")
+    fd = os.memfd_create("muster-secret")
+    os.fchmod(fd, 0o600)
+    os.write(fd, text.encode())
+    _kept = text, fd
+    return fd
+
+
+def _secret_of_user() -> str:
+    """On one machine those of one user share a file in the folder of their sessions."""
+    import secrets
+
+    path = os.path.join(_core.session_root(), "secret")
+    part = f"{path}.{os.getpid()}"
+    if not os.path.exists(path):
+        fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(fd, "w") as file:
+            file.write(secrets.token_hex(32))
+        try:
+            os.link(part, path)  # whole, or somebody else's
+        except FileExistsError:
+            pass
+        finally:
+            os.unlink(part)
+    return path
+
+
+# ---- the other ranks ------------------------------------------------------------------
+
+
+def lend(
+    launch: Launch,
+    agent_path: str,
+    *,
+    secret_file: str,
+    num_gpus: int,
+    num_cpus: int,
+    tls: str,
+    timeout: float,
+) -> int:
+    """Lend this machine until the job ends; the exit code for this process."""
+    import subprocess  # 10 ms that others can do without
+
+    command = [agent_path, "agent", "--head", launch.address]
+    command += ["--secret-file", secret_file, "--node-name", launch.name]
+    command += ["--label", f"{RANK_LABEL}={launch.rank}", "--tls", tls]
+    command += ["--end-with", str(os.getpid())]
+    command += ["--join-within", str(max(1, math.ceil(timeout)))]
+    if is_loopback(launch.host):
+        command += ["--bind", "127.0.0.1"]
+    if num_gpus >= 0:
+        command += ["--num-gpus", str(num_gpus)]
+    if num_cpus >= 0:
+        command += ["--num-cpus", str(num_cpus)]
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    agent = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, pass_fds=passed_on(secret_file)
+    )
+    try:
+        code = agent.wait()
+    except BaseException:  # Ctrl-C, or a handler of the user's that raises
+        agent.terminate()
+        try:
+            agent.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            agent.kill()
+            agent.wait()
+        raise
+    if code:
+        print(
+            f"muster: rank {launch.rank} (node {launch.name}) ends with exit code 1: its "
+            f"agent said why above (head {launch.address})",
+            file=sys.stderr,
+        )
+    return 1 if code else 0

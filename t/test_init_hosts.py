@@ -1,0 +1,80 @@
+"""The same script on several hosts (hosts.py), as torchrun and ROLL start it."""
+
+import os
+import secrets
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hosts import Host, Net, Process, obstacle
+from test_init import SCRIPT
+
+pytestmark = pytest.mark.skipif(obstacle() is not None, reason=str(obstacle()))
+
+
+@pytest.fixture
+def net() -> Iterator[Net]:
+    net = Net()
+    try:
+        yield net
+    finally:
+        net.close()
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    path = tmp_path / "secret"
+    path.touch(mode=0o600)
+    path.write_text(secrets.token_hex(32))
+    return path
+
+
+def start(host: Host, master: str, rank: int, size: int, *env: str) -> Process:
+    """What a launcher does on each node."""
+    here = str(Path(__file__).parent)
+    paths = os.pathsep.join([here, *filter(None, sys.path)])
+    return host.start(
+        *["env", f"RANK={rank}", f"WORLD_SIZE={size}", f"MASTER_ADDR={master}"],
+        *["MASTER_PORT=29500", f"PYTHONPATH={paths}", *env],
+        *[sys.executable, "-u", "-c", SCRIPT],
+    )
+
+
+@pytest.mark.parametrize("family", ["v4", "v6"])
+def test_the_same_script_on_three_hosts(net: Net, secret: Path, family: str) -> None:
+    hosts = [net.host(f"h{i}") for i in range(3)]
+    master = getattr(hosts[0], family)
+    file = f"MUSTER_SECRET_FILE={secret}"
+    ranks = [start(h, master, i, 3, file) for i, h in reversed(list(enumerate(hosts)))]
+    first = ranks[-1]
+    assert first.until("ready")[-1] == "ready node0 node1 node2"
+    first.tell("start 0-5")
+    assert first.until("started")[-1] == "started 0 1 2 3 4 5"
+    first.tell("env MASTER_ADDR")
+    assert first.until("env")[-1].split()[1:] == [master] * 6
+    first.tell("env NODE_RANK")
+    assert first.until("env")[-1] == "env 0 0 1 1 2 2"
+    first.pipe(first.process.stdin).close()
+    assert [rank.wait() for rank in ranks] == [0, 0, 0]
+
+
+def test_a_host_that_falls_is_told(net: Net, secret: Path) -> None:
+    hosts = [net.host(f"h{i}") for i in range(2)]
+    file = f"MUSTER_SECRET_FILE={secret}"
+    first = start(hosts[0], hosts[0].v4, 0, 2, file)
+    start(hosts[1], hosts[0].v4, 1, 2, file)
+    first.until("ready")
+    hosts[1].kill()
+    assert f"node node1 ({hosts[1].v4})" in first.until("is silent")[-1]
+
+
+def test_a_host_without_the_secret_is_not_let_in(net: Net, secret: Path) -> None:
+    hosts = [net.host(f"h{i}") for i in range(2)]
+    good = f"MUSTER_SECRET_FILE={secret}"
+    bad = f"MUSTER_SECRET={secrets.token_hex(32)}"
+    first = start(hosts[0], hosts[0].v4, 0, 2, good, "OPTIONS={'timeout': 4}")
+    other = start(hosts[1], hosts[0].v4, 1, 2, bad)
+    assert other.wait() == 1
+    assert "missing: rank 1." in first.until("missing")[-1]
+    assert first.wait() == 1
