@@ -11,7 +11,7 @@ import muster
 from bench_worker import NumpyWorker, Worker
 from health import Busy, rate
 from muster import _core, api
-from muster.cluster import ENGINE
+from muster.view import ENGINE
 from serve import serve, time_each
 
 SETTLE_S = 0.05

@@ -178,6 +178,18 @@ static PyObject *call_done(PyObject *self, PyObject *unused)
     return PyBool_FromLong(ms_call_is_done(((struct call *)self)->call));
 }
 
+static PyObject *call_failed(PyObject *self, PyObject *unused)
+{
+    struct call *c = (struct call *)self;
+    struct ms_outcome o;
+
+    (void)unused;
+    if (!ms_call_is_done(c->call))
+        Py_RETURN_FALSE;
+    ms_call_outcome(c->call, &o);
+    return PyBool_FromLong(o.kind == MS_KIND_ERROR);
+}
+
 static PyObject *call_cancel(PyObject *self, PyObject *unused)
 {
     (void)unused;
@@ -385,6 +397,7 @@ static PyObject *call_peer(PyObject *self, void *unused)
 }
 
 static PyMethodDef call_methods[] = {{"done", call_done, METH_NOARGS, NULL},
+                                     {"failed", call_failed, METH_NOARGS, NULL},
                                      {"wait", call_wait, METH_O, NULL},
                                      {"result", call_result, METH_NOARGS, NULL},
                                      {"cancel", call_cancel, METH_NOARGS, NULL},

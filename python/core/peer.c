@@ -1,22 +1,12 @@
-#include "core.h"
+#include "peer_object.h"
 
 #include "base/clock.h"
 #include "base/limits.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
 PyTypeObject *core_peer_type;
-
-struct peer {
-    PyObject_HEAD struct ms_peer *peer;
-    PyObject *owner; /* keeps the client alive */
-    PyObject *label;
-    /* the last method that was called, by identity of its name */
-    PyObject *engine, *method;
-    int op;
-};
 
 PyObject *core_peer_new(struct ms_client *client, PyObject *args, PyObject *owner)
 {
@@ -63,8 +53,7 @@ struct ms_peer *core_peer_get(PyObject *peer)
     return ((struct peer *)peer)->peer;
 }
 
-/* The interned op of a method; -1 with an exception set. */
-static int method_op(struct peer *p, PyObject *engine, PyObject *method)
+int peer_method_op(struct peer *p, PyObject *engine, PyObject *method)
 {
     const char *engine_text, *method_text;
     int op;
@@ -94,8 +83,7 @@ static int method_op(struct peer *p, PyObject *engine, PyObject *method)
     return op;
 }
 
-/* A codec as Python gives it; -1 with an exception set. */
-static int parse_codec(PyObject *codec)
+int peer_parse_codec(PyObject *codec)
 {
     long n = PyLong_AsLong(codec);
 
@@ -108,9 +96,7 @@ static int parse_codec(PyObject *codec)
     return (int)n;
 }
 
-/* Encode (args, kwargs). */
-static int
-encode_arguments(PyObject *args, PyObject *kwargs, int codec, struct core_payload *p)
+int peer_encode(PyObject *args, PyObject *kwargs, int codec, struct core_payload *p)
 {
     if (!PyTuple_Check(args) || (kwargs != Py_None && !PyDict_Check(kwargs))) {
         PyErr_SetString(PyExc_TypeError, "arguments are a tuple and a dict or None");
@@ -119,18 +105,11 @@ encode_arguments(PyObject *args, PyObject *kwargs, int codec, struct core_payloa
     return core_encode_call(args, kwargs, (uint8_t)codec, p);
 }
 
-struct start {
-    int op;
-    int64_t deadline_ns;
-    bool waits;
-    struct core_payload payload;
-};
-
 /* engine, method, args, kwargs, timeout, and perhaps waits and codec; 0 or -1. */
 static int
-start_parse(struct peer *p, PyObject *const *a, Py_ssize_t n, struct start *s)
+start_parse(struct peer *p, PyObject *const *a, Py_ssize_t n, struct peer_start *s)
 {
-    int codec = n == 7 ? parse_codec(a[6]) : MS_CODEC_PICKLE;
+    int codec = n == 7 ? peer_parse_codec(a[6]) : MS_CODEC_PICKLE;
 
     if (codec < 0)
         return -1;
@@ -144,14 +123,13 @@ start_parse(struct peer *p, PyObject *const *a, Py_ssize_t n, struct start *s)
         s->waits = PyObject_IsTrue(a[5]) == 1;
     if (core_deadline(a[4], MS_CALL_TIMEOUT_NS, &s->deadline_ns) < 0)
         return -1;
-    s->op = method_op(p, a[0], a[1]);
+    s->op = peer_method_op(p, a[0], a[1]);
     if (s->op < 0)
         return -1;
-    return encode_arguments(a[2], a[3], codec, &s->payload);
+    return peer_encode(a[2], a[3], codec, &s->payload);
 }
 
-/* Without the interpreter's lock. */
-static struct ms_call *start_send(struct peer *p, const struct start *s)
+struct ms_call *peer_send(struct peer *p, const struct peer_start *s)
 {
     struct ms_call_spec spec = {.op = (uint16_t)s->op,
                                 .codec = s->payload.codec,
@@ -169,121 +147,17 @@ static struct ms_call *start_send(struct peer *p, const struct start *s)
 static PyObject *peer_call(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
     struct peer *p = (struct peer *)self;
-    struct start s = {0};
+    struct peer_start s = {0};
     struct ms_call *call;
 
     if (start_parse(p, args, nargs, &s) < 0)
         return NULL;
     Py_BEGIN_ALLOW_THREADS;
-    call = start_send(p, &s);
+    call = peer_send(p, &s);
     Py_END_ALLOW_THREADS;
     core_payload_release(&s.payload);
     return call ? core_call_new(call, self) : PyErr_NoMemory();
 }
-
-/* ---- many at once ---------------------------------------------------------------- */
-
-struct fan {
-    struct peer *peer;
-    int op;
-    struct ms_call *call;
-};
-
-/* Find the method's op at every peer. NULL with an exception set. */
-static struct fan *fan_create(PyObject *peers, PyObject *engine, PyObject *method)
-{
-    Py_ssize_t n = PyList_Size(peers);
-    struct fan *fans = n < 0 ? NULL : calloc((size_t)n + 1, sizeof *fans);
-
-    if (!fans) {
-        if (n >= 0)
-            PyErr_NoMemory();
-        return NULL;
-    }
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *peer = PyList_GetItem(peers, i);
-
-        if (!PyObject_TypeCheck(peer, core_peer_type)) {
-            PyErr_SetString(PyExc_TypeError, "a list of peers is needed");
-            free(fans);
-            return NULL;
-        }
-        fans[i].peer = (struct peer *)peer;
-        fans[i].op = method_op(fans[i].peer, engine, method);
-        if (fans[i].op < 0) {
-            free(fans);
-            return NULL;
-        }
-    }
-    return fans;
-}
-
-/* The calls as objects; frees what `fans` holds. */
-static PyObject *fan_collect(struct fan *fans, Py_ssize_t n)
-{
-    PyObject *list = PyList_New(n);
-
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *call = NULL;
-
-        if (fans[i].call && list)
-            call = core_call_new(fans[i].call, (PyObject *)fans[i].peer);
-        else
-            ms_call_unref(fans[i].call);
-        if (list && (!call || PyList_SetItem(list, i, call) < 0)) {
-            if (!PyErr_Occurred())
-                PyErr_NoMemory();
-            Py_CLEAR(list);
-        }
-    }
-    free(fans);
-    return list;
-}
-
-/* (peers, engine, method, args, kwargs, timeout, waits, codec): the arguments are encoded
- * once. */
-static PyObject *call_all(PyObject *self, PyObject *const *a, Py_ssize_t nargs)
-{
-    struct start s = {0};
-    struct fan *fans;
-    Py_ssize_t n;
-    int codec;
-
-    (void)self;
-    if (nargs != 8) {
-        PyErr_SetString(PyExc_TypeError,
-                        "call_all takes peers, engine, method, args, kwargs, timeout, "
-                        "waits, codec");
-        return NULL;
-    }
-    codec = parse_codec(a[7]);
-    if (codec < 0)
-        return NULL;
-    s.waits = PyObject_IsTrue(a[6]) == 1;
-    if (core_deadline(a[5], MS_CALL_TIMEOUT_NS, &s.deadline_ns) < 0)
-        return NULL;
-    fans = fan_create(a[0], a[1], a[2]);
-    if (!fans)
-        return NULL;
-    if (encode_arguments(a[3], a[4], codec, &s.payload) < 0) {
-        free(fans);
-        return NULL;
-    }
-    n = PyList_Size(a[0]);
-    Py_BEGIN_ALLOW_THREADS;
-    for (Py_ssize_t i = 0; i < n; i++) {
-        assert(fans[i].peer);
-        s.op = fans[i].op;
-        fans[i].call = start_send(fans[i].peer, &s);
-    }
-    Py_END_ALLOW_THREADS;
-    core_payload_release(&s.payload);
-    return fan_collect(fans, n);
-}
-
-static PyMethodDef peer_functions[] = {
-    {"call_all", (PyCFunction)(void (*)(void))call_all, METH_FASTCALL, NULL},
-    {NULL, NULL, 0, NULL}};
 
 /* ---- waiting at once ------------------------------------------------------------- */
 
@@ -323,14 +197,14 @@ static PyObject *finish_sync(struct ms_call *call, PyObject *self)
 static PyObject *peer_call_sync(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
     struct peer *p = (struct peer *)self;
-    struct start s = {.waits = true};
+    struct peer_start s = {.waits = true};
     struct ms_call *call;
     int rc = -ENOMEM;
 
     if (core_check_deadlock(p->peer) < 0 || start_parse(p, args, nargs, &s) < 0)
         return NULL;
     Py_BEGIN_ALLOW_THREADS;
-    call = start_send(p, &s);
+    call = peer_send(p, &s);
     if (call)
         rc = ms_call_wait(call, core_slice(MS_NEVER));
     Py_END_ALLOW_THREADS;
@@ -351,7 +225,7 @@ static PyObject *peer_operation(PyObject *self, PyObject *args)
 {
     struct peer *p = (struct peer *)self;
     PyObject *argument, *timeout;
-    struct start s = {0};
+    struct peer_start s = {0};
     struct ms_call *call;
     int codec = MS_CODEC_PICKLE;
 
@@ -360,7 +234,7 @@ static PyObject *peer_operation(PyObject *self, PyObject *args)
         core_encode(argument, (uint8_t)codec, &s.payload) < 0)
         return NULL;
     Py_BEGIN_ALLOW_THREADS;
-    call = start_send(p, &s);
+    call = peer_send(p, &s);
     Py_END_ALLOW_THREADS;
     core_payload_release(&s.payload);
     return call ? core_call_new(call, self) : PyErr_NoMemory();
@@ -534,7 +408,5 @@ static PyType_Spec peer_spec = {.name = "muster._core.Peer",
 int core_peer_setup(PyObject *module)
 {
     core_peer_type = core_type(module, &peer_spec, "Peer");
-    if (!core_peer_type)
-        return -1;
-    return PyModule_AddFunctions(module, peer_functions);
+    return core_peer_type ? 0 : -1;
 }

@@ -8,6 +8,8 @@ muster.shutdown()
 
 from muster import _core, _plain, _serialize, errors
 from muster._fork import Processes
+from muster._mesh import register_mesh
+from muster._rows import same
 from muster.api import (
     Node,
     http_address,
@@ -18,8 +20,16 @@ from muster.api import (
     on_node,
     shutdown,
 )
-from muster.cluster import Cluster, View, get_cluster
+from muster.cluster import Cluster, get_cluster
 from muster.config import WorkerConfig
+from muster.dispatch import (
+    Dispatch,
+    Execute,
+    nd_mesh,
+    register,
+    register_dispatch_mode,
+    update_dispatch_mode,
+)
 from muster.errors import (
     Cancelled,
     ClusterError,
@@ -37,6 +47,7 @@ from muster.errors import (
 from muster.future import Future, get, wait
 from muster.resources import ResourceManager
 from muster.stream import Stream
+from muster.view import View
 
 
 def worker_config() -> object:
@@ -54,6 +65,8 @@ __all__ = [
     "ClusterError",
     "DeadlineExceeded",
     "DeadlockError",
+    "Dispatch",
+    "Execute",
     "Future",
     "MusterError",
     "NoSuchMethod",
@@ -75,9 +88,15 @@ __all__ = [
     "http_token",
     "init",
     "is_initialized",
+    "nd_mesh",
     "nodes",
     "on_node",
+    "register",
+    "register_dispatch_mode",
+    "register_mesh",
+    "same",
     "shutdown",
+    "update_dispatch_mode",
     "wait",
     "worker_config",
 ]

@@ -223,6 +223,38 @@ def call_all(
 ) -> list[Call]:
     """The same call to all; the arguments are encoded once."""
 
+def call_each(
+    peers: list[Peer],
+    engine: str,
+    method: str,
+    parts: list[tuple[tuple[Any, ...], dict[str, Any] | None]],
+    which: list[int],
+    timeout: float | None,
+    waits: bool,
+    codec: int,
+    /,
+) -> list[Call]:
+    """Peer i is called with parts[which[i]]; each part is encoded once. None is the call
+    where which[i] is -1."""
+
+# chunks, chunk of each rank (-1: not called), who gets the rows, who collects, and those
+# that collect in the order of their results
+Vectors = tuple[int, list[int], list[bool], list[bool], list[int]]
+
+def dispatch_vectors(mode: str, ranks: list[tuple[int, int, int, int]], /) -> Vectors:
+    """Of ranks at (tp, cp, dp, pp); src/dispatch/dispatch.h. ValueError says why not."""
+
+def dispatch_registered(ranks: list[tuple[int, bool]], /) -> Vectors:
+    """Of ranks that have registered (dp_rank, is_collect)."""
+
+def mesh_ranks(
+    world_size: int, tp: int, cp: int, dp: int, pp: int, ep: int, /
+) -> list[tuple[int, int, int, int]]:
+    """(tp, cp, dp, pp) of each rank; sizes of 0 are found out."""
+
+def chunk_bounds(rows: int, chunks: int, /) -> list[int]:
+    """Where each chunk begins, and the end of the last."""
+
 def wait_all(calls: list[Call], seconds: float, /) -> bool:
     """Wait for all of them, for a moment only: signals are not looked at. True if each
     is done, or has an item."""
@@ -231,6 +263,9 @@ class Call:
     @property
     def peer(self) -> Peer: ...
     def done(self) -> bool: ...
+    def failed(self) -> bool:
+        """It is done, and its result is a failure."""
+
     def wait(self, timeout: float | None) -> bool:
         """True when it is done; False after the timeout."""
 

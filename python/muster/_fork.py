@@ -6,9 +6,10 @@ import os
 from contextlib import suppress
 
 from muster import api
+from muster._bind import Binding, check_names
 from muster._env import worker_name
 from muster._member import Worker
-from muster._start import engine_spec, is_native, start
+from muster._start import bound_methods, engine_spec, is_native, start
 from muster.errors import ClusterError
 
 TYPE_CHECKING = False
@@ -105,7 +106,7 @@ def fork_cluster(
     env: Mapping[str, str],
     timeout: float,
 ) -> Cluster:
-    from muster.cluster import CREATE_ENGINE, ENGINE
+    from muster.view import CREATE_ENGINE, ENGINE
 
     if is_native(worker_cls):
         raise ClusterError("fork_cluster: a class in C is a cluster of its own")
@@ -126,12 +127,16 @@ def fork_cluster(
         Worker(w.rank, *one, f"{name}/{w.rank}@{w.node[1]}", w.node, w.devices)
         for w, one in zip(members, started, strict=True)
     ]
-    child = type(parent)._handle(
-        name, workers, ENGINE, None, dict(parent.mesh), owner=session
-    )
+    methods = bound_methods(worker_cls)
+    bound = Binding(name, ENGINE, len(workers), methods, parent._bound.mesh)
+    check_names(type(parent), methods or {})
+    child = type(parent)._handle(name, workers, ENGINE, None, bound, owner=session)
     child._ports = ports
     try:
-        child._operate(CREATE_ENGINE, spec, timeout)
+        told = child._operate(CREATE_ENGINE, spec, timeout)
+        if methods is None:
+            check_names(type(parent), told[0] or {})
+            bound.methods = told[0] or {}
     except BaseException:
         with suppress(Exception):
             child.destroy(grace=0)

@@ -112,6 +112,11 @@ def dumps(obj: Any) -> tuple[bytes, list[memoryview]]:
     return data, buffers
 
 
+def dumps_inline(obj: Any) -> bytes:
+    """The pickle of `obj` alone, with all in it."""
+    return _pickle(obj, lambda _: True)
+
+
 class Once:
     """Pickles `value` now, and is pickled as that: for what goes to many workers.
     `plain`: all in it goes by name, and cloudpickle need not be imported."""

@@ -8,6 +8,7 @@ import warnings
 
 from muster._env import device_names, rank_env, zygote_env
 from muster._serialize import Once
+from muster.dispatch import methods_of
 from muster.errors import ClusterError, DeadlineExceeded, SerializationError
 
 TYPE_CHECKING = False
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from muster import _core, api
     from muster._env import Placement
     from muster.config import WorkerConfig
+    from muster.dispatch import Method
 
 Place = tuple[str, list[int]]  # node's name, device indexes on it
 START_S = 120.0  # processes, without their constructors
@@ -150,6 +152,7 @@ def engine_spec(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     max_concurrency: int | None,
+    mesh: Mapping[str, int] | None = None,
 ) -> Once | dict[str, Any]:
     """The argument of CREATE_ENGINE, pickled once for all ranks; plain data for a class
     in a shared library."""
@@ -173,6 +176,7 @@ def engine_spec(
         "args": tuple(args),
         "kwargs": dict(kwargs),
         "max_concurrency": max_concurrency,
+        "mesh": dict(mesh) if mesh else None,
     }
     try:
         return Once(spec, plain=by_name)
@@ -185,6 +189,14 @@ def engine_spec(
         ):
             what = what.replace(f"[{key!r}]", field, 1)
         raise SerializationError(what) from None
+
+
+def bound_methods(worker_cls: type | str) -> dict[str, Method] | None:
+    """The registered methods of a worker's class; None: a worker has to be asked, for its
+    module is not imported here."""
+    if isinstance(worker_cls, type):
+        return methods_of(worker_cls)
+    return {} if is_native(worker_cls) else None
 
 
 def _module_of(worker_cls: type | str) -> list[str]:

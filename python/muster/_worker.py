@@ -20,7 +20,8 @@ import threading
 import traceback
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from . import _core, _serialize
+from . import _core, _mesh, _serialize
+from .dispatch import methods_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +31,7 @@ OP_CONFIGURE = 16
 OP_SET_ENV = 17
 OP_CREATE_ENGINE = 18
 OP_DESTROY_ENGINE = 19
+OP_LOOK = 20
 OPS_HTTP = range(32, 36)  # answered with bytes; see _http.py
 
 # Kinds of failure: proto/muster.proto.
@@ -85,6 +87,7 @@ class Worker:
         self, boot: bytes | None, control_fd: int, listen_fd: int, listen_tcp_fd: int
     ) -> None:
         self.engines: dict[str, Any] = {}
+        self.mesh: dict[str, int] | None = None  # as the cluster's creator gave it
         self.is_async = False
         self.concurrency = DEFAULT_CONCURRENCY
         self.on_terminate: Any = None  # our handler of SIGTERM
@@ -118,6 +121,8 @@ class Worker:
             return self._destroy_engine(argument)
         if op == OP_SET_ENV:
             return self.set_env(argument)
+        if op == OP_LOOK:
+            return self.look(**argument)
         if op == OP_CONFIGURE:
             return self.configure(argument)
         if op in OPS_HTTP:
@@ -153,7 +158,9 @@ class Worker:
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
         max_concurrency: int | None = None,
-    ) -> None:
+        mesh: dict[str, int] | None = None,
+    ) -> Any:
+        """Its registered methods, if the class was given by its path."""
         if name in self.engines:
             raise ValueError(f"there is an engine '{name}' in this worker already")
         found = self.find_class(cls)
@@ -164,6 +171,22 @@ class Worker:
         if _has_async_methods(found) and not self.is_async:
             self.is_async = True
             self.host.stop()  # leaves serve(); _run goes on with an event loop
+        if mesh:
+            self.mesh = mesh
+        return methods_of(found) if isinstance(cls, str) else None
+
+    def look(self, engine: str, what: str, name: str) -> Any:
+        """What a cluster wants to know of an engine, for its registered methods."""
+        if what == "mesh":
+            return self.mesh
+        if what == "registered":
+            return _mesh.registered(name)
+        target = self.engines.get(engine)
+        if target is None:
+            raise _NoSuchEngine(f"no engine '{engine}' in this worker")
+        if what == "methods":
+            return methods_of(type(target))
+        return _mesh.rank_info(target)
 
     def _destroy_engine(self, name: str) -> None:
         engine = self.engines.pop(name, None)

@@ -15,7 +15,7 @@ from muster.errors import Cancelled, DeadlineExceeded
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
     from typing import Any
 
 PATIENCE_S = 0.005  # in which answers are taken in order, by the thread that waits
@@ -57,6 +57,9 @@ class Future:
             self.result(0)
         return self._failure()
 
+    def _calls(self) -> Sequence[Call]:
+        return (self._call,)
+
     def _value(self) -> Any:
         """Of a future that is done."""
         if self._stream is not None:
@@ -92,11 +95,12 @@ class Future:
         if not self.done():
             import asyncio
 
-            listener = Listener(self._call)
+            listener = Listener(*self._calls())
             try:
-                yield from listener.news().__await__()
+                while not self.done():
+                    yield from listener.news().__await__()
             except asyncio.CancelledError:
-                self._call.cancel()
+                self.cancel()
                 raise
             finally:
                 listener.close()
@@ -109,6 +113,63 @@ class Future:
             failure = self._failure()
             state = type(failure).__name__ if failure else "done"
         return f"<muster.Future {self._what}: {state}>"
+
+
+class Joined(Future):
+    """Of calls to several workers: one result, made of theirs. It fails with the first
+    failure of one of them, whatever is pending."""
+
+    __slots__ = ("_finish", "_made", "_parts")
+
+    def __init__(
+        self, calls: Sequence[Call], what: str, finish: Callable[[list[Any]], Any]
+    ) -> None:
+        super().__init__(calls[0], what)
+        self._parts = [Future(call, what) for call in calls]
+        self._finish = finish
+        self._made: tuple[Any] | None = None
+
+    def _calls(self) -> Sequence[Call]:
+        return [part._call for part in self._parts]
+
+    def done(self) -> bool:
+        if any(part._call.failed() for part in self._parts):
+            return True
+        return all(part.done() for part in self._parts)
+
+    def result(self, timeout: float | None = None) -> Any:
+        if not self.done():
+            try:
+                gather(self._parts, timeout)
+            except DeadlineExceeded:
+                if not self.done():
+                    raise
+        return self._value()
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        try:
+            self.result(timeout)
+        except BaseException as e:
+            if not self.done():
+                raise
+            return e
+        return None
+
+    def _value(self) -> Any:
+        for part in self._parts:
+            if part._call.failed():
+                part._value()
+        if self._made is None:
+            self._made = (self._finish([part._value() for part in self._parts]),)
+        return self._made[0]
+
+    def cancel(self) -> bool:
+        """Give all of the calls up."""
+        gave_up = [part.cancel() for part in self._parts]
+        return any(gave_up)
+
+    def cancelled(self) -> bool:
+        return self.done() and isinstance(self._failure(), Cancelled)
 
 
 # ---- asyncio --------------------------------------------------------------------------
@@ -138,7 +199,7 @@ class Listener:
 
     __slots__ = ("_here", "_new", "_tag", "_waiter", "loop")
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, *calls: Call) -> None:
         import asyncio
 
         self.loop = loop = asyncio.get_running_loop()
@@ -151,7 +212,8 @@ class Listener:
         self._waiter: asyncio.Future[None] | None = None
         self._tag = next(here.tags)
         here.listeners[self._tag] = self
-        call.notify(here.inbox, self._tag)
+        for call in calls:
+            call.notify(here.inbox, self._tag)
 
     def hear(self) -> None:
         self._new = True
@@ -190,7 +252,8 @@ class _Callbacks:
                 ).start()
             tag = next(self.tags)
             self.waiting[tag] = (future, fn)
-            future._call.notify(self.inbox, tag)
+            for call in future._calls():
+                call.notify(self.inbox, tag)
 
     def run(self) -> None:
         inbox = self.inbox
@@ -200,10 +263,11 @@ class _Callbacks:
         while True:
             poll.poll()
             for tag in inbox.take():
-                found = self.waiting.pop(tag, None)  # a stream is heard of many times
-                if found is not None:
+                found = self.waiting.get(tag)  # a stream is heard of many times
+                if found is not None and found[0].done():
+                    del self.waiting[tag]
                     self.call(*found)
-                    del found
+                del found
 
     @staticmethod
     def call(future: Future, fn: Callable[[Future], object]) -> None:
@@ -256,8 +320,9 @@ def _arrivals_in(
     poll.register(inbox.fileno(), select.POLLIN)
     left = {_note(future, inbox, tags): i for i, future in enumerate(futures)}
     for tag, i in list(left.items()):
-        # also finds out whether we would wait for ourselves
-        if futures[i]._call.wait(0):
+        for call in futures[i]._calls():
+            call.wait(0)  # finds out whether we would wait for ourselves
+        if futures[i].done():
             del left[tag]
             yield i
     while left:
@@ -267,7 +332,7 @@ def _arrivals_in(
         if not poll.poll(wait_ms) and wait_ms == 0:
             return
         for tag in inbox.take():
-            if tag in left:
+            if tag in left and futures[left[tag]].done():
                 yield left.pop(tag)
 
 
@@ -278,7 +343,8 @@ def _note(future: Future, inbox: Inbox, tags: Iterator[int]) -> int:
     tag = future._noted.get(inbox)
     if tag is None:
         tag = future._noted[inbox] = next(tags)
-        future._call.notify(inbox, tag)
+        for call in future._calls():
+            call.notify(inbox, tag)
     return tag
 
 
@@ -286,11 +352,11 @@ def gather(futures: list[Future], timeout: float | None = None) -> list[Any]:
     """All results. Raises the failure that comes first in time, whatever is pending."""
     deadline = None if timeout is None else monotonic() + timeout
     patience = PATIENCE_S if timeout is None else min(timeout, PATIENCE_S)
-    if wait_all([future._call for future in futures], patience):
+    if wait_all([call for future in futures for call in future._calls()], patience):
         return [future._value() for future in futures]
     results: list[Any] = []
     for future in futures:
-        if not future._call.wait(0):
+        if not future.done():
             break
         results.append(future._value())
     taken = len(results)
@@ -308,6 +374,21 @@ def gather(futures: list[Future], timeout: float | None = None) -> list[Any]:
             f"{timeout} s; they go on"
         )
     return results
+
+
+def take(calls: list[Call], what: str) -> list[Any]:
+    """All results of calls that nobody else knows of; the first failure is raised."""
+    if wait_all(calls, PATIENCE_S):
+        return [call.result() for call in calls]
+    futures = [Future(call, what) for call in calls]
+    try:
+        return gather(futures)
+    except Exception:
+        raise
+    except BaseException:  # Ctrl-C: nobody will ask for them again
+        for future in futures:
+            future.cancel()
+        raise
 
 
 def get(futures: Future | Iterable[Future], timeout: float | None = None) -> Any:

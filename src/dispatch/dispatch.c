@@ -21,7 +21,7 @@ static const struct {
     {"DP_COMPUTE_PROTO", MS_DISPATCH_DP},
     {"DP_COMPUTE_PROTO_WITH_FUNC", MS_DISPATCH_DP},
     {"DP_COMPUTE_METRIC", MS_DISPATCH_DP},
-    {"DIRECT_ROLLOUT_METHOD", MS_DISPATCH_ALL_TO_ALL},
+    {"DIRECT_ROLLOUT_METHOD", MS_DISPATCH_RANK_ZERO},
 };
 
 int ms_dispatch_mode_parse(const char *name,
@@ -75,7 +75,68 @@ set(struct ms_dispatch *d, uint32_t rank, uint32_t chunk, bool gets, bool counts
     d->collects[rank] = counts;
 }
 
-static uint32_t chunks_of(enum ms_dispatch_mode mode, const struct ms_mesh *m)
+/* ---- the modes -------------------------------------------------------------------- */
+
+/* A dp group: its number among those that there are, and who speaks for it. */
+struct group {
+    bool is_there;
+    uint32_t chunk;
+    struct ms_mesh_rank first, last;
+};
+
+/* In the order of the stages of a pipeline, then of the ranks of one. */
+static bool is_before(const struct ms_mesh_rank *a, const struct ms_mesh_rank *b)
+{
+    if (a->pp != b->pp)
+        return a->pp < b->pp;
+    return a->cp != b->cp ? a->cp < b->cp : a->tp < b->tp;
+}
+
+static bool is_same(const struct ms_mesh_rank *a, const struct ms_mesh_rank *b)
+{
+    return a->pp == b->pp && a->cp == b->cp && a->tp == b->tp;
+}
+
+static void join_group(struct group *g, const struct ms_mesh_rank *at)
+{
+    if (!g->is_there)
+        *g = (struct group){.is_there = true, .first = *at, .last = *at};
+    if (is_before(at, &g->first))
+        g->first = *at;
+    if (at->pp > g->last.pp || (at->pp == g->last.pp && is_before(at, &g->last)))
+        g->last = *at;
+}
+
+/* The dp groups that there are, by dp rank, and their count. */
+static int find_groups(uint32_t ranks,
+                       const struct ms_mesh_rank *at,
+                       struct group **out,
+                       uint32_t *count,
+                       struct ms_error *err)
+{
+    uint32_t room = 0, chunks = 0;
+    struct group *groups;
+
+    for (uint32_t i = 0; i < ranks; i++) {
+        if (at[i].dp >= MS_MESH_RANKS_MAX)
+            return ms_error_set(err, -EINVAL, "dp rank %u is too high", at[i].dp);
+        if (at[i].dp >= room)
+            room = at[i].dp + 1;
+    }
+    groups = calloc(room, sizeof *groups);
+    if (!groups)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < ranks; i++)
+        join_group(&groups[at[i].dp], &at[i]);
+    for (uint32_t i = 0; i < room; i++)
+        if (groups[i].is_there)
+            groups[i].chunk = chunks++;
+    *out = groups;
+    *count = chunks;
+    return 0;
+}
+
+static uint32_t chunks_of(enum ms_dispatch_mode mode, uint32_t ranks, uint32_t groups)
 {
     switch (mode) {
     case MS_DISPATCH_ONE_TO_ALL:
@@ -84,20 +145,19 @@ static uint32_t chunks_of(enum ms_dispatch_mode mode, const struct ms_mesh *m)
         return 1;
     case MS_DISPATCH_ALL_TO_ALL:
     case MS_DISPATCH_DP:
-        return ms_mesh_world_size(m);
+        return ranks;
     default:
-        return m->dp;
+        return groups;
     }
 }
 
 static void fill(struct ms_dispatch *d,
                  enum ms_dispatch_mode mode,
-                 const struct ms_mesh *m,
-                 uint32_t rank)
+                 uint32_t rank,
+                 const struct ms_mesh_rank *at,
+                 const struct group *g)
 {
-    struct ms_mesh_rank at = ms_mesh_at(m, rank);
-    bool sends_first = at.tp == 0 && at.cp == 0 && at.pp == 0;
-    bool collects = at.tp == 0 && at.cp == 0 && at.pp == m->pp - 1;
+    bool is_first = is_same(at, &g->first), is_last = is_same(at, &g->last);
 
     switch (mode) {
     case MS_DISPATCH_ONE_TO_ALL:
@@ -114,15 +174,38 @@ static void fill(struct ms_dispatch *d,
         set(d, rank, rank, true, true);
         break;
     case MS_DISPATCH_DP_MP:
-        set(d, rank, at.dp, true, collects);
+        set(d, rank, g->chunk, true, is_last);
         break;
     case MS_DISPATCH_DP_MP_FIRST:
-        set(d, rank, at.dp, sends_first, collects);
+        set(d, rank, g->chunk, is_first, is_last);
         break;
     case MS_DISPATCH_DP_MP_FIRST_ALL:
-        set(d, rank, at.dp, sends_first, true);
+        set(d, rank, g->chunk, is_first, true);
         break;
     }
+}
+
+int ms_dispatch_init_ranks(struct ms_dispatch *d,
+                           enum ms_dispatch_mode mode,
+                           uint32_t ranks,
+                           const struct ms_mesh_rank *at,
+                           struct ms_error *err)
+{
+    MS_CLEANUP(ms_cleanup_free) struct group *groups = NULL;
+    uint32_t count = 0;
+    int rc;
+
+    if (ranks == 0 || ranks > MS_MESH_RANKS_MAX)
+        return ms_error_set(
+            err, -EINVAL, "a mesh has 1 to %u ranks, not %u", MS_MESH_RANKS_MAX, ranks);
+    rc = find_groups(ranks, at, &groups, &count, err);
+    if (rc < 0)
+        return rc;
+    if (allocate(d, ranks, chunks_of(mode, ranks, count)) < 0)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < ranks; i++)
+        fill(d, mode, i, &at[i], &groups[at[i].dp]);
+    return 0;
 }
 
 int ms_dispatch_init(struct ms_dispatch *d,
@@ -130,11 +213,13 @@ int ms_dispatch_init(struct ms_dispatch *d,
                      const struct ms_mesh *mesh)
 {
     uint32_t ranks = ms_mesh_world_size(mesh);
-    int rc = allocate(d, ranks, chunks_of(mode, mesh));
+    MS_CLEANUP(ms_cleanup_free) struct ms_mesh_rank *at = calloc(ranks, sizeof *at);
 
-    for (uint32_t rank = 0; rc == 0 && rank < ranks; rank++)
-        fill(d, mode, mesh, rank);
-    return rc;
+    if (!at)
+        return -ENOMEM;
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        at[rank] = ms_mesh_at(mesh, rank);
+    return ms_dispatch_init_ranks(d, mode, ranks, at, NULL);
 }
 
 /* ---- vectors of the ranks' own --------------------------------------------------- */

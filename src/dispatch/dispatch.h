@@ -50,6 +50,17 @@ int ms_dispatch_init(struct ms_dispatch *d,
                      enum ms_dispatch_mode mode,
                      const struct ms_mesh *mesh);
 
+/* The same for ranks of which each says where it is: of a whole cluster, or of a part of
+ * one. Their dp groups are numbered anew, in order. The rows of a group go to those of its
+ * ranks that have the lowest pp, cp and tp; the result is of those with the highest pp and
+ * the lowest cp and tp: of a whole mesh, its first and its last stage. 0, or a negative
+ * errno with the reason. */
+int ms_dispatch_init_ranks(struct ms_dispatch *d,
+                           enum ms_dispatch_mode mode,
+                           uint32_t ranks,
+                           const struct ms_mesh_rank *at,
+                           struct ms_error *err);
+
 /* The vectors that ranks have registered themselves: dp_rank and is_collect of each.
  * -EINVAL if some chunk is nobody's, or nobody collects. */
 int ms_dispatch_init_custom(struct ms_dispatch *d,

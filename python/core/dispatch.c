@@ -1,0 +1,205 @@
+/* Meshes and dispatch modes: the vectors of src/dispatch as Python's lists. */
+#include "core.h"
+
+#include "base/cleanup.h"
+#include "dispatch/dispatch.h"
+
+#include <limits.h>
+
+/* ---- lists ----------------------------------------------------------------------- */
+
+/* Not called is -1. */
+static PyObject *list_of_numbers(const uint32_t *at, uint32_t count)
+{
+    PyObject *list = PyList_New((Py_ssize_t)count);
+
+    for (uint32_t i = 0; list && i < count; i++) {
+        PyObject *n =
+            PyLong_FromLongLong(at[i] == MS_NOT_CALLED ? -1 : (long long)at[i]);
+
+        if (!n || PyList_SetItem(list, (Py_ssize_t)i, n) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *list_of_bools(const bool *at, uint32_t count)
+{
+    PyObject *list = PyList_New((Py_ssize_t)count);
+
+    for (uint32_t i = 0; list && i < count; i++)
+        if (PyList_SetItem(list, (Py_ssize_t)i, PyBool_FromLong(at[i])) < 0)
+            Py_CLEAR(list);
+    return list;
+}
+
+/* (chunks, chunk_of_rank, receives_payload, collects, order); frees the vectors. */
+static PyObject *as_tuple(struct ms_dispatch *d)
+{
+    MS_CLEANUP(ms_cleanup_free) uint32_t *order = calloc(d->ranks, sizeof *order);
+    PyObject *tuple;
+    uint32_t count;
+
+    if (!order) {
+        ms_dispatch_finish(d);
+        return PyErr_NoMemory();
+    }
+    count = ms_dispatch_order(d, order);
+    tuple = Py_BuildValue("INNNN",
+                          (unsigned)d->chunks,
+                          list_of_numbers(d->chunk_of_rank, d->ranks),
+                          list_of_bools(d->receives_payload, d->ranks),
+                          list_of_bools(d->collects, d->ranks),
+                          list_of_numbers(order, count));
+    ms_dispatch_finish(d);
+    return tuple;
+}
+
+static PyObject *refuse(const struct ms_error *err)
+{
+    PyErr_SetString(PyExc_ValueError, err->text);
+    return NULL;
+}
+
+/* ---- modes ----------------------------------------------------------------------- */
+
+/* Where each rank is, from a list of (tp, cp, dp, pp). NULL with an exception set. */
+static struct ms_mesh_rank *parse_ranks(PyObject *list, Py_ssize_t n)
+{
+    struct ms_mesh_rank *at = calloc((size_t)n + 1, sizeof *at);
+
+    if (!at) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (!PyArg_ParseTuple(PyList_GetItem(list, i),
+                              "IIII",
+                              &at[i].tp,
+                              &at[i].cp,
+                              &at[i].dp,
+                              &at[i].pp)) {
+            free(at);
+            return NULL;
+        }
+    return at;
+}
+
+/* (mode, [(tp, cp, dp, pp) of each rank]) */
+static PyObject *dispatch_vectors(PyObject *self, PyObject *args)
+{
+    MS_CLEANUP(ms_cleanup_free) struct ms_mesh_rank *at = NULL;
+    enum ms_dispatch_mode mode;
+    struct ms_error err = {0};
+    struct ms_dispatch d;
+    const char *name;
+    PyObject *list;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "sO!", &name, &PyList_Type, &list))
+        return NULL;
+    if (ms_dispatch_mode_parse(name, &mode, &err) < 0)
+        return refuse(&err);
+    at = parse_ranks(list, PyList_Size(list));
+    if (!at)
+        return NULL;
+    if (ms_dispatch_init_ranks(&d, mode, (uint32_t)PyList_Size(list), at, &err) < 0)
+        return refuse(&err);
+    return as_tuple(&d);
+}
+
+/* dp_rank and is_collect of each rank, as it has registered them. 0 or -1. */
+static int
+parse_registered(PyObject *list, Py_ssize_t n, uint32_t *dp_rank, bool *collects)
+{
+    for (Py_ssize_t i = 0; i < n; i++) {
+        int is_collect;
+
+        if (!PyArg_ParseTuple(PyList_GetItem(list, i), "Ip", &dp_rank[i], &is_collect))
+            return -1;
+        collects[i] = is_collect;
+    }
+    return 0;
+}
+
+/* ([(dp_rank, is_collect) of each rank]) */
+static PyObject *dispatch_registered(PyObject *self, PyObject *list)
+{
+    Py_ssize_t n = PyList_Check(list) ? PyList_Size(list) : 0;
+    MS_CLEANUP(ms_cleanup_free)
+    uint32_t *dp_rank = calloc((size_t)n + 1, sizeof *dp_rank);
+    MS_CLEANUP(ms_cleanup_free)
+    bool *collects = calloc((size_t)n + 1, sizeof *collects);
+    struct ms_error err = {0};
+    struct ms_dispatch d;
+
+    (void)self;
+    if (!dp_rank || !collects)
+        return PyErr_NoMemory();
+    if (parse_registered(list, n, dp_rank, collects) < 0)
+        return NULL;
+    if (ms_dispatch_init_custom(&d, (uint32_t)n, dp_rank, collects, &err) < 0)
+        return refuse(&err);
+    return as_tuple(&d);
+}
+
+/* ---- meshes and rows ------------------------------------------------------------- */
+
+/* (world_size, tp, cp, dp, pp, ep), 0 for what is not given: where each rank is. */
+static PyObject *mesh_ranks(PyObject *self, PyObject *args)
+{
+    struct ms_error err = {0};
+    unsigned world;
+    struct ms_mesh m;
+    PyObject *list;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "IIIIII", &world, &m.tp, &m.cp, &m.dp, &m.pp, &m.ep))
+        return NULL;
+    if (ms_mesh_fit(&m, world, &err) < 0)
+        return refuse(&err);
+    list = PyList_New((Py_ssize_t)world);
+    for (uint32_t rank = 0; list && rank < world; rank++) {
+        struct ms_mesh_rank at = ms_mesh_at(&m, rank);
+        PyObject *tuple = Py_BuildValue("IIII", at.tp, at.cp, at.dp, at.pp);
+
+        if (!tuple || PyList_SetItem(list, (Py_ssize_t)rank, tuple) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+/* (rows, chunks): where each chunk begins, and the end. */
+static PyObject *chunk_bounds(PyObject *self, PyObject *args)
+{
+    unsigned long long rows;
+    unsigned chunks;
+    PyObject *list;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "KI", &rows, &chunks))
+        return NULL;
+    if (chunks == 0 || chunks > MS_MESH_RANKS_MAX || rows > PY_SSIZE_T_MAX) {
+        PyErr_SetString(PyExc_ValueError, "rows cannot be divided so");
+        return NULL;
+    }
+    list = PyList_New((Py_ssize_t)chunks + 1);
+    for (uint32_t i = 0; list && i <= chunks; i++) {
+        uint64_t first = rows, count;
+        PyObject *n;
+
+        if (i < chunks)
+            ms_chunk_rows(rows, chunks, i, &first, &count);
+        n = PyLong_FromUnsignedLongLong(first);
+        if (!n || PyList_SetItem(list, (Py_ssize_t)i, n) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+PyMethodDef core_dispatch_methods[] = {
+    {"dispatch_vectors", dispatch_vectors, METH_VARARGS, NULL},
+    {"dispatch_registered", dispatch_registered, METH_O, NULL},
+    {"mesh_ranks", mesh_ranks, METH_VARARGS, NULL},
+    {"chunk_bounds", chunk_bounds, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL}};

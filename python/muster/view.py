@@ -1,0 +1,365 @@
+"""View: some workers of a cluster, called together."""
+
+from __future__ import annotations
+
+from muster import _core
+from muster._bind import Binding, Bound, Plan, check_names
+from muster._core import call_all, call_each
+from muster._member import NoPeer, Worker, http_url, tcp_entry
+from muster._start import bound_methods, engine_spec, is_native
+from muster.errors import ClusterError
+from muster.future import Future, gather, take
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any, NoReturn
+
+
+CONFIGURE = 16  # wire/frame.h, enum ms_op
+SET_ENV = 17
+CREATE_ENGINE = 18
+DESTROY_ENGINE = 19
+_OPERATIONS = {
+    CONFIGURE: "configure",
+    SET_ENV: "set_env",
+    CREATE_ENGINE: "create_engine",
+    DESTROY_ENGINE: "destroy_engine",
+}
+CODECS = {"bytes": 0, "pickle": 1, "plain": 2}  # wire/frame.h, enum ms_codec
+PICKLE = CODECS["pickle"]
+PLAIN = CODECS["plain"]
+ENGINE = "default"
+ANSWER_S = 10.0  # of what a worker's I/O thread or the agent answers
+
+
+class View:
+    """Some of a cluster's workers, called together; `cluster[1:3]` makes one.
+
+    `execute_X_sync` gives results and raises failures; `execute_X_async` and `execute_X`
+    give futures. A method that is a generator gives a Stream in place of its result.
+    Methods that were registered (`muster.register`) are methods of the view too.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        members: Sequence[Worker],
+        engine: str = ENGINE,
+        timeout: float | None = None,
+        codec: int = PICKLE,
+        bound: Binding | None = None,
+    ) -> None:
+        if not members:
+            raise IndexError(f"no workers of {name!r} are chosen")
+        self._name = name
+        self._bound = bound or Binding(name, engine, len(members), None, None)
+        self._plans: dict[str, Plan] = {}
+        self._members = tuple(members)
+        self._peers: list[_core.Peer] = [w.peer for w in members]
+        self._engine = engine
+        self._timeout = timeout
+        self._codec = codec
+        self._first: Any = getattr(self._peers[0], "call_sync", None)
+
+    # ---- what it is -------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """Of the cluster."""
+        return self._name
+
+    @property
+    def world_size(self) -> int:
+        """How many workers a call to all goes to."""
+        return len(self._members)
+
+    @property
+    def ranks(self) -> list[int]:
+        """Of its workers, in the cluster."""
+        return [w.rank for w in self._members]
+
+    @property
+    def pids(self) -> list[int]:
+        return [w.pid for w in self._members]
+
+    @property
+    def http_urls(self) -> list[str]:
+        """Where each worker speaks HTTP; `muster.http_token()` opens it."""
+        return [http_url(w.address) for w in self._members]
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[View]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        ranks = ",".join(map(str, self.ranks))
+        engine = "" if self._engine == ENGINE else f", engine {self._engine!r}"
+        return f"<muster.View {self._name}[{ranks}]{engine}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = (self._name, self._members, self._engine, self._timeout, self._codec)
+        return View, (*fields, self._bound)
+
+    def __getattr__(self, name: str) -> Any:
+        """A registered method of the workers' class."""
+        if not name.startswith("_"):
+            method = self._bound.find(self, name)
+            if method is not None:
+                return Bound(self, name, method)
+        raise AttributeError(f"{self!r} has no attribute {name!r}{self._hint(name)}")
+
+    def _hint(self, name: str) -> str:
+        if name.startswith("_"):
+            return ""
+        return (
+            ": methods with @muster.register are called so, any other one with "
+            f"execute_all_sync({name!r})"
+        )
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *(self._bound.methods or ())]
+
+    # ---- parts ------------------------------------------------------------------------
+
+    def __getitem__(self, index: int | slice | Iterable[int]) -> View:
+        """One worker, a slice, or a list of them, counted within this view."""
+        if isinstance(index, slice):
+            chosen: Sequence[Worker] = self._members[index]
+        elif isinstance(index, int):
+            chosen = [self._member(index)]
+        else:
+            chosen = [self._member(i) for i in index]
+        fields = (self._engine, self._timeout, self._codec, self._bound)
+        return View(self._name, chosen, *fields)
+
+    def _peer(self, index: int) -> _core.Peer:
+        if not self._peers:
+            self._destroyed()
+        self._member(index)
+        return self._peers[index]
+
+    def _member(self, index: int) -> Worker:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"{self._name} has no worker {index}: it has {len(self)}")
+        return self._members[index]
+
+    def options(
+        self,
+        *,
+        timeout: float | None = None,
+        engine: str | None = None,
+        codec: str | None = None,
+    ) -> View:
+        """The same workers, called with another timeout (seconds), engine or codec.
+
+        codec: "pickle", any object; "plain", None, bool, int, float, str, bytes, lists,
+        dicts with str keys and tensors, nothing of which runs code when it is read;
+        "bytes", one argument and the result as they are.
+        """
+        if timeout is not None and timeout <= 0:
+            raise ValueError(f"timeout: must be a positive number: {timeout!r}")
+        if codec is not None and codec not in CODECS:
+            raise ValueError(f"codec: must be one of {list(CODECS)}: {codec!r}")
+        return View(
+            self._name,
+            self._members,
+            self._engine if engine is None else engine,
+            self._timeout if timeout is None else timeout,
+            self._codec if codec is None else CODECS[codec],
+            self._bound if engine is None else self._bound.of_engine(engine),
+        )
+
+    # ---- calls ------------------------------------------------------------------------
+
+    def execute_rank_zero_sync(self, method: str, /, *args: Any, **kwargs: Any) -> Any:
+        """Call the first worker."""
+        return self._first(
+            self._engine, method, args, kwargs or None, self._timeout, True, self._codec
+        )
+
+    def _begin(
+        self,
+        peer: _core.Peer,
+        method: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        waits: bool = False,
+    ) -> _core.Call:
+        return peer.call(
+            self._engine,
+            method,
+            args,
+            kwargs or None,
+            self._timeout,
+            waits,
+            self._codec,
+        )
+
+    def execute_rank_zero_async(
+        self, method: str, /, *args: Any, **kwargs: Any
+    ) -> Future:
+        """Call the first worker; a future."""
+        return Future(self._begin(self._peer(0), method, args, kwargs), method)
+
+    execute_rank_zero = execute_rank_zero_async
+
+    def execute_rank_sync(
+        self, rank: int, method: str, /, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Call worker `rank` of this view."""
+        peer = self._peer(rank)
+        return peer.call_sync(
+            self._engine, method, args, kwargs or None, self._timeout, True, self._codec
+        )
+
+    def execute_rank_async(
+        self, rank: int, method: str, /, *args: Any, **kwargs: Any
+    ) -> Future:
+        """Call worker `rank` of this view; a future."""
+        return Future(self._begin(self._peer(rank), method, args, kwargs), method)
+
+    execute_rank = execute_rank_async
+
+    def execute_all_sync(self, method: str, /, *args: Any, **kwargs: Any) -> list[Any]:
+        """Call all workers; the results by rank. The first failure is raised at once.
+
+        If every argument is a list of `world_size` elements, worker i gets element i of
+        each; else all get everything.
+        """
+        if len(self._peers) > 1:
+            return take(self._start_all(method, args, kwargs, True), method)
+        if self._shares_out(args, kwargs):
+            args = tuple(a[0] for a in args)
+            kwargs = {name: a[0] for name, a in kwargs.items()}
+        return [self.execute_rank_zero_sync(method, *args, **kwargs)]
+
+    def execute_all_async(
+        self, method: str, /, *args: Any, **kwargs: Any
+    ) -> list[Future]:
+        """Call all workers; their futures. Lists are shared out as in the sync form."""
+        calls = self._start_all(method, args, kwargs, False)
+        return [Future(call, method) for call in calls]
+
+    def _start_all(
+        self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], waits: bool
+    ) -> list[_core.Call]:
+        if not self._peers:
+            self._destroyed()
+        first: Any = self._peers[0]
+        if isinstance(first, NoPeer):
+            first.refuse()
+        if method == "initialize":
+            self._bound.forget()  # ranks may say another place afterwards
+        how = (self._timeout, waits, self._codec)
+        if not self._shares_out(args, kwargs):
+            where = (self._peers, self._engine, method)
+            return call_all(*where, args, kwargs or None, *how)
+        ranks = range(len(self._peers))
+        parts: list[tuple[tuple[Any, ...], dict[str, Any] | None]] = [
+            (tuple(a[i] for a in args), {k: v[i] for k, v in kwargs.items()} or None)
+            for i in ranks
+        ]
+        return call_each(self._peers, self._engine, method, parts, list(ranks), *how)
+
+    execute_all = execute_all_async
+
+    def _shares_out(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        if not args and not kwargs:
+            return False
+        size = len(self._peers)
+        return all(
+            isinstance(a, list) and len(a) == size for a in (*args, *kwargs.values())
+        )
+
+    def _destroyed(self, *args: object) -> NoReturn:
+        raise ClusterError(f"cluster {self._name!r} was destroyed")
+
+    # ---- engines ----------------------------------------------------------------------
+
+    def create_engine(
+        self,
+        name: str,
+        worker_cls: type | str,
+        *,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        max_concurrency: int | None = None,
+        timeout: float | None = None,
+    ) -> View:
+        """Make another object in each of these processes, under a name; a view that
+        calls it."""
+        if is_native(worker_cls) != self._members[0].native:
+            raise ClusterError(
+                f"{worker_cls!r} cannot be made here: engines in C and in Python do not "
+                "share a process"
+            )
+        what = engine_spec(name, worker_cls, args, kwargs or {}, max_concurrency)
+        methods = bound_methods(worker_cls)
+        check_names(View, methods or {})
+        made = self._operate(CREATE_ENGINE, what, timeout or self._timeout)
+        if methods is None:
+            methods = made[0] or {}
+            check_names(View, methods)
+        self._bound.add_engine(name, methods)
+        return self.options(engine=name)
+
+    def destroy_engine(self, name: str) -> None:
+        """Drop the object of that name; its process goes on."""
+        self._operate(DESTROY_ENGINE, name, self._timeout)
+        self._bound.drop_engine(name)
+
+    def configure(self, config: Any) -> None:
+        """Give the workers what `muster.worker_config()` returns in them, and seed their
+        random generators by cluster and rank."""
+        self._operate(CONFIGURE, config, self._timeout)
+
+    def set_env(self, env: Mapping[str, str]) -> None:
+        """Set variables in the workers. Libraries that read theirs when they are loaded
+        want them earlier: WorkerConfig(env=...)."""
+        self._operate(SET_ENV, {str(k): str(v) for k, v in env.items()}, self._timeout)
+
+    def _operate(self, op: int, argument: Any, timeout: float | None) -> list[Any]:
+        if not self._peers:
+            self._destroyed()
+        what = _OPERATIONS[op]
+        codec = PLAIN if self._members[0].native else PICKLE
+        return gather(
+            [
+                Future(p.operation(op, argument, timeout, codec), what)
+                for p in self._peers
+            ]
+        )
+
+    # ---- looking ----------------------------------------------------------------------
+
+    def address(self, rank: int = 0) -> str:
+        """Of that worker's RPC server: "HOST:PORT", or the path of a socket."""
+        address = self._member(rank).address
+        return tcp_entry(address) or address
+
+    def log_path(self, rank: int = 0) -> str:
+        """The file with all that this worker prints."""
+        return self._member(rank).log_path
+
+    def health(self, rank: int = 0, timeout: float = ANSWER_S) -> dict[str, Any]:
+        """What the worker says of itself; also while a method computes."""
+        answer: dict[str, Any] = self._member(rank).peer.health(timeout)
+        return answer
+
+    def alloc_ports(
+        self, count: int, rank: int = 0, timeout: float = ANSWER_S
+    ) -> tuple[str, list[int]]:
+        """(host, ports) that this worker holds for you until it ends: bound, not
+        listening, so that whoever is given one can bind it with SO_REUSEADDR."""
+        held: tuple[str, list[int]] = self._member(rank).peer.alloc_ports(
+            count, timeout
+        )
+        return held
+
+    def stack(self, rank: int = 0, timeout: float = ANSWER_S) -> tuple[str, str]:
+        """The Python and the native stacks of all its threads."""
+        stacks: tuple[str, str] = self._member(rank).peer.stack(timeout)
+        return stacks
