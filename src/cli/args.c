@@ -1,5 +1,5 @@
 #include "cli/args.h"
-#include "cli/nearest.h"
+#include "base/nearest.h"
 
 #include <ctype.h>
 #include <errno.h>

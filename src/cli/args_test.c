@@ -1,6 +1,6 @@
 #include "base/cleanup.h"
 #include "cli/args.h"
-#include "cli/nearest.h"
+#include "base/nearest.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 #include "base/cleanup.h"
-#include "cli/nearest.h"
+#include "base/nearest.h"
 #include "cli/selector.h"
 #include "cli/target.h"
 #include "cli/view.h"

@@ -1,5 +1,5 @@
 #include "cli/help.h"
-#include "cli/nearest.h"
+#include "base/nearest.h"
 #include "cli/out.h"
 #include "cli/pages.h"
 

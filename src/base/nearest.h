@@ -1,6 +1,6 @@
 /* nearest.h - what somebody may have meant */
-#ifndef MS_CLI_NEAREST_H
-#define MS_CLI_NEAREST_H
+#ifndef MS_BASE_NEAREST_H
+#define MS_BASE_NEAREST_H
 
 #include <stddef.h>
 

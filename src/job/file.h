@@ -1,0 +1,70 @@
+/* file.h - a job's description: its nodes and its roles
+ *
+ *   nodes:
+ *     - {name: "n[0-3]", cpus: 64, memory: 512GiB, gpus: 8, gpu_memory: 80GiB,
+ *        labels: {rack: r1}}
+ *   roles:
+ *     actor_train: {device_mapping: "0-15", num_gpus_per_worker: 1}
+ *     rollout: {world_size: 4, bundle: {GPU: 2, CPU: 8}, strategy: SPREAD}
+ *     reward: {world_size: 8, num_cpus: 1}
+ *
+ * doc/resources.md has all keys. What is wrong is said with file, line and column. The
+ * description owns all that is in it.
+ */
+#ifndef MS_JOB_FILE_H
+#define MS_JOB_FILE_H
+
+#include "base/error.h"
+#include "proto/muster.pb-c.h"
+#include "resource/place.h"
+
+#include <stdbool.h>
+
+#define MS_JOB_NODES_MAX ((size_t)1 << 20)
+#define MS_JOB_ROLES_MAX ((size_t)4096)
+
+/* What one process of a role in bundles needs on its node. */
+struct ms_job_bundle {
+    uint64_t cpu_milli, memory, gpu_memory;
+    uint64_t gpu_milli; /* whole devices, or a share of one */
+    char *kind;         /* of device; NULL: any */
+    bool one_domain;
+    struct ms_extra_need *extras;
+    size_t extra_count;
+    struct ms_selector selector;
+};
+
+struct ms_job_role {
+    char *name;
+    uint32_t world_size; /* 0: not said */
+    /* by device mapping, or without devices */
+    uint32_t *devices;
+    size_t device_count;
+    uint32_t num_gpus_per_worker;
+    uint64_t cpu_milli, memory, gpu_memory;
+    /* by bundles, one a rank */
+    bool has_bundle;
+    struct ms_job_bundle bundle;
+    enum ms_strategy strategy;
+    char *same; /* a label; NULL: none */
+};
+
+struct ms_job {
+    bool has_nodes; /* the key is there */
+    Muster__NodeShape **nodes;
+    size_t node_count, node_capacity;
+    struct ms_job_role *roles; /* in the order of the file */
+    size_t role_count;
+};
+
+/* 0, or -EINVAL, -E2BIG, -ENOMEM, or why the file cannot be read; nothing is to be freed
+ * then. */
+int ms_job_open(struct ms_job *job, const char *path, struct ms_error *err);
+int ms_job_read(struct ms_job *job,
+                const char *name,
+                const char *text,
+                size_t len,
+                struct ms_error *err);
+void ms_job_finish(struct ms_job *job);
+
+#endif

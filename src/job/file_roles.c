@@ -1,0 +1,250 @@
+#include "base/cleanup.h"
+#include "base/limits.h"
+#include "base/name.h"
+#include "job/file_impl.h"
+#include "resource/mapping.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+/* ---- bundles --------------------------------------------------------------------- */
+
+static int read_strategy(struct ms_yaml_at at, void *out, struct ms_error *err)
+{
+    const char *text = ms_yaml_text(at);
+    struct ms_error why = {0};
+
+    if (ms_strategy_parse(text ? text : "", out, &why) < 0)
+        return ms_yaml_blame(at, &why, err);
+    return 0;
+}
+
+static int
+add_extras(struct ms_job_bundle *b, struct ms_yaml_at map, struct ms_error *err)
+{
+    int rc = 0;
+
+    if (!ms_yaml_is_map(map))
+        return ms_yaml_fail(map, err, "'resources' must be a map of names and numbers");
+    b->extras = calloc(ms_yaml_count(map) + 1, sizeof *b->extras);
+    if (!b->extras)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < ms_yaml_count(map) && rc == 0; i++) {
+        const char *name = ms_yaml_text(ms_yaml_key(map, i));
+        struct ms_extra_need *need = &b->extras[i];
+        struct ms_error why = {0};
+
+        rc = ms_yaml_to_amount(ms_yaml_value(map, i), &need->amount, err);
+        if (rc == 0 && ms_label_check(name ? name : "", "name of a resource", &why) < 0)
+            rc = ms_yaml_blame(ms_yaml_key(map, i), &why, err);
+        if (rc == 0 && !(need->name = strdup(name)))
+            rc = ms_error_set(err, -ENOMEM, "out of memory");
+        b->extra_count += rc == 0;
+    }
+    return rc;
+}
+
+static int
+add_selector(struct ms_job_bundle *b, struct ms_yaml_at map, struct ms_error *err)
+{
+    int rc = 0;
+
+    if (!ms_yaml_is_map(map))
+        return ms_yaml_fail(map, err, "'labels' must be a map of names and conditions");
+    for (size_t i = 0; i < ms_yaml_count(map) && rc == 0; i++) {
+        const char *name = ms_yaml_text(ms_yaml_key(map, i));
+        const char *condition = ms_yaml_text(ms_yaml_value(map, i));
+        struct ms_error why = {0};
+
+        if (ms_selector_add(
+                &b->selector, name ? name : "", condition ? condition : "", &why) < 0)
+            rc = ms_yaml_blame(ms_yaml_value(map, i), &why, err);
+    }
+    return rc;
+}
+
+static int read_resources(struct ms_yaml_at at, void *out, struct ms_error *err)
+{
+    return add_extras(MS_CONTAINER(out, struct ms_job_bundle, extras), at, err);
+}
+
+static int read_labels(struct ms_yaml_at at, void *out, struct ms_error *err)
+{
+    return add_selector(MS_CONTAINER(out, struct ms_job_bundle, selector), at, err);
+}
+
+#define BUNDLE(field) offsetof(struct ms_job_bundle, field)
+
+/* By Ray's keys or by ours. */
+static const struct ms_yaml_field bundle_fields[] = {
+    {"gpus", ms_yaml_to_milli, BUNDLE(gpu_milli), false},
+    {"GPU", ms_yaml_to_milli, BUNDLE(gpu_milli), false},
+    {"cpus", ms_yaml_to_milli, BUNDLE(cpu_milli), false},
+    {"CPU", ms_yaml_to_milli, BUNDLE(cpu_milli), false},
+    {"memory", ms_yaml_to_size, BUNDLE(memory), false},
+    {"gpu_memory", ms_yaml_to_size, BUNDLE(gpu_memory), false},
+    {"kind", ms_yaml_to_text, BUNDLE(kind), false},
+    {"one_domain", ms_yaml_to_bool, BUNDLE(one_domain), false},
+    {"resources", read_resources, BUNDLE(extras), false},
+    {"labels", read_labels, BUNDLE(selector), false},
+    {0},
+};
+
+static void bundle_finish(struct ms_job_bundle *b)
+{
+    for (size_t i = 0; i < b->extra_count; i++)
+        free((char *)(uintptr_t)b->extras[i].name);
+    free(b->extras);
+    free(b->kind);
+    ms_selector_finish(&b->selector);
+}
+
+static int read_bundle(struct ms_yaml_at at, void *out, struct ms_error *err)
+{
+    struct ms_job_role *r = MS_CONTAINER(out, struct ms_job_role, bundle);
+    int rc = ms_yaml_map(at, "a bundle", bundle_fields, out, err);
+
+    r->has_bundle = true;
+    if (rc == 0 && r->bundle.gpu_milli > MS_WHOLE_MILLI &&
+        r->bundle.gpu_milli % MS_WHOLE_MILLI)
+        rc = ms_yaml_fail(at, err, "a bundle has whole devices or a share of one");
+    return rc;
+}
+
+/* ---- device mappings ------------------------------------------------------------- */
+
+static int
+read_id_list(struct ms_job_role *r, struct ms_yaml_at at, struct ms_error *err)
+{
+    size_t count = ms_yaml_count(at);
+    int rc = 0;
+
+    if (count > MS_MAPPING_IDS_MAX)
+        return ms_yaml_fail(at, err, "more than %zu devices", MS_MAPPING_IDS_MAX);
+    r->devices = calloc(count + 1, sizeof *r->devices);
+    if (!r->devices)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < count && rc == 0; i++)
+        rc = ms_yaml_to_count(ms_yaml_item(at, i), &r->devices[i], err);
+    r->device_count = count;
+    return rc;
+}
+
+/* "0-7,16", [0, 1, 2], or 3 */
+static int read_mapping(struct ms_yaml_at at, void *out, struct ms_error *err)
+{
+    struct ms_job_role *r = MS_CONTAINER(out, struct ms_job_role, devices);
+    const char *text = ms_yaml_text(at);
+    struct ms_error why = {0};
+
+    if (ms_yaml_is_list(at))
+        return read_id_list(r, at, err);
+    if (!text)
+        return ms_yaml_fail(
+            at,
+            err,
+            "a list of device ids or a text such as \"0-7,16\" is wanted here");
+    if (ms_mapping_parse(text, &r->devices, &r->device_count, &why) < 0)
+        return ms_yaml_blame(at, &why, err);
+    return 0;
+}
+
+/* ---- roles ----------------------------------------------------------------------- */
+
+#define ROLE(field) offsetof(struct ms_job_role, field)
+
+static const struct ms_yaml_field role_fields[] = {
+    {"world_size", ms_yaml_to_count, ROLE(world_size), false},
+    {"device_mapping", read_mapping, ROLE(devices), false},
+    {"num_gpus_per_worker", ms_yaml_to_count, ROLE(num_gpus_per_worker), false},
+    {"num_cpus", ms_yaml_to_milli, ROLE(cpu_milli), false},
+    {"memory", ms_yaml_to_size, ROLE(memory), false},
+    {"gpu_memory", ms_yaml_to_size, ROLE(gpu_memory), false},
+    {"bundle", read_bundle, ROLE(bundle), false},
+    {"strategy", read_strategy, ROLE(strategy), false},
+    {"same", ms_yaml_to_text, ROLE(same), false},
+    {0},
+};
+
+void ms_job_role_finish(struct ms_job_role *r)
+{
+    free(r->name);
+    free(r->devices);
+    free(r->same);
+    bundle_finish(&r->bundle);
+}
+
+static bool has_key(struct ms_yaml_at map, const char *key)
+{
+    for (size_t i = 0; i < ms_yaml_count(map); i++) {
+        const char *text = ms_yaml_text(ms_yaml_key(map, i));
+
+        if (text && strcmp(text, key) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* By bundles, or by a mapping and numbers: never both. */
+static int
+check_role(struct ms_yaml_at at, const struct ms_job_role *r, struct ms_error *err)
+{
+    static const char *const only_bundles[] = {"strategy", "same"};
+    static const char *const never_bundles[] = {
+        "device_mapping", "num_gpus_per_worker", "num_cpus", "memory", "gpu_memory"};
+    const char *const *wrong = r->has_bundle ? never_bundles : only_bundles;
+    size_t count = r->has_bundle ? MS_COUNT(never_bundles) : MS_COUNT(only_bundles);
+
+    for (size_t i = 0; i < count; i++)
+        if (has_key(at, wrong[i]))
+            return ms_yaml_fail(at,
+                                err,
+                                "role '%s': '%s' is for roles %s 'bundle'",
+                                r->name,
+                                wrong[i],
+                                r->has_bundle ? "without" : "with a");
+    return 0;
+}
+
+static int read_role(struct ms_job *job,
+                     struct ms_yaml_at key,
+                     struct ms_yaml_at at,
+                     struct ms_error *err)
+{
+    const char *name = ms_yaml_text(key);
+    struct ms_job_role *r = &job->roles[job->role_count];
+    struct ms_error why = {0};
+    char what[MS_NAME_MAX + 16];
+
+    if (ms_name_check(name, "role", &why) < 0)
+        return ms_yaml_blame(key, &why, err);
+    for (size_t i = 0; i < job->role_count; i++)
+        if (strcmp(job->roles[i].name, name) == 0)
+            return ms_yaml_fail(key, err, "there are two roles '%s'", name);
+    *r = (struct ms_job_role){.name = strdup(name), .num_gpus_per_worker = 1};
+    if (!r->name)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    job->role_count++;
+    snprintf(what, sizeof what, "role '%s'", name);
+    if (ms_yaml_map(at, what, role_fields, r, &why) < 0)
+        return ms_error_set(err, why.code, "%s", why.text);
+    return check_role(at, r, err);
+}
+
+int ms_job_read_roles(struct ms_job *job, struct ms_yaml_at at, struct ms_error *err)
+{
+    size_t count = ms_yaml_count(at);
+    int rc = 0;
+
+    if (!ms_yaml_is_map(at))
+        return ms_yaml_fail(at, err, "'roles' must be a map of names and roles");
+    if (count > MS_JOB_ROLES_MAX)
+        return ms_yaml_fail(at, err, "more than %zu roles", MS_JOB_ROLES_MAX);
+    job->roles = calloc(count + 1, sizeof *job->roles);
+    if (!job->roles)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < count && rc == 0; i++)
+        rc = read_role(job, ms_yaml_key(at, i), ms_yaml_value(at, i), err);
+    return rc;
+}

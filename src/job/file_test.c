@@ -1,0 +1,188 @@
+#include "job/file.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct ms_job read_job(const char *text)
+{
+    struct ms_error err = {0};
+    struct ms_job job;
+
+    if (ms_job_read(&job, "x.yaml", text, strlen(text), &err) < 0)
+        fail_msg("%s", err.text);
+    return job;
+}
+
+static void test_nodes(void **state)
+{
+    struct ms_job job = read_job(
+        "nodes:\n"
+        "  - {name: 'n[0-3]', cpus: 64, memory: 512GiB, gpus: 8,\n"
+        "     gpu_memory: 80GiB, gpus_per_domain: 4, labels: {rack: r1, row: 7}}\n"
+        "  - name: odd\n"
+        "    devices:\n"
+        "      - {kind: npu, count: 2, memory: 64GiB}\n"
+        "      - {kind: fpga, count: 1, domain: 5}\n"
+        "    resources: {license: 4}\n");
+
+    (void)state;
+    assert_true(job.has_nodes);
+    assert_int_equal(job.node_count, 5);
+    assert_string_equal(job.nodes[3]->name, "n3");
+    assert_int_equal(job.nodes[3]->cpus, 64);
+    assert_int_equal(job.nodes[3]->memory, UINT64_C(512) << 30);
+    assert_int_equal(job.nodes[3]->n_devices, 8);
+    assert_int_equal(job.nodes[3]->devices[7]->memory, UINT64_C(80) << 30);
+    assert_int_equal(job.nodes[3]->devices[7]->domain, 1);
+    assert_string_equal(job.nodes[3]->labels[1], "row=7");
+    assert_int_equal(job.nodes[4]->cpus, -1); /* to be looked for */
+    assert_int_equal(job.nodes[4]->n_devices, 3);
+    assert_string_equal(job.nodes[4]->devices[1]->kind, "npu");
+    assert_int_equal(job.nodes[4]->devices[2]->domain, 5);
+    assert_int_equal(job.nodes[4]->resources[0]->amount, 4);
+    assert_int_equal(job.role_count, 0);
+    ms_job_finish(&job);
+}
+
+static void test_roles(void **state)
+{
+    struct ms_job job =
+        read_job("roles:\n"
+                 "  train: {device_mapping: \"0-3,8\", num_gpus_per_worker: 1}\n"
+                 "  infer: {device_mapping: [4, 5], num_gpus_per_worker: 2,\n"
+                 "          gpu_memory: 16GiB, memory: 1.5GiB}\n"
+                 "  reward: {world_size: 8, num_cpus: 0.5}\n"
+                 "  rollout:\n"
+                 "    world_size: 4\n"
+                 "    strategy: STRICT_SPREAD\n"
+                 "    same: rack\n"
+                 "    bundle: {GPU: 2, CPU: 8, one_domain: true, kind: gpu,\n"
+                 "             resources: {license: 1}, labels: {zone: 'in(a,b)'}}\n");
+
+    (void)state;
+    assert_false(job.has_nodes);
+    assert_int_equal(job.role_count, 4);
+    assert_string_equal(job.roles[0].name, "train");
+    assert_int_equal(job.roles[0].device_count, 5);
+    assert_int_equal(job.roles[0].devices[4], 8);
+    assert_int_equal(job.roles[1].device_count, 2);
+    assert_int_equal(job.roles[1].num_gpus_per_worker, 2);
+    assert_int_equal(job.roles[1].memory, UINT64_C(1536) << 20);
+    assert_int_equal(job.roles[2].world_size, 8);
+    assert_int_equal(job.roles[2].cpu_milli, 500);
+    assert_int_equal(job.roles[2].num_gpus_per_worker, 1);
+    assert_true(job.roles[3].has_bundle);
+    assert_int_equal(job.roles[3].strategy, MS_STRATEGY_STRICT_SPREAD);
+    assert_string_equal(job.roles[3].same, "rack");
+    assert_int_equal(job.roles[3].bundle.gpu_milli, 2000);
+    assert_int_equal(job.roles[3].bundle.cpu_milli, 8000);
+    assert_true(job.roles[3].bundle.one_domain);
+    assert_int_equal(job.roles[3].bundle.extra_count, 1);
+    assert_int_equal(job.roles[3].bundle.selector.count, 1);
+    ms_job_finish(&job);
+}
+
+static const struct {
+    const char *text, *error;
+} wrong[] = {
+    {"", "x.yaml:1:1: a job must be a map"},
+    {"[1]", "x.yaml:1:1: a job must be a map"},
+    {"nodes: [\n", "x.yaml:2:1: did not find"},
+    {"nodse: []", "x.yaml:1:1: a job has no key 'nodse'; is 'nodes' meant?"},
+    {"nodes:\n", "x.yaml:1:7: 'nodes' has no value"},
+    {"nodes: []", "x.yaml:1:8: 'nodes' has no nodes"},
+    {"nodes: 3", "x.yaml:1:8: 'nodes' must be a list"},
+    {"nodes: [3]", "x.yaml:1:9: a node must be a map"},
+    {"nodes: [{cpus: 3}]", "x.yaml:1:9: a node needs 'name'"},
+    {"nodes:\n  - {name: a, cpu: 3}",
+     "x.yaml:2:15: a node has no key 'cpu'; is 'cpus'"},
+    {"nodes:\n  - {name: a, xyzzy: 3}",
+     "2:15: a node has no key 'xyzzy'; there are name,"},
+    {"nodes:\n  - {name: a, cpus: many}",
+     "2:21: a whole number is wanted here, not 'many'"},
+    {"nodes:\n  - {name: a, cpus: \"3\"}",
+     "2:21: a whole number is wanted here, not the text '3'"},
+    {"nodes:\n  - {name: a, cpus: -3}", "2:21: a whole number"},
+    {"nodes:\n  - {name: a, cpus: [3]}",
+     "2:21: a whole number is wanted here, not a list"},
+    {"nodes:\n  - {name: a, cpus: 9999999999}", "2:21: 9999999999 is more than"},
+    {"nodes:\n  - {name: a, memory: lots}", "2:23: a size such as 80GiB"},
+    {"nodes:\n  - {name: a, gpus: 5000}", "2:21: node '': more than 4096 devices"},
+    {"nodes:\n  - {name: a, cpus: 1, cpus: 2}", "2:24: 'cpus' stands here twice"},
+    {"nodes:\n  - {name: a b}", "2:12: node: character 2"},
+    {"nodes:\n  - {name: 'n[1'}", "2:12: 'n[1': one pair of brackets"},
+    {"nodes:\n  - {name: a}\n  - {name: a}", "2:3: two nodes are called 'a'"},
+    {"nodes:\n  - {name: a, labels: [b]}", "2:23: 'labels' must be a map"},
+    {"nodes:\n  - {name: a, labels: {b: c d}}", "2:24: value of a label"},
+    {"nodes:\n  - {name: a, resources: {b: c}}", "2:30: a whole number"},
+    {"nodes:\n  - {name: a, devices: {b: c}}", "2:24: 'devices' must be a list"},
+    {"nodes:\n  - {name: a, devices: [{kind: b}]}",
+     "2:25: an element of 'devices' needs 'count'"},
+    {"roles: []", "x.yaml:1:8: 'roles' must be a map"},
+    {"roles: {a b: {}}", "x.yaml:1:9: role: character 2"},
+    {"roles: {a: {}, a: {}}", "x.yaml:1:16: there are two roles 'a'"},
+    {"roles: {a: 3}", "x.yaml:1:12: role 'a' must be a map"},
+    {"roles: {a: {device_map: 3}}",
+     "1:13: role 'a' has no key 'device_map'; is 'device_mapping' meant?"},
+    {"roles: {a: {device_mapping: 0-}}", "1:29: "},
+    {"roles: {a: {device_mapping: [x]}}", "1:30: a whole number"},
+    {"roles: {a: {device_mapping: {}}}", "1:29: a list of device ids"},
+    {"roles: {a: {num_cpus: 1.2.3}}", "1:23: a number is wanted here"},
+    {"roles: {a: {bundle: {GPU: 1.5}}}", "1:21: a bundle has whole devices"},
+    {"roles: {a: {bundle: {GPU: 1}, num_cpus: 1}}",
+     "1:12: role 'a': 'num_cpus' is for roles without 'bundle'"},
+    {"roles: {a: {strategy: PACK}}",
+     "1:12: role 'a': 'strategy' is for roles with a 'bundle'"},
+    {"roles: {a: {bundle: {GPU: 1}, strategy: PACKED}}", "1:41: "},
+    {"roles: {a: {bundle: {one_domain: yes}}}", "1:34: true or false is wanted"},
+    {"roles: {a: {bundle: {labels: {z: in(}}}}", "1:34: "},
+    {"roles: {}\n---\nroles: {}", "x.yaml:3:1: a second document"},
+    {"roles: {a: *b}", "x.yaml:1:12: found undefined alias"},
+};
+
+static void test_what_is_wrong(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        struct ms_error err = {0};
+        struct ms_job job;
+        int rc =
+            ms_job_read(&job, "x.yaml", wrong[i].text, strlen(wrong[i].text), &err);
+
+        if (rc >= 0 || !strstr(err.text, wrong[i].error))
+            fail_msg("%s\ngave %d: %s\nnot: %s",
+                     wrong[i].text,
+                     rc,
+                     err.text,
+                     wrong[i].error);
+    }
+}
+
+static void test_no_file(void **state)
+{
+    struct ms_error err = {0};
+    struct ms_job job;
+
+    (void)state;
+    assert_int_equal(ms_job_open(&job, "/nowhere/x.yaml", &err), -ENOENT);
+    assert_non_null(strstr(err.text, "/nowhere/x.yaml"));
+    assert_int_equal(ms_job_open(&job, "/", &err), -EINVAL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nodes),
+        cmocka_unit_test(test_roles),
+        cmocka_unit_test(test_what_is_wrong),
+        cmocka_unit_test(test_no_file),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,98 @@
+/* yaml.h - YAML files whose every value knows where it stands
+ *
+ * A document is read whole; values are then picked by tables of keys. Every error begins
+ * with the file, the line and the column ("train.yaml:3:12: ..."), counted from 1. A key
+ * that no table has is an error, and so is one that stands twice, and a value of another
+ * type. Numbers and truth values are plain: what is quoted is text.
+ *
+ * This is the only header that knows of libyaml.
+ */
+#ifndef MS_JOB_YAML_H
+#define MS_JOB_YAML_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MS_YAML_FILE_MAX ((size_t)16 << 20) /* bytes */
+
+struct ms_yaml;
+
+/* A value in a document; both are borrowed from it. */
+struct ms_yaml_at {
+    const struct ms_yaml *yaml;
+    int node;
+};
+
+/* NULL: it cannot be read (-errno), or is no YAML (-EINVAL). `name` is for errors. */
+struct ms_yaml *ms_yaml_open(const char *path, struct ms_error *err);
+struct ms_yaml *
+ms_yaml_read(const char *name, const char *text, size_t len, struct ms_error *err);
+void ms_yaml_close(struct ms_yaml *y); /* NULL is nothing */
+void ms_yaml_cleanup(struct ms_yaml **y);
+
+struct ms_yaml_at ms_yaml_root(const struct ms_yaml *y);
+
+/* "FILE:LINE:COLUMN: " and what is wrong with this value; returns -EINVAL. */
+int ms_yaml_fail(struct ms_yaml_at at, struct ms_error *err, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The same of something that has failed because of it; returns its code. */
+int ms_yaml_blame(struct ms_yaml_at at,
+                  const struct ms_error *why,
+                  struct ms_error *err);
+
+bool ms_yaml_is_null(struct ms_yaml_at at); /* nothing, ~ or null */
+bool ms_yaml_is_map(struct ms_yaml_at at);
+bool ms_yaml_is_list(struct ms_yaml_at at);
+
+/* Elements of a list, or entries of a map; 0 of anything else. */
+size_t ms_yaml_count(struct ms_yaml_at at);
+struct ms_yaml_at ms_yaml_item(struct ms_yaml_at list, size_t i);
+struct ms_yaml_at ms_yaml_key(struct ms_yaml_at map, size_t i);
+struct ms_yaml_at ms_yaml_value(struct ms_yaml_at map, size_t i);
+
+/* The text of a scalar as it stands there, as long as the document; NULL: it is none. */
+const char *ms_yaml_text(struct ms_yaml_at at);
+
+/* ---- maps by a table --------------------------------------------------------------- */
+
+/* One key of a map. `read` writes to out + offset. */
+struct ms_yaml_field {
+    const char *key;
+    int (*read)(struct ms_yaml_at at, void *out, struct ms_error *err);
+    size_t offset;
+    bool is_needed;
+};
+
+/* `what` names the map in errors ("a node"); the table ends with a NULL key. */
+int ms_yaml_map(struct ms_yaml_at at,
+                const char *what,
+                const struct ms_yaml_field *fields,
+                void *out,
+                struct ms_error *err);
+
+/* Readers for the tables. */
+int ms_yaml_to_text(struct ms_yaml_at at,
+                    void *out,
+                    struct ms_error *err); /* char *, owned */
+int ms_yaml_to_count(struct ms_yaml_at at,
+                     void *out,
+                     struct ms_error *err); /* uint32_t */
+int ms_yaml_to_amount(struct ms_yaml_at at,
+                      void *out,
+                      struct ms_error *err); /* uint64_t */
+int ms_yaml_to_milli(struct ms_yaml_at at,
+                     void *out,
+                     struct ms_error *err); /* uint64_t */
+int ms_yaml_to_size(struct ms_yaml_at at,
+                    void *out,
+                    struct ms_error *err); /* uint64_t */
+int ms_yaml_to_bool(struct ms_yaml_at at, void *out, struct ms_error *err); /* bool */
+/* Where it stands, to be read later. */
+int ms_yaml_to_at(struct ms_yaml_at at,
+                  void *out,
+                  struct ms_error *err); /* ms_yaml_at */
+
+#endif
