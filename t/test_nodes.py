@@ -162,6 +162,55 @@ def test_nothing_is_left(tmp_path: Path, end: str) -> None:
     assert leftovers(driver.mark, folder) == []
 
 
+UNEQUAL = """
+nodes:
+  - {name: big, cpus: 64, memory: 512GiB, gpus: 4, gpu_memory: 80GiB,
+     gpus_per_domain: 2, labels: {rack: r1}}
+  - {name: "small[1-2]", cpus: 8, devices: [{kind: npu, count: 2, memory: 32GiB}],
+     resources: {license: 3}, labels: {rack: r2}}
+  - {name: cpu, cpus: 128}
+"""
+
+
+def test_unequal_nodes_from_a_file(nodes: Any, tmp_path: Path) -> None:
+    file = tmp_path / "nodes.yaml"
+    file.write_text(UNEQUAL)
+    nodes(nodes=str(file))
+    found = {node.name: node for node in muster.nodes()}
+    assert list(found) == ["big", "cpu", "small1", "small2"]
+    big, small = found["big"], found["small2"]
+    assert (big.cpus, big.memory, big.gpus) == (64, 512 << 30, 4)
+    assert [d.domain for d in big.devices] == [0, 0, 1, 1]
+    assert {d.memory for d in big.devices} == {80 << 30}
+    assert big.labels == {"rack": "r1"}
+    assert small.resources == {"license": 3}
+    assert [(d.kind, d.id, d.variable) for d in small.devices] == [
+        ("npu", "0", "ASCEND_RT_VISIBLE_DEVICES"),
+        ("npu", "1", "ASCEND_RT_VISIBLE_DEVICES"),
+    ]
+    assert found["cpu"].devices == []
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("nodes: [{name: a, cpu: 3}]", r"x\.yaml:1:19: a node has no key 'cpu'"),
+        ("roles: {a: {world_size: 3}}", r"x\.yaml: it describes no nodes"),
+        ("nodes: [{name: a}, {name: a}]", r"x\.yaml:1:8: two nodes are called 'a'"),
+    ],
+)
+def test_a_file_that_is_wrong(tmp_path: Path, text: str, error: str) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=error):
+        muster.init(nodes=str(file))
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.yaml"):
+        muster.init(nodes=str(tmp_path / "nowhere.yaml"))
+    with pytest.raises(ValueError, match="leave num_nodes"):
+        muster.init(nodes=str(file), num_nodes=2)
+    assert not muster.is_initialized()
+
+
 def test_how_many(nodes: Any) -> None:
     with pytest.raises(muster.MusterError, match="at most 256"):
         muster.init(num_nodes=100000)

@@ -4,6 +4,7 @@
 #include "base/limits.h"
 #include "io/http_token.h"
 #include "io/secret.h"
+#include "job/file.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -173,6 +174,30 @@ static int start(struct head *h, struct ms_head_options *o, const struct where *
 
 static void stop(struct head *h, int64_t grace_ns);
 
+/* The nodes of this machine, by the file at `path`. */
+static int describe(struct ms_job *job, const char *path, struct ms_head_options *o)
+{
+    struct ms_error err = {0};
+
+    if (ms_job_open(job, path, &err) < 0) {
+        if (err.code == -EINVAL || err.code == -ENOENT)
+            PyErr_SetString(err.code == -EINVAL ? PyExc_ValueError
+                                                : PyExc_FileNotFoundError,
+                            err.text);
+        else
+            core_raise(&err);
+        return -1;
+    }
+    if (job->node_count == 0) {
+        ms_job_finish(job);
+        PyErr_Format(PyExc_ValueError, "%s: it describes no nodes", path);
+        return -1;
+    }
+    o->shapes = (const Muster__NodeShape *const *)job->nodes;
+    o->shape_count = job->node_count;
+    return 0;
+}
+
 static int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     static const char *const names[] = {"agent_path",
@@ -180,6 +205,7 @@ static int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
                                         "num_gpus",
                                         "num_cpus",
                                         "num_nodes",
+                                        "nodes",
                                         "log_to_driver",
                                         "python",
                                         "sys_path",
@@ -197,20 +223,22 @@ static int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
     struct ms_head_options o = {0};
     struct start_strings s = {0};
     struct where where = {0};
-    const char *listen[2] = {0};
+    const char *listen[2] = {0}, *nodes = NULL;
+    struct ms_job job = {0};
     PyObject *python, *sys_path, *env;
     double timeout;
     int log_to_driver, rc = -1;
 
     if (!PyArg_ParseTupleAndKeywords(args,
                                      kwargs,
-                                     "$sziiIpOOOssdzzszz",
+                                     "$sziiIzpOOOssdzzszz",
                                      CORE_NAMES(names),
                                      &o.agent_path,
                                      &o.node_name,
                                      &o.num_gpus,
                                      &o.num_cpus,
                                      &o.num_nodes,
+                                     &nodes,
                                      &log_to_driver,
                                      &python,
                                      &sys_path,
@@ -223,6 +251,8 @@ static int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
                                      &where.tls,
                                      &o.http,
                                      &listen[0]))
+        return -1;
+    if (nodes && describe(&job, nodes, &o) < 0)
         return -1;
     o.listen = listen[0] ? listen : NULL;
     o.log_to_driver = log_to_driver;
@@ -237,6 +267,7 @@ static int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
         rc = start(h, &o, &where);
     }
     strings_free(&s);
+    ms_job_finish(&job);
     return rc;
 }
 

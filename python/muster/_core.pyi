@@ -70,6 +70,7 @@ class Head:
         num_gpus: int,
         num_cpus: int,
         num_nodes: int,
+        nodes: str | None,
         log_to_driver: bool,
         python: list[str],
         sys_path: list[str],

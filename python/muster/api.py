@@ -214,6 +214,8 @@ def init(
     num_gpus: devices to hand out, also where there are none; None: those that are found.
     num_nodes: so many nodes on this machine, called n0, n1, ..., each with an agent of its
         own, `num_cpus` (None: all of the machine) and `num_gpus` (None: none).
+    nodes: a YAML file that describes the nodes of this machine, also unequal ones, as
+        `muster plan` has it.
     listen: "HOST:PORT" where a head of our own takes agents of other machines (`muster
         agent --head HOST:PORT`); they have the secret of secret_file.
     min_nodes: return when so many nodes are there; DeadlineExceeded says who is missing.
@@ -233,22 +235,31 @@ def init(
         "num_cpus": _number(num_cpus, "num_cpus"),
         "num_gpus": _number(num_gpus, "num_gpus"),
         "num_nodes": _number(num_nodes, "num_nodes", least=1),
+        "nodes": None if nodes is None else os.path.abspath(nodes),
         "log_to_driver": bool(log_to_driver),
         "http": http,
         "listen": listen,
         **find_head(address, secret_file, tls),
     }
-    _refuse_other_machines(nodes, orchestrator)
+    if orchestrator not in (None, "local"):
+        raise MusterError(_HERE_ONLY.format(f"orchestrator={orchestrator!r}"))
+    numbers = (num_cpus, num_gpus, num_nodes) != (None, None, 1)
+    if nodes is not None and numbers:
+        raise ValueError(
+            f"nodes={nodes!r} describes all there is: leave num_nodes, num_cpus and "
+            "num_gpus out"
+        )
     launch = None
-    if not options["address"] and address != "local" and not listen and num_nodes == 1:
+    described = num_nodes != 1 or nodes is not None
+    if not (options["address"] or address == "local" or listen or described):
         launch = _launch.find(os.environ)
     options["min_nodes"] = _at_least_one(min_nodes, launch)
     if timeout is None:
         timeout = _launch.NODES_S if options["min_nodes"] > 1 else START_S
     _let_others_come(options, launch, secret_file, timeout)
-    if options["address"] and (num_cpus, num_gpus, num_nodes) != (None, None, 1):
+    if options["address"] and (numbers or described):
         raise ValueError(
-            "num_cpus, num_gpus and num_nodes describe this machine: give them to "
+            "num_cpus, num_gpus, num_nodes and nodes describe this machine: give them to "
             f"`muster agent`, not to the head at {options['address']}"
         )
     if options["address"] and http is not None:
@@ -287,6 +298,7 @@ def _start(options: dict[str, Any], timeout: float) -> Session:
         num_gpus=options["num_gpus"],
         num_cpus=options["num_cpus"],
         num_nodes=options["num_nodes"],
+        nodes=options["nodes"],
         log_to_driver=options["log_to_driver"],
         python=interpreter(),
         sys_path=[os.path.abspath(p) for p in map(str, sys.path)],
@@ -387,13 +399,6 @@ def _daemon_folder(address: str) -> str:
         f"address={address!r}: where is its secret? {what}; give secret_file=, or set "
         "MUSTER_SECRET_FILE"
     )
-
-
-def _refuse_other_machines(nodes: str | None, orchestrator: str | None) -> None:
-    if nodes is not None:
-        raise MusterError(_HERE_ONLY.format(f"nodes={nodes!r}"))
-    if orchestrator not in (None, "local"):
-        raise MusterError(_HERE_ONLY.format(f"orchestrator={orchestrator!r}"))
 
 
 def shutdown(*, grace: float = STOP_GRACE_S) -> None:

@@ -1,6 +1,6 @@
 #include "base/cleanup.h"
-#include "cli/args.h"
 #include "base/nearest.h"
+#include "cli/args.h"
 
 #include <errno.h>
 #include <setjmp.h>

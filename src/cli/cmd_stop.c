@@ -1,7 +1,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "cli/args.h"
 #include "base/nearest.h"
+#include "cli/args.h"
 #include "cli/progress.h"
 #include "cli/target.h"
 #include "cli/view.h"
