@@ -41,6 +41,15 @@ static void on_exit_(void *arg, uint64_t uid, const Muster__Exit *exit)
         ms_client_verdict(h->client, uid, exit);
 }
 
+static void on_successor(void *arg, uint64_t uid, const Muster__WorkerStatus *worker)
+{
+    struct head *h = arg;
+
+    if (h->client)
+        ms_client_successor(
+            h->client, uid, worker ? worker->uid : 0, worker ? worker->address : "");
+}
+
 static void on_agent_lost(void *arg, const char *why)
 {
     struct head *h = arg;
@@ -87,6 +96,13 @@ static void ask_verdict(void *arg, uint64_t uid)
     *q = (struct question){h, uid};
     if (ms_loop_post(ms_head_loop(h->head), tell_verdict, q) < 0)
         free(q);
+}
+
+static void ask_successor(void *arg, uint64_t uid)
+{
+    struct head *h = arg;
+
+    ms_head_ask_successor(h->head, uid);
 }
 
 /* ---- start ----------------------------------------------------------------------- */
@@ -141,7 +157,8 @@ embed(struct ms_head_options *o, const struct where *w, struct ms_error *err)
 static int start(struct head *h, struct ms_head_options *o, const struct where *w)
 {
     struct ms_error err = {0};
-    struct ms_client_options co = {.ask_verdict = ask_verdict, .arg = h};
+    struct ms_client_options co = {
+        .ask_verdict = ask_verdict, .ask_successor = ask_successor, .arg = h};
     char spin_path[MS_SESSION_DIR_MAX + 8];
     const struct ms_session *session;
 
@@ -149,6 +166,7 @@ static int start(struct head *h, struct ms_head_options *o, const struct where *
     o->on_exit = on_exit_;
     o->on_agent_lost = on_agent_lost;
     o->on_node = head_on_node;
+    o->on_successor = on_successor;
     o->arg = h;
     Py_BEGIN_ALLOW_THREADS;
     h->joined = w->address;
@@ -467,6 +485,8 @@ static PyObject *get_joined(PyObject *self, void *unused)
 static PyMethodDef head_methods[] = {
     {"create_cluster", head_create_cluster, METH_VARARGS, NULL},
     {"destroy_cluster", head_destroy_cluster, METH_VARARGS, NULL},
+    {"replace", head_replace, METH_VARARGS, NULL},
+    {"open_worker", head_open_worker, METH_VARARGS, NULL},
     {"hold_port", head_hold_port, METH_VARARGS, NULL},
     {"drop_port", head_drop_port, METH_VARARGS, NULL},
     {"nodes", head_nodes, METH_O, NULL},

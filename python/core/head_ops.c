@@ -254,6 +254,71 @@ PyObject *head_destroy_cluster(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* (cluster, rank, how to start it or None, whom alone to replace or 0, grace, timeout): the
+ * new one, or None. */
+PyObject *head_replace(PyObject *self, PyObject *args)
+{
+    struct head *h = (struct head *)self;
+    struct ms_head_rank rank = {0};
+    struct rank own = {0};
+    PyObject *spec, *timeout, *result = NULL;
+    const Muster__WorkerStatus *w;
+    const char *cluster;
+    unsigned long long only;
+    unsigned number;
+    double grace;
+
+    if (!PyArg_ParseTuple(
+            args, "sIOKdO", &cluster, &number, &spec, &only, &grace, &timeout) ||
+        !head_is_running(h))
+        return NULL;
+    if (spec == Py_None || rank_parse(spec, &own, &rank) == 0) {
+        struct ms_head_op *op = ms_head_replace(h->head,
+                                                cluster,
+                                                number,
+                                                spec == Py_None ? NULL : &rank,
+                                                only,
+                                                core_ns(grace));
+
+        if (head_op_finish(op, timeout) == 0) {
+            w = (const Muster__WorkerStatus *)ms_head_op_message(op);
+            result = w ? Py_BuildValue("KissI",
+                                       (unsigned long long)w->uid,
+                                       (int)w->pid,
+                                       w->address,
+                                       w->log_path,
+                                       (unsigned)w->incarnation)
+                       : Py_NewRef(Py_None);
+        }
+        ms_head_op_unref(op);
+    }
+    rank_free(&own);
+    return result;
+}
+
+/* (former uid, uid, address, timeout): calls for the former one may go there, from here and
+ * from elsewhere. */
+PyObject *head_open_worker(PyObject *self, PyObject *args)
+{
+    struct head *h = (struct head *)self;
+    unsigned long long former, uid;
+    struct ms_head_op *op;
+    const char *address;
+    PyObject *timeout;
+    int rc;
+
+    if (!PyArg_ParseTuple(args, "KKsO", &former, &uid, &address, &timeout) ||
+        !head_is_running(h))
+        return NULL;
+    op = ms_head_open_worker(h->head, uid);
+    rc = head_op_finish(op, timeout);
+    ms_head_op_unref(op);
+    if (rc < 0 || !head_is_running(h))
+        return NULL;
+    ms_client_successor(h->client, former, uid, address);
+    Py_RETURN_NONE;
+}
+
 PyObject *head_hold_port(PyObject *self, PyObject *args)
 {
     struct head *h = (struct head *)self;

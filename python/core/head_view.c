@@ -132,11 +132,12 @@ static PyObject *worker_tuple(const Muster__WorkerStatus *w)
     bool lives = w->state == MUSTER__WORKER_STATE__WORKER_STARTING ||
                  w->state == MUSTER__WORKER_STATE__WORKER_RUNNING;
 
-    return Py_BuildValue("KisssNNIK",
+    return Py_BuildValue("KissIsNNIK",
                          (unsigned long long)w->uid,
                          (int)w->pid,
                          w->address,
                          w->log_path,
+                         (unsigned)w->incarnation,
                          w->node,
                          devices_list(w),
                          PyBool_FromLong(lives),

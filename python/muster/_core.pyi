@@ -124,6 +124,25 @@ class Head:
     ) -> None:
         """`own`: only if this driver has made it. None is there: that is fine."""
 
+    def replace(
+        self,
+        cluster: str,
+        rank: int,
+        spec: RankSpec | None,
+        only: int,
+        grace: float,
+        timeout: float,
+        /,
+    ) -> tuple[int, int, str, str, int] | None:
+        """End what is there; (uid, pid, address, log path, incarnation) of the new one,
+        which nobody is sent to before `open_worker`. None: no new one was wanted.
+        `only`: 0, or the uid that must be there."""
+
+    def open_worker(
+        self, former: int, uid: int, address: str, timeout: float, /
+    ) -> None:
+        """It has its engines: calls for `former` go there."""
+
     def hold_port(
         self, owner: str, node: str | None, timeout: float
     ) -> tuple[str, int]: ...
@@ -142,8 +161,9 @@ class Head:
     def forget(self) -> None:
         """In a forked child: close what was inherited, end nothing."""
 
-# uid, pid, address, log path, node, devices, lives, thousandths of a CPU, memory
-WorkerTuple = tuple[int, int, str, str, str, list[int], bool, int, int]
+# uid, pid, address, log path, incarnation, node, devices, lives, thousandths of a CPU,
+# memory
+WorkerTuple = tuple[int, int, str, str, int, str, list[int], bool, int, int]
 
 def session_root() -> str:
     """The folder of this user's sessions; it is there, and nobody else's."""

@@ -9,6 +9,7 @@ from muster import api
 from muster._bind import Binding, check_names
 from muster._env import worker_name
 from muster._member import Worker
+from muster._replace import Recipe
 from muster._start import bound_methods, engine_spec, is_native, start
 from muster.errors import ClusterError
 
@@ -132,6 +133,7 @@ def fork_cluster(
     check_names(type(parent), methods or {})
     child = type(parent)._handle(name, workers, ENGINE, None, bound, owner=session)
     child._ports = ports
+    child._recipe = Recipe(specs, members, timeout)
     try:
         told = child._operate(CREATE_ENGINE, spec, timeout)
         if methods is None:

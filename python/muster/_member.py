@@ -24,6 +24,7 @@ class Worker:
         node: tuple[int, str],
         devices: list[int],
         native: bool = False,
+        incarnation: int = 1,
     ) -> None:
         self.rank = rank
         self.uid = uid
@@ -34,11 +35,23 @@ class Worker:
         self.node = node
         self.devices = devices
         self.native = native  # a process without Python
+        self.incarnation = incarnation
         self.peer = _find_peer(address, uid, label)
+
+    def renew(
+        self, uid: int, pid: int, address: str, log_path: str, incarnation: int
+    ) -> None:
+        """Another process has its place. The way to it was told to the peer already."""
+        self.uid = uid
+        self.pid = pid
+        self.address = address
+        self.log_path = log_path
+        self.incarnation = incarnation
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = (self.rank, self.uid, self.pid, self.address, self.log_path)
-        return Worker, (*fields, self.label, self.node, self.devices, self.native)
+        place = (self.label, self.node, self.devices, self.native, self.incarnation)
+        return Worker, (*fields, *place)
 
 
 class NoPeer:

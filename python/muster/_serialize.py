@@ -119,9 +119,11 @@ def dumps_inline(obj: Any) -> bytes:
 
 class Once:
     """Pickles `value` now, and is pickled as that: for what goes to many workers.
-    `plain`: all in it goes by name, and cloudpickle need not be imported."""
+    `plain`: all in it goes by name, and cloudpickle need not be imported. `name`: what it
+    is, for the sender."""
 
-    def __init__(self, value: Any, plain: bool = False) -> None:
+    def __init__(self, value: Any, plain: bool = False, name: str = "") -> None:
+        self.name = name
         if not plain:
             _pickler()
         try:

@@ -179,7 +179,7 @@ def engine_spec(
         "mesh": dict(mesh) if mesh else None,
     }
     try:
-        return Once(spec, plain=by_name)
+        return Once(spec, plain=by_name, name=name)
     except SerializationError as e:
         what = str(e).removeprefix("value")
         for key, field in (

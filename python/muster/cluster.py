@@ -9,6 +9,8 @@ from muster import api
 from muster._bind import UNKNOWN, Binding, check_names
 from muster._fork import Processes, command_of, fork_cluster, fork_processes
 from muster._member import Worker
+from muster._replace import Recipe, replace
+from muster._serialize import Once
 from muster._start import (
     bound_methods,
     engine_spec,
@@ -20,7 +22,15 @@ from muster._start import (
 from muster.config import WorkerConfig, mesh_sizes
 from muster.errors import ClusterError
 from muster.resources import ResourceManager
-from muster.view import ANSWER_S, CREATE_ENGINE, ENGINE, PICKLE, PLAIN, View
+from muster.view import (
+    ANSWER_S,
+    CREATE_ENGINE,
+    DESTROY_ENGINE,
+    ENGINE,
+    PICKLE,
+    PLAIN,
+    View,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,6 +85,7 @@ class Cluster(View):
         self._owner: api.Session | None = session
         self._gone = False
         self._ports = f"{name}:{os.urandom(4).hex()}"
+        self._recipe: Recipe | None = None
         with session.placing:
             if name in session.held:
                 raise name_taken(name)
@@ -87,6 +98,7 @@ class Cluster(View):
             master = session.head.hold_port(self._ports, places[0][0], ANSWER_S)
             where = (placements, resources.nodes, master, session, detached)
             ranks = rank_specs(name, worker_cls, role, *where)
+            self._recipe = Recipe(ranks, timeout=role.start_timeout)
             started = start(session.head, name, ranks)
             native = is_native(worker_cls)
             super().__init__(
@@ -136,6 +148,7 @@ class Cluster(View):
         self._owner = owner
         self._gone = False
         self._ports = ""
+        self._recipe = None
         View.__init__(self, name, members, engine, timeout, codec, bound)
         self._bind()
         return self
@@ -202,6 +215,42 @@ class Cluster(View):
         made = (worker_cls, args, kwargs or {}, env or {}, timeout)
         return fork_cluster(self, name, *made)
 
+    def _operate(self, op: int, argument: Any, timeout: float | None) -> list[Any]:
+        answers = super()._operate(op, argument, timeout)
+        if self._recipe is not None:
+            self._recipe.add(op, _engine_of(op, argument), argument)
+        return answers
+
+    def incarnation(self, rank: int) -> int:
+        """1, and one more with each `replace` of that rank."""
+        return self._member(rank).incarnation
+
+    def replace(
+        self, rank: int, *, grace: float = GRACE_S, timeout: float | None = None
+    ) -> View:
+        """A new process in the place of a rank that has died, or of one that lives, which
+        is ended first: SIGTERM, and SIGKILL `grace` seconds later. A view of it.
+
+        It has the same node, devices, environment and constructor, and what was done to
+        the whole cluster with `create_engine`, `configure` and `set_env` is done to it
+        too. What is open at the old one fails with WorkerDied; nothing that the old one
+        says reaches anybody. Views and handles, also those in workers, call the new one
+        from then on. If its constructor fails the rank stays dead, and that is raised;
+        `timeout` is for each constructor.
+        """
+        worker = self._member(rank)
+        if self._owner is None or self._recipe is None:
+            raise ClusterError(
+                f"this is a handle of {self._name!r}: its creator replaces its workers, "
+                "or a driver with muster.get_cluster"
+            )
+        if not self._peers:
+            self._destroyed()
+        codec = PLAIN if worker.native else PICKLE
+        how = (self._recipe, codec, grace, timeout)
+        replace(self._owner.head, self._name, worker, *how)
+        return self[rank]
+
     def destroy(self, *, grace: float = GRACE_S) -> None:
         """End its workers and wait until they are gone: SIGTERM, and SIGKILL `grace`
         seconds later. Idempotent. A handle that was pickled cannot; one of
@@ -233,6 +282,15 @@ class Cluster(View):
         self.destroy()
 
 
+def _engine_of(op: int, argument: Any) -> str:
+    """The name in the argument of an operation, if it is about an engine."""
+    if op == DESTROY_ENGINE:
+        return str(argument)
+    if op == CREATE_ENGINE:
+        return str(argument.name if isinstance(argument, Once) else argument["name"])
+    return ""
+
+
 def _workers(
     name: str,
     started: list[tuple[int, int, str, str]],
@@ -259,16 +317,15 @@ def get_cluster(name: str) -> Cluster:
         if found != name:
             continue
         members = []
-        for rank, (uid, pid, address, log_path, node, devices, *_) in enumerate(
+        for rank, (uid, pid, address, log_path, number, node, devices, *_) in enumerate(
             workers
         ):
             if not address:
                 raise ClusterError(f"cluster {name!r} is not complete: rank {rank}")
             place = (order.index(node) if node in order else -1, node)
             label = f"{name}/{rank}@{node}"
-            members.append(
-                Worker(rank, uid, pid, address, log_path, label, place, devices)
-            )
+            where = (rank, uid, pid, address, log_path, label, place, devices)
+            members.append(Worker(*where, incarnation=number))
         bound = Binding(name, ENGINE, len(members), None, UNKNOWN)
         return Cluster._handle(name, members, ENGINE, None, bound, PICKLE, session)
     raise ClusterError(f"there is no cluster {name!r}")

@@ -190,6 +190,12 @@ static void on_read_log(struct ms_agent *a, Muster__HeadToAgent *m)
     muster__head_to_agent__free_unpacked(m, NULL);
 }
 
+static void on_successor(struct ms_agent *a, Muster__HeadToAgent *m)
+{
+    ms_worker_tell_successor(a, m->successor);
+    muster__head_to_agent__free_unpacked(m, NULL);
+}
+
 static void on_shutdown(struct ms_agent *a, Muster__HeadToAgent *m)
 {
     uint64_t request = m->request;
@@ -213,6 +219,7 @@ static const struct {
     {MUSTER__HEAD_TO_AGENT__BODY_FORGET_DRIVER, on_forget_driver},
     {MUSTER__HEAD_TO_AGENT__BODY_READ_LOG, on_read_log},
     {MUSTER__HEAD_TO_AGENT__BODY_SHUTDOWN, on_shutdown},
+    {MUSTER__HEAD_TO_AGENT__BODY_SUCCESSOR, on_successor},
 };
 
 void ms_agent_read(struct ms_agent *a, Muster__HeadToAgent *m)
@@ -349,6 +356,7 @@ int ms_agent_init(struct ms_agent *a, int link_fd, int lock_fd)
     ms_ports_init(&a->ports);
     ms_contexts_init(&a->contexts);
     ms_exits_init(&a->exits);
+    ms_exits_init(&a->seeks);
     a->loop = ms_loop_create();
     if (!a->loop) {
         ms_fd_close(&link_fd);
@@ -375,6 +383,7 @@ void ms_agent_finish(struct ms_agent *a)
     ms_ports_finish(&a->ports);
     ms_contexts_finish(&a->contexts);
     ms_exits_finish(&a->exits);
+    ms_exits_finish(&a->seeks);
     ms_map_finish(&a->by_uid);
     ms_map_finish(&a->by_pid);
     ms_loop_destroy(a->loop);

@@ -21,6 +21,8 @@ static void on_control(void *arg, const uint8_t *body, size_t len)
         return;
     if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_ASK)
         ms_worker_ask(w, m->ask->uid);
+    else if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_ASK_SUCCESSOR)
+        ms_worker_ask_successor(w, m->ask_successor);
     else if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_FORK)
         ms_fork_asked(w, m->fork);
     else if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_KILL)

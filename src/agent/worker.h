@@ -79,5 +79,8 @@ void ms_worker_tell_end(struct ms_worker *w);
 
 /* Its control link: somebody asks how another ended. */
 void ms_worker_ask(struct ms_worker *w, uint64_t about);
+/* Who has the place of a dead one: asked by a worker, answered by the head. */
+void ms_worker_ask_successor(struct ms_worker *w, Muster__AskSuccessor *ask);
+void ms_worker_tell_successor(struct ms_agent *a, Muster__Successor *successor);
 
 #endif

@@ -129,6 +129,7 @@ static void close_endpoints(struct ms_worker *w)
     struct ms_agent *a = w->agent;
 
     ms_exits_forget_asker(&a->exits, w->uid);
+    ms_exits_forget_asker(&a->seeks, w->uid);
     ms_link_destroy(MS_TAKE(w->control));
     ms_log_close(MS_TAKE(w->log));
     if (w->path)
@@ -176,4 +177,31 @@ void ms_worker_ask(struct ms_worker *w, uint64_t about)
     exit.node = (char *)(uintptr_t)a->node;
     exit.detail = detail;
     send_died(w, &x);
+}
+
+/* The head knows; a question that is lost is asked again. */
+void ms_worker_ask_successor(struct ms_worker *w, Muster__AskSuccessor *ask)
+{
+    Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
+
+    if (ms_exits_ask(&w->agent->seeks, w->uid, ask->uid) < 0)
+        return;
+    m.body_case = MUSTER__AGENT_TO_HEAD__BODY_ASK_SUCCESSOR;
+    m.ask_successor = ask;
+    ms_agent_send(w->agent, 0, &m);
+}
+
+void ms_worker_tell_successor(struct ms_agent *a, Muster__Successor *successor)
+{
+    Muster__AgentToWorker m = MUSTER__AGENT_TO_WORKER__INIT;
+    uint64_t asker;
+
+    m.body_case = MUSTER__AGENT_TO_WORKER__BODY_SUCCESSOR;
+    m.successor = successor;
+    while ((asker = ms_exits_take_asker(&a->seeks, successor->uid))) {
+        struct ms_worker *w = ms_map_find(&a->by_uid, asker);
+
+        if (w && w->control)
+            ms_link_send(w->control, &m.base);
+    }
 }

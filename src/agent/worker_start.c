@@ -43,6 +43,14 @@ static int send_boot(struct ms_worker *w, Muster__WorkerBoot *boot)
     return ms_link_send(w->control, &m.base);
 }
 
+static int set_identity(const struct ms_worker *w, struct ms_env *env)
+{
+    int rc = ms_env_printf(env, "MUSTER_WORKER_UID=%016" PRIx64, w->uid);
+
+    return rc == 0 ? ms_env_printf(env, "MUSTER_INCARNATION=%u", w->spec->incarnation)
+                   : rc;
+}
+
 /* ---- by exec --------------------------------------------------------------------- */
 
 static int make_env(struct ms_env *env, const struct ms_worker *w)
@@ -58,7 +66,7 @@ static int make_env(struct ms_env *env, const struct ms_worker *w)
         rc = ms_env_set(env, "MUSTER_LISTEN_FD=4");
     if (rc == 0)
         rc = ms_env_set(env, "MUSTER_LISTEN_TCP_FD=5");
-    return rc == 0 ? ms_env_printf(env, "MUSTER_WORKER_UID=%016" PRIx64, w->uid) : rc;
+    return rc == 0 ? set_identity(w, env) : rc;
 }
 
 /* This program, as it was started. */
@@ -233,7 +241,7 @@ static int make_request(struct ms_worker *w)
     Muster__Spawn spawn = MUSTER__SPAWN__INIT;
 
     if (ms_env_set_all(&env, w->spec->env, w->spec->n_env) < 0 ||
-        ms_env_printf(&env, "MUSTER_WORKER_UID=%016" PRIx64, w->uid) < 0)
+        set_identity(w, &env) < 0)
         return -ENOMEM;
     spawn.uid = w->uid;
     spawn.cluster = w->cluster;

@@ -25,6 +25,7 @@
 #define MS_HANDSHAKE_NS     (10 * MS_NS_PER_S)   /* connect until proven */
 #define MS_LINK_GRACE_NS    (30 * MS_NS_PER_S)   /* a session without a connection */
 #define MS_VERDICT_NS       (5 * MS_NS_PER_S)    /* EOF until somebody knows why */
+#define MS_SEEK_NS          (5 * MS_NS_PER_S)    /* a successor is asked for again */
 #define MS_CALL_TIMEOUT_NS  (7200 * MS_NS_PER_S) /* a call, unless told otherwise */
 #define MS_SPIN_NS          (100 * MS_NS_PER_US) /* poll before blocking */
 #define MS_TAKEOVER_TICK_NS (4 * MS_NS_PER_MS)   /* busy engine: the I/O thread reads */
@@ -72,6 +73,8 @@
 
 /* Head */
 #define MS_CLUSTER_WORKERS_MAX 65536u              /* workers of one head */
+#define MS_FORMER_MAX          16u                 /* dead incarnations known by uid */
+#define MS_META_MAX            ((size_t)4 << 20)   /* what a driver says of a cluster */
 #define MS_NODES_MAX           4096u               /* agents of one head */
 #define MS_DRIVERS_MAX         1024u               /* drivers of one head */
 #define MS_HEAD_GRACE_NS       (300 * MS_NS_PER_S) /* without a daemon head */

@@ -31,7 +31,8 @@ static int find_cluster(struct ms_registry *r,
 {
     struct ms_cluster *c = ms_registry_find(r, s->cluster);
 
-    if (c && (c->count != s->world_size || c->driver != s->driver))
+    if (c && (c->count != s->world_size ||
+              (c->driver != s->driver && !(c->detached && s->detached))))
         return ms_error_set(err,
                             -EEXIST,
                             "there is another cluster '%s' of %zu workers",
@@ -83,6 +84,21 @@ static int fill(struct ms_registry *r,
     return 0;
 }
 
+/* The one that it had replaced was reported before it. */
+static int take_over(struct ms_registry *r,
+                     struct ms_slot *slot,
+                     const Muster__WorkerSpec *s,
+                     int64_t now_ns)
+{
+    int rc = ms_slot_renew(r, slot, s->uid, now_ns);
+
+    if (rc == 0) {
+        slot->now.incarnation = s->incarnation;
+        slot->now.is_closed = false;
+    }
+    return rc;
+}
+
 /* A cluster that would have no worker that is known. */
 static void drop_if_empty(struct ms_registry *r, struct ms_cluster *c)
 {
@@ -114,10 +130,14 @@ int ms_registry_adopt(struct ms_registry *r,
         return rc;
     assert(c);
     slot = &c->slots[s->rank];
-    if (slot->now.uid)
+    if (slot->now.uid && (ms_slot_is_live(slot) || !slot->now.exit ||
+                          s->incarnation <= slot->now.incarnation))
         return ms_error_set(
             err, -EEXIST, "there is another worker %s/%u", c->name, s->rank);
-    rc = fill(r, slot, node, s, now_ns);
+    if (slot->now.uid) /* a dead one was reported before */
+        rc = take_over(r, slot, s, now_ns);
+    else
+        rc = fill(r, slot, node, s, now_ns);
     if (rc == 0 && report->started)
         rc = ms_registry_started(r, report->started, now_ns);
     if (rc < 0) {

@@ -14,14 +14,16 @@ void ms_registry_init(struct ms_registry *r)
     *r = (struct ms_registry){0};
     ms_list_init(&r->clusters);
     ms_map_init(&r->by_uid);
+    ms_map_init(&r->by_former);
 }
 
 void ms_registry_finish(struct ms_registry *r)
 {
     ms_list_each (c, &r->clusters, struct ms_cluster, link)
         ms_registry_remove(r, c);
-    assert(r->live == 0 && r->by_uid.count == 0);
+    assert(r->live == 0 && r->by_uid.count == 0 && r->by_former.count == 0);
     ms_map_finish(&r->by_uid);
+    ms_map_finish(&r->by_former);
 }
 
 /* ---- slots and instances --------------------------------------------------------- */
@@ -56,6 +58,7 @@ static void cluster_destroy(struct ms_cluster *c)
         free(c->slots[i].devices);
     }
     free(c->slots);
+    free(c->meta);
     free(c);
 }
 
@@ -187,11 +190,30 @@ int ms_registry_add(struct ms_registry *r,
     return 0;
 }
 
+/* Room for one more: the oldest is forgotten. */
+static uint64_t *next_former(struct ms_registry *r, struct ms_slot *s)
+{
+    uint64_t *at = &s->former[s->former_next];
+
+    s->former_next = (s->former_next + 1) % MS_FORMER_MAX;
+    if (*at)
+        ms_map_remove(&r->by_former, *at);
+    *at = 0;
+    return at;
+}
+
+static void forget_uids(struct ms_registry *r, struct ms_slot *s)
+{
+    if (s->now.uid)
+        ms_map_remove(&r->by_uid, s->now.uid);
+    for (unsigned i = 0; i < MS_FORMER_MAX; i++)
+        next_former(r, s);
+}
+
 void ms_registry_remove(struct ms_registry *r, struct ms_cluster *c)
 {
     for (size_t i = 0; i < c->count; i++)
-        if (c->slots[i].now.uid)
-            ms_map_remove(&r->by_uid, c->slots[i].now.uid);
+        forget_uids(r, &c->slots[i]);
     assert(r->live >= c->live);
     r->live -= c->live;
     ms_list_remove(&c->link);
@@ -209,6 +231,25 @@ struct ms_cluster *ms_registry_find(const struct ms_registry *r, const char *nam
 struct ms_slot *ms_registry_find_uid(const struct ms_registry *r, uint64_t uid)
 {
     return ms_map_find(&r->by_uid, uid);
+}
+
+struct ms_slot *ms_registry_find_former(const struct ms_registry *r, uint64_t uid)
+{
+    return ms_map_find(&r->by_former, uid);
+}
+
+int ms_cluster_set_meta(struct ms_cluster *c, const uint8_t *meta, size_t len)
+{
+    uint8_t *copy = len ? malloc(len) : NULL;
+
+    if (len && !copy)
+        return -ENOMEM;
+    if (len)
+        memcpy(copy, meta, len);
+    free(c->meta);
+    c->meta = copy;
+    c->meta_len = len;
+    return 0;
 }
 
 /* ---- events ---------------------------------------------------------------------- */
@@ -254,6 +295,15 @@ struct ms_slot *ms_registry_exited(struct ms_registry *r,
     return slot;
 }
 
+/* Without memory for it nobody will find its successor. */
+static void remember(struct ms_registry *r, struct ms_slot *s, uint64_t uid)
+{
+    uint64_t *at = next_former(r, s);
+
+    if (ms_map_add(&r->by_former, uid, s) == 0)
+        *at = uid;
+}
+
 int ms_slot_renew(struct ms_registry *r,
                   struct ms_slot *slot,
                   uint64_t uid,
@@ -270,11 +320,13 @@ int ms_slot_renew(struct ms_registry *r,
     if (rc < 0)
         return rc;
     ms_map_remove(&r->by_uid, slot->now.uid);
+    remember(r, slot, slot->now.uid);
     if (slot->now.address)
         slot->cluster->unconfirmed++;
     instance_finish(&slot->now);
     slot->now.uid = uid;
     slot->now.incarnation = incarnation;
+    slot->now.is_closed = true;
     become(&slot->now, MUSTER__WORKER_STATE__WORKER_STARTING, now_ns);
     slot->cluster->live++;
     r->live++;

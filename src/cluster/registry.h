@@ -37,6 +37,8 @@ struct ms_instance {
     char *address, *log_path; /* NULL until started */
     Muster__Exit *exit;       /* once EXITED; NULL if there was no memory for it */
     int64_t since_ns;         /* when it came into this state */
+    bool is_closed;  /* it replaces another, and is not ready for its callers */
+    uint64_t opener; /* driver that makes it ready; 0: this process */
 };
 
 struct ms_slot {
@@ -48,6 +50,9 @@ struct ms_slot {
     uint64_t memory;
     uint32_t cpu_milli;
     struct ms_instance now;
+    uint64_t former[MS_FORMER_MAX]; /* uids of those before, a ring; 0: none */
+    unsigned former_next;
+    bool is_replaced; /* just now: one goes and another one comes */
 };
 
 enum ms_cluster_state {
@@ -61,6 +66,8 @@ struct ms_cluster {
     char name[MS_NAME_MAX + 1];
     uint64_t driver; /* that made it; 0: the process of the registry itself */
     bool detached;   /* outlives its driver */
+    uint8_t *meta;   /* opaque; NULL: none */
+    size_t meta_len;
     enum ms_cluster_state state;
     struct ms_slot *slots;
     size_t count;
@@ -72,6 +79,7 @@ struct ms_cluster {
 struct ms_registry {
     struct ms_list clusters; /* in the order of their creation */
     struct ms_map by_uid;    /* uid of the current instance -> slot */
+    struct ms_map by_former; /* uid of an earlier one -> slot */
     size_t live;             /* of all clusters */
 };
 
@@ -105,6 +113,11 @@ void ms_registry_remove(struct ms_registry *r, struct ms_cluster *c);
 /* NULL if there is none. */
 struct ms_cluster *ms_registry_find(const struct ms_registry *r, const char *name);
 struct ms_slot *ms_registry_find_uid(const struct ms_registry *r, uint64_t uid);
+/* The slot that an earlier incarnation of this uid had. */
+struct ms_slot *ms_registry_find_former(const struct ms_registry *r, uint64_t uid);
+
+/* Copied. 0 or -ENOMEM. */
+int ms_cluster_set_meta(struct ms_cluster *c, const uint8_t *meta, size_t len);
 
 /* Its process exists. 0; -ESTALE: no current instance has this uid; -ENOMEM: try again
  * or give the worker up. An instance that has exited stays so and learns its address.
@@ -133,7 +146,7 @@ struct ms_slot *ms_registry_exited(struct ms_registry *r,
 
 bool ms_slot_is_live(const struct ms_slot *slot);
 
-/* Put a new incarnation into a slot whose instance has exited. 0, -EBUSY (it has not),
+/* Put a new incarnation, which is closed, into a slot whose instance has exited. 0, -EBUSY (it has not),
  * -EINVAL (uid 0), -EEXIST (the uid), -ENOSPC, -ENOMEM. */
 int ms_slot_renew(struct ms_registry *r,
                   struct ms_slot *slot,

@@ -211,7 +211,8 @@ static void test_status_says_what_is_known(void **state)
     muster__cluster_status__free_unpacked(s, NULL);
 }
 
-static int adopt(uint64_t uid, uint32_t rank, uint32_t world, int code)
+static int
+adopt_as(uint64_t uid, uint32_t rank, uint32_t world, uint32_t incarnation, int code)
 {
     char address[] = "/s/w/a.sock", cluster[] = "actor";
     uint32_t devices[] = {rank};
@@ -226,7 +227,7 @@ static int adopt(uint64_t uid, uint32_t rank, uint32_t world, int code)
     spec.rank = rank;
     spec.world_size = world;
     spec.driver = 7;
-    spec.incarnation = 3;
+    spec.incarnation = incarnation;
     spec.n_devices = 1;
     spec.devices = devices;
     begun.pid = 1000 + (int)uid;
@@ -237,6 +238,11 @@ static int adopt(uint64_t uid, uint32_t rank, uint32_t world, int code)
     if (rc == 0 && code)
         assert_non_null(exited(uid, code));
     return rc;
+}
+
+static int adopt(uint64_t uid, uint32_t rank, uint32_t world, int code)
+{
+    return adopt_as(uid, rank, world, 3, code);
 }
 
 static void test_a_cluster_is_built_from_reports(void **state)
@@ -272,6 +278,49 @@ static void test_a_cluster_is_built_from_reports(void **state)
     assert_int_equal(reg.live, 0);
 }
 
+static void test_former_ones_are_known_for_a_while(void **state)
+{
+    const struct ms_slot_spec spec = {.uid = 1000, .node = "here"};
+    struct ms_cluster *c = NULL;
+    struct ms_slot *slot;
+    uint64_t uid = 1000;
+
+    (void)state;
+    assert_int_equal(ms_registry_add(&reg, "actor", &spec, 1, 1, &c, NULL), 0);
+    slot = &c->slots[0];
+    assert_false(slot->now.is_closed);
+    for (unsigned i = 0; i < MS_FORMER_MAX + 3; i++) {
+        assert_non_null(ms_registry_exited(&reg, uid, NULL, 2));
+        assert_null(ms_registry_find_former(&reg, uid));
+        assert_int_equal(ms_slot_renew(&reg, slot, ++uid, 3), 0);
+        assert_ptr_equal(ms_registry_find_former(&reg, uid - 1), slot);
+        assert_true(slot->now.is_closed);
+        assert_int_equal(slot->now.incarnation, i + 2);
+    }
+    assert_null(ms_registry_find_former(&reg, 1002)); /* too long ago */
+    assert_ptr_equal(ms_registry_find_former(&reg, 1003), slot);
+    ms_registry_remove(&reg, c);
+    assert_null(ms_registry_find_former(&reg, 1003));
+}
+
+/* A head that was started again hears of both, in any order. */
+static void test_the_last_incarnation_is_adopted(void **state)
+{
+    struct ms_cluster *c;
+
+    (void)state;
+    assert_int_equal(adopt_as(12, 0, 2, 1, 9), 0);
+    assert_int_equal(adopt_as(13, 0, 2, 2, 0), 0);
+    c = ms_registry_find(&reg, "actor");
+    assert_int_equal(c->slots[0].now.uid, 13);
+    assert_int_equal(c->slots[0].now.incarnation, 2);
+    assert_false(c->slots[0].now.is_closed);
+    assert_int_equal(c->live, 1);
+    assert_int_equal(adopt_as(14, 0, 2, 1, 0), -EEXIST);
+    assert_int_equal(c->unconfirmed, 0);
+    ms_registry_remove(&reg, c);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -285,6 +334,8 @@ int main(void)
         TEST(test_exit_without_details),
         TEST(test_status_says_what_is_known),
         TEST(test_a_cluster_is_built_from_reports),
+        TEST(test_former_ones_are_known_for_a_while),
+        TEST(test_the_last_incarnation_is_adopted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -44,7 +44,7 @@ static void cleanup_worker(Muster__WorkerStatus **w)
     muster__worker_status__free_unpacked(*w, NULL);
 }
 
-static Muster__WorkerStatus *worker_status(const struct ms_slot *slot)
+Muster__WorkerStatus *ms_slot_status(const struct ms_slot *slot)
 {
     MS_CLEANUP(cleanup_worker) Muster__WorkerStatus *w = malloc(sizeof *w);
 
@@ -57,6 +57,7 @@ static Muster__WorkerStatus *worker_status(const struct ms_slot *slot)
     w->state = slot->now.state;
     w->memory = slot->memory;
     w->cpu_milli = slot->cpu_milli;
+    w->incarnation = slot->now.incarnation;
     if (set_text(&w->node, slot->node) < 0 ||
         set_text(&w->address, slot->now.address) < 0 ||
         set_text(&w->log_path, slot->now.log_path) < 0 || set_devices(w, slot) < 0 ||
@@ -83,10 +84,22 @@ Muster__ClusterStatus *ms_cluster_status(const struct ms_cluster *c)
     if (!s->workers || set_text(&s->name, c->name) < 0)
         return NULL;
     for (size_t i = 0; i < c->count; i++) {
-        s->workers[i] = worker_status(&c->slots[i]);
+        s->workers[i] = ms_slot_status(&c->slots[i]);
         if (!s->workers[i])
             return NULL;
         s->n_workers++;
     }
     return MS_TAKE(s);
+}
+
+int ms_cluster_status_add_meta(Muster__ClusterStatus *s, const struct ms_cluster *c)
+{
+    if (c->meta_len == 0)
+        return 0;
+    s->meta.data = malloc(c->meta_len);
+    if (!s->meta.data)
+        return -ENOMEM;
+    memcpy(s->meta.data, c->meta, c->meta_len);
+    s->meta.len = c->meta_len;
+    return 0;
 }

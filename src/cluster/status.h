@@ -8,4 +8,10 @@
  * muster__cluster_status__free_unpacked(s, NULL). NULL: out of memory. */
 Muster__ClusterStatus *ms_cluster_status(const struct ms_cluster *c);
 
+/* Its meta, too. 0 or -ENOMEM. */
+int ms_cluster_status_add_meta(Muster__ClusterStatus *s, const struct ms_cluster *c);
+
+/* The same of one worker. */
+Muster__WorkerStatus *ms_slot_status(const struct ms_slot *slot);
+
 #endif

@@ -85,6 +85,15 @@ int ms_head_stop_workers_of(struct ms_head *h, struct ms_node *n, int64_t grace_
     return count ? ms_node_tell(n, &m) : 0;
 }
 
+void ms_head_tell_stop(struct ms_node *n, uint64_t uid)
+{
+    Muster__HeadToAgent m;
+    Muster__StopWorkers stop;
+
+    stop_message(&m, &stop, &uid, 1, 0);
+    ms_node_tell(n, &m);
+}
+
 /* ---- destroy --------------------------------------------------------------------- */
 
 void ms_head_cluster_forget(struct ms_head *h, struct ms_cluster *c)
@@ -97,6 +106,7 @@ void ms_head_cluster_forget(struct ms_head *h, struct ms_cluster *c)
     ms_head_ports_drop(h, c);
     ms_registry_remove(&h->registry, c);
     ms_driver_cluster_gone(h, driver);
+    ms_head_seek_step(h);
 }
 
 static bool is_awaited(const struct ms_head *h, const struct ms_cluster *c)
@@ -214,7 +224,8 @@ void ms_head_destroy_run(struct ms_head_op *op)
         ms_head_op_fail_with(op, &err);
     } else {
         ms_list_add_tail(&h->destroying, &op->wait_link);
-        if (op->cluster->state != MS_CLUSTER_STARTING)
+        if (op->cluster->state != MS_CLUSTER_STARTING &&
+            !ms_head_is_replacing(op->cluster))
             begin_destroy(op);
     }
 }
@@ -262,6 +273,7 @@ void ms_head_worker_exited(struct ms_head *h, uint64_t uid, const Muster__Exit *
     if (slot->cluster->state == MS_CLUSTER_STOPPING && slot->cluster->live == 0 &&
         !is_awaited(h, slot->cluster)) /* else with the nodes' answers */
         ms_head_cluster_forget(h, slot->cluster);
+    ms_head_seek_step(h);
     ms_head_stop_step(h);
 }
 
@@ -300,4 +312,5 @@ void ms_head_workers_lost(struct ms_head *h, struct ms_node *n, const char *why)
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
         if (c->state == MS_CLUSTER_STOPPING && c->live == 0 && !is_awaited(h, c))
             ms_head_cluster_forget(h, c);
+    ms_head_seek_step(h);
 }

@@ -114,18 +114,6 @@ static const struct ms_link_ops link_ops = {
 
 /* ---- what it has ----------------------------------------------------------------- */
 
-static void tell_stop(struct ms_node *n, uint64_t uid)
-{
-    Muster__StopWorkers stop = MUSTER__STOP_WORKERS__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
-
-    stop.n_uids = 1;
-    stop.uids = &uid;
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_STOP;
-    m.stop = &stop;
-    ms_node_tell(n, &m);
-}
-
 /* A worker that lives there: ours, or one that nobody wants any more. `is_new`: it may be
  * of a head before us; otherwise we know all that there is. */
 static void
@@ -141,13 +129,13 @@ take_living(struct ms_node *n, const Muster__WorkerReport *report, bool is_new)
 
     if (rc < 0 || !ms_slot_is_live(slot)) {
         if (uid)
-            tell_stop(n, uid);
+            ms_head_tell_stop(n, uid);
         return;
     }
     if (!slot->cluster->detached)
         ms_driver_expect(h, slot->cluster->driver);
     if (slot->cluster->state == MS_CLUSTER_STOPPING)
-        tell_stop(n, slot->now.uid);
+        ms_head_tell_stop(n, slot->now.uid);
     ms_head_death_is_open(h, slot->now.uid);
 }
 

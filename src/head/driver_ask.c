@@ -60,6 +60,19 @@ void ms_head_failure(Muster__Failure *f, const struct ms_error *why)
     f->message = (char *)(uintptr_t)why->text;
 }
 
+/* Nobody, if the old one was only to end. */
+static void
+set_replaced(Muster__HeadToDriver *m, const struct ms_head_op *op, Muster__Done *done)
+{
+    if (op->message) {
+        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_REPLACED;
+        m->replaced = (Muster__WorkerStatus *)op->message;
+    } else {
+        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_DONE;
+        m->done = done;
+    }
+}
+
 /* The body of an answer by what was wanted; the message stays the operation's. */
 static void
 set_body(Muster__HeadToDriver *m, const struct ms_head_op *op, Muster__Done *done)
@@ -81,6 +94,17 @@ set_body(Muster__HeadToDriver *m, const struct ms_head_op *op, Muster__Done *don
         m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_EXITED;
         m->exited = (Muster__WorkerExited *)op->message;
         break;
+    case MUSTER__DRIVER_TO_HEAD__BODY_REPLACE:
+        set_replaced(m, op, done);
+        break;
+    case MUSTER__DRIVER_TO_HEAD__BODY_ASK_SUCCESSOR:
+        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_SUCCESSOR;
+        m->successor = (Muster__Successor *)op->message;
+        break;
+    case MUSTER__DRIVER_TO_HEAD__BODY_FIND:
+        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_FOUND;
+        m->found = (Muster__ClusterStatus *)op->message;
+        break;
     default:
         m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_DONE;
         m->done = done;
@@ -91,7 +115,9 @@ set_body(Muster__HeadToDriver *m, const struct ms_head_op *op, Muster__Done *don
 static bool is_question(const Muster__DriverToHead *m)
 {
     return m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_STATUS ||
-           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_ASK_DEATH;
+           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_ASK_DEATH ||
+           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_ASK_SUCCESSOR ||
+           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_FIND;
 }
 
 static void on_done(struct ms_head_op *op)

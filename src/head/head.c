@@ -159,6 +159,7 @@ struct ms_head *ms_head_create(const struct ms_head_options *o)
     h->on_agent_lost = o->on_agent_lost;
     h->on_node = o->on_node;
     h->tls = o->tls;
+    h->on_successor = o->on_successor;
     h->arg = o->arg;
     h->session.driver_pid = getpid();
     pthread_mutex_init(&h->lock, NULL);
@@ -166,6 +167,7 @@ struct ms_head *ms_head_create(const struct ms_head_options *o)
     ms_list_init(&h->destroying);
     ms_list_init(&h->waiting);
     ms_list_init(&h->asking);
+    ms_list_init(&h->seeking);
     ms_list_init(&h->nodes);
     ms_list_init(&h->ports);
     ms_list_init(&h->guests);

@@ -64,6 +64,8 @@ struct ms_head_options {
     void (*on_agent_lost)(void *arg, const char *why);
     /* An agent on another machine has come, is suspect or no longer so, or has gone. */
     void (*on_node)(void *arg, const Muster__NodeStatus *node);
+    /* Answers ms_head_ask_successor; NULL: nobody has that worker's place. */
+    void (*on_successor)(void *arg, uint64_t uid, const Muster__WorkerStatus *worker);
     void *arg;
 };
 
@@ -170,6 +172,28 @@ ms_head_destroy_cluster(struct ms_head *h, const char *name, int64_t grace_ns);
  * which may have failed because the name was taken. */
 struct ms_head_op *
 ms_head_destroy_own_cluster(struct ms_head *h, const char *name, int64_t grace_ns);
+
+/* A new incarnation of a rank, in the place of the old one, which is ended first if it
+ * lives. `start` is as for ms_head_create_cluster, its node means nothing; NULL: the old one
+ * ends, and none takes its place. The result is a WorkerStatus (without `start` none): a
+ * process that exists. Others are not sent there before ms_head_open_worker. -ENOENT (no
+ * such cluster), -EINVAL (no such rank), -EBUSY (it is being replaced already), -ENODEV or
+ * -EPIPE (its node is gone), -ETIMEDOUT (the old one does not end), -ESTALE (`only` is not
+ * 0 and not who is there). */
+struct ms_head_op *ms_head_replace(struct ms_head *h,
+                                   const char *cluster,
+                                   uint32_t rank,
+                                   const struct ms_head_rank *start,
+                                   uint64_t only,
+                                   int64_t grace_ns);
+/* Its engines are there. -ENOENT: it has ended. */
+struct ms_head_op *ms_head_open_worker(struct ms_head *h, uint64_t uid);
+/* Who has the place of this worker, which is dead? on_successor answers, when that is
+ * known. */
+void ms_head_ask_successor(struct ms_head *h, uint64_t uid);
+
+/* The result is a ClusterStatus with its meta. -ENOENT: there is none. */
+struct ms_head_op *ms_head_find_cluster(struct ms_head *h, const char *name);
 
 /* Hold a TCP port on a node (NULL: on any); the result is a PortHeld. The owner of what is
  * held for a cluster begins with the cluster's name and a colon: it is dropped with the

@@ -234,6 +234,9 @@ bool ms_node_read(struct ms_node *n, const uint8_t *body, size_t len)
     case MUSTER__AGENT_TO_HEAD__BODY_LOG:
         ms_head_logged(n->head, m->log);
         break;
+    case MUSTER__AGENT_TO_HEAD__BODY_ASK_SUCCESSOR:
+        ms_head_node_asks_successor(n, m->ask_successor->uid);
+        break;
     default:
         on_answer(n, m);
     }

@@ -54,7 +54,7 @@ struct ms_head_op {
     /* Clusters. */
     struct ms_cluster *cluster;
     struct ms_error why;      /* code 0: all is well so far */
-    struct ms_list wait_link; /* head->destroying, head->waiting or head->asking */
+    struct ms_list wait_link; /* head->destroying, waiting, asking or seeking */
     struct ms_timer deadline;
 };
 

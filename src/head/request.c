@@ -1,5 +1,6 @@
 #include "base/cleanup.h"
 #include "cluster/copy.h"
+#include "cluster/status.h"
 #include "head/fields.h"
 #include "head/state.h"
 
@@ -36,6 +37,24 @@ static void run_status(struct ms_head_op *op)
         ms_head_op_succeed(op, &s->base);
     else
         ms_head_op_fail(op, -ENOMEM, "out of memory");
+}
+
+static void run_find(struct ms_head_op *op)
+{
+    const char *name = op->wanted->find->name;
+    const struct ms_cluster *c = ms_registry_find(&op->head->registry, name);
+    Muster__ClusterStatus *s = c ? ms_cluster_status(c) : NULL;
+
+    if (!c && ms_head_wait_for_nodes(op))
+        return;
+    if (!c)
+        ms_head_op_fail(op, -ENOENT, "there is no cluster '%.64s'", name);
+    else if (!s || ms_cluster_status_add_meta(s, c) < 0)
+        ms_head_op_fail(op, -ENOMEM, "out of memory");
+    else
+        ms_head_op_succeed(op, &MS_TAKE(s)->base);
+    if (s)
+        muster__cluster_status__free_unpacked(s, NULL);
 }
 
 /* A node that cannot prepare says so again when it has to start something. */
@@ -93,6 +112,10 @@ void ms_head_request_run(struct ms_head_op *op)
         {MUSTER__DRIVER_TO_HEAD__BODY_PREPARE, run_prepare},
         {MUSTER__DRIVER_TO_HEAD__BODY_STATUS, run_status},
         {MUSTER__DRIVER_TO_HEAD__BODY_ASK_DEATH, ms_head_ask_death_run},
+        {MUSTER__DRIVER_TO_HEAD__BODY_REPLACE, ms_head_replace_run},
+        {MUSTER__DRIVER_TO_HEAD__BODY_OPEN, ms_head_open_run},
+        {MUSTER__DRIVER_TO_HEAD__BODY_ASK_SUCCESSOR, ms_head_ask_successor_run},
+        {MUSTER__DRIVER_TO_HEAD__BODY_FIND, run_find},
     };
 
     for (size_t i = 0; i < MS_COUNT(table); i++)
@@ -105,8 +128,9 @@ void ms_head_request_run(struct ms_head_op *op)
 
 /* ---- asking ---------------------------------------------------------------------- */
 
-/* `m` is borrowed. */
-static struct ms_head_op *ask(struct ms_head *h, const Muster__DriverToHead *m)
+struct ms_head_op *ms_head_ask(struct ms_head *h,
+                               const Muster__DriverToHead *m,
+                               void (*on_done)(struct ms_head_op *op))
 {
     struct ms_head_op *op = ms_head_op_create(h);
 
@@ -118,7 +142,13 @@ static struct ms_head_op *ask(struct ms_head *h, const Muster__DriverToHead *m)
         ms_head_op_fail(op, -ENOMEM, "out of memory");
         return op;
     }
+    op->on_done = on_done;
     return ms_head_op_submit(op);
+}
+
+static struct ms_head_op *ask(struct ms_head *h, const Muster__DriverToHead *m)
+{
+    return ms_head_ask(h, m, NULL);
 }
 
 /* One that has failed before it began. */

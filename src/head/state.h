@@ -12,6 +12,7 @@
  * waiting.c   operations that wait for something to be known
  * hello.c     who dials, and what it is told
  * create.c    creating clusters
+ * replace.c   new incarnations; successor.c: who asks for them
  * cluster.c   destroying them, and what happens to workers
  * ports.c     ports that are held for clusters
  * stop.c      the orderly end, on the head's thread
@@ -56,6 +57,7 @@ struct ms_head {
     void (*on_exit)(void *arg, uint64_t uid, const Muster__Exit *exit);
     void (*on_agent_lost)(void *arg, const char *why);
     void (*on_node)(void *arg, const Muster__NodeStatus *node);
+    void (*on_successor)(void *arg, uint64_t uid, const Muster__WorkerStatus *worker);
     void (*on_stop_asked)(void *arg);
     void *arg;
     int64_t started_ns;
@@ -79,6 +81,7 @@ struct ms_head {
     struct ms_list destroying; /* operations that destroy */
     struct ms_list waiting;    /* operations that need a node which may come */
     struct ms_list asking;     /* operations that ask how a worker ended */
+    struct ms_list seeking;    /* operations that ask who has a worker's place */
     struct ms_list nodes;
     struct ms_list ports;
     struct ms_map drivers;   /* id -> ms_driver */
@@ -110,6 +113,11 @@ void ms_head_crash(struct ms_head *h);
 
 /* request.c: `run` of every request. */
 void ms_head_request_run(struct ms_head_op *op);
+
+/* `m` is borrowed; on_done may be NULL. */
+struct ms_head_op *ms_head_ask(struct ms_head *h,
+                               const Muster__DriverToHead *m,
+                               void (*on_done)(struct ms_head_op *op));
 
 /* The living node of that name; an empty one: any, else the one that is gone. NULL: there
  * is none. */
@@ -176,6 +184,21 @@ void ms_uplink_start_run(struct ms_head_op *op);
 void ms_uplink_ask_run(struct ms_head_op *op);
 void ms_uplink_stop_run(struct ms_head_op *op);
 
+/* replace.c */
+void ms_head_replace_run(struct ms_head_op *op);
+/* A rank of it is between two incarnations. */
+bool ms_head_is_replacing(const struct ms_cluster *c);
+
+/* successor.c */
+void ms_head_ask_successor_run(struct ms_head_op *op);
+void ms_head_open_run(struct ms_head_op *op);
+/* Something has changed: who waits for a successor may have one. */
+void ms_head_seek_step(struct ms_head *h);
+/* On behalf of a worker there. */
+void ms_head_node_asks_successor(struct ms_node *n, uint64_t uid);
+/* The message; NULL: out of memory. */
+Muster__DriverToHead *ms_head_wants_successor(uint64_t uid);
+
 /* create.c */
 void ms_head_create_run(struct ms_head_op *op);
 
@@ -194,6 +217,8 @@ int ms_head_cluster_ask_stop(struct ms_head_op *op,
                              int64_t grace_ns);
 /* It is created now: end it if somebody asked for that meanwhile. */
 void ms_head_begin_destroys(struct ms_head *h, struct ms_cluster *c);
+/* Tell a node to stop one of its workers by force. */
+void ms_head_tell_stop(struct ms_node *n, uint64_t uid);
 /* Tell a node to stop all its workers. */
 int ms_head_stop_workers_of(struct ms_head *h, struct ms_node *n, int64_t grace_ns);
 

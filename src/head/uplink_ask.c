@@ -109,11 +109,16 @@ void ms_uplink_resend(struct ms_uplink *u, bool is_new)
 
 /* ---- answers --------------------------------------------------------------------- */
 
+static void has_come(struct ms_uplink *u, uint64_t uid)
+{
+    if (!ms_map_find(&u->dead, uid))
+        (void)ms_map_add(&u->living, uid, u);
+}
+
 static void created(struct ms_uplink *u, const Muster__ClusterStatus *c)
 {
     for (size_t i = 0; i < c->n_workers; i++)
-        if (!ms_map_find(&u->dead, c->workers[i]->uid))
-            (void)ms_map_add(&u->living, c->workers[i]->uid, u);
+        has_come(u, c->workers[i]->uid);
 }
 
 void ms_uplink_worker_exited(struct ms_uplink *u,
@@ -139,6 +144,12 @@ static ProtobufCMessage *take_result(Muster__HeadToDriver *m)
         return &MS_TAKE(m->status)->base;
     case MUSTER__HEAD_TO_DRIVER__BODY_EXITED:
         return &MS_TAKE(m->exited)->base;
+    case MUSTER__HEAD_TO_DRIVER__BODY_REPLACED:
+        return &MS_TAKE(m->replaced)->base;
+    case MUSTER__HEAD_TO_DRIVER__BODY_SUCCESSOR:
+        return &MS_TAKE(m->successor)->base;
+    case MUSTER__HEAD_TO_DRIVER__BODY_FOUND:
+        return &MS_TAKE(m->found)->base;
     default:
         return NULL;
     }
@@ -171,6 +182,8 @@ bool ms_uplink_read(struct ms_uplink *u, const uint8_t *body, size_t len)
         return false;
     if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_CREATED)
         created(u, m->created);
+    if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_REPLACED)
+        has_come(u, m->replaced->uid);
     if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_EXITED && m->exited->exit)
         ms_uplink_worker_exited(u, m->exited->uid, m->exited->exit);
     if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_WELCOME)

@@ -83,9 +83,12 @@ static int64_t peer_on_time(struct ms_peer *p, int64_t now_ns)
 {
     struct ms_client *c = p->client;
     int64_t next_ns;
-    bool ask, tell, is_suspect;
+    bool ask, tell, is_suspect, seek;
 
     pthread_mutex_lock(&p->lock);
+    seek = p->state == PEER_SEEKING && !p->successor && p->seek_ns <= now_ns;
+    if (seek)
+        p->seek_ns = now_ns + MS_SEEK_NS;
     next_ns = ms_peer_on_time(p, now_ns);
     ask = p->wants_verdict && !p->asked;
     p->wants_verdict = false;
@@ -98,6 +101,8 @@ static int64_t peer_on_time(struct ms_peer *p, int64_t now_ns)
         c->on_suspect(c->arg, p->uid, is_suspect);
     if (ask && c->ask_verdict)
         c->ask_verdict(c->arg, p->uid);
+    if (seek && c->ask_successor)
+        c->ask_successor(c->arg, p->uid);
     return next_ns;
 }
 
@@ -172,6 +177,7 @@ struct ms_client *ms_client_create(const struct ms_client_options *o)
     ms_net_init(&c->net, o->secret, o->tls);
     c->spin = o->spin;
     c->ask_verdict = o->ask_verdict;
+    c->ask_successor = o->ask_successor;
     c->on_suspect = o->on_suspect;
     c->arg = o->arg;
     c->verdict_ns = o->verdict_ns ? o->verdict_ns : MS_VERDICT_NS;
@@ -200,6 +206,8 @@ static void peer_end(struct ms_peer *p,
     uint8_t *f = ms_failure_pack(kind, p->label, why, exit, &len);
 
     pthread_mutex_lock(&p->lock);
+    p->is_mortal =
+        kind == MUSTER__FAILURE__KIND__WORKER_DIED && p->client->ask_successor;
     ms_peer_die(p, f, len);
     ms_peer_unlock(p);
 }
@@ -236,6 +244,24 @@ void ms_client_verdict(struct ms_client *c, uint64_t uid, const Muster__Exit *ex
             peer_end(peers[i], MUSTER__FAILURE__KIND__UNREACHABLE, exit->detail, NULL);
         else if (peers[i]->uid == uid)
             peer_end(peers[i], MUSTER__FAILURE__KIND__WORKER_DIED, "", exit);
+        ms_peer_unref(peers[i]);
+    }
+    free(peers);
+}
+
+void ms_client_successor(struct ms_client *c,
+                         uint64_t uid,
+                         uint64_t new_uid,
+                         const char *addresses)
+{
+    struct ms_peer **peers;
+    int n = peers_snapshot(c, &peers);
+
+    for (int i = 0; i < n; i++) {
+        pthread_mutex_lock(&peers[i]->lock);
+        if (peers[i]->uid == uid)
+            ms_peer_next(peers[i], new_uid, addresses);
+        ms_peer_unlock(peers[i]);
         ms_peer_unref(peers[i]);
     }
     free(peers);

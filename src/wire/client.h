@@ -13,6 +13,10 @@
  * the worker died, like this), which fails all open calls at once; without one, they
  * fail as unreachable after MS_VERDICT_NS.
  *
+ * A worker that died may have a successor in its place (ask_successor). A call that was
+ * certainly never sent to the dead one, because it was made later, waits for the answer and
+ * goes there; the peer then is the new worker's. All others fail.
+ *
  * On a network connection silence means something. While calls are open it says PING when
  * it has sent nothing for MS_PING_NS; after MS_SUSPECT_NS in which nothing came the peer is
  * suspect (on_suspect) and fresh connections are tried beside the old one, so that a healed
@@ -44,6 +48,10 @@ struct ms_client_options {
     /* The connection to this worker broke and nobody listens: find out, and then say
      * ms_client_verdict. May be NULL. Loop's thread; no lock is held. */
     void (*ask_verdict)(void *arg, uint64_t uid);
+    /* A call was made to a worker that is dead: find out who has its place, and then say
+     * ms_client_successor. May be NULL: then nobody has. Asked again every MS_SEEK_NS. Loop's
+     * thread; no lock is held. */
+    void (*ask_successor)(void *arg, uint64_t uid);
     /* Nothing has come from this worker for MS_SUSPECT_NS although calls are open, or
      * something has again. May be NULL. Loop's thread; no lock is held. */
     void (*on_suspect)(void *arg, uint64_t uid, bool is_suspect);
@@ -60,6 +68,13 @@ void ms_client_destroy(struct ms_client *c, const char *why);
 
 /* The worker is dead: its calls fail now, and every later one at once. */
 void ms_client_verdict(struct ms_client *c, uint64_t uid, const Muster__Exit *exit);
+
+/* Another worker has its place now: all peers of `uid` are the new one's, and what was open
+ * at the old one fails, if it has not yet. 0 as new_uid: nobody has. */
+void ms_client_successor(struct ms_client *c,
+                         uint64_t uid,
+                         uint64_t new_uid,
+                         const char *addresses);
 
 /* In a forked child: close the inherited descriptors. Open calls are over and new ones
  * fail, both with a failure that says why. */

@@ -72,6 +72,117 @@ static void test_a_killed_process(void **state)
     rmdir(rig.folder);
 }
 
+/* ---- another one in its place ---------------------------------------------------- */
+
+struct seeker {
+    struct ms_loop *loop;
+    struct ms_client *client;
+    unsigned verdicts, seeks;
+};
+
+static void on_verdict_asked(void *arg, uint64_t uid)
+{
+    struct seeker *k = arg;
+
+    (void)uid;
+    k->verdicts++;
+}
+
+static void on_successor_asked(void *arg, uint64_t uid)
+{
+    struct seeker *k = arg;
+
+    assert_int_equal(uid, RIG_UID);
+    k->seeks++;
+}
+
+static struct ms_call *call_method(struct ms_peer *p, const char *method)
+{
+    int op = ms_peer_method(p, "e", method);
+
+    return ms_peer_call(
+        p, &(struct ms_call_spec){.op = (uint16_t)op, .deadline_ns = MS_NEVER});
+}
+
+static void run_until(struct seeker *k, const unsigned *what, unsigned value)
+{
+    int64_t until_ns = ms_now_ns() + RIG_DEADLINE_NS;
+
+    while (*what < value) {
+        ms_loop_run_once(k->loop, true);
+        assert_true(ms_now_ns() < until_ns);
+    }
+}
+
+static void run_until_done(struct seeker *k, struct ms_call *c)
+{
+    int64_t until_ns = ms_now_ns() + RIG_DEADLINE_NS;
+
+    while (!ms_call_is_done(c)) {
+        ms_loop_run_once(k->loop, true);
+        assert_true(ms_now_ns() < until_ns);
+    }
+}
+
+static void remove_files(const struct rig *rig)
+{
+    unlink(rig->path);
+    unlink(rig->spin_path);
+    rmdir(rig->folder);
+}
+
+/* What was sent to the old one fails; what was not goes to the new one, once. */
+static void test_a_successor(void **state)
+{
+    struct rig rig = {0}, next = {0};
+    pid_t pid = start_worker(&rig), next_pid;
+    struct seeker k = {.loop = ms_loop_create()};
+    Muster__Exit exit = MUSTER__EXIT__INIT;
+    struct ms_call *sent, *later, *none;
+    struct ms_peer *peer;
+
+    (void)state;
+    memcpy(next.secret, rig.secret, sizeof next.secret);
+    next.has_secret = true;
+    next_pid = start_worker(&next);
+    k.client = ms_client_create(
+        &(struct ms_client_options){.loop = k.loop,
+                                    .secret = next.secret,
+                                    .ask_verdict = on_verdict_asked,
+                                    .ask_successor = on_successor_asked,
+                                    .arg = &k});
+    peer = ms_peer_create(k.client, rig.path, RIG_UID, "it", NULL);
+    sent = call_method(peer, "hold");
+    ms_loop_run_once(k.loop, true); /* the handshake */
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    run_until(&k, &k.verdicts, 1);
+    ms_client_verdict(k.client, RIG_UID, &exit);
+    rig_expect_failure(sent, MUSTER__FAILURE__KIND__WORKER_DIED);
+    assert_int_equal(k.seeks, 0); /* nobody wants one */
+
+    none = call_method(peer, "echo"); /* there is none yet */
+    run_until(&k, &k.seeks, 1);
+    assert_false(ms_call_is_done(none));
+    ms_client_successor(k.client, RIG_UID, 0, "");
+    rig_expect_failure(none, MUSTER__FAILURE__KIND__WORKER_DIED);
+
+    later = call_method(peer, "echo");
+    run_until(&k, &k.seeks, 2);
+    ms_client_successor(k.client, RIG_UID + 1, RIG_UID, next.path); /* of another */
+    assert_false(ms_call_is_done(later));
+    ms_client_successor(k.client, RIG_UID, RIG_UID, next.path);
+    run_until_done(&k, later);
+    rig_expect(later, "");
+    ms_client_destroy(k.client, "over");
+    ms_peer_unref(peer);
+    ms_loop_destroy(k.loop);
+    kill(next_pid, SIGKILL);
+    waitpid(next_pid, NULL, 0);
+    remove_files(&rig);
+    remove_files(&next);
+}
+
 /* ---- the end of a client --------------------------------------------------------- */
 
 static void destroy_client(void *arg)
@@ -183,6 +294,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_killed_process),
+        cmocka_unit_test(test_a_successor),
         cmocka_unit_test(test_destroyed_while_threads_wait),
         cmocka_unit_test(test_peers_outlive_the_loop),
         cmocka_unit_test(test_a_forked_child),

@@ -3,6 +3,7 @@
  * client.c     the client: its peers, what the loop's thread does, the timer
  * peer.c       a peer: life, methods, starting calls
  * peer_conn.c  its connection: making, sending, losing, attaching again
+ * peer_next.c  the next worker in its place
  * peer_quiet.c silence on the network
  * peer_read.c  reading it: the role, and who takes it over
  * call.c       a call: waiting, completing, items
@@ -39,6 +40,7 @@ struct ms_client {
     struct ms_net net;
     struct ms_spin *spin;
     void (*ask_verdict)(void *arg, uint64_t uid);
+    void (*ask_successor)(void *arg, uint64_t uid);
     void (*on_suspect)(void *arg, uint64_t uid, bool is_suspect);
     void *arg;
     int64_t verdict_ns, grace_ns;
@@ -56,19 +58,20 @@ struct ms_client {
 };
 
 enum peer_state {
-    PEER_IDLE, /* never connected, or given up: the next call tries */
-    PEER_UP,   /* there is a connection */
-    PEER_LOST, /* it broke: reconnecting, or waiting for a verdict */
-    PEER_DEAD  /* `failure` is the answer to everything */
+    PEER_IDLE,   /* never connected, or given up: the next call tries */
+    PEER_UP,     /* there is a connection */
+    PEER_LOST,   /* it broke: reconnecting, or waiting for a verdict */
+    PEER_DEAD,   /* `failure` is the answer to everything */
+    PEER_SEEKING /* it is dead, and who has its place is asked */
 };
 
 struct ms_peer {
     _Atomic unsigned refs;
     struct ms_client *client;
     struct ms_list link;
-    uint64_t id; /* in the client */
-    uint64_t uid;
-    uint64_t pair; /* names it in spin leases */
+    uint64_t id;          /* in the client */
+    _Atomic uint64_t uid; /* changed under the lock, with a successor */
+    uint64_t pair;        /* names it in spin leases */
     struct ms_dial dial;
     char label[LABEL_MAX];
 
@@ -103,6 +106,9 @@ struct ms_peer {
     bool was_known;  /* its worker may have heard of this session */
     bool is_working; /* something has come over this connection */
     bool wants_verdict, asked;
+    bool is_mortal;  /* DEAD because its worker died: there may be a successor */
+    int64_t seek_ns; /* when to ask for it again */
+    struct ms_successor *successor; /* to come when the old connection is dropped */
     int64_t lost_ns, retry_ns, verdict_ns;
     unsigned attempts;
     char problem[PROBLEM_MAX]; /* why the last attempt to connect was given up */
@@ -166,7 +172,10 @@ void ms_peer_connect(struct ms_peer *p);
 void ms_peer_drop_conn(struct ms_peer *p); /* nobody else reads it */
 /* The connection is over; the reader's role is ours, or nobody has it. */
 void ms_peer_lose(struct ms_peer *p, int why, const struct ms_error *err);
-void ms_peer_die(struct ms_peer *p, uint8_t *failure, size_t len); /* takes failure */
+/* Takes the failure. Calls that can go on (peer_next.c) stay open. */
+void ms_peer_die(struct ms_peer *p, uint8_t *failure, size_t len);
+/* All open ones; the failure is borrowed. */
+void ms_peer_fail_all(struct ms_peer *p, const uint8_t *failure, size_t len);
 void ms_peer_give_up(struct ms_peer *p, const char *text);
 /* Retries, verdicts that do not come, deadlines; the next time to look. */
 int64_t ms_peer_on_time(struct ms_peer *p, int64_t now_ns);
@@ -174,6 +183,17 @@ uint64_t ms_call_budget(const struct ms_call *c, int64_t now_ns);
 
 /* End the connection for `why`; if somebody reads it, he will. */
 void ms_peer_break(struct ms_peer *p, int why);
+
+/* peer_next.c; the peer's lock is held */
+/* True if this call may wait for a successor: it was never sent. */
+bool ms_call_can_go_on(const struct ms_call *c);
+/* Ask for one. */
+void ms_peer_seek(struct ms_peer *p);
+/* The old connection is no more: be the new worker's, if there is one. */
+void ms_peer_succeed(struct ms_peer *p);
+void ms_successor_free(struct ms_successor *s);
+/* This worker has its place; uid 0: nobody has. */
+void ms_peer_next(struct ms_peer *p, uint64_t uid, const char *addresses);
 
 /* peer_quiet.c; the peer's lock is held */
 /* A call was sent: silence counts from now on, if it did not before. */

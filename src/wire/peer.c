@@ -58,6 +58,7 @@ static void peer_free(struct ms_peer *p)
     ms_map_finish(&p->pending);
     pthread_mutex_destroy(&p->lock);
     free(p->failure);
+    ms_successor_free(p->successor);
     ms_dial_finish(&p->dial);
     free(p);
 }
@@ -127,7 +128,7 @@ void ms_peer_unref(struct ms_peer *p)
 
 uint64_t ms_peer_uid(const struct ms_peer *p)
 {
-    return p->uid;
+    return atomic_load(&p->uid);
 }
 
 const char *ms_peer_label(const struct ms_peer *p)
@@ -260,7 +261,8 @@ static int call_iov(const struct ms_call_spec *spec,
 /* What may have to be sent (again) later. 0, or -ENOMEM. */
 static int keep_request(struct ms_call *c, const struct iovec *iov, int count)
 {
-    bool needed = !c->peer->conn; /* it cannot be sent now */
+    /* it cannot be sent now */
+    bool needed = !c->peer->conn || c->peer->state == PEER_SEEKING;
     size_t len = 0, at = 0;
 
     for (int i = 0; i < count; i++)
@@ -336,6 +338,8 @@ call_start(struct ms_peer *p, struct ms_call *c, const struct ms_call_spec *spec
         return;
     }
     ms_call_ref(c);
+    if (p->state == PEER_SEEKING)
+        return;     /* sent to who has its place */
     if (!p->conn) { /* sent when there is a connection */
         if (p->state == PEER_IDLE)
             ms_peer_give_up(p, p->problem);
@@ -389,6 +393,8 @@ struct ms_call *ms_peer_call(struct ms_peer *p, const struct ms_call_spec *spec)
         return NULL;
     atomic_fetch_add(&p->client->outstanding, 1);
     pthread_mutex_lock(&p->lock);
+    if (p->state == PEER_DEAD && p->is_mortal)
+        ms_peer_seek(p);
     if (p->state == PEER_DEAD)
         fail_dead(p, c);
     else if (spec->count + 1 > CALL_IOV_MAX || spec->chain_count > MS_CHAIN_MAX)

@@ -15,19 +15,29 @@
 
 /* ---- the end --------------------------------------------------------------------- */
 
-static void fail_all(struct ms_peer *p, const uint8_t *failure, size_t len)
+/* All of them, or but for those that can go on. */
+static void
+fail_calls(struct ms_peer *p, const uint8_t *failure, size_t len, bool also_unsent)
 {
     size_t at = 0;
     struct ms_call *c;
 
     while ((c = ms_map_next(&p->pending, &at))) {
-        uint8_t *copy = ms_bytes_copy(failure, len);
+        uint8_t *copy;
 
+        if (!also_unsent && ms_call_can_go_on(c))
+            continue;
+        copy = ms_bytes_copy(failure, len);
         ms_map_remove(&p->pending, c->id);
         ms_call_complete(c, MS_KIND_ERROR, MS_CODEC_PROTO, copy, copy ? len : 0);
         ms_peer_drop_call(p, c);
         at = 0;
     }
+}
+
+void ms_peer_fail_all(struct ms_peer *p, const uint8_t *failure, size_t len)
+{
+    fail_calls(p, failure, len, true);
 }
 
 /* Its calls may have arrived. */
@@ -41,17 +51,23 @@ static void mark_sent(struct ms_peer *p)
         c->sent = true;
 }
 
-void ms_peer_drop_conn(struct ms_peer *p)
+/* `is_dead`: what is open now was never meant for it. */
+static void drop_conn(struct ms_peer *p, bool is_dead)
 {
     if (!p->conn)
         return;
-    if (ms_conn_has_sent(p->conn))
+    if (ms_conn_has_sent(p->conn) && !is_dead)
         mark_sent(p);
     epoll_ctl(p->client->epoll_fd, EPOLL_CTL_DEL, ms_conn_fd(p->conn), NULL);
     ms_conn_destroy(p->conn);
     ms_fd_close(&p->probe_fd);
     p->conn = NULL;
     p->armed = p->is_working = false;
+}
+
+void ms_peer_drop_conn(struct ms_peer *p)
+{
+    drop_conn(p, false);
 }
 
 void ms_peer_die(struct ms_peer *p, uint8_t *failure, size_t len)
@@ -61,13 +77,18 @@ void ms_peer_die(struct ms_peer *p, uint8_t *failure, size_t len)
         return;
     }
     p->state = PEER_DEAD;
+    free(p->failure);
     p->failure = failure;
     p->failure_len = failure ? len : 0;
+    if (p->conn && ms_conn_has_sent(p->conn))
+        mark_sent(p);
     if (p->conn && p->reading)
         shutdown(ms_conn_fd(p->conn), SHUT_RDWR); /* its reader will drop it */
     else
         ms_peer_drop_conn(p);
-    fail_all(p, failure, p->failure_len);
+    fail_calls(p, failure, p->failure_len, !p->is_mortal);
+    if (p->pending.count)
+        ms_peer_seek(p);
 }
 
 static void die_of(struct ms_peer *p, const char *text)
@@ -91,7 +112,7 @@ void ms_peer_give_up(struct ms_peer *p, const char *text)
     p->attempts = 0;
     if (text != p->problem)
         snprintf(p->problem, sizeof p->problem, "%s", text);
-    fail_all(p, f, f ? len : 0);
+    ms_peer_fail_all(p, f, f ? len : 0);
     free(f);
 }
 
@@ -158,11 +179,15 @@ void ms_peer_lose(struct ms_peer *p, int why, const struct ms_error *err)
     int64_t now_ns = ms_now_ns();
     bool was_proven = p->conn && ms_conn_is_ready(p->conn);
 
-    if (p->state != PEER_DEAD)
+    bool is_dead = p->state == PEER_DEAD || p->state == PEER_SEEKING;
+
+    if (!is_dead)
         set_lost(p, now_ns);
-    ms_peer_drop_conn(p);
-    if (p->state == PEER_DEAD)
+    drop_conn(p, is_dead);
+    if (is_dead) {
+        ms_peer_succeed(p);
         return;
+    }
     if (p->is_network && was_proven && p->pending.count == 0) {
         /* nobody waits: the next call tries */
         ms_dial_restart(&p->dial);
@@ -499,6 +524,8 @@ int64_t ms_peer_on_time(struct ms_peer *p, int64_t now_ns)
 
     if (p->state == PEER_LOST)
         other_ns = lost_on_time(p, now_ns);
+    else if (p->state == PEER_SEEKING)
+        other_ns = p->seek_ns > now_ns ? p->seek_ns : now_ns + MS_SEEK_NS;
     else if (p->state == PEER_UP && p->conn && p->is_network)
         other_ns = ms_peer_listen(p, now_ns);
     return other_ns < next_ns ? other_ns : next_ns;

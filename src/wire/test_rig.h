@@ -40,6 +40,7 @@ struct rig {
     void *data; /* the test's */
 
     uint8_t secret[32];
+    bool has_secret; /* given; else one is made */
     char folder[64], path[96], spin_path[96], tcp_address[96];
     uint16_t port;
     struct ms_server_ops ops;

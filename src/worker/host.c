@@ -277,6 +277,14 @@ static struct ms_worker_http *http_create(struct ms_host *h)
 
 /* ---- the agent ------------------------------------------------------------------- */
 
+static void take_successor(struct ms_host *h, const Muster__Successor *s)
+{
+    ms_client_successor(h->client,
+                        s->uid,
+                        s->worker ? s->worker->uid : 0,
+                        s->worker ? s->worker->address : "");
+}
+
 static void on_link_body(void *arg, const uint8_t *body, size_t len)
 {
     struct ms_host *h = arg;
@@ -286,6 +294,8 @@ static void on_link_body(void *arg, const uint8_t *body, size_t len)
         return;
     if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_DIED && m->died->exit)
         ms_client_verdict(h->client, m->died->uid, m->died->exit);
+    else if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_SUCCESSOR)
+        take_successor(h, m->successor);
     else if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_FORKED)
         ms_worker_http_forked(h->http, m->forked);
     else if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_CHILD)
@@ -316,16 +326,38 @@ static void ask_agent(void *arg)
     free(q);
 }
 
-static void ask_verdict(void *arg, uint64_t uid)
+static void ask_agent_successor(void *arg)
 {
-    struct ms_host *h = arg;
+    struct question *q = arg;
+    Muster__WorkerToAgent m = MUSTER__WORKER_TO_AGENT__INIT;
+    Muster__AskSuccessor ask = MUSTER__ASK_SUCCESSOR__INIT;
+
+    ask.uid = q->uid;
+    m.body_case = MUSTER__WORKER_TO_AGENT__BODY_ASK_SUCCESSOR;
+    m.ask_successor = &ask;
+    ms_link_send(q->host->link, &m.base);
+    free(q);
+}
+
+static void post_question(struct ms_host *h, uint64_t uid, void (*ask)(void *arg))
+{
     struct question *q = malloc(sizeof *q);
 
     if (!q)
         return;
     *q = (struct question){h, uid};
-    if (ms_loop_post(h->loop, ask_agent, q) < 0)
+    if (ms_loop_post(h->loop, ask, q) < 0)
         free(q);
+}
+
+static void ask_verdict(void *arg, uint64_t uid)
+{
+    post_question(arg, uid, ask_agent);
+}
+
+static void ask_successor(void *arg, uint64_t uid)
+{
+    post_question(arg, uid, ask_agent_successor);
 }
 
 /* ---- start ----------------------------------------------------------------------- */
@@ -416,6 +448,7 @@ static int parts_create(struct ms_host *h, struct ms_error *err)
                                    .tls = (enum ms_tls_mode)h->boot->tls,
                                    .grace_ns = (int64_t)h->boot->link_grace_ns,
                                    .ask_verdict = ask_verdict,
+                                   .ask_successor = ask_successor,
                                    .arg = h};
 
     if (h->boot->secret.len != MS_SECRET_SIZE)

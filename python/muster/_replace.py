@@ -1,0 +1,104 @@
+"""A new incarnation of a rank: the same place, the same constructor."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from muster._start import START_S
+from muster.errors import ClusterError, DeadlineExceeded, MusterError
+from muster.future import Future
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from muster import _core
+    from muster._member import Worker
+
+ANSWER_S = 30.0
+CREATE_ENGINE = 18  # wire/frame.h, enum ms_op
+DESTROY_ENGINE = 19
+
+
+class Recipe:
+    """How the workers of a cluster were made: their processes, and what was done to all
+    of them since, in order."""
+
+    def __init__(
+        self,
+        ranks: list[_core.RankSpec],
+        beside: Sequence[Worker] = (),
+        timeout: float | None = None,
+    ) -> None:
+        self.ranks = ranks
+        self.beside = tuple(beside)  # workers beside which they run
+        self.timeout = timeout  # of a constructor
+        self.done: list[tuple[int, str, Any]] = []  # operation, engine, argument
+        self.busy: set[int] = set()  # ranks that are being replaced
+
+    def add(self, op: int, engine: str, argument: Any) -> None:
+        """This was done to all workers."""
+        if op == DESTROY_ENGINE:
+            self.done = [d for d in self.done if d[:2] != (CREATE_ENGINE, engine)]
+        else:
+            self.done.append((op, engine, argument))
+
+    def rank(self, rank: int) -> _core.RankSpec:
+        spec = self.ranks[rank].copy()
+        if self.beside:
+            spec["beside"] = self.beside[rank].peer.uid  # it may be a new one too
+        return spec
+
+
+def replace(
+    head: _core.Head,
+    name: str,
+    worker: Worker,
+    recipe: Recipe,
+    codec: int,
+    grace: float,
+    timeout: float | None,
+) -> None:
+    """End what is in the worker's place, start it anew, make its engines, and send there
+    whoever calls the old one. `worker` is the new one afterwards."""
+    if worker.rank in recipe.busy:
+        raise ClusterError(f"{worker.label} is being replaced already")
+    recipe.busy.add(worker.rank)
+    try:
+        _replace(head, name, worker, recipe, codec, grace, timeout)
+    finally:
+        recipe.busy.discard(worker.rank)
+
+
+def _replace(
+    head: _core.Head,
+    name: str,
+    worker: Worker,
+    recipe: Recipe,
+    codec: int,
+    grace: float,
+    timeout: float | None,
+) -> None:
+    spec = recipe.rank(worker.rank)
+    try:
+        made = head.replace(name, worker.rank, spec, 0, grace, grace + START_S)
+    except TimeoutError as e:
+        raise DeadlineExceeded(
+            f"{worker.label} was not replaced in time: {e}"
+        ) from None
+    except (OSError, MusterError) as e:
+        raise ClusterError(f"{worker.label} cannot be replaced: {e.args[-1]}") from None
+    assert made is not None
+    uid, _, address, *_ = made
+    peer = head.peer(address, uid, worker.label)
+    try:
+        for op, engine, argument in recipe.done:
+            call = peer.operation(op, argument, timeout or recipe.timeout, codec)
+            Future(call, engine or "configure").result()
+        head.open_worker(worker.peer.uid, uid, address, ANSWER_S)
+    except BaseException:  # nobody has its place then
+        with suppress(Exception):
+            head.replace(name, worker.rank, None, uid, 0, ANSWER_S)
+        raise
+    worker.renew(*made)

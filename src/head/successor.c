@@ -1,0 +1,147 @@
+/* successor.c - who has a dead worker's place now
+ *
+ * A question waits in head->seeking while the place is being filled: until the new worker
+ * is open, or is dead, or there is nobody any more who could open it.
+ */
+#include "cluster/status.h"
+#include "head/state.h"
+
+#include <errno.h>
+
+/* Its driver makes its engines, if it is still there. */
+static bool will_open(const struct ms_head *h, const struct ms_slot *slot)
+{
+    const struct ms_driver *d = ms_driver_find(h, slot->now.opener);
+
+    return slot->now.is_closed &&
+           (slot->now.opener == 0 || (d && d->state != MS_DRIVER_ENDING));
+}
+
+/* True if the answer is known; *worker is then the one that has the place, or NULL. */
+static bool find(const struct ms_head *h, uint64_t uid, const struct ms_slot **worker)
+{
+    const struct ms_slot *now = ms_registry_find_uid(&h->registry, uid);
+    const struct ms_slot *slot = ms_registry_find_former(&h->registry, uid);
+
+    *worker = NULL;
+    if (now)
+        return !now->is_replaced;
+    if (!slot)
+        return true;
+    if (slot->is_replaced)
+        return false;
+    if (!ms_slot_is_live(slot))
+        return true;
+    if (will_open(h, slot))
+        return false;
+    *worker = slot;
+    return true;
+}
+
+/* False: it waits. */
+static bool answer(struct ms_head_op *op)
+{
+    uint64_t uid = op->wanted->ask_successor->uid;
+    const struct ms_slot *worker;
+    Muster__Successor *s;
+
+    if (!find(op->head, uid, &worker))
+        return false;
+    s = malloc(sizeof *s);
+    if (s) {
+        muster__successor__init(s);
+        s->uid = uid;
+        s->worker = worker ? ms_slot_status(worker) : NULL;
+    }
+    if (s && (s->worker || !worker)) {
+        ms_head_op_succeed(op, &s->base);
+        return true;
+    }
+    free(s);
+    ms_head_op_fail(op, -ENOMEM, "out of memory");
+    return true;
+}
+
+void ms_head_ask_successor_run(struct ms_head_op *op)
+{
+    if (!answer(op))
+        ms_list_add_tail(&op->head->seeking, &op->wait_link);
+}
+
+void ms_head_seek_step(struct ms_head *h)
+{
+    struct ms_list now;
+
+    ms_list_init(&now);
+    ms_list_splice(&now, &h->seeking);
+    while (!ms_list_is_empty(&now)) {
+        struct ms_head_op *op = ms_list_first(&now, struct ms_head_op, wait_link);
+
+        ms_list_remove(&op->wait_link);
+        ms_head_ask_successor_run(op);
+    }
+}
+
+void ms_head_open_run(struct ms_head_op *op)
+{
+    struct ms_slot *slot =
+        ms_registry_find_uid(&op->head->registry, op->wanted->open->uid);
+
+    if (!slot || !ms_slot_is_live(slot)) {
+        ms_head_op_fail(op, -ENOENT, "this worker has ended");
+        return;
+    }
+    slot->now.is_closed = false;
+    ms_head_op_succeed(op, NULL);
+    ms_head_seek_step(op->head);
+}
+
+/* ---- on behalf of a worker ------------------------------------------------------- */
+
+static struct ms_node *find_asker(const struct ms_head *h, const void *node)
+{
+    ms_list_each (n, &h->nodes, struct ms_node, link)
+        if (n == node)
+            return n;
+    return NULL;
+}
+
+static void tell_node(struct ms_head_op *op)
+{
+    struct ms_node *n = find_asker(op->head, op->done_arg);
+    Muster__Successor none = MUSTER__SUCCESSOR__INIT;
+    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
+
+    none.uid = op->wanted->ask_successor->uid;
+    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_SUCCESSOR;
+    m.successor = op->message ? (Muster__Successor *)op->message : &none;
+    if (n)
+        ms_node_tell(n, &m);
+}
+
+/* Agents ask again while they have no answer: one question at a time is enough. */
+static bool is_asked(const struct ms_head *h, const struct ms_node *n, uint64_t uid)
+{
+    ms_list_each (op, &h->seeking, struct ms_head_op, wait_link)
+        if (op->done_arg == n && op->wanted->ask_successor->uid == uid)
+            return true;
+    return false;
+}
+
+void ms_head_node_asks_successor(struct ms_node *n, uint64_t uid)
+{
+    struct ms_head *h = n->head;
+    struct ms_head_op *op = is_asked(h, n, uid) ? NULL : ms_head_op_create(h);
+
+    if (!op)
+        return;
+    op->wanted = ms_head_wants_successor(uid);
+    if (op->wanted) {
+        op->on_done = tell_node;
+        op->done_arg = n;
+        ms_head_ask_successor_run(op);
+    } else {
+        ms_head_op_fail(op, -ENOMEM, "out of memory");
+    }
+    ms_head_op_unref(op);
+}
