@@ -138,6 +138,7 @@ extern PyMethodDef core_zygote_methods[];
 extern PyMethodDef core_plan_methods[];
 extern PyMethodDef core_fan_methods[];
 extern PyMethodDef core_dispatch_methods[];
+int core_rows_setup(PyObject *module);
 extern PyMethodDef core_head_functions[]; /* head_view.c */
 
 #endif

@@ -213,7 +213,7 @@ PyMODINIT_FUNC PyInit__core(void)
         return NULL;
     if (core_payload_setup(module) < 0 || core_call_setup(module) < 0 ||
         core_peer_setup(module) < 0 || core_head_setup(module) < 0 ||
-        core_worker_setup(module) < 0 ||
+        core_worker_setup(module) < 0 || core_rows_setup(module) < 0 ||
         PyModule_AddFunctions(module, core_zygote_methods) < 0 ||
         PyModule_AddFunctions(module, core_plan_methods) < 0 ||
         PyModule_AddFunctions(module, core_fan_methods) < 0 ||

@@ -49,6 +49,24 @@ from muster.resources import ResourceManager
 from muster.stream import Stream
 from muster.view import View
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from muster.batch import Batch
+    from muster.ragged import Ragged
+
+
+def __getattr__(name: str) -> object:
+    """Batches need numpy, which is imported when they are asked for."""
+    if name == "Batch":
+        from muster.batch import Batch
+
+        return Batch
+    if name == "Ragged":
+        from muster.ragged import Ragged
+
+        return Ragged
+    raise AttributeError(f"module 'muster' has no attribute {name!r}")
+
 
 def worker_config() -> object:
     """Inside a worker: what `cluster.configure(...)` gave to it; None elsewhere."""
@@ -60,6 +78,7 @@ def worker_config() -> object:
 __version__ = _core.version
 
 __all__ = [
+    "Batch",
     "Cancelled",
     "Cluster",
     "ClusterError",
@@ -74,6 +93,7 @@ __all__ = [
     "NotInitialized",
     "PlacementError",
     "Processes",
+    "Ragged",
     "RemoteError",
     "ResourceManager",
     "SerializationError",

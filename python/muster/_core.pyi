@@ -396,3 +396,40 @@ class Request:
         """1: sent; 0: the window is closed; -1: nobody listens."""
 
 def in_worker() -> Host | None: ...
+
+class Rows:
+    """Which rows of which blocks; constant (src/batch/rows.h)."""
+
+    def __init__(self, count: int) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def view(self) -> tuple[int, int, int] | None:
+        """(block, first, step) where all rows are one run."""
+    @property
+    def blocks(self) -> list[int]: ...
+    @staticmethod
+    def concat(parts: list[tuple[Rows, list[int]]], /) -> Rows:
+        """With each, what its blocks are called in the result."""
+    @staticmethod
+    def load(runs: bytes, /) -> Rows: ...
+    def slice(self, first: int, count: int, step: int, /) -> Rows: ...
+    def take(self, indexes: Any, /) -> Rows:
+        """int64."""
+    def repeat(self, times: int, interleave: bool, /) -> Rows: ...
+    def where(self, blocks: Any, rows: Any, /) -> None:
+        """Write block and row of each, int64."""
+    def gather(self, blocks: list[Any], row_bytes: int, out: Any, /) -> None: ...
+    def gather_ragged(
+        self,
+        values: list[Any],
+        offsets: list[Any],
+        element_bytes: int,
+        out: Any,
+        wants_offsets: bool,
+        /,
+    ) -> None: ...
+
+def partition(
+    weights: Any, parts: int, differencing: bool, equal: bool, out: Any, /
+) -> None:
+    """int64 in, the part of each row as uint32 out (src/batch/partition.h)."""
