@@ -62,7 +62,8 @@ class Lab:
 
 def init_side(side: Side) -> float:
     """Start its runtime; seconds until it was ready."""
-    arguments = {"folder": str(side.folder)} if side.name == "ray" else {}
+    on_ray = side.name in ("ray", "verl")
+    arguments = {"folder": str(side.folder)} if on_ray else {}
     return float(side.ask("init", **arguments))
 
 

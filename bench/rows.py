@@ -14,6 +14,7 @@ from native import CallPrograms, thousand_agents
 from process import command, cpu_s, descendants, pss_mib
 from report import Line, Target, median, quantile
 from side import Side, SideError
+from verl_rows import VERL_ROWS
 
 CORES: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
     "idle": contextlib.nullcontext,
@@ -320,6 +321,7 @@ ROWS: dict[str, Callable[[Lab], list[Line]]] = {
     "c-call": c_call,
     "health": health,
     "agents": agents,
+    **VERL_ROWS,
 }
-ALONE = ("call-awake", "call-p99", "c-call", "health", "agents")
+ALONE = ("call-awake", "call-p99", "c-call", "health", "agents", *VERL_ROWS)
 RAY_ROWS = [name for name in ROWS if name not in ALONE]

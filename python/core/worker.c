@@ -433,6 +433,17 @@ static PyObject *host_forget(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+static PyObject *host_hold_port(PyObject *self, PyObject *unused)
+{
+    struct ms_error err = {0};
+    uint32_t port;
+
+    (void)unused;
+    if (ms_host_hold_port(((struct host *)self)->host, &port, &err) < 0)
+        return core_raise(&err);
+    return PyLong_FromUnsignedLong(port);
+}
+
 static const Muster__WorkerBoot *boot_of(PyObject *self)
 {
     return ms_host_boot(((struct host *)self)->host);
@@ -460,6 +471,12 @@ static PyObject *get_node(PyObject *self, void *unused)
 {
     (void)unused;
     return PyUnicode_FromString(boot_of(self)->node_name);
+}
+
+static PyObject *get_address(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyUnicode_FromString(ms_host_address(((struct host *)self)->host));
 }
 
 static PyObject *get_sys_path(PyObject *self, void *unused)
@@ -490,6 +507,7 @@ static PyMethodDef host_methods[] = {
     {"set_engines", host_set_engines, METH_O, NULL},
     {"become_async", host_become_async, METH_NOARGS, NULL},
     {"end", host_end, METH_NOARGS, NULL},
+    {"hold_port", host_hold_port, METH_NOARGS, NULL},
     {"forget", host_forget, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL}};
 
@@ -497,6 +515,7 @@ static PyGetSetDef host_getset[] = {{"uid", get_uid, NULL, NULL, NULL},
                                     {"cluster", get_cluster, NULL, NULL, NULL},
                                     {"rank", get_rank, NULL, NULL, NULL},
                                     {"node", get_node, NULL, NULL, NULL},
+                                    {"address", get_address, NULL, NULL, NULL},
                                     {"sys_path", get_sys_path, NULL, NULL, NULL},
                                     {"stack", get_stack, NULL, NULL, NULL},
                                     {"wake_fd", get_wake_fd, NULL, NULL, NULL},

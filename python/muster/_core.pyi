@@ -187,6 +187,9 @@ def plan(
     """(node index, device indexes) of each rank. ValueError for a bad mapping;
     LookupError with a table if it does not fit."""
 
+def device_ids(text: str) -> list[int]:
+    """Of a device mapping such as "0-7,16"; ValueError says what is wrong with it."""
+
 class Peer:
     """One worker, seen from here."""
 
@@ -349,6 +352,13 @@ class Host:
     def rank(self) -> int: ...
     @property
     def node(self) -> str: ...
+    @property
+    def address(self) -> str:
+        """By which others reach this node."""
+
+    def hold_port(self) -> int:
+        """A free port of that address, bound and not listening until the process ends."""
+
     @property
     def sys_path(self) -> list[str]: ...
     @property

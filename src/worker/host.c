@@ -134,8 +134,7 @@ static void do_stack(struct ms_host *h, struct ms_request *r)
     ms_buf_finish(&native);
 }
 
-/* By which others reach this node. */
-static const char *host_address(const struct ms_host *h)
+const char *ms_host_address(const struct ms_host *h)
 {
     return h->boot->host[0] ? h->boot->host : "127.0.0.1";
 }
@@ -153,7 +152,7 @@ static int hold_ports(struct ms_host *h, uint32_t count, struct ms_error *err)
                             MS_PORTS_MAX);
     for (uint32_t i = 0; i < count; i++) {
         uint16_t port;
-        int fd = ms_port_hold(host_address(h), &port, err);
+        int fd = ms_port_hold(ms_host_address(h), &port, err);
 
         if (fd < 0) {
             while (h->port_count > before)
@@ -182,7 +181,7 @@ static void do_alloc_ports(struct ms_host *h, struct ms_request *r)
     rc = hold_ports(h, ask->count, &err);
     if (rc == 0) {
         muster__ports__init(&m);
-        m.host = (char *)(uintptr_t)host_address(h);
+        m.host = (char *)(uintptr_t)ms_host_address(h);
         m.n_ports = ask->count;
         m.ports = h->ports + h->port_count - ask->count;
         reply_message(r, &m.base);
@@ -254,6 +253,11 @@ http_alloc_ports(void *arg, uint32_t n, uint32_t *ports, struct ms_error *err)
         memcpy(ports, h->ports + h->port_count - n, n * sizeof *ports);
     pthread_mutex_unlock(&h->lock);
     return rc;
+}
+
+int ms_host_hold_port(struct ms_host *h, uint32_t *port, struct ms_error *err)
+{
+    return http_alloc_ports(h, 1, port, err);
 }
 
 static int http_tell_agent(void *arg, const Muster__WorkerToAgent *m)

@@ -1,0 +1,33 @@
+/* A device mapping as people write it, as a list of ids. */
+#include "core.h"
+
+#include "base/cleanup.h"
+#include "resource/mapping.h"
+
+static PyObject *device_ids(PyObject *self, PyObject *text)
+{
+    MS_CLEANUP(ms_cleanup_free) uint32_t *ids = NULL;
+    const char *utf8 = PyUnicode_AsUTF8AndSize(text, NULL);
+    struct ms_error err = {0};
+    size_t count = 0;
+    PyObject *list;
+
+    (void)self;
+    if (!utf8)
+        return NULL;
+    if (ms_mapping_parse(utf8, &ids, &count, &err) < 0) {
+        PyErr_SetString(PyExc_ValueError, err.text);
+        return NULL;
+    }
+    list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list && i < count; i++) {
+        PyObject *id = PyLong_FromUnsignedLong(ids[i]);
+
+        if (!id || PyList_SetItem(list, (Py_ssize_t)i, id) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+PyMethodDef core_mapping_methods[] = {{"device_ids", device_ids, METH_O, NULL},
+                                      {NULL, NULL, 0, NULL}};

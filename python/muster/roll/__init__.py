@@ -1,0 +1,38 @@
+"""ROLL's Cluster, on Muster: change the import lines, drop `ray.remote`.
+
+from muster.roll import Cluster, Dispatch, ResourceManager, Worker, WorkerConfig, register
+
+Everything is importable from here, whichever module of ROLL's it was in.
+doc/adapters.md says what differs.
+"""
+
+from muster._adapt import Handle, remote
+from muster.api import init, is_initialized, shutdown
+from muster.dispatch import Dispatch, Execute
+from muster.future import get, wait
+from muster.roll.cluster import Cluster, ResourceManager
+from muster.roll.config import StrategyArguments, WorkerConfig
+from muster.roll.decorator import ObjectRefWrap, materialize_concat, register
+from muster.roll.rank_info import RankInfo
+from muster.roll.worker import Worker
+
+__all__ = [
+    "Cluster",
+    "Dispatch",
+    "Execute",
+    "Handle",
+    "ObjectRefWrap",
+    "RankInfo",
+    "ResourceManager",
+    "StrategyArguments",
+    "Worker",
+    "WorkerConfig",
+    "get",
+    "init",
+    "is_initialized",
+    "materialize_concat",
+    "register",
+    "remote",
+    "shutdown",
+    "wait",
+]

@@ -1,0 +1,199 @@
+"""Cluster and ResourceManager as ROLL has them."""
+
+from __future__ import annotations
+
+import functools
+
+import muster
+from muster import config as native
+from muster._adapt import Handle, plain_class
+from muster._member import tcp_entry
+from muster.roll.config import WorkerConfig
+from muster.roll.decorator import BoundMethod
+from muster.roll.worker import Worker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from muster.future import Future
+    from muster.roll.rank_info import RankInfo
+
+# what a handle of a cluster has, beside what every handle has
+_KEPT = (
+    "cluster_name",
+    "worker_config",
+    "initialized",
+    "_rank_info",
+    "placement_groups",
+)
+
+
+class ResourceManager(muster.ResourceManager):
+    """`num_nodes` nodes with `num_gpus_per_node` devices; None: all that have so many."""
+
+    def __init__(self, num_gpus_per_node: int, num_nodes: int | None = None) -> None:
+        super().__init__(num_gpus_per_node, num_nodes)
+        self.gpu_per_node = num_gpus_per_node
+
+    def allocate_placement_group(
+        self, world_size: int, device_mapping: Any = None
+    ) -> list[list[dict[str, Any]]]:
+        """The devices that each of so many workers would get."""
+        width = len(device_mapping) // world_size if device_mapping else 0
+        role = native.WorkerConfig(
+            world_size=world_size,
+            device_mapping=device_mapping or None,
+            num_gpus_per_worker=width,
+        )
+        return [_places(*placement) for placement in self.plan("?", role)]
+
+    def destroy_placement_group(self) -> None:
+        """Nothing is held but by clusters, until they are destroyed."""
+
+
+def _host(address: str) -> str:
+    """Of the first TCP port of a worker's address."""
+    return (tcp_entry(address) or "127.0.0.1:").rpartition(":")[0]
+
+
+def _places(node_rank: int, devices: list[int]) -> list[dict[str, Any]]:
+    own: list[Any] = [*devices] or [None]
+    return [{"node_rank": node_rank, "gpu_rank": device} for device in own]
+
+
+class Cluster(muster.Cluster):
+    """The workers of one role, each made as `worker_cls(worker_config=worker_config)`.
+
+    worker_cls: a class or its import path. Its registered methods are methods of the
+    cluster; `cluster.method(..., blocking=False)` gives the futures of all ranks.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        worker_cls: Any,
+        resource_manager: muster.ResourceManager | None = None,
+        worker_config: Any = None,
+    ) -> None:
+        role = WorkerConfig.of(worker_config)
+        self.cluster_name = name
+        self.worker_config = role if worker_config is None else worker_config
+        self.initialized = False
+        self._rank_info: list[RankInfo] | None = None
+        fields = native.WorkerConfig.of(role).fields()
+        fields |= {
+            "args": (),
+            "kwargs": {"worker_config": self.worker_config},
+            "mesh": None,  # the workers' own rank_info says it
+        }
+        if role.max_concurrency == 1:
+            fields["max_concurrency"] = None  # what the class is good for
+        super().__init__(name, plain_class(worker_cls), resource_manager, fields)
+        self.resource_manager = resource_manager
+        try:
+            self._tell_placement(worker_cls)
+        except BaseException:
+            self.destroy(grace=0)
+            raise
+
+    def _tell_placement(self, worker_cls: Any) -> None:
+        self.placement_groups = [_places(w.node[0], w.devices) for w in self._members]
+        try:
+            self.execute_all_sync("_set_placement", self.placement_groups)
+        except muster.NoSuchMethod:  # its class is not derived from ours
+            if isinstance(worker_cls, type) and issubclass(worker_cls, Worker):
+                raise
+
+    def _bind(self) -> None:
+        self.workers: list[Any] = [Handle(self[i]) for i in range(len(self))]
+        self.rank2worker = dict(enumerate(self.workers))
+        self.worker2rank = {worker: rank for rank, worker in self.rank2worker.items()}
+        self.rank2devices = {
+            w.rank: [
+                {"rank": i, **place}
+                for i, place in enumerate(_places(w.node[0], w.devices))
+            ]
+            for w in self._members
+        }
+
+        self.worker2nodes = {
+            worker: _host(w.address)
+            for worker, w in zip(self.workers, self._members, strict=True)
+        }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        _, fields = super().__reduce__()
+        state = {name: self.__dict__[name] for name in _KEPT if name in self.__dict__}
+        return Cluster._handle, fields, state
+
+    def __getattr__(self, name: str) -> Any:
+        bound = super().__getattr__(name)
+        return BoundMethod(self, bound)
+
+    @property
+    def master_addr(self) -> str:
+        return str(self._master[0])
+
+    @property
+    def master_port(self) -> int:
+        return int(self._master[1])
+
+    @functools.cached_property
+    def _master(self) -> tuple[str, int]:
+        found: tuple[str, int]
+        found = super().execute_rank_zero_sync("get_master_addr_and_port")
+        return found
+
+    # ---- the mesh ---------------------------------------------------------------------
+
+    @property
+    def worker_rank_info(self) -> list[RankInfo]:
+        """Asked for anew until `initialize` was called, which may change it."""
+        if self._rank_info is None or not self.initialized:
+            self._rank_info = self.execute_all_sync("get_rank_info")
+        return self._rank_info
+
+    def get_rank_info(self, rank: int) -> RankInfo:
+        if not 0 <= rank < self.world_size:
+            raise IndexError(f"{self._name} has no rank {rank}: it has {len(self)}")
+        return self.worker_rank_info[rank]
+
+    @property
+    def vp_size(self) -> int:
+        """Of Megatron's virtual pipeline, as the strategy says."""
+        strategy = getattr(self.worker_config, "strategy_args", None)
+        config = getattr(strategy, "strategy_config", None) or {}
+        size: int = config.get("virtual_pipeline_model_parallel_size", 1)
+        return size
+
+    # ---- calls, with the names of ROLL's arguments ------------------------------------
+
+    def _noted(self, method_name: str) -> str:
+        if method_name == "initialize":
+            self.initialized = True
+            self._rank_info = None
+        return method_name
+
+    def execute_rank_zero_sync(
+        self, method_name: str, *args: Any, **kwargs: Any
+    ) -> Any:
+        return super().execute_rank_zero_sync(method_name, *args, **kwargs)
+
+    def execute_rank_zero_async(
+        self, method_name: str, *args: Any, **kwargs: Any
+    ) -> Future:
+        return super().execute_rank_zero_async(method_name, *args, **kwargs)
+
+    def execute_all_sync(
+        self, method_name: str, *args: Any, **kwargs: Any
+    ) -> list[Any]:
+        return super().execute_all_sync(self._noted(method_name), *args, **kwargs)
+
+    def execute_all_async(
+        self, method_name: str, *args: Any, **kwargs: Any
+    ) -> list[Future]:
+        return super().execute_all_async(self._noted(method_name), *args, **kwargs)
+
+    execute_rank_zero = execute_rank_zero_async
+    execute_all = execute_all_async

@@ -1,0 +1,143 @@
+"""Worker: what the workers of a role are derived from."""
+
+from __future__ import annotations
+
+import logging
+import os
+from concurrent import futures
+
+from muster._adapt import free_port, is_port_free, node_ip
+from muster.dispatch import Dispatch
+from muster.roll.decorator import register
+from muster.roll.rank_info import RankInfo
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_THREADS = 5
+
+
+class Worker:
+    """Made with the `worker_config` of its cluster in each process of it.
+
+    `rank_info` says where it is in the mesh: by `worker_config.mesh` (which follows from
+    the strategy), else all are data parallel. A worker may change it, at the latest in
+    `initialize`.
+    """
+
+    strategy: Any = None
+
+    def __init__(self, worker_config: Any = None) -> None:
+        self.worker_config = worker_config
+        self.pipeline_config: Any = None
+        self.cluster_name = os.environ.get("CLUSTER_NAME")
+        self.worker_name = os.environ.get("WORKER_NAME")
+        self.rank = int(os.environ.get("RANK", 0))
+        self.world_size = int(os.environ.get("WORLD_SIZE", 1))
+        self.local_rank = int(os.environ.get("LOCAL_RANK", 0))
+        self.master_addr = os.environ.get("MASTER_ADDR", "127.0.0.1")
+        self.master_port = int(os.environ.get("MASTER_PORT", 0))
+        mesh = getattr(worker_config, "mesh", None) or {}
+        self.rank_info = RankInfo.of(self.rank, self.world_size, mesh)
+        self.logger = logging.getLogger(self.worker_name)
+        self._threads: futures.ThreadPoolExecutor | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.worker_name})"
+
+    def initialize(self, pipeline_config: Any, *args: Any, **kwargs: Any) -> None:
+        self.pipeline_config = pipeline_config
+
+    @property
+    def thread_executor(self) -> futures.ThreadPoolExecutor:
+        if self._threads is None:
+            self._threads = futures.ThreadPoolExecutor(max_workers=_THREADS)
+        return self._threads
+
+    # ---- where it is ------------------------------------------------------------------
+
+    @staticmethod
+    def get_node_ip() -> str:
+        """By which others reach this node."""
+        return node_ip()
+
+    @staticmethod
+    def get_free_port() -> int:
+        """A port that this worker holds until it ends; bind it with SO_REUSEADDR."""
+        return free_port()
+
+    @staticmethod
+    def is_port_available(port: int) -> bool:
+        return is_port_free(port)
+
+    def get_master_addr_and_port(self) -> tuple[str, int]:
+        """The port is held for rank 0 from the start."""
+        return self.master_addr, self.master_port
+
+    @staticmethod
+    def get_visible_gpus() -> list[str]:
+        return [d for d in os.environ.get(_VISIBLE, "").split(",") if d]
+
+    def get_devices_info(self) -> list[dict[str, Any]]:
+        """The node and the index there of each of its devices."""
+        placed = getattr(self.worker_config, "resource_placement_groups", None) or []
+        return [
+            {"rank": i, "node_rank": p["node_rank"], "gpu_rank": p["gpu_rank"]}
+            for i, p in enumerate(placed)
+        ]
+
+    def get_rank_info(self) -> RankInfo:
+        return self.rank_info
+
+    def _set_placement(self, placed: list[dict[str, Any]]) -> None:
+        if self.worker_config is not None:
+            self.worker_config.resource_placement_groups = placed
+
+    # ---- what its strategy does -------------------------------------------------------
+
+    def _strategy(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        if self.strategy is None:
+            self.logger.warning("%s: %r has no strategy", method, self)
+            return None
+        return getattr(self.strategy, method)(*args, **kwargs)
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def load_states(self, *args: Any, **kwargs: Any) -> None:
+        self._strategy("load_states", *args, **kwargs)
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def offload_states(self, *args: Any, **kwargs: Any) -> None:
+        self._strategy("offload_states", *args, **kwargs)
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def process_weights_after_loading(self) -> None:
+        if self.strategy is not None:
+            self.strategy.process_weights_after_loading()
+
+    @register(dispatch_mode=Dispatch.DP_MP_COMPUTE)
+    def get_metrics(self, metric_names: list[str] | None = None) -> Any:
+        """A list of what the strategies of the dp groups say."""
+        if self.strategy is None:
+            return {}
+        return self.strategy.get_metrics(metric_names=metric_names)
+
+    def setup_model_update(self, *args: Any, **kwargs: Any) -> None:
+        self._strategy("setup_model_update", *args, **kwargs)
+
+    def setup_collective_group(self, *args: Any, **kwargs: Any) -> None:
+        self._strategy("setup_collective_group", *args, **kwargs)
+
+    def start_model_update(self, *args: Any, **kwargs: Any) -> Any:
+        """What the strategy's `model_update` says."""
+        return self._strategy("model_update", *args, **kwargs)
+
+    def broadcast_parameter(self, *args: Any, **kwargs: Any) -> None:
+        self._strategy("broadcast_parameter", *args, **kwargs)
+
+    def update_parameter_in_bucket(self, *args: Any, **kwargs: Any) -> None:
+        self._strategy("update_parameter_in_bucket", *args, **kwargs)
+
+    def add_lora(self, *args: Any, **kwargs: Any) -> None:
+        self._strategy("add_lora", *args, **kwargs)

@@ -1,0 +1,103 @@
+"""What is divided among ranks and put together again, whatever its type is."""
+
+from __future__ import annotations
+
+import copy
+
+from muster import _rows
+from muster.future import Future, get
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+# the key under which a dispatch function tells how many rows it has added
+PADDING = "_padding_size_key_x123d"
+
+
+def chunk(value: Any, chunks: int) -> list[Any]:
+    """That many parts, as even as they can be."""
+    rows = _rows.rows_of(value)
+    if rows is None:
+        raise TypeError(
+            f"a {type(value).__name__} cannot be divided among ranks: it has neither "
+            "chunk() nor rows"
+        )
+    return list(_rows.divide(value, rows, chunks))
+
+
+def concat(parts: list[Any]) -> Any:
+    """One of several; of futures a DataProtoFuture."""
+    first = parts[0]
+    if isinstance(first, Future):
+        return DataProtoFuture.concat(parts)
+    if hasattr(type(first), "batch_size") and hasattr(type(first), "cat"):
+        return type(first).cat(parts)  # a TensorDict
+    return _rows.join(parts)
+
+
+def pad(value: Any, chunks: int, rows: int | None) -> tuple[Any, int]:
+    """(it with as many rows as `chunks` divides, how many were added), if it asks for
+    that. `rows`: how many it must have, as others of the same call have."""
+    asked = getattr(value, "is_padding_enabled", None)
+    if asked is None or not asked():
+        return value, -1
+    if rows is not None and len(value) != rows:
+        raise ValueError(
+            f"all arguments must have the same rows to be padded: {len(value)}, {rows}"
+        )
+    padded = copy.copy(value)  # the caller's stays as it is
+    more = -len(value) % chunks
+    padded.padding(padding_size=more)
+    return padded, more
+
+
+def strip(value: Any, rows: int) -> Any:
+    """Without the last rows."""
+    if rows <= 0:
+        return value
+    if hasattr(value, "select_idxs"):
+        return value.select_idxs(list(range(len(value) - rows)))
+    return value[:-rows]
+
+
+class DataProtoFuture:
+    """The joined result of a call that was not waited for.
+
+    `get()` waits. Given as an argument to a method of another group it is waited for, and
+    divided, when that call is made.
+    """
+
+    def __init__(
+        self,
+        collect_fn: Callable[[list[Any]], Any],
+        futures: list[Future],
+        dispatch_fn: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self.collect_fn = collect_fn
+        self.futures = futures
+        self.dispatch_fn = dispatch_fn
+        self.padding = 0
+
+    @staticmethod
+    def concat(data: list[Future]) -> DataProtoFuture:
+        return DataProtoFuture(concat, data)
+
+    def chunk(self, chunks: int) -> list[DataProtoFuture]:
+        """One future of each part."""
+
+        def part(index: int) -> Callable[[Any], Any]:
+            return lambda whole: chunk(whole, chunks)[index]
+
+        made = [
+            DataProtoFuture(self.collect_fn, self.futures, part(i))
+            for i in range(chunks)
+        ]
+        for one in made:
+            one.padding = self.padding
+        return made
+
+    def get(self, timeout: float | None = None) -> Any:
+        whole = strip(self.collect_fn(get(self.futures, timeout)), self.padding)
+        return whole if self.dispatch_fn is None else self.dispatch_fn(whole)

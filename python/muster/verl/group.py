@@ -1,0 +1,394 @@
+"""WorkerGroup: the workers of one role, or of several in the same processes."""
+
+from __future__ import annotations
+
+import os
+import warnings
+
+import muster
+from muster import _core
+from muster._adapt import Handle
+from muster.config import WorkerConfig
+from muster.future import Future, get
+from muster.verl import batch
+from muster.verl.decorator import (
+    DISPATCH_MODE_FN_REGISTRY,
+    MAGIC_ATTR,
+    get_predefined_execute_fn,
+)
+from muster.verl.modes import Dispatch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any, Self
+
+    from muster.verl.init_args import ClassWithInitArgs
+    from muster.verl.pool import ResourcePool
+    from muster.view import View
+
+# what tells a worker who it is
+_PROTECTED = ("WORLD_SIZE", "RANK", "WG_PREFIX", "WG_BACKEND", "RAY_LOCAL_WORLD_SIZE")
+_MASTER = ("MASTER_ADDR", "MASTER_PORT")
+_ONE = (Dispatch.RANK_ZERO, Dispatch.DIRECT_ROLLOUT_METHOD)  # rank 0 alone is called
+
+
+class WorkerGroup:
+    """Workers in the places of a pool, called together.
+
+    Each method that was registered is one of the group. `execute_X_sync` gives results;
+    `execute_X` and `execute_X_async` give futures, for `muster.get`.
+
+    ray_cls_with_init: a ClassWithInitArgs; a colocated one makes a group of all its roles.
+    bin_pack: False: the processes of one entry of the pool may be on several nodes.
+    detached: the workers outlive the driver, if the head does (`muster head`).
+    worker_env: environment variables of the workers.
+    master_addr, master_port: together, in place of the port that Muster holds.
+    """
+
+    def __init__(
+        self,
+        resource_pool: ResourcePool | None = None,
+        ray_cls_with_init: ClassWithInitArgs | None = None,
+        bin_pack: bool = True,
+        name_prefix: str | None = None,
+        detached: bool = False,
+        worker_names: list[str] | None = None,
+        worker_handles: list[Handle] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.ray_cls_with_init = ray_cls_with_init
+        self.resource_pool = resource_pool
+        self.name_prefix = os.urandom(3).hex() if name_prefix is None else name_prefix
+        self.fused_worker_used = bool(ray_cls_with_init) and (
+            ray_cls_with_init.fused_worker_used  # type: ignore[union-attr]
+        )
+        self.sub_cls_name = ""
+        self.wg_dict: dict[str, WorkerGroup] | None = None
+        self.method_names: list[str] = []
+        self._roles: dict[str, WorkerGroup] = {}
+        self._dispatch_info: dict[str, list[int]] = {}
+        self._collect_info: dict[str, list[bool]] = {}
+        self._cluster: muster.Cluster | None = None
+        self._options = kwargs
+        if resource_pool is None:
+            self._attach(worker_names, worker_handles)
+        else:
+            self._create(resource_pool, "STRICT_PACK" if bin_pack else "PACK", detached)
+        self._bind_methods()
+
+    # ---- where the workers come from --------------------------------------------------
+
+    def _create(self, pool: ResourcePool, strategy: str, detached: bool) -> None:
+        made = self.ray_cls_with_init
+        if made is None:
+            raise TypeError("ray_cls_with_init: the class of the workers is needed")
+        if self._options.get("use_gpu", False) and not pool.use_gpu:
+            raise ValueError("use_gpu is True, and the pool has use_gpu=False")
+        name = f"{self.name_prefix}{made.name}"
+        fields = made.worker_fields()
+        fields["env"] |= self._worker_env()
+        where, asked = pool.place(strategy)
+        joined = muster.api.session().head.joined
+        self._cluster = muster.Cluster(
+            name,
+            made.cls,
+            where,
+            WorkerConfig(**fields | asked),
+            detached=detached and joined,  # an embedded head ends with its driver
+        )
+        self._take(self._cluster, [f"{name}_{n}:{i}" for n, i in pool.bundles()])
+        try:
+            for role, one in made.roles.items():
+                self._add_role(role, one)
+        except BaseException:
+            self._cluster.destroy(grace=0)
+            raise
+
+    def _worker_env(self) -> dict[str, str]:
+        told = dict(self._options.get("worker_env") or {})
+        if taken := sorted(set(told) & {*_PROTECTED, *_MASTER}):
+            raise ValueError(f"worker_env: {', '.join(taken)} cannot be given")
+        if self._options.get("master_port_range"):
+            raise ValueError(
+                "master_port_range: the port is held from the start; give master_addr "
+                "and master_port to choose one"
+            )
+        if self._options.get("worker_nsight_options"):
+            warnings.warn(
+                "worker_nsight_options: profile a worker by its pid", stacklevel=4
+            )
+        master = [self._options.get(name.lower()) for name in _MASTER]
+        if None not in master:
+            told |= dict(zip(_MASTER, map(str, master), strict=True))
+        elif master != [None, None]:
+            raise ValueError("master_addr and master_port: give both, or neither")
+        return told | {"WG_PREFIX": self.name_prefix, "WG_BACKEND": "muster"}
+
+    def _add_role(self, role: str, one: ClassWithInitArgs) -> None:
+        fields = one.worker_fields()
+        view = self._view.create_engine(
+            role,
+            one.cls,
+            args=fields["args"],
+            kwargs=fields["kwargs"],
+            max_concurrency=fields.get("max_concurrency"),
+        )
+        view.execute_all_sync("_take_role", role)
+
+    def _attach(self, names: list[str] | None, handles: list[Handle] | None) -> None:
+        """To workers that are there: by handles, or by all names of a detached group."""
+        if handles:
+            self._take(_join([handle.view for handle in handles]), names)
+            return
+        if not names:
+            raise TypeError("give resource_pool, worker_names or worker_handles")
+        cluster = names[0].rpartition("_")[0]
+        found = muster.get_cluster(cluster)
+        if len(names) != len(found) or any(
+            name.rpartition("_")[0] != cluster for name in names
+        ):
+            raise ValueError(
+                f"worker_names: must be those of all {len(found)} workers of {cluster!r}"
+            )
+        self._cluster = found
+        self._take(found, names)
+
+    def _take(self, view: View, names: list[str] | None) -> None:
+        self._view = view
+        self._workers = [Handle(one) for one in view]
+        self._worker_names = names or [f"{view.name}-{rank}" for rank in view.ranks]
+
+    @classmethod
+    def from_detached(
+        cls,
+        name_prefix: str | None = None,
+        worker_names: list[str] | None = None,
+        worker_handles: list[Handle] | None = None,
+        ray_cls_with_init: ClassWithInitArgs | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """A group of workers that are there already."""
+        return cls(
+            None,
+            ray_cls_with_init,
+            name_prefix=name_prefix,
+            worker_names=worker_names,
+            worker_handles=worker_handles,
+            **kwargs,
+        )
+
+    def destroy(self, *, grace: float | None = None) -> None:
+        """End its workers; what is not called ends with the driver."""
+        if self._cluster is not None:
+            how = {} if grace is None else {"grace": grace}
+            self._cluster.destroy(**how)
+
+    # ---- what it is -------------------------------------------------------------------
+
+    @property
+    def world_size(self) -> int:
+        return len(self._workers)
+
+    @property
+    def workers(self) -> list[Handle]:
+        return self._workers
+
+    @property
+    def worker_names(self) -> list[str]:
+        return self._worker_names
+
+    @property
+    def master_address(self) -> str:
+        return str(self._master()[0])
+
+    @property
+    def master_port(self) -> str:
+        return str(self._master()[1])
+
+    def _master(self) -> tuple[str, str]:
+        found: tuple[str, str]
+        found = self._view.execute_rank_zero_sync("get_master_addr_port")
+        return found
+
+    def __repr__(self) -> str:
+        role = f", role {self.sub_cls_name!r}" if self.sub_cls_name else ""
+        return f"<WorkerGroup of {self._view!r}{role}>"
+
+    # ---- roles ------------------------------------------------------------------------
+
+    def spawn(self, prefix_set: Iterable[str]) -> dict[str, WorkerGroup]:
+        """A group of each of these roles, over the same workers."""
+        for role in prefix_set:
+            if role not in self._roles:
+                raise ValueError(f"there is no role {role!r} (of {list(self._roles)})")
+        return {role: self._roles[role] for role in prefix_set}
+
+    def _role(self, role: str) -> WorkerGroup:
+        made = self.ray_cls_with_init
+        assert made is not None
+        group = type(self).from_detached(
+            name_prefix=self.name_prefix,
+            worker_names=self._worker_names,
+            worker_handles=[Handle(one) for one in self._view.options(engine=role)],
+            ray_cls_with_init=made.roles[role],
+        )
+        group.sub_cls_name = role
+        return group
+
+    spawn_fused = spawn
+
+    def fuse(self, prefix_set: Iterable[str]) -> None:
+        """Make those groups attributes of this one."""
+        if self.wg_dict is None:
+            self.wg_dict = self.spawn(prefix_set)
+        for role, group in self.wg_dict.items():
+            setattr(self, role, group)
+
+    # ---- calls ------------------------------------------------------------------------
+
+    def _find(self, method: str) -> tuple[View, str]:
+        """The view and the name there: `role_method` is of the role's object, on the
+        group of all roles and on that of the role."""
+        made = self.ray_cls_with_init
+        for role, group in self._roles.items():
+            name = method.removeprefix(f"{role}_")
+            if name != method and hasattr(group.ray_cls_with_init.cls, name):  # type: ignore[union-attr]
+                return group._view, name
+        if self.sub_cls_name and made and not hasattr(made.cls, method):
+            return self._view, method.removeprefix(f"{self.sub_cls_name}_")
+        return self._view, method
+
+    def execute_rank_zero_sync(
+        self, method_name: str, *args: Any, **kwargs: Any
+    ) -> Any:
+        view, name = self._find(method_name)
+        return view.execute_rank_zero_sync(name, *args, **kwargs)
+
+    def execute_rank_zero_async(
+        self, method_name: str, *args: Any, **kwargs: Any
+    ) -> Future:
+        view, name = self._find(method_name)
+        return view.execute_rank_zero_async(name, *args, **kwargs)
+
+    execute_rank_zero = execute_rank_zero_async
+
+    def execute_all_sync(
+        self, method_name: str, *args: Any, **kwargs: Any
+    ) -> list[Any]:
+        """If every argument is a list of `world_size` elements, worker i gets element i
+        of each; else all get everything."""
+        view, name = self._find(method_name)
+        return view.execute_all_sync(name, *args, **kwargs)
+
+    def execute_all_async(
+        self, method_name: str, *args: Any, **kwargs: Any
+    ) -> list[Future]:
+        view, name = self._find(method_name)
+        return view.execute_all_async(name, *args, **kwargs)
+
+    execute_all = execute_all_async
+
+    # ---- registered methods -----------------------------------------------------------
+
+    def _bind_methods(self) -> None:
+        made = self.ray_cls_with_init
+        if made is None:
+            return
+        self._bind_worker_method(made.cls)
+        for role in made.roles:
+            self._bind_role(role)
+
+    def _bind_role(self, role: str) -> None:
+        """The methods of a role's group, under its name."""
+        group = self._roles[role] = self._role(role)
+        for name, told in _registered(group.ray_cls_with_init.cls):  # type: ignore[union-attr]
+            direct = told["dispatch_mode"] == Dispatch.DIRECT_ROLLOUT_METHOD
+            full = name if direct and "rollout" in role else f"{role}_{name}"
+            setattr(self, full, getattr(group, name))
+
+    def _bind_worker_method(self, cls: type) -> list[str]:
+        """Make the registered methods of a class methods of this group."""
+        for name, told in _registered(cls):
+            setattr(self, name, _method(self, name, told))
+            self.method_names.append(name)
+        return self.method_names
+
+
+RayWorkerGroup = WorkerGroup
+
+
+def _join(views: list[View]) -> View:
+    """One view of workers that may be of several clusters."""
+    first = views[0]
+    members = [member for view in views for member in view._members]
+    return muster.View(first.name, members, first._engine, first._timeout, first._codec)
+
+
+def _registered(cls: type) -> list[tuple[str, dict[str, Any]]]:
+    """The names of registered methods, and what they were registered with."""
+    told = ((n, getattr(getattr(cls, n, None), MAGIC_ATTR, None)) for n in dir(cls))
+    return [(name, one) for name, one in told if one is not None]
+
+
+def _method(group: WorkerGroup, name: str, told: dict[str, Any]) -> Callable[..., Any]:
+    view = group._view
+    mode, blocking = told["dispatch_mode"], told["blocking"]
+    pair = mode if isinstance(mode, dict) else DISPATCH_MODE_FN_REGISTRY[mode]
+    dispatch, collect = pair["dispatch_fn"], pair["collect_fn"]
+    execute = get_predefined_execute_fn(told["execute_mode"])["execute_fn_name"]
+    one = execute == "execute_rank_zero" or mode in _ONE
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        args = tuple(map(_waited, args))
+        kwargs = {key: _waited(value) for key, value in kwargs.items()}
+        if one:
+            output = view.execute_rank_zero_async(name, *args, **kwargs)
+            return output.result() if blocking else output
+        args, kwargs = dispatch(group, *args, **kwargs)
+        padding = kwargs.pop(batch.PADDING, 0)
+        futures = _call_each(view, name, tuple(args), kwargs)
+        output = collect(group, get(futures) if blocking else futures)
+        if isinstance(output, batch.DataProtoFuture):
+            output.padding = padding
+            return output
+        if mode == Dispatch.DP_COMPUTE_METRIC:
+            return output
+        return batch.strip(output, padding)
+
+    call.__name__ = call.__qualname__ = name
+    return call
+
+
+def _waited(value: Any) -> Any:
+    return value.get() if isinstance(value, batch.DataProtoFuture) else value
+
+
+def _call_each(
+    view: View, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[Future]:
+    """As `execute_all` does; what several workers get is pickled once."""
+    if not view._shares_out(args, kwargs):
+        return view.execute_all_async(method, *args, **kwargs)
+    known: dict[tuple[int, ...], int] = {}
+    parts: list[tuple[tuple[Any, ...], dict[str, Any] | None]] = []
+    which = []
+    for rank in range(len(view)):
+        mine = tuple(a[rank] for a in args)
+        named = {key: value[rank] for key, value in kwargs.items()}
+        same = tuple(map(id, (*mine, *named.values())))
+        if same not in known:
+            known[same] = len(parts)
+            parts.append((mine, named or None))
+        which.append(known[same])
+    calls = _core.call_each(
+        view._peers,
+        view._engine,
+        method,
+        parts,
+        which,
+        view._timeout,
+        False,
+        view._codec,
+    )
+    return [Future(call, method) for call in calls]

@@ -1,0 +1,233 @@
+"""ResourcePool: how many processes on each of some nodes, with a device each."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+
+from muster.errors import PlacementError
+from muster.resources import ResourceManager
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+
+class ResourcePool:
+    """`process_on_nodes[i]` processes on node i, one device for each of them.
+
+    Its devices are taken when its first group is made, and are this pool's until
+    `remove()` or the end of the driver. Several groups may stand in one pool: rank i of
+    each has the device of process i (colocation). Nodes may have unequal numbers.
+
+    use_gpu: False: processes without devices.
+    max_colocate_count: kept, and no limit: a device has no share for each group.
+    accelerator_type: only on nodes with the label `accelerator_type` of that value.
+    """
+
+    def __init__(
+        self,
+        process_on_nodes: list[int] | None = None,
+        use_gpu: bool = True,
+        name_prefix: str | None = None,
+        max_colocate_count: int = 10,
+        detached: bool = False,
+        accelerator_type: str | None = None,
+        n_gpus_per_node: int = 8,
+    ) -> None:
+        self._store = [] if process_on_nodes is None else process_on_nodes
+        self.use_gpu = use_gpu
+        self.name_prefix = os.urandom(3).hex() if name_prefix is None else name_prefix
+        self.max_colocate_count = max_colocate_count
+        self.detached = detached
+        self.accelerator_type = accelerator_type
+        self.n_gpus_per_node = n_gpus_per_node
+        self.pgs: list[list[int]] | None = None
+
+    def add_node(self, process_count: int) -> None:
+        self._store.append(process_count)
+
+    def __call__(self) -> list[int]:
+        return self._store
+
+    @property
+    def store(self) -> list[int]:
+        return self._store
+
+    @property
+    def world_size(self) -> int:
+        return sum(self._store)
+
+    def local_world_size_list(self) -> list[int]:
+        """Of each process: how many there are on its node."""
+        return [count for count in self._store for _ in range(count)]
+
+    def local_rank_list(self) -> list[int]:
+        return [i for count in self._store for i in range(count)]
+
+    # ---- places -----------------------------------------------------------------------
+
+    def get_placement_groups(
+        self,
+        strategy: str = "STRICT_PACK",
+        name: str | None = None,
+        device_name: str = "cuda",
+    ) -> list[list[int]]:
+        """The global ids of the devices of each entry; without devices, its processes."""
+        if self.pgs is None:
+            self.pgs = _take(self._store) if self.use_gpu else _none(self._store)
+        return self.pgs
+
+    def bundles(self) -> list[tuple[int, int]]:
+        """(index of the node, index on it) of each process."""
+        return [(n, i) for n, count in enumerate(self._store) for i in range(count)]
+
+    def place(self, strategy: str) -> tuple[ResourceManager, dict[str, Any]]:
+        """Where a Cluster puts its ranks, and what it asks for there."""
+        ids = list(itertools.chain(*self.get_placement_groups(strategy)))[self._own()]
+        asked: Any = {"device_mapping": ids} if self.use_gpu else len(ids)
+        return ResourceManager(), asked if self.use_gpu else {"world_size": asked}
+
+    def _own(self) -> slice:
+        return slice(None)
+
+    def remove(self) -> None:
+        """Give its devices back; its groups must have ended."""
+        for ids in self.pgs or []:
+            _taken.difference_update(ids)
+        self.pgs = None
+
+
+_taken: set[int] = set()  # devices of all pools of this driver
+
+
+def _none(store: list[int]) -> list[list[int]]:
+    return [[-1] * count for count in store]
+
+
+def _take(store: list[int]) -> list[list[int]]:
+    manager = ResourceManager()
+    per_node = manager.num_gpus_per_node
+    free = [
+        [d for d in range(n * per_node, (n + 1) * per_node) if d not in _taken]
+        for n in range(manager.num_nodes)
+    ]
+    made = []
+    for count in store:
+        node = next((ids for ids in free if len(ids) >= count), None)
+        if node is None:
+            raise PlacementError(f"no node has {count} free devices", "")
+        made.append([node.pop(0) for _ in range(count)])
+    for ids in made:
+        _taken.update(ids)
+    return made
+
+
+RayResourcePool = ResourcePool
+
+
+class SubResourcePool(ResourcePool):
+    """A part of a pool: `subgroup_world_size` of its processes."""
+
+    def __init__(
+        self,
+        placement_groups: list[list[int]],
+        start_bundle_index: int,
+        subgroup_world_size: int,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.pgs = placement_groups
+        self.start_bundle_index = start_bundle_index
+        self.subgroup_world_size = subgroup_world_size
+
+    @property
+    def world_size(self) -> int:
+        return self.subgroup_world_size
+
+    def _own(self) -> slice:
+        first = self.start_bundle_index
+        return slice(first, first + self.subgroup_world_size)
+
+    def bundles(self) -> list[tuple[int, int]]:
+        return super().bundles()[self._own()]
+
+
+SubRayResourcePool = SubResourcePool
+
+
+def split_resource_pool(
+    resource_pool: ResourcePool, split_size: int | Sequence[int]
+) -> list[SubResourcePool]:
+    """Parts of that size, or of those sizes, in order; parts may be split again."""
+    size = resource_pool.world_size
+    if isinstance(split_size, int):
+        if split_size < 1 or size % split_size:
+            raise ValueError(f"parts of {split_size} do not divide {size} processes")
+        sizes = [split_size] * (size // split_size)
+    else:
+        sizes = list(split_size)
+        if sum(sizes) != size or any(part < 1 for part in sizes):
+            raise ValueError(f"parts of {sizes} do not make {size} processes")
+    groups = resource_pool.get_placement_groups()
+    first = getattr(resource_pool, "start_bundle_index", 0)
+    starts = itertools.accumulate(sizes[:-1], initial=first)
+    return [
+        SubResourcePool(
+            placement_groups=groups,
+            start_bundle_index=start,
+            subgroup_world_size=part,
+            process_on_nodes=resource_pool.store,
+            use_gpu=resource_pool.use_gpu,
+            name_prefix=f"{resource_pool.name_prefix}_split_{index}",
+            max_colocate_count=resource_pool.max_colocate_count,
+        )
+        for index, (start, part) in enumerate(zip(starts, sizes, strict=True))
+    ]
+
+
+def merge_resource_pool(rp1: ResourcePool, rp2: ResourcePool) -> ResourcePool:
+    """One pool of the processes of both, those of the first first."""
+    for field in ("use_gpu", "max_colocate_count", "n_gpus_per_node", "detached"):
+        if getattr(rp1, field) != getattr(rp2, field):
+            raise ValueError(f"pools of different {field} cannot be merged")
+    merged = ResourcePool(
+        rp1.store + rp2.store,
+        rp1.use_gpu,
+        f"{rp1.name_prefix}_{rp2.name_prefix}",
+        rp1.max_colocate_count,
+        rp1.detached,
+    )
+    merged.pgs = rp1.get_placement_groups() + rp2.get_placement_groups()
+    return merged
+
+
+@dataclasses.dataclass
+class ResourcePoolManager:
+    """Pools by name, and which role stands in which."""
+
+    resource_pool_spec: dict[str, list[int]]
+    mapping: dict[Any, str]
+    max_colocate_count: int = 3
+    resource_pool_dict: dict[str, ResourcePool] = dataclasses.field(
+        default_factory=dict
+    )
+
+    def create_resource_pool(self) -> None:
+        """All of them, with their devices: PlacementError says which node lacks what."""
+        for name, process_on_nodes in self.resource_pool_spec.items():
+            self.resource_pool_dict[name] = ResourcePool(
+                process_on_nodes=process_on_nodes,
+                max_colocate_count=self.max_colocate_count,
+                name_prefix=name,
+            )
+        for pool in self.resource_pool_dict.values():
+            pool.get_placement_groups()
+
+    def get_resource_pool(self, role: Any) -> ResourcePool:
+        return self.resource_pool_dict[self.mapping[role]]
+
+    def get_n_gpus(self) -> int:
+        return sum(itertools.chain(*self.resource_pool_spec.values()))

@@ -1,0 +1,148 @@
+"""Worker: what the workers of a group are derived from."""
+
+from __future__ import annotations
+
+import os
+
+from muster._adapt import free_port, node_ip
+from muster.verl.decorator import register
+from muster.verl.modes import Dispatch, Execute
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_roles: dict[str, Any] = {}  # of this process, by name: what a colocated class has made
+
+
+class Worker:
+    """Its rank, its world, and the meshes that it works on.
+
+    All of it comes from the environment, so that a derived class may do without calling
+    this constructor.
+    """
+
+    fused_worker_attr_name = "fused_worker_dict"
+
+    def __init__(self, cuda_visible_devices: str | None = None) -> None:
+        if cuda_visible_devices is not None:
+            os.environ[_VISIBLE] = cuda_visible_devices
+
+    # ---- who it is --------------------------------------------------------------------
+
+    @property
+    def rank(self) -> int:
+        return int(os.environ["RANK"])
+
+    @property
+    def world_size(self) -> int:
+        return int(os.environ["WORLD_SIZE"])
+
+    @classmethod
+    def env_keys(cls) -> list[str]:
+        """The variables that tell it."""
+        local = ["LOCAL_WORLD_SIZE", "LOCAL_RANK"]
+        return ["WORLD_SIZE", "RANK", *local, "MASTER_ADDR", "MASTER_PORT", _VISIBLE]
+
+    def get_master_addr_port(self) -> tuple[str, str]:
+        """Where rank 0 may listen; the port is held for it."""
+        return os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
+
+    def get_available_master_addr_port(self) -> tuple[str, str]:
+        """An address of this node, and a free port of it, which this worker holds."""
+        return self._get_node_ip(), str(self._get_free_port())
+
+    @staticmethod
+    def _get_node_ip() -> str:
+        return node_ip()
+
+    @staticmethod
+    def _get_free_port() -> int:
+        return free_port()
+
+    def get_cuda_visible_devices(self) -> str:
+        return os.environ.get(_VISIBLE, "not set")
+
+    # ---- meshes -----------------------------------------------------------------------
+
+    def _meshes(self) -> dict[str, tuple[int, bool]]:
+        made: dict[str, tuple[int, bool]]
+        made = self.__dict__.setdefault("_registered_meshes", {})
+        return made
+
+    def _register_dispatch_collect_info(
+        self, mesh_name: str, dp_rank: int, is_collect: bool
+    ) -> None:
+        """Say which chunk this rank works on in that mesh, and whether its result counts."""
+        if mesh_name in self._meshes():
+            raise ValueError(f"mesh {mesh_name!r} is registered already")
+        self._meshes()[mesh_name] = (dp_rank, is_collect)
+
+    def _mesh(self, name: str) -> tuple[int, bool]:
+        found = self._meshes().get(name)
+        if found is None:
+            raise ValueError(f"{name!r} is not registered in {type(self).__name__}")
+        return found
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def _query_dispatch_info(self, mesh_name: str) -> int:
+        return self._mesh(mesh_name)[0]
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def _query_collect_info(self, mesh_name: str) -> bool:
+        return self.query_collect_info(mesh_name)
+
+    def query_collect_info(self, mesh_name: str) -> bool:
+        """Whether this rank's result counts in that mesh."""
+        return self._mesh(mesh_name)[1]
+
+    def get_dispatch_collect(self) -> dict[str, dict[str, Any]]:
+        """All meshes of this rank."""
+        meshes = self._meshes().items()
+        return {
+            "dispatch_dp_rank": {name: dp_rank for name, (dp_rank, _) in meshes},
+            "collect_dp_rank": {name: collects for name, (_, collects) in meshes},
+        }
+
+    def set_dispatch_collect(
+        self,
+        mesh_name: str,
+        dispatch_dp_rank: dict[str, int],
+        collect_dp_rank: dict[str, bool],
+    ) -> None:
+        """Take what `get_dispatch_collect` of a worker beside this one said of its last
+        mesh, under another name."""
+        *_, dp_rank = dispatch_dp_rank.values()
+        *_, collects = collect_dp_rank.values()
+        self._register_dispatch_collect_info(mesh_name, dp_rank, collects)
+
+    # ---- beside others ----------------------------------------------------------------
+
+    @property
+    def fused_worker_dict(self) -> dict[str, Any]:
+        """The objects of all roles in this process, by role."""
+        return _roles
+
+    def get_fused_worker_by_name(self, worker_name: str) -> Any:
+        return _roles.get(worker_name)
+
+    def _take_role(self, role: str) -> None:
+        _roles[role] = self
+
+    # ---- anything ---------------------------------------------------------------------
+
+    @register(dispatch_mode=Dispatch.DP_COMPUTE_PROTO_WITH_FUNC)
+    def execute_with_func_generator(
+        self, func: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        """func(self, ...) on each rank, with its chunk."""
+        return func(self, *args, **kwargs)
+
+    @register(dispatch_mode=Dispatch.ALL_TO_ALL, execute_mode=Execute.RANK_ZERO)
+    def execute_func_rank_zero(
+        self, func: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        """func(...) on rank 0."""
+        return func(*args, **kwargs)
