@@ -486,6 +486,8 @@ static PyMethodDef head_methods[] = {
     {"create_cluster", head_create_cluster, METH_VARARGS, NULL},
     {"destroy_cluster", head_destroy_cluster, METH_VARARGS, NULL},
     {"replace", head_replace, METH_VARARGS, NULL},
+    {"describe_cluster", head_describe_cluster, METH_VARARGS, NULL},
+    {"find_cluster", head_find_cluster, METH_VARARGS, NULL},
     {"open_worker", head_open_worker, METH_VARARGS, NULL},
     {"hold_port", head_hold_port, METH_VARARGS, NULL},
     {"drop_port", head_drop_port, METH_VARARGS, NULL},

@@ -40,6 +40,8 @@ int head_is_running(struct head *h);
 
 PyObject *head_create_cluster(PyObject *self, PyObject *args);
 PyObject *head_destroy_cluster(PyObject *self, PyObject *args);
+PyObject *head_describe_cluster(PyObject *self, PyObject *args);
+PyObject *head_find_cluster(PyObject *self, PyObject *args);
 PyObject *head_replace(PyObject *self, PyObject *args);
 PyObject *head_open_worker(PyObject *self, PyObject *args);
 PyObject *head_hold_port(PyObject *self, PyObject *args);

@@ -2,6 +2,7 @@
 
 #include "io/session.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* The head's status; the operation holds it. NULL with an exception set. */
@@ -145,13 +146,20 @@ static PyObject *worker_tuple(const Muster__WorkerStatus *w)
                          (unsigned long long)w->memory);
 }
 
-static PyObject *cluster_tuple(const Muster__ClusterStatus *c)
+static PyObject *workers_of(const Muster__ClusterStatus *c)
 {
     PyObject *workers = PyList_New(0);
 
     for (size_t i = 0; workers && i < c->n_workers; i++)
         if (!append(workers, worker_tuple(c->workers[i])))
             Py_CLEAR(workers);
+    return workers;
+}
+
+static PyObject *cluster_tuple(const Muster__ClusterStatus *c)
+{
+    PyObject *workers = workers_of(c);
+
     return workers
                ? Py_BuildValue("sNN", c->name, PyBool_FromLong(c->detached), workers)
                : NULL;
@@ -169,6 +177,52 @@ PyObject *head_clusters(PyObject *self, PyObject *timeout)
     if (s)
         ms_head_op_unref(op);
     return list;
+}
+
+/* (name, bytes): nobody waits for it. */
+PyObject *head_describe_cluster(PyObject *self, PyObject *args)
+{
+    struct head *h = (struct head *)self;
+    const char *name, *meta;
+    Py_ssize_t len;
+
+    if (!PyArg_ParseTuple(args, "sy#", &name, &meta, &len) || !head_is_running(h))
+        return NULL;
+    ms_head_op_unref(ms_head_describe_cluster(h->head, name, meta, (size_t)len));
+    Py_RETURN_NONE;
+}
+
+static PyObject *found(const Muster__ClusterStatus *c)
+{
+    PyObject *workers = workers_of(c);
+
+    return workers ? Py_BuildValue("NNy#",
+                                   PyBool_FromLong(c->detached),
+                                   workers,
+                                   (const char *)c->meta.data,
+                                   (Py_ssize_t)c->meta.len)
+                   : NULL;
+}
+
+/* (name, timeout): (detached, workers, meta), or None. */
+PyObject *head_find_cluster(PyObject *self, PyObject *args)
+{
+    struct head *h = (struct head *)self;
+    PyObject *timeout, *result = NULL;
+    struct ms_head_op *op;
+    const char *name;
+
+    if (!PyArg_ParseTuple(args, "sO", &name, &timeout) || !head_is_running(h))
+        return NULL;
+    op = ms_head_find_cluster(h->head, name);
+    if (head_op_finish(op, timeout) == 0) {
+        result = found((const Muster__ClusterStatus *)ms_head_op_message(op));
+    } else if (ms_head_op_result(op, NULL) == -ENOENT) {
+        PyErr_Clear();
+        result = Py_NewRef(Py_None);
+    }
+    ms_head_op_unref(op);
+    return result;
 }
 
 /* ---- daemons of this machine ----------------------------------------------------- */

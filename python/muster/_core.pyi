@@ -124,6 +124,14 @@ class Head:
     ) -> None:
         """`own`: only if this driver has made it. None is there: that is fine."""
 
+    def describe_cluster(self, name: str, meta: bytes, /) -> None:
+        """What others are to know of it. Nobody waits for it."""
+
+    def find_cluster(
+        self, name: str, timeout: float, /
+    ) -> tuple[bool, list[WorkerTuple], bytes] | None:
+        """(detached, workers, meta); None: there is none."""
+
     def replace(
         self,
         cluster: str,

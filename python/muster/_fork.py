@@ -139,6 +139,7 @@ def fork_cluster(
         if methods is None:
             check_names(type(parent), told[0] or {})
             bound.methods = told[0] or {}
+        child._describe()
     except BaseException:
         with suppress(Exception):
             child.destroy(grace=0)

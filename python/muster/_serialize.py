@@ -128,14 +128,22 @@ class Once:
             _pickler()
         try:
             if plain:
-                self._data = plain_dumps(value, PROTOCOL)
+                self.data = plain_dumps(value, PROTOCOL)
             else:
-                self._data = _pickle(value, lambda _: True)
+                self.data = _pickle(value, lambda _: True)
         except Exception as e:
             raise _explain(value, e) from None
 
+    @classmethod
+    def of(cls, data: bytes, name: str) -> Once:
+        """Of the `data` of another one."""
+        made = cls.__new__(cls)
+        made.name = name
+        made.data = data
+        return made
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return plain_loads, (self._data,)
+        return plain_loads, (self.data,)
 
 
 def loads(data: Any, buffers: list[Any]) -> Any:

@@ -6,8 +6,9 @@ import os
 from contextlib import suppress
 
 from muster import api
-from muster._bind import UNKNOWN, Binding, check_names
+from muster._bind import Binding, check_names
 from muster._fork import Processes, command_of, fork_cluster, fork_processes
+from muster._found import Found, describe
 from muster._member import Worker
 from muster._replace import Recipe, replace
 from muster._serialize import Once
@@ -116,6 +117,7 @@ class Cluster(View):
             if methods is None:
                 check_names(type(self), told[0] or {})
                 self._bound.methods = told[0] or {}
+            self._describe()
         except BaseException:  # also Ctrl-C, while the head goes on creating it
             with suppress(Exception):
                 self.destroy(grace=0)
@@ -219,7 +221,17 @@ class Cluster(View):
         answers = super()._operate(op, argument, timeout)
         if self._recipe is not None:
             self._recipe.add(op, _engine_of(op, argument), argument)
+            if len(self._recipe.done) > 1 or op == DESTROY_ENGINE:
+                self._describe()
         return answers
+
+    def _describe(self) -> None:
+        """Let the head tell others what they need to call it."""
+        if self._owner is None:
+            return
+        known = (self._timeout, self._bound, self._recipe)
+        meta = describe(self._codec, self._members[0].native, *known)
+        self._owner.head.describe_cluster(self._name, meta)
 
     def incarnation(self, rank: int) -> int:
         """1, and one more with each `replace` of that rank."""
@@ -309,23 +321,25 @@ def _workers(
 
 
 def get_cluster(name: str) -> Cluster:
-    """A handle of the cluster of that name, whoever made it. It can be called and
-    destroyed."""
+    """A handle of the cluster of that name, whoever made it, with its methods, mesh and
+    codec. It can be called and destroyed, and its workers replaced."""
     session = api.session()
     order = [node.name for node in session.nodes()]
-    for found, _, workers in session.head.clusters(ANSWER_S):
-        if found != name:
-            continue
-        members = []
-        for rank, (uid, pid, address, log_path, number, node, devices, *_) in enumerate(
-            workers
-        ):
-            if not address:
-                raise ClusterError(f"cluster {name!r} is not complete: rank {rank}")
-            place = (order.index(node) if node in order else -1, node)
-            label = f"{name}/{rank}@{node}"
-            where = (rank, uid, pid, address, log_path, label, place, devices)
-            members.append(Worker(*where, incarnation=number))
-        bound = Binding(name, ENGINE, len(members), None, UNKNOWN)
-        return Cluster._handle(name, members, ENGINE, None, bound, PICKLE, session)
-    raise ClusterError(f"there is no cluster {name!r}")
+    found = session.head.find_cluster(name, ANSWER_S)
+    if found is None:
+        raise ClusterError(f"there is no cluster {name!r}")
+    _, workers, meta = found
+    said = Found(name, len(workers), meta)
+    members = []
+    for rank, worker in enumerate(workers):
+        uid, pid, address, log_path, number, node, devices, *_ = worker
+        if not address:
+            raise ClusterError(f"cluster {name!r} is not complete: rank {rank}")
+        place = (order.index(node) if node in order else -1, node)
+        label = f"{name}/{rank}@{node}"
+        where = (rank, uid, pid, address, log_path, label, place, devices)
+        members.append(Worker(*where, said.native, number))
+    how = (said.timeout, said.bound, said.codec, session)
+    handle = Cluster._handle(name, members, ENGINE, *how)
+    handle._recipe = said.recipe
+    return handle

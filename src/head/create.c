@@ -223,9 +223,7 @@ add_cluster(struct ms_head_op *op, struct ms_node *const *nodes, struct ms_error
     if (rc == 0) {
         op->cluster->driver = ms_driver_id(op->driver);
         op->cluster->detached = create->detached;
-        rc = ms_cluster_set_meta(op->cluster, create->meta.data, create->meta.len);
-        if (rc < 0)
-            ms_error_sys(err, rc, "cluster '%s'", create->name);
+        ms_head_meta_remove(op->head, create->name); /* of an older one */
     }
     return rc;
 }

@@ -192,6 +192,12 @@ struct ms_head_op *ms_head_open_worker(struct ms_head *h, uint64_t uid);
  * known. */
 void ms_head_ask_successor(struct ms_head *h, uint64_t uid);
 
+/* What others are to know of it, opaque; ms_head_find_cluster gives it to them. -E2BIG: more
+ * than MS_META_MAX. */
+struct ms_head_op *ms_head_describe_cluster(struct ms_head *h,
+                                            const char *name,
+                                            const void *meta,
+                                            size_t len);
 /* The result is a ClusterStatus with its meta. -ENOENT: there is none. */
 struct ms_head_op *ms_head_find_cluster(struct ms_head *h, const char *name);
 

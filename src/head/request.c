@@ -1,6 +1,5 @@
 #include "base/cleanup.h"
 #include "cluster/copy.h"
-#include "cluster/status.h"
 #include "head/fields.h"
 #include "head/state.h"
 
@@ -37,24 +36,6 @@ static void run_status(struct ms_head_op *op)
         ms_head_op_succeed(op, &s->base);
     else
         ms_head_op_fail(op, -ENOMEM, "out of memory");
-}
-
-static void run_find(struct ms_head_op *op)
-{
-    const char *name = op->wanted->find->name;
-    const struct ms_cluster *c = ms_registry_find(&op->head->registry, name);
-    Muster__ClusterStatus *s = c ? ms_cluster_status(c) : NULL;
-
-    if (!c && ms_head_wait_for_nodes(op))
-        return;
-    if (!c)
-        ms_head_op_fail(op, -ENOENT, "there is no cluster '%.64s'", name);
-    else if (!s || ms_cluster_status_add_meta(s, c) < 0)
-        ms_head_op_fail(op, -ENOMEM, "out of memory");
-    else
-        ms_head_op_succeed(op, &MS_TAKE(s)->base);
-    if (s)
-        muster__cluster_status__free_unpacked(s, NULL);
 }
 
 /* A node that cannot prepare says so again when it has to start something. */
@@ -115,7 +96,8 @@ void ms_head_request_run(struct ms_head_op *op)
         {MUSTER__DRIVER_TO_HEAD__BODY_REPLACE, ms_head_replace_run},
         {MUSTER__DRIVER_TO_HEAD__BODY_OPEN, ms_head_open_run},
         {MUSTER__DRIVER_TO_HEAD__BODY_ASK_SUCCESSOR, ms_head_ask_successor_run},
-        {MUSTER__DRIVER_TO_HEAD__BODY_FIND, run_find},
+        {MUSTER__DRIVER_TO_HEAD__BODY_FIND, ms_head_find_run},
+        {MUSTER__DRIVER_TO_HEAD__BODY_DESCRIBE, ms_head_describe_run},
     };
 
     for (size_t i = 0; i < MS_COUNT(table); i++)

@@ -54,6 +54,21 @@ struct ms_head_op *ms_head_find_cluster(struct ms_head *h, const char *name)
     return ms_head_ask(h, &m, NULL);
 }
 
+struct ms_head_op *ms_head_describe_cluster(struct ms_head *h,
+                                            const char *name,
+                                            const void *meta,
+                                            size_t len)
+{
+    Muster__DescribeCluster describe = MUSTER__DESCRIBE_CLUSTER__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+
+    describe.cluster = ms_field_text(name);
+    describe.meta = (ProtobufCBinaryData){len, (uint8_t *)(uintptr_t)meta};
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_DESCRIBE;
+    m.describe = &describe;
+    return ms_head_ask(h, &m, NULL);
+}
+
 Muster__DriverToHead *ms_head_wants_successor(uint64_t uid)
 {
     Muster__AskSuccessor ask = MUSTER__ASK_SUCCESSOR__INIT;

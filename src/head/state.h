@@ -12,6 +12,7 @@
  * waiting.c   operations that wait for something to be known
  * hello.c     who dials, and what it is told
  * create.c    creating clusters
+ * describe.c  what drivers say of them
  * replace.c   new incarnations; successor.c: who asks for them
  * cluster.c   destroying them, and what happens to workers
  * ports.c     ports that are held for clusters
@@ -188,6 +189,12 @@ void ms_uplink_stop_run(struct ms_head_op *op);
 void ms_head_replace_run(struct ms_head_op *op);
 /* A rank of it is between two incarnations. */
 bool ms_head_is_replacing(const struct ms_cluster *c);
+
+/* describe.c */
+void ms_head_describe_run(struct ms_head_op *op);
+void ms_head_find_run(struct ms_head_op *op);
+/* Nothing that was said of a cluster of this name stays. */
+void ms_head_meta_remove(const struct ms_head *h, const char *cluster);
 
 /* successor.c */
 void ms_head_ask_successor_run(struct ms_head_op *op);
