@@ -5,7 +5,7 @@
 export PYTHON
 export FUZZ_SECONDS ?= 20
 
-.PHONY: all demo test check format bench fuzz test-ray test-all clean distclean help setup
+.PHONY: all demo demo-first test check format bench fuzz test-ray test-all clean distclean help setup
 
 # the package and the CLI, in .venv
 all: setup
@@ -18,7 +18,10 @@ setup:
 	@tools/venv
 
 demo: all
-	@.venv/bin/python examples/demo.py
+	@.venv/bin/python tools/demo
+
+demo-first: all
+	@.venv/bin/python examples/first.py
 
 test: all
 	@.venv/bin/python tools/test
@@ -55,7 +58,8 @@ distclean: clean
 
 help:
 	@echo 'make            build, and install the package and the CLI into .venv'
-	@echo 'make demo       start workers, call them, kill one, leave nothing'
+	@echo 'make demo       a GRPO run on four clusters; one worker is killed on the way'
+	@echo 'make demo-first start workers, call them, kill one, leave nothing: in two seconds'
 	@echo 'make test       all tests that need little installing'
 	@echo 'make check      format, lint, types, layers, warnings, static analysis'
 	@echo 'make bench      speed, side by side with Ray (installs Ray once)'

@@ -1,6 +1,6 @@
 """Muster in two seconds: start workers, call them, kill one, leave nothing behind.
 
-Run by `make demo`. Exit code 0: all was as expected.
+Run by `make demo-first`. Exit code 0: all was as expected.
 """
 
 import os

@@ -1,0 +1,182 @@
+"""The demo: its gradient is right, it learns, it survives a death, it leaves nothing."""
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import MARK, leftovers, new_mark
+
+ROOT = Path(__file__).resolve().parent.parent
+GRPO = ROOT / "examples/grpo"
+MODULES = ("grpo", "policy", "task")
+
+
+@pytest.fixture(scope="module")
+def example() -> Iterator[Any]:
+    """The modules of the example, which import each other by their short names."""
+    sys.path.insert(0, str(GRPO))
+    yield SimpleNamespace(**{name: importlib.import_module(name) for name in MODULES})
+    sys.path.remove(str(GRPO))
+    for name in MODULES:
+        sys.modules.pop(name, None)
+
+
+def _loss(example: Any, weights: Any, batch: Any) -> float:
+    """The formula of grpo.py, straight."""
+    grpo, policy = example.grpo, example.policy
+    prompts, answers, before, reference, gains = batch
+    lines, tokens, is_token = policy.unroll(prompts, answers)
+    log_p = policy.forward(weights, lines)[0]
+    now = log_p[np.arange(len(tokens)), tokens]
+    ratio = np.exp(now - before.reshape(-1))
+    gain = np.repeat(gains, policy.ANSWER)
+    clipped = np.clip(ratio, 1 - grpo.CLIP, 1 + grpo.CLIP)
+    gained = np.minimum(ratio * gain, clipped * gain)
+    away = reference.reshape(-1) - now
+    entropy = -(np.exp(log_p) * log_p).sum(axis=1)
+    each = grpo.KL * (np.exp(away) - away - 1) - gained - grpo.ENTROPY * entropy
+    return float(each[is_token].sum())
+
+
+@pytest.fixture
+def batch(example: Any) -> Any:
+    """Answers of one policy, seen by another that has moved on: some tokens are clipped."""
+    random = np.random.default_rng(5)
+    policy, task = example.policy, example.task
+    old = policy.new_weights(1)
+    prompts = policy.encode(task.training_prompts(24, random), policy.PROMPT)
+    answers, before = policy.generate(old, prompts, random)
+    weights = {k: w.astype(np.float64) for k, w in old.items()}
+    for w in weights.values():
+        w += random.normal(scale=0.05, size=w.shape)
+    reference = policy.log_probs(policy.new_weights(2), prompts, answers)
+    gains = random.normal(size=len(prompts))
+    return weights, (prompts, answers, before, reference, gains)
+
+
+def test_gradient_is_the_slope_of_the_loss(example: Any, batch: Any) -> None:
+    weights, samples = batch
+    _, answers, before, *_ = samples
+    now = example.policy.log_probs(weights, *samples[:2])
+    ratio = np.exp(now - before)[answers != example.policy.PAD]
+    assert ((ratio > 1.2) | (ratio < 0.8)).any() and (abs(ratio - 1) < 0.2).any()
+
+    slopes = example.grpo.gradient(weights, *samples)
+    random = np.random.default_rng(6)
+    for name, w in weights.items():
+        # along a direction at random, and by single weights
+        directions = [random.normal(size=w.shape)]
+        for _ in range(4):
+            one = np.zeros_like(w)
+            one[tuple(random.integers(0, n) for n in w.shape)] = 1
+            directions.append(one)
+        for direction in directions:
+            step = 1e-6
+            up = _loss(example, weights | {name: w + step * direction}, samples)
+            down = _loss(example, weights | {name: w - step * direction}, samples)
+            slope = (up - down) / (2 * step)
+            assert (slopes[name] * direction).sum() == pytest.approx(
+                slope, rel=1e-4, abs=1e-5
+            ), name
+
+
+def test_parts_of_a_batch_add_up(example: Any, batch: Any) -> None:
+    weights, samples = batch
+    whole = example.grpo.gradient(weights, *samples)
+    cut = 7  # uneven
+    parts = [
+        example.grpo.gradient(weights, *(column[rows] for column in samples))
+        for rows in (slice(cut), slice(cut, None))
+    ]
+    mean = example.grpo.average(parts, len(samples[0]))
+    for name, slope in whole.items():
+        np.testing.assert_allclose(mean[name], slope / len(samples[0]), atol=1e-12)
+
+
+def test_task(example: Any) -> None:
+    task = example.task
+    assert task.truth("52814>") == "12458."
+    assert task.reward("52814>", "12458.") == 1
+    assert 0 < task.reward("52814>", "12") < task.reward("52814>", "1245.") < 0.5
+    assert task.reward("52814>", "") == 0
+    held_out = set(task.test_prompts(1000))
+    assert len(held_out) == 1000
+    random = np.random.default_rng(0)
+    trained = task.training_prompts(3000, random)
+    assert len(trained) == 3000 and not held_out & set(trained)
+
+
+def test_sampling_follows_the_policy(example: Any) -> None:
+    policy = example.policy
+    weights = policy.new_weights(3)
+    weights["out"] = weights["out"] * 30
+    prompts = policy.encode(["52814>"] * 40000, policy.PROMPT)
+    answers, log_ps = policy.generate(weights, prompts, np.random.default_rng(4))
+    shares = np.bincount(answers[:, 0], minlength=len(policy.VOCABULARY)) / len(answers)
+    wanted = np.exp(
+        policy.forward(weights, policy.unroll(prompts[:1], answers[:1])[0])[0]
+    )
+    assert wanted[0].max() > 0.15  # not all alike
+    np.testing.assert_allclose(shares, wanted[0], atol=0.01)
+    again = policy.log_probs(weights, prompts[:500], answers[:500])
+    np.testing.assert_allclose(log_ps[:500], again, atol=1e-4)
+
+
+def _demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    mark = new_mark()
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools/demo"), *arguments],
+        cwd=folder,
+        env={**os.environ, MARK: mark},
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    assert leftovers(mark) == []
+    return done
+
+
+def test_short_demo(tmp_path: Path) -> None:
+    curve = tmp_path / "curve.svg"
+    short = ("--steps", "30", "--target", "0.15", "--curve", str(curve))
+    done = _demo(tmp_path, *short)
+    out = done.stdout
+    assert done.returncode == 0, out + done.stderr
+    for role in ("actor_train", "actor_infer", "reference", "reward"):
+        assert re.search(rf"^{role} +1 ", out, re.M), out
+    assert re.search(r"^  ! WorkerDied: .*actor_infer/1.*SIGKILL", out, re.M), out
+    assert "actor_infer/1 died and was replaced" in out
+    assert re.search(r"^step  30/30 .* reward 0\.\d+ .* samples/s", out, re.M), out
+    assert "No process is left" in out and "What to try next" in out
+    drawn = ET.parse(curve).getroot()
+    lines = [line.attrib["points"].split() for line in drawn.findall("{*}polyline")]
+    assert [len(points) for points in lines[-2:]] == [30, 30]
+    assert any("actor_infer/1" in (t.text or "") for t in drawn.findall("{*}text"))
+
+
+def test_a_death_changes_nothing(tmp_path: Path) -> None:
+    """The samples of a step are the same when they are asked for again."""
+    short = ("--steps", "6", "--target", "0", "--curve", str(tmp_path / "curve.svg"))
+    results = set()
+    for kill in ("never", "2", "4"):
+        done = _demo(tmp_path, *short, "--kill", kill)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert ("WorkerDied" in done.stdout) == (kill != "never")
+        results |= set(re.findall(r"^Reward .*", done.stdout, re.M))
+    assert len(results) == 1, results
+
+
+def test_demo_that_does_not_learn_fails(tmp_path: Path) -> None:
+    curve = str(tmp_path / "curve.svg")
+    done = _demo(tmp_path, "--steps", "3", "--kill", "never", "--curve", curve)
+    assert done.returncode == 1
+    assert "less than the target" in done.stderr
