@@ -21,6 +21,7 @@ enum ms_exit {
     MS_EXIT_NOT_RUNNING = 3,
     MS_EXIT_UNREACHABLE = 4,
     MS_EXIT_NOT_FOUND = 5,
+    MS_EXIT_NO_ROOM = 6,
     MS_EXIT_COUNT
 };
 
@@ -170,5 +171,6 @@ enum ms_exit ms_cmd_complete(const struct ms_cli *cli);
 enum ms_exit ms_cmd_agent(const struct ms_cli *cli);
 enum ms_exit ms_cmd_head(const struct ms_cli *cli);
 enum ms_exit ms_cmd_worker(const struct ms_cli *cli);
+enum ms_exit ms_cmd_plan(const struct ms_cli *cli);
 
 #endif

@@ -126,6 +126,25 @@ const struct ms_cli_command ms_cli_commands[] = {
         .run = ms_cmd_head,
     },
     {
+        .name = "plan",
+        .operands = "FILE",
+        .operands_max = 1,
+        .words = MS_WORDS_FILES,
+        .summary = "where every rank of a job would go, without starting anything",
+        .text =
+            "FILE is YAML: `roles` (by name; device_mapping, num_gpus_per_worker, "
+            "world_size, num_cpus,\nmemory, gpu_memory; or bundle, strategy, same) and "
+            "`nodes` (a list; name, cpus, memory, gpus,\ngpu_memory, gpus_per_domain, "
+            "kind, devices, resources, labels). Without `nodes` it is over\nthose of "
+            "the head that runs, with what is held of them, or over this machine. What "
+            "does not fit\nis said with a table of what each node has.",
+        .example = "muster plan train.yaml\n"
+                   "muster plan train.yaml --json | jq '.roles[].ranks[].node'",
+        .options = ASK,
+        .exits = EXITS_ANY | EXITS_ASK | 1u << MS_EXIT_NO_ROOM,
+        .run = ms_cmd_plan,
+    },
+    {
         .name = "doctor",
         .operands = "",
         .summary = "can this machine run Muster, and what would make it better",

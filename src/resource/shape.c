@@ -303,3 +303,49 @@ int64_t ms_stock_add_shape(struct ms_stock *stock,
         rc = add_label(stock, (size_t)node, s->labels[i], err);
     return rc < 0 ? rc : node;
 }
+
+/* Runs of devices that are alike; `out` has room for all. */
+static size_t make_runs(const Muster__NodeShape *s, struct ms_device_run *out)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < s->n_devices; i++) {
+        const Muster__Device *d = s->devices[i];
+        struct ms_device_run *last = count ? &out[count - 1] : NULL;
+
+        if (last && last->memory == d->memory && last->domain == d->domain &&
+            strcmp(last->kind, d->kind) == 0)
+            last->count++;
+        else
+            out[count++] = (struct ms_device_run){d->kind, 1, d->memory, d->domain};
+    }
+    return count;
+}
+
+int ms_books_add_shape(struct ms_books *books,
+                       const Muster__NodeShape *s,
+                       struct ms_error *err)
+{
+    MS_CLEANUP(ms_cleanup_free)
+    struct ms_device_run *runs = calloc(s->n_devices + 1, sizeof *runs);
+    MS_CLEANUP(ms_cleanup_free)
+    struct ms_extra_need *extras = calloc(s->n_resources + 1, sizeof *extras);
+    struct ms_node_offer offer = {
+        .name = s->name,
+        .cpu_milli = s->cpus > 0 ? (uint64_t)s->cpus * 1000 : 0,
+        .memory = s->memory,
+        .devices = runs,
+        .extras = extras,
+        .extra_count = s->n_resources,
+        .labels = (const char *const *)s->labels,
+        .label_count = s->n_labels,
+    };
+
+    if (!runs || !extras)
+        return no_memory(err);
+    offer.device_runs = make_runs(s, runs);
+    for (size_t i = 0; i < s->n_resources; i++)
+        extras[i] =
+            (struct ms_extra_need){s->resources[i]->name, s->resources[i]->amount};
+    return ms_books_node_came(books, &offer, err);
+}

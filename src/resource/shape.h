@@ -8,6 +8,7 @@
 #define MS_RESOURCE_SHAPE_H
 
 #include "proto/muster.pb-c.h"
+#include "resource/books.h"
 #include "resource/stock.h"
 
 /* An empty one: the CPUs are to be looked for (-1), and so is the memory (0). NULL: out of
@@ -59,5 +60,10 @@ const char *ms_device_variable(const char *kind, const char *vendor);
 int64_t ms_stock_add_shape(struct ms_stock *stock,
                            const Muster__NodeShape *s,
                            struct ms_error *err);
+
+/* The same for books: it has come. 0, or as ms_books_node_came. */
+int ms_books_add_shape(struct ms_books *books,
+                       const Muster__NodeShape *s,
+                       struct ms_error *err);
 
 #endif
