@@ -1,7 +1,9 @@
 """Workers with registered methods. Imported by workers: keep it light."""
 
 import asyncio
+import atexit
 import os
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -227,6 +229,21 @@ class Meshes(Base):
         return rows
 
 
+class Moves(Base):
+    """A mesh that changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        muster.register_mesh("moves", self.number, is_collect=True)
+
+    def move(self) -> None:
+        muster.register_mesh("moves", self.number, is_collect=self.number == 1)
+
+    @register(dispatch_mode=muster.nd_mesh("moves"))
+    def work(self, rows: Any) -> Any:
+        return [(self.number, row) for row in rows]
+
+
 class Collides(Base):
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def destroy(self) -> None:
@@ -239,3 +256,61 @@ class Reward(Base):
     @register(dispatch_mode=Dispatch.DP_MP_COMPUTE)
     def score(self, rows: Any) -> Any:
         return [len(str(row)) for row in rows]
+
+
+class Leaves(Base):
+    """All ranks meet at rank 0 in their clean-up; it notes what it sees at its end."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        self.folder = folder
+        if self.number == 0:
+            self.server = socket.socket(socket.AF_UNIX)
+            self.server.bind(f"{folder}/meet")
+            self.server.listen()
+            atexit.register(self.note_others)
+
+    def know(self, pids: list[int]) -> None:
+        self.pids = pids
+
+    def destroy(self) -> None:
+        world = int(os.environ["WORLD_SIZE"])
+        if self.number == 0:
+            others = [self.server.accept()[0] for _ in range(1, world)]
+            for one in others:
+                one.sendall(b"!")
+        else:
+            with socket.socket(socket.AF_UNIX) as s:
+                s.connect(f"{self.folder}/meet")
+                assert s.recv(1) == b"!"
+        with open(f"{self.folder}/{self.number}", "w") as f:
+            f.write("met")
+
+    def note_others(self) -> None:
+        living = [pid for pid in self.pids if os.path.exists(f"/proc/{pid}")]
+        with open(f"{self.folder}/last", "w") as f:
+            f.write(repr(living))
+
+
+class AsyncLeaves(Leaves):
+    async def destroy(self) -> None:  # type: ignore[override]
+        await asyncio.to_thread(super().destroy)
+
+
+class Stays(Base):
+    """Does not end by itself."""
+
+    def destroy(self) -> None:
+        while True:
+            os.read(os.pipe()[0], 1)
+
+
+class Picky:
+    """Constructors that fail in their own ways."""
+
+    def __init__(self) -> None:
+        rank = int(os.environ["RANK"])
+        if rank == 1:
+            raise KeyError("no key")
+        if rank in (2, 3):
+            raise ValueError("no value")

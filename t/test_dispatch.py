@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import pickle
 import random
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -347,6 +348,20 @@ def test_several_meshes_in_one_cluster(cluster: Callable[..., Any]) -> None:
     assert [dp for dp, _ in bound.registered(here, "infer")] == [0, 0, 1, 1, 0, 0, 1, 1]
 
 
+def test_a_replaced_rank_is_asked_again(cluster: Callable[..., Any]) -> None:
+    here = cluster(dw.Moves, 2)
+    assert here.work([1, 2]) == [(0, 1), (1, 2)]
+    here.execute_all_sync("move")  # nobody asks
+    assert here.work([1, 2]) == [(0, 1), (1, 2)]
+    here.replace(0)
+    here.execute_rank_zero_sync("move")
+    assert here.work([1, 2]) == [(1, 2)]  # rank 0 collects no more
+    fixed = cluster(dw.Trainer, 2, mesh={"tp": 2})
+    assert fixed.compute([1, 2]) == [(0, 1), (0, 2)]
+    fixed.replace(1)
+    assert fixed.compute([1, 2]) == [(0, 1), (0, 2)]
+
+
 # ---- views, engines, handles -----------------------------------------------------------
 
 
@@ -380,3 +395,35 @@ def test_handles_in_workers(cluster: Callable[..., Any], eight: muster.Cluster) 
     assert pickle.loads(pickle.dumps(eight)).compute([1]) == [(4, 1)]
     assert muster.get_cluster("eight").compute([1, 2]) == [(4, 1), (6, 2)]
     assert muster.get_cluster("eight").tp_size == 2
+
+
+# ---- the beginning and the end ---------------------------------------------------------
+
+
+def test_the_reasons_of_all_ranks(session: Any) -> None:
+    with pytest.raises(KeyError, match="no key") as caught:
+        muster.Cluster("picky", dw.Picky, world_size=5)
+    assert isinstance(caught.value, muster.RemoteError)
+    assert sorted(caught.value.failures or ()) == [1, 2, 3]
+    notes = caught.value.__notes__
+    assert "3 workers failed:" in notes
+    assert "  rank 2, 3: ValueError: no value" in notes
+    muster.Cluster("picky", dw.Base, world_size=1).destroy()
+
+
+@pytest.mark.parametrize("cls", [dw.Leaves, dw.AsyncLeaves])
+def test_all_clean_up_at_once_and_rank_zero_ends_last(
+    session: Any, tmp_path: Path, cls: type
+) -> None:
+    here = muster.Cluster("leaves", cls, world_size=4, args=(str(tmp_path),))
+    here.execute_rank_zero_sync("know", here.pids[1:])
+    here.destroy(grace=20)
+    assert [(tmp_path / str(rank)).read_text() for rank in range(4)] == ["met"] * 4
+    assert (tmp_path / "last").read_text() == "[]"
+
+
+def test_the_end_is_within_one_window(session: Any) -> None:
+    here = muster.Cluster("stays", dw.Stays, world_size=3)
+    began = time.monotonic()
+    here.destroy(grace=0.5)
+    assert time.monotonic() - began < 5

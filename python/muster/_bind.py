@@ -24,6 +24,8 @@ LOOK = 20  # wire/frame.h, MS_OP_LOOK
 _PICKLE = 1
 UNKNOWN = "unknown"  # a mesh that the workers have to be asked for
 
+_DIMENSIONS = ("tp", "cp", "dp", "pp", "ep")
+
 Place = tuple[int, int, int, int]  # tp, cp, dp, pp
 
 
@@ -45,7 +47,8 @@ class Binding:
         self.methods = None if methods is None else dict(methods)
         self.mesh = mesh  # None: as the ranks say
         self.version = 0  # of the places
-        self._places: dict[int, Any] = {}
+        self._fixed: list[Place] | None = None  # of the mesh that was given
+        self._places: dict[int, Any] = {}  # as the ranks have told
         self._registered: dict[str, dict[int, tuple[int, bool]]] = {}
         self._engines: dict[str, Binding] = {engine: self}
 
@@ -115,11 +118,10 @@ class Binding:
             self.mesh = mesh_sizes(told, self.world_size) if told else None
         ranks = view.ranks
         if isinstance(self.mesh, dict):
-            if not self._places:
-                sizes = [self.mesh[d] for d in ("tp", "cp", "dp", "pp", "ep")]
-                all_ = _core.mesh_ranks(self.world_size, *sizes)
-                self._places = dict(enumerate(all_))
-            return [self._places[rank] for rank in ranks]
+            if self._fixed is None:
+                sizes = [self.mesh[d] for d in _DIMENSIONS]
+                self._fixed = _core.mesh_ranks(self.world_size, *sizes)
+            return [self._fixed[rank] for rank in ranks]
         self._ask_places(view, ranks)
         return [self._places[rank][:4] for rank in ranks]
 
@@ -140,7 +142,7 @@ class Binding:
         if isinstance(self.mesh, dict):
             return dict(self.mesh)
         told = self._places[view.ranks[0]][4:]
-        return dict(zip(("tp", "cp", "dp", "pp", "ep"), told, strict=True))
+        return dict(zip(_DIMENSIONS, told, strict=True))
 
     def registered(self, view: View, mesh: str) -> list[tuple[int, bool]]:
         """(dp_rank, is_collect) of each worker of a view, as it has said."""

@@ -32,6 +32,7 @@ OP_SET_ENV = 17
 OP_CREATE_ENGINE = 18
 OP_DESTROY_ENGINE = 19
 OP_LOOK = 20
+OP_FINISH = 21
 OPS_HTTP = range(32, 36)  # answered with bytes; see _http.py
 
 # Kinds of failure: proto/muster.proto.
@@ -89,6 +90,7 @@ class Worker:
         self.engines: dict[str, Any] = {}
         self.mesh: dict[str, int] | None = None  # as the cluster's creator gave it
         self.is_async = False
+        self.is_finished = False  # the engines have cleaned up
         self.concurrency = DEFAULT_CONCURRENCY
         self.on_terminate: Any = None  # our handler of SIGTERM
         self.unanswered: list[_core.Request] = []  # the end of the process answers them
@@ -123,6 +125,8 @@ class Worker:
             return self.set_env(argument)
         if op == OP_LOOK:
             return self.look(**argument)
+        if op == OP_FINISH:
+            return self.finish()
         if op == OP_CONFIGURE:
             return self.configure(argument)
         if op in OPS_HTTP:
@@ -188,12 +192,12 @@ class Worker:
             return methods_of(type(target))
         return _mesh.rank_info(target)
 
-    def _destroy_engine(self, name: str) -> None:
+    def _destroy_engine(self, name: str) -> Any:
         engine = self.engines.pop(name, None)
         if engine is None:
             raise _NoSuchEngine(f"no engine '{name}' in this worker")
         self.host.set_engines(list(self.engines))
-        _call_hook(engine)
+        return _call_hook(engine)
 
     def find_class(self, cls: Any) -> Any:
         return _find_class(cls)
@@ -235,20 +239,43 @@ class Worker:
             self.host.forget()
             self.after_fork()
 
-    def finish(self) -> None:
-        """Give the engines their chance to clean up."""
-        for engine in reversed(list(self.engines.values())):
-            _call_hook(engine)
+    def finish(self) -> Any:
+        """Give the engines their chance to clean up, once; to be awaited, unless None."""
+        if self.is_finished:
+            return None
+        self.is_finished = True
+        engines = reversed(list(self.engines.values()))
+        later = [hook for engine in engines if (hook := _call_hook(engine)) is not None]
+        return _await_each(later) if later else None
 
 
-def _call_hook(engine: Any) -> None:
+def _call_hook(engine: Any) -> Any:
+    """Its clean-up, done, or to be awaited."""
     hook = getattr(engine, "destroy", None) or getattr(engine, "close", None)
     if not callable(hook):
-        return
+        return None
     try:
-        hook()
+        result = hook()
     except Exception:
         traceback.print_exc()
+        return None
+    return _await_each([result]) if inspect.iscoroutine(result) else None
+
+
+async def _await_each(hooks: list[Any]) -> None:
+    for hook in hooks:
+        try:
+            await hook
+        except Exception:
+            traceback.print_exc()
+
+
+def _finish(worker: Worker) -> None:
+    later = worker.finish()
+    if later is not None:
+        import asyncio
+
+        asyncio.get_event_loop_policy().get_event_loop().run_until_complete(later)
 
 
 def _as_text(text: str) -> str:
@@ -334,7 +361,7 @@ def _run(
             else:
                 worker.host.end()
                 signal.set_wakeup_fd(-1)
-                worker.finish()
+                _finish(worker)
     except BaseException:
         traceback.print_exc()
     leave(code, *steps)

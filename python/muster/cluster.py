@@ -28,6 +28,7 @@ from muster.view import (
     CREATE_ENGINE,
     DESTROY_ENGINE,
     ENGINE,
+    FINISH,
     PICKLE,
     PLAIN,
     View,
@@ -261,11 +262,13 @@ class Cluster(View):
         codec = PLAIN if worker.native else PICKLE
         how = (self._recipe, codec, grace, timeout)
         replace(self._owner.head, self._name, worker, *how)
+        self._bound.forget(worker.rank)
         return self[rank]
 
     def destroy(self, *, grace: float = GRACE_S) -> None:
-        """End its workers and wait until they are gone: SIGTERM, and SIGKILL `grace`
-        seconds later. Idempotent. A handle that was pickled cannot; one of
+        """End its workers and wait until they are gone. `destroy()` (or `close()`) of their
+        engines runs in all of them at once; rank 0 ends last; who is still there after
+        `grace` seconds is killed. Idempotent. A handle that was pickled cannot; one of
         `muster.get_cluster` can."""
         if self._owner is None:
             raise ClusterError(
@@ -278,12 +281,22 @@ class Cluster(View):
         self._first = self._destroyed
         head = self._owner.head
         if head.alive:
+            if grace > 0:
+                self._finish_first(grace)
             own = bool(self._ports)  # a handle of get_cluster ends anybody's
             head.destroy_cluster(self._name, own, grace, grace + ANSWER_S)
         self._gone = True
         self._owner.held.pop(self._name, None)
         if head.alive and self._ports:
             head.drop_port(self._ports, ANSWER_S)
+
+    def _finish_first(self, grace: float) -> None:
+        """The others clean up when they are told to end; rank 0 now, at the same time, and
+        ends when they have."""
+        first = self._members[0]
+        if len(self._members) > 1 and not first.native:
+            with suppress(Exception):
+                first.peer.operation(FINISH, None, grace, PICKLE)
 
     shutdown = destroy
 

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class MusterError(Exception):
-    """The base of all of them."""
+    """The base of all of them. Where several workers have failed together, `failures` has
+    the failure of each by its rank, and the notes of the one that is raised name them."""
+
+    failures: dict[int, BaseException] | None = None
 
 
 class NotInitialized(MusterError):
@@ -305,6 +308,33 @@ def _died_text(message: str, exit: ExitInfo, where: str) -> str:
     if exit["log_path"] and exit["last_lines"]:
         lines.append(f"All it printed: {exit['log_path']}")
     return "\n".join(lines)
+
+
+# ---- several at once ------------------------------------------------------------------
+
+
+def together(failures: dict[int, BaseException]) -> BaseException:
+    """The failure of the lowest rank, which tells of the others too."""
+    error = failures[min(failures)]
+    if len(failures) < 2:
+        return error
+    ranks: dict[str, list[int]] = {}
+    for rank, one in failures.items():
+        ranks.setdefault(_reason(one), []).append(rank)
+    error.add_note(f"{len(failures)} workers failed:")
+    for reason, who in ranks.items():
+        error.add_note(f"  rank {', '.join(map(str, who))}: {reason}")
+    if isinstance(error, MusterError):
+        error.failures = failures
+    return error
+
+
+def _reason(error: BaseException) -> str:
+    """In one line, without where it was."""
+    if isinstance(error, RemoteError):
+        kind = error.remote_type.removeprefix("builtins.")
+        return f"{kind}: {error._message}".partition("\n")[0]
+    return str(error).partition("\n")[0] or type(error).__name__
 
 
 # ---- what _core asks for --------------------------------------------------------------

@@ -10,7 +10,7 @@ import weakref
 from time import monotonic
 
 from muster._core import Call, Inbox, wait_all
-from muster.errors import Cancelled, DeadlineExceeded
+from muster.errors import Cancelled, DeadlineExceeded, together
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 PATIENCE_S = 0.005  # in which answers are taken in order, by the thread that waits
+TOGETHER_S = 0.5  # after a failure, for those of the others
 
 
 class Future:
@@ -374,6 +375,19 @@ def gather(futures: list[Future], timeout: float | None = None) -> list[Any]:
             f"{timeout} s; they go on"
         )
     return results
+
+
+def gather_ranks(futures: list[Future]) -> list[Any]:
+    """All results, by rank. A failure is raised with those of the other ranks that come
+    soon after it."""
+    try:
+        return gather(futures)
+    except Exception:
+        rest = [future for future in futures if not future.done()]
+        for _ in _arrivals(rest, monotonic() + TOGETHER_S):
+            pass
+        failures = {i: f._failure() for i, f in enumerate(futures) if f._call.failed()}
+        raise together({i: e for i, e in failures.items() if e is not None}) from None
 
 
 def take(calls: list[Call], what: str) -> list[Any]:

@@ -8,7 +8,7 @@ from muster._core import call_all, call_each
 from muster._member import NoPeer, Worker, http_url, tcp_entry
 from muster._start import bound_methods, engine_spec, is_native
 from muster.errors import ClusterError
-from muster.future import Future, gather, take
+from muster.future import Future, gather_ranks, take
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ CONFIGURE = 16  # wire/frame.h, enum ms_op
 SET_ENV = 17
 CREATE_ENGINE = 18
 DESTROY_ENGINE = 19
+FINISH = 21
 _OPERATIONS = {
     CONFIGURE: "configure",
     SET_ENV: "set_env",
@@ -326,7 +327,7 @@ class View:
             self._destroyed()
         what = _OPERATIONS[op]
         codec = PLAIN if self._members[0].native else PICKLE
-        return gather(
+        return gather_ranks(
             [
                 Future(p.operation(op, argument, timeout, codec), what)
                 for p in self._peers

@@ -138,6 +138,48 @@ static void test_vectors_of_the_ranks_own(void **state)
     assert_int_equal(ms_dispatch_init_custom(&d, 0, far, odd, &err), -EINVAL);
 }
 
+/* Of tp 2, dp 2, pp 2: its first stage; one dp group; a last stage alone. */
+static void test_parts_of_a_mesh(void **state)
+{
+    struct ms_mesh m = mesh(8, 2, 1, 2);
+    const uint32_t parts[][4] = {{0, 1, 2, 3}, {2, 3, 6, 7}, {7, 6, 5, 4}};
+    const char *chunks[] = {"0011", "0000", "1100"}, *rows[] = {"0", "0", "1"},
+               *order[] = {"02", "2", "31"};
+    struct ms_error err = {0};
+
+    (void)state;
+    for (size_t p = 0; p < 3; p++) {
+        struct ms_mesh_rank at[4];
+        struct ms_dispatch d;
+        uint32_t ranks[4], count;
+
+        for (uint32_t i = 0; i < 4; i++)
+            at[i] = ms_mesh_at(&m, parts[p][i]);
+        assert_int_equal(
+            ms_dispatch_init_ranks(&d, MS_DISPATCH_DP_MP_FIRST, 4, at, &err), 0);
+        for (uint32_t i = 0; i < 4; i++)
+            assert_int_equal(d.chunk_of_rank[i], chunks[p][i] - '0');
+        assert_int_equal(d.chunks, p == 1 ? 1 : 2);
+        assert_true(d.receives_payload[rows[p][0] - '0']);
+        count = ms_dispatch_order(&d, ranks);
+        assert_int_equal(count, strlen(order[p]));
+        for (uint32_t i = 0; i < count; i++)
+            assert_int_equal(ranks[i], order[p][i] - '0');
+        ms_dispatch_finish(&d);
+    }
+    assert_int_equal(
+        ms_dispatch_init_ranks(&(struct ms_dispatch){0},
+                               MS_DISPATCH_DP_MP,
+                               1,
+                               &(struct ms_mesh_rank){.dp = MS_MESH_RANKS_MAX},
+                               &err),
+        -EINVAL);
+    assert_non_null(strstr(err.text, "too high"));
+    assert_int_equal(ms_dispatch_init_ranks(
+                         &(struct ms_dispatch){0}, MS_DISPATCH_DP_MP, 0, NULL, &err),
+                     -EINVAL);
+}
+
 static void test_chunks_are_even(void **state)
 {
     (void)state;
@@ -179,6 +221,7 @@ int main(void)
         cmocka_unit_test(test_ranks_are_where_the_formula_says),
         cmocka_unit_test(test_bad_meshes),
         cmocka_unit_test(test_vectors_of_the_ranks_own),
+        cmocka_unit_test(test_parts_of_a_mesh),
         cmocka_unit_test(test_chunks_are_even),
         cmocka_unit_test(test_names),
     };

@@ -6,6 +6,19 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Rank 0 has at least this part of the window of a destroy to itself. */
+#define FIRST_SHARE 4
+
+/* Slots of a cluster. */
+struct ms_span {
+    size_t first, end;
+};
+
+static struct ms_span span_of(const struct ms_cluster *c)
+{
+    return (struct ms_span){0, c->count};
+}
+
 /* ---- stopping workers ------------------------------------------------------------ */
 
 /* To be stopped: what has a process that is known. */
@@ -14,13 +27,16 @@ static bool is_stoppable(const struct ms_slot *s, bool also_dead)
     return s->now.uid && s->now.address && (also_dead || ms_slot_is_live(s));
 }
 
-/* The uids of the cluster's workers on this node; `out` has room for all. */
-static size_t
-uids_on(const struct ms_cluster *c, const char *node, bool also_dead, uint64_t *out)
+/* The uids of the workers of these slots on this node; `out` has room for all. */
+static size_t uids_on(const struct ms_cluster *c,
+                      struct ms_span span,
+                      const char *node,
+                      bool also_dead,
+                      uint64_t *out)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < c->count; i++)
+    for (size_t i = span.first; i < span.end; i++)
         if (is_stoppable(&c->slots[i], also_dead) &&
             strcmp(c->slots[i].node, node) == 0)
             out[n++] = c->slots[i].now.uid;
@@ -42,10 +58,11 @@ static void stop_message(Muster__HeadToAgent *m,
     m->stop = stop;
 }
 
-int ms_head_cluster_ask_stop(struct ms_head_op *op,
-                             struct ms_cluster *c,
-                             bool also_dead,
-                             int64_t grace_ns)
+static int ask_stop(struct ms_head_op *op,
+                    struct ms_cluster *c,
+                    struct ms_span span,
+                    bool also_dead,
+                    int64_t grace_ns)
 {
     MS_CLEANUP(ms_cleanup_free) uint64_t *uids = calloc(c->count, sizeof *uids);
     Muster__HeadToAgent m;
@@ -55,7 +72,7 @@ int ms_head_cluster_ask_stop(struct ms_head_op *op,
     if (!uids)
         return -ENOMEM;
     ms_list_each (n, &op->head->nodes, struct ms_node, link) {
-        size_t count = uids_on(c, n->name, also_dead, uids);
+        size_t count = uids_on(c, span, n->name, also_dead, uids);
         int rc;
 
         if (count == 0 || ms_node_check(n, NULL) < 0)
@@ -69,6 +86,14 @@ int ms_head_cluster_ask_stop(struct ms_head_op *op,
     return asked;
 }
 
+int ms_head_cluster_ask_stop(struct ms_head_op *op,
+                             struct ms_cluster *c,
+                             bool also_dead,
+                             int64_t grace_ns)
+{
+    return ask_stop(op, c, span_of(c), also_dead, grace_ns);
+}
+
 int ms_head_stop_workers_of(struct ms_head *h, struct ms_node *n, int64_t grace_ns)
 {
     MS_CLEANUP(ms_cleanup_free)
@@ -80,7 +105,7 @@ int ms_head_stop_workers_of(struct ms_head *h, struct ms_node *n, int64_t grace_
     if (!uids)
         return -ENOMEM;
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
-        count += uids_on(c, n->name, false, uids + count);
+        count += uids_on(c, span_of(c), n->name, false, uids + count);
     stop_message(&m, &stop, uids, count, grace_ns);
     return count ? ms_node_tell(n, &m) : 0;
 }
@@ -166,22 +191,85 @@ destroy_refused(struct ms_head_op *op, struct ms_node *n, const struct ms_error 
     destroy_step(op);
 }
 
+static void cannot_stop(struct ms_head_op *op)
+{
+    ms_head_op_fail(op, -ENOMEM, "cannot stop cluster '%s'", op->cluster->name);
+}
+
+/* The others have ended. Rank 0 has what they left of the window, and at least a part of
+ * it: it is the one that others meet at. */
+static void stop_first(struct ms_head_op *op)
+{
+    int64_t least_ns = ms_head_grace(op->wanted->destroy->grace_ns) / FIRST_SHARE;
+    int64_t left_ns = op->until_ns - ms_now_ns();
+    int asked;
+
+    op->on_answer = destroy_answered;
+    op->on_refused = destroy_refused;
+    asked = ask_stop(op,
+                     op->cluster,
+                     (struct ms_span){0, 1},
+                     true,
+                     left_ns > least_ns ? left_ns : least_ns);
+    if (asked < 0)
+        cannot_stop(op);
+    else if (asked == 0)
+        destroy_step(op);
+}
+
+static void
+other_ended(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
+{
+    (void)n;
+    (void)answer;
+    if (ms_list_is_empty(&op->asks))
+        stop_first(op);
+}
+
+static void
+other_refused(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
+{
+    (void)why;
+    other_ended(op, n, NULL);
+}
+
+/* All but rank 0, which goes last; all at once if there is no time for that, or none to
+ * wait for. The number of nodes that were asked. */
+static int stop_others(struct ms_head_op *op, int64_t grace_ns)
+{
+    struct ms_cluster *c = op->cluster;
+    int asked = 0;
+
+    op->on_answer = other_ended;
+    op->on_refused = other_refused;
+    if (grace_ns > 0 && ms_slot_is_live(&c->slots[0]))
+        asked = ask_stop(op,
+                         c,
+                         (struct ms_span){1, c->count},
+                         true,
+                         grace_ns - grace_ns / FIRST_SHARE);
+    if (asked != 0)
+        return asked;
+    op->on_answer = destroy_answered;
+    op->on_refused = destroy_refused;
+    return ms_head_cluster_ask_stop(op, c, true, grace_ns);
+}
+
 /* Its workers are all confirmed now, so that they can be named to the nodes. To all of
  * them, also the dead: what those left behind must be gone too. */
 static void begin_destroy(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
     int64_t grace_ns = ms_head_grace(op->wanted->destroy->grace_ns);
-    int asked;
+    int asked = -ENOMEM;
 
     op->cluster->state = MS_CLUSTER_STOPPING;
-    op->on_answer = destroy_answered;
-    op->on_refused = destroy_refused;
-    asked = ms_timer_init(&op->deadline, h->loop, on_late, op) < 0
-                ? -ENOMEM
-                : ms_head_cluster_ask_stop(op, op->cluster, true, grace_ns);
+    op->until_ns = ms_deadline_ns(ms_now_ns(), grace_ns);
+    op->on_answer = destroy_answered; /* it has begun */
+    if (ms_timer_init(&op->deadline, h->loop, on_late, op) == 0)
+        asked = stop_others(op, grace_ns);
     if (asked < 0)
-        ms_head_op_fail(op, -ENOMEM, "cannot stop cluster '%s'", op->cluster->name);
+        cannot_stop(op);
     else if (asked == 0)
         destroy_step(op);
     else

@@ -103,12 +103,22 @@ create_answered(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *a
     create_step(op);
 }
 
+/* All nodes' reasons, as far as there is room, each once. */
+static void add_reason(struct ms_error *all, const struct ms_error *why)
+{
+    struct ms_error before = *all;
+
+    if (!before.code)
+        *all = *why;
+    else if (!strstr(before.text, why->text))
+        ms_error_set(all, before.code, "%s; and %s", before.text, why->text);
+}
+
 static void
 create_refused(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
 {
     (void)n;
-    if (!op->why.code)
-        op->why = *why;
+    add_reason(&op->why, why);
     create_step(op);
 }
 

@@ -54,6 +54,7 @@ struct ms_head_op {
     /* Clusters. */
     struct ms_cluster *cluster;
     struct ms_error why;      /* code 0: all is well so far */
+    int64_t until_ns;         /* of a destroy: when its window ends */
     struct ms_list wait_link; /* head->destroying, waiting, asking or seeking */
     struct ms_timer deadline;
 };

@@ -74,7 +74,8 @@ enum ms_op {
     MS_OP_SET_ENV = 17,       /* engine thread */
     MS_OP_CREATE_ENGINE = 18, /* engine thread */
     MS_OP_DESTROY_ENGINE = 19,
-    MS_OP_LOOK = 20, /* engine thread: what dispatch wants to know of an engine */
+    MS_OP_LOOK = 20,   /* engine thread: what dispatch wants to know of an engine */
+    MS_OP_FINISH = 21, /* engine thread: the engines' clean-up, before the end */
     MS_OP_HTTP_CONFIGURE =
         32, /* engine thread: JSON -> three digits of a status, JSON */
     MS_OP_HTTP_SET_ENV = 33,
