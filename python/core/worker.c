@@ -7,7 +7,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
-#include "worker/keeper.h"
 #include "worker/stack.h"
 
 #include <errno.h>
@@ -327,7 +326,6 @@ static int host_start(struct host *h, struct ms_host_options *o)
     }
     the_host = h;
     chain_start(ms_host_boot(h->host)->uid);
-    ms_keeper_start(); /* without one, deaths are only known later */
     return h->found ? 0 : -1;
 }
 

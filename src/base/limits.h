@@ -29,6 +29,7 @@
 #define MS_CALL_TIMEOUT_NS  (7200 * MS_NS_PER_S) /* a call, unless told otherwise */
 #define MS_SPIN_NS          (100 * MS_NS_PER_US) /* poll before blocking */
 #define MS_TAKEOVER_TICK_NS (4 * MS_NS_PER_MS)   /* busy engine: the I/O thread reads */
+#define MS_LONG_NS          (25 * MS_NS_PER_MS)  /* a call that is not a short one */
 #define MS_PEERS_MAX        4096u                /* connections to one server */
 #define MS_LISTENERS_MAX    16u                  /* of one server */
 #define MS_UNPROVEN_MAX     256u /* of one listener: the oldest is cut */

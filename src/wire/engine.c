@@ -87,6 +87,8 @@ static void become_busy(struct ms_server *s, struct ms_request *r, int64_t now_n
     s->engine_core = s->spin_next ? this_core() : 0;
     if (r)
         follow(s, r);
+    if (s->long_fd >= 0 && !s->long_armed)
+        ms_lane_await_long(s, MS_LONG_NS);
     ms_lane_watch_engine(s);
 }
 
@@ -293,6 +295,8 @@ struct ms_request *ms_server_engine_poll(struct ms_server *s)
     pthread_mutex_lock(&s->lock);
     while ((r = ms_request_next(s)) && !(r = ms_request_pop(r, ms_now_ns())))
         ;
+    if (r && s->long_fd >= 0 && !s->long_armed)
+        ms_lane_await_long(s, MS_LONG_NS);
     pthread_mutex_unlock(&s->lock);
     return r;
 }

@@ -170,6 +170,57 @@ static void on_tick(void *arg, unsigned events)
     pthread_mutex_unlock(&s->lock);
 }
 
+void ms_lane_await_long(struct ms_server *s, int64_t delay_ns)
+{
+    struct itimerspec when = {.it_value.tv_nsec = delay_ns};
+
+    s->long_armed = true;
+    timerfd_settime(s->long_fd, 0, &when, NULL);
+}
+
+/* A call that is over by now was a short one: the next one is looked at. */
+static bool is_long(struct ms_server *s)
+{
+    int64_t left_ns = s->busy_since_ns + MS_LONG_NS - ms_now_ns();
+
+    s->long_armed = false;
+    if (s->is_async || (s->busy_since_ns && left_ns <= 0))
+        return true;
+    if (s->busy_since_ns)
+        ms_lane_await_long(s, left_ns);
+    return false;
+}
+
+static void on_long(void *arg, unsigned events)
+{
+    struct ms_server *s = arg;
+    uint64_t count;
+    bool tell;
+
+    (void)events;
+    if (read(s->long_fd, &count, sizeof count) < 0)
+        return;
+    pthread_mutex_lock(&s->lock);
+    tell = is_long(s);
+    if (tell) {
+        ms_watch_finish(&s->long_watch);
+        ms_fd_close(&s->long_fd);
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (tell)
+        s->ops->on_long(s->arg);
+}
+
+static int watch_for_long(struct ms_server *s)
+{
+    if (!s->ops->on_long)
+        return 0;
+    s->long_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (s->long_fd < 0)
+        return -errno;
+    return ms_watch_init(&s->long_watch, s->loop, s->long_fd, MS_READ, on_long, s);
+}
+
 /* ---- life ------------------------------------------------------------------------ */
 
 int ms_lane_init(struct ms_server *s)
@@ -186,15 +237,17 @@ int ms_lane_init(struct ms_server *s)
     rc = ms_watch_init(&s->tick_watch, s->loop, s->tick_fd, MS_READ, on_tick, s);
     if (rc == 0)
         rc = ms_watch_init(&s->lane_watch, s->loop, s->lane_fd, MS_READ, on_lane, s);
-    return rc;
+    return rc < 0 ? rc : watch_for_long(s);
 }
 
 void ms_lane_finish(struct ms_server *s)
 {
     ms_watch_finish(&s->tick_watch);
     ms_watch_finish(&s->lane_watch);
+    ms_watch_finish(&s->long_watch);
     ms_fd_close(&s->lane_fd);
     ms_fd_close(&s->tick_fd);
+    ms_fd_close(&s->long_fd);
     ms_fd_close(&s->wake_read);
     ms_fd_close(&s->wake_write);
 }

@@ -192,7 +192,7 @@ struct ms_server *ms_server_create(const struct ms_server_options *o)
     s->refs = 1;
     s->timer_ns = MS_NEVER;
     s->todo_fd = -1;
-    s->lane_fd = s->tick_fd = s->wake_read = s->wake_write = -1;
+    s->lane_fd = s->tick_fd = s->long_fd = s->wake_read = s->wake_write = -1;
     pthread_mutex_init(&s->lock, NULL);
     cond_init(&s->credit);
     cond_init(&s->released);
@@ -283,6 +283,7 @@ void ms_server_forget(struct ms_server *s)
     ms_fd_close(&s->todo_fd);
     ms_fd_close(&s->lane_fd);
     ms_fd_close(&s->tick_fd);
+    ms_fd_close(&s->long_fd);
     ms_fd_close(&s->wake_read);
     ms_fd_close(&s->wake_write);
 }

@@ -115,6 +115,9 @@ struct ms_server_ops {
     /* Async engine: requests wait; call ms_server_engine_poll until it gives NULL. Any
      * thread. */
     void (*on_queued)(void *arg);
+    /* For the first time the engine has been busy for MS_LONG_NS with one request, or an
+     * asynchronous one has had any for so long. Once. Loop's thread; may be NULL. */
+    void (*on_long)(void *arg);
     /* A connection of the link lane has proven the secret: ms_link_accept it here, or
      * destroy it. Loop's thread; no lock is held. NULL: such connections are cut. */
     void (*on_link)(void *arg, struct ms_link *l);

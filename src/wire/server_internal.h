@@ -131,6 +131,9 @@ struct ms_server {
     int tick_fd;
     struct ms_watch tick_watch;
     bool tick_armed;
+    int long_fd; /* a timer; -1: nobody wants to know, or was told */
+    struct ms_watch long_watch;
+    bool long_armed;
     struct server_conn *hot;   /* the one that the engine reads itself */
     struct server_conn *rival; /* another one that gave the engine its last call */
     struct ms_list queue;      /* requests for the engine */
@@ -216,6 +219,8 @@ void ms_lane_release(struct server_conn *sc, int rc);
 void ms_lane_set_hot(struct ms_server *s, struct server_conn *sc);
 /* The engine goes away with a request: hot is taken over if it stays away. */
 void ms_lane_watch_engine(struct ms_server *s);
+/* Look after a while whether the engine still has the request that it has taken now. */
+void ms_lane_await_long(struct ms_server *s, int64_t delay_ns);
 
 /* engine.c; the lock is held */
 /* What was read from `sc` made something ready: wake the engine, if it sleeps. */

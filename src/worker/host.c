@@ -8,6 +8,7 @@
 #include "wire/link.h"
 #include "worker/descend.h"
 #include "worker/http.h"
+#include "worker/keeper.h"
 #include "worker/stack.h"
 
 #include <errno.h>
@@ -234,9 +235,18 @@ static void on_http(void *arg, int fd, const struct sockaddr_storage *peer)
     ms_worker_http_serve(h->http, fd, NULL, 0);
 }
 
+/* Somebody may wait for this worker, and so for its death: that is to be known soon. Not
+ * from the start, because it takes a tenth of that. */
+static void on_long(void *arg)
+{
+    (void)arg;
+    ms_keeper_start(); /* without one, deaths are only known later */
+}
+
 static const struct ms_server_ops server_ops = {.on_request = on_request,
                                                 .on_cancel = on_cancel,
                                                 .on_queued = on_queued,
+                                                .on_long = on_long,
                                                 .on_http = on_http};
 
 /* ---- HTTP ------------------------------------------------------------------------ */

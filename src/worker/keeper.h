@@ -16,7 +16,7 @@
 
 #include <sys/types.h>
 
-/* On the main thread, once. The keeper's pid, or a negative errno: the worker is then
+/* Once, on any thread that is as long as the process. The keeper's pid, or a negative errno: the worker is then
  * like any other process. */
 pid_t ms_keeper_start(void);
 

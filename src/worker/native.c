@@ -1,7 +1,6 @@
 #include "worker/native.h"
 #include "base/clock.h"
 #include "plain/tree.h"
-#include "worker/keeper.h"
 #include "worker/native_impl.h"
 #include "worker/stack.h"
 
@@ -167,7 +166,6 @@ int ms_native_main(void)
     }
     server = ms_host_server(host);
     prepare_signals();
-    ms_keeper_start();
     ms_context_init(&engines.context, ms_host_boot(host));
     serve(host, &engines);
     ms_engines_destroy_all(&engines);
