@@ -1,5 +1,6 @@
 """The curve of a run: a picture in characters, and one in SVG."""
 
+from collections.abc import Sequence
 from html import escape
 from itertools import pairwise
 from pathlib import Path
@@ -47,7 +48,7 @@ class Picture:
         across = step / max(1, self.steps - 1)
         return round(LEFT + WIDTH * across, 1), round(TOP + HEIGHT * (1 - reward), 1)
 
-    def line(self, places: list[tuple[float, float]], style: str) -> None:
+    def line(self, places: Sequence[tuple[float, float]], style: str) -> None:
         points = " ".join("{},{}".format(*self.at(*place)) for place in places)
         self.parts.append(f'<polyline points="{points}" fill="none" {style}/>')
 

@@ -23,7 +23,8 @@ def advantages(rewards: Array, group: int) -> Array:
     groups = rewards.reshape(-1, group)
     better = groups - groups.mean(axis=1, keepdims=True)
     spread = groups.std(axis=1, keepdims=True) + 1e-4
-    return (better / spread).reshape(-1).astype(np.float32)
+    gains: Array = (better / spread).reshape(-1).astype(np.float32)
+    return gains
 
 
 def slope_of_loss(
@@ -63,7 +64,7 @@ def gradient(
 
 def average(parts: list[Weights], rows: int) -> Weights:
     """The mean gradient of `rows` answers, from the sums of their parts."""
-    return {name: sum(part[name] for part in parts) / rows for name in parts[0]}
+    return {k: np.sum([part[k] for part in parts], axis=0) / rows for k in parts[0]}
 
 
 class Adam:

@@ -11,6 +11,7 @@ import dataclasses
 import os
 import signal
 import sys
+from typing import Any
 
 import curve
 import grpo
@@ -19,7 +20,7 @@ import numpy as np
 import policy
 import show
 import task
-from policy import Array, Tokens, Weights
+from policy import Tokens, Weights
 from workers import ActorInfer, ActorTrain, Reference, Reward
 
 EPOCHS = 2  # updates from the same samples
@@ -39,7 +40,7 @@ def start(seed: int) -> Roles:
     """Four clusters. Which devices each gets is all there is to say of placement."""
     resources = muster.ResourceManager()
 
-    def cluster(name: str, role: type, **config: object) -> muster.Cluster:
+    def cluster(name: str, role: type, **config: Any) -> muster.Cluster:
         return muster.Cluster(name, role, resources, muster.WorkerConfig(**config))
 
     return Roles(
@@ -59,7 +60,7 @@ def rollout(
     progress: show.Progress,
     *,
     kill: bool,
-) -> dict[str, Array | Tokens]:
+) -> dict[str, Any]:
     """The newest weights to all replicas, then samples of all of them.
 
     A replica that dies on the way is replaced, and the step is done again.
@@ -67,12 +68,13 @@ def rollout(
     for _ in range(TRIES):
         try:
             infer.set_weights(weights)
-            samples = infer.generate(prompts, step, blocking=False)
+            pending = infer.generate(prompts, step, blocking=False)
             if kill:  # the bad luck of this run
                 kill = False
                 progress.note(f"SIGKILL to {infer.name}/1, process {infer.pids[1]}")
                 os.kill(infer.pids[1], signal.SIGKILL)
-            return samples.result()
+            samples: dict[str, Any] = pending.result()
+            return samples
         except muster.WorkerDied as death:
             progress.note(f"{type(death).__name__}: {str(death).splitlines()[0]}")
             infer.replace(death.rank)
@@ -156,4 +158,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)  # workers end with their driver
