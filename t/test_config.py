@@ -40,6 +40,8 @@ def test_sizes(text: Any, size: int) -> None:
         ({"num_cpus": "two"}, "num_cpus"),
         ({"num_cpus": -1}, "num_cpus"),
         ({"env": {"A=B": "1"}}, "env"),
+        ({"env": {"RANK": "1"}}, "env: RANK is Muster's to give"),
+        ({"env": {"WORLD_SIZE": 2}}, "env: WORLD_SIZE is Muster's to give"),
         ({"env": {"A": None}}, r"env\['A'\]"),
         ({"preload": [1]}, "preload"),
         ({"start": "spawn"}, "start"),

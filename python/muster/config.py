@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _UNITS |= {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
+# each rank has its own, or all of a node: one value for all would break them
+_OF_RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
 _MESH = ("tp", "cp", "dp", "pp", "ep")
 
 
@@ -72,6 +74,10 @@ def _environment(value: Mapping[str, Any] | None) -> dict[str, str]:
     for name, content in (value or {}).items():
         if not isinstance(name, str) or not name or "=" in name or "\0" in name:
             raise ValueError(f"env: not a variable's name: {name!r}")
+        if name in _OF_RANKS:
+            raise ValueError(
+                f"env: {name} is Muster's to give, another value to each rank: leave it out"
+            )
         if not isinstance(content, (str, int, float)) or "\0" in str(content):
             raise ValueError(f"env[{name!r}]: must be a string: {content!r}")
         env[name] = str(content)
