@@ -76,7 +76,7 @@ def _environment(value: Mapping[str, Any] | None) -> dict[str, str]:
             raise ValueError(f"env: not a variable's name: {name!r}")
         if name in _OF_RANKS:
             raise ValueError(
-                f"env: {name} is Muster's to give, another value to each rank: leave it out"
+                f"env: {name} comes from Muster, for each rank its own: leave it out"
             )
         if not isinstance(content, (str, int, float)) or "\0" in str(content):
             raise ValueError(f"env[{name!r}]: must be a string: {content!r}")
