@@ -130,6 +130,7 @@ void ms_head_cluster_forget(struct ms_head *h, struct ms_cluster *c)
             ms_head_op_succeed(op, NULL);
     ms_head_ports_drop(h, c);
     ms_head_meta_remove(h, c->name);
+    ms_place_cluster_gone(h, c->name);
     ms_registry_remove(&h->registry, c);
     ms_driver_cluster_gone(h, driver);
     ms_head_seek_step(h);

@@ -238,6 +238,22 @@ add_cluster(struct ms_head_op *op, struct ms_node *const *nodes, struct ms_error
     return rc;
 }
 
+/* It has its places, and is known. */
+static int
+begin(struct ms_head_op *op, struct ms_node *const *nodes, struct ms_error *err)
+{
+    const Muster__CreateCluster *create = op->wanted->create;
+    int rc =
+        ms_place_begin_create(op->head, create, nodes, ms_driver_id(op->driver), err);
+
+    if (rc < 0)
+        return rc;
+    rc = add_cluster(op, nodes, err);
+    if (rc < 0)
+        ms_place_cluster_gone(op->head, create->name);
+    return rc;
+}
+
 /* A rank that runs beside another worker. */
 static int ask_fork(struct ms_head_op *op,
                     struct ms_node *n,
@@ -313,7 +329,9 @@ void ms_head_create_run(struct ms_head_op *op)
     if (rc == -ENODEV && ms_head_wait_for_nodes(op))
         return;
     if (rc == 0)
-        rc = add_cluster(op, nodes, &err);
+        rc = begin(op, nodes, &err);
+    if (rc < 0)
+        ms_place_not_created(op->head, create->name, ms_driver_id(op->driver));
     if (rc < 0)
         ms_head_op_fail_with(op, &err);
     else

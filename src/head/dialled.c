@@ -132,6 +132,7 @@ take_living(struct ms_node *n, const Muster__WorkerReport *report, bool is_new)
             ms_head_tell_stop(n, uid);
         return;
     }
+    ms_place_adopt(h, slot);
     if (!slot->cluster->detached)
         ms_driver_expect(h, slot->cluster->driver);
     if (slot->cluster->state == MS_CLUSTER_STOPPING)

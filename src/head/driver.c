@@ -173,6 +173,7 @@ void ms_driver_end(struct ms_driver *d, int64_t grace_ns)
     d->state = MS_DRIVER_ENDING;
     ms_timer_cancel(&d->grace);
     ms_head_fail_waiting(h, d);
+    ms_place_driver_gone(h, d->id);
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
         if (c->driver == d->id && !c->detached)
             ms_head_op_unref(ms_head_destroy_cluster(h, c->name, grace_ns));

@@ -105,6 +105,20 @@ set_body(Muster__HeadToDriver *m, const struct ms_head_op *op, Muster__Done *don
         m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_FOUND;
         m->found = (Muster__ClusterStatus *)op->message;
         break;
+    case MUSTER__DRIVER_TO_HEAD__BODY_PLACE_GROUP:
+    case MUSTER__DRIVER_TO_HEAD__BODY_WAIT_GROUP:
+    case MUSTER__DRIVER_TO_HEAD__BODY_FIND_GROUP:
+        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_GROUP;
+        m->group = (Muster__GroupStatus *)op->message;
+        break;
+    case MUSTER__DRIVER_TO_HEAD__BODY_PLACE_CLUSTER:
+        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_PLACED;
+        m->placed = (Muster__ClusterPlaced *)op->message;
+        break;
+    case MUSTER__DRIVER_TO_HEAD__BODY_RESOURCES:
+        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_RESOURCES;
+        m->resources = (Muster__Resources *)op->message;
+        break;
     default:
         m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_DONE;
         m->done = done;
@@ -117,7 +131,10 @@ static bool is_question(const Muster__DriverToHead *m)
     return m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_STATUS ||
            m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_ASK_DEATH ||
            m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_ASK_SUCCESSOR ||
-           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_FIND;
+           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_FIND ||
+           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_WAIT_GROUP ||
+           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_FIND_GROUP ||
+           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_RESOURCES;
 }
 
 static void on_done(struct ms_head_op *op)
@@ -131,6 +148,10 @@ static void on_done(struct ms_head_op *op)
     m.request = op->request;
     if (op->error.code) {
         ms_head_failure(&failure, &op->error);
+        if (op->table) {
+            failure.kind = MUSTER__FAILURE__KIND__PLACEMENT;
+            failure.traceback = op->table;
+        }
         m.body_case = MUSTER__HEAD_TO_DRIVER__BODY_FAILURE;
         m.failure = &failure;
     } else {

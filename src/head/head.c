@@ -60,6 +60,7 @@ static void head_destroy(struct ms_head *h)
         ms_timer_finish(&h->stop_timer);
         ms_watch_finish(&h->marker);
     }
+    ms_place_finish(h);
     ms_fd_close(&h->marker_fd);
     ms_head_ports_finish(h);
     for (size_t i = 0; h->addresses && h->addresses[i]; i++)
@@ -177,6 +178,9 @@ struct ms_head *ms_head_create(const struct ms_head_options *o)
     h->head_grace_ns = MS_HEAD_GRACE_NS;
     h->id = ms_random_id();
     ms_registry_init(&h->registry);
+    ms_list_init(&h->place.waits);
+    pthread_mutex_init(&h->place.lock, NULL);
+    ms_books_init(&h->place.books);
     return h;
 }
 
@@ -262,7 +266,7 @@ int ms_head_build(struct ms_head *h, struct ms_error *err)
     h->loop = ms_loop_create();
     if (!h->loop || ms_orphans_init(&h->orphans, h->loop, on_no_orphans, h) < 0 ||
         ms_timer_init(&h->stop_timer, h->loop, on_stop_timer, h) < 0 ||
-        open_marker(h) < 0)
+        ms_place_init(h) < 0 || open_marker(h) < 0)
         return ms_error_set(err, -ENOMEM, "cannot make the head: out of memory");
     return 0;
 }

@@ -218,12 +218,25 @@ struct ms_head_op *ms_head_ask_death(struct ms_head *h, uint64_t uid);
 /* The result is a Status. */
 struct ms_head_op *ms_head_status(struct ms_head *h);
 
+/* Places. `m` is one of place_group (the result is a GroupStatus, perhaps of a group that
+ * waits), wait_group and find_group (a GroupStatus), remove_group, place_cluster (a
+ * ClusterPlaced: what it says is claimed for a cluster of that name), drop_claim, and resources
+ * (Resources). It is borrowed until the call returns. In an embedded head all of them but
+ * wait_group have completed when this returns.
+ *
+ * -ENOSPC (not on these nodes), -EBUSY (held by others now), -EAGAIN (no way was found), each
+ * with a table; -EEXIST (the name), -ENOENT (no such group), -EBUSY of remove_group: a cluster
+ * stands in it. */
+struct ms_head_op *ms_head_place(struct ms_head *h, const Muster__DriverToHead *m);
+
 /* Wait until it has completed: 0, or -ETIMEDOUT when deadline_ns (monotonic) comes
  * first; the operation then goes on. */
 int ms_head_op_wait(struct ms_head_op *op, int64_t deadline_ns);
 /* After completion: 0 or its negative errno with the reason in err. Before:
  * -EINPROGRESS. */
 int ms_head_op_result(const struct ms_head_op *op, struct ms_error *err);
+/* After a failure: the table that belongs to the text, or NULL. Borrowed until unref. */
+const char *ms_head_op_table(const struct ms_head_op *op);
 /* After success: the message named above, borrowed until unref; NULL if it has none. */
 const ProtobufCMessage *ms_head_op_message(const struct ms_head_op *op);
 /* Give it up (any time; an operation under way goes on without an observer). */

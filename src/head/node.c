@@ -215,6 +215,7 @@ void ms_node_is_ready(struct ms_node *n, Muster__AgentReady *ready)
     n->state = MS_NODE_READY;
     n->pid = ready->pid ? ready->pid : n->pid;
     n->cpus = ready->cpus;
+    ms_place_node_came(n->head, n);
 }
 
 bool ms_node_read(struct ms_node *n, const uint8_t *body, size_t len)
@@ -263,4 +264,5 @@ void ms_node_is_gone(struct ms_node *n, const char *why)
     for (at = 0; (a = ms_map_next(&n->pending, &at)); at = 0)
         refuse(a, &err);
     ms_head_ports_lost(n->head, n);
+    ms_place_node_gone(n->head, n);
 }

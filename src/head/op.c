@@ -56,6 +56,7 @@ void ms_head_op_unref(struct ms_head_op *op)
         protobuf_c_message_free_unpacked(op->message, NULL);
     if (op->wanted)
         muster__driver_to_head__free_unpacked(op->wanted, NULL);
+    free(op->table);
     pthread_cond_destroy(&op->changed);
     pthread_mutex_destroy(&op->lock);
     free(op);
@@ -153,6 +154,11 @@ int ms_head_op_result(const struct ms_head_op *op, struct ms_error *err)
     if (op->error.code && err)
         *err = op->error;
     return op->error.code;
+}
+
+const char *ms_head_op_table(const struct ms_head_op *op)
+{
+    return atomic_load_explicit(&op->done, memory_order_acquire) ? op->table : NULL;
 }
 
 const ProtobufCMessage *ms_head_op_message(const struct ms_head_op *op)

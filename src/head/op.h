@@ -27,6 +27,7 @@ struct ms_head_op {
     _Atomic bool done;     /* written under the lock, and last */
     struct ms_error error; /* code 0: success */
     ProtobufCMessage *message;
+    char *table; /* beside the error's text; NULL: none. Set before it fails. */
 
     struct ms_head *head;
     struct ms_list link; /* head->ops, until done; under the head's lock */
@@ -53,9 +54,10 @@ struct ms_head_op {
 
     /* Clusters. */
     struct ms_cluster *cluster;
-    struct ms_error why;      /* code 0: all is well so far */
-    int64_t until_ns;         /* of a destroy: when its window ends */
-    struct ms_list wait_link; /* head->destroying, waiting, asking or seeking */
+    struct ms_error why; /* code 0: all is well so far */
+    int64_t until_ns;    /* of a destroy: when its window ends */
+    struct ms_list
+        wait_link; /* head->destroying, waiting, asking, seeking, or placing */
     struct ms_timer deadline;
 };
 

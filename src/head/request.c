@@ -105,6 +105,8 @@ void ms_head_request_run(struct ms_head_op *op)
             table[i].run(op);
             return;
         }
+    if (ms_place_run(op))
+        return;
     ms_head_op_fail(op, -ENOSYS, "the head does not know this request");
 }
 

@@ -15,6 +15,7 @@
  * describe.c  what drivers say of them
  * replace.c   new incarnations; successor.c: who asks for them
  * cluster.c   destroying them, and what happens to workers
+ * place.h     the resource manager; it has its files
  * ports.c     ports that are held for clusters
  * stop.c      the orderly end, on the head's thread
  * orphan.c    workers whose lent agent has died
@@ -39,6 +40,7 @@
 #include "head/node.h"
 #include "head/op.h"
 #include "head/orphan.h"
+#include "head/place.h"
 #include "head/rest.h"
 #include "io/loop.h"
 #include "wire/server.h"
@@ -79,6 +81,7 @@ struct ms_head {
     struct ms_list ops; /* not completed; under `lock` */
 
     struct ms_registry registry;
+    struct ms_place_desk place;
     struct ms_list destroying; /* operations that destroy */
     struct ms_list waiting;    /* operations that need a node which may come */
     struct ms_list asking;     /* operations that ask how a worker ended */
@@ -250,7 +253,7 @@ void ms_head_stop_run(struct ms_head_op *op); /* `run` of the end */
 void ms_head_stop_step(struct ms_head *h);    /* something has changed: go on */
 
 /* status.c: NULL: out of memory */
-Muster__Status *ms_head_status_message(const struct ms_head *h);
+Muster__Status *ms_head_status_message(struct ms_head *h);
 Muster__NodeStatus *ms_node_status(const struct ms_node *n);
 
 /* serve.c */

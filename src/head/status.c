@@ -150,7 +150,7 @@ static bool add_addresses(Muster__Status *s, const struct ms_head *h)
     return copy_texts(&s->addresses, &s->n_addresses, h->addresses, count);
 }
 
-Muster__Status *ms_head_status_message(const struct ms_head *h)
+Muster__Status *ms_head_status_message(struct ms_head *h)
 {
     MS_CLEANUP(cleanup_status) Muster__Status *s = malloc(sizeof *s);
 
@@ -164,7 +164,8 @@ Muster__Status *ms_head_status_message(const struct ms_head *h)
         !set_text(&s->session_dir, h->session.dir) ||
         !set_text(&s->version, MS_VERSION) ||
         !set_text(&s->http_address, ms_rest_address(h->rest)) || !add_nodes(s, h) ||
-        !add_clusters(s, h) || !add_drivers(s, h) || !add_addresses(s, h))
+        !add_clusters(s, h) || !ms_place_add_groups(h, s) || !add_drivers(s, h) ||
+        !add_addresses(s, h))
         return NULL;
     return MS_TAKE(s);
 }

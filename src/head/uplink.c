@@ -273,6 +273,7 @@ int ms_uplink_init(struct ms_head *h,
     ms_map_init(&u->open);
     ms_map_init(&u->living);
     ms_map_init(&u->dead);
+    ms_list_init(&u->groups);
     if (!u->addresses || !u->hello ||
         ms_timer_init(&u->redial, h->loop, on_redial, u) < 0 ||
         ms_timer_init(&u->stop_timer, h->loop, on_stop_timer, u) < 0)
@@ -290,6 +291,7 @@ void ms_uplink_destroy(struct ms_uplink *u)
     ms_map_finish(&u->open);
     ms_map_finish(&u->living);
     ms_map_finish(&u->dead);
+    ms_uplink_forget_groups(u);
     if (u->hello)
         muster__driver_to_head__free_unpacked(u->hello, NULL);
     free(u->addresses);

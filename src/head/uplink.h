@@ -29,8 +29,9 @@ struct ms_uplink {
     uint64_t head_id;   /* that welcomed us last; 0: none has */
     struct ms_map open; /* request -> operation */
     uint64_t last_request;
-    struct ms_map living; /* uids of workers that we may hear of; values nothing */
-    struct ms_map dead;   /* uids of those whose end was told */
+    struct ms_map living;  /* uids of workers that we may hear of; values nothing */
+    struct ms_map dead;    /* uids of those whose end was told */
+    struct ms_list groups; /* that we have; see uplink_groups.c */
     struct ms_head_op *start_op; /* until we are welcomed for the first time */
     struct ms_timer redial;      /* from outside of the link's own callbacks */
     struct ms_timer stop_timer;
@@ -46,6 +47,14 @@ void ms_uplink_fail_open(struct ms_uplink *u, const struct ms_error *why);
 void ms_uplink_worker_exited(struct ms_uplink *u,
                              uint64_t uid,
                              const Muster__Exit *exit);
+
+/* uplink_groups.c */
+/* An answer that may be about a group. */
+void ms_uplink_note_group(struct ms_uplink *u,
+                          const Muster__DriverToHead *wanted,
+                          const Muster__HeadToDriver *answer);
+void ms_uplink_restore_groups(struct ms_uplink *u);
+void ms_uplink_forget_groups(struct ms_uplink *u);
 
 /* uplink.c */
 void ms_uplink_welcomed(struct ms_uplink *u, const Muster__LinkWelcome *w);

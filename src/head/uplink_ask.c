@@ -95,6 +95,8 @@ void ms_uplink_resend(struct ms_uplink *u, bool is_new)
     struct ms_head_op *op;
     size_t count = 0, at = 0;
 
+    if (is_new)
+        ms_uplink_restore_groups(u);
     while (open && (op = ms_map_next(&u->open, &at)))
         if (op->wanted)
             open[count++] = op;
@@ -150,6 +152,12 @@ static ProtobufCMessage *take_result(Muster__HeadToDriver *m)
         return &MS_TAKE(m->successor)->base;
     case MUSTER__HEAD_TO_DRIVER__BODY_FOUND:
         return &MS_TAKE(m->found)->base;
+    case MUSTER__HEAD_TO_DRIVER__BODY_GROUP:
+        return &MS_TAKE(m->group)->base;
+    case MUSTER__HEAD_TO_DRIVER__BODY_PLACED:
+        return &MS_TAKE(m->placed)->base;
+    case MUSTER__HEAD_TO_DRIVER__BODY_RESOURCES:
+        return &MS_TAKE(m->resources)->base;
     default:
         return NULL;
     }
@@ -164,6 +172,10 @@ static void on_answer(struct ms_uplink *u, Muster__HeadToDriver *m)
     op->on_failed = NULL;
     if (op == u->head->stop_op)
         u->head->stop_op = NULL;
+    ms_uplink_note_group(u, op->wanted, m);
+    if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_FAILURE &&
+        m->failure->traceback[0])
+        op->table = strdup(m->failure->traceback);
     if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_FAILURE)
         ms_head_op_fail(op,
                         m->failure->code < 0 ? m->failure->code : -EIO,

@@ -52,6 +52,11 @@ void ms_books_finish(struct ms_books *b);
 /* For the tables: the clusters and groups on a node's devices, by name. As long as `b`. */
 struct ms_holders ms_books_holders(struct ms_books *b);
 
+/* What the nodes of a scope have and who holds it, as a table. 0 or -ENOMEM. */
+int ms_books_print(struct ms_books *b,
+                   const struct ms_scope *scope,
+                   struct ms_buf *out);
+
 /* ---- nodes ----------------------------------------------------------------------- */
 
 /* A run of equal devices. */

@@ -1,0 +1,356 @@
+#include "base/cleanup.h"
+#include "head/state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A PlaceGroup as the planner takes it; it borrows from the message. */
+struct wanted {
+    struct ms_place_request request;
+    struct ms_scope_request scope;
+    struct ms_bundle *bundles;
+    struct ms_selector *selectors; /* [specs] */
+    struct ms_extra_need **extras; /* [specs] */
+    size_t specs;
+};
+
+static void wanted_finish(struct wanted *w)
+{
+    for (size_t i = 0; i < w->specs; i++) {
+        ms_selector_finish(&w->selectors[i]);
+        free(w->extras[i]);
+    }
+    free(w->selectors);
+    free(w->extras);
+    free(w->bundles);
+}
+
+static size_t count_of(const Muster__BundleSpec *b)
+{
+    return b->count ? b->count : 1;
+}
+
+/* -E2BIG, -ENOMEM */
+static int reserve(struct wanted *w, const Muster__PlaceGroup *m, struct ms_error *err)
+{
+    size_t total = 0;
+
+    for (size_t i = 0; i < m->n_bundles; i++) {
+        total += count_of(m->bundles[i]);
+        if (total > MS_PLACE_BUNDLES_MAX)
+            return ms_error_set(err,
+                                -E2BIG,
+                                "group '%s': more than %zu bundles",
+                                m->name,
+                                MS_PLACE_BUNDLES_MAX);
+    }
+    w->bundles = calloc(total + 1, sizeof *w->bundles);
+    w->selectors = calloc(m->n_bundles + 1, sizeof *w->selectors);
+    w->extras = calloc(m->n_bundles + 1, sizeof *w->extras);
+    if (!w->bundles || !w->selectors || !w->extras)
+        return ms_error_set(err, -ENOMEM, "group '%s': out of memory", m->name);
+    w->specs = m->n_bundles;
+    w->request.bundles = w->bundles;
+    return 0;
+}
+
+static int read_parts(struct wanted *w,
+                      const Muster__BundleSpec *m,
+                      size_t at,
+                      struct ms_bundle *b,
+                      struct ms_error *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < m->n_labels; i++)
+        rc = ms_selector_add(
+            &w->selectors[at], m->labels[i]->name, m->labels[i]->condition, err);
+    if (m->n_labels)
+        b->selector = &w->selectors[at];
+    if (rc < 0 || m->n_resources == 0)
+        return rc;
+    w->extras[at] = calloc(m->n_resources, sizeof **w->extras);
+    if (!w->extras[at])
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < m->n_resources; i++)
+        w->extras[at][i] =
+            (struct ms_extra_need){m->resources[i]->name, m->resources[i]->amount};
+    b->extras = w->extras[at];
+    b->extra_count = m->n_resources;
+    return 0;
+}
+
+static int read_bundle(struct wanted *w,
+                       struct ms_books *books,
+                       const Muster__BundleSpec *m,
+                       size_t at,
+                       struct ms_error *err)
+{
+    int kind = m->kind[0] ? ms_stock_kind(&books->stock, m->kind, err) : 0;
+    struct ms_bundle b = {.cpu_milli = m->cpu_milli,
+                          .memory = m->memory,
+                          .devices = m->devices,
+                          .share_milli = m->share_milli,
+                          .device_memory = m->device_memory,
+                          .kind = (uint8_t)(kind > 0 ? kind : 0),
+                          .one_domain = m->one_domain};
+    int rc = kind < 0 ? kind : read_parts(w, m, at, &b, err);
+
+    for (size_t i = 0; rc == 0 && i < count_of(m); i++)
+        w->bundles[w->request.count++] = b;
+    return rc;
+}
+
+static int read_group(struct wanted *w,
+                      struct ms_books *books,
+                      const Muster__PlaceGroup *m,
+                      struct ms_error *err)
+{
+    int rc = reserve(w, m, err);
+
+    w->request.name = m->name;
+    w->request.same = m->same[0] ? m->same : NULL;
+    ms_place_scope(m->scope, &w->scope);
+    if (m->scope && (m->scope->n_nodes || m->scope->is_limited || m->scope->num_nodes))
+        w->request.scope = &w->scope;
+    if (rc == 0 && m->strategy[0])
+        rc = ms_strategy_parse(m->strategy, &w->request.strategy, err);
+    for (size_t i = 0; rc == 0 && i < m->n_bundles; i++)
+        rc = read_bundle(w, books, m->bundles[i], i, err);
+    return rc;
+}
+
+static struct ms_group *find(const struct ms_books *b, const Muster__GroupRef *ref)
+{
+    if (!ref->id)
+        return ms_books_find_group(b, ref->name);
+    ms_list_each (g, &b->groups.all, struct ms_group, link)
+        if (g->id == ref->id && !g->is_ending)
+            return g;
+    return NULL;
+}
+
+static int not_found(const Muster__GroupRef *ref, struct ms_error *err)
+{
+    return ref->name[0]
+               ? ms_error_set(
+                     err, -ENOENT, "there is no placement group '%s'", ref->name)
+               : ms_error_set(err, -ENOENT, "the placement group was removed");
+}
+
+/* ---- requests -------------------------------------------------------------------- */
+
+static int ask(struct ms_head_op *op,
+               Muster__GroupStatus **out,
+               struct ms_buf *table,
+               struct ms_error *err)
+{
+    const Muster__PlaceGroup *m = op->wanted->place_group;
+    struct ms_books *b = &op->head->place.books;
+    MS_CLEANUP(wanted_finish) struct wanted w = {0};
+    int64_t now_ns = m->timeout_ns ? ms_now_ns() : 0;
+    struct ms_group *g = NULL;
+    int rc = read_group(&w, b, m, err);
+
+    if (rc == 0)
+        rc = ms_books_ask(b,
+                          &w.request,
+                          ms_driver_id(op->driver),
+                          now_ns,
+                          ms_deadline_ns(now_ns, ms_head_grace(m->timeout_ns)),
+                          &g,
+                          table,
+                          err);
+    if (rc < 0)
+        return rc;
+    g->detached = m->detached;
+    *out = ms_place_group_message(b, g);
+    if (*out)
+        return 0;
+    ms_books_remove(b, g, NULL);
+    return ms_error_set(err, -ENOMEM, "group '%s': out of memory", m->name);
+}
+
+void ms_place_group_run(struct ms_head_op *op)
+{
+    struct ms_place_desk *desk = &op->head->place;
+    MS_CLEANUP(ms_buf_finish) struct ms_buf table = {0};
+    Muster__GroupStatus *status = NULL;
+    struct ms_error err = {0};
+    int rc;
+
+    if (op->driver && ms_head_wait_for_nodes(op))
+        return;
+    pthread_mutex_lock(&desk->lock);
+    rc = ask(op, &status, &table, &err);
+    pthread_mutex_unlock(&desk->lock);
+    if (rc < 0) {
+        ms_place_fail(op, &err, &table);
+        return;
+    }
+    if (status->state == MUSTER__GROUP_STATE__GROUP_WAITING)
+        ms_place_kick(op->head);
+    ms_head_op_succeed(op, &status->base);
+}
+
+/* Does a change of ours matter to somebody who waits? Under the lock. */
+static bool has_news(const struct ms_books *b)
+{
+    return !ms_list_is_empty(&b->groups.news) || !ms_list_is_empty(&b->groups.waiting);
+}
+
+void ms_place_remove_run(struct ms_head_op *op)
+{
+    struct ms_place_desk *desk = &op->head->place;
+    const Muster__GroupRef *ref = op->wanted->remove_group;
+    struct ms_error err = {0};
+    struct ms_group *g;
+    bool was_waiting, news;
+    int rc;
+
+    pthread_mutex_lock(&desk->lock);
+    g = find(&desk->books, ref);
+    was_waiting = g && g->state == MS_GROUP_WAITING;
+    rc = g ? ms_books_remove(&desk->books, g, &err) : not_found(ref, &err);
+    news = has_news(&desk->books);
+    pthread_mutex_unlock(&desk->lock);
+    if (was_waiting || news)
+        ms_place_kick(op->head);
+    if (rc == 0)
+        ms_head_op_succeed(op, NULL);
+    else
+        ms_head_op_fail_with(op, &err);
+}
+
+void ms_place_find_run(struct ms_head_op *op)
+{
+    struct ms_place_desk *desk = &op->head->place;
+    const Muster__GroupRef *ref = op->wanted->find_group;
+    Muster__GroupStatus *status = NULL;
+    struct ms_error err = {0};
+    struct ms_group *g;
+
+    pthread_mutex_lock(&desk->lock);
+    g = find(&desk->books, ref);
+    if (!g)
+        not_found(ref, &err);
+    else if (!(status = ms_place_group_message(&desk->books, g)))
+        ms_error_set(&err, -ENOMEM, "out of memory");
+    pthread_mutex_unlock(&desk->lock);
+    if (status)
+        ms_head_op_succeed(op, &status->base);
+    else
+        ms_head_op_fail_with(op, &err);
+}
+
+/* ---- after a restart ------------------------------------------------------------- */
+
+static void free_placement(struct ms_placement *p)
+{
+    ms_placement_finish(p);
+}
+
+/* Where it was; -ENOENT: a node of it has not come back. */
+static int read_pieces(const struct ms_books *b,
+                       const struct ms_place_request *r,
+                       const Muster__GroupStatus *m,
+                       struct ms_placement *p)
+{
+    size_t devices = 0;
+
+    for (size_t i = 0; i < m->n_pieces; i++)
+        devices += m->pieces[i]->n_devices;
+    *p = (struct ms_placement){.count = m->n_pieces};
+    p->nodes = calloc(p->count + 1, sizeof *p->nodes);
+    p->first = calloc(p->count + 1, sizeof *p->first);
+    p->devices = calloc(devices + 1, sizeof *p->devices);
+    if (!p->nodes || !p->first || !p->devices)
+        return -ENOMEM;
+    for (size_t i = 0; i < m->n_pieces; i++) {
+        const Muster__Piece *piece = m->pieces[i];
+        const struct ms_stock_node *n = ms_stock_find(&b->stock, piece->node);
+
+        if (!n || piece->n_devices != ms_bundle_width(&r->bundles[i]))
+            return -ENOENT;
+        p->nodes[i] = (uint32_t)(n - b->stock.nodes);
+        p->first[i + 1] = p->first[i] + (uint32_t)piece->n_devices;
+        for (size_t k = 0; k < piece->n_devices; k++) {
+            if (piece->devices[k] >= n->device_count)
+                return -ENOENT;
+            p->devices[p->first[i] + k] = piece->devices[k];
+        }
+    }
+    return 0;
+}
+
+static int restore_placed(struct ms_books *b,
+                          const struct ms_place_request *r,
+                          const Muster__GroupStatus *m,
+                          struct ms_group **out,
+                          struct ms_error *err)
+{
+    MS_CLEANUP(free_placement) struct ms_placement p = {0};
+    int rc;
+
+    if (m->n_pieces != r->count)
+        return ms_error_set(err, -EINVAL, "group '%s' has other bundles", r->name);
+    rc = read_pieces(b, r, m, &p);
+    if (rc == -ENOENT)
+        return ms_error_set(err, rc, "group '%s': a node of it is gone", r->name);
+    return rc < 0 ? rc : ms_groups_restore(&b->groups, r, &p, out, err);
+}
+
+/* One that waited waits anew. */
+static int restore(struct ms_head_op *op, struct ms_error *err)
+{
+    const Muster__RestoreGroup *m = op->wanted->restore_group;
+    struct ms_books *b = &op->head->place.books;
+    MS_CLEANUP(wanted_finish) struct wanted w = {0};
+    int64_t now_ns = ms_now_ns();
+    struct ms_group *g = NULL;
+    int rc = read_group(&w, b, m->group, err);
+
+    w.request.name = m->status->name;
+    if (rc == 0 && m->status->n_pieces == 0)
+        rc = ms_books_ask(b,
+                          &w.request,
+                          0,
+                          now_ns,
+                          ms_deadline_ns(now_ns, ms_head_grace(m->group->timeout_ns)),
+                          &g,
+                          NULL,
+                          err);
+    else if (rc == 0)
+        rc = restore_placed(b, &w.request, m->status, &g, err);
+    if (rc < 0)
+        return rc;
+    g->id = m->status->id;
+    g->owner = ms_driver_id(op->driver);
+    g->detached = m->group->detached;
+    if (g->id > b->last_id)
+        b->last_id = g->id;
+    return 0;
+}
+
+void ms_place_restore_run(struct ms_head_op *op)
+{
+    struct ms_place_desk *desk = &op->head->place;
+    const Muster__RestoreGroup *m = op->wanted->restore_group;
+    struct ms_error err = {0};
+    int rc;
+
+    if (!m->group || !m->status) {
+        ms_head_op_fail(op, -EINVAL, "there is no group to restore");
+        return;
+    }
+    if (ms_head_wait_for_nodes(op))
+        return;
+    pthread_mutex_lock(&desk->lock);
+    rc = restore(op, &err);
+    pthread_mutex_unlock(&desk->lock);
+    if (rc == 0)
+        ms_head_op_succeed(op, NULL);
+    else
+        ms_head_op_fail_with(op, &err);
+}
