@@ -1,4 +1,4 @@
-"""The Python examples of the documentation run, and print what they say they print.
+"""The examples of the documentation run, and print what they say they print.
 
 All examples of a page run one after the other in one process, as a reader would do it.
 `print(...)  # [1, 2]` is checked where the comment begins with a literal.
@@ -15,10 +15,12 @@ from pathlib import Path
 
 import pytest
 from helpers import MARK, leftovers, new_mark
+from muster import api
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ["README.md", "doc/clusters.md"]
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
+PLANS = ["doc/resources.md"]
+BLOCK = r"^```{}\n(.*?)^```$"
 
 # What the examples leave to the reader.
 BEFORE = """\
@@ -33,6 +35,13 @@ def _shows(is_value, want):
     print(is_value)
     assert is_value == want, f"the page says {want!r}"
 """
+
+
+def blocks_of(page: str, language: str) -> list[str]:
+    pattern = BLOCK.format(language)
+    blocks = re.findall(pattern, (ROOT / page).read_text(), re.M | re.S)
+    assert blocks
+    return blocks
 
 
 def _comments(source: str) -> dict[int, str]:
@@ -77,8 +86,7 @@ def test_comments_are_checked() -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_examples_of(page: str, tmp_path: Path) -> None:
-    blocks = BLOCK.findall((ROOT / page).read_text())
-    assert blocks
+    blocks = blocks_of(page, "python")
     script = tmp_path / "examples.py"
     script.write_text("\n".join([BEFORE, *map(checked, blocks)]))
     mark = new_mark()
@@ -92,3 +100,24 @@ def test_examples_of(page: str, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert leftovers(mark) == []
+
+
+def _plan(path: Path) -> str:
+    command = [api.find_executable(), "plan", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", PLANS)
+def test_plans_of(page: str, tmp_path: Path) -> None:
+    for number, block in enumerate(blocks_of(page, "yaml")):
+        file = tmp_path / f"{number}.yaml"
+        file.write_text(block)
+        assert "ROLE" in _plan(file)
+
+
+def test_plan_of_the_example() -> None:
+    plan = _plan(ROOT / "examples/grpo/job.yaml")
+    for role in ("actor_train", "actor_infer", "reference", "reward"):
+        assert re.search(rf"^{role} ", plan, re.M)
