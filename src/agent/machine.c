@@ -1,10 +1,10 @@
 #include "agent/machine.h"
 #include "agent/cgpath.h"
+#include "agent/devices.h"
 #include "base/cleanup.h"
 #include "resource/shape.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -137,25 +137,9 @@ uint64_t ms_machine_memory(void)
     return memory;
 }
 
-/* /dev/<prefix><number> */
-static unsigned count_devices(const char *prefix)
+static const char *own_variable(const char *name)
 {
-    DIR *d = opendir("/dev");
-    size_t len = strlen(prefix);
-    struct dirent *e;
-    unsigned count = 0;
-
-    if (!d)
-        return 0;
-    while ((e = readdir(d))) {
-        const char *digits = e->d_name + len;
-
-        if (!strncmp(e->d_name, prefix, len) && *digits &&
-            strspn(digits, "0123456789") == strlen(digits))
-            count++;
-    }
-    closedir(d);
-    return count;
+    return getenv(name);
 }
 
 Muster__NodeShape *
@@ -163,7 +147,7 @@ ms_machine_shape(const char *node, const Muster__NodeShape *told, struct ms_erro
 {
     MS_CLEANUP(ms_shape_cleanup)
     Muster__NodeShape *s = told ? ms_shape_copy(told) : ms_shape_create(node);
-    struct ms_shape_devices found = {.count = ms_machine_gpus()};
+    bool looks = !told || told->look_for_devices;
 
     if (!s || ms_shape_set_name(s, node) < 0) {
         ms_error_set(err, -ENOMEM, "out of memory");
@@ -173,15 +157,8 @@ ms_machine_shape(const char *node, const Muster__NodeShape *told, struct ms_erro
         s->cpus = (int32_t)ms_machine_cpus();
     if (s->memory == 0)
         s->memory = ms_machine_memory();
-    if ((!told || told->look_for_devices) && ms_shape_add_devices(s, &found, err) < 0)
+    if (looks ? ms_devices_find(s, err) < 0 : ms_devices_rename(s, own_variable) < 0)
         return NULL;
     s->look_for_devices = false;
     return MS_TAKE(s);
-}
-
-unsigned ms_machine_gpus(void)
-{
-    unsigned gpus = count_devices("nvidia");
-
-    return gpus ? gpus : count_devices("davinci");
 }

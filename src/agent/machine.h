@@ -21,8 +21,6 @@ ms_machine_shape(const char *node, const Muster__NodeShape *told, struct ms_erro
 unsigned ms_machine_cpus(void);
 /* Bytes. */
 uint64_t ms_machine_memory(void);
-/* NVIDIA GPUs, else Ascend NPUs, by their device files. */
-unsigned ms_machine_gpus(void);
 
 /* Pure parts, for the tests: whole CPUs of a quota, rounded up; 0: no limit.
  * "200000 100000" or "max 100000" (cpu.max), or the two files of version 1. */

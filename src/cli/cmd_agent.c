@@ -1,13 +1,16 @@
 #include "agent/agent.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/size.h"
 #include "cli/args.h"
 #include "cli/out.h"
 #include "cli/target.h"
 #include "resource/shape.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { DEVICES_MAX = 4096, WITHIN_MAX = 30 * 24 * 3600 };
 
@@ -25,13 +28,58 @@ static void collect(const struct ms_cli *cli, enum ms_opt id, struct values *out
         out->at[out->count++] = value;
 }
 
+/* "license=4" */
+static int add_resource(Muster__NodeShape *s, const char *text, struct ms_error *err)
+{
+    const char *equals = strchr(text, '=');
+    MS_CLEANUP(ms_cleanup_free)
+    char *name = equals ? strndup(text, (size_t)(equals - text)) : NULL;
+    size_t digits = equals ? strspn(equals + 1, "0123456789") : 0;
+
+    if (!digits || digits > 18 || equals[1 + digits])
+        return ms_error_set(err, -EINVAL, "--resource wants NAME=N, not '%s'", text);
+    if (!name)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    return ms_shape_add_resource(s, name, strtoull(equals + 1, NULL, 10), err);
+}
+
+static int add_devices(const struct ms_cli *cli,
+                       Muster__NodeShape *s,
+                       long count,
+                       struct ms_error *err)
+{
+    static const enum ms_opt details[] = {
+        MS_OPT_GPU_MEMORY, MS_OPT_GPUS_PER_DOMAIN, MS_OPT_DEVICE_KIND};
+    struct ms_shape_devices devices = {.kind = cli->values[MS_OPT_DEVICE_KIND],
+                                       .count = count > 0 ? (uint32_t)count : 0};
+    long per_domain = 0;
+
+    for (size_t i = 0; i < MS_COUNT(details) && count < 0; i++)
+        if (ms_cli_has(cli, details[i]))
+            return ms_error_set(
+                err,
+                -EINVAL,
+                "--%s describes the devices of --num-gpus: give that too",
+                ms_cli_options[details[i]].name);
+    if (ms_args_number(cli, MS_OPT_GPUS_PER_DOMAIN, 1, DEVICES_MAX, &per_domain, err) <
+        0)
+        return -EINVAL;
+    devices.per_domain = (uint32_t)per_domain;
+    if (ms_cli_has(cli, MS_OPT_GPU_MEMORY) &&
+        ms_size_parse(cli->values[MS_OPT_GPU_MEMORY], &devices.memory) < 0)
+        return ms_error_set(err,
+                            -EINVAL,
+                            "--gpu-memory wants a size such as 80GiB, not '%s'",
+                            cli->values[MS_OPT_GPU_MEMORY]);
+    return ms_shape_add_devices(s, &devices, err);
+}
+
 /* What the command line says of this machine. */
 static int
 describe(const struct ms_cli *cli, Muster__NodeShape *s, struct ms_error *err)
 {
-    struct ms_shape_devices devices = {0};
     long gpus = -1, cpus = -1;
-    const char *label;
+    const char *label, *resource;
     size_t pos = 0;
     int rc = ms_args_number(cli, MS_OPT_NUM_GPUS, 0, DEVICES_MAX, &gpus, err);
 
@@ -39,10 +87,12 @@ describe(const struct ms_cli *cli, Muster__NodeShape *s, struct ms_error *err)
         rc = ms_args_number(cli, MS_OPT_NUM_CPUS, 1, DEVICES_MAX, &cpus, err);
     while (rc == 0 && (label = ms_cli_next(cli, MS_OPT_LABEL, &pos)))
         rc = ms_shape_add_label_text(s, label, err);
+    pos = 0;
+    while (rc == 0 && (resource = ms_cli_next(cli, MS_OPT_RESOURCE, &pos)))
+        rc = add_resource(s, resource, err);
     s->cpus = (int32_t)cpus;
     s->look_for_devices = gpus < 0;
-    devices.count = gpus > 0 ? (uint32_t)gpus : 0;
-    return rc < 0 ? rc : ms_shape_add_devices(s, &devices, err);
+    return rc < 0 ? rc : add_devices(cli, s, gpus, err);
 }
 
 static enum ms_exit join(const struct ms_cli *cli, const struct ms_target *target)

@@ -191,7 +191,9 @@ const struct ms_cli_command ms_cli_commands[] = {
             "muster agent --head 10.0.0.1:7777 --secret-file secret --num-gpus 8",
         .options = MS_OPT(MS_OPT_HEAD) | MS_OPT(MS_OPT_SECRET_FILE) |
                    MS_OPT(MS_OPT_NODE_NAME) | MS_OPT(MS_OPT_NUM_GPUS) |
-                   MS_OPT(MS_OPT_NUM_CPUS) | MS_OPT(MS_OPT_LABEL) |
+                   MS_OPT(MS_OPT_NUM_CPUS) | MS_OPT(MS_OPT_GPU_MEMORY) |
+                   MS_OPT(MS_OPT_GPUS_PER_DOMAIN) | MS_OPT(MS_OPT_DEVICE_KIND) |
+                   MS_OPT(MS_OPT_RESOURCE) | MS_OPT(MS_OPT_LABEL) |
                    MS_OPT(MS_OPT_BIND) | MS_OPT(MS_OPT_TLS) |
                    MS_OPT(MS_OPT_JOIN_WITHIN) | MS_OPT(MS_OPT_END_WITH) |
                    MS_OPT(MS_OPT_FD),

@@ -5,6 +5,7 @@
 #include "cli/doctor.h"
 #include "io/spawn.h"
 #include "resource/amount.h"
+#include "resource/shape.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -133,18 +134,49 @@ void ms_check_clock(const struct ms_cli *cli, struct ms_finding *f)
 
 /* ---- as the agent sees it -------------------------------------------------------- */
 
+/* "8 x nvidia gpu (NVIDIA A100-SXM4-80GB, 80.0 GiB), in 2 domains" */
+static int print_devices(const Muster__NodeShape *s, struct ms_buf *out)
+{
+    const Muster__Device *first = s->devices[0];
+    uint32_t domains = 0;
+    size_t alike = 0;
+    int rc;
+
+    for (size_t i = 0; i < s->n_devices; i++) {
+        alike += strcmp(s->devices[i]->kind, first->kind) == 0;
+        if (s->devices[i]->domain >= domains)
+            domains = s->devices[i]->domain + 1;
+    }
+    rc = ms_buf_printf(out,
+                       "%zu x %s %s%s%s",
+                       alike,
+                       first->vendor,
+                       first->kind,
+                       *first->model ? ", " : "",
+                       first->model);
+    if (rc == 0 && first->memory)
+        rc =
+            ms_buf_printf(out, ", %llu GiB", (unsigned long long)(first->memory >> 30));
+    if (rc == 0 && alike < s->n_devices)
+        rc = ms_buf_printf(out, "; %zu of other kinds", s->n_devices - alike);
+    return rc == 0 && domains > 1 ? ms_buf_printf(out, "; %u domains", domains) : rc;
+}
+
 void ms_check_devices(const struct ms_cli *cli, struct ms_finding *f)
 {
-    unsigned found = ms_machine_gpus();
+    MS_CLEANUP(ms_shape_cleanup)
+    Muster__NodeShape *s = ms_machine_shape("localhost", NULL, NULL);
+    struct ms_buf text = {0};
 
     (void)cli;
-    if (found)
-        ms_finding_set(f, MS_FINDING_OK, NULL, "%u GPUs or NPUs", found);
+    if (s && s->n_devices && print_devices(s, &text) == 0)
+        ms_finding_set(f, MS_FINDING_OK, NULL, "%s", ms_buf_str(&text));
     else
         ms_finding_set(f,
                        MS_FINDING_OK,
                        NULL,
                        "no GPUs; muster.init(num_gpus=N) counts N that are not there");
+    ms_buf_finish(&text);
 }
 
 void ms_check_cores(const struct ms_cli *cli, struct ms_finding *f)

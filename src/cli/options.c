@@ -102,6 +102,22 @@ const struct ms_cli_option ms_cli_options[MS_OPT_COUNT] = {
     [MS_OPT_NUM_CPUS] = {.name = "num-cpus",
                          .value = "N",
                          .help = "cores to lend (default: all that are found)"},
+    [MS_OPT_GPU_MEMORY] = {.name = "gpu-memory",
+                           .value = "SIZE",
+                           .help = "of each device of --num-gpus, such as 80GiB"},
+    [MS_OPT_GPUS_PER_DOMAIN] = {.name = "gpus-per-domain",
+                                .value = "N",
+                                .help = "so many of --num-gpus are joined closely "
+                                        "(default: all)"},
+    [MS_OPT_DEVICE_KIND] = {.name = "device-kind",
+                            .value = "KIND",
+                            .help = "what --num-gpus counts: gpu, npu, ... (default "
+                                    "gpu)"},
+    [MS_OPT_RESOURCE] = {.name = "resource",
+                         .value = "NAME=N",
+                         .many = true,
+                         .help = "something else to lend, such as license=4; may be "
+                                 "given more than once"},
     [MS_OPT_LABEL] = {.name = "label",
                       .value = "NAME=VALUE",
                       .many = true,

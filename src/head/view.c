@@ -30,33 +30,82 @@ const char *ms_view_node_word(const Muster__NodeStatus *n)
     return n->suspect ? "suspect" : "alive";
 }
 
+static json_t *device_json(const Muster__Device *d)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:I, s:I, s:i, s:o, s:o}",
+                     "kind",
+                     ms_json_string(d->kind),
+                     "vendor",
+                     ms_json_string(d->vendor),
+                     "id",
+                     ms_json_string(d->id),
+                     "variable",
+                     ms_json_string(d->variable),
+                     "memory",
+                     (json_int_t)d->memory,
+                     "domain",
+                     (json_int_t)d->domain,
+                     "numa",
+                     (int)d->numa,
+                     "pci",
+                     ms_json_string(d->pci),
+                     "model",
+                     ms_json_string(d->model));
+}
+
+static json_t *devices_json(const Muster__NodeShape *s)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; s && i < s->n_devices; i++)
+        json_array_append_new(list, device_json(s->devices[i]));
+    return list;
+}
+
+static json_t *resources_json(const Muster__NodeShape *s)
+{
+    json_t *map = json_object();
+
+    for (size_t i = 0; s && i < s->n_resources; i++)
+        json_object_set_new(map,
+                            s->resources[i]->name,
+                            json_integer((json_int_t)s->resources[i]->amount));
+    return map;
+}
+
 json_t *ms_view_node(const Muster__NodeStatus *n)
 {
-    return json_pack("{s:o, s:s, s:b, s:b, s:o, s:i, s:i, s:I, s:i, s:o, s:o, s:o}",
-                     "name",
-                     ms_json_string(n->name),
-                     "state",
-                     ms_view_node_word(n),
-                     "alive",
-                     (int)n->alive,
-                     "suspect",
-                     (int)n->suspect,
-                     "detail",
-                     ms_json_string(n->detail),
-                     "agent_pid",
-                     (int)n->agent_pid,
-                     "cpus",
-                     (int)n->cpus,
-                     "memory",
-                     (json_int_t)n->memory,
-                     "gpus",
-                     (int)n->gpus,
-                     "host_id",
-                     ms_json_string(n->host_id),
-                     "labels",
-                     ms_json_strings(n->labels, n->n_labels),
-                     "addresses",
-                     ms_json_strings(n->addresses, n->n_addresses));
+    return json_pack(
+        "{s:o, s:s, s:b, s:b, s:o, s:i, s:i, s:I, s:i, s:o, s:o, s:o, s:o, "
+        "s:o}",
+        "name",
+        ms_json_string(n->name),
+        "state",
+        ms_view_node_word(n),
+        "alive",
+        (int)n->alive,
+        "suspect",
+        (int)n->suspect,
+        "detail",
+        ms_json_string(n->detail),
+        "agent_pid",
+        (int)n->agent_pid,
+        "cpus",
+        (int)n->cpus,
+        "memory",
+        (json_int_t)n->memory,
+        "gpus",
+        (int)n->gpus,
+        "host_id",
+        ms_json_string(n->host_id),
+        "labels",
+        ms_json_strings(n->labels, n->n_labels),
+        "addresses",
+        ms_json_strings(n->addresses, n->n_addresses),
+        "devices",
+        devices_json(n->shape),
+        "resources",
+        resources_json(n->shape));
 }
 
 static json_t *exit_json(const Muster__Exit *e)
