@@ -314,3 +314,26 @@ class Picky:
             raise KeyError("no key")
         if rank in (2, 3):
             raise ValueError("no value")
+
+
+class Nests(Base):
+    """Makes a cluster of its own."""
+
+    def nest(self, name: str, size: int) -> Any:
+        self.inner = muster.Cluster(name, Trainer, world_size=size)
+        return self.inner, self.inner.compute([1, 2, 3])
+
+    def drop(self) -> None:
+        self.inner.destroy()
+
+    def nest_deeper(self, name: str) -> Any:
+        self.inner = muster.Cluster(name, Nests, world_size=1)
+        return self.inner, *self.inner.execute_rank_zero_sync("nest", name + "-in", 1)
+
+    def die(self) -> None:
+        os._exit(3)
+
+
+class AsyncNests(Nests):
+    async def wait(self) -> None:
+        await asyncio.sleep(0)

@@ -1,4 +1,5 @@
 #include "head_object.h"
+#include "host_object.h"
 
 #include "base/clock.h"
 #include "base/limits.h"
@@ -123,16 +124,34 @@ struct where {
     const char *address, *secret_file, *tls;
 };
 
+/* From its file; a worker that has none proves itself with that of its session. */
+static int find_secret(struct ms_head_options *o,
+                       const struct where *w,
+                       uint8_t secret[MS_SECRET_FILE_SIZE],
+                       struct ms_error *err)
+{
+    const Muster__WorkerBoot *boot;
+
+    if (w->secret_file || !the_host)
+        return ms_secret_read(w->secret_file, secret, err);
+    boot = ms_host_boot(the_host->host);
+    if (boot->secret.len != MS_SECRET_FILE_SIZE)
+        return ms_error_set(err, -EPROTO, "the secret has a wrong size");
+    memcpy(secret, boot->secret.data, MS_SECRET_FILE_SIZE);
+    o->worker = boot->uid;
+    return 0;
+}
+
 /* On failure the error is set. */
 static struct ms_head *
-join(const struct ms_head_options *o, const struct where *w, struct ms_error *err)
+join(struct ms_head_options *o, const struct where *w, struct ms_error *err)
 {
     uint8_t secret[MS_SECRET_FILE_SIZE];
     struct ms_head_address a = {.addresses = w->address, .secret = secret};
     struct ms_head *head = NULL;
 
     if (ms_tls_mode_parse(w->tls, &a.tls, err) == 0 &&
-        ms_secret_read(w->secret_file, secret, err) == 0)
+        find_secret(o, w, secret, err) == 0)
         head = ms_head_join(o, &a, err);
     explicit_bzero(secret, sizeof secret);
     return head;

@@ -477,6 +477,20 @@ static PyObject *get_address(PyObject *self, void *unused)
     return PyUnicode_FromString(ms_host_address(((struct host *)self)->host));
 }
 
+/* Where the head of its session is, and whether to speak TLS there. */
+static PyObject *get_head(PyObject *self, void *unused)
+{
+    static const char *const modes[] = {"auto", "on", "off"};
+    const Muster__WorkerBoot *boot = boot_of(self);
+    const char *tls = boot->tls < MS_COUNT(modes) ? modes[boot->tls] : modes[0];
+
+    (void)unused;
+    if (boot->head[0])
+        return Py_BuildValue("ss", boot->head, tls);
+    return Py_BuildValue(
+        "Ns", PyUnicode_FromFormat("%s/head.sock", boot->session_dir), tls);
+}
+
 static PyObject *get_sys_path(PyObject *self, void *unused)
 {
     (void)unused;
@@ -514,6 +528,7 @@ static PyGetSetDef host_getset[] = {{"uid", get_uid, NULL, NULL, NULL},
                                     {"rank", get_rank, NULL, NULL, NULL},
                                     {"node", get_node, NULL, NULL, NULL},
                                     {"address", get_address, NULL, NULL, NULL},
+                                    {"head", get_head, NULL, NULL, NULL},
                                     {"sys_path", get_sys_path, NULL, NULL, NULL},
                                     {"stack", get_stack, NULL, NULL, NULL},
                                     {"wake_fd", get_wake_fd, NULL, NULL, NULL},

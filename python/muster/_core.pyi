@@ -368,6 +368,10 @@ class Host:
         """A free port of that address, bound and not listening until the process ends."""
 
     @property
+    def head(self) -> tuple[str, str]:
+        """Where the head is, and "auto", "on" or "off" for TLS."""
+
+    @property
     def sys_path(self) -> list[str]: ...
     @property
     def stack(self) -> tuple[int, int]:

@@ -6,8 +6,8 @@ read only by who needs them, and may be missing there.
 
 from __future__ import annotations
 
-from pickle import dumps as plain_dumps
-from pickle import loads as plain_loads
+from _pickle import dumps as plain_dumps
+from _pickle import loads as plain_loads
 
 from muster._bind import UNKNOWN, Binding
 from muster._replace import Recipe

@@ -153,7 +153,10 @@ _inherited: list[Session] = []  # of the process that forked us: never touched a
 
 
 def session() -> Session:
-    """The session of this process, or NotInitialized."""
+    """The session of this process, or NotInitialized. A worker joins its own head when
+    that is needed first."""
+    if _session is None and (host := _core.in_worker()) is not None:
+        return _join_from_worker(host)
     if _session is None:
         raise NotInitialized("call muster.init() first")
     return _session
@@ -231,6 +234,10 @@ def init(
     an error unless it asks for the same.
     """
     global _session
+    if _core.in_worker() is not None:
+        raise MusterError(
+            "init() is for drivers; this process is a worker, which makes clusters without"
+        )
     options: dict[str, Any] = {
         "num_cpus": _number(num_cpus, "num_cpus"),
         "num_gpus": _number(num_gpus, "num_gpus"),
@@ -273,8 +280,6 @@ def init(
             raise MusterError(
                 f"init() was called already, with {_session.options}; shutdown() first"
             )
-        if _core.in_worker() is not None:
-            raise MusterError("init() is for drivers; this process is a worker")
         if _session is not None:
             shutdown()  # its agent was lost
         begun = monotonic()
@@ -317,6 +322,30 @@ def _start(options: dict[str, Any], timeout: float) -> Session:
     except BaseException:
         head.stop(0)
         raise
+
+
+def _join_from_worker(host: _core.Host) -> Session:
+    """What a worker makes ends with it."""
+    global _session
+    address, tls = host.head
+    options: dict[str, Any] = {
+        "num_cpus": -1,
+        "num_gpus": -1,
+        "num_nodes": 0,
+        "nodes": None,
+        "node_name": None,
+        "log_to_driver": True,
+        "http": None,
+        "listen": None,
+        "min_nodes": 1,
+        "address": address,
+        "secret_file": None,
+        "tls": tls,
+    }
+    with _lock:
+        if _session is None:
+            _session = _start(options, ANSWER_S)
+        return _session
 
 
 def _at_least_one(min_nodes: int | None, launch: _launch.Launch | None) -> int:

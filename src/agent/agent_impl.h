@@ -153,6 +153,8 @@ void ms_join_ended(struct ms_join *j,
                    const Muster__WorkerExited *x);
 /* 0: as usual. `j` may be NULL. */
 int64_t ms_join_link_grace(const struct ms_join *j);
+/* Where the head is dialled; "": it is not. */
+const char *ms_join_head(const struct ms_join *j);
 /* The agent is at its end: remove its folder. */
 void ms_join_close(struct ms_join *j);
 

@@ -88,6 +88,11 @@ int64_t ms_join_link_grace(const struct ms_join *j)
     return j ? j->link_grace_ns : 0;
 }
 
+const char *ms_join_head(const struct ms_join *j)
+{
+    return j ? j->options->head : "";
+}
+
 /* ---- what goes wrong ------------------------------------------------------------- */
 
 /* Each reason once: an agent may wait for its head for days. */

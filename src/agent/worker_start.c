@@ -29,6 +29,7 @@ static void fill_boot(struct ms_worker *w, Muster__WorkerBoot *boot, char *spin_
     boot->spin_path = spin_path;
     boot->tls = config->tls;
     boot->link_grace_ns = (uint64_t)ms_join_link_grace(w->agent->join);
+    boot->head = (char *)(uintptr_t)ms_join_head(w->agent->join);
     boot->host_id = (char *)(uintptr_t)ms_host_id();
     boot->http_open = w->spec->http_open;
     boot->world_size = w->spec->world_size;

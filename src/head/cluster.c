@@ -347,7 +347,7 @@ void ms_head_tell_exit(struct ms_head *h, const struct ms_slot *slot)
 
     if (slot->cluster->driver)
         ms_driver_tell_exit(h, slot->cluster, slot->now.uid, exit);
-    else if (h->on_exit)
+    if (h->on_exit) /* of an embedded head: its process may call all of them */
         h->on_exit(h->arg, slot->now.uid, exit);
     ms_head_answer_deaths(h, slot->now.uid, exit);
 }
@@ -363,6 +363,7 @@ void ms_head_worker_exited(struct ms_head *h, uint64_t uid, const Muster__Exit *
     if (slot->cluster->state == MS_CLUSTER_STOPPING && slot->cluster->live == 0 &&
         !is_awaited(h, slot->cluster)) /* else with the nodes' answers */
         ms_head_cluster_forget(h, slot->cluster);
+    ms_drivers_worker_ended(h, uid);
     ms_head_seek_step(h);
     ms_head_stop_step(h);
 }

@@ -181,6 +181,17 @@ void ms_driver_end(struct ms_driver *d, int64_t grace_ns)
     ms_head_stop_step(h);
 }
 
+void ms_drivers_worker_ended(struct ms_head *h, uint64_t uid)
+{
+    struct ms_driver *d, *found = NULL;
+
+    for (size_t at = 0; (d = ms_map_next(&h->drivers, &at));)
+        if (d->hello && d->hello->worker == uid)
+            found = d;
+    if (found && !h->stop_op)
+        ms_driver_end(found, MS_STOP_GRACE_NS);
+}
+
 /* ---- its context ----------------------------------------------------------------- */
 
 int ms_driver_introduce(struct ms_driver *d, struct ms_node *n, struct ms_error *err)

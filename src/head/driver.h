@@ -75,6 +75,8 @@ int ms_driver_attach(struct ms_head *h,
 int ms_driver_expect(struct ms_head *h, uint64_t id);
 /* Its clusters end, and then its record. */
 void ms_driver_end(struct ms_driver *d, int64_t grace_ns);
+/* A worker has ended: what it made as a driver ends too. */
+void ms_drivers_worker_ended(struct ms_head *h, uint64_t uid);
 /* An operation of it has completed. */
 void ms_driver_op_gone(struct ms_driver *d);
 /* All of them, without ending anything. */

@@ -48,6 +48,7 @@ struct ms_head_options {
     const char *const *env; /* "NAME=value" of the driver, NULL-terminated */
     const char *working_dir;
     const char *script; /* what this process is, for people; may be NULL */
+    uint64_t worker;    /* joins a head as a worker of it: its uid; else 0 */
     int64_t timeout_ns; /* for the start */
     const char *http;   /* "HOST:PORT" of rest.h; NULL: none */
     bool http_open_metrics;

@@ -151,6 +151,27 @@ static void meet_agent(struct guest *g, Muster__LinkHello *hello)
     guest_destroy(g);
 }
 
+/* A worker may make clusters too, for as long as it lives; others only of a daemon. */
+static int check_driver(const struct ms_head *h,
+                        const Muster__DriverHello *hello,
+                        struct ms_error *err)
+{
+    const struct ms_slot *slot =
+        hello->worker ? ms_registry_find_uid(&h->registry, hello->worker) : NULL;
+
+    if (hello->worker)
+        return slot && ms_slot_is_live(slot)
+                   ? 0
+                   : ms_error_set(err, -ESRCH, "that worker has ended");
+    if (h->is_daemon)
+        return 0;
+    return ms_error_set(err,
+                        -EPERM,
+                        "this head is part of another driver (process %d), which is "
+                        "its only one: start `muster head` for several",
+                        (int)h->session.driver_pid);
+}
+
 static void meet_driver(struct guest *g, uint64_t request, Muster__LinkHello *hello)
 {
     struct ms_head *h = g->head;
@@ -159,12 +180,8 @@ static void meet_driver(struct guest *g, uint64_t request, Muster__LinkHello *he
     int rc = check_hello(h, hello, &why);
     uint64_t id = hello->driver->driver;
 
-    if (rc == 0 && !h->is_daemon)
-        rc = ms_error_set(&why,
-                          -EPERM,
-                          "this head is part of another driver (process %d), which is "
-                          "its only one: start `muster head` for several",
-                          (int)h->session.driver_pid);
+    if (rc == 0)
+        rc = check_driver(h, hello->driver, &why);
     if (rc == 0)
         rc = ms_driver_attach(h, wire, &hello->driver, &why);
     if (rc < 0) {

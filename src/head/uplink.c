@@ -233,6 +233,7 @@ static Muster__DriverToHead *hello_message(const struct ms_head_options *o)
     driver.host = host;
     driver.host_id = ms_field_text(ms_host_id());
     driver.script = ms_field_text(o->script);
+    driver.worker = o->worker;
     driver.context = &context;
     hello.version = version;
     hello.protocol = MS_FRAME_VERSION;
