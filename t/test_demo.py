@@ -3,6 +3,8 @@
 import importlib
 import os
 import re
+import runpy
+import socket
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -156,7 +158,7 @@ def test_short_demo(tmp_path: Path) -> None:
     assert re.search(r"^  ! WorkerDied: .*actor_infer/1.*SIGKILL", out, re.M), out
     assert "actor_infer/1 died and was replaced" in out
     assert re.search(r"^step  30/30 .* reward 0\.\d+ .* samples/s", out, re.M), out
-    assert "No process is left" in out and "What to try next" in out
+    assert "Nothing is left but logs" in out and "What to try next" in out
     drawn = ET.parse(curve).getroot()
     lines = [line.attrib["points"].split() for line in drawn.findall("{*}polyline")]
     assert [len(points) for points in lines[-2:]] == [30, 30]
@@ -180,3 +182,27 @@ def test_demo_that_does_not_learn_fails(tmp_path: Path) -> None:
     done = _demo(tmp_path, "--steps", "3", "--kill", "never", "--curve", curve)
     assert done.returncode == 1
     assert "less than the target" in done.stderr
+
+
+def test_demo_sees_what_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = runpy.run_path(str(ROOT / "tools/demo"))
+    mark = new_mark()
+    env = {**os.environ, demo["MARK"]: mark}
+    child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, env=env)
+    assert [line.split()[1] for line in demo["processes"](mark)] == [str(child.pid)]
+    child.communicate()
+    assert demo["processes"](mark) == []
+
+    monkeypatch.setenv("MUSTER_HOME", str(tmp_path))
+    folder = tmp_path / "20260101-000000-17"
+    folder.mkdir()
+    (folder / "agent.log").touch()
+    assert demo["files"](17) == []
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(str(folder / "w.sock"))
+        assert sorted(line.split()[0] for line in demo["files"](17)) == [
+            "file",
+            "socket",
+        ]
