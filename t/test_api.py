@@ -114,7 +114,7 @@ def test_placement_that_does_not_fit(session: Any) -> None:
         muster.ResourceManager(num_gpus_per_node=8)
     with pytest.raises(muster.PlacementError):
         muster.ResourceManager(num_gpus_per_node=2, num_nodes=2)
-    with pytest.raises(ValueError):
+    with pytest.raises(muster.PlacementError, match="it fits with 1 GPU per worker"):
         muster.Cluster("odd", Echo, device_mapping="0-2", num_gpus_per_worker=2)
     with pytest.raises(ValueError, match="mesh"):
         muster.Cluster("odd", Echo, world_size=3, mesh={"tp": 2})

@@ -113,7 +113,6 @@ class Session:
         self.head = head
         self.env = env
         self.pid = os.getpid()
-        self.placing = threading.Lock()  # from a plan until what it takes is in `held`
         # what living clusters of this driver hold: where, and what each worker asked for
         self.held: dict[str, tuple[list[Place], WorkerConfig]] = {}
         self.here = "" if head.joined else head.node[0]
