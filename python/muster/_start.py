@@ -41,12 +41,6 @@ def start(
         raise DeadlineExceeded(f"the workers of {name!r} did not start: {e}") from None
 
 
-def name_taken(name: str) -> ClusterError:
-    return ClusterError(
-        f"there is a cluster {name!r} already: destroy() it, or take another name"
-    )
-
-
 def rank_specs(
     name: str,
     worker_cls: type | str,

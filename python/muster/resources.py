@@ -6,8 +6,7 @@ import os
 from errno import EEXIST
 
 from muster import _core, api
-from muster._start import name_taken
-from muster.errors import PlacementError
+from muster.errors import ClusterError, PlacementError
 from muster.groups import GroupPart, PlacementGroup, bundle_tuples, refused
 
 TYPE_CHECKING = False
@@ -202,7 +201,9 @@ def place(
         return where.place(cluster, config)
     except LookupError as e:
         if e.args[2] == EEXIST:
-            raise name_taken(cluster) from None
+            raise ClusterError(
+                f"{e.args[0]}: destroy() it, or take another name"
+            ) from None
         raise refused(e) from None
 
 
