@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 
-from muster._env import device_names, rank_env, zygote_env
+from muster._env import rank_env, zygote_env
 from muster._serialize import Once
 from muster.dispatch import methods_of
 from muster.errors import ClusterError, DeadlineExceeded, SerializationError
@@ -65,7 +65,7 @@ def rank_specs(
             rank,
             placements,
             master=master,
-            names=device_names(_env_of(session, nodes[node][0]), nodes[node][3]),
+            names=session.device_names(nodes[node][0]),
             visible=role.visible,
             user=role.env,
         )
@@ -77,11 +77,6 @@ def rank_specs(
         spec["detached"] = int(detached)
         specs.append(spec)
     return specs
-
-
-def _env_of(session: api.Session, node: str) -> Mapping[str, str]:
-    """A driver elsewhere knows nothing of how devices are called on a node."""
-    return session.env if node == session.here else {}
 
 
 def _common_spec(
