@@ -30,14 +30,16 @@ def secret(tmp_path: Path) -> Path:
     return path
 
 
-def start(host: Host, master: str, rank: int, size: int, *env: str) -> Process:
+def start(
+    host: Host, master: str, rank: int, size: int, *env: str, script: str = SCRIPT
+) -> Process:
     """What a launcher does on each node."""
     here = str(Path(__file__).parent)
     paths = os.pathsep.join([here, *filter(None, sys.path)])
     return host.start(
         *["env", f"RANK={rank}", f"WORLD_SIZE={size}", f"MASTER_ADDR={master}"],
         *["MASTER_PORT=29500", f"PYTHONPATH={paths}", *env],
-        *[sys.executable, "-u", "-c", SCRIPT],
+        *[sys.executable, "-u", "-c", script],
     )
 
 
@@ -78,3 +80,30 @@ def test_a_host_without_the_secret_is_not_let_in(net: Net, secret: Path) -> None
     assert other.wait() == 1
     assert "missing: rank 1." in first.until("missing")[-1]
     assert first.wait() == 1
+
+
+MEET = """
+import muster
+from meet_workers import Meeter
+muster.init(num_gpus=1)
+src = muster.Cluster("src", Meeter, device_mapping="1")
+tgt = muster.Cluster("tgt", Meeter, device_mapping="0-2")
+muster.kv.put("k", "found")
+print("got", *tgt.execute_all_sync("get", "k"), flush=True)
+print("met", *tgt.execute_all_sync("barrier", "b", 20), flush=True)
+with muster.collective_group(src, tgt) as group:
+    src.execute_all_sync("listen", group)
+    print("dialled", group.master_addr, *tgt.execute_all_sync("dial", group.tgt_envs))
+"""
+
+
+def test_workers_on_several_hosts_meet(net: Net, secret: Path) -> None:
+    hosts = [net.host(f"h{i}") for i in range(3)]
+    file = f"MUSTER_SECRET_FILE={secret}"
+    ranks = [
+        start(h, hosts[0].v4, i, 3, file, script=MEET) for i, h in enumerate(hosts)
+    ]
+    assert ranks[0].until("got")[-1] == "got found found found"
+    assert ranks[0].until("met")[-1] == "met 0 1 2"
+    assert ranks[0].until("dialled")[-1] == f"dialled {hosts[1].v4} 1 2 3"
+    assert [rank.wait() for rank in ranks] == [0, 0, 0]

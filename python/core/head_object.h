@@ -4,7 +4,7 @@
  * head_ops.c   clusters and ports
  * head_view.c  what there is: nodes, clusters, daemons of this machine
  * head_nodes.c what happens to nodes
- * place.c      placement groups, and where clusters go
+ * head_kv.c    the key-value store, barriers
  * head_logs.c  the lines that workers print
  */
 #ifndef MS_PYTHON_HEAD_OBJECT_H
@@ -47,19 +47,18 @@ PyObject *head_replace(PyObject *self, PyObject *args);
 PyObject *head_open_worker(PyObject *self, PyObject *args);
 PyObject *head_hold_port(PyObject *self, PyObject *args);
 PyObject *head_drop_port(PyObject *self, PyObject *args);
-PyObject *head_place_group(PyObject *self, PyObject *args);
-PyObject *head_wait_group(PyObject *self, PyObject *args);
-PyObject *head_find_group(PyObject *self, PyObject *args);
-PyObject *head_remove_group(PyObject *self, PyObject *args);
-PyObject *head_place_cluster(PyObject *self, PyObject *args);
-PyObject *head_drop_claim(PyObject *self, PyObject *args);
-PyObject *head_resources(PyObject *self, PyObject *args);
 PyObject *head_node(PyObject *self, void *unused);
 PyObject *head_nodes(PyObject *self, PyObject *timeout);
 PyObject *head_clusters(PyObject *self, PyObject *timeout);
 
 /* On the head's thread. */
 void head_on_log(void *arg, const Muster__LogLines *lines);
+PyObject *head_kv_put(PyObject *self, PyObject *args);
+PyObject *head_kv_get(PyObject *self, PyObject *args);
+PyObject *head_kv_delete(PyObject *self, PyObject *args);
+PyObject *head_kv_keys(PyObject *self, PyObject *args);
+PyObject *head_kv_watch(PyObject *self, PyObject *args);
+PyObject *head_barrier(PyObject *self, PyObject *args);
 PyObject *head_next_nodes(PyObject *self, PyObject *timeout);
 PyObject *head_node_tuple(const Muster__NodeStatus *n);
 void head_on_node(void *arg, const Muster__NodeStatus *node);

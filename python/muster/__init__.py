@@ -6,8 +6,9 @@ actors.execute_all_sync("step", batch)
 muster.shutdown()
 """
 
-from muster import _core, _plain, _serialize, errors
+from muster import _core, _plain, _serialize, errors, kv
 from muster._fork import Processes
+from muster._meet import CollectiveGroup, barrier, collective_group
 from muster._mesh import register_mesh
 from muster._rows import same
 from muster.api import (
@@ -45,8 +46,7 @@ from muster.errors import (
     WorkerUnreachable,
 )
 from muster.future import Future, get, wait
-from muster.groups import Bundle, GroupPart, PlacementGroup, get_placement_group
-from muster.resources import ResourceManager, ResourcePool
+from muster.resources import ResourceManager
 from muster.stream import Stream
 from muster.view import View
 
@@ -82,6 +82,7 @@ __all__ = [
     "Batch",
     "Cancelled",
     "Cluster",
+    "CollectiveGroup",
     "ClusterError",
     "DeadlineExceeded",
     "DeadlockError",
@@ -96,10 +97,6 @@ __all__ = [
     "Processes",
     "Ragged",
     "RemoteError",
-    "Bundle",
-    "GroupPart",
-    "PlacementGroup",
-    "ResourcePool",
     "ResourceManager",
     "SerializationError",
     "Stream",
@@ -107,13 +104,15 @@ __all__ = [
     "WorkerConfig",
     "WorkerDied",
     "WorkerUnreachable",
+    "barrier",
+    "collective_group",
     "get",
     "get_cluster",
-    "get_placement_group",
     "http_address",
     "http_token",
     "init",
     "is_initialized",
+    "kv",
     "nd_mesh",
     "nodes",
     "on_node",

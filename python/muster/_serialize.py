@@ -117,6 +117,15 @@ def dumps_inline(obj: Any) -> bytes:
     return _pickle(obj, lambda _: True)
 
 
+def to_bytes(obj: Any) -> bytes:
+    """The same for users' objects: what cannot be pickled is named."""
+    _pickler()  # its failure is not the object's
+    try:
+        return dumps_inline(obj)
+    except Exception as e:
+        raise _explain(obj, e) from None
+
+
 class Once:
     """Pickles `value` now, and is pickled as that: for what goes to many workers.
     `plain`: all in it goes by name, and cloudpickle need not be imported. `name`: what it

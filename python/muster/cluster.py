@@ -9,6 +9,7 @@ from muster import api
 from muster._bind import Binding, check_names
 from muster._fork import Processes, command_of, fork_cluster, fork_processes
 from muster._found import Found, describe
+from muster._meet import barrier as meet
 from muster._member import Worker
 from muster._replace import Recipe, replace
 from muster._serialize import Once
@@ -16,12 +17,13 @@ from muster._start import (
     bound_methods,
     engine_spec,
     is_native,
+    name_taken,
     rank_specs,
     start,
 )
 from muster.config import WorkerConfig, mesh_sizes
 from muster.errors import ClusterError
-from muster.resources import ResourceManager, place, placements_of
+from muster.resources import ResourceManager
 from muster.view import (
     ANSWER_S,
     CREATE_ENGINE,
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from muster._env import Placement
-    from muster.groups import GroupPart
 
 GRACE_S = 3.0  # SIGTERM until SIGKILL
 FORK_S = 600.0  # a constructor beside a worker
@@ -62,7 +63,7 @@ class Cluster(View):
         self,
         name: str,
         worker_cls: type | str,
-        resource_manager: ResourceManager | GroupPart | None = None,
+        resource_manager: ResourceManager | None = None,
         worker_config: Any = None,
         *,
         config: Any = None,
@@ -82,22 +83,24 @@ class Cluster(View):
         spec = engine_spec(ENGINE, *made, mesh=role.mesh)
         methods = bound_methods(worker_cls)
         check_names(type(self), methods or {})
-        where = resource_manager if resource_manager is not None else ResourceManager()
+        resources = resource_manager or ResourceManager()
         self._name = name
         self._owner: api.Session | None = session
         self._gone = False
         self._ports = f"{name}:{os.urandom(4).hex()}"
         self._recipe: Recipe | None = None
-        pieces = place(where, name, role)  # they are held for us from now on
-        try:
-            described = where.nodes
-            nodes = [node[0] for node in described]
-            placements = placements_of(pieces, described)
+        with session.placing:
+            if name in session.held:
+                raise name_taken(name)
+            placements = resources.plan(name, role)
             sizes = mesh_sizes(role.mesh, len(placements))
-            session.held[name] = ([parts[0] for parts in pieces], role)
-            master = session.head.hold_port(self._ports, pieces[0][0][0], ANSWER_S)
-            given = (placements, described, master, session, detached)
-            ranks = rank_specs(name, worker_cls, role, *given)
+            nodes = [node[0] for node in resources.nodes]
+            places = [(nodes[node], devices) for node, devices in placements]
+            session.held[name] = (places, role)
+        try:
+            master = session.head.hold_port(self._ports, places[0][0], ANSWER_S)
+            where = (placements, resources.nodes, master, session, detached)
+            ranks = rank_specs(name, worker_cls, role, *where)
             self._recipe = Recipe(ranks, timeout=role.start_timeout)
             started = start(session.head, name, ranks)
             native = is_native(worker_cls)
@@ -120,8 +123,6 @@ class Cluster(View):
         except BaseException:  # also Ctrl-C, while the head goes on creating it
             with suppress(Exception):
                 self.destroy(grace=0)
-            with suppress(Exception):
-                session.head.drop_claim(name, ANSWER_S)
             raise
 
     def _bind(self) -> None:
@@ -264,6 +265,10 @@ class Cluster(View):
         replace(self._owner.head, self._name, worker, *how)
         self._bound.forget(worker.rank)
         return self[rank]
+
+    def barrier(self, name: str = "", *, timeout: float | None = None) -> None:
+        """Inside a worker of this cluster: `muster.barrier`."""
+        meet(name, timeout=timeout, cluster=self._name)
 
     def destroy(self, *, grace: float = GRACE_S) -> None:
         """End its workers and wait until they are gone. `destroy()` (or `close()`) of their

@@ -83,6 +83,18 @@
 #define MS_REDIAL_MIN_NS       (50 * MS_NS_PER_MS) /* between two attempts, first */
 #define MS_REDIAL_MAX_NS       (1 * MS_NS_PER_S)   /* and at last */
 
+/* Key-value store and barriers of a head */
+#define MS_KV_KEY_MAX       ((size_t)512)        /* characters of a key */
+#define MS_KV_VALUE_MAX     ((size_t)4 << 20)    /* bytes of a value */
+#define MS_KV_ENTRIES_MAX   65536u               /* entries of one head */
+#define MS_KV_BYTES_MAX     ((size_t)256 << 20)  /* of all keys and values */
+#define MS_KV_HISTORY_MAX   4096u                /* changes that a watcher may miss */
+#define MS_KV_HISTORY_BYTES ((size_t)16 << 20)   /* of their values */
+#define MS_KV_ANSWER_MAX    ((size_t)8 << 20)    /* bytes of entries in one answer */
+#define MS_KV_WAIT_NS       (600 * MS_NS_PER_S)  /* one question; it is asked again */
+#define MS_BARRIER_NAME_MAX ((size_t)128)        /* characters of a barrier's name */
+#define MS_BARRIER_WAIT_NS  (7200 * MS_NS_PER_S) /* unless told otherwise */
+
 /* Agent */
 #define MS_WORKERS_MAX     4096u                 /* workers of one agent */
 #define MS_LAST_LINES      20u                   /* kept for error reports, a worker */

@@ -352,12 +352,20 @@ void ms_head_tell_exit(struct ms_head *h, const struct ms_slot *slot)
     ms_head_answer_deaths(h, slot->now.uid, exit);
 }
 
+/* What others know of it. */
+static void worker_gone(struct ms_head *h, const struct ms_slot *slot)
+{
+    ms_head_kv_worker_gone(h, slot->now.uid);
+    ms_head_barriers_lose(h, slot);
+}
+
 void ms_head_worker_exited(struct ms_head *h, uint64_t uid, const Muster__Exit *exit)
 {
     struct ms_slot *slot = ms_registry_exited(&h->registry, uid, exit, ms_now_ns());
 
     if (!slot)
         return;
+    worker_gone(h, slot);
     if (slot->cluster->state != MS_CLUSTER_STARTING)
         ms_head_tell_exit(h, slot); /* else when the creation has succeeded */
     if (slot->cluster->state == MS_CLUSTER_STOPPING && slot->cluster->live == 0 &&
@@ -387,6 +395,7 @@ static void lose_worker(struct ms_head *h,
     if (slot->now.log_path)
         exit.log_path = slot->now.log_path;
     ms_registry_exited(&h->registry, slot->now.uid, &exit, ms_now_ns());
+    worker_gone(h, slot);
     if (slot->cluster->state != MS_CLUSTER_STARTING)
         ms_head_tell_exit(h, slot);
 }

@@ -14,6 +14,11 @@ uint64_t ms_driver_id(const struct ms_driver *d)
     return d ? d->id : 0;
 }
 
+uint64_t ms_driver_worker(const struct ms_driver *d)
+{
+    return d && d->hello ? d->hello->worker : 0;
+}
+
 struct ms_driver *ms_driver_find(const struct ms_head *h, uint64_t id)
 {
     return id ? ms_map_find(&h->drivers, id) : NULL;
@@ -174,6 +179,7 @@ void ms_driver_end(struct ms_driver *d, int64_t grace_ns)
     ms_timer_cancel(&d->grace);
     ms_head_fail_waiting(h, d);
     ms_place_driver_gone(h, d->id);
+    ms_head_kv_driver_gone(h, d->id);
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
         if (c->driver == d->id && !c->detached)
             ms_head_op_unref(ms_head_destroy_cluster(h, c->name, grace_ns));

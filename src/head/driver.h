@@ -14,6 +14,9 @@
  * (DriverToHead.answered), and a request that is sent again after a reconnect finds its
  * operation or its answer.
  *
+ * A worker that asks its head for something is a driver that makes no clusters: its link
+ * tells who it is (DriverHello.worker).
+ *
  * The driver of an embedded head is the process itself: a NULL pointer, with the id 0.
  */
 #ifndef MS_HEAD_DRIVER_H
@@ -62,6 +65,8 @@ void ms_driver_destroy(struct ms_driver *d);
 
 /* 0 for NULL. */
 uint64_t ms_driver_id(const struct ms_driver *d);
+/* The uid of the worker that it is; 0: it is a driver. */
+uint64_t ms_driver_worker(const struct ms_driver *d);
 /* NULL if there is none. */
 struct ms_driver *ms_driver_find(const struct ms_head *h, uint64_t id);
 

@@ -119,6 +119,20 @@ set_body(Muster__HeadToDriver *m, const struct ms_head_op *op, Muster__Done *don
         m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_RESOURCES;
         m->resources = (Muster__Resources *)op->message;
         break;
+    case MUSTER__DRIVER_TO_HEAD__BODY_KV_PUT:
+    case MUSTER__DRIVER_TO_HEAD__BODY_KV_DELETE:
+        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_KV_DONE;
+        m->kv_done = (Muster__KvDone *)op->message;
+        break;
+    case MUSTER__DRIVER_TO_HEAD__BODY_KV_GET:
+        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_KV_ENTRY;
+        m->kv_entry = (Muster__KvEntry *)op->message;
+        break;
+    case MUSTER__DRIVER_TO_HEAD__BODY_KV_KEYS:
+    case MUSTER__DRIVER_TO_HEAD__BODY_KV_WATCH:
+        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_KV_EVENTS;
+        m->kv_events = (Muster__KvEvents *)op->message;
+        break;
     default:
         m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_DONE;
         m->done = done;
@@ -134,7 +148,10 @@ static bool is_question(const Muster__DriverToHead *m)
            m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_FIND ||
            m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_WAIT_GROUP ||
            m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_FIND_GROUP ||
-           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_RESOURCES;
+           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_RESOURCES ||
+           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_KV_GET ||
+           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_KV_KEYS ||
+           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_KV_WATCH;
 }
 
 static void on_done(struct ms_head_op *op)

@@ -51,6 +51,17 @@ static const struct ms_link_ops link_ops = {
     .on_suspect = on_suspect,
 };
 
+/* Without workers. */
+static size_t count_drivers(const struct ms_head *h)
+{
+    const struct ms_driver *d;
+    size_t count = 0, at = 0;
+
+    while ((d = ms_map_next(&h->drivers, &at)))
+        count += !ms_driver_worker(d);
+    return count;
+}
+
 static int check_hello(struct ms_head *h,
                        const Muster__DriverHello *hello,
                        const struct ms_driver *d,
@@ -64,11 +75,10 @@ static int check_hello(struct ms_head *h,
                             "this driver was silent for more than %.3g s, and its "
                             "clusters were ended",
                             (double)h->link_grace_ns / (double)MS_NS_PER_S);
-    if (!d && h->drivers.count >= MS_DRIVERS_MAX)
+    if (!d && !hello->worker && count_drivers(h) >= MS_DRIVERS_MAX)
         return ms_error_set(err,
                             -ENOSPC,
-                            "there are %zu drivers; a head can have %u",
-                            h->drivers.count,
+                            "there are %u drivers; a head can have no more",
                             MS_DRIVERS_MAX);
     return 0;
 }

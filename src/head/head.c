@@ -63,6 +63,8 @@ static void head_destroy(struct ms_head *h)
     ms_place_finish(h);
     ms_fd_close(&h->marker_fd);
     ms_head_ports_finish(h);
+    ms_head_barriers_finish(h);
+    ms_kv_finish(&h->kv);
     for (size_t i = 0; h->addresses && h->addresses[i]; i++)
         free(h->addresses[i]);
     free(h->addresses);
@@ -169,6 +171,8 @@ struct ms_head *ms_head_create(const struct ms_head_options *o)
     ms_list_init(&h->waiting);
     ms_list_init(&h->asking);
     ms_list_init(&h->seeking);
+    ms_list_init(&h->kv_waiting);
+    ms_list_init(&h->barriers);
     ms_list_init(&h->nodes);
     ms_list_init(&h->ports);
     ms_list_init(&h->guests);
@@ -181,6 +185,7 @@ struct ms_head *ms_head_create(const struct ms_head_options *o)
     ms_list_init(&h->place.waits);
     pthread_mutex_init(&h->place.lock, NULL);
     ms_books_init(&h->place.books);
+    ms_kv_init(&h->kv, h->id);
     return h;
 }
 

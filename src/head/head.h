@@ -79,7 +79,8 @@ struct ms_head_address {
     enum ms_tls_mode tls;
 };
 
-/* Join a head. Of the options, agent_path, node_name, num_gpus and num_cpus mean nothing.
+/* Join a head. A worker of that head joins it with its uid in `worker`: what it asks for is
+ * its own, and it is no driver. Of the options, agent_path, node_name, num_gpus and num_cpus mean nothing.
  * Returns when the head has welcomed us.
  *
  * A link that breaks is dialled again for as long as the head said it would be missed
@@ -229,6 +230,10 @@ struct ms_head_op *ms_head_status(struct ms_head *h);
  * with a table; -EEXIST (the name), -ENOENT (no such group), -EBUSY of remove_group: a cluster
  * stands in it. */
 struct ms_head_op *ms_head_place(struct ms_head *h, const Muster__DriverToHead *m);
+
+/* Anything that a head can be asked: the result is what answers it in proto/muster.proto.
+ * The message is borrowed until the call returns. */
+struct ms_head_op *ms_head_request(struct ms_head *h, const Muster__DriverToHead *m);
 
 /* Wait until it has completed: 0, or -ETIMEDOUT when deadline_ns (monotonic) comes
  * first; the operation then goes on. */

@@ -151,6 +151,12 @@ static void meet_agent(struct guest *g, Muster__LinkHello *hello)
     guest_destroy(g);
 }
 
+/* A head that was started again hears of workers from their agents, perhaps later. */
+static bool is_learning(const struct ms_head *h)
+{
+    return h->session.was_left && ms_now_ns() < h->started_ns + h->link_grace_ns;
+}
+
 /* A worker may make clusters too, for as long as it lives; others only of a daemon. */
 static int check_driver(const struct ms_head *h,
                         const Muster__DriverHello *hello,
@@ -159,6 +165,8 @@ static int check_driver(const struct ms_head *h,
     const struct ms_slot *slot =
         hello->worker ? ms_registry_find_uid(&h->registry, hello->worker) : NULL;
 
+    if (hello->worker && !slot && is_learning(h))
+        return 0;
     if (hello->worker)
         return slot && ms_slot_is_live(slot)
                    ? 0

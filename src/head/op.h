@@ -17,6 +17,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+struct ms_barrier;
 struct ms_node;
 struct ms_driver;
 
@@ -56,8 +57,9 @@ struct ms_head_op {
     struct ms_cluster *cluster;
     struct ms_error why; /* code 0: all is well so far */
     int64_t until_ns;    /* of a destroy: when its window ends */
-    struct ms_list
-        wait_link; /* head->destroying, waiting, asking, seeking, or placing */
+    /* head->destroying, waiting, asking, seeking, placing or kv_waiting; a barrier's ops */
+    struct ms_list wait_link;
+    struct ms_barrier *barrier; /* at which it waits */
     struct ms_timer deadline;
 };
 

@@ -98,6 +98,12 @@ void ms_head_request_run(struct ms_head_op *op)
         {MUSTER__DRIVER_TO_HEAD__BODY_ASK_SUCCESSOR, ms_head_ask_successor_run},
         {MUSTER__DRIVER_TO_HEAD__BODY_FIND, ms_head_find_run},
         {MUSTER__DRIVER_TO_HEAD__BODY_DESCRIBE, ms_head_describe_run},
+        {MUSTER__DRIVER_TO_HEAD__BODY_KV_PUT, ms_head_kv_put_run},
+        {MUSTER__DRIVER_TO_HEAD__BODY_KV_GET, ms_head_kv_get_run},
+        {MUSTER__DRIVER_TO_HEAD__BODY_KV_DELETE, ms_head_kv_delete_run},
+        {MUSTER__DRIVER_TO_HEAD__BODY_KV_KEYS, ms_head_kv_keys_run},
+        {MUSTER__DRIVER_TO_HEAD__BODY_KV_WATCH, ms_head_kv_watch_run},
+        {MUSTER__DRIVER_TO_HEAD__BODY_BARRIER, ms_head_barrier_run},
     };
 
     for (size_t i = 0; i < MS_COUNT(table); i++)
@@ -133,6 +139,11 @@ struct ms_head_op *ms_head_ask(struct ms_head *h,
 static struct ms_head_op *ask(struct ms_head *h, const Muster__DriverToHead *m)
 {
     return ms_head_ask(h, m, NULL);
+}
+
+struct ms_head_op *ms_head_request(struct ms_head *h, const Muster__DriverToHead *m)
+{
+    return ask(h, m);
 }
 
 /* One that has failed before it began. */

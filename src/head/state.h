@@ -17,6 +17,8 @@
  * cluster.c   destroying them, and what happens to workers
  * place.h     the resource manager; it has its files
  * ports.c     ports that are held for clusters
+ * kv*.c       the key-value store
+ * barrier.c   ranks that wait for each other
  * stop.c      the orderly end, on the head's thread
  * orphan.c    workers whose lent agent has died
  * status.c    the Status message
@@ -37,6 +39,7 @@
 #include "cluster/registry.h"
 #include "head/driver.h"
 #include "head/head.h"
+#include "head/kv.h"
 #include "head/node.h"
 #include "head/op.h"
 #include "head/orphan.h"
@@ -86,6 +89,9 @@ struct ms_head {
     struct ms_list waiting;    /* operations that need a node which may come */
     struct ms_list asking;     /* operations that ask how a worker ended */
     struct ms_list seeking;    /* operations that ask who has a worker's place */
+    struct ms_list kv_waiting; /* operations that wait for a change of the store */
+    struct ms_list barriers;
+    struct ms_kv kv;
     struct ms_list nodes;
     struct ms_list ports;
     struct ms_map drivers;   /* id -> ms_driver */
@@ -141,6 +147,8 @@ int64_t ms_recovery_left_ns(const struct ms_head *h);
 /* A head that was started again waits for the agents of the one before: true if the
  * operation will be run again. */
 bool ms_head_wait_for_nodes(struct ms_head_op *op);
+/* The same for the report of the worker that asks. */
+bool ms_head_wait_for_worker(struct ms_head_op *op);
 void ms_head_node_has_come(struct ms_head *h, const char *name);
 void ms_head_ask_death_run(struct ms_head_op *op);
 void ms_head_answer_deaths(struct ms_head *h, uint64_t uid, const Muster__Exit *exit);
@@ -247,6 +255,36 @@ void ms_head_ports_finish(struct ms_head *h);
 /* What was held for this cluster, if its driver cannot drop it any more. */
 void ms_head_ports_drop(struct ms_head *h, const struct ms_cluster *c);
 void ms_head_ports_lost(struct ms_head *h, const struct ms_node *n);
+
+/* kv_ask.c */
+void ms_head_kv_put_run(struct ms_head_op *op);
+void ms_head_kv_get_run(struct ms_head_op *op);
+void ms_head_kv_delete_run(struct ms_head_op *op);
+/* What belongs to it goes. */
+void ms_head_kv_driver_gone(struct ms_head *h, uint64_t driver);
+void ms_head_kv_worker_gone(struct ms_head *h, uint64_t uid);
+/* The store has changed: who waits for that is told. */
+void ms_head_kv_changed(struct ms_head *h);
+/* Answer a get or a watch now, or when the store changes, or after wait_ns. */
+void ms_head_kv_wait(struct ms_head_op *op, uint64_t wait_ns);
+/* Borrows from the entry; NULL: that there is none. */
+void ms_kv_entry_message(Muster__KvEntry *m, const struct ms_kv_entry *e);
+/* The operation succeeds with a copy of this. */
+void ms_head_answer(struct ms_head_op *op, const ProtobufCMessage *m);
+
+/* kv_watch.c */
+void ms_head_kv_keys_run(struct ms_head_op *op);
+void ms_head_kv_watch_run(struct ms_head_op *op);
+/* True if it was answered, which it is when this is the last chance. */
+bool ms_head_kv_try_watch(struct ms_head_op *op, bool is_last);
+
+/* barrier.c */
+void ms_head_barrier_run(struct ms_head_op *op);
+/* This worker has died: the waiting of its cluster ends. */
+void ms_head_barriers_lose(struct ms_head *h, const struct ms_slot *slot);
+/* This one waits nowhere any more. */
+void ms_head_barriers_leave(struct ms_head *h, const struct ms_driver *d);
+void ms_head_barriers_finish(struct ms_head *h);
 
 /* stop.c */
 void ms_head_stop_run(struct ms_head_op *op); /* `run` of the end */

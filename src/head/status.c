@@ -118,6 +118,8 @@ static bool add_drivers(Muster__Status *s, const struct ms_head *h)
     if (!s->drivers)
         return false;
     while ((d = ms_map_next(&h->drivers, &at))) {
+        if (ms_driver_worker(d))
+            continue;
         s->drivers[s->n_drivers] = driver_status(d);
         if (!s->drivers[s->n_drivers])
             return false;

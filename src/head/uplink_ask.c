@@ -158,6 +158,12 @@ static ProtobufCMessage *take_result(Muster__HeadToDriver *m)
         return &MS_TAKE(m->placed)->base;
     case MUSTER__HEAD_TO_DRIVER__BODY_RESOURCES:
         return &MS_TAKE(m->resources)->base;
+    case MUSTER__HEAD_TO_DRIVER__BODY_KV_DONE:
+        return &MS_TAKE(m->kv_done)->base;
+    case MUSTER__HEAD_TO_DRIVER__BODY_KV_ENTRY:
+        return &MS_TAKE(m->kv_entry)->base;
+    case MUSTER__HEAD_TO_DRIVER__BODY_KV_EVENTS:
+        return &MS_TAKE(m->kv_events)->base;
     default:
         return NULL;
     }

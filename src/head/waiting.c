@@ -29,6 +29,14 @@ bool ms_head_wait_for_nodes(struct ms_head_op *op)
     return true;
 }
 
+bool ms_head_wait_for_worker(struct ms_head_op *op)
+{
+    uint64_t uid = ms_driver_worker(op->driver);
+
+    return uid && !ms_registry_find_uid(&op->head->registry, uid) &&
+           ms_head_wait_for_nodes(op);
+}
+
 void ms_head_node_has_come(struct ms_head *h, const char *name)
 {
     struct ms_list now;
@@ -123,4 +131,8 @@ void ms_head_fail_waiting(struct ms_head *h, const struct ms_driver *d)
         if (op->driver == d)
             ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
     ms_place_fail_waits(h, d);
+    ms_list_each (op, &h->kv_waiting, struct ms_head_op, wait_link)
+        if (op->driver == d)
+            ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
+    ms_head_barriers_leave(h, d);
 }

@@ -1,0 +1,174 @@
+"""The key-value store of the head, for drivers and workers.
+
+Small things that others must find: addresses, names, who is first. Keys are shared by all
+that joined the head, as names of clusters are: begin them with your job's. An entry goes with
+its `owner`: "driver" (the default; of a worker in a detached cluster: that worker), "worker",
+or "none", which stays until it is deleted. A head that was started again begins with an
+empty store.
+
+A key has at most 512 characters, a value 4 MiB when pickled, a store 65,536 entries and 256
+MiB.
+"""
+
+from __future__ import annotations
+
+import threading
+from time import monotonic
+
+from muster import _core, _way
+from muster._serialize import loads, to_bytes
+from muster.errors import DeadlineExceeded
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Literal
+
+    Owner = Literal["driver", "worker", "none"]
+
+GET_S = 7200.0  # unless told otherwise
+POLL_S = 60.0  # one question; it is asked again
+_OWNERS = {"driver": 0, "worker": 1, "none": 2}
+_BYTES, _PICKLE = 0, 1  # codecs
+_NOTHING: Any = object()
+
+
+def put(key: str, value: Any, *, owner: Owner = "driver") -> None:
+    """Store it, whatever was there."""
+    _put(key, value, owner, False)
+
+
+def put_if_absent(key: str, value: Any, *, owner: Owner = "driver") -> bool:
+    """Store it if there is nothing: True for the one that did, whoever else tries."""
+    return _put(key, value, owner, True)
+
+
+def _put(key: str, value: Any, owner: str, only_if_absent: bool) -> bool:
+    if owner not in _OWNERS:
+        raise ValueError(f"owner: must be one of {', '.join(_OWNERS)}: {owner!r}")
+    codec = _BYTES if type(value) is bytes else _PICKLE
+    data = value if codec == _BYTES else to_bytes(value)
+    number = _OWNERS[owner]
+    return _way.head().kv_put(key, data, codec, number, only_if_absent, _way.ANSWER_S)
+
+
+def get(key: str, default: Any = _NOTHING, *, timeout: float | None = 0) -> Any:
+    """The value; else `default`, which is None. With a timeout (None: two hours) the key
+    is waited for, and DeadlineExceeded says that it did not come, unless there is a
+    default."""
+    deadline = monotonic() + (GET_S if timeout is None else timeout)
+    while True:
+        left = max(0.0, deadline - monotonic())
+        wait = min(left, POLL_S)
+        entry = _way.head().kv_get(key, wait, wait + _way.ANSWER_S)
+        if entry is not None:
+            return _value(entry)
+        if left <= wait:
+            break
+    if default is not _NOTHING or timeout == 0:
+        return None if default is _NOTHING else default
+    raise DeadlineExceeded(f"kv: {key!r} was not put within {timeout} s")
+
+
+def delete(key: str) -> bool:
+    """False: there was none."""
+    return _way.head().kv_delete(key, _way.ANSWER_S)
+
+
+def keys(prefix: str = "") -> list[str]:
+    """Those that begin with it, in order."""
+    return [entry[0] for entry in _way.head().kv_keys(prefix, _way.ANSWER_S)[3]]
+
+
+class Event:
+    """What `watch` gives: `kind` is "put" or "delete"; of a delete the value is None."""
+
+    __slots__ = ("key", "kind", "revision", "value")
+
+    def __init__(self, kind: str, key: str, value: Any, revision: int) -> None:
+        self.kind = kind
+        self.key = key
+        self.value = value
+        self.revision = revision  # of the store; it grows with every change
+
+    def __repr__(self) -> str:
+        return f"<muster.kv.Event {self.kind} {self.key!r} #{self.revision}>"
+
+
+class Watch:
+    """An endless iterator of what happens below a prefix. Nothing is missed: it goes on
+    where it was after a broken connection, and tells the difference after more changes
+    than the head remembers, or a new head. `close()` ends it, also from another thread."""
+
+    def __init__(self, prefix: str, existing: bool) -> None:
+        self.prefix = prefix
+        self._store = self._revision = 0
+        self._known: dict[str, int] = {}  # key -> revision
+        self._ready: list[Event] = []
+        self._closed = threading.Event()
+        if not existing:
+            self._poll(0)
+            self._ready.clear()
+
+    def __iter__(self) -> Iterator[Event]:
+        return self
+
+    def __next__(self) -> Event:
+        event = self.next()
+        if event is None:
+            raise StopIteration
+        return event
+
+    def next(self, timeout: float | None = None) -> Event | None:
+        """The next event; None after the timeout, or when it was closed."""
+        deadline = None if timeout is None else monotonic() + timeout
+        while not self._ready and not self._closed.is_set():
+            left = POLL_S if deadline is None else deadline - monotonic()
+            if left <= 0 and deadline is not None and self._store:
+                return None
+            self._poll(max(0.0, min(left, POLL_S)))
+        return None if self._closed.is_set() else self._ready.pop(0)
+
+    def close(self) -> None:
+        """Whoever waits in it returns at the next change, or within a minute."""
+        self._closed.set()
+
+    def _poll(self, wait: float) -> None:
+        answer = _way.head().kv_watch(
+            self.prefix, self._store, self._revision, wait, wait + _way.ANSWER_S
+        )
+        is_new = answer[0] != self._store
+        self._store, self._revision, is_all, entries = answer
+        if is_all:
+            self._catch_up(entries, is_new)
+            return
+        for entry in entries:
+            self._add(entry)
+
+    def _catch_up(self, entries: list[_core.KvEntry], is_new: bool) -> None:
+        """From all that there is: only what is new to us."""
+        here = {entry[0] for entry in entries}
+        for key in [key for key in self._known if key not in here]:
+            self._add((key, b"", 0, self._revision, True))
+        for entry in entries:
+            if is_new or self._known.get(entry[0]) != entry[3]:
+                self._add(entry)
+
+    def _add(self, entry: _core.KvEntry) -> None:
+        key, _, _, revision, deleted = entry
+        if deleted:
+            self._known.pop(key, None)
+            self._ready.append(Event("delete", key, None, revision))
+        else:
+            self._known[key] = revision
+            self._ready.append(Event("put", key, _value(entry), revision))
+
+
+def watch(prefix: str = "", *, existing: bool = True) -> Watch:
+    """What happens below a prefix from now on; first, what is there already."""
+    return Watch(prefix, existing)
+
+
+def _value(entry: _core.KvEntry) -> Any:
+    _, data, codec, _, _ = entry
+    return data if codec == _BYTES else loads(data, [])

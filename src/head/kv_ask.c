@@ -1,0 +1,179 @@
+/* kv_ask.c - what is asked of the key-value store: put, delete, get */
+#include "base/cleanup.h"
+#include "cluster/copy.h"
+#include "head/fields.h"
+#include "head/state.h"
+
+#include <errno.h>
+#include <string.h>
+
+void ms_head_answer(struct ms_head_op *op, const ProtobufCMessage *m)
+{
+    ProtobufCMessage *copy = ms_proto_copy(m);
+
+    if (copy)
+        ms_head_op_succeed(op, copy);
+    else
+        ms_head_op_fail(op, -ENOMEM, "out of memory");
+}
+
+void ms_kv_entry_message(Muster__KvEntry *m, const struct ms_kv_entry *e)
+{
+    muster__kv_entry__init(m);
+    if (!e)
+        return;
+    m->key = e->key;
+    m->revision = e->revision;
+    m->deleted = !e->value;
+    if (!e->value)
+        return;
+    m->value.len = e->value->len;
+    m->value.data = e->value->data;
+    m->codec = e->value->codec;
+}
+
+/* ---- changes --------------------------------------------------------------------- */
+
+static int find_owner(const struct ms_head_op *op,
+                      Muster__KvOwner asked,
+                      struct ms_kv_owner *out,
+                      struct ms_error *err)
+{
+    uint64_t uid = ms_driver_worker(op->driver);
+    const struct ms_slot *slot = ms_registry_find_uid(&op->head->registry, uid);
+
+    *out = (struct ms_kv_owner){.kind = MS_KV_NONE};
+    if (asked == MUSTER__KV_OWNER__KV_NONE)
+        return 0;
+    if (uid && !slot)
+        return ms_error_set(err, -EAGAIN, "the head does not know this worker");
+    if (asked == MUSTER__KV_OWNER__KV_WORKER && !uid)
+        return ms_error_set(
+            err, -EINVAL, "owner 'worker': who puts this is a driver, not a worker");
+    out->kind = MS_KV_DRIVER;
+    out->id = uid ? slot->cluster->driver : ms_driver_id(op->driver);
+    /* the driver of a detached cluster may have ended long ago */
+    if (uid && (asked == MUSTER__KV_OWNER__KV_WORKER || slot->cluster->detached))
+        *out = (struct ms_kv_owner){.kind = MS_KV_WORKER, .id = uid};
+    return 0;
+}
+
+static void answer_done(struct ms_head_op *op, bool done)
+{
+    Muster__KvDone m = MUSTER__KV_DONE__INIT;
+
+    m.done = done;
+    m.revision = op->head->kv.revision;
+    ms_head_answer(op, &m.base);
+}
+
+void ms_head_kv_put_run(struct ms_head_op *op)
+{
+    struct ms_head *h = op->head;
+    const Muster__KvPut *asked = op->wanted->kv_put;
+    struct ms_kv_put put = {.key = asked->key,
+                            .value = asked->value.data,
+                            .len = asked->value.len,
+                            .codec = asked->codec,
+                            .only_if_absent = asked->only_if_absent};
+    struct ms_error err = {0};
+    int rc;
+
+    if (asked->owner != MUSTER__KV_OWNER__KV_NONE && ms_head_wait_for_worker(op))
+        return;
+    rc = find_owner(op, asked->owner, &put.owner, &err);
+    if (rc == 0)
+        rc = ms_kv_put(&h->kv, &put, &err);
+    if (rc < 0) {
+        ms_head_op_fail_with(op, &err);
+        return;
+    }
+    answer_done(op, rc > 0);
+    if (rc > 0)
+        ms_head_kv_changed(h);
+}
+
+void ms_head_kv_delete_run(struct ms_head_op *op)
+{
+    struct ms_head *h = op->head;
+    bool done = ms_kv_delete(&h->kv, op->wanted->kv_delete->key) > 0;
+
+    answer_done(op, done);
+    if (done)
+        ms_head_kv_changed(h);
+}
+
+static void drop(struct ms_head *h, enum ms_kv_kind kind, uint64_t id)
+{
+    if (ms_kv_drop(&h->kv, (struct ms_kv_owner){kind, id}))
+        ms_head_kv_changed(h);
+}
+
+void ms_head_kv_driver_gone(struct ms_head *h, uint64_t driver)
+{
+    drop(h, MS_KV_DRIVER, driver);
+}
+
+void ms_head_kv_worker_gone(struct ms_head *h, uint64_t uid)
+{
+    drop(h, MS_KV_WORKER, uid);
+}
+
+/* ---- waiting --------------------------------------------------------------------- */
+
+/* True if it was answered. */
+static bool try_get(struct ms_head_op *op, bool is_last)
+{
+    const struct ms_kv_entry *e = ms_kv_find(&op->head->kv, op->wanted->kv_get->key);
+    Muster__KvEntry m;
+
+    if (!e && !is_last)
+        return false;
+    ms_kv_entry_message(&m, e);
+    ms_head_answer(op, &m.base);
+    return true;
+}
+
+static bool try(struct ms_head_op *op, bool is_last)
+{
+    return op->wanted->body_case == MUSTER__DRIVER_TO_HEAD__BODY_KV_GET
+               ? try_get(op, is_last)
+               : ms_head_kv_try_watch(op, is_last);
+}
+
+static void on_late(void *arg)
+{
+    try(arg, true);
+}
+
+void ms_head_kv_wait(struct ms_head_op *op, uint64_t wait_ns)
+{
+    struct ms_head *h = op->head;
+    bool is_last = wait_ns == 0;
+
+    if (try(op, is_last))
+        return;
+    if (ms_timer_init(&op->deadline, h->loop, on_late, op) < 0) {
+        ms_head_op_fail(op, -ENOMEM, "out of memory");
+        return;
+    }
+    ms_list_add_tail(&h->kv_waiting, &op->wait_link);
+    ms_timer_set(&op->deadline,
+                 wait_ns < MS_KV_WAIT_NS ? (int64_t)wait_ns : MS_KV_WAIT_NS);
+}
+
+void ms_head_kv_changed(struct ms_head *h)
+{
+    ms_list_each (op, &h->kv_waiting, struct ms_head_op, wait_link)
+        try(op, false);
+}
+
+void ms_head_kv_get_run(struct ms_head_op *op)
+{
+    struct ms_error err = {0};
+
+    if (ms_kv_check_key(op->wanted->kv_get->key, &err) < 0)
+        ms_head_op_fail_with(op, &err);
+    else
+        ms_head_kv_wait(op, op->wanted->kv_get->wait_ns);
+}
