@@ -180,6 +180,70 @@ def test_functions_of_the_users(eight: muster.Cluster) -> None:
     assert eight.own(rows) == [(row % 8, row) for row in rows]
 
 
+def test_a_list_for_all_of_execute_all(eight: muster.Cluster) -> None:
+    rows = list(range(8))
+    assert eight.execute_all_sync("each", rows)[3] == (3, (3,), {})
+    assert eight.execute_all_sync("each", muster.same(rows))[3] == (3, (rows,), {})
+    assert eight[3].execute_all_sync("each", k=muster.same([1])) == [
+        (3, (), {"k": [1]})
+    ]
+
+
+def test_modes_of_the_users(cluster: Callable[..., Any]) -> None:
+    mode = muster.register_dispatch_mode("EVERY_OTHER", dw.every_other, dw.interleave)
+    assert Dispatch.EVERY_OTHER is mode and mode in list(Dispatch)
+    with pytest.raises(ValueError, match="already"):
+        muster.register_dispatch_mode("EVERY_OTHER", dw.every_other, dw.interleave)
+
+    class Local(dw.Base):
+        @register(dispatch_mode=Dispatch.EVERY_OTHER)
+        def work(self, rows: list[int]) -> list[Any]:
+            return [(self.number, row) for row in rows]
+
+        @register(
+            dispatch_mode={
+                "dispatch_fn": lambda cluster, x: ((x, len(cluster)), {}),
+                "collect_fn": lambda cluster, output: ("collected", output),
+            },
+            execute_mode=muster.Execute.RANK_ZERO,
+        )
+        def first(self, x: Any, size: int) -> Any:
+            return self.number, x, size
+
+    here = cluster(Local, 3)
+    assert here.work([1, 2, 3, 4]) == [(0, 1), (1, 2), (2, 3), (0, 4)]
+    assert here.first([1, 2, 3]) == ("collected", (0, [1, 2, 3], 3))
+    assert here.first("x", blocking=False).result(20) == ("collected", (0, "x", 3))
+    muster.update_dispatch_mode(mode, dw.every_other, lambda cluster, outputs: outputs)
+    assert here.work([1, 2]) == [[(0, 1)], [(1, 2)], []]
+
+
+def test_random_shapes_against_the_rules(session: Any) -> None:
+    """Rows over real workers of random meshes and views."""
+    rng = random.Random(11)
+    for mesh in ({"tp": 2}, {"pp": 3}, {"cp": 2, "pp": 2}, {"tp": 3, "cp": 2}):
+        here = muster.Cluster("shape", dw.Trainer, world_size=12, mesh=mesh)
+        at = [here.tp_size, here.cp_size, here.dp_size, here.pp_size]
+        places = mesh_ranks(12, *at, 0)
+        for _ in range(25):
+            ranks = sorted(rng.sample(range(12), rng.randint(1, 12)))
+            rows = [rng.random() for _ in range(rng.randint(0, 30))]
+            dps = sorted({places[r][2] for r in ranks})
+            want = []
+            for i, dp in enumerate(dps):
+                group = [r for r in ranks if places[r][2] == dp]
+                speaks = min(
+                    group, key=lambda r: (-places[r][3], places[r][1], places[r][0])
+                )
+                each, longer = divmod(len(rows), len(dps))
+                begin = i * each + min(i, longer)
+                want += [
+                    (speaks, row) for row in rows[begin : begin + each + (i < longer)]
+                ]
+            assert here[ranks].compute(rows) == want
+        here.destroy(grace=0.2)
+
+
 # ---- blocking --------------------------------------------------------------------------
 
 

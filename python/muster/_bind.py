@@ -96,7 +96,9 @@ class Binding:
         ask = {"engine": self.engine, "what": what, "name": name}
         return gather(
             [
-                Future(view._peers[i].operation(LOOK, ask, None, _PICKLE), what)
+                Future(
+                    view._peers[i].operation(LOOK, ask, view._timeout, _PICKLE), what
+                )
                 for i in ranks
             ]
         )
@@ -328,15 +330,20 @@ def _parts(
         args = tuple(args)
         if plan.width == len(view) and view._shares_out(args, kwargs):
             return _each(args, kwargs, len(view), lambda value: value)
-    return [(_plain(args), {k: _bare(v) for k, v in kwargs.items()} or None)]
+    return [plain(args, kwargs)]
 
 
-def _bare(value: Any) -> Any:
+def bare(value: Any) -> Any:
     return value.value if type(value) is _rows.Same else value
 
 
-def _plain(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(map(_bare, args)) if _rows.Same in map(type, args) else args
+def plain(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    """As a worker gets them: what goes to all is marked no more."""
+    if _rows.Same in map(type, args):
+        args = tuple(map(bare, args))
+    if kwargs and _rows.Same in map(type, kwargs.values()):
+        kwargs = {key: bare(value) for key, value in kwargs.items()}
+    return args, kwargs or None
 
 
 def _each(
@@ -350,15 +357,15 @@ def _each(
     shares = [divide(value) for value in args]
     named = {key: divide(value) for key, value in kwargs.items()}
     if not any(part is not None for part in (*shares, *named.values())):
-        return [(_plain(args), {k: _bare(v) for k, v in kwargs.items()} or None)]
+        return [plain(args, kwargs)]
     parts: list[Call] = []
     for i in range(count):
         mine = tuple(
-            _bare(value) if share is None else share[i]
+            bare(value) if share is None else share[i]
             for value, share in zip(args, shares, strict=True)
         )
         mine_named = {
-            key: _bare(kwargs[key]) if share is None else share[i]
+            key: bare(kwargs[key]) if share is None else share[i]
             for key, share in named.items()
         }
         parts.append((mine, mine_named or None))

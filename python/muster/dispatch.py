@@ -21,6 +21,7 @@ SAME = "same"  # all of them
 ELEMENTS = "elements"  # element i of each list
 ROWS = "rows"  # its chunk of the rows
 USER = "user"  # what a function of the user's says
+ABSENT = "absent"  # that mode is not registered in this process
 # What is made of the results of those that collect.
 LIST = "list"
 ONE = "one"
@@ -70,7 +71,7 @@ class Mode:
         if self.mesh:
             return nd_mesh, (self.mesh,)
         if self.name:
-            return find_mode, (self.name,)
+            return _named, (self.name,)
         return _user_mode, (self.dispatch_fn, self.collect_fn)
 
 
@@ -114,6 +115,12 @@ class Execute:
 
     ALL = "ALL"
     RANK_ZERO = "RANK_ZERO"
+
+
+def _named(name: str) -> Mode:
+    """As it was sent: who calls a method needs its mode, its workers do not."""
+    known = vars(Dispatch).get(name)
+    return known if isinstance(known, Mode) else Mode(name, ABSENT, ABSENT)
 
 
 def find_mode(what: Mode | str | Mapping[str, Callable[..., Any]]) -> Mode:
@@ -193,6 +200,8 @@ class Method:
 
             self._mode = loads(self._mode)
         assert isinstance(self._mode, Mode)
+        if self._mode.split == ABSENT:
+            self._mode = find_mode(self._mode.name)
         return self._mode
 
     def __reduce__(self) -> tuple[Any, ...]:

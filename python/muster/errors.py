@@ -334,7 +334,11 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, RemoteError):
         kind = error.remote_type.removeprefix("builtins.")
         return f"{kind}: {error._message}".partition("\n")[0]
-    return str(error).partition("\n")[0] or type(error).__name__
+    text = str(error).partition("\n")[0]
+    where, _, rest = text.partition(": ")
+    if "/" in where and "@" in where and " " not in where:
+        text = rest
+    return text or type(error).__name__
 
 
 # ---- what _core asks for --------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster import _core
-from muster._bind import Binding, Bound, Plan, check_names
+from muster._bind import Binding, Bound, Plan, check_names, plain
 from muster._core import call_all, call_each
 from muster._member import NoPeer, Worker, http_url, tcp_entry
 from muster._start import bound_methods, engine_spec, is_native
@@ -228,14 +228,17 @@ class View:
         """Call all workers; the results by rank. The first failure is raised at once.
 
         If every argument is a list of `world_size` elements, worker i gets element i of
-        each; else all get everything.
+        each; else all get everything. `muster.same(x)` marks one that is not shared out.
         """
         if len(self._peers) > 1:
             return take(self._start_all(method, args, kwargs, True), method)
         if self._shares_out(args, kwargs):
             args = tuple(a[0] for a in args)
             kwargs = {name: a[0] for name, a in kwargs.items()}
-        return [self.execute_rank_zero_sync(method, *args, **kwargs)]
+        if method == "initialize":
+            self._bound.forget()
+        args, named = plain(args, kwargs)
+        return [self.execute_rank_zero_sync(method, *args, **(named or {}))]
 
     def execute_all_async(
         self, method: str, /, *args: Any, **kwargs: Any
@@ -257,7 +260,8 @@ class View:
         how = (self._timeout, waits, self._codec)
         if not self._shares_out(args, kwargs):
             where = (self._peers, self._engine, method)
-            return call_all(*where, args, kwargs or None, *how)
+            args, named = plain(args, kwargs)
+            return call_all(*where, args, named, *how)
         ranks = range(len(self._peers))
         parts: list[tuple[tuple[Any, ...], dict[str, Any] | None]] = [
             (tuple(a[i] for a in args), {k: v[i] for k, v in kwargs.items()} or None)
