@@ -8,6 +8,7 @@ import warnings
 
 from muster._env import device_names, rank_env, zygote_env
 from muster._serialize import Once
+from muster._uses import modules_used
 from muster.dispatch import methods_of
 from muster.errors import ClusterError, DeadlineExceeded, SerializationError
 
@@ -101,7 +102,7 @@ def _common_spec(
         return native
     spec: _core.RankSpec = {
         "start": _STARTS[role.start] if isinstance(role.start, str) else _COMMAND,
-        "preload": list(dict.fromkeys([*_module_of(worker_cls), *role.preload])),
+        "preload": list(dict.fromkeys([*modules_of(worker_cls), *role.preload])),
         "zygote_env": zygote_env(role.env, session.env),
         "memory": role.memory,
         "http_open": int(role.http_open),
@@ -164,7 +165,7 @@ def engine_spec(
         by_name = by_name and _importable(worker_cls)
     elif not isinstance(worker_cls, str):
         raise TypeError(f"worker_cls: neither a class nor its path: {worker_cls!r}")
-    elif not _module_of(worker_cls):
+    elif not modules_of(worker_cls):
         raise ValueError(
             f'worker_cls: not a path "package.module.Class": {worker_cls!r}'
         )
@@ -199,12 +200,16 @@ def bound_methods(worker_cls: type | str) -> dict[str, Method] | None:
     return {} if is_native(worker_cls) else None
 
 
-def _module_of(worker_cls: type | str) -> list[str]:
-    """The module to import before the fork, if it can be imported at all."""
+def modules_of(worker_cls: type | str) -> list[str]:
+    """The module to import before the fork; of a class that is sent by value, those that
+    it uses."""
     if isinstance(worker_cls, str):
         module = worker_cls.replace(":", ".").rpartition(".")[0]
         return [module] if module else []
-    return [worker_cls.__module__] if _importable(worker_cls) else []
+    if _importable(worker_cls):
+        return [worker_cls.__module__]
+    used = modules_used(worker_cls)
+    return [module for module in used if _findable(module.partition(".")[0])]
 
 
 def _importable(cls: type) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import warnings
 
 import muster
 from muster import _core
 from muster._adapt import Handle
+from muster._start import modules_of
 from muster.config import WorkerConfig
 from muster.future import Future, get
 from muster.verl import batch
@@ -88,6 +90,8 @@ class WorkerGroup:
         name = f"{self.name_prefix}{made.name}"
         fields = made.worker_fields()
         fields["env"] |= self._worker_env()
+        roles = [modules_of(one.cls) for one in made.roles.values()]
+        fields["preload"] = list(itertools.chain(*roles))
         where, asked = pool.place(strategy)
         joined = muster.api.session().head.joined
         self._cluster = muster.Cluster(
