@@ -5,7 +5,7 @@
 export PYTHON
 export FUZZ_SECONDS ?= 20
 
-.PHONY: all demo demo-first test check format bench fuzz test-ray test-all clean distclean help setup
+.PHONY: all demo demo-first test check format bench fuzz test-ray test-verl test-all clean distclean help setup
 
 # the package and the CLI, in .venv
 all: setup
@@ -46,9 +46,13 @@ fuzz: setup
 	@tools/fuzz
 
 test-ray: all
-	@ray=$$(tools/ray-venv) && RAY_PYTHON=$$ray bench/run --smoke
+	@ray=$$(tools/ray-venv) && RAY_PYTHON=$$ray bench/run --smoke --no-verl
 
-test-all: test check fuzz test-ray
+test-verl: all
+	@tools/verl-run -m pytest t/against_verl
+	@bench/run --smoke --only verl-fan-out --only verl-start
+
+test-all: test check fuzz test-ray test-verl
 
 clean:
 	rm -rf build .mypy_cache .ruff_cache .pytest_cache
@@ -62,9 +66,10 @@ help:
 	@echo 'make demo-first start workers, call them, kill one, leave nothing: in two seconds'
 	@echo 'make test       all tests that need little installing'
 	@echo 'make check      format, lint, types, layers, warnings, static analysis'
-	@echo 'make bench      speed, side by side with Ray (installs Ray once)'
+	@echo 'make bench      speed, side by side with Ray and verl (installs them once)'
 	@echo 'make fuzz       each fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make test-ray   the tests that need Ray (installs it once)'
-	@echo 'make test-all   test, check, fuzz, test-ray'
+	@echo 'make test-verl  muster.verl against verl on Ray (installs it once, 5 GB)'
+	@echo 'make test-all   test, check, fuzz, test-ray, test-verl'
 	@echo 'make format     rewrite the sources as `make check` wants them'
 	@echo 'make clean      remove build/; distclean: .venv too'

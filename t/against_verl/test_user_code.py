@@ -21,16 +21,11 @@ CHANGED_LINES = [
     (r"^import ray$", "import muster.verl as ray"),
     (r"^from verl\.single_controller(?:\.\w+)* import", "from muster.verl import"),
 ]
-RAY = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # else 127.0.0.1 is replaced
-}
 
 
 def run(script: Path, folder: Path, options: dict[str, Any]) -> Any:
     out = folder / "found.json"
-    env = {**os.environ, **RAY, "INIT_OPTIONS": json.dumps(options)}
+    env = {**os.environ, "INIT_OPTIONS": json.dumps(options)}
     done = subprocess.run(
         [sys.executable, script, out],
         env=env,
@@ -43,7 +38,7 @@ def run(script: Path, folder: Path, options: dict[str, Any]) -> Any:
 
 
 @pytest.mark.timeout(2 * TIMEOUT_S)
-def test_both_print_the_same(tmp_path: Path) -> None:
+def test_both_print_the_same(tmp_path: Path, ray_options: dict[str, Any]) -> None:
     theirs = HERE / "user_code.py"
     text = theirs.read_text()
     for pattern, line in CHANGED_LINES:
@@ -53,14 +48,8 @@ def test_both_print_the_same(tmp_path: Path) -> None:
     ours.write_text(text)
     (tmp_path / "ours").mkdir()
     found = run(ours, tmp_path / "ours", {"num_gpus": 0})
-    options = {
-        "num_cpus": 64,
-        "include_dashboard": False,
-        "log_to_driver": False,
-        "_node_ip_address": "127.0.0.1",
-    }
     (tmp_path / "theirs").mkdir()
-    wanted = run(theirs, tmp_path / "theirs", options)
+    wanted = run(theirs, tmp_path / "theirs", ray_options)
     assert list(found) == list(wanted)
     for part in wanted:
         assert found[part] == wanted[part], part

@@ -1,6 +1,7 @@
 """A program as verl's users write it. test_user_code.py runs it as it is, and with its
 import lines changed; both must print the same."""
 
+import asyncio
 import json
 import os
 import sys
@@ -86,7 +87,7 @@ class Actor(Worker):
         return self.rank, x
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL, blocking=False)
-    async def later(self, x):
+    def later(self, x):
         return x * self.rank
 
     def plain(self, x=0):
@@ -108,6 +109,22 @@ class Critic(Worker):
     @register(dispatch_mode=Dispatch.DP_COMPUTE_PROTO)
     def value(self, data):
         return DataProto.from_dict({"v": data.batch["x"].sum(-1) + self.bias})
+
+
+class Server(Worker):
+    """Asynchronous: as soon as one method is."""
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL, blocking=False)
+    async def generate(self, prompt):
+        await asyncio.sleep(0)
+        return f"{prompt} {self.rank}"
+
+    @register(dispatch_mode=Dispatch.DP_COMPUTE)
+    async def answer(self, prompts):
+        return [f"{prompt} {self.rank}" for prompt in prompts]
+
+    def plain(self):
+        return self.rank
 
 
 class Aware(Critic):
@@ -192,6 +209,14 @@ def two_roles(found):
     found["fused beside"] = fused.critic.beside()
 
 
+def servers(found):
+    pool = RayResourcePool([2], use_gpu=False, max_colocate_count=1)
+    group = RayWorkerGroup(pool, RayClassWithInitArgs(cls=ray.remote(Server)))
+    found["generate"] = ray.get(group.generate("hello"))
+    found["answer"] = group.answer([["a", "b"], ["c"]])
+    found["sync beside async"] = group.execute_all_sync("plain")
+
+
 def pool_like(pool):
     return RayResourcePool(pool.store, use_gpu=False, max_colocate_count=1)
 
@@ -224,7 +249,7 @@ def pools(found):
 def main():
     ray.init(**json.loads(os.environ.get("INIT_OPTIONS", "{}")))
     found = {}
-    for part in (one_role, two_roles, pools):
+    for part in (one_role, two_roles, servers, pools):
         part(found)
     with open(sys.argv[1], "w") as out:
         json.dump(found, out, indent=1)
