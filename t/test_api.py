@@ -97,13 +97,15 @@ def test_the_masters_port_is_held_until_the_end(cluster: Make) -> None:
 
 
 def test_the_roles_environment(cluster: Make, tmp_path: Any) -> None:
-    env = {"MINE": "ä=1", "OMP_NUM_THREADS": 3, "CUDA_VISIBLE_DEVICES": "7"}
+    env = {"MINE": "ä=1", "OMP_NUM_THREADS": 3, "CUDA_VISIBLE_DEVICES": ""}
     c = cluster(Echo, env=env, working_dir=tmp_path)
     there = c.execute_rank_zero_sync("env", *env)
     assert there == {k: str(v) for k, v in env.items()}
     cwd = c.execute_rank_zero_sync("env", "PWD")
     assert isinstance(cwd, dict)
     assert cluster(Echo).execute_rank_zero_sync("env", "MINE") == {"MINE": None}
+    with pytest.raises(ValueError, match="env: CUDA_VISIBLE_DEVICES follows"):
+        cluster(Echo, device_mapping="0", env={"CUDA_VISIBLE_DEVICES": "7"})
 
 
 def test_placement_that_does_not_fit(session: Any) -> None:
@@ -114,7 +116,7 @@ def test_placement_that_does_not_fit(session: Any) -> None:
         muster.ResourceManager(num_gpus_per_node=8)
     with pytest.raises(muster.PlacementError):
         muster.ResourceManager(num_gpus_per_node=2, num_nodes=2)
-    with pytest.raises(ValueError):
+    with pytest.raises(muster.PlacementError, match="it fits with 1 GPU per worker"):
         muster.Cluster("odd", Echo, device_mapping="0-2", num_gpus_per_worker=2)
     with pytest.raises(ValueError, match="mesh"):
         muster.Cluster("odd", Echo, world_size=3, mesh={"tp": 2})

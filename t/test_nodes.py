@@ -67,6 +67,41 @@ def test_four_nodes_of_eight_devices(nodes: Any) -> None:
     ]
 
 
+class Actor:
+    """As in the description of ROLL's Cluster."""
+
+    def initialize(self, config: dict[str, int]) -> None:
+        self.scale = config["scale"]
+
+    def train_step(self, batch: list[int]) -> tuple[int, int]:
+        return int(os.environ["RANK"]), sum(batch) * self.scale
+
+
+def test_the_example_of_the_cluster_class(nodes: Any) -> None:
+    nodes(num_nodes=4, num_gpus=8)
+    resource_manager = muster.ResourceManager(num_gpus_per_node=8, num_nodes=4)
+    actor_train = muster.Cluster(
+        name="actor_train",
+        worker_cls=Actor,
+        resource_manager=resource_manager,
+        worker_config=muster.WorkerConfig(
+            device_mapping="list(range(0,32))", num_gpus_per_worker=1
+        ),
+    )
+    actor_infer = muster.Cluster(
+        name="actor_infer",
+        worker_cls="workers.Echo",
+        resource_manager=resource_manager,
+        worker_config=muster.WorkerConfig(
+            device_mapping=list(range(32)), num_gpus_per_worker=8
+        ),
+    )
+    actor_train.execute_all_sync("initialize", {"scale": 2})
+    results = actor_train.execute_all_sync("train_step", [1, 2, 3])
+    assert results == [(rank, 12) for rank in range(32)]
+    assert actor_infer.execute_all_sync("rank") == [0, 1, 2, 3]
+
+
 def test_every_node_prints_and_holds_ports(
     nodes: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -189,6 +224,13 @@ def test_unequal_nodes_from_a_file(nodes: Any, tmp_path: Path) -> None:
         ("npu", "1", "ASCEND_RT_VISIBLE_DEVICES"),
     ]
     assert found["cpu"].devices == []
+    rm = muster.ResourceManager(num_gpus_per_node=2, num_nodes=3)
+    pinned = muster.Cluster("small", Echo, rm, device_mapping="3")
+    names = ("ASCEND_RT_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+    assert pinned.execute_rank_zero_sync("env", *names) == {
+        "ASCEND_RT_VISIBLE_DEVICES": "1",
+        "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES"),
+    }
 
 
 @pytest.mark.parametrize(

@@ -131,12 +131,11 @@ int core_check_deadlock(struct ms_peer *peer);
 const uint64_t *core_chain(uint32_t *count);
 int core_worker_setup(PyObject *module);
 
-/* ---- head.c, zygote.c, mapping.c, plan.c, fan.c, dispatch.c ---------------------- */
+/* ---- head.c, zygote.c, mapping.c, fan.c, dispatch.c ---------------------- */
 
 int core_head_setup(PyObject *module);
 extern PyMethodDef core_zygote_methods[];
 extern PyMethodDef core_mapping_methods[];
-extern PyMethodDef core_plan_methods[];
 extern PyMethodDef core_fan_methods[];
 extern PyMethodDef core_dispatch_methods[];
 int core_rows_setup(PyObject *module);

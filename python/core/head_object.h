@@ -4,6 +4,7 @@
  * head_ops.c   clusters and ports
  * head_view.c  what there is: nodes, clusters, daemons of this machine
  * head_nodes.c what happens to nodes
+ * place.c      placement groups, and where clusters go
  * head_kv.c    the key-value store, barriers
  * head_logs.c  the lines that workers print
  */
@@ -47,6 +48,13 @@ PyObject *head_replace(PyObject *self, PyObject *args);
 PyObject *head_open_worker(PyObject *self, PyObject *args);
 PyObject *head_hold_port(PyObject *self, PyObject *args);
 PyObject *head_drop_port(PyObject *self, PyObject *args);
+PyObject *head_place_group(PyObject *self, PyObject *args);
+PyObject *head_wait_group(PyObject *self, PyObject *args);
+PyObject *head_find_group(PyObject *self, PyObject *args);
+PyObject *head_remove_group(PyObject *self, PyObject *args);
+PyObject *head_place_cluster(PyObject *self, PyObject *args);
+PyObject *head_drop_claim(PyObject *self, PyObject *args);
+PyObject *head_resources(PyObject *self, PyObject *args);
 PyObject *head_node(PyObject *self, void *unused);
 PyObject *head_nodes(PyObject *self, PyObject *timeout);
 PyObject *head_clusters(PyObject *self, PyObject *timeout);

@@ -216,7 +216,6 @@ PyMODINIT_FUNC PyInit__core(void)
         core_worker_setup(module) < 0 || core_rows_setup(module) < 0 ||
         PyModule_AddFunctions(module, core_zygote_methods) < 0 ||
         PyModule_AddFunctions(module, core_mapping_methods) < 0 ||
-        PyModule_AddFunctions(module, core_plan_methods) < 0 ||
         PyModule_AddFunctions(module, core_fan_methods) < 0 ||
         PyModule_AddFunctions(module, core_dispatch_methods) < 0 ||
         PyModule_AddFunctions(module, core_head_functions) < 0 ||

@@ -46,7 +46,8 @@ from muster.errors import (
     WorkerUnreachable,
 )
 from muster.future import Future, get, wait
-from muster.resources import ResourceManager
+from muster.groups import Bundle, GroupPart, PlacementGroup, get_placement_group
+from muster.resources import ResourceManager, ResourcePool
 from muster.stream import Stream
 from muster.view import View
 
@@ -97,6 +98,10 @@ __all__ = [
     "Processes",
     "Ragged",
     "RemoteError",
+    "Bundle",
+    "GroupPart",
+    "PlacementGroup",
+    "ResourcePool",
     "ResourceManager",
     "SerializationError",
     "Stream",
@@ -108,6 +113,7 @@ __all__ = [
     "collective_group",
     "get",
     "get_cluster",
+    "get_placement_group",
     "http_address",
     "http_token",
     "init",

@@ -59,6 +59,29 @@ class RankSpec(TypedDict, total=False):
     detached: int
     beside: int  # uid of the worker that it is forked beside
 
+# names of nodes (none: any), how many of the first ones (0: all), devices of each (-1: all)
+Scope = tuple[list[str], int, int]
+# how many like it, CPUs and memory, devices or thousandths of one, memory of each, kind,
+# one domain, resources, labels
+BundleTuple = tuple[
+    int,
+    int,
+    int,
+    int,
+    int,
+    int,
+    str,
+    bool,
+    list[tuple[str, int]],
+    list[tuple[str, str]],
+]
+# id, name, state, bundles, pieces, why, table, detached, clusters
+GroupTuple = tuple[
+    int, str, int, int, list[tuple[str, list[int]]], str, str, bool, list[str]
+]
+# name, thousandths of CPUs and those held, memory and held, devices, free ones, gone
+NodeUse = tuple[str, int, int, int, int, int, int, bool]
+
 class Head:
     """The embedded head: starts on construction, or raises `error` saying why not."""
 
@@ -155,6 +178,49 @@ class Head:
         self, owner: str, node: str | None, timeout: float
     ) -> tuple[str, int]: ...
     def drop_port(self, owner: str, timeout: float) -> None: ...
+
+    # Places. LookupError(text, table, errno) if it cannot be.
+    def place_group(
+        self,
+        name: str,
+        bundles: list[BundleTuple],
+        strategy: str,
+        same: str,
+        wait: float,
+        detached: bool,
+        scope: Scope | None,
+        timeout: float | None,
+        /,
+    ) -> GroupTuple: ...
+    def wait_group(
+        self, id: int, name: str, timeout: float | None, /
+    ) -> GroupTuple: ...
+    def find_group(
+        self, id: int, name: str, timeout: float | None, /
+    ) -> GroupTuple: ...
+    def remove_group(self, id: int, name: str, timeout: float | None, /) -> None: ...
+    def place_cluster(
+        self,
+        name: str,
+        scope: Scope | None,
+        world_size: int,
+        devices: list[int],
+        devices_per_worker: int,
+        cpu_milli: int,
+        memory: int,
+        device_memory: int,
+        seats: list[tuple[int, int]],
+        timeout: float | None,
+        /,
+    ) -> list[list[tuple[str, list[int]]]]:
+        """The pieces of each rank. They are claimed for a cluster of that name."""
+
+    def drop_claim(self, cluster: str, timeout: float | None, /) -> None: ...
+    def resources(
+        self, scope: Scope | None, timeout: float | None, /
+    ) -> tuple[list[NodeUse], str]:
+        """What each node has, and a table."""
+
     def peer(self, address: str, uid: int, label: str) -> Peer: ...
     def next_logs(self, timeout: float) -> list[tuple[str, int, bool, str]] | None:
         """(cluster, rank, is_stderr, text); [] after the timeout, None at the end."""
@@ -208,22 +274,6 @@ def session_root() -> str:
 
 def daemons() -> list[tuple[str, str]]:
     """(name, folder) of the heads of this user that run here and that others join."""
-
-# name, cpus, memory, gpus, cpus held, memory held, who holds each device
-Node = tuple[str, int, int, int, float, int, list[str | None]]
-
-def plan(
-    *,
-    nodes: list[Node],
-    cluster: str,
-    world_size: int,
-    device_mapping: str | list[int] | None,
-    gpus_per_worker: int,
-    cpus_per_worker: float,
-    memory: int,
-) -> list[tuple[int, list[int]]]:
-    """(node index, device indexes) of each rank. ValueError for a bad mapping;
-    LookupError with a table if it does not fit."""
 
 def device_ids(text: str) -> list[int]:
     """Of a device mapping such as "0-7,16"; ValueError says what is wrong with it."""

@@ -11,6 +11,9 @@ VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 # its own.
 _READ_AT_LOAD = ("OMP_", "MKL_", "OPENBLAS_", "LD_", "PYTHON")
 Placement = tuple[int, list[int]]  # node's index, device indexes on it
+DeviceName = tuple[
+    str, str
+]  # the variable that tells of it, and how it is called there
 
 
 def session_env(environ: Mapping[str, str]) -> dict[str, str]:
@@ -22,11 +25,15 @@ def session_env(environ: Mapping[str, str]) -> dict[str, str]:
     return env
 
 
-def device_names(driver: Mapping[str, str], count: int) -> list[str]:
-    """How a process is told of device i of this node: where the driver sees a part of
-    the machine's devices, by their names there."""
-    names = [n.strip() for n in driver.get(VISIBLE_DEVICES, "").split(",") if n.strip()]
-    return names if len(names) == count else [str(i) for i in range(count)]
+def visible_env(names: Sequence[DeviceName], shown: Sequence[int]) -> dict[str, str]:
+    """What tells a process that it may see these devices of its node and no others."""
+    if not names:
+        return {VISIBLE_DEVICES: ""}
+    env: dict[str, list[str]] = {variable: [] for variable, _ in names}
+    for device in shown:
+        variable, name = names[device]
+        env[variable].append(name)
+    return {variable: ",".join(found) for variable, found in env.items()}
 
 
 def worker_name(cluster: str, rank: int, devices: Sequence[int]) -> str:
@@ -41,11 +48,12 @@ def rank_env(
     placements: Sequence[Placement],
     *,
     master: tuple[str, int],
-    names: Sequence[str],
+    names: Sequence[DeviceName],
     visible: str,
     user: Mapping[str, str],
 ) -> dict[str, str]:
-    """What `rank` has on top of the session's environment; `user`'s come last."""
+    """What `rank` has on top of the session's environment; `user`'s come last, but which
+    devices it sees is no matter of theirs. `names`: of all devices of its node."""
     node, devices = placements[rank]
     beside = [r for r, placement in enumerate(placements) if placement[0] == node]
     local_rank = beside.index(rank)
@@ -54,6 +62,13 @@ def rank_env(
         shown = list(dict.fromkeys(d for r in beside for d in placements[r][1]))
     else:
         shown = devices
+    seen = visible_env(names, shown)
+    for variable, value in seen.items():
+        if user.get(variable, value) != value:
+            raise ValueError(
+                f"env: {variable} follows from where each rank is placed (rank {rank} of "
+                f"{cluster!r}: {value!r}): leave it out"
+            )
     return {
         "RANK": str(rank),
         "WORLD_SIZE": str(len(placements)),
@@ -65,7 +80,7 @@ def rank_env(
         "MASTER_PORT": str(master[1]),
         "CLUSTER_NAME": cluster,
         "WORKER_NAME": worker_name(cluster, rank, devices),
-        VISIBLE_DEVICES: ",".join(names[d] for d in shown),
+        **seen,
         **user,
     }
 

@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 
-from muster._env import device_names, rank_env, zygote_env
+from muster._env import rank_env, zygote_env
 from muster._serialize import Once
 from muster._uses import modules_used
 from muster.dispatch import methods_of
@@ -42,12 +42,6 @@ def start(
         raise DeadlineExceeded(f"the workers of {name!r} did not start: {e}") from None
 
 
-def name_taken(name: str) -> ClusterError:
-    return ClusterError(
-        f"there is a cluster {name!r} already: destroy() it, or take another name"
-    )
-
-
 def rank_specs(
     name: str,
     worker_cls: type | str,
@@ -72,7 +66,7 @@ def rank_specs(
             rank,
             placements,
             master=master,
-            names=device_names(_env_of(session, nodes[node][0]), nodes[node][3]),
+            names=session.device_names(nodes[node][0]),
             visible=role.visible,
             user=role.env,
         )
@@ -84,11 +78,6 @@ def rank_specs(
         spec["detached"] = int(detached)
         specs.append(spec)
     return specs
-
-
-def _env_of(session: api.Session, node: str) -> Mapping[str, str]:
-    """A driver elsewhere knows nothing of how devices are called on a node."""
-    return session.env if node == session.here else {}
 
 
 def _common_spec(

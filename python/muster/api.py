@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from muster._env import DeviceName
     from muster._start import Place
     from muster.config import WorkerConfig
 
@@ -113,9 +114,9 @@ class Session:
         self.head = head
         self.env = env
         self.pid = os.getpid()
-        self.placing = threading.Lock()  # from a plan until what it takes is in `held`
         # what living clusters of this driver hold: where, and what each worker asked for
         self.held: dict[str, tuple[list[Place], WorkerConfig]] = {}
+        self._seen: dict[str, Node] = {}  # as the head last told
         self.here = "" if head.joined else head.node[0]
         self.pump = LogPump(head, self.node_of)
         self.watch = _nodes.NodeWatch(head, Node)
@@ -133,7 +134,15 @@ class Session:
     def nodes(self) -> list[Node]:
         """All of the head's, by name: "n2" before "n10"."""
         found = [Node(*fields) for fields in self.head.nodes(ANSWER_S)]
+        self._seen = {node.name: node for node in found}
         return sorted(found, key=_by_name)
+
+    def device_names(self, node: str) -> list[DeviceName]:
+        """How processes on a node are told of its devices."""
+        if node not in self._seen:
+            self.nodes()
+        known = self._seen.get(node)
+        return [(d.variable, d.id) for d in known.devices] if known else []
 
 
 def _by_name(node: Node) -> list[tuple[int, str]]:

@@ -17,13 +17,12 @@ from muster._start import (
     bound_methods,
     engine_spec,
     is_native,
-    name_taken,
     rank_specs,
     start,
 )
 from muster.config import WorkerConfig, mesh_sizes
 from muster.errors import ClusterError
-from muster.resources import ResourceManager
+from muster.resources import ResourceManager, place, placements_of
 from muster.view import (
     ANSWER_S,
     CREATE_ENGINE,
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from muster._env import Placement
+    from muster.groups import GroupPart
 
 GRACE_S = 3.0  # SIGTERM until SIGKILL
 FORK_S = 600.0  # a constructor beside a worker
@@ -63,7 +63,7 @@ class Cluster(View):
         self,
         name: str,
         worker_cls: type | str,
-        resource_manager: ResourceManager | None = None,
+        resource_manager: ResourceManager | GroupPart | None = None,
         worker_config: Any = None,
         *,
         config: Any = None,
@@ -83,24 +83,22 @@ class Cluster(View):
         spec = engine_spec(ENGINE, *made, mesh=role.mesh)
         methods = bound_methods(worker_cls)
         check_names(type(self), methods or {})
-        resources = resource_manager or ResourceManager()
+        where = resource_manager if resource_manager is not None else ResourceManager()
         self._name = name
         self._owner: api.Session | None = session
         self._gone = False
         self._ports = f"{name}:{os.urandom(4).hex()}"
         self._recipe: Recipe | None = None
-        with session.placing:
-            if name in session.held:
-                raise name_taken(name)
-            placements = resources.plan(name, role)
-            sizes = mesh_sizes(role.mesh, len(placements))
-            nodes = [node[0] for node in resources.nodes]
-            places = [(nodes[node], devices) for node, devices in placements]
-            session.held[name] = (places, role)
+        pieces = place(where, name, role)  # they are held for us from now on
         try:
-            master = session.head.hold_port(self._ports, places[0][0], ANSWER_S)
-            where = (placements, resources.nodes, master, session, detached)
-            ranks = rank_specs(name, worker_cls, role, *where)
+            described = where.nodes
+            nodes = [node[0] for node in described]
+            placements = placements_of(pieces, described)
+            sizes = mesh_sizes(role.mesh, len(placements))
+            session.held[name] = ([parts[0] for parts in pieces], role)
+            master = session.head.hold_port(self._ports, pieces[0][0][0], ANSWER_S)
+            given = (placements, described, master, session, detached)
+            ranks = rank_specs(name, worker_cls, role, *given)
             self._recipe = Recipe(ranks, timeout=role.start_timeout)
             started = start(session.head, name, ranks)
             native = is_native(worker_cls)
@@ -123,6 +121,8 @@ class Cluster(View):
         except BaseException:  # also Ctrl-C, while the head goes on creating it
             with suppress(Exception):
                 self.destroy(grace=0)
+            with suppress(Exception):
+                session.head.drop_claim(name, ANSWER_S)
             raise
 
     def _bind(self) -> None:

@@ -10,7 +10,11 @@ if TYPE_CHECKING:
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _UNITS |= {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
 # each rank has its own, or all of a node: one value for all would break them
-_OF_RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
+_OF_RANKS = (
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK"),
+    *("CLUSTER_NAME", "WORKER_NAME"),
+)
+_MASTER = ("MASTER_ADDR", "MASTER_PORT")
 _MESH = ("tp", "cp", "dp", "pp", "ep")
 
 
@@ -81,6 +85,8 @@ def _environment(value: Mapping[str, Any] | None) -> dict[str, str]:
         if not isinstance(content, (str, int, float)) or "\0" in str(content):
             raise ValueError(f"env[{name!r}]: must be a string: {content!r}")
         env[name] = str(content)
+    if len(env.keys() & set(_MASTER)) == 1:
+        raise ValueError("env: MASTER_ADDR and MASTER_PORT go together: give both")
     return env
 
 

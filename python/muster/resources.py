@@ -1,109 +1,218 @@
-"""ResourceManager: which devices of which node each worker gets."""
+"""ResourceManager: which devices of which node each worker gets. The head decides it."""
 
 from __future__ import annotations
 
+import os
+from errno import EEXIST
+
 from muster import _core, api
-from muster.config import WorkerConfig
-from muster.errors import PlacementError
+from muster.errors import ClusterError, PlacementError
+from muster.groups import GroupPart, PlacementGroup, bundle_tuples, refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
     from muster._env import Placement
+    from muster._start import Place
+    from muster.config import WorkerConfig
+    from muster.groups import Bundle
 
-
-# who, node, devices, CPUs, memory
-_Held = tuple[str, str, list[int], float, int]
-
-
-def _held() -> list[_Held]:
-    """What the workers of this driver hold, and those of others."""
-    session = api.session()
-    held: list[_Held] = []
-    for cluster, (places, config) in list(session.held.items()):
-        for rank, (node, devices) in enumerate(places):
-            who = f"{cluster}/{rank}"
-            held.append((who, node, devices, config.num_cpus, config.memory))
-    if not session.head.joined:
-        return held
-    for cluster, _, workers in session.head.clusters(api.ANSWER_S):
-        if cluster in session.held:
-            continue
-        for rank, (*_, node, devices, lives, cpu_milli, memory) in enumerate(workers):
-            if lives:
-                who = f"{cluster}/{rank}"
-                held.append((who, node, devices, cpu_milli / 1000, memory))
-    return held
+_ALL = -1
 
 
 class ResourceManager:
     """Over the nodes that `init` found, or those `num_nodes` of them that have
-    `num_gpus_per_node` devices. 0 devices: for workers that need none."""
+    `num_gpus_per_node` devices, of which only so many count. 0 devices: for workers that
+    need none. `print(rm)` shows what there is and who holds it."""
 
     def __init__(
         self, num_gpus_per_node: int | None = None, num_nodes: int | None = None
     ) -> None:
-        nodes = [
-            (node.name, node.cpus, node.memory, node.gpus)
-            for node in api.session().nodes()
-            if node.alive
-        ]
-        asked = 0 if num_gpus_per_node is None else num_gpus_per_node
-        fit = [node for node in nodes if node[3] >= asked]
-        count = len(fit) if num_nodes is None else num_nodes
-        if not 0 < count <= len(fit):
+        per_node = _ALL if num_gpus_per_node is None else num_gpus_per_node
+        if per_node < _ALL or (num_nodes is not None and num_nodes < 1):
             raise PlacementError(
-                f"{count or 1} nodes of {asked} devices were asked for, and {len(fit)} "
-                f"of {len(nodes)} are so (init(num_gpus=N) describes N devices here, "
-                "`muster agent --num-gpus N` on another machine)",
-                "\n".join(
-                    f"  {name}: {cpus} CPUs, {memory >> 20} MiB, {gpus} devices"
-                    for name, cpus, memory, gpus in nodes
-                ),
+                f"{num_nodes} nodes of {num_gpus_per_node} devices are none"
             )
-        per_node = fit[0][3] if num_gpus_per_node is None else num_gpus_per_node
-        self.num_gpus_per_node = per_node
-        self.num_nodes = count
-        self.num_gpus = per_node * count
-        self.nodes = [(name, cpus, mem, per_node) for name, cpus, mem, _ in fit[:count]]
-
-    def plan(self, cluster: str, config: WorkerConfig) -> list[Placement]:
-        """The node and the devices of each rank. PlacementError if they do not fit."""
-        size = config.world_size or (1 if config.device_mapping is None else 0)
-        held = _held()
         try:
-            return _core.plan(
-                nodes=[self._with_held(i, held) for i in range(len(self.nodes))],
-                cluster=cluster,
-                world_size=size,
-                device_mapping=config.device_mapping,
-                gpus_per_worker=config.num_gpus_per_worker,
-                cpus_per_worker=config.num_cpus,
-                memory=config.memory,
+            uses, _ = api.session().head.resources(
+                ([], num_nodes or 0, per_node), api.ANSWER_S
             )
         except LookupError as e:
-            message, _, table = str(e.args[0]).partition("\n")
-            if len(e.args) > 1:
-                table = str(e.args[1])
-            raise PlacementError(message, table) from None
+            raise PlacementError(
+                f"{e.args[0]} (init(num_gpus=N) describes N devices here, "
+                "`muster agent --num-gpus N` on another machine)",
+                e.args[1],
+            ) from None
+        self.nodes = [(use[0], use[1] // 1000, use[3], use[5]) for use in uses]
+        self.num_nodes = len(uses)
+        self.num_gpus = sum(use[5] for use in uses)
+        self.num_gpus_per_node = uses[0][5]
+        self._scope = ([use[0] for use in uses], 0, per_node)
+        is_all = num_gpus_per_node is None and num_nodes is None
+        self._group_scope = None if is_all else self._scope
 
-    def _with_held(self, index: int, others: list[_Held]) -> _core.Node:
-        """A node, and what living clusters have taken of it."""
-        name, cpus, memory, gpus = self.nodes[index]
-        cpus_held, memory_held = 0.0, 0
-        held_by: list[str | None] = [None] * gpus
-        for holder, node, devices, worker_cpus, worker_memory in others:
-            if node != name:
-                continue
-            cpus_held += worker_cpus
-            memory_held += worker_memory
-            for device in devices:
-                if device < gpus:
-                    here = held_by[device]
-                    held_by[device] = f"{here},{holder}" if here else holder
-        return name, cpus, memory, gpus, cpus_held, memory_held, held_by
+    def placement_group(
+        self,
+        bundles: Sequence[Bundle | Mapping[str, Any]],
+        strategy: str = "PACK",
+        *,
+        name: str | None = None,
+        timeout: float = 0,
+        wait: bool = True,
+        same: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        detached: bool = False,
+    ) -> PlacementGroup:
+        """Bundles, placed all or none: now, or within `timeout` seconds if others give back
+        what it needs. `wait=False`: a group that may still be waiting. PlacementError if it
+        could never fit, or its time is up."""
+        head = api.session().head
+        if detached and not head.joined:
+            raise PlacementError(
+                "detached=True needs a head that outlives this process: start one with "
+                '`muster head`, and muster.init(address="HOST:PORT")'
+            )
+        try:
+            group = PlacementGroup(
+                head.place_group(
+                    name or "",
+                    bundle_tuples(bundles, labels),
+                    strategy,
+                    same or "",
+                    timeout,
+                    detached,
+                    self._group_scope,
+                    api.ANSWER_S,
+                )
+            )
+        except LookupError as e:
+            raise refused(e) from None
+        if wait and timeout > 0:
+            try:
+                group.wait()
+            except BaseException:
+                group.remove()
+                raise
+        return group
+
+    def place(self, cluster: str, config: WorkerConfig) -> list[list[Place]]:
+        """The node and the devices of each rank, and of what it has on further nodes;
+        claimed for a cluster of that name."""
+        mapping = config.device_mapping
+        devices = _core.device_ids(mapping) if isinstance(mapping, str) else mapping
+        return api.session().head.place_cluster(
+            cluster,
+            self._scope,
+            config.world_size or (1 if mapping is None else 0),
+            devices or [],
+            config.num_gpus_per_worker,
+            round(config.num_cpus * 1000),
+            config.memory,
+            config.gpu_memory,
+            [],
+            api.ANSWER_S,
+        )
+
+    def plan(self, cluster: str, config: WorkerConfig) -> list[Placement]:
+        """Where each rank of such a cluster would go: the index of its node and the
+        devices there. Nothing is held."""
+        name = f"plan-{os.urandom(8).hex()}"
+        ranks = place(self, name, config)
+        api.session().head.drop_claim(name, api.ANSWER_S)
+        return placements_of(ranks, self.nodes)
+
+    def __str__(self) -> str:
+        return api.session().head.resources(self._scope, api.ANSWER_S)[1]
 
     def __repr__(self) -> str:
         return (
             f"ResourceManager(num_gpus_per_node={self.num_gpus_per_node}, "
             f"num_nodes={self.num_nodes})"
         )
+
+
+class ResourcePool(GroupPart):
+    """verl's pool: so many processes on each of so many nodes, one device each.
+
+    use_gpu=False: processes without a device. cpus: for each process. A cluster in it has
+    as many ranks, node after node; several clusters may stand in it. `remove()` gives it
+    back."""
+
+    def __init__(
+        self,
+        process_on_nodes: Sequence[int],
+        *,
+        use_gpu: bool = True,
+        cpus: float = 0,
+        name: str | None = None,
+        timeout: float = 0,
+    ) -> None:
+        if not process_on_nodes or min(process_on_nodes) < 1:
+            raise ValueError(f"process_on_nodes: not a pool: {process_on_nodes!r}")
+        manager = ResourceManager()
+        bundle = {"GPU": 1, "CPU": cpus} if use_gpu else {"CPU": cpus}
+        free = [node[0] for node in manager.nodes]
+        groups: dict[int, PlacementGroup] = {}
+        by_size = sorted(
+            range(len(process_on_nodes)), key=lambda i: -process_on_nodes[i]
+        )
+        try:
+            for i in by_size:  # the widest is the hardest to place
+                if not free:
+                    raise PlacementError(
+                        f"a pool on {len(process_on_nodes)} nodes was asked for, and "
+                        f"there are {manager.num_nodes}",
+                        str(manager),
+                    )
+                manager._group_scope = (free, 0, _ALL)
+                group = manager.placement_group(
+                    [bundle] * process_on_nodes[i],
+                    "STRICT_PACK",
+                    name=f"{name}-{i}" if name else None,
+                    timeout=timeout,
+                )
+                groups[i] = group
+                free.remove(group._piece(0)[0])
+        except BaseException:
+            for group in groups.values():
+                group.remove()
+            raise
+        self.process_on_nodes = list(process_on_nodes)
+        self.groups = [groups[i] for i in range(len(groups))]
+        super().__init__(seat for group in self.groups for seat in group._seats)
+
+    @property
+    def world_size(self) -> int:
+        return len(self)
+
+    def remove(self) -> None:
+        """Give it back. Its clusters must have ended."""
+        for group in self.groups:
+            group.remove()
+
+
+def place(
+    where: ResourceManager | GroupPart, cluster: str, config: WorkerConfig
+) -> list[list[Place]]:
+    """Its pieces for each rank, claimed; with the errors that people read."""
+    try:
+        return where.place(cluster, config)
+    except LookupError as e:
+        if e.args[2] == EEXIST:
+            raise ClusterError(
+                f"{e.args[0]}: destroy() it, or take another name"
+            ) from None
+        raise refused(e) from None
+
+
+def placements_of(
+    ranks: list[list[Place]], nodes: list[tuple[str, int, int, int]]
+) -> list[Placement]:
+    """The node, by its index, and the devices of each rank's process."""
+    index = {node[0]: i for i, node in enumerate(nodes)}
+    gone = [pieces[0][0] for pieces in ranks if pieces[0][0] not in index]
+    if gone:
+        raise PlacementError(f"node {gone[0]} is gone")
+    return [(index[pieces[0][0]], pieces[0][1]) for pieces in ranks]

@@ -1,7 +1,7 @@
 #include "base/cleanup.h"
 #include "head/state.h"
 #include "head/tail.h"
-#include "orchestrator/local/local.h"
+#include "orchestrator/local/starter.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -20,7 +20,6 @@ enum { TAIL_MAX = 240, NAMES_MAX = 96 };
 struct ms_lent {
     struct ms_head *head;
     struct ms_node *node;
-    struct ms_orchestrator *orchestrator;
     struct ms_lent_agent *agent;
     struct ms_agent_spec spec;
     struct ms_head_op *start_op; /* while STARTING */
@@ -135,7 +134,7 @@ void ms_lent_kill(struct ms_lent *l)
     if (!l->agent || l->ended || l->killed)
         return;
     l->killed = true;
-    l->orchestrator->ops->stop(l->agent);
+    ms_lent_agent_stop(l->agent);
 }
 
 void ms_lent_hang_up(struct ms_lent *l)
@@ -281,7 +280,7 @@ static void run_one(struct ms_lent *l)
         .on_ended = on_ended,
     };
 
-    l->agent = l->orchestrator->ops->start(l->orchestrator, &l->spec, &events, l);
+    l->agent = ms_lent_agent_start(l->head->loop, &l->spec, &events, l);
     if (!l->agent)
         not_started(l, &(struct ms_error){-ENOMEM, "out of memory"});
 }
@@ -326,9 +325,6 @@ int ms_lent_init(struct ms_head *h,
         .log_path = h->log_path,
         .lock_fd = h->lock_fd,
     };
-    l->orchestrator = ms_orchestrator_local(h->loop);
-    if (!l->orchestrator)
-        return -ENOMEM;
     return ms_timer_init(&l->verdict, h->loop, on_verdict, l);
 }
 
@@ -337,10 +333,7 @@ void ms_lent_destroy(struct ms_lent *l)
     if (!l)
         return;
     ms_timer_finish(&l->verdict);
-    if (l->orchestrator) {
-        l->orchestrator->ops->release(MS_TAKE(l->agent));
-        l->orchestrator->ops->destroy(MS_TAKE(l->orchestrator));
-    }
+    ms_lent_agent_release(MS_TAKE(l->agent));
     if (l->config)
         muster__head_to_agent__free_unpacked(l->config, NULL);
     free(l);

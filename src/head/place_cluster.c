@@ -66,6 +66,21 @@ static int place(struct ms_head_op *op,
     return ms_error_set(err, -ENOMEM, "cluster '%s': out of memory", m->name);
 }
 
+/* Whose cluster has the name; on the head's thread, as all that drivers ask. */
+static void name_owner(const struct ms_head_op *op, struct ms_error *err)
+{
+    const char *name = op->wanted->place_cluster->name;
+    const struct ms_cluster *c = ms_registry_find(&op->head->registry, name);
+    char owner[MS_OWNER_TEXT_MAX];
+
+    if (c)
+        ms_error_set(err,
+                     -EEXIST,
+                     "there is a cluster '%s' already%s",
+                     name,
+                     ms_driver_print_owner(op->head, c, owner, sizeof owner));
+}
+
 void ms_place_cluster_run(struct ms_head_op *op)
 {
     struct ms_place_desk *desk = &op->head->place;
@@ -79,6 +94,8 @@ void ms_place_cluster_run(struct ms_head_op *op)
     pthread_mutex_lock(&desk->lock);
     rc = place(op, &placed, &table, &err);
     pthread_mutex_unlock(&desk->lock);
+    if (rc == -EEXIST && op->driver)
+        name_owner(op, &err);
     if (rc == 0)
         ms_head_op_succeed(op, &placed->base);
     else

@@ -113,8 +113,12 @@ static int why_devices(const struct ms_stock *s,
     if (n->device_count == 0)
         return ms_buf_printf(out, "no %ss", kind);
     if (b->devices && n->whole < b->devices)
-        return ms_buf_printf(
-            out, "%u %ss asked for, %u free", b->devices, kind, n->whole);
+        return ms_buf_printf(out,
+                             "%u %s%s asked for, %u free",
+                             b->devices,
+                             kind,
+                             b->devices == 1 ? "" : "s",
+                             n->whole);
     return ms_buf_printf(out, "no %s like that is free", kind);
 }
 

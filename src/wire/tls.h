@@ -3,7 +3,7 @@
  * No certificates: both sides know the 32 bytes of the secret, and TLS's external pre-shared
  * key is derived from it (HKDF-SHA-256), as is the name by which the key is called. Each
  * side refuses another that does not know it. Keys of a connection are fresh (ECDHE), so a
- * secret that is stolen later opens no recorded one. Suites with SHA-256 only; no tickets,
+ * secret that is stolen later opens no recorded one. One suite, TLS_AES_128_GCM_SHA256; no tickets,
  * no early data, nothing older than 1.3.
  *
  * The handshake of handshake.h follows inside: it names version, lane, session and worker.

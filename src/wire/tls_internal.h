@@ -20,5 +20,7 @@ struct ms_tls *ms_tls_ref(struct ms_tls *tls);
 
 /* transport_tls.c: a BIO over the buffers of a transport. NULL: out of memory. */
 BIO_METHOD *ms_tls_bio_method(void);
+/* The library tells the transport (its app data) a secret. */
+void ms_tls_on_secret(const SSL *ssl, const char *line);
 
 #endif

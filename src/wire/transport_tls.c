@@ -1,18 +1,20 @@
-/* TLS over a TCP socket, with buffers of our own below the library.
+/* TLS over a TCP socket.
  *
- * Received bytes are read into memory first, by the one reader, and the library takes them
- * from there; what it wants to send it puts into `out`, from where it goes to the socket. So
- * the library never waits for the socket, a poll that finds nothing costs no lock, and a
- * write that was taken is done, whatever the socket says.
+ * The TLS library shakes hands, with buffers of our own below it: received bytes are given
+ * to it from memory, what it wants to send goes to `out`, and from there to the socket. When
+ * the handshake is over the library has told the secrets of both directions and is dropped;
+ * records are made and opened by record.h, in place.
  *
- * The library's object is for one thread at a time: `lock` guards it and `out`, and is held
- * for one pass of the library and one send, which never block. */
+ * `lock` guards the library, the sealing key and `out`; it is held for one pass and one send,
+ * which never block. The opening key and what was received are the reader's. */
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "wire/record.h"
 #include "wire/tls_internal.h"
 #include "wire/transport.h"
 
 #include <errno.h>
+#include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -21,27 +23,40 @@
 
 enum {
     RECEIVE_SIZE = 32 << 10, /* one read of the socket */
-    OUT_MAX = 64 << 10       /* unsent bytes until nothing more is taken */
+    OUT_MAX = 64 << 10,      /* unsent bytes until nothing more is taken */
+    KEY_UPDATE = 24,         /* messages after the handshake */
+    NEW_TICKET = 4,
+    CLOSE_NOTIFY = 0 /* of an alert */
+};
+
+/* What the library tells while it shakes hands. */
+struct secrets {
+    uint8_t client[MS_RECORD_SECRET], server[MS_RECORD_SECRET];
+    bool has_client, has_server;
 };
 
 struct transport_tls {
     struct ms_transport base;
     struct ms_tls *tls;
     pthread_mutex_t lock;
-    SSL *ssl;
+    SSL *ssl; /* NULL once it is open */
+    bool is_server;
+    struct secrets *secrets; /* until it is open */
     _Atomic bool is_open;
     bool is_lazy;
+    struct ms_record_key seal;
     _Atomic size_t out_len; /* of out */
     struct ms_buf out;
     _Atomic int broken; /* the kernel tells a failure once, and perhaps to the writer */
-    int failed;         /* why the library cannot go on */
+    _Atomic int failed; /* why it cannot go on */
     char reason[160];
 
     /* the reader's */
-    const uint8_t *feed; /* received, not yet taken by the library */
+    struct ms_record_key open;
+    const uint8_t *feed; /* handshake: received, not yet taken by the library */
     size_t feed_len;
-    uint8_t *rest; /* memory behind feed between two reads, or NULL */
-    bool may_have; /* the library may hold more that is decrypted */
+    struct ms_buf in;     /* received, not opened: a piece of a record, or more */
+    struct ms_buf opened; /* of a record that was too long for who read it */
 };
 
 static struct transport_tls *of(struct ms_transport *t)
@@ -99,17 +114,17 @@ BIO_METHOD *ms_tls_bio_method(void)
 
 /* ---- with the lock held ----------------------------------------------------------- */
 
-/* The library has failed for good. Where it was still shaking hands the other side does not
- * know the secret: nothing else is left that could go wrong there. */
+/* The library has failed for good. It was still shaking hands: the other side does not know
+ * the secret, nothing else is left that could go wrong there. */
 static int fail(struct transport_tls *t)
 {
     unsigned long code = ERR_peek_last_error();
     const char *text = code ? ERR_reason_error_string(code) : NULL;
 
-    t->failed = atomic_load(&t->is_open) ? -EPROTO : -EACCES;
     snprintf(t->reason, sizeof t->reason, "%s", text ? text : "no reason is known");
+    atomic_store(&t->failed, -EACCES);
     ERR_clear_error();
-    return t->failed;
+    return -EACCES;
 }
 
 /* Send what is in `out`. 0 (perhaps not all), or a negative errno. */
@@ -144,19 +159,69 @@ static int send_out(struct transport_tls *t)
     return 0;
 }
 
+/* "CLIENT_TRAFFIC_SECRET_0 <random> <secret>", in hex. */
+static bool take_secret(const char *line, const char *label, uint8_t *out)
+{
+    const char *hex = strrchr(line, ' ');
+    size_t len = strlen(label);
+    long n = 0;
+    uint8_t *bytes;
+
+    if (strncmp(line, label, len) != 0 || line[len] != ' ' || !hex)
+        return false;
+    bytes = OPENSSL_hexstr2buf(hex + 1, &n);
+    if (bytes && n == MS_RECORD_SECRET)
+        memcpy(out, bytes, MS_RECORD_SECRET);
+    OPENSSL_clear_free(bytes, n > 0 ? (size_t)n : 0);
+    return n == MS_RECORD_SECRET;
+}
+
+void ms_tls_on_secret(const SSL *ssl, const char *line)
+{
+    struct transport_tls *t = SSL_get_app_data(ssl);
+    struct secrets *s = t ? t->secrets : NULL;
+
+    if (!s)
+        return;
+    s->has_client |= take_secret(line, "CLIENT_TRAFFIC_SECRET_0", s->client);
+    s->has_server |= take_secret(line, "SERVER_TRAFFIC_SECRET_0", s->server);
+}
+
+static void drop_library(struct transport_tls *t)
+{
+    SSL_free(t->ssl);
+    t->ssl = NULL;
+    OPENSSL_clear_free(t->secrets, sizeof *t->secrets);
+    t->secrets = NULL;
+}
+
+/* The handshake is over: records are ours from now on. */
+static int open_up(struct transport_tls *t)
+{
+    const struct secrets *s = t->secrets;
+    const uint8_t *ours = t->is_server ? s->server : s->client;
+    const uint8_t *theirs = t->is_server ? s->client : s->server;
+
+    if (!s->has_client || !s->has_server || SSL_has_pending(t->ssl) ||
+        ms_record_key_init(&t->seal, ours, true) < 0 ||
+        ms_record_key_init(&t->open, theirs, false) < 0)
+        return fail(t);
+    drop_library(t);
+    atomic_store(&t->is_open, true);
+    return 0;
+}
+
 /* One step of the handshake. 0: open; -EAGAIN; or it failed. */
 static int shake(struct transport_tls *t)
 {
     int rc;
 
-    if (t->failed)
-        return t->failed;
+    if (atomic_load(&t->failed))
+        return atomic_load(&t->failed);
     ERR_clear_error();
     rc = SSL_do_handshake(t->ssl);
-    if (rc == 1 && SSL_session_reused(t->ssl)) {
-        atomic_store(&t->is_open, true);
-        return 0;
-    }
+    if (rc == 1 && SSL_session_reused(t->ssl))
+        return open_up(t);
     if (rc == 1) /* without our key: it must not be */
         return fail(t);
     if (SSL_get_error(t->ssl, rc) == SSL_ERROR_WANT_READ)
@@ -164,73 +229,56 @@ static int shake(struct transport_tls *t)
     return fail(t);
 }
 
-/* Decrypt into at[0..room): the count, -EAGAIN, 0 at the end, or a negative errno. */
-static ssize_t decrypt(struct transport_tls *t, uint8_t *at, size_t room)
+/* ---- sealing, with the lock held --------------------------------------------------- */
+
+/* Room for one more record in `out`: where it begins, or NULL. */
+static uint8_t *record_room(struct transport_tls *t, size_t len)
 {
-    size_t have = 0;
-    int rc = 1;
+    size_t whole = MS_RECORD_HEAD + len + MS_RECORD_TAIL;
 
-    if (!atomic_load(&t->is_open)) {
-        rc = shake(t);
-        if (rc < 0)
-            return rc;
-    }
-    ERR_clear_error();
-    while (have < room) {
-        size_t n = 0;
+    return ms_buf_reserve(&t->out, whole) < 0 ? NULL : t->out.data + t->out.len;
+}
 
-        rc = SSL_read_ex(t->ssl, at + have, room - have, &n);
-        if (rc <= 0)
-            break;
-        have += n;
+static int
+seal(struct transport_tls *t, enum ms_record_type type, uint8_t *at, size_t len)
+{
+    int rc = ms_record_seal(&t->seal, type, at, len);
+
+    if (rc == 0)
+        t->out.len += MS_RECORD_HEAD + len + MS_RECORD_TAIL;
+    return rc;
+}
+
+/* Say that what follows is under the next key. */
+static int renew_seal(struct transport_tls *t)
+{
+    static const uint8_t update[] = {KEY_UPDATE, 0, 0, 1, 0};
+    uint8_t *at = record_room(t, sizeof update);
+    int rc = at ? 0 : -ENOMEM;
+
+    if (rc == 0) {
+        memcpy(at + MS_RECORD_HEAD, update, sizeof update);
+        rc = seal(t, MS_RECORD_HANDSHAKE, at, sizeof update);
     }
-    t->may_have = have == room;
-    if (have)
-        return (ssize_t)have;
-    switch (SSL_get_error(t->ssl, rc)) {
-    case SSL_ERROR_WANT_READ:
-        return -EAGAIN;
-    case SSL_ERROR_ZERO_RETURN:
-        return 0;
-    default:
-        return fail(t);
-    }
+    return rc < 0 ? rc : ms_record_key_renew(&t->seal);
 }
 
 /* ---- reading ---------------------------------------------------------------------- */
 
-/* Keep what the library did not take: `feed` points into memory that goes away. */
-static int keep_rest(struct transport_tls *t, const uint8_t *buffer)
+static int break_off(struct transport_tls *t, const char *reason)
 {
-    uint8_t *rest;
-
-    if (t->feed_len == 0) {
-        free(t->rest);
-        t->rest = NULL;
-        t->feed = NULL;
-        return 0;
-    }
-    if (t->feed < buffer || t->feed >= buffer + RECEIVE_SIZE)
-        return 0; /* it is in `rest` already */
-    rest = malloc(t->feed_len);
-    if (!rest)
-        return -ENOMEM;
-    memcpy(rest, t->feed, t->feed_len);
-    free(t->rest);
-    t->feed = t->rest = rest;
-    return 0;
+    snprintf(t->reason, sizeof t->reason, "%s", reason);
+    atomic_store(&t->failed, -EPROTO);
+    return -EPROTO;
 }
 
 /* One read of the socket: the count, 0 at its end, or a negative errno. */
-static ssize_t receive(struct transport_tls *t, uint8_t *buffer, size_t room)
+static ssize_t receive(struct transport_tls *t, uint8_t *at, size_t room)
 {
-    size_t want = room + 512; /* records are a little longer than what they hold */
     ssize_t n;
 
-    if (want > RECEIVE_SIZE)
-        want = RECEIVE_SIZE;
     do
-        n = recv(t->base.fd, buffer, want, MSG_DONTWAIT);
+        n = recv(t->base.fd, at, room, MSG_DONTWAIT);
     while (n < 0 && errno == EINTR);
     if (n < 0 && errno == EAGAIN)
         return -EAGAIN;
@@ -238,76 +286,258 @@ static ssize_t receive(struct transport_tls *t, uint8_t *buffer, size_t room)
         n = n < 0 ? -errno : 0;
         return atomic_load(&t->broken) ? atomic_load(&t->broken) : n;
     }
-    t->feed = buffer;
-    t->feed_len = (size_t)n;
     return n;
 }
 
+/* The other side goes on with its next key, and may want the same of us. */
+static int key_update(struct transport_tls *t, bool is_asked)
+{
+    int rc = ms_record_key_renew(&t->open);
+
+    if (rc < 0 || !is_asked)
+        return rc;
+    pthread_mutex_lock(&t->lock);
+    rc = renew_seal(t);
+    atomic_store(&t->out_len, t->out.len);
+    pthread_mutex_unlock(&t->lock);
+    return rc;
+}
+
+/* A record that is no data. 0: go on; 1: the end; or a negative errno. */
+static int
+other_record(struct transport_tls *t, int type, const uint8_t *data, size_t len)
+{
+    if (type == MS_RECORD_ALERT && len == 2 && data[1] == CLOSE_NOTIFY)
+        return 1;
+    if (type == MS_RECORD_ALERT)
+        return break_off(t, "the other side sent an alert");
+    if (type == MS_RECORD_HANDSHAKE && len == 5 && data[0] == KEY_UPDATE)
+        return key_update(t, data[4] == 1);
+    if (type == MS_RECORD_HANDSHAKE && len > 4 && data[0] == NEW_TICKET)
+        return 0;
+    return break_off(t, "an unexpected message after the handshake");
+}
+
+/* What is open to at[0..room), the rest aside. The count, or -ENOMEM. */
+static ssize_t hand_out(
+    struct transport_tls *t, const uint8_t *data, size_t len, void *at, size_t room)
+{
+    size_t n = len < room ? len : room;
+
+    memcpy(at, data, n);
+    if (n < len && ms_buf_append(&t->opened, data + n, len - n) < 0)
+        return -ENOMEM;
+    return (ssize_t)n;
+}
+
+/* Open the whole records of data[0..len) while there is room, and say how many bytes they
+ * were. The count of what was handed out, or 0 at the end, -EAGAIN, a negative errno. */
+static ssize_t open_records(struct transport_tls *t,
+                            uint8_t *data,
+                            size_t len,
+                            size_t *used,
+                            uint8_t *at,
+                            size_t room)
+{
+    size_t have = 0;
+
+    *used = 0;
+    while (have < room) {
+        enum ms_record_type type;
+        ssize_t whole = ms_record_length(data + *used, len - *used), n;
+        int rc;
+
+        if (whole < 0)
+            return break_off(t, "what came is no record");
+        if (whole == 0 || (size_t)whole > len - *used)
+            break;
+        n = ms_record_open(&t->open, data + *used, (size_t)whole, &type);
+        if (n < 0)
+            return break_off(t, "a record was changed on its way");
+        if (type == MS_RECORD_DATA) {
+            n = hand_out(
+                t, data + *used + MS_RECORD_HEAD, (size_t)n, at + have, room - have);
+            if (n < 0)
+                return n;
+            have += (size_t)n;
+        } else {
+            rc = other_record(t, type, data + *used + MS_RECORD_HEAD, (size_t)n);
+            if (rc != 0)
+                return have ? (ssize_t)have : rc > 0 ? 0 : rc;
+        }
+        *used += (size_t)whole;
+    }
+    return have ? (ssize_t)have : -EAGAIN;
+}
+
+/* What was opened for a reader before, who had no room. */
+static ssize_t take_opened(struct transport_tls *t, void *at, size_t room)
+{
+    size_t n = t->opened.len < room ? t->opened.len : room;
+
+    memcpy(at, t->opened.data, n);
+    ms_buf_consume(&t->opened, n);
+    if (t->opened.len == 0) {
+        ms_buf_finish(&t->opened);
+        ms_buf_init(&t->opened);
+    }
+    return (ssize_t)n;
+}
+
+static void shrink_in(struct transport_tls *t)
+{
+    if (t->in.len)
+        return;
+    ms_buf_finish(&t->in);
+    ms_buf_init(&t->in);
+}
+
+/* More behind the piece of a record that is there. */
+static ssize_t read_on(struct transport_tls *t, void *at, size_t room)
+{
+    size_t used = 0;
+    ssize_t n = open_records(t, t->in.data, t->in.len, &used, at, room);
+
+    if (n == -EAGAIN && used == 0) {
+        if (ms_buf_reserve(&t->in, RECEIVE_SIZE) < 0)
+            return -ENOMEM;
+        n = receive(t, t->in.data + t->in.len, RECEIVE_SIZE);
+        if (n <= 0)
+            return n;
+        t->in.len += (size_t)n;
+        n = open_records(t, t->in.data, t->in.len, &used, at, room);
+    }
+    ms_buf_consume(&t->in, used);
+    shrink_in(t);
+    return n;
+}
+
+static ssize_t read_open(struct transport_tls *t, void *at, size_t room)
+{
+    uint8_t buffer[RECEIVE_SIZE];
+    size_t used = 0;
+    ssize_t n, received;
+
+    if (t->opened.len)
+        return take_opened(t, at, room);
+    if (t->in.len)
+        return read_on(t, at, room);
+    received = receive(t, buffer, sizeof buffer);
+    if (received <= 0)
+        return received;
+    n = open_records(t, buffer, (size_t)received, &used, at, room);
+    if (used < (size_t)received &&
+        ms_buf_append(&t->in, buffer + used, (size_t)received - used) < 0)
+        return -ENOMEM;
+    return n;
+}
+
+/* Give the library what has come; what it does not take is for the time after it. */
+static ssize_t read_shaking(struct transport_tls *t)
+{
+    uint8_t buffer[RECEIVE_SIZE];
+    ssize_t n = receive(t, buffer, sizeof buffer);
+    int rc, sent = 0;
+
+    if (n <= 0)
+        return n;
+    pthread_mutex_lock(&t->lock);
+    t->feed = buffer;
+    t->feed_len = (size_t)n;
+    rc = shake(t);
+    if (t->out.len)
+        sent = send_out(t);
+    pthread_mutex_unlock(&t->lock);
+    if (t->feed_len && ms_buf_append(&t->in, t->feed, t->feed_len) < 0)
+        return -ENOMEM;
+    t->feed = NULL;
+    t->feed_len = 0;
+    if (rc < 0 && rc != -EAGAIN)
+        return rc;
+    return sent < 0 ? sent : -EAGAIN;
+}
+
+/* A whole record waits: poll knows nothing of it. */
 static bool tls_has_more(struct ms_transport *base)
 {
     struct transport_tls *t = of(base);
+    ssize_t whole;
 
-    return t->feed_len || t->may_have;
+    if (t->opened.len)
+        return true;
+    if (t->in.len == 0)
+        return false;
+    whole = ms_record_length(t->in.data, t->in.len);
+    return whole < 0 || (whole > 0 && (size_t)whole <= t->in.len);
 }
 
 static ssize_t tls_read(struct ms_transport *base, void *at, size_t room)
 {
     struct transport_tls *t = of(base);
-    uint8_t buffer[RECEIVE_SIZE];
     ssize_t n;
-    int sent = 0;
 
-    if (!tls_has_more(base)) {
-        n = receive(t, buffer, room);
-        if (n <= 0)
+    if (atomic_load(&t->failed))
+        return atomic_load(&t->failed);
+    if (!atomic_load(&t->is_open)) {
+        n = read_shaking(t);
+        if (n != -EAGAIN || !atomic_load(&t->is_open) || !tls_has_more(base))
             return n;
     }
-    pthread_mutex_lock(&t->lock);
-    n = decrypt(t, at, room);
-    if (t->out.len)
-        sent = send_out(t);
-    pthread_mutex_unlock(&t->lock);
-    if (keep_rest(t, buffer) < 0)
-        return -ENOMEM;
-    if (n == -EAGAIN && sent < 0)
-        return sent;
-    return n;
+    return read_open(t, at, room);
 }
 
 /* ---- writing ---------------------------------------------------------------------- */
 
-/* Encrypt as much as `out` may hold: the count, or a negative errno. */
+/* The next bytes of a list, at most `room`; the count. */
+static size_t
+gather(const struct iovec *iov, int count, size_t skip, uint8_t *at, size_t room)
+{
+    size_t have = 0;
+
+    for (int i = 0; i < count && have < room; i++) {
+        size_t len = iov[i].iov_len, n;
+
+        if (skip >= len) {
+            skip -= len;
+            continue;
+        }
+        n = len - skip < room - have ? len - skip : room - have;
+        memcpy(at + have, (const uint8_t *)iov[i].iov_base + skip, n);
+        have += n;
+        skip = 0;
+    }
+    return have;
+}
+
+static size_t total(const struct iovec *iov, int count)
+{
+    size_t sum = 0;
+
+    for (int i = 0; i < count; i++)
+        sum += iov[i].iov_len;
+    return sum;
+}
+
+/* Seal as much as `out` may hold: the count, or a negative errno. */
 static ssize_t encrypt(struct transport_tls *t, const struct iovec *iov, int count)
 {
-    uint8_t record[SSL3_RT_MAX_PLAIN_LENGTH];
-    size_t done = 0, have = 0;
+    size_t all = total(iov, count), done = 0;
 
-    for (int i = 0; i < count && t->out.len < OUT_MAX; i++) {
-        const uint8_t *from = iov[i].iov_base;
-        size_t len = iov[i].iov_len, at = 0;
+    while (done < all && t->out.len < OUT_MAX) {
+        size_t len =
+            all - done < MS_RECORD_PLAIN_MAX ? all - done : MS_RECORD_PLAIN_MAX;
+        uint8_t *at = record_room(t, len);
+        int rc = at ? 0 : -ENOMEM;
 
-        while (at < len && t->out.len < OUT_MAX) {
-            size_t n =
-                len - at < sizeof record - have ? len - at : sizeof record - have;
-            size_t written;
-
-            memcpy(record + have, from + at, n);
-            have += n;
-            at += n;
-            if (have < sizeof record)
-                continue;
-            if (SSL_write_ex(t->ssl, record, have, &written) <= 0)
-                return fail(t);
-            done += have;
-            have = 0;
+        if (rc == 0) {
+            gather(iov, count, done, at + MS_RECORD_HEAD, len);
+            rc = seal(t, MS_RECORD_DATA, at, len);
         }
-    }
-    if (have) {
-        size_t written;
-
-        if (SSL_write_ex(t->ssl, record, have, &written) <= 0)
-            return fail(t);
-        done += have;
+        if (rc == 0 && t->seal.count >= MS_RECORD_KEY_MAX)
+            rc = renew_seal(t);
+        if (rc < 0)
+            return rc;
+        done += len;
     }
     return (ssize_t)done;
 }
@@ -315,13 +545,14 @@ static ssize_t encrypt(struct transport_tls *t, const struct iovec *iov, int cou
 static ssize_t write_locked(struct transport_tls *t, const struct iovec *iov, int count)
 {
     ssize_t n;
-    int rc = t->failed ? t->failed : send_out(t);
+    int rc = atomic_load(&t->failed);
 
+    if (rc == 0 && t->out.len)
+        rc = send_out(t);
     if (rc < 0)
         return rc;
     if (!atomic_load(&t->is_open) || t->out.len)
         return -EAGAIN;
-    ERR_clear_error();
     n = encrypt(t, iov, count);
     if (n > 0) {
         rc = send_out(t);
@@ -366,7 +597,6 @@ static void tls_set_lazy(struct ms_transport *base)
 
     pthread_mutex_lock(&t->lock);
     t->is_lazy = true;
-    SSL_set_mode(t->ssl, SSL_MODE_RELEASE_BUFFERS);
     pthread_mutex_unlock(&t->lock);
 }
 
@@ -380,11 +610,8 @@ static bool tls_is_open(struct ms_transport *base)
 static bool tls_explain(struct ms_transport *base, struct ms_error *err)
 {
     struct transport_tls *t = of(base);
-    int failed;
+    int failed = atomic_load(&t->failed);
 
-    pthread_mutex_lock(&t->lock);
-    failed = t->failed;
-    pthread_mutex_unlock(&t->lock);
     if (!failed)
         return false;
     if (failed == -EACCES)
@@ -410,10 +637,13 @@ static void tls_destroy(struct ms_transport *base)
 {
     struct transport_tls *t = of(base);
 
-    SSL_free(t->ssl);
+    drop_library(t);
+    ms_record_key_finish(&t->seal);
+    ms_record_key_finish(&t->open);
     ms_tls_unref(t->tls);
     ms_buf_finish(&t->out);
-    free(t->rest);
+    ms_buf_finish(&t->in);
+    ms_buf_finish(&t->opened);
     pthread_mutex_destroy(&t->lock);
     close(base->fd);
     free(t);
@@ -437,22 +667,29 @@ static const struct ms_transport_ops tls_ops = {
 struct ms_transport *ms_transport_tls(int fd, struct ms_tls *tls, bool is_server)
 {
     struct transport_tls *t = calloc(1, sizeof *t);
-    SSL *ssl = t ? SSL_new(tls->ctx) : NULL;
+    struct secrets *secrets = t ? OPENSSL_zalloc(sizeof *secrets) : NULL;
+    SSL *ssl = secrets ? SSL_new(tls->ctx) : NULL;
     BIO *bio = ssl ? BIO_new(tls->method) : NULL;
 
     if (!bio) {
         SSL_free(ssl);
+        OPENSSL_free(secrets);
         free(t);
         return NULL;
     }
     t->base = (struct ms_transport){.ops = &tls_ops, .fd = fd};
     t->tls = ms_tls_ref(tls);
     t->ssl = ssl;
+    t->is_server = is_server;
+    t->secrets = secrets;
     pthread_mutex_init(&t->lock, NULL);
     ms_buf_init(&t->out);
+    ms_buf_init(&t->in);
+    ms_buf_init(&t->opened);
     BIO_set_data(bio, t);
     BIO_set_init(bio, 1);
     SSL_set_bio(ssl, bio, bio);
+    SSL_set_app_data(ssl, t);
     if (is_server) {
         SSL_set_accept_state(ssl);
     } else {

@@ -1,9 +1,8 @@
-#include "orchestrator/local/local.h"
+#include "orchestrator/local/starter.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "io/sock.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -15,14 +14,8 @@
 /* Descriptors of the agent. */
 enum { AGENT_LINK_FD = 3, AGENT_LOCK_FD = 4 };
 
-struct local {
-    struct ms_orchestrator base;
-    struct ms_loop *loop;
-    unsigned agents;
-};
-
 struct ms_lent_agent {
-    struct local *owner;
+    struct ms_loop *loop;
     struct ms_process process;
     int link_fd; /* until it is handed over */
     int rc;
@@ -51,8 +44,8 @@ static void on_started(void *arg)
     struct ms_lent_agent *a = arg;
 
     if (a->rc == 0)
-        a->rc = ms_watch_init(
-            &a->ended, a->owner->loop, a->process.pidfd, MS_READ, on_ended, a);
+        a->rc =
+            ms_watch_init(&a->ended, a->loop, a->process.pidfd, MS_READ, on_ended, a);
     if (a->rc == 0) {
         a->events->on_started(a->arg, 0, MS_TAKE_FD(a->link_fd), a->process.pid, NULL);
         return;
@@ -110,40 +103,38 @@ static int start_process(struct ms_lent_agent *a, const struct ms_agent_spec *sp
     return rc;
 }
 
-static struct ms_lent_agent *start(struct ms_orchestrator *o,
-                                   const struct ms_agent_spec *spec,
-                                   const struct ms_agent_events *events,
-                                   void *arg)
+struct ms_lent_agent *ms_lent_agent_start(struct ms_loop *loop,
+                                          const struct ms_agent_spec *spec,
+                                          const struct ms_agent_events *events,
+                                          void *arg)
 {
-    struct local *l = MS_CONTAINER(o, struct local, base);
     struct ms_lent_agent *a = calloc(1, sizeof *a);
 
     if (!a)
         return NULL;
     *a = (struct ms_lent_agent){
-        .owner = l,
+        .loop = loop,
         .process.pidfd = -1,
         .link_fd = -1,
         .events = events,
         .arg = arg,
     };
-    if (ms_timer_init(&a->started, l->loop, on_started, a) < 0) {
+    if (ms_timer_init(&a->started, loop, on_started, a) < 0) {
         free(a);
         return NULL;
     }
     a->rc = start_process(a, spec);
-    l->agents++;
     ms_timer_set(&a->started, 0);
     return a;
 }
 
-static void stop(struct ms_lent_agent *a)
+void ms_lent_agent_stop(struct ms_lent_agent *a)
 {
     if (a->process.pidfd >= 0)
         ms_process_signal(a->process.pidfd, SIGKILL);
 }
 
-static void release(struct ms_lent_agent *a)
+void ms_lent_agent_release(struct ms_lent_agent *a)
 {
     struct ms_process_end end;
 
@@ -152,37 +143,10 @@ static void release(struct ms_lent_agent *a)
     ms_timer_finish(&a->started);
     ms_watch_finish(&a->ended);
     if (a->process.pidfd >= 0) {
-        stop(a);
+        ms_lent_agent_stop(a);
         ms_process_wait(a->process.pidfd, ms_now_ns() + VANISH_NS, &end);
     }
     ms_fd_close(&a->process.pidfd);
     ms_fd_close(&a->link_fd);
-    a->owner->agents--;
     free(a);
-}
-
-static void destroy(struct ms_orchestrator *o)
-{
-    struct local *l = MS_CONTAINER(o, struct local, base);
-
-    assert(l->agents == 0);
-    free(l);
-}
-
-struct ms_orchestrator *ms_orchestrator_local(struct ms_loop *loop)
-{
-    static const struct ms_orchestrator_ops ops = {
-        .name = "local",
-        .start = start,
-        .stop = stop,
-        .release = release,
-        .destroy = destroy,
-    };
-    struct local *l = calloc(1, sizeof *l);
-
-    if (!l)
-        return NULL;
-    l->base.ops = &ops;
-    l->loop = loop;
-    return &l->base;
 }

@@ -1,6 +1,6 @@
 #include "base/cleanup.h"
 #include "io/tree.h"
-#include "orchestrator/local/local.h"
+#include "orchestrator/local/starter.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,6 @@
 
 static char dir[32], log_path[64];
 static struct ms_loop *loop;
-static struct ms_orchestrator *local;
 
 static struct {
     int started, ended, rc, link_fd;
@@ -56,15 +55,13 @@ static int setup(void **state)
         return -1;
     snprintf(log_path, sizeof log_path, "%s/agent.log", dir);
     loop = ms_loop_create();
-    local = ms_orchestrator_local(loop);
-    return local ? 0 : -1;
+    return loop ? 0 : -1;
 }
 
 static int teardown(void **state)
 {
     (void)state;
     ms_fd_close(&seen.link_fd);
-    local->ops->destroy(local);
     ms_loop_destroy(loop);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* nobody is left */
     return ms_tree_remove(AT_FDCWD, dir);
@@ -83,7 +80,7 @@ static struct ms_lent_agent *start(const char *path, const char *mode, int lock_
     struct ms_lent_agent *a;
 
     snprintf(text, sizeof text, "FAKE_AGENT=%s", mode);
-    a = local->ops->start(local, &spec, &events, &seen);
+    a = ms_lent_agent_start(loop, &spec, &events, &seen);
     assert_non_null(a);
     assert_int_equal(seen.started, 0); /* never before it has returned */
     return a;
@@ -119,7 +116,7 @@ static void test_agent_has_its_descriptors(void **state)
     assert_int_equal(seen.end.code, 7);
     read_log(text, sizeof text);
     assert_string_equal(text, "lock is there, own session\n");
-    local->ops->release(a);
+    ms_lent_agent_release(a);
     assert_int_equal(seen.started, 1);
     assert_int_equal(seen.ended, 1);
 }
@@ -130,12 +127,12 @@ static void test_stop_kills(void **state)
 
     (void)state;
     run_until(&seen.started);
-    local->ops->stop(a);
+    ms_lent_agent_stop(a);
     run_until(&seen.ended);
     assert_true(seen.end.signaled);
     assert_int_equal(seen.end.code, SIGKILL);
-    local->ops->stop(a); /* harmless */
-    local->ops->release(a);
+    ms_lent_agent_stop(a); /* harmless */
+    ms_lent_agent_release(a);
 }
 
 static void test_failures_complete_once(void **state)
@@ -147,8 +144,8 @@ static void test_failures_complete_once(void **state)
     assert_int_equal(seen.rc, -ENOENT);
     assert_int_equal(seen.link_fd, -1);
     assert_non_null(strstr(seen.why.text, "/nowhere/muster"));
-    local->ops->stop(a);
-    local->ops->release(a);
+    ms_lent_agent_stop(a);
+    ms_lent_agent_release(a);
 
     seen.started = 0;
     strcpy(log_path, "/nowhere/agent.log");
@@ -156,18 +153,18 @@ static void test_failures_complete_once(void **state)
     run_until(&seen.started);
     assert_int_equal(seen.rc, -ENOENT);
     assert_non_null(strstr(seen.why.text, "/nowhere/agent.log"));
-    local->ops->release(a);
+    ms_lent_agent_release(a);
     assert_int_equal(seen.ended, 0);
 }
 
 static void test_release_means_silence(void **state)
 {
     (void)state;
-    local->ops->release(start("/proc/self/exe", "stay", -1));
+    ms_lent_agent_release(start("/proc/self/exe", "stay", -1));
     assert_int_equal(ms_loop_run_once(loop, false), 0);
     assert_int_equal(seen.started, 0);
     assert_int_equal(seen.ended, 0);
-    local->ops->release(NULL);
+    ms_lent_agent_release(NULL);
 }
 
 /* ---- this program as an agent ---------------------------------------------------- */

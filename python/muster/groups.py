@@ -1,0 +1,282 @@
+"""Placement groups: bundles of resources that are placed all or none."""
+
+from __future__ import annotations
+
+from errno import EINVAL, ENOENT, ENOMEM
+
+from muster import api
+from muster.config import parse_size
+from muster.errors import DeadlineExceeded, MusterError, PlacementError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any, Self
+
+    from muster import _core
+    from muster._start import Place
+    from muster.config import WorkerConfig
+
+_STATES = ("waiting", "placed", "broken", "failed")
+_WAITING, _FAILED = 0, 3
+
+
+def refused(e: LookupError) -> Exception:
+    """What a LookupError of the head means."""
+    text, table, code = e.args
+    if table:
+        return PlacementError(text, table)
+    if code == EINVAL:
+        return ValueError(text)
+    if code in (ENOENT, ENOMEM):
+        return MusterError(text)
+    return PlacementError(text)
+
+
+class Bundle:
+    """What one worker needs on one node.
+
+    gpus: whole devices, or a share of one (0.5); gpu_memory: on each of them. kind: "gpu",
+    "npu", ...; None: any. one_domain: all its devices in one NVLink or PCIe domain.
+    resources: others, by name. labels: conditions on the node, "v", "!v", "in(a,b)".
+    """
+
+    __slots__ = ("_tuple",)
+
+    def __init__(
+        self,
+        cpus: float = 0,
+        gpus: float = 0,
+        memory: int | str | None = None,
+        gpu_memory: int | str | None = None,
+        kind: str | None = None,
+        one_domain: bool = False,
+        resources: Mapping[str, int] | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        if cpus < 0 or gpus < 0:
+            raise ValueError(
+                f"a bundle cannot ask for less than nothing: {cpus}, {gpus}"
+            )
+        if gpus > 1 and gpus != int(gpus):
+            raise ValueError(f"gpus: whole devices or a share of one: {gpus!r}")
+        self._tuple: _core.BundleTuple = (
+            1,
+            round(cpus * 1000),
+            parse_size(memory, "memory") if memory else 0,
+            int(gpus),
+            round(gpus * 1000) if 0 < gpus < 1 else 0,
+            parse_size(gpu_memory, "gpu_memory") if gpu_memory else 0,
+            kind or "",
+            one_domain,
+            [(name, int(amount)) for name, amount in resources.items()]
+            if resources
+            else [],
+            list(labels.items()) if labels else [],
+        )
+
+    @classmethod
+    def of(cls, value: Bundle | Mapping[str, Any]) -> Bundle:
+        """From a dict: "CPU", "GPU", "memory", "gpu_memory"; others are resources."""
+        if isinstance(value, Bundle):
+            return value
+        rest = {
+            name: amount for name, amount in value.items() if name not in _KNOWN_KEYS
+        }
+        get = value.get
+        return cls(
+            cpus=get("CPU", 0),
+            gpus=get("GPU", 0),
+            memory=get("memory"),
+            gpu_memory=get("gpu_memory"),
+            resources=rest,
+        )
+
+    def __repr__(self) -> str:
+        _, cpus, memory, devices, share, device_memory, kind, one, *rest = self._tuple
+        return (
+            f"<muster.Bundle: {cpus / 1000:g} CPUs, {devices or share / 1000:g} "
+            f"{kind or 'device'}s, {memory} and {device_memory} bytes"
+            f"{', one domain' if one else ''}{f', {rest}' if any(rest) else ''}>"
+        )
+
+
+_KNOWN_KEYS = frozenset(("CPU", "GPU", "memory", "gpu_memory"))
+
+
+def bundle_tuples(
+    bundles: Sequence[Bundle | Mapping[str, Any]], labels: Mapping[str, str] | None
+) -> list[_core.BundleTuple]:
+    """As the head takes them: equal ones that stand side by side only once."""
+    made: list[_core.BundleTuple] = []
+    last: object = None
+    for value in bundles:
+        if made and (value is last or value == last):
+            made[-1] = (made[-1][0] + 1, *made[-1][1:])
+            continue
+        last = value
+        one = Bundle.of(value)._tuple
+        made.append((*one[:9], [*one[9], *labels.items()]) if labels else one)
+    return made
+
+
+class GroupPart:
+    """Some bundles of one group, or of several: a place for a cluster, rank i in bundle i."""
+
+    def __init__(self, seats: Iterable[tuple[PlacementGroup, int]]) -> None:
+        self._seats = list(seats)
+
+    def __len__(self) -> int:
+        return len(self._seats)
+
+    def __getitem__(self, index: int | slice) -> GroupPart:
+        chosen = self._seats[index]
+        return GroupPart(chosen if isinstance(chosen, list) else [chosen])
+
+    def __iter__(self) -> Iterator[GroupPart]:
+        return (GroupPart([seat]) for seat in self._seats)
+
+    def __add__(self, other: GroupPart) -> GroupPart:
+        if not isinstance(other, GroupPart):
+            return NotImplemented
+        return GroupPart([*self._seats, *other._seats])
+
+    def split(self, *sizes: int) -> list[GroupPart]:
+        """Parts of these sizes; one number n: n parts, as even as possible."""
+        total = len(self)
+        if len(sizes) == 1:
+            n = sizes[0]
+            if not 0 < n <= total:
+                raise ValueError(f"{total} bundles cannot be split into {n} parts")
+            sizes = tuple(total // n + (i < total % n) for i in range(n))
+        if sum(sizes) != total or min(sizes, default=0) < 1:
+            raise ValueError(f"parts of {sizes} bundles are not {total} bundles")
+        at = 0
+        parts = []
+        for size in sizes:
+            parts.append(GroupPart(self._seats[at : at + size]))
+            at += size
+        return parts
+
+    @property
+    def placement(self) -> list[Place]:
+        """The node and the devices of each bundle."""
+        return [group._piece(bundle) for group, bundle in self._seats]
+
+    @property
+    def nodes(self) -> list[tuple[str, int, int, int]]:
+        """All that there are: name, CPUs, memory, devices."""
+        from muster.resources import ResourceManager
+
+        return ResourceManager().nodes
+
+    def place(self, cluster: str, config: WorkerConfig) -> list[list[Place]]:
+        """Where each rank goes; claimed for a cluster of that name."""
+        if config.device_mapping is not None:
+            raise ValueError("device_mapping: the bundles say which devices there are")
+        return api.session().head.place_cluster(
+            cluster,
+            None,
+            config.world_size or 0,
+            [],
+            0,
+            round(config.num_cpus * 1000),
+            config.memory,
+            config.gpu_memory,
+            [(group.id, bundle) for group, bundle in self._seats],
+            api.ANSWER_S,
+        )
+
+    def __repr__(self) -> str:
+        names = list(dict.fromkeys(group.name for group, _ in self._seats))
+        return f"<muster.GroupPart: {len(self)} bundles of {', '.join(names)}>"
+
+
+class PlacementGroup(GroupPart):
+    """Bundles that the head holds until `remove()`, or until this driver ends."""
+
+    def __init__(self, told: _core.GroupTuple) -> None:
+        self.id = told[0]
+        self.name = told[1]
+        self._told = told
+        self._seats_made: list[tuple[PlacementGroup, int]] | None = None
+
+    @property
+    def _seats(self) -> list[tuple[PlacementGroup, int]]:  # type: ignore[override]
+        if self._seats_made is None:
+            self._seats_made = [(self, i) for i in range(self._told[3])]
+        return self._seats_made
+
+    def __len__(self) -> int:
+        return self._told[3]
+
+    def _piece(self, bundle: int) -> Place:
+        if not self._told[4]:
+            self._refresh()
+        if not self._told[4]:
+            raise PlacementError(
+                f"group {self.name!r} is not placed: it is {self.state}"
+            )
+        return self._told[4][bundle]
+
+    def _refresh(self) -> bool:
+        """False: it was removed."""
+        try:
+            self._told = api.session().head.find_group(self.id, "", api.ANSWER_S)
+        except LookupError as e:
+            if e.args[2] == ENOENT:
+                return False
+            raise refused(e) from None
+        return True
+
+    @property
+    def state(self) -> str:
+        """ "waiting", "placed", "broken" (one of its nodes is gone), "failed" (its time was
+        up), or "removed"."""
+        return _STATES[self._told[2]] if self._refresh() else "removed"
+
+    @property
+    def clusters(self) -> list[str]:
+        """The names of those that stand in it."""
+        return self._told[8] if self._refresh() else []
+
+    def wait(self, timeout: float | None = None) -> Self:
+        """Until it is placed. PlacementError when its own time is up or it was removed."""
+        if self._told[2] != _WAITING:
+            self._refresh()
+        try:
+            if self._told[2] == _WAITING:
+                self._told = api.session().head.wait_group(self.id, "", timeout)
+        except TimeoutError:
+            raise DeadlineExceeded(
+                f"group {self.name!r} was not placed within {timeout:g} s"
+            ) from None
+        except LookupError as e:
+            if e.args[2] == ENOENT:
+                raise PlacementError(f"group {self.name!r} was removed") from None
+            raise refused(e) from None
+        if self._told[2] == _FAILED:
+            raise PlacementError(self._told[5], self._told[6])
+        return self
+
+    def remove(self) -> None:
+        """Give back what it holds, or stop waiting. Its clusters must have ended. Idempotent."""
+        try:
+            api.session().head.remove_group(self.id, "", api.ANSWER_S)
+        except LookupError as e:
+            if e.args[2] != ENOENT:
+                raise refused(e) from None
+
+    def __repr__(self) -> str:
+        return (
+            f"<muster.PlacementGroup {self.name!r}: {len(self)} bundles, "
+            f"{_STATES[self._told[2]]}>"
+        )
+
+
+def get_placement_group(name: str) -> PlacementGroup:
+    """The group of that name, whoever made it."""
+    try:
+        return PlacementGroup(api.session().head.find_group(0, name, api.ANSWER_S))
+    except LookupError as e:
+        raise refused(e) from None

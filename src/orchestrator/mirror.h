@@ -1,0 +1,84 @@
+/* mirror.h - what an engine has told of its reservations, put in order
+ *
+ * Engines tell late, twice, in any order, or only when asked. The mirror takes whatever
+ * comes and keeps the truth: news of an older incarnation change nothing, phases of one
+ * incarnation only go forward, and what is already known is no news. What did change is
+ * numbered, kept for a while, and told to watches in order.
+ *
+ * Pure: it is told, and it answers; nothing here waits.
+ */
+#ifndef MS_ORCHESTRATOR_MIRROR_H
+#define MS_ORCHESTRATOR_MIRROR_H
+
+#include "base/list.h"
+#include "orchestrator/orchestrator.h"
+
+#define MS_MIRROR_LOG_MAX ((size_t)1 << 16) /* changes that are kept for late watches */
+
+struct ms_mirror_key; /* shared by a reservation and the changes of its pieces */
+struct ms_snapshot;   /* a piece as it was; shared in the same way */
+
+struct ms_mirror_change {
+    struct ms_mirror_key *key;
+    struct ms_snapshot *piece;
+    bool gone;
+};
+
+struct ms_mirrored {
+    struct ms_list link;
+    struct ms_mirror_key *key;
+    struct ms_snapshot **pieces; /* in the order of their numbers */
+    size_t count, capacity;
+    size_t in_phase[MS_PHASE_ENDED + 1];
+    uint32_t next; /* the number of the next piece */
+    void *owner;   /* the engine's own; never looked at here */
+};
+
+struct ms_mirror {
+    struct ms_list all; /* ms_mirrored */
+    size_t count;
+    struct ms_mirror_change *log; /* a ring; the last one has the number `cursor` */
+    size_t log_capacity, log_count, log_first;
+    uint64_t cursor;
+};
+
+/* `cursor` is where numbering starts. */
+void ms_mirror_init(struct ms_mirror *m, uint64_t cursor);
+void ms_mirror_finish(struct ms_mirror *m);
+
+struct ms_mirrored *ms_mirror_find(const struct ms_mirror *m, const char *key);
+/* A new one without pieces. NULL: out of memory. */
+struct ms_mirrored *ms_mirror_add(struct ms_mirror *m, const char *key);
+/* Its pieces are told as gone, and it is forgotten. */
+void ms_mirror_remove(struct ms_mirror *m, struct ms_mirrored *r);
+
+/* More pieces, PENDING, incarnation 1; the number of the first. A negative errno. */
+int64_t ms_mirror_add_pieces(struct ms_mirror *m, struct ms_mirrored *r, size_t count);
+const struct ms_piece *ms_mirror_piece(const struct ms_mirrored *r, uint32_t number);
+const struct ms_piece *ms_mirror_piece_at(const struct ms_mirrored *r, size_t index);
+const char *ms_mirrored_key(const struct ms_mirrored *r);
+/* It is told as gone and forgotten; one that is not there is nothing. -ENOMEM. */
+int ms_mirror_remove_piece(struct ms_mirror *m, struct ms_mirrored *r, uint32_t number);
+
+/* What an engine says of a piece; the texts are copied. Returns 1 if that was news, 0 if
+ * it was not (known, older, or of a piece that is gone); -ENOMEM. */
+int ms_mirror_tell(struct ms_mirror *m,
+                   struct ms_mirrored *r,
+                   const struct ms_piece *said);
+
+/* All pieces are in this phase. */
+bool ms_mirrored_is(const struct ms_mirrored *r, enum ms_phase phase);
+
+/* The first change after `cursor`: 1, and borrowed until the mirror is told more; 0: there
+ * is none yet; -ESTALE: it is kept no more. */
+int ms_mirror_next(const struct ms_mirror *m,
+                   uint64_t cursor,
+                   struct ms_orch_event *out);
+
+/* All, or of one key, as an answer; ms_mirror_answer_finish. -ENOENT, -ENOMEM. */
+int ms_mirror_answer(const struct ms_mirror *m,
+                     const char *key,
+                     struct ms_orch_answer *out);
+void ms_mirror_answer_finish(struct ms_orch_answer *a);
+
+#endif

@@ -1,0 +1,279 @@
+#include "orchestrator/sim/sim.h"
+
+#include "orchestrator/sim/sim_impl.h"
+#include "resource/request_copy.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct ms_orch_watch {
+    struct ms_list link;
+    struct sim *sim;
+    ms_orch_watched *watched;
+    void *arg;
+    uint64_t cursor;
+    bool is_dead; /* freed when nobody is being told */
+};
+
+static struct sim *sim_of(struct ms_orchestrator *o)
+{
+    return (struct sim *)o;
+}
+
+/* ---- watches ------------------------------------------------------------------------- */
+
+/* One watch hears what it has not heard. */
+static void pump_one(struct sim *s, struct ms_orch_watch *w)
+{
+    struct ms_orch_event event = {0};
+    int rc = 1;
+
+    while (!w->is_dead && rc > 0) {
+        rc = ms_mirror_next(&s->mirror, w->cursor, &event);
+        if (rc == 0)
+            return;
+        w->is_dead = rc < 0;
+        w->cursor = event.cursor;
+        w->watched(w->arg, rc < 0 ? rc : 0, rc < 0 ? NULL : &event);
+    }
+}
+
+static void pump(void *arg)
+{
+    struct sim *s = arg;
+
+    ms_list_each (w, &s->watches, struct ms_orch_watch, link)
+        pump_one(s, w);
+    s->is_pumping = false;
+    ms_list_each (w, &s->watches, struct ms_orch_watch, link)
+        if (w->is_dead) {
+            ms_list_remove(&w->link);
+            free(w);
+        }
+}
+
+void ms_sim_pump_soon(struct sim *s)
+{
+    if (!s->is_pumping && !ms_list_is_empty(&s->watches))
+        s->is_pumping = ms_sim_clock_add(ms_sim_clock(s->engine), 0, pump, s) != 0;
+}
+
+static struct ms_orch_watch *
+watch(struct ms_orchestrator *o, uint64_t cursor, ms_orch_watched *watched, void *arg)
+{
+    struct ms_orch_watch *w = calloc(1, sizeof *w);
+    struct sim *s = sim_of(o);
+
+    if (!w)
+        return NULL;
+    *w = (struct ms_orch_watch){
+        .sim = s, .watched = watched, .arg = arg, .cursor = cursor};
+    ms_list_add_tail(&s->watches, &w->link);
+    ms_sim_pump_soon(s);
+    ms_sim_turn_soon(s);
+    return w;
+}
+
+static void unwatch(struct ms_orch_watch *w)
+{
+    if (!w)
+        return;
+    w->is_dead = true;
+    ms_sim_pump_soon(w->sim);
+}
+
+/* ---- what is heard ------------------------------------------------------------------- */
+
+static void step_all(struct sim *s)
+{
+    ms_sim_pump_soon(s);
+    ms_list_each (op, &s->ops, struct ms_orch_op, link)
+        ms_sim_op_step(op);
+    ms_sim_turn_soon(s);
+}
+
+static void on_news(void *arg, const char *key, const struct ms_piece *piece)
+{
+    struct sim *s = arg;
+    struct ms_mirrored *r = ms_mirror_find(&s->mirror, key);
+
+    if (r && ms_mirror_tell(&s->mirror, r, piece) > 0)
+        step_all(s);
+}
+
+/* One piece of the whole. What is not known here is of a controller before. */
+static void
+compare_one(void *arg, const char *key, uint64_t mark, const struct ms_piece *piece)
+{
+    struct sim *s = arg;
+    struct ms_mirrored *r = ms_mirror_find(&s->mirror, key);
+
+    if (!r) {
+        if (s->is_known || !(r = ms_mirror_add(&s->mirror, key)))
+            return; /* it is being stopped, and its key forgotten */
+        r->owner = (void *)(uintptr_t)mark;
+    }
+    if (piece->number >= r->next &&
+        ms_mirror_add_pieces(&s->mirror, r, piece->number - r->next + 1) < 0)
+        return;
+    ms_mirror_tell(&s->mirror, r, piece);
+}
+
+void ms_sim_compare(struct sim *s)
+{
+    s->compare = ++s->asked;
+    s->compared_ns = ms_sim_now_ns(s->engine);
+    ms_sim_ask_all(s->engine, s->compare);
+}
+
+static void compared(struct sim *s)
+{
+    ms_sim_each(s->engine, compare_one, s);
+    s->is_known = true;
+    step_all(s);
+}
+
+static void on_reply(void *arg, uint64_t request, int rc, const struct ms_error *why)
+{
+    struct sim *s = arg;
+
+    if (request == s->compare) {
+        compared(s);
+        return;
+    }
+    ms_list_each (op, &s->ops, struct ms_orch_op, link)
+        if (op->request == request && op->state != MS_SIM_NEW) {
+            if (op->kind == MS_SIM_LIST && rc == 0)
+                compared(s);
+            ms_sim_op_answered(op, rc, why);
+            return;
+        }
+}
+
+/* ---- the interface ------------------------------------------------------------------- */
+
+static struct ms_orch_op *launch(struct ms_orchestrator *o,
+                                 enum ms_sim_kind kind,
+                                 const struct ms_reserve *r,
+                                 ms_orch_done *done,
+                                 void *arg)
+{
+    struct ms_orch_op *op = ms_sim_op_create(o, kind, r->key, done, arg);
+
+    if (!op)
+        return NULL;
+    op->deadline_ns = ms_deadline_ns(ms_sim_now_ns(sim_of(o)->engine), r->timeout_ns);
+    if (ms_reserve_check(o, r, &op->why) < 0) {
+        op->state = MS_SIM_REFUSED;
+    } else if (ms_request_copy(&op->pieces, &r->pieces) < 0) {
+        ms_sim_op_free(op);
+        return NULL;
+    }
+    op->mark = ms_reserve_mark(&op->pieces);
+    return op;
+}
+
+static struct ms_orch_op *reserve(struct ms_orchestrator *o,
+                                  const struct ms_reserve *r,
+                                  ms_orch_done *done,
+                                  void *arg)
+{
+    return launch(o, MS_SIM_RESERVE, r, done, arg);
+}
+
+static struct ms_orch_op *grow(struct ms_orchestrator *o,
+                               const struct ms_reserve *r,
+                               ms_orch_done *done,
+                               void *arg)
+{
+    return launch(o, MS_SIM_GROW, r, done, arg);
+}
+
+static struct ms_orch_op *release(struct ms_orchestrator *o,
+                                  const char *key,
+                                  const uint32_t *pieces,
+                                  size_t count,
+                                  ms_orch_done *done,
+                                  void *arg)
+{
+    struct ms_orch_op *op = ms_sim_op_create(o, MS_SIM_RELEASE, key, done, arg);
+
+    if (!op || count == 0)
+        return op;
+    op->numbers = calloc(count, sizeof *pieces);
+    if (!op->numbers) {
+        ms_sim_op_free(op);
+        return NULL;
+    }
+    memcpy(op->numbers, pieces, count * sizeof *pieces);
+    op->count = count;
+    return op;
+}
+
+static struct ms_orch_op *
+list(struct ms_orchestrator *o, const char *key, ms_orch_done *done, void *arg)
+{
+    return ms_sim_op_create(o, MS_SIM_LIST, key, done, arg);
+}
+
+static struct ms_orch_op *avoid(struct ms_orchestrator *o,
+                                const char *node,
+                                const char *reason,
+                                ms_orch_done *done,
+                                void *arg)
+{
+    (void)reason; /* a simulated engine has nobody who reads it */
+    return ms_sim_op_create(o, MS_SIM_AVOID, node, done, arg);
+}
+
+static void cancel(struct ms_orch_op *op)
+{
+    op->is_cancelled = true;
+    ms_sim_turn_soon(op->sim);
+}
+
+static void destroy(struct ms_orchestrator *o)
+{
+    struct sim *s = sim_of(o);
+
+    ms_sim_listen(s->engine, NULL);
+    ms_sim_clock_cancel(ms_sim_clock(s->engine), s);
+    ms_list_each (op, &s->ops, struct ms_orch_op, link)
+        ms_sim_op_free(op);
+    ms_list_each (w, &s->watches, struct ms_orch_watch, link)
+        free(w);
+    ms_mirror_finish(&s->mirror);
+    free(s);
+}
+
+struct ms_orchestrator *ms_orchestrator_sim(struct ms_sim *engine)
+{
+    static const struct ms_orchestrator_ops ops = {
+        .name = "sim",
+        .can = MS_ORCH_BUNDLES | MS_ORCH_LABELS | MS_ORCH_SAME | MS_ORCH_AVOID |
+               MS_ORCH_GROW | MS_ORCH_DURABLE,
+        .reserve = reserve,
+        .grow = grow,
+        .release = release,
+        .list = list,
+        .watch = watch,
+        .unwatch = unwatch,
+        .avoid = avoid,
+        .cancel = cancel,
+        .destroy = destroy,
+    };
+    struct sim *s = calloc(1, sizeof *s);
+    const struct ms_sim_listener listener = {
+        .on_reply = on_reply, .on_news = on_news, .arg = s};
+
+    if (!s)
+        return NULL;
+    s->base.ops = &ops;
+    s->engine = engine;
+    ms_list_init(&s->ops);
+    ms_list_init(&s->watches);
+    /* cursors of a controller before are older than all of this one */
+    ms_mirror_init(&s->mirror, (uint64_t)ms_sim_listen(engine, &listener) << 32);
+    return &s->base;
+}

@@ -1,0 +1,16 @@
+/* sim.h - the orchestrator of a simulated engine
+ *
+ * It lives through what any engine does: it asks again until it is answered, compares
+ * what it knows with the whole from time to time, and puts what it hears in order by the
+ * mirror. Several may follow one another on the same engine, as controllers do that were
+ * started again.
+ */
+#ifndef MS_ORCHESTRATOR_SIM_SIM_H
+#define MS_ORCHESTRATOR_SIM_SIM_H
+
+#include "orchestrator/sim/engine.h"
+
+/* NULL: out of memory. The engine is borrowed and outlives it. */
+struct ms_orchestrator *ms_orchestrator_sim(struct ms_sim *engine);
+
+#endif
