@@ -3,6 +3,7 @@
 #include "base/limits.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 struct ms_pulse {
     unsigned refs;
@@ -20,6 +21,18 @@ static void wake_at(struct ms_pulse *p, int64_t at_ns, int64_t now_ns)
 {
     p->is_set = true;
     ms_timer_set(&p->timer, at_ns > now_ns ? at_ns - now_ns : 0);
+}
+
+/* The next beat: when the wall clock shows a multiple of the period. So both ends of a link,
+ * and all links of a head, beat together, and one wake-up serves many. A clock that is set
+ * moves the next one, but never beyond a period. */
+static int64_t next_beat_ns(int64_t now_ns)
+{
+    struct timespec wall;
+
+    clock_gettime(CLOCK_REALTIME, &wall);
+    return now_ns + MS_LINK_BEAT_NS -
+           ((int64_t)wall.tv_sec * MS_NS_PER_S + wall.tv_nsec) % MS_LINK_BEAT_NS;
 }
 
 /* Those that are silent for too long become suspect; when to look again. */
@@ -61,7 +74,7 @@ static void on_time(void *arg)
     if (now_ns >= p->beat_ns) {
         beat(p, &p->live, now_ns);
         beat(p, &p->silent, now_ns);
-        p->beat_ns = now_ns + MS_LINK_BEAT_NS;
+        p->beat_ns = next_beat_ns(now_ns);
     }
     if (ms_list_is_empty(&p->live) && ms_list_is_empty(&p->silent))
         p->is_set = false;
@@ -81,7 +94,7 @@ void ms_pulse_add(struct ms_pulse *p, struct ms_beat *b)
     ms_list_add_tail(&p->live, &b->link);
     if (p->is_set)
         return;
-    p->beat_ns = now_ns + MS_LINK_BEAT_NS;
+    p->beat_ns = next_beat_ns(now_ns);
     wake_at(p, p->beat_ns, now_ns);
 }
 

@@ -2,7 +2,7 @@
  *
  * One timer for all links of a server, or for one that was dialled. At each tick those on
  * which little was sent lately say that they are here, all in a row, so that thousands of
- * idle ones cost one wake-up. They stand in the order in which something last came from
+ * idle ones cost one wake-up. Ticks are at multiples of the period on the wall clock. They stand in the order in which something last came from
  * them, so only the first can be the next to become suspect. Loop's thread.
  */
 #ifndef MS_WIRE_PULSE_H
