@@ -68,6 +68,17 @@
 #define MS_PLAIN_REFS_MAX  16                 /* parts that are sent without a copy */
 #define MS_PLAIN_REF_MIN   ((size_t)16 << 10) /* smaller ones are copied */
 
+/* Store */
+#define MS_STORE_LEASE_NS    (120 * MS_NS_PER_S) /* a grant until it is confirmed */
+#define MS_STORE_MESSAGE_MAX ((size_t)128 << 10) /* on the store's socket */
+#define MS_STORE_NAMES_MAX   512u                /* objects of one message */
+#define MS_STORE_OBJECT_MAX  ((uint64_t)1 << 46) /* bytes of one object */
+#define MS_STORE_MIN         ((size_t)256 << 10) /* smaller payloads stay in messages */
+#define MS_STORE_IDLE_NS     (30 * MS_NS_PER_S)  /* unused memory until given back */
+#define MS_STORE_SPARE_MIN   ((uint64_t)256 << 20) /* memory that the machine keeps */
+#define MS_STORE_CLIENTS_MAX 8192u                 /* processes of one store */
+#define MS_STORE_ANSWER_NS   (60 * MS_NS_PER_S)    /* of an agent that is alive */
+
 /* Names and paths */
 #define MS_NAME_MAX        ((size_t)64)  /* cluster, node, session */
 #define MS_SOCKET_PATH_MAX ((size_t)107) /* sun_path without its NUL */

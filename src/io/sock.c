@@ -29,7 +29,7 @@ static int address_of(const char *path, struct sockaddr_un *sa, struct ms_error 
     return 0;
 }
 
-int ms_unix_connect(const char *path, struct ms_error *err)
+static int connect_type(const char *path, int type, struct ms_error *err)
 {
     struct sockaddr_un sa;
     MS_CLEANUP(ms_cleanup_fd) int fd = -1;
@@ -37,7 +37,7 @@ int ms_unix_connect(const char *path, struct ms_error *err)
 
     if (rc < 0)
         return rc;
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return ms_error_sys(err, -errno, "cannot make a socket");
     if (connect(fd, (struct sockaddr *)&sa, sizeof sa) < 0)
@@ -46,21 +46,21 @@ int ms_unix_connect(const char *path, struct ms_error *err)
 }
 
 /* A socket file that nobody listens on any more may be replaced; a live one may not. */
-static void unlink_if_dead(const char *path)
+static void unlink_if_dead(const char *path, int type)
 {
     struct stat st;
     int fd;
 
     if (lstat(path, &st) < 0 || !S_ISSOCK(st.st_mode))
         return;
-    fd = ms_unix_connect(path, NULL);
+    fd = connect_type(path, type, NULL);
     if (fd == -ECONNREFUSED)
         unlink(path);
     else if (fd >= 0)
         close(fd);
 }
 
-int ms_unix_listen(const char *path, struct ms_error *err)
+static int listen_type(const char *path, int type, struct ms_error *err)
 {
     struct sockaddr_un sa;
     MS_CLEANUP(ms_cleanup_fd) int fd = -1;
@@ -68,8 +68,8 @@ int ms_unix_listen(const char *path, struct ms_error *err)
 
     if (rc < 0)
         return rc;
-    unlink_if_dead(path);
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    unlink_if_dead(path, type);
+    fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return ms_error_sys(err, -errno, "cannot make a socket");
     fchmod(fd, 0600); /* bind gives the file this mode */
@@ -81,6 +81,26 @@ int ms_unix_listen(const char *path, struct ms_error *err)
         return ms_error_sys(err, rc, "cannot listen on '%s'", path);
     }
     return MS_TAKE_FD(fd);
+}
+
+int ms_unix_connect(const char *path, struct ms_error *err)
+{
+    return connect_type(path, SOCK_STREAM, err);
+}
+
+int ms_unix_connect_packets(const char *path, struct ms_error *err)
+{
+    return connect_type(path, SOCK_SEQPACKET, err);
+}
+
+int ms_unix_listen(const char *path, struct ms_error *err)
+{
+    return listen_type(path, SOCK_STREAM, err);
+}
+
+int ms_unix_listen_packets(const char *path, struct ms_error *err)
+{
+    return listen_type(path, SOCK_SEQPACKET, err);
 }
 
 int ms_unix_accept(int listen_fd)

@@ -19,6 +19,10 @@ int ms_unix_listen(const char *path, struct ms_error *err);
  * backlog is full now. */
 int ms_unix_connect(const char *path, struct ms_error *err);
 
+/* The same with SOCK_SEQPACKET: messages stay whole, and may carry descriptors. */
+int ms_unix_listen_packets(const char *path, struct ms_error *err);
+int ms_unix_connect_packets(const char *path, struct ms_error *err);
+
 /* Accept, non-blocking. -EAGAIN: nobody waits; -EMFILE, -ENFILE: no descriptor left. */
 int ms_unix_accept(int listen_fd);
 

@@ -1,0 +1,305 @@
+#include "store/server_impl.h"
+
+#include "base/clock.h"
+#include "base/limits.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OBJECTS_SHOWN = 64 }; /* that fit one packet */
+
+void ms_store_name(const struct ms_store *s,
+                   const struct ms_object *o,
+                   Muster__StoredName *out)
+{
+    muster__stored_name__init(out);
+    out->node = o->node;
+    out->id = o->id;
+    out->len = o->len;
+    out->at = o->at;
+    if (!o->is_mirror)
+        out->address = s->address;
+}
+
+/* ---- make ------------------------------------------------------------------------ */
+
+/* Somebody waits until an object has memory. */
+struct making {
+    uint64_t holder, request, id;
+};
+
+static void refuse_full(struct ms_guest *g, uint64_t request, uint64_t len)
+{
+    struct ms_buf text;
+    const char *said;
+
+    ms_buf_init(&text);
+    if (ms_space_limit(g->store->table.space) == 0)
+        ms_buf_printf(&text,
+                      "node %s has no store: its store_limit is 0",
+                      g->store->node_name);
+    else
+        ms_table_explain_full(&g->store->table, len, &text);
+    said = ms_buf_str(&text);
+    ms_guest_refuse(g,
+                    request,
+                    MUSTER__FAILURE__KIND__NO_MEMORY,
+                    -ENOSPC,
+                    said ? said : "the store is full");
+    ms_buf_finish(&text);
+}
+
+static void made(struct ms_guest *g, uint64_t request, const struct ms_object *o)
+{
+    Muster__StoreAnswer m = MUSTER__STORE_ANSWER__INIT;
+    Muster__StoredName name;
+
+    ms_store_name(g->store, o, &name);
+    m.body_case = MUSTER__STORE_ANSWER__BODY_MADE;
+    m.made = &name;
+    ms_guest_answer(g, request, &m, -1);
+}
+
+static void on_made(void *arg, struct ms_store *s, int rc)
+{
+    struct making *k = arg;
+    struct ms_guest *g = ms_guest_find(s, k->holder);
+    struct ms_object *o = ms_table_find(&s->table, s->table.node, k->id);
+
+    if (g && o && rc == 0) {
+        o->is_ready = true;
+        made(g, k->request, o);
+    } else if (g && o) {
+        ms_guest_refuse(g,
+                        k->request,
+                        MUSTER__FAILURE__KIND__NO_MEMORY,
+                        -ENOMEM,
+                        "this machine has no memory left for the store, although its "
+                        "limit is not reached");
+        ms_table_count(&s->table, o, g->holder, -1, ms_now_ns());
+    }
+    free(k);
+}
+
+static void ask_make(struct ms_guest *g, uint64_t request, const Muster__StoreMake *m)
+{
+    struct ms_store *s = g->store;
+    struct ms_object *o = NULL;
+    struct making *k = malloc(sizeof *k);
+    int64_t now_ns = ms_now_ns();
+    int rc = k ? ms_table_make(&s->table, g->holder, m->len, m->site, now_ns, &o)
+               : -ENOMEM;
+
+    if (rc == 0) {
+        *k = (struct making){g->holder->id, request, o->id};
+        rc = ms_store_ready(s, o, on_made, k);
+        if (rc == 0)
+            return;
+        ms_table_count(&s->table, o, g->holder, -1, now_ns);
+    }
+    free(k);
+    refuse_full(g, request, m->len);
+}
+
+/* ---- attach ---------------------------------------------------------------------- */
+
+/* Several objects that one guest waits for. */
+struct attaching {
+    uint64_t holder, request;
+    size_t count, waiting;
+    struct ms_error why;
+    bool bare;
+    struct {
+        uint64_t node, id;
+        bool is_held;
+    } at[];
+};
+
+static void attached(struct ms_guest *g, const struct attaching *a)
+{
+    struct ms_store *s = g->store;
+    Muster__StoreAnswer m = MUSTER__STORE_ANSWER__INIT;
+    Muster__StoreAttached all = MUSTER__STORE_ATTACHED__INIT;
+    Muster__StoredName *names = calloc(a->count + 1, sizeof *names);
+    Muster__StoredName **pointers = calloc(a->count + 1, sizeof *pointers);
+
+    for (size_t i = 0; names && pointers && i < a->count; i++) {
+        struct ms_object *o = ms_table_find(&s->table, a->at[i].node, a->at[i].id);
+
+        pointers[i] = &names[i];
+        ms_store_name(s, o, &names[i]);
+    }
+    all.names = pointers;
+    all.n_names = a->count;
+    m.body_case = MUSTER__STORE_ANSWER__BODY_ATTACHED;
+    m.attached = &all;
+    if (names && pointers)
+        ms_guest_answer(g, a->request, &m, -1);
+    else
+        ms_guest_refuse(
+            g, a->request, MUSTER__FAILURE__KIND__NO_MEMORY, -ENOMEM, "out of memory");
+    free(names);
+    free(pointers);
+}
+
+static void let_go(struct ms_guest *g, const struct attaching *a)
+{
+    struct ms_store *s = g->store;
+
+    for (size_t i = 0; i < a->count; i++) {
+        struct ms_object *o = ms_table_find(&s->table, a->at[i].node, a->at[i].id);
+
+        if (o && a->at[i].is_held)
+            ms_table_count(&s->table, o, g->holder, -1, ms_now_ns());
+    }
+}
+
+/* One of them can be read, or not; or all were begun. */
+static void attach_step(struct ms_store *s, struct attaching *a)
+{
+    struct ms_guest *g;
+
+    if (--a->waiting > 0)
+        return;
+    g = ms_guest_find(s, a->holder);
+    if (g && a->why.code == 0) {
+        attached(g, a);
+    } else if (g) {
+        ms_guest_refuse(g,
+                        a->request,
+                        a->why.code == -ENOSPC ? MUSTER__FAILURE__KIND__NO_MEMORY
+                                               : MUSTER__FAILURE__KIND__LOST,
+                        a->why.code,
+                        a->why.text);
+        let_go(g, a);
+    }
+    free(a);
+}
+
+static void
+attach_one(struct ms_guest *g, struct attaching *a, size_t i, const Muster__StoredName *n)
+{
+    struct ms_store *s = g->store;
+    struct ms_object *o = ms_table_find(&s->table, n->node, n->id);
+
+    a->at[i].node = n->node;
+    a->at[i].id = n->id;
+    if (!o) {
+        ms_error_set(&a->why,
+                     -ENOENT,
+                     "an object of %llu bytes is gone: nobody held it any more",
+                     (unsigned long long)n->len);
+        return;
+    }
+    if (ms_table_count(&s->table, o, g->holder, 1, ms_now_ns()) < 0) {
+        ms_error_set(&a->why, -ENOMEM, "out of memory");
+        return;
+    }
+    a->at[i].is_held = true;
+}
+
+static void
+ask_attach(struct ms_guest *g, uint64_t request, const Muster__StoreAttach *m)
+{
+    struct attaching *a;
+
+    if (m->n_names > MS_STORE_NAMES_MAX) {
+        ms_guest_refuse(
+            g, request, MUSTER__FAILURE__KIND__BAD_ARGUMENT, -E2BIG, "too many names");
+        return;
+    }
+    a = calloc(1, sizeof *a + m->n_names * sizeof a->at[0]);
+    if (!a) {
+        ms_guest_refuse(
+            g, request, MUSTER__FAILURE__KIND__NO_MEMORY, -ENOMEM, "out of memory");
+        return;
+    }
+    a->holder = g->holder->id;
+    a->request = request;
+    a->count = m->n_names;
+    a->bare = m->bare;
+    a->waiting = 1; /* ourselves */
+    for (size_t i = 0; i < m->n_names && !a->why.code; i++)
+        attach_one(g, a, i, m->names[i]);
+    attach_step(g->store, a);
+}
+
+/* ---- counts ---------------------------------------------------------------------- */
+
+static void ask_count(struct ms_guest *g, const Muster__StoreCount *m)
+{
+    struct ms_object *o = ms_table_find(&g->store->table, m->node, m->id);
+
+    if (o)
+        ms_table_count(&g->store->table, o, g->holder, m->by, ms_now_ns());
+}
+
+static void ask_grant(struct ms_guest *g, const Muster__StoreGrant *m)
+{
+    struct ms_store *s = g->store;
+    struct ms_object *o =
+        m->name ? ms_table_find(&s->table, m->name->node, m->name->id) : NULL;
+    struct ms_holder *to = ms_table_find_holder(&s->table, m->holder);
+    int64_t now_ns = ms_now_ns();
+
+    if (!o || !to)
+        return; /* whoever asked has gone */
+    ms_table_grant(&s->table, o, to, now_ns, now_ns + MS_STORE_LEASE_NS);
+    ms_store_watch_leases(s);
+}
+
+static void ask_confirm(struct ms_guest *g, const Muster__StoreConfirm *m)
+{
+    struct ms_object *o =
+        m->name ? ms_table_find(&g->store->table, m->name->node, m->name->id) : NULL;
+
+    if (o)
+        ms_table_confirm(&g->store->table, o, g->holder, ms_now_ns());
+}
+
+static void ask_stats(struct ms_guest *g, uint64_t request, bool objects)
+{
+    Muster__StoreAnswer m = MUSTER__STORE_ANSWER__INIT;
+    Muster__StoreStats *stats = ms_store_stats(g->store, objects ? OBJECTS_SHOWN : 0);
+
+    if (!stats) {
+        ms_guest_refuse(
+            g, request, MUSTER__FAILURE__KIND__NO_MEMORY, -ENOMEM, "out of memory");
+        return;
+    }
+    m.body_case = MUSTER__STORE_ANSWER__BODY_STATS;
+    m.stats = stats;
+    ms_guest_answer(g, request, &m, -1);
+    ms_store_stats_free(stats);
+}
+
+void ms_guest_asks(struct ms_guest *g, const Muster__StoreAsk *ask)
+{
+    switch (ask->body_case) {
+    case MUSTER__STORE_ASK__BODY_MAKE:
+        ask_make(g, ask->request, ask->make);
+        break;
+    case MUSTER__STORE_ASK__BODY_ATTACH:
+        ask_attach(g, ask->request, ask->attach);
+        break;
+    case MUSTER__STORE_ASK__BODY_COUNT:
+        ask_count(g, ask->count);
+        break;
+    case MUSTER__STORE_ASK__BODY_GRANT:
+        ask_grant(g, ask->grant);
+        break;
+    case MUSTER__STORE_ASK__BODY_CONFIRM:
+        ask_confirm(g, ask->confirm);
+        break;
+    case MUSTER__STORE_ASK__BODY_STATS:
+        ask_stats(g, ask->request, ask->stats->objects);
+        break;
+    default:
+        ms_guest_refuse(g,
+                        ask->request,
+                        MUSTER__FAILURE__KIND__REFUSED,
+                        -EPROTO,
+                        "the store does not know what is asked");
+    }
+}

@@ -1,0 +1,107 @@
+/* client.h - a process's side of its node's store
+ *
+ * One per process, opened when it is first needed. Any thread may use it; nothing here
+ * needs the interpreter.
+ *
+ *   make     room for a new object: write into `write`, then send its name to others
+ *   attach   hold an object that somebody has named, and read it
+ *   adopt    the same for one that came with an answer: it is ours already, no round trip
+ *   grant    give one of ours to whoever called, before the answer is sent
+ *
+ * A struct ms_held is what this process has of one object; there is one for each object,
+ * with a count of its own. When the last reference goes, the agent is told, without
+ * waiting. Whoever sends a name keeps a reference for as long as the other side may not
+ * have attached it: until the call has ended.
+ *
+ * Both maps of the arena are made once and kept. Nothing is unmapped, so that a pointer
+ * into them never faults, whatever happens to the object.
+ */
+#ifndef MS_STORE_CLIENT_H
+#define MS_STORE_CLIENT_H
+
+#include "base/error.h"
+#include "proto/muster.pb-c.h"
+#include "store/stored.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ms_store_client;
+
+struct ms_held {
+    uint64_t node, id, len;
+    uint8_t *write;      /* NULL: no bytes here (yet), or not ours to write */
+    const uint8_t *read; /* NULL: no bytes here */
+    const char *address; /* of its node */
+    uint64_t at;
+
+    /* the client's */
+    struct ms_store_client *client;
+    unsigned refs;
+    int64_t counts; /* that the agent has of us */
+    uint64_t key;
+};
+
+struct ms_store_client_options {
+    const char *path;      /* of the store's socket */
+    const uint8_t *secret; /* MS_SECRET_SIZE bytes */
+    uint64_t holder;       /* who we are, never 0 */
+    const char *name;      /* for people */
+    /* Asked now and then by whoever waits, without any lock: true ends the wait with
+     * -EINTR. May be NULL. */
+    bool (*is_interrupted)(void);
+};
+
+/* -ECONNREFUSED, -ENOENT: there is no agent. */
+struct ms_store_client *ms_store_open(const struct ms_store_client_options *o,
+                                      struct ms_error *err);
+/* Everything that is held is given back at once. What was read stays readable; the client
+ * itself is freed with the last reference. */
+void ms_store_close(struct ms_store_client *c);
+/* In a forked child: close what was inherited. Nothing is told to anybody any more. */
+void ms_store_forget(struct ms_store_client *c);
+
+uint64_t ms_store_node(const struct ms_store_client *c);
+uint64_t ms_store_holder(const struct ms_store_client *c);
+uint64_t ms_store_limit(const struct ms_store_client *c);
+
+/* A new object; `site` is the line of the program. -ENOSPC: the store is full, and the
+ * error says who holds it; -ENOMEM, -EINTR, -EPIPE (the agent has gone). */
+struct ms_held *ms_store_make(struct ms_store_client *c,
+                              uint64_t len,
+                              const char *site,
+                              struct ms_error *err);
+
+/* Hold all of these (all or none); out[i] is a new reference. `bare`: without their
+ * bytes, which is enough to name them to others. -ENOENT: one is gone. */
+int ms_store_attach(struct ms_store_client *c,
+                    const struct ms_stored_name *names,
+                    size_t count,
+                    bool bare,
+                    struct ms_held **out,
+                    struct ms_error *err);
+/* An answer of node `from` has arrived that grants us this one: a new reference, or NULL
+ * (out of memory). */
+struct ms_held *ms_store_adopt(struct ms_store_client *c,
+                               const struct ms_stored_name *name,
+                               uint64_t from);
+/* What we already have of it; a new reference, or NULL. */
+struct ms_held *
+ms_store_find(struct ms_store_client *c, uint64_t node, uint64_t id);
+/* The object that [at, at + len) lies in, whole; a new reference, or NULL. */
+struct ms_held *
+ms_store_find_memory(struct ms_store_client *c, const void *at, size_t len, uint64_t *offset);
+
+/* One count of ours to a process of some node, which adopts it. */
+int ms_store_grant(struct ms_held *h, uint64_t node, uint64_t holder);
+
+struct ms_held *ms_held_ref(struct ms_held *h);
+void ms_held_unref(struct ms_held *h);
+void ms_held_name(const struct ms_held *h, struct ms_stored_name *name);
+
+/* What the node has; muster__store_stats__free_unpacked. NULL and the reason. */
+Muster__StoreStats *
+ms_store_client_stats(struct ms_store_client *c, bool objects, struct ms_error *err);
+
+#endif

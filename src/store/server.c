@@ -1,0 +1,207 @@
+#include "store/server_impl.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/name.h"
+#include "io/sock.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Address space is no memory: with room to spare, fragments do no harm. */
+enum { SPREAD = 4, RUNS_MAX = 64 };
+
+/* ---- memory ---------------------------------------------------------------------- */
+
+static void punch_idle(struct ms_store *s)
+{
+    struct ms_run run;
+    uint64_t from = 0;
+
+    while (ms_space_idle(s->table.space, from, &run)) {
+        if (ms_arena_punch(s->arena, &run) < 0)
+            return;
+        ms_space_decommit(s->table.space, &run);
+        from = run.at + run.len;
+    }
+}
+
+static void on_idle(void *arg)
+{
+    punch_idle(arg);
+}
+
+struct commit {
+    struct ms_store *store;
+    ms_ready_fn *on_ready;
+    void *arg;
+};
+
+static void on_committed(void *arg, int rc, const struct ms_run *runs, size_t done)
+{
+    struct commit *c = arg;
+
+    for (size_t i = 0; i < done; i++)
+        ms_space_commit(c->store->table.space, &runs[i]);
+    c->on_ready(c->arg, c->store, rc);
+    free(c);
+}
+
+/* Runs of blocks without memory that the object needs; their bytes. */
+static uint64_t missing_runs(struct ms_store *s,
+                             const struct ms_object *o,
+                             struct ms_run *runs,
+                             size_t *count)
+{
+    uint64_t at = o->at, end = o->at + (o->len ? o->len : 1), bytes = 0;
+
+    *count = 0;
+    while (at < end && ms_space_missing(s->table.space, at, end - at, &runs[*count])) {
+        bytes += runs[*count].len;
+        at = runs[*count].at + runs[*count].len;
+        if (++*count == RUNS_MAX) { /* the last one covers all that is left */
+            struct ms_run *last = &runs[RUNS_MAX - 1];
+            uint64_t stop = (end + MS_SPACE_BLOCK - 1) / MS_SPACE_BLOCK * MS_SPACE_BLOCK;
+
+            last->len = stop - last->at;
+            break;
+        }
+    }
+    return bytes;
+}
+
+int ms_store_ready(struct ms_store *s,
+                   struct ms_object *o,
+                   ms_ready_fn *on_ready,
+                   void *arg)
+{
+    struct ms_run runs[RUNS_MAX];
+    struct commit *c;
+    size_t count;
+    uint64_t bytes = missing_runs(s, o, runs, &count);
+    int rc;
+
+    ms_timer_set(&s->idle_timer, MS_STORE_IDLE_NS);
+    if (!count) {
+        on_ready(arg, s, 0);
+        return 0;
+    }
+    if (ms_space_committed(s->table.space) + bytes > ms_space_limit(s->table.space))
+        punch_idle(s);
+    c = malloc(sizeof *c);
+    if (!c)
+        return -ENOMEM;
+    *c = (struct commit){s, on_ready, arg};
+    rc = ms_arena_commit(s->arena, runs, count, on_committed, c);
+    if (rc < 0)
+        free(c);
+    return rc;
+}
+
+/* ---- the table ------------------------------------------------------------------- */
+
+static void on_free(void *arg, struct ms_object *o)
+{
+    struct ms_store *s = arg;
+
+    (void)o;
+    ms_timer_set(&s->idle_timer, MS_STORE_IDLE_NS);
+}
+
+static void on_unheld(void *arg, struct ms_object *o)
+{
+    (void)arg;
+    (void)o;
+}
+
+static const struct ms_table_ops table_ops = {.on_free = on_free,
+                                              .on_unheld = on_unheld};
+
+void ms_store_watch_leases(struct ms_store *s)
+{
+    int64_t now_ns = ms_now_ns(), next_ns = ms_table_expire(&s->table, now_ns);
+
+    if (next_ns != MS_NEVER)
+        ms_timer_set(&s->lease_timer, next_ns - now_ns);
+}
+
+static void on_lease(void *arg)
+{
+    ms_store_watch_leases(arg);
+}
+
+/* ---- life ------------------------------------------------------------------------ */
+
+static void on_connect(void *arg, unsigned events)
+{
+    (void)events;
+    ms_guest_accept(arg);
+}
+
+static int start(struct ms_store *s, uint64_t limit, struct ms_error *err)
+{
+    uint64_t size = limit > UINT64_MAX / SPREAD ? limit : limit * SPREAD;
+    uint64_t node = ms_random_id();
+    int rc;
+
+    if (!node || !s->path || !s->node_name || !s->address ||
+        ms_table_init(&s->table, node, size, limit, &table_ops, s) < 0)
+        return ms_error_set(err, -ENOMEM, "no memory for a store");
+    s->arena = ms_arena_create(s->loop, ms_space_size(s->table.space), err);
+    if (!s->arena)
+        return err->code;
+    s->listen_fd = ms_unix_listen_packets(s->path, err);
+    if (s->listen_fd < 0)
+        return s->listen_fd;
+    rc = ms_watch_init(&s->watch, s->loop, s->listen_fd, MS_READ, on_connect, s);
+    if (rc == 0)
+        rc = ms_timer_init(&s->lease_timer, s->loop, on_lease, s);
+    if (rc == 0)
+        rc = ms_timer_init(&s->idle_timer, s->loop, on_idle, s);
+    return rc < 0 ? ms_error_sys(err, rc, "cannot watch the store's socket") : 0;
+}
+
+struct ms_store *ms_store_create(const struct ms_store_options *o, struct ms_error *err)
+{
+    struct ms_store *s = calloc(1, sizeof *s);
+    struct ms_error own;
+
+    if (!s) {
+        ms_error_set(err, -ENOMEM, "no memory for a store");
+        return NULL;
+    }
+    s->loop = o->loop;
+    s->path = strdup(o->path);
+    s->node_name = strdup(o->node_name);
+    s->address = strdup("");
+    memcpy(s->secret, o->secret, sizeof s->secret);
+    s->listen_fd = -1;
+    ms_list_init(&s->guests);
+    if (start(s, o->limit, err ? err : &own) < 0) {
+        ms_store_destroy(s);
+        return NULL;
+    }
+    return s;
+}
+
+void ms_store_destroy(struct ms_store *s)
+{
+    if (!s)
+        return;
+    ms_watch_finish(&s->watch);
+    ms_timer_finish(&s->lease_timer);
+    ms_timer_finish(&s->idle_timer);
+    ms_list_each (g, &s->guests, struct ms_guest, link)
+        ms_guest_destroy(g);
+    if (s->listen_fd >= 0)
+        unlink(s->path);
+    ms_fd_close(&s->listen_fd);
+    ms_table_finish(&s->table);
+    ms_arena_destroy(s->arena);
+    explicit_bzero(s->secret, sizeof s->secret);
+    free(s->path);
+    free(s->node_name);
+    free(s->address);
+    free(s);
+}

@@ -1,0 +1,37 @@
+/* server.h - the store of one node, owned by its agent
+ *
+ * Runs on the agent's loop. Listens on a unix socket of packets; a process of this node
+ * proves the secret, says who it is, and is given the arena's descriptor once. From then on
+ * it asks for objects (one round trip for each payload, however many buffers that has) and
+ * reads and writes them by itself; see client.h.
+ *
+ * A process that ends, by its pidfd or by the end of its connection, holds nothing any
+ * more.
+ */
+#ifndef MS_STORE_SERVER_H
+#define MS_STORE_SERVER_H
+
+#include "base/error.h"
+#include "io/loop.h"
+#include "proto/muster.pb-c.h"
+#include "wire/tls.h"
+
+struct ms_store;
+
+struct ms_store_options {
+    struct ms_loop *loop;
+    const char *path;      /* of the socket; copied */
+    const char *node_name; /* copied */
+    const uint8_t *secret; /* MS_SECRET_SIZE bytes, copied */
+    uint64_t limit;        /* bytes; 0: nobody gets any */
+};
+
+struct ms_store *ms_store_create(const struct ms_store_options *o, struct ms_error *err);
+/* When the loop does not run any more. Removes the socket. */
+void ms_store_destroy(struct ms_store *s);
+
+/* What it has, and the oldest of its objects; ms_store_stats_free. NULL: out of memory. */
+Muster__StoreStats *ms_store_stats(struct ms_store *s, size_t objects_max);
+void ms_store_stats_free(Muster__StoreStats *m);
+
+#endif

@@ -1,0 +1,81 @@
+/* server_impl.h - what the parts of a node's store share, inside this folder only
+ *
+ * server.c  life, memory, leases
+ * guest.c   one process: handshake, messages, answers
+ * ask.c     what it asks for
+ * stats.c   what there is
+ */
+#ifndef MS_STORE_SERVER_IMPL_H
+#define MS_STORE_SERVER_IMPL_H
+
+#include "io/loop.h"
+#include "proto/muster.pb-c.h"
+#include "store/arena.h"
+#include "store/server.h"
+#include "store/table.h"
+#include "wire/handshake.h"
+
+#include <stdbool.h>
+
+struct ms_store {
+    struct ms_loop *loop;
+    char *path, *node_name, *address;
+    uint8_t secret[MS_SECRET_SIZE];
+    int listen_fd;
+    struct ms_watch watch;
+    struct ms_arena *arena;
+    struct ms_table table;
+    struct ms_list guests;
+    size_t guest_count;
+    struct ms_timer lease_timer, idle_timer;
+    uint64_t received, sent, spilled;
+};
+
+/* A process of this node. */
+struct ms_guest {
+    struct ms_store *store;
+    struct ms_list link;
+    int fd, pidfd;
+    pid_t pid;
+    struct ms_watch watch, death;
+    struct ms_handshake handshake;
+    struct ms_holder *holder; /* NULL: it has not said who it is */
+    struct ms_list unsent;    /* answers that found no room */
+};
+
+/* ---- server.c -------------------------------------------------------------------- */
+
+/* Memory behind an object that has room: on_ready comes once, at once if there is
+ * already. The object may have gone meanwhile: it is told by its name. */
+typedef void ms_ready_fn(void *arg, struct ms_store *s, int rc);
+int ms_store_ready(struct ms_store *s,
+                   struct ms_object *o,
+                   ms_ready_fn *on_ready,
+                   void *arg);
+/* A lease was given: look when it lapses. */
+void ms_store_watch_leases(struct ms_store *s);
+
+/* ---- guest.c --------------------------------------------------------------------- */
+
+void ms_guest_accept(struct ms_store *s);
+void ms_guest_destroy(struct ms_guest *g);
+/* The guest with this holder's id; NULL: it has gone. */
+struct ms_guest *ms_guest_find(struct ms_store *s, uint64_t holder);
+/* `fd` goes with it; -1: none. A guest that cannot be told anything ends soon. */
+void ms_guest_answer(struct ms_guest *g, uint64_t request, Muster__StoreAnswer *m, int fd);
+void ms_guest_refuse(struct ms_guest *g,
+                     uint64_t request,
+                     Muster__Failure__Kind kind,
+                     int code,
+                     const char *text);
+
+/* ---- ask.c ----------------------------------------------------------------------- */
+
+/* One message of a guest that has said who it is. */
+void ms_guest_asks(struct ms_guest *g, const Muster__StoreAsk *ask);
+/* An object as others know it; `out` borrows the store's address. */
+void ms_store_name(const struct ms_store *s,
+                   const struct ms_object *o,
+                   Muster__StoredName *out);
+
+#endif

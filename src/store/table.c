@@ -1,0 +1,470 @@
+#include "store/table.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+struct lease {
+    struct ms_hold *hold;
+    int64_t deadline_ns;
+    struct ms_list link;
+};
+
+/* Numbers of one node are 1, 2, 3, ...; those of nodes are random. */
+static uint64_t key_of(uint64_t node, uint64_t id)
+{
+    uint64_t key = node ^ (id * UINT64_C(0x9E3779B97F4A7C15));
+
+    return key ? key : 1;
+}
+
+int ms_table_init(struct ms_table *t,
+                  uint64_t node,
+                  uint64_t size,
+                  uint64_t limit,
+                  const struct ms_table_ops *ops,
+                  void *arg)
+{
+    *t = (struct ms_table){.node = node, .next_id = 1, .ops = ops, .arg = arg};
+    ms_map_init(&t->objects);
+    ms_map_init(&t->holders);
+    ms_list_init(&t->all);
+    ms_list_init(&t->unheld);
+    ms_list_init(&t->people);
+    ms_list_init(&t->leases);
+    t->space = ms_space_create(size, limit);
+    return t->space ? 0 : -ENOMEM;
+}
+
+static void hold_free(struct ms_hold *hold)
+{
+    ms_list_remove(&hold->of_object);
+    ms_list_remove(&hold->of_holder);
+    free(hold);
+}
+
+static void objects_free(struct ms_list *list)
+{
+    ms_list_each (o, list, struct ms_object, link) {
+        ms_list_each (hold, &o->holds, struct ms_hold, of_object)
+            hold_free(hold);
+        free(o);
+    }
+}
+
+void ms_table_finish(struct ms_table *t)
+{
+    if (!t->space)
+        return;
+    ms_list_each (l, &t->leases, struct lease, link)
+        free(l);
+    objects_free(&t->all);
+    objects_free(&t->unheld);
+    ms_list_each (h, &t->people, struct ms_holder, link)
+        free(h);
+    ms_map_finish(&t->objects);
+    ms_map_finish(&t->holders);
+    ms_space_destroy(t->space);
+    t->space = NULL;
+}
+
+/* ---- objects --------------------------------------------------------------------- */
+
+bool ms_object_is_held(const struct ms_object *o)
+{
+    ms_list_each (hold, &o->holds, struct ms_hold, of_object)
+        if (hold->count)
+            return true;
+    return false;
+}
+
+static void remove_leases(struct ms_table *t, const struct ms_hold *hold)
+{
+    ms_list_each (l, &t->leases, struct lease, link)
+        if (l->hold == hold) {
+            ms_list_remove(&l->link);
+            free(l);
+        }
+}
+
+static void object_free(struct ms_table *t, struct ms_object *o)
+{
+    assert(o->pins == 0 && !ms_object_is_held(o));
+    t->ops->on_free(t->arg, o);
+    ms_list_each (hold, &o->holds, struct ms_hold, of_object) {
+        remove_leases(t, hold);
+        hold_free(hold);
+    }
+    if (o->has_room)
+        ms_space_free(t->space, o->at);
+    ms_map_remove(&t->objects, key_of(o->node, o->id));
+    ms_list_remove(&o->link);
+    free(o);
+}
+
+void ms_table_settle(struct ms_table *t, struct ms_object *o)
+{
+    if (ms_object_is_held(o))
+        return;
+    if (o->is_mirror)
+        t->ops->on_unheld(t->arg, o);
+    if (o->pins)
+        return;
+    if (o->is_mirror && o->is_whole) {
+        ms_list_remove(&o->link);
+        ms_list_add_tail(&t->unheld, &o->link);
+        return;
+    }
+    object_free(t, o);
+}
+
+void ms_table_forget(struct ms_table *t, struct ms_object *o)
+{
+    assert(o->is_mirror);
+    if (!o->pins && !ms_object_is_held(o))
+        object_free(t, o);
+}
+
+static struct ms_object *object_create(
+    struct ms_table *t, uint64_t node, uint64_t id, uint64_t len, int64_t now_ns)
+{
+    struct ms_object *o = calloc(1, sizeof *o);
+
+    if (!o)
+        return NULL;
+    o->node = node;
+    o->id = id;
+    o->len = len;
+    o->made_ns = now_ns;
+    o->is_mirror = node != t->node;
+    ms_list_init(&o->holds);
+    ms_list_init(&o->link);
+    if (ms_map_add(&t->objects, key_of(node, id), o) < 0) {
+        free(o);
+        return NULL;
+    }
+    ms_list_add_tail(&t->all, &o->link);
+    return o;
+}
+
+int ms_table_room(struct ms_table *t, struct ms_object *o)
+{
+    int rc = ms_space_alloc(t->space, o->len, &o->at);
+
+    assert(!o->has_room);
+    while (rc == -ENOSPC && !ms_list_is_empty(&t->unheld)) {
+        object_free(t, ms_list_first(&t->unheld, struct ms_object, link));
+        rc = ms_space_alloc(t->space, o->len, &o->at);
+    }
+    if (rc < 0)
+        return rc;
+    o->has_room = true;
+    t->allocated += o->len;
+    return 0;
+}
+
+void ms_table_unroom(struct ms_table *t, struct ms_object *o)
+{
+    assert(o->has_room && !o->pins);
+    ms_space_free(t->space, o->at);
+    o->has_room = o->is_ready = o->is_whole = false;
+}
+
+int ms_table_make(struct ms_table *t,
+                  struct ms_holder *h,
+                  uint64_t len,
+                  const char *site,
+                  int64_t now_ns,
+                  struct ms_object **out)
+{
+    struct ms_object *o = object_create(t, t->node, t->next_id, len, now_ns);
+    int rc;
+
+    if (!o)
+        return -ENOMEM;
+    t->next_id++;
+    snprintf(o->site, sizeof o->site, "%s", site);
+    rc = ms_table_room(t, o);
+    if (rc == 0)
+        rc = ms_table_count(t, o, h, 1, now_ns);
+    if (rc < 0) {
+        object_free(t, o);
+        return rc;
+    }
+    o->is_whole = true; /* whoever has its name has written it */
+    *out = o;
+    return 0;
+}
+
+struct ms_object *ms_table_mirror(
+    struct ms_table *t, uint64_t node, uint64_t id, uint64_t len, int64_t now_ns)
+{
+    assert(node != t->node);
+    return object_create(t, node, id, len, now_ns);
+}
+
+struct ms_object *ms_table_find(const struct ms_table *t, uint64_t node, uint64_t id)
+{
+    struct ms_object *o = ms_map_find(&t->objects, key_of(node, id));
+
+    return o && o->node == node && o->id == id ? o : NULL;
+}
+
+void ms_table_pin(struct ms_object *o)
+{
+    o->pins++;
+}
+
+void ms_table_unpin(struct ms_table *t, struct ms_object *o)
+{
+    assert(o->pins > 0);
+    if (--o->pins == 0)
+        ms_table_settle(t, o);
+}
+
+/* ---- holders --------------------------------------------------------------------- */
+
+struct ms_holder *ms_table_add_holder(struct ms_table *t,
+                                      uint64_t id,
+                                      enum ms_holder_kind kind,
+                                      pid_t pid,
+                                      const char *name)
+{
+    struct ms_holder *h = calloc(1, sizeof *h);
+
+    if (!h)
+        return NULL;
+    h->id = id;
+    h->kind = kind;
+    h->pid = pid;
+    snprintf(h->name, sizeof h->name, "%s", name);
+    ms_list_init(&h->holds);
+    if (ms_map_add(&t->holders, id, h) < 0) {
+        free(h);
+        return NULL;
+    }
+    ms_list_add_tail(&t->people, &h->link);
+    return h;
+}
+
+struct ms_holder *ms_table_find_holder(const struct ms_table *t, uint64_t id)
+{
+    return ms_map_find(&t->holders, id);
+}
+
+void ms_table_remove_holder(struct ms_table *t, struct ms_holder *h)
+{
+    ms_list_each (l, &t->leases, struct lease, link)
+        if (l->hold->holder == h) {
+            ms_list_remove(&l->link);
+            free(l);
+        }
+    while (!ms_list_is_empty(&h->holds)) {
+        struct ms_hold *hold = ms_list_first(&h->holds, struct ms_hold, of_holder);
+        struct ms_object *o = hold->object;
+
+        hold_free(hold);
+        ms_table_settle(t, o);
+    }
+    ms_map_remove(&t->holders, h->id);
+    ms_list_remove(&h->link);
+    free(h);
+}
+
+uint64_t ms_holder_bytes(const struct ms_holder *h, size_t *objects)
+{
+    uint64_t bytes = 0;
+
+    *objects = 0;
+    ms_list_each (hold, &h->holds, struct ms_hold, of_holder)
+        if (hold->count > 0) {
+            bytes += hold->object->has_room ? hold->object->len : 0;
+            ++*objects;
+        }
+    return bytes;
+}
+
+/* ---- counts ---------------------------------------------------------------------- */
+
+static struct ms_hold *hold_find(struct ms_object *o, const struct ms_holder *h)
+{
+    ms_list_each (hold, &o->holds, struct ms_hold, of_object)
+        if (hold->holder == h)
+            return hold;
+    return NULL;
+}
+
+static struct ms_hold *
+hold_get(struct ms_table *t, struct ms_object *o, struct ms_holder *h, int64_t now_ns)
+{
+    struct ms_hold *hold = hold_find(o, h);
+
+    if (hold)
+        return hold;
+    hold = calloc(1, sizeof *hold);
+    if (!hold)
+        return NULL;
+    hold->object = o;
+    hold->holder = h;
+    hold->since_ns = now_ns;
+    if (o->is_mirror) { /* it may have been among the unheld */
+        ms_list_remove(&o->link);
+        ms_list_add_tail(&t->all, &o->link);
+    }
+    ms_list_add_tail(&o->holds, &hold->of_object);
+    ms_list_add_tail(&h->holds, &hold->of_holder);
+    return hold;
+}
+
+/* After a change: a hold that means nothing goes, and perhaps the object with it. */
+static void hold_settle(struct ms_table *t, struct ms_hold *hold)
+{
+    struct ms_object *o = hold->object;
+
+    if (hold->count)
+        return;
+    if (!hold->early)
+        hold_free(hold);
+    ms_table_settle(t, o);
+}
+
+int ms_table_count(struct ms_table *t,
+                   struct ms_object *o,
+                   struct ms_holder *h,
+                   int64_t by,
+                   int64_t now_ns)
+{
+    struct ms_hold *hold = hold_get(t, o, h, now_ns);
+
+    if (!hold)
+        return -ENOMEM;
+    hold->count += by;
+    hold_settle(t, hold);
+    return 0;
+}
+
+int ms_table_grant(struct ms_table *t,
+                   struct ms_object *o,
+                   struct ms_holder *h,
+                   int64_t now_ns,
+                   int64_t deadline_ns)
+{
+    struct ms_hold *hold = hold_get(t, o, h, now_ns);
+    struct lease *l;
+
+    if (!hold)
+        return -ENOMEM;
+    if (hold->early > 0) {
+        hold->early--;
+    } else {
+        l = calloc(1, sizeof *l);
+        if (!l) {
+            hold_settle(t, hold);
+            return -ENOMEM;
+        }
+        l->hold = hold;
+        l->deadline_ns = deadline_ns;
+        ms_list_add_tail(&t->leases, &l->link);
+    }
+    hold->count++;
+    hold_settle(t, hold);
+    return 0;
+}
+
+int ms_table_confirm(struct ms_table *t,
+                     struct ms_object *o,
+                     struct ms_holder *h,
+                     int64_t now_ns)
+{
+    struct ms_hold *hold = hold_get(t, o, h, now_ns);
+
+    if (!hold)
+        return -ENOMEM;
+    ms_list_each (l, &t->leases, struct lease, link)
+        if (l->hold == hold) {
+            ms_list_remove(&l->link);
+            free(l);
+            return 0;
+        }
+    hold->early++;
+    return 0;
+}
+
+int64_t ms_table_expire(struct ms_table *t, int64_t now_ns)
+{
+    while (!ms_list_is_empty(&t->leases)) {
+        struct lease *l = ms_list_first(&t->leases, struct lease, link);
+        struct ms_hold *hold = l->hold;
+
+        if (l->deadline_ns > now_ns)
+            return l->deadline_ns;
+        ms_list_remove(&l->link);
+        free(l);
+        hold->count--;
+        hold_settle(t, hold);
+    }
+    return MS_NEVER;
+}
+
+/* ---- words ----------------------------------------------------------------------- */
+
+enum { NAMED_MAX = 3 };
+
+static void print_bytes(struct ms_buf *out, uint64_t bytes)
+{
+    if (bytes >= (uint64_t)1 << 30)
+        ms_buf_printf(out, "%.1f GiB", (double)bytes / (double)(1 << 30));
+    else if (bytes >= (uint64_t)1 << 20)
+        ms_buf_printf(out, "%.1f MiB", (double)bytes / (double)(1 << 20));
+    else
+        ms_buf_printf(out, "%" PRIu64 " bytes", bytes);
+}
+
+/* The one with the most bytes below `below`, in the order of (bytes, id). */
+static const struct ms_holder *next_largest(const struct ms_table *t,
+                                            const struct ms_holder *below)
+{
+    const struct ms_holder *best = NULL;
+    uint64_t best_bytes = 0, limit = UINT64_MAX;
+    size_t n;
+
+    if (below)
+        limit = ms_holder_bytes(below, &n);
+    ms_list_each (h, &t->people, struct ms_holder, link) {
+        uint64_t bytes = ms_holder_bytes(h, &n);
+
+        if (bytes > limit || (below && bytes == limit && h->id >= below->id))
+            continue;
+        if (!best || bytes > best_bytes || (bytes == best_bytes && h->id > best->id)) {
+            best = h;
+            best_bytes = bytes;
+        }
+    }
+    return best_bytes ? best : NULL;
+}
+
+void ms_table_explain_full(const struct ms_table *t, uint64_t len, struct ms_buf *out)
+{
+    const struct ms_holder *h = NULL;
+    size_t n;
+
+    ms_buf_printf(out, "the store is full: ");
+    print_bytes(out, len);
+    ms_buf_printf(out, " wanted, ");
+    print_bytes(out, ms_space_used(t->space));
+    ms_buf_printf(out, " of ");
+    print_bytes(out, ms_space_limit(t->space));
+    ms_buf_printf(out, " used");
+    for (int i = 0; i < NAMED_MAX && (h = next_largest(t, h)); i++) {
+        uint64_t bytes = ms_holder_bytes(h, &n);
+
+        ms_buf_printf(out, "%s%s holds ", i ? ", " : "; ", h->name);
+        print_bytes(out, bytes);
+        ms_buf_printf(out, " in %zu", n);
+    }
+    ms_buf_printf(out, "; drop refs, or raise store_limit");
+}

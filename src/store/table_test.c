@@ -1,0 +1,309 @@
+#include "store/table.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MIB ((uint64_t)1 << 20)
+#define HERE UINT64_C(0xA0)
+#define FAR UINT64_C(0xB0)
+
+struct world {
+    struct ms_table t;
+    int freed, unheld;
+};
+
+static void on_free(void *arg, struct ms_object *o)
+{
+    (void)o;
+    ((struct world *)arg)->freed++;
+}
+
+static void on_unheld(void *arg, struct ms_object *o)
+{
+    assert_true(o->is_mirror);
+    ((struct world *)arg)->unheld++;
+}
+
+static const struct ms_table_ops ops = {.on_free = on_free, .on_unheld = on_unheld};
+
+static void world_init(struct world *w, uint64_t limit)
+{
+    *w = (struct world){0};
+    assert_int_equal(ms_table_init(&w->t, HERE, 4 * limit, limit, &ops, w), 0);
+}
+
+static struct ms_holder *process(struct world *w, uint64_t id)
+{
+    char name[32];
+
+    snprintf(name, sizeof name, "actor/%d", (int)id);
+    return ms_table_add_holder(&w->t, id, MS_HOLDER_PROCESS, (pid_t)id, name);
+}
+
+static struct ms_object *make(struct world *w, struct ms_holder *h, uint64_t len)
+{
+    struct ms_object *o = NULL;
+
+    assert_int_equal(ms_table_make(&w->t, h, len, "train.py:7", 0, &o), 0);
+    return o;
+}
+
+static void test_goes_with_its_last_count(void **unused)
+{
+    struct world w;
+    struct ms_holder *a, *b;
+    struct ms_object *o;
+
+    (void)unused;
+    world_init(&w, 8 * MIB);
+    a = process(&w, 1);
+    b = process(&w, 2);
+    o = make(&w, a, MIB);
+    assert_int_equal(ms_table_count(&w.t, o, b, 2, 0), 0);
+    assert_int_equal(ms_table_count(&w.t, o, a, -1, 0), 0);
+    assert_int_equal(ms_table_count(&w.t, o, b, -1, 0), 0);
+    assert_int_equal(w.freed, 0);
+    assert_int_equal(ms_table_count(&w.t, o, b, -1, 0), 0);
+    assert_int_equal(w.freed, 1);
+    assert_int_equal(ms_space_used(w.t.space), 0);
+    ms_table_finish(&w.t);
+}
+
+static void test_a_release_may_come_before_its_grant(void **unused)
+{
+    struct world w;
+    struct ms_holder *a, *b;
+    struct ms_object *o;
+
+    (void)unused;
+    world_init(&w, 8 * MIB);
+    a = process(&w, 1);
+    b = process(&w, 2);
+    o = make(&w, a, MIB);
+    assert_int_equal(ms_table_confirm(&w.t, o, b, 0), 0);
+    assert_int_equal(ms_table_count(&w.t, o, b, -1, 0), 0);
+    assert_int_equal(w.freed, 0);
+    assert_int_equal(ms_table_grant(&w.t, o, b, 0, 100), 0);
+    assert_int_equal(w.freed, 0); /* it is still a's */
+    assert_int_equal(ms_table_count(&w.t, o, a, -1, 0), 0);
+    assert_int_equal(w.freed, 1);
+    assert_int_equal(ms_table_expire(&w.t, 1000), MS_NEVER);
+    ms_table_finish(&w.t);
+}
+
+static void test_a_grant_lapses_unless_confirmed(void **unused)
+{
+    struct world w;
+    struct ms_holder *a, *b;
+    struct ms_object *o;
+
+    (void)unused;
+    world_init(&w, 8 * MIB);
+    a = process(&w, 1);
+    b = process(&w, 2);
+    o = make(&w, a, MIB);
+    assert_int_equal(ms_table_grant(&w.t, o, b, 0, 100), 0);
+    assert_int_equal(ms_table_grant(&w.t, o, b, 0, 200), 0);
+    assert_int_equal(ms_table_count(&w.t, o, a, -1, 0), 0);
+    assert_int_equal(ms_table_expire(&w.t, 50), 100);
+    assert_int_equal(ms_table_confirm(&w.t, o, b, 60), 0);
+    assert_int_equal(ms_table_expire(&w.t, 150), 200);
+    assert_int_equal(w.freed, 0);
+    assert_int_equal(ms_table_expire(&w.t, 250), MS_NEVER);
+    assert_int_equal(w.freed, 0); /* the one that was confirmed */
+    assert_int_equal(ms_table_count(&w.t, o, b, -1, 0), 0);
+    assert_int_equal(w.freed, 1);
+    ms_table_finish(&w.t);
+}
+
+static void test_a_dead_holder_holds_nothing(void **unused)
+{
+    struct world w;
+    struct ms_holder *a, *b;
+    struct ms_object *o;
+
+    (void)unused;
+    world_init(&w, 8 * MIB);
+    a = process(&w, 1);
+    b = process(&w, 2);
+    o = make(&w, a, MIB);
+    make(&w, a, MIB);
+    assert_int_equal(ms_table_grant(&w.t, o, b, 0, 100), 0);
+    ms_table_remove_holder(&w.t, a);
+    assert_int_equal(w.freed, 1);
+    ms_table_remove_holder(&w.t, b);
+    assert_int_equal(w.freed, 2);
+    assert_int_equal(ms_table_expire(&w.t, 1000), MS_NEVER);
+    assert_null(ms_table_find_holder(&w.t, 1));
+    ms_table_finish(&w.t);
+}
+
+static void test_whole_mirrors_are_kept_while_there_is_room(void **unused)
+{
+    struct world w;
+    struct ms_holder *a;
+    struct ms_object *m, *o;
+
+    (void)unused;
+    world_init(&w, 4 * MIB);
+    a = process(&w, 1);
+    m = ms_table_mirror(&w.t, FAR, 9, 3 * MIB, 0);
+    assert_int_equal(ms_table_count(&w.t, m, a, 1, 0), 0);
+    assert_int_equal(ms_table_room(&w.t, m), 0);
+    ms_table_pin(m);
+    assert_int_equal(ms_table_count(&w.t, m, a, -1, 0), 0);
+    assert_int_equal(w.freed, 0); /* somebody writes into it */
+    m->is_whole = true;
+    ms_table_unpin(&w.t, m);
+    assert_int_equal(w.freed, 0);
+    assert_true(w.unheld > 0);
+    assert_ptr_equal(ms_table_find(&w.t, FAR, 9), m);
+    o = make(&w, a, 2 * MIB); /* needs its room */
+    assert_int_equal(w.freed, 1);
+    assert_null(ms_table_find(&w.t, FAR, 9));
+    assert_int_equal(ms_table_count(&w.t, o, a, -1, 0), 0);
+
+    m = ms_table_mirror(&w.t, FAR, 10, MIB, 0); /* one without bytes is not */
+    assert_int_equal(ms_table_count(&w.t, m, a, 1, 0), 0);
+    assert_int_equal(ms_table_count(&w.t, m, a, -1, 0), 0);
+    assert_null(ms_table_find(&w.t, FAR, 10));
+    ms_table_finish(&w.t);
+}
+
+static void test_full_names_the_largest_holders(void **unused)
+{
+    struct world w;
+    struct ms_holder *a, *b;
+    struct ms_object *o;
+    struct ms_buf text;
+
+    (void)unused;
+    world_init(&w, 8 * MIB);
+    a = process(&w, 1);
+    b = process(&w, 2);
+    make(&w, a, MIB);
+    make(&w, b, 3 * MIB);
+    make(&w, b, 2 * MIB);
+    assert_int_equal(ms_table_make(&w.t, a, 4 * MIB, "", 0, &o), -ENOSPC);
+    ms_buf_init(&text);
+    ms_table_explain_full(&w.t, 4 * MIB, &text);
+    assert_string_equal(ms_buf_str(&text),
+                        "the store is full: 4.0 MiB wanted, 6.0 MiB of 8.0 MiB used; "
+                        "actor/2 holds 5.0 MiB in 2, actor/1 holds 1.0 MiB in 1; drop "
+                        "refs, or raise store_limit");
+    ms_buf_finish(&text);
+    ms_table_finish(&w.t);
+}
+
+/* ---- random ---------------------------------------------------------------------- */
+
+enum { PEOPLE = 6, STEPS = 30000, OBJECTS_MAX = 60 };
+
+static uint64_t seed;
+
+static uint64_t next_random(void)
+{
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    return seed;
+}
+
+/* What the table should say: ids of living objects, and each one's counts. */
+struct model {
+    uint64_t id;
+    int64_t counts[PEOPLE];
+};
+
+static bool is_held(const struct model *m)
+{
+    for (int i = 0; i < PEOPLE; i++)
+        if (m->counts[i])
+            return true;
+    return false;
+}
+
+static void test_random_counts_are_exact(void **unused)
+{
+    struct world w;
+    struct ms_holder *people[PEOPLE];
+    struct model models[OBJECTS_MAX];
+    size_t count = 0;
+    uint64_t next_person = 1;
+
+    (void)unused;
+    seed = 7;
+    world_init(&w, 64 * MIB);
+    for (int i = 0; i < PEOPLE; i++)
+        people[i] = process(&w, next_person++);
+    for (int step = 0; step < STEPS; step++) {
+        int who = (int)(next_random() % PEOPLE);
+        struct ms_object *o = NULL;
+        uint64_t dice = next_random() % 100;
+
+        if (dice < 30 && count < OBJECTS_MAX) {
+            if (ms_table_make(
+                    &w.t, people[who], next_random() % (4 * MIB), "", step, &o) < 0)
+                continue;
+            models[count] = (struct model){.id = o->id};
+            models[count++].counts[who] = 1;
+        } else if (dice < 95 && count) {
+            struct model *m = &models[next_random() % count];
+            int64_t by = (int64_t)(next_random() % 3) - 1;
+
+            if (by == 0) /* a grant that is confirmed */
+                by = 1;
+            o = ms_table_find(&w.t, HERE, m->id);
+            assert_non_null(o);
+            m->counts[who] += by;
+            if (next_random() % 2 || by < 0) {
+                ms_table_count(&w.t, o, people[who], by, step);
+            } else {
+                ms_table_confirm(&w.t, o, people[who], step);
+                ms_table_grant(&w.t, o, people[who], step, step + 10);
+            }
+        } else if (dice == 99) {
+            ms_table_remove_holder(&w.t, people[who]);
+            people[who] = process(&w, next_person++);
+            for (size_t i = 0; i < count; i++)
+                models[i].counts[who] = 0;
+        }
+        for (size_t i = 0; i < count;) {
+            o = ms_table_find(&w.t, HERE, models[i].id);
+            assert_int_equal(o != NULL, is_held(&models[i]));
+            if (!o)
+                models[i] = models[--count];
+            else
+                i++;
+        }
+        ms_table_expire(&w.t, step);
+    }
+    for (int i = 0; i < PEOPLE; i++)
+        ms_table_remove_holder(&w.t, people[i]);
+    assert_int_equal(w.t.objects.count, 0);
+    assert_int_equal(ms_space_used(w.t.space), 0);
+    assert_true(ms_space_check(w.t.space));
+    ms_table_finish(&w.t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_goes_with_its_last_count),
+        cmocka_unit_test(test_a_release_may_come_before_its_grant),
+        cmocka_unit_test(test_a_grant_lapses_unless_confirmed),
+        cmocka_unit_test(test_a_dead_holder_holds_nothing),
+        cmocka_unit_test(test_whole_mirrors_are_kept_while_there_is_room),
+        cmocka_unit_test(test_full_names_the_largest_holders),
+        cmocka_unit_test(test_random_counts_are_exact),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
