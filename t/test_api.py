@@ -247,7 +247,10 @@ def test_arrays(cluster: Make) -> None:
     array = np.arange(3_000_000, dtype=np.float32).reshape(1000, -1)
     for again in c.execute_all_sync("echo", {"x": [array, array[:2]]}):
         assert np.array_equal(again["x"][0], array) and again["x"][1].shape == (2, 3000)
-        again["x"][0][0] = 1  # ours to change
+        assert not again["x"][0].flags.writeable  # shared with whoever else has it
+        again["x"][0].copy()[0] = 1
+    small = c.execute_rank_zero_sync("echo", np.ones(1000))
+    small[0] = 2  # ours to change
 
 
 def test_arguments(cluster: Make) -> None:

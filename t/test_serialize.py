@@ -13,7 +13,7 @@ from muster.errors import SerializationError
 
 
 def round_trip(value: Any) -> Any:
-    data, buffers = dumps(value)
+    data, buffers, _ = dumps(value)
     return loads(data, [bytearray(b) for b in buffers])
 
 
@@ -28,7 +28,7 @@ def test_plain(value: Any) -> None:
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_big_arrays_go_out_of_band(order: str) -> None:
     array = np.asarray(np.arange(60_000.0).reshape(200, 300), order=order)  # type: ignore[call-overload]
-    data, buffers = dumps({"a": array, "b": [array]})
+    data, buffers, _ = dumps({"a": array, "b": [array]})
     assert len(data) < 1000 and len(buffers) == 1
     assert memoryview(buffers[0]).nbytes == array.nbytes
     again = loads(data, [bytearray(b) for b in buffers])
@@ -53,7 +53,7 @@ SCALE = 3
 class Thing:
     def __init__(self, x): self.x = x
     def scaled(self): return self.x * SCALE
-data, buffers = dumps([Thing(2), Thing, lambda: SCALE])
+data, buffers, _ = dumps([Thing(2), Thing, lambda: SCALE])
 sys.stdout.buffer.write(data)
 """
     done = subprocess.run(
@@ -159,7 +159,7 @@ def test_recursion_is_an_error() -> None:
 
 def test_once_is_pickled_as_its_value() -> None:
     once = Once({"a": (1, np.arange(10_000))})
-    data, buffers = dumps(once)
+    data, buffers, _ = dumps(once)
     again = loads(data, buffers)
     assert type(again) is dict and again["a"][1].sum() == 49_995_000
     assert pickle.loads(data).keys() == {"a"}

@@ -1,4 +1,4 @@
-#include "core.h"
+#include "store.h"
 
 #include "base/clock.h"
 #include "base/limits.h"
@@ -232,6 +232,7 @@ static int keep_decode_error(struct call *c)
 static int decode_outcome(struct call *c)
 {
     struct ms_outcome o;
+    void *stored;
 
     ms_call_outcome(c->call, &o);
     if (o.ends_stream)
@@ -242,7 +243,9 @@ static int decode_outcome(struct call *c)
         return c->error ? 0 : -1;
     }
     ms_call_take_body(c->call); /* core_decode frees it */
+    stored = ms_call_take_stored(c->call);
     c->result = core_decode(o.codec, (uint8_t *)(uintptr_t)o.body, o.body, o.len);
+    core_hold_unref(stored);
     return c->result ? 0 : keep_decode_error(c);
 }
 
@@ -390,6 +393,21 @@ static PyObject *call_notify(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* A result that is in a store and was not yet read: (meta, held objects); else None. */
+static PyObject *call_stored(PyObject *self, PyObject *unused)
+{
+    struct call *c = (struct call *)self;
+    struct ms_outcome o;
+
+    (void)unused;
+    if (c->settling || c->result || c->error || !ms_call_is_done(c->call))
+        Py_RETURN_NONE;
+    ms_call_outcome(c->call, &o);
+    if (o.kind != MS_KIND_REPLY || o.codec != MS_CODEC_STORED || !o.body)
+        Py_RETURN_NONE;
+    return core_stored_ref(o.body, o.len);
+}
+
 static PyObject *call_peer(PyObject *self, void *unused)
 {
     (void)unused;
@@ -405,6 +423,7 @@ static PyMethodDef call_methods[] = {{"done", call_done, METH_NOARGS, NULL},
                                      {"next_item", call_next_item, METH_O, NULL},
                                      {"try_item", call_try_item, METH_NOARGS, NULL},
                                      {"notify", call_notify, METH_VARARGS, NULL},
+                                     {"stored", call_stored, METH_NOARGS, NULL},
                                      {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef call_getset[] = {{"peer", call_peer, NULL, NULL, NULL},

@@ -22,7 +22,9 @@
 
 /* ---- module.c -------------------------------------------------------------------- */
 
-extern PyObject *core_dumps, *core_loads, *core_make_error, *core_error;
+extern PyObject *core_dumps, *core_dumps_call, *core_loads, *core_make_error,
+    *core_error;
+extern PyObject *core_site; /* which line of the user's program is running */
 extern PyTypeObject *core_peer_type, *core_call_type, *core_memory_type;
 
 /* Raise `core_error` (or OSError's cousin) with the text; returns NULL. */
@@ -61,6 +63,8 @@ struct core_payload {
     Py_ssize_t buffer_count;
     uint8_t *gathered;
     struct ms_plain_writer *plain;
+    PyObject *refs;         /* a list of objects of the store inside of the pickle */
+    struct core_hold *hold; /* what it refers to in a store */
 };
 
 /* A value (a result, an item, an operation's argument), or the arguments of a call, a
@@ -70,6 +74,9 @@ int core_encode_call(PyObject *args,
                      PyObject *kwargs,
                      uint8_t codec,
                      struct core_payload *p);
+/* The argument of an operation; a value that is put into the store. */
+int core_encode_argument(PyObject *value, uint8_t codec, struct core_payload *p);
+int core_encode_put(PyObject *value, struct core_payload *p);
 /* With the interpreter's lock. */
 void core_payload_release(struct core_payload *p);
 

@@ -1,5 +1,6 @@
 #include "head_object.h"
 #include "host_object.h"
+#include "store.h"
 
 #include "base/clock.h"
 #include "base/limits.h"
@@ -176,8 +177,11 @@ embed(struct ms_head_options *o, const struct where *w, struct ms_error *err)
 static int start(struct head *h, struct ms_head_options *o, const struct where *w)
 {
     struct ms_error err = {0};
-    struct ms_client_options co = {
-        .ask_verdict = ask_verdict, .ask_successor = ask_successor, .arg = h};
+    struct ms_client_options co = {.ask_verdict = ask_verdict,
+                                   .ask_successor = ask_successor,
+                                   .on_stored = core_on_stored,
+                                   .on_stored_drop = core_hold_unref,
+                                   .arg = h};
     char spin_path[MS_SESSION_DIR_MAX + 8];
     const struct ms_session *session;
 
@@ -237,25 +241,11 @@ static int describe(struct ms_job *job, const char *path, struct ms_head_options
 
 static int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    static const char *const names[] = {"agent_path",
-                                        "node_name",
-                                        "num_gpus",
-                                        "num_cpus",
-                                        "num_nodes",
-                                        "nodes",
-                                        "log_to_driver",
-                                        "python",
-                                        "sys_path",
-                                        "env",
-                                        "working_dir",
-                                        "script",
-                                        "timeout",
-                                        "address",
-                                        "secret_file",
-                                        "tls",
-                                        "http",
-                                        "listen",
-                                        NULL};
+    static const char *const names[] = {
+        "agent_path",  "node_name",     "num_gpus", "num_cpus",    "num_nodes",
+        "nodes",       "log_to_driver", "python",   "sys_path",    "env",
+        "working_dir", "script",        "timeout",  "address",     "secret_file",
+        "tls",         "http",          "listen",   "store_limit", NULL};
     struct head *h = (struct head *)self;
     struct ms_head_options o = {0};
     struct start_strings s = {0};
@@ -263,12 +253,13 @@ static int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
     const char *listen[2] = {0}, *nodes = NULL;
     struct ms_job job = {0};
     PyObject *python, *sys_path, *env;
+    long long store_limit;
     double timeout;
     int log_to_driver, rc = -1;
 
     if (!PyArg_ParseTupleAndKeywords(args,
                                      kwargs,
-                                     "$sziiIzpOOOssdzzszz",
+                                     "$sziiIzpOOOssdzzszzL",
                                      CORE_NAMES(names),
                                      &o.agent_path,
                                      &o.node_name,
@@ -287,8 +278,11 @@ static int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
                                      &where.secret_file,
                                      &where.tls,
                                      &o.http,
-                                     &listen[0]))
+                                     &listen[0],
+                                     &store_limit))
         return -1;
+    o.has_store_limit = store_limit >= 0;
+    o.store_limit = o.has_store_limit ? (uint64_t)store_limit : 0;
     if (nodes && describe(&job, nodes, &o) < 0)
         return -1;
     o.listen = listen[0] ? listen : NULL;
@@ -518,6 +512,7 @@ static PyMethodDef head_methods[] = {
     {"drop_claim", head_drop_claim, METH_VARARGS, NULL},
     {"resources", head_resources, METH_VARARGS, NULL},
     {"nodes", head_nodes, METH_O, NULL},
+    {"store_place", head_store_place, METH_O, NULL},
     {"clusters", head_clusters, METH_O, NULL},
     {"peer", head_peer, METH_VARARGS, NULL},
     {"next_logs", head_next_logs, METH_O, NULL},

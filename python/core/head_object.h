@@ -57,6 +57,7 @@ PyObject *head_drop_claim(PyObject *self, PyObject *args);
 PyObject *head_resources(PyObject *self, PyObject *args);
 PyObject *head_node(PyObject *self, void *unused);
 PyObject *head_nodes(PyObject *self, PyObject *timeout);
+PyObject *head_store_place(PyObject *self, PyObject *timeout);
 PyObject *head_clusters(PyObject *self, PyObject *timeout);
 
 /* On the head's thread. */

@@ -1,5 +1,7 @@
 #include "head_object.h"
 
+#include "io/addr.h"
+
 #include "io/session.h"
 
 #include <errno.h>
@@ -94,6 +96,28 @@ PyObject *head_nodes(PyObject *self, PyObject *timeout)
     if (s)
         ms_head_op_unref(op);
     return list;
+}
+
+/* The folder and the name of a node of this machine, whose store is ours; None: there is
+ * no such node. */
+PyObject *head_store_place(PyObject *self, PyObject *timeout)
+{
+    struct ms_head_op *op = NULL;
+    const Muster__Status *s = ask_status((struct head *)self, timeout, &op);
+    PyObject *place = NULL;
+
+    if (!s)
+        return NULL;
+    for (size_t i = 0; !place && i < s->n_nodes; i++) {
+        const Muster__NodeStatus *n = s->nodes[i];
+
+        if (n->alive && n->session_dir[0] && strcmp(n->host_id, ms_host_id()) == 0)
+            place = Py_BuildValue("ss", n->session_dir, n->name);
+    }
+    ms_head_op_unref(op);
+    if (!place && !PyErr_Occurred())
+        Py_RETURN_NONE;
+    return place;
 }
 
 /* Name, CPUs, memory and devices of the first one. */

@@ -28,12 +28,20 @@ static inline bool host_is_forgotten(const struct host *h)
     return the_host != h;
 }
 
-/* A request is answered in the codec in which it was asked. */
+/* A request is answered in the codec in which it was asked; items of a stream never go
+ * through the store. */
 static inline uint8_t host_codec(const struct ms_request *r)
 {
-    return r->codec == MS_CODEC_PLAIN || r->codec == MS_CODEC_BYTES ? r->codec
-                                                                    : MS_CODEC_PICKLE;
+    return r->codec == MS_CODEC_PROTO ? MS_CODEC_PICKLE : r->codec;
 }
+
+static inline uint8_t host_item_codec(const struct ms_request *r)
+{
+    return r->codec == MS_CODEC_STORED ? MS_CODEC_PICKLE : host_codec(r);
+}
+
+/* Send it; what it refers to in a store is given to the caller. Releases the payload. */
+void host_reply(struct ms_request *r, struct core_payload *p);
 
 /* The bound method of an engine that is known, or found by `resolve`. NULL: exception. */
 PyObject *host_bound_method(struct host *h, const struct ms_method *m);

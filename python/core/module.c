@@ -1,4 +1,4 @@
-#include "core.h"
+#include "store.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -9,7 +9,8 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-PyObject *core_dumps, *core_loads, *core_make_error, *core_error;
+PyObject *core_dumps, *core_dumps_call, *core_loads, *core_make_error, *core_error;
+PyObject *core_site;
 
 /* How long the main thread waits before it looks whether a signal came just before. */
 #define SIGNAL_SLICE_NS (100 * MS_NS_PER_MS)
@@ -169,23 +170,35 @@ static void replace(PyObject **slot, PyObject *value)
 
 static PyObject *setup(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    static const char *const names[] = {
-        "dumps", "loads", "make_error", "error", "tensor_of", "tensor", NULL};
-    PyObject *dumps, *loads, *make_error, *error, *tensor_of, *tensor;
+    static const char *const names[] = {"dumps",
+                                        "dumps_call",
+                                        "loads",
+                                        "make_error",
+                                        "error",
+                                        "tensor_of",
+                                        "tensor",
+                                        "site",
+                                        NULL};
+    PyObject *dumps, *dumps_call, *loads, *make_error, *error, *tensor_of, *tensor,
+        *site;
 
     (void)self;
     if (!PyArg_ParseTupleAndKeywords(args,
                                      kwargs,
-                                     "$OOOOOO",
+                                     "$OOOOOOOO",
                                      CORE_NAMES(names),
                                      &dumps,
+                                     &dumps_call,
                                      &loads,
                                      &make_error,
                                      &error,
                                      &tensor_of,
-                                     &tensor))
+                                     &tensor,
+                                     &site))
         return NULL;
     replace(&core_dumps, dumps);
+    replace(&core_dumps_call, dumps_call);
+    replace(&core_site, site);
     replace(&core_loads, loads);
     replace(&core_make_error, make_error);
     replace(&core_error, error);
@@ -214,6 +227,7 @@ PyMODINIT_FUNC PyInit__core(void)
     if (core_payload_setup(module) < 0 || core_call_setup(module) < 0 ||
         core_peer_setup(module) < 0 || core_head_setup(module) < 0 ||
         core_worker_setup(module) < 0 || core_rows_setup(module) < 0 ||
+        core_store_setup(module) < 0 ||
         PyModule_AddFunctions(module, core_zygote_methods) < 0 ||
         PyModule_AddFunctions(module, core_mapping_methods) < 0 ||
         PyModule_AddFunctions(module, core_fan_methods) < 0 ||

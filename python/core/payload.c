@@ -1,7 +1,7 @@
 /* A pickled payload: u32 count of buffers, u32 zero, u64 length of the pickle, u64
  * length of each buffer; then the pickle, then each buffer, all at multiples of ALIGN.
  */
-#include "core.h"
+#include "store.h"
 
 #include "base/cleanup.h"
 #include "wire/frame.h"
@@ -130,7 +130,7 @@ static int hold_buffers(struct core_payload *p, PyObject *list)
     return 0;
 }
 
-static int pickle_value(PyObject *value, struct core_payload *p)
+static int pickle_value(PyObject *value, PyObject *dumps, struct core_payload *p)
 {
     int room = PLAIN_MAX;
     PyObject *pair, *list;
@@ -140,15 +140,16 @@ static int pickle_value(PyObject *value, struct core_payload *p)
         p->pickle = PyObject_CallFunctionObjArgs(pickle_dumps, value, protocol, NULL);
         return p->pickle ? 0 : -1;
     }
-    pair = PyObject_CallFunctionObjArgs(core_dumps, value, NULL);
+    pair = PyObject_CallFunctionObjArgs(dumps, value, NULL);
     if (!pair)
         return -1;
-    if (!PyArg_ParseTuple(pair, "SO", &p->pickle, &list)) {
-        p->pickle = NULL;
+    if (!PyArg_ParseTuple(pair, "SO|O", &p->pickle, &list, &p->refs)) {
+        p->pickle = p->refs = NULL;
         Py_DECREF(pair);
         return -1;
     }
     Py_INCREF(p->pickle);
+    Py_XINCREF(p->refs);
     rc = hold_buffers(p, list);
     Py_DECREF(pair);
     return rc;
@@ -215,15 +216,41 @@ static int lay_out(struct core_payload *p, char *pickle, Py_ssize_t pickle_len)
     return 0;
 }
 
-static int encode_pickle(PyObject *value, struct core_payload *p)
+static int lay_out_inline(struct core_payload *p)
 {
     char *pickle;
     Py_ssize_t len;
 
-    if (pickle_value(value, p) < 0 ||
-        PyBytes_AsStringAndSize(p->pickle, &pickle, &len) < 0)
+    if (p->refs && PySequence_Size(p->refs) > 0) {
+        core_raise_kind(
+            "bad_result",
+            "it has a Ref, and whoever asked has no store (or it is an item "
+            "of a stream)",
+            "");
+        return -1;
+    }
+    if (PyBytes_AsStringAndSize(p->pickle, &pickle, &len) < 0)
         return -1;
     return lay_out(p, pickle, len);
+}
+
+static int encode_pickle(PyObject *value, struct core_payload *p)
+{
+    return pickle_value(value, core_dumps, p) < 0 ? -1 : lay_out_inline(p);
+}
+
+/* With what is big in the node's store, if there is one. */
+static int encode_stored(PyObject *value,
+                         PyObject *dumps,
+                         enum core_stored_how how,
+                         struct core_payload *p)
+{
+    int rc;
+
+    if (pickle_value(value, dumps, p) < 0)
+        return -1;
+    rc = core_store_get() ? core_stored_lay_out(p, p->refs, how) : 1;
+    return rc > 0 ? lay_out_inline(p) : rc;
 }
 
 static int encode_bytes(PyObject *value, const char *what, struct core_payload *p)
@@ -265,8 +292,34 @@ int core_encode(PyObject *value, uint8_t codec, struct core_payload *p)
         rc = core_plain_encode(value, p);
     else if (codec == MS_CODEC_BYTES)
         rc = encode_bytes(value, "value", p);
+    else if (codec == MS_CODEC_STORED)
+        rc = encode_stored(value, core_dumps, CORE_STORED_RESULT, p);
     else
         rc = encode_pickle(value, p);
+    if (rc < 0)
+        core_payload_release(p);
+    return rc;
+}
+
+int core_encode_argument(PyObject *value, uint8_t codec, struct core_payload *p)
+{
+    int rc;
+
+    if (codec != MS_CODEC_PICKLE)
+        return core_encode(value, codec, p);
+    *p = (struct core_payload){.codec = MS_CODEC_PICKLE};
+    rc = encode_stored(value, core_dumps, CORE_STORED_CALL, p);
+    if (rc < 0)
+        core_payload_release(p);
+    return rc;
+}
+
+int core_encode_put(PyObject *value, struct core_payload *p)
+{
+    int rc;
+
+    *p = (struct core_payload){.codec = MS_CODEC_PICKLE};
+    rc = encode_stored(value, core_dumps, CORE_STORED_PUT, p);
     if (rc < 0)
         core_payload_release(p);
     return rc;
@@ -284,7 +337,7 @@ static int encode_one_bytes(PyObject *args, PyObject *kwargs, struct core_payloa
 static int encode_pair(PyObject *args, PyObject *kwargs, struct core_payload *p)
 {
     PyObject *pair = PyTuple_Pack(2, args, kwargs);
-    int rc = pair ? encode_pickle(pair, p) : -1;
+    int rc = pair ? encode_stored(pair, core_dumps_call, CORE_STORED_CALL, p) : -1;
 
     Py_XDECREF(pair);
     return rc;
@@ -318,6 +371,8 @@ void core_payload_release(struct core_payload *p)
     free(p->gathered);
     free(p->head);
     Py_XDECREF(p->pickle);
+    Py_XDECREF(p->refs);
+    core_hold_unref(p->hold);
     *p = (struct core_payload){0};
 }
 
@@ -387,11 +442,22 @@ static PyObject *load_with_buffers(uint8_t *memory,
     return value;
 }
 
+PyObject *core_load_bare(uint8_t *memory, const uint8_t *pickle, size_t len)
+{
+    PyObject *view =
+        PyMemoryView_FromMemory((char *)(uintptr_t)pickle, (Py_ssize_t)len, PyBUF_READ);
+    PyObject *value =
+        view ? PyObject_CallFunctionObjArgs(pickle_loads, view, NULL) : NULL;
+
+    Py_XDECREF(view);
+    free(memory);
+    return value;
+}
+
 static PyObject *load_pickle(uint8_t *memory, const uint8_t *body, size_t len)
 {
     uint32_t count;
     uint64_t pickle_len;
-    PyObject *view, *value = NULL;
     size_t head;
 
     if (len < 16) {
@@ -410,13 +476,7 @@ static PyObject *load_pickle(uint8_t *memory, const uint8_t *body, size_t len)
     }
     if (count)
         return load_with_buffers(memory, body, len, count, pickle_len);
-    view = PyMemoryView_FromMemory(
-        (char *)(uintptr_t)(body + head), (Py_ssize_t)pickle_len, PyBUF_READ);
-    if (view)
-        value = PyObject_CallFunctionObjArgs(pickle_loads, view, NULL);
-    Py_XDECREF(view);
-    free(memory);
-    return value;
+    return core_load_bare(memory, body + head, pickle_len);
 }
 
 PyObject *core_decode(uint8_t codec, uint8_t *memory, const uint8_t *body, size_t len)
@@ -425,6 +485,8 @@ PyObject *core_decode(uint8_t codec, uint8_t *memory, const uint8_t *body, size_
 
     if (codec == MS_CODEC_PICKLE)
         return load_pickle(memory, body, len);
+    if (codec == MS_CODEC_STORED)
+        return core_stored_decode(memory, body, len);
     if (codec == MS_CODEC_PLAIN)
         return core_plain_decode(memory, body, len);
     value = PyBytes_FromStringAndSize((const char *)body, (Py_ssize_t)len);

@@ -1,4 +1,5 @@
 #include "peer_object.h"
+#include "store.h"
 
 #include "base/clock.h"
 #include "base/limits.h"
@@ -139,9 +140,19 @@ struct ms_call *peer_send(struct peer *p, const struct peer_start *s)
                                 .iov = s->payload.iov,
                                 .count = s->payload.count};
 
+    struct ms_call *call;
+
     if (s->waits)
         spec.chain = core_chain(&spec.chain_count);
-    return ms_peer_call(p->peer, &spec);
+    if (s->payload.hold) { /* until the call has ended */
+        core_hold_ref(s->payload.hold);
+        spec.on_end = core_hold_unref;
+        spec.end_arg = s->payload.hold;
+    }
+    call = ms_peer_call(p->peer, &spec);
+    if (!call)
+        core_hold_unref(s->payload.hold);
+    return call;
 }
 
 static PyObject *peer_call(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
@@ -165,12 +176,17 @@ static PyObject *peer_call(PyObject *self, PyObject *const *args, Py_ssize_t nar
 static PyObject *quick_result(struct ms_call *call)
 {
     struct ms_outcome o;
+    PyObject *value;
+    void *stored;
 
     ms_call_outcome(call, &o);
     if (o.kind == MS_KIND_ERROR)
         return core_raise_failure(o.body, o.len, ms_peer_label(ms_call_peer(call)));
     ms_call_take_body(call); /* core_decode frees it */
-    return core_decode(o.codec, (uint8_t *)(uintptr_t)o.body, o.body, o.len);
+    stored = ms_call_take_stored(call);
+    value = core_decode(o.codec, (uint8_t *)(uintptr_t)o.body, o.body, o.len);
+    core_hold_unref(stored);
+    return value;
 }
 
 static PyObject *finish_sync(struct ms_call *call, PyObject *self)
@@ -231,7 +247,7 @@ static PyObject *peer_operation(PyObject *self, PyObject *args)
 
     if (!PyArg_ParseTuple(args, "iOO|i", &s.op, &argument, &timeout, &codec) ||
         core_deadline(timeout, MS_CALL_TIMEOUT_NS, &s.deadline_ns) < 0 ||
-        core_encode(argument, (uint8_t)codec, &s.payload) < 0)
+        core_encode_argument(argument, (uint8_t)codec, &s.payload) < 0)
         return NULL;
     Py_BEGIN_ALLOW_THREADS;
     call = peer_send(p, &s);

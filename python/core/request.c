@@ -84,8 +84,7 @@ static PyObject *request_reply(PyObject *self, PyObject *value)
     if (!r || core_encode(value, host_codec(r), &p) < 0)
         return NULL; /* not answered: the caller says why */
     q->request = NULL;
-    ms_request_reply(r, p.codec, p.iov, p.count);
-    core_payload_release(&p);
+    host_reply(r, &p);
     Py_RETURN_NONE;
 }
 
@@ -127,7 +126,7 @@ static PyObject *request_item(PyObject *self, PyObject *value)
     struct core_payload p;
     int rc;
 
-    if (!r || core_encode(value, host_codec(r), &p) < 0)
+    if (!r || core_encode(value, host_item_codec(r), &p) < 0)
         return NULL;
     rc = ms_request_item(r, p.codec, p.iov, p.count);
     core_payload_release(&p);

@@ -3,6 +3,7 @@
  * Python in between. A worker with an async class takes requests as objects and answers
  * them from its own event loop. */
 #include "host_object.h"
+#include "store.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -35,7 +36,8 @@ int host_fail_with(struct ms_request *r, PyObject *description)
     f.type = (char *)(uintptr_t)type;
     f.message = (char *)(uintptr_t)message;
     f.traceback = (char *)(uintptr_t)traceback;
-    if (r->codec == MS_CODEC_PICKLE) { /* a caller of another codec wants no pickle */
+    if (r->codec == MS_CODEC_PICKLE ||
+        r->codec == MS_CODEC_STORED) { /* a caller of another codec wants no pickle */
         f.exception.data = (uint8_t *)(uintptr_t)pickled;
         f.exception.len = (size_t)len;
     }
@@ -77,14 +79,21 @@ static int leave_child(PyObject *result)
 
 /* ---- replies --------------------------------------------------------------------- */
 
+void host_reply(struct ms_request *r, struct core_payload *p)
+{
+    for (size_t i = 0; p->hold && i < p->hold->count; i++)
+        ms_store_grant(p->hold->held[i], r->owner_words[1], r->owner_words[0]);
+    ms_request_reply(r, p->codec, p->iov, p->count);
+    core_payload_release(p);
+}
+
 static int reply_value(struct host *h, struct ms_request *r, PyObject *value)
 {
     struct core_payload p;
 
     if (core_encode(value, host_codec(r), &p) < 0)
         return fail(h, r, MUSTER__FAILURE__KIND__BAD_RESULT);
-    ms_request_reply(r, p.codec, p.iov, p.count);
-    core_payload_release(&p);
+    host_reply(r, &p);
     return 0;
 }
 
@@ -109,7 +118,7 @@ static int send_item(struct ms_request *r, PyObject *item)
     struct core_payload p;
     int rc;
 
-    if (core_encode(item, host_codec(r), &p) < 0)
+    if (core_encode(item, host_item_codec(r), &p) < 0)
         return -1;
     while ((rc = ms_request_item(r, p.codec, p.iov, p.count)) == -EAGAIN) {
         rc = wait_window(r);
@@ -180,12 +189,25 @@ PyObject *host_bound_method(struct host *h, const struct ms_method *m)
     return bound;
 }
 
+/* To whom the answer's objects are given. */
+static void note_caller(struct ms_request *r, const uint8_t *body, size_t len)
+{
+    struct ms_stored s;
+
+    if (ms_stored_parse(&s, body, len, NULL) < 0)
+        return;
+    r->owner_words[0] = s.holder;
+    r->owner_words[1] = s.node;
+}
+
 PyObject *host_take_argument(struct ms_request *r)
 {
     const uint8_t *body = r->body;
     uint8_t *memory;
     size_t len = r->len;
 
+    if (r->codec == MS_CODEC_STORED)
+        note_caller(r, body, len);
     ms_request_take_body(r, &memory);
     return r->method ? core_decode_call(r->codec, memory, body, len)
                      : core_decode(r->codec, memory, body, len);
@@ -318,6 +340,8 @@ static int host_start(struct host *h, struct ms_host_options *o)
     }
     o->on_cancel = on_cancel;
     o->on_queued = on_queued;
+    o->on_stored = core_on_stored;
+    o->on_stored_drop = core_hold_unref;
     o->arg = h;
     h->host = ms_host_start(o, &err);
     if (!h->host) {
@@ -426,6 +450,7 @@ static PyObject *host_forget(PyObject *self, PyObject *unused)
 {
     (void)unused;
     ms_host_forget(((struct host *)self)->host);
+    core_store_forget();
     the_host = NULL;
     chain_forget();
     Py_RETURN_NONE;

@@ -7,6 +7,7 @@ muster.shutdown()
 """
 
 from muster import _core, _plain, _serialize, errors, kv
+from muster._data import Ref, empty, put, site, store_stats
 from muster._fork import Processes
 from muster._meet import CollectiveGroup, barrier, collective_group
 from muster._mesh import register_mesh
@@ -39,9 +40,11 @@ from muster.errors import (
     MusterError,
     NoSuchMethod,
     NotInitialized,
+    ObjectLost,
     PlacementError,
     RemoteError,
     SerializationError,
+    StoreFull,
     WorkerDied,
     WorkerUnreachable,
 )
@@ -94,9 +97,11 @@ __all__ = [
     "NoSuchMethod",
     "Node",
     "NotInitialized",
+    "ObjectLost",
     "PlacementError",
     "Processes",
     "Ragged",
+    "Ref",
     "RemoteError",
     "Bundle",
     "GroupPart",
@@ -104,6 +109,7 @@ __all__ = [
     "ResourcePool",
     "ResourceManager",
     "SerializationError",
+    "StoreFull",
     "Stream",
     "View",
     "WorkerConfig",
@@ -111,6 +117,7 @@ __all__ = [
     "WorkerUnreachable",
     "barrier",
     "collective_group",
+    "empty",
     "get",
     "get_cluster",
     "get_placement_group",
@@ -126,7 +133,9 @@ __all__ = [
     "register_dispatch_mode",
     "register_mesh",
     "same",
+    "put",
     "shutdown",
+    "store_stats",
     "update_dispatch_mode",
     "wait",
     "worker_config",
@@ -134,6 +143,8 @@ __all__ = [
 
 _core.setup(
     dumps=_serialize.dumps,
+    dumps_call=_serialize.dumps_call,
+    site=site,
     loads=_serialize.loads,
     make_error=errors.make_error,
     error=MusterError,

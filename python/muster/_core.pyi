@@ -32,7 +32,8 @@ version: str
 
 def setup(
     *,
-    dumps: Callable[[Any], tuple[bytes, list[Any]]],
+    dumps: Callable[[Any], tuple[bytes, list[Any], list[Held]]],
+    dumps_call: Callable[[Any], tuple[bytes, list[Any], list[Held]]],
     loads: Callable[[Any, list[Any]], Any],
     make_error: Callable[
         [str, str, str, str, bytes, ExitInfo | None, str], BaseException
@@ -40,6 +41,7 @@ def setup(
     error: type[Exception],
     tensor_of: Callable[[Any], Any],
     tensor: Callable[[int, tuple[int, ...], memoryview], Any],
+    site: Callable[[], str],
 ) -> None:
     """Once, at import. `error` is raised for what fails outside of calls."""
 
@@ -106,6 +108,7 @@ class Head:
         tls: str = "auto",
         http: str | None = None,
         listen: str | None = None,
+        store_limit: int = -1,
     ) -> None:
         """With an address the head that listens there is joined: agent_path, node_name
         and the numbers mean nothing then. Without one, `secret_file` and `listen` let
@@ -129,6 +132,9 @@ class Head:
 
     def nodes(self, timeout: float) -> list[tuple[Any, ...]]:
         """The arguments of muster.Node."""
+
+    def store_place(self, timeout: float) -> tuple[str, str] | None:
+        """Folder and name of a node of this machine, whose store is ours."""
 
     def clusters(self, timeout: float) -> list[tuple[str, bool, list[WorkerTuple]]]:
         """(name, detached, workers), whoever made them."""
@@ -396,6 +402,9 @@ class Call:
     def try_item(self) -> tuple[int, Any]:
         """(1, item); (0, None): none is there yet; (-1, None): ended."""
 
+    def stored(self) -> tuple[bytes, list[Held]] | None:
+        """A result that is in a store and was not yet read."""
+
     def notify(self, inbox: Inbox, tag: int) -> None: ...
 
 class Inbox:
@@ -535,3 +544,33 @@ def partition(
     weights: Any, parts: int, differencing: bool, equal: bool, out: Any, /
 ) -> None:
     """int64 in, the part of each row as uint32 out (src/batch/partition.h)."""
+# ---- the store ------------------------------------------------------------------------
+
+class Held:
+    """An object of the store that this process holds; its bytes are its buffer."""
+
+    @property
+    def node(self) -> int: ...
+    @property
+    def id(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+
+def store_open(head: Head, folder: str, node: str, name: str) -> bool:
+    """Of a driver. False: there is none."""
+
+def store_close() -> None: ...
+def store_forget() -> None:
+    """In a forked child."""
+
+def store_empty(nbytes: int, site: str) -> Any:
+    """A Held with a buffer that can be written."""
+
+def store_put(value: Any) -> tuple[bytes, list[Held]]: ...
+def store_get(meta: bytes) -> Any: ...
+def store_hold(meta: bytes) -> list[Held]: ...
+def store_node() -> tuple[int, int] | None:
+    """(id, limit) of this process's store."""
+
+def store_stats() -> dict[str, Any]: ...
+def store_copied() -> int: ...

@@ -13,6 +13,8 @@ from _pickle import PickleBuffer
 from _pickle import dumps as plain_dumps
 from _pickle import loads as plain_loads
 
+from muster._core import Held
+from muster._data import collecting, resolve_arguments
 from muster.errors import (
     MusterError,
     RemoteError,
@@ -90,10 +92,14 @@ def _pickle(obj: Any, callback: Callable[[PickleBuffer], Any]) -> bytes:
     return out.getvalue()
 
 
-def dumps(obj: Any) -> tuple[bytes, list[memoryview]]:
-    """The pickle of `obj`, and the buffers that `loads` wants beside it."""
+Pickled = tuple[bytes, list[memoryview], list[Held]]
+
+
+def dumps(obj: Any) -> Pickled:
+    """The pickle of `obj`, the buffers that `loads` wants beside it, and what it refers to
+    in a store."""
     if type(obj) is Once:
-        return plain_dumps(obj, PROTOCOL), []
+        return plain_dumps(obj, PROTOCOL), [], obj.held
     buffers: list[memoryview] = []
 
     def take(buffer: PickleBuffer) -> bool:
@@ -106,10 +112,25 @@ def dumps(obj: Any) -> tuple[bytes, list[memoryview]]:
 
     _pickler()  # its failure is not the object's
     try:
-        data = _pickle(obj, take)
+        data, held = _pickle_refs(obj, take)
     except Exception as e:
         raise _explain(obj, e) from None
-    return data, buffers
+    return data, buffers, held
+
+
+def dumps_call(call: tuple[tuple[Any, ...], dict[str, Any] | None]) -> Pickled:
+    """The same of a call's arguments: refs and futures among them become their values."""
+    return dumps(resolve_arguments(*call))
+
+
+def _pickle_refs(
+    obj: Any, callback: Callable[[PickleBuffer], Any]
+) -> tuple[bytes, list[Held]]:
+    outer, collecting.held = collecting.held, []
+    try:
+        return _pickle(obj, callback), collecting.held
+    finally:
+        collecting.held = outer
 
 
 def dumps_inline(obj: Any) -> bytes:
@@ -133,13 +154,14 @@ class Once:
 
     def __init__(self, value: Any, plain: bool = False, name: str = "") -> None:
         self.name = name
+        self.held: list[Held] = []
         if not plain:
             _pickler()
         try:
             if plain:
                 self.data = plain_dumps(value, PROTOCOL)
             else:
-                self.data = _pickle(value, lambda _: True)
+                self.data, self.held = _pickle_refs(value, lambda _: True)
         except Exception as e:
             raise _explain(value, e) from None
 
@@ -194,7 +216,7 @@ def _exception_pickler() -> Any:
 
 def _can_pickle(obj: Any) -> bool:
     try:
-        _pickle(obj, lambda _: None)
+        _pickle_refs(obj, lambda _: None)
     except Exception:
         return False
     return True
@@ -238,7 +260,7 @@ def _failing_part(obj: Any, path: str, why: Exception) -> tuple[str, Exception]:
             if (steps := steps + 1) > STEPS_MAX:
                 return path, why
             try:
-                _pickle(child, lambda _: None)
+                _pickle_refs(child, lambda _: None)
             except Exception as e:
                 obj, path, why = child, path + step, e
                 break

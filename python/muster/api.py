@@ -11,6 +11,7 @@ from time import monotonic
 from muster import _core, _launch, _nodes
 from muster._env import session_env
 from muster._logs import LogPump
+from muster.config import parse_size
 from muster.errors import DeadlineExceeded, MusterError, NotInitialized
 
 TYPE_CHECKING = False
@@ -212,6 +213,7 @@ def init(
     secret_file: str | None = None,
     tls: str = "auto",
     http: str | None = None,
+    store_limit: int | str | None = None,
 ) -> None:
     """Start a head in this process and an agent on this machine, and wait for them; or
     join a head that runs already.
@@ -233,6 +235,8 @@ def init(
     min_nodes: return when so many nodes are there; DeadlineExceeded says who is missing.
     timeout: for all of that; None: 60 s, or 600 s where machines are waited for.
     log_to_driver: what workers print appears here too, with a prefix.
+    store_limit: bytes, or "20GiB": what objects in shared memory may take on each node of
+        this machine; None: 30 % of its memory; 0: no store.
 
     Started on every node with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (one process
     on each node), rank 0 listens there and waits for WORLD_SIZE nodes; on the others
@@ -255,6 +259,9 @@ def init(
         "log_to_driver": bool(log_to_driver),
         "http": http,
         "listen": listen,
+        "store_limit": -1
+        if store_limit is None
+        else parse_size(store_limit, "store_limit"),
         **find_head(address, secret_file, tls),
     }
     if orchestrator not in (None, "local"):
@@ -323,10 +330,13 @@ def _start(options: dict[str, Any], timeout: float) -> Session:
         address=options["address"],
         secret_file=options["secret_file"],
         tls=options["tls"],
+        store_limit=options["store_limit"],
         http=options["http"],
         listen=options["listen"],
     )
     try:
+        if place := head.store_place(ANSWER_S):
+            _core.store_open(head, *place, f"driver {os.getpid()}")
         return Session(options, head, env)
     except BaseException:
         head.stop(0)
@@ -451,6 +461,7 @@ def shutdown(*, grace: float = STOP_GRACE_S) -> None:
         if ending is None:
             return
         try:
+            _core.store_close()
             ending.head.stop(grace)
         finally:
             ending.pump.join()
@@ -469,6 +480,7 @@ def _after_fork() -> None:
     _lock = threading.RLock()
     if _session is not None:
         _session.head.forget()
+        _core.store_forget()
         _inherited.append(_session)
         _session = None
 

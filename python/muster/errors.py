@@ -47,6 +47,15 @@ class PlacementError(MusterError):
         return f"{message}\n{self.table}" if self.table else message
 
 
+class StoreFull(MusterError, MemoryError):
+    """The node's store has no room: its limit, or the machine's memory, is reached. The
+    text names the largest holders."""
+
+
+class ObjectLost(MusterError):
+    """An object of the store is gone: its node was lost, or nobody held it any more."""
+
+
 class WorkerUnreachable(MusterError):
     """A worker does not answer, and nobody can say what became of it."""
 
@@ -355,6 +364,8 @@ _SIMPLE: dict[str, type[MusterError]] = {
     "shutting_down": WorkerUnreachable,
     "unreachable": WorkerUnreachable,
     "placement": PlacementError,
+    "store_full": StoreFull,
+    "object_lost": ObjectLost,
 }
 
 

@@ -10,6 +10,7 @@ import weakref
 from time import monotonic
 
 from muster._core import Call, Inbox, wait_all
+from muster._data import Ref, Resolved, resolvable
 from muster.errors import Cancelled, DeadlineExceeded, together
 
 TYPE_CHECKING = False
@@ -405,12 +406,29 @@ def take(calls: list[Call], what: str) -> list[Any]:
         raise
 
 
-def get(futures: Future | Iterable[Future], timeout: float | None = None) -> Any:
-    """The result of a future, or the list of results of several; the first failure in
-    time is raised at once. DeadlineExceeded after `timeout` seconds."""
-    if isinstance(futures, Future):
-        return futures.result(timeout)
-    return gather(_futures(futures), timeout)
+def get(
+    futures: Future | Ref | Iterable[Future | Ref], timeout: float | None = None
+) -> Any:
+    """The result of a future or the value of a ref, or the list of those of several; the
+    first failure in time is raised at once. DeadlineExceeded after `timeout` seconds."""
+    if isinstance(futures, (Future, Ref)):
+        return futures.get() if isinstance(futures, Ref) else futures.result(timeout)
+    all_ = list(futures)
+    results = iter(gather(_futures(f for f in all_ if type(f) is not Ref), timeout))
+    return [one.get() if isinstance(one, Ref) else next(results) for one in all_]
+
+
+def _as_argument(future: Future) -> Any:
+    """What is sent in its place: what the callee reads from the store, if it is there."""
+    if type(future._call) is not Call:
+        return future.result()
+    future._call.wait(None)
+    stored = future._call.stored()
+    return Resolved(*stored) if stored is not None else future.result()
+
+
+resolvable[Future] = _as_argument
+resolvable[Joined] = Joined.result
 
 
 def wait(
@@ -438,7 +456,7 @@ def wait(
     )
 
 
-def _futures(futures: Iterable[Future]) -> list[Future]:
+def _futures(futures: Iterable[Any]) -> list[Future]:
     all_ = list(futures)
     for f in all_:
         if not isinstance(f, Future):

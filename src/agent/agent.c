@@ -3,6 +3,7 @@
 #include "agent/worker.h"
 #include "io/proc.h"
 #include "resource/shape.h"
+#include "store/server.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -373,6 +374,7 @@ int ms_agent_init(struct ms_agent *a, int link_fd, int lock_fd)
 void ms_agent_finish(struct ms_agent *a)
 {
     ms_stops_finish(a);
+    ms_store_destroy(a->store);
     ms_zygotes_finish(&a->zygotes);
     ms_logs_destroy(a->logs);
     ms_link_destroy(a->link);

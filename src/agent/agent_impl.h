@@ -3,6 +3,7 @@
  * agent.c     life, messages from the head
  * join*.c     of one that dials: the same over links that come and go
  * configure.c the first of them
+ * data.c      the node's store
  * drivers.c   contexts of drivers
  * start.c     StartWorkers: all or none
  * fork.c      workers beside workers
@@ -29,6 +30,7 @@
 #include <sys/resource.h>
 
 struct ms_join;
+struct ms_store;
 struct ms_worker;
 
 struct ms_agent {
@@ -55,6 +57,7 @@ struct ms_agent {
     struct ms_listen listen; /* for callers of workers */
     struct ms_exits exits;
     struct ms_exits seeks; /* who asks for whose successor; keeps no ends */
+    struct ms_store *store; /* NULL: there is none */
 
     struct ms_map by_uid; /* workers, until nothing of them is left */
     struct ms_map by_pid; /* of those, the ones that live */
@@ -101,6 +104,11 @@ void ms_agent_forget_driver(struct ms_agent *a, uint64_t driver);
 void ms_agent_warm_up(struct ms_agent *a, const struct ms_context *context);
 /* Something of a driver has gone: end what nobody uses any more, soon. */
 void ms_agent_collect_soon(struct ms_agent *a);
+
+/* ---- data.c ---------------------------------------------------------------------- */
+
+/* The store of this node; without one, data travels in messages. */
+void ms_agent_open_store(struct ms_agent *a);
 
 /* ---- start.c --------------------------------------------------------------------- */
 

@@ -204,6 +204,7 @@ int ms_agent_set_up(struct ms_agent *a, struct ms_error *err)
                          a);
     if (rc < 0)
         return ms_error_sys(err, rc, "cannot prepare zygotes");
+    ms_agent_open_store(a);
     ms_loop_post(a->loop, sweep_cgroups, a);
     rc = ms_agent_watch_process(a, config->driver_pid);
     return rc < 0 ? ms_error_sys(err, rc, "cannot watch driver %d", config->driver_pid)

@@ -55,6 +55,8 @@ struct ms_head_options {
     const char *const *listen; /* "HOST:PORT" for agents, NULL-terminated; NULL: none */
     const uint8_t *secret;     /* MS_SESSION_SECRET_SIZE bytes; NULL: a fresh one */
     enum ms_tls_mode tls;
+    bool has_store_limit; /* else each agent decides */
+    uint64_t store_limit; /* bytes of the store of each node; 0: none */
 
     /* On the head's thread, which must not stop the head. `lines` and `exit` are
      * borrowed. on_exit comes once for each worker of a cluster whose creation has

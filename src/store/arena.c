@@ -200,12 +200,8 @@ static int open_file(struct ms_arena *a, struct ms_error *err)
                             -errno,
                             "cannot make %llu MiB of shared memory",
                             (unsigned long long)(a->size >> 20));
-    memory = mmap(NULL,
-                  a->size,
-                  PROT_READ | PROT_WRITE,
-                  MAP_SHARED | MAP_NORESERVE,
-                  a->fd,
-                  0);
+    memory = mmap(
+        NULL, a->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, a->fd, 0);
     if (memory == MAP_FAILED)
         return ms_error_sys(err, -errno, "cannot map shared memory");
     a->memory = memory;

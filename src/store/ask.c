@@ -18,6 +18,7 @@ void ms_store_name(const struct ms_store *s,
     out->id = o->id;
     out->len = o->len;
     out->at = o->at;
+    out->is_here = o->is_whole && o->is_ready;
     if (!o->is_mirror)
         out->address = s->address;
 }
@@ -36,9 +37,8 @@ static void refuse_full(struct ms_guest *g, uint64_t request, uint64_t len)
 
     ms_buf_init(&text);
     if (ms_space_limit(g->store->table.space) == 0)
-        ms_buf_printf(&text,
-                      "node %s has no store: its store_limit is 0",
-                      g->store->node_name);
+        ms_buf_printf(
+            &text, "node %s has no store: its store_limit is 0", g->store->node_name);
     else
         ms_table_explain_full(&g->store->table, len, &text);
     said = ms_buf_str(&text);
@@ -88,8 +88,8 @@ static void ask_make(struct ms_guest *g, uint64_t request, const Muster__StoreMa
     struct ms_object *o = NULL;
     struct making *k = malloc(sizeof *k);
     int64_t now_ns = ms_now_ns();
-    int rc = k ? ms_table_make(&s->table, g->holder, m->len, m->site, now_ns, &o)
-               : -ENOMEM;
+    int rc =
+        k ? ms_table_make(&s->table, g->holder, m->len, m->site, now_ns, &o) : -ENOMEM;
 
     if (rc == 0) {
         *k = (struct making){g->holder->id, request, o->id};
@@ -177,8 +177,10 @@ static void attach_step(struct ms_store *s, struct attaching *a)
     free(a);
 }
 
-static void
-attach_one(struct ms_guest *g, struct attaching *a, size_t i, const Muster__StoredName *n)
+static void attach_one(struct ms_guest *g,
+                       struct attaching *a,
+                       size_t i,
+                       const Muster__StoredName *n)
 {
     struct ms_store *s = g->store;
     struct ms_object *o = ms_table_find(&s->table, n->node, n->id);

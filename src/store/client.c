@@ -244,8 +244,7 @@ static struct ms_held *held_get(struct ms_store_client *c,
     return h;
 }
 
-static int
-tell_count(struct ms_store_client *c, uint64_t node, uint64_t id, int64_t by)
+static int tell_count(struct ms_store_client *c, uint64_t node, uint64_t id, int64_t by)
 {
     Muster__StoreAsk m = MUSTER__STORE_ASK__INIT;
     Muster__StoreCount count = MUSTER__STORE_COUNT__INIT;
@@ -398,8 +397,7 @@ struct ms_held *ms_store_make(struct ms_store_client *c,
         return NULL;
     }
     pthread_mutex_lock(&c->lock);
-    h = held_get(
-        c, c->node, answer->made->id, len, c->address, strlen(c->address));
+    h = held_get(c, c->node, answer->made->id, len, c->address, strlen(c->address));
     if (h) {
         h->counts++;
         rc = set_bytes(c, h, answer->made->at);
@@ -498,7 +496,7 @@ static int ask_some(struct ms_store_client *c,
         struct ms_held *h = out[a->index[first + i]];
 
         h->counts++;
-        if (rc == 0 && !bare)
+        if (rc == 0 && answer->attached->names[i]->is_here)
             rc = set_bytes(c, h, answer->attached->names[i]->at);
     }
     pthread_mutex_unlock(&c->lock);

@@ -87,11 +87,12 @@ struct ms_held *ms_store_adopt(struct ms_store_client *c,
                                const struct ms_stored_name *name,
                                uint64_t from);
 /* What we already have of it; a new reference, or NULL. */
-struct ms_held *
-ms_store_find(struct ms_store_client *c, uint64_t node, uint64_t id);
+struct ms_held *ms_store_find(struct ms_store_client *c, uint64_t node, uint64_t id);
 /* The object that [at, at + len) lies in, whole; a new reference, or NULL. */
-struct ms_held *
-ms_store_find_memory(struct ms_store_client *c, const void *at, size_t len, uint64_t *offset);
+struct ms_held *ms_store_find_memory(struct ms_store_client *c,
+                                     const void *at,
+                                     size_t len,
+                                     uint64_t *offset);
 
 /* One count of ours to a process of some node, which adopts it. */
 int ms_store_grant(struct ms_held *h, uint64_t node, uint64_t holder);

@@ -23,8 +23,8 @@ struct ms_store_client {
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t news;
-    unsigned refs;            /* the owner, and each held object */
-    struct ms_map held;       /* by key */
+    unsigned refs;             /* the owner, and each held object */
+    struct ms_map held;        /* by key */
     struct ms_held **by_place; /* those with bytes, by their place in the arena */
     size_t place_count, place_room;
     uint64_t next_request;

@@ -95,7 +95,10 @@ static struct packet *packet_create(size_t len, int fd)
     return p;
 }
 
-void ms_guest_answer(struct ms_guest *g, uint64_t request, Muster__StoreAnswer *m, int fd)
+void ms_guest_answer(struct ms_guest *g,
+                     uint64_t request,
+                     Muster__StoreAnswer *m,
+                     int fd)
 {
     struct packet *p;
 
@@ -263,7 +266,8 @@ static int guest_create(struct ms_store *s, int fd)
     rc = ms_unix_peer(fd, &uid, &g->pid);
     if (rc == 0 && uid != geteuid())
         rc = -EACCES;
-    if (rc == 0 && g->pid > 0) /* else it is of another pid namespace: its end of file */
+    if (rc == 0 &&
+        g->pid > 0) /* else it is of another pid namespace: its end of file */
         g->pidfd = rc = ms_process_open(g->pid);
     if (rc >= 0)
         rc = ms_watch_init(&g->watch, s->loop, fd, MS_READ, on_ready, g);

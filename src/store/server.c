@@ -62,7 +62,8 @@ static uint64_t missing_runs(struct ms_store *s,
         at = runs[*count].at + runs[*count].len;
         if (++*count == RUNS_MAX) { /* the last one covers all that is left */
             struct ms_run *last = &runs[RUNS_MAX - 1];
-            uint64_t stop = (end + MS_SPACE_BLOCK - 1) / MS_SPACE_BLOCK * MS_SPACE_BLOCK;
+            uint64_t stop =
+                (end + MS_SPACE_BLOCK - 1) / MS_SPACE_BLOCK * MS_SPACE_BLOCK;
 
             last->len = stop - last->at;
             break;

@@ -26,7 +26,8 @@ struct ms_store_options {
     uint64_t limit;        /* bytes; 0: nobody gets any */
 };
 
-struct ms_store *ms_store_create(const struct ms_store_options *o, struct ms_error *err);
+struct ms_store *ms_store_create(const struct ms_store_options *o,
+                                 struct ms_error *err);
 /* When the loop does not run any more. Removes the socket. */
 void ms_store_destroy(struct ms_store *s);
 

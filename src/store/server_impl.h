@@ -62,7 +62,10 @@ void ms_guest_destroy(struct ms_guest *g);
 /* The guest with this holder's id; NULL: it has gone. */
 struct ms_guest *ms_guest_find(struct ms_store *s, uint64_t holder);
 /* `fd` goes with it; -1: none. A guest that cannot be told anything ends soon. */
-void ms_guest_answer(struct ms_guest *g, uint64_t request, Muster__StoreAnswer *m, int fd);
+void ms_guest_answer(struct ms_guest *g,
+                     uint64_t request,
+                     Muster__StoreAnswer *m,
+                     int fd);
 void ms_guest_refuse(struct ms_guest *g,
                      uint64_t request,
                      Muster__Failure__Kind kind,

@@ -321,8 +321,7 @@ bool ms_space_missing(const struct ms_space *s,
 
 bool ms_space_idle(const struct ms_space *s, uint64_t from, struct ms_run *run)
 {
-    return find_run(
-        s, from / MS_SPACE_BLOCK, s->size / MS_SPACE_BLOCK, is_idle, run);
+    return find_run(s, from / MS_SPACE_BLOCK, s->size / MS_SPACE_BLOCK, is_idle, run);
 }
 
 static void set_memory(struct ms_space *s, const struct ms_run *run, bool on)

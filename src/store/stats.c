@@ -81,8 +81,7 @@ fail:
     return NULL;
 }
 
-static int
-add_objects(Muster__StoreStats *m, const struct ms_list *list, size_t room)
+static int add_objects(Muster__StoreStats *m, const struct ms_list *list, size_t room)
 {
     ms_list_each (o, list, struct ms_object, link) {
         if (m->n_objects == room)

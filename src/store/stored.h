@@ -25,7 +25,11 @@
 
 #define MS_PART_INLINE UINT64_MAX
 
-enum { MS_STORED_OBJECTS_MAX = 4096, MS_STORED_PARTS_MAX = 1 << 20, MS_STORED_ALIGN = 16 };
+enum {
+    MS_STORED_OBJECTS_MAX = 4096,
+    MS_STORED_PARTS_MAX = 1 << 20,
+    MS_STORED_ALIGN = 16
+};
 
 struct ms_stored_name {
     uint64_t node, id, len, at;

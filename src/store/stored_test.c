@@ -10,7 +10,12 @@
 #include <cmocka.h>
 
 static const struct ms_stored_name names[] = {
-    {.node = 5, .id = 1, .len = 1000, .at = 64, .address = "10.0.0.1:80", .address_len = 11},
+    {.node = 5,
+     .id = 1,
+     .len = 1000,
+     .at = 64,
+     .address = "10.0.0.1:80",
+     .address_len = 11},
     {.node = 6, .id = 2, .len = 10, .at = 0, .address = "", .address_len = 0},
 };
 static const struct ms_stored_part parts[] = {

@@ -133,8 +133,8 @@ int ms_table_make(struct ms_table *t,
                   struct ms_object **out);
 /* The entry of another node's object, without bytes and without holders: hold it, or
  * ms_table_settle it. NULL: out of memory. */
-struct ms_object *
-ms_table_mirror(struct ms_table *t, uint64_t node, uint64_t id, uint64_t len, int64_t now_ns);
+struct ms_object *ms_table_mirror(
+    struct ms_table *t, uint64_t node, uint64_t id, uint64_t len, int64_t now_ns);
 /* Room for the bytes of a mirror. As ms_table_make. */
 int ms_table_room(struct ms_table *t, struct ms_object *o);
 /* It loses its bytes: they could not be had, or were put elsewhere. */

@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#define MIB ((uint64_t)1 << 20)
+#define MIB  ((uint64_t)1 << 20)
 #define HERE UINT64_C(0xA0)
-#define FAR UINT64_C(0xB0)
+#define FAR  UINT64_C(0xB0)
 
 struct world {
     struct ms_table t;

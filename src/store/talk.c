@@ -156,7 +156,8 @@ static Muster__StoreAnswer *check(Muster__StoreAnswer *m, struct ms_error *err)
 {
     if (m->body_case != MUSTER__STORE_ANSWER__BODY_FAILURE)
         return m;
-    ms_error_set(err, m->failure->code ? m->failure->code : -EIO, "%s", m->failure->message);
+    ms_error_set(
+        err, m->failure->code ? m->failure->code : -EIO, "%s", m->failure->message);
     muster__store_answer__free_unpacked(m, NULL);
     return NULL;
 }
@@ -249,8 +250,10 @@ static int shake(int fd, const uint8_t *secret, struct ms_error *err)
     return rc;
 }
 
-static Muster__StoreAnswer *
-introduce(int fd, const struct ms_store_client_options *o, int *arena, struct ms_error *err)
+static Muster__StoreAnswer *introduce(int fd,
+                                      const struct ms_store_client_options *o,
+                                      int *arena,
+                                      struct ms_error *err)
 {
     Muster__StoreAsk m = MUSTER__STORE_ASK__INIT;
     Muster__StoreHello hello = MUSTER__STORE_HELLO__INIT;

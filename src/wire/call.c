@@ -60,6 +60,8 @@ void ms_call_unref(struct ms_call *c)
         free(i->body);
         free(i);
     }
+    if (c->stored)
+        p->client->on_stored_drop(c->stored);
     ms_notices_free(c);
     free(c->request);
     free(c->body);
@@ -126,6 +128,10 @@ void ms_call_complete(
     c->reply_codec = codec;
     c->body = body;
     c->len = len;
+    if (kind == MS_KIND_REPLY && codec == MS_CODEC_STORED && c->peer->client->on_stored)
+        c->stored = c->peer->client->on_stored(c->peer->client->arg, body, len);
+    if (c->on_end)
+        c->on_end(c->end_arg);
     free(c->request);
     c->request = NULL;
     atomic_fetch_sub(&c->peer->client->outstanding, 1);
@@ -305,6 +311,16 @@ uint8_t *ms_call_take_body(struct ms_call *c)
     c->len = 0;
     pthread_mutex_unlock(&c->peer->lock);
     return body;
+}
+
+void *ms_call_take_stored(struct ms_call *c)
+{
+    void *stored;
+
+    pthread_mutex_lock(&c->peer->lock);
+    stored = MS_TAKE(c->stored);
+    pthread_mutex_unlock(&c->peer->lock);
+    return stored;
 }
 
 bool ms_call_has_items(struct ms_call *c)

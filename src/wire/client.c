@@ -179,6 +179,8 @@ struct ms_client *ms_client_create(const struct ms_client_options *o)
     c->ask_verdict = o->ask_verdict;
     c->ask_successor = o->ask_successor;
     c->on_suspect = o->on_suspect;
+    c->on_stored = o->on_stored;
+    c->on_stored_drop = o->on_stored_drop;
     c->arg = o->arg;
     c->verdict_ns = o->verdict_ns ? o->verdict_ns : MS_VERDICT_NS;
     c->grace_ns = o->grace_ns ? o->grace_ns : MS_LINK_GRACE_NS;

@@ -55,6 +55,11 @@ struct ms_client_options {
     /* Nothing has come from this worker for MS_SUSPECT_NS although calls are open, or
      * something has again. May be NULL. Loop's thread; no lock is held. */
     void (*on_suspect)(void *arg, uint64_t uid, bool is_suspect);
+    /* An answer with objects of a store (MS_CODEC_STORED) has arrived: they are ours from
+     * now on; `token` is given back by on_stored_drop if nobody has taken the body. Any
+     * thread, with a peer's lock held. May be NULL. */
+    void *(*on_stored)(void *arg, const uint8_t *body, size_t len);
+    void (*on_stored_drop)(void *token);
     void *arg;
     enum ms_tls_mode tls; /* what TCP connections begin with */
     int64_t verdict_ns;   /* 0: MS_VERDICT_NS */
@@ -108,6 +113,10 @@ struct ms_call_spec {
     int count;
     const uint64_t *chain; /* workers that wait for this call */
     uint32_t chain_count;
+    /* What the payload refers to may go: the call has ended. Comes once, on any thread, with
+     * the peer's lock held: it must not come back here. May be NULL. */
+    void (*on_end)(void *arg);
+    void *end_arg;
 };
 
 /* Start a call. NULL only when out of memory; any other failure is the call's. */
@@ -137,6 +146,9 @@ struct ms_outcome {
 };
 void ms_call_outcome(struct ms_call *c, struct ms_outcome *o);
 uint8_t *ms_call_take_body(struct ms_call *c);
+/* Of an MS_CODEC_STORED answer whose body was taken: what on_stored gave; the caller's
+ * from now on. */
+void *ms_call_take_stored(struct ms_call *c);
 
 /* Items wait to be taken. */
 bool ms_call_has_items(struct ms_call *c);

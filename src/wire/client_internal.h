@@ -42,6 +42,8 @@ struct ms_client {
     void (*ask_verdict)(void *arg, uint64_t uid);
     void (*ask_successor)(void *arg, uint64_t uid);
     void (*on_suspect)(void *arg, uint64_t uid, bool is_suspect);
+    void *(*on_stored)(void *arg, const uint8_t *body, size_t len);
+    void (*on_stored_drop)(void *token);
     void *arg;
     int64_t verdict_ns, grace_ns;
     _Atomic unsigned refs; /* the owner, and each peer */
@@ -146,6 +148,9 @@ struct ms_call {
     uint8_t kind, reply_codec;
     uint8_t *body;
     size_t len;
+    void *stored; /* what on_stored gave for the body */
+    void (*on_end)(void *arg);
+    void *end_arg;
     struct ms_list items;
     unsigned consumed;
     struct ms_list notices;

@@ -61,7 +61,8 @@ enum ms_codec {
     MS_CODEC_PICKLE = 1, /* pickle protocol 5 with out-of-band buffers */
     MS_CODEC_PLAIN = 2,  /* plain data */
     MS_CODEC_PROTO = 3,  /* a control message; built-in operations */
-    MS_CODEC_LAST = MS_CODEC_PROTO
+    MS_CODEC_STORED = 4, /* pickle whose big parts are in a store: store/stored.h */
+    MS_CODEC_LAST = MS_CODEC_STORED
 };
 
 /* Operations below MS_OP_METHOD are built in; others are interned methods. */

@@ -372,6 +372,8 @@ static struct ms_call *call_create(struct ms_peer *p, const struct ms_call_spec 
     c->op = spec->op;
     c->codec = spec->codec;
     c->deadline_ns = spec->deadline_ns;
+    c->on_end = spec->on_end;
+    c->end_arg = spec->end_arg;
     ms_list_init(&c->link);
     ms_list_init(&c->items);
     ms_list_init(&c->notices);

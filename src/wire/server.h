@@ -77,6 +77,7 @@ struct ms_request {
     int64_t deadline_ns;
     uint32_t chain_count; /* workers that wait for this call, outermost first */
     uint64_t chain[MS_CHAIN_MAX];
+    uint64_t owner_words[2]; /* the owner's, to remember something by */
 
     /* the server's */
     enum ms_request_state state;

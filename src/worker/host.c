@@ -449,7 +449,8 @@ static int thread_start(struct ms_host *h)
     return rc;
 }
 
-static int parts_create(struct ms_host *h, struct ms_error *err)
+static int
+parts_create(struct ms_host *h, const struct ms_host_options *o, struct ms_error *err)
 {
     struct ms_server_options so = {.secret = h->boot->secret.data,
                                    .identity = h->boot->uid,
@@ -463,6 +464,8 @@ static int parts_create(struct ms_host *h, struct ms_error *err)
                                    .grace_ns = (int64_t)h->boot->link_grace_ns,
                                    .ask_verdict = ask_verdict,
                                    .ask_successor = ask_successor,
+                                   .on_stored = o->on_stored,
+                                   .on_stored_drop = o->on_stored_drop,
                                    .arg = h};
 
     if (h->boot->secret.len != MS_SECRET_SIZE)
@@ -511,7 +514,7 @@ struct ms_host *ms_host_start(const struct ms_host_options *o, struct ms_error *
     h->on_queued = o->on_queued;
     h->arg = o->arg;
     h->boot = boot_get(o, err);
-    rc = h->boot ? parts_create(h, err) : -EPROTO;
+    rc = h->boot ? parts_create(h, o, err) : -EPROTO;
     if (rc == 0)
         rc = agent_watch(h, err);
     if (rc == 0 && (rc = thread_start(h)) < 0)

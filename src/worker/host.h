@@ -29,6 +29,9 @@ struct ms_host_options {
     void (*on_cancel)(void *arg, struct ms_request *r);
     void (*on_queued)(void *arg);
     void *arg;
+    /* See struct ms_client_options; may be NULL. */
+    void *(*on_stored)(void *arg, const uint8_t *body, size_t len);
+    void (*on_stored_drop)(void *token);
 };
 
 /* Start the I/O thread and listen. NULL with the reason in err. There is one host in a

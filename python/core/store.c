@@ -1,0 +1,441 @@
+#include "store.h"
+
+#include "head_object.h"
+#include "host_object.h"
+
+#include "base/limits.h"
+#include "base/name.h"
+#include "store/path.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+
+static struct ms_store_client *the_store;
+static bool was_tried; /* in a worker: with or without success */
+static PyTypeObject *held_type;
+
+/* ---- the client ------------------------------------------------------------------ */
+
+static bool is_interrupted(void)
+{
+    PyGILState_STATE state = PyGILState_Ensure();
+    bool came = PyErr_CheckSignals() < 0;
+
+    PyGILState_Release(state);
+    return came;
+}
+
+static struct ms_store_client *open_store(const char *dir,
+                                          const char *node,
+                                          const uint8_t *secret,
+                                          uint64_t holder,
+                                          const char *name,
+                                          struct ms_error *err)
+{
+    char path[MS_STORE_PATH_MAX];
+    struct ms_store_client_options o = {.path = ms_store_path(dir, node, path),
+                                        .secret = secret,
+                                        .holder = holder,
+                                        .name = name,
+                                        .is_interrupted = is_interrupted};
+
+    return ms_store_open(&o, err);
+}
+
+static void open_in_worker(void)
+{
+    const Muster__WorkerBoot *boot = ms_host_boot(the_host->host);
+    char name[MS_NAME_MAX + 16];
+
+    snprintf(name, sizeof name, "%s/%u", boot->cluster, (unsigned)boot->rank);
+    the_store = open_store(
+        boot->session_dir, boot->node_name, boot->secret.data, boot->uid, name, NULL);
+}
+
+struct ms_store_client *core_store_get(void)
+{
+    if (!the_store && the_host && !was_tried) {
+        was_tried = true;
+        open_in_worker();
+    }
+    return the_store;
+}
+
+void core_store_forget(void)
+{
+    ms_store_forget(the_store);
+    the_store = NULL; /* what is held there stays readable */
+    was_tried = true;
+}
+
+/* (head, folder, node, name of this process): the driver's. True if there is a store. */
+static PyObject *store_open(PyObject *self, PyObject *args)
+{
+    const char *dir, *node, *name;
+    const struct ms_session *session;
+    struct ms_error err = {0};
+    PyObject *head;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Osss", &head, &dir, &node, &name))
+        return NULL;
+    session = ms_head_session(((struct head *)head)->head);
+    if (the_store) {
+        ms_store_close(the_store);
+        the_store = NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    the_store = open_store(dir, node, session->secret, ms_random_id(), name, &err);
+    Py_END_ALLOW_THREADS;
+    return PyBool_FromLong(the_store != NULL);
+}
+
+static PyObject *store_forget(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    core_store_forget();
+    Py_RETURN_NONE;
+}
+
+static PyObject *store_close(PyObject *self, PyObject *unused)
+{
+    struct ms_store_client *c = the_store;
+
+    (void)self;
+    (void)unused;
+    the_store = NULL;
+    ms_store_close(c);
+    Py_RETURN_NONE;
+}
+
+PyObject *core_store_raise(const struct ms_error *err)
+{
+    if (err->code == -EINTR && PyErr_Occurred())
+        return NULL;
+    if (err->code == -ENOSPC || err->code == -ENOMEM)
+        return core_raise_kind("store_full", err->text, "");
+    if (err->code == -ENOENT || err->code == -EHOSTUNREACH)
+        return core_raise_kind("object_lost", err->text, "");
+    return core_raise(err);
+}
+
+/* The store, or NULL with an exception set. */
+static struct ms_store_client *need_store(void)
+{
+    struct ms_store_client *c = core_store_get();
+
+    if (!c)
+        PyErr_SetString(core_error,
+                        "there is no store here: call muster.init() first, and run an "
+                        "agent on this machine");
+    return c;
+}
+
+/* ---- what several calls hold ----------------------------------------------------- */
+
+void core_hold_ref(struct core_hold *h)
+{
+    atomic_fetch_add(&h->refs, 1);
+}
+
+void core_hold_unref(void *hold)
+{
+    struct core_hold *h = hold;
+
+    if (!h || atomic_fetch_sub(&h->refs, 1) != 1)
+        return;
+    for (size_t i = 0; i < h->count; i++)
+        ms_held_unref(h->held[i]);
+    free(h);
+}
+
+void *core_on_stored(void *arg, const uint8_t *body, size_t len)
+{
+    struct ms_store_client *c = the_store;
+    struct ms_stored_name name;
+    struct core_hold *h;
+    struct ms_stored s;
+    size_t at = 0;
+
+    (void)arg;
+    if (!c || ms_stored_parse(&s, body, len, NULL) < 0)
+        return NULL;
+    h = calloc(1, sizeof *h + s.object_count * sizeof(h->held[0]));
+    if (!h)
+        return NULL;
+    h->refs = 1;
+    while (ms_stored_next(&s, &at, &name))
+        h->held[h->count++] = ms_store_adopt(c, &name, s.node);
+    return h;
+}
+
+/* ---- objects --------------------------------------------------------------------- */
+
+struct held {
+    PyObject_HEAD struct ms_held *held;
+    bool writable;
+};
+
+PyObject *core_held_new(struct ms_held *h, bool writable)
+{
+    struct held *o = PyObject_New(struct held, held_type);
+
+    if (!o) {
+        ms_held_unref(h);
+        return NULL;
+    }
+    o->held = h;
+    o->writable = writable;
+    return (PyObject *)o;
+}
+
+struct ms_held *core_held_get(PyObject *held)
+{
+    if (PyObject_TypeCheck(held, held_type))
+        return ((struct held *)held)->held;
+    PyErr_SetString(PyExc_TypeError, "an object of the store is needed");
+    return NULL;
+}
+
+static void held_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+
+    ms_held_unref(((struct held *)self)->held);
+    PyObject_Free(self);
+    Py_DECREF((PyObject *)type);
+}
+
+static int held_getbuffer(PyObject *self, Py_buffer *view, int flags)
+{
+    struct held *o = (struct held *)self;
+    const uint8_t *at = o->writable ? o->held->write : o->held->read;
+
+    if (!at) {
+        PyErr_SetString(PyExc_BufferError, "the bytes of this object are not here");
+        return -1;
+    }
+    return PyBuffer_FillInfo(view,
+                             self,
+                             (void *)(uintptr_t)at,
+                             (Py_ssize_t)o->held->len,
+                             !o->writable,
+                             flags);
+}
+
+static PyObject *held_node(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(((struct held *)self)->held->node);
+}
+
+static PyObject *held_id(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(((struct held *)self)->held->id);
+}
+
+static PyObject *held_nbytes(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(((struct held *)self)->held->len);
+}
+
+static PyGetSetDef held_getset[] = {{"node", held_node, NULL, NULL, NULL},
+                                    {"id", held_id, NULL, NULL, NULL},
+                                    {"nbytes", held_nbytes, NULL, NULL, NULL},
+                                    {NULL, NULL, NULL, NULL, NULL}};
+static PyType_Slot held_slots[] = {{Py_tp_dealloc, held_dealloc},
+                                   {Py_bf_getbuffer, held_getbuffer},
+                                   {Py_tp_getset, held_getset},
+                                   {0, NULL}};
+static PyType_Spec held_spec = {.name = "muster._core.Held",
+                                .basicsize = sizeof(struct held),
+                                .flags = Py_TPFLAGS_DEFAULT |
+                                         Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                                .slots = held_slots};
+
+/* ---- functions ------------------------------------------------------------------- */
+
+/* (nbytes, site): room for so many bytes, to be written. */
+static PyObject *store_empty(PyObject *self, PyObject *args)
+{
+    struct ms_store_client *c;
+    struct ms_error err = {0};
+    unsigned long long len;
+    struct ms_held *h;
+    const char *site;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Ks", &len, &site))
+        return NULL;
+    c = need_store();
+    if (!c)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    h = ms_store_make(c, len, site, &err);
+    Py_END_ALLOW_THREADS;
+    return h ? core_held_new(h, true) : core_store_raise(&err);
+}
+
+static PyObject *body_of(const struct core_payload *p)
+{
+    Py_ssize_t len = 0;
+    PyObject *bytes;
+    char *at;
+
+    for (int i = 0; i < p->count; i++)
+        len += (Py_ssize_t)p->iov[i].iov_len;
+    bytes = PyBytes_FromStringAndSize(NULL, len);
+    if (!bytes)
+        return NULL;
+    at = PyBytes_AsString(bytes);
+    for (int i = 0; i < p->count; i++) {
+        memcpy(at, p->iov[i].iov_base, p->iov[i].iov_len);
+        at += p->iov[i].iov_len;
+    }
+    return bytes;
+}
+
+/* (value): its payload, with all that is big in the store: (meta, held objects). */
+static PyObject *store_put(PyObject *self, PyObject *value)
+{
+    struct core_payload p;
+    PyObject *meta, *ref = NULL;
+
+    (void)self;
+    if (!need_store())
+        return NULL;
+    if (!ms_store_limit(the_store))
+        return core_raise_kind(
+            "store_full", "this node has no store: its store_limit is 0", "");
+    if (core_encode_put(value, &p) < 0)
+        return NULL;
+    meta = body_of(&p);
+    if (meta)
+        ref = core_stored_ref((const uint8_t *)PyBytes_AsString(meta),
+                              (size_t)PyBytes_Size(meta));
+    Py_XDECREF(meta);
+    core_payload_release(&p);
+    return ref;
+}
+
+/* (meta): the value. */
+static PyObject *store_get(PyObject *self, PyObject *meta)
+{
+    Py_ssize_t len;
+    uint8_t *copy;
+    char *at;
+
+    (void)self;
+    if (PyBytes_AsStringAndSize(meta, &at, &len) < 0 || !need_store())
+        return NULL;
+    copy = malloc((size_t)len ? (size_t)len : 1);
+    if (!copy)
+        return PyErr_NoMemory();
+    memcpy(copy, at, (size_t)len);
+    return core_stored_decode(copy, copy, (size_t)len);
+}
+
+/* (meta): hold what it refers to. */
+static PyObject *store_hold(PyObject *self, PyObject *meta)
+{
+    PyObject *pair, *held = NULL;
+    Py_ssize_t len;
+    char *at;
+
+    (void)self;
+    if (PyBytes_AsStringAndSize(meta, &at, &len) < 0 || !need_store())
+        return NULL;
+    pair = core_stored_ref((const uint8_t *)at, (size_t)len);
+    if (pair)
+        held = Py_NewRef(PyTuple_GetItem(pair, 1));
+    Py_XDECREF(pair);
+    return held;
+}
+
+static PyObject *store_node(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    if (!the_store)
+        Py_RETURN_NONE;
+    return Py_BuildValue("KK",
+                         (unsigned long long)ms_store_node(the_store),
+                         (unsigned long long)ms_store_limit(the_store));
+}
+
+static PyObject *stats_dict(const Muster__StoreStats *m)
+{
+    return Py_BuildValue("{ss sK sK sK sK sK sK sK sK sK sK}",
+                         "node",
+                         m->node_name,
+                         "id",
+                         (unsigned long long)m->node,
+                         "limit",
+                         (unsigned long long)m->limit,
+                         "used",
+                         (unsigned long long)m->used,
+                         "committed",
+                         (unsigned long long)m->committed,
+                         "objects",
+                         (unsigned long long)m->object_count,
+                         "holders",
+                         (unsigned long long)m->holder_count,
+                         "allocated",
+                         (unsigned long long)m->allocated,
+                         "received",
+                         (unsigned long long)m->received,
+                         "sent",
+                         (unsigned long long)m->sent,
+                         "spilled",
+                         (unsigned long long)m->spilled);
+}
+
+static PyObject *store_stats(PyObject *self, PyObject *unused)
+{
+    struct ms_store_client *c = need_store();
+    struct ms_error err = {0};
+    Muster__StoreStats *m;
+    PyObject *dict;
+
+    (void)self;
+    (void)unused;
+    if (!c)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    m = ms_store_client_stats(c, false, &err);
+    Py_END_ALLOW_THREADS;
+    if (!m)
+        return core_store_raise(&err);
+    dict = stats_dict(m);
+    muster__store_stats__free_unpacked(m, NULL);
+    return dict;
+}
+
+static PyObject *store_copied(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(core_copied);
+}
+
+static PyMethodDef functions[] = {{"store_open", store_open, METH_VARARGS, NULL},
+                                  {"store_close", store_close, METH_NOARGS, NULL},
+                                  {"store_forget", store_forget, METH_NOARGS, NULL},
+                                  {"store_empty", store_empty, METH_VARARGS, NULL},
+                                  {"store_put", store_put, METH_O, NULL},
+                                  {"store_get", store_get, METH_O, NULL},
+                                  {"store_hold", store_hold, METH_O, NULL},
+                                  {"store_node", store_node, METH_NOARGS, NULL},
+                                  {"store_stats", store_stats, METH_NOARGS, NULL},
+                                  {"store_copied", store_copied, METH_NOARGS, NULL},
+                                  {NULL, NULL, 0, NULL}};
+
+int core_store_setup(PyObject *module)
+{
+    held_type = core_type(module, &held_spec, "Held");
+    return held_type ? PyModule_AddFunctions(module, functions) : -1;
+}

@@ -1,0 +1,59 @@
+/* store.h - payloads in shared memory, for the files of the extension
+ *
+ * store.c     the client of this process, objects as Python sees them, put and empty
+ * stored.c    payloads whose big parts are in a store
+ */
+#ifndef MS_PYTHON_STORE_H
+#define MS_PYTHON_STORE_H
+
+#include "core.h"
+
+#include "store/client.h"
+
+/* The node's store; NULL: there is none. A worker opens it when it is first asked for. */
+struct ms_store_client *core_store_get(void);
+/* In a forked child. */
+void core_store_forget(void);
+
+/* What a payload refers to, shared by all the calls that carry it. */
+struct core_hold {
+    _Atomic unsigned refs;
+    size_t count;
+    struct ms_held *held[];
+};
+void core_hold_ref(struct core_hold *h);
+void core_hold_unref(void *hold); /* without the interpreter's lock too */
+
+/* Of struct ms_client_options. */
+void *core_on_stored(void *arg, const uint8_t *body, size_t len);
+
+/* An object that exports the bytes of `h` (read-only, unless `writable`); takes the
+ * reference, also on failure. */
+PyObject *core_held_new(struct ms_held *h, bool writable);
+/* Borrowed; NULL with an exception set. */
+struct ms_held *core_held_get(PyObject *held);
+
+/* Lay out a payload that was pickled; `refs` is a list of held objects inside of the pickle,
+ * or NULL. 0; 1: a result without anything in a store, which needs none of this; -1 with an
+ * exception set. */
+enum core_stored_how { CORE_STORED_CALL, CORE_STORED_RESULT, CORE_STORED_PUT };
+int core_stored_lay_out(struct core_payload *p,
+                        PyObject *refs,
+                        enum core_stored_how how);
+/* As core_decode. */
+PyObject *core_stored_decode(uint8_t *memory, const uint8_t *body, size_t len);
+/* A pickle without buffers; takes over the memory that it is in. Of payload.c. */
+PyObject *core_load_bare(uint8_t *memory, const uint8_t *pickle, size_t len);
+
+extern _Atomic uint64_t
+    core_copied; /* bytes that this process has copied into a store */
+
+/* (meta, held objects) of a payload in a store. */
+PyObject *core_stored_ref(const uint8_t *body, size_t len);
+
+/* Raise StoreFull, ObjectLost or MusterError; returns NULL. */
+PyObject *core_store_raise(const struct ms_error *err);
+
+int core_store_setup(PyObject *module);
+
+#endif

@@ -1,0 +1,493 @@
+#include "store.h"
+
+#include "base/cleanup.h"
+#include "base/limits.h"
+#include "wire/frame.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Smaller pickles stay in the message. */
+enum { PICKLE_INLINE_MAX = 16 << 10, PART_ALIGN = 64, INLINE_IOV_MAX = 16 };
+
+_Atomic uint64_t core_copied;
+
+static size_t padded(size_t len, size_t to)
+{
+    return (len + to - 1) / to * to;
+}
+
+/* ---- writing --------------------------------------------------------------------- */
+
+/* Where each part goes, and which objects that makes. Part 0 is the pickle. */
+struct layout {
+    size_t part_count, object_count;
+    struct ms_stored_part *parts;
+    const void **at; /* of each part, in our memory */
+    struct core_hold *hold;
+    struct ms_stored_name *names;
+};
+
+static void layout_finish(struct layout *l)
+{
+    free(l->parts);
+    free(l->at);
+    free(l->names);
+    core_hold_unref(l->hold);
+}
+
+static int layout_init(struct layout *l, const struct core_payload *p, size_t refs)
+{
+    size_t parts = (size_t)p->buffer_count + 1, objects = parts + refs + 1;
+
+    *l = (struct layout){
+        .part_count = parts,
+        .parts = calloc(parts, sizeof *l->parts),
+        .at = calloc(parts, sizeof(*l->at)),
+        .names = calloc(objects, sizeof *l->names),
+        .hold = calloc(1, sizeof *l->hold + objects * sizeof(l->hold->held[0]))};
+    if (l->hold)
+        l->hold->refs = 1;
+    if (l->parts && l->at && l->names && l->hold)
+        return 0;
+    layout_finish(l);
+    PyErr_NoMemory();
+    return -1;
+}
+
+/* The number of an object in the layout; takes the reference. */
+static int layout_add(struct layout *l, struct ms_held *h)
+{
+    struct core_hold *hold = l->hold;
+
+    for (size_t i = 0; i < hold->count; i++)
+        if (hold->held[i] == h) {
+            ms_held_unref(h);
+            return (int)i;
+        }
+    ms_held_name(h, &l->names[hold->count]);
+    hold->held[hold->count] = h;
+    return (int)hold->count++;
+}
+
+/* Parts that lie in the arena already are referred to. Returns the bytes that do not. */
+static uint64_t find_stored(struct ms_store_client *c, struct layout *l)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < l->part_count; i++) {
+        struct ms_stored_part *part = &l->parts[i];
+        struct ms_held *h =
+            part->len && i ? ms_store_find_memory(c, l->at[i], part->len, &part->offset)
+                           : NULL;
+
+        part->object = h ? layout_add(l, h) : -1;
+        if (!h && (i || part->len > PICKLE_INLINE_MAX))
+            bytes += padded(part->len, PART_ALIGN);
+    }
+    return bytes;
+}
+
+/* Put those into one new object. 0, or -1 with an exception set. */
+static int store_rest(struct ms_store_client *c,
+                      struct layout *l,
+                      uint64_t bytes,
+                      const char *site)
+{
+    struct ms_error err = {0};
+    struct ms_held *h;
+    uint64_t at = 0;
+
+    Py_BEGIN_ALLOW_THREADS;
+    h = ms_store_make(c, bytes, site, &err);
+    for (size_t i = 0; h && i < l->part_count; i++) {
+        struct ms_stored_part *part = &l->parts[i];
+
+        if (part->object >= 0 || (!i && part->len <= PICKLE_INLINE_MAX))
+            continue;
+        if (part->len)
+            memcpy(h->write + at, l->at[i], part->len);
+        part->offset = at;
+        at += padded(part->len, PART_ALIGN);
+    }
+    Py_END_ALLOW_THREADS;
+    if (!h) {
+        core_store_raise(&err);
+        return -1;
+    }
+    core_copied += bytes;
+    for (size_t i = 0; i < l->part_count; i++)
+        if (l->parts[i].object < 0 && (i || l->parts[i].len > PICKLE_INLINE_MAX))
+            l->parts[i].object = (int)l->hold->count;
+    layout_add(l, h);
+    return 0;
+}
+
+static int add_refs(struct layout *l, PyObject *refs, Py_ssize_t count)
+{
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *item = PySequence_GetItem(refs, i);
+        struct ms_held *h = item ? core_held_get(item) : NULL;
+
+        if (h)
+            layout_add(l, ms_held_ref(h));
+        Py_XDECREF(item);
+        if (!h)
+            return -1;
+    }
+    return 0;
+}
+
+static void add_inline(struct core_payload *p, const void *at, size_t len)
+{
+    static const uint8_t zeros[MS_STORED_ALIGN];
+    size_t pad = padded(len, MS_STORED_ALIGN) - len;
+
+    p->iov[p->count++] = (struct iovec){(void *)(uintptr_t)at, len};
+    if (pad)
+        p->iov[p->count++] = (struct iovec){(void *)(uintptr_t)zeros, pad};
+}
+
+/* More inline parts than fit into one iovec: put them into one block. */
+static int gather(struct core_payload *p, const struct layout *l)
+{
+    size_t total = 0, at = 0;
+
+    for (size_t i = 0; i < l->part_count; i++)
+        if (l->parts[i].object < 0)
+            total += padded(l->parts[i].len, MS_STORED_ALIGN);
+    p->gathered = calloc(1, total ? total : 1);
+    if (!p->gathered) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (size_t i = 0; i < l->part_count; i++)
+        if (l->parts[i].object < 0) {
+            if (l->parts[i].len)
+                memcpy(p->gathered + at, l->at[i], l->parts[i].len);
+            at += padded(l->parts[i].len, MS_STORED_ALIGN);
+        }
+    p->iov[p->count++] = (struct iovec){p->gathered, total};
+    return 0;
+}
+
+static int write_out(struct core_payload *p,
+                     struct layout *l,
+                     struct ms_store_client *c,
+                     enum core_stored_how how)
+{
+    struct ms_buf head;
+    size_t inlines = 0;
+
+    ms_buf_init(&head);
+    if (ms_stored_encode(&head,
+                         how == CORE_STORED_CALL ? ms_store_holder(c) : 0,
+                         ms_store_node(c),
+                         l->names,
+                         l->hold->count,
+                         l->parts,
+                         l->part_count) < 0) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    p->codec = MS_CODEC_STORED;
+    p->head = head.data;
+    p->iov[p->count++] = (struct iovec){head.data, head.len};
+    for (size_t i = 0; i < l->part_count; i++)
+        inlines += l->parts[i].object < 0;
+    if (inlines > INLINE_IOV_MAX)
+        return gather(p, l);
+    for (size_t i = 0; i < l->part_count; i++)
+        if (l->parts[i].object < 0)
+            add_inline(p, l->at[i], l->parts[i].len);
+    return 0;
+}
+
+/* Which line of the user's program does this; empty if that cannot be told. */
+static const char *site_of(PyObject **text)
+{
+    const char *site = NULL;
+
+    *text = core_site ? PyObject_CallFunctionObjArgs(core_site, NULL) : NULL;
+    if (*text)
+        site = PyUnicode_AsUTF8AndSize(*text, NULL);
+    if (!site)
+        PyErr_Clear();
+    return site ? site : "";
+}
+
+static int lay_out(struct core_payload *p,
+                   struct layout *l,
+                   PyObject *refs,
+                   enum core_stored_how how)
+{
+    struct ms_store_client *c = core_store_get();
+    uint64_t bytes = find_stored(c, l);
+    uint64_t least = how == CORE_STORED_PUT ? 1 : MS_STORE_MIN;
+    PyObject *text = NULL;
+    int rc = 0;
+
+    if (bytes >= least && (ms_store_limit(c) || how == CORE_STORED_PUT)) {
+        const char *site = site_of(&text);
+
+        rc = store_rest(c, l, bytes, site);
+        Py_XDECREF(text);
+    }
+    if (rc < 0 || (refs && add_refs(l, refs, PySequence_Size(refs)) < 0))
+        return -1;
+    if (l->hold->count > MS_STORED_OBJECTS_MAX) {
+        PyErr_Format(PyExc_ValueError,
+                     "a payload refers to %zu objects, at most %d are possible",
+                     l->hold->count,
+                     MS_STORED_OBJECTS_MAX);
+        return -1;
+    }
+    if (how == CORE_STORED_RESULT && !l->hold->count)
+        return 1;
+    return write_out(p, l, c, how);
+}
+
+/* The usual case of a small call: nothing but a pickle. */
+static int lay_out_bare(struct core_payload *p, const char *pickle, size_t len)
+{
+    const struct ms_stored_part part = {.len = len, .object = -1};
+    struct ms_store_client *c = core_store_get();
+    struct ms_buf head;
+
+    ms_buf_init(&head);
+    if (ms_stored_encode(
+            &head, ms_store_holder(c), ms_store_node(c), NULL, 0, &part, 1) < 0) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    p->codec = MS_CODEC_STORED;
+    p->head = head.data;
+    p->iov[p->count++] = (struct iovec){head.data, head.len};
+    p->iov[p->count++] = (struct iovec){(void *)(uintptr_t)pickle, len};
+    return 0;
+}
+
+int core_stored_lay_out(struct core_payload *p,
+                        PyObject *refs,
+                        enum core_stored_how how)
+{
+    Py_ssize_t ref_count = refs ? PySequence_Size(refs) : 0, len;
+    struct layout l;
+    char *pickle;
+    int rc;
+
+    if (ref_count < 0 || PyBytes_AsStringAndSize(p->pickle, &pickle, &len) < 0)
+        return -1;
+    if (how == CORE_STORED_CALL && !ref_count && !p->buffer_count &&
+        len <= PICKLE_INLINE_MAX)
+        return lay_out_bare(p, pickle, (size_t)len);
+    if (layout_init(&l, p, (size_t)ref_count) < 0)
+        return -1;
+    l.at[0] = pickle;
+    l.parts[0].len = (uint64_t)len;
+    for (Py_ssize_t i = 0; i < p->buffer_count; i++) {
+        l.at[i + 1] = p->buffers[i].buf;
+        l.parts[i + 1].len = (uint64_t)p->buffers[i].len;
+    }
+    rc = lay_out(p, &l, refs, how);
+    if (rc == 0 && l.hold->count)
+        p->hold = MS_TAKE(l.hold);
+    layout_finish(&l);
+    return rc;
+}
+
+/* ---- reading --------------------------------------------------------------------- */
+
+/* The objects of a payload, held while it is read. */
+struct reading {
+    struct ms_stored s;
+    struct ms_stored_name *names;
+    struct ms_held **held;
+    PyObject **views; /* of those whose bytes are wanted */
+    size_t count;     /* of `held` that are ours */
+};
+
+static void reading_finish(struct reading *r)
+{
+    for (size_t i = 0; i < r->count; i++)
+        ms_held_unref(r->held[i]);
+    for (size_t i = 0; r->views && i < r->s.object_count; i++)
+        Py_XDECREF(r->views[i]);
+    free(r->names);
+    free(r->held);
+    free(r->views);
+}
+
+static int no_store(void)
+{
+    core_raise_kind(
+        "object_lost",
+        "this process has no store: its node has no agent, or the agent has "
+        "ended",
+        "");
+    return -1;
+}
+
+/* First those whose bytes are wanted, then the others. */
+static int reading_attach(struct reading *r, bool bare)
+{
+    struct ms_store_client *c = core_store_get();
+    struct ms_error err = {0};
+    size_t at = 0;
+    int rc;
+
+    for (size_t i = 0; ms_stored_next(&r->s, &at, &r->names[i]);)
+        i++;
+    if (!r->s.object_count)
+        return 0;
+    if (!c)
+        return no_store();
+    Py_BEGIN_ALLOW_THREADS;
+    rc = ms_store_attach(c, r->names, r->s.object_count, bare, r->held, &err);
+    Py_END_ALLOW_THREADS;
+    if (rc < 0) {
+        core_store_raise(&err);
+        return -1;
+    }
+    r->count = r->s.object_count;
+    return 0;
+}
+
+/* All are held by now; those that parts lie in are wanted with their bytes. */
+static int reading_fetch(struct reading *r)
+{
+    struct ms_store_client *c = core_store_get();
+    struct ms_stored_walk walk = {0};
+    struct ms_stored_part part;
+
+    while (ms_stored_part(&r->s, &walk, &part)) {
+        struct ms_held *again = NULL;
+        struct ms_error err = {0};
+        PyObject *held;
+        int rc = 0;
+
+        if (part.object < 0 || r->views[part.object])
+            continue;
+        Py_BEGIN_ALLOW_THREADS;
+        rc = ms_store_attach(c, &r->names[part.object], 1, false, &again, &err);
+        Py_END_ALLOW_THREADS;
+        if (rc < 0) {
+            core_store_raise(&err);
+            return -1;
+        }
+        held = core_held_new(again, false);
+        if (held)
+            r->views[part.object] = PyMemoryView_FromObject(held);
+        Py_XDECREF(held);
+        if (!r->views[part.object])
+            return -1;
+    }
+    return 0;
+}
+
+static int reading_init(struct reading *r, const uint8_t *body, size_t len, bool bare)
+{
+    struct ms_error err = {0};
+    size_t n;
+
+    *r = (struct reading){0};
+    if (ms_stored_parse(&r->s, body, len, &err) < 0) {
+        r->s.object_count = 0;
+        PyErr_SetString(PyExc_ValueError, err.text);
+        return -1;
+    }
+    n = r->s.object_count + 1;
+    r->names = calloc(n, sizeof *r->names);
+    r->held = calloc(n, sizeof(*r->held));
+    r->views = calloc(n, sizeof(*r->views));
+    if (!r->names || !r->held || !r->views) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    return reading_attach(r, bare);
+}
+
+/* A part as a view; `block` is that of the body. */
+static PyObject *
+part_view(const struct reading *r, const struct ms_stored_part *part, PyObject *block)
+{
+    PyObject *from = part->object < 0 ? block : r->views[part->object];
+
+    return PySequence_GetSlice(
+        from, (Py_ssize_t)part->offset, (Py_ssize_t)(part->offset + part->len));
+}
+
+static PyObject *load(const struct reading *r, PyObject *block)
+{
+    struct ms_stored_walk walk = {0};
+    struct ms_stored_part part;
+    PyObject *list = PyList_New(0), *pickle = NULL, *value = NULL;
+
+    while (list && ms_stored_part(&r->s, &walk, &part)) {
+        PyObject *view = part_view(r, &part, block);
+
+        if (!view || (pickle && PyList_Append(list, view) < 0))
+            Py_CLEAR(list);
+        if (!pickle)
+            pickle = Py_XNewRef(view);
+        Py_XDECREF(view);
+    }
+    if (list && pickle)
+        value = PyObject_CallFunctionObjArgs(core_loads, pickle, list, NULL);
+    Py_XDECREF(pickle);
+    Py_XDECREF(list);
+    return value;
+}
+
+/* Nothing but a pickle: the usual case of a small call. */
+static bool is_bare(const struct ms_stored *s, struct ms_stored_part *pickle)
+{
+    struct ms_stored_walk walk = {0};
+
+    return s->object_count == 0 && s->part_count == 1 &&
+           ms_stored_part(s, &walk, pickle);
+}
+
+PyObject *core_stored_decode(uint8_t *memory, const uint8_t *body, size_t len)
+{
+    PyObject *owner, *block = NULL, *value = NULL;
+    struct ms_stored_part pickle;
+    struct ms_stored s;
+    struct reading r;
+    int rc;
+
+    if (ms_stored_parse(&s, body, len, NULL) == 0 && is_bare(&s, &pickle))
+        return core_load_bare(memory, body + pickle.offset, pickle.len);
+    body = ms_plain_align(memory, body, len);
+    rc = reading_init(&r, body, len, true);
+    owner = core_memory_new(memory, body, len); /* takes the memory */
+    if (rc == 0 && owner && reading_fetch(&r) == 0)
+        block = PyMemoryView_FromObject(owner);
+    if (block)
+        value = load(&r, block);
+    Py_XDECREF(block);
+    Py_XDECREF(owner);
+    reading_finish(&r);
+    return value;
+}
+
+PyObject *core_stored_ref(const uint8_t *body, size_t len)
+{
+    PyObject *list = NULL, *pair = NULL;
+    struct reading r;
+
+    if (reading_init(&r, body, len, true) == 0)
+        list = PyList_New(0);
+    for (size_t i = 0; list && i < r.count; i++) {
+        PyObject *held = core_held_new(ms_held_ref(r.held[i]), false);
+
+        if (!held || PyList_Append(list, held) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(held);
+    }
+    if (list)
+        pair = Py_BuildValue("y#O", (const char *)body, (Py_ssize_t)len, list);
+    Py_XDECREF(list);
+    reading_finish(&r);
+    return pair;
+}

@@ -1,0 +1,30 @@
+#include "agent/agent_impl.h"
+#include "store/path.h"
+#include "store/server.h"
+
+/* Of the node's memory, unless told: in hundredths. */
+enum { SHARE = 30 };
+
+static uint64_t limit_of(const struct ms_agent *a)
+{
+    const Muster__StoreConfig *told = a->config->store;
+
+    uint32_t nodes = a->config->nodes_here ? a->config->nodes_here : 1;
+
+    return told && told->is_told ? told->limit : a->shape->memory / 100 * SHARE / nodes;
+}
+
+void ms_agent_open_store(struct ms_agent *a)
+{
+    struct ms_store_options o = {.loop = a->loop,
+                                 .node_name = a->node,
+                                 .secret = a->config->secret.data,
+                                 .limit = limit_of(a)};
+    char path[MS_STORE_PATH_MAX];
+    struct ms_error err = {0};
+
+    o.path = ms_store_path(a->config->session_dir, a->node, path);
+    a->store = ms_store_create(&o, &err);
+    if (!a->store)
+        ms_agent_say("no store: %s", err.text);
+}
