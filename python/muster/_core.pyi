@@ -544,6 +544,7 @@ def partition(
     weights: Any, parts: int, differencing: bool, equal: bool, out: Any, /
 ) -> None:
     """int64 in, the part of each row as uint32 out (src/batch/partition.h)."""
+
 # ---- the store ------------------------------------------------------------------------
 
 class Held:

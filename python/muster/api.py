@@ -11,7 +11,6 @@ from time import monotonic
 from muster import _core, _launch, _nodes
 from muster._env import session_env
 from muster._logs import LogPump
-from muster.config import parse_size
 from muster.errors import DeadlineExceeded, MusterError, NotInitialized
 
 TYPE_CHECKING = False
@@ -259,9 +258,7 @@ def init(
         "log_to_driver": bool(log_to_driver),
         "http": http,
         "listen": listen,
-        "store_limit": -1
-        if store_limit is None
-        else parse_size(store_limit, "store_limit"),
+        "store_limit": -1 if store_limit is None else _size(store_limit, "store_limit"),
         **find_head(address, secret_file, tls),
     }
     if orchestrator not in (None, "local"):
@@ -402,6 +399,12 @@ def _let_others_come(
     elif options["listen"]:
         host = options["listen"].rpartition(":")[0].strip("[]")
         options["secret_file"] = _launch.find_secret(secret_file, host)
+
+
+def _size(value: int | str, field: str) -> int:
+    from muster.config import parse_size
+
+    return parse_size(value, field)
 
 
 def _number(value: int | None, field: str, least: int = 0) -> int:

@@ -56,7 +56,7 @@ struct ms_agent {
     struct ms_ports ports;
     struct ms_listen listen; /* for callers of workers */
     struct ms_exits exits;
-    struct ms_exits seeks; /* who asks for whose successor; keeps no ends */
+    struct ms_exits seeks;  /* who asks for whose successor; keeps no ends */
     struct ms_store *store; /* NULL: there is none */
 
     struct ms_map by_uid; /* workers, until nothing of them is left */
