@@ -86,6 +86,13 @@ class Actor(Worker):
             "flavour": os.environ.get("FLAVOUR"),
         }
 
+    def store(self, key: str) -> bool:
+        stored: bool = self.shared_storage.put_if_absent(key, self.rank)
+        return stored
+
+    def stored(self, key: str) -> Any:
+        return self.shared_storage.get.remote(key)
+
     def env(self, name: str) -> str | None:
         return os.environ.get(name)
 

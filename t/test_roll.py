@@ -222,3 +222,21 @@ def test_a_resource_manager(rm: roll.ResourceManager) -> None:
         [{"node_rank": 0, "gpu_rank": None}],
         [{"node_rank": 0, "gpu_rank": None}],
     ]
+
+
+def test_the_shared_storage(make: Make) -> None:
+    """One for the driver and all workers; a cluster tells where its master is."""
+    cluster = make(world_size=2, name="stored")
+    storage = roll.SharedStorage.options(
+        name=roll.STORAGE_NAME, get_if_exists=True, namespace=roll.RAY_NAMESPACE
+    ).remote()
+    master = {"MASTER_ADDR": cluster.master_addr, "MASTER_PORT": cluster.master_port}
+    assert storage.get.remote("stored") == master
+    won = cluster.execute_all_sync("store", "k")
+    assert sorted(won) == [False, True]
+    assert storage.get("k") == won.index(True)
+    storage.put("k", 3)
+    assert cluster.execute_rank_zero_sync("stored", "k") == 3
+    assert storage.delete("k") is True
+    with pytest.warns(UserWarning, match="has no 'k'"):
+        assert storage.get("k") is None

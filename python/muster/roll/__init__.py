@@ -14,9 +14,12 @@ from muster.roll.cluster import Cluster, ResourceManager
 from muster.roll.config import StrategyArguments, WorkerConfig
 from muster.roll.decorator import ObjectRefWrap, materialize_concat, register
 from muster.roll.rank_info import RankInfo
+from muster.roll.storage import RAY_NAMESPACE, STORAGE_NAME, SharedStorage
 from muster.roll.worker import Worker
 
 __all__ = [
+    "RAY_NAMESPACE",
+    "STORAGE_NAME",
     "Cluster",
     "Dispatch",
     "Execute",
@@ -24,6 +27,7 @@ __all__ = [
     "ObjectRefWrap",
     "RankInfo",
     "ResourceManager",
+    "SharedStorage",
     "StrategyArguments",
     "Worker",
     "WorkerConfig",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-
 import muster
 from muster import config as native
 from muster._adapt import Handle, plain_class
 from muster._member import tcp_entry
 from muster.roll.config import WorkerConfig
 from muster.roll.decorator import BoundMethod
+from muster.roll.storage import SharedStorage
 from muster.roll.worker import Worker
 
 TYPE_CHECKING = False
@@ -24,8 +23,10 @@ _KEPT = (
     "cluster_name",
     "worker_config",
     "initialized",
-    "_rank_info",
     "placement_groups",
+    "master_addr",
+    "master_port",
+    "_rank_info",
 )
 
 
@@ -80,6 +81,8 @@ class Cluster(muster.Cluster):
         self.cluster_name = name
         self.worker_config = role if worker_config is None else worker_config
         self.initialized = False
+        self.master_addr: str | None = None
+        self.master_port: int | None = None
         self._rank_info: list[RankInfo] | None = None
         fields = native.WorkerConfig.of(role).fields()
         fields |= {
@@ -100,10 +103,14 @@ class Cluster(muster.Cluster):
     def _tell_placement(self, worker_cls: Any) -> None:
         self.placement_groups = [_places(w.node[0], w.devices) for w in self._members]
         try:
-            self.execute_all_sync("_set_placement", self.placement_groups)
+            told = self.execute_all_sync("_set_placement", self.placement_groups)
         except muster.NoSuchMethod:  # its class is not derived from ours
             if isinstance(worker_cls, type) and issubclass(worker_cls, Worker):
                 raise
+            return
+        self.master_addr, self.master_port = told[0]
+        master = {"MASTER_ADDR": self.master_addr, "MASTER_PORT": self.master_port}
+        SharedStorage().put(self.cluster_name, master)
 
     def _bind(self) -> None:
         self.workers: list[Any] = [Handle(self[i]) for i in range(len(self))]
@@ -130,20 +137,6 @@ class Cluster(muster.Cluster):
     def __getattr__(self, name: str) -> Any:
         bound = super().__getattr__(name)
         return BoundMethod(self, bound)
-
-    @property
-    def master_addr(self) -> str:
-        return str(self._master[0])
-
-    @property
-    def master_port(self) -> int:
-        return int(self._master[1])
-
-    @functools.cached_property
-    def _master(self) -> tuple[str, int]:
-        found: tuple[str, int]
-        found = super().execute_rank_zero_sync("get_master_addr_and_port")
-        return found
 
     # ---- the mesh ---------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from muster._adapt import free_port, is_port_free, node_ip
 from muster.dispatch import Dispatch
 from muster.roll.decorator import register
 from muster.roll.rank_info import RankInfo
+from muster.roll.storage import SharedStorage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,6 +50,10 @@ class Worker:
 
     def initialize(self, pipeline_config: Any, *args: Any, **kwargs: Any) -> None:
         self.pipeline_config = pipeline_config
+
+    @property
+    def shared_storage(self) -> SharedStorage:
+        return SharedStorage()
 
     @property
     def thread_executor(self) -> futures.ThreadPoolExecutor:
@@ -91,9 +96,11 @@ class Worker:
     def get_rank_info(self) -> RankInfo:
         return self.rank_info
 
-    def _set_placement(self, placed: list[dict[str, Any]]) -> None:
+    def _set_placement(self, placed: list[dict[str, Any]]) -> tuple[str, int]:
+        """Take the places of its devices; where the master is."""
         if self.worker_config is not None:
             self.worker_config.resource_placement_groups = placed
+        return self.get_master_addr_and_port()
 
     # ---- what its strategy does -------------------------------------------------------
 

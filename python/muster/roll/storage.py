@@ -1,0 +1,71 @@
+"""SharedStorage: values by key, for drivers and workers; over `muster.kv`."""
+
+from __future__ import annotations
+
+import warnings
+
+from muster import kv
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Self
+
+STORAGE_NAME = "SHARED_STORAGE_ACTOR"
+RAY_NAMESPACE = "roll"
+_PREFIX = "roll/"
+_NOTHING = object()
+
+
+class _Method:
+    """A function that `remote(...)` calls too."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
+
+    remote = __call__
+
+
+class SharedStorage:
+    """All objects of this class in a session are one storage, and end with the driver.
+    `put.remote(...)` and the others give the value itself: there is nothing to wait for."""
+
+    def __init__(self) -> None:
+        self.put = _Method(_put)
+        self.get = _Method(_get)
+        self.put_if_absent = _Method(_put_if_absent)
+        self.delete = _Method(_delete)
+
+    @classmethod
+    def options(cls, **ignored: Any) -> type[Self]:
+        return cls
+
+    @classmethod
+    def remote(cls) -> Self:
+        return cls()
+
+
+def _put(key: str, data: Any) -> None:
+    kv.put(_PREFIX + key, data)
+
+
+def _get(key: str) -> Any:
+    """None, and a warning, if it is not there."""
+    value = kv.get(_PREFIX + key, _NOTHING)
+    if value is _NOTHING:
+        warnings.warn(f"the shared storage has no {key!r}", stacklevel=3)
+        return None
+    return value
+
+
+def _put_if_absent(key: str, data: Any) -> bool:
+    """True if it was not there."""
+    return kv.put_if_absent(_PREFIX + key, data)
+
+
+def _delete(key: str) -> bool:
+    """True if it was there."""
+    return kv.delete(_PREFIX + key)
