@@ -1,6 +1,8 @@
 """muster.verl: user code written against verl, with the import line changed."""
 
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -267,7 +269,8 @@ def test_pools_are_split_and_merged(make: Make) -> None:
     for bad in (3, [1, 1], [4, 0]):
         with pytest.raises(ValueError):
             verl.split_resource_pool(pool, bad)
-    pool.remove()
+    with pytest.raises(muster.PlacementError):  # a group stands in it
+        pool.remove()
 
 
 def test_two_pools_make_one(make: Make) -> None:
@@ -311,3 +314,31 @@ def test_a_manager_of_pools(session: Any) -> None:
 
 def _devices(group: verl.RayWorkerGroup) -> list[str]:
     return group.execute_all_sync("get_cuda_visible_devices")
+
+
+def test_pools_on_unequal_nodes(tmp_path: Any) -> None:
+    """The entry with most processes goes where there is room for it."""
+    script = tmp_path / "unequal.py"
+    script.write_text(UNEQUAL)
+    nodes = tmp_path / "nodes.yaml"
+    nodes.write_text("nodes: [{name: n0, gpus: 2}, {name: n1, gpus: 3}]\n")
+    done = subprocess.run(
+        [sys.executable, script, nodes], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["[1, 3] 4", "n0 n1 n1 n1", "0 0 1 2"]
+
+
+UNEQUAL = """
+import sys
+import muster
+from muster.verl import RayClassWithInitArgs, RayResourcePool, RayWorkerGroup, Worker
+
+muster.init(nodes=sys.argv[1])
+pool = RayResourcePool([1, 3])
+group = RayWorkerGroup(pool, RayClassWithInitArgs(Worker))
+print(pool.store, group.world_size)
+print(*(node for node, _ in pool.place("STRICT_PACK").placement))
+print(*group.execute_all_sync("get_cuda_visible_devices"))
+muster.shutdown()
+"""

@@ -92,13 +92,12 @@ class WorkerGroup:
         fields["env"] |= self._worker_env()
         roles = [modules_of(one.cls) for one in made.roles.values()]
         fields["preload"] = list(itertools.chain(*roles))
-        where, asked = pool.place(strategy)
         joined = muster.api.session().head.joined
         self._cluster = muster.Cluster(
             name,
             made.cls,
-            where,
-            WorkerConfig(**fields | asked),
+            pool.place(strategy),
+            WorkerConfig(**fields),
             detached=detached and joined,  # an embedded head ends with its driver
         )
         self._take(self._cluster, [f"{name}_{n}:{i}" for n, i in pool.bundles()])

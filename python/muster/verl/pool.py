@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import os
 
-from muster.errors import PlacementError
+from muster.groups import GroupPart, PlacementGroup
 from muster.resources import ResourceManager
 
 TYPE_CHECKING = False
@@ -44,7 +44,7 @@ class ResourcePool:
         self.detached = detached
         self.accelerator_type = accelerator_type
         self.n_gpus_per_node = n_gpus_per_node
-        self.pgs: list[list[int]] | None = None
+        self.pgs: list[PlacementGroup] | None = None
 
     def add_node(self, process_count: int) -> None:
         self._store.append(process_count)
@@ -74,55 +74,51 @@ class ResourcePool:
         strategy: str = "STRICT_PACK",
         name: str | None = None,
         device_name: str = "cuda",
-    ) -> list[list[int]]:
-        """The global ids of the devices of each entry; without devices, its processes."""
+    ) -> list[PlacementGroup]:
+        """One for each entry. PlacementError at once if they do not fit, and then none is
+        there."""
         if self.pgs is None:
-            self.pgs = _take(self._store) if self.use_gpu else _none(self._store)
+            self.pgs = self._make_groups(
+                strategy, name or f"{self.name_prefix}verl_group"
+            )
         return self.pgs
 
+    def _make_groups(self, strategy: str, prefix: str) -> list[PlacementGroup]:
+        manager = ResourceManager()
+        labels = (
+            {"accelerator_type": self.accelerator_type} if self.accelerator_type else {}
+        )
+        made: dict[int, PlacementGroup] = {}
+        try:
+            # the widest is the hardest to place
+            for i in sorted(range(len(self._store)), key=lambda i: -self._store[i]):
+                made[i] = manager.placement_group(
+                    [{"GPU": int(self.use_gpu)}] * self._store[i],
+                    strategy,
+                    name=f"{prefix}_{i}",
+                    labels=labels,
+                    detached=self.detached,
+                )
+        except BaseException:
+            for group in made.values():
+                group.remove()
+            raise
+        return [made[i] for i in range(len(self._store))]
+
     def bundles(self) -> list[tuple[int, int]]:
-        """(index of the node, index on it) of each process."""
+        """(index of the entry, index in it) of each process."""
         return [(n, i) for n, count in enumerate(self._store) for i in range(count)]
 
-    def place(self, strategy: str) -> tuple[ResourceManager, dict[str, Any]]:
-        """Where a Cluster puts its ranks, and what it asks for there."""
-        ids = list(itertools.chain(*self.get_placement_groups(strategy)))[self._own()]
-        asked: Any = {"device_mapping": ids} if self.use_gpu else len(ids)
-        return ResourceManager(), asked if self.use_gpu else {"world_size": asked}
-
-    def _own(self) -> slice:
-        return slice(None)
+    def place(self, strategy: str) -> GroupPart:
+        """The places of its processes in the order of ranks, as a Cluster takes them."""
+        groups = self.get_placement_groups(strategy)
+        return GroupPart(seat for group in groups for seat in group._seats)
 
     def remove(self) -> None:
         """Give its devices back; its groups must have ended."""
-        for ids in self.pgs or []:
-            _taken.difference_update(ids)
+        for group in self.pgs or []:
+            group.remove()
         self.pgs = None
-
-
-_taken: set[int] = set()  # devices of all pools of this driver
-
-
-def _none(store: list[int]) -> list[list[int]]:
-    return [[-1] * count for count in store]
-
-
-def _take(store: list[int]) -> list[list[int]]:
-    manager = ResourceManager()
-    per_node = manager.num_gpus_per_node
-    free = [
-        [d for d in range(n * per_node, (n + 1) * per_node) if d not in _taken]
-        for n in range(manager.num_nodes)
-    ]
-    made = []
-    for count in store:
-        node = next((ids for ids in free if len(ids) >= count), None)
-        if node is None:
-            raise PlacementError(f"no node has {count} free devices", "")
-        made.append([node.pop(0) for _ in range(count)])
-    for ids in made:
-        _taken.update(ids)
-    return made
 
 
 RayResourcePool = ResourcePool
@@ -133,7 +129,7 @@ class SubResourcePool(ResourcePool):
 
     def __init__(
         self,
-        placement_groups: list[list[int]],
+        placement_groups: list[PlacementGroup],
         start_bundle_index: int,
         subgroup_world_size: int,
         **kwargs: Any,
@@ -153,6 +149,9 @@ class SubResourcePool(ResourcePool):
 
     def bundles(self) -> list[tuple[int, int]]:
         return super().bundles()[self._own()]
+
+    def place(self, strategy: str) -> GroupPart:
+        return super().place(strategy)[self._own()]
 
 
 SubRayResourcePool = SubResourcePool
