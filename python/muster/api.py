@@ -354,6 +354,7 @@ def _join_from_worker(host: _core.Host) -> Session:
         "http": None,
         "listen": None,
         "min_nodes": 1,
+        "store_limit": -1,
         "address": address,
         "secret_file": None,
         "tls": tls,
