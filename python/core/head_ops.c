@@ -129,7 +129,8 @@ static int get_text(PyObject *d, const char *name, char **out)
 static int rank_parse(PyObject *d, struct rank *r, struct ms_head_rank *out)
 {
     Muster__WorkerSpec *spec = &out->spec;
-    unsigned long long start_kind, memory, http_open, cpu_milli, detached, beside;
+    unsigned long long start_kind, memory, http_open, cpu_milli, detached, beside,
+        helps;
 
     muster__worker_spec__init(spec);
     muster__zygote_key__init(&r->key);
@@ -139,7 +140,7 @@ static int rank_parse(PyObject *d, struct rank *r, struct ms_head_rank *out)
         get_number(d, "http_open", &http_open) < 0 ||
         get_number(d, "cpu_milli", &cpu_milli) < 0 ||
         get_number(d, "detached", &detached) < 0 ||
-        get_number(d, "beside", &beside) < 0 ||
+        get_number(d, "beside", &beside) < 0 || get_number(d, "helps", &helps) < 0 ||
         get_text(d, "working_dir", &r->working_dir) < 0 ||
         get_text(d, "node", &r->node) < 0 ||
         get_strings(d, "python", &r->python, &r->key.n_python) < 0 ||
@@ -159,6 +160,7 @@ static int rank_parse(PyObject *d, struct rank *r, struct ms_head_rank *out)
     spec->cpu_milli = (uint32_t)cpu_milli;
     spec->detached = detached != 0;
     spec->beside = beside;
+    spec->helps = helps;
     if (beside && r->key.n_python == 0 && r->key.n_preload == 0 && r->key.n_env == 0)
         spec->zygote = NULL; /* as the worker has it */
     out->node = r->node;

@@ -9,6 +9,7 @@ muster.shutdown()
 from muster import _core, _plain, _serialize, errors, kv
 from muster._data import Ref, empty, put, site, store_stats
 from muster._fork import Processes
+from muster._helpers import helpers
 from muster._meet import CollectiveGroup, barrier, collective_group
 from muster._mesh import register_mesh
 from muster._rows import same
@@ -121,6 +122,7 @@ __all__ = [
     "get",
     "get_cluster",
     "get_placement_group",
+    "helpers",
     "http_address",
     "http_token",
     "init",

@@ -60,6 +60,7 @@ class RankSpec(TypedDict, total=False):
     cpu_milli: int
     detached: int
     beside: int  # uid of the worker that it is forked beside
+    helps: int  # uid of the worker, on another node, whose helper it is
 
 # names of nodes (none: any), how many of the first ones (0: all), devices of each (-1: all)
 Scope = tuple[list[str], int, int]

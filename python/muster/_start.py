@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 
-from muster._env import rank_env, zygote_env
+from muster._env import VISIBLE_DEVICES, rank_env, visible_env, zygote_env
 from muster._serialize import Once
 from muster._uses import modules_used
 from muster.dispatch import methods_of
@@ -76,6 +76,32 @@ def rank_specs(
         spec["node"] = nodes[node][0]
         spec["cpu_milli"] = round(role.num_cpus * 1000)
         spec["detached"] = int(detached)
+        specs.append(spec)
+    return specs
+
+
+def helper_specs(
+    ranks: list[_core.RankSpec],
+    rank: int,
+    uid: int,
+    further: Sequence[Place],
+    session: api.Session,
+) -> list[_core.RankSpec]:
+    """Of the helpers of a rank that is wider than a node: its environment, with the
+    devices of their own nodes."""
+    like = ranks[rank]
+    hidden = {variable for variable, _ in session.device_names(like["node"])}
+    hidden |= {VISIBLE_DEVICES, "MUSTER_HELPER"}
+    env = [pair for pair in like["env"] if pair.partition("=")[0] not in hidden]
+    specs = []
+    for number, (node, devices) in enumerate(further, 1):
+        own = visible_env(session.device_names(node), devices)
+        own["MUSTER_HELPER"] = str(number)
+        spec = like.copy()
+        spec["env"] = [*env, *(f"{key}={value}" for key, value in own.items())]
+        spec["node"] = node
+        spec["devices"] = devices
+        spec["helps"] = uid
         specs.append(spec)
     return specs
 

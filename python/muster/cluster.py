@@ -9,6 +9,7 @@ from muster import api
 from muster._bind import Binding, check_names
 from muster._fork import Processes, command_of, fork_cluster, fork_processes
 from muster._found import Found, describe
+from muster._helpers import Helpers
 from muster._meet import barrier as meet
 from muster._member import Worker
 from muster._replace import Recipe, replace
@@ -89,6 +90,7 @@ class Cluster(View):
         self._gone = False
         self._ports = f"{name}:{os.urandom(4).hex()}"
         self._recipe: Recipe | None = None
+        self._helpers: Helpers | None = None
         pieces = place(where, name, role)  # they are held for us from now on
         try:
             described = where.nodes
@@ -113,6 +115,9 @@ class Cluster(View):
                 ),
             )
             self._bind()
+            self._helpers = Helpers(name, pieces, ranks, session)
+            for worker in self._members:
+                self._helpers.start(worker)
             told = self._operate(CREATE_ENGINE, spec, role.start_timeout)
             if methods is None:
                 check_names(type(self), told[0] or {})
@@ -153,6 +158,7 @@ class Cluster(View):
         self._gone = False
         self._ports = ""
         self._recipe = None
+        self._helpers = None
         View.__init__(self, name, members, engine, timeout, codec, bound)
         self._bind()
         return self
@@ -263,8 +269,22 @@ class Cluster(View):
         codec = PLAIN if worker.native else PICKLE
         how = (self._recipe, codec, grace, timeout)
         replace(self._owner.head, self._name, worker, *how)
+        if self._helpers is not None:
+            self._helpers.restart(worker)
         self._bound.forget(worker.rank)
         return self[rank]
+
+    def helpers(self, rank: int) -> View:
+        """The processes on further nodes of a rank that is wider than a node, in the order
+        of the nodes. They have no engine until `create_engine` makes one. They end with
+        their worker, and it with them."""
+        if self._helpers is None:
+            raise ClusterError(
+                f"this is a handle of {self._name!r}: its creator knows its helpers, and "
+                "each worker its own (muster.helpers())"
+            )
+        members = self._helpers.members(self._member(rank).rank)
+        return View(self._name, members, ENGINE, self._timeout)
 
     def barrier(self, name: str = "", *, timeout: float | None = None) -> None:
         """Inside a worker of this cluster: `muster.barrier`."""
@@ -290,6 +310,8 @@ class Cluster(View):
                 self._finish_first(grace)
             own = bool(self._ports)  # a handle of get_cluster ends anybody's
             head.destroy_cluster(self._name, own, grace, grace + ANSWER_S)
+            if self._helpers is not None:
+                self._helpers.stop_all(grace)
         self._gone = True
         self._owner.held.pop(self._name, None)
         if head.alive and self._ports:

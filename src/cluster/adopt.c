@@ -65,6 +65,7 @@ static int fill(struct ms_registry *r,
         .device_count = s->n_devices,
         .memory = s->memory_limit,
         .cpu_milli = s->cpu_milli,
+        .helps = s->helps,
     };
     int rc = ms_map_add(&r->by_uid, s->uid, slot);
 

@@ -37,6 +37,7 @@ bool ms_slot_is_live(const struct ms_slot *s)
 static void instance_finish(struct ms_instance *i)
 {
     free(i->address);
+    free(i->why);
     free(i->log_path);
     if (i->exit)
         muster__exit__free_unpacked(i->exit, NULL);
@@ -90,6 +91,7 @@ int ms_slot_init(struct ms_slot *s, const struct ms_slot_spec *spec, int64_t now
     s->now.incarnation = 1;
     s->memory = spec->memory;
     s->cpu_milli = spec->cpu_milli;
+    s->helps = spec->helps;
     set_node(s, spec->node);
     become(&s->now, MUSTER__WORKER_STATE__WORKER_STARTING, now_ns);
     return set_devices(s, spec->devices, spec->device_count);

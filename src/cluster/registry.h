@@ -39,6 +39,7 @@ struct ms_instance {
     int64_t since_ns;         /* when it came into this state */
     bool is_closed;  /* it replaces another, and is not ready for its callers */
     uint64_t opener; /* driver that makes it ready; 0: this process */
+    char *why;       /* somebody else's end will end it; NULL: not so */
 };
 
 struct ms_slot {
@@ -49,6 +50,7 @@ struct ms_slot {
     size_t device_count;
     uint64_t memory;
     uint32_t cpu_milli;
+    uint64_t helps; /* uid of the worker that it is a helper of; 0: it is none */
     struct ms_instance now;
     uint64_t former[MS_FORMER_MAX]; /* uids of those before, a ring; 0: none */
     unsigned former_next;
@@ -94,6 +96,7 @@ struct ms_slot_spec {
     size_t device_count;
     uint64_t memory;    /* bytes and */
     uint32_t cpu_milli; /* thousandths of a CPU that it counts for */
+    uint64_t helps;
 };
 
 /* A new cluster whose instances are all STARTING, in their first incarnation. -EINVAL

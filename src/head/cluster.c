@@ -359,17 +359,30 @@ static void worker_gone(struct ms_head *h, const struct ms_slot *slot)
     ms_head_barriers_lose(h, slot);
 }
 
+/* Nobody waits for it any more; else it is forgotten with the nodes' answers. */
+static bool is_over(const struct ms_head *h, const struct ms_cluster *c)
+{
+    return (c->state == MS_CLUSTER_STOPPING && c->live == 0 && !is_awaited(h, c)) ||
+           ms_helpers_are_over(c);
+}
+
 void ms_head_worker_exited(struct ms_head *h, uint64_t uid, const Muster__Exit *exit)
 {
-    struct ms_slot *slot = ms_registry_exited(&h->registry, uid, exit, ms_now_ns());
+    struct ms_slot *slot = ms_registry_find_uid(&h->registry, uid);
+    Muster__Exit told = *exit;
 
+    if (slot && slot->now.why) { /* we have ended it, but it was not asked for */
+        told.detail = slot->now.why;
+        told.requested = false;
+    }
+    slot = ms_registry_exited(&h->registry, uid, &told, ms_now_ns());
     if (!slot)
         return;
     worker_gone(h, slot);
     if (slot->cluster->state != MS_CLUSTER_STARTING)
         ms_head_tell_exit(h, slot); /* else when the creation has succeeded */
-    if (slot->cluster->state == MS_CLUSTER_STOPPING && slot->cluster->live == 0 &&
-        !is_awaited(h, slot->cluster)) /* else with the nodes' answers */
+    ms_helpers_exited(h, slot, &told);
+    if (is_over(h, slot->cluster))
         ms_head_cluster_forget(h, slot->cluster);
     ms_drivers_worker_ended(h, uid);
     ms_head_seek_step(h);
@@ -398,6 +411,7 @@ static void lose_worker(struct ms_head *h,
     worker_gone(h, slot);
     if (slot->cluster->state != MS_CLUSTER_STARTING)
         ms_head_tell_exit(h, slot);
+    ms_helpers_exited(h, slot, &exit);
 }
 
 void ms_head_workers_lost(struct ms_head *h, struct ms_node *n, const char *why)
@@ -410,7 +424,7 @@ void ms_head_workers_lost(struct ms_head *h, struct ms_node *n, const char *why)
             if (ms_slot_is_live(&c->slots[i]) && strcmp(c->slots[i].node, n->name) == 0)
                 lose_worker(h, n, &c->slots[i], detail.text);
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
-        if (c->state == MS_CLUSTER_STOPPING && c->live == 0 && !is_awaited(h, c))
+        if (is_over(h, c))
             ms_head_cluster_forget(h, c);
     ms_head_seek_step(h);
 }

@@ -62,6 +62,7 @@ static void finish_create(struct ms_head_op *op)
     for (size_t i = 0; i < c->count; i++)
         if (!ms_slot_is_live(&c->slots[i]))
             ms_head_tell_exit(h, &c->slots[i]);
+    ms_helpers_created(h, c);
     ms_head_begin_destroys(h, c);
 }
 
@@ -166,6 +167,8 @@ static int check(struct ms_head_op *op, struct ms_error *err)
                             MS_CLUSTER_WORKERS_MAX);
     for (size_t i = 0; i < create->n_ranks && rc == 0; i++)
         rc = check_rank(create, i, err);
+    if (rc == 0)
+        rc = ms_helpers_check(op->head, create, err);
     c = ms_registry_find(&op->head->registry, create->name);
     return rc == 0 && c ? name_taken(op->head, c, err) : rc;
 }
@@ -221,6 +224,7 @@ add_cluster(struct ms_head_op *op, struct ms_node *const *nodes, struct ms_error
             .device_count = s->n_devices,
             .memory = s->memory_limit,
             .cpu_milli = s->cpu_milli,
+            .helps = s->helps,
         };
     }
     rc = ms_registry_add(&op->head->registry,

@@ -249,7 +249,7 @@ static int claim_unplaced(struct ms_books *b,
         const Muster__WorkerSpec *s = create->ranks[i]->spec;
         struct ms_layout what = {.cpu_milli = s->cpu_milli, .memory = s->memory_limit};
 
-        if (s->beside)
+        if (s->beside || s->helps)
             continue; /* it lives on what that one has */
         rc = check_unplaced(b, s, nodes[i]->name, i, err);
         if (rc == 0)

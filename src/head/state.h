@@ -19,6 +19,7 @@
  * ports.c     ports that are held for clusters
  * kv*.c       the key-value store
  * barrier.c   ranks that wait for each other
+ * helpers.c   helpers of workers that are wider than a node
  * stop.c      the orderly end, on the head's thread
  * orphan.c    workers whose lent agent has died
  * status.c    the Status message
@@ -285,6 +286,18 @@ void ms_head_barriers_lose(struct ms_head *h, const struct ms_slot *slot);
 /* This one waits nowhere any more. */
 void ms_head_barriers_leave(struct ms_head *h, const struct ms_driver *d);
 void ms_head_barriers_finish(struct ms_head *h);
+
+/* helpers.c: of workers that are wider than a node */
+int ms_helpers_check(struct ms_head *h,
+                     const Muster__CreateCluster *create,
+                     struct ms_error *err);
+void ms_helpers_created(struct ms_head *h, const struct ms_cluster *c);
+/* This worker has ended: its helpers end too, and whom it helped. */
+void ms_helpers_exited(struct ms_head *h,
+                       const struct ms_slot *slot,
+                       const Muster__Exit *exit);
+/* A cluster of helpers of which none is left: to be forgotten. */
+bool ms_helpers_are_over(const struct ms_cluster *c);
 
 /* stop.c */
 void ms_head_stop_run(struct ms_head_op *op); /* `run` of the end */
