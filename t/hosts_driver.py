@@ -28,6 +28,11 @@ class Counter:
     def echo(self, data: bytes) -> bytes:
         return data
 
+    def say(self, lines: int) -> None:
+        """Long ones: more than an agent sends at once."""
+        for i in range(lines):
+            print(i, "x" * 1000)
+
     def pid(self) -> int:
         return os.getpid()
 
@@ -49,7 +54,8 @@ def main() -> None:
         except BaseException as error:
             traceback.print_exc()
             answer = [False, f"{type(error).__name__}: {error}"]
-        print("@@ done", json.dumps(answer), flush=True)
+        # one write: what workers print comes from another thread
+        sys.stdout.write(f"@@ done {json.dumps(answer)}\n")
 
 
 if __name__ == "__main__":

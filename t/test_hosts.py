@@ -228,3 +228,55 @@ def _agent(head: Head) -> list[str]:
     from cli_rig import CLI
 
     return [CLI, "agent", "--head", head.v4, "--secret-file", str(head.secret)]
+
+
+# ---- HTTP of the head ------------------------------------------------------------------
+
+FETCH = """
+import json, urllib.request, urllib.error
+def fetch(url, method="GET", token=True):
+    headers = {"Authorization": f"Bearer {muster.http_token()}"} if token else {}
+    request = urllib.request.Request(url, headers=headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            body = answer.read()
+            return answer.status, json.loads(body) if body[:1] in (b"[", b"{") else body.decode()
+    except urllib.error.HTTPError as e:
+        return e.code, e.read().decode()
+def numbers(url):
+    status, body = fetch(url)
+    said = [int(line.split()[0]) for line in body["lines"]] or [-1]
+    return [status, body["is_cut"], said[0], said[-1], len(said)]
+"""
+
+
+def test_http_of_a_head_from_another_machine(net: Net) -> None:
+    """`muster head --http`: who may, what there is, logs of a third machine, an end."""
+    host = net.host("head")
+    head = host.head(*GRACES, "--http", f"{host.v4}:7780")
+    lender = net.host("lender")
+    lender.agent(head)
+    driver = net.host("driver").driver(head)
+    driver.do("c = muster.Cluster('c', Counter, world_size=2)")
+    driver.do(FETCH)
+    api = f"http://{host.v4}:7780/api/v1"
+
+    def get(path: str, **options: Any) -> tuple[int, Any]:
+        return tuple(driver.do(f"fetch({api + path!r}, **{options!r})"))
+
+    assert get("/status", token=False)[0] == 401
+    status, body = get("/clusters/c")
+    assert status == 200
+    assert [w["node"] for w in body["workers"]] == ["lender", "lender"]
+    driver.do("c.execute_rank_sync(1, 'say', 700)")
+    log = f"{api}/clusters/c/workers/1/logs?lines="
+    wait_for(
+        lambda: driver.do(f"numbers('{log}10000')[1:] == [False, 0, 699, 700]"), 10
+    )
+    assert driver.do(f"numbers('{log}3')") == [200, True, 697, 699, 3]
+    status, text = driver.do(f"fetch('http://{host.v4}:7780/metrics')")
+    assert status == 200 and "muster" in text
+    assert get("/clusters/c", method="DELETE")[0] == 204
+    assert get("/clusters/c")[0] == 404
+    lender.kill()
+    driver.do("c = None")

@@ -1,13 +1,10 @@
 #include "base/cleanup.h"
+#include "cluster/copy.h"
 #include "head/state.h"
 
 #include <errno.h>
 
-/* `r` is an operation of its own: the node is asked, its answer is the reply. */
-struct read {
-    struct ms_request *request;
-    Muster__ReadLog *want;
-};
+/* ---- asking a node ---------------------------------------------------------------- */
 
 static void
 answered(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
@@ -19,57 +16,70 @@ answered(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
         ms_head_op_fail(op, -EPROTO, "the node gave another answer than was asked for");
 }
 
-static void on_done(struct ms_head_op *op)
+void ms_head_read_log_run(struct ms_head_op *op)
 {
-    struct read *r = op->done_arg;
-    struct ms_error err = {0};
-
-    if (ms_head_op_result(op, &err) < 0)
-        ms_request_fail_text(
-            r->request, MUSTER__FAILURE__KIND__REFUSED, "%s", err.text);
-    else
-        ms_head_control_reply(r->request, ms_head_op_message(op));
-    muster__read_log__free_unpacked(r->want, NULL);
-    free(r);
-}
-
-static void run(struct ms_head_op *op)
-{
-    struct read *r = op->done_arg;
-    struct ms_node *n = ms_node_find(op->head, r->want->node);
+    Muster__ReadLog *want = op->wanted->read_log;
+    struct ms_node *n = ms_node_find(op->head, want->node);
     Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
     struct ms_error err = {0};
 
     m.body_case = MUSTER__HEAD_TO_AGENT__BODY_READ_LOG;
-    m.read_log = r->want;
+    m.read_log = want;
     op->on_answer = answered;
     if (!n)
         ms_head_op_fail(
-            op, -ENODEV, "node %s is gone, and its logs with it", r->want->node);
+            op, -ENODEV, "node %.64s is gone, and its logs with it", want->node);
     else if (ms_node_check(n, &err) < 0 || ms_node_ask(n, op, &m, &err) < 0)
         ms_head_op_fail_with(op, &err);
 }
 
+struct ms_head_op *ms_head_read_log(struct ms_head *h,
+                                    const Muster__ReadLog *want,
+                                    void (*on_done)(struct ms_head_op *op),
+                                    void *arg)
+{
+    struct ms_head_op *op = ms_head_op_create(h);
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+
+    if (!op)
+        return NULL;
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG;
+    m.read_log = (Muster__ReadLog *)(uintptr_t)want;
+    op->wanted = (Muster__DriverToHead *)ms_proto_copy(&m.base);
+    op->run = ms_head_read_log_run;
+    if (!op->wanted) {
+        ms_head_op_fail(op, -ENOMEM, "out of memory");
+        ms_head_op_unref(op);
+        return NULL;
+    }
+    op->on_done = on_done;
+    op->done_arg = arg;
+    return ms_head_op_submit(op);
+}
+
+/* ---- `muster logs` ---------------------------------------------------------------- */
+
+static void on_done(struct ms_head_op *op)
+{
+    struct ms_request *r = op->done_arg;
+    struct ms_error err = {0};
+
+    if (ms_head_op_result(op, &err) < 0)
+        ms_request_fail_text(r, MUSTER__FAILURE__KIND__REFUSED, "%s", err.text);
+    else
+        ms_head_control_reply(r, ms_head_op_message(op));
+}
+
 void ms_head_control_read_log(struct ms_head *h, struct ms_request *r)
 {
-    struct read *read = calloc(1, sizeof *read);
-    struct ms_head_op *op = read ? ms_head_op_create(h) : NULL;
+    Muster__ReadLog *want = muster__read_log__unpack(NULL, r->len, r->body);
+    struct ms_head_op *op = want ? ms_head_read_log(h, want, on_done, r) : NULL;
 
-    if (read)
-        read->want = muster__read_log__unpack(NULL, r->len, r->body);
-    if (!op || !read->want) {
+    if (op)
+        ms_head_op_unref(op);
+    else
         ms_request_fail_text(
             r, MUSTER__FAILURE__KIND__BAD_ARGUMENT, "the request cannot be read");
-        if (op) {
-            ms_head_op_fail(op, -EINVAL, "the request cannot be read");
-            ms_head_op_unref(op);
-        }
-        free(read);
-        return;
-    }
-    read->request = r;
-    op->done_arg = read;
-    op->on_done = on_done;
-    op->run = run;
-    ms_head_op_unref(ms_head_op_submit(op));
+    if (want)
+        muster__read_log__free_unpacked(want, NULL);
 }

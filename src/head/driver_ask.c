@@ -101,6 +101,10 @@ set_body(Muster__HeadToDriver *m, const struct ms_head_op *op, Muster__Done *don
         m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_SUCCESSOR;
         m->successor = (Muster__Successor *)op->message;
         break;
+    case MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG:
+        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_PIECE;
+        m->piece = (Muster__LogPiece *)op->message;
+        break;
     case MUSTER__DRIVER_TO_HEAD__BODY_FIND:
         m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_FOUND;
         m->found = (Muster__ClusterStatus *)op->message;
@@ -145,6 +149,7 @@ static bool is_question(const Muster__DriverToHead *m)
     return m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_STATUS ||
            m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_ASK_DEATH ||
            m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_ASK_SUCCESSOR ||
+           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG ||
            m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_FIND ||
            m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_WAIT_GROUP ||
            m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_FIND_GROUP ||

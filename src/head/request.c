@@ -98,6 +98,7 @@ void ms_head_request_run(struct ms_head_op *op)
         {MUSTER__DRIVER_TO_HEAD__BODY_ASK_SUCCESSOR, ms_head_ask_successor_run},
         {MUSTER__DRIVER_TO_HEAD__BODY_FIND, ms_head_find_run},
         {MUSTER__DRIVER_TO_HEAD__BODY_DESCRIBE, ms_head_describe_run},
+        {MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG, ms_head_read_log_run},
         {MUSTER__DRIVER_TO_HEAD__BODY_KV_PUT, ms_head_kv_put_run},
         {MUSTER__DRIVER_TO_HEAD__BODY_KV_GET, ms_head_kv_get_run},
         {MUSTER__DRIVER_TO_HEAD__BODY_KV_DELETE, ms_head_kv_delete_run},

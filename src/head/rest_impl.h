@@ -3,7 +3,8 @@
  * rest.c         listening, who may, routes
  * rest_read.c    what is read from the Status message
  * rest_view.c    the same as JSON
- * rest_worker.c  stack and log of a worker
+ * rest_worker.c  stack of a worker
+ * rest_log.c     its log, here or on another machine
  * rest_end.c     ending a cluster
  * metrics.c      for Prometheus
  */
@@ -82,8 +83,10 @@ Muster__Status *ms_rest_find_worker(const struct rest_ask *ask,
 
 /* rest_worker.c */
 void ms_rest_stack(const struct rest_ask *ask);
-void ms_rest_logs(const struct rest_ask *ask);
 void ms_rest_worker_finish(struct ms_rest *rest);
+
+/* rest_log.c */
+void ms_rest_logs(const struct rest_ask *ask);
 
 /* rest_end.c */
 void ms_rest_end(const struct rest_ask *ask);

@@ -1,16 +1,12 @@
-#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "head/rest_impl.h"
-#include "io/addr.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
-enum { LINES_DEFAULT = 100, LINES_MAX = 10000, TAIL_MAX = 1 << 20, TAGS = 16 };
+enum { TAGS = 16 };
 
 static void cleanup_status(Muster__Status **s)
 {
@@ -160,123 +156,4 @@ void ms_rest_worker_finish(struct ms_rest *rest)
     ms_watch_finish(&rest->inbox_watch);
     ms_client_destroy(MS_TAKE(rest->client), "the head ends");
     ms_inbox_unref(MS_TAKE(rest->inbox));
-}
-
-/* ---- logs ------------------------------------------------------------------------ */
-
-/* The end of a file, at most TAIL_MAX bytes. */
-static int read_tail(const char *path, struct ms_buf *out, bool *is_cut)
-{
-    MS_CLEANUP(ms_cleanup_fd)
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
-    struct stat st;
-    off_t from;
-    ssize_t n;
-
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return -errno;
-    if (!S_ISREG(st.st_mode))
-        return -EINVAL;
-    from = st.st_size > TAIL_MAX ? st.st_size - TAIL_MAX : 0;
-    *is_cut = from > 0;
-    if (ms_buf_reserve(out, TAIL_MAX) < 0)
-        return -ENOMEM;
-    n = pread(fd, out->data, TAIL_MAX, from);
-    if (n < 0)
-        return -errno;
-    out->len = (size_t)n;
-    return 0;
-}
-
-/* Where its last `most` lines begin; false: not all of the file is behind that. */
-static bool find_lines(const char *text, size_t len, int64_t most, size_t *from)
-{
-    size_t end = len && text[len - 1] == '\n' ? len - 1 : len;
-
-    *from = len;
-    while (end > 0 && most-- > 0) {
-        const char *lf = memrchr(text, '\n', end);
-
-        *from = lf ? (size_t)(lf - text) + 1 : 0;
-        if (!lf)
-            return true;
-        end = (size_t)(lf - text);
-    }
-    return len == 0;
-}
-
-/* The last `most` lines. *is_cut: the file began before `b`, and then: before them. */
-static json_t *last_lines(const struct ms_buf *b, int64_t most, bool *is_cut)
-{
-    json_t *list = json_array();
-    const char *text = (const char *)b->data, *end = text + b->len, *lf;
-    size_t from;
-
-    if (!find_lines(text, b->len, most, &from))
-        *is_cut = true;
-    else if (*is_cut && (lf = memchr(text, '\n', b->len)))
-        from = (size_t)(lf - text) + 1; /* not all of the first line is here */
-    for (const char *at = text + from; at < end; at = lf + 1) {
-        lf = memchr(at, '\n', (size_t)(end - at));
-        if (!lf)
-            lf = end;
-        json_array_append_new(list, ms_json_text(at, (size_t)(lf - at)));
-    }
-    return list;
-}
-
-/* Is the node this machine? One that this head has started always is. */
-static bool
-is_here(const struct ms_rest *rest, const Muster__Status *s, const char *node)
-{
-    if (strcmp(rest->head->node, node) == 0)
-        return true;
-    for (size_t i = 0; i < s->n_nodes; i++)
-        if (strcmp(s->nodes[i]->name, node) == 0)
-            return *s->nodes[i]->host_id &&
-                   strcmp(s->nodes[i]->host_id, ms_host_id()) == 0;
-    return false;
-}
-
-static void reply_log(const struct rest_ask *ask, const char *path, int64_t lines)
-{
-    struct ms_buf b;
-    bool is_cut = false;
-    json_t *list;
-    int rc;
-
-    ms_buf_init(&b);
-    rc = read_tail(path, &b, &is_cut);
-    if (rc == -ENOENT) {
-        ms_http_conn_fail(ask->conn, 404, "the worker has no log");
-    } else if (rc < 0) {
-        ms_http_conn_fail(ask->conn, 500, "the log cannot be read");
-    } else {
-        list = last_lines(&b, lines, &is_cut);
-        ms_rest_reply(ask->conn,
-                      200,
-                      json_pack("{s:o, s:b, s:o}",
-                                "path",
-                                ms_json_text(path, strlen(path)),
-                                "is_cut",
-                                (int)is_cut,
-                                "lines",
-                                list));
-    }
-    ms_buf_finish(&b);
-}
-
-void ms_rest_logs(const struct rest_ask *ask)
-{
-    int64_t lines = ms_rest_number(ask, "lines", LINES_DEFAULT, 1, LINES_MAX);
-    const Muster__WorkerStatus *w = NULL;
-    OWNED Muster__Status *s = lines < 0 ? NULL : ms_rest_find_worker(ask, &w);
-
-    if (!s)
-        return;
-    if (is_here(ask->rest, s, w->node))
-        reply_log(ask, w->log_path, lines);
-    else
-        ms_http_conn_fail(
-            ask->conn, 501, "the log is on another machine: see the worker's log_path");
 }

@@ -324,6 +324,12 @@ void ms_head_control_reply(struct ms_request *r, const ProtobufCMessage *m);
 /* control_stop.c: `muster stop` */
 void ms_head_control_stop(struct ms_head *h, struct ms_request *r);
 /* control_log.c: `muster logs` of other machines */
+/* Ask a node for a piece of a log; the result is a LogPiece. NULL: out of memory. */
+struct ms_head_op *ms_head_read_log(struct ms_head *h,
+                                    const Muster__ReadLog *want,
+                                    void (*on_done)(struct ms_head_op *op),
+                                    void *arg);
+void ms_head_read_log_run(struct ms_head_op *op);
 void ms_head_control_read_log(struct ms_head *h, struct ms_request *r);
 
 #endif

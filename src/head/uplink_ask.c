@@ -150,6 +150,8 @@ static ProtobufCMessage *take_result(Muster__HeadToDriver *m)
         return &MS_TAKE(m->replaced)->base;
     case MUSTER__HEAD_TO_DRIVER__BODY_SUCCESSOR:
         return &MS_TAKE(m->successor)->base;
+    case MUSTER__HEAD_TO_DRIVER__BODY_PIECE:
+        return &MS_TAKE(m->piece)->base;
     case MUSTER__HEAD_TO_DRIVER__BODY_FOUND:
         return &MS_TAKE(m->found)->base;
     case MUSTER__HEAD_TO_DRIVER__BODY_GROUP:
