@@ -4,6 +4,7 @@
  * join.c      a head that runs already
  * program.c   where the muster program is
  * place.c     resources: nodes, and where ranks go
+ * group.c     placement groups
  * rankenv.c   the environment of each rank
  * cluster.c   clusters: create, destroy
  * call.c      calls
@@ -18,7 +19,6 @@
 #include "base/map.h"
 #include "head/head.h"
 #include "muster/driver.h"
-#include "resource/plan.h"
 #include "wire/client.h"
 
 #include <pthread.h>
@@ -34,22 +34,22 @@ struct muster_session {
     char **env;  /* what workers start from */
     void (*on_log)(void *arg, const struct muster_log_line *line);
     void *arg;
-    pthread_mutex_t placing; /* from a plan until what it takes is known to the head */
-    pthread_mutex_t lock;    /* guards exits */
-    struct ms_map exits;     /* uid -> packed exit */
-    struct ms_list link;     /* of all sessions of this process */
-    unsigned refs;           /* clusters that were not destroyed; under `lock` */
-    bool stopped;            /* likewise */
+    pthread_mutex_t lock; /* guards exits */
+    struct ms_map exits;  /* uid -> packed exit */
+    struct ms_list link;  /* of all sessions of this process */
+    unsigned refs;        /* clusters that were not destroyed; under `lock` */
+    bool stopped;         /* likewise */
 };
 
 struct muster_resources {
     struct muster_session *session;
-    uint32_t count, gpus_per_node;
+    uint32_t count;
+    int32_t limit; /* devices of each node; -1: all */
     struct ms_capi_node {
-        char *name;
-        uint32_t cpus;
-        uint64_t memory;
+        const char *name;
+        uint32_t devices;
     } * nodes;
+    char **names;
 };
 
 struct ms_capi_worker {
@@ -90,17 +90,32 @@ struct ms_head *ms_capi_join(const struct ms_head_options *ho,
 /* program.c: malloc'd; NULL with the reason. */
 char *ms_capi_find_program(const char *told, struct muster_error *err);
 
-/* place.c: the plan of a cluster over the nodes of `r`; ms_plan_finish. */
-int ms_capi_plan(struct muster_resources *r,
-                 const struct muster_cluster_options *o,
-                 struct ms_plan *out,
-                 struct muster_error *err);
+/* place.c */
+/* Ask the head for a place; the operation has succeeded, or NULL with the reason. */
+struct ms_head_op *ms_capi_place(struct muster_session *s,
+                                 const Muster__DriverToHead *m,
+                                 int64_t timeout_ns,
+                                 struct muster_error *err);
+/* Places for a cluster, which are held for it: an operation with a ClusterPlaced. */
+struct ms_head_op *ms_capi_place_cluster(struct muster_resources *r,
+                                         const struct muster_cluster_options *o,
+                                         struct muster_error *err);
+/* It will not be created. */
+void ms_capi_drop_claim(struct muster_session *s, const char *cluster);
+/* As a message that borrows from `r`. */
+void ms_capi_scope(const struct muster_resources *r, Muster__Scope *out);
+struct ms_capi_seats {
+    Muster__Seat *at, **list;
+};
+
+/* group.c */
+uint64_t ms_capi_group_id(const struct muster_group *g);
 
 /* rankenv.c: "NAME=value" of one rank, NULL-terminated; NULL: out of memory. */
 struct ms_capi_rank_env {
     const char *cluster;
-    const struct ms_plan *plan;
-    uint32_t gpus_per_node;
+    const Muster__ClusterPlaced *placed;
+    const struct muster_resources *resources;
     const char *master_host;
     uint32_t master_port;
     const char *const *user; /* may be NULL */

@@ -411,6 +411,66 @@ static void test_placement(void **state)
     assert_int_equal(err.kind, MUSTER_ERROR_PLACEMENT);
 }
 
+static void test_groups(void **state)
+{
+    static const char *const nowhere[] = {"rack=r9", NULL};
+    struct muster_bundle one = {.gpus = 1}, whole = {.gpus = 4};
+    struct muster_group_options o = MUSTER_GROUP_OPTIONS;
+    struct muster_cluster_options c = options_of("seated", 0);
+    struct muster_group *group, *same, *late;
+    struct muster_cluster *cluster;
+    const uint32_t *devices;
+    size_t count;
+
+    (void)state;
+    one.count = 2;
+    o.name = "g";
+    o.bundles = &one;
+    o.count = 1;
+    group = muster_group_create(session, &o, &err);
+    assert_non_null(group);
+    assert_int_equal(muster_group_bundles(group), 2);
+    assert_non_null(muster_group_node(group, 1));
+    assert_null(muster_group_node(group, 2));
+    devices = muster_group_devices(group, 1, &count);
+    assert_true(count == 1 && devices[0] == 1);
+    c.group = group;
+    c.first_bundle = 1;
+    cluster = muster_cluster_create(session, &c, &err);
+    assert_non_null(cluster);
+    assert_int_equal(muster_cluster_world_size(cluster), 1);
+    assert_int_equal(muster_group_remove(group, &err), -EBUSY);
+    assert_non_null(strstr(err.message, "cluster 'seated' stands in it"));
+    muster_cluster_destroy(cluster, 0);
+
+    o.name = "h";
+    o.bundles = &whole;
+    assert_null(muster_group_create(session, &o, &err)); /* now or never */
+    assert_int_equal(err.kind, MUSTER_ERROR_PLACEMENT);
+    assert_non_null(strstr(err.message, "0-1 g"));
+    o.timeout_ns = 20 * INT64_C(1000000000);
+    o.no_wait = true;
+    late = muster_group_create(session, &o, &err);
+    assert_non_null(late);
+    assert_int_equal(muster_group_state(late), MUSTER_GROUP_WAITING);
+    same = muster_group_open(session, "g", &err);
+    assert_non_null(same);
+    assert_int_equal(muster_group_remove(group, &err), 0);
+    assert_int_equal(muster_group_state(same), MUSTER_GROUP_REMOVED);
+    muster_group_close(same);
+    assert_int_equal(muster_group_wait(late, o.timeout_ns, &err), 0);
+    assert_string_equal(muster_group_name(late), "h");
+    assert_int_equal(muster_group_remove(late, &err), 0);
+    whole.labels = nowhere;
+    assert_null(muster_group_create(session, &o, &err)); /* at once */
+    assert_int_equal(err.kind, MUSTER_ERROR_PLACEMENT);
+    whole.gpus = -1;
+    assert_null(muster_group_create(session, &o, &err));
+    assert_int_equal(err.code, -EINVAL);
+    assert_null(muster_group_open(session, "none", &err));
+    assert_int_equal(err.code, -ENOENT);
+}
+
 static void test_cpus_are_counted(void **state)
 {
     struct muster_cluster_options o = options_of("greedy", 1);
@@ -510,6 +570,7 @@ int main(void)
         cmocka_unit_test(test_all_or_none),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_placement),
+        cmocka_unit_test(test_groups),
         cmocka_unit_test(test_cpus_are_counted),
         cmocka_unit_test(test_logs),
         cmocka_unit_test(test_fork),

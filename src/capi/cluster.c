@@ -88,11 +88,9 @@ fill_spec(struct ranks *r, uint32_t rank, const struct muster_cluster_options *o
 
 static int ranks_make(struct ranks *r,
                       const struct muster_cluster_options *o,
-                      const struct muster_resources *resources,
-                      const struct ms_plan *plan,
                       const struct ms_capi_rank_env *env)
 {
-    r->count = plan->world_size;
+    r->count = (uint32_t)env->placed->n_ranks;
     r->at = calloc(r->count + 1, sizeof *r->at);
     r->env = calloc(r->count + 1, sizeof(char **));
     muster__zygote_key__init(&r->zygote);
@@ -103,9 +101,9 @@ static int ranks_make(struct ranks *r,
         if (!r->env[i])
             return -ENOMEM;
         fill_spec(r, i, o);
-        r->at[i].node = resources->nodes[plan->nodes[i]].name;
-        r->at[i].devices = plan->devices + (size_t)i * plan->devices_per_worker;
-        r->at[i].device_count = plan->devices_per_worker;
+        r->at[i].node = env->placed->ranks[i]->pieces[0]->node;
+        r->at[i].devices = env->placed->ranks[i]->pieces[0]->devices;
+        r->at[i].device_count = env->placed->ranks[i]->pieces[0]->n_devices;
     }
     return 0;
 }
@@ -228,30 +226,44 @@ static int hold_port(struct muster_cluster *c,
     return rc;
 }
 
-/* Place it, and start its processes. */
+/* Start its processes where they were placed. */
+static int start_placed(struct muster_cluster *c,
+                        const struct muster_cluster_options *o,
+                        const struct muster_resources *resources,
+                        const Muster__ClusterPlaced *placed,
+                        struct muster_error *err)
+{
+    MS_CLEANUP(ms_cleanup_free) char *host = NULL;
+    MS_CLEANUP(ranks_finish) struct ranks ranks = {0};
+    struct ms_capi_rank_env env = {
+        .cluster = c->name, .placed = placed, .resources = resources, .user = o->env};
+    int rc = hold_port(c, placed->ranks[0]->pieces[0]->node, &env, &host, err);
+
+    if (rc < 0)
+        return rc;
+    c->workers = calloc(placed->n_ranks + 1, sizeof *c->workers);
+    c->world_size = c->workers ? (uint32_t)placed->n_ranks : 0;
+    if (!c->workers || ranks_make(&ranks, o, &env) < 0)
+        return muster_error_set(err, -ENOMEM, NULL, "out of memory");
+    return start(c, &ranks, err);
+}
+
 static int place_and_start(struct muster_cluster *c,
                            const struct muster_cluster_options *o,
                            struct muster_resources *resources,
                            struct muster_error *err)
 {
-    MS_CLEANUP(ms_cleanup_free) char *host = NULL;
-    MS_CLEANUP(ms_plan_finish) struct ms_plan plan = {0};
-    MS_CLEANUP(ranks_finish) struct ranks ranks = {0};
-    struct ms_capi_rank_env env = {.cluster = c->name,
-                                   .plan = &plan,
-                                   .gpus_per_node = resources->gpus_per_node,
-                                   .user = o->env};
-    int rc = ms_capi_plan(resources, o, &plan, err);
+    struct ms_head_op *op = ms_capi_place_cluster(resources, o, err);
+    int rc;
 
-    if (rc == 0)
-        rc = hold_port(c, resources->nodes[plan.nodes[0]].name, &env, &host, err);
-    if (rc < 0)
-        return rc;
-    c->workers = calloc(plan.world_size + 1, sizeof *c->workers);
-    c->world_size = c->workers ? plan.world_size : 0;
-    if (!c->workers || ranks_make(&ranks, o, resources, &plan, &env) < 0)
-        return muster_error_set(err, -ENOMEM, NULL, "out of memory");
-    return start(c, &ranks, err);
+    if (!op)
+        return -EIO;
+    rc = start_placed(
+        c, o, resources, (const Muster__ClusterPlaced *)ms_head_op_message(op), err);
+    ms_head_op_unref(op);
+    if (rc < 0) /* what was not begun is not held any longer */
+        ms_capi_drop_claim(c->session, c->name);
+    return rc;
 }
 
 static int create(struct muster_cluster *c,
@@ -266,9 +278,7 @@ static int create(struct muster_cluster *c,
         if (!own)
             return -EIO;
     }
-    pthread_mutex_lock(&c->session->placing);
     rc = place_and_start(c, o, own ? own : o->resources, err);
-    pthread_mutex_unlock(&c->session->placing);
     muster_resources_destroy(own);
     return rc < 0 ? rc : construct(c, o, err);
 }

@@ -81,20 +81,34 @@ static void add_device_name(struct ms_buf *out, uint32_t device, uint32_t count)
     ms_buf_append(out, driver, strcspn(driver, ","));
 }
 
+/* Where the process of a rank runs. */
+static const Muster__Piece *place_of(const struct ms_capi_rank_env *e, uint32_t rank)
+{
+    return e->placed->ranks[rank]->pieces[0];
+}
+
+static uint32_t devices_of(const struct ms_capi_rank_env *e, const char *node)
+{
+    for (uint32_t i = 0; i < e->resources->count; i++)
+        if (strcmp(e->resources->nodes[i].name, node) == 0)
+            return e->resources->nodes[i].devices;
+    return 0;
+}
+
 static void
 add_devices(struct strings *s, const struct ms_capi_rank_env *e, uint32_t rank)
 {
-    uint32_t n = e->plan->devices_per_worker;
-    const uint32_t *devices = e->plan->devices + (size_t)rank * n;
+    const Muster__Piece *place = place_of(e, rank);
+    uint32_t on_node = devices_of(e, place->node);
     struct ms_buf visible, digits;
 
     ms_buf_init(&visible);
     ms_buf_init(&digits);
-    for (uint32_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < place->n_devices; i++) {
         if (i > 0)
             ms_buf_append(&visible, ",", 1);
-        add_device_name(&visible, devices[i], e->gpus_per_node);
-        ms_buf_printf(&digits, "%s%u", i ? "" : "-G", devices[i]);
+        add_device_name(&visible, place->devices[i], on_node);
+        ms_buf_printf(&digits, "%s%u", i ? "" : "-G", place->devices[i]);
     }
     if (!ms_buf_str(&visible) || !ms_buf_str(&digits))
         s->failed = true;
@@ -106,21 +120,40 @@ add_devices(struct strings *s, const struct ms_capi_rank_env *e, uint32_t rank)
     ms_buf_finish(&digits);
 }
 
+/* Nodes of this cluster before that of this rank. */
+static uint32_t node_rank(const struct ms_capi_rank_env *e, uint32_t rank)
+{
+    const char *node = place_of(e, rank)->node;
+    uint32_t before = 0;
+
+    for (uint32_t r = 0; r < rank && strcmp(place_of(e, r)->node, node) != 0; r++) {
+        uint32_t k = 0;
+
+        while (k < r && strcmp(place_of(e, k)->node, place_of(e, r)->node) != 0)
+            k++;
+        before += k == r; /* the first on its node */
+    }
+    return before;
+}
+
 char **ms_capi_rank_env(const struct ms_capi_rank_env *e, uint32_t rank)
 {
-    uint32_t node = e->plan->nodes[rank], local = 0, beside = 0;
+    const char *node = place_of(e, rank)->node;
+    uint32_t local = 0, beside = 0;
     struct strings s = {0};
 
-    for (uint32_t r = 0; r < e->plan->world_size; r++) {
-        local += e->plan->nodes[r] == node && r < rank;
-        beside += e->plan->nodes[r] == node;
+    for (uint32_t r = 0; r < e->placed->n_ranks; r++) {
+        bool same = strcmp(place_of(e, r)->node, node) == 0;
+
+        local += same && r < rank;
+        beside += same;
     }
     add(&s, "RANK=%u", rank);
-    add(&s, "WORLD_SIZE=%u", e->plan->world_size);
+    add(&s, "WORLD_SIZE=%zu", e->placed->n_ranks);
     add(&s, "LOCAL_RANK=0");
     add(&s, "MUSTER_LOCAL_RANK=%u", local);
     add(&s, "LOCAL_WORLD_SIZE=%u", beside);
-    add(&s, "NODE_RANK=%u", node);
+    add(&s, "NODE_RANK=%u", node_rank(e, rank));
     add(&s, "MASTER_ADDR=%s", e->master_host);
     add(&s, "MASTER_PORT=%u", e->master_port);
     add(&s, "CLUSTER_NAME=%s", e->cluster);

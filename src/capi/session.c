@@ -34,7 +34,6 @@ static void after_fork_in_child(void)
         ms_client_forget(s->client);
         ms_head_forget(s->head);
         pthread_mutex_init(&s->lock, NULL);
-        pthread_mutex_init(&s->placing, NULL);
         s->stopped = true;
     }
     pthread_mutex_unlock(&sessions_lock);
@@ -140,7 +139,6 @@ static void session_free(struct muster_session *s)
     ms_spin_close(s->spin);
     ms_capi_strings_free(s->env);
     pthread_mutex_destroy(&s->lock);
-    pthread_mutex_destroy(&s->placing);
     free(s);
 }
 
@@ -221,7 +219,6 @@ struct muster_session *muster_init(const struct muster_session_options *options,
     }
     pthread_once(&once, watch_forks);
     pthread_mutex_init(&s->lock, NULL);
-    pthread_mutex_init(&s->placing, NULL);
     ms_map_init(&s->exits);
     s->on_log = o.on_log;
     s->arg = o.arg;
