@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hosts import Host, Net, Process, obstacle
 from test_init import SCRIPT
+from test_package import DRIVER as CODE_DRIVER
+from test_package import MODULE
 
 pytestmark = pytest.mark.skipif(obstacle() is not None, reason=str(obstacle()))
 
@@ -107,3 +109,28 @@ def test_workers_on_several_hosts_meet(net: Net, secret: Path) -> None:
     assert ranks[0].until("met")[-1] == "met 0 1 2"
     assert ranks[0].until("dialled")[-1] == f"dialled {hosts[1].v4} 1 2 3"
     assert [rank.wait() for rank in ranks] == [0, 0, 0]
+
+
+def test_code_reaches_hosts_that_have_not_got_it(
+    net: Net, secret: Path, tmp_path: Path
+) -> None:
+    code = tmp_path / "code"
+    (code / "job").mkdir(parents=True)
+    (code / "job" / "reader.py").write_text(MODULE.replace("from . import", "import"))
+    (code / "values.py").write_text("VALUE = 42\n")
+    (code / "data").mkdir()
+    (code / "data" / "text").write_text("some data")
+    hosts = [net.host(f"h{i}") for i in range(2)]
+    file = f"MUSTER_SECRET_FILE={secret}"
+    told = (file, f"CODE={code}", "SIZE=2")
+    first = start(hosts[0], hosts[0].v4, 0, 2, *told, script=CODE_DRIVER)
+    here = str(Path(__file__).parent)
+    paths = os.pathsep.join([here, *filter(None, sys.path)])
+    hidden = f"mount -t tmpfs none {code} && exec env PYTHONPATH={paths} RANK=1 "
+    hidden += f"WORLD_SIZE=2 MASTER_ADDR={hosts[0].v4} MASTER_PORT=29500 {file} "
+    hidden += f"{sys.executable} -u -c 'import muster; muster.init()'"
+    other = hosts[1].start("unshare", "-m", "sh", "-c", hidden)
+    lines = first.until("sent")
+    found = [line for line in lines if line.startswith("('some data', 42")]
+    assert all(str(h.home) in line for h, line in zip(hosts, found, strict=True))
+    assert [first.wait(), other.wait()] == [0, 0]

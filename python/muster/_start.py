@@ -7,6 +7,7 @@ import sys
 import warnings
 
 from muster._env import VISIBLE_DEVICES, rank_env, visible_env, zygote_env
+from muster._package import is_inside
 from muster._serialize import Once
 from muster._uses import modules_used
 from muster.dispatch import methods_of
@@ -117,7 +118,11 @@ def _common_spec(
         return native
     spec: _core.RankSpec = {
         "start": _STARTS[role.start] if isinstance(role.start, str) else _COMMAND,
-        "preload": list(dict.fromkeys([*modules_of(worker_cls), *role.preload])),
+        "preload": [
+            module
+            for module in dict.fromkeys([*modules_of(worker_cls), *role.preload])
+            if not is_inside(module, session.code)
+        ],
         "zygote_env": zygote_env(role.env, session.env),
         "memory": role.memory,
         "http_open": int(role.http_open),

@@ -20,7 +20,7 @@ import threading
 import traceback
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from . import _core, _mesh, _serialize
+from . import _core, _mesh, _package, _serialize
 from .dispatch import methods_of
 
 if TYPE_CHECKING:
@@ -351,6 +351,7 @@ def _run(
         worker = Worker(boot, control_fd, listen_fd, listen_tcp_fd)
         try:
             _prepare(worker)
+            _package.enter(os.environ)
             _serve(worker)
             code = 0
         except SystemExit as end:

@@ -8,14 +8,14 @@ import sys
 import threading
 from time import monotonic
 
-from muster import _core, _launch, _nodes
+from muster import _core, _launch, _nodes, _package
 from muster._env import session_env
 from muster._logs import LogPump
 from muster.errors import DeadlineExceeded, MusterError, NotInitialized
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     from muster._env import DeviceName
@@ -108,8 +108,14 @@ class Session:
     """What `init` started."""
 
     def __init__(
-        self, options: dict[str, Any], head: _core.Head, env: dict[str, str]
+        self,
+        options: dict[str, Any],
+        head: _core.Head,
+        env: dict[str, str],
+        package: _package.Package | None = None,
     ) -> None:
+        self.package = package
+        self.code = package.folder if package else _package.entered
         self.options = options
         self.head = head
         self.env = env
@@ -213,6 +219,8 @@ def init(
     tls: str = "auto",
     http: str | None = None,
     store_limit: int | str | None = None,
+    working_dir: str | None = None,
+    excludes: Sequence[str] = (),
 ) -> None:
     """Start a head in this process and an agent on this machine, and wait for them; or
     join a head that runs already.
@@ -236,6 +244,11 @@ def init(
     log_to_driver: what workers print appears here too, with a prefix.
     store_limit: bytes, or "20GiB": what objects in shared memory may take on each node of
         this machine; None: 30 % of its memory; 0: no store.
+    working_dir: a folder with the code of the job, which goes to every node that has
+        workers, once, by what is in it; they have it as their current folder and first
+        on sys.path. Without it they look for code in the same paths as this process.
+    excludes: patterns of names and paths in it that stay here, besides .git,
+        __pycache__, *.pyc and the like.
 
     Started on every node with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (one process
     on each node), rank 0 listens there and waits for WORLD_SIZE nodes; on the others
@@ -277,6 +290,10 @@ def init(
     if timeout is None:
         timeout = _launch.NODES_S if options["min_nodes"] > 1 else START_S
     _let_others_come(options, launch, secret_file, timeout)
+    package = None
+    if working_dir is not None:
+        package = _package.read(working_dir, excludes)
+        options["package"] = package.variable
     if options["address"] and (numbers or described):
         raise ValueError(
             "num_cpus, num_gpus, num_nodes and nodes describe this machine: give them to "
@@ -297,19 +314,27 @@ def init(
             shutdown()  # its agent was lost
         begun = monotonic()
         try:
-            _session = _start(options, timeout)
+            _session = _start(options, timeout, package)
         except TimeoutError as e:
             raise DeadlineExceeded(f"init: not ready within {timeout} s: {e}") from None
         try:
             left = timeout - (monotonic() - begun)
             _session.wait_for_nodes(launch is not None, left)
+            if package is not None:
+                _package.send(package)
         except BaseException:
             shutdown(grace=0)
             raise
 
 
-def _start(options: dict[str, Any], timeout: float) -> Session:
+def _start(
+    options: dict[str, Any], timeout: float, package: _package.Package | None = None
+) -> Session:
     env = session_env(os.environ)
+    if package is not None:
+        env[_package.VARIABLE] = package.variable
+    elif _core.in_worker() is None:
+        env.pop(_package.VARIABLE, None)  # of a job that has started this one
     head = _core.Head(
         agent_path=find_executable(),
         node_name=options["node_name"],
@@ -321,7 +346,7 @@ def _start(options: dict[str, Any], timeout: float) -> Session:
         python=interpreter(),
         sys_path=[os.path.abspath(p) for p in map(str, sys.path)],
         env=[f"{name}={value}" for name, value in env.items()],
-        working_dir=os.getcwd(),
+        working_dir=os.getcwd() if package is None else "/",
         script=sys.argv[0] if sys.argv else "",
         timeout=timeout,
         address=options["address"],
@@ -334,7 +359,7 @@ def _start(options: dict[str, Any], timeout: float) -> Session:
     try:
         if place := head.store_place(ANSWER_S):
             _core.store_open(head, *place, f"driver {os.getpid()}")
-        return Session(options, head, env)
+        return Session(options, head, env, package)
     except BaseException:
         head.stop(0)
         raise
