@@ -20,7 +20,7 @@ class MusterVerl(VerlSide):
         super().__init__(muster.verl, Empty)
 
     def version(self) -> dict[str, str]:
-        return {"muster": muster.__version__, "python": platform.python_version()}
+        return {"muster_verl": muster.__version__, "python": platform.python_version()}
 
     def init(self) -> float:
         start = time.perf_counter()

@@ -250,6 +250,21 @@ def test_what_cannot_be(make: Make, session: Any) -> None:
         verl.RayClassWithInitArgs(Actor).update_options({"num_gpus": 1})
 
 
+def test_a_group_travels(make: Make, cluster: Any) -> None:
+    """Inside of another worker it is called as here."""
+    group = make(Actor, pool=2)
+    group.init_mesh(1)
+    assert cluster(Caller).execute_rank_zero_sync("ask", group) == [[5, 6], [1, 2]]
+
+
+class Caller:
+    def ask(self, group: verl.RayWorkerGroup) -> list[Any]:
+        return [
+            group.execute_all_sync("add", 5),
+            [row for row, _ in group.train(Rows([1, 2])).rows],
+        ]
+
+
 # ---- pools ----------------------------------------------------------------------------
 
 

@@ -63,6 +63,15 @@ def _places(node_rank: int, devices: list[int]) -> list[dict[str, Any]]:
     return [{"node_rank": node_rank, "gpu_rank": device} for device in own]
 
 
+def _mapped(nodes: list[Any], role: WorkerConfig) -> list[list[dict[str, Any]]]:
+    """The devices of each worker by their global ids, on one node or on several."""
+    devices = [(rank, d) for rank, (*_, gpus) in enumerate(nodes) for d in range(gpus)]
+    width = role.num_gpus_per_worker
+    ids: Any = role.device_mapping
+    places = [{"node_rank": n, "gpu_rank": d} for n, d in (devices[i] for i in ids)]
+    return [places[i : i + width] for i in range(0, len(places), width)]
+
+
 class Cluster(muster.Cluster):
     """The workers of one role, each made as `worker_cls(worker_config=worker_config)`.
 
@@ -101,7 +110,13 @@ class Cluster(muster.Cluster):
             raise
 
     def _tell_placement(self, worker_cls: Any) -> None:
-        self.placement_groups = [_places(w.node[0], w.devices) for w in self._members]
+        where, role = self.resource_manager, self.worker_config
+        if where is not None and getattr(role, "device_mapping", None):
+            self.placement_groups = _mapped(where.nodes, WorkerConfig.of(role))
+        else:
+            self.placement_groups = [
+                _places(w.node[0], w.devices) for w in self._members
+            ]
         try:
             told = self.execute_all_sync("_set_placement", self.placement_groups)
         except muster.NoSuchMethod:  # its class is not derived from ours
@@ -116,17 +131,17 @@ class Cluster(muster.Cluster):
         self.workers: list[Any] = [Handle(self[i]) for i in range(len(self))]
         self.rank2worker = dict(enumerate(self.workers))
         self.worker2rank = {worker: rank for rank, worker in self.rank2worker.items()}
-        self.rank2devices = {
-            w.rank: [
-                {"rank": i, **place}
-                for i, place in enumerate(_places(w.node[0], w.devices))
-            ]
-            for w in self._members
-        }
-
         self.worker2nodes = {
             worker: _host(w.address)
             for worker, w in zip(self.workers, self._members, strict=True)
+        }
+
+    @property
+    def rank2devices(self) -> dict[int, list[dict[str, Any]]]:  # type: ignore[override]
+        """Those of each worker, on all of its nodes."""
+        return {
+            rank: [{"rank": i, **place} for i, place in enumerate(places)]
+            for rank, places in enumerate(self.placement_groups)
         }
 
     def __reduce__(self) -> tuple[Any, ...]:
