@@ -223,7 +223,7 @@ void ms_head_barrier_run(struct ms_head_op *op)
                           slot->rank);
     if (rc == 0 && ms_timer_init(&op->deadline, op->head->loop, on_late, op) < 0)
         rc = ms_error_set(&err, -ENOMEM, "out of memory");
-    if (rc < 0) {
+    if (rc < 0 || !b) {
         if (b)
             release(b);
         ms_head_op_fail_with(op, &err);

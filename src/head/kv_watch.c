@@ -1,5 +1,4 @@
 /* kv_watch.c - many entries at once: keys, and what has changed */
-#include "base/cleanup.h"
 #include "head/state.h"
 
 #include <errno.h>
@@ -17,6 +16,7 @@ static void page_finish(struct page *p)
 {
     free(p->entries);
     free(p->pointers);
+    *p = (struct page){0};
 }
 
 static int page_init(struct page *p, size_t room)
@@ -24,7 +24,10 @@ static int page_init(struct page *p, size_t room)
     p->entries = calloc(room + 1, sizeof *p->entries);
     p->pointers = calloc(room + 1, sizeof(Muster__KvEntry *));
     p->room = room;
-    return p->entries && p->pointers ? 0 : -ENOMEM;
+    if (p->entries && p->pointers)
+        return 0;
+    page_finish(p);
+    return -ENOMEM;
 }
 
 /* False: it is full. */
@@ -62,7 +65,7 @@ static void answer_all(struct ms_head_op *op, const char *prefix, bool with_valu
 {
     const struct ms_kv *kv = &op->head->kv;
     size_t first, count = ms_kv_range(kv, prefix, &first);
-    MS_CLEANUP(page_finish) struct page p = {0};
+    struct page p = {0};
     size_t i = 0;
 
     if (page_init(&p, count) < 0) {
@@ -81,6 +84,7 @@ static void answer_all(struct ms_head_op *op, const char *prefix, bool with_valu
                         (size_t)MS_KV_ANSWER_MAX);
     else
         answer(op, &p, kv->revision, true);
+    page_finish(&p);
 }
 
 void ms_head_kv_keys_run(struct ms_head_op *op)
@@ -93,7 +97,7 @@ bool ms_head_kv_try_watch(struct ms_head_op *op, bool is_last)
     const Muster__KvWatch *w = op->wanted->kv_watch;
     const struct ms_kv *kv = &op->head->kv;
     const struct ms_kv_entry *change;
-    MS_CLEANUP(page_finish) struct page p = {0};
+    struct page p = {0};
     uint64_t upto = w->revision;
 
     if (w->store != kv->id || !ms_kv_has_changes(kv, w->revision)) {
@@ -112,6 +116,7 @@ bool ms_head_kv_try_watch(struct ms_head_op *op, bool is_last)
         change = ms_kv_next_change(kv, w->prefix, upto);
     }
     answer(op, &p, change ? upto : kv->revision, false);
+    page_finish(&p);
     return true;
 }
 
