@@ -1,6 +1,9 @@
 #include "agent/agent_impl.h"
+#include "agent/listen.h"
 #include "store/path.h"
 #include "store/server.h"
+
+#include <stdlib.h>
 
 /* Of the node's memory, unless told: in hundredths. */
 enum { SHARE = 30 };
@@ -22,9 +25,16 @@ void ms_agent_open_store(struct ms_agent *a)
                                  .limit = limit_of(a)};
     char path[MS_STORE_PATH_MAX];
     struct ms_error err = {0};
+    uint16_t port = 0;
+    char *addresses;
 
+    o.listen_fd = ms_listen_open(&a->listen, &port, &err);
+    addresses = ms_listen_print(&a->listen, "", "", port);
+    o.address = addresses && addresses[0] ? addresses + 1 : NULL; /* behind the comma */
+    o.tls = (enum ms_tls_mode)a->config->tls;
     o.path = ms_store_path(a->config->session_dir, a->node, path);
     a->store = ms_store_create(&o, &err);
     if (!a->store)
         ms_agent_say("no store: %s", err.text);
+    free(addresses);
 }

@@ -77,6 +77,8 @@
 #define MS_STORE_IDLE_NS     (30 * MS_NS_PER_S)  /* unused memory until given back */
 #define MS_STORE_SPARE_MIN   ((uint64_t)256 << 20) /* memory that the machine keeps */
 #define MS_STORE_CLIENTS_MAX 8192u                 /* processes of one store */
+#define MS_STORE_PIECE_MAX   ((uint64_t)1 << 20)   /* of an object, between nodes */
+#define MS_STORE_PIECES      6u                    /* asked for at a time */
 #define MS_STORE_ANSWER_NS   (60 * MS_NS_PER_S)    /* of an agent that is alive */
 
 /* Names and paths */

@@ -1,4 +1,4 @@
-#include "store/server_impl.h"
+#include "store/far.h"
 
 #include "base/clock.h"
 #include "base/limits.h"
@@ -177,13 +177,25 @@ static void attach_step(struct ms_store *s, struct attaching *a)
     free(a);
 }
 
+static void on_mirror(void *arg, struct ms_store *s, const struct ms_error *why)
+{
+    struct attaching *a = arg;
+
+    if (why && !a->why.code)
+        a->why = *why;
+    attach_step(s, a);
+}
+
 static void attach_one(struct ms_guest *g,
                        struct attaching *a,
                        size_t i,
                        const Muster__StoredName *n)
 {
     struct ms_store *s = g->store;
-    struct ms_object *o = ms_table_find(&s->table, n->node, n->id);
+    struct ms_object *o = n->node == s->table.node
+                              ? ms_table_find(&s->table, n->node, n->id)
+                              : ms_replica_get(s, n);
+    int rc;
 
     a->at[i].node = n->node;
     a->at[i].id = n->id;
@@ -199,6 +211,17 @@ static void attach_one(struct ms_guest *g,
         return;
     }
     a->at[i].is_held = true;
+    if (!o->is_mirror)
+        return;
+    a->waiting++;
+    rc = ms_replica_want(s, o, a->bare, on_mirror, a);
+    if (rc < 0) {
+        a->waiting--;
+        ms_error_set(
+            &a->why,
+            rc,
+            "an object of another node cannot be had: its node is not reached");
+    }
 }
 
 static void
@@ -237,15 +260,23 @@ static void ask_count(struct ms_guest *g, const Muster__StoreCount *m)
         ms_table_count(&g->store->table, o, g->holder, m->by, ms_now_ns());
 }
 
-static void ask_grant(struct ms_guest *g, const Muster__StoreGrant *m)
+void ms_store_grant_to(struct ms_store *s, const Muster__StoreGrant *m)
 {
-    struct ms_store *s = g->store;
     struct ms_object *o =
         m->name ? ms_table_find(&s->table, m->name->node, m->name->id) : NULL;
-    struct ms_holder *to = ms_table_find_holder(&s->table, m->holder);
+    bool is_here = m->node == s->table.node;
     int64_t now_ns = ms_now_ns();
+    struct ms_holder *to;
 
-    if (!o || !to)
+    if (!o)
+        return;
+    if (o->is_mirror && !is_here) { /* its origin counts the nodes */
+        ms_replica_grant(s, o, m);
+        return;
+    }
+    to = is_here ? ms_table_find_holder(&s->table, m->holder)
+                 : ms_visitor_holder(s, m->node, "that was answered");
+    if (!to)
         return; /* whoever asked has gone */
     ms_table_grant(&s->table, o, to, now_ns, now_ns + MS_STORE_LEASE_NS);
     ms_store_watch_leases(s);
@@ -253,11 +284,22 @@ static void ask_grant(struct ms_guest *g, const Muster__StoreGrant *m)
 
 static void ask_confirm(struct ms_guest *g, const Muster__StoreConfirm *m)
 {
-    struct ms_object *o =
-        m->name ? ms_table_find(&g->store->table, m->name->node, m->name->id) : NULL;
+    struct ms_store *s = g->store;
+    struct ms_object *o;
 
-    if (o)
-        ms_table_confirm(&g->store->table, o, g->holder, ms_now_ns());
+    if (!m->name)
+        return;
+    if (m->name->node == s->table.node || m->from == s->table.node) {
+        o = ms_table_find(&s->table, m->name->node, m->name->id);
+        if (o)
+            ms_table_confirm(&s->table, o, g->holder, ms_now_ns());
+        return;
+    }
+    o = ms_replica_get(s, m->name);
+    if (!o)
+        return;
+    ms_replica_confirm(s, o);
+    ms_table_count(&s->table, o, g->holder, 1, ms_now_ns());
 }
 
 static void ask_stats(struct ms_guest *g, uint64_t request, bool objects)
@@ -289,7 +331,7 @@ void ms_guest_asks(struct ms_guest *g, const Muster__StoreAsk *ask)
         ask_count(g, ask->count);
         break;
     case MUSTER__STORE_ASK__BODY_GRANT:
-        ask_grant(g, ask->grant);
+        ms_store_grant_to(g->store, ask->grant);
         break;
     case MUSTER__STORE_ASK__BODY_CONFIRM:
         ask_confirm(g, ask->confirm);

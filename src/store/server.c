@@ -1,4 +1,4 @@
-#include "store/server_impl.h"
+#include "store/far.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -27,9 +27,15 @@ static void punch_idle(struct ms_store *s)
     }
 }
 
+/* Nothing was asked for in a while. */
 static void on_idle(void *arg)
 {
-    punch_idle(arg);
+    struct ms_store *s = arg;
+
+    while (!ms_list_is_empty(&s->table.unheld))
+        ms_table_forget(&s->table,
+                        ms_list_first(&s->table.unheld, struct ms_object, link));
+    punch_idle(s);
 }
 
 struct commit {
@@ -106,14 +112,18 @@ static void on_free(void *arg, struct ms_object *o)
 {
     struct ms_store *s = arg;
 
-    (void)o;
+    if (o->is_mirror)
+        ms_replica_free(o);
+    else
+        ms_given_tell(s, o);
+    free(o->user);
+    o->user = NULL;
     ms_timer_set(&s->idle_timer, MS_STORE_IDLE_NS);
 }
 
 static void on_unheld(void *arg, struct ms_object *o)
 {
-    (void)arg;
-    (void)o;
+    ms_replica_unheld(arg, o);
 }
 
 static const struct ms_table_ops table_ops = {.on_free = on_free,
@@ -140,8 +150,10 @@ static void on_connect(void *arg, unsigned events)
     ms_guest_accept(arg);
 }
 
-static int start(struct ms_store *s, uint64_t limit, struct ms_error *err)
+/* Takes the descriptor. */
+static int start(struct ms_store *s, uint64_t limit, int tcp_fd, struct ms_error *err)
 {
+    MS_CLEANUP(ms_cleanup_fd) int fd = tcp_fd;
     uint64_t size = limit > UINT64_MAX / SPREAD ? limit : limit * SPREAD;
     uint64_t node = ms_random_id();
     int rc;
@@ -160,6 +172,8 @@ static int start(struct ms_store *s, uint64_t limit, struct ms_error *err)
         rc = ms_timer_init(&s->lease_timer, s->loop, on_lease, s);
     if (rc == 0)
         rc = ms_timer_init(&s->idle_timer, s->loop, on_idle, s);
+    if (rc == 0 && fd >= 0)
+        rc = ms_visitors_listen(s, MS_TAKE_FD(fd), s->tls);
     return rc < 0 ? ms_error_sys(err, rc, "cannot watch the store's socket") : 0;
 }
 
@@ -169,21 +183,39 @@ struct ms_store *ms_store_create(const struct ms_store_options *o, struct ms_err
     struct ms_error own;
 
     if (!s) {
+        if (o->listen_fd >= 0)
+            close(o->listen_fd);
         ms_error_set(err, -ENOMEM, "no memory for a store");
         return NULL;
     }
     s->loop = o->loop;
     s->path = strdup(o->path);
     s->node_name = strdup(o->node_name);
-    s->address = strdup("");
+    s->address = strdup(o->address ? o->address : "");
+    s->tls = o->tls;
     memcpy(s->secret, o->secret, sizeof s->secret);
     s->listen_fd = -1;
     ms_list_init(&s->guests);
-    if (start(s, o->limit, err ? err : &own) < 0) {
+    ms_list_init(&s->visitors);
+    ms_list_init(&s->fars);
+    if (start(s, o->limit, o->listen_fd, err ? err : &own) < 0) {
         ms_store_destroy(s);
         return NULL;
     }
     return s;
+}
+
+/* What the table's objects have of ours. */
+static void drop_objects(struct ms_store *s)
+{
+    if (!s->table.space)
+        return;
+    ms_list_splice(&s->table.all, &s->table.unheld);
+    ms_list_each (o, &s->table.all, struct ms_object, link) {
+        if (o->is_mirror)
+            ms_replica_free(o);
+        free(o->user);
+    }
 }
 
 void ms_store_destroy(struct ms_store *s)
@@ -195,9 +227,12 @@ void ms_store_destroy(struct ms_store *s)
     ms_timer_finish(&s->idle_timer);
     ms_list_each (g, &s->guests, struct ms_guest, link)
         ms_guest_destroy(g);
+    ms_visitors_finish(s);
+    ms_fars_finish(s);
     if (s->listen_fd >= 0)
         unlink(s->path);
     ms_fd_close(&s->listen_fd);
+    drop_objects(s);
     ms_table_finish(&s->table);
     ms_arena_destroy(s->arena);
     explicit_bzero(s->secret, sizeof s->secret);

@@ -5,6 +5,8 @@
  * it asks for objects (one round trip for each payload, however many buffers that has) and
  * reads and writes them by itself; see client.h.
  *
+ * Stores of other nodes come over TCP, on the link lane; see far.h.
+ *
  * A process that ends, by its pidfd or by the end of its connection, holds nothing any
  * more.
  */
@@ -24,6 +26,11 @@ struct ms_store_options {
     const char *node_name; /* copied */
     const uint8_t *secret; /* MS_SECRET_SIZE bytes, copied */
     uint64_t limit;        /* bytes; 0: nobody gets any */
+    /* For stores of other nodes: a listening TCP socket, which is taken over, also on
+     * failure (-1: none come), and the addresses by which they find it; copied. */
+    int listen_fd;
+    const char *address;
+    enum ms_tls_mode tls;
 };
 
 struct ms_store *ms_store_create(const struct ms_store_options *o,

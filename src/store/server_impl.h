@@ -4,6 +4,7 @@
  * guest.c   one process: handshake, messages, answers
  * ask.c     what it asks for
  * stats.c   what there is
+ * far.h     objects of other nodes
  */
 #ifndef MS_STORE_SERVER_IMPL_H
 #define MS_STORE_SERVER_IMPL_H
@@ -29,6 +30,11 @@ struct ms_store {
     size_t guest_count;
     struct ms_timer lease_timer, idle_timer;
     uint64_t received, sent, spilled;
+
+    enum ms_tls_mode tls;
+    struct ms_server *server; /* for stores of other nodes; NULL: none come */
+    struct ms_list visitors;  /* those that came */
+    struct ms_list fars;      /* those that we dial */
 };
 
 /* A process of this node. */
@@ -76,6 +82,9 @@ void ms_guest_refuse(struct ms_guest *g,
 
 /* One message of a guest that has said who it is. */
 void ms_guest_asks(struct ms_guest *g, const Muster__StoreAsk *ask);
+/* A count of one of our objects, or of what we have of another's, for somebody who will
+ * confirm it. */
+void ms_store_grant_to(struct ms_store *s, const Muster__StoreGrant *m);
 /* An object as others know it; `out` borrows the store's address. */
 void ms_store_name(const struct ms_store *s,
                    const struct ms_object *o,

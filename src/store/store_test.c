@@ -38,7 +38,8 @@ static void *run(void *arg)
 
 static void rig_start(struct rig *r, uint64_t limit)
 {
-    struct ms_store_options o = {.secret = secret, .node_name = "n0", .limit = limit};
+    struct ms_store_options o = {
+        .secret = secret, .node_name = "n0", .limit = limit, .listen_fd = -1};
     struct ms_error err = {0};
 
     *r = (struct rig){.dir = "/tmp/muster-store-XXXXXX"};

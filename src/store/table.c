@@ -347,6 +347,24 @@ int ms_table_count(struct ms_table *t,
     return 0;
 }
 
+int ms_table_set(struct ms_table *t,
+                 struct ms_object *o,
+                 struct ms_holder *h,
+                 int64_t count,
+                 int64_t now_ns)
+{
+    struct ms_hold *hold = hold_get(t, o, h, now_ns);
+
+    if (!hold)
+        return -ENOMEM;
+    ms_list_each (l, &t->leases, struct lease, link)
+        if (l->hold == hold)
+            count++;
+    hold->count = count;
+    hold_settle(t, hold);
+    return 0;
+}
+
 int ms_table_grant(struct ms_table *t,
                    struct ms_object *o,
                    struct ms_holder *h,

@@ -157,6 +157,12 @@ int ms_table_count(struct ms_table *t,
                    struct ms_holder *h,
                    int64_t by,
                    int64_t now_ns);
+/* `count` in all, and what was granted and is not confirmed. */
+int ms_table_set(struct ms_table *t,
+                 struct ms_object *o,
+                 struct ms_holder *h,
+                 int64_t count,
+                 int64_t now_ns);
 /* One more, unless it is not confirmed by then. Deadlines never go back. */
 int ms_table_grant(struct ms_table *t,
                    struct ms_object *o,

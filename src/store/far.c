@@ -1,0 +1,208 @@
+#include "store/far.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/limits.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void dial(struct ms_far *f);
+
+/* ---- what waits for the link ----------------------------------------------------- */
+
+struct unsent {
+    struct ms_list link;
+    Muster__StorePeer *message;
+};
+
+static void unsent_free(struct unsent *u)
+{
+    ms_list_remove(&u->link);
+    muster__store_peer__free_unpacked(u->message, NULL);
+    free(u);
+}
+
+static int keep(struct ms_far *f, const Muster__StorePeer *m)
+{
+    size_t len = muster__store_peer__get_packed_size(m);
+    MS_CLEANUP(ms_cleanup_free) uint8_t *body = malloc(len ? len : 1);
+    struct unsent *u = body ? calloc(1, sizeof *u) : NULL;
+
+    if (!u)
+        return -ENOMEM;
+    muster__store_peer__pack(m, body);
+    u->message = muster__store_peer__unpack(NULL, len, body);
+    if (!u->message) {
+        free(u);
+        return -ENOMEM;
+    }
+    ms_list_init(&u->link);
+    ms_list_add_tail(&f->unsent, &u->link);
+    return 0;
+}
+
+static bool is_kept(const Muster__StorePeer *m)
+{
+    return m->body_case == MUSTER__STORE_PEER__BODY_COUNT ||
+           m->body_case == MUSTER__STORE_PEER__BODY_CONFIRM ||
+           m->body_case == MUSTER__STORE_PEER__BODY_GRANT;
+}
+
+int ms_far_send(struct ms_far *f, const Muster__StorePeer *m)
+{
+    if (f->is_open)
+        return ms_link_send(f->link, &m->base);
+    return is_kept(m) && !f->is_lost ? keep(f, m) : -ENOTCONN;
+}
+
+static void drop_unsent(struct ms_far *f)
+{
+    ms_list_each (u, &f->unsent, struct unsent, link)
+        unsent_free(u);
+}
+
+/* ---- the link -------------------------------------------------------------------- */
+
+static void on_open(void *arg)
+{
+    struct ms_far *f = arg;
+    Muster__StorePeer m = MUSTER__STORE_PEER__INIT;
+    Muster__PeerHello hello = MUSTER__PEER_HELLO__INIT;
+
+    f->is_open = true;
+    f->lost_ns = 0;
+    hello.node = f->store->table.node;
+    hello.name = f->store->node_name;
+    hello.address = f->store->address;
+    m.body_case = MUSTER__STORE_PEER__BODY_HELLO;
+    m.hello = &hello;
+    ms_far_send(f, &m);
+    ms_list_each (u, &f->unsent, struct unsent, link) {
+        ms_far_send(f, u->message);
+        unsent_free(u);
+    }
+    ms_replicas_resume(f->store, f);
+    f->was_open = true;
+}
+
+static void on_body(void *arg, const uint8_t *body, size_t len)
+{
+    struct ms_far *f = arg;
+    Muster__StorePeer *m = muster__store_peer__unpack(NULL, len, body);
+
+    if (!m)
+        return;
+    if (m->body_case == MUSTER__STORE_PEER__BODY_HELD)
+        ms_replica_held(f, m->held);
+    else if (m->body_case == MUSTER__STORE_PEER__BODY_GONE)
+        ms_replica_gone(f, m->gone);
+    else if (m->body_case == MUSTER__STORE_PEER__BODY_PIECE)
+        ms_replica_piece(f, m->piece);
+    muster__store_peer__free_unpacked(m, NULL);
+}
+
+static void lose(struct ms_far *f, bool for_good)
+{
+    ms_link_destroy(f->link);
+    f->link = NULL;
+    f->is_open = false;
+    if (!f->lost_ns)
+        f->lost_ns = ms_now_ns();
+    if (ms_now_ns() - f->lost_ns > MS_LINK_GRACE_NS)
+        for_good = true;
+    ms_replicas_lost(f->store, f, for_good);
+    if (for_good) {
+        drop_unsent(f);
+        f->was_open = false;
+    }
+    if (!for_good)
+        ms_timer_set(&f->retry, MS_REDIAL_MIN_NS);
+}
+
+static void on_closed(void *arg, const struct ms_error *why)
+{
+    lose(arg, ms_link_has_ended(why) || why->code == -ECONNREFUSED);
+}
+
+/* A healed network is found sooner by a fresh connection. */
+static void on_suspect(void *arg, bool is_suspect)
+{
+    if (is_suspect)
+        lose(arg, false);
+}
+
+static const struct ms_link_ops link_ops = {.on_body = on_body,
+                                            .on_closed = on_closed,
+                                            .on_open = on_open,
+                                            .on_suspect = on_suspect};
+
+static void dial(struct ms_far *f)
+{
+    struct ms_link_dial d = {.addresses = f->address,
+                             .secret = f->store->secret,
+                             .tls = f->store->tls,
+                             .deadline_ns = ms_now_ns() + MS_LINK_GRACE_NS};
+
+    f->link = ms_link_dial(f->store->loop, &d, &link_ops, f, NULL);
+    if (!f->link)
+        lose(f, true);
+}
+
+static void on_retry(void *arg)
+{
+    struct ms_far *f = arg;
+
+    if (!f->link)
+        dial(f);
+}
+
+/* ---- life ------------------------------------------------------------------------ */
+
+static void far_destroy(struct ms_far *f)
+{
+    drop_unsent(f);
+    ms_timer_finish(&f->retry);
+    ms_link_destroy(f->link);
+    ms_list_remove(&f->link_in);
+    free(f->address);
+    free(f);
+}
+
+struct ms_far *ms_far_get(struct ms_store *s, uint64_t node, const char *address)
+{
+    struct ms_far *f;
+
+    ms_list_each (known, &s->fars, struct ms_far, link_in)
+        if (known->node == node) {
+            if (!known->link && known->is_lost) { /* somebody asks again */
+                known->is_lost = false;
+                known->lost_ns = 0;
+                ms_timer_set(&known->retry, 0);
+            }
+            return known;
+        }
+    if (!address[0])
+        return NULL;
+    f = calloc(1, sizeof *f);
+    if (!f)
+        return NULL;
+    ms_list_init(&f->unsent);
+    f->store = s;
+    f->node = node;
+    f->address = strdup(address);
+    ms_list_add_tail(&s->fars, &f->link_in);
+    if (!f->address || ms_timer_init(&f->retry, s->loop, on_retry, f) < 0) {
+        far_destroy(f);
+        return NULL;
+    }
+    ms_timer_set(&f->retry, 0); /* never from inside of whoever asks */
+    return f;
+}
+
+void ms_fars_finish(struct ms_store *s)
+{
+    ms_list_each (f, &s->fars, struct ms_far, link_in)
+        far_destroy(f);
+}

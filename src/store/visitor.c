@@ -1,0 +1,341 @@
+#include "store/far.h"
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "wire/server.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GIVEN_MAX = 256 };
+
+/* A store of another node that has dialled us. */
+struct ms_visitor {
+    struct ms_store *store;
+    struct ms_list link_in; /* store->visitors */
+    struct ms_link *link;   /* NULL: it broke, and may come again */
+    uint64_t node;          /* 0: it has not said who it is */
+    char *address;
+    struct ms_timer grace;
+};
+
+/* The nodes that asked for the bytes of one of our objects, in order; ms_object.user. */
+struct given {
+    size_t count;
+    uint64_t nodes[GIVEN_MAX];
+};
+
+/* ---- life ------------------------------------------------------------------------ */
+
+static void visitor_destroy(struct ms_visitor *v)
+{
+    ms_replicas_forget_visitor(v->store, v);
+    ms_timer_finish(&v->grace);
+    ms_link_destroy(v->link);
+    ms_list_remove(&v->link_in);
+    free(v->address);
+    free(v);
+}
+
+/* It is gone, and so are its counts. */
+static void visitor_gone(struct ms_visitor *v)
+{
+    struct ms_store *s = v->store;
+    struct ms_holder *h = v->node ? ms_table_find_holder(&s->table, v->node) : NULL;
+
+    visitor_destroy(v);
+    if (h)
+        ms_table_remove_holder(&s->table, h);
+}
+
+static void on_grace(void *arg)
+{
+    visitor_gone(arg);
+}
+
+static struct ms_visitor *visitor_of(struct ms_store *s, uint64_t node)
+{
+    ms_list_each (v, &s->visitors, struct ms_visitor, link_in)
+        if (v->node == node)
+            return v;
+    return NULL;
+}
+
+struct ms_holder *ms_visitor_holder(struct ms_store *s, uint64_t node, const char *name)
+{
+    struct ms_holder *h = ms_table_find_holder(&s->table, node);
+    char text[MS_HOLDER_NAME_MAX];
+
+    if (h)
+        return h;
+    snprintf(text, sizeof text, "node %s", name);
+    return ms_table_add_holder(&s->table, node, MS_HOLDER_NODE, 0, text);
+}
+
+/* ---- answers --------------------------------------------------------------------- */
+
+static void send_gone(struct ms_visitor *v, uint64_t node, uint64_t id)
+{
+    Muster__StorePeer p = MUSTER__STORE_PEER__INIT;
+    Muster__PeerGone gone = MUSTER__PEER_GONE__INIT;
+
+    gone.node = node;
+    gone.id = id;
+    p.body_case = MUSTER__STORE_PEER__BODY_GONE;
+    p.gone = &gone;
+    if (v->link)
+        ms_link_send(v->link, &p.base);
+}
+
+void ms_visitor_send_gone(struct ms_visitor *v, const struct ms_object *o)
+{
+    send_gone(v, o->node, o->id);
+}
+
+void ms_visitor_send_piece(struct ms_visitor *v,
+                           const struct ms_object *o,
+                           uint64_t offset,
+                           uint64_t len)
+{
+    Muster__StorePeer p = MUSTER__STORE_PEER__INIT;
+    Muster__PeerPiece piece = MUSTER__PEER_PIECE__INIT;
+
+    piece.node = o->node;
+    piece.id = o->id;
+    piece.offset = offset;
+    piece.data.data = ms_arena_memory(v->store->arena) + o->at + offset;
+    piece.data.len = len;
+    p.body_case = MUSTER__STORE_PEER__BODY_PIECE;
+    p.piece = &piece;
+    if (v->link && ms_link_send(v->link, &p.base) == 0)
+        v->store->sent += len;
+}
+
+void ms_given_tell(struct ms_store *s, const struct ms_object *o)
+{
+    const struct given *g = o->user;
+
+    for (size_t i = 0; g && i < g->count; i++) {
+        struct ms_visitor *v = visitor_of(s, g->nodes[i]);
+
+        if (v)
+            send_gone(v, o->node, o->id);
+    }
+}
+
+/* ---- what it asks ---------------------------------------------------------------- */
+
+/* Whom it should ask for the bytes: the one before it, or us (NULL). */
+static struct ms_visitor *relay_for(struct ms_visitor *v, struct ms_object *o)
+{
+    struct given *g = o->user;
+    size_t i = 0;
+
+    if (!g)
+        o->user = g = calloc(1, sizeof *g);
+    if (!g)
+        return NULL;
+    while (i < g->count && g->nodes[i] != v->node)
+        i++;
+    if (i == GIVEN_MAX)
+        return NULL;
+    if (i == g->count)
+        g->nodes[g->count++] = v->node;
+    while (i-- > 0) {
+        struct ms_visitor *before = visitor_of(v->store, g->nodes[i]);
+
+        if (before && before->link && before->address[0])
+            return before;
+    }
+    return NULL;
+}
+
+static void on_hold(struct ms_visitor *v, const Muster__PeerHold *m)
+{
+    struct ms_store *s = v->store;
+    struct ms_object *o = ms_table_find(&s->table, s->table.node, m->id);
+    struct ms_holder *h = ms_visitor_holder(s, v->node, "");
+    Muster__StorePeer p = MUSTER__STORE_PEER__INIT;
+    Muster__PeerHeld held = MUSTER__PEER_HELD__INIT;
+    struct ms_visitor *relay;
+    int64_t now_ns = ms_now_ns();
+
+    if (!o || !h ||
+        (m->again ? ms_table_set(&s->table, o, h, (int64_t)m->again, now_ns)
+                  : ms_table_count(&s->table, o, h, 1, now_ns)) < 0) {
+        send_gone(v, s->table.node, m->id);
+        return;
+    }
+    held.id = o->id;
+    held.len = o->len;
+    relay = m->wants_bytes ? relay_for(v, o) : NULL;
+    if (relay) {
+        held.relay = relay->node;
+        held.address = relay->address;
+    }
+    p.body_case = MUSTER__STORE_PEER__BODY_HELD;
+    p.held = &held;
+    ms_link_send(v->link, &p.base);
+}
+
+static void on_want(struct ms_visitor *v, const Muster__PeerWant *m)
+{
+    struct ms_object *o = ms_table_find(&v->store->table, m->node, m->id);
+
+    if (!o || m->len > MS_STORE_PIECE_MAX || m->offset > o->len ||
+        m->len > o->len - m->offset ||
+        (o->is_mirror && !ms_replica_relay(o, v, m->offset, m->len))) {
+        send_gone(v, m->node, m->id);
+        return;
+    }
+    if (!o->is_mirror)
+        ms_visitor_send_piece(v, o, m->offset, m->len);
+}
+
+static void on_count(struct ms_visitor *v, const Muster__StoreCount *m)
+{
+    struct ms_store *s = v->store;
+    struct ms_object *o = ms_table_find(&s->table, s->table.node, m->id);
+    struct ms_holder *h = ms_table_find_holder(&s->table, v->node);
+
+    if (o && h)
+        ms_table_count(&s->table, o, h, m->by, ms_now_ns());
+}
+
+static void on_confirm(struct ms_visitor *v, const Muster__StoredName *m)
+{
+    struct ms_store *s = v->store;
+    struct ms_object *o = ms_table_find(&s->table, s->table.node, m->id);
+    struct ms_holder *h = ms_visitor_holder(s, v->node, "");
+
+    if (o && h)
+        ms_table_confirm(&s->table, o, h, ms_now_ns());
+}
+
+static int on_hello(struct ms_visitor *v, const Muster__PeerHello *m)
+{
+    struct ms_visitor *old = visitor_of(v->store, m->node);
+    struct ms_holder *h;
+
+    if (!m->node || m->node == v->store->table.node)
+        return -EPROTO;
+    if (old)
+        visitor_destroy(old); /* its counts stay */
+    v->address = strdup(m->address);
+    h = ms_visitor_holder(v->store, m->node, m->name);
+    if (!v->address || !h)
+        return -ENOMEM;
+    v->node = m->node;
+    snprintf(h->name, sizeof h->name, "node %s", m->name);
+    return 0;
+}
+
+static void take(struct ms_visitor *v, const Muster__StorePeer *m)
+{
+    switch (m->body_case) {
+    case MUSTER__STORE_PEER__BODY_HOLD:
+        on_hold(v, m->hold);
+        break;
+    case MUSTER__STORE_PEER__BODY_WANT:
+        on_want(v, m->want);
+        break;
+    case MUSTER__STORE_PEER__BODY_COUNT:
+        on_count(v, m->count);
+        break;
+    case MUSTER__STORE_PEER__BODY_CONFIRM:
+        on_confirm(v, m->confirm);
+        break;
+    case MUSTER__STORE_PEER__BODY_GRANT:
+        ms_store_grant_to(v->store, m->grant);
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- the link -------------------------------------------------------------------- */
+
+static void on_body(void *arg, const uint8_t *body, size_t len)
+{
+    struct ms_visitor *v = arg;
+    Muster__StorePeer *m = muster__store_peer__unpack(NULL, len, body);
+    int rc = m ? 0 : -EPROTO;
+
+    if (m && !v->node)
+        rc = m->body_case == MUSTER__STORE_PEER__BODY_HELLO ? on_hello(v, m->hello)
+                                                            : -EPROTO;
+    else if (m)
+        take(v, m);
+    if (m)
+        muster__store_peer__free_unpacked(m, NULL);
+    if (rc < 0)
+        visitor_destroy(v);
+}
+
+static void on_closed(void *arg, const struct ms_error *why)
+{
+    struct ms_visitor *v = arg;
+
+    if (!v->node || ms_link_has_ended(why)) {
+        visitor_gone(v);
+        return;
+    }
+    ms_replicas_forget_visitor(v->store, v);
+    ms_link_destroy(v->link);
+    v->link = NULL;
+    ms_timer_set(&v->grace, MS_LINK_GRACE_NS);
+}
+
+static const struct ms_link_ops link_ops = {.on_body = on_body, .on_closed = on_closed};
+
+static void on_link(void *arg, struct ms_link *l)
+{
+    struct ms_store *s = arg;
+    struct ms_visitor *v = calloc(1, sizeof *v);
+
+    if (!v || ms_timer_init(&v->grace, s->loop, on_grace, v) < 0) {
+        free(v);
+        ms_link_destroy(l);
+        return;
+    }
+    v->store = s;
+    v->link = l;
+    ms_list_add_tail(&s->visitors, &v->link_in);
+    ms_link_accept(l, &link_ops, v);
+}
+
+static void on_request(void *arg, struct ms_request *r)
+{
+    (void)arg;
+    ms_request_fail_text(
+        r, MUSTER__FAILURE__KIND__REFUSED, "a store answers other stores alone");
+}
+
+static const struct ms_server_ops server_ops = {.on_request = on_request,
+                                                .on_link = on_link};
+
+int ms_visitors_listen(struct ms_store *s, int fd, enum ms_tls_mode tls)
+{
+    struct ms_server_options o = {.loop = s->loop,
+                                  .secret = s->secret,
+                                  .identity = s->table.node,
+                                  .tls = tls,
+                                  .ops = &server_ops,
+                                  .arg = s};
+
+    s->server = ms_server_create(&o);
+    if (!s->server) {
+        close(fd);
+        return -ENOMEM;
+    }
+    return ms_server_listen(s->server, fd);
+}
+
+void ms_visitors_finish(struct ms_store *s)
+{
+    ms_list_each (v, &s->visitors, struct ms_visitor, link_in)
+        visitor_destroy(v);
+    ms_server_destroy(s->server);
+    s->server = NULL;
+}
