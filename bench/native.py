@@ -56,6 +56,28 @@ class CallPrograms:
         return p50_s(run([self.folder / "driver", worker, str(count)]))
 
 
+def planner(folder: Path, nodes: int) -> float:
+    """Seconds of the pure planner for 1,000 bundles on so many nodes."""
+    program = folder / "planner"
+    if not program.exists():
+        library = BUILD / "src/libmuster.a"
+        source = HERE / "c/planner.c"
+        run(
+            [
+                "cc",
+                "-O2",
+                "-D_GNU_SOURCE",
+                "-I",
+                ROOT / "src",
+                "-o",
+                program,
+                source,
+                library,
+            ]
+        )
+    return float(run([program, str(nodes)]))
+
+
 def p50_s(printed: str) -> float:
     """Of "p50 p99" in microseconds."""
     return float(printed.split()[0]) / 1e6

@@ -11,6 +11,7 @@ from pathlib import Path
 from lab import Lab, init_side, take_turns
 from machine import cores_awake
 from native import CallPrograms, thousand_agents
+from native import planner as plan_s
 from process import command, cpu_s, descendants, pss_mib
 from report import Line, Target, median, quantile
 from side import Side, SideError
@@ -133,6 +134,34 @@ def death(lab: Lab) -> list[Line]:
         slices = take_turns(sides, lab.size(15, 3), lambda side: side.ask("death"))
     work = "SIGKILL of a worker until its call failed"
     return [ray_line(work, Target("better", 10, "s"), slices)]
+
+
+def groups(lab: Lab) -> list[Line]:
+    """A hundred at a time, as Ray's own benchmark does it."""
+    count = {"muster": lab.size(10_000, 2000), "ray": lab.size(300, 100)}
+
+    def measure(side: Side) -> float:
+        return float(side.ask("groups", count=count[side.name], batch=100))
+
+    with lab.sides(["ray", "muster"]) as sides:
+        slices = take_turns(sides, lab.size(5, 2), measure)
+    work = "one-bundle placement group, created and removed"
+    return [ray_line(work, Target("better", 50, "s"), slices)]
+
+
+def planner(lab: Lab) -> list[Line]:
+    """The pure planner, in C."""
+    lines = []
+    with tempfile.TemporaryDirectory(prefix="mb", dir="/tmp") as folder:
+        for nodes, limit_s in ((10_000, 0.01), (100_000, 0.1)):
+            work = f"1,000 bundles of 8 devices on {nodes:,} nodes"
+            found = [plan_s(Path(folder), nodes) for _ in range(lab.size(5, 2))]
+            detail: dict[str, object] = {"slices": {"muster": found}}
+            target = Target("at_most", limit_s, "s")
+            lines.append(
+                Line(work, target, "idle", "none", median(found), None, detail)
+            )
+    return lines
 
 
 def ray_line(work: str, target: Target, slices: dict[str, list[float]]) -> Line:
@@ -316,6 +345,8 @@ ROWS: dict[str, Callable[[Lab], list[Line]]] = {
     "start": start,
     "init": init,
     "death": death,
+    "groups": groups,
+    "planner": planner,
     "idle": idle,
     "tls-call": tls_call,
     "c-call": c_call,
@@ -323,5 +354,13 @@ ROWS: dict[str, Callable[[Lab], list[Line]]] = {
     "agents": agents,
     **VERL_ROWS,
 }
-ALONE = ("call-awake", "call-p99", "c-call", "health", "agents", *VERL_ROWS)
+ALONE = (
+    "call-awake",
+    "call-p99",
+    "c-call",
+    "health",
+    "agents",
+    "planner",
+    *VERL_ROWS,
+)
 RAY_ROWS = [name for name in ROWS if name not in ALONE]

@@ -99,6 +99,18 @@ class Muster:
         assert have == [True] * ranks
         return seconds
 
+    def groups(self, count: int, batch: int) -> float:
+        """One-bundle placement groups, created and removed: seconds for each."""
+        resources = muster.ResourceManager()
+        start = time.perf_counter()
+        for _ in range(count // batch):
+            groups = [resources.placement_group([{"CPU": 0.001}]) for _ in range(batch)]
+            for group in groups:
+                group.wait()
+            for group in groups:
+                group.remove()
+        return (time.perf_counter() - start) / count
+
     def death(self) -> float:
         cluster = self.new_cluster(Worker, 1)
         pid = cluster.execute_rank_zero_sync("pid")

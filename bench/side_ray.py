@@ -15,6 +15,7 @@ os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
 
 import ray  # reads its environment when imported
 from bench_worker import NumpyWorker, Worker
+from ray.util import placement_group, remove_placement_group
 from serve import serve, time_each
 
 LOOPBACK = "127.0.0.1"
@@ -72,6 +73,17 @@ class Ray:
         seconds = time.perf_counter() - start
         assert have == [True] * ranks
         return seconds
+
+    def groups(self, count: int, batch: int) -> float:
+        """As Ray's own benchmark does it."""
+        start = time.perf_counter()
+        for _ in range(count // batch):
+            groups = [placement_group([{"CPU": 0.001}]) for _ in range(batch)]
+            for group in groups:
+                assert group.wait(timeout_seconds=30)
+            for group in groups:
+                remove_placement_group(group)
+        return (time.perf_counter() - start) / count
 
     def death(self) -> float:
         actor = self.remote_worker.remote()

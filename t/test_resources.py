@@ -1,12 +1,16 @@
 """The resource manager: device mappings, placement groups, pools."""
 
+import json
+import subprocess
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import muster
 import pytest
+from daemon_rig import CLI
 from helpers import DEADLINE_S
+from muster import api
 from workers import Echo
 
 UNEQUAL = """
@@ -300,6 +304,35 @@ def test_pools(rm: muster.ResourceManager) -> None:
     pool.remove()
     with pytest.raises(muster.PlacementError):
         muster.ResourcePool([2, 2, 2])
+
+
+def test_groups_are_listed(rm: muster.ResourceManager) -> None:
+    group = rm.placement_group([{"GPU": 1}] * 2, "SPREAD", name="shown")
+    with muster.Cluster("a", Echo, group):
+        name = api.session().head.session
+        cli = [CLI, "list", "groups", "--session", name]
+        text = subprocess.run(cli, capture_output=True, text=True, check=True).stdout
+        told = subprocess.run([*cli, "--json"], capture_output=True, check=True).stdout
+    group.remove()
+    assert [line.split() for line in text.splitlines()] == [
+        ["GROUP", "STATE", "STRATEGY", "BUNDLES", "NODES", "CLUSTERS"],
+        ["shown", "placed", "SPREAD", "2", "n2,n10", "a"],
+    ]
+    assert json.loads(told) == [
+        {
+            "name": "shown",
+            "state": "placed",
+            "strategy": "SPREAD",
+            "bundles": 2,
+            "placement": [
+                {"node": "n2", "devices": [0]},
+                {"node": "n10", "devices": [0]},
+            ],
+            "driver": "0" * 16,
+            "detached": False,
+            "clusters": ["a"],
+        }
+    ]
 
 
 def test_detached_needs_a_daemon(rm: muster.ResourceManager) -> None:

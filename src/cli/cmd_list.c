@@ -87,6 +87,7 @@ static const struct kind {
     {"clusters", ms_view_clusters, ms_view_print_clusters},
     {"workers", ms_view_workers, print_all_workers},
     {"drivers", ms_view_drivers, ms_view_print_drivers},
+    {"groups", ms_view_groups, ms_view_print_groups},
 };
 
 static enum ms_exit list_kind(const struct ms_cli *cli, const struct kind *k)

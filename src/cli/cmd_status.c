@@ -20,7 +20,7 @@ static json_t *others_json(const struct ms_sessions *all, const char *shown)
 static enum ms_exit print_json(const struct ms_target *t, const Muster__Status *s)
 {
     return ms_out_json(
-        json_pack("{s:o, s:o, s:b, s:i, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o}",
+        json_pack("{s:o, s:o, s:b, s:i, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
                   "session",
                   ms_json_string(s->session),
                   "session_dir",
@@ -43,6 +43,8 @@ static enum ms_exit print_json(const struct ms_target *t, const Muster__Status *
                   ms_view_nodes(s),
                   "drivers",
                   ms_view_drivers(s),
+                  "groups",
+                  ms_view_groups(s),
                   "clusters",
                   ms_view_clusters(s)));
 }
@@ -92,6 +94,10 @@ static enum ms_exit print_text(const struct ms_target *t, const Muster__Status *
     if (!code && s->is_daemon) {
         putchar('\n');
         code = ms_view_print_drivers(s);
+    }
+    if (!code && s->n_groups) {
+        putchar('\n');
+        code = ms_view_print_groups(s);
     }
     putchar('\n');
     return code ? code : ms_view_print_workers(s, WORKERS_SHOWN);

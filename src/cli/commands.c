@@ -33,7 +33,7 @@ const struct ms_cli_command ms_cli_commands[] = {
         .operands = "KIND",
         .operands_max = 1,
         .words = MS_WORDS_KINDS,
-        .summary = "all nodes, clusters, workers, drivers or sessions, a line each",
+        .summary = "all nodes, clusters, workers, drivers, groups or sessions",
         .text = "KIND is one of " MS_CLI_KINDS ".\nWith --json, an array. Sessions are "
                 "those of this machine, also ended ones whose logs\nare kept.",
         .example = "muster list workers\nmuster list nodes --json | jq '.[].name'",

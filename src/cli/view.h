@@ -1,4 +1,4 @@
-/* view.h - nodes, clusters, workers and drivers, for people and for programs
+/* view.h - nodes, clusters, workers, drivers and placement groups, for people and for programs
  *
  * The JSON is that of head/view.h. Tables have one line for each. `status` sums up what
  * would fill more than a screen.
@@ -14,6 +14,7 @@ json_t *ms_view_nodes(const Muster__Status *s);
 json_t *ms_view_workers(const Muster__Status *s);
 json_t *ms_view_clusters(const Muster__Status *s);
 json_t *ms_view_drivers(const Muster__Status *s);
+json_t *ms_view_groups(const Muster__Status *s);
 
 /* A word, and the colour for it. */
 struct ms_view_state {
@@ -42,5 +43,6 @@ enum ms_exit ms_view_print_nodes(const Muster__Status *s, size_t most);
 enum ms_exit ms_view_print_workers(const Muster__Status *s, size_t most);
 enum ms_exit ms_view_print_clusters(const Muster__Status *s);
 enum ms_exit ms_view_print_drivers(const Muster__Status *s);
+enum ms_exit ms_view_print_groups(const Muster__Status *s);
 
 #endif

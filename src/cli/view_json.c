@@ -37,3 +37,12 @@ json_t *ms_view_drivers(const Muster__Status *s)
         json_array_append_new(list, ms_view_driver(s->drivers[i]));
     return list;
 }
+
+json_t *ms_view_groups(const Muster__Status *s)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < s->n_groups; i++)
+        json_array_append_new(list, ms_view_group(s->groups[i]));
+    return list;
+}

@@ -4,6 +4,8 @@
 #include "resource/amount.h"
 #include "resource/mapping.h"
 
+#include <string.h>
+
 struct ms_view_state ms_view_node_state(const Muster__NodeStatus *n)
 {
     const char *style = !n->alive    ? MS_STYLE_BAD
@@ -226,5 +228,58 @@ enum ms_exit ms_view_print_drivers(const Muster__Status *s)
         ms_grid_add(&g, NULL, "%s", d->host);
         ms_grid_add(&g, NULL, "%s", d->script);
     }
+    return ms_out_grid(&g);
+}
+
+/* ---- placement groups ------------------------------------------------------------ */
+
+/* Its nodes, each once; bundles that stand side by side mostly share one. */
+static void add_group_nodes(struct ms_grid *grid, const Muster__GroupStatus *g)
+{
+    struct ms_buf text = {0};
+
+    for (size_t i = 0; i < g->n_pieces; i++) {
+        size_t k = 0;
+
+        while (k < i && strcmp(g->pieces[k]->node, g->pieces[i]->node) != 0)
+            k++;
+        if (k == i)
+            ms_buf_printf(&text, "%s%s", i ? "," : "", g->pieces[i]->node);
+    }
+    ms_grid_add(grid, NULL, "%s", text.len ? ms_buf_str(&text) : "-");
+    ms_buf_finish(&text);
+}
+
+static void add_group(struct ms_grid *grid, const Muster__GroupStatus *g)
+{
+    bool good = g->state == MUSTER__GROUP_STATE__GROUP_PLACED;
+    struct ms_buf text = {0};
+
+    ms_grid_add(grid, NULL, "%s", g->name);
+    ms_grid_add(
+        grid, good ? MS_STYLE_GOOD : MS_STYLE_WARN, "%s", ms_view_group_word(g->state));
+    ms_grid_add(grid, NULL, "%s", g->strategy);
+    ms_grid_add(grid, NULL, "%u", g->bundles);
+    add_group_nodes(grid, g);
+    for (size_t i = 0; i < g->n_clusters; i++)
+        ms_buf_printf(&text, "%s%s", i ? "," : "", g->clusters[i]);
+    ms_grid_add(grid, NULL, "%s", text.len ? ms_buf_str(&text) : "-");
+    ms_buf_finish(&text);
+}
+
+enum ms_exit ms_view_print_groups(const Muster__Status *s)
+{
+    static const char *const title[] = {
+        "GROUP", "STATE", "STRATEGY", "BUNDLES", "NODES", "CLUSTERS"};
+    struct ms_grid g;
+
+    if (s->n_groups == 0) {
+        puts("no groups");
+        return MS_EXIT_OK;
+    }
+    ms_grid_init(&g, "lllrll");
+    ms_view_title(&g, title);
+    for (size_t i = 0; i < s->n_groups; i++)
+        add_group(&g, s->groups[i]);
     return ms_out_grid(&g);
 }

@@ -115,6 +115,17 @@ void ms_rest_drivers(const struct rest_ask *ask)
         ms_rest_reply(ask->conn, 200, json_pack("{s:o}", "drivers", list));
 }
 
+void ms_rest_groups(const struct rest_ask *ask)
+{
+    OWNED Muster__Status *s = status_of(ask);
+    json_t *list = s ? json_array() : NULL;
+
+    for (size_t i = 0; s && i < s->n_groups; i++)
+        json_array_append_new(list, ms_view_group(s->groups[i]));
+    if (s)
+        ms_rest_reply(ask->conn, 200, json_pack("{s:o}", "groups", list));
+}
+
 void ms_rest_clusters(const struct rest_ask *ask)
 {
     OWNED Muster__Status *s = status_of(ask);

@@ -187,3 +187,49 @@ json_t *ms_view_driver(const Muster__DriverStatus *d)
                      "suspect",
                      (int)d->suspect);
 }
+
+const char *ms_view_group_word(Muster__GroupState state)
+{
+    static const char *const words[] = {
+        [MUSTER__GROUP_STATE__GROUP_WAITING] = "waiting",
+        [MUSTER__GROUP_STATE__GROUP_PLACED] = "placed",
+        [MUSTER__GROUP_STATE__GROUP_BROKEN] = "broken",
+        [MUSTER__GROUP_STATE__GROUP_FAILED] = "failed",
+    };
+
+    return words[(size_t)state < MS_COUNT(words) ? (size_t)state : 0];
+}
+
+static json_t *piece_json(const Muster__Piece *p)
+{
+    json_t *devices = json_array();
+
+    for (size_t i = 0; i < p->n_devices; i++)
+        json_array_append_new(devices, json_integer(p->devices[i]));
+    return json_pack("{s:o, s:o}", "node", ms_json_string(p->node), "devices", devices);
+}
+
+json_t *ms_view_group(const Muster__GroupStatus *g)
+{
+    json_t *placement = json_array();
+
+    for (size_t i = 0; i < g->n_pieces; i++)
+        json_array_append_new(placement, piece_json(g->pieces[i]));
+    return json_pack("{s:o, s:s, s:o, s:i, s:o, s:o, s:b, s:o}",
+                     "name",
+                     ms_json_string(g->name),
+                     "state",
+                     ms_view_group_word(g->state),
+                     "strategy",
+                     ms_json_string(g->strategy),
+                     "bundles",
+                     (int)g->bundles,
+                     "placement",
+                     placement,
+                     "driver",
+                     ms_view_id(g->driver),
+                     "detached",
+                     (int)g->detached,
+                     "clusters",
+                     ms_json_strings(g->clusters, g->n_clusters));
+}
