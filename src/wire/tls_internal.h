@@ -1,4 +1,4 @@
-/* tls_internal.h - what tls.c and transport_tls.c share */
+/* tls_internal.h - what tls.c and the transport share */
 #ifndef MS_WIRE_TLS_INTERNAL_H
 #define MS_WIRE_TLS_INTERNAL_H
 
@@ -18,7 +18,7 @@ struct ms_tls {
 
 struct ms_tls *ms_tls_ref(struct ms_tls *tls);
 
-/* transport_tls.c: a BIO over the buffers of a transport. NULL: out of memory. */
+/* tls_shake.c: a BIO over the buffers of a transport. NULL: out of memory. */
 BIO_METHOD *ms_tls_bio_method(void);
 /* The library tells the transport (its app data) a secret. */
 void ms_tls_on_secret(const SSL *ssl, const char *line);

@@ -7,17 +7,11 @@
  *
  * `lock` guards the library, the sealing key and `out`; it is held for one pass and one send,
  * which never block. The opening key and what was received are the reader's. */
-#include "base/buf.h"
 #include "base/cleanup.h"
-#include "wire/record.h"
-#include "wire/tls_internal.h"
-#include "wire/transport.h"
+#include "wire/transport_tls_impl.h"
 
 #include <errno.h>
 #include <openssl/crypto.h>
-#include <openssl/err.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -29,103 +23,12 @@ enum {
     CLOSE_NOTIFY = 0 /* of an alert */
 };
 
-/* What the library tells while it shakes hands. */
-struct secrets {
-    uint8_t client[MS_RECORD_SECRET], server[MS_RECORD_SECRET];
-    bool has_client, has_server;
-};
-
-struct transport_tls {
-    struct ms_transport base;
-    struct ms_tls *tls;
-    pthread_mutex_t lock;
-    SSL *ssl; /* NULL once it is open */
-    bool is_server;
-    struct secrets *secrets; /* until it is open */
-    _Atomic bool is_open;
-    bool is_lazy;
-    struct ms_record_key seal;
-    _Atomic size_t out_len; /* of out */
-    struct ms_buf out;
-    _Atomic int broken; /* the kernel tells a failure once, and perhaps to the writer */
-    _Atomic int failed; /* why it cannot go on */
-    char reason[160];
-
-    /* the reader's */
-    struct ms_record_key open;
-    const uint8_t *feed; /* handshake: received, not yet taken by the library */
-    size_t feed_len;
-    struct ms_buf in;     /* received, not opened: a piece of a record, or more */
-    struct ms_buf opened; /* of a record that was too long for who read it */
-};
-
 static struct transport_tls *of(struct ms_transport *t)
 {
     return MS_CONTAINER(t, struct transport_tls, base);
 }
 
-/* ---- the BIO ---------------------------------------------------------------------- */
-
-static int bio_read(BIO *b, char *at, size_t room, size_t *n)
-{
-    struct transport_tls *t = BIO_get_data(b);
-
-    BIO_clear_retry_flags(b);
-    if (t->feed_len == 0) {
-        BIO_set_retry_read(b);
-        return 0;
-    }
-    *n = room < t->feed_len ? room : t->feed_len;
-    memcpy(at, t->feed, *n);
-    t->feed += *n;
-    t->feed_len -= *n;
-    return 1;
-}
-
-static int bio_write(BIO *b, const char *data, size_t len, size_t *n)
-{
-    struct transport_tls *t = BIO_get_data(b);
-
-    BIO_clear_retry_flags(b);
-    if (ms_buf_append(&t->out, data, len) < 0)
-        return -1;
-    *n = len;
-    return 1;
-}
-
-static long bio_ctrl(BIO *b, int cmd, long number, void *pointer)
-{
-    (void)b;
-    (void)number;
-    (void)pointer;
-    return cmd == BIO_CTRL_FLUSH;
-}
-
-BIO_METHOD *ms_tls_bio_method(void)
-{
-    BIO_METHOD *m = BIO_meth_new(BIO_TYPE_SOURCE_SINK | BIO_get_new_index(), "muster");
-
-    if (m && BIO_meth_set_read_ex(m, bio_read) && BIO_meth_set_write_ex(m, bio_write) &&
-        BIO_meth_set_ctrl(m, bio_ctrl))
-        return m;
-    BIO_meth_free(m);
-    return NULL;
-}
-
-/* ---- with the lock held ----------------------------------------------------------- */
-
-/* The library has failed for good. It was still shaking hands: the other side does not know
- * the secret, nothing else is left that could go wrong there. */
-static int fail(struct transport_tls *t)
-{
-    unsigned long code = ERR_peek_last_error();
-    const char *text = code ? ERR_reason_error_string(code) : NULL;
-
-    snprintf(t->reason, sizeof t->reason, "%s", text ? text : "no reason is known");
-    atomic_store(&t->failed, -EACCES);
-    ERR_clear_error();
-    return -EACCES;
-}
+/* ---- sending, with the lock held ---------------------------------------------------- */
 
 /* Send what is in `out`. 0 (perhaps not all), or a negative errno. */
 static int send_out(struct transport_tls *t)
@@ -157,76 +60,6 @@ static int send_out(struct transport_tls *t)
     }
     atomic_store(&t->out_len, 0);
     return 0;
-}
-
-/* "CLIENT_TRAFFIC_SECRET_0 <random> <secret>", in hex. */
-static bool take_secret(const char *line, const char *label, uint8_t *out)
-{
-    const char *hex = strrchr(line, ' ');
-    size_t len = strlen(label);
-    long n = 0;
-    uint8_t *bytes;
-
-    if (strncmp(line, label, len) != 0 || line[len] != ' ' || !hex)
-        return false;
-    bytes = OPENSSL_hexstr2buf(hex + 1, &n);
-    if (bytes && n == MS_RECORD_SECRET)
-        memcpy(out, bytes, MS_RECORD_SECRET);
-    OPENSSL_clear_free(bytes, n > 0 ? (size_t)n : 0);
-    return n == MS_RECORD_SECRET;
-}
-
-void ms_tls_on_secret(const SSL *ssl, const char *line)
-{
-    struct transport_tls *t = SSL_get_app_data(ssl);
-    struct secrets *s = t ? t->secrets : NULL;
-
-    if (!s)
-        return;
-    s->has_client |= take_secret(line, "CLIENT_TRAFFIC_SECRET_0", s->client);
-    s->has_server |= take_secret(line, "SERVER_TRAFFIC_SECRET_0", s->server);
-}
-
-static void drop_library(struct transport_tls *t)
-{
-    SSL_free(t->ssl);
-    t->ssl = NULL;
-    OPENSSL_clear_free(t->secrets, sizeof *t->secrets);
-    t->secrets = NULL;
-}
-
-/* The handshake is over: records are ours from now on. */
-static int open_up(struct transport_tls *t)
-{
-    const struct secrets *s = t->secrets;
-    const uint8_t *ours = t->is_server ? s->server : s->client;
-    const uint8_t *theirs = t->is_server ? s->client : s->server;
-
-    if (!s->has_client || !s->has_server || SSL_has_pending(t->ssl) ||
-        ms_record_key_init(&t->seal, ours, true) < 0 ||
-        ms_record_key_init(&t->open, theirs, false) < 0)
-        return fail(t);
-    drop_library(t);
-    atomic_store(&t->is_open, true);
-    return 0;
-}
-
-/* One step of the handshake. 0: open; -EAGAIN; or it failed. */
-static int shake(struct transport_tls *t)
-{
-    int rc;
-
-    if (atomic_load(&t->failed))
-        return atomic_load(&t->failed);
-    ERR_clear_error();
-    rc = SSL_do_handshake(t->ssl);
-    if (rc == 1 && SSL_session_reused(t->ssl))
-        return open_up(t);
-    if (rc == 1) /* without our key: it must not be */
-        return fail(t);
-    if (SSL_get_error(t->ssl, rc) == SSL_ERROR_WANT_READ)
-        return -EAGAIN;
-    return fail(t);
 }
 
 /* ---- sealing, with the lock held --------------------------------------------------- */
@@ -444,7 +277,7 @@ static ssize_t read_shaking(struct transport_tls *t)
     pthread_mutex_lock(&t->lock);
     t->feed = buffer;
     t->feed_len = (size_t)n;
-    rc = shake(t);
+    rc = ms_tls_shake(t);
     if (t->out.len)
         sent = send_out(t);
     pthread_mutex_unlock(&t->lock);
@@ -637,7 +470,7 @@ static void tls_destroy(struct ms_transport *base)
 {
     struct transport_tls *t = of(base);
 
-    drop_library(t);
+    ms_tls_drop_library(t);
     ms_record_key_finish(&t->seal);
     ms_record_key_finish(&t->open);
     ms_tls_unref(t->tls);
@@ -667,7 +500,7 @@ static const struct ms_transport_ops tls_ops = {
 struct ms_transport *ms_transport_tls(int fd, struct ms_tls *tls, bool is_server)
 {
     struct transport_tls *t = calloc(1, sizeof *t);
-    struct secrets *secrets = t ? OPENSSL_zalloc(sizeof *secrets) : NULL;
+    struct ms_tls_secrets *secrets = t ? OPENSSL_zalloc(sizeof *secrets) : NULL;
     SSL *ssl = secrets ? SSL_new(tls->ctx) : NULL;
     BIO *bio = ssl ? BIO_new(tls->method) : NULL;
 
@@ -695,7 +528,7 @@ struct ms_transport *ms_transport_tls(int fd, struct ms_tls *tls, bool is_server
     } else {
         SSL_set_connect_state(ssl);
         SSL_set_verify(ssl, SSL_VERIFY_PEER, NULL); /* and no certificate is right */
-        shake(t);                                   /* its first words wait in `out` */
+        ms_tls_shake(t);                            /* its first words wait in `out` */
         atomic_store(&t->out_len, t->out.len);
     }
     return &t->base;
