@@ -167,9 +167,11 @@ class Once:
 
     @classmethod
     def of(cls, data: bytes, name: str) -> Once:
-        """Of the `data` of another one."""
+        """Of the `data` of another one, which may be gone: what it refers to in a store
+        is there for as long as its maker holds it."""
         made = cls.__new__(cls)
         made.name = name
+        made.held = []
         made.data = data
         return made
 
