@@ -103,5 +103,5 @@ def test_a_worker_makes_a_cluster(driver: Driver) -> None:
 
 
 def test_what_does_not_fit_says_so_at_once(driver: Driver) -> None:
-    with pytest.raises(RuntimeError, match="PlacementError.*the ids are 0 to 7"):
+    with pytest.raises(RuntimeError, match=r"PlacementError.*the ids are 0 to 7"):
         driver.do(f"muster.Cluster('no', Rank, rm, {devices(0, 8)})")
