@@ -6,6 +6,7 @@
 #include "io/spawn.h"
 #include "resource/shape.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -92,6 +93,7 @@ static void redirect(const char *logs)
 
 void ms_agent_describe(struct ms_agent *a, Muster__AgentReady *ready, char **hosts)
 {
+    assert(a->shape);
     muster__agent_ready__init(ready);
     ready->pid = getpid();
     ready->shape = a->shape;

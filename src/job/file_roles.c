@@ -4,6 +4,7 @@
 #include "job/file_impl.h"
 #include "resource/mapping.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
@@ -36,7 +37,8 @@ add_extras(struct ms_job_bundle *b, struct ms_yaml_at map, struct ms_error *err)
         struct ms_error why = {0};
 
         rc = ms_yaml_to_amount(ms_yaml_value(map, i), &need->amount, err);
-        if (rc == 0 && ms_label_check(name ? name : "", "name of a resource", &why) < 0)
+        name = name ? name : "";
+        if (rc == 0 && ms_label_check(name, "name of a resource", &why) < 0)
             rc = ms_yaml_blame(ms_yaml_key(map, i), &why, err);
         if (rc == 0 && !(need->name = strdup(name)))
             rc = ms_error_set(err, -ENOMEM, "out of memory");
@@ -217,11 +219,14 @@ static int read_role(struct ms_job *job,
     struct ms_error why = {0};
     char what[MS_NAME_MAX + 16];
 
+    name = name ? name : "";
     if (ms_name_check(name, "role", &why) < 0)
         return ms_yaml_blame(key, &why, err);
-    for (size_t i = 0; i < job->role_count; i++)
+    for (size_t i = 0; i < job->role_count; i++) {
+        assert(job->roles[i].name);
         if (strcmp(job->roles[i].name, name) == 0)
             return ms_yaml_fail(key, err, "there are two roles '%s'", name);
+    }
     *r = (struct ms_job_role){.name = strdup(name), .num_gpus_per_worker = 1};
     if (!r->name)
         return ms_error_set(err, -ENOMEM, "out of memory");

@@ -111,7 +111,7 @@ struct ms_yaml *ms_yaml_open(const char *path, struct ms_error *err)
 {
     MS_CLEANUP(ms_cleanup_fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
     MS_CLEANUP(ms_cleanup_free) char *text = NULL;
-    struct stat st;
+    struct stat st = {0};
     int rc = fd < 0 || fstat(fd, &st) < 0 ? -errno : 0;
 
     if (rc == 0 && !S_ISREG(st.st_mode))
@@ -391,7 +391,7 @@ whole(struct ms_yaml_at at, uint64_t most, uint64_t *out, struct ms_error *err)
 
 int ms_yaml_to_count(struct ms_yaml_at at, void *out, struct ms_error *err)
 {
-    uint64_t n;
+    uint64_t n = 0;
     int rc = whole(at, UINT32_MAX - 1, &n, err);
 
     if (rc == 0)
