@@ -23,6 +23,7 @@ CORES: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
 }
 IN_FLIGHT_WINDOW = 1000
 FAN_OUT_RANKS = 32
+BROADCAST_RANKS = 8
 IDLE_SETTLE_S = 10  # Ray's processes still start things long after init
 
 
@@ -105,6 +106,38 @@ def fan_out(lab: Lab) -> list[Line]:
         slices = take_turns(sides, lab.size(7, 2), measure)
     work = f"call to {FAN_OUT_RANKS} ranks, all answers in"
     return [ray_line(work, Target("better", 25, "s"), slices)]
+
+
+def broadcast(lab: Lab) -> list[Line]:
+    """Ray has no other way than to copy: it is measured once for both."""
+    mib, count = lab.size(256, 64), lab.size(7, 3)
+    lines = []
+    with lab.sides(["ray", "muster"], ranks=BROADCAST_RANKS) as sides:
+        for in_place, better in ((False, 1), (True, 3)):
+            how = partial(_broadcast, mib, count, in_place)
+            slices = take_turns(sides, lab.size(4, 2), how)
+            word = "built in place" if in_place else "copied once"
+            work = f"{mib} MiB to {BROADCAST_RANKS} ranks, every page read, {word}"
+            lines.append(ray_line(work, Target("better", better, "s"), slices))
+    return lines
+
+
+def _broadcast(mib: int, count: int, in_place: bool, side: Side) -> float:
+    times = side.ask("broadcast", mib=mib, count=count, in_place=in_place)
+    return quantile(times, 0.5)
+
+
+def broadcast_nodes(lab: Lab) -> list[Line]:
+    """To four nodes of this machine, over loopback, with and without TLS."""
+    mib, lines = lab.size(256, 64), []
+    for tls in ("off", "on"):
+        with lab.side("muster", init=False) as side:
+            ask = {"mib": mib, "nodes": 4, "count": lab.size(5, 2), "tls": tls}
+            times = side.ask("nodes_broadcast", **ask)
+        work = f"{mib} MiB to 4 nodes on loopback, TLS {tls}"
+        target = Target("at_most", 2 if tls == "off" else 4, "s")
+        lines.append(Line(work, target, "idle", "none", median(times), None))
+    return lines
 
 
 def start(lab: Lab) -> list[Line]:
@@ -342,6 +375,8 @@ ROWS: dict[str, Callable[[Lab], list[Line]]] = {
     "call-p99": call_p99,
     "in-flight": in_flight,
     "fan-out": fan_out,
+    "broadcast": broadcast,
+    "broadcast-nodes": broadcast_nodes,
     "start": start,
     "init": init,
     "death": death,
@@ -356,6 +391,7 @@ ROWS: dict[str, Callable[[Lab], list[Line]]] = {
 }
 ALONE = (
     "call-awake",
+    "broadcast-nodes",
     "call-p99",
     "c-call",
     "health",

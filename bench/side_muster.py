@@ -8,6 +8,7 @@ import time
 from urllib.parse import urlsplit
 
 import muster
+import numpy as np
 from bench_worker import NumpyWorker, Worker
 from health import Busy, rate
 from muster import _core, api
@@ -90,6 +91,26 @@ class Muster:
     def fan_out(self, count: int, warm_up: int) -> list[float]:
         cluster = self.cluster
         return time_each(lambda: cluster.execute_all_sync("empty"), count, warm_up)
+
+    def broadcast(self, mib: int, count: int, in_place: bool) -> list[float]:
+        """An array to all ranks, every page read; built in the store, or copied there."""
+        if in_place:
+            data = muster.empty(mib << 20, np.uint8)
+            data[:] = 1
+        else:
+            data = np.ones(mib << 20, np.uint8)
+        cluster = self.cluster
+        return time_each(lambda: cluster.execute_all_sync("read", data), count, 2)
+
+    def nodes_broadcast(
+        self, mib: int, nodes: int, count: int, tls: str
+    ) -> list[float]:
+        """A fresh array to one rank on each of several nodes."""
+        muster.init(num_nodes=nodes, tls=tls)
+        self.running = True
+        cluster = self.new_cluster(Worker, nodes)
+        data = np.ones(mib << 20, np.uint8)
+        return time_each(lambda: cluster.execute_all_sync("read", data), count, 1)
 
     def start(self, ranks: int) -> float:
         start = time.perf_counter()

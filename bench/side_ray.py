@@ -13,6 +13,7 @@ os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
 # and listens on all interfaces.
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
 
+import numpy as np
 import ray  # reads its environment when imported
 from bench_worker import NumpyWorker, Worker
 from ray.util import placement_group, remove_placement_group
@@ -65,6 +66,15 @@ class Ray:
             ray.get([actor.empty.remote() for actor in self.actors])
 
         return time_each(call, count, warm_up)
+
+    def broadcast(self, mib: int, count: int, in_place: bool) -> list[float]:
+        data = np.ones(mib << 20, np.uint8)
+
+        def call() -> None:
+            ref = ray.put(data)
+            ray.get([actor.read.remote(ref) for actor in self.actors])
+
+        return time_each(call, count, 2)
 
     def start(self, ranks: int) -> float:
         start = time.perf_counter()

@@ -182,6 +182,18 @@ def test_refs(actors: Any) -> None:
     assert "bytes" in repr(back)
 
 
+def test_who_holds_what_and_which_line_made_it(actors: Any) -> None:
+    ref = muster.put(np.ones(BIG))
+    actors.execute_rank_sync(1, "keep", [ref])
+    (found,) = muster.stored_objects()
+    assert found["nbytes"] == ref.nbytes
+    assert found["site"].startswith("test_store.py:")
+    assert not found["copy"] and found["here"]
+    names = sorted(name for name, pid, count, seconds in found["holders"])
+    assert names == [f"driver {os.getpid()}", "stored/1"]
+    actors.execute_rank_sync(1, "drop")
+
+
 def test_a_ref_of_something_small() -> None:
     ref = muster.put([1, "two"])
     assert ref.get() == [1, "two"]
@@ -282,3 +294,43 @@ def test_a_killed_holder_holds_nothing(session: Any) -> None:
             os.kill(pid, signal.SIGKILL)
         wait_for("objects", 1)
         assert float(own.get()[0]) == 1.0  # its maker is dead; we hold it
+
+
+def test_soak_with_kills(session: Any) -> None:
+    """Random sizes, random holders, random deaths: in the end nothing is left."""
+    random = np.random.default_rng(5)
+    refs: list[Any] = []
+    lost = 0
+    for life in range(4):
+        with muster.Cluster(f"soak{life}", Worker, world_size=3) as cluster:
+            pids = cluster.execute_all_sync("pid")
+            for step in range(40):
+                x = np.full(int(random.integers(1, 400_000)), float(step))
+                what = int(random.integers(0, 6))
+                if what == 0:
+                    cluster.execute_all_sync("keep", x)
+                elif what == 1:
+                    refs.append(muster.put(x))
+                elif what == 2:
+                    refs.append(cluster.execute_rank_sync(step % 3, "put", len(x)))
+                elif what == 3 and refs:
+                    del refs[int(random.integers(0, len(refs)))]
+                elif what == 4:
+                    cluster.execute_all_sync("drop")
+                else:
+                    got = cluster.execute_rank_sync(step % 3, "echo", x)
+                    assert float(got[-1]) == step
+                    del got
+            pending = cluster.execute_all_async("slow", np.ones(BIG), 5.0)
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
+            for future in pending:
+                with pytest.raises(muster.WorkerDied):
+                    future.result()
+                lost += 1
+            del pending, future
+    assert lost == 12
+    assert all(float(ref.get()[0]) >= 0 for ref in refs)
+    refs.clear()
+    gc.collect()
+    assert wait_for("objects", 0)["used"] == 0

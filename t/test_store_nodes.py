@@ -7,11 +7,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import muster
 import numpy as np
 import pytest
 from conftest import _started
-
-import muster
 
 BIG = 1 << 20  # float64: 8 MiB
 DEADLINE_S = 30.0

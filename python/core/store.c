@@ -415,6 +415,75 @@ static PyObject *store_stats(PyObject *self, PyObject *unused)
     return dict;
 }
 
+static PyObject *holder_tuple(const Muster__HolderStatus *h)
+{
+    return Py_BuildValue("NiLd",
+                         core_text(h->name),
+                         (int)h->pid,
+                         (long long)h->count,
+                         (double)h->since_ns / 1e9);
+}
+
+static PyObject *object_dict(const Muster__StoredStatus *o)
+{
+    PyObject *holders = PyList_New((Py_ssize_t)o->n_holders);
+
+    for (size_t i = 0; holders && i < o->n_holders; i++) {
+        PyObject *holder = holder_tuple(o->holders[i]);
+
+        if (!holder || PyList_SetItem(holders, (Py_ssize_t)i, holder) < 0)
+            Py_CLEAR(holders);
+    }
+    if (!holders)
+        return NULL;
+    return Py_BuildValue("{sK sK sK sd sN sN sN sN}",
+                         "node",
+                         (unsigned long long)o->node,
+                         "id",
+                         (unsigned long long)o->id,
+                         "nbytes",
+                         (unsigned long long)o->len,
+                         "age",
+                         (double)o->age_ns / 1e9,
+                         "site",
+                         core_text(o->site),
+                         "copy",
+                         PyBool_FromLong(o->is_mirror),
+                         "here",
+                         PyBool_FromLong(o->has_bytes),
+                         "holders",
+                         holders);
+}
+
+/* The oldest objects of this node's store. */
+static PyObject *store_objects(PyObject *self, PyObject *unused)
+{
+    struct ms_store_client *c = need_store();
+    struct ms_error err = {0};
+    Muster__StoreStats *m;
+    PyObject *list;
+
+    (void)self;
+    (void)unused;
+    if (!c)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    m = ms_store_client_stats(c, true, &err);
+    Py_END_ALLOW_THREADS;
+    if (!m)
+        return core_store_raise(&err);
+    list = PyList_New(0);
+    for (size_t i = 0; list && i < m->n_objects; i++) {
+        PyObject *object = object_dict(m->objects[i]);
+
+        if (!object || PyList_Append(list, object) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(object);
+    }
+    muster__store_stats__free_unpacked(m, NULL);
+    return list;
+}
+
 static PyObject *store_copied(PyObject *self, PyObject *unused)
 {
     (void)self;
@@ -431,6 +500,7 @@ static PyMethodDef functions[] = {{"store_open", store_open, METH_VARARGS, NULL}
                                   {"store_hold", store_hold, METH_O, NULL},
                                   {"store_node", store_node, METH_NOARGS, NULL},
                                   {"store_stats", store_stats, METH_NOARGS, NULL},
+                                  {"store_objects", store_objects, METH_NOARGS, NULL},
                                   {"store_copied", store_copied, METH_NOARGS, NULL},
                                   {NULL, NULL, 0, NULL}};
 

@@ -7,7 +7,7 @@ muster.shutdown()
 """
 
 from muster import _core, _plain, _serialize, errors, kv
-from muster._data import Ref, empty, put, site, store_stats
+from muster._data import Ref, empty, put, site, store_stats, stored_objects
 from muster._fork import Processes
 from muster._helpers import helpers
 from muster._meet import CollectiveGroup, barrier, collective_group
@@ -138,6 +138,7 @@ __all__ = [
     "put",
     "shutdown",
     "store_stats",
+    "stored_objects",
     "update_dispatch_mode",
     "wait",
     "worker_config",

@@ -136,6 +136,13 @@ def store_stats() -> dict[str, Any]:
     return {**_core.store_stats(), "copied": _core.store_copied()}
 
 
+def stored_objects() -> list[dict[str, Any]]:
+    """The oldest objects in the store of this node: `nbytes`, `age` in seconds, `site` (the
+    line that made it), `copy` (it is another node's), `here` (its bytes are), and `holders`:
+    (name, pid, count, seconds) of each."""
+    return _core.store_objects()
+
+
 def site() -> str:
     """The line of the user's program that is running: "train.py:12"."""
     frame = sys._getframe(1)
