@@ -293,6 +293,7 @@ static void fetch(struct ms_store *s, struct ms_object *o)
     struct ms_replica *m = o->user;
     struct placing *p;
 
+    ms_store_expect_pieces(s);
     if (o->is_ready) {
         m->asked = m->received;
         ask_pieces(m);

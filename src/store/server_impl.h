@@ -31,6 +31,7 @@ struct ms_store {
     struct ms_timer lease_timer, idle_timer;
     uint64_t received, sent, spilled;
 
+    bool has_pieces; /* of objects travel between us and other nodes */
     enum ms_tls_mode tls;
     struct ms_server *server; /* for stores of other nodes; NULL: none come */
     struct ms_list visitors;  /* those that came */
@@ -58,6 +59,8 @@ int ms_store_ready(struct ms_store *s,
                    struct ms_object *o,
                    ms_ready_fn *on_ready,
                    void *arg);
+/* Pieces of objects come or go from now on. */
+void ms_store_expect_pieces(struct ms_store *s);
 /* A lease was given: look when it lapses. */
 void ms_store_watch_leases(struct ms_store *s);
 

@@ -189,6 +189,7 @@ static void on_want(struct ms_visitor *v, const Muster__PeerWant *m)
         send_gone(v, m->node, m->id);
         return;
     }
+    ms_store_expect_pieces(v->store);
     if (!o->is_mirror)
         ms_visitor_send_piece(v, o, m->offset, m->len);
 }
