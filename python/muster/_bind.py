@@ -400,7 +400,7 @@ def _row_parts(
         count = _rows.rows_of(value)
         if count is None:
             return None
-        if missing:
+        if missing and count != _rows.UNKNOWN:
             value = _rows.pad(value, rows, missing)
             count += missing
         return _rows.divide(value, count, chunks)

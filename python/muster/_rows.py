@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 
 from muster._core import chunk_bounds
@@ -61,6 +62,8 @@ def rows_of(value: Any) -> int | None:
         return None
     if hasattr(kind, "execute_all_sync"):
         return None  # a cluster, whose slices are views
+    if hasattr(kind, "has_columns") and not value.has_columns():
+        return UNKNOWN  # meta information alone: all get that
     try:
         return len(value)
     except TypeError:  # an array without dimensions, or no length at all
@@ -95,6 +98,10 @@ def pad(value: Any, rows: int, count: int) -> Any:
         return value + value[-1:] * count
     if isinstance(value, tuple):
         return value + value[-1:] * count
+    if hasattr(type(value), "padding"):
+        padded = copy.copy(value)  # the caller's stays as it is
+        padded.padding(count)
+        return padded
     last = value[rows - 1 : rows]
     joined = join([value, *[last] * count])
     if type(joined) is list:
@@ -120,11 +127,14 @@ def meta_of(value: Any) -> Any:
 
 def join(parts: list[Any]) -> Any:
     """The results of chunks, in their order, as one: lists, arrays, tensors, what has
-    `concat`, dicts of such columns. Others stay a list. Empty ones leave no trace."""
+    `concat`, dicts of such columns. Others stay a list. Empty ones leave no trace, but for
+    what a DataProto tells besides its rows."""
     kind = type(parts[0])
     if kind is list and all(type(part) is list for part in parts):
         return [row for part in parts for row in part]
-    full = [part for part in parts if not _is_empty(part)] or parts[:1]
+    full = [part for part in parts if not _is_empty(part)]
+    if not full:
+        full = parts if hasattr(kind, "concat") else parts[:1]
     kind = type(full[0])
     if not all(type(part) is kind for part in full):
         return parts
@@ -136,6 +146,8 @@ def join(parts: list[Any]) -> Any:
 
 
 def _concat(kind: type, full: list[Any], parts: list[Any]) -> Any:
+    if hasattr(kind, "join_results"):
+        return kind.join_results(full)
     if hasattr(kind, "concat"):
         return kind.concat(full)
     if getattr(full[0], "ndim", 0) < 1:
@@ -154,6 +166,8 @@ def _is_empty(part: Any) -> bool:
         return bool(part) and all(
             _is_column(column) and len(column) == 0 for column in part.values()
         )
+    if hasattr(type(part), "join_results"):
+        return False
     return _is_column(part) and len(part) == 0
 
 

@@ -17,10 +17,31 @@ from muster.roll.rank_info import RankInfo
 from muster.roll.storage import RAY_NAMESPACE, STORAGE_NAME, SharedStorage
 from muster.roll.worker import Worker
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from muster.roll.protocol import (
+        DataProto,
+        pad_dataproto_to_divisor,
+        unpad_dataproto,
+    )
+
+_PROTOCOL = ("DataProto", "pad_dataproto_to_divisor", "unpad_dataproto")
+
+
+def __getattr__(name: str) -> object:
+    """DataProto needs numpy, which is imported when it is asked for."""
+    if name not in _PROTOCOL:
+        raise AttributeError(f"module 'muster.roll' has no attribute {name!r}")
+    from muster.roll import protocol
+
+    return getattr(protocol, name)
+
+
 __all__ = [
     "RAY_NAMESPACE",
     "STORAGE_NAME",
     "Cluster",
+    "DataProto",
     "Dispatch",
     "Execute",
     "Handle",
@@ -35,8 +56,10 @@ __all__ = [
     "init",
     "is_initialized",
     "materialize_concat",
+    "pad_dataproto_to_divisor",
     "register",
     "remote",
     "shutdown",
+    "unpad_dataproto",
     "wait",
 ]

@@ -81,6 +81,14 @@ def materialize_concat(
     timeout: float | None = None,
 ) -> Any:
     """Wait for all of them, and join the results that count."""
+    return _rows.join(collected(data_refs, timeout))
+
+
+def collected(
+    data_refs: Future | ObjectRefWrap | Iterable[Future | ObjectRefWrap],
+    timeout: float | None = None,
+) -> list[Any]:
+    """Wait for all of them; the results that count."""
     if isinstance(data_refs, (Future, ObjectRefWrap)):
         data_refs = [data_refs]
     refs = [
@@ -88,8 +96,7 @@ def materialize_concat(
         for ref in data_refs
     ]
     values = get([ref.obj_ref for ref in refs], timeout)
-    kept = [v for v, ref in zip(values, refs, strict=True) if ref.collected]
-    return _rows.join(kept)
+    return [v for v, ref in zip(values, refs, strict=True) if ref.collected]
 
 
 class BoundMethod:

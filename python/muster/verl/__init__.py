@@ -54,11 +54,46 @@ from muster.verl.pool import (
 )
 from muster.verl.worker import Worker
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from muster.verl.protocol import (
+        DataProto,
+        DataProtoConfig,
+        DataProtoItem,
+        fold_batch_dim,
+        pad_dataproto_to_divisor,
+        unfold_batch_dim,
+        unpad_dataproto,
+    )
+
+_PROTOCOL = (
+    "DataProto",
+    "DataProtoConfig",
+    "DataProtoItem",
+    "fold_batch_dim",
+    "pad_dataproto_to_divisor",
+    "unfold_batch_dim",
+    "unpad_dataproto",
+)
+
+
+def __getattr__(name: str) -> object:
+    """DataProto needs numpy, which is imported when it is asked for."""
+    if name not in _PROTOCOL:
+        raise AttributeError(f"module 'muster.verl' has no attribute {name!r}")
+    from muster.verl import protocol
+
+    return getattr(protocol, name)
+
+
 __all__ = [
     "DISPATCH_MODE_FN_REGISTRY",
     "MAGIC_ATTR",
     "ClassWithInitArgs",
+    "DataProto",
+    "DataProtoConfig",
     "DataProtoFuture",
+    "DataProtoItem",
     "Dispatch",
     "Execute",
     "Handle",
@@ -87,6 +122,7 @@ __all__ = [
     "dispatch_nd_compute",
     "dispatch_nd_compute_dataproto",
     "dispatch_one_to_all",
+    "fold_batch_dim",
     "get",
     "get_predefined_dispatch_fn",
     "get_predefined_execute_fn",
@@ -94,11 +130,14 @@ __all__ = [
     "is_initialized",
     "make_nd_compute_dataproto_dispatch_fn",
     "merge_resource_pool",
+    "pad_dataproto_to_divisor",
     "register",
     "register_dispatch_mode",
     "remote",
     "shutdown",
     "split_resource_pool",
+    "unfold_batch_dim",
+    "unpad_dataproto",
     "update_dispatch_mode",
     "wait",
 ]

@@ -57,9 +57,7 @@ def strip(value: Any, rows: int) -> Any:
     """Without the last rows."""
     if rows <= 0:
         return value
-    if hasattr(value, "select_idxs"):
-        return value.select_idxs(list(range(len(value) - rows)))
-    return value[:-rows]
+    return value[: len(value) - rows]
 
 
 class DataProtoFuture:
