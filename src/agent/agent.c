@@ -328,9 +328,9 @@ static int set_up_signals(struct ms_agent *a)
     return ms_watch_init(&a->signals, a->loop, a->signal_fd, MS_READ, on_signal, a);
 }
 
-static void set_up_process(struct ms_agent *a, int link_fd, int lock_fd)
+static void set_up_process(struct ms_agent *a, int link_fd, int lock_fd, int kept_fd)
 {
-    int keep[] = {link_fd, lock_fd};
+    int keep[] = {link_fd, lock_fd, kept_fd};
 
     ms_proc_close_others(keep, MS_COUNT(keep));
     if (link_fd >= 0) {
@@ -339,16 +339,18 @@ static void set_up_process(struct ms_agent *a, int link_fd, int lock_fd)
     }
     if (lock_fd >= 0)
         ms_fd_set_cloexec(lock_fd, true);
+    if (kept_fd >= 0)
+        ms_fd_set_cloexec(kept_fd, true);
     ms_proc_set_name("muster-agent");
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     ms_nofile_raise(&a->nofile);
 }
 
-int ms_agent_init(struct ms_agent *a, int link_fd, int lock_fd)
+int ms_agent_init(struct ms_agent *a, int link_fd, int lock_fd, int kept_fd)
 {
     *a = (struct ms_agent){
         .lock_fd = lock_fd, .signal_fd = -1, .driver_fd = -1, .folder_fd = -1};
-    set_up_process(a, link_fd, lock_fd);
+    set_up_process(a, link_fd, lock_fd, kept_fd);
     ms_map_init(&a->by_uid);
     ms_map_init(&a->by_pid);
     ms_list_init(&a->dead);
@@ -400,7 +402,7 @@ void ms_agent_finish(struct ms_agent *a)
 int ms_agent_run(int link_fd, int lock_fd)
 {
     struct ms_agent a;
-    int rc = ms_agent_init(&a, link_fd, lock_fd);
+    int rc = ms_agent_init(&a, link_fd, lock_fd, -1);
 
     if (rc == 0)
         rc = ms_loop_run(a.loop);

@@ -53,6 +53,7 @@ struct ms_join_options {
     enum ms_tls_mode tls;
     int64_t join_within_ns; /* 0: for ever */
     pid_t end_with_pid;     /* 0: of nobody */
+    int ready_fd; /* gets a byte when the head was joined, and is closed; 0: none */
 };
 
 /* Join a head and serve it until the end, in the foreground: what happens is told on

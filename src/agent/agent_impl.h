@@ -72,7 +72,7 @@ struct ms_agent {
 
 void ms_agent_send(struct ms_agent *a, uint64_t request, Muster__AgentToHead *m);
 /* Of this process; link_fd -1: none. */
-int ms_agent_init(struct ms_agent *a, int link_fd, int lock_fd);
+int ms_agent_init(struct ms_agent *a, int link_fd, int lock_fd, int kept_fd);
 void ms_agent_finish(struct ms_agent *a);
 /* One message from the head. */
 void ms_agent_read(struct ms_agent *a, Muster__HeadToAgent *m);

@@ -186,6 +186,16 @@ static void say_joined(const struct ms_join *j, const char *session)
         j->dir.dir);
 }
 
+/* To whoever started us. */
+static void tell_ready(struct ms_join *j)
+{
+    if (j->ready_fd < 0)
+        return;
+    if (write(j->ready_fd, "1", 1) < 0)
+        ms_agent_say("nobody waits any more until it has joined");
+    ms_fd_close(&j->ready_fd);
+}
+
 /* The line is up: whatever the other one was, this is better. */
 static void line_is_up(struct ms_line *line, const Muster__LinkWelcome *welcome)
 {
@@ -227,6 +237,7 @@ static void on_welcome(struct ms_line *line, Muster__LinkWelcome *welcome)
     if (is_first)
         ms_agent_warm_up(j->agent, ms_contexts_find(&j->agent->contexts, 0));
     say_joined(j, welcome->session);
+    tell_ready(j);
 }
 
 /* The head does not want us. A node of our name that is dead without the head's
@@ -511,6 +522,7 @@ static void join_finish(struct ms_join *j)
     ms_answers_finish(&j->answers);
     ms_buf_finish(&j->held);
     ms_join_forget_ended(j, MS_NEVER);
+    ms_fd_close(&j->ready_fd);
     ms_node_dir_close(&j->dir);
 }
 
@@ -518,11 +530,12 @@ int ms_agent_join(const struct ms_join_options *o)
 {
     struct ms_join j = {.options = o,
                         .dir = {.lock_fd = -1},
+                        .ready_fd = o->ready_fd > 2 ? o->ready_fd : -1,
                         .link_grace_ns = MS_LINK_GRACE_NS,
                         .head_grace_ns = MS_HEAD_GRACE_NS};
     struct ms_agent a;
     struct ms_error err = {0};
-    int rc = ms_agent_init(&a, -1, -1);
+    int rc = ms_agent_init(&a, -1, -1, o->ready_fd > 2 ? o->ready_fd : -1);
 
     ms_agent_say_in_foreground();
     ms_list_init(&j.ended);

@@ -27,6 +27,7 @@ struct ms_join {
     struct ms_line lines[2], *up; /* NULL: none is up */
     struct ms_timer retry;        /* dial, or wait no longer for the welcome */
     struct ms_timer grace;
+    int ready_fd; /* until it was told; -1: none */
     int64_t backoff_ns;
     int64_t lost_ns;     /* since when nothing is heard; 0: all is well */
     int64_t refused_ns;  /* since when the head does not want us; 0: it does */

@@ -63,6 +63,9 @@ enum ms_opt {
     MS_OPT_FD,
     MS_OPT_JOIN_WITHIN,
     MS_OPT_END_WITH,
+    MS_OPT_SHAPE_FD,
+    MS_OPT_READY_FD,
+    MS_OPT_ON,
     MS_OPT_HELP,
     MS_OPT_COUNT
 };
@@ -176,5 +179,7 @@ enum ms_exit ms_cmd_agent(const struct ms_cli *cli);
 enum ms_exit ms_cmd_head(const struct ms_cli *cli);
 enum ms_exit ms_cmd_worker(const struct ms_cli *cli);
 enum ms_exit ms_cmd_plan(const struct ms_cli *cli);
+enum ms_exit ms_cmd_run(const struct ms_cli *cli);
+enum ms_exit ms_cmd_hold(const struct ms_cli *cli);
 
 #endif

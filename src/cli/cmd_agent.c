@@ -11,8 +11,9 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { DEVICES_MAX = 4096, WITHIN_MAX = 30 * 24 * 3600 };
+enum { DEVICES_MAX = 4096, WITHIN_MAX = 30 * 24 * 3600, SHAPE_MAX = 4 << 20 };
 
 struct values {
     const char *at[MS_CLI_MANY_MAX];
@@ -95,19 +96,51 @@ describe(const struct ms_cli *cli, Muster__NodeShape *s, struct ms_error *err)
     return rc < 0 ? rc : add_devices(cli, s, gpus, err);
 }
 
+/* What an orchestrator says of it, packed. */
+static int read_shape(int fd, Muster__NodeShape **out, struct ms_error *err)
+{
+    MS_CLEANUP(ms_cleanup_free) uint8_t *data = malloc(SHAPE_MAX);
+    size_t len = 0;
+    ssize_t n = 1;
+
+    if (!data)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    while (n > 0 && len < SHAPE_MAX) {
+        n = read(fd, data + len, SHAPE_MAX - len);
+        len += n > 0 ? (size_t)n : 0;
+    }
+    if (n < 0)
+        return ms_error_sys(err, -errno, "cannot read --shape-fd %d", fd);
+    *out = n == 0 ? muster__node_shape__unpack(NULL, len, data) : NULL;
+    return *out ? 0 : ms_error_set(err, -EINVAL, "--shape-fd %d has no shape", fd);
+}
+
+static int
+make_shape(const struct ms_cli *cli, Muster__NodeShape **out, struct ms_error *err)
+{
+    long fd = -1;
+
+    if (ms_args_number(cli, MS_OPT_SHAPE_FD, 3, INT_MAX, &fd, err) < 0)
+        return -EINVAL;
+    if (fd >= 0)
+        return read_shape((int)fd, out, err);
+    *out = ms_shape_create("");
+    return *out ? describe(cli, *out, err)
+                : ms_error_set(err, -ENOMEM, "out of memory");
+}
+
 static enum ms_exit join(const struct ms_cli *cli, const struct ms_target *target)
 {
-    MS_CLEANUP(ms_shape_cleanup) Muster__NodeShape *shape = ms_shape_create("");
+    MS_CLEANUP(ms_shape_cleanup) Muster__NodeShape *shape = NULL;
     struct values bind = {0};
-    long within = 0, end_with = 0;
+    long within = 0, end_with = 0, ready_fd = 0;
     struct ms_error err = {0};
     struct ms_join_options o = {.head = target->address,
                                 .secret = target->secret,
                                 .node_name = cli->values[MS_OPT_NODE_NAME]};
 
-    if (!shape)
-        return ms_out_fail(cli, MS_EXIT_FAILED, "out of memory");
-    if (describe(cli, shape, &err) < 0 ||
+    if (make_shape(cli, &shape, &err) < 0 ||
+        ms_args_number(cli, MS_OPT_READY_FD, 3, INT_MAX, &ready_fd, &err) < 0 ||
         ms_args_number(cli, MS_OPT_JOIN_WITHIN, 1, WITHIN_MAX, &within, &err) < 0 ||
         ms_args_number(cli, MS_OPT_END_WITH, 1, INT_MAX, &end_with, &err) < 0 ||
         (ms_cli_has(cli, MS_OPT_TLS) &&
@@ -117,6 +150,7 @@ static enum ms_exit join(const struct ms_cli *cli, const struct ms_target *targe
     o.shape = shape;
     o.join_within_ns = within * MS_NS_PER_S;
     o.end_with_pid = (pid_t)end_with;
+    o.ready_fd = (int)ready_fd;
     o.bind = bind.at;
     o.bind_count = bind.count;
     return ms_agent_join(&o) == 0 ? MS_EXIT_OK : MS_EXIT_FAILED;

@@ -1,6 +1,7 @@
 #include "agent/machine.h"
 #include "base/cleanup.h"
 #include "cli/out.h"
+#include "cli/plan_check.h"
 #include "cli/target.h"
 #include "job/plan.h"
 #include "resource/shape.h"
@@ -159,7 +160,7 @@ print_misfit(const struct ms_cli *cli, struct ms_buf *table, const struct ms_err
         err->code != -EBUSY)
         return fail(cli, err);
     if (ms_cli_has(cli, MS_OPT_JSON)) {
-        fprintf(stderr, "muster plan: %s\n", err->text);
+        fprintf(stderr, "muster %s: %s\n", cli->command->name, err->text);
         ms_out_json(json_pack("{s:{s:i, s:o, s:o}}",
                               "error",
                               "exit_code",
@@ -174,6 +175,26 @@ print_misfit(const struct ms_cli *cli, struct ms_buf *table, const struct ms_err
     if (table->len)
         fprintf(stderr, "%s", ms_buf_str(table));
     return MS_EXIT_NO_ROOM;
+}
+
+enum ms_exit ms_plan_check(const struct ms_cli *cli,
+                           const struct ms_job *job,
+                           const Muster__NodeShape *const *nodes,
+                           size_t count)
+{
+    MS_CLEANUP(plan_finish) struct ms_job_plan plan;
+    enum ms_exit code = MS_EXIT_OK;
+    struct ms_error err = {0};
+    struct ms_buf table = {0};
+
+    ms_job_plan_init(&plan);
+    for (size_t i = 0; i < count && !code; i++)
+        if (ms_job_plan_add_node(&plan, nodes[i], &err) < 0)
+            code = fail(cli, &err);
+    if (!code && ms_job_plan_make(&plan, job, &table, &err) < 0)
+        code = print_misfit(cli, &table, &err);
+    ms_buf_finish(&table);
+    return code;
 }
 
 enum ms_exit ms_cmd_plan(const struct ms_cli *cli)

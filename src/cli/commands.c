@@ -126,6 +126,31 @@ const struct ms_cli_command ms_cli_commands[] = {
         .run = ms_cmd_head,
     },
     {
+        .name = "run",
+        .operands = "FILE",
+        .operands_max = 1,
+        .words = MS_WORDS_FILES,
+        .summary =
+            "run a job: have machines lent, run its driver on them, give all back",
+        .text =
+            "FILE is YAML, as for `muster plan`, with `driver` (the command, a list), "
+            "`env` and `name`.\n`nodes` are what is lent, one agent on each; without "
+            "them it is this machine. The driver\nruns here, with MUSTER_ADDRESS and "
+            "MUSTER_SECRET_FILE set: muster.init() in it joins. Its\nexit code is that "
+            "of this command (128 and the signal, if one ended it). SIGINT and\n"
+            "SIGTERM end the driver. However it ends, everything is given back.\n"
+            "With --on local the nodes are described ones of this machine. With --on "
+            "sim nothing is\nstarted: it shows how the reservation would go, in "
+            "virtual "
+            "time. What the command says\nitself goes to stderr, with --json as one "
+            "object a line (of --on sim: to stdout).",
+        .example = "muster run train.yaml\n"
+                   "muster run --on sim big.yaml --json | jq .at_ns",
+        .options = MS_OPT(MS_OPT_ON) | MS_OPT(MS_OPT_JSON),
+        .exits = EXITS_ANY | 1u << MS_EXIT_NO_ROOM,
+        .run = ms_cmd_run,
+    },
+    {
         .name = "plan",
         .operands = "FILE",
         .operands_max = 1,
@@ -189,14 +214,14 @@ const struct ms_cli_command ms_cli_commands[] = {
             "another has ends it.",
         .example =
             "muster agent --head 10.0.0.1:7777 --secret-file secret --num-gpus 8",
-        .options = MS_OPT(MS_OPT_HEAD) | MS_OPT(MS_OPT_SECRET_FILE) |
-                   MS_OPT(MS_OPT_NODE_NAME) | MS_OPT(MS_OPT_NUM_GPUS) |
-                   MS_OPT(MS_OPT_NUM_CPUS) | MS_OPT(MS_OPT_GPU_MEMORY) |
-                   MS_OPT(MS_OPT_GPUS_PER_DOMAIN) | MS_OPT(MS_OPT_DEVICE_KIND) |
-                   MS_OPT(MS_OPT_RESOURCE) | MS_OPT(MS_OPT_LABEL) |
-                   MS_OPT(MS_OPT_BIND) | MS_OPT(MS_OPT_TLS) |
-                   MS_OPT(MS_OPT_JOIN_WITHIN) | MS_OPT(MS_OPT_END_WITH) |
-                   MS_OPT(MS_OPT_FD),
+        .options =
+            MS_OPT(MS_OPT_HEAD) | MS_OPT(MS_OPT_SECRET_FILE) |
+            MS_OPT(MS_OPT_NODE_NAME) | MS_OPT(MS_OPT_NUM_GPUS) |
+            MS_OPT(MS_OPT_NUM_CPUS) | MS_OPT(MS_OPT_GPU_MEMORY) |
+            MS_OPT(MS_OPT_GPUS_PER_DOMAIN) | MS_OPT(MS_OPT_DEVICE_KIND) |
+            MS_OPT(MS_OPT_RESOURCE) | MS_OPT(MS_OPT_LABEL) | MS_OPT(MS_OPT_BIND) |
+            MS_OPT(MS_OPT_TLS) | MS_OPT(MS_OPT_JOIN_WITHIN) | MS_OPT(MS_OPT_END_WITH) |
+            MS_OPT(MS_OPT_FD) | MS_OPT(MS_OPT_SHAPE_FD) | MS_OPT(MS_OPT_READY_FD),
         .exits = EXITS_ANY,
         .run = ms_cmd_agent,
     },
@@ -208,6 +233,15 @@ const struct ms_cli_command ms_cli_commands[] = {
         .hidden = true,
         .is_raw = true,
         .run = ms_cmd_complete,
+    },
+    {
+        .name = "hold",
+        .operands = "PID DIR WORD...",
+        .summary = "run a driver that ends with PID (`muster run` starts this)",
+        .exits = EXITS_ANY,
+        .hidden = true,
+        .is_raw = true,
+        .run = ms_cmd_hold,
     },
     {
         .name = "worker",

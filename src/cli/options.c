@@ -138,5 +138,18 @@ const struct ms_cli_option ms_cli_options[MS_OPT_COUNT] = {
     [MS_OPT_END_WITH] = {.name = "end-with",
                          .value = "PID",
                          .help = "end when this process ends"},
+    [MS_OPT_SHAPE_FD] = {.name = "shape-fd",
+                         .value = "N",
+                         .hidden = true,
+                         .help = "a NodeShape is read from there: what this machine "
+                                 "lends"},
+    [MS_OPT_READY_FD] = {.name = "ready-fd",
+                         .value = "N",
+                         .hidden = true,
+                         .help = "a byte is written there when the head was joined"},
+    [MS_OPT_ON] = {.name = "on",
+                   .value = "ORCHESTRATOR",
+                   .choices = "local sim",
+                   .help = "who lends the machines (default local)"},
     [MS_OPT_HELP] = {.name = "help", .letter = 'h', .help = "print this"},
 };

@@ -36,7 +36,7 @@ static void close_session(struct ms_head *h)
 {
     if (h->lock_fd < 0)
         return;
-    if (h->is_daemon)
+    if (h->is_daemon && !h->is_of_job)
         ms_session_close(&h->session);
     else
         ms_session_remove(h->session.dir);

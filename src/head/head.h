@@ -99,7 +99,8 @@ struct ms_head *ms_head_join(const struct ms_head_options *o,
                              struct ms_error *err);
 
 struct ms_head_serve_options {
-    const char *name;          /* of the session; NULL: "head" */
+    const char *name; /* of the session; NULL: "head" */
+    bool is_of_job; /* the session is new, has no name but its own, and ends with it */
     const char *secret_file;   /* NULL: the session's own */
     const char *const *listen; /* "HOST:PORT", NULL-terminated; NULL: loopback */
     enum ms_tls_mode tls;

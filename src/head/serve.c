@@ -39,6 +39,22 @@ int ms_head_listen(struct ms_head *h,
     return rc;
 }
 
+static int open_session(struct ms_head *h,
+                        const struct ms_head_serve_options *o,
+                        struct ms_error *err)
+{
+    int rc;
+
+    if (!o->is_of_job)
+        return ms_session_open(o->name ? o->name : DEFAULT_NAME,
+                               o->secret_file,
+                               &h->session,
+                               &h->lock_fd,
+                               err);
+    rc = ms_session_create(&h->session, &h->lock_fd, err);
+    return rc < 0 ? rc : ms_session_mark_daemon(&h->session, err);
+}
+
 struct ms_head *ms_head_serve(const struct ms_head_serve_options *o,
                               struct ms_error *err)
 {
@@ -59,11 +75,8 @@ struct ms_head *ms_head_serve(const struct ms_head_serve_options *o,
         h->link_grace_ns = o->link_grace_ns;
     if (o->head_grace_ns > 0)
         h->head_grace_ns = o->head_grace_ns;
-    rc = ms_session_open(o->name ? o->name : DEFAULT_NAME,
-                         o->secret_file,
-                         &h->session,
-                         &h->lock_fd,
-                         err);
+    h->is_of_job = o->is_of_job;
+    rc = open_session(h, o, err);
     if (rc == 0)
         rc = ms_head_build(h, err);
     if (rc == 0 && ms_recovery_init(h) < 0)

@@ -69,6 +69,7 @@ struct ms_head {
     void *arg;
     int64_t started_ns;
     bool is_daemon; /* others dial; there is no agent of our own */
+    bool is_of_job; /* a daemon whose session nobody will open again */
     uint64_t id;    /* of this process of a head */
     int64_t link_grace_ns, head_grace_ns;
     enum ms_tls_mode tls;

@@ -253,7 +253,8 @@ static bool look_at(int root, const char *path, const char *name, struct ms_sess
     explicit_bzero(secret, sizeof secret);
     if (ms_tree_read(dir, "driver", pid, sizeof pid) > 0)
         s->driver_pid = (pid_t)strtol(pid, NULL, 10);
-    s->is_daemon = !ms_session_name_is_ours(name);
+    s->is_daemon = !ms_session_name_is_ours(name) ||
+                   faccessat(dir, MS_SESSION_DAEMON, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
     return true;
 }
 

@@ -59,6 +59,8 @@ int ms_session_open(const char *name,
                     struct ms_session *s,
                     int *lock_fd,
                     struct ms_error *err);
+/* A head that others join is in this session, which ends with it. */
+int ms_session_mark_daemon(struct ms_session *s, struct ms_error *err);
 /* It ends: what tells of a running head goes, the secret, the lock and the logs stay. */
 void ms_session_close(const struct ms_session *s);
 

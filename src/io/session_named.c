@@ -142,6 +142,17 @@ int ms_session_open(const char *name,
     return 0;
 }
 
+int ms_session_mark_daemon(struct ms_session *s, struct ms_error *err)
+{
+    MS_CLEANUP(ms_cleanup_fd) int dir = ms_tree_open(AT_FDCWD, s->dir);
+    int rc = dir < 0 ? dir : ms_tree_write(dir, MS_SESSION_DAEMON, "", 0);
+
+    if (rc < 0)
+        return ms_error_sys(err, rc, "cannot write to '%s'", s->dir);
+    s->is_daemon = true;
+    return 0;
+}
+
 void ms_session_close(const struct ms_session *s)
 {
     MS_CLEANUP(ms_cleanup_fd) int dir = ms_tree_open(AT_FDCWD, s->dir);

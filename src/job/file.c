@@ -8,12 +8,15 @@
 #include <string.h>
 
 struct top {
-    struct ms_yaml_at nodes, roles;
+    struct ms_yaml_at name, nodes, roles, driver, env;
 };
 
 static const struct ms_yaml_field top_fields[] = {
+    {"name", ms_yaml_to_at, offsetof(struct top, name), false},
     {"nodes", ms_yaml_to_at, offsetof(struct top, nodes), false},
     {"roles", ms_yaml_to_at, offsetof(struct top, roles), false},
+    {"driver", ms_yaml_to_at, offsetof(struct top, driver), false},
+    {"env", ms_yaml_to_at, offsetof(struct top, env), false},
     {0},
 };
 
@@ -25,6 +28,9 @@ void ms_job_finish(struct ms_job *job)
         ms_job_role_finish(&job->roles[i]);
     free(job->nodes);
     free(job->roles);
+    free(job->name);
+    ms_job_words_free(job->driver);
+    ms_job_words_free(job->env);
     *job = (struct ms_job){0};
 }
 
@@ -37,6 +43,12 @@ static int read_top(struct ms_job *job, struct ms_yaml_at at, struct ms_error *e
         rc = ms_job_read_nodes(job, top.nodes, err);
     if (rc == 0 && top.roles.yaml)
         rc = ms_job_read_roles(job, top.roles, err);
+    if (rc == 0 && top.name.yaml)
+        rc = ms_job_read_name(job, top.name, err);
+    if (rc == 0 && top.driver.yaml)
+        rc = ms_job_read_driver(job, top.driver, err);
+    if (rc == 0 && top.env.yaml)
+        rc = ms_job_read_env(job, top.env, err);
     return rc;
 }
 

@@ -1,4 +1,4 @@
-/* file.h - a job's description: its nodes and its roles
+/* file.h - a job's description: its nodes, its roles and its driver
  *
  *   nodes:
  *     - {name: "n[0-3]", cpus: 64, memory: 512GiB, gpus: 8, gpu_memory: 80GiB,
@@ -8,7 +8,11 @@
  *     rollout: {world_size: 4, bundle: {GPU: 2, CPU: 8}, strategy: SPREAD}
  *     reward: {world_size: 8, num_cpus: 1}
  *
- * doc/resources.md has all keys. What is wrong is said with file, line and column. The
+ *   name: first
+ *   driver: [python, train.py]
+ *   env: {STEPS: "100"}
+ *
+ * doc/resources.md has all keys of nodes and roles, doc/orchestrators.md the others. What is wrong is said with file, line and column. The
  * description owns all that is in it.
  */
 #ifndef MS_JOB_FILE_H
@@ -22,6 +26,7 @@
 
 #define MS_JOB_NODES_MAX ((size_t)1 << 20)
 #define MS_JOB_ROLES_MAX ((size_t)4096)
+#define MS_JOB_WORDS_MAX ((size_t)4096) /* of the driver's command, and of its env */
 
 /* What one process of a role in bundles needs on its node. */
 struct ms_job_bundle {
@@ -55,6 +60,9 @@ struct ms_job {
     size_t node_count, node_capacity;
     struct ms_job_role *roles; /* in the order of the file */
     size_t role_count;
+    char *name;    /* NULL: not said */
+    char **driver; /* its command, NULL-terminated; NULL: not said */
+    char **env;    /* "NAME=value", NULL-terminated; NULL: none */
 };
 
 /* 0, or -EINVAL, -E2BIG, -ENOMEM, or why the file cannot be read; nothing is to be freed

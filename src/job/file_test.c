@@ -50,6 +50,29 @@ static void test_nodes(void **state)
     ms_job_finish(&job);
 }
 
+static void test_driver(void **state)
+{
+    struct ms_job job = read_job("name: first\n"
+                                 "driver: [python, -c, \"print(1)\", 7]\n"
+                                 "env: {STEPS: \"100\", EMPTY: \"\", N: 5}\n");
+
+    (void)state;
+    assert_string_equal(job.name, "first");
+    assert_string_equal(job.driver[0], "python");
+    assert_string_equal(job.driver[3], "7");
+    assert_null(job.driver[4]);
+    assert_string_equal(job.env[0], "STEPS=100");
+    assert_string_equal(job.env[1], "EMPTY=");
+    assert_string_equal(job.env[2], "N=5");
+    assert_null(job.env[3]);
+    ms_job_finish(&job);
+    job = read_job("roles: {}\n");
+    assert_null(job.name);
+    assert_null(job.driver);
+    assert_null(job.env);
+    ms_job_finish(&job);
+}
+
 static void test_roles(void **state)
 {
     struct ms_job job =
@@ -95,6 +118,14 @@ static const struct {
     {"[1]", "x.yaml:1:1: a job must be a map"},
     {"nodes: [\n", "x.yaml:2:1: did not find"},
     {"nodse: []", "x.yaml:1:1: a job has no key 'nodse'; is 'nodes' meant?"},
+    {"name: a b", "x.yaml:1:7: "},
+    {"driver: python", "x.yaml:1:9: 'driver' must be a list of words"},
+    {"driver: []", "x.yaml:1:9: 'driver' must be a list of words"},
+    {"driver: [a, [b]]", "x.yaml:1:13: a word of 'driver' must be a text"},
+    {"driver: [a]\nenv: [b]", "x.yaml:2:6: 'env' must be a map"},
+    {"env: {a=b: c}", "x.yaml:1:7: no name of a variable"},
+    {"env: {a: {b: c}}", "x.yaml:1:10: the value of a must be a text"},
+    {"env: {MUSTER_ADDRESS: x}", "x.yaml:1:7: MUSTER_ADDRESS is set by"},
     {"nodes:\n", "x.yaml:1:7: 'nodes' has no value"},
     {"nodes: []", "x.yaml:1:8: 'nodes' has no nodes"},
     {"nodes: 3", "x.yaml:1:8: 'nodes' must be a list"},
@@ -179,6 +210,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nodes),
+        cmocka_unit_test(test_driver),
         cmocka_unit_test(test_roles),
         cmocka_unit_test(test_what_is_wrong),
         cmocka_unit_test(test_no_file),

@@ -30,9 +30,21 @@ struct ms_rig_ops {
     int64_t patience_ns;
 };
 
-/* Runs all tests, each on the rig that `make` gives; 0 if all passed. */
-int ms_conformance_run(const char *name,
-                       struct ms_rig *(*make)(void),
-                       void (*destroy)(struct ms_rig *rig));
+/* One way to have a rig. */
+struct ms_conformance {
+    const char *name;
+    struct ms_rig *(*make)(void *arg);
+    void (*destroy)(struct ms_rig *rig);
+    void *arg;
+};
+
+struct CMUnitTest;
+
+/* Runs `more` tests, and then the suite on each of these, every test on a rig of its own;
+ * 0 if all passed. All of it is one report. */
+int ms_conformance_run(const struct ms_conformance *all,
+                       size_t count,
+                       const struct CMUnitTest *more,
+                       size_t more_count);
 
 #endif

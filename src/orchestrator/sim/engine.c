@@ -122,6 +122,21 @@ uint32_t ms_sim_listen(struct ms_sim *s, const struct ms_sim_listener *l)
     return ++s->listeners;
 }
 
+/* A node of the stock begins to live. */
+static int begin_node(struct ms_sim *s, size_t i)
+{
+    s->nodes[i].sim = s;
+    s->nodes[i].index = (uint32_t)i;
+    ms_list_init(&s->nodes[i].instances);
+    if (s->faults.node_life_ns &&
+        !ms_sim_clock_add(&s->clock,
+                          ms_sim_up_to(s, 2 * s->faults.node_life_ns),
+                          node_dies,
+                          &s->nodes[i]))
+        return -ENOMEM;
+    return 0;
+}
+
 static int add_node(struct ms_sim *s, const struct ms_sim_options *o, size_t i)
 {
     char name[NODE_NAME_MAX], rack[NODE_NAME_MAX];
@@ -141,16 +156,7 @@ static int add_node(struct ms_sim *s, const struct ms_sim_options *o, size_t i)
         if (ms_stock_add_label(&s->stock, (size_t)at, "rack", rack, NULL) < 0)
             return -ENOMEM;
     }
-    s->nodes[i].sim = s;
-    s->nodes[i].index = (uint32_t)at;
-    ms_list_init(&s->nodes[i].instances);
-    if (s->faults.node_life_ns &&
-        !ms_sim_clock_add(&s->clock,
-                          ms_sim_up_to(s, 2 * s->faults.node_life_ns),
-                          node_dies,
-                          &s->nodes[i]))
-        return -ENOMEM;
-    return 0;
+    return begin_node(s, i);
 }
 
 struct ms_sim *ms_sim_create(const struct ms_sim_options *o)
@@ -165,10 +171,16 @@ struct ms_sim *ms_sim_create(const struct ms_sim_options *o)
     ms_list_init(&s->gangs);
     s->faults = o->faults;
     s->random = o->seed;
-    s->nodes = calloc(o->nodes + 1, sizeof *s->nodes);
+    if (o->stock) {
+        s->stock = *o->stock;
+        ms_stock_init(o->stock);
+    }
+    s->nodes = calloc((o->stock ? s->stock.count : o->nodes) + 1, sizeof *s->nodes);
     if (!s->nodes)
         rc = -ENOMEM;
-    for (size_t i = 0; i < o->nodes && rc == 0; i++)
+    for (size_t i = 0; o->stock && i < s->stock.count && rc == 0; i++)
+        rc = begin_node(s, i);
+    for (size_t i = 0; !o->stock && i < o->nodes && rc == 0; i++)
         rc = add_node(s, o, i);
     if (rc == 0 && o->faults.outage_every_ns &&
         !ms_sim_clock_add(&s->clock, o->faults.outage_every_ns, outage, s))

@@ -32,6 +32,8 @@ struct ms_sim_options {
     size_t racks; /* label "rack": "r0", ...; 0: none */
     uint64_t cpu_milli, memory;
     uint32_t devices; /* of each node */
+    struct ms_stock
+        *stock; /* these nodes instead, which are taken; NULL: those above */
     struct ms_sim_faults faults;
 };
 

@@ -31,25 +31,12 @@ static void fail(struct ms_orch_op *op, const struct ms_error *why)
 
 static void succeed(struct ms_orch_op *op)
 {
-    bool tells = is_launch(op) || op->kind == MS_SIM_LIST;
-    struct ms_orch_answer answer = {0};
-    struct ms_error why = {0};
-    int rc =
-        tells ? ms_mirror_answer(&op->sim->mirror, op->key[0] ? op->key : NULL, &answer)
-              : 0;
+    static const struct ms_orch_answer nothing = {0};
 
-    if (rc < 0) {
-        ms_error_set(&why,
-                     rc,
-                     rc == -ENOENT ? "there is no reservation '%s'"
-                                   : "reservation '%s': out of memory",
-                     op->key);
-        fail(op, &why);
-        return;
-    }
-    if (op->done)
-        op->done(op->arg, 0, NULL, &answer);
-    ms_mirror_answer_finish(&answer);
+    if (is_launch(op) || op->kind == MS_SIM_LIST)
+        ms_told_answer(&op->sim->mirror, op->key, op->done, op->arg);
+    else if (op->done)
+        op->done(op->arg, 0, NULL, &nothing);
     ms_sim_op_free(op);
 }
 
@@ -121,7 +108,7 @@ static void forget_pieces(struct ms_orch_op *op)
         ms_mirror_remove_piece(m, r, op->numbers[i]);
     if (op->count == 0 || r->count == 0)
         ms_mirror_remove(m, r);
-    ms_sim_pump_soon(op->sim);
+    ms_watches_wake(&op->sim->watches);
 }
 
 void ms_sim_op_answered(struct ms_orch_op *op, int rc, const struct ms_error *why)
@@ -340,7 +327,7 @@ static void tick(void *arg)
             ask(op);
     if (!s->is_known || ms_sim_now_ns(s->engine) >= s->compared_ns + MS_SIM_COMPARE_NS)
         ms_sim_compare(s);
-    if (!ms_list_is_empty(&s->ops) || !ms_list_is_empty(&s->watches))
+    if (!ms_list_is_empty(&s->ops) || !ms_list_is_empty(&s->watches.all))
         ms_sim_turn_soon(s);
 }
 

@@ -7,15 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct ms_orch_watch {
-    struct ms_list link;
-    struct sim *sim;
-    ms_orch_watched *watched;
-    void *arg;
-    uint64_t cursor;
-    bool is_dead; /* freed when nobody is being told */
-};
-
 static struct sim *sim_of(struct ms_orchestrator *o)
 {
     return (struct sim *)o;
@@ -23,71 +14,35 @@ static struct sim *sim_of(struct ms_orchestrator *o)
 
 /* ---- watches ------------------------------------------------------------------------- */
 
-/* One watch hears what it has not heard. */
-static void pump_one(struct sim *s, struct ms_orch_watch *w)
-{
-    struct ms_orch_event event = {0};
-    int rc = 1;
-
-    while (!w->is_dead && rc > 0) {
-        rc = ms_mirror_next(&s->mirror, w->cursor, &event);
-        if (rc == 0)
-            return;
-        w->is_dead = rc < 0;
-        w->cursor = event.cursor;
-        w->watched(w->arg, rc < 0 ? rc : 0, rc < 0 ? NULL : &event);
-    }
-}
-
 static void pump(void *arg)
 {
     struct sim *s = arg;
 
-    ms_list_each (w, &s->watches, struct ms_orch_watch, link)
-        pump_one(s, w);
-    s->is_pumping = false;
-    ms_list_each (w, &s->watches, struct ms_orch_watch, link)
-        if (w->is_dead) {
-            ms_list_remove(&w->link);
-            free(w);
-        }
+    ms_watches_pump(&s->watches);
 }
 
-void ms_sim_pump_soon(struct sim *s)
+static bool pump_soon(void *arg)
 {
-    if (!s->is_pumping && !ms_list_is_empty(&s->watches))
-        s->is_pumping = ms_sim_clock_add(ms_sim_clock(s->engine), 0, pump, s) != 0;
+    struct sim *s = arg;
+
+    return ms_sim_clock_add(ms_sim_clock(s->engine), 0, pump, s) != 0;
 }
 
 static struct ms_orch_watch *
 watch(struct ms_orchestrator *o, uint64_t cursor, ms_orch_watched *watched, void *arg)
 {
-    struct ms_orch_watch *w = calloc(1, sizeof *w);
-    struct sim *s = sim_of(o);
+    struct ms_orch_watch *w = ms_watches_add(&sim_of(o)->watches, cursor, watched, arg);
 
-    if (!w)
-        return NULL;
-    *w = (struct ms_orch_watch){
-        .sim = s, .watched = watched, .arg = arg, .cursor = cursor};
-    ms_list_add_tail(&s->watches, &w->link);
-    ms_sim_pump_soon(s);
-    ms_sim_turn_soon(s);
+    if (w)
+        ms_sim_turn_soon(sim_of(o));
     return w;
-}
-
-static void unwatch(struct ms_orch_watch *w)
-{
-    if (!w)
-        return;
-    w->is_dead = true;
-    ms_sim_pump_soon(w->sim);
 }
 
 /* ---- what is heard ------------------------------------------------------------------- */
 
 static void step_all(struct sim *s)
 {
-    ms_sim_pump_soon(s);
+    ms_watches_wake(&s->watches);
     ms_list_each (op, &s->ops, struct ms_orch_op, link)
         ms_sim_op_step(op);
     ms_sim_turn_soon(s);
@@ -241,8 +196,7 @@ static void destroy(struct ms_orchestrator *o)
     ms_sim_clock_cancel(ms_sim_clock(s->engine), s);
     ms_list_each (op, &s->ops, struct ms_orch_op, link)
         ms_sim_op_free(op);
-    ms_list_each (w, &s->watches, struct ms_orch_watch, link)
-        free(w);
+    ms_watches_finish(&s->watches);
     ms_mirror_finish(&s->mirror);
     free(s);
 }
@@ -258,7 +212,7 @@ struct ms_orchestrator *ms_orchestrator_sim(struct ms_sim *engine)
         .release = release,
         .list = list,
         .watch = watch,
-        .unwatch = unwatch,
+        .unwatch = ms_watches_remove,
         .avoid = avoid,
         .cancel = cancel,
         .destroy = destroy,
@@ -272,7 +226,7 @@ struct ms_orchestrator *ms_orchestrator_sim(struct ms_sim *engine)
     s->base.ops = &ops;
     s->engine = engine;
     ms_list_init(&s->ops);
-    ms_list_init(&s->watches);
+    ms_watches_init(&s->watches, &s->mirror, pump_soon, s);
     /* cursors of a controller before are older than all of this one */
     ms_mirror_init(&s->mirror, (uint64_t)ms_sim_listen(engine, &listener) << 32);
     return &s->base;

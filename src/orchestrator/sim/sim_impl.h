@@ -7,8 +7,8 @@
 #define MS_ORCHESTRATOR_SIM_SIM_IMPL_H
 
 #include "base/clock.h"
-#include "orchestrator/mirror.h"
 #include "orchestrator/sim/sim.h"
+#include "orchestrator/told.h"
 
 #define MS_SIM_ASK_AGAIN_NS (5 * MS_NS_PER_S)  /* without an answer */
 #define MS_SIM_GIVE_UP_NS   (30 * MS_NS_PER_S) /* of what only asks: "could not ask" */
@@ -53,12 +53,13 @@ struct sim {
     struct ms_orchestrator base;
     struct ms_sim *engine;
     struct ms_mirror mirror;
-    struct ms_list ops, watches;
+    struct ms_list ops;
+    struct ms_watches watches;
     uint64_t asked;      /* the last request's number */
     uint64_t compare;    /* that of the last comparison */
     int64_t compared_ns; /* when it was asked for */
     bool is_known;       /* what the controller before had is in the mirror */
-    bool is_ticking, is_turning, is_pumping;
+    bool is_ticking, is_turning;
 };
 
 /* op.c */
@@ -77,6 +78,5 @@ void ms_sim_turn_soon(struct sim *s);
 
 /* sim.c */
 void ms_sim_compare(struct sim *s);
-void ms_sim_pump_soon(struct sim *s);
 
 #endif

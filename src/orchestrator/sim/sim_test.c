@@ -23,8 +23,12 @@ struct sim_rig {
     struct ms_orchestrator *o;
 };
 
-static uint64_t seed;
-static struct ms_sim_faults faults;
+/* A history of its own. */
+struct plan {
+    uint64_t seed;
+    struct ms_sim_faults faults;
+    char name[32];
+};
 
 static struct sim_rig *rig_of(struct ms_rig *rig)
 {
@@ -74,8 +78,9 @@ static size_t held(struct ms_rig *rig)
     return ms_sim_held(rig_of(rig)->engine);
 }
 
-static struct ms_rig *make(void)
+static struct ms_rig *make(void *arg)
 {
+    const struct plan *plan = arg;
     static const struct ms_rig_ops ops = {.open = open_rig,
                                           .run = run,
                                           .end_piece = end_piece,
@@ -83,11 +88,11 @@ static struct ms_rig *make(void)
                                           .silence = silence,
                                           .held = held,
                                           .patience_ns = 1200 * MS_NS_PER_S};
-    const struct ms_sim_options o = {.seed = seed,
+    const struct ms_sim_options o = {.seed = plan->seed,
                                      .nodes = MS_RIG_NODES,
                                      .cpu_milli = MS_RIG_CPUS * 1000,
                                      .memory = UINT64_C(1) << 30,
-                                     .faults = faults};
+                                     .faults = plan->faults};
     struct sim_rig *r = calloc(1, sizeof *r);
 
     assert_non_null(r);
@@ -194,24 +199,26 @@ static void test_ten_thousand_nodes(void **state)
     free(bundles);
 }
 
+static const struct ms_sim_faults bad_luck = {.lose = 300,
+                                              .repeat = 300,
+                                              .delay = 300,
+                                              .delay_ns = 60 * MS_NS_PER_S,
+                                              .start_ns = 90 * MS_NS_PER_S,
+                                              .outage_every_ns = 200 * MS_NS_PER_S,
+                                              .outage_ns = 40 * MS_NS_PER_S};
+
 int main(void)
 {
     const struct CMUnitTest crowd[] = {cmocka_unit_test(test_ten_thousand_nodes)};
-    int failed = cmocka_run_group_tests_name("sim, many nodes", crowd, NULL, NULL) +
-                 ms_conformance_run("sim without faults", make, destroy);
+    static struct plan plans[SEEDS + 1];
+    static struct ms_conformance all[SEEDS + 1];
 
-    for (seed = 1; seed <= SEEDS && !failed; seed++) {
-        char name[64];
-
-        faults = (struct ms_sim_faults){.lose = 300,
-                                        .repeat = 300,
-                                        .delay = 300,
-                                        .delay_ns = 60 * MS_NS_PER_S,
-                                        .start_ns = 90 * MS_NS_PER_S,
-                                        .outage_every_ns = 200 * MS_NS_PER_S,
-                                        .outage_ns = 40 * MS_NS_PER_S};
-        snprintf(name, sizeof name, "sim with faults, seed %d", (int)seed);
-        failed = ms_conformance_run(name, make, destroy);
+    for (size_t i = 0; i <= SEEDS; i++) { /* the first one without faults */
+        plans[i].seed = i;
+        if (i > 0)
+            plans[i].faults = bad_luck;
+        snprintf(plans[i].name, sizeof plans[i].name, "seed %zu", i);
+        all[i] = (struct ms_conformance){plans[i].name, make, destroy, &plans[i]};
     }
-    return failed;
+    return ms_conformance_run(all, SEEDS + 1, crowd, 1);
 }

@@ -1,0 +1,104 @@
+#include "cli/run.h"
+
+#include "base/clock.h"
+#include "cli/out.h"
+
+#include <stdarg.h>
+
+void ms_run_say(const struct ms_run *r, json_t *object, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (ms_cli_has(r->cli, MS_OPT_JSON)) {
+        if (object && json_dumpf(object, r->out, JSON_COMPACT) == 0)
+            fputc('\n', r->out);
+    } else {
+        fputs("muster run: ", r->out);
+        va_start(ap, fmt);
+        vfprintf(r->out, fmt, ap);
+        va_end(ap);
+        fputc('\n', r->out);
+    }
+    json_decref(object);
+    fflush(r->out);
+}
+
+static json_t *piece_json(const struct ms_piece *p)
+{
+    json_t *devices = json_array();
+
+    for (size_t i = 0; i < p->device_count; i++)
+        json_array_append_new(devices, json_integer(p->devices[i]));
+    return json_pack("{s:i, s:s*, s:s, s:o}",
+                     "number",
+                     (int)p->number,
+                     "node",
+                     p->node,
+                     "phase",
+                     ms_phase_name(p->phase),
+                     "devices",
+                     devices);
+}
+
+void ms_run_say_piece(const struct ms_run *r, const struct ms_piece *p, int64_t at_ns)
+{
+    json_t *o = piece_json(p);
+    bool has_ended = p->phase == MS_PHASE_ENDED;
+    char when[32] = "";
+
+    json_object_set_new(o, "event", json_string("piece"));
+    if (at_ns >= 0) {
+        json_object_set_new(o, "at_ns", json_integer(at_ns));
+        snprintf(when, sizeof when, "%10.3f s  ", (double)at_ns / MS_NS_PER_S);
+    }
+    if (has_ended) {
+        json_object_set_new(o, "cause", json_string(ms_cause_name(p->cause)));
+        json_object_set_new(o, "code", json_integer(p->code));
+        json_object_set_new(o, "detail", ms_json_string(p->detail ? p->detail : ""));
+    }
+    ms_run_say(r,
+               o,
+               "%snode %s is %s%s%s%s",
+               when,
+               p->node ? p->node : "(none yet)",
+               ms_phase_name(p->phase),
+               has_ended ? " (" : "",
+               has_ended ? ms_cause_name(p->cause) : "",
+               has_ended ? ")" : "");
+}
+
+/* Of many nodes the first ones. */
+enum { SHOWN_MAX = 8 };
+
+void ms_run_say_reserved(const struct ms_run *r, const struct ms_reservation *got)
+{
+    json_t *all = json_array();
+
+    for (size_t i = 0; i < got->count; i++)
+        json_array_append_new(all, piece_json(got->pieces[i]));
+    ms_run_say(
+        r,
+        json_pack(
+            "{s:s, s:s, s:o}", "event", "reserved", "key", got->key, "pieces", all),
+        "reserved %zu node%s for %s",
+        got->count,
+        got->count == 1 ? "" : "s",
+        got->key);
+    if (ms_cli_has(r->cli, MS_OPT_JSON))
+        return;
+    for (size_t i = 0; i < got->count && i < SHOWN_MAX; i++) {
+        const struct ms_stock_node *n = NULL;
+
+        if (got->pieces[i]->node)
+            n = ms_stock_find(&r->nodes->stock, got->pieces[i]->node);
+        fprintf(r->out,
+                "  %-16s %llu CPUs, %u device%s\n",
+                got->pieces[i]->node,
+                n ? (unsigned long long)(n->cpu_milli / MS_WHOLE_MILLI) : 0,
+                n ? n->device_count : 0,
+                n && n->device_count == 1 ? "" : "s");
+    }
+    if (got->count > SHOWN_MAX)
+        fprintf(r->out, "  and %zu more\n", got->count - SHOWN_MAX);
+    fflush(r->out);
+}

@@ -1,0 +1,454 @@
+#include "orchestrator/local/local.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "io/proc.h"
+#include "io/tree.h"
+#include "orchestrator/conformance.h"
+#include "orchestrator/local/local_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { NODES = MS_RIG_NODES, DEVICES = 4, TEXT_MAX = 512 };
+
+#define PATIENCE_NS (60 * MS_NS_PER_S)
+
+/* ---- this host as four nodes, with small agents -------------------------------------- */
+
+struct local_rig {
+    struct ms_rig base;
+    struct ms_loop *loop;
+    struct ms_orchestrator *o;
+    pid_t anchor; /* stands for the controller's process */
+    char dir[32];
+};
+
+static char self[TEXT_MAX]; /* this program */
+
+static struct local_rig *rig_of(struct ms_rig *rig)
+{
+    return (struct local_rig *)rig;
+}
+
+static size_t count_children(void)
+{
+    pid_t *all = NULL;
+    int count = ms_proc_children(&all);
+
+    free(all);
+    assert_true(count >= 0);
+    return (size_t)count;
+}
+
+static void on_time(void *arg)
+{
+    *(bool *)arg = true;
+}
+
+/* Nothing can happen any more: nobody waits, and no agent is there. */
+static bool is_quiet(const struct local_rig *r)
+{
+    const struct local *l = (const struct local *)r->o;
+
+    return ms_list_is_empty(&l->ops) && !l->watches.is_scheduled &&
+           count_children() == 1;
+}
+
+static bool run(struct ms_rig *rig, const bool *until, int64_t timeout_ns)
+{
+    struct local_rig *r = rig_of(rig);
+    struct ms_timer timer;
+    bool is_over = false;
+
+    assert_int_equal(ms_timer_init(&timer, r->loop, on_time, &is_over), 0);
+    ms_timer_set(&timer, timeout_ns);
+    while (!*until && !is_over && !is_quiet(r))
+        assert_int_equal(ms_loop_run_once(r->loop, true), 0);
+    ms_timer_finish(&timer);
+    return *until;
+}
+
+static void start_anchor(struct local_rig *r)
+{
+    r->anchor = fork();
+    assert_true(r->anchor >= 0);
+    if (r->anchor == 0)
+        for (;;)
+            pause();
+}
+
+static void end_anchor(struct local_rig *r)
+{
+    kill(r->anchor, SIGKILL);
+    assert_int_equal(waitpid(r->anchor, NULL, 0), r->anchor);
+}
+
+static struct ms_orchestrator *open_with(struct local_rig *r, const char *path)
+{
+    Muster__Device like = MUSTER__DEVICE__INIT, *devices[DEVICES];
+    Muster__NodeShape shapes[NODES];
+    const Muster__NodeShape *nodes[NODES];
+    char names[NODES][8];
+    static const char *const prefix[] = {"env", "FAKE_PREFIX=1", NULL};
+    const char *const *const prefixes[NODES] = {NULL, NULL, NULL, prefix};
+    struct ms_error err = {0};
+
+    like.kind = (char[]){"gpu"};
+    for (size_t i = 0; i < DEVICES; i++)
+        devices[i] = &like;
+    for (size_t i = 0; i < NODES; i++) {
+        muster__node_shape__init(&shapes[i]);
+        snprintf(names[i], sizeof names[i], "n%zu", i);
+        shapes[i].name = names[i];
+        shapes[i].cpus = MS_RIG_CPUS;
+        shapes[i].memory = UINT64_C(1) << 30;
+        shapes[i].devices = devices;
+        shapes[i].n_devices = i == 0 ? DEVICES : 0;
+        nodes[i] = &shapes[i];
+    }
+    r->o = ms_orchestrator_local(&(struct ms_local_options){.loop = r->loop,
+                                                            .agent_path = path,
+                                                            .nodes = nodes,
+                                                            .node_count = NODES,
+                                                            .prefixes = prefixes,
+                                                            .log_dir = r->dir,
+                                                            .end_with = r->anchor,
+                                                            .grace_ns = MS_NS_PER_S},
+                                 &err);
+    if (!r->o)
+        fail_msg("%s", err.text);
+    return r->o;
+}
+
+/* A controller that is killed says nothing to anybody: its agents end by themselves. */
+static struct ms_orchestrator *open_rig(struct ms_rig *rig, bool killed)
+{
+    struct local_rig *r = rig_of(rig);
+
+    if (r->o && killed) {
+        end_anchor(r);
+        while (count_children() > 0)
+            assert_int_equal(ms_loop_run_once(r->loop, true), 0);
+        start_anchor(r);
+    }
+    if (r->o)
+        r->o->ops->destroy(r->o);
+    assert_int_equal(count_children(), 1);
+    return open_with(r, self);
+}
+
+static void end_piece(struct ms_rig *rig, const char *key, uint32_t number, int code)
+{
+    pid_t pid = ms_local_agent_pid(rig_of(rig)->o, key, number);
+
+    assert_true(pid > 0);
+    assert_int_equal(sigqueue(pid, SIGUSR1, (union sigval){.sival_int = code}), 0);
+}
+
+static size_t held(struct ms_rig *rig)
+{
+    size_t pieces = ms_local_held(rig_of(rig)->o);
+
+    if (pieces == 0)
+        assert_int_equal(count_children(), 1); /* the anchor alone */
+    return pieces;
+}
+
+static struct ms_rig *make(void *arg)
+{
+    static const struct ms_rig_ops ops = {.open = open_rig,
+                                          .run = run,
+                                          .end_piece = end_piece,
+                                          .held = held,
+                                          .patience_ns = PATIENCE_NS};
+    struct local_rig *r = calloc(1, sizeof *r);
+
+    (void)arg;
+    assert_non_null(r);
+    r->base.ops = &ops;
+    strcpy(r->dir, "/tmp/ms-test-XXXXXX");
+    assert_non_null(mkdtemp(r->dir));
+    r->loop = ms_loop_create();
+    assert_non_null(r->loop);
+    start_anchor(r);
+    return &r->base;
+}
+
+static void destroy(struct ms_rig *rig)
+{
+    struct local_rig *r = rig_of(rig);
+
+    if (r->o)
+        r->o->ops->destroy(r->o);
+    end_anchor(r);
+    ms_loop_destroy(r->loop);
+    assert_int_equal(ms_tree_remove(AT_FDCWD, r->dir), 0);
+    free(r);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* nobody is left */
+}
+
+/* ---- what only this one has ---------------------------------------------------------- */
+
+struct told {
+    bool done;
+    int rc;
+    struct ms_error why;
+};
+
+static void on_done(void *arg,
+                    int rc,
+                    const struct ms_error *why,
+                    const struct ms_orch_answer *answer)
+{
+    struct told *t = arg;
+
+    (void)answer;
+    t->done = true;
+    t->rc = rc;
+    if (rc < 0)
+        t->why = *why;
+}
+
+static struct told reserve(struct local_rig *r,
+                           const char *key,
+                           const struct ms_bundle *bundles,
+                           size_t count,
+                           const char *mode)
+{
+    const char *const env[] = {mode, NULL};
+    const struct ms_agent_start start = {.head = "127.0.0.1:1", .env = env};
+    const struct ms_reserve request = {.key = key,
+                                       .pieces = {.name = key,
+                                                  .bundles = bundles,
+                                                  .count = count,
+                                                  .strategy = MS_STRATEGY_PACK},
+                                       .agent = &start,
+                                       .timeout_ns = PATIENCE_NS};
+    struct told t = {0};
+
+    assert_non_null(r->o->ops->reserve(r->o, &request, on_done, &t));
+    run(&r->base, &t.done, PATIENCE_NS);
+    assert_true(t.done);
+    return t;
+}
+
+static void release(struct local_rig *r, const char *key)
+{
+    struct told t = {0};
+
+    assert_non_null(r->o->ops->release(r->o, key, NULL, 0, on_done, &t));
+    run(&r->base, &t.done, PATIENCE_NS);
+    assert_int_equal(t.rc, 0);
+    assert_true(t.done);
+}
+
+static void read_log(const struct local_rig *r, const char *name, char out[TEXT_MAX])
+{
+    char path[64];
+
+    snprintf(path, sizeof path, "%s/agent-%s.log", r->dir, name);
+    assert_true(ms_tree_read(AT_FDCWD, path, out, TEXT_MAX) >= 0);
+}
+
+static void test_agents_lend_what_their_pieces_hold(void **state)
+{
+    const struct ms_bundle first[] = {{.cpu_milli = 1500, .devices = 1},
+                                      {.cpu_milli = 1000, .devices = 2}};
+    const struct ms_bundle second[] = {{.devices = 1}};
+    struct local_rig *r = rig_of(*state);
+    char text[TEXT_MAX];
+
+    open_rig(*state, false);
+    assert_int_equal(reserve(r, "a", first, 2, "FAKE_AGENT=").rc, 0);
+    assert_int_equal(count_children(), 2); /* one agent for both */
+    assert_int_equal(reserve(r, "b", second, 1, "FAKE_AGENT=").rc, 0);
+    read_log(r, "n0", text);
+    assert_string_equal(text,
+                        "n0: 3 CPUs, 1073741824 bytes, 3 devices, head on loopback\n");
+    read_log(r, "n0.2", text);
+    assert_string_equal(
+        text, "n0.2: 8 CPUs, 1073741824 bytes, 1 devices, head on loopback\n");
+    release(r, "a");
+    release(r, "b");
+}
+
+static void test_prefix(void **state)
+{
+    struct ms_bundle whole[NODES];
+    struct local_rig *r = rig_of(*state);
+    char text[TEXT_MAX];
+
+    for (size_t i = 0; i < NODES; i++)
+        whole[i] = (struct ms_bundle){.cpu_milli = MS_RIG_CPUS * 1000};
+    open_rig(*state, false);
+    assert_int_equal(reserve(r, "all", whole, NODES, "FAKE_AGENT=").rc, 0);
+    read_log(r, "n3", text);
+    assert_non_null(strstr(text, "by the prefix"));
+    read_log(r, "n2", text);
+    assert_null(strstr(text, "by the prefix"));
+    release(r, "all");
+}
+
+static void test_agent_that_never_joins(void **state)
+{
+    const struct ms_bundle one = {.cpu_milli = 1000};
+    struct local_rig *r = rig_of(*state);
+    struct told t;
+
+    open_rig(*state, false);
+    t = reserve(r, "early", &one, 1, "FAKE_AGENT=leave");
+    assert_int_equal(t.rc, -ECHILD);
+    assert_non_null(strstr(t.why.text,
+                           "piece 0 on n0 ended (refused): the agent exited "
+                           "with code 3 before it had joined: see "));
+    assert_non_null(strstr(t.why.text, "/agent-n0.log"));
+    assert_int_equal(held(*state), 0);
+    r->o->ops->destroy(r->o);
+    open_with(r, "/nowhere/muster");
+    t = reserve(r, "path", &one, 1, "FAKE_AGENT=");
+    assert_int_equal(t.rc, -ECHILD);
+    assert_non_null(strstr(t.why.text, "cannot execute '/nowhere/muster'"));
+    assert_int_equal(held(*state), 0);
+}
+
+static void test_stubborn_agent_is_killed(void **state)
+{
+    const struct ms_bundle one = {.cpu_milli = 1000};
+    struct local_rig *r = rig_of(*state);
+
+    open_rig(*state, false);
+    assert_int_equal(reserve(r, "deaf", &one, 1, "FAKE_AGENT=deaf").rc, 0);
+    release(r, "deaf");
+    assert_int_equal(held(*state), 0);
+}
+
+static void on_event(void *arg, int rc, const struct ms_orch_event *e)
+{
+    struct ms_piece *last = arg;
+
+    assert_int_equal(rc, 0);
+    if (e->piece->phase == MS_PHASE_ENDED && !e->gone)
+        *last = *e->piece;
+}
+
+static void test_signal_is_told(void **state)
+{
+    const struct ms_bundle one = {.cpu_milli = 1000};
+    struct local_rig *r = rig_of(*state);
+    struct ms_piece last = {0};
+    bool never = false;
+
+    open_rig(*state, false);
+    assert_int_equal(reserve(r, "shot", &one, 1, "FAKE_AGENT=").rc, 0);
+    assert_non_null(
+        r->o->ops->watch(r->o, ((struct local *)r->o)->mirror.cursor, on_event, &last));
+    kill(ms_local_agent_pid(r->o, "shot", 0), SIGKILL);
+    run(*state, &never, PATIENCE_NS);
+    assert_int_equal(last.cause, MS_CAUSE_SIGNALED);
+    assert_int_equal(last.code, SIGKILL);
+    assert_int_equal(ms_local_agent_pid(r->o, "shot", 0), 0);
+    release(r, "shot");
+}
+
+/* ---- this program as an agent -------------------------------------------------------- */
+
+static void on_usr1(int sig, siginfo_t *info, void *context)
+{
+    (void)sig;
+    (void)context;
+    _exit(info->si_value.sival_int);
+}
+
+static const char *option(char **argv, const char *name)
+{
+    for (size_t i = 0; argv[i]; i++)
+        if (strcmp(argv[i], name) == 0)
+            return argv[i + 1];
+    return NULL;
+}
+
+static int say_shape(char **argv)
+{
+    uint8_t data[4096];
+    ssize_t n = read(3, data, sizeof data);
+    Muster__NodeShape *s =
+        muster__node_shape__unpack(NULL, n > 0 ? (size_t)n : 0, data);
+
+    if (!s || strcmp(s->name, option(argv, "--node-name")) != 0)
+        return -1;
+    printf("%s: %d CPUs, %llu bytes, %zu devices%s%s\n",
+           s->name,
+           s->cpus,
+           (unsigned long long)s->memory,
+           s->n_devices,
+           option(argv, "--bind") ? ", head on loopback" : "",
+           getenv("FAKE_PREFIX") ? ", by the prefix" : "");
+    muster__node_shape__free_unpacked(s, NULL);
+    return fflush(stdout);
+}
+
+static int agent_main(char **argv)
+{
+    struct sigaction usr1 = {.sa_sigaction = on_usr1, .sa_flags = SA_SIGINFO};
+    struct pollfd end = {.events = POLLIN};
+    const char *mode = getenv("FAKE_AGENT");
+
+    end.fd = ms_process_open((pid_t)strtol(option(argv, "--end-with"), NULL, 10));
+    sigaction(SIGUSR1, &usr1, NULL);
+    if (end.fd < 0 || say_shape(argv) != 0)
+        return 90;
+    if (mode && strcmp(mode, "leave") == 0)
+        return 3;
+    if (mode && strcmp(mode, "deaf") == 0)
+        signal(SIGTERM, SIG_IGN);
+    if (write(4, "1", 1) != 1)
+        return 91;
+    while (poll(&end, 1, -1) < 0)
+        ;
+    return 92;
+}
+
+static int setup(void **state)
+{
+    *state = make(NULL);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    destroy(*state);
+    return 0;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_agents_lend_what_their_pieces_hold),
+        TEST(test_prefix),
+        TEST(test_agent_that_never_joins),
+        TEST(test_stubborn_agent_is_killed),
+        TEST(test_signal_is_told),
+    };
+    const struct ms_conformance local = {"local", make, destroy, NULL};
+
+    if (argc > 3)
+        return agent_main(argv);
+    if (readlink("/proc/self/exe", self, sizeof self - 1) < 0)
+        return 1;
+    return ms_conformance_run(&local, 1, tests, MS_COUNT(tests));
+}

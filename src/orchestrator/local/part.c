@@ -1,0 +1,195 @@
+#include "base/cleanup.h"
+#include "orchestrator/local/local_impl.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATH_ROOM = 4096 };
+
+/* ---- how it ended ------------------------------------------------------------------ */
+
+static enum ms_cause cause_of(struct part *p, const struct ms_process_end *end)
+{
+    bool is_kill = end->known && end->signaled && end->code == SIGKILL;
+
+    if (p->is_stopping)
+        return MS_CAUSE_RELEASED;
+    if (is_kill && ms_cgroups_killed_here(&p->gang->local->cgroups))
+        return MS_CAUSE_OUT_OF_MEMORY;
+    if (!p->is_ready)
+        return MS_CAUSE_REFUSED;
+    if (!end->known)
+        return MS_CAUSE_UNKNOWN;
+    return end->signaled ? MS_CAUSE_SIGNALED : MS_CAUSE_EXITED;
+}
+
+/* What it holds is given back. */
+static void give_back(struct part *p)
+{
+    struct gang *g = p->gang;
+
+    for (size_t i = 0; i < g->pieces.count; i++)
+        if (g->placement.nodes[i] == p->node)
+            ms_bundle_give(&g->pieces.bundles[i],
+                           &g->local->stock.nodes[p->node],
+                           g->placement.devices + g->placement.first[i]);
+    p->is_alive = false;
+    g->local->has_room = true;
+}
+
+static void has_ended(struct part *p, enum ms_cause cause, int code, const char *detail)
+{
+    give_back(p);
+    ms_gang_tell(
+        p->gang,
+        p->node,
+        &(struct ms_piece){
+            .phase = MS_PHASE_ENDED, .cause = cause, .code = code, .detail = detail});
+    ms_local_turn_soon(p->gang->local);
+}
+
+static void on_ended(void *arg, const struct ms_process_end *end)
+{
+    struct part *p = arg;
+    const char *log_dir = p->gang->local->log_dir;
+    char how[64], detail[MS_ORCH_DETAIL_MAX];
+
+    snprintf(detail,
+             sizeof detail,
+             "the agent %s %s%s%.120s%s%.60s%s",
+             ms_process_end_print(end, how, sizeof how),
+             p->is_ready ? "" : "before it had joined",
+             log_dir && !p->is_stopping ? ": see " : "",
+             log_dir && !p->is_stopping ? log_dir : "",
+             log_dir && !p->is_stopping ? "/agent-" : "",
+             log_dir && !p->is_stopping ? p->name : "",
+             log_dir && !p->is_stopping ? ".log" : "");
+    has_ended(p, cause_of(p, end), end->code, detail);
+}
+
+static void on_ready(void *arg)
+{
+    struct part *p = arg;
+
+    p->is_ready = true;
+    ms_gang_tell(p->gang, p->node, &(struct ms_piece){.phase = MS_PHASE_RUNNING});
+    ms_local_turn_soon(p->gang->local);
+}
+
+/* ---- starting ---------------------------------------------------------------------- */
+
+static bool is_taken(const struct local *l, const char *name)
+{
+    ms_list_each (g, &l->gangs, struct gang, link)
+        ms_list_each (p, &g->parts, struct part, link)
+            if (p->is_alive && strcmp(p->name, name) == 0)
+                return true;
+    return false;
+}
+
+/* Its node's, or that with a number if others are there. */
+static void make_name(struct part *p)
+{
+    const struct local *l = p->gang->local;
+    const char *node = l->stock.nodes[p->node].name;
+
+    snprintf(p->name, sizeof p->name, "%s", node);
+    for (unsigned i = 2; is_taken(l, p->name); i++)
+        snprintf(p->name, sizeof p->name, "%.50s.%u", node, i);
+}
+
+/* What it is to lend. */
+static uint8_t *pack_shape(const struct part *p, size_t *len)
+{
+    const struct gang *g = p->gang;
+    size_t count = 0, room = g->pieces.count;
+    MS_CLEANUP(ms_cleanup_free)
+    const struct ms_bundle **bundles = calloc(room, sizeof *bundles);
+    MS_CLEANUP(ms_cleanup_free)
+    const uint32_t **devices = calloc(room, sizeof *devices);
+
+    if (!bundles || !devices)
+        return NULL;
+    for (size_t i = 0; i < room; i++)
+        if (g->placement.nodes[i] == p->node) {
+            bundles[count] = &g->pieces.bundles[i];
+            devices[count++] = g->placement.devices + g->placement.first[i];
+        }
+    return ms_offer_pack(
+        g->local->offers.nodes[p->node], p->name, bundles, devices, count, len);
+}
+
+static int start(struct part *p, struct ms_error *err)
+{
+    static const struct ms_lent_events events = {on_ready, on_ended};
+    const struct local *l = p->gang->local;
+    const struct agent_start *s = &p->gang->start;
+    char log_path[PATH_ROOM];
+    size_t len = 0;
+    MS_CLEANUP(ms_cleanup_free) uint8_t *shape = pack_shape(p, &len);
+
+    if (!shape)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    if (l->log_dir)
+        snprintf(log_path, sizeof log_path, "%s/agent-%s.log", l->log_dir, p->name);
+    return ms_lent_start(
+        &p->lent,
+        l->loop,
+        &(struct ms_lent_spec){.prefix = (const char *const *)l->prefixes[p->node],
+                               .path = l->agent_path,
+                               .head = s->head,
+                               .secret_file = s->secret_file,
+                               .name = p->name,
+                               .shape = shape,
+                               .shape_len = len,
+                               .env = (const char *const *)s->env,
+                               .log_path = l->log_dir ? log_path : NULL,
+                               .end_with = l->end_with},
+        &events,
+        p,
+        err);
+}
+
+int ms_part_create(struct gang *g, uint32_t node)
+{
+    struct part *p = calloc(1, sizeof *p);
+
+    if (!p)
+        return -ENOMEM;
+    p->gang = g;
+    p->node = node;
+    p->lent.process.pidfd = -1;
+    make_name(p);
+    for (size_t i = 0; i < g->pieces.count; i++)
+        p->left += g->placement.nodes[i] == node && !g->is_released[i];
+    ms_list_add_tail(&g->parts, &p->link);
+    return 0;
+}
+
+void ms_part_start(struct part *p)
+{
+    struct ms_error why = {0};
+
+    p->is_alive = true;
+    ms_gang_tell(p->gang, p->node, &(struct ms_piece){.phase = MS_PHASE_STARTING});
+    if (start(p, &why) < 0)
+        has_ended(p, MS_CAUSE_REFUSED, 0, why.text);
+}
+
+void ms_part_stop(struct part *p)
+{
+    if (!p->is_alive || p->is_stopping)
+        return;
+    p->is_stopping = true;
+    ms_lent_stop(&p->lent, p->gang->local->grace_ns);
+}
+
+void ms_part_destroy(struct part *p)
+{
+    ms_lent_finish(&p->lent, ms_now_ns() + p->gang->local->grace_ns);
+    ms_list_remove(&p->link);
+    free(p);
+}
