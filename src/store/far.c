@@ -1,6 +1,5 @@
 #include "store/far.h"
 
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
 
@@ -27,14 +26,15 @@ static void unsent_free(struct unsent *u)
 static int keep(struct ms_far *f, const Muster__StorePeer *m)
 {
     size_t len = muster__store_peer__get_packed_size(m);
-    MS_CLEANUP(ms_cleanup_free) uint8_t *body = malloc(len ? len : 1);
-    struct unsent *u = body ? calloc(1, sizeof *u) : NULL;
+    uint8_t *body = malloc(len ? len : 1);
+    struct unsent *u = calloc(1, sizeof *u);
 
-    if (!u)
-        return -ENOMEM;
-    muster__store_peer__pack(m, body);
-    u->message = muster__store_peer__unpack(NULL, len, body);
-    if (!u->message) {
+    if (u && body) {
+        muster__store_peer__pack(m, body);
+        u->message = muster__store_peer__unpack(NULL, len, body);
+    }
+    free(body);
+    if (!u || !u->message) {
         free(u);
         return -ENOMEM;
     }

@@ -48,19 +48,20 @@ static int send_bytes(int fd, const void *data, size_t len)
 
 int ms_talk_send(struct ms_store_client *c, const Muster__StoreAsk *m)
 {
-    uint8_t small[512];
+    uint8_t small[512], *big;
     size_t len = muster__store_ask__get_packed_size(m);
-    MS_CLEANUP(ms_cleanup_free) uint8_t *big = NULL;
-    uint8_t *at = small;
+    int rc;
 
     if (c->fd < 0 || c->is_forgotten)
         return -EPIPE;
-    if (len > sizeof small)
-        at = big = malloc(len);
-    if (!at)
+    if (len <= sizeof small)
+        return send_bytes(c->fd, small, muster__store_ask__pack(m, small));
+    big = malloc(len);
+    if (!big)
         return -ENOMEM;
-    muster__store_ask__pack(m, at);
-    return send_bytes(c->fd, at, len);
+    rc = send_bytes(c->fd, big, muster__store_ask__pack(m, big));
+    free(big);
+    return rc;
 }
 
 /* ---- waiting --------------------------------------------------------------------- */
