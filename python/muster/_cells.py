@@ -53,9 +53,11 @@ class Sealed:
         return len(self.array)
 
     def read(self) -> Any:
-        """A tensor that may be written: a copy, unless the memory may be written."""
-        own = self.array if self.array.flags.writeable else self.array.copy()
-        return Sealed(own, self.dtype).shared()
+        """A tensor that may be written. The first time that is a copy, unless the memory
+        may be written; all who share this cell, and slices from then on, see it."""
+        if not self.array.flags.writeable:
+            self.array = self.array.copy()
+        return self.shared()
 
     def shared(self) -> Any:
         """A tensor in this very memory: it must not be written."""
@@ -85,7 +87,10 @@ class Joined:
         return sum(map(len, self.parts))
 
     def read(self) -> Any:
-        return join(self.parts)
+        """Put together, once."""
+        if len(self.parts) > 1 or isinstance(self.parts[0], Sealed):
+            self.parts = [join(self.parts)]
+        return self.parts[0]
 
     shared = read
 

@@ -393,6 +393,18 @@ def test_tensors_are_sent_beside_the_pickle(dtype: Any) -> None:
     assert own.batch.shared("x").data_ptr() == own.batch["x"].data_ptr()
 
 
+def test_what_shares_a_tensor_that_arrived_shares_its_copy() -> None:
+    data = ours.DataProto.from_dict({"x": torch.arange(4000)})
+    buffers: list[pickle.PickleBuffer] = []
+    text = pickle.dumps(data, protocol=5, buffer_callback=buffers.append)
+    got = pickle.loads(text, buffers=[bytes(b) for b in buffers])
+    before, other = got[:10], got.select(["x"])
+    got.batch["x"].zero_()
+    assert other.batch["x"].sum() == got[5:].batch["x"].sum() == 0
+    assert pickle.loads(pickle.dumps(other)).batch["x"].sum() == 0
+    assert before.batch["x"].tolist() == list(range(10))  # taken before it was read
+
+
 def test_a_batch_of_tensors_and_back() -> None:
     data = ours.DataProto.from_dict(
         {"x": torch.arange(10.0)}, {"t": list("abcdefghij")}
