@@ -418,7 +418,7 @@ static void test_groups(void **state)
     struct muster_group_options o = MUSTER_GROUP_OPTIONS;
     struct muster_cluster_options c = options_of("seated", 0);
     struct muster_group *group, *same, *late;
-    struct muster_cluster *cluster;
+    struct muster_cluster *seated;
     const uint32_t *devices;
     size_t count;
 
@@ -436,12 +436,12 @@ static void test_groups(void **state)
     assert_true(count == 1 && devices[0] == 1);
     c.group = group;
     c.first_bundle = 1;
-    cluster = muster_cluster_create(session, &c, &err);
-    assert_non_null(cluster);
-    assert_int_equal(muster_cluster_world_size(cluster), 1);
+    seated = muster_cluster_create(session, &c, &err);
+    assert_non_null(seated);
+    assert_int_equal(muster_cluster_world_size(seated), 1);
     assert_int_equal(muster_group_remove(group, &err), -EBUSY);
     assert_non_null(strstr(err.message, "cluster 'seated' stands in it"));
-    muster_cluster_destroy(cluster, 0);
+    muster_cluster_destroy(seated, 0);
 
     o.name = "h";
     o.bundles = &whole;

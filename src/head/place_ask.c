@@ -30,29 +30,25 @@ bool ms_place_run(struct ms_head_op *op)
     return false;
 }
 
-static struct ms_head_op *refuse(struct ms_head_op *op)
-{
-    ms_head_op_fail(op, -EINVAL, "this is no request for a place");
-    return op;
-}
-
 /* Decided here and now; `m` is not kept. */
 static struct ms_head_op *decide(struct ms_head_op *op, const Muster__DriverToHead *m)
 {
-    bool known;
-
     op->wanted = (Muster__DriverToHead *)(uintptr_t)m;
-    known = ms_place_run(op);
+    ms_place_run(op);
     op->wanted = NULL;
-    return known ? op : refuse(op);
+    return op;
 }
 
-static bool is_decided_here(const struct ms_head *h, const Muster__DriverToHead *m)
+/* By the head's thread, or by the head elsewhere. */
+static struct ms_head_op *
+send(struct ms_head *h, struct ms_head_op *op, const Muster__DriverToHead *m)
 {
-    for (size_t i = 0; i < TABLE_COUNT; i++)
-        if (table[i].body == m->body_case)
-            return !h->uplink && !table[i].waits;
-    return false;
+    op->run = h->uplink ? ms_uplink_ask_run : ms_head_request_run;
+    op->wanted = (Muster__DriverToHead *)ms_proto_copy(&m->base);
+    if (op->wanted)
+        return ms_head_op_submit(op);
+    ms_head_op_fail(op, -ENOMEM, "out of memory");
+    return op;
 }
 
 struct ms_head_op *ms_head_place(struct ms_head *h, const Muster__DriverToHead *m)
@@ -61,12 +57,9 @@ struct ms_head_op *ms_head_place(struct ms_head *h, const Muster__DriverToHead *
 
     if (!op)
         return ms_head_op_refused(h);
-    if (is_decided_here(h, m))
-        return decide(op, m);
-    op->run = h->uplink ? ms_uplink_ask_run : ms_head_request_run;
-    op->wanted = (Muster__DriverToHead *)ms_proto_copy(&m->base);
-    if (op->wanted)
-        return ms_head_op_submit(op);
-    ms_head_op_fail(op, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < TABLE_COUNT; i++)
+        if (table[i].body == m->body_case)
+            return h->uplink || table[i].waits ? send(h, op, m) : decide(op, m);
+    ms_head_op_fail(op, -EINVAL, "this is no request for a place");
     return op;
 }
