@@ -1,6 +1,7 @@
 #include "base/cleanup.h"
 #include "head/state.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,6 +165,7 @@ static int ask(struct ms_head_op *op,
                           err);
     if (rc < 0)
         return rc;
+    assert(g);
     g->detached = m->detached;
     *out = ms_place_group_message(b, g);
     if (*out)
@@ -325,6 +327,7 @@ static int restore(struct ms_head_op *op, struct ms_error *err)
         rc = restore_placed(b, &w.request, m->status, &g, err);
     if (rc < 0)
         return rc;
+    assert(g);
     g->id = m->status->id;
     g->owner = ms_driver_id(op->driver);
     g->detached = m->group->detached;
