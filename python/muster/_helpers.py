@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import suppress
 
@@ -66,6 +65,8 @@ class Helpers:
             members.append(Worker(*where, worker.native))
         self._members[worker.rank] = members
         if not worker.native:
+            import json
+
             env = {_VARIABLE: json.dumps([self._name, _pack(members)])}
             call = worker.peer.operation(SET_ENV, env, ANSWER_S, PICKLE)
             Future(call, "set_env").result()
@@ -107,6 +108,8 @@ def helpers() -> View:
     told = os.environ.get(_VARIABLE)
     if _core.in_worker() is None or told is None:
         raise ClusterError("helpers() is for workers that are wider than a node")
+    import json
+
     name, members = json.loads(told)
     return View(name, [_unpack(fields) for fields in members])
 
