@@ -146,6 +146,12 @@ static int time_left(void *self, struct muster_call *call, struct muster_error *
         call, muster_value_float((double)muster_call_time_left_ns(call) / 1e9));
 }
 
+static int infinite(void *self, struct muster_call *call, struct muster_error *err)
+{
+    (void)self; (void)err;
+    return muster_call_reply(call, muster_value_float(1e308 * 10));
+}
+
 static int forever(void *self, struct muster_call *call, struct muster_error *err)
 {
     int64_t sent = 0;
@@ -176,7 +182,7 @@ static const struct muster_method methods[] = {
     {"echo", echo}, {"named", named}, {"who", who}, {"fail", fail}, {"silent", silent},
     {"nothing", nothing}, {"twice", twice}, {"too_deep", too_deep},
     {"wait_for_cancel", wait_for_cancel}, {"time_left", time_left},
-    {"forever", forever}, {"shout", shout}, {0}};
+    {"infinite", infinite}, {"forever", forever}, {"shout", shout}, {0}};
 
 MUSTER_EXPORT const struct muster_worker_class odd = {
     MUSTER_WORKER_CLASS, .name = "Odd", .create = create, .destroy = destroy,

@@ -250,6 +250,9 @@ def test_types(client: Client) -> None:
         "data": {"seed": -1, "name": "n", "inner": [sent, color]},
     }
     assert client.call("echo", nested) == [[nested], {}]
+    some = {"type": "bytes", "data": base64.b64encode(b"\0\xff").decode()}
+    assert client.call("describe", some) == "bytes b'\\x00\\xff'"
+    assert client.call("echo", k=some) == [[], {"k": some}]
     assert client.call("later") == "later"
     # an object of the user that only looks like one
     for plain in ({"type": "tensor"}, {"type": "enum", "value": 2}, {"type": 3}):
@@ -266,6 +269,7 @@ def test_types_that_are_refused(client: Client) -> None:
         ({"type": "enum", "class_path": "test_http.Color", "value": 9}, "decoded"),
         ({"type": "ndarray", "data": "!", "shape": [1], "dtype": "<f4"}, "decoded"),
         ({"type": "ndarray", "data": "", "shape": [0], "dtype": "O"}, "objects"),
+        ({"type": "bytes", "data": "AA==\n"}, "decoded"),
         ({"type": "ray_object_ref", "data": "gASVAA=="}, "does not travel"),
         ({"type": "tokenizer", "data": "", "name_or_path": "x"}, "does not travel"),
     ):

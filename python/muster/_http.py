@@ -102,6 +102,10 @@ def _read_dtype(value: dict[str, Any]) -> Any:
     return _dtype_of(_torch(), value["value"])
 
 
+def _read_bytes(value: dict[str, Any]) -> Any:
+    return base64.b64decode(value["data"], validate=True)
+
+
 def _read_enum(value: dict[str, Any]) -> Any:
     cls = _class_at(value["class_path"])
     if not (isinstance(cls, type) and issubclass(cls, enum.Enum)):
@@ -140,6 +144,7 @@ def _read_nothing(value: dict[str, Any]) -> Any:
 _READERS: dict[str, tuple[set[str], Callable[[dict[str, Any]], Any]]] = {
     "tensor": ({"data", "shape", "dtype"}, _read_tensor),
     "ndarray": ({"data", "shape", "dtype"}, _read_ndarray),
+    "bytes": ({"data"}, _read_bytes),
     "dataclass": ({"class_path", "data"}, _read_dataclass),
     "enum": ({"class_path", "value"}, _read_enum),
     "torch_dtype": ({"value"}, _read_dtype),
@@ -173,7 +178,7 @@ def decode(value: Any) -> Any:
 # ---- and out ----------------------------------------------------------------------------
 
 
-def _text64(data: bytes) -> str:
+def _text64(data: bytes | bytearray | memoryview) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
@@ -247,6 +252,8 @@ def encode(value: Any) -> Any:
         return {key: encode(content) for key, content in value.items()}
     if isinstance(value, (list, tuple)):
         return [encode(item) for item in value]
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return {"type": "bytes", "data": _text64(value)}
     if isinstance(value, subprocess.Popen):
         return None  # of a server that was launched: its process stays here
     loaded = _encode_loaded(value)

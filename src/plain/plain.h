@@ -111,6 +111,8 @@ struct ms_plain_mark ms_plain_begin_entry(struct ms_plain_writer *w,
 /* The message; borrows from the writer. The count, or the writer's failure. */
 int ms_plain_iov(const struct ms_plain_writer *w, struct iovec iov[MS_PLAIN_IOV_MAX]);
 size_t ms_plain_size(const struct ms_plain_writer *w);
+/* The message in one malloc'd block, which is yours then. 0, or the writer's failure. */
+int ms_plain_flatten(const struct ms_plain_writer *w, uint8_t **data, size_t *len);
 
 /* ---- reading --------------------------------------------------------------------- */
 

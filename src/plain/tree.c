@@ -423,23 +423,17 @@ void ms_tree_encode_arguments(struct ms_plain_writer *w,
 
 int muster_value_encode(const struct muster_value *v, void **data, size_t *len)
 {
-    struct iovec iov[MS_PLAIN_IOV_MAX];
     struct ms_plain_writer w;
-    uint8_t *out, *at;
-    int count;
+    uint8_t *out = NULL;
+    int rc;
 
     ms_plain_writer_init(&w);
     ms_tree_encode(&w, MS_PLAIN_ROOT, v);
-    count = ms_plain_iov(&w, iov);
-    out = at = count < 0 ? NULL : malloc(ms_plain_size(&w) + 1);
-    for (int i = 0; at && i < count; i++)
-        at = (uint8_t *)memcpy(at, iov[i].iov_base, iov[i].iov_len) + iov[i].iov_len;
-    if (out) {
-        *data = out;
-        *len = ms_plain_size(&w);
-    }
+    rc = ms_plain_flatten(&w, &out, len);
     ms_plain_writer_finish(&w);
-    return out ? 0 : count < 0 ? count : -ENOMEM;
+    if (rc == 0)
+        *data = out;
+    return rc;
 }
 
 struct muster_value *

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <endian.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2 }; /* wire types */
@@ -346,4 +347,22 @@ int ms_plain_iov(const struct ms_plain_writer *w, struct iovec iov[MS_PLAIN_IOV_
     if (w->buf.len > from)
         iov[count++] = (struct iovec){w->buf.data + from, w->buf.len - from};
     return count;
+}
+
+int ms_plain_flatten(const struct ms_plain_writer *w, uint8_t **data, size_t *len)
+{
+    struct iovec iov[MS_PLAIN_IOV_MAX];
+    int count = ms_plain_iov(w, iov);
+    uint8_t *out, *at;
+
+    if (count < 0)
+        return count;
+    out = at = malloc(ms_plain_size(w) + 1);
+    if (!out)
+        return -ENOMEM;
+    for (int i = 0; i < count; i++)
+        at = (uint8_t *)memcpy(at, iov[i].iov_base, iov[i].iov_len) + iov[i].iov_len;
+    *data = out;
+    *len = ms_plain_size(w);
+    return 0;
 }

@@ -1,4 +1,5 @@
 #include "base/cleanup.h"
+#include "io/json.h"
 #include "worker/http_impl.h"
 
 #include <string.h>
@@ -27,16 +28,32 @@ static int status_of(Muster__Failure__Kind kind)
         return 404;
     case MUSTER__FAILURE__KIND__NO_METHOD:
     case MUSTER__FAILURE__KIND__BAD_ARGUMENT:
+    case MUSTER__FAILURE__KIND__REFUSED:
         return 400;
     case MUSTER__FAILURE__KIND__CANCELLED:
     case MUSTER__FAILURE__KIND__SHUTTING_DOWN:
     case MUSTER__FAILURE__KIND__NO_MEMORY:
         return 503;
-    case MUSTER__FAILURE__KIND__REFUSED:
-        return 501; /* a worker without an interpreter */
     default:
         return 500;
     }
+}
+
+/* With the type of what a method has raised, if it has one. */
+static void reply_raised(struct ms_http_conn *c, const Muster__Failure *f)
+{
+    if (f->type[0])
+        ms_http_reply_json(c,
+                           status_of(f->kind),
+                           json_pack("{s:s, s:o, s:o}",
+                                     "status",
+                                     "error",
+                                     "error",
+                                     ms_json_string(f->message),
+                                     "type",
+                                     ms_json_string(f->type)));
+    else
+        ms_http_conn_fail(c, status_of(f->kind), f->message);
 }
 
 /* It did not come to an answer of its own. */
@@ -47,7 +64,7 @@ static void reply_failure(const struct http_call *call, const uint8_t *body, siz
     if (atomic_load(&call->http->is_ending))
         ms_http_conn_fail(call->wait.conn, 503, "the worker is shutting down");
     else if (f)
-        ms_http_conn_fail(call->wait.conn, status_of(f->kind), f->message);
+        reply_raised(call->wait.conn, f);
     else
         ms_http_conn_fail(call->wait.conn, 503, "out of memory");
     muster__failure__free_unpacked(f, NULL);

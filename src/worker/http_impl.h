@@ -49,6 +49,8 @@ void ms_http_health_set(struct ms_worker_http *h, size_t living);
 /* http_json.c */
 /* Answer and let go of `json` (NULL: no memory). */
 void ms_http_reply_json(struct ms_http_conn *c, int status, json_t *json);
+/* An object, parsed with jansson's flags. NULL with the reason. Any thread. */
+json_t *ms_http_parse(const void *body, size_t len, size_t flags, struct ms_error *err);
 /* The body as an object; NULL: it is none, and that was answered. */
 json_t *ms_http_body(struct ms_http_conn *c, const struct ms_http_request *r);
 /* The address by which the client has found us. */

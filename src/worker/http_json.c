@@ -2,6 +2,7 @@
 #include "worker/http_impl.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,23 +20,30 @@ void ms_http_reply_json(struct ms_http_conn *c, int status, json_t *json)
         ms_http_conn_fail(c, 503, "out of memory");
 }
 
-json_t *ms_http_body(struct ms_http_conn *c, const struct ms_http_request *r)
+json_t *ms_http_parse(const void *body, size_t len, size_t flags, struct ms_error *err)
 {
     json_error_t why;
-    json_t *json =
-        json_loadb((const char *)r->body, r->body_len, JSON_REJECT_DUPLICATES, &why);
-    char text[JSON_ERROR_TEXT_LENGTH + 64];
+    json_t *json = json_loadb(body, len, flags | JSON_REJECT_DUPLICATES, &why);
 
     if (json_is_object(json))
         return json;
-    snprintf(text,
-             sizeof text,
-             "the body is not a JSON object%s%s",
-             json ? "" : ": ",
-             json ? "" : why.text);
+    ms_error_set(err,
+                 -EINVAL,
+                 "the body is not a JSON object%s%s",
+                 json ? "" : ": ",
+                 json ? "" : why.text);
     json_decref(json);
-    ms_http_conn_fail(c, 400, text);
     return NULL;
+}
+
+json_t *ms_http_body(struct ms_http_conn *c, const struct ms_http_request *r)
+{
+    struct ms_error err = {0};
+    json_t *json = ms_http_parse(r->body, r->body_len, 0, &err);
+
+    if (!json)
+        ms_http_conn_fail(c, 400, err.text);
+    return json;
 }
 
 void ms_http_own_host(struct ms_http_conn *c, char *out, size_t room)

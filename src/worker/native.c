@@ -43,23 +43,13 @@ static Muster__Failure__Kind operate(struct ms_engines *e,
     case MS_OP_SET_ENV:
         return set_env(*argument, err);
     case MS_OP_CONFIGURE:
-        muster_value_destroy(e->context.config);
-        e->context.config = *argument;
+        ms_engines_configure(e, *argument);
         *argument = NULL;
         return MS_NATIVE_OK;
     default:
         muster_error_set(err, -ENOSYS, NULL, "unknown operation %u", op);
         return MUSTER__FAILURE__KIND__REFUSED;
     }
-}
-
-static void tell_engines(struct ms_host *host, const struct ms_engines *e)
-{
-    const char *names[MS_NATIVE_ENGINES_MAX];
-
-    for (size_t i = 0; i < e->count; i++)
-        names[i] = e->at[i]->name;
-    ms_host_set_engines(host, names, e->count);
 }
 
 static void
@@ -88,7 +78,7 @@ run_operation(struct ms_host *host, struct ms_engines *e, struct ms_request *r)
     ms_report_clear(&err);
     kind = operate(e, r->op, &argument, &err);
     muster_value_destroy(argument);
-    tell_engines(host, e);
+    ms_engines_tell(e, host);
     if (kind == MS_NATIVE_OK)
         ms_request_reply(r, MS_CODEC_PLAIN, NULL, 0);
     else
@@ -138,7 +128,7 @@ static void serve(struct ms_host *host, struct ms_engines *e)
             continue;
         if (r->method)
             ms_call_run(e, r);
-        else
+        else if (!ms_native_http(host, e, r))
             run_operation(host, e, r);
     }
 }

@@ -1,3 +1,4 @@
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
 #include "plain/tree.h"
@@ -108,6 +109,7 @@ static int encode(struct muster_call *call,
 
 int muster_call_reply(struct muster_call *call, struct muster_value *value)
 {
+    MS_CLEANUP(ms_cleanup_free) char *text = NULL;
     struct iovec iov[MS_PLAIN_IOV_MAX];
     struct ms_request *r = call->request;
     struct ms_plain_writer w;
@@ -118,10 +120,13 @@ int muster_call_reply(struct muster_call *call, struct muster_value *value)
         return -EALREADY;
     }
     ms_plain_writer_init(&w);
-    count = encode(call, value, &w, iov);
+    if (call->is_http)
+        count = value ? ms_native_http_result(value, &text, iov) : -ENOMEM;
+    else
+        count = encode(call, value, &w, iov);
     if (count >= 0) {
         call->request = NULL;
-        ms_request_reply(r, call->codec, iov, count);
+        ms_request_reply(r, call->is_http ? MS_CODEC_BYTES : call->codec, iov, count);
     } else {
         call->reply_rc = count;
     }
@@ -167,7 +172,9 @@ int muster_call_item(struct muster_call *call, struct muster_value *value)
     struct ms_plain_writer w;
     int rc = -EALREADY;
 
-    if (call->request) {
+    if (call->request && call->is_http) {
+        rc = call->reply_rc = -EOPNOTSUPP;
+    } else if (call->request) {
         if (!call->streams)
             ms_request_begin_stream(call->request);
         call->streams = true;
@@ -188,6 +195,7 @@ int muster_call_item(struct muster_call *call, struct muster_value *value)
 /* Of the many calls that have none; read-only, and destroying it does nothing. */
 static struct muster_value nothing[2] = {{.kind = MUSTER_LIST, .frozen = true},
                                          {.kind = MUSTER_MAP, .frozen = true}};
+static struct muster_value null = {.kind = MUSTER_NULL, .frozen = true};
 static struct muster_value no_arguments = {
     .kind = MUSTER_LIST, .frozen = true, .list = {nothing, 2}};
 
@@ -231,6 +239,20 @@ static struct muster_value *take_arguments(struct ms_request *r, struct ms_error
     return ms_tree_decode_arguments(memory, body, len, err);
 }
 
+static const char *reason_of(int rc)
+{
+    switch (rc) {
+    case -EINVAL:
+        return "it was called with bytes, and gave something else";
+    case -EDOM:
+        return "it has a number that is not finite, which JSON does not have";
+    case -EOPNOTSUPP:
+        return "it is a stream, which does not go by HTTP";
+    default:
+        return strerror(-rc);
+    }
+}
+
 /* The method is over: has its caller an answer? */
 static void conclude(struct muster_call *call,
                      int rc,
@@ -245,7 +267,11 @@ static void conclude(struct muster_call *call,
                     err->message);
         return;
     }
-    if (rc == 0 && call->reply_rc == 0) {
+    if (rc == 0 && call->reply_rc == 0 && call->is_http) {
+        muster_call_reply(call, &null); /* may find no memory */
+        if (!call->request)
+            return;
+    } else if (rc == 0 && call->reply_rc == 0) {
         ms_request_reply(call->request, call->codec, NULL, 0);
         return;
     }
@@ -256,12 +282,19 @@ static void conclude(struct muster_call *call,
                          NULL,
                          "the result of '%s' cannot be sent: %s",
                          call->method,
-                         call->reply_rc == -EINVAL
-                             ? "it was called with bytes, and gave "
-                               "something else"
-                             : strerror(-call->reply_rc));
+                         reason_of(call->reply_rc));
     }
     ms_request_fail_report(call->request, kind, rc, err);
+}
+
+void ms_call_invoke(struct muster_call *call,
+                    const struct ms_native_method *m,
+                    struct muster_error *err)
+{
+    int rc = m->method->run(m->engine->self, call, err);
+
+    conclude(call, rc, MUSTER__FAILURE__KIND__RAISED, err);
+    muster_value_destroy(call->arguments);
 }
 
 void ms_call_run(struct ms_engines *e, struct ms_request *r)
@@ -274,7 +307,6 @@ void ms_call_run(struct ms_engines *e, struct ms_request *r)
     struct ms_error why = {0};
     Muster__Failure__Kind kind;
     const struct ms_native_method *m;
-    int rc;
 
     ms_report_clear(&err);
     m = ms_engine_method(e, r->method, &kind, &err);
@@ -288,7 +320,5 @@ void ms_call_run(struct ms_engines *e, struct ms_request *r)
             r, MUSTER__FAILURE__KIND__BAD_ARGUMENT, "'%s': %s", call.method, why.text);
         return;
     }
-    rc = m->method->run(m->engine->self, &call, &err);
-    conclude(&call, rc, MUSTER__FAILURE__KIND__RAISED, &err);
-    muster_value_destroy(call.arguments);
+    ms_call_invoke(&call, m, &err);
 }

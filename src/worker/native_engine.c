@@ -260,13 +260,27 @@ ms_engine_destroy(struct ms_engines *e, const char *name, struct muster_error *e
     return MUSTER__FAILURE__KIND__NO_ENGINE;
 }
 
+void ms_engines_tell(const struct ms_engines *e, struct ms_host *host)
+{
+    const char *names[MS_NATIVE_ENGINES_MAX];
+
+    for (size_t i = 0; i < e->count; i++)
+        names[i] = e->at[i]->name;
+    ms_host_set_engines(host, names, e->count);
+}
+
+void ms_engines_configure(struct ms_engines *e, struct muster_value *config)
+{
+    muster_value_destroy(e->context.config);
+    e->context.config = config;
+}
+
 void ms_engines_destroy_all(struct ms_engines *e)
 {
     while (e->count)
         engine_end(e->at[--e->count]);
     forget_methods(e);
-    muster_value_destroy(e->context.config);
-    e->context.config = NULL;
+    ms_engines_configure(e, NULL);
 }
 
 /* ---- methods --------------------------------------------------------------------- */
@@ -287,35 +301,34 @@ static int make_room(struct ms_engines *e, size_t index)
     return 0;
 }
 
-static const struct ms_native_method *find_method(struct ms_engines *e,
-                                                  const struct ms_method *m,
-                                                  Muster__Failure__Kind *kind,
-                                                  struct muster_error *err)
+Muster__Failure__Kind ms_engine_find_method(const struct ms_engines *e,
+                                            const char *engine_name,
+                                            const char *name,
+                                            struct ms_native_method *out,
+                                            struct muster_error *err)
 {
-    const struct ms_engine *engine = find_engine(e, m->engine);
+    const struct ms_engine *engine = find_engine(e, engine_name);
     const struct muster_method *method;
 
-    *kind = MUSTER__FAILURE__KIND__NO_ENGINE;
     if (!engine) {
         muster_error_set(
-            err, -ENOENT, NULL, "no engine '%s' in this worker", m->engine);
-        return NULL;
+            err, -ENOENT, NULL, "no engine '%s' in this worker", engine_name);
+        return MUSTER__FAILURE__KIND__NO_ENGINE;
     }
     for (method = engine->class->methods; method->name; method++)
-        if (strcmp(method->name, m->name) == 0)
+        if (strcmp(method->name, name) == 0)
             break;
-    *kind = MUSTER__FAILURE__KIND__NO_METHOD;
     if (!method->name) {
         muster_error_set(err,
                          -ENOENT,
                          NULL,
                          "'%s' has no method '%s'",
-                         engine->class->name ? engine->class->name : m->engine,
-                         m->name);
-        return NULL;
+                         engine->class->name ? engine->class->name : engine_name,
+                         name);
+        return MUSTER__FAILURE__KIND__NO_METHOD;
     }
-    e->methods[m->index] = (struct ms_native_method){engine, method};
-    return &e->methods[m->index];
+    *out = (struct ms_native_method){engine, method};
+    return MS_NATIVE_OK;
 }
 
 const struct ms_native_method *ms_engine_method(struct ms_engines *e,
@@ -330,5 +343,6 @@ const struct ms_native_method *ms_engine_method(struct ms_engines *e,
     }
     if (e->methods[m->index].engine)
         return &e->methods[m->index];
-    return find_method(e, m, kind, err);
+    *kind = ms_engine_find_method(e, m->engine, m->name, &e->methods[m->index], err);
+    return *kind == MS_NATIVE_OK ? &e->methods[m->index] : NULL;
 }

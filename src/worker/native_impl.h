@@ -3,6 +3,7 @@
  * native.c         the program: start, signals, the loop, operations
  * native_engine.c  shared libraries, their classes and engines
  * native_call.c    a call, as muster/worker.h shows it to a method
+ * native_http.c    what came by HTTP; native_json.h: its JSON
  */
 #ifndef MS_WORKER_NATIVE_IMPL_H
 #define MS_WORKER_NATIVE_IMPL_H
@@ -56,6 +57,15 @@ Muster__Failure__Kind ms_engine_create(struct ms_engines *e,
 Muster__Failure__Kind
 ms_engine_destroy(struct ms_engines *e, const char *name, struct muster_error *err);
 void ms_engines_destroy_all(struct ms_engines *e);
+/* The names of all of them, for health. */
+void ms_engines_tell(const struct ms_engines *e, struct ms_host *host);
+/* Takes `config`. */
+void ms_engines_configure(struct ms_engines *e, struct muster_value *config);
+Muster__Failure__Kind ms_engine_find_method(const struct ms_engines *e,
+                                            const char *engine_name,
+                                            const char *name,
+                                            struct ms_native_method *out,
+                                            struct muster_error *err);
 /* NULL with *kind and err told. */
 const struct ms_native_method *ms_engine_method(struct ms_engines *e,
                                                 const struct ms_method *m,
@@ -67,6 +77,7 @@ struct muster_call {
     struct ms_request *request; /* NULL: answered */
     const char *method;
     uint8_t codec;
+    bool is_http; /* it came as JSON, and is answered so */
     int64_t deadline_ns;
     struct muster_value *arguments; /* a list of a list and a map */
     bool streams;
@@ -84,5 +95,19 @@ void ms_request_fail_report(struct ms_request *r,
                             const struct muster_error *err);
 /* Decode the arguments, run the method, see that it is answered. */
 void ms_call_run(struct ms_engines *e, struct ms_request *r);
+/* The last two of these. `err` is lent to the method. Destroys the arguments. */
+void ms_call_invoke(struct muster_call *call,
+                    const struct ms_native_method *m,
+                    struct muster_error *err);
+
+/* native_http.c */
+/* Do what the JSON in its body asks, and answer with JSON (ops MS_OP_HTTP_*). False: it is
+ * none of these. */
+bool ms_native_http(struct ms_host *host, struct ms_engines *e, struct ms_request *r);
+/* A result as the answer to a call: the count of pieces, which borrow from *text (malloc'd,
+ * yours); or a negative errno as of ms_value_to_json. */
+int ms_native_http_result(const struct muster_value *value,
+                          char **text,
+                          struct iovec iov[2]);
 
 #endif

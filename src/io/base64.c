@@ -1,0 +1,59 @@
+#include "io/base64.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <openssl/evp.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The count of "=" at its end; -EINVAL: it is no base64. */
+static int padding(const char *text, size_t len)
+{
+    size_t letters = strspn(text,
+                            "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                            "abcdefghijklmnopqrstuvwxyz0123456789+/");
+    size_t rest;
+
+    if (len % 4 || letters > len || len - letters > 2)
+        return -EINVAL;
+    rest = strspn(text + letters, "=");
+    return letters + rest == len ? (int)rest : -EINVAL;
+}
+
+int ms_base64_decode(const char *text, size_t len, uint8_t **data, size_t *size)
+{
+    int pad = padding(text, len);
+    uint8_t *out;
+
+    if (pad < 0)
+        return pad;
+    if (len > INT_MAX)
+        return -E2BIG;
+    out = malloc(len / 4 * 3 + 1);
+    if (!out)
+        return -ENOMEM;
+    if (EVP_DecodeBlock(out, (const unsigned char *)text, (int)len) < 0) {
+        free(out);
+        return -EINVAL;
+    }
+    *data = out;
+    *size = len / 4 * 3 - (size_t)pad;
+    return 0;
+}
+
+int ms_base64_encode(const void *data, size_t size, char **text, size_t *len)
+{
+    size_t room = (size + 2) / 3 * 4;
+    char *out;
+
+    if (size > INT_MAX || room >= INT_MAX)
+        return -E2BIG;
+    out = malloc(room + 1);
+    if (!out)
+        return -ENOMEM;
+    out[0] = '\0';
+    EVP_EncodeBlock((unsigned char *)out, data, (int)size);
+    *text = out;
+    *len = room;
+    return 0;
+}
