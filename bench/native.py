@@ -56,26 +56,25 @@ class CallPrograms:
         return p50_s(run([self.folder / "driver", worker, str(count)]))
 
 
-def planner(folder: Path, nodes: int) -> float:
-    """Seconds of the pure planner for 1,000 bundles on so many nodes."""
-    program = folder / "planner"
+def inside(folder: Path, name: str) -> Path:
+    """A program of bench/c that uses what is inside the library, built into `folder`."""
+    program = folder / name
     if not program.exists():
         library = BUILD / "src/libmuster.a"
-        source = HERE / "c/planner.c"
-        run(
-            [
-                "cc",
-                "-O2",
-                "-D_GNU_SOURCE",
-                "-I",
-                ROOT / "src",
-                "-o",
-                program,
-                source,
-                library,
-            ]
-        )
-    return float(run([program, str(nodes)]))
+        options = ["-O2", "-D_GNU_SOURCE", "-I", ROOT / "src", "-I", BUILD / "src"]
+        run(["cc", *options, "-o", program, HERE / f"c/{name}.c", library])
+    return program
+
+
+def planner(folder: Path, nodes: int) -> float:
+    """Seconds of the pure planner for 1,000 bundles on so many nodes."""
+    return float(run([inside(folder, "planner"), str(nodes)]))
+
+
+def simulate(folder: Path, nodes: int) -> tuple[float, int]:
+    """Seconds of a core for a gang of so many simulated nodes, and bytes for each."""
+    seconds, size = run([inside(folder, "sim"), str(nodes)]).split()
+    return float(seconds), int(size)
 
 
 def p50_s(printed: str) -> float:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from lab import Lab, init_side, take_turns
+from lent_rows import LENT_ROWS
 from machine import cores_awake
 from native import CallPrograms, thousand_agents
 from native import planner as plan_s
@@ -387,6 +388,7 @@ ROWS: dict[str, Callable[[Lab], list[Line]]] = {
     "c-call": c_call,
     "health": health,
     "agents": agents,
+    **LENT_ROWS,
     **VERL_ROWS,
 }
 ALONE = (
@@ -397,6 +399,7 @@ ALONE = (
     "health",
     "agents",
     "planner",
+    *LENT_ROWS,
     *VERL_ROWS,
 )
 RAY_ROWS = [name for name in ROWS if name not in ALONE]

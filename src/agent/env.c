@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
 void ms_env_init(struct ms_env *e)
 {
@@ -76,6 +77,16 @@ int ms_env_set_all(struct ms_env *e, char *const *entries, size_t count)
 
     for (size_t i = 0; i < count && rc == 0; i++)
         rc = ms_env_set(e, entries[i]);
+    return rc;
+}
+
+int ms_env_set_own(struct ms_env *e)
+{
+    int rc = 0;
+
+    for (size_t i = 0; environ[i] && rc == 0; i++)
+        if (strchr(environ[i], '=') > environ[i])
+            rc = ms_env_set(e, environ[i]);
     return rc;
 }
 

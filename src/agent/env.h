@@ -15,6 +15,8 @@ void ms_env_finish(struct ms_env *e);
 /* Add a copy; an entry of the same name goes. -EINVAL: no "=", or no name before it. */
 int ms_env_set(struct ms_env *e, const char *entry);
 int ms_env_set_all(struct ms_env *e, char *const *entries, size_t count);
+/* All that this process itself has. */
+int ms_env_set_own(struct ms_env *e);
 int ms_env_printf(struct ms_env *e, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 

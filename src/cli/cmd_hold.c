@@ -1,6 +1,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/out.h"
+#include "io/node_dir.h"
 #include "io/proc.h"
 #include "io/session.h"
 #include "io/spawn.h"
@@ -146,7 +147,11 @@ enum ms_exit ms_cmd_hold(const struct ms_cli *cli)
     while (h.code < 0)
         wait_some(&h, -1);
     end_left(&h);
-    if (h.is_alone)
+    if (h.is_alone) {
+        const char *slash = strrchr(args[1], '/');
+
         ms_session_remove(args[1]);
+        ms_node_dirs_sweep(slash ? slash + 1 : args[1]);
+    }
     return (enum ms_exit)h.code;
 }

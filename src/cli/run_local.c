@@ -22,8 +22,6 @@
 
 enum { SIGNALED = 128 }; /* what shells add to the signal that ended somebody */
 
-extern char **environ;
-
 struct job_run {
     const struct ms_run *run;
     struct ms_loop *loop;
@@ -94,12 +92,10 @@ static void on_driver_ended(void *arg, unsigned events)
 static int fill_env(struct job_run *j, struct ms_env *e)
 {
     const char *const *at = ms_head_addresses(j->head);
-    int rc = 0;
+    int rc;
 
     ms_env_init(e);
-    for (size_t i = 0; environ[i] && rc == 0; i++)
-        if (strchr(environ[i], '=') > environ[i])
-            rc = ms_env_set(e, environ[i]);
+    rc = ms_env_set_own(e);
     for (size_t i = 0; j->run->job->env && j->run->job->env[i] && rc == 0; i++)
         rc = ms_env_set(e, j->run->job->env[i]);
     if (rc == 0)

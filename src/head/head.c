@@ -4,6 +4,7 @@
 #include "head/described.h"
 #include "head/inherited.h"
 #include "head/state.h"
+#include "io/node_dir.h"
 #include "io/tree.h"
 
 #include <errno.h>
@@ -40,6 +41,8 @@ static void close_session(struct ms_head *h)
         ms_session_close(&h->session);
     else
         ms_session_remove(h->session.dir);
+    if (h->is_of_job)
+        ms_node_dirs_sweep(h->session.name);
     flock(h->lock_fd, LOCK_UN); /* also for a child that somebody forked and forgot */
     ms_fd_close(&h->lock_fd);
 }

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -171,4 +172,35 @@ void ms_node_dir_close(struct ms_node_dir *d)
     if (dir >= 0)
         ms_tree_each(dir, clear_entry, NULL);
     ms_fd_close(&d->lock_fd);
+}
+
+/* A folder of that session, by its name; a cut one may be of another that begins alike. */
+static bool is_of(const char *name, const char *session)
+{
+    size_t len = strcspn(name, "@");
+
+    return name[len] == '@' && strncmp(name, session, len) == 0 &&
+           (!session[len] || strchr(name, '~'));
+}
+
+static int sweep_dead(void *arg, int root, const char *name)
+{
+    const char *session = arg;
+    MS_CLEANUP(ms_cleanup_fd) int dir = -1;
+    MS_CLEANUP(ms_cleanup_fd) int lock = -1;
+
+    dir = is_of(name, session) ? ms_tree_open(root, name) : -1;
+    lock = dir < 0 ? -1 : ms_session_lock(dir, LOCK_EX);
+    if (lock >= 0) /* nobody lives there */
+        ms_tree_each(dir, clear_entry, NULL);
+    return 0;
+}
+
+void ms_node_dirs_sweep(const char *session)
+{
+    char path[MS_SESSION_DIR_MAX];
+    MS_CLEANUP(ms_cleanup_fd) int root = ms_session_root_open(path, NULL);
+
+    if (root >= 0)
+        ms_tree_each(root, sweep_dead, (void *)(uintptr_t)session);
 }

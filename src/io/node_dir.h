@@ -30,4 +30,7 @@ int ms_node_dir_open(struct ms_node_dir *d,
 /* Remove all but the logs and the lock, and let go of it. Idempotent. */
 void ms_node_dir_close(struct ms_node_dir *d);
 
+/* The same for those agents of a session on this machine that have died without it. */
+void ms_node_dirs_sweep(const char *session);
+
 #endif

@@ -147,11 +147,32 @@ static void test_old_ones_go(void **state)
     ms_node_dir_close(&living);
 }
 
+/* Of one session, and of those that are dead. */
+static void test_sweep_of_a_session(void **state)
+{
+    struct ms_node_dir dead = {.lock_fd = -1}, other = {.lock_fd = -1};
+    struct ms_node_dir living = {.lock_fd = -1};
+
+    (void)state;
+    assert_int_equal(ms_node_dir_open(&dead, "20261116-000000-1", "a", NULL), 0);
+    assert_int_equal(ms_node_dir_open(&living, "20261116-000000-1", "b", NULL), 0);
+    assert_int_equal(ms_node_dir_open(&other, "20261116-000000-17", "a", NULL), 0);
+    close(dead.lock_fd); /* as if they were killed */
+    close(other.lock_fd);
+    ms_node_dirs_sweep("20261116-000000-1");
+    assert_false(is_there(&dead, "spin"));
+    assert_true(is_there(&dead, "logs"));
+    assert_true(is_there(&living, "spin"));
+    assert_true(is_there(&other, "spin"));
+    ms_node_dir_close(&living);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         DIR_TEST(test_life),
         DIR_TEST(test_old_ones_go),
+        DIR_TEST(test_sweep_of_a_session),
         DIR_TEST(test_what_the_dead_left_goes),
         DIR_TEST(test_long_names_stay_apart),
         DIR_TEST(test_tricks_with_names),

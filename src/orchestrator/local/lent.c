@@ -24,8 +24,6 @@ enum { SHAPE_FD = 3, READY_FD = 4, ARGS_MAX = 40 };
 /* Finds the prefix in the path, as a shell would. */
 #define ENV_PATH "/usr/bin/env"
 
-extern char **environ;
-
 /* ---- what it is started with ------------------------------------------------------- */
 
 struct args {
@@ -84,12 +82,10 @@ static int fill_args(struct args *a, const struct ms_lent_spec *s)
 
 static int fill_env(struct ms_env *e, const char *const *more)
 {
-    int rc = 0;
+    int rc;
 
     ms_env_init(e);
-    for (size_t i = 0; environ[i] && rc == 0; i++)
-        if (strchr(environ[i], '=') > environ[i])
-            rc = ms_env_set(e, environ[i]);
+    rc = ms_env_set_own(e);
     for (size_t i = 0; more && more[i] && rc == 0; i++)
         rc = ms_env_set(e, more[i]);
     return rc;
