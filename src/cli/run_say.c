@@ -4,22 +4,24 @@
 #include "cli/out.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 
 void ms_run_say(const struct ms_run *r, json_t *object, const char *fmt, ...)
 {
+    char *text = NULL;
     va_list ap;
+    int n;
 
-    if (ms_cli_has(r->cli, MS_OPT_JSON)) {
-        if (object && json_dumpf(object, r->out, JSON_COMPACT) == 0)
-            fputc('\n', r->out);
-    } else {
-        fputs("muster run: ", r->out);
-        va_start(ap, fmt);
-        vfprintf(r->out, fmt, ap);
-        va_end(ap);
+    va_start(ap, fmt);
+    n = vasprintf(&text, fmt, ap);
+    va_end(ap);
+    if (!ms_cli_has(r->cli, MS_OPT_JSON) && n >= 0)
+        fprintf(r->out, "muster run: %s\n", ms_out_clean(text));
+    else if (object && json_dumpf(object, r->out, JSON_COMPACT) == 0)
         fputc('\n', r->out);
-    }
     json_decref(object);
+    if (n >= 0)
+        free(text);
     fflush(r->out);
 }
 

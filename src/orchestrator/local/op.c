@@ -344,11 +344,15 @@ static void turn_one(struct ms_orch_op *op)
         step(op);
 }
 
-static void expire(struct ms_orch_op *op, int64_t now_ns)
+/* When to look again. */
+static int64_t expire(struct ms_orch_op *op, int64_t now_ns)
 {
-    if (is_launch(op) && (op->state == OP_NEW || op->state == OP_WAITING) &&
-        now_ns >= op->deadline_ns)
-        stop_early(op, -ETIMEDOUT);
+    if (!is_launch(op) || op->state == OP_CLEARING || op->state == OP_REFUSED)
+        return MS_NEVER;
+    if (now_ns < op->deadline_ns)
+        return op->deadline_ns;
+    stop_early(op, -ETIMEDOUT);
+    return MS_NEVER;
 }
 
 void ms_local_turn(void *arg)
@@ -361,11 +365,12 @@ void ms_local_turn(void *arg)
         turn_one(op);
     ms_gangs_place(l);
     now_ns = ms_now_ns();
-    ms_list_each (op, &l->ops, struct ms_orch_op, link)
-        expire(op, now_ns);
-    ms_list_each (op, &l->ops, struct ms_orch_op, link)
-        if (op->deadline_ns < next_ns)
-            next_ns = op->deadline_ns;
+    ms_list_each (op, &l->ops, struct ms_orch_op, link) {
+        int64_t at_ns = expire(op, now_ns);
+
+        if (at_ns < next_ns)
+            next_ns = at_ns;
+    }
     if (l->is_turn_due)
         next_ns = now_ns;
     if (next_ns != MS_NEVER)
