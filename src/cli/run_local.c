@@ -285,7 +285,8 @@ static int open_signals(struct job_run *j, struct ms_error *err)
 
 static int open_head(struct job_run *j, struct ms_error *err)
 {
-    static const char *const listen[] = {"127.0.0.1:0", NULL};
+    const char *where = j->run->cli->values[MS_OPT_LISTEN];
+    const char *const listen[] = {where ? where : "127.0.0.1:0", NULL};
     const char *dir;
 
     j->head = ms_head_serve(
@@ -315,15 +316,34 @@ static int open_head(struct job_run *j, struct ms_error *err)
     return 0;
 }
 
+/* What an agent of a node in a network namespace is started by. */
+struct prefix {
+    const char *words[5];
+};
+
 static int open_orchestrator(struct job_run *j, struct ms_error *err)
 {
     const struct ms_run_nodes *n = j->run->nodes;
+    MS_CLEANUP(ms_cleanup_free)
+    struct prefix *made = calloc(n->count, sizeof *made);
+    MS_CLEANUP(ms_cleanup_free)
+    const char *const **prefixes = calloc(n->count, sizeof *prefixes);
+
+    if (!made || !prefixes)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < j->run->job->node_count; i++)
+        if (j->run->job->netns[i]) {
+            made[i] =
+                (struct prefix){{"ip", "netns", "exec", j->run->job->netns[i], NULL}};
+            prefixes[i] = made[i].words;
+        }
 
     j->o = ms_orchestrator_local(
         &(struct ms_local_options){.loop = j->loop,
                                    .agent_path = j->muster,
                                    .nodes = (const Muster__NodeShape *const *)n->shapes,
                                    .node_count = n->count,
+                                   .prefixes = prefixes,
                                    .log_dir = j->log_dir},
         err);
     if (!j->o)

@@ -22,11 +22,14 @@ static const struct ms_yaml_field top_fields[] = {
 
 void ms_job_finish(struct ms_job *job)
 {
-    for (size_t i = 0; i < job->node_count; i++)
+    for (size_t i = 0; i < job->node_count; i++) {
         ms_shape_destroy(job->nodes[i]);
+        free(job->netns[i]);
+    }
     for (size_t i = 0; i < job->role_count; i++)
         ms_job_role_finish(&job->roles[i]);
     free(job->nodes);
+    free(job->netns);
     free(job->roles);
     free(job->name);
     ms_job_words_free(job->driver);

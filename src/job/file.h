@@ -57,6 +57,7 @@ struct ms_job_role {
 struct ms_job {
     bool has_nodes; /* the key is there */
     Muster__NodeShape **nodes;
+    char **netns; /* of each node: the network namespace it is in; NULL: ours */
     size_t node_count, node_capacity;
     struct ms_job_role *roles; /* in the order of the file */
     size_t role_count;

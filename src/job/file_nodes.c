@@ -1,5 +1,6 @@
 #include "base/cleanup.h"
 #include "base/limits.h"
+#include "base/name.h"
 #include "job/file_impl.h"
 #include "job/hosts.h"
 #include "resource/shape.h"
@@ -18,11 +19,11 @@ struct devices {
 };
 
 struct entry {
-    char *name;
+    char *name, *netns;
     uint32_t cpus;
     uint64_t memory;
     struct devices gpus;
-    struct ms_yaml_at name_at, gpus_at, devices, resources, labels;
+    struct ms_yaml_at name_at, netns_at, gpus_at, devices, resources, labels;
 };
 
 static const struct ms_yaml_field device_fields[] = {
@@ -50,6 +51,7 @@ static const struct ms_yaml_field node_fields[] = {
     {"devices", ms_yaml_to_at, offsetof(struct entry, devices), false},
     {"resources", ms_yaml_to_at, offsetof(struct entry, resources), false},
     {"labels", ms_yaml_to_at, offsetof(struct entry, labels), false},
+    {"netns", ms_yaml_to_at, offsetof(struct entry, netns_at), false},
     {0},
 };
 
@@ -62,6 +64,7 @@ static void devices_finish(struct devices *d)
 static void entry_finish(struct entry *e)
 {
     free(e->name);
+    free(e->netns);
     devices_finish(&e->gpus);
 }
 
@@ -163,15 +166,20 @@ static int reserve(struct ms_job *job, size_t more, struct ms_error *err)
 {
     size_t wanted = job->node_count + more, capacity = 2 * wanted;
     Muster__NodeShape **nodes;
+    char **netns;
 
     if (wanted <= job->node_capacity)
         return 0;
     if (wanted > MS_JOB_NODES_MAX)
         return ms_error_set(err, -E2BIG, "more than %zu nodes", MS_JOB_NODES_MAX);
     nodes = realloc(job->nodes, capacity * sizeof(Muster__NodeShape *));
-    if (!nodes)
+    if (nodes)
+        job->nodes = nodes;
+    netns = realloc(job->netns, capacity * sizeof(char *));
+    if (netns)
+        job->netns = netns;
+    if (!nodes || !netns)
         return ms_error_set(err, -ENOMEM, "out of memory");
-    job->nodes = nodes;
     job->node_capacity = capacity;
     return 0;
 }
@@ -179,6 +187,7 @@ static int reserve(struct ms_job *job, size_t more, struct ms_error *err)
 /* Copies of the entry's node under each of its names. */
 static int add_copies(struct ms_job *job,
                       const Muster__NodeShape *like,
+                      const char *netns,
                       char **names,
                       size_t count,
                       struct ms_error *err)
@@ -187,10 +196,15 @@ static int add_copies(struct ms_job *job,
 
     for (size_t i = 0; i < count && rc == 0; i++) {
         Muster__NodeShape *s = ms_shape_copy(like);
+        char *in = netns ? strdup(netns) : NULL;
 
-        if (s)
-            job->nodes[job->node_count++] = s;
-        if (!s || ms_shape_set_name(s, names[i]) < 0)
+        if (!s) {
+            free(in);
+            return ms_error_set(err, -ENOMEM, "out of memory");
+        }
+        job->netns[job->node_count] = in;
+        job->nodes[job->node_count++] = s;
+        if ((netns && !in) || ms_shape_set_name(s, names[i]) < 0)
             rc = ms_error_set(err, -ENOMEM, "out of memory");
     }
     return rc;
@@ -208,6 +222,10 @@ static int read_entry(struct ms_job *job, struct ms_yaml_at at, struct ms_error 
 
     if (rc == 0)
         rc = ms_yaml_to_text(e.name_at, &e.name, err);
+    if (rc == 0 && e.netns_at.yaml)
+        rc = ms_yaml_to_text(e.netns_at, &e.netns, err);
+    if (rc == 0 && e.netns && ms_name_check(e.netns, "network namespace", &why) < 0)
+        rc = ms_yaml_blame(e.netns_at, &why, err);
     if (rc == 0 && e.cpus != UINT32_MAX && e.cpus > INT32_MAX / 1000)
         rc = ms_yaml_fail(at, err, "%u CPUs are too many", e.cpus);
     if (rc == 0)
@@ -216,7 +234,7 @@ static int read_entry(struct ms_job *job, struct ms_yaml_at at, struct ms_error 
         return rc;
     rc = ms_hosts_expand(e.name, &names, &count, &why);
     if (rc == 0)
-        rc = add_copies(job, like, names, count, &why);
+        rc = add_copies(job, like, e.netns, names, count, &why);
     ms_hosts_free(names, count);
     return rc < 0 ? ms_yaml_blame(e.name_at, &why, err) : 0;
 }

@@ -26,6 +26,7 @@ static void test_nodes(void **state)
         "  - {name: 'n[0-3]', cpus: 64, memory: 512GiB, gpus: 8,\n"
         "     gpu_memory: 80GiB, gpus_per_domain: 4, labels: {rack: r1, row: 7}}\n"
         "  - name: odd\n"
+        "    netns: blue\n"
         "    devices:\n"
         "      - {kind: npu, count: 2, memory: 64GiB}\n"
         "      - {kind: fpga, count: 1, domain: 5}\n"
@@ -42,6 +43,8 @@ static void test_nodes(void **state)
     assert_int_equal(job.nodes[3]->devices[7]->domain, 1);
     assert_string_equal(job.nodes[3]->labels[1], "row=7");
     assert_int_equal(job.nodes[4]->cpus, -1); /* to be looked for */
+    assert_null(job.netns[3]);
+    assert_string_equal(job.netns[4], "blue");
     assert_int_equal(job.nodes[4]->n_devices, 3);
     assert_string_equal(job.nodes[4]->devices[1]->kind, "npu");
     assert_int_equal(job.nodes[4]->devices[2]->domain, 5);
@@ -119,6 +122,7 @@ static const struct {
     {"nodes: [\n", "x.yaml:2:1: did not find"},
     {"nodse: []", "x.yaml:1:1: a job has no key 'nodse'; is 'nodes' meant?"},
     {"name: a b", "x.yaml:1:7: "},
+    {"nodes: [{name: a, netns: ../b}]", "x.yaml:1:26: network namespace"},
     {"driver: python", "x.yaml:1:9: 'driver' must be a list of words"},
     {"driver: []", "x.yaml:1:9: 'driver' must be a list of words"},
     {"driver: [a, [b]]", "x.yaml:1:13: a word of 'driver' must be a text"},
