@@ -142,6 +142,7 @@ int core_worker_setup(PyObject *module);
 
 int core_head_setup(PyObject *module);
 extern PyMethodDef core_zygote_methods[];
+PyObject *core_zygote_fill(PyObject *self, PyObject *unused); /* settle.c */
 extern PyMethodDef core_mapping_methods[];
 extern PyMethodDef core_fan_methods[];
 extern PyMethodDef core_dispatch_methods[];

@@ -129,4 +129,5 @@ PyMethodDef core_zygote_methods[] = {
     {"zygote_started", zygote_started, METH_VARARGS, NULL},
     {"zygote_child", zygote_child, METH_VARARGS, NULL},
     {"zygote_threads", zygote_threads, METH_NOARGS, NULL},
+    {"zygote_fill", core_zygote_fill, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL}};

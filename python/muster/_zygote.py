@@ -71,6 +71,7 @@ def _settle() -> None:
     sys.stderr.flush()
     gc.collect()
     gc.freeze()
+    _core.zygote_fill()
 
 
 def _set_up(sys_path: list[str], preload: list[str]) -> list[str]:
