@@ -358,6 +358,6 @@ def test_everything_of_main(tmp_path: Path) -> None:
 
 
 def test_the_demo() -> None:
-    demo = Path(__file__).parent.parent / "examples" / "demo.py"
+    demo = Path(__file__).parent.parent / "examples" / "first.py"
     done = subprocess.run([sys.executable, str(demo)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -213,6 +213,8 @@ def test_ctrl_c_gives_up_a_call_to_all(cluster: Make, bell: Bells) -> None:
     with pytest.raises(KeyboardInterrupt):
         echo.execute_all_sync("note", 1)
     thread.join(DEADLINE_S)
+    while any(echo.health(i)["calls_queued"] for i in (0, 1)):
+        pass  # the word of it is on its way
     for one in go_on:
         one.ring()
     assert muster.get(before, DEADLINE_S) == ["went on"] * 2

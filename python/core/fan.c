@@ -106,7 +106,7 @@ static int parse_how(PyObject *const *a, struct peer_start *s)
  * once. */
 static PyObject *call_all(PyObject *self, PyObject *const *a, Py_ssize_t nargs)
 {
-    struct peer_start s = {0};
+    struct peer_start s = {.is_of_many = true};
     struct fan *fans;
     int codec;
 
@@ -177,7 +177,7 @@ static int send_parts(
  * is -1. */
 static PyObject *call_each(PyObject *self, PyObject *const *a, Py_ssize_t nargs)
 {
-    struct peer_start s = {0};
+    struct peer_start s = {.is_of_many = true};
     struct fan *fans;
     Py_ssize_t n;
     int codec;

@@ -136,6 +136,7 @@ struct ms_call *peer_send(struct peer *p, const struct peer_start *s)
                                 .codec = s->payload.codec,
                                 .stream = true,
                                 .waits = s->waits,
+                                .is_of_many = s->is_of_many,
                                 .deadline_ns = s->deadline_ns,
                                 .iov = s->payload.iov,
                                 .count = s->payload.count};

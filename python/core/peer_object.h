@@ -17,7 +17,7 @@ struct peer {
 struct peer_start {
     int op;
     int64_t deadline_ns;
-    bool waits;
+    bool waits, is_of_many;
     struct core_payload payload;
 };
 

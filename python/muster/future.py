@@ -393,16 +393,15 @@ def gather_ranks(futures: list[Future]) -> list[Any]:
 
 def take(calls: list[Call], what: str) -> list[Any]:
     """All results of calls that nobody else knows of; the first failure is raised."""
-    if wait_all(calls, PATIENCE_S):
-        return [call.result() for call in calls]
-    futures = [Future(call, what) for call in calls]
     try:
-        return gather(futures)
+        if wait_all(calls, PATIENCE_S):
+            return [call.result() for call in calls]
+        return gather([Future(call, what) for call in calls])
     except Exception:
         raise
     except BaseException:  # Ctrl-C: nobody will ask for them again
-        for future in futures:
-            future.cancel()
+        for call in calls:
+            call.cancel()
         raise
 
 

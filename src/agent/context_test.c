@@ -56,6 +56,7 @@ static void test_own_is_as_it_is(void **state)
     const struct ms_context *x;
 
     (void)state;
+    config.driver_pid = 1;
     config.n_env = 1;
     config.env = env;
     config.n_default_python = 1;

@@ -139,6 +139,7 @@ struct ms_call {
     uint16_t op, flags;
     uint8_t codec;
     bool spin;      /* poll for it first */
+    bool yields;    /* ...but let others run in between */
     bool just_sent; /* and its answer cannot be there yet */
     bool sent;      /* on a connection that broke: it may have run */
     bool done, ends_stream;

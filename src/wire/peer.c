@@ -292,9 +292,9 @@ static bool take_lease(struct ms_peer *p, int64_t now_ns)
 
 static int call_send(struct ms_peer *p,
                      struct ms_call *c,
+                     const struct ms_call_spec *spec,
                      const struct iovec *iov,
-                     int count,
-                     bool waits)
+                     int count)
 {
     int64_t now_ns = ms_now_ns();
     struct ms_frame head = {.kind = MS_KIND_CALL,
@@ -304,12 +304,13 @@ static int call_send(struct ms_peer *p,
                             .call_id = c->id,
                             .budget_ns = ms_call_budget(c, now_ns)};
 
-    if (waits && take_lease(p, now_ns)) {
+    if (spec->waits && !spec->is_of_many && take_lease(p, now_ns)) {
         head.flags |= MS_FRAME_SPIN;
         head.core = (uint32_t)sched_getcpu() + 1;
         c->spin = head.core != p->worker_core;
     }
-    c->just_sent = waits;
+    c->just_sent = spec->waits;
+    c->yields = spec->waits && spec->is_of_many && p->client->spin && !p->is_remote;
     if (p->ack_count)
         head.ack = p->acks[--p->ack_count];
     if (p->is_network)
@@ -345,7 +346,7 @@ call_start(struct ms_peer *p, struct ms_call *c, const struct ms_call_spec *spec
             ms_peer_give_up(p, p->problem);
         return;
     }
-    rc = call_send(p, c, iov, count, spec->waits);
+    rc = call_send(p, c, spec, iov, count);
     if (rc < 0 && ms_map_remove(&p->pending, c->id)) {
         if (rc == -EMSGSIZE)
             ms_call_fail(c,

@@ -4,6 +4,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/epoll.h>
 
 /* ---- the loop as the reader ------------------------------------------------------ */
@@ -181,6 +182,20 @@ static int read_polling(struct ms_peer *p, struct ms_conn *conn, struct ms_error
     return rc;
 }
 
+/* One of many: whoever else can run does, but the core does not fall asleep. */
+static int read_yielding(struct ms_peer *p, struct ms_conn *conn, struct ms_error *err)
+{
+    int64_t until_ns = ms_now_ns() + MS_SPIN_NS;
+    int rc = ms_conn_read(conn, &sink, p, err);
+
+    while (rc == -EAGAIN && ms_now_ns() < until_ns) {
+        sched_yield();
+        if (ms_conn_is_readable(conn))
+            rc = ms_conn_read(conn, &sink, p, err);
+    }
+    return rc;
+}
+
 /* During the handshake reading and sending share state: read under the lock. */
 static int read_handshake(struct ms_peer *p, struct ms_error *err)
 {
@@ -200,17 +215,19 @@ static int read_proven(struct ms_peer *p,
                        struct ms_error *err)
 {
     struct ms_conn *conn = p->conn;
-    bool spin = c && c->spin;
+    bool spin = c && c->spin, yields = c && c->yields;
     /* one call alone cannot have been answered yet; of many, most have */
     bool sure = c && c->just_sent && !spin && atomic_load(&p->client->outstanding) == 1;
     short events = (short)(POLLIN | (ms_conn_wants_write(conn) ? POLLOUT : 0));
     int rc = -EAGAIN;
 
     if (c)
-        c->spin = c->just_sent = false;
+        c->spin = c->just_sent = c->yields = false;
     pthread_mutex_unlock(&p->lock);
     if (spin)
         rc = read_polling(p, conn, err);
+    else if (yields)
+        rc = read_yielding(p, conn, err);
     else if (!sure)
         rc = ms_conn_read(conn, &sink, p, err);
     if (rc == -EAGAIN && until_ns != 0) {
