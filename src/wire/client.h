@@ -106,10 +106,10 @@ int ms_peer_method(struct ms_peer *p, const char *engine, const char *method);
 struct ms_call_spec {
     uint16_t op;
     uint8_t codec;
-    bool stream;             /* items are welcome */
-    bool waits;              /* the caller waits for it right away: may spin... */
-    bool is_of_many; /* ...unless others are called with it, who need the cores */
-    int64_t deadline_ns;     /* absolute, or MS_NEVER */
+    bool stream;         /* items are welcome */
+    bool waits;          /* the caller waits for it right away: may spin... */
+    bool is_of_many;     /* ...unless others are called with it, who need the cores */
+    int64_t deadline_ns; /* absolute, or MS_NEVER */
     const struct iovec *iov; /* the payload; borrowed until ms_peer_call returns */
     int count;
     const uint64_t *chain; /* workers that wait for this call */
