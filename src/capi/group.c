@@ -5,7 +5,6 @@
 #include "cluster/copy.h"
 
 #include <errno.h>
-#include <math.h>
 #include <string.h>
 
 struct muster_group {
@@ -102,7 +101,7 @@ static int bundle_fill(struct bundle *b, const struct muster_bundle *from)
     muster__bundle_spec__init(m);
     if (!(from->cpus >= 0 && from->cpus < 1e9) ||
         !(from->gpus >= 0 && from->gpus < 1e6) ||
-        (!is_share && floor(from->gpus) != from->gpus))
+        (!is_share && (double)(uint32_t)from->gpus != from->gpus))
         return -EINVAL;
     m->count = from->count;
     m->cpu_milli = (uint64_t)(from->cpus * 1000 + 0.5);

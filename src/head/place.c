@@ -127,6 +127,10 @@ void ms_place_fail_waits(struct ms_head *h, const struct ms_driver *d)
 
 int ms_place_init(struct ms_head *h)
 {
+    /* Drivers bring their groups back to a head that was started again: its own numbers
+     * begin behind those of the one before. */
+    if (h->is_daemon)
+        h->place.books.last_id = (uint64_t)(ms_wall_ns() / MS_NS_PER_MS);
     return ms_timer_init(&h->place.timer, h->loop, look, h);
 }
 

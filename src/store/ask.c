@@ -128,7 +128,10 @@ static void attached(struct ms_guest *g, const struct attaching *a)
         struct ms_object *o = ms_table_find(&s->table, a->at[i].node, a->at[i].id);
 
         pointers[i] = &names[i];
-        ms_store_name(s, o, &names[i]);
+        if (o)
+            ms_store_name(s, o, &names[i]);
+        else /* let go of while it was waited for */
+            muster__stored_name__init(&names[i]);
     }
     all.names = pointers;
     all.n_names = a->count;
@@ -208,6 +211,10 @@ static void attach_one(struct ms_guest *g,
     }
     if (ms_table_count(&s->table, o, g->holder, 1, ms_now_ns()) < 0) {
         ms_error_set(&a->why, -ENOMEM, "out of memory");
+        return;
+    }
+    if (ms_table_find(&s->table, n->node, n->id) != o) { /* it had let go of more */
+        ms_error_set(&a->why, -ENOENT, "an object is gone: it was let go of twice");
         return;
     }
     a->at[i].is_held = true;

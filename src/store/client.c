@@ -463,6 +463,9 @@ static void asking_add(struct asking *a, size_t i, const struct ms_held *h)
     a->pointers[a->count++] = n;
 }
 
+/* Of the names in one question: the rest of it is small. */
+#define ATTACH_MAX (MS_STORE_MESSAGE_MAX - 1024)
+
 /* Ask for at most MS_STORE_NAMES_MAX of them, from `first` on. */
 static int ask_some(struct ms_store_client *c,
                     struct asking *a,
@@ -480,6 +483,9 @@ static int ask_some(struct ms_store_client *c,
     attach.n_names = a->count - first;
     if (attach.n_names > MS_STORE_NAMES_MAX)
         attach.n_names = MS_STORE_NAMES_MAX;
+    while (attach.n_names > 1 &&
+           muster__store_attach__get_packed_size(&attach) > ATTACH_MAX)
+        attach.n_names /= 2; /* long addresses */
     attach.bare = bare;
     m.body_case = MUSTER__STORE_ASK__BODY_ATTACH;
     m.attach = &attach;

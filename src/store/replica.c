@@ -176,6 +176,7 @@ void ms_replica_held(struct ms_far *f, const Muster__PeerHeld *held)
         fail(s, o, -EPROTO, "the object has another size than it was said to have");
         return;
     }
+    ms_table_pin(o); /* a fetch that fails tells all, and then nobody holds it */
     if (m->wants_bytes && !o->is_whole) {
         m->source = held->address[0] && held->relay != s->table.node
                         ? ms_far_get(s, held->relay, held->address)
@@ -183,6 +184,7 @@ void ms_replica_held(struct ms_far *f, const Muster__PeerHeld *held)
         fetch(s, o);
     }
     tell(s, o, NULL);
+    ms_table_unpin(&s->table, o);
 }
 
 void ms_replica_unheld(struct ms_store *s, struct ms_object *o)
@@ -452,11 +454,13 @@ static void lost(struct ms_store *s, struct ms_object *o, struct ms_far *f)
         m->asked = m->received;
         ask_pieces(m);
     }
-    if (m->origin == f && f->is_lost)
-        fail(s,
-             o,
-             -EHOSTUNREACH,
-             "an object is lost: the node that has it has ended, or is not reached");
+    if (m->origin != f || !f->is_lost)
+        return;
+    m->counts = 0; /* the other side has dropped them */
+    fail(s,
+         o,
+         -EHOSTUNREACH,
+         "an object is lost: the node that has it has ended, or is not reached");
 }
 
 void ms_replicas_lost(struct ms_store *s, struct ms_far *f, bool for_good)

@@ -305,6 +305,10 @@ hold_get(struct ms_table *t, struct ms_object *o, struct ms_holder *h, int64_t n
 {
     struct ms_hold *hold = hold_find(o, h);
 
+    if (o->is_mirror) { /* it may have been among the unheld, also with holds of nothing */
+        ms_list_remove(&o->link);
+        ms_list_add_tail(&t->all, &o->link);
+    }
     if (hold)
         return hold;
     hold = calloc(1, sizeof *hold);
@@ -313,10 +317,6 @@ hold_get(struct ms_table *t, struct ms_object *o, struct ms_holder *h, int64_t n
     hold->object = o;
     hold->holder = h;
     hold->since_ns = now_ns;
-    if (o->is_mirror) { /* it may have been among the unheld */
-        ms_list_remove(&o->link);
-        ms_list_add_tail(&t->all, &o->link);
-    }
     ms_list_add_tail(&o->holds, &hold->of_object);
     ms_list_add_tail(&h->holds, &hold->of_holder);
     return hold;

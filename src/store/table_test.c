@@ -165,6 +165,9 @@ static void test_whole_mirrors_are_kept_while_there_is_room(void **unused)
     assert_int_equal(w.freed, 0);
     assert_true(w.unheld > 0);
     assert_ptr_equal(ms_table_find(&w.t, FAR, 9), m);
+    assert_int_equal(ms_table_count(&w.t, m, a, 1, 0), 0); /* held again by the same */
+    assert_true(ms_list_is_empty(&w.t.unheld));
+    assert_int_equal(ms_table_count(&w.t, m, a, -1, 0), 0);
     o = make(&w, a, 2 * MIB); /* needs its room */
     assert_int_equal(w.freed, 1);
     assert_null(ms_table_find(&w.t, FAR, 9));

@@ -54,6 +54,8 @@ int ms_talk_send(struct ms_store_client *c, const Muster__StoreAsk *m)
 
     if (c->fd < 0 || c->is_forgotten)
         return -EPIPE;
+    if (len > MS_STORE_MESSAGE_MAX)
+        return -EMSGSIZE;
     if (len <= sizeof small)
         return send_bytes(c->fd, small, muster__store_ask__pack(m, small));
     big = malloc(len);

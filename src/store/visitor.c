@@ -67,8 +67,8 @@ struct ms_holder *ms_visitor_holder(struct ms_store *s, uint64_t node, const cha
     struct ms_holder *h = ms_table_find_holder(&s->table, node);
     char text[MS_HOLDER_NAME_MAX];
 
-    if (h)
-        return h;
+    if (h) /* never that of a process */
+        return h->kind == MS_HOLDER_NODE ? h : NULL;
     snprintf(text, sizeof text, "node %s", name);
     return ms_table_add_holder(&s->table, node, MS_HOLDER_NODE, 0, text);
 }
@@ -161,9 +161,10 @@ static void on_hold(struct ms_visitor *v, const Muster__PeerHold *m)
     struct ms_visitor *relay;
     int64_t now_ns = ms_now_ns();
 
-    if (!o || !h ||
+    if (!o || !h || m->again > INT64_MAX ||
         (m->again ? ms_table_set(&s->table, o, h, (int64_t)m->again, now_ns)
-                  : ms_table_count(&s->table, o, h, 1, now_ns)) < 0) {
+                  : ms_table_count(&s->table, o, h, 1, now_ns)) < 0 ||
+        ms_table_find(&s->table, s->table.node, m->id) != o) { /* 0 again: it went */
         send_gone(v, s->table.node, m->id);
         return;
     }

@@ -552,6 +552,7 @@ int ms_conn_read(struct ms_conn *c,
         rc = read_some(c, sink, arg, &full, err);
         if (rc < 0)
             break;
+        full = full || (t->ops->has_more && t->ops->has_more(t)); /* no poll tells it */
     }
     if (!c->ready)
         ms_conn_flush(c); /* the transport may have become open; failures are read */

@@ -54,7 +54,8 @@ static int set_key(struct ms_record_key *k)
         !EVP_CipherInit_ex(k->ctx, EVP_aes_128_gcm(), NULL, key, k->iv, k->seals))
         rc = -ENOMEM;
     OPENSSL_cleanse(key, sizeof key);
-    k->count = 0;
+    if (rc == 0)
+        k->count = 0; /* never a number twice under one key */
     return rc;
 }
 

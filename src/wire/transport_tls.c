@@ -127,13 +127,13 @@ static int key_update(struct transport_tls *t, bool is_asked)
 {
     int rc = ms_record_key_renew(&t->open);
 
-    if (rc < 0 || !is_asked)
-        return rc;
-    pthread_mutex_lock(&t->lock);
-    rc = renew_seal(t);
-    atomic_store(&t->out_len, t->out.len);
-    pthread_mutex_unlock(&t->lock);
-    return rc;
+    if (rc == 0 && is_asked) {
+        pthread_mutex_lock(&t->lock);
+        rc = renew_seal(t);
+        atomic_store(&t->out_len, t->out.len);
+        pthread_mutex_unlock(&t->lock);
+    }
+    return rc < 0 ? break_off(t, "a key could not be renewed") : 0;
 }
 
 /* A record that is no data. 0: go on; 1: the end; or a negative errno. */
@@ -195,8 +195,12 @@ static ssize_t open_records(struct transport_tls *t,
             have += (size_t)n;
         } else {
             rc = other_record(t, type, data + *used + MS_RECORD_HEAD, (size_t)n);
-            if (rc != 0)
+            if (rc > 0)
+                t->has_ended = true;
+            if (rc != 0) {
+                *used += (size_t)whole;
                 return have ? (ssize_t)have : rc > 0 ? 0 : rc;
+            }
         }
         *used += (size_t)whole;
     }
@@ -253,6 +257,8 @@ static ssize_t read_open(struct transport_tls *t, void *at, size_t room)
 
     if (t->opened.len)
         return take_opened(t, at, room);
+    if (t->has_ended)
+        return 0;
     if (t->in.len)
         return read_on(t, at, room);
     received = receive(t, buffer, sizeof buffer);
@@ -368,8 +374,10 @@ static ssize_t encrypt(struct transport_tls *t, const struct iovec *iov, int cou
         }
         if (rc == 0 && t->seal.count >= MS_RECORD_KEY_MAX)
             rc = renew_seal(t);
+        if (rc == -ENOMEM && !at && done == 0)
+            return rc; /* nothing has happened */
         if (rc < 0)
-            return rc;
+            return break_off(t, "a record could not be made");
         done += len;
     }
     return (ssize_t)done;

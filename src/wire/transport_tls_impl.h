@@ -38,6 +38,7 @@ struct transport_tls {
     size_t feed_len;
     struct ms_buf in;     /* received, not opened: a piece of a record, or more */
     struct ms_buf opened; /* of a record that was too long for who read it */
+    bool has_ended;       /* by the other side's word */
 };
 
 /* tls_shake.c; the lock is held */

@@ -191,7 +191,9 @@ static void do_set_env(struct ms_host *host,
     }
     json_object_foreach(env, name, value)
     {
-        if (setenv(name, variable(name, value, room), 1) < 0) {
+        const char *text = variable(name, value, room);
+
+        if (!text || setenv(name, text, 1) < 0) {
             ms_request_fail_text(r, MUSTER__FAILURE__KIND__NO_MEMORY, "out of memory");
             return;
         }
