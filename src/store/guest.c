@@ -202,6 +202,7 @@ static int take(struct ms_guest *g, const uint8_t *data, size_t len)
     return rc;
 }
 
+/* 0: there is no more now; 1: there may be; or a negative errno. */
 static int read_some(struct ms_guest *g)
 {
     static uint8_t data[MS_STORE_MESSAGE_MAX]; /* of the one thread */
@@ -219,7 +220,7 @@ static int read_some(struct ms_guest *g)
         if (rc < 0)
             return rc;
     }
-    return 0;
+    return 1;
 }
 
 static void on_ready(void *arg, unsigned events)
@@ -235,9 +236,12 @@ static void on_ready(void *arg, unsigned events)
         ms_guest_destroy(g);
 }
 
+/* What it has said to the last is heard: others hold what it gave them. */
 static void on_death(void *arg, unsigned events)
 {
     (void)events;
+    while (read_some(arg) > 0)
+        ;
     ms_guest_destroy(arg);
 }
 
