@@ -337,3 +337,22 @@ class Nests(Base):
 class AsyncNests(Nests):
     async def wait(self) -> None:
         await asyncio.sleep(0)
+
+
+def as_given(cluster: Any, rows: Any) -> Any:
+    return (rows,), {}
+
+
+def collected(cluster: Any, output: Any) -> Any:
+    return "collected", output
+
+
+class OwnZero(Base):
+    """Rank 0 alone, by a user's own functions."""
+
+    @register(
+        dispatch_mode={"dispatch_fn": as_given, "collect_fn": collected},
+        execute_mode=Execute.RANK_ZERO,
+    )
+    def zero(self, rows: Any) -> Any:
+        return rows

@@ -491,3 +491,34 @@ def test_the_end_is_within_one_window(session: Any) -> None:
     began = time.monotonic()
     here.destroy(grace=0.5)
     assert time.monotonic() - began < 5
+
+
+# ---- what a plan is made from ------------------------------------------------------------
+
+
+def test_what_is_for_all_is_no_placeholder(eight: Any) -> None:
+    rows, whole = dw.Batch([1, 2]), dw.Batch([7, 8, 9])
+    for _, _, _, more in eight.first_all(rows, muster.same(whole)):
+        assert more.batch == [7, 8, 9]
+    for _, _, _, more in eight.first_all(rows, more=muster.same(whole)):
+        assert more.batch == [7, 8, 9]
+
+
+def test_rank_zero_of_one_rank(session: Any) -> None:
+    with muster.Cluster("alone", dw.OwnZero) as one:
+        assert one.zero(5) == ("collected", 5)
+        assert one.zero([5]) == ("collected", [5])
+
+
+def test_a_built_in_mode_with_other_functions(session: Any) -> None:
+    mode = Dispatch.ONE_TO_ALL_ONE
+    before = {field: getattr(mode, field) for field in mode.__slots__}
+    with muster.Cluster("two", dw.Trainer, world_size=2) as two:
+        assert two.one([1, 2, 3]) == (0, [1, 2, 3])
+        try:
+            muster.update_dispatch_mode(mode, dw.every_other, lambda _, got: got)
+            assert two.one([1, 2, 3]) == [(0, [1, 3]), (1, [2])]
+        finally:
+            for field, value in before.items():
+                setattr(mode, field, value)
+        assert two.one([1, 2, 3]) == (0, [1, 2, 3])

@@ -184,15 +184,17 @@ _INSTANCE = {"workers", "rank2worker", "worker2rank", "rank2devices", "worker2no
 class Plan:
     """The three vectors of a method on the workers of a view, as calls need them."""
 
-    __slots__ = ("chunks", "order", "version", "which", "width")
+    __slots__ = ("chunks", "is_one", "order", "split", "version", "which", "width")
 
     def __init__(self, view: View, method: Method) -> None:
         mode = mode_of(method)
         self.version = view._bound.version
+        self.split = mode.split
+        self.is_one = mode.split == USER and method.execute == Execute.RANK_ZERO
         if mode.split == USER:
             self.chunks, self.which = 0, list(range(len(view)))
             self.order: list[int] = []
-            self.width = 1 if method.execute == Execute.RANK_ZERO else len(view)
+            self.width = 1 if self.is_one else len(view)
             return
         self.chunks, chunk_of, receives, _, self.order = _vectors(view, mode)
         self.which = [
@@ -204,6 +206,10 @@ class Plan:
         )  # who is called, from rank 0
         if mode.collect != JOIN:
             self.order = sorted(self.order)
+
+    def fits(self, view: View, mode: Mode) -> bool:
+        """Neither the places nor the mode have changed since."""
+        return self.version == view._bound.version and self.split == mode.split
 
     def has_placeholders(self) -> bool:
         return max(self.which) >= self.chunks
@@ -269,10 +275,10 @@ def _start(
         peers[0].refuse()
     if name == "initialize":
         view._bound.forget()
-    plan = view._plans.get(name)
-    if plan is None or plan.version != view._bound.version:
-        plan = view._plans[name] = Plan(view, method)
     mode = mode_of(method)
+    plan = view._plans.get(name)
+    if plan is None or not plan.fits(view, mode):
+        plan = view._plans[name] = Plan(view, method)
     padded: list[int] = []
     parts = _parts(view, mode, plan, method.pad, args, kwargs, padded)
     how = (view._timeout, waits, view._codec)
@@ -291,7 +297,7 @@ def _finisher(
     order = plan.order
     collect = mode.collect_fn
     if collect is not None:
-        if plan.width < len(view):
+        if plan.is_one:
             return lambda values: collect(view, values[0])
         return lambda values: collect(view, values)
     if mode.collect == ONE:
@@ -328,7 +334,7 @@ def _parts(
         assert mode.dispatch_fn is not None
         args, kwargs = mode.dispatch_fn(view, *args, **kwargs)
         args = tuple(args)
-        if plan.width == len(view) and view._shares_out(args, kwargs):
+        if not plan.is_one and view._shares_out(args, kwargs):
             return _each(args, kwargs, len(view), lambda value: value)
     return [plain(args, kwargs)]
 
@@ -407,14 +413,19 @@ def _row_parts(
 
     parts = _each(args, kwargs, chunks, divide)
     if len(parts) == chunks and plan.has_placeholders():
-        parts += [_placeholder(part) for part in parts]
+        parts += [_placeholder(part, args, kwargs) for part in parts]
     return parts
 
 
-def _placeholder(part: Call) -> Call:
-    args, kwargs = part
-    named = {k: _rows.meta_of(v) for k, v in kwargs.items()} if kwargs else None
-    return tuple(map(_rows.meta_of, args)), named
+def _placeholder(part: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    """Of a chunk of these arguments: those that were not divided stay as they are."""
+    mine, mine_named = part
+    named = {k: _meta(v, kwargs[k]) for k, v in (mine_named or {}).items()}
+    return tuple(map(_meta, mine, args)), named or None
+
+
+def _meta(part: Any, whole: Any) -> Any:
+    return part if _rows.rows_of(whole) is None else _rows.meta_of(part)
 
 
 def _common_rows(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
