@@ -160,6 +160,30 @@ def test_watch(session: Any) -> None:
     assert list(late) == []
 
 
+def test_watch_without_waiting(session: Any) -> None:
+    events = kv.watch("w/", existing=False)
+    assert events.next(timeout=0) is None
+    kv.put("w/a", 1)
+    event = events.next(timeout=0)
+    assert event is not None and (event.key, event.value) == ("w/a", 1)
+    assert events.next(timeout=0) is None
+
+
+class Unreadable:
+    def __reduce__(self) -> Any:
+        return int, ("not a number",)
+
+
+def test_watch_goes_on_after_what_it_cannot_read(session: Any) -> None:
+    events = kv.watch("w/", existing=False)
+    kv.put("w/a", Unreadable())
+    kv.put("w/b", 2)
+    with pytest.raises(ValueError, match="not a number"):
+        events.next(timeout=DEADLINE_S)
+    event = events.next(timeout=DEADLINE_S)
+    assert event is not None and (event.key, event.value) == ("w/b", 2)
+
+
 def test_who_missed_too_much_is_told_the_difference(session: Any) -> None:
     kv.put("w/gone", 1)
     kv.put("w/same", 1)

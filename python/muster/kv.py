@@ -104,7 +104,7 @@ class Watch:
         self.prefix = prefix
         self._store = self._revision = 0
         self._known: dict[str, int] = {}  # key -> revision
-        self._ready: list[Event] = []
+        self._ready: list[_core.KvEntry] = []
         self._closed = threading.Event()
         if not existing:
             self._poll(0)
@@ -120,14 +120,18 @@ class Watch:
         return event
 
     def next(self, timeout: float | None = None) -> Event | None:
-        """The next event; None after the timeout, or when it was closed."""
+        """The next event; None after the timeout, or when it was closed. The head is asked
+        once at least. A value that cannot be read here is raised once; the events after
+        it follow."""
         deadline = None if timeout is None else monotonic() + timeout
+        asked = False
         while not self._ready and not self._closed.is_set():
             left = POLL_S if deadline is None else deadline - monotonic()
-            if left <= 0 and deadline is not None and self._store:
+            if left <= 0 and asked:
                 return None
             self._poll(max(0.0, min(left, POLL_S)))
-        return None if self._closed.is_set() else self._ready.pop(0)
+            asked = True
+        return None if self._closed.is_set() else _event(self._ready.pop(0))
 
     def close(self) -> None:
         """Whoever waits in it returns at the next change, or within a minute."""
@@ -158,15 +162,21 @@ class Watch:
         key, _, _, revision, deleted = entry
         if deleted:
             self._known.pop(key, None)
-            self._ready.append(Event("delete", key, None, revision))
         else:
             self._known[key] = revision
-            self._ready.append(Event("put", key, _value(entry), revision))
+        self._ready.append(entry)
 
 
 def watch(prefix: str = "", *, existing: bool = True) -> Watch:
     """What happens below a prefix from now on; first, what is there already."""
     return Watch(prefix, existing)
+
+
+def _event(entry: _core.KvEntry) -> Event:
+    key, _, _, revision, deleted = entry
+    if deleted:
+        return Event("delete", key, None, revision)
+    return Event("put", key, _value(entry), revision)
 
 
 def _value(entry: _core.KvEntry) -> Any:
