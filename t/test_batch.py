@@ -306,3 +306,9 @@ def test_ragged():
         r[3]
     with pytest.raises(ValueError, match="longest row has 2"):
         r.padded(length=1)
+
+
+def test_other_columns_over_the_same_rows():
+    b = Batch({"x": np.arange(4), "y": np.arange(4) + 1})
+    assert b != b.rename({"x": "y", "y": "x"})
+    assert b == b.rename({"x": "a"}).rename({"a": "x"})

@@ -290,6 +290,20 @@ def test_removed_while_somebody_waits(rm: muster.ResourceManager) -> None:
     first.remove()
 
 
+def test_a_placed_group_that_was_removed(rm: muster.ResourceManager) -> None:
+    group = rm.placement_group([{"CPU": 1}], name="gone")
+    assert group.wait() is group
+    group.remove()
+    with pytest.raises(muster.PlacementError, match="'gone' was removed"):
+        group.wait()
+
+
+def test_a_part_of_a_resource_is_refused() -> None:
+    assert muster.Bundle.of({"license": 2.0})._tuple[8] == [("license", 2)]
+    with pytest.raises(ValueError, match=r"'license': a whole number is needed: 0\.5"):
+        muster.Bundle.of({"license": 0.5})
+
+
 def test_pools(rm: muster.ResourceManager) -> None:
     pool = muster.ResourcePool([2, 2])
     assert pool.world_size == 4

@@ -8,6 +8,7 @@ its rows are one run, else they are put together then, once. What is read is rea
 from __future__ import annotations
 
 import copy
+import operator
 import pickle
 from os import fspath
 
@@ -463,7 +464,11 @@ def _own(part: NDArray[Any] | Ragged) -> NDArray[Any] | Ragged:
 
 def _same(a: Column, b: Column) -> bool:
     """Equal values; the same memory is not looked at."""
-    if a is b or (a.rows is b.rows and a.parts == b.parts and a.parts[0] is b.parts[0]):
+    if a is b or (
+        a.rows is b.rows
+        and len(a.parts) == len(b.parts)
+        and all(map(operator.is_, a.parts, b.parts))
+    ):
         return True
     return a.describe() == b.describe() and _equal(a.read(), b.read())
 

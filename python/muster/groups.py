@@ -69,9 +69,10 @@ class Bundle:
             parse_size(gpu_memory, "gpu_memory") if gpu_memory else 0,
             kind or "",
             one_domain,
-            [(name, int(amount)) for name, amount in resources.items()]
-            if resources
-            else [],
+            [
+                (name, _whole(name, amount))
+                for name, amount in (resources or {}).items()
+            ],
             list(labels.items()) if labels else [],
         )
 
@@ -99,6 +100,12 @@ class Bundle:
             f"{kind or 'device'}s, {memory} and {device_memory} bytes"
             f"{', one domain' if one else ''}{f', {rest}' if any(rest) else ''}>"
         )
+
+
+def _whole(name: str, amount: Any) -> int:
+    if int(amount) != amount:
+        raise ValueError(f"resources: {name!r}: a whole number is needed: {amount!r}")
+    return int(amount)
 
 
 _KNOWN_KEYS = frozenset(("CPU", "GPU", "memory", "gpu_memory"))
@@ -242,8 +249,9 @@ class PlacementGroup(GroupPart):
 
     def wait(self, timeout: float | None = None) -> Self:
         """Until it is placed. PlacementError when its own time is up or it was removed."""
-        if self._told[2] != _WAITING:
-            self._refresh()
+        state = self._told[2]
+        if state != _WAITING and not self._refresh() and state != _FAILED:
+            raise PlacementError(f"group {self.name!r} was removed")
         try:
             if self._told[2] == _WAITING:
                 self._told = api.session().head.wait_group(self.id, "", timeout)
