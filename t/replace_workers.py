@@ -4,6 +4,8 @@ import os
 import time
 from typing import Any
 
+import muster
+
 
 class Counter:
     """Counts its own calls; a second one of the same pid and incarnation goes on."""
@@ -45,3 +47,11 @@ class Picky:
 
     def pid(self) -> int:
         return os.getpid()
+
+
+class Told:
+    """Makes use of what the cluster was configured with."""
+
+    def apply(self, x: int) -> int:
+        config: Any = muster.worker_config()
+        return int(config["f"](x)) + int(config["local"].value)

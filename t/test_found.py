@@ -8,6 +8,7 @@ from typing import Any
 import muster
 import pytest
 from daemon_rig import Daemon, daemon  # noqa: F401  (fixture)
+from replace_workers import Counter, Told
 from test_c import ROOT, build
 from test_daemon import join, joined, other_driver  # noqa: F401  (fixture)
 
@@ -74,3 +75,25 @@ def test_of_a_worker_in_c(session: Any, tmp_path: Path) -> None:
         handle.replace(0, grace=0)
         assert handle.incarnation(0) == 2
         assert handle.execute_rank_zero_sync("score", texts) == scores
+
+
+def test_any_configuration(session: Any) -> None:
+    class Local:
+        value = 6
+
+    with muster.Cluster("told", Told) as told:
+        told.configure({"f": lambda x: 2 * x, "local": Local()})
+        told.configure({"f": lambda x: 3 * x, "local": Local()})
+        assert len(told._recipe.done) == 2  # the constructor, and the last one
+        assert told.execute_all_sync("apply", 5) == [21]
+        handle = muster.get_cluster("told")
+        handle.replace(0, grace=0)
+        assert handle.execute_all_sync("apply", 5) == [21]
+
+
+def test_what_is_done_with_options_is_done_again(session: Any) -> None:
+    with muster.Cluster("counter", Counter) as counter:
+        counter.options(timeout=30).create_engine("second", Counter, args=(9,))
+        counter.replace(0, grace=0)
+        second = counter.options(engine="second")
+        assert second.execute_rank_zero_sync("count")[1:] == (2, 9)

@@ -7,6 +7,7 @@ from typing import Any
 
 import muster
 import pytest
+from dispatch_workers import Trainer
 from helpers import DEADLINE_S, MARK, Bell, leftovers, new_mark, wait_gone
 from muster import api
 from workers import Echo
@@ -57,7 +58,7 @@ def test_devices_and_environment(session: Any) -> None:
         [("1", "2", "1", "0,1,2,3,4,5,6,7")],
     ]
     assert c.helpers(0).pids == c.execute_rank_sync(0, "helper_pids")
-    assert c.helpers(1).ranks == [1]
+    assert c.helpers(1).ranks == [0]
     more = c.helpers(1).create_engine("more", Echo)
     assert more.execute_all_sync("rank") == [1]
     everybody = [*c.pids, *c.helpers(0).pids, *c.helpers(1).pids]
@@ -104,12 +105,23 @@ def test_helpers_end_with_their_worker(session: Any) -> None:
 
 
 def test_a_wide_worker_is_replaced(session: Any) -> None:
-    c = muster.Cluster("wide", Echo, device_mapping="0-15", num_gpus_per_worker=16)
+    c = muster.Cluster("wide", Wide, device_mapping="0-15", num_gpus_per_worker=16)
     before = [*c.pids, *c.helpers(0).pids]
+    with pytest.raises(muster.ClusterError, match="its creator"):
+        muster.get_cluster("wide").replace(0, grace=0)
     c.replace(0, grace=0)
     assert wait_gone(before) == []
-    part = c.helpers(0).create_engine("part", Echo)
+    assert c.execute_rank_sync(0, "helper_pids") == c.helpers(0).pids
+    part = c.helpers(0).create_engine("more", Echo)
     assert part.execute_all_sync("env", "MUSTER_HELPER") == [{"MUSTER_HELPER": "1"}]
+
+
+def test_rows_are_shared_out_to_helpers(session: Any) -> None:
+    c = muster.Cluster("wide", Echo, device_mapping="0-31", num_gpus_per_worker=32)
+    parts = c.helpers(0)
+    assert parts.ranks == [0, 1, 2]
+    trainer = parts.create_engine("trainer", Trainer)
+    assert trainer.compute([1, 2, 3]) == [(0, 1), (0, 2), (0, 3)]
 
 
 def test_all_or_none(session: Any) -> None:

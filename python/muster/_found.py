@@ -17,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+SET_ENV = 17  # wire/frame.h, enum ms_op
 META_MAX = 4 << 20  # base/limits.h, MS_META_MAX
 
 
@@ -31,11 +32,12 @@ def _bound_data(bound: Binding) -> bytes:
         return b""  # then its methods are asked for
 
 
-def _done(recipe: Recipe) -> list[tuple[int, str, bool, bytes]]:
-    """(operation, engine, is pickled data, the argument)."""
+def _done(recipe: Recipe, native: bool) -> list[tuple[int, str, bool, bytes]]:
+    """(operation, engine, is pickled data, the argument). What is pickled data is read
+    in the workers alone."""
     out = []
     for op, engine, argument in recipe.done:
-        if isinstance(argument, dict):
+        if native or op == SET_ENV:
             out.append((op, engine, False, plain_dumps(argument, PROTOCOL)))
         else:
             once = argument if isinstance(argument, Once) else Once(argument)
@@ -56,13 +58,18 @@ def describe(
         "timeout": timeout,
         "bound": _bound_data(bound),
     }
-    whole = dict(meta)
-    if recipe is not None and not recipe.beside:
-        whole["ranks"] = recipe.ranks
-        whole["start_timeout"] = recipe.timeout
-        whole["done"] = _done(recipe)
-    data = plain_dumps(whole, PROTOCOL)
-    return data if len(data) <= META_MAX else plain_dumps(meta, PROTOCOL)
+    short = plain_dumps(meta, PROTOCOL)
+    if recipe is None or recipe.beside:
+        return short
+    try:
+        meta["ranks"] = recipe.ranks
+        meta["wide"] = sorted(recipe.wide)
+        meta["start_timeout"] = recipe.timeout
+        meta["done"] = _done(recipe, native)
+        data = plain_dumps(meta, PROTOCOL)
+    except Exception:
+        return short  # then its maker alone can replace its workers
+    return data if len(data) <= META_MAX else short
 
 
 class Found:
@@ -76,12 +83,19 @@ class Found:
         self.bound = _load_bound(said.get("bound", b""))
         if self.bound is None:
             self.bound = Binding(name, "default", size, None, UNKNOWN)
-        self.recipe: Recipe | None = None
-        if "ranks" in said:
-            self.recipe = Recipe(said["ranks"], timeout=said["start_timeout"])
-            for op, engine, is_pickled, data in said["done"]:
-                argument = Once.of(data, engine) if is_pickled else plain_loads(data)
-                self.recipe.add(op, engine, argument)
+        self.recipe = _load_recipe(said) if "ranks" in said else None
+
+
+def _load_recipe(said: dict[str, Any]) -> Recipe | None:
+    recipe = Recipe(said["ranks"], timeout=said["start_timeout"])
+    recipe.wide = frozenset(said.get("wide", ()))
+    try:
+        for op, engine, is_pickled, data in said["done"]:
+            argument = Once.of(data, engine) if is_pickled else plain_loads(data)
+            recipe.add(op, engine, argument)
+    except Exception:
+        return None  # a library of a tensor in it is not here
+    return recipe
 
 
 def _load_bound(data: bytes) -> Any:

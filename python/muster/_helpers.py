@@ -43,13 +43,19 @@ class Helpers:
         self._members: dict[int, list[Worker]] = {}
         self._begun: set[int] = set()
 
-    def start(self, worker: Worker) -> None:
-        """Those of this worker, if it is wide; it is told of them."""
+    @property
+    def ranks(self) -> frozenset[int]:
+        """Those that have any."""
+        return frozenset(self._further)
+
+    def start(self, worker: Worker, uid: int, peer: _core.Peer) -> None:
+        """Those of this worker, if it is wide; the process, which is told of them, may be
+        one that takes its place."""
         further = self._further.get(worker.rank)
         if not further:
             return
         head = self._session.head
-        given = (self._ranks, worker.rank, worker.uid, further, self._session)
+        given = (self._ranks, worker.rank, uid, further, self._session)
         self._begun.add(worker.rank)
         try:
             started = start(head, self._cluster(worker.rank), helper_specs(*given))
@@ -58,24 +64,25 @@ class Helpers:
             raise
         order = [node.name for node in self._session.nodes()]
         members = []
-        for (node, devices), one in zip(further, started, strict=True):
+        given_to = zip(further, started, strict=True)
+        for number, ((node, devices), one) in enumerate(given_to):
             label = f"{self._name}/{worker.rank}@{node}"
             place = (order.index(node) if node in order else -1, node)
-            where = (worker.rank, *one, label, place, devices)
+            where = (number, *one, label, place, devices)
             members.append(Worker(*where, worker.native))
         self._members[worker.rank] = members
         if not worker.native:
             import json
 
             env = {_VARIABLE: json.dumps([self._name, _pack(members)])}
-            call = worker.peer.operation(SET_ENV, env, ANSWER_S, PICKLE)
+            call = peer.operation(SET_ENV, env, ANSWER_S, PICKLE)
             Future(call, "set_env").result()
 
-    def restart(self, worker: Worker) -> None:
-        """It has been replaced."""
+    def restart(self, worker: Worker, uid: int, peer: _core.Peer) -> None:
+        """Another process takes its place."""
         if worker.rank in self._further:
             self.stop(worker.rank, 0)
-            self.start(worker)
+            self.start(worker, uid, peer)
 
     def stop(self, rank: int, grace: float) -> None:
         """Wait for their end."""

@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from muster import _core
+    from muster._helpers import Helpers
     from muster._member import Worker
 
 ANSWER_S = 30.0
-CREATE_ENGINE = 18  # wire/frame.h, enum ms_op
+CONFIGURE = 16  # wire/frame.h, enum ms_op
+CREATE_ENGINE = 18
 DESTROY_ENGINE = 19
 
 
@@ -36,13 +38,20 @@ class Recipe:
         self.timeout = timeout  # of a constructor
         self.done: list[tuple[int, str, Any]] = []  # operation, engine, argument
         self.busy: set[int] = set()  # ranks that are being replaced
+        self.wide: frozenset[int] = frozenset()  # ranks that have helpers
 
     def add(self, op: int, engine: str, argument: Any) -> None:
         """This was done to all workers."""
         if op == DESTROY_ENGINE:
             self.done = [d for d in self.done if d[:2] != (CREATE_ENGINE, engine)]
-        else:
-            self.done.append((op, engine, argument))
+            return
+        done = (op, engine, argument)
+        if op == CONFIGURE:  # the last one counts, also for engines that came before it
+            for i, (earlier, _, _) in enumerate(self.done):
+                if earlier == CONFIGURE:
+                    self.done[i] = done
+                    return
+        self.done.append(done)
 
     def rank(self, rank: int) -> _core.RankSpec:
         spec = self.ranks[rank].copy()
@@ -59,14 +68,15 @@ def replace(
     codec: int,
     grace: float,
     timeout: float | None,
+    helpers: Helpers | None,
 ) -> None:
-    """End what is in the worker's place, start it anew, make its engines, and send there
-    whoever calls the old one. `worker` is the new one afterwards."""
+    """End what is in the worker's place, start it anew, then its helpers, make its
+    engines, and send there whoever calls the old one. `worker` is the new one afterwards."""
     if worker.rank in recipe.busy:
         raise ClusterError(f"{worker.label} is being replaced already")
     recipe.busy.add(worker.rank)
     try:
-        _replace(head, name, worker, recipe, codec, grace, timeout)
+        _replace(head, name, worker, recipe, codec, grace, timeout, helpers)
     finally:
         recipe.busy.discard(worker.rank)
 
@@ -79,6 +89,7 @@ def _replace(
     codec: int,
     grace: float,
     timeout: float | None,
+    helpers: Helpers | None,
 ) -> None:
     spec = recipe.rank(worker.rank)
     try:
@@ -93,6 +104,8 @@ def _replace(
     uid, _, address, *_ = made
     peer = head.peer(address, uid, worker.label)
     try:
+        if helpers is not None:  # constructors may ask for them
+            helpers.restart(worker, uid, peer)
         for op, engine, argument in recipe.done:
             call = peer.operation(op, argument, timeout or recipe.timeout, codec)
             Future(call, engine or "configure").result()

@@ -116,8 +116,9 @@ class Cluster(View):
             )
             self._bind()
             self._helpers = Helpers(name, pieces, ranks, session)
+            self._recipe.wide = self._helpers.ranks
             for worker in self._members:
-                self._helpers.start(worker)
+                self._helpers.start(worker, worker.uid, worker.peer)
             told = self._operate(CREATE_ENGINE, spec, role.start_timeout)
             if methods is None:
                 check_names(type(self), told[0] or {})
@@ -225,13 +226,15 @@ class Cluster(View):
         made = (worker_cls, args, kwargs or {}, env or {}, timeout)
         return fork_cluster(self, name, *made)
 
-    def _operate(self, op: int, argument: Any, timeout: float | None) -> list[Any]:
-        answers = super()._operate(op, argument, timeout)
+    def _cluster(self) -> Cluster | None:
+        return self
+
+    def _note(self, op: int, argument: Any) -> None:
+        """This was done to all workers."""
         if self._recipe is not None:
             self._recipe.add(op, _engine_of(op, argument), argument)
             if len(self._recipe.done) > 1 or op == DESTROY_ENGINE:
                 self._describe()
-        return answers
 
     def _describe(self) -> None:
         """Let the head tell others what they need to call it."""
@@ -267,10 +270,13 @@ class Cluster(View):
         if not self._peers:
             self._destroyed()
         codec = PLAIN if worker.native else PICKLE
-        how = (self._recipe, codec, grace, timeout)
+        if self._helpers is None and worker.rank in self._recipe.wide:
+            raise ClusterError(
+                f"rank {worker.rank} of {self._name!r} is wider than a node: its creator, "
+                "who knows its helpers, must replace it"
+            )
+        how = (self._recipe, codec, grace, timeout, self._helpers)
         replace(self._owner.head, self._name, worker, *how)
-        if self._helpers is not None:
-            self._helpers.restart(worker)
         self._bound.forget(worker.rank)
         return self[rank]
 

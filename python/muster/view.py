@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any, NoReturn
 
+    from muster.cluster import Cluster
 
 CONFIGURE = 16  # wire/frame.h, enum ms_op
 SET_ENV = 17
@@ -61,6 +62,7 @@ class View:
         self._engine = engine
         self._timeout = timeout
         self._codec = codec
+        self._whole: Cluster | None = None
         self._first: Any = getattr(self._peers[0], "call_sync", None)
 
     # ---- what it is -------------------------------------------------------------------
@@ -120,6 +122,10 @@ class View:
             f"execute_all_sync({name!r})"
         )
 
+    def _cluster(self) -> Cluster | None:
+        """The cluster, if this is all of it: what is done to the view is done to that."""
+        return self._whole
+
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *(self._bound.methods or ())]
 
@@ -164,7 +170,7 @@ class View:
             raise ValueError(f"timeout: must be a positive number: {timeout!r}")
         if codec is not None and codec not in CODECS:
             raise ValueError(f"codec: must be one of {list(CODECS)}: {codec!r}")
-        return View(
+        made = View(
             self._name,
             self._members,
             self._engine if engine is None else engine,
@@ -172,6 +178,8 @@ class View:
             self._codec if codec is None else CODECS[codec],
             self._bound if engine is None else self._bound.of_engine(engine),
         )
+        made._whole = self._cluster()
+        return made
 
     # ---- calls ------------------------------------------------------------------------
 
@@ -331,12 +339,16 @@ class View:
             self._destroyed()
         what = _OPERATIONS[op]
         codec = PLAIN if self._members[0].native else PICKLE
-        return gather_ranks(
+        answers = gather_ranks(
             [
                 Future(p.operation(op, argument, timeout, codec), what)
                 for p in self._peers
             ]
         )
+        whole = self._cluster()
+        if whole is not None:
+            whole._note(op, argument)
+        return answers
 
     # ---- looking ----------------------------------------------------------------------
 
