@@ -33,6 +33,14 @@ from job.reader import Reader
 muster.init(working_dir=os.environ["CODE"], **eval(os.environ.get("OPTIONS", "{}")))
 c = muster.Cluster("c", Reader, world_size=int(os.environ.get("SIZE", "3")))
 print(*sorted(set(c.execute_all_sync("read"))), sep="\\n", flush=True)
+if os.environ.get("LOSE"):
+    import shutil
+    c.destroy()
+    for key in muster.kv.keys("muster/package/"):
+        muster.kv.delete(key)
+    shutil.rmtree(os.path.join(os.environ["MUSTER_HOME"], "packages"))
+    c = muster.Cluster("c", Reader)
+    print(c.execute_rank_zero_sync("read"), flush=True)
 print("sent", api.session().package.sent, flush=True)
 muster.shutdown()
 """
@@ -152,6 +160,22 @@ def test_workers_have_it_as_their_folder(
     (code / "job" / "values.py").write_text("VALUE = 43\n")
     lines, _ = run(code, tmp_path)
     assert "43" in lines[0] and str(at) not in lines[0]
+
+
+def test_a_head_that_has_lost_it_gets_it_again(
+    code: Path, root: Path, tmp_path: Path
+) -> None:
+    lines, _ = run(code, tmp_path, LOSE="1")
+    assert len(lines) == 2 and lines[0] == lines[1]
+
+
+def test_two_may_sweep_at_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = root / "packages"
+    folder.mkdir()
+    (folder / "kept").mkdir()
+    monkeypatch.setattr(os, "listdir", lambda path: ["kept", "swept"])
+    _package._sweep(str(folder))
+    assert (folder / "kept").is_dir()
 
 
 def test_old_ones_go_but_not_those_in_use(code: Path, root: Path) -> None:

@@ -148,6 +148,14 @@ def send(package: Package) -> None:
     kv.put(key, known | {"used": time()}, owner="none")  # last: now it is whole
 
 
+def send_again(package: Package) -> None:
+    """If the head has lost it: it was started anew since."""
+    from muster import kv
+
+    if kv.get(_KEY + package.hash) is None:
+        send(package)
+
+
 def _make_room(size: int) -> None:
     from muster import kv
 
@@ -263,7 +271,7 @@ def _sweep(root: str) -> None:
     import shutil
 
     found = [os.path.join(root, name) for name in os.listdir(root) if "." not in name]
-    found.sort(key=os.path.getmtime, reverse=True)
+    found.sort(key=_last_use, reverse=True)
     for folder in found[KEPT_MAX - 1 :]:
         lock = _open_lock(f"{folder}.lock")
         try:
@@ -273,6 +281,13 @@ def _sweep(root: str) -> None:
             pass
         finally:
             os.close(lock)
+
+
+def _last_use(folder: str) -> float:
+    try:
+        return os.path.getmtime(folder)
+    except FileNotFoundError:  # another worker sweeps too
+        return 0
 
 
 def is_inside(module: str, folder: str) -> bool:

@@ -6,8 +6,9 @@ import os
 import sys
 import warnings
 
+from muster import api
 from muster._env import VISIBLE_DEVICES, rank_env, visible_env, zygote_env
-from muster._package import is_inside
+from muster._package import is_inside, send_again
 from muster._serialize import Once
 from muster._uses import modules_used
 from muster.dispatch import methods_of
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from muster import _core, api
+    from muster import _core
     from muster._env import Placement
     from muster.config import WorkerConfig
     from muster.dispatch import Method
@@ -33,6 +34,9 @@ _NATIVE = 3
 def start(
     head: _core.Head, name: str, ranks: list[_core.RankSpec]
 ) -> list[tuple[int, int, str, str]]:
+    package = api.session().package
+    if package is not None:
+        send_again(package)
     try:
         return head.create_cluster(name, ranks, START_S)
     except FileExistsError as e:
