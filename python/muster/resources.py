@@ -11,7 +11,7 @@ from muster.groups import GroupPart, PlacementGroup, bundle_tuples, refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from muster._env import Placement
@@ -153,34 +153,23 @@ class ResourcePool(GroupPart):
             raise ValueError(f"process_on_nodes: not a pool: {process_on_nodes!r}")
         manager = ResourceManager()
         bundle = {"GPU": 1, "CPU": cpus} if use_gpu else {"CPU": cpus}
-        free = [node[0] for node in manager.nodes]
-        groups: dict[int, PlacementGroup] = {}
-        by_size = sorted(
-            range(len(process_on_nodes)), key=lambda i: -process_on_nodes[i]
-        )
-        try:
-            for i in by_size:  # the widest is the hardest to place
-                if not free:
-                    raise PlacementError(
-                        f"a pool on {len(process_on_nodes)} nodes was asked for, and "
-                        f"there are {manager.num_nodes}",
-                        str(manager),
-                    )
-                manager._group_scope = (free, 0, _ALL)
-                group = manager.placement_group(
-                    [bundle] * process_on_nodes[i],
-                    "STRICT_PACK",
-                    name=f"{name}-{i}" if name else None,
-                    timeout=timeout,
+
+        def make(i: int) -> PlacementGroup:
+            if manager._group_scope is None:
+                raise PlacementError(
+                    f"a pool on {len(process_on_nodes)} nodes was asked for, and "
+                    f"there are {manager.num_nodes}",
+                    str(manager),
                 )
-                groups[i] = group
-                free.remove(group._piece(0)[0])
-        except BaseException:
-            for group in groups.values():
-                group.remove()
-            raise
+            return manager.placement_group(
+                [bundle] * process_on_nodes[i],
+                "STRICT_PACK",
+                name=f"{name}-{i}" if name else None,
+                timeout=timeout,
+            )
+
         self.process_on_nodes = list(process_on_nodes)
-        self.groups = [groups[i] for i in range(len(groups))]
+        self.groups = place_entries(manager, process_on_nodes, make)
         super().__init__(seat for group in self.groups for seat in group._seats)
 
     @property
@@ -191,6 +180,38 @@ class ResourcePool(GroupPart):
         """Give it back. Its clusters must have ended."""
         for group in self.groups:
             group.remove()
+
+
+def place_entries(
+    manager: ResourceManager,
+    sizes: Sequence[int],
+    make: Callable[[int], PlacementGroup],
+) -> list[PlacementGroup]:
+    """The groups that `make` makes of a pool's entries, all or none. Each is asked for when
+    the manager's scope has the nodes that the others have left over; None: there is none.
+    Of entries of the same size the first has the first node."""
+    order = {node[0]: i for i, node in enumerate(manager.nodes)}
+    made: dict[int, PlacementGroup] = {}
+    taken: set[str] = set()
+    try:
+        for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+            # the widest is the hardest to place
+            free = [node for node in order if node not in taken]
+            manager._group_scope = (free, 0, _ALL) if free else None
+            made[i] = make(i)
+            taken.update(node for node, _ in made[i].placement)
+    except BaseException:
+        for group in made.values():
+            group.remove()
+        raise
+
+    def rank(i: int) -> tuple[int, int]:
+        return sizes[i], order.get(made[i]._piece(0)[0], len(order))
+
+    placed = sorted(made, key=rank)
+    asked = sorted(made, key=lambda i: sizes[i])  # stable: entries of a size in order
+    where = dict(zip(asked, placed, strict=True))
+    return [made[where[i]] for i in range(len(sizes))]
 
 
 def place(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
+from contextlib import suppress
 
+from muster.errors import PlacementError
 from muster.groups import GroupPart, PlacementGroup
-from muster.resources import ResourceManager
+from muster.resources import ResourceManager, place_entries
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ class ResourcePool:
         self.detached = detached
         self.accelerator_type = accelerator_type
         self.n_gpus_per_node = n_gpus_per_node
-        self.pgs: list[PlacementGroup] | None = None
+        self.pgs: list[Any] | None = None  # of each entry: its group, or a part of one
 
     def add_node(self, process_count: int) -> None:
         self._store.append(process_count)
@@ -74,7 +76,7 @@ class ResourcePool:
         strategy: str = "STRICT_PACK",
         name: str | None = None,
         device_name: str = "cuda",
-    ) -> list[PlacementGroup]:
+    ) -> list[Any]:
         """One for each entry. PlacementError at once if they do not fit, and then none is
         there."""
         if self.pgs is None:
@@ -88,22 +90,25 @@ class ResourcePool:
         labels = (
             {"accelerator_type": self.accelerator_type} if self.accelerator_type else {}
         )
-        made: dict[int, PlacementGroup] = {}
-        try:
-            # the widest is the hardest to place
-            for i in sorted(range(len(self._store)), key=lambda i: -self._store[i]):
-                made[i] = manager.placement_group(
-                    [{"GPU": int(self.use_gpu)}] * self._store[i],
-                    strategy,
-                    name=f"{prefix}_{i}",
-                    labels=labels,
-                    detached=self.detached,
-                )
-        except BaseException:
-            for group in made.values():
-                group.remove()
-            raise
-        return [made[i] for i in range(len(self._store))]
+
+        def place(i: int) -> PlacementGroup:
+            return manager.placement_group(
+                [{"GPU": int(self.use_gpu)}] * self._store[i],
+                strategy,
+                name=f"{prefix}_{i}",
+                labels=labels,
+                detached=self.detached,
+            )
+
+        def make(i: int) -> PlacementGroup:
+            """On a node of its own, if there is one."""
+            if manager._group_scope is not None and strategy == "STRICT_PACK":
+                with suppress(PlacementError):
+                    return place(i)
+            manager._group_scope = None
+            return place(i)
+
+        return place_entries(manager, self._store, make)
 
     def bundles(self) -> list[tuple[int, int]]:
         """(index of the entry, index in it) of each process."""
@@ -116,7 +121,8 @@ class ResourcePool:
 
     def remove(self) -> None:
         """Give its devices back; its groups must have ended."""
-        for group in self.pgs or []:
+        seats = (seat for part in self.pgs or [] for seat in part._seats)
+        for group in {group.id: group for group, _ in seats}.values():
             group.remove()
         self.pgs = None
 
@@ -129,7 +135,7 @@ class SubResourcePool(ResourcePool):
 
     def __init__(
         self,
-        placement_groups: list[PlacementGroup],
+        placement_groups: list[Any],
         start_bundle_index: int,
         subgroup_world_size: int,
         **kwargs: Any,
@@ -188,19 +194,32 @@ def split_resource_pool(
 
 
 def merge_resource_pool(rp1: ResourcePool, rp2: ResourcePool) -> ResourcePool:
-    """One pool of the processes of both, those of the first first."""
+    """One pool of the processes of both, those of the first first; also of parts of one
+    pool. What stands side by side in one entry of a pool is one entry of the new one."""
     for field in ("use_gpu", "max_colocate_count", "n_gpus_per_node", "detached"):
         if getattr(rp1, field) != getattr(rp2, field):
             raise ValueError(f"pools of different {field} cannot be merged")
+    seats = [seat for rp in (rp1, rp2) for seat in rp.place("STRICT_PACK")._seats]
+    if len({(group.id, bundle) for group, bundle in seats}) < len(seats):
+        raise ValueError("pools that have processes in common cannot be merged")
+    parts = [
+        GroupPart(run) for _, run in itertools.groupby(seats, lambda seat: seat[0].id)
+    ]
     merged = ResourcePool(
-        rp1.store + rp2.store,
+        [len(part) for part in parts],
         rp1.use_gpu,
         f"{rp1.name_prefix}_{rp2.name_prefix}",
         rp1.max_colocate_count,
         rp1.detached,
     )
-    merged.pgs = rp1.get_placement_groups() + rp2.get_placement_groups()
+    merged.pgs = [_whole(part) for part in parts]
     return merged
+
+
+def _whole(part: GroupPart) -> GroupPart:
+    """The group itself, if it is all of it."""
+    group = part._seats[0][0]
+    return group if part._seats == group._seats else part
 
 
 @dataclasses.dataclass
