@@ -244,6 +244,25 @@ class Moves(Base):
         return [(self.number, row) for row in rows]
 
 
+class Turned(Base):
+    """The mesh of `Moves`, the other way round; said by a method or by the constructor."""
+
+    def __init__(self, now: bool) -> None:
+        super().__init__()
+        if now:
+            self.say()
+
+    def say(self) -> None:
+        muster.register_mesh("moves", 1 - self.number, is_collect=True)
+
+    async def say_later(self) -> None:
+        self.say()
+
+    @register(dispatch_mode=muster.nd_mesh("moves"))
+    def work(self, rows: Any) -> Any:
+        return [(self.number, row) for row in rows]
+
+
 class Collides(Base):
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def destroy(self) -> None:

@@ -412,6 +412,22 @@ def test_several_meshes_in_one_cluster(cluster: Callable[..., Any]) -> None:
     assert [dp for dp, _ in bound.registered(here, "infer")] == [0, 0, 1, 1, 0, 0, 1, 1]
 
 
+@pytest.mark.parametrize("said", ["", "say", "say_later"])
+def test_engines_have_meshes_of_their_own(
+    cluster: Callable[..., Any], said: str
+) -> None:
+    here = cluster(dw.Moves, 2)
+    other = here.create_engine("other", dw.Turned, args=(not said,))
+    if said:
+        other.execute_all_sync(said)
+    assert here.work([1, 2]) == [(0, 1), (1, 2)]
+    assert other.work([1, 2]) == [(1, 1), (0, 2)]
+    here.destroy_engine("other")
+    other = here.create_engine("other", dw.Turned, args=(False,))
+    with pytest.raises(muster.ClusterError, match="has not registered"):
+        other.work([1, 2])
+
+
 def test_a_replaced_rank_is_asked_again(cluster: Callable[..., Any]) -> None:
     here = cluster(dw.Moves, 2)
     assert here.work([1, 2]) == [(0, 1), (1, 2)]

@@ -240,3 +240,20 @@ def test_the_shared_storage(make: Make) -> None:
     assert storage.delete("k") is True
     with pytest.warns(UserWarning, match="has no 'k'"):
         assert storage.get("k") is None
+
+
+def test_a_replaced_worker_is_the_same_one(make: Make) -> None:
+    cluster = make(device_mapping="0-3", num_gpus_per_worker=2)
+    kept = cluster.workers[1]
+    cluster.replace(1, grace=0)
+    assert cluster.worker2rank[kept] == 1
+    assert cluster.worker2rank[cluster.workers[1]] == 1
+    assert cluster.worker2nodes[kept] == muster.get(kept.get_node_ip.remote())
+    devices = muster.get(kept.get_devices_info.remote())
+    assert devices == cluster.rank2devices[1]
+
+
+def test_a_replaced_worker_of_another_class(make: Make) -> None:
+    cluster = make(Plain, world_size=2)
+    cluster.replace(1, grace=0)
+    assert cluster.incarnation(1) == 2

@@ -162,6 +162,47 @@ def _all(worker_group: Any, output: Any) -> Any:
     return output
 
 
+def _first(worker_group: Any, *args: Any) -> tuple[Any, Any]:
+    return tuple(a[0] for a in args), {}
+
+
+def _told(worker_group: Any, output: Any) -> Any:
+    return "told", output
+
+
+def test_a_mode_of_ones_own_on_rank_zero(make: Make) -> None:
+    class Own(Actor):
+        @verl.register(
+            dispatch_mode={"dispatch_fn": _first, "collect_fn": _told},
+            execute_mode=verl.Execute.RANK_ZERO,
+        )
+        def pick(self, x: Any) -> Any:
+            return self.rank, x
+
+    assert make(Own, pool=2).pick([7, 8]) == ("told", (0, 7))
+
+
+def test_padding_leaves_what_has_other_rows(make: Make) -> None:
+    class Own(Actor):
+        @verl.register(dispatch_mode=verl.Dispatch.DP_COMPUTE_PROTO)
+        def columns(self, data: Rows) -> dict[str, Any]:
+            return {"x": data.rows, "rank": [self.rank]}
+
+        @verl.register(dispatch_mode=verl.Dispatch.DP_COMPUTE_PROTO)
+        def total(self, data: Rows) -> int:
+            return sum(data.rows)
+
+        @verl.register(dispatch_mode=verl.Dispatch.DP_COMPUTE_PROTO, blocking=False)
+        def columns_later(self, data: Rows) -> dict[str, Any]:
+            return self.columns(data)
+
+    group = make(Own, pool=2)
+    rows = Rows([1, 2, 3], padding=True)
+    assert group.columns(rows) == {"x": [1, 2, 3], "rank": [0, 1]}
+    assert group.columns_later(rows).get() == {"x": [1, 2, 3], "rank": [0, 1]}
+    assert group.total(rows) == [3, 6]
+
+
 def test_async_workers(make: Make) -> None:
     group = make(AsyncActor, pool=2)
     futures = group.generate("hello")
@@ -194,6 +235,15 @@ def test_colocated_roles(make: Make) -> None:
     assert both.execute_all_sync("actor_how_many") == [2, 2, 2, 2]
     assert actor.execute_all_sync("actor_how_many") == [2, 2, 2, 2]
     assert muster.get(critic.workers[1].beside.remote()) == (pids[1], 3)
+
+
+def test_a_replaced_worker_has_its_roles(make: Make) -> None:
+    both = make(verl.create_colocated_worker_cls(_roles()), pool=2)
+    critic = both.spawn(["critic"])["critic"]
+    before = critic.workers[1]
+    both._cluster.replace(1, grace=0)
+    assert muster.get(before.beside.remote()) == (both._cluster.pids[1], 3)
+    assert before in {critic.workers[1]}
 
 
 def test_fused_roles(make: Make) -> None:
@@ -301,6 +351,20 @@ def test_two_pools_make_one(make: Make) -> None:
         verl.merge_resource_pool(one, verl.RayResourcePool([1], use_gpu=False))
 
 
+def test_parts_of_a_pool_make_one(make: Make) -> None:
+    pool = verl.RayResourcePool([4])
+    first, second, rest = verl.split_resource_pool(pool, [1, 2, 1])
+    both = verl.merge_resource_pool(first, second)
+    assert (both.world_size, both.store) == (3, [3])
+    assert _devices(make(Actor, pool=both)) == ["0", "1", "2"]
+    back = verl.merge_resource_pool(rest, first)
+    assert _devices(make(Critic_, pool=back)) == ["3", "0"]
+    _, last = verl.split_resource_pool(both, [1, 2])
+    assert _devices(make(Actor, pool=last)) == ["1", "2"]
+    with pytest.raises(ValueError, match="in common"):
+        verl.merge_resource_pool(pool, second)
+
+
 def test_groups_share_a_pool(make: Make) -> None:
     pool = verl.RayResourcePool([4])
     actor, critic = make(Actor, pool=pool), make(Critic_, pool=pool)
@@ -343,6 +407,42 @@ def test_pools_on_unequal_nodes(tmp_path: Any) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["[1, 3] 4", "n0 n1 n1 n1", "0 0 1 2"]
 
+
+def test_entries_are_on_nodes_of_their_own_in_order(tmp_path: Any) -> None:
+    """The tightest node is not the first, and the widest has room for all entries."""
+    script = tmp_path / "order.py"
+    script.write_text(ORDER)
+    nodes = tmp_path / "nodes.yaml"
+    nodes.write_text("nodes: [{name: n0, gpus: 4}, {name: n1, gpus: 2}]\n")
+    done = subprocess.run(
+        [sys.executable, script, nodes], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "n0 n0 n1 n1",
+        "n0 n1",
+        "n0 n1 n1",
+        "n0 n0 n1 n1",
+    ]
+
+
+ORDER = """
+import sys
+import muster
+from muster.verl import RayResourcePool
+
+def show(pool):
+    print(*(node for node, _ in pool.placement))
+
+muster.init(nodes=sys.argv[1])
+for store, use_gpu in (([2, 2], True), ([1, 1], False), ([1, 1, 1], True)):
+    pool = RayResourcePool(store, use_gpu=use_gpu)
+    show(pool.place("STRICT_PACK"))
+    pool.remove()
+pool = muster.ResourcePool([2, 2])
+show(pool)
+muster.shutdown()
+"""
 
 UNEQUAL = """
 import sys

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+from muster import _engines
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_registered: dict[str, tuple[int, bool]] = {}
+# by engine; None: by nobody's method, for all
+_registered: dict[str | None, dict[str, tuple[int, bool]]] = {}
 _DIMENSIONS = ("tp", "cp", "dp", "pp")
 
 
 def register_mesh(name: str, dp_rank: int, is_collect: bool = True) -> None:
     """Inside a worker: this rank works on chunk `dp_rank` of what goes to the mesh `name`
-    (`muster.nd_mesh(name)`), and its result is part of the result if `is_collect`."""
+    (`muster.nd_mesh(name)`), and its result is part of the result if `is_collect`. Said in the constructor or a method
+    of an engine it is of that engine, else of all that have not said it themselves."""
     if isinstance(dp_rank, bool) or not isinstance(dp_rank, int) or dp_rank < 0:
         raise ValueError(f"dp_rank: must be an integer of at least 0: {dp_rank!r}")
-    _registered[name] = (dp_rank, bool(is_collect))
+    mine = _registered.setdefault(_engines.of_caller(), {})
+    mine[name] = (dp_rank, bool(is_collect))
 
 
-def registered(name: str) -> tuple[int, bool] | None:
-    return _registered.get(name)
+def registered(engine: str, name: str) -> tuple[int, bool] | None:
+    for known in (_registered.get(engine), _registered.get(None)):
+        if known is not None and name in known:
+            return known[name]
+    return None
+
+
+def forget(engine: str) -> None:
+    """It is gone."""
+    _registered.pop(engine, None)
 
 
 def rank_info(engine: Any) -> tuple[int, ...] | None:

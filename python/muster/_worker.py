@@ -20,7 +20,7 @@ import threading
 import traceback
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from . import _core, _mesh, _package, _serialize
+from . import _core, _engines, _mesh, _package, _serialize
 from .dispatch import methods_of
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Worker:
     def __init__(
         self, boot: bytes | None, control_fd: int, listen_fd: int, listen_tcp_fd: int
     ) -> None:
-        self.engines: dict[str, Any] = {}
+        self.engines = _engines.engines
         self.mesh: dict[str, int] | None = None  # as the cluster's creator gave it
         self.is_async = False
         self.is_finished = False  # the engines have cleaned up
@@ -168,7 +168,11 @@ class Worker:
         if name in self.engines:
             raise ValueError(f"there is an engine '{name}' in this worker already")
         found = self.find_class(cls)
-        self.engines[name] = found(*args, **(kwargs or {}))
+        _engines.making.append(name)
+        try:
+            self.engines[name] = found(*args, **(kwargs or {}))
+        finally:
+            _engines.making.pop()
         if max_concurrency:
             self.concurrency = max_concurrency
         self.host.set_engines(list(self.engines))
@@ -184,7 +188,7 @@ class Worker:
         if what == "mesh":
             return self.mesh
         if what == "registered":
-            return _mesh.registered(name)
+            return _mesh.registered(engine, name)
         target = self.engines.get(engine)
         if target is None:
             raise _NoSuchEngine(f"no engine '{engine}' in this worker")
@@ -196,6 +200,7 @@ class Worker:
         engine = self.engines.pop(name, None)
         if engine is None:
             raise _NoSuchEngine(f"no engine '{name}' in this worker")
+        _mesh.forget(name)
         self.host.set_engines(list(self.engines))
         return _call_hook(engine)
 

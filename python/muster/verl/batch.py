@@ -9,7 +9,7 @@ from muster.future import Future, get
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
 # the key under which a dispatch function tells how many rows it has added
@@ -32,8 +32,8 @@ def concat(parts: list[Any]) -> Any:
     first = parts[0]
     if isinstance(first, Future):
         return DataProtoFuture.concat(parts)
-    if hasattr(type(first), "batch_size") and hasattr(type(first), "cat"):
-        return type(first).cat(parts)  # a TensorDict
+    if _is_tensordict(first):
+        return type(first).cat(parts)
     return _rows.join(parts)
 
 
@@ -53,11 +53,29 @@ def pad(value: Any, chunks: int, rows: int | None) -> tuple[Any, int]:
     return padded, more
 
 
-def strip(value: Any, rows: int) -> Any:
-    """Without the last rows."""
-    if rows <= 0:
-        return value
-    return value[: len(value) - rows]
+class Padding:
+    """How many rows were added to what was sent, whose parts by rank are given."""
+
+    def __init__(
+        self, added: int = 0, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> None:
+        self.added = added
+        values = [*args, *(kwargs or {}).values()] if added > 0 else []
+        padded = [v for v in values if hasattr(v[0], "is_padding_enabled")]
+        self.rows = sum(map(len, padded[0])) if padded else added
+
+    def strip(self, result: Any) -> Any:
+        """Without the rows that were added, where it has a row for each that was sent."""
+        if self.added <= 0:
+            return result
+        if _is_tensordict(result):
+            kept = self.rows - self.added
+            return result[:kept] if len(result) == self.rows else result
+        return _rows.strip(result, self.rows, self.added)
+
+
+def _is_tensordict(value: Any) -> bool:
+    return hasattr(type(value), "batch_size") and hasattr(type(value), "cat")
 
 
 class DataProtoFuture:
@@ -76,7 +94,7 @@ class DataProtoFuture:
         self.collect_fn = collect_fn
         self.futures = futures
         self.dispatch_fn = dispatch_fn
-        self.padding = 0
+        self.padding = Padding()
 
     @staticmethod
     def concat(data: list[Future]) -> DataProtoFuture:
@@ -97,5 +115,5 @@ class DataProtoFuture:
         return made
 
     def get(self, timeout: float | None = None) -> Any:
-        whole = strip(self.collect_fn(get(self.futures, timeout)), self.padding)
+        whole = self.padding.strip(self.collect_fn(get(self.futures, timeout)))
         return whole if self.dispatch_fn is None else self.dispatch_fn(whole)

@@ -130,14 +130,13 @@ class WorkerGroup:
 
     def _add_role(self, role: str, one: ClassWithInitArgs) -> None:
         fields = one.worker_fields()
-        view = self._view.create_engine(
+        self._view.create_engine(
             role,
             one.cls,
             args=fields["args"],
             kwargs=fields["kwargs"],
             max_concurrency=fields.get("max_concurrency"),
         )
-        view.execute_all_sync("_take_role", role)
 
     def _attach(self, names: list[str] | None, handles: list[Handle] | None) -> None:
         """To workers that are there: by handles, or by all names of a detached group."""
@@ -345,19 +344,20 @@ def _method(group: WorkerGroup, name: str, told: dict[str, Any]) -> Callable[...
     def call(*args: Any, **kwargs: Any) -> Any:
         args = tuple(map(_waited, args))
         kwargs = {key: _waited(value) for key, value in kwargs.items()}
-        if one:
-            output = view.execute_rank_zero_async(name, *args, **kwargs)
-            return output.result() if blocking else output
         args, kwargs = dispatch(group, *args, **kwargs)
-        padding = kwargs.pop(batch.PADDING, 0)
-        futures = _call_each(view, name, tuple(args), kwargs)
+        padding = batch.Padding(kwargs.pop(batch.PADDING, 0), args, kwargs)
+        futures: Any = (
+            view.execute_rank_zero_async(name, *args, **kwargs)
+            if one
+            else _call_each(view, name, tuple(args), kwargs)
+        )
         output = collect(group, get(futures) if blocking else futures)
         if isinstance(output, batch.DataProtoFuture):
             output.padding = padding
             return output
         if mode == Dispatch.DP_COMPUTE_METRIC:
             return output
-        return batch.strip(output, padding)
+        return padding.strip(output)
 
     call.__name__ = call.__qualname__ = name
     return call

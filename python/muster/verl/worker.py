@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 
 from muster._adapt import free_port, node_ip
+from muster._engines import engines
 from muster.verl.decorator import register
 from muster.verl.modes import Dispatch, Execute
+from muster.view import ENGINE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
-_roles: dict[str, Any] = {}  # of this process, by name: what a colocated class has made
 
 
 class Worker:
@@ -123,13 +124,10 @@ class Worker:
     @property
     def fused_worker_dict(self) -> dict[str, Any]:
         """The objects of all roles in this process, by role."""
-        return _roles
+        return {name: one for name, one in engines.items() if name != ENGINE}
 
     def get_fused_worker_by_name(self, worker_name: str) -> Any:
-        return _roles.get(worker_name)
-
-    def _take_role(self, role: str) -> None:
-        _roles[role] = self
+        return self.fused_worker_dict.get(worker_name)
 
     # ---- anything ---------------------------------------------------------------------
 
