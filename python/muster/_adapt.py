@@ -48,14 +48,15 @@ class Handle:
         return RemoteMethod(self.view, name)
 
     @property
-    def _uid(self) -> tuple[int, str]:
-        return self.view._members[0].uid, self.view._engine
+    def _place(self) -> tuple[str, str]:
+        """That of a rank: another process has it after a `replace`."""
+        return self.view._members[0].label, self.view._engine
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Handle) and self._uid == other._uid
+        return isinstance(other, Handle) and self._place == other._place
 
     def __hash__(self) -> int:
-        return hash(self._uid)
+        return hash(self._place)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Handle, (self.view,)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import muster
 from muster import config as native
 from muster._adapt import Handle, plain_class
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from muster.future import Future
     from muster.roll.rank_info import RankInfo
+    from muster.view import View
 
 # what a handle of a cluster has, beside what every handle has
 _KEPT = (
@@ -126,6 +129,16 @@ class Cluster(muster.Cluster):
         self.master_addr, self.master_port = told[0]
         master = {"MASTER_ADDR": self.master_addr, "MASTER_PORT": self.master_port}
         SharedStorage().put(self.cluster_name, master)
+
+    def replace(self, rank: int, **how: Any) -> View:
+        """As `muster.Cluster` does. The new worker knows its devices."""
+        view = super().replace(rank, **how)
+        with suppress(muster.NoSuchMethod):  # its class is not derived from ours
+            placed = self.placement_groups[rank]
+            view.execute_rank_zero_sync("_set_placement", placed)
+        worker = self.rank2worker[rank]
+        self.worker2nodes[worker] = _host(self._members[rank].address)
+        return view
 
     def _bind(self) -> None:
         self.workers: list[Any] = [Handle(self[i]) for i in range(len(self))]
