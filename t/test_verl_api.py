@@ -179,7 +179,16 @@ def test_a_mode_of_ones_own_on_rank_zero(make: Make) -> None:
         def pick(self, x: Any) -> Any:
             return self.rank, x
 
-    assert make(Own, pool=2).pick([7, 8]) == ("told", (0, 7))
+        @verl.register(
+            dispatch_mode=verl.Dispatch.ONE_TO_ALL,
+            execute_mode=verl.Execute.RANK_ZERO,
+        )
+        def plain(self, x: Any) -> Any:
+            return self.rank, x
+
+    group = make(Own, pool=2)
+    assert group.pick([7, 8]) == ("told", (0, 7))
+    assert group.plain([7, 8]) == (0, [7, 8])
 
 
 def test_padding_leaves_what_has_other_rows(make: Make) -> None:

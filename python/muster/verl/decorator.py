@@ -207,6 +207,8 @@ DISPATCH_MODE_FN_REGISTRY: dict[Any, dict[str, Any]] = {
     ),
 }
 
+PREDEFINED = list(DISPATCH_MODE_FN_REGISTRY.values())  # not those of a user's
+
 
 def get_predefined_dispatch_fn(dispatch_mode: Dispatch) -> dict[str, Any]:
     return DISPATCH_MODE_FN_REGISTRY[dispatch_mode]

@@ -16,6 +16,9 @@ from muster.verl import batch
 from muster.verl.decorator import (
     DISPATCH_MODE_FN_REGISTRY,
     MAGIC_ATTR,
+    PREDEFINED,
+    collect_all_to_all,
+    dispatch_all_to_all,
     get_predefined_execute_fn,
 )
 from muster.verl.modes import Dispatch
@@ -337,9 +340,11 @@ def _method(group: WorkerGroup, name: str, told: dict[str, Any]) -> Callable[...
     view = group._view
     mode, blocking = told["dispatch_mode"], told["blocking"]
     pair = mode if isinstance(mode, dict) else DISPATCH_MODE_FN_REGISTRY[mode]
-    dispatch, collect = pair["dispatch_fn"], pair["collect_fn"]
     execute = get_predefined_execute_fn(told["execute_mode"])["execute_fn_name"]
     one = execute == "execute_rank_zero" or mode in _ONE
+    if one and pair in PREDEFINED:  # there is nobody to divide among
+        pair = {"dispatch_fn": dispatch_all_to_all, "collect_fn": collect_all_to_all}
+    dispatch, collect = pair["dispatch_fn"], pair["collect_fn"]
 
     def call(*args: Any, **kwargs: Any) -> Any:
         args = tuple(map(_waited, args))
