@@ -213,7 +213,7 @@ def test_dropping_the_object_ends_nothing(session: Any) -> None:
     handle = pickle.loads(pickle.dumps(c))
     del c
     assert handle.execute_rank_zero_sync("echo", 1) == 1
-    session.head.destroy_cluster("kept", True, 0.0, DEADLINE_S)
+    session.head.destroy_cluster("kept", True, 0, 0.0, DEADLINE_S)
 
 
 def test_looking_at_workers(cluster: Make, session: Any) -> None:

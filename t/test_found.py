@@ -97,3 +97,17 @@ def test_what_is_done_with_options_is_done_again(session: Any) -> None:
         counter.replace(0, grace=0)
         second = counter.options(engine="second")
         assert second.execute_rank_zero_sync("count")[1:] == (2, 9)
+
+
+def test_a_cluster_object_does_not_end_its_successor(session: Any) -> None:
+    old = muster.Cluster("same", Counter)
+    stale = muster.get_cluster("same")
+    follower = muster.get_cluster("same")
+    follower.replace(0, grace=0)
+    stale.destroy(grace=0)  # it has an earlier incarnation of rank 0
+    with pytest.raises(muster.ClusterError, match="there is no cluster"):
+        muster.get_cluster("same")
+    with muster.Cluster("same", Counter) as new:
+        old.destroy(grace=0)
+        follower.destroy(grace=0)
+        assert new.execute_rank_zero_sync("count")[1:] == (1, 1)

@@ -237,14 +237,14 @@ PyObject *head_destroy_cluster(PyObject *self, PyObject *args)
     struct ms_head_op *op;
     PyObject *timeout;
     const char *name;
+    unsigned long long uid;
     double grace;
     int rc, own;
 
-    if (!PyArg_ParseTuple(args, "spdO", &name, &own, &grace, &timeout) ||
+    if (!PyArg_ParseTuple(args, "spKdO", &name, &own, &uid, &grace, &timeout) ||
         !head_is_running(h))
         return NULL;
-    op = own ? ms_head_destroy_own_cluster(h->head, name, core_ns(grace))
-             : ms_head_destroy_cluster(h->head, name, core_ns(grace));
+    op = ms_head_destroy_that_cluster(h->head, name, own, uid, core_ns(grace));
     rc = head_op_finish(op, timeout);
     if (rc < 0 && ms_head_op_result(op, NULL) == -ENOENT) {
         PyErr_Clear(); /* it is gone: what was wanted */

@@ -150,9 +150,10 @@ class Head:
         """(uid, pid, address, log path) of each rank; FileExistsError if taken."""
 
     def destroy_cluster(
-        self, name: str, own: bool, grace: float, timeout: float
+        self, name: str, own: bool, uid: int, grace: float, timeout: float
     ) -> None:
-        """`own`: only if this driver has made it. None is there: that is fine."""
+        """`own`: only if this driver has made it. `uid`: only if rank 0 is or was that
+        one; 0: whoever it is. None is there: that is fine."""
 
     def describe_cluster(self, name: str, meta: bytes, /) -> None:
         """What others are to know of it. Nobody waits for it."""

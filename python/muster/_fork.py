@@ -37,6 +37,7 @@ class Processes:
         self.pids = [pid for _, pid, _, _ in started]
         self.log_paths = [path for _, _, _, path in started]
         self._session = session
+        self._uid = started[0][0]
         self._gone = False
 
     def __len__(self) -> int:
@@ -48,7 +49,8 @@ class Processes:
     def destroy(self, *, grace: float = GRACE_S) -> None:
         """End them: SIGTERM, and SIGKILL `grace` seconds later. Idempotent."""
         if not self._gone and self._session.head.alive:
-            self._session.head.destroy_cluster(self.name, True, grace, grace + ANSWER_S)
+            until = grace + ANSWER_S
+            self._session.head.destroy_cluster(self.name, True, self._uid, grace, until)
         self._gone = True
 
     def __enter__(self) -> Self:

@@ -55,6 +55,7 @@ class Helpers:
         if not further:
             return
         head = self._session.head
+        self._members.pop(worker.rank, None)
         given = (self._ranks, worker.rank, uid, further, self._session)
         self._begun.add(worker.rank)
         try:
@@ -87,8 +88,10 @@ class Helpers:
     def stop(self, rank: int, grace: float) -> None:
         """Wait for their end."""
         head = self._session.head
+        members = self._members.get(rank)
+        which = (self._cluster(rank), True, members[0].uid if members else 0)
         with suppress(Exception):  # they have ended already, or never began
-            head.destroy_cluster(self._cluster(rank), True, grace, grace + ANSWER_S)
+            head.destroy_cluster(*which, grace, grace + ANSWER_S)
 
     def stop_all(self, grace: float) -> None:
         for rank in self._begun:

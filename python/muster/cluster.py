@@ -91,6 +91,7 @@ class Cluster(View):
         self._ports = f"{name}:{os.urandom(4).hex()}"
         self._recipe: Recipe | None = None
         self._helpers: Helpers | None = None
+        self._members = tuple[Worker, ...]()  # none are known yet
         pieces = place(where, name, role)  # they are held for us from now on
         try:
             described = where.nodes
@@ -315,7 +316,8 @@ class Cluster(View):
             if grace > 0:
                 self._finish_first(grace)
             own = bool(self._ports)  # a handle of get_cluster ends anybody's
-            head.destroy_cluster(self._name, own, grace, grace + ANSWER_S)
+            first = self._members[0].uid if self._members else 0
+            head.destroy_cluster(self._name, own, first, grace, grace + ANSWER_S)
             if self._helpers is not None:
                 self._helpers.stop_all(grace)
         self._gone = True

@@ -294,6 +294,30 @@ check_nodes(struct ms_head *h, const struct ms_cluster *c, struct ms_error *err)
     return rc;
 }
 
+/* Its rank 0 neither is nor was that worker. Not all of those before may be known: in
+ * doubt it is the one. */
+static bool
+is_another(const struct ms_head *h, const struct ms_cluster *c, uint64_t uid)
+{
+    const struct ms_slot *first = &c->slots[0];
+    uint32_t known = 1;
+
+    if (uid == 0 || first->now.uid == 0 || first->now.uid == uid ||
+        ms_registry_find_former(&h->registry, uid) == first)
+        return false;
+    for (size_t i = 0; i < MS_FORMER_MAX; i++)
+        known += first->former[i] != 0;
+    return known >= first->now.incarnation;
+}
+
+static bool is_meant(const struct ms_head_op *op, const struct ms_cluster *c)
+{
+    const Muster__DestroyCluster *wanted = op->wanted->destroy;
+
+    return (!wanted->own || c->driver == ms_driver_id(op->driver)) &&
+           !is_another(op->head, c, wanted->uid);
+}
+
 void ms_head_destroy_run(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
@@ -305,8 +329,7 @@ void ms_head_destroy_run(struct ms_head_op *op)
         return;
     }
     op->cluster = ms_registry_find(&h->registry, name);
-    if (op->cluster && op->wanted->destroy->own &&
-        op->cluster->driver != ms_driver_id(op->driver))
+    if (op->cluster && !is_meant(op, op->cluster))
         op->cluster = NULL;
     if (!op->cluster) {
         ms_head_op_fail(op, -ENOENT, "there is no cluster '%s'", name);

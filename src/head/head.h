@@ -173,10 +173,11 @@ struct ms_head_op *ms_head_create_cluster(struct ms_head *h,
 struct ms_head_op *
 ms_head_destroy_cluster(struct ms_head *h, const char *name, int64_t grace_ns);
 
-/* The same, but -ENOENT if somebody else has made it: for a creation that was given up,
- * which may have failed because the name was taken. */
-struct ms_head_op *
-ms_head_destroy_own_cluster(struct ms_head *h, const char *name, int64_t grace_ns);
+/* The same, but -ENOENT if it is another one of that name. own: somebody else has made it,
+ * for a creation that was given up, which may have failed because the name was taken.
+ * uid, unless it is 0: rank 0 neither is nor was that worker. */
+struct ms_head_op *ms_head_destroy_that_cluster(
+    struct ms_head *h, const char *name, bool own, uint64_t uid, int64_t grace_ns);
 
 /* A new incarnation of a rank, in the place of the old one, which is ended first if it
  * lives. `start` is as for ms_head_create_cluster, its node means nothing; NULL: the old one

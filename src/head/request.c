@@ -219,8 +219,8 @@ struct ms_head_op *ms_head_ask_death(struct ms_head *h, uint64_t uid)
     return ask(h, &m);
 }
 
-static struct ms_head_op *
-ask_destroy(struct ms_head *h, const char *name, int64_t grace_ns, bool own)
+struct ms_head_op *ms_head_destroy_that_cluster(
+    struct ms_head *h, const char *name, bool own, uint64_t uid, int64_t grace_ns)
 {
     Muster__DestroyCluster destroy = MUSTER__DESTROY_CLUSTER__INIT;
     Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
@@ -230,19 +230,14 @@ ask_destroy(struct ms_head *h, const char *name, int64_t grace_ns, bool own)
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_DESTROY;
     m.destroy = &destroy;
     destroy.own = own;
+    destroy.uid = uid;
     return ask(h, &m);
 }
 
 struct ms_head_op *
 ms_head_destroy_cluster(struct ms_head *h, const char *name, int64_t grace_ns)
 {
-    return ask_destroy(h, name, grace_ns, false);
-}
-
-struct ms_head_op *
-ms_head_destroy_own_cluster(struct ms_head *h, const char *name, int64_t grace_ns)
-{
-    return ask_destroy(h, name, grace_ns, true);
+    return ms_head_destroy_that_cluster(h, name, false, 0, grace_ns);
 }
 
 /* The memory of a CreateCluster that borrows from the caller's ranks. */

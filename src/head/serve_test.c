@@ -304,7 +304,9 @@ static void test_drivers_have_their_own(void **state)
     create(two, "yours", false, yours);
     create(one, "kept", true, kept);
     expect(create_on(two, "mine", both, 2, false), -EEXIST, "train.py");
-    expect(ms_head_destroy_own_cluster(two, "mine", 0), -ENOENT, "'mine'");
+    expect(ms_head_destroy_that_cluster(two, "mine", true, 0, 0), -ENOENT, "'mine'");
+    expect(
+        ms_head_destroy_that_cluster(two, "mine", false, yours[0], 0), -ENOENT, NULL);
     far_exit(a, mine[0], 1);
     far_print(b, yours[1], "to two");
     seen_wait_exits(&s, 1);
@@ -321,7 +323,7 @@ static void test_drivers_have_their_own(void **state)
     expect(ms_head_ask_death(two, kept[1]), 0, NULL);
     seen_wait_exits(&t, 1);
     assert_int_equal(t.uids[0], kept[1]);
-    expect(ms_head_destroy_cluster(two, "kept", 0), 0, NULL); /* anybody may */
+    expect(ms_head_destroy_that_cluster(two, "kept", false, kept[0], 0), 0, NULL);
     ms_head_stop(two, 0);
     assert_int_equal(far_living(a) + far_living(b), 0);
     assert_int_equal(cluster_count(), 0);
