@@ -30,7 +30,9 @@ enum ms_exit ms_run_sim(const struct ms_run *r);
 void ms_run_say(const struct ms_run *r, json_t *object, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* What a piece is now. `at_ns` is when, in virtual time; < 0: now. */
-void ms_run_say_piece(const struct ms_run *r, const struct ms_piece *p, int64_t at_ns);
+void ms_run_say_piece(const struct ms_run *r,
+                      const struct ms_lent_piece *p,
+                      int64_t at_ns);
 /* Which nodes there are, and what of them. */
 void ms_run_say_reserved(const struct ms_run *r, const struct ms_reservation *got);
 

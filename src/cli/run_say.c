@@ -25,7 +25,7 @@ void ms_run_say(const struct ms_run *r, json_t *object, const char *fmt, ...)
     fflush(r->out);
 }
 
-static json_t *piece_json(const struct ms_piece *p)
+static json_t *piece_json(const struct ms_lent_piece *p)
 {
     json_t *devices = json_array();
 
@@ -42,7 +42,7 @@ static json_t *piece_json(const struct ms_piece *p)
                      devices);
 }
 
-void ms_run_say_piece(const struct ms_run *r, const struct ms_piece *p, int64_t at_ns)
+void ms_run_say_piece(const struct ms_run *r, const struct ms_lent_piece *p, int64_t at_ns)
 {
     json_t *o = piece_json(p);
     bool has_ended = p->phase == MS_PHASE_ENDED;

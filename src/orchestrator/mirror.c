@@ -17,7 +17,7 @@ struct ms_mirror_key {
 /* With all that it points to behind it: the devices, then the texts. */
 struct ms_snapshot {
     unsigned refs;
-    struct ms_piece piece;
+    struct ms_lent_piece piece;
     uint32_t tail[];
 };
 
@@ -49,7 +49,7 @@ static const char *text_put(char **at, const char *text)
     return put;
 }
 
-static struct ms_snapshot *snapshot_create(const struct ms_piece *from)
+static struct ms_snapshot *snapshot_create(const struct ms_lent_piece *from)
 {
     size_t devices = from->device_count * sizeof *from->devices;
     size_t texts = (from->node ? strlen(from->node) + 1 : 0) +
@@ -242,7 +242,7 @@ int64_t ms_mirror_add_pieces(struct ms_mirror *m, struct ms_mirrored *r, size_t 
 
     (void)m; /* a piece that is only asked for is no news */
     for (size_t i = 0; i < count && rc == 0; i++) {
-        struct ms_piece piece = {.number = first + (uint32_t)i, .incarnation = 1};
+        struct ms_lent_piece piece = {.number = first + (uint32_t)i, .incarnation = 1};
         struct ms_snapshot *s = snapshot_create(&piece);
 
         if (s)
@@ -276,14 +276,16 @@ static size_t piece_index(const struct ms_mirrored *r, uint32_t number)
     return low < r->count && r->pieces[low]->piece.number == number ? low : r->count;
 }
 
-const struct ms_piece *ms_mirror_piece(const struct ms_mirrored *r, uint32_t number)
+const struct ms_lent_piece *ms_mirror_piece(const struct ms_mirrored *r,
+                                            uint32_t number)
 {
     size_t i = piece_index(r, number);
 
     return i < r->count ? &r->pieces[i]->piece : NULL;
 }
 
-const struct ms_piece *ms_mirror_piece_at(const struct ms_mirrored *r, size_t index)
+const struct ms_lent_piece *ms_mirror_piece_at(const struct ms_mirrored *r,
+                                               size_t index)
 {
     assert(index < r->count);
     return &r->pieces[index]->piece;
@@ -312,7 +314,7 @@ static bool text_is_equal(const char *a, const char *b)
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-static bool is_known(const struct ms_piece *a, const struct ms_piece *b)
+static bool is_known(const struct ms_lent_piece *a, const struct ms_lent_piece *b)
 {
     return a->incarnation == b->incarnation && a->phase == b->phase &&
            a->cause == b->cause && a->code == b->code &&
@@ -324,7 +326,7 @@ static bool is_known(const struct ms_piece *a, const struct ms_piece *b)
 
 /* Of an older incarnation, or of an earlier phase of this one; and what has ended has
  * ended: its cause is told once. */
-static bool is_old(const struct ms_piece *now, const struct ms_piece *said)
+static bool is_old(const struct ms_lent_piece *now, const struct ms_lent_piece *said)
 {
     if (said->incarnation != now->incarnation)
         return said->incarnation < now->incarnation;
@@ -333,7 +335,7 @@ static bool is_old(const struct ms_piece *now, const struct ms_piece *said)
 
 int ms_mirror_tell(struct ms_mirror *m,
                    struct ms_mirrored *r,
-                   const struct ms_piece *said)
+                   const struct ms_lent_piece *said)
 {
     size_t i = piece_index(r, said->number);
     struct ms_snapshot *s;
@@ -356,7 +358,7 @@ int ms_mirror_tell(struct ms_mirror *m,
 
 static int view_init(const struct ms_mirrored *r, struct ms_reservation *out)
 {
-    const struct ms_piece **pieces = calloc(r->count + 1, sizeof *pieces);
+    const struct ms_lent_piece **pieces = calloc(r->count + 1, sizeof *pieces);
 
     if (!pieces)
         return -ENOMEM;

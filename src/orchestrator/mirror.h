@@ -54,8 +54,10 @@ void ms_mirror_remove(struct ms_mirror *m, struct ms_mirrored *r);
 
 /* More pieces, PENDING, incarnation 1; the number of the first. A negative errno. */
 int64_t ms_mirror_add_pieces(struct ms_mirror *m, struct ms_mirrored *r, size_t count);
-const struct ms_piece *ms_mirror_piece(const struct ms_mirrored *r, uint32_t number);
-const struct ms_piece *ms_mirror_piece_at(const struct ms_mirrored *r, size_t index);
+const struct ms_lent_piece *ms_mirror_piece(const struct ms_mirrored *r,
+                                            uint32_t number);
+const struct ms_lent_piece *ms_mirror_piece_at(const struct ms_mirrored *r,
+                                               size_t index);
 const char *ms_mirrored_key(const struct ms_mirrored *r);
 /* It is told as gone and forgotten; one that is not there is nothing. -ENOMEM. */
 int ms_mirror_remove_piece(struct ms_mirror *m, struct ms_mirrored *r, uint32_t number);
@@ -64,7 +66,7 @@ int ms_mirror_remove_piece(struct ms_mirror *m, struct ms_mirrored *r, uint32_t 
  * it was not (known, older, or of a piece that is gone); -ENOMEM. */
 int ms_mirror_tell(struct ms_mirror *m,
                    struct ms_mirrored *r,
-                   const struct ms_piece *said);
+                   const struct ms_lent_piece *said);
 
 /* All pieces are in this phase. */
 bool ms_mirrored_is(const struct ms_mirrored *r, enum ms_phase phase);

@@ -25,11 +25,11 @@ static int tell(struct ms_mirror *m,
                 enum ms_phase phase,
                 const char *node)
 {
-    struct ms_piece said = {.number = 1,
-                            .incarnation = incarnation,
-                            .phase = phase,
-                            .cause = phase == MS_PHASE_ENDED ? MS_CAUSE_EXITED : 0,
-                            .node = node};
+    struct ms_lent_piece said = {.number = 1,
+                                 .incarnation = incarnation,
+                                 .phase = phase,
+                                 .cause = phase == MS_PHASE_ENDED ? MS_CAUSE_EXITED : 0,
+                                 .node = node};
 
     return ms_mirror_tell(m, r, &said);
 }

@@ -69,7 +69,7 @@ const char *ms_cause_name(enum ms_cause c); /* "node lost" */
 
 /* ---- what is told ------------------------------------------------------------------ */
 
-struct ms_piece {
+struct ms_lent_piece {
     uint32_t number, incarnation; /* incarnations count from 1 */
     enum ms_phase phase;
     enum ms_cause cause;
@@ -83,7 +83,7 @@ struct ms_piece {
 /* Pieces in the order of their numbers, which may have gaps after a release of some. */
 struct ms_reservation {
     const char *key;
-    const struct ms_piece *const *pieces;
+    const struct ms_lent_piece *const *pieces;
     size_t count;
 };
 
@@ -97,8 +97,8 @@ struct ms_orch_answer {
 struct ms_orch_event {
     uint64_t cursor;
     const char *key;
-    const struct ms_piece *piece; /* as it is now */
-    bool gone;                    /* the reservation has no such piece any more */
+    const struct ms_lent_piece *piece; /* as it is now */
+    bool gone;                         /* the reservation has no such piece any more */
 };
 
 /* rc is 0, or a negative errno that `why` explains. */

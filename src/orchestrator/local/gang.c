@@ -93,14 +93,14 @@ struct gang *ms_gang_find(const struct local *l, const char *key, uint32_t numbe
     return NULL;
 }
 
-void ms_gang_tell(struct gang *g, uint32_t node, const struct ms_piece *like)
+void ms_gang_tell(struct gang *g, uint32_t node, const struct ms_lent_piece *like)
 {
     struct local *l = g->local;
     struct ms_mirrored *r = ms_mirror_find(&l->mirror, g->key);
 
     for (size_t i = 0; r && i < g->pieces.count; i++) {
         uint32_t at = g->placement.nodes[i], first = g->placement.first[i];
-        struct ms_piece said = *like;
+        struct ms_lent_piece said = *like;
 
         if (at != node)
             continue;

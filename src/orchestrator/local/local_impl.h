@@ -72,7 +72,7 @@ bool ms_gang_release(struct gang *g, uint32_t number);
 /* Nothing of this piece is there any more: its agent has ended, or goes on for others. */
 bool ms_gang_is_clear(const struct gang *g, uint32_t number);
 /* Say of all its pieces on a node what they are now. */
-void ms_gang_tell(struct gang *g, uint32_t node, const struct ms_piece *like);
+void ms_gang_tell(struct gang *g, uint32_t node, const struct ms_lent_piece *like);
 
 /* ---- part.c ------------------------------------------------------------------------ */
 

@@ -337,7 +337,7 @@ static void test_stubborn_agent_is_killed(void **state)
 
 static void on_event(void *arg, int rc, const struct ms_orch_event *e)
 {
-    struct ms_piece *last = arg;
+    struct ms_lent_piece *last = arg;
 
     assert_int_equal(rc, 0);
     if (e->piece->phase == MS_PHASE_ENDED && !e->gone)
@@ -348,7 +348,7 @@ static void test_signal_is_told(void **state)
 {
     const struct ms_bundle one = {.cpu_milli = 1000};
     struct local_rig *r = rig_of(*state);
-    struct ms_piece last = {0};
+    struct ms_lent_piece last = {0};
     bool never = false;
 
     open_rig(*state, false);

@@ -156,7 +156,7 @@ static void undo(struct ms_orch_op *op, const struct ms_error *because)
 /* ---- launches ---------------------------------------------------------------------- */
 
 /* Its own pieces: all run (1), one has ended or is gone (-1), neither (0). */
-static int progress(const struct ms_orch_op *op, const struct ms_piece **ended)
+static int progress(const struct ms_orch_op *op, const struct ms_lent_piece **ended)
 {
     const struct ms_mirrored *r = ms_mirror_find(&op->local->mirror, op->key);
     size_t count = op->kind == OP_GROW ? op->pieces.count : r ? r->count : 0;
@@ -167,9 +167,9 @@ static int progress(const struct ms_orch_op *op, const struct ms_piece **ended)
     if (op->kind == OP_RESERVE && r->in_phase[MS_PHASE_ENDED] == 0)
         return ms_mirrored_is(r, MS_PHASE_RUNNING); /* without a look at each */
     for (size_t i = 0; i < count; i++) {
-        const struct ms_piece *p = op->kind == OP_GROW
-                                       ? ms_mirror_piece(r, op->first + (uint32_t)i)
-                                       : ms_mirror_piece_at(r, i);
+        const struct ms_lent_piece *p =
+            op->kind == OP_GROW ? ms_mirror_piece(r, op->first + (uint32_t)i)
+                                : ms_mirror_piece_at(r, i);
 
         if (!p || p->phase == MS_PHASE_ENDED) {
             *ended = p;
@@ -183,7 +183,7 @@ static int progress(const struct ms_orch_op *op, const struct ms_piece **ended)
 static void step(struct ms_orch_op *op)
 {
     const struct gang *g = ms_gang_find(op->local, op->key, op->first);
-    const struct ms_piece *ended = NULL;
+    const struct ms_lent_piece *ended = NULL;
     struct ms_error why = {0};
     int at = progress(op, &ended);
 

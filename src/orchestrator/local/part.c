@@ -46,7 +46,7 @@ static void has_ended(struct part *p, enum ms_cause cause, int code, const char 
     ms_gang_tell(
         p->gang,
         p->node,
-        &(struct ms_piece){
+        &(struct ms_lent_piece){
             .phase = MS_PHASE_ENDED, .cause = cause, .code = code, .detail = detail});
     ms_local_turn_soon(p->gang->local);
 }
@@ -75,7 +75,7 @@ static void on_ready(void *arg)
     struct part *p = arg;
 
     p->is_ready = true;
-    ms_gang_tell(p->gang, p->node, &(struct ms_piece){.phase = MS_PHASE_RUNNING});
+    ms_gang_tell(p->gang, p->node, &(struct ms_lent_piece){.phase = MS_PHASE_RUNNING});
     ms_local_turn_soon(p->gang->local);
 }
 
@@ -174,7 +174,7 @@ void ms_part_start(struct part *p)
     struct ms_error why = {0};
 
     p->is_alive = true;
-    ms_gang_tell(p->gang, p->node, &(struct ms_piece){.phase = MS_PHASE_STARTING});
+    ms_gang_tell(p->gang, p->node, &(struct ms_lent_piece){.phase = MS_PHASE_STARTING});
     if (start(p, &why) < 0)
         has_ended(p, MS_CAUSE_REFUSED, 0, why.text);
 }

@@ -65,7 +65,7 @@ size_t ms_sim_held(const struct ms_sim *s);
 struct ms_sim_listener {
     /* To a request; not for those that were lost. `why` is set if rc < 0. */
     void (*on_reply)(void *arg, uint64_t request, int rc, const struct ms_error *why);
-    void (*on_news)(void *arg, const char *key, const struct ms_piece *piece);
+    void (*on_news)(void *arg, const char *key, const struct ms_lent_piece *piece);
     void *arg;
 };
 
@@ -95,9 +95,11 @@ int ms_sim_ask_all(struct ms_sim *s, uint64_t request);
 int ms_sim_cordon(struct ms_sim *s, uint64_t request, const char *node);
 
 /* In the reply to ms_sim_ask_all: everything that there is. */
-void ms_sim_each(
-    const struct ms_sim *s,
-    void (*fn)(void *arg, const char *key, uint64_t mark, const struct ms_piece *piece),
-    void *arg);
+void ms_sim_each(const struct ms_sim *s,
+                 void (*fn)(void *arg,
+                            const char *key,
+                            uint64_t mark,
+                            const struct ms_lent_piece *piece),
+                 void *arg);
 
 #endif

@@ -23,7 +23,7 @@ struct instance {
     bool is_released;       /* nobody sees it any more */
     struct gang *gang;
     uint32_t node;
-    struct ms_piece piece;
+    struct ms_lent_piece piece;
 };
 
 /* Pieces that were asked for together. */

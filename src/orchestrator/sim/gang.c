@@ -70,12 +70,13 @@ static void start(struct gang *g, size_t at)
 
     i->gang = g;
     i->node = g->placement.nodes[at];
-    i->piece = (struct ms_piece){.number = g->first + (uint32_t)at,
-                                 .incarnation = 1,
-                                 .phase = MS_PHASE_STARTING,
-                                 .node = s->stock.nodes[i->node].name,
-                                 .devices = g->placement.devices + first,
-                                 .device_count = g->placement.first[at + 1] - first};
+    i->piece =
+        (struct ms_lent_piece){.number = g->first + (uint32_t)at,
+                               .incarnation = 1,
+                               .phase = MS_PHASE_STARTING,
+                               .node = s->stock.nodes[i->node].name,
+                               .devices = g->placement.devices + first,
+                               .device_count = g->placement.first[at + 1] - first};
     ms_list_add_tail(&s->nodes[i->node].instances, &i->on_node);
     s->held++;
     ms_sim_tell(s, i);

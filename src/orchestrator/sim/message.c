@@ -21,7 +21,7 @@ struct message {
     int rc;
     struct ms_error why;
     char key[MS_ORCH_KEY_MAX + 1];
-    struct ms_piece piece;
+    struct ms_lent_piece piece;
     uint32_t devices[];
 };
 
@@ -263,15 +263,17 @@ int ms_sim_cordon(struct ms_sim *s, uint64_t request, const char *node)
     return request_send(request_create(s, request, node, do_cordon));
 }
 
-void ms_sim_each(
-    const struct ms_sim *s,
-    void (*fn)(void *arg, const char *key, uint64_t mark, const struct ms_piece *piece),
-    void *arg)
+void ms_sim_each(const struct ms_sim *s,
+                 void (*fn)(void *arg,
+                            const char *key,
+                            uint64_t mark,
+                            const struct ms_lent_piece *piece),
+                 void *arg)
 {
     ms_list_each (g, &s->gangs, struct gang, link)
         for (size_t i = 0; i < g->pieces.count; i++) {
-            struct ms_piece waiting = {.number = g->first + (uint32_t)i,
-                                       .incarnation = 1};
+            struct ms_lent_piece waiting = {.number = g->first + (uint32_t)i,
+                                            .incarnation = 1};
 
             if (!g->instances)
                 fn(arg, g->key, g->mark, &waiting);

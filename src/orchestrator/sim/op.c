@@ -135,7 +135,7 @@ void ms_sim_op_answered(struct ms_orch_op *op, int rc, const struct ms_error *wh
 /* ---- launches ------------------------------------------------------------------------ */
 
 /* Its own pieces: all run (1), one has ended (-1), neither (0). */
-static int progress(const struct ms_orch_op *op, const struct ms_piece **ended)
+static int progress(const struct ms_orch_op *op, const struct ms_lent_piece **ended)
 {
     struct ms_mirrored *r = ms_mirror_find(&op->sim->mirror, op->key);
     bool all = r != NULL;
@@ -143,7 +143,7 @@ static int progress(const struct ms_orch_op *op, const struct ms_piece **ended)
     if (r && op->kind == MS_SIM_RESERVE && r->in_phase[MS_PHASE_ENDED] == 0)
         return ms_mirrored_is(r, MS_PHASE_RUNNING); /* without a look at each */
     for (size_t i = 0; r && i < op->pieces.count; i++) {
-        const struct ms_piece *p = ms_mirror_piece(r, op->first + (uint32_t)i);
+        const struct ms_lent_piece *p = ms_mirror_piece(r, op->first + (uint32_t)i);
 
         if (!p || p->phase == MS_PHASE_ENDED) {
             *ended = p;
@@ -156,7 +156,7 @@ static int progress(const struct ms_orch_op *op, const struct ms_piece **ended)
 
 void ms_sim_op_step(struct ms_orch_op *op)
 {
-    const struct ms_piece *ended = NULL;
+    const struct ms_lent_piece *ended = NULL;
     struct ms_error why = {0};
     int at;
 

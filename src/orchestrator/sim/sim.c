@@ -48,7 +48,7 @@ static void step_all(struct sim *s)
     ms_sim_turn_soon(s);
 }
 
-static void on_news(void *arg, const char *key, const struct ms_piece *piece)
+static void on_news(void *arg, const char *key, const struct ms_lent_piece *piece)
 {
     struct sim *s = arg;
     struct ms_mirrored *r = ms_mirror_find(&s->mirror, key);
@@ -58,8 +58,10 @@ static void on_news(void *arg, const char *key, const struct ms_piece *piece)
 }
 
 /* One piece of the whole. What is not known here is of a controller before. */
-static void
-compare_one(void *arg, const char *key, uint64_t mark, const struct ms_piece *piece)
+static void compare_one(void *arg,
+                        const char *key,
+                        uint64_t mark,
+                        const struct ms_lent_piece *piece)
 {
     struct sim *s = arg;
     struct ms_mirrored *r = ms_mirror_find(&s->mirror, key);
