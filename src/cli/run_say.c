@@ -42,7 +42,9 @@ static json_t *piece_json(const struct ms_lent_piece *p)
                      devices);
 }
 
-void ms_run_say_piece(const struct ms_run *r, const struct ms_lent_piece *p, int64_t at_ns)
+void ms_run_say_piece(const struct ms_run *r,
+                      const struct ms_lent_piece *p,
+                      int64_t at_ns)
 {
     json_t *o = piece_json(p);
     bool has_ended = p->phase == MS_PHASE_ENDED;
