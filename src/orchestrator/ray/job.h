@@ -1,0 +1,56 @@
+/* job.h - one job on a Ray cluster, from the first question to its end
+ *
+ * Asks the cluster's version, uploads the package if the cluster has it not, submits the
+ * job and looks at it until it ends: on_log tells what it prints, on_ended comes exactly
+ * once and last, also when it never started. Nothing is told from inside of a call.
+ *
+ * ms_ray_job_stop ends it: it is stopped, and when it has ended its record is deleted;
+ * then on_ended.
+ *
+ * The job runs in the folder of the package (doc/orchestrators.md says what is in there).
+ */
+#ifndef MS_ORCHESTRATOR_RAY_JOB_H
+#define MS_ORCHESTRATOR_RAY_JOB_H
+
+#include "base/error.h"
+#include "io/loop.h"
+#include "orchestrator/ray/site.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ms_ray_job;
+
+struct ms_ray_job_spec {
+    struct ms_loop *loop; /* outlives it */
+    struct ms_ray_site site;
+    const char *id;             /* the submission's; of [A-Za-z0-9_.-] */
+    const char *entrypoint;     /* a line of a shell */
+    const char *const *env;     /* "NAME=value", NULL-terminated; everybody who sees the
+                                 * dashboard sees them; NULL: none */
+    const char *const *files;   /* pairs "path in the package", "path here", NULL-terminated;
+                                 * also in the package, below "job/"; NULL: none */
+};
+
+struct ms_ray_job_events {
+    /* It is on the cluster. `local` is our address as the cluster's dashboard saw it. */
+    void (*on_submitted)(void *arg, const char *local);
+    /* What it has printed since the last time. May be NULL. */
+    void (*on_log)(void *arg, const char *text, size_t len);
+    /* rc 0: it ended as it should, with exit code 0. Otherwise `why`, with the last lines
+     * of its log; -ECHILD: it was there and has failed; -ECANCELED: it was stopped. */
+    void (*on_ended)(void *arg, int rc, int exit_code, const struct ms_error *why);
+};
+
+/* Copies what it needs of the spec. NULL: with the reason. */
+struct ms_ray_job *ms_ray_job_create(const struct ms_ray_job_spec *spec,
+                                     const struct ms_ray_job_events *events,
+                                     void *arg,
+                                     struct ms_error *err);
+void ms_ray_job_stop(struct ms_ray_job *j);
+/* Nothing more is told. A job that still runs is stopped and deleted first, waiting until
+ * `until_ns` at most. */
+void ms_ray_job_destroy(struct ms_ray_job *j, int64_t until_ns);
+
+#endif

@@ -1,0 +1,23 @@
+/* site.h - which Ray cluster, and what of Muster goes there */
+#ifndef MS_ORCHESTRATOR_RAY_SITE_H
+#define MS_ORCHESTRATOR_RAY_SITE_H
+
+#define MS_RAY_LOCAL  "local"
+#define MS_RAY_INSIDE "inside"
+
+struct ms_ray_site {
+    /* "http://HEAD:8265" (also https, or without a scheme): the cluster's dashboard;
+     * "local": a Ray of our own on this machine, which ends with us;
+     * "inside": this process is itself in a job of the cluster: no REST, no package, the
+     * bridge is a child of ours. */
+    const char *address;
+    /* Of the cluster; NULL: as Ray looks for it, by RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or
+     * ~/.ray/auth_token, and only if the cluster wants one. */
+    const char *token;
+    /* The package is made of these. NULL: looked for beside this program. */
+    const char *muster;      /* the executable */
+    const char *python_dir;  /* the Python package `muster`, as installed */
+    const char *cache_dir;   /* where packages are kept; NULL: ~/.cache/muster */
+};
+
+#endif
