@@ -50,7 +50,7 @@ test-ray: all
 	@ray=$$(tools/ray-venv) && RAY_PYTHON=$$ray bench/run --smoke --no-verl
 
 test-verl: all
-	@tools/verl-run -m pytest t/against_verl
+	@tools/verl-run -m pytest t/against_verl t/with_torch t/test_http.py
 	@bench/run --smoke --only verl-fan-out --only verl-start
 
 test-all: test check fuzz test-ray test-verl

@@ -94,6 +94,19 @@ class Engine:
             sys.setswitchinterval(0.005)
 
 
+class Trainer(Engine):
+    """It would have groups of torch, but torch is not here."""
+
+    initialized = False
+    context_and_model_parallel_group = None
+
+    def current_data_parallel_head(self) -> int:
+        return 0
+
+    def initialize(self) -> None:
+        self.initialized = True
+
+
 class AsyncEngine:
     async def double(self, n: int) -> int:
         return 2 * n
@@ -171,6 +184,20 @@ def test_health(cluster: Make) -> None:
     assert len(set(one.http_urls)) == 2
 
 
+def test_arguments_are_not_broadcast_without_groups(cluster: Make) -> None:
+    call = {"method": "add", "engine_name": "default", "args": [1]}
+    told = call | {"rpc_meta": {"broadcast": True}}
+    plain = Client(cluster(Engine).http_urls[0])
+    answer = plain.fails("/call", told, 501, "'context_and_model_parallel_group'")
+    assert "'current_data_parallel_head'" in answer["error"]
+    assert plain.post("/call", call | {"rpc_meta": {"broadcast": False}})[0] == 200
+    trainer = Client(cluster(Trainer).http_urls[0])
+    trainer.fails("/call", told, 501, "torch is not loaded")
+    assert trainer.call("add", 1) == 1
+    trainer.call("initialize")  # from now on it is what is done if nothing is said
+    trainer.fails("/call", call, 501, "torch is not loaded")
+
+
 def test_a_trainer_begins(client: Client) -> None:
     """As a controller does: configure, environment, engine, calls."""
     config = {
@@ -211,6 +238,7 @@ def test_what_goes_wrong(client: Client) -> None:
     client.fails("/call", call | {"kwargs": []}, 400, "'kwargs' must be an object")
     client.fails("/call", call | {"rpc_meta": 3}, 400, "rpc_meta")
     client.fails("/call", call | {"rpc_meta": {"broadcast": True}}, 501, "broadcast")
+    client.fails("/call", call | {"rpc_meta": {"broadcast": 1}}, 400, "true or false")
     raised = client.fails("/call", call | {"method": "fail"}, 500, "inside of it")
     assert raised["type"] == "builtins.AttributeError"
     assert "in fail" in raised["traceback"]

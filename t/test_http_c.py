@@ -120,6 +120,7 @@ def test_what_goes_wrong(client: Client, folder: Path) -> None:  # noqa: F811
     client.fails("/call", call | {"kwargs": []}, 400, "'kwargs' must be an object")
     client.fails("/call", call | {"rpc_meta": 3}, 400, "rpc_meta")
     client.fails("/call", call | {"rpc_meta": {"broadcast": True}}, 501, "broadcast")
+    client.fails("/call", call | {"rpc_meta": {"broadcast": 1}}, 400, "true or false")
     raised = client.fails("/call", call | {"method": "fail"}, 500, "it is 42")
     assert raised["type"] == "odd.Error"
     client.fails("/call", call | {"method": "silent"}, 500, "failed with -33")

@@ -20,12 +20,16 @@ import subprocess
 import sys
 import traceback
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from . import _broadcast
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ._worker import Worker
+
+_Arguments: TypeAlias = tuple[list[Any], dict[str, Any]]
 
 # Operations of the engine's thread: wire/frame.h.
 OP_CONFIGURE = 32
@@ -343,30 +347,45 @@ def _create_engine(worker: Worker, body: dict[str, Any]) -> bytes:
     return _success(message=f"made '{name}'", engine_name=name, result=None)
 
 
-def _find_method(worker: Worker, body: dict[str, Any]) -> Any:
+def _find_method(worker: Worker, body: dict[str, Any]) -> tuple[Any, Any]:
+    """The engine, and its method."""
     method = _field(body, "method", str)
     name = _field(body, "engine_name", str)
     meta = body.get("rpc_meta")
     if meta is not None and not isinstance(meta, dict):
         raise _Refused(400, "'rpc_meta' must be an object or null")
-    if meta and meta.get("broadcast"):
-        raise _Refused(
-            501, "'rpc_meta': arguments are not broadcast here; send them to each rank"
-        )
+    if not isinstance((meta or {}).get("broadcast", False), bool):
+        raise _Refused(400, "'rpc_meta.broadcast' must be true or false")
     if name not in worker.engines:
         there = ", ".join(worker.engines) or "none"
         raise _Refused(404, f"no engine '{name}' in this worker (there: {there})")
-    found = getattr(worker.engines[name], method, None)
+    engine = worker.engines[name]
+    found = getattr(engine, method, None)
     if not callable(found):
-        cls = type(worker.engines[name]).__name__
-        raise _Refused(400, f"'{cls}' has no method '{method}'")
-    return found
+        raise _Refused(400, f"'{type(engine).__name__}' has no method '{method}'")
+    return engine, found
 
 
-def _call_arguments(body: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+def _own_arguments(body: dict[str, Any]) -> _Arguments:
     args = _field(body, "args", list, [])
     kwargs = _field(body, "kwargs", dict, {})
     return decode(args), decode(kwargs)
+
+
+def _arguments(engine: Any, body: dict[str, Any]) -> tuple[_Arguments, bool]:
+    """Its own, or those of the head of its model-parallel group; is its result wanted?"""
+    default = _broadcast.by_default(engine)
+    if not (body.get("rpc_meta") or {}).get("broadcast", default):
+        return _own_arguments(body), True
+    try:
+        target = _broadcast.target_of(engine, body["method"])
+    except _broadcast.CannotBroadcast as e:
+        raise _Refused(501, f"'rpc_meta': arguments cannot be broadcast: {e}") from None
+    try:
+        found = _broadcast.broadcast(target, lambda: _own_arguments(body))
+    except _broadcast.CannotBroadcast as e:
+        raise _Refused(400, f"arguments were not broadcast: {e}") from None
+    return found, target.is_source
 
 
 def _result(value: Any) -> bytes:
@@ -380,18 +399,20 @@ def _raised(body: dict[str, Any], error: Exception) -> bytes:
     return _failure(500, f"'{body['method']}' raised: {error}", error)
 
 
-async def _finish(body: dict[str, Any], value: Awaitable[Any]) -> bytes:
+async def _finish(
+    body: dict[str, Any], value: Awaitable[Any], is_wanted: bool
+) -> bytes:
     try:
         value = await value
     except Exception as e:
         return _raised(body, e)
-    return _result(value)
+    return _result(value if is_wanted else None)
 
 
 def _call(worker: Worker, body: dict[str, Any]) -> bytes | Awaitable[bytes]:
-    method = _find_method(worker, body)
-    args, kwargs = _call_arguments(body)
+    engine, method = _find_method(worker, body)
     try:
+        (args, kwargs), is_wanted = _arguments(engine, body)
         value = method(*args, **kwargs)
         if worker.is_async and isinstance(value, Future):
             from asyncio import wrap_future
@@ -400,10 +421,12 @@ def _call(worker: Worker, body: dict[str, Any]) -> bytes | Awaitable[bytes]:
         elif isinstance(value, Future):
             value = value.result()
         if inspect.isawaitable(value):
-            return _finish(body, value)
+            return _finish(body, value, is_wanted)
+    except _Refused:
+        raise
     except Exception as e:
         return _raised(body, e)
-    return _result(value)
+    return _result(value if is_wanted else None)
 
 
 _OPERATIONS: dict[int, Callable[[Worker, dict[str, Any]], bytes | Awaitable[bytes]]] = {

@@ -271,6 +271,7 @@ static bool check_call(struct ms_request *r, const json_t *body)
                                           {"args", LIST_OR_NONE},
                                           {"kwargs", OBJECT_OR_NONE}};
     const json_t *meta = json_object_get(body, "rpc_meta");
+    const json_t *broadcast = json_object_get(meta, "broadcast");
 
     if (!check(r, body, fields, MS_COUNT(fields)))
         return false;
@@ -278,7 +279,11 @@ static bool check_call(struct ms_request *r, const json_t *body)
         refuse(r, "rpc_meta", "must be an object or null");
         return false;
     }
-    if (!json_is_true(json_object_get(meta, "broadcast")))
+    if (broadcast && !json_is_boolean(broadcast)) {
+        refuse(r, "rpc_meta.broadcast", "must be true or false");
+        return false;
+    }
+    if (!json_is_true(broadcast))
         return true;
     answer(r,
            "501",
@@ -286,8 +291,8 @@ static bool check_call(struct ms_request *r, const json_t *body)
                      "status",
                      "error",
                      "error",
-                     "'rpc_meta': arguments are not broadcast here; send them to each "
-                     "rank"));
+                     "'rpc_meta': a C worker has no process groups to broadcast "
+                     "arguments in; send them to each rank"));
     return false;
 }
 
