@@ -1,6 +1,8 @@
-/* client_impl.h - what the two halves of the client share
+/* client_impl.h - what the parts of the client share
  *
- * client.c  what is held
+ * client.c  its life, and the maps of the arena
+ * held.c    what this process holds
+ * obtain.c  what it asks the agent for: making, attaching, adopting, granting
  * talk.c    messages to and from the agent
  */
 #ifndef MS_STORE_CLIENT_IMPL_H
@@ -33,6 +35,36 @@ struct ms_store_client {
     bool *is_touched; /* by blocks: our writing map has its pages */
 };
 
+/* ---- client.c -------------------------------------------------------------------- */
+
+/* Locked; unlocks. */
+void ms_client_unref_locked(struct ms_store_client *c);
+
+/* ---- held.c ---------------------------------------------------------------------- */
+
+/* Locked. What we have of an object, made if there is nothing; a new reference, or NULL
+ * (out of memory). */
+struct ms_held *ms_held_get(struct ms_store_client *c,
+                            uint64_t node,
+                            uint64_t id,
+                            uint64_t len,
+                            const char *address,
+                            size_t address_len);
+/* Locked. It can be read from now on. -EPROTO: that is not in the arena; -ENOMEM. */
+int ms_held_set_bytes(struct ms_store_client *c, struct ms_held *h, uint64_t at);
+/* The agent has `by` more counts of us. */
+int ms_client_tell_count(struct ms_store_client *c,
+                         uint64_t node,
+                         uint64_t id,
+                         int64_t by);
+
+/* ---- obtain.c -------------------------------------------------------------------- */
+
+/* An answer that nobody waits for any more has given us counts. */
+void ms_store_refuse_answer(struct ms_store_client *c, const Muster__StoreAnswer *m);
+
+/* ---- talk.c ---------------------------------------------------------------------- */
+
 /* Messages may be sent by any thread. 0 or a negative errno; waits for room. */
 int ms_talk_send(struct ms_store_client *c, const Muster__StoreAsk *m);
 /* Send and wait for the answer; NULL and the reason, also if the answer is a Failure. */
@@ -43,7 +75,5 @@ Muster__StoreAnswer *ms_talk_open(struct ms_store_client *c,
                                   const struct ms_store_client_options *o,
                                   int *arena,
                                   struct ms_error *err);
-/* An answer that nobody waits for any more has given us counts. */
-void ms_store_refuse_answer(struct ms_store_client *c, const Muster__StoreAnswer *m);
 
 #endif

@@ -70,8 +70,10 @@ void ms_replica_grant(struct ms_store *s,
                       const Muster__StoreGrant *m);
 /* Nobody here holds it any more. */
 void ms_replica_unheld(struct ms_store *s, struct ms_object *o);
-/* It goes; what is in `user` is freed by whoever calls. */
-void ms_replica_free(struct ms_object *o);
+/* It goes; what is in `user` is freed by whoever calls. Those who wait for it are told soon,
+ * by ms_replicas_tell_untold. */
+void ms_replica_free(struct ms_store *s, struct ms_object *o);
+void ms_replicas_tell_untold(struct ms_store *s);
 
 void ms_replica_held(struct ms_far *f, const Muster__PeerHeld *m);
 void ms_replica_gone(struct ms_far *f, const Muster__PeerGone *m);

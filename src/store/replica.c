@@ -58,13 +58,29 @@ static void drop_relays(struct ms_replica *m)
     }
 }
 
-void ms_replica_free(struct ms_object *o)
+void ms_replica_free(struct ms_store *s, struct ms_object *o)
 {
     struct ms_replica *m = o->user;
 
-    ms_list_each (w, &m->waiting, struct waiter, link)
-        free(w); /* of processes that have ended */
+    if (!ms_list_is_empty(&m->waiting)) {
+        ms_list_splice(&s->untold, &m->waiting);
+        ms_timer_set(&s->untold_timer, 0); /* they may change the table: not now */
+    }
     drop_relays(m);
+}
+
+void ms_replicas_tell_untold(struct ms_store *s)
+{
+    struct ms_error why = {0};
+
+    ms_error_set(&why, -ENOENT, "an object is gone: it was let go of while it came");
+    while (!ms_list_is_empty(&s->untold)) {
+        struct waiter *w = ms_list_first(&s->untold, struct waiter, link);
+
+        ms_list_remove(&w->link);
+        w->fn(w->arg, s, &why);
+        free(w);
+    }
 }
 
 /* ---- telling --------------------------------------------------------------------- */

@@ -127,7 +127,7 @@ static void on_free(void *arg, struct ms_object *o)
     struct ms_store *s = arg;
 
     if (o->is_mirror)
-        ms_replica_free(o);
+        ms_replica_free(s, o);
     else
         ms_given_tell(s, o);
     free(o->user);
@@ -154,6 +154,11 @@ void ms_store_watch_leases(struct ms_store *s)
 static void on_lease(void *arg)
 {
     ms_store_watch_leases(arg);
+}
+
+static void on_untold(void *arg)
+{
+    ms_replicas_tell_untold(arg);
 }
 
 /* ---- life ------------------------------------------------------------------------ */
@@ -186,6 +191,8 @@ static int start(struct ms_store *s, uint64_t limit, int tcp_fd, struct ms_error
         rc = ms_timer_init(&s->lease_timer, s->loop, on_lease, s);
     if (rc == 0)
         rc = ms_timer_init(&s->idle_timer, s->loop, on_idle, s);
+    if (rc == 0)
+        rc = ms_timer_init(&s->untold_timer, s->loop, on_untold, s);
     if (rc == 0 && fd >= 0)
         rc = ms_visitors_listen(s, MS_TAKE_FD(fd), s->tls);
     return rc < 0 ? ms_error_sys(err, rc, "cannot watch the store's socket") : 0;
@@ -212,6 +219,7 @@ struct ms_store *ms_store_create(const struct ms_store_options *o, struct ms_err
     ms_list_init(&s->guests);
     ms_list_init(&s->visitors);
     ms_list_init(&s->fars);
+    ms_list_init(&s->untold);
     if (start(s, o->limit, o->listen_fd, err ? err : &own) < 0) {
         ms_store_destroy(s);
         return NULL;
@@ -227,7 +235,7 @@ static void drop_objects(struct ms_store *s)
     ms_list_splice(&s->table.all, &s->table.unheld);
     ms_list_each (o, &s->table.all, struct ms_object, link) {
         if (o->is_mirror)
-            ms_replica_free(o);
+            ms_replica_free(s, o);
         free(o->user);
     }
 }
@@ -237,8 +245,6 @@ void ms_store_destroy(struct ms_store *s)
     if (!s)
         return;
     ms_watch_finish(&s->watch);
-    ms_timer_finish(&s->lease_timer);
-    ms_timer_finish(&s->idle_timer);
     ms_list_each (g, &s->guests, struct ms_guest, link)
         ms_guest_destroy(g);
     ms_visitors_finish(s);
@@ -247,6 +253,10 @@ void ms_store_destroy(struct ms_store *s)
         unlink(s->path);
     ms_fd_close(&s->listen_fd);
     drop_objects(s);
+    ms_replicas_tell_untold(s);        /* no guest is there: they only end */
+    ms_timer_finish(&s->untold_timer); /* what goes sets timers: they go last */
+    ms_timer_finish(&s->lease_timer);
+    ms_timer_finish(&s->idle_timer);
     ms_table_finish(&s->table);
     ms_arena_destroy(s->arena);
     explicit_bzero(s->secret, sizeof s->secret);

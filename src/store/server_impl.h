@@ -36,6 +36,8 @@ struct ms_store {
     struct ms_server *server; /* for stores of other nodes; NULL: none come */
     struct ms_list visitors;  /* those that came */
     struct ms_list fars;      /* those that we dial */
+    struct ms_list untold;    /* who waited for a mirror that has gone; replica.c */
+    struct ms_timer untold_timer;
 };
 
 /* A process of this node. */
