@@ -3,6 +3,7 @@
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "base/list.h"
+#include "store/pages.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -54,13 +55,13 @@ static uint64_t memory_available(void)
 
 static int commit_run(struct ms_arena *a, const struct ms_run *run)
 {
+    int rc;
+
     if (memory_available() < run->len + MS_STORE_SPARE_MIN)
         return -ENOMEM;
-    /* through a map: that gives huge pages where they are allowed */
-    if (madvise(a->memory + run->at, run->len, MADV_POPULATE_WRITE) == 0)
-        return 0;
-    if (errno != EINVAL)
-        return -errno;
+    rc = ms_pages_commit(a->memory + run->at, run->len);
+    if (rc != -EINVAL)
+        return rc;
     return fallocate(a->fd, 0, (off_t)run->at, (off_t)run->len) < 0 ? -errno : 0;
 }
 
@@ -189,8 +190,6 @@ int ms_arena_punch(struct ms_arena *a, const struct ms_run *run)
 
 static int open_file(struct ms_arena *a, struct ms_error *err)
 {
-    void *memory;
-
     a->fd = memfd_create("muster-store", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (a->fd < 0)
         return ms_error_sys(err, -errno, "cannot make shared memory");
@@ -200,14 +199,10 @@ static int open_file(struct ms_arena *a, struct ms_error *err)
                             -errno,
                             "cannot make %llu MiB of shared memory",
                             (unsigned long long)(a->size >> 20));
-    memory = mmap(
-        NULL, a->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, a->fd, 0);
-    if (memory == MAP_FAILED)
-        return ms_error_sys(err, -errno, "cannot map shared memory");
-    a->memory = memory;
-    madvise(memory, a->size, MADV_HUGEPAGE); /* where it is allowed */
-    madvise(memory, a->size, MADV_DONTDUMP);
-    madvise(memory, a->size, MADV_DONTFORK);
+    a->memory = ms_pages_map(a->fd, a->size, PROT_READ | PROT_WRITE);
+    if (!a->memory)
+        return ms_error_set(err, -ENOMEM, "cannot map shared memory");
+    madvise(a->memory, a->size, MADV_DONTFORK);
     return 0;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/cleanup.h"
 #include "base/limits.h"
+#include "store/pages.h"
 #include "store/space.h"
 
 #include <assert.h>
@@ -26,21 +27,10 @@ static void client_free(struct ms_store_client *c)
     free(c);
 }
 
-static void *map(int fd, uint64_t size, int prot)
-{
-    void *at = mmap(NULL, size, prot, MAP_SHARED | MAP_NORESERVE, fd, 0);
-
-    if (at == MAP_FAILED)
-        return NULL;
-    madvise(at, size, MADV_HUGEPAGE); /* where it is allowed */
-    madvise(at, size, MADV_DONTDUMP);
-    return at;
-}
-
 static int map_arena(struct ms_store_client *c, int fd, struct ms_error *err)
 {
-    c->write_map = map(fd, c->size, PROT_READ | PROT_WRITE);
-    c->read_map = map(fd, c->size, PROT_READ);
+    c->write_map = ms_pages_map(fd, c->size, PROT_READ | PROT_WRITE);
+    c->read_map = ms_pages_map(fd, c->size, PROT_READ);
     c->is_touched = calloc(c->size / MS_SPACE_BLOCK + 1, sizeof *c->is_touched);
     if (!c->write_map || !c->read_map || !c->is_touched)
         return ms_error_set(err,

@@ -1,0 +1,69 @@
+#include "store/pages.h"
+
+#include "store/space.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+/* Address space alone: `size` bytes from a multiple of a block on. */
+static uint8_t *reserve(uint64_t size)
+{
+    uint8_t *room, *at;
+
+    if (size > SIZE_MAX - MS_SPACE_BLOCK)
+        return NULL;
+    room = mmap(NULL,
+                size + MS_SPACE_BLOCK,
+                PROT_NONE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                -1,
+                0);
+    if (room == MAP_FAILED)
+        return NULL;
+    at = room + (MS_SPACE_BLOCK - (uintptr_t)room % MS_SPACE_BLOCK) % MS_SPACE_BLOCK;
+    if (at > room)
+        munmap(room, (size_t)(at - room));
+    munmap(at + size, (size_t)(room + MS_SPACE_BLOCK - at));
+    return at;
+}
+
+void *ms_pages_map(int fd, uint64_t size, int prot)
+{
+    uint8_t *at = reserve(size);
+
+    if (!at)
+        return NULL;
+    if (mmap(at, size, prot, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0) ==
+        MAP_FAILED) {
+        munmap(at, size);
+        return NULL;
+    }
+    madvise(at, size, MADV_HUGEPAGE);
+    madvise(at, size, MADV_DONTDUMP);
+    return at;
+}
+
+/* One page of each block is made first: what is empty cannot be joined. */
+static bool commit_huge(uint8_t *at, uint64_t len)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    for (uint64_t block = 0; block < len; block += MS_SPACE_BLOCK)
+        if (madvise(at + block, page, MADV_POPULATE_WRITE) < 0)
+            return false;
+    return madvise(at, len, MADV_COLLAPSE) == 0;
+}
+
+int ms_pages_commit(uint8_t *at, uint64_t len)
+{
+    if (commit_huge(at, len))
+        return 0;
+    return madvise(at, len, MADV_POPULATE_WRITE) < 0 ? -errno : 0;
+}
