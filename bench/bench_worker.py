@@ -17,6 +17,12 @@ class Worker:
         """One byte of every page."""
         return int(data[::4096].sum())
 
+    def copied(self) -> int:
+        """Bytes that this process has copied into the store; of Muster alone."""
+        import muster
+
+        return int(muster.store_stats()["copied"])
+
     def hang(self) -> None:
         time.sleep(3600)
 

@@ -7,7 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from side import Side, SideError, run_side
 
@@ -67,8 +67,19 @@ def init_side(side: Side) -> float:
     return float(side.ask("init", **arguments))
 
 
+class Turn(Protocol):
+    """A side, or what stands in for one."""
+
+    name: str
+
+    def stopped(self) -> contextlib.AbstractContextManager[None]: ...
+
+
+AnyTurn = TypeVar("AnyTurn", bound=Turn)
+
+
 def take_turns(
-    sides: Sequence[Side], rounds: int, measure: Callable[[Side], Any]
+    sides: Sequence[AnyTurn], rounds: int, measure: Callable[[AnyTurn], Any]
 ) -> dict[str, list[Any]]:
     """One slice of each side in turn, `rounds` times: they share whatever noise.
 

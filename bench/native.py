@@ -56,6 +56,21 @@ class CallPrograms:
         return p50_s(run([self.folder / "driver", worker, str(count)]))
 
 
+class SharedProgram:
+    """bench/c/shared.c, built into `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.program = folder / "shared"
+        source = HERE / "c/shared.c"
+        run(["cc", "-O2", "-D_GNU_SOURCE", "-o", self.program, source])
+
+    def measure(self, mib: int, ranks: int, count: int) -> dict[str, float]:
+        """Seconds of a round, of one with a memcpy before it, and of the memcpy."""
+        printed = run([self.program, *map(str, (mib, ranks, count))]).split()
+        names = ("in_place", "copied", "memcpy")
+        return {n: float(us) / 1e6 for n, us in zip(names, printed, strict=True)}
+
+
 def inside(folder: Path, name: str) -> Path:
     """A program of bench/c that uses what is inside the library, built into `folder`."""
     program = folder / name

@@ -18,7 +18,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 class Target:
     """`at least N times better than the peer`, `at most N times it`, or `at most N`."""
 
-    kind: str  # "better", "at_most_peer", "at_most" or "at_least"
+    kind: str  # "better", "at_most_peer", "at_most", "at_least"; "told": only told
     limit: float
     unit: str
 
@@ -27,7 +27,7 @@ class Target:
         if not muster or not peer:
             return None
         more_is_better = self.unit == "calls/s"
-        if self.kind == "at_most_peer" or more_is_better:
+        if self.kind in ("at_most_peer", "told") or more_is_better:
             return muster / peer
         return peer / muster
 
@@ -38,11 +38,13 @@ class Target:
         if self.kind == "at_least":
             return None if muster is None else muster >= self.limit
         ratio = self.ratio(muster, peer)
-        if ratio is None:
+        if ratio is None or self.kind == "told":
             return None
         return ratio >= self.limit if self.kind == "better" else ratio <= self.limit
 
     def __str__(self) -> str:
+        if self.kind == "told":
+            return "-"
         if self.kind in ("at_most", "at_least"):
             sign = "<= " if self.kind == "at_most" else ">= "
             return sign + show(self.limit, self.unit)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from data_rows import DATA_ROWS, DATA_VERL_ROWS
 from lab import Lab, init_side, take_turns
 from lent_rows import LENT_ROWS
 from machine import cores_awake
@@ -24,7 +25,6 @@ CORES: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
 }
 IN_FLIGHT_WINDOW = 1000
 FAN_OUT_RANKS = 32
-BROADCAST_RANKS = 8
 IDLE_SETTLE_S = 10  # Ray's processes still start things long after init
 
 
@@ -107,25 +107,6 @@ def fan_out(lab: Lab) -> list[Line]:
         slices = take_turns(sides, lab.size(7, 2), measure)
     work = f"call to {FAN_OUT_RANKS} ranks, all answers in"
     return [ray_line(work, Target("better", 25, "s"), slices)]
-
-
-def broadcast(lab: Lab) -> list[Line]:
-    """Ray has no other way than to copy: it is measured once for both."""
-    mib, count = lab.size(256, 64), lab.size(7, 3)
-    lines = []
-    with lab.sides(["ray", "muster"], ranks=BROADCAST_RANKS) as sides:
-        for in_place, better in ((False, 1), (True, 3)):
-            how = partial(_broadcast, mib, count, in_place)
-            slices = take_turns(sides, lab.size(4, 2), how)
-            word = "built in place" if in_place else "copied once"
-            work = f"{mib} MiB to {BROADCAST_RANKS} ranks, every page read, {word}"
-            lines.append(ray_line(work, Target("better", better, "s"), slices))
-    return lines
-
-
-def _broadcast(mib: int, count: int, in_place: bool, side: Side) -> float:
-    times = side.ask("broadcast", mib=mib, count=count, in_place=in_place)
-    return quantile(times, 0.5)
 
 
 def broadcast_nodes(lab: Lab) -> list[Line]:
@@ -370,13 +351,13 @@ def agents(lab: Lab) -> list[Line]:
     return lines
 
 
+NEED_VERL = {**VERL_ROWS, **DATA_VERL_ROWS}
 ROWS: dict[str, Callable[[Lab], list[Line]]] = {
     "call": call,
     "call-awake": call_awake,
     "call-p99": call_p99,
     "in-flight": in_flight,
     "fan-out": fan_out,
-    "broadcast": broadcast,
     "broadcast-nodes": broadcast_nodes,
     "start": start,
     "init": init,
@@ -389,7 +370,8 @@ ROWS: dict[str, Callable[[Lab], list[Line]]] = {
     "health": health,
     "agents": agents,
     **LENT_ROWS,
-    **VERL_ROWS,
+    **DATA_ROWS,
+    **NEED_VERL,
 }
 ALONE = (
     "call-awake",
@@ -400,6 +382,6 @@ ALONE = (
     "agents",
     "planner",
     *LENT_ROWS,
-    *VERL_ROWS,
+    *NEED_VERL,
 )
 RAY_ROWS = [name for name in ROWS if name not in ALONE]

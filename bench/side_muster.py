@@ -102,6 +102,18 @@ class Muster:
         cluster = self.cluster
         return time_each(lambda: cluster.execute_all_sync("read", data), count, 2)
 
+    def count_broadcast(self, mib: int) -> int:
+        """Bytes that all processes together copy for one broadcast."""
+        data = np.ones(mib << 20, np.uint8)
+
+        def copied() -> int:
+            ranks = self.cluster.execute_all_sync("copied")
+            return int(muster.store_stats()["copied"]) + sum(ranks)
+
+        before = copied()
+        self.cluster.execute_all_sync("read", data)
+        return copied() - before
+
     def nodes_broadcast(
         self, mib: int, nodes: int, count: int, tls: str
     ) -> list[float]:
