@@ -24,7 +24,8 @@
 
 extern PyObject *core_dumps, *core_dumps_call, *core_loads, *core_make_error,
     *core_error;
-extern PyObject *core_site; /* which line of the user's program is running */
+extern PyObject *core_dumps_alone; /* of what cannot refer to a store */
+extern PyObject *core_site;        /* which line of the user's program is running */
 extern PyTypeObject *core_peer_type, *core_call_type, *core_memory_type;
 
 /* Raise `core_error` (or OSError's cousin) with the text; returns NULL. */

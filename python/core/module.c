@@ -9,7 +9,8 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-PyObject *core_dumps, *core_dumps_call, *core_loads, *core_make_error, *core_error;
+PyObject *core_dumps, *core_dumps_call, *core_dumps_alone, *core_loads,
+    *core_make_error, *core_error;
 PyObject *core_site;
 
 /* How long the main thread waits before it looks whether a signal came just before. */
@@ -172,6 +173,7 @@ static PyObject *setup(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     static const char *const names[] = {"dumps",
                                         "dumps_call",
+                                        "dumps_alone",
                                         "loads",
                                         "make_error",
                                         "error",
@@ -179,16 +181,17 @@ static PyObject *setup(PyObject *self, PyObject *args, PyObject *kwargs)
                                         "tensor",
                                         "site",
                                         NULL};
-    PyObject *dumps, *dumps_call, *loads, *make_error, *error, *tensor_of, *tensor,
-        *site;
+    PyObject *dumps, *dumps_call, *dumps_alone, *loads, *make_error, *error, *tensor_of,
+        *tensor, *site;
 
     (void)self;
     if (!PyArg_ParseTupleAndKeywords(args,
                                      kwargs,
-                                     "$OOOOOOOO",
+                                     "$OOOOOOOOO",
                                      CORE_NAMES(names),
                                      &dumps,
                                      &dumps_call,
+                                     &dumps_alone,
                                      &loads,
                                      &make_error,
                                      &error,
@@ -198,6 +201,7 @@ static PyObject *setup(PyObject *self, PyObject *args, PyObject *kwargs)
         return NULL;
     replace(&core_dumps, dumps);
     replace(&core_dumps_call, dumps_call);
+    replace(&core_dumps_alone, dumps_alone);
     replace(&core_site, site);
     replace(&core_loads, loads);
     replace(&core_make_error, make_error);
@@ -227,7 +231,7 @@ PyMODINIT_FUNC PyInit__core(void)
     if (core_payload_setup(module) < 0 || core_call_setup(module) < 0 ||
         core_peer_setup(module) < 0 || core_head_setup(module) < 0 ||
         core_worker_setup(module) < 0 || core_rows_setup(module) < 0 ||
-        core_store_setup(module) < 0 ||
+        core_store_setup(module) < 0 || core_piece_setup(module) < 0 ||
         PyModule_AddFunctions(module, core_zygote_methods) < 0 ||
         PyModule_AddFunctions(module, core_mapping_methods) < 0 ||
         PyModule_AddFunctions(module, core_fan_methods) < 0 ||

@@ -236,7 +236,7 @@ static int lay_out_inline(struct core_payload *p)
 
 static int encode_pickle(PyObject *value, struct core_payload *p)
 {
-    return pickle_value(value, core_dumps, p) < 0 ? -1 : lay_out_inline(p);
+    return pickle_value(value, core_dumps_alone, p) < 0 ? -1 : lay_out_inline(p);
 }
 
 /* With what is big in the node's store, if there is one. */

@@ -1,17 +1,9 @@
-#include "core.h"
+#include "rows.h"
 
 #include "base/cleanup.h"
-#include "batch/gather.h"
-#include "batch/partition.h"
-#include "batch/rows.h"
 
 #include <errno.h>
 #include <string.h>
-
-/* Rows: constant once they are made. */
-struct rows {
-    PyObject_HEAD struct ms_rows r;
-};
 
 static PyTypeObject *rows_type;
 
@@ -48,55 +40,6 @@ static PyObject *done(struct rows *rows, int rc, const struct ms_error *err)
     else
         PyErr_NoMemory();
     return NULL;
-}
-
-/* ---- buffers ---------------------------------------------------------------------- */
-
-/* A contiguous buffer with at least this many bytes. */
-static int buffer_get(PyObject *object, int flags, size_t bytes, Py_buffer *out)
-{
-    if (PyObject_GetBuffer(object, out, flags | PyBUF_C_CONTIGUOUS) < 0)
-        return -1;
-    if ((size_t)out->len >= bytes)
-        return 0;
-    PyErr_Format(PyExc_ValueError,
-                 "a buffer of %zu bytes is needed, this one has %zd",
-                 bytes,
-                 out->len);
-    PyBuffer_Release(out);
-    return -1;
-}
-
-struct buffers {
-    Py_buffer *at;
-    Py_ssize_t count;
-};
-
-static void buffers_release(struct buffers *b)
-{
-    for (Py_ssize_t i = 0; i < b->count; i++)
-        PyBuffer_Release(&b->at[i]);
-    free(b->at);
-}
-
-/* One of each element of a list. 0, or -1 with an exception set; release in both cases. */
-static int buffers_get(PyObject *list, int flags, struct buffers *out)
-{
-    Py_ssize_t count = PyList_Size(list);
-
-    *out = (struct buffers){0};
-    if (count < 0)
-        return -1;
-    out->at = calloc((size_t)count + 1, sizeof *out->at);
-    if (!out->at) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (; out->count < count; out->count++)
-        if (PyObject_GetBuffer(
-                PyList_GetItem(list, out->count), &out->at[out->count], flags) < 0)
-            return -1;
-    return 0;
 }
 
 /* ---- making ----------------------------------------------------------------------- */
@@ -186,7 +129,7 @@ static PyObject *rows_take(PyObject *object, PyObject *indexes)
     Py_buffer b;
     int rc;
 
-    if (buffer_get(indexes, PyBUF_SIMPLE, 0, &b) < 0)
+    if (rows_buffer(indexes, PyBUF_SIMPLE, 0, &b) < 0)
         return NULL;
     out = rows_new();
     if (!out) {
@@ -296,6 +239,94 @@ static PyObject *rows_blocks(PyObject *object, void *unused)
     return list;
 }
 
+/* same(rows): they are the same rows, in the same order. False may also mean that it was
+ * not found out. */
+static PyObject *rows_same(PyObject *object, PyObject *other)
+{
+    struct ms_rows *a = &((struct rows *)object)->r, *b;
+
+    if (!PyObject_TypeCheck(other, rows_type)) {
+        PyErr_SetString(PyExc_TypeError, "same(rows)");
+        return NULL;
+    }
+    b = &((struct rows *)other)->r;
+    if (a->count != b->count || a->run_count != b->run_count)
+        Py_RETURN_FALSE;
+    for (size_t i = 0; i < a->run_count; i++)
+        if (a->runs[i].block != b->runs[i].block ||
+            a->runs[i].first != b->runs[i].first ||
+            a->runs[i].count != b->runs[i].count || a->runs[i].step != b->runs[i].step)
+            Py_RETURN_FALSE;
+    Py_RETURN_TRUE;
+}
+
+/* spans(blocks): (block, first, end, count) of each block that has rows here. */
+static PyObject *rows_spans(PyObject *object, PyObject *args)
+{
+    struct ms_rows *r = &((struct rows *)object)->r;
+    MS_CLEANUP(ms_cleanup_free) struct ms_span *spans = NULL;
+    PyObject *list;
+    Py_ssize_t count;
+
+    if (!PyArg_ParseTuple(args, "n", &count))
+        return NULL;
+    spans = calloc((size_t)count + 1, sizeof *spans);
+    if (!spans)
+        return PyErr_NoMemory();
+    if (ms_rows_spans(r, spans, (size_t)count) < 0) {
+        PyErr_SetString(PyExc_IndexError, "a row is of a block that is not there");
+        return NULL;
+    }
+    list = PyList_New(0);
+    for (Py_ssize_t i = 0; list && i < count; i++) {
+        PyObject *item;
+
+        if (!spans[i].count)
+            continue;
+        item = Py_BuildValue("nKKK",
+                             i,
+                             (unsigned long long)spans[i].first,
+                             (unsigned long long)spans[i].end,
+                             (unsigned long long)spans[i].count);
+        if (!item || PyList_Append(list, item) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    return list;
+}
+
+/* moved([(block, first) of each block]): row `first` of it is row 0 of `block` then. */
+static PyObject *rows_moved(PyObject *object, PyObject *args)
+{
+    struct ms_rows *r = &((struct rows *)object)->r;
+    MS_CLEANUP(ms_cleanup_free) struct ms_move *to = NULL;
+    struct ms_error err = {.text = "a row is of a block that is not there"};
+    struct rows *out;
+    PyObject *list;
+    Py_ssize_t count;
+
+    if (!PyArg_ParseTuple(args, "O!", &PyList_Type, &list))
+        return NULL;
+    count = PyList_Size(list);
+    to = calloc((size_t)count + 1, sizeof *to);
+    if (!to)
+        return PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < count; i++) {
+        unsigned long long first;
+
+        if (!PyArg_ParseTuple(PyList_GetItem(list, i), "IK", &to[i].block, &first))
+            return NULL;
+        to[i].first = first;
+    }
+    out = rows_new();
+    if (!out)
+        return NULL;
+    for (size_t i = 0; i < r->run_count; i++)
+        if (r->runs[i].block >= (size_t)count)
+            return done(out, -ERANGE, &err);
+    return done(out, ms_rows_append_moved(&out->r, r, to), &err);
+}
+
 /* Block and row of every row, for columns of objects: two int64 buffers. */
 static PyObject *rows_where(PyObject *object, PyObject *args)
 {
@@ -305,9 +336,9 @@ static PyObject *rows_where(PyObject *object, PyObject *args)
     uint64_t i = 0;
 
     if (!PyArg_ParseTuple(args, "OO", &block_object, &row_object) ||
-        buffer_get(block_object, PyBUF_WRITABLE, r->count * 8, &blocks) < 0)
+        rows_buffer(block_object, PyBUF_WRITABLE, r->count * 8, &blocks) < 0)
         return NULL;
-    if (buffer_get(row_object, PyBUF_WRITABLE, r->count * 8, &rows) < 0) {
+    if (rows_buffer(row_object, PyBUF_WRITABLE, r->count * 8, &rows) < 0) {
         PyBuffer_Release(&blocks);
         return NULL;
     }
@@ -322,206 +353,6 @@ static PyObject *rows_where(PyObject *object, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* ---- payload ---------------------------------------------------------------------- */
-
-/* Every row is one of its block's, so that nothing outside of a buffer is read. */
-static bool rows_fit(const struct ms_rows *r, const uint64_t *counts, size_t blocks)
-{
-    for (size_t i = 0; i < r->run_count; i++) {
-        const struct ms_run *run = &r->runs[i];
-        __int128 last = (__int128)run->first + (__int128)run->step * (run->count - 1);
-
-        if (run->block >= blocks || run->first >= counts[run->block] || last < 0 ||
-            last >= (__int128)counts[run->block])
-            return false;
-    }
-    return true;
-}
-
-static PyObject *no_fit(void)
-{
-    PyErr_SetString(PyExc_IndexError, "a row is not in its block");
-    return NULL;
-}
-
-/* Within a row nothing is left out. */
-static bool rows_are_whole(const Py_buffer *p)
-{
-    Py_ssize_t bytes = p->itemsize;
-
-    for (int d = p->ndim - 1; d > 0; d--) {
-        if (p->shape[d] > 1 && p->strides[d] != bytes)
-            return false;
-        bytes *= p->shape[d];
-    }
-    return true;
-}
-
-static int fixed_parts(const struct buffers *b,
-                       size_t row_bytes,
-                       struct ms_fixed_part *parts,
-                       uint64_t *counts)
-{
-    for (Py_ssize_t i = 0; i < b->count; i++) {
-        const Py_buffer *p = &b->at[i];
-
-        if (p->ndim < 1 || p->strides[0] < 0 || !rows_are_whole(p)) {
-            PyErr_SetString(PyExc_ValueError, "whole rows in growing order are needed");
-            return -1;
-        }
-        if (p->shape[0] > 0 && (size_t)p->len / (size_t)p->shape[0] != row_bytes) {
-            PyErr_SetString(PyExc_ValueError, "the rows of the blocks differ in size");
-            return -1;
-        }
-        counts[i] = (uint64_t)p->shape[0];
-        parts[i] = (struct ms_fixed_part){
-            .base = p->buf, .count = counts[i], .stride = (uint64_t)p->strides[0]};
-    }
-    return 0;
-}
-
-/* gather(blocks, row_bytes, out): the rows one after another. A block's rows are
- * contiguous themselves, and at equal distances. */
-static PyObject *rows_gather(PyObject *object, PyObject *args)
-{
-    struct ms_rows *r = &((struct rows *)object)->r;
-    PyObject *list, *out_object, *result = NULL;
-    MS_CLEANUP(ms_cleanup_free) struct ms_fixed_part *parts = NULL;
-    MS_CLEANUP(ms_cleanup_free) uint64_t *counts = NULL;
-    Py_ssize_t row_bytes;
-    struct buffers b;
-    Py_buffer out;
-
-    if (!PyArg_ParseTuple(args, "O!nO", &PyList_Type, &list, &row_bytes, &out_object) ||
-        buffer_get(out_object, PyBUF_WRITABLE, r->count * (size_t)row_bytes, &out) < 0)
-        return NULL;
-    if (buffers_get(list, PyBUF_STRIDES, &b) == 0) {
-        parts = calloc((size_t)b.count + 1, sizeof *parts);
-        counts = calloc((size_t)b.count + 1, sizeof *counts);
-        if (!parts || !counts) {
-            PyErr_NoMemory();
-        } else if (fixed_parts(&b, (size_t)row_bytes, parts, counts) == 0) {
-            if (rows_fit(r, counts, (size_t)b.count)) {
-                Py_BEGIN_ALLOW_THREADS;
-                ms_gather_fixed(r, parts, (size_t)row_bytes, out.buf);
-                Py_END_ALLOW_THREADS;
-                result = Py_NewRef(Py_None);
-            } else {
-                no_fit();
-            }
-        }
-    }
-    buffers_release(&b);
-    PyBuffer_Release(&out);
-    return result;
-}
-
-/* Offsets grow and stay within the values. */
-static bool offsets_fit(const struct ms_ragged_part *p, uint64_t elements)
-{
-    if (p->offsets[0] < 0)
-        return false;
-    for (uint64_t i = 0; i < p->count; i++)
-        if (p->offsets[i + 1] < p->offsets[i])
-            return false;
-    return (uint64_t)p->offsets[p->count] <= elements;
-}
-
-static int ragged_parts(const struct buffers *values,
-                        const struct buffers *offsets,
-                        size_t element_bytes,
-                        struct ms_ragged_part *parts,
-                        uint64_t *counts)
-{
-    for (Py_ssize_t i = 0; i < offsets->count; i++) {
-        size_t entries = (size_t)offsets->at[i].len / sizeof(int64_t);
-
-        counts[i] = entries > 0 ? entries - 1 : 0;
-        parts[i] = (struct ms_ragged_part){.values = values->at[i].buf,
-                                           .offsets = offsets->at[i].buf,
-                                           .count = counts[i]};
-        if (entries == 0 || !element_bytes ||
-            !offsets_fit(&parts[i], (size_t)values->at[i].len / element_bytes)) {
-            PyErr_SetString(PyExc_ValueError, "offsets must grow within the values");
-            return -1;
-        }
-    }
-    return 0;
-}
-
-/* With the blocks read and checked. */
-static PyObject *ragged_into(const struct ms_rows *r,
-                             const struct ms_ragged_part *parts,
-                             size_t element_bytes,
-                             PyObject *out_object,
-                             bool wants_offsets)
-{
-    size_t bytes = (r->count + 1) * sizeof(int64_t);
-    MS_CLEANUP(ms_cleanup_free) int64_t *sums = malloc(bytes);
-    Py_buffer out;
-
-    if (!sums)
-        return PyErr_NoMemory();
-    ms_gather_offsets(r, parts, sums);
-    if (!wants_offsets)
-        bytes = (size_t)sums[r->count] * element_bytes;
-    if (buffer_get(out_object, PyBUF_WRITABLE, bytes, &out) < 0)
-        return NULL;
-    if (wants_offsets) {
-        memcpy(out.buf, sums, bytes);
-    } else {
-        Py_BEGIN_ALLOW_THREADS;
-        ms_gather_ragged(r, parts, element_bytes, out.buf);
-        Py_END_ALLOW_THREADS;
-    }
-    PyBuffer_Release(&out);
-    Py_RETURN_NONE;
-}
-
-/* gather_ragged(values, offsets, element_bytes, out, wants_offsets): first the offsets
- * of the rows, then, when one knows how many elements there are, the values. */
-static PyObject *rows_gather_ragged(PyObject *object, PyObject *args)
-{
-    struct ms_rows *r = &((struct rows *)object)->r;
-    PyObject *value_list, *offset_list, *out, *result = NULL;
-    struct buffers values = {0}, offsets = {0};
-    Py_ssize_t element_bytes;
-    int wants_offsets;
-
-    if (!PyArg_ParseTuple(args,
-                          "O!O!nOp",
-                          &PyList_Type,
-                          &value_list,
-                          &PyList_Type,
-                          &offset_list,
-                          &element_bytes,
-                          &out,
-                          &wants_offsets))
-        return NULL;
-    if (buffers_get(value_list, PyBUF_C_CONTIGUOUS, &values) == 0 &&
-        buffers_get(offset_list, PyBUF_C_CONTIGUOUS, &offsets) == 0) {
-        size_t count = (size_t)offsets.count;
-        MS_CLEANUP(ms_cleanup_free)
-        struct ms_ragged_part *parts = calloc(count + 1, sizeof *parts);
-        MS_CLEANUP(ms_cleanup_free)
-        uint64_t *counts = calloc(count + 1, sizeof *counts);
-
-        if (!parts || !counts)
-            PyErr_NoMemory();
-        else if (values.count != offsets.count)
-            PyErr_SetString(PyExc_ValueError, "as many offsets as values are needed");
-        else if (ragged_parts(
-                     &values, &offsets, (size_t)element_bytes, parts, counts) == 0)
-            result =
-                rows_fit(r, counts, count)
-                    ? ragged_into(r, parts, (size_t)element_bytes, out, wants_offsets)
-                    : no_fit();
-    }
-    buffers_release(&values);
-    buffers_release(&offsets);
-    return result;
-}
-
 /* ---- the type --------------------------------------------------------------------- */
 
 static PyMethodDef rows_methods[] = {
@@ -530,6 +361,9 @@ static PyMethodDef rows_methods[] = {
     {"slice", rows_slice, METH_VARARGS, NULL},
     {"take", rows_take, METH_O, NULL},
     {"repeat", rows_repeat, METH_VARARGS, NULL},
+    {"same", rows_same, METH_O, NULL},
+    {"spans", rows_spans, METH_VARARGS, NULL},
+    {"moved", rows_moved, METH_VARARGS, NULL},
     {"where", rows_where, METH_VARARGS, NULL},
     {"gather", rows_gather, METH_VARARGS, NULL},
     {"gather_ragged", rows_gather_ragged, METH_VARARGS, NULL},
@@ -552,50 +386,7 @@ static PyType_Spec rows_spec = {.name = "muster._core.Rows",
                                 .flags = Py_TPFLAGS_DEFAULT,
                                 .slots = rows_slots};
 
-/* partition(weights, parts, differencing, equal, out): int64 in, uint32 out. */
-static PyObject *partition(PyObject *self, PyObject *args)
-{
-    PyObject *weights_object, *out_object;
-    struct ms_error err = {0};
-    int differencing, equal, rc;
-    unsigned int parts;
-    Py_buffer weights, out;
-    size_t count;
-
-    (void)self;
-    if (!PyArg_ParseTuple(args,
-                          "OIppO",
-                          &weights_object,
-                          &parts,
-                          &differencing,
-                          &equal,
-                          &out_object) ||
-        buffer_get(weights_object, PyBUF_SIMPLE, 0, &weights) < 0)
-        return NULL;
-    count = (size_t)weights.len / sizeof(int64_t);
-    if (buffer_get(out_object, PyBUF_WRITABLE, count * sizeof(uint32_t), &out) < 0) {
-        PyBuffer_Release(&weights);
-        return NULL;
-    }
-    Py_BEGIN_ALLOW_THREADS;
-    rc = ms_partition(weights.buf,
-                      count,
-                      parts,
-                      differencing ? MS_PARTITION_DIFFERENCING
-                                   : MS_PARTITION_LONGEST_FIRST,
-                      equal,
-                      out.buf,
-                      &err);
-    Py_END_ALLOW_THREADS;
-    PyBuffer_Release(&weights);
-    PyBuffer_Release(&out);
-    if (rc == 0)
-        Py_RETURN_NONE;
-    PyErr_SetString(rc == -ENOMEM ? PyExc_MemoryError : PyExc_ValueError, err.text);
-    return NULL;
-}
-
-static PyMethodDef functions[] = {{"partition", partition, METH_VARARGS, NULL},
+static PyMethodDef functions[] = {{"partition", rows_partition, METH_VARARGS, NULL},
                                   {NULL, NULL, 0, NULL}};
 
 int core_rows_setup(PyObject *module)

@@ -2,6 +2,7 @@
  *
  * store.c     the client of this process, objects as Python sees them, put and empty
  * stored.c    payloads whose big parts are in a store
+ * piece.c     bytes in a store that are read only when they are wanted
  */
 #ifndef MS_PYTHON_STORE_H
 #define MS_PYTHON_STORE_H
@@ -54,6 +55,11 @@ PyObject *core_stored_ref(const uint8_t *body, size_t len);
 /* Raise StoreFull, ObjectLost or MusterError; returns NULL. */
 PyObject *core_store_raise(const struct ms_error *err);
 
+/* Which line of the user's program does this; empty if that cannot be told. `text` is a
+ * new reference that keeps it, or NULL. */
+const char *core_site_text(PyObject **text);
+
 int core_store_setup(PyObject *module);
+int core_piece_setup(PyObject *module);
 
 #endif

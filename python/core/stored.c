@@ -203,8 +203,7 @@ static int write_out(struct core_payload *p,
     return 0;
 }
 
-/* Which line of the user's program does this; empty if that cannot be told. */
-static const char *site_of(PyObject **text)
+const char *core_site_text(PyObject **text)
 {
     const char *site = NULL;
 
@@ -228,7 +227,7 @@ static int lay_out(struct core_payload *p,
     int rc = 0;
 
     if (bytes >= least && (ms_store_limit(c) || how == CORE_STORED_PUT)) {
-        const char *site = site_of(&text);
+        const char *site = core_site_text(&text);
 
         rc = store_rest(c, l, bytes, site);
         Py_XDECREF(text);

@@ -147,6 +147,7 @@ __all__ = [
 _core.setup(
     dumps=_serialize.dumps,
     dumps_call=_serialize.dumps_call,
+    dumps_alone=_serialize.dumps_alone,
     site=site,
     loads=_serialize.loads,
     make_error=errors.make_error,

@@ -15,7 +15,7 @@ import warnings
 
 import numpy as np
 
-from muster.batch import _equal
+from muster._batch_parts import equal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         return len(a) == len(b) and all(map(same, a, b))
     try:
-        return _equal(a, b) or bool(a != a and b != b)
+        return equal(a, b) or bool(a != a and b != b)
     except (ValueError, TypeError, RuntimeError):  # of unlike shapes or kinds
         return False
 

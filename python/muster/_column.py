@@ -1,10 +1,16 @@
-"""One column of a batch: parts that are never changed, and which of their rows."""
+"""One column of a batch: parts that are never changed, and which of their rows.
+
+A part may be far: in a store, and not read yet. Dividing, joining and sending a column
+reads none of it; reading it reads those parts that its rows are in.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from muster._core import Rows
+from muster._far import Far, FarObjects
+from muster._torch import array_of, dtype_of, is_tensor, name_of
 from muster.ragged import Ragged
 
 TYPE_CHECKING = False
@@ -14,21 +20,25 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Part = NDArray[Any] | Ragged
+    Part = NDArray[Any] | Ragged | Far | FarObjects
+    Whole = NDArray[Any] | Ragged
 
 copied = 0  # bytes of payload that were gathered in this process
 
 
 def part_of(name: str, value: Any) -> Part:
     """What a column is made of: an array with rows, Ragged, or an array of objects."""
-    if isinstance(value, Ragged):
+    if isinstance(value, (Ragged, Far, FarObjects)):
         return value
-    if _is_tensor(value):
-        return _from_tensor(name, value)
+    if is_tensor(value):
+        try:
+            value = array_of(value)
+        except TypeError as e:
+            raise TypeError(f"column {name!r}: {e}") from None
     if isinstance(value, np.ndarray) and value.dtype != object:
         if value.ndim == 0:
             raise ValueError(f"column {name!r}: a single number has no rows")
-        return _with_whole_rows(value)
+        return with_whole_rows(_checked(name, value))
     if isinstance(value, np.ndarray) and value.ndim != 1:
         raise ValueError(f"column {name!r}: objects have one dimension: {value.shape}")
     if not isinstance(value, (list, tuple, np.ndarray)):
@@ -39,6 +49,25 @@ def part_of(name: str, value: Any) -> Part:
     return objects(value)
 
 
+def _checked(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    """Numbers that others than numpy know too."""
+    if array.dtype.hasobject:
+        raise TypeError(
+            f"column {name!r}: {array.dtype} has objects in it: give each field a column"
+        )
+    if array.dtype.kind == "V" and not array.dtype.names:  # of ml_dtypes, or raw bytes
+        known = dtype_of(array.dtype.name) if _is_known(array.dtype.name) else None
+        return array if known is None else array.view(known)
+    return array
+
+
+def _is_known(name: str) -> bool:
+    try:
+        return dtype_of(name).names is not None
+    except TypeError:
+        return False
+
+
 def objects(values: Sequence[Any] | NDArray[Any]) -> NDArray[Any]:
     """A one-dimensional array of them, whatever they are."""
     out = np.empty(len(values), dtype=object)
@@ -47,21 +76,7 @@ def objects(values: Sequence[Any] | NDArray[Any]) -> NDArray[Any]:
     return out
 
 
-def _is_tensor(value: Any) -> bool:
-    return type(value).__module__ == "torch" and hasattr(value, "detach")
-
-
-def _from_tensor(name: str, tensor: Any) -> NDArray[Any]:
-    if tensor.device.type != "cpu":
-        raise TypeError(
-            f"column {name!r}: the tensor is on {tensor.device}: .cpu() it first; batches "
-            "live in host memory"
-        )
-    array: NDArray[Any] = tensor.detach().numpy()
-    return _with_whole_rows(array)
-
-
-def _with_whole_rows(array: NDArray[Any]) -> NDArray[Any]:
+def with_whole_rows(array: NDArray[Any]) -> NDArray[Any]:
     """Rows that are contiguous themselves; a copy only where they are not."""
     if array.ndim and array.strides[0] >= 0 and array[:1].flags.c_contiguous:
         return array
@@ -76,7 +91,11 @@ class Column:
     def __init__(self, parts: list[Part], rows: Rows) -> None:
         self.parts = parts
         self.rows = rows
-        self._whole: Part | None = None
+        self._whole: Whole | None = None
+
+    @classmethod
+    def of(cls, part: Part) -> Column:
+        return cls([part], Rows(len(part)))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -93,10 +112,18 @@ class Column:
         """Reading it copies nothing."""
         return len(self.rows) == 0 or self.rows.view is not None
 
+    @property
+    def is_here(self) -> bool:
+        """Reading it moves nothing between nodes, for that was done."""
+        if self._whole is not None:
+            return True
+        used = {block for block, *_ in self.rows.spans(len(self.parts))}
+        return all(is_here(self.parts[block]) for block in used)
+
     def with_rows(self, rows: Rows) -> Column:
         return Column(self.parts, rows)
 
-    def read(self) -> Part:
+    def read(self) -> Whole:
         """All rows together: a view where they are one run, else a copy, made once."""
         if self._whole is None:
             whole = _READ[self.kind](self)
@@ -107,14 +134,44 @@ class Column:
             self._whole = whole
         return self._whole
 
+    def lengths(self) -> NDArray[np.int64]:
+        """Of the rows of a ragged column; its values are not read."""
+        parts: list[Any] = self.parts
+        each = [np.diff(part.offsets) for part in parts]
+        count = len(self.rows)
+        out = np.empty(count, dtype=np.int64)
+        if count:
+            self.rows.gather(each, out.itemsize, out)
+        return out
+
+    @property
+    def nbytes(self) -> int:
+        """Of the numbers of these rows."""
+        part = self.parts[0]
+        if isinstance(part, Ragged):
+            each = part.dtype.itemsize * int(np.prod(part.element_shape))
+            return int(self.lengths().sum()) * each
+        if part.dtype == object:
+            return 0
+        return len(self) * part.dtype.itemsize * int(np.prod(part.shape[1:]))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Column, (self.parts, self.rows)
+
     def describe(self) -> tuple[Any, ...]:
         """What must be equal in columns that are put together."""
         part = self.parts[0]
         if isinstance(part, Ragged):
-            return "ragged", str(part.dtype), part.values.shape[1:]
+            return "ragged", name_of(part.dtype), part.element_shape
         if part.dtype == object:
             return ("objects",)
-        return "fixed", str(part.dtype), part.shape[1:]
+        return "fixed", name_of(part.dtype), part.shape[1:]
+
+
+def is_here(part: Part) -> bool:
+    if isinstance(part, Ragged):
+        part = part._values
+    return not isinstance(part, (Far, FarObjects)) or part.is_here
 
 
 def join(columns: Sequence[Column], memo: dict[Any, Rows]) -> Column:
@@ -147,20 +204,43 @@ def _count_copy(nbytes: int) -> None:
     copied += nbytes
 
 
+def _near(part: Any) -> Any:
+    """An array, or Ragged."""
+    return part.read() if isinstance(part, (Far, FarObjects)) else part
+
+
+def _used(column: Column, none: Any) -> list[Any]:
+    """The parts that its rows are in, as arrays; `none` in the place of the others."""
+    used = {block for block, *_ in column.rows.spans(len(column.parts))}
+    return [_near(p) if i in used else none for i, p in enumerate(column.parts)]
+
+
 def _fixed(column: Column) -> NDArray[Any]:
-    parts: list[Any] = column.parts
+    first: Any = column.parts[0]
     count = len(column.rows)
     view = column.rows.view
+    none: NDArray[Any] = np.empty((0, *first.shape[1:]), dtype=first.dtype)
     if count == 0:
-        empty: NDArray[Any] = parts[0][:0]
-        return empty
+        return none
     if view is not None:
-        return _strided(parts[view[0]], view[1], count, view[2])
-    out = np.empty((count, *parts[0].shape[1:]), dtype=parts[0].dtype)
+        return _strided(_near(column.parts[view[0]]), view[1], count, view[2])
+    out = np.empty((count, *first.shape[1:]), dtype=first.dtype)
     if out.nbytes:
-        column.rows.gather(parts, out.nbytes // count, out)
-        _count_copy(out.nbytes)
+        gather_fixed(column, out)
     return out
+
+
+def gather_fixed(column: Column, out: NDArray[Any]) -> None:
+    """The rows, one after another."""
+    none: NDArray[Any] = np.empty((0, *out.shape[1:]), dtype=out.dtype)
+    parts = [_bits(part) for part in _used(column, none)]
+    column.rows.gather(parts, out.nbytes // len(out), _bits(out))
+    _count_copy(out.nbytes)
+
+
+def _bits(array: NDArray[Any]) -> NDArray[Any]:
+    """Dates have no buffers of their own."""
+    return array.view(np.int64) if array.dtype.kind in "mM" else array
 
 
 def _strided(part: NDArray[Any], first: int, count: int, step: int) -> NDArray[Any]:
@@ -176,24 +256,36 @@ def _ragged(column: Column) -> Ragged:
     count = len(column.rows)
     view = column.rows.view
     if count == 0:
-        return Ragged._view(parts[0].values[:0], np.zeros(1, dtype=np.int64))
+        none: NDArray[Any] = np.empty((0, *parts[0].element_shape), parts[0].dtype)
+        return Ragged._view(none, np.zeros(1, dtype=np.int64))
     if view is not None and view[2] == 1:
         block, first, _ = view
         part = parts[block]
         return Ragged._view(part.values, part.offsets[first : first + count + 1])
-    values = [part.values for part in parts]
-    offsets = [part.offsets for part in parts]
-    each = values[0].itemsize * int(np.prod(values[0].shape[1:]))
-    sums = np.empty(count + 1, dtype=np.int64)
-    column.rows.gather_ragged(values, offsets, each, sums, True)
-    out = np.empty((int(sums[-1]), *values[0].shape[1:]), dtype=values[0].dtype)
-    column.rows.gather_ragged(values, offsets, each, out, False)
-    _count_copy(out.nbytes)
+    sums = np.zeros(count + 1, dtype=np.int64)
+    np.cumsum(column.lengths(), out=sums[1:])
+    out = np.empty((int(sums[-1]), *parts[0].element_shape), dtype=parts[0].dtype)
+    if out.nbytes:
+        gather_ragged(column, out)
     return Ragged._view(out, sums)
 
 
+def gather_ragged(column: Column, out: NDArray[Any]) -> None:
+    """The values of the rows, one after another."""
+    none: NDArray[Any] = np.empty((0, *out.shape[1:]), dtype=out.dtype)
+    used = {block for block, *_ in column.rows.spans(len(column.parts))}
+    values, offsets = [], []
+    for i, part in enumerate(column.parts):
+        assert isinstance(part, Ragged)
+        values.append(_bits(part.values if i in used else none))
+        offsets.append(part.offsets if i in used else np.zeros(1, dtype=np.int64))
+    each = out.itemsize * int(np.prod(out.shape[1:]))
+    column.rows.gather_ragged(values, offsets, each, _bits(out), False)
+    _count_copy(out.nbytes)
+
+
 def _objects(column: Column) -> NDArray[Any]:
-    parts: list[Any] = column.parts
+    parts = _used(column, np.empty(0, dtype=object))
     count = len(column.rows)
     blocks = np.empty(count, dtype=np.int64)
     rows = np.empty(count, dtype=np.int64)

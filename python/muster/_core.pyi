@@ -34,6 +34,7 @@ def setup(
     *,
     dumps: Callable[[Any], tuple[bytes, list[Any], list[Held]]],
     dumps_call: Callable[[Any], tuple[bytes, list[Any], list[Held]]],
+    dumps_alone: Callable[[Any], tuple[bytes, list[Any], list[Held]]],
     loads: Callable[[Any, list[Any]], Any],
     make_error: Callable[
         [str, str, str, str, bytes, ExitInfo | None, str], BaseException
@@ -532,6 +533,12 @@ class Rows:
     def take(self, indexes: Any, /) -> Rows:
         """int64."""
     def repeat(self, times: int, interleave: bool, /) -> Rows: ...
+    def same(self, other: Rows, /) -> bool:
+        """True: the same rows in the same order. False may mean: not found out."""
+    def spans(self, blocks: int, /) -> list[tuple[int, int, int, int]]:
+        """(block, first, end, rows) of each block that has rows here."""
+    def moved(self, to: list[tuple[int, int]], /) -> Rows:
+        """Row `first` of each block is row 0 of `block` then."""
     def where(self, blocks: Any, rows: Any, /) -> None:
         """Write block and row of each, int64."""
     def gather(self, blocks: list[Any], row_bytes: int, out: Any, /) -> None: ...
@@ -581,3 +588,23 @@ def store_node() -> tuple[int, int] | None:
 def store_stats() -> dict[str, Any]: ...
 def store_objects() -> list[dict[str, Any]]: ...
 def store_copied() -> int: ...
+
+# Bytes in a store that are read only when they are wanted.
+PieceName = tuple[int, int, int, int, str]
+
+def piece_can() -> bool:
+    """Whether this process has a store to write to."""
+
+def piece_write(buffer: Any) -> tuple[Held, int]:
+    """Its object, and where in it; what lies in the store already is not copied."""
+
+def piece_is_stored(buffer: Any) -> bool: ...
+def piece_count(nbytes: int) -> None:
+    """So many were written into what store_empty gave."""
+
+def piece_name(held: Held) -> PieceName: ...
+def piece_hold(name: PieceName) -> Held:
+    """Without its bytes."""
+
+def piece_read(held: Held) -> Any:
+    """With its bytes, from its node if need be."""

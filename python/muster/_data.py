@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_PICKLER = f"{os.sep}cloudpickle{os.sep}"
 _FRAMES_MAX = 30
 
 
@@ -23,6 +24,7 @@ class _Collecting(threading.local):
     """The objects of the store that what is being pickled now refers to."""
 
     held: list[_core.Held] | None = None
+    far = True  # columns of batches may be left in the store
 
 
 collecting = _Collecting()
@@ -148,7 +150,8 @@ def site() -> str:
     frame = sys._getframe(1)
     for _ in range(_FRAMES_MAX):
         path = frame.f_code.co_filename
-        if not path.startswith(_HERE) or frame.f_back is None:
+        ours = path.startswith(_HERE) or _PICKLER in path
+        if not ours or frame.f_back is None:
             return f"{os.path.basename(path)}:{frame.f_lineno}"
         frame = frame.f_back
     return ""

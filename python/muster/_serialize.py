@@ -17,8 +17,10 @@ from muster._core import Held
 from muster._data import collecting, resolve_arguments
 from muster.errors import (
     MusterError,
+    ObjectLost,
     RemoteError,
     SerializationError,
+    StoreFull,
     rebuild,
     state_of,
 )
@@ -113,9 +115,20 @@ def dumps(obj: Any) -> Pickled:
     _pickler()  # its failure is not the object's
     try:
         data, held = _pickle_refs(obj, take)
+    except (StoreFull, ObjectLost):
+        raise  # of what was to be left in the store
     except Exception as e:
         raise _explain(obj, e) from None
     return data, buffers, held
+
+
+def dumps_alone(obj: Any) -> Pickled:
+    """The same for those who have no store: nothing of batches is left there."""
+    outer, collecting.far = collecting.far, False
+    try:
+        return dumps(obj)
+    finally:
+        collecting.far = outer
 
 
 def dumps_call(call: tuple[tuple[Any, ...], dict[str, Any] | None]) -> Pickled:

@@ -8,15 +8,27 @@ its rows are one run, else they are put together then, once. What is read is rea
 from __future__ import annotations
 
 import copy
-import operator
 import pickle
 from os import fspath
 
 import numpy as np
 
 from muster import _column, _core
+from muster._batch_parts import (
+    METRICS,
+    dtype_named,
+    equal,
+    merged,
+    own,
+    ragged_room,
+    same,
+)
 from muster._column import Column, part_of
 from muster._core import Rows
+from muster._data import empty
+from muster._far import Far, FarObjects, is_wanted
+from muster._sending import ready
+from muster._torch import has_tensors, tensor_of
 from muster.ragged import Ragged
 
 TYPE_CHECKING = False
@@ -27,7 +39,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-METRICS = "metrics"  # meta information that concat merges instead of comparing
 _MAGIC = b"muster-batch-1\n"
 
 
@@ -69,6 +80,50 @@ class Batch:
         self.meta = copy.deepcopy(meta)
         return self
 
+    @classmethod
+    def allocate(
+        cls,
+        rows: int,
+        columns: Mapping[str, Any] | None = None,
+        ragged: Mapping[str, tuple[ArrayLike, Any]] | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Room in the store of this node, not initialised: `write(name)` gives a column to
+        be filled, and a later send copies nothing.
+
+        columns: by name the type of a number, or (shape of a row, type). ragged: by name
+        (length of each row, type). Types are numpy's, torch's, or their names.
+        """
+        if rows < 0:
+            raise ValueError(f"rows: must not be negative: {rows}")
+        both = sorted((columns or {}).keys() & (ragged or {}).keys())
+        if both:
+            raise ValueError(f"column {both[0]!r} is both fixed and ragged")
+        made: dict[str, Any] = {}
+        for name, told in (columns or {}).items():
+            shape, kind = told if isinstance(told, tuple) else ((), told)
+            made[name] = empty((rows, *shape), dtype_named(name, kind))
+        for name, (lengths, kind) in (ragged or {}).items():
+            made[name] = ragged_room(name, rows, lengths, dtype_named(name, kind))
+        return cls(made, meta)
+
+    def write(self, name: str) -> NDArray[Any] | Ragged:
+        """A column of an allocated batch, to be filled; of a ragged one its `values`. Do
+        not write any more once it was sent."""
+        column = self._column(name)
+        part = column.parts[0]
+        array = part.values if isinstance(part, Ragged) else part
+        whole = len(column.parts) == 1 and len(column) == len(part)
+        in_order = len(column) == 0 or column.rows.view == (0, 0, 1)
+        mine = isinstance(array, np.ndarray) and array.flags.writeable
+        if not (whole and in_order and mine):
+            raise ValueError(
+                f"column {name!r} cannot be written: that is for batches of "
+                "Batch.allocate, before they are divided; assign a new column instead"
+            )
+        assert not isinstance(array, (Far, FarObjects))
+        return part if isinstance(part, Ragged) else array
+
     def _check_count(self, name: str, count: int) -> None:
         if count != self._count:
             raise ValueError(
@@ -97,18 +152,14 @@ class Batch:
         """A column: an array, Ragged, or an array of objects; read-only."""
         return self._column(name).read()
 
-    def torch(self, name: str) -> Any:
-        """A fixed column as a tensor that shares its memory: do not write to it."""
-        import warnings
-
-        import torch  # type: ignore[import-not-found]
-
-        array = self._column(name).read()
-        if isinstance(array, Ragged) or array.dtype == object:
-            raise TypeError(f"column {name!r} is no tensor")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that it is read-only
-            return torch.from_numpy(array)
+    def torch(self, name: str, *, write: bool = False) -> Any:
+        """A fixed column as a tensor that shares its memory: do not write to it, unless it
+        is one that `write` gives. Of rows that run backwards it is a copy."""
+        array = self.write(name) if write else self.read(name)
+        if isinstance(array, Ragged) or not has_tensors(array.dtype):
+            kind = " ".join(map(str, self._column(name).describe()))
+            raise TypeError(f"column {name!r} is no tensor: {kind}")
+        return tensor_of(array)
 
     def kind(self, name: str) -> str:
         """ "fixed", "ragged" or "objects"."""
@@ -117,6 +168,17 @@ class Batch:
     def is_view(self, name: str) -> bool:
         """Whether reading this column copies nothing."""
         return self._column(name).is_view
+
+    def is_here(self, name: str) -> bool:
+        """Whether its bytes are mapped already; False: reading it maps them, or fetches
+        them from their node."""
+        return self._column(name).is_here
+
+    def lengths(self, name: str) -> NDArray[np.int64]:
+        """Of each row of a ragged column, whose values are not read for that."""
+        if self.kind(name) != "ragged":
+            raise TypeError(f"column {name!r} is not ragged")
+        return self._column(name).lengths()
 
     def __setitem__(self, name: str, value: Any) -> None:
         """Add a column, or put another in its place."""
@@ -173,10 +235,10 @@ class Batch:
         if self._columns and other._columns and len(self) != len(other):
             raise ValueError(f"union of {len(self)} and {len(other)} rows")
         for name in self._columns.keys() & other._columns.keys():
-            if not _same(self._columns[name], other._columns[name]):
+            if not same(self._columns[name], other._columns[name]):
                 raise ValueError(f"column {name!r} is in both, with other values")
         for key in self.meta.keys() & other.meta.keys():
-            if not _equal(self.meta[key], other.meta[key]):
+            if not equal(self.meta[key], other.meta[key]):
                 raise ValueError(f"meta information {key!r} differs")
         columns = {**other._columns, **self._columns}
         count = len(self) if self._columns else len(other)
@@ -296,7 +358,7 @@ class Batch:
                         f"{other_column.describe()} in another"
                     )
             columns[name] = _column.join(mine, memo)
-        meta = _merged([b.meta for b in batches], merge)
+        meta = merged([b.meta for b in batches], merge)
         return cls._of(columns, sum(b._count for b in filled), meta)
 
     def group_by(self, *keys: str) -> dict[str, Self]:
@@ -357,10 +419,10 @@ class Batch:
 
     def _weights(self, weights: ArrayLike | str) -> NDArray[np.int64]:
         if isinstance(weights, str):
-            column = self.read(weights)
-            if not isinstance(column, Ragged):
+            column = self._column(weights)
+            if column.kind != "ragged":
                 raise TypeError(f"weights: column {weights!r} is not ragged")
-            return np.ascontiguousarray(column.lengths)
+            return column.lengths()
         each = np.ascontiguousarray(weights, dtype=np.int64)
         if each.shape != (self._count,):
             raise ValueError(f"weights: {each.shape} for {self._count} rows")
@@ -391,7 +453,7 @@ class Batch:
         columns = {}
         rows = Rows(self._count)
         for name, column in self._columns.items():
-            columns[name] = Column([_own(column.read())], rows)
+            columns[name] = Column([own(column.read())], rows)
         return self._of(columns, self._count, self.meta)
 
     def meta_only(self) -> Self:
@@ -427,6 +489,10 @@ class Batch:
         return batch
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if is_wanted():
+            memo: dict[Any, Rows] = {}
+            columns = {name: ready(c, memo) for name, c in self._columns.items()}
+            return _arrived, (type(self), columns, self._count, self.meta)
         return _loaded, (type(self), self.to_dict(), self._count, self.meta)
 
     def __eq__(self, other: object) -> bool:
@@ -434,8 +500,8 @@ class Batch:
             isinstance(other, Batch)
             and len(self) == len(other)
             and self._columns.keys() == other._columns.keys()
-            and all(_same(c, other._columns[n]) for n, c in self._columns.items())
-            and _equal(self.meta, other.meta)
+            and all(same(c, other._columns[n]) for n, c in self._columns.items())
+            and equal(self.meta, other.meta)
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -456,65 +522,12 @@ def _loaded(
     return batch
 
 
-def _own(part: NDArray[Any] | Ragged) -> NDArray[Any] | Ragged:
-    if isinstance(part, Ragged):
-        return Ragged(part._used().copy(), part.offsets - part.offsets[0])
-    return part.copy()
-
-
-def _same(a: Column, b: Column) -> bool:
-    """Equal values; the same memory is not looked at."""
-    if a is b or (
-        a.rows is b.rows
-        and len(a.parts) == len(b.parts)
-        and all(map(operator.is_, a.parts, b.parts))
-    ):
-        return True
-    return a.describe() == b.describe() and _equal(a.read(), b.read())
-
-
-def _equal(a: Any, b: Any) -> bool:
-    """Also of arrays, and of what has arrays in it; NaN equals NaN."""
-    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
-        if a.dtype == object or b.dtype == object:
-            return a.shape == b.shape and all(map(_equal, a.flat, b.flat))
-        return np.array_equal(
-            a, b, equal_nan=a.dtype.kind in "fc" and b.dtype.kind in "fc"
-        )
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_equal(a[k], b[k]) for k in a)
-    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
-        return len(a) == len(b) and all(map(_equal, a, b))
-    return bool(np.all(a == b))
-
-
-def _merged(metas: Sequence[dict[str, Any]], merge: Sequence[str]) -> dict[str, Any]:
-    """Of batches that are put together."""
-    out: dict[str, Any] = {}
-    for meta in metas:
-        for key, value in meta.items():
-            if key in merge:
-                continue
-            if key in out and not _equal(out[key], value):
-                raise ValueError(f"concat: meta information {key!r} differs")
-            out[key] = value
-    for key in merge:
-        values = [meta[key] for meta in metas if key in meta]
-        if values:
-            out[key] = _metrics(values)
-    return out
-
-
-def _metrics(values: list[Any]) -> Any:
-    """Lists of all values: of dicts, entry by entry; lists are put together."""
-    if not all(isinstance(value, dict) for value in values):
-        return _flat(values)
-    names = dict.fromkeys(name for value in values for name in value)
-    return {name: _flat([v[name] for v in values if name in v]) for name in names}
-
-
-def _flat(values: list[Any]) -> list[Any]:
-    out: list[Any] = []
-    for value in values:
-        out.extend(value if isinstance(value, (list, tuple)) else [value])
-    return out
+def _arrived(
+    cls: type[Batch], columns: dict[str, Column], count: int, meta: dict[str, Any]
+) -> Batch:
+    """Its columns are read when they are wanted."""
+    batch = cls.__new__(cls)
+    batch._columns = columns
+    batch._count = count
+    batch.meta = meta
+    return batch

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from muster._far import Far, is_wanted
+from muster._torch import array_of, is_tensor
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,10 +22,15 @@ class Ragged:
     Slices share both arrays.
     """
 
-    __slots__ = ("offsets", "values")
+    __slots__ = ("_values", "offsets")
+
+    _values: NDArray[Any] | Far  # far: in a store, and not read yet
+    offsets: NDArray[np.int64]
 
     def __init__(self, values: ArrayLike, offsets: ArrayLike) -> None:
-        self.values = np.ascontiguousarray(values)
+        if is_tensor(values):
+            values = array_of(values)
+        self._values = np.ascontiguousarray(values)
         self.offsets = np.ascontiguousarray(offsets, dtype=np.int64)
         if self.offsets.ndim != 1 or len(self.offsets) == 0:
             raise ValueError("offsets: one number for each row, and one more")
@@ -39,7 +47,10 @@ class Ragged:
     @classmethod
     def of(cls, rows: Iterable[ArrayLike], dtype: DTypeLike | None = None) -> Ragged:
         """From one sequence for each row."""
-        arrays = [np.asarray(row, dtype=dtype) for row in rows]
+        arrays = [
+            array_of(row) if is_tensor(row) else np.asarray(row, dtype=dtype)
+            for row in rows
+        ]
         for i, array in enumerate(arrays):
             if array.ndim < 1:
                 raise ValueError(f"row {i} is a single {array.dtype}, not a sequence")
@@ -50,16 +61,27 @@ class Ragged:
         return cls(values, offsets)
 
     @classmethod
-    def _view(cls, values: NDArray[Any], offsets: NDArray[np.int64]) -> Ragged:
+    def _view(cls, values: NDArray[Any] | Far, offsets: NDArray[np.int64]) -> Ragged:
         """Of arrays that are known to be right; nobody else's flags are changed."""
         self = cls.__new__(cls)
-        self.values = values.view()
+        self._values = values if isinstance(values, Far) else values.view()
         self.offsets = offsets.view()
         return self
 
     @property
+    def values(self) -> NDArray[Any]:
+        """All elements, also those beside these rows."""
+        if isinstance(self._values, Far):
+            return self._values.read()
+        return self._values
+
+    @property
     def dtype(self) -> np.dtype[Any]:
-        return self.values.dtype
+        return self._values.dtype
+
+    @property
+    def element_shape(self) -> tuple[int, ...]:
+        return self._values.shape[1:]
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -69,7 +91,7 @@ class Ragged:
     @property
     def nbytes(self) -> int:
         """Of the elements of these rows."""
-        each = self.values.itemsize * int(np.prod(self.values.shape[1:]))
+        each = self.dtype.itemsize * int(np.prod(self.element_shape))
         return int(self.offsets[-1] - self.offsets[0]) * each
 
     def __len__(self) -> int:
@@ -101,6 +123,8 @@ class Ragged:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Only what these rows have, not what is beside them."""
+        if isinstance(self._values, Far) and is_wanted():
+            return Ragged._view, (self._values, self.offsets)
         return Ragged, (self._used(), self.offsets - self.offsets[0])
 
     def _used(self) -> NDArray[Any]:

@@ -91,6 +91,22 @@ int ms_rows_append(struct ms_rows *r,
     return rc;
 }
 
+int ms_rows_append_moved(struct ms_rows *r,
+                         const struct ms_rows *from,
+                         const struct ms_move *to)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < from->run_count && rc == 0; i++) {
+        struct ms_run run = from->runs[i];
+
+        run.first -= to[run.block].first;
+        run.block = to[run.block].block;
+        rc = ms_rows_add(r, run);
+    }
+    return rc;
+}
+
 /* ---- looking --------------------------------------------------------------------- */
 
 /* The run that has row i. */
@@ -121,6 +137,27 @@ void ms_rows_at(const struct ms_rows *r, uint64_t i, uint32_t *block, uint64_t *
 
     *block = r->runs[at].block;
     *row = row_of(&r->runs[at], i - start_of(r, at));
+}
+
+int ms_rows_spans(const struct ms_rows *r, struct ms_span *spans, size_t block_count)
+{
+    for (size_t i = 0; i < block_count; i++)
+        spans[i] = (struct ms_span){.first = UINT64_MAX};
+    for (size_t i = 0; i < r->run_count; i++) {
+        const struct ms_run *run = &r->runs[i];
+        uint64_t a = run->first, b = row_of(run, run->count - 1);
+        struct ms_span *s;
+
+        if (run->block >= block_count)
+            return -ERANGE;
+        s = &spans[run->block];
+        s->count += run->count;
+        if ((a < b ? a : b) < s->first)
+            s->first = a < b ? a : b;
+        if ((a < b ? b : a) + 1 > s->end)
+            s->end = (a < b ? b : a) + 1;
+    }
+    return 0;
 }
 
 bool ms_rows_is_view(const struct ms_rows *r)

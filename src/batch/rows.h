@@ -72,6 +72,26 @@ int ms_rows_repeat(const struct ms_rows *r,
 /* Where row i is. `i` is below count. */
 void ms_rows_at(const struct ms_rows *r, uint64_t i, uint32_t *block, uint64_t *row);
 
+/* What is used of one block: `count` rows (0: none) of first to end - 1; rows that are
+ * there twice count twice. */
+struct ms_span {
+    uint64_t first, end, count;
+};
+
+/* Of each of the blocks. -ERANGE: there are rows of others too. */
+int ms_rows_spans(const struct ms_rows *r, struct ms_span *spans, size_t block_count);
+
+/* Where a block has gone: row `first` of it is row 0 of `block` now. */
+struct ms_move {
+    uint32_t block;
+    uint64_t first;
+};
+
+/* Append all of `from`, whose block b has moved as to[b] says; its rows are within. */
+int ms_rows_append_moved(struct ms_rows *r,
+                         const struct ms_rows *from,
+                         const struct ms_move *to);
+
 /* All rows are one run: then a column of it is a view of the block's column. An empty
  * one is a view of nothing: false. */
 bool ms_rows_is_view(const struct ms_rows *r);

@@ -267,6 +267,45 @@ static void test_ragged_payload(void **state)
     ms_rows_finish(&out);
 }
 
+static void test_spans_and_moves(void **state)
+{
+    static const int64_t indexes[] = {8, 3, 8, 12, 5};
+    const struct ms_move to[] = {{.block = 1, .first = 3}, {.block = 0, .first = 2}};
+    struct ms_span spans[3];
+    struct ms_rows r, some, moved;
+    uint32_t block;
+    uint64_t row;
+
+    (void)state;
+    ms_rows_init(&r);
+    ms_rows_init(&some);
+    ms_rows_init(&moved);
+    assert_int_equal(ms_rows_add(&r, (struct ms_run){.count = 10, .step = 1}), 0);
+    assert_int_equal(
+        ms_rows_add(&r, (struct ms_run){.block = 1, .count = 4, .step = 1}), 0);
+    assert_int_equal(ms_rows_take(&r, indexes, 5, &some, NULL), 0);
+    assert_int_equal(ms_rows_spans(&some, spans, 3), 0);
+    assert_int_equal(spans[0].first, 3);
+    assert_int_equal(spans[0].end, 9);
+    assert_int_equal(spans[0].count, 4);
+    assert_int_equal(spans[1].first, 2);
+    assert_int_equal(spans[1].end, 3);
+    assert_int_equal(spans[2].count, 0);
+    assert_int_equal(ms_rows_spans(&some, spans, 1), -ERANGE);
+
+    assert_int_equal(ms_rows_append_moved(&moved, &some, to), 0);
+    assert_int_equal(moved.count, 5);
+    ms_rows_at(&moved, 0, &block, &row);
+    assert_int_equal(block, 1);
+    assert_int_equal(row, 5);
+    ms_rows_at(&moved, 3, &block, &row);
+    assert_int_equal(block, 0);
+    assert_int_equal(row, 0);
+    ms_rows_finish(&r);
+    ms_rows_finish(&some);
+    ms_rows_finish(&moved);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +314,7 @@ int main(void)
         cmocka_unit_test(test_wrong_indexes),
         cmocka_unit_test(test_fixed_payload),
         cmocka_unit_test(test_ragged_payload),
+        cmocka_unit_test(test_spans_and_moves),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

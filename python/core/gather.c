@@ -1,0 +1,300 @@
+#include "rows.h"
+
+#include "base/cleanup.h"
+#include "batch/gather.h"
+#include "batch/partition.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- buffers ---------------------------------------------------------------------- */
+
+int rows_buffer(PyObject *object, int flags, size_t bytes, Py_buffer *out)
+{
+    if (PyObject_GetBuffer(object, out, flags | PyBUF_C_CONTIGUOUS) < 0)
+        return -1;
+    if ((size_t)out->len >= bytes)
+        return 0;
+    PyErr_Format(PyExc_ValueError,
+                 "a buffer of %zu bytes is needed, this one has %zd",
+                 bytes,
+                 out->len);
+    PyBuffer_Release(out);
+    return -1;
+}
+
+struct buffers {
+    Py_buffer *at;
+    Py_ssize_t count;
+};
+
+static void buffers_release(struct buffers *b)
+{
+    for (Py_ssize_t i = 0; i < b->count; i++)
+        PyBuffer_Release(&b->at[i]);
+    free(b->at);
+}
+
+/* One of each element of a list. 0, or -1 with an exception set; release in both cases. */
+static int buffers_get(PyObject *list, int flags, struct buffers *out)
+{
+    Py_ssize_t count = PyList_Size(list);
+
+    *out = (struct buffers){0};
+    if (count < 0)
+        return -1;
+    out->at = calloc((size_t)count + 1, sizeof *out->at);
+    if (!out->at) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (; out->count < count; out->count++)
+        if (PyObject_GetBuffer(
+                PyList_GetItem(list, out->count), &out->at[out->count], flags) < 0)
+            return -1;
+    return 0;
+}
+
+/* ---- payload ---------------------------------------------------------------------- */
+
+/* Every row is one of its block's, so that nothing outside of a buffer is read. */
+static bool rows_fit(const struct ms_rows *r, const uint64_t *counts, size_t blocks)
+{
+    for (size_t i = 0; i < r->run_count; i++) {
+        const struct ms_run *run = &r->runs[i];
+        __int128 last = (__int128)run->first + (__int128)run->step * (run->count - 1);
+
+        if (run->block >= blocks || run->first >= counts[run->block] || last < 0 ||
+            last >= (__int128)counts[run->block])
+            return false;
+    }
+    return true;
+}
+
+static PyObject *no_fit(void)
+{
+    PyErr_SetString(PyExc_IndexError, "a row is not in its block");
+    return NULL;
+}
+
+/* Within a row nothing is left out. */
+static bool rows_are_whole(const Py_buffer *p)
+{
+    Py_ssize_t bytes = p->itemsize;
+
+    for (int d = p->ndim - 1; d > 0; d--) {
+        if (p->shape[d] > 1 && p->strides[d] != bytes)
+            return false;
+        bytes *= p->shape[d];
+    }
+    return true;
+}
+
+static int fixed_parts(const struct buffers *b,
+                       size_t row_bytes,
+                       struct ms_fixed_part *parts,
+                       uint64_t *counts)
+{
+    for (Py_ssize_t i = 0; i < b->count; i++) {
+        const Py_buffer *p = &b->at[i];
+
+        if (p->ndim < 1 || p->strides[0] < 0 || !rows_are_whole(p)) {
+            PyErr_SetString(PyExc_ValueError, "whole rows in growing order are needed");
+            return -1;
+        }
+        if (p->shape[0] > 0 && (size_t)p->len / (size_t)p->shape[0] != row_bytes) {
+            PyErr_SetString(PyExc_ValueError, "the rows of the blocks differ in size");
+            return -1;
+        }
+        counts[i] = (uint64_t)p->shape[0];
+        parts[i] = (struct ms_fixed_part){
+            .base = p->buf, .count = counts[i], .stride = (uint64_t)p->strides[0]};
+    }
+    return 0;
+}
+
+/* gather(blocks, row_bytes, out): the rows one after another. A block's rows are
+ * contiguous themselves, and at equal distances. */
+PyObject *rows_gather(PyObject *object, PyObject *args)
+{
+    struct ms_rows *r = &((struct rows *)object)->r;
+    PyObject *list, *out_object, *result = NULL;
+    MS_CLEANUP(ms_cleanup_free) struct ms_fixed_part *parts = NULL;
+    MS_CLEANUP(ms_cleanup_free) uint64_t *counts = NULL;
+    Py_ssize_t row_bytes;
+    struct buffers b;
+    Py_buffer out;
+
+    if (!PyArg_ParseTuple(args, "O!nO", &PyList_Type, &list, &row_bytes, &out_object) ||
+        rows_buffer(out_object, PyBUF_WRITABLE, r->count * (size_t)row_bytes, &out) < 0)
+        return NULL;
+    if (buffers_get(list, PyBUF_STRIDES, &b) == 0) {
+        parts = calloc((size_t)b.count + 1, sizeof *parts);
+        counts = calloc((size_t)b.count + 1, sizeof *counts);
+        if (!parts || !counts) {
+            PyErr_NoMemory();
+        } else if (fixed_parts(&b, (size_t)row_bytes, parts, counts) == 0) {
+            if (rows_fit(r, counts, (size_t)b.count)) {
+                Py_BEGIN_ALLOW_THREADS;
+                ms_gather_fixed(r, parts, (size_t)row_bytes, out.buf);
+                Py_END_ALLOW_THREADS;
+                result = Py_NewRef(Py_None);
+            } else {
+                no_fit();
+            }
+        }
+    }
+    buffers_release(&b);
+    PyBuffer_Release(&out);
+    return result;
+}
+
+/* Offsets grow and stay within the values. */
+static bool offsets_fit(const struct ms_ragged_part *p, uint64_t elements)
+{
+    if (p->offsets[0] < 0)
+        return false;
+    for (uint64_t i = 0; i < p->count; i++)
+        if (p->offsets[i + 1] < p->offsets[i])
+            return false;
+    return (uint64_t)p->offsets[p->count] <= elements;
+}
+
+static int ragged_parts(const struct buffers *values,
+                        const struct buffers *offsets,
+                        size_t element_bytes,
+                        struct ms_ragged_part *parts,
+                        uint64_t *counts)
+{
+    for (Py_ssize_t i = 0; i < offsets->count; i++) {
+        size_t entries = (size_t)offsets->at[i].len / sizeof(int64_t);
+
+        counts[i] = entries > 0 ? entries - 1 : 0;
+        parts[i] = (struct ms_ragged_part){.values = values->at[i].buf,
+                                           .offsets = offsets->at[i].buf,
+                                           .count = counts[i]};
+        if (entries == 0 || !element_bytes ||
+            !offsets_fit(&parts[i], (size_t)values->at[i].len / element_bytes)) {
+            PyErr_SetString(PyExc_ValueError, "offsets must grow within the values");
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* With the blocks read and checked. */
+static PyObject *ragged_into(const struct ms_rows *r,
+                             const struct ms_ragged_part *parts,
+                             size_t element_bytes,
+                             PyObject *out_object,
+                             bool wants_offsets)
+{
+    size_t bytes = (r->count + 1) * sizeof(int64_t);
+    MS_CLEANUP(ms_cleanup_free) int64_t *sums = malloc(bytes);
+    Py_buffer out;
+
+    if (!sums)
+        return PyErr_NoMemory();
+    ms_gather_offsets(r, parts, sums);
+    if (!wants_offsets)
+        bytes = (size_t)sums[r->count] * element_bytes;
+    if (rows_buffer(out_object, PyBUF_WRITABLE, bytes, &out) < 0)
+        return NULL;
+    if (wants_offsets) {
+        memcpy(out.buf, sums, bytes);
+    } else {
+        Py_BEGIN_ALLOW_THREADS;
+        ms_gather_ragged(r, parts, element_bytes, out.buf);
+        Py_END_ALLOW_THREADS;
+    }
+    PyBuffer_Release(&out);
+    Py_RETURN_NONE;
+}
+
+/* gather_ragged(values, offsets, element_bytes, out, wants_offsets): first the offsets
+ * of the rows, then, when one knows how many elements there are, the values. */
+PyObject *rows_gather_ragged(PyObject *object, PyObject *args)
+{
+    struct ms_rows *r = &((struct rows *)object)->r;
+    PyObject *value_list, *offset_list, *out, *result = NULL;
+    struct buffers values = {0}, offsets = {0};
+    Py_ssize_t element_bytes;
+    int wants_offsets;
+
+    if (!PyArg_ParseTuple(args,
+                          "O!O!nOp",
+                          &PyList_Type,
+                          &value_list,
+                          &PyList_Type,
+                          &offset_list,
+                          &element_bytes,
+                          &out,
+                          &wants_offsets))
+        return NULL;
+    if (buffers_get(value_list, PyBUF_C_CONTIGUOUS, &values) == 0 &&
+        buffers_get(offset_list, PyBUF_C_CONTIGUOUS, &offsets) == 0) {
+        size_t count = (size_t)offsets.count;
+        MS_CLEANUP(ms_cleanup_free)
+        struct ms_ragged_part *parts = calloc(count + 1, sizeof *parts);
+        MS_CLEANUP(ms_cleanup_free)
+        uint64_t *counts = calloc(count + 1, sizeof *counts);
+
+        if (!parts || !counts)
+            PyErr_NoMemory();
+        else if (values.count != offsets.count)
+            PyErr_SetString(PyExc_ValueError, "as many offsets as values are needed");
+        else if (ragged_parts(
+                     &values, &offsets, (size_t)element_bytes, parts, counts) == 0)
+            result =
+                rows_fit(r, counts, count)
+                    ? ragged_into(r, parts, (size_t)element_bytes, out, wants_offsets)
+                    : no_fit();
+    }
+    buffers_release(&values);
+    buffers_release(&offsets);
+    return result;
+}
+
+/* ---- parts that weigh the same ---------------------------------------------------- */
+
+PyObject *rows_partition(PyObject *self, PyObject *args)
+{
+    PyObject *weights_object, *out_object;
+    struct ms_error err = {0};
+    int differencing, equal, rc;
+    unsigned int parts;
+    Py_buffer weights, out;
+    size_t count;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args,
+                          "OIppO",
+                          &weights_object,
+                          &parts,
+                          &differencing,
+                          &equal,
+                          &out_object) ||
+        rows_buffer(weights_object, PyBUF_SIMPLE, 0, &weights) < 0)
+        return NULL;
+    count = (size_t)weights.len / sizeof(int64_t);
+    if (rows_buffer(out_object, PyBUF_WRITABLE, count * sizeof(uint32_t), &out) < 0) {
+        PyBuffer_Release(&weights);
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    rc = ms_partition(weights.buf,
+                      count,
+                      parts,
+                      differencing ? MS_PARTITION_DIFFERENCING
+                                   : MS_PARTITION_LONGEST_FIRST,
+                      equal,
+                      out.buf,
+                      &err);
+    Py_END_ALLOW_THREADS;
+    PyBuffer_Release(&weights);
+    PyBuffer_Release(&out);
+    if (rc == 0)
+        Py_RETURN_NONE;
+    PyErr_SetString(rc == -ENOMEM ? PyExc_MemoryError : PyExc_ValueError, err.text);
+    return NULL;
+}

@@ -1,0 +1,109 @@
+"""What batches are made and put together of: room, equality, meta information."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+
+from muster._data import empty
+from muster._torch import dtype_of
+from muster.ragged import Ragged
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from muster._column import Column
+
+METRICS = "metrics"  # meta information that concat merges instead of comparing
+
+
+def dtype_named(name: str, kind: Any) -> np.dtype[Any]:
+    try:
+        return dtype_of(kind)
+    except TypeError as e:
+        raise TypeError(f"column {name!r}: {e}") from None
+
+
+def ragged_room(
+    name: str, rows: int, lengths: ArrayLike, dtype: np.dtype[Any]
+) -> Ragged:
+    each = np.asarray(lengths)
+    if each.shape != (rows,) or (rows and each.dtype.kind not in "iu"):
+        raise ValueError(
+            f"column {name!r}: a length for each of {rows} rows is needed, not "
+            f"{each.dtype} of {each.shape}"
+        )
+    if rows and each.min() < 0:
+        raise ValueError(f"column {name!r}: a length is negative: {each.min()}")
+    offsets = np.zeros(rows + 1, dtype=np.int64)
+    np.cumsum(each, out=offsets[1:])
+    return Ragged(empty(int(offsets[-1]), dtype), offsets)
+
+
+def own(part: NDArray[Any] | Ragged) -> NDArray[Any] | Ragged:
+    if isinstance(part, Ragged):
+        return Ragged(part._used().copy(), part.offsets - part.offsets[0])
+    return part.copy()
+
+
+def same(a: Column, b: Column) -> bool:
+    """Equal values; the same memory is not looked at."""
+    if a is b or (
+        len(a.parts) == len(b.parts)
+        and all(map(operator.is_, a.parts, b.parts))
+        and (a.rows is b.rows or a.rows.same(b.rows))
+    ):
+        return True
+    return a.describe() == b.describe() and equal(a.read(), b.read())
+
+
+def equal(a: Any, b: Any) -> bool:
+    """Also of arrays, and of what has arrays in it; NaN equals NaN."""
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        if a.dtype == object or b.dtype == object:
+            return a.shape == b.shape and all(map(equal, a.flat, b.flat))
+        return np.array_equal(
+            a, b, equal_nan=a.dtype.kind in "fc" and b.dtype.kind in "fc"
+        )
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(equal(a[k], b[k]) for k in a)
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(map(equal, a, b))
+    return bool(np.all(a == b))
+
+
+def merged(metas: Sequence[dict[str, Any]], merge: Sequence[str]) -> dict[str, Any]:
+    """Of batches that are put together."""
+    out: dict[str, Any] = {}
+    for meta in metas:
+        for key, value in meta.items():
+            if key in merge:
+                continue
+            if key in out and not equal(out[key], value):
+                raise ValueError(f"concat: meta information {key!r} differs")
+            out[key] = value
+    for key in merge:
+        values = [meta[key] for meta in metas if key in meta]
+        if values:
+            out[key] = _metrics(values)
+    return out
+
+
+def _metrics(values: list[Any]) -> Any:
+    """Lists of all values: of dicts, entry by entry; lists are put together."""
+    if not all(isinstance(value, dict) for value in values):
+        return _flat(values)
+    names = dict.fromkeys(name for value in values for name in value)
+    return {name: _flat([v[name] for v in values if name in v]) for name in names}
+
+
+def _flat(values: list[Any]) -> list[Any]:
+    out: list[Any] = []
+    for value in values:
+        out.extend(value if isinstance(value, (list, tuple)) else [value])
+    return out

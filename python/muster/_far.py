@@ -1,0 +1,150 @@
+"""Arrays whose bytes lie in a store, of this node or of another.
+
+They are named, passed on and divided without being read. Who reads one maps it, if its
+bytes are on his node; else they come from theirs, once for each node.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muster import _core
+from muster._data import Ref, _collect, collecting, site
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+FAR_MIN = 64 << 10  # bytes: less travels in the message, or with all that is small
+STORED_MIN = 2048  # bytes: the same of what lies in the store already
+
+
+def is_wanted() -> bool:
+    """What is being pickled may refer to a store."""
+    return collecting.held is not None and collecting.far and _core.piece_can()
+
+
+def new(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """An array in the store of this node, to be written."""
+    count = int(np.prod(shape))
+    room = _core.store_empty(count * dtype.itemsize, site())
+    return np.frombuffer(room, dtype, count).reshape(shape)
+
+
+class Far:
+    """An array of numbers in a store."""
+
+    __slots__ = ("_array", "_held", "_offset", "dtype", "shape")
+
+    def __init__(
+        self,
+        held: _core.Held,
+        offset: int,
+        dtype: np.dtype[Any],
+        shape: tuple[int, ...],
+    ) -> None:
+        self._held = held
+        self._offset = offset
+        self._array: NDArray[Any] | None = None
+        self.dtype = dtype
+        self.shape = shape
+
+    @classmethod
+    def of(cls, array: NDArray[Any]) -> Far:
+        """Its bytes are copied, unless they are in the store of this node already."""
+        if array.flags.c_contiguous:
+            held, offset = _core.piece_write(array.reshape(-1).view(np.uint8))
+            return cls(held, offset, array.dtype, array.shape)
+        whole = new(array.shape, array.dtype)
+        np.copyto(whole, array)
+        _core.piece_count(array.nbytes)
+        return cls.of(whole)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def nbytes(self) -> int:
+        return int(np.prod(self.shape)) * self.dtype.itemsize
+
+    @property
+    def is_here(self) -> bool:
+        """It was read."""
+        return self._array is not None
+
+    def read(self) -> NDArray[Any]:
+        """The array, read-only."""
+        if self._array is None:
+            count = int(np.prod(self.shape))
+            whole = _core.piece_read(self._held)
+            flat = np.frombuffer(whole, self.dtype, count, self._offset)
+            self._array = flat.reshape(self.shape)
+        return self._array
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        _collect([self._held])
+        name = _core.piece_name(self._held)
+        return _load_far, (name, self._offset, self.dtype, self.shape)
+
+    def __repr__(self) -> str:
+        return f"<far array {self.shape} of {self.dtype}>"
+
+
+def _load_far(
+    name: _core.PieceName, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> Far:
+    return Far(_core.piece_hold(name), offset, dtype, shape)
+
+
+class FarObjects:
+    """A row of Python objects in a store."""
+
+    __slots__ = ("_objects", "_ref", "shape")
+
+    dtype = np.dtype(object)
+
+    def __init__(self, ref: Ref, count: int) -> None:
+        self._ref = ref
+        self._objects: NDArray[Any] | None = None
+        self.shape = (count,)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def is_here(self) -> bool:
+        return self._objects is not None
+
+    def read(self) -> NDArray[Any]:
+        """The array of them."""
+        if self._objects is None:
+            found = self._ref.get()
+            if not isinstance(found, np.ndarray):
+                made = np.empty(len(found), dtype=object)
+                for i, value in enumerate(found):
+                    made[i] = value
+                found = made
+            self._objects = found
+        return self._objects
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FarObjects, (self._ref, self.shape[0])
+
+    def __repr__(self) -> str:
+        return f"<{self.shape[0]} far objects>"
+
+
+def is_stored(array: NDArray[Any]) -> bool:
+    """It lies in the store of this node, in one piece."""
+    if not array.flags.c_contiguous or array.nbytes < STORED_MIN:
+        return False
+    return _core.piece_is_stored(array.reshape(-1).view(np.uint8))
+
+
+def sent(array: NDArray[Any]) -> NDArray[Any] | Far:
+    """What is pickled for an array of numbers."""
+    if array.nbytes >= FAR_MIN or is_stored(array):
+        return Far.of(array)
+    return np.ascontiguousarray(array)
