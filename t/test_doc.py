@@ -18,7 +18,13 @@ from helpers import MARK, leftovers, new_mark
 from muster import api
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ["README.md", "doc/clusters.md", "doc/resources.md", "doc/adapters.md"]
+PAGES = [
+    "README.md",
+    "doc/clusters.md",
+    "doc/data.md",
+    "doc/resources.md",
+    "doc/adapters.md",
+]
 PLANS = ["doc/resources.md"]
 BLOCK = r"^```{}\n(.*?)^```$"
 
