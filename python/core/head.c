@@ -242,15 +242,18 @@ static int describe(struct ms_job *job, const char *path, struct ms_head_options
 static int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     static const char *const names[] = {
-        "agent_path",  "node_name",     "num_gpus", "num_cpus",    "num_nodes",
-        "nodes",       "log_to_driver", "python",   "sys_path",    "env",
-        "working_dir", "script",        "timeout",  "address",     "secret_file",
-        "tls",         "http",          "listen",   "store_limit", NULL};
+        "agent_path", "node_name", "num_gpus",      "num_cpus",
+        "num_nodes",  "nodes",     "log_to_driver", "python",
+        "sys_path",   "env",       "working_dir",   "script",
+        "timeout",    "address",   "secret_file",   "tls",
+        "http",       "listen",    "store_limit",   "lender",
+        "lent_by",    NULL};
     struct head *h = (struct head *)self;
     struct ms_head_options o = {0};
     struct start_strings s = {0};
     struct where where = {0};
     const char *listen[2] = {0}, *nodes = NULL;
+    struct ms_head_lender lender = {0};
     struct ms_job job = {0};
     PyObject *python, *sys_path, *env;
     long long store_limit;
@@ -259,7 +262,7 @@ static int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
 
     if (!PyArg_ParseTupleAndKeywords(args,
                                      kwargs,
-                                     "$sziiIzpOOOssdzzszzL",
+                                     "$sziiIzpOOOssdzzszzLzz",
                                      CORE_NAMES(names),
                                      &o.agent_path,
                                      &o.node_name,
@@ -279,8 +282,11 @@ static int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
                                      &where.tls,
                                      &o.http,
                                      &listen[0],
-                                     &store_limit))
+                                     &store_limit,
+                                     &lender.name,
+                                     &lender.address))
         return -1;
+    o.lender = lender.name ? &lender : NULL;
     o.has_store_limit = store_limit >= 0;
     o.store_limit = o.has_store_limit ? (uint64_t)store_limit : 0;
     if (nodes && describe(&job, nodes, &o) < 0)
@@ -497,6 +503,9 @@ static PyObject *get_joined(PyObject *self, void *unused)
 
 static PyMethodDef head_methods[] = {
     {"create_cluster", head_create_cluster, METH_VARARGS, NULL},
+    {"reserve", head_reserve, METH_VARARGS, NULL},
+    {"release", head_release, METH_VARARGS, NULL},
+    {"reservation", head_reservation, METH_VARARGS, NULL},
     {"destroy_cluster", head_destroy_cluster, METH_VARARGS, NULL},
     {"replace", head_replace, METH_VARARGS, NULL},
     {"describe_cluster", head_describe_cluster, METH_VARARGS, NULL},

@@ -5,6 +5,7 @@
  * head_view.c  what there is: nodes, clusters, daemons of this machine
  * head_nodes.c what happens to nodes
  * place.c      placement groups, and where clusters go
+ * lent.c       machines that an orchestrator lends
  * head_kv.c    the key-value store, barriers
  * head_logs.c  the lines that workers print
  */
@@ -37,8 +38,22 @@ struct head {
 
 /* An operation's waiting, with signals looked at: 0, or -1 with an exception set. */
 int head_op_finish(struct ms_head_op *op, PyObject *timeout);
+/* The same, but what the head refuses is a LookupError(text, table, errno): the caller
+ * knows what it means. */
+int head_op_finish_coded(struct ms_head_op *op, PyObject *timeout);
 /* 1, or 0 with an exception set. */
 int head_is_running(struct head *h);
+
+/* bundles.c: a list of tuples as the bundles of a message, which borrows from both. Free
+ * them in any case. */
+struct bundle;
+struct head_bundles {
+    struct bundle *own;
+    Muster__BundleSpec **list;
+    size_t count;
+};
+int head_bundles_parse(PyObject *list, struct head_bundles *b, Muster__PlaceGroup *out);
+void head_bundles_free(struct head_bundles *b);
 
 PyObject *head_create_cluster(PyObject *self, PyObject *args);
 PyObject *head_destroy_cluster(PyObject *self, PyObject *args);
@@ -55,6 +70,9 @@ PyObject *head_remove_group(PyObject *self, PyObject *args);
 PyObject *head_place_cluster(PyObject *self, PyObject *args);
 PyObject *head_drop_claim(PyObject *self, PyObject *args);
 PyObject *head_resources(PyObject *self, PyObject *args);
+PyObject *head_reserve(PyObject *self, PyObject *args);
+PyObject *head_release(PyObject *self, PyObject *args);
+PyObject *head_reservation(PyObject *self, PyObject *args);
 PyObject *head_node(PyObject *self, void *unused);
 PyObject *head_nodes(PyObject *self, PyObject *timeout);
 PyObject *head_store_place(PyObject *self, PyObject *timeout);

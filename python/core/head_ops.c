@@ -45,6 +45,28 @@ int head_op_finish(struct ms_head_op *op, PyObject *timeout)
     return 0;
 }
 
+int head_op_finish_coded(struct ms_head_op *op, PyObject *timeout)
+{
+    struct ms_error err = {0};
+    const char *table;
+    PyObject *args;
+
+    if (ms_head_op_result(op, NULL) == -EINPROGRESS && head_op_finish(op, timeout) == 0)
+        return 0;
+    if (ms_head_op_result(op, &err) == 0)
+        return 0;
+    if (!err.code || err.code == -EINPROGRESS)
+        return -1; /* it did not come in time, or a signal did */
+    PyErr_Clear();
+    table = ms_head_op_table(op);
+    args = Py_BuildValue("Nsi", core_text(err.text), table ? table : "", -err.code);
+    if (args) {
+        PyErr_SetObject(PyExc_LookupError, args);
+        Py_DECREF(args);
+    }
+    return -1;
+}
+
 struct rank {
     Muster__ZygoteKey key;
     char **python, **preload, **zygote_env, **command, **env;

@@ -7,29 +7,6 @@
 #include <errno.h>
 #include <string.h>
 
-/* LookupError(text, table, errno): the caller knows what it means. */
-static int finish(struct ms_head_op *op, PyObject *timeout)
-{
-    struct ms_error err = {0};
-    const char *table;
-    PyObject *args;
-
-    if (ms_head_op_result(op, NULL) == -EINPROGRESS && head_op_finish(op, timeout) == 0)
-        return 0;
-    if (ms_head_op_result(op, &err) == 0)
-        return 0;
-    if (!err.code || err.code == -EINPROGRESS)
-        return -1; /* it did not come in time, or a signal did */
-    PyErr_Clear();
-    table = ms_head_op_table(op);
-    args = Py_BuildValue("Nsi", core_text(err.text), table ? table : "", -err.code);
-    if (args) {
-        PyErr_SetObject(PyExc_LookupError, args);
-        Py_DECREF(args);
-    }
-    return -1;
-}
-
 /* Ask; the operation has succeeded, or NULL with an exception set. */
 static struct ms_head_op *
 ask(struct head *h, const Muster__DriverToHead *m, PyObject *timeout)
@@ -39,7 +16,7 @@ ask(struct head *h, const Muster__DriverToHead *m, PyObject *timeout)
     if (!head_is_running(h))
         return NULL;
     op = ms_head_place(h->head, m);
-    if (finish(op, timeout) == 0)
+    if (head_op_finish_coded(op, timeout) == 0)
         return op;
     ms_head_op_unref(op);
     return NULL;
@@ -130,135 +107,19 @@ static PyObject *take_group(struct ms_head_op *op)
 
 /* ---- groups ---------------------------------------------------------------------- */
 
-struct bundle {
-    Muster__BundleSpec message;
-    Muster__NamedAmount *resources, **resource_list;
-    Muster__LabelCondition *labels, **label_list;
-};
-
-static void bundle_free(struct bundle *b)
-{
-    free(b->resources);
-    free(b->resource_list);
-    free(b->labels);
-    free(b->label_list);
-}
-
-static int resources_parse(PyObject *list, struct bundle *b)
-{
-    size_t n = (size_t)PyList_Size(list);
-
-    b->resources = calloc(n, sizeof *b->resources);
-    b->resource_list = calloc(n, sizeof(Muster__NamedAmount *));
-    if (!b->resources || !b->resource_list) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (size_t i = 0; i < n; i++) {
-        unsigned long long amount;
-
-        muster__named_amount__init(&b->resources[i]);
-        if (!PyArg_ParseTuple(PyList_GetItem(list, (Py_ssize_t)i),
-                              "sK",
-                              &b->resources[i].name,
-                              &amount))
-            return -1;
-        b->resources[i].amount = amount;
-        b->resource_list[i] = &b->resources[i];
-    }
-    b->message.resources = b->resource_list;
-    b->message.n_resources = n;
-    return 0;
-}
-
-static int labels_parse(PyObject *list, struct bundle *b)
-{
-    size_t n = (size_t)PyList_Size(list);
-
-    b->labels = calloc(n, sizeof *b->labels);
-    b->label_list = calloc(n, sizeof(Muster__LabelCondition *));
-    if (!b->labels || !b->label_list) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (size_t i = 0; i < n; i++) {
-        muster__label_condition__init(&b->labels[i]);
-        if (!PyArg_ParseTuple(PyList_GetItem(list, (Py_ssize_t)i),
-                              "ss",
-                              &b->labels[i].name,
-                              &b->labels[i].condition))
-            return -1;
-        b->label_list[i] = &b->labels[i];
-    }
-    b->message.labels = b->label_list;
-    b->message.n_labels = n;
-    return 0;
-}
-
-/* (count, cpu_milli, memory, devices, share_milli, device_memory, kind, one_domain,
- * resources, labels), whose texts are borrowed. */
-static int bundle_parse(PyObject *item, struct bundle *b)
-{
-    Muster__BundleSpec *m = &b->message;
-    unsigned long long cpu_milli, memory, device_memory;
-    PyObject *resources, *labels;
-    int one_domain;
-
-    muster__bundle_spec__init(m);
-    if (!PyArg_ParseTuple(item,
-                          "IKKIIKspO!O!",
-                          &m->count,
-                          &cpu_milli,
-                          &memory,
-                          &m->devices,
-                          &m->share_milli,
-                          &device_memory,
-                          &m->kind,
-                          &one_domain,
-                          &PyList_Type,
-                          &resources,
-                          &PyList_Type,
-                          &labels))
-        return -1;
-    m->cpu_milli = cpu_milli;
-    m->memory = memory;
-    m->device_memory = device_memory;
-    m->one_domain = one_domain;
-    if (PyList_Size(resources) && resources_parse(resources, b) < 0)
-        return -1;
-    return PyList_Size(labels) ? labels_parse(labels, b) : 0;
-}
-
 static struct ms_head_op *ask_bundles(struct head *h,
                                       Muster__PlaceGroup *group,
                                       PyObject *bundles,
                                       PyObject *timeout)
 {
+    MS_CLEANUP(head_bundles_free) struct head_bundles list = {0};
     Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
-    size_t n = (size_t)PyList_Size(bundles);
-    struct bundle *own = calloc(n + 1, sizeof *own);
-    MS_CLEANUP(ms_cleanup_free)
-    Muster__BundleSpec **list = calloc(n + 1, sizeof(Muster__BundleSpec *));
-    struct ms_head_op *op = NULL;
-    int ok = own && list;
 
-    if (!ok)
-        PyErr_NoMemory();
-    for (size_t i = 0; ok && i < n; i++) {
-        ok = bundle_parse(PyList_GetItem(bundles, (Py_ssize_t)i), &own[i]) == 0;
-        list[i] = &own[i].message;
-    }
-    if (ok) {
-        group->bundles = list;
-        group->n_bundles = n;
-        m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_PLACE_GROUP;
-        m.place_group = group;
-        op = ask(h, &m, timeout);
-    }
-    for (size_t i = 0; own && i < n; i++)
-        bundle_free(&own[i]);
-    free(own);
-    return op;
+    if (head_bundles_parse(bundles, &list, group) < 0)
+        return NULL;
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_PLACE_GROUP;
+    m.place_group = group;
+    return ask(h, &m, timeout);
 }
 
 PyObject *head_place_group(PyObject *self, PyObject *args)

@@ -10,6 +10,7 @@ from muster import _core, _plain, _serialize, errors, kv
 from muster._data import Ref, empty, put, site, store_stats, stored_objects
 from muster._fork import Processes
 from muster._helpers import helpers
+from muster._lent import LentPiece, Reservation, reservation, reserve
 from muster._meet import CollectiveGroup, barrier, collective_group
 from muster._mesh import register_mesh
 from muster._rows import same
@@ -94,6 +95,7 @@ __all__ = [
     "Dispatch",
     "Execute",
     "Future",
+    "LentPiece",
     "MusterError",
     "NoSuchMethod",
     "Node",
@@ -109,6 +111,7 @@ __all__ = [
     "PlacementGroup",
     "ResourcePool",
     "ResourceManager",
+    "Reservation",
     "SerializationError",
     "StoreFull",
     "Stream",
@@ -134,6 +137,8 @@ __all__ = [
     "register",
     "register_dispatch_mode",
     "register_mesh",
+    "reservation",
+    "reserve",
     "same",
     "put",
     "shutdown",

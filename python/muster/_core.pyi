@@ -86,6 +86,8 @@ GroupTuple = tuple[
 # name, thousandths of CPUs and those held, memory and held, devices, free ones, gone
 NodeUse = tuple[str, int, int, int, int, int, int, bool]
 
+LentTuple = tuple[int, str, list[int], str, str, int, str, str]
+
 class Head:
     """The embedded head: starts on construction, or raises `error` saying why not."""
 
@@ -111,8 +113,11 @@ class Head:
         http: str | None = None,
         listen: str | None = None,
         store_limit: int = -1,
+        lender: str | None = None,
+        lent_by: str | None = None,
     ) -> None:
-        """With an address the head that listens there is joined: agent_path, node_name
+        """With a lender, an orchestrator, all nodes are lent: lent_by is its address.
+        With an address the head that listens there is joined: agent_path, node_name
         and the numbers mean nothing then. Without one, `secret_file` and `listen` let
         agents of other machines come."""
 
@@ -141,6 +146,23 @@ class Head:
     def clusters(self, timeout: float) -> list[tuple[str, bool, list[WorkerTuple]]]:
         """(name, detached, workers), whoever made them."""
 
+    def reserve(
+        self,
+        key: str,
+        more: bool,
+        whole: bool,
+        bundles: list[BundleTuple],
+        strategy: str,
+        same: str,
+        wait: float,
+        timeout: float,
+    ) -> list[LentTuple]:
+        """LookupError(text, table, errno) if that cannot be."""
+
+    def release(self, key: str, numbers: list[int], timeout: float) -> list[LentTuple]:
+        """All of it without numbers."""
+
+    def reservation(self, key: str, timeout: float) -> list[LentTuple]: ...
     @property
     def alive(self) -> bool:
         """False once the agent is lost or the head was stopped."""

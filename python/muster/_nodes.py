@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 JOIN_S = 5.0
 _SHOWN_MAX = 16  # names in a message
+_GIVEN_BACK = "was given back"  # by us
 
 
 class NodeWatch:
@@ -30,7 +31,7 @@ class NodeWatch:
         self._changed = threading.Condition()
         self._changes = 0
         self._callbacks: list[Callable[[Node], object]] = []
-        self.is_waiting = False  # `init` has not returned: those that come are expected
+        self.is_waiting = False  # those that come are expected
         self._thread = threading.Thread(
             target=self._run, name="muster-nodes", daemon=True
         )
@@ -66,6 +67,8 @@ class NodeWatch:
 def describe(node: Node, is_expected: bool) -> str:
     """A line for people; empty: nothing worth one."""
     where = f" ({node.addresses[0]})" if node.addresses else ""
+    if not node.alive and node.detail.endswith(_GIVEN_BACK):
+        return ""
     if not node.alive:
         return f"node {node.name}{where} has gone: {node.detail or 'its agent ended'}"
     if node.suspect:

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from muster._env import DeviceName
+    from muster._lent import Reservation
     from muster._start import Place
     from muster.config import WorkerConfig
 
 STOP_GRACE_S = 3.0  # SIGTERM until SIGKILL
 START_S = 60.0  # of `init`, where no other machines are waited for
 ANSWER_S = 30.0  # of a head that may just be coming back
-_HERE_ONLY = "this version starts its workers on this machine alone: leave {} out"
 
 
 class Device:
@@ -123,9 +123,20 @@ class Session:
         # what living clusters of this driver hold: where, and what each worker asked for
         self.held: dict[str, tuple[list[Place], WorkerConfig]] = {}
         self._seen: dict[str, Node] = {}  # as the head last told
-        self.here = "" if head.joined else head.node[0]
+        self.reservations: dict[str, Reservation] = {}  # by name
+        self._has_store = False
+        is_empty = head.joined or options["lender"] is not None
+        self.here = "" if is_empty else head.node[0]
         self.pump = LogPump(head, self.node_of)
         self.watch = _nodes.NodeWatch(head, Node)
+        self.watch.is_waiting = options["lender"] is not None  # all that come
+
+    def open_store(self) -> None:
+        """That of a node of this machine, once there is one."""
+        if self._has_store or not (place := self.head.store_place(ANSWER_S)):
+            return
+        _core.store_open(self.head, *place, f"driver {os.getpid()}")
+        self._has_store = True
 
     def node_of(self, cluster: str, rank: int) -> str:
         """Where that worker runs."""
@@ -206,7 +217,7 @@ def http_address() -> str | None:
 def init(
     address: str | None = None,
     *,
-    num_nodes: int = 1,
+    num_nodes: int | None = None,
     num_cpus: int | None = None,
     num_gpus: int | None = None,
     nodes: str | None = None,
@@ -235,12 +246,17 @@ def init(
     num_gpus: devices to hand out, also where there are none; None: those that are found.
     num_nodes: so many nodes on this machine, called n0, n1, ..., each with an agent of its
         own, `num_cpus` (None: all of the machine) and `num_gpus` (None: none).
+    orchestrator: "local" or "ray" lends all nodes to a head in this process: `num_nodes`
+        of them (0: none yet), each with `num_gpus` and `num_cpus`; `reserve()` has more.
+        `address` is then the orchestrator's ("http://HEAD:8265", or "local" for a Ray of
+        our own), and `listen` where agents find the head (None: found out).
     nodes: a YAML file that describes the nodes of this machine, also unequal ones, as
         `muster plan` has it.
     listen: "HOST:PORT" where a head of our own takes agents of other machines (`muster
         agent --head HOST:PORT`); they have the secret of secret_file.
     min_nodes: return when so many nodes are there; DeadlineExceeded says who is missing.
-    timeout: for all of that; None: 60 s, or 600 s where machines are waited for.
+    timeout: for all of that; None: 60 s, 600 s where machines are waited for, 120 s where
+        they are lent.
     log_to_driver: what workers print appears here too, with a prefix.
     store_limit: bytes, or "20GiB": what objects in shared memory may take on each node of
         this machine; None: 30 % of its memory; 0: no store.
@@ -263,27 +279,38 @@ def init(
         raise MusterError(
             "init() is for drivers; this process is a worker, which makes clusters without"
         )
+    lent = orchestrator is not None
+    if orchestrator is not None:
+        from muster import _lent
+
+        _lent.check(orchestrator, address, num_nodes)
+        listen = listen or _lent.listen_at(address)
+        timeout = _lent.LENT_S if timeout is None else timeout
+        min_nodes = None
     options: dict[str, Any] = {
         "num_cpus": _number(num_cpus, "num_cpus"),
         "num_gpus": _number(num_gpus, "num_gpus"),
-        "num_nodes": _number(num_nodes, "num_nodes", least=1),
+        "num_nodes": num_nodes or 1
+        if lent
+        else _number(1 if num_nodes is None else num_nodes, "num_nodes", least=1),
         "nodes": None if nodes is None else os.path.abspath(nodes),
+        "lender": orchestrator,
+        "lent_by": address if lent else None,
+        "lent_nodes": num_nodes if lent else None,
         "log_to_driver": bool(log_to_driver),
         "http": http,
         "listen": listen,
         "store_limit": -1 if store_limit is None else _size(store_limit, "store_limit"),
-        **find_head(address, secret_file, tls),
+        **find_head("local" if lent else address, secret_file, tls),
     }
-    if orchestrator not in (None, "local"):
-        raise MusterError(_HERE_ONLY.format(f"orchestrator={orchestrator!r}"))
-    numbers = (num_cpus, num_gpus, num_nodes) != (None, None, 1)
-    if nodes is not None and numbers:
+    numbers = (num_cpus, num_gpus, num_nodes or 1) != (None, None, 1)
+    if nodes is not None and numbers and not lent:
         raise ValueError(
             f"nodes={nodes!r} describes all there is: leave num_nodes, num_cpus and "
             "num_gpus out"
         )
     launch = None
-    described = num_nodes != 1 or nodes is not None
+    described = (num_nodes or 1) != 1 or nodes is not None
     if not (options["address"] or address == "local" or listen or described):
         launch = _launch.find(os.environ)
     options["min_nodes"] = _at_least_one(min_nodes, launch)
@@ -319,7 +346,11 @@ def init(
             raise DeadlineExceeded(f"init: not ready within {timeout} s: {e}") from None
         try:
             left = timeout - (monotonic() - begun)
-            _session.wait_for_nodes(launch is not None, left)
+            if orchestrator is not None:
+                whole = orchestrator == "local" and (nodes is None or num_nodes is None)
+                _lent.begin(num_nodes, num_gpus, num_cpus, whole, left)
+            else:
+                _session.wait_for_nodes(launch is not None, left)
             if package is not None:
                 _package.send(package)
         except BaseException:
@@ -355,11 +386,13 @@ def _start(
         store_limit=options["store_limit"],
         http=options["http"],
         listen=options["listen"],
+        lender=options["lender"],
+        lent_by=options["lent_by"],
     )
     try:
-        if place := head.store_place(ANSWER_S):
-            _core.store_open(head, *place, f"driver {os.getpid()}")
-        return Session(options, head, env, package)
+        session = Session(options, head, env, package)
+        session.open_store()
+        return session
     except BaseException:
         head.stop(0)
         raise
@@ -378,6 +411,8 @@ def _join_from_worker(host: _core.Host) -> Session:
         "log_to_driver": True,
         "http": None,
         "listen": None,
+        "lender": None,
+        "lent_by": None,
         "min_nodes": 1,
         "store_limit": -1,
         "address": address,
@@ -422,7 +457,7 @@ def _let_others_come(
             raise SystemExit(code)
         options["listen"] = _launch.listen_at(launch)
         options["secret_file"] = secret
-    elif options["listen"]:
+    elif options["listen"] and options["lender"] is None:
         host = options["listen"].rpartition(":")[0].strip("[]")
         options["secret_file"] = _launch.find_secret(secret_file, host)
 

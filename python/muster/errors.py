@@ -264,6 +264,8 @@ def _how(exit: ExitInfo) -> tuple[str, str]:
             "Raise WorkerConfig(memory=...), or let it need less.",
         )
     code = exit["code"]
+    if code < 0:
+        return "died", ""  # nobody saw it end: `detail` says what is known
     if not exit["signaled"]:
         return (
             f"exited with code {code}",

@@ -25,19 +25,25 @@ _ALL = -1
 class ResourceManager:
     """Over the nodes that `init` found, or those `num_nodes` of them that have
     `num_gpus_per_node` devices, of which only so many count. 0 devices: for workers that
-    need none. `print(rm)` shows what there is and who holds it."""
+    need none. nodes: these, by name. `print(rm)` shows what there is and who holds it."""
 
     def __init__(
-        self, num_gpus_per_node: int | None = None, num_nodes: int | None = None
+        self,
+        num_gpus_per_node: int | None = None,
+        num_nodes: int | None = None,
+        *,
+        nodes: Sequence[str] | None = None,
     ) -> None:
         per_node = _ALL if num_gpus_per_node is None else num_gpus_per_node
         if per_node < _ALL or (num_nodes is not None and num_nodes < 1):
             raise PlacementError(
                 f"{num_nodes} nodes of {num_gpus_per_node} devices are none"
             )
+        if nodes is not None and (not nodes or num_nodes is not None):
+            raise PlacementError("nodes=: the names of some, without num_nodes")
         try:
             uses, _ = api.session().head.resources(
-                ([], num_nodes or 0, per_node), api.ANSWER_S
+                (list(nodes or ()), num_nodes or 0, per_node), api.ANSWER_S
             )
         except LookupError as e:
             raise PlacementError(
@@ -50,7 +56,7 @@ class ResourceManager:
         self.num_gpus = sum(use[5] for use in uses)
         self.num_gpus_per_node = uses[0][5]
         self._scope = ([use[0] for use in uses], 0, per_node)
-        is_all = num_gpus_per_node is None and num_nodes is None
+        is_all = num_gpus_per_node is None and num_nodes is None and nodes is None
         self._group_scope = None if is_all else self._scope
 
     def placement_group(

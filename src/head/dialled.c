@@ -16,6 +16,9 @@ void *ms_node_unforgotten(void)
 
 /* ---- its end --------------------------------------------------------------------- */
 
+static void on_grace(void *arg);
+static void begin_grace(struct ms_node *n, int64_t grace_ns);
+
 static void lose(struct ms_node *n, const char *why)
 {
     struct ms_head *h = n->head;
@@ -27,11 +30,41 @@ static void lose(struct ms_node *n, const char *why)
     ms_head_stop_step(h);
 }
 
+static void lose_ended(struct ms_node *n)
+{
+    struct ms_error why = {0};
+
+    ms_error_set(
+        &why, -EPIPE, "the agent on node %s (pid %d) has ended", n->name, (int)n->pid);
+    lose(n, why.text);
+}
+
+/* Its link is closed; who lends it may know more. */
+static void wait_for_cause(struct ms_node *n, bool is_over)
+{
+    n->state = MS_NODE_AWAY;
+    n->is_asked = n->suspect = true;
+    n->is_over = is_over;
+    if (!n->grace.event && ms_timer_init(&n->grace, n->head->loop, on_grace, n) < 0)
+        lose_ended(n);
+    else
+        ms_timer_set(&n->grace, MS_FLEET_CAUSE_NS);
+}
+
 static void on_grace(void *arg)
 {
     struct ms_node *n = arg;
     struct ms_error why = {0};
 
+    if (n->is_asked && !n->is_over) { /* perhaps it is the network */
+        n->is_asked = false;
+        begin_grace(n, n->head->link_grace_ns - MS_FLEET_CAUSE_NS);
+        return;
+    }
+    if (n->is_over) {
+        lose_ended(n);
+        return;
+    }
     ms_error_set(&why,
                  -EPIPE,
                  "node %s was silent for %.3g s",
@@ -53,8 +86,16 @@ static void begin_grace(struct ms_node *n, int64_t grace_ns)
 
 static void end_grace(struct ms_node *n)
 {
-    n->suspect = false;
+    n->suspect = n->is_asked = n->is_over = false;
     ms_timer_finish(&n->grace);
+}
+
+void ms_dialled_is_over(struct ms_head *h, const char *name, const char *why)
+{
+    struct ms_node *n = ms_node_find(h, name);
+
+    if (n && !n->lent)
+        lose(n, why);
 }
 
 /* ---- its link -------------------------------------------------------------------- */
@@ -62,17 +103,13 @@ static void end_grace(struct ms_node *n)
 static void on_closed(void *arg, const struct ms_error *why)
 {
     struct ms_node *n = arg;
-    struct ms_error text = {0};
     bool is_end = ms_link_has_ended(why) || n->head->stop_op;
 
     ms_link_destroy(MS_TAKE(n->wire)); /* and `why` with it */
-    if (is_end) {
-        ms_error_set(&text,
-                     -EPIPE,
-                     "the agent on node %s (pid %d) has ended",
-                     n->name,
-                     (int)n->pid);
-        lose(n, text.text);
+    if (!n->head->stop_op && ms_fleet_lends(n->head->fleet, n->name)) {
+        wait_for_cause(n, is_end);
+    } else if (is_end) {
+        lose_ended(n);
     } else {
         n->state = MS_NODE_AWAY;
         begin_grace(n, n->head->link_grace_ns);

@@ -140,7 +140,8 @@ static void settle(struct ms_driver *d)
     Muster__Done done = MUSTER__DONE__INIT;
     Muster__HeadToDriver m = MUSTER__HEAD_TO_DRIVER__INIT;
 
-    if (d->state != MS_DRIVER_ENDING || d->over || d->ops.count || has_clusters(d))
+    if (d->state != MS_DRIVER_ENDING || d->over || d->ops.count || has_clusters(d) ||
+        ms_fleet_has(d->head->fleet, d->id))
         return;
     d->over = true;
     tell_forget(d);
@@ -180,6 +181,7 @@ void ms_driver_end(struct ms_driver *d, int64_t grace_ns)
     ms_head_fail_waiting(h, d);
     ms_place_driver_gone(h, d->id);
     ms_head_kv_driver_gone(h, d->id);
+    ms_fleet_driver_gone(h, d->id);
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
         if (c->driver == d->id && !c->detached)
             ms_head_op_unref(ms_head_destroy_cluster(h, c->name, grace_ns));

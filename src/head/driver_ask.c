@@ -137,6 +137,11 @@ set_body(Muster__HeadToDriver *m, const struct ms_head_op *op, Muster__Done *don
         m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_KV_EVENTS;
         m->kv_events = (Muster__KvEvents *)op->message;
         break;
+    case MUSTER__DRIVER_TO_HEAD__BODY_RESERVE:
+    case MUSTER__DRIVER_TO_HEAD__BODY_RESERVATION:
+        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_RESERVATION;
+        m->reservation = (Muster__Reservation *)op->message;
+        break;
     default:
         m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_DONE;
         m->done = done;
@@ -156,7 +161,8 @@ static bool is_question(const Muster__DriverToHead *m)
            m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_RESOURCES ||
            m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_KV_GET ||
            m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_KV_KEYS ||
-           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_KV_WATCH;
+           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_KV_WATCH ||
+           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_RESERVATION;
 }
 
 static void on_done(struct ms_head_op *op)

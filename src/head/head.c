@@ -51,6 +51,7 @@ static void head_destroy(struct ms_head *h)
 {
     fail_open_ops(h);
     if (h->loop) {
+        ms_fleet_destroy(MS_TAKE(h->fleet));
         ms_rest_close(MS_TAKE(h->rest));
         ms_head_control_close(h);
         ms_orphans_finish(&h->orphans);
@@ -259,7 +260,7 @@ add_nodes(struct ms_head *h, const struct ms_head_options *o, struct ms_error *e
     struct ms_described d;
     int rc = ms_described_init(&d, o, h->node, err);
 
-    for (size_t i = 0; rc == 0 && i < d.count; i++)
+    for (size_t i = 0; rc == 0 && !o->lender && i < d.count; i++)
         if (ms_lent_init(h, o, ms_described_config(&d, i, &h->session, o)) < 0)
             rc = ms_error_set(err, -ENOMEM, "cannot make the head: out of memory");
     if (rc == 0)
@@ -279,6 +280,24 @@ int ms_head_build(struct ms_head *h, struct ms_error *err)
     return 0;
 }
 
+/* It has the nodes that would be our own, unless they are elsewhere. */
+static int
+open_fleet(struct ms_head *h, const struct ms_head_options *o, struct ms_error *err)
+{
+    struct ms_head_lender lender = *o->lender;
+    struct ms_described d;
+    int rc = ms_described_init(&d, o, h->node, err);
+
+    if (rc < 0)
+        return rc;
+    lender.agent_path = o->agent_path;
+    lender.nodes = (const Muster__NodeShape *const *)d.shapes;
+    lender.node_count = d.count;
+    rc = ms_fleet_open(h, &lender, err);
+    ms_described_finish(&d);
+    return rc;
+}
+
 static int
 build(struct ms_head *h, const struct ms_head_options *o, struct ms_error *err)
 {
@@ -286,11 +305,15 @@ build(struct ms_head *h, const struct ms_head_options *o, struct ms_error *err)
 
     if (rc == 0)
         rc = add_nodes(h, o, err);
+    if (rc == 0 && o->lender && !o->listen)
+        rc = ms_error_set(err, -EINVAL, "lent nodes need an address to dial");
     if (rc == 0 && o->http)
         rc = ms_head_http_open(h, o->http, o->http_open_metrics, err);
     if (rc == 0)
         rc = ms_head_control_open(h, err);
-    return rc == 0 && o->listen ? ms_head_listen(h, o->listen, err) : rc;
+    if (rc == 0 && o->listen)
+        rc = ms_head_listen(h, o->listen, err);
+    return rc == 0 && o->lender ? open_fleet(h, o, err) : rc;
 }
 
 static void *head_main(void *arg)
@@ -352,7 +375,7 @@ struct ms_head *ms_head_start(const struct ms_head_options *o, struct ms_error *
         rc = build(h, o, err);
     if (rc == 0)
         rc = ms_head_start_thread(h, err);
-    if (rc == 0)
+    if (rc == 0 && !o->lender)
         rc = start_agents(h, err);
     if (rc == 0)
         return h;

@@ -30,6 +30,22 @@
 
 struct ms_head;
 struct ms_head_op;
+struct ms_lent_piece;
+
+/* Who lends nodes to a head: an orchestrator, which the head owns (fleet.h). Borrowed until
+ * the start is over, but for `on_piece`. */
+struct ms_head_lender {
+    const char *name;       /* "local", "ray" */
+    const char *address;    /* of the engine; NULL: the name says all */
+    const char *agent_path; /* the muster executable */
+    /* local: what there is (0: this machine); others: what a gang of "whole" pieces is */
+    const Muster__NodeShape *const *nodes;
+    size_t node_count;
+    const char *const *const *prefixes; /* as ms_local_options has them; NULL: none */
+    /* What a piece is now; on the head's thread. May be NULL. */
+    void (*on_piece)(void *arg, const char *key, const struct ms_lent_piece *piece);
+    void *arg;
+};
 
 struct ms_head_options {
     const char
@@ -42,7 +58,10 @@ struct ms_head_options {
     uint32_t num_nodes;
     const Muster__NodeShape *const *shapes;
     size_t shape_count;
-    bool log_to_driver;        /* the agent sends lines */
+    bool log_to_driver; /* the agent sends lines */
+    /* All nodes are lent, and none is there at first: those above are then described to
+     * `lender`, whose own are not looked at. Needs `listen`. NULL: agents of our own. */
+    const struct ms_head_lender *lender;
     const char *const *python; /* argv prefix of the interpreter, NULL-terminated */
     const char *const *sys_path;
     const char *const *env; /* "NAME=value" of the driver, NULL-terminated */
@@ -107,6 +126,7 @@ struct ms_head_serve_options {
     int64_t link_grace_ns, head_grace_ns; /* 0: the defaults */
     const char *http;                     /* "HOST:PORT" of rest.h; NULL: none */
     bool http_open_metrics;
+    const struct ms_head_lender *lender; /* NULL: none */
     /* Somebody has asked that the head ends too; on its thread. May be NULL: that is then
      * refused. */
     void (*on_stop_asked)(void *arg);
@@ -126,7 +146,8 @@ const char *ms_head_http_address(const struct ms_head *h);
 
 /* End everything and join the thread: workers get SIGTERM, after grace_ns SIGKILL; when
  * this returns there is no process, socket or folder (but logs) of this session left.
- * Never takes longer than grace_ns + MS_STOP_GRACE_NS. */
+ * Never takes longer than grace_ns + MS_STOP_GRACE_NS, and if nodes are lent
+ * MS_FLEET_END_NS for them to be given back. */
 void ms_head_stop(struct ms_head *h, int64_t grace_ns);
 
 /* In a forked child: close what was inherited (and everything else that is watched by

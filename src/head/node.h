@@ -41,6 +41,9 @@ struct ms_node {
     bool suspect; /* silent for longer than it should be */
     bool silent;  /* for so long that it is given up */
     bool closed;  /* the other side will say no more */
+    bool is_asked,
+        is_over; /* lent by an orchestrator: its link is closed, it has ended;
+                             * for a moment it may say why */
     struct ms_link *wire;
 
     struct ms_map pending; /* request -> ms_ask */

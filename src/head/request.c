@@ -105,6 +105,9 @@ void ms_head_request_run(struct ms_head_op *op)
         {MUSTER__DRIVER_TO_HEAD__BODY_KV_KEYS, ms_head_kv_keys_run},
         {MUSTER__DRIVER_TO_HEAD__BODY_KV_WATCH, ms_head_kv_watch_run},
         {MUSTER__DRIVER_TO_HEAD__BODY_BARRIER, ms_head_barrier_run},
+        {MUSTER__DRIVER_TO_HEAD__BODY_RESERVE, ms_fleet_reserve_run},
+        {MUSTER__DRIVER_TO_HEAD__BODY_RELEASE_PIECES, ms_fleet_release_run},
+        {MUSTER__DRIVER_TO_HEAD__BODY_RESERVATION, ms_fleet_describe_run},
     };
 
     for (size_t i = 0; i < MS_COUNT(table); i++)

@@ -85,6 +85,8 @@ struct ms_head *ms_head_serve(const struct ms_head_serve_options *o,
         rc = ms_head_control_open(h, err);
     if (rc == 0)
         rc = ms_head_listen(h, addresses, err);
+    if (rc == 0 && o->lender)
+        rc = ms_fleet_open(h, o->lender, err);
     if (rc == 0 && o->http)
         rc = ms_head_http_open(h, o->http, o->http_open_metrics, err);
     if (rc == 0)

@@ -8,6 +8,7 @@
  * dialled.c   a node whose agent has dialled
  * driver.c    drivers that have joined; driver_link.c: their links; driver_ask.c: what
  *             they ask; driver_tell.c: what they are told
+ * fleet.h     nodes that an orchestrator lends; it has its files
  * recovery.c  which agents a head that was started again waits for
  * waiting.c   operations that wait for something to be known
  * hello.c     who dials, and what it is told
@@ -39,6 +40,7 @@
 #include "base/map.h"
 #include "cluster/registry.h"
 #include "head/driver.h"
+#include "head/fleet.h"
 #include "head/head.h"
 #include "head/kv.h"
 #include "head/node.h"
@@ -100,6 +102,7 @@ struct ms_head {
     struct ms_list guests;   /* have not yet said who they are */
     struct ms_list expected; /* nodes of the head before that have not come back */
     struct ms_timer note_timer;
+    struct ms_fleet *fleet;   /* NULL: nobody lends us nodes */
     struct ms_uplink *uplink; /* NULL: we are a head ourselves */
     struct ms_orphans orphans;
     struct ms_server *control;
@@ -175,6 +178,8 @@ void ms_lent_kill(struct ms_lent *l);
 void ms_lent_hang_up(struct ms_lent *l);
 
 /* dialled.c */
+/* This node has ended, as who lends it says; if it is there, it is lost. */
+void ms_dialled_is_over(struct ms_head *h, const char *name, const char *why);
 /* An agent has said who it is; takes the link over. 0, or why it is refused. */
 int ms_dialled_attach(struct ms_head *h,
                       struct ms_link *wire,

@@ -71,7 +71,12 @@ static void look_again(struct ms_head *h, int64_t at_ns)
 static void step_without_agents(struct ms_head *h, int64_t now_ns)
 {
     int64_t last_ns = h->stop_deadline_ns - LAST_NS;
+    int64_t lent_ns = h->stop_deadline_ns + MS_FLEET_END_NS;
 
+    if (h->fleet && now_ns < lent_ns && !ms_fleet_end(h->fleet)) {
+        look_again(h, lent_ns);
+        return;
+    }
     if (ms_orphans_is_empty(&h->orphans) || now_ns >= last_ns) {
         done(h);
         return;
@@ -87,7 +92,7 @@ static void step_with_agents(struct ms_head *h, int64_t now_ns)
     bool unready = has_agents(h, true);
 
     if (now_ns >= h->stop_deadline_ns - LAST_NS) {
-        done(h);
+        step_without_agents(h, now_ns);
         return;
     }
     if (!h->stop_sent && (h->registry.live == 0 || now_ns >= grace_end_ns + SLACK_NS))

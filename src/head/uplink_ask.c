@@ -166,6 +166,8 @@ static ProtobufCMessage *take_result(Muster__HeadToDriver *m)
         return &MS_TAKE(m->kv_entry)->base;
     case MUSTER__HEAD_TO_DRIVER__BODY_KV_EVENTS:
         return &MS_TAKE(m->kv_events)->base;
+    case MUSTER__HEAD_TO_DRIVER__BODY_RESERVATION:
+        return &MS_TAKE(m->reservation)->base;
     default:
         return NULL;
     }

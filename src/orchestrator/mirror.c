@@ -53,6 +53,7 @@ static struct ms_snapshot *snapshot_create(const struct ms_lent_piece *from)
 {
     size_t devices = from->device_count * sizeof *from->devices;
     size_t texts = (from->node ? strlen(from->node) + 1 : 0) +
+                   (from->agent ? strlen(from->agent) + 1 : 0) +
                    (from->detail ? strlen(from->detail) + 1 : 0);
     struct ms_snapshot *s = malloc(sizeof *s + devices + texts);
     char *at;
@@ -66,6 +67,7 @@ static struct ms_snapshot *snapshot_create(const struct ms_lent_piece *from)
         memcpy(s->tail, from->devices, devices);
     at = (char *)s->tail + devices;
     s->piece.node = text_put(&at, from->node);
+    s->piece.agent = text_put(&at, from->agent);
     s->piece.detail = text_put(&at, from->detail);
     return s;
 }
@@ -318,8 +320,8 @@ static bool is_known(const struct ms_lent_piece *a, const struct ms_lent_piece *
 {
     return a->incarnation == b->incarnation && a->phase == b->phase &&
            a->cause == b->cause && a->code == b->code &&
-           text_is_equal(a->node, b->node) && text_is_equal(a->detail, b->detail) &&
-           a->device_count == b->device_count &&
+           text_is_equal(a->node, b->node) && text_is_equal(a->agent, b->agent) &&
+           text_is_equal(a->detail, b->detail) && a->device_count == b->device_count &&
            (a->device_count == 0 ||
             memcmp(a->devices, b->devices, a->device_count * sizeof *a->devices) == 0);
 }

@@ -74,8 +74,9 @@ struct ms_lent_piece {
     enum ms_phase phase;
     enum ms_cause cause;
     int code;
-    const char *node;        /* the engine's name of it; NULL: not known yet */
-    const char *detail;      /* NULL: none */
+    const char *node;   /* the engine's name of it; NULL: not known yet */
+    const char *agent;  /* what its agent is called at the head; NULL: like the node */
+    const char *detail; /* NULL: none */
     const uint32_t *devices; /* on the node */
     size_t device_count;
 };

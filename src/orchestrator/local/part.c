@@ -43,11 +43,13 @@ static void give_back(struct part *p)
 static void has_ended(struct part *p, enum ms_cause cause, int code, const char *detail)
 {
     give_back(p);
-    ms_gang_tell(
-        p->gang,
-        p->node,
-        &(struct ms_lent_piece){
-            .phase = MS_PHASE_ENDED, .cause = cause, .code = code, .detail = detail});
+    ms_gang_tell(p->gang,
+                 p->node,
+                 &(struct ms_lent_piece){.phase = MS_PHASE_ENDED,
+                                         .cause = cause,
+                                         .code = code,
+                                         .agent = p->name,
+                                         .detail = detail});
     ms_local_turn_soon(p->gang->local);
 }
 
@@ -59,9 +61,9 @@ static void on_ended(void *arg, const struct ms_process_end *end)
 
     snprintf(detail,
              sizeof detail,
-             "the agent %s %s%s%.120s%s%.60s%s",
+             "the agent %s%s%s%.120s%s%.60s%s",
              ms_process_end_print(end, how, sizeof how),
-             p->is_ready ? "" : "before it had joined",
+             p->is_ready ? "" : " before it had joined",
              log_dir && !p->is_stopping ? ": see " : "",
              log_dir && !p->is_stopping ? log_dir : "",
              log_dir && !p->is_stopping ? "/agent-" : "",
@@ -75,7 +77,9 @@ static void on_ready(void *arg)
     struct part *p = arg;
 
     p->is_ready = true;
-    ms_gang_tell(p->gang, p->node, &(struct ms_lent_piece){.phase = MS_PHASE_RUNNING});
+    ms_gang_tell(p->gang,
+                 p->node,
+                 &(struct ms_lent_piece){.phase = MS_PHASE_RUNNING, .agent = p->name});
     ms_local_turn_soon(p->gang->local);
 }
 
@@ -174,7 +178,9 @@ void ms_part_start(struct part *p)
     struct ms_error why = {0};
 
     p->is_alive = true;
-    ms_gang_tell(p->gang, p->node, &(struct ms_lent_piece){.phase = MS_PHASE_STARTING});
+    ms_gang_tell(p->gang,
+                 p->node,
+                 &(struct ms_lent_piece){.phase = MS_PHASE_STARTING, .agent = p->name});
     if (start(p, &why) < 0)
         has_ended(p, MS_CAUSE_REFUSED, 0, why.text);
 }
