@@ -6,7 +6,7 @@ actors.execute_all_sync("step", batch)
 muster.shutdown()
 """
 
-from muster import _core, _plain, _serialize, errors, kv
+from muster import _core, _forks, _plain, _serialize, errors, kv
 from muster._data import Ref, empty, put, site, store_stats, stored_objects
 from muster._fork import Processes
 from muster._helpers import helpers

@@ -18,6 +18,7 @@ import signal
 import sys
 import threading
 import traceback
+import types
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import _core, _engines, _mesh, _package, _serialize
@@ -65,10 +66,19 @@ def _find_class(cls: Any) -> Any:
         raise ImportError(f"module '{module_name}' has no class '{name}'") from None
 
 
+_FUNCTIONS = (types.FunctionType, staticmethod)
+
+
+def _is_async(member: object) -> bool:
+    return inspect.iscoroutinefunction(member) or inspect.isasyncgenfunction(member)
+
+
 def _has_async_methods(cls: Any) -> bool:
+    mro = getattr(cls, "__mro__", ())
     return any(
-        inspect.iscoroutinefunction(member) or inspect.isasyncgenfunction(member)
-        for _, member in inspect.getmembers(cls, inspect.isfunction)
+        isinstance(member, _FUNCTIONS) and _is_async(getattr(cls, name, None))
+        for base in mro[:-1]  # object has none
+        for name, member in base.__dict__.items()
     )
 
 

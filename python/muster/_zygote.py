@@ -17,7 +17,7 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
-from . import _core
+from . import _core, _forks
 
 # What every worker has, if it is installed.
 _ALWAYS = ("numpy", "cloudpickle")
@@ -69,7 +69,6 @@ def _settle() -> None:
     """Let children share the memory of what was imported."""
     sys.stdout.flush()
     sys.stderr.flush()
-    gc.collect()
     gc.freeze()
     _core.zygote_fill()
 
@@ -98,8 +97,8 @@ def _run_worker(fd: int, request: tuple[Any, ...]) -> NoReturn:
             environ[name] = value
         gc.enable()
         numpy_random = sys.modules.get("numpy.random")  # random does it by itself
-        if numpy_random is not None:
-            numpy_random.seed()
+        if numpy_random is not None:  # from an array: ten times as quick as from nothing
+            numpy_random.seed(memoryview(os.urandom(16)).cast("I").tolist())
         from . import _worker
 
         _worker.main_fork(boot, *fds)
@@ -117,9 +116,9 @@ def _run_worker(fd: int, request: tuple[Any, ...]) -> NoReturn:
 
 
 def _fork(fd: int, uid: int) -> int:
-    """os.fork, reported. -1: it failed, 0: this is the child."""
+    """A fork, reported. -1: it failed, 0: this is the child."""
     try:
-        pid = os.fork()
+        pid = _forks.fork()
     except OSError as error:
         _core.zygote_started(fd, uid, 0, error.errno or errno.EAGAIN)
         return -1

@@ -46,6 +46,16 @@ static inline void ms_list_remove(struct ms_list *link)
     ms_list_init(link);
 }
 
+/* Remove the one behind `link`, which is not the head. */
+static inline void ms_list_remove_next(struct ms_list *link)
+{
+    struct ms_list *next = link->next;
+
+    link->next = next->next;
+    next->next->prev = link;
+    ms_list_init(next);
+}
+
 /* Move everything from `from` to the tail of `to`. */
 static inline void ms_list_splice(struct ms_list *to, struct ms_list *from)
 {

@@ -88,6 +88,7 @@ static void change_drop(struct ms_mirror_change *c)
 
 static struct ms_mirror_change *log_at(const struct ms_mirror *m, size_t i)
 {
+    assert(m->log_capacity > 0);
     return &m->log[(m->log_first + i) % m->log_capacity];
 }
 

@@ -190,7 +190,7 @@ static void join_next(struct ms_space *s, struct extent *e)
         return;
     class_remove(s, next);
     e->len += next->len;
-    ms_list_remove(&next->order);
+    ms_list_remove_next(&e->order);
     free(next);
 }
 

@@ -18,7 +18,7 @@ static void object_free(Muster__StoredStatus *o)
 {
     if (!o)
         return;
-    for (size_t i = 0; i < o->n_holders; i++)
+    for (size_t i = 0; o->holders && i < o->n_holders; i++)
         holder_free(o->holders[i]);
     free(o->holders);
     free(o->site);
@@ -29,7 +29,7 @@ void ms_store_stats_free(Muster__StoreStats *m)
 {
     if (!m)
         return;
-    for (size_t i = 0; i < m->n_objects; i++)
+    for (size_t i = 0; m->objects && i < m->n_objects; i++)
         object_free(m->objects[i]);
     free(m->objects);
     free(m->node_name);

@@ -1,0 +1,93 @@
+"""In a zygote: forks without what only matters where there were several threads.
+
+A zygote has one thread, and forks while it holds no lock. What `threading`, `logging` and
+this package do after a fork has nothing to do there, but running it writes to some 150
+shared pages in each worker, and each write copies one. So in a zygote those hooks are
+passed over, for the fork of a worker alone: processes that a worker forks run them all.
+
+This has to be imported before the modules whose hooks it is about.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+_IDLE = frozenset(("threading", "logging", "muster.api", "muster.future"))
+_before: list[Callable[[], object]] = []
+_in_parent: list[Callable[[], object]] = []
+_in_child: list[Callable[[], object]] = []
+_is_bare = False  # the fork under way is that of a worker
+
+
+def _run_before() -> None:
+    if not _is_bare:
+        for hook in reversed(_before):
+            hook()
+
+
+def _run_in_parent() -> None:
+    if not _is_bare:
+        for hook in _in_parent:
+            hook()
+
+
+def _run_in_child() -> None:
+    if not _is_bare:
+        for hook in _in_child:
+            hook()
+
+
+def _owner(hook: Any) -> str:
+    return str(getattr(getattr(hook, "__func__", hook), "__module__", ""))
+
+
+def watch() -> None:
+    """From now on, see who registers hooks."""
+    register = os.register_at_fork
+    kept = {
+        "before": _before,
+        "after_in_parent": _in_parent,
+        "after_in_child": _in_child,
+    }
+
+    def watched(**hooks: Any) -> None:
+        for when, hook in hooks.items():
+            if when in kept and _owner(hook) in _IDLE:
+                kept[when].append(hook)
+            else:
+                register(**{when: hook})
+
+    register(
+        before=_run_before, after_in_parent=_run_in_parent, after_in_child=_run_in_child
+    )
+    os.register_at_fork = watched
+
+
+def fork() -> int:
+    """os.fork for a worker, of a process that has one thread."""
+    global _is_bare
+    _is_bare = True
+    try:
+        pid = os.fork()
+    finally:
+        _is_bare = False
+    if pid == 0:
+        _correct_native_id()
+    return pid
+
+
+def _correct_native_id() -> None:
+    import threading
+
+    correct = getattr(threading.main_thread(), "_set_native_id", None)
+    if correct is not None:
+        correct()
+
+
+if "MUSTER_ZYGOTE_FD" in os.environ:
+    watch()
