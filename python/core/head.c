@@ -110,13 +110,14 @@ static void ask_successor(void *arg, uint64_t uid)
 /* ---- start ----------------------------------------------------------------------- */
 
 struct start_strings {
-    char **python, **sys_path, **env;
+    char **python, **sys_path, **preload, **env;
 };
 
 static void strings_free(struct start_strings *s)
 {
     core_strings_free(s->python);
     core_strings_free(s->sys_path);
+    core_strings_free(s->preload);
     core_strings_free(s->env);
 }
 
@@ -242,12 +243,11 @@ static int describe(struct ms_job *job, const char *path, struct ms_head_options
 static int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     static const char *const names[] = {
-        "agent_path", "node_name", "num_gpus",      "num_cpus",
-        "num_nodes",  "nodes",     "log_to_driver", "python",
-        "sys_path",   "env",       "working_dir",   "script",
-        "timeout",    "address",   "secret_file",   "tls",
-        "http",       "listen",    "store_limit",   "lender",
-        "lent_by",    NULL};
+        "agent_path",  "node_name",     "num_gpus", "num_cpus",    "num_nodes",
+        "nodes",       "log_to_driver", "python",   "sys_path",    "env",
+        "working_dir", "script",        "timeout",  "address",     "secret_file",
+        "tls",         "http",          "listen",   "store_limit", "lender",
+        "lent_by",     "preload",       NULL};
     struct head *h = (struct head *)self;
     struct ms_head_options o = {0};
     struct start_strings s = {0};
@@ -255,14 +255,14 @@ static int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
     const char *listen[2] = {0}, *nodes = NULL;
     struct ms_head_lender lender = {0};
     struct ms_job job = {0};
-    PyObject *python, *sys_path, *env;
+    PyObject *python, *sys_path, *env, *preload;
     long long store_limit;
     double timeout;
     int log_to_driver, rc = -1;
 
     if (!PyArg_ParseTupleAndKeywords(args,
                                      kwargs,
-                                     "$sziiIzpOOOssdzzszzLzz",
+                                     "$sziiIzpOOOssdzzszzLzzO",
                                      CORE_NAMES(names),
                                      &o.agent_path,
                                      &o.node_name,
@@ -284,7 +284,8 @@ static int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
                                      &listen[0],
                                      &store_limit,
                                      &lender.name,
-                                     &lender.address))
+                                     &lender.address,
+                                     &preload))
         return -1;
     o.lender = lender.name ? &lender : NULL;
     o.has_store_limit = store_limit >= 0;
@@ -296,10 +297,12 @@ static int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
     o.timeout_ns = core_ns(timeout);
     s.python = core_strings(python);
     s.sys_path = s.python ? core_strings(sys_path) : NULL;
-    s.env = s.sys_path ? core_strings(env) : NULL;
+    s.preload = s.sys_path ? core_strings(preload) : NULL;
+    s.env = s.preload ? core_strings(env) : NULL;
     if (s.env) {
         o.python = (const char *const *)s.python;
         o.sys_path = (const char *const *)s.sys_path;
+        o.preload = (const char *const *)s.preload;
         o.env = (const char *const *)s.env;
         rc = start(h, &o, &where);
     }

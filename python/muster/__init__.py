@@ -6,7 +6,8 @@ actors.execute_all_sync("step", batch)
 muster.shutdown()
 """
 
-from muster import _core, _forks, _plain, _serialize, errors, kv
+# _forks early: it watches what the others register
+from muster import _core, _forks, _plain, _serialize, errors, kv  # noqa: F401
 from muster._data import Ref, empty, put, site, store_stats, stored_objects
 from muster._fork import Processes
 from muster._helpers import helpers

@@ -115,6 +115,7 @@ class Head:
         store_limit: int = -1,
         lender: str | None = None,
         lent_by: str | None = None,
+        preload: list[str],
     ) -> None:
         """With a lender, an orchestrator, all nodes are lent: lent_by is its address.
         With an address the head that listens there is joined: agent_path, node_name

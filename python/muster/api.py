@@ -11,6 +11,7 @@ from time import monotonic
 from muster import _core, _launch, _nodes, _package
 from muster._env import session_env
 from muster._logs import LogPump
+from muster.config import words_of
 from muster.errors import DeadlineExceeded, MusterError, NotInitialized
 
 TYPE_CHECKING = False
@@ -232,6 +233,7 @@ def init(
     store_limit: int | str | None = None,
     working_dir: str | None = None,
     excludes: Sequence[str] = (),
+    preload: str | Sequence[str] = (),
 ) -> None:
     """Start a head in this process and an agent on this machine, and wait for them; or
     join a head that runs already.
@@ -258,6 +260,9 @@ def init(
     timeout: for all of that; None: 60 s, 600 s where machines are waited for, 120 s where
         they are lent.
     log_to_driver: what workers print appears here too, with a prefix.
+    preload: modules that every worker has, imported once on each node, beginning now:
+        "torch". Worth it for what takes long to import; a class's own module needs no
+        mention.
     store_limit: bytes, or "20GiB": what objects in shared memory may take on each node of
         this machine; None: 30 % of its memory; 0: no store.
     working_dir: a folder with the code of the job, which goes to every node that has
@@ -300,6 +305,7 @@ def init(
         "log_to_driver": bool(log_to_driver),
         "http": http,
         "listen": listen,
+        "preload": words_of(preload, "preload"),
         "store_limit": -1 if store_limit is None else _size(store_limit, "store_limit"),
         **find_head("local" if lent else address, secret_file, tls),
     }
@@ -376,6 +382,7 @@ def _start(
         log_to_driver=options["log_to_driver"],
         python=interpreter(),
         sys_path=[os.path.abspath(p) for p in map(str, sys.path)],
+        preload=options["preload"],
         env=[f"{name}={value}" for name, value in env.items()],
         working_dir=os.getcwd() if package is None else "/",
         script=sys.argv[0] if sys.argv else "",

@@ -64,7 +64,7 @@ def _seconds(value: Any, field: str) -> float | None:
     return float(value)
 
 
-def _words(value: Any, field: str) -> list[str]:
+def words_of(value: Any, field: str) -> list[str]:
     if isinstance(value, str):
         return [value]
     words = list(value)
@@ -157,8 +157,8 @@ class WorkerConfig:
         self.args = tuple(args)
         self.kwargs = dict(kwargs or {})
         self.env = _environment(env)
-        self.preload = _words(preload, "preload")
-        self.start = start if isinstance(start, str) else _words(start, "start")
+        self.preload = words_of(preload, "preload")
+        self.start = start if isinstance(start, str) else words_of(start, "start")
         if not self.start or (isinstance(start, str) and start not in ("fork", "exec")):
             raise ValueError(
                 f'start: must be "fork", "exec" or a command (a list): {start!r}'
@@ -174,7 +174,7 @@ class WorkerConfig:
         self.max_concurrency = max_concurrency
         self.timeout = _seconds(timeout, "timeout")
         self.start_timeout = _seconds(start_timeout, "start_timeout")
-        self.python = None if python is None else _words(python, "python")
+        self.python = None if python is None else words_of(python, "python")
         self.working_dir = None if working_dir is None else str(working_dir)
         self.extra = extra
         self.__dict__.update(extra)

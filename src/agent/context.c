@@ -108,6 +108,8 @@ struct ms_context *ms_contexts_add_own(struct ms_contexts *c,
     message.python = config->default_python;
     message.n_sys_path = config->n_sys_path;
     message.sys_path = config->sys_path;
+    message.n_preload = config->n_preload;
+    message.preload = config->preload;
     message.working_dir = config->working_dir;
     message.n_env = config->n_env;
     message.env = config->env;

@@ -48,17 +48,26 @@ static bool fill_python(Muster__ZygoteKey *out,
     return true;
 }
 
-static bool fill_preload(Muster__ZygoteKey *out, const Muster__ZygoteKey *key)
+static bool add_modules(Muster__ZygoteKey *out, char *const *modules, size_t count)
 {
-    out->preload = calloc(key->n_preload + 1, sizeof *out->preload);
-    if (!out->preload)
-        return false;
-    for (size_t i = 0; i < key->n_preload; i++)
-        if (!has(out->preload, out->n_preload, key->preload[i]) &&
-            !is_always_there(key->preload[i]) &&
-            !add(out->preload, &out->n_preload, key->preload[i]))
+    for (size_t i = 0; i < count; i++)
+        if (!has(out->preload, out->n_preload, modules[i]) &&
+            !is_always_there(modules[i]) &&
+            !add(out->preload, &out->n_preload, modules[i]))
             return false;
     return true;
+}
+
+/* What the driver asks for all its workers is for its own interpreter. */
+static bool fill_preload(Muster__ZygoteKey *out,
+                         const Muster__ZygoteKey *key,
+                         const Muster__DriverContext *context)
+{
+    size_t common = key->n_python ? 0 : context->n_preload;
+
+    out->preload = calloc(common + key->n_preload + 1, sizeof *out->preload);
+    return out->preload && add_modules(out, context->preload, common) &&
+           add_modules(out, key->preload, key->n_preload);
 }
 
 static int compare(const void *a, const void *b)
@@ -122,7 +131,7 @@ Muster__ZygoteKey *ms_zygote_key_normal(const Muster__ZygoteKey *key,
     muster__zygote_key__init(out);
     if (!key)
         key = &standard;
-    if (fill_python(out, key, context) && fill_preload(out, key) &&
+    if (fill_python(out, key, context) && fill_preload(out, key, context) &&
         fill_env(out, key, context))
         return out;
     muster__zygote_key__free_unpacked(out, NULL);

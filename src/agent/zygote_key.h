@@ -7,7 +7,7 @@
  * A normal key has the default interpreter filled in; no variable that the driver's
  * environment has with the same value; OMP_NUM_THREADS=1 where nobody says otherwise
  * (many workers on one machine must not each start a thread for every core); variables
- * sorted; and no module twice or among those that are always there.
+ * sorted; before its own modules those that the driver wants in all its workers; and no module twice or among those that are always there.
  */
 #ifndef MS_AGENT_ZYGOTE_KEY_H
 #define MS_AGENT_ZYGOTE_KEY_H

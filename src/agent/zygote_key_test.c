@@ -94,6 +94,33 @@ static void test_extends(void **state)
     drop(differs);
 }
 
+static void test_modules_of_all_workers(void **state)
+{
+    char *common[] = {torch}, *own[] = {mod, torch};
+    Muster__DriverContext c = config();
+    Muster__ZygoteKey key = MUSTER__ZYGOTE_KEY__INIT, *standard, *with, *elsewhere;
+
+    (void)state;
+    c.n_preload = 1;
+    c.preload = common;
+    standard = ms_zygote_key_normal(NULL, &c);
+    assert_int_equal(standard->n_preload, 1);
+    key.n_preload = 2;
+    key.preload = own;
+    with = ms_zygote_key_normal(&key, &c);
+    assert_int_equal(with->n_preload, 2);
+    assert_string_equal(with->preload[0], torch);
+    assert_true(ms_zygote_key_extends(with, standard));
+    key.n_preload = 0;
+    key.n_python = 1;
+    key.python = others;
+    elsewhere = ms_zygote_key_normal(&key, &c);
+    assert_int_equal(elsewhere->n_preload, 0);
+    drop(standard);
+    drop(with);
+    drop(elsewhere);
+}
+
 static void test_another_interpreter(void **state)
 {
     Muster__DriverContext c = config();
@@ -115,6 +142,7 @@ int main(void)
         cmocka_unit_test(test_default_and_explicit_are_the_same),
         cmocka_unit_test(test_order_of_variables_and_modules_does_not_matter),
         cmocka_unit_test(test_extends),
+        cmocka_unit_test(test_modules_of_all_workers),
         cmocka_unit_test(test_another_interpreter),
     };
 

@@ -146,6 +146,8 @@ Muster__HeadToAgent *ms_described_config(const struct ms_described *d,
     c.default_python = ms_field_strings(o->python);
     c.n_sys_path = ms_field_count(o->sys_path);
     c.sys_path = ms_field_strings(o->sys_path);
+    c.n_preload = ms_field_count(o->preload);
+    c.preload = ms_field_strings(o->preload);
     c.working_dir = ms_field_text(o->working_dir);
     c.n_env = ms_field_count(o->env);
     c.env = ms_field_strings(o->env);

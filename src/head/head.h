@@ -64,7 +64,8 @@ struct ms_head_options {
     const struct ms_head_lender *lender;
     const char *const *python; /* argv prefix of the interpreter, NULL-terminated */
     const char *const *sys_path;
-    const char *const *env; /* "NAME=value" of the driver, NULL-terminated */
+    const char *const *preload; /* modules that all workers have; NULL: none */
+    const char *const *env;     /* "NAME=value" of the driver, NULL-terminated */
     const char *working_dir;
     const char *script; /* what this process is, for people; may be NULL */
     uint64_t worker;    /* joins a head as a worker of it: its uid; else 0 */

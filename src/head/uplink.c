@@ -211,6 +211,8 @@ static void fill_context(Muster__DriverContext *c, const struct ms_head_options 
     c->python = ms_field_strings(o->python);
     c->n_sys_path = ms_field_count(o->sys_path);
     c->sys_path = ms_field_strings(o->sys_path);
+    c->n_preload = ms_field_count(o->preload);
+    c->preload = ms_field_strings(o->preload);
     c->working_dir = ms_field_text(o->working_dir);
     c->n_env = ms_field_count(o->env);
     c->env = ms_field_strings(o->env);
