@@ -23,7 +23,7 @@
 
 /* How the wire to the bridge comes about. */
 enum ms_ray_way {
-    MS_RAY_EITHER, /* both are tried; the first that is open is taken */
+    MS_RAY_EITHER,  /* both are tried; the first that is open is taken */
     MS_RAY_DIALLED, /* the bridge dials us */
     MS_RAY_DIALS,   /* we dial the bridge, at the address that its log says */
 };
@@ -54,7 +54,7 @@ struct ms_ray_hello {
     const struct ms_ray_node {
         const char *name, *address;
         double cpus, gpus;
-    } *nodes;
+    } * nodes;
 };
 const struct ms_ray_hello *ms_ray_hello(const struct ms_orchestrator *o);
 

@@ -15,9 +15,9 @@ struct ms_ray_site {
      * ~/.ray/auth_token, and only if the cluster wants one. */
     const char *token;
     /* The package is made of these. NULL: looked for beside this program. */
-    const char *muster;      /* the executable */
-    const char *python_dir;  /* the Python package `muster`, as installed */
-    const char *cache_dir;   /* where packages are kept; NULL: ~/.cache/muster */
+    const char *muster;     /* the executable */
+    const char *python_dir; /* the Python package `muster`, as installed */
+    const char *cache_dir;  /* where packages are kept; NULL: ~/.cache/muster */
 };
 
 #endif
