@@ -2,6 +2,7 @@
 #include "base/cleanup.h"
 #include "base/limits.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,7 @@ static void value_unref(struct ms_kv_value *v)
 
 static size_t change_size(const struct ms_kv_entry *c)
 {
+    assert(c->key);
     return strlen(c->key) + (c->value ? c->value->len : 0);
 }
 
