@@ -176,20 +176,25 @@ static void on_forget_driver(struct ms_agent *a, Muster__HeadToAgent *m)
 
 static void on_read_log(struct ms_agent *a, Muster__HeadToAgent *m)
 {
-    Muster__AgentToHead out = MUSTER__AGENT_TO_HEAD__INIT;
-    Muster__LogPiece piece = MUSTER__LOG_PIECE__INIT;
-    struct ms_error err = {0};
-
-    if (ms_readlog(a->config->session_dir, m->read_log, &piece, &err) < 0) {
-        ms_agent_refuse(a, m->request, MUSTER__FAILURE__KIND__REFUSED, err.text);
-    } else {
-        out.body_case = MUSTER__AGENT_TO_HEAD__BODY_PIECE;
-        out.piece = &piece;
-        ms_agent_send(a, m->request, &out);
-    }
-    free(piece.data.data);
+    ms_logwaits_ask(&a->log_waits, m->request, m->read_log);
     muster__head_to_agent__free_unpacked(m, NULL);
 }
+
+static void on_log_piece(void *arg, uint64_t request, Muster__LogPiece *piece)
+{
+    Muster__AgentToHead out = MUSTER__AGENT_TO_HEAD__INIT;
+
+    out.body_case = MUSTER__AGENT_TO_HEAD__BODY_PIECE;
+    out.piece = piece;
+    ms_agent_send(arg, request, &out);
+}
+
+static void on_log_refused(void *arg, uint64_t request, const char *why)
+{
+    ms_agent_refuse(arg, request, MUSTER__FAILURE__KIND__REFUSED, why);
+}
+
+const struct ms_logwaits_ops ms_agent_log_ops = {on_log_piece, on_log_refused};
 
 static void on_successor(struct ms_agent *a, Muster__HeadToAgent *m)
 {
@@ -360,6 +365,7 @@ int ms_agent_init(struct ms_agent *a, int link_fd, int lock_fd, int kept_fd)
     ms_contexts_init(&a->contexts);
     ms_exits_init(&a->exits);
     ms_exits_init(&a->seeks);
+    ms_logwaits_init(&a->log_waits);
     a->loop = ms_loop_create();
     if (!a->loop) {
         ms_fd_close(&link_fd);
@@ -378,6 +384,7 @@ void ms_agent_finish(struct ms_agent *a)
     ms_stops_finish(a);
     ms_store_destroy(a->store);
     ms_zygotes_finish(&a->zygotes);
+    ms_logwaits_finish(&a->log_waits);
     ms_logs_destroy(a->logs);
     ms_link_destroy(a->link);
     ms_watch_finish(&a->signals);

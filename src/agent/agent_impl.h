@@ -19,6 +19,7 @@
 #include "agent/exits.h"
 #include "agent/listen.h"
 #include "agent/logs.h"
+#include "agent/logwait.h"
 #include "agent/ports.h"
 #include "agent/zygote.h"
 #include "base/map.h"
@@ -50,6 +51,7 @@ struct ms_agent {
     struct ms_watch signals, driver;
 
     struct ms_logs *logs;
+    struct ms_logwaits log_waits;
     struct ms_zygotes zygotes;
     struct ms_contexts contexts;
     struct ms_cgroups cgroups;
@@ -76,6 +78,9 @@ int ms_agent_init(struct ms_agent *a, int link_fd, int lock_fd, int kept_fd);
 void ms_agent_finish(struct ms_agent *a);
 /* One message from the head. */
 void ms_agent_read(struct ms_agent *a, Muster__HeadToAgent *m);
+
+/* Of a->log_waits. */
+extern const struct ms_logwaits_ops ms_agent_log_ops;
 
 /* Nothing is sent for request 0. */
 void ms_agent_done(struct ms_agent *a, uint64_t request);

@@ -198,6 +198,7 @@ int ms_agent_set_up(struct ms_agent *a, struct ms_error *err)
     a->logs = ms_logs_create(a->loop, logs, a->node, &log_ops, a);
     if (!a->logs || !ms_contexts_add_own(&a->contexts, config))
         return ms_error_set(err, -ENOMEM, "out of memory");
+    ms_logwaits_open(&a->log_waits, a->loop, config->session_dir, &ms_agent_log_ops, a);
     rc = ms_zygotes_init(&a->zygotes,
                          a->loop,
                          config->session_dir,

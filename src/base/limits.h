@@ -121,6 +121,8 @@
 #define MS_LOG_BATCH_MAX   ((size_t)256 << 10) /* lines sent to the head together */
 #define MS_LOG_PIECE_MAX   ((size_t)256 << 10) /* of a file, read for somebody far away */
 #define MS_LOG_BACK_MAX    ((size_t)16 << 20) /* looked through for its last lines */
+#define MS_LOG_WAITERS_MAX ((size_t)4096)     /* questions that an agent holds */
+#define MS_HOLD_MAX_NS     (60 * MS_NS_PER_S) /* a question is held, at most */
 #define MS_LOG_BATCH_NS    (5 * MS_NS_PER_MS) /* first line until they are sent */
 #define MS_LOG_PROGRESS_NS                                                             \
     (1 * MS_NS_PER_S)              /* between shown states of a progress bar */

@@ -66,8 +66,8 @@ const struct ms_cli_command ms_cli_commands[] = {
             "cluster, each of its\nworkers, every line behind its CLUSTER/RANK. With "
             "a rank, that worker's output as it is.\nIf nothing runs, the newest "
             "session that has ended. With --json, one object a line. Of a "
-            "daemon head the\nlogs are read from its nodes, one worker after the "
-            "other.",
+            "daemon head the\nlogs are read from its nodes: what is there one log "
+            "after the other, what -f waits for in\nthe order of its lines.",
         .example = "muster logs -f actor\nmuster logs actor/0 -n 100",
         .options =
             MS_OPT(MS_OPT_FOLLOW) | MS_OPT(MS_OPT_LINES) | MS_OPT(MS_OPT_AGENT) | ASK,

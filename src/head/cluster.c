@@ -134,6 +134,7 @@ void ms_head_cluster_forget(struct ms_head *h, struct ms_cluster *c)
     ms_registry_remove(&h->registry, c);
     ms_driver_cluster_gone(h, driver);
     ms_head_seek_step(h);
+    ms_head_changed(h);
 }
 
 static bool is_awaited(const struct ms_head *h, const struct ms_cluster *c)
@@ -409,6 +410,7 @@ void ms_head_worker_exited(struct ms_head *h, uint64_t uid, const Muster__Exit *
         ms_head_cluster_forget(h, slot->cluster);
     ms_drivers_worker_ended(h, uid);
     ms_head_seek_step(h);
+    ms_head_changed(h);
     ms_head_stop_step(h);
 }
 

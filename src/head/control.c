@@ -23,18 +23,6 @@ void ms_head_control_reply(struct ms_request *r, const ProtobufCMessage *m)
     ms_request_reply(r, MS_CODEC_PROTO, &iov, 1);
 }
 
-static void on_status(struct ms_head *h, struct ms_request *r)
-{
-    Muster__Status *s = ms_head_status_message(h);
-
-    if (!s) {
-        ms_request_fail_text(r, MUSTER__FAILURE__KIND__NO_MEMORY, "out of memory");
-        return;
-    }
-    ms_head_control_reply(r, &s->base);
-    muster__status__free_unpacked(s, NULL);
-}
-
 static void on_health(struct ms_head *h, struct ms_request *r)
 {
     char ok[] = "ok";
@@ -50,7 +38,7 @@ static void on_request(void *arg, struct ms_request *r)
     static const struct {
         uint16_t op;
         void (*answer)(struct ms_head *h, struct ms_request *r);
-    } table[] = {{MS_OP_STATUS, on_status},
+    } table[] = {{MS_OP_STATUS, ms_head_control_status},
                  {MS_OP_HEALTH, on_health},
                  {MS_OP_STOP, ms_head_control_stop},
                  {MS_OP_READ_LOG, ms_head_control_read_log}};

@@ -101,6 +101,7 @@ create_answered(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *a
                      rc,
                      "cannot create cluster '%s': out of memory",
                      op->cluster->name);
+    ms_head_changed(op->head);
     create_step(op);
 }
 

@@ -105,6 +105,7 @@ void ms_drivers_tell_node(struct ms_head *h, const struct ms_node *n)
 {
     Muster__HeadToDriver m = MUSTER__HEAD_TO_DRIVER__INIT;
 
+    ms_head_changed(h);
     if (h->drivers.count == 0 && !h->on_node)
         return;
     m.body_case = MUSTER__HEAD_TO_DRIVER__BODY_NODE;

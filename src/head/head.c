@@ -175,6 +175,7 @@ struct ms_head *ms_head_create(const struct ms_head_options *o)
     ms_list_init(&h->waiting);
     ms_list_init(&h->asking);
     ms_list_init(&h->seeking);
+    ms_list_init(&h->watching);
     ms_list_init(&h->kv_waiting);
     ms_list_init(&h->barriers);
     ms_list_init(&h->nodes);

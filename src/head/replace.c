@@ -95,6 +95,7 @@ started(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
         ms_head_tell_stop(n, slot->now.uid);
         mark_failed(op);
     }
+    ms_head_changed(op->head);
     finish(op, status);
 }
 

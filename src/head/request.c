@@ -25,19 +25,6 @@ int64_t ms_head_grace(uint64_t grace_ns)
     return grace_ns < INT64_MAX ? (int64_t)grace_ns : INT64_MAX;
 }
 
-static void run_status(struct ms_head_op *op)
-{
-    Muster__Status *s;
-
-    if (op->driver && ms_head_wait_for_nodes(op))
-        return; /* it would plan with nodes that are not all of them */
-    s = ms_head_status_message(op->head);
-    if (s)
-        ms_head_op_succeed(op, &s->base);
-    else
-        ms_head_op_fail(op, -ENOMEM, "out of memory");
-}
-
 /* A node that cannot prepare says so again when it has to start something. */
 static void prepare_step(struct ms_head_op *op)
 {
@@ -91,7 +78,7 @@ void ms_head_request_run(struct ms_head_op *op)
         {MUSTER__DRIVER_TO_HEAD__BODY_HOLD_PORT, ms_head_hold_port_run},
         {MUSTER__DRIVER_TO_HEAD__BODY_DROP_PORT, ms_head_drop_port_run},
         {MUSTER__DRIVER_TO_HEAD__BODY_PREPARE, run_prepare},
-        {MUSTER__DRIVER_TO_HEAD__BODY_STATUS, run_status},
+        {MUSTER__DRIVER_TO_HEAD__BODY_STATUS, ms_head_status_run},
         {MUSTER__DRIVER_TO_HEAD__BODY_ASK_DEATH, ms_head_ask_death_run},
         {MUSTER__DRIVER_TO_HEAD__BODY_REPLACE, ms_head_replace_run},
         {MUSTER__DRIVER_TO_HEAD__BODY_OPEN, ms_head_open_run},

@@ -25,7 +25,8 @@
  * orphan.c    workers whose lent agent has died
  * status.c    the Status message
  * tail.c      the last lines of a log
- * control.c   head.sock, and where others dial; control_stop.c: `muster stop`; control_log.c: logs
+ * control.c   head.sock, and where others dial; control_stop.c: `muster stop`; control_log.c: logs;
+ *             control_status.c: `muster status`, and who waits for changes
  * rest.c      HTTP; rest_impl.h has its files
  * serve.c     a head without an agent of its own; where it listens
  * uplink.c    a head that has joined another one: all requests travel there
@@ -93,6 +94,8 @@ struct ms_head {
     struct ms_list waiting;    /* operations that need a node which may come */
     struct ms_list asking;     /* operations that ask how a worker ended */
     struct ms_list seeking;    /* operations that ask who has a worker's place */
+    struct ms_list watching;   /* operations that wait for another status */
+    uint64_t change;           /* of the status, counted */
     struct ms_list kv_waiting; /* operations that wait for a change of the store */
     struct ms_list barriers;
     struct ms_kv kv;
@@ -329,6 +332,11 @@ void ms_head_control_reply(struct ms_request *r, const ProtobufCMessage *m);
 
 /* control_stop.c: `muster stop` */
 void ms_head_control_stop(struct ms_head *h, struct ms_request *r);
+/* control_status.c */
+void ms_head_status_run(struct ms_head_op *op);
+void ms_head_control_status(struct ms_head *h, struct ms_request *r);
+/* Nodes or workers have come or gone: who waits for that is answered. */
+void ms_head_changed(struct ms_head *h);
 /* control_log.c: `muster logs` of other machines */
 /* Ask a node for a piece of a log; the result is a LogPiece. NULL: out of memory. */
 struct ms_head_op *ms_head_read_log(struct ms_head *h,

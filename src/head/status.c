@@ -161,6 +161,7 @@ Muster__Status *ms_head_status_message(struct ms_head *h)
     muster__status__init(s);
     s->driver_pid = h->session.driver_pid;
     s->is_daemon = h->is_daemon;
+    s->change = h->change;
     s->uptime_ns = (uint64_t)(ms_now_ns() - h->started_ns);
     if (!set_text(&s->session, h->session.name) ||
         !set_text(&s->session_dir, h->session.dir) ||

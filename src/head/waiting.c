@@ -130,6 +130,9 @@ void ms_head_fail_waiting(struct ms_head *h, const struct ms_driver *d)
     ms_list_each (op, &h->seeking, struct ms_head_op, wait_link)
         if (op->driver == d)
             ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
+    ms_list_each (op, &h->watching, struct ms_head_op, wait_link)
+        if (op->driver == d)
+            ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
     ms_place_fail_waits(h, d);
     ms_list_each (op, &h->kv_waiting, struct ms_head_op, wait_link)
         if (op->driver == d)
