@@ -196,7 +196,7 @@ static void on_events(void *arg, unsigned events)
 
 void ms_logwaits_finish(struct ms_logwaits *w)
 {
-    while (!ms_list_is_empty(&w->held))
-        forget(ms_list_first(&w->held, struct question, link));
+    ms_list_each (q, &w->held, struct question, link)
+        forget(q);
     unwatch(w);
 }
