@@ -12,6 +12,7 @@
 
 /* Wire */
 #define MS_CHUNK_MAX        ((size_t)64 << 10)   /* body of one frame */
+#define MS_DATA_MAX         ((size_t)1 << 20)    /* bytes of one DATA frame */
 #define MS_MESSAGE_MAX      ((uint64_t)8 << 30)  /* a whole call or reply */
 #define MS_CONTROL_MAX      ((uint64_t)16 << 20) /* a control message */
 #define MS_REPLY_RETAIN_MAX ((uint64_t)1 << 30)  /* unacknowledged replies, a session */
@@ -75,11 +76,13 @@
 #define MS_STORE_OBJECT_MAX  ((uint64_t)1 << 46) /* bytes of one object */
 #define MS_STORE_MIN         ((size_t)256 << 10) /* smaller payloads stay in messages */
 #define MS_STORE_IDLE_NS     (30 * MS_NS_PER_S)  /* unused memory until given back */
-#define MS_STORE_SPARE_MIN   ((uint64_t)256 << 20) /* memory that the machine keeps */
-#define MS_STORE_CLIENTS_MAX 8192u                 /* processes of one store */
-#define MS_STORE_PIECE_MAX   ((uint64_t)1 << 20)   /* of an object, between nodes */
-#define MS_STORE_PIECES      6u                    /* asked for at a time */
-#define MS_STORE_ANSWER_NS   (60 * MS_NS_PER_S)    /* of an agent that is alive */
+#define MS_STORE_SPARE_MIN   ((uint64_t)256 << 20)   /* memory that the machine keeps */
+#define MS_STORE_CLIENTS_MAX 8192u                   /* processes of one store */
+#define MS_STORE_PIECE_MAX   ((uint64_t)MS_DATA_MAX) /* of an object, between nodes */
+#define MS_STORE_PIECES      6u                      /* asked for at a time */
+#define MS_STORE_STALL_NS    (2 * MS_NS_PER_S) /* a node that hands on is passed over */
+#define MS_STORE_SLOW_MIN    ((uint64_t)1 << 20) /* if less comes of it in that time */
+#define MS_STORE_ANSWER_NS   (60 * MS_NS_PER_S)  /* of an agent that is alive */
 
 /* Names and paths */
 #define MS_NAME_MAX        ((size_t)64)  /* cluster, node, session */

@@ -54,7 +54,13 @@ int ms_far_send(struct ms_far *f, const Muster__StorePeer *m)
 {
     if (f->is_open)
         return ms_link_send(f->link, &m->base);
-    return is_kept(m) && !f->is_lost ? keep(f, m) : -ENOTCONN;
+    if (f->is_lost) { /* somebody asks again */
+        f->is_lost = false;
+        f->lost_ns = 0;
+    }
+    if (!f->link && !f->lost_ns)
+        ms_timer_set(&f->retry, 0); /* never from inside of whoever asks */
+    return is_kept(m) ? keep(f, m) : -ENOTCONN;
 }
 
 static void drop_unsent(struct ms_far *f)
@@ -98,8 +104,6 @@ static void on_body(void *arg, const uint8_t *body, size_t len)
         ms_replica_held(f, m->held);
     else if (m->body_case == MUSTER__STORE_PEER__BODY_GONE)
         ms_replica_gone(f, m->gone);
-    else if (m->body_case == MUSTER__STORE_PEER__BODY_PIECE)
-        ms_replica_piece(f, m->piece);
     muster__store_peer__free_unpacked(m, NULL);
 }
 
@@ -114,6 +118,7 @@ static void lose(struct ms_far *f, bool for_good)
         for_good = true;
     ms_replicas_lost(f->store, f, for_good);
     if (for_good) {
+        ms_bulk_close(f);
         drop_unsent(f);
         f->was_open = false;
     }
@@ -165,8 +170,10 @@ static void far_destroy(struct ms_far *f)
     drop_unsent(f);
     ms_timer_finish(&f->retry);
     ms_link_destroy(f->link);
+    ms_bulk_finish(f);
     ms_list_remove(&f->link_in);
     free(f->address);
+    free(f->name);
     free(f);
 }
 
@@ -175,14 +182,8 @@ struct ms_far *ms_far_get(struct ms_store *s, uint64_t node, const char *address
     struct ms_far *f;
 
     ms_list_each (known, &s->fars, struct ms_far, link_in)
-        if (known->node == node) {
-            if (!known->link && known->is_lost) { /* somebody asks again */
-                known->is_lost = false;
-                known->lost_ns = 0;
-                ms_timer_set(&known->retry, 0);
-            }
+        if (known->node == node)
             return known;
-        }
     if (!address[0])
         return NULL;
     f = calloc(1, sizeof *f);
@@ -193,16 +194,26 @@ struct ms_far *ms_far_get(struct ms_store *s, uint64_t node, const char *address
     f->node = node;
     f->address = strdup(address);
     ms_list_add_tail(&s->fars, &f->link_in);
-    if (!f->address || ms_timer_init(&f->retry, s->loop, on_retry, f) < 0) {
+    if (ms_bulk_init(f) < 0 || !f->address ||
+        ms_timer_init(&f->retry, s->loop, on_retry, f) < 0) {
         far_destroy(f);
         return NULL;
     }
-    ms_timer_set(&f->retry, 0); /* never from inside of whoever asks */
     return f;
+}
+
+static void forget(struct ms_store *s, struct ms_object *o, struct ms_far *unused)
+{
+    struct ms_replica *m = o->user;
+
+    (void)s;
+    (void)unused;
+    m->source = m->origin = NULL;
 }
 
 void ms_fars_finish(struct ms_store *s)
 {
+    ms_replicas_walk(s, forget, NULL);
     ms_list_each (f, &s->fars, struct ms_far, link_in)
         far_destroy(f);
 }

@@ -163,6 +163,11 @@ static void on_untold(void *arg)
 
 /* ---- life ------------------------------------------------------------------------ */
 
+static void on_pace(void *arg)
+{
+    ms_replicas_look(arg);
+}
+
 static void on_connect(void *arg, unsigned events)
 {
     (void)events;
@@ -193,6 +198,8 @@ static int start(struct ms_store *s, uint64_t limit, int tcp_fd, struct ms_error
         rc = ms_timer_init(&s->idle_timer, s->loop, on_idle, s);
     if (rc == 0)
         rc = ms_timer_init(&s->untold_timer, s->loop, on_untold, s);
+    if (rc == 0)
+        rc = ms_timer_init(&s->pace_timer, s->loop, on_pace, s);
     if (rc == 0 && fd >= 0)
         rc = ms_visitors_listen(s, MS_TAKE_FD(fd), s->tls);
     return rc < 0 ? ms_error_sys(err, rc, "cannot watch the store's socket") : 0;
@@ -218,6 +225,7 @@ struct ms_store *ms_store_create(const struct ms_store_options *o, struct ms_err
     s->listen_fd = -1;
     ms_list_init(&s->guests);
     ms_list_init(&s->visitors);
+    ms_list_init(&s->readers);
     ms_list_init(&s->fars);
     ms_list_init(&s->untold);
     if (start(s, o->limit, o->listen_fd, err ? err : &own) < 0) {
@@ -247,6 +255,7 @@ void ms_store_destroy(struct ms_store *s)
     ms_watch_finish(&s->watch);
     ms_list_each (g, &s->guests, struct ms_guest, link)
         ms_guest_destroy(g);
+    ms_readers_finish(s);
     ms_visitors_finish(s);
     ms_fars_finish(s);
     if (s->listen_fd >= 0)
@@ -257,6 +266,7 @@ void ms_store_destroy(struct ms_store *s)
     ms_timer_finish(&s->untold_timer); /* what goes sets timers: they go last */
     ms_timer_finish(&s->lease_timer);
     ms_timer_finish(&s->idle_timer);
+    ms_timer_finish(&s->pace_timer);
     ms_table_finish(&s->table);
     ms_arena_destroy(s->arena);
     explicit_bzero(s->secret, sizeof s->secret);

@@ -35,9 +35,11 @@ struct ms_store {
     enum ms_tls_mode tls;
     struct ms_server *server; /* for stores of other nodes; NULL: none come */
     struct ms_list visitors;  /* those that came */
+    struct ms_list readers;   /* and those that read bytes of us */
     struct ms_list fars;      /* those that we dial */
     struct ms_list untold;    /* who waited for a mirror that has gone; replica.c */
     struct ms_timer untold_timer;
+    struct ms_timer pace_timer;
 };
 
 /* A process of this node. */

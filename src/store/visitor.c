@@ -30,7 +30,6 @@ struct given {
 
 static void visitor_destroy(struct ms_visitor *v)
 {
-    ms_replicas_forget_visitor(v->store, v);
     ms_timer_finish(&v->grace);
     ms_link_destroy(v->link);
     ms_list_remove(&v->link_in);
@@ -86,30 +85,6 @@ static void send_gone(struct ms_visitor *v, uint64_t node, uint64_t id)
     p.gone = &gone;
     if (v->link)
         ms_link_send(v->link, &p.base);
-}
-
-void ms_visitor_send_gone(struct ms_visitor *v, const struct ms_object *o)
-{
-    send_gone(v, o->node, o->id);
-}
-
-void ms_visitor_send_piece(struct ms_visitor *v,
-                           const struct ms_object *o,
-                           uint64_t offset,
-                           uint64_t len)
-{
-    Muster__StorePeer p = MUSTER__STORE_PEER__INIT;
-    Muster__PeerPiece piece = MUSTER__PEER_PIECE__INIT;
-
-    piece.node = o->node;
-    piece.id = o->id;
-    piece.offset = offset;
-    piece.data.data = ms_arena_memory(v->store->arena) + o->at + offset;
-    piece.data.len = len;
-    p.body_case = MUSTER__STORE_PEER__BODY_PIECE;
-    p.piece = &piece;
-    if (v->link && ms_link_send(v->link, &p.base) == 0)
-        v->store->sent += len;
 }
 
 void ms_given_tell(struct ms_store *s, const struct ms_object *o)
@@ -170,6 +145,7 @@ static void on_hold(struct ms_visitor *v, const Muster__PeerHold *m)
     }
     held.id = o->id;
     held.len = o->len;
+    held.name = s->node_name;
     relay = m->wants_bytes ? relay_for(v, o) : NULL;
     if (relay) {
         held.relay = relay->node;
@@ -178,21 +154,6 @@ static void on_hold(struct ms_visitor *v, const Muster__PeerHold *m)
     p.body_case = MUSTER__STORE_PEER__BODY_HELD;
     p.held = &held;
     ms_link_send(v->link, &p.base);
-}
-
-static void on_want(struct ms_visitor *v, const Muster__PeerWant *m)
-{
-    struct ms_object *o = ms_table_find(&v->store->table, m->node, m->id);
-
-    if (!o || m->len > MS_STORE_PIECE_MAX || m->offset > o->len ||
-        m->len > o->len - m->offset ||
-        (o->is_mirror && !ms_replica_relay(o, v, m->offset, m->len))) {
-        send_gone(v, m->node, m->id);
-        return;
-    }
-    ms_store_expect_pieces(v->store);
-    if (!o->is_mirror)
-        ms_visitor_send_piece(v, o, m->offset, m->len);
 }
 
 static void on_count(struct ms_visitor *v, const Muster__StoreCount *m)
@@ -222,6 +183,13 @@ static int on_hello(struct ms_visitor *v, const Muster__PeerHello *m)
 
     if (!m->node || m->node == v->store->table.node)
         return -EPROTO;
+    if (m->is_bulk) {
+        int rc = ms_reader_create(v->store, v->link, m->node);
+
+        if (rc == 0)
+            v->link = NULL;
+        return rc < 0 ? rc : -ECANCELED; /* it is no visitor any more */
+    }
     if (old)
         visitor_destroy(old); /* its counts stay */
     v->address = strdup(m->address);
@@ -238,9 +206,6 @@ static void take(struct ms_visitor *v, const Muster__StorePeer *m)
     switch (m->body_case) {
     case MUSTER__STORE_PEER__BODY_HOLD:
         on_hold(v, m->hold);
-        break;
-    case MUSTER__STORE_PEER__BODY_WANT:
-        on_want(v, m->want);
         break;
     case MUSTER__STORE_PEER__BODY_COUNT:
         on_count(v, m->count);
@@ -283,7 +248,6 @@ static void on_closed(void *arg, const struct ms_error *why)
         visitor_gone(v);
         return;
     }
-    ms_replicas_forget_visitor(v->store, v);
     ms_link_destroy(v->link);
     v->link = NULL;
     ms_timer_set(&v->grace, MS_LINK_GRACE_NS);

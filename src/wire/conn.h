@@ -11,6 +11,7 @@
 #define MS_WIRE_CONN_H
 
 #include "base/error.h"
+#include "wire/conn_send.h"
 #include "wire/frame.h"
 #include "wire/handshake.h"
 #include "wire/transport.h"
@@ -69,6 +70,13 @@ int ms_conn_send(struct ms_conn *c,
                  const struct iovec *iov,
                  int count);
 
+/* Send a DATA message without copying it; `loan->len` is 1 to MS_DATA_MAX. As ms_conn_send.
+ * on_sent may come before this returns; after -ENOMEM and -ENOBUFS it does not come, after
+ * another failure when the connection is destroyed. */
+int ms_conn_send_loan(struct ms_conn *c,
+                      const struct ms_frame *head,
+                      const struct ms_loan *loan);
+
 /* Whether the other side may have seen anything of any message. */
 bool ms_conn_has_sent(const struct ms_conn *c);
 
@@ -79,6 +87,13 @@ int ms_conn_flush(struct ms_conn *c);
 size_t ms_conn_queued(const struct ms_conn *c);
 
 struct ms_conn_sink {
+    /* DATA comes: where its body goes (head->total bytes), or NULL: nowhere, it is read and
+     * dropped. The place must be good until all of it has come, or the connection was
+     * destroyed. NULL: nobody here asks for DATA, and it breaks the protocol. */
+    uint8_t *(*on_data)(void *arg, const struct ms_frame *head);
+    /* `len` more bytes of it are there, and `rest` are missing; also if they are dropped. 0,
+     * or a negative errno to stop reading with it. */
+    int (*on_part)(void *arg, const struct ms_frame *head, size_t len, size_t rest);
     /* The first piece of a CALL that will take several has arrived: its place in the
      * order is here. May be NULL. */
     int (*on_begin)(void *arg, const struct ms_frame *head);

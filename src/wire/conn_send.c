@@ -12,8 +12,18 @@ struct ms_out_message {
     size_t len;
     size_t framed;   /* bytes that were put into frames */
     unsigned frames; /* in the ring */
+    bool is_loan;
+    struct ms_loan loan;
+    const uint8_t *body; /* `data`, or what is lent */
     uint8_t data[];
 };
+
+static void message_free(struct ms_out_message *m)
+{
+    if (m->is_loan)
+        m->loan.on_sent(m->loan.arg);
+    free(m);
+}
 
 void ms_sender_init(struct ms_sender *s)
 {
@@ -33,12 +43,12 @@ void ms_sender_finish(struct ms_sender *s)
         struct ms_out_message *m = s->ring[(s->ring_at + i) % MS_SEND_RING].message;
 
         if (--m->frames == 0 && ms_list_is_empty(&m->link))
-            free(m); /* in no list: wholly framed */
+            message_free(m); /* in no list: wholly framed */
     }
     ms_list_each (m, &s->fresh, struct ms_out_message, link)
-        free(m);
+        message_free(m);
     ms_list_each (m, &s->begun, struct ms_out_message, link)
-        free(m);
+        message_free(m);
     ms_sender_init(s);
 }
 
@@ -66,11 +76,8 @@ static struct ms_out_message *message_create(const struct ms_frame *head,
 
     if (!m)
         return NULL;
+    *m = (struct ms_out_message){.head = *head, .len = total, .body = m->data};
     ms_list_init(&m->link);
-    m->head = *head;
-    m->len = total;
-    m->framed = 0;
-    m->frames = 0;
     gather(m->data, iov, count);
     return m;
 }
@@ -93,16 +100,37 @@ int ms_sender_add(struct ms_sender *s,
     return 0;
 }
 
+int ms_sender_add_loan(struct ms_sender *s,
+                       const struct ms_frame *head,
+                       const struct ms_loan *loan)
+{
+    struct ms_out_message *m;
+
+    assert(head->kind == MS_KIND_DATA && loan->len <= MS_DATA_MAX);
+    if (loan->len > MS_SEND_QUEUE_MAX - s->queued)
+        return -ENOBUFS;
+    m = message_create(head, NULL, 0, 0);
+    if (!m)
+        return -ENOMEM;
+    m->is_loan = true;
+    m->loan = *loan;
+    m->body = loan->data;
+    m->len = loan->len;
+    ms_list_add_tail(&s->fresh, &m->link);
+    s->queued += loan->len;
+    return 0;
+}
+
 /* Build the next frame of `m` at the end of the ring. */
 static void frame_push(struct ms_sender *s, struct ms_out_message *m)
 {
     struct ms_out_frame *f = &s->ring[(s->ring_at + s->ring_count++) % MS_SEND_RING];
     struct ms_frame head = m->head;
-    size_t rest = m->len - m->framed;
+    size_t rest = m->len - m->framed, most = ms_frame_length_max(m->head.kind);
 
     f->message = m;
     f->offset = m->framed;
-    f->len = rest < MS_CHUNK_MAX ? rest : MS_CHUNK_MAX;
+    f->len = rest < most ? rest : most;
     f->written = 0;
     head.length = (uint32_t)f->len;
     if (m->framed) {
@@ -197,7 +225,15 @@ static void fill_ring(struct ms_sender *s)
     }
 }
 
-static int ring_iov(struct ms_sender *s, struct iovec iov[2 * MS_SEND_RING])
+static bool is_file(const struct ms_out_frame *f)
+{
+    return f->message->is_loan && f->message->loan.fd >= 0;
+}
+
+/* What is to be written of the ring, up to the first frame of a file unless those are read
+ * as memory. */
+static int
+ring_iov(struct ms_sender *s, struct iovec iov[2 * MS_SEND_RING], bool with_files)
 {
     int n = 0;
 
@@ -205,16 +241,39 @@ static int ring_iov(struct ms_sender *s, struct iovec iov[2 * MS_SEND_RING])
         struct ms_out_frame *f = &s->ring[(s->ring_at + i) % MS_SEND_RING];
         size_t skip = f->written;
 
+        if (is_file(f) && !with_files)
+            break;
         if (skip < MS_FRAME_SIZE) {
             iov[n++] = (struct iovec){f->head + skip, MS_FRAME_SIZE - skip};
             skip = MS_FRAME_SIZE;
         }
         skip -= MS_FRAME_SIZE;
         if (f->len > skip)
-            iov[n++] =
-                (struct iovec){f->message->data + f->offset + skip, f->len - skip};
+            iov[n++] = (struct iovec){(uint8_t *)(uintptr_t)f->message->body +
+                                          f->offset + skip,
+                                      f->len - skip};
     }
     return n;
+}
+
+static ssize_t write_file(const struct ms_out_frame *f, struct ms_transport *t)
+{
+    size_t skip = f->written < MS_FRAME_SIZE ? f->written : MS_FRAME_SIZE;
+    size_t done = f->written - skip; /* of the body */
+    struct iovec head = {(uint8_t *)(uintptr_t)f->head + skip, MS_FRAME_SIZE - skip};
+
+    return t->ops->send_file(
+        t, &head, f->message->loan.fd, f->message->loan.at + done, f->len - done);
+}
+
+static ssize_t write_ring(struct ms_sender *s, struct ms_transport *t)
+{
+    struct iovec iov[2 * MS_SEND_RING];
+    const struct ms_out_frame *first = &s->ring[s->ring_at];
+
+    if (is_file(first) && t->ops->send_file)
+        return write_file(first, t);
+    return t->ops->write(t, iov, ring_iov(s, iov, !t->ops->send_file));
 }
 
 static void ring_written(struct ms_sender *s, size_t n)
@@ -232,20 +291,19 @@ static void ring_written(struct ms_sender *s, size_t n)
         s->ring_at = (s->ring_at + 1) % MS_SEND_RING;
         s->ring_count--;
         if (--f->message->frames == 0 && is_framed(f->message))
-            free(f->message);
+            message_free(f->message);
     }
 }
 
 int ms_sender_pump(struct ms_sender *s, struct ms_transport *t)
 {
     for (;;) {
-        struct iovec iov[2 * MS_SEND_RING];
         ssize_t n;
 
         fill_ring(s);
         if (s->ring_count == 0)
             return 0;
-        n = t->ops->write(t, iov, ring_iov(s, iov));
+        n = write_ring(s, t);
         if (n == -EAGAIN)
             return 0;
         if (n < 0)

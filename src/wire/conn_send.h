@@ -22,6 +22,17 @@ enum { MS_SEND_RING = 16, MS_SEND_RING_BIG = 4, MS_FRESH_IN_ROW = 64 };
 
 struct ms_out_message;
 
+/* A body that is not copied: it is read until on_sent, which comes once: when all of it was
+ * given to the transport, or the connection goes. */
+struct ms_loan {
+    const uint8_t *data;
+    size_t len;
+    int fd; /* the same bytes in a file, at `at`; -1: in none */
+    uint64_t at;
+    void (*on_sent)(void *arg);
+    void *arg;
+};
+
 struct ms_out_frame {
     uint8_t head[MS_FRAME_SIZE];
     struct ms_out_message *message;
@@ -48,6 +59,11 @@ int ms_sender_add(struct ms_sender *s,
                   const struct iovec *iov,
                   int count,
                   size_t total);
+
+/* The message as it is; DATA only. 0, -ENOMEM or -ENOBUFS: on_sent does not come. */
+int ms_sender_add_loan(struct ms_sender *s,
+                       const struct ms_frame *head,
+                       const struct ms_loan *loan);
 
 /* A one-frame message of which only `written` bytes (head included) went out. Nothing
  * else is queued. 0 or -ENOMEM. */

@@ -76,27 +76,36 @@ uint64_t ms_frame_total_max(uint8_t kind)
     case MS_KIND_CONTROL:
     case MS_KIND_ERROR:
         return MS_CONTROL_MAX;
+    case MS_KIND_DATA:
+        return MS_DATA_MAX;
     default:
         return MS_CHUNK_MAX;
     }
 }
 
+uint64_t ms_frame_length_max(uint8_t kind)
+{
+    return kind == MS_KIND_DATA ? MS_DATA_MAX : MS_CHUNK_MAX;
+}
+
 static int check_lengths(const struct ms_frame *f, struct ms_error *err)
 {
-    uint64_t max = ms_frame_total_max(f->kind);
+    uint64_t max = ms_frame_total_max(f->kind), longest = ms_frame_length_max(f->kind);
 
-    if (f->length > MS_CHUNK_MAX)
+    if (f->length > longest)
         return ms_error_set(err,
                             -EMSGSIZE,
-                            "a frame of %u bytes, at most %zu are allowed",
+                            "a frame of %u bytes, at most %llu are allowed",
                             f->length,
-                            MS_CHUNK_MAX);
+                            (unsigned long long)longest);
     if (f->total > max)
         return ms_error_set(err,
                             -EMSGSIZE,
                             "a message of %llu bytes, at most %llu are allowed",
                             (unsigned long long)f->total,
                             (unsigned long long)max);
+    if (f->kind == MS_KIND_DATA && (f->length != f->total || !f->length))
+        return ms_error_set(err, -EPROTO, "data that is empty or in pieces");
     if (f->flags & MS_FRAME_MORE_OF) {
         if (f->length == 0 || f->length > max - f->total)
             return ms_error_set(err, -EPROTO, "a later piece of impossible length");

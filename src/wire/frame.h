@@ -4,7 +4,8 @@
  * message can pass a big one on the same connection. The first frame of a message
  * carries `total`; the later ones (MS_FRAME_MORE_OF) carry their offset instead. Frames
  * of one message (same kind and call id) come in order; frames of several messages may
- * be mixed. All numbers are little-endian.
+ * be mixed. All numbers are little-endian. DATA is cut by whoever asked for it: it is one
+ * frame of at most MS_DATA_MAX.
  *
  *  0 magic   u8      1 version u8     2 kind u8     3 codec u8
  *  4 op      u16     6 flags   u16    8 length u32 (body of this frame)
@@ -37,9 +38,11 @@ enum ms_frame_kind {
     MS_KIND_PING = 10,   /* answered by PONG with the same call id */
     MS_KIND_PONG = 11,
     MS_KIND_ATTACH =
-        12, /* client, after a reconnect: body is u64 `after` and u64 ids; of
+        12,            /* client, after a reconnect: body is u64 `after` and u64 ids; of
              * the calls after..call_id only those are still waited for */
-    MS_KIND_LAST = MS_KIND_ATTACH,
+    MS_KIND_DATA = 13, /* bulk link: bytes that were asked for, to a place that whoever
+                        * asked has for them; one frame, whole */
+    MS_KIND_LAST = MS_KIND_DATA,
     MS_KIND_IGNORED = 128, /* from here on: passed over; what a newer version may add */
     MS_KIND_BEAT = 128     /* link: "I am here"; not answered */
 };
@@ -101,7 +104,8 @@ struct ms_frame {
 
 void ms_frame_encode(const struct ms_frame *f, uint8_t out[MS_FRAME_SIZE]);
 
-/* The biggest message of a kind. */
+/* The biggest body of one frame of a kind, and the biggest message. */
+uint64_t ms_frame_length_max(uint8_t kind);
 uint64_t ms_frame_total_max(uint8_t kind);
 
 /* 0; -EPROTO (not a frame), -EPROTONOSUPPORT (another version), -EMSGSIZE (a length

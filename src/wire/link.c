@@ -55,7 +55,27 @@ static int on_message(void *arg, struct ms_message *m)
     return l->doomed ? -ECANCELED : 0;
 }
 
-static const struct ms_conn_sink sink = {.on_message = on_message};
+static uint8_t *on_data(void *arg, const struct ms_frame *head)
+{
+    struct ms_link *l = arg;
+
+    return l->doomed || !l->ops->on_data
+               ? NULL
+               : l->ops->on_data(l->arg, head->call_id, head->total);
+}
+
+static int on_part(void *arg, const struct ms_frame *head, size_t len, size_t rest)
+{
+    struct ms_link *l = arg;
+
+    if (!l->ops->on_part)
+        return -EPROTO; /* nobody has asked for it */
+    l->ops->on_part(l->arg, head->call_id, len, rest);
+    return l->doomed ? -ECANCELED : 0;
+}
+
+static const struct ms_conn_sink sink = {
+    .on_message = on_message, .on_data = on_data, .on_part = on_part};
 
 static void update(struct ms_link *l)
 {
@@ -300,6 +320,29 @@ int ms_link_send(struct ms_link *l, const ProtobufCMessage *m)
         l->broken = true; /* its last words may still be on their way to us */
     update(l);
     return rc;
+}
+
+int ms_link_send_data(struct ms_link *l, uint64_t id, const struct ms_loan *loan)
+{
+    struct ms_frame head = {.kind = MS_KIND_DATA, .call_id = id};
+    int rc;
+
+    if (l->closed || l->broken)
+        return -EPIPE;
+    if (!l->is_open)
+        return -ENOTCONN;
+    rc = ms_conn_send_loan(l->conn, &head, loan);
+    if (rc < 0 && rc != -ENOMEM && rc != -ENOBUFS) {
+        l->broken = true;
+        rc = 0; /* it is queued, and goes with the connection */
+    }
+    update(l);
+    return rc;
+}
+
+int ms_link_fd(const struct ms_link *l)
+{
+    return l->conn ? ms_conn_fd(l->conn) : -1;
 }
 
 size_t ms_link_queued(const struct ms_link *l)

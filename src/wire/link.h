@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "io/loop.h"
+#include "wire/conn_send.h"
 #include "wire/tls.h"
 
 #include <protobuf-c/protobuf-c.h>
@@ -36,6 +37,13 @@ struct ms_link_ops {
     /* Network: nothing has come for MS_SUSPECT_NS, or something has again. May be NULL; the
      * link may be destroyed here. */
     void (*on_suspect)(void *arg, bool is_suspect);
+    /* Data with this id comes, `len` bytes: where they go, or NULL: they are dropped. The
+     * place must be good until all have come, or the link was destroyed. NULL: data breaks
+     * the protocol. */
+    uint8_t *(*on_data)(void *arg, uint64_t id, size_t len);
+    /* `len` more bytes of it are there, `rest` are missing; also of what is dropped. The
+     * link may be destroyed here. */
+    void (*on_part)(void *arg, uint64_t id, size_t len, size_t rest);
 };
 
 /* Of on_closed: did the other side end it, or its process end (true), or did the network
@@ -75,6 +83,13 @@ void ms_link_set_ops(struct ms_link *l, const struct ms_link_ops *ops, void *arg
  * once nobody reads at the other end (on_closed follows when all that came from there was
  * read). Never blocks; what does not fit is queued. Messages arrive in order. */
 int ms_link_send(struct ms_link *l, const ProtobufCMessage *m);
+
+/* Bytes for whoever has an on_data, named by `id`; they are not copied, and on_sent comes as
+ * said there. 1 to MS_DATA_MAX at a time. As ms_link_send; data and messages arrive in the
+ * order of sending. */
+int ms_link_send_data(struct ms_link *l, uint64_t id, const struct ms_loan *loan);
+/* The socket, to tune it; borrowed. -1: there is none yet. */
+int ms_link_fd(const struct ms_link *l);
 
 /* Bytes that wait for the other side to read: callers that can drop (logs) look. */
 size_t ms_link_queued(const struct ms_link *l);

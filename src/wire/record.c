@@ -107,27 +107,68 @@ static bool begin(struct ms_record_key *k, const uint8_t head[MS_RECORD_HEAD])
            EVP_CipherUpdate(k->ctx, NULL, &n, head, MS_RECORD_HEAD);
 }
 
-int ms_record_seal(struct ms_record_key *k,
-                   enum ms_record_type type,
-                   uint8_t *at,
-                   size_t len)
+static void set_head(uint8_t *at, size_t len)
 {
-    uint8_t *body = at + MS_RECORD_HEAD;
     size_t body_len = len + MS_RECORD_TAIL;
-    int n, last;
 
-    assert(len <= MS_RECORD_PLAIN_MAX && k->seals);
-    body[len] = (uint8_t)type;
     at[0] = MS_RECORD_DATA;
     at[1] = 3;
     at[2] = 3;
     at[3] = (uint8_t)(body_len >> 8);
     at[4] = (uint8_t)body_len;
-    if (begin(k, at) && EVP_CipherUpdate(k->ctx, body, &n, body, (int)len + TYPE) &&
-        EVP_CipherFinal_ex(k->ctx, body + n, &last) &&
+}
+
+/* The next `len` bytes of a list behind the first `skip`, to `to`. */
+static bool cipher(struct ms_record_key *k,
+                   uint8_t *to,
+                   const struct iovec *iov,
+                   size_t skip,
+                   size_t len)
+{
+    for (; len; iov++) {
+        size_t n = iov->iov_len > skip ? iov->iov_len - skip : 0;
+        int done;
+
+        if (n > len)
+            n = len;
+        if (n && !EVP_CipherUpdate(
+                     k->ctx, to, &done, (const uint8_t *)iov->iov_base + skip, (int)n))
+            return false;
+        skip -= skip < iov->iov_len ? skip : iov->iov_len;
+        to += n;
+        len -= n;
+    }
+    return true;
+}
+
+int ms_record_seal_from(struct ms_record_key *k,
+                        enum ms_record_type type,
+                        uint8_t *at,
+                        const struct iovec *iov,
+                        size_t skip,
+                        size_t len)
+{
+    uint8_t *body = at + MS_RECORD_HEAD, inner = (uint8_t)type;
+    int n, last;
+
+    assert(len <= MS_RECORD_PLAIN_MAX && k->seals);
+    set_head(at, len);
+    if (begin(k, at) && cipher(k, body, iov, skip, len) &&
+        EVP_CipherUpdate(k->ctx, body + len, &n, &inner, TYPE) &&
+        EVP_CipherFinal_ex(k->ctx, body + len + TYPE, &last) &&
         EVP_CIPHER_CTX_ctrl(k->ctx, EVP_CTRL_AEAD_GET_TAG, TAG, body + len + TYPE))
         return 0;
     return -EIO;
+}
+
+int ms_record_seal(struct ms_record_key *k,
+                   enum ms_record_type type,
+                   uint8_t *at,
+                   size_t len)
+{
+    struct iovec own = {at + MS_RECORD_HEAD, len};
+
+    return ms_record_seal_from(k, type, at, &own, 0, len);
 }
 
 ssize_t ms_record_length(const uint8_t *at, size_t len)
@@ -143,23 +184,35 @@ ssize_t ms_record_length(const uint8_t *at, size_t len)
     return (ssize_t)(MS_RECORD_HEAD + body);
 }
 
+ssize_t ms_record_open_to(struct ms_record_key *k,
+                          const uint8_t *at,
+                          size_t len,
+                          uint8_t *to,
+                          enum ms_record_type *type)
+{
+    const uint8_t *body = at + MS_RECORD_HEAD;
+    size_t inner = ms_record_inner(len);
+    uint8_t tag[TAG], said;
+    int n, last;
+
+    memcpy(tag, body + inner + TYPE, sizeof tag);
+    if (!begin(k, at) || !EVP_CipherUpdate(k->ctx, to, &n, body, (int)inner) ||
+        !EVP_CipherUpdate(k->ctx, &said, &n, body + inner, TYPE) ||
+        !EVP_CIPHER_CTX_ctrl(k->ctx, EVP_CTRL_AEAD_SET_TAG, TAG, tag) ||
+        EVP_CipherFinal_ex(k->ctx, &said + n, &last) <= 0)
+        return -EBADMSG;
+    while (said == 0 && inner) /* others may pad */
+        said = to[--inner];
+    if (said == 0)
+        return -EBADMSG;
+    *type = (enum ms_record_type)said;
+    return (ssize_t)inner;
+}
+
 ssize_t ms_record_open(struct ms_record_key *k,
                        uint8_t *at,
                        size_t len,
                        enum ms_record_type *type)
 {
-    uint8_t *body = at + MS_RECORD_HEAD;
-    size_t inner = len - MS_RECORD_HEAD - TAG;
-    int n, last;
-
-    if (!begin(k, at) || !EVP_CipherUpdate(k->ctx, body, &n, body, (int)inner) ||
-        !EVP_CIPHER_CTX_ctrl(k->ctx, EVP_CTRL_AEAD_SET_TAG, TAG, body + inner) ||
-        EVP_CipherFinal_ex(k->ctx, body + n, &last) <= 0)
-        return -EBADMSG;
-    while (inner && body[inner - 1] == 0) /* others may pad */
-        inner--;
-    if (inner == 0)
-        return -EBADMSG;
-    *type = (enum ms_record_type)body[inner - 1];
-    return (ssize_t)(inner - 1);
+    return ms_record_open_to(k, at, len, at + MS_RECORD_HEAD, type);
 }

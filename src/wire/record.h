@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 enum {
     MS_RECORD_HEAD = 5,
@@ -50,6 +51,14 @@ int ms_record_seal(struct ms_record_key *k,
                    enum ms_record_type type,
                    uint8_t *at,
                    size_t len);
+/* The same of `len` bytes that are elsewhere: those of a list behind the first `skip`. They
+ * are read once, and not copied before. */
+int ms_record_seal_from(struct ms_record_key *k,
+                        enum ms_record_type type,
+                        uint8_t *at,
+                        const struct iovec *iov,
+                        size_t skip,
+                        size_t len);
 
 /* How long the record at `at` is, with its head; 0: that is not yet to be seen; -EPROTO: it
  * is none of ours. */
@@ -61,5 +70,17 @@ ssize_t ms_record_open(struct ms_record_key *k,
                        uint8_t *at,
                        size_t len,
                        enum ms_record_type *type);
+/* The same to another place, which has room for ms_record_inner of it. What was written
+ * there is nothing worth if it fails. */
+ssize_t ms_record_open_to(struct ms_record_key *k,
+                          const uint8_t *at,
+                          size_t len,
+                          uint8_t *to,
+                          enum ms_record_type *type);
+/* The most that a record of this length may hold. */
+static inline size_t ms_record_inner(size_t len)
+{
+    return len - MS_RECORD_HEAD - MS_RECORD_TAIL;
+}
 
 #endif

@@ -13,6 +13,7 @@
 #include "base/error.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
@@ -29,6 +30,14 @@ struct ms_transport_ops {
     void (*destroy)(struct ms_transport *t);
 
     /* These only where a transport has a buffer or a handshake of its own. */
+    /* `head`, and behind it bytes of a file, which are not copied: they must not change
+     * until the other side has them, or the transport is destroyed. The count of both.
+     * Only where SIGPIPE is ignored. */
+    ssize_t (*send_file)(struct ms_transport *t,
+                         const struct iovec *head,
+                         int fd,
+                         uint64_t at,
+                         size_t len);
     /* It is idle most of the time: keep no memory meanwhile. */
     void (*set_lazy)(struct ms_transport *t);
     /* Bytes of its own wait for room in the socket. */

@@ -17,6 +17,7 @@
 
 enum {
     RECEIVE_SIZE = 32 << 10, /* one read of the socket */
+    RECEIVE_BIG = 256 << 10, /* for a reader that has as much room */
     OUT_MAX = 64 << 10,      /* unsent bytes until nothing more is taken */
     KEY_UPDATE = 24,         /* messages after the handshake */
     NEW_TICKET = 4,
@@ -163,6 +164,20 @@ static ssize_t hand_out(
     return (ssize_t)n;
 }
 
+/* Open one record: straight to at[0..room) if it may fit there. What it holds is at *data
+ * then; the length, or -EBADMSG. */
+static ssize_t open_record(struct transport_tls *t,
+                           uint8_t *record,
+                           size_t len,
+                           uint8_t *at,
+                           size_t room,
+                           enum ms_record_type *type,
+                           uint8_t **data)
+{
+    *data = ms_record_inner(len) <= room ? at : record + MS_RECORD_HEAD;
+    return ms_record_open_to(&t->open, record, len, *data, type);
+}
+
 /* Open the whole records of data[0..len) while there is room, and say how many bytes they
  * were. The count of what was handed out, or 0 at the end, -EAGAIN, a negative errno. */
 static ssize_t open_records(struct transport_tls *t,
@@ -178,31 +193,31 @@ static ssize_t open_records(struct transport_tls *t,
     while (have < room) {
         enum ms_record_type type;
         ssize_t whole = ms_record_length(data + *used, len - *used), n;
+        uint8_t *held;
         int rc;
 
         if (whole < 0)
             return break_off(t, "what came is no record");
         if (whole == 0 || (size_t)whole > len - *used)
             break;
-        n = ms_record_open(&t->open, data + *used, (size_t)whole, &type);
+        n = open_record(
+            t, data + *used, (size_t)whole, at + have, room - have, &type, &held);
         if (n < 0)
             return break_off(t, "a record was changed on its way");
+        *used += (size_t)whole;
         if (type == MS_RECORD_DATA) {
-            n = hand_out(
-                t, data + *used + MS_RECORD_HEAD, (size_t)n, at + have, room - have);
+            if (held != at + have)
+                n = hand_out(t, held, (size_t)n, at + have, room - have);
             if (n < 0)
                 return n;
             have += (size_t)n;
-        } else {
-            rc = other_record(t, type, data + *used + MS_RECORD_HEAD, (size_t)n);
-            if (rc > 0)
-                t->has_ended = true;
-            if (rc != 0) {
-                *used += (size_t)whole;
-                return have ? (ssize_t)have : rc > 0 ? 0 : rc;
-            }
+            continue;
         }
-        *used += (size_t)whole;
+        rc = other_record(t, type, held, (size_t)n);
+        if (rc > 0)
+            t->has_ended = true;
+        if (rc != 0)
+            return have ? (ssize_t)have : rc > 0 ? 0 : rc;
     }
     return have ? (ssize_t)have : -EAGAIN;
 }
@@ -232,13 +247,13 @@ static void shrink_in(struct transport_tls *t)
 /* More behind the piece of a record that is there. */
 static ssize_t read_on(struct transport_tls *t, void *at, size_t room)
 {
-    size_t used = 0;
+    size_t used = 0, size = room < RECEIVE_BIG ? RECEIVE_SIZE : RECEIVE_BIG;
     ssize_t n = open_records(t, t->in.data, t->in.len, &used, at, room);
 
     if (n == -EAGAIN && used == 0) {
-        if (ms_buf_reserve(&t->in, RECEIVE_SIZE) < 0)
+        if (ms_buf_reserve(&t->in, size) < 0)
             return -ENOMEM;
-        n = receive(t, t->in.data + t->in.len, RECEIVE_SIZE);
+        n = receive(t, t->in.data + t->in.len, size);
         if (n <= 0)
             return n;
         t->in.len += (size_t)n;
@@ -259,7 +274,7 @@ static ssize_t read_open(struct transport_tls *t, void *at, size_t room)
         return take_opened(t, at, room);
     if (t->has_ended)
         return 0;
-    if (t->in.len)
+    if (t->in.len || room >= RECEIVE_BIG)
         return read_on(t, at, room);
     received = receive(t, buffer, sizeof buffer);
     if (received <= 0)
@@ -327,27 +342,6 @@ static ssize_t tls_read(struct ms_transport *base, void *at, size_t room)
 
 /* ---- writing ---------------------------------------------------------------------- */
 
-/* The next bytes of a list, at most `room`; the count. */
-static size_t
-gather(const struct iovec *iov, int count, size_t skip, uint8_t *at, size_t room)
-{
-    size_t have = 0;
-
-    for (int i = 0; i < count && have < room; i++) {
-        size_t len = iov[i].iov_len, n;
-
-        if (skip >= len) {
-            skip -= len;
-            continue;
-        }
-        n = len - skip < room - have ? len - skip : room - have;
-        memcpy(at + have, (const uint8_t *)iov[i].iov_base + skip, n);
-        have += n;
-        skip = 0;
-    }
-    return have;
-}
-
 static size_t total(const struct iovec *iov, int count)
 {
     size_t sum = 0;
@@ -368,10 +362,10 @@ static ssize_t encrypt(struct transport_tls *t, const struct iovec *iov, int cou
         uint8_t *at = record_room(t, len);
         int rc = at ? 0 : -ENOMEM;
 
-        if (rc == 0) {
-            gather(iov, count, done, at + MS_RECORD_HEAD, len);
-            rc = seal(t, MS_RECORD_DATA, at, len);
-        }
+        if (rc == 0)
+            rc = ms_record_seal_from(&t->seal, MS_RECORD_DATA, at, iov, done, len);
+        if (rc == 0)
+            t->out.len += MS_RECORD_HEAD + len + MS_RECORD_TAIL;
         if (rc == 0 && t->seal.count >= MS_RECORD_KEY_MAX)
             rc = renew_seal(t);
         if (rc == -ENOMEM && !at && done == 0)
