@@ -114,15 +114,11 @@ class Muster:
         self.cluster.execute_all_sync("read", data)
         return copied() - before
 
-    def nodes_broadcast(
-        self, mib: int, nodes: int, count: int, tls: str
-    ) -> list[float]:
-        """A fresh array to one rank on each of several nodes."""
+    def open_nodes(self, nodes: int, tls: str) -> None:
+        """One rank on each of several nodes."""
         muster.init(num_nodes=nodes, tls=tls)
         self.running = True
-        cluster = self.new_cluster(Worker, nodes)
-        data = np.ones(mib << 20, np.uint8)
-        return time_each(lambda: cluster.execute_all_sync("read", data), count, 1)
+        self.open(nodes)
 
     def start(self, ranks: int) -> float:
         start = time.perf_counter()

@@ -16,17 +16,25 @@ os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
 import numpy as np
 import ray  # reads its environment when imported
 from bench_worker import NumpyWorker, Worker
+from ray.cluster_utils import Cluster
 from ray.util import placement_group, remove_placement_group
 from serve import serve, time_each
 
 LOOPBACK = "127.0.0.1"
 SETTLE_S = 0.05
+NODE_STORE_BYTES = 2 << 30  # of each of several nodes
+
+
+class NodeWorker(Worker):
+    def node(self) -> str:
+        return str(ray.get_runtime_context().get_node_id())
 
 
 class Ray:
     def __init__(self) -> None:
         self.actors: list[Any] = []
-        self.remote_worker: Any = ray.remote(num_cpus=0)(Worker)
+        self.cluster: Cluster | None = None
+        self.remote_worker: Any = ray.remote(num_cpus=0)(NodeWorker)
         self.remote_numpy_worker: Any = ray.remote(num_cpus=0)(NumpyWorker)
 
     def version(self) -> dict[str, str]:
@@ -49,6 +57,32 @@ class Ray:
     def open(self, ranks: int) -> None:
         self.actors = [self.remote_worker.remote() for _ in range(ranks)]
         ray.get([actor.empty.remote() for actor in self.actors])
+
+    def open_nodes(self, nodes: int, folder: str) -> None:
+        """One actor on each of several nodes: the driver's, and others."""
+        os.environ["RAY_TMPDIR"] = folder  # of all nodes
+        self.cluster = Cluster()
+        for i in range(nodes):
+            self.cluster.add_node(
+                node_ip_address=LOOPBACK,
+                include_dashboard=False,
+                num_cpus=1,
+                object_store_memory=NODE_STORE_BYTES,
+                resources={f"node{i}": 1},
+            )
+        ray.init(
+            address=self.cluster.address,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            _node_ip_address=LOOPBACK,
+        )
+        self.actors = [
+            self.remote_worker.options(resources={f"node{i}": 1}).remote()
+            for i in range(nodes)
+        ]
+        ray.get([actor.empty.remote() for actor in self.actors])
+        where = [actor.node.remote() for actor in self.actors]
+        assert len(set(ray.get(where))) == nodes, "two actors share a node"
 
     def latency(self, count: int, warm_up: int) -> list[float]:
         actor = self.actors[0]
@@ -110,6 +144,8 @@ class Ray:
 
     def close(self) -> None:
         ray.shutdown()
+        if self.cluster:
+            self.cluster.shutdown()
 
 
 if __name__ == "__main__":

@@ -84,7 +84,8 @@ static void test_kinds_codecs_flags(void **state)
 {
     (void)state;
     for (unsigned kind = 0; kind < 256; kind++) {
-        struct ms_frame f = {.kind = (uint8_t)kind};
+        uint32_t len = kind == MS_KIND_DATA; /* it is never empty */
+        struct ms_frame f = {.kind = (uint8_t)kind, .length = len, .total = len};
         bool known = (kind >= 1 && kind <= MS_KIND_LAST) || kind >= MS_KIND_IGNORED;
 
         assert_int_equal(decode(&f, NULL), known ? 0 : -EPROTO);
@@ -125,6 +126,29 @@ static void test_length_of_a_piece(void **state)
     assert_int_equal(decode(&f, NULL), -EPROTO); /* nothing of something */
     f.total = 0;
     assert_int_equal(decode(&f, NULL), 0); /* an empty message */
+}
+
+/* One frame, whole, and larger than those of others. */
+static void test_data(void **state)
+{
+    struct ms_frame f = {
+        .kind = MS_KIND_DATA, .length = MS_DATA_MAX, .total = MS_DATA_MAX};
+
+    (void)state;
+    assert_int_equal(decode(&f, NULL), 0);
+    f.length--;
+    assert_int_equal(decode(&f, NULL), -EPROTO);
+    f.length = 0;
+    f.total = 0;
+    assert_int_equal(decode(&f, NULL), -EPROTO);
+    f.length = f.total = 5;
+    f.flags = MS_FRAME_MORE_OF;
+    f.total = 10;
+    assert_int_equal(decode(&f, NULL), -EPROTO);
+    f.flags = 0;
+    f.length = MS_DATA_MAX + 1;
+    f.total = MS_DATA_MAX + 1;
+    assert_int_equal(decode(&f, NULL), -EMSGSIZE);
 }
 
 static void test_length_of_a_message(void **state)
@@ -220,6 +244,7 @@ int main(void)
         cmocka_unit_test(test_kinds_codecs_flags),
         cmocka_unit_test(test_length_of_a_piece),
         cmocka_unit_test(test_length_of_a_message),
+        cmocka_unit_test(test_data),
         cmocka_unit_test(test_later_pieces),
         cmocka_unit_test(test_random_frames),
     };
