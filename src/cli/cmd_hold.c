@@ -5,8 +5,11 @@
 #include "io/proc.h"
 #include "io/session.h"
 #include "io/spawn.h"
+#include "io/tree.h"
+#include "orchestrator/ray/local_ray.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -20,7 +23,7 @@
  * with the driver's exit code (128 and the signal, if that ended it), and ends the driver
  * when PID ends. Whatever the driver has started and left behind goes with it: this
  * process adopts it. When PID ends without a word, what its session in DIR has left goes
- * too. SIGTERM is passed on, SIGUSR1 ends the driver by force, and SIGINT is for the
+ * too (or the folder of a Ray of its own). SIGTERM is passed on, SIGUSR1 ends the driver by force, and SIGINT is for the
  * driver alone, which gets it from the same terminal. */
 
 /* How long those that the driver has left behind may take after SIGTERM. */
@@ -148,10 +151,14 @@ enum ms_exit ms_cmd_hold(const struct ms_cli *cli)
         wait_some(&h, -1);
     end_left(&h);
     if (h.is_alone) {
-        const char *slash = strrchr(args[1], '/');
+        const char *slash = strrchr(args[1], '/'), *name = slash ? slash + 1 : args[1];
 
-        ms_session_remove(args[1]);
-        ms_node_dirs_sweep(slash ? slash + 1 : args[1]);
+        if (strncmp(name, MS_LOCAL_RAY_DIR, strlen(MS_LOCAL_RAY_DIR)) == 0) {
+            ms_tree_remove(AT_FDCWD, args[1]);
+        } else {
+            ms_session_remove(args[1]);
+            ms_node_dirs_sweep(name);
+        }
     }
     return (enum ms_exit)h.code;
 }

@@ -1,0 +1,38 @@
+/* content.h - the files that go into a package, in memory; private to package.c */
+#ifndef MS_ORCHESTRATOR_RAY_CONTENT_H
+#define MS_ORCHESTRATOR_RAY_CONTENT_H
+
+#include "base/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MS_CONTENT_FILE_MAX ((size_t)256 << 20)
+
+struct ms_content_file {
+    char *name; /* in the package */
+    uint32_t mode;
+    uint8_t *data;
+    size_t len;
+};
+
+struct ms_content {
+    struct ms_content_file *files;
+    size_t count, capacity;
+};
+
+/* One file; it follows links. */
+int ms_content_add(struct ms_content *c,
+                   const char *name,
+                   const char *path,
+                   struct ms_error *err);
+/* A folder with all that is in it, but what Python has compiled. */
+int ms_content_add_tree(struct ms_content *c,
+                        const char *name,
+                        const char *path,
+                        struct ms_error *err);
+/* In the order of names; and 32 hexadecimal digits (and a NUL), a hash of it all. */
+int ms_content_name(struct ms_content *c, char out[33]);
+void ms_content_finish(struct ms_content *c);
+
+#endif
