@@ -235,6 +235,14 @@ const struct ms_cli_command ms_cli_commands[] = {
         .run = ms_cmd_complete,
     },
     {
+        .name = "bridge",
+        .operands = "",
+        .summary = "carry what is asked of a Ray cluster (a job there runs this)",
+        .exits = EXITS_ANY,
+        .hidden = true,
+        .run = ms_cmd_bridge,
+    },
+    {
         .name = "hold",
         .operands = "PID DIR WORD...",
         .summary = "run a driver that ends with PID (`muster run` starts this)",

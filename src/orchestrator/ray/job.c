@@ -50,6 +50,7 @@ void ms_ray_job_ask(struct ms_ray_job *j,
     }
     if (j->fetch)
         return;
+    j->is_on_cluster = false; /* nothing more can be done for it */
     ms_error_set(&err, -ENOMEM, "out of memory");
     ms_ray_job_over(j, -ENOMEM, -1, &err);
 }
@@ -62,8 +63,6 @@ void ms_ray_job_over(struct ms_ray_job *j,
     if (j->is_over)
         return;
     j->is_over = true;
-    j->next = NULL;
-    ms_timer_cancel(&j->timer);
     if (j->events)
         j->events->on_ended(j->arg, rc, exit_code, rc < 0 ? why : NULL);
 }
@@ -212,10 +211,17 @@ void ms_ray_job_look(struct ms_ray_job *j)
         ms_ray_job_soon(j, 0, ms_ray_job_begin_looking);
 }
 
+/* It only ends a wait. */
+static void on_limit(void *arg)
+{
+    (void)arg;
+}
+
 /* The rest of its life on a loop of its own, for somebody who cannot wait on theirs. */
 static void stop_now(struct ms_ray_job *j, int64_t until_ns)
 {
     struct ms_loop *loop = ms_loop_create();
+    struct ms_timer limit = {0};
 
     if (!loop)
         return;
@@ -223,18 +229,21 @@ static void stop_now(struct ms_ray_job *j, int64_t until_ns)
     j->fetch = NULL;
     ms_timer_finish(&j->timer);
     j->loop = loop;
-    if (ms_timer_init(&j->timer, loop, on_time, j) == 0) {
+    if (ms_timer_init(&j->timer, loop, on_time, j) == 0 &&
+        ms_timer_init(&limit, loop, on_limit, NULL) == 0) {
         j->is_stopping = true;
         j->is_stop_asked = false;
         j->stop_until_ns = until_ns;
         j->polite_until_ns = ms_now_ns() + j->polite_ns;
         ms_ray_job_soon(j, 0, ms_ray_job_begin_looking);
-        while (!j->is_over && ms_now_ns() < until_ns + MS_NS_PER_S)
+        ms_timer_set(&limit, until_ns - ms_now_ns());
+        while (j->is_on_cluster && ms_now_ns() < until_ns)
             if (ms_loop_run_once(loop, true) < 0)
                 break;
     }
     ms_fetcher_destroy(MS_TAKE(j->fetcher));
     ms_timer_finish(&j->timer);
+    ms_timer_finish(&limit);
     ms_loop_destroy(loop);
 }
 
@@ -243,7 +252,7 @@ void ms_ray_job_destroy(struct ms_ray_job *j, int64_t until_ns)
     if (!j)
         return;
     j->events = NULL;
-    if (j->is_on_cluster && !j->is_over && !j->local_ray)
+    if (j->is_on_cluster && !j->local_ray)
         stop_now(j, until_ns);
     job_free(j);
 }

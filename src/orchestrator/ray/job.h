@@ -5,8 +5,8 @@
  * once and last, also when it never started. Nothing is told from inside of a call; it may
  * be destroyed in on_ended, not in the others.
  *
- * ms_ray_job_stop ends it: it is stopped, and when it has ended its record is deleted;
- * then on_ended.
+ * ms_ray_job_stop ends it; then on_ended. The record that Ray has of it is deleted a little
+ * later, unless it was destroyed without the time for that.
  *
  * The job runs in the folder of the package (doc/orchestrators.md says what is in there).
  */
@@ -63,8 +63,8 @@ int ms_ray_job_set_env(struct ms_ray_job *j, const char *entry);
 void ms_ray_job_stop(struct ms_ray_job *j);
 /* Look at it soon: something has happened. */
 void ms_ray_job_look(struct ms_ray_job *j);
-/* Nothing more is told. A job that still runs is stopped and deleted first, waiting until
- * `until_ns` at most. */
+/* Nothing more is told. A job that still runs is stopped first, and its record deleted,
+ * waiting until `until_ns` at most. */
 void ms_ray_job_destroy(struct ms_ray_job *j, int64_t until_ns);
 /* Nothing more is told, and the job goes on. */
 void ms_ray_job_leave(struct ms_ray_job *j);

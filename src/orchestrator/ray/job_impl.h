@@ -21,6 +21,10 @@
 #define MS_RAY_LOOK_MAX_NS (1 * MS_NS_PER_S)
 #define MS_RAY_STOP_NS     (30 * MS_NS_PER_S) /* then ending it has come to nothing */
 
+/* Ray looks after a job a little longer than it runs, and if its record has gone then it
+ * makes a new one. */
+#define MS_RAY_SETTLE_NS (2500 * MS_NS_PER_MS)
+
 enum { MS_RAY_TRIES = 3, MS_RAY_LAST_LOG = 4096 };
 
 struct ms_ray_job {
@@ -58,7 +62,7 @@ void ms_ray_job_ask(struct ms_ray_job *j,
 void ms_ray_job_soon(struct ms_ray_job *j,
                      int64_t delay_ns,
                      void (*next)(struct ms_ray_job *j));
-/* It is over: on_ended, from the loop. */
+/* It is over: on_ended, from the loop. The last thing that its caller does with it. */
 void ms_ray_job_over(struct ms_ray_job *j,
                      int rc,
                      int exit_code,

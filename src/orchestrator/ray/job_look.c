@@ -53,7 +53,11 @@ static void on_deleted(void *arg, const struct ms_fetch_answer *a)
     (void)a; /* a record that stays is no harm */
     j->fetch = NULL;
     j->is_on_cluster = false;
-    conclude(j);
+}
+
+static void delete_it(struct ms_ray_job *j)
+{
+    ask_of_job(j, "DELETE", "", on_deleted);
 }
 
 /* ---- its log ----------------------------------------------------------------------- */
@@ -96,12 +100,12 @@ static void on_log(void *arg, const struct ms_fetch_answer *a)
         if (j->events && j->events->on_log)
             j->events->on_log(j->arg, log + known, len - known);
     }
-    if (j->is_over || j->fetch)
-        return;
-    if (is_ended(j))
-        ask_of_job(j, "DELETE", "", on_deleted);
-    else
+    if (!is_ended(j)) {
         rest_after(j, len > known);
+        return;
+    }
+    ms_ray_job_soon(j, MS_RAY_SETTLE_NS, delete_it);
+    conclude(j);
 }
 
 /* ---- what it does ------------------------------------------------------------------ */
@@ -131,12 +135,12 @@ static void unheard(struct ms_ray_job *j, const struct ms_error *why)
 
     if (j->is_stopping && ms_now_ns() >= j->stop_until_ns) {
         ms_error_wrap(&said, "the job %s could not be ended", j->id);
+        j->is_on_cluster = false;
         ms_ray_job_over(j, said.code, -1, &said);
         return;
     }
     set_silent(j, &said);
-    if (!j->is_over)
-        ms_ray_job_soon(j, MS_RAY_LOOK_MAX_NS, look);
+    ms_ray_job_soon(j, MS_RAY_LOOK_MAX_NS, look);
 }
 
 static void unknown(struct ms_ray_job *j)
@@ -158,10 +162,9 @@ static void heard(struct ms_ray_job *j)
     struct ms_error why = {0};
 
     set_silent(j, NULL);
-    if (j->is_over)
-        return;
     if (!is_ended(j) && j->is_stopping && ms_now_ns() >= j->stop_until_ns) {
         ms_error_set(&why, -ETIMEDOUT, "the job %s does not end", j->id);
+        j->is_on_cluster = false;
         ms_ray_job_over(j, why.code, -1, &why);
     } else if (!is_ended(j) && j->is_stopping && !j->is_stop_asked &&
                ms_now_ns() >= j->polite_until_ns) {

@@ -1,0 +1,49 @@
+/* carrier.h - how lines go to a bridge and come from it
+ *
+ * Three kinds: of a bridge in a job on a cluster (far.c), of one that is our child because
+ * we are in such a job ourselves, and of whatever a test has made. Lines arrive once and in
+ * order. All on the thread of one loop, and nothing comes from inside of a call.
+ */
+#ifndef MS_ORCHESTRATOR_RAY_CARRIER_H
+#define MS_ORCHESTRATOR_RAY_CARRIER_H
+
+#include "orchestrator/ray/ray.h"
+
+#include <stdbool.h>
+
+struct ms_carrier;
+
+struct ms_carrier_events {
+    void (*on_line)(void *arg, const char *line, size_t len); /* with a NUL behind it */
+    /* It cannot be reached (`why`), or can again (NULL). What is sent meanwhile waits. */
+    void (*on_silent)(void *arg, const struct ms_error *why);
+    /* There is no bridge, and nothing of it is left; the last. It may be destroyed here. */
+    void (*on_down)(void *arg, const struct ms_error *why);
+};
+
+struct ms_carrier_ops {
+    /* 0, -ENOMEM, -EMSGSIZE, -EPIPE. */
+    int (*send)(struct ms_carrier *c, const char *line, size_t len);
+    /* With `keep` what is lent stays for the next controller. Without, the bridge ends and
+     * this waits for it until `until_ns` at most. */
+    void (*destroy)(struct ms_carrier *c, bool keep, int64_t until_ns);
+};
+
+struct ms_carrier {
+    const struct ms_carrier_ops *ops;
+};
+
+/* NULL: with the reason. The options are borrowed for as long as it lives. */
+typedef struct ms_carrier *ms_carrier_open(const struct ms_ray_options *o,
+                                           const struct ms_carrier_events *events,
+                                           void *arg,
+                                           struct ms_error *err);
+
+ms_carrier_open ms_far_open, ms_near_open;
+
+/* An orchestrator on bridges that `open` makes; ms_ray_create chooses for itself. */
+struct ms_orchestrator *ms_ray_create_on(const struct ms_ray_options *o,
+                                         ms_carrier_open *open,
+                                         struct ms_error *err);
+
+#endif
