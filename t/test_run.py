@@ -321,3 +321,53 @@ def test_sim_needs_nodes(job: Job) -> None:
     done = job.run("--on", "sim", job.write("driver: [a]"))
     assert done.returncode == 2
     assert "has no 'nodes'" in done.stderr
+
+
+# ---- machines by the driver, and time ---------------------------------------------------
+
+RESERVES = """
+import muster
+
+muster.init()
+print("@", *sorted(n.name for n in muster.nodes()), flush=True)
+more = muster.reserve("rollout")  # of nothing in particular
+print("@", *more.nodes, *sorted(n.name for n in muster.nodes()), flush=True)
+try:
+    muster.reserve("first")
+except muster.PlacementError as e:
+    print("@", e, flush=True)
+"""
+
+
+def test_driver_reserves_more(job: Job) -> None:
+    """And does not give it back: that is done with its end."""
+    (job.folder / "more.py").write_text(RESERVES)
+    path = job.write(
+        'name: first\nnodes: [{name: "n[0-1]", cpus: 4, gpus: 2}]\n'
+        f"driver: [{sys.executable}, {job.folder}/more.py]\n"
+    )
+    done = job.run(path)
+    assert done.returncode == 0, done
+    first, second, third = done.stdout.splitlines()
+    assert (first, second) == ("@ n0 n1", "@ n0.2 n0 n0.2 n1")
+    assert "another driver" in third  # the job's own stays its own
+    assert job.left() == []
+
+
+@pytest.mark.parametrize("how", ["file", "option"])
+def test_time_for_the_machines(job: Job, how: str) -> None:
+    """Agents that never join: what starts them sleeps."""
+    ip = job.folder / "ip"
+    ip.write_text("#!/bin/sh\nexec sleep 600\n")
+    ip.chmod(0o755)
+    job.home.env["PATH"] = f"{job.folder}:{job.home.env['PATH']}"
+    time = 1 if how == "file" else 300
+    path = job.write(
+        'nodes: [{name: "n[0-1]", netns: nowhere}]\n'
+        f"driver: [echo, never]\ntimeout: {time}\n"
+    )
+    done = job.run(path, *(["--timeout", "1"] if how == "option" else []))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "not lent in time: its agents have not all joined" in done.stderr
+    assert "dial the head at 127.0.0.1:" in done.stderr
+    assert job.left() == []

@@ -66,6 +66,7 @@ enum ms_opt {
     MS_OPT_SHAPE_FD,
     MS_OPT_READY_FD,
     MS_OPT_ON,
+    MS_OPT_ADDRESS,
     MS_OPT_HELP,
     MS_OPT_COUNT
 };

@@ -134,19 +134,22 @@ const struct ms_cli_command ms_cli_commands[] = {
             "run a job: have machines lent, run its driver on them, give all back",
         .text =
             "FILE is YAML, as for `muster plan`, with `driver` (the command, a list), "
-            "`env` and `name`.\n`nodes` are what is lent, one agent on each; without "
+            "`env`, `name` and `timeout`.\n`nodes` are what is lent, one agent on "
+            "each; without "
             "them it is this machine. The driver\nruns here, with MUSTER_ADDRESS and "
             "MUSTER_SECRET_FILE set: muster.init() in it joins. Its\nexit code is that "
             "of this command (128 and the signal, if one ended it). SIGINT and\n"
             "SIGTERM end the driver. However it ends, everything is given back.\n"
             "With --on local the nodes are described ones of this machine; one with "
             "`netns: NAME` is in\nthat network namespace, from where --listen must be "
-            "reached. With --on sim nothing is\nstarted: it shows how the reservation "
-            "would go, in virtual time. What the command says\nitself goes to stderr, "
-            "with --json as one object a line (of --on sim: to stdout).",
+            "reached. With\n--on sim "
+            "nothing is started: it shows how the reservation would go, in virtual "
+            "time. What\nthe command says itself goes to stderr, with --json as one "
+            "object a line (of --on sim:\nto stdout).",
         .example = "muster run train.yaml\n"
                    "muster run --on sim big.yaml --json | jq .at_ns",
-        .options = MS_OPT(MS_OPT_ON) | MS_OPT(MS_OPT_LISTEN) | MS_OPT(MS_OPT_JSON),
+        .options = MS_OPT(MS_OPT_ON) | MS_OPT(MS_OPT_LISTEN) |
+                   MS_OPT(MS_OPT_TIMEOUT) | MS_OPT(MS_OPT_JSON),
         .exits = EXITS_ANY | 1u << MS_EXIT_NO_ROOM,
         .run = ms_cmd_run,
     },

@@ -43,7 +43,8 @@ const struct ms_cli_option ms_cli_options[MS_OPT_COUNT] = {
     [MS_OPT_TIMEOUT] = {.name = "timeout",
                         .letter = 't',
                         .value = "SECONDS",
-                        .help = "how long to wait for an answer (default 10)"},
+                        .help = "how long to wait for an answer (default 10), of run "
+                                "for its machines (default 120)"},
     [MS_OPT_JSON] = {.name = "json", .help = "print JSON instead of text"},
     [MS_OPT_FOLLOW] = {.name = "follow",
                        .letter = 'f',
@@ -151,5 +152,9 @@ const struct ms_cli_option ms_cli_options[MS_OPT_COUNT] = {
                    .value = "ORCHESTRATOR",
                    .choices = "local sim",
                    .help = "who lends the machines (default local)"},
+    [MS_OPT_ADDRESS] = {.name = "address",
+                        .value = "URL",
+                        .help = "of Ray's dashboard, http://HEAD:8265; local: a Ray "
+                                "of our own"},
     [MS_OPT_HELP] = {.name = "help", .letter = 'h', .help = "print this"},
 };

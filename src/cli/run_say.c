@@ -3,8 +3,38 @@
 #include "base/clock.h"
 #include "cli/out.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/signalfd.h>
+
+int ms_run_signals(int *fd)
+{
+    sigset_t ends;
+
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGHUP);
+    sigprocmask(SIG_BLOCK, &ends, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    *fd = signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK);
+    return *fd < 0 ? -errno : 0;
+}
+
+void ms_run_mark(const struct ms_run *r)
+{
+    if (r->is_inside)
+        fputc(MS_RUN_MARK, r->out);
+}
+
+void ms_run_say_more(const struct ms_run *r, const char *text)
+{
+    ms_run_mark(r);
+    fprintf(r->out, "  %s\n", text);
+    fflush(r->out);
+}
 
 void ms_run_say(const struct ms_run *r, json_t *object, const char *fmt, ...)
 {
@@ -15,6 +45,7 @@ void ms_run_say(const struct ms_run *r, json_t *object, const char *fmt, ...)
     va_start(ap, fmt);
     n = vasprintf(&text, fmt, ap);
     va_end(ap);
+    ms_run_mark(r);
     if (!ms_cli_has(r->cli, MS_OPT_JSON) && n >= 0)
         fprintf(r->out, "muster run: %s\n", ms_out_clean(text));
     else if (object && json_dumpf(object, r->out, JSON_COMPACT) == 0)
@@ -74,6 +105,20 @@ void ms_run_say_piece(const struct ms_run *r,
 /* Of many nodes the first ones. */
 enum { SHOWN_MAX = 8 };
 
+/* The CPUs of one that is elsewhere may not be known. */
+static void say_node(const struct ms_run *r, const struct ms_lent_piece *p)
+{
+    const struct ms_stock_node *n =
+        p->node ? ms_stock_find(&r->nodes->stock, p->node) : NULL;
+
+    ms_run_mark(r);
+    fprintf(r->out, "  %-16s ", p->node ? p->node : "(no name)");
+    if (n)
+        fprintf(
+            r->out, "%llu CPUs, ", (unsigned long long)(n->cpu_milli / MS_WHOLE_MILLI));
+    fprintf(r->out, "%zu device%s\n", p->device_count, p->device_count == 1 ? "" : "s");
+}
+
 void ms_run_say_reserved(const struct ms_run *r, const struct ms_reservation *got)
 {
     json_t *all = json_array();
@@ -90,19 +135,11 @@ void ms_run_say_reserved(const struct ms_run *r, const struct ms_reservation *go
         got->key);
     if (ms_cli_has(r->cli, MS_OPT_JSON))
         return;
-    for (size_t i = 0; i < got->count && i < SHOWN_MAX; i++) {
-        const struct ms_stock_node *n = NULL;
-
-        if (got->pieces[i]->node)
-            n = ms_stock_find(&r->nodes->stock, got->pieces[i]->node);
-        fprintf(r->out,
-                "  %-16s %llu CPUs, %u device%s\n",
-                got->pieces[i]->node,
-                n ? (unsigned long long)(n->cpu_milli / MS_WHOLE_MILLI) : 0,
-                n ? n->device_count : 0,
-                n && n->device_count == 1 ? "" : "s");
-    }
-    if (got->count > SHOWN_MAX)
+    for (size_t i = 0; i < got->count && i < SHOWN_MAX; i++)
+        say_node(r, got->pieces[i]);
+    if (got->count > SHOWN_MAX) {
+        ms_run_mark(r);
         fprintf(r->out, "  and %zu more\n", got->count - SHOWN_MAX);
+    }
     fflush(r->out);
 }

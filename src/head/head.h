@@ -261,6 +261,13 @@ struct ms_head_op *ms_head_place(struct ms_head *h, const Muster__DriverToHead *
  * The message is borrowed until the call returns. */
 struct ms_head_op *ms_head_request(struct ms_head *h, const Muster__DriverToHead *m);
 
+/* The same; `done` is called on the head's thread when it has completed. NULL: out of
+ * memory, or a forked child, and it is never called. */
+struct ms_head_op *ms_head_request_then(struct ms_head *h,
+                                        const Muster__DriverToHead *m,
+                                        void (*done)(void *arg),
+                                        void *arg);
+
 /* Wait until it has completed: 0, or -ETIMEDOUT when deadline_ns (monotonic) comes
  * first; the operation then goes on. */
 int ms_head_op_wait(struct ms_head_op *op, int64_t deadline_ns);

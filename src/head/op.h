@@ -48,6 +48,8 @@ struct ms_head_op {
     void (*on_failed)(struct ms_head_op *op); /* before it completes with an error */
     void (*on_done)(struct ms_head_op *op);   /* completed; head's thread */
     void *done_arg;
+    void (*then)(void *arg); /* the caller's own on_done */
+    void *then_arg;
     struct ms_list asks; /* open questions to nodes */
     uint64_t request;    /* of a driver's link or of our uplink; 0: none */
 

@@ -137,6 +137,31 @@ struct ms_head_op *ms_head_request(struct ms_head *h, const Muster__DriverToHead
     return ask(h, m);
 }
 
+static void call_then(struct ms_head_op *op)
+{
+    op->then(op->then_arg);
+}
+
+struct ms_head_op *ms_head_request_then(struct ms_head *h,
+                                        const Muster__DriverToHead *m,
+                                        void (*done)(void *arg),
+                                        void *arg)
+{
+    struct ms_head_op *op = ms_head_op_create(h);
+
+    if (!op)
+        return NULL;
+    op->run = h->uplink ? ms_uplink_ask_run : ms_head_request_run;
+    op->on_done = call_then;
+    op->then = done;
+    op->then_arg = arg;
+    op->wanted = (Muster__DriverToHead *)ms_proto_copy(&m->base);
+    if (op->wanted)
+        return ms_head_op_submit(op);
+    ms_head_op_fail(op, -ENOMEM, "out of memory");
+    return op;
+}
+
 /* One that has failed before it began. */
 static struct ms_head_op *refuse(struct ms_head *h, const struct ms_error *why)
 {

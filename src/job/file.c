@@ -9,6 +9,7 @@
 
 struct top {
     struct ms_yaml_at name, nodes, roles, driver, env;
+    uint32_t timeout_s;
 };
 
 static const struct ms_yaml_field top_fields[] = {
@@ -17,6 +18,7 @@ static const struct ms_yaml_field top_fields[] = {
     {"roles", ms_yaml_to_at, offsetof(struct top, roles), false},
     {"driver", ms_yaml_to_at, offsetof(struct top, driver), false},
     {"env", ms_yaml_to_at, offsetof(struct top, env), false},
+    {"timeout", ms_yaml_to_count, offsetof(struct top, timeout_s), false},
     {0},
 };
 
@@ -42,6 +44,7 @@ static int read_top(struct ms_job *job, struct ms_yaml_at at, struct ms_error *e
     struct top top = {0};
     int rc = ms_yaml_map(at, "a job", top_fields, &top, err);
 
+    job->timeout_s = top.timeout_s;
     if (rc == 0 && top.nodes.yaml)
         rc = ms_job_read_nodes(job, top.nodes, err);
     if (rc == 0 && top.roles.yaml)

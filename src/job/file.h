@@ -11,6 +11,7 @@
  *   name: first
  *   driver: [python, train.py]
  *   env: {STEPS: "100"}
+ *   timeout: 300
  *
  * doc/resources.md has all keys of nodes and roles, doc/orchestrators.md the others. What is wrong is said with file, line and column. The
  * description owns all that is in it.
@@ -61,9 +62,10 @@ struct ms_job {
     size_t node_count, node_capacity;
     struct ms_job_role *roles; /* in the order of the file */
     size_t role_count;
-    char *name;    /* NULL: not said */
-    char **driver; /* its command, NULL-terminated; NULL: not said */
-    char **env;    /* "NAME=value", NULL-terminated; NULL: none */
+    char *name;         /* NULL: not said */
+    char **driver;      /* its command, NULL-terminated; NULL: not said */
+    char **env;         /* "NAME=value", NULL-terminated; NULL: none */
+    uint32_t timeout_s; /* for the machines to be there; 0: not said */
 };
 
 /* 0, or -EINVAL, -E2BIG, -ENOMEM, or why the file cannot be read; nothing is to be freed

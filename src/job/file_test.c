@@ -57,13 +57,15 @@ static void test_driver(void **state)
 {
     struct ms_job job = read_job("name: first\n"
                                  "driver: [python, -c, \"print(1)\", 7]\n"
-                                 "env: {STEPS: \"100\", EMPTY: \"\", N: 5}\n");
+                                 "env: {STEPS: \"100\", EMPTY: \"\", N: 5}\n"
+                                 "timeout: 300\n");
 
     (void)state;
     assert_string_equal(job.name, "first");
     assert_string_equal(job.driver[0], "python");
     assert_string_equal(job.driver[3], "7");
     assert_null(job.driver[4]);
+    assert_int_equal(job.timeout_s, 300);
     assert_string_equal(job.env[0], "STEPS=100");
     assert_string_equal(job.env[1], "EMPTY=");
     assert_string_equal(job.env[2], "N=5");
