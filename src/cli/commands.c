@@ -148,8 +148,8 @@ const struct ms_cli_command ms_cli_commands[] = {
             "object a line (of --on sim:\nto stdout).",
         .example = "muster run train.yaml\n"
                    "muster run --on sim big.yaml --json | jq .at_ns",
-        .options = MS_OPT(MS_OPT_ON) | MS_OPT(MS_OPT_LISTEN) |
-                   MS_OPT(MS_OPT_TIMEOUT) | MS_OPT(MS_OPT_JSON),
+        .options = MS_OPT(MS_OPT_ON) | MS_OPT(MS_OPT_LISTEN) | MS_OPT(MS_OPT_TIMEOUT) |
+                   MS_OPT(MS_OPT_JSON),
         .exits = EXITS_ANY | 1u << MS_EXIT_NO_ROOM,
         .run = ms_cmd_run,
     },
