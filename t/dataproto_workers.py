@@ -3,7 +3,9 @@
 from typing import Any
 
 import muster
+import numpy as np
 from muster import roll, verl
+from muster._cells import Late
 
 _RollDispatch = roll.Dispatch
 
@@ -61,6 +63,36 @@ class VerlActor(verl.Worker):
     @verl.register(dispatch_mode=verl.Dispatch.DP_COMPUTE_PROTO, blocking=False)
     def later(self, data: Any) -> Any:
         return data.repeat(2)
+
+    @verl.register(dispatch_mode=verl.Dispatch.DP_COMPUTE_PROTO, blocking=False)
+    def make(self, data: Any) -> Any:
+        """As many rows of its own, in its own memory."""
+        rows = len(data)
+        numbers = np.arange(rows * 64, dtype=np.int64).reshape(rows, 64)
+        texts = np.array([f"{i:0>99}" for i in range(rows)], dtype=object)
+        return verl.DataProto.from_dict(
+            {"big": numbers + self.rank, "other": numbers}, {"text": texts}
+        )
+
+    @verl.register(dispatch_mode=verl.Dispatch.DP_COMPUTE_METRIC)
+    def look(self, data: Any, names: Any = ()) -> Any:
+        """What of it was read, when some columns were."""
+        for name in names:
+            _ = data.batch[name]
+        cells = data.batch.cells()
+        return {n: not isinstance(c, Late) for n, c in cells.items()}
+
+    @verl.register(dispatch_mode=verl.Dispatch.ONE_TO_ALL)
+    def stats(self) -> Any:
+        return muster.store_stats()
+
+    @verl.register(dispatch_mode=verl.Dispatch.ONE_TO_ALL)
+    def count(self, data: Any) -> Any:
+        return len(data), int(data.batch["big"].sum())
+
+    @verl.register(dispatch_mode=verl.Dispatch.DP_COMPUTE_PROTO, blocking=False)
+    def fail(self, data: Any) -> Any:
+        raise ValueError("no luck")
 
     @verl.register(dispatch_mode=verl.Dispatch.DP_COMPUTE_PROTO)
     def measure(self, data: Any) -> Any:

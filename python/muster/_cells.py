@@ -1,136 +1,143 @@
 """One column of a DataProto: a numpy array or a tensor of torch, whichever it came as.
 
-A column may also be one that is made when it is first read:
-- Sealed: a tensor whose bytes lie in memory that must not be written, as those of a call
-  do. Whoever reads the column gets a tensor of his own; what is only passed on, divided
-  or moved to a device is never copied.
-- Joined: the results of several ranks, which are put together when they are read.
-torch is never imported before there is a tensor to be made.
+A column may also be Late: one that came with a call, or the results of several ranks. Its
+bytes lie in memory that must not be written, or on another node. It is divided, reordered,
+joined and passed on as it is; whoever reads it gets a tensor of his own.
 """
 
 from __future__ import annotations
 
-import sys
-import warnings
-
 import numpy as np
 
+from muster import _column
 from muster._batch_parts import equal
+from muster._column import Column
+from muster._far import is_wanted
+from muster._sending import ready as sendable
+from muster._torch import (
+    array_of,
+    is_plain,
+    is_tensor,
+    tensor_of,
+    the_torch,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from numpy.typing import NDArray
 
-    Cell = Any  # an array, a tensor, Sealed or Joined
+    from muster._core import Rows
 
-_OF_SIZE = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}  # for what numpy has not
-
-
-def is_tensor(value: Any) -> bool:
-    torch: Any = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.Tensor)
+    Cell = Any  # an array, a tensor, or Late
+    Memo = dict[Any, tuple[Rows, Any]]  # rows that several columns share
 
 
-def the_torch() -> Any:
-    import torch  # type: ignore[import-not-found]
+class Late:
+    """A column that is put together, or fetched, when it is read. `tensor`: as a tensor of
+    torch, else as an array."""
 
-    return torch
+    __slots__ = ("_own", "column", "tensor")
 
-
-class Sealed:
-    """A tensor in memory that is not ours. `dtype`: torch's name of it."""
-
-    __slots__ = ("array", "dtype")
-
-    def __init__(self, array: NDArray[Any], dtype: str) -> None:
-        self.array = array
-        self.dtype = dtype
+    def __init__(self, column: Column, tensor: bool) -> None:
+        self.column = column
+        self.tensor = tensor
+        self._own: Any = None  # what a reader got, who may have written to it
 
     def __len__(self) -> int:
-        return len(self.array)
+        return len(self.column)
+
+    @property
+    def is_read(self) -> bool:
+        return self._own is not None
+
+    @property
+    def nbytes(self) -> int:
+        return self.column.nbytes
 
     def read(self) -> Any:
-        """A tensor that may be written. The first time that is a copy, unless the memory
-        may be written; all who share this cell, and slices from then on, see it."""
-        if not self.array.flags.writeable:
-            self.array = self.array.copy()
-        return self.shared()
+        """What may be written, if it is a tensor or has objects; arrays of numbers only
+        where their memory is ours. All who share this cell, and slices from then on, see
+        what is written."""
+        if self._own is None:
+            array: Any = self.column.read()
+            if self._is_ours():
+                array.flags.writeable = True
+            elif self.tensor:
+                array = array.copy()
+            self._own = tensor_of(array) if self.tensor else array
+        return self._own
+
+    def _is_ours(self) -> bool:
+        """Reading has put it together, or the memory may be written."""
+        column = self.column
+        if column.kind == "objects" or not column.is_view:
+            return True
+        part: Any = column.parts[0]
+        whole = len(column.parts) == 1 and column.rows.view == (0, 0, 1)
+        if not whole or len(part) != len(column) or not isinstance(part, np.ndarray):
+            return False
+        return part.flags.writeable
 
     def shared(self) -> Any:
-        """A tensor in this very memory: it must not be written."""
-        torch = the_torch()
-        array = self.array
-        if any(stride < 0 for stride in array.strides):
-            array = array.copy()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that it is read-only
-            tensor = torch.from_numpy(array)
-        dtype = getattr(torch, self.dtype)
-        return tensor if tensor.dtype == dtype else tensor.view(dtype)
+        """The same in this very memory: it must not be written."""
+        if self._own is not None:
+            return self._own
+        array: Any = self.column.read()
+        return tensor_of(array) if self.tensor else array
+
+    def with_rows(
+        self, key: Any, memo: Memo | None, make: Callable[[Rows], Rows]
+    ) -> Late:
+        """Other rows of it; `memo` has those that were made for other columns."""
+        memo = {} if memo is None else memo
+        mine = self.column.rows
+        full = (id(mine), key)
+        if full not in memo:
+            memo[full] = (make(mine), mine)  # held, so that no other has its id
+        return Late(self.column.with_rows(memo[full][0]), self.tensor)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Sealed, (np.ascontiguousarray(self.array), self.dtype)
+        return Late, (_sent(self.now(), {}), self.tensor)
+
+    def now(self) -> Column:
+        """With what its reader has written."""
+        if self._own is None:
+            return self.column
+        array = array_of(self._own) if self.tensor else self._own
+        return Column.of(_column.with_whole_rows(array))
 
 
-class Joined:
-    """Several cells, one after another."""
-
-    __slots__ = ("parts",)
-
-    def __init__(self, parts: list[Cell]) -> None:
-        self.parts = parts
-
-    def __len__(self) -> int:
-        return sum(map(len, self.parts))
-
-    def read(self) -> Any:
-        """Put together, once."""
-        if len(self.parts) > 1 or isinstance(self.parts[0], Sealed):
-            self.parts = [join(self.parts)]
-        return self.parts[0]
-
-    shared = read
-
-    def run(self, start: int, end: int) -> Cell:
-        """Some rows of it, without a copy."""
-        found = []
-        for part in self.parts:
-            a, b = max(start, 0), min(end, len(part))
-            if a < b:
-                found.append(rows(part, slice(a, b)))
-            start, end = start - len(part), end - len(part)
-        found = found or [rows(self.parts[0], slice(0, 0))]
-        return found[0] if len(found) == 1 else Joined(found)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Joined, ([packed(part) for part in self.parts],)
+def _sent(column: Column, memo: Memo) -> Column:
+    if is_wanted():
+        return sendable(column, memo)
+    whole: Any = column.bare()
+    if whole.dtype != object:
+        whole = np.ascontiguousarray(whole)
+    return Column.of(whole)
 
 
-def packed(cell: Cell) -> Cell:
-    """As it is sent: the bytes of tensors are buffers beside the pickle."""
-    if isinstance(cell, np.ndarray) and not cell.dtype.hasobject:
-        return np.ascontiguousarray(cell)
-    if not is_tensor(cell):
-        return cell
-    torch = the_torch()
-    if cell.layout != torch.strided or cell.device.type != "cpu" or cell.is_nested:
+def packed(cell: Cell, memo: Memo) -> Cell:
+    """As it is sent: the bytes are beside the pickle, or stay in the store."""
+    if isinstance(cell, Late):
+        return Late(_sent(cell.now(), memo), cell.tensor)
+    if isinstance(cell, np.ndarray):
+        return _packed_array(cell, memo)
+    if not is_tensor(cell) or not is_plain(cell):
         return cell  # as torch does it, or muster refuses it
-    whole = cell.detach().resolve_conj().resolve_neg().contiguous()
-    name = str(whole.dtype).removeprefix("torch.")
-    return Sealed(_as_array(whole), name)
+    return Late(_sent(Column.of(array_of(cell.contiguous())), memo), True)
 
 
-def _as_array(tensor: Any) -> NDArray[Any]:
-    """The same memory; numbers that numpy does not know become integers of their size."""
-    try:
-        array: NDArray[Any] = tensor.numpy()
-    except TypeError:
-        same = getattr(the_torch(), _OF_SIZE[tensor.element_size()])
-        array = tensor.view(same).numpy()
-    return array
+def _packed_array(array: NDArray[Any], memo: Memo) -> Cell:
+    objects = array.dtype == object
+    if array.dtype.hasobject and not (objects and array.ndim == 1 and is_wanted()):
+        return array
+    if not is_wanted():
+        return np.ascontiguousarray(array)
+    part = array if objects else _column.with_whole_rows(array)
+    return Late(_sent(Column.of(part), memo), False)
 
 
 # ---- one column -----------------------------------------------------------------------
@@ -138,36 +145,52 @@ def _as_array(tensor: Any) -> NDArray[Any]:
 
 def ready(cell: Cell) -> Any:
     """An array or a tensor."""
-    return cell.read() if isinstance(cell, (Sealed, Joined)) else cell
+    return cell.read() if isinstance(cell, Late) else cell
 
 
 def shared(cell: Cell) -> Any:
     """The same, that may be memory which must not be written."""
-    return cell.shared() if isinstance(cell, (Sealed, Joined)) else cell
+    return cell.shared() if isinstance(cell, Late) else cell
 
 
-def rows(cell: Cell, chosen: slice) -> Cell:
-    """A view, unless the rows are taken backwards."""
-    first, end, step = chosen.indices(len(cell))
-    if isinstance(cell, Joined):
-        return cell.run(first, end) if step == 1 else rows(cell.read(), chosen)
-    if isinstance(cell, Sealed):
-        return Sealed(cell.array[chosen], cell.dtype)
-    if step < 0 and is_tensor(cell):
-        return take(cell, np.arange(len(cell))[chosen])
-    return cell[chosen]
+def _unread(cell: Cell) -> bool:
+    return isinstance(cell, Late) and not cell.is_read
 
 
-def take(cell: Cell, indexes: NDArray[Any]) -> Any:
-    """The rows of these indexes, or of a mask; a copy."""
+def rows(cell: Cell, chosen: slice, memo: Memo | None = None) -> Cell:
+    """A view, unless the rows of a tensor are taken backwards."""
+    if _unread(cell):
+        first, end, step = chosen.indices(len(cell))
+        count = len(range(first, end, step))
+        where = (first if count else 0, count, step)
+        return cell.with_rows(where, memo, lambda r: r.slice(*where))
+    values = ready(cell)
+    if is_tensor(values) and (chosen.step or 1) < 0:
+        return take(values, np.arange(len(values))[chosen])
+    return values[chosen]
+
+
+def take(cell: Cell, indexes: NDArray[Any], memo: Memo | None = None) -> Cell:
+    """The rows of these indexes, or of a mask; a copy, or Late."""
+    if _unread(cell):
+        found = np.flatnonzero(indexes) if indexes.dtype == bool else indexes
+        found = np.ascontiguousarray(found, dtype=np.int64)
+        return cell.with_rows(id(indexes), memo, lambda r: r.take(found))
     values = shared(cell)
     if is_tensor(values):
         return values[the_torch().from_numpy(np.ascontiguousarray(indexes))]
     return values[indexes]
 
 
-def repeat(cell: Cell, times: int | NDArray[np.int64], interleave: bool = True) -> Any:
+def repeat(
+    cell: Cell,
+    times: int | NDArray[np.int64],
+    interleave: bool = True,
+    memo: Memo | None = None,
+) -> Cell:
     """Each row several times, or all rows; `times` may be a number for each row."""
+    if _unread(cell):
+        return _repeat_late(cell, times, interleave, memo)
     if not interleave:
         return join([cell] * int(times)) if times else rows(cell, slice(0, 0))
     values = shared(cell)
@@ -177,8 +200,21 @@ def repeat(cell: Cell, times: int | NDArray[np.int64], interleave: bool = True) 
     return np.repeat(values, times, axis=0)
 
 
-def join(cells: Iterable[Cell]) -> Any:
-    """One after another, in new memory."""
+def _repeat_late(
+    cell: Late, times: int | NDArray[np.int64], interleave: bool, memo: Memo | None
+) -> Late:
+    if isinstance(times, int):
+        key = ("repeat", times, interleave)
+        return cell.with_rows(key, memo, lambda r: r.repeat(times, interleave))
+    each = np.repeat(np.arange(len(cell)), times)
+    return cell.with_rows(("repeat", id(times)), memo, lambda r: r.take(each))
+
+
+def join(cells: Iterable[Cell], memo: Memo | None = None) -> Cell:
+    """One after another, in new memory; of those that nobody has read yet: Late."""
+    cells = list(cells)
+    if all(map(_unread, cells)) and len({_kind(cell) for cell in cells}) == 1:
+        return _joined(cells, memo)
     values = [shared(cell) for cell in cells]
     if all(map(is_tensor, values)):
         return the_torch().cat(values, dim=0)
@@ -187,28 +223,36 @@ def join(cells: Iterable[Cell]) -> Any:
     return np.concatenate(values)
 
 
-def join_later(cells: list[Cell]) -> Cell:
+def join_later(cells: list[Cell], memo: Memo | None = None) -> Cell:
     """The same, put together when it is read, if nothing has to be changed for that."""
-    parts = [p for c in cells for p in (c.parts if isinstance(c, Joined) else [c])]
-    if len({_kind(part) for part in parts}) > 1:
-        return join(parts)
-    return Joined(parts)
+    late = [_late(cell) for cell in cells]
+    if None in late or len({_kind(cell) for cell in late}) > 1:
+        return join(cells, memo)
+    return _joined(late, memo)
 
 
-def _kind(cell: Cell) -> tuple[Any, ...]:
-    """What is the same in cells that are joined without a change."""
-    values = cell.array if isinstance(cell, Sealed) else cell
-    dtype = cell.dtype
+def _late(cell: Cell) -> Late | None:
+    """In the same memory; None if that is not possible."""
+    if isinstance(cell, Late):
+        return Late(cell.now(), cell.tensor)
     if is_tensor(cell):
-        dtype = str(dtype).removeprefix("torch.")
-    array = isinstance(cell, np.ndarray)
-    return array, str(dtype), str(getattr(values, "device", "cpu")), values.shape[1:]
+        if not is_plain(cell) or cell.requires_grad:
+            return None
+        return Late(Column.of(_column.with_whole_rows(array_of(cell))), True)
+    if not isinstance(cell, np.ndarray) or (cell.dtype.hasobject and cell.ndim != 1):
+        return None
+    part = cell if cell.dtype == object else _column.with_whole_rows(cell)
+    return Late(Column.of(part), False)
 
 
-def is_numbers(array: NDArray[Any]) -> bool:
-    """torch has such numbers too."""
-    kind = array.dtype
-    return kind.kind in "biufc" and kind.isnative and kind.itemsize <= 16
+def _kind(cell: Any) -> tuple[Any, ...]:
+    """What is the same in cells that are joined without a change."""
+    return cell.tensor, *cell.column.describe()
+
+
+def _joined(cells: list[Any], memo: Memo | None) -> Late:
+    columns = [cell.column for cell in cells]
+    return Late(_column.join(columns, {} if memo is None else memo), cells[0].tensor)
 
 
 def same(a: Any, b: Any) -> bool:
@@ -233,13 +277,10 @@ def same(a: Any, b: Any) -> bool:
         return False
 
 
-def as_numbers(name: str, cell: Cell) -> Any:
-    """An array in the same memory, or what becomes one there."""
-    if isinstance(cell, Sealed):
-        if cell.array.dtype.name == cell.dtype:
-            return cell.array
-        raise TypeError(f"tensor {name!r}: numpy has no {cell.dtype}")
-    values = ready(cell)
-    if is_tensor(values) and values.dtype == the_torch().bfloat16:
-        raise TypeError(f"tensor {name!r}: numpy has no bfloat16: .float() it first")
-    return values
+def as_column(name: str, cell: Cell) -> Column:
+    """A column of a Batch in the same memory."""
+    if isinstance(cell, Late):
+        return cell.now()
+    if isinstance(cell, np.ndarray) and cell.dtype == object and cell.ndim > 1:
+        cell = _column.objects(cell)
+    return Column.of(_column.part_of(name, cell))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     Part = NDArray[Any] | Ragged | Far | FarObjects
     Whole = NDArray[Any] | Ragged
+    Memo = dict[Any, tuple[Rows, Any]]  # rows that several columns share
 
 copied = 0  # bytes of payload that were gathered in this process
 
@@ -134,6 +135,13 @@ class Column:
             self._whole = whole
         return self._whole
 
+    def bare(self) -> Whole:
+        """As `read`, but may be written where its part may."""
+        if self._whole is not None and not self.is_view:
+            return self._whole
+        whole: Whole = _READ[self.kind](self)
+        return whole
+
     def lengths(self) -> NDArray[np.int64]:
         """Of the rows of a ragged column; its values are not read."""
         parts: list[Any] = self.parts
@@ -174,7 +182,7 @@ def is_here(part: Part) -> bool:
     return not isinstance(part, (Far, FarObjects)) or part.is_here
 
 
-def join(columns: Sequence[Column], memo: dict[Any, Rows]) -> Column:
+def join(columns: Sequence[Column], memo: Memo) -> Column:
     """One column after the other. Parts that several have are there once; `memo` lets
     columns with the same rows share them."""
     parts: list[Part] = []
@@ -189,11 +197,10 @@ def join(columns: Sequence[Column], memo: dict[Any, Rows]) -> Column:
             mine.append(at[id(part)])
         blocks.append(mine)
     key = tuple((id(c.rows), *b) for c, b in zip(columns, blocks, strict=True))
-    rows = memo.get(key)
-    if rows is None:
+    if key not in memo:
         pairs = [(c.rows, b) for c, b in zip(columns, blocks, strict=True)]
-        rows = memo[key] = Rows.concat(pairs)
-    return Column(parts, rows)
+        memo[key] = (Rows.concat(pairs), pairs)  # held, so that no other has their ids
+    return Column(parts, memo[key][0])
 
 
 # ---- reading --------------------------------------------------------------------------

@@ -14,8 +14,9 @@ import pickle
 
 import numpy as np
 
-from muster import _cells
-from muster._cells import Sealed, is_tensor
+from muster import _arrays, _cells
+from muster._arrays import cells_of
+from muster._cells import Late
 from muster._dataproto_parts import (
     check_same,
     check_there,
@@ -28,8 +29,8 @@ from muster._dataproto_parts import (
     put_together,
 )
 from muster._tensors import Columns, indexes_of
+from muster._torch import has_tensors, is_tensor
 from muster.batch import Batch
-from muster.ragged import Ragged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -137,43 +138,46 @@ class DataProto:
         if torch is not installed; those of unequal length are arrays of their rows."""
         has_torch = importlib.util.find_spec("torch") is not None
         tensors: dict[str, Any] = {}
-        others: dict[str, NDArray[Any]] = {}
-        for name, column in batch.to_dict().items():
-            if isinstance(column, Ragged):
-                others[name] = objects(column)
-            elif _cells.is_numbers(column):
-                kind = column.dtype.name
-                tensors[name] = Sealed(column, kind) if has_torch else column
+        others: dict[str, Any] = {}
+        for name, column in batch._columns.items():
+            if column.kind == "ragged":
+                others[name] = objects(list(column.read()))
+            elif column.kind == "fixed" and has_tensors(column.parts[0].dtype):
+                tensors[name] = Late(column, has_torch)
+            elif column.kind == "objects":
+                others[name] = Late(column, False)
             else:
-                others[name] = cls._objects(column)
+                others[name] = cls._objects(column.read())
         new = cls.__new__(cls)
         new.batch = Columns(tensors, len(batch)) if tensors else None
-        new.non_tensor_batch = others
+        new.non_tensor_batch = _arrays.of(others)
         new.meta_info = copied_meta(batch.meta)
         return new
 
     def to_batch(self) -> Batch:
         """A muster.Batch of the same memory."""
-        cells = self.batch.cells() if self.batch is not None else {}
-        both = cells.keys() & self.non_tensor_batch.keys()
+        cells = _cells_of(self)
+        arrays = cells_of(self.non_tensor_batch)
+        both = cells.keys() & arrays.keys()
         if both:
             raise ValueError(
                 f"to_batch: a tensor and an array are called {both.pop()!r}"
             )
-        columns: dict[str, Any] = {}
-        for name, cell in cells.items():
-            columns[name] = _cells.as_numbers(name, cell)
-        for name, array in self.non_tensor_batch.items():
-            wide = array.dtype == object and array.ndim > 1
-            columns[name] = objects(array) if wide else array
-        return Batch(columns, copied_meta(self.meta_info))
+        columns = {n: _cells.as_column(n, c) for n, c in {**cells, **arrays}.items()}
+        return Batch._of(columns, len(self), copied_meta(self.meta_info))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The bytes of columns are beside the pickle, or stay in the store."""
+        state = dict(self.__dict__)
+        state["non_tensor_batch"] = _arrays.of(_arrays.sent(self.non_tensor_batch))
+        return state
 
     # ---- rows -------------------------------------------------------------------------
 
     def __len__(self) -> int:
         if self.batch is not None:
             return len(self.batch)
-        for value in self.non_tensor_batch.values():
+        for value in cells_of(self.non_tensor_batch).values():
             return len(value)
         return 0
 
@@ -211,16 +215,20 @@ class DataProto:
     ) -> Self:
         part = slice(start, end, step)
         batch = None if self.batch is None else self.batch.rows(part)
+        memo: dict[Any, Any] = {}
         return self._like(
-            batch, {name: v[part] for name, v in self.non_tensor_batch.items()}
+            batch,
+            _arrays.each(self.non_tensor_batch, lambda v: _cells.rows(v, part, memo)),
         )
 
     def select_idxs(self, idxs: Any) -> Self:
         """The rows of these indexes, in this order, or those where a mask is true."""
         found = indexes_of(idxs, len(self))
         batch = None if self.batch is None else self.batch.take(found)
+        memo: dict[Any, Any] = {}
         return self._like(
-            batch, {name: v[found] for name, v in self.non_tensor_batch.items()}
+            batch,
+            _arrays.each(self.non_tensor_batch, lambda v: _cells.take(v, found, memo)),
         )
 
     def reorder(self, indices: Any) -> None:
@@ -229,15 +237,15 @@ class DataProto:
         self.batch, self.non_tensor_batch = moved.batch, moved.non_tensor_batch
 
     def _repeated(self, times: Any, interleave: bool, count: int) -> Self:
+        memo: dict[Any, Any] = {}
         batch = None
         if self.batch is not None:
             cells = self.batch.cells().items()
-            repeated = {n: _cells.repeat(c, times, interleave) for n, c in cells}
+            repeated = {n: _cells.repeat(c, times, interleave, memo) for n, c in cells}
             batch = Columns(repeated, count)
-        others = {
-            name: _cells.repeat(v, times, interleave)
-            for name, v in self.non_tensor_batch.items()
-        }
+        others = _arrays.each(
+            self.non_tensor_batch, lambda v: _cells.repeat(v, times, interleave, memo)
+        )
         return self._like(batch, others)
 
     def repeat(self, repeat_times: int = 2, interleave: bool = True) -> Self:
@@ -299,7 +307,10 @@ class DataProto:
             batch = (Columns() if batch is None else batch).select(*batch_keys)
         elif batch is not None:
             batch = batch.copy()
-        others = chosen(self.non_tensor_batch, non_tensor_batch_keys)
+        names = None
+        if non_tensor_batch_keys is not None:
+            names = names_of(non_tensor_batch_keys)
+        others = _arrays.chosen(self.non_tensor_batch, names)
         if deepcopy:
             others = copy.deepcopy(others)
         return self._like(batch, others, chosen(self.meta_info, meta_info_keys))
@@ -322,7 +333,7 @@ class DataProto:
         for name in wanted:
             del self.batch[name]
         new = self._like(tensors if wanted else None, {}, {})
-        new.non_tensor_batch = {n: self.non_tensor_batch.pop(n) for n in others}
+        new.non_tensor_batch = _arrays.taken(self.non_tensor_batch, others)
         new.meta_info = {n: self.meta_info.pop(n) for n in metas}
         return new
 
@@ -343,12 +354,13 @@ class DataProto:
             raise ValueError(f"union of {len(self)} and {len(other)} rows")
         mine, theirs = _cells_of(self), _cells_of(other)
         check_same("tensor", mine, theirs)
-        check_same("array", self.non_tensor_batch, other.non_tensor_batch)
+        arrays = cells_of(self.non_tensor_batch), cells_of(other.non_tensor_batch)
+        check_same("array", *arrays)
         check_same("meta information", self.meta_info, other.meta_info)
         if theirs or self.batch is not None:
             count = len(self) if self.has_columns() else len(other)
             self.batch = Columns({**theirs, **mine}, count)
-        self.non_tensor_batch.update(other.non_tensor_batch)
+        self.non_tensor_batch = _arrays.of({**arrays[0], **arrays[1]})
         self.meta_info.update(copied_meta(other.meta_info))
         return self
 
@@ -361,25 +373,27 @@ class DataProto:
 
     @classmethod
     def _concat(
-        cls, data: Sequence[Self], keys: set[str], put: Callable[[list[Any]], Any]
+        cls, data: Sequence[Self], keys: set[str], put: Callable[..., Any]
     ) -> Self:
         if not data:
             raise ValueError("concat: nothing to put together")
         full = [d for d in data if len(d)] or [d for d in data if d.has_columns()]
+        memo: dict[Any, Any] = {}
         batch = None
-        others = {}
+        others: dict[str, Any] = {}
         if full and any(d.batch is not None for d in full):
             tables = [_cells_of(d) for d in full]
             cells = {
-                n: put_together("tensor", n, tables, put) for n in common_names(tables)
+                n: put_together("tensor", n, tables, put, memo)
+                for n in common_names(tables)
             }
             batch = Columns(cells, sum(map(len, full)))
         if full:
-            arrays = [d.non_tensor_batch for d in full]
+            arrays = [cells_of(d.non_tensor_batch) for d in full]
             for name in common_names(arrays):
-                others[name] = put_together("array", name, arrays, _cells.join)
+                others[name] = put_together("array", name, arrays, put, memo)
         meta = cls._merged([d.meta_info for d in data], keys)
-        return data[0]._like(batch, others, meta)
+        return data[0]._like(batch, _arrays.of(others), meta)
 
     @classmethod
     def join_results(cls, data: Sequence[Self]) -> Self:
@@ -422,13 +436,12 @@ class DataProto:
     def clone(self) -> Self:
         """With memory of its own."""
         batch = None if self.batch is None else self.batch.clone()
-        return self._like(
-            batch, {name: v.copy() for name, v in self.non_tensor_batch.items()}
-        )
+        copies = {name: v.copy() for name, v in self.non_tensor_batch.items()}
+        return self._like(batch, copies)
 
     def __copy__(self) -> Self:
         batch = None if self.batch is None else self.batch.copy()
-        return self._like(batch, dict(self.non_tensor_batch))
+        return self._like(batch, _arrays.each(self.non_tensor_batch, lambda v: v))
 
     def save_to_disk(self, filepath: str | PathLike[str]) -> None:
         with open(filepath, "wb") as file:

@@ -8,21 +8,12 @@ import importlib.util
 import numpy as np
 
 from muster import _cells
+from muster._column import objects as objects
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
-
-    from numpy.typing import NDArray
-
-
-def objects(values: Any) -> NDArray[Any]:
-    """A one-dimensional array of them, whatever they are."""
-    out = np.empty(len(values), dtype=object)
-    for i, value in enumerate(values):
-        out[i] = value
-    return out
 
 
 def names_of(keys: Any) -> list[str]:
@@ -81,11 +72,12 @@ def put_together(
     what: str,
     name: str,
     tables: list[dict[str, Any]],
-    put: Callable[[list[Any]], Any],
+    put: Callable[..., Any],
+    memo: dict[Any, Any],
 ) -> Any:
     cells = [table[name] for table in tables]
     try:
-        return cells[0] if len(cells) == 1 else put(cells)
+        return cells[0] if len(cells) == 1 else put(cells, memo)
     except (TypeError, ValueError, RuntimeError) as e:
         raise ValueError(f"concat: {what} {name!r}: {e}") from None
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from muster._column import Part
 
     Span = tuple[int, int, int, int]  # block, first, end, rows
-    Memo = dict[Any, Rows]
+    Memo = dict[Any, tuple[Rows, Any]]
 
 PARTS_MAX = 256  # of one column; more are put together first
 
@@ -52,10 +52,9 @@ def ready(column: Column, memo: Memo) -> Column:
 
 def _moved(rows: Rows, to: list[tuple[int, int]], memo: Memo) -> Rows:
     key = (id(rows), *to)
-    found = memo.get(key)
-    if found is None:
-        found = memo[key] = rows.moved(to)
-    return found
+    if key not in memo:
+        memo[key] = (rows.moved(to), rows)  # held, so that no other has its id
+    return memo[key][0]
 
 
 def _empty(part: Part) -> Part:

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster._cells import (
-    Joined,
-    Sealed,
-    is_tensor,
-    packed,
-    ready,
-    rows,
-    shared,
-    take,
-    the_torch,
-)
+from muster._cells import Late, packed, ready, rows, shared, take
+from muster._torch import is_tensor, tensor_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Cell = Any  # an array, a tensor, Sealed or Joined
+    Cell = Any  # an array, a tensor, or Late
 
 
 class Columns:
@@ -106,7 +97,7 @@ class Columns:
         """A column by its name; a row as a dict; rows by a slice, a list or a mask."""
         if isinstance(index, str):
             cell = self.cell(index)
-            if isinstance(cell, (Sealed, Joined)):
+            if isinstance(cell, Late):
                 cell = self._cells[index] = ready(cell)
             return cell
         if isinstance(index, slice):
@@ -157,11 +148,13 @@ class Columns:
         return self
 
     def rows(self, chosen: slice) -> Columns:
-        cells = {name: rows(cell, chosen) for name, cell in self._cells.items()}
+        memo: dict[Any, Any] = {}
+        cells = {name: rows(c, chosen, memo) for name, c in self._cells.items()}
         return self._made(cells, len(range(self._rows)[chosen]))
 
     def take(self, indexes: NDArray[Any]) -> Columns:
-        cells = {name: take(cell, indexes) for name, cell in self._cells.items()}
+        memo: dict[Any, Any] = {}
+        cells = {name: take(c, indexes, memo) for name, c in self._cells.items()}
         mask = indexes.dtype == bool
         return self._made(cells, int(indexes.sum()) if mask else len(indexes))
 
@@ -193,7 +186,7 @@ class Columns:
             return self._made(moved, self._rows)
         values = {n: shared(cell) for n, cell in self._cells.items()}
         moved = {
-            n: v.to(device) if is_tensor(v) else the_torch().from_numpy(v).to(device)
+            n: (v if is_tensor(v) else tensor_of(v)).to(device)
             for n, v in values.items()
         }
         return self._made(moved, self._rows)
@@ -208,13 +201,14 @@ class Columns:
         return TensorDict(self.to_dict(), batch_size=[self._rows])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        cells = {name: packed(cell) for name, cell in self._cells.items()}
+        memo: dict[Any, Any] = {}
+        cells = {name: packed(cell, memo) for name, cell in self._cells.items()}
         return Columns._made, (cells, self._rows)
 
     def __repr__(self) -> str:
         columns = ", ".join(
             f"{name}: {tuple(getattr(c, 'shape', ()))}"
-            if not isinstance(c, (Sealed, Joined))
+            if not isinstance(c, Late)
             else f"{name}: not read yet"
             for name, c in self._cells.items()
         )
@@ -222,7 +216,7 @@ class Columns:
 
 
 def _count(name: str, value: Any) -> int:
-    if isinstance(value, (Sealed, Joined)):
+    if isinstance(value, Late):
         return len(value)
     shape = getattr(value, "shape", None)
     if shape is None:

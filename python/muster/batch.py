@@ -343,7 +343,7 @@ class Batch:
             raise ValueError("concat: no batches")
         filled = [b for b in batches if b._columns or b._count] or list(batches[:1])
         first = filled[0]
-        memo: dict[Any, Rows] = {}
+        memo: dict[Any, tuple[Rows, Any]] = {}
         columns = {}
         for other in filled[1:]:
             if other._columns.keys() != first._columns.keys():
@@ -490,7 +490,7 @@ class Batch:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if is_wanted():
-            memo: dict[Any, Rows] = {}
+            memo: dict[Any, tuple[Rows, Any]] = {}
             columns = {name: ready(c, memo) for name, c in self._columns.items()}
             return _arrived, (type(self), columns, self._count, self.meta)
         return _loaded, (type(self), self.to_dict(), self._count, self.meta)

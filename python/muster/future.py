@@ -417,7 +417,7 @@ def get(
     return [one.get() if isinstance(one, Ref) else next(results) for one in all_]
 
 
-def _as_argument(future: Future) -> Any:
+def as_argument(future: Future) -> Any:
     """What is sent in its place: what the callee reads from the store, if it is there."""
     if type(future._call) is not Call:
         return future.result()
@@ -426,7 +426,7 @@ def _as_argument(future: Future) -> Any:
     return Resolved(*stored) if stored is not None else future.result()
 
 
-resolvable[Future] = _as_argument
+resolvable[Future] = as_argument
 resolvable[Joined] = Joined.result
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from muster import _dataproto
-from muster._cells import is_tensor, join
+from muster._cells import join
 from muster._dataproto import pad_dataproto_to_divisor, unpad_dataproto
 from muster._dataproto_parts import names_of, objects
 from muster._tensors import Columns
+from muster._torch import is_tensor
 from muster.roll import decorator
 
 TYPE_CHECKING = False

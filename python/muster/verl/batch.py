@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 
 from muster import _rows
-from muster.future import Future, get
+from muster._data import resolvable
+from muster.future import Future, as_argument, get
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,8 +82,9 @@ def _is_tensordict(value: Any) -> bool:
 class DataProtoFuture:
     """The joined result of a call that was not waited for.
 
-    `get()` waits. Given as an argument to a method of another group it is waited for, and
-    divided, when that call is made.
+    `get()` waits. As an argument of another call it is resolved by the worker that gets
+    it, which fetches what it needs from where it is: the call is made when the results are
+    there, and they do not pass through the driver.
     """
 
     def __init__(
@@ -102,12 +104,8 @@ class DataProtoFuture:
 
     def chunk(self, chunks: int) -> list[DataProtoFuture]:
         """One future of each part."""
-
-        def part(index: int) -> Callable[[Any], Any]:
-            return lambda whole: chunk(whole, chunks)[index]
-
         made = [
-            DataProtoFuture(self.collect_fn, self.futures, part(i))
+            DataProtoFuture(self.collect_fn, self.futures, _Part(i, chunks))
             for i in range(chunks)
         ]
         for one in made:
@@ -115,5 +113,51 @@ class DataProtoFuture:
         return made
 
     def get(self, timeout: float | None = None) -> Any:
-        whole = self.padding.strip(self.collect_fn(get(self.futures, timeout)))
+        return self._made(get(self.futures, timeout))
+
+    def _made(self, results: list[Any]) -> Any:
+        whole = self.padding.strip(self.collect_fn(results))
         return whole if self.dispatch_fn is None else self.dispatch_fn(whole)
+
+    def resolved(self) -> _Resolved:
+        """What is sent in its place, when the results are there."""
+        return _Resolved(self, [as_argument(future) for future in self.futures])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.resolved().__reduce__()
+
+
+class _Resolved:
+    """Pickles to the value of a DataProtoFuture."""
+
+    def __init__(self, future: DataProtoFuture, results: list[Any]) -> None:
+        self._how = (future.collect_fn, future.dispatch_fn, future.padding)
+        self._results = results
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _value, (*self._how, self._results)
+
+
+class _Part:
+    """Which of how many chunks."""
+
+    def __init__(self, index: int, chunks: int) -> None:
+        self.index = index
+        self.chunks = chunks
+
+    def __call__(self, whole: Any) -> Any:
+        return chunk(whole, self.chunks)[self.index]
+
+
+def _value(
+    collect_fn: Callable[[list[Any]], Any],
+    dispatch_fn: Callable[[Any], Any] | None,
+    padding: Padding,
+    results: list[Any],
+) -> Any:
+    future = DataProtoFuture(collect_fn, [], dispatch_fn)
+    future.padding = padding
+    return future._made(results)
+
+
+resolvable[DataProtoFuture] = DataProtoFuture.resolved

@@ -252,7 +252,7 @@ def register(
 
     dispatch_mode: one of Dispatch, or {"dispatch_fn": f, "collect_fn": g}.
     blocking: False gives futures, or a DataProtoFuture where results are joined.
-    materialize_futures: accepted; arguments are never futures when they arrive here.
+    materialize_futures: accepted; futures are values when they arrive at a worker.
     """
     if isinstance(dispatch_mode, dict):
         if missing := {"dispatch_fn", "collect_fn"} - set(dispatch_mode):

@@ -347,8 +347,6 @@ def _method(group: WorkerGroup, name: str, told: dict[str, Any]) -> Callable[...
     dispatch, collect = pair["dispatch_fn"], pair["collect_fn"]
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        args = tuple(map(_waited, args))
-        kwargs = {key: _waited(value) for key, value in kwargs.items()}
         args, kwargs = dispatch(group, *args, **kwargs)
         padding = batch.Padding(kwargs.pop(batch.PADDING, 0), args, kwargs)
         futures: Any = (
@@ -366,10 +364,6 @@ def _method(group: WorkerGroup, name: str, told: dict[str, Any]) -> Callable[...
 
     call.__name__ = call.__qualname__ = name
     return call
-
-
-def _waited(value: Any) -> Any:
-    return value.get() if isinstance(value, batch.DataProtoFuture) else value
 
 
 def _call_each(

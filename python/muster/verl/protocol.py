@@ -8,10 +8,11 @@ import os
 import numpy as np
 
 from muster import _dataproto
-from muster._cells import is_tensor, join, repeat, same
+from muster._cells import join, repeat, same
 from muster._dataproto import pad_dataproto_to_divisor, unpad_dataproto
 from muster._dataproto_parts import copied_meta
 from muster._tensors import Columns
+from muster._torch import is_tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
