@@ -1,0 +1,349 @@
+"""The bridge to Ray: carries the verbs of an orchestrator out on a Ray cluster.
+
+    PYTHON muster/ray_bridge.py --name NAME --grace SECONDS
+
+It reads and writes lines of JSON (doc/orchestrators.md, "The bridge's lines"), runs with
+the cluster's own Python and Ray, and does not import `muster`, which may want a newer
+Python: of this folder it takes the modules _ray_*.py alone.
+
+    _ray_lines.py    lines in and out, and what they may ask for
+    _ray_gang.py     one placement group, the keepers of its nodes, its pieces
+    _ray_keeper.py   the actor on a node; the agent is its child
+    _ray_nodes.py    the nodes of the cluster, and whether Ray answers
+    _ray_order.py    which piece is which (pure)
+    _ray_causes.py   why a piece ended (pure)
+
+Nothing outlives it: actors and placement groups are its own, and Ray ends them with it.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+
+if __name__ == "__main__":
+    # a bare package stands for `muster`, and its folder is not looked in for others
+    HERE = str(Path(__file__).resolve().parent)
+    sys.path[:] = [p for p in sys.path if str(Path(p or ".").resolve()) != HERE]
+    bare = types.ModuleType("muster")
+    bare.__path__ = [HERE]
+    sys.modules["muster"] = bare
+
+import argparse
+import asyncio
+import errno
+import os
+import platform
+import signal
+from typing import Any
+
+import ray
+from ray import cloudpickle
+
+from muster import _ray_keeper, _ray_lines
+from muster._ray_gang import CAN_LABELS, Gang, Refused
+from muster._ray_lines import Lines
+from muster._ray_nodes import Nodes
+
+OLDEST = (2, 40)
+CLOSE_S = 30.0  # for everything to be given back at the end; Ray does the rest
+FAREWELL_S = 10.0
+
+
+class Op:
+    """One verb that is under way. It may be told to stop, once."""
+
+    def __init__(self) -> None:
+        self.stopped: asyncio.Future[Refused] = (
+            asyncio.get_running_loop().create_future()
+        )
+
+    def stop(self, code: int, why: str) -> None:
+        if not self.stopped.done():
+            self.stopped.set_result(Refused(code, why))
+
+
+class Reservation:
+    """What is held, or being lent, under one key."""
+
+    def __init__(self, key: str, mark: str, op: Op) -> None:
+        self.key, self.mark, self.op = key, mark, op
+        self.next = 0  # number of the next piece
+        self.gangs: list[Gang] = []
+        self.growing: set[Op] = set()
+        loop = asyncio.get_running_loop()
+        self.lent: asyncio.Future[None] = loop.create_future()  # or why not
+        self.lent.add_done_callback(lambda f: f.cancelled() or f.exception())
+        self.is_leaving = False
+        self.gone = asyncio.Event()
+
+
+class Bridge:
+    def __init__(self, lines: Lines, muster: str) -> None:
+        self.lines, self.muster = lines, muster
+        self.held: dict[str, Reservation] = {}
+        self.ops: dict[int, Op] = {}
+        self.agent_names: set[str] = set()
+        self.nodes = Nodes(self._on_silent, self._on_heard)
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.ending = asyncio.Event()
+
+    def _on_silent(self, why: str) -> None:
+        self.lines.say({"event": "silent", "why": why})
+
+    def _on_heard(self) -> None:
+        self.lines.say({"event": "heard"})
+
+    # ---- verbs -------------------------------------------------------------------------
+
+    def on_line(self, m: dict[str, Any]) -> None:
+        task = asyncio.ensure_future(self._answer(m))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def _answer(self, m: dict[str, Any]) -> None:
+        """Every verb is answered exactly once."""
+        number, verb = int(m.get("id") or 0), m.get("verb")
+        op = self.ops[number] = Op()
+        try:
+            await self._do(str(verb), m, op)
+            answer: dict[str, Any] = {"id": number, "rc": 0}
+        except Refused as e:
+            answer = {"id": number, "rc": -e.code, "why": e.why}
+        except Exception as e:
+            print(f"{verb}: {e!r}", file=sys.stderr)
+            why = f"{verb}: {' '.join(str(e).split())[:200]}"
+            code = errno.EAGAIN if self.nodes.silent else errno.EIO
+            answer = {"id": number, "rc": -code, "why": why}
+        self.ops.pop(number, None)
+        self.lines.say(answer)
+        if verb == "end":
+            self.ending.set()
+
+    async def _do(self, verb: str, m: dict[str, Any], op: Op) -> None:
+        verbs = {
+            "reserve": self.reserve,
+            "grow": self.grow,
+            "release": self.release,
+            "cancel": self.cancel,
+            "avoid": self.avoid,
+            "list": self.list,
+            "end": self.end,
+        }
+        if verb not in verbs:
+            raise Refused(errno.EINVAL, f"there is no verb {verb!r}")
+        if self.nodes.silent and verb not in ("cancel", "end"):
+            raise Refused(errno.EAGAIN, self.nodes.silent)
+        await verbs[verb](m, op)
+
+    async def reserve(self, m: dict[str, Any], op: Op) -> None:
+        _ray_lines.check_request(m)
+        key, mark = m["key"], _ray_lines.mark(m)
+        while key in self.held and self.held[key].is_leaving:
+            await self.held[key].gone.wait()
+        held = self.held.get(key)
+        if held is not None and held.mark != mark:
+            raise Refused(errno.EEXIST, f"{key}: another one has this key")
+        if held is not None:  # the same again: it ends as that one does
+            await self._wait_for(held, m["timeout_s"], op)
+            return
+        held = self.held[key] = Reservation(key, mark, op)
+        try:
+            await self._launch(held, m, op)
+        except Exception as e:
+            await self._leave(held)
+            held.lent.set_exception(e)
+            raise
+        held.lent.set_result(None)
+
+    async def _wait_for(self, held: Reservation, timeout: float, op: Op) -> None:
+        waits: set[asyncio.Future[Any]] = {held.lent, op.stopped}
+        await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if held.lent.done():
+            held.lent.result()
+        elif op.stopped.done():
+            raise op.stopped.result()
+        else:
+            raise Refused(errno.ETIMEDOUT, f"{held.key}: not lent in time")
+
+    async def grow(self, m: dict[str, Any], op: Op) -> None:
+        _ray_lines.check_request(m)
+        held = self.held.get(m["key"])
+        if held is None or held.is_leaving:
+            raise Refused(errno.ENOENT, f"{m['key']}: no such reservation")
+        held.growing.add(op)
+        try:
+            await self._launch(held, m, op)
+        finally:
+            held.growing.discard(op)
+
+    async def _launch(self, held: Reservation, m: dict[str, Any], op: Op) -> None:
+        """All of it, or nothing of it is left."""
+        gang = Gang(
+            m, held.next, self.nodes, self.agent_names, self.muster, self.lines.say
+        )
+        held.next += len(gang.pieces)
+        held.gangs.append(gang)
+        for piece in gang.pieces:
+            self.lines.say(piece.event())
+        launch = asyncio.ensure_future(gang.launch())
+        waits: set[asyncio.Future[Any]] = {launch, op.stopped}
+        await asyncio.wait(
+            waits, timeout=m["timeout_s"], return_when=asyncio.FIRST_COMPLETED
+        )
+        if launch.done() and launch.exception() is None:
+            return
+        if launch.done():
+            why = launch.exception()
+        elif op.stopped.done():
+            why = op.stopped.result()
+        else:
+            why = Refused(errno.ETIMEDOUT, await gang.why_not())
+        launch.cancel()
+        await gang.close()
+        self._forget(held, gang, {p.number for p in gang.pieces})
+        assert why is not None
+        raise why
+
+    def _forget(self, held: Reservation, gang: Gang, numbers: set[int]) -> None:
+        for piece in gang.pieces:
+            if piece.number in numbers:
+                gone = {"event": "gone", "key": held.key, "number": piece.number}
+                self.lines.say(gone)
+        gang.pieces_told -= numbers
+        if not gang.pieces_told:
+            held.gangs.remove(gang)
+
+    async def release(self, m: dict[str, Any], op: Op) -> None:
+        _ray_lines.check_key(m)
+        held = self.held.get(m["key"])
+        numbers = m.get("pieces")
+        if held is None:
+            return  # what is not there is released
+        if not numbers:
+            await self._leave(held)
+            return
+        for gang in list(held.gangs):
+            mine = set(numbers) & gang.pieces_told
+            if mine and gang.is_lent:
+                await gang.release(mine)
+                self._forget(held, gang, mine)
+        if not held.gangs and held.lent.done():
+            await self._leave(held)
+
+    async def _leave(self, held: Reservation) -> None:
+        """The whole of it, whoever waits for it."""
+        if held.is_leaving:
+            await held.gone.wait()
+            return
+        held.is_leaving = True
+        for op in [held.op, *held.growing]:
+            op.stop(errno.ECHILD, f"{held.key}: it was released")
+        lent = [g for g in held.gangs if g.is_lent]
+        await asyncio.gather(*(g.close() for g in lent))
+        for gang in lent:
+            self._forget(held, gang, set(gang.pieces_told))
+        while held.gangs:  # those on their way are closed by who asked for them
+            await asyncio.wait({g.closed for g in held.gangs})
+        self.lines.say({"event": "gone", "key": held.key})
+        self.held.pop(held.key, None)
+        held.gone.set()
+
+    async def cancel(self, m: dict[str, Any], op: Op) -> None:
+        other = self.ops.get(int(m.get("of") or 0))
+        if other is not None and other is not op:
+            other.stop(errno.ECANCELED, "it was cancelled")
+
+    async def avoid(self, m: dict[str, Any], op: Op) -> None:
+        name = m.get("node")
+        if not CAN_LABELS:
+            raise Refused(
+                errno.ENOTSUP,
+                f"Ray {ray.__version__} cannot avoid nodes: 2.49 and later can",
+            )
+        if name not in self.nodes.names.values():
+            raise Refused(errno.ENOENT, f"there is no node {name!r}")
+        self.nodes.avoided[str(name)] = str(m.get("reason") or "no reason was given")
+
+    async def list(self, m: dict[str, Any], op: Op) -> None:
+        for held in self.held.values():
+            for gang in held.gangs:
+                for piece in gang.pieces:
+                    if piece.number in gang.pieces_told:
+                        self.lines.say(piece.event())
+
+    async def end(self, m: dict[str, Any], op: Op) -> None:
+        await self.close(op)
+
+    # ---- life --------------------------------------------------------------------------
+
+    async def close(self, but: Op | None = None) -> None:
+        """Everything is given back, for as long as that may take."""
+        for op in list(self.ops.values()):
+            if op is not but:
+                op.stop(errno.ECANCELED, "the bridge ends")
+        leaving = [asyncio.ensure_future(self._leave(h)) for h in self.held.values()]
+        if leaving:
+            await asyncio.wait(leaving, timeout=CLOSE_S)
+
+    async def run(self, grace_s: float) -> None:
+        await self.nodes.refresh()
+        self.lines.say(
+            {
+                "event": "hello",
+                "ray": ray.__version__,
+                "python": platform.python_version(),
+                "grace_s": grace_s,
+                "nodes": self.nodes.described(),
+            }
+        )
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, self.ending.set)
+        self.lines.read(self.on_line, self.ending.set)
+        watch = asyncio.ensure_future(self.nodes.watch())
+        await self.ending.wait()
+        await self.close()
+        watch.cancel()
+
+
+def check_version() -> None:
+    version = tuple(int(part) for part in ray.__version__.split(".")[:2])
+    if version < OLDEST:
+        sys.exit(f"Ray {ray.__version__} is too old: 2.40 and later will do")
+
+
+def leave() -> None:
+    """Ray ends what may be left; threads that wait for it are not waited for."""
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
+    signal.alarm(int(FAREWELL_S))
+    ray.shutdown()
+    os._exit(0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--name", default="muster")
+    parser.add_argument("--grace", type=float, default=0.0)
+    parser.add_argument("--muster", default=os.environ.get("MUSTER_CLI", ""))
+    options = parser.parse_args()
+    lines = Lines()
+    check_version()
+    cloudpickle.register_pickle_by_value(_ray_keeper)
+    ray.init(
+        address=os.environ.get("RAY_ADDRESS", "auto"),
+        namespace=f"muster-{options.name}",
+        log_to_driver=False,
+        logging_level="warning",
+    )
+
+    async def serve() -> None:
+        await Bridge(lines, options.muster).run(options.grace)
+
+    asyncio.run(serve())
+    leave()
+
+
+if __name__ == "__main__":
+    main()
