@@ -126,8 +126,8 @@ MUSTER_API uint32_t muster_context_rank(const struct muster_context *ctx);
 MUSTER_API uint32_t muster_context_world_size(const struct muster_context *ctx);
 MUSTER_API const char *muster_context_cluster(const struct muster_context *ctx);
 MUSTER_API const char *muster_context_node(const struct muster_context *ctx);
-/* The devices that this worker was given, as CUDA_VISIBLE_DEVICES names them; NULL behind
- * the last. Other variables (MASTER_ADDR, LOCAL_RANK, the role's own) are in getenv. */
+/* The devices that this worker may see, as the variable of their vendor names them
+ * (CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, ...); NULL behind the last. Other variables (MASTER_ADDR, LOCAL_RANK, the role's own) are in getenv. */
 MUSTER_API const char *muster_context_device(const struct muster_context *ctx,
                                              size_t index);
 /* What the driver gave by configure(); NULL: nothing. Valid until it does so again. */

@@ -2,6 +2,7 @@
 #include "agent/launch.h"
 #include "agent/worker.h"
 #include "io/addr.h"
+#include "resource/visible.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -11,8 +12,14 @@
 
 /* ---- what it is told ------------------------------------------------------------- */
 
-static void fill_boot(struct ms_worker *w, Muster__WorkerBoot *boot, char *spin_path)
+struct boot {
+    Muster__WorkerBoot message;
+    const char *variables[MS_DEVICE_VARIABLES_MAX];
+};
+
+static void fill_boot(struct ms_worker *w, struct boot *b, char *spin_path)
 {
+    Muster__WorkerBoot *boot = &b->message;
     const Muster__AgentConfig *config = w->agent->config;
 
     muster__worker_boot__init(boot);
@@ -33,6 +40,8 @@ static void fill_boot(struct ms_worker *w, Muster__WorkerBoot *boot, char *spin_
     boot->host_id = (char *)(uintptr_t)ms_host_id();
     boot->http_open = w->spec->http_open;
     boot->world_size = w->spec->world_size;
+    boot->n_device_variables = ms_shape_variables(w->agent->shape, b->variables);
+    boot->device_variables = (char **)(uintptr_t)b->variables;
 }
 
 static int send_boot(struct ms_worker *w, Muster__WorkerBoot *boot)
@@ -176,7 +185,7 @@ int ms_worker_execute(struct ms_worker *w, struct ms_error *err)
     MS_CLEANUP(ms_env_finish) struct ms_env env = {0};
     MS_CLEANUP(ms_cleanup_free) char **argv = make_argv(w);
     MS_CLEANUP(ms_cleanup_free) char *spin = NULL;
-    Muster__WorkerBoot boot;
+    struct boot boot;
     int rc;
 
     if (asprintf(&spin, "%s/spin", w->agent->config->session_dir) < 0)
@@ -186,7 +195,7 @@ int ms_worker_execute(struct ms_worker *w, struct ms_error *err)
     if (!argv[0])
         return ms_error_set(err, -EINVAL, "no interpreter is named");
     fill_boot(w, &boot, spin);
-    rc = send_boot(w, &boot);
+    rc = send_boot(w, &boot.message);
     if (rc < 0)
         return ms_error_sys(err, rc, "cannot write to its control socket");
     return launch(w, argv, env.entries, err);
@@ -217,15 +226,15 @@ static int pack_spawn(struct ms_worker *w, Muster__Spawn *spawn)
     MS_CLEANUP(ms_cleanup_free) char *spin = NULL;
     MS_CLEANUP(ms_cleanup_free) uint8_t *packed = NULL;
     Muster__ZygoteRequest request = MUSTER__ZYGOTE_REQUEST__INIT;
-    Muster__WorkerBoot boot;
+    struct boot boot;
 
     if (asprintf(&spin, "%s/spin", w->agent->config->session_dir) < 0)
         spin = NULL;
     fill_boot(w, &boot, spin);
-    packed = malloc(muster__worker_boot__get_packed_size(&boot));
+    packed = malloc(muster__worker_boot__get_packed_size(&boot.message));
     if (!spin || !packed)
         return -ENOMEM;
-    spawn->boot.len = muster__worker_boot__pack(&boot, packed);
+    spawn->boot.len = muster__worker_boot__pack(&boot.message, packed);
     spawn->boot.data = packed;
     request.body_case = MUSTER__ZYGOTE_REQUEST__BODY_SPAWN;
     request.spawn = spawn;

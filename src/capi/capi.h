@@ -50,6 +50,7 @@ struct muster_resources {
         uint32_t devices;
     } * nodes;
     char **names;
+    struct ms_head_op *status; /* what the nodes have, when this was made */
 };
 
 struct ms_capi_worker {

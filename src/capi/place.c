@@ -58,6 +58,12 @@ static int take_nodes(struct muster_resources *r, const Muster__Resources *m)
     return 0;
 }
 
+static int ask_status(struct muster_resources *r, struct muster_error *err)
+{
+    r->status = ms_head_status(r->session->head);
+    return ms_capi_wait(r->status, MS_CAPI_ANSWER_NS, err) ? 0 : -EIO;
+}
+
 static void set_limit(Muster__Scope *scope, int32_t num_gpus_per_node)
 {
     scope->is_limited = num_gpus_per_node >= 0;
@@ -93,6 +99,10 @@ struct muster_resources *muster_resources_create(struct muster_session *session,
         r->limit = num_gpus_per_node;
     }
     ms_head_op_unref(op);
+    if (r && ask_status(r, err) < 0) {
+        muster_resources_destroy(r);
+        r = NULL;
+    }
     return r;
 }
 
@@ -104,6 +114,7 @@ void muster_resources_destroy(struct muster_resources *r)
         free(r->names[i]);
     free(r->names);
     free(r->nodes);
+    ms_head_op_unref(r->status);
     free(r);
 }
 

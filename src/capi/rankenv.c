@@ -1,5 +1,6 @@
 #include "base/buf.h"
 #include "capi/capi.h"
+#include "resource/visible.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -63,60 +64,60 @@ char **ms_capi_session_env(void)
     return finish(&s);
 }
 
-/* How a process is told of device i of this node: where the driver sees a part of the
- * machine's devices, by their names there. */
-static void add_device_name(struct ms_buf *out, uint32_t device, uint32_t count)
-{
-    const char *driver = getenv("CUDA_VISIBLE_DEVICES");
-    uint32_t named = driver && *driver ? 1 : 0;
-
-    for (const char *c = driver; c && *c; c++)
-        named += *c == ',';
-    if (!driver || named != count) {
-        ms_buf_printf(out, "%u", device);
-        return;
-    }
-    for (; device > 0; device--)
-        driver = strchr(driver, ',') + 1;
-    ms_buf_append(out, driver, strcspn(driver, ","));
-}
-
 /* Where the process of a rank runs. */
 static const Muster__Piece *place_of(const struct ms_capi_rank_env *e, uint32_t rank)
 {
     return e->placed->ranks[rank]->pieces[0];
 }
 
-static uint32_t devices_of(const struct ms_capi_rank_env *e, const char *node)
+/* What its node has; NULL: nobody has told. */
+static const Muster__NodeShape *shape_of(const struct ms_capi_rank_env *e,
+                                         const char *node)
 {
-    for (uint32_t i = 0; i < e->resources->count; i++)
-        if (strcmp(e->resources->nodes[i].name, node) == 0)
-            return e->resources->nodes[i].devices;
-    return 0;
+    const Muster__Status *s =
+        (const Muster__Status *)ms_head_op_message(e->resources->status);
+
+    for (size_t i = 0; i < s->n_nodes; i++)
+        if (s->nodes[i]->alive && strcmp(s->nodes[i]->name, node) == 0)
+            return s->nodes[i]->shape;
+    return NULL;
+}
+
+static void add_visible(struct strings *s,
+                        const Muster__NodeShape *shape,
+                        const char *variable,
+                        const Muster__Piece *place)
+{
+    struct ms_buf text;
+
+    ms_buf_init(&text);
+    if (ms_shape_visible(shape, variable, place->devices, place->n_devices, &text) <
+            0 ||
+        !ms_buf_str(&text))
+        s->failed = true;
+    else
+        add(s, "%s=%s", variable, ms_buf_str(&text));
+    ms_buf_finish(&text);
 }
 
 static void
 add_devices(struct strings *s, const struct ms_capi_rank_env *e, uint32_t rank)
 {
     const Muster__Piece *place = place_of(e, rank);
-    uint32_t on_node = devices_of(e, place->node);
-    struct ms_buf visible, digits;
+    const Muster__NodeShape *shape = shape_of(e, place->node);
+    const char *variables[MS_DEVICE_VARIABLES_MAX];
+    size_t count = ms_shape_variables(shape, variables);
+    struct ms_buf digits;
 
-    ms_buf_init(&visible);
+    for (size_t i = 0; i < count; i++)
+        add_visible(s, shape, variables[i], place);
     ms_buf_init(&digits);
-    for (size_t i = 0; i < place->n_devices; i++) {
-        if (i > 0)
-            ms_buf_append(&visible, ",", 1);
-        add_device_name(&visible, place->devices[i], on_node);
+    for (size_t i = 0; i < place->n_devices; i++)
         ms_buf_printf(&digits, "%s%u", i ? "" : "-G", place->devices[i]);
-    }
-    if (!ms_buf_str(&visible) || !ms_buf_str(&digits))
+    if (!ms_buf_str(&digits))
         s->failed = true;
-    else {
-        add(s, "CUDA_VISIBLE_DEVICES=%s", ms_buf_str(&visible));
+    else
         add(s, "WORKER_NAME=%s-%u%s", e->cluster, rank, ms_buf_str(&digits));
-    }
-    ms_buf_finish(&visible);
     ms_buf_finish(&digits);
 }
 

@@ -1,3 +1,4 @@
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "worker/native_impl.h"
 
@@ -8,12 +9,31 @@
 
 /* ---- who this worker is ---------------------------------------------------------- */
 
+/* As the variables of its node's vendors name them. */
+static char *read_variables(const Muster__WorkerBoot *boot)
+{
+    struct ms_buf all;
+    const char *text;
+    char *copy;
+
+    ms_buf_init(&all);
+    for (size_t i = 0; i < boot->n_device_variables; i++) {
+        const char *visible = getenv(boot->device_variables[i]);
+
+        if (visible && *visible)
+            ms_buf_printf(&all, "%s%s", all.len ? "," : "", visible);
+    }
+    text = ms_buf_str(&all);
+    copy = text ? strdup(text) : NULL;
+    ms_buf_finish(&all);
+    return copy;
+}
+
 static void find_devices(struct muster_context *ctx)
 {
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     char *rest, *name;
 
-    ctx->device_text = visible ? strdup(visible) : NULL;
+    ctx->device_text = read_variables(ctx->boot);
     rest = ctx->device_text;
     while (ctx->device_count < MS_NATIVE_DEVICES_MAX && (name = strsep(&rest, ",")))
         if (*name)
