@@ -208,6 +208,19 @@ def test_another_handle_of_this_process(three: Any) -> None:
     assert handle.execute_rank_zero_sync("count")[1] == 2
 
 
+def test_a_stale_object_leaves_the_next_one_alone(session: Any) -> None:
+    """Its name is another's by now, and so is what the session knows of it."""
+    old = muster.Cluster("twin", Counter, args=(2,), world_size=1)
+    muster.get_cluster("twin").destroy(grace=0)
+    new = muster.Cluster("twin", Counter, args=(2,), world_size=1)
+    known = session.held["twin"]
+    old.destroy(grace=0)
+    assert session.held["twin"] is known
+    assert new.execute_rank_zero_sync("count")[1] == 1
+    new.destroy(grace=0)
+    assert "twin" not in session.held
+
+
 # ---- many ------------------------------------------------------------------------------
 
 

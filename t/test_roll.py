@@ -253,6 +253,13 @@ def test_a_replaced_worker_is_the_same_one(make: Make) -> None:
     assert devices == cluster.rank2devices[1]
 
 
+def test_a_worker_that_a_found_cluster_replaced_is_the_same_one(make: Make) -> None:
+    cluster = make(device_mapping="0-3", num_gpus_per_worker=2, name="found")
+    muster.get_cluster("found").replace(1, grace=0)
+    devices = muster.get(cluster.workers[1].get_devices_info.remote())
+    assert devices == cluster.rank2devices[1]
+
+
 def test_a_replaced_worker_of_another_class(make: Make) -> None:
     cluster = make(Plain, world_size=2)
     cluster.replace(1, grace=0)

@@ -66,6 +66,7 @@ def describe(
         meta["wide"] = sorted(recipe.wide)
         meta["start_timeout"] = recipe.timeout
         meta["done"] = _done(recipe, native)
+        meta["calls"] = recipe.calls
         data = plain_dumps(meta, PROTOCOL)
     except Exception:
         return short  # then its maker alone can replace its workers
@@ -89,6 +90,7 @@ class Found:
 def _load_recipe(said: dict[str, Any]) -> Recipe | None:
     recipe = Recipe(said["ranks"], timeout=said["start_timeout"])
     recipe.wide = frozenset(said.get("wide", ()))
+    recipe.calls = said.get("calls", [])
     try:
         for op, engine, is_pickled, data in said["done"]:
             argument = Once.of(data, engine) if is_pickled else plain_loads(data)

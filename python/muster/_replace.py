@@ -37,6 +37,7 @@ class Recipe:
         self.beside = tuple(beside)  # workers beside which they run
         self.timeout = timeout  # of a constructor
         self.done: list[tuple[int, str, Any]] = []  # operation, engine, argument
+        self.calls: list[tuple[str, str, list[Any]]] = []  # see `note_call`
         self.busy: set[int] = set()  # ranks that are being replaced
         self.wide: frozenset[int] = frozenset()  # ranks that have helpers
 
@@ -52,6 +53,10 @@ class Recipe:
                     self.done[i] = done
                     return
         self.done.append(done)
+
+    def note_call(self, engine: str, method: str, arguments: list[Any]) -> None:
+        """Each rank was told its argument, and is told again when it is new. Plain values."""
+        self.calls.append((engine, method, arguments))
 
     def rank(self, rank: int) -> _core.RankSpec:
         spec = self.ranks[rank].copy()
@@ -109,6 +114,11 @@ def _replace(
         for op, engine, argument in recipe.done:
             call = peer.operation(op, argument, timeout or recipe.timeout, codec)
             Future(call, engine or "configure").result()
+        for engine, method, arguments in recipe.calls:
+            told = (arguments[worker.rank],)
+            peer.call_sync(
+                engine, method, told, None, timeout or recipe.timeout, True, codec
+            )
         head.open_worker(worker.peer.uid, uid, address, ANSWER_S)
     except BaseException:  # nobody has its place then
         with suppress(Exception):

@@ -90,6 +90,7 @@ class Cluster(View):
         self._gone = False
         self._ports = f"{name}:{os.urandom(4).hex()}"
         self._recipe: Recipe | None = None
+        self._held: Any = None  # what the session knows of it
         self._helpers: Helpers | None = None
         self._members = tuple[Worker, ...]()  # none are known yet
         pieces = place(where, name, role)  # they are held for us from now on
@@ -98,7 +99,7 @@ class Cluster(View):
             nodes = [node[0] for node in described]
             placements = placements_of(pieces, described)
             sizes = mesh_sizes(role.mesh, len(placements))
-            session.held[name] = ([parts[0] for parts in pieces], role)
+            self._held = session.held[name] = ([parts[0] for parts in pieces], role)
             master = session.head.hold_port(self._ports, pieces[0][0][0], ANSWER_S)
             given = (placements, described, master, session, detached)
             ranks = rank_specs(name, worker_cls, role, *given)
@@ -160,6 +161,7 @@ class Cluster(View):
         self._gone = False
         self._ports = ""
         self._recipe = None
+        self._held = None
         self._helpers = None
         View.__init__(self, name, members, engine, timeout, codec, bound)
         self._bind()
@@ -321,7 +323,8 @@ class Cluster(View):
             if self._helpers is not None:
                 self._helpers.stop_all(grace)
         self._gone = True
-        self._owner.held.pop(self._name, None)
+        if self._owner.held.get(self._name) is self._held:
+            self._owner.held.pop(self._name, None)  # else a newer one has the name
         if head.alive and self._ports:
             head.drop_port(self._ports, ANSWER_S)
 

@@ -322,6 +322,23 @@ static void test_handle(void **state)
         muster_cluster_call_sync(cluster, 1, "rank", NULL, NULL, NULL, &err), 0);
 }
 
+static void test_a_newer_one_of_that_name_is_left_alone(void **state)
+{
+    struct muster_cluster_options o = options_of("twin", 1);
+    struct muster_cluster *old = muster_cluster_create(session, &o, &err), *new;
+
+    (void)state;
+    assert_non_null(old);
+    muster_cluster_destroy(muster_cluster_open(session, "twin", &err), 0);
+    new = muster_cluster_create(session, &o, &err);
+    assert_non_null(new);
+    muster_cluster_destroy(old, 0);
+    assert_int_equal(muster_cluster_call_sync(new, 0, "rank", NULL, NULL, NULL, &err),
+                     0);
+    muster_cluster_destroy(new, 0);
+    assert_null(muster_cluster_open(session, "twin", &err));
+}
+
 static void test_death(void **state)
 {
     struct muster_cluster_options o = options_of("mortal", 2);
@@ -566,6 +583,7 @@ int main(void)
         cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_big_tensor),
         cmocka_unit_test(test_handle),
+        cmocka_unit_test(test_a_newer_one_of_that_name_is_left_alone),
         cmocka_unit_test(test_death),
         cmocka_unit_test(test_all_or_none),
         cmocka_unit_test(test_refusals),

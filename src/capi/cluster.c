@@ -401,7 +401,7 @@ struct muster_cluster *muster_cluster_open(struct muster_session *session,
     return c;
 }
 
-/* If it was started at all: another's cluster of this name is not ours to end. */
+/* If it was started at all, and is not another one of this name by now. */
 static void end(struct muster_cluster *c, int64_t grace_ns)
 {
     bool is_ours = c->workers && c->world_size && c->workers[0].uid;
@@ -410,7 +410,8 @@ static void end(struct muster_cluster *c, int64_t grace_ns)
     if (ms_capi_is_stopped(c->session))
         return;
     if (is_ours) {
-        op = ms_head_destroy_cluster(c->session->head, c->name, grace_ns);
+        op = ms_head_destroy_that_cluster(
+            c->session->head, c->name, !c->is_handle, c->workers[0].uid, grace_ns);
         ms_capi_wait(op, ms_deadline_ns(grace_ns, MS_CAPI_ANSWER_NS), NULL);
         ms_head_op_unref(op);
     }

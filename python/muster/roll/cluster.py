@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 
 import muster
 from muster import config as native
@@ -126,6 +125,11 @@ class Cluster(muster.Cluster):
             if isinstance(worker_cls, type) and issubclass(worker_cls, Worker):
                 raise
             return
+        assert self._recipe is not None
+        self._recipe.note_call(
+            self._engine, "_set_placement", self.placement_groups
+        )  # whoever replaces one tells it again
+        self._describe()
         self.master_addr, self.master_port = told[0]
         master = {"MASTER_ADDR": self.master_addr, "MASTER_PORT": self.master_port}
         SharedStorage().put(self.cluster_name, master)
@@ -133,9 +137,6 @@ class Cluster(muster.Cluster):
     def replace(self, rank: int, **how: Any) -> View:
         """As `muster.Cluster` does. The new worker knows its devices."""
         view = super().replace(rank, **how)
-        with suppress(muster.NoSuchMethod):  # its class is not derived from ours
-            placed = self.placement_groups[rank]
-            view.execute_rank_zero_sync("_set_placement", placed)
         worker = self.rank2worker[rank]
         self.worker2nodes[worker] = _host(self._members[rank].address)
         return view
