@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import muster
 from muster import config as native
 from muster._adapt import Handle, plain_class
