@@ -10,6 +10,7 @@ from typing import Any
 import muster
 import numpy as np
 import pytest
+from muster._far import own
 
 BIG = 1 << 20  # float64: 8 MiB
 DEADLINE_S = 30.0
@@ -50,6 +51,18 @@ class Worker:
         x = muster.empty(count)
         x[:] = 5
         return x
+
+    def scribble(self, x: Any) -> tuple[float, float]:
+        """Writes into its own pages of what it was given."""
+        mine = own(x)
+        mine[0] = -1.0
+        return float(mine[0]), float(x[0])
+
+    def echo_owned(self, x: Any, write: bool) -> Any:
+        mine = own(x)
+        if write:
+            mine[-1] = -1.0
+        return mine
 
     def copied(self) -> int:
         return int(muster.store_stats()["copied"])
@@ -115,6 +128,7 @@ def test_a_broadcast_writes_the_payload_once(actors: Any) -> None:
     after = muster.store_stats()
     assert after["allocated"] - before["allocated"] == x.nbytes
     assert after["copied"] - before["copied"] == x.nbytes
+    assert actors.execute_all_sync("copied") == [0] * 4  # nor did the ranks copy any
 
 
 def test_readers_get_read_only_views(actors: Any) -> None:
@@ -144,6 +158,25 @@ def test_what_was_received_is_sent_on_without_a_copy(actors: Any) -> None:
     assert after["allocated"] == before["allocated"]
     assert after["copied"] == before["copied"]
     assert actors.execute_all_sync("copied") == copied
+
+
+def test_pages_of_ones_own(actors: Any) -> None:
+    """What is written is copied, page by page; what is not goes on by its name."""
+    x = np.arange(BIG, dtype=np.float64)
+    ref = muster.put(x)
+    assert actors.execute_all_sync("scribble", ref) == [(-1.0, 0.0)] * 4
+    assert ref.get()[0] == 0.0
+    before = actors.execute_all_sync("copied")
+    same = actors.execute_rank_zero_sync("echo_owned", ref, False)
+    assert np.array_equal(same, x)
+    assert actors.execute_all_sync("copied") == before
+    other = actors.execute_rank_zero_sync("echo_owned", ref, True)
+    assert other[-1] == -1.0
+    assert np.array_equal(other[:-1], x[:-1])
+    assert ref.get()[-1] == x[-1]
+    assert actors.execute_rank_zero_sync("copied") == before[0] + x.nbytes
+    small = own(np.frombuffer(b"12345678", np.int64))  # not of the store: a copy
+    small[0] = 1
 
 
 def test_building_in_place(actors: Any) -> None:

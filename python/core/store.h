@@ -3,6 +3,7 @@
  * store.c     the client of this process, objects as Python sees them, put and empty
  * stored.c    payloads whose big parts are in a store
  * piece.c     bytes in a store that are read only when they are wanted
+ * own.c       parts of objects that this process may write
  */
 #ifndef MS_PYTHON_STORE_H
 #define MS_PYTHON_STORE_H
@@ -61,5 +62,6 @@ const char *core_site_text(PyObject **text);
 
 int core_store_setup(PyObject *module);
 int core_piece_setup(PyObject *module);
+int core_own_setup(PyObject *module); /* own.c */
 
 #endif

@@ -2,7 +2,8 @@
 
 A column may also be Late: one that came with a call, or the results of several ranks. Its
 bytes lie in memory that must not be written, or on another node. It is divided, reordered,
-joined and passed on as it is; whoever reads it gets a tensor of his own.
+joined and passed on as it is; whoever reads it gets a tensor of his own, whose pages are
+copied when they are first written.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 from muster import _column
 from muster._batch_parts import equal
 from muster._column import Column
-from muster._far import is_wanted
+from muster._far import is_wanted, own
 from muster._sending import ready as sendable
 from muster._torch import (
     array_of,
@@ -66,7 +67,7 @@ class Late:
             if self._is_ours():
                 array.flags.writeable = True
             elif self.tensor:
-                array = array.copy()
+                array = own(array)
             self._own = tensor_of(array) if self.tensor else array
         return self._own
 

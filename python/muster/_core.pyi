@@ -602,6 +602,10 @@ def store_forget() -> None:
 def store_empty(nbytes: int, site: str) -> Any:
     """A Held with a buffer that can be written."""
 
+def store_own(buffer: Any, nbytes: int) -> Any:
+    """The memory from the buffer's beginning on, in one object of the store, as something
+    that this process may write without anybody else seeing that. None: copy it."""
+
 def store_put(value: Any) -> tuple[bytes, list[Held]]: ...
 def store_get(meta: bytes) -> Any: ...
 def store_hold(meta: bytes) -> list[Held]: ...

@@ -136,6 +136,16 @@ class FarObjects:
         return f"<{self.shape[0]} far objects>"
 
 
+def own(array: NDArray[Any]) -> NDArray[Any]:
+    """The same numbers, to be written by us alone: copied page by page when that happens,
+    or at once where the memory is not the store's."""
+    if array.nbytes >= FAR_MIN and array.flags.c_contiguous:
+        memory = _core.store_own(array.reshape(-1).view(np.uint8), array.nbytes)
+        if memory is not None:
+            return np.frombuffer(memory, array.dtype).reshape(array.shape)
+    return array.copy()
+
+
 def is_stored(array: NDArray[Any]) -> bool:
     """It lies in the store of this node, in one piece."""
     if not array.flags.c_contiguous or array.nbytes < STORED_MIN:

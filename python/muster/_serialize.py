@@ -8,6 +8,7 @@ through the host by surprise.
 from __future__ import annotations
 
 import io
+import sys
 import types
 from _pickle import PickleBuffer
 from _pickle import dumps as plain_dumps
@@ -63,6 +64,23 @@ def _refuse_device_tensor(tensor: Any) -> None:
         )
 
 
+_PACKAGES = ("muster", "numpy")  # what is theirs is at the other end too
+_by_name: dict[Any, bool] = {}
+
+
+def _goes_by_name(obj: Any) -> bool:
+    """A class or a function that is found by its name; looked at once for each."""
+    try:
+        known = _by_name.get(obj)
+        if known is None and obj.__module__.partition(".")[0] in _PACKAGES:
+            module = sys.modules.get(obj.__module__)
+            known = getattr(module, obj.__qualname__, None) is obj
+            _by_name[obj] = known
+    except (TypeError, AttributeError):  # it has no hash, or no module
+        return False
+    return bool(known)
+
+
 _Pickler: Any = None  # made on first use: importing cloudpickle takes 10 ms
 
 
@@ -81,9 +99,14 @@ def _make_pickler() -> Any:
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         def reducer_override(self, obj: Any) -> Any:
-            if _is_tensor_type(type(obj)):
+            cls = type(obj)
+            if cls is types.FunctionType or issubclass(cls, type):
+                if _goes_by_name(obj):
+                    return NotImplemented
+                return super().reducer_override(obj)
+            if _is_tensor_type(cls):
                 _refuse_device_tensor(obj)
-            return super().reducer_override(obj)
+            return NotImplemented
 
     return Pickler
 

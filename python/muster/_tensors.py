@@ -203,7 +203,7 @@ class Columns:
     def __reduce__(self) -> tuple[Any, ...]:
         memo: dict[Any, Any] = {}
         cells = {name: packed(cell, memo) for name, cell in self._cells.items()}
-        return Columns._made, (cells, self._rows)
+        return _load_columns, (cells, self._rows)
 
     def __repr__(self) -> str:
         columns = ", ".join(
@@ -213,6 +213,11 @@ class Columns:
             for name, c in self._cells.items()
         )
         return f"<{self._rows} rows: {columns or 'no tensors'}>"
+
+
+def _load_columns(cells: dict[str, Cell], count: int) -> Columns:
+    """A function by its name: what is bound to a class would travel by value."""
+    return Columns._made(cells, count)
 
 
 def _count(name: str, value: Any) -> int:

@@ -14,6 +14,7 @@ static void client_free(struct ms_store_client *c)
 {
     assert(c->held.count == 0);
     ms_fd_close(&c->fd);
+    ms_fd_close(&c->arena_fd);
     if (c->write_map)
         munmap(c->write_map, c->size);
     if (c->read_map)
@@ -44,7 +45,6 @@ struct ms_store_client *ms_store_open(const struct ms_store_client_options *o,
                                       struct ms_error *err)
 {
     struct ms_store_client *c = calloc(1, sizeof *c);
-    MS_CLEANUP(ms_cleanup_fd) int arena = -1;
     Muster__StoreAnswer *m;
     int rc;
 
@@ -52,7 +52,7 @@ struct ms_store_client *ms_store_open(const struct ms_store_client_options *o,
         ms_error_set(err, -ENOMEM, "out of memory");
         return NULL;
     }
-    c->fd = -1;
+    c->fd = c->arena_fd = -1;
     c->refs = 1;
     c->holder = o->holder;
     c->is_interrupted = o->is_interrupted;
@@ -61,7 +61,8 @@ struct ms_store_client *ms_store_open(const struct ms_store_client_options *o,
     pthread_cond_init(&c->news, NULL);
     ms_map_init(&c->held);
     ms_list_init(&c->waiting);
-    m = ms_talk_open(c, o, &arena, err);
+    ms_list_init(&c->owns);
+    m = ms_talk_open(c, o, &c->arena_fd, err);
     if (!m) {
         client_free(c);
         return NULL;
@@ -71,7 +72,7 @@ struct ms_store_client *ms_store_open(const struct ms_store_client_options *o,
     c->size = m->welcome->arena_size;
     c->address = strdup(m->welcome->address);
     muster__store_answer__free_unpacked(m, NULL);
-    rc = c->address ? map_arena(c, arena, err) : -ENOMEM;
+    rc = c->address ? map_arena(c, c->arena_fd, err) : -ENOMEM;
     if (rc < 0) {
         client_free(c);
         return NULL;
@@ -106,6 +107,7 @@ void ms_store_forget(struct ms_store_client *c)
     pthread_mutex_init(&c->lock, NULL); /* whoever had it is not here */
     c->is_forgotten = true;
     ms_fd_close(&c->fd);
+    ms_fd_close(&c->arena_fd);
 }
 
 uint64_t ms_store_node(const struct ms_store_client *c)

@@ -88,7 +88,8 @@ struct ms_held *ms_store_adopt(struct ms_store_client *c,
                                uint64_t from);
 /* What we already have of it; a new reference, or NULL. */
 struct ms_held *ms_store_find(struct ms_store_client *c, uint64_t node, uint64_t id);
-/* The object that [at, at + len) lies in, whole; a new reference, or NULL. */
+/* The object that [at, at + len) lies in, whole; a new reference, or NULL. Memory of own.h
+ * is found too, if it was not written. */
 struct ms_held *ms_store_find_memory(struct ms_store_client *c,
                                      const void *at,
                                      size_t len,

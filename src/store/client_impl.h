@@ -2,6 +2,7 @@
  *
  * client.c  its life, and the maps of the arena
  * held.c    what this process holds
+ * own.c     parts of it that this process may write, for itself
  * obtain.c  what it asks the agent for: making, attaching, adopting, granting
  * talk.c    messages to and from the agent
  */
@@ -20,6 +21,7 @@ struct ms_store_client {
     bool (*is_interrupted)(void);
     uint64_t node, holder, limit, size;
     char *address;
+    int arena_fd; /* -1: in a forked child */
     uint8_t *write_map;
     const uint8_t *read_map;
 
@@ -29,6 +31,8 @@ struct ms_store_client {
     struct ms_map held;        /* by key */
     struct ms_held **by_place; /* those with bytes, by their place in the arena */
     size_t place_count, place_room;
+    struct ms_list owns;
+    size_t own_count;
     uint64_t next_request;
     bool is_read; /* somebody reads the socket */
     struct ms_list waiting;
@@ -57,6 +61,12 @@ int ms_client_tell_count(struct ms_store_client *c,
                          uint64_t node,
                          uint64_t id,
                          int64_t by);
+
+/* ---- own.c ----------------------------------------------------------------------- */
+
+/* As ms_store_find_memory, for what is mapped privately. */
+struct ms_held *
+ms_own_find(struct ms_store_client *c, const uint8_t *at, size_t len, uint64_t *offset);
 
 /* ---- obtain.c -------------------------------------------------------------------- */
 

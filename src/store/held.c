@@ -196,7 +196,7 @@ struct ms_held *ms_store_find_memory(struct ms_store_client *c,
     else if (is_in(c->write_map, c->size, at, len))
         place = (uint64_t)((const uint8_t *)at - c->write_map);
     else
-        return NULL;
+        return ms_own_find(c, at, len, offset);
     pthread_mutex_lock(&c->lock);
     i = places_before(c, place);
     if (i > 0) {

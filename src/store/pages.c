@@ -12,8 +12,8 @@
 #define MADV_COLLAPSE 25
 #endif
 
-/* Address space alone: `size` bytes from a multiple of a block on. */
-static uint8_t *reserve(uint64_t size)
+/* Address space alone: `size` bytes from a multiple of a block on, and `phase` more. */
+static uint8_t *reserve(uint64_t size, uint64_t phase)
 {
     uint8_t *room, *at;
 
@@ -27,27 +27,49 @@ static uint8_t *reserve(uint64_t size)
                 0);
     if (room == MAP_FAILED)
         return NULL;
-    at = room + (MS_SPACE_BLOCK - (uintptr_t)room % MS_SPACE_BLOCK) % MS_SPACE_BLOCK;
+    at = room +
+         (MS_SPACE_BLOCK + phase - (uintptr_t)room % MS_SPACE_BLOCK) % MS_SPACE_BLOCK;
     if (at > room)
         munmap(room, (size_t)(at - room));
     munmap(at + size, (size_t)(room + MS_SPACE_BLOCK - at));
     return at;
 }
 
+/* Where huge pages of the file fit: it lies in the map as it does in the file. */
+static uint8_t *map(int fd, uint64_t at, uint64_t size, int prot, int flags)
+{
+    uint8_t *room = reserve(size, at % MS_SPACE_BLOCK);
+
+    if (!room)
+        return NULL;
+    flags |= MAP_NORESERVE | MAP_FIXED;
+    if (mmap(room, size, prot, flags, fd, (off_t)at) == MAP_FAILED) {
+        munmap(room, size);
+        return NULL;
+    }
+    return room;
+}
+
 void *ms_pages_map(int fd, uint64_t size, int prot)
 {
-    uint8_t *at = reserve(size);
+    uint8_t *at = map(fd, 0, size, prot, MAP_SHARED);
 
     if (!at)
         return NULL;
-    if (mmap(at, size, prot, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0) ==
-        MAP_FAILED) {
-        munmap(at, size);
-        return NULL;
-    }
     madvise(at, size, MADV_HUGEPAGE);
     madvise(at, size, MADV_DONTDUMP);
     return at;
+}
+
+void *ms_pages_map_own(int fd, uint64_t at, uint64_t len)
+{
+    void *own;
+
+    if (len >= MS_SPACE_BLOCK)
+        return map(fd, at, len, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+    own = mmap(
+        NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, fd, (off_t)at);
+    return own == MAP_FAILED ? NULL : own;
 }
 
 /* One page of each block is made first: what is empty cannot be joined. */
