@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from batch_rows import BATCH_ROWS
 from data_rows import DATA_ROWS, DATA_VERL_ROWS
 from lab import Lab, init_side, take_turns
 from lent_rows import LENT_ROWS
@@ -387,6 +388,7 @@ ROWS: dict[str, Callable[[Lab], list[Line]]] = {
     "health": health,
     "agents": agents,
     **LENT_ROWS,
+    **BATCH_ROWS,
     **DATA_ROWS,
     **NEED_VERL,
 }
@@ -398,6 +400,7 @@ ALONE = (
     "agents",
     "planner",
     *LENT_ROWS,
+    *BATCH_ROWS,
     *NEED_VERL,
 )
 RAY_ROWS = [name for name in ROWS if name not in ALONE]
