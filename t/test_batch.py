@@ -95,6 +95,65 @@ def test_row_operations_copy_no_payload():
     assert mixed["x"] is mixed["x"]
 
 
+def test_no_operation_copies_payload():
+    values = np.zeros(1 << 16, dtype=np.int32)
+    b = Batch(
+        {
+            "x": np.zeros((256, 1 << 10)),
+            "r": Ragged(values, np.arange(257) * 256),
+            "k": np.arange(256) % 3,
+        },
+        {"step": 1},
+    )
+    before = copied_bytes()
+    made = [
+        *b.chunk(5),
+        *b.split(100),
+        b[7],
+        b[3:90:2],
+        b[[5, 1, 1]],
+        b[np.arange(256) % 2 == 0],
+        b.slice(1, 9),
+        b.take([0, -1]),
+        b.reorder(np.arange(256)[::-1]),
+        b.repeat(3),
+        b.repeat(3, interleave=False),
+        b.select(["x"], []),
+        b.rename({"x": "y"}),
+        b.union(Batch({"z": np.zeros(256)})),
+        b.union(b.select(["x", "r"])),
+        b.pad(100)[0],
+        b.pad(100, "cycle")[0].unpad(44),
+        Batch.concat([b, b[3:], b]),
+        *b.group_by("k").values(),
+        *b.balance(3, "r"),
+        *b.balance(3, np.arange(256), "differencing"),
+        *b.batches(64, epochs=2, seed=1),
+        b.meta_only(),
+        b.select(["r"]).pop(["r"]),
+    ]
+    assert copied_bytes() == before
+    memory = [m._column("x").parts[0] for m in made if "x" in m]
+    assert all(np.shares_memory(m, b["x"]) for m in memory)
+    assert len(b[7]) == 1 and len(b.take([0, -1])) == 2
+    copies = b[::-1].materialize()
+    assert not np.shares_memory(copies["x"], b["x"])
+    assert copies == b[::-1]
+    assert Batch.from_dict(b.to_dict(), b.meta) == b
+    assert np.shares_memory(b.to_dict()["x"], b["x"])
+
+
+def test_a_failure_leaves_no_trace():
+    b = batch(3)
+    with pytest.raises(KeyError):
+        b.pop(["ids", "none"])
+    with pytest.raises(KeyError):
+        b.pop(["ids"], ["none"])
+    with pytest.raises(ValueError):
+        b["new"] = [1]
+    assert b == batch(3)
+
+
 def test_what_is_read_is_read_only_and_the_users_own_is_not():
     own = np.arange(4)
     values = np.arange(6)
@@ -158,6 +217,16 @@ def test_concat_merges_metrics_and_compares_the_rest():
     ]
     joined = Batch.concat(parts)
     assert joined.meta == {"step": 1, "metrics": {"loss": [0, 1], "all": [0, 0, 1, 1]}}
+    for i, part in enumerate(parts):
+        part.meta["metrics"] = {"a": np.array([i, i]), "n": np.float32(i), f"m{i}": i}
+    assert Batch.concat(parts).meta["metrics"] == {
+        "a": [0, 0, 1, 1],
+        "n": [0, 1],
+        "m0": [0],
+        "m1": [1],
+    }
+    more = Batch.concat(parts, merge=("metrics", "step"))
+    assert more.meta["step"] == [1, 1]
     parts[1].meta["step"] = 2
     with pytest.raises(ValueError, match="'step' differs"):
         Batch.concat(parts)
@@ -170,6 +239,9 @@ def test_group_by():
         "a": [1],
     }
     assert list(b.group_by("kind", "n")) == ["b|1", "a|1", "b|2"]
+    long = np.zeros((2, 5000), dtype=int)
+    long[1, 2500] = 1  # where numpy's text has dots
+    assert len(Batch({"x": long}).group_by("x")) == 2
 
 
 # ---- shape -----------------------------------------------------------------------------
@@ -225,6 +297,12 @@ def test_save_and_load(tmp_path):
     (tmp_path / "no").write_bytes(b"something else")
     with pytest.raises(ValueError, match="not a saved batch"):
         Batch.load(tmp_path / "no")
+    whole = (tmp_path / "b").read_bytes()
+    (tmp_path / "cut").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match="is damaged"):
+        Batch.load(tmp_path / "cut")
+    with pytest.raises(FileNotFoundError):
+        Batch.load(tmp_path / "absent")
 
 
 def test_a_slice_pickles_without_its_neighbours():
@@ -285,6 +363,29 @@ def test_meta_only():
             ValueError,
             "'a' is",
         ),
+        (lambda: Batch({1: np.arange(2)}), TypeError, "must be text: 1"),
+        (lambda: Batch({"a": np.zeros(2, [("o", object)])}), TypeError, "'a'"),
+        (lambda: Batch({"a": np.zeros((2, 2), object)}), ValueError, "one dimension"),
+        (lambda: batch(3).select(["ids", "ids"]), ValueError, "named twice"),
+        (lambda: batch(3).select("ids"), TypeError, "list of names"),
+        (lambda: batch(3).select(["none"]), KeyError, "no column 'none'"),
+        (lambda: batch(3).select(["ids"], ["none"]), KeyError, "information 'none'"),
+        (lambda: batch(3).pop(["ids", "ids"]), ValueError, "named twice"),
+        (lambda: batch(3).pop(["none"]), KeyError, "no column"),
+        (lambda: batch(3).rename({"none": "a"}), KeyError, "no column"),
+        (lambda: batch(3).group_by(), ValueError, "no keys"),
+        (lambda: batch(3).group_by("none"), KeyError, "no column"),
+        (lambda: batch(3).pad(0), ValueError, "a divisor"),
+        (lambda: batch(3).pad(2, "middle"), ValueError, "last"),
+        (lambda: batch(3).unpad(-1), ValueError, "there are 3"),
+        (lambda: batch(3).partition(2, [0.5, 1, 2]), TypeError, "whole numbers"),
+        (lambda: batch(3).partition(2, "tokens", "best"), ValueError, "way"),
+        (lambda: batch(3).partition(2, "none"), KeyError, "no column"),
+        (lambda: list(batch(3).batches(0)), ValueError, "at least 1"),
+        (lambda: batch(3).__setitem__("a", [1]), ValueError, "'a' has 1 rows"),
+        (lambda: batch(3).__delitem__("none"), KeyError, "no column"),
+        (lambda: batch(3).lengths("ids"), TypeError, "not ragged"),
+        (lambda: Batch.concat([batch(1), [1]]), TypeError, "a list is no batch"),
         (lambda: Ragged([1, 2], [0, 3]), ValueError, "not within the 2"),
         (lambda: Ragged([1, 2], [2, 1]), ValueError, "must not fall"),
         (lambda: Ragged.of([1, 2]), ValueError, "row 0"),

@@ -12,7 +12,7 @@ from muster.ragged import Ragged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from numpy.typing import ArrayLike, NDArray
@@ -20,6 +20,28 @@ if TYPE_CHECKING:
     from muster._column import Column
 
 METRICS = "metrics"  # meta information that concat merges instead of comparing
+
+
+def check_name(name: Any) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a column must be text: {name!r}")
+    return name
+
+
+def check_names(what: str, names: Iterable[str]) -> list[str]:
+    """None of them twice, and not a single text."""
+    if isinstance(names, str):
+        raise TypeError(f"{what}: a list of names is needed: {names!r}")
+    found = list(names)
+    if len(set(found)) < len(found):
+        twice = next(name for name in found if found.count(name) > 1)
+        raise ValueError(f"{what}: {twice!r} is named twice")
+    return found
+
+
+def text_of(value: Any) -> str:
+    """Of a row: all of it, however long it is."""
+    return str(value.tolist() if isinstance(value, np.ndarray) else value)
 
 
 def dtype_named(name: str, kind: Any) -> np.dtype[Any]:
@@ -105,5 +127,7 @@ def _metrics(values: list[Any]) -> Any:
 def _flat(values: list[Any]) -> list[Any]:
     out: list[Any] = []
     for value in values:
+        if isinstance(value, np.ndarray):
+            value = value.tolist()  # of a single number a number
         out.extend(value if isinstance(value, (list, tuple)) else [value])
     return out

@@ -18,6 +18,7 @@ from muster import _arrays, _cells
 from muster._arrays import cells_of
 from muster._cells import Late
 from muster._dataproto_parts import (
+    as_array,
     check_same,
     check_there,
     chosen,
@@ -275,8 +276,7 @@ class DataProto:
         names = names_of(keys)
         if not names:
             raise ValueError("group_by: no keys")
-        columns = [self._read(name) for name in names]
-        arrays = [c.detach().cpu().numpy() if is_tensor(c) else c for c in columns]
+        arrays = [as_array(self._read(name)) for name in names]
         groups: dict[str, list[int]] = {}
         for i in range(len(self)):
             groups.setdefault("|".join(str(c[i]) for c in arrays), []).append(i)

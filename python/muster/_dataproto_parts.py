@@ -9,11 +9,14 @@ import numpy as np
 
 from muster import _cells
 from muster._column import objects as objects
+from muster._torch import dtype_of, is_tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
+
+    from numpy.typing import NDArray
 
 
 def names_of(keys: Any) -> list[str]:
@@ -46,6 +49,15 @@ def chosen(entries: dict[str, Any], keys: Sequence[str] | None) -> dict[str, Any
         return dict(entries)
     wanted = names_of(keys)
     return {key: value for key, value in entries.items() if key in wanted}
+
+
+def as_array(values: Any) -> NDArray[Any]:
+    """Of numbers that numpy does not know: as float32."""
+    if is_tensor(values):
+        bare = values.detach().cpu()
+        values = (bare.float() if dtype_of(bare.dtype).names else bare).numpy()
+    found: NDArray[Any] = values
+    return found
 
 
 def check_there(what: str, entries: dict[str, Any], keys: list[str]) -> None:

@@ -16,12 +16,15 @@ import numpy as np
 from muster import _column, _core
 from muster._batch_parts import (
     METRICS,
+    check_name,
+    check_names,
     dtype_named,
     equal,
     merged,
     own,
     ragged_room,
     same,
+    text_of,
 )
 from muster._column import Column, part_of
 from muster._core import Rows
@@ -65,7 +68,7 @@ class Batch:
         self.meta: dict[str, Any] = dict(meta or {})
         rows: Rows | None = None
         for name, value in (columns or {}).items():
-            part = part_of(name, value)
+            part = part_of(check_name(name), value)
             if rows is None:
                 rows = Rows(len(part))
                 self._count = len(part)
@@ -182,7 +185,7 @@ class Batch:
 
     def __setitem__(self, name: str, value: Any) -> None:
         """Add a column, or put another in its place."""
-        part = part_of(name, value)
+        part = part_of(check_name(name), value)
         if not self._columns and not self._count:
             self._count = len(part)
         self._check_count(name, len(part))
@@ -196,7 +199,7 @@ class Batch:
         self, keys: Iterable[str] | None = None, meta_keys: Iterable[str] | None = None
     ) -> Self:
         """Only these columns, and this meta information; None: all of it."""
-        names = self.keys() if keys is None else list(keys)
+        names = self.keys() if keys is None else check_names("select", keys)
         chosen = {name: self._column(name) for name in names}
         meta = self.meta
         if meta_keys is not None:
@@ -212,7 +215,7 @@ class Batch:
         self, keys: Iterable[str] = (), meta_keys: Iterable[str] | None = ()
     ) -> Self:
         """Take these columns, and this meta information, out; a batch of them."""
-        taken = self.select(keys, meta_keys)
+        taken = self.select(check_names("pop", keys), meta_keys)
         for name in taken._columns:
             del self._columns[name]
         for key in taken.meta:
@@ -341,6 +344,9 @@ class Batch:
         dicts under these keys each entry becomes the list of all."""
         if not batches:
             raise ValueError("concat: no batches")
+        for batch in batches:
+            if not isinstance(batch, Batch):
+                raise TypeError(f"concat: a {type(batch).__name__} is no batch")
         filled = [b for b in batches if b._columns or b._count] or list(batches[:1])
         first = filled[0]
         memo: dict[Any, tuple[Rows, Any]] = {}
@@ -364,10 +370,12 @@ class Batch:
     def group_by(self, *keys: str) -> dict[str, Self]:
         """The rows with equal values of these columns, in order of first appearance. The
         names are the values as text, joined by "|"."""
+        if not keys:
+            raise ValueError("group_by: no keys")
         values = [self.read(key) for key in keys]
         groups: dict[str, list[int]] = {}
         for i in range(self._count):
-            name = "|".join(str(column[i]) for column in values)
+            name = "|".join(text_of(column[i]) for column in values)
             groups.setdefault(name, []).append(i)
         return {name: self.take(indexes) for name, indexes in groups.items()}
 
@@ -423,7 +431,10 @@ class Batch:
             if column.kind != "ragged":
                 raise TypeError(f"weights: column {weights!r} is not ragged")
             return column.lengths()
-        each = np.ascontiguousarray(weights, dtype=np.int64)
+        given = np.asarray(weights)
+        if given.size and given.dtype.kind not in "iub":
+            raise TypeError(f"weights: whole numbers are needed, not {given.dtype}")
+        each = np.ascontiguousarray(given, dtype=np.int64)
         if each.shape != (self._count,):
             raise ValueError(f"weights: {each.shape} for {self._count} rows")
         return each
@@ -483,7 +494,10 @@ class Batch:
         with open(fspath(path), "rb") as file:
             if file.read(len(_MAGIC)) != _MAGIC:
                 raise ValueError(f"{fspath(path)}: is not a saved batch")
-            batch = pickle.load(file)
+            try:
+                batch = pickle.load(file)
+            except (pickle.UnpicklingError, EOFError, ValueError) as e:
+                raise ValueError(f"{fspath(path)}: is damaged: {e}") from None
         if not isinstance(batch, cls):
             raise TypeError(f"{fspath(path)}: has a {type(batch).__name__}")
         return batch

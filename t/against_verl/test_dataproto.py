@@ -5,6 +5,7 @@ import copy
 import inspect
 import pickle
 import random
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,7 +20,7 @@ import numpy as np
 import torch
 import verl.protocol as theirs
 from dataproto_workers import RollActor, VerlActor
-from muster import roll
+from muster import _far, roll
 from muster import verl as ours
 from muster._cells import Late
 from tensordict import TensorDict
@@ -99,7 +100,7 @@ def check(theirs_got: Any, ours_got: Any) -> None:
     if not isinstance(theirs_got, (theirs.DataProto, theirs.DataProtoItem)):
         assert theirs_got == ours_got
         return
-    assert isinstance(ours_got, (ours.DataProto, ours.DataProtoItem))
+    assert isinstance(ours_got, (ours.DataProto, ours.DataProtoItem, roll.DataProto))
     a, b = theirs_got.batch, ours_got.batch
     assert (a is None) == (b is None)
     assert equal({} if a is None else dict(a.items()), {} if b is None else dict(b))
@@ -195,7 +196,8 @@ def op_union(rng: random.Random, data: Any, lib: Any) -> Any:
     data.pop(None, text)  # verl asks whether text is NaN, which numpy refuses
     other = copy.deepcopy(data)  # what verl's select gives shares its TensorDict
     extra = other.pop(some(rng, other.batch.keys())[:1], None, ["step"])
-    if extra.batch is not None and len(other.batch.keys()):
+    taken = extra.batch is not None and len(extra.batch.keys())
+    if taken and len(other.batch.keys()):
         extra.rename(next(iter(extra.batch.keys())), "extra")
         other = extra.union(data.select(list(data.batch.keys()), None, ["list"]))
     return [data.union(copy.deepcopy(data)), other]
@@ -261,6 +263,38 @@ def op_tensordict(rng: random.Random, data: Any, lib: Any) -> Any:
     return [lib.DataProto.from_tensordict(whole), lib.DataProto(batch=whole.select())]
 
 
+def op_save(rng: random.Random, data: Any, lib: Any) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/saved"
+        data[1:].save_to_disk(path)
+        return lib.DataProto.load_from_disk(path)
+
+
+def op_group_by(rng: random.Random, data: Any, lib: Any) -> Any:
+    """verl has none: the rule is ROLL's."""
+    keys = some(rng, data.non_tensor_batch) or ["t0"]
+    if lib is not theirs:
+        return [(name, part) for name, part in data.group_by(keys).items()]
+    columns = [
+        data.non_tensor_batch[k] if k != "t0" else as_numpy(data.batch[k]) for k in keys
+    ]
+    groups: dict[str, list[int]] = {}
+    for i in range(len(data)):
+        groups.setdefault("|".join(str(c[i]) for c in columns), []).append(i)
+    return [(name, data.select_idxs(found)) for name, found in groups.items()]
+
+
+def as_numpy(tensor: Any) -> Any:
+    return tensor.float().numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
+
+
+def op_clone(rng: random.Random, data: Any, lib: Any) -> Any:
+    mine = copy.deepcopy(data) if lib is theirs else data.clone()
+    for tensor in mine.batch.values():
+        tensor.zero_()
+    return [mine, data]
+
+
 OPERATIONS: list[Operation] = [
     value for name, value in sorted(globals().items()) if name.startswith("op_")
 ]
@@ -277,6 +311,72 @@ def test_the_same_result(op: Operation) -> None:
         ]
         check(*results)
         check(a, b)  # what was changed in place
+
+
+@pytest.mark.parametrize("op", OPERATIONS, ids=lambda op: op.__name__[3:])
+def test_the_same_of_what_arrived(
+    op: Operation, _session: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Columns that lie in the store, and that nobody has read yet."""
+    monkeypatch.setattr(_far, "FAR_MIN", 1)
+    monkeypatch.setattr(_far, "STORED_MIN", 1)
+    for case in range(CASES // 3):
+        a, b = both(made(random.Random(case)))
+        b = muster.put(b).get()
+        assert all(isinstance(cell, Late) for cell in b.batch.cells().values())
+        results = [
+            op(random.Random(case), data, lib) for data, lib in ((a, theirs), (b, ours))
+        ]
+        check(*results)
+        check(a, b)
+
+
+SAME_IN_ROLL = [
+    op_clone,
+    op_group_by,
+    op_pad,
+    op_rename,
+    op_reorder,
+    op_repeat,
+    op_save,
+    op_select,
+    op_select_idxs,
+    op_slice,
+    op_split,
+    op_union,
+]
+
+
+@pytest.mark.parametrize("op", SAME_IN_ROLL, ids=lambda op: op.__name__[3:])
+def test_the_same_result_of_rolls(op: Operation) -> None:
+    """Where their rules agree; its arrays are all of objects."""
+    for case in range(CASES // 3):
+        parts = made(random.Random(case))
+        parts["non_tensors"] = {
+            k: v for k, v in parts["non_tensors"].items() if v.dtype == object
+        }
+        a = theirs.DataProto.from_dict(**copy.deepcopy(parts))
+        b = roll.DataProto.from_dict(**copy.deepcopy(parts))
+        results = [
+            op(random.Random(case), data, lib) for data, lib in ((a, theirs), (b, roll))
+        ]
+        check(*results)
+        check(a, b)
+
+
+def test_rolls_metrics() -> None:
+    """doc: those of all parts; the rest is the first one's."""
+    parts = [
+        roll.DataProto.from_dict(
+            {"x": torch.arange(2)},
+            meta_info={"step": i, "metrics": {"loss": i, "each": [i, i]}},
+        )
+        for i in range(3)
+    ]
+    assert roll.DataProto.concat(parts).meta_info == {
+        "step": 0,
+        "metrics": {"loss": [0, 1, 2], "each": [0, 0, 1, 1, 2, 2]},
+    }
 
 
 def test_the_same_after_many_operations() -> None:
