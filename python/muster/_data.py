@@ -25,6 +25,7 @@ class _Collecting(threading.local):
 
     held: list[_core.Held] | None = None
     far = True  # columns of batches may be left in the store
+    line = ""  # of the user's program that pickles; empty: not looked for yet
 
 
 collecting = _Collecting()
@@ -146,8 +147,17 @@ def stored_objects() -> list[dict[str, Any]]:
 
 
 def site() -> str:
-    """The line of the user's program that is running: "train.py:12"."""
-    frame = sys._getframe(1)
+    """The line of the user's program that is running: "train.py:12". Looked for once for
+    all that is pickled together."""
+    if collecting.held is None:
+        return _find_line()
+    if not collecting.line:
+        collecting.line = _find_line()
+    return collecting.line
+
+
+def _find_line() -> str:
+    frame = sys._getframe(2)
     for _ in range(_FRAMES_MAX):
         path = frame.f_code.co_filename
         ours = path.startswith(_HERE) or _PICKLER in path

@@ -163,10 +163,11 @@ def _pickle_refs(
     obj: Any, callback: Callable[[PickleBuffer], Any]
 ) -> tuple[bytes, list[Held]]:
     outer, collecting.held = collecting.held, []
+    line, collecting.line = collecting.line, ""
     try:
         return _pickle(obj, callback), collecting.held
     finally:
-        collecting.held = outer
+        collecting.held, collecting.line = outer, line
 
 
 def dumps_inline(obj: Any) -> bytes:

@@ -203,7 +203,11 @@ class Columns:
     def __reduce__(self) -> tuple[Any, ...]:
         memo: dict[Any, Any] = {}
         cells = {name: packed(cell, memo) for name, cell in self._cells.items()}
-        return _load_columns, (cells, self._rows)
+        bare = {
+            name: (cell.column, cell.tensor) if isinstance(cell, Late) else cell
+            for name, cell in cells.items()
+        }
+        return _load_columns, (bare, self._rows)
 
     def __repr__(self) -> str:
         columns = ", ".join(
@@ -215,8 +219,12 @@ class Columns:
         return f"<{self._rows} rows: {columns or 'no tensors'}>"
 
 
-def _load_columns(cells: dict[str, Cell], count: int) -> Columns:
+def _load_columns(bare: dict[str, Any], count: int) -> Columns:
     """A function by its name: what is bound to a class would travel by value."""
+    cells = {
+        name: Late(*cell) if isinstance(cell, tuple) else cell
+        for name, cell in bare.items()
+    }
     return Columns._made(cells, count)
 
 
