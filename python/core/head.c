@@ -247,7 +247,7 @@ static int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
         "nodes",       "log_to_driver", "python",   "sys_path",    "env",
         "working_dir", "script",        "timeout",  "address",     "secret_file",
         "tls",         "http",          "listen",   "store_limit", "lender",
-        "lent_by",     "preload",       NULL};
+        "lent_by",     "preload",       "spill",    "spill_limit", NULL};
     struct head *h = (struct head *)self;
     struct ms_head_options o = {0};
     struct start_strings s = {0};
@@ -256,13 +256,16 @@ static int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
     struct ms_head_lender lender = {0};
     struct ms_job job = {0};
     PyObject *python, *sys_path, *env, *preload;
+    Muster__StoreConfig store = MUSTER__STORE_CONFIG__INIT;
+    unsigned long long spill_limit;
+    const char *spill;
     long long store_limit;
     double timeout;
     int log_to_driver, rc = -1;
 
     if (!PyArg_ParseTupleAndKeywords(args,
                                      kwargs,
-                                     "$sziiIzpOOOssdzzszzLzzO",
+                                     "$sziiIzpOOOssdzzszzLzzOzK",
                                      CORE_NAMES(names),
                                      &o.agent_path,
                                      &o.node_name,
@@ -285,11 +288,17 @@ static int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
                                      &store_limit,
                                      &lender.name,
                                      &lender.address,
-                                     &preload))
+                                     &preload,
+                                     &spill,
+                                     &spill_limit))
         return -1;
     o.lender = lender.name ? &lender : NULL;
-    o.has_store_limit = store_limit >= 0;
-    o.store_limit = o.has_store_limit ? (uint64_t)store_limit : 0;
+    store.is_told = store_limit >= 0;
+    store.limit = store.is_told ? (uint64_t)store_limit : 0;
+    store.no_spill = !spill;
+    store.spill_dir = (char *)(uintptr_t)(spill ? spill : "");
+    store.spill_limit = spill_limit;
+    o.store = &store;
     if (nodes && describe(&job, nodes, &o) < 0)
         return -1;
     o.listen = listen[0] ? listen : NULL;

@@ -62,7 +62,7 @@ static PyObject *piece_write(PyObject *self, PyObject *buffer)
     if (!h)
         h = write_new(c, &b);
     PyBuffer_Release(&b);
-    held = h ? core_held_new(h, false) : NULL;
+    held = h ? core_held_new(h, CORE_HELD_READS) : NULL;
     return held ? Py_BuildValue("NK", held, (unsigned long long)offset) : NULL;
 }
 
@@ -129,7 +129,8 @@ static PyObject *attach(const struct ms_stored_name *name, bool bare)
     Py_BEGIN_ALLOW_THREADS;
     rc = ms_store_attach(c, name, 1, bare, &h, &err);
     Py_END_ALLOW_THREADS;
-    return rc < 0 ? core_store_raise(&err) : core_held_new(h, false);
+    return rc < 0 ? core_store_raise(&err)
+                  : core_held_new(h, bare ? CORE_HELD_RESTS : CORE_HELD_READS);
 }
 
 /* (name): hold it, without its bytes. */
@@ -162,8 +163,6 @@ static PyObject *piece_read(PyObject *self, PyObject *held)
     (void)self;
     if (!h)
         return NULL;
-    if (h->read)
-        return core_held_new(ms_held_ref(h), false);
     ms_held_name(h, &n);
     return attach(&n, false);
 }

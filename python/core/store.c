@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <string.h>
 
 static struct ms_store_client *the_store;
@@ -121,8 +122,7 @@ PyObject *core_store_raise(const struct ms_error *err)
     return core_raise(err);
 }
 
-/* The store, or NULL with an exception set. */
-static struct ms_store_client *need_store(void)
+struct ms_store_client *core_store_need(void)
 {
     struct ms_store_client *c = core_store_get();
 
@@ -175,10 +175,10 @@ void *core_on_stored(void *arg, const uint8_t *body, size_t len)
 
 struct held {
     PyObject_HEAD struct ms_held *held;
-    bool writable;
+    enum core_held_how how;
 };
 
-PyObject *core_held_new(struct ms_held *h, bool writable)
+PyObject *core_held_new(struct ms_held *h, enum core_held_how how)
 {
     struct held *o = PyObject_New(struct held, held_type);
 
@@ -187,7 +187,9 @@ PyObject *core_held_new(struct ms_held *h, bool writable)
         return NULL;
     }
     o->held = h;
-    o->writable = writable;
+    o->how = how;
+    if (how == CORE_HELD_RESTS)
+        ms_held_rest(h);
     return (PyObject *)o;
 }
 
@@ -202,8 +204,11 @@ struct ms_held *core_held_get(PyObject *held)
 static void held_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
+    struct held *o = (struct held *)self;
 
-    ms_held_unref(((struct held *)self)->held);
+    if (o->how == CORE_HELD_RESTS)
+        ms_held_wake(o->held);
+    ms_held_unref(o->held);
     PyObject_Free(self);
     Py_DECREF((PyObject *)type);
 }
@@ -211,41 +216,34 @@ static void held_dealloc(PyObject *self)
 static int held_getbuffer(PyObject *self, Py_buffer *view, int flags)
 {
     struct held *o = (struct held *)self;
-    const uint8_t *at = o->writable ? o->held->write : o->held->read;
+    bool writes = o->how == CORE_HELD_WRITES;
+    const uint8_t *at = writes                      ? o->held->write
+                        : o->how == CORE_HELD_READS ? o->held->read
+                                                    : NULL;
 
     if (!at) {
         PyErr_SetString(PyExc_BufferError, "the bytes of this object are not here");
         return -1;
     }
-    return PyBuffer_FillInfo(view,
-                             self,
-                             (void *)(uintptr_t)at,
-                             (Py_ssize_t)o->held->len,
-                             !o->writable,
-                             flags);
+    return PyBuffer_FillInfo(
+        view, self, (void *)(uintptr_t)at, (Py_ssize_t)o->held->len, !writes, flags);
 }
 
-static PyObject *held_node(PyObject *self, void *unused)
+/* `at`: which field of struct ms_held. */
+static PyObject *held_number(PyObject *self, void *at)
 {
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(((struct held *)self)->held->node);
+    const char *held = (const char *)((struct held *)self)->held;
+    uint64_t value;
+
+    memcpy(&value, held + (uintptr_t)at, sizeof value);
+    return PyLong_FromUnsignedLongLong(value);
 }
 
-static PyObject *held_id(PyObject *self, void *unused)
-{
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(((struct held *)self)->held->id);
-}
+#define NUMBER(field) (void *)offsetof(struct ms_held, field)
 
-static PyObject *held_nbytes(PyObject *self, void *unused)
-{
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(((struct held *)self)->held->len);
-}
-
-static PyGetSetDef held_getset[] = {{"node", held_node, NULL, NULL, NULL},
-                                    {"id", held_id, NULL, NULL, NULL},
-                                    {"nbytes", held_nbytes, NULL, NULL, NULL},
+static PyGetSetDef held_getset[] = {{"node", held_number, NULL, NULL, NUMBER(node)},
+                                    {"id", held_number, NULL, NULL, NUMBER(id)},
+                                    {"nbytes", held_number, NULL, NULL, NUMBER(len)},
                                     {NULL, NULL, NULL, NULL, NULL}};
 static PyType_Slot held_slots[] = {{Py_tp_dealloc, held_dealloc},
                                    {Py_bf_getbuffer, held_getbuffer},
@@ -271,13 +269,13 @@ static PyObject *store_empty(PyObject *self, PyObject *args)
     (void)self;
     if (!PyArg_ParseTuple(args, "Ks", &len, &site))
         return NULL;
-    c = need_store();
+    c = core_store_need();
     if (!c)
         return NULL;
     Py_BEGIN_ALLOW_THREADS;
     h = ms_store_make(c, len, site, &err);
     Py_END_ALLOW_THREADS;
-    return h ? core_held_new(h, true) : core_store_raise(&err);
+    return h ? core_held_new(h, CORE_HELD_WRITES) : core_store_raise(&err);
 }
 
 static PyObject *body_of(const struct core_payload *p)
@@ -306,7 +304,7 @@ static PyObject *store_put(PyObject *self, PyObject *value)
     PyObject *meta, *ref = NULL;
 
     (void)self;
-    if (!need_store())
+    if (!core_store_need())
         return NULL;
     if (!ms_store_limit(the_store))
         return core_raise_kind(
@@ -330,7 +328,7 @@ static PyObject *store_get(PyObject *self, PyObject *meta)
     char *at;
 
     (void)self;
-    if (PyBytes_AsStringAndSize(meta, &at, &len) < 0 || !need_store())
+    if (PyBytes_AsStringAndSize(meta, &at, &len) < 0 || !core_store_need())
         return NULL;
     copy = malloc((size_t)len ? (size_t)len : 1);
     if (!copy)
@@ -348,7 +346,7 @@ static PyObject *store_hold(PyObject *self, PyObject *meta)
     char *at;
 
     (void)self;
-    if (PyBytes_AsStringAndSize(meta, &at, &len) < 0 || !need_store())
+    if (PyBytes_AsStringAndSize(meta, &at, &len) < 0 || !core_store_need())
         return NULL;
     pair = core_stored_ref((const uint8_t *)at, (size_t)len);
     if (pair)
@@ -368,123 +366,6 @@ static PyObject *store_node(PyObject *self, PyObject *unused)
                          (unsigned long long)ms_store_limit(the_store));
 }
 
-static PyObject *stats_dict(const Muster__StoreStats *m)
-{
-    return Py_BuildValue("{ss sK sK sK sK sK sK sK sK sK sK}",
-                         "node",
-                         m->node_name,
-                         "id",
-                         (unsigned long long)m->node,
-                         "limit",
-                         (unsigned long long)m->limit,
-                         "used",
-                         (unsigned long long)m->used,
-                         "committed",
-                         (unsigned long long)m->committed,
-                         "objects",
-                         (unsigned long long)m->object_count,
-                         "holders",
-                         (unsigned long long)m->holder_count,
-                         "allocated",
-                         (unsigned long long)m->allocated,
-                         "received",
-                         (unsigned long long)m->received,
-                         "sent",
-                         (unsigned long long)m->sent,
-                         "spilled",
-                         (unsigned long long)m->spilled);
-}
-
-static PyObject *store_stats(PyObject *self, PyObject *unused)
-{
-    struct ms_store_client *c = need_store();
-    struct ms_error err = {0};
-    Muster__StoreStats *m;
-    PyObject *dict;
-
-    (void)self;
-    (void)unused;
-    if (!c)
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS;
-    m = ms_store_client_stats(c, false, &err);
-    Py_END_ALLOW_THREADS;
-    if (!m)
-        return core_store_raise(&err);
-    dict = stats_dict(m);
-    muster__store_stats__free_unpacked(m, NULL);
-    return dict;
-}
-
-static PyObject *holder_tuple(const Muster__HolderStatus *h)
-{
-    return Py_BuildValue("NiLd",
-                         core_text(h->name),
-                         (int)h->pid,
-                         (long long)h->count,
-                         (double)h->since_ns / 1e9);
-}
-
-static PyObject *object_dict(const Muster__StoredStatus *o)
-{
-    PyObject *holders = PyList_New((Py_ssize_t)o->n_holders);
-
-    for (size_t i = 0; holders && i < o->n_holders; i++) {
-        PyObject *holder = holder_tuple(o->holders[i]);
-
-        if (!holder || PyList_SetItem(holders, (Py_ssize_t)i, holder) < 0)
-            Py_CLEAR(holders);
-    }
-    if (!holders)
-        return NULL;
-    return Py_BuildValue("{sK sK sK sd sN sN sN sN}",
-                         "node",
-                         (unsigned long long)o->node,
-                         "id",
-                         (unsigned long long)o->id,
-                         "nbytes",
-                         (unsigned long long)o->len,
-                         "age",
-                         (double)o->age_ns / 1e9,
-                         "site",
-                         core_text(o->site),
-                         "copy",
-                         PyBool_FromLong(o->is_mirror),
-                         "here",
-                         PyBool_FromLong(o->has_bytes),
-                         "holders",
-                         holders);
-}
-
-/* The oldest objects of this node's store. */
-static PyObject *store_objects(PyObject *self, PyObject *unused)
-{
-    struct ms_store_client *c = need_store();
-    struct ms_error err = {0};
-    Muster__StoreStats *m;
-    PyObject *list;
-
-    (void)self;
-    (void)unused;
-    if (!c)
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS;
-    m = ms_store_client_stats(c, true, &err);
-    Py_END_ALLOW_THREADS;
-    if (!m)
-        return core_store_raise(&err);
-    list = PyList_New(0);
-    for (size_t i = 0; list && i < m->n_objects; i++) {
-        PyObject *object = object_dict(m->objects[i]);
-
-        if (!object || PyList_Append(list, object) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(object);
-    }
-    muster__store_stats__free_unpacked(m, NULL);
-    return list;
-}
-
 static PyObject *store_copied(PyObject *self, PyObject *unused)
 {
     (void)self;
@@ -492,18 +373,19 @@ static PyObject *store_copied(PyObject *self, PyObject *unused)
     return PyLong_FromUnsignedLongLong(core_copied);
 }
 
-static PyMethodDef functions[] = {{"store_open", store_open, METH_VARARGS, NULL},
-                                  {"store_close", store_close, METH_NOARGS, NULL},
-                                  {"store_forget", store_forget, METH_NOARGS, NULL},
-                                  {"store_empty", store_empty, METH_VARARGS, NULL},
-                                  {"store_put", store_put, METH_O, NULL},
-                                  {"store_get", store_get, METH_O, NULL},
-                                  {"store_hold", store_hold, METH_O, NULL},
-                                  {"store_node", store_node, METH_NOARGS, NULL},
-                                  {"store_stats", store_stats, METH_NOARGS, NULL},
-                                  {"store_objects", store_objects, METH_NOARGS, NULL},
-                                  {"store_copied", store_copied, METH_NOARGS, NULL},
-                                  {NULL, NULL, 0, NULL}};
+static PyMethodDef functions[] = {
+    {"store_open", store_open, METH_VARARGS, NULL},
+    {"store_close", store_close, METH_NOARGS, NULL},
+    {"store_forget", store_forget, METH_NOARGS, NULL},
+    {"store_empty", store_empty, METH_VARARGS, NULL},
+    {"store_put", store_put, METH_O, NULL},
+    {"store_get", store_get, METH_O, NULL},
+    {"store_hold", store_hold, METH_O, NULL},
+    {"store_node", store_node, METH_NOARGS, NULL},
+    {"store_stats", core_store_stats, METH_NOARGS, NULL},
+    {"store_objects", core_store_objects, METH_NOARGS, NULL},
+    {"store_copied", store_copied, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL}};
 
 int core_store_setup(PyObject *module)
 {

@@ -1,9 +1,10 @@
 /* store.h - payloads in shared memory, for the files of the extension
  *
- * store.c     the client of this process, objects as Python sees them, put and empty
- * stored.c    payloads whose big parts are in a store
- * piece.c     bytes in a store that are read only when they are wanted
- * own.c       parts of objects that this process may write
+ * store.c       the client of this process, objects as Python sees them, put and empty
+ * store_view.c  what there is
+ * stored.c      payloads whose big parts are in a store
+ * piece.c       bytes in a store that are read only when they are wanted
+ * own.c         parts of objects that this process may write
  */
 #ifndef MS_PYTHON_STORE_H
 #define MS_PYTHON_STORE_H
@@ -14,6 +15,8 @@
 
 /* The node's store; NULL: there is none. A worker opens it when it is first asked for. */
 struct ms_store_client *core_store_get(void);
+/* The same; NULL with an exception set. */
+struct ms_store_client *core_store_need(void);
 /* In a forked child. */
 void core_store_forget(void);
 
@@ -29,9 +32,10 @@ void core_hold_unref(void *hold); /* without the interpreter's lock too */
 /* Of struct ms_client_options. */
 void *core_on_stored(void *arg, const uint8_t *body, size_t len);
 
-/* An object that exports the bytes of `h` (read-only, unless `writable`); takes the
- * reference, also on failure. */
-PyObject *core_held_new(struct ms_held *h, bool writable);
+/* An object that exports the bytes of `h`, or only keeps it; takes the reference, also on
+ * failure. */
+enum core_held_how { CORE_HELD_READS, CORE_HELD_WRITES, CORE_HELD_RESTS };
+PyObject *core_held_new(struct ms_held *h, enum core_held_how how);
 /* Borrowed; NULL with an exception set. */
 struct ms_held *core_held_get(PyObject *held);
 
@@ -59,6 +63,10 @@ PyObject *core_store_raise(const struct ms_error *err);
 /* Which line of the user's program does this; empty if that cannot be told. `text` is a
  * new reference that keeps it, or NULL. */
 const char *core_site_text(PyObject **text);
+
+/* Functions of the module. */
+PyObject *core_store_stats(PyObject *self, PyObject *unused);
+PyObject *core_store_objects(PyObject *self, PyObject *unused);
 
 int core_store_setup(PyObject *module);
 int core_piece_setup(PyObject *module);

@@ -374,7 +374,7 @@ static int reading_fetch(struct reading *r)
             core_store_raise(&err);
             return -1;
         }
-        held = core_held_new(again, false);
+        held = core_held_new(again, CORE_HELD_READS);
         if (held)
             r->views[part.object] = PyMemoryView_FromObject(held);
         Py_XDECREF(held);
@@ -478,7 +478,7 @@ PyObject *core_stored_ref(const uint8_t *body, size_t len)
     if (reading_init(&r, body, len, true) == 0)
         list = PyList_New(0);
     for (size_t i = 0; list && i < r.count; i++) {
-        PyObject *held = core_held_new(ms_held_ref(r.held[i]), false);
+        PyObject *held = core_held_new(ms_held_ref(r.held[i]), CORE_HELD_RESTS);
 
         if (!held || PyList_Append(list, held) < 0)
             Py_CLEAR(list);

@@ -115,6 +115,8 @@ class Head:
         store_limit: int = -1,
         lender: str | None = None,
         lent_by: str | None = None,
+        spill: str | None = "",
+        spill_limit: int = 0,
         preload: list[str],
     ) -> None:
         """With a lender, an orchestrator, all nodes are lent: lent_by is its address.

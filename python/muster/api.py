@@ -231,6 +231,8 @@ def init(
     tls: str = "auto",
     http: str | None = None,
     store_limit: int | str | None = None,
+    spill: str | os.PathLike[str] | bool = True,
+    spill_limit: int | str | None = None,
     working_dir: str | None = None,
     excludes: Sequence[str] = (),
     preload: str | Sequence[str] = (),
@@ -265,6 +267,9 @@ def init(
         mention.
     store_limit: bytes, or "20GiB": what objects in shared memory may take on each node of
         this machine; None: 30 % of its memory; 0: no store.
+    spill: a folder where objects go that nobody reads when that is reached; True: the
+        session's, if it is on a disk; False: nowhere.
+    spill_limit: bytes, or "1TiB": what may be there; None: half of what is free.
     working_dir: a folder with the code of the job, which goes to every node that has
         workers, once, by what is in it; they have it as their current folder and first
         on sys.path. Without it they look for code in the same paths as this process.
@@ -307,6 +312,8 @@ def init(
         "listen": listen,
         "preload": words_of(preload, "preload"),
         "store_limit": -1 if store_limit is None else _size(store_limit, "store_limit"),
+        "spill": _folder(spill),
+        "spill_limit": 0 if spill_limit is None else _size(spill_limit, "spill_limit"),
         **find_head("local" if lent else address, secret_file, tls),
     }
     numbers = (num_cpus, num_gpus, num_nodes or 1) != (None, None, 1)
@@ -332,6 +339,14 @@ def init(
             "num_cpus, num_gpus, num_nodes and nodes describe this machine: give them to "
             f"`muster agent`, not to the head at {options['address']}"
         )
+    stores = (store_limit, spill, spill_limit) != (None, True, None)
+    if options["address"] and stores:
+        raise ValueError(
+            "store_limit, spill and spill_limit are matters of the head and its agents: "
+            "`muster head --store-limit`, `muster agent --store-limit`"
+        )
+    if spill_limit is not None and not options["spill_limit"]:
+        raise ValueError("spill_limit: 0 means nothing; say spill=False")
     if options["address"] and http is not None:
         raise ValueError("http: is the head's matter, `muster head --http`")
     if options["address"] and listen is not None:
@@ -391,6 +406,8 @@ def _start(
         secret_file=options["secret_file"],
         tls=options["tls"],
         store_limit=options["store_limit"],
+        spill=options["spill"],
+        spill_limit=options["spill_limit"],
         http=options["http"],
         listen=options["listen"],
         lender=options["lender"],
@@ -423,6 +440,8 @@ def _join_from_worker(host: _core.Host) -> Session:
         "lent_by": None,
         "min_nodes": 1,
         "store_limit": -1,
+        "spill": "",
+        "spill_limit": 0,
         "address": address,
         "secret_file": None,
         "tls": tls,
@@ -474,6 +493,16 @@ def _size(value: int | str, field: str) -> int:
     from muster.config import parse_size
 
     return parse_size(value, field)
+
+
+def _folder(spill: str | os.PathLike[str] | bool) -> str | None:
+    """As the head takes it: "" is the session's own, None is nowhere."""
+    if isinstance(spill, bool):
+        return "" if spill else None
+    path = os.fspath(spill)
+    if not isinstance(path, str) or not path:
+        raise ValueError(f"spill: must be a folder, True or False: {spill!r}")
+    return os.path.abspath(path)
 
 
 def _number(value: int | None, field: str, least: int = 0) -> int:

@@ -51,8 +51,9 @@ struct ms_join_options {
         *bind; /* listen.h; none: what the head says, else all interfaces */
     size_t bind_count;
     enum ms_tls_mode tls;
-    int64_t join_within_ns; /* 0: for ever */
-    pid_t end_with_pid;     /* 0: of nobody */
+    const Muster__StoreConfig *store; /* what is said here wins; NULL: nothing */
+    int64_t join_within_ns;           /* 0: for ever */
+    pid_t end_with_pid;               /* 0: of nobody */
     int ready_fd; /* gets a byte when the head was joined, and is closed; 0: none */
 };
 

@@ -3,7 +3,9 @@
 #include "store/path.h"
 #include "store/server.h"
 
+#include <linux/magic.h>
 #include <stdlib.h>
+#include <sys/vfs.h>
 
 /* Of the node's memory, unless told: in hundredths. */
 enum { SHARE = 30 };
@@ -11,18 +13,44 @@ enum { SHARE = 30 };
 static uint64_t limit_of(const struct ms_agent *a)
 {
     const Muster__StoreConfig *told = a->config->store;
-
     uint32_t nodes = a->config->nodes_here ? a->config->nodes_here : 1;
 
     return told && told->is_told ? told->limit : a->shape->memory / 100 * SHARE / nodes;
 }
 
+/* Files in memory free none. */
+static bool is_in_memory(const char *dir)
+{
+    struct statfs fs;
+
+    return statfs(dir, &fs) == 0 &&
+           (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
+}
+
+/* Where objects go that do not fit; NULL: nowhere. */
+static const char *spill_dir(const struct ms_agent *a)
+{
+    const Muster__StoreConfig *told = a->config->store;
+    struct ms_error err = {0};
+
+    if (told && told->no_spill)
+        return NULL;
+    if (!told || !told->spill_dir[0])
+        return is_in_memory(a->config->session_dir) ? NULL : a->config->session_dir;
+    if (ms_store_check_spill(told->spill_dir, &err) < 0)
+        ms_agent_say("the store will not be able to spill: %s", err.text);
+    return told->spill_dir;
+}
+
 void ms_agent_open_store(struct ms_agent *a)
 {
+    const Muster__StoreConfig *told = a->config->store;
     struct ms_store_options o = {.loop = a->loop,
                                  .node_name = a->node,
                                  .secret = a->config->secret.data,
-                                 .limit = limit_of(a)};
+                                 .limit = limit_of(a),
+                                 .spill_dir = spill_dir(a),
+                                 .spill_limit = told ? told->spill_limit : 0};
     char path[MS_STORE_PATH_MAX];
     struct ms_error err = {0};
     uint16_t port = 0;

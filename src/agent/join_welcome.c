@@ -33,6 +33,31 @@ static int set_secret(ProtobufCBinaryData *field, const uint8_t *secret)
     return 0;
 }
 
+/* What was said here wins over what the head says. */
+static int set_store(Muster__AgentConfig *config, const Muster__StoreConfig *ours)
+{
+    Muster__StoreConfig *s = config->store;
+
+    if (!ours)
+        return 0;
+    if (!s) {
+        config->store = s = malloc(sizeof *s);
+        if (!s)
+            return -ENOMEM;
+        muster__store_config__init(s);
+    }
+    if (ours->is_told) {
+        s->is_told = true;
+        s->limit = ours->limit;
+    }
+    if (ours->spill_limit)
+        s->spill_limit = ours->spill_limit;
+    if (!ours->no_spill && !ours->spill_dir[0])
+        return 0;
+    s->no_spill = ours->no_spill;
+    return set_text(&s->spill_dir, ours->spill_dir);
+}
+
 /* Take the configuration out of the message and make it ours. */
 static int
 take_config(struct ms_join *j, Muster__LinkWelcome *welcome, struct ms_error *err)
@@ -57,7 +82,8 @@ take_config(struct ms_join *j, Muster__LinkWelcome *welcome, struct ms_error *er
     if (set_secret(&config->secret, j->options->secret) < 0 ||
         set_text(&config->session, welcome->session) < 0 ||
         set_text(&config->session_dir, j->dir.dir) < 0 ||
-        set_text(&config->node_name, j->node) < 0)
+        set_text(&config->node_name, j->node) < 0 ||
+        set_store(config, j->options->store) < 0)
         return ms_error_set(err, -ENOMEM, "out of memory");
     config->driver_pid = 0;
     return ms_agent_set_up(a, err);

@@ -83,7 +83,10 @@
 #define MS_STORE_PIECES      6u                      /* asked for at a time */
 #define MS_STORE_STALL_NS    (2 * MS_NS_PER_S) /* a node that hands on is passed over */
 #define MS_STORE_SLOW_MIN    ((uint64_t)1 << 20) /* if less comes of it in that time */
-#define MS_STORE_ANSWER_NS   (60 * MS_NS_PER_S)  /* of an agent that is alive */
+#define MS_SPILL_MIN         ((uint64_t)256 << 10) /* smaller objects stay in memory */
+#define MS_SPILL_CHUNK       ((size_t)4 << 20)     /* written or read at a time */
+#define MS_SPILL_WAIT_NS     (300 * MS_NS_PER_S)   /* for room, while a disk works */
+#define MS_STORE_ANSWER_NS   (60 * MS_NS_PER_S)    /* of an agent that is alive */
 
 /* Names and paths */
 #define MS_NAME_MAX        ((size_t)64)  /* cluster, node, session */

@@ -4,6 +4,7 @@
 #include "base/size.h"
 #include "cli/args.h"
 #include "cli/out.h"
+#include "cli/store_args.h"
 #include "cli/target.h"
 #include "resource/shape.h"
 
@@ -132,6 +133,7 @@ make_shape(const struct ms_cli *cli, Muster__NodeShape **out, struct ms_error *e
 static enum ms_exit join(const struct ms_cli *cli, const struct ms_target *target)
 {
     MS_CLEANUP(ms_shape_cleanup) Muster__NodeShape *shape = NULL;
+    Muster__StoreConfig store;
     struct values bind = {0};
     long within = 0, end_with = 0, ready_fd = 0;
     struct ms_error err = {0};
@@ -139,7 +141,7 @@ static enum ms_exit join(const struct ms_cli *cli, const struct ms_target *targe
                                 .secret = target->secret,
                                 .node_name = cli->values[MS_OPT_NODE_NAME]};
 
-    if (make_shape(cli, &shape, &err) < 0 ||
+    if (make_shape(cli, &shape, &err) < 0 || ms_store_args(cli, &store, &err) < 0 ||
         ms_args_number(cli, MS_OPT_READY_FD, 3, INT_MAX, &ready_fd, &err) < 0 ||
         ms_args_number(cli, MS_OPT_JOIN_WITHIN, 1, WITHIN_MAX, &within, &err) < 0 ||
         ms_args_number(cli, MS_OPT_END_WITH, 1, INT_MAX, &end_with, &err) < 0 ||
@@ -148,6 +150,7 @@ static enum ms_exit join(const struct ms_cli *cli, const struct ms_target *targe
         return ms_out_fail(cli, MS_EXIT_USAGE, "%s", err.text);
     collect(cli, MS_OPT_BIND, &bind);
     o.shape = shape;
+    o.store = &store;
     o.join_within_ns = within * MS_NS_PER_S;
     o.end_with_pid = (pid_t)end_with;
     o.ready_fd = (int)ready_fd;

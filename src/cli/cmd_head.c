@@ -1,5 +1,6 @@
 #include "cli/args.h"
 #include "cli/out.h"
+#include "cli/store_args.h"
 #include "head/head.h"
 #include "io/secret.h"
 
@@ -68,6 +69,7 @@ enum ms_exit ms_cmd_head(const struct ms_cli *cli)
         .http_open_metrics = ms_cli_has(cli, MS_OPT_OPEN_METRICS),
         .on_stop_asked = on_stop_asked,
     };
+    Muster__StoreConfig store;
     struct ms_error err = {0};
     struct ms_head *h;
     sigset_t ends;
@@ -78,8 +80,10 @@ enum ms_exit ms_cmd_head(const struct ms_cli *cli)
                           &o.tls,
                           &err) < 0 ||
         seconds(cli, MS_OPT_LINK_GRACE, &o.link_grace_ns, &err) < 0 ||
-        seconds(cli, MS_OPT_HEAD_GRACE, &o.head_grace_ns, &err) < 0)
+        seconds(cli, MS_OPT_HEAD_GRACE, &o.head_grace_ns, &err) < 0 ||
+        ms_store_args(cli, &store, &err) < 0)
         return ms_out_fail(cli, MS_EXIT_USAGE, "%s", err.text);
+    o.store = &store;
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);

@@ -11,6 +11,10 @@
     (MS_OPT(MS_OPT_SESSION) | MS_OPT(MS_OPT_HEAD) | MS_OPT(MS_OPT_SECRET_FILE) |       \
      MS_OPT(MS_OPT_TIMEOUT) | MS_OPT(MS_OPT_JSON))
 
+/* Of the memory of nodes. */
+#define STORE                                                                          \
+    (MS_OPT(MS_OPT_STORE_LIMIT) | MS_OPT(MS_OPT_SPILL) | MS_OPT(MS_OPT_SPILL_LIMIT))
+
 const struct ms_cli_command ms_cli_commands[] = {
     {
         .name = "status",
@@ -121,7 +125,7 @@ const struct ms_cli_command ms_cli_commands[] = {
         .options = MS_OPT(MS_OPT_LISTEN) | MS_OPT(MS_OPT_NAME) |
                    MS_OPT(MS_OPT_SECRET_FILE) | MS_OPT(MS_OPT_HTTP) |
                    MS_OPT(MS_OPT_OPEN_METRICS) | MS_OPT(MS_OPT_TLS) |
-                   MS_OPT(MS_OPT_LINK_GRACE) | MS_OPT(MS_OPT_HEAD_GRACE),
+                   MS_OPT(MS_OPT_LINK_GRACE) | MS_OPT(MS_OPT_HEAD_GRACE) | STORE,
         .exits = EXITS_ANY,
         .run = ms_cmd_head,
     },
@@ -217,14 +221,15 @@ const struct ms_cli_command ms_cli_commands[] = {
             "another has ends it.",
         .example =
             "muster agent --head 10.0.0.1:7777 --secret-file secret --num-gpus 8",
-        .options =
-            MS_OPT(MS_OPT_HEAD) | MS_OPT(MS_OPT_SECRET_FILE) |
-            MS_OPT(MS_OPT_NODE_NAME) | MS_OPT(MS_OPT_NUM_GPUS) |
-            MS_OPT(MS_OPT_NUM_CPUS) | MS_OPT(MS_OPT_GPU_MEMORY) |
-            MS_OPT(MS_OPT_GPUS_PER_DOMAIN) | MS_OPT(MS_OPT_DEVICE_KIND) |
-            MS_OPT(MS_OPT_RESOURCE) | MS_OPT(MS_OPT_LABEL) | MS_OPT(MS_OPT_BIND) |
-            MS_OPT(MS_OPT_TLS) | MS_OPT(MS_OPT_JOIN_WITHIN) | MS_OPT(MS_OPT_END_WITH) |
-            MS_OPT(MS_OPT_FD) | MS_OPT(MS_OPT_SHAPE_FD) | MS_OPT(MS_OPT_READY_FD),
+        .options = MS_OPT(MS_OPT_HEAD) | MS_OPT(MS_OPT_SECRET_FILE) |
+                   MS_OPT(MS_OPT_NODE_NAME) | MS_OPT(MS_OPT_NUM_GPUS) |
+                   MS_OPT(MS_OPT_NUM_CPUS) | MS_OPT(MS_OPT_GPU_MEMORY) |
+                   MS_OPT(MS_OPT_GPUS_PER_DOMAIN) | MS_OPT(MS_OPT_DEVICE_KIND) |
+                   MS_OPT(MS_OPT_RESOURCE) | MS_OPT(MS_OPT_LABEL) |
+                   MS_OPT(MS_OPT_BIND) | STORE | MS_OPT(MS_OPT_TLS) |
+                   MS_OPT(MS_OPT_JOIN_WITHIN) | MS_OPT(MS_OPT_END_WITH) |
+                   MS_OPT(MS_OPT_FD) | MS_OPT(MS_OPT_SHAPE_FD) |
+                   MS_OPT(MS_OPT_READY_FD),
         .exits = EXITS_ANY,
         .run = ms_cmd_agent,
     },

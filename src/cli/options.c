@@ -128,6 +128,20 @@ const struct ms_cli_option ms_cli_options[MS_OPT_COUNT] = {
                      .many = true,
                      .help = "where workers listen (default: all interfaces); may be "
                              "given more than once"},
+    [MS_OPT_STORE_LIMIT] = {.name = "store-limit",
+                            .value = "SIZE",
+                            .help = "what objects in shared memory may take, such as "
+                                    "20GiB (default: 30 % of the memory; 0: none)"},
+    [MS_OPT_SPILL] = {.name = "spill",
+                      .value = "DIR",
+                      .words = MS_WORDS_FILES,
+                      .help = "where objects go that nobody reads when memory is short "
+                              "(default: the session's folder, if it is on a disk), or "
+                              "off"},
+    [MS_OPT_SPILL_LIMIT] = {.name = "spill-limit",
+                            .value = "SIZE",
+                            .help = "what may be there (default: half of what is "
+                                    "free)"},
     [MS_OPT_FD] = {.name = "fd",
                    .value = "N",
                    .hidden = true,

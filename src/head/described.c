@@ -128,7 +128,6 @@ Muster__HeadToAgent *ms_described_config(const struct ms_described *d,
     struct ms_addr at[MS_ADDRS_MAX];
     char *bind[MS_ADDRS_MAX];
     Muster__AgentConfig c = MUSTER__AGENT_CONFIG__INIT;
-    Muster__StoreConfig store = MUSTER__STORE_CONFIG__INIT;
     Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
 
     c.secret = (ProtobufCBinaryData){sizeof session->secret,
@@ -152,9 +151,7 @@ Muster__HeadToAgent *ms_described_config(const struct ms_described *d,
     c.n_env = ms_field_count(o->env);
     c.env = ms_field_strings(o->env);
     c.protocol_version = MS_FRAME_VERSION;
-    store.is_told = o->has_store_limit;
-    store.limit = o->store_limit;
-    c.store = &store;
+    c.store = (Muster__StoreConfig *)(uintptr_t)o->store;
     c.tls = (Muster__TlsMode)o->tls;
     c.n_bind = fill_bind(o->listen, at, bind);
     c.bind = bind;

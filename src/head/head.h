@@ -75,8 +75,7 @@ struct ms_head_options {
     const char *const *listen; /* "HOST:PORT" for agents, NULL-terminated; NULL: none */
     const uint8_t *secret;     /* MS_SESSION_SECRET_SIZE bytes; NULL: a fresh one */
     enum ms_tls_mode tls;
-    bool has_store_limit; /* else each agent decides */
-    uint64_t store_limit; /* bytes of the store of each node; 0: none */
+    const Muster__StoreConfig *store; /* of each node; NULL: its agent decides */
 
     /* On the head's thread, which must not stop the head. `lines` and `exit` are
      * borrowed. on_exit comes once for each worker of a cluster whose creation has
@@ -124,6 +123,8 @@ struct ms_head_serve_options {
     const char *secret_file;   /* NULL: the session's own */
     const char *const *listen; /* "HOST:PORT", NULL-terminated; NULL: loopback */
     enum ms_tls_mode tls;
+    const Muster__StoreConfig
+        *store; /* of nodes that say nothing themselves; NULL: none */
     int64_t link_grace_ns, head_grace_ns; /* 0: the defaults */
     const char *http;                     /* "HOST:PORT" of rest.h; NULL: none */
     bool http_open_metrics;

@@ -1,6 +1,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/name.h"
+#include "cluster/copy.h"
 #include "head/state.h"
 #include "io/tree.h"
 
@@ -55,6 +56,21 @@ static int open_session(struct ms_head *h,
     return rc < 0 ? rc : ms_session_mark_daemon(&h->session, err);
 }
 
+/* What agents are told with their welcome. */
+static int set_config(struct ms_head *h, const Muster__StoreConfig *store)
+{
+    Muster__AgentConfig c = MUSTER__AGENT_CONFIG__INIT;
+    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
+
+    if (!store)
+        return 0;
+    c.store = (Muster__StoreConfig *)(uintptr_t)store;
+    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_CONFIG;
+    m.config = &c;
+    h->config = (Muster__HeadToAgent *)ms_proto_copy(&m.base);
+    return h->config ? 0 : -ENOMEM;
+}
+
 struct ms_head *ms_head_serve(const struct ms_head_serve_options *o,
                               struct ms_error *err)
 {
@@ -79,7 +95,7 @@ struct ms_head *ms_head_serve(const struct ms_head_serve_options *o,
     rc = open_session(h, o, err);
     if (rc == 0)
         rc = ms_head_build(h, err);
-    if (rc == 0 && ms_recovery_init(h) < 0)
+    if (rc == 0 && (ms_recovery_init(h) < 0 || set_config(h, o->store) < 0))
         rc = ms_error_sys(err, -ENOMEM, "cannot make the head");
     if (rc == 0)
         rc = ms_head_control_open(h, err);

@@ -2,20 +2,17 @@
 
 #include "base/cleanup.h"
 #include "base/limits.h"
-#include "base/list.h"
 #include "store/pages.h"
+#include "store/work.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 
 struct job {
-    struct ms_list link;
+    struct ms_job job;
     struct ms_arena *arena;
     bool punches;
     int rc;
@@ -26,19 +23,13 @@ struct job {
 };
 
 struct ms_arena {
-    struct ms_loop *loop;
+    struct ms_work *work;
     int fd;
     uint64_t size;
     uint8_t *memory;
-    pthread_t thread;
-    bool has_thread;
-    pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t more;
-    struct ms_list jobs, done;
-    bool is_posted, ends;
 };
 
-/* ---- the thread ------------------------------------------------------------------ */
+/* ---- on the thread --------------------------------------------------------------- */
 
 /* Bytes that the machine can give without swapping; UINT64_MAX: it does not say. */
 static uint64_t memory_available(void)
@@ -73,78 +64,39 @@ static void punch_run(struct ms_arena *a, const struct ms_run *run)
               (off_t)run->len);
 }
 
-static void run_job(struct ms_arena *a, struct job *j)
+static void job_run(struct ms_job *job)
 {
+    struct job *j = MS_CONTAINER(job, struct job, job);
+
     for (; j->done < j->count; j->done++) {
         if (j->punches)
-            punch_run(a, &j->runs[j->done]);
+            punch_run(j->arena, &j->runs[j->done]);
         else
-            j->rc = commit_run(a, &j->runs[j->done]);
+            j->rc = commit_run(j->arena, &j->runs[j->done]);
         if (j->rc < 0)
             return;
     }
 }
 
-static void deliver(void *arg)
-{
-    struct ms_arena *a = arg;
-    struct ms_list done;
-
-    ms_list_init(&done);
-    pthread_mutex_lock(&a->lock);
-    a->is_posted = false;
-    ms_list_splice(&done, &a->done);
-    pthread_mutex_unlock(&a->lock);
-    ms_list_each (j, &done, struct job, link) {
-        if (j->on_done)
-            j->on_done(j->arg, j->rc, j->runs, j->done);
-        free(j);
-    }
-}
-
-static void *thread_main(void *arg)
-{
-    struct ms_arena *a = arg;
-
-    prctl(PR_SET_NAME, "muster-store");
-    pthread_mutex_lock(&a->lock);
-    for (;;) {
-        struct job *j;
-
-        while (ms_list_is_empty(&a->jobs) && !a->ends)
-            pthread_cond_wait(&a->more, &a->lock);
-        if (a->ends)
-            break;
-        j = ms_list_first(&a->jobs, struct job, link);
-        ms_list_remove(&j->link);
-        pthread_mutex_unlock(&a->lock);
-        run_job(a, j);
-        pthread_mutex_lock(&a->lock);
-        ms_list_add_tail(&a->done, &j->link);
-        if (!a->is_posted)
-            a->is_posted = ms_loop_post(a->loop, deliver, a) == 0;
-    }
-    pthread_mutex_unlock(&a->lock);
-    return NULL;
-}
-
-/* The first job starts it: most agents never have one. */
-static int thread_start(struct ms_arena *a)
-{
-    sigset_t all, before;
-    int rc;
-
-    if (a->has_thread)
-        return 0;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = -pthread_create(&a->thread, NULL, thread_main, a);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    a->has_thread = rc == 0;
-    return rc;
-}
-
 /* ---- asking ---------------------------------------------------------------------- */
+
+static void job_done(struct ms_job *job)
+{
+    struct job *j = MS_CONTAINER(job, struct job, job);
+
+    if (j->on_done)
+        j->on_done(j->arg, j->rc, j->runs, j->done);
+    free(j);
+}
+
+static void job_drop(struct ms_job *job)
+{
+    struct job *j = MS_CONTAINER(job, struct job, job);
+
+    if (j->on_done)
+        j->on_done(j->arg, -ECANCELED, j->runs, 0);
+    free(j);
+}
 
 static int add_job(struct ms_arena *a,
                    const struct ms_run *runs,
@@ -155,20 +107,19 @@ static int add_job(struct ms_arena *a,
 {
     struct job *j = calloc(1, sizeof *j + count * sizeof *runs);
 
-    if (!j || thread_start(a) < 0) {
-        free(j);
+    if (!j)
         return -ENOMEM;
-    }
+    j->job = (struct ms_job){.run = job_run, .done = job_done, .drop = job_drop};
     j->arena = a;
     j->punches = punches;
     j->on_done = on_done;
     j->arg = arg;
     j->count = count;
     memcpy(j->runs, runs, count * sizeof *runs);
-    pthread_mutex_lock(&a->lock);
-    ms_list_add_tail(&a->jobs, &j->link);
-    pthread_cond_signal(&a->more);
-    pthread_mutex_unlock(&a->lock);
+    if (ms_work_add(a->work, &j->job) < 0) {
+        free(j);
+        return -ENOMEM;
+    }
     return 0;
 }
 
@@ -215,44 +166,26 @@ ms_arena_create(struct ms_loop *loop, uint64_t size, struct ms_error *err)
         ms_error_set(err, -ENOMEM, "out of memory");
         return NULL;
     }
-    a->loop = loop;
     a->size = size;
     a->fd = -1;
-    pthread_mutex_init(&a->lock, NULL);
-    pthread_cond_init(&a->more, NULL);
-    ms_list_init(&a->jobs);
-    ms_list_init(&a->done);
-    if (open_file(a, err) < 0) {
+    a->work = ms_work_create(loop, "muster-store");
+    if (!a->work)
+        ms_error_set(err, -ENOMEM, "out of memory");
+    if (!a->work || open_file(a, err) < 0) {
         ms_arena_destroy(a);
         return NULL;
     }
     return a;
 }
 
-static void jobs_free(struct ms_list *jobs)
-{
-    ms_list_each (j, jobs, struct job, link)
-        free(j);
-}
-
 void ms_arena_destroy(struct ms_arena *a)
 {
     if (!a)
         return;
-    if (a->has_thread) {
-        pthread_mutex_lock(&a->lock);
-        a->ends = true;
-        pthread_cond_signal(&a->more);
-        pthread_mutex_unlock(&a->lock);
-        pthread_join(a->thread, NULL);
-    }
-    jobs_free(&a->jobs);
-    jobs_free(&a->done);
+    ms_work_destroy(a->work);
     if (a->memory)
         munmap(a->memory, a->size);
     ms_fd_close(&a->fd);
-    pthread_mutex_destroy(&a->lock);
-    pthread_cond_destroy(&a->more);
     free(a);
 }
 

@@ -18,7 +18,7 @@ struct ms_arena;
 struct ms_arena *
 ms_arena_create(struct ms_loop *loop, uint64_t size, struct ms_error *err);
 /* When the loop does not run any more. Waits for the thread; completions that have not
- * come do not come. */
+ * come do so now, with -ECANCELED. */
 void ms_arena_destroy(struct ms_arena *a);
 
 int ms_arena_fd(const struct ms_arena *a);

@@ -1,4 +1,5 @@
 #include "store/far.h"
+#include "store/spill.h"
 
 #include "base/clock.h"
 #include "base/limits.h"
@@ -27,28 +28,8 @@ void ms_store_name(const struct ms_store *s,
 
 /* Somebody waits until an object has memory. */
 struct making {
-    uint64_t holder, request, id;
+    uint64_t holder, request;
 };
-
-static void refuse_full(struct ms_guest *g, uint64_t request, uint64_t len)
-{
-    struct ms_buf text;
-    const char *said;
-
-    ms_buf_init(&text);
-    if (ms_space_limit(g->store->table.space) == 0)
-        ms_buf_printf(
-            &text, "node %s has no store: its store_limit is 0", g->store->node_name);
-    else
-        ms_table_explain_full(&g->store->table, len, &text);
-    said = ms_buf_str(&text);
-    ms_guest_refuse(g,
-                    request,
-                    MUSTER__FAILURE__KIND__NO_MEMORY,
-                    -ENOSPC,
-                    said ? said : "the store is full");
-    ms_buf_finish(&text);
-}
 
 static void made(struct ms_guest *g, uint64_t request, const struct ms_object *o)
 {
@@ -61,22 +42,18 @@ static void made(struct ms_guest *g, uint64_t request, const struct ms_object *o
     ms_guest_answer(g, request, &m, -1);
 }
 
-static void on_made(void *arg, struct ms_store *s, int rc)
+static void
+on_made(void *arg, struct ms_store *s, struct ms_object *o, const struct ms_error *why)
 {
     struct making *k = arg;
     struct ms_guest *g = ms_guest_find(s, k->holder);
-    struct ms_object *o = ms_table_find(&s->table, s->table.node, k->id);
 
-    if (g && o && rc == 0) {
+    if (g && o && !why) {
         o->is_ready = true;
         made(g, k->request, o);
     } else if (g && o) {
-        ms_guest_refuse(g,
-                        k->request,
-                        MUSTER__FAILURE__KIND__NO_MEMORY,
-                        -ENOMEM,
-                        "this machine has no memory left for the store, although its "
-                        "limit is not reached");
+        ms_guest_refuse(
+            g, k->request, MUSTER__FAILURE__KIND__NO_MEMORY, why->code, why->text);
         ms_table_count(&s->table, o, g->holder, -1, ms_now_ns());
     }
     free(k);
@@ -87,19 +64,16 @@ static void ask_make(struct ms_guest *g, uint64_t request, const Muster__StoreMa
     struct ms_store *s = g->store;
     struct ms_object *o = NULL;
     struct making *k = malloc(sizeof *k);
-    int64_t now_ns = ms_now_ns();
-    int rc =
-        k ? ms_table_make(&s->table, g->holder, m->len, m->site, now_ns, &o) : -ENOMEM;
 
-    if (rc == 0) {
-        *k = (struct making){g->holder->id, request, o->id};
-        rc = ms_store_ready(s, o, on_made, k);
-        if (rc == 0)
-            return;
-        ms_table_count(&s->table, o, g->holder, -1, now_ns);
+    if (!k ||
+        ms_table_make(&s->table, g->holder, m->len, m->site, ms_now_ns(), &o) < 0) {
+        free(k);
+        ms_guest_refuse(
+            g, request, MUSTER__FAILURE__KIND__NO_MEMORY, -ENOMEM, "out of memory");
+        return;
     }
-    free(k);
-    refuse_full(g, request, m->len);
+    *k = (struct making){g->holder->id, request};
+    ms_store_place(s, o, on_made, k);
 }
 
 /* ---- attach ---------------------------------------------------------------------- */
@@ -132,6 +106,8 @@ static void attached(struct ms_guest *g, const struct attaching *a)
             ms_store_name(s, o, &names[i]);
         else /* let go of while it was waited for */
             muster__stored_name__init(&names[i]);
+        if (a->bare && names[i].is_here)
+            ms_table_read(&s->table, o, g->holder, 1, ms_now_ns());
     }
     all.names = pointers;
     all.n_names = a->count;
@@ -153,8 +129,11 @@ static void let_go(struct ms_guest *g, const struct attaching *a)
     for (size_t i = 0; i < a->count; i++) {
         struct ms_object *o = ms_table_find(&s->table, a->at[i].node, a->at[i].id);
 
-        if (o && a->at[i].is_held)
-            ms_table_count(&s->table, o, g->holder, -1, ms_now_ns());
+        if (!o || !a->at[i].is_held)
+            continue;
+        if (!a->bare)
+            ms_table_read(&s->table, o, g->holder, -1, ms_now_ns());
+        ms_table_count(&s->table, o, g->holder, -1, ms_now_ns());
     }
 }
 
@@ -171,8 +150,9 @@ static void attach_step(struct ms_store *s, struct attaching *a)
     } else if (g) {
         ms_guest_refuse(g,
                         a->request,
-                        a->why.code == -ENOSPC ? MUSTER__FAILURE__KIND__NO_MEMORY
-                                               : MUSTER__FAILURE__KIND__LOST,
+                        a->why.code == -ENOSPC || a->why.code == -ENOMEM
+                            ? MUSTER__FAILURE__KIND__NO_MEMORY
+                            : MUSTER__FAILURE__KIND__LOST,
                         a->why.code,
                         a->why.text);
         let_go(g, a);
@@ -180,7 +160,7 @@ static void attach_step(struct ms_store *s, struct attaching *a)
     free(a);
 }
 
-static void on_mirror(void *arg, struct ms_store *s, const struct ms_error *why)
+static void on_here(void *arg, struct ms_store *s, const struct ms_error *why)
 {
     struct attaching *a = arg;
 
@@ -218,10 +198,16 @@ static void attach_one(struct ms_guest *g,
         return;
     }
     a->at[i].is_held = true;
-    if (!o->is_mirror)
+    if (!a->bare)
+        ms_table_read(&s->table, o, g->holder, 1, ms_now_ns());
+    if (o->spilled && !a->bare) {
+        a->waiting++;
+        ms_spill_want(s, o, on_here, a);
+    }
+    if (!o->is_mirror || o->spilled)
         return;
     a->waiting++;
-    rc = ms_replica_want(s, o, a->bare, on_mirror, a);
+    rc = ms_replica_want(s, o, a->bare, on_here, a);
     if (rc < 0) {
         a->waiting--;
         ms_error_set(
@@ -263,7 +249,10 @@ static void ask_count(struct ms_guest *g, const Muster__StoreCount *m)
 {
     struct ms_object *o = ms_table_find(&g->store->table, m->node, m->id);
 
-    if (o)
+    if (!o)
+        return;
+    ms_table_read(&g->store->table, o, g->holder, m->reads, ms_now_ns());
+    if (m->by)
         ms_table_count(&g->store->table, o, g->holder, m->by, ms_now_ns());
 }
 
@@ -298,8 +287,10 @@ static void ask_confirm(struct ms_guest *g, const Muster__StoreConfirm *m)
         return;
     if (m->name->node == s->table.node || m->from == s->table.node) {
         o = ms_table_find(&s->table, m->name->node, m->name->id);
-        if (o)
+        if (o) {
             ms_table_confirm(&s->table, o, g->holder, ms_now_ns());
+            ms_table_read(&s->table, o, g->holder, m->reads, ms_now_ns());
+        }
         return;
     }
     o = ms_replica_get(s, m->name);

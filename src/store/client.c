@@ -69,6 +69,7 @@ struct ms_store_client *ms_store_open(const struct ms_store_client_options *o,
     }
     c->node = m->welcome->node;
     c->limit = m->welcome->limit;
+    c->spills = m->welcome->spills;
     c->size = m->welcome->arena_size;
     c->address = strdup(m->welcome->address);
     muster__store_answer__free_unpacked(m, NULL);

@@ -13,6 +13,10 @@
  * waiting. Whoever sends a name keeps a reference for as long as the other side may not
  * have attached it: until the call has ended.
  *
+ * An object that no process reads may be spilled to a disk when memory is short. Every
+ * reference reads, unless it says that it rests: then the object's bytes may have gone, or
+ * be elsewhere, until it is attached again.
+ *
  * Both maps of the arena are made once and kept. Nothing is unmapped, so that a pointer
  * into them never faults, whatever happens to the object.
  */
@@ -32,14 +36,16 @@ struct ms_store_client;
 struct ms_held {
     uint64_t node, id, len;
     uint8_t *write;      /* NULL: no bytes here (yet), or not ours to write */
-    const uint8_t *read; /* NULL: no bytes here */
+    const uint8_t *read; /* NULL: no bytes here, or it rests */
     const char *address; /* of its node */
     uint64_t at;
 
     /* the client's */
     struct ms_store_client *client;
     unsigned refs;
-    int64_t counts; /* that the agent has of us */
+    unsigned reading; /* of these, those that do not rest */
+    int64_t counts;   /* that the agent has of us */
+    int64_t reads;    /* the same */
     uint64_t key;
 };
 
@@ -100,6 +106,10 @@ int ms_store_grant(struct ms_held *h, uint64_t node, uint64_t holder);
 
 struct ms_held *ms_held_ref(struct ms_held *h);
 void ms_held_unref(struct ms_held *h);
+/* This reference only keeps the object from now on; before it goes it must wake again, which
+ * does not bring bytes. */
+void ms_held_rest(struct ms_held *h);
+void ms_held_wake(struct ms_held *h);
 void ms_held_name(const struct ms_held *h, struct ms_stored_name *name);
 
 /* What the node has; muster__store_stats__free_unpacked. NULL and the reason. */

@@ -18,6 +18,7 @@
 struct ms_store_client {
     int fd; /* -1: closed */
     bool is_forgotten;
+    bool spills; /* the agent wants to know what is not read */
     bool (*is_interrupted)(void);
     uint64_t node, holder, limit, size;
     char *address;
@@ -54,13 +55,11 @@ struct ms_held *ms_held_get(struct ms_store_client *c,
                             uint64_t len,
                             const char *address,
                             size_t address_len);
-/* Locked. It can be read from now on. -EPROTO: that is not in the arena; -ENOMEM. */
+/* Locked. It can be read from now on, and the agent knows that. -EPROTO: that is not in the arena; -ENOMEM. */
 int ms_held_set_bytes(struct ms_store_client *c, struct ms_held *h, uint64_t at);
-/* The agent has `by` more counts of us. */
-int ms_client_tell_count(struct ms_store_client *c,
-                         uint64_t node,
-                         uint64_t id,
-                         int64_t by);
+/* The agent has `by` more counts of us, and so many more reads. */
+int ms_client_tell_count(
+    struct ms_store_client *c, uint64_t node, uint64_t id, int64_t by, int64_t reads);
 
 /* ---- own.c ----------------------------------------------------------------------- */
 

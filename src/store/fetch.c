@@ -48,63 +48,34 @@ static void become_whole(struct ms_store *s, struct ms_object *o)
     ms_replica_tell(s, o, NULL);
 }
 
-struct placing {
-    uint64_t node, id;
-};
-
-static void on_ready(void *arg, struct ms_store *s, int rc)
+static void on_placed(void *arg,
+                      struct ms_store *s,
+                      struct ms_object *o,
+                      const struct ms_error *why)
 {
-    struct placing *p = arg;
-    struct ms_object *o = ms_table_find(&s->table, p->node, p->id);
-    struct ms_replica *m = o ? o->user : NULL;
+    struct ms_replica *m = o->user; /* it is pinned */
 
-    free(p);
-    if (!o)
-        return;
+    (void)arg;
     m->is_placing = false;
-    if (rc < 0) {
-        ms_replica_fail(s, o, -ENOSPC, "this machine has no memory left for the store");
-        ms_table_unpin(&s->table, o);
-        return;
+    if (why) {
+        ms_replica_fail(s, o, why->code, why->text);
+    } else {
+        o->is_ready = true;
+        if (o->len == 0)
+            become_whole(s, o);
+        else
+            ask_pieces(m);
     }
-    o->is_ready = true;
-    if (o->len == 0)
-        become_whole(s, o);
-    else
-        ask_pieces(m);
     ms_table_unpin(&s->table, o);
-}
-
-static void fail_full(struct ms_store *s, struct ms_object *o)
-{
-    struct ms_buf text;
-
-    ms_buf_init(&text);
-    ms_table_explain_full(&s->table, o->len, &text);
-    ms_replica_fail(
-        s, o, -ENOSPC, ms_buf_str(&text) ? ms_buf_str(&text) : "out of memory");
-    ms_buf_finish(&text);
 }
 
 static void place(struct ms_store *s, struct ms_object *o)
 {
     struct ms_replica *m = o->user;
-    struct placing *p = malloc(sizeof *p);
 
-    if (!p || (!o->has_room && ms_table_room(&s->table, o) < 0)) {
-        free(p);
-        fail_full(s, o);
-        return;
-    }
-    *p = (struct placing){o->node, o->id};
     m->is_placing = true;
     ms_table_pin(o);
-    if (ms_store_ready(s, o, on_ready, p) < 0) {
-        m->is_placing = false;
-        free(p);
-        ms_replica_fail(s, o, -ENOMEM, "out of memory");
-        ms_table_unpin(&s->table, o);
-    }
+    ms_store_place(s, o, on_placed, NULL);
 }
 
 void ms_replica_fetch(struct ms_store *s, struct ms_object *o, struct ms_far *source)

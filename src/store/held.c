@@ -1,5 +1,7 @@
 #include "store/client_impl.h"
 
+#include "base/limits.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,6 +66,7 @@ static void place_remove(struct ms_store_client *c, struct ms_held *h)
 
 int ms_held_set_bytes(struct ms_store_client *c, struct ms_held *h, uint64_t at)
 {
+    h->reads++;
     if (h->read)
         return 0;
     if (at > c->size || h->len > c->size - at)
@@ -87,6 +90,7 @@ struct ms_held *ms_held_get(struct ms_store_client *c,
 
     if (h) {
         h->refs++;
+        h->reading++;
         return h;
     }
     h = calloc(1, sizeof *h);
@@ -97,7 +101,7 @@ struct ms_held *ms_held_get(struct ms_store_client *c,
     h->len = len;
     h->key = key;
     h->client = c;
-    h->refs = 1;
+    h->refs = h->reading = 1;
     h->address = strndup(address, address_len);
     if (!h->address || ms_map_add(&c->held, key, h) < 0) {
         free((void *)(uintptr_t)h->address);
@@ -108,10 +112,8 @@ struct ms_held *ms_held_get(struct ms_store_client *c,
     return h;
 }
 
-int ms_client_tell_count(struct ms_store_client *c,
-                         uint64_t node,
-                         uint64_t id,
-                         int64_t by)
+int ms_client_tell_count(
+    struct ms_store_client *c, uint64_t node, uint64_t id, int64_t by, int64_t reads)
 {
     Muster__StoreAsk m = MUSTER__STORE_ASK__INIT;
     Muster__StoreCount count = MUSTER__STORE_COUNT__INIT;
@@ -119,6 +121,7 @@ int ms_client_tell_count(struct ms_store_client *c,
     count.node = node;
     count.id = id;
     count.by = by;
+    count.reads = reads;
     m.body_case = MUSTER__STORE_ASK__BODY_COUNT;
     m.count = &count;
     return ms_talk_send(c, &m);
@@ -128,8 +131,45 @@ struct ms_held *ms_held_ref(struct ms_held *h)
 {
     pthread_mutex_lock(&h->client->lock);
     h->refs++;
+    h->reading++;
     pthread_mutex_unlock(&h->client->lock);
     return h;
+}
+
+/* Locked; unlocks. One reference less that reads: after the last one its bytes are not ours
+ * to read any more. */
+static void read_no_more(struct ms_store_client *c, struct ms_held *h)
+{
+    uint64_t node = h->node, id = h->id;
+    int64_t reads = h->reads;
+
+    if (--h->reading > 0 || !c->spills || !reads || h->len < MS_SPILL_MIN) {
+        pthread_mutex_unlock(&c->lock);
+        return;
+    }
+    if (h->read)
+        place_remove(c, h);
+    h->read = NULL;
+    h->write = NULL;
+    h->reads = 0;
+    c->refs++; /* others may let go of `h`, and of the client with it */
+    pthread_mutex_unlock(&c->lock);
+    ms_client_tell_count(c, node, id, 0, -reads);
+    pthread_mutex_lock(&c->lock);
+    ms_client_unref_locked(c);
+}
+
+void ms_held_rest(struct ms_held *h)
+{
+    pthread_mutex_lock(&h->client->lock);
+    read_no_more(h->client, h);
+}
+
+void ms_held_wake(struct ms_held *h)
+{
+    pthread_mutex_lock(&h->client->lock);
+    h->reading++;
+    pthread_mutex_unlock(&h->client->lock);
 }
 
 void ms_held_unref(struct ms_held *h)
@@ -140,7 +180,7 @@ void ms_held_unref(struct ms_held *h)
         return;
     pthread_mutex_lock(&c->lock);
     if (--h->refs > 0) {
-        pthread_mutex_unlock(&c->lock);
+        read_no_more(c, h);
         return;
     }
     ms_map_remove(&c->held, h->key);
@@ -148,7 +188,7 @@ void ms_held_unref(struct ms_held *h)
         place_remove(c, h);
     pthread_mutex_unlock(&c->lock);
     if (h->counts)
-        ms_client_tell_count(c, h->node, h->id, -h->counts);
+        ms_client_tell_count(c, h->node, h->id, -h->counts, -h->reads);
     free((void *)(uintptr_t)h->address);
     free(h);
     pthread_mutex_lock(&c->lock);
@@ -160,7 +200,7 @@ void ms_held_name(const struct ms_held *h, struct ms_stored_name *name)
     *name = (struct ms_stored_name){.node = h->node,
                                     .id = h->id,
                                     .len = h->len,
-                                    .at = h->at,
+                                    .at = h->read ? h->at : MS_PLACE_UNKNOWN,
                                     .address = h->address,
                                     .address_len = (uint32_t)strlen(h->address)};
 }
@@ -171,8 +211,10 @@ struct ms_held *ms_store_find(struct ms_store_client *c, uint64_t node, uint64_t
 
     pthread_mutex_lock(&c->lock);
     h = ms_map_find(&c->held, key_of(node, id));
-    if (h)
+    if (h) {
         h->refs++;
+        h->reading++;
+    }
     pthread_mutex_unlock(&c->lock);
     return h;
 }
@@ -203,8 +245,10 @@ struct ms_held *ms_store_find_memory(struct ms_store_client *c,
         h = c->by_place[i - 1];
         if (place + len > h->at + h->len || !h->counts)
             h = NULL;
-        else
-            h->refs++;
+    }
+    if (h) {
+        h->refs++;
+        h->reading++;
     }
     pthread_mutex_unlock(&c->lock);
     if (h)

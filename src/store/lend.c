@@ -2,6 +2,7 @@
  * read is pinned until they say that they are done: the kernel sends it from the arena's own
  * pages, and may still do so when we have long forgotten it. */
 #include "store/far.h"
+#include "store/spill.h"
 
 #include "base/limits.h"
 
@@ -14,6 +15,14 @@ struct ms_reader {
     struct ms_link *link;
     uint64_t node;
     struct ms_list lendings;
+    struct ms_list lates;
+};
+
+/* A piece that waits until its object is in memory again. */
+struct late {
+    struct ms_list link;      /* reader->lates */
+    struct ms_reader *reader; /* NULL: it has gone */
+    Muster__PeerWant want;
 };
 
 /* An object that is read. */
@@ -81,6 +90,10 @@ static void reader_destroy(struct ms_reader *r)
     ms_replicas_forget_reader(r->store, r);
     ms_list_each (l, &r->lendings, struct lending, link)
         end(l);
+    ms_list_each (l, &r->lates, struct late, link) {
+        ms_list_remove(&l->link);
+        l->reader = NULL;
+    }
     ms_link_destroy(r->link);
     ms_list_remove(&r->link_in);
     free(r);
@@ -141,12 +154,46 @@ void ms_reader_send(struct ms_reader *r,
 
 /* ---- what it asks ---------------------------------------------------------------- */
 
+static void on_want(struct ms_reader *r, const Muster__PeerWant *m);
+
+static void on_back(void *arg, struct ms_store *s, const struct ms_error *why)
+{
+    struct late *l = arg;
+
+    (void)s;
+    ms_list_remove(&l->link);
+    if (l->reader && why)
+        send_gone(l->reader, l->want.node, l->want.id);
+    else if (l->reader)
+        on_want(l->reader, &l->want);
+    free(l);
+}
+
+static void
+bring_back(struct ms_reader *r, struct ms_object *o, const Muster__PeerWant *m)
+{
+    struct late *l = malloc(sizeof *l);
+
+    if (!l) {
+        send_gone(r, m->node, m->id);
+        return;
+    }
+    *l = (struct late){.reader = r, .want = *m};
+    ms_list_init(&l->link);
+    ms_list_add_tail(&r->lates, &l->link);
+    ms_spill_want(r->store, o, on_back, l);
+}
+
 static void on_want(struct ms_reader *r, const Muster__PeerWant *m)
 {
     struct ms_object *o = ms_table_find(&r->store->table, m->node, m->id);
 
+    if (o && o->spilled) {
+        bring_back(r, o, m);
+        return;
+    }
     if (!o || !m->len || m->len > MS_STORE_PIECE_MAX || m->offset > o->len ||
-        m->len > o->len - m->offset || !o->is_ready) {
+        m->len > o->len - m->offset || (!o->is_mirror && !o->is_ready)) {
         send_gone(r, m->node, m->id);
         return;
     }
@@ -211,6 +258,7 @@ int ms_reader_create(struct ms_store *s, struct ms_link *link, uint64_t node)
     r->link = link;
     r->node = node;
     ms_list_init(&r->lendings);
+    ms_list_init(&r->lates);
     ms_list_add_tail(&s->readers, &r->link_in);
     ms_link_set_ops(link, &link_ops, r);
     return 0;

@@ -67,7 +67,7 @@ struct ms_held *ms_store_make(struct ms_store_client *c,
     }
     pthread_mutex_unlock(&c->lock);
     if (rc < 0 && !h)
-        ms_client_tell_count(c, c->node, answer->made->id, -1);
+        ms_client_tell_count(c, c->node, answer->made->id, -1, -1);
     muster__store_answer__free_unpacked(answer, NULL);
     if (rc < 0) {
         ms_held_unref(h);
@@ -84,11 +84,13 @@ struct ms_held *ms_store_make(struct ms_store_client *c,
 void ms_store_refuse_answer(struct ms_store_client *c, const Muster__StoreAnswer *m)
 {
     if (m->body_case == MUSTER__STORE_ANSWER__BODY_MADE)
-        ms_client_tell_count(c, m->made->node, m->made->id, -1);
+        ms_client_tell_count(c, m->made->node, m->made->id, -1, -1);
     if (m->body_case == MUSTER__STORE_ANSWER__BODY_ATTACHED)
-        for (size_t i = 0; i < m->attached->n_names; i++)
-            ms_client_tell_count(
-                c, m->attached->names[i]->node, m->attached->names[i]->id, -1);
+        for (size_t i = 0; i < m->attached->n_names; i++) {
+            const Muster__StoredName *n = m->attached->names[i];
+
+            ms_client_tell_count(c, n->node, n->id, -1, n->is_here ? -1 : 0);
+        }
 }
 
 /* Which of them the agent must be asked for. */
@@ -224,9 +226,12 @@ struct ms_held *ms_store_adopt(struct ms_store_client *c,
     h = ms_held_get(
         c, name->node, name->id, name->len, name->address, name->address_len);
     if (h) {
+        int64_t reads = h->reads;
+
         h->counts++;
-        if (name->node == c->node)
+        if (name->node == c->node && name->at != MS_PLACE_UNKNOWN)
             rc = ms_held_set_bytes(c, h, name->at);
+        confirm.reads = h->reads > reads;
     }
     pthread_mutex_unlock(&c->lock);
     if (!h)

@@ -1,4 +1,5 @@
 #include "store/far.h"
+#include "store/spill.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -11,22 +12,9 @@
 #include <string.h>
 
 /* Address space is no memory: with room to spare, fragments do no harm. */
-enum { SPREAD = 4, RUNS_MAX = 64 };
+enum { SPREAD = 4 };
 
 /* ---- memory ---------------------------------------------------------------------- */
-
-static void punch_idle(struct ms_store *s)
-{
-    struct ms_run run;
-    uint64_t from = 0;
-
-    while (ms_space_idle(s->table.space, from, &run)) {
-        if (ms_arena_punch(s->arena, &run) < 0)
-            return;
-        ms_space_decommit(s->table.space, &run);
-        from = run.at + run.len;
-    }
-}
 
 void ms_store_expect_pieces(struct ms_store *s)
 {
@@ -47,77 +35,9 @@ static void on_idle(void *arg)
     while (!ms_list_is_empty(&s->table.unheld))
         ms_table_forget(&s->table,
                         ms_list_first(&s->table.unheld, struct ms_object, link));
-    punch_idle(s);
+    ms_store_punch_idle(s);
     if (s->has_pieces)
         malloc_trim(0);
-}
-
-struct commit {
-    struct ms_store *store;
-    ms_ready_fn *on_ready;
-    void *arg;
-};
-
-static void on_committed(void *arg, int rc, const struct ms_run *runs, size_t done)
-{
-    struct commit *c = arg;
-
-    for (size_t i = 0; i < done; i++)
-        ms_space_commit(c->store->table.space, &runs[i]);
-    c->on_ready(c->arg, c->store, rc);
-    free(c);
-}
-
-/* Runs of blocks without memory that the object needs; their bytes. */
-static uint64_t missing_runs(struct ms_store *s,
-                             const struct ms_object *o,
-                             struct ms_run *runs,
-                             size_t *count)
-{
-    uint64_t at = o->at, end = o->at + (o->len ? o->len : 1), bytes = 0;
-
-    *count = 0;
-    while (at < end && ms_space_missing(s->table.space, at, end - at, &runs[*count])) {
-        bytes += runs[*count].len;
-        at = runs[*count].at + runs[*count].len;
-        if (++*count == RUNS_MAX) { /* the last one covers all that is left */
-            struct ms_run *last = &runs[RUNS_MAX - 1];
-            uint64_t stop =
-                (end + MS_SPACE_BLOCK - 1) / MS_SPACE_BLOCK * MS_SPACE_BLOCK;
-
-            last->len = stop - last->at;
-            break;
-        }
-    }
-    return bytes;
-}
-
-int ms_store_ready(struct ms_store *s,
-                   struct ms_object *o,
-                   ms_ready_fn *on_ready,
-                   void *arg)
-{
-    struct ms_run runs[RUNS_MAX];
-    struct commit *c;
-    size_t count;
-    uint64_t bytes = missing_runs(s, o, runs, &count);
-    int rc;
-
-    ms_timer_set(&s->idle_timer, MS_STORE_IDLE_NS);
-    if (!count) {
-        on_ready(arg, s, 0);
-        return 0;
-    }
-    if (ms_space_committed(s->table.space) + bytes > ms_space_limit(s->table.space))
-        punch_idle(s);
-    c = malloc(sizeof *c);
-    if (!c)
-        return -ENOMEM;
-    *c = (struct commit){s, on_ready, arg};
-    rc = ms_arena_commit(s->arena, runs, count, on_committed, c);
-    if (rc < 0)
-        free(c);
-    return rc;
 }
 
 /* ---- the table ------------------------------------------------------------------- */
@@ -132,6 +52,9 @@ static void on_free(void *arg, struct ms_object *o)
         ms_given_tell(s, o);
     free(o->user);
     o->user = NULL;
+    if (o->spilled)
+        ms_spill_drop(s, o);
+    ms_store_retry_places(s);
     ms_timer_set(&s->idle_timer, MS_STORE_IDLE_NS);
 }
 
@@ -200,6 +123,8 @@ static int start(struct ms_store *s, uint64_t limit, int tcp_fd, struct ms_error
         rc = ms_timer_init(&s->untold_timer, s->loop, on_untold, s);
     if (rc == 0)
         rc = ms_timer_init(&s->pace_timer, s->loop, on_pace, s);
+    if (rc == 0)
+        rc = ms_timer_init(&s->place_timer, s->loop, ms_store_on_place_time, s);
     if (rc == 0 && fd >= 0)
         rc = ms_visitors_listen(s, MS_TAKE_FD(fd), s->tls);
     return rc < 0 ? ms_error_sys(err, rc, "cannot watch the store's socket") : 0;
@@ -228,7 +153,10 @@ struct ms_store *ms_store_create(const struct ms_store_options *o, struct ms_err
     ms_list_init(&s->readers);
     ms_list_init(&s->fars);
     ms_list_init(&s->untold);
-    if (start(s, o->limit, o->listen_fd, err ? err : &own) < 0) {
+    ms_list_init(&s->placings);
+    err = err ? err : &own;
+    if (start(s, o->limit, o->listen_fd, err) < 0 ||
+        (o->spill_dir && ms_spill_start(s, o->spill_dir, o->spill_limit, err) < 0)) {
         ms_store_destroy(s);
         return NULL;
     }
@@ -245,6 +173,8 @@ static void drop_objects(struct ms_store *s)
         if (o->is_mirror)
             ms_replica_free(s, o);
         free(o->user);
+        if (o->spilled)
+            ms_spill_drop(s, o);
     }
 }
 
@@ -256,6 +186,9 @@ void ms_store_destroy(struct ms_store *s)
     ms_list_each (g, &s->guests, struct ms_guest, link)
         ms_guest_destroy(g);
     ms_readers_finish(s);
+    ms_store_fail_places(s);
+    ms_spill_stop(s);
+    ms_arena_destroy(MS_TAKE(s->arena)); /* all that waits for it ends now */
     ms_visitors_finish(s);
     ms_fars_finish(s);
     if (s->listen_fd >= 0)
@@ -267,8 +200,9 @@ void ms_store_destroy(struct ms_store *s)
     ms_timer_finish(&s->lease_timer);
     ms_timer_finish(&s->idle_timer);
     ms_timer_finish(&s->pace_timer);
+    ms_timer_finish(&s->place_timer);
     ms_table_finish(&s->table);
-    ms_arena_destroy(s->arena);
+    ms_spill_finish(s);
     explicit_bzero(s->secret, sizeof s->secret);
     free(s->path);
     free(s->node_name);

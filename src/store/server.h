@@ -26,6 +26,9 @@ struct ms_store_options {
     const char *node_name; /* copied */
     const uint8_t *secret; /* MS_SECRET_SIZE bytes, copied */
     uint64_t limit;        /* bytes; 0: nobody gets any */
+    /* Where objects that nobody reads go when there is no room; copied. NULL: nowhere. */
+    const char *spill_dir;
+    uint64_t spill_limit; /* bytes; 0: half of what is free there */
     /* For stores of other nodes: a listening TCP socket, which is taken over, also on
      * failure (-1: none come), and the addresses by which they find it; copied. */
     int listen_fd;
@@ -37,6 +40,9 @@ struct ms_store *ms_store_create(const struct ms_store_options *o,
                                  struct ms_error *err);
 /* When the loop does not run any more. Removes the socket. */
 void ms_store_destroy(struct ms_store *s);
+
+/* Can anything be spilled to `dir`? 0, or why not. */
+int ms_store_check_spill(const char *dir, struct ms_error *err);
 
 /* What it has, and the oldest of its objects; ms_store_stats_free. NULL: out of memory. */
 Muster__StoreStats *ms_store_stats(struct ms_store *s, size_t objects_max);

@@ -1,6 +1,8 @@
 /* server_impl.h - what the parts of a node's store share, inside this folder only
  *
- * server.c  life, memory, leases
+ * server.c  life, leases
+ * place.c   room and memory for objects
+ * spill.h   objects in files
  * guest.c   one process: handshake, messages, answers
  * ask.c     what it asks for
  * stats.c   what there is
@@ -29,7 +31,10 @@ struct ms_store {
     struct ms_list guests;
     size_t guest_count;
     struct ms_timer lease_timer, idle_timer;
-    uint64_t received, sent, spilled;
+    uint64_t received, sent;
+    struct ms_spill *spill;  /* NULL: nothing is spilled */
+    struct ms_list placings; /* objects that wait for room, in the order of asking */
+    struct ms_timer place_timer;
 
     bool has_pieces; /* of objects travel between us and other nodes */
     enum ms_tls_mode tls;
@@ -56,17 +61,34 @@ struct ms_guest {
 
 /* ---- server.c -------------------------------------------------------------------- */
 
-/* Memory behind an object that has room: on_ready comes once, at once if there is
- * already. The object may have gone meanwhile: it is told by its name. */
-typedef void ms_ready_fn(void *arg, struct ms_store *s, int rc);
-int ms_store_ready(struct ms_store *s,
-                   struct ms_object *o,
-                   ms_ready_fn *on_ready,
-                   void *arg);
 /* Pieces of objects come or go from now on. */
 void ms_store_expect_pieces(struct ms_store *s);
 /* A lease was given: look when it lapses. */
 void ms_store_watch_leases(struct ms_store *s);
+
+/* ---- place.c --------------------------------------------------------------------- */
+
+/* Room in the arena for an object, if it has none, and memory behind that. `fn` comes once,
+ * perhaps at once, with NULL or why not; `o` is NULL if the object has gone meanwhile. If
+ * need be others are spilled first. */
+typedef void ms_place_fn(void *arg,
+                         struct ms_store *s,
+                         struct ms_object *o,
+                         const struct ms_error *why);
+void ms_store_place(struct ms_store *s,
+                    const struct ms_object *o,
+                    ms_place_fn *fn,
+                    void *arg);
+/* There may be room now: soon those who wait try again. */
+void ms_store_retry_places(struct ms_store *s);
+/* There is no more: those who wait try once more, and fail. */
+void ms_store_fail_places(struct ms_store *s);
+void ms_store_on_place_time(void *arg); /* of place_timer */
+/* Give memory that nobody uses back to the machine. */
+void ms_store_punch_idle(struct ms_store *s);
+
+/* Of spill.h. */
+typedef void ms_spill_fn(void *arg, struct ms_store *s, const struct ms_error *why);
 
 /* ---- guest.c --------------------------------------------------------------------- */
 

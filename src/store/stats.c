@@ -1,4 +1,4 @@
-#include "store/server_impl.h"
+#include "store/spill.h"
 
 #include "base/clock.h"
 
@@ -33,6 +33,7 @@ void ms_store_stats_free(Muster__StoreStats *m)
         object_free(m->objects[i]);
     free(m->objects);
     free(m->node_name);
+    free(m->spill_dir);
     free(m);
 }
 
@@ -65,7 +66,8 @@ static Muster__StoredStatus *object_status(const struct ms_object *o)
     m->len = o->len;
     m->age_ns = (uint64_t)(ms_now_ns() - o->made_ns);
     m->is_mirror = o->is_mirror;
-    m->has_bytes = o->has_room;
+    m->has_bytes = o->is_ready;
+    m->is_spilled = o->spilled != NULL;
     m->site = strdup(o->site);
     ms_list_each (hold, &o->holds, struct ms_hold, of_object)
         holds++;
@@ -110,10 +112,12 @@ Muster__StoreStats *ms_store_stats(struct ms_store *s, size_t objects_max)
     m->allocated = s->table.allocated;
     m->received = s->received;
     m->sent = s->sent;
-    m->spilled = s->spilled;
+    m->spilled = ms_spill_used(s);
+    m->spill_limit = ms_spill_limit(s);
+    m->spill_dir = strdup(ms_spill_dir(s));
     m->node_name = strdup(s->node_name);
     m->objects = calloc(objects_max + 1, sizeof *m->objects);
-    if (!m->node_name || !m->objects ||
+    if (!m->node_name || !m->spill_dir || !m->objects ||
         add_objects(m, &s->table.all, objects_max) < 0 ||
         add_objects(m, &s->table.unheld, objects_max) < 0) {
         ms_store_stats_free(m);

@@ -23,7 +23,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MS_PART_INLINE UINT64_MAX
+#define MS_PART_INLINE   UINT64_MAX
+#define MS_PLACE_UNKNOWN UINT64_MAX /* of an object whose bytes are not read just now */
 
 enum {
     MS_STORED_OBJECTS_MAX = 4096,

@@ -42,6 +42,7 @@ int ms_table_init(struct ms_table *t,
 
 static void hold_free(struct ms_hold *hold)
 {
+    hold->object->reads -= hold->reads;
     ms_list_remove(&hold->of_object);
     ms_list_remove(&hold->of_holder);
     free(hold);
@@ -115,7 +116,7 @@ void ms_table_settle(struct ms_table *t, struct ms_object *o)
         t->ops->on_unheld(t->arg, o);
     if (o->pins)
         return;
-    if (o->is_mirror && o->is_whole) {
+    if (o->is_mirror && o->is_whole && o->has_room) {
         ms_list_remove(&o->link);
         ms_list_add_tail(&t->unheld, &o->link);
         return;
@@ -140,7 +141,7 @@ static struct ms_object *object_create(
     o->node = node;
     o->id = id;
     o->len = len;
-    o->made_ns = now_ns;
+    o->made_ns = o->used_ns = now_ns;
     o->is_mirror = node != t->node;
     ms_list_init(&o->holds);
     ms_list_init(&o->link);
@@ -175,6 +176,14 @@ void ms_table_unroom(struct ms_table *t, struct ms_object *o)
     o->has_room = o->is_ready = o->is_whole = false;
 }
 
+void ms_table_spill(struct ms_table *t, struct ms_object *o, struct ms_spilled *spilled)
+{
+    assert(ms_table_is_idle(t, o) && !o->spilled);
+    ms_space_free(t->space, o->at);
+    o->has_room = o->is_ready = false;
+    o->spilled = spilled;
+}
+
 int ms_table_make(struct ms_table *t,
                   struct ms_holder *h,
                   uint64_t len,
@@ -189,13 +198,12 @@ int ms_table_make(struct ms_table *t,
         return -ENOMEM;
     t->next_id++;
     snprintf(o->site, sizeof o->site, "%s", site);
-    rc = ms_table_room(t, o);
-    if (rc == 0)
-        rc = ms_table_count(t, o, h, 1, now_ns);
+    rc = ms_table_count(t, o, h, 1, now_ns);
     if (rc < 0) {
         object_free(t, o);
         return rc;
     }
+    ms_table_read(t, o, h, 1, now_ns);
     o->is_whole = true; /* whoever has its name has written it */
     *out = o;
     return 0;
@@ -283,8 +291,8 @@ uint64_t ms_holder_bytes(const struct ms_holder *h, size_t *objects)
 
     *objects = 0;
     ms_list_each (hold, &h->holds, struct ms_hold, of_holder)
-        if (hold->count > 0) {
-            bytes += hold->object->has_room ? hold->object->len : 0;
+        if (hold->count > 0 && hold->object->has_room) {
+            bytes += hold->object->len;
             ++*objects;
         }
     return bytes;
@@ -417,6 +425,55 @@ int ms_table_confirm(struct ms_table *t,
     return 0;
 }
 
+void ms_table_read(struct ms_table *t,
+                   struct ms_object *o,
+                   struct ms_holder *h,
+                   int64_t by,
+                   int64_t now_ns)
+{
+    struct ms_hold *hold = hold_find(o, h);
+
+    (void)t;
+    if (!hold || !by)
+        return;
+    hold->reads += by;
+    o->reads += by;
+    o->used_ns = now_ns;
+}
+
+static bool is_promised(const struct ms_table *t, const struct ms_object *o)
+{
+    ms_list_each (l, &t->leases, struct lease, link)
+        if (l->hold->object == o)
+            return true;
+    ms_list_each (hold, &o->holds, struct ms_hold, of_object)
+        if (hold->early)
+            return true;
+    return false;
+}
+
+bool ms_table_is_idle(const struct ms_table *t, const struct ms_object *o)
+{
+    return o->is_whole && o->is_ready && !o->pins && o->reads == 0 &&
+           ms_object_is_held(o) && !is_promised(t, o);
+}
+
+struct ms_object *
+ms_table_find_idle(const struct ms_table *t, uint64_t least, uint64_t *bytes)
+{
+    struct ms_object *oldest = NULL;
+
+    *bytes = 0;
+    ms_list_each (o, &t->all, struct ms_object, link) {
+        if (o->len < least || !ms_table_is_idle(t, o))
+            continue;
+        *bytes += o->len;
+        if (!oldest || o->used_ns < oldest->used_ns)
+            oldest = o;
+    }
+    return oldest;
+}
+
 int64_t ms_table_expire(struct ms_table *t, int64_t now_ns)
 {
     while (!ms_list_is_empty(&t->leases)) {
@@ -432,63 +489,4 @@ int64_t ms_table_expire(struct ms_table *t, int64_t now_ns)
         hold_settle(t, hold);
     }
     return MS_NEVER;
-}
-
-/* ---- words ----------------------------------------------------------------------- */
-
-enum { NAMED_MAX = 3 };
-
-static void print_bytes(struct ms_buf *out, uint64_t bytes)
-{
-    if (bytes >= (uint64_t)1 << 30)
-        ms_buf_printf(out, "%.1f GiB", (double)bytes / (double)(1 << 30));
-    else if (bytes >= (uint64_t)1 << 20)
-        ms_buf_printf(out, "%.1f MiB", (double)bytes / (double)(1 << 20));
-    else
-        ms_buf_printf(out, "%" PRIu64 " bytes", bytes);
-}
-
-/* The one with the most bytes below `below`, in the order of (bytes, id). */
-static const struct ms_holder *next_largest(const struct ms_table *t,
-                                            const struct ms_holder *below)
-{
-    const struct ms_holder *best = NULL;
-    uint64_t best_bytes = 0, limit = UINT64_MAX;
-    size_t n;
-
-    if (below)
-        limit = ms_holder_bytes(below, &n);
-    ms_list_each (h, &t->people, struct ms_holder, link) {
-        uint64_t bytes = ms_holder_bytes(h, &n);
-
-        if (bytes > limit || (below && bytes == limit && h->id >= below->id))
-            continue;
-        if (!best || bytes > best_bytes || (bytes == best_bytes && h->id > best->id)) {
-            best = h;
-            best_bytes = bytes;
-        }
-    }
-    return best_bytes ? best : NULL;
-}
-
-void ms_table_explain_full(const struct ms_table *t, uint64_t len, struct ms_buf *out)
-{
-    const struct ms_holder *h = NULL;
-    size_t n;
-
-    ms_buf_printf(out, "the store is full: ");
-    print_bytes(out, len);
-    ms_buf_printf(out, " wanted, ");
-    print_bytes(out, ms_space_used(t->space));
-    ms_buf_printf(out, " of ");
-    print_bytes(out, ms_space_limit(t->space));
-    ms_buf_printf(out, " used");
-    for (int i = 0; i < NAMED_MAX && (h = next_largest(t, h)); i++) {
-        uint64_t bytes = ms_holder_bytes(h, &n);
-
-        ms_buf_printf(out, "%s%s holds ", i ? ", " : "; ", h->name);
-        print_bytes(out, bytes);
-        ms_buf_printf(out, " in %zu", n);
-    }
-    ms_buf_printf(out, "; drop refs, or raise store_limit");
 }

@@ -18,8 +18,13 @@
  * lapses. Grant and confirmation may come in any order.
  *
  * A mirror whose last count has gone is kept while there is room, if its bytes are whole;
- * `on_unheld` says so. Pins keep an object for as long as somebody reads or writes its
- * bytes.
+ * `on_unheld` says so. Pins keep an object for as long as the agent itself reads or writes
+ * its bytes.
+ *
+ * Reads. A process says when it reads an object and when it only holds it: one that is
+ * whole and that nobody reads, or was promised to in a grant, is idle, and may be spilled:
+ * it loses its room, and keeps its entry with what the owner of the table needs to bring
+ * it back.
  *
  * Pure: state and time in, state out. What must be done besides comes by callbacks, which
  * must not change the table.
@@ -47,6 +52,10 @@ struct ms_object {
     bool is_whole; /* all bytes are there */
     bool is_mirror;
     unsigned pins;
+    int64_t reads;   /* of processes of this node */
+    int64_t used_ns; /* when that changed last */
+    struct ms_spilled
+        *spilled; /* NULL: it is not in a file; the owner's of the table */
     int64_t made_ns;
     char site[MS_SITE_MAX]; /* where in the user's program */
     struct ms_list holds;
@@ -73,6 +82,7 @@ struct ms_hold {
     struct ms_holder *holder;
     int64_t count;
     int64_t early; /* confirmations that came before their grants */
+    int64_t reads;
     int64_t since_ns;
     struct ms_list of_object, of_holder;
 };
@@ -123,8 +133,7 @@ void ms_table_remove_holder(struct ms_table *t, struct ms_holder *h);
 
 /* ---- objects --------------------------------------------------------------------- */
 
-/* A new one of ours, with room, held once by `h`. -ENOSPC: the limit (mirrors without
- * holders have been given up for it); -ENOMEM. */
+/* A new one of ours, without room, held and read once by `h`. -ENOMEM. */
 int ms_table_make(struct ms_table *t,
                   struct ms_holder *h,
                   uint64_t len,
@@ -135,10 +144,15 @@ int ms_table_make(struct ms_table *t,
  * ms_table_settle it. NULL: out of memory. */
 struct ms_object *ms_table_mirror(
     struct ms_table *t, uint64_t node, uint64_t id, uint64_t len, int64_t now_ns);
-/* Room for the bytes of a mirror. As ms_table_make. */
+/* Room for its bytes. -ENOSPC: the limit (mirrors without holders have been given up for
+ * it); -ENOMEM. */
 int ms_table_room(struct ms_table *t, struct ms_object *o);
 /* It loses its bytes: they could not be had, or were put elsewhere. */
 void ms_table_unroom(struct ms_table *t, struct ms_object *o);
+/* It loses its room: its bytes are in `spilled`. */
+void ms_table_spill(struct ms_table *t,
+                    struct ms_object *o,
+                    struct ms_spilled *spilled);
 struct ms_object *ms_table_find(const struct ms_table *t, uint64_t node, uint64_t id);
 
 void ms_table_pin(struct ms_object *o);
@@ -176,11 +190,28 @@ int ms_table_confirm(struct ms_table *t,
 /* Grants that have lapsed go. When the next one does; MS_NEVER: none. */
 int64_t ms_table_expire(struct ms_table *t, int64_t now_ns);
 
+/* More reads, or fewer, of a holder that has counts. */
+void ms_table_read(struct ms_table *t,
+                   struct ms_object *o,
+                   struct ms_holder *h,
+                   int64_t by,
+                   int64_t now_ns);
+/* May it be spilled? */
+bool ms_table_is_idle(const struct ms_table *t, const struct ms_object *o);
+/* The one that may be spilled and was not used for the longest time, of at least `least`
+ * bytes; and how many bytes all of those have. NULL: none. */
+struct ms_object *
+ms_table_find_idle(const struct ms_table *t, uint64_t least, uint64_t *bytes);
+
 bool ms_object_is_held(const struct ms_object *o);
-/* How much a holder holds, in bytes and objects. */
+/* How much of the arena a holder holds, in bytes and objects. */
 uint64_t ms_holder_bytes(const struct ms_holder *h, size_t *objects);
 
-/* Why `len` bytes cannot be had: how much there is and who holds the most. Appended. */
-void ms_table_explain_full(const struct ms_table *t, uint64_t len, struct ms_buf *out);
+/* Why `len` bytes cannot be had: how much there is, `besides` (may be NULL), and who holds
+ * the most. Appended. */
+void ms_table_explain_full(const struct ms_table *t,
+                           uint64_t len,
+                           const char *besides,
+                           struct ms_buf *out);
 
 #endif

@@ -52,6 +52,7 @@ static struct ms_object *make(struct world *w, struct ms_holder *h, uint64_t len
     struct ms_object *o = NULL;
 
     assert_int_equal(ms_table_make(&w->t, h, len, "train.py:7", 0, &o), 0);
+    assert_int_equal(ms_table_room(&w->t, o), 0);
     return o;
 }
 
@@ -194,14 +195,59 @@ static void test_full_names_the_largest_holders(void **unused)
     make(&w, a, MIB);
     make(&w, b, 3 * MIB);
     make(&w, b, 2 * MIB);
-    assert_int_equal(ms_table_make(&w.t, a, 4 * MIB, "", 0, &o), -ENOSPC);
+    assert_int_equal(ms_table_make(&w.t, a, 4 * MIB, "", 0, &o), 0);
+    assert_int_equal(ms_table_room(&w.t, o), -ENOSPC);
     ms_buf_init(&text);
-    ms_table_explain_full(&w.t, 4 * MIB, &text);
+    ms_table_explain_full(&w.t, 4 * MIB, NULL, &text);
     assert_string_equal(ms_buf_str(&text),
                         "the store is full: 4.0 MiB wanted, 6.0 MiB of 8.0 MiB used; "
                         "actor/2 holds 5.0 MiB in 2, actor/1 holds 1.0 MiB in 1; drop "
                         "refs, or raise store_limit");
     ms_buf_finish(&text);
+    ms_table_finish(&w.t);
+}
+
+static void test_idle_is_what_nobody_reads(void **unused)
+{
+    struct world w;
+    struct ms_holder *a, *b;
+    struct ms_object *one, *two;
+    uint64_t bytes;
+
+    (void)unused;
+    world_init(&w, 8 * MIB);
+    a = process(&w, 1);
+    b = process(&w, 2);
+    one = make(&w, a, MIB);
+    two = make(&w, a, 2 * MIB);
+    one->is_ready = two->is_ready = true;
+    assert_null(ms_table_find_idle(&w.t, 1, &bytes)); /* who makes it writes it */
+    ms_table_read(&w.t, two, a, -1, 5);
+    ms_table_read(&w.t, one, a, -1, 6);
+    assert_ptr_equal(ms_table_find_idle(&w.t, 1, &bytes), two); /* the longest */
+    assert_int_equal(bytes, 3 * MIB);
+    assert_ptr_equal(ms_table_find_idle(&w.t, 2 * MIB, &bytes), two);
+    assert_int_equal(bytes, 2 * MIB);
+
+    assert_int_equal(ms_table_grant(&w.t, two, b, 7, 100), 0);
+    assert_ptr_equal(ms_table_find_idle(&w.t, 1, &bytes), one); /* two is promised */
+    assert_int_equal(ms_table_confirm(&w.t, two, b, 8), 0);
+    ms_table_read(&w.t, two, b, 1, 8);
+    assert_int_equal(ms_table_count(&w.t, two, a, -1, 9), 0);
+    assert_false(ms_table_is_idle(&w.t, two));
+    assert_int_equal(ms_table_count(&w.t, two, a, 1, 9), 0);
+    ms_table_remove_holder(&w.t, b); /* and its reads with it */
+    assert_true(ms_table_is_idle(&w.t, two));
+    ms_table_pin(two);
+    assert_false(ms_table_is_idle(&w.t, two));
+    ms_table_unpin(&w.t, two);
+
+    ms_table_spill(&w.t, two, (struct ms_spilled *)&w);
+    assert_int_equal(ms_space_used(w.t.space), MIB);
+    assert_ptr_equal(ms_table_find(&w.t, HERE, two->id), two);
+    assert_false(ms_table_is_idle(&w.t, two));
+    ms_table_remove_holder(&w.t, a);
+    assert_int_equal(w.t.objects.count, 0);
     ms_table_finish(&w.t);
 }
 
@@ -255,6 +301,10 @@ static void test_random_counts_are_exact(void **unused)
             if (ms_table_make(
                     &w.t, people[who], next_random() % (4 * MIB), "", step, &o) < 0)
                 continue;
+            if (ms_table_room(&w.t, o) < 0) {
+                ms_table_count(&w.t, o, people[who], -1, step);
+                continue;
+            }
             models[count] = (struct model){.id = o->id};
             models[count++].counts[who] = 1;
         } else if (dice < 95 && count) {
@@ -305,6 +355,7 @@ int main(void)
         cmocka_unit_test(test_a_dead_holder_holds_nothing),
         cmocka_unit_test(test_whole_mirrors_are_kept_while_there_is_room),
         cmocka_unit_test(test_full_names_the_largest_holders),
+        cmocka_unit_test(test_idle_is_what_nobody_reads),
         cmocka_unit_test(test_random_counts_are_exact),
     };
 
