@@ -49,7 +49,7 @@ static enum ms_exit run_on(struct ms_run *r)
     r->out = is_on(r, "sim") ? stdout : stderr;
     if (is_on(r, "sim"))
         return ms_run_sim(r);
-    return ms_run_job(r);
+    return is_on(r, "ray") && !r->is_inside ? ms_run_ray(r) : ms_run_job(r);
 }
 
 /* By the command line, else by the file. */

@@ -146,14 +146,16 @@ const struct ms_cli_command ms_cli_commands[] = {
             "SIGTERM end the driver. However it ends, everything is given back.\n"
             "With --on local the nodes are described ones of this machine; one with "
             "`netns: NAME` is in\nthat network namespace, from where --listen must be "
-            "reached. With\n--on sim "
+            "reached. With --on ray head and\ndriver run in a job on the Ray "
+            "cluster at --address, with this folder as it is here. With\n--on sim "
             "nothing is started: it shows how the reservation would go, in virtual "
             "time. What\nthe command says itself goes to stderr, with --json as one "
             "object a line (of --on sim:\nto stdout).",
         .example = "muster run train.yaml\n"
+                   "muster run --on ray --address http://head:8265 train.yaml\n"
                    "muster run --on sim big.yaml --json | jq .at_ns",
-        .options = MS_OPT(MS_OPT_ON) | MS_OPT(MS_OPT_LISTEN) | MS_OPT(MS_OPT_TIMEOUT) |
-                   MS_OPT(MS_OPT_JSON),
+        .options = MS_OPT(MS_OPT_ON) | MS_OPT(MS_OPT_ADDRESS) | MS_OPT(MS_OPT_LISTEN) |
+                   MS_OPT(MS_OPT_TIMEOUT) | MS_OPT(MS_OPT_JSON),
         .exits = EXITS_ANY | 1u << MS_EXIT_NO_ROOM,
         .run = ms_cmd_run,
     },

@@ -164,7 +164,7 @@ const struct ms_cli_option ms_cli_options[MS_OPT_COUNT] = {
                          .help = "a byte is written there when the head was joined"},
     [MS_OPT_ON] = {.name = "on",
                    .value = "ORCHESTRATOR",
-                   .choices = "local sim",
+                   .choices = "local ray sim",
                    .help = "who lends the machines (default local)"},
     [MS_OPT_ADDRESS] = {.name = "address",
                         .value = "URL",

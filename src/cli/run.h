@@ -29,6 +29,8 @@ struct ms_run {
 /* The head, its machines and the driver, here. The driver's exit code, or why it could not
  * be run. */
 enum ms_exit ms_run_job(const struct ms_run *r);
+/* The same in a job on a Ray cluster, whose output is shown here. */
+enum ms_exit ms_run_ray(const struct ms_run *r);
 /* The history of a reservation in virtual time; nothing is started. */
 enum ms_exit ms_run_sim(const struct ms_run *r);
 

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "cli/run_job.h"
 #include "io/secret.h"
+#include "orchestrator/ray/child.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -34,22 +35,45 @@ static void on_ended(void *arg, unsigned events)
     ms_job_run_release(j);
 }
 
-/* In a Ray job the package has the module: the folder above that of this program. */
-static int set_module_path(const struct ms_job_run *j, struct ms_env *e)
+/* "NAME=first:what it is now" */
+static int set_first(struct ms_env *e, const char *name, const char *first)
 {
-    const char *before = getenv("PYTHONPATH");
-    char dir[PATH_MAX];
+    const char *before = getenv(name);
 
-    if (!j->run->is_inside)
-        return 0;
-    memcpy(dir, j->muster, sizeof dir);
-    for (int i = 0; i < 2; i++)
-        *(strrchr(dir, '/') ? strrchr(dir, '/') : dir) = 0;
     return ms_env_printf(e,
-                         "PYTHONPATH=%s%s%s",
-                         dir,
+                         "%s=%s%s%s",
+                         name,
+                         first,
                          before && before[0] ? ":" : "",
                          before ? before : "");
+}
+
+/* The folder above. */
+static void go_up(char path[PATH_MAX])
+{
+    char *slash = strrchr(path, '/');
+
+    if (slash)
+        *slash = 0;
+}
+
+/* In a Ray job: the Python that Ray runs with, and the module in the package, which is in the
+ * folder above that of this program. */
+static int set_inside(const struct ms_job_run *j, struct ms_env *e)
+{
+    char python[PATH_MAX], package[PATH_MAX];
+    int rc;
+
+    memcpy(package, j->muster, sizeof package);
+    go_up(package);
+    go_up(package);
+    rc = set_first(e, "PYTHONPATH", package);
+    if (rc == 0)
+        rc = ms_env_printf(e, "MUSTER_BIN=%s", j->muster);
+    if (rc < 0 || ms_ray_find_python(python, NULL) < 0)
+        return rc;
+    go_up(python);
+    return set_first(e, "PATH", python);
 }
 
 static int fill_env(const struct ms_job_run *j, struct ms_env *e)
@@ -59,8 +83,8 @@ static int fill_env(const struct ms_job_run *j, struct ms_env *e)
 
     ms_env_init(e);
     rc = ms_env_set_own(e);
-    if (rc == 0)
-        rc = set_module_path(j, e);
+    if (rc == 0 && j->run->is_inside)
+        rc = set_inside(j, e);
     for (size_t i = 0; j->run->job->env && j->run->job->env[i] && rc == 0; i++)
         rc = ms_env_set(e, j->run->job->env[i]);
     if (rc == 0)
@@ -103,10 +127,22 @@ static int spawn(struct ms_job_run *j, struct ms_error *err)
         err);
 }
 
+/* Where this was started. Several raylets on one machine have one folder for the package,
+ * which each of them makes anew: it may be another one than at the start. */
+static int go_back(const struct ms_job_run *j, struct ms_error *err)
+{
+    if (!j->run->is_inside || chdir(j->folder) == 0)
+        return 0;
+    return ms_error_sys(err, -errno, "cannot run the driver in %s", j->folder);
+}
+
 void ms_job_run_drive(struct ms_job_run *j)
 {
     struct ms_error err = {0};
-    int rc = spawn(j, &err);
+    int rc = go_back(j, &err);
+
+    if (rc == 0)
+        rc = spawn(j, &err);
 
     if (rc == 0) {
         ms_run_say(j->run,

@@ -157,6 +157,8 @@ enum ms_exit ms_run_job(const struct ms_run *r)
         return ms_out_fail(r->cli, MS_EXIT_FAILED, "out of memory");
     if (readlink("/proc/self/exe", j.muster, sizeof j.muster - 1) < 0)
         rc = ms_error_sys(&err, -errno, "cannot find this program");
+    if (rc == 0 && !getcwd(j.folder, sizeof j.folder))
+        rc = ms_error_sys(&err, -errno, "which folder is this?");
     if (rc == 0)
         rc = open_signals(&j, &err);
     if (rc == 0)

@@ -28,6 +28,7 @@ struct ms_job_run {
     struct ms_timer force;
     int signal_fd;
     char muster[PATH_MAX]; /* this program */
+    char folder[PATH_MAX]; /* where it was started */
     char secret_file[PATH_MAX];
     int stop_signal; /* that was got; 0: none */
     bool is_over;    /* what is lent is on its way back */

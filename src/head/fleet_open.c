@@ -3,6 +3,7 @@
 #include "head/fleet.h"
 #include "head/state.h"
 #include "orchestrator/local/local.h"
+#include "orchestrator/ray/ray.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -27,6 +28,16 @@ open_local(struct ms_fleet *f, const struct ms_head_lender *l, struct ms_error *
         err);
 }
 
+static struct ms_orchestrator *
+open_ray(struct ms_fleet *f, const struct ms_head_lender *l, struct ms_error *err)
+{
+    return ms_ray_create(&(struct ms_ray_options){.loop = f->head->loop,
+                                                  .site = {.address = l->address,
+                                                           .muster = l->agent_path},
+                                                  .name = f->head->session.name},
+                         err);
+}
+
 static const struct {
     const char *name;
     struct ms_orchestrator *(*open)(struct ms_fleet *f,
@@ -35,6 +46,7 @@ static const struct {
     bool is_here; /* its nodes are on this machine */
 } table[] = {
     {"local", open_local, true},
+    {"ray", open_ray, false},
 };
 
 enum { TABLE_COUNT = sizeof table / sizeof table[0] };

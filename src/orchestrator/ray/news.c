@@ -64,6 +64,7 @@ static void on_piece(struct ray *r, const json_t *o)
         .cause = cause_of(text_of(o, "cause")),
         .code = (int)json_integer_value(json_object_get(o, "code")),
         .node = text_of(o, "node"),
+        .agent = text_of(o, "agent"),
         .detail = text_of(o, "detail"),
         .devices = devices,
         .device_count = devices_of(json_object_get(o, "devices"), devices),
