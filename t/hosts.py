@@ -315,7 +315,8 @@ class Net:
 
     def limit(self, host: Host, rate: str) -> None:
         """How much may come to this host, e.g. "10mbit"."""
-        self.tc(host.port, "tbf", "rate", rate, "burst", "64kbit", "latency", "50ms")
+        burst = "1mbit" if rate.endswith("gbit") else "64kbit"
+        self.tc(host.port, "tbf", "rate", rate, "burst", burst, "latency", "50ms")
 
     @contextlib.contextmanager
     def listen_in(self, host: Host) -> Iterator[Path]:

@@ -2,9 +2,12 @@
  * read is pinned until they say that they are done: the kernel sends it from the arena's own
  * pages, and may still do so when we have long forgotten it. */
 #include "store/far.h"
+#include "store/pace.h"
 #include "store/spill.h"
 
 #include "base/limits.h"
+#include "io/tcp.h"
+#include "io/tcp_path.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16,6 +19,10 @@ struct ms_reader {
     uint64_t node;
     struct ms_list lendings;
     struct ms_list lates;
+    bool is_paced; /* calls share its way: not loopback */
+    struct ms_pace pace;
+    struct ms_timer pace_timer;
+    unsigned unpaced; /* looks since something was sent */
 };
 
 /* A piece that waits until its object is in memory again. */
@@ -83,6 +90,42 @@ static struct lending *get(struct ms_reader *r, struct ms_object *o)
     return l;
 }
 
+/* ---- pace ------------------------------------------------------------------------ */
+
+static bool is_loopback(int fd)
+{
+    struct sockaddr_storage sa = {0};
+    socklen_t len = sizeof sa;
+
+    return getpeername(fd, (struct sockaddr *)&sa, &len) == 0 &&
+           ms_sockaddr_is_loopback(&sa);
+}
+
+static void on_pace(void *arg)
+{
+    struct ms_reader *r = arg;
+    uint64_t before = r->pace.rate, now;
+    struct ms_tcp_path path;
+
+    if (ms_tcp_path(ms_link_fd(r->link), &path) < 0)
+        return;
+    now = ms_pace_step(&r->pace, path.rtt_us, path.min_rtt_us, path.bytes_per_s);
+    if (now != before)
+        ms_tcp_set_rate(ms_link_fd(r->link), now);
+    if (++r->unpaced < MS_PACE_IDLE_LOOKS)
+        ms_timer_set(&r->pace_timer, MS_PACE_LOOK_NS);
+}
+
+/* Something is sent. */
+static void keep_pace(struct ms_reader *r)
+{
+    if (!r->is_paced)
+        return;
+    if (r->unpaced >= MS_PACE_IDLE_LOOKS)
+        ms_timer_set(&r->pace_timer, MS_PACE_LOOK_NS);
+    r->unpaced = 0;
+}
+
 /* ---- life ------------------------------------------------------------------------ */
 
 static void reader_destroy(struct ms_reader *r)
@@ -94,6 +137,7 @@ static void reader_destroy(struct ms_reader *r)
         ms_list_remove(&l->link);
         l->reader = NULL;
     }
+    ms_timer_finish(&r->pace_timer);
     ms_link_destroy(r->link);
     ms_list_remove(&r->link_in);
     free(r);
@@ -150,6 +194,7 @@ void ms_reader_send(struct ms_reader *r,
         return;
     }
     r->store->sent += len;
+    keep_pace(r);
 }
 
 /* ---- what it asks ---------------------------------------------------------------- */
@@ -249,14 +294,19 @@ int ms_reader_create(struct ms_store *s, struct ms_link *link, uint64_t node)
 {
     struct ms_reader *r = calloc(1, sizeof *r);
 
-    if (!r)
+    if (!r || ms_timer_init(&r->pace_timer, s->loop, on_pace, r) < 0) {
+        free(r);
         return -ENOMEM;
+    }
     ms_list_each (old, &s->readers, struct ms_reader, link_in)
         if (old->node == node)
             reader_destroy(old); /* it has dialled anew */
     r->store = s;
     r->link = link;
     r->node = node;
+    ms_pace_init(&r->pace);
+    r->is_paced = !is_loopback(ms_link_fd(link));
+    r->unpaced = MS_PACE_IDLE_LOOKS;
     ms_list_init(&r->lendings);
     ms_list_init(&r->lates);
     ms_list_add_tail(&s->readers, &r->link_in);

@@ -1,0 +1,79 @@
+"""Objects between machines whose cables break: each node on a host of its own."""
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+from data_rig import Nodes
+from hosts import obstacle
+
+pytestmark = pytest.mark.skipif(obstacle() is not None, reason=str(obstacle()))
+
+MIB = 1 << 20
+SIZE = 24 * MIB
+SOME = 4 * MIB
+RATE = "80mbit"  # 24 MiB take 2.5 s
+
+
+@pytest.fixture(params=["off", "on"])
+def nodes(request: pytest.FixtureRequest) -> Iterator[Nodes]:
+    nodes = Nodes(3, "--tls", request.param)
+    try:
+        yield nodes
+    finally:
+        nodes.close()
+
+
+def test_a_cut_cable_that_heals(nodes: Nodes) -> None:
+    """It goes on where it stopped: no byte comes twice."""
+    want = nodes.put(SIZE)
+    nodes.net.limit(nodes.hosts[1], RATE)
+    nodes.fetch(1)
+    assert nodes.until_received(1, SOME) < SIZE
+    nodes.net.cut(nodes.hosts[1])
+    nodes.until_suspect(nodes.hosts[1])
+    nodes.net.heal(nodes.hosts[1])
+    assert nodes.fetched(1) == want
+    assert nodes.stats(1)["received"] == SIZE
+
+
+def test_the_middle_of_the_chain_dies(nodes: Nodes) -> None:
+    want = nodes.put(SIZE)
+    nodes.net.limit(nodes.hosts[1], RATE)
+    nodes.fetch(1)
+    nodes.until_received(1, MIB)
+    nodes.fetch(2)
+    assert nodes.until_received(2, SOME) < SIZE
+    assert nodes.stats(0)["sent"] <= nodes.stats(1)["received"] + 16 * MIB  # a chain
+    nodes.hosts[1].kill()
+    assert nodes.fetched(2) == want
+    assert nodes.stats(2)["received"] == SIZE
+
+
+def test_the_middle_of_the_chain_stands_still(nodes: Nodes) -> None:
+    want = nodes.put(SIZE)
+    nodes.net.limit(nodes.hosts[1], RATE)
+    nodes.fetch(1)
+    nodes.until_received(1, MIB)
+    nodes.fetch(2)
+    nodes.until_received(2, SOME)
+    pid = nodes.agent_pid(1)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert nodes.fetched(2) == want
+        assert nodes.stats(2)["received"] == SIZE
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert nodes.fetched(1) == want
+
+
+def test_the_source_dies(nodes: Nodes) -> None:
+    """Its node is named."""
+    nodes.do(f"ref = c.execute_rank_sync(1, 'put', {SIZE}, 1)")
+    nodes.net.limit(nodes.hosts[2], RATE)
+    nodes.fetch(2)
+    nodes.until_received(2, MIB)
+    os.kill(nodes.agent_pid(1), signal.SIGKILL)
+    with pytest.raises(RuntimeError, match=r"ObjectLost.*node n1"):
+        nodes.fetched(2)
