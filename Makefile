@@ -5,7 +5,7 @@
 export PYTHON
 export FUZZ_SECONDS ?= 20
 
-.PHONY: all demo demo-first test check format bench fuzz test-ray test-verl test-all clean distclean help setup
+.PHONY: all demo demo-first test check format bench fuzz test-ray test-verl test-data test-all clean distclean help setup
 
 # the package and the CLI, in .venv
 all: setup
@@ -53,7 +53,10 @@ test-verl: all
 	@tools/verl-run -m pytest t/against_verl t/with_torch t/test_http.py
 	@bench/run --smoke --only verl-fan-out --only verl-start
 
-test-all: test check fuzz test-ray test-verl
+test-data: all
+	@MUSTER_TEST_DATA=1 .venv/bin/python -m pytest -s t/test_data_hosts.py t/test_data_pace.py
+
+test-all: test check fuzz test-ray test-verl test-data
 
 clean:
 	rm -rf build .mypy_cache .ruff_cache .pytest_cache
@@ -71,6 +74,7 @@ help:
 	@echo 'make fuzz       each fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make test-ray   the tests that need Ray (installs it once)'
 	@echo 'make test-verl  muster.verl against verl on Ray (installs it once, 5 GB)'
-	@echo 'make test-all   test, check, fuzz, test-ray, test-verl'
+	@echo 'make test-data  objects between machines: cut cables, calls beside a broadcast (root)'
+	@echo 'make test-all   test, check, fuzz, test-ray, test-verl, test-data'
 	@echo 'make format     rewrite the sources as `make check` wants them'
 	@echo 'make clean      remove build/; distclean: .venv too'

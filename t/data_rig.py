@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 from hosts import Host, Net
 
 DEADLINE_S = 90.0
+LONG = "MUSTER_TEST_DATA" in os.environ  # `make test-data`
 
 
 class Nodes:
-    """Hosts n0, n1, ...: one Holder on each, as cluster `c` of the boss on n0."""
+    """Hosts n0, n1, ...: a Holder on each, as cluster `c` of the boss on n0, and another
+    one that has time to answer (`w`)."""
 
     def __init__(self, count: int, *head_options: str) -> None:
         self.net = Net()
@@ -29,8 +32,9 @@ class Nodes:
         self.driver = self.net.host("driver").driver(self.head)
         self.driver.do("from data_workers import Boss")
         self.driver.do(f"b = {cluster('boss', 'Boss', [1])}")
-        first = [4 * i for i in range(count)]  # the first device of each host
-        self.do(f"c = {cluster('holders', 'Holder', first)}")
+        for name, device in (("c", 0), ("w", 2)):
+            each = [4 * i + device for i in range(count)]
+            self.do(f"{name} = {cluster(name, 'Holder', each)}")
 
     def begin(self, code: str) -> None:
         self.driver.begin(f"b.execute_rank_sync(0, 'do', {code!r})")
@@ -52,7 +56,7 @@ class Nodes:
         return int(self.do(f"f{rank}.result()")[0])
 
     def stats(self, rank: int) -> Any:
-        return self.do(f"c.execute_rank_sync({rank}, 'stats')")
+        return self.do(f"w.execute_rank_sync({rank}, 'stats')")
 
     def until_received(self, rank: int, at_least: int) -> int:
         def enough() -> int:

@@ -36,11 +36,24 @@ class Holder:
         pass
 
 
+class AsyncHolder:
+    async def read(self, data: Any) -> int:
+        return zlib.crc32(data)
+
+    async def empty(self) -> None:
+        pass
+
+
 class Boss:
     """A driver on a host that has a store."""
 
     def __init__(self) -> None:
-        self.space: dict[str, Any] = {"muster": muster, "Holder": Holder, "time": time}
+        self.space: dict[str, Any] = {
+            "muster": muster,
+            "time": time,
+            "Holder": Holder,
+            "AsyncHolder": AsyncHolder,
+        }
 
     def do(self, code: str) -> Any:
         """The value of an expression, or of `result` after statements."""

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from data_rig import Nodes
+from data_rig import LONG, Nodes, cluster
 from hosts import obstacle
 
 pytestmark = pytest.mark.skipif(obstacle() is not None, reason=str(obstacle()))
@@ -16,7 +16,10 @@ SOME = 4 * MIB
 RATE = "80mbit"  # 24 MiB take 2.5 s
 
 
-@pytest.fixture(params=["off", "on"])
+long = pytest.mark.skipif(not LONG, reason="takes a minute: `make test-data`")
+
+
+@pytest.fixture(params=["off", pytest.param("on", marks=long)])
 def nodes(request: pytest.FixtureRequest) -> Iterator[Nodes]:
     nodes = Nodes(3, "--tls", request.param)
     try:
@@ -38,6 +41,17 @@ def test_a_cut_cable_that_heals(nodes: Nodes) -> None:
     assert nodes.stats(1)["received"] == SIZE
 
 
+def test_an_async_engine_answers_while_its_argument_comes(nodes: Nodes) -> None:
+    nodes.do(f"a = {cluster('a', 'AsyncHolder', [4 + 3])}")
+    want = nodes.put(SIZE)
+    nodes.net.limit(nodes.hosts[1], RATE)
+    nodes.do("f = a.execute_rank_async(0, 'read', ref)")
+    nodes.until_received(1, MIB)
+    nodes.do("a.execute_rank_sync(0, 'empty')")
+    assert nodes.stats(1)["received"] < SIZE
+    assert nodes.do("f.result()") == want
+
+
 def test_the_middle_of_the_chain_dies(nodes: Nodes) -> None:
     want = nodes.put(SIZE)
     nodes.net.limit(nodes.hosts[1], RATE)
@@ -51,6 +65,7 @@ def test_the_middle_of_the_chain_dies(nodes: Nodes) -> None:
     assert nodes.stats(2)["received"] == SIZE
 
 
+@long
 def test_the_middle_of_the_chain_stands_still(nodes: Nodes) -> None:
     want = nodes.put(SIZE)
     nodes.net.limit(nodes.hosts[1], RATE)
@@ -68,6 +83,7 @@ def test_the_middle_of_the_chain_stands_still(nodes: Nodes) -> None:
     assert nodes.fetched(1) == want
 
 
+@long
 def test_the_source_dies(nodes: Nodes) -> None:
     """Its node is named."""
     nodes.do(f"ref = c.execute_rank_sync(1, 'put', {SIZE}, 1)")
@@ -77,3 +93,14 @@ def test_the_source_dies(nodes: Nodes) -> None:
     os.kill(nodes.agent_pid(1), signal.SIGKILL)
     with pytest.raises(RuntimeError, match=r"ObjectLost.*node n1"):
         nodes.fetched(2)
+
+
+@long
+def test_a_cable_that_stays_cut(nodes: Nodes) -> None:
+    nodes.do(f"ref = c.execute_rank_sync(1, 'put', {SIZE}, 1)")
+    nodes.net.limit(nodes.hosts[0], RATE)
+    nodes.fetch(0)
+    nodes.until_received(0, MIB)
+    nodes.net.cut(nodes.hosts[1])
+    with pytest.raises(RuntimeError, match=r"ObjectLost.*node n1"):
+        nodes.fetched(0)

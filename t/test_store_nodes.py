@@ -69,6 +69,7 @@ def wait_empty(cluster: Any) -> None:
 
 def test_a_broadcast_travels_once_to_each_node(actors: Any) -> None:
     before = stats_of(actors)
+    copied = muster.store_stats()["copied"]
     x = np.arange(3 * BIG, dtype=np.float64)
     assert actors.execute_all_sync("total", x) == [float(x.sum())] * (2 * NODES)
     after = stats_of(actors)
@@ -77,6 +78,11 @@ def test_a_broadcast_travels_once_to_each_node(actors: Any) -> None:
     assert got == {"n0": 0, "n1": x.nbytes, "n2": x.nbytes}
     assert sent["n0"] == x.nbytes  # a chain: the next one goes on
     assert sum(sent.values()) == 2 * x.nbytes
+    # each node has its bytes once: n0's were copied by the driver, the others' received
+    assert muster.store_stats()["copied"] - copied == x.nbytes
+    assert all(after[n]["copied"] == before[n]["copied"] for n in ("n1", "n2"))
+    made = {n: after[n]["allocated"] - before[n]["allocated"] for n in after}
+    assert made == dict.fromkeys(after, x.nbytes)
     wait_empty(actors)
 
 

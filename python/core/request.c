@@ -1,4 +1,5 @@
 #include "host_object.h"
+#include "store.h"
 
 #include <errno.h>
 
@@ -143,6 +144,26 @@ static PyObject *request_cancelled(PyObject *self, void *unused)
     return PyBool_FromLong(r && ms_request_is_cancelled(r));
 }
 
+/* Are there objects of other nodes in the arguments? They are fetched, which takes time. */
+static PyObject *request_is_far(PyObject *self, void *unused)
+{
+    struct ms_request *r = open_request(self);
+    struct ms_store_client *c = core_store_get();
+    struct ms_stored_name name;
+    struct ms_stored s;
+    bool is_far = false;
+    size_t at = 0;
+
+    (void)unused;
+    if (!r)
+        return NULL;
+    if (c && r->codec == MS_CODEC_STORED &&
+        ms_stored_parse(&s, r->body, r->len, NULL) == 0)
+        while (!is_far && ms_stored_next(&s, &at, &name))
+            is_far = name.node != ms_store_node(c);
+    return PyBool_FromLong(is_far);
+}
+
 static PyObject *request_op(PyObject *self, void *unused)
 {
     struct ms_request *r = open_request(self);
@@ -162,6 +183,7 @@ static PyMethodDef request_methods[] = {
 
 static PyGetSetDef request_getset[] = {
     {"cancelled", request_cancelled, NULL, NULL, NULL},
+    {"is_far", request_is_far, NULL, NULL, NULL},
     {"op", request_op, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 

@@ -81,7 +81,10 @@ class AsyncServer:
             async with self.slots:
                 function = request.function()
                 kind = BAD_ARGUMENT
-                argument = request.argument()
+                if request.is_far:  # others have their turn while it is fetched
+                    argument = await asyncio.to_thread(request.argument)
+                else:
+                    argument = request.argument()
                 kind = RAISED
                 result = await self._apply(request, function, argument)
                 if self.worker.is_child:

@@ -525,6 +525,10 @@ class Request:
     def op(self) -> int: ...
     @property
     def cancelled(self) -> bool: ...
+    @property
+    def is_far(self) -> bool:
+        """Objects of other nodes are in its argument: to read that takes time."""
+
     def function(self) -> Callable[..., Any] | None:
         """The bound method; None for a built-in operation."""
 

@@ -254,6 +254,11 @@ static void on_done(struct ms_reader *r, const Muster__PeerDone *m)
     struct lending *l = find(r, m->node, m->id);
 
     ms_replica_forget_relays(r->store, m->node, m->id, r);
+    ms_list_each (late, &r->lates, struct late, link)
+        if (late->want.node == m->node && late->want.id == m->id) {
+            ms_list_remove(&late->link);
+            late->reader = NULL;
+        }
     if (l)
         end(l);
 }

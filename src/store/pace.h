@@ -17,11 +17,14 @@
 
 #define MS_PACE_QUEUE_US  300u                /* that may be added to the way */
 #define MS_PACE_RATE_MIN  ((uint64_t)4 << 20) /* bytes a second; never less */
-#define MS_PACE_SHARE_MIN 8u                  /* nor than this part of the best seen */
+#define MS_PACE_SHARE_MIN 2u                  /* nor than this part of the best seen */
+#define MS_PACE_LOOKS     3u                  /* of which the best counts */
 
 struct ms_pace {
-    uint64_t rate; /* bytes a second; UINT64_MAX: nothing is known yet */
-    uint64_t best;
+    uint64_t rate;         /* bytes a second; UINT64_MAX: nothing is known yet */
+    uint64_t smooth, best; /* what has arrived, lately and at best */
+    uint32_t queues[MS_PACE_LOOKS];
+    unsigned looks;
 };
 
 void ms_pace_init(struct ms_pace *p);
@@ -29,6 +32,6 @@ void ms_pace_init(struct ms_pace *p);
 uint64_t ms_pace_step(struct ms_pace *p,
                       uint32_t rtt_us,
                       uint32_t min_rtt_us,
-                      uint64_t arriving_per_s);
+                      uint64_t arriving);
 
 #endif

@@ -86,7 +86,7 @@ static void test_it_does_not_give_way_without_end(void **unused)
     run(&w, &p, 1000);
     w.others = 250e6; /* somebody who does not care */
     run(&w, &p, 1000);
-    assert_true(p.rate >= 125e6 / MS_PACE_SHARE_MIN * 0.9);
+    assert_true(p.rate >= 125e6 / MS_PACE_SHARE_MIN / 4);
     w.others = 0;
     assert_true(run(&w, &p, 2000) > 0.8); /* and it comes back */
 }
@@ -98,8 +98,8 @@ static void test_nothing_is_known(void **unused)
     (void)unused;
     ms_pace_init(&p);
     assert_true(ms_pace_step(&p, 100, 100, 0) == UINT64_MAX);
-    assert_true(ms_pace_step(&p, 150, 100, 125000000) == UINT64_MAX); /* no queue */
-    assert_true(ms_pace_step(&p, 50000, 100, 1000) == 125000000 / MS_PACE_SHARE_MIN);
+    assert_true(ms_pace_step(&p, 150, 100, 125000000) == UINT64_MAX);  /* no queue */
+    assert_true(ms_pace_step(&p, 9000, 100, 125000000) == UINT64_MAX); /* once */
     ms_pace_init(&p);
     assert_true(ms_pace_step(&p, 50000, 100, 1000) == MS_PACE_RATE_MIN);
 }
