@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static PyObject *no_store(void)
@@ -24,46 +25,131 @@ static PyObject *piece_can(PyObject *self, PyObject *unused)
     return PyBool_FromLong(c && ms_store_limit(c) > 0);
 }
 
-static struct ms_held *write_new(struct ms_store_client *c, const Py_buffer *b)
+/* Buffers to be written, and what they are in the store then. */
+struct writing {
+    size_t count, fresh; /* those that are not in the store yet */
+    Py_buffer *buffers;
+    struct ms_held **held;
+    uint64_t *offsets, *lens;
+    size_t *which; /* of the fresh ones */
+    struct ms_held **made;
+};
+
+static void writing_finish(struct writing *w)
+{
+    for (size_t i = 0; w->buffers && i < w->count; i++) {
+        PyBuffer_Release(&w->buffers[i]);
+        ms_held_unref(w->held ? w->held[i] : NULL);
+    }
+    free(w->buffers);
+    free(w->held);
+    free(w->offsets);
+    free(w->lens);
+    free(w->which);
+    free(w->made);
+}
+
+static int writing_init(struct writing *w, size_t room)
+{
+    w->buffers = calloc(room + 1, sizeof *w->buffers);
+    w->held = calloc(room + 1, sizeof(*w->held));
+    w->offsets = calloc(room + 1, sizeof *w->offsets);
+    w->lens = calloc(room + 1, sizeof *w->lens);
+    w->which = calloc(room + 1, sizeof *w->which);
+    w->made = calloc(room + 1, sizeof(*w->made));
+    if (w->buffers && w->held && w->offsets && w->lens && w->which && w->made)
+        return 0;
+    PyErr_NoMemory();
+    return -1;
+}
+
+static int writing_add(struct writing *w, struct ms_store_client *c, PyObject *buffer)
+{
+    size_t i = w->count;
+    Py_buffer *b = &w->buffers[i];
+
+    if (!buffer || PyObject_GetBuffer(buffer, b, PyBUF_C_CONTIGUOUS) < 0)
+        return -1;
+    w->count++;
+    if (b->len)
+        w->held[i] = ms_store_find_memory(c, b->buf, (size_t)b->len, &w->offsets[i]);
+    if (!w->held[i]) {
+        w->lens[w->fresh] = (uint64_t)b->len;
+        w->which[w->fresh++] = i;
+    }
+    return 0;
+}
+
+/* Room for all that are not there, in one round trip; then their bytes. */
+static int write_fresh(struct writing *w, struct ms_store_client *c)
 {
     PyObject *text = NULL;
     const char *site = core_site_text(&text);
     struct ms_error err = {0};
-    struct ms_held *h;
+    uint64_t bytes = 0;
+    int rc;
 
     Py_BEGIN_ALLOW_THREADS;
-    h = ms_store_make(c, (uint64_t)b->len, site, &err);
-    if (h)
-        memcpy(h->write, b->buf, (size_t)b->len);
+    rc = ms_store_make_many(c, w->lens, w->fresh, site, w->made, &err);
+    for (size_t k = 0; rc == 0 && k < w->fresh; k++) {
+        const Py_buffer *b = &w->buffers[w->which[k]];
+
+        memcpy(w->made[k]->write, b->buf, (size_t)b->len);
+        w->held[w->which[k]] = w->made[k];
+        bytes += (uint64_t)b->len;
+    }
     Py_END_ALLOW_THREADS;
     Py_XDECREF(text);
-    if (h)
-        core_copied += (uint64_t)b->len;
-    else
+    core_copied += bytes;
+    if (rc < 0)
         core_store_raise(&err);
-    return h;
+    return rc;
 }
 
-/* (buffer): (its object, where in it). What lies in the store already is not copied. */
-static PyObject *piece_write(PyObject *self, PyObject *buffer)
+static PyObject *written(struct writing *w, size_t i)
+{
+    PyObject *held = core_held_new(w->held[i], CORE_HELD_READS);
+
+    w->held[i] = NULL; /* its own now */
+    return held ? Py_BuildValue("NK", held, (unsigned long long)w->offsets[i]) : NULL;
+}
+
+static PyObject *write_all(struct writing *w, struct ms_store_client *c, PyObject *list)
+{
+    Py_ssize_t count = PyList_Size(list);
+    PyObject *out;
+
+    if (count < 0 || writing_init(w, (size_t)count) < 0)
+        return NULL;
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (writing_add(w, c, PyList_GetItem(list, i)) < 0)
+            return NULL;
+    if (w->fresh && write_fresh(w, c) < 0)
+        return NULL;
+    out = PyList_New(count);
+    for (Py_ssize_t i = 0; out && i < count; i++) {
+        PyObject *one = written(w, (size_t)i);
+
+        if (!one || PyList_SetItem(out, i, one) < 0)
+            Py_CLEAR(out);
+    }
+    return out;
+}
+
+/* (list of buffers): of each, its object and where in it. What lies in the store already
+ * is not copied. */
+static PyObject *piece_write(PyObject *self, PyObject *list)
 {
     struct ms_store_client *c = core_store_get();
-    uint64_t offset = 0;
-    struct ms_held *h;
-    Py_buffer b;
-    PyObject *held;
+    struct writing w = {0};
+    PyObject *out;
 
     (void)self;
     if (!c)
         return no_store();
-    if (PyObject_GetBuffer(buffer, &b, PyBUF_C_CONTIGUOUS) < 0)
-        return NULL;
-    h = b.len ? ms_store_find_memory(c, b.buf, (size_t)b.len, &offset) : NULL;
-    if (!h)
-        h = write_new(c, &b);
-    PyBuffer_Release(&b);
-    held = h ? core_held_new(h, CORE_HELD_READS) : NULL;
-    return held ? Py_BuildValue("NK", held, (unsigned long long)offset) : NULL;
+    out = write_all(&w, c, list);
+    writing_finish(&w);
+    return out;
 }
 
 /* (buffer): whether it lies in the store of this node already. */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from muster._cells import Late, packed, ready
+from muster._far import together
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,7 +103,8 @@ def chosen(arrays: dict[str, Any], names: list[str] | None) -> dict[str, Any]:
 def sent(arrays: dict[str, Any]) -> dict[str, Any]:
     """As they are pickled."""
     memo: dict[Any, Any] = {}
-    return {name: packed(cell, memo) for name, cell in cells_of(arrays).items()}
+    with together():
+        return {name: packed(cell, memo) for name, cell in cells_of(arrays).items()}
 
 
 def taken(arrays: dict[str, Any], names: list[str]) -> dict[str, Any]:

@@ -628,8 +628,9 @@ PieceName = tuple[int, int, int, int, str]
 def piece_can() -> bool:
     """Whether this process has a store to write to."""
 
-def piece_write(buffer: Any) -> tuple[Held, int]:
-    """Its object, and where in it; what lies in the store already is not copied."""
+def piece_write(buffers: list[Any]) -> list[tuple[Held, int]]:
+    """Of each its object, and where in it; what lies in the store already is not
+    copied."""
 
 def piece_is_stored(buffer: Any) -> bool: ...
 def piece_count(nbytes: int) -> None:

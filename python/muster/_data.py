@@ -25,6 +25,7 @@ class _Collecting(threading.local):
 
     held: list[_core.Held] | None = None
     far = True  # columns of batches may be left in the store
+    later: list[Any] | None = None  # those that are written together: _far.together
     line = ""  # of the user's program that pickles; empty: not looked for yet
 
 

@@ -53,10 +53,19 @@ class Far:
 
     @classmethod
     def of(cls, array: NDArray[Any]) -> Far:
-        """Its bytes are copied, unless they are in the store of this node already."""
+        """Its bytes are copied, unless they are in the store of this node already; at
+        once, or with others (`together`)."""
         if array.flags.c_contiguous:
-            held, offset = _core.piece_write(array.reshape(-1).view(np.uint8))
-            return cls(held, offset, array.dtype, array.shape)
+            far = cls.__new__(cls)
+            far._array = None
+            far.dtype = array.dtype
+            far.shape = array.shape
+            bytes_of = array.reshape(-1).view(np.uint8)
+            if collecting.later is None:
+                _write([(far, bytes_of)])
+            else:
+                collecting.later.append((far, bytes_of))
+            return far
         whole = new(array.shape, array.dtype)
         np.copyto(whole, array)
         _core.piece_count(array.nbytes)
@@ -90,6 +99,29 @@ class Far:
 
     def __repr__(self) -> str:
         return f"<far array {self.shape} of {self.dtype}>"
+
+
+def _write(wanted: list[tuple[Far, NDArray[Any]]]) -> None:
+    written = _core.piece_write([bytes_of for _, bytes_of in wanted])
+    for (far, _), (held, offset) in zip(wanted, written, strict=True):
+        far._held, far._offset = held, offset
+
+
+class together:
+    """What becomes far in here is written at the end of it: one question to the store's
+    agent rather than one for each."""
+
+    def __enter__(self) -> None:
+        self._is_outermost = collecting.later is None
+        if self._is_outermost:
+            collecting.later = []
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if not self._is_outermost:
+            return
+        wanted, collecting.later = collecting.later, None
+        if wanted and kind is None:
+            _write(wanted)
 
 
 def _load_far(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from muster._cells import Late, packed, ready, rows, shared, take
+from muster._far import together
 from muster._torch import is_tensor, tensor_of
 
 TYPE_CHECKING = False
@@ -202,7 +203,8 @@ class Columns:
 
     def __reduce__(self) -> tuple[Any, ...]:
         memo: dict[Any, Any] = {}
-        cells = {name: packed(cell, memo) for name, cell in self._cells.items()}
+        with together():
+            cells = {name: packed(cell, memo) for name, cell in self._cells.items()}
         bare = {
             name: (cell.column, cell.tensor) if isinstance(cell, Late) else cell
             for name, cell in cells.items()

@@ -29,7 +29,7 @@ from muster._batch_parts import (
 from muster._column import Column, part_of
 from muster._core import Rows
 from muster._data import empty
-from muster._far import Far, FarObjects, is_wanted
+from muster._far import Far, FarObjects, is_wanted, together
 from muster._sending import ready
 from muster._torch import has_tensors, tensor_of
 from muster.ragged import Ragged
@@ -505,7 +505,8 @@ class Batch:
     def __reduce__(self) -> tuple[Any, ...]:
         if is_wanted():
             memo: dict[Any, tuple[Rows, Any]] = {}
-            columns = {name: ready(c, memo) for name, c in self._columns.items()}
+            with together():
+                columns = {name: ready(c, memo) for name, c in self._columns.items()}
             return _arrived, (type(self), columns, self._count, self.meta)
         return _loaded, (type(self), self.to_dict(), self._count, self.meta)
 

@@ -25,6 +25,7 @@ static void client_free(struct ms_store_client *c)
     free(c->by_place);
     free(c->is_touched);
     free(c->address);
+    free(c->answer);
     free(c);
 }
 
@@ -53,6 +54,7 @@ struct ms_store_client *ms_store_open(const struct ms_store_client_options *o,
         return NULL;
     }
     c->fd = c->arena_fd = -1;
+    c->answer = malloc(2 * MS_STORE_MESSAGE_MAX);
     c->refs = 1;
     c->holder = o->holder;
     c->is_interrupted = o->is_interrupted;
@@ -62,7 +64,7 @@ struct ms_store_client *ms_store_open(const struct ms_store_client_options *o,
     ms_map_init(&c->held);
     ms_list_init(&c->waiting);
     ms_list_init(&c->owns);
-    m = ms_talk_open(c, o, &c->arena_fd, err);
+    m = c->answer ? ms_talk_open(c, o, &c->arena_fd, err) : NULL;
     if (!m) {
         client_free(c);
         return NULL;

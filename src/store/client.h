@@ -79,6 +79,14 @@ struct ms_held *ms_store_make(struct ms_store_client *c,
                               const char *site,
                               struct ms_error *err);
 
+/* The same for several at once, all or none, in one round trip. `err` is needed. */
+int ms_store_make_many(struct ms_store_client *c,
+                       const uint64_t *lens,
+                       size_t count,
+                       const char *site,
+                       struct ms_held **out,
+                       struct ms_error *err);
+
 /* Hold all of these (all or none); out[i] is a new reference. `bare`: without their
  * bytes, which is enough to name them to others. -ENOENT: one is gone. */
 int ms_store_attach(struct ms_store_client *c,

@@ -35,7 +35,8 @@ struct ms_store_client {
     struct ms_list owns;
     size_t own_count;
     uint64_t next_request;
-    bool is_read; /* somebody reads the socket */
+    bool is_read;    /* somebody reads the socket, */
+    uint8_t *answer; /* into this */
     struct ms_list waiting;
     bool *is_touched; /* by blocks: our writing map has its pages */
 };
@@ -76,6 +77,21 @@ void ms_store_refuse_answer(struct ms_store_client *c, const Muster__StoreAnswer
 
 /* Messages may be sent by any thread. 0 or a negative errno; waits for room. */
 int ms_talk_send(struct ms_store_client *c, const Muster__StoreAsk *m);
+/* Somebody who waits for an answer. */
+struct ms_talk_wait {
+    struct ms_list link;
+    uint64_t request;
+    Muster__StoreAnswer *answer;
+    int rc; /* it was not sent, or the connection broke */
+};
+
+/* Send; several may be under way. Whatever it returns, ms_talk_end has to follow. */
+int ms_talk_start(struct ms_store_client *c,
+                  Muster__StoreAsk *m,
+                  struct ms_talk_wait *w);
+/* The answer; NULL and the reason, also if it is a Failure. */
+Muster__StoreAnswer *
+ms_talk_end(struct ms_store_client *c, struct ms_talk_wait *w, struct ms_error *err);
 /* Send and wait for the answer; NULL and the reason, also if the answer is a Failure. */
 Muster__StoreAnswer *
 ms_talk_ask(struct ms_store_client *c, Muster__StoreAsk *m, struct ms_error *err);

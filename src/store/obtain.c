@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+enum { MAKES_MAX = 32 }; /* under way at once */
+
 /* ---- making ---------------------------------------------------------------------- */
 
 /* Pages that were never written by us are mapped at once rather than fault by fault. */
@@ -36,39 +38,38 @@ static void touch(struct ms_store_client *c, uint64_t at, uint64_t len)
     }
 }
 
-struct ms_held *ms_store_make(struct ms_store_client *c,
-                              uint64_t len,
-                              const char *site,
-                              struct ms_error *err)
+static void ask_make(struct ms_store_client *c,
+                     uint64_t len,
+                     const char *site,
+                     struct ms_talk_wait *w)
 {
     Muster__StoreAsk m = MUSTER__STORE_ASK__INIT;
     Muster__StoreMake make = MUSTER__STORE_MAKE__INIT;
-    Muster__StoreAnswer *answer;
-    struct ms_held *h;
-    int rc = -ENOMEM;
 
     make.len = len;
     make.site = (char *)(uintptr_t)site;
     m.body_case = MUSTER__STORE_ASK__BODY_MAKE;
     m.make = &make;
-    answer = ms_talk_ask(c, &m, err);
-    if (!answer)
-        return NULL;
-    if (answer->body_case != MUSTER__STORE_ANSWER__BODY_MADE) {
-        muster__store_answer__free_unpacked(answer, NULL);
-        ms_error_set(err, -EPROTO, "the store answers something else");
-        return NULL;
-    }
+    (void)ms_talk_start(c, &m, w); /* the end tells */
+}
+
+static struct ms_held *hold_made(struct ms_store_client *c,
+                                 const Muster__StoredName *made,
+                                 uint64_t len,
+                                 struct ms_error *err)
+{
+    struct ms_held *h;
+    int rc = -ENOMEM;
+
     pthread_mutex_lock(&c->lock);
-    h = ms_held_get(c, c->node, answer->made->id, len, c->address, strlen(c->address));
+    h = ms_held_get(c, c->node, made->id, len, c->address, strlen(c->address));
     if (h) {
         h->counts++;
-        rc = ms_held_set_bytes(c, h, answer->made->at);
+        rc = ms_held_set_bytes(c, h, made->at);
     }
     pthread_mutex_unlock(&c->lock);
     if (rc < 0 && !h)
-        ms_client_tell_count(c, c->node, answer->made->id, -1, -1);
-    muster__store_answer__free_unpacked(answer, NULL);
+        ms_client_tell_count(c, c->node, made->id, -1, -1);
     if (rc < 0) {
         ms_held_unref(h);
         ms_error_set(err, rc, "no memory to hold an object");
@@ -77,6 +78,85 @@ struct ms_held *ms_store_make(struct ms_store_client *c,
     touch(c, h->at, len);
     h->write = c->write_map + h->at;
     return h;
+}
+
+static struct ms_held *take_made(struct ms_store_client *c,
+                                 uint64_t len,
+                                 struct ms_talk_wait *w,
+                                 struct ms_error *err)
+{
+    Muster__StoreAnswer *answer = ms_talk_end(c, w, err);
+    struct ms_held *h = NULL;
+
+    if (!answer)
+        return NULL;
+    if (answer->body_case == MUSTER__STORE_ANSWER__BODY_MADE)
+        h = hold_made(c, answer->made, len, err);
+    else
+        ms_error_set(err, -EPROTO, "the store answers something else");
+    muster__store_answer__free_unpacked(answer, NULL);
+    return h;
+}
+
+struct ms_held *ms_store_make(struct ms_store_client *c,
+                              uint64_t len,
+                              const char *site,
+                              struct ms_error *err)
+{
+    struct ms_talk_wait w;
+
+    ask_make(c, len, site, &w);
+    return take_made(c, len, &w, err);
+}
+
+/* At most MAKES_MAX; all answers are taken, whatever they are. */
+static int make_some(struct ms_store_client *c,
+                     const uint64_t *lens,
+                     size_t count,
+                     const char *site,
+                     struct ms_held **out,
+                     struct ms_error *err)
+{
+    struct ms_talk_wait waits[MAKES_MAX];
+    struct ms_error later;
+    int rc = 0;
+
+    for (size_t i = 0; i < count; i++)
+        ask_make(c, lens[i], site, &waits[i]);
+    for (size_t i = 0; i < count; i++) {
+        later = (struct ms_error){0};
+        out[i] = take_made(c, lens[i], &waits[i], rc < 0 ? &later : err);
+        if (!out[i] && rc == 0)
+            rc = err->code;
+    }
+    return rc;
+}
+
+int ms_store_make_many(struct ms_store_client *c,
+                       const uint64_t *lens,
+                       size_t count,
+                       const char *site,
+                       struct ms_held **out,
+                       struct ms_error *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < count; i++)
+        out[i] = NULL;
+    for (size_t i = 0; i < count && rc == 0; i += MAKES_MAX)
+        rc = make_some(c,
+                       lens + i,
+                       count - i < MAKES_MAX ? count - i : MAKES_MAX,
+                       site,
+                       out + i,
+                       err);
+    if (rc == 0)
+        return 0;
+    for (size_t i = 0; i < count; i++) {
+        ms_held_unref(out[i]);
+        out[i] = NULL;
+    }
+    return rc;
 }
 
 /* ---- attaching ------------------------------------------------------------------- */

@@ -14,14 +14,6 @@
 /* Between two looks for signals. */
 enum { SLICE_MS = 100 };
 
-/* Somebody who waits for an answer. */
-struct wait {
-    struct ms_list link;
-    uint64_t request;
-    Muster__StoreAnswer *answer;
-    int rc; /* the connection broke */
-};
-
 static int wait_fd(int fd, short events, int timeout_ms)
 {
     struct pollfd p = {.fd = fd, .events = events};
@@ -69,21 +61,19 @@ int ms_talk_send(struct ms_store_client *c, const Muster__StoreAsk *m)
 /* ---- waiting --------------------------------------------------------------------- */
 
 /* One answer from the socket; -EAGAIN: none within a slice. */
-static int read_answer(int fd, Muster__StoreAnswer **out)
+static int read_answer(int fd, uint8_t *data, Muster__StoreAnswer **out)
 {
-    MS_CLEANUP(ms_cleanup_free) uint8_t *data = NULL;
     size_t none = 0;
-    ssize_t n;
-    int rc = wait_fd(fd, POLLIN, SLICE_MS);
+    ssize_t n = ms_fds_recv(fd, data, 2 * MS_STORE_MESSAGE_MAX, NULL, &none);
 
-    if (rc == -ETIMEDOUT || rc == -EINTR)
-        return -EAGAIN;
-    if (rc < 0)
-        return rc;
-    data = malloc(2 * MS_STORE_MESSAGE_MAX);
-    if (!data)
-        return -ENOMEM;
-    n = ms_fds_recv(fd, data, 2 * MS_STORE_MESSAGE_MAX, NULL, &none);
+    if (n == -EAGAIN) {
+        int rc = wait_fd(fd, POLLIN, SLICE_MS);
+
+        if (rc < 0)
+            return rc == -ETIMEDOUT || rc == -EINTR ? -EAGAIN : rc;
+        none = 0;
+        n = ms_fds_recv(fd, data, 2 * MS_STORE_MESSAGE_MAX, NULL, &none);
+    }
     if (n <= 0)
         return n < 0 ? (int)n : -EPIPE;
     *out = muster__store_answer__unpack(NULL, (size_t)n, data);
@@ -93,7 +83,7 @@ static int read_answer(int fd, Muster__StoreAnswer **out)
 /* Locked. Give an answer to whoever waits for it; true: somebody does. */
 static bool hand_out(struct ms_store_client *c, Muster__StoreAnswer *m)
 {
-    ms_list_each (w, &c->waiting, struct wait, link)
+    ms_list_each (w, &c->waiting, struct ms_talk_wait, link)
         if (w->request == m->request) {
             w->answer = m;
             ms_list_remove(&w->link);
@@ -110,11 +100,11 @@ static void read_turn(struct ms_store_client *c)
 
     c->is_read = true;
     pthread_mutex_unlock(&c->lock);
-    rc = read_answer(fd, &m);
+    rc = read_answer(fd, c->answer, &m);
     pthread_mutex_lock(&c->lock);
     c->is_read = false;
     if (rc < 0 && rc != -EAGAIN)
-        ms_list_each (w, &c->waiting, struct wait, link) {
+        ms_list_each (w, &c->waiting, struct ms_talk_wait, link) {
             w->rc = rc;
             ms_list_remove(&w->link);
         }
@@ -128,7 +118,7 @@ static void read_turn(struct ms_store_client *c)
 }
 
 /* Locked. */
-static int wait_answer(struct ms_store_client *c, struct wait *w)
+static int wait_answer(struct ms_store_client *c, struct ms_talk_wait *w)
 {
     while (!w->answer && !w->rc) {
         struct timespec at;
@@ -165,29 +155,50 @@ static Muster__StoreAnswer *check(Muster__StoreAnswer *m, struct ms_error *err)
     return NULL;
 }
 
-Muster__StoreAnswer *
-ms_talk_ask(struct ms_store_client *c, Muster__StoreAsk *m, struct ms_error *err)
+int ms_talk_start(struct ms_store_client *c,
+                  Muster__StoreAsk *m,
+                  struct ms_talk_wait *w)
 {
-    struct wait w = {0};
     int rc;
 
-    ms_list_init(&w.link);
+    *w = (struct ms_talk_wait){0};
+    ms_list_init(&w->link);
     pthread_mutex_lock(&c->lock);
-    w.request = m->request = c->next_request++;
-    ms_list_add_tail(&c->waiting, &w.link);
+    w->request = m->request = c->next_request++;
+    ms_list_add_tail(&c->waiting, &w->link);
     pthread_mutex_unlock(&c->lock);
     rc = ms_talk_send(c, m);
+    if (rc == 0)
+        return 0;
     pthread_mutex_lock(&c->lock);
-    if (rc < 0)
-        ms_list_remove(&w.link);
-    else
-        rc = wait_answer(c, &w);
+    ms_list_remove(&w->link);
+    w->rc = rc;
+    pthread_mutex_unlock(&c->lock);
+    return rc;
+}
+
+Muster__StoreAnswer *
+ms_talk_end(struct ms_store_client *c, struct ms_talk_wait *w, struct ms_error *err)
+{
+    int rc;
+
+    pthread_mutex_lock(&c->lock);
+    rc = wait_answer(c, w);
     pthread_mutex_unlock(&c->lock);
     if (rc < 0) {
         ms_error_sys(err, rc, "the store of this node does not answer");
         return NULL;
     }
-    return check(w.answer, err);
+    return check(w->answer, err);
+}
+
+Muster__StoreAnswer *
+ms_talk_ask(struct ms_store_client *c, Muster__StoreAsk *m, struct ms_error *err)
+{
+    struct ms_talk_wait w;
+
+    (void)ms_talk_start(c, m, &w); /* the end tells */
+    return ms_talk_end(c, &w, err);
 }
 
 /* ---- opening --------------------------------------------------------------------- */
