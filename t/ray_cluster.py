@@ -39,24 +39,27 @@ class Machines:
         )
         return {"gcs": self.cluster.address, "url": self.cluster.webui_url or ""}
 
-    def add(self, nodes: list[dict[str, Any]]) -> dict[str, Any]:
+    def add(self, nodes: list[dict[str, Any]], env: dict[str, str]) -> dict[str, Any]:
+        """Their raylets have this in their environment, too."""
+        os.environ.update(env)
         for one in nodes:
             self.nodes[one["node_name"]] = self.cluster.add_node(
                 wait=False, node_ip_address=LOOPBACK, **one
             )
+        for name in env:
+            del os.environ[name]
         self.cluster.wait_for_nodes(120)
         return {"done": True}
 
-    def raylet(self, node: str) -> dict[str, Any]:
-        [process] = self.nodes[node].all_processes["raylet"]
-        return {"pid": process.process.pid}
-
-    def gcs(self) -> dict[str, Any]:
-        [process] = self.nodes[HEAD].all_processes["gcs_server"]
-        return {"pid": process.process.pid}
+    def kill(self, what: str, node: str = HEAD) -> dict[str, Any]:
+        """`raylet` or `gcs_server`, by SIGKILL; nobody sees a zombie of it."""
+        [one] = self.nodes[node].all_processes[what]
+        one.process.kill()
+        one.process.wait()
+        return {"done": True}
 
     def forget(self, node: str) -> dict[str, Any]:
-        """One whose raylet was killed."""
+        """One whose raylet was killed, with what Ray left of it."""
         self.cluster.remove_node(self.nodes.pop(node), allow_graceful=False)
         return {"done": True}
 

@@ -1,6 +1,6 @@
 """A real Ray cluster on this machine, bridges to it, and what they leave behind.
 
-RAY_PYTHON is the Python that Ray is installed in; without it these tests are skipped.
+RAY_PYTHON is the Python that Ray is installed in; without it there are no such tests.
 """
 
 import json
@@ -15,7 +15,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
 from helpers import MARK, describe, new_mark, processes, wait_gone
 
 PYTHON = os.environ.get("RAY_PYTHON", "")
@@ -24,7 +23,23 @@ CLI = os.environ.get("MUSTER_CLI") or str(Path(sys.executable).parent / "muster"
 BRIDGE = HERE.parent / "python/muster/ray_bridge.py"
 SLOW_S = 90.0  # Ray starts a Python for every actor, on a machine that may be busy
 
-needs_ray = pytest.mark.skipif(not PYTHON, reason="RAY_PYTHON is not set")
+# Says that it has joined, and ends as it is told; by SIGUSR1 with exit code 7.
+FAKE_AGENT = """#!/bin/sh
+words="$*"
+while [ $# -gt 0 ]; do
+    case $1 in
+    --ready-fd) ready=$2 ;;
+    --secret-file) secret=$2 ;;
+    esac
+    shift
+done
+[ -z "$FAKE_DIR" ] || { echo "$words"; cat "$secret"; } >"$FAKE_DIR/$$"
+if [ -n "$FAKE_FAIL" ]; then echo "the head said no" >&2; exit 3; fi
+trap 'exit 7' USR1
+trap 'exit 0' TERM
+if [ -z "$FAKE_LATE" ]; then printf 1 >"/proc/self/fd/$ready"; fi
+while :; do sleep 1000 & wait $!; done
+"""
 
 
 class Lines:
@@ -102,15 +117,21 @@ class RayCluster:
         self.env |= env
         for name in ("MUSTER_ADDRESS", "MUSTER_SECRET_FILE", "RAY_ADDRESS"):
             self.env.pop(name, None)
-        command = [python, str(HERE / "ray_cluster.py")]
-        self.machines = Lines(command, self.env, self.folder / "cluster.log")
+        self.fake = self.folder / "muster"
+        self.fake.write_text(FAKE_AGENT)
+        self.fake.chmod(0o700)
         try:
-            self.where = self.ask("start", dashboard=dashboard, config=config or {})
-            self.add(*(f"n{i}" for i in range(nodes)))
-        except BaseException:
-            self.stop()
-            raise
+            self._start(nodes, dashboard, config or {})
+        except AssertionError:  # Ray gives up early on a busy machine
+            self._end()
+            self._start(nodes, dashboard, config or {})
         self.env["RAY_ADDRESS"] = self.where["gcs"]
+
+    def _start(self, nodes: int, dashboard: bool, config: dict[str, Any]) -> None:
+        command = [self.python, str(HERE / "ray_cluster.py")]
+        self.machines = Lines(command, self.env, self.folder / "cluster.log")
+        self.where = self.ask("start", dashboard=dashboard, config=config)
+        self.add(*(f"n{i}" for i in range(nodes)))
 
     def ask(self, do: str, **more: Any) -> dict[str, Any]:
         self.machines.say({"do": do, **more})
@@ -120,7 +141,7 @@ class RayCluster:
         )
         return answer
 
-    def add(self, *names: str) -> None:
+    def add(self, *names: str, **env: str) -> None:
         """Every second one is in the rack `b`."""
         nodes: list[dict[str, Any]] = []
         for at, name in enumerate(names):
@@ -129,12 +150,11 @@ class RayCluster:
                 {"node_name": name, "num_cpus": 8, "num_gpus": 4, "labels": rack}
             )
         if nodes:
-            self.ask("add", nodes=nodes)
+            self.ask("add", nodes=nodes, env=env)
 
-    def pid(self, what: str, **more: str) -> int:
-        return int(self.ask(what, **more)["pid"])
-
-    def bridge(self, *args: str, muster: str = CLI, **env: str) -> "Bridge":
+    def bridge(self, *args: str, muster: str = "", **env: str) -> "Bridge":
+        """With agents that are none, or those of this program."""
+        muster = muster or str(self.fake)
         command = [self.python, str(BRIDGE), "--muster", muster, *args]
         return Bridge(self, command, self.env | env)
 
@@ -153,8 +173,7 @@ class RayCluster:
         left = [p for p in processes(self.mark) if " agent" in describe(p)]
         assert wait_gone(left) == [], [describe(p) for p in left]
 
-    def stop(self) -> None:
-        """And nothing of it is left."""
+    def _end(self) -> None:
         if not self.machines.process.stdin.closed:  # type: ignore[union-attr]
             self.machines.close_input()
         try:
@@ -165,6 +184,10 @@ class RayCluster:
         left = wait_gone(processes(self.mark), 10.0)
         for pid in left:  # of Ray itself; ours are looked for before
             os.kill(pid, signal.SIGKILL)
+
+    def stop(self) -> None:
+        """And nothing of it is left."""
+        self._end()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
