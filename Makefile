@@ -48,6 +48,9 @@ fuzz: setup
 
 test-ray: all
 	@ray=$$(tools/ray-venv) && RAY_PYTHON=$$ray bench/run --smoke --no-verl
+	@ray=$$(tools/ray-venv) && oldest=$$(tools/ray-venv oldest) && \
+		RAY_PYTHON=$$ray OLDEST_RAY_PYTHON=$$oldest \
+		.venv/bin/python -m pytest t/against_ray
 
 test-verl: all
 	@tools/verl-run -m pytest t/against_verl t/with_torch t/test_http.py

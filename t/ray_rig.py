@@ -117,6 +117,7 @@ class RayCluster:
         self.env |= env
         for name in ("MUSTER_ADDRESS", "MUSTER_SECRET_FILE", "RAY_ADDRESS"):
             self.env.pop(name, None)
+        self.bridges: list[Bridge] = []
         self.fake = self.folder / "muster"
         self.fake.write_text(FAKE_AGENT)
         self.fake.chmod(0o700)
@@ -156,7 +157,16 @@ class RayCluster:
         """With agents that are none, or those of this program."""
         muster = muster or str(self.fake)
         command = [self.python, str(BRIDGE), "--muster", muster, *args]
-        return Bridge(self, command, self.env | env)
+        self.bridges.append(Bridge(self, command, self.env | env, muster))
+        return self.bridges[-1]
+
+    def end_bridges(self) -> None:
+        """What a test that failed has left."""
+        for bridge in self.bridges:
+            if bridge.process.poll() is None:
+                bridge.process.kill()
+            bridge.end()
+        self.bridges.clear()
 
     def held(self) -> tuple[int, list[str]]:
         """Living keepers and placement groups, by Ray's own word."""
@@ -195,10 +205,10 @@ class Bridge(Lines):
     """What it says is kept: `pieces` is what is known, `events` all that was told."""
 
     def __init__(
-        self, ray: RayCluster, command: list[str], env: dict[str, str]
+        self, ray: RayCluster, command: list[str], env: dict[str, str], muster: str
     ) -> None:
         super().__init__(command, env, ray.folder / f"bridge-{new_mark()}.log")
-        self.ray = ray
+        self.ray, self.muster = ray, muster
         self.last_id = 0
         self.events: list[dict[str, Any]] = []
         self.answers: dict[int, dict[str, Any]] = {}
@@ -263,7 +273,7 @@ class Bridge(Lines):
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if b"--node-name" in words and node.encode() in words:
+            if {b"--node-name", node.encode(), self.muster.encode()} <= set(words):
                 return pid
         raise AssertionError(f"no agent is called {node}")
 

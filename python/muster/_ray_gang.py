@@ -58,8 +58,9 @@ class Piece:
     def __init__(self, key: str, number: int) -> None:
         self.key, self.number = key, number
         self.phase, self.cause, self.code = "pending", "none", 0
-        self.node, self.detail = "", ""
-        self.agent = ""  # as the head knows its node
+        self.node: str | None = None
+        self.detail: str | None = None
+        self.agent: str | None = None  # as the head knows its node
         self.devices: list[int] = []
 
     def event(self) -> dict[str, Any]:
@@ -78,10 +79,10 @@ class Holder:
 class Kept:
     """What a gang holds on one node: a holder for each bundle; the first has the agent."""
 
-    def __init__(self, node: str, bundles: list[int]) -> None:
+    def __init__(self, node: str, bundles: list[int], agent: str) -> None:
         self.node, self.bundles = node, bundles
+        self.agent = agent  # its name at the head; taken while it lives
         self.holders: list[Holder] = []
-        self.agent = ""  # its name at the head; taken while it lives
         self.devices: list[str] = []
         self.joined: asyncio.Future[Any] | None = None
         self.ended: asyncio.Future[Any] | None = None
@@ -132,9 +133,10 @@ class Gang:
         names = {node: self.nodes.name(node) for node in set(places.values())}
         self.numbers = order.number(self.wanted, places, names)
         for node, bundles in order.by_node(places).items():
-            self.kept.append(Kept(node, bundles))
+            self.kept.append(Kept(node, bundles, self._agent_name(names[node])))
             for piece in self._pieces_of(self.kept[-1]):
-                piece.node, piece.phase = names[node], "starting"
+                piece.node, piece.agent = names[node], self.kept[-1].agent
+                piece.phase = "starting"
                 self.tell(piece.event())
         self.stage = "starting"
         await self._make(self._hire)
@@ -215,7 +217,6 @@ class Gang:
         try:
             for holder in kept.holders:
                 self._take_devices(kept, holder.bundle, (await holder.where)["devices"])
-            kept.agent = self._agent_name(self.nodes.name(kept.node))
             self._number(kept)
             actor = kept.holders[0].actor
             started = heard(actor.start.remote(self._spec(kept)))
@@ -265,7 +266,6 @@ class Gang:
         for index in kept.bundles:
             piece = self.pieces[self.numbers[index]]
             # what has no number is counted
-            piece.agent = kept.agent
             piece.devices = sorted(
                 int(d) if d.isdecimal() else kept.devices.index(d) for d in ids[index]
             )
@@ -353,7 +353,8 @@ class Gang:
     def _tell_end(self, piece: Piece, end: tuple[str, int, str]) -> None:
         if piece.phase != "ended":
             piece.phase = "ended"
-            piece.cause, piece.code, piece.detail = end
+            piece.cause, piece.code, detail = end
+            piece.detail = detail or None
             self.tell(piece.event())
 
     async def _kill(self, holders: list[Holder]) -> None:

@@ -73,7 +73,10 @@ def _check_piece(piece: Any) -> None:
     if not isinstance(piece, dict):
         raise Refused(errno.EINVAL, "a piece is an object")
     if _amount(piece, "gpus") % 1:
-        raise Refused(errno.EINVAL, "a piece has whole GPUs")
+        raise Refused(
+            errno.ENOTSUP,
+            "a share of a GPU: Ray does not tie it to its piece; ask for whole ones",
+        )
     _amount(piece, "cpus")
     _amount(piece, "memory")
     resources, labels = piece.get("resources") or {}, piece.get("labels") or {}

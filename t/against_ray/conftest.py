@@ -14,9 +14,18 @@ if not PYTHON:
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[RayCluster]:
     """Three nodes. Whoever breaks one starts a cluster of its own."""
+    if not PYTHON:
+        pytest.skip("RAY_PYTHON is not set")
     one = RayCluster(NODES)
     yield one
     one.stop()
+
+
+@pytest.fixture(autouse=True)
+def _no_bridges(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    if "ray_cluster" in request.fixturenames:
+        request.getfixturevalue("ray_cluster").end_bridges()
 
 
 @pytest.fixture

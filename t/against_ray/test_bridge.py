@@ -41,6 +41,17 @@ def test_pieces_are_in_the_order_of_nodes_and_devices(bridge: Bridge) -> None:
     assert bridge.ray.held() == (0, [])
 
 
+def test_32_pieces(bridge: Bridge) -> None:
+    assert bridge.reserve("wide", 32, cpus=0.5)["rc"] == 0
+    pieces = bridge.of("wide")
+    assert [p["number"] for p in pieces] == list(range(32))
+    nodes = [p["node"] for p in pieces]
+    assert nodes == sorted(nodes)
+    assert {p["agent"] for p in pieces} == set(nodes)  # one agent a node
+    assert bridge.do("release", key="wide")["rc"] == 0
+    assert bridge.ray.held() == (0, [])
+
+
 def test_infeasible_fails_at_its_deadline_with_reasons(bridge: Bridge) -> None:
     said = bridge.reserve("wide", 4, cpus=8, gpus=4, timeout_s=2)
     assert said["rc"] == -errno.ETIMEDOUT
@@ -79,7 +90,8 @@ def test_cancel(bridge: Bridge) -> None:
     ],
 )
 def test_wrong_requests(bridge: Bridge, wrong: dict[str, Any]) -> None:
-    assert bridge.do("reserve", **wrong)["rc"] == -errno.EINVAL
+    code = errno.ENOTSUP if wrong["key"] == "half" else errno.EINVAL
+    assert bridge.do("reserve", **wrong)["rc"] == -code
     assert bridge.do("dance")["rc"] == -errno.EINVAL
     bridge.process.stdin.write(b"no json\n[1]\n")  # type: ignore[union-attr]
     assert bridge.do("list")["rc"] == 0
