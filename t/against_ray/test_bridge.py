@@ -41,8 +41,10 @@ def test_pieces_are_in_the_order_of_nodes_and_devices(bridge: Bridge) -> None:
     assert bridge.ray.held() == (0, [])
 
 
+@pytest.mark.timeout(300)  # 32 Pythons are started
 def test_32_pieces(bridge: Bridge) -> None:
-    assert bridge.reserve("wide", 32, cpus=0.5)["rc"] == 0
+    asked = bridge.request("wide", 32, cpus=0.5, timeout_s=240)
+    assert bridge.do("reserve", timeout=240, **asked)["rc"] == 0
     pieces = bridge.of("wide")
     assert [p["number"] for p in pieces] == list(range(32))
     nodes = [p["node"] for p in pieces]
