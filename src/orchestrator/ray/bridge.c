@@ -416,3 +416,18 @@ int ms_bridge_run(const struct ms_bridge_options *o)
     fflush(o->out);
     return b.code;
 }
+
+int ms_bridge_run_by_env(FILE *out)
+{
+    const char *offer = getenv(MS_OFFER_ENV), *name = getenv(MS_BRIDGE_NAME_ENV),
+               *grace = getenv(MS_BRIDGE_GRACE_ENV);
+    double grace_s = grace ? strtod(grace, NULL) : 0;
+
+    if (!offer || !name || !(grace_s >= 0 && grace_s < 1e9))
+        return -EINVAL;
+    return ms_bridge_run(
+        &(struct ms_bridge_options){.offer = offer,
+                                    .name = name,
+                                    .grace_ns = (int64_t)(grace_s * 1e9),
+                                    .out = out});
+}

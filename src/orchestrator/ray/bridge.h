@@ -27,5 +27,7 @@ struct ms_bridge_options {
 
 /* Until the end; an exit code. */
 int ms_bridge_run(const struct ms_bridge_options *o);
+/* The same, with what the environment says; -EINVAL: it is not that of a bridge. */
+int ms_bridge_run_by_env(FILE *out);
 
 #endif

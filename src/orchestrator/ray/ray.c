@@ -213,13 +213,11 @@ static bool copy_options(struct ms_ray_options *to, const struct ms_ray_options 
     return good;
 }
 
-static void destroy(struct ms_orchestrator *o)
+static void end(struct ray *r, bool keep)
 {
-    struct ray *r = ray_of(o);
-
     ms_list_each (op, &r->ops, struct ms_orch_op, link)
         ms_ray_op_free(op);
-    ms_ray_untie(r);
+    ms_ray_untie(r, keep);
     ms_watches_finish(&r->watches);
     ms_timer_finish(&r->turn);
     ms_timer_finish(&r->pump);
@@ -228,6 +226,16 @@ static void destroy(struct ms_orchestrator *o)
     forget_avoided(r);
     free_options(&r->options);
     free(r);
+}
+
+static void destroy(struct ms_orchestrator *o)
+{
+    end(ray_of(o), o->ops->can & MS_ORCH_DURABLE);
+}
+
+void ms_ray_abandon(struct ms_orchestrator *o)
+{
+    end(ray_of(o), true);
 }
 
 #define RAY_OPS(more)                                                                  \

@@ -76,6 +76,9 @@ struct ray {
     struct ms_ray_hello hello;
 };
 
+/* As if this process had been killed: connections close, and nobody is told. */
+void ms_ray_abandon(struct ms_orchestrator *o);
+
 /* ray.c: the nodes to avoid, told to a new bridge */
 void ms_ray_avoid_again(struct ray *r);
 
@@ -96,7 +99,8 @@ void ms_ray_ops_down(struct ray *r, bool was_up, const struct ms_error *why);
 
 /* Have a bridge; 0, or why not. */
 int ms_ray_tie(struct ray *r, struct ms_error *err);
-void ms_ray_untie(struct ray *r);
+/* With `keep`, what is lent is left to the next controller. */
+void ms_ray_untie(struct ray *r, bool keep);
 /* Send a request under a new id; 0, or why not. Borrowed. */
 int ms_ray_send(struct ray *r, json_t *request, uint64_t *id);
 void ms_ray_on_linger(void *arg);

@@ -80,10 +80,8 @@ int ms_ray_tie(struct ray *r, struct ms_error *err)
     return 0;
 }
 
-void ms_ray_untie(struct ray *r)
+void ms_ray_untie(struct ray *r, bool keep)
 {
-    bool keep = r->base.ops->can & MS_ORCH_DURABLE;
-
     if (r->carrier)
         r->carrier->ops->destroy(r->carrier, keep, ms_now_ns() + MS_RAY_END_NS);
     if (r->old)
