@@ -3,6 +3,7 @@
  * also what the package has as bin/muster: the bridge, and small agents. */
 #include "base/cleanup.h"
 #include "io/spawn.h"
+#include "io/tree.h"
 #include "orchestrator/conformance.h"
 #include "orchestrator/ray/bridge.h"
 #include "orchestrator/ray/ray_impl.h"
@@ -20,13 +21,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 enum { SILENCE_SHARE = 15 }; /* of the time that the suite wants: this is real time */
 
-static char self[PATH_MAX], state_dir[] = "/tmp/muster-ray-test-XXXXXX";
+/* short: sockets are in there */
+static char self[PATH_MAX], state_dir[] = "/tmp/mr-XXXXXX";
 
 /* ---- the cluster, one for all tests -------------------------------------------------- */
 
@@ -71,6 +74,23 @@ static void add_node(const char *name)
     order_done(line);
 }
 
+/* Ray's own limits are too short for a machine that does other things too. */
+static void set_ray_env(void)
+{
+    static const char *const env[][2] = {
+        {"RAY_USAGE_STATS_ENABLED", "0"},
+        {"RAY_raylet_start_wait_time_s", "120"},
+        {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0"}, /* else 127.0.0.1 is replaced */
+        {"RAY_DASHBOARD_STARTUP_TIMEOUT_S", "300"},
+        {"RAY_DASHBOARD_SUBPROCESS_MODULE_WAIT_READY_TIMEOUT", "300"},
+        {"RAY_TMPDIR", state_dir},
+    };
+
+    for (size_t i = 0; i < MS_COUNT(env); i++)
+        setenv(env[i][0], env[i][1], 1);
+    unsetenv("RAY_ADDRESS");
+}
+
 static void start_cluster(void)
 {
     int to[2], from[2];
@@ -82,6 +102,7 @@ static void start_cluster(void)
     assert_int_equal(pipe2(from, O_CLOEXEC), 0);
     cluster.pid = fork();
     if (cluster.pid == 0) {
+        set_ray_env();
         dup2(to[0], 0);
         dup2(from[1], 1);
         execl("/bin/sh", "sh", "-c", getenv("MUSTER_RAY_CLUSTER"), NULL);
@@ -115,6 +136,7 @@ static void stop_cluster(void)
     while (getc(cluster.from) != EOF) /* it ends with everything that it started */
         ;
     fclose(cluster.from);
+    waitpid(cluster.pid, NULL, 0);
 }
 
 /* ---- the rig ------------------------------------------------------------------------- */
@@ -388,5 +410,6 @@ int main(int argc, char **argv)
         cmocka_set_test_filter(getenv("MUSTER_TEST_FILTER"));
     failed = ms_conformance_run(all, MS_COUNT(all), NULL, 0);
     stop_cluster();
+    ms_tree_remove(AT_FDCWD, state_dir);
     return failed;
 }
