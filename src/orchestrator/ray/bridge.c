@@ -78,7 +78,7 @@ static void on_child_ended(void *arg, const struct ms_error *why)
 {
     struct bridge *b = arg;
 
-    if (!b->is_ending) {
+    if (!b->is_ending && why->code < 0) {
         fprintf(b->options->out, "muster bridge: %s\n", why->text);
         fflush(b->options->out);
         b->code = 1;

@@ -101,8 +101,10 @@ static void on_ended(void *arg, unsigned events)
     while (c->out_fd >= 0 && read_some(c) > 0) /* what it said last */
         ;
     c->is_over = true;
-    ms_error_set(
-        &why, -ECHILD, "the bridge %s", ms_process_end_print(&end, how, sizeof how));
+    ms_error_set(&why,
+                 end.known && !end.signaled && end.code == 0 ? 0 : -ECHILD,
+                 "the bridge %s",
+                 ms_process_end_print(&end, how, sizeof how));
     c->events->on_ended(c->arg, c->broken.code ? &c->broken : &why);
 }
 

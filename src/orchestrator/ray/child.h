@@ -29,6 +29,7 @@ struct ms_ray_child_spec {
 
 struct ms_ray_child_events {
     void (*on_line)(void *arg, const char *line, size_t len); /* with a NUL behind it */
+    /* The code is 0 if it ended as it should, with exit code 0. */
     void (*on_ended)(void *arg, const struct ms_error *why);
 };
 

@@ -523,6 +523,15 @@ static void far_destroy(struct ms_carrier *c, bool keep, int64_t until_ns)
     free(f);
 }
 
+void ms_far_cut(struct ms_carrier *c)
+{
+    struct far *f = (struct far *)c;
+
+    if (f->attached)
+        end_free(f->attached);
+    ms_timer_set(&f->redial, MS_REDIAL_MIN_NS);
+}
+
 static int init(struct far *f, struct ms_error *err)
 {
     struct ms_loop *loop = f->options->loop;

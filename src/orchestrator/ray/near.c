@@ -37,8 +37,10 @@ static void on_line(void *arg, const char *line, size_t len)
 static void on_ended(void *arg, const struct ms_error *why)
 {
     struct near *n = arg;
+    struct ms_error said = *why;
 
-    n->events->on_down(n->arg, why);
+    said.code = -ECHILD;
+    n->events->on_down(n->arg, &said);
 }
 
 struct ms_carrier *ms_near_open(const struct ms_ray_options *o,

@@ -317,21 +317,6 @@ static struct ms_rig *make(void *arg)
     return &r->base;
 }
 
-/* What a durable one has left goes after its grace: here it is told to. */
-static void end_all(struct ray_rig *r)
-{
-    struct ray *ray = (struct ray *)r->o;
-    json_t *o = json_pack("{s:s}", "verb", "end");
-    uint64_t id;
-    bool never = false;
-
-    if (ray->tie == TIE_UP && r->is_durable) {
-        ms_ray_send(ray, o, &id);
-        run(&r->base, &never, MS_NS_PER_S);
-    }
-    json_decref(o);
-}
-
 static void destroy(struct ms_rig *rig)
 {
     struct ray_rig *r = rig_of(rig);
@@ -339,7 +324,6 @@ static void destroy(struct ms_rig *rig)
 
     on_wake(r);
     if (r->o) {
-        end_all(r);
         ms_ray_untie((struct ray *)r->o, false);
         r->o->ops->destroy(r->o);
     }

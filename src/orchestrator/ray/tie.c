@@ -80,8 +80,21 @@ int ms_ray_tie(struct ray *r, struct ms_error *err)
     return 0;
 }
 
+/* Nobody needs what it holds any more, whatever its grace. */
+static void say_end(struct ray *r)
+{
+    json_t *o = json_pack("{s:s}", "verb", "end");
+    uint64_t id;
+
+    if (o)
+        ms_ray_send(r, o, &id);
+    json_decref(o);
+}
+
 void ms_ray_untie(struct ray *r, bool keep)
 {
+    if (r->carrier && !keep && r->tie == TIE_UP)
+        say_end(r);
     if (r->carrier)
         r->carrier->ops->destroy(r->carrier, keep, ms_now_ns() + MS_RAY_END_NS);
     if (r->old)
