@@ -47,6 +47,10 @@ fuzz: setup
 	@tools/fuzz
 
 test-ray: all
+	@.venv/bin/ninja -C build/release --quiet t/test_orchestrator_ray t/test_orchestrator_ray_real
+	@MUSTER_TEST_SLOW=1 build/release/t/test_orchestrator_ray
+	@ray=$$(tools/ray-venv) && MUSTER_RAY_CLUSTER="exec $$ray t/ray_cluster.py" \
+		MUSTER_PYTHON_DIR=python/muster build/release/t/test_orchestrator_ray_real
 	@ray=$$(tools/ray-venv) && RAY_PYTHON=$$ray bench/run --smoke --no-verl
 	@ray=$$(tools/ray-venv) && oldest=$$(tools/ray-venv oldest) && \
 		RAY_PYTHON=$$ray OLDEST_RAY_PYTHON=$$oldest \
