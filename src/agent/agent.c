@@ -180,6 +180,28 @@ static void on_read_log(struct ms_agent *a, Muster__HeadToAgent *m)
     muster__head_to_agent__free_unpacked(m, NULL);
 }
 
+static void on_list_objects(struct ms_agent *a, Muster__HeadToAgent *m)
+{
+    Muster__AgentToHead out = MUSTER__AGENT_TO_HEAD__INIT;
+    uint32_t most = m->list_objects->most;
+    Muster__StoreStats *stats =
+        a->store ? ms_store_stats(a->store,
+                                  most < MS_STORE_SHOWN_MAX ? most : MS_STORE_SHOWN_MAX)
+                 : NULL;
+
+    out.body_case = MUSTER__AGENT_TO_HEAD__BODY_STORE;
+    out.store = stats;
+    if (stats)
+        ms_agent_send(a, m->request, &out);
+    else
+        ms_agent_refuse(a,
+                        m->request,
+                        MUSTER__FAILURE__KIND__REFUSED,
+                        a->store ? "out of memory" : "it has no store");
+    ms_store_stats_free(stats);
+    muster__head_to_agent__free_unpacked(m, NULL);
+}
+
 static void on_log_piece(void *arg, uint64_t request, Muster__LogPiece *piece)
 {
     Muster__AgentToHead out = MUSTER__AGENT_TO_HEAD__INIT;
@@ -224,6 +246,7 @@ static const struct {
     {MUSTER__HEAD_TO_AGENT__BODY_DRIVER, on_driver},
     {MUSTER__HEAD_TO_AGENT__BODY_FORGET_DRIVER, on_forget_driver},
     {MUSTER__HEAD_TO_AGENT__BODY_READ_LOG, on_read_log},
+    {MUSTER__HEAD_TO_AGENT__BODY_LIST_OBJECTS, on_list_objects},
     {MUSTER__HEAD_TO_AGENT__BODY_SHUTDOWN, on_shutdown},
     {MUSTER__HEAD_TO_AGENT__BODY_SUCCESSOR, on_successor},
 };

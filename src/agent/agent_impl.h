@@ -114,6 +114,8 @@ void ms_agent_collect_soon(struct ms_agent *a);
 
 /* The store of this node; without one, data travels in messages. */
 void ms_agent_open_store(struct ms_agent *a);
+/* What there is here; `request` 0: more is known than was said in the hello. */
+void ms_agent_send_ready(struct ms_agent *a, uint64_t request);
 
 /* ---- start.c --------------------------------------------------------------------- */
 

@@ -113,7 +113,7 @@ void ms_agent_describe(struct ms_agent *a, Muster__AgentReady *ready, char **hos
     ready->addresses = hosts;
 }
 
-static void send_ready(struct ms_agent *a, uint64_t request)
+void ms_agent_send_ready(struct ms_agent *a, uint64_t request)
 {
     Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
     Muster__AgentReady ready;
@@ -242,6 +242,6 @@ void ms_agent_configure(struct ms_agent *a, Muster__HeadToAgent *message)
         ms_agent_end(a, 0, err.text);
         return;
     }
-    send_ready(a, request);
+    ms_agent_send_ready(a, request);
     ms_agent_warm_up(a, ms_contexts_find(&a->contexts, 0));
 }

@@ -234,8 +234,11 @@ static void on_welcome(struct ms_line *line, Muster__LinkWelcome *welcome)
         return;
     }
     line_is_up(line, welcome);
-    if (is_first)
+    if (is_first) {
+        ms_agent_send_ready(j->agent,
+                            0); /* where its folder is: drivers here want it */
         ms_agent_warm_up(j->agent, ms_contexts_find(&j->agent->contexts, 0));
+    }
     say_joined(j, welcome->session);
     tell_ready(j);
 }

@@ -152,7 +152,7 @@ static void offer_operand(const struct job *j, enum ms_words words)
     else if (words == MS_WORDS_STOP && first)
         offer_words(j, "cluster session");
     else if (words == MS_WORDS_KINDS && first)
-        offer_words(j, "nodes clusters workers drivers groups sessions");
+        offer_words(j, "nodes clusters workers drivers groups objects sessions");
     else if (words == MS_WORDS_COMMANDS && first)
         offer_commands(j);
     else if (words == MS_WORDS_THINGS && first && !strchr(j->word, '/'))

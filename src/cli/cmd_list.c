@@ -1,5 +1,6 @@
 #include "base/cleanup.h"
 #include "base/nearest.h"
+#include "cli/list_objects.h"
 #include "cli/target.h"
 #include "cli/view.h"
 
@@ -111,6 +112,7 @@ static enum ms_exit fail_kind(const struct ms_cli *cli, const char *word)
     struct ms_nearest near = {.word = word};
 
     ms_nearest_consider(&near, "sessions");
+    ms_nearest_consider(&near, "objects");
     for (size_t i = 0; i < MS_COUNT(kinds); i++)
         ms_nearest_consider(&near, kinds[i].name);
     return ms_out_fail(cli,
@@ -128,6 +130,8 @@ enum ms_exit ms_cmd_list(const struct ms_cli *cli)
         return ms_out_fail(cli, MS_EXIT_USAGE, "say what to list: " MS_CLI_KINDS);
     if (strcmp(cli->operands[0], "sessions") == 0)
         return list_sessions(cli);
+    if (strcmp(cli->operands[0], "objects") == 0)
+        return ms_list_objects(cli);
     for (size_t i = 0; i < MS_COUNT(kinds); i++)
         if (strcmp(cli->operands[0], kinds[i].name) == 0)
             return list_kind(cli, &kinds[i]);

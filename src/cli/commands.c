@@ -37,9 +37,11 @@ const struct ms_cli_command ms_cli_commands[] = {
         .operands = "KIND",
         .operands_max = 1,
         .words = MS_WORDS_KINDS,
-        .summary = "all nodes, clusters, workers, drivers, groups or sessions",
+        .summary = "all nodes, clusters, workers, drivers, groups, objects or sessions",
         .text = "KIND is one of " MS_CLI_KINDS ".\nWith --json, an array. Sessions are "
-                "those of this machine, also ended ones whose logs\nare kept.",
+                "those of this machine, also ended ones whose logs\nare kept. Objects "
+                "are those of the nodes' stores, the largest first: at most 1000 of "
+                "each node.",
         .example = "muster list workers\nmuster list nodes --json | jq '.[].name'",
         .options = ASK,
         .exits = EXITS_ANY | EXITS_ASK,

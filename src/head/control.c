@@ -41,7 +41,8 @@ static void on_request(void *arg, struct ms_request *r)
     } table[] = {{MS_OP_STATUS, ms_head_control_status},
                  {MS_OP_HEALTH, on_health},
                  {MS_OP_STOP, ms_head_control_stop},
-                 {MS_OP_READ_LOG, ms_head_control_read_log}};
+                 {MS_OP_READ_LOG, ms_head_control_read_log},
+                 {MS_OP_OBJECTS, ms_head_control_objects}};
 
     for (size_t i = 0; i < MS_COUNT(table); i++)
         if (table[i].op == r->op) {

@@ -218,6 +218,15 @@ void ms_node_is_ready(struct ms_node *n, Muster__AgentReady *ready)
     ms_place_node_came(n->head, n);
 }
 
+/* An agent that has dialled knows its folder only when it was welcomed. */
+static void swap_folder(Muster__AgentReady *known, Muster__AgentReady *said)
+{
+    char *folder = known->session_dir;
+
+    known->session_dir = said->session_dir;
+    said->session_dir = folder;
+}
+
 bool ms_node_read(struct ms_node *n, const uint8_t *body, size_t len)
 {
     Muster__AgentToHead *m = muster__agent_to_head__unpack(NULL, len, body);
@@ -228,6 +237,8 @@ bool ms_node_read(struct ms_node *n, const uint8_t *body, size_t len)
     case MUSTER__AGENT_TO_HEAD__BODY_READY:
         if (n->lent)
             ms_lent_is_ready(n->lent, MS_TAKE(m->ready));
+        else if (n->ready)
+            swap_folder(n->ready, m->ready);
         break;
     case MUSTER__AGENT_TO_HEAD__BODY_EXITED:
         ms_head_worker_exited(n->head, m->exited->uid, m->exited->exit);

@@ -95,6 +95,7 @@ static const struct route routes[] = {
     {"api/v1/nodes/*", ms_rest_node, NULL, false},
     {"api/v1/drivers", ms_rest_drivers, NULL, false},
     {"api/v1/groups", ms_rest_groups, NULL, false},
+    {"api/v1/objects", ms_rest_objects, NULL, false},
     {"api/v1/clusters", ms_rest_clusters, NULL, false},
     {"api/v1/clusters/*", ms_rest_cluster, ms_rest_end, false},
     {"api/v1/clusters/*/workers", ms_rest_workers, NULL, false},

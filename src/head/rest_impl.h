@@ -73,6 +73,8 @@ void ms_rest_nodes(const struct rest_ask *ask);
 void ms_rest_node(const struct rest_ask *ask);
 void ms_rest_drivers(const struct rest_ask *ask);
 void ms_rest_groups(const struct rest_ask *ask);
+/* rest_objects.c */
+void ms_rest_objects(const struct rest_ask *ask);
 void ms_rest_clusters(const struct rest_ask *ask);
 void ms_rest_cluster(const struct rest_ask *ask);
 void ms_rest_workers(const struct rest_ask *ask);

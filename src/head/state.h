@@ -345,5 +345,12 @@ struct ms_head_op *ms_head_read_log(struct ms_head *h,
                                     void *arg);
 void ms_head_read_log_run(struct ms_head_op *op);
 void ms_head_control_read_log(struct ms_head *h, struct ms_request *r);
+/* control_objects.c: `muster list objects` */
+/* Ask all nodes; the result is Objects, sooner or later: nodes that do not answer say why
+ * not. NULL: out of memory. */
+struct ms_head_op *ms_head_list_objects(struct ms_head *h,
+                                        void (*on_done)(struct ms_head_op *op),
+                                        void *arg);
+void ms_head_control_objects(struct ms_head *h, struct ms_request *r);
 
 #endif

@@ -44,7 +44,7 @@ void ms_store_destroy(struct ms_store *s);
 /* Can anything be spilled to `dir`? 0, or why not. */
 int ms_store_check_spill(const char *dir, struct ms_error *err);
 
-/* What it has, and the oldest of its objects; ms_store_stats_free. NULL: out of memory. */
+/* What it has, and the largest of its objects; ms_store_stats_free. NULL: out of memory. */
 Muster__StoreStats *ms_store_stats(struct ms_store *s, size_t objects_max);
 void ms_store_stats_free(Muster__StoreStats *m);
 

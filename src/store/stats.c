@@ -83,17 +83,37 @@ fail:
     return NULL;
 }
 
-static int add_objects(Muster__StoreStats *m, const struct ms_list *list, size_t room)
+static int compare(const void *a, const void *b)
 {
-    ms_list_each (o, list, struct ms_object, link) {
-        if (m->n_objects == room)
-            return 0;
-        m->objects[m->n_objects] = object_status(o);
+    const struct ms_object *x = *(const struct ms_object *const *)a;
+    const struct ms_object *y = *(const struct ms_object *const *)b;
+
+    if (x->len != y->len)
+        return x->len > y->len ? -1 : 1;
+    return x->made_ns < y->made_ns ? -1 : x->made_ns > y->made_ns;
+}
+
+/* The largest, and of these the oldest, first. */
+static int add_objects(Muster__StoreStats *m, const struct ms_table *t, size_t most)
+{
+    const struct ms_object **all = calloc(t->objects.count + 1, sizeof(*all));
+    size_t count = 0;
+
+    if (!all)
+        return -1;
+    ms_list_each (o, &t->all, struct ms_object, link)
+        all[count++] = o;
+    ms_list_each (o, &t->unheld, struct ms_object, link)
+        all[count++] = o;
+    qsort(all, count, sizeof(*all), compare);
+    while (m->n_objects < count && m->n_objects < most) {
+        m->objects[m->n_objects] = object_status(all[m->n_objects]);
         if (!m->objects[m->n_objects])
-            return -1;
+            break;
         m->n_objects++;
     }
-    return 0;
+    free(all);
+    return m->n_objects == (count < most ? count : most) ? 0 : -1;
 }
 
 Muster__StoreStats *ms_store_stats(struct ms_store *s, size_t objects_max)
@@ -118,8 +138,7 @@ Muster__StoreStats *ms_store_stats(struct ms_store *s, size_t objects_max)
     m->node_name = strdup(s->node_name);
     m->objects = calloc(objects_max + 1, sizeof *m->objects);
     if (!m->node_name || !m->spill_dir || !m->objects ||
-        add_objects(m, &s->table.all, objects_max) < 0 ||
-        add_objects(m, &s->table.unheld, objects_max) < 0) {
+        (objects_max && add_objects(m, &s->table, objects_max) < 0)) {
         ms_store_stats_free(m);
         return NULL;
     }

@@ -88,6 +88,7 @@ enum ms_op {
     MS_OP_STATUS = 64,   /* head: StatusRequest -> Status */
     MS_OP_STOP = 65,     /* head: StopRequest -> Stopped */
     MS_OP_READ_LOG = 66, /* head: ReadLog -> LogPiece */
+    MS_OP_OBJECTS = 67,  /* head: ListObjects -> Objects */
     MS_OP_METHOD = 256   /* the first interned method */
 };
 

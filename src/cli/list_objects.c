@@ -1,0 +1,137 @@
+#include "cli/list_objects.h"
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "cli/target.h"
+#include "cli/view.h"
+#include "head/view_objects.h"
+#include "resource/amount.h"
+#include "wire/frame.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { HOLDERS_SHOWN = 3 };
+
+static void print_age(struct ms_buf *out, uint64_t ns)
+{
+    unsigned long long s = ns / MS_NS_PER_S;
+
+    if (s < 120)
+        ms_buf_printf(out, "%llus", s);
+    else if (s < 7200)
+        ms_buf_printf(out, "%llum", s / 60);
+    else
+        ms_buf_printf(out, "%lluh", s / 3600);
+}
+
+static void print_holders(struct ms_buf *out, const Muster__StoredStatus *o)
+{
+    size_t shown = o->n_holders < HOLDERS_SHOWN ? o->n_holders : HOLDERS_SHOWN;
+
+    if (o->n_holders == 0)
+        ms_buf_printf(out, "nobody");
+    for (size_t i = 0; i < shown; i++) {
+        ms_buf_printf(out, "%s%s (", i ? ", " : "", o->holders[i]->name);
+        print_age(out, o->holders[i]->since_ns);
+        ms_buf_printf(out, ")");
+    }
+    if (o->n_holders > shown)
+        ms_buf_printf(out, ", and %zu more", o->n_holders - shown);
+}
+
+static const char *text_of(struct ms_buf *b)
+{
+    const char *text = ms_buf_str(b);
+
+    return text ? text : "";
+}
+
+static void add_object(struct ms_grid *g, const struct ms_view_object *v)
+{
+    const Muster__StoredStatus *o = v->object;
+    struct ms_buf size = {0}, age = {0}, holders = {0};
+
+    ms_amount_print_bytes(o->len, &size);
+    print_age(&age, o->age_ns);
+    print_holders(&holders, o);
+    ms_grid_add(g, NULL, "%s", v->at->node_name);
+    if (o->is_mirror)
+        ms_grid_add(g,
+                    NULL,
+                    "%s:%llu",
+                    v->origin[0] ? v->origin : "?",
+                    (unsigned long long)o->id);
+    else
+        ms_grid_add(g, NULL, "%llu", (unsigned long long)o->id);
+    ms_grid_add(g, NULL, "%s", text_of(&size));
+    ms_grid_add(g, o->is_spilled ? MS_STYLE_WARN : NULL, "%s", ms_view_object_where(o));
+    ms_grid_add(g, NULL, "%s", text_of(&age));
+    ms_grid_add(g, NULL, "%s", v->site);
+    ms_grid_add(g, NULL, "%s", text_of(&holders));
+    ms_buf_finish(&size);
+    ms_buf_finish(&age);
+    ms_buf_finish(&holders);
+}
+
+/* Nodes that did not answer, and those with more than is shown. */
+static void print_rest(const Muster__Objects *all)
+{
+    for (size_t i = 0; i < all->n_nodes; i++) {
+        const Muster__StoreStats *s = all->nodes[i];
+
+        if (s->why[0])
+            printf("node %s: %s\n", s->node_name, s->why);
+        else if (s->object_count > s->n_objects)
+            printf("node %s has %llu more\n",
+                   s->node_name,
+                   (unsigned long long)(s->object_count - s->n_objects));
+    }
+}
+
+static enum ms_exit print(const Muster__Objects *all)
+{
+    static const char *const title[] = {
+        "NODE", "OBJECT", "SIZE", "WHERE", "AGE", "FROM", "HELD BY"};
+    MS_CLEANUP(ms_cleanup_free) struct ms_view_object *list = NULL;
+    enum ms_exit code = MS_EXIT_OK;
+    struct ms_grid g;
+    size_t count = 0;
+
+    list = ms_view_sort_objects(all, &count);
+    if (!list)
+        return MS_EXIT_FAILED;
+    if (count) {
+        ms_grid_init(&g, "llrlrll");
+        ms_view_title(&g, title);
+        for (size_t i = 0; i < count; i++)
+            add_object(&g, &list[i]);
+        code = ms_out_grid(&g);
+    } else {
+        puts("no objects");
+    }
+    print_rest(all);
+    return code;
+}
+
+enum ms_exit ms_list_objects(const struct ms_cli *cli)
+{
+    MS_CLEANUP(ms_target_finish) struct ms_target t;
+    MS_CLEANUP(ms_cleanup_free) uint8_t *reply = NULL;
+    Muster__ListObjects want = MUSTER__LIST_OBJECTS__INIT;
+    Muster__Objects *all;
+    size_t len = 0;
+    enum ms_exit code = ms_target_init(&t, cli);
+
+    if (!code)
+        code = ms_target_ask(&t, MS_OP_OBJECTS, &want.base, t.timeout_ns, &reply, &len);
+    if (code)
+        return code;
+    all = muster__objects__unpack(NULL, len, reply);
+    if (!all)
+        return ms_target_fail_unreadable(&t);
+    code =
+        ms_cli_has(cli, MS_OPT_JSON) ? ms_out_json(ms_view_objects(all)) : print(all);
+    muster__objects__free_unpacked(all, NULL);
+    return code;
+}

@@ -1,0 +1,154 @@
+#include "base/cleanup.h"
+#include "base/limits.h"
+#include "head/state.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- asking all nodes ------------------------------------------------------------- */
+
+/* What was found until now; it is not read before the operation has completed. */
+static Muster__Objects *found(struct ms_head_op *op)
+{
+    return (Muster__Objects *)op->message;
+}
+
+static void finish(struct ms_head_op *op)
+{
+    ms_head_op_succeed(op, MS_TAKE(op->message));
+}
+
+/* Takes it; NULL: out of memory, and the node is left out. */
+static void add(struct ms_head_op *op, Muster__StoreStats *stats)
+{
+    Muster__Objects *all = found(op);
+    Muster__StoreStats **more =
+        stats ? realloc(all->nodes, (all->n_nodes + 1) * sizeof(*more)) : NULL;
+
+    if (!more) {
+        if (stats)
+            muster__store_stats__free_unpacked(stats, NULL);
+        return;
+    }
+    all->nodes = more;
+    all->nodes[all->n_nodes++] = stats;
+}
+
+static void add_why(struct ms_head_op *op, const char *node, const char *why)
+{
+    Muster__StoreStats *stats = malloc(sizeof *stats);
+
+    if (!stats)
+        return;
+    muster__store_stats__init(stats);
+    stats->node_name = strdup(node);
+    stats->why = strdup(why);
+    if (stats->node_name && stats->why) {
+        add(op, stats);
+        return;
+    }
+    free(stats->node_name);
+    free(stats->why);
+    free(stats);
+}
+
+static void
+answered(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
+{
+    if (answer->body_case == MUSTER__AGENT_TO_HEAD__BODY_STORE)
+        add(op, MS_TAKE(answer->store));
+    else
+        add_why(op, n->name, "it gave another answer than was asked for");
+    if (ms_list_is_empty(&op->asks))
+        finish(op);
+}
+
+static void
+refused(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
+{
+    add_why(op, n->name, why->text);
+    if (ms_list_is_empty(&op->asks))
+        finish(op);
+}
+
+static void on_late(void *arg)
+{
+    struct ms_head_op *op = arg;
+
+    ms_list_each (a, &op->asks, struct ms_ask, link)
+        add_why(op, a->node->name, "it does not answer");
+    finish(op);
+}
+
+static void forget(struct ms_head_op *op)
+{
+    protobuf_c_message_free_unpacked(MS_TAKE(op->message), NULL);
+}
+
+static void list_objects_run(struct ms_head_op *op)
+{
+    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
+    Muster__ListObjects want = MUSTER__LIST_OBJECTS__INIT;
+    Muster__Objects *all = malloc(sizeof *all);
+
+    if (!all || ms_timer_init(&op->deadline, op->head->loop, on_late, op) < 0) {
+        free(all);
+        ms_head_op_fail(op, -ENOMEM, "out of memory");
+        return;
+    }
+    muster__objects__init(all);
+    op->message = &all->base;
+    op->on_answer = answered;
+    op->on_refused = refused;
+    op->on_failed = forget;
+    want.most = MS_STORE_SHOWN_MAX;
+    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_LIST_OBJECTS;
+    m.list_objects = &want;
+    ms_list_each (n, &op->head->nodes, struct ms_node, link) {
+        struct ms_error err = {0};
+
+        if (n->state != MS_NODE_GONE && ms_node_ask(n, op, &m, &err) < 0)
+            add_why(op, n->name, err.text);
+    }
+    if (ms_list_is_empty(&op->asks))
+        finish(op);
+    else
+        ms_timer_set(&op->deadline, MS_STORE_SHOW_NS);
+}
+
+struct ms_head_op *ms_head_list_objects(struct ms_head *h,
+                                        void (*on_done)(struct ms_head_op *op),
+                                        void *arg)
+{
+    struct ms_head_op *op = ms_head_op_create(h);
+
+    if (!op)
+        return NULL;
+    op->run = list_objects_run;
+    op->on_done = on_done;
+    op->done_arg = arg;
+    return ms_head_op_submit(op);
+}
+
+/* ---- `muster list objects` -------------------------------------------------------- */
+
+static void on_done(struct ms_head_op *op)
+{
+    struct ms_request *r = op->done_arg;
+    struct ms_error err = {0};
+
+    if (ms_head_op_result(op, &err) < 0)
+        ms_request_fail_text(r, MUSTER__FAILURE__KIND__REFUSED, "%s", err.text);
+    else
+        ms_head_control_reply(r, ms_head_op_message(op));
+}
+
+void ms_head_control_objects(struct ms_head *h, struct ms_request *r)
+{
+    struct ms_head_op *op = ms_head_list_objects(h, on_done, r);
+
+    if (op)
+        ms_head_op_unref(op);
+    else
+        ms_request_fail_text(r, MUSTER__FAILURE__KIND__NO_MEMORY, "out of memory");
+}
