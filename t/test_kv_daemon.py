@@ -56,7 +56,7 @@ sys.stdin.read()
     other.end()
 
 
-def test_a_new_head_has_an_empty_store_and_all_go_on(joined: Daemon) -> None:
+def test_a_new_head_has_the_store_of_the_old_one_and_all_go_on(joined: Daemon) -> None:
     c = muster.Cluster("c", Meeter, device_mapping="0-3")
     kv.put("before", 1)
     assert c.execute_all_sync("get", "before") == [1] * 4
@@ -65,10 +65,44 @@ def test_a_new_head_has_an_empty_store_and_all_go_on(joined: Daemon) -> None:
     waiting = c.execute_rank_async(1, "get", "after", DEADLINE_S)
     joined.head.kill()
     joined.start()
+    assert kv.get("before") == 1
     kv.put("after", 2)
     assert waiting.result(timeout=DEADLINE_S) == 2
-    assert told(watch, 2) == [("delete", "before", None), ("put", "after", 2)]
+    assert told(watch, 1) == [("put", "after", 2)]
     assert c.execute_all_sync("barrier", "x", DEADLINE_S) == [0, 1, 2, 3]
     c.execute_rank_sync(3, "put", "own", 1, owner="worker")
     os.kill(c.pids[3], signal.SIGKILL)
     assert told(watch, 2) == [("put", "own", 1), ("delete", "own", None)]
+
+
+def test_what_belonged_to_who_did_not_come_back_goes(
+    joined: Daemon, tmp_path: Path
+) -> None:
+    """A head that was started again waits for owners as long as for a link."""
+    script = """
+import sys
+import muster
+muster.init()
+muster.kv.put("job/driver", 1)
+muster.kv.put("job/none", 1, owner="none")
+print("ready", flush=True)
+sys.stdin.read()
+"""
+    where = {"MUSTER_ADDRESS": joined.address, "MUSTER_SECRET_FILE": joined.secret_file}
+    other = Driver(script, tmp_path, **where)
+    assert other.line() == "ready"
+    kv.put("job/mine", 1)
+    kv.delete("job/mine")
+    kv.put("job/mine", 2)
+    watch = kv.watch("job/")
+    told(watch, 3)
+    joined.head.kill()
+    other.signal(signal.SIGKILL)
+    other.end()
+    joined.start()
+    assert kv.get("job/driver") == 1
+    assert told(watch, 1) == [("delete", "job/driver", None)]
+    assert {key: kv.get(key) for key in kv.keys("job/")} == {
+        "job/mine": 2,
+        "job/none": 1,
+    }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import muster
 import pytest
-from daemon_rig import Daemon, daemon  # noqa: F401  (fixture)
+from daemon_rig import Daemon, Process, daemon  # noqa: F401  (fixture)
 from helpers import DEADLINE_S, Driver, wait_gone
 from workers import Echo
 
@@ -143,4 +143,57 @@ def test_a_detached_group_outlives_its_driver(daemon: Daemon) -> None:  # noqa: 
     with muster.Cluster("a", Echo, kept) as c:
         assert list(c.worker2nodes.values()) == ["n1"]
     kept.remove()
+    muster.shutdown()
+
+
+def test_a_detached_group_outlives_its_head_too(daemon: Daemon) -> None:  # noqa: F811
+    """Its driver has ended: nobody else could tell the next head of it."""
+    daemon.agent("n1")
+    at = {"address": daemon.address, "secret_file": daemon.secret_file}
+    muster.init(**at)
+    rm = muster.ResourceManager()
+    first = rm.placement_group([{"GPU": 1}], name="first")
+    kept = rm.placement_group(
+        [{"GPU": 2}], name="kept", detached=True, wait=False, timeout=60
+    )
+    rm.placement_group([{"CPU": 1}], name="gone", detached=True).remove()
+    first.remove()
+    assert kept.wait(DEADLINE_S).state == "placed"
+    muster.shutdown()
+    daemon.head.kill()
+    daemon.start()
+    muster.init(**at)
+    kept = muster.get_placement_group("kept")
+    assert kept.state == "placed"
+    with pytest.raises(muster.MusterError, match="there is no placement group 'gone'"):
+        muster.get_placement_group("gone")
+    with pytest.raises(muster.PlacementError, match="a placement group holds it"):
+        muster.Cluster("b", Echo, device_mapping="0")
+    with muster.Cluster("a", Echo, kept) as c:
+        assert list(c.worker2nodes.values()) == ["n1"]
+    kept.remove()
+    daemon.head.kill()
+    daemon.start()
+    muster.Cluster("b", Echo, device_mapping="0").destroy()
+    muster.shutdown()
+
+
+def test_device_memory_is_held_after_a_restart(daemon: Daemon) -> None:  # noqa: F811
+    args = ["agent", "--head", daemon.address, "--node-name", "n1", "--num-gpus", "1"]
+    args += ["--gpu-memory", "40GiB", "--secret-file", daemon.secret_file]
+    daemon.agents["n1"] = Process([*args, "--bind", "127.0.0.1"], daemon.env)
+    daemon.agents["n1"].wait_line("has joined")
+    muster.init(address=daemon.address, secret_file=daemon.secret_file)
+    rm = muster.ResourceManager()
+    first = muster.Cluster("a", Echo, rm, device_mapping="0", gpu_memory="30GiB")
+    first.replace(0, grace=0)
+    daemon.head.kill()
+    daemon.start()
+    with muster.Cluster("b", Echo, rm, device_mapping="0", gpu_memory="10GiB"):
+        with pytest.raises(muster.PlacementError):
+            muster.Cluster("c", Echo, rm, device_mapping="0", gpu_memory="1GiB")
+    with pytest.raises(muster.PlacementError):
+        muster.Cluster("c", Echo, rm, device_mapping="0", gpu_memory="11GiB")
+    first.destroy()
+    muster.Cluster("c", Echo, rm, device_mapping="0", gpu_memory="40GiB").destroy()
     muster.shutdown()

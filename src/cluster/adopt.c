@@ -64,6 +64,7 @@ static int fill(struct ms_registry *r,
         .devices = s->devices,
         .device_count = s->n_devices,
         .memory = s->memory_limit,
+        .device_memory = s->device_memory,
         .cpu_milli = s->cpu_milli,
         .helps = s->helps,
     };

@@ -90,6 +90,7 @@ int ms_slot_init(struct ms_slot *s, const struct ms_slot_spec *spec, int64_t now
     s->now.uid = spec->uid;
     s->now.incarnation = 1;
     s->memory = spec->memory;
+    s->device_memory = spec->device_memory;
     s->cpu_milli = spec->cpu_milli;
     s->helps = spec->helps;
     set_node(s, spec->node);

@@ -49,6 +49,7 @@ struct ms_slot {
     uint32_t *devices;
     size_t device_count;
     uint64_t memory;
+    uint64_t device_memory;
     uint32_t cpu_milli;
     uint64_t helps; /* uid of the worker that it is a helper of; 0: it is none */
     struct ms_instance now;
@@ -94,8 +95,9 @@ struct ms_slot_spec {
     const char *node; /* NULL: not told */
     const uint32_t *devices;
     size_t device_count;
-    uint64_t memory;    /* bytes and */
-    uint32_t cpu_milli; /* thousandths of a CPU that it counts for */
+    uint64_t memory;        /* bytes, */
+    uint64_t device_memory; /* bytes of each device and */
+    uint32_t cpu_milli;     /* thousandths of a CPU that it counts for */
     uint64_t helps;
 };
 

@@ -205,6 +205,7 @@ add_cluster(struct ms_head_op *op, struct ms_node *const *nodes, struct ms_error
     const Muster__CreateCluster *create = op->wanted->create;
     MS_CLEANUP(ms_cleanup_free)
     struct ms_slot_spec *slots = calloc(create->n_ranks, sizeof *slots);
+    uint64_t device_memory = ms_place_device_memory(op->head, create->name);
     int rc;
 
     if (!slots)
@@ -218,12 +219,14 @@ add_cluster(struct ms_head_op *op, struct ms_node *const *nodes, struct ms_error
         s->world_size = (uint32_t)create->n_ranks;
         s->driver = ms_driver_id(op->driver);
         s->detached = create->detached;
+        s->device_memory = s->n_devices ? device_memory : 0;
         slots[i] = (struct ms_slot_spec){
             .uid = s->uid,
             .node = nodes[i]->name,
             .devices = s->devices,
             .device_count = s->n_devices,
             .memory = s->memory_limit,
+            .device_memory = s->device_memory,
             .cpu_milli = s->cpu_milli,
             .helps = s->helps,
         };

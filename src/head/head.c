@@ -61,6 +61,7 @@ static void head_destroy(struct ms_head *h)
         ms_guests_finish(h);
         ms_uplink_destroy(h->uplink);
         ms_recovery_finish(h);
+        ms_head_kept_close(h);
         ms_timer_finish(&h->stop_timer);
         ms_watch_finish(&h->marker);
     }
@@ -182,6 +183,7 @@ struct ms_head *ms_head_create(const struct ms_head_options *o)
     ms_list_init(&h->ports);
     ms_list_init(&h->guests);
     ms_list_init(&h->expected);
+    ms_list_init(&h->kept_groups);
     ms_map_init(&h->drivers);
     h->link_grace_ns = MS_LINK_GRACE_NS;
     h->head_grace_ns = MS_HEAD_GRACE_NS;

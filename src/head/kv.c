@@ -297,3 +297,31 @@ size_t ms_kv_drop(struct ms_kv *kv, struct ms_kv_owner owner)
         }
     return gone;
 }
+
+/* ---- from what was kept ---------------------------------------------------------- */
+
+/* More than one process of a head changes. */
+#define RESTORED_GAP (UINT64_C(1) << 32)
+
+int ms_kv_restore(struct ms_kv *kv, const struct ms_kv_put *put, uint64_t revision)
+{
+    int rc = ms_kv_put(kv, put, NULL);
+    const struct ms_kv_entry *e = rc > 0 ? ms_kv_find(kv, put->key) : NULL;
+
+    if (e)
+        ((struct ms_kv_entry *)(uintptr_t)e)->revision = revision;
+    return rc;
+}
+
+void ms_kv_restored(struct ms_kv *kv, uint64_t id)
+{
+    uint64_t last = 0;
+
+    kv->id = id;
+    while (kv->change_count > 0)
+        forget_change(kv);
+    for (size_t i = 0; i < kv->count; i++)
+        if (kv->entries[i]->revision > last)
+            last = kv->entries[i]->revision;
+    kv->revision = last + RESTORED_GAP;
+}

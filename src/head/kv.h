@@ -65,6 +65,14 @@ struct ms_kv_put {
 /* 1: stored; 0: there is one, and only_if_absent was asked. -EINVAL: the key; -E2BIG: the
  * value; -ENOSPC: the store is full; -ENOMEM. */
 int ms_kv_put(struct ms_kv *kv, const struct ms_kv_put *put, struct ms_error *err);
+/* ---- from what was kept ---- */
+
+/* An entry of a store that is made again, with the revision that it had. As ms_kv_put. */
+int ms_kv_restore(struct ms_kv *kv, const struct ms_kv_put *put, uint64_t revision);
+/* That was all, of the store with this id. No revision is given twice; the changes of before
+ * are not known, so that all who watch are given all that there is. */
+void ms_kv_restored(struct ms_kv *kv, uint64_t id);
+
 /* NULL: there is none. Borrowed until the next change. */
 const struct ms_kv_entry *ms_kv_find(const struct ms_kv *kv, const char *key);
 /* 1, or 0: there is none. */

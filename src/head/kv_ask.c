@@ -164,6 +164,7 @@ void ms_head_kv_wait(struct ms_head_op *op, uint64_t wait_ns)
 
 void ms_head_kv_changed(struct ms_head *h)
 {
+    ms_head_keep_kv(h);
     ms_list_each (op, &h->kv_waiting, struct ms_head_op, wait_link)
         try(op, false);
 }

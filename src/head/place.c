@@ -54,16 +54,29 @@ static bool answer(struct ms_head *h, struct ms_head_op *op)
     return true;
 }
 
+/* Under the lock. */
+static void keep(struct ms_head *h, const struct ms_group *g)
+{
+    Muster__GroupStatus *status =
+        h->durable ? ms_place_group_message(&h->place.books, g) : NULL;
+
+    if (!status)
+        return;
+    ms_head_keep_group(h, NULL, status);
+    muster__group_status__free_unpacked(status, NULL);
+}
+
 /* Deadlines that have come, and the next one; -1: none. */
 static int64_t pass_time(struct ms_head *h)
 {
     struct ms_groups *g = &h->place.books.groups;
     int64_t now_ns = ms_now_ns(), next_ns;
+    const struct ms_group *news;
 
     pthread_mutex_lock(&h->place.lock);
     ms_groups_expire(g, now_ns);
-    while (ms_groups_next(g))
-        ; /* those who want to know wait below */
+    while ((news = ms_groups_next(g))) /* those who want to know wait below */
+        keep(h, news);
     next_ns = ms_groups_deadline(g);
     pthread_mutex_unlock(&h->place.lock);
     if (next_ns == MS_NEVER)

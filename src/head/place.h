@@ -56,6 +56,12 @@ void ms_place_wait_run(struct ms_head_op *op);
 void ms_place_remove_run(struct ms_head_op *op);
 void ms_place_find_run(struct ms_head_op *op);
 void ms_place_restore_run(struct ms_head_op *op);
+/* A group of the head before, where it was. -EEXIST: it is there; -ENOENT: a node of it is
+ * not; -EINVAL, -ENOMEM. */
+int ms_place_restore(struct ms_head *h,
+                     const Muster__RestoreGroup *m,
+                     uint64_t owner,
+                     struct ms_error *err);
 void ms_place_cluster_run(struct ms_head_op *op);
 void ms_place_drop_run(struct ms_head_op *op);
 void ms_place_resources_run(struct ms_head_op *op);
@@ -77,6 +83,8 @@ int ms_place_begin_create(struct ms_head *h,
                           struct ms_node *const *nodes,
                           uint64_t driver,
                           struct ms_error *err);
+/* What it has claimed of each of its devices; 0: nothing, or there is no claim. */
+uint64_t ms_place_device_memory(struct ms_head *h, const char *cluster);
 /* It was not even begun: what this driver has claimed for it is given back. */
 void ms_place_not_created(struct ms_head *h, const char *cluster, uint64_t driver);
 /* It is no more. */

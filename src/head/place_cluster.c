@@ -289,6 +289,18 @@ int ms_place_begin_create(struct ms_head *h,
     return rc;
 }
 
+uint64_t ms_place_device_memory(struct ms_head *h, const char *cluster)
+{
+    const struct ms_claim *c;
+    uint64_t memory;
+
+    pthread_mutex_lock(&h->place.lock);
+    c = ms_books_find_claim(&h->place.books, cluster);
+    memory = c ? c->layout.device_memory : 0;
+    pthread_mutex_unlock(&h->place.lock);
+    return memory;
+}
+
 /* ---- the end --------------------------------------------------------------------- */
 
 void ms_place_not_created(struct ms_head *h, const char *cluster, uint64_t driver)
@@ -314,7 +326,9 @@ void ms_place_cluster_gone(struct ms_head *h, const char *cluster)
 
 void ms_place_adopt(struct ms_head *h, const struct ms_slot *slot)
 {
-    struct ms_layout what = {.cpu_milli = slot->cpu_milli, .memory = slot->memory};
+    struct ms_layout what = {.cpu_milli = slot->cpu_milli,
+                             .memory = slot->memory,
+                             .device_memory = slot->device_memory};
 
     pthread_mutex_lock(&h->place.lock);
     adopt(&h->place.books,

@@ -76,6 +76,7 @@ void ms_place_group_run(struct ms_head_op *op)
         ms_place_fail(op, &err, &table);
         return;
     }
+    ms_head_keep_group(op->head, op->wanted->place_group, status);
     if (status->state == MUSTER__GROUP_STATE__GROUP_WAITING)
         ms_place_kick(op->head);
     ms_head_op_succeed(op, &status->base);
@@ -87,6 +88,18 @@ static bool has_news(const struct ms_books *b)
     return !ms_list_is_empty(&b->groups.news) || !ms_list_is_empty(&b->groups.waiting);
 }
 
+/* It is not known, but may be when the nodes are back. */
+static bool may_come(struct ms_head_op *op, const Muster__GroupRef *ref)
+{
+    struct ms_place_desk *desk = &op->head->place;
+    bool is_known;
+
+    pthread_mutex_lock(&desk->lock);
+    is_known = find(&desk->books, ref) != NULL;
+    pthread_mutex_unlock(&desk->lock);
+    return op->driver && !is_known && ms_head_wait_for_nodes(op);
+}
+
 void ms_place_remove_run(struct ms_head_op *op)
 {
     struct ms_place_desk *desk = &op->head->place;
@@ -94,16 +107,22 @@ void ms_place_remove_run(struct ms_head_op *op)
     struct ms_error err = {0};
     struct ms_group *g;
     bool was_waiting, news;
+    uint64_t id;
     int rc;
 
+    if (may_come(op, ref))
+        return;
     pthread_mutex_lock(&desk->lock);
     g = find(&desk->books, ref);
+    id = g ? g->id : 0;
     was_waiting = g && g->state == MS_GROUP_WAITING;
     rc = g ? ms_books_remove(&desk->books, g, &err) : not_found(ref, &err);
     news = has_news(&desk->books);
     pthread_mutex_unlock(&desk->lock);
     if (was_waiting || news)
         ms_place_kick(op->head);
+    if (rc == 0 && op->head->durable)
+        ms_head_forget_group(op->head, id);
     if (rc == 0)
         ms_head_op_succeed(op, NULL);
     else
@@ -118,6 +137,8 @@ void ms_place_find_run(struct ms_head_op *op)
     struct ms_error err = {0};
     struct ms_group *g;
 
+    if (may_come(op, ref))
+        return;
     pthread_mutex_lock(&desk->lock);
     g = find(&desk->books, ref);
     if (!g)
@@ -189,10 +210,11 @@ static int restore_placed(struct ms_books *b,
 }
 
 /* One that waited waits anew. */
-static int restore(struct ms_head_op *op, struct ms_error *err)
+static int restore(struct ms_books *b,
+                   const Muster__RestoreGroup *m,
+                   uint64_t owner,
+                   struct ms_error *err)
 {
-    const Muster__RestoreGroup *m = op->wanted->restore_group;
-    struct ms_books *b = &op->head->place.books;
     MS_CLEANUP(ms_wanted_finish) struct ms_wanted w = {0};
     int64_t now_ns = ms_now_ns();
     struct ms_group *g = NULL;
@@ -214,16 +236,28 @@ static int restore(struct ms_head_op *op, struct ms_error *err)
         return rc;
     assert(g);
     g->id = m->status->id;
-    g->owner = ms_driver_id(op->driver);
+    g->owner = owner;
     g->detached = m->group->detached;
     if (g->id > b->last_id)
         b->last_id = g->id;
     return 0;
 }
 
+int ms_place_restore(struct ms_head *h,
+                     const Muster__RestoreGroup *m,
+                     uint64_t owner,
+                     struct ms_error *err)
+{
+    int rc;
+
+    pthread_mutex_lock(&h->place.lock);
+    rc = restore(&h->place.books, m, owner, err);
+    pthread_mutex_unlock(&h->place.lock);
+    return rc;
+}
+
 void ms_place_restore_run(struct ms_head_op *op)
 {
-    struct ms_place_desk *desk = &op->head->place;
     const Muster__RestoreGroup *m = op->wanted->restore_group;
     struct ms_error err = {0};
     int rc;
@@ -234,9 +268,7 @@ void ms_place_restore_run(struct ms_head_op *op)
     }
     if (ms_head_wait_for_nodes(op))
         return;
-    pthread_mutex_lock(&desk->lock);
-    rc = restore(op, &err);
-    pthread_mutex_unlock(&desk->lock);
+    rc = ms_place_restore(op->head, m, ms_driver_id(op->driver), &err);
     if (rc == 0)
         ms_head_op_succeed(op, NULL);
     else

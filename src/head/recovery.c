@@ -25,12 +25,15 @@ struct expected {
     char name[MS_NAME_MAX + 1];
 };
 
-static void expect(struct ms_head *h, const char *name)
+void ms_recovery_expect(struct ms_head *h, const char *name)
 {
     struct expected *e;
 
     if (ms_name_check(name, "node", NULL) < 0)
         return;
+    ms_list_each (there, &h->expected, struct expected, link)
+        if (strcmp(there->name, name) == 0)
+            return;
     e = calloc(1, sizeof *e);
     if (!e)
         return;
@@ -47,7 +50,7 @@ static void read_names(struct ms_head *h)
     if (!text || dir < 0 || ms_tree_read(dir, FILE_NAME, text, FILE_MAX) <= 0)
         return;
     for (char *name = strsep(&rest, "\n"); name; name = strsep(&rest, "\n"))
-        expect(h, name);
+        ms_recovery_expect(h, name);
 }
 
 /* What cannot be written costs a restarted head its patience, nothing else. */

@@ -118,6 +118,7 @@ static void fill_spec(struct ms_head_op *op, Muster__WorkerSpec *spec)
     spec->world_size = (uint32_t)op->cluster->count;
     spec->detached = op->cluster->detached;
     spec->driver = ms_driver_id(context_driver(op));
+    spec->device_memory = slot->device_memory;
 }
 
 static int ask_start(struct ms_head_op *op, struct ms_node *n, struct ms_error *err)

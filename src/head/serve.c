@@ -98,6 +98,8 @@ struct ms_head *ms_head_serve(const struct ms_head_serve_options *o,
     if (rc == 0 && (ms_recovery_init(h) < 0 || set_config(h, o->store) < 0))
         rc = ms_error_sys(err, -ENOMEM, "cannot make the head");
     if (rc == 0)
+        rc = ms_head_kept_open(h, err);
+    if (rc == 0)
         rc = ms_head_control_open(h, err);
     if (rc == 0)
         rc = ms_head_listen(h, addresses, err);

@@ -10,6 +10,7 @@
  *             they ask; driver_tell.c: what they are told
  * fleet.h     nodes that an orchestrator lends; it has its files
  * recovery.c  which agents a head that was started again waits for
+ * kept.c      what it keeps in its folder for the next one; durable.h: the file
  * waiting.c   operations that wait for something to be known
  * hello.c     who dials, and what it is told
  * create.c    creating clusters
@@ -54,6 +55,7 @@
 
 #include <pthread.h>
 
+struct ms_durable;
 struct ms_uplink;
 
 struct ms_head {
@@ -105,6 +107,10 @@ struct ms_head {
     struct ms_list guests;   /* have not yet said who they are */
     struct ms_list expected; /* nodes of the head before that have not come back */
     struct ms_timer note_timer;
+    struct ms_durable *durable; /* NULL: nothing is kept */
+    struct ms_list kept_groups; /* detached ones, as they stand there */
+    uint64_t kept_revision; /* of the key-value store, up to which it stands there */
+    struct ms_timer kept_timer;
     struct ms_fleet *fleet;   /* NULL: nobody lends us nodes */
     struct ms_uplink *uplink; /* NULL: we are a head ourselves */
     struct ms_orphans orphans;
@@ -146,10 +152,25 @@ int64_t ms_head_grace(uint64_t grace_ns);
 /* recovery.c */
 int ms_recovery_init(struct ms_head *h);
 void ms_recovery_finish(struct ms_head *h);
+/* The head before had this node. */
+void ms_recovery_expect(struct ms_head *h, const char *name);
 void ms_recovery_note(struct ms_head *h); /* the nodes have changed */
 void ms_recovery_has_come(struct ms_head *h, const char *name);
 /* How long to wait for those that are missing; 0: none is, or for too long. */
 int64_t ms_recovery_left_ns(const struct ms_head *h);
+
+/* kept.c */
+int ms_head_kept_open(struct ms_head *h, struct ms_error *err);
+void ms_head_kept_close(struct ms_head *h);
+/* The key-value store has changed. */
+void ms_head_keep_kv(struct ms_head *h);
+/* A group has changed, or is new; `group` NULL: it is not. What is not detached is not kept. */
+void ms_head_keep_group(struct ms_head *h,
+                        const Muster__PlaceGroup *group,
+                        const Muster__GroupStatus *status);
+void ms_head_forget_group(struct ms_head *h, uint64_t id);
+/* A node has come: groups that wait for it are placed there again. */
+void ms_head_restore_groups(struct ms_head *h);
 
 /* waiting.c */
 /* A head that was started again waits for the agents of the one before: true if the

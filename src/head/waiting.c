@@ -43,6 +43,7 @@ void ms_head_node_has_come(struct ms_head *h, const char *name)
 
     ms_recovery_has_come(h, name);
     ms_recovery_note(h);
+    ms_head_restore_groups(h); /* before who asks for them */
     ms_list_init(&now);
     ms_list_splice(&now, &h->waiting);
     while (!ms_list_is_empty(&now))

@@ -1,0 +1,293 @@
+/* kept.c - what a daemon head knows that nobody else could tell it again
+ *
+ * Agents and drivers report to a head that was started again what they have; the rest stands
+ * in its folder: the key-value store, and placement groups that are detached.
+ */
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "cluster/copy.h"
+#include "head/durable.h"
+#include "head/state.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_NAME "state"
+
+enum { SPACE_KV = 1, SPACE_GROUP = 2, SPACE_STORE = 3 };
+
+/* ---- the key-value store --------------------------------------------------------- */
+
+static void put_entry(struct ms_durable *d, const struct ms_kv_entry *e)
+{
+    Muster__KeptEntry m = MUSTER__KEPT_ENTRY__INIT;
+    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = NULL;
+    size_t len;
+
+    m.value = (ProtobufCBinaryData){e->value->len, e->value->data};
+    m.codec = e->value->codec;
+    m.owner_kind = e->owner.kind;
+    m.owner = e->owner.id;
+    m.revision = e->revision;
+    len = muster__kept_entry__get_packed_size(&m);
+    packed = malloc(len + 1);
+    if (!packed)
+        return;
+    muster__kept_entry__pack(&m, packed);
+    ms_durable_put(d, SPACE_KV, e->key, packed, len);
+}
+
+static void put_entries(const struct ms_head *h, struct ms_durable *d)
+{
+    for (size_t i = 0; i < h->kv.count; i++)
+        put_entry(d, h->kv.entries[i]);
+}
+
+void ms_head_keep_kv(struct ms_head *h)
+{
+    const struct ms_kv_entry *c, *now;
+    uint64_t at = h->kept_revision;
+
+    if (!h->durable)
+        return;
+    if (!ms_kv_has_changes(&h->kv, at)) { /* more at once than are remembered */
+        put_entries(h, h->durable);
+        at = h->kv.revision - h->kv.change_count;
+    }
+    while ((c = ms_kv_next_change(&h->kv, "", at))) {
+        at = c->revision;
+        now = ms_kv_find(&h->kv, c->key);
+        if (now)
+            put_entry(h->durable, now);
+        else
+            ms_durable_delete(h->durable, SPACE_KV, c->key);
+    }
+    h->kept_revision = h->kv.revision;
+}
+
+static void
+take_entry(struct ms_head *h, const char *key, const uint8_t *data, size_t len)
+{
+    Muster__KeptEntry *m = data ? muster__kept_entry__unpack(NULL, len, data) : NULL;
+
+    if (!data)
+        ms_kv_delete(&h->kv, key);
+    if (!m)
+        return;
+    ms_kv_restore(
+        &h->kv,
+        &(struct ms_kv_put){.key = key,
+                            .value = m->value.data,
+                            .len = m->value.len,
+                            .codec = m->codec,
+                            .owner = {(enum ms_kv_kind)m->owner_kind, m->owner}},
+        m->revision);
+    muster__kept_entry__free_unpacked(m, NULL);
+}
+
+static bool is_known(const struct ms_head *h, struct ms_kv_owner owner)
+{
+    const struct ms_slot *slot;
+
+    switch (owner.kind) {
+    case MS_KV_DRIVER:
+        return ms_driver_find(h, owner.id) != NULL;
+    case MS_KV_WORKER:
+        slot = ms_registry_find_uid(&h->registry, owner.id);
+        return slot && ms_slot_is_live(slot);
+    default:
+        return true;
+    }
+}
+
+/* ---- placement groups ------------------------------------------------------------ */
+
+struct kept_group {
+    struct ms_list link; /* head->kept_groups */
+    uint64_t id;
+    bool is_open; /* of the head before, and not placed again yet */
+    Muster__RestoreGroup *message;
+};
+
+static void group_destroy(struct kept_group *k)
+{
+    ms_list_remove(&k->link);
+    muster__restore_group__free_unpacked(k->message, NULL);
+    free(k);
+}
+
+static struct kept_group *find_group(const struct ms_head *h, uint64_t id)
+{
+    ms_list_each (k, &h->kept_groups, struct kept_group, link)
+        if (k->id == id)
+            return k;
+    return NULL;
+}
+
+static void put_group(struct ms_durable *d, const struct kept_group *k)
+{
+    size_t len = muster__restore_group__get_packed_size(k->message);
+    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = malloc(len + 1);
+    char key[24];
+
+    if (!packed)
+        return;
+    snprintf(key, sizeof key, "%" PRIu64, k->id);
+    muster__restore_group__pack(k->message, packed);
+    ms_durable_put(d, SPACE_GROUP, key, packed, len);
+}
+
+/* Takes the message. */
+static struct kept_group *add_group(struct ms_head *h, Muster__RestoreGroup *m)
+{
+    struct kept_group *k = m && m->group && m->status ? calloc(1, sizeof *k) : NULL;
+
+    if (!k) {
+        if (m)
+            muster__restore_group__free_unpacked(m, NULL);
+        return NULL;
+    }
+    k->id = m->status->id;
+    k->message = m;
+    ms_list_add_tail(&h->kept_groups, &k->link);
+    return k;
+}
+
+void ms_head_keep_group(struct ms_head *h,
+                        const Muster__PlaceGroup *group,
+                        const Muster__GroupStatus *status)
+{
+    Muster__RestoreGroup m = MUSTER__RESTORE_GROUP__INIT;
+    struct kept_group *old, *k;
+
+    if (!h->durable || !status->detached)
+        return;
+    old = find_group(h, status->id);
+    if (!old && !group)
+        return;
+    m.group = old ? old->message->group : (Muster__PlaceGroup *)(uintptr_t)group;
+    m.status = (Muster__GroupStatus *)(uintptr_t)status;
+    k = add_group(h, (Muster__RestoreGroup *)ms_proto_copy(&m.base));
+    if (!k)
+        return;
+    if (old)
+        group_destroy(old);
+    put_group(h->durable, k);
+}
+
+void ms_head_forget_group(struct ms_head *h, uint64_t id)
+{
+    struct kept_group *k = find_group(h, id);
+    char key[24];
+
+    if (!k)
+        return;
+    group_destroy(k);
+    snprintf(key, sizeof key, "%" PRIu64, id);
+    ms_durable_delete(h->durable, SPACE_GROUP, key);
+}
+
+void ms_head_restore_groups(struct ms_head *h)
+{
+    ms_list_each (k, &h->kept_groups, struct kept_group, link) {
+        const Muster__RestoreGroup *m = k->message;
+        int rc = k->is_open ? ms_place_restore(h, m, m->status->driver, NULL) : 0;
+
+        if (rc == 0 || rc == -EEXIST) /* its driver may have been first */
+            k->is_open = false;
+    }
+}
+
+static void expect_nodes(struct ms_head *h)
+{
+    ms_list_each (k, &h->kept_groups, struct kept_group, link)
+        for (size_t i = 0; i < k->message->status->n_pieces; i++)
+            ms_recovery_expect(h, k->message->status->pieces[i]->node);
+}
+
+/* ---- the file -------------------------------------------------------------------- */
+
+/* Who has not come back by now will not: what was its goes. */
+static void on_grace(void *arg)
+{
+    struct ms_head *h = arg;
+    size_t i = 0;
+    bool has_changed = false;
+
+    while (i < h->kv.count) {
+        struct ms_kv_owner owner = h->kv.entries[i]->owner;
+
+        if (is_known(h, owner))
+            i++;
+        else
+            has_changed = ms_kv_drop(&h->kv, owner) > 0 || has_changed;
+    }
+    if (has_changed)
+        ms_head_kv_changed(h);
+    ms_list_each (k, &h->kept_groups, struct kept_group, link)
+        if (k->is_open)
+            ms_head_forget_group(h, k->id);
+}
+
+static void
+on_record(void *arg, uint32_t space, const char *key, const uint8_t *data, size_t len)
+{
+    struct ms_head *h = arg;
+    struct kept_group *k;
+
+    if (space == SPACE_KV)
+        take_entry(h, key, data, len);
+    if (space == SPACE_STORE && data && len == sizeof h->kv.id)
+        memcpy(&h->kv.id, data, len); /* whoever watches goes on */
+    if (space != SPACE_GROUP)
+        return;
+    k = find_group(h, strtoull(key, NULL, 10));
+    if (k)
+        group_destroy(k);
+    k = data ? add_group(h, muster__restore_group__unpack(NULL, len, data)) : NULL;
+    if (k)
+        k->is_open = true;
+}
+
+static void on_rewrite(void *arg, struct ms_durable *d)
+{
+    struct ms_head *h = arg;
+
+    ms_durable_put(d, SPACE_STORE, "id", (uint8_t *)&h->kv.id, sizeof h->kv.id);
+    put_entries(h, d);
+    ms_list_each (k, &h->kept_groups, struct kept_group, link)
+        put_group(d, k);
+}
+
+int ms_head_kept_open(struct ms_head *h, struct ms_error *err)
+{
+    static const struct ms_durable_ops ops = {on_record, on_rewrite};
+    int rc;
+
+    if (!h->is_daemon || h->is_of_job)
+        return 0;
+    rc = ms_durable_open(
+        &h->durable, h->session.dir, FILE_NAME, h->session.was_left, &ops, h, err);
+    if (rc == 0)
+        rc = ms_timer_init(&h->kept_timer, h->loop, on_grace, h);
+    if (rc < 0)
+        return rc;
+    if (h->session.was_left)
+        ms_kv_restored(&h->kv, h->kv.id);
+    h->kept_revision = h->kv.revision;
+    expect_nodes(h);
+    if (h->session.was_left)
+        ms_timer_set(&h->kept_timer, h->link_grace_ns);
+    return 0;
+}
+
+void ms_head_kept_close(struct ms_head *h)
+{
+    ms_timer_finish(&h->kept_timer);
+    ms_list_each (k, &h->kept_groups, struct kept_group, link)
+        group_destroy(k);
+    ms_durable_close(MS_TAKE(h->durable));
+}
