@@ -149,11 +149,12 @@ static void on_closed(void *arg, const struct ms_error *why)
 {
     struct caller *c = arg;
     struct bridge *b = c->bridge;
-    bool was_attached = b->attached == c, was_dialled = c->is_dialled;
+    bool was_attached = b->attached == c, was_dialled = c->is_dialled,
+         has_ended = ms_link_has_ended(why);
 
-    caller_free(c);
+    caller_free(c); /* and with it `why` */
     if (was_attached)
-        lost(b, ms_link_has_ended(why));
+        lost(b, has_ended);
     if (was_attached || was_dialled)
         ms_timer_set(&b->redial, was_attached ? MS_REDIAL_MIN_NS : MS_REDIAL_MAX_NS);
 }

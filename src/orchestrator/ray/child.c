@@ -22,8 +22,7 @@ struct ms_ray_child {
     int in_fd, out_fd; /* its stdin, its stdout */
     struct ms_watch in, out, ended;
     struct ms_buf unsent, part;
-    bool is_ending; /* stdin goes when everything is sent */
-    bool is_over;
+    bool is_ending;         /* stdin goes when everything is sent */
     struct ms_error broken; /* what it did wrong */
     const struct ms_ray_child_events *events;
     void *arg;
@@ -100,7 +99,6 @@ static void on_ended(void *arg, unsigned events)
     ms_fd_close(&c->process.pidfd);
     while (c->out_fd >= 0 && read_some(c) > 0) /* what it said last */
         ;
-    c->is_over = true;
     ms_error_set(&why,
                  end.known && !end.signaled && end.code == 0 ? 0 : -ECHILD,
                  "the bridge %s",

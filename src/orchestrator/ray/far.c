@@ -43,7 +43,6 @@ struct far {
     struct end *attached; /* the one in use */
     struct ms_relay relay;
     struct ms_timer redial, first, quiet;
-    struct ms_error dial_failed;
 };
 
 /* One connection. */
