@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from helpers import MARK, describe, new_mark, processes, wait_gone
+from helpers import MARK, new_mark, processes, wait_gone
 
 PYTHON = os.environ.get("RAY_PYTHON", "")
 HERE = Path(__file__).parent
@@ -40,6 +40,15 @@ trap 'exit 0' TERM
 if [ -z "$FAKE_LATE" ]; then printf 1 >"/proc/self/fd/$ready"; fi
 while :; do sleep 1000 & wait $!; done
 """
+
+
+def words(pid: int) -> list[str]:
+    """Its command line; of one that has ended nothing."""
+    try:
+        text = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+    except OSError:
+        return []
+    return text.split("\0")
 
 
 class Lines:
@@ -180,8 +189,8 @@ class RayCluster:
         while (said := self.held()) != (0, []) and time.monotonic() < until:
             time.sleep(0.2)
         assert said == (0, [])
-        left = [p for p in processes(self.mark) if " agent" in describe(p)]
-        assert wait_gone(left) == [], [describe(p) for p in left]
+        left = [p for p in processes(self.mark) if "--node-name" in words(p)]
+        assert wait_gone(left) == [], [words(p) for p in left]
 
     def _end(self) -> None:
         if not self.machines.process.stdin.closed:  # type: ignore[union-attr]
@@ -269,11 +278,7 @@ class Bridge(Lines):
     def agent_pid(self, node: str) -> int:
         """The process of the agent of that name."""
         for pid in processes(self.ray.mark):
-            try:
-                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if {b"--node-name", node.encode(), self.muster.encode()} <= set(words):
+            if {"--node-name", node, self.muster} <= set(words(pid)):
                 return pid
         raise AssertionError(f"no agent is called {node}")
 

@@ -48,6 +48,7 @@ from muster._ray_nodes import Nodes
 
 OLDEST = (2, 40)
 CLOSE_S = 30.0  # for everything to be given back at the end; Ray does the rest
+SILENT_CLOSE_S = 8.0  # and when Ray does not answer: for agents to end
 FAREWELL_S = 10.0
 
 
@@ -285,7 +286,8 @@ class Bridge:
                 op.stop(errno.ECANCELED, "the bridge ends")
         leaving = [asyncio.ensure_future(self._leave(h)) for h in self.held.values()]
         if leaving:
-            await asyncio.wait(leaving, timeout=CLOSE_S)
+            within = SILENT_CLOSE_S if self.nodes.silent else CLOSE_S
+            await asyncio.wait(leaving, timeout=within)
 
     async def run(self, grace_s: float) -> None:
         await self.nodes.refresh()
