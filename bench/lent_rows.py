@@ -11,12 +11,13 @@ from pathlib import Path
 from lab import Lab
 from native import simulate
 from process import descendants
-from report import Line, Target, median
+from report import Line, Target, median, quantile
 from side import SideError
 
 WORKERS = 64
 NODES = 8
 SIM_NODES = 10_000
+RAY_NODES, RAY_GPUS = 4, 8
 END_S = 60  # a run that does not end has failed
 
 DRIVER = f"""
@@ -89,7 +90,48 @@ def simulation(lab: Lab) -> list[Line]:
     ]
 
 
+def on_ray(lab: Lab) -> list[Line]:
+    """Both on the same Ray cluster, in turn; neither is stopped for the other one: the
+    workers of both are below Ray. Once without a clock: the package has to be on the
+    nodes."""
+    target = Target("at_most", 1, "s")
+    beyond = f"{RAY_NODES * RAY_GPUS} ranks on Ray, beyond its own group and actors"
+    call = Target("better", 60, "s")
+    work = "empty call to a worker on Ray's node, p50"
+    if not lab.has("ray"):
+        return [
+            Line(beyond, target, "idle", "ray", None, None),
+            Line(work, call, "idle", "ray", None, None),
+        ]
+    gangs: dict[str, list[float]] = {"ray": [], "muster": []}
+    calls: dict[str, list[float]] = {"ray": [], "muster": []}
+    count = {"ray": lab.size(300, 100), "muster": lab.size(15_000, 2000)}
+    with lab.side("ray", init=False) as ray, lab.side("muster", init=False) as own:
+        gpus = RAY_GPUS + 1  # one for the worker that is called
+        at = ray.ask("open_lent", nodes=RAY_NODES, gpus=gpus, folder=str(ray.folder))
+        own.ask("open_lent", address=at)
+        for side in (ray, own):
+            side.ask("gang", nodes=RAY_NODES, gpus=RAY_GPUS)
+        for _ in range(lab.size(5, 1)):
+            for side in (ray, own):
+                took = float(side.ask("gang", nodes=RAY_NODES, gpus=RAY_GPUS))
+                gangs[side.name].append(took)
+        for _ in range(lab.size(10, 2)):
+            for side in (ray, own):
+                times = side.ask("latency", count=count[side.name], warm_up=50)
+                calls[side.name].append(quantile(times, 0.5))
+    half = {name: median(found) or 0.0 for name, found in gangs.items()}
+    ours, theirs = median(calls["muster"]), median(calls["ray"])
+    more = half["muster"] - half["ray"]
+    return [
+        Line(beyond, target, "idle", "ray", more, None, {"slices": gangs}),
+        Line(work, call, "idle", "ray", ours, theirs, {"slices": calls}),
+    ]
+
+
 LENT_ROWS: dict[str, Callable[[Lab], list[Line]]] = {
     "teardown": teardown,
     "sim": simulation,
+    "on-ray": on_ray,
 }
+ALONE_LENT = ("teardown", "sim")  # without Ray

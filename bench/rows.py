@@ -11,7 +11,7 @@ from pathlib import Path
 from batch_rows import BATCH_ROWS
 from data_rows import DATA_ROWS, DATA_VERL_ROWS
 from lab import Lab, init_side, take_turns
-from lent_rows import LENT_ROWS
+from lent_rows import ALONE_LENT, LENT_ROWS
 from machine import cores_awake
 from native import CallPrograms, thousand_agents
 from native import planner as plan_s
@@ -399,7 +399,7 @@ ALONE = (
     "health",
     "agents",
     "planner",
-    *LENT_ROWS,
+    *ALONE_LENT,
     *BATCH_ROWS,
     *NEED_VERL,
 )

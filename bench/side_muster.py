@@ -120,6 +120,30 @@ class Muster:
         self.running = True
         self.open(nodes)
 
+    def open_lent(self, address: str) -> None:
+        """On a Ray cluster, with one worker."""
+        muster.init(orchestrator="ray", address=address, num_nodes=0)
+        self.running = True
+        own = muster.reserve("one", num_gpus=1)
+        self.cluster = muster.Cluster(
+            "one", Worker, own.resource_manager(), device_mapping="0"
+        )
+        self.cluster.execute_all_sync("empty")
+
+    def gang(self, nodes: int, gpus: int) -> float:
+        """From the reservation to the answers of a rank on each device."""
+        start = time.perf_counter()
+        gang = muster.reserve("gang", nodes, num_gpus=gpus)
+        mapping = f"0-{nodes * gpus - 1}"
+        ranks = muster.Cluster(
+            "gang", Worker, gang.resource_manager(), device_mapping=mapping
+        )
+        ranks.execute_all_sync("empty")
+        seconds = time.perf_counter() - start
+        ranks.destroy()
+        gang.release()
+        return seconds
+
     def start(self, ranks: int) -> float:
         start = time.perf_counter()
         self.cluster = self.new_cluster(NumpyWorker, ranks)

@@ -18,6 +18,7 @@ import ray  # reads its environment when imported
 from bench_worker import NumpyWorker, Worker
 from ray.cluster_utils import Cluster
 from ray.util import placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from serve import serve, time_each
 
 LOOPBACK = "127.0.0.1"
@@ -83,6 +84,55 @@ class Ray:
         ray.get([actor.empty.remote() for actor in self.actors])
         where = [actor.node.remote() for actor in self.actors]
         assert len(set(ray.get(where))) == nodes, "two actors share a node"
+
+    def open_lent(self, nodes: int, gpus: int, folder: str) -> str:
+        """A cluster that lends itself, with one actor; the address of its dashboard."""
+        os.environ["RAY_TMPDIR"] = folder
+        os.environ["RAY_DASHBOARD_SUBPROCESS_MODULE_WAIT_READY_TIMEOUT"] = "120"
+        self.cluster = Cluster()
+        self.cluster.add_node(
+            node_ip_address=LOOPBACK,
+            include_dashboard=True,
+            dashboard_port=0,
+            dashboard_agent_listen_port=0,
+            num_cpus=0,
+        )
+        for _ in range(nodes):
+            self.cluster.add_node(
+                node_ip_address=LOOPBACK,
+                dashboard_agent_listen_port=0,
+                num_cpus=8,
+                num_gpus=gpus,
+            )
+        ray.init(
+            address=self.cluster.address,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            _node_ip_address=LOOPBACK,
+        )
+        self.open(1)
+        return f"http://{self.cluster.webui_url}"
+
+    def gang(self, nodes: int, gpus: int) -> float:
+        """A placement group, and an actor on each of its nodes that answers."""
+        start = time.perf_counter()
+        group = placement_group([{"GPU": gpus}] * nodes, strategy="STRICT_SPREAD")
+        assert group.wait(timeout_seconds=60)
+        actors = [
+            self.remote_worker.options(
+                num_gpus=gpus,
+                scheduling_strategy=PlacementGroupSchedulingStrategy(
+                    group, placement_group_bundle_index=i
+                ),
+            ).remote()
+            for i in range(nodes)
+        ]
+        ray.get([actor.empty.remote() for actor in actors])
+        seconds = time.perf_counter() - start
+        for actor in actors:
+            ray.kill(actor)
+        remove_placement_group(group)
+        return seconds
 
     def latency(self, count: int, warm_up: int) -> list[float]:
         actor = self.actors[0]
