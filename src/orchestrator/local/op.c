@@ -1,4 +1,5 @@
 #include "base/cleanup.h"
+#include "orchestrator/launch.h"
 #include "orchestrator/local/local_impl.h"
 #include "resource/request_copy.h"
 
@@ -42,14 +43,6 @@ static void succeed(struct ms_orch_op *op)
     ms_local_op_free(op);
 }
 
-static void refuse(struct ms_orch_op *op, int rc, const char *what)
-{
-    struct ms_error why = {0};
-
-    ms_error_set(&why, rc, "reservation '%s': %s", op->key, what);
-    fail(op, &why);
-}
-
 /* ---- releasing --------------------------------------------------------------------- */
 
 /* Is this piece meant? */
@@ -85,16 +78,10 @@ static bool has_living(const struct gang *g)
 
 static void forget(struct ms_orch_op *op)
 {
-    struct ms_mirror *m = &op->local->mirror;
-    struct ms_mirrored *r = ms_mirror_find(m, op->key);
-
     ms_list_each (g, &op->local->gangs, struct gang, link)
         if (strcmp(g->key, op->key) == 0 && g->left == 0 && !has_living(g))
             ms_gang_destroy(g);
-    for (size_t i = 0; r && op->numbers && i < op->count; i++)
-        ms_mirror_remove_piece(m, r, op->numbers[i]);
-    if (r && (!op->numbers || r->count == 0))
-        ms_mirror_remove(m, r);
+    ms_launch_forget(&op->local->mirror, op->key, op->numbers, op->count);
     ms_watches_wake(&op->local->watches);
     ms_local_turn_soon(op->local); /* who waits for the key */
 }
@@ -155,106 +142,61 @@ static void undo(struct ms_orch_op *op, const struct ms_error *because)
 
 /* ---- launches ---------------------------------------------------------------------- */
 
-/* Its own pieces: all run (1), one has ended or is gone (-1), neither (0). */
-static int progress(const struct ms_orch_op *op, const struct ms_lent_piece **ended)
+static struct ms_launch launch_of(const struct ms_orch_op *op)
 {
-    const struct ms_mirrored *r = ms_mirror_find(&op->local->mirror, op->key);
-    size_t count = op->kind == OP_GROW ? op->pieces.count : r ? r->count : 0;
-    bool all = true;
-
-    if (!r)
-        return -1;
-    if (op->kind == OP_RESERVE && r->in_phase[MS_PHASE_ENDED] == 0)
-        return ms_mirrored_is(r, MS_PHASE_RUNNING); /* without a look at each */
-    for (size_t i = 0; i < count; i++) {
-        const struct ms_lent_piece *p =
-            op->kind == OP_GROW ? ms_mirror_piece(r, op->first + (uint32_t)i)
-                                : ms_mirror_piece_at(r, i);
-
-        if (!p || p->phase == MS_PHASE_ENDED) {
-            *ended = p;
-            return -1;
-        }
-        all = all && p->phase == MS_PHASE_RUNNING;
-    }
-    return all;
+    return (struct ms_launch){.key = op->key,
+                              .is_grow = op->kind == OP_GROW,
+                              .mark = op->mark,
+                              .count = op->pieces.count,
+                              .first = op->first};
 }
 
 static void step(struct ms_orch_op *op)
 {
     const struct gang *g = ms_gang_find(op->local, op->key, op->first);
-    const struct ms_lent_piece *ended = NULL;
+    struct ms_launch launch = launch_of(op);
     struct ms_error why = {0};
-    int at = progress(op, &ended);
+    int at = ms_launch_progress(&op->local->mirror, &launch, &why);
 
-    if (g && !g->is_placed && g->why.code == -EINVAL) {
+    if (g && !g->is_placed && g->why.code == -EINVAL)
         undo(op, &g->why); /* it contradicts itself: no room will help */
-        return;
-    }
-    if (at > 0)
+    else if (at > 0)
         succeed(op);
-    if (at >= 0)
-        return;
-    ms_error_set(&why,
-                 -ECHILD,
-                 "%s: piece %u on %s ended (%s)%s%.150s",
-                 op->key,
-                 ended ? ended->number : op->first,
-                 ended && ended->node ? ended->node : "no node",
-                 ended ? ms_cause_name(ended->cause) : "it was released",
-                 ended && ended->detail ? ": " : "",
-                 ended && ended->detail ? ended->detail : "");
-    undo(op, &why);
+    else if (at < 0)
+        undo(op, &why);
 }
 
-/* Its pieces are written down, and wait for room. */
-static void launch(struct ms_orch_op *op, struct ms_mirrored *r)
+/* NULL: out of memory. */
+static struct gang *create_gang(const struct ms_orch_op *op, uint32_t first)
 {
-    struct local *l = op->local;
     const struct ms_agent_start start = {.head = op->start.head,
                                          .secret_file = op->start.secret_file,
                                          .env = (const char *const *)op->start.env};
     const struct ms_reserve request = {
         .key = op->key, .pieces = op->pieces, .agent = &start};
-    int64_t first = ms_mirror_add_pieces(&l->mirror, r, op->pieces.count);
 
-    if (first >= 0 && !ms_gang_create(l, &request, (uint32_t)first)) {
-        for (size_t i = 0; i < op->pieces.count; i++)
-            ms_mirror_remove_piece(&l->mirror, r, (uint32_t)first + (uint32_t)i);
-        first = -ENOMEM;
-    }
-    if (first < 0) {
-        if (r->count == 0)
-            ms_mirror_remove(&l->mirror, r);
-        refuse(op, (int)first, "too many pieces, or no memory");
-        return;
-    }
-    op->first = (uint32_t)first;
-    op->state = OP_WAITING;
-    ms_local_turn_soon(l);
+    return ms_gang_create(op->local, &request, first);
 }
 
-static void begin_reserve(struct ms_orch_op *op)
+/* Its pieces are written down, and wait for room. */
+static void launch(struct ms_orch_op *op)
 {
+    struct ms_launch launch = launch_of(op);
     struct ms_mirror *m = &op->local->mirror;
-    struct ms_mirrored *r = ms_mirror_find(m, op->key);
+    struct ms_error why = {0};
+    int rc = ms_launch_begin(m, &launch, &why);
 
-    if (r && (uint64_t)(uintptr_t)r->owner != op->mark) {
-        refuse(op, -EEXIST, "another one has this key");
+    if (rc > 0 && !create_gang(op, launch.first)) {
+        ms_launch_undo(m, &launch);
+        rc = ms_error_set(&why, -ENOMEM, "reservation '%s': out of memory", op->key);
+    }
+    if (rc < 0) {
+        fail(op, &why);
         return;
     }
-    if (r) { /* the same again: it ends as that one does */
-        op->state = OP_WAITING;
-        ms_local_turn_soon(op->local);
-        return;
-    }
-    r = ms_mirror_add(m, op->key);
-    if (!r) {
-        refuse(op, -ENOMEM, "out of memory");
-        return;
-    }
-    r->owner = (void *)(uintptr_t)op->mark;
-    launch(op, r);
+    op->first = launch.first;
+    op->state = OP_WAITING;
+    ms_local_turn_soon(op->local);
 }
 
 /* What had this key is on its way out. */
@@ -288,22 +230,14 @@ static void avoid(struct ms_orch_op *op)
 
 static void begin(struct ms_orch_op *op)
 {
-    struct ms_mirrored *r = ms_mirror_find(&op->local->mirror, op->key);
-
     if (op->kind == OP_LIST)
         succeed(op);
     else if (op->kind == OP_AVOID)
         avoid(op);
     else if (op->kind == OP_RELEASE)
         begin_clearing(op);
-    else if (is_clearing(op))
-        return;
-    else if (op->kind == OP_RESERVE)
-        begin_reserve(op);
-    else if (r)
-        launch(op, r);
-    else
-        refuse(op, -ENOENT, "there is none");
+    else if (!is_clearing(op))
+        launch(op);
 }
 
 /* ---- time -------------------------------------------------------------------------- */

@@ -1,4 +1,5 @@
 #include "base/cleanup.h"
+#include "orchestrator/launch.h"
 #include "orchestrator/sim/sim_impl.h"
 #include "resource/request_copy.h"
 
@@ -99,15 +100,7 @@ static void undo(struct ms_orch_op *op, const struct ms_error *why)
 
 static void forget_pieces(struct ms_orch_op *op)
 {
-    struct ms_mirror *m = &op->sim->mirror;
-    struct ms_mirrored *r = ms_mirror_find(m, op->key);
-
-    if (!r)
-        return;
-    for (size_t i = 0; i < op->count; i++)
-        ms_mirror_remove_piece(m, r, op->numbers[i]);
-    if (op->count == 0 || r->count == 0)
-        ms_mirror_remove(m, r);
+    ms_launch_forget(&op->sim->mirror, op->key, op->numbers, op->count);
     ms_watches_wake(&op->sim->watches);
 }
 
@@ -134,108 +127,54 @@ void ms_sim_op_answered(struct ms_orch_op *op, int rc, const struct ms_error *wh
 
 /* ---- launches ------------------------------------------------------------------------ */
 
-/* Its own pieces: all run (1), one has ended (-1), neither (0). */
-static int progress(const struct ms_orch_op *op, const struct ms_lent_piece **ended)
+static struct ms_launch launch_of(const struct ms_orch_op *op)
 {
-    struct ms_mirrored *r = ms_mirror_find(&op->sim->mirror, op->key);
-    bool all = r != NULL;
-
-    if (r && op->kind == MS_SIM_RESERVE && r->in_phase[MS_PHASE_ENDED] == 0)
-        return ms_mirrored_is(r, MS_PHASE_RUNNING); /* without a look at each */
-    for (size_t i = 0; r && i < op->pieces.count; i++) {
-        const struct ms_lent_piece *p = ms_mirror_piece(r, op->first + (uint32_t)i);
-
-        if (!p || p->phase == MS_PHASE_ENDED) {
-            *ended = p;
-            return -1;
-        }
-        all = all && p->phase == MS_PHASE_RUNNING;
-    }
-    return all;
+    return (struct ms_launch){.key = op->key,
+                              .is_grow = op->kind == MS_SIM_GROW,
+                              .mark = op->mark,
+                              .count = op->pieces.count,
+                              .first = op->first};
 }
 
 void ms_sim_op_step(struct ms_orch_op *op)
 {
-    const struct ms_lent_piece *ended = NULL;
+    struct ms_launch launch = launch_of(op);
     struct ms_error why = {0};
     int at;
 
     if (op->state != MS_SIM_ASKED || !is_launch(op))
         return;
-    at = progress(op, &ended);
+    at = ms_launch_progress(&op->sim->mirror, &launch, &why);
     if (at > 0)
         succeed(op);
-    if (at >= 0)
-        return;
-    ms_error_set(&why,
-                 -ECHILD,
-                 "%s: piece %u on %s ended: %s",
-                 op->key,
-                 ended ? ended->number : op->first,
-                 ended && ended->node ? ended->node : "no node",
-                 ended ? ms_cause_name(ended->cause) : "it was released");
-    undo(op, &why);
-}
-
-static void refuse(struct ms_orch_op *op, int rc, const char *what)
-{
-    struct ms_error why = {0};
-
-    ms_error_set(&why, rc, "reservation '%s': %s", op->key, what);
-    fail(op, &why);
+    else if (at < 0)
+        undo(op, &why);
 }
 
 /* Its pieces are written down, and asked for. */
-static void launch(struct ms_orch_op *op, struct ms_mirrored *r)
+static void launch(struct ms_orch_op *op)
 {
-    int64_t first = ms_mirror_add_pieces(&op->sim->mirror, r, op->pieces.count);
+    struct ms_launch launch = launch_of(op);
+    struct ms_error why = {0};
+    int rc = ms_launch_begin(&op->sim->mirror, &launch, &why);
 
-    if (first < 0) {
-        if (r->count == 0)
-            ms_mirror_remove(&op->sim->mirror, r);
-        refuse(op, (int)first, "too many pieces, or no memory");
+    if (rc < 0) {
+        fail(op, &why);
         return;
     }
-    op->first = (uint32_t)first;
+    op->first = launch.first;
     ask(op);
-}
-
-static void begin_reserve(struct ms_orch_op *op)
-{
-    struct ms_mirror *m = &op->sim->mirror;
-    struct ms_mirrored *r = ms_mirror_find(m, op->key);
-
-    if (r && (uint64_t)(uintptr_t)r->owner != op->mark) {
-        refuse(op, -EEXIST, "another one has this key");
-        return;
-    }
-    if (r) { /* the same again: it ends as that one does */
-        ask(op);
+    if (rc == 0) /* the same again: it ends as that one does */
         ms_sim_op_step(op);
-        return;
-    }
-    r = ms_mirror_add(m, op->key);
-    if (!r) {
-        refuse(op, -ENOMEM, "out of memory");
-        return;
-    }
-    r->owner = (void *)(uintptr_t)op->mark;
-    launch(op, r);
 }
 
 static void begin(struct ms_orch_op *op)
 {
-    struct ms_mirrored *r = ms_mirror_find(&op->sim->mirror, op->key);
-
     op->state = MS_SIM_ASKED;
-    if (op->kind == MS_SIM_RESERVE)
-        begin_reserve(op);
-    else if (op->kind != MS_SIM_GROW)
-        ask(op);
-    else if (r)
-        launch(op, r);
+    if (is_launch(op))
+        launch(op);
     else
-        refuse(op, -ENOENT, "there is none");
+        ask(op);
 }
 
 /* ---- time ---------------------------------------------------------------------------- */
