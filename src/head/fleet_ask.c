@@ -376,10 +376,10 @@ void ms_fleet_describe_run(struct ms_head_op *op)
     struct ms_error err = {0};
     struct ms_lease *l = NULL;
 
-    if (find_own(op, key, &l, &err) == 0 && !l)
-        ms_error_set(&err, -ENOENT, "there is no reservation '%s'", key);
-    if (err.code)
+    if (find_own(op, key, &l, &err) < 0)
         ms_head_op_fail_with(op, &err);
+    else if (!l)
+        ms_head_op_fail(op, -ENOENT, "there is no reservation '%s'", key);
     else
         ask_about(op, l, DESCRIBE, false);
 }
