@@ -2,6 +2,7 @@
 #include "io/json.h"
 #include "io/secret.h"
 #include "orchestrator/ray/ray_impl.h"
+#include "orchestrator/ray/rest.h"
 
 #include <errno.h>
 #include <openssl/crypto.h>
@@ -61,21 +62,6 @@ static json_t *piece_of(const struct ms_bundle *b)
                      labels_of(b));
 }
 
-static json_t *env_of(const char *const *env)
-{
-    json_t *o = json_object();
-
-    for (size_t i = 0; o && env && env[i]; i++) {
-        const char *equals = strchr(env[i], '=');
-        MS_CLEANUP(ms_cleanup_free)
-        char *name = equals ? strndup(env[i], (size_t)(equals - env[i])) : NULL;
-
-        if (name)
-            json_object_set_new(o, name, ms_json_string(equals + 1));
-    }
-    return o;
-}
-
 /* The secret itself goes: there is no file of ours where the agents are. It travels by
  * Muster's wire alone. */
 static json_t *agent_of(const struct ms_agent_start *a, struct ms_error *err)
@@ -94,7 +80,7 @@ static json_t *agent_of(const struct ms_agent_start *a, struct ms_error *err)
                   "secret",
                   a->secret_file ? hex : NULL,
                   "env",
-                  env_of(a->env));
+                  ms_ray_env_object(a->env));
     OPENSSL_cleanse(secret, sizeof secret);
     OPENSSL_cleanse(hex, sizeof hex);
     return o;

@@ -213,19 +213,34 @@ static pid_t parent_of(pid_t pid)
     return behind && sscanf(behind, ") %*c %d", &parent) == 1 ? parent : 0;
 }
 
-int ms_ray_find_python(char out[PATH_MAX], struct ms_error *err)
+/* The Python of a raylet that we are below of. */
+static int python_above(char out[PATH_MAX])
 {
     enum { COMMAND_MAX = 256 << 10, ANCESTORS_MAX = 64 };
-    MS_CLEANUP(ms_cleanup_free) char *words = malloc(COMMAND_MAX);
-    const char *venv = getenv("VIRTUAL_ENV"), *path = getenv("PATH");
+    char *words = malloc(COMMAND_MAX);
     pid_t pid = getpid();
+    int rc = -ENOENT;
 
-    for (int i = 0; words && i < ANCESTORS_MAX && (pid = parent_of(pid)) > 1; i++) {
-        ssize_t len = read_proc(pid, "cmdline", words, COMMAND_MAX);
+    for (int i = 0; words && rc < 0 && i < ANCESTORS_MAX; i++) {
+        ssize_t len;
 
-        if (len > 0 && ms_ray_python_of(words, (size_t)len, out) == 0)
-            return 0;
+        pid = parent_of(pid);
+        if (pid <= 1)
+            break;
+        len = read_proc(pid, "cmdline", words, COMMAND_MAX);
+        if (len > 0)
+            rc = ms_ray_python_of(words, (size_t)len, out);
     }
+    free(words);
+    return rc;
+}
+
+int ms_ray_find_python(char out[PATH_MAX], struct ms_error *err)
+{
+    const char *venv = getenv("VIRTUAL_ENV"), *path = getenv("PATH");
+
+    if (python_above(out) == 0)
+        return 0;
     if (venv && snprintf(out, PATH_MAX, "%s/bin/python3", venv) < PATH_MAX &&
         access(out, X_OK) == 0)
         return 0;

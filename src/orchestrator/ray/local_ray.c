@@ -222,7 +222,7 @@ start(struct ms_local_ray *r, const struct ms_ray_site *site, struct ms_error *e
 {
     char ray[PATH_MAX], self[PATH_MAX] = "";
     const char *muster = site->muster;
-    uint16_t ports[PORTS];
+    uint16_t ports[PORTS] = {0};
     int rc = find_ray(ray, err);
 
     if (rc == 0 && !muster) {

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -144,7 +145,7 @@ int ms_needs_add(struct ms_needs *n, const char *path, struct ms_error *err)
 {
     const char *program[] = {path, NULL};
     const char *library[] = {n->loader, path, NULL};
-    MS_CLEANUP(ms_cleanup_free) char *list = malloc(LIST_MAX);
+    char *list = malloc(LIST_MAX);
     char *save = NULL;
     int rc;
 
@@ -154,9 +155,10 @@ int ms_needs_add(struct ms_needs *n, const char *path, struct ms_error *err)
     for (char *line = strtok_r(list, "\n", &save); rc >= 0 && line;
          line = strtok_r(NULL, "\n", &save))
         rc = ms_needs_read(n, line, err);
+    free(list);
     if (rc < 0)
-        return ms_error_wrap(err, "%s", path);
-    return 0;
+        ms_error_wrap(err, "%s", path);
+    return rc < 0 ? rc : 0;
 }
 
 void ms_needs_finish(struct ms_needs *n)

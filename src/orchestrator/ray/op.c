@@ -244,19 +244,12 @@ static void turn_one(struct ms_orch_op *op)
 void ms_ray_turn(void *arg)
 {
     struct ray *r = arg;
-    int64_t wait_ns = MS_RAY_AGAIN_NS;
 
     r->is_turn_due = false;
     ms_list_each (op, &r->ops, struct ms_orch_op, link)
         turn_one(op);
-    ms_list_each (op, &r->ops, struct ms_orch_op, link) {
-        int64_t left_ns = give_up_ns(op) - ms_now_ns();
-
-        if (left_ns < wait_ns)
-            wait_ns = left_ns > 0 ? left_ns : 0;
-    }
     if (!ms_list_is_empty(&r->ops) && !r->is_turn_due)
-        ms_timer_set(&r->turn, wait_ns);
+        ms_timer_set(&r->turn, MS_RAY_AGAIN_NS);
 }
 
 void ms_ray_turn_soon(struct ray *r)

@@ -17,12 +17,12 @@
 
 /* From the first question until the bridge speaks. */
 #define MS_RAY_START_NS (300 * MS_NS_PER_S)
-#define MS_RAY_LIST_NS  (5 * MS_NS_PER_S)   /* an answer that needs no work */
-#define MS_RAY_FREE_NS  (120 * MS_NS_PER_S) /* a release */
-#define MS_RAY_LATE_NS  (15 * MS_NS_PER_S)  /* a launch: behind its deadline */
-#define MS_RAY_AGAIN_NS (1 * MS_NS_PER_S)
-#define MS_RAY_END_NS   (30 * MS_NS_PER_S) /* the bridge's, when all is over */
-#define MS_RAY_WORDS    300                /* of what was said, in a sentence of ours */
+#define MS_RAY_LIST_NS  (5 * MS_NS_PER_S)    /* an answer that needs no work */
+#define MS_RAY_FREE_NS  (120 * MS_NS_PER_S)  /* a release */
+#define MS_RAY_LATE_NS  (15 * MS_NS_PER_S)   /* a launch: behind its deadline */
+#define MS_RAY_AGAIN_NS (250 * MS_NS_PER_MS) /* between two looks at those that wait */
+#define MS_RAY_END_NS   (30 * MS_NS_PER_S)   /* the bridge's, when all is over */
+#define MS_RAY_WORDS    300 /* of what was said, in a sentence of ours */
 
 enum op_kind { OP_RESERVE, OP_GROW, OP_RELEASE, OP_LIST, OP_AVOID };
 

@@ -418,13 +418,13 @@ static int be_bridge(void)
 {
     const char *grace = getenv(MS_BRIDGE_GRACE_ENV);
 
-    return ms_bridge_run(
-        &(struct ms_bridge_options){.offer = getenv(MS_OFFER_ENV),
-                                    .name = getenv(MS_BRIDGE_NAME_ENV),
-                                    .grace_ns = (int64_t)(strtod(grace, NULL) * 1e9),
-                                    .out = stdout,
-                                    .python = "/proc/self/exe",
-                                    .script = "stand-in"});
+    return ms_bridge_run(&(struct ms_bridge_options){
+        .offer = getenv(MS_OFFER_ENV),
+        .name = getenv(MS_BRIDGE_NAME_ENV),
+        .grace_ns = (int64_t)(strtod(grace ? grace : "0", NULL) * 1e9),
+        .out = stdout,
+        .python = "/proc/self/exe",
+        .script = "stand-in"});
 }
 
 int main(int argc, char **argv)

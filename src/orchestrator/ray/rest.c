@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 char *ms_ray_base_url(const char *address, struct ms_error *err)
@@ -235,16 +236,19 @@ char *ms_ray_read_logs(const struct ms_fetch_answer *a, size_t *len)
     return out;
 }
 
-static json_t *env_object(const char *const *env)
+json_t *ms_ray_env_object(const char *const *env)
 {
     json_t *o = json_object();
 
     for (size_t i = 0; o && env && env[i]; i++) {
-        const char *equals = strchr(env[i], '=');
-        MS_CLEANUP(ms_cleanup_free)
-        char *name = equals ? strndup(env[i], (size_t)(equals - env[i])) : NULL;
+        size_t len = strcspn(env[i], "=");
+        char *name = strndup(env[i], len);
+        int rc = name && env[i][len]
+                     ? json_object_set_new(o, name, ms_json_string(env[i] + len + 1))
+                     : -1;
 
-        if (!name || json_object_set_new(o, name, ms_json_string(equals + 1)) < 0) {
+        free(name);
+        if (rc < 0) {
             json_decref(o);
             return NULL;
         }
@@ -272,7 +276,7 @@ char *ms_ray_submission(const char *id,
                      "working_dir",
                      ms_buf_str(&uri),
                      "env_vars",
-                     env_object(env),
+                     ms_ray_env_object(env),
                      "metadata",
                      "job_name",
                      id);

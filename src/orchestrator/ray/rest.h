@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "orchestrator/ray/fetch.h"
 
+#include <jansson.h>
 #include <stdbool.h>
 
 enum { MS_RAY_MAJOR_MIN = 2, MS_RAY_MINOR_MIN = 40 };
@@ -64,6 +65,9 @@ char *ms_ray_submission(const char *id,
                         const char *entrypoint,
                         const char *package,
                         const char *const *env);
+
+/* "NAME=value" as an object; NULL: out of memory. `env` may be NULL. */
+json_t *ms_ray_env_object(const char *const *env);
 
 /* Put the last lines of a log behind a sentence, as far as they fit. */
 void ms_ray_add_log(struct ms_error *err, const char *log, size_t len);
