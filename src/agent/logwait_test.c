@@ -144,7 +144,7 @@ static void test_a_line_wakes_who_waits_for_it(void **state)
 
 static void test_a_rotated_file_goes_on(void **state)
 {
-    char from[96], to[96];
+    char from[96], to[128];
 
     (void)state;
     put(actor_0, "one\n");

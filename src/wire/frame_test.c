@@ -141,7 +141,8 @@ static void test_data(void **state)
     f.length = 0;
     f.total = 0;
     assert_int_equal(decode(&f, NULL), -EPROTO);
-    f.length = f.total = 5;
+    f.length = 5;
+    f.total = 5;
     f.flags = MS_FRAME_MORE_OF;
     f.total = 10;
     assert_int_equal(decode(&f, NULL), -EPROTO);

@@ -44,11 +44,11 @@ struct ms_fetch {
 
 /* ---- one of them ------------------------------------------------------------------- */
 
+/* Of one that is in no list, or whose list goes. */
 static void fetch_free(struct ms_fetch *one)
 {
     const struct ms_curl_api *api = one->fetcher->api;
 
-    ms_list_remove(&one->link);
     if (one->easy) {
         api->multi_remove(one->fetcher->multi, one->easy);
         api->easy_cleanup(one->easy);
@@ -61,8 +61,10 @@ static void fetch_free(struct ms_fetch *one)
 
 void ms_fetch_drop(struct ms_fetch *one)
 {
-    if (one)
-        fetch_free(one);
+    if (!one)
+        return;
+    ms_list_remove(&one->link);
+    fetch_free(one);
 }
 
 static size_t on_data(char *data, size_t size, size_t count, void *arg)
@@ -277,6 +279,7 @@ void ms_fetcher_destroy(struct ms_fetcher *f)
         return;
     ms_list_each (one, &f->fetches, struct ms_fetch, link)
         fetch_free(one);
+    ms_list_init(&f->fetches);
     f->is_dead = true;
     if (!f->is_telling)
         fetcher_free(f);
@@ -362,6 +365,6 @@ struct ms_fetch *ms_fetch(struct ms_fetcher *f,
     if (one->easy && set_up(one, spec) &&
         f->api->multi_add(f->multi, one->easy) == CURLM_OK)
         return one;
-    fetch_free(one);
+    ms_fetch_drop(one);
     return NULL;
 }
