@@ -44,11 +44,11 @@ struct ms_fetch {
 
 /* ---- one of them ------------------------------------------------------------------- */
 
-/* Of one that is in no list, or whose list goes. */
 static void fetch_free(struct ms_fetch *one)
 {
     const struct ms_curl_api *api = one->fetcher->api;
 
+    ms_list_remove(&one->link);
     if (one->easy) {
         api->multi_remove(one->fetcher->multi, one->easy);
         api->easy_cleanup(one->easy);
@@ -61,10 +61,8 @@ static void fetch_free(struct ms_fetch *one)
 
 void ms_fetch_drop(struct ms_fetch *one)
 {
-    if (!one)
-        return;
-    ms_list_remove(&one->link);
-    fetch_free(one);
+    if (one)
+        fetch_free(one);
 }
 
 static size_t on_data(char *data, size_t size, size_t count, void *arg)
@@ -253,7 +251,7 @@ struct ms_fetcher *ms_fetcher_create(struct ms_loop *loop, struct ms_error *err)
     f->multi = api->multi_init();
     if (!f->multi || ms_timer_init(&f->timer, loop, on_time, f) < 0) {
         ms_error_set(err, -ENOMEM, "out of memory");
-        ms_fetcher_destroy(f);
+        fetcher_free(f);
         return NULL;
     }
     api->multi_set(f->multi, CURLMOPT_SOCKETFUNCTION, want_socket);
@@ -279,7 +277,6 @@ void ms_fetcher_destroy(struct ms_fetcher *f)
         return;
     ms_list_each (one, &f->fetches, struct ms_fetch, link)
         fetch_free(one);
-    ms_list_init(&f->fetches);
     f->is_dead = true;
     if (!f->is_telling)
         fetcher_free(f);
@@ -365,6 +362,6 @@ struct ms_fetch *ms_fetch(struct ms_fetcher *f,
     if (one->easy && set_up(one, spec) &&
         f->api->multi_add(f->multi, one->easy) == CURLM_OK)
         return one;
-    ms_fetch_drop(one);
+    fetch_free(one);
     return NULL;
 }
