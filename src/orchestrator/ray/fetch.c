@@ -251,7 +251,9 @@ struct ms_fetcher *ms_fetcher_create(struct ms_loop *loop, struct ms_error *err)
     f->multi = api->multi_init();
     if (!f->multi || ms_timer_init(&f->timer, loop, on_time, f) < 0) {
         ms_error_set(err, -ENOMEM, "out of memory");
-        fetcher_free(f);
+        if (f->multi)
+            api->multi_cleanup(f->multi);
+        free(f);
         return NULL;
     }
     api->multi_set(f->multi, CURLMOPT_SOCKETFUNCTION, want_socket);
