@@ -86,7 +86,7 @@ static void test_it_does_not_give_way_without_end(void **unused)
     run(&w, &p, 1000);
     w.others = 250e6; /* somebody who does not care */
     run(&w, &p, 1000);
-    assert_true(p.rate >= 125e6 / MS_PACE_SHARE_MIN / 4);
+    assert_true((double)p.rate >= 125e6 / MS_PACE_SHARE_MIN / 4);
     w.others = 0;
     assert_true(run(&w, &p, 2000) > 0.8); /* and it comes back */
 }

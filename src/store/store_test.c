@@ -168,6 +168,7 @@ static void test_who_goes_while_it_waits_for_another_node(void **unused)
     struct rig r;
 
     (void)unused;
+    (void)node;
     rig_start(&r, 4 * MIB);
     a = rig_enter(&r, 1);
     o.path = r.path;
