@@ -5,7 +5,7 @@
 export PYTHON
 export FUZZ_SECONDS ?= 20
 
-.PHONY: all demo demo-first test check format bench fuzz test-ray test-verl test-data test-all clean distclean help setup
+.PHONY: all demo demo-first test check format bench fuzz test-ray test-verl test-data soak-data test-all clean distclean help setup
 
 # the package and the CLI, in .venv
 all: setup
@@ -63,7 +63,10 @@ test-verl: all
 test-data: all
 	@MUSTER_TEST_DATA=1 .venv/bin/python -m pytest -s t/test_data_hosts.py t/test_data_pace.py
 
-test-all: test check fuzz test-ray test-verl test-data
+soak-data: all
+	@MUSTER_SOAK_STEPS=1000 .venv/bin/python -m pytest -s t/test_soak_data.py
+
+test-all: test check fuzz test-ray test-verl test-data soak-data
 
 clean:
 	rm -rf build .mypy_cache .ruff_cache .pytest_cache
@@ -82,6 +85,7 @@ help:
 	@echo 'make test-ray   the tests that need Ray (installs it once)'
 	@echo 'make test-verl  muster.verl against verl on Ray (installs it once, 5 GB)'
 	@echo 'make test-data  objects between machines: cut cables, calls beside a broadcast (root)'
-	@echo 'make test-all   test, check, fuzz, test-ray, test-verl, test-data'
+	@echo 'make soak-data  1,000 steps of random objects and random kills: nothing is left'
+	@echo 'make test-all   test, check, fuzz, test-ray, test-verl, test-data, soak-data'
 	@echo 'make format     rewrite the sources as `make check` wants them'
 	@echo 'make clean      remove build/; distclean: .venv too'

@@ -45,7 +45,7 @@ static void add_why(struct ms_head_op *op, const char *node, const char *why)
     stats->why = strdup(why);
     if (stats->node_name && stats->why) {
         add(op, stats);
-        return;
+        return; /* taken over. NOLINT(clang-analyzer-unix.Malloc) */
     }
     free(stats->node_name);
     free(stats->why);

@@ -181,12 +181,15 @@ bool ms_spill_some(struct ms_store *s, uint64_t need)
 
 /* ---- back ------------------------------------------------------------------------ */
 
+/* All who wait; they may let the object go. */
 static void
-tell(struct ms_store *s, struct ms_spilled *spilled, const struct ms_error *why)
+tell(struct ms_store *s, struct ms_list *waiting, const struct ms_error *why)
 {
-    while (!ms_list_is_empty(&spilled->waiting)) {
-        struct waiter *w = ms_list_first(&spilled->waiting, struct waiter, link);
+    struct ms_list all;
 
+    ms_list_init(&all);
+    ms_list_splice(&all, waiting);
+    ms_list_each (w, &all, struct waiter, link) {
         ms_list_remove(&w->link);
         w->fn(w->arg, s, why);
         free(w);
@@ -207,7 +210,7 @@ static void give_up(struct ms_store *s, struct ms_object *o, const struct ms_err
     uint64_t node = o->node, id = o->id;
 
     o->spilled->is_coming = false;
-    tell(s, o->spilled, why);
+    tell(s, &o->spilled->waiting, why);
     ms_table_unpin(&s->table, o);
     o = ms_table_find(&s->table, node, id);
     if (!o || !o->has_room)
@@ -240,11 +243,7 @@ static void read_done(struct ms_job *job)
         ms_list_splice(&waiting, &o->spilled->waiting);
         spilled_free(s, o);
         o->is_ready = true;
-        ms_list_each (w, &waiting, struct waiter, link) {
-            ms_list_remove(&w->link);
-            w->fn(w->arg, s, NULL);
-            free(w);
-        }
+        tell(s, &waiting, NULL);
         release(m);
     }
     free(m);
