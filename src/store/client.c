@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+enum { RESTING_SHARE = 64 }; /* of the limit */
+
 static void client_free(struct ms_store_client *c)
 {
     assert(c->held.count == 0);
@@ -63,6 +65,7 @@ struct ms_store_client *ms_store_open(const struct ms_store_client_options *o,
     pthread_cond_init(&c->news, NULL);
     ms_map_init(&c->held);
     ms_list_init(&c->waiting);
+    ms_list_init(&c->resting);
     ms_list_init(&c->owns);
     m = c->answer ? ms_talk_open(c, o, &c->arena_fd, err) : NULL;
     if (!m) {
@@ -72,6 +75,9 @@ struct ms_store_client *ms_store_open(const struct ms_store_client_options *o,
     c->node = m->welcome->node;
     c->limit = m->welcome->limit;
     c->spills = m->welcome->spills;
+    c->resting_max = c->limit / RESTING_SHARE;
+    if (c->resting_max > MS_STORE_RESTING_MAX)
+        c->resting_max = MS_STORE_RESTING_MAX;
     c->size = m->welcome->arena_size;
     c->address = strdup(m->welcome->address);
     muster__store_answer__free_unpacked(m, NULL);

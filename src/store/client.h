@@ -24,6 +24,7 @@
 #define MS_STORE_CLIENT_H
 
 #include "base/error.h"
+#include "base/list.h"
 #include "proto/muster.pb-c.h"
 #include "store/stored.h"
 
@@ -44,8 +45,10 @@ struct ms_held {
     struct ms_store_client *client;
     unsigned refs;
     unsigned reading; /* of these, those that do not rest */
-    int64_t counts;   /* that the agent has of us */
-    int64_t reads;    /* the same */
+    struct ms_list
+        resting;    /* client->resting, if none reads and the agent was not told */
+    int64_t counts; /* that the agent has of us */
+    int64_t reads;  /* the same */
     uint64_t key;
 };
 

@@ -38,6 +38,9 @@ struct ms_store_client {
     bool is_read;    /* somebody reads the socket, */
     uint8_t *answer; /* into this */
     struct ms_list waiting;
+    struct ms_list
+        resting; /* what nobody reads, and the agent was not told: oldest first */
+    uint64_t resting_bytes, resting_max;
     bool *is_touched; /* by blocks: our writing map has its pages */
 };
 

@@ -13,6 +13,22 @@ static uint64_t key_of(uint64_t node, uint64_t id)
     return key ? key : 1;
 }
 
+/* Locked. */
+static void leave_resting(struct ms_store_client *c, struct ms_held *h)
+{
+    if (ms_list_is_empty(&h->resting))
+        return;
+    ms_list_remove(&h->resting);
+    c->resting_bytes -= h->len;
+}
+
+/* Locked. One reference more that reads. */
+static void read_more(struct ms_store_client *c, struct ms_held *h)
+{
+    h->reading++;
+    leave_resting(c, h);
+}
+
 /* The number of those that begin at or before `at`. */
 static size_t places_before(const struct ms_store_client *c, uint64_t at)
 {
@@ -90,7 +106,7 @@ struct ms_held *ms_held_get(struct ms_store_client *c,
 
     if (h) {
         h->refs++;
-        h->reading++;
+        read_more(c, h);
         return h;
     }
     h = calloc(1, sizeof *h);
@@ -102,6 +118,7 @@ struct ms_held *ms_held_get(struct ms_store_client *c,
     h->key = key;
     h->client = c;
     h->refs = h->reading = 1;
+    ms_list_init(&h->resting);
     h->address = strndup(address, address_len);
     if (!h->address || ms_map_add(&c->held, key, h) < 0) {
         free((void *)(uintptr_t)h->address);
@@ -131,31 +148,45 @@ struct ms_held *ms_held_ref(struct ms_held *h)
 {
     pthread_mutex_lock(&h->client->lock);
     h->refs++;
-    h->reading++;
+    read_more(h->client, h);
     pthread_mutex_unlock(&h->client->lock);
     return h;
 }
 
-/* Locked; unlocks. One reference less that reads: after the last one its bytes are not ours
- * to read any more. */
-static void read_no_more(struct ms_store_client *c, struct ms_held *h)
+/* Locked. Its bytes are not ours to read any more: how often the agent thinks that we do. */
+static int64_t give_back(struct ms_store_client *c, struct ms_held *h)
 {
-    uint64_t node = h->node, id = h->id;
     int64_t reads = h->reads;
 
-    if (--h->reading > 0 || !c->spills || !reads || h->len < MS_SPILL_MIN) {
-        pthread_mutex_unlock(&c->lock);
-        return;
-    }
+    leave_resting(c, h);
     if (h->read)
         place_remove(c, h);
     h->read = NULL;
     h->write = NULL;
     h->reads = 0;
+    return reads;
+}
+
+/* Locked; unlocks. One reference less that reads. After the last one the agent is told, but
+ * not at once: a little may rest unsaid, and is read again without asking. */
+static void read_no_more(struct ms_store_client *c, struct ms_held *h)
+{
+    if (--h->reading > 0 || !c->spills || !h->reads || h->len < MS_SPILL_MIN) {
+        pthread_mutex_unlock(&c->lock);
+        return;
+    }
+    ms_list_add_tail(&c->resting, &h->resting);
+    c->resting_bytes += h->len;
     c->refs++; /* others may let go of `h`, and of the client with it */
-    pthread_mutex_unlock(&c->lock);
-    ms_client_tell_count(c, node, id, 0, -reads);
-    pthread_mutex_lock(&c->lock);
+    while (c->resting_bytes > c->resting_max) {
+        struct ms_held *old = ms_list_first(&c->resting, struct ms_held, resting);
+        uint64_t node = old->node, id = old->id;
+        int64_t reads = give_back(c, old);
+
+        pthread_mutex_unlock(&c->lock);
+        ms_client_tell_count(c, node, id, 0, -reads);
+        pthread_mutex_lock(&c->lock);
+    }
     ms_client_unref_locked(c);
 }
 
@@ -168,7 +199,7 @@ void ms_held_rest(struct ms_held *h)
 void ms_held_wake(struct ms_held *h)
 {
     pthread_mutex_lock(&h->client->lock);
-    h->reading++;
+    read_more(h->client, h);
     pthread_mutex_unlock(&h->client->lock);
 }
 
@@ -183,6 +214,7 @@ void ms_held_unref(struct ms_held *h)
         read_no_more(c, h);
         return;
     }
+    leave_resting(c, h);
     ms_map_remove(&c->held, h->key);
     if (h->read)
         place_remove(c, h);
@@ -200,9 +232,13 @@ void ms_held_name(const struct ms_held *h, struct ms_stored_name *name)
     *name = (struct ms_stored_name){.node = h->node,
                                     .id = h->id,
                                     .len = h->len,
-                                    .at = h->read ? h->at : MS_PLACE_UNKNOWN,
+                                    .at = MS_PLACE_UNKNOWN,
                                     .address = h->address,
                                     .address_len = (uint32_t)strlen(h->address)};
+    pthread_mutex_lock(&h->client->lock);
+    if (h->read && h->reading) /* it stays there while whoever asks reads it */
+        name->at = h->at;
+    pthread_mutex_unlock(&h->client->lock);
 }
 
 struct ms_held *ms_store_find(struct ms_store_client *c, uint64_t node, uint64_t id)
@@ -213,7 +249,7 @@ struct ms_held *ms_store_find(struct ms_store_client *c, uint64_t node, uint64_t
     h = ms_map_find(&c->held, key_of(node, id));
     if (h) {
         h->refs++;
-        h->reading++;
+        read_more(c, h);
     }
     pthread_mutex_unlock(&c->lock);
     return h;
@@ -248,7 +284,7 @@ struct ms_held *ms_store_find_memory(struct ms_store_client *c,
     }
     if (h) {
         h->refs++;
-        h->reading++;
+        read_more(c, h);
     }
     pthread_mutex_unlock(&c->lock);
     if (h)
