@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable
 from typing import Any
 
+from helpers import until
 from hosts import Host, Net
 
 DEADLINE_S = 90.0
@@ -63,10 +62,10 @@ class Nodes:
             got = int(self.stats(rank)["received"])
             return got if got >= at_least else 0
 
-        return until(enough)
+        return until(enough, within_s=DEADLINE_S)
 
     def until_suspect(self, host: Host) -> None:
-        until(lambda: self.head.node(host.name)["suspect"])
+        until(lambda: self.head.node(host.name)["suspect"], within_s=DEADLINE_S)
 
     def agent_pid(self, rank: int) -> int:
         return int(self.head.node(f"n{rank}")["agent_pid"])
@@ -82,11 +81,3 @@ def cluster(name: str, worker: str, devices: list[int]) -> str:
         f"device_mapping={mapping!r})"
     )
     return f"muster.Cluster({name!r}, {worker}, muster.ResourceManager(), {config})"
-
-
-def until(happened: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + DEADLINE_S
-    while not (value := happened()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)  # somebody else's state: it gives no event
-    return value

@@ -7,8 +7,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 MARK = "MUSTER_TEST_MARK"  # in the environment of all processes of one test's session
 DEADLINE_S = 20.0
@@ -74,6 +75,20 @@ def wait_gone(pids: Iterable[int], timeout: float = DEADLINE_S) -> list[int]:
             left.append(pid)
         os.close(fd)
     return left
+
+
+def until(
+    happened: Callable[[], Any],
+    otherwise: Callable[[], object] = lambda: None,
+    within_s: float = 30.0,
+) -> Any:
+    """What it gives when it is true. For the state of another process, which gives no
+    event: so it is asked again. `otherwise` says what is there at the deadline."""
+    deadline = time.monotonic() + within_s
+    while not (value := happened()):
+        assert time.monotonic() < deadline, otherwise()
+        time.sleep(0.005)
+    return value
 
 
 def can_bind(host: str, port: int) -> bool:

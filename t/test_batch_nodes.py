@@ -1,7 +1,6 @@
 """Batches between nodes: only columns that somebody reads are moved."""
 
 import gc
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,12 +9,12 @@ import numpy as np
 import pytest
 from batch_workers import Keeper
 from conftest import _started
+from helpers import until
 from muster import Batch
 
 NODES = 2
 ROWS, WIDE = 1 << 10, 1 << 7
 COLUMN = ROWS * WIDE * 8  # bytes
-DEADLINE_S = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +51,10 @@ class Moved:
 
 def wait_empty(cluster: Any) -> None:
     gc.collect()
-    until = time.monotonic() + DEADLINE_S
-    while any(s["objects"] for s in cluster.execute_all_sync("stats")):
-        assert time.monotonic() < until, muster.stored_objects()
-        time.sleep(0.002)
+    until(
+        lambda: not any(s["objects"] for s in cluster.execute_all_sync("stats")),
+        muster.stored_objects,
+    )
 
 
 def test_untouched_columns_are_never_moved(keepers: Any) -> None:

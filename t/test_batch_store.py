@@ -1,7 +1,6 @@
 """Batches in shared memory: built in place, sent without a copy, read when wanted."""
 
 import gc
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,11 +8,11 @@ import muster
 import numpy as np
 import pytest
 from batch_workers import Keeper
+from helpers import until
 from muster import Batch, Ragged
 
 ROWS, WIDE = 1 << 10, 1 << 7
 BIG = ROWS * WIDE * 8  # bytes of a column
-DEADLINE_S = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -210,10 +209,7 @@ def test_a_dead_batch_leaves_nothing(keepers: Any) -> None:
     assert muster.store_stats()["objects"] > 0
     del got
     gc.collect()
-    until = time.monotonic() + DEADLINE_S
-    while muster.store_stats()["objects"]:
-        assert time.monotonic() < until, muster.stored_objects()
-        time.sleep(0.002)
+    until(lambda: not muster.store_stats()["objects"], muster.stored_objects)
 
 
 def test_objects_name_the_line_of_the_program(keepers: Any) -> None:

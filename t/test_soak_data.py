@@ -6,7 +6,6 @@ import gc
 import os
 import random
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import muster
 import numpy as np
 import pytest
 from conftest import _started
+from helpers import until
 from test_objects import _served
 from test_soak import _descriptors, _rss_mib
 
@@ -119,14 +119,13 @@ def stores(tmp_path: Path) -> Iterator[Path]:
 
 
 def _empty() -> list[dict[str, Any]]:
-    until = time.monotonic() + DEADLINE_S
-    while True:
-        found = _served()
-        if not any(s["objects"] or s["spilled"] for s in found["nodes"]):
-            return list(found["nodes"])
-        assert time.monotonic() < until, found
+    def empty_nodes() -> list[dict[str, Any]]:
         gc.collect()
-        time.sleep(0.01)
+        nodes: list[dict[str, Any]] = _served()["nodes"]
+        return [] if any(s["objects"] or s["spilled"] for s in nodes) else nodes
+
+    found: list[dict[str, Any]] = until(empty_nodes, _served, DEADLINE_S)
+    return found
 
 
 def _measure(agents: list[int]) -> dict[str, float]:

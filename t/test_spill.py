@@ -12,6 +12,7 @@ import muster
 import numpy as np
 import pytest
 from conftest import _started
+from helpers import until
 
 MIB = 1 << 20
 
@@ -160,7 +161,8 @@ def test_an_agent_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
 
 
 def _wait_empty() -> None:
-    until = time.monotonic() + 20
-    while (stats := muster.store_stats())["objects"] or stats["spilled"]:
-        assert time.monotonic() < until, (stats, muster.stored_objects())
-        time.sleep(0.01)
+    def is_empty() -> bool:
+        stats = muster.store_stats()
+        return not stats["objects"] and not stats["spilled"]
+
+    until(is_empty, lambda: (muster.store_stats(), muster.stored_objects()))

@@ -11,6 +11,7 @@ import muster
 import numpy as np
 import pytest
 from conftest import _started
+from helpers import until
 
 MIB = 1 << 20
 
@@ -101,8 +102,6 @@ def _arenas() -> list[str]:
 
 
 def test_a_killed_driver_leaves_no_memory() -> None:
-    import time
-
     code = DRIVER.format(here=os.path.dirname(__file__))
     driver = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert driver.stdout is not None
@@ -111,7 +110,7 @@ def test_a_killed_driver_leaves_no_memory() -> None:
     driver.send_signal(signal.SIGKILL)
     driver.wait()
     driver.stdout.close()
-    until = time.monotonic() + 30
-    while _arenas() or any(name != "logs" for name in os.listdir(folder)):
-        assert time.monotonic() < until, (_arenas(), os.listdir(folder))
-        time.sleep(0.01)
+    until(
+        lambda: not _arenas() and set(os.listdir(folder)) <= {"logs"},
+        lambda: (_arenas(), os.listdir(folder)),
+    )

@@ -3,7 +3,6 @@
 import gc
 import os
 import signal
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,9 +10,9 @@ import muster
 import numpy as np
 import pytest
 from conftest import _started
+from helpers import until
 
 BIG = 1 << 20  # float64: 8 MiB
-DEADLINE_S = 30.0
 NODES = 3
 
 
@@ -60,11 +59,11 @@ def stats_of(cluster: Any) -> dict[str, dict[str, Any]]:
 
 
 def wait_empty(cluster: Any) -> None:
-    until = time.monotonic() + DEADLINE_S
     gc.collect()
-    while any(s["objects"] for s in stats_of(cluster).values()):
-        assert time.monotonic() < until, stats_of(cluster)
-        time.sleep(0.002)
+    until(
+        lambda: not any(s["objects"] for s in stats_of(cluster).values()),
+        lambda: stats_of(cluster),
+    )
 
 
 def test_a_broadcast_travels_once_to_each_node(actors: Any) -> None:
