@@ -37,7 +37,6 @@ format: setup
 	@.venv/bin/ruff check --quiet --fix .
 
 bench: all
-	@.venv/bin/ninja -C build/release --quiet t/test_head_many
 	@bench/run
 
 fuzz: setup

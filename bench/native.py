@@ -28,12 +28,18 @@ def run(command: Sequence[str | Path], **env: str) -> str:
     return done.stdout + done.stderr
 
 
+def built(target: str) -> Path:
+    """A file of the build folder, as the sources are now."""
+    run([ROOT / ".venv/bin/ninja", "-C", BUILD, target])
+    return BUILD / target
+
+
 class CallPrograms:
     """The programs of bench/c, built into `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        include, library = ROOT / "include", BUILD / "src"
+        include, library = ROOT / "include", built("src/libmuster.so").parent
         source = HERE / "c"
         compiler = ["cc", "-O2", "-I", include]
         run(["cc", "-O2", "-o", folder / "ping", source / "ping.c"])
@@ -75,7 +81,7 @@ def inside(folder: Path, name: str) -> Path:
     """A program of bench/c that uses what is inside the library, built into `folder`."""
     program = folder / name
     if not program.exists():
-        library = BUILD / "src/libmuster.a"
+        library = built("src/libmuster.a")
         options = ["-O2", "-D_GNU_SOURCE", "-I", ROOT / "src", "-I", BUILD / "src"]
         run(["cc", *options, "-o", program, HERE / f"c/{name}.c", library])
     return program
@@ -99,7 +105,7 @@ def p50_s(printed: str) -> float:
 
 def thousand_agents() -> dict[str, tuple[float, float]]:
     """MiB and percent of a core of a head with 1,000 agents, without and with TLS."""
-    printed = run([BUILD / "t/test_head_many"], MUSTER_IDLE_S=str(IDLE_S))
+    printed = run([built("t/test_head_many")], MUSTER_IDLE_S=str(IDLE_S))
     found = re.findall(
         r"(1,000 agents[^:]*): (\d+) KiB .*?([\d.]+) % of a core", printed
     )

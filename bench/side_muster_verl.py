@@ -12,7 +12,7 @@ import muster
 import muster.verl
 from serve import serve
 from verl_side import VerlSide
-from verl_worker import Empty
+from verl_worker import MODULES, Empty
 
 
 class MusterVerl(VerlSide):
@@ -22,9 +22,9 @@ class MusterVerl(VerlSide):
     def version(self) -> dict[str, str]:
         return {"muster_verl": muster.__version__, "python": platform.python_version()}
 
-    def init(self) -> float:
+    def init(self, preload: bool = False) -> float:
         start = time.perf_counter()
-        muster.init()
+        muster.init(preload=MODULES if preload else ())
         return time.perf_counter() - start
 
     def end_group(self, group: Any) -> None:

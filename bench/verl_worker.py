@@ -17,7 +17,12 @@ else:
     from muster.verl import DataProto, Dispatch, Worker, register
 
 PAGE = 4096
-MODULES = ("numpy", "tensordict", "torch", "transformers")
+MODULES = (
+    "numpy",
+    "tensordict",
+    "torch",
+    "transformers.tokenization_utils_base",
+)
 
 
 def sum_pages(data: DataProto) -> int:
