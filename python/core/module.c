@@ -232,7 +232,7 @@ PyMODINIT_FUNC PyInit__core(void)
         core_peer_setup(module) < 0 || core_head_setup(module) < 0 ||
         core_worker_setup(module) < 0 || core_rows_setup(module) < 0 ||
         core_store_setup(module) < 0 || core_piece_setup(module) < 0 ||
-        core_own_setup(module) < 0 ||
+        core_own_setup(module) < 0 || core_spare_setup(module) < 0 ||
         PyModule_AddFunctions(module, core_zygote_methods) < 0 ||
         PyModule_AddFunctions(module, core_mapping_methods) < 0 ||
         PyModule_AddFunctions(module, core_fan_methods) < 0 ||

@@ -203,31 +203,21 @@ static PyObject *piece_name(PyObject *self, PyObject *held)
                          (Py_ssize_t)n.address_len);
 }
 
-static PyObject *attach(const struct ms_stored_name *name, bool bare)
-{
-    struct ms_store_client *c = core_store_get();
-    struct ms_error err = {0};
-    struct ms_held *h = NULL;
-    int rc;
-
-    if (!c)
-        return no_store();
-    Py_BEGIN_ALLOW_THREADS;
-    rc = ms_store_attach(c, name, 1, bare, &h, &err);
-    Py_END_ALLOW_THREADS;
-    return rc < 0 ? core_store_raise(&err)
-                  : core_held_new(h, bare ? CORE_HELD_RESTS : CORE_HELD_READS);
-}
-
 /* (name): hold it, without its bytes. */
 static PyObject *piece_hold(PyObject *self, PyObject *name)
 {
+    struct ms_store_client *c = core_store_get();
     unsigned long long node, id, len, at;
+    struct ms_error err = {0};
+    struct ms_held *h = NULL;
     struct ms_stored_name n;
     const char *address;
     Py_ssize_t address_len;
+    int rc;
 
     (void)self;
+    if (!c)
+        return no_store();
     if (!PyArg_ParseTuple(
             name, "KKKKs#", &node, &id, &len, &at, &address, &address_len))
         return NULL;
@@ -237,20 +227,68 @@ static PyObject *piece_hold(PyObject *self, PyObject *name)
                                 .at = at,
                                 .address = address,
                                 .address_len = (uint32_t)address_len};
-    return attach(&n, true);
+    Py_BEGIN_ALLOW_THREADS;
+    rc = ms_store_attach(c, &n, 1, true, &h, &err);
+    Py_END_ALLOW_THREADS;
+    return rc < 0 ? core_store_raise(&err) : core_held_new(h, CORE_HELD_RESTS);
 }
 
-/* (held): the same with its bytes, which come from its node if they are not here. */
-static PyObject *piece_read(PyObject *self, PyObject *held)
+static PyObject *readers_of(struct ms_held **held, size_t count)
 {
-    struct ms_held *h = core_held_get(held);
-    struct ms_stored_name n;
+    PyObject *out = PyList_New((Py_ssize_t)count);
+
+    for (size_t i = 0; i < count; i++) {
+        PyObject *one = out ? core_held_new(held[i], CORE_HELD_READS) : NULL;
+
+        if (!out)
+            ms_held_unref(held[i]);
+        else if (!one || PyList_SetItem(out, (Py_ssize_t)i, one) < 0)
+            Py_CLEAR(out);
+    }
+    return out;
+}
+
+/* With room for as many names and references. */
+static PyObject *read_all(struct ms_store_client *c,
+                          PyObject *list,
+                          struct ms_stored_name *names,
+                          struct ms_held **held)
+{
+    size_t count = (size_t)PyList_Size(list);
+    struct ms_error err = {0};
+    int rc;
+
+    for (size_t i = 0; i < count; i++) {
+        struct ms_held *h = core_held_get(PyList_GetItem(list, (Py_ssize_t)i));
+
+        if (!h)
+            return NULL;
+        ms_held_name(h, &names[i]);
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    rc = ms_store_attach(c, names, count, false, held, &err);
+    Py_END_ALLOW_THREADS;
+    return rc < 0 ? core_store_raise(&err) : readers_of(held, count);
+}
+
+/* (list of held): the same with their bytes, which come from their nodes if they are not
+ * here; all in one round trip. */
+static PyObject *piece_read(PyObject *self, PyObject *list)
+{
+    struct ms_store_client *c = core_store_get();
+    MS_CLEANUP(ms_cleanup_free) struct ms_stored_name *names = NULL;
+    MS_CLEANUP(ms_cleanup_free) struct ms_held **held = NULL;
+    Py_ssize_t count;
 
     (void)self;
-    if (!h)
+    if (!c)
+        return no_store();
+    count = PyList_Size(list);
+    if (count < 0)
         return NULL;
-    ms_held_name(h, &n);
-    return attach(&n, false);
+    names = calloc((size_t)count + 1, sizeof *names);
+    held = calloc((size_t)count + 1, sizeof(*held));
+    return names && held ? read_all(c, list, names, held) : PyErr_NoMemory();
 }
 
 static PyMethodDef functions[] = {{"piece_can", piece_can, METH_NOARGS, NULL},

@@ -5,6 +5,7 @@
  * stored.c      payloads whose big parts are in a store
  * piece.c       bytes in a store that are read only when they are wanted
  * own.c         parts of objects that this process may write
+ * spare.c       memory of this process alone, that is used again
  */
 #ifndef MS_PYTHON_STORE_H
 #define MS_PYTHON_STORE_H
@@ -70,6 +71,7 @@ PyObject *core_store_objects(PyObject *self, PyObject *unused);
 
 int core_store_setup(PyObject *module);
 int core_piece_setup(PyObject *module);
-int core_own_setup(PyObject *module); /* own.c */
+int core_own_setup(PyObject *module);   /* own.c */
+int core_spare_setup(PyObject *module); /* spare.c */
 
 #endif

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster._core import Rows
-from muster._far import Far, FarObjects
+from muster._core import Rows, spare_new
+from muster._far import Far, FarObjects, read
 from muster._torch import array_of, dtype_of, is_tensor, name_of
 from muster.ragged import Ragged
 
@@ -177,9 +177,8 @@ class Column:
 
 
 def is_here(part: Part) -> bool:
-    if isinstance(part, Ragged):
-        part = part._values
-    return not isinstance(part, (Far, FarObjects)) or part.is_here
+    values = _values(part)
+    return not isinstance(values, (Far, FarObjects)) or values.is_here
 
 
 def join(columns: Sequence[Column], memo: Memo) -> Column:
@@ -218,8 +217,29 @@ def _near(part: Any) -> Any:
 
 def _used(column: Column, none: Any) -> list[Any]:
     """The parts that its rows are in, as arrays; `none` in the place of the others."""
-    used = {block for block, *_ in column.rows.spans(len(column.parts))}
+    used = _fetched(column)
     return [_near(p) if i in used else none for i, p in enumerate(column.parts)]
+
+
+def _fetched(column: Column) -> set[int]:
+    """Which parts its rows are in; those of them that were far are here then."""
+    used = {block for block, *_ in column.rows.spans(len(column.parts))}
+    parts = (_values(column.parts[block]) for block in used)
+    read([part for part in parts if isinstance(part, Far)])
+    return used
+
+
+def _values(part: Part) -> Any:
+    return part._values if isinstance(part, Ragged) else part
+
+
+def _room(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """An array to be written; where it is big, in memory that is used again once nothing
+    points into it."""
+    memory = spare_new(int(np.prod(shape)) * dtype.itemsize)
+    if memory is None:
+        return np.empty(shape, dtype=dtype)
+    return np.ndarray(shape, dtype=dtype, buffer=memory)
 
 
 def _fixed(column: Column) -> NDArray[Any]:
@@ -231,7 +251,7 @@ def _fixed(column: Column) -> NDArray[Any]:
         return none
     if view is not None:
         return _strided(_near(column.parts[view[0]]), view[1], count, view[2])
-    out = np.empty((count, *first.shape[1:]), dtype=first.dtype)
+    out = _room((count, *first.shape[1:]), first.dtype)
     if out.nbytes:
         gather_fixed(column, out)
     return out
@@ -271,7 +291,7 @@ def _ragged(column: Column) -> Ragged:
         return Ragged._view(part.values, part.offsets[first : first + count + 1])
     sums = np.zeros(count + 1, dtype=np.int64)
     np.cumsum(column.lengths(), out=sums[1:])
-    out = np.empty((int(sums[-1]), *parts[0].element_shape), dtype=parts[0].dtype)
+    out = _room((int(sums[-1]), *parts[0].element_shape), parts[0].dtype)
     if out.nbytes:
         gather_ragged(column, out)
     return Ragged._view(out, sums)
@@ -280,7 +300,7 @@ def _ragged(column: Column) -> Ragged:
 def gather_ragged(column: Column, out: NDArray[Any]) -> None:
     """The values of the rows, one after another."""
     none: NDArray[Any] = np.empty((0, *out.shape[1:]), dtype=out.dtype)
-    used = {block for block, *_ in column.rows.spans(len(column.parts))}
+    used = _fetched(column)
     values, offsets = [], []
     for i, part in enumerate(column.parts):
         assert isinstance(part, Ragged)

@@ -612,6 +612,13 @@ def store_own(buffer: Any, nbytes: int) -> Any:
     """The memory from the buffer's beginning on, in one object of the store, as something
     that this process may write without anybody else seeing that. None: copy it."""
 
+def spare_new(nbytes: int) -> Any:
+    """Memory to be written, perhaps used before: what is in it is not defined. Whatever
+    points into it keeps it. None: so little that it is not worth it."""
+
+def spare_stats() -> tuple[int, int]:
+    """Bytes that are kept to be used again; how often one was."""
+
 def store_put(value: Any) -> tuple[bytes, list[Held]]: ...
 def store_get(meta: bytes) -> Any: ...
 def store_hold(meta: bytes) -> list[Held]: ...
@@ -640,5 +647,5 @@ def piece_name(held: Held) -> PieceName: ...
 def piece_hold(name: PieceName) -> Held:
     """Without its bytes."""
 
-def piece_read(held: Held) -> Any:
-    """With its bytes, from its node if need be."""
+def piece_read(held: list[Held]) -> list[Any]:
+    """With their bytes, from their nodes if need be."""

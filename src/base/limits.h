@@ -88,6 +88,8 @@
 #define MS_STORE_SHOWN_MAX   1000u               /* objects of one node */
 #define MS_STORE_SHOW_NS     (3 * MS_NS_PER_S)   /* until a node is left out */
 #define MS_STORE_RESTING_MAX ((uint64_t)8 << 20) /* unread, before the agent is told */
+#define MS_SPARE_MAX         ((uint64_t)1 << 30) /* memory that a process keeps to use again */
+#define MS_SPARE_MIN         ((size_t)2 << 20) /* smaller columns are not worth it */
 #define MS_SPILL_MIN         ((uint64_t)256 << 10) /* smaller objects stay in memory */
 #define MS_SPILL_CHUNK       ((size_t)4 << 20)     /* written or read at a time */
 #define MS_SPILL_WAIT_NS     (300 * MS_NS_PER_S)   /* for room, while a disk works */

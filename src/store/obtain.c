@@ -212,7 +212,7 @@ static void asking_add(struct asking *a, size_t i, const struct ms_held *h)
 /* Of the names in one question: the rest of it is small. */
 #define ATTACH_MAX (MS_STORE_MESSAGE_MAX - 1024)
 
-/* Ask for at most MS_STORE_NAMES_MAX of them, from `first` on. */
+/* Ask for some of them, from `first` on: as many as fit, at least one. Returns how many. */
 static int ask_some(struct ms_store_client *c,
                     struct asking *a,
                     size_t first,
@@ -253,7 +253,8 @@ static int ask_some(struct ms_store_client *c,
     }
     pthread_mutex_unlock(&c->lock);
     muster__store_answer__free_unpacked(answer, NULL);
-    return rc < 0 ? ms_error_set(err, rc, "the object does not fit the arena") : 0;
+    return rc < 0 ? ms_error_set(err, rc, "the object does not fit the arena")
+                  : (int)attach.n_names;
 }
 
 int ms_store_attach(struct ms_store_client *c,
@@ -284,12 +285,12 @@ int ms_store_attach(struct ms_store_client *c,
     pthread_mutex_unlock(&c->lock);
     if (rc < 0)
         ms_error_set(err, rc, "out of memory");
-    for (size_t i = 0; rc == 0 && i < a.count; i += MS_STORE_NAMES_MAX)
+    for (size_t i = 0; rc >= 0 && i < a.count; i += (size_t)rc)
         rc = ask_some(c, &a, i, bare, out, err);
     for (size_t i = 0; rc < 0 && i < held; i++)
         ms_held_unref(out[i]);
     asking_finish(&a);
-    return rc;
+    return rc < 0 ? rc : 0;
 }
 
 struct ms_held *ms_store_adopt(struct ms_store_client *c,

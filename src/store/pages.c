@@ -89,3 +89,18 @@ int ms_pages_commit(uint8_t *at, uint64_t len)
         return 0;
     return madvise(at, len, MADV_POPULATE_WRITE) < 0 ? -errno : 0;
 }
+
+void *ms_pages_make(uint64_t size)
+{
+    uint8_t *at = reserve(size, 0);
+
+    if (!at)
+        return NULL;
+    if (mprotect(at, size, PROT_READ | PROT_WRITE) < 0) {
+        munmap(at, size);
+        return NULL;
+    }
+    madvise(at, size, MADV_HUGEPAGE);
+    madvise(at, size, MADV_POPULATE_WRITE); /* else fault by fault */
+    return at;
+}

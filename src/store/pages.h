@@ -22,4 +22,8 @@ void *ms_pages_map_own(int fd, uint64_t at, uint64_t len);
  * already stays. A negative errno if there is none, -EINVAL: an old kernel. */
 int ms_pages_commit(uint8_t *at, uint64_t len);
 
+/* Memory of our own, `size` bytes in whole blocks, all of it there; NULL: there is none.
+ * Undo with munmap. */
+void *ms_pages_make(uint64_t size);
+
 #endif

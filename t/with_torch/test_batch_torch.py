@@ -158,3 +158,20 @@ def test_in_shared_memory(tmp_path: Path) -> None:
         assert Batch.load(tmp_path / "saved") == batch
     finally:
         muster.shutdown()
+
+
+def test_memory_of_a_column_is_not_used_again_while_a_tensor_lives() -> None:
+    def read(value: int) -> Any:
+        half = torch.full((512, 1024), value, dtype=torch.int64)
+        whole = Batch.concat([Batch({"x": half}), Batch({"x": half})])
+        return whole.torch("x")
+
+    kept = read(1)
+    part = read(2).view(-1)[::512]
+    where = (dead := read(3)).data_ptr()
+    del dead
+    others = [read(value) for value in range(4, 8)]
+    assert others[0].data_ptr() == where
+    assert bool((kept == 1).all())
+    assert bool((part == 2).all())
+    assert [int(t.sum()) for t in others] == [v << 20 for v in range(4, 8)]
