@@ -1,75 +1,22 @@
 /* agent_test.c - the head with the real agent of this build ($MUSTER_CLI) */
 #include "base/cleanup.h"
-#include "base/clock.h"
-#include "head/head.h"
+#include "head/seen.h"
+#include "head/test_ops.h"
 #include "io/addr.h"
 #include "io/spawn.h"
-#include "io/tree.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/wait.h>
 
-#include <cmocka.h>
-
-#define LONG_NS (20 * MS_NS_PER_S)
-
-static char home[32];
-
-static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    size_t exits;
-    bool signaled, requested;
-    int code;
-    char last_line[128];
-} seen = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-
-static void on_exit_event(void *arg, uint64_t uid, const Muster__Exit *e)
-{
-    (void)arg;
-    (void)uid;
-    pthread_mutex_lock(&seen.lock);
-    seen.exits++;
-    seen.signaled = e->signaled;
-    seen.requested = e->requested;
-    seen.code = e->code;
-    snprintf(seen.last_line,
-             sizeof seen.last_line,
-             "%s",
-             e->n_last_lines ? e->last_lines[e->n_last_lines - 1] : "");
-    pthread_cond_broadcast(&seen.changed);
-    pthread_mutex_unlock(&seen.lock);
-}
-
-static void wait_exits(size_t count)
-{
-    pthread_mutex_lock(&seen.lock);
-    while (seen.exits < count)
-        pthread_cond_wait(&seen.changed, &seen.lock);
-    pthread_mutex_unlock(&seen.lock);
-}
+static struct seen seen;
 
 static int setup(void **state)
 {
-    (void)state;
-    strcpy(home, "/tmp/ms-test-XXXXXX");
-    seen.exits = 0;
-    return mkdtemp(home) && setenv("MUSTER_HOME", home, 1) == 0 ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    return ms_tree_remove(AT_FDCWD, home);
+    seen_init(&seen);
+    return ops_home_make(state);
 }
 
 static struct ms_head *start(struct ms_error *err)
@@ -82,21 +29,10 @@ static struct ms_head *start(struct ms_error *err)
             .num_cpus = -1,
             .env = (const char *const *)environ,
             .working_dir = "/",
-            .on_exit = on_exit_event,
+            .on_exit = seen_exit,
+            .arg = &seen,
         },
         err);
-}
-
-static int finish(struct ms_head_op *op)
-{
-    struct ms_error err = {0};
-    int rc = ms_head_op_wait(op, ms_now_ns() + LONG_NS);
-
-    if (rc == 0)
-        rc = ms_head_op_result(op, &err);
-    if (rc < 0)
-        print_message("%s\n", err.text);
-    return rc;
 }
 
 /* `count` workers that run /bin/sh -c `script`. */
@@ -121,7 +57,7 @@ static void wait_end(pid_t pid)
     struct pollfd p = {.fd = fd, .events = POLLIN};
 
     if (fd >= 0)
-        assert_int_equal(poll(&p, 1, (int)(LONG_NS / MS_NS_PER_MS)), 1);
+        assert_int_equal(poll(&p, 1, (int)(OPS_DEADLINE_NS / MS_NS_PER_MS)), 1);
 }
 
 static bool has_ended(pid_t pid)
@@ -173,9 +109,7 @@ static void test_start_and_stop(void **state)
     if (!h)
         fail_msg("%s", err.text);
     strcpy(dir, ms_head_session(h)->dir);
-    op = ms_head_status(h);
-    assert_int_equal(finish(op), 0);
-    s = (const Muster__Status *)ms_head_op_message(op);
+    s = ops_status(h, &op);
     assert_int_equal(s->nodes[0]->gpus, 2);
     assert_true(s->nodes[0]->cpus > 0 && s->nodes[0]->memory > 0);
     agent = s->nodes[0]->agent_pid;
@@ -201,8 +135,7 @@ static void test_workers_live_and_die(void **state)
         fail_msg("%s", err.text);
     strcpy(dir, ms_head_session(h)->dir);
     op = create(h, "exec sleep 600", 2);
-    assert_int_equal(finish(op), 0);
-    c = (const Muster__ClusterStatus *)ms_head_op_message(op);
+    c = (const Muster__ClusterStatus *)ops_message(op);
     for (int i = 0; i < 2; i++) {
         pids[i] = c->workers[i]->pid;
         assert_false(has_ended(pids[i]));
@@ -210,22 +143,18 @@ static void test_workers_live_and_die(void **state)
     }
     ms_head_op_unref(op);
     assert_int_equal(kill(pids[1], SIGKILL), 0);
-    wait_exits(1);
+    seen_wait_exits(&seen, 1);
     assert_true(seen.signaled && !seen.requested);
-    assert_int_equal(seen.code, SIGKILL);
-    op = ms_head_destroy_cluster(h, "actor", MS_NS_PER_S);
-    assert_int_equal(finish(op), 0);
-    ms_head_op_unref(op);
+    assert_int_equal(seen.codes[seen.exits - 1], SIGKILL);
+    ops_expect(ms_head_destroy_cluster(h, "actor", MS_NS_PER_S), 0, NULL);
     assert_int_equal(seen.exits, 2);
     assert_true(seen.requested);
     assert_true(has_ended(pids[0]));
 
-    op = create(h, "echo last words; exit 3", 1);
-    assert_int_equal(finish(op), 0);
-    ms_head_op_unref(op);
-    wait_exits(3);
-    assert_int_equal(seen.code, 3);
-    assert_string_equal(seen.last_line, "last words");
+    ops_expect(create(h, "echo last words; exit 3", 1), 0, NULL);
+    seen_wait_exits(&seen, 3);
+    assert_int_equal(seen.codes[seen.exits - 1], 3);
+    assert_string_equal(seen.last_words, "last words");
     ms_head_stop(h, 0);
     assert_only_logs(dir);
     assert_true(exists(dir, "logs/actor-0.log"));
@@ -242,8 +171,7 @@ static void test_stop_takes_the_workers_along(void **state)
     if (!h)
         fail_msg("%s", err.text);
     op = create(h, "trap '' TERM; sleep 600 & wait; exec sleep 600", 1);
-    assert_int_equal(finish(op), 0);
-    pid = ((const Muster__ClusterStatus *)ms_head_op_message(op))->workers[0]->pid;
+    pid = ((const Muster__ClusterStatus *)ops_message(op))->workers[0]->pid;
     ms_head_op_unref(op);
     ms_head_stop(h, 50 * MS_NS_PER_MS);
     assert_true(has_ended(pid));
@@ -255,6 +183,7 @@ static void test_a_killed_agent_leaves_nothing(void **state)
     struct ms_error err = {0};
     struct ms_head *h = start(&err);
     struct ms_head_op *op;
+    const Muster__ClusterStatus *c;
     char dir[MS_SESSION_DIR_MAX];
     pid_t agent, workers[2];
 
@@ -263,18 +192,15 @@ static void test_a_killed_agent_leaves_nothing(void **state)
         fail_msg("%s", err.text);
     strcpy(dir, ms_head_session(h)->dir);
     op = create(h, "exec sleep 600", 2); /* which knows nothing of agents */
-    assert_int_equal(finish(op), 0);
+    c = (const Muster__ClusterStatus *)ops_message(op);
     for (int i = 0; i < 2; i++)
-        workers[i] =
-            ((const Muster__ClusterStatus *)ms_head_op_message(op))->workers[i]->pid;
+        workers[i] = c->workers[i]->pid;
     ms_head_op_unref(op);
-    op = ms_head_status(h);
-    assert_int_equal(finish(op), 0);
-    agent = ((const Muster__Status *)ms_head_op_message(op))->nodes[0]->agent_pid;
+    agent = ops_status(h, &op)->nodes[0]->agent_pid;
     ms_head_op_unref(op);
     assert_int_equal(kill(agent, SIGKILL), 0);
-    wait_exits(2);
-    assert_int_equal(seen.code, -1); /* nobody saw how */
+    seen_wait_exits(&seen, 2);
+    assert_int_equal(seen.codes[seen.exits - 1], -1); /* nobody saw how */
     ms_head_stop(h, 0);
     assert_true(has_ended(workers[0]) && has_ended(workers[1]));
     assert_only_logs(dir);
@@ -294,12 +220,12 @@ static void doomed_driver(int out)
     struct ms_head_op *op = h ? create(h, "exec sleep 600", 1) : NULL;
     struct told t = {0};
 
-    if (!op || finish(op) < 0)
+    if (!op || ops_finish(op, NULL) < 0)
         _exit(1);
     strcpy(t.dir, ms_head_session(h)->dir);
     t.worker = ((const Muster__ClusterStatus *)ms_head_op_message(op))->workers[0]->pid;
     op = ms_head_status(h);
-    if (finish(op) < 0)
+    if (ops_finish(op, NULL) < 0)
         _exit(2);
     t.agent = ((const Muster__Status *)ms_head_op_message(op))->nodes[0]->agent_pid;
     if (write(out, &t, sizeof t) != sizeof t)
@@ -330,7 +256,7 @@ static void test_a_killed_driver_leaves_nothing(void **state)
     assert_only_logs(t.dir);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, ops_home_remove)
 
 int main(void)
 {

@@ -23,6 +23,17 @@ void ms_head_control_reply(struct ms_request *r, const ProtobufCMessage *m)
     ms_request_reply(r, MS_CODEC_PROTO, &iov, 1);
 }
 
+void ms_head_control_answer(struct ms_head_op *op)
+{
+    struct ms_request *r = op->done_arg;
+    struct ms_error err = {0};
+
+    if (ms_head_op_result(op, &err) < 0)
+        ms_request_fail_text(r, MUSTER__FAILURE__KIND__REFUSED, "%s", err.text);
+    else
+        ms_head_control_reply(r, ms_head_op_message(op));
+}
+
 static void on_health(struct ms_head *h, struct ms_request *r)
 {
     char ok[] = "ok";

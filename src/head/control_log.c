@@ -59,21 +59,11 @@ struct ms_head_op *ms_head_read_log(struct ms_head *h,
 
 /* ---- `muster logs` ---------------------------------------------------------------- */
 
-static void on_done(struct ms_head_op *op)
-{
-    struct ms_request *r = op->done_arg;
-    struct ms_error err = {0};
-
-    if (ms_head_op_result(op, &err) < 0)
-        ms_request_fail_text(r, MUSTER__FAILURE__KIND__REFUSED, "%s", err.text);
-    else
-        ms_head_control_reply(r, ms_head_op_message(op));
-}
-
 void ms_head_control_read_log(struct ms_head *h, struct ms_request *r)
 {
     Muster__ReadLog *want = muster__read_log__unpack(NULL, r->len, r->body);
-    struct ms_head_op *op = want ? ms_head_read_log(h, want, on_done, r) : NULL;
+    struct ms_head_op *op =
+        want ? ms_head_read_log(h, want, ms_head_control_answer, r) : NULL;
 
     if (op)
         ms_head_op_unref(op);

@@ -132,20 +132,9 @@ struct ms_head_op *ms_head_list_objects(struct ms_head *h,
 
 /* ---- `muster list objects` -------------------------------------------------------- */
 
-static void on_done(struct ms_head_op *op)
-{
-    struct ms_request *r = op->done_arg;
-    struct ms_error err = {0};
-
-    if (ms_head_op_result(op, &err) < 0)
-        ms_request_fail_text(r, MUSTER__FAILURE__KIND__REFUSED, "%s", err.text);
-    else
-        ms_head_control_reply(r, ms_head_op_message(op));
-}
-
 void ms_head_control_objects(struct ms_head *h, struct ms_request *r)
 {
-    struct ms_head_op *op = ms_head_list_objects(h, on_done, r);
+    struct ms_head_op *op = ms_head_list_objects(h, ms_head_control_answer, r);
 
     if (op)
         ms_head_op_unref(op);

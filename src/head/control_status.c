@@ -53,17 +53,6 @@ void ms_head_changed(struct ms_head *h)
 
 /* ---- for tools ------------------------------------------------------------------- */
 
-static void on_done(struct ms_head_op *op)
-{
-    struct ms_request *r = op->done_arg;
-    struct ms_error err = {0};
-
-    if (ms_head_op_result(op, &err) < 0)
-        ms_request_fail_text(r, MUSTER__FAILURE__KIND__REFUSED, "%s", err.text);
-    else
-        ms_head_control_reply(r, ms_head_op_message(op));
-}
-
 /* Takes `asked`. */
 static struct ms_head_op *
 ask(struct ms_head *h, Muster__StatusRequest *asked, struct ms_request *r)
@@ -83,7 +72,7 @@ ask(struct ms_head *h, Muster__StatusRequest *asked, struct ms_request *r)
     m->status = asked;
     op->wanted = m;
     op->run = ms_head_status_run;
-    op->on_done = on_done;
+    op->on_done = ms_head_control_answer;
     op->done_arg = r;
     return ms_head_op_submit(op);
 }

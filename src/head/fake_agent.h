@@ -1,4 +1,4 @@
-/* fake_agent.h - for head_test.c: an agent that behaves as the environment says
+/* fake_agent.h - for tests: an agent that behaves as the environment says
  *
  * The test program executes itself as `<self> agent --fd 3`; what it then does is named
  * by FAKE_AGENT: "" is an honest agent whose workers are `sleep` processes (or nothing,

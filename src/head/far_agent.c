@@ -1,8 +1,8 @@
-#include "head/far_agent.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/name.h"
+#include "head/far_impl.h"
 #include "io/loop.h"
 #include "proto/muster.pb-c.h"
 #include "wire/frame.h"
@@ -14,38 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WORKERS_MAX = 64 };
-
-struct worker {
-    Muster__WorkerSpec *spec;
-    bool lives;
-};
-
-struct far_agent {
-    struct ms_list link;
-    struct ms_link *wire;
-    char address[128], node[65];
-    uint8_t secret[32];
-    uint64_t id, head;
-    unsigned gpus;
-    enum ms_tls_mode tls;
-    enum far_mode mode;
-    bool welcome, refused, ended;
-    struct worker workers[WORKERS_MAX];
-    size_t count, contexts, ports;
-    uint64_t last_start; /* request */
-    uint64_t kept;       /* the same, if its answer was kept */
-    Muster__HeadToAgent *kept_message;
-};
-
-static struct {
-    struct ms_loop *loop;
-    pthread_t thread;
-    pthread_mutex_t lock; /* all of the agents' fields */
-    pthread_cond_t changed;
-    struct ms_list agents;
-    char refusal[600];
-} far = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+struct far_loop far = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                       .changed = PTHREAD_COND_INITIALIZER};
 
 static void *run(void *arg)
 {
@@ -66,8 +36,6 @@ static void agent_free(struct far_agent *a)
     ms_link_destroy(a->wire);
     for (size_t i = 0; i < a->count; i++)
         muster__worker_spec__free_unpacked(a->workers[i].spec, NULL);
-    if (a->kept_message)
-        muster__head_to_agent__free_unpacked(a->kept_message, NULL);
     free(a);
 }
 
@@ -87,7 +55,7 @@ const char *far_refusal(void)
 
 /* ---- what it answers; far.lock is held ------------------------------------------- */
 
-static void send(struct far_agent *a, Muster__AgentToHead *m)
+void far_send(struct far_agent *a, Muster__AgentToHead *m)
 {
     if (a->wire)
         ms_link_send(a->wire, &m->base);
@@ -102,13 +70,13 @@ static void answer_done(struct far_agent *a, uint64_t request)
     m.body_case = MUSTER__AGENT_TO_HEAD__BODY_DONE;
     m.done = &done;
     if (request)
-        send(a, &m);
+        far_send(a, &m);
 }
 
 static void begin_workers(struct far_agent *a, Muster__StartWorkers *s)
 {
     for (size_t i = 0; i < s->n_workers; i++) {
-        assert(a->count < WORKERS_MAX);
+        assert(a->count < FAR_WORKERS_MAX);
         a->workers[a->count].spec = MS_TAKE(s->workers[i]);
         a->workers[a->count++].lives = true;
     }
@@ -119,7 +87,6 @@ static void started(Muster__WorkerStarted *s, const struct far_agent *a, size_t 
 {
     static char address[] = "/w/far.sock", log_path[] = "/logs/far.log";
 
-    (void)a;
     muster__worker_started__init(s);
     s->uid = a->workers[i].spec->uid;
     s->pid = 1000 + (int)i;
@@ -128,9 +95,9 @@ static void started(Muster__WorkerStarted *s, const struct far_agent *a, size_t 
 }
 
 /* For the last `n` workers. */
-static void answer_started(struct far_agent *a, uint64_t request, size_t n)
+void far_answer_started(struct far_agent *a, uint64_t request, size_t n)
 {
-    Muster__WorkerStarted each[WORKERS_MAX], *pointers[WORKERS_MAX];
+    Muster__WorkerStarted each[FAR_WORKERS_MAX], *pointers[FAR_WORKERS_MAX];
     Muster__WorkersStarted all = MUSTER__WORKERS_STARTED__INIT;
     Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
 
@@ -143,7 +110,7 @@ static void answer_started(struct far_agent *a, uint64_t request, size_t n)
     m.request = request;
     m.body_case = MUSTER__AGENT_TO_HEAD__BODY_STARTED;
     m.started = &all;
-    send(a, &m);
+    far_send(a, &m);
 }
 
 static void answer_failure(struct far_agent *a, uint64_t request)
@@ -156,7 +123,7 @@ static void answer_failure(struct far_agent *a, uint64_t request)
     m.request = request;
     m.body_case = MUSTER__AGENT_TO_HEAD__BODY_FAILURE;
     m.failure = &f;
-    send(a, &m);
+    far_send(a, &m);
 }
 
 static void on_start(struct far_agent *a, Muster__HeadToAgent *m)
@@ -169,7 +136,7 @@ static void on_start(struct far_agent *a, Muster__HeadToAgent *m)
     }
     if (a->last_start == m->request) { /* asked once more */
         if (!a->kept)
-            answer_started(a, m->request, n);
+            far_answer_started(a, m->request, n);
         return;
     }
     a->last_start = m->request;
@@ -177,10 +144,10 @@ static void on_start(struct far_agent *a, Muster__HeadToAgent *m)
     if (a->mode == FAR_KEEPS)
         a->kept = m->request;
     else
-        answer_started(a, m->request, n);
+        far_answer_started(a, m->request, n);
 }
 
-static void end_worker(struct far_agent *a, size_t i, int code)
+void far_end_worker(struct far_agent *a, size_t i, int code)
 {
     Muster__Exit e = MUSTER__EXIT__INIT;
     Muster__WorkerExited exited = MUSTER__WORKER_EXITED__INIT;
@@ -195,7 +162,7 @@ static void end_worker(struct far_agent *a, size_t i, int code)
     exited.exit = &e;
     m.body_case = MUSTER__AGENT_TO_HEAD__BODY_EXITED;
     m.exited = &exited;
-    send(a, &m);
+    far_send(a, &m);
 }
 
 static void on_stop(struct far_agent *a, uint64_t request, const Muster__StopWorkers *s)
@@ -203,7 +170,7 @@ static void on_stop(struct far_agent *a, uint64_t request, const Muster__StopWor
     for (size_t k = 0; k < s->n_uids; k++)
         for (size_t i = 0; i < a->count; i++)
             if (a->workers[i].spec->uid == s->uids[k])
-                end_worker(a, i, 0);
+                far_end_worker(a, i, 0);
     answer_done(a, request);
 }
 
@@ -219,7 +186,7 @@ static void on_hold_port(struct far_agent *a, uint64_t request)
     m.request = request;
     m.body_case = MUSTER__AGENT_TO_HEAD__BODY_PORT;
     m.port = &port;
-    send(a, &m);
+    far_send(a, &m);
 }
 
 static void on_message(struct far_agent *a, Muster__HeadToAgent *m)
@@ -254,7 +221,7 @@ static void on_message(struct far_agent *a, Muster__HeadToAgent *m)
         break;
     case MUSTER__HEAD_TO_AGENT__BODY_SHUTDOWN:
         for (size_t i = 0; i < a->count; i++)
-            end_worker(a, i, 0);
+            far_end_worker(a, i, 0);
         a->ended = true;
         ms_link_destroy(MS_TAKE(a->wire));
         break;
@@ -310,8 +277,8 @@ static void on_open(void *arg)
 {
     static char host_id[] = "00000000feedbeef";
     struct far_agent *a = arg;
-    Muster__WorkerReport reports[WORKERS_MAX], *pointers[WORKERS_MAX];
-    Muster__WorkerStarted begun[WORKERS_MAX];
+    Muster__WorkerReport reports[FAR_WORKERS_MAX], *pointers[FAR_WORKERS_MAX];
+    Muster__WorkerStarted begun[FAR_WORKERS_MAX];
     Muster__AgentReady ready = MUSTER__AGENT_READY__INIT;
     Muster__AgentHello agent = MUSTER__AGENT_HELLO__INIT;
     Muster__LinkHello hello = MUSTER__LINK_HELLO__INIT;
@@ -338,11 +305,11 @@ static void on_open(void *arg)
     hello.agent = &agent;
     m.body_case = MUSTER__AGENT_TO_HEAD__BODY_HELLO;
     m.hello = &hello;
-    send(a, &m);
+    far_send(a, &m);
     pthread_mutex_unlock(&far.lock);
 }
 
-static void dial(void *arg)
+void far_connect(void *arg)
 {
     static const struct ms_link_ops ops = {
         .on_body = on_body, .on_closed = on_closed, .on_open = on_open};
@@ -363,7 +330,7 @@ static void dial(void *arg)
     assert(a->wire);
 }
 
-static bool wait_welcome(struct far_agent *a)
+bool far_wait_welcome(struct far_agent *a)
 {
     bool welcome;
 
@@ -399,8 +366,8 @@ far_dial(const char *address, const uint8_t *secret, const char *node, unsigned 
 {
     struct far_agent *a = agent_create(address, secret, node, gpus);
 
-    ms_loop_post(far.loop, dial, a);
-    return wait_welcome(a) ? a : NULL;
+    ms_loop_post(far.loop, far_connect, a);
+    return far_wait_welcome(a) ? a : NULL;
 }
 
 void far_dial_many(const char *address,
@@ -414,198 +381,12 @@ void far_dial_many(const char *address,
 
     for (size_t i = 0; i < count; i++) {
         if (i >= AT_ONCE)
-            assert(wait_welcome(open[i % AT_ONCE]));
+            assert(far_wait_welcome(open[i % AT_ONCE]));
         snprintf(node, sizeof node, "n%zu", i);
         open[i % AT_ONCE] = agent_create(address, secret, node, 8);
         open[i % AT_ONCE]->tls = tls;
-        ms_loop_post(far.loop, dial, open[i % AT_ONCE]);
+        ms_loop_post(far.loop, far_connect, open[i % AT_ONCE]);
     }
     for (size_t i = 0; i < AT_ONCE && i < count; i++)
-        assert(wait_welcome(open[i]));
-}
-
-/* ---- what the test makes of it --------------------------------------------------- */
-
-/* Run on the loop's thread and wait for it. */
-struct task {
-    void (*run)(struct task *t);
-    struct far_agent *agent;
-    uint64_t uid;
-    int code;
-    const char *text;
-    bool done;
-};
-
-static void run_task(void *arg)
-{
-    struct task *t = arg;
-
-    pthread_mutex_lock(&far.lock);
-    t->run(t);
-    t->done = true;
-    pthread_cond_broadcast(&far.changed);
-    pthread_mutex_unlock(&far.lock);
-}
-
-static void do_task(struct task *t)
-{
-    ms_loop_post(far.loop, run_task, t);
-    pthread_mutex_lock(&far.lock);
-    while (!t->done)
-        pthread_cond_wait(&far.changed, &far.lock);
-    pthread_mutex_unlock(&far.lock);
-}
-
-void far_set_mode(struct far_agent *a, enum far_mode mode)
-{
-    pthread_mutex_lock(&far.lock);
-    a->mode = mode;
-    pthread_mutex_unlock(&far.lock);
-}
-
-static void do_answer(struct task *t)
-{
-    struct far_agent *a = t->agent;
-
-    answer_started(a, a->kept, 1);
-    a->kept = 0;
-}
-
-void far_answer(struct far_agent *a)
-{
-    do_task(&(struct task){.run = do_answer, .agent = a});
-}
-
-static void do_close(struct task *t)
-{
-    t->agent->welcome = t->agent->refused = false;
-    ms_link_destroy(MS_TAKE(t->agent->wire));
-}
-
-void far_end(struct far_agent *a)
-{
-    do_task(&(struct task){.run = do_close, .agent = a});
-}
-
-bool far_come_back(struct far_agent *a, const char *address)
-{
-    pthread_mutex_lock(&far.lock);
-    while (a->wire) /* until it has seen that its link is no more */
-        pthread_cond_wait(&far.changed, &far.lock);
-    snprintf(a->address, sizeof a->address, "%s", address);
-    a->welcome = a->refused = false;
-    pthread_mutex_unlock(&far.lock);
-    ms_loop_post(far.loop, dial, a);
-    return wait_welcome(a);
-}
-
-static void do_exit(struct task *t)
-{
-    for (size_t i = 0; i < t->agent->count; i++)
-        if (t->agent->workers[i].spec->uid == t->uid)
-            end_worker(t->agent, i, t->code);
-}
-
-void far_exit(struct far_agent *a, uint64_t uid, int code)
-{
-    do_task(&(struct task){.run = do_exit, .agent = a, .uid = uid, .code = code});
-}
-
-static void do_print(struct task *t)
-{
-    Muster__LogLine line = MUSTER__LOG_LINE__INIT, *lines[] = {&line};
-    Muster__LogLines all = MUSTER__LOG_LINES__INIT;
-    Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
-
-    line.uid = t->uid;
-    line.text.data = (uint8_t *)(uintptr_t)t->text;
-    line.text.len = strlen(t->text);
-    all.n_lines = 1;
-    all.lines = lines;
-    m.body_case = MUSTER__AGENT_TO_HEAD__BODY_LOG;
-    m.log = &all;
-    send(t->agent, &m);
-}
-
-void far_print(struct far_agent *a, uint64_t uid, const char *line)
-{
-    do_task(&(struct task){.run = do_print, .agent = a, .uid = uid, .text = line});
-}
-
-static size_t living(const struct far_agent *a)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < a->count; i++)
-        n += a->workers[i].lives;
-    return n;
-}
-
-static size_t started_count(const struct far_agent *a)
-{
-    return a->count;
-}
-
-static size_t contexts(const struct far_agent *a)
-{
-    return a->contexts;
-}
-
-static void
-wait_for(struct far_agent *a, size_t (*get)(const struct far_agent *a), size_t count)
-{
-    pthread_mutex_lock(&far.lock);
-    while (get(a) != count)
-        pthread_cond_wait(&far.changed, &far.lock);
-    pthread_mutex_unlock(&far.lock);
-}
-
-void far_wait_living(struct far_agent *a, size_t count)
-{
-    wait_for(a, living, count);
-}
-
-void far_wait_contexts(struct far_agent *a, size_t count)
-{
-    wait_for(a, contexts, count);
-}
-
-void far_wait_started(struct far_agent *a, size_t count)
-{
-    wait_for(a, started_count, count);
-}
-
-static size_t look(struct far_agent *a, size_t (*get)(const struct far_agent *a))
-{
-    size_t n;
-
-    pthread_mutex_lock(&far.lock);
-    n = get(a);
-    pthread_mutex_unlock(&far.lock);
-    return n;
-}
-
-size_t far_living(struct far_agent *a)
-{
-    return look(a, living);
-}
-
-size_t far_started(struct far_agent *a)
-{
-    return look(a, started_count);
-}
-
-size_t far_contexts(struct far_agent *a)
-{
-    return look(a, contexts);
-}
-
-static size_t ports(const struct far_agent *a)
-{
-    return a->ports;
-}
-
-size_t far_ports(struct far_agent *a)
-{
-    return look(a, ports);
+        assert(far_wait_welcome(open[i]));
 }

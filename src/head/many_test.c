@@ -4,24 +4,15 @@
  * of the simulated agents.
  */
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "head/far_agent.h"
-#include "head/head.h"
-#include "io/tree.h"
+#include "head/test_ops.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-
-#include <cmocka.h>
 
 /* What the address sanitizer adds. */
 #ifdef __SANITIZE_ADDRESS__
@@ -38,24 +29,14 @@ enum {
         SLACK * 4, /* 1 on an idle machine, which the benchmark looks at */
 };
 
-static char home[32];
-
 static int setup(void **state)
 {
     struct rlimit files;
 
-    (void)state;
-    strcpy(home, "/tmp/ms-test-XXXXXX");
     getrlimit(RLIMIT_NOFILE, &files);
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
-    return mkdtemp(home) && setenv("MUSTER_HOME", home, 1) == 0 ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    return ms_tree_remove(AT_FDCWD, home);
+    return ops_home_make(state);
 }
 
 /* What the parent needs to know of it. */
@@ -173,7 +154,7 @@ static void test_a_thousand_agents_with_tls(void **state)
     measure(MS_TLS_ON, "1,000 agents over TLS");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, ops_home_remove)
 
 int main(void)
 {

@@ -1,95 +1,37 @@
 /* place_test.c - the head's resource manager: drivers that race, claims, waits, ends */
 #include "base/cleanup.h"
-#include "base/clock.h"
-#include "head/far_agent.h"
-#include "head/head.h"
-#include "head/seen.h"
-#include "io/tree.h"
+#include "head/test_serve.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { RACES = 200 };
 
-static char home[32];
-static struct ms_head *head;
 static struct seen told[2];
 static struct ms_head *drivers[2];
-
-static struct ms_head *join(struct seen *s)
-{
-    const char *const python[] = {"python3", NULL};
-    struct ms_error err = {0};
-    struct ms_head *h = ms_head_join(
-        &(struct ms_head_options){
-            .python = python, .script = "train.py", .on_exit = seen_exit, .arg = s},
-        &(struct ms_head_address){.addresses = ms_head_addresses(head)[0],
-                                  .secret = ms_head_session(head)->secret},
-        &err);
-
-    if (!h)
-        fail_msg("%s", err.text);
-    return h;
-}
 
 /* A node "a" of 8 CPUs and 4 devices, and two drivers. */
 static int setup(void **state)
 {
-    static const char *const at[] = {"127.0.0.1:0", NULL};
-
-    (void)state;
-    strcpy(home, "/tmp/ms-test-XXXXXX");
-    if (!mkdtemp(home) || setenv("MUSTER_HOME", home, 1) < 0)
+    if (serve_setup(state) < 0)
         return -1;
-    far_start();
-    head = ms_head_serve(&(struct ms_head_serve_options){.name = "test",
-                                                         .listen = at,
-                                                         .link_grace_ns = MS_NS_PER_S},
-                         NULL);
-    if (!head ||
-        !far_dial(ms_head_addresses(head)[0], ms_head_session(head)->secret, "a", 4))
-        return -1;
-    for (size_t i = 0; i < 2; i++)
-        drivers[i] = join(&told[i]);
+    serve_agent("a");
+    for (size_t i = 0; i < 2; i++) {
+        seen_init(&told[i]);
+        drivers[i] = serve_join(&told[i]);
+    }
     return 0;
 }
 
 static int teardown(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < 2; i++)
         if (drivers[i])
             ms_head_stop(MS_TAKE(drivers[i]), 0);
-    ms_head_stop(MS_TAKE(head), 0);
-    far_stop();
-    return ms_tree_remove(AT_FDCWD, home);
+    return serve_teardown(state);
 }
 
 /* ---- asking ---------------------------------------------------------------------- */
-
-static int finish(struct ms_head_op *op, struct ms_error *err)
-{
-    assert_int_equal(ms_head_op_wait(op, ms_now_ns() + 20 * MS_NS_PER_S), 0);
-    return ms_head_op_result(op, err);
-}
-
-static void expect(struct ms_head_op *op, int code, const char *in_text)
-{
-    struct ms_error err = {0};
-
-    assert_int_equal(finish(op, &err), code);
-    if (in_text && !strstr(err.text, in_text))
-        fail_msg("'%s' is not in '%s'", in_text, err.text);
-    ms_head_op_unref(op);
-}
 
 static struct ms_head_op *
 ask_group(struct ms_head *h, uint32_t devices, uint64_t timeout_ns)
@@ -123,13 +65,9 @@ about_group(struct ms_head *h, Muster__DriverToHead__BodyCase body, uint64_t id)
 static uint64_t group(struct ms_head *h, uint32_t devices, Muster__GroupState state)
 {
     struct ms_head_op *op = ask_group(h, devices, 20 * (uint64_t)MS_NS_PER_S);
-    const Muster__GroupStatus *g;
-    struct ms_error err = {0};
+    const Muster__GroupStatus *g = (const Muster__GroupStatus *)ops_message(op);
     uint64_t id;
 
-    if (finish(op, &err) < 0)
-        fail_msg("%s", err.text);
-    g = (const Muster__GroupStatus *)ms_head_op_message(op);
     assert_int_equal(g->state, state);
     id = g->id;
     ms_head_op_unref(op);
@@ -191,7 +129,7 @@ static void *race(void *arg)
         snprintf(name, sizeof name, "%s%d", r->prefix, i);
         pthread_barrier_wait(r->line);
         op = ask_cluster(r->driver, name, 2500); /* 5 of 8 CPUs */
-        r->won[i] = ms_head_op_wait(op, ms_now_ns() + 20 * MS_NS_PER_S) == 0 &&
+        r->won[i] = ms_head_op_wait(op, ms_now_ns() + OPS_DEADLINE_NS) == 0 &&
                     ms_head_op_result(op, NULL) == 0;
         ms_head_op_unref(op);
         pthread_barrier_wait(r->line);
@@ -203,7 +141,7 @@ static void *race(void *arg)
             m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_DROP_CLAIM;
             m.drop_claim = &drop;
             op = ms_head_place(r->driver, &m);
-            ms_head_op_wait(op, ms_now_ns() + 20 * MS_NS_PER_S);
+            ms_head_op_wait(op, ms_now_ns() + OPS_DEADLINE_NS);
             ms_head_op_unref(op);
         }
         pthread_barrier_wait(r->line);
@@ -234,20 +172,23 @@ static void test_two_drivers_never_get_the_same(void **state)
 static void test_creation_keeps_to_its_claim(void **state)
 {
     (void)state;
-    expect(ask_cluster(drivers[0], "c", 1000), 0, NULL);
-    expect(ask_cluster(drivers[1], "c", 0), -EEXIST, "there is a cluster 'c' already");
-    expect(create(drivers[1], "c", 2, 1000), -EEXIST, "another driver is creating it");
-    expect(
+    ops_expect(ask_cluster(drivers[0], "c", 1000), 0, NULL);
+    ops_expect(
+        ask_cluster(drivers[1], "c", 0), -EEXIST, "there is a cluster 'c' already");
+    ops_expect(
+        create(drivers[1], "c", 2, 1000), -EEXIST, "another driver is creating it");
+    ops_expect(
         create(drivers[0], "c", 0, 1000), -EINVAL, "what was placed for it is node a");
-    expect(ask_cluster(drivers[0], "c", 1000), 0, NULL); /* a failure gives it back */
-    expect(create(drivers[0], "c", 2, 2000), -EINVAL, "less of its CPUs");
-    expect(ask_cluster(drivers[0], "c", 3000), 0, NULL);
-    expect(create(drivers[0], "c", 2, 3000), 0, NULL);
-    expect(create(drivers[1], "d", 0, 2000), -ENOSPC, "not so many CPUs are free");
-    expect(create(drivers[1], "d", 0, 1000), 0, NULL); /* unplaced, and it fits */
-    expect(ask_cluster(drivers[1], "e", 1), -ENOSPC, "and 0 is what is free");
-    expect(ms_head_destroy_cluster(drivers[0], "c", 0), 0, NULL);
-    expect(ask_cluster(drivers[1], "e", 3000), 0, NULL);
+    ops_expect(
+        ask_cluster(drivers[0], "c", 1000), 0, NULL); /* a failure gives it back */
+    ops_expect(create(drivers[0], "c", 2, 2000), -EINVAL, "less of its CPUs");
+    ops_expect(ask_cluster(drivers[0], "c", 3000), 0, NULL);
+    ops_expect(create(drivers[0], "c", 2, 3000), 0, NULL);
+    ops_expect(create(drivers[1], "d", 0, 2000), -ENOSPC, "not so many CPUs are free");
+    ops_expect(create(drivers[1], "d", 0, 1000), 0, NULL); /* unplaced, and it fits */
+    ops_expect(ask_cluster(drivers[1], "e", 1), -ENOSPC, "and 0 is what is free");
+    ops_expect(ms_head_destroy_cluster(drivers[0], "c", 0), 0, NULL);
+    ops_expect(ask_cluster(drivers[1], "e", 3000), 0, NULL);
 }
 
 static void test_group_waits_for_another_driver(void **state)
@@ -257,18 +198,18 @@ static void test_group_waits_for_another_driver(void **state)
 
     (void)state;
     first = group(drivers[0], 3, MUSTER__GROUP_STATE__GROUP_PLACED);
-    expect(ask_group(drivers[1], 2, 0), -EBUSY, "held by others");
-    expect(ask_group(drivers[1], 5, UINT64_MAX), -ENOSPC, "cannot be placed");
+    ops_expect(ask_group(drivers[1], 2, 0), -EBUSY, "held by others");
+    ops_expect(ask_group(drivers[1], 5, UINT64_MAX), -ENOSPC, "cannot be placed");
     second = group(drivers[1], 2, MUSTER__GROUP_STATE__GROUP_WAITING);
     op = about_group(drivers[1], MUSTER__DRIVER_TO_HEAD__BODY_WAIT_GROUP, second);
     removed = about_group(drivers[0], MUSTER__DRIVER_TO_HEAD__BODY_REMOVE_GROUP, first);
-    expect(removed, 0, NULL);
-    expect(op, 0, NULL);
+    ops_expect(removed, 0, NULL);
+    ops_expect(op, 0, NULL);
     first = group(drivers[0], 3, MUSTER__GROUP_STATE__GROUP_WAITING);
     op = about_group(drivers[0], MUSTER__DRIVER_TO_HEAD__BODY_WAIT_GROUP, first);
     removed = about_group(drivers[1], MUSTER__DRIVER_TO_HEAD__BODY_REMOVE_GROUP, first);
-    expect(removed, 0, NULL);
-    expect(op, -ENOENT, "the group was removed");
+    ops_expect(removed, 0, NULL);
+    ops_expect(op, -ENOENT, "the group was removed");
 }
 
 static void test_driver_that_ends_gives_back(void **state)
@@ -278,17 +219,17 @@ static void test_driver_that_ends_gives_back(void **state)
 
     (void)state;
     group(drivers[0], 2, MUSTER__GROUP_STATE__GROUP_PLACED);
-    expect(ask_cluster(drivers[0], "c", 1000), 0, NULL);
+    ops_expect(ask_cluster(drivers[0], "c", 1000), 0, NULL);
     id = group(drivers[1], 4, MUSTER__GROUP_STATE__GROUP_WAITING);
     op = about_group(drivers[1], MUSTER__DRIVER_TO_HEAD__BODY_WAIT_GROUP, id);
     ms_head_stop(MS_TAKE(drivers[0]), 0);
-    expect(op, 0, NULL);
+    ops_expect(op, 0, NULL);
 }
 
 /* The process of a head itself, on its own thread and without a word to the head's. */
 static void test_requests_of_the_head_itself(void **state)
 {
-    struct ms_head_op *op = ask_group(head, 1, 0);
+    struct ms_head_op *op = ask_group(serve_head, 1, 0);
     const Muster__GroupStatus *g;
     uint64_t id;
 
@@ -299,11 +240,17 @@ static void test_requests_of_the_head_itself(void **state)
     assert_string_equal(g->pieces[0]->node, "a");
     id = g->id;
     ms_head_op_unref(op);
-    expect(about_group(head, MUSTER__DRIVER_TO_HEAD__BODY_FIND_GROUP, id), 0, NULL);
-    expect(about_group(head, MUSTER__DRIVER_TO_HEAD__BODY_REMOVE_GROUP, id), 0, NULL);
-    expect(
-        about_group(head, MUSTER__DRIVER_TO_HEAD__BODY_FIND_GROUP, id), -ENOENT, NULL);
-    expect(about_group(head, MUSTER__DRIVER_TO_HEAD__BODY_STATUS, id), -EINVAL, NULL);
+    ops_expect(
+        about_group(serve_head, MUSTER__DRIVER_TO_HEAD__BODY_FIND_GROUP, id), 0, NULL);
+    ops_expect(about_group(serve_head, MUSTER__DRIVER_TO_HEAD__BODY_REMOVE_GROUP, id),
+               0,
+               NULL);
+    ops_expect(about_group(serve_head, MUSTER__DRIVER_TO_HEAD__BODY_FIND_GROUP, id),
+               -ENOENT,
+               NULL);
+    ops_expect(about_group(serve_head, MUSTER__DRIVER_TO_HEAD__BODY_STATUS, id),
+               -EINVAL,
+               NULL);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

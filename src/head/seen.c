@@ -1,7 +1,6 @@
 #include "head/seen.h"
 
 #include <assert.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,6 +20,12 @@ void seen_exit(void *arg, uint64_t uid, const Muster__Exit *exit)
     s->uids[s->exits] = uid;
     s->codes[s->exits] = exit->code;
     snprintf(s->details[s->exits++], sizeof s->details[0], "%s", exit->detail);
+    s->signaled = exit->signaled;
+    s->requested = exit->requested;
+    snprintf(s->last_words,
+             sizeof s->last_words,
+             "%s",
+             exit->n_last_lines ? exit->last_lines[exit->n_last_lines - 1] : "");
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
 }
@@ -46,6 +51,7 @@ void seen_lost(void *arg, const char *why)
 
     pthread_mutex_lock(&s->lock);
     snprintf(s->lost, sizeof s->lost, "%s", why);
+    s->exits_before_lost = s->exits;
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
 }

@@ -5,6 +5,7 @@
 #include "proto/muster.pb-c.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { SEEN_MAX = 32 };
@@ -15,16 +16,22 @@ struct seen {
     size_t exits;
     uint64_t uids[SEEN_MAX];
     int codes[SEEN_MAX];
-    char details[SEEN_MAX][300];
+    char details[SEEN_MAX][600];
+    bool signaled, requested; /* the last of them */
+    char last_words[128];     /* its last line */
     size_t lines;
     char line[SEEN_MAX][64];
-    char lost[300];
+    char lost[600]; /* why the agent is; or "" */
+    size_t exits_before_lost;
 };
 
 void seen_init(struct seen *s);
+
+/* A driver's callbacks, with the `struct seen` as their argument. */
 void seen_exit(void *arg, uint64_t uid, const Muster__Exit *exit);
 void seen_log(void *arg, const Muster__LogLines *lines);
 void seen_lost(void *arg, const char *why);
+
 void seen_wait_exits(struct seen *s, size_t count);
 void seen_wait_line(struct seen *s, const char *line);
 void seen_wait_lost(struct seen *s);

@@ -350,6 +350,8 @@ int ms_head_control_listen(struct ms_head *h,
                            struct ms_error *err);
 void ms_head_control_close(struct ms_head *h);
 void ms_head_control_reply(struct ms_request *r, const ProtobufCMessage *m);
+/* An op's on_done: what it came to answers the request that is its done_arg. */
+void ms_head_control_answer(struct ms_head_op *op);
 
 /* control_stop.c: `muster stop` */
 void ms_head_control_stop(struct ms_head *h, struct ms_request *r);

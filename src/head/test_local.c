@@ -1,0 +1,100 @@
+#include "head/test_local.h"
+#include "base/cleanup.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct seen local_seen;
+
+int local_setup(void **state)
+{
+    seen_init(&local_seen);
+    return ops_home_make(state);
+}
+
+struct ms_head *local_start_with(const char *path,
+                                 const char *mode,
+                                 int64_t timeout_ns,
+                                 struct ms_error *err)
+{
+    const char *const python[] = {"python3", NULL};
+    char fake[64];
+    const char *const env[] = {fake, "PATH=/usr/bin:/bin", NULL};
+
+    snprintf(fake, sizeof fake, "FAKE_AGENT=%s", mode);
+    return ms_head_start(
+        &(struct ms_head_options){
+            .agent_path = path,
+            .node_name = "here",
+            .num_gpus = 4,
+            .num_cpus = -1,
+            .python = python,
+            .env = env,
+            .timeout_ns = timeout_ns,
+            .on_exit = seen_exit,
+            .on_agent_lost = seen_lost,
+            .arg = &local_seen,
+        },
+        err);
+}
+
+struct ms_head *local_start(const char *mode)
+{
+    struct ms_error err = {0};
+    struct ms_head *h = local_start_with("/proc/self/exe", mode, 0, &err);
+
+    if (!h)
+        fail_msg("%s", err.text);
+    return h;
+}
+
+struct ms_head_op *local_create(struct ms_head *h, const char *name, size_t count)
+{
+    static const uint32_t device = 3;
+    struct ms_head_rank ranks[8] = {0};
+
+    for (size_t i = 0; i < count; i++) {
+        muster__worker_spec__init(&ranks[i].spec);
+        ranks[i].devices = &device;
+        ranks[i].device_count = 1;
+    }
+    return ms_head_create_cluster(h, name, ranks, count);
+}
+
+pid_t local_agent_pid(struct ms_head *h)
+{
+    struct ms_head_op *op;
+    pid_t pid = ops_status(h, &op)->nodes[0]->agent_pid;
+
+    ms_head_op_unref(op);
+    return pid;
+}
+
+void local_assert_gone(const char *dir)
+{
+    static const char *const gone[] = {
+        "lock", "secret", "driver", "head.sock", "w", "spin"};
+    char path[128];
+
+    for (size_t i = 0; i < MS_COUNT(gone); i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, gone[i]);
+        assert_int_equal(access(path, F_OK), -1);
+    }
+    assert_int_equal(waitpid(-1, NULL, WNOHANG),
+                     -1); /* no child, not even a dead one */
+    assert_int_equal(errno, ECHILD);
+}
+
+int local_count_fds(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    int n = 0;
+
+    assert_non_null(d);
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n;
+}

@@ -1,0 +1,35 @@
+/* test_ops.h - for tests of the head: a home of their own, and what operations come to
+ *
+ * All waiting is for an event, with OPS_DEADLINE_NS as its end.
+ */
+#ifndef MS_HEAD_TEST_OPS_H
+#define MS_HEAD_TEST_OPS_H
+
+#include "base/clock.h"
+#include "head/head.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define OPS_DEADLINE_NS (20 * MS_NS_PER_S)
+
+/* MUSTER_HOME of the test that runs: made before it, removed behind it. */
+extern char ops_home[32];
+int ops_home_make(void **state);
+int ops_home_remove(void **state);
+
+/* Wait for its end; its result. */
+int ops_finish(struct ms_head_op *op, struct ms_error *err);
+/* Wait; it must succeed. What it came to is borrowed from `op`. */
+const ProtobufCMessage *ops_message(struct ms_head_op *op);
+/* Wait, check the code and what the text has in it (if not NULL), and give it up. */
+void ops_expect(struct ms_head_op *op, int code, const char *in_text);
+/* The head's status, borrowed from `*op`, which the caller gives up. */
+const Muster__Status *ops_status(struct ms_head *h, struct ms_head_op **op);
+
+#endif

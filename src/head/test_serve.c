@@ -1,0 +1,123 @@
+#include "head/test_serve.h"
+#include "base/cleanup.h"
+
+#include <stdio.h>
+
+struct ms_head *serve_head;
+char serve_address[128];
+
+struct ms_head *serve_at(const char *listen, struct ms_error *err)
+{
+    const char *const at[] = {listen, NULL};
+
+    return ms_head_serve(
+        &(struct ms_head_serve_options){
+            .name = "test",
+            .listen = at,
+            .link_grace_ns = 1 * MS_NS_PER_S,
+        },
+        err);
+}
+
+void serve_begin(const char *listen)
+{
+    struct ms_error err = {0};
+
+    serve_head = serve_at(listen, &err);
+    if (!serve_head)
+        fail_msg("%s", err.text);
+    snprintf(
+        serve_address, sizeof serve_address, "%s", ms_head_addresses(serve_head)[0]);
+}
+
+int serve_setup(void **state)
+{
+    if (ops_home_make(state) < 0)
+        return -1;
+    far_start();
+    serve_begin("127.0.0.1:0");
+    return 0;
+}
+
+int serve_teardown(void **state)
+{
+    ms_head_stop(MS_TAKE(serve_head), 0);
+    far_stop();
+    return ops_home_remove(state);
+}
+
+const uint8_t *serve_secret(void)
+{
+    return ms_head_session(serve_head)->secret;
+}
+
+struct far_agent *serve_agent(const char *node)
+{
+    struct far_agent *a = far_dial(serve_address, serve_secret(), node, 4);
+
+    if (!a)
+        fail_msg("%s", far_refusal());
+    return a;
+}
+
+struct ms_head *serve_join_at(struct seen *s, const char *at)
+{
+    const char *const python[] = {"python3", NULL};
+    struct ms_error err = {0};
+    struct ms_head *h = ms_head_join(
+        &(struct ms_head_options){
+            .python = python,
+            .script = "train.py",
+            .log_to_driver = true,
+            .on_exit = seen_exit,
+            .on_log = seen_log,
+            .on_agent_lost = seen_lost,
+            .arg = s,
+        },
+        &(struct ms_head_address){.addresses = at, .secret = serve_secret()},
+        &err);
+
+    if (!h)
+        fail_msg("%s", err.text);
+    return h;
+}
+
+struct ms_head *serve_join(struct seen *s)
+{
+    return serve_join_at(s, serve_address);
+}
+
+struct ms_head_op *serve_ask(struct ms_head *h, const char *name, bool detached)
+{
+    static const char *const nodes[] = {"a", "b"};
+    static const uint32_t devices[] = {2, 3};
+    struct ms_head_rank ranks[2] = {0};
+
+    for (size_t i = 0; i < 2; i++) {
+        muster__worker_spec__init(&ranks[i].spec);
+        ranks[i].spec.detached = detached;
+        ranks[i].node = nodes[i];
+        ranks[i].devices = devices;
+        ranks[i].device_count = 2;
+    }
+    return ms_head_create_cluster(h, name, ranks, 2);
+}
+
+void serve_create(struct ms_head *h, const char *name, bool detached, uint64_t uids[2])
+{
+    struct ms_head_op *op = serve_ask(h, name, detached);
+    const Muster__ClusterStatus *c = (const Muster__ClusterStatus *)ops_message(op);
+
+    for (size_t i = 0; i < 2; i++)
+        uids[i] = c->workers[i]->uid;
+    ms_head_op_unref(op);
+}
+
+size_t serve_count(void)
+{
+    struct ms_head_op *op;
+    size_t n = ops_status(serve_head, &op)->n_clusters;
+
+    ms_head_op_unref(op);
+    return n;
+}

@@ -1,0 +1,38 @@
+/* test_serve.h - for tests: a daemon head on loopback, agents and drivers that dial it
+ *
+ * The agents are those of far_agent.h, the drivers are heads that join.
+ */
+#ifndef MS_HEAD_TEST_SERVE_H
+#define MS_HEAD_TEST_SERVE_H
+
+#include "head/far_agent.h"
+#include "head/seen.h"
+#include "head/test_ops.h"
+
+extern struct ms_head *serve_head;
+extern char serve_address[128];
+
+/* For cmocka: a home, the agents' thread, and a head; all of it ends. */
+int serve_setup(void **state);
+int serve_teardown(void **state);
+
+/* The head: at an address; NULL and `err`, or with serve_begin it must start. */
+struct ms_head *serve_at(const char *listen, struct ms_error *err);
+void serve_begin(const char *listen);
+const uint8_t *serve_secret(void);
+/* How many clusters it has. */
+size_t serve_count(void);
+
+/* A node with 4 devices. */
+struct far_agent *serve_agent(const char *node);
+
+/* A driver; what it is told goes to `s`. */
+struct ms_head *serve_join(struct seen *s);
+struct ms_head *serve_join_at(struct seen *s, const char *address);
+
+/* Ask for a cluster of two, on nodes "a" and "b". */
+struct ms_head_op *serve_ask(struct ms_head *h, const char *name, bool detached);
+/* It must be made; the uids of its workers. */
+void serve_create(struct ms_head *h, const char *name, bool detached, uint64_t uids[2]);
+
+#endif
