@@ -1,18 +1,10 @@
-#include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/limits.h"
 #include "io/sock.h"
 #include "proto/muster.pb-c.h"
 #include "wire/frame.h"
-#include "wire/link.h"
+#include "wire/test_site.h"
 
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
 #include <sys/socket.h>
-
-#include <cmocka.h>
 
 enum { SEEN_MAX = 600 };
 
@@ -33,17 +25,6 @@ struct couple {
     int fds[2];
 };
 
-static int send_number(struct ms_link *l, uint64_t number, size_t padding)
-{
-    Muster__LogLine m = MUSTER__LOG_LINE__INIT;
-    MS_CLEANUP(ms_cleanup_free) uint8_t *text = calloc(1, padding + 1);
-
-    m.uid = number;
-    m.text.data = text;
-    m.text.len = padding;
-    return ms_link_send(l, &m.base);
-}
-
 static void on_body(void *arg, const uint8_t *body, size_t len)
 {
     struct end *e = arg;
@@ -55,7 +36,7 @@ static void on_body(void *arg, const uint8_t *body, size_t len)
     e->sizes[e->count++] = m->text.len;
     muster__log_line__free_unpacked(m, NULL);
     if (e->answer)
-        send_number(e->link, e->seen[e->count - 1] + 1000, 0);
+        site_send_number(e->link, e->seen[e->count - 1] + 1000, 0);
     if (e->destroy_on_body) {
         ms_link_destroy(e->link);
         e->link = NULL;
@@ -96,7 +77,7 @@ static void stop(struct couple *c)
 
 static void run_until(struct couple *c, const size_t *count, size_t least)
 {
-    int64_t until_ns = ms_now_ns() + 20 * MS_NS_PER_S;
+    int64_t until_ns = ms_now_ns() + SITE_DEADLINE_NS;
 
     while (*count < least) {
         ms_loop_run_once(c->loop, true);
@@ -106,7 +87,7 @@ static void run_until(struct couple *c, const size_t *count, size_t least)
 
 static void run_until_closed(struct couple *c, const struct end *e)
 {
-    int64_t until_ns = ms_now_ns() + 20 * MS_NS_PER_S;
+    int64_t until_ns = ms_now_ns() + SITE_DEADLINE_NS;
 
     while (!e->closed) {
         ms_loop_run_once(c->loop, true);
@@ -125,8 +106,8 @@ static void test_messages_in_order(void **state)
     (void)state;
     start(&c);
     for (uint64_t i = 1; i <= 200; i++) {
-        assert_int_equal(send_number(c.a.link, i, i % 10 ? i : 300000), 0);
-        assert_int_equal(send_number(c.b.link, i, 3), 0);
+        assert_int_equal(site_send_number(c.a.link, i, i % 10 ? i : 300000), 0);
+        assert_int_equal(site_send_number(c.b.link, i, 3), 0);
     }
     assert_true(ms_link_queued(c.a.link) > 1000000);
     run_until(&c, &c.b.count, 200);
@@ -159,7 +140,7 @@ static void test_answering_from_a_callback(void **state)
     (void)state;
     start(&c);
     c.b.answer = true;
-    assert_int_equal(send_number(c.a.link, 1, 0), 0);
+    assert_int_equal(site_send_number(c.a.link, 1, 0), 0);
     run_until(&c, &c.a.count, 1);
     assert_int_equal(c.a.seen[0], 1001);
     stop(&c);
@@ -171,8 +152,8 @@ static void test_too_big(void **state)
 
     (void)state;
     start(&c);
-    assert_int_equal(send_number(c.a.link, 1, MS_CONTROL_MAX), -EMSGSIZE);
-    assert_int_equal(send_number(c.a.link, 2, 0), 0); /* and all is as it was */
+    assert_int_equal(site_send_number(c.a.link, 1, MS_CONTROL_MAX), -EMSGSIZE);
+    assert_int_equal(site_send_number(c.a.link, 2, 0), 0); /* and all is as it was */
     run_until(&c, &c.b.count, 1);
     assert_int_equal(c.b.seen[0], 2);
     stop(&c);
@@ -187,16 +168,16 @@ static void test_last_words(void **state)
     (void)state;
     start(&c);
     for (uint64_t i = 1; i <= 5; i++)
-        assert_int_equal(send_number(c.b.link, i, 100), 0);
+        assert_int_equal(site_send_number(c.b.link, i, 100), 0);
     ms_link_destroy(c.b.link);
     c.b.link = NULL;
-    assert_int_equal(send_number(c.a.link, 1, 0), -EPIPE);
+    assert_int_equal(site_send_number(c.a.link, 1, 0), -EPIPE);
     assert_int_equal(c.a.closed, 0); /* never from inside send */
-    assert_int_equal(send_number(c.a.link, 2, 0), -EPIPE);
+    assert_int_equal(site_send_number(c.a.link, 2, 0), -EPIPE);
     run_until_closed(&c, &c.a);
     assert_int_equal(c.a.count, 5);
     assert_int_equal(c.a.why, -EPIPE);
-    assert_int_equal(send_number(c.a.link, 3, 0), -EPIPE);
+    assert_int_equal(site_send_number(c.a.link, 3, 0), -EPIPE);
     stop(&c);
 }
 
@@ -210,7 +191,7 @@ static void test_destroyed_by_its_own_callback(void **state)
     c.b.destroy_on_body = true;
     c.a.destroy_on_closed = true;
     while (fds_wanted--)
-        assert_int_equal(send_number(c.a.link, 1, 10), 0);
+        assert_int_equal(site_send_number(c.a.link, 1, 10), 0);
     run_until_closed(&c, &c.a);
     assert_int_equal(c.b.count, 1); /* what came behind it is not told */
     assert_null(c.a.link);
@@ -255,8 +236,8 @@ static void test_cut(void **state)
 
     (void)state;
     start(&c);
-    assert_int_equal(send_number(c.a.link, 1, 10), 0);
-    assert_int_equal(send_number(c.a.link, 2, 2000000), 0);
+    assert_int_equal(site_send_number(c.a.link, 1, 10), 0);
+    assert_int_equal(site_send_number(c.a.link, 2, 2000000), 0);
     assert_true(ms_link_queued(c.a.link) > 0);
     ms_link_destroy(c.a.link);
     c.a.link = NULL;
@@ -272,7 +253,7 @@ static void test_drain(void **state)
 
     (void)state;
     start(&c);
-    assert_int_equal(send_number(c.a.link, 1, 2000000), 0);
+    assert_int_equal(site_send_number(c.a.link, 1, 2000000), 0);
     before_ns = ms_now_ns();
     ms_link_drain(c.a.link, before_ns + 20 * MS_NS_PER_MS); /* nobody reads */
     assert_true(ms_link_queued(c.a.link) > 0);
