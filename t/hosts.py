@@ -21,14 +21,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from cli_rig import CLI, Lines
+from helpers import wait_gone
 
 PREFIX = "mshost"
+ROUNDS_MAX = 20
 CABLE = Path(__file__).parent / "cable.py"
 REPL = Path(__file__).parent / "hosts_driver.py"
 
@@ -61,14 +62,14 @@ def obstacle() -> str | None:
 
 def kill_all(namespace: str) -> None:
     """SIGKILL for all in it, until nobody is left."""
-    for _ in range(200):
+    for _ in range(ROUNDS_MAX):  # what is killed may have started another
         pids = [int(p) for p in ip("netns", "pids", namespace).split()]
         if not pids:
             return
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(0.01)  # somebody else's children: they give no event
+        wait_gone(pids)
     raise TimeoutError(f"somebody in {namespace} does not end: {pids}")
 
 

@@ -2,11 +2,11 @@
 
 import json
 import os
-import time
 from collections.abc import Iterator
 
 import pytest
-from cli_rig import CLI, DEADLINE_S, DRIVER, Daemon, Driver, Home, Lines, workers
+from cli_rig import CLI, DRIVER, Daemon, Driver, Home, Lines, workers
+from helpers import until
 
 
 @pytest.fixture
@@ -26,9 +26,7 @@ class Agent(Lines):
 @pytest.fixture
 def agent(home: Home, daemon: Daemon) -> Iterator[Agent]:
     one = Agent(home, daemon, "lender")
-    end = time.monotonic() + DEADLINE_S
-    while not home.json("list", "nodes"):
-        assert time.monotonic() < end and one.process.poll() is None
+    until(lambda: home.json("list", "nodes"), one.process.poll)
     yield one
     one.process.terminate()
     one.wait()

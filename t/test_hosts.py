@@ -3,11 +3,12 @@
 import re
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import until
 from hosts import Driver, Head, Host, Net, obstacle
 
 pytestmark = pytest.mark.skipif(obstacle() is not None, reason=str(obstacle()))
@@ -25,16 +26,6 @@ def net() -> Iterator[Net]:
         yield net
     finally:
         net.close()
-
-
-def wait_for(what: Callable[[], Any], timeout: float) -> Any:
-    deadline = time.monotonic() + timeout
-    while True:
-        value = what()
-        if value:
-            return value
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.05)  # what another process knows gives no event
 
 
 def three(net: Net, **worker: Any) -> tuple[Head, Host, Driver]:
@@ -72,9 +63,7 @@ def test_calls_go_straight_to_the_worker_and_nobody_can_read_them(net: Net) -> N
     with net.listen_in(lender) as seen:
         marked = "b'a mark that would be found' * 100"
         assert driver.do(f"c.execute_rank_zero_sync('echo', {marked}) == {marked}")
-        bytes_seen = wait_for(
-            lambda: (p := payloads(seen, port)) and len(p) > 2700 and p, 10
-        )
+        bytes_seen = until(lambda: (p := payloads(seen, port)) and len(p) > 2700 and p)
     assert b"a mark" not in bytes_seen
     assert b"\x17\x03\x03" in bytes_seen  # records of TLS
     with net.listen_in(head.host) as at_head:
@@ -86,9 +75,9 @@ def test_a_cut_is_suspected_and_a_healed_one_forgotten(net: Net) -> None:
     head, lender, driver = three(net)
     assert not head.node("lender")["suspect"]
     net.cut(lender)
-    wait_for(lambda: head.node("lender")["suspect"], SUSPECT_S + SLACK_S)
+    until(lambda: head.node("lender")["suspect"], within_s=SUSPECT_S + SLACK_S)
     net.heal(lender)
-    wait_for(lambda: not head.node("lender")["suspect"], SLACK_S)
+    until(lambda: not head.node("lender")["suspect"], within_s=SLACK_S)
     assert driver.do("c.execute_rank_zero_sync('add')") == 1
 
 
@@ -113,8 +102,9 @@ def test_a_dead_host_is_named_after_the_grace(net: Net) -> None:
         driver.do("f.result()")
     took = time.monotonic() - began
     assert GRACE_S - SUSPECT_S < took < GRACE_S + SLACK_S
-    wait_for(
-        lambda: not (n := head.node("lender")) or not n["alive"], GRACE_S + SLACK_S
+    until(
+        lambda: not (n := head.node("lender")) or not n["alive"],
+        within_s=GRACE_S + SLACK_S,
     )
 
 
@@ -132,7 +122,7 @@ def test_a_cut_host_ends_its_workers(net: Net) -> None:
     _, lender, driver = three(net)
     pid = driver.do("c.execute_rank_zero_sync('pid')")
     net.cut(lender)
-    wait_for(lambda: not Path(f"/proc/{pid}").exists(), GRACE_S + SLACK_S)
+    until(lambda: not Path(f"/proc/{pid}").exists(), within_s=GRACE_S + SLACK_S)
     lender.lines[0].until("nothing was heard of the head")
     assert lender.lines[0].wait() == 1
 
@@ -145,7 +135,7 @@ def test_the_head_ends_and_comes_back(net: Net) -> None:
     assert driver.do("c.execute_rank_zero_sync('add')") == 1  # without a head
     head.begin()
     lender.lines[0].until("has joined")
-    wait_for(lambda: (n := head.node("lender")) and n["alive"], SLACK_S)
+    until(lambda: (n := head.node("lender")) and n["alive"], within_s=SLACK_S)
     assert driver.do("c.execute_rank_zero_sync('pid')") == pid
     driver.do("d = muster.Cluster('d', Counter, world_size=1)")
     assert driver.do("d.execute_rank_zero_sync('add')") == 1
@@ -270,9 +260,7 @@ def test_http_of_a_head_from_another_machine(net: Net) -> None:
     assert [w["node"] for w in body["workers"]] == ["lender", "lender"]
     driver.do("c.execute_rank_sync(1, 'say', 700)")
     log = f"{api}/clusters/c/workers/1/logs?lines="
-    wait_for(
-        lambda: driver.do(f"numbers('{log}10000')[1:] == [False, 0, 699, 700]"), 10
-    )
+    until(lambda: driver.do(f"numbers('{log}10000')[1:] == [False, 0, 699, 700]"))
     assert driver.do(f"numbers('{log}3')") == [200, True, 697, 699, 3]
     status, text = driver.do(f"fetch('http://{host.v4}:7780/metrics')")
     assert status == 200 and "muster" in text

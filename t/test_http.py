@@ -1,168 +1,17 @@
-"""HTTP on a worker's port: what AReaL's clients send and expect, and who may not."""
+"""HTTP on a worker's port: what AReaL's clients send and expect."""
 
 import base64
-import dataclasses
-import enum
-import http.client
-import json
-import os
-import signal
 import socket
 import sys
-import threading
-import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
-from urllib.parse import urlsplit
 
-import muster
 import numpy as np
 import pytest
-from helpers import DEADLINE_S, Bell, wait_gone
+from helpers import Bell, wait_gone
+from http_rig import Client, Color, Engine, Trainer
 
 Make = Callable[..., Any]
-
-
-class Color(enum.Enum):
-    RED = 1
-
-
-@dataclasses.dataclass
-class Config:
-    seed: int
-    name: str = "x"
-    inner: Any = None
-
-    def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise ValueError("never made again from what was sent")
-
-
-class Engine:
-    def __init__(self, start: int = 0, config: Any = None) -> None:
-        if start < 0:
-            raise ValueError("cannot begin there")
-        self.value = start
-        self.config = config
-        self.calls: list[str] = []
-
-    def add(self, n: int, *, twice: bool = False) -> int:
-        self.value += 2 * n if twice else n
-        return self.value
-
-    def echo(self, *args: Any, **kwargs: Any) -> Any:
-        return [args, kwargs]
-
-    def describe(self, value: Any) -> str:
-        return f"{type(value).__name__} {value!r}"
-
-    def env(self, name: str) -> str | None:
-        return os.environ.get(name)
-
-    def configured(self) -> Any:
-        return muster.worker_config()
-
-    def fail(self) -> None:
-        raise AttributeError("inside of it")
-
-    def later(self) -> Any:
-        done: Future[str] = Future()
-        done.set_result("later")
-        return done
-
-    def odd(self) -> Any:
-        return {1, 2}
-
-    def exit(self) -> None:
-        sys.exit(4)
-
-    def log(self, what: str) -> list[str]:
-        self.calls.append(what)
-        return self.calls
-
-    def hold(self, begun: str, go: str) -> None:
-        """Hold the interpreter's lock, as far as one can, until `go` is there."""
-        self.calls.append("hold")
-        with open(begun, "wb") as f:
-            f.write(b"!")
-        sys.setswitchinterval(1000)
-        try:
-            while not os.path.exists(go):
-                pass
-        finally:
-            sys.setswitchinterval(0.005)
-
-
-class Trainer(Engine):
-    """It would have groups of torch, but torch is not here."""
-
-    initialized = False
-    context_and_model_parallel_group = None
-
-    def current_data_parallel_head(self) -> int:
-        return 0
-
-    def initialize(self) -> None:
-        self.initialized = True
-
-
-class AsyncEngine:
-    async def double(self, n: int) -> int:
-        return 2 * n
-
-    async def fail(self) -> None:
-        raise KeyError("lost")
-
-
-class Client:
-    """Sends what AReaL's clients send."""
-
-    def __init__(self, url: str, token: str | None = "") -> None:
-        self.at = urlsplit(url)
-        self.token = muster.http_token() if token == "" else token
-
-    def connect(self) -> http.client.HTTPConnection:
-        assert self.at.hostname
-        return http.client.HTTPConnection(self.at.hostname, self.at.port, timeout=20)
-
-    def send(self, conn: http.client.HTTPConnection, path: str, body: Any) -> None:
-        headers = {"Content-Type": "application/json"}
-        if self.token is not None:
-            headers["Authorization"] = f"Bearer {self.token}"
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        conn.request("POST", path, data, headers)
-
-    def post(self, path: str, body: Any) -> tuple[int, Any]:
-        conn = self.connect()
-        try:
-            self.send(conn, path, body)
-            answer = conn.getresponse()
-            return answer.status, json.loads(answer.read())
-        finally:
-            conn.close()
-
-    def get(self, path: str) -> tuple[int, Any]:
-        conn = self.connect()
-        try:
-            conn.request("GET", path)
-            answer = conn.getresponse()
-            return answer.status, json.loads(answer.read())
-        finally:
-            conn.close()
-
-    def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        body = {"method": method, "engine_name": "default", "args": list(args)}
-        status, answer = self.post("/call", body | {"kwargs": kwargs, "rpc_meta": None})
-        assert status == 200, answer
-        assert answer["status"] == "success"
-        return answer["result"]
-
-    def fails(self, path: str, body: Any, status: int, part: str) -> Any:
-        got, answer = self.post(path, body)
-        assert (got, answer["status"]) == (status, "error"), answer
-        assert part in answer["error"]
-        return answer
 
 
 @pytest.fixture
@@ -202,7 +51,7 @@ def test_a_trainer_begins(client: Client) -> None:
     """As a controller does: configure, environment, engine, calls."""
     config = {
         "type": "dataclass",
-        "class_path": "test_http.Config",
+        "class_path": "http_rig.Config",
         "data": {"seed": -7, "name": "exp", "inner": None},
     }
     status, answer = client.post(
@@ -213,7 +62,7 @@ def test_a_trainer_begins(client: Client) -> None:
     assert client.post("/set_env", {"env": env}) == (200, {"status": "success"})
     assert client.call("env", "RANK") == "0"
     body = {
-        "engine": "test_http.Engine",
+        "engine": "http_rig.Engine",
         "engine_name": "actor/0",
         "init_args": [5],
         "init_kwargs": {"config": config},
@@ -243,7 +92,7 @@ def test_what_goes_wrong(client: Client) -> None:
     assert raised["type"] == "builtins.AttributeError"
     assert "in fail" in raised["traceback"]
     client.fails("/call", call | {"method": "odd"}, 500, "JSON")
-    make = {"engine": "test_http.Engine", "engine_name": "default"}
+    make = {"engine": "http_rig.Engine", "engine_name": "default"}
     client.fails("/create_engine", make, 400, "already")
     make["engine_name"] = "other"
     client.fails("/create_engine", make | {"init_args": [-1]}, 500, "begin there")
@@ -269,12 +118,12 @@ def test_types(client: Client) -> None:
     }
     assert client.call("describe", sent) == f"ndarray {array!r}"
     assert client.call("echo", sent) == [[sent], {}]
-    color = {"type": "enum", "class_path": "test_http.Color", "value": 1}
+    color = {"type": "enum", "class_path": "http_rig.Color", "value": 1}
     assert client.call("describe", color) == f"Color {Color.RED!r}"
     assert client.call("echo", k=color) == [[], {"k": color}]
     nested = {
         "type": "dataclass",
-        "class_path": "test_http.Config",
+        "class_path": "http_rig.Config",
         "data": {"seed": -1, "name": "n", "inner": [sent, color]},
     }
     assert client.call("echo", nested) == [[nested], {}]
@@ -294,7 +143,7 @@ def test_types_that_are_refused(client: Client) -> None:
         ({"type": "dataclass", "class_path": "os.system", "data": {}}, "no dataclass"),
         ({"type": "dataclass", "class_path": "no.such", "data": {}}, "not here"),
         ({"type": "dataclass", "class_path": "Config", "data": {}}, "path of a class"),
-        ({"type": "enum", "class_path": "test_http.Color", "value": 9}, "decoded"),
+        ({"type": "enum", "class_path": "http_rig.Color", "value": 9}, "decoded"),
         ({"type": "ndarray", "data": "!", "shape": [1], "dtype": "<f4"}, "decoded"),
         ({"type": "ndarray", "data": "", "shape": [0], "dtype": "O"}, "objects"),
         ({"type": "bytes", "data": "AA==\n"}, "decoded"),
@@ -328,7 +177,7 @@ def test_without_torch(client: Client) -> None:
 
 def test_an_async_engine(cluster: Make) -> None:
     client = Client(cluster(Engine).http_urls[0])
-    body = {"engine": "test_http.AsyncEngine", "engine_name": "default2"}
+    body = {"engine": "http_rig.AsyncEngine", "engine_name": "default2"}
     assert client.post("/create_engine", body)[0] == 200
     call = {"engine_name": "default2", "method": "double", "args": [4]}
     assert client.post("/call", call)[1]["result"] == 8
@@ -395,208 +244,3 @@ def test_children_end_with_their_worker(cluster: Make) -> None:
     assert status == 200
     one.destroy(grace=0.2)
     assert wait_gone([answer["pid"]]) == []
-
-
-# ---- order, cancel, end -------------------------------------------------------------------
-
-
-def start_hold(one: Any, bell: Callable[[], Bell]) -> tuple[Any, str]:
-    """A native call that holds the engine; make the path exist to end it."""
-    begun = bell()
-    go = begun.path + "-go"
-    held = one.execute_rank_zero("hold", begun.path, go)
-    begun.hear()
-    return held, go
-
-
-def queued(client: Client, one: Any) -> int:
-    return int(one.health(0)["calls_queued"])
-
-
-def wait_queued(client: Client, one: Any, count: int) -> None:
-    end = time.monotonic() + DEADLINE_S
-    while queued(client, one) != count:
-        assert time.monotonic() < end
-
-
-def test_order_with_native_calls(cluster: Make, bell: Callable[[], Bell]) -> None:
-    one = cluster(Engine)
-    client = Client(one.http_urls[0])
-    held, go = start_hold(one, bell)
-    conn = client.connect()
-    body = {"method": "log", "engine_name": "default", "args": ["http"]}
-    client.send(conn, "/call", body)
-    wait_queued(client, one, 1)
-    native = one.execute_rank_zero("log", "native")
-    wait_queued(client, one, 2)
-    assert client.get("/health")[0] == 200  # while the lock is held
-    open(go, "wb").close()
-    held.result()
-    assert json.loads(conn.getresponse().read())["result"] == ["hold", "http"]
-    assert native.result() == ["hold", "http", "native"]
-    conn.close()
-
-
-def test_a_caller_that_goes(cluster: Make, bell: Callable[[], Bell]) -> None:
-    one = cluster(Engine)
-    client = Client(one.http_urls[0])
-    held, go = start_hold(one, bell)
-    conn = client.connect()
-    body = {"method": "log", "engine_name": "default", "args": ["gone"]}
-    client.send(conn, "/call", body)
-    wait_queued(client, one, 1)
-    conn.close()
-    wait_queued(client, one, 0)
-    open(go, "wb").close()
-    held.result()
-    assert client.call("log", "next") == ["hold", "next"]
-
-
-def test_the_end_of_a_worker(cluster: Make, bell: Callable[[], Bell]) -> None:
-    one = cluster(Engine)
-    client = Client(one.http_urls[0])
-    conn = client.connect()
-    client.send(conn, "/call", {"method": "exit", "engine_name": "default"})
-    with pytest.raises((http.client.HTTPException, ConnectionError)):
-        conn.getresponse()  # the end of the process is the answer
-    assert wait_gone(one.pids) == []
-    with pytest.raises(ConnectionError):
-        client.get("/health")
-
-
-# ---- who may not --------------------------------------------------------------------------
-
-PATHS = (
-    "/call",
-    "/configure",
-    "/set_env",
-    "/create_engine",
-    "/alloc_ports",
-    "/fork",
-    "/kill_forked_worker",
-    "/nothing",
-    "/data/batch",
-)
-
-
-def test_without_the_token(cluster: Make) -> None:
-    url = cluster(Engine).http_urls[0]
-    right = muster.http_token()
-    wrong = [None, "0" * 64, right[:-1], right + "0", right.upper(), "x"]
-    for path in PATHS:
-        for token in wrong:
-            Client(url, token).fails(path, {"count": 1}, 401, "token")
-    assert Client(url).post("/alloc_ports", {"count": 1})[0] == 200
-    Client(url).fails("/data/batch", {"shard_ids": []}, 501, "data plane")
-    Client(url).fails("/nothing", {}, 404, "nothing")
-
-
-def test_open(cluster: Make) -> None:
-    with pytest.warns(UserWarning, match="http_open"):
-        one = cluster(Engine, http_open=True)
-    client = Client(one.http_urls[0], None)
-    assert client.call("add", 2) == 2
-    with pytest.raises(ValueError, match="http_open"):
-        muster.WorkerConfig(http_open="yes")  # type: ignore[arg-type]
-
-
-def raw(client: Client, data: bytes) -> bytes:
-    """Send, and read until the worker closes."""
-    got = b""
-    assert client.at.hostname and client.at.port
-    with socket.create_connection((client.at.hostname, client.at.port), 20) as s:
-        s.sendall(data)
-        s.shutdown(socket.SHUT_WR)
-        try:
-            while part := s.recv(65536):
-                got += part
-        except ConnectionResetError:
-            pass
-    return got
-
-
-def test_bad_requests(client: Client) -> None:
-    auth = f"Authorization: Bearer {client.token}\r\n".encode()
-    start = (
-        b"POST /alloc_ports HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-    )
-    for headers, status in (
-        (b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}", b"400"),
-        (b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", b"400"),
-        (b"Content-Length : 2\r\n\r\n{}", b"400"),
-        (b"X: a\r\n b\r\n\r\n", b"400"),
-        (b"X: a\rb\r\n\r\n", b"400"),
-        (b"Host: y\r\n\r\n", b"400"),
-        (b"X: " + b"a" * 9000 + b"\r\n\r\n", b"431"),
-        (b"X: a\r\n" * 100 + b"\r\n", b"431"),
-        (b"Content-Length: 99999999999\r\n\r\n", b"413"),
-        (b"Transfer-Encoding: gzip\r\n\r\n", b"501"),
-        (b"Expect: a cake\r\n\r\n", b"417"),
-    ):
-        got = raw(client, start + auth + headers)
-        assert got.startswith(b"HTTP/1.1 " + status), (headers[:60], got)
-        assert got.count(b"HTTP/1.1") == 1  # nothing was smuggled in
-    assert client.get("/health")[0] == 200
-
-
-def test_the_body_is_not_read_before_the_token(cluster: Make) -> None:
-    """A stranger cannot make the worker keep a gigabyte."""
-    client = Client(cluster(Engine).http_urls[0], None)
-    head = (
-        b"POST /call HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-        b"Expect: 100-continue\r\nContent-Length: 1000000000\r\n\r\n"
-    )
-    got = raw(client, head)
-    assert got.startswith(b"HTTP/1.1 401")
-    assert b"100 Continue" not in got
-
-
-def test_ten_thousand_together(client: Client) -> None:
-    count = 10000
-    assert client.at.hostname and client.at.port
-    with socket.create_connection((client.at.hostname, client.at.port), 20) as s:
-        request = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
-        sender = threading.Thread(target=s.sendall, args=(request * count,))
-        sender.start()
-        got = 0
-        rest = b""
-        while got < count:
-            part = s.recv(1 << 20)
-            assert part
-            rest += part
-            got += rest.count(b"HTTP/1.1 200 OK\r\n")
-            rest = rest[-len(b"HTTP/1.1 200 OK\r\n") + 1 :]
-        sender.join()
-    assert got == count
-
-
-def test_a_big_body(client: Client) -> None:
-    text = "x" * (8 << 20)
-    assert client.call("echo", text) == [[text], {}]
-
-
-def test_many_idle_connections(client: Client) -> None:
-    assert client.at.hostname and client.at.port
-    idle = [
-        socket.create_connection((client.at.hostname, client.at.port), 20)
-        for _ in range(100)
-    ]
-    for s in idle:
-        s.sendall(b"POST /call HTTP/1.1\r\nHost:")  # and no more
-    assert client.get("/health")[0] == 200
-    for s in idle:
-        s.close()
-
-
-def test_a_stopped_client_holds_nobody(client: Client) -> None:
-    """A process that is killed in the middle of its request."""
-    assert client.at.hostname
-    pid = os.fork()
-    if pid == 0:
-        s = socket.create_connection((client.at.hostname, client.at.port or 0), 20)
-        s.sendall(b"POST /call HTTP/1.1\r\n")
-        signal.pause()
-        os._exit(0)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    assert client.call("add", 1) == 1

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import Bell
+from http_rig import Client
 from test_c import folder  # noqa: F401  (fixture)
-from test_http import Client
 
 Make = Callable[..., Any]
 

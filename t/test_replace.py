@@ -4,14 +4,13 @@ import os
 import random
 import signal
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import muster
 import pytest
 from daemon_rig import Daemon, daemon  # noqa: F401  (a fixture)
-from helpers import wait_gone
+from helpers import DEADLINE_S, wait_gone
 from muster import Cluster, ClusterError, WorkerConfig, WorkerDied
 from replace_workers import Counter, Picky
 
@@ -224,36 +223,64 @@ def test_a_stale_object_leaves_the_next_one_alone(session: Any) -> None:
 # ---- many ------------------------------------------------------------------------------
 
 
+class Load:
+    """Threads that call rank 1 without a break, and count what came of it."""
+
+    def __init__(self, cluster: Any, threads: int) -> None:
+        self.cluster = cluster
+        self.seen: list[tuple[int, int, int]] = []
+        self.deaths = 0
+        self.wrong: list[BaseException] = []
+        self.stopped = False
+        self.changed = threading.Condition()
+        self.threads = [threading.Thread(target=self._run) for _ in range(threads)]
+        for thread in self.threads:
+            thread.start()
+
+    def _run(self) -> None:
+        while not self.stopped and not self.wrong:
+            try:
+                came = self.cluster.execute_rank_sync(1, "count")
+            except BaseException as e:
+                came = e
+            with self.changed:
+                if isinstance(came, WorkerDied):
+                    self.deaths += 1
+                elif isinstance(came, BaseException):
+                    self.wrong.append(came)
+                else:
+                    self.seen.append(came)
+                self.changed.notify_all()
+
+    def wait(self, calls: int = 0, deaths: int = 0) -> None:
+        """Until it has met so many more of them."""
+        calls, deaths = len(self.seen) + calls, self.deaths + deaths
+        with self.changed:
+            assert self.changed.wait_for(
+                lambda: self.wrong
+                or (len(self.seen) >= calls and self.deaths >= deaths),
+                DEADLINE_S,
+            )
+
+    def stop(self) -> None:
+        self.stopped = True
+        for thread in self.threads:
+            thread.join()
+
+
 def test_killed_at_random_moments_under_load(three: Any) -> None:
     """Results are of the incarnation that was called, counted once each."""
     rng = random.Random(7)
-    stop = threading.Event()
-    seen: list[tuple[int, int, int]] = []
-    wrong: list[BaseException] = []
-
-    def load() -> None:
-        while not stop.is_set():
-            try:
-                seen.append(three.execute_rank_sync(1, "count"))
-            except WorkerDied:
-                time.sleep(0.001)
-            except BaseException as e:
-                wrong.append(e)
-                return
-
-    threads = [threading.Thread(target=load) for _ in range(3)]
-    for thread in threads:
-        thread.start()
+    load = Load(three, threads=3)
     for _ in range(8):
-        time.sleep(rng.random() * 0.05)
+        load.wait(calls=rng.randrange(100))
         os.kill(three.pids[1], signal.SIGKILL)
         if rng.random() < 0.5:
-            time.sleep(rng.random() * 0.01)
+            load.wait(deaths=rng.randrange(1, 20))
         three.replace(1, grace=0)
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    load.stop()
+    assert load.wrong == []
+    seen = load.seen
     assert len(set(seen)) == len(seen)  # nothing ran twice
     pids = {incarnation: pid for pid, incarnation, _ in seen}
     assert all(pids[incarnation] == pid for pid, incarnation, _ in seen)

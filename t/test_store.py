@@ -10,10 +10,10 @@ from typing import Any
 import muster
 import numpy as np
 import pytest
+from helpers import until
 from muster._far import own
 
 BIG = 1 << 20  # float64: 8 MiB
-DEADLINE_S = 30.0
 
 
 class Worker:
@@ -104,13 +104,8 @@ def actors(session: Any) -> Any:
 
 def wait_for(what: str, count: int) -> dict[str, Any]:
     """Until the store says so: others tell it in their own time."""
-    until = time.monotonic() + DEADLINE_S
-    while True:
-        stats = muster.store_stats()
-        if stats[what] == count:
-            return stats
-        assert time.monotonic() < until, f"{what} is not {count}: {stats}"
-        time.sleep(0.001)
+    until(lambda: muster.store_stats()[what] == count, muster.store_stats)
+    return muster.store_stats()
 
 
 @pytest.fixture(autouse=True)

@@ -437,6 +437,6 @@ void fake_wait_gone(pid_t pid)
     assert_true(pid > 1);
     while (kill(pid, 0) == 0) {
         assert_true(ms_now_ns() < deadline);
-        nanosleep(&tick, NULL); /* somebody else's child: it gives no event */
+        nanosleep(&tick, NULL); /* that its parent has waited for it gives no event */
     }
 }

@@ -3,10 +3,9 @@
 #include "head/seen.h"
 #include "head/test_ops.h"
 #include "io/addr.h"
-#include "io/spawn.h"
+#include "io/test_ended.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/wait.h>
@@ -48,24 +47,6 @@ static struct ms_head_op *create(struct ms_head *h, const char *script, size_t c
         ranks[i].spec.command = (char **)(uintptr_t)command;
     }
     return ms_head_create_cluster(h, "actor", ranks, count);
-}
-
-/* Somebody else's child: wait for its end. */
-static void wait_end(pid_t pid)
-{
-    MS_CLEANUP(ms_cleanup_fd) int fd = ms_process_open(pid);
-    struct pollfd p = {.fd = fd, .events = POLLIN};
-
-    if (fd >= 0)
-        assert_int_equal(poll(&p, 1, (int)(OPS_DEADLINE_NS / MS_NS_PER_MS)), 1);
-}
-
-static bool has_ended(pid_t pid)
-{
-    MS_CLEANUP(ms_cleanup_fd) int fd = ms_process_open(pid);
-    struct pollfd p = {.fd = fd, .events = POLLIN};
-
-    return fd < 0 || poll(&p, 1, 0) == 1;
 }
 
 static bool exists(const char *dir, const char *name)
@@ -114,9 +95,9 @@ static void test_start_and_stop(void **state)
     assert_true(s->nodes[0]->cpus > 0 && s->nodes[0]->memory > 0);
     agent = s->nodes[0]->agent_pid;
     ms_head_op_unref(op);
-    assert_false(has_ended(agent));
+    assert_false(test_has_ended(agent));
     ms_head_stop(h, 0);
-    assert_true(has_ended(agent));
+    assert_true(test_has_ended(agent));
     assert_only_logs(dir);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 }
@@ -138,7 +119,7 @@ static void test_workers_live_and_die(void **state)
     c = (const Muster__ClusterStatus *)ops_message(op);
     for (int i = 0; i < 2; i++) {
         pids[i] = c->workers[i]->pid;
-        assert_false(has_ended(pids[i]));
+        assert_false(test_has_ended(pids[i]));
         assert_true(has_socket(c->workers[i]));
     }
     ms_head_op_unref(op);
@@ -149,7 +130,7 @@ static void test_workers_live_and_die(void **state)
     ops_expect(ms_head_destroy_cluster(h, "actor", MS_NS_PER_S), 0, NULL);
     assert_int_equal(seen.exits, 2);
     assert_true(seen.requested);
-    assert_true(has_ended(pids[0]));
+    assert_true(test_has_ended(pids[0]));
 
     ops_expect(create(h, "echo last words; exit 3", 1), 0, NULL);
     seen_wait_exits(&seen, 3);
@@ -174,7 +155,7 @@ static void test_stop_takes_the_workers_along(void **state)
     pid = ((const Muster__ClusterStatus *)ops_message(op))->workers[0]->pid;
     ms_head_op_unref(op);
     ms_head_stop(h, 50 * MS_NS_PER_MS);
-    assert_true(has_ended(pid));
+    assert_true(test_has_ended(pid));
     assert_int_equal(kill(-pid, 0), -1); /* and its group */
 }
 
@@ -202,7 +183,7 @@ static void test_a_killed_agent_leaves_nothing(void **state)
     seen_wait_exits(&seen, 2);
     assert_int_equal(seen.codes[seen.exits - 1], -1); /* nobody saw how */
     ms_head_stop(h, 0);
-    assert_true(has_ended(workers[0]) && has_ended(workers[1]));
+    assert_true(test_has_ended(workers[0]) && test_has_ended(workers[1]));
     assert_only_logs(dir);
 }
 
@@ -251,8 +232,8 @@ static void test_a_killed_driver_leaves_nothing(void **state)
     close(ends[0]);
     assert_int_equal(kill(driver, SIGKILL), 0);
     assert_int_equal(waitpid(driver, NULL, 0), driver);
-    wait_end(t.worker);
-    wait_end(t.agent);
+    test_wait_ended(t.worker);
+    test_wait_ended(t.agent);
     assert_only_logs(t.dir);
 }
 

@@ -30,6 +30,15 @@ const char *ms_view_node_word(const Muster__NodeStatus *n)
     return n->suspect ? "suspect" : "alive";
 }
 
+static json_t *numbers_json(const uint32_t *numbers, size_t count)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, json_integer(numbers[i]));
+    return list;
+}
+
 static json_t *device_json(const Muster__Device *d)
 {
     return json_pack("{s:o, s:o, s:o, s:o, s:I, s:I, s:i, s:o, s:o}",
@@ -129,10 +138,6 @@ static json_t *exit_json(const Muster__Exit *e)
 
 json_t *ms_view_worker(const char *cluster, const Muster__WorkerStatus *w)
 {
-    json_t *devices = json_array();
-
-    for (size_t i = 0; i < w->n_devices; i++)
-        json_array_append_new(devices, json_integer(w->devices[i]));
     return json_pack("{s:o, s:i, s:o, s:s, s:i, s:o, s:o, s:o, s:o, s:o}",
                      "cluster",
                      ms_json_string(cluster),
@@ -149,7 +154,7 @@ json_t *ms_view_worker(const char *cluster, const Muster__WorkerStatus *w)
                      "address",
                      ms_json_string(w->address),
                      "devices",
-                     devices,
+                     numbers_json(w->devices, w->n_devices),
                      "log_path",
                      ms_json_string(w->log_path),
                      "exit",
@@ -202,11 +207,11 @@ const char *ms_view_group_word(Muster__GroupState state)
 
 static json_t *piece_json(const Muster__Piece *p)
 {
-    json_t *devices = json_array();
-
-    for (size_t i = 0; i < p->n_devices; i++)
-        json_array_append_new(devices, json_integer(p->devices[i]));
-    return json_pack("{s:o, s:o}", "node", ms_json_string(p->node), "devices", devices);
+    return json_pack("{s:o, s:o}",
+                     "node",
+                     ms_json_string(p->node),
+                     "devices",
+                     numbers_json(p->devices, p->n_devices));
 }
 
 json_t *ms_view_group(const Muster__GroupStatus *g)

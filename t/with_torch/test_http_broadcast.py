@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from test_http import Client
+from http_rig import Client
 
 torch = pytest.importorskip(
     "torch", reason="torch is not installed here: `make test-verl` has it"
@@ -158,7 +158,7 @@ def test_all_ranks_of_a_group_get_what_its_head_got(ready: Ranks) -> None:
     }
     config = {
         "type": "dataclass",
-        "class_path": "test_http.Config",
+        "class_path": "http_rig.Config",
         "data": {"seed": 3},
     }
     answers = ready.to_heads("keep", [batch, None], config)

@@ -1,0 +1,71 @@
+"""Generators of workers, read while they run."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import muster
+import pytest
+from helpers import Bell
+from workers import Echo
+
+Make = Callable[..., Any]
+Bells = Callable[[], Bell]
+
+
+def test_stream(cluster: Make) -> None:
+    c = cluster(Echo, 2)
+    stream = c.execute_rank_zero_sync("count", 2000)
+    assert isinstance(stream, muster.Stream)
+    assert list(stream) == list(range(2000)) and list(stream) == []
+    assert list(c.execute_rank_zero_sync("count", 0)) == []
+    both = c.execute_all_sync("count", 3)
+    assert [list(s) for s in both] == [[0, 1, 2]] * 2
+    future = c.execute_rank_zero_async("count", 3)
+    assert future.result() is future.result() and future.exception() is None
+    assert list(future.result()) == [0, 1, 2]
+
+
+def test_stream_that_raises(cluster: Make) -> None:
+    stream = cluster(Echo).execute_rank_zero_sync("count_then_raise", 3)
+    assert [next(stream) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(ValueError, match="no more"):
+        next(stream)
+    assert list(stream) == []
+
+
+def test_stream_in_asyncio(cluster: Make) -> None:
+    c = cluster(Echo)
+
+    async def main() -> list[int]:
+        stream = await c.execute_rank_zero_async("count", 1000)
+        got = [item async for item in stream]
+        bad = await c.execute_rank_zero_async("count_then_raise", 1)
+        with pytest.raises(ValueError, match="no more"):
+            async for _ in bad:
+                pass
+        return got
+
+    assert asyncio.run(main()) == list(range(1000))
+
+
+@pytest.mark.parametrize("how", ["close", "with", "drop", "aclose"])
+def test_leaving_a_stream_closes_the_generator(
+    cluster: Make, bell: Bells, how: str
+) -> None:
+    c = cluster(Echo)
+    closed = bell()
+    stream = c.execute_rank_zero_sync("endless", closed.path)
+    assert next(stream) == 0
+    if how == "close":
+        stream.close()
+        stream.close()
+    elif how == "with":
+        with stream:
+            pass
+    elif how == "aclose":
+        asyncio.run(stream.aclose())
+    else:
+        del stream
+    closed.hear()
+    assert c.execute_rank_zero_sync("echo", 1) == 1
