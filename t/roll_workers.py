@@ -4,7 +4,7 @@ import asyncio
 import os
 from typing import Any
 
-from muster.roll import Dispatch, RankInfo, Worker, register
+from muster.roll import Dispatch, RankInfo, Worker, get, register
 
 
 class Rows:
@@ -91,10 +91,13 @@ class Actor(Worker):
         return stored
 
     def stored(self, key: str) -> Any:
-        return self.shared_storage.get.remote(key)
+        return get(self.shared_storage.get.remote(key))
 
     def env(self, name: str) -> str | None:
         return os.environ.get(name)
+
+    def echo(self, value: Any) -> Any:
+        return value
 
 
 class AsyncActor(Worker):

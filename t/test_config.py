@@ -118,6 +118,7 @@ def test_environment_of_a_rank() -> None:
         "CLUSTER_NAME": "actor",
         "WORKER_NAME": "actor-1-G67",
         "CUDA_VISIBLE_DEVICES": "6,7",
+        "MUSTER_DEVICE_VARIABLE": "CUDA_VISIBLE_DEVICES",
     }
     other = env_of(2, PLACED)
     assert other["NODE_RANK"] == "1" and other["MUSTER_LOCAL_RANK"] == "0"

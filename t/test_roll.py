@@ -231,15 +231,34 @@ def test_the_shared_storage(make: Make) -> None:
         name=roll.STORAGE_NAME, get_if_exists=True, namespace=roll.RAY_NAMESPACE
     ).remote()
     master = {"MASTER_ADDR": cluster.master_addr, "MASTER_PORT": cluster.master_port}
-    assert storage.get.remote("stored") == master
+    assert muster.get(storage.get.remote("stored")) == master
     won = cluster.execute_all_sync("store", "k")
     assert sorted(won) == [False, True]
     assert storage.get("k") == won.index(True)
     storage.put("k", 3)
     assert cluster.execute_rank_zero_sync("stored", "k") == 3
+    refs = [storage.get.remote("k"), storage.put_if_absent.remote("k", 4)]
+    assert roll.get(refs) == [3, False]
+    assert roll.wait(refs, num_returns=2) == (refs, [])
+    assert cluster.execute_rank_zero_sync("echo", refs[0]) == 3  # as any other future
     assert storage.delete("k") is True
     with pytest.warns(UserWarning, match="has no 'k'"):
         assert storage.get("k") is None
+
+
+def test_a_config_that_is_a_dict(rm: roll.ResourceManager) -> None:
+    """The workers have it as a WorkerConfig."""
+    config = {"world_size": 2, "learning_rate": 0.5}
+    with roll.Cluster("told", Actor, rm, config) as cluster:
+        assert cluster.world_size == 2
+        assert cluster.describe()[1]["lr"] == 0.5
+
+
+def test_what_ray_gets_and_puts(make: Make) -> None:
+    """`import muster.roll as ray`."""
+    cluster = make(world_size=2)
+    assert roll.get(roll.put([1, 2])) == [1, 2]
+    assert roll.get(cluster.workers[1].echo.remote(roll.put("x"))) == "x"
 
 
 def test_a_replaced_worker_is_the_same_one(make: Make) -> None:

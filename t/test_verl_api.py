@@ -290,6 +290,11 @@ def test_from_detached(make: Make) -> None:
         verl.RayWorkerGroup.from_detached(worker_names=group.worker_names[:2])
 
 
+def test_a_class_without_its_arguments(session: Any) -> None:
+    with pytest.raises(TypeError, match=r"RayClassWithInitArgs\(Actor, \.\.\.\)"):
+        verl.RayWorkerGroup(verl.RayResourcePool([1]), Actor)  # type: ignore[arg-type]
+
+
 def test_what_cannot_be(make: Make, session: Any) -> None:
     with pytest.raises(ValueError, match="RANK, WORLD_SIZE cannot be given"):
         make(Actor, worker_env={"RANK": "1", "WORLD_SIZE": "1"})
@@ -398,6 +403,32 @@ def test_a_manager_of_pools(session: Any) -> None:
     finally:
         for pool in manager.resource_pool_dict.values():
             pool.remove()
+
+
+def test_pools_of_a_manager_are_all_there_or_none(session: Any) -> None:
+    spec = {"train": [3], "infer": [2]}
+    manager = verl.ResourcePoolManager(resource_pool_spec=spec, mapping={})
+    with pytest.raises(muster.PlacementError, match="inferverl_group"):
+        manager.create_resource_pool()
+    assert manager.resource_pool_dict == {}
+    manager.resource_pool_spec["infer"] = [1]
+    manager.create_resource_pool()
+    for pool in manager.resource_pool_dict.values():
+        pool.remove()
+
+
+def test_pools_of_one_name(session: Any) -> None:
+    """Two jobs at one head may call theirs alike."""
+    pools = [verl.RayResourcePool([1], name_prefix="global_pool") for _ in range(2)]
+    for pool in pools:
+        pool.get_placement_groups()
+    for pool in pools:
+        pool.remove()
+
+
+def test_what_ray_gets_and_puts(make: Make) -> None:
+    """`import muster.verl as ray`."""
+    assert verl.get(verl.put([1, 2])) == [1, 2]
 
 
 def _devices(group: verl.RayWorkerGroup) -> list[str]:

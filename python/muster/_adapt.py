@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
 
 from muster import _core
+from muster._env import DEVICE_VARIABLE, VISIBLE_DEVICES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,6 +82,11 @@ def node_ip() -> str:
     """In a worker: the address by which others reach its node."""
     host = _core.in_worker()
     return "127.0.0.1" if host is None else host.address
+
+
+def visible_devices() -> str | None:
+    """What this worker's variable for devices, which depends on their vendor, says."""
+    return os.environ.get(os.environ.get(DEVICE_VARIABLE, VISIBLE_DEVICES))
 
 
 def free_port() -> int:

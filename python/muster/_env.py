@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+DEVICE_VARIABLE = "MUSTER_DEVICE_VARIABLE"  # names the variable with a worker's devices
 # Libraries read these when they are loaded: a role that changes one needs a zygote of
 # its own.
 _READ_AT_LOAD = ("OMP_", "MKL_", "OPENBLAS_", "LD_", "PYTHON")
@@ -34,6 +35,13 @@ def visible_env(names: Sequence[DeviceName], shown: Sequence[int]) -> dict[str, 
         variable, name = names[device]
         env[variable].append(name)
     return {variable: ",".join(found) for variable, found in env.items()}
+
+
+def device_variable(names: Sequence[DeviceName], shown: Sequence[int]) -> str:
+    """The one of these variables that tells a process of its devices."""
+    if not names:
+        return VISIBLE_DEVICES
+    return names[shown[0] if shown else 0][0]
 
 
 def worker_name(cluster: str, rank: int, devices: Sequence[int]) -> str:
@@ -82,6 +90,7 @@ def rank_env(
         "WORKER_NAME": worker_name(cluster, rank, devices),
         **seen,
         **user,
+        DEVICE_VARIABLE: device_variable(names, shown),
     }
 
 

@@ -7,7 +7,14 @@ import sys
 import warnings
 
 from muster import api
-from muster._env import VISIBLE_DEVICES, rank_env, visible_env, zygote_env
+from muster._env import (
+    DEVICE_VARIABLE,
+    VISIBLE_DEVICES,
+    device_variable,
+    rank_env,
+    visible_env,
+    zygote_env,
+)
 from muster._package import is_inside, send_again
 from muster._serialize import Once
 from muster._uses import modules_used
@@ -96,11 +103,13 @@ def helper_specs(
     devices of their own nodes."""
     like = ranks[rank]
     hidden = {variable for variable, _ in session.device_names(like["node"])}
-    hidden |= {VISIBLE_DEVICES, "MUSTER_HELPER"}
+    hidden |= {VISIBLE_DEVICES, DEVICE_VARIABLE, "MUSTER_HELPER"}
     env = [pair for pair in like["env"] if pair.partition("=")[0] not in hidden]
     specs = []
     for number, (node, devices) in enumerate(further, 1):
-        own = visible_env(session.device_names(node), devices)
+        names = session.device_names(node)
+        own = visible_env(names, devices)
+        own[DEVICE_VARIABLE] = device_variable(names, devices)
         own["MUSTER_HELPER"] = str(number)
         spec = like.copy()
         spec["env"] = [*env, *(f"{key}={value}" for key, value in own.items())]
@@ -189,6 +198,11 @@ def engine_spec(
         by_name = by_name and _importable(worker_cls)
     elif not isinstance(worker_cls, str):
         raise TypeError(f"worker_cls: neither a class nor its path: {worker_cls!r}")
+    elif worker_cls.endswith(".so") or "/" in worker_cls:
+        raise ValueError(
+            f"worker_cls: {worker_cls!r} is a library: name its symbol too, as in "
+            '"libreward.so:reward"'
+        )
     elif not modules_of(worker_cls):
         raise ValueError(
             f'worker_cls: not a path "package.module.Class": {worker_cls!r}'

@@ -21,7 +21,7 @@ from muster._start import (
     rank_specs,
     start,
 )
-from muster.config import WorkerConfig, mesh_sizes
+from muster.config import WorkerConfig, fields_known, mesh_sizes, near
 from muster.errors import ClusterError
 from muster.resources import ResourceManager, place, placements_of
 from muster.view import (
@@ -45,6 +45,22 @@ if TYPE_CHECKING:
 
 GRACE_S = 3.0  # SIGTERM until SIGKILL
 FORK_S = 600.0  # a constructor beside a worker
+
+
+def _check_arguments(name: Any, where: Any, fields: Mapping[str, Any]) -> None:
+    """What else would fail far from here, or say nothing."""
+    if not isinstance(name, str):
+        raise TypeError(f"name: a cluster's name is a str: {name!r}")
+    if where is not None and not hasattr(where, "place"):
+        raise TypeError(
+            "resource_manager: a muster.ResourceManager, a placement group or a part of "
+            f"one: {where!r}"
+        )
+    for field in fields:
+        if field not in fields_known():
+            meant = near(field)
+            hint = f"; is {meant!r} meant?" if meant else ""
+            raise TypeError(f"Cluster() has no argument {field!r}{hint}")
 
 
 class Cluster(View):
@@ -73,6 +89,7 @@ class Cluster(View):
     ) -> None:
         if worker_config is not None and config is not None:
             raise TypeError("config is another name of worker_config: give one of them")
+        _check_arguments(name, resource_manager, fields)
         session = api.session()
         if detached and not session.head.joined:
             raise ClusterError(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import warnings
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +19,7 @@ _OF_RANKS = (
 )
 _MASTER = ("MASTER_ADDR", "MASTER_PORT")
 _MESH = ("tp", "cp", "dp", "pp", "ep")
+_NEAR = 0.85  # how much of a name is right if it was only misspelt
 
 
 def parse_size(value: int | float | str | None, field: str) -> int:
@@ -178,6 +182,14 @@ class WorkerConfig:
         self.working_dir = None if working_dir is None else str(working_dir)
         self.extra = extra
         self.__dict__.update(extra)
+        if extra and type(self) is WorkerConfig:
+            for name in extra:
+                if meant := near(name):
+                    warnings.warn(
+                        f"WorkerConfig: {name!r} is kept, and says nothing to Muster; "
+                        f"is {meant!r} meant?",
+                        stacklevel=2,
+                    )
 
     @classmethod
     def of(cls, value: Any, **changes: Any) -> Self:
@@ -214,6 +226,23 @@ class WorkerConfig:
         fields = self.fields().items()
         told = (f"{k}={v!r}" for k, v in fields if v != default.get(k, fields))
         return f"WorkerConfig({', '.join(told)})"
+
+
+@functools.cache
+def fields_known() -> tuple[str, ...]:
+    """The fields that say something to Muster."""
+    return tuple(name for name in vars(WorkerConfig()) if name != "extra")
+
+
+@functools.cache
+def near(name: str) -> str | None:
+    """The field that was meant by somebody who wrote another name; None: none is near."""
+    if name == "num_gpus":  # of an actor, elsewhere
+        return "num_gpus_per_worker"
+    import difflib  # seldom needed
+
+    found = difflib.get_close_matches(name, fields_known(), 1, _NEAR)
+    return found[0] if found and name not in fields_known() else None
 
 
 def mesh_sizes(mesh: Mapping[str, int], world_size: int | None) -> dict[str, int]:

@@ -7,6 +7,8 @@ their results together in the order of the rows.
 
 from __future__ import annotations
 
+from types import FunctionType
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -131,6 +133,11 @@ def find_mode(what: Mode | str | Mapping[str, Callable[..., Any]]) -> Mode:
         mode = getattr(Dispatch, what)
         assert isinstance(mode, Mode)
         return mode
+    if isinstance(what, FunctionType):
+        raise TypeError(
+            f"@register stands before {what.__name__!r} without its parentheses: write "
+            "@register(dispatch_mode=...)"
+        )
     if not hasattr(what, "keys") or set(what) != {"dispatch_fn", "collect_fn"}:
         raise TypeError(
             "dispatch_mode: a muster.Dispatch, muster.nd_mesh(name), or "

@@ -54,10 +54,8 @@ class Bundle:
         resources: Mapping[str, int] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
-        if cpus < 0 or gpus < 0:
-            raise ValueError(
-                f"a bundle cannot ask for less than nothing: {cpus}, {gpus}"
-            )
+        _check_amount(cpus, "CPU")
+        _check_amount(gpus, "GPU")
         if gpus > 1 and gpus != int(gpus):
             raise ValueError(f"gpus: whole devices or a share of one: {gpus!r}")
         self._tuple: _core.BundleTuple = (
@@ -78,20 +76,31 @@ class Bundle:
 
     @classmethod
     def of(cls, value: Bundle | Mapping[str, Any]) -> Bundle:
-        """From a dict: "CPU", "GPU", "memory", "gpu_memory"; others are resources."""
+        """From a dict: "CPU", "GPU", and the other arguments by their names; the rest are
+        resources."""
         if isinstance(value, Bundle):
             return value
-        rest = {
-            name: amount for name, amount in value.items() if name not in _KNOWN_KEYS
-        }
-        get = value.get
-        return cls(
-            cpus=get("CPU", 0),
-            gpus=get("GPU", 0),
-            memory=get("memory"),
-            gpu_memory=get("gpu_memory"),
-            resources=rest,
-        )
+        if not hasattr(value, "items"):
+            raise TypeError(
+                f"a bundle is a dict or a muster.Bundle, and bundles a list of them: "
+                f"{value!r}"
+            )
+        fields: dict[str, Any] = {}
+        rest: dict[str, Any] = {}
+        for name, amount in value.items():
+            if name in _KEYS:
+                fields[_KEYS[name]] = amount
+            elif name.upper().removesuffix("S") in ("CPU", "GPU"):
+                raise ValueError(
+                    f"a bundle has no {name!r}: write "
+                    f"{name.upper().removesuffix('S')!r} (muster.Bundle(resources=...) "
+                    "takes any name)"
+                )
+            else:
+                rest[name] = amount
+        if rest:
+            fields["resources"] = {**(fields.get("resources") or {}), **rest}
+        return cls(**fields)
 
     def __repr__(self) -> str:
         _, cpus, memory, devices, share, device_memory, kind, one, *rest = self._tuple
@@ -102,13 +111,20 @@ class Bundle:
         )
 
 
+def _check_amount(amount: Any, of: str) -> None:
+    if isinstance(amount, bool) or not isinstance(amount, (int, float)) or amount < 0:
+        raise ValueError(f"{of} of a bundle: a number of at least 0: {amount!r}")
+
+
 def _whole(name: str, amount: Any) -> int:
-    if int(amount) != amount:
+    if not isinstance(amount, (int, float)) or int(amount) != amount:
         raise ValueError(f"resources: {name!r}: a whole number is needed: {amount!r}")
     return int(amount)
 
 
-_KNOWN_KEYS = frozenset(("CPU", "GPU", "memory", "gpu_memory"))
+_KEYS = {"CPU": "cpus", "GPU": "gpus"}
+_KEYS |= {name: name for name in ("memory", "gpu_memory", "kind", "one_domain")}
+_KEYS |= {name: name for name in ("resources", "labels")}
 
 
 def bundle_tuples(

@@ -34,6 +34,14 @@ class ResourceManager:
         *,
         nodes: Sequence[str] | None = None,
     ) -> None:
+        for field, count in (
+            ("num_gpus_per_node", num_gpus_per_node),
+            ("num_nodes", num_nodes),
+        ):
+            if count is not None and type(count) is not int:
+                raise TypeError(f"{field}: an integer is needed: {count!r}")
+        if isinstance(nodes, str):
+            raise TypeError(f"nodes: a list of names is needed: {nodes!r}")
         per_node = _ALL if num_gpus_per_node is None else num_gpus_per_node
         if per_node < _ALL or (num_nodes is not None and num_nodes < 1):
             raise PlacementError(

@@ -149,6 +149,8 @@ class View:
         return self._peers[index]
 
     def _member(self, index: int) -> Worker:
+        if not isinstance(index, int):
+            raise TypeError(f"the number of a worker is an int: {index!r}")
         if not -len(self) <= index < len(self):
             raise IndexError(f"{self._name} has no worker {index}: it has {len(self)}")
         return self._members[index]

@@ -61,7 +61,7 @@ static int check_devices(struct ms_attempt *a)
     if (r->world_size && r->device_count / per != r->world_size)
         return ms_error_set(a->err,
                             -EINVAL,
-                            "cluster '%s': %zu devices make %zu workers of %u devices, "
+                            "cluster '%s': %zu devices make %zu workers of %u, "
                             "but world_size is %u",
                             who,
                             r->device_count,

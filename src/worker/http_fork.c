@@ -108,7 +108,7 @@ take_name(struct ms_http_conn *c, const json_t *json, const char **role, uint32_
              !ms_http_parse_decimal(json_string_value(index), &n))
         n = UINT32_MAX;
     if (n >= UINT32_MAX) {
-        ms_http_conn_fail(c, 400, "'worker_index' must be a number");
+        ms_http_conn_fail(c, 400, "'worker_index' must be a number of at least 0");
         return false;
     }
     *i = (uint32_t)n;

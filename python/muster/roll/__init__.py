@@ -7,6 +7,7 @@ doc/adapters.md says what differs.
 """
 
 from muster._adapt import Handle, remote
+from muster._data import put
 from muster.api import init, is_initialized, shutdown
 from muster.dispatch import Dispatch, Execute
 from muster.future import get, wait
@@ -57,6 +58,7 @@ __all__ = [
     "is_initialized",
     "materialize_concat",
     "pad_dataproto_to_divisor",
+    "put",
     "register",
     "remote",
     "shutdown",

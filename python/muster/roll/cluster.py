@@ -89,7 +89,8 @@ class Cluster(muster.Cluster):
     ) -> None:
         role = WorkerConfig.of(worker_config)
         self.cluster_name = name
-        self.worker_config = role if worker_config is None else worker_config
+        plain = worker_config is None or isinstance(worker_config, dict)
+        self.worker_config = role if plain else worker_config
         self.initialized = False
         self.master_addr: str | None = None
         self.master_port: int | None = None

@@ -5,10 +5,12 @@ from __future__ import annotations
 import warnings
 
 from muster import kv
+from muster._data import resolvable
+from muster.future import Future
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any, Self
 
 STORAGE_NAME = "SHARED_STORAGE_ACTOR"
@@ -17,8 +19,46 @@ _PREFIX = "roll/"
 _NOTHING = object()
 
 
+class Known(Future):
+    """A future of what is known already."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self, value: Any, what: str) -> None:
+        self._known = value
+        self._what = what
+        self._noted = None
+
+    def done(self) -> bool:
+        return True
+
+    def result(self, timeout: float | None = None) -> Any:
+        return self._known
+
+    def exception(self, timeout: float | None = None) -> None:
+        return None
+
+    def cancel(self) -> bool:
+        return False
+
+    def cancelled(self) -> bool:
+        return False
+
+    def add_done_callback(self, fn: Callable[[Future], object]) -> None:
+        fn(self)
+
+    def _calls(self) -> Sequence[Any]:
+        return ()
+
+    def _value(self) -> Any:
+        return self._known
+
+
+resolvable[Known] = Known.result
+
+
 class _Method:
-    """A function that `remote(...)` calls too."""
+    """A function; `remote(...)` calls it too, and gives a future that is done."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -26,12 +66,13 @@ class _Method:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._function(*args, **kwargs)
 
-    remote = __call__
+    def remote(self, *args: Any, **kwargs: Any) -> Known:
+        return Known(self(*args, **kwargs), self._function.__name__.lstrip("_"))
 
 
 class SharedStorage:
     """All objects of this class in a session are one storage, and end with the driver.
-    `put.remote(...)` and the others give the value itself: there is nothing to wait for."""
+    `get(...)` gives the value, `get.remote(...)` a future of it, and so do the others."""
 
     def __init__(self) -> None:
         self.put = _Method(_put)

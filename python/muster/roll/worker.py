@@ -6,7 +6,7 @@ import logging
 import os
 from concurrent import futures
 
-from muster._adapt import free_port, is_port_free, node_ip
+from muster._adapt import free_port, is_port_free, node_ip, visible_devices
 from muster.dispatch import Dispatch
 from muster.roll.decorator import register
 from muster.roll.rank_info import RankInfo
@@ -16,7 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _THREADS = 5
 
 
@@ -83,7 +82,8 @@ class Worker:
 
     @staticmethod
     def get_visible_gpus() -> list[str]:
-        return [d for d in os.environ.get(_VISIBLE, "").split(",") if d]
+        """As the variable of their vendor names them."""
+        return [d for d in (visible_devices() or "").split(",") if d]
 
     def get_devices_info(self) -> list[dict[str, Any]]:
         """The node and the index there of each of its devices."""

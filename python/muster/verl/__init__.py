@@ -8,6 +8,7 @@ doc/adapters.md says what differs.
 """
 
 from muster._adapt import Handle, remote
+from muster._data import put
 from muster.api import init, is_initialized, shutdown
 from muster.future import get, wait
 from muster.verl.batch import DataProtoFuture
@@ -131,6 +132,7 @@ __all__ = [
     "make_nd_compute_dataproto_dispatch_fn",
     "merge_resource_pool",
     "pad_dataproto_to_divisor",
+    "put",
     "register",
     "register_dispatch_mode",
     "remote",

@@ -62,6 +62,11 @@ class WorkerGroup:
         worker_handles: list[Handle] | None = None,
         **kwargs: Any,
     ) -> None:
+        if isinstance(ray_cls_with_init, type):
+            raise TypeError(
+                "ray_cls_with_init: give the class with its arguments: "
+                f"RayClassWithInitArgs({ray_cls_with_init.__name__}, ...)"
+            )
         self.ray_cls_with_init = ray_cls_with_init
         self.resource_pool = resource_pool
         self.name_prefix = os.urandom(3).hex() if name_prefix is None else name_prefix

@@ -80,8 +80,9 @@ class ResourcePool:
         """One for each entry. PlacementError at once if they do not fit, and then none is
         there."""
         if self.pgs is None:
+            own = "" if self.detached else f"_{os.urandom(3).hex()}"
             self.pgs = self._make_groups(
-                strategy, name or f"{self.name_prefix}verl_group"
+                strategy, name or f"{self.name_prefix}verl_group{own}"
             )
         return self.pgs
 
@@ -234,15 +235,22 @@ class ResourcePoolManager:
     )
 
     def create_resource_pool(self) -> None:
-        """All of them, with their devices: PlacementError says which node lacks what."""
-        for name, process_on_nodes in self.resource_pool_spec.items():
-            self.resource_pool_dict[name] = ResourcePool(
-                process_on_nodes=process_on_nodes,
-                max_colocate_count=self.max_colocate_count,
-                name_prefix=name,
-            )
-        for pool in self.resource_pool_dict.values():
-            pool.get_placement_groups()
+        """All of them, with their devices, or none: PlacementError says which node lacks
+        what."""
+        made: dict[str, ResourcePool] = {}
+        try:
+            for name, process_on_nodes in self.resource_pool_spec.items():
+                made[name] = ResourcePool(
+                    process_on_nodes=process_on_nodes,
+                    max_colocate_count=self.max_colocate_count,
+                    name_prefix=name,
+                )
+                made[name].get_placement_groups()
+        except BaseException:
+            for pool in made.values():
+                pool.remove()
+            raise
+        self.resource_pool_dict.update(made)
 
     def get_resource_pool(self, role: Any) -> ResourcePool:
         return self.resource_pool_dict[self.mapping[role]]

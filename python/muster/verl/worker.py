@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from muster._adapt import free_port, node_ip
+from muster._adapt import free_port, node_ip, visible_devices
 from muster._engines import engines
 from muster.verl.decorator import register
 from muster.verl.modes import Dispatch, Execute
@@ -64,7 +64,9 @@ class Worker:
         return free_port()
 
     def get_cuda_visible_devices(self) -> str:
-        return os.environ.get(_VISIBLE, "not set")
+        """Also of another vendor's devices."""
+        found = visible_devices()
+        return "not set" if found is None else found
 
     # ---- meshes -----------------------------------------------------------------------
 
