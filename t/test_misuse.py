@@ -30,7 +30,7 @@ def test_arguments_of_a_cluster(session: Any) -> None:
     make: Any = muster.Cluster
     with pytest.raises(TypeError, match="name: a cluster's name is a str: 3"):
         make(3, Echo)
-    with pytest.raises(TypeError, match="resource_manager: .*: WorkerConfig"):
+    with pytest.raises(TypeError, match=r"resource_manager: .*: WorkerConfig"):
         make("x", Echo, muster.WorkerConfig(world_size=1))
     with pytest.raises(TypeError, match="'wordl_size'; is 'world_size' meant"):
         make("x", Echo, wordl_size=2)

@@ -61,12 +61,13 @@ static int check_devices(struct ms_attempt *a)
     if (r->world_size && r->device_count / per != r->world_size)
         return ms_error_set(a->err,
                             -EINVAL,
-                            "cluster '%s': %zu devices make %zu workers of %u, "
-                            "but world_size is %u",
+                            "cluster '%s': %zu devices make %zu workers of %u "
+                            "device%s, but world_size is %u",
                             who,
                             r->device_count,
                             r->device_count / per,
                             per,
+                            per == 1 ? "" : "s",
                             r->world_size);
     return 0;
 }
