@@ -1,7 +1,8 @@
 """The examples of the documentation run, and print what they say they print.
 
 All examples of a page run one after the other in one process, as a reader would do it.
-`print(...)  # [1, 2]` is checked where the comment begins with a literal.
+`print(...)  # [1, 2]` is checked where the comment begins with a literal, and so is a
+block of text right behind one of Python: it is what that prints.
 """
 
 import ast
@@ -14,10 +15,10 @@ import tokenize
 from pathlib import Path
 
 import pytest
+from doc_rig import ROOT, blocks_of, outputs_of
 from helpers import MARK, leftovers, new_mark
 from muster import api
 
-ROOT = Path(__file__).resolve().parent.parent
 PAGES = [
     "README.md",
     "doc/clusters.md",
@@ -25,8 +26,7 @@ PAGES = [
     "doc/resources.md",
     "doc/adapters.md",
 ]
-PLANS = ["doc/resources.md"]
-BLOCK = r"^```{}\n(.*?)^```$"
+PLANS = ["doc/resources.md", "doc/orchestrators.md"]
 
 # What the examples leave to the reader.
 BEFORE = """\
@@ -36,18 +36,12 @@ class Train: pass
 class Infer: pass
 class Reward: pass
 class Server: pass
+class Engine: pass
 
 def _shows(is_value, want):
     print(is_value)
     assert is_value == want, f"the page says {want!r}"
 """
-
-
-def blocks_of(page: str, language: str) -> list[str]:
-    pattern = BLOCK.format(language)
-    blocks = re.findall(pattern, (ROOT / page).read_text(), re.M | re.S)
-    assert blocks
-    return blocks
 
 
 def _comments(source: str) -> dict[int, str]:
@@ -85,14 +79,18 @@ def checked(source: str) -> str:
     return ast.unparse(ast.fix_missing_locations(tree))
 
 
+def _same_anywhere(text: str) -> str:
+    """Without what is this machine's own: its memory, and how wide that is printed."""
+    return re.sub(r"[\d.]+ [KMGT]iB", "SIZE", re.sub(r" +", " ", text))
+
+
 def test_comments_are_checked() -> None:
     program = checked("print(f(1))  # [1, 2], in words\nprint(2)  # in words\n")
     assert program == "_shows(f(1), [1, 2])\nprint(2)"
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_examples_of(page: str, tmp_path: Path) -> None:
-    blocks = blocks_of(page, "python")
+def run(blocks: list[str], tmp_path: Path) -> str:
+    """What they print."""
     script = tmp_path / "examples.py"
     script.write_text("\n".join([BEFORE, *map(checked, blocks)]))
     mark = new_mark()
@@ -106,6 +104,24 @@ def test_examples_of(page: str, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert leftovers(mark) == []
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_examples_of(page: str, tmp_path: Path) -> None:
+    printed = run(blocks_of(page, "python"), tmp_path)
+    for text in outputs_of(page):
+        assert _same_anywhere(text) in _same_anywhere(printed)
+
+
+def test_reservations_of_a_driver(tmp_path: Path) -> None:
+    """On this machine, with as many described nodes as the page's Ray has."""
+    (tmp_path / "nodes.yaml").write_text('nodes: [{name: "n[0-3]", gpus: 4}]')
+    *_, block = blocks_of("doc/orchestrators.md", "python", "muster.init(orchestrator")
+    there = 'orchestrator="ray", address="http://HEAD:8265"'
+    assert there in block
+    here = block.replace(there, 'orchestrator="local", nodes="nodes.yaml"')
+    assert run([here], tmp_path).startswith("['n0', 'n1']")
 
 
 def _plan(path: Path) -> str:
