@@ -31,6 +31,10 @@ class Keeper:
     def sums(self, batch: Batch, name: str) -> float:
         return float(batch[name].sum())
 
+    def read_of(self, batch: Batch, name: str) -> Batch:
+        """One column, as this rank has read it."""
+        return Batch({name: batch[name]})
+
     def made(self, rows: int, wide: int) -> Batch:
         out = Batch.allocate(rows, {"a": ((wide,), "int64"), "b": ((wide,), "int64")})
         out.write("a")[:] = 3

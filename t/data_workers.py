@@ -26,6 +26,17 @@ class Holder:
         """Of each its checksum; it is fetched here, and not before."""
         return [zlib.crc32(ref.get()) for ref in refs]
 
+    def column(self, rows: int, wide: int) -> Any:
+        """A batch whose only column is one object."""
+        batch = muster.Batch.allocate(rows, {"x": ((wide,), np.uint8)})
+        values = np.random.default_rng(7).integers(0, 256, (rows, wide), np.uint8)
+        batch.write("x")[:] = values
+        self.sum = zlib.crc32(values[: rows // 2])
+        return batch
+
+    def read_rows(self, batch: Any) -> int:
+        return zlib.crc32(batch["x"])
+
     def stats(self) -> dict[str, Any]:
         return muster.store_stats()
 

@@ -41,6 +41,20 @@ def test_a_cut_cable_that_heals(nodes: Nodes) -> None:
     assert nodes.stats(1)["received"] == SIZE
 
 
+def test_rows_over_a_cut_cable_that_heals(nodes: Nodes) -> None:
+    """Half of a column, and no byte of it twice."""
+    nodes.do(f"x = c.execute_rank_sync(0, 'column', 1024, {2 * SIZE // 1024})")
+    want = nodes.do("c.execute_rank_sync(0, 'made')")
+    nodes.net.limit(nodes.hosts[1], RATE)
+    nodes.do("f = c.execute_rank_async(1, 'read_rows', x[:512])")
+    assert nodes.until_received(1, SOME) < SIZE
+    nodes.net.cut(nodes.hosts[1])
+    nodes.until_suspect(nodes.hosts[1])
+    nodes.net.heal(nodes.hosts[1])
+    assert nodes.do("f.result()") == want
+    assert nodes.stats(1)["received"] == SIZE
+
+
 def test_an_async_engine_answers_while_its_argument_comes(nodes: Nodes) -> None:
     nodes.do(f"a = {cluster('a', 'AsyncHolder', [4 + 3])}")
     want = nodes.put(SIZE)

@@ -233,62 +233,114 @@ static PyObject *piece_hold(PyObject *self, PyObject *name)
     return rc < 0 ? core_store_raise(&err) : core_held_new(h, CORE_HELD_RESTS);
 }
 
-static PyObject *readers_of(struct ms_held **held, size_t count)
-{
-    PyObject *out = PyList_New((Py_ssize_t)count);
+/* What is to be read, and what of it is found. */
+struct reading {
+    size_t count;
+    struct ms_stored_name *names;
+    uint64_t *offsets; /* where in what is attached */
+    bool *are_slices;
+    struct ms_held **held;
+};
 
-    for (size_t i = 0; i < count; i++) {
-        PyObject *one = out ? core_held_new(held[i], CORE_HELD_READS) : NULL;
+static void reading_finish(struct reading *r)
+{
+    free(r->names);
+    free(r->offsets);
+    free(r->are_slices);
+    free(r->held);
+}
+
+static int reading_init(struct reading *r, size_t count)
+{
+    *r = (struct reading){.count = count,
+                          .names = calloc(count + 1, sizeof *r->names),
+                          .offsets = calloc(count + 1, sizeof *r->offsets),
+                          .are_slices = calloc(count + 1, sizeof *r->are_slices),
+                          .held = calloc(count + 1, sizeof(*r->held))};
+    if (r->names && r->offsets && r->are_slices && r->held)
+        return 0;
+    reading_finish(r);
+    PyErr_NoMemory();
+    return -1;
+}
+
+/* (held, offset, nbytes) */
+static int reading_set(struct reading *r, size_t i, PyObject *wanted)
+{
+    unsigned long long offset, len;
+    struct ms_held *h;
+    PyObject *held;
+
+    if (!wanted || !PyArg_ParseTuple(wanted, "OKK", &held, &offset, &len))
+        return -1;
+    h = core_held_get(held);
+    if (!h)
+        return -1;
+    r->are_slices[i] = ms_held_name_range(h, offset, len, &r->names[i]);
+    r->offsets[i] = r->are_slices[i] ? 0 : offset;
+    return 0;
+}
+
+/* (memory, where in it, is a slice) */
+static PyObject *reading_found(struct reading *r, size_t i)
+{
+    PyObject *held = core_held_new(r->held[i], CORE_HELD_READS);
+
+    return held ? Py_BuildValue("NKO",
+                                held,
+                                (unsigned long long)r->offsets[i],
+                                r->are_slices[i] ? Py_True : Py_False)
+                : NULL;
+}
+
+static PyObject *reading_all(struct reading *r)
+{
+    PyObject *out = PyList_New((Py_ssize_t)r->count);
+
+    for (size_t i = 0; i < r->count; i++) {
+        PyObject *one = out ? reading_found(r, i) : NULL;
 
         if (!out)
-            ms_held_unref(held[i]);
+            ms_held_unref(r->held[i]);
         else if (!one || PyList_SetItem(out, (Py_ssize_t)i, one) < 0)
             Py_CLEAR(out);
     }
     return out;
 }
 
-/* With room for as many names and references. */
-static PyObject *read_all(struct ms_store_client *c,
-                          PyObject *list,
-                          struct ms_stored_name *names,
-                          struct ms_held **held)
+static PyObject *read_all(struct ms_store_client *c, PyObject *list, struct reading *r)
 {
-    size_t count = (size_t)PyList_Size(list);
     struct ms_error err = {0};
     int rc;
 
-    for (size_t i = 0; i < count; i++) {
-        struct ms_held *h = core_held_get(PyList_GetItem(list, (Py_ssize_t)i));
-
-        if (!h)
+    for (size_t i = 0; i < r->count; i++)
+        if (reading_set(r, i, PyList_GetItem(list, (Py_ssize_t)i)) < 0)
             return NULL;
-        ms_held_name(h, &names[i]);
-    }
     Py_BEGIN_ALLOW_THREADS;
-    rc = ms_store_attach(c, names, count, false, held, &err);
+    rc = ms_store_attach(c, r->names, r->count, false, r->held, &err);
     Py_END_ALLOW_THREADS;
-    return rc < 0 ? core_store_raise(&err) : readers_of(held, count);
+    return rc < 0 ? core_store_raise(&err) : reading_all(r);
 }
 
-/* (list of held): the same with their bytes, which come from their nodes if they are not
- * here; all in one round trip. */
+/* (list of (held, offset, nbytes)): their bytes, which come from their nodes if they are
+ * not here; all with one question. Of an object of another node that is not here, and of
+ * which little is wanted, that alone comes, as an object of its own. */
 static PyObject *piece_read(PyObject *self, PyObject *list)
 {
     struct ms_store_client *c = core_store_get();
-    MS_CLEANUP(ms_cleanup_free) struct ms_stored_name *names = NULL;
-    MS_CLEANUP(ms_cleanup_free) struct ms_held **held = NULL;
     Py_ssize_t count;
+    struct reading r;
+    PyObject *out;
 
     (void)self;
     if (!c)
         return no_store();
     count = PyList_Size(list);
-    if (count < 0)
+    if (count < 0 || reading_init(&r, (size_t)count) < 0)
         return NULL;
-    names = calloc((size_t)count + 1, sizeof *names);
-    held = calloc((size_t)count + 1, sizeof(*held));
-    return names && held ? read_all(c, list, names, held) : PyErr_NoMemory();
+    out = read_all(c, list, &r);
+    reading_finish(&r);
+    return out;
 }
 
 static PyMethodDef functions[] = {{"piece_can", piece_can, METH_NOARGS, NULL},

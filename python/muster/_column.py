@@ -127,7 +127,7 @@ class Column:
     def read(self) -> Whole:
         """All rows together: a view where they are one run, else a copy, made once."""
         if self._whole is None:
-            whole = _READ[self.kind](self)
+            whole = _READ[self.kind](near(self))
             for array in (
                 (whole.values, whole.offsets) if isinstance(whole, Ragged) else (whole,)
             ):
@@ -139,7 +139,7 @@ class Column:
         """As `read`, but may be written where its part may."""
         if self._whole is not None and not self.is_view:
             return self._whole
-        whole: Whole = _READ[self.kind](self)
+        whole: Whole = _READ[self.kind](near(self))
         return whole
 
     def lengths(self) -> NDArray[np.int64]:
@@ -217,20 +217,45 @@ def _near(part: Any) -> Any:
 
 def _used(column: Column, none: Any) -> list[Any]:
     """The parts that its rows are in, as arrays; `none` in the place of the others."""
-    used = _fetched(column)
-    return [_near(p) if i in used else none for i, p in enumerate(column.parts)]
-
-
-def _fetched(column: Column) -> set[int]:
-    """Which parts its rows are in; those of them that were far are here then."""
     used = {block for block, *_ in column.rows.spans(len(column.parts))}
-    parts = (_values(column.parts[block]) for block in used)
-    read([part for part in parts if isinstance(part, Far)])
-    return used
+    return [_near(p) if i in used else none for i, p in enumerate(column.parts)]
 
 
 def _values(part: Part) -> Any:
     return part._values if isinstance(part, Ragged) else part
+
+
+def near(column: Column) -> Column:
+    """The same rows, of parts that are here. Of a part that is on another node perhaps
+    only those rows come that are meant, and what is between them."""
+    spans = [
+        span
+        for span in column.rows.spans(len(column.parts))
+        if isinstance(_values(column.parts[span[0]]), Far)
+    ]
+    got = read([_range(column.parts[block], a, b) for block, a, b, _ in spans])
+    parts = list(column.parts)
+    to = [(block, 0) for block in range(len(parts))]
+    is_less = False
+    for (block, first, end, _), values in zip(spans, got, strict=True):
+        part = parts[block]
+        if values is _values(part):
+            continue
+        if isinstance(part, Ragged):
+            offsets = part.offsets[first : end + 1]
+            parts[block] = Ragged._view(values, offsets - offsets[0])
+        else:
+            parts[block] = values
+        to[block] = (block, first)
+        is_less = True
+    return Column(parts, column.rows.moved(to)) if is_less else column
+
+
+def _range(part: Part, first: int, end: int) -> tuple[Any, int, int]:
+    """Of its values, these rows."""
+    if isinstance(part, Ragged):
+        return part._values, int(part.offsets[first]), int(part.offsets[end])
+    return part, first, end
 
 
 def _room(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -300,7 +325,7 @@ def _ragged(column: Column) -> Ragged:
 def gather_ragged(column: Column, out: NDArray[Any]) -> None:
     """The values of the rows, one after another."""
     none: NDArray[Any] = np.empty((0, *out.shape[1:]), dtype=out.dtype)
-    used = _fetched(column)
+    used = {block for block, *_ in column.rows.spans(len(column.parts))}
     values, offsets = [], []
     for i, part in enumerate(column.parts):
         assert isinstance(part, Ragged)

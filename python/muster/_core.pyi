@@ -647,5 +647,6 @@ def piece_name(held: Held) -> PieceName: ...
 def piece_hold(name: PieceName) -> Held:
     """Without its bytes."""
 
-def piece_read(held: list[Held]) -> list[Any]:
-    """With their bytes, from their nodes if need be."""
+def piece_read(wanted: list[tuple[Held, int, int]]) -> list[tuple[Any, int, bool]]:
+    """Of each object, from an offset on, so many bytes, from its node if need be: memory,
+    where in it they are, and whether it has them alone."""

@@ -13,6 +13,7 @@ from muster._data import Ref, _collect, collecting, site
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from numpy.typing import NDArray
@@ -85,10 +86,29 @@ class Far:
 
     def read(self) -> NDArray[Any]:
         """The array, read-only."""
-        if self._array is None:
-            read([self])
+        if self._array is not None:
+            return self._array
+        only = read([(self, 0, len(self))])[0]
+        if only is not self:  # of an object that has more than this array
+            self._held, self._offset, self._array = only._held, 0, only._array
         assert self._array is not None
         return self._array
+
+    def _range(self, first: int, end: int) -> tuple[_core.Held, int, int]:
+        """What of its object these rows are."""
+        row = self.nbytes // len(self) if len(self) else 0
+        return self._held, self._offset + first * row, (end - first) * row
+
+    def _read(self, memory: Any, offset: int, is_slice: bool) -> Far:
+        """Its bytes have come; of a slice, those rows alone."""
+        if not is_slice:
+            self._array = np.ndarray(self.shape, self.dtype, memory, self._offset)
+            return self
+        row = self.nbytes // len(self)
+        count = memoryview(memory).nbytes // row
+        part = Far(memory, offset, self.dtype, (count, *self.shape[1:]))
+        part._array = np.ndarray(part.shape, part.dtype, memory, offset)
+        return part
 
     def __reduce__(self) -> tuple[Any, ...]:
         _collect([self._held])
@@ -99,12 +119,18 @@ class Far:
         return f"<far array {self.shape} of {self.dtype}>"
 
 
-def read(wanted: list[Far]) -> None:
-    """Their bytes, from wherever they are: one question to the store's agent."""
-    unread = [far for far in wanted if far._array is None]
-    found = _core.piece_read([far._held for far in unread]) if unread else ()
-    for far, whole in zip(unread, found, strict=True):
-        far._array = np.ndarray(far.shape, far.dtype, whole, far._offset)
+def read(wanted: Sequence[tuple[Far, int, int]]) -> list[Far]:
+    """Rows `first` to `end - 1` of each, from wherever they are, with one question to the
+    store's agent. Where they had to come from another node, and are few, what is given back
+    has these rows alone."""
+    out = [far for far, *_ in wanted]
+    unread = [i for i, far in enumerate(out) if far._array is None]
+    if unread:
+        ranges = [far._range(first, end) for far, first, end in wanted]
+        found = _core.piece_read([ranges[i] for i in unread])
+        for i, one in zip(unread, found, strict=True):
+            out[i] = out[i]._read(*one)
+    return out
 
 
 def _write(wanted: list[tuple[Far, NDArray[Any]]]) -> None:

@@ -107,7 +107,7 @@ def _gathered(column: Column) -> Part:
 def _in_store(column: Column, shape: tuple[int, ...], dtype: Any) -> Far:
     out = _far.new(shape, dtype)
     fill = _column.gather_fixed if column.kind == "fixed" else _column.gather_ragged
-    fill(column, out)
+    fill(_column.near(column), out)
     _core.piece_count(out.nbytes)
     return Far.of(out)
 

@@ -40,6 +40,7 @@ struct ms_held {
     const uint8_t *read; /* NULL: no bytes here, or it rests */
     const char *address; /* of its node */
     uint64_t at;
+    uint64_t of, offset; /* of a slice that was asked for; else 0 */
 
     /* the client's */
     struct ms_store_client *client;
@@ -122,6 +123,12 @@ void ms_held_unref(struct ms_held *h);
 void ms_held_rest(struct ms_held *h);
 void ms_held_wake(struct ms_held *h);
 void ms_held_name(const struct ms_held *h, struct ms_stored_name *name);
+/* How to attach [offset, offset + len) of it: by its name, or, if its bytes are on another
+ * node and much less than all of them is wanted, by that of a slice; then true. */
+bool ms_held_name_range(const struct ms_held *h,
+                        uint64_t offset,
+                        uint64_t len,
+                        struct ms_stored_name *name);
 
 /* What the node has; muster__store_stats__free_unpacked. NULL and the reason. */
 Muster__StoreStats *

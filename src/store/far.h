@@ -4,6 +4,7 @@
  * replica.c  what we have of their objects: holding them
  * fetch.c    getting their bytes
  * bulk.c     the bulk link to a store that has bytes for us
+ * slice.c    ranges of objects, as objects of their own
  * visitor.c  stores of other nodes that come to us
  * lend.c     those of them that read bytes of us, each on its bulk link
  *
@@ -59,6 +60,7 @@ typedef void ms_replica_fn(void *arg, struct ms_store *s, const struct ms_error 
 struct ms_replica {
     struct ms_object *object;
     struct ms_far *origin;
+    uint64_t of, offset;   /* of a slice (slice.h): which; else 0 */
     struct ms_far *source; /* whom we ask for bytes; NULL: nobody */
     int64_t counts;        /* that the origin has of us */
     bool is_asked;         /* to be held; not answered yet */
@@ -188,6 +190,16 @@ void ms_reader_send(struct ms_reader *r,
                     uint64_t offset,
                     uint64_t len);
 void ms_reader_send_gone(struct ms_reader *r, const struct ms_object *o);
+
+/* ---- slice.c --------------------------------------------------------------------- */
+
+/* The object that a node asks to hold, whole or slice. NULL: there is none, or not in
+ * memory (then *whole is what has to be brought back first). What was made here and is not
+ * held yet is pinned: unpin it. */
+struct ms_object *ms_slice_find(struct ms_store *s,
+                                const Muster__PeerHold *m,
+                                struct ms_object **whole,
+                                bool *is_new);
 
 /* ---- visitor.c ------------------------------------------------------------------- */
 

@@ -1,6 +1,7 @@
 #include "store/client_impl.h"
 
 #include "base/limits.h"
+#include "store/slice.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -241,6 +242,23 @@ void ms_held_name(const struct ms_held *h, struct ms_stored_name *name)
     pthread_mutex_unlock(&h->client->lock);
 }
 
+bool ms_held_name_range(const struct ms_held *h,
+                        uint64_t offset,
+                        uint64_t len,
+                        struct ms_stored_name *name)
+{
+    ms_held_name(h, name);
+    if (h->node == h->client->node || name->at != MS_PLACE_UNKNOWN || !len ||
+        offset > h->len || len > h->len - offset || h->len - len < MS_STORE_SLICE_MIN ||
+        len > h->len / 4 * 3)
+        return false;
+    name->of = h->id;
+    name->offset = offset;
+    name->id = ms_slice_id(h->id, offset, len);
+    name->len = len;
+    return true;
+}
+
 struct ms_held *ms_store_find(struct ms_store_client *c, uint64_t node, uint64_t id)
 {
     struct ms_held *h;
@@ -276,11 +294,12 @@ struct ms_held *ms_store_find_memory(struct ms_store_client *c,
     else
         return ms_own_find(c, at, len, offset);
     pthread_mutex_lock(&c->lock);
-    i = places_before(c, place);
-    if (i > 0) {
+    for (i = places_before(c, place); i > 0; i--) {
         h = c->by_place[i - 1];
-        if (place + len > h->at + h->len || !h->counts)
-            h = NULL;
+        if (place + len <= h->at + h->len && h->counts)
+            break;
+        i = ms_slice_is(h->id) ? i : 1; /* one before it may be the whole one */
+        h = NULL;
     }
     if (h) {
         h->refs++;

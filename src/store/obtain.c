@@ -204,6 +204,8 @@ static void asking_add(struct asking *a, size_t i, const struct ms_held *h)
     n->node = h->node;
     n->id = h->id;
     n->len = h->len;
+    n->of = h->of;
+    n->offset = h->offset;
     n->address = (char *)(uintptr_t)h->address;
     a->index[a->count] = i;
     a->pointers[a->count++] = n;
@@ -278,6 +280,10 @@ int ms_store_attach(struct ms_store_client *c,
         if (!out[held]) {
             rc = -ENOMEM;
             break;
+        }
+        if (n->of) {
+            out[held]->of = n->of;
+            out[held]->offset = n->offset;
         }
         if (!out[held]->counts || (!bare && !out[held]->read))
             asking_add(&a, held, out[held]);

@@ -1,4 +1,5 @@
 #include "store/far.h"
+#include "store/slice.h"
 
 #include "base/clock.h"
 #include "base/limits.h"
@@ -32,6 +33,9 @@ struct ms_object *ms_replica_get(struct ms_store *s, const Muster__StoredName *n
         return NULL;
     }
     m->object = o;
+    m->of = name->of;
+    m->offset = name->offset;
+    o->is_slice = ms_slice_is(name->id);
     ms_list_init(&m->waiting);
     ms_list_init(&m->relays);
     m->origin = ms_far_get(s, name->node, name->address);
@@ -128,6 +132,11 @@ static void ask_hold(struct ms_replica *m, int64_t again)
     Muster__PeerHold hold = MUSTER__PEER_HOLD__INIT;
 
     hold.id = m->object->id;
+    if (m->of) {
+        hold.of = m->of;
+        hold.offset = m->offset;
+        hold.len = m->object->len;
+    }
     hold.again = (uint64_t)again;
     hold.wants_bytes = m->wants_bytes && !m->object->is_whole;
     p.body_case = MUSTER__STORE_PEER__BODY_HOLD;

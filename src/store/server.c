@@ -48,7 +48,7 @@ static void on_free(void *arg, struct ms_object *o)
 
     if (o->is_mirror)
         ms_replica_free(s, o);
-    else
+    else if (!o->is_slice)
         ms_given_tell(s, o);
     free(o->user);
     o->user = NULL;

@@ -36,6 +36,7 @@ struct ms_stored_name {
     uint64_t node, id, len, at;
     const char *address; /* without a NUL; borrowed */
     uint32_t address_len;
+    uint64_t of, offset; /* of a slice that is asked for (slice.h); not encoded */
 };
 
 struct ms_stored_part {

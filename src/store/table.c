@@ -95,17 +95,21 @@ static void remove_leases(struct ms_table *t, const struct ms_hold *hold)
 
 static void object_free(struct ms_table *t, struct ms_object *o)
 {
+    struct ms_object *whole = o->whole;
+
     assert(o->pins == 0 && !ms_object_is_held(o));
     t->ops->on_free(t->arg, o);
     ms_list_each (hold, &o->holds, struct ms_hold, of_object) {
         remove_leases(t, hold);
         hold_free(hold);
     }
-    if (o->has_room)
+    if (o->has_room && !whole)
         ms_space_free(t->space, o->at);
     ms_map_remove(&t->objects, key_of(o->node, o->id));
     ms_list_remove(&o->link);
     free(o);
+    if (whole)
+        ms_table_unpin(t, whole);
 }
 
 void ms_table_settle(struct ms_table *t, struct ms_object *o)
@@ -116,7 +120,7 @@ void ms_table_settle(struct ms_table *t, struct ms_object *o)
         t->ops->on_unheld(t->arg, o);
     if (o->pins)
         return;
-    if (o->is_mirror && o->is_whole && o->has_room) {
+    if (o->is_mirror && o->is_whole && o->has_room && !o->is_slice) {
         ms_list_remove(&o->link);
         ms_list_add_tail(&t->unheld, &o->link);
         return;
@@ -214,6 +218,30 @@ struct ms_object *ms_table_mirror(
 {
     assert(node != t->node);
     return object_create(t, node, id, len, now_ns);
+}
+
+struct ms_object *ms_table_slice(struct ms_table *t,
+                                 struct ms_object *whole,
+                                 uint64_t id,
+                                 uint64_t offset,
+                                 uint64_t len,
+                                 int64_t now_ns)
+{
+    struct ms_object *o;
+
+    assert(!whole->is_mirror && whole->is_ready && offset <= whole->len &&
+           len <= whole->len - offset);
+    if (ms_map_find(&t->objects, key_of(t->node, id)))
+        return NULL;
+    o = object_create(t, t->node, id, len, now_ns);
+    if (!o)
+        return NULL;
+    o->at = whole->at + offset;
+    o->has_room = o->is_ready = o->is_whole = o->is_slice = true;
+    o->whole = whole;
+    memcpy(o->site, whole->site, sizeof o->site);
+    ms_table_pin(whole);
+    return o;
 }
 
 struct ms_object *ms_table_find(const struct ms_table *t, uint64_t node, uint64_t id)
@@ -454,7 +482,7 @@ static bool is_promised(const struct ms_table *t, const struct ms_object *o)
 
 bool ms_table_is_idle(const struct ms_table *t, const struct ms_object *o)
 {
-    return o->is_whole && o->is_ready && !o->pins && o->reads == 0 &&
+    return o->is_whole && o->is_ready && !o->whole && !o->pins && o->reads == 0 &&
            ms_object_is_held(o) && !is_promised(t, o);
 }
 

@@ -26,6 +26,10 @@
  * it loses its room, and keeps its entry with what the owner of the table needs to bring
  * it back.
  *
+ * Slices. A range of one of ours may be an object too, in the same memory. It keeps the
+ * whole one, and that in its place. A mirror of a slice is not kept when nobody holds it:
+ * its origin would not say when it has become useless.
+ *
  * Pure: state and time in, state out. What must be done besides comes by callbacks, which
  * must not change the table.
  */
@@ -51,6 +55,8 @@ struct ms_object {
     bool is_ready; /* there is memory behind the range */
     bool is_whole; /* all bytes are there */
     bool is_mirror;
+    bool is_slice;
+    struct ms_object *whole; /* of a slice of one of ours: pinned */
     unsigned pins;
     int64_t reads;   /* of processes of this node */
     int64_t used_ns; /* when that changed last */
@@ -144,6 +150,14 @@ int ms_table_make(struct ms_table *t,
  * ms_table_settle it. NULL: out of memory. */
 struct ms_object *ms_table_mirror(
     struct ms_table *t, uint64_t node, uint64_t id, uint64_t len, int64_t now_ns);
+/* A slice of one of ours that is ready, without holders: hold it, or ms_table_settle it.
+ * NULL: out of memory, or there is an object with this id. */
+struct ms_object *ms_table_slice(struct ms_table *t,
+                                 struct ms_object *whole,
+                                 uint64_t id,
+                                 uint64_t offset,
+                                 uint64_t len,
+                                 int64_t now_ns);
 /* Room for its bytes. -ENOSPC: the limit (mirrors without holders have been given up for
  * it); -ENOMEM. */
 int ms_table_room(struct ms_table *t, struct ms_object *o);

@@ -181,6 +181,57 @@ static void test_whole_mirrors_are_kept_while_there_is_room(void **unused)
     ms_table_finish(&w.t);
 }
 
+static void test_a_slice_keeps_the_whole_object(void **unused)
+{
+    struct world w;
+    struct ms_holder *a, *b;
+    struct ms_object *o, *slice;
+    uint64_t bytes;
+
+    (void)unused;
+    world_init(&w, 4 * MIB);
+    a = process(&w, 1);
+    b = process(&w, 2);
+    o = make(&w, a, 3 * MIB);
+    o->is_ready = true;
+    slice = ms_table_slice(&w.t, o, 77, MIB, MIB, 0);
+    assert_non_null(slice);
+    assert_null(ms_table_slice(&w.t, o, 77, 0, MIB, 0)); /* that number is taken */
+    assert_int_equal(slice->at, o->at + MIB);
+    assert_true(slice->is_ready && slice->is_whole);
+    assert_int_equal(ms_space_used(w.t.space), 3 * MIB); /* it takes nothing */
+    assert_int_equal(ms_table_count(&w.t, slice, b, 1, 0), 0);
+    ms_table_read(&w.t, o, a, -1, 0);
+    assert_null(ms_table_find_idle(&w.t, 1, &bytes)); /* both stay where they are */
+    assert_int_equal(ms_table_count(&w.t, o, a, -1, 0), 0);
+    assert_int_equal(w.freed, 0);
+    assert_ptr_equal(ms_table_find(&w.t, HERE, 77), slice);
+    ms_table_remove_holder(&w.t, b); /* the last one of both */
+    assert_int_equal(w.freed, 2);
+    assert_int_equal(ms_space_used(w.t.space), 0);
+    ms_table_finish(&w.t);
+}
+
+static void test_mirrors_of_slices_are_not_kept(void **unused)
+{
+    struct world w;
+    struct ms_holder *a;
+    struct ms_object *m;
+
+    (void)unused;
+    world_init(&w, 4 * MIB);
+    a = process(&w, 1);
+    m = ms_table_mirror(&w.t, FAR, 9, MIB, 0);
+    m->is_slice = true;
+    assert_int_equal(ms_table_count(&w.t, m, a, 1, 0), 0);
+    assert_int_equal(ms_table_room(&w.t, m), 0);
+    m->is_ready = m->is_whole = true;
+    assert_int_equal(ms_table_count(&w.t, m, a, -1, 0), 0);
+    assert_int_equal(w.freed, 1);
+    assert_int_equal(ms_space_used(w.t.space), 0);
+    ms_table_finish(&w.t);
+}
+
 static void test_full_names_the_largest_holders(void **unused)
 {
     struct world w;
@@ -354,6 +405,8 @@ int main(void)
         cmocka_unit_test(test_a_grant_lapses_unless_confirmed),
         cmocka_unit_test(test_a_dead_holder_holds_nothing),
         cmocka_unit_test(test_whole_mirrors_are_kept_while_there_is_room),
+        cmocka_unit_test(test_a_slice_keeps_the_whole_object),
+        cmocka_unit_test(test_mirrors_of_slices_are_not_kept),
         cmocka_unit_test(test_full_names_the_largest_holders),
         cmocka_unit_test(test_idle_is_what_nobody_reads),
         cmocka_unit_test(test_random_counts_are_exact),

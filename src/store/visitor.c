@@ -1,4 +1,5 @@
 #include "store/far.h"
+#include "store/spill.h"
 
 #include "base/clock.h"
 #include "base/limits.h"
@@ -126,20 +127,70 @@ static struct ms_visitor *relay_for(struct ms_visitor *v, struct ms_object *o)
     return NULL;
 }
 
+static void on_hold(struct ms_visitor *v, const Muster__PeerHold *m);
+
+/* Somebody waits for a slice of an object that is brought back. */
+struct late {
+    uint64_t node;
+    Muster__PeerHold hold;
+};
+
+static void on_back(void *arg, struct ms_store *s, const struct ms_error *why)
+{
+    struct late *l = arg;
+    struct ms_visitor *v = visitor_of(s, l->node);
+
+    if (v && v->link && why)
+        send_gone(v, s->table.node, l->hold.id);
+    else if (v && v->link) /* else it says so again */
+        on_hold(v, &l->hold);
+    free(l);
+}
+
+static void
+bring_back(struct ms_visitor *v, struct ms_object *whole, const Muster__PeerHold *m)
+{
+    struct late *l = malloc(sizeof *l);
+
+    if (!l) {
+        send_gone(v, v->store->table.node, m->id);
+        return;
+    }
+    *l = (struct late){.node = v->node, .hold = *m};
+    ms_spill_want(v->store, whole, on_back, l);
+}
+
+/* Its counts. False: it is not there, or not any more. */
+static bool hold(struct ms_visitor *v, struct ms_object *o, const Muster__PeerHold *m)
+{
+    struct ms_table *t = &v->store->table;
+    struct ms_holder *h = ms_visitor_holder(v->store, v->node, "");
+    int64_t now_ns = ms_now_ns();
+
+    return o && h && m->again <= INT64_MAX &&
+           (m->again ? ms_table_set(t, o, h, (int64_t)m->again, now_ns)
+                     : ms_table_count(t, o, h, 1, now_ns)) == 0 &&
+           ms_table_find(t, t->node, m->id) == o; /* 0 again: it went */
+}
+
 static void on_hold(struct ms_visitor *v, const Muster__PeerHold *m)
 {
     struct ms_store *s = v->store;
-    struct ms_object *o = ms_table_find(&s->table, s->table.node, m->id);
-    struct ms_holder *h = ms_visitor_holder(s, v->node, "");
+    struct ms_object *whole;
+    bool is_new, is_held;
+    struct ms_object *o = ms_slice_find(s, m, &whole, &is_new);
     Muster__StorePeer p = MUSTER__STORE_PEER__INIT;
     Muster__PeerHeld held = MUSTER__PEER_HELD__INIT;
     struct ms_visitor *relay;
-    int64_t now_ns = ms_now_ns();
 
-    if (!o || !h || m->again > INT64_MAX ||
-        (m->again ? ms_table_set(&s->table, o, h, (int64_t)m->again, now_ns)
-                  : ms_table_count(&s->table, o, h, 1, now_ns)) < 0 ||
-        ms_table_find(&s->table, s->table.node, m->id) != o) { /* 0 again: it went */
+    if (whole) {
+        bring_back(v, whole, m);
+        return;
+    }
+    is_held = hold(v, o, m);
+    if (is_new)
+        ms_table_unpin(&s->table, o); /* it goes, if it is not held */
+    if (!is_held) {
         send_gone(v, s->table.node, m->id);
         return;
     }
