@@ -14,9 +14,9 @@ from muster._helpers import helpers
 from muster._lent import LentPiece, Reservation, reservation, reserve
 from muster._meet import CollectiveGroup, barrier, collective_group
 from muster._mesh import register_mesh
+from muster._node import Node
 from muster._rows import same
 from muster.api import (
-    Node,
     http_address,
     http_token,
     init,

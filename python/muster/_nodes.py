@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from muster import _core
-    from muster.api import Node, Session
+    from muster._node import Node
+    from muster.api import Session
 
 JOIN_S = 5.0
 _SHOWN_MAX = 16  # names in a message

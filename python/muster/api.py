@@ -8,11 +8,11 @@ import sys
 import threading
 from time import monotonic
 
-from muster import _core, _launch, _nodes, _package
+from muster import _core, _launch, _nodes, _options, _package
 from muster._env import session_env
 from muster._logs import LogPump
+from muster._node import Node, by_name
 from muster._programs import find_executable, interpreter
-from muster.config import words_of
 from muster.errors import DeadlineExceeded, MusterError, NotInitialized
 
 TYPE_CHECKING = False
@@ -28,82 +28,6 @@ if TYPE_CHECKING:
 STOP_GRACE_S = 3.0  # SIGTERM until SIGKILL
 START_S = 60.0  # of `init`, where no other machines are waited for
 ANSWER_S = 30.0  # of a head that may just be coming back
-
-
-class Device:
-    """A device of a node. `id` is how the variable `variable` names it to a process;
-    vendor is "" where it is only described, memory is in bytes (0: not known), devices
-    with the same domain are joined closely, numa is -1 where that is not known."""
-
-    def __init__(
-        self,
-        kind: str,
-        vendor: str,
-        id: str,
-        variable: str,
-        memory: int,
-        domain: int,
-        numa: int,
-        pci: str,
-        model: str,
-    ) -> None:
-        self.kind = kind
-        self.vendor = vendor
-        self.id = id
-        self.variable = variable
-        self.memory = memory
-        self.domain = domain
-        self.numa = numa
-        self.pci = pci
-        self.model = model
-
-    def __repr__(self) -> str:
-        what = self.model or f"{self.vendor} {self.kind}".lstrip()
-        return f"<muster.Device {self.id}: {what}, {self.memory >> 20} MiB>"
-
-
-class Node:
-    """A machine that lends itself, or a part of one, as `muster.nodes()` gives it.
-
-    memory is in bytes; suspect: silent for longer than it should be; detail: why it is
-    not alive; devices: in the order of the topology; resources: those that only have a
-    name.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        cpus: int,
-        memory: int,
-        gpus: int,
-        alive: bool,
-        suspect: bool,
-        labels: list[str],
-        addresses: list[str],
-        detail: str,
-        agent_pid: int,
-        devices: list[tuple[Any, ...]],
-        resources: list[tuple[str, int]],
-    ) -> None:
-        self.name = name
-        self.cpus = cpus
-        self.memory = memory
-        self.gpus = gpus
-        self.alive = alive
-        self.suspect = suspect
-        self.labels = dict(label.partition("=")[::2] for label in labels)
-        self.addresses = addresses
-        self.detail = detail
-        self.agent_pid = agent_pid
-        self.devices = [Device(*fields) for fields in devices]
-        self.resources = dict(resources)
-
-    def __repr__(self) -> str:
-        state = "suspect" if self.suspect else "alive" if self.alive else "gone"
-        return (
-            f"<muster.Node {self.name!r}: {self.cpus} CPUs, {self.memory >> 20} MiB, "
-            f"{self.gpus} devices, {state}>"
-        )
 
 
 class Session:
@@ -154,7 +78,7 @@ class Session:
         """All of the head's, by name: "n2" before "n10"."""
         found = [Node(*fields) for fields in self.head.nodes(ANSWER_S)]
         self._seen = {node.name: node for node in found}
-        return sorted(found, key=_by_name)
+        return sorted(found, key=by_name)
 
     def device_names(self, node: str) -> list[DeviceName]:
         """How processes on a node are told of its devices."""
@@ -162,17 +86,6 @@ class Session:
             self.nodes()
         known = self._seen.get(node)
         return [(d.variable, d.id) for d in known.devices] if known else []
-
-
-def _by_name(node: Node) -> list[tuple[int, str]]:
-    """Numbers in names count as numbers."""
-    parts: list[tuple[int, str]] = []
-    for char in node.name:
-        if char.isdigit() and parts and parts[-1][1] == "":
-            parts[-1] = (parts[-1][0] * 10 + int(char), "")
-        else:
-            parts.append((int(char), "") if char.isdigit() else (-1, char))
-    return parts
 
 
 _lock = threading.RLock()
@@ -286,48 +199,23 @@ def init(
     an error unless it asks for the same.
     """
     global _session
+    asked = dict(locals())
     if _core.in_worker() is not None:
         raise MusterError(
             "init() is for drivers; this process is a worker, which makes clusters without"
         )
-    lent = orchestrator is not None
     if orchestrator is not None:
         from muster import _lent
 
         _lent.check(orchestrator, address, num_nodes)
-        listen = listen or _lent.listen_at(address)
+        asked["listen"] = listen or _lent.listen_at(address)
         timeout = _lent.LENT_S if timeout is None else timeout
         min_nodes = None
-    options: dict[str, Any] = {
-        "num_cpus": _number(num_cpus, "num_cpus"),
-        "num_gpus": _number(num_gpus, "num_gpus"),
-        "num_nodes": num_nodes or 1
-        if lent
-        else _number(1 if num_nodes is None else num_nodes, "num_nodes", least=1),
-        "nodes": None if nodes is None else os.path.abspath(nodes),
-        "lender": orchestrator,
-        "lent_by": address if lent else None,
-        "lent_nodes": num_nodes if lent else None,
-        "log_to_driver": bool(log_to_driver),
-        "http": http,
-        "listen": listen,
-        "preload": words_of(preload, "preload"),
-        "store_limit": -1 if store_limit is None else _size(store_limit, "store_limit"),
-        "spill": _folder(spill),
-        "spill_limit": 0 if spill_limit is None else _size(spill_limit, "spill_limit"),
-        **find_head("local" if lent else address, secret_file, tls),
-    }
-    numbers = (num_cpus, num_gpus, num_nodes or 1) != (None, None, 1)
-    if nodes is not None and numbers and not lent:
-        raise ValueError(
-            f"nodes={nodes!r} describes all there is: leave num_nodes, num_cpus and "
-            "num_gpus out"
-        )
+    options = _options.of(asked)
     launch = None
-    described = (num_nodes or 1) != 1 or nodes is not None
-    if not (options["address"] or address == "local" or listen or described):
+    if address != "local" and _options.is_open(asked, options):
         launch = _launch.find(os.environ)
-    options["min_nodes"] = _at_least_one(min_nodes, launch)
+    options["min_nodes"] = _options.at_least_one(min_nodes, launch)
     if timeout is None:
         timeout = _launch.NODES_S if options["min_nodes"] > 1 else START_S
     _let_others_come(options, launch, secret_file, timeout)
@@ -335,32 +223,9 @@ def init(
     if working_dir is not None:
         package = _package.read(working_dir, excludes)
         options["package"] = package.variable
-    if options["address"] and (numbers or described):
-        raise ValueError(
-            "num_cpus, num_gpus, num_nodes and nodes describe this machine: give them to "
-            f"`muster agent`, not to the head at {options['address']}"
-        )
-    stores = (store_limit, spill, spill_limit) != (None, True, None)
-    if options["address"] and stores:
-        raise ValueError(
-            "store_limit, spill and spill_limit are matters of the head and its agents: "
-            "`muster head --store-limit`, `muster agent --store-limit`"
-        )
-    if spill_limit is not None and not options["spill_limit"]:
-        raise ValueError("spill_limit: 0 means nothing; say spill=False")
-    if options["address"] and http is not None:
-        raise ValueError("http: is the head's matter, `muster head --http`")
-    if options["address"] and listen is not None:
-        raise ValueError("listen: is the head's matter, `muster head --listen`")
     with _lock:
-        if _session is not None and _session.head.alive:
-            if _session.options == options:
-                return
-            raise MusterError(
-                f"init() was called already, with {_session.options}; shutdown() first"
-            )
-        if _session is not None:
-            shutdown()  # its agent was lost
+        if _is_begun(options):
+            return
         begun = monotonic()
         try:
             _session = _start(options, timeout, package)
@@ -378,6 +243,20 @@ def init(
         except BaseException:
             shutdown(grace=0)
             raise
+
+
+def _is_begun(options: dict[str, Any]) -> bool:
+    """Whether there is a session of these options; one of others is an error."""
+    if _session is None:
+        return False
+    if not _session.head.alive:
+        shutdown()  # its agent was lost
+        return False
+    if _session.options != options:
+        raise MusterError(
+            f"init() was called already, with {_session.options}; shutdown() first"
+        )
+    return True
 
 
 def _start(
@@ -453,14 +332,6 @@ def _join_from_worker(host: _core.Host) -> Session:
         return _session
 
 
-def _at_least_one(min_nodes: int | None, launch: _launch.Launch | None) -> int:
-    if min_nodes is None:
-        return launch.world_size if launch else 1
-    if isinstance(min_nodes, bool) or not isinstance(min_nodes, int) or min_nodes < 1:
-        raise ValueError(f"min_nodes: must be a number of at least 1: {min_nodes!r}")
-    return min_nodes
-
-
 def _let_others_come(
     options: dict[str, Any],
     launch: _launch.Launch | None,
@@ -488,67 +359,6 @@ def _let_others_come(
     elif options["listen"] and options["lender"] is None:
         host = options["listen"].rpartition(":")[0].strip("[]")
         options["secret_file"] = _launch.find_secret(secret_file, host)
-
-
-def _size(value: int | str, field: str) -> int:
-    from muster.config import parse_size
-
-    return parse_size(value, field)
-
-
-def _folder(spill: str | os.PathLike[str] | bool) -> str | None:
-    """As the head takes it: "" is the session's own, None is nowhere."""
-    if isinstance(spill, bool):
-        return "" if spill else None
-    path = os.fspath(spill)
-    if not isinstance(path, str) or not path:
-        raise ValueError(f"spill: must be a folder, True or False: {spill!r}")
-    return os.path.abspath(path)
-
-
-def _number(value: int | None, field: str, least: int = 0) -> int:
-    """As the head takes it: -1 is "look"."""
-    if value is None:
-        return -1
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{field}: must be a number of at least {least}: {value!r}")
-    return value
-
-
-def find_head(
-    address: str | None, secret_file: str | None, tls: str
-) -> dict[str, str | None]:
-    """Which head is meant, and where its secret is."""
-    if tls not in ("auto", "on", "off"):
-        raise ValueError(f'tls: must be "auto", "on" or "off": {tls!r}')
-    address = address or os.environ.get("MUSTER_ADDRESS") or "local"
-    if address == "local":
-        return {"address": None, "secret_file": None, "tls": tls}
-    secret_file = secret_file or os.environ.get("MUSTER_SECRET_FILE")
-    if address == "auto" or not secret_file:
-        folder = _daemon_folder(address)
-        secret_file = secret_file or os.path.join(folder, "secret")
-        if address == "auto":
-            address = os.path.join(folder, "head.sock")
-    return {"address": address, "secret_file": secret_file, "tls": tls}
-
-
-def _daemon_folder(address: str) -> str:
-    """Of the one head of this machine and user that others join."""
-    daemons = _core.daemons()
-    if len(daemons) == 1:
-        return daemons[0][1]
-    names = ", ".join(name for name, _ in daemons)
-    if daemons:
-        what = f"several heads run here ({names}): which one is meant"
-    else:
-        what = "no head runs here (`muster head` starts one)"
-    if address == "auto":
-        raise MusterError(f"address='auto': {what}; give its address")
-    raise MusterError(
-        f"address={address!r}: where is its secret? {what}; give secret_file=, or set "
-        "MUSTER_SECRET_FILE"
-    )
 
 
 def shutdown(*, grace: float = STOP_GRACE_S) -> None:
