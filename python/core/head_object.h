@@ -1,6 +1,7 @@
 /* head_object.h - the Head object, shared by the files that give it its methods
  *
- * head.c       start, stop, what it is
+ * head.c       stop, what it is
+ * head_start.c start, and what the head tells us
  * head_ops.c   clusters and ports
  * head_view.c  what there is: nodes, clusters, daemons of this machine
  * head_nodes.c what happens to nodes
@@ -55,6 +56,7 @@ struct head_bundles {
 int head_bundles_parse(PyObject *list, struct head_bundles *b, Muster__PlaceGroup *out);
 void head_bundles_free(struct head_bundles *b);
 
+int head_init(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *head_create_cluster(PyObject *self, PyObject *args);
 PyObject *head_destroy_cluster(PyObject *self, PyObject *args);
 PyObject *head_describe_cluster(PyObject *self, PyObject *args);

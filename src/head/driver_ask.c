@@ -60,109 +60,59 @@ void ms_head_failure(Muster__Failure *f, const struct ms_error *why)
     f->message = (char *)(uintptr_t)why->text;
 }
 
-/* Nobody, if the old one was only to end. */
-static void
-set_replaced(Muster__HeadToDriver *m, const struct ms_head_op *op, Muster__Done *done)
+#define RULE(wanted, answer, is_question)                                              \
+    {                                                                                  \
+        MUSTER__DRIVER_TO_HEAD__BODY_##wanted, MUSTER__HEAD_TO_DRIVER__BODY_##answer,  \
+            is_question                                                                \
+    }
+
+/* What answers what; all else is answered with Done. */
+static const struct rule {
+    Muster__DriverToHead__BodyCase wanted;
+    Muster__HeadToDriver__BodyCase answer;
+    bool is_question; /* asking again is as good as keeping the answer */
+} rules[] = {
+    RULE(CREATE, CREATED, false),      RULE(HOLD_PORT, PORT, false),
+    RULE(STATUS, STATUS, true),        RULE(ASK_DEATH, EXITED, true),
+    RULE(REPLACE, REPLACED, false),    RULE(ASK_SUCCESSOR, SUCCESSOR, true),
+    RULE(READ_LOG, PIECE, true),       RULE(FIND, FOUND, true),
+    RULE(PLACE_GROUP, GROUP, false),   RULE(WAIT_GROUP, GROUP, true),
+    RULE(FIND_GROUP, GROUP, true),     RULE(PLACE_CLUSTER, PLACED, false),
+    RULE(RESOURCES, RESOURCES, true),  RULE(KV_PUT, KV_DONE, false),
+    RULE(KV_DELETE, KV_DONE, false),   RULE(KV_GET, KV_ENTRY, true),
+    RULE(KV_KEYS, KV_EVENTS, true),    RULE(KV_WATCH, KV_EVENTS, true),
+    RULE(RESERVE, RESERVATION, false), RULE(RESERVATION, RESERVATION, true),
+};
+
+static const struct rule *find_rule(const Muster__DriverToHead *wanted)
 {
-    if (op->message) {
-        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_REPLACED;
-        m->replaced = (Muster__WorkerStatus *)op->message;
+    for (size_t i = 0; i < MS_COUNT(rules); i++)
+        if (rules[i].wanted == wanted->body_case)
+            return &rules[i];
+    return NULL;
+}
+
+/* The body of an answer by what was wanted; the message stays the operation's. One that
+ * was to be replaced by nobody has none. */
+static void
+set_body(Muster__HeadToDriver *m, const struct ms_head_op *op, Muster__Done *done)
+{
+    const struct rule *rule = find_rule(op->wanted);
+
+    if (rule && op->message) {
+        m->body_case = rule->answer;
+        m->done = (Muster__Done *)op->message; /* all bodies are pointers in a union */
     } else {
         m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_DONE;
         m->done = done;
     }
 }
 
-/* The body of an answer by what was wanted; the message stays the operation's. */
-static void
-set_body(Muster__HeadToDriver *m, const struct ms_head_op *op, Muster__Done *done)
+static bool is_question(const Muster__DriverToHead *wanted)
 {
-    switch (op->wanted->body_case) {
-    case MUSTER__DRIVER_TO_HEAD__BODY_CREATE:
-        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_CREATED;
-        m->created = (Muster__ClusterStatus *)op->message;
-        break;
-    case MUSTER__DRIVER_TO_HEAD__BODY_HOLD_PORT:
-        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_PORT;
-        m->port = (Muster__PortHeld *)op->message;
-        break;
-    case MUSTER__DRIVER_TO_HEAD__BODY_STATUS:
-        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_STATUS;
-        m->status = (Muster__Status *)op->message;
-        break;
-    case MUSTER__DRIVER_TO_HEAD__BODY_ASK_DEATH:
-        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_EXITED;
-        m->exited = (Muster__WorkerExited *)op->message;
-        break;
-    case MUSTER__DRIVER_TO_HEAD__BODY_REPLACE:
-        set_replaced(m, op, done);
-        break;
-    case MUSTER__DRIVER_TO_HEAD__BODY_ASK_SUCCESSOR:
-        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_SUCCESSOR;
-        m->successor = (Muster__Successor *)op->message;
-        break;
-    case MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG:
-        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_PIECE;
-        m->piece = (Muster__LogPiece *)op->message;
-        break;
-    case MUSTER__DRIVER_TO_HEAD__BODY_FIND:
-        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_FOUND;
-        m->found = (Muster__ClusterStatus *)op->message;
-        break;
-    case MUSTER__DRIVER_TO_HEAD__BODY_PLACE_GROUP:
-    case MUSTER__DRIVER_TO_HEAD__BODY_WAIT_GROUP:
-    case MUSTER__DRIVER_TO_HEAD__BODY_FIND_GROUP:
-        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_GROUP;
-        m->group = (Muster__GroupStatus *)op->message;
-        break;
-    case MUSTER__DRIVER_TO_HEAD__BODY_PLACE_CLUSTER:
-        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_PLACED;
-        m->placed = (Muster__ClusterPlaced *)op->message;
-        break;
-    case MUSTER__DRIVER_TO_HEAD__BODY_RESOURCES:
-        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_RESOURCES;
-        m->resources = (Muster__Resources *)op->message;
-        break;
-    case MUSTER__DRIVER_TO_HEAD__BODY_KV_PUT:
-    case MUSTER__DRIVER_TO_HEAD__BODY_KV_DELETE:
-        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_KV_DONE;
-        m->kv_done = (Muster__KvDone *)op->message;
-        break;
-    case MUSTER__DRIVER_TO_HEAD__BODY_KV_GET:
-        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_KV_ENTRY;
-        m->kv_entry = (Muster__KvEntry *)op->message;
-        break;
-    case MUSTER__DRIVER_TO_HEAD__BODY_KV_KEYS:
-    case MUSTER__DRIVER_TO_HEAD__BODY_KV_WATCH:
-        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_KV_EVENTS;
-        m->kv_events = (Muster__KvEvents *)op->message;
-        break;
-    case MUSTER__DRIVER_TO_HEAD__BODY_RESERVE:
-    case MUSTER__DRIVER_TO_HEAD__BODY_RESERVATION:
-        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_RESERVATION;
-        m->reservation = (Muster__Reservation *)op->message;
-        break;
-    default:
-        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_DONE;
-        m->done = done;
-    }
-}
+    const struct rule *rule = find_rule(wanted);
 
-/* Asking for these again is as good as keeping the answer. */
-static bool is_question(const Muster__DriverToHead *m)
-{
-    return m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_STATUS ||
-           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_ASK_DEATH ||
-           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_ASK_SUCCESSOR ||
-           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG ||
-           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_FIND ||
-           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_WAIT_GROUP ||
-           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_FIND_GROUP ||
-           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_RESOURCES ||
-           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_KV_GET ||
-           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_KV_KEYS ||
-           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_KV_WATCH ||
-           m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_RESERVATION;
+    return rule && rule->is_question;
 }
 
 static void on_done(struct ms_head_op *op)
