@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # workers.py, helpers.py
 
 from cli_rig import driver, ended, home  # noqa: F401  (fixtures)
 from helpers import MARK, Bell, leftovers, new_mark
+from hosts import net  # noqa: F401  (fixture)
 
 # a shell (and nohup) ignores these for what is in the background; drivers inherit that
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from cli_rig import CLI, Lines
 from helpers import wait_gone
 
@@ -348,3 +349,12 @@ class Net:
             ip("netns", "del", host.namespace)
         remove(self.switch)
         shutil.rmtree(self.folder)
+
+
+@pytest.fixture
+def net() -> Iterator[Net]:
+    net = Net()
+    try:
+        yield net
+    finally:
+        net.close()

@@ -3,7 +3,6 @@
 import re
 import struct
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +16,6 @@ SUSPECT_S = 3.0
 SLACK_S = 4.0  # a machine with few cores and many processes
 GRACE_S = 8
 GRACES = ("--link-grace", str(GRACE_S), "--head-grace", "20")
-
-
-@pytest.fixture
-def net() -> Iterator[Net]:
-    net = Net()
-    try:
-        yield net
-    finally:
-        net.close()
 
 
 def three(net: Net, **worker: Any) -> tuple[Head, Host, Driver]:

@@ -3,7 +3,6 @@
 import os
 import secrets
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,15 +12,6 @@ from test_package import DRIVER as CODE_DRIVER
 from test_package import MODULE
 
 pytestmark = pytest.mark.skipif(obstacle() is not None, reason=str(obstacle()))
-
-
-@pytest.fixture
-def net() -> Iterator[Net]:
-    net = Net()
-    try:
-        yield net
-    finally:
-        net.close()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """`muster run` with nodes in network namespaces (hosts.py)."""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,15 +25,6 @@ if __name__ == "__main__":
     for rank, found in enumerate(near.execute_all_sync("networks")):
         print("@", rank, *[at for at in found if at[-1] != "0"], flush=True)
 """
-
-
-@pytest.fixture
-def net() -> Iterator[Net]:
-    net = Net()
-    try:
-        yield net
-    finally:
-        net.close()
 
 
 def test_nodes_in_network_namespaces(net: Net, tmp_path: Path) -> None:

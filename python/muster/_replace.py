@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 from muster._start import START_S
 from muster.errors import ClusterError, DeadlineExceeded, MusterError
@@ -10,7 +10,7 @@ from muster.future import Future
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from muster import _core
@@ -58,6 +58,17 @@ class Recipe:
         """Each rank was told its argument, and is told again when it is new. Plain values."""
         self.calls.append((engine, method, arguments))
 
+    @contextmanager
+    def alone(self, worker: Worker) -> Iterator[None]:
+        """While it is being replaced nobody else replaces it."""
+        if worker.rank in self.busy:
+            raise ClusterError(f"{worker.label} is being replaced already")
+        self.busy.add(worker.rank)
+        try:
+            yield
+        finally:
+            self.busy.discard(worker.rank)
+
     def rank(self, rank: int) -> _core.RankSpec:
         spec = self.ranks[rank].copy()
         if self.beside:
@@ -77,26 +88,26 @@ def replace(
 ) -> None:
     """End what is in the worker's place, start it anew, then its helpers, make its
     engines, and send there whoever calls the old one. `worker` is the new one afterwards."""
-    if worker.rank in recipe.busy:
-        raise ClusterError(f"{worker.label} is being replaced already")
-    recipe.busy.add(worker.rank)
-    try:
-        _replace(head, name, worker, recipe, codec, grace, timeout, helpers)
-    finally:
-        recipe.busy.discard(worker.rank)
+    with recipe.alone(worker):
+        made = _begin(head, name, worker, recipe.rank(worker.rank), grace)
+        uid, _, address, *_ = made
+        peer = head.peer(address, uid, worker.label)
+        try:
+            if helpers is not None:  # constructors may ask for them
+                helpers.restart(worker, uid, peer)
+            _do_again(recipe, worker.rank, peer, timeout or recipe.timeout, codec)
+            head.open_worker(worker.peer.uid, uid, address, ANSWER_S)
+        except BaseException:  # nobody has its place then
+            with suppress(Exception):
+                head.replace(name, worker.rank, None, uid, 0, ANSWER_S)
+            raise
+        worker.renew(*made)
 
 
-def _replace(
-    head: _core.Head,
-    name: str,
-    worker: Worker,
-    recipe: Recipe,
-    codec: int,
-    grace: float,
-    timeout: float | None,
-    helpers: Helpers | None,
-) -> None:
-    spec = recipe.rank(worker.rank)
+def _begin(
+    head: _core.Head, name: str, worker: Worker, spec: _core.RankSpec, grace: float
+) -> tuple[int, int, str, str, int]:
+    """The old one has ended, the new process is there."""
     try:
         made = head.replace(name, worker.rank, spec, 0, grace, grace + START_S)
     except TimeoutError as e:
@@ -106,22 +117,15 @@ def _replace(
     except (OSError, MusterError) as e:
         raise ClusterError(f"{worker.label} cannot be replaced: {e.args[-1]}") from None
     assert made is not None
-    uid, _, address, *_ = made
-    peer = head.peer(address, uid, worker.label)
-    try:
-        if helpers is not None:  # constructors may ask for them
-            helpers.restart(worker, uid, peer)
-        for op, engine, argument in recipe.done:
-            call = peer.operation(op, argument, timeout or recipe.timeout, codec)
-            Future(call, engine or "configure").result()
-        for engine, method, arguments in recipe.calls:
-            told = (arguments[worker.rank],)
-            peer.call_sync(
-                engine, method, told, None, timeout or recipe.timeout, True, codec
-            )
-        head.open_worker(worker.peer.uid, uid, address, ANSWER_S)
-    except BaseException:  # nobody has its place then
-        with suppress(Exception):
-            head.replace(name, worker.rank, None, uid, 0, ANSWER_S)
-        raise
-    worker.renew(*made)
+    return made
+
+
+def _do_again(
+    recipe: Recipe, rank: int, peer: _core.Peer, timeout: float | None, codec: int
+) -> None:
+    """What was done to all workers since they are there."""
+    for op, engine, argument in recipe.done:
+        call = peer.operation(op, argument, timeout, codec)
+        Future(call, engine or "configure").result()
+    for engine, method, arguments in recipe.calls:
+        peer.call_sync(engine, method, (arguments[rank],), None, timeout, True, codec)

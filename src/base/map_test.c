@@ -1,5 +1,6 @@
 #include "base/cleanup.h"
 #include "base/map.h"
+#include "base/test_random.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -10,14 +11,6 @@
 #include <cmocka.h>
 
 enum { KEYS = 200, STEPS = 20000 };
-
-static uint64_t next_random(uint64_t *seed)
-{
-    *seed ^= *seed << 13;
-    *seed ^= *seed >> 7;
-    *seed ^= *seed << 17;
-    return *seed;
-}
 
 /* Distinct, never 0; even ones are dense, odd ones differ in the high bits only, so
  * that runs collide and wrap around the end of the table. */
@@ -78,9 +71,9 @@ static void test_random_steps_agree_with_a_model(void **state)
     (void)state;
     ms_map_init(&m);
     for (size_t step = 0; step < STEPS; step++) {
-        size_t i = next_random(&seed) % KEYS;
+        size_t i = test_random(&seed) % KEYS;
         /* phases of mostly adding and mostly removing, to be full and empty in turn */
-        bool add = next_random(&seed) % 8 < (step / 1000 % 2 ? 2u : 6u);
+        bool add = test_random(&seed) % 8 < (step / 1000 % 2 ? 2u : 6u);
 
         if (add) {
             int rc = ms_map_add(&m, key_of(i), &values[i]);

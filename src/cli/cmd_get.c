@@ -221,11 +221,9 @@ ask(const struct ms_cli *cli, const struct kind *k, const char *name)
     MS_CLEANUP(ms_target_finish) struct ms_target t;
     struct job j = {.target = &t, .name = name, .near = {.word = name}};
     Muster__Status *status = NULL;
-    enum ms_exit code = ms_target_init(&t, cli);
+    enum ms_exit code = ms_target_look(&t, cli, &status);
     bool found = false;
 
-    if (!code)
-        code = ms_target_status(&t, &status);
     if (code)
         return code;
     j.status = status;

@@ -95,10 +95,8 @@ static enum ms_exit list_kind(const struct ms_cli *cli, const struct kind *k)
 {
     MS_CLEANUP(ms_target_finish) struct ms_target t;
     Muster__Status *status = NULL;
-    enum ms_exit code = ms_target_init(&t, cli);
+    enum ms_exit code = ms_target_look(&t, cli, &status);
 
-    if (!code)
-        code = ms_target_status(&t, &status);
     if (code)
         return code;
     code =

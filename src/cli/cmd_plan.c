@@ -75,10 +75,8 @@ ask_head(const struct ms_cli *cli, struct ms_job_plan *p, struct nodes *n)
 {
     MS_CLEANUP(ms_target_finish) struct ms_target t;
     Muster__Status *status = NULL;
-    enum ms_exit code = ms_target_init(&t, cli);
+    enum ms_exit code = ms_target_look(&t, cli, &status);
 
-    if (!code)
-        code = ms_target_status(&t, &status);
     if (code)
         return code;
     code = add_running(cli, p, status, &n->count);

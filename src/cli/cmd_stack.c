@@ -219,9 +219,7 @@ enum ms_exit ms_cmd_stack(const struct ms_cli *cli)
     enum ms_exit code = parse(&j);
 
     if (!code)
-        code = ms_target_init(&t, cli);
-    if (!code)
-        code = ms_target_status(&t, &status);
+        code = ms_target_look(&t, cli, &status);
     if (code)
         return code;
     j.status = status;

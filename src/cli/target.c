@@ -218,3 +218,11 @@ enum ms_exit ms_target_status(const struct ms_target *t, Muster__Status **out)
     *out = muster__status__unpack(NULL, len, reply);
     return *out ? MS_EXIT_OK : ms_target_fail_unreadable(t);
 }
+
+enum ms_exit
+ms_target_look(struct ms_target *t, const struct ms_cli *cli, Muster__Status **out)
+{
+    enum ms_exit code = ms_target_init(t, cli);
+
+    return code ? code : ms_target_status(t, out);
+}

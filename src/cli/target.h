@@ -71,5 +71,8 @@ enum ms_exit ms_target_fail_unreadable(const struct ms_target *t);
 
 /* Freed with muster__status__free_unpacked. */
 enum ms_exit ms_target_status(const struct ms_target *t, Muster__Status **out);
+/* ms_target_init and that. */
+enum ms_exit
+ms_target_look(struct ms_target *t, const struct ms_cli *cli, Muster__Status **out);
 
 #endif

@@ -11,18 +11,6 @@
 
 /* ---- answers --------------------------------------------------------------------- */
 
-void ms_rest_reply(struct ms_http_conn *c, int status, json_t *json)
-{
-    MS_CLEANUP(ms_cleanup_free)
-    char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
-
-    json_decref(json);
-    if (text)
-        ms_http_conn_reply(c, status, "application/json", NULL, text, strlen(text));
-    else
-        ms_http_conn_fail(c, 503, "out of memory");
-}
-
 void ms_rest_wait_begin(struct rest_wait *w, const struct rest_ask *ask)
 {
     w->rest = ask->rest;

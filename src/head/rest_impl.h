@@ -14,11 +14,9 @@
 #include "head/rest.h"
 #include "head/state.h"
 #include "head/view.h"
-#include "io/http_conn.h"
+#include "io/http_json.h"
 #include "io/http_token.h"
 #include "wire/client.h"
-
-#include <jansson.h>
 
 struct ms_rest {
     struct ms_head *head;
@@ -55,8 +53,6 @@ struct rest_wait {
 
 void ms_rest_wait_begin(struct rest_wait *w, const struct rest_ask *ask);
 
-/* Answer and let go of `json` (NULL: out of memory). */
-void ms_rest_reply(struct ms_http_conn *c, int status, json_t *json);
 /* A number in the query: `fallback` if it is not there, -1 if it is none within least and
  * most, and that was answered. */
 int64_t ms_rest_number(const struct rest_ask *ask,

@@ -110,15 +110,15 @@ static void reply_lines(struct ms_http_conn *c,
 {
     json_t *list = last_lines(b, lines, &is_piece);
 
-    ms_rest_reply(c,
-                  200,
-                  json_pack("{s:o, s:b, s:o}",
-                            "path",
-                            ms_json_text(path, strlen(path)),
-                            "is_cut",
-                            is_piece || is_cut,
-                            "lines",
-                            list));
+    ms_http_reply_json(c,
+                       200,
+                       json_pack("{s:o, s:b, s:o}",
+                                 "path",
+                                 ms_json_text(path, strlen(path)),
+                                 "is_cut",
+                                 is_piece || is_cut,
+                                 "lines",
+                                 list));
 }
 
 static void reply_log(const struct rest_ask *ask, const char *path, int64_t lines)

@@ -29,13 +29,13 @@ static void on_done(struct ms_head_op *op)
     if (a->wait.conn && rc < 0)
         ms_http_conn_fail(a->wait.conn, 502, err.text);
     else if (a->wait.conn)
-        ms_rest_reply(a->wait.conn,
-                      200,
-                      json_pack("{s:o, s:o}",
-                                "objects",
-                                ms_view_objects(all),
-                                "nodes",
-                                ms_view_stores(all)));
+        ms_http_reply_json(a->wait.conn,
+                           200,
+                           json_pack("{s:o, s:o}",
+                                     "objects",
+                                     ms_view_objects(all),
+                                     "nodes",
+                                     ms_view_stores(all)));
     destroy(&a->wait);
 }
 

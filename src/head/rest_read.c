@@ -32,20 +32,20 @@ static void not_found(const struct rest_ask *ask, const char *what)
 
 void ms_rest_health(const struct rest_ask *ask)
 {
-    ms_rest_reply(ask->conn, 200, json_pack("{s:s}", "status", "ok"));
+    ms_http_reply_json(ask->conn, 200, json_pack("{s:s}", "status", "ok"));
 }
 
 void ms_rest_version(const struct rest_ask *ask)
 {
-    ms_rest_reply(ask->conn,
-                  200,
-                  json_pack("{s:s, s:s, s:i}",
-                            "version",
-                            MS_VERSION,
-                            "api",
-                            "v1",
-                            "protocol",
-                            MS_FRAME_VERSION));
+    ms_http_reply_json(ask->conn,
+                       200,
+                       json_pack("{s:s, s:s, s:i}",
+                                 "version",
+                                 MS_VERSION,
+                                 "api",
+                                 "v1",
+                                 "protocol",
+                                 MS_FRAME_VERSION));
 }
 
 static json_t *view_status(const Muster__Status *s)
@@ -76,7 +76,7 @@ void ms_rest_status(const struct rest_ask *ask)
     OWNED Muster__Status *s = status_of(ask);
 
     if (s)
-        ms_rest_reply(ask->conn, 200, view_status(s));
+        ms_http_reply_json(ask->conn, 200, view_status(s));
 }
 
 void ms_rest_nodes(const struct rest_ask *ask)
@@ -87,7 +87,7 @@ void ms_rest_nodes(const struct rest_ask *ask)
     for (size_t i = 0; s && i < s->n_nodes; i++)
         json_array_append_new(list, ms_view_node(s->nodes[i]));
     if (s)
-        ms_rest_reply(ask->conn, 200, json_pack("{s:o}", "nodes", list));
+        ms_http_reply_json(ask->conn, 200, json_pack("{s:o}", "nodes", list));
 }
 
 void ms_rest_node(const struct rest_ask *ask)
@@ -98,7 +98,7 @@ void ms_rest_node(const struct rest_ask *ask)
         return;
     for (size_t i = 0; i < s->n_nodes; i++)
         if (strcmp(s->nodes[i]->name, ask->name) == 0) {
-            ms_rest_reply(ask->conn, 200, ms_view_node(s->nodes[i]));
+            ms_http_reply_json(ask->conn, 200, ms_view_node(s->nodes[i]));
             return;
         }
     not_found(ask, "node");
@@ -112,7 +112,7 @@ void ms_rest_drivers(const struct rest_ask *ask)
     for (size_t i = 0; s && i < s->n_drivers; i++)
         json_array_append_new(list, ms_view_driver(s->drivers[i]));
     if (s)
-        ms_rest_reply(ask->conn, 200, json_pack("{s:o}", "drivers", list));
+        ms_http_reply_json(ask->conn, 200, json_pack("{s:o}", "drivers", list));
 }
 
 void ms_rest_groups(const struct rest_ask *ask)
@@ -123,7 +123,7 @@ void ms_rest_groups(const struct rest_ask *ask)
     for (size_t i = 0; s && i < s->n_groups; i++)
         json_array_append_new(list, ms_view_group(s->groups[i]));
     if (s)
-        ms_rest_reply(ask->conn, 200, json_pack("{s:o}", "groups", list));
+        ms_http_reply_json(ask->conn, 200, json_pack("{s:o}", "groups", list));
 }
 
 void ms_rest_clusters(const struct rest_ask *ask)
@@ -134,7 +134,7 @@ void ms_rest_clusters(const struct rest_ask *ask)
     for (size_t i = 0; s && i < s->n_clusters; i++)
         json_array_append_new(list, ms_view_cluster(s->clusters[i]));
     if (s)
-        ms_rest_reply(ask->conn, 200, json_pack("{s:o}", "clusters", list));
+        ms_http_reply_json(ask->conn, 200, json_pack("{s:o}", "clusters", list));
 }
 
 /* NULL: that was answered. */
@@ -155,7 +155,7 @@ void ms_rest_cluster(const struct rest_ask *ask)
     const Muster__ClusterStatus *c = find_cluster(ask, s);
 
     if (c)
-        ms_rest_reply(ask->conn, 200, ms_view_cluster(c));
+        ms_http_reply_json(ask->conn, 200, ms_view_cluster(c));
 }
 
 void ms_rest_workers(const struct rest_ask *ask)
@@ -167,7 +167,7 @@ void ms_rest_workers(const struct rest_ask *ask)
     for (size_t i = 0; c && i < c->n_workers; i++)
         json_array_append_new(list, ms_view_worker(c->name, c->workers[i]));
     if (c)
-        ms_rest_reply(ask->conn, 200, json_pack("{s:o}", "workers", list));
+        ms_http_reply_json(ask->conn, 200, json_pack("{s:o}", "workers", list));
 }
 
 Muster__Status *ms_rest_find_worker(const struct rest_ask *ask,
@@ -195,5 +195,5 @@ void ms_rest_worker(const struct rest_ask *ask)
     OWNED Muster__Status *s = ms_rest_find_worker(ask, &w);
 
     if (s)
-        ms_rest_reply(ask->conn, 200, ms_view_worker(ask->name, w));
+        ms_http_reply_json(ask->conn, 200, ms_view_worker(ask->name, w));
 }

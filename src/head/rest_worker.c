@@ -51,13 +51,13 @@ static void reply_stack(struct ms_http_conn *c, const struct ms_outcome *o)
         ms_http_conn_fail(c, 502, "the worker's answer cannot be read");
         return;
     }
-    ms_rest_reply(c,
-                  200,
-                  json_pack("{s:o, s:o}",
-                            "python",
-                            ms_json_text(m->python, strlen(m->python)),
-                            "native",
-                            ms_json_text(m->native, strlen(m->native))));
+    ms_http_reply_json(c,
+                       200,
+                       json_pack("{s:o, s:o}",
+                                 "python",
+                                 ms_json_text(m->python, strlen(m->python)),
+                                 "native",
+                                 ms_json_text(m->native, strlen(m->native))));
     muster__stack__free_unpacked(m, NULL);
 }
 

@@ -1,6 +1,7 @@
 /* Layouts over many random cases, beside placement groups: what must always be true, and
  * whether a layout exists compared with a naive reading of the rules. */
 #include "base/cleanup.h"
+#include "base/test_random.h"
 #include "resource/layout.h"
 #include "resource/place.h"
 
@@ -15,21 +16,11 @@
 
 enum { CASES = 100000, NODES_MAX = 5, DEVICES_MAX = 4, IDS_MAX = 24, STEPS = 5 };
 
-static uint64_t state64;
+static uint64_t dice;
 
 static uint32_t roll(uint32_t sides)
 {
-    state64 ^= state64 << 13; /* xorshift */
-    state64 ^= state64 >> 7;
-    state64 ^= state64 << 17;
-    return (uint32_t)((state64 >> 33) % sides);
-}
-
-static void seed(uint64_t n)
-{
-    state64 = n * UINT64_C(0x9E3779B97F4A7C15) + 1;
-    roll(1);
-    roll(1);
+    return test_roll(&dice, sides);
 }
 
 static void random_stock(struct ms_stock *s)
@@ -354,7 +345,7 @@ static void run_case(uint64_t n, uint32_t good[3])
     uint32_t held = 0;
     bool placed = false;
 
-    seed(n);
+    dice = test_seed(n);
     random_stock(&s);
     if (roll(2))
         b = (struct ms_bundle){.share_milli = 300, .cpu_milli = roll(2) * 1000ull};

@@ -1,5 +1,6 @@
 /* Placement over many random cases, each from its seed: what must always be true, and
  * answers that are compared with slower ways to find them. */
+#include "base/test_random.h"
 #include "resource/place.h"
 
 #include <errno.h>
@@ -21,21 +22,11 @@ enum {
 
 /* ---- random stocks and requests -------------------------------------------------- */
 
-static uint64_t state64;
+static uint64_t dice;
 
 static uint32_t roll(uint32_t sides)
 {
-    state64 ^= state64 << 13; /* xorshift */
-    state64 ^= state64 >> 7;
-    state64 ^= state64 << 17;
-    return (uint32_t)((state64 >> 33) % sides);
-}
-
-static void seed(uint64_t n)
-{
-    state64 = n * UINT64_C(0x9E3779B97F4A7C15) + 1;
-    roll(1);
-    roll(1);
+    return test_roll(&dice, sides);
 }
 
 static const char *const racks[] = {"a", "b"};
@@ -230,7 +221,7 @@ static void test_come_and_go(void **state)
         int rc[GROUPS_MAX];
         struct ms_stock s;
 
-        seed(n);
+        dice = test_seed(n);
         random_stock(&s, roll(2));
         for (size_t i = 0; i < GROUPS_MAX; i++) {
             random_group(&groups[i], roll(2), false);
@@ -314,7 +305,7 @@ static void test_equal_bundles_are_exact_and_monotone(void **state)
         struct group g;
         int rc;
 
-        seed(CASES + n);
+        dice = test_seed(CASES + n);
         random_stock(&s, roll(2));
         random_group(&g, true, false);
         rc = ms_place(&s, &g.request, &g.placement, NULL);
@@ -399,7 +390,7 @@ static void test_mixed_bundles_agree_with_exhaustion(void **state)
         struct group g;
         int rc;
 
-        seed(2 * CASES + n);
+        dice = test_seed(2 * CASES + n);
         random_stock(&s, true);
         random_group(&g, false, true);
         g.request.count = g.request.count > 4 ? 4 : g.request.count;

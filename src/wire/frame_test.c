@@ -1,4 +1,5 @@
 #include "base/limits.h"
+#include "base/test_random.h"
 #include "wire/frame.h"
 
 #include <errno.h>
@@ -216,9 +217,7 @@ static void test_random_frames(void **state)
         struct ms_frame f;
 
         for (size_t at = 0; at < sizeof bytes; at += 8) {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
+            test_random(&seed);
             memcpy(bytes + at, &seed, 8);
         }
         bytes[0] = MS_FRAME_MAGIC;

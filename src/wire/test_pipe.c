@@ -5,14 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint64_t test_random(uint64_t *seed)
-{
-    *seed ^= *seed << 13;
-    *seed ^= *seed >> 7;
-    *seed ^= *seed << 17;
-    return *seed;
-}
-
 /* How many of `want` bytes pass now; 0: none. */
 static size_t allowed(struct test_pipe *p, size_t want)
 {

@@ -8,6 +8,7 @@
 #define MS_WIRE_TEST_PIPE_H
 
 #include "base/buf.h"
+#include "base/test_random.h"
 #include "wire/transport.h"
 
 #include <stdbool.h>
@@ -35,7 +36,5 @@ void test_pipe_finish(struct test_pipe *p);
 
 /* Bytes for this end, as if the other had written them. */
 void test_pipe_put(struct test_pipe_end *e, const void *data, size_t len);
-
-uint64_t test_random(uint64_t *seed);
 
 #endif

@@ -8,11 +8,10 @@
 #ifndef MS_WORKER_HTTP_IMPL_H
 #define MS_WORKER_HTTP_IMPL_H
 
-#include "io/http_conn.h"
+#include "io/http_json.h"
 #include "io/http_token.h"
 #include "worker/http.h"
 
-#include <jansson.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -47,8 +46,6 @@ void ms_http_wait_begin(struct http_wait *w, struct ms_http_conn *c);
 void ms_http_health_set(struct ms_worker_http *h, size_t living);
 
 /* http_json.c */
-/* Answer and let go of `json` (NULL: no memory). */
-void ms_http_reply_json(struct ms_http_conn *c, int status, json_t *json);
 /* An object, parsed with jansson's flags. NULL with the reason. Any thread. */
 json_t *ms_http_parse(const void *body, size_t len, size_t flags, struct ms_error *err);
 /* The body as an object; NULL: it is none, and that was answered. */

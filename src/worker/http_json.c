@@ -8,18 +8,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-void ms_http_reply_json(struct ms_http_conn *c, int status, json_t *json)
-{
-    MS_CLEANUP(ms_cleanup_free)
-    char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
-
-    json_decref(json);
-    if (text)
-        ms_http_conn_reply(c, status, "application/json", NULL, text, strlen(text));
-    else
-        ms_http_conn_fail(c, 503, "out of memory");
-}
-
 json_t *ms_http_parse(const void *body, size_t len, size_t flags, struct ms_error *err)
 {
     json_error_t why;
