@@ -93,7 +93,8 @@ def test_completion_of_words(home: Home) -> None:
     assert complete(home, "help", "ver") == ["version"]
     assert complete(home, "list", "w") == ["workers"]
     assert complete(home, "list", "workers", "") == []
-    assert complete(home, "get", "") == ["node/", "cluster/", "worker/", "driver/"]
+    kinds = ["node/", "cluster/", "worker/", "driver/", "group/"]
+    assert complete(home, "get", "") == kinds
     assert complete(home, "help", "--format", "f") == ["fish"]
     assert complete(home, "help", "--format", "=", "ma") == ["man", "markdown"]
     assert complete(home, "help", "--format", "=", "") == [

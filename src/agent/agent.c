@@ -15,44 +15,7 @@
 #include <sys/signalfd.h>
 #include <time.h>
 
-/* ---- what it says ---------------------------------------------------------------- */
-
-static bool is_foreground;
-static const char *said_by; /* NULL: there is nobody else */
-
-void ms_agent_say_as(const char *node)
-{
-    said_by = node;
-}
-
-void ms_agent_say_in_foreground(void)
-{
-    is_foreground = true;
-}
-
-void ms_agent_say(const char *fmt, ...)
-{
-    char text[1024], when[32];
-    time_t now = time(NULL);
-    struct tm tm;
-    va_list ap;
-
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    if (is_foreground) {
-        dprintf(STDERR_FILENO, "muster agent: %s\n", text);
-        return;
-    }
-    localtime_r(&now, &tm);
-    strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &tm);
-    dprintf(STDERR_FILENO,
-            "%s %s%s%s\n",
-            when,
-            said_by ? said_by : "",
-            said_by ? " " : "",
-            text);
-}
+/* ---- what it sends ---------------------------------------------------------------- */
 
 void ms_agent_send(struct ms_agent *a, uint64_t request, Muster__AgentToHead *m)
 {
@@ -421,7 +384,7 @@ void ms_agent_finish(struct ms_agent *a)
     ms_map_finish(&a->by_uid);
     ms_map_finish(&a->by_pid);
     ms_loop_destroy(a->loop);
-    said_by = NULL;
+    ms_agent_say_as(NULL);
     if (a->config_message)
         muster__head_to_agent__free_unpacked(a->config_message, NULL);
     ms_shape_destroy(a->shape);

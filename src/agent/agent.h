@@ -55,10 +55,11 @@ struct ms_join_options {
     int64_t join_within_ns;           /* 0: for ever */
     pid_t end_with_pid;               /* 0: of nobody */
     int ready_fd; /* gets a byte when the head was joined, and is closed; 0: none */
+    bool json;    /* tell on stdout what happens, as one object a line */
 };
 
 /* Join a head and serve it until the end, in the foreground: what happens is told on
- * stderr. Every other descriptor above 2 is closed. The process's exit code. */
+ * stderr (with `json` on stdout). Every other descriptor above 2 is closed. The process's exit code. */
 int ms_agent_join(const struct ms_join_options *o);
 
 #endif

@@ -9,6 +9,7 @@
  * fork.c      workers beside workers
  * worker*.c   one worker: its endpoints, its start, its end
  * reap.c      who has ended, and what of it is left
+ * say.c       what is told to people
  * stop.c      StopWorkers, and the agent's own end
  */
 #ifndef MS_AGENT_AGENT_IMPL_H
@@ -23,6 +24,7 @@
 #include "agent/ports.h"
 #include "agent/zygote.h"
 #include "base/map.h"
+#include "io/json.h"
 #include "io/loop.h"
 #include "proto/muster.pb-c.h"
 #include "wire/link.h"
@@ -200,7 +202,11 @@ void ms_agent_end(struct ms_agent *a, uint64_t request, const char *why);
 
 /* A line in the agent's own log, with the time; in the foreground with who says it. */
 void ms_agent_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-void ms_agent_say_in_foreground(void);
+/* The same; with --json one object a line, to which the text is added as "message". Takes
+ * `event`; NULL is one that is only said. */
+void ms_agent_say_event(json_t *event, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+void ms_agent_say_in_foreground(bool json);
 /* One of several that share a log: its lines begin with the node's name, which is borrowed. */
 void ms_agent_say_as(const char *node);
 

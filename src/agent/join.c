@@ -101,10 +101,12 @@ static void complain(struct ms_join *j, const char *why)
     if (!strcmp(j->said, why))
         return;
     snprintf(j->said, sizeof j->said, "%s", why);
-    ms_agent_say("%s at %s: %s",
-                 j->agent->config ? "has lost its head" : "has not joined the head",
-                 j->options->head,
-                 why);
+    ms_agent_say_event(
+        json_pack("{s:s, s:s}", "event", "lost", "head", j->options->head),
+        "%s at %s: %s",
+        j->agent->config ? "has lost its head" : "has not joined the head",
+        j->options->head,
+        why);
 }
 
 static void give_up(struct ms_join *j, const char *why)
@@ -169,12 +171,40 @@ static int check_session(const struct ms_join *j,
                         ours);
 }
 
+static json_t *
+joined_json(const struct ms_join *j, const char *session, const char *peer)
+{
+    const struct ms_agent *a = j->agent;
+    json_t *hosts = json_array();
+
+    for (size_t i = 0; i < a->listen.host_count; i++)
+        json_array_append_new(hosts, ms_json_string(a->listen.hosts[i]));
+    return json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:o, s:s}",
+                     "event",
+                     "joined",
+                     "node",
+                     j->node,
+                     "session",
+                     session,
+                     "head",
+                     peer,
+                     "cpus",
+                     (int)a->shape->cpus,
+                     "devices",
+                     (json_int_t)a->shape->n_devices,
+                     "addresses",
+                     hosts,
+                     "dir",
+                     j->dir.dir);
+}
+
 static void say_joined(const struct ms_join *j, const char *session)
 {
     char peer[MS_ADDR_TEXT_MAX];
 
     ms_link_peer(j->up->link, peer, sizeof peer);
-    ms_agent_say(
+    ms_agent_say_event(
+        joined_json(j, session, peer),
         "node %s has joined %s at %s: %d CPUs, %zu devices, reached at %s, logs in "
         "%s/logs",
         j->node,
@@ -396,7 +426,7 @@ static void on_suspect(void *arg, bool is_suspect)
     for (size_t i = 0; i < MS_COUNT(j->lines); i++)
         if (&j->lines[i] != line)
             drop_line(&j->lines[i]);
-    ms_agent_say("hears of its head again");
+    ms_agent_say_event(json_pack("{s:s}", "event", "back"), "hears of its head again");
     j->lost_ns = 0;
     j->said[0] = 0;
     ms_timer_cancel(&j->grace);
@@ -540,7 +570,7 @@ int ms_agent_join(const struct ms_join_options *o)
     struct ms_error err = {0};
     int rc = ms_agent_init(&a, -1, -1, o->ready_fd > 2 ? o->ready_fd : -1);
 
-    ms_agent_say_in_foreground();
+    ms_agent_say_in_foreground(o->json);
     ms_list_init(&j.ended);
     ms_answers_init(&j.answers);
     if (rc < 0)

@@ -226,7 +226,7 @@ void ms_agent_end(struct ms_agent *a, uint64_t request, const char *why)
 {
     if (a->is_over)
         return;
-    ms_agent_say("ends: %s", why);
+    ms_agent_say_event(json_pack("{s:s}", "event", "ends"), "ends: %s", why);
     a->is_over = a->is_stopping = true;
     wait_below(a, ms_now_ns() + MS_END_NS);
     ms_starts_finish(a);

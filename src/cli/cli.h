@@ -165,8 +165,9 @@ extern const struct ms_cli_variable ms_cli_environment[];
 const char *ms_cli_next(const struct ms_cli *cli, enum ms_opt id, size_t *pos);
 
 /* What list and get take, in words. */
-#define MS_CLI_KINDS  "nodes, clusters, workers, drivers, groups, objects, sessions"
-#define MS_CLI_THINGS "node/NAME, cluster/NAME, worker/CLUSTER/RANK or driver/ID"
+#define MS_CLI_KINDS "nodes, clusters, workers, drivers, groups, objects, sessions"
+#define MS_CLI_THINGS                                                                  \
+    "node/NAME, cluster/NAME, worker/CLUSTER/RANK, driver/ID or group/NAME"
 
 /* The commands, one file each. */
 enum ms_exit ms_cmd_status(const struct ms_cli *cli);

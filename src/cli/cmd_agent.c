@@ -139,7 +139,8 @@ static enum ms_exit join(const struct ms_cli *cli, const struct ms_target *targe
     struct ms_error err = {0};
     struct ms_join_options o = {.head = target->address,
                                 .secret = target->secret,
-                                .node_name = cli->values[MS_OPT_NODE_NAME]};
+                                .node_name = cli->values[MS_OPT_NODE_NAME],
+                                .json = ms_cli_has(cli, MS_OPT_JSON)};
 
     if (make_shape(cli, &shape, &err) < 0 || ms_store_args(cli, &store, &err) < 0 ||
         ms_args_number(cli, MS_OPT_READY_FD, 3, INT_MAX, &ready_fd, &err) < 0 ||

@@ -108,6 +108,10 @@ static void offer_things(const struct job *j, const Muster__Status *s)
         snprintf(text, sizeof text, "node/%s", s->nodes[i]->name);
         offer(j, text, "node");
     }
+    for (size_t i = 0; i < s->n_groups; i++) {
+        snprintf(text, sizeof text, "group/%s", s->groups[i]->name);
+        offer(j, text, "placement group");
+    }
     for (size_t i = 0; i < s->n_drivers; i++) {
         snprintf(text,
                  sizeof text,
@@ -156,7 +160,7 @@ static void offer_operand(const struct job *j, enum ms_words words)
     else if (words == MS_WORDS_COMMANDS && first)
         offer_commands(j);
     else if (words == MS_WORDS_THINGS && first && !strchr(j->word, '/'))
-        offer_words(j, "node/ cluster/ worker/ driver/");
+        offer_words(j, "node/ cluster/ worker/ driver/ group/");
     else if ((words == MS_WORDS_WORKERS || words == MS_WORDS_THINGS) && first)
         offer_asked(j, words);
 }

@@ -192,6 +192,36 @@ static enum ms_exit get_driver(struct job *j, bool *found)
     return MS_EXIT_OK;
 }
 
+/* A line for each bundle that has a place. */
+static enum ms_exit show_group(const struct job *j, const Muster__GroupStatus *group)
+{
+    static const char *const title[] = {"BUNDLE", "NODE", "DEVICES"};
+    enum ms_exit code = show(j, ms_view_group(group));
+    struct ms_grid g;
+
+    if (code || !group->n_pieces || ms_cli_has(j->target->cli, MS_OPT_JSON))
+        return code;
+    putchar('\n');
+    ms_grid_init(&g, "rll");
+    ms_view_title(&g, title);
+    for (size_t i = 0; i < group->n_pieces; i++) {
+        ms_grid_add(&g, NULL, "%zu", i);
+        ms_grid_add(&g, NULL, "%s", group->pieces[i]->node);
+        ms_view_add_devices(&g, group->pieces[i]->devices, group->pieces[i]->n_devices);
+    }
+    return ms_out_grid(&g);
+}
+
+static enum ms_exit get_group(struct job *j, bool *found)
+{
+    for (size_t i = 0; i < j->status->n_groups; i++)
+        if (is_named(j, j->status->groups[i]->name)) {
+            *found = true;
+            return show_group(j, j->status->groups[i]);
+        }
+    return MS_EXIT_OK;
+}
+
 static const struct kind {
     const char *name, *plural;
     enum ms_exit (*get)(struct job *j, bool *found);
@@ -200,6 +230,7 @@ static const struct kind {
     {"cluster", "clusters", get_cluster},
     {"worker", "workers", get_worker},
     {"driver", "drivers", get_driver},
+    {"group", "groups", get_group},
 };
 
 static const struct kind *find_kind(const char *text, const char **name)

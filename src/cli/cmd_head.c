@@ -12,6 +12,15 @@
 
 enum { SECONDS_MAX = 7 * 24 * 3600 };
 
+/* Takes `event`. */
+static void print_line(json_t *event)
+{
+    if (event && json_dumpf(event, stdout, JSON_COMPACT) == 0)
+        putchar('\n');
+    fflush(stdout);
+    json_decref(event);
+}
+
 static int
 seconds(const struct ms_cli *cli, enum ms_opt id, int64_t *out_ns, struct ms_error *err)
 {
@@ -20,6 +29,27 @@ seconds(const struct ms_cli *cli, enum ms_opt id, int64_t *out_ns, struct ms_err
 
     *out_ns = s * MS_NS_PER_S;
     return rc;
+}
+
+/* One object a line. */
+static void say_json(const struct ms_head *h)
+{
+    const struct ms_session *s = ms_head_session(h);
+    json_t *at = json_array();
+
+    for (const char *const *a = ms_head_addresses(h); *a; a++)
+        json_array_append_new(at, json_string(*a));
+    print_line(json_pack("{s:s, s:s, s:o, s:s, s:o}",
+                         "event",
+                         "listening",
+                         "session",
+                         s->name,
+                         "addresses",
+                         at,
+                         "http",
+                         ms_head_http_address(h),
+                         "secret_file",
+                         json_sprintf("%s/secret", s->dir)));
 }
 
 static void say(const struct ms_head *h)
@@ -69,6 +99,7 @@ enum ms_exit ms_cmd_head(const struct ms_cli *cli)
         .http_open_metrics = ms_cli_has(cli, MS_OPT_OPEN_METRICS),
         .on_stop_asked = on_stop_asked,
     };
+    bool json = ms_cli_has(cli, MS_OPT_JSON);
     Muster__StoreConfig store;
     struct ms_error err = {0};
     struct ms_head *h;
@@ -93,10 +124,16 @@ enum ms_exit ms_cmd_head(const struct ms_cli *cli)
     h = ms_head_serve(&o, &err);
     if (!h)
         return ms_out_fail(cli, MS_EXIT_FAILED, "%s", err.text);
-    say(h);
+    if (json)
+        say_json(h);
+    else
+        say(h);
     while (sigwait(&ends, &signal_number) != 0)
         ;
-    printf("muster head: ending\n");
+    if (json)
+        print_line(json_pack("{s:s}", "event", "ending"));
+    else
+        printf("muster head: ending\n");
     fflush(stdout);
     ms_head_stop(h, MS_STOP_GRACE_NS);
     return MS_EXIT_OK;

@@ -1,5 +1,7 @@
 #include "base/cleanup.h"
+#include "base/name.h"
 #include "cli/out.h"
+#include "cli/progress.h"
 #include "cli/selector.h"
 #include "cli/target.h"
 #include "wire/frame.h"
@@ -97,17 +99,23 @@ ask_worker(struct job *j, const Muster__ClusterStatus *c, const Muster__WorkerSt
     char problem[sizeof(struct ms_error) + 64];
     struct ms_error err = {0};
     Muster__Stack *stack = NULL;
+    struct ms_progress *progress;
+    char waiting[MS_NAME_MAX + 48];
     size_t len;
-    int rc = ms_tool_call(w->address,
-                          j->target->secret,
-                          MS_OP_STACK,
-                          NULL,
-                          0,
-                          j->target->timeout_ns,
-                          &reply,
-                          &len,
-                          &err);
+    int rc;
 
+    snprintf(waiting, sizeof waiting, "waiting for %s/%u", c->name, w->rank);
+    progress = ms_progress_start(j->cli, waiting);
+    rc = ms_tool_call(w->address,
+                      j->target->secret,
+                      MS_OP_STACK,
+                      NULL,
+                      0,
+                      j->target->timeout_ns,
+                      &reply,
+                      &len,
+                      &err);
+    ms_progress_stop(progress);
     if (rc < 0)
         snprintf(problem,
                  sizeof problem,

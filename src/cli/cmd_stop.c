@@ -2,7 +2,6 @@
 #include "base/clock.h"
 #include "base/nearest.h"
 #include "cli/args.h"
-#include "cli/progress.h"
 #include "cli/target.h"
 #include "cli/view.h"
 #include "wire/frame.h"
@@ -146,11 +145,10 @@ static enum ms_exit report(const struct job *j, const Muster__Stopped *done)
     return MS_EXIT_OK;
 }
 
-static enum ms_exit end(const struct job *j)
+static enum ms_exit end(struct job *j)
 {
     MS_CLEANUP(ms_cleanup_free) uint8_t *reply = NULL;
     Muster__StopRequest want = MUSTER__STOP_REQUEST__INIT;
-    struct ms_progress *progress;
     Muster__Stopped *done;
     enum ms_exit code;
     char text[64];
@@ -160,15 +158,19 @@ static enum ms_exit end(const struct job *j)
         want.cluster = (char *)(uintptr_t)j->cluster;
     want.head = j->session;
     want.grace_ns = (uint64_t)j->grace_ns;
-    snprintf(text, sizeof text, "ending %zu workers", j->workers);
-    progress = ms_progress_start(j->cli, text);
+    snprintf(text,
+             sizeof text,
+             "ending %zu worker%s",
+             j->workers,
+             j->workers == 1 ? "" : "s");
+    j->target.doing = text;
     code = ms_target_ask(&j->target,
                          MS_OP_STOP,
                          &want.base,
                          ms_deadline_ns(j->target.timeout_ns, j->grace_ns),
                          &reply,
                          &len);
-    ms_progress_stop(progress);
+    j->target.doing = NULL;
     if (code)
         return code;
     done = muster__stopped__unpack(NULL, len, reply);

@@ -52,7 +52,8 @@ const struct ms_cli_command ms_cli_commands[] = {
         .operands = "THING",
         .operands_max = 1,
         .words = MS_WORDS_THINGS,
-        .summary = "everything that is known of one node, cluster, worker or driver",
+        .summary =
+            "everything that is known of one node, cluster, worker, driver or group",
         .text =
             "THING is " MS_CLI_THINGS ".\nOf a worker that has ended: how, and what "
             "it printed last.",
@@ -122,12 +123,14 @@ const struct ms_cli_command ms_cli_commands[] = {
             "agents. Started again\nunder the same name after a crash it has the same "
             "secret and learns from agents and\ndrivers what runs: no worker is "
             "disturbed. It starts no workers itself; a machine that is\nto lend its "
-            "devices runs `muster agent`.",
+            "devices runs `muster agent`. With --json what it says is one object a "
+            "line.",
         .example = "muster head --listen 10.0.0.1:7777",
         .options = MS_OPT(MS_OPT_LISTEN) | MS_OPT(MS_OPT_NAME) |
                    MS_OPT(MS_OPT_SECRET_FILE) | MS_OPT(MS_OPT_HTTP) |
                    MS_OPT(MS_OPT_OPEN_METRICS) | MS_OPT(MS_OPT_TLS) |
-                   MS_OPT(MS_OPT_LINK_GRACE) | MS_OPT(MS_OPT_HEAD_GRACE) | STORE,
+                   MS_OPT(MS_OPT_LINK_GRACE) | MS_OPT(MS_OPT_HEAD_GRACE) | STORE |
+                   MS_OPT(MS_OPT_JSON),
         .exits = EXITS_ANY,
         .run = ms_cmd_head,
     },
@@ -221,8 +224,11 @@ const struct ms_cli_command ms_cli_commands[] = {
             "again and its workers go on, for as\nlong as the head has said "
             "(--link-grace, --head-grace); after that they end, and it ends with\nexit "
             "code 1, so that a service manager starts it anew. Before it has joined it "
-            "waits for the\nhead without end, but a wrong secret or a node name that "
-            "another has ends it.",
+            "waits for the\nhead without end, but a wrong secret ends it, and so does "
+            "a "
+            "node name that another still\nhas after half a minute. What happens is "
+            "told on stderr; with --json on stdout, as one\nobject a line with `event` "
+            "(joined, lost, back, ends, said) and `message`.",
         .example =
             "muster agent --head 10.0.0.1:7777 --secret-file secret --num-gpus 8",
         .options = MS_OPT(MS_OPT_HEAD) | MS_OPT(MS_OPT_SECRET_FILE) |
@@ -233,7 +239,7 @@ const struct ms_cli_command ms_cli_commands[] = {
                    MS_OPT(MS_OPT_BIND) | STORE | MS_OPT(MS_OPT_TLS) |
                    MS_OPT(MS_OPT_JOIN_WITHIN) | MS_OPT(MS_OPT_END_WITH) |
                    MS_OPT(MS_OPT_FD) | MS_OPT(MS_OPT_SHAPE_FD) |
-                   MS_OPT(MS_OPT_READY_FD),
+                   MS_OPT(MS_OPT_READY_FD) | MS_OPT(MS_OPT_JSON),
         .exits = EXITS_ANY,
         .run = ms_cmd_agent,
     },

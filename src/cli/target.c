@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "cli/args.h"
 #include "cli/out.h"
+#include "cli/progress.h"
 #include "io/secret.h"
 #include "wire/frame.h"
 #include "wire/tool.h"
@@ -183,6 +184,8 @@ enum ms_exit ms_target_ask(const struct ms_target *t,
 {
     size_t size = body ? protobuf_c_message_get_packed_size(body) : 0;
     uint8_t *packed = malloc(size + 1);
+    char waiting[sizeof t->who + 32];
+    struct ms_progress *progress;
     struct ms_error err = {0};
     int rc;
 
@@ -190,8 +193,11 @@ enum ms_exit ms_target_ask(const struct ms_target *t,
         return ms_out_fail(t->cli, MS_EXIT_FAILED, "out of memory");
     if (body)
         protobuf_c_message_pack(body, packed);
+    snprintf(waiting, sizeof waiting, "waiting for %s", t->who);
+    progress = ms_progress_start(t->cli, t->doing ? t->doing : waiting);
     rc = ms_tool_call(
         t->address, t->secret, op, packed, size, timeout_ns, reply, len, &err);
+    ms_progress_stop(progress);
     free(packed);
     return rc < 0 ? fail_ask(t, rc, err.text) : MS_EXIT_OK;
 }

@@ -46,6 +46,7 @@ struct ms_target {
     char who[MS_TARGET_ADDRESS_MAX + 32]; /* for sentences: "the head of session 'x'" */
     uint8_t secret[MS_SESSION_SECRET_SIZE];
     int64_t timeout_ns; /* --timeout, or 10 s */
+    const char *doing;  /* shown while it takes long; NULL: that we wait for it */
 };
 
 /* Is it named by an address? */

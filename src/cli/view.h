@@ -37,6 +37,9 @@ struct ms_view_counts ms_view_count(const Muster__ClusterStatus *c);
 /* The first row of a table. */
 void ms_view_title(struct ms_grid *g, const char *const *names);
 
+/* A cell such as "0-3,7". */
+void ms_view_add_devices(struct ms_grid *g, const uint32_t *devices, size_t count);
+
 /* Tables; `most` rows at most are worth showing (0: all): beyond that only what is not
  * as it should be, with a line that says how many there are. */
 enum ms_exit ms_view_print_nodes(const Muster__Status *s, size_t most);

@@ -124,25 +124,31 @@ enum ms_exit ms_view_print_nodes(const Muster__Status *s, size_t most)
 
 /* ---- clusters and workers -------------------------------------------------------- */
 
+void ms_view_add_devices(struct ms_grid *g, const uint32_t *devices, size_t count)
+{
+    struct ms_buf text = {0};
+
+    if (count)
+        ms_mapping_print(devices, count, 0, &text);
+    ms_grid_add(g, NULL, "%s", text.len ? ms_buf_str(&text) : "");
+    ms_buf_finish(&text);
+}
+
 static void add_worker(struct ms_grid *g,
                        const Muster__ClusterStatus *c,
                        const Muster__WorkerStatus *w)
 {
     struct ms_view_state state = ms_view_worker_state(w);
-    struct ms_buf devices = {0};
     char why[256] = "";
 
-    if (w->n_devices)
-        ms_mapping_print(w->devices, w->n_devices, 0, &devices);
     if (w->exit)
         ms_exit_text(w->exit, why, sizeof why);
     ms_grid_add(g, NULL, "%s/%u", c->name, w->rank);
     ms_grid_add(g, state.style, "%s", state.name);
     ms_grid_add(g, NULL, "%d", (int)w->pid);
     ms_grid_add(g, NULL, "%s", w->node);
-    ms_grid_add(g, NULL, "%s", devices.len ? ms_buf_str(&devices) : "");
+    ms_view_add_devices(g, w->devices, w->n_devices);
     ms_grid_add(g, ms_view_is_bad(w) ? MS_STYLE_BAD : NULL, "%s", why);
-    ms_buf_finish(&devices);
 }
 
 enum ms_exit ms_view_print_workers(const Muster__Status *s, size_t most)
