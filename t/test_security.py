@@ -25,7 +25,16 @@ import pytest
 from cli_rig import CLI, Daemon, Home
 from helpers import DEADLINE_S, MARK, processes
 from protocol_workers import Echo
-from security_rig import Listener, find_daemon, find_listeners
+from security_rig import (
+    Listener,
+    call,
+    find_daemon,
+    find_listeners,
+    hello,
+    rest,
+    send,
+    who_refuses_a_stranger,
+)
 
 HANDSHAKE_S = 10.0  # MS_HANDSHAKE_NS
 HELLO, ANSWER, PROOF = 56, 80, 32
@@ -63,29 +72,6 @@ def listener(
     yield one
     one.serves()
     assert one.wait_descriptors(before)
-
-
-def hello(major: int = 1, lane: int = 0) -> bytes:
-    return b"MSTR" + bytes([major, lane, 0, 0]) + os.urandom(32 + 16)
-
-
-def call(op: int = plain_client.HEALTH) -> bytes:
-    head = (0xA7, 1, plain_client.CALL, 3, op, 0, 0, 0, 1, 0, 0, 0)
-    return plain_client.HEAD.pack(*head)
-
-
-def rest(s: socket.socket) -> bytes:
-    """All that comes until the other side closes."""
-    data = b""
-    with contextlib.suppress(ConnectionResetError, BrokenPipeError):
-        while more := s.recv(65536):
-            data += more
-    return data
-
-
-def send(s: socket.socket, data: bytes) -> None:
-    with contextlib.suppress(ConnectionResetError, BrokenPipeError):
-        s.sendall(data)
 
 
 # ---- who does not know the secret -----------------------------------------------------------
@@ -300,47 +286,13 @@ def test_names_to_a_head(session: Any, talker: Any, name: str) -> None:
 
 # ---- other users ------------------------------------------------------------------------------
 
-STRANGER = """
-import os, socket, sys
-os.setgroups([]); os.setgid(65534); os.setuid(65534)
-s = socket.socket(socket.AF_UNIX)
-s.settimeout(20)
-try:
-    s.connect(sys.argv[1])
-except PermissionError:
-    print("the folder")
-    sys.exit()
-try:
-    s.sendall(b"MSTR" + bytes([1, 0, 0, 0]) + bytes(48))
-    print("the peer" if s.recv(1) == b"" else "nobody")
-except (ConnectionResetError, BrokenPipeError):
-    print("the peer")
-"""
-
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
 @pytest.mark.parametrize("where", ["head-unix", "worker-unix"])
 def test_foreign_users(session: Any, talker: Any, where: str) -> None:
     path = find_listeners(session, talker)[where].path
 
-    def refused_by() -> str:
-        command = ["/usr/bin/env", "python3", "-c", STRANGER, path]
-        done = subprocess.run(command, capture_output=True, text=True, cwd="/")
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
-
-    assert refused_by() == "the folder"
-    # the next wall: with all doors open the kernel still says who it is
-    folders = [Path(path), *list(Path(path).parents)[:3]]
-    modes = [stat.S_IMODE(f.stat().st_mode) for f in folders]
-    try:
-        for folder in folders:
-            if folder != Path("/tmp"):
-                folder.chmod(0o777)
-        assert refused_by() == "the peer"
-    finally:
-        for folder, mode in zip(folders, modes, strict=True):
-            folder.chmod(mode)
+    assert who_refuses_a_stranger(path) == ("the folder", "the peer")
 
 
 # ---- where the secret is not -----------------------------------------------------------------

@@ -32,6 +32,7 @@ void ms_guest_destroy(struct ms_guest *g)
 
     ms_watch_finish(&g->watch);
     ms_watch_finish(&g->death);
+    ms_timer_finish(&g->patience);
     ms_list_each (p, &g->unsent, struct packet, link)
         packet_free(p);
     ms_handshake_finish(&g->handshake);
@@ -172,6 +173,7 @@ static int welcome(struct ms_guest *g, const Muster__StoreAsk *ask)
         &s->table, ask->hello->holder, MS_HOLDER_PROCESS, g->pid, ask->hello->name);
     if (!g->holder)
         return -ENOMEM;
+    ms_timer_cancel(&g->patience);
     w.node = s->table.node;
     w.arena_size = ms_space_size(s->table.space);
     w.limit = ms_space_limit(s->table.space);
@@ -246,6 +248,11 @@ static void on_death(void *arg, unsigned events)
     ms_guest_destroy(arg);
 }
 
+static void on_late(void *arg)
+{
+    ms_guest_destroy(arg);
+}
+
 /* ---- coming ---------------------------------------------------------------------- */
 
 /* Takes the descriptor. */
@@ -276,6 +283,10 @@ static int guest_create(struct ms_store *s, int fd)
         g->pidfd = rc = ms_process_open(g->pid);
     if (rc >= 0)
         rc = ms_watch_init(&g->watch, s->loop, fd, MS_READ, on_ready, g);
+    if (rc >= 0)
+        rc = ms_timer_init(&g->patience, s->loop, on_late, g);
+    if (rc >= 0)
+        rc = ms_timer_set(&g->patience, MS_HANDSHAKE_NS);
     if (rc >= 0 && g->pidfd >= 0)
         rc = ms_watch_init(&g->death, s->loop, g->pidfd, MS_READ, on_death, g);
     if (rc < 0)

@@ -54,6 +54,7 @@ struct ms_guest {
     int fd, pidfd;
     pid_t pid;
     struct ms_watch watch, death;
+    struct ms_timer patience; /* until it has said who it is */
     struct ms_handshake handshake;
     struct ms_holder *holder; /* NULL: it has not said who it is */
     struct ms_list unsent;    /* answers that found no room */
