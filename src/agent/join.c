@@ -8,90 +8,10 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
 
 static void dial_soon(struct ms_join *j);
-
-/* ---- to the head ----------------------------------------------------------------- */
-
-static bool can_send(const struct ms_join *j)
-{
-    return j->up && !ms_link_is_suspect(j->up->link);
-}
-
-/* Lines that nobody reads now. logbatch.h stops at the limit, by ms_join_queued. */
-static void hold(struct ms_join *j, const uint8_t *data, size_t len)
-{
-    uint32_t head = (uint32_t)len;
-    size_t before = j->held.len;
-
-    if (ms_buf_append(&j->held, &head, sizeof head) < 0 ||
-        ms_buf_append(&j->held, data, len) < 0)
-        j->held.len = before;
-}
-
-static void send_held(struct ms_join *j)
-{
-    size_t at = 0;
-
-    while (at < j->held.len) {
-        Muster__AgentToHead *m;
-        uint32_t len;
-
-        memcpy(&len, j->held.data + at, sizeof len);
-        at += sizeof len;
-        m = muster__agent_to_head__unpack(NULL, len, j->held.data + at);
-        at += len;
-        if (!m)
-            continue;
-        ms_link_send(j->up->link, &m->base);
-        muster__agent_to_head__free_unpacked(m, NULL);
-    }
-    ms_buf_finish(&j->held);
-}
-
-void ms_join_send(struct ms_join *j, uint64_t request, Muster__AgentToHead *m)
-{
-    bool is_log = m->body_case == MUSTER__AGENT_TO_HEAD__BODY_LOG;
-    bool is_kept = request || (is_log && !can_send(j));
-    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = NULL;
-    size_t len;
-
-    if (request) {
-        m->request = ms_answers_request(&j->answers, request);
-        if (!m->request)
-            return; /* who asked is gone */
-    }
-    if (is_kept) {
-        len = muster__agent_to_head__get_packed_size(m);
-        packed = malloc(len ? len : 1);
-        if (packed)
-            muster__agent_to_head__pack(m, packed);
-        if (packed && request)
-            ms_answers_put(&j->answers, request, packed, len);
-        else if (packed)
-            hold(j, packed, len);
-    }
-    if (j->up && (!is_log || !is_kept))
-        ms_link_send(j->up->link, &m->base);
-}
-
-size_t ms_join_queued(const struct ms_join *j)
-{
-    return j->held.len + (j->up ? ms_link_queued(j->up->link) : 0);
-}
-
-int64_t ms_join_link_grace(const struct ms_join *j)
-{
-    return j ? j->link_grace_ns : 0;
-}
-
-const char *ms_join_head(const struct ms_join *j)
-{
-    return j ? j->options->head : "";
-}
 
 /* ---- what goes wrong ------------------------------------------------------------- */
 
@@ -247,7 +167,7 @@ static void line_is_up(struct ms_line *line, const Muster__LinkWelcome *welcome)
     j->said[0] = 0;
     ms_timer_cancel(&j->retry);
     ms_timer_cancel(&j->grace);
-    send_held(j);
+    ms_join_send_held(j);
 }
 
 static void on_welcome(struct ms_line *line, Muster__LinkWelcome *welcome)
@@ -431,7 +351,7 @@ static void on_suspect(void *arg, bool is_suspect)
     j->said[0] = 0;
     ms_timer_cancel(&j->grace);
     ms_timer_cancel(&j->retry);
-    send_held(j);
+    ms_join_send_held(j);
 }
 
 static const struct ms_link_ops line_ops = {.on_body = on_body,

@@ -41,6 +41,11 @@ struct ms_join {
     unsigned ended_count;
 };
 
+/* ---- join_send.c ----------------------------------------------------------------- */
+
+/* The lines that were held while nobody read them; a line is up. */
+void ms_join_send_held(struct ms_join *j);
+
 /* ---- join_hello.c ---------------------------------------------------------------- */
 
 /* Say who we are, what lives here, and what has ended. 0 or a negative errno. */

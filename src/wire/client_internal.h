@@ -1,13 +1,15 @@
 /* client_internal.h - what the files of the client share
  *
- * client.c     the client: its peers, what the loop's thread does, the timer
- * peer.c       a peer: life, methods, starting calls
- * peer_conn.c  its connection: making, sending, losing, attaching again
- * peer_next.c  the next worker in its place
- * peer_quiet.c silence on the network
- * peer_read.c  reading it: the role, and who takes it over
- * call.c       a call: waiting, completing, items
- * inbox.c      notifications
+ * client.c        the client: its peers, what the loop's thread does, the timer
+ * peer.c          a peer: life, methods, starting calls
+ * peer_conn.c     its connection: sending, losing, the end
+ * peer_connect.c  making it, again and again
+ * peer_attach.c   a new one: what is open goes on
+ * peer_next.c     the next worker in its place
+ * peer_quiet.c    silence on the network
+ * peer_read.c     reading it: the role, and who takes it over
+ * call.c          a call: waiting, completing, items
+ * inbox.c         notifications
  *
  * A peer's lock guards the peer and its calls, but not the reading half of its
  * connection, which belongs to whoever has set `reading`. The client's lock
@@ -174,21 +176,33 @@ int ms_peer_send(struct ms_peer *p,
                  const struct iovec *iov,
                  int count);
 int ms_peer_send_method(struct ms_peer *p, uint32_t i);
-void ms_peer_connect(struct ms_peer *p);
+uint64_t ms_call_budget(const struct ms_call *c, int64_t now_ns);
 void ms_peer_drop_conn(struct ms_peer *p); /* nobody else reads it */
 /* The connection is over; the reader's role is ours, or nobody has it. */
 void ms_peer_lose(struct ms_peer *p, int why, const struct ms_error *err);
+/* End the connection for `why`; if somebody reads it, he will. */
+void ms_peer_break(struct ms_peer *p, int why);
+/* It has none. Losing it again and again, without a word in between, is being lost all the
+ * time; and one that is suspect was lost when it was last heard. */
+void ms_peer_set_lost(struct ms_peer *p, int64_t now_ns);
+void ms_peer_retry_later(struct ms_peer *p, int64_t now_ns);
+/* Nobody listens: somebody knows why, and will say so. */
+void ms_peer_await_verdict(struct ms_peer *p, int64_t now_ns);
 /* Takes the failure. Calls that can go on (peer_next.c) stay open. */
 void ms_peer_die(struct ms_peer *p, uint8_t *failure, size_t len);
 /* All open ones; the failure is borrowed. */
 void ms_peer_fail_all(struct ms_peer *p, const uint8_t *failure, size_t len);
 void ms_peer_give_up(struct ms_peer *p, const char *text);
+
+/* peer_attach.c; the peer's lock is held */
+/* What we wait for, methods, then every open call; the worker knows which it has. 0 or a
+ * negative errno. */
+int ms_peer_attach(struct ms_peer *p);
+
+/* peer_connect.c; the peer's lock is held */
+void ms_peer_connect(struct ms_peer *p);
 /* Retries, verdicts that do not come, deadlines; the next time to look. */
 int64_t ms_peer_on_time(struct ms_peer *p, int64_t now_ns);
-uint64_t ms_call_budget(const struct ms_call *c, int64_t now_ns);
-
-/* End the connection for `why`; if somebody reads it, he will. */
-void ms_peer_break(struct ms_peer *p, int why);
 
 /* peer_next.c; the peer's lock is held */
 /* True if this call may wait for a successor: it was never sent. */

@@ -7,7 +7,6 @@
  *
  * `lock` guards the library, the sealing key and `out`; it is held for one pass and one send,
  * which never block. The opening key and what was received are the reader's. */
-#include "base/cleanup.h"
 #include "wire/transport_tls_impl.h"
 
 #include <errno.h>
@@ -15,24 +14,11 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum {
-    RECEIVE_SIZE = 32 << 10, /* one read of the socket */
-    RECEIVE_BIG = 256 << 10, /* for a reader that has as much room */
-    OUT_MAX = 64 << 10,      /* unsent bytes until nothing more is taken */
-    KEY_UPDATE = 24,         /* messages after the handshake */
-    NEW_TICKET = 4,
-    CLOSE_NOTIFY = 0 /* of an alert */
-};
-
-static struct transport_tls *of(struct ms_transport *t)
-{
-    return MS_CONTAINER(t, struct transport_tls, base);
-}
+enum { OUT_MAX = 64 << 10 }; /* unsent bytes until nothing more is taken */
 
 /* ---- sending, with the lock held ---------------------------------------------------- */
 
-/* Send what is in `out`. 0 (perhaps not all), or a negative errno. */
-static int send_out(struct transport_tls *t)
+int ms_tls_send_out(struct transport_tls *t)
 {
     while (t->out.len) {
         ssize_t n =
@@ -83,10 +69,9 @@ seal(struct transport_tls *t, enum ms_record_type type, uint8_t *at, size_t len)
     return rc;
 }
 
-/* Say that what follows is under the next key. */
-static int renew_seal(struct transport_tls *t)
+int ms_tls_renew_seal(struct transport_tls *t)
 {
-    static const uint8_t update[] = {KEY_UPDATE, 0, 0, 1, 0};
+    static const uint8_t update[] = {MS_TLS_KEY_UPDATE, 0, 0, 1, 0};
     uint8_t *at = record_room(t, sizeof update);
     int rc = at ? 0 : -ENOMEM;
 
@@ -97,247 +82,11 @@ static int renew_seal(struct transport_tls *t)
     return rc < 0 ? rc : ms_record_key_renew(&t->seal);
 }
 
-/* ---- reading ---------------------------------------------------------------------- */
-
-static int break_off(struct transport_tls *t, const char *reason)
+int ms_tls_break_off(struct transport_tls *t, const char *reason)
 {
     snprintf(t->reason, sizeof t->reason, "%s", reason);
     atomic_store(&t->failed, -EPROTO);
     return -EPROTO;
-}
-
-/* One read of the socket: the count, 0 at its end, or a negative errno. */
-static ssize_t receive(struct transport_tls *t, uint8_t *at, size_t room)
-{
-    ssize_t n;
-
-    do
-        n = recv(t->base.fd, at, room, MSG_DONTWAIT);
-    while (n < 0 && errno == EINTR);
-    if (n < 0 && errno == EAGAIN)
-        return -EAGAIN;
-    if (n <= 0) {
-        n = n < 0 ? -errno : 0;
-        return atomic_load(&t->broken) ? atomic_load(&t->broken) : n;
-    }
-    return n;
-}
-
-/* The other side goes on with its next key, and may want the same of us. */
-static int key_update(struct transport_tls *t, bool is_asked)
-{
-    int rc = ms_record_key_renew(&t->open);
-
-    if (rc == 0 && is_asked) {
-        pthread_mutex_lock(&t->lock);
-        rc = renew_seal(t);
-        atomic_store(&t->out_len, t->out.len);
-        pthread_mutex_unlock(&t->lock);
-    }
-    return rc < 0 ? break_off(t, "a key could not be renewed") : 0;
-}
-
-/* A record that is no data. 0: go on; 1: the end; or a negative errno. */
-static int
-other_record(struct transport_tls *t, int type, const uint8_t *data, size_t len)
-{
-    if (type == MS_RECORD_ALERT && len == 2 && data[1] == CLOSE_NOTIFY)
-        return 1;
-    if (type == MS_RECORD_ALERT)
-        return break_off(t, "the other side sent an alert");
-    if (type == MS_RECORD_HANDSHAKE && len == 5 && data[0] == KEY_UPDATE)
-        return key_update(t, data[4] == 1);
-    if (type == MS_RECORD_HANDSHAKE && len > 4 && data[0] == NEW_TICKET)
-        return 0;
-    return break_off(t, "an unexpected message after the handshake");
-}
-
-/* What is open to at[0..room), the rest aside. The count, or -ENOMEM. */
-static ssize_t hand_out(
-    struct transport_tls *t, const uint8_t *data, size_t len, void *at, size_t room)
-{
-    size_t n = len < room ? len : room;
-
-    memcpy(at, data, n);
-    if (n < len && ms_buf_append(&t->opened, data + n, len - n) < 0)
-        return -ENOMEM;
-    return (ssize_t)n;
-}
-
-/* Open one record: straight to at[0..room) if it may fit there. What it holds is at *data
- * then; the length, or -EBADMSG. */
-static ssize_t open_record(struct transport_tls *t,
-                           uint8_t *record,
-                           size_t len,
-                           uint8_t *at,
-                           size_t room,
-                           enum ms_record_type *type,
-                           uint8_t **data)
-{
-    *data = ms_record_inner(len) <= room ? at : record + MS_RECORD_HEAD;
-    return ms_record_open_to(&t->open, record, len, *data, type);
-}
-
-/* Open the whole records of data[0..len) while there is room, and say how many bytes they
- * were. The count of what was handed out, or 0 at the end, -EAGAIN, a negative errno. */
-static ssize_t open_records(struct transport_tls *t,
-                            uint8_t *data,
-                            size_t len,
-                            size_t *used,
-                            uint8_t *at,
-                            size_t room)
-{
-    size_t have = 0;
-
-    *used = 0;
-    while (have < room) {
-        enum ms_record_type type;
-        ssize_t whole = ms_record_length(data + *used, len - *used), n;
-        uint8_t *held;
-        int rc;
-
-        if (whole < 0)
-            return break_off(t, "what came is no record");
-        if (whole == 0 || (size_t)whole > len - *used)
-            break;
-        n = open_record(
-            t, data + *used, (size_t)whole, at + have, room - have, &type, &held);
-        if (n < 0)
-            return break_off(t, "a record was changed on its way");
-        *used += (size_t)whole;
-        if (type == MS_RECORD_DATA) {
-            if (held != at + have)
-                n = hand_out(t, held, (size_t)n, at + have, room - have);
-            if (n < 0)
-                return n;
-            have += (size_t)n;
-            continue;
-        }
-        rc = other_record(t, type, held, (size_t)n);
-        if (rc > 0)
-            t->has_ended = true;
-        if (rc != 0)
-            return have ? (ssize_t)have : rc > 0 ? 0 : rc;
-    }
-    return have ? (ssize_t)have : -EAGAIN;
-}
-
-/* What was opened for a reader before, who had no room. */
-static ssize_t take_opened(struct transport_tls *t, void *at, size_t room)
-{
-    size_t n = t->opened.len < room ? t->opened.len : room;
-
-    memcpy(at, t->opened.data, n);
-    ms_buf_consume(&t->opened, n);
-    if (t->opened.len == 0) {
-        ms_buf_finish(&t->opened);
-        ms_buf_init(&t->opened);
-    }
-    return (ssize_t)n;
-}
-
-static void shrink_in(struct transport_tls *t)
-{
-    if (t->in.len)
-        return;
-    ms_buf_finish(&t->in);
-    ms_buf_init(&t->in);
-}
-
-/* More behind the piece of a record that is there. */
-static ssize_t read_on(struct transport_tls *t, void *at, size_t room)
-{
-    size_t used = 0, size = room < RECEIVE_BIG ? RECEIVE_SIZE : RECEIVE_BIG;
-    ssize_t n = open_records(t, t->in.data, t->in.len, &used, at, room);
-
-    if (n == -EAGAIN && used == 0) {
-        if (ms_buf_reserve(&t->in, size) < 0)
-            return -ENOMEM;
-        n = receive(t, t->in.data + t->in.len, size);
-        if (n <= 0)
-            return n;
-        t->in.len += (size_t)n;
-        n = open_records(t, t->in.data, t->in.len, &used, at, room);
-    }
-    ms_buf_consume(&t->in, used);
-    shrink_in(t);
-    return n;
-}
-
-static ssize_t read_open(struct transport_tls *t, void *at, size_t room)
-{
-    uint8_t buffer[RECEIVE_SIZE];
-    size_t used = 0;
-    ssize_t n, received;
-
-    if (t->opened.len)
-        return take_opened(t, at, room);
-    if (t->has_ended)
-        return 0;
-    if (t->in.len || room >= RECEIVE_BIG)
-        return read_on(t, at, room);
-    received = receive(t, buffer, sizeof buffer);
-    if (received <= 0)
-        return received;
-    n = open_records(t, buffer, (size_t)received, &used, at, room);
-    if (used < (size_t)received &&
-        ms_buf_append(&t->in, buffer + used, (size_t)received - used) < 0)
-        return -ENOMEM;
-    return n;
-}
-
-/* Give the library what has come; what it does not take is for the time after it. */
-static ssize_t read_shaking(struct transport_tls *t)
-{
-    uint8_t buffer[RECEIVE_SIZE];
-    ssize_t n = receive(t, buffer, sizeof buffer);
-    int rc, sent = 0;
-
-    if (n <= 0)
-        return n;
-    pthread_mutex_lock(&t->lock);
-    t->feed = buffer;
-    t->feed_len = (size_t)n;
-    rc = ms_tls_shake(t);
-    if (t->out.len)
-        sent = send_out(t);
-    pthread_mutex_unlock(&t->lock);
-    if (t->feed_len && ms_buf_append(&t->in, t->feed, t->feed_len) < 0)
-        return -ENOMEM;
-    t->feed = NULL;
-    t->feed_len = 0;
-    if (rc < 0 && rc != -EAGAIN)
-        return rc;
-    return sent < 0 ? sent : -EAGAIN;
-}
-
-/* A whole record waits: poll knows nothing of it. */
-static bool tls_has_more(struct ms_transport *base)
-{
-    struct transport_tls *t = of(base);
-    ssize_t whole;
-
-    if (t->opened.len)
-        return true;
-    if (t->in.len == 0)
-        return false;
-    whole = ms_record_length(t->in.data, t->in.len);
-    return whole < 0 || (whole > 0 && (size_t)whole <= t->in.len);
-}
-
-static ssize_t tls_read(struct ms_transport *base, void *at, size_t room)
-{
-    struct transport_tls *t = of(base);
-    ssize_t n;
-
-    if (atomic_load(&t->failed))
-        return atomic_load(&t->failed);
-    if (!atomic_load(&t->is_open)) {
-        n = read_shaking(t);
-        if (n != -EAGAIN || !atomic_load(&t->is_open) || !tls_has_more(base))
-            return n;
-    }
-    return read_open(t, at, room);
 }
 
 /* ---- writing ---------------------------------------------------------------------- */
@@ -367,11 +116,11 @@ static ssize_t encrypt(struct transport_tls *t, const struct iovec *iov, int cou
         if (rc == 0)
             t->out.len += MS_RECORD_HEAD + len + MS_RECORD_TAIL;
         if (rc == 0 && t->seal.count >= MS_RECORD_KEY_MAX)
-            rc = renew_seal(t);
+            rc = ms_tls_renew_seal(t);
         if (rc == -ENOMEM && !at && done == 0)
             return rc; /* nothing has happened */
         if (rc < 0)
-            return break_off(t, "a record could not be made");
+            return ms_tls_break_off(t, "a record could not be made");
         done += len;
     }
     return (ssize_t)done;
@@ -383,14 +132,14 @@ static ssize_t write_locked(struct transport_tls *t, const struct iovec *iov, in
     int rc = atomic_load(&t->failed);
 
     if (rc == 0 && t->out.len)
-        rc = send_out(t);
+        rc = ms_tls_send_out(t);
     if (rc < 0)
         return rc;
     if (!atomic_load(&t->is_open) || t->out.len)
         return -EAGAIN;
     n = encrypt(t, iov, count);
     if (n > 0) {
-        rc = send_out(t);
+        rc = ms_tls_send_out(t);
         if (rc < 0)
             return rc;
     }
@@ -399,7 +148,7 @@ static ssize_t write_locked(struct transport_tls *t, const struct iovec *iov, in
 
 static ssize_t tls_write(struct ms_transport *base, const struct iovec *iov, int count)
 {
-    struct transport_tls *t = of(base);
+    struct transport_tls *t = ms_tls_of(base);
     ssize_t n;
 
     pthread_mutex_lock(&t->lock);
@@ -410,25 +159,25 @@ static ssize_t tls_write(struct ms_transport *base, const struct iovec *iov, int
 
 static bool tls_wants_write(struct ms_transport *base)
 {
-    return atomic_load(&of(base)->out_len) != 0;
+    return atomic_load(&ms_tls_of(base)->out_len) != 0;
 }
 
 static int tls_flush(struct ms_transport *base)
 {
-    struct transport_tls *t = of(base);
+    struct transport_tls *t = ms_tls_of(base);
     int rc = 0;
 
     if (!atomic_load(&t->out_len))
         return 0;
     pthread_mutex_lock(&t->lock);
-    rc = send_out(t);
+    rc = ms_tls_send_out(t);
     pthread_mutex_unlock(&t->lock);
     return rc;
 }
 
 static void tls_set_lazy(struct ms_transport *base)
 {
-    struct transport_tls *t = of(base);
+    struct transport_tls *t = ms_tls_of(base);
 
     pthread_mutex_lock(&t->lock);
     t->is_lazy = true;
@@ -437,14 +186,14 @@ static void tls_set_lazy(struct ms_transport *base)
 
 static bool tls_is_open(struct ms_transport *base)
 {
-    return atomic_load(&of(base)->is_open);
+    return atomic_load(&ms_tls_of(base)->is_open);
 }
 
 /* ---- life ------------------------------------------------------------------------- */
 
 static bool tls_explain(struct ms_transport *base, struct ms_error *err)
 {
-    struct transport_tls *t = of(base);
+    struct transport_tls *t = ms_tls_of(base);
     int failed = atomic_load(&t->failed);
 
     if (!failed)
@@ -470,7 +219,7 @@ static int tls_check_peer(struct ms_transport *base, struct ms_error *err)
 
 static void tls_destroy(struct ms_transport *base)
 {
-    struct transport_tls *t = of(base);
+    struct transport_tls *t = ms_tls_of(base);
 
     ms_tls_drop_library(t);
     ms_record_key_finish(&t->seal);
@@ -487,7 +236,7 @@ static void tls_destroy(struct ms_transport *base)
 static const struct ms_transport_ops tls_ops = {
     .name = "tls",
     .is_network = true,
-    .read = tls_read,
+    .read = ms_tls_read,
     .write = tls_write,
     .check_peer = tls_check_peer,
     .destroy = tls_destroy,
@@ -495,7 +244,7 @@ static const struct ms_transport_ops tls_ops = {
     .flush = tls_flush,
     .set_lazy = tls_set_lazy,
     .is_open = tls_is_open,
-    .has_more = tls_has_more,
+    .has_more = ms_tls_has_more,
     .explain = tls_explain,
 };
 

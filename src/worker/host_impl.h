@@ -1,0 +1,48 @@
+/* host_impl.h - a worker's host, inside host*.c only
+ *
+ * host.c      life: start, what the agent says, the end
+ * host_ops.c  what the I/O thread answers itself: health, stacks, ports
+ */
+#ifndef MS_WORKER_HOST_IMPL_H
+#define MS_WORKER_HOST_IMPL_H
+
+#include "base/limits.h"
+#include "io/loop.h"
+#include "wire/link.h"
+#include "worker/host.h"
+#include "worker/http.h"
+
+#include <pthread.h>
+
+struct ms_host {
+    struct ms_loop *loop;
+    struct ms_server *server;
+    struct ms_client *client;
+    struct ms_link *link;
+    struct ms_spin *spin;
+    struct ms_worker_http *http;
+    Muster__WorkerBoot *boot;
+    pthread_t thread;
+    pid_t main_tid;
+    int agent_pidfd, listen_fd, listen_tcp_fd, control_fd;
+    struct ms_watch agent_watch;
+    int python_stack_fd;
+    void (*on_cancel)(void *arg, struct ms_request *r);
+    void (*on_queued)(void *arg);
+    void *arg;
+
+    pthread_mutex_t lock; /* guards the engines and the ports */
+    char **engines;
+    size_t engine_count;
+    int port_fds[MS_PORTS_MAX];
+    uint32_t ports[MS_PORTS_MAX];
+    size_t port_count;
+};
+
+/* host_ops.c */
+/* Hold `count` more ports, the last of h->ports then; all or none. With the lock held. */
+int ms_host_hold_ports(struct ms_host *h, uint32_t count, struct ms_error *err);
+/* The server's; its argument is the host. */
+void ms_host_on_request(void *arg, struct ms_request *r);
+
+#endif
