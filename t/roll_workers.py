@@ -100,6 +100,20 @@ class Actor(Worker):
         return value
 
 
+class Strategy:
+    def get_metrics(self, metric_names: Any) -> dict[str, Any]:
+        return {"loss": 0.5, "asked": metric_names}
+
+    def model_update(self, name: str) -> dict[str, float]:
+        return {name: 1.5}
+
+
+class WithStrategy(Worker):
+    def __init__(self, worker_config: Any) -> None:
+        super().__init__(worker_config)
+        self.strategy = Strategy()
+
+
 class AsyncActor(Worker):
     def __init__(self, worker_config: Any) -> None:
         super().__init__(worker_config=worker_config)

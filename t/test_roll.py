@@ -7,7 +7,7 @@ from typing import Any
 import muster
 import pytest
 from muster import roll
-from roll_workers import Actor, AsyncActor, Plain, Rows
+from roll_workers import Actor, AsyncActor, Plain, Rows, WithStrategy
 
 Make = Callable[..., roll.Cluster]
 
@@ -252,6 +252,17 @@ def test_a_config_that_is_a_dict(rm: roll.ResourceManager) -> None:
     with roll.Cluster("told", Actor, rm, config) as cluster:
         assert cluster.world_size == 2
         assert cluster.describe()[1]["lr"] == 0.5
+
+
+def test_metrics_come_as_theirs_do(make: Make) -> None:
+    cluster = make(WithStrategy, name="with_strategy", world_size=2)
+    data = cluster.get_metrics()
+    assert data.meta_info == {"metrics": {"loss": [0.5, 0.5], "asked": [None, None]}}
+    updated = roll.get(cluster.workers[1].start_model_update.remote("broadcast"))
+    timed = {"time/with_strategy/model_update/broadcast": 1.5}
+    assert updated.meta_info == {"metrics": timed}
+    bare = make(world_size=1)
+    assert bare.get_metrics().meta_info == {"metrics": {}}
 
 
 def test_what_ray_gets_and_puts(make: Make) -> None:

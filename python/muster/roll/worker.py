@@ -16,6 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from muster.roll.protocol import DataProto
+
 _THREADS = 5
 
 
@@ -124,11 +126,12 @@ class Worker:
             self.strategy.process_weights_after_loading()
 
     @register(dispatch_mode=Dispatch.DP_MP_COMPUTE)
-    def get_metrics(self, metric_names: list[str] | None = None) -> Any:
-        """A list of what the strategies of the dp groups say."""
+    def get_metrics(self, metric_names: list[str] | None = None) -> DataProto:
+        """Of the strategy, in `meta_info["metrics"]`; of the cluster: a list for each, by
+        dp groups."""
         if self.strategy is None:
-            return {}
-        return self.strategy.get_metrics(metric_names=metric_names)
+            return _metrics({})
+        return _metrics(self.strategy.get_metrics(metric_names=metric_names))
 
     def setup_model_update(self, *args: Any, **kwargs: Any) -> None:
         self._strategy("setup_model_update", *args, **kwargs)
@@ -136,9 +139,11 @@ class Worker:
     def setup_collective_group(self, *args: Any, **kwargs: Any) -> None:
         self._strategy("setup_collective_group", *args, **kwargs)
 
-    def start_model_update(self, *args: Any, **kwargs: Any) -> Any:
-        """What the strategy's `model_update` says."""
-        return self._strategy("model_update", *args, **kwargs)
+    def start_model_update(self, *args: Any, **kwargs: Any) -> DataProto:
+        """How long the parts of the strategy's `model_update` took, as metrics."""
+        told = self._strategy("model_update", *args, **kwargs) or {}
+        prefix = f"time/{self.cluster_name}/model_update"
+        return _metrics({f"{prefix}/{name}": value for name, value in told.items()})
 
     def broadcast_parameter(self, *args: Any, **kwargs: Any) -> None:
         self._strategy("broadcast_parameter", *args, **kwargs)
@@ -148,3 +153,9 @@ class Worker:
 
     def add_lora(self, *args: Any, **kwargs: Any) -> None:
         self._strategy("add_lora", *args, **kwargs)
+
+
+def _metrics(metrics: dict[str, Any]) -> DataProto:
+    from muster.roll.protocol import DataProto  # needs numpy
+
+    return DataProto(meta_info={"metrics": metrics})
