@@ -119,9 +119,7 @@ def wait_for(session: Session, count: int, ranks: bool, timeout: float) -> None:
 def _too_few(here: list[Node], count: int, ranks: bool, timeout: float) -> str:
     names = [f"{n.name} ({n.addresses[0]})" if n.addresses else n.name for n in here]
     shown = ", ".join(names[:_SHOWN_MAX]) + (", ..." if len(names) > _SHOWN_MAX else "")
-    text = (
-        f"init: {len(here)} of {count} nodes came within {timeout:.3g} s: {shown or '-'}"
-    )
+    text = f"init: {len(here)} of {count} nodes came within {timeout:.3g} s: {shown or '-'}"
     if ranks:
         missing = sorted(set(range(1, count)) - _ranks_of(here))
         some = ", ".join(map(str, missing[:_SHOWN_MAX]))
