@@ -1,7 +1,8 @@
 /* host_object.h - the Host object of a worker, shared by the files that give it its
  * methods
  *
- * worker.c   the host, and the engine loop of synchronous classes
+ * worker.c   the host: its start and its end, what it is
+ * serve.c    the engine loop of synchronous classes, and answers
  * request.c  requests as objects, for an engine with an event loop of its own
  * chain.c    who waits for whom
  */
@@ -40,6 +41,7 @@ static inline uint8_t host_item_codec(const struct ms_request *r)
     return r->codec == MS_CODEC_STORED ? MS_CODEC_PICKLE : host_codec(r);
 }
 
+/* serve.c */
 /* Send it; what it refers to in a store is given to the caller. Releases the payload. */
 void host_reply(struct ms_request *r, struct core_payload *p);
 
@@ -49,6 +51,9 @@ PyObject *host_bound_method(struct host *h, const struct ms_method *m);
 PyObject *host_take_argument(struct ms_request *r);
 /* Answer with (kind, type, message, traceback, pickled), as `describe` gives it. */
 int host_fail_with(struct ms_request *r, PyObject *description);
+
+PyObject *host_serve(PyObject *self, PyObject *unused);
+int host_serve_setup(void);
 
 /* request.c */
 PyObject *host_poll(PyObject *self, PyObject *unused);

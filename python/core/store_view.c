@@ -119,7 +119,7 @@ static PyObject *object_dict(const Muster__StoredStatus *o)
     return dict;
 }
 
-/* The oldest objects of this node's store. */
+/* The largest objects of this node's store. */
 PyObject *core_store_objects(PyObject *self, PyObject *unused)
 {
     Muster__StoreStats *m = ask(true);

@@ -1,8 +1,8 @@
 /* rest_impl.h - what the files of the head's HTTP share
  *
  * rest.c         listening, who may, routes
- * rest_read.c    what is read from the Status message
- * rest_view.c    the same as JSON
+ * rest_read.c    what is read from the Status message, as view.h shows it
+ * rest_objects.c what is in the stores of all nodes
  * rest_worker.c  stack of a worker
  * rest_log.c     its log, here or on another machine
  * rest_end.c     ending a cluster

@@ -26,8 +26,9 @@
  * orphan.c    workers whose lent agent has died
  * status.c    the Status message
  * tail.c      the last lines of a log
- * control.c   head.sock, and where others dial; control_stop.c: `muster stop`; control_log.c: logs;
- *             control_status.c: `muster status`, and who waits for changes
+ * control.c   head.sock, and where others dial; control_stop.c: `muster stop`;
+ *             control_log.c: logs; control_status.c: `muster status`, and who waits for
+ *             changes; control_objects.c: what is in the stores
  * rest.c      HTTP; rest_impl.h has its files
  * serve.c     a head without an agent of its own; where it listens
  * uplink.c    a head that has joined another one: all requests travel there

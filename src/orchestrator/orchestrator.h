@@ -13,7 +13,7 @@
  * const table of operations; mirror.h keeps what list, describe and watch tell. All of
  * it runs on one thread.
  *  - Every operation returns at once. It completes exactly once, later, never from
- *    inside; after ms_orch_cancel still exactly once, with -ECANCELED unless it had won.
+ *    inside; after `cancel` still exactly once, with -ECANCELED unless it had won.
  *  - Arguments are borrowed until the operation returns.
  *  - What could not be asked completes with -EAGAIN, and what may not be asked with
  *    -EACCES. Neither is an empty answer, and the caller then decides nothing.
