@@ -203,13 +203,21 @@ def test_results_are_in_the_order_of_the_input() -> None:
     assert differ > 10
 
 
+class Seats:
+    """The places of a pool's entry, which nobody has asked a head for."""
+
+    def __init__(self, count: int) -> None:
+        self.id = id(self)
+        self._seats = [(self, i) for i in range(count)]
+
+
 def test_pools() -> None:
     for rng in cases(6):
         store = [rng.randint(1, 8)] * rng.randint(1, 4)
         pools = []
         for api in (their_ray, ours):
             pool = api.RayResourcePool(list(store), use_gpu=False, name_prefix="p")
-            pool.pgs = [None] * len(store)  # they are not asked for
+            pool.pgs = [Seats(count) for count in store]  # they are not asked for
             pools.append(pool)
         size = pools[0].world_size
         assert size == pools[1].world_size
@@ -227,10 +235,11 @@ def test_pools() -> None:
             for api, part in ((their_ray, their[-1]), (ours, mine[-1]))
         )
         assert [where(p) for p in their] == [where(p) for p in mine]
-        both = [
-            api.merge_resource_pool(pool, pool)
-            for api, pool in zip((their_ray, ours), pools, strict=True)
-        ]
+        both = []
+        for api, pool in zip((their_ray, ours), pools, strict=True):
+            other = api.RayResourcePool([3, 1], use_gpu=False, name_prefix="q")
+            other.pgs = [Seats(3), Seats(1)]
+            both.append(api.merge_resource_pool(pool, other))
         assert both[0].store == both[1].store
         assert both[0].name_prefix == both[1].name_prefix
 
