@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from muster._env import Placement
+    from muster._start import Place
+    from muster.dispatch import Method
     from muster.groups import GroupPart
 
 GRACE_S = 3.0  # SIGTERM until SIGKILL
@@ -112,32 +114,7 @@ class Cluster(View):
         self._members = tuple[Worker, ...]()  # none are known yet
         pieces = place(where, name, role)  # they are held for us from now on
         try:
-            described = where.nodes
-            nodes = [node[0] for node in described]
-            placements = placements_of(pieces, described)
-            sizes = mesh_sizes(role.mesh, len(placements))
-            self._held = session.held[name] = ([parts[0] for parts in pieces], role)
-            master = session.head.hold_port(self._ports, pieces[0][0][0], ANSWER_S)
-            given = (placements, described, master, session, detached)
-            ranks = rank_specs(name, worker_cls, role, *given)
-            self._recipe = Recipe(ranks, timeout=role.start_timeout)
-            started = start(session.head, name, ranks)
-            native = is_native(worker_cls)
-            super().__init__(
-                name,
-                _workers(name, started, placements, nodes, native),
-                ENGINE,
-                role.timeout,
-                PLAIN if native else PICKLE,
-                Binding(
-                    name, ENGINE, len(started), methods, sizes if role.mesh else None
-                ),
-            )
-            self._bind()
-            self._helpers = Helpers(name, pieces, ranks, session)
-            self._recipe.wide = self._helpers.ranks
-            for worker in self._members:
-                self._helpers.start(worker, worker.uid, worker.peer)
+            self._start(session, worker_cls, role, where, pieces, methods, detached)
             told = self._operate(CREATE_ENGINE, spec, role.start_timeout)
             if methods is None:
                 check_names(type(self), told[0] or {})
@@ -149,6 +126,43 @@ class Cluster(View):
             with suppress(Exception):
                 session.head.drop_claim(name, ANSWER_S)
             raise
+
+    def _start(
+        self,
+        session: api.Session,
+        worker_cls: type | str,
+        role: WorkerConfig,
+        where: ResourceManager | GroupPart,
+        pieces: list[list[Place]],
+        methods: dict[str, Method] | None,
+        detached: bool,
+    ) -> None:
+        """Its processes and their helpers, in the places that it holds."""
+        name = self._name
+        described = where.nodes
+        nodes = [node[0] for node in described]
+        placements = placements_of(pieces, described)
+        sizes = mesh_sizes(role.mesh, len(placements))
+        self._held = session.held[name] = ([parts[0] for parts in pieces], role)
+        master = session.head.hold_port(self._ports, pieces[0][0][0], ANSWER_S)
+        given = (placements, described, master, session, detached)
+        ranks = rank_specs(name, worker_cls, role, *given)
+        self._recipe = Recipe(ranks, timeout=role.start_timeout)
+        started = start(session.head, name, ranks)
+        native = is_native(worker_cls)
+        super().__init__(
+            name,
+            _workers(name, started, placements, nodes, native),
+            ENGINE,
+            role.timeout,
+            PLAIN if native else PICKLE,
+            Binding(name, ENGINE, len(started), methods, sizes if role.mesh else None),
+        )
+        self._bind()
+        self._helpers = Helpers(name, pieces, ranks, session)
+        self._recipe.wide = self._helpers.ranks
+        for worker in self._members:
+            self._helpers.start(worker, worker.uid, worker.peer)
 
     def _bind(self) -> None:
         self.workers = [self[i] for i in range(len(self))]
