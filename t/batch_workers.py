@@ -13,6 +13,13 @@ class Keeper:
     def echo(self, batch: Batch) -> Batch:
         return batch
 
+    @register(dispatch_mode=Dispatch.DP_MP_COMPUTE)
+    def echoed(self, batch: Batch, read: str) -> Batch:
+        """The same, after it was read."""
+        if read:
+            batch.read(read)
+        return batch
+
     @register(dispatch_mode=Dispatch.DP_COMPUTE_METRIC)
     def here(self, batch: Batch, read: str = "") -> dict[str, Any]:
         if read:

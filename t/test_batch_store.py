@@ -10,6 +10,7 @@ import pytest
 from batch_workers import Keeper
 from helpers import until
 from muster import Batch, Ragged
+from muster.batch import copied_bytes
 
 ROWS, WIDE = 1 << 10, 1 << 7
 BIG = ROWS * WIDE * 8  # bytes of a column
@@ -66,6 +67,29 @@ def test_results_are_passed_on_without_a_copy(keepers: Any) -> None:
     again = keepers.echo(got[::-1])
     assert copied() - before == BIG
     assert np.array_equal(again["a"], batch["a"][::-1])
+
+
+@pytest.mark.parametrize("read", ["", "a", "tokens"])
+def test_what_comes_back_lies_together(keepers: Any, read: str) -> None:
+    """Chunks are written at once; those that come back as they were are one view."""
+    numbers = np.arange(ROWS * WIDE).reshape(ROWS, WIDE)
+    lengths = np.arange(ROWS) % WIDE
+    tokens = Ragged.of([np.full(n, n) for n in lengths])
+    data = Batch({"a": numbers, "tokens": tokens, "few": np.arange(ROWS)})
+    before, objects = copied(), muster.store_stats()["objects"]
+    got = keepers.echoed(data, read)
+    assert copied() - before == BIG + tokens.values.nbytes
+    assert muster.store_stats()["objects"] - objects == 2  # a and tokens
+    gathered = copied_bytes()
+    assert got.is_view("a")
+    assert got.is_view("tokens")
+    assert np.array_equal(got["a"], numbers)
+    assert got["tokens"] == tokens
+    assert copied_bytes() == gathered
+    assert got["few"].tolist() == list(range(ROWS))
+    back = keepers.echo(got.reorder(np.arange(ROWS)[::-1]))
+    assert np.array_equal(back["a"], numbers[::-1])
+    assert back["tokens"].tolist() == tokens.tolist()[::-1]
 
 
 def test_only_the_rows_that_are_meant_are_copied(keepers: Any) -> None:

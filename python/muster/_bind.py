@@ -327,7 +327,7 @@ def _parts(
     """The arguments of each chunk, then those of its placeholder if there are any; one
     alone goes to all."""
     if mode.split == ROWS:
-        return _row_parts(plan, pad, args, kwargs, padded)
+        return _row_parts(view, plan, pad, args, kwargs, padded)
     if mode.split == ELEMENTS:
         return _each(args, kwargs, len(view), lambda value: _elements(value, len(view)))
     if mode.split == USER:
@@ -390,6 +390,7 @@ def _elements(value: Any, count: int) -> Any:
 
 
 def _row_parts(
+    view: View,
     plan: Plan,
     pad: bool,
     args: tuple[Any, ...],
@@ -409,6 +410,8 @@ def _row_parts(
         if missing and count != _rows.UNKNOWN:
             value = _rows.pad(value, rows, missing)
             count += missing
+        if view._codec == _PICKLE:
+            value = _rows.stored(value, chunks)
         return _rows.divide(value, count, chunks)
 
     parts = _each(args, kwargs, chunks, divide)

@@ -14,6 +14,7 @@ from muster import _column
 from muster._batch_parts import equal
 from muster._column import Column
 from muster._far import is_wanted, own
+from muster._sending import is_worth
 from muster._sending import ready as sendable
 from muster._torch import (
     array_of,
@@ -129,6 +130,14 @@ def packed(cell: Cell, memo: Memo) -> Cell:
     if not is_tensor(cell) or not is_plain(cell):
         return cell  # as torch does it, or muster refuses it
     return Late(_sent(Column.of(array_of(cell.contiguous())), memo), True)
+
+
+def stored(cell: Cell, chunks: int, memo: Memo) -> Cell:
+    """In the store of this node, if a chunk of it would go there."""
+    late = _late(cell)
+    if late is None or not is_worth(late.column, chunks):
+        return cell
+    return Late(sendable(late.column, memo), late.tensor)
 
 
 def _packed_array(array: NDArray[Any], memo: Memo) -> Cell:

@@ -6,8 +6,11 @@ reads none of it; reading it reads those parts that its rows are in.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
+from muster import _far
 from muster._core import Rows, spare_new
 from muster._far import Far, FarObjects, read
 from muster._torch import array_of, dtype_of, is_tensor, name_of
@@ -184,22 +187,50 @@ def is_here(part: Part) -> bool:
 def join(columns: Sequence[Column], memo: Memo) -> Column:
     """One column after the other. Parts that several have are there once; `memo` lets
     columns with the same rows share them."""
+    whole = _adjacent(columns)
+    if whole is not None:
+        return Column.of(whole)
     parts: list[Part] = []
-    at: dict[int, int] = {}
+    at: dict[Any, int] = {}
     blocks: list[list[int]] = []
     for column in columns:
         mine = []
         for part in column.parts:
-            if id(part) not in at:
-                at[id(part)] = len(parts)
+            key = part.key if isinstance(part, Far) else id(part)
+            if key not in at:
+                at[key] = len(parts)
                 parts.append(part)
-            mine.append(at[id(part)])
+            mine.append(at[key])
         blocks.append(mine)
     key = tuple((id(c.rows), *b) for c, b in zip(columns, blocks, strict=True))
     if key not in memo:
         pairs = [(c.rows, b) for c, b in zip(columns, blocks, strict=True)]
         memo[key] = (Rows.concat(pairs), pairs)  # held, so that no other has their ids
     return Column(parts, memo[key][0])
+
+
+def _adjacent(columns: Sequence[Column]) -> Part | None:
+    """All rows as one part, if they lie one after another in one object of a store."""
+    parts = [column.parts[0] for column in columns]
+    for column, part in zip(columns, parts, strict=True):
+        if len(column.parts) > 1 or not len(part) or len(part) != len(column):
+            return None
+        if column.rows.view != (0, 0, 1) or not isinstance(_values(part), Far):
+            return None
+    if isinstance(parts[0], Ragged):
+        return _adjacent_ragged(parts)
+    return _far.joined(parts)
+
+
+def _adjacent_ragged(parts: list[Any]) -> Ragged | None:
+    first = parts[0]
+    for before, part in itertools.pairwise(parts):
+        if part._values.key != first._values.key:
+            return None
+        if part.offsets[0] != before.offsets[-1]:
+            return None
+    offsets = [first.offsets, *(part.offsets[1:] for part in parts[1:])]
+    return Ragged._view(first._values, np.concatenate(offsets))
 
 
 # ---- reading --------------------------------------------------------------------------

@@ -167,6 +167,11 @@ class DataProto:
         columns = {n: _cells.as_column(n, c) for n, c in {**cells, **arrays}.items()}
         return Batch._of(columns, len(self), copied_meta(self.meta_info))
 
+    def _stored(self, chunks: int) -> Self:
+        if self.batch is None:
+            return self
+        return self._like(self.batch.stored(chunks), self.non_tensor_batch)
+
     def __getstate__(self) -> dict[str, Any]:
         """The bytes of columns are beside the pickle, or stay in the store."""
         state = dict(self.__dict__)

@@ -84,6 +84,16 @@ class Far:
         """It was read."""
         return self._array is not None
 
+    @property
+    def object(self) -> tuple[int, int]:
+        """Which object its bytes are in."""
+        return _core.piece_name(self._held)[:2]
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Equal in those that are the same array."""
+        return (*self.object, self._offset, self.dtype, self.shape)
+
     def read(self) -> NDArray[Any]:
         """The array, read-only."""
         if self._array is not None:
@@ -137,6 +147,18 @@ def _write(wanted: list[tuple[Far, NDArray[Any]]]) -> None:
     written = _core.piece_write([bytes_of for _, bytes_of in wanted])
     for (far, _), (held, offset) in zip(wanted, written, strict=True):
         far._held, far._offset = held, offset
+
+
+def joined(parts: list[Any]) -> Far | None:
+    """One array of what lies one after another in an object; None: it does not."""
+    first = parts[0]
+    end = first._offset
+    for part in parts:
+        if (part.object, part._offset, part.dtype) != (first.object, end, first.dtype):
+            return None
+        end += part.nbytes
+    rows = sum(map(len, parts))
+    return Far(first._held, first._offset, first.dtype, (rows, *first.shape[1:]))
 
 
 class together:

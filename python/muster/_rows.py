@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 
-from muster._core import chunk_bounds
+from muster._core import chunk_bounds, piece_can
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,6 +90,15 @@ def divide(value: Any, rows: int, chunks: int) -> Sequence[Any]:
             raise ValueError(f"{kind.__name__}.chunk({chunks}) gave {len(parts)} parts")
     bounds = chunk_bounds(rows, chunks)
     return [value[bounds[i] : bounds[i + 1]] for i in range(chunks)]
+
+
+def stored(value: Any, chunks: int) -> Any:
+    """The same, before it is divided: a batch whose big columns lie in the store of this
+    node, each in one piece. So all chunks are written at once, and what comes back of them
+    lies together."""
+    if chunks > 1 and hasattr(type(value), "_stored") and piece_can():
+        return value._stored(chunks)
+    return value
 
 
 def pad(value: Any, rows: int, count: int) -> Any:

@@ -50,6 +50,11 @@ def ready(column: Column, memo: Memo) -> Column:
     return Column(parts, _moved(column.rows, to, memo))
 
 
+def is_worth(column: Column, chunks: int) -> bool:
+    """Would a chunk of it go by name anyway?"""
+    return column.kind != "objects" and column.nbytes // chunks >= _far.FAR_MIN
+
+
 def _moved(rows: Rows, to: list[tuple[int, int]], memo: Memo) -> Rows:
     key = (id(rows), *to)
     if key not in memo:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster._cells import Late, packed, ready, rows, shared, take
+from muster._cells import Late, packed, ready, rows, shared, stored, take
 from muster._far import together
 from muster._torch import is_tensor, tensor_of
 
@@ -152,6 +152,13 @@ class Columns:
         memo: dict[Any, Any] = {}
         cells = {name: rows(c, chosen, memo) for name, c in self._cells.items()}
         return self._made(cells, len(range(self._rows)[chosen]))
+
+    def stored(self, chunks: int) -> Columns:
+        """Those of which a chunk would go by name are in the store of this node then."""
+        memo: dict[Any, Any] = {}
+        with together():
+            cells = {n: stored(c, chunks, memo) for n, c in self._cells.items()}
+        return self._made(cells, self._rows)
 
     def take(self, indexes: NDArray[Any]) -> Columns:
         memo: dict[Any, Any] = {}

@@ -30,7 +30,7 @@ from muster._column import Column, part_of
 from muster._core import Rows
 from muster._data import empty
 from muster._far import Far, FarObjects, is_wanted, together
-from muster._sending import ready
+from muster._sending import is_worth, ready
 from muster._torch import has_tensors, tensor_of
 from muster.ragged import Ragged
 
@@ -501,6 +501,17 @@ class Batch:
         if not isinstance(batch, cls):
             raise TypeError(f"{fspath(path)}: has a {type(batch).__name__}")
         return batch
+
+    def _stored(self, chunks: int) -> Self:
+        """With its big columns in the store of this node: those of which a chunk would go
+        by name."""
+        memo: dict[Any, tuple[Rows, Any]] = {}
+        with together():
+            columns = {
+                name: ready(c, memo) if is_worth(c, chunks) else c
+                for name, c in self._columns.items()
+            }
+        return self._of(columns, self._count, self.meta)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if is_wanted():

@@ -64,8 +64,8 @@ def _check_parts(value: Any, count: int) -> None:
 
 def _chunk_all(chunks: int, args: Sequence[Any], kwargs: dict[str, Any]) -> Args:
     return (
-        [batch.chunk(a, chunks) for a in args],
-        {k: batch.chunk(v, chunks) for k, v in kwargs.items()},
+        [batch.send_chunks(a, chunks) for a in args],
+        {k: batch.send_chunks(v, chunks) for k, v in kwargs.items()},
     )
 
 
