@@ -29,21 +29,18 @@ static inline bool host_is_forgotten(const struct host *h)
     return the_host != h;
 }
 
-/* A request is answered in the codec in which it was asked; items of a stream never go
- * through the store. */
+/* A request is answered in the codec in which it was asked. */
 static inline uint8_t host_codec(const struct ms_request *r)
 {
     return r->codec == MS_CODEC_PROTO ? MS_CODEC_PICKLE : r->codec;
 }
 
-static inline uint8_t host_item_codec(const struct ms_request *r)
-{
-    return r->codec == MS_CODEC_STORED ? MS_CODEC_PICKLE : host_codec(r);
-}
-
 /* serve.c */
 /* Send it; what it refers to in a store is given to the caller. Releases the payload. */
 void host_reply(struct ms_request *r, struct core_payload *p);
+/* The same for an item of a stream; as ms_request_item, and releases nothing. The caller
+ * may confirm what he has not been given yet: we hold it meanwhile. */
+int host_item(struct ms_request *r, struct core_payload *p);
 
 /* The bound method of an engine that is known, or found by `resolve`. NULL: exception. */
 PyObject *host_bound_method(struct host *h, const struct ms_method *m);

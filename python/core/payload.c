@@ -223,10 +223,7 @@ static int lay_out_inline(struct core_payload *p)
 
     if (p->refs && PySequence_Size(p->refs) > 0) {
         core_raise_kind(
-            "bad_result",
-            "it has a Ref, and whoever asked has no store (or it is an item "
-            "of a stream)",
-            "");
+            "bad_result", "it has a Ref, and whoever asked has no store", "");
         return -1;
     }
     if (PyBytes_AsStringAndSize(p->pickle, &pickle, &len) < 0)

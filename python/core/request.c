@@ -127,9 +127,14 @@ static PyObject *request_item(PyObject *self, PyObject *value)
     struct core_payload p;
     int rc;
 
-    if (!r || core_encode(value, host_item_codec(r), &p) < 0)
+    if (!r)
         return NULL;
-    rc = ms_request_item(r, p.codec, p.iov, p.count);
+    rc = ms_request_item_wait(r, 0); /* before it is written into a store */
+    if (rc < 0)
+        return PyLong_FromLong(rc == -ETIMEDOUT ? 0 : -1);
+    if (core_encode(value, host_codec(r), &p) < 0)
+        return NULL;
+    rc = host_item(r, &p);
     core_payload_release(&p);
     return PyLong_FromLong(rc == 0 ? 1 : rc == -EAGAIN ? 0 : -1);
 }

@@ -71,12 +71,26 @@ static int leave_child(PyObject *result)
 
 /* ---- replies --------------------------------------------------------------------- */
 
-void host_reply(struct ms_request *r, struct core_payload *p)
+static void grant(struct ms_request *r, const struct core_payload *p)
 {
     for (size_t i = 0; p->hold && i < p->hold->count; i++)
         ms_store_grant(p->hold->held[i], r->owner_words[1], r->owner_words[0]);
+}
+
+void host_reply(struct ms_request *r, struct core_payload *p)
+{
+    grant(r, p);
     ms_request_reply(r, p->codec, p->iov, p->count);
     core_payload_release(p);
+}
+
+int host_item(struct ms_request *r, struct core_payload *p)
+{
+    int rc = ms_request_item(r, p->codec, p->iov, p->count);
+
+    if (rc == 0)
+        grant(r, p); /* not before: what was not sent would stay until its lease ends */
+    return rc;
 }
 
 static int reply_value(struct host *h, struct ms_request *r, PyObject *value)
@@ -110,9 +124,9 @@ static int send_item(struct ms_request *r, PyObject *item)
     struct core_payload p;
     int rc;
 
-    if (core_encode(item, host_item_codec(r), &p) < 0)
+    if (core_encode(item, host_codec(r), &p) < 0)
         return -1;
-    while ((rc = ms_request_item(r, p.codec, p.iov, p.count)) == -EAGAIN) {
+    while ((rc = host_item(r, &p)) == -EAGAIN) {
         rc = wait_window(r);
         if (rc < 0)
             break;

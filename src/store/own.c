@@ -153,17 +153,22 @@ ms_own_find(struct ms_store_client *c, const uint8_t *at, size_t len, uint64_t *
 {
     const struct ms_own *o;
     struct ms_held *h = NULL;
+    uint64_t found = 0;
 
     pthread_mutex_lock(&c->lock);
     o = c->own_count ? find_own(c, at, len) : NULL;
     if (o && o->held->counts) {
         h = o->held;
         h->refs++;
-        *offset = o->offset + (uint64_t)(at - o->bytes);
+        found = o->offset + (uint64_t)(at - o->bytes);
     }
     pthread_mutex_unlock(&c->lock);
-    if (!h || !was_written(at, len))
-        return h;
-    ms_held_unref(h);
-    return NULL;
+    if (!h)
+        return NULL;
+    if (was_written(at, len)) {
+        ms_held_unref(h);
+        return NULL;
+    }
+    *offset = found;
+    return h;
 }

@@ -39,8 +39,10 @@ static bool is_found(const struct pair *p, const uint8_t *at, size_t len, uint64
     uint64_t offset = UINT64_MAX;
     struct ms_held *h = ms_store_find_memory(p->b, at, len, &offset);
 
-    if (!h)
+    if (!h) {
+        assert_true(offset == UINT64_MAX); /* nothing was said of it */
         return false;
+    }
     assert_ptr_equal(h, p->theirs);
     assert_int_equal(offset, want);
     ms_held_unref(h);

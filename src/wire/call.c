@@ -57,6 +57,8 @@ void ms_call_unref(struct ms_call *c)
         return;
     p = c->peer;
     ms_list_each (i, &c->items, struct item, link) {
+        if (i->stored)
+            p->client->on_stored_drop(i->stored);
         free(i->body);
         free(i);
     }
@@ -151,6 +153,8 @@ int ms_call_add_item(struct ms_call *c, struct ms_message *m)
         free(i);
         return -ENOMEM;
     }
+    if (i->codec == MS_CODEC_STORED && c->peer->client->on_stored)
+        i->stored = c->peer->client->on_stored(c->peer->client->arg, i->body, i->len);
     ms_list_add_tail(&c->items, &i->link);
     tell(c);
     return 0;
@@ -346,6 +350,17 @@ static void send_credit(struct ms_call *c)
 
 int ms_call_take_item(struct ms_call *c, uint8_t *codec, uint8_t **body, size_t *len)
 {
+    void *stored;
+    int rc = ms_call_take_stored_item(c, codec, body, len, &stored);
+
+    if (rc > 0 && stored)
+        c->peer->client->on_stored_drop(stored);
+    return rc;
+}
+
+int ms_call_take_stored_item(
+    struct ms_call *c, uint8_t *codec, uint8_t **body, size_t *len, void **stored)
+{
     struct item *i = NULL;
 
     pthread_mutex_lock(&c->peer->lock);
@@ -361,6 +376,7 @@ int ms_call_take_item(struct ms_call *c, uint8_t *codec, uint8_t **body, size_t 
     *codec = i->codec;
     *body = i->body;
     *len = i->len;
+    *stored = i->stored;
     free(i);
     return 1;
 }

@@ -55,9 +55,9 @@ struct ms_client_options {
     /* Nothing has come from this worker for MS_SUSPECT_NS although calls are open, or
      * something has again. May be NULL. Loop's thread; no lock is held. */
     void (*on_suspect)(void *arg, uint64_t uid, bool is_suspect);
-    /* An answer with objects of a store (MS_CODEC_STORED) has arrived: they are ours from
-     * now on; `token` is given back by on_stored_drop if nobody has taken the body. Any
-     * thread, with a peer's lock held. May be NULL. */
+    /* An answer, or an item of one, with objects of a store (MS_CODEC_STORED) has arrived:
+     * they are ours from now on; `token` is given back by on_stored_drop if nobody has
+     * taken the body. Any thread, with a peer's lock held. May be NULL. */
     void *(*on_stored)(void *arg, const uint8_t *body, size_t len);
     void (*on_stored_drop)(void *token);
     void *arg;
@@ -157,6 +157,10 @@ bool ms_call_has_items(struct ms_call *c);
 /* The next item of a stream, if one is there: 1, and memory that the caller frees; 0 if
  * none is there now. */
 int ms_call_take_item(struct ms_call *c, uint8_t *codec, uint8_t **body, size_t *len);
+/* The same; *stored is what on_stored gave for an MS_CODEC_STORED item, the caller's from
+ * now on, or NULL. */
+int ms_call_take_stored_item(
+    struct ms_call *c, uint8_t *codec, uint8_t **body, size_t *len, void **stored);
 
 /* ---- completions for event loops ------------------------------------------------- */
 

@@ -131,6 +131,7 @@ struct item {
     uint8_t codec;
     uint8_t *body;
     size_t len;
+    void *stored; /* what on_stored gave for it */
 };
 
 struct ms_call {

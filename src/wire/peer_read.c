@@ -93,11 +93,27 @@ static int on_reply(struct ms_peer *p, struct ms_message *m)
     return 0;
 }
 
+/* Nobody wants it any more: what it refers to is let go of. Items are never sent again, so
+ * it was given to us this once. */
+static void refuse_item(struct ms_peer *p, const struct ms_message *m)
+{
+    struct ms_client *c = p->client;
+    void *stored = m->head.codec == MS_CODEC_STORED && c->on_stored
+                       ? c->on_stored(c->arg, m->body, m->len)
+                       : NULL;
+
+    if (stored)
+        c->on_stored_drop(stored);
+}
+
 static int on_item(struct ms_peer *p, struct ms_message *m)
 {
     struct ms_call *c = ms_map_find(&p->pending, m->head.call_id);
 
-    return c ? ms_call_add_item(c, m) : 0;
+    if (c)
+        return ms_call_add_item(c, m);
+    refuse_item(p, m);
+    return 0;
 }
 
 static int take_message(struct ms_peer *p, struct ms_message *m)
