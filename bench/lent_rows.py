@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lab import Lab
+from machine import wait_for_quiet
 from native import simulate
 from process import descendants
 from report import Line, Target, median, quantile
@@ -19,6 +20,7 @@ NODES = 8
 SIM_NODES = 10_000
 RAY_NODES, RAY_GPUS = 4, 8
 END_S = 60  # a run that does not end has failed
+RAY_BUSY_PERCENT, RAY_QUIET_S = 15, 10  # what several raylets use while nobody asks
 
 DRIVER = f"""
 import sys
@@ -92,8 +94,8 @@ def simulation(lab: Lab) -> list[Line]:
 
 def on_ray(lab: Lab) -> list[Line]:
     """Both on the same Ray cluster, in turn; neither is stopped for the other one: the
-    workers of both are below Ray. Once without a clock: the package has to be on the
-    nodes."""
+    workers of both are below Ray. So each begins when the processes of the other's turn
+    have ended. Once without a clock: the package has to be on the nodes."""
     target = Target("at_most", 1, "s")
     beyond = f"{RAY_NODES * RAY_GPUS} ranks on Ray, beyond its own group and actors"
     call = Target("better", 60, "s")
@@ -105,17 +107,19 @@ def on_ray(lab: Lab) -> list[Line]:
         ]
     gangs: dict[str, list[float]] = {"ray": [], "muster": []}
     calls: dict[str, list[float]] = {"ray": [], "muster": []}
+    before: dict[str, list[float]] = {"ray": [], "muster": []}
     count = {"ray": lab.size(300, 100), "muster": lab.size(15_000, 2000)}
     with lab.side("ray", init=False) as ray, lab.side("muster", init=False) as own:
         gpus = RAY_GPUS + 1  # one for the worker that is called
         at = ray.ask("open_lent", nodes=RAY_NODES, gpus=gpus, folder=str(ray.folder))
         own.ask("open_lent", address=at)
-        for side in (ray, own):
-            side.ask("gang", nodes=RAY_NODES, gpus=RAY_GPUS)
-        for _ in range(lab.size(5, 1)):
+        for turn in range(lab.size(5, 1) + 1):
             for side in (ray, own):
+                busy = wait_for_quiet(RAY_BUSY_PERCENT, RAY_QUIET_S)
                 took = float(side.ask("gang", nodes=RAY_NODES, gpus=RAY_GPUS))
-                gangs[side.name].append(took)
+                if turn > 0:
+                    gangs[side.name].append(took)
+                    before[side.name].append(round(busy, 1))
         for _ in range(lab.size(10, 2)):
             for side in (ray, own):
                 times = side.ask("latency", count=count[side.name], warm_up=50)
@@ -123,8 +127,9 @@ def on_ray(lab: Lab) -> list[Line]:
     half = {name: median(found) or 0.0 for name, found in gangs.items()}
     ours, theirs = median(calls["muster"]), median(calls["ray"])
     more = half["muster"] - half["ray"]
+    detail: dict[str, object] = {"slices": gangs, "busy_percent": before}
     return [
-        Line(beyond, target, "idle", "ray", more, None, {"slices": gangs}),
+        Line(beyond, target, "idle", "ray", more, None, detail),
         Line(work, call, "idle", "ray", ours, theirs, {"slices": calls}),
     ]
 

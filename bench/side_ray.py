@@ -23,6 +23,7 @@ from serve import serve, time_each
 
 LOOPBACK = "127.0.0.1"
 SETTLE_S = 0.05
+GIVE_BACK_S = 30
 NODE_STORE_BYTES = 2 << 30  # of each of several nodes
 
 
@@ -114,7 +115,9 @@ class Ray:
         return f"http://{self.cluster.webui_url}"
 
     def gang(self, nodes: int, gpus: int) -> float:
-        """A placement group, and an actor on each of its nodes that answers."""
+        """A placement group, and an actor on each of its nodes that answers. Returns when
+        all of it has been given back."""
+        free = ray.available_resources()["GPU"]
         start = time.perf_counter()
         group = placement_group([{"GPU": gpus}] * nodes, strategy="STRICT_SPREAD")
         assert group.wait(timeout_seconds=60)
@@ -132,6 +135,10 @@ class Ray:
         for actor in actors:
             ray.kill(actor)
         remove_placement_group(group)
+        deadline = time.monotonic() + GIVE_BACK_S
+        while ray.available_resources().get("GPU", 0) < free:
+            assert time.monotonic() < deadline, "the devices are not free again"
+            time.sleep(SETTLE_S)
         return seconds
 
     def latency(self, count: int, warm_up: int) -> list[float]:

@@ -23,8 +23,10 @@ class Machines:
         self.cluster = Cluster()
         self.nodes: dict[str, Any] = {}
 
-    def start(self, dashboard: bool, config: dict[str, Any]) -> dict[str, Any]:
-        """The head, which lends nothing."""
+    def start(
+        self, dashboard: bool, config: dict[str, Any], port: int = 0
+    ) -> dict[str, Any]:
+        """The head, which lends nothing. `port`: of its dashboard; 0: any."""
         more = {"_system_config": config} if config else {}
         self.nodes[HEAD] = self.cluster.add_node(
             num_cpus=0,
@@ -32,15 +34,18 @@ class Machines:
             node_name=HEAD,
             node_ip_address=LOOPBACK,
             include_dashboard=dashboard,
-            dashboard_port=0,
+            dashboard_port=port,
             dashboard_agent_listen_port=0,
             ray_client_server_port=None,
             **more,
         )
         return {"gcs": self.cluster.address, "url": self.cluster.webui_url or ""}
 
-    def add(self, nodes: list[dict[str, Any]], env: dict[str, str]) -> dict[str, Any]:
+    def add(
+        self, nodes: list[dict[str, Any]], env: dict[str, str] | None = None
+    ) -> dict[str, Any]:
         """Their raylets have this in their environment, too."""
+        env = env or {}
         os.environ.update(env)
         for one in nodes:
             self.nodes[one["node_name"]] = self.cluster.add_node(

@@ -3,6 +3,7 @@
 RAY_PYTHON is the Python that Ray is installed in; without it there are no such tests.
 """
 
+import contextlib
 import json
 import os
 import select
@@ -15,13 +16,19 @@ import time
 from pathlib import Path
 from typing import Any
 
-from helpers import MARK, new_mark, processes, wait_gone
+from helpers import MARK, new_mark, processes, until, wait_gone
 
 PYTHON = os.environ.get("RAY_PYTHON", "")
 HERE = Path(__file__).parent
 CLI = os.environ.get("MUSTER_CLI") or str(Path(sys.executable).parent / "muster")
 BRIDGE = HERE.parent / "python/muster/ray_bridge.py"
 SLOW_S = 90.0  # Ray starts a Python for every actor, on a machine that may be busy
+# Ray's own limits are too short for a machine that does other things too.
+PATIENCE = {
+    "RAY_raylet_start_wait_time_s": "120",
+    "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "120",
+    "RAY_DASHBOARD_SUBPROCESS_MODULE_WAIT_READY_TIMEOUT": "120",
+}
 
 # Says that it has joined, and ends as it is told; by SIGUSR1 with exit code 7.
 FAKE_AGENT = """#!/bin/sh
@@ -75,9 +82,9 @@ class Lines:
         """The next one; {} is the end."""
         assert self.process.stdout is not None
         fd = self.process.stdout.fileno()
-        until = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout
         while b"\n" not in self._rest:
-            left = max(0.0, until - time.monotonic())
+            left = max(0.0, deadline - time.monotonic())
             ready, _, _ = select.select([fd], [], [], left)
             assert ready, f"nothing was said for {timeout} s; {self.tail()}"
             more = os.read(fd, 1 << 16)
@@ -111,6 +118,7 @@ class RayCluster:
         python: str = PYTHON,
         dashboard: bool = False,
         config: dict[str, Any] | None = None,
+        port: int = 0,
         **env: str,
     ) -> None:
         # short: the path of a socket has 107 characters
@@ -120,10 +128,9 @@ class RayCluster:
             MARK: self.mark,
             "RAY_TMPDIR": str(self.folder),
             "RAY_USAGE_STATS_ENABLED": "0",
-            "RAY_raylet_start_wait_time_s": "120",
             "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # else 127.0.0.1 is replaced
         }
-        self.env |= env
+        self.env |= PATIENCE | env
         for name in ("MUSTER_ADDRESS", "MUSTER_SECRET_FILE", "RAY_ADDRESS"):
             self.env.pop(name, None)
         self.bridges: list[Bridge] = []
@@ -131,16 +138,20 @@ class RayCluster:
         self.fake.write_text(FAKE_AGENT)
         self.fake.chmod(0o700)
         try:
-            self._start(nodes, dashboard, config or {})
-        except AssertionError:  # Ray gives up early on a busy machine
-            self._end()
-            self._start(nodes, dashboard, config or {})
+            self._start(nodes, dashboard, config or {}, port)
+        except BaseException:
+            self.stop()
+            raise
         self.env["RAY_ADDRESS"] = self.where["gcs"]
 
-    def _start(self, nodes: int, dashboard: bool, config: dict[str, Any]) -> None:
+    def _start(
+        self, nodes: int, dashboard: bool, config: dict[str, Any], port: int
+    ) -> None:
         command = [self.python, str(HERE / "ray_cluster.py")]
         self.machines = Lines(command, self.env, self.folder / "cluster.log")
-        self.where = self.ask("start", dashboard=dashboard, config=config)
+        self.where = self.ask(
+            "start", dashboard=dashboard, config=config, port=port
+        )
         self.add(*(f"n{i}" for i in range(nodes)))
 
     def ask(self, do: str, **more: Any) -> dict[str, Any]:
@@ -185,10 +196,7 @@ class RayCluster:
 
     def assert_nothing_held(self, timeout: float = 30.0) -> None:
         """Ray may need a moment to clean up after a process that was killed."""
-        until = time.monotonic() + timeout
-        while (said := self.held()) != (0, []) and time.monotonic() < until:
-            time.sleep(0.2)
-        assert said == (0, [])
+        until(lambda: self.held() == (0, []), self.held, timeout)
         left = [p for p in processes(self.mark) if "--node-name" in words(p)]
         assert wait_gone(left) == [], [words(p) for p in left]
 
@@ -203,6 +211,16 @@ class RayCluster:
         left = wait_gone(processes(self.mark), 10.0)
         for pid in left:  # of Ray itself; ours are looked for before
             os.kill(pid, signal.SIGKILL)
+
+    def kill(self) -> None:
+        """As if its machines had lost their power, all at once."""
+        left = processes(self.mark)
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.machines.end()
+        assert wait_gone(left) == []
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def stop(self) -> None:
         """And nothing of it is left."""

@@ -21,6 +21,7 @@ from muster import _ray_causes as causes
 from muster import _ray_order as order
 from muster._ray_keeper import STOP_GRACE_S, MusterKeeper
 from muster._ray_nodes import Nodes, asked
+from muster._ray_package import Package
 
 READY_STEP_S = 600  # a wait for a placement group that is begun again
 RELEASED = ("released", 0, "")
@@ -72,7 +73,6 @@ class Holder:
 
     def __init__(self, bundle: int, actor: Any) -> None:
         self.bundle, self.actor = bundle, actor
-        self.where = heard(actor.where.remote())
         self.hold = heard(actor.hold.remote())  # fails when it dies
 
 
@@ -82,6 +82,7 @@ class Kept:
     def __init__(self, node: str, bundles: list[int], agent: str) -> None:
         self.node, self.bundles = node, bundles
         self.agent = agent  # its name at the head; taken while it lives
+        self.package = ""  # where it is there; "": its holders know it
         self.holders: list[Holder] = []
         self.devices: list[str] = []
         self.joined: asyncio.Future[Any] | None = None
@@ -98,12 +99,13 @@ class Gang:
         request: dict[str, Any],
         first: int,
         nodes: Nodes,
+        package: Package,
         agent_names: set[str],
         muster: str,
         tell: Callable[[dict[str, Any]], None],
     ) -> None:
         key = self.key = request["key"]
-        self.request, self.nodes = request, nodes
+        self.request, self.nodes, self.package = request, nodes, package
         self.wanted: list[dict[str, Any]] = request["pieces"]
         self.bundles = [order.bundle_of(p) for p in self.wanted]
         self.pieces = [Piece(key, first + i) for i in range(len(self.wanted))]
@@ -133,9 +135,11 @@ class Gang:
         names = {node: self.nodes.name(node) for node in set(places.values())}
         self.numbers = order.number(self.wanted, places, names)
         for node, bundles in order.by_node(places).items():
-            self.kept.append(Kept(node, bundles, self._agent_name(names[node])))
-            for piece in self._pieces_of(self.kept[-1]):
-                piece.node, piece.agent = names[node], self.kept[-1].agent
+            kept = Kept(node, bundles, self._agent_name(names[node]))
+            kept.package = self.package.path(node)
+            self.kept.append(kept)
+            for piece in self._pieces_of(kept):
+                piece.node, piece.agent = names[node], kept.agent
                 piece.phase = "starting"
                 self.tell(piece.event())
         self.stage = "starting"
@@ -148,17 +152,20 @@ class Gang:
 
     def _hire(self) -> None:
         """An actor for each bundle."""
-        for bundle, wanted in enumerate(self.bundles):
-            amounts = dict(wanted)
-            self.actors[bundle] = Keeper.options(
-                num_cpus=amounts.pop("CPU", 0),
-                num_gpus=amounts.pop("GPU", 0),
-                memory=amounts.pop("memory", None),
-                resources=amounts,
-                scheduling_strategy=PlacementGroupSchedulingStrategy(
-                    self.group, bundle
-                ),
-            ).remote()
+        for kept in self.kept:
+            more = {} if kept.package else self.package.options(kept.node)
+            for bundle in kept.bundles:
+                amounts = dict(self.bundles[bundle])
+                self.actors[bundle] = Keeper.options(
+                    num_cpus=amounts.pop("CPU", 0),
+                    num_gpus=amounts.pop("GPU", 0),
+                    memory=amounts.pop("memory", None),
+                    resources=amounts,
+                    scheduling_strategy=PlacementGroupSchedulingStrategy(
+                        self.group, bundle
+                    ),
+                    **more,
+                ).remote()
 
     async def _place(self) -> None:
         options: dict[str, Any] = {"name": f"muster:{self.key}:{time.time_ns():x}"}
@@ -215,18 +222,18 @@ class Gang:
     async def _bring(self, kept: Kept) -> None:
         """Its holders come, then its agent, and joins."""
         try:
-            for holder in kept.holders:
-                self._take_devices(kept, holder.bundle, (await holder.where)["devices"])
-            self._number(kept)
+            if len(kept.holders) > 1:  # one alone knows its devices itself
+                await self._ask_devices(kept)
             actor = kept.holders[0].actor
             started = heard(actor.start.remote(self._spec(kept)))
             kept.joined = heard(actor.joined.remote())
             kept.ended = heard(actor.ended.remote())
-            await started
+            self._has_started(kept, await started)
             has_joined = await self._has_joined(kept)
         except ray.exceptions.RayError as e:
             end = await self._why_dead(kept, e)
             await self._over(kept, end)
+            self.package.lost(kept.node)  # whatever it was: Ray is asked for it again
             has_joined = False
         if not has_joined:
             ended = self.pieces[self.numbers[kept.bundles[0]]]
@@ -238,6 +245,21 @@ class Gang:
         for piece in self._pieces_of(kept):
             piece.phase = "running"
             self.tell(piece.event())
+
+    async def _ask_devices(self, kept: Kept) -> None:
+        asks = [heard(h.actor.devices.remote()) for h in kept.holders]
+        for holder, ids in zip(kept.holders, await asyncio.gather(*asks)):
+            self.devices[holder.bundle] = ids
+            kept.devices += ids
+        kept.devices.sort(key=order.natural)
+        self._number(kept)
+
+    def _has_started(self, kept: Kept, said: dict[str, Any]) -> None:
+        if len(kept.holders) == 1:
+            kept.devices = self.devices[kept.bundles[0]] = said["devices"]
+            self._number(kept)
+        if not kept.package:
+            self.package.found(kept.node, said["folder"])
 
     async def _has_joined(self, kept: Kept) -> bool:
         """And from here on it is watched."""
@@ -253,10 +275,6 @@ class Gang:
         if not has_joined:
             await kept.over.wait()  # _watch says why
         return has_joined
-
-    def _take_devices(self, kept: Kept, bundle: int, ids: list[str]) -> None:
-        self.devices[bundle] = ids
-        kept.devices = sorted([*kept.devices, *ids], key=order.natural)
 
     def _number(self, kept: Kept) -> None:
         """The devices are known: pieces of this node are in their order."""
@@ -287,7 +305,7 @@ class Gang:
             "name": kept.agent,
             "cpus": order.whole_cpus([self.wanted[i] for i in kept.bundles]),
             "memory": int(held.get("memory", 0)),
-            "devices": kept.devices,
+            "devices": kept.devices if len(kept.holders) > 1 else None,
             "resources": {
                 name: int(amount)
                 for name, amount in held.items()
@@ -298,6 +316,7 @@ class Gang:
             "secret": agent.get("secret") or "",
             "env": dict(agent.get("env") or {}),
             "muster": self.muster,
+            "package": kept.package,
             "join_within_s": max(1, int(left)) + JOIN_LATE_S,
         }
 

@@ -133,6 +133,11 @@ def _in_memory(name: str, data: bytes) -> int:
     return fd
 
 
+def _by_number(device: str) -> tuple[bool, int, str]:
+    number = int(device) if device.isdecimal() else 0
+    return not device.isdecimal(), number, device
+
+
 class MusterKeeper:
     """Holds one bundle. One of those on a node has the agent, too."""
 
@@ -145,22 +150,21 @@ class MusterKeeper:
         self.is_settled = threading.Event()  # joined, or ended before it has
         self.is_ended = threading.Event()
 
-    def where(self) -> dict[str, Any]:
+    def devices(self) -> list[str]:
         """What Ray tells nobody but us."""
-        context = ray.get_runtime_context()
-        return {
-            "node": context.get_node_id(),
-            "devices": context.get_accelerator_ids().get("GPU", []),
-        }
+        return list(ray.get_runtime_context().get_accelerator_ids().get("GPU", []))
 
-    def start(self, spec: dict[str, Any]) -> int:
-        """The agent's process. Whether it joins, `joined` tells."""
+    def start(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """The agent's process; with our own devices if none are named. Whether it joins,
+        `joined` tells."""
+        if spec["devices"] is None:
+            spec = {**spec, "devices": sorted(self.devices(), key=_by_number)}
         thread = threading.Thread(target=self._run, args=(spec,), daemon=True)
         thread.start()
         self.is_started.wait()
         if self.failure:
             raise RuntimeError(self.failure)
-        return int(self.process.pid)
+        return {"devices": spec["devices"], "folder": os.getcwd()}
 
     def joined(self) -> bool:
         self.is_settled.wait()
@@ -223,8 +227,9 @@ class MusterKeeper:
         packed = pack_shape(spec, vendors[0] if vendors else "nvidia")
         shape, secret = _in_memory("shape", packed), -1
         ready, theirs = os.pipe()
-        # our own working directory is the package, on every node
-        own = os.path.join(os.getcwd(), "bin", "muster")
+        # where the package is: our own working directory, if nobody says another
+        folder = spec["package"] or os.getcwd()
+        own = os.path.join(folder, "bin", "muster")
         command = [own if os.path.exists(own) else spec["muster"] or own, "agent"]
         command += ["--node-name", spec["name"], "--end-with", str(os.getpid())]
         command += ["--shape-fd", str(shape), "--ready-fd", str(theirs)]
@@ -241,6 +246,7 @@ class MusterKeeper:
             self.process = subprocess.Popen(
                 command,
                 env={**env, **spec["env"]},
+                cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=2,
                 pass_fds=fds,

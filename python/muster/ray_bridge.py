@@ -9,6 +9,7 @@ Python: of this folder it takes the modules _ray_*.py alone.
     _ray_lines.py    lines in and out, and what they may ask for
     _ray_gang.py     one placement group, the keepers of its nodes, its pieces
     _ray_keeper.py   the actor on a node; the agent is its child
+    _ray_package.py  our package on the nodes
     _ray_nodes.py    the nodes of the cluster, and whether Ray answers
     _ray_order.py    which piece is which (pure)
     _ray_causes.py   why a piece ended (pure)
@@ -36,6 +37,7 @@ import errno
 import os
 import platform
 import signal
+from collections.abc import Coroutine
 from typing import Any
 
 import ray
@@ -45,6 +47,7 @@ from muster import _ray_keeper, _ray_lines
 from muster._ray_gang import CAN_LABELS, Gang, Refused
 from muster._ray_lines import Lines
 from muster._ray_nodes import Nodes
+from muster._ray_package import Package
 
 OLDEST = (2, 40)
 CLOSE_S = 30.0  # for everything to be given back at the end; Ray does the rest
@@ -81,8 +84,8 @@ class Reservation:
 
 
 class Bridge:
-    def __init__(self, lines: Lines, muster: str) -> None:
-        self.lines, self.muster = lines, muster
+    def __init__(self, lines: Lines, package: Package, muster: str) -> None:
+        self.lines, self.package, self.muster = lines, package, muster
         self.held: dict[str, Reservation] = {}
         self.ops: dict[int, Op] = {}
         self.agent_names: set[str] = set()
@@ -99,7 +102,10 @@ class Bridge:
     # ---- verbs -------------------------------------------------------------------------
 
     def on_line(self, m: dict[str, Any]) -> None:
-        task = asyncio.ensure_future(self._answer(m))
+        self._begin(self._answer(m))
+
+    def _begin(self, what: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(what)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
@@ -182,7 +188,13 @@ class Bridge:
     async def _launch(self, held: Reservation, m: dict[str, Any], op: Op) -> None:
         """All of it, or nothing of it is left."""
         gang = Gang(
-            m, held.next, self.nodes, self.agent_names, self.muster, self.lines.say
+            m,
+            held.next,
+            self.nodes,
+            self.package,
+            self.agent_names,
+            self.muster,
+            self.lines.say,
         )
         held.next += len(gang.pieces)
         held.gangs.append(gang)
@@ -194,6 +206,7 @@ class Bridge:
             waits, timeout=m["timeout_s"], return_when=asyncio.FIRST_COMPLETED
         )
         if launch.done() and launch.exception() is None:
+            self._begin(self.package.keep())
             return
         if launch.done():
             why = launch.exception()
@@ -316,11 +329,13 @@ def check_version() -> None:
         sys.exit(f"Ray {ray.__version__} is too old: 2.40 and later will do")
 
 
-def leave() -> None:
+def leave(package: Package) -> None:
     """Ray ends what may be left; threads that wait for it are not waited for."""
     signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
     signal.alarm(int(FAREWELL_S))
+    package.let_go()
     ray.shutdown()
+    package.close()
     os._exit(0)
 
 
@@ -330,7 +345,7 @@ def main() -> None:
     parser.add_argument("--grace", type=float, default=0.0)
     parser.add_argument("--muster", default=os.environ.get("MUSTER_CLI", ""))
     options = parser.parse_args()
-    lines = Lines()
+    lines, package = Lines(), Package()
     check_version()
     cloudpickle.register_pickle_by_value(_ray_keeper)
     ray.init(
@@ -341,10 +356,10 @@ def main() -> None:
     )
 
     async def serve() -> None:
-        await Bridge(lines, options.muster).run(options.grace)
+        await Bridge(lines, package, options.muster).run(options.grace)
 
     asyncio.run(serve())
-    leave()
+    leave(package)
 
 
 if __name__ == "__main__":

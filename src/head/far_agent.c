@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 struct far_loop far = {.lock = PTHREAD_MUTEX_INITIALIZER,
                        .changed = PTHREAD_COND_INITIALIZER};
@@ -285,7 +286,7 @@ static void on_open(void *arg)
     Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
 
     pthread_mutex_lock(&far.lock);
-    ready.pid = 77;
+    ready.pid = getpid();
     ready.cpus = 8;
     ready.gpus = a->gpus;
     ready.memory = 1 << 30;

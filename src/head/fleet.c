@@ -131,6 +131,26 @@ static void piece_ended(struct ms_fleet *f, const struct ms_lent_piece *p)
     ms_dialled_is_over(f->head, node, why.text);
 }
 
+static bool is_one_of(uint32_t number, const uint32_t *numbers, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (numbers[i] == number)
+            return true;
+    return count == 0;
+}
+
+void ms_lease_given_back(struct ms_lease *l, const uint32_t *numbers, size_t count)
+{
+    for (size_t i = 0; i < l->count; i++)
+        if (is_one_of(l->pieces[i].number, numbers, count))
+            l->pieces[i].is_over = true;
+    for (size_t i = 0; i < l->count; i++)
+        if (l->pieces[i].is_over && l->pieces[i].node)
+            piece_ended(l->fleet,
+                        &(struct ms_lent_piece){.node = l->pieces[i].node,
+                                                .cause = MS_CAUSE_RELEASED});
+}
+
 static void on_event(void *arg, int rc, const struct ms_orch_event *e)
 {
     struct ms_fleet *f = arg;

@@ -86,6 +86,9 @@ void ms_lease_destroy(struct ms_lease *l);
 void ms_lease_settle(struct ms_lease *l);
 /* The name of its node here; NULL: not known yet. */
 const char *ms_fleet_node(const struct ms_lent_piece *p);
+/* These pieces (none: all) have been given back; so have their nodes, before who asked for
+ * it hears of that. */
+void ms_lease_given_back(struct ms_lease *l, const uint32_t *numbers, size_t count);
 /* What the orchestrator has said of a piece. */
 void ms_lease_note(struct ms_lease *l, const struct ms_lent_piece *p);
 

@@ -145,6 +145,16 @@ static bool is_all(const struct ask *a)
     return !a->op || a->op->wanted->release_pieces->n_numbers == 0;
 }
 
+static void released(const struct ask *a)
+{
+    const Muster__ReleasePieces *some = a->op ? a->op->wanted->release_pieces : NULL;
+
+    if (is_all(a))
+        a->lease->is_held = false;
+    ms_lease_given_back(
+        a->lease, some ? some->numbers : NULL, some ? some->n_numbers : 0);
+}
+
 static void on_done(void *arg,
                     int rc,
                     const struct ms_error *why,
@@ -155,8 +165,8 @@ static void on_done(void *arg,
 
     if (a->kind == RESERVE && rc == 0)
         reserved(a, answer);
-    if (a->kind == RELEASE && rc == 0 && is_all(a))
-        l->is_held = false;
+    if (a->kind == RELEASE && rc == 0)
+        released(a);
     if (a->kind == RELEASE && rc < 0)
         not_released(l);
     if (a->op && rc == 0)
@@ -186,6 +196,7 @@ static int begin_reserve(struct ask *a, struct ms_error *err)
     const struct ms_agent_start start = {.head = f->address,
                                          .secret_file = f->secret_file};
     struct ms_reserve r = {.key = a->lease->key,
+                           .is_more = m->more,
                            .agent = &start,
                            .timeout_ns = a->deadline_ns - ms_now_ns()};
     int rc = ms_wanted_read(&w, NULL, m->pieces, err);
@@ -196,8 +207,7 @@ static int begin_reserve(struct ask *a, struct ms_error *err)
     r.pieces.name = r.key;
     if (r.timeout_ns <= 0)
         r.timeout_ns = 1;
-    a->under_way = m->more ? f->o->ops->grow(f->o, &r, on_done, a)
-                           : f->o->ops->reserve(f->o, &r, on_done, a);
+    a->under_way = f->o->ops->reserve(f->o, &r, on_done, a);
     return 0;
 }
 

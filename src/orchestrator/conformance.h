@@ -6,6 +6,7 @@
 #ifndef MS_ORCHESTRATOR_CONFORMANCE_H
 #define MS_ORCHESTRATOR_CONFORMANCE_H
 
+#include "io/loop.h"
 #include "orchestrator/orchestrator.h"
 
 enum { MS_RIG_NODES = 4, MS_RIG_CPUS = 8 };
@@ -37,6 +38,14 @@ struct ms_conformance {
     void (*destroy)(struct ms_rig *rig);
     void *arg;
 };
+
+/* A rig's `run` in real time, on a loop. `is_quiet` (may be NULL): nothing can happen any
+ * more. */
+bool ms_rig_run_loop(struct ms_loop *loop,
+                     const bool *until,
+                     int64_t timeout_ns,
+                     bool (*is_quiet)(void *arg),
+                     void *arg);
 
 struct CMUnitTest;
 

@@ -1,6 +1,8 @@
 #include "orchestrator/launch.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 static int
 refuse(const struct ms_launch *l, int rc, const char *what, struct ms_error *why)
@@ -101,4 +103,20 @@ void ms_launch_forget(struct ms_mirror *m,
         ms_mirror_remove_piece(m, r, numbers[i]);
     if (r && (!numbers || r->count == 0))
         ms_mirror_remove(m, r);
+}
+
+int ms_launch_numbers(uint32_t **out,
+                      size_t *out_count,
+                      const uint32_t *numbers,
+                      size_t count)
+{
+    uint32_t *copy = count ? calloc(count, sizeof *copy) : NULL;
+
+    if (count && !copy)
+        return -ENOMEM;
+    if (copy)
+        memcpy(copy, numbers, count * sizeof *copy);
+    *out = copy;
+    *out_count = count;
+    return 0;
 }

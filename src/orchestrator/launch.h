@@ -25,6 +25,12 @@ int ms_launch_progress(const struct ms_mirror *m,
                        const struct ms_launch *l,
                        struct ms_error *why);
 
+/* A copy of the numbers of a release; of none: NULL. 0, -ENOMEM. */
+int ms_launch_numbers(uint32_t **out,
+                      size_t *out_count,
+                      const uint32_t *numbers,
+                      size_t count);
+
 /* What was released is gone: these pieces, or with NULL all, and the reservation itself if
  * it has none left. */
 void ms_launch_forget(struct ms_mirror *m,

@@ -18,7 +18,7 @@
  *  - What could not be asked completes with -EAGAIN, and what may not be asked with
  *    -EACCES. Neither is an empty answer, and the caller then decides nothing.
  *  - reserve completes with 0 when every piece is RUNNING. Otherwise nothing of it is
- *    left. With a key that is held: the same again if the same is asked for, else
+ *    left. More pieces of what is not there: -ENOENT. With a key that is held: the same again if the same is asked for, else
  *    -EEXIST. At its deadline: -ETIMEDOUT, with what is there and what was asked.
  *  - release of what is not there succeeds.
  *  - A watch tells every change after its cursor, once and in order, and says -ESTALE
@@ -90,7 +90,7 @@ struct ms_reservation {
 
 /* Borrowed for as long as the completion runs. */
 struct ms_orch_answer {
-    const struct ms_reservation *reservations; /* reserve, grow, describe: one */
+    const struct ms_reservation *reservations; /* reserve, describe: one */
     size_t count;
     uint64_t cursor; /* list: where a watch goes on */
 };
@@ -121,6 +121,8 @@ struct ms_agent_start {
 
 struct ms_reserve {
     const char *key;
+    bool
+        is_more; /* as many pieces more, all or none, in the reservation that is there */
     struct ms_place_request pieces; /* bundle i is piece i; its name is not looked at */
     const struct ms_agent_start *agent;
     int64_t timeout_ns;
@@ -138,11 +140,6 @@ struct ms_orchestrator_ops {
                                   const struct ms_reserve *r,
                                   ms_orch_done *done,
                                   void *arg);
-    /* More pieces, like `r->pieces`, all or none, in the reservation `r->key`. */
-    struct ms_orch_op *(*grow)(struct ms_orchestrator *o,
-                               const struct ms_reserve *r,
-                               ms_orch_done *done,
-                               void *arg);
     /* The pieces of these numbers; with a count of 0 all, and the reservation itself. */
     struct ms_orch_op *(*release)(struct ms_orchestrator *o,
                                   const char *key,

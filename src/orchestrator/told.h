@@ -7,6 +7,7 @@
 #ifndef MS_ORCHESTRATOR_TOLD_H
 #define MS_ORCHESTRATOR_TOLD_H
 
+#include "io/loop.h"
 #include "orchestrator/mirror.h"
 
 struct ms_watches {
@@ -16,12 +17,17 @@ struct ms_watches {
     bool (*schedule)(void *arg);
     void *arg;
     bool is_scheduled;
+    struct ms_timer timer; /* of those on a loop */
 };
 
 void ms_watches_init(struct ms_watches *w,
                      const struct ms_mirror *mirror,
                      bool (*schedule)(void *arg),
                      void *arg);
+/* Those that are pumped from a loop. 0, -ENOMEM. */
+int ms_watches_init_on(struct ms_watches *w,
+                       const struct ms_mirror *mirror,
+                       struct ms_loop *loop);
 /* Nobody hears anything any more. */
 void ms_watches_finish(struct ms_watches *w);
 

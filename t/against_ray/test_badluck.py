@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import muster
 import pytest
 from cli_rig import CLI
-from helpers import DEADLINE_S, Driver, processes, wait_gone
+from helpers import DEADLINE_S, Driver, processes, until, wait_gone
 from ray_rig import SLOW_S, RayCluster, words
 
 TOKEN = "a-token-of-the-tests-0123456789abcdef"
@@ -27,7 +26,6 @@ def ray() -> Iterator[RayCluster]:
         dashboard=True,
         RAY_AUTH_MODE="token",
         RAY_AUTH_TOKEN=TOKEN,
-        RAY_DASHBOARD_SUBPROCESS_MODULE_WAIT_READY_TIMEOUT="120",
     )
     yield one
     one.stop()
@@ -80,19 +78,15 @@ def test_the_bridge_is_killed_while_a_reservation_waits(
 
     thread = threading.Thread(target=ask)
     thread.start()
-    until = time.monotonic() + SLOW_S
-    while len(ray.held()[1]) < 2 and time.monotonic() < until:
-        time.sleep(0.1)
+    until(lambda: len(ray.held()[1]) == 2, ray.held, SLOW_S)
     [bridge] = bridges(ray)
     os.kill(bridge, signal.SIGKILL)
     thread.join(SLOW_S)
     assert not thread.is_alive() and len(failed) == 1
     assert not isinstance(failed[0], muster.DeadlineExceeded), failed
     ray.assert_nothing_held()
-    until = time.monotonic() + DEADLINE_S
-    while small.pieces[0].phase != "ended" and time.monotonic() < until:
-        time.sleep(0.1)
-    assert small.pieces[0].phase == "ended"  # it went with the bridge
+    # it went with the bridge
+    until(lambda: small.pieces[0].phase == "ended", lambda: small.pieces, DEADLINE_S)
     small.release()
     again = muster.reserve("again", num_gpus=1, timeout=2 * SLOW_S)
     assert [p.phase for p in again.pieces] == ["running"]
@@ -114,9 +108,7 @@ def test_the_driver_is_killed_while_a_reservation_waits(
     ray: RayCluster, url: str, tmp_path: Path
 ) -> None:
     driver = Driver(DRIVER.format(url=url), tmp_path)
-    until = time.monotonic() + SLOW_S
-    while not ray.held()[1] and time.monotonic() < until:
-        time.sleep(0.1)
+    until(lambda: ray.held()[1], ray.held, SLOW_S)
     [bridge] = bridges(ray)
     driver.process.kill()
     driver.process.communicate(timeout=DEADLINE_S)

@@ -20,9 +20,7 @@ pytestmark = pytest.mark.timeout(600)  # Ray needs most of it to start
 
 @pytest.fixture(scope="module")
 def ray() -> Iterator[RayCluster]:
-    """With a dashboard, which has to be given time on a busy machine."""
-    wait = {"RAY_DASHBOARD_SUBPROCESS_MODULE_WAIT_READY_TIMEOUT": "120"}
-    one = RayCluster(NODES, dashboard=True, **wait)
+    one = RayCluster(NODES, dashboard=True)
     yield one
     one.stop()
 

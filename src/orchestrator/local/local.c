@@ -1,6 +1,7 @@
 #include "orchestrator/local/local.h"
 
 #include "base/cleanup.h"
+#include "orchestrator/launch.h"
 #include "orchestrator/local/local_impl.h"
 #include "resource/request_copy.h"
 
@@ -17,12 +18,12 @@ static struct local *local_of(struct ms_orchestrator *o)
 
 /* ---- operations -------------------------------------------------------------------- */
 
-static struct ms_orch_op *launch(struct ms_orchestrator *o,
-                                 enum op_kind kind,
-                                 const struct ms_reserve *r,
-                                 ms_orch_done *done,
-                                 void *arg)
+static struct ms_orch_op *reserve(struct ms_orchestrator *o,
+                                  const struct ms_reserve *r,
+                                  ms_orch_done *done,
+                                  void *arg)
 {
+    enum op_kind kind = r->is_more ? OP_GROW : OP_RESERVE;
     struct ms_orch_op *op = ms_local_op_create(local_of(o), kind, r->key, done, arg);
 
     if (!op)
@@ -44,22 +45,6 @@ static struct ms_orch_op *launch(struct ms_orchestrator *o,
     return op;
 }
 
-static struct ms_orch_op *reserve(struct ms_orchestrator *o,
-                                  const struct ms_reserve *r,
-                                  ms_orch_done *done,
-                                  void *arg)
-{
-    return launch(o, OP_RESERVE, r, done, arg);
-}
-
-static struct ms_orch_op *grow(struct ms_orchestrator *o,
-                               const struct ms_reserve *r,
-                               ms_orch_done *done,
-                               void *arg)
-{
-    return launch(o, OP_GROW, r, done, arg);
-}
-
 static struct ms_orch_op *release(struct ms_orchestrator *o,
                                   const char *key,
                                   const uint32_t *pieces,
@@ -69,15 +54,10 @@ static struct ms_orch_op *release(struct ms_orchestrator *o,
 {
     struct ms_orch_op *op = ms_local_op_create(local_of(o), OP_RELEASE, key, done, arg);
 
-    if (!op || count == 0)
-        return op;
-    op->numbers = calloc(count, sizeof *pieces);
-    if (!op->numbers) {
+    if (op && ms_launch_numbers(&op->numbers, &op->count, pieces, count) < 0) {
         ms_local_op_free(op);
         return NULL;
     }
-    memcpy(op->numbers, pieces, count * sizeof *pieces);
-    op->count = count;
     return op;
 }
 
@@ -112,20 +92,6 @@ static void cancel(struct ms_orch_op *op)
 }
 
 /* ---- watches ----------------------------------------------------------------------- */
-
-static void on_pump(void *arg)
-{
-    struct local *l = arg;
-
-    ms_watches_pump(&l->watches);
-}
-
-static bool pump_soon(void *arg)
-{
-    struct local *l = arg;
-
-    return ms_timer_set(&l->pump, 0) == 0;
-}
 
 static struct ms_orch_watch *
 watch(struct ms_orchestrator *o, uint64_t cursor, ms_orch_watched *watched, void *arg)
@@ -209,7 +175,6 @@ static void destroy(struct ms_orchestrator *o)
     stop_all(l);
     ms_watches_finish(&l->watches);
     ms_timer_finish(&l->turn);
-    ms_timer_finish(&l->pump);
     ms_mirror_finish(&l->mirror);
     for (size_t i = 0; l->prefixes && i < l->offers.count; i++)
         free_prefix(l->prefixes[i]);
@@ -256,15 +221,16 @@ static int copy_options(struct local *l, const struct ms_local_options *o)
 
 static int init(struct local *l, const struct ms_local_options *o, struct ms_error *err)
 {
-    int rc = ms_offers_init(&l->offers, o->nodes, o->node_count, &l->stock, err);
+    int rc = ms_watches_init_on(&l->watches, &l->mirror, o->loop);
 
-    if (rc < 0)
-        return rc;
-    rc = copy_options(l, o);
     if (rc == 0)
         rc = ms_timer_init(&l->turn, o->loop, ms_local_turn, l);
-    if (rc == 0)
-        rc = ms_timer_init(&l->pump, o->loop, on_pump, l);
+    if (rc == 0) {
+        rc = ms_offers_init(&l->offers, o->nodes, o->node_count, &l->stock, err);
+        if (rc < 0)
+            return rc;
+        rc = copy_options(l, o);
+    }
     return rc < 0 ? ms_error_sys(err, rc, "cannot make the orchestrator") : 0;
 }
 
@@ -276,7 +242,6 @@ struct ms_orchestrator *ms_orchestrator_local(const struct ms_local_options *o,
         .can = MS_ORCH_BUNDLES | MS_ORCH_LABELS | MS_ORCH_SAME | MS_ORCH_AVOID |
                MS_ORCH_GROW,
         .reserve = reserve,
-        .grow = grow,
         .release = release,
         .list = list,
         .watch = watch,
@@ -297,7 +262,6 @@ struct ms_orchestrator *ms_orchestrator_local(const struct ms_local_options *o,
     ms_list_init(&l->gangs);
     ms_stock_init(&l->stock);
     ms_mirror_init(&l->mirror, (uint64_t)ms_now_ns()); /* after all of one before */
-    ms_watches_init(&l->watches, &l->mirror, pump_soon, l);
     ms_cgroups_init(&l->cgroups, "");
     if (init(l, o, err) == 0)
         return &l->base;

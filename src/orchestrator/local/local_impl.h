@@ -32,7 +32,7 @@ struct local {
     struct ms_mirror mirror;
     struct ms_watches watches;
     struct ms_list ops, gangs;
-    struct ms_timer turn, pump;
+    struct ms_timer turn;
     bool has_room;    /* something was given back, or a gang is new */
     bool is_turn_due; /* the timer is set to now */
 };

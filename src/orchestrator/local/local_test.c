@@ -53,14 +53,10 @@ static size_t count_children(void)
     return (size_t)count;
 }
 
-static void on_time(void *arg)
-{
-    *(bool *)arg = true;
-}
-
 /* Nothing can happen any more: nobody waits, and no agent is there. */
-static bool is_quiet(const struct local_rig *r)
+static bool is_quiet(void *arg)
 {
+    const struct local_rig *r = arg;
     const struct local *l = (const struct local *)r->o;
 
     return ms_list_is_empty(&l->ops) && !l->watches.is_scheduled &&
@@ -70,15 +66,8 @@ static bool is_quiet(const struct local_rig *r)
 static bool run(struct ms_rig *rig, const bool *until, int64_t timeout_ns)
 {
     struct local_rig *r = rig_of(rig);
-    struct ms_timer timer;
-    bool is_over = false;
 
-    assert_int_equal(ms_timer_init(&timer, r->loop, on_time, &is_over), 0);
-    ms_timer_set(&timer, timeout_ns);
-    while (!*until && !is_over && !is_quiet(r))
-        assert_int_equal(ms_loop_run_once(r->loop, true), 0);
-    ms_timer_finish(&timer);
-    return *until;
+    return ms_rig_run_loop(r->loop, until, timeout_ns, is_quiet, r);
 }
 
 static void start_anchor(struct local_rig *r)

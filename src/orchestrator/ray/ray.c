@@ -15,12 +15,12 @@ static struct ray *ray_of(struct ms_orchestrator *o)
 
 /* ---- operations -------------------------------------------------------------------- */
 
-static struct ms_orch_op *launch(struct ms_orchestrator *o,
-                                 enum op_kind kind,
-                                 const struct ms_reserve *r,
-                                 ms_orch_done *done,
-                                 void *arg)
+static struct ms_orch_op *reserve(struct ms_orchestrator *o,
+                                  const struct ms_reserve *r,
+                                  ms_orch_done *done,
+                                  void *arg)
 {
+    enum op_kind kind = r->is_more ? OP_GROW : OP_RESERVE;
     struct ms_orch_op *op = ms_ray_op_create(ray_of(o), kind, r->key, done, arg);
 
     if (!op)
@@ -30,27 +30,10 @@ static struct ms_orch_op *launch(struct ms_orchestrator *o,
         op->state = OP_REFUSED;
         return op;
     }
-    op->request =
-        ms_ray_ask_pieces(kind == OP_RESERVE ? "reserve" : "grow", r, &op->why);
+    op->request = ms_ray_ask_pieces(r->is_more ? "grow" : "reserve", r, &op->why);
     if (!op->request)
         op->state = OP_REFUSED;
     return op;
-}
-
-static struct ms_orch_op *reserve(struct ms_orchestrator *o,
-                                  const struct ms_reserve *r,
-                                  ms_orch_done *done,
-                                  void *arg)
-{
-    return launch(o, OP_RESERVE, r, done, arg);
-}
-
-static struct ms_orch_op *grow(struct ms_orchestrator *o,
-                               const struct ms_reserve *r,
-                               ms_orch_done *done,
-                               void *arg)
-{
-    return launch(o, OP_GROW, r, done, arg);
 }
 
 /* An operation that was made, with its request, which is taken. */
@@ -136,20 +119,6 @@ static void cancel(struct ms_orch_op *op)
 
 /* ---- watches ----------------------------------------------------------------------- */
 
-static void on_pump(void *arg)
-{
-    struct ray *r = arg;
-
-    ms_watches_pump(&r->watches);
-}
-
-static bool pump_soon(void *arg)
-{
-    struct ray *r = arg;
-
-    return ms_timer_set(&r->pump, 0) == 0;
-}
-
 static struct ms_orch_watch *
 watch(struct ms_orchestrator *o, uint64_t cursor, ms_orch_watched *watched, void *arg)
 {
@@ -220,7 +189,6 @@ static void end(struct ray *r, bool keep)
     ms_ray_untie(r, keep);
     ms_watches_finish(&r->watches);
     ms_timer_finish(&r->turn);
-    ms_timer_finish(&r->pump);
     ms_timer_finish(&r->linger);
     ms_mirror_finish(&r->mirror);
     forget_avoided(r);
@@ -243,9 +211,9 @@ void ms_ray_abandon(struct ms_orchestrator *o)
         .name = "ray",                                                                 \
         .can = MS_ORCH_BUNDLES | MS_ORCH_LABELS | MS_ORCH_SAME | MS_ORCH_AVOID |       \
                MS_ORCH_GROW | (more),                                                  \
-        .reserve = reserve, .grow = grow, .release = release, .list = list,            \
-        .watch = watch, .unwatch = ms_watches_remove, .avoid = avoid,                  \
-        .cancel = cancel, .destroy = destroy,                                          \
+        .reserve = reserve, .release = release, .list = list, .watch = watch,          \
+        .unwatch = ms_watches_remove, .avoid = avoid, .cancel = cancel,                \
+        .destroy = destroy,                                                            \
     }
 
 static const struct ms_orchestrator_ops plain_ops = RAY_OPS(0),
@@ -283,10 +251,9 @@ struct ms_orchestrator *ms_ray_create_on(const struct ms_ray_options *o,
     ms_list_init(&r->ops);
     ms_list_init(&r->avoided);
     ms_mirror_init(&r->mirror, (uint64_t)ms_now_ns()); /* after all of one before */
-    ms_watches_init(&r->watches, &r->mirror, pump_soon, r);
-    if (copy_options(&r->options, o) &&
+    if (ms_watches_init_on(&r->watches, &r->mirror, o->loop) == 0 &&
+        copy_options(&r->options, o) &&
         ms_timer_init(&r->turn, o->loop, ms_ray_turn, r) == 0 &&
-        ms_timer_init(&r->pump, o->loop, on_pump, r) == 0 &&
         ms_timer_init(&r->linger, o->loop, ms_ray_on_linger, r) == 0)
         return &r->base;
     ms_error_set(err, -ENOMEM, "out of memory");

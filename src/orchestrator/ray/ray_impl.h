@@ -64,7 +64,7 @@ struct ray {
     struct ms_mirror mirror;
     struct ms_watches watches;
     struct ms_list ops, avoided;
-    struct ms_timer turn, pump, linger;
+    struct ms_timer turn, linger;
     struct ms_carrier *carrier, *old; /* `old` is over, and cleans up */
     enum tie_state tie;
     bool is_silent;     /* the bridge cannot be reached */

@@ -145,8 +145,8 @@ struct ray_rig {
     struct ms_rig base;
     const char *name;
     struct ms_loop *loop;
-    struct ms_timer limit, wake;
-    bool is_late, is_durable;
+    struct ms_timer wake;
+    bool is_durable;
     pid_t silenced;
     struct ms_orchestrator *o;
 };
@@ -154,11 +154,6 @@ struct ray_rig {
 static struct ray_rig *rig_of(struct ms_rig *rig)
 {
     return (struct ray_rig *)rig;
-}
-
-static void on_limit(void *arg)
-{
-    *(bool *)arg = true;
 }
 
 static void on_wake(void *arg)
@@ -172,14 +167,7 @@ static void on_wake(void *arg)
 
 static bool run(struct ms_rig *rig, const bool *until, int64_t timeout_ns)
 {
-    struct ray_rig *r = rig_of(rig);
-
-    r->is_late = false;
-    ms_timer_set(&r->limit, timeout_ns);
-    while (!*until && !r->is_late)
-        assert_int_equal(ms_loop_run_once(r->loop, true), 0);
-    ms_timer_cancel(&r->limit);
-    return *until;
+    return ms_rig_run_loop(rig_of(rig)->loop, until, timeout_ns, NULL, NULL);
 }
 
 static void show_log(void *arg, const char *text, size_t len)
@@ -256,13 +244,13 @@ static void end_piece(struct ms_rig *rig, const char *key, uint32_t number, int 
 static void kill_node(struct ms_rig *rig, const char *node)
 {
     char line[128];
-    json_t *o;
 
     (void)rig;
-    snprintf(line, sizeof line, "{\"do\":\"raylet\",\"node\":\"%s\"}", node);
-    o = order(line);
-    kill((pid_t)json_integer_value(json_object_get(o, "pid")), SIGKILL);
-    json_decref(o);
+    snprintf(line,
+             sizeof line,
+             "{\"do\":\"kill\",\"what\":\"raylet\",\"node\":\"%s\"}",
+             node);
+    order_done(line);
     snprintf(cluster.lost, sizeof cluster.lost, "%s", node);
 }
 
@@ -312,7 +300,6 @@ static struct ms_rig *make(void *arg)
     r->name = arg ? "durable" : "plain";
     r->is_durable = arg != NULL;
     r->loop = ms_loop_create();
-    assert_int_equal(ms_timer_init(&r->limit, r->loop, on_limit, &r->is_late), 0);
     assert_int_equal(ms_timer_init(&r->wake, r->loop, on_wake, r), 0);
     return &r->base;
 }
@@ -327,7 +314,6 @@ static void destroy(struct ms_rig *rig)
         ms_ray_untie((struct ray *)r->o, false);
         r->o->ops->destroy(r->o);
     }
-    ms_timer_finish(&r->limit);
     ms_timer_finish(&r->wake);
     ms_loop_destroy(r->loop);
     if (cluster.lost[0]) {

@@ -33,8 +33,8 @@ static char self[PATH_MAX];
 struct ray_rig {
     struct ms_rig base;
     struct ms_loop *loop;
-    struct ms_timer limit, wake;
-    bool is_late, is_durable;
+    struct ms_timer wake;
+    bool is_durable;
     enum ms_ray_way way;
     char dir[64], address[64];
     pid_t dashboard;
@@ -49,11 +49,6 @@ static struct ray_rig *rig_of(struct ms_rig *rig)
 static struct ray *ray_of(struct ms_rig *rig)
 {
     return (struct ray *)rig_of(rig)->o;
-}
-
-static void on_limit(void *arg)
-{
-    *(bool *)arg = true;
 }
 
 static long read_number(const struct ray_rig *r, const char *name)
@@ -81,14 +76,7 @@ static void on_wake(void *arg)
 
 static bool run(struct ms_rig *rig, const bool *until, int64_t timeout_ns)
 {
-    struct ray_rig *r = rig_of(rig);
-
-    r->is_late = false;
-    ms_timer_set(&r->limit, timeout_ns);
-    while (!*until && !r->is_late)
-        assert_int_equal(ms_loop_run_once(r->loop, true), 0);
-    ms_timer_cancel(&r->limit);
-    return *until;
+    return ms_rig_run_loop(rig_of(rig)->loop, until, timeout_ns, NULL, NULL);
 }
 
 static struct ms_orchestrator *open_one(struct ms_rig *rig, bool killed)
@@ -219,7 +207,6 @@ static struct ms_rig *make(void *arg)
     assert_true(read(say[0], r->address, sizeof r->address) > 0);
     close(say[0]);
     r->loop = ms_loop_create();
-    assert_int_equal(ms_timer_init(&r->limit, r->loop, on_limit, &r->is_late), 0);
     assert_int_equal(ms_timer_init(&r->wake, r->loop, on_wake, r), 0);
     return &r->base;
 }
@@ -236,7 +223,6 @@ static void destroy(struct ms_rig *rig)
     assert_int_equal(held(rig), 0);
     kill(r->dashboard, SIGKILL);
     waitpid(r->dashboard, NULL, 0);
-    ms_timer_finish(&r->limit);
     ms_timer_finish(&r->wake);
     ms_loop_destroy(r->loop);
     assert_int_equal(ms_tree_remove(AT_FDCWD, r->dir), 0);

@@ -1,5 +1,6 @@
 #include "orchestrator/sim/sim.h"
 
+#include "orchestrator/launch.h"
 #include "orchestrator/sim/sim_impl.h"
 #include "resource/request_copy.h"
 
@@ -110,12 +111,12 @@ static void on_reply(void *arg, uint64_t request, int rc, const struct ms_error 
 
 /* ---- the interface ------------------------------------------------------------------- */
 
-static struct ms_orch_op *launch(struct ms_orchestrator *o,
-                                 enum ms_sim_kind kind,
-                                 const struct ms_reserve *r,
-                                 ms_orch_done *done,
-                                 void *arg)
+static struct ms_orch_op *reserve(struct ms_orchestrator *o,
+                                  const struct ms_reserve *r,
+                                  ms_orch_done *done,
+                                  void *arg)
 {
+    enum ms_sim_kind kind = r->is_more ? MS_SIM_GROW : MS_SIM_RESERVE;
     struct ms_orch_op *op = ms_sim_op_create(o, kind, r->key, done, arg);
 
     if (!op)
@@ -131,22 +132,6 @@ static struct ms_orch_op *launch(struct ms_orchestrator *o,
     return op;
 }
 
-static struct ms_orch_op *reserve(struct ms_orchestrator *o,
-                                  const struct ms_reserve *r,
-                                  ms_orch_done *done,
-                                  void *arg)
-{
-    return launch(o, MS_SIM_RESERVE, r, done, arg);
-}
-
-static struct ms_orch_op *grow(struct ms_orchestrator *o,
-                               const struct ms_reserve *r,
-                               ms_orch_done *done,
-                               void *arg)
-{
-    return launch(o, MS_SIM_GROW, r, done, arg);
-}
-
 static struct ms_orch_op *release(struct ms_orchestrator *o,
                                   const char *key,
                                   const uint32_t *pieces,
@@ -156,15 +141,10 @@ static struct ms_orch_op *release(struct ms_orchestrator *o,
 {
     struct ms_orch_op *op = ms_sim_op_create(o, MS_SIM_RELEASE, key, done, arg);
 
-    if (!op || count == 0)
-        return op;
-    op->numbers = calloc(count, sizeof *pieces);
-    if (!op->numbers) {
+    if (op && ms_launch_numbers(&op->numbers, &op->count, pieces, count) < 0) {
         ms_sim_op_free(op);
         return NULL;
     }
-    memcpy(op->numbers, pieces, count * sizeof *pieces);
-    op->count = count;
     return op;
 }
 
@@ -210,7 +190,6 @@ struct ms_orchestrator *ms_orchestrator_sim(struct ms_sim *engine)
         .can = MS_ORCH_BUNDLES | MS_ORCH_LABELS | MS_ORCH_SAME | MS_ORCH_AVOID |
                MS_ORCH_GROW | MS_ORCH_DURABLE,
         .reserve = reserve,
-        .grow = grow,
         .release = release,
         .list = list,
         .watch = watch,

@@ -1,0 +1,108 @@
+"""A Ray of our own on this machine: `address: local`. It ends with who started it."""
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cli_rig import CLI
+from helpers import MARK, Driver, leftovers, new_mark, processes, wait_gone
+from ray_rig import PATIENCE, PYTHON, SLOW_S
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture
+def env() -> Iterator[dict[str, str]]:
+    """Where `ray` is in the path; what it writes is seen."""
+    with tempfile.TemporaryDirectory(prefix="ml-", dir="/tmp") as folder:
+        path = f"{Path(PYTHON).parent}{os.pathsep}{os.environ['PATH']}"
+        yield PATIENCE | {"PATH": path, "TMPDIR": folder}
+        assert list(Path(folder).iterdir()) == []
+
+
+DRIVER = """
+import sys
+import muster
+from workers import Echo
+if __name__ == "__main__":
+    muster.init(orchestrator="ray", address="local", num_cpus=1)
+    c = muster.Cluster("echo", Echo, world_size=2)
+    print(*c.execute_all_sync("rank"), len(muster.nodes()), flush=True)
+    if sys.stdin.readline() == "on\\n":
+        muster.shutdown()
+"""
+
+
+def test_a_driver_starts_it_and_ends_it(tmp_path: Path, env: dict[str, str]) -> None:
+    driver = Driver(DRIVER, tmp_path, **env)
+    assert driver.process.stdout is not None
+    assert driver.process.stdout.readline() == "0 1 1\n"
+    driver.send("on")
+    code, _, err = driver.end(SLOW_S)
+    assert code == 0, err
+    assert leftovers(driver.mark) == []
+
+
+def test_a_killed_driver_leaves_nothing(tmp_path: Path, env: dict[str, str]) -> None:
+    driver = Driver(DRIVER, tmp_path, **env)
+    assert driver.process.stdout is not None
+    assert driver.process.stdout.readline() == "0 1 1\n"
+    driver.process.kill()
+    driver.process.communicate(timeout=SLOW_S)
+    assert wait_gone(processes(driver.mark), SLOW_S) == []
+
+
+TRAIN = """
+import muster
+
+class Say:
+    def word(self):
+        return "hello"
+
+if __name__ == "__main__":
+    muster.init()
+    print("@", *muster.Cluster("say", Say).execute_all_sync("word"), flush=True)
+"""
+
+
+def test_run(tmp_path: Path, env: dict[str, str]) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "job.yaml").write_text(
+        "nodes: [{name: n0, cpus: 1}]\ndriver: [python, train.py]\ntimeout: 90\n"
+    )
+    mark = new_mark()
+    command = [CLI, "run", "--on", "ray", "--address", "local", "--json", "job.yaml"]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=os.environ | env | {MARK: mark},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=4 * SLOW_S,
+    )
+    assert done.returncode == 0, done
+    said = [line for line in done.stdout.splitlines() if line.startswith("@")]
+    assert said == ["@ hello"]
+    events = [json.loads(line)["event"] for line in done.stderr.splitlines()]
+    assert events[0] == "submitted" and events[-1] == "released"
+    assert leftovers(mark) == []
+
+
+def test_there_is_no_ray(tmp_path: Path) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text("nodes: [{name: n0, cpus: 1}]\ndriver: [echo, never]\n")
+    done = subprocess.run(
+        [CLI, "run", "--on", "ray", "--address", "local", str(job)],
+        cwd=tmp_path,
+        env={"PATH": "/nowhere", "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=SLOW_S,
+    )
+    assert done.returncode == 1 and "ray[default]" in done.stderr, done
+    assert done.stdout == ""
