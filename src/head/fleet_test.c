@@ -3,42 +3,30 @@
  * The orchestrator is `local`; this very program is the agent that it starts, which dials
  * the head and has workers that are nothing but numbers (far_agent.h). */
 #include "base/cleanup.h"
-#include "base/clock.h"
-#include "head/far_agent.h"
-#include "head/head.h"
-#include "head/seen.h"
 #include "head/state.h"
+#include "head/test_serve.h"
 #include "io/secret.h"
 #include "io/spawn.h"
-#include "io/tree.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 enum { NODES = 2, READY_FD = 4, LEAVES = 3, SOON_S = 20 };
 
-static char self[PATH_MAX], home[32];
-static struct ms_head *head;
+static char self[PATH_MAX];
 
 /* ---- what the head is told of pieces, on its own thread ------------------------------ */
 
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    size_t running, ended;
+    size_t ended;
     enum ms_cause cause; /* of the last that ended */
     int code;
 } told = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
@@ -48,7 +36,6 @@ static void on_piece(void *arg, const char *key, const struct ms_lent_piece *p)
     (void)arg;
     (void)key;
     pthread_mutex_lock(&told.lock);
-    told.running += p->phase == MS_PHASE_RUNNING;
     if (p->phase == MS_PHASE_ENDED) {
         told.ended++;
         told.cause = p->cause;
@@ -106,61 +93,27 @@ static struct ms_head *serve(bool lends)
 
 static int setup(void **state)
 {
-    (void)state;
-    strcpy(home, "/tmp/ms-test-XXXXXX");
-    if (!mkdtemp(home) || setenv("MUSTER_HOME", home, 1) < 0)
+    if (ops_home_make(state) < 0)
         return -1;
     unsetenv("FAKE_AGENT");
-    told.running = told.ended = 0;
-    head = serve(true);
+    told.ended = 0;
+    serve_head = serve(true);
+    snprintf(
+        serve_address, sizeof serve_address, "%s", ms_head_addresses(serve_head)[0]);
     return 0;
 }
 
 /* With the head all that was lent has ended. */
 static int teardown(void **state)
 {
-    (void)state;
-    if (head)
-        ms_head_stop(MS_TAKE(head), 0);
+    if (serve_head)
+        ms_head_stop(MS_TAKE(serve_head), 0);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
     assert_int_equal(errno, ECHILD);
-    return ms_tree_remove(AT_FDCWD, home);
-}
-
-static struct ms_head *join(struct seen *s)
-{
-    const char *const python[] = {"python3", NULL};
-    struct ms_error err = {0};
-    struct ms_head *h = ms_head_join(
-        &(struct ms_head_options){
-            .python = python, .script = "train.py", .on_exit = seen_exit, .arg = s},
-        &(struct ms_head_address){.addresses = ms_head_addresses(head)[0],
-                                  .secret = ms_head_session(head)->secret},
-        &err);
-
-    if (!h)
-        fail_msg("%s", err.text);
-    return h;
+    return ops_home_remove(state);
 }
 
 /* ---- asking -------------------------------------------------------------------------- */
-
-static int finish(struct ms_head_op *op, struct ms_error *err)
-{
-    assert_non_null(op);
-    assert_int_equal(ms_head_op_wait(op, ms_now_ns() + SOON_S * MS_NS_PER_S), 0);
-    return ms_head_op_result(op, err);
-}
-
-static void expect(struct ms_head_op *op, int code, const char *in_text)
-{
-    struct ms_error err = {0};
-
-    assert_int_equal(finish(op, &err), code);
-    if (in_text && !strstr(err.text, in_text))
-        fail_msg("'%s' is not in '%s'", in_text, err.text);
-    ms_head_op_unref(op);
-}
 
 struct wish {
     const char *key;
@@ -232,14 +185,10 @@ static struct ms_head_op *describe(struct ms_head *h, const char *key)
 /* What a request that must succeed says of a reservation: "0 n0 running, 1 n1 running" */
 static void expect_pieces(struct ms_head_op *op, const char *all)
 {
-    const Muster__Reservation *r;
-    struct ms_error err = {0};
+    const Muster__Reservation *r = (const Muster__Reservation *)ops_message(op);
     char text[512] = "";
     size_t used = 0;
 
-    if (finish(op, &err) < 0)
-        fail_msg("%s", err.text);
-    r = (const Muster__Reservation *)ms_head_op_message(op);
     assert_non_null(r);
     assert_string_equal(r->orchestrator, "local");
     for (size_t i = 0; i < r->n_pieces; i++)
@@ -257,12 +206,10 @@ static void expect_pieces(struct ms_head_op *op, const char *all)
 /* The agent of a node; 0: there is no such node. */
 static pid_t agent_of(const char *node)
 {
-    struct ms_head_op *op = ms_head_status(head);
-    const Muster__Status *s;
+    struct ms_head_op *op;
+    const Muster__Status *s = ops_status(serve_head, &op);
     pid_t pid = 0;
 
-    assert_int_equal(finish(op, NULL), 0);
-    s = (const Muster__Status *)ms_head_op_message(op);
     for (size_t i = 0; i < s->n_nodes; i++)
         if (strcmp(s->nodes[i]->name, node) == 0)
             pid = (pid_t)s->nodes[i]->agent_pid;
@@ -278,22 +225,22 @@ static void test_lent_and_given_back(void **state)
     static const uint32_t third[] = {2};
 
     (void)state;
-    expect_pieces(gang(head, "gang", 2), "0 n0 running, 1 n1 running");
+    expect_pieces(gang(serve_head, "gang", 2), "0 n0 running, 1 n1 running");
     assert_true(agent_of("n0") > 0 && agent_of("n1") > 0);
     /* the same again is the same; something else is not */
-    expect_pieces(gang(head, "gang", 2), "0 n0 running, 1 n1 running");
-    expect(gang(head, "gang", 1), -EEXIST, "gang");
+    expect_pieces(gang(serve_head, "gang", 2), "0 n0 running, 1 n1 running");
+    ops_expect(gang(serve_head, "gang", 1), -EEXIST, "gang");
     expect_pieces(
-        ask(head,
+        ask(serve_head,
             &(struct wish){.key = "gang", .count = 1, .cpus = 1, .is_more = true}),
         "0 n0 running, 1 n1 running, 2 n0.2 running");
-    expect(give_back(head, "gang", third, 1), 0, NULL);
+    ops_expect(give_back(serve_head, "gang", third, 1), 0, NULL);
     assert_int_equal(agent_of("n0.2"), 0);
-    expect_pieces(describe(head, "gang"), "0 n0 running, 1 n1 running");
-    expect(give_back(head, "gang", NULL, 0), 0, NULL);
+    expect_pieces(describe(serve_head, "gang"), "0 n0 running, 1 n1 running");
+    ops_expect(give_back(serve_head, "gang", NULL, 0), 0, NULL);
     assert_int_equal(agent_of("n0"), 0);
-    expect(describe(head, "gang"), -ENOENT, "gang");
-    expect(give_back(head, "gang", NULL, 0), 0, NULL); /* what is not there */
+    ops_expect(describe(serve_head, "gang"), -ENOENT, "gang");
+    ops_expect(give_back(serve_head, "gang", NULL, 0), 0, NULL); /* what is not there */
 }
 
 static void test_what_does_not_fit_fails_at_its_deadline(void **state)
@@ -302,11 +249,11 @@ static void test_what_does_not_fit_fails_at_its_deadline(void **state)
         .key = "wide", .count = 3, .cpus = 1, .timeout_ns = 100 * MS_NS_PER_MS};
 
     (void)state;
-    expect(ask(head, &wide), -ETIMEDOUT, "wide: not lent in time");
-    expect(describe(head, "wide"), -ENOENT, NULL);
+    ops_expect(ask(serve_head, &wide), -ETIMEDOUT, "wide: not lent in time");
+    ops_expect(describe(serve_head, "wide"), -ENOENT, NULL);
     /* agents that never came: the error says where they were to come to */
     setenv("FAKE_AGENT", "late", 1);
-    expect(ask(head,
+    ops_expect(ask(serve_head,
                &(struct wish){.key = "late",
                               .count = 1,
                               .cpus = 1,
@@ -314,29 +261,29 @@ static void test_what_does_not_fit_fails_at_its_deadline(void **state)
            -ETIMEDOUT,
            "its agents dial the head at 127.0.0.1:");
     unsetenv("FAKE_AGENT");
-    expect_pieces(gang(head, "wide", 1), "0 n0 running");
+    expect_pieces(gang(serve_head, "wide", 1), "0 n0 running");
 }
 
 static void test_agent_that_ends_before_it_joins(void **state)
 {
     (void)state;
     setenv("FAKE_AGENT", "leave", 1);
-    expect(gang(head, "gang", 2), -ECHILD, "exited with code 3");
-    expect(describe(head, "gang"), -ENOENT, NULL);
+    ops_expect(gang(serve_head, "gang", 2), -ECHILD, "exited with code 3");
+    ops_expect(describe(serve_head, "gang"), -ENOENT, NULL);
 }
 
 static void test_agent_that_is_killed(void **state)
 {
     (void)state;
-    expect_pieces(gang(head, "gang", 2), "0 n0 running, 1 n1 running");
+    expect_pieces(gang(serve_head, "gang", 2), "0 n0 running, 1 n1 running");
     assert_int_equal(kill(agent_of("n1"), SIGKILL), 0);
     wait_ended(1);
     assert_int_equal(told.cause, MS_CAUSE_SIGNALED);
     assert_int_equal(told.code, SIGKILL);
-    expect_pieces(describe(head, "gang"), "0 n0 running, 1 n1 ended");
+    expect_pieces(describe(serve_head, "gang"), "0 n0 running, 1 n1 ended");
     assert_int_equal(agent_of("n1"), 0); /* the node is lost with it */
     assert_true(agent_of("n0") > 0);
-    expect(give_back(head, "gang", NULL, 0), 0, NULL);
+    ops_expect(give_back(serve_head, "gang", NULL, 0), 0, NULL);
 }
 
 static void test_wrong_requests(void **state)
@@ -348,24 +295,24 @@ static void test_wrong_requests(void **state)
     (void)state;
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = 0;
-    expect(ask(head, &more), -ENOENT, "none");
-    expect(gang(head, "", 1), -EINVAL, "name");
-    expect(gang(head, name, 1), -EINVAL, "name");
+    ops_expect(ask(serve_head, &more), -ENOENT, "none");
+    ops_expect(gang(serve_head, "", 1), -EINVAL, "name");
+    ops_expect(gang(serve_head, name, 1), -EINVAL, "name");
     plain = serve(false);
-    expect(gang(plain, "gang", 1), -ENOTSUP, "no orchestrator");
+    ops_expect(gang(plain, "gang", 1), -ENOTSUP, "no orchestrator");
     ms_head_stop(plain, 0);
 }
 
 static void test_leases_are_their_drivers(void **state)
 {
     struct seen s[2] = {0};
-    struct ms_head *drivers[] = {join(&s[0]), join(&s[1])};
+    struct ms_head *drivers[] = {serve_join(&s[0]), serve_join(&s[1])};
     struct ms_head_op *waits;
 
     (void)state;
     expect_pieces(gang(drivers[0], "mine", 1), "0 n0 running");
-    expect(gang(drivers[1], "mine", 1), -EEXIST, "another driver's");
-    expect(give_back(drivers[1], "mine", NULL, 0), -EEXIST, "another driver's");
+    ops_expect(gang(drivers[1], "mine", 1), -EEXIST, "another driver's");
+    ops_expect(give_back(drivers[1], "mine", NULL, 0), -EEXIST, "another driver's");
     expect_pieces(describe(drivers[0], "mine"), "0 n0 running");
     /* what the other one waits for is given up with it, too */
     waits = gang(drivers[1], "wide", 3);
@@ -374,7 +321,7 @@ static void test_leases_are_their_drivers(void **state)
     ms_head_op_unref(waits);
     ms_head_stop(drivers[0], 0);
     /* whole nodes: there is room when all of that has ended */
-    expect_pieces(ask(head, &(struct wish){.key = "all", .count = 2, .cpus = 4}),
+    expect_pieces(ask(serve_head, &(struct wish){.key = "all", .count = 2, .cpus = 4}),
                   "0 n0 running, 1 n1 running");
 }
 
@@ -385,10 +332,10 @@ static void test_head_ends(void **state)
     pid_t agent;
 
     (void)state;
-    expect_pieces(gang(head, "held", 2), "0 n0 running, 1 n1 running");
+    expect_pieces(gang(serve_head, "held", 2), "0 n0 running, 1 n1 running");
     agent = agent_of("n0");
-    waits = gang(head, "wide", 3);
-    ms_head_stop(MS_TAKE(head), 0);
+    waits = gang(serve_head, "wide", 3);
+    ms_head_stop(MS_TAKE(serve_head), 0);
     assert_true(ms_head_op_result(waits, NULL) < 0);
     ms_head_op_unref(waits);
     assert_int_equal(kill(agent, 0), -1);
