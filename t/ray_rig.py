@@ -149,9 +149,7 @@ class RayCluster:
     ) -> None:
         command = [self.python, str(HERE / "ray_cluster.py")]
         self.machines = Lines(command, self.env, self.folder / "cluster.log")
-        self.where = self.ask(
-            "start", dashboard=dashboard, config=config, port=port
-        )
+        self.where = self.ask("start", dashboard=dashboard, config=config, port=port)
         self.add(*(f"n{i}" for i in range(nodes)))
 
     def ask(self, do: str, **more: Any) -> dict[str, Any]:

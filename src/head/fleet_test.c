@@ -254,12 +254,12 @@ static void test_what_does_not_fit_fails_at_its_deadline(void **state)
     /* agents that never came: the error says where they were to come to */
     setenv("FAKE_AGENT", "late", 1);
     ops_expect(ask(serve_head,
-               &(struct wish){.key = "late",
-                              .count = 1,
-                              .cpus = 1,
-                              .timeout_ns = 500 * MS_NS_PER_MS}),
-           -ETIMEDOUT,
-           "its agents dial the head at 127.0.0.1:");
+                   &(struct wish){.key = "late",
+                                  .count = 1,
+                                  .cpus = 1,
+                                  .timeout_ns = 500 * MS_NS_PER_MS}),
+               -ETIMEDOUT,
+               "its agents dial the head at 127.0.0.1:");
     unsetenv("FAKE_AGENT");
     expect_pieces(gang(serve_head, "wide", 1), "0 n0 running");
 }

@@ -37,6 +37,7 @@ def test_a_new_head_at_the_same_address() -> None:
         until(lambda: own.pieces[0].phase == "ended", lambda: own.pieces, SLOW_S)
         with pytest.raises(muster.WorkerDied):
             c.execute_all_sync("rank")
+        c.destroy()
         # the second one lends
         again = muster.reserve("again", num_gpus=2, timeout=2 * SLOW_S)
         more = muster.Cluster(
