@@ -63,6 +63,6 @@ def test_nobody_at_that_address(home: Home, daemon: Daemon) -> None:
 def test_stop_a_daemon(home: Home, daemon: Daemon) -> None:
     said = home.json("stop", "session")
     assert said == {"clusters": 0, "workers": 0, "head": True}
+    assert home.run("status").returncode == 3  # it is gone when `stop` returns
     assert daemon.wait() == 0
-    assert home.run("status").returncode == 3
     assert oct(os.stat(daemon.secret).st_mode & 0o777) == "0o600"  # it stays

@@ -127,6 +127,8 @@ def test_the_head_is_killed_and_started_again(
     here.hear()
     joined.head.kill()
     assert c.execute_rank_sync(0, "rank") == 0  # calls need no head
+    with pytest.raises(TimeoutError, match="the head is away"):
+        api.session().head.resources(([], 0, -1), 0.2)
     joined.start()
     late = muster.Cluster("late", Echo, device_mapping="0-3")  # waits for the nodes
     assert late.execute_all_sync("rank") == [0, 1, 2, 3]

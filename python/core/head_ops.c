@@ -34,7 +34,7 @@ int head_op_finish(struct ms_head_op *op, PyObject *timeout)
         if (PyErr_CheckSignals() < 0)
             return -1;
         if (ms_now_ns() >= until_ns) {
-            PyErr_SetString(PyExc_TimeoutError, "the agent did not answer in time");
+            PyErr_SetString(PyExc_TimeoutError, ms_head_op_delay(op));
             return -1;
         }
     }

@@ -333,7 +333,7 @@ ms_capi_wait(struct ms_head_op *op, int64_t timeout_ns, struct muster_error *err
     struct ms_error why = {0};
 
     if (ms_head_op_wait(op, ms_deadline_ns(ms_now_ns(), timeout_ns)) < 0) {
-        muster_error_set(err, -ETIMEDOUT, NULL, "the agent did not answer in time");
+        muster_error_set(err, -ETIMEDOUT, NULL, "%s", ms_head_op_delay(op));
         return NULL;
     }
     if (ms_head_op_result(op, &why) < 0) {

@@ -4,8 +4,10 @@
 #include "cli/args.h"
 #include "cli/target.h"
 #include "cli/view.h"
+#include "io/spawn.h"
 #include "wire/frame.h"
 
+#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -145,6 +147,19 @@ static enum ms_exit report(const struct job *j, const Muster__Stopped *done)
     return MS_EXIT_OK;
 }
 
+/* It has answered, and ends: of this machine we see when it is gone. */
+static void wait_head(const struct job *j)
+{
+    const struct ms_session *s = j->target.session;
+    struct pollfd head = {.fd = s ? ms_process_open(s->driver_pid) : -1,
+                          .events = POLLIN};
+
+    if (head.fd < 0)
+        return;
+    poll(&head, 1, (int)(j->target.timeout_ns / MS_NS_PER_MS));
+    close(head.fd);
+}
+
 static enum ms_exit end(struct job *j)
 {
     MS_CLEANUP(ms_cleanup_free) uint8_t *reply = NULL;
@@ -176,6 +191,8 @@ static enum ms_exit end(struct job *j)
     done = muster__stopped__unpack(NULL, len, reply);
     if (!done)
         return ms_target_fail_unreadable(&j->target);
+    if (done->head)
+        wait_head(j);
     code = report(j, done);
     muster__stopped__free_unpacked(done, NULL);
     return code;

@@ -272,6 +272,9 @@ struct ms_head_op *ms_head_request_then(struct ms_head *h,
 /* Wait until it has completed: 0, or -ETIMEDOUT when deadline_ns (monotonic) comes
  * first; the operation then goes on. */
 int ms_head_op_wait(struct ms_head_op *op, int64_t deadline_ns);
+
+/* Why one that was waited for has not completed, for people: whether the head is there. */
+const char *ms_head_op_delay(const struct ms_head_op *op);
 /* After completion: 0 or its negative errno with the reason in err. Before:
  * -EINPROGRESS. */
 int ms_head_op_result(const struct ms_head_op *op, struct ms_error *err);

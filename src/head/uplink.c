@@ -372,3 +372,12 @@ struct ms_head *ms_head_join(const struct ms_head_options *o,
     ms_head_stop(h, 0);
     return NULL;
 }
+
+const char *ms_head_op_delay(const struct ms_head_op *op)
+{
+    const struct ms_uplink *u = op->head->uplink;
+
+    return u && u->state != MS_UPLINK_READY
+               ? "the head is away, and has not come back in time"
+               : "there was no answer in time";
+}

@@ -21,7 +21,7 @@ enum ms_uplink_state {
 
 struct ms_uplink {
     struct ms_head *head;
-    enum ms_uplink_state state;
+    _Atomic enum ms_uplink_state state; /* read by those who wait, too */
     char *addresses;
     enum ms_tls_mode tls;
     Muster__DriverToHead *hello;
