@@ -129,7 +129,9 @@ def test_dies_in_the_middle_of_a_stream(cluster: Make, bell: Bells) -> None:
             pass
 
 
-def test_forks_children_and_dies(cluster: Make) -> None:
+@pytest.mark.parametrize("again", range(5))
+def test_forks_children_and_dies(cluster: Make, again: int) -> None:
+    """The last of them is perhaps still within its exec."""
     c = cluster(Echo)
     before = set(processes(os.environ[MARK]))
     fails_with_death(c, "fork_and_die")

@@ -353,7 +353,7 @@ int ms_agent_init(struct ms_agent *a, int link_fd, int lock_fd, int kept_fd)
     ms_exits_init(&a->seeks);
     ms_logwaits_init(&a->log_waits);
     a->loop = ms_loop_create();
-    if (!a->loop) {
+    if (!a->loop || ms_sweep_init(a) < 0) {
         ms_fd_close(&link_fd);
         return -ENOMEM;
     }
@@ -383,6 +383,7 @@ void ms_agent_finish(struct ms_agent *a)
     ms_exits_finish(&a->seeks);
     ms_map_finish(&a->by_uid);
     ms_map_finish(&a->by_pid);
+    ms_timer_finish(&a->sweep_again);
     ms_loop_destroy(a->loop);
     ms_agent_say_as(NULL);
     if (a->config_message)

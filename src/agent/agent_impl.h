@@ -68,6 +68,7 @@ struct ms_agent {
     struct ms_list dead;  /* the others: what is left of them is being removed */
     struct ms_list starts, stops;
     bool sweep_posted, collect_posted;
+    struct ms_timer sweep_again;
     bool is_stopping; /* nothing new is begun */
     bool is_over;
 };
@@ -181,6 +182,7 @@ void ms_join_close(struct ms_join *j);
 void ms_reap(struct ms_agent *a);
 /* This process has ended, by the word of whoever was its parent. */
 void ms_reap_one(struct ms_agent *a, pid_t pid, int status);
+int ms_sweep_init(struct ms_agent *a);
 /* Look for what dead workers have left, soon. */
 void ms_sweep_soon(struct ms_agent *a);
 

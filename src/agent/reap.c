@@ -74,40 +74,50 @@ void ms_reap(struct ms_agent *a)
 
 /* ---- what is left of them -------------------------------------------------------- */
 
-/* The worker that a process came from, by its environment; 0: unknown. */
-static uint64_t uid_of(pid_t pid)
+/* The worker that a process came from, by its environment; 0: unknown. -EAGAIN: it cannot
+ * say that now. */
+static int uid_of(pid_t pid, uint64_t *uid)
 {
     char text[17], *end;
-    unsigned long long uid;
+    int rc = ms_proc_env(pid, "MUSTER_WORKER_UID", text, sizeof text);
 
-    if (ms_proc_env(pid, "MUSTER_WORKER_UID", text, sizeof text) < 0)
-        return 0;
-    uid = strtoull(text, &end, 16);
-    return *end || end == text ? 0 : uid;
+    *uid = 0;
+    if (rc < 0)
+        return rc == -EAGAIN ? rc : 0;
+    *uid = strtoull(text, &end, 16);
+    if (*end || end == text)
+        *uid = 0;
+    return 0;
 }
 
+enum orphan {
+    NO_ORPHAN, /* or it is killed */
+    IS_ENDING, /* it can no longer say whose it is */
+    IS_NEW     /* it cannot say so yet */
+};
+
 /* A child of ours that is neither worker nor zygote lost its parent. If its worker
- * still lives it may stay. True: it is about to end and can no longer say whose it is.
- */
-static bool kill_if_orphan(struct ms_agent *a, pid_t pid)
+ * still lives it may stay. */
+static enum orphan kill_if_orphan(struct ms_agent *a, pid_t pid)
 {
     struct ms_worker *w;
     uint64_t uid;
 
     if (ms_map_find(&a->by_pid, (uint64_t)pid) || ms_zygotes_has(&a->zygotes, pid))
-        return false;
-    uid = uid_of(pid);
+        return NO_ORPHAN;
+    if (uid_of(pid, &uid) < 0)
+        return IS_NEW;
     if (!uid)
-        return ms_proc_is_ending(pid);
+        return ms_proc_is_ending(pid) ? IS_ENDING : NO_ORPHAN;
     w = ms_map_find(&a->by_uid, uid);
     if (w && !w->has_ended)
-        return false;
+        return NO_ORPHAN;
     if (w)
         w->has_orphans = true;
     if (getpgid(pid) == pid)
         ms_proc_group_kill(pid, SIGKILL);
     kill(pid, SIGKILL);
-    return false;
+    return NO_ORPHAN;
 }
 
 /* Nothing of it is left: whoever waits for that is told. */
@@ -138,30 +148,51 @@ static void bury_dead(struct ms_agent *a)
         ms_stops_check(a);
 }
 
-/* Each process that ends from here on makes for another sweep. */
-static void sweep(void *arg)
+/* Each process that ends from here on makes for another sweep; one that is within an exec
+ * gives no sign when it is through. */
+static void sweep(struct ms_agent *a)
 {
-    struct ms_agent *a = arg;
     MS_CLEANUP(ms_cleanup_free) pid_t *pids = NULL;
-    bool is_any_ending = false;
+    bool is_any_unknown = false;
     int count;
 
-    a->sweep_posted = false;
     if (a->is_over)
         return;
     ms_list_each (w, &a->dead, struct ms_worker, link)
         w->has_orphans = false;
     count = ms_proc_children(&pids);
-    for (int i = 0; i < count; i++)
-        if (kill_if_orphan(a, pids[i]))
-            is_any_ending = true;
-    if (!is_any_ending)
+    for (int i = 0; i < count; i++) {
+        enum orphan found = kill_if_orphan(a, pids[i]);
+
+        is_any_unknown |= found != NO_ORPHAN;
+        if (found == IS_NEW)
+            ms_timer_set(&a->sweep_again, MS_SWEEP_AGAIN_NS);
+    }
+    if (!is_any_unknown)
         bury_dead(a);
+}
+
+static void on_sweep(void *arg)
+{
+    struct ms_agent *a = arg;
+
+    a->sweep_posted = false;
+    sweep(a);
 }
 
 void ms_sweep_soon(struct ms_agent *a)
 {
     if (a->sweep_posted || a->is_over)
         return;
-    a->sweep_posted = ms_loop_post(a->loop, sweep, a) == 0;
+    a->sweep_posted = ms_loop_post(a->loop, on_sweep, a) == 0;
+}
+
+static void on_again(void *arg)
+{
+    sweep(arg);
+}
+
+int ms_sweep_init(struct ms_agent *a)
+{
+    return ms_timer_init(&a->sweep_again, a->loop, on_again, a);
 }

@@ -146,6 +146,7 @@
 #define MS_ZYGOTES_MAX       64u
 #define MS_STOP_GRACE_NS     (3 * MS_NS_PER_S)    /* SIGTERM until SIGKILL */
 #define MS_END_NS            (2 * MS_NS_PER_S)    /* SIGKILL until we no longer wait */
+#define MS_SWEEP_AGAIN_NS    (5 * MS_NS_PER_MS)   /* an orphan within an exec */
 #define MS_ZYGOTE_START_NS   (60 * MS_NS_PER_S)   /* imports until ready */
 #define MS_AGENT_START_NS    (30 * MS_NS_PER_S)   /* exec until ready */
 #define MS_PORTS_MAX         1024u                /* ports held by one process */

@@ -98,6 +98,7 @@ struct stat_line {
     char state;
     pid_t parent;
     unsigned flags;
+    unsigned long env_start, env_end; /* 0: it has no environment yet */
 };
 
 static bool read_stat(pid_t pid, struct stat_line *out)
@@ -111,10 +112,24 @@ static bool read_stat(pid_t pid, struct stat_line *out)
         return false;
     behind_name = strrchr((char *)text.data, ')');
     return behind_name && sscanf(behind_name + 1,
-                                 " %c %d %*d %*d %*d %*d %u",
+                                 " %c %d %*d %*d %*d %*d %u"
+                                 " %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s"
+                                 " %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s"
+                                 " %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s"
+                                 " %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s"
+                                 " %lu %lu",
                                  &out->state,
                                  &out->parent,
-                                 &out->flags) == 3;
+                                 &out->flags,
+                                 &out->env_start,
+                                 &out->env_end) == 5;
+}
+
+static bool stat_is_ending(const struct stat_line *stat)
+{
+    enum { FLAG_EXITING = 4 }; /* the kernel's PF_EXITING */
+
+    return stat->state == 'Z' || stat->state == 'X' || (stat->flags & FLAG_EXITING);
 }
 
 /* Where it does not: ask every process for its parent. */
@@ -166,6 +181,17 @@ static int copy_value(const char *value, size_t len, char *out, size_t room)
     return 0;
 }
 
+/* It shows no environment: because it has none, or because it is within an exec, where the
+ * new one comes only after those who wait for that exec were let go on. */
+static int explain_blank(pid_t pid)
+{
+    struct stat_line stat;
+
+    if (!read_stat(pid, &stat) || stat_is_ending(&stat))
+        return -ENOENT;
+    return stat.env_end && stat.env_start == stat.env_end ? -ENOENT : -EAGAIN;
+}
+
 int ms_proc_env(pid_t pid, const char *name, char *out, size_t room)
 {
     MS_CLEANUP(cleanup_buf) struct ms_buf env = {0};
@@ -177,6 +203,8 @@ int ms_proc_env(pid_t pid, const char *name, char *out, size_t room)
     rc = read_file(path, &env);
     if (rc < 0)
         return rc == -ESRCH ? -ENOENT : rc;
+    if (env.len == 0)
+        return explain_blank(pid);
     if (!ms_buf_str(&env))
         return -ENOMEM;
     for (size_t at = 0; at < env.len;) {
@@ -192,11 +220,9 @@ int ms_proc_env(pid_t pid, const char *name, char *out, size_t room)
 
 bool ms_proc_is_ending(pid_t pid)
 {
-    enum { FLAG_EXITING = 4 }; /* the kernel's PF_EXITING */
     struct stat_line stat;
 
-    return !read_stat(pid, &stat) || stat.state == 'Z' || stat.state == 'X' ||
-           (stat.flags & FLAG_EXITING);
+    return !read_stat(pid, &stat) || stat_is_ending(&stat);
 }
 
 int ms_proc_threads(void)

@@ -18,7 +18,7 @@ int ms_proc_children(pid_t **out);
 
 /* The value of an environment variable in the block that a process was started with.
  * 0; -ENOENT: it has none of this name, or it has ended; -ENAMETOOLONG: it does not
- * fit; -EACCES: not ours to look at. */
+ * fit; -EACCES: not ours to look at; -EAGAIN: it is within an exec, look again soon. */
 int ms_proc_env(pid_t pid, const char *name, char *out, size_t room);
 
 /* Whether it is on its way out, or dead and not reaped, or gone. */

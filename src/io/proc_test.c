@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -106,6 +108,34 @@ static void test_environment_of_another(void **state)
     assert_int_equal(ms_proc_env(pid, "MUSTER_UID", out, sizeof out), -ENOENT);
 }
 
+/* Whoever waits for an exec goes on before the new environment is there. */
+static void test_environment_within_an_exec(void **state)
+{
+    enum { TIMES = 200 };
+    char uid[] = "MUSTER_UID=00ff", name[] = "cat", out[8];
+    char *env[] = {uid, NULL}, *none[] = {NULL}, *argv[] = {name, NULL};
+
+    (void)state;
+    for (int i = 0; i < TIMES; i++) {
+        char *const *given = i % 2 ? none : env;
+        posix_spawn_file_actions_t actions;
+        int rc, fds[2];
+        pid_t pid;
+
+        assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+        posix_spawn_file_actions_init(&actions);
+        posix_spawn_file_actions_adddup2(&actions, fds[0], 0);
+        assert_int_equal(posix_spawn(&pid, "/bin/cat", &actions, NULL, argv, given), 0);
+        posix_spawn_file_actions_destroy(&actions);
+        while ((rc = ms_proc_env(pid, "MUSTER_UID", out, sizeof out)) == -EAGAIN)
+            sched_yield(); /* it gives no sign when it is through */
+        assert_int_equal(rc, given == none ? -ENOENT : 0);
+        close(fds[0]);
+        close(fds[1]);
+        assert_int_equal(waitpid(pid, NULL, 0), pid);
+    }
+}
+
 static void test_dangerous_groups_are_refused(void **state)
 {
     (void)state;
@@ -181,6 +211,7 @@ int main(void)
         cmocka_unit_test(test_no_children),
         cmocka_unit_test(test_children_are_listed),
         cmocka_unit_test(test_environment_of_another),
+        cmocka_unit_test(test_environment_within_an_exec),
         cmocka_unit_test(test_dangerous_groups_are_refused),
         cmocka_unit_test(test_close_others),
         cmocka_unit_test(test_cloexec),
