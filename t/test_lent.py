@@ -92,6 +92,20 @@ def test_a_part_of_what_there_is(rig: Rig) -> None:
     assert muster.reservation("rollout") is again
 
 
+def test_another_one_of_the_same_name(rig: Rig) -> None:
+    """A node that was given back is lent again, with more and other devices."""
+    rig.init(nodes=rig.nodes, num_nodes=0)
+    for count in (1, 3, 2):
+        one = muster.reserve("one", num_gpus=count)
+        assert one.nodes == ["n0"]
+        devices = f"0-{count - 1}"
+        c = muster.Cluster("c", Echo, one.resource_manager(), device_mapping=devices)
+        shown = c.execute_all_sync("env", "CUDA_VISIBLE_DEVICES")
+        assert shown == [{"CUDA_VISIBLE_DEVICES": str(i)} for i in range(count)]
+        c.destroy()
+        one.release()
+
+
 def test_nothing_at_first(rig: Rig) -> None:
     rig.init(nodes=rig.nodes, num_nodes=0)
     assert muster.nodes() == []

@@ -71,6 +71,7 @@ def rank_specs(
             stacklevel=4,
         )
     common = _common_spec(worker_cls, role, session)
+    session.nodes()  # one of a known name may be another one by now
     specs = []
     for rank, (node, devices) in enumerate(placements):
         env = rank_env(
