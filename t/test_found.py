@@ -20,7 +20,6 @@ muster.Cluster("kept", Trainer, device_mapping="0-3", mesh={"tp": 2}, timeout=44
                detached=True)
 counters = muster.Cluster("counters", Counter, args=(5,), detached=True)
 counters.create_engine("second", Counter, args=(9,))
-muster.nodes()  # an answer: what was told before it has arrived
 """
 
 

@@ -203,17 +203,24 @@ PyObject *head_clusters(PyObject *self, PyObject *timeout)
     return list;
 }
 
-/* (name, bytes): nobody waits for it. */
+/* (name, bytes, timeout): 0: nobody waits for it. */
 PyObject *head_describe_cluster(PyObject *self, PyObject *args)
 {
     struct head *h = (struct head *)self;
+    struct ms_head_op *op;
     const char *name, *meta;
+    PyObject *timeout;
     Py_ssize_t len;
+    int rc = 0;
 
-    if (!PyArg_ParseTuple(args, "sy#", &name, &meta, &len) || !head_is_running(h))
+    if (!PyArg_ParseTuple(args, "sy#O", &name, &meta, &len, &timeout) ||
+        !head_is_running(h))
         return NULL;
-    ms_head_op_unref(ms_head_describe_cluster(h->head, name, meta, (size_t)len));
-    Py_RETURN_NONE;
+    op = ms_head_describe_cluster(h->head, name, meta, (size_t)len);
+    if (PyObject_IsTrue(timeout))
+        rc = head_op_finish(op, timeout);
+    ms_head_op_unref(op);
+    return rc < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 static PyObject *found(const Muster__ClusterStatus *c)

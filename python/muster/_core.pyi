@@ -181,8 +181,8 @@ class Head:
         """`own`: only if this driver has made it. `uid`: only if rank 0 is or was that
         one; 0: whoever it is. None is there: that is fine."""
 
-    def describe_cluster(self, name: str, meta: bytes, /) -> None:
-        """What others are to know of it. Nobody waits for it."""
+    def describe_cluster(self, name: str, meta: bytes, timeout: float, /) -> None:
+        """What others are to know of it. 0: nobody waits until the head knows it."""
 
     def find_cluster(
         self, name: str, timeout: float, /

@@ -107,6 +107,7 @@ class Cluster(View):
         self._name = name
         self._owner: api.Session | None = session
         self._gone = False
+        self._told_s = ANSWER_S if detached else 0.0
         self._ports = f"{name}:{os.urandom(4).hex()}"
         self._recipe: Recipe | None = None
         self._held: Any = None  # what the session knows of it
@@ -190,6 +191,7 @@ class Cluster(View):
         self = cls.__new__(cls)
         self._owner = owner
         self._gone = False
+        self._told_s = 0.0
         self._ports = ""
         self._recipe = None
         self._held = None
@@ -271,12 +273,13 @@ class Cluster(View):
                 self._describe()
 
     def _describe(self) -> None:
-        """Let the head tell others what they need to call it."""
+        """Let the head tell others what they need to call it. Of a detached one nobody
+        else could tell it, should this process end now: then it is waited for."""
         if self._owner is None:
             return
         known = (self._timeout, self._bound, self._recipe)
         meta = describe(self._codec, self._members[0].native, *known)
-        self._owner.head.describe_cluster(self._name, meta)
+        self._owner.head.describe_cluster(self._name, meta, self._told_s)
 
     def incarnation(self, rank: int) -> int:
         """1, and one more with each `replace` of that rank."""
