@@ -1,4 +1,4 @@
-"""Worker classes of test_review.py. Imported by workers: keep it light."""
+"""Worker classes of test_corners.py. Imported by workers: keep it light."""
 
 import asyncio
 import os

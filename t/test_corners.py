@@ -1,4 +1,4 @@
-"""Bugs that a review has found, each with the test that shows it."""
+"""Corner cases: odd results, forks, async engines that leave, Ctrl-C, things done twice."""
 
 import os
 import pickle
@@ -9,8 +9,8 @@ from typing import Any
 
 import muster
 import pytest
+from corner_workers import Odd, OddAsync, SlowToRead
 from helpers import DEADLINE_S, Bell
-from review_workers import Odd, OddAsync, SlowToRead
 from workers import Echo
 
 Make = Callable[..., Any]
@@ -186,7 +186,7 @@ def test_ctrl_c_while_a_cluster_starts_leaves_nothing(
     thread = threading.Thread(target=interrupt)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        muster.Cluster("early", "review_slow.Echo", world_size=1, env=env)
+        muster.Cluster("early", "corner_slow.Echo", world_size=1, env=env)
     thread.join(DEADLINE_S)
     assert "early" not in session.held
     again = cluster(Echo, name="early")
