@@ -110,7 +110,7 @@ import muster, numpy as np, json, sys
 sys.path.insert(0, {here!r})
 from test_objects import Worker
 muster.init({address!r}, secret_file={secret!r})
-cluster = muster.Cluster("w", Worker, world_size=2, resources={{"gpus": 1}})
+cluster = muster.Cluster("w", Worker, device_mapping="0-1")
 stats = {{s["node"]: s for s in cluster.execute_all_sync("stats")}}
 refs = [cluster.execute_rank_zero_sync("keep", muster.empty(1 << 20))]
 print(json.dumps(stats), flush=True)
