@@ -21,29 +21,10 @@ void ms_watches_init(struct ms_watches *w,
     ms_list_init(&w->all);
 }
 
-static void on_timer(void *arg)
-{
-    ms_watches_pump(arg);
-}
-
-static bool set_timer(void *arg)
-{
-    struct ms_watches *w = arg;
-
-    return ms_timer_set(&w->timer, 0) == 0;
-}
-
-int ms_watches_init_on(struct ms_watches *w,
-                       const struct ms_mirror *mirror,
-                       struct ms_loop *loop)
-{
-    ms_watches_init(w, mirror, set_timer, w);
-    return ms_timer_init(&w->timer, loop, on_timer, w);
-}
-
 void ms_watches_finish(struct ms_watches *w)
 {
-    ms_timer_finish(&w->timer);
+    if (w->finish)
+        w->finish(w);
     ms_list_each (one, &w->all, struct ms_orch_watch, link) {
         ms_list_remove(&one->link);
         free(one);

@@ -17,14 +17,16 @@ struct ms_watches {
     bool (*schedule)(void *arg);
     void *arg;
     bool is_scheduled;
-    struct ms_timer timer; /* of those on a loop */
+    struct ms_timer timer;                /* of those on a loop */
+    void (*finish)(struct ms_watches *w); /* NULL: nothing is to be ended but them */
 };
 
 void ms_watches_init(struct ms_watches *w,
                      const struct ms_mirror *mirror,
                      bool (*schedule)(void *arg),
                      void *arg);
-/* Those that are pumped from a loop. 0, -ENOMEM. */
+/* Those that are pumped from a loop (told_loop.c, so that an engine without one needs
+ * none). 0, -ENOMEM. */
 int ms_watches_init_on(struct ms_watches *w,
                        const struct ms_mirror *mirror,
                        struct ms_loop *loop);
