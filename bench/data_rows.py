@@ -154,32 +154,26 @@ def _verl_line(work: str, better: float, slices: Slices) -> Line:
 
 
 def big_tensor(lab: Lab) -> list[Line]:
-    """One tensor to all ranks; verl's number is that of its pickling alone."""
+    """One tensor to all ranks, beside a memcpy of it and what verl has published for its
+    pickling alone, which takes 20 GB of memory here and is not done."""
     shape = (lab.size(6400, 640), 20480)
     share = shape[0] / 6400
-    slices: dict[str, Slices] = {"dispatch": {}, "serialise": {}, "memcpy": {}}
-    with lab.sides([THEIRS, OURS], ranks=RANKS) as sides:
+    slices: dict[str, list[float]] = {"dispatch": [], "memcpy": []}
+    with lab.sides([OURS], ranks=RANKS) as sides:
         for side in sides:
             side.ask("make_tensor", shape=shape)
-
-        def measure(side: Side) -> None:
-            ops = ["dispatch", "memcpy"] if side.name == OURS else ["serialise"]
-            for op in ops:
-                times = side.ask(op, count=lab.size(3, 2), warm_up=1)
-                slices[op].setdefault(side.name, []).append(quantile(times, 0.5))
-
-        take_turns(sides, lab.size(3, 2), measure)
-    ours = slices["dispatch"].get(OURS, [])
-    floor = median(slices["memcpy"].get(OURS))
+            for _ in range(lab.size(3, 2)):
+                for op, times in slices.items():
+                    took = side.ask(op, count=lab.size(3, 2), warm_up=1)
+                    times.append(quantile(took, 0.5))
+    ours, floor = slices["dispatch"], median(slices["memcpy"])
     limit = max(PUBLISHED_S * share / 10, (floor or 0) * MEMCPY_TIMES)
     work = f"{shape[0]} x {shape[1]} int64 dispatched to {RANKS} ranks"
-    verl = {OURS: ours, "verl": slices["serialise"].get(THEIRS, [])}
-    memcpy = {OURS: ours, "memcpy": slices["memcpy"].get(OURS, [])}
+    memcpy = {OURS: ours, "memcpy": slices["memcpy"]}
+    published = {OURS: ours, "verl, published": [PUBLISHED_S * share]}
     return [
         _line(work, Target("at_most", limit, "s"), "memcpy", memcpy),
-        _line(
-            work + "; peer: pickled and back", Target("better", 10, "s"), "verl", verl
-        ),
+        _line(work, Target("told", 0, "s"), "verl, published", published),
     ]
 
 

@@ -18,7 +18,7 @@ from muster.ragged import Ragged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from numpy.typing import NDArray
@@ -254,6 +254,12 @@ def _used(column: Column, none: Any) -> list[Any]:
 
 def _values(part: Part) -> Any:
     return part._values if isinstance(part, Ragged) else part
+
+
+def came_together(columns: Iterable[Column]) -> None:
+    """They are of one batch, which has arrived."""
+    parts = (_values(part) for column in columns for part in column.parts)
+    _far.came_together(part for part in parts if isinstance(part, Far))
 
 
 def near(column: Column) -> Column:

@@ -6,6 +6,8 @@ bytes are on his node; else they come from theirs, once for each node.
 
 from __future__ import annotations
 
+from weakref import ref
+
 import numpy as np
 
 from muster import _core
@@ -13,13 +15,14 @@ from muster._data import Ref, _collect, collecting, site
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from numpy.typing import NDArray
 
 FAR_MIN = 64 << 10  # bytes: less travels in the message, or with all that is small
 STORED_MIN = 2048  # bytes: the same of what lies in the store already
+MATES_MAX = 64 << 20  # bytes of objects that are mapped with the first of them
 
 
 def is_wanted() -> bool:
@@ -37,7 +40,15 @@ def new(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
 class Far:
     """An array of numbers in a store."""
 
-    __slots__ = ("_array", "_held", "_offset", "dtype", "shape")
+    __slots__ = (
+        "__weakref__",
+        "_array",
+        "_held",
+        "_mates",
+        "_offset",
+        "dtype",
+        "shape",
+    )
 
     def __init__(
         self,
@@ -49,6 +60,7 @@ class Far:
         self._held = held
         self._offset = offset
         self._array: NDArray[Any] | None = None
+        self._mates: Sequence[ref[Far]] = ()
         self.dtype = dtype
         self.shape = shape
 
@@ -59,6 +71,7 @@ class Far:
         if array.flags.c_contiguous:
             far = cls.__new__(cls)
             far._array = None
+            far._mates = ()
             far.dtype = array.dtype
             far.shape = array.shape
             bytes_of = array.reshape(-1).view(np.uint8)
@@ -136,11 +149,33 @@ def read(wanted: Sequence[tuple[Far, int, int]]) -> list[Far]:
     out = [far for far, *_ in wanted]
     unread = [i for i, far in enumerate(out) if far._array is None]
     if unread:
-        ranges = [far._range(first, end) for far, first, end in wanted]
-        found = _core.piece_read([ranges[i] for i in unread])
-        for i, one in zip(unread, found, strict=True):
+        mates = _unread_mates([out[i] for i in unread])
+        ranges = [out[i]._range(*wanted[i][1:]) for i in unread]
+        ranges += [mate._range(0, len(mate)) for mate in mates]
+        found = _core.piece_read(ranges)
+        for i, one in zip(unread, found, strict=False):
             out[i] = out[i]._read(*one)
+        for mate, one in zip(mates, found[len(unread) :], strict=True):
+            mate._read(*one)
     return out
+
+
+def _unread_mates(wanted: list[Far]) -> list[Far]:
+    others = {id(far): far for one in wanted for mate in one._mates if (far := mate())}
+    for far in wanted:
+        others.pop(id(far), None)
+    return [far for far in others.values() if far._array is None]
+
+
+def came_together(came: Iterable[Far]) -> None:
+    """Who reads one of these, which came in one batch, reads all that are on this node:
+    that moves nothing, and costs one question instead of many."""
+    node = _core.store_node()
+    here = [far for far in came if node and far.object[0] == node[0]]
+    if len(here) > 1 and sum(far.nbytes for far in here) <= MATES_MAX:
+        mates = [ref(far) for far in here]
+        for far in here:
+            far._mates = mates
 
 
 def _write(wanted: list[tuple[Far, NDArray[Any]]]) -> None:

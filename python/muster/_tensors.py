@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from muster._cells import Late, packed, ready, rows, shared, stored, take
+from muster._column import came_together
 from muster._far import together
 from muster._torch import is_tensor, tensor_of
 
@@ -234,6 +235,7 @@ def _load_columns(bare: dict[str, Any], count: int) -> Columns:
         name: Late(*cell) if isinstance(cell, tuple) else cell
         for name, cell in bare.items()
     }
+    came_together(cell.column for cell in cells.values() if isinstance(cell, Late))
     return Columns._made(cells, count)
 
 

@@ -556,4 +556,5 @@ def _arrived(
     batch._columns = columns
     batch._count = count
     batch.meta = meta
+    _column.came_together(columns.values())
     return batch
