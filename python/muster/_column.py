@@ -7,6 +7,7 @@ reads none of it; reading it reads those parts that its rows are in.
 from __future__ import annotations
 
 import itertools
+from math import prod
 
 import numpy as np
 
@@ -160,11 +161,11 @@ class Column:
         """Of the numbers of these rows."""
         part = self.parts[0]
         if isinstance(part, Ragged):
-            each = part.dtype.itemsize * int(np.prod(part.element_shape))
+            each = part.dtype.itemsize * prod(part.element_shape)
             return int(self.lengths().sum()) * each
         if part.dtype == object:
             return 0
-        return len(self) * part.dtype.itemsize * int(np.prod(part.shape[1:]))
+        return len(self) * part.dtype.itemsize * prod(part.shape[1:])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Column, (self.parts, self.rows)
@@ -298,7 +299,7 @@ def _range(part: Part, first: int, end: int) -> tuple[Any, int, int]:
 def _room(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     """An array to be written; where it is big, in memory that is used again once nothing
     points into it."""
-    memory = spare_new(int(np.prod(shape)) * dtype.itemsize)
+    memory = spare_new(int(prod(shape)) * dtype.itemsize)
     if memory is None:
         return np.empty(shape, dtype=dtype)
     return np.ndarray(shape, dtype=dtype, buffer=memory)
@@ -368,7 +369,7 @@ def gather_ragged(column: Column, out: NDArray[Any]) -> None:
         assert isinstance(part, Ragged)
         values.append(_bits(part.values if i in used else none))
         offsets.append(part.offsets if i in used else np.zeros(1, dtype=np.int64))
-    each = out.itemsize * int(np.prod(out.shape[1:]))
+    each = out.itemsize * prod(out.shape[1:])
     column.rows.gather_ragged(values, offsets, each, _bits(out), False)
     _count_copy(out.nbytes)
 

@@ -6,6 +6,7 @@ bytes are on his node; else they come from theirs, once for each node.
 
 from __future__ import annotations
 
+from math import prod
 from weakref import ref
 
 import numpy as np
@@ -32,7 +33,7 @@ def is_wanted() -> bool:
 
 def new(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     """An array in the store of this node, to be written."""
-    count = int(np.prod(shape))
+    count = int(prod(shape))
     room = _core.store_empty(count * dtype.itemsize, site())
     return np.frombuffer(room, dtype, count).reshape(shape)
 
@@ -90,7 +91,7 @@ class Far:
 
     @property
     def nbytes(self) -> int:
-        return int(np.prod(self.shape)) * self.dtype.itemsize
+        return prod(self.shape) * self.dtype.itemsize
 
     @property
     def is_here(self) -> bool:

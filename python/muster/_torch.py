@@ -94,14 +94,18 @@ def tensor_of(array: NDArray[Any]) -> Any:
     """In the same memory, unless its rows run backwards. It must not be written if the
     array must not."""
     torch = the_torch()
-    if any(stride < 0 for stride in array.strides):
+    if min(array.strides, default=0) < 0:
         array = array.copy()
-    name = name_of(array.dtype)
-    bits = array[name] if array.dtype.names else array
+    names = array.dtype.names
+    bits = array[names[0]] if names else array
+    tensor = torch.from_numpy(bits) if bits.flags.writeable else _read_only(bits)
+    return tensor.view(getattr(torch, names[0])) if names else tensor
+
+
+def _read_only(bits: NDArray[Any]) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it is read-only
-        tensor = torch.from_numpy(bits)
-    return tensor.view(getattr(torch, name)) if array.dtype.names else tensor
+        warnings.simplefilter("ignore")  # that torch knows no such thing
+        return the_torch().from_numpy(bits)
 
 
 def has_tensors(dtype: np.dtype[Any]) -> bool:

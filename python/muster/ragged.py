@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from muster._far import Far, is_wanted
@@ -91,7 +93,7 @@ class Ragged:
     @property
     def nbytes(self) -> int:
         """Of the elements of these rows."""
-        each = self.dtype.itemsize * int(np.prod(self.element_shape))
+        each = self.dtype.itemsize * prod(self.element_shape)
         return int(self.offsets[-1] - self.offsets[0]) * each
 
     def __len__(self) -> int:
