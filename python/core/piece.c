@@ -3,6 +3,8 @@
 #include "store.h"
 
 #include "base/cleanup.h"
+#include "base/copy.h"
+#include "base/limits.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -89,20 +91,25 @@ static int write_fresh(struct writing *w, struct ms_store_client *c)
     uint64_t bytes = 0;
     int rc;
 
+    for (size_t k = 0; k < w->fresh; k++)
+        bytes += w->lens[k];
     Py_BEGIN_ALLOW_THREADS;
     rc = ms_store_make_many(c, w->lens, w->fresh, site, w->made, &err);
     for (size_t k = 0; rc == 0 && k < w->fresh; k++) {
         const Py_buffer *b = &w->buffers[w->which[k]];
 
-        memcpy(w->made[k]->write, b->buf, (size_t)b->len);
+        if (bytes >= MS_COPY_BIG)
+            ms_copy_past_cache(w->made[k]->write, b->buf, (size_t)b->len);
+        else
+            memcpy(w->made[k]->write, b->buf, (size_t)b->len);
         w->held[w->which[k]] = w->made[k];
-        bytes += (uint64_t)b->len;
     }
     Py_END_ALLOW_THREADS;
     Py_XDECREF(text);
-    core_copied += bytes;
     if (rc < 0)
         core_store_raise(&err);
+    else
+        core_copied += bytes;
     return rc;
 }
 

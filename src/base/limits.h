@@ -88,6 +88,7 @@
 #define MS_STORE_SHOWN_MAX   1000u                /* objects of one node */
 #define MS_STORE_SHOW_NS     (3 * MS_NS_PER_S)    /* until a node is left out */
 #define MS_STORE_RESTING_MAX ((uint64_t)8 << 20)  /* unread, before the agent is told */
+#define MS_COPY_BIG          ((uint64_t)16 << 20) /* written at once: past the cache */
 #define MS_STORE_SLICE_MIN   ((uint64_t)64 << 10) /* bytes that must be saved by one */
 #define MS_SPARE_MAX         ((uint64_t)1 << 30) /* memory that a process keeps to use again */
 #define MS_SPARE_MIN         ((size_t)2 << 20) /* smaller columns are not worth it */
