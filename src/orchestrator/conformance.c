@@ -56,7 +56,8 @@ static void wait_for(struct ms_rig *rig, struct told *t)
 {
     assert_true(rig->ops->run(rig, &t->done, rig->ops->patience_ns));
     assert_int_equal(t->times, 1);
-    if (t->rc == -ECHILD || t->rc == -EIO) /* the engine's fault: its words are needed */
+    if (t->rc == -ECHILD ||
+        t->rc == -EIO) /* the engine's fault: its words are needed */
         print_message("# %s\n", t->why.text);
 }
 
