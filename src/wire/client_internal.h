@@ -90,7 +90,8 @@ struct ms_peer {
     struct ms_list garbage; /* calls to unreference when the lock is free */
     uint64_t next_call;
     struct ms_map pending;
-    char **methods; /* "engine\0method" of op MS_OP_METHOD + i */
+    unsigned given_up; /* calls whose ends come to nobody: read until then */
+    char **methods;    /* "engine\0method" of op MS_OP_METHOD + i */
     size_t *method_lens;
     uint32_t method_count, method_room;
     uint64_t acks[ACKS_MAX];

@@ -59,6 +59,7 @@ static void drop_conn(struct ms_peer *p, bool is_dead)
     ms_fd_close(&p->probe_fd);
     p->conn = NULL;
     p->armed = p->is_working = false;
+    p->given_up = 0;
 }
 
 void ms_peer_drop_conn(struct ms_peer *p)

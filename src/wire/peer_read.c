@@ -48,7 +48,8 @@ void ms_peer_hand_over(struct ms_peer *p)
         ms_waiter_wake(ms_list_first(&p->waiters, struct waiter, link));
         return;
     }
-    if ((!p->reading && p->pending.count) || ms_conn_wants_write(p->conn))
+    if ((!p->reading && (p->pending.count || p->given_up)) ||
+        ms_conn_wants_write(p->conn))
         ms_peer_arm(p);
 }
 
@@ -81,8 +82,10 @@ static int on_reply(struct ms_peer *p, struct ms_message *m)
 
     p->worker_core = m->head.core;
     add_ack(p, m->head.call_id, m->len);
-    if (!c)
-        return 0; /* cancelled meanwhile */
+    if (!c) { /* cancelled meanwhile */
+        p->given_up -= p->given_up > 0;
+        return 0;
+    }
     body = ms_message_take(m);
     c->ends_stream = m->head.flags & MS_FRAME_STREAM;
     if (body)
