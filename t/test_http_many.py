@@ -38,14 +38,20 @@ def wait_queued(one: Any, count: int) -> None:
     until(lambda: one.health(0)["calls_queued"] == count)
 
 
+def queue_log(one: Any, client: Client, word: str) -> Any:
+    """The connection of a call that waits behind the one that holds the engine."""
+    conn = client.connect()
+    body = {"method": "log", "engine_name": "default", "args": [word]}
+    client.send(conn, "/call", body)
+    wait_queued(one, 1)
+    return conn
+
+
 def test_order_with_native_calls(cluster: Make, bell: Callable[[], Bell]) -> None:
     one = cluster(Engine)
     client = Client(one.http_urls[0])
     held, go = start_hold(one, bell)
-    conn = client.connect()
-    body = {"method": "log", "engine_name": "default", "args": ["http"]}
-    client.send(conn, "/call", body)
-    wait_queued(one, 1)
+    conn = queue_log(one, client, "http")
     native = one.execute_rank_zero("log", "native")
     wait_queued(one, 2)
     assert client.get("/health")[0] == 200  # while the lock is held
@@ -60,11 +66,7 @@ def test_a_caller_that_goes(cluster: Make, bell: Callable[[], Bell]) -> None:
     one = cluster(Engine)
     client = Client(one.http_urls[0])
     held, go = start_hold(one, bell)
-    conn = client.connect()
-    body = {"method": "log", "engine_name": "default", "args": ["gone"]}
-    client.send(conn, "/call", body)
-    wait_queued(one, 1)
-    conn.close()
+    queue_log(one, client, "gone").close()
     wait_queued(one, 0)
     open(go, "wb").close()
     held.result()

@@ -94,6 +94,22 @@ static void test_a_driver_that_does_not_come_back(void **state)
     far_wait_living(b, 0);
 }
 
+/* Two nodes, "b" behind a proxy, a driver, and its cluster on both. */
+static struct far_agent *
+behind(struct proxy *p, struct seen *s, struct ms_head **h, uint64_t uids[2])
+{
+    struct far_agent *b;
+
+    serve_agent("a");
+    break_point(p);
+    b = far_dial(p->address, serve_secret(), "b", 4);
+    assert_non_null(b);
+    seen_init(s);
+    *h = serve_join(s);
+    serve_create(*h, "actor", false, uids);
+    return b;
+}
+
 static void test_an_agents_link_breaks_and_heals(void **state)
 {
     struct far_agent *b;
@@ -104,13 +120,7 @@ static void test_an_agents_link_breaks_and_heals(void **state)
     uint64_t uids[2];
 
     (void)state;
-    serve_agent("a");
-    break_point(&p);
-    b = far_dial(p.address, serve_secret(), "b", 4);
-    assert_non_null(b);
-    seen_init(&s);
-    h = serve_join(&s);
-    serve_create(h, "actor", false, uids);
+    b = behind(&p, &s, &h, uids);
     far_set_mode(b, FAR_KEEPS);
     op = serve_ask(h, "more", false);
     far_wait_started(b, 2);
@@ -138,13 +148,7 @@ static void test_an_agents_link_breaks_for_good(void **state)
     uint64_t uids[2];
 
     (void)state;
-    serve_agent("a");
-    break_point(&p);
-    b = far_dial(p.address, serve_secret(), "b", 4);
-    assert_non_null(b);
-    seen_init(&s);
-    h = serve_join(&s);
-    serve_create(h, "actor", false, uids);
+    b = behind(&p, &s, &h, uids);
     proxy_reset(&p);
     op = ms_head_destroy_cluster(h, "actor", 0); /* waits for the node */
     seen_wait_exits(&s, 2);

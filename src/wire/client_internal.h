@@ -178,7 +178,8 @@ int ms_peer_send(struct ms_peer *p,
                  const struct iovec *iov,
                  int count);
 int ms_peer_send_method(struct ms_peer *p, uint32_t i);
-uint64_t ms_call_budget(const struct ms_call *c, int64_t now_ns);
+/* The head of its CALL, with the time that is left. */
+struct ms_frame ms_call_frame(const struct ms_call *c, int64_t now_ns);
 void ms_peer_drop_conn(struct ms_peer *p); /* nobody else reads it */
 /* The connection is over; the reader's role is ours, or nobody has it. */
 void ms_peer_lose(struct ms_peer *p, int why, const struct ms_error *err);

@@ -297,12 +297,7 @@ static int call_send(struct ms_peer *p,
                      int count)
 {
     int64_t now_ns = ms_now_ns();
-    struct ms_frame head = {.kind = MS_KIND_CALL,
-                            .codec = c->codec,
-                            .op = c->op,
-                            .flags = c->flags,
-                            .call_id = c->id,
-                            .budget_ns = ms_call_budget(c, now_ns)};
+    struct ms_frame head = ms_call_frame(c, now_ns);
 
     if (spec->waits && !spec->is_of_many && take_lease(p, now_ns)) {
         head.flags |= MS_FRAME_SPIN;

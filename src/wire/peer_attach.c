@@ -54,12 +54,7 @@ static int send_attach(struct ms_peer *p, const uint64_t *ids, size_t count)
 
 static int send_again(struct ms_peer *p, struct ms_call *c, int64_t now_ns)
 {
-    struct ms_frame head = {.kind = MS_KIND_CALL,
-                            .codec = c->codec,
-                            .op = c->op,
-                            .flags = c->flags,
-                            .call_id = c->id,
-                            .budget_ns = ms_call_budget(c, now_ns)};
+    struct ms_frame head = ms_call_frame(c, now_ns);
     struct iovec iov = {c->request, c->request_len};
     int rc;
 

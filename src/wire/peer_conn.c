@@ -239,9 +239,19 @@ int ms_peer_send_method(struct ms_peer *p, uint32_t i)
     return ms_peer_send(p, &head, &iov, 1);
 }
 
-uint64_t ms_call_budget(const struct ms_call *c, int64_t now_ns)
+static uint64_t budget(const struct ms_call *c, int64_t now_ns)
 {
     if (c->deadline_ns == MS_NEVER)
         return 0;
     return c->deadline_ns > now_ns ? (uint64_t)(c->deadline_ns - now_ns) : 1;
+}
+
+struct ms_frame ms_call_frame(const struct ms_call *c, int64_t now_ns)
+{
+    return (struct ms_frame){.kind = MS_KIND_CALL,
+                             .codec = c->codec,
+                             .op = c->op,
+                             .flags = c->flags,
+                             .call_id = c->id,
+                             .budget_ns = budget(c, now_ns)};
 }
