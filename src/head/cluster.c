@@ -125,12 +125,13 @@ void ms_head_cluster_forget(struct ms_head *h, struct ms_cluster *c)
 {
     uint64_t driver = c->driver;
 
-    ms_list_each (op, &h->destroying, struct ms_head_op, wait_link)
-        if (op->cluster == c)
-            ms_head_op_succeed(op, NULL);
     ms_head_ports_drop(h, c);
     ms_head_meta_remove(h, c->name);
     ms_place_cluster_gone(h, c->name);
+    /* whoever waits for this may place one of the same name from another thread */
+    ms_list_each (op, &h->destroying, struct ms_head_op, wait_link)
+        if (op->cluster == c)
+            ms_head_op_succeed(op, NULL);
     ms_registry_remove(&h->registry, c);
     ms_driver_cluster_gone(h, driver);
     ms_head_seek_step(h);

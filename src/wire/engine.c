@@ -84,7 +84,8 @@ static void become_busy(struct ms_server *s, struct ms_request *r, int64_t now_n
     s->busy_since_ns = now_ns;
     s->spin_next = r && (r->flags & MS_FRAME_SPIN);
     s->caller_core = s->spin_next ? r->core : 0;
-    s->engine_core = s->spin_next ? this_core() : 0;
+    atomic_store_explicit(
+        &s->engine_core, s->spin_next ? this_core() : 0, memory_order_relaxed);
     if (r)
         follow(s, r);
     if (s->long_fd >= 0 && !s->long_armed)
@@ -182,13 +183,14 @@ static int engine_step(struct ms_server *s, int64_t spin_until_ns, int64_t until
 static void step_aside(struct ms_server *s, int64_t now_ns)
 {
     cpu_set_t all, others;
+    uint32_t core = atomic_load_explicit(&s->engine_core, memory_order_relaxed);
 
-    if (!s->spin_next || s->caller_core != s->engine_core)
+    if (!s->spin_next || s->caller_core != core)
         return;
     if (now_ns < s->move_again_ns || sched_getaffinity(0, sizeof all, &all) < 0)
         return;
     others = all;
-    CPU_CLR(s->engine_core - 1, &others);
+    CPU_CLR(core - 1, &others);
     if (CPU_COUNT(&others) && sched_setaffinity(0, sizeof others, &others) == 0)
         sched_setaffinity(0, sizeof all, &all);
     if (ms_now_ns() - now_ns < MOVE_LONG_NS)
@@ -196,7 +198,7 @@ static void step_aside(struct ms_server *s, int64_t now_ns)
     else if (s->move_wait_ns < MOVE_MAX_NS)
         s->move_wait_ns = s->move_wait_ns * 10 + MOVE_NS;
     s->move_again_ns = ms_now_ns() + s->move_wait_ns;
-    s->engine_core = this_core();
+    atomic_store_explicit(&s->engine_core, this_core(), memory_order_relaxed);
 }
 
 /* Poll for the next call? */

@@ -38,11 +38,12 @@ void ms_reply_failure(struct server_conn *sc,
 void ms_reply_send(struct ms_request *r)
 {
     struct server_conn *sc = r->ledger ? r->ledger->conn : NULL;
-    struct ms_frame head = {.kind = r->reply_kind,
-                            .codec = r->reply_codec,
-                            .flags = r->reply_flags,
-                            .core = r->server->engine_core,
-                            .call_id = r->call_id};
+    struct ms_frame head = {
+        .kind = r->reply_kind,
+        .codec = r->reply_codec,
+        .flags = r->reply_flags,
+        .core = atomic_load_explicit(&r->server->engine_core, memory_order_relaxed),
+        .call_id = r->call_id};
     struct iovec iov = {r->reply, r->reply_len};
 
     if (!sc)

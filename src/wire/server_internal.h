@@ -144,7 +144,7 @@ struct ms_server {
     struct server_conn *engine_reads; /* ...this one */
     bool spin_next;                   /* the last request came with a lease */
     uint32_t caller_core;             /* and from this core, + 1 */
-    uint32_t engine_core;             /* where the engine ran when it took it, + 1 */
+    atomic_uint engine_core;          /* where the engine ran when it took it, + 1 */
     int64_t move_again_ns; /* when the engine may leave the caller's core again */
     int64_t move_wait_ns;
     _Atomic bool stopping;
