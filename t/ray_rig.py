@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +192,17 @@ class RayCluster:
         said = self.ask("held")
         actors = [a for a in said["actors"] if "MusterKeeper" in a["class"]]
         return len(actors), said["groups"]
+
+    def records(self) -> list[str]:
+        """Ids of the submitted jobs that Ray remembers, running or not. (Drivers that
+        were not submitted stay in its list for ever.) It has a dashboard."""
+        url = f"http://{self.where['url'].removeprefix('http://')}/api/jobs/"
+        token = self.env.get("RAY_AUTH_TOKEN")
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        asked = urllib.request.Request(url, headers=headers)
+        with urllib.request.urlopen(asked, timeout=SLOW_S) as answer:
+            known = [job["submission_id"] for job in json.load(answer)]
+        return [one for one in known if one]
 
     def assert_nothing_held(self, timeout: float = 30.0) -> None:
         """Ray may need a moment to clean up after a process that was killed."""

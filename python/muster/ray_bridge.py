@@ -10,6 +10,7 @@ Python: of this folder it takes the modules _ray_*.py alone.
     _ray_gang.py     one placement group, the keepers of its nodes, its pieces
     _ray_keeper.py   the actor on a node; the agent is its child
     _ray_package.py  our package on the nodes
+    _ray_record.py   what Ray remembers of our job
     _ray_nodes.py    the nodes of the cluster, and whether Ray answers
     _ray_order.py    which piece is which (pure)
     _ray_causes.py   why a piece ended (pure)
@@ -48,6 +49,7 @@ from muster._ray_gang import CAN_LABELS, Gang, Refused
 from muster._ray_lines import Lines
 from muster._ray_nodes import Nodes
 from muster._ray_package import Package
+from muster._ray_record import Record
 
 OLDEST = (2, 40)
 CLOSE_S = 30.0  # for everything to be given back at the end; Ray does the rest
@@ -92,6 +94,7 @@ class Bridge:
         self.nodes = Nodes(self._on_silent, self._on_heard)
         self.tasks: set[asyncio.Task[None]] = set()
         self.ending = asyncio.Event()
+        self.is_told = False  # to end, by the controller
 
     def _on_silent(self, why: str) -> None:
         self.lines.say({"event": "silent", "why": why})
@@ -288,6 +291,7 @@ class Bridge:
                         self.lines.say(piece.event())
 
     async def end(self, m: dict[str, Any], op: Op) -> None:
+        self.is_told = True
         await self.close(op)
 
     # ---- life --------------------------------------------------------------------------
@@ -348,15 +352,19 @@ def main() -> None:
     lines, package = Lines(), Package()
     check_version()
     cloudpickle.register_pickle_by_value(_ray_keeper)
-    ray.init(
+    connected = ray.init(
         address=os.environ.get("RAY_ADDRESS", "auto"),
         namespace=f"muster-{options.name}",
         log_to_driver=False,
         logging_level="warning",
     )
+    record = Record(package.config, connected.address_info["webui_url"])
 
     async def serve() -> None:
-        await Bridge(lines, package, options.muster).run(options.grace)
+        bridge = Bridge(lines, package, options.muster)
+        await bridge.run(options.grace)
+        if bridge.is_told:
+            record.leave()
 
     asyncio.run(serve())
     leave(package)

@@ -114,6 +114,7 @@ def test_the_driver_is_killed_while_a_reservation_waits(
     driver.process.communicate(timeout=DEADLINE_S)
     assert wait_gone([bridge], SLOW_S) == []
     ray.assert_nothing_held()
+    until(lambda: ray.records() == [], ray.records, SLOW_S)
 
 
 def test_rays_head_dies(ray: RayCluster, url: str) -> None:

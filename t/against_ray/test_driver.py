@@ -10,7 +10,7 @@ from pathlib import Path
 import muster
 import pytest
 from cli_rig import CLI
-from helpers import DEADLINE_S, Driver, processes, wait_gone
+from helpers import DEADLINE_S, Driver, processes, until, wait_gone
 from ray_rig import SLOW_S, RayCluster
 from workers import Echo
 
@@ -84,9 +84,11 @@ def test_killed_driver_leaves_nothing(
     assert driver.process.stdout is not None
     workers = [int(pid) for pid in driver.process.stdout.readline().split()]
     assert len(workers) == 2
+    assert len(ray.records()) == 1
     driver.process.kill()
     driver.process.communicate(timeout=DEADLINE_S)
     assert wait_gone([*workers, *processes(driver.mark)], SLOW_S) == []
+    until(lambda: ray.records() == [], ray.records, SLOW_S)  # nor what Ray remembers
 
 
 def test_nobody_is_there() -> None:

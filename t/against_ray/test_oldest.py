@@ -4,10 +4,11 @@ import errno
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from helpers import wait_gone
-from ray_rig import RayCluster
+from helpers import Driver, processes, until, wait_gone
+from ray_rig import SLOW_S, RayCluster
 
 PYTHON = os.environ.get("OLDEST_RAY_PYTHON", "")
 pytestmark = pytest.mark.skipif(not PYTHON, reason="OLDEST_RAY_PYTHON is not set")
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.skipif(not PYTHON, reason="OLDEST_RAY_PYTHON is not set
 
 @pytest.fixture(scope="module")
 def oldest() -> Iterator[RayCluster]:
-    one = RayCluster(2, python=PYTHON)
+    one = RayCluster(2, python=PYTHON, dashboard=True)
     yield one
     one.stop()
 
@@ -50,3 +51,31 @@ def test_killed(oldest: RayCluster) -> None:
     bridge.end()
     assert wait_gone([agent]) == []
     oldest.assert_nothing_held()
+
+
+DRIVER = """
+import sys
+import muster
+from workers import Echo
+if __name__ == "__main__":
+    muster.init(orchestrator="ray", address={url!r}, num_nodes=2, num_gpus=1)
+    c = muster.Cluster("echo", Echo, device_mapping="0-1")
+    print(*c.execute_all_sync("pid"), flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("how", ["ends", "is killed"])
+def test_a_driver(oldest: RayCluster, tmp_path: Path, how: str) -> None:
+    """The whole way: package, job, bridge, agents, workers; and back."""
+    url = f"http://{oldest.where['url'].removeprefix('http://')}"
+    driver = Driver(DRIVER.format(url=url), tmp_path)
+    assert driver.process.stdout is not None
+    workers = [int(pid) for pid in driver.process.stdout.readline().split()]
+    assert len(workers) == 2
+    if how == "is killed":
+        driver.process.kill()
+    driver.process.communicate(timeout=SLOW_S)
+    assert wait_gone([*workers, *processes(driver.mark)], SLOW_S) == []
+    oldest.assert_nothing_held()
+    until(lambda: oldest.records() == [], oldest.records, SLOW_S)

@@ -1,0 +1,64 @@
+"""The record of the bridge's job in Ray's list, when nobody is left to delete it.
+
+A controller deletes it, and one that is killed cannot. Nor can the job, as Ray deletes no
+record of a job that runs. So a process of its own waits beside the bridge until that has
+ended, in whatever way, and gives a controller that lives LATE_S to read how. It costs a
+bare Python, and Ray is imported by it at the end alone.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+NAME = "MUSTER_BRIDGE_NAME"  # of a job that is nothing but a bridge
+ID = "job_submission_id"
+LATE_S = 20.0
+GIVE_UP_S = 120.0  # after the end of the bridge
+NAP_S = 1.0
+WATCH = """
+import os, sys, time
+if os.fork():
+    os._exit(0)
+told = sys.stdin.read()  # until the bridge has ended
+if told:
+    os._exit(0)
+address, job, late, most, nap = *sys.argv[1:3], *map(float, sys.argv[3:])
+until = time.monotonic() + most
+from ray.job_submission import JobSubmissionClient
+client = JobSubmissionClient(address)
+while not client.get_job_status(job).is_terminal():
+    if time.monotonic() > until:
+        os._exit(1)
+    time.sleep(nap)
+time.sleep(late)
+client.delete_job(job)
+"""
+
+
+class Record:
+    """Made once Ray is connected to; of a bridge that is no job there is none."""
+
+    def __init__(self, config: dict[str, Any], dashboard: str | None) -> None:
+        job = str((config.get("metadata") or {}).get(ID) or "")
+        self.watch: Any = None
+        if not job or not dashboard or NAME not in os.environ:
+            return
+        limits = [str(LATE_S), str(GIVE_UP_S), str(NAP_S)]
+        self.watch = subprocess.Popen(
+            [sys.executable, "-c", WATCH, f"http://{dashboard}", job, *limits],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,  # Ray ends the job's group
+        )
+        self.watch.wait()  # it goes on as nobody's child
+
+    def leave(self) -> None:
+        """The controller is there: it reads the record, and deletes it."""
+        if self.watch is not None:
+            self.watch.stdin.write(b"1")
+            self.watch.stdin.close()
