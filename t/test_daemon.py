@@ -117,6 +117,29 @@ kept.execute_all_sync("note", "from two")
     assert wait_gone(kept.pids, 0) == []
 
 
+def test_a_detached_cluster_whose_maker_dies_in_between(
+    joined: Daemon, tmp_path: Path, bell: Any
+) -> None:
+    """Its constructors still run: nobody could use it, and nobody would end it."""
+    here = bell()
+    two = other_driver(
+        joined,
+        tmp_path,
+        f"""
+from workers import Hangs
+muster.Cluster("half", Hangs, args=({here.path!r},), world_size=1, detached=True)
+""",
+    )
+    here.hear()
+    half = muster.get_cluster("half")
+    two.signal(signal.SIGKILL)
+    assert wait_gone(half.pids) == []
+    half.destroy()  # returns when the head knows the end
+    with pytest.raises(muster.ClusterError, match="no cluster 'half'"):
+        muster.get_cluster("half")
+    two.end()
+
+
 def test_the_head_is_killed_and_started_again(
     joined: Daemon, tmp_path: Path, bell: Any
 ) -> None:

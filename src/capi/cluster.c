@@ -266,6 +266,16 @@ static int place_and_start(struct muster_cluster *c,
     return rc;
 }
 
+/* It is whole, and may outlive us from now on. */
+static int let_go(struct muster_cluster *c, struct muster_error *err)
+{
+    struct ms_head_op *op = ms_head_describe_cluster(c->session->head, c->name, "", 0);
+    int rc = ms_capi_wait(op, MS_CAPI_ANSWER_NS, err) ? 0 : -EIO;
+
+    ms_head_op_unref(op);
+    return rc;
+}
+
 static int create(struct muster_cluster *c,
                   const struct muster_cluster_options *o,
                   struct muster_error *err)
@@ -280,7 +290,9 @@ static int create(struct muster_cluster *c,
     }
     rc = place_and_start(c, o, own ? own : o->resources, err);
     muster_resources_destroy(own);
-    return rc < 0 ? rc : construct(c, o, err);
+    if (rc == 0)
+        rc = construct(c, o, err);
+    return rc == 0 && o->detached ? let_go(c, err) : rc;
 }
 
 static int check_options(struct muster_session *s,

@@ -44,6 +44,7 @@ static int find_cluster(struct ms_registry *r,
             return ms_error_sys(err, -ENOMEM, "cluster '%s'", s->cluster);
         c->driver = s->driver;
         c->detached = s->detached;
+        c->described = true; /* to the head before us, for all we know */
         c->state = MS_CLUSTER_RUNNING;
         ms_list_add_tail(&r->clusters, &c->link);
     }

@@ -252,7 +252,13 @@ int ms_cluster_set_meta(struct ms_cluster *c, const uint8_t *meta, size_t len)
     free(c->meta);
     c->meta = copy;
     c->meta_len = len;
+    c->described = true;
     return 0;
+}
+
+bool ms_cluster_outlives_driver(const struct ms_cluster *c)
+{
+    return c->detached && c->described;
 }
 
 /* ---- events ---------------------------------------------------------------------- */

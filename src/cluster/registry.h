@@ -68,7 +68,8 @@ struct ms_cluster {
     struct ms_list link;
     char name[MS_NAME_MAX + 1];
     uint64_t driver; /* that made it; 0: the process of the registry itself */
-    bool detached;   /* outlives its driver */
+    bool detached;   /* outlives its driver, once that has made it: */
+    bool described;  /* its maker has said what others are to know of it */
     uint8_t *meta;   /* opaque; NULL: none */
     size_t meta_len;
     enum ms_cluster_state state;
@@ -121,8 +122,12 @@ struct ms_slot *ms_registry_find_uid(const struct ms_registry *r, uint64_t uid);
 /* The slot that an earlier incarnation of this uid had. */
 struct ms_slot *ms_registry_find_former(const struct ms_registry *r, uint64_t uid);
 
-/* Copied. 0 or -ENOMEM. */
+/* Copied; it is described then. 0 or -ENOMEM. */
 int ms_cluster_set_meta(struct ms_cluster *c, const uint8_t *meta, size_t len);
+
+/* Does it go on when its driver has ended? A detached one whose constructors still ran then
+ * is of no use to anybody. */
+bool ms_cluster_outlives_driver(const struct ms_cluster *c);
 
 /* Its process exists. 0; -ESTALE: no current instance has this uid; -ENOMEM: try again
  * or give the worker up. An instance that has exited stays so and learns its address.

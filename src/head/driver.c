@@ -116,7 +116,7 @@ int ms_driver_expect(struct ms_head *h, uint64_t id)
 static bool has_clusters(const struct ms_driver *d)
 {
     ms_list_each (c, &d->head->registry.clusters, struct ms_cluster, link)
-        if (c->driver == d->id && !c->detached)
+        if (c->driver == d->id && !ms_cluster_outlives_driver(c))
             return true;
     return false;
 }
@@ -183,7 +183,7 @@ void ms_driver_end(struct ms_driver *d, int64_t grace_ns)
     ms_head_kv_driver_gone(h, d->id);
     ms_fleet_driver_gone(h, d->id);
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
-        if (c->driver == d->id && !c->detached)
+        if (c->driver == d->id && !ms_cluster_outlives_driver(c))
             ms_head_op_unref(ms_head_destroy_cluster(h, c->name, grace_ns));
     settle(d);
     ms_head_stop_step(h);

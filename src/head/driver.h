@@ -2,7 +2,7 @@
  *
  * A driver is known by the random id of its process. It owns the clusters that it makes;
  * what happens to them is told to it alone. When it ends, or has been silent for
- * link_grace, its clusters end, except those that are detached.
+ * link_grace, its clusters end, except those that are detached and whole.
  *
  *   EXPECTED -> HERE <-> AWAY -> ENDING -> freed
  *

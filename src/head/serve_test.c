@@ -108,6 +108,7 @@ static void test_drivers_have_their_own(void **state)
     serve_create(one, "mine", false, mine);
     serve_create(two, "yours", false, yours);
     serve_create(one, "kept", true, kept);
+    ops_expect(serve_ask(one, "unmade", true), 0, NULL); /* never described */
     ops_expect(serve_ask(two, "mine", false), -EEXIST, "train.py");
     ops_expect(
         ms_head_destroy_that_cluster(two, "mine", true, 0, 0), -ENOENT, "'mine'");

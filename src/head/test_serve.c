@@ -111,6 +111,8 @@ void serve_create(struct ms_head *h, const char *name, bool detached, uint64_t u
     for (size_t i = 0; i < 2; i++)
         uids[i] = c->workers[i]->uid;
     ms_head_op_unref(op);
+    if (detached)
+        ops_expect(ms_head_describe_cluster(h, name, "", 0), 0, NULL);
 }
 
 size_t serve_count(void)
