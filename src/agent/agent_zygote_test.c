@@ -8,6 +8,7 @@
 #include "wire/link.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -15,6 +16,8 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -280,6 +283,43 @@ static void test_workers_outlive_their_zygote(void **state)
     fake_free(m);
 }
 
+/* It has ended, and its parent does not know yet. */
+static void end_unreaped(pid_t pid)
+{
+    MS_CLEANUP(ms_cleanup_fd) int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    struct pollfd p = {fd, POLLIN, 0};
+
+    assert_true(fd >= 0);
+    kill(pid, SIGKILL);
+    assert_int_equal(poll(&p, 1, 10000), 1);
+}
+
+/* What was never sent to it is sent to the next one. */
+static void test_asked_before_its_death_is_known(void **state)
+{
+    struct fake_head *h = *state;
+    struct fake_spec s[2];
+    pid_t zygote;
+    uint64_t request;
+
+    start_as(h, "");
+    fake_spec_fork(&s[0], 1, 0);
+    fake_free(fake_head_started(h, &s[0], 1));
+    for (uint64_t uid = 2; uid < 8; uid++) {
+        Muster__AgentToHead *m;
+
+        zygote = only_child_named(h->agent_pid, "as-python");
+        kill(h->agent_pid, SIGSTOP);
+        fake_spec_fork(&s[1], uid, 1);
+        request = fake_head_start_workers(h, &s[1], 1); /* it reads this first */
+        end_unreaped(zygote);
+        kill(h->agent_pid, SIGCONT);
+        m = fake_head_answer(h, request);
+        assert_int_equal(m->body_case, MUSTER__AGENT_TO_HEAD__BODY_STARTED);
+        fake_free(m);
+    }
+}
+
 static void test_derived_zygote(void **state)
 {
     struct fake_head *h = *state;
@@ -361,6 +401,7 @@ int main(int argc, char **argv)
         AGENT_TEST(test_fork_fails),
         AGENT_TEST(test_zygote_dies_with_requests),
         AGENT_TEST(test_workers_outlive_their_zygote),
+        AGENT_TEST(test_asked_before_its_death_is_known),
         AGENT_TEST(test_derived_zygote),
         AGENT_TEST(test_prepare),
         AGENT_TEST(test_ask_how_another_ended),

@@ -45,6 +45,14 @@ void ms_zygote_flush(struct ms_zygote *z);
 /* Read and handle all that is there. */
 void ms_zygote_read(struct ms_zygote *z);
 
+/* What it was never sent goes to another one of its kind, as it had been ready and has died;
+ * or fails, with `why`. */
+void ms_zygotes_pass_on(struct ms_zygote *z, struct ms_list *unsent, const char *why);
+/* One that waits, or was sent. */
+void ms_zygote_fail_item(struct ms_zygote *z,
+                         struct ms_zygote_item *item,
+                         const char *why);
+
 /* It is of no more use: kill it, fail all that wait, close. */
 void ms_zygote_fail(struct ms_zygote *z, const char *why);
 /* The same when the reaper has said how it ended. */

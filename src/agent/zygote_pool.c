@@ -153,6 +153,45 @@ static struct ms_zygote *get(struct ms_zygotes *p,
     return z;
 }
 
+/* One in the place of another. Nothing is purged: the list may be walked. */
+static struct ms_zygote *start_again(const struct ms_zygote *old)
+{
+    struct ms_zygotes *p = old->pool;
+    Muster__ZygoteKey *key = ms_zygote_key_normal(old->key, old->context);
+    struct ms_zygote *z = key ? ms_zygote_create(p, old->context, key) : NULL;
+    struct ms_error err = {0};
+
+    if (!z)
+        return NULL;
+    if (ms_zygote_launch(z, &err) < 0) {
+        ms_zygote_destroy(z);
+        return NULL;
+    }
+    ms_list_add_tail(&p->list, &z->link);
+    p->count++;
+    return z;
+}
+
+void ms_zygotes_pass_on(struct ms_zygote *z, struct ms_list *unsent, const char *why)
+{
+    struct ms_zygote *next;
+
+    if (ms_list_is_empty(unsent))
+        return;
+    next = find(z->pool, z->context, z->key);
+    if (!next)
+        next = start_again(z);
+    ms_list_each (item, unsent, struct ms_zygote_item, link) {
+        ms_list_remove(&item->link);
+        if (next)
+            ms_list_add_tail(&next->queue, &item->link);
+        else
+            ms_zygote_fail_item(z, item, why);
+    }
+    if (next)
+        ms_zygote_flush(next);
+}
+
 int ms_zygotes_prepare(struct ms_zygotes *p,
                        const Muster__DriverContext *context,
                        const Muster__ZygoteKey *key,

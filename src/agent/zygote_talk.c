@@ -36,7 +36,9 @@ static struct ms_zygote *derived_of(struct ms_zygote_item *item)
 
 /* ---- what becomes of those who wait ---------------------------------------------- */
 
-static void fail_item(struct ms_zygote *z, struct ms_zygote_item *item, const char *why)
+void ms_zygote_fail_item(struct ms_zygote *z,
+                         struct ms_zygote_item *item,
+                         const char *why)
 {
     ms_buf_finish(&item->data);
     if (item->is_derive)
@@ -74,9 +76,9 @@ void ms_zygote_fail(struct ms_zygote *z, const char *why)
     ms_timer_cancel(&z->timer);
     ms_list_remove(&z->derive.link);
     while ((item = pop(&z->queue)))
-        fail_item(z, item, why);
+        ms_zygote_fail_item(z, item, why);
     while ((item = pop(&z->sent)))
-        fail_item(z, item, why);
+        ms_zygote_fail_item(z, item, why);
     tell_waiters(z, why);
 }
 
@@ -116,6 +118,7 @@ void ms_zygote_ended(struct ms_zygote *z, int status)
                           .working_dir = z->context->working_dir};
     struct ms_error err = {0};
     struct ms_buf text = {0};
+    struct ms_list unsent;
     const char *why;
     char end[96];
 
@@ -133,7 +136,11 @@ void ms_zygote_ended(struct ms_zygote *z, int status)
     add_last_lines(z, &text);
     why = ms_buf_str(&text) ? ms_buf_str(&text) : "the zygote ended";
     dprintf(STDERR_FILENO, "%s\n", why);
+    ms_list_init(&unsent);
+    if (z->state == MS_ZYGOTE_READY)
+        ms_list_splice(&unsent, &z->queue);
     ms_zygote_fail(z, why);
+    ms_zygotes_pass_on(z, &unsent, why);
     ms_buf_finish(&text);
 }
 
@@ -191,7 +198,7 @@ static void refuse_big(struct ms_zygote *z, struct ms_zygote_item *item)
              "its environment is too big for a fork: %zu bytes, at most %zu",
              item->data.len,
              MS_SPAWN_MAX);
-    fail_item(z, item, why);
+    ms_zygote_fail_item(z, item, why);
 }
 
 void ms_zygote_flush(struct ms_zygote *z)
@@ -253,7 +260,7 @@ static void on_spawned(struct ms_zygote *z, const Muster__Spawned *spawned)
                      sizeof why,
                      "the zygote could not fork: %s",
                      strerrordesc_np(spawned->error));
-            fail_item(z, item, why);
+            ms_zygote_fail_item(z, item, why);
         } else if (item->is_derive) {
             derived_of(item)->pid = spawned->pid;
         } else {
