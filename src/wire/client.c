@@ -79,13 +79,15 @@ static int peers_snapshot(struct ms_client *c, struct ms_peer ***out)
     return *out ? (int)n : -ENOMEM;
 }
 
-static int64_t peer_on_time(struct ms_peer *p, int64_t now_ns)
+static int64_t peer_on_time(struct ms_peer *p, int64_t late_ns, int64_t now_ns)
 {
     struct ms_client *c = p->client;
     int64_t next_ns;
     bool ask, tell, is_suspect, seek;
 
     pthread_mutex_lock(&p->lock);
+    if (late_ns > MS_DEAF_NS)
+        ms_peer_was_deaf(p, late_ns, now_ns);
     seek = p->state == PEER_SEEKING && !p->successor && p->seek_ns <= now_ns;
     if (seek)
         p->seek_ns = now_ns + MS_SEEK_NS;
@@ -110,7 +112,7 @@ static void on_time(void *arg, unsigned events)
 {
     struct ms_client *c = arg;
     struct ms_peer **peers;
-    int64_t now_ns = ms_now_ns(), next_ns = MS_NEVER;
+    int64_t now_ns = ms_now_ns(), next_ns = MS_NEVER, late_ns;
     uint64_t count;
     int n;
 
@@ -120,11 +122,12 @@ static void on_time(void *arg, unsigned events)
         pthread_mutex_unlock(&c->timer_lock);
         return; /* it was moved meanwhile */
     }
+    late_ns = now_ns - c->due_ns;
     atomic_store(&c->wake_ns, MS_NEVER);
     pthread_mutex_unlock(&c->timer_lock);
     n = peers_snapshot(c, &peers);
     for (int i = 0; i < n; i++) {
-        int64_t at_ns = peer_on_time(peers[i], now_ns);
+        int64_t at_ns = peer_on_time(peers[i], late_ns, now_ns);
 
         ms_peer_unref(peers[i]);
         next_ns = at_ns < next_ns ? at_ns : next_ns;
@@ -140,12 +143,14 @@ void ms_client_wake_at(struct ms_client *c, int64_t at_ns)
     pthread_mutex_lock(&c->timer_lock);
     if (at_ns < atomic_load(&c->wake_ns) && c->timer_fd >= 0) {
         struct itimerspec when = {.it_value = {1, 0}}; /* long past: at once */
+        int64_t now_ns = ms_now_ns();
 
         if (at_ns > MS_NS_PER_S) {
             when.it_value.tv_sec = at_ns / MS_NS_PER_S;
             when.it_value.tv_nsec = at_ns % MS_NS_PER_S;
         }
         atomic_store(&c->wake_ns, at_ns);
+        c->due_ns = at_ns > now_ns ? at_ns : now_ns;
         timerfd_settime(c->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
     }
     pthread_mutex_unlock(&c->timer_lock);

@@ -53,6 +53,7 @@ struct ms_client {
     struct ms_watch epoll_watch, timer_watch;
     pthread_mutex_t timer_lock;
     _Atomic int64_t wake_ns;      /* when the timer is set to fire */
+    int64_t due_ns;               /* the same, or when it was set if that is later */
     _Atomic unsigned outstanding; /* open calls of all peers */
     pthread_mutex_t lock;
     struct ms_list peers;
@@ -223,6 +224,8 @@ void ms_peer_next(struct ms_peer *p, uint64_t uid, const char *addresses);
 void ms_peer_expect(struct ms_peer *p, int64_t now_ns);
 /* Pings, suspicion, the end of grace; the next time to look. */
 int64_t ms_peer_listen(struct ms_peer *p, int64_t now_ns);
+/* This process did not run for so long: that is not the other side's silence. */
+void ms_peer_was_deaf(struct ms_peer *p, int64_t deaf_ns, int64_t now_ns);
 /* Since when nothing has come. */
 int64_t ms_peer_heard_ns(const struct ms_peer *p, int64_t now_ns);
 

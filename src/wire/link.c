@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 bool ms_link_has_ended(const struct ms_error *why)
 {
@@ -278,10 +279,19 @@ void ms_link_set_ops(struct ms_link *l, const struct ms_link_ops *ops, void *arg
     l->arg = arg;
 }
 
+/* The end is said before the socket is closed: closing it with something unread (a beat that
+ * has just come) says "reset", which the other side would take for the network's doing. */
+static void say_the_end(struct ms_link *l)
+{
+    if (l->is_open && !l->closed && ms_conn_is_network(l->conn))
+        shutdown(ms_conn_fd(l->conn), SHUT_WR);
+}
+
 void ms_link_destroy(struct ms_link *l)
 {
     if (!l)
         return;
+    say_the_end(l);
     if (l->pulse)
         ms_pulse_remove(l->pulse, &l->beat);
     ms_watch_finish(&l->watch);

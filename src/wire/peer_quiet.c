@@ -40,6 +40,12 @@ int64_t ms_peer_heard_ns(const struct ms_peer *p, int64_t now_ns)
     return heard_ns;
 }
 
+void ms_peer_was_deaf(struct ms_peer *p, int64_t deaf_ns, int64_t now_ns)
+{
+    if (p->state == PEER_UP && p->conn && p->is_network)
+        p->expect_ns = sooner(ms_peer_heard_ns(p, now_ns) + deaf_ns, now_ns);
+}
+
 /* ---- a connection that is not proven yet ------------------------------------------- */
 
 static int64_t listen_unproven(struct ms_peer *p, int64_t now_ns)

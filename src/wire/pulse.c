@@ -10,6 +10,7 @@ struct ms_pulse {
     const struct ms_pulse_ops *ops;
     bool is_set;
     int64_t beat_ns; /* the next beat */
+    int64_t wake_ns; /* when the timer is due */
     struct ms_timer timer;
     struct ms_list live;   /* longest unheard first */
     struct ms_list silent; /* suspect */
@@ -20,7 +21,8 @@ struct ms_pulse {
 static void wake_at(struct ms_pulse *p, int64_t at_ns, int64_t now_ns)
 {
     p->is_set = true;
-    ms_timer_set(&p->timer, at_ns > now_ns ? at_ns - now_ns : 0);
+    p->wake_ns = at_ns > now_ns ? at_ns : now_ns;
+    ms_timer_set(&p->timer, p->wake_ns - now_ns);
 }
 
 /* The next beat: when the wall clock shows a multiple of the period. So both ends of a link,
@@ -33,6 +35,19 @@ static int64_t next_beat_ns(int64_t now_ns)
     clock_gettime(CLOCK_REALTIME, &wall);
     return now_ns + MS_LINK_BEAT_NS -
            ((int64_t)wall.tv_sec * MS_NS_PER_S + wall.tv_nsec) % MS_LINK_BEAT_NS;
+}
+
+/* This process did not run for a while: what came meanwhile is not read yet, and the other
+ * side may have waited for our beat. That time is nobody's silence. */
+static void forgive(struct ms_pulse *p, int64_t deaf_ns, int64_t now_ns)
+{
+    ms_list_each (b, &p->live, struct ms_beat, link) {
+        int64_t heard_ns = p->ops->heard_ns(b);
+
+        if (heard_ns > b->heard_ns)
+            b->heard_ns = heard_ns;
+        b->heard_ns = b->heard_ns + deaf_ns < now_ns ? b->heard_ns + deaf_ns : now_ns;
+    }
 }
 
 /* Those that are silent for too long become suspect; when to look again. */
@@ -70,6 +85,8 @@ static void on_time(void *arg)
     struct ms_pulse *p = ms_pulse_ref(arg);
     int64_t now_ns = ms_now_ns(), next_ns;
 
+    if (now_ns - p->wake_ns > MS_DEAF_NS)
+        forgive(p, now_ns - p->wake_ns, now_ns);
     next_ns = look(p, now_ns);
     if (now_ns >= p->beat_ns) {
         beat(p, &p->live, now_ns);

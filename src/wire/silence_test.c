@@ -4,49 +4,46 @@
 #include "wire/test_proxy.h"
 #include "wire/test_site.h"
 
-#include <sys/socket.h>
+#include <poll.h>
+#include <stdio.h>
 
-/* Whichever of our sockets leads to `address`: the network says its end, not we. */
-static void reset_at_close(const char *address)
-{
-    const struct linger reset = {.l_onoff = 1, .l_linger = 0};
-    struct sockaddr_storage sa = {0};
-    char text[80];
+enum how { ENDED, ENDED_UNREAD, BROKEN, HOWS };
 
-    for (int fd = 3; fd < 256; fd++) {
-        socklen_t len = sizeof sa;
-
-        if (getpeername(fd, (struct sockaddr *)&sa, &len) < 0)
-            continue;
-        ms_sockaddr_format(&sa, text, sizeof text);
-        if (strcmp(text, address) != 0)
-            continue;
-        assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset),
-                         0);
-        return;
-    }
-    fail_msg("no socket leads to %s", address);
-}
-
+/* An end is one also if its side has not read all that had come; what the network cuts is
+ * none. */
 static void test_ended_or_broken(void **state)
 {
+    struct proxy proxy;
     struct site s;
+    char address[64];
 
     (void)state;
     site_start(&s, "127.0.0.1", MS_TLS_AUTO);
-    for (int i = 0; i < 2; i++) {
+    proxy_start(&proxy, s.port);
+    snprintf(address, sizeof address, "127.0.0.1:%u", proxy.port);
+    for (enum how how = 0; how < HOWS; how++) {
         struct site_end e = {0};
 
-        site_dial(&s, &e, MS_TLS_OFF);
+        site_dial_with(&s,
+                       &e,
+                       how == BROKEN ? address : s.address,
+                       MS_TLS_OFF,
+                       s.secret,
+                       SITE_DEADLINE_NS);
         site_run_until(&s, &e.opened, 1);
         site_talk(&s, &e);
-        if (i == 1)
-            reset_at_close(s.address);
-        site_end_finish(&e);
+        if (how == ENDED_UNREAD)
+            assert_int_equal(site_send_number(s.there.link, 1, 0), 0);
+        if (how == BROKEN)
+            proxy_reset(&proxy);
+        else
+            site_end_finish(&e);
         site_run_until(&s, &s.there.closed, 1);
-        assert_int_equal(ms_link_has_ended(&s.there.why), i == 0);
+        assert_int_equal(ms_link_has_ended(&s.there.why), how != BROKEN);
+        site_end_finish(&e);
     }
     site_stop(&s);
+    proxy_stop(&proxy);
 }
 
 /* A cut link is suspected by both sides, stays open, and is cleared by both when it heals. */
@@ -70,7 +67,7 @@ static void test_silence(void **state)
     cut_ns = ms_now_ns();
     site_run_until(&s, &e.suspected, 1);
     site_run_until(&s, &s.there.suspected, 1);
-    assert_true(ms_now_ns() - cut_ns < MS_SUSPECT_NS + MS_NS_PER_S);
+    assert_true(ms_now_ns() - cut_ns < MS_SUSPECT_NS + SITE_BUSY_NS);
     assert_true(ms_link_is_suspect(e.link) && ms_link_is_open(e.link));
     proxy_heal(&proxy, false);
     site_run_until(&s, &e.cleared, 1);
@@ -103,12 +100,32 @@ static void test_idle_is_not_silent(void **state)
     site_stop(&s);
 }
 
+/* This process is not run for longer than suspicion takes: neither side heard or said
+ * anything, and neither is suspected for it. */
+static void test_deaf_is_not_silent(void **state)
+{
+    struct site s;
+    struct site_end e = {0};
+
+    (void)state;
+    site_start(&s, "127.0.0.1", MS_TLS_OFF);
+    site_dial(&s, &e, MS_TLS_OFF);
+    site_run_until(&s, &e.opened, 1);
+    site_talk(&s, &e);
+    poll(NULL, 0, (MS_SUSPECT_NS + MS_DEAF_NS) / MS_NS_PER_MS);
+    site_talk(&s, &e);
+    assert_int_equal(e.suspected + s.there.suspected, 0);
+    site_end_finish(&e);
+    site_stop(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ended_or_broken),
         cmocka_unit_test(test_silence),
         cmocka_unit_test(test_idle_is_not_silent),
+        cmocka_unit_test(test_deaf_is_not_silent),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,6 +25,7 @@
 #include <cmocka.h>
 
 #define RIG_DEADLINE_NS (20 * MS_NS_PER_S)
+#define RIG_BUSY_NS     (10 * MS_NS_PER_S) /* what a busy machine may add to a time */
 
 enum { RIG_UID = 77 };
 

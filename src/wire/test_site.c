@@ -130,7 +130,8 @@ void site_listen(struct site *s, const char *host)
              s->port);
 }
 
-void site_start(struct site *s, const char *host, enum ms_tls_mode tls)
+static void
+start(struct site *s, const char *host, enum ms_tls_mode tls, int64_t handshake_ns)
 {
     *s = (struct site){.loop = ms_loop_create()};
     assert_int_equal(ms_random_bytes(s->secret, sizeof s->secret), 0);
@@ -141,11 +142,21 @@ void site_start(struct site *s, const char *host, enum ms_tls_mode tls)
         .tls = tls,
         .ops = &server_ops,
         .arg = s,
-        .handshake_ns = 300 * MS_NS_PER_MS,
+        .handshake_ns = handshake_ns,
     });
     assert_non_null(s->server);
     if (host)
         site_listen(s, host);
+}
+
+void site_start(struct site *s, const char *host, enum ms_tls_mode tls)
+{
+    start(s, host, tls, 0);
+}
+
+void site_start_hasty(struct site *s, const char *host, enum ms_tls_mode tls)
+{
+    start(s, host, tls, SITE_HASTY_NS);
 }
 
 void site_stop(struct site *s)

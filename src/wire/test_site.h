@@ -18,6 +18,8 @@
 #include <cmocka.h>
 
 #define SITE_DEADLINE_NS (20 * MS_NS_PER_S)
+#define SITE_HASTY_NS    (300 * MS_NS_PER_MS)
+#define SITE_BUSY_NS     (10 * MS_NS_PER_S) /* what a busy machine may add to a time */
 
 /* One end of a link, and what it has heard. */
 struct site_end {
@@ -45,6 +47,8 @@ void site_end_finish(struct site_end *e);
 
 /* Without a host it listens nowhere yet. */
 void site_start(struct site *s, const char *host, enum ms_tls_mode tls);
+/* Handshakes have SITE_HASTY_NS: for those that never end. */
+void site_start_hasty(struct site *s, const char *host, enum ms_tls_mode tls);
 void site_stop(struct site *s);
 void site_listen(struct site *s, const char *host);
 
