@@ -10,6 +10,9 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+/* What a busy machine may add to a time that is promised. */
+#define BUSY_NS (10 * MS_NS_PER_S)
+
 static void test_start_and_stop(void **state)
 {
     char dir[MS_SESSION_DIR_MAX], path[128];
@@ -40,18 +43,25 @@ static void test_start_and_stop(void **state)
     ms_head_stop(NULL, 0);
 }
 
-static void
-expect_no_start(const char *path, const char *mode, int code, const char *in)
+/* Within so long, or 0: long enough for every machine. */
+static void expect_no_start_within(
+    int64_t timeout_ns, const char *path, const char *mode, int code, const char *in)
 {
     struct ms_error err = {0};
     int before = local_count_fds();
 
-    assert_null(local_start_with(path, mode, 300 * MS_NS_PER_MS, &err));
+    assert_null(local_start_with(path, mode, timeout_ns, &err));
     assert_int_equal(err.code, code);
     if (!strstr(err.text, in))
         fail_msg("'%s' is not in '%s'", in, err.text);
     assert_int_equal(local_count_fds(), before);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+}
+
+static void
+expect_no_start(const char *path, const char *mode, int code, const char *in)
+{
+    expect_no_start_within(0, path, mode, code, in);
 }
 
 static void test_failed_starts_say_why(void **state)
@@ -64,7 +74,8 @@ static void test_failed_starts_say_why(void **state)
     expect_no_start("/proc/self/exe", "exit", -EPIPE, "exited with code 3");
     expect_no_start("/proc/self/exe", "exit", -EPIPE, "| cannot find my shoes");
     expect_no_start("/proc/self/exe", "refuse", -EIO, "no room for me");
-    expect_no_start("/proc/self/exe", "mute", -ETIMEDOUT, "within 0.3 s");
+    expect_no_start_within(
+        300 * MS_NS_PER_MS, "/proc/self/exe", "mute", -ETIMEDOUT, "within 0.3 s");
     for (int i = ms_session_list(&list, NULL) - 1; i >= 0; i--)
         assert_false(list[i].alive);
     free(list);
@@ -86,8 +97,11 @@ static void test_no_descriptor_left(void **state)
     assert_non_null(strstr(err.text, "ulimit -n"));
 }
 
+/* It would not end by itself: that the head has is the point, and not much later than it
+ * says, however busy the machine is. */
 static void test_a_stubborn_agent_is_killed_in_time(void **state)
 {
+    const int64_t grace_ns = 10 * MS_NS_PER_MS;
     struct ms_head *h = local_start("stubborn");
     char dir[MS_SESSION_DIR_MAX];
     int64_t before_ns;
@@ -96,8 +110,8 @@ static void test_a_stubborn_agent_is_killed_in_time(void **state)
     strcpy(dir, ms_head_session(h)->dir);
     ops_expect(local_create(h, "actor", 1), 0, NULL);
     before_ns = ms_now_ns();
-    ms_head_stop(h, 10 * MS_NS_PER_MS);
-    assert_true(ms_now_ns() - before_ns <= MS_STOP_GRACE_NS + 10 * MS_NS_PER_MS);
+    ms_head_stop(h, grace_ns);
+    assert_true(ms_now_ns() - before_ns <= MS_STOP_GRACE_NS + grace_ns + BUSY_NS);
     local_assert_gone(dir);
 }
 

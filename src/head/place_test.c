@@ -61,6 +61,15 @@ about_group(struct ms_head *h, Muster__DriverToHead__BodyCase body, uint64_t id)
     return ms_head_place(h, &m);
 }
 
+/* Whoever waits for the group is known at the head: what a driver asks is read in order. */
+static struct ms_head_op *wait_for_group(struct ms_head *h, uint64_t id)
+{
+    struct ms_head_op *op = about_group(h, MUSTER__DRIVER_TO_HEAD__BODY_WAIT_GROUP, id);
+
+    ops_expect(about_group(h, MUSTER__DRIVER_TO_HEAD__BODY_FIND_GROUP, id), 0, NULL);
+    return op;
+}
+
 /* One that must be given, with its state; its id. */
 static uint64_t group(struct ms_head *h, uint32_t devices, Muster__GroupState state)
 {
@@ -201,12 +210,12 @@ static void test_group_waits_for_another_driver(void **state)
     ops_expect(ask_group(drivers[1], 2, 0), -EBUSY, "held by others");
     ops_expect(ask_group(drivers[1], 5, UINT64_MAX), -ENOSPC, "cannot be placed");
     second = group(drivers[1], 2, MUSTER__GROUP_STATE__GROUP_WAITING);
-    op = about_group(drivers[1], MUSTER__DRIVER_TO_HEAD__BODY_WAIT_GROUP, second);
+    op = wait_for_group(drivers[1], second);
     removed = about_group(drivers[0], MUSTER__DRIVER_TO_HEAD__BODY_REMOVE_GROUP, first);
     ops_expect(removed, 0, NULL);
     ops_expect(op, 0, NULL);
     first = group(drivers[0], 3, MUSTER__GROUP_STATE__GROUP_WAITING);
-    op = about_group(drivers[0], MUSTER__DRIVER_TO_HEAD__BODY_WAIT_GROUP, first);
+    op = wait_for_group(drivers[0], first);
     removed = about_group(drivers[1], MUSTER__DRIVER_TO_HEAD__BODY_REMOVE_GROUP, first);
     ops_expect(removed, 0, NULL);
     ops_expect(op, -ENOENT, "the group was removed");
@@ -221,7 +230,7 @@ static void test_driver_that_ends_gives_back(void **state)
     group(drivers[0], 2, MUSTER__GROUP_STATE__GROUP_PLACED);
     ops_expect(ask_cluster(drivers[0], "c", 1000), 0, NULL);
     id = group(drivers[1], 4, MUSTER__GROUP_STATE__GROUP_WAITING);
-    op = about_group(drivers[1], MUSTER__DRIVER_TO_HEAD__BODY_WAIT_GROUP, id);
+    op = wait_for_group(drivers[1], id);
     ms_head_stop(MS_TAKE(drivers[0]), 0);
     ops_expect(op, 0, NULL);
 }

@@ -193,14 +193,16 @@ static void test_a_drivers_link_breaks_and_heals(void **state)
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, serve_setup, serve_teardown)
+#define HASTY_TEST(name)                                                               \
+    cmocka_unit_test_setup_teardown(name, serve_setup_hasty, serve_teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_a_head_that_was_started_again),
-        TEST(test_a_driver_that_does_not_come_back),
+        HASTY_TEST(test_a_driver_that_does_not_come_back),
         TEST(test_an_agents_link_breaks_and_heals),
-        TEST(test_an_agents_link_breaks_for_good),
+        HASTY_TEST(test_an_agents_link_breaks_for_good),
         TEST(test_a_drivers_link_breaks_and_heals),
     };
 

@@ -3,8 +3,14 @@
 
 #include <stdio.h>
 
+/* Longer than any machine takes to come back, and as short as a test likes to wait. */
+#define GRACE_NS (60 * MS_NS_PER_S)
+#define SOON_NS  (1 * MS_NS_PER_S)
+
 struct ms_head *serve_head;
 char serve_address[128];
+
+static int64_t grace_ns;
 
 struct ms_head *serve_at(const char *listen, struct ms_error *err)
 {
@@ -14,7 +20,7 @@ struct ms_head *serve_at(const char *listen, struct ms_error *err)
         &(struct ms_head_serve_options){
             .name = "test",
             .listen = at,
-            .link_grace_ns = 1 * MS_NS_PER_S,
+            .link_grace_ns = grace_ns,
         },
         err);
 }
@@ -30,13 +36,24 @@ void serve_begin(const char *listen)
         serve_address, sizeof serve_address, "%s", ms_head_addresses(serve_head)[0]);
 }
 
-int serve_setup(void **state)
+static int set_up(void **state, int64_t link_grace_ns)
 {
     if (ops_home_make(state) < 0)
         return -1;
+    grace_ns = link_grace_ns;
     far_start();
     serve_begin("127.0.0.1:0");
     return 0;
+}
+
+int serve_setup(void **state)
+{
+    return set_up(state, GRACE_NS);
+}
+
+int serve_setup_hasty(void **state)
+{
+    return set_up(state, SOON_NS);
 }
 
 int serve_teardown(void **state)

@@ -14,6 +14,8 @@ extern char serve_address[128];
 
 /* For cmocka: a home, the agents' thread, and a head; all of it ends. */
 int serve_setup(void **state);
+/* The same; who is away for a second is given up. */
+int serve_setup_hasty(void **state);
 int serve_teardown(void **state);
 
 /* The head: at an address; NULL and `err`, or with serve_begin it must start. */

@@ -132,12 +132,15 @@ static void test_deadline_of_what_is_waited_for(void **state)
     struct rig rig = {.spin = true};
     struct ms_call_spec spec = {.waits = true};
     struct ms_call *c;
+    int rc;
 
     (void)state;
     rig_start(&rig);
     spec.deadline_ns = ms_now_ns() + 300 * MS_NS_PER_MS;
     c = rig_call_spec(&rig, "hold", "x", 1, &spec);
-    assert_int_equal(ms_call_wait(c, ms_now_ns() + MS_NS_PER_MS), -ETIMEDOUT);
+    rc = ms_call_wait(c, ms_now_ns() + MS_NS_PER_MS);
+    if (ms_now_ns() < spec.deadline_ns) /* a busy machine may be later than that */
+        assert_int_equal(rc, -ETIMEDOUT);
     rig_expect_failure(c, MUSTER__FAILURE__KIND__DEADLINE);
     rig_open(&rig, 1);
     rig_stop(&rig);
@@ -174,14 +177,19 @@ static void test_deadline_that_is_past(void **state)
     rig_stop(&rig);
 }
 
+static void run_until_cancelled(struct rig *rig, struct ms_request *r)
+{
+    rig_count(rig, &rig->held);
+    rig_wait_count(rig, &rig->cancelled, 1);
+    rig_reply(r, "too late");
+}
+
 /* The server knows the deadline, also when its client does not say a word. */
 static void test_deadline_without_its_client(void **state)
 {
-    struct rig rig = {.no_client = true};
-    struct ms_frame call = {.kind = MS_KIND_CALL,
-                            .op = MS_OP_METHOD,
-                            .call_id = 1,
-                            .budget_ns = 500 * MS_NS_PER_MS};
+    struct rig rig = {.no_client = true, .engine = run_until_cancelled};
+    struct ms_frame call = {
+        .kind = MS_KIND_CALL, .op = MS_OP_METHOD, .budget_ns = 200 * MS_NS_PER_MS};
     struct ms_frame method = {.kind = MS_KIND_METHOD, .op = MS_OP_METHOD};
     struct raw raw;
 
@@ -189,17 +197,20 @@ static void test_deadline_without_its_client(void **state)
     rig_start(&rig);
     raw_open(&raw, &rig, 1, MS_LANE_CALL);
     raw_send(&raw, &method, "e\0hold", 6);
-    raw_send(&raw, &call, "x", 1);
-    rig_wait_count(&rig, &rig.cancelled, 1);
-    rig_open(&rig, 1);
-    raw_expect_failure(&raw, 1, MUSTER__FAILURE__KIND__DEADLINE);
+    do { /* on a busy machine it may be over before it began */
+        call.call_id++;
+        call.budget_ns *= 2;
+        raw_send(&raw, &call, "x", 1);
+        raw_expect_failure(&raw, call.call_id, MUSTER__FAILURE__KIND__DEADLINE);
+    } while (atomic_load(&rig.held) == 0);
+    assert_int_equal(atomic_load(&rig.cancelled), 1);
     raw_close(&raw);
     rig_stop(&rig);
 }
 
 /* ---- the loop answers ------------------------------------------------------------ */
 
-enum { PROBES = 200 };
+enum { PROBES = 200, BUSY_TIMES = 20 };
 
 static int compare(const void *a, const void *b)
 {
@@ -208,31 +219,40 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Health in less than a millisecond while the engine is away and a big call comes in.
- * (The best quarter: the machine may have other things to do as well.) */
+/* What a call of the loop takes, in the best quarter: the machine may have other things to
+ * do as well. */
+static int64_t probe_health(struct rig *rig)
+{
+    int64_t took_ns[PROBES];
+
+    for (int i = 0; i < PROBES; i++) {
+        struct ms_call_spec spec = {.op = MS_OP_HEALTH, .deadline_ns = MS_NEVER};
+        int64_t before_ns = ms_now_ns();
+
+        rig_expect(ms_peer_call(rig->peer, &spec), "loop");
+        took_ns[i] = ms_now_ns() - before_ns;
+    }
+    qsort(took_ns, PROBES, sizeof *took_ns, compare);
+    return took_ns[PROBES / 4];
+}
+
+/* Health in less than a millisecond while the engine is away and a big call comes in; on a
+ * slow machine, not much later than at rest. */
 static void test_health_while_busy(void **state)
 {
     struct rig rig = {0};
     struct ms_call_spec big = {0};
     struct ms_call *held, *behind;
     MS_CLEANUP(ms_cleanup_free) uint8_t *data = calloc(1, 64 << 20);
-    int64_t took_ns[PROBES];
+    int64_t rest_ns, busy_ns;
 
     (void)state;
     rig_start(&rig);
+    rest_ns = probe_health(&rig);
     held = occupy(&rig);
     behind = rig_call_spec(&rig, "echo", data, 64 << 20, &big);
-    for (int i = 0; i < PROBES; i++) {
-        struct ms_call_spec spec = {.op = MS_OP_HEALTH, .deadline_ns = MS_NEVER};
-        int64_t before_ns = ms_now_ns();
-
-        rig_expect(ms_peer_call(rig.peer, &spec), "loop");
-        took_ns[i] = ms_now_ns() - before_ns;
-    }
-    qsort(took_ns, PROBES, sizeof *took_ns, compare);
-#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-    assert_true(took_ns[PROBES / 4] < MS_NS_PER_MS);
-#endif
+    busy_ns = probe_health(&rig);
+    assert_true(busy_ns < MS_NS_PER_MS || busy_ns < BUSY_TIMES * rest_ns);
     rig_open(&rig, 1);
     rig_expect(held, "x");
     rig_wait(behind);

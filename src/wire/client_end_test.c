@@ -44,6 +44,21 @@ static pid_t start_worker(struct rig *rig)
     return pid;
 }
 
+/* The handshake is done, and the call has left. */
+static void run_until_sent(struct ms_loop *loop, struct ms_peer *p)
+{
+    int64_t until_ns = ms_now_ns() + RIG_DEADLINE_NS;
+    bool sent = false;
+
+    while (!sent) {
+        ms_loop_run_once(loop, true);
+        assert_true(ms_now_ns() < until_ns);
+        pthread_mutex_lock(&p->lock);
+        sent = p->conn && ms_conn_is_ready(p->conn) && ms_conn_queued(p->conn) == 0;
+        pthread_mutex_unlock(&p->lock);
+    }
+}
+
 static void count_asked(void *arg, uint64_t uid)
 {
     assert_int_equal(uid, RIG_UID);
@@ -67,7 +82,7 @@ static void test_a_killed_process(void **state)
     int64_t until_ns = ms_now_ns() + RIG_DEADLINE_NS;
 
     (void)state;
-    ms_loop_run_once(loop, true); /* the handshake */
+    run_until_sent(loop, peer);
     assert_int_equal(kill(pid, SIGKILL), 0);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     while (!asked) {
@@ -166,7 +181,7 @@ static void test_a_successor(void **state)
                                     .arg = &k});
     peer = ms_peer_create(k.client, rig.path, RIG_UID, "it", NULL);
     sent = call_method(peer, "hold");
-    ms_loop_run_once(k.loop, true); /* the handshake */
+    run_until_sent(k.loop, peer);
     assert_int_equal(kill(pid, SIGKILL), 0);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     run_until(&k, &k.verdicts, 1);
