@@ -15,6 +15,8 @@ struct placing {
     struct ms_store *store;
     uint64_t node, id;
     int64_t deadline_ns;
+    bool is_listening; /* it waits for one turn of the loop alone */
+    bool has_listened;
     ms_place_fn *fn;
     void *arg;
 };
@@ -135,6 +137,16 @@ static uint64_t shortage(const struct ms_space *space, uint64_t len)
     return len > limit || used + len <= limit ? 0 : used + len - limit;
 }
 
+/* Others may have let go of enough before this was asked for, in messages that wait in
+ * their sockets: all of them are read before it fails. */
+static bool listen_first(struct placing *p, uint64_t len)
+{
+    if (p->has_listened || len > ms_space_limit(p->store->table.space))
+        return false;
+    p->is_listening = p->has_listened = true;
+    return true;
+}
+
 /* Try once; true: it waits. */
 static bool step(struct placing *p)
 {
@@ -143,6 +155,7 @@ static bool step(struct placing *p)
     uint64_t need;
     int rc;
 
+    p->is_listening = false;
     if (!o) {
         finish(p, -ENOENT, "an object is gone: it was let go of while it was made");
         return false;
@@ -155,11 +168,19 @@ static bool step(struct placing *p)
     need = rc == -ENOSPC ? shortage(s->table.space, o->len) : 0;
     if (need && ms_spill_some(s, need))
         return true;
+    if (rc == -ENOSPC && listen_first(p, o->len))
+        return true;
     if (rc == -ENOSPC)
         fail_full(p, o->len);
     else
         finish(p, rc, "out of memory");
     return false;
+}
+
+/* A timer of no time comes when all that can be read was read. */
+static void try_again_in(struct placing *p, int64_t left_ns)
+{
+    ms_timer_set(&p->store->place_timer, p->is_listening ? 0 : left_ns);
 }
 
 void ms_store_place(struct ms_store *s,
@@ -186,7 +207,7 @@ void ms_store_place(struct ms_store *s,
     if (!step(p))
         return;
     ms_list_add_tail(&s->placings, &p->link);
-    ms_timer_set(&s->place_timer, MS_SPILL_WAIT_NS);
+    try_again_in(p, MS_SPILL_WAIT_NS);
 }
 
 void ms_store_retry_places(struct ms_store *s)
@@ -207,7 +228,7 @@ void ms_store_on_place_time(void *arg)
         if (left_ns <= 0) {
             finish(p, -ENOSPC, "the store is full, and its spill folder is too slow");
         } else if (step(p)) {
-            ms_timer_set(&s->place_timer, left_ns);
+            try_again_in(p, left_ns);
             return; /* those behind it wait in turn */
         }
     }

@@ -3,10 +3,14 @@
 
 #include "base/cleanup.h"
 #include "base/limits.h"
+#include "store/server_impl.h"
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -128,6 +132,66 @@ static void test_full_and_none(void **unused)
     assert_non_null(strstr(err.text, "store_limit is 0"));
     ms_store_close(a);
     rig_stop(&r);
+}
+
+/* ---- the order of messages --------------------------------------------------------- */
+
+/* The store does nothing until another message of this guest has come. */
+struct pause {
+    struct rig *r;
+    uint64_t guest;
+    sem_t begun, sent;
+};
+
+static int unread(struct rig *r, uint64_t guest)
+{
+    int bytes = 0;
+
+    return ioctl(ms_guest_find(r->store, guest)->fd, FIONREAD, &bytes) < 0 ? -1 : bytes;
+}
+
+static void on_pause(void *arg)
+{
+    struct pause *p = arg;
+    int64_t until_ns = ms_now_ns() + DEADLINE_NS;
+    int before;
+
+    sem_post(&p->begun);
+    sem_wait(&p->sent);
+    before = unread(p->r, p->guest);
+    sem_post(&p->begun);
+    while (unread(p->r, p->guest) == before && ms_now_ns() < until_ns)
+        sched_yield();
+}
+
+/* Who has let go before another asks is heard first, whoever's socket is read first. */
+static void test_what_was_let_go_of_is_room(void **unused)
+{
+    struct ms_store_client *a, *b;
+    struct ms_held *big, *small;
+    struct pause p;
+    struct rig r;
+
+    (void)unused;
+    rig_start(&r, 4 * MIB);
+    a = rig_enter(&r, 1);
+    b = rig_enter(&r, 2);
+    big = rig_make(a, 3 * MIB);
+    small = rig_make(b, 1);
+    p = (struct pause){.r = &r, .guest = 2};
+    assert_int_equal(sem_init(&p.begun, 0, 0) | sem_init(&p.sent, 0, 0), 0);
+    assert_int_equal(ms_loop_post(r.loop, on_pause, &p), 0);
+    sem_wait(&p.begun);
+    ms_held_unref(small); /* so that b is the first to be read */
+    ms_held_unref(big);
+    sem_post(&p.sent);
+    sem_wait(&p.begun);
+    ms_held_unref(rig_make(b, 2 * MIB));
+    ms_store_close(a);
+    ms_store_close(b);
+    rig_stop(&r);
+    sem_destroy(&p.begun);
+    sem_destroy(&p.sent);
 }
 
 /* ---- ends ------------------------------------------------------------------------ */
@@ -317,6 +381,7 @@ int main(void)
         cmocka_unit_test(test_what_is_gone_is_an_error),
         cmocka_unit_test(test_an_answer_grants),
         cmocka_unit_test(test_full_and_none),
+        cmocka_unit_test(test_what_was_let_go_of_is_room),
         cmocka_unit_test(test_who_goes_while_it_waits_for_another_node),
         cmocka_unit_test(test_the_dead_hold_nothing),
         cmocka_unit_test(test_who_does_not_know_the_secret),
