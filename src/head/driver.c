@@ -9,6 +9,8 @@
 /* How long a driver that has been told that all is gone may keep its link. */
 #define CLOSING_NS (5 * MS_NS_PER_S)
 
+enum { SCRIPT_SHOWN = 100 }; /* characters */
+
 uint64_t ms_driver_id(const struct ms_driver *d)
 {
     return d ? d->id : 0;
@@ -24,6 +26,14 @@ struct ms_driver *ms_driver_find(const struct ms_head *h, uint64_t id)
     return id ? ms_map_find(&h->drivers, id) : NULL;
 }
 
+/* Of a long path the end: it says most. */
+static const char *shown_script(const char *script)
+{
+    size_t len = strlen(script);
+
+    return len > SCRIPT_SHOWN ? script + len - SCRIPT_SHOWN : script;
+}
+
 const char *ms_driver_print_owner(const struct ms_head *h,
                                   const struct ms_cluster *c,
                                   char *out,
@@ -35,10 +45,10 @@ const char *ms_driver_print_owner(const struct ms_head *h,
     if (d && d->hello)
         snprintf(out,
                  room,
-                 ", of the driver with pid %d on %.64s (%.100s)",
+                 ", of the driver with pid %d on %.64s (%s)",
                  d->hello->pid,
                  d->hello->host,
-                 d->hello->script);
+                 shown_script(d->hello->script));
     else if (c->driver)
         snprintf(out,
                  room,
