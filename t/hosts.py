@@ -42,6 +42,24 @@ def ip(*args: str) -> str:
     return done.stdout
 
 
+def refused(*steps: str) -> str | None:
+    """Why these commands of `ip` cannot be done in a namespace; None: they can."""
+    name = f"{PREFIX}-{os.getpid()}-try"
+    try:
+        ip("netns", "add", name)
+        try:
+            for step in steps:
+                ip("-n", name, *step.split())
+        finally:
+            ip("netns", "del", name)
+    except OSError as error:
+        return str(error)
+    return None
+
+
+BRIDGE = "link add br0 type bridge"
+
+
 @functools.cache
 def obstacle() -> str | None:
     """Why there can be no hosts here."""
@@ -49,16 +67,17 @@ def obstacle() -> str | None:
         return "network namespaces need root"
     if not shutil.which("ip") or not shutil.which("nsenter"):
         return "iproute2 and nsenter are missing"
-    name = f"{PREFIX}-{os.getpid()}-try"
-    try:
-        ip("netns", "add", name)
-        try:
-            ip("-n", name, "link", "add", "br0", "type", "bridge")
-        finally:
-            ip("netns", "del", name)
-    except OSError as error:
-        return str(error)
-    return None
+    return refused(BRIDGE, "link add one type veth peer name two")
+
+
+@functools.cache
+def has_ipv6() -> bool:
+    return refused(BRIDGE, "addr add fd77::1/64 dev br0 nodad") is None
+
+
+needs_ipv6 = pytest.mark.skipif(
+    obstacle() is None and not has_ipv6(), reason="there is no IPv6"
+)
 
 
 def kill_all(namespace: str) -> None:
@@ -232,7 +251,8 @@ class Net:
             self.attach_cable(host)
         else:
             self.attach(host, "eth0", host.port, "br0")
-        self.set_up(host, "eth0", host.v4 if v4 else None, host.v6)
+        v6 = host.v6 if has_ipv6() else None
+        self.set_up(host, "eth0", host.v4 if v4 else None, v6)
         if second:
             self.attach(host, "eth1", f"{host.port}b", "br1")
             self.set_up(host, "eth1", host.v4.replace("10.77", "10.78"), None)
@@ -256,6 +276,8 @@ class Net:
         ip("-n", self.switch, "link", "set", port, "up")
 
     def attach_cable(self, host: Host) -> None:
+        if not os.path.exists("/dev/net/tun"):
+            pytest.skip("the kernel has neither netem nor TAP devices")
         host.cable = subprocess.Popen(
             [sys.executable, str(CABLE), host.namespace, self.switch, host.port],
             stdin=subprocess.PIPE,
@@ -266,11 +288,14 @@ class Net:
         ip("-n", self.switch, "link", "set", host.port, "master", "br0")
         ip("-n", self.switch, "link", "set", host.port, "up")
 
-    @functools.cache  # noqa: B019
     def has_netem(self) -> bool:
+        return self.has_queue("netem", "delay", "1ms")
+
+    @functools.cache  # noqa: B019
+    def has_queue(self, *qdisc: str) -> bool:
         try:
-            self.tc("br1", "netem", "delay", "1ms")
-        except subprocess.CalledProcessError:
+            self.tc("br1", *qdisc)
+        except (OSError, subprocess.CalledProcessError):
             return False
         return True
 
@@ -318,7 +343,10 @@ class Net:
     def limit(self, host: Host, rate: str) -> None:
         """How much may come to this host, e.g. "10mbit"."""
         burst = "1mbit" if rate.endswith("gbit") else "64kbit"
-        self.tc(host.port, "tbf", "rate", rate, "burst", burst, "latency", "50ms")
+        queue = ("tbf", "rate", rate, "burst", burst, "latency", "50ms")
+        if not self.has_queue(*queue):
+            pytest.skip("there is no tc, or the kernel has no tbf")
+        self.tc(host.port, *queue)
 
     @contextlib.contextmanager
     def listen_in(self, host: Host) -> Iterator[Path]:

@@ -8,19 +8,21 @@ from typing import Any
 
 import pytest
 from helpers import until
-from hosts import Driver, Head, Host, Net, obstacle
+from hosts import Driver, Head, Host, Net, needs_ipv6, obstacle
 
 pytestmark = pytest.mark.skipif(obstacle() is not None, reason=str(obstacle()))
 
 SUSPECT_S = 3.0
-SLACK_S = 4.0  # a machine with few cores and many processes
+SLACK_S = 15.0  # a machine with few cores and many processes
 GRACE_S = 8
-GRACES = ("--link-grace", str(GRACE_S), "--head-grace", "20")
+LONG_GRACE_S = 25  # more than any cut and what follows it
+HEAD_GRACE = ("--head-grace", "20")
+GRACES = ("--link-grace", str(GRACE_S), *HEAD_GRACE)
 
 
-def three(net: Net, **worker: Any) -> tuple[Head, Host, Driver]:
+def three(net: Net, grace_s: int = GRACE_S, **worker: Any) -> tuple[Head, Host, Driver]:
     """A head, a machine that lends itself, and a driver with one worker there."""
-    head = net.host("head").head(*GRACES)
+    head = net.host("head").head("--link-grace", str(grace_s), *HEAD_GRACE)
     lender = net.host("lender", **worker)
     lender.agent(head)
     driver = net.host("driver").driver(head)
@@ -32,9 +34,11 @@ def payloads(path: Path, port: int) -> bytes:
     """What TCP carried to and from this port, of IPv4 frames."""
     data, at, out = path.read_bytes(), 0, b""
     while at < len(data):
-        (size,) = struct.unpack_from("<I", data, at)
+        (size,) = struct.unpack_from("<I", data.ljust(at + 4, b"\0"), at)
         frame = data[at + 4 : at + 4 + size]
         at += 4 + size
+        if at > len(data):
+            break  # it is being written
         if frame[12:14] != b"\x08\x00" or frame[23] != 6:
             continue
         total = struct.unpack_from("!H", frame, 16)[0]
@@ -62,7 +66,7 @@ def test_calls_go_straight_to_the_worker_and_nobody_can_read_them(net: Net) -> N
 
 
 def test_a_cut_is_suspected_and_a_healed_one_forgotten(net: Net) -> None:
-    head, lender, driver = three(net)
+    head, lender, driver = three(net, LONG_GRACE_S)
     assert not head.node("lender")["suspect"]
     net.cut(lender)
     until(lambda: head.node("lender")["suspect"], within_s=SUSPECT_S + SLACK_S)
@@ -72,7 +76,7 @@ def test_a_cut_is_suspected_and_a_healed_one_forgotten(net: Net) -> None:
 
 
 def test_healed_in_time_no_call_is_lost_and_none_runs_twice(net: Net) -> None:
-    _, lender, driver = three(net)
+    _, lender, driver = three(net, LONG_GRACE_S)
     count = 40
     driver.do(f"f = [c.execute_rank_zero('add', 0.1) for _ in range({count})]")
     driver.begin("result = [x.result() for x in f]")
@@ -105,7 +109,7 @@ def test_an_agent_that_ends_is_known_at_once(net: Net) -> None:
     lender.lines[0].process.kill()
     with pytest.raises(RuntimeError, match=r"WorkerDied.*lender"):
         driver.do("f.result()")
-    assert time.monotonic() - began < SLACK_S
+    assert time.monotonic() - began < GRACE_S  # which is not waited for
 
 
 def test_a_cut_host_ends_its_workers(net: Net) -> None:
@@ -152,6 +156,7 @@ def test_little_bandwidth(net: Net) -> None:
     assert not head.node("lender")["suspect"]
 
 
+@needs_ipv6
 def test_a_host_with_ipv6_alone(net: Net) -> None:
     head = net.host("head").head(*GRACES)
     lender = net.host("six", v4=False)

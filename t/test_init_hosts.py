@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hosts import Host, Net, Process, obstacle
+from hosts import Host, Net, Process, needs_ipv6, obstacle
 from test_init import SCRIPT
 from test_package import DRIVER as CODE_DRIVER
 from test_package import MODULE
@@ -35,7 +35,7 @@ def start(
     )
 
 
-@pytest.mark.parametrize("family", ["v4", "v6"])
+@pytest.mark.parametrize("family", ["v4", pytest.param("v6", marks=needs_ipv6)])
 def test_the_same_script_on_three_hosts(net: Net, secret: Path, family: str) -> None:
     hosts = [net.host(f"h{i}") for i in range(3)]
     master = getattr(hosts[0], family)
