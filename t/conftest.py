@@ -88,6 +88,14 @@ def cluster(session: Any) -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture
+def short_path() -> Iterator[Path]:
+    """As tmp_path, for sockets: the path of one has 107 characters."""
+    folder = tempfile.mkdtemp(prefix="muster-t-", dir="/tmp")
+    yield Path(folder)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
 def bell(tmp_path: Path) -> Iterator[Callable[[], Bell]]:
     """Makes bells."""
     made: list[Bell] = []

@@ -13,6 +13,7 @@ from typing import Any
 
 MARK = "MUSTER_TEST_MARK"  # in the environment of all processes of one test's session
 DEADLINE_S = 20.0
+DESCRIBED_MAX = 1000  # characters: a path of another machine may be long
 
 
 def new_mark() -> str:
@@ -39,7 +40,7 @@ def processes(mark: str) -> list[int]:
 def describe(pid: int) -> str:
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
-        return f"process {pid}: {command.decode(errors='replace')[:120]}"
+        return f"process {pid}: {command.decode(errors='replace')[:DESCRIBED_MAX]}"
     except OSError:
         return f"process {pid}"
 

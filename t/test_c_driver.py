@@ -336,8 +336,8 @@ int main(int argc, char **argv)
 
 
 @contextmanager
-def start(env: dict[str, str], *command: str | Path) -> Iterator[str]:
-    """A service until the end of the block; its first line."""
+def start(env: dict[str, str], said: str, *command: str | Path) -> Iterator[str]:
+    """A service until the end of the block; its first line with this."""
     process = subprocess.Popen(
         [str(word) for word in command],
         env=env,
@@ -347,7 +347,7 @@ def start(env: dict[str, str], *command: str | Path) -> Iterator[str]:
     )
     try:
         assert process.stdout is not None
-        yield process.stdout.readline()
+        yield next(line for line in process.stdout if said in line)
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=DEADLINE_S)
@@ -373,12 +373,11 @@ def test_a_head_is_joined(kit: Kit) -> None:
     # short: the path of a socket has 107 characters
     with tempfile.TemporaryDirectory(prefix="muster-c-", dir="/tmp") as home:
         env = kit.env | {MARK: mark, "MUSTER_HOME": home}
-        with start(env, program, "head", "--listen", "127.0.0.1:0") as said:
+        head = (program, "head", "--listen", "127.0.0.1:0")
+        with start(env, "listening", *head) as said:
             address = said.split()[-1]
-            with start(
-                env, program, "agent", "--head", address, "--node-name", "n"
-            ) as said:
-                assert "has joined" in said
+            agent = (program, "agent", "--head", address, "--node-name", "n")
+            with start(env, "has joined", *agent):
                 far = {"MUSTER_SECRET_FILE": f"{home}/head/secret"}
                 far["MUSTER_ADDRESS"] = address
                 made = run("make", f"{worker}:reward", **far)

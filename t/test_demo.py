@@ -185,7 +185,7 @@ def test_demo_that_does_not_learn_fails(tmp_path: Path) -> None:
 
 
 def test_demo_sees_what_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     demo = runpy.run_path(str(ROOT / "tools/demo"))
     mark = new_mark()
@@ -195,8 +195,8 @@ def test_demo_sees_what_is_left(
     child.communicate()
     assert demo["processes"](mark) == []
 
-    monkeypatch.setenv("MUSTER_HOME", str(tmp_path))
-    folder = tmp_path / "20260101-000000-17"
+    monkeypatch.setenv("MUSTER_HOME", str(short_path))
+    folder = short_path / "20260101-000000-17"
     folder.mkdir()
     (folder / "agent.log").touch()
     assert demo["files"](17) == []

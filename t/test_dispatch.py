@@ -493,13 +493,13 @@ def test_the_reasons_of_all_ranks(session: Any) -> None:
 
 @pytest.mark.parametrize("cls", [dw.Leaves, dw.AsyncLeaves])
 def test_all_clean_up_at_once_and_rank_zero_ends_last(
-    session: Any, tmp_path: Path, cls: type
+    session: Any, short_path: Path, cls: type
 ) -> None:
-    here = muster.Cluster("leaves", cls, world_size=4, args=(str(tmp_path),))
+    here = muster.Cluster("leaves", cls, world_size=4, args=(str(short_path),))
     here.execute_rank_zero_sync("know", here.pids[1:])
     here.destroy(grace=20)
-    assert [(tmp_path / str(rank)).read_text() for rank in range(4)] == ["met"] * 4
-    assert (tmp_path / "last").read_text() == "[]"
+    assert [(short_path / str(rank)).read_text() for rank in range(4)] == ["met"] * 4
+    assert (short_path / "last").read_text() == "[]"
 
 
 def test_the_end_is_within_one_window(session: Any) -> None:

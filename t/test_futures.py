@@ -42,6 +42,7 @@ def test_wait(cluster: Make, bell: Bells) -> None:
 
 def test_waiting_again_and_again_takes_no_descriptors(cluster: Make) -> None:
     c = cluster(Echo, 2)
+    c.execute_all_sync("rank")  # the connections are there
     pending = c.execute_all_async("hang")
     muster.wait(pending, timeout=0)
     before = len(os.listdir("/proc/self/fd"))
@@ -186,6 +187,9 @@ def test_max_concurrency(cluster: Make) -> None:
     c = cluster(AsyncEcho, max_concurrency=3)
     muster.get([c.execute_rank_zero_async("busy") for _ in range(30)])
     assert c.execute_rank_zero_sync("peak") <= 3
+    meeting = [c.execute_rank_zero_async("meet", 4) for _ in range(4)]
+    done, _ = muster.wait(meeting, timeout=0.3)
+    assert done == []  # the fourth is not let in
     free = cluster(AsyncEcho)
-    muster.get([free.execute_rank_zero_async("busy") for _ in range(30)])
-    assert free.execute_rank_zero_sync("peak") > 3
+    meeting = [free.execute_rank_zero_async("meet", 4) for _ in range(4)]
+    assert muster.get(meeting, timeout=DEADLINE_S) == [4] * 4

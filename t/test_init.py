@@ -155,10 +155,11 @@ def test_rank_0_hosts_and_the_others_lend(job: Job) -> None:
 
 
 def test_the_missing_rank_is_named(folder: Path) -> None:
-    job = Job(3, folder, OPTIONS="{'timeout': 2}")
+    job = Job(3, folder)
     try:
         late = job.start(1)
-        first = job.start(0)
+        late.until("has not joined the head")  # and dials again, every second
+        first = job.start(0, OPTIONS="{'timeout': 3}")
         began = time.monotonic()
         assert first.end() == 1
         assert time.monotonic() - began < DEADLINE_S

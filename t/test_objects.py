@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from conftest import _started
 from daemon_rig import CLI, Daemon, Process, daemon  # noqa: F401
+from helpers import until
 
 MIB = 1 << 20
 
@@ -86,6 +87,7 @@ def test_who_holds_what(two: str) -> None:
         assert sum(s["spilled"] for s in stores.values()) >= 12 * MIB
         assert stores["n0"]["spill"] == two
     del refs
+    until(lambda: not _listed(), _listed)
 
 
 def test_as_a_table(two: str) -> None:

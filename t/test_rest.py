@@ -13,6 +13,7 @@ from typing import Any
 import muster
 import pytest
 from conftest import _started
+from helpers import until
 
 ROOT = Path(__file__).parent.parent
 API = "/api/v1"
@@ -117,11 +118,8 @@ def test_logs(cluster: Callable[..., Any]) -> None:
     one.execute_rank_zero_sync("say", *(f"line {i}" for i in range(200)), "\udcff end")
     log = Path(get("/clusters/wordy/workers/0")["log_path"])
 
-    def written() -> bool:
-        return b" end" in log.read_bytes()
-
-    while not written():  # the agent copies what came through the pipe
-        os.sched_yield()
+    # the agent copies what came through the pipe
+    until(lambda: b" end" in log.read_bytes())
     shown = get("/clusters/wordy/workers/0/logs?lines=2")
     assert len(shown["lines"]) == 2
     assert shown["lines"][0].endswith("line 199")

@@ -206,7 +206,7 @@ def test_ports_are_held(make: Make) -> None:
 
 
 def test_the_timeout_of_all_calls(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("roll_RPC_TIMEOUT", "0.2")
+    monkeypatch.setenv("roll_RPC_TIMEOUT", "1")
     cluster = make(AsyncActor, world_size=1)
     with pytest.raises(muster.DeadlineExceeded):
         cluster.generate("nobody lets it go")

@@ -63,8 +63,9 @@ def listening(pid: int) -> list[int]:
         with contextlib.suppress(OSError):
             own.add(os.readlink(fd))
     ports = []
-    for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+    tables = [Path(f"/proc/{pid}/net/{name}") for name in ("tcp", "tcp6")]
+    for table in filter(Path.exists, tables):  # a kernel may have no IPv6
+        for line in table.read_text().splitlines()[1:]:
             fields = line.split()
             if fields[3] == "0A" and f"socket:[{fields[9]}]" in own:
                 ports.append(int(fields[1].rpartition(":")[2], 16))

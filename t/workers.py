@@ -75,11 +75,12 @@ class Echo:
             f.read(1)
         return "went on"
 
-    def spin(self, seconds: float, fifo: str) -> None:
-        """Hold the GIL."""
-        say(fifo)
+    def spin(self, fifo: str, then: str) -> None:
+        """Hold the GIL until the other fifo has something."""
         libc = ctypes.PyDLL(None)  # does not let go of the GIL
-        libc.usleep(ctypes.c_uint(int(seconds * 1e6)))
+        with open(then, "rb", buffering=0) as f:
+            say(fifo)
+            libc.read(f.fileno(), ctypes.create_string_buffer(1), 1)
 
     # ---- streams ----------------------------------------------------------------------
 
