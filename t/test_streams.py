@@ -1,13 +1,15 @@
 """Generators of workers, read while they run."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
 import muster
 import pytest
 from helpers import Bell
-from workers import Echo
+from muster._async import LOST_S
+from workers import AsyncEcho, Echo
 
 Make = Callable[..., Any]
 Bells = Callable[[], Bell]
@@ -32,6 +34,16 @@ def test_stream_that_raises(cluster: Make) -> None:
     with pytest.raises(ValueError, match="no more"):
         next(stream)
     assert list(stream) == []
+
+
+def test_an_async_engine_goes_on_when_its_window_opens(cluster: Make) -> None:
+    """It is told so: it does not look from time to time."""
+    windows = 20
+    stream = cluster(AsyncEcho).execute_rank_zero_sync("count", 256 * windows)
+    assert next(stream) == 0
+    began = time.monotonic()
+    assert sum(1 for _ in stream) == 256 * windows - 1
+    assert time.monotonic() - began < windows * LOST_S / 2
 
 
 def test_stream_in_asyncio(cluster: Make) -> None:

@@ -22,9 +22,9 @@ RAISED = 1
 NO_METHOD = 3
 
 
-# Until a closed window of a stream is looked at again; longer and longer.
-WINDOW_MIN_S = 0.001
-WINDOW_MAX_S = 0.05
+LOST_S = (
+    1.0  # until a closed window is looked at without a reason: who reads may be lost
+)
 END_S = 1.0  # for tasks that are cancelled because the worker ends
 
 
@@ -35,6 +35,7 @@ class AsyncServer:
         self.worker = worker
         self.tasks: dict[asyncio.Task[None], Request] = {}
         self.told: set[asyncio.Task[None]] = set()  # that they are cancelled
+        self.held_up: set[asyncio.Future[None]] = set()  # streams with a closed window
         self.slots = asyncio.Semaphore(worker.concurrency)
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -60,6 +61,9 @@ class AsyncServer:
 
     def _on_ready(self, fd: int) -> None:
         os.read(fd, 8)
+        for opened in self.held_up:
+            if not opened.done():
+                opened.set_result(None)
         for task, running in list(self.tasks.items()):
             if running.cancelled and task not in self.told:
                 self.told.add(task)  # once: it may have something to clean up
@@ -134,10 +138,13 @@ class AsyncServer:
             await items.aclose()
 
     async def _send(self, request: Request, item: Any) -> bool:
-        pause_s = WINDOW_MIN_S
         while (sent := request.item(item)) == 0:
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, WINDOW_MAX_S)
+            opened = asyncio.get_running_loop().create_future()
+            self.held_up.add(opened)
+            try:
+                await asyncio.wait({opened}, timeout=LOST_S)
+            finally:
+                self.held_up.discard(opened)
         return sent > 0
 
 

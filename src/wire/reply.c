@@ -292,6 +292,7 @@ int ms_request_item(struct ms_request *r,
         r->cancelled = r->stream_lost = true; /* items are not kept */
     if (!r->cancelled)
         rc = r->credit ? ms_serving_send(r->ledger->conn, &head, iov, count) : -EAGAIN;
+    r->is_held_up = rc == -EAGAIN;
     if (rc == 0) {
         r->credit--;
         r->has_items = r->streamed = true;
@@ -313,6 +314,7 @@ int ms_request_item_wait(struct ms_request *r, int64_t until_ns)
         rc = -ECANCELED;
     else if (r->credit)
         rc = 0;
+    r->is_held_up = rc == -ETIMEDOUT;
     pthread_mutex_unlock(&r->server->lock);
     return rc;
 }

@@ -287,6 +287,9 @@ void ms_request_credit(struct ms_ledger *l, uint64_t call_id, uint32_t items)
         return;
     r->credit += items;
     pthread_cond_broadcast(&l->server->credit);
+    if (r->is_held_up)
+        l->server->is_ready = true;
+    r->is_held_up = false;
 }
 
 /* The first one that is whole and has nothing of its own session before it. */

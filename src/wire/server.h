@@ -94,6 +94,7 @@ struct ms_request {
     uint32_t core;              /* of the caller, + 1 */
     bool expired;               /* cancelled by its deadline */
     bool streamed;              /* the handler sends items */
+    bool is_held_up;            /* and has found the window closed */
     bool has_items;             /* some were sent */
     bool stream_lost;           /* and their connection broke */
     bool reply_lost;            /* the reply was dropped */
@@ -113,8 +114,8 @@ struct ms_server_ops {
      * reply is still due (it is dropped). Loop's thread; no lock is held. It may cross
      * the reply: `r` is valid, but its owner may be done with it. May be NULL. */
     void (*on_cancel)(void *arg, struct ms_request *r);
-    /* Async engine: requests wait; call ms_server_engine_poll until it gives NULL. Any
-     * thread. */
+    /* Async engine: requests wait (call ms_server_engine_poll until it gives NULL), or a
+     * window that was found closed is open. Any thread. */
     void (*on_queued)(void *arg);
     /* For the first time the engine has been busy for MS_LONG_NS with one request, or an
      * asynchronous one has had any for so long. Once. Loop's thread; may be NULL. */
