@@ -98,6 +98,7 @@ struct stat_line {
     char state;
     pid_t parent;
     unsigned flags;
+    unsigned long start_code; /* 0: it is within an exec, whose last step this is */
     unsigned long env_start, env_end; /* 0: it has no environment yet */
 };
 
@@ -113,16 +114,18 @@ static bool read_stat(pid_t pid, struct stat_line *out)
     behind_name = strrchr((char *)text.data, ')');
     return behind_name && sscanf(behind_name + 1,
                                  " %c %d %*d %*d %*d %*d %u"
-                                 " %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s"
-                                 " %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s"
-                                 " %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s"
-                                 " %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s"
+                                 " %*s %*s %*s %*s %*s %*s %*s %*s"
+                                 " %*s %*s %*s %*s %*s %*s %*s %*s"
+                                 " %lu %*s %*s %*s %*s %*s %*s %*s"
+                                 " %*s %*s %*s %*s %*s %*s %*s %*s"
+                                 " %*s %*s %*s %*s %*s %*s %*s %*s"
                                  " %lu %lu",
                                  &out->state,
                                  &out->parent,
                                  &out->flags,
+                                 &out->start_code,
                                  &out->env_start,
-                                 &out->env_end) == 5;
+                                 &out->env_end) == 6;
 }
 
 static bool stat_is_ending(const struct stat_line *stat)
@@ -182,14 +185,16 @@ static int copy_value(const char *value, size_t len, char *out, size_t room)
 }
 
 /* It shows no environment: because it has none, or because it is within an exec, where the
- * new one comes only after those who wait for that exec were let go on. */
+ * new one comes only after those who wait for that exec were let go on, and grows from
+ * nothing before the code is entered as the last thing. */
 static int explain_blank(pid_t pid)
 {
     struct stat_line stat;
 
     if (!read_stat(pid, &stat) || stat_is_ending(&stat))
         return -ENOENT;
-    return stat.env_end && stat.env_start == stat.env_end ? -ENOENT : -EAGAIN;
+    return stat.start_code && stat.env_end && stat.env_start == stat.env_end ? -ENOENT
+                                                                             : -EAGAIN;
 }
 
 int ms_proc_env(pid_t pid, const char *name, char *out, size_t room)
