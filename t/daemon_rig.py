@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers import DEADLINE_S, MARK, leftovers, new_mark, wait_gone
+from helpers import DEADLINE_S, MARK, below, leftovers, new_mark, wait_gone
 
 CLI = os.environ.get("MUSTER_CLI") or str(Path(sys.executable).parent / "muster")
 
@@ -21,6 +21,7 @@ class Process:
 
     def __init__(self, args: list[str], env: dict[str, str]) -> None:
         self.said = ""  # all that it has printed
+        self.orphans: list[int] = []
         self.process = subprocess.Popen(
             [CLI, *args],
             env=env,
@@ -62,6 +63,7 @@ class Process:
         return code
 
     def kill(self) -> None:
+        self.orphans = below(self.pid)
         self.signal(signal.SIGKILL)
         self.end()
 
@@ -76,6 +78,7 @@ class Daemon:
         for name in ("MUSTER_ADDRESS", "MUSTER_SECRET_FILE"):
             self.env.pop(name, None)
         self.agents: dict[str, Process] = {}
+        self.begun: list[Process] = []  # agents
         self.address = "127.0.0.1:0"
         self.start()
 
@@ -97,7 +100,8 @@ class Daemon:
         args = ["agent", "--head", self.address, "--node-name", node]
         args += ["--secret-file", secret or self.secret_file]
         args += ["--num-gpus", str(gpus), "--bind", "127.0.0.1"]
-        return Process(args, self.env)
+        self.begun.append(Process(args, self.env))
+        return self.begun[-1]
 
     def run(self, *args: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -117,6 +121,7 @@ class Daemon:
             if agent.process.poll() is None:
                 assert wait_gone([agent.pid]) == [], agent.said
             agent.end()
+        assert wait_gone(pid for agent in self.begun for pid in agent.orphans) == []
         assert leftovers(self.mark) == []
 
 

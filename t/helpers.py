@@ -1,5 +1,6 @@
 """Finding what a session left behind, and running drivers of their own."""
 
+import contextlib
 import os
 import select
 import signal
@@ -35,6 +36,20 @@ def processes(mark: str) -> list[int]:
         if want in env.split(b"\0") and state[0] != "Z":
             found.append(int(entry))
     return found
+
+
+def below(pid: int) -> list[int]:
+    """All that it has started, and what that has. If it is killed they end with it: soon,
+    and nobody waits for them."""
+    parents = {}
+    for entry in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            stat = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2]
+            parents[int(entry)] = int(stat.split()[1])
+    found = [pid]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found[1:]
 
 
 def describe(pid: int) -> str:

@@ -13,7 +13,7 @@ import pytest
 from cli_rig import CLI, Lines
 from daemon_rig import Daemon, daemon  # noqa: F401  (fixture)
 
-LATENCY_S = 0.1
+LATENCY_S = 0.25
 IDLE_S = 1.5
 
 Follow = Callable[..., Lines]

@@ -8,7 +8,16 @@ from pathlib import Path
 
 import muster
 import pytest
-from helpers import DEADLINE_S, MARK, Driver, leftovers, new_mark, processes, wait_gone
+from helpers import (
+    DEADLINE_S,
+    MARK,
+    Driver,
+    below,
+    leftovers,
+    new_mark,
+    processes,
+    wait_gone,
+)
 from muster import api
 from workers import Echo
 
@@ -127,7 +136,9 @@ def test_a_death_has_its_cause(rig: Rig) -> None:
     rig.init(num_nodes=2, num_gpus=1)
     c = muster.Cluster("echo", Echo, device_mapping="0-1")
     waiting = c.execute_rank_zero_async("hang")
-    os.kill(muster.nodes()[0].agent_pid, signal.SIGKILL)
+    agent = muster.nodes()[0].agent_pid
+    orphans = below(agent)
+    os.kill(agent, signal.SIGKILL)
     with pytest.raises(muster.WorkerDied) as e:
         waiting.result(DEADLINE_S)
     assert "node n0 has ended: local: signaled: the agent was killed" in str(e.value)
@@ -139,6 +150,7 @@ def test_a_death_has_its_cause(rig: Rig) -> None:
     muster.reservation().shrink(1)  # of the last ones: n1
     assert muster.nodes() == []
     assert muster.reserve("new", num_gpus=1).nodes == ["n0"]
+    assert wait_gone(orphans) == []
 
 
 def test_infeasible(rig: Rig) -> None:

@@ -13,6 +13,7 @@ from helpers import (
     MARK,
     Bell,
     Driver,
+    below,
     describe,
     leftovers,
     new_mark,
@@ -131,12 +132,13 @@ def test_an_agent_dies_and_the_others_go_on(
     begun = bell()
     pending = c.execute_rank_async(5, "hang", begun.path)
     begun.hear()
-    pids = c.pids
-    os.kill(agent_of("n2"), sig)
+    agent = agent_of("n2")
+    orphans = below(agent)
+    os.kill(agent, sig)
     with pytest.raises(muster.WorkerDied, match=r"the agent on node n2 ") as died:
         pending.result(DEADLINE_S)
     assert died.value.rank == 5
-    assert wait_gone(pids[4:6]) == []
+    assert set(c.pids[4:6]) <= set(orphans) and wait_gone(orphans) == []
     rest = [0, 1, 2, 3, 6, 7]
     assert c[rest].execute_all_sync("rank") == rest
     gone = {n.name: n for n in muster.nodes()}

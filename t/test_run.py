@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from cli_rig import CLI, DEADLINE_S, Home, Lines
-from helpers import MARK, leftovers, new_mark, processes, wait_gone
+from helpers import MARK, below, leftovers, new_mark, processes, wait_gone
 
 NODES = 'nodes: [{name: "n[0-1]", cpus: 4, gpus: 2}]\n'
 DRIVER = """
@@ -235,7 +235,9 @@ def test_agent_that_dies_is_told(job: Job) -> None:
     assert run.stdin and run.stdout and run.stderr
     while not run.stdout.readline().startswith("pids"):
         pass
-    os.kill(agent_of(job, "n1"), signal.SIGKILL)
+    agent = agent_of(job, "n1")
+    orphans = below(agent)
+    os.kill(agent, signal.SIGKILL)
     while "node n1 is ended (signaled)" not in (line := run.stderr.readline()):
         assert line
     assert "was killed by signal 9" in run.stderr.readline()
@@ -244,6 +246,7 @@ def test_agent_that_dies_is_told(job: Job) -> None:
     assert run.stdout.readline() == "alive\n"  # what that means is the driver's affair
     run.communicate(timeout=DEADLINE_S)
     assert run.returncode == 0
+    assert wait_gone(orphans) == []
     assert job.left() == []
 
 

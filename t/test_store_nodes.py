@@ -10,7 +10,7 @@ import muster
 import numpy as np
 import pytest
 from conftest import _started
-from helpers import until
+from helpers import below, until, wait_gone
 
 BIG = 1 << 20  # float64: 8 MiB
 NODES = 3
@@ -133,6 +133,8 @@ def test_a_lost_node_is_an_error(nodes: Any) -> None:
         node = cluster._members[2].node[1]
         pid = next(fields[9] for fields in nodes.head.nodes(10.0) if fields[0] == node)
         assert agents[node].alive
+        orphans = below(pid)
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(muster.ObjectLost, match="node"):
             ref.get()
+        assert wait_gone(orphans) == []

@@ -8,7 +8,7 @@ from typing import Any
 import muster
 import pytest
 from dispatch_workers import Trainer
-from helpers import DEADLINE_S, MARK, Bell, leftovers, new_mark, wait_gone
+from helpers import DEADLINE_S, MARK, Bell, below, leftovers, new_mark, wait_gone
 from muster import api
 from workers import Echo
 
@@ -85,11 +85,12 @@ def test_a_helper_dies(session: Any, bell: Bells, how: str) -> None:
     begun.hear()
     agents = {node.name: node.agent_pid for node in muster.nodes()}
     victim = c.helpers(1).pids[0]
+    orphans = below(agents["n3"]) if how == "agent" else []
     os.kill(victim if how == "helper" else agents["n3"], signal.SIGKILL)
     with pytest.raises(muster.WorkerDied, match=r"its helper 1 on node n3 ") as died:
         pending.result(DEADLINE_S)
     assert died.value.rank == 1
-    assert wait_gone([victim, c.pids[1]]) == []
+    assert wait_gone([victim, c.pids[1], *orphans]) == []
     assert c.execute_rank_sync(0, "rank") == 0
     with pytest.raises(muster.WorkerDied) as dead:
         c.helpers(1).options(engine="part").execute_rank_zero_sync("rank")
