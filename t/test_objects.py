@@ -170,8 +170,12 @@ def test_a_daemon_and_its_agents(daemon: Daemon, tmp_path: Path) -> None:  # noq
         ("--spill", "here", "whole path"),
     ],
 )
-def test_bad_options(option: str, value: str, says: str) -> None:
-    for command in (["head"], ["agent", "--head", "127.0.0.1:1"]):
+def test_bad_options(tmp_path: Path, option: str, value: str, says: str) -> None:
+    secret = tmp_path / "secret"
+    secret.touch(mode=0o600)
+    secret.write_text("ab" * 32)
+    agent = ["agent", "--head", "127.0.0.1:1", "--secret-file", str(secret)]
+    for command in (["head"], agent):
         done = subprocess.run(
             [CLI, *command, f"{option}={value}"],
             capture_output=True,
