@@ -121,6 +121,8 @@ class Gang:
         self.agent_names, self.muster, self.tell = agent_names, muster, tell
         self.watches: list[asyncio.Task[None]] = []
         self.begun = time.monotonic()
+        self.op: Any = None  # the bridge's: who asked for it
+        self.closing: asyncio.Future[None] | None = None
         self.stage = "placing"
 
     # ---- launching ---------------------------------------------------------------------
@@ -231,7 +233,7 @@ class Gang:
             self._has_started(kept, await started)
             has_joined = await self._has_joined(kept)
         except ray.exceptions.RayError as e:
-            end = await self._why_dead(kept, e)
+            end = await self._why_dead(kept, e, kept.holders[0].actor.hold)
             await self._over(kept, end)
             self.package.lost(kept.node)  # whatever it was: Ray is asked for it again
             has_joined = False
@@ -328,7 +330,7 @@ class Gang:
         try:
             end = causes.of_agent(await kept.ended)
         except ray.exceptions.RayError as e:
-            end = await self._why_dead(kept, e)
+            end = await self._why_dead(kept, e, kept.holders[0].actor.ended)
         await self._over(kept, end)
 
     async def _watch_holder(self, kept: Kept, holder: Holder) -> None:
@@ -337,11 +339,14 @@ class Gang:
             await asyncio.shield(holder.hold)
         except ray.exceptions.RayError as e:
             if holder in kept.holders and not kept.is_stopping:
-                end = await self._why_dead(kept, e)
+                end = await self._why_dead(kept, e, holder.actor.hold)
                 self._tell_end(self.pieces[self.numbers[holder.bundle]], end)
 
-    async def _why_dead(self, kept: Kept, error: BaseException) -> tuple[str, int, str]:
-        """Ray may need a while to know."""
+    async def _why_dead(
+        self, kept: Kept, error: BaseException, again: Any
+    ) -> tuple[str, int, str]:
+        """Ray may need a while to know. `again` is the method of the actor to ask then: it
+        may live, and tell of the end of its agent later."""
         while True:
             lost = ""
             if not self.nodes.is_alive(kept.node):
@@ -351,7 +356,7 @@ class Gang:
             if lost or not causes.is_passing(error):
                 return causes.of_error(error, lost)
             try:
-                await heard(kept.holders[0].actor.hold.remote())
+                return causes.of_agent(await heard(again.remote()))
             except ray.exceptions.RayError as e:
                 error = e
             await asyncio.sleep(AGAIN_S)
@@ -384,9 +389,10 @@ class Gang:
             await asyncio.wait({h.hold for h in holders}, timeout=DEATH_S)
 
     async def _remove_group(self) -> None:
-        group, self.group = self.group, None
+        group = self.group
         if group is not None:
             await asked(remove_placement_group, group)
+            self.group = None  # and if Ray did not answer it is asked again
 
     async def stop(self, kepts: list[Kept]) -> None:
         """Their agents end, then their holders."""
@@ -434,7 +440,14 @@ class Gang:
         return kept.holders.pop(at)
 
     async def close(self) -> None:
-        """Nothing of it is left."""
+        """Nothing of it is left, whoever asks for that; raises if Ray does not do it."""
+        if self.closing is None or (
+            self.closing.done() and self.closing.exception() is not None
+        ):
+            self.closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self.closing)
+
+    async def _close(self) -> None:
         if self.making is not None:
             await asyncio.wait({self.making})
         await self.stop([k for k in self.kept if not k.over.is_set()])

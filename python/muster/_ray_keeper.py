@@ -193,7 +193,7 @@ class MusterKeeper:
         kills, said = _memory_kills(), _stderr_size()
         try:
             ready = self._spawn(spec)
-        except OSError as e:
+        except Exception as e:  # whatever it is: who waits for us hears of it
             self.failure = f"cannot start {spec['muster'] or 'bin/muster'}: {e}"
             self.is_started.set()
             return
@@ -252,7 +252,7 @@ class MusterKeeper:
                 pass_fds=fds,
                 preexec_fn=self._die_with_us(),
             )
-        except OSError:
+        except BaseException:
             os.close(ready)
             raise
         finally:

@@ -17,6 +17,7 @@ LINE_MAX = 64 << 20
 PIECES_MAX = 1 << 16
 KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
+OWN = {"CPU": "cpus", "GPU": "gpus", "memory": "memory"}
 TIMEOUT_MAX_S = 30 * 24 * 3600.0
 
 
@@ -84,6 +85,10 @@ def _check_piece(piece: Any) -> None:
         raise Refused(errno.EINVAL, "'resources' and 'labels' are objects")
     for name in resources:
         _amount(resources, name)
+        if name in OWN:
+            raise Refused(
+                errno.EINVAL, f"{name!r} is Ray's own: '{OWN[name]}' asks for it"
+            )
 
 
 def check_request(m: dict[str, Any]) -> None:

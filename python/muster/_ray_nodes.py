@@ -146,7 +146,9 @@ class Nodes:
 
     async def table(self, wanted: set[str]) -> list[str]:
         """What each node has, free and in all, of what is asked for."""
-        free = await asked(_free)
+        call = asyncio.ensure_future(asked(_free))
+        done, _ = await asyncio.wait({call}, timeout=SILENCE_S)
+        free = call.result() if done else {}
         out = []
         for node in self._sorted():
             has = self.all[node]["Resources"]

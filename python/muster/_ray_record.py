@@ -18,23 +18,39 @@ ID = "job_submission_id"
 LATE_S = 20.0
 GIVE_UP_S = 120.0  # after the end of the bridge
 NAP_S = 1.0
+LOST_MAX = 3  # connections in a row that break: Ray is no more
 WATCH = """
-import os, sys, time
+import os, signal, sys, time
 if os.fork():
     os._exit(0)
 told = sys.stdin.read()  # until the bridge has ended
 if told:
     os._exit(0)
-address, job, late, most, nap = *sys.argv[1:3], *map(float, sys.argv[3:])
-until = time.monotonic() + most
+address, job, late, most, nap, lost_max = *sys.argv[1:3], *map(float, sys.argv[3:])
+signal.alarm(int(most + late) + 1)  # whatever Ray does, and if it does not answer
 from ray.job_submission import JobSubmissionClient
-client = JobSubmissionClient(address)
-while not client.get_job_status(job).is_terminal():
-    if time.monotonic() > until:
-        os._exit(1)
+
+def ask(call, *args):
+    lost = 0
+    while True:
+        try:
+            return call(*args)
+        except RuntimeError as e:
+            if "status code 404" in str(e):
+                os._exit(0)  # it was deleted
+        except ConnectionError:
+            raise  # nobody is there
+        except OSError:
+            lost += 1
+            if lost >= lost_max:
+                raise
+        time.sleep(nap)
+
+client = ask(JobSubmissionClient, address)
+while not ask(client.get_job_status, job).is_terminal():
     time.sleep(nap)
 time.sleep(late)
-client.delete_job(job)
+ask(client.delete_job, job)
 """
 
 
@@ -46,7 +62,7 @@ class Record:
         self.watch: Any = None
         if not job or not dashboard or NAME not in os.environ:
             return
-        limits = [str(LATE_S), str(GIVE_UP_S), str(NAP_S)]
+        limits = [str(n) for n in (LATE_S, GIVE_UP_S, NAP_S, LOST_MAX)]
         self.watch = subprocess.Popen(
             [sys.executable, "-c", WATCH, f"http://{dashboard}", job, *limits],
             stdin=subprocess.PIPE,

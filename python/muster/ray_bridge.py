@@ -38,6 +38,7 @@ import errno
 import os
 import platform
 import signal
+import time
 from collections.abc import Coroutine
 from typing import Any
 
@@ -55,12 +56,14 @@ OLDEST = (2, 40)
 CLOSE_S = 30.0  # for everything to be given back at the end; Ray does the rest
 SILENT_CLOSE_S = 8.0  # and when Ray does not answer: for agents to end
 FAREWELL_S = 10.0
+AGAIN_S = 1.0  # what Ray did not do when it was asked to give back
 
 
 class Op:
     """One verb that is under way. It may be told to stop, once."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
+        self.number, self.begun = number, time.monotonic()
         self.stopped: asyncio.Future[Refused] = (
             asyncio.get_running_loop().create_future()
         )
@@ -68,6 +71,18 @@ class Op:
     def stop(self, code: int, why: str) -> None:
         if not self.stopped.done():
             self.stopped.set_result(Refused(code, why))
+
+    async def wait_for(
+        self, what: asyncio.Future[Any], timeout: float, late: str
+    ) -> None:
+        """Until that is done; raises when it is told to stop, or at its deadline."""
+        left = max(0.0, self.begun + timeout - time.monotonic())
+        waits: set[asyncio.Future[Any]] = {what, self.stopped}
+        await asyncio.wait(waits, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        if self.stopped.done():
+            raise self.stopped.result()
+        if not what.done():
+            raise Refused(errno.ETIMEDOUT, late)
 
 
 class Reservation:
@@ -82,7 +97,7 @@ class Reservation:
         self.lent: asyncio.Future[None] = loop.create_future()  # or why not
         self.lent.add_done_callback(lambda f: f.cancelled() or f.exception())
         self.is_leaving = False
-        self.gone = asyncio.Event()
+        self.gone: asyncio.Future[None] = loop.create_future()
 
 
 class Bridge:
@@ -115,7 +130,7 @@ class Bridge:
     async def _answer(self, m: dict[str, Any]) -> None:
         """Every verb is answered exactly once."""
         number, verb = int(m.get("id") or 0), m.get("verb")
-        op = self.ops[number] = Op()
+        op = self.ops[number] = Op(number)
         try:
             await self._do(str(verb), m, op)
             answer: dict[str, Any] = {"id": number, "rc": 0}
@@ -150,13 +165,15 @@ class Bridge:
     async def reserve(self, m: dict[str, Any], op: Op) -> None:
         _ray_lines.check_request(m)
         key, mark = m["key"], _ray_lines.mark(m)
+        late = f"{key}: not lent in time: what had this key before is being given back"
         while key in self.held and self.held[key].is_leaving:
-            await self.held[key].gone.wait()
+            await op.wait_for(self.held[key].gone, m["timeout_s"], late)
         held = self.held.get(key)
         if held is not None and held.mark != mark:
             raise Refused(errno.EEXIST, f"{key}: another one has this key")
         if held is not None:  # the same again: it ends as that one does
-            await self._wait_for(held, m["timeout_s"], op)
+            await op.wait_for(held.lent, m["timeout_s"], f"{key}: not lent in time")
+            held.lent.result()
             return
         held = self.held[key] = Reservation(key, mark, op)
         try:
@@ -166,16 +183,6 @@ class Bridge:
             held.lent.set_exception(e)
             raise
         held.lent.set_result(None)
-
-    async def _wait_for(self, held: Reservation, timeout: float, op: Op) -> None:
-        waits: set[asyncio.Future[Any]] = {held.lent, op.stopped}
-        await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        if held.lent.done():
-            held.lent.result()
-        elif op.stopped.done():
-            raise op.stopped.result()
-        else:
-            raise Refused(errno.ETIMEDOUT, f"{held.key}: not lent in time")
 
     async def grow(self, m: dict[str, Any], op: Op) -> None:
         _ray_lines.check_request(m)
@@ -199,29 +206,34 @@ class Bridge:
             self.muster,
             self.lines.say,
         )
+        gang.op, gang.begun = op, op.begun
         held.next += len(gang.pieces)
         held.gangs.append(gang)
         for piece in gang.pieces:
             self.lines.say(piece.event())
         launch = asyncio.ensure_future(gang.launch())
-        waits: set[asyncio.Future[Any]] = {launch, op.stopped}
-        await asyncio.wait(
-            waits, timeout=m["timeout_s"], return_when=asyncio.FIRST_COMPLETED
-        )
-        if launch.done() and launch.exception() is None:
-            self._begin(self.package.keep())
-            return
-        if launch.done():
-            why = launch.exception()
-        elif op.stopped.done():
-            why = op.stopped.result()
-        else:
-            why = Refused(errno.ETIMEDOUT, await gang.why_not())
-        launch.cancel()
-        await gang.close()
-        self._forget(held, gang, {p.number for p in gang.pieces})
-        assert why is not None
-        raise why
+        try:
+            await op.wait_for(launch, m["timeout_s"], "")
+            launch.result()
+        except Exception as e:
+            why = e
+            if not launch.done() and not op.stopped.done():
+                why = Refused(errno.ETIMEDOUT, await gang.why_not())
+            launch.cancel()
+            await self._give_back(held, gang)
+            raise why from None
+        self._begin(self.package.keep())
+
+    async def _give_back(self, held: Reservation, gang: Gang) -> None:
+        """All of it, and if Ray does not answer when it does again."""
+        while True:
+            try:
+                await gang.close()
+                break
+            except Exception as e:
+                print(f"{held.key}: cannot be given back: {e!r}", file=sys.stderr)
+                await asyncio.sleep(AGAIN_S)
+        self._forget(held, gang, set(gang.pieces_told))
 
     def _forget(self, held: Reservation, gang: Gang, numbers: set[int]) -> None:
         for piece in gang.pieces:
@@ -229,7 +241,7 @@ class Bridge:
                 gone = {"event": "gone", "key": held.key, "number": piece.number}
                 self.lines.say(gone)
         gang.pieces_told -= numbers
-        if not gang.pieces_told:
+        if not gang.pieces_told and gang in held.gangs:
             held.gangs.remove(gang)
 
     async def release(self, m: dict[str, Any], op: Op) -> None:
@@ -245,32 +257,46 @@ class Bridge:
             mine = set(numbers) & gang.pieces_told
             if mine and gang.is_lent:
                 await gang.release(mine)
-                self._forget(held, gang, mine)
+                self._forget(held, gang, mine & gang.pieces_told)
+            elif mine:  # all of it or none
+                gang.op.stop(errno.ECHILD, f"{held.key}: a piece of it was released")
+                await asyncio.wait({gang.closed})
         if not held.gangs and held.lent.done():
             await self._leave(held)
 
     async def _leave(self, held: Reservation) -> None:
         """The whole of it, whoever waits for it."""
         if held.is_leaving:
-            await held.gone.wait()
+            await asyncio.wait({held.gone})
             return
         held.is_leaving = True
         for op in [held.op, *held.growing]:
             op.stop(errno.ECHILD, f"{held.key}: it was released")
         lent = [g for g in held.gangs if g.is_lent]
-        await asyncio.gather(*(g.close() for g in lent))
-        for gang in lent:
-            self._forget(held, gang, set(gang.pieces_told))
+        await asyncio.gather(*(self._give_back(held, g) for g in lent))
         while held.gangs:  # those on their way are closed by who asked for them
             await asyncio.wait({g.closed for g in held.gangs})
         self.lines.say({"event": "gone", "key": held.key})
         self.held.pop(held.key, None)
-        held.gone.set()
+        held.gone.set_result(None)
 
     async def cancel(self, m: dict[str, Any], op: Op) -> None:
-        other = self.ops.get(int(m.get("of") or 0))
+        number = int(m.get("of") or 0)
+        other = self.ops.get(number)
         if other is not None and other is not op:
             other.stop(errno.ECANCELED, "it was cancelled")
+        elif m.get("undo"):
+            await self._undo(number)
+
+    async def _undo(self, number: int) -> None:
+        """What this operation has lent: nobody has heard its answer."""
+        for held in list(self.held.values()):
+            if held.op.number == number:
+                await self._leave(held)
+                return
+            for gang in list(held.gangs):
+                if gang.op.number == number:
+                    await self._give_back(held, gang)
 
     async def avoid(self, m: dict[str, Any], op: Op) -> None:
         name = m.get("node")
