@@ -243,6 +243,22 @@ static void test_waits_for_room(void **state)
     assert_int_equal(release(rig, o, "second", NULL, 0), 0);
 }
 
+static void test_longest_key(void **state)
+{
+    struct ms_rig *rig = *state;
+    struct ms_orchestrator *o = rig->ops->open(rig, false);
+    char key[MS_ORCH_KEY_MAX + 2] = "";
+
+    memset(key, 'k', MS_ORCH_KEY_MAX);
+    assert_int_equal(reserve(rig, o, key, 1, 1).rc, 0);
+    key[MS_ORCH_KEY_MAX] = 'k'; /* another one, that nothing can have */
+    release(rig, o, key, NULL, 0);
+    assert_int_equal(list(rig, o, key).rc, -ENOENT);
+    assert_int_equal(rig->ops->held(rig), 1);
+    key[MS_ORCH_KEY_MAX] = 0;
+    assert_int_equal(release(rig, o, key, NULL, 0), 0);
+}
+
 static void test_the_same_again(void **state)
 {
     struct ms_rig *rig = *state;
@@ -354,6 +370,11 @@ static void test_watch_hears_of_ends(void **state)
     t = list(rig, o, "watched");
     assert_int_equal(t.piece[1].cause, MS_CAUSE_EXITED);
     assert_int_equal(t.piece[0].phase, MS_PHASE_RUNNING);
+    t = reserve(rig, o, "watched", 3, MS_RIG_CPUS); /* the same again, as it is now */
+    assert_int_equal(t.rc, 0);
+    assert_int_equal(t.piece[0].phase, MS_PHASE_RUNNING);
+    assert_int_equal(t.piece[1].phase, MS_PHASE_ENDED);
+    assert_int_equal(rig->ops->held(rig), 2);
     assert_int_equal(release(rig, o, "watched", NULL, 0), 0);
     assert_int_equal(rig->ops->held(rig), 0);
 }
@@ -467,6 +488,7 @@ static void controller_goes(struct ms_rig *rig, bool killed)
 {
     struct ms_orchestrator *o = rig->ops->open(rig, false);
     bool durable = o->ops->can & MS_ORCH_DURABLE, never = false;
+    const uint32_t first = 0;
     struct told t;
 
     assert_int_equal(reserve(rig, o, "kept", 3, 1).rc, 0);
@@ -479,6 +501,11 @@ static void controller_goes(struct ms_rig *rig, bool killed)
         assert_int_equal(reserve(rig, o, "kept", 3, 1).rc, 0); /* it is its own again */
         assert_int_equal(rig->ops->held(rig), 3);
         assert_int_equal(reserve(rig, o, "kept", 4, 1).rc, -EEXIST);
+        assert_int_equal(release(rig, o, "kept", &first, 1), 0);
+        o = rig->ops->open(rig, killed);
+        t = list(rig, o, NULL);
+        assert_int_equal(t.pieces, 2); /* and none that was */
+        assert_int_equal(t.piece[0].number, 1);
         assert_int_equal(release(rig, o, "kept", NULL, 0), 0);
     } else {
         /* the engine itself is asked: nobody tells a controller what another one had */
@@ -523,6 +550,7 @@ static const struct CMUnitTest suite[] = {
     TEST(test_all_or_none_by_the_deadline),
     TEST(test_waits_for_room),
     TEST(test_the_same_again),
+    TEST(test_longest_key),
     TEST(test_wrong_requests),
     TEST(test_cancel),
     TEST(test_grows_and_shrinks),

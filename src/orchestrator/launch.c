@@ -1,6 +1,7 @@
 #include "orchestrator/launch.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,6 +91,21 @@ int ms_launch_progress(const struct ms_mirror *m,
         all = all && p->phase == MS_PHASE_RUNNING;
     }
     return all;
+}
+
+bool ms_launch_is_held(const struct ms_mirror *m, const struct ms_launch *l)
+{
+    const struct ms_mirrored *r = l->is_grow ? NULL : ms_mirror_find(m, l->key);
+
+    return r && r->in_phase[MS_PHASE_RUNNING] > 0 &&
+           r->in_phase[MS_PHASE_RUNNING] + r->in_phase[MS_PHASE_ENDED] == r->count;
+}
+
+void ms_launch_key(char out[MS_ORCH_KEY_MAX + 1], const char *key)
+{
+    bool fits = !key || strlen(key) <= MS_ORCH_KEY_MAX;
+
+    snprintf(out, MS_ORCH_KEY_MAX + 1, "%s", !key ? "" : fits ? key : "?");
 }
 
 void ms_launch_forget(struct ms_mirror *m,

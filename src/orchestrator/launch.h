@@ -25,6 +25,14 @@ int ms_launch_progress(const struct ms_mirror *m,
                        const struct ms_launch *l,
                        struct ms_error *why);
 
+/* Nobody waits for it, and what it has are pieces that run and pieces that have ended: it
+ * was lent, and to reserve the same again is to have it as it is. */
+bool ms_launch_is_held(const struct ms_mirror *m, const struct ms_launch *l);
+
+/* The key of an operation. One that is too long is nobody's; it is not cut to be another's.
+ * NULL: "". */
+void ms_launch_key(char out[MS_ORCH_KEY_MAX + 1], const char *key);
+
 /* A copy of the numbers of a release; of none: NULL. 0, -ENOMEM. */
 int ms_launch_numbers(uint32_t **out,
                       size_t *out_count,

@@ -263,8 +263,8 @@ int64_t ms_mirror_add_pieces(struct ms_mirror *m, struct ms_mirrored *r, size_t 
     return first;
 }
 
-/* Its place; r->count: there is none. */
-static size_t piece_index(const struct ms_mirrored *r, uint32_t number)
+/* Where it is, or would be. */
+static size_t piece_place(const struct ms_mirrored *r, uint32_t number)
 {
     size_t low = 0, high = r->count;
 
@@ -276,7 +276,36 @@ static size_t piece_index(const struct ms_mirrored *r, uint32_t number)
         else
             high = middle;
     }
-    return low < r->count && r->pieces[low]->piece.number == number ? low : r->count;
+    return low;
+}
+
+/* Its place; r->count: there is none. */
+static size_t piece_index(const struct ms_mirrored *r, uint32_t number)
+{
+    size_t i = piece_place(r, number);
+
+    return i < r->count && r->pieces[i]->piece.number == number ? i : r->count;
+}
+
+int ms_mirror_add_piece(struct ms_mirrored *r, uint32_t number)
+{
+    const struct ms_lent_piece piece = {.number = number, .incarnation = 1};
+    size_t i = piece_place(r, number);
+    struct ms_snapshot *s;
+    int rc = pieces_reserve(r, 1);
+
+    if (rc < 0 || piece_index(r, number) < r->count)
+        return rc;
+    s = snapshot_create(&piece);
+    if (!s)
+        return -ENOMEM;
+    memmove(&r->pieces[i + 1], &r->pieces[i], (r->count - i) * sizeof *r->pieces);
+    r->pieces[i] = s;
+    r->count++;
+    r->in_phase[MS_PHASE_PENDING]++;
+    if (number >= r->next)
+        r->next = number + 1;
+    return 0;
 }
 
 const struct ms_lent_piece *ms_mirror_piece(const struct ms_mirrored *r,

@@ -54,6 +54,9 @@ void ms_mirror_remove(struct ms_mirror *m, struct ms_mirrored *r);
 
 /* More pieces, PENDING, incarnation 1; the number of the first. A negative errno. */
 int64_t ms_mirror_add_pieces(struct ms_mirror *m, struct ms_mirrored *r, size_t count);
+/* The piece of this number, PENDING, incarnation 1, where there is none: of a reservation
+ * that others have made. 0, or a negative errno. */
+int ms_mirror_add_piece(struct ms_mirrored *r, uint32_t number);
 const struct ms_lent_piece *ms_mirror_piece(const struct ms_mirrored *r,
                                             uint32_t number);
 const struct ms_lent_piece *ms_mirror_piece_at(const struct ms_mirrored *r,

@@ -194,6 +194,10 @@ static void launch(struct ms_orch_op *op)
         fail(op, &why);
         return;
     }
+    if (rc == 0 && !has_other(op) && ms_launch_is_held(m, &launch)) {
+        succeed(op);
+        return;
+    }
     op->first = launch.first;
     op->state = OP_WAITING;
     ms_local_turn_soon(op->local);
@@ -326,7 +330,7 @@ struct ms_orch_op *ms_local_op_create(
         return NULL;
     *op = (struct ms_orch_op){
         .local = l, .kind = kind, .done = done, .arg = arg, .deadline_ns = MS_NEVER};
-    snprintf(op->key, sizeof op->key, "%s", key ? key : "");
+    ms_launch_key(op->key, key);
     ms_list_add_tail(&l->ops, &op->link);
     ms_local_turn_soon(l);
     return op;

@@ -393,6 +393,10 @@ static void on_job_ended(void *arg, int rc, int exit_code, const struct ms_error
         f->is_adopted = false;
         f->has_secret = false;
         f->bridge_at[0] = 0;
+        ms_timer_cancel(&f->first);
+        ms_timer_cancel(&f->redial);
+        ms_list_each (e, &f->ends, struct end, link)
+            end_free(e); /* that dials a bridge that is no more */
         if (f->server)
             ms_server_destroy(MS_TAKE(f->server));
         ms_far_state_remove(f->options);

@@ -39,15 +39,21 @@ static size_t devices_of(const json_t *list, uint32_t *out)
     return count;
 }
 
-/* The reservation with that piece in it. */
+/* The reservation with that piece in it. One of a bridge before has ended with it: this
+ * is another one. Numbers are never used again, so what is below the next one and not
+ * there is gone, but for a new controller that is told of all there is. */
 static struct ms_mirrored *piece_place(struct ray *r, const char *key, uint32_t number)
 {
     struct ms_mirrored *m = ms_mirror_find(&r->mirror, key);
 
-    if (!m)
-        m = ms_mirror_add(&r->mirror, key);
-    if (m && number >= m->next &&
-        ms_mirror_add_pieces(&r->mirror, m, number - m->next + 1) < 0)
+    if (m && (uintptr_t)m->owner != r->life) {
+        ms_mirror_remove(&r->mirror, m);
+        m = NULL;
+    }
+    if (!m && (m = ms_mirror_add(&r->mirror, key)))
+        m->owner = (void *)r->life;
+    if (m && (number >= m->next || r->tie == TIE_STARTING) &&
+        ms_mirror_add_piece(m, number) < 0)
         return NULL;
     return m;
 }

@@ -1,3 +1,4 @@
+#include "orchestrator/launch.h"
 #include "orchestrator/ray/ray_impl.h"
 
 #include <errno.h>
@@ -120,10 +121,13 @@ static void set_timeout(struct ms_orch_op *op)
 {
     int64_t left_ns = op->deadline_ns - ms_now_ns();
 
-    if (op->deadline_ns == MS_NEVER)
-        left_ns = INT64_C(1) << 60;
-    json_object_set_new(
-        op->request, "timeout_s", json_real(left_ns > 0 ? (double)left_ns / 1e9 : 0));
+    double left_s = left_ns > 1 ? (double)left_ns / 1e9 : 1e-9;
+
+    /* what is longer ends here */
+    if (left_s > MS_RAY_LAUNCH_MAX_S)
+        left_s = MS_RAY_LAUNCH_MAX_S;
+    json_object_set_new(op->request, "timeout_s", json_real(left_s));
+    op->give_up_ns = ms_deadline_ns(op->deadline_ns, op->ray->late_ns);
 }
 
 static void ask(struct ms_orch_op *op)
@@ -172,9 +176,16 @@ static void begin(struct ms_orch_op *op)
 
 /* ---- time -------------------------------------------------------------------------- */
 
-static void send_cancel(struct ms_orch_op *op)
+/* With `undo` also what it has won meanwhile: nobody hears of it any more. */
+static void send_cancel(struct ms_orch_op *op, bool undo)
 {
-    json_t *o = json_pack("{s:s, s:I}", "verb", "cancel", "of", (json_int_t)op->id);
+    json_t *o = json_pack("{s:s, s:I, s:b}",
+                          "verb",
+                          "cancel",
+                          "of",
+                          (json_int_t)op->id,
+                          "undo",
+                          (int)undo);
     uint64_t id;
 
     op->is_cancel_sent = true;
@@ -188,8 +199,11 @@ static void cancelled(struct ms_orch_op *op)
     struct ms_error why = {0};
 
     if (op->state == OP_ASKED && is_launch(op)) {
-        if (!op->is_cancel_sent)
-            send_cancel(op); /* and its own answer says how that went */
+        int64_t until_ns = ms_deadline_ns(ms_now_ns(), op->ray->late_ns);
+
+        send_cancel(op, false); /* and its own answer says how that went */
+        if (until_ns < op->give_up_ns)
+            op->give_up_ns = until_ns;
         return;
     }
     ms_error_set(&why, -ECANCELED, "cancelled");
@@ -203,9 +217,11 @@ static void late(struct ms_orch_op *op)
                           : op->ray->tie == TIE_UP ? "the bridge does not answer"
                                                    : "there is no bridge on Ray yet";
 
-    if (op->state == OP_ASKED && is_launch(op) && !op->is_cancel_sent)
-        send_cancel(op);
-    if (is_launch(op))
+    if (op->state == OP_ASKED && is_launch(op))
+        send_cancel(op, true);
+    if (op->is_cancelled)
+        ms_error_set(&why, -ECANCELED, "cancelled; %.*s", MS_RAY_WORDS, because);
+    else if (is_launch(op))
         ms_error_set(&why,
                      -ETIMEDOUT,
                      "%s: not lent in time: %.*s",
@@ -220,9 +236,7 @@ static void late(struct ms_orch_op *op)
 /* A launch has told the bridge its deadline: that is to say why not. */
 static int64_t give_up_ns(const struct ms_orch_op *op)
 {
-    return op->state == OP_ASKED && is_launch(op)
-               ? ms_deadline_ns(op->deadline_ns, MS_RAY_LATE_NS)
-               : op->deadline_ns;
+    return op->state == OP_ASKED && is_launch(op) ? op->give_up_ns : op->deadline_ns;
 }
 
 static void turn_one(struct ms_orch_op *op)
@@ -269,7 +283,7 @@ struct ms_orch_op *ms_ray_op_create(
     op->done = done;
     op->arg = arg;
     op->deadline_ns = ms_deadline_ns(ms_now_ns(), MS_RAY_START_NS);
-    snprintf(op->key, sizeof op->key, "%s", key ? key : "");
+    ms_launch_key(op->key, key);
     ms_list_add_tail(&r->ops, &op->link);
     ms_ray_turn_soon(r);
     return op;

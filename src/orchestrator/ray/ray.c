@@ -248,6 +248,7 @@ struct ms_orchestrator *ms_ray_create_on(const struct ms_ray_options *o,
     }
     r->base.ops = o->grace_ns > 0 ? &durable_ops : &plain_ops;
     r->open = open;
+    r->late_ns = MS_RAY_LATE_NS;
     ms_list_init(&r->ops);
     ms_list_init(&r->avoided);
     ms_mirror_init(&r->mirror, (uint64_t)ms_now_ns()); /* after all of one before */

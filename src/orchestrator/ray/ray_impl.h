@@ -16,13 +16,14 @@
 #include <jansson.h>
 
 /* From the first question until the bridge speaks. */
-#define MS_RAY_START_NS (300 * MS_NS_PER_S)
-#define MS_RAY_LIST_NS  (5 * MS_NS_PER_S)    /* an answer that needs no work */
-#define MS_RAY_FREE_NS  (120 * MS_NS_PER_S)  /* a release */
-#define MS_RAY_LATE_NS  (15 * MS_NS_PER_S)   /* a launch: behind its deadline */
-#define MS_RAY_AGAIN_NS (250 * MS_NS_PER_MS) /* between two looks at those that wait */
-#define MS_RAY_END_NS   (30 * MS_NS_PER_S)   /* the bridge's, when all is over */
-#define MS_RAY_WORDS    300 /* of what was said, in a sentence of ours */
+#define MS_RAY_START_NS     (300 * MS_NS_PER_S)
+#define MS_RAY_LIST_NS      (5 * MS_NS_PER_S)   /* an answer that needs no work */
+#define MS_RAY_FREE_NS      (120 * MS_NS_PER_S) /* a release */
+#define MS_RAY_LATE_NS      (15 * MS_NS_PER_S) /* a launch: behind its deadline, or cancel */
+#define MS_RAY_AGAIN_NS     (250 * MS_NS_PER_MS) /* between two looks at those that wait */
+#define MS_RAY_END_NS       (30 * MS_NS_PER_S) /* the bridge's, when all is over */
+#define MS_RAY_WORDS        300 /* of what was said, in a sentence of ours */
+#define MS_RAY_LAUNCH_MAX_S (30.0 * 24 * 3600) /* what a bridge takes as a timeout */
 
 enum op_kind { OP_RESERVE, OP_GROW, OP_RELEASE, OP_LIST, OP_AVOID };
 
@@ -46,6 +47,7 @@ struct ms_orch_op {
     json_t *request;               /* without its id */
     uint64_t id;                   /* of the last time that it was asked */
     int64_t deadline_ns; /* of a launch: the caller's; else since it was asked */
+    int64_t give_up_ns;  /* of a launch that was asked for: whatever the bridge does */
     bool is_cancelled, is_cancel_sent;
     struct ms_error why;
 };
@@ -71,6 +73,8 @@ struct ray {
     bool is_ray_silent; /* Ray does not answer the bridge */
     bool is_turn_due;
     struct ms_error silence;
+    int64_t late_ns;            /* MS_RAY_LATE_NS */
+    uintptr_t life;             /* of bridges, counted: who has told of a reservation */
     uint64_t next_id, known_id; /* known_id: of the list that begins a bridge's life */
     json_t *hello_line;
     struct ms_ray_hello hello;

@@ -5,6 +5,7 @@
 #include "orchestrator/conformance.h"
 #include "orchestrator/ray/bridge.h"
 #include "orchestrator/ray/fake_ray.h"
+#include "orchestrator/ray/far_state.h"
 #include "orchestrator/ray/offer.h"
 #include "orchestrator/ray/ray_impl.h"
 #include "orchestrator/ray/stand_in.h"
@@ -234,7 +235,7 @@ static void destroy(struct ms_rig *rig)
 struct told {
     bool done;
     int times, rc;
-    size_t pieces;
+    size_t pieces, running;
     struct ms_error why;
 };
 
@@ -251,19 +252,35 @@ static void on_done(void *arg,
     if (rc < 0)
         t->why = *why;
     t->pieces = rc == 0 && answer->count ? answer->reservations[0].count : 0;
+    t->running = 0;
+    for (size_t i = 0; i < t->pieces; i++)
+        t->running += answer->reservations[0].pieces[i]->phase == MS_PHASE_RUNNING;
 }
 
-static void ask(struct ms_rig *rig, const char *key, size_t count, struct told *t)
+static struct ms_orch_op *ask_within(struct ms_rig *rig,
+                                     const char *key,
+                                     size_t count,
+                                     int64_t timeout_ns,
+                                     struct told *t)
 {
     struct ms_orchestrator *o = rig_of(rig)->o;
     struct ms_bundle bundles[8];
     struct ms_reserve r = {.key = key,
                            .pieces = {.bundles = bundles, .count = count},
-                           .timeout_ns = 60 * MS_NS_PER_S};
+                           .timeout_ns = timeout_ns};
+    struct ms_orch_op *op;
 
     for (size_t i = 0; i < count; i++)
         bundles[i] = (struct ms_bundle){.cpu_milli = MS_RIG_CPUS * 1000};
-    assert_non_null(o->ops->reserve(o, &r, on_done, t));
+    op = o->ops->reserve(o, &r, on_done, t);
+    assert_non_null(op);
+    return op;
+}
+
+static struct ms_orch_op *
+ask(struct ms_rig *rig, const char *key, size_t count, struct told *t)
+{
+    return ask_within(rig, key, count, 60 * MS_NS_PER_S, t);
 }
 
 static void wait_for(struct ms_rig *rig, struct told *t)
@@ -337,6 +354,107 @@ static void test_connection_breaks_and_comes_back(void **state)
     assert_int_equal(read_number(rig_of(rig), "pid"), pid); /* the same bridge */
 }
 
+/* The reservation of a bridge that is no more is another one than its successor's. */
+static void test_same_key_on_the_next_bridge(void **state)
+{
+    struct ms_rig *rig = *state;
+    struct told first = {0}, waits = {0}, again = {0}, listed = {0};
+    struct ms_orchestrator *o = rig_of(rig)->o;
+
+    ask(rig, "job", 3, &first);
+    wait_for(rig, &first);
+    ask(rig, "waits", MS_RIG_NODES, &waits);
+    order(rig, json_pack("{s:s}", "verb", "test_exit"));
+    wait_for(rig, &waits);
+    ask(rig, "job", 2, &again); /* nobody has released what ended */
+    wait_for(rig, &again);
+    assert_int_equal(again.rc, 0);
+    assert_int_equal(again.pieces, 2);
+    assert_int_equal(again.running, 2);
+    assert_non_null(o->ops->list(o, "job", on_done, &listed));
+    wait_for(rig, &listed);
+    assert_int_equal(listed.running, 2);
+}
+
+/* A bridge that says nothing: cancel, and the deadline, complete in time; and what it lends
+ * when it is back it gets back. */
+static void give_up(struct ms_rig *rig, bool by_cancel)
+{
+    struct ms_orchestrator *o = rig_of(rig)->o;
+    struct told first = {0}, given_up = {0}, listed = {0}, after = {0};
+    struct ms_orch_op *op;
+
+    ask(rig, "first", 1, &first);
+    wait_for(rig, &first);
+    ray_of(rig)->late_ns = 300 * MS_NS_PER_MS;
+    assert_int_equal(kill((pid_t)read_number(rig_of(rig), "pid"), SIGSTOP), 0);
+    op = ask_within(rig, "x", 1, by_cancel ? MS_NEVER : 300 * MS_NS_PER_MS, &given_up);
+    run(rig, &given_up.done, 100 * MS_NS_PER_MS); /* it is asked */
+    if (by_cancel)
+        o->ops->cancel(op);
+    assert_true(run(rig, &given_up.done, 4 * MS_NS_PER_S));
+    assert_int_equal(given_up.rc, by_cancel ? -ECANCELED : -ETIMEDOUT);
+    on_wake(rig);
+    assert_non_null(o->ops->list(o, NULL, on_done, &listed));
+    wait_for(rig, &listed);
+    assert_null(ms_mirror_find(&ray_of(rig)->mirror, "x"));
+    assert_int_equal(held(rig), 1);
+    ask_within(rig, "x", 2, INT64_MAX, &after);
+    wait_for(rig, &after);
+    if (after.rc < 0)
+        fail_msg("%s", after.why.text);
+    assert_int_equal(given_up.times, 1);
+}
+
+static void test_silent_bridge_and_cancel(void **state)
+{
+    give_up(*state, true);
+}
+
+static void test_silent_bridge_and_deadline(void **state)
+{
+    give_up(*state, false);
+}
+
+/* The next controller knows of pieces that are there, and of no others. */
+static void test_next_controller_after_a_release_of_some(void **state)
+{
+    struct ms_rig *rig = *state;
+    struct told first = {0}, released = {0}, listed = {0};
+    struct ms_orchestrator *o = rig_of(rig)->o;
+    const uint32_t some[] = {0, 2};
+
+    ask(rig, "job", 4, &first);
+    wait_for(rig, &first);
+    assert_non_null(o->ops->release(o, "job", some, 2, on_done, &released));
+    wait_for(rig, &released);
+    o = open_one(rig, true);
+    assert_non_null(o->ops->list(o, "job", on_done, &listed));
+    wait_for(rig, &listed);
+    assert_int_equal(listed.rc, 0);
+    assert_int_equal(listed.pieces, 2);
+    assert_int_equal(listed.running, 2);
+}
+
+/* The bridge of the controller before has ended long ago: a new one is there at once. */
+static void test_state_of_a_bridge_that_is_gone(void **state)
+{
+    struct ray_rig *r = rig_of(*state);
+    const uint8_t secret[MS_OFFER_KEY] = {1};
+    struct told t = {0};
+
+    r->way = MS_RAY_DIALS;
+    open_one(*state, false);
+    ms_far_state_write(&ray_of(*state)->options,
+                       &(struct ms_far_state){.id = "muster-test-gone",
+                                              .secret = (uint8_t *)(uintptr_t)secret,
+                                              .bridge_at = "127.0.0.1:9"});
+    ask(*state, "x", 1, &t);
+    wait_for(*state, &t);
+    if (t.rc < 0)
+        fail_msg("%s", t.why.text);
+}
+
 /* Either side makes the connection. */
 static void connect_by(const char *way)
 {
@@ -398,7 +516,8 @@ static void test_wrong_options(void **state)
     assert_null(ms_ray_create(&o, &err));
 }
 
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+#define TEST(fn)    cmocka_unit_test_setup_teardown(fn, setup, teardown)
+#define DURABLE(fn) cmocka_unit_test_setup_teardown(fn, setup_durable, teardown)
 
 static int be_bridge(void)
 {
@@ -417,8 +536,12 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_bridge_dies_while_a_reservation_waits),
-        cmocka_unit_test_setup_teardown(
-            test_connection_breaks_and_comes_back, setup_durable, teardown),
+        DURABLE(test_connection_breaks_and_comes_back),
+        TEST(test_same_key_on_the_next_bridge),
+        TEST(test_silent_bridge_and_cancel),
+        TEST(test_silent_bridge_and_deadline),
+        DURABLE(test_next_controller_after_a_release_of_some),
+        DURABLE(test_state_of_a_bridge_that_is_gone),
         cmocka_unit_test(test_bridge_dials),
         cmocka_unit_test(test_controller_dials),
         TEST(test_no_ray_there),

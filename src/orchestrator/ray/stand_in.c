@@ -27,6 +27,7 @@ struct gang {
     struct piece pieces[PIECES_MAX];
     size_t count;
     uint32_t next;
+    json_int_t made_by; /* the id of its reserve */
 };
 
 struct waiting {
@@ -188,7 +189,10 @@ static bool launch(const json_t *m)
         free(request);
         return false;
     }
-    g = g ? g : make(key);
+    if (!g) {
+        g = make(key);
+        g->made_by = json_integer_value(json_object_get(m, "id"));
+    }
     for (size_t i = 0; i < json_array_size(pieces); i++) {
         struct piece *p = &g->pieces[g->count++];
 
@@ -305,6 +309,11 @@ static void cancel(const json_t *m)
         if (it.waiting[i].m &&
             json_integer_value(json_object_get(it.waiting[i].m, "id")) == of)
             stop_waiting(&it.waiting[i], -ECANCELED, "cancelled");
+    for (size_t i = 0; i < GANGS_MAX; i++)
+        if (it.gangs[i] && it.gangs[i]->made_by == of &&
+            json_is_true(json_object_get(m, "undo")))
+            forget(&it.gangs[i]);
+    write_held();
     answer(m, 0, NULL);
 }
 
@@ -333,12 +342,21 @@ static void test_verb(const json_t *m, const char *verb)
     write_held();
 }
 
+/* As the bridge has it. */
+static bool is_timeout(const json_t *timeout_s)
+{
+    return json_number_value(timeout_s) > 0 &&
+           json_number_value(timeout_s) <= 30.0 * 24 * 3600;
+}
+
 static void hear(json_t *m)
 {
     const char *verb = json_string_value(json_object_get(m, "verb"));
 
     if (strcmp(verb, "reserve") == 0 || strcmp(verb, "grow") == 0) {
-        if (!launch(m))
+        if (!is_timeout(json_object_get(m, "timeout_s")))
+            answer(m, -EINVAL, "that is no timeout");
+        else if (!launch(m))
             wait_for_room(m);
     } else if (strcmp(verb, "release") == 0) {
         release(m);

@@ -59,6 +59,7 @@ static void on_down(void *arg, const struct ms_error *why)
     r->old = MS_TAKE(r->carrier);
     ms_timer_set(&r->linger, LINGER_NS);
     r->tie = TIE_DOWN;
+    r->life++;
     r->is_silent = r->is_ray_silent = false;
     ms_ray_set_hello(r, NULL);
     ms_ray_all_ended(r, &said);

@@ -162,6 +162,10 @@ static void launch(struct ms_orch_op *op)
         fail(op, &why);
         return;
     }
+    if (rc == 0 && !has_other(op) && ms_launch_is_held(&op->sim->mirror, &launch)) {
+        succeed(op);
+        return;
+    }
     op->first = launch.first;
     ask(op);
     if (rc == 0) /* the same again: it ends as that one does */
@@ -286,7 +290,7 @@ struct ms_orch_op *ms_sim_op_create(struct ms_orchestrator *o,
     op->done = done;
     op->arg = arg;
     op->deadline_ns = ms_deadline_ns(ms_sim_now_ns(s->engine), MS_SIM_GIVE_UP_NS);
-    snprintf(op->key, sizeof op->key, "%s", key ? key : "");
+    ms_launch_key(op->key, key);
     ms_list_add_tail(&s->ops, &op->link);
     ms_sim_turn_soon(s);
     return op;

@@ -72,8 +72,9 @@ static void compare_one(void *arg,
             return; /* it is being stopped, and its key forgotten */
         r->owner = (void *)(uintptr_t)mark;
     }
-    if (piece->number >= r->next &&
-        ms_mirror_add_pieces(&s->mirror, r, piece->number - r->next + 1) < 0)
+    /* numbers are never used again: those before it may be gone */
+    if ((piece->number >= r->next || !s->is_known) &&
+        ms_mirror_add_piece(r, piece->number) < 0)
         return;
     ms_mirror_tell(&s->mirror, r, piece);
 }
