@@ -148,10 +148,14 @@ static PyObject *rows_take(PyObject *object, PyObject *indexes)
 static PyObject *rows_repeat(PyObject *object, PyObject *args)
 {
     unsigned long long times;
+    PyObject *number;
     int interleave;
     struct rows *out;
 
-    if (!PyArg_ParseTuple(args, "Kp", &times, &interleave) || !(out = rows_new()))
+    if (!PyArg_ParseTuple(args, "Op", &number, &interleave))
+        return NULL;
+    times = PyLong_AsUnsignedLongLong(number); /* "K" would cut off what is too big */
+    if (PyErr_Occurred() || !(out = rows_new()))
         return NULL;
     return done(out,
                 ms_rows_repeat(&((struct rows *)object)->r, times, interleave, &out->r),
@@ -327,6 +331,35 @@ static PyObject *rows_moved(PyObject *object, PyObject *args)
     return done(out, ms_rows_append_moved(&out->r, r, to), &err);
 }
 
+/* packed(): (rows, blocks): the same rows, and which blocks they are of: block i of them is
+ * blocks[i] here. */
+static PyObject *rows_packed(PyObject *object, PyObject *unused)
+{
+    struct ms_rows *r = &((struct rows *)object)->r;
+    MS_CLEANUP(ms_cleanup_free)
+    uint32_t *blocks = calloc(r->run_count + 1, sizeof *blocks);
+    struct rows *out = blocks ? rows_new() : NULL;
+    size_t count = 0;
+    PyObject *list;
+
+    (void)unused;
+    if (!blocks)
+        return PyErr_NoMemory();
+    if (!out || !done(out, ms_rows_append_packed(&out->r, r, blocks, &count), NULL))
+        return NULL;
+    list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list && i < count; i++) {
+        PyObject *block = PyLong_FromUnsignedLong(blocks[i]);
+
+        if (!block || PyList_SetItem(list, (Py_ssize_t)i, block) < 0)
+            Py_CLEAR(list);
+    }
+    if (list)
+        return Py_BuildValue("NN", out, list);
+    Py_DECREF((PyObject *)out);
+    return NULL;
+}
+
 /* Block and row of every row, for columns of objects: two int64 buffers. */
 static PyObject *rows_where(PyObject *object, PyObject *args)
 {
@@ -364,6 +397,7 @@ static PyMethodDef rows_methods[] = {
     {"same", rows_same, METH_O, NULL},
     {"spans", rows_spans, METH_VARARGS, NULL},
     {"moved", rows_moved, METH_VARARGS, NULL},
+    {"packed", rows_packed, METH_NOARGS, NULL},
     {"where", rows_where, METH_VARARGS, NULL},
     {"gather", rows_gather, METH_VARARGS, NULL},
     {"gather_ragged", rows_gather_ragged, METH_VARARGS, NULL},

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import operator
+from numbers import Number
 
 import numpy as np
 
 from muster._data import empty
-from muster._torch import dtype_of
+from muster._torch import dtype_of, is_tensor
 from muster.ragged import Ragged
 
 TYPE_CHECKING = False
@@ -86,17 +87,48 @@ def same(a: Column, b: Column) -> bool:
 
 def equal(a: Any, b: Any) -> bool:
     """Also of arrays, and of what has arrays in it; NaN equals NaN."""
+    if a is b:
+        return True
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         if a.dtype == object or b.dtype == object:
             return a.shape == b.shape and all(map(equal, a.flat, b.flat))
         return np.array_equal(
-            a, b, equal_nan=a.dtype.kind in "fc" and b.dtype.kind in "fc"
+            a, b, equal_nan=a.dtype.kind in "fcmM" and b.dtype.kind in "fcmM"
         )
+    if isinstance(a, Ragged) and isinstance(b, Ragged):
+        if a.dtype != b.dtype or not np.array_equal(a.lengths, b.lengths):
+            return False
+        return equal(a._used(), b._used())
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(equal(a[k], b[k]) for k in a)
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         return len(a) == len(b) and all(map(equal, a, b))
-    return bool(np.all(a == b))
+    if is_tensor(a) or is_tensor(b):
+        return _same_tensors(a, b)
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return _same_numbers(a, b)
+    return bool(np.all(a == b)) or (_is_nan(a) and _is_nan(b))
+
+
+def _same_tensors(a: Any, b: Any) -> bool:
+    if not (is_tensor(a) and is_tensor(b)) or a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    return bool(((a == b) | ((a != a) & (b != b))).all())
+
+
+def _same_numbers(a: Any, b: Any) -> bool:
+    """One is an array, the other perhaps a list of the same."""
+    if not all(isinstance(x, (np.ndarray, list, tuple, Number)) for x in (a, b)):
+        return False
+    try:
+        return equal(np.asarray(a), np.asarray(b))
+    except ValueError:  # a list of unequal lists
+        return False
+
+
+def _is_nan(value: Any) -> bool:
+    """A number that does not equal itself."""
+    return isinstance(value, (float, complex, np.generic)) and bool(value != value)
 
 
 def merged(metas: Sequence[dict[str, Any]], merge: Sequence[str]) -> dict[str, Any]:

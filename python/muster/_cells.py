@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from muster._core import Rows
 
     Cell = Any  # an array, a tensor, or Late
-    Memo = dict[Any, tuple[Rows, Any]]  # rows that several columns share
+    Memo = dict[Any, tuple[Any, Any]]  # rows that several columns share
 
 
 class Late:
@@ -98,7 +98,8 @@ class Late:
         mine = self.column.rows
         full = (id(mine), key)
         if full not in memo:
-            memo[full] = (make(mine), mine)  # held, so that no other has its id
+            chosen = _column.choose(make(mine), len(self.column.parts))
+            memo[full] = (chosen, mine)  # held, so that no other has its id
         return Late(self.column.with_rows(memo[full][0]), self.tensor)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -170,9 +171,7 @@ def _unread(cell: Cell) -> bool:
 def rows(cell: Cell, chosen: slice, memo: Memo | None = None) -> Cell:
     """A view, unless the rows of a tensor are taken backwards."""
     if _unread(cell):
-        first, end, step = chosen.indices(len(cell))
-        count = len(range(first, end, step))
-        where = (first if count else 0, count, step)
+        where = _column.slice_of(chosen, len(cell))
         return cell.with_rows(where, memo, lambda r: r.slice(*where))
     values = ready(cell)
     if is_tensor(values) and (chosen.step or 1) < 0:

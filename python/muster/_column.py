@@ -27,14 +27,17 @@ if TYPE_CHECKING:
     Part = NDArray[Any] | Ragged | Far | FarObjects
     Whole = NDArray[Any] | Ragged
     Memo = dict[Any, tuple[Rows, Any]]  # rows that several columns share
+    Chosen = tuple[Rows, list[int] | None]  # rows, and the parts they are of; None: all
 
 copied = 0  # bytes of payload that were gathered in this process
 
 
 def part_of(name: str, value: Any) -> Part:
     """What a column is made of: an array with rows, Ragged, or an array of objects."""
-    if isinstance(value, (Ragged, Far, FarObjects)):
+    if isinstance(value, (Far, FarObjects)):
         return value
+    if isinstance(value, Ragged):
+        return _checked_ragged(name, value)
     if is_tensor(value):
         try:
             value = array_of(value)
@@ -66,6 +69,14 @@ def _checked(name: str, array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
+def _checked_ragged(name: str, ragged: Ragged) -> Ragged:
+    values = ragged._values
+    if isinstance(values, Far):
+        return ragged
+    checked = _checked(name, values)
+    return ragged if checked is values else Ragged._view(checked, ragged.offsets)
+
+
 def _is_known(name: str) -> bool:
     try:
         return dtype_of(name).names is not None
@@ -86,6 +97,24 @@ def with_whole_rows(array: NDArray[Any]) -> NDArray[Any]:
     if array.ndim and array.strides[0] >= 0 and array[:1].flags.c_contiguous:
         return array
     return np.ascontiguousarray(array)
+
+
+def slice_of(chosen: slice, count: int) -> tuple[int, int, int]:
+    """(first, count, step) of a slice of so many rows."""
+    found = range(count)[chosen]
+    if len(found) < 2:  # its step may be any number, and means nothing
+        return (found[0] if found else 0), len(found), 1
+    return found.start, len(found), found.step
+
+
+def choose(rows: Rows, parts: int) -> Chosen:
+    """These rows of a column of so many parts. With fewer rows than parts, only those
+    parts stay that have rows: so what is done with a few rows costs as much as they are,
+    however many parts were put together before."""
+    if parts <= max(len(rows), 1):
+        return rows, None
+    packed, blocks = rows.packed()
+    return packed, blocks or [0]  # of no rows the first part, which says of what kind
 
 
 class Column:
@@ -125,8 +154,9 @@ class Column:
         used = {block for block, *_ in self.rows.spans(len(self.parts))}
         return all(is_here(self.parts[block]) for block in used)
 
-    def with_rows(self, rows: Rows) -> Column:
-        return Column(self.parts, rows)
+    def with_rows(self, chosen: Chosen) -> Column:
+        rows, blocks = chosen
+        return Column([self.parts[b] for b in blocks] if blocks else self.parts, rows)
 
     def read(self) -> Whole:
         """All rows together: a view where they are one run, else a copy, made once."""
@@ -335,7 +365,10 @@ def _bits(array: NDArray[Any]) -> NDArray[Any]:
 
 def _strided(part: NDArray[Any], first: int, count: int, step: int) -> NDArray[Any]:
     if step == 0:
-        return np.broadcast_to(part[first], (count, *part.shape[1:]))
+        row = part[
+            first : first + 1
+        ]  # one row, not a number: that may be of another type
+        return np.broadcast_to(row, (count, *part.shape[1:]))
     end = first + step * count
     run: NDArray[Any] = part[first : end if end >= 0 else None : step]
     return run
@@ -381,9 +414,15 @@ def _objects(column: Column) -> NDArray[Any]:
     rows = np.empty(count, dtype=np.int64)
     column.rows.where(blocks, rows)
     out = np.empty(count, dtype=object)
-    for block in column.rows.blocks:
-        mine = blocks == block
+    order = np.argsort(blocks, kind="stable")
+    used = column.rows.blocks
+    begin = 0
+    for block, end in zip(
+        used, np.searchsorted(blocks, used, side="right", sorter=order), strict=True
+    ):
+        mine = order[begin:end]
         out[mine] = parts[block][rows[mine]]
+        begin = end
     return out
 
 

@@ -568,6 +568,8 @@ class Rows:
         """(block, first, end, rows) of each block that has rows here."""
     def moved(self, to: list[tuple[int, int]], /) -> Rows:
         """Row `first` of each block is row 0 of `block` then."""
+    def packed(self) -> tuple[Rows, list[int]]:
+        """The same without blocks that have no rows, and what its blocks are here."""
     def where(self, blocks: Any, rows: Any, /) -> None:
         """Write block and row of each, int64."""
     def gather(self, blocks: list[Any], row_bytes: int, out: Any, /) -> None: ...

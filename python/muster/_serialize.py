@@ -164,10 +164,11 @@ def _pickle_refs(
 ) -> tuple[bytes, list[Held]]:
     outer, collecting.held = collecting.held, []
     line, collecting.line = collecting.line, ""
+    later, collecting.later = collecting.later, None  # of this pickle: written with it
     try:
         return _pickle(obj, callback), collecting.held
     finally:
-        collecting.held, collecting.line = outer, line
+        collecting.held, collecting.line, collecting.later = outer, line, later
 
 
 def dumps_inline(obj: Any) -> bytes:

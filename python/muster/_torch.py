@@ -52,10 +52,12 @@ def dtype_of(kind: Any) -> np.dtype[Any]:
 
 
 def name_of(dtype: np.dtype[Any]) -> str:
-    """torch's name of it."""
+    """torch's name of it, where it has one; of two that differ never the same."""
     if dtype.names and len(dtype.names) == 1 and dtype.names[0] in _UNKNOWN:
         return dtype.names[0]
-    return dtype.name
+    if dtype.names:
+        return str(dtype)
+    return dtype.name if dtype.isnative else dtype.str
 
 
 def is_plain(tensor: Any) -> bool:

@@ -251,23 +251,22 @@ class Batch:
 
     def _apply(self, count: int, operation: Callable[[Rows], Rows]) -> Self:
         """The same on the rows of all columns, once for those that share them."""
-        done: dict[int, Rows] = {}
+        done: dict[int, _column.Chosen] = {}
         columns = {}
         for name, column in self._columns.items():
-            rows = done.get(id(column.rows))
-            if rows is None:
-                rows = done[id(column.rows)] = operation(column.rows)
-            columns[name] = column.with_rows(rows)
+            chosen = done.get(id(column.rows))
+            if chosen is None:
+                chosen = _column.choose(operation(column.rows), len(column.parts))
+                done[id(column.rows)] = chosen
+            columns[name] = column.with_rows(chosen)
         return self._of(columns, count, self.meta)
 
     def slice(
         self, start: int | None = None, end: int | None = None, step: int | None = None
     ) -> Self:
         """As batch[start:end:step]."""
-        chosen = range(self._count)[start:end:step]
-        return self._apply(
-            len(chosen), lambda rows: rows.slice(chosen.start, len(chosen), chosen.step)
-        )
+        chosen = _column.slice_of(slice(start, end, step), self._count)
+        return self._apply(chosen[1], lambda rows: rows.slice(*chosen))
 
     def take(self, indexes: ArrayLike) -> Self:
         """The rows of these indexes, in this order, or those where a mask is true."""
@@ -280,11 +279,11 @@ class Batch:
             chosen = np.flatnonzero(chosen)
         if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
             raise IndexError(f"a list of numbers is needed: {indexes!r}")
+        self._check_indexes(chosen)  # as they are: a huge one must not turn negative
         chosen = np.ascontiguousarray(chosen, dtype=np.int64)
-        self._check_indexes(chosen)
         return self._apply(len(chosen), lambda rows: rows.take(chosen))
 
-    def _check_indexes(self, indexes: NDArray[np.int64]) -> None:
+    def _check_indexes(self, indexes: NDArray[Any]) -> None:
         if len(indexes) == 0:
             return
         for index in (int(indexes.min()), int(indexes.max())):

@@ -38,6 +38,11 @@ class Ragged:
             raise ValueError("offsets: one number for each row, and one more")
         if self.values.ndim < 1:
             raise ValueError("values: an array of elements is needed")
+        if self.dtype.hasobject:
+            raise TypeError(
+                f"values: {self.dtype} has Python objects; rows of objects are a list of "
+                "lists"
+            )
         if self.offsets[0] < 0 or self.offsets[-1] > len(self.values):
             raise ValueError(
                 f"offsets: {self.offsets[0]} to {self.offsets[-1]} is not within the "

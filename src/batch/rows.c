@@ -107,6 +107,41 @@ int ms_rows_append_moved(struct ms_rows *r,
     return rc;
 }
 
+static int by_number(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+int ms_rows_append_packed(struct ms_rows *r,
+                          const struct ms_rows *from,
+                          uint32_t *blocks,
+                          size_t *block_count)
+{
+    size_t count = 0;
+    int rc = 0;
+
+    for (size_t i = 0; i < from->run_count; i++)
+        blocks[i] = from->runs[i].block;
+    if (from->run_count)
+        qsort(blocks, from->run_count, sizeof *blocks, by_number);
+    for (size_t i = 0; i < from->run_count; i++)
+        if (!count || blocks[count - 1] != blocks[i])
+            blocks[count++] = blocks[i];
+    for (size_t i = 0; i < from->run_count && rc == 0; i++) {
+        struct ms_run run = from->runs[i];
+        const uint32_t *at =
+            bsearch(&run.block, blocks, count, sizeof *blocks, by_number);
+
+        assert(at);
+        run.block = (uint32_t)(at - blocks);
+        rc = ms_rows_add(r, run);
+    }
+    *block_count = count;
+    return rc;
+}
+
 /* ---- looking --------------------------------------------------------------------- */
 
 /* The run that has row i. */
@@ -242,8 +277,8 @@ int ms_rows_slice(const struct ms_rows *r,
                             (unsigned long long)first,
                             (long long)step,
                             (unsigned long long)r->count);
-    return step == 1 ? slice_on(r, first, count, out)
-                     : slice_by(r, first, count, step, out);
+    return step == 1 || count == 1 ? slice_on(r, first, count, out)
+                                   : slice_by(r, first, count, step, out);
 }
 
 int ms_rows_take(const struct ms_rows *r,
@@ -290,7 +325,9 @@ int ms_rows_repeat(const struct ms_rows *r,
 {
     int rc = 0;
 
-    if (r->count && times > MS_ROWS_MAX / r->count)
+    if (!r->count)
+        return 0; /* however often */
+    if (times > MS_ROWS_MAX / r->count)
         return -E2BIG;
     if (interleave && times != 1)
         return times ? interleaved(r, times, out) : 0;

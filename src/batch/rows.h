@@ -92,6 +92,13 @@ int ms_rows_append_moved(struct ms_rows *r,
                          const struct ms_rows *from,
                          const struct ms_move *to);
 
+/* Append all of `from` with its blocks counted anew, without those that have no rows: block
+ * i was blocks[i]. `blocks` has room for as many as `from` has runs. */
+int ms_rows_append_packed(struct ms_rows *r,
+                          const struct ms_rows *from,
+                          uint32_t *blocks,
+                          size_t *block_count);
+
 /* All rows are one run: then a column of it is a view of the block's column. An empty
  * one is a view of nothing: false. */
 bool ms_rows_is_view(const struct ms_rows *r);

@@ -306,6 +306,61 @@ static void test_spans_and_moves(void **state)
     ms_rows_finish(&moved);
 }
 
+static void test_packed_without_blocks_that_have_no_rows(void **unused)
+{
+    const struct ms_run runs[] = {
+        {9, 4, 3, -2}, {2, 1, 1, 1}, {9, 5, 1, 1}, {7, 0, 4, 0}};
+    struct ms_rows r, packed;
+    uint32_t blocks[4];
+    size_t count = 99;
+
+    (void)unused;
+    ms_rows_init(&r);
+    ms_rows_init(&packed);
+    assert_int_equal(ms_rows_append_packed(&packed, &r, blocks, &count), 0);
+    assert_int_equal(count, 0);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(ms_rows_add(&r, runs[i]), 0);
+    assert_int_equal(ms_rows_append_packed(&packed, &r, blocks, &count), 0);
+    assert_int_equal(count, 3);
+    assert_int_equal(packed.count, r.count);
+    for (uint64_t i = 0; i < r.count; i++) {
+        uint32_t was, is;
+        uint64_t was_row, is_row;
+
+        ms_rows_at(&r, i, &was, &was_row);
+        ms_rows_at(&packed, i, &is, &is_row);
+        assert_true(is < count);
+        assert_int_equal(blocks[is], was);
+        assert_int_equal(is_row, was_row);
+    }
+    ms_rows_finish(&r);
+    ms_rows_finish(&packed);
+}
+
+static void test_steps_and_times_without_end(void **unused)
+{
+    struct ms_rows r, out;
+    uint32_t block;
+    uint64_t row;
+
+    (void)unused;
+    ms_rows_init(&r);
+    ms_rows_init(&out);
+    assert_int_equal(ms_rows_repeat(&r, UINT64_MAX, false, &out), 0);
+    assert_int_equal(ms_rows_repeat(&r, UINT64_MAX, true, &out), 0);
+    assert_int_equal(out.count, 0);
+    assert_int_equal(ms_rows_add(&r, (struct ms_run){.count = 9, .step = 4}), 0);
+    assert_int_equal(ms_rows_slice(&r, 2, 1, INT64_MAX, &out, NULL), 0);
+    assert_int_equal(ms_rows_slice(&r, 2, 1, INT64_MIN, &out, NULL), 0);
+    assert_int_equal(out.count, 2);
+    ms_rows_at(&out, 1, &block, &row);
+    assert_int_equal(row, 8);
+    assert_int_equal(ms_rows_slice(&r, 2, 2, INT64_MIN, &out, NULL), -ERANGE);
+    ms_rows_finish(&r);
+    ms_rows_finish(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -315,6 +370,8 @@ int main(void)
         cmocka_unit_test(test_fixed_payload),
         cmocka_unit_test(test_ragged_payload),
         cmocka_unit_test(test_spans_and_moves),
+        cmocka_unit_test(test_packed_without_blocks_that_have_no_rows),
+        cmocka_unit_test(test_steps_and_times_without_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
