@@ -3,6 +3,7 @@
 #include "head_object.h"
 #include "host_object.h"
 
+#include "base/clock.h"
 #include "base/limits.h"
 #include "base/name.h"
 #include "store/path.h"
@@ -157,6 +158,7 @@ void *core_on_stored(void *arg, const uint8_t *body, size_t len)
     struct ms_stored_name name;
     struct core_hold *h;
     struct ms_stored s;
+    bool is_fresh;
     size_t at = 0;
 
     (void)arg;
@@ -166,8 +168,12 @@ void *core_on_stored(void *arg, const uint8_t *body, size_t len)
     if (!h)
         return NULL;
     h->refs = 1;
-    while (ms_stored_next(&s, &at, &name))
+    is_fresh = ms_stored_is_fresh(&s, ms_now_ns());
+    while (ms_stored_next(&s, &at, &name)) {
+        if (!is_fresh)
+            name.at = MS_PLACE_UNKNOWN;
         h->held[h->count++] = ms_store_adopt(c, &name, s.node);
+    }
     return h;
 }
 

@@ -1,6 +1,7 @@
 #include "store.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/limits.h"
 #include "wire/frame.h"
 
@@ -186,7 +187,8 @@ static int write_out(struct core_payload *p,
                          l->names,
                          l->hold->count,
                          l->parts,
-                         l->part_count) < 0) {
+                         l->part_count,
+                         ms_now_ns()) < 0) {
         PyErr_NoMemory();
         return -1;
     }
@@ -255,7 +257,7 @@ static int lay_out_bare(struct core_payload *p, const char *pickle, size_t len)
 
     ms_buf_init(&head);
     if (ms_stored_encode(
-            &head, ms_store_holder(c), ms_store_node(c), NULL, 0, &part, 1) < 0) {
+            &head, ms_store_holder(c), ms_store_node(c), NULL, 0, &part, 1, 0) < 0) {
         PyErr_NoMemory();
         return -1;
     }

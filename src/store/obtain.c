@@ -15,11 +15,11 @@ enum { MAKES_MAX = 32 }; /* under way at once */
 /* Pages that were never written by us are mapped at once rather than fault by fault. */
 static void touch(struct ms_store_client *c, uint64_t at, uint64_t len)
 {
-    uint64_t first = at / MS_SPACE_BLOCK, last = (at + len) / MS_SPACE_BLOCK;
-    uint64_t from = first;
+    uint64_t first = at / MS_SPACE_BLOCK, from = first, last;
 
     if (len < MS_SPACE_BLOCK)
         return;
+    last = (at + len - 1) / MS_SPACE_BLOCK; /* those behind it may have no memory */
     for (uint64_t b = first; b <= last + 1; b++) {
         if (b <= last && !c->is_touched[b]) {
             c->is_touched[b] = true;

@@ -17,6 +17,7 @@ struct placing {
     int64_t deadline_ns;
     bool is_listening; /* it waits for one turn of the loop alone */
     bool has_listened;
+    uint64_t punches; /* store->punches, when memory was asked for */
     ms_place_fn *fn;
     void *arg;
 };
@@ -31,6 +32,7 @@ void ms_store_punch_idle(struct ms_store *s)
     while (ms_space_idle(s->table.space, from, &run)) {
         if (ms_arena_punch(s->arena, &run) < 0)
             return;
+        s->punches++;
         ms_space_decommit(s->table.space, &run);
         from = run.at + run.len;
     }
@@ -77,9 +79,19 @@ static void finish(struct placing *p, int rc, const char *text)
 static void on_committed(void *arg, int rc, const struct ms_run *runs, size_t done)
 {
     struct placing *p = arg;
+    struct ms_store *s = p->store;
 
+    if (p->punches != s->punches) {
+        /* Memory was given back after this was asked for, perhaps some of this: of an
+         * object that shares a block with others, which have gone. Make sure. */
+        p->punches = s->punches;
+        if (rc == 0 && ms_arena_commit(s->arena, runs, done, on_committed, p) == 0)
+            return;
+        rc = rc < 0 ? rc : -ENOMEM;
+        done = 0;
+    }
     for (size_t i = 0; i < done; i++)
-        ms_space_commit(p->store->table.space, &runs[i]);
+        ms_space_commit(s->table.space, &runs[i]);
     finish(p,
            rc < 0 ? -ENOMEM : 0,
            "this machine has no memory left for the store, although its limit is not "
@@ -102,6 +114,7 @@ static void commit(struct placing *p, const struct ms_object *o)
     }
     if (ms_space_committed(s->table.space) + bytes > ms_space_limit(s->table.space))
         ms_store_punch_idle(s);
+    p->punches = s->punches;
     if (ms_arena_commit(s->arena, runs, count, on_committed, p) < 0)
         finish(p, -ENOMEM, "out of memory");
 }

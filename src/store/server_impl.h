@@ -34,6 +34,7 @@ struct ms_store {
     uint64_t received, sent;
     struct ms_spill *spill;  /* NULL: nothing is spilled */
     struct ms_list placings; /* objects that wait for room, in the order of asking */
+    uint64_t punches;        /* how often memory was given back */
     struct ms_timer place_timer;
 
     bool has_pieces; /* of objects travel between us and other nodes */

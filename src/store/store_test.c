@@ -106,6 +106,38 @@ static void test_an_answer_grants(void **unused)
     rig_stop(&r);
 }
 
+/* Its grant has lapsed before it was read: nothing is read where it was. */
+static void test_an_answer_that_comes_too_late(void **unused)
+{
+    struct ms_store_client *a, *b;
+    struct ms_held *h, *got, *out = NULL;
+    struct ms_stored_name name;
+    struct ms_error err = {0};
+    char address[64];
+    struct rig r;
+
+    (void)unused;
+    rig_start(&r, 64 * MIB);
+    a = rig_enter(&r, 1);
+    b = rig_enter(&r, 2);
+    h = rig_make(a, 4096);
+    ms_held_name(h, &name);
+    snprintf(address, sizeof address, "%.*s", (int)name.address_len, name.address);
+    name.address = address;
+    ms_held_unref(h);
+    rig_wait_objects(a, 0);
+    name.at = MS_PLACE_UNKNOWN; /* as of an answer that is not fresh */
+    got = ms_store_adopt(b, &name, ms_store_node(a));
+    assert_non_null(got);
+    assert_null(got->read);
+    assert_int_equal(ms_store_attach(b, &name, 1, false, &out, &err), -ENOENT);
+    ms_held_unref(got);
+    assert_int_equal(rig_object_count(b, NULL), 0);
+    ms_store_close(a);
+    ms_store_close(b);
+    rig_stop(&r);
+}
+
 static void test_full_and_none(void **unused)
 {
     struct ms_error err = {0};
@@ -380,6 +412,7 @@ int main(void)
         cmocka_unit_test(test_written_once_and_read_in_place),
         cmocka_unit_test(test_what_is_gone_is_an_error),
         cmocka_unit_test(test_an_answer_grants),
+        cmocka_unit_test(test_an_answer_that_comes_too_late),
         cmocka_unit_test(test_full_and_none),
         cmocka_unit_test(test_what_was_let_go_of_is_room),
         cmocka_unit_test(test_who_goes_while_it_waits_for_another_node),

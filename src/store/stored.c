@@ -142,6 +142,7 @@ int ms_stored_parse(struct ms_stored *s,
                             .node = get64(body + 8),
                             .object_count = get32(body + 16),
                             .part_count = get32(body + 20),
+                            .written_s = get32(body + 28),
                             .body = body,
                             .len = len};
     names_len = get32(body + 24);
@@ -153,6 +154,13 @@ int ms_stored_parse(struct ms_stored *s,
         check_names(s, names_len) < 0 || check_parts(s) < 0)
         return ms_error_set(err, -EPROTO, "the stored payload is malformed");
     return 0;
+}
+
+bool ms_stored_is_fresh(const struct ms_stored *s, int64_t now_ns)
+{
+    uint32_t age_s = (uint32_t)(now_ns / MS_NS_PER_S) - s->written_s;
+
+    return age_s <= MS_STORE_LEASE_NS / MS_NS_PER_S / 2;
 }
 
 /* ---- writing --------------------------------------------------------------------- */
@@ -193,7 +201,8 @@ int ms_stored_encode(struct ms_buf *out,
                      const struct ms_stored_name *names,
                      size_t name_count,
                      const struct ms_stored_part *parts,
-                     size_t part_count)
+                     size_t part_count,
+                     int64_t now_ns)
 {
     size_t names_len = 0, len;
     uint8_t *p;
@@ -210,6 +219,7 @@ int ms_stored_encode(struct ms_buf *out,
     put32(p + 16, (uint32_t)name_count);
     put32(p + 20, (uint32_t)part_count);
     put32(p + 24, (uint32_t)names_len);
+    put32(p + 28, (uint32_t)(now_ns / MS_NS_PER_S));
     p += HEAD_SIZE;
     for (size_t i = 0; i < name_count; i++)
         p = write_name(p, &names[i]);

@@ -4,7 +4,7 @@
  *   8 u64 node     the store of its node
  *  16 u32 objects  that are named below
  *  20 u32 parts    the first is the pickle, the others are its buffers
- *  24 u32 length of the names, 28 u32 zero
+ *  24 u32 length of the names, 28 u32 second in which it was written, of its machine's clock
  *  32 names        u64 node, u64 id, u64 length, u64 place in its node's arena, u32
  *                  length of the address, u32 zero, the address; padded to 8
  *     parts        u64 length, u64 place: PART_INLINE, or the number of an object << 48 |
@@ -48,6 +48,7 @@ struct ms_stored_part {
 /* A body that was checked: names and parts fit into it and into their objects. */
 struct ms_stored {
     uint64_t holder, node;
+    uint32_t written_s;
     uint32_t object_count, part_count;
     const uint8_t *body;
     size_t len;
@@ -59,6 +60,11 @@ int ms_stored_parse(struct ms_stored *s,
                     const uint8_t *body,
                     size_t len,
                     struct ms_error *err);
+
+/* Whether the places of an answer's objects still hold: what they were granted for has not
+ * lapsed, and will not before it is confirmed. Of a process that was stopped in between it
+ * may have: then the store is asked where they are, if they are. */
+bool ms_stored_is_fresh(const struct ms_stored *s, int64_t now_ns);
 
 /* One name after the other: start with *at = 0; false at the end. */
 bool ms_stored_next(const struct ms_stored *s, size_t *at, struct ms_stored_name *name);
@@ -78,7 +84,8 @@ int ms_stored_encode(struct ms_buf *out,
                      const struct ms_stored_name *names,
                      size_t name_count,
                      const struct ms_stored_part *parts,
-                     size_t part_count);
+                     size_t part_count,
+                     int64_t now_ns);
 
 /* In a body: to whom the answer may be granted. */
 void ms_stored_set_caller(uint8_t *body, uint64_t holder, uint64_t node);

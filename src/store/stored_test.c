@@ -1,6 +1,7 @@
 #include "store/stored.h"
 
 #include "base/cleanup.h"
+#include "base/limits.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -25,6 +26,8 @@ static const struct ms_stored_part parts[] = {
     {.len = 0, .object = 1, .offset = 10},
 };
 
+#define NOW_NS (1000 * MS_NS_PER_S)
+
 /* "abc", then twenty times 'x'. */
 static void encode(struct ms_buf *b)
 {
@@ -32,7 +35,7 @@ static void encode(struct ms_buf *b)
 
     memset(inline_ + 16, 'x', 20);
     ms_buf_init(b);
-    assert_int_equal(ms_stored_encode(b, 77, 88, names, 2, parts, 4), 0);
+    assert_int_equal(ms_stored_encode(b, 77, 88, names, 2, parts, 4, NOW_NS), 0);
     assert_int_equal(b->len % MS_STORED_ALIGN, 0);
     assert_int_equal(ms_buf_append(b, inline_, sizeof inline_), 0);
 }
@@ -51,6 +54,7 @@ static void test_what_was_written_is_read(void **unused)
     assert_int_equal(ms_stored_parse(&s, b.data, b.len, NULL), 0);
     assert_int_equal(s.holder, 77);
     assert_int_equal(s.node, 88);
+    assert_int_equal(s.written_s, 1000);
     assert_true(ms_stored_next(&s, &at, &n));
     assert_int_equal(n.len, 1000);
     assert_int_equal(n.address_len, 11);
@@ -105,11 +109,26 @@ static void test_parts_beyond_their_objects_are_refused(void **unused)
 
     (void)unused;
     ms_buf_init(&b);
-    assert_int_equal(ms_stored_encode(&b, 0, 0, names, 2, beyond, 1), 0);
+    assert_int_equal(ms_stored_encode(&b, 0, 0, names, 2, beyond, 1, 0), 0);
     assert_int_equal(ms_stored_parse(&s, b.data, b.len, NULL), -EPROTO);
     b.len = 0;
-    assert_int_equal(ms_stored_encode(&b, 0, 0, names, 2, nowhere, 1), 0);
+    assert_int_equal(ms_stored_encode(&b, 0, 0, names, 2, nowhere, 1, 0), 0);
     assert_int_equal(ms_stored_parse(&s, b.data, b.len, NULL), -EPROTO);
+}
+
+static void test_places_hold_while_the_grant_does(void **unused)
+{
+    MS_CLEANUP(ms_buf_finish) struct ms_buf b;
+    struct ms_stored s;
+
+    (void)unused;
+    encode(&b);
+    assert_int_equal(ms_stored_parse(&s, b.data, b.len, NULL), 0);
+    assert_true(ms_stored_is_fresh(&s, NOW_NS));
+    assert_true(ms_stored_is_fresh(&s, NOW_NS + MS_STORE_LEASE_NS / 2));
+    assert_false(ms_stored_is_fresh(&s, NOW_NS + MS_STORE_LEASE_NS));
+    assert_false(ms_stored_is_fresh(&s, NOW_NS + 100 * MS_STORE_LEASE_NS));
+    assert_false(ms_stored_is_fresh(&s, NOW_NS - MS_NS_PER_S)); /* another clock */
 }
 
 int main(void)
@@ -118,6 +137,7 @@ int main(void)
         cmocka_unit_test(test_what_was_written_is_read),
         cmocka_unit_test(test_every_cut_and_flip_is_survived),
         cmocka_unit_test(test_parts_beyond_their_objects_are_refused),
+        cmocka_unit_test(test_places_hold_while_the_grant_does),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -367,7 +367,7 @@ static void hold_settle(struct ms_table *t, struct ms_hold *hold)
         return;
     if (!ms_object_is_held(o)) {
         ms_table_settle(t, o); /* its holds go with it */
-    } else if (!hold->early) {
+    } else if (!hold->early && !hold->late) {
         remove_leases(t, hold);
         hold_free(hold);
     }
@@ -402,6 +402,7 @@ int ms_table_set(struct ms_table *t,
         if (l->hold == hold)
             count++;
     hold->count = count;
+    hold->late = 0;
     hold_settle(t, hold);
     return 0;
 }
@@ -449,7 +450,13 @@ int ms_table_confirm(struct ms_table *t,
             free(l);
             return 0;
         }
-    hold->early++;
+    if (hold->late == 0) {
+        hold->early++;
+        return 0;
+    }
+    hold->late--;
+    hold->count++;
+    hold_settle(t, hold);
     return 0;
 }
 
@@ -514,6 +521,7 @@ int64_t ms_table_expire(struct ms_table *t, int64_t now_ns)
         ms_list_remove(&l->link);
         free(l);
         hold->count--;
+        hold->late++;
         hold_settle(t, hold);
     }
     return MS_NEVER;

@@ -15,7 +15,8 @@
  *
  * Grants. Whoever answers a call with an object gives a count to the caller, which
  * confirms it when the answer has arrived. A grant that is not confirmed by its deadline
- * lapses. Grant and confirmation may come in any order.
+ * lapses. Grant and confirmation may come in any order; a confirmation that comes after its
+ * grant has lapsed brings the count back, if the object is still there.
  *
  * A mirror whose last count has gone is kept while there is room, if its bytes are whole;
  * `on_unheld` says so. Pins keep an object for as long as the agent itself reads or writes
@@ -88,6 +89,7 @@ struct ms_hold {
     struct ms_holder *holder;
     int64_t count;
     int64_t early; /* confirmations that came before their grants */
+    int64_t late;  /* grants that have lapsed: their confirmations may still come */
     int64_t reads;
     int64_t since_ns;
     struct ms_list of_object, of_holder;

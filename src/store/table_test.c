@@ -124,6 +124,34 @@ static void test_a_grant_lapses_unless_confirmed(void **unused)
     ms_table_finish(&w.t);
 }
 
+/* A process that was stopped meanwhile reads its answer after two minutes. */
+static void test_a_late_confirmation_counts_again(void **unused)
+{
+    struct world w;
+    struct ms_holder *a, *b;
+    struct ms_object *o;
+
+    (void)unused;
+    world_init(&w, 8 * MIB);
+    a = process(&w, 1);
+    b = process(&w, 2);
+    o = make(&w, a, MIB);
+    assert_int_equal(ms_table_grant(&w.t, o, b, 0, 100), 0);
+    assert_int_equal(ms_table_expire(&w.t, 150), MS_NEVER);
+    assert_int_equal(ms_table_confirm(&w.t, o, b, 160), 0);
+    assert_int_equal(ms_table_count(&w.t, o, a, -1, 170), 0);
+    assert_int_equal(w.freed, 0); /* b has it */
+    assert_int_equal(ms_table_count(&w.t, o, b, -1, 180), 0);
+    assert_int_equal(w.freed, 1);
+
+    o = make(&w, a, MIB); /* and one that never confirms */
+    assert_int_equal(ms_table_grant(&w.t, o, b, 0, 100), 0);
+    assert_int_equal(ms_table_expire(&w.t, 150), MS_NEVER);
+    assert_int_equal(ms_table_count(&w.t, o, a, -1, 170), 0);
+    assert_int_equal(w.freed, 2);
+    ms_table_finish(&w.t);
+}
+
 static void test_a_dead_holder_holds_nothing(void **unused)
 {
     struct world w;
@@ -403,6 +431,7 @@ int main(void)
         cmocka_unit_test(test_goes_with_its_last_count),
         cmocka_unit_test(test_a_release_may_come_before_its_grant),
         cmocka_unit_test(test_a_grant_lapses_unless_confirmed),
+        cmocka_unit_test(test_a_late_confirmation_counts_again),
         cmocka_unit_test(test_a_dead_holder_holds_nothing),
         cmocka_unit_test(test_whole_mirrors_are_kept_while_there_is_room),
         cmocka_unit_test(test_a_slice_keeps_the_whole_object),
