@@ -252,6 +252,7 @@ void rig_stop(struct rig *rig)
         rig->client = NULL;
     }
     rig_stop_server(rig);
+    unlink(rig->path); /* of a server that was destroyed otherwise */
     unlink(rig->spin_path);
     rmdir(rig->folder);
 }
