@@ -3,6 +3,7 @@
 #include "head_object.h"
 #include "host_object.h"
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/name.h"
@@ -147,33 +148,75 @@ void core_hold_unref(void *hold)
 
     if (!h || atomic_fetch_sub(&h->refs, 1) != 1)
         return;
-    for (size_t i = 0; i < h->count; i++)
+    for (size_t i = 0; i < h->count; i++) {
+        if (i >= h->count - h->resting)
+            ms_held_wake(h->held[i]);
         ms_held_unref(h->held[i]);
+    }
     free(h);
+}
+
+/* Which objects the payload's own bytes lie in; the others are those of references. */
+static void find_read(const struct ms_stored *s, bool *is_read)
+{
+    struct ms_stored_walk walk = {0};
+    struct ms_stored_part part;
+
+    while (ms_stored_part(s, &walk, &part))
+        if (part.object >= 0)
+            is_read[part.object] = true;
+}
+
+/* Those that are read, or the others: these rest until somebody wants them, which may be
+ * long after, so that they can be spilled. */
+static void adopt(struct ms_store_client *c,
+                  const struct ms_stored *s,
+                  const bool *is_read,
+                  bool reads,
+                  struct core_hold *out)
+{
+    bool is_fresh = ms_stored_is_fresh(s, ms_now_ns());
+    struct ms_stored_name name;
+    size_t at = 0;
+
+    for (size_t i = 0; ms_stored_next(s, &at, &name); i++) {
+        struct ms_held *h;
+
+        if (is_read[i] != reads)
+            continue;
+        if (!is_fresh)
+            name.at = MS_PLACE_UNKNOWN;
+        h = ms_store_adopt(c, &name, s->node);
+        if (!h)
+            continue;
+        out->held[out->count++] = h;
+        if (reads)
+            continue;
+        out->resting++;
+        ms_held_rest(h);
+    }
 }
 
 void *core_on_stored(void *arg, const uint8_t *body, size_t len)
 {
+    MS_CLEANUP(ms_cleanup_free) bool *is_read = NULL;
     struct ms_store_client *c = the_store;
-    struct ms_stored_name name;
     struct core_hold *h;
     struct ms_stored s;
-    bool is_fresh;
-    size_t at = 0;
 
     (void)arg;
     if (!c || ms_stored_parse(&s, body, len, NULL) < 0)
         return NULL;
+    is_read = calloc(s.object_count + 1, sizeof *is_read);
     h = calloc(1, sizeof *h + s.object_count * sizeof(h->held[0]));
-    if (!h)
+    if (!is_read || !h) {
+        free(h);
         return NULL;
-    h->refs = 1;
-    is_fresh = ms_stored_is_fresh(&s, ms_now_ns());
-    while (ms_stored_next(&s, &at, &name)) {
-        if (!is_fresh)
-            name.at = MS_PLACE_UNKNOWN;
-        h->held[h->count++] = ms_store_adopt(c, &name, s.node);
     }
+    h->refs = 1;
+    find_read(&s, is_read);
+    adopt(c, &s, is_read, true, h);
+    adopt(c, &s, is_read, false, h);
     return h;
 }
 

@@ -25,6 +25,7 @@ void core_store_forget(void);
 struct core_hold {
     _Atomic unsigned refs;
     size_t count;
+    size_t resting; /* of these, the last ones: they are kept, and not read */
     struct ms_held *held[];
 };
 void core_hold_ref(struct core_hold *h);

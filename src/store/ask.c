@@ -252,6 +252,8 @@ static void ask_count(struct ms_guest *g, const Muster__StoreCount *m)
     if (!o)
         return;
     ms_table_read(&g->store->table, o, g->holder, m->reads, ms_now_ns());
+    if (m->reads < 0)
+        ms_store_retry_places(g->store); /* it may be spilled */
     if (m->by)
         ms_table_count(&g->store->table, o, g->holder, m->by, ms_now_ns());
 }
@@ -290,6 +292,7 @@ static void ask_confirm(struct ms_guest *g, const Muster__StoreConfirm *m)
         if (o) {
             ms_table_confirm(&s->table, o, g->holder, ms_now_ns());
             ms_table_read(&s->table, o, g->holder, m->reads, ms_now_ns());
+            ms_store_retry_places(s); /* the same, unless it is read */
         }
         return;
     }

@@ -40,8 +40,10 @@ void ms_guest_destroy(struct ms_guest *g)
     ms_fd_close(&g->pidfd);
     ms_list_remove(&g->link);
     s->guest_count--;
-    if (g->holder)
+    if (g->holder) {
         ms_table_remove_holder(&s->table, g->holder);
+        ms_store_retry_places(s); /* what others hold may be spilled now */
+    }
     free(g);
 }
 

@@ -179,7 +179,7 @@ static bool step(struct placing *p)
         return false;
     }
     need = rc == -ENOSPC ? shortage(s->table.space, o->len) : 0;
-    if (need && ms_spill_some(s, need))
+    if (need && (ms_spill_some(s, need) || ms_spill_will(s, need)))
         return true;
     if (rc == -ENOSPC && listen_first(p, o->len))
         return true;

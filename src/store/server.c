@@ -77,6 +77,7 @@ void ms_store_watch_leases(struct ms_store *s)
 static void on_lease(void *arg)
 {
     ms_store_watch_leases(arg);
+    ms_store_retry_places(arg); /* that was promised, and may be spilled now */
 }
 
 static void on_untold(void *arg)

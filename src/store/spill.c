@@ -179,6 +179,18 @@ bool ms_spill_some(struct ms_store *s, uint64_t need)
     return sp->writing > 0;
 }
 
+bool ms_spill_will(const struct ms_store *s, uint64_t need)
+{
+    const struct ms_spill *sp = s->spill;
+    uint64_t idle, promised;
+
+    if (!sp || sp->why.code || sp->was_limited)
+        return false;
+    ms_table_find_idle(&s->table, MS_SPILL_MIN, &idle);
+    promised = ms_table_promised(&s->table, MS_SPILL_MIN);
+    return promised && sp->writing + idle + promised >= need;
+}
+
 /* ---- back ------------------------------------------------------------------------ */
 
 /* All who wait; they may let the object go. */

@@ -28,6 +28,9 @@ void ms_spill_finish(struct ms_store *s);
 /* See to it that `need` bytes become free. False: so much cannot be had. When it has
  * succeeded or failed, ms_store_retry_places or ms_store_fail_places is called. */
 bool ms_spill_some(struct ms_store *s, uint64_t need);
+/* Whether so much can be had as soon as those who were promised objects say that they have
+ * them; ms_store_retry_places is called then. */
+bool ms_spill_will(const struct ms_store *s, uint64_t need);
 /* `fn` comes when the bytes of a spilled object are in memory again, or with why not;
  * perhaps at once. */
 void ms_spill_want(struct ms_store *s, struct ms_object *o, ms_spill_fn *fn, void *arg);

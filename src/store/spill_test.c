@@ -403,6 +403,66 @@ static void test_random_threads_of_two_processes(void **unused)
     rig_stop(&r);
 }
 
+struct make {
+    struct ms_store_client *client;
+    struct ms_held *made;
+};
+
+static void *make_more(void *arg)
+{
+    struct make *m = arg;
+
+    m->made = rig_make(m->client, 6 * MIB);
+    return NULL;
+}
+
+/* An answer is under way: its object is in use until it has come, and not for longer. */
+static void test_what_was_promised_is_waited_for(void **unused)
+{
+    struct ms_store_client *a, *b;
+    struct ms_held *held[2], *got;
+    struct ms_stored_name names[2];
+    struct make m;
+    pthread_t thread;
+    struct rig r;
+
+    (void)unused;
+    start(&r, 16 * MIB, 0);
+    a = rig_enter(&r, 1);
+    b = rig_enter(&r, 2);
+    for (int i = 0; i < 2; i++) {
+        held[i] = rig_make(a, 6 * MIB);
+        memset(held[i]->write, i + 1, 6 * MIB);
+        assert_int_equal(ms_store_grant(held[i], ms_store_node(b), 2), 0);
+        ms_held_name(held[i], &names[i]);
+        names[i].address = "";
+        names[i].address_len = 0;
+        names[i].at = MS_PLACE_UNKNOWN;
+        ms_held_unref(held[i]);
+    }
+    m = (struct make){.client = a};
+    assert_int_equal(pthread_create(&thread, NULL, make_more, &m), 0);
+    rig_wait_objects(b, 3);
+    for (int i = 0; i < 2; i++) {
+        got = ms_store_adopt(b, &names[i], ms_store_node(a));
+        assert_non_null(got);
+        held[i] = got;
+    }
+    pthread_join(thread, NULL);
+    for (int i = 0; i < 2; i++) {
+        got = rig_attach(b, held[i]);
+        assert_int_equal(got->read[6 * MIB - 1], i + 1);
+        ms_held_unref(got);
+        ms_held_unref(held[i]);
+        if (i == 0)
+            ms_held_unref(m.made);
+    }
+    rig_wait_objects(a, 0);
+    ms_store_close(a);
+    ms_store_close(b);
+    rig_stop(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -411,6 +471,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_what_is_read_stays, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             test_granted_while_it_is_spilled, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            test_what_was_promised_is_waited_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             test_folders_that_take_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_spill_limit, set_up, tear_down),

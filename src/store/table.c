@@ -487,10 +487,25 @@ static bool is_promised(const struct ms_table *t, const struct ms_object *o)
     return false;
 }
 
-bool ms_table_is_idle(const struct ms_table *t, const struct ms_object *o)
+static bool is_unread(const struct ms_object *o)
 {
     return o->is_whole && o->is_ready && !o->whole && !o->pins && o->reads == 0 &&
-           ms_object_is_held(o) && !is_promised(t, o);
+           ms_object_is_held(o);
+}
+
+bool ms_table_is_idle(const struct ms_table *t, const struct ms_object *o)
+{
+    return is_unread(o) && !is_promised(t, o);
+}
+
+uint64_t ms_table_promised(const struct ms_table *t, uint64_t least)
+{
+    uint64_t bytes = 0;
+
+    ms_list_each (o, &t->all, struct ms_object, link)
+        if (o->len >= least && is_unread(o) && is_promised(t, o))
+            bytes += o->len;
+    return bytes;
 }
 
 struct ms_object *

@@ -219,6 +219,10 @@ bool ms_table_is_idle(const struct ms_table *t, const struct ms_object *o);
 struct ms_object *
 ms_table_find_idle(const struct ms_table *t, uint64_t least, uint64_t *bytes);
 
+/* How many bytes those have that could be spilled, but were promised: whoever gets them is
+ * about to say so. */
+uint64_t ms_table_promised(const struct ms_table *t, uint64_t least);
+
 bool ms_object_is_held(const struct ms_object *o);
 /* How much of the arena a holder holds, in bytes and objects. */
 uint64_t ms_holder_bytes(const struct ms_holder *h, size_t *objects);
