@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import traceback
+from collections.abc import Iterator
 from typing import Any
 
 import muster
@@ -24,6 +25,12 @@ class Counter:
 
     def total(self) -> int:
         return self.count
+
+    def each(self, count: int, seconds: float) -> Iterator[int]:
+        for _ in range(count):
+            self.count += 1
+            threading.Event().wait(seconds)
+            yield self.count
 
     def echo(self, data: bytes) -> bytes:
         return data

@@ -87,6 +87,18 @@ def test_healed_in_time_no_call_is_lost_and_none_runs_twice(net: Net) -> None:
     assert driver.do("c.execute_rank_zero_sync('total')") == count
 
 
+def test_healed_in_time_a_stream_goes_on(net: Net) -> None:
+    _, lender, driver = three(net, LONG_GRACE_S)
+    count = 3000
+    driver.do(f"s = c.execute_rank_zero_sync('each', {count}, 0.001); next(s)")
+    driver.begin("result = list(s)")
+    net.cut(lender)
+    time.sleep(SUSPECT_S + 2)  # the length of the cut
+    net.heal(lender)
+    assert driver.answer() == list(range(2, count + 1))
+    assert driver.do("c.execute_rank_zero_sync('total')") == count
+
+
 def test_a_dead_host_is_named_after_the_grace(net: Net) -> None:
     head, lender, driver = three(net)
     driver.do("f = c.execute_rank_zero('add', 600.0)")

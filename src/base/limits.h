@@ -23,6 +23,7 @@
 #define MS_METHODS_MAX      4096u                /* interned methods, a session */
 #define MS_CHAIN_MAX        16u                  /* workers that wait on each other */
 #define MS_STREAM_WINDOW    256u                 /* items sent before one is consumed */
+#define MS_STREAM_KEPT_MAX  ((size_t)64 << 20)   /* bytes of a stream, to send again */
 #define MS_HANDSHAKE_NS     (10 * MS_NS_PER_S)   /* connect until proven */
 #define MS_LINK_GRACE_NS    (30 * MS_NS_PER_S)   /* a session without a connection */
 #define MS_VERDICT_NS       (5 * MS_NS_PER_S)    /* EOF until somebody knows why */

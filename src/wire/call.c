@@ -156,6 +156,7 @@ int ms_call_add_item(struct ms_call *c, struct ms_message *m)
     if (i->codec == MS_CODEC_STORED && c->peer->client->on_stored)
         i->stored = c->peer->client->on_stored(c->peer->client->arg, i->body, i->len);
     ms_list_add_tail(&c->items, &i->link);
+    c->arrived++;
     tell(c);
     return 0;
 }
@@ -369,6 +370,7 @@ int ms_call_take_stored_item(
         i = ms_list_first(&c->items, struct item, link);
         ms_list_remove(&i->link);
         c->consumed++;
+        c->taken++;
         send_credit(c);
     }
     ms_peer_unlock(c->peer);

@@ -158,7 +158,8 @@ struct ms_call {
     void (*on_end)(void *arg);
     void *end_arg;
     struct ms_list items;
-    unsigned consumed;
+    unsigned consumed;       /* since the last CREDIT */
+    uint64_t arrived, taken; /* items */
     struct ms_list notices;
 };
 

@@ -86,8 +86,7 @@ void ms_ledger_detach(struct server_conn *sc)
         return;
     }
     while ((r = ms_map_next(&l->requests, &at)))
-        if (r->has_items)
-            ms_request_lose_stream(r);
+        ms_stream_detach(r);
     l->lost_ns = ms_now_ns();
     ms_server_wake_at(l->server, ms_deadline_ns(l->lost_ns, l->server->grace_ns));
 }

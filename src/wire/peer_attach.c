@@ -52,12 +52,29 @@ static int send_attach(struct ms_peer *p, const uint64_t *ids, size_t count)
     return rc;
 }
 
+/* What we have of its stream: the worker sends what is missing. */
+static int send_resume(struct ms_peer *p, struct ms_call *c)
+{
+    struct ms_frame head = {
+        .kind = MS_KIND_CREDIT, .flags = MS_FRAME_RESEND, .call_id = c->id};
+    uint64_t body[2] = {htole64(c->arrived), htole64(c->taken)};
+    struct iovec iov = {body, sizeof body};
+
+    c->consumed = 0;
+    return ms_peer_send(p, &head, &iov, 1);
+}
+
 static int send_again(struct ms_peer *p, struct ms_call *c, int64_t now_ns)
 {
     struct ms_frame head = ms_call_frame(c, now_ns);
     struct iovec iov = {c->request, c->request_len};
     int rc;
 
+    if (c->sent && c->flags & MS_FRAME_STREAM) {
+        rc = send_resume(p, c);
+        if (rc < 0 || !p->conn)
+            return rc;
+    }
     if (c->sent)
         head.flags |= MS_FRAME_RESEND;
     if (!c->request)

@@ -46,7 +46,7 @@ void ms_reply_send(struct ms_request *r)
         .call_id = r->call_id};
     struct iovec iov = {r->reply, r->reply_len};
 
-    if (!sc)
+    if (!sc || r->stream.is_adrift)
         return;
     if (r->reply_lost)
         ms_reply_failure(sc,
@@ -77,6 +77,7 @@ void ms_request_lose_stream(struct ms_request *r)
     if (r->stream_lost)
         return;
     r->stream_lost = true;
+    ms_stream_forget(r);
     if (r->state == MS_REQUEST_DONE) {
         lose_reply(r);
     } else {
@@ -271,52 +272,6 @@ int ms_request_fail_text(struct ms_request *r,
     va_end(ap);
     iov.iov_len = pack_failure(kind, text, body);
     return finish(r, MS_KIND_ERROR, MS_CODEC_PROTO, &iov, 1);
-}
-
-void ms_request_begin_stream(struct ms_request *r)
-{
-    r->streamed = true; /* the handler's own until it replies */
-}
-
-int ms_request_item(struct ms_request *r,
-                    uint8_t codec,
-                    const struct iovec *iov,
-                    int count)
-{
-    struct ms_frame head = {
-        .kind = MS_KIND_ITEM, .codec = codec, .call_id = r->call_id};
-    int rc = -ECANCELED;
-
-    pthread_mutex_lock(&r->server->lock);
-    if (!r->ledger || !r->ledger->conn)
-        r->cancelled = r->stream_lost = true; /* items are not kept */
-    if (!r->cancelled)
-        rc = r->credit ? ms_serving_send(r->ledger->conn, &head, iov, count) : -EAGAIN;
-    r->is_held_up = rc == -EAGAIN;
-    if (rc == 0) {
-        r->credit--;
-        r->has_items = r->streamed = true;
-    }
-    pthread_mutex_unlock(&r->server->lock);
-    return rc;
-}
-
-int ms_request_item_wait(struct ms_request *r, int64_t until_ns)
-{
-    struct timespec at = {.tv_sec = until_ns / MS_NS_PER_S,
-                          .tv_nsec = until_ns % MS_NS_PER_S};
-    int rc = 0;
-
-    pthread_mutex_lock(&r->server->lock);
-    while (rc == 0 && r->credit == 0 && !r->cancelled && r->ledger)
-        rc = -pthread_cond_timedwait(&r->server->credit, &r->server->lock, &at);
-    if (r->cancelled || !r->ledger)
-        rc = -ECANCELED;
-    else if (r->credit)
-        rc = 0;
-    r->is_held_up = rc == -ETIMEDOUT;
-    pthread_mutex_unlock(&r->server->lock);
-    return rc;
 }
 
 bool ms_request_is_cancelled(struct ms_request *r)

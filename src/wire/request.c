@@ -16,6 +16,7 @@ void ms_request_unref_locked(struct ms_request *r)
     assert(r->refs > 0);
     if (--r->refs)
         return;
+    ms_stream_forget(r);
     free(r->memory);
     free(r->reply);
     free(r);
@@ -65,10 +66,10 @@ static struct ms_request *request_create(struct ms_ledger *l,
     r->refs = 1;
     r->ledger = l;
     r->server = l->server;
-    r->credit = MS_STREAM_WINDOW;
     ms_list_init(&r->queue_link);
     ms_list_init(&r->ledger_link);
     ms_list_init(&r->tell_link);
+    ms_list_init(&r->stream.items);
     if (ms_map_add(&l->requests, r->call_id, r) < 0) {
         free(r);
         return NULL;
@@ -171,6 +172,7 @@ static int attach_again(struct ms_request *r, const struct ms_message *m)
 {
     if (!(m->head.flags & MS_FRAME_RESEND))
         return r->cancelled ? 0 : -EPROTO; /* cancelled while its pieces came */
+    ms_stream_attach(r);
     if (r->state == MS_REQUEST_DONE)
         ms_reply_send(r);
     return 0;
@@ -270,6 +272,7 @@ void ms_request_cancel(struct ms_request *r)
     if (r->state == MS_REQUEST_DONE || r->cancelled)
         return;
     r->cancelled = true;
+    ms_stream_forget(r);
     if (r->state == MS_REQUEST_RUNNING) {
         ms_server_tell(r->server, r);
         return;
@@ -277,19 +280,6 @@ void ms_request_cancel(struct ms_request *r)
     ms_request_unqueue(r);
     ms_request_fail_locked(
         r, MUSTER__FAILURE__KIND__CANCELLED, "cancelled before it began");
-}
-
-void ms_request_credit(struct ms_ledger *l, uint64_t call_id, uint32_t items)
-{
-    struct ms_request *r = ms_map_find(&l->requests, call_id);
-
-    if (!r || r->state == MS_REQUEST_DONE || items > MS_STREAM_WINDOW - r->credit)
-        return;
-    r->credit += items;
-    pthread_cond_broadcast(&l->server->credit);
-    if (r->is_held_up)
-        l->server->is_ready = true;
-    r->is_held_up = false;
 }
 
 /* The first one that is whole and has nothing of its own session before it. */

@@ -67,6 +67,18 @@ enum ms_request_state {
 
 /* Fields are read-only for the owner, between on_request (or engine_next) and the
  * reply. */
+/* The items of a request that streams; stream.c's. */
+struct ms_stream {
+    struct ms_list items; /* made, and perhaps not arrived: the newest */
+    size_t kept, bytes;   /* how many those are */
+    uint64_t made, consumed;
+    bool is_held_up; /* the handler has found the window closed */
+    bool is_adrift;  /* the connection broke: items are not sent now */
+    bool is_resumed; /* and its client has said what it has */
+    bool is_wired;   /* an item was sent to somebody */
+    bool is_unkept;  /* some could not be kept */
+};
+
 struct ms_request {
     uint64_t call_id;
     uint16_t op, flags;
@@ -90,15 +102,13 @@ struct ms_request {
     struct ms_list tell_link;   /* tells */
     uint64_t walk;              /* the ATTACH that still wants it */
     uint8_t *memory;            /* malloc'd block behind body */
-    uint32_t credit;            /* items that may still be sent */
-    uint32_t core;              /* of the caller, + 1 */
-    bool expired;               /* cancelled by its deadline */
-    bool streamed;              /* the handler sends items */
-    bool is_held_up;            /* and has found the window closed */
-    bool has_items;             /* some were sent */
-    bool stream_lost;           /* and their connection broke */
-    bool reply_lost;            /* the reply was dropped */
-    ms_submit_fn *on_done;      /* of a submitted one */
+    struct ms_stream stream;
+    uint32_t core;         /* of the caller, + 1 */
+    bool expired;          /* cancelled by its deadline */
+    bool streamed;         /* the handler sends items */
+    bool stream_lost;      /* and their connection broke */
+    bool reply_lost;       /* the reply was dropped */
+    ms_submit_fn *on_done; /* of a submitted one */
     void *done_arg;
     uint8_t reply_kind, reply_codec;
     uint16_t reply_flags;

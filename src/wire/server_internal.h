@@ -257,7 +257,6 @@ int ms_request_whole(struct server_conn *sc, struct ms_message *m);
 void ms_request_acked(struct ms_ledger *l, uint64_t call_id);
 /* The client no longer waits for it. */
 void ms_request_cancel(struct ms_request *r);
-void ms_request_credit(struct ms_ledger *l, uint64_t call_id, uint32_t items);
 /* At the end of the engine's queue. */
 void ms_request_enqueue(struct ms_request *r);
 /* The next one for the engine; NULL: none. Then pop it: it is handed out, or NULL. */
@@ -281,7 +280,17 @@ void ms_reply_failure(struct server_conn *sc,
                       const char *text);
 /* (Again) to the session's connection, if there is one. */
 void ms_reply_send(struct ms_request *r);
-/* Its items went to a connection that is gone. */
+/* Its items went to a connection that is gone, and were not kept. */
 void ms_request_lose_stream(struct ms_request *r);
+
+/* stream.c; all with the lock held */
+/* A CREDIT: items were consumed; with RESEND: what a client that has come back has. */
+int ms_stream_credit(struct ms_ledger *l, const struct ms_message *m);
+/* Its connection is gone. */
+void ms_stream_detach(struct ms_request *r);
+/* It was asked for again, over another one: what is missing there is sent. */
+void ms_stream_attach(struct ms_request *r);
+/* Nobody wants its items any more. */
+void ms_stream_forget(struct ms_request *r);
 
 #endif

@@ -66,8 +66,7 @@ static int take_message(struct server_conn *sc, struct ms_message *m)
         on_acks(l, m);
         return 0;
     case MS_KIND_CREDIT:
-        ms_request_credit(l, m->head.call_id, m->head.op);
-        return 0;
+        return ms_stream_credit(l, m);
     case MS_KIND_METHOD:
         return ms_ledger_method(l, m);
     case MS_KIND_ATTACH:

@@ -37,6 +37,7 @@ static struct ms_request *request_create(struct ms_server *s)
     ms_list_init(&r->queue_link);
     ms_list_init(&r->ledger_link);
     ms_list_init(&r->tell_link);
+    ms_list_init(&r->stream.items);
     if (ms_map_add(&s->local.requests, r->call_id, r) < 0) {
         free(r);
         return NULL;
