@@ -239,6 +239,9 @@ def test_group_by():
         "a": [1],
     }
     assert list(b.group_by("kind", "n")) == ["b|1", "a|1", "b|2"]
+    twins = Batch({"a": ["x|y", "x"], "b": ["z", "y|z"]})
+    with pytest.raises(ValueError, match="the same name"):
+        twins.group_by("a", "b")
     long = np.zeros((2, 5000), dtype=int)
     long[1, 2500] = 1  # where numpy's text has dots
     assert len(Batch({"x": long}).group_by("x")) == 2
@@ -303,6 +306,11 @@ def test_save_and_load(tmp_path):
         Batch.load(tmp_path / "cut")
     with pytest.raises(FileNotFoundError):
         Batch.load(tmp_path / "absent")
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        Batch({"x": [lambda: 0]}).save(tmp_path / "b")
+    assert Batch.load(tmp_path / "b") == b  # which is still there
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_a_slice_pickles_without_its_neighbours():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+import os
+from contextlib import contextmanager
 from numbers import Number
 
 import numpy as np
@@ -13,8 +15,8 @@ from muster.ragged import Ragged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import IO, Any
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -163,3 +165,21 @@ def _flat(values: list[Any]) -> list[Any]:
             value = value.tolist()  # of a single number a number
         out.extend(value if isinstance(value, (list, tuple)) else [value])
     return out
+
+
+@contextmanager
+def written(path: str) -> Iterator[IO[bytes]]:
+    """A new file that takes the place of `path` when it is whole; else that stays."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "wb") as file:  # a pipe, say
+            yield file
+        return
+    fresh = f"{path}.{os.urandom(4).hex()}.new"
+    try:
+        with open(fresh, "xb") as file:
+            yield file
+        os.replace(fresh, path)
+    except BaseException:
+        if os.path.exists(fresh):
+            os.unlink(fresh)
+        raise

@@ -25,6 +25,7 @@ from muster._batch_parts import (
     ragged_room,
     same,
     text_of,
+    written,
 )
 from muster._column import Column, part_of
 from muster._core import Rows
@@ -372,11 +373,17 @@ class Batch:
         if not keys:
             raise ValueError("group_by: no keys")
         values = [self.read(key) for key in keys]
-        groups: dict[str, list[int]] = {}
+        groups: dict[tuple[str, ...], list[int]] = {}
         for i in range(self._count):
-            name = "|".join(text_of(column[i]) for column in values)
-            groups.setdefault(name, []).append(i)
-        return {name: self.take(indexes) for name, indexes in groups.items()}
+            row = tuple(text_of(column[i]) for column in values)
+            groups.setdefault(row, []).append(i)
+        named = {"|".join(row): indexes for row, indexes in groups.items()}
+        if len(named) != len(groups):
+            raise ValueError(
+                f"group_by({', '.join(keys)}): two groups would have the same name, as "
+                'there are values with a "|"'
+            )
+        return {name: self.take(indexes) for name, indexes in named.items()}
 
     # ---- shape ------------------------------------------------------------------------
 
@@ -483,8 +490,8 @@ class Batch:
         return cls(columns, meta)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """To a file. `load` trusts it: objects in it are pickled."""
-        with open(fspath(path), "wb") as file:
+        """To a file, all or nothing. `load` trusts it: objects in it are pickled."""
+        with written(fspath(path)) as file:
             file.write(_MAGIC)
             pickle.dump(self, file, protocol=5)
 
