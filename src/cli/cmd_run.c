@@ -5,6 +5,7 @@
 #include "cli/plan_check.h"
 #include "cli/run.h"
 
+#include <errno.h>
 #include <string.h>
 
 #define DEFAULT_NAME "job"
@@ -58,6 +59,13 @@ static int find_timeout(struct ms_run *r, struct ms_error *err)
     long seconds = r->job->timeout_s ? (long)r->job->timeout_s : TIMEOUT_S;
     int rc = ms_args_number(r->cli, MS_OPT_TIMEOUT, 1, TIMEOUT_MAX_S, &seconds, err);
 
+    if (rc == 0 && seconds > TIMEOUT_MAX_S)
+        rc = ms_error_set(err,
+                          -EINVAL,
+                          "%s: 'timeout' is %ld s; up to %d s are possible",
+                          r->cli->operands[0],
+                          seconds,
+                          TIMEOUT_MAX_S);
     r->timeout_ns = seconds * MS_NS_PER_S;
     return rc;
 }

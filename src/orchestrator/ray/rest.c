@@ -104,8 +104,9 @@ int ms_ray_read_plain(const struct ms_fetch_answer *a,
     if (a->status == 401 || a->status == 403)
         return not_allowed(a->status, address, err);
     last_words(a, words, sizeof words);
+    /* a page is of somebody on the way: what Ray knows is not known */
     return ms_error_set(err,
-                        a->status == 404 ? -ENOENT : -EPROTO,
+                        a->status == 404 && !is_html(a) ? -ENOENT : -EPROTO,
                         "Ray at %s refuses to %s (status %d): %s",
                         address,
                         what,

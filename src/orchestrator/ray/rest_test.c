@@ -134,6 +134,9 @@ static void test_jobs(void **state)
     assert_int_equal(d.exit_code, -1);
     a = answer(404, "text/plain", "Job x does not exist");
     assert_int_equal(ms_ray_read_job(&a, "h", &d, &err), -ENOENT);
+    a = answer(
+        404, "text/html", "<html>no such page</html>"); /* of a proxy, not of Ray */
+    assert_int_equal(ms_ray_read_job(&a, "h", &d, &err), -EPROTO);
     a = answer(500, "text/plain", "Traceback:\n  x\nValueError: no\n");
     assert_int_equal(ms_ray_read_job(&a, "h", &d, &err), -EPROTO);
     assert_non_null(strstr(err.text, "ValueError: no"));
