@@ -21,6 +21,7 @@ struct fake_ray {
     const char *token;   /* NULL: none is wanted */
     bool is_html, is_forgetful /* it knows no job any more */;
     unsigned refuse_uploads; /* so many are cut */
+    unsigned lose_answers;   /* to so many submissions, which it takes */
     /* what it has */
     unsigned uploads, submissions, stops, deletions;
     char package[80];

@@ -20,6 +20,7 @@
 #define MS_RAY_LOOK_NS     (150 * MS_NS_PER_MS) /* between two looks, at first */
 #define MS_RAY_LOOK_MAX_NS (1 * MS_NS_PER_S)
 #define MS_RAY_STOP_NS     (30 * MS_NS_PER_S) /* then ending it has come to nothing */
+#define MS_RAY_UNSURE_NS   (5 * MS_NS_PER_S) /* what was asked for is there, or never */
 
 /* Ray looks after a job a little longer than it runs, and if its record has gone then it
  * makes a new one. */
@@ -42,9 +43,11 @@ struct ms_ray_job {
     void *arg;
     unsigned tries;
     bool is_on_cluster; /* submitted, and not deleted yet */
+    bool is_unsure;     /* it was asked for, and there is no answer: it may be there */
     bool is_there;      /* it was, when this began */
     bool is_stopping, is_stop_asked, is_silent, is_over;
-    int64_t stop_until_ns, polite_ns, polite_until_ns, asked_ns, pause_ns;
+    int64_t stop_until_ns, polite_ns, polite_until_ns, asked_ns, pause_ns,
+        unsure_until_ns;
     size_t log_len;                 /* that was told */
     char last_log[MS_RAY_LAST_LOG]; /* its end */
     size_t last_log_len;

@@ -124,7 +124,7 @@ static void on_stopped(void *arg, const struct ms_fetch_answer *a)
     struct ms_ray_job *j = arg;
 
     j->fetch = NULL;
-    j->is_stop_asked = a->rc == 0;
+    j->is_stop_asked = ms_ray_read_stopped(a); /* not yet: asked again */
     ms_ray_job_soon(j, MS_RAY_LOOK_NS, look);
 }
 
@@ -147,7 +147,16 @@ static void unknown(struct ms_ray_job *j)
 {
     struct ms_error why = {0};
 
+    if (j->is_unsure && ms_now_ns() < j->unsure_until_ns) {
+        ms_ray_job_soon(j, MS_RAY_LOOK_NS, look);
+        return;
+    }
     j->is_on_cluster = false;
+    if (j->is_unsure) {
+        ms_error_set(&why, -ECANCELED, "the job was stopped before it began");
+        ms_ray_job_over(j, -ECANCELED, -1, &why);
+        return;
+    }
     ms_error_set(&why,
                  -ECHILD,
                  "Ray at %s does not know the job %s any more: it was started anew, or "
@@ -188,6 +197,7 @@ static void on_details(void *arg, const struct ms_fetch_answer *a)
         unheard(j, &err);
     } else {
         j->details = details;
+        j->is_unsure = false;
         heard(j);
     }
 }

@@ -29,6 +29,7 @@ static void fail(struct ms_ray_job *j, const struct ms_error *why)
 static void submitted(struct ms_ray_job *j)
 {
     j->is_on_cluster = true;
+    j->is_unsure = false;
     ms_package_finish(&j->package);
     if (j->events && j->events->on_submitted)
         j->events->on_submitted(j->arg);
@@ -45,8 +46,11 @@ static void on_looked(void *arg, const struct ms_fetch_answer *a)
     struct ms_error err = {0};
     int rc;
 
-    if (!goes_on(j))
+    j->fetch = NULL;
+    if (j->is_stopping) { /* if it is there it is ended, as any other */
+        ms_ray_job_begin_looking(j);
         return;
+    }
     rc = ms_ray_read_job(a, ms_ray_job_address(j), &details, &err);
     if (rc == 0)
         submitted(j);
@@ -69,13 +73,17 @@ static void on_submitted(void *arg, const struct ms_fetch_answer *a)
     struct ms_ray_job *j = arg;
     struct ms_error err = {0};
 
-    if (a->rc == 0 && a->status == 200)
-        j->is_on_cluster = true; /* also if it is to be stopped now */
     j->fetch = NULL;
-    if (j->is_on_cluster) {
-        submitted(j);
+    if (a->rc == 0 && a->status == 200) {
+        submitted(j); /* also if it is to be stopped now */
         return;
     }
+    if (a->rc < 0 && j->is_stopping) {
+        ms_ray_job_begin_looking(j);
+        return;
+    }
+    if (a->rc == 0)
+        j->is_on_cluster = j->is_unsure = false; /* Ray has said no */
     if (!goes_on(j))
         return;
     ms_ray_read_plain(a, ms_ray_job_address(j), "start the job", &err);
@@ -94,6 +102,9 @@ static void submit(struct ms_ray_job *j)
 
     j->tries++;
     if (body) {
+        /* from here on it may be there, whoever stops to wait for the answer */
+        j->is_on_cluster = j->is_unsure = true;
+        j->unsure_until_ns = ms_now_ns() + MS_RAY_UNSURE_NS;
         ms_ray_job_ask(j,
                        &(struct ms_fetch_spec){.method = "POST",
                                                .type = "application/json",

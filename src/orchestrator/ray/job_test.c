@@ -201,6 +201,25 @@ static void test_stop(void **state)
     assert_int_equal(r->ray.stops, 1);
 }
 
+static bool is_taken(const struct rig *r)
+{
+    return r->ray.submissions > 0;
+}
+
+/* Nobody has said that it is there: it is, and is ended. */
+static void test_stop_when_the_answer_was_lost(void **state)
+{
+    struct rig *r = *state;
+
+    r->ray.lose_answers = 2; /* a connection that was used before is tried anew */
+    start(r, "exec sleep 1000");
+    run_until(r, is_taken);
+    ms_ray_job_stop(r->job);
+    run_until(r, has_ended);
+    assert_int_equal(r->rc, -ECANCELED);
+    assert_int_equal(r->ray.stops, 1);
+}
+
 static void expect(struct rig *r, int rc, const char *words)
 {
     run_until(r, has_ended);
@@ -313,6 +332,7 @@ int main(void)
         TEST(test_no_token),
         TEST(test_wrong_token),
         TEST(test_right_token),
+        TEST(test_stop_when_the_answer_was_lost),
         TEST(test_cut_upload_is_tried_again),
         TEST(test_upload_that_is_always_cut),
         TEST(test_ray_started_anew),

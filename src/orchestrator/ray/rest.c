@@ -220,6 +220,16 @@ int ms_ray_read_job(const struct ms_fetch_answer *a,
     return 0;
 }
 
+bool ms_ray_read_stopped(const struct ms_fetch_answer *a)
+{
+    json_t *body =
+        a->rc == 0 && a->status == 200 ? json_loadb(a->body, a->len, 0, NULL) : NULL;
+    bool will = json_is_true(json_object_get(body, "stopped"));
+
+    json_decref(body);
+    return will;
+}
+
 char *ms_ray_read_logs(const struct ms_fetch_answer *a, size_t *len)
 {
     json_t *body = a->rc == 0 && a->status == 200

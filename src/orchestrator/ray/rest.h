@@ -57,6 +57,9 @@ int ms_ray_read_job(const struct ms_fetch_answer *a,
                     struct ms_ray_details *out,
                     struct ms_error *err);
 
+/* Of /api/jobs/ID/stop: Ray will end it. */
+bool ms_ray_read_stopped(const struct ms_fetch_answer *a);
+
 /* Of /api/jobs/ID/logs: the whole log, malloc'd; NULL: there is none in it. */
 char *ms_ray_read_logs(const struct ms_fetch_answer *a, size_t *len);
 
