@@ -49,6 +49,18 @@ if [ -z "$FAKE_LATE" ]; then printf 1 >"/proc/self/fd/$ready"; fi
 while :; do sleep 1000 & wait $!; done
 """
 
+# Two workers on two nodes, until it is told to end or is killed.
+DRIVER = """
+import sys
+import muster
+from workers import Echo
+if __name__ == "__main__":
+    muster.init(orchestrator="ray", address={url!r}, num_nodes=2, num_gpus=1)
+    c = muster.Cluster("echo", Echo, device_mapping="0-1")
+    print(*c.execute_all_sync("pid"), flush=True)
+    sys.stdin.readline()
+"""
+
 
 def words(pid: int) -> list[str]:
     """Its command line; of one that has ended nothing."""

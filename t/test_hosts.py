@@ -75,14 +75,19 @@ def test_a_cut_is_suspected_and_a_healed_one_forgotten(net: Net) -> None:
     assert driver.do("c.execute_rank_zero_sync('add')") == 1
 
 
+def cut_for_long(net: Net, host: Host) -> None:
+    """Until it is suspected, and then it is healed."""
+    net.cut(host)
+    time.sleep(SUSPECT_S + 2)
+    net.heal(host)
+
+
 def test_healed_in_time_no_call_is_lost_and_none_runs_twice(net: Net) -> None:
     _, lender, driver = three(net, LONG_GRACE_S)
     count = 40
     driver.do(f"f = [c.execute_rank_zero('add', 0.1) for _ in range({count})]")
     driver.begin("result = [x.result() for x in f]")
-    net.cut(lender)
-    time.sleep(SUSPECT_S + 2)  # the length of the cut
-    net.heal(lender)
+    cut_for_long(net, lender)
     assert driver.answer() == list(range(1, count + 1))
     assert driver.do("c.execute_rank_zero_sync('total')") == count
 
@@ -92,9 +97,7 @@ def test_healed_in_time_a_stream_goes_on(net: Net) -> None:
     count = 3000
     driver.do(f"s = c.execute_rank_zero_sync('each', {count}, 0.001); next(s)")
     driver.begin("result = list(s)")
-    net.cut(lender)
-    time.sleep(SUSPECT_S + 2)  # the length of the cut
-    net.heal(lender)
+    cut_for_long(net, lender)
     assert driver.answer() == list(range(2, count + 1))
     assert driver.do("c.execute_rank_zero_sync('total')") == count
 

@@ -11,7 +11,7 @@ import muster
 import pytest
 from cli_rig import CLI
 from helpers import DEADLINE_S, Driver, processes, until, wait_gone
-from ray_rig import SLOW_S, RayCluster
+from ray_rig import DRIVER, SLOW_S, RayCluster
 from workers import Echo
 
 NODES = 2  # of 8 CPUs and 4 devices
@@ -63,18 +63,6 @@ def test_driver_has_its_nodes_lent(url: str) -> None:
         waiting.result(DEADLINE_S)
     [dead] = [p for p in muster.reservation().pieces if p.phase == "ended"]
     assert (dead.cause, dead.code) == ("signaled", 9)
-
-
-DRIVER = """
-import sys
-import muster
-from workers import Echo
-if __name__ == "__main__":
-    muster.init(orchestrator="ray", address={url!r}, num_nodes=2, num_gpus=1)
-    c = muster.Cluster("echo", Echo, device_mapping="0-1")
-    print(*c.execute_all_sync("pid"), flush=True)
-    sys.stdin.readline()
-"""
 
 
 def test_killed_driver_leaves_nothing(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from helpers import Driver, processes, until, wait_gone
-from ray_rig import SLOW_S, RayCluster
+from ray_rig import DRIVER, SLOW_S, RayCluster
 
 PYTHON = os.environ.get("OLDEST_RAY_PYTHON", "")
 pytestmark = pytest.mark.skipif(not PYTHON, reason="OLDEST_RAY_PYTHON is not set")
@@ -51,18 +51,6 @@ def test_killed(oldest: RayCluster) -> None:
     bridge.end()
     assert wait_gone([agent]) == []
     oldest.assert_nothing_held()
-
-
-DRIVER = """
-import sys
-import muster
-from workers import Echo
-if __name__ == "__main__":
-    muster.init(orchestrator="ray", address={url!r}, num_nodes=2, num_gpus=1)
-    c = muster.Cluster("echo", Echo, device_mapping="0-1")
-    print(*c.execute_all_sync("pid"), flush=True)
-    sys.stdin.readline()
-"""
 
 
 @pytest.mark.parametrize("how", ["ends", "is killed"])
