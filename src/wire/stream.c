@@ -20,17 +20,12 @@ struct kept_item {
 
 /* ---- keeping --------------------------------------------------------------------- */
 
-static struct kept_item *first_of(struct ms_request *r)
-{
-    return ms_list_first(&r->stream.items, struct kept_item, link);
-}
-
 /* Those before number `upto`: the last one that is kept is number made - 1. */
 static void forget_items(struct ms_request *r, uint64_t upto)
 {
-    while (r->stream.kept > r->stream.made - upto) {
-        struct kept_item *i = first_of(r);
-
+    ms_list_each (i, &r->stream.items, struct kept_item, link) {
+        if (r->stream.kept <= r->stream.made - upto)
+            return;
         ms_list_remove(&i->link);
         r->stream.kept--;
         r->stream.bytes -= i->len;
