@@ -61,7 +61,8 @@ submit(struct fake_ray *f, struct ms_http_conn *c, const char *body, size_t len)
         json_decref(o);
         return;
     }
-    if (!f->job) { /* else the same again, of a connection that was lost */
+    /* else the same again, of a connection that was lost */
+    if (!f->job || strcmp(f->id, id) != 0) {
         snprintf(f->id, sizeof f->id, "%s", id);
         unlink(f->log);
         f->has_job = true;
