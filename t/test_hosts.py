@@ -65,41 +65,38 @@ def test_calls_go_straight_to_the_worker_and_nobody_can_read_them(net: Net) -> N
         assert not payloads(at_head, port)  # the head has no part in it
 
 
+def cut_until_suspect(net: Net, head: Head, host: Host) -> None:
+    """Cut, and healed as soon as its silence is noticed."""
+    net.cut(host)
+    until(lambda: head.node("lender")["suspect"], within_s=SUSPECT_S + SLACK_S)
+    net.heal(host)
+
+
 def test_a_cut_is_suspected_and_a_healed_one_forgotten(net: Net) -> None:
     head, lender, driver = three(net, LONG_GRACE_S)
     assert not head.node("lender")["suspect"]
-    net.cut(lender)
-    until(lambda: head.node("lender")["suspect"], within_s=SUSPECT_S + SLACK_S)
-    net.heal(lender)
+    cut_until_suspect(net, head, lender)
     until(lambda: not head.node("lender")["suspect"], within_s=SLACK_S)
     assert driver.do("c.execute_rank_zero_sync('add')") == 1
 
 
-def cut_for_long(net: Net, host: Host) -> None:
-    """Until it is suspected, and then it is healed."""
-    net.cut(host)
-    time.sleep(SUSPECT_S + 2)
-    net.heal(host)
+CALLS = "[c.execute_rank_zero('add', 0.1) for _ in range(80)]"
+STREAM = "c.execute_rank_zero_sync('each', 80, 0.1)"
 
 
-def test_healed_in_time_no_call_is_lost_and_none_runs_twice(net: Net) -> None:
-    _, lender, driver = three(net, LONG_GRACE_S)
-    count = 40
-    driver.do(f"f = [c.execute_rank_zero('add', 0.1) for _ in range({count})]")
-    driver.begin("result = [x.result() for x in f]")
-    cut_for_long(net, lender)
-    assert driver.answer() == list(range(1, count + 1))
-    assert driver.do("c.execute_rank_zero_sync('total')") == count
-
-
-def test_healed_in_time_a_stream_goes_on(net: Net) -> None:
-    _, lender, driver = three(net, LONG_GRACE_S)
-    count = 3000
-    driver.do(f"s = c.execute_rank_zero_sync('each', {count}, 0.001); next(s)")
-    driver.begin("result = list(s)")
-    cut_for_long(net, lender)
-    assert driver.answer() == list(range(2, count + 1))
-    assert driver.do("c.execute_rank_zero_sync('total')") == count
+@pytest.mark.parametrize(
+    ("begin", "result"), [(CALLS, "[one.result() for one in f]"), (STREAM, "list(f)")]
+)
+def test_healed_in_time_nothing_is_lost_and_nothing_runs_twice(
+    net: Net, begin: str, result: str
+) -> None:
+    """It takes 8 s, and the cut is in between."""
+    head, lender, driver = three(net, LONG_GRACE_S)
+    driver.do(f"f = {begin}")
+    driver.begin(f"result = {result}")
+    cut_until_suspect(net, head, lender)
+    assert driver.answer() == list(range(1, 81))
+    assert driver.do("c.execute_rank_zero_sync('total')") == 80
 
 
 def test_a_dead_host_is_named_after_the_grace(net: Net) -> None:

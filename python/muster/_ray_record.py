@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from typing import Any
 
 NAME = "MUSTER_BRIDGE_NAME"  # of a job that is nothing but a bridge
@@ -76,5 +77,6 @@ class Record:
     def leave(self) -> None:
         """The controller is there: it reads the record, and deletes it."""
         if self.watch is not None:
-            self.watch.stdin.write(b"1")
-            self.watch.stdin.close()
+            with suppress(OSError):  # somebody has ended it
+                self.watch.stdin.write(b"1")
+                self.watch.stdin.close()

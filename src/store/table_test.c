@@ -56,17 +56,23 @@ static struct ms_object *make(struct world *w, struct ms_holder *h, uint64_t len
     return o;
 }
 
+/* A world with two processes; the first has made an object. */
+static struct ms_object *
+make_for_two(struct world *w, struct ms_holder **a, struct ms_holder **b)
+{
+    world_init(w, 8 * MIB);
+    *a = process(w, 1);
+    *b = process(w, 2);
+    return make(w, *a, MIB);
+}
+
 static void test_goes_with_its_last_count(void **unused)
 {
     struct world w;
     struct ms_holder *a, *b;
-    struct ms_object *o;
+    struct ms_object *o = make_for_two(&w, &a, &b);
 
     (void)unused;
-    world_init(&w, 8 * MIB);
-    a = process(&w, 1);
-    b = process(&w, 2);
-    o = make(&w, a, MIB);
     assert_int_equal(ms_table_count(&w.t, o, b, 2, 0), 0);
     assert_int_equal(ms_table_count(&w.t, o, a, -1, 0), 0);
     assert_int_equal(ms_table_count(&w.t, o, b, -1, 0), 0);
@@ -81,13 +87,9 @@ static void test_a_release_may_come_before_its_grant(void **unused)
 {
     struct world w;
     struct ms_holder *a, *b;
-    struct ms_object *o;
+    struct ms_object *o = make_for_two(&w, &a, &b);
 
     (void)unused;
-    world_init(&w, 8 * MIB);
-    a = process(&w, 1);
-    b = process(&w, 2);
-    o = make(&w, a, MIB);
     assert_int_equal(ms_table_confirm(&w.t, o, b, 0), 0);
     assert_int_equal(ms_table_count(&w.t, o, b, -1, 0), 0);
     assert_int_equal(w.freed, 0);
@@ -103,13 +105,9 @@ static void test_a_grant_lapses_unless_confirmed(void **unused)
 {
     struct world w;
     struct ms_holder *a, *b;
-    struct ms_object *o;
+    struct ms_object *o = make_for_two(&w, &a, &b);
 
     (void)unused;
-    world_init(&w, 8 * MIB);
-    a = process(&w, 1);
-    b = process(&w, 2);
-    o = make(&w, a, MIB);
     assert_int_equal(ms_table_grant(&w.t, o, b, 0, 100), 0);
     assert_int_equal(ms_table_grant(&w.t, o, b, 0, 200), 0);
     assert_int_equal(ms_table_count(&w.t, o, a, -1, 0), 0);
@@ -129,13 +127,9 @@ static void test_a_late_confirmation_counts_again(void **unused)
 {
     struct world w;
     struct ms_holder *a, *b;
-    struct ms_object *o;
+    struct ms_object *o = make_for_two(&w, &a, &b);
 
     (void)unused;
-    world_init(&w, 8 * MIB);
-    a = process(&w, 1);
-    b = process(&w, 2);
-    o = make(&w, a, MIB);
     assert_int_equal(ms_table_grant(&w.t, o, b, 0, 100), 0);
     assert_int_equal(ms_table_expire(&w.t, 150), MS_NEVER);
     assert_int_equal(ms_table_confirm(&w.t, o, b, 160), 0);
@@ -156,13 +150,9 @@ static void test_a_dead_holder_holds_nothing(void **unused)
 {
     struct world w;
     struct ms_holder *a, *b;
-    struct ms_object *o;
+    struct ms_object *o = make_for_two(&w, &a, &b);
 
     (void)unused;
-    world_init(&w, 8 * MIB);
-    a = process(&w, 1);
-    b = process(&w, 2);
-    o = make(&w, a, MIB);
     make(&w, a, MIB);
     assert_int_equal(ms_table_grant(&w.t, o, b, 0, 100), 0);
     ms_table_remove_holder(&w.t, a);

@@ -189,16 +189,21 @@ static void test_failure_shows_the_log(void **state)
     assert_non_null(strstr(r->why.text, "first|the reason"));
 }
 
+static void expect_stopped(struct rig *r)
+{
+    ms_ray_job_stop(r->job);
+    run_until(r, has_ended);
+    assert_int_equal(r->rc, -ECANCELED);
+    assert_int_equal(r->ray.stops, 1);
+}
+
 static void test_stop(void **state)
 {
     struct rig *r = *state;
 
     start(r, "echo here; exec sleep 1000");
     run_until(r, has_said);
-    ms_ray_job_stop(r->job);
-    run_until(r, has_ended);
-    assert_int_equal(r->rc, -ECANCELED);
-    assert_int_equal(r->ray.stops, 1);
+    expect_stopped(r);
 }
 
 static bool is_taken(const struct rig *r)
@@ -214,10 +219,7 @@ static void test_stop_when_the_answer_was_lost(void **state)
     r->ray.lose_answers = 2; /* a connection that was used before is tried anew */
     start(r, "exec sleep 1000");
     run_until(r, is_taken);
-    ms_ray_job_stop(r->job);
-    run_until(r, has_ended);
-    assert_int_equal(r->rc, -ECANCELED);
-    assert_int_equal(r->ray.stops, 1);
+    expect_stopped(r);
 }
 
 static void expect(struct rig *r, int rc, const char *words)
