@@ -28,6 +28,8 @@ def test_the_memory_monitor_kills(ray_cluster: RayCluster) -> None:
     assert said["rc"] == -errno.ECHILD
     assert "(out of memory)" in said["why"], said
     bridge.quit()
+    ray_cluster.ask("kill", what="raylet", node="tight")  # nothing else lives there
+    ray_cluster.ask("forget", node="tight")
 
 
 def test_ray_falls_silent(ray_cluster: RayCluster) -> None:
