@@ -44,7 +44,9 @@ struct muster_cluster_options {
     bool exec;                  /* Python: a fresh interpreter for each */
     int64_t timeout_ns;         /* of calls that have none of their own; 0: 2 hours */
     int64_t start_timeout_ns;   /* until all are constructed; 0: 2 hours */
-    bool detached; /* it outlives this driver; for heads that were joined */
+    /* it outlives this driver, from when muster_cluster_create has returned; for heads that
+     * were joined */
+    bool detached;
     struct muster_group *group; /* where it stands, instead of `resources`; borrowed */
     uint32_t first_bundle;      /* rank i is in bundle first_bundle + i */
     uint64_t gpu_memory;        /* bytes asked for by each on each of its devices */

@@ -16,6 +16,7 @@ Python: of this folder it takes the modules _ray_*.py alone.
     _ray_causes.py   why a piece ended (pure)
 
 Nothing outlives it: actors and placement groups are its own, and Ray ends them with it.
+But for the watcher of _ray_record.py, for seconds, where nobody else is left to tidy up.
 """
 
 from __future__ import annotations

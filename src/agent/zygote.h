@@ -1,8 +1,9 @@
 /* zygote.h - the agent's zygotes: preloaded interpreters that fork workers
  *
- * A pool of them by the driver's context and by key (zygote_key.h). One that only needs more imports than another
- * is forked from it ("derived"), else a fresh interpreter is executed. Requests are
- * sent as soon as a zygote is ready, many at once.
+ * A pool of them by the driver's context and by key (zygote_key.h). One that only needs
+ * more imports than another is forked from it ("derived"), else a fresh interpreter is
+ * executed. Requests are sent as soon as a zygote is ready, many at once; what a ready one
+ * was not sent before it died goes to another of its kind.
  *
  * Nobody but the reaper says that a zygote is dead: the agent's own, or (of a derived
  * one) the zygote that it came from. Its workers live on and become the agent's

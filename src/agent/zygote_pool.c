@@ -106,17 +106,16 @@ static void make_room(struct ms_zygotes *p)
     purge(p);
 }
 
-static struct ms_zygote *start(struct ms_zygotes *p,
-                               const Muster__DriverContext *context,
-                               Muster__ZygoteKey *key,
-                               struct ms_error *err)
+/* Forked from `base`, or a fresh interpreter if there is none. Takes the key. */
+static struct ms_zygote *start_from(struct ms_zygotes *p,
+                                    struct ms_zygote *base,
+                                    const Muster__DriverContext *context,
+                                    Muster__ZygoteKey *key,
+                                    struct ms_error *err)
 {
-    struct ms_zygote *base, *z;
+    struct ms_zygote *z = ms_zygote_create(p, context, key);
     int rc;
 
-    make_room(p);
-    base = find_base(p, context, key);
-    z = ms_zygote_create(p, context, key);
     if (!z) {
         ms_error_set(err, -ENOMEM, "out of memory");
         return NULL;
@@ -131,6 +130,15 @@ static struct ms_zygote *start(struct ms_zygotes *p,
     if (base)
         ms_zygote_flush(base);
     return z;
+}
+
+static struct ms_zygote *start(struct ms_zygotes *p,
+                               const Muster__DriverContext *context,
+                               Muster__ZygoteKey *key,
+                               struct ms_error *err)
+{
+    make_room(p);
+    return start_from(p, find_base(p, context, key), context, key, err);
 }
 
 static struct ms_zygote *get(struct ms_zygotes *p,
@@ -156,20 +164,9 @@ static struct ms_zygote *get(struct ms_zygotes *p,
 /* One in the place of another. Nothing is purged: the list may be walked. */
 static struct ms_zygote *start_again(const struct ms_zygote *old)
 {
-    struct ms_zygotes *p = old->pool;
     Muster__ZygoteKey *key = ms_zygote_key_normal(old->key, old->context);
-    struct ms_zygote *z = key ? ms_zygote_create(p, old->context, key) : NULL;
-    struct ms_error err = {0};
 
-    if (!z)
-        return NULL;
-    if (ms_zygote_launch(z, &err) < 0) {
-        ms_zygote_destroy(z);
-        return NULL;
-    }
-    ms_list_add_tail(&p->list, &z->link);
-    p->count++;
-    return z;
+    return key ? start_from(old->pool, NULL, old->context, key, NULL) : NULL;
 }
 
 void ms_zygotes_pass_on(struct ms_zygote *z, struct ms_list *unsent, const char *why)

@@ -96,8 +96,8 @@ static int on_reply(struct ms_peer *p, struct ms_message *m)
     return 0;
 }
 
-/* Nobody wants it any more: what it refers to is let go of. Items are never sent again, so
- * it was given to us this once. */
+/* Nobody wants it any more: what it refers to is let go of. An item that has arrived is not
+ * sent again, so it was given to us this once. */
 static void refuse_item(struct ms_peer *p, const struct ms_message *m)
 {
     struct ms_client *c = p->client;
