@@ -6,6 +6,7 @@
  * data.c      the node's store
  * drivers.c   contexts of drivers
  * start.c     StartWorkers: all or none
+ * steps.c     RunSteps: what a worker does before its first caller
  * fork.c      workers beside workers
  * worker*.c   one worker: its endpoints, its start, its end
  * reap.c      who has ended, and what of it is left
@@ -144,6 +145,13 @@ void ms_start_gone(struct ms_start *s, struct ms_worker *w);
 void ms_starts_cancel(struct ms_agent *a, const char *why);
 /* Forget them; their workers are the caller's to destroy. */
 void ms_starts_finish(struct ms_agent *a);
+
+/* ---- steps.c --------------------------------------------------------------------- */
+
+/* Takes the message, whose body is RunSteps. */
+void ms_worker_run_steps(struct ms_agent *a, Muster__HeadToAgent *message);
+/* Borrowed. */
+void ms_worker_steps_done(struct ms_worker *w, Muster__StepsDone *done);
 
 /* ---- fork.c ---------------------------------------------------------------------- */
 

@@ -25,6 +25,8 @@ static void on_control(void *arg, const uint8_t *body, size_t len)
         ms_worker_ask_successor(w, m->ask_successor);
     else if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_FORK)
         ms_fork_asked(w, m->fork);
+    else if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_STEPS_DONE)
+        ms_worker_steps_done(w, m->steps_done);
     else if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_KILL)
         ms_fork_kill(w, m->kill);
     muster__worker_to_agent__free_unpacked(m, NULL);

@@ -35,6 +35,7 @@ struct ms_worker {
 
     pid_t pid;         /* 0: not started */
     pid_t zygote_pid;  /* its parent; 0: we are */
+    uint64_t steps_request; /* whose answer its steps are */
     bool is_pending;   /* begun, and the result is not known */
     bool is_requested; /* we have asked it to end */
     bool has_ended;

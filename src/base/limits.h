@@ -106,6 +106,8 @@
 /* Head */
 #define MS_CLUSTER_WORKERS_MAX 65536u              /* workers of one head */
 #define MS_FORMER_MAX          16u                 /* dead incarnations known by uid */
+#define MS_STEP_MAX            ((size_t)4 << 20)   /* what one step of a cluster is given */
+#define MS_SPEC_MAX            ((size_t)12 << 20)  /* all that its workers start with */
 #define MS_META_MAX            ((size_t)4 << 20)   /* what a driver says of a cluster */
 #define MS_NODES_MAX           4096u               /* agents of one head */
 #define MS_DRIVERS_MAX         1024u               /* drivers of one head */

@@ -192,8 +192,8 @@ static int method_create(struct ms_server *s, const char *engine, const char *na
     return 0;
 }
 
-static struct ms_method *
-intern(struct ms_server *s, const char *engine, const char *name)
+struct ms_method *
+ms_server_intern(struct ms_server *s, const char *engine, const char *name)
 {
     for (uint32_t i = 0; i < s->method_count; i++)
         if (strcmp(s->methods[i]->engine, engine) == 0 &&
@@ -251,6 +251,6 @@ int ms_ledger_method(struct ms_ledger *l, const struct ms_message *m)
         return -EPROTO;
     rc = reserve_methods(l, i);
     if (rc == 0) /* one name too many stays unknown, and so do calls to it */
-        l->methods[i] = intern(l->server, text, name);
+        l->methods[i] = ms_server_intern(l->server, text, name);
     return rc;
 }

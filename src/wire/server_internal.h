@@ -168,6 +168,10 @@ void ms_server_deliver(struct ms_server *s);
 void ms_server_tell(struct ms_server *s, struct ms_request *r);
 void ms_server_unref_locked(struct ms_server *s); /* unlocks */
 
+/* ledger.c; with the lock held. NULL: there are MS_METHODS_MAX, or out of memory. */
+struct ms_method *
+ms_server_intern(struct ms_server *s, const char *engine, const char *name);
+
 /* listen.c; loop's thread. A connection may have come by no listener. */
 void ms_unproven_add(struct unproven *u,
                      struct listener *l,

@@ -65,6 +65,7 @@ struct ms_request *ms_server_submit(struct ms_server *s,
         return NULL;
     }
     r->op = op;
+    r->method = op >= MS_OP_METHOD ? s->methods[op - MS_OP_METHOD] : NULL;
     r->codec = codec;
     r->memory = r->body = body;
     r->len = len;
@@ -77,6 +78,16 @@ struct ms_request *ms_server_submit(struct ms_server *s,
     if (tell)
         s->ops->on_queued(s->arg);
     return r;
+}
+
+int ms_server_submit_method(struct ms_server *s, const char *engine, const char *method)
+{
+    const struct ms_method *m;
+
+    pthread_mutex_lock(&s->lock);
+    m = ms_server_intern(s, engine, method);
+    pthread_mutex_unlock(&s->lock);
+    return m ? MS_OP_METHOD + (int)m->index : -ENOSPC;
 }
 
 void ms_server_submit_cancel(struct ms_request *r)

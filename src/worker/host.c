@@ -1,3 +1,4 @@
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "wire/conn.h"
 #include "worker/descend.h"
@@ -135,11 +136,23 @@ static void on_link_body(void *arg, const uint8_t *body, size_t len)
         ms_client_verdict(h->client, m->died->uid, m->died->exit);
     else if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_SUCCESSOR)
         take_successor(h, m->successor);
+    else if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_STEPS)
+        ms_steps_run(h->steps, MS_TAKE(m->steps));
     else if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_FORKED)
         ms_worker_http_forked(h->http, m->forked);
     else if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_CHILD)
         ms_worker_http_child_ended(h->http, m->child);
     muster__agent_to_worker__free_unpacked(m, NULL);
+}
+
+static void on_steps_done(void *arg, const Muster__StepsDone *done)
+{
+    struct ms_host *h = arg;
+    Muster__WorkerToAgent m = MUSTER__WORKER_TO_AGENT__INIT;
+
+    m.body_case = MUSTER__WORKER_TO_AGENT__BODY_STEPS_DONE;
+    m.steps_done = (Muster__StepsDone *)(uintptr_t)done;
+    ms_link_send(h->link, &m.base);
 }
 
 static const struct ms_link_ops link_ops = {.on_body = on_link_body,
@@ -302,9 +315,12 @@ parts_create(struct ms_host *h, const struct ms_host_options *o, struct ms_error
     h->server = ms_server_create(&so);
     h->client = ms_client_create(&co);
     h->link = ms_link_create(h->loop, h->control_fd, &link_ops, h);
-    if (h->server)
+    if (h->server) {
         h->http = http_create(h);
-    if (!h->server || !h->client || !h->link || !h->http)
+        h->steps = ms_steps_create(&(struct ms_steps_options){
+            .server = h->server, .on_done = on_steps_done, .arg = h});
+    }
+    if (!h->server || !h->client || !h->link || !h->http || !h->steps)
         return ms_error_set(err, -ENOMEM, "cannot make the worker's server");
     if (h->listen_tcp_fd >= 0 && ms_server_listen(h->server, h->listen_tcp_fd) < 0)
         return ms_error_set(err, -ENOMEM, "cannot watch the TCP port");

@@ -11,6 +11,7 @@
 #include "wire/link.h"
 #include "worker/host.h"
 #include "worker/http.h"
+#include "worker/steps.h"
 
 #include <pthread.h>
 
@@ -21,6 +22,7 @@ struct ms_host {
     struct ms_link *link;
     struct ms_spin *spin;
     struct ms_worker_http *http;
+    struct ms_steps *steps;
     Muster__WorkerBoot *boot;
     pthread_t thread;
     pid_t main_tid;

@@ -1,0 +1,194 @@
+#include "worker/steps.h"
+#include "base/buf.h"
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct ms_steps {
+    struct ms_steps_options o;
+    Muster__RunSteps *run;   /* under way, or the last one; NULL: there was none */
+    Muster__StepsDone *done; /* its answers so far */
+    bool is_over;
+};
+
+static void next(struct ms_steps *s);
+
+struct ms_steps *ms_steps_create(const struct ms_steps_options *o)
+{
+    struct ms_steps *s = calloc(1, sizeof *s);
+
+    if (s)
+        s->o = *o;
+    return s;
+}
+
+static void forget(struct ms_steps *s)
+{
+    if (s->run)
+        muster__run_steps__free_unpacked(s->run, NULL);
+    if (s->done)
+        muster__steps_done__free_unpacked(s->done, NULL);
+    s->run = NULL;
+    s->done = NULL;
+}
+
+void ms_steps_destroy(struct ms_steps *s)
+{
+    if (!s)
+        return;
+    forget(s);
+    free(s);
+}
+
+static void finish(struct ms_steps *s)
+{
+    s->is_over = true;
+    s->o.on_done(s->o.arg, s->done);
+}
+
+/* A failure of our own; without memory for it the run ends without a failure, and with
+ * fewer answers than steps. */
+static void fail(struct ms_steps *s, Muster__Failure__Kind kind, const char *message)
+{
+    Muster__Failure *f = malloc(sizeof *f);
+    char *copy = strdup(message);
+
+    if (f && copy) {
+        muster__failure__init(f);
+        f->kind = kind;
+        f->message = copy;
+        s->done->failure = f;
+    } else {
+        free(f);
+        free(copy);
+    }
+    finish(s);
+}
+
+static int
+add_answer(Muster__StepsDone *done, uint8_t codec, const uint8_t *body, size_t len)
+{
+    Muster__StepAnswer *a = malloc(sizeof *a);
+    uint8_t *copy = ms_bytes_copy(body, len);
+
+    if (!a || !copy) {
+        free(a);
+        free(copy);
+        return -ENOMEM;
+    }
+    muster__step_answer__init(a);
+    a->codec = codec;
+    a->body = (ProtobufCBinaryData){len, copy};
+    done->answers[done->n_answers++] = a; /* there is room for every step's */
+    return 0;
+}
+
+static void
+on_answer(void *arg, uint8_t kind, uint8_t codec, const uint8_t *body, size_t len)
+{
+    struct ms_steps *s = arg;
+
+    if (kind == MS_KIND_ERROR) {
+        s->done->failure = muster__failure__unpack(NULL, len, body);
+        if (s->done->failure)
+            finish(s);
+        else
+            fail(s, MUSTER__FAILURE__KIND__NO_MEMORY, "out of memory");
+    } else if (add_answer(s->done, codec, body, len) < 0) {
+        fail(s, MUSTER__FAILURE__KIND__NO_MEMORY, "out of memory");
+    } else {
+        next(s);
+    }
+}
+
+/* The step's op; a negative errno: it has none. */
+static int op_of(struct ms_steps *s, const Muster__Step *step)
+{
+    if (step->op)
+        return step->op < MS_OP_METHOD ? (int)step->op : -EINVAL;
+    return ms_server_submit_method(s->o.server, step->engine, step->method);
+}
+
+static void next(struct ms_steps *s)
+{
+    const Muster__Step *step;
+    uint8_t *body;
+    int op;
+
+    if (s->done->n_answers == s->run->n_steps) {
+        finish(s);
+        return;
+    }
+    step = s->run->steps[s->done->n_answers];
+    op = op_of(s, step);
+    if (op < 0 || step->n_arguments != 1 || step->codec > MS_CODEC_LAST) {
+        fail(s, MUSTER__FAILURE__KIND__BAD_ARGUMENT, "this step cannot be run");
+        return;
+    }
+    body = ms_bytes_copy(step->arguments[0].data, step->arguments[0].len);
+    if (!body || !ms_server_submit(s->o.server,
+                                   (uint16_t)op,
+                                   (uint8_t)step->codec,
+                                   body,
+                                   step->arguments[0].len,
+                                   on_answer,
+                                   s))
+        fail(s, MUSTER__FAILURE__KIND__NO_MEMORY, "out of memory");
+}
+
+static Muster__StepsDone *done_create(const Muster__RunSteps *run)
+{
+    Muster__StepsDone *d = malloc(sizeof *d);
+    Muster__StepAnswer **answers =
+        calloc(run->n_steps + 1, sizeof(Muster__StepAnswer *));
+
+    if (!d || !answers) {
+        free(d);
+        free(answers);
+        return NULL;
+    }
+    muster__steps_done__init(d);
+    d->uid = run->uid;
+    d->run = run->run;
+    d->answers = answers;
+    return d;
+}
+
+/* Another run, while one is under way or no memory is left. */
+static void refuse(struct ms_steps *s, Muster__RunSteps *run)
+{
+    static char busy[] = "this worker does other steps just now";
+    Muster__StepsDone done = MUSTER__STEPS_DONE__INIT;
+    Muster__Failure failure = MUSTER__FAILURE__INIT;
+
+    failure.kind = MUSTER__FAILURE__KIND__REFUSED;
+    failure.message = busy;
+    done.uid = run->uid;
+    done.run = run->run;
+    done.failure = &failure;
+    s->o.on_done(s->o.arg, &done);
+    muster__run_steps__free_unpacked(run, NULL);
+}
+
+void ms_steps_run(struct ms_steps *s, Muster__RunSteps *run)
+{
+    Muster__StepsDone *done;
+
+    if (s->run && s->run->run == run->run) {
+        muster__run_steps__free_unpacked(run, NULL);
+        if (s->is_over)
+            s->o.on_done(s->o.arg, s->done);
+        return;
+    }
+    done = s->run && !s->is_over ? NULL : done_create(run);
+    if (!done) {
+        refuse(s, run);
+        return;
+    }
+    forget(s);
+    s->run = run;
+    s->done = done;
+    s->is_over = false;
+    next(s);
+}

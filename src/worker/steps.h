@@ -1,0 +1,32 @@
+/* steps.h - what a worker does before its first caller: the steps of its cluster
+ *
+ * The head sends a worker its steps (make an engine, set variables, call a method) through
+ * the agent. They go into the engine's queue one after the other; the first that fails is
+ * the last. The answers of all of them travel back in one message.
+ *
+ * A run is known by its number. One that is asked for again, because a link broke on the
+ * way, is done once: it is answered when it is over, or with the same answer again.
+ */
+#ifndef MS_WORKER_STEPS_H
+#define MS_WORKER_STEPS_H
+
+#include "proto/muster.pb-c.h"
+#include "wire/server.h"
+
+struct ms_steps;
+
+struct ms_steps_options {
+    struct ms_server *server; /* of the engine */
+    /* A run is over; `done` is borrowed. Loop's thread. */
+    void (*on_done)(void *arg, const Muster__StepsDone *done);
+    void *arg;
+};
+
+struct ms_steps *ms_steps_create(const struct ms_steps_options *o);
+/* Before the server: a run under way is forgotten. */
+void ms_steps_destroy(struct ms_steps *s);
+
+/* Takes the message. Loop's thread. */
+void ms_steps_run(struct ms_steps *s, Muster__RunSteps *run);
+
+#endif
