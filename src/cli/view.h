@@ -1,13 +1,13 @@
 /* view.h - nodes, clusters, workers, drivers and placement groups, for people and for programs
  *
- * The JSON is that of head/view.h. Tables have one line for each. `status` sums up what
+ * The JSON is that of head/rest/view.h. Tables have one line for each. `status` sums up what
  * would fill more than a screen.
  */
 #ifndef MS_CLI_VIEW_H
 #define MS_CLI_VIEW_H
 
 #include "cli/out.h"
-#include "head/view.h"
+#include "head/rest/view.h"
 #include "proto/muster.pb-c.h"
 
 json_t *ms_view_nodes(const Muster__Status *s);

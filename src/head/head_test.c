@@ -1,6 +1,6 @@
 /* head_test.c - a driver's own head: its start, its end, who may ask it */
 #include "base/cleanup.h"
-#include "head/fake_agent.h"
+#include "head/nodes/fake_agent.h"
 #include "head/test_local.h"
 #include "wire/frame.h"
 #include "wire/tool.h"

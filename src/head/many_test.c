@@ -5,7 +5,7 @@
  */
 #include "base/cleanup.h"
 #include "base/limits.h"
-#include "head/far_agent.h"
+#include "head/nodes/far_agent.h"
 #include "head/test_ops.h"
 
 #include <fcntl.h>

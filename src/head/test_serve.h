@@ -5,7 +5,7 @@
 #ifndef MS_HEAD_TEST_SERVE_H
 #define MS_HEAD_TEST_SERVE_H
 
-#include "head/far_agent.h"
+#include "head/nodes/far_agent.h"
 #include "head/seen.h"
 #include "head/test_ops.h"
 

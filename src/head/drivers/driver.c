@@ -1,0 +1,233 @@
+#include "head/drivers/driver.h"
+#include "base/cleanup.h"
+#include "head/state.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* How long a driver that has been told that all is gone may keep its link. */
+#define CLOSING_NS (5 * MS_NS_PER_S)
+
+enum { SCRIPT_SHOWN = 100 }; /* characters */
+
+uint64_t ms_driver_id(const struct ms_driver *d)
+{
+    return d ? d->id : 0;
+}
+
+uint64_t ms_driver_worker(const struct ms_driver *d)
+{
+    return d && d->hello ? d->hello->worker : 0;
+}
+
+struct ms_driver *ms_driver_find(const struct ms_head *h, uint64_t id)
+{
+    return id ? ms_map_find(&h->drivers, id) : NULL;
+}
+
+/* Of a long path the end: it says most. */
+static const char *shown_script(const char *script)
+{
+    size_t len = strlen(script);
+
+    return len > SCRIPT_SHOWN ? script + len - SCRIPT_SHOWN : script;
+}
+
+const char *ms_driver_print_owner(const struct ms_head *h,
+                                  const struct ms_cluster *c,
+                                  char *out,
+                                  size_t room)
+{
+    const struct ms_driver *d = ms_driver_find(h, c->driver);
+
+    out[0] = 0;
+    if (d && d->hello)
+        snprintf(out,
+                 room,
+                 ", of the driver with pid %d on %.64s (%s)",
+                 d->hello->pid,
+                 d->hello->host,
+                 shown_script(d->hello->script));
+    else if (c->driver)
+        snprintf(out,
+                 room,
+                 c->detached ? ", detached, of a driver that has ended"
+                             : ", of another driver");
+    return out;
+}
+
+/* ---- life ------------------------------------------------------------------------ */
+
+void ms_driver_destroy(struct ms_driver *d)
+{
+    ms_map_remove(&d->head->drivers, d->id);
+    ms_timer_finish(&d->grace);
+    ms_link_destroy(d->wire);
+    ms_driver_forget_answers(d, UINT64_MAX);
+    ms_map_finish(&d->ops);
+    if (d->hello)
+        muster__driver_hello__free_unpacked(d->hello, NULL);
+    free(d);
+}
+
+void ms_drivers_finish(struct ms_head *h)
+{
+    struct ms_driver *d;
+    size_t at;
+
+    for (at = 0; (d = ms_map_next(&h->drivers, &at)); at = 0)
+        ms_driver_destroy(d);
+    ms_map_finish(&h->drivers);
+}
+
+static void on_grace(void *arg)
+{
+    struct ms_driver *d = arg;
+
+    if (d->over)
+        ms_driver_destroy(d);
+    else
+        ms_driver_end(d, MS_STOP_GRACE_NS);
+}
+
+struct ms_driver *ms_driver_create(struct ms_head *h, uint64_t id)
+{
+    struct ms_driver *d = calloc(1, sizeof *d);
+
+    if (!d)
+        return NULL;
+    d->head = h;
+    d->id = id;
+    ms_map_init(&d->ops);
+    ms_list_init(&d->kept);
+    if (ms_timer_init(&d->grace, h->loop, on_grace, d) < 0 ||
+        ms_map_add(&h->drivers, id, d) < 0) {
+        ms_timer_finish(&d->grace);
+        free(d);
+        return NULL;
+    }
+    return d;
+}
+
+int ms_driver_expect(struct ms_head *h, uint64_t id)
+{
+    struct ms_driver *d;
+
+    if (id == 0 || ms_driver_find(h, id))
+        return 0;
+    d = ms_driver_create(h, id);
+    if (!d)
+        return -ENOMEM;
+    ms_timer_set(&d->grace, h->link_grace_ns);
+    return 0;
+}
+
+static bool has_clusters(const struct ms_driver *d)
+{
+    ms_list_each (c, &d->head->registry.clusters, struct ms_cluster, link)
+        if (c->driver == d->id && !ms_cluster_outlives_driver(c))
+            return true;
+    return false;
+}
+
+static void tell_forget(struct ms_driver *d)
+{
+    Muster__ForgetDriver forget = MUSTER__FORGET_DRIVER__INIT;
+    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
+
+    forget.driver = d->id;
+    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_FORGET_DRIVER;
+    m.forget_driver = &forget;
+    ms_list_each (n, &d->head->nodes, struct ms_node, link)
+        if (ms_map_remove(&n->contexts, d->id) && ms_node_tell(n, &m) < 0)
+            ms_map_add(&n->contexts, d->id, ms_node_unforgotten());
+}
+
+/* In ENDING: is all of it gone? Then it is told so, if it asked, and forgotten. */
+static void settle(struct ms_driver *d)
+{
+    Muster__Done done = MUSTER__DONE__INIT;
+    Muster__HeadToDriver m = MUSTER__HEAD_TO_DRIVER__INIT;
+
+    if (d->state != MS_DRIVER_ENDING || d->over || d->ops.count || has_clusters(d) ||
+        ms_fleet_has(d->head->fleet, d->id))
+        return;
+    d->over = true;
+    tell_forget(d);
+    ms_head_ports_drop_driver(d->head, d->id);
+    if (!d->wire || !d->goodbye) {
+        ms_timer_set(&d->grace, 0); /* not here: the caller may look at it */
+        return;
+    }
+    m.request = d->goodbye;
+    m.body_case = MUSTER__HEAD_TO_DRIVER__BODY_DONE;
+    m.done = &done;
+    ms_link_send(d->wire, &m.base);
+    ms_timer_set(&d->grace, CLOSING_NS);
+}
+
+void ms_driver_cluster_gone(struct ms_head *h, uint64_t id)
+{
+    struct ms_driver *d = ms_driver_find(h, id);
+
+    if (d)
+        settle(d);
+}
+
+void ms_driver_op_gone(struct ms_driver *d)
+{
+    settle(d);
+}
+
+void ms_driver_end(struct ms_driver *d, int64_t grace_ns)
+{
+    struct ms_head *h = d->head;
+
+    if (d->state == MS_DRIVER_ENDING)
+        return;
+    d->state = MS_DRIVER_ENDING;
+    ms_timer_cancel(&d->grace);
+    ms_head_fail_waiting(h, d);
+    ms_place_driver_gone(h, d->id);
+    ms_head_kv_driver_gone(h, d->id);
+    ms_fleet_driver_gone(h, d->id);
+    ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
+        if (c->driver == d->id && !ms_cluster_outlives_driver(c))
+            ms_head_op_unref(ms_head_destroy_cluster(h, c->name, grace_ns));
+    settle(d);
+    ms_head_stop_step(h);
+}
+
+void ms_drivers_worker_ended(struct ms_head *h, uint64_t uid)
+{
+    struct ms_driver *d, *found = NULL;
+
+    for (size_t at = 0; (d = ms_map_next(&h->drivers, &at));)
+        if (d->hello && d->hello->worker == uid)
+            found = d;
+    if (found && !h->stop_op)
+        ms_driver_end(found, MS_STOP_GRACE_NS);
+}
+
+/* ---- its context ----------------------------------------------------------------- */
+
+int ms_driver_introduce(struct ms_driver *d, struct ms_node *n, struct ms_error *err)
+{
+    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
+    int rc;
+
+    if (!d || ms_map_find(&n->contexts, d->id))
+        return 0;
+    if (!d->hello)
+        return ms_error_set(err, -EAGAIN, "the driver has not come back");
+    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_DRIVER;
+    m.driver = d->hello->context;
+    rc = ms_map_add(&n->contexts, d->id, d);
+    if (rc == 0 && n->wire) /* one that is away is told when it comes back */
+        rc = ms_node_tell(n, &m);
+    if (rc != -ENOMEM && rc != -ENOBUFS && rc != -EMSGSIZE)
+        return 0; /* told, or its link has just broken */
+    ms_map_remove(&n->contexts, d->id);
+    return ms_error_sys(err, rc, "cannot tell node %s of the driver", n->name);
+}

@@ -1,0 +1,122 @@
+/* driver.h - a program that has joined this head, as the head sees it
+ *
+ * A driver is known by the random id of its process. It owns the clusters that it makes;
+ * what happens to them is told to it alone. When it ends, or has been silent for
+ * link_grace, its clusters end, except those that are detached and whole.
+ *
+ *   EXPECTED -> HERE <-> AWAY -> ENDING -> freed
+ *
+ * EXPECTED is a driver of which a head that was started again knows from its workers
+ * only. AWAY is one whose link broke without a word. Both have link_grace to come. In
+ * ENDING its clusters are being destroyed; the record stays until they are.
+ *
+ * Requests are answered once: an answer is kept until the driver has acknowledged it
+ * (DriverToHead.answered), and a request that is sent again after a reconnect finds its
+ * operation or its answer.
+ *
+ * A worker that asks its head for something is a driver that makes no clusters: its link
+ * tells who it is (DriverHello.worker).
+ *
+ * The driver of an embedded head is the process itself: a NULL pointer, with the id 0.
+ */
+#ifndef MS_HEAD_DRIVERS_DRIVER_H
+#define MS_HEAD_DRIVERS_DRIVER_H
+
+#include "base/error.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "cluster/registry.h"
+#include "io/loop.h"
+#include "proto/muster.pb-c.h"
+#include "wire/link.h"
+
+#include <stdbool.h>
+
+struct ms_head;
+struct ms_head_op;
+struct ms_node;
+
+enum ms_driver_state {
+    MS_DRIVER_EXPECTED,
+    MS_DRIVER_HERE,
+    MS_DRIVER_AWAY,
+    MS_DRIVER_ENDING
+};
+
+struct ms_driver {
+    struct ms_head *head;
+    uint64_t id;
+    enum ms_driver_state state;
+    bool suspect;
+    struct ms_link *wire;
+    Muster__DriverHello *hello; /* NULL while EXPECTED */
+    struct ms_map ops;          /* request -> operation */
+    struct ms_list kept;        /* answers */
+    struct ms_timer grace;
+    uint64_t goodbye; /* the request to be answered when its clusters are gone */
+    bool over;        /* all of it is gone; only the link is left */
+    uint64_t lines_dropped;
+};
+
+enum { MS_OWNER_TEXT_MAX = 256 };
+
+struct ms_driver *ms_driver_create(struct ms_head *h, uint64_t id);
+void ms_driver_destroy(struct ms_driver *d);
+
+/* 0 for NULL. */
+uint64_t ms_driver_id(const struct ms_driver *d);
+/* The uid of the worker that it is; 0: it is a driver. */
+uint64_t ms_driver_worker(const struct ms_driver *d);
+/* NULL if there is none. */
+struct ms_driver *ms_driver_find(const struct ms_head *h, uint64_t id);
+
+/* One whose link has said who it is; takes the link over. The hello is taken too. 0, or
+ * why it is refused: -EBUSY, -ENOSPC, -ENOMEM. */
+int ms_driver_attach(struct ms_head *h,
+                     struct ms_link *wire,
+                     Muster__DriverHello **hello,
+                     struct ms_error *err);
+/* A worker of this driver was reported: it should come. */
+int ms_driver_expect(struct ms_head *h, uint64_t id);
+/* Its clusters end, and then its record. */
+void ms_driver_end(struct ms_driver *d, int64_t grace_ns);
+/* A worker has ended: what it made as a driver ends too. */
+void ms_drivers_worker_ended(struct ms_head *h, uint64_t uid);
+/* An operation of it has completed. */
+void ms_driver_op_gone(struct ms_driver *d);
+/* All of them, without ending anything. */
+void ms_drivers_finish(struct ms_head *h);
+
+/* Give a node this driver's context, if it has not got it. 0 or a negative errno. */
+int ms_driver_introduce(struct ms_driver *d, struct ms_node *n, struct ms_error *err);
+
+/* ", of pid 12 on host a (train.py)", or nothing for our own. Returns `out`. */
+const char *ms_driver_print_owner(const struct ms_head *h,
+                                  const struct ms_cluster *c,
+                                  char *out,
+                                  size_t room);
+
+/* ---- what it is told ------------------------------------------------------------- */
+
+void ms_driver_tell_exit(struct ms_head *h,
+                         const struct ms_cluster *c,
+                         uint64_t uid,
+                         const Muster__Exit *exit);
+/* Once more, to one that has come back. */
+void ms_driver_tell_exits(struct ms_driver *d);
+/* A cluster of driver `id` has been forgotten. */
+void ms_driver_cluster_gone(struct ms_head *h, uint64_t id);
+/* Lines to whom they belong. */
+void ms_head_logged(struct ms_head *h, Muster__LogLines *lines);
+/* A node has come, is suspected, or has gone: to all. */
+void ms_drivers_tell_node(struct ms_head *h, const struct ms_node *n);
+void ms_drivers_say_goodbye(struct ms_head *h, const char *why);
+
+/* driver_ask.c: a message from it; false: it is none. */
+bool ms_driver_read(struct ms_driver *d, const uint8_t *body, size_t len);
+/* `why` as a message, which borrows its text. */
+void ms_head_failure(Muster__Failure *f, const struct ms_error *why);
+/* Answers to requests up to this one are not kept any longer. */
+void ms_driver_forget_answers(struct ms_driver *d, uint64_t upto);
+
+#endif

@@ -1,0 +1,383 @@
+#include "head/drivers/uplink.h"
+#include "base/cleanup.h"
+#include "base/name.h"
+#include "cluster/copy.h"
+#include "head/fields.h"
+#include "head/version.h"
+#include "io/addr.h"
+#include "wire/frame.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- the end of it --------------------------------------------------------------- */
+
+/* Nobody can say how they ended, but they do: agents miss the head too. */
+static void lose_workers(struct ms_uplink *u, const char *why)
+{
+    Muster__Exit exit = MUSTER__EXIT__INIT;
+    size_t at = 0;
+
+    exit.code = -1;
+    exit.detail = (char *)(uintptr_t)why;
+    while (u->living.count > 0) {
+        while (!u->living.slots[at].key)
+            at = (at + 1) % u->living.capacity;
+        ms_uplink_worker_exited(u, u->living.slots[at].key, &exit);
+    }
+}
+
+static void end_start(struct ms_uplink *u, const struct ms_error *why)
+{
+    struct ms_head_op *op = MS_TAKE(u->start_op);
+
+    if (op && why)
+        ms_head_op_fail_with(op, why);
+    else if (op)
+        ms_head_op_succeed(op, NULL);
+}
+
+void ms_uplink_lose(struct ms_uplink *u, const char *why)
+{
+    struct ms_head *h = u->head;
+    bool had_started = !u->start_op;
+
+    if (u->state == MS_UPLINK_LOST)
+        return;
+    u->state = MS_UPLINK_LOST;
+    ms_error_set(&u->why, -EPIPE, "%s", why);
+    ms_link_destroy(MS_TAKE(u->wire));
+    ms_timer_cancel(&u->redial);
+    end_start(u, &u->why);
+    ms_uplink_fail_open(u, &u->why);
+    lose_workers(u, u->why.text);
+    if (had_started && !h->stop_op && h->on_agent_lost)
+        h->on_agent_lost(h->arg, u->why.text);
+    if (h->stop_op)
+        ms_head_op_succeed(MS_TAKE(h->stop_op), NULL);
+}
+
+void ms_uplink_refused(struct ms_uplink *u, const Muster__Failure *f)
+{
+    struct ms_error why = {0};
+
+    ms_error_set(&why,
+                 f->code < 0 ? f->code : -EPERM,
+                 "the head at %.200s does not take us: %s",
+                 u->addresses,
+                 f->message);
+    end_start(u, &why);
+    ms_uplink_lose(u, why.text);
+}
+
+/* ---- the link -------------------------------------------------------------------- */
+
+static void dial(struct ms_uplink *u);
+
+static void on_redial(void *arg)
+{
+    dial(arg);
+}
+
+/* Not from inside of the link that broke. */
+static void redial(struct ms_uplink *u)
+{
+    ms_link_destroy(MS_TAKE(u->wire));
+    u->state = MS_UPLINK_DIALLING;
+    ms_timer_set(&u->redial, 0);
+}
+
+static void on_body(void *arg, const uint8_t *body, size_t len)
+{
+    struct ms_uplink *u = arg;
+
+    if (!ms_uplink_read(u, body, len))
+        redial(u);
+}
+
+static void on_open(void *arg)
+{
+    struct ms_uplink *u = arg;
+
+    u->state = MS_UPLINK_GREETING;
+    ms_link_send(u->wire, &u->hello->base);
+}
+
+static void on_closed(void *arg, const struct ms_error *why)
+{
+    struct ms_uplink *u = arg;
+    struct ms_error text = {0};
+
+    if (u->state != MS_UPLINK_DIALLING && u->head_id) {
+        u->why = *why;
+        redial(u);
+        return;
+    }
+    if (u->head_id)
+        ms_error_set(&text,
+                     -EPIPE,
+                     "the head at %.200s did not come back within %.3g s: %.200s",
+                     u->addresses,
+                     (double)u->head->head_grace_ns / (double)MS_NS_PER_S,
+                     why->text);
+    else
+        ms_error_set(
+            &text, why->code, "cannot join %.200s: %s", u->addresses, why->text);
+    end_start(u, &text);
+    ms_uplink_lose(u, text.text);
+}
+
+/* A link that was cut may take long to notice that it is healed: a new one does not. */
+static void on_suspect(void *arg, bool is_suspect)
+{
+    struct ms_uplink *u = arg;
+
+    if (is_suspect && u->head_id)
+        redial(u);
+}
+
+static void dial(struct ms_uplink *u)
+{
+    static const struct ms_link_ops ops = {
+        .on_body = on_body,
+        .on_open = on_open,
+        .on_closed = on_closed,
+        .on_suspect = on_suspect,
+    };
+    struct ms_head *h = u->head;
+    struct ms_error err = {0};
+
+    u->wire =
+        ms_link_dial(h->loop,
+                     &(struct ms_link_dial){
+                         .addresses = u->addresses,
+                         .secret = h->session.secret,
+                         .tls = u->tls,
+                         .deadline_ns = ms_deadline_ns(ms_now_ns(), h->head_grace_ns),
+                         .is_patient = u->head_id != 0,
+                     },
+                     &ops,
+                     u,
+                     &err);
+    if (u->wire)
+        return;
+    end_start(u, &err);
+    ms_uplink_lose(u, err.text);
+}
+
+void ms_uplink_start_run(struct ms_head_op *op)
+{
+    struct ms_uplink *u = op->head->uplink;
+
+    u->start_op = op;
+    dial(u);
+}
+
+/* The node of this machine, whose folder we share with its workers. */
+static void find_folder(struct ms_head *h, const Muster__LinkWelcome *w)
+{
+    for (size_t i = 0; i < w->n_nodes; i++)
+        if (w->nodes[i]->host_id[0] &&
+            strcmp(w->nodes[i]->host_id, ms_host_id()) == 0 &&
+            strlen(w->nodes[i]->session_dir) < sizeof h->session.dir)
+            strcpy(h->session.dir, w->nodes[i]->session_dir);
+}
+
+void ms_uplink_welcomed(struct ms_uplink *u, const Muster__LinkWelcome *w)
+{
+    struct ms_head *h = u->head;
+    bool is_new = u->head_id && u->head_id != w->head;
+
+    if (u->state != MS_UPLINK_GREETING)
+        return;
+    u->state = MS_UPLINK_READY;
+    u->head_id = w->head;
+    h->link_grace_ns = ms_head_grace(w->link_grace_ns);
+    h->head_grace_ns = ms_head_grace(w->head_grace_ns);
+    if (u->start_op) {
+        snprintf(h->session.name, sizeof h->session.name, "%s", w->session);
+        find_folder(h, w);
+    }
+    ms_uplink_resend(u, is_new);
+    end_start(u, NULL);
+}
+
+/* ---- the start ------------------------------------------------------------------- */
+
+static void fill_context(Muster__DriverContext *c, const struct ms_head_options *o)
+{
+    c->n_python = ms_field_count(o->python);
+    c->python = ms_field_strings(o->python);
+    c->n_sys_path = ms_field_count(o->sys_path);
+    c->sys_path = ms_field_strings(o->sys_path);
+    c->n_preload = ms_field_count(o->preload);
+    c->preload = ms_field_strings(o->preload);
+    c->working_dir = ms_field_text(o->working_dir);
+    c->n_env = ms_field_count(o->env);
+    c->env = ms_field_strings(o->env);
+    c->wants_logs = o->log_to_driver;
+}
+
+/* As a copy of our own. */
+static Muster__DriverToHead *hello_message(const struct ms_head_options *o)
+{
+    Muster__DriverContext context = MUSTER__DRIVER_CONTEXT__INIT;
+    Muster__DriverHello driver = MUSTER__DRIVER_HELLO__INIT;
+    Muster__LinkHello hello = MUSTER__LINK_HELLO__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+    char host[MS_NAME_MAX + 1] = "", version[] = MS_VERSION;
+
+    fill_context(&context, o);
+    gethostname(host, sizeof host - 1);
+    driver.driver = context.driver = ms_random_id();
+    driver.pid = getpid();
+    driver.host = host;
+    driver.host_id = ms_field_text(ms_host_id());
+    driver.script = ms_field_text(o->script);
+    driver.worker = o->worker;
+    driver.context = &context;
+    hello.version = version;
+    hello.protocol = MS_FRAME_VERSION;
+    hello.who_case = MUSTER__LINK_HELLO__WHO_DRIVER;
+    hello.driver = &driver;
+    m.request = 1;
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_HELLO;
+    m.hello = &hello;
+    return (Muster__DriverToHead *)ms_proto_copy(&m.base);
+}
+
+static void on_stop_timer(void *arg)
+{
+    struct ms_uplink *u = arg;
+    struct ms_head_op *op = MS_TAKE(u->head->stop_op);
+
+    if (!op)
+        return;
+    ms_map_remove(&u->open, op->request);
+    ms_head_op_succeed(op, NULL);
+}
+
+int ms_uplink_init(struct ms_head *h,
+                   const struct ms_head_options *o,
+                   const struct ms_head_address *a,
+                   struct ms_error *err)
+{
+    struct ms_uplink *u = calloc(1, sizeof *u);
+
+    h->uplink = u;
+    if (!u)
+        return ms_error_sys(err, -ENOMEM, "cannot join");
+    u->head = h;
+    u->last_request = 1; /* the hello */
+    u->tls = a->tls;
+    u->addresses = strdup(a->addresses);
+    u->hello = hello_message(o);
+    ms_map_init(&u->open);
+    ms_map_init(&u->living);
+    ms_map_init(&u->dead);
+    ms_list_init(&u->groups);
+    if (!u->addresses || !u->hello ||
+        ms_timer_init(&u->redial, h->loop, on_redial, u) < 0 ||
+        ms_timer_init(&u->stop_timer, h->loop, on_stop_timer, u) < 0)
+        return ms_error_sys(err, -ENOMEM, "cannot join");
+    return 0;
+}
+
+void ms_uplink_destroy(struct ms_uplink *u)
+{
+    if (!u)
+        return;
+    ms_timer_finish(&u->redial);
+    ms_timer_finish(&u->stop_timer);
+    ms_link_destroy(u->wire);
+    ms_map_finish(&u->open);
+    ms_map_finish(&u->living);
+    ms_map_finish(&u->dead);
+    ms_uplink_forget_groups(u);
+    if (u->hello)
+        muster__driver_to_head__free_unpacked(u->hello, NULL);
+    free(u->addresses);
+    free(u);
+}
+
+/* Our clusters end with us; the answer says that they have. */
+void ms_uplink_stop_run(struct ms_head_op *op)
+{
+    struct ms_head *h = op->head;
+    struct ms_uplink *u = h->uplink;
+    Muster__Goodbye goodbye = MUSTER__GOODBYE__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+
+    h->stop_op = op;
+    m.request = ++u->last_request;
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_GOODBYE;
+    m.goodbye = &goodbye;
+    goodbye.grace_ns = (uint64_t)op->grace_ns;
+    if (u->state != MS_UPLINK_READY || ms_link_send(u->wire, &m.base) < 0 ||
+        ms_map_add(&u->open, m.request, op) < 0) {
+        h->stop_op = NULL;
+        ms_head_op_succeed(op, NULL);
+        return;
+    }
+    op->request = m.request;
+    ms_timer_set(&u->stop_timer, ms_deadline_ns(MS_STOP_GRACE_NS, op->grace_ns));
+}
+
+static int
+start(struct ms_head *h, const struct ms_head_options *o, struct ms_error *err)
+{
+    int64_t timeout_ns = o->timeout_ns > 0 ? o->timeout_ns : MS_AGENT_START_NS;
+    struct ms_head_op *op = ms_head_op_create(h);
+    int rc;
+
+    if (!op)
+        return ms_error_sys(err, -ENOMEM, "cannot join");
+    op->run = ms_uplink_start_run;
+    ms_head_op_submit(op);
+    if (ms_head_op_wait(op, ms_deadline_ns(ms_now_ns(), timeout_ns)) < 0)
+        rc = ms_error_set(err,
+                          -ETIMEDOUT,
+                          "the head at %.200s has not answered within %.3g s",
+                          h->uplink->addresses,
+                          (double)timeout_ns / (double)MS_NS_PER_S);
+    else
+        rc = ms_head_op_result(op, err);
+    ms_head_op_unref(op);
+    return rc;
+}
+
+struct ms_head *ms_head_join(const struct ms_head_options *o,
+                             const struct ms_head_address *a,
+                             struct ms_error *err)
+{
+    struct ms_head *h = ms_head_create(o);
+    int rc;
+
+    if (!h) {
+        ms_error_sys(err, -ENOMEM, "cannot join");
+        return NULL;
+    }
+    memcpy(h->session.secret, a->secret, sizeof h->session.secret);
+    h->tls = a->tls;
+    rc = ms_head_build(h, err);
+    if (rc == 0)
+        rc = ms_uplink_init(h, o, a, err);
+    if (rc == 0)
+        rc = ms_head_start_thread(h, err);
+    if (rc == 0)
+        rc = start(h, o, err);
+    if (rc == 0)
+        return h;
+    ms_head_stop(h, 0);
+    return NULL;
+}
+
+const char *ms_head_op_delay(const struct ms_head_op *op)
+{
+    const struct ms_uplink *u = op->head->uplink;
+
+    return u && u->state != MS_UPLINK_READY
+               ? "the head is away, and has not come back in time"
+               : "there was no answer in time";
+}

@@ -1,0 +1,272 @@
+#include "head/fleet/fleet.h"
+
+#include "base/cleanup.h"
+#include "head/state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- leases ------------------------------------------------------------------------ */
+
+struct ms_lease *ms_lease_find(const struct ms_fleet *f, const char *key)
+{
+    ms_list_each (l, &f->leases, struct ms_lease, link)
+        if (strcmp(l->key, key) == 0)
+            return l;
+    return NULL;
+}
+
+struct ms_lease *ms_lease_create(struct ms_fleet *f, const char *key, uint64_t driver)
+{
+    struct ms_lease *l = calloc(1, sizeof *l);
+
+    if (!l)
+        return NULL;
+    l->fleet = f;
+    l->driver = driver;
+    snprintf(l->key, sizeof l->key, "%s", key);
+    ms_list_add_tail(&f->leases, &l->link);
+    return l;
+}
+
+void ms_lease_destroy(struct ms_lease *l)
+{
+    ms_list_remove(&l->link);
+    for (size_t i = 0; i < l->count; i++)
+        free(l->pieces[i].node);
+    free(l->pieces);
+    free(l);
+}
+
+static struct ms_lease_piece *find_piece(const struct ms_lease *l, uint32_t number)
+{
+    for (size_t i = 0; i < l->count; i++)
+        if (l->pieces[i].number == number)
+            return &l->pieces[i];
+    return NULL;
+}
+
+static struct ms_lease_piece *add_piece(struct ms_lease *l, uint32_t number)
+{
+    size_t room = l->capacity ? l->capacity * 2 : 4;
+    struct ms_lease_piece *more;
+
+    if (l->count == l->capacity) {
+        more = realloc(l->pieces, room * sizeof *more);
+        if (!more)
+            return NULL;
+        l->pieces = more;
+        l->capacity = room;
+    }
+    l->pieces[l->count] = (struct ms_lease_piece){.number = number};
+    return &l->pieces[l->count++];
+}
+
+static void remove_piece(struct ms_lease *l, uint32_t number)
+{
+    struct ms_lease_piece *p = find_piece(l, number);
+
+    if (!p)
+        return;
+    free(p->node);
+    *p = l->pieces[--l->count];
+}
+
+const char *ms_fleet_node(const struct ms_lent_piece *p)
+{
+    return p->agent ? p->agent : p->node;
+}
+
+void ms_lease_note(struct ms_lease *l, const struct ms_lent_piece *said)
+{
+    struct ms_lease_piece *p = find_piece(l, said->number);
+    const char *node = ms_fleet_node(said);
+
+    if (!p)
+        p = add_piece(l, said->number);
+    if (!p)
+        return;
+    p->is_over = said->phase == MS_PHASE_ENDED;
+    l->was_begun = l->was_begun || said->phase == MS_PHASE_STARTING;
+    if (node && (!p->node || strcmp(p->node, node) != 0)) {
+        free(p->node);
+        p->node = strdup(node);
+    }
+}
+
+bool ms_fleet_lends(const struct ms_fleet *f, const char *node)
+{
+    if (!f)
+        return false;
+    ms_list_each (l, &f->leases, struct ms_lease, link)
+        for (size_t i = 0; i < l->count; i++)
+            if (!l->pieces[i].is_over && l->pieces[i].node &&
+                strcmp(l->pieces[i].node, node) == 0)
+                return true;
+    return false;
+}
+
+/* ---- what happens to pieces -------------------------------------------------------- */
+
+/* The node is over, unless other pieces are on it too. */
+static void piece_ended(struct ms_fleet *f, const struct ms_lent_piece *p)
+{
+    const char *node = ms_fleet_node(p);
+    struct ms_error why = {0};
+
+    if (!node || ms_fleet_lends(f, node))
+        return;
+    if (p->cause == MS_CAUSE_RELEASED)
+        ms_error_set(&why, -EPIPE, "node %s was given back", node);
+    else
+        ms_error_set(&why,
+                     -EPIPE,
+                     "node %s has ended: %s: %s%s%.300s",
+                     node,
+                     f->o->ops->name,
+                     ms_cause_name(p->cause),
+                     p->detail && p->detail[0] ? ": " : "",
+                     p->detail ? p->detail : "");
+    ms_dialled_is_over(f->head, node, why.text);
+}
+
+static bool is_one_of(uint32_t number, const uint32_t *numbers, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (numbers[i] == number)
+            return true;
+    return count == 0;
+}
+
+void ms_lease_given_back(struct ms_lease *l, const uint32_t *numbers, size_t count)
+{
+    for (size_t i = 0; i < l->count; i++)
+        if (is_one_of(l->pieces[i].number, numbers, count))
+            l->pieces[i].is_over = true;
+    for (size_t i = 0; i < l->count; i++)
+        if (l->pieces[i].is_over && l->pieces[i].node)
+            piece_ended(l->fleet,
+                        &(struct ms_lent_piece){.node = l->pieces[i].node,
+                                                .cause = MS_CAUSE_RELEASED});
+}
+
+static void on_event(void *arg, int rc, const struct ms_orch_event *e)
+{
+    struct ms_fleet *f = arg;
+    struct ms_lease *l = rc == 0 ? ms_lease_find(f, e->key) : NULL;
+
+    if (rc < 0) {
+        f->watch = NULL;
+        ms_fleet_listen(f);
+        return;
+    }
+    if (!l)
+        return;
+    if (e->gone) {
+        remove_piece(l, e->piece->number);
+        return;
+    }
+    ms_lease_note(l, e->piece);
+    if (f->on_piece)
+        f->on_piece(f->arg, e->key, e->piece);
+    if (e->piece->phase == MS_PHASE_ENDED)
+        piece_ended(f, e->piece);
+}
+
+/* What was missed, if anything was. */
+static void note_all(struct ms_fleet *f, const struct ms_orch_answer *answer)
+{
+    for (size_t i = 0; i < answer->count; i++) {
+        const struct ms_reservation *r = &answer->reservations[i];
+        struct ms_lease *l = ms_lease_find(f, r->key);
+
+        for (size_t k = 0; l && k < r->count; k++) {
+            ms_lease_note(l, r->pieces[k]);
+            if (r->pieces[k]->phase == MS_PHASE_ENDED)
+                piece_ended(f, r->pieces[k]);
+        }
+    }
+}
+
+static void on_listed(void *arg,
+                      int rc,
+                      const struct ms_error *why,
+                      const struct ms_orch_answer *answer)
+{
+    struct ms_fleet *f = arg;
+    struct ms_error no_memory = {-ENOMEM, "out of memory"};
+
+    f->is_listing = false;
+    if (rc == 0) {
+        note_all(f, answer);
+        f->watch = f->o->ops->watch(f->o, answer->cursor, on_event, f);
+    }
+    ms_fleet_asks_go(f, f->watch ? NULL : rc < 0 ? why : &no_memory);
+}
+
+void ms_fleet_listen(struct ms_fleet *f)
+{
+    if (f->watch || f->is_listing)
+        return;
+    f->is_listing = f->o->ops->list(f->o, NULL, on_listed, f);
+    if (!f->is_listing)
+        ms_fleet_asks_go(f, &(struct ms_error){-ENOMEM, "out of memory"});
+}
+
+/* ---- the end ----------------------------------------------------------------------- */
+
+static void end_lease(struct ms_lease *l)
+{
+    if (l->is_ending)
+        return;
+    l->is_ending = true;
+    ms_fleet_give_back(l);
+}
+
+void ms_fleet_again(void *arg)
+{
+    struct ms_fleet *f = arg;
+
+    ms_list_each (l, &f->leases, struct ms_lease, link)
+        if (l->is_ending && l->asks == 0)
+            ms_fleet_give_back(l);
+}
+
+void ms_lease_settle(struct ms_lease *l)
+{
+    struct ms_head *h = l->fleet->head;
+    uint64_t driver = l->driver;
+
+    if (l->asks || l->is_held)
+        return;
+    ms_lease_destroy(l);
+    ms_driver_cluster_gone(h, driver);
+    ms_head_stop_step(h);
+}
+
+void ms_fleet_driver_gone(struct ms_head *h, uint64_t driver)
+{
+    if (!h->fleet)
+        return;
+    ms_list_each (l, &h->fleet->leases, struct ms_lease, link)
+        if (l->driver == driver)
+            end_lease(l);
+}
+
+bool ms_fleet_has(const struct ms_fleet *f, uint64_t driver)
+{
+    if (!f)
+        return false;
+    ms_list_each (l, &f->leases, struct ms_lease, link)
+        if (l->driver == driver)
+            return true;
+    return false;
+}
+
+bool ms_fleet_end(struct ms_fleet *f)
+{
+    ms_list_each (l, &f->leases, struct ms_lease, link)
+        end_lease(l);
+    return ms_list_is_empty(&f->leases);
+}

@@ -1,0 +1,189 @@
+#include "base/cleanup.h"
+#include "head/nodes/far_impl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Run on the loop's thread and wait for it. */
+struct task {
+    void (*run)(struct task *t);
+    struct far_agent *agent;
+    uint64_t uid;
+    int code;
+    const char *text;
+    bool done;
+};
+
+static void run_task(void *arg)
+{
+    struct task *t = arg;
+
+    pthread_mutex_lock(&far.lock);
+    t->run(t);
+    t->done = true;
+    pthread_cond_broadcast(&far.changed);
+    pthread_mutex_unlock(&far.lock);
+}
+
+static void do_task(struct task *t)
+{
+    ms_loop_post(far.loop, run_task, t);
+    pthread_mutex_lock(&far.lock);
+    while (!t->done)
+        pthread_cond_wait(&far.changed, &far.lock);
+    pthread_mutex_unlock(&far.lock);
+}
+
+void far_set_mode(struct far_agent *a, enum far_mode mode)
+{
+    pthread_mutex_lock(&far.lock);
+    a->mode = mode;
+    pthread_mutex_unlock(&far.lock);
+}
+
+static void do_answer(struct task *t)
+{
+    struct far_agent *a = t->agent;
+
+    far_answer_started(a, a->kept, 1);
+    a->kept = 0;
+}
+
+void far_answer(struct far_agent *a)
+{
+    do_task(&(struct task){.run = do_answer, .agent = a});
+}
+
+static void do_close(struct task *t)
+{
+    t->agent->welcome = t->agent->refused = false;
+    ms_link_destroy(MS_TAKE(t->agent->wire));
+}
+
+void far_end(struct far_agent *a)
+{
+    do_task(&(struct task){.run = do_close, .agent = a});
+}
+
+bool far_come_back(struct far_agent *a, const char *address)
+{
+    pthread_mutex_lock(&far.lock);
+    while (a->wire) /* until it has seen that its link is no more */
+        pthread_cond_wait(&far.changed, &far.lock);
+    snprintf(a->address, sizeof a->address, "%s", address);
+    a->welcome = a->refused = false;
+    pthread_mutex_unlock(&far.lock);
+    ms_loop_post(far.loop, far_connect, a);
+    return far_wait_welcome(a);
+}
+
+static void do_exit(struct task *t)
+{
+    for (size_t i = 0; i < t->agent->count; i++)
+        if (t->agent->workers[i].spec->uid == t->uid)
+            far_end_worker(t->agent, i, t->code);
+}
+
+void far_exit(struct far_agent *a, uint64_t uid, int code)
+{
+    do_task(&(struct task){.run = do_exit, .agent = a, .uid = uid, .code = code});
+}
+
+static void do_print(struct task *t)
+{
+    Muster__LogLine line = MUSTER__LOG_LINE__INIT, *lines[] = {&line};
+    Muster__LogLines all = MUSTER__LOG_LINES__INIT;
+    Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
+
+    line.uid = t->uid;
+    line.text.data = (uint8_t *)(uintptr_t)t->text;
+    line.text.len = strlen(t->text);
+    all.n_lines = 1;
+    all.lines = lines;
+    m.body_case = MUSTER__AGENT_TO_HEAD__BODY_LOG;
+    m.log = &all;
+    far_send(t->agent, &m);
+}
+
+void far_print(struct far_agent *a, uint64_t uid, const char *line)
+{
+    do_task(&(struct task){.run = do_print, .agent = a, .uid = uid, .text = line});
+}
+
+static size_t living(const struct far_agent *a)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < a->count; i++)
+        n += a->workers[i].lives;
+    return n;
+}
+
+static size_t started_count(const struct far_agent *a)
+{
+    return a->count;
+}
+
+static size_t contexts(const struct far_agent *a)
+{
+    return a->contexts;
+}
+
+static void
+wait_for(struct far_agent *a, size_t (*get)(const struct far_agent *a), size_t count)
+{
+    pthread_mutex_lock(&far.lock);
+    while (get(a) != count)
+        pthread_cond_wait(&far.changed, &far.lock);
+    pthread_mutex_unlock(&far.lock);
+}
+
+void far_wait_living(struct far_agent *a, size_t count)
+{
+    wait_for(a, living, count);
+}
+
+void far_wait_contexts(struct far_agent *a, size_t count)
+{
+    wait_for(a, contexts, count);
+}
+
+void far_wait_started(struct far_agent *a, size_t count)
+{
+    wait_for(a, started_count, count);
+}
+
+static size_t look(struct far_agent *a, size_t (*get)(const struct far_agent *a))
+{
+    size_t n;
+
+    pthread_mutex_lock(&far.lock);
+    n = get(a);
+    pthread_mutex_unlock(&far.lock);
+    return n;
+}
+
+size_t far_living(struct far_agent *a)
+{
+    return look(a, living);
+}
+
+size_t far_started(struct far_agent *a)
+{
+    return look(a, started_count);
+}
+
+size_t far_contexts(struct far_agent *a)
+{
+    return look(a, contexts);
+}
+
+static size_t ports(const struct far_agent *a)
+{
+    return a->ports;
+}
+
+size_t far_ports(struct far_agent *a)
+{
+    return look(a, ports);
+}

@@ -1,0 +1,279 @@
+#include "head/nodes/node.h"
+#include "base/cleanup.h"
+#include "cluster/copy.h"
+#include "head/state.h"
+#include "resource/shape.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+struct ms_node *ms_node_create(struct ms_head *h, const char *name)
+{
+    struct ms_node *n = calloc(1, sizeof *n);
+
+    if (!n)
+        return NULL;
+    n->head = h;
+    snprintf(n->name, sizeof n->name, "%s", name);
+    ms_map_init(&n->pending);
+    ms_map_init(&n->contexts);
+    ms_list_add_tail(&h->nodes, &n->link);
+    return n;
+}
+
+void ms_node_destroy(struct ms_node *n)
+{
+    struct ms_ask *a;
+    size_t at;
+
+    if (!n)
+        return;
+    for (at = 0; (a = ms_map_next(&n->pending, &at)); at = 0)
+        ms_ask_destroy(a);
+    ms_list_remove(&n->link);
+    ms_timer_finish(&n->grace);
+    ms_link_destroy(n->wire);
+    ms_lent_destroy(n->lent);
+    ms_map_finish(&n->pending);
+    ms_map_finish(&n->contexts);
+    if (n->ready)
+        muster__agent_ready__free_unpacked(n->ready, NULL);
+    free(n->gone);
+    free(n);
+}
+
+struct ms_node *ms_node_find(const struct ms_head *h, const char *name)
+{
+    ms_list_each (n, &h->nodes, struct ms_node, link)
+        if (strcmp(n->name, name) == 0)
+            return n;
+    return NULL;
+}
+
+size_t ms_node_count(const struct ms_head *h)
+{
+    size_t count = 0;
+
+    ms_list_each (n, &h->nodes, struct ms_node, link)
+        count += n->state != MS_NODE_GONE;
+    return count;
+}
+
+/* ---- questions ------------------------------------------------------------------- */
+
+int ms_node_check(const struct ms_node *n, struct ms_error *err)
+{
+    if (n->state == MS_NODE_GONE)
+        return ms_error_set(err, -EPIPE, "%s", n->gone ? n->gone : "out of memory");
+    if (n->lent && (n->closed || !n->wire))
+        return ms_error_set(err, -EPIPE, "the agent on node %s is ending", n->name);
+    return 0;
+}
+
+void ms_ask_destroy(struct ms_ask *a)
+{
+    ms_map_remove(&a->node->pending, a->request);
+    ms_list_remove(&a->link);
+    if (a->message)
+        muster__head_to_agent__free_unpacked(a->message, NULL);
+    free(a);
+}
+
+static struct ms_ask *
+ask_create(struct ms_node *n, struct ms_head_op *op, Muster__HeadToAgent *m)
+{
+    struct ms_ask *a = calloc(1, sizeof *a);
+
+    if (!a)
+        return NULL;
+    ms_list_init(&a->link);
+    a->node = n;
+    a->op = op;
+    a->request = m->request = n->last_request + 1;
+    if (ms_map_add(&n->pending, a->request, a) < 0) {
+        free(a);
+        return NULL;
+    }
+    ms_list_add_tail(&op->asks, &a->link);
+    if (!n->lent)
+        a->message = (Muster__HeadToAgent *)ms_proto_copy(&m->base);
+    if (!n->lent && !a->message) {
+        ms_ask_destroy(a);
+        return NULL;
+    }
+    n->last_request = a->request;
+    return a;
+}
+
+int ms_node_ask(struct ms_node *n,
+                struct ms_head_op *op,
+                Muster__HeadToAgent *m,
+                struct ms_error *err)
+{
+    int rc = ms_node_check(n, err);
+    struct ms_ask *a;
+
+    if (rc < 0)
+        return rc;
+    a = ask_create(n, op, m);
+    if (!a)
+        return ms_error_sys(err, -ENOMEM, "cannot ask the agent on node %s", n->name);
+    if (!n->wire)
+        return 0; /* it is away: when it comes back */
+    rc = ms_link_send(n->wire, &m->base);
+    if (rc == 0 || (!n->lent && rc != -ENOMEM && rc != -ENOBUFS && rc != -EMSGSIZE))
+        return 0; /* or its link has just broken: when it comes back */
+    ms_ask_destroy(a);
+    return ms_error_sys(err, rc, "cannot ask the agent on node %s", n->name);
+}
+
+int ms_node_tell(struct ms_node *n, Muster__HeadToAgent *m)
+{
+    int rc = ms_node_check(n, NULL);
+
+    m->request = 0;
+    if (rc == 0 && !n->wire)
+        rc = -EPIPE;
+    return rc < 0 ? rc : ms_link_send(n->wire, &m->base);
+}
+
+int ms_node_failure_code(const Muster__Failure *f)
+{
+    switch (f->kind) {
+    case MUSTER__FAILURE__KIND__NO_MEMORY:
+        return -ENOMEM;
+    case MUSTER__FAILURE__KIND__BAD_ARGUMENT:
+        return -EINVAL;
+    case MUSTER__FAILURE__KIND__REFUSED:
+        return -EPERM;
+    default:
+        return -EIO;
+    }
+}
+
+static void refuse(struct ms_ask *a, const struct ms_error *why)
+{
+    struct ms_head_op *op = a->op;
+    struct ms_node *n = a->node;
+
+    ms_ask_destroy(a);
+    if (op->on_refused)
+        op->on_refused(op, n, why);
+    else
+        ms_head_op_fail_with(op, why);
+}
+
+static void on_answer(struct ms_node *n, Muster__AgentToHead *m)
+{
+    struct ms_ask *a = m->request ? ms_map_find(&n->pending, m->request) : NULL;
+    struct ms_error why = {0};
+    struct ms_head_op *op;
+
+    if (!a)
+        return; /* nobody waits for it any more */
+    if (m->body_case == MUSTER__AGENT_TO_HEAD__BODY_FAILURE) {
+        ms_error_set(&why,
+                     ms_node_failure_code(m->failure),
+                     "the agent on node %s: %s",
+                     n->name,
+                     m->failure->message[0] ? m->failure->message
+                                            : "failed and did not say why");
+        refuse(a, &why);
+        return;
+    }
+    op = a->op;
+    ms_ask_destroy(a);
+    if (op->on_answer)
+        op->on_answer(op, n, m);
+}
+
+/* ---- what it says ---------------------------------------------------------------- */
+
+/* Of an agent that tells numbers alone. */
+static Muster__NodeShape *shape_of(const char *name, const Muster__AgentReady *ready)
+{
+    Muster__NodeShape *s = ms_shape_create(name);
+
+    if (!s)
+        return NULL;
+    s->cpus = (int32_t)ready->cpus;
+    s->memory = ready->memory;
+    ms_shape_add_devices(s, &(struct ms_shape_devices){.count = ready->gpus}, NULL);
+    for (size_t i = 0; i < ready->n_labels; i++)
+        ms_shape_add_label_text(s, ready->labels[i], NULL);
+    return s;
+}
+
+void ms_node_is_ready(struct ms_node *n, Muster__AgentReady *ready)
+{
+    if (!ready->shape)
+        ready->shape = shape_of(n->name, ready);
+    if (n->ready)
+        muster__agent_ready__free_unpacked(n->ready, NULL);
+    n->ready = ready;
+    n->state = MS_NODE_READY;
+    n->pid = ready->pid ? ready->pid : n->pid;
+    n->cpus = ready->cpus;
+    ms_place_node_came(n->head, n);
+}
+
+/* An agent that has dialled knows its folder only when it was welcomed. */
+static void swap_folder(Muster__AgentReady *known, Muster__AgentReady *said)
+{
+    char *folder = known->session_dir;
+
+    known->session_dir = said->session_dir;
+    said->session_dir = folder;
+}
+
+bool ms_node_read(struct ms_node *n, const uint8_t *body, size_t len)
+{
+    Muster__AgentToHead *m = muster__agent_to_head__unpack(NULL, len, body);
+
+    if (!m)
+        return false;
+    switch (m->body_case) {
+    case MUSTER__AGENT_TO_HEAD__BODY_READY:
+        if (n->lent)
+            ms_lent_is_ready(n->lent, MS_TAKE(m->ready));
+        else if (n->ready)
+            swap_folder(n->ready, m->ready);
+        break;
+    case MUSTER__AGENT_TO_HEAD__BODY_EXITED:
+        ms_head_worker_exited(n->head, m->exited->uid, m->exited->exit);
+        break;
+    case MUSTER__AGENT_TO_HEAD__BODY_LOG:
+        ms_head_logged(n->head, m->log);
+        break;
+    case MUSTER__AGENT_TO_HEAD__BODY_ASK_SUCCESSOR:
+        ms_head_node_asks_successor(n, m->ask_successor->uid);
+        break;
+    default:
+        on_answer(n, m);
+    }
+    muster__agent_to_head__free_unpacked(m, NULL);
+    return true;
+}
+
+/* ---- its end --------------------------------------------------------------------- */
+
+void ms_node_is_gone(struct ms_node *n, const char *why)
+{
+    struct ms_error err = {0};
+    struct ms_ask *a;
+    size_t at;
+
+    if (n->state == MS_NODE_GONE)
+        return;
+    n->state = MS_NODE_GONE;
+    n->gone = strdup(why);
+    ms_timer_finish(&n->grace);
+    ms_link_destroy(MS_TAKE(n->wire));
+    ms_error_set(&err, -EPIPE, "%s", why);
+    ms_head_workers_lost(n->head, n, why);
+    for (at = 0; (a = ms_map_next(&n->pending, &at)); at = 0)
+        refuse(a, &err);
+    ms_head_ports_lost(n->head, n);
+    ms_place_node_gone(n->head, n);
+}

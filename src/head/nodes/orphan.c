@@ -1,0 +1,137 @@
+#include "head/nodes/orphan.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "io/spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+struct orphan {
+    struct ms_list link;
+    struct ms_orphans *owner;
+    pid_t pid;
+    int pidfd;
+    struct ms_watch watch;
+};
+
+static void orphan_destroy(struct orphan *w)
+{
+    ms_list_remove(&w->link);
+    ms_watch_finish(&w->watch);
+    ms_fd_close(&w->pidfd);
+    free(w);
+}
+
+static void on_end(void *arg, unsigned events)
+{
+    struct orphan *w = arg;
+    struct ms_orphans *o = w->owner;
+
+    (void)events;
+    orphan_destroy(w);
+    if (ms_list_is_empty(&o->list) && o->on_none)
+        o->on_none(o->arg);
+}
+
+/* When the process began, in ns since the machine did; -1: unknown. */
+static int64_t begin_ns(pid_t pid)
+{
+    char path[32], text[1024], *at;
+    MS_CLEANUP(ms_cleanup_fd) int fd = -1;
+    unsigned long long ticks;
+    ssize_t n;
+
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (n <= 0)
+        return -1;
+    text[n] = 0;
+    at = strrchr(text, ')'); /* the name may have anything in it */
+    if (!at || sscanf(at + 1,
+                      " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d"
+                      " %*d %*d %*d %llu",
+                      &ticks) != 1)
+        return -1;
+    return (int64_t)ticks * (MS_NS_PER_S / sysconf(_SC_CLK_TCK));
+}
+
+/* True if that process was there at known_ns. */
+static bool is_that_old(pid_t pid, int64_t known_ns)
+{
+    struct timespec boot;
+    int64_t began_ns = begin_ns(pid), known_boot_ns;
+
+    clock_gettime(CLOCK_BOOTTIME, &boot);
+    known_boot_ns = boot.tv_sec * MS_NS_PER_S + boot.tv_nsec - (ms_now_ns() - known_ns);
+    return began_ns >= 0 && began_ns <= known_boot_ns;
+}
+
+void ms_orphans_add(struct ms_orphans *o, pid_t pid, int64_t known_ns)
+{
+    struct orphan *w;
+    int pidfd = pid > 0 ? ms_process_open(pid) : -1;
+
+    if (pidfd < 0)
+        return;
+    w = is_that_old(pid, known_ns) ? calloc(1, sizeof *w) : NULL;
+    if (!w) {
+        close(pidfd);
+        return;
+    }
+    w->owner = o;
+    w->pid = pid;
+    w->pidfd = pidfd;
+    ms_list_init(&w->link);
+    if (ms_watch_init(&w->watch, o->loop, pidfd, MS_READ, on_end, w) < 0) {
+        orphan_destroy(w);
+        return;
+    }
+    ms_list_add_tail(&o->list, &w->link);
+}
+
+/* While the process is there nobody else can have its number, nor that of its group. */
+static void on_patience(void *arg)
+{
+    struct ms_orphans *o = arg;
+
+    ms_list_each (w, &o->list, struct orphan, link) {
+        if (getpgid(w->pid) == w->pid)
+            kill(-w->pid, SIGKILL);
+        ms_process_signal(w->pidfd, SIGKILL);
+    }
+}
+
+void ms_orphans_kill_after(struct ms_orphans *o, int64_t delay_ns)
+{
+    ms_timer_set(&o->patience, delay_ns);
+}
+
+bool ms_orphans_is_empty(const struct ms_orphans *o)
+{
+    return ms_list_is_empty(&o->list);
+}
+
+int ms_orphans_init(struct ms_orphans *o,
+                    struct ms_loop *loop,
+                    void (*on_none)(void *arg),
+                    void *arg)
+{
+    o->loop = loop;
+    o->on_none = on_none;
+    o->arg = arg;
+    ms_list_init(&o->list);
+    return ms_timer_init(&o->patience, loop, on_patience, o);
+}
+
+void ms_orphans_finish(struct ms_orphans *o)
+{
+    if (!o->loop)
+        return;
+    ms_list_each (w, &o->list, struct orphan, link)
+        orphan_destroy(w);
+    ms_timer_finish(&o->patience);
+}

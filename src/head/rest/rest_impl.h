@@ -1,0 +1,99 @@
+/* rest_impl.h - what the files of the head's HTTP share
+ *
+ * rest.c         listening, who may, routes
+ * rest_read.c    what is read from the Status message, as view.h shows it
+ * rest_objects.c what is in the stores of all nodes
+ * rest_worker.c  stack of a worker
+ * rest_log.c     its log, here or on another machine
+ * rest_end.c     ending a cluster
+ * metrics.c      for Prometheus
+ */
+#ifndef MS_HEAD_REST_REST_IMPL_H
+#define MS_HEAD_REST_REST_IMPL_H
+
+#include "head/rest/rest.h"
+#include "head/rest/view.h"
+#include "head/state.h"
+#include "io/http_json.h"
+#include "io/http_token.h"
+#include "wire/client.h"
+
+struct ms_rest {
+    struct ms_head *head;
+    struct ms_http_server server;
+    struct ms_http_token token;
+    bool open_metrics;
+    int listen_fd;
+    struct ms_watch listen_watch;
+    char address[300];
+    uint64_t requests;
+
+    /* stacks are asked for as any caller would; made for the first one */
+    struct ms_client *client;
+    struct ms_inbox *inbox;
+    struct ms_watch inbox_watch;
+    struct ms_list waits; /* requests that wait for a worker or an operation */
+};
+
+/* One request; `name` and `rank` are those of its path. */
+struct rest_ask {
+    struct ms_rest *rest;
+    struct ms_http_conn *conn;
+    const struct ms_http_request *request;
+    const char *name, *rank;
+};
+
+/* What a request waits for; first in the struct that knows more. */
+struct rest_wait {
+    struct ms_list link; /* rest->waits */
+    struct ms_rest *rest;
+    struct ms_http_conn *conn;            /* NULL: the client is gone */
+    void (*destroy)(struct rest_wait *w); /* the rest of it ends */
+};
+
+void ms_rest_wait_begin(struct rest_wait *w, const struct rest_ask *ask);
+
+/* A number in the query: `fallback` if it is not there, -1 if it is none within least and
+ * most, and that was answered. */
+int64_t ms_rest_number(const struct rest_ask *ask,
+                       const char *name,
+                       int64_t fallback,
+                       int64_t least,
+                       int64_t most);
+
+/* rest_read.c */
+void ms_rest_health(const struct rest_ask *ask);
+void ms_rest_version(const struct rest_ask *ask);
+void ms_rest_status(const struct rest_ask *ask);
+void ms_rest_nodes(const struct rest_ask *ask);
+void ms_rest_node(const struct rest_ask *ask);
+void ms_rest_drivers(const struct rest_ask *ask);
+void ms_rest_groups(const struct rest_ask *ask);
+/* rest_objects.c */
+void ms_rest_objects(const struct rest_ask *ask);
+void ms_rest_clusters(const struct rest_ask *ask);
+void ms_rest_cluster(const struct rest_ask *ask);
+void ms_rest_workers(const struct rest_ask *ask);
+void ms_rest_worker(const struct rest_ask *ask);
+/* The status, of which *w is the worker that was asked for; NULL: there is none, and that
+ * was answered. */
+Muster__Status *ms_rest_find_worker(const struct rest_ask *ask,
+                                    const Muster__WorkerStatus **w);
+
+/* rest_worker.c */
+void ms_rest_stack(const struct rest_ask *ask);
+void ms_rest_worker_finish(struct ms_rest *rest);
+
+/* rest_log.c */
+void ms_rest_logs(const struct rest_ask *ask);
+
+/* rest_end.c */
+void ms_rest_end(const struct rest_ask *ask);
+
+/* metrics.c */
+void ms_rest_metrics(const struct rest_ask *ask);
+
+/* doc/openapi.json, with a NUL */
+extern const char ms_rest_openapi[];
+
+#endif

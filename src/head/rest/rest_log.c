@@ -1,0 +1,276 @@
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "cluster/copy.h"
+#include "head/rest/rest_impl.h"
+#include "io/addr.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum {
+    LINES_DEFAULT = 100,
+    LINES_MAX = 10000,
+    TAIL_MAX = 1 << 20,     /* bytes that are shown */
+    FAR_READ_MAX = 32 << 20 /* that are read for them, of a log that grows meanwhile */
+};
+
+static void cleanup_status(Muster__Status **s)
+{
+    muster__status__free_unpacked(*s, NULL);
+}
+
+#define OWNED MS_CLEANUP(cleanup_status)
+
+/* ---- of this machine --------------------------------------------------------------- */
+
+/* The end of a file, at most TAIL_MAX bytes. */
+static int read_tail(const char *path, struct ms_buf *out, bool *is_cut)
+{
+    MS_CLEANUP(ms_cleanup_fd)
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    struct stat st;
+    off_t from;
+    ssize_t n;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    if (!S_ISREG(st.st_mode))
+        return -EINVAL;
+    from = st.st_size > TAIL_MAX ? st.st_size - TAIL_MAX : 0;
+    *is_cut = from > 0;
+    if (ms_buf_reserve(out, TAIL_MAX) < 0)
+        return -ENOMEM;
+    n = pread(fd, out->data, TAIL_MAX, from);
+    if (n < 0)
+        return -errno;
+    out->len = (size_t)n;
+    return 0;
+}
+
+/* Where its last `most` lines begin; false: not all of the file is behind that. */
+static bool find_lines(const char *text, size_t len, int64_t most, size_t *from)
+{
+    size_t end = len && text[len - 1] == '\n' ? len - 1 : len;
+
+    *from = len;
+    while (end > 0 && most-- > 0) {
+        const char *lf = memrchr(text, '\n', end);
+
+        *from = lf ? (size_t)(lf - text) + 1 : 0;
+        if (!lf)
+            return true;
+        end = (size_t)(lf - text);
+    }
+    return len == 0;
+}
+
+/* The last `most` lines. *is_cut: the file began before `b`, and then: before them. */
+static json_t *last_lines(const struct ms_buf *b, int64_t most, bool *is_cut)
+{
+    json_t *list = json_array();
+    const char *text = (const char *)b->data, *end = text + b->len, *lf;
+    size_t from;
+
+    if (!find_lines(text, b->len, most, &from))
+        *is_cut = true;
+    else if (*is_cut && (lf = memchr(text, '\n', b->len)))
+        from = (size_t)(lf - text) + 1; /* not all of the first line is here */
+    for (const char *at = text + from; at < end; at = lf + 1) {
+        lf = memchr(at, '\n', (size_t)(end - at));
+        if (!lf)
+            lf = end;
+        json_array_append_new(list, ms_json_text(at, (size_t)(lf - at)));
+    }
+    return list;
+}
+
+/* Is the node this machine? One that this head has started always is. */
+static bool
+is_here(const struct ms_rest *rest, const Muster__Status *s, const char *node)
+{
+    if (strcmp(rest->head->node, node) == 0)
+        return true;
+    for (size_t i = 0; i < s->n_nodes; i++)
+        if (strcmp(s->nodes[i]->name, node) == 0)
+            return *s->nodes[i]->host_id &&
+                   strcmp(s->nodes[i]->host_id, ms_host_id()) == 0;
+    return false;
+}
+
+/* `is_piece`: the file, and perhaps its first line, began before what is in `b`; `is_cut`: it
+ * did, with a whole line. */
+static void reply_lines(struct ms_http_conn *c,
+                        const char *path,
+                        const struct ms_buf *b,
+                        int64_t lines,
+                        bool is_piece,
+                        bool is_cut)
+{
+    json_t *list = last_lines(b, lines, &is_piece);
+
+    ms_http_reply_json(c,
+                       200,
+                       json_pack("{s:o, s:b, s:o}",
+                                 "path",
+                                 ms_json_text(path, strlen(path)),
+                                 "is_cut",
+                                 is_piece || is_cut,
+                                 "lines",
+                                 list));
+}
+
+static void reply_log(const struct rest_ask *ask, const char *path, int64_t lines)
+{
+    struct ms_buf b;
+    bool is_cut = false;
+    int rc;
+
+    ms_buf_init(&b);
+    rc = read_tail(path, &b, &is_cut);
+    if (rc == -ENOENT) {
+        ms_http_conn_fail(ask->conn, 404, "the worker has no log");
+    } else if (rc < 0) {
+        ms_http_conn_fail(ask->conn, 500, "the log cannot be read");
+    } else {
+        reply_lines(ask->conn, path, &b, lines, is_cut, false);
+    }
+    ms_buf_finish(&b);
+}
+
+/* ---- of another machine ------------------------------------------------------------ */
+
+/* Its agent is asked for piece after piece, until there is no more. */
+struct far {
+    struct rest_wait wait;
+    struct ms_head_op *op; /* under way */
+    Muster__ReadLog *want;
+    char *path;
+    int64_t lines;
+    struct ms_buf text;
+    size_t all; /* bytes that were read */
+    bool is_cut, is_piece, has_begun;
+};
+
+static void far_destroy(struct rest_wait *w)
+{
+    struct far *f = (struct far *)w;
+
+    if (f->op)
+        f->op->on_done = NULL;
+    ms_head_op_unref(f->op);
+    ms_list_remove(&w->link);
+    if (f->want)
+        muster__read_log__free_unpacked(f->want, NULL);
+    ms_buf_finish(&f->text);
+    free(f->path);
+    free(f);
+}
+
+static void far_ask(struct far *f);
+
+static void far_fail(struct far *f, int status, const char *text)
+{
+    if (f->wait.conn)
+        ms_http_conn_fail(f->wait.conn, status, text);
+    far_destroy(&f->wait);
+}
+
+/* False: that was all. */
+static bool far_take(struct far *f, const Muster__LogPiece *piece)
+{
+    size_t len = piece->data.len;
+
+    if (!f->has_begun) /* the first piece begins with the lines that are wanted */
+        f->is_cut = piece->offset > len;
+    f->has_begun = true;
+    f->want->file = piece->file;
+    f->want->offset = piece->offset;
+    if (len == 0 || ms_buf_append(&f->text, piece->data.data, len) < 0)
+        return false;
+    if (f->text.len > TAIL_MAX) {
+        ms_buf_consume(&f->text, f->text.len - TAIL_MAX);
+        f->is_piece = true;
+    }
+    f->all += len;
+    return f->all < FAR_READ_MAX;
+}
+
+static void far_done(struct ms_head_op *op)
+{
+    struct far *f = op->done_arg;
+    const Muster__LogPiece *piece = (const Muster__LogPiece *)op->message;
+    struct ms_error err = {0};
+    int rc = ms_head_op_result(op, &err);
+
+    f->op = NULL;
+    if (rc < 0)
+        far_fail(f, 502, err.text);
+    else if (!f->wait.conn)
+        far_destroy(&f->wait);
+    else if (!f->has_begun && !piece->file)
+        far_fail(f, 404, "the worker has no log");
+    else if (far_take(f, piece))
+        far_ask(f);
+    else {
+        reply_lines(f->wait.conn, f->path, &f->text, f->lines, f->is_piece, f->is_cut);
+        far_destroy(&f->wait);
+    }
+    ms_head_op_unref(op);
+}
+
+static void far_ask(struct far *f)
+{
+    f->op = ms_head_read_log(f->wait.rest->head, f->want, far_done, f);
+    if (!f->op)
+        far_fail(f, 503, "out of memory");
+}
+
+static Muster__ReadLog *far_want(const Muster__WorkerStatus *w, int64_t lines)
+{
+    const char *slash = strrchr(w->log_path, '/');
+    Muster__ReadLog want = MUSTER__READ_LOG__INIT;
+
+    want.node = w->node;
+    want.name = (char *)(uintptr_t)(slash ? slash + 1 : w->log_path);
+    want.lines_max = (uint64_t)lines;
+    return (Muster__ReadLog *)ms_proto_copy(&want.base);
+}
+
+static void
+far_begin(const struct rest_ask *ask, const Muster__WorkerStatus *w, int64_t lines)
+{
+    struct far *f = calloc(1, sizeof *f);
+
+    if (f) {
+        ms_buf_init(&f->text);
+        ms_list_init(&f->wait.link);
+        f->want = far_want(w, lines);
+        f->path = strdup(w->log_path);
+        f->lines = lines;
+    }
+    if (!f || !f->want || !f->path) {
+        ms_http_conn_fail(ask->conn, 503, "out of memory");
+        if (f)
+            far_destroy(&f->wait);
+        return;
+    }
+    f->wait.destroy = far_destroy;
+    ms_rest_wait_begin(&f->wait, ask);
+    far_ask(f);
+}
+
+void ms_rest_logs(const struct rest_ask *ask)
+{
+    int64_t lines = ms_rest_number(ask, "lines", LINES_DEFAULT, 1, LINES_MAX);
+    const Muster__WorkerStatus *w = NULL;
+    OWNED Muster__Status *s = lines < 0 ? NULL : ms_rest_find_worker(ask, &w);
+
+    if (!s)
+        return;
+    if (is_here(ask->rest, s, w->node))
+        reply_log(ask, w->log_path, lines);
+    else
+        far_begin(ask, w, lines);
+}

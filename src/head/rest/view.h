@@ -1,0 +1,25 @@
+/* view.h - nodes, clusters, workers and drivers as JSON
+ *
+ * The command line and the REST interface show the same: every field of the messages, with
+ * these names. Fields are added, never renamed.
+ */
+#ifndef MS_HEAD_REST_VIEW_H
+#define MS_HEAD_REST_VIEW_H
+
+#include "io/json.h"
+#include "proto/muster.pb-c.h"
+
+/* 16 hexadecimal digits: what JSON numbers are too small for. */
+json_t *ms_view_id(uint64_t id);
+
+json_t *ms_view_node(const Muster__NodeStatus *n);
+json_t *ms_view_worker(const char *cluster, const Muster__WorkerStatus *w);
+json_t *ms_view_cluster(const Muster__ClusterStatus *c);
+const char *ms_view_group_word(Muster__GroupState state);
+json_t *ms_view_group(const Muster__GroupStatus *g);
+json_t *ms_view_driver(const Muster__DriverStatus *d);
+
+const char *ms_view_node_word(const Muster__NodeStatus *n);
+const char *ms_view_worker_word(Muster__WorkerState state);
+
+#endif

@@ -1,0 +1,154 @@
+#include "head/rest/view_objects.h"
+#include "head/rest/view.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const double ns_per_s = 1e9;
+
+const char *ms_view_object_where(const Muster__StoredStatus *o)
+{
+    if (o->is_spilled)
+        return "disk";
+    if (o->has_bytes)
+        return o->is_mirror ? "copy" : "memory";
+    return o->is_mirror ? "reference" : "making";
+}
+
+static const Muster__StoreStats *find_store(const Muster__Objects *all, uint64_t node)
+{
+    for (size_t i = 0; i < all->n_nodes; i++)
+        if (all->nodes[i]->node == node)
+            return all->nodes[i];
+    return NULL;
+}
+
+/* A copy does not know which line made it: its node does. */
+static const char *site_of(const Muster__StoreStats *origin,
+                           const Muster__StoredStatus *o)
+{
+    for (size_t i = 0; !o->site[0] && origin && i < origin->n_objects; i++)
+        if (origin->objects[i]->node == o->node && origin->objects[i]->id == o->id)
+            return origin->objects[i]->site;
+    return o->site;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const struct ms_view_object *x = a, *y = b;
+
+    if (x->object->len != y->object->len)
+        return x->object->len > y->object->len ? -1 : 1;
+    if (x->object->age_ns != y->object->age_ns)
+        return x->object->age_ns > y->object->age_ns ? -1 : 1;
+    return strcmp(x->at->node_name, y->at->node_name);
+}
+
+struct ms_view_object *ms_view_sort_objects(const Muster__Objects *all, size_t *count)
+{
+    struct ms_view_object *list;
+    size_t room = 1, n = 0;
+
+    for (size_t i = 0; i < all->n_nodes; i++)
+        room += all->nodes[i]->n_objects;
+    list = calloc(room, sizeof *list);
+    if (!list)
+        return NULL;
+    for (size_t i = 0; i < all->n_nodes; i++)
+        for (size_t k = 0; k < all->nodes[i]->n_objects; k++) {
+            const Muster__StoredStatus *o = all->nodes[i]->objects[k];
+            const Muster__StoreStats *origin = find_store(all, o->node);
+
+            list[n++] =
+                (struct ms_view_object){.at = all->nodes[i],
+                                        .object = o,
+                                        .origin = origin ? origin->node_name : "",
+                                        .site = site_of(origin, o)};
+        }
+    qsort(list, n, sizeof *list, compare);
+    *count = n;
+    return list;
+}
+
+static json_t *holder_json(const Muster__HolderStatus *h)
+{
+    return json_pack("{s:o, s:i, s:I, s:f}",
+                     "name",
+                     ms_json_string(h->name),
+                     "pid",
+                     (int)h->pid,
+                     "count",
+                     (json_int_t)h->count,
+                     "since_s",
+                     (double)h->since_ns / ns_per_s);
+}
+
+static json_t *object_json(const struct ms_view_object *v)
+{
+    const Muster__StoredStatus *o = v->object;
+    json_t *holders = json_array();
+
+    for (size_t i = 0; i < o->n_holders; i++)
+        json_array_append_new(holders, holder_json(o->holders[i]));
+    return json_pack("{s:o, s:o, s:I, s:I, s:s, s:f, s:o, s:o}",
+                     "node",
+                     ms_json_string(v->at->node_name),
+                     "origin",
+                     ms_json_string(v->origin),
+                     "id",
+                     (json_int_t)o->id,
+                     "nbytes",
+                     (json_int_t)o->len,
+                     "where",
+                     ms_view_object_where(o),
+                     "age_s",
+                     (double)o->age_ns / ns_per_s,
+                     "site",
+                     ms_json_string(v->site),
+                     "holders",
+                     holders);
+}
+
+json_t *ms_view_objects(const Muster__Objects *all)
+{
+    size_t count = 0;
+    struct ms_view_object *sorted = ms_view_sort_objects(all, &count);
+    json_t *list = sorted ? json_array() : NULL;
+
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, object_json(&sorted[i]));
+    free(sorted);
+    return list;
+}
+
+static json_t *store_json(const Muster__StoreStats *s)
+{
+    return json_pack("{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:o, s:I}",
+                     "node",
+                     ms_json_string(s->node_name),
+                     "why",
+                     s->why[0] ? ms_json_string(s->why) : json_null(),
+                     "limit",
+                     (json_int_t)s->limit,
+                     "used",
+                     (json_int_t)s->used,
+                     "committed",
+                     (json_int_t)s->committed,
+                     "objects",
+                     (json_int_t)s->object_count,
+                     "spilled",
+                     (json_int_t)s->spilled,
+                     "spill",
+                     ms_json_string(s->spill_dir),
+                     "spill_limit",
+                     (json_int_t)s->spill_limit);
+}
+
+json_t *ms_view_stores(const Muster__Objects *all)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < all->n_nodes; i++)
+        json_array_append_new(list, store_json(all->nodes[i]));
+    return list;
+}
