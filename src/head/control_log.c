@@ -1,6 +1,8 @@
 #include "base/cleanup.h"
 #include "cluster/copy.h"
-#include "head/state.h"
+#include "head/control_impl.h"
+#include "head/nodes/node.h"
+#include "head/op.h"
 
 #include <errno.h>
 

@@ -1,6 +1,9 @@
 #include "base/cleanup.h"
 #include "base/limits.h"
-#include "head/state.h"
+#include "head/control_impl.h"
+#include "head/head_impl.h"
+#include "head/nodes/node.h"
+#include "head/op.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,10 @@
 /* control_status.c - what there is now, and waiting until that is something else */
 #include "base/limits.h"
-#include "head/state.h"
+#include "head/control_impl.h"
+#include "head/head_impl.h"
+#include "head/op.h"
+#include "head/status.h"
+#include "head/waiting.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -26,10 +30,10 @@ static bool hold(struct ms_head_op *op)
     const Muster__StatusRequest *asked = op->wanted->status;
     struct ms_head *h = op->head;
 
-    if (asked->wait_ns == 0 || asked->seen != h->change ||
+    if (asked->wait_ns == 0 || asked->seen != h->status.change ||
         ms_timer_init(&op->deadline, h->loop, on_late, op) < 0)
         return false;
-    ms_list_add_tail(&h->watching, &op->wait_link);
+    ms_list_add_tail(&h->status.watching, &op->wait_link);
     ms_timer_set(&op->deadline,
                  asked->wait_ns < MS_HOLD_MAX_NS ? (int64_t)asked->wait_ns
                                                  : MS_HOLD_MAX_NS);
@@ -46,8 +50,8 @@ void ms_head_status_run(struct ms_head_op *op)
 
 void ms_head_changed(struct ms_head *h)
 {
-    h->change++;
-    ms_list_each (op, &h->watching, struct ms_head_op, wait_link)
+    h->status.change++;
+    ms_list_each (op, &h->status.watching, struct ms_head_op, wait_link)
         answer(op);
 }
 

@@ -1,5 +1,7 @@
 #include "base/cleanup.h"
-#include "head/state.h"
+#include "head/control_impl.h"
+#include "head/head_impl.h"
+#include "head/op.h"
 
 #include <errno.h>
 

@@ -1,9 +1,27 @@
 #include "head/head.h"
 #include "base/cleanup.h"
 #include "base/name.h"
+#include "head/clusters/place.h"
+#include "head/clusters/ports.h"
+#include "head/control.h"
+#include "head/drivers/driver.h"
+#include "head/drivers/uplink.h"
+#include "head/fleet/fleet.h"
+#include "head/head_impl.h"
+#include "head/hello.h"
 #include "head/inherited.h"
+#include "head/kept.h"
+#include "head/kv/barrier.h"
+#include "head/kv/kv.h"
 #include "head/nodes/described.h"
-#include "head/state.h"
+#include "head/nodes/lent.h"
+#include "head/nodes/node.h"
+#include "head/nodes/orphan.h"
+#include "head/nodes/recovery.h"
+#include "head/op.h"
+#include "head/rest/rest.h"
+#include "head/serve.h"
+#include "head/stop.h"
 #include "io/node_dir.h"
 #include "io/tree.h"
 
@@ -62,14 +80,14 @@ static void head_destroy(struct ms_head *h)
         ms_uplink_destroy(h->uplink);
         ms_recovery_finish(h);
         ms_head_kept_close(h);
-        ms_timer_finish(&h->stop_timer);
+        ms_timer_finish(&h->stopping.timer);
         ms_watch_finish(&h->marker);
     }
     ms_place_finish(h);
     ms_fd_close(&h->marker_fd);
     ms_head_ports_finish(h);
     ms_head_barriers_finish(h);
-    ms_kv_finish(&h->kv);
+    ms_kv_finish(&h->kv.store);
     for (size_t i = 0; h->addresses && h->addresses[i]; i++)
         free(h->addresses[i]);
     free(h->addresses);
@@ -173,17 +191,17 @@ struct ms_head *ms_head_create(const struct ms_head_options *o)
     pthread_mutex_init(&h->lock, NULL);
     ms_list_init(&h->ops);
     ms_list_init(&h->destroying);
-    ms_list_init(&h->waiting);
-    ms_list_init(&h->asking);
+    ms_list_init(&h->waiting.for_nodes);
+    ms_list_init(&h->waiting.for_deaths);
     ms_list_init(&h->seeking);
-    ms_list_init(&h->watching);
-    ms_list_init(&h->kv_waiting);
+    ms_list_init(&h->status.watching);
+    ms_list_init(&h->kv.waiting);
     ms_list_init(&h->barriers);
     ms_list_init(&h->nodes);
     ms_list_init(&h->ports);
     ms_list_init(&h->guests);
-    ms_list_init(&h->expected);
-    ms_list_init(&h->kept_groups);
+    ms_list_init(&h->recovery.expected);
+    ms_list_init(&h->kept.groups);
     ms_map_init(&h->drivers);
     h->link_grace_ns = MS_LINK_GRACE_NS;
     h->head_grace_ns = MS_HEAD_GRACE_NS;
@@ -192,7 +210,7 @@ struct ms_head *ms_head_create(const struct ms_head_options *o)
     ms_list_init(&h->place.waits);
     pthread_mutex_init(&h->place.lock, NULL);
     ms_books_init(&h->place.books);
-    ms_kv_init(&h->kv, h->id);
+    ms_kv_init(&h->kv.store, h->id);
     return h;
 }
 
@@ -277,7 +295,7 @@ int ms_head_build(struct ms_head *h, struct ms_error *err)
 {
     h->loop = ms_loop_create();
     if (!h->loop || ms_orphans_init(&h->orphans, h->loop, on_no_orphans, h) < 0 ||
-        ms_timer_init(&h->stop_timer, h->loop, on_stop_timer, h) < 0 ||
+        ms_timer_init(&h->stopping.timer, h->loop, on_stop_timer, h) < 0 ||
         ms_place_init(h) < 0 || open_marker(h) < 0)
         return ms_error_set(err, -ENOMEM, "cannot make the head: out of memory");
     return 0;

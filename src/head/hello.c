@@ -1,7 +1,12 @@
+#include "head/hello.h"
 #include "base/cleanup.h"
 #include "base/name.h"
+#include "head/drivers/driver.h"
 #include "head/fields.h"
-#include "head/state.h"
+#include "head/head_impl.h"
+#include "head/nodes/dialled.h"
+#include "head/nodes/node.h"
+#include "head/status.h"
 #include "wire/frame.h"
 
 #include <errno.h>

@@ -1,13 +1,14 @@
-/* kept.c - what a daemon head knows that nobody else could tell it again
- *
- * Agents and drivers report to a head that was started again what they have; the rest stands
- * in its folder: the key-value store, and placement groups that are detached.
- */
+#include "head/kept.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cluster/copy.h"
+#include "head/clusters/place.h"
+#include "head/drivers/driver.h"
 #include "head/durable.h"
-#include "head/state.h"
+#include "head/head_impl.h"
+#include "head/kv/kv.h"
+#include "head/kv/kv_ask.h"
+#include "head/nodes/recovery.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -42,30 +43,30 @@ static void put_entry(struct ms_durable *d, const struct ms_kv_entry *e)
 
 static void put_entries(const struct ms_head *h, struct ms_durable *d)
 {
-    for (size_t i = 0; i < h->kv.count; i++)
-        put_entry(d, h->kv.entries[i]);
+    for (size_t i = 0; i < h->kv.store.count; i++)
+        put_entry(d, h->kv.store.entries[i]);
 }
 
 void ms_head_keep_kv(struct ms_head *h)
 {
     const struct ms_kv_entry *c, *now;
-    uint64_t at = h->kept_revision;
+    uint64_t at = h->kept.kv_revision;
 
-    if (!h->durable)
+    if (!h->kept.durable)
         return;
-    if (!ms_kv_has_changes(&h->kv, at)) { /* more at once than are remembered */
-        put_entries(h, h->durable);
-        at = h->kv.revision - h->kv.change_count;
+    if (!ms_kv_has_changes(&h->kv.store, at)) { /* more at once than are remembered */
+        put_entries(h, h->kept.durable);
+        at = h->kv.store.revision - h->kv.store.change_count;
     }
-    while ((c = ms_kv_next_change(&h->kv, "", at))) {
+    while ((c = ms_kv_next_change(&h->kv.store, "", at))) {
         at = c->revision;
-        now = ms_kv_find(&h->kv, c->key);
+        now = ms_kv_find(&h->kv.store, c->key);
         if (now)
-            put_entry(h->durable, now);
+            put_entry(h->kept.durable, now);
         else
-            ms_durable_delete(h->durable, SPACE_KV, c->key);
+            ms_durable_delete(h->kept.durable, SPACE_KV, c->key);
     }
-    h->kept_revision = h->kv.revision;
+    h->kept.kv_revision = h->kv.store.revision;
 }
 
 static void
@@ -74,11 +75,11 @@ take_entry(struct ms_head *h, const char *key, const uint8_t *data, size_t len)
     Muster__KeptEntry *m = data ? muster__kept_entry__unpack(NULL, len, data) : NULL;
 
     if (!data)
-        ms_kv_delete(&h->kv, key);
+        ms_kv_delete(&h->kv.store, key);
     if (!m)
         return;
     ms_kv_restore(
-        &h->kv,
+        &h->kv.store,
         &(struct ms_kv_put){.key = key,
                             .value = m->value.data,
                             .len = m->value.len,
@@ -106,7 +107,7 @@ static bool is_known(const struct ms_head *h, struct ms_kv_owner owner)
 /* ---- placement groups ------------------------------------------------------------ */
 
 struct kept_group {
-    struct ms_list link; /* head->kept_groups */
+    struct ms_list link; /* head->kept.groups */
     uint64_t id;
     bool is_open; /* of the head before, and not placed again yet */
     Muster__RestoreGroup *message;
@@ -121,7 +122,7 @@ static void group_destroy(struct kept_group *k)
 
 static struct kept_group *find_group(const struct ms_head *h, uint64_t id)
 {
-    ms_list_each (k, &h->kept_groups, struct kept_group, link)
+    ms_list_each (k, &h->kept.groups, struct kept_group, link)
         if (k->id == id)
             return k;
     return NULL;
@@ -152,7 +153,7 @@ static struct kept_group *add_group(struct ms_head *h, Muster__RestoreGroup *m)
     }
     k->id = m->status->id;
     k->message = m;
-    ms_list_add_tail(&h->kept_groups, &k->link);
+    ms_list_add_tail(&h->kept.groups, &k->link);
     return k;
 }
 
@@ -163,7 +164,7 @@ void ms_head_keep_group(struct ms_head *h,
     Muster__RestoreGroup m = MUSTER__RESTORE_GROUP__INIT;
     struct kept_group *old, *k;
 
-    if (!h->durable || !status->detached)
+    if (!h->kept.durable || !status->detached)
         return;
     old = find_group(h, status->id);
     if (!old && !group)
@@ -175,7 +176,7 @@ void ms_head_keep_group(struct ms_head *h,
         return;
     if (old)
         group_destroy(old);
-    put_group(h->durable, k);
+    put_group(h->kept.durable, k);
 }
 
 void ms_head_forget_group(struct ms_head *h, uint64_t id)
@@ -187,12 +188,12 @@ void ms_head_forget_group(struct ms_head *h, uint64_t id)
         return;
     group_destroy(k);
     snprintf(key, sizeof key, "%" PRIu64, id);
-    ms_durable_delete(h->durable, SPACE_GROUP, key);
+    ms_durable_delete(h->kept.durable, SPACE_GROUP, key);
 }
 
 void ms_head_restore_groups(struct ms_head *h)
 {
-    ms_list_each (k, &h->kept_groups, struct kept_group, link) {
+    ms_list_each (k, &h->kept.groups, struct kept_group, link) {
         const Muster__RestoreGroup *m = k->message;
         int rc = k->is_open ? ms_place_restore(h, m, m->status->driver, NULL) : 0;
 
@@ -203,7 +204,7 @@ void ms_head_restore_groups(struct ms_head *h)
 
 static void expect_nodes(struct ms_head *h)
 {
-    ms_list_each (k, &h->kept_groups, struct kept_group, link)
+    ms_list_each (k, &h->kept.groups, struct kept_group, link)
         for (size_t i = 0; i < k->message->status->n_pieces; i++)
             ms_recovery_expect(h, k->message->status->pieces[i]->node);
 }
@@ -217,17 +218,17 @@ static void on_grace(void *arg)
     size_t i = 0;
     bool has_changed = false;
 
-    while (i < h->kv.count) {
-        struct ms_kv_owner owner = h->kv.entries[i]->owner;
+    while (i < h->kv.store.count) {
+        struct ms_kv_owner owner = h->kv.store.entries[i]->owner;
 
         if (is_known(h, owner))
             i++;
         else
-            has_changed = ms_kv_drop(&h->kv, owner) > 0 || has_changed;
+            has_changed = ms_kv_drop(&h->kv.store, owner) > 0 || has_changed;
     }
     if (has_changed)
         ms_head_kv_changed(h);
-    ms_list_each (k, &h->kept_groups, struct kept_group, link)
+    ms_list_each (k, &h->kept.groups, struct kept_group, link)
         if (k->is_open)
             ms_head_forget_group(h, k->id);
 }
@@ -240,8 +241,8 @@ on_record(void *arg, uint32_t space, const char *key, const uint8_t *data, size_
 
     if (space == SPACE_KV)
         take_entry(h, key, data, len);
-    if (space == SPACE_STORE && data && len == sizeof h->kv.id)
-        memcpy(&h->kv.id, data, len); /* whoever watches goes on */
+    if (space == SPACE_STORE && data && len == sizeof h->kv.store.id)
+        memcpy(&h->kv.store.id, data, len); /* whoever watches goes on */
     if (space != SPACE_GROUP)
         return;
     k = find_group(h, strtoull(key, NULL, 10));
@@ -256,9 +257,10 @@ static void on_rewrite(void *arg, struct ms_durable *d)
 {
     struct ms_head *h = arg;
 
-    ms_durable_put(d, SPACE_STORE, "id", (uint8_t *)&h->kv.id, sizeof h->kv.id);
+    ms_durable_put(
+        d, SPACE_STORE, "id", (uint8_t *)&h->kv.store.id, sizeof h->kv.store.id);
     put_entries(h, d);
-    ms_list_each (k, &h->kept_groups, struct kept_group, link)
+    ms_list_each (k, &h->kept.groups, struct kept_group, link)
         put_group(d, k);
 }
 
@@ -270,24 +272,24 @@ int ms_head_kept_open(struct ms_head *h, struct ms_error *err)
     if (!h->is_daemon || h->is_of_job)
         return 0;
     rc = ms_durable_open(
-        &h->durable, h->session.dir, FILE_NAME, h->session.was_left, &ops, h, err);
+        &h->kept.durable, h->session.dir, FILE_NAME, h->session.was_left, &ops, h, err);
     if (rc == 0)
-        rc = ms_timer_init(&h->kept_timer, h->loop, on_grace, h);
+        rc = ms_timer_init(&h->kept.timer, h->loop, on_grace, h);
     if (rc < 0)
         return rc;
     if (h->session.was_left)
-        ms_kv_restored(&h->kv, h->kv.id);
-    h->kept_revision = h->kv.revision;
+        ms_kv_restored(&h->kv.store, h->kv.store.id);
+    h->kept.kv_revision = h->kv.store.revision;
     expect_nodes(h);
     if (h->session.was_left)
-        ms_timer_set(&h->kept_timer, h->link_grace_ns);
+        ms_timer_set(&h->kept.timer, h->link_grace_ns);
     return 0;
 }
 
 void ms_head_kept_close(struct ms_head *h)
 {
-    ms_timer_finish(&h->kept_timer);
-    ms_list_each (k, &h->kept_groups, struct kept_group, link)
+    ms_timer_finish(&h->kept.timer);
+    ms_list_each (k, &h->kept.groups, struct kept_group, link)
         group_destroy(k);
-    ms_durable_close(MS_TAKE(h->durable));
+    ms_durable_close(MS_TAKE(h->kept.durable));
 }

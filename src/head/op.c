@@ -1,5 +1,6 @@
 #include "head/op.h"
-#include "head/state.h"
+#include "head/head_impl.h"
+#include "head/nodes/node.h"
 
 #include <errno.h>
 

@@ -5,7 +5,7 @@
  * the caller's before it was submitted, or when that thread has ended).
  *
  * What is wanted is a DriverToHead message, whoever asks: a head carries it out itself
- * (request.c), one that has joined another sends it there (uplink.c).
+ * (request.h), one that has joined another sends it there (drivers/uplink.h).
  */
 #ifndef MS_HEAD_OP_H
 #define MS_HEAD_OP_H
@@ -59,7 +59,7 @@ struct ms_head_op {
     struct ms_cluster *cluster;
     struct ms_error why; /* code 0: all is well so far */
     int64_t until_ns;    /* of a destroy: when its window ends */
-    /* head->destroying, waiting, asking, seeking, placing or kv_waiting; a barrier's ops */
+    /* one of the lists of the head in which operations wait; a barrier's ops */
     struct ms_list wait_link;
     struct ms_barrier *barrier; /* at which it waits */
     struct ms_timer deadline;

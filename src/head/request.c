@@ -1,24 +1,26 @@
+#include "head/request.h"
 #include "base/cleanup.h"
 #include "cluster/copy.h"
+#include "head/clusters/clusters.h"
+#include "head/clusters/place.h"
+#include "head/clusters/ports.h"
+#include "head/control.h"
+#include "head/drivers/driver.h"
+#include "head/drivers/uplink.h"
 #include "head/fields.h"
-#include "head/state.h"
+#include "head/fleet/fleet.h"
+#include "head/head_impl.h"
+#include "head/kv/barrier.h"
+#include "head/kv/kv_ask.h"
+#include "head/nodes/node.h"
+#include "head/op.h"
+#include "head/status.h"
+#include "head/waiting.h"
 
 #include <errno.h>
 #include <string.h>
 
 /* ---- carrying out ---------------------------------------------------------------- */
-
-struct ms_node *ms_head_find_node(const struct ms_head *h, const char *name)
-{
-    struct ms_node *first = NULL;
-
-    if (name[0])
-        return ms_node_find(h, name);
-    ms_list_each (n, &h->nodes, struct ms_node, link)
-        if (!first || first->state == MS_NODE_GONE)
-            first = n;
-    return first;
-}
 
 int64_t ms_head_grace(uint64_t grace_ns)
 {

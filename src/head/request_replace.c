@@ -1,7 +1,9 @@
 /* request_replace.c - asking a head about the places of workers; see request.c */
 #include "cluster/copy.h"
 #include "head/fields.h"
-#include "head/state.h"
+#include "head/head_impl.h"
+#include "head/op.h"
+#include "head/request.h"
 
 #include <errno.h>
 

@@ -1,8 +1,14 @@
+#include "head/serve.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "cluster/copy.h"
-#include "head/state.h"
+#include "head/control.h"
+#include "head/fleet/fleet.h"
+#include "head/head_impl.h"
+#include "head/kept.h"
+#include "head/nodes/recovery.h"
+#include "head/rest/rest.h"
 #include "io/tree.h"
 
 #include <errno.h>

@@ -1,6 +1,9 @@
 /* serve_break_test.c - a daemon head that is started again, and links to it that break */
 #include "base/cleanup.h"
-#include "head/state.h"
+#include "head/head_impl.h"
+#include "head/nodes/far_agent.h"
+#include "head/seen.h"
+#include "head/test_ops.h"
 #include "head/test_serve.h"
 #include "io/tree.h"
 #include "wire/test_proxy.h"

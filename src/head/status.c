@@ -1,6 +1,11 @@
 #include "cluster/status.h"
 #include "base/cleanup.h"
-#include "head/state.h"
+#include "head/clusters/place.h"
+#include "head/drivers/driver.h"
+#include "head/head_impl.h"
+#include "head/nodes/node.h"
+#include "head/rest/rest.h"
+#include "head/status.h"
 #include "head/version.h"
 #include "resource/shape.h"
 
@@ -161,7 +166,7 @@ Muster__Status *ms_head_status_message(struct ms_head *h)
     muster__status__init(s);
     s->driver_pid = h->session.driver_pid;
     s->is_daemon = h->is_daemon;
-    s->change = h->change;
+    s->change = h->status.change;
     s->uptime_ns = (uint64_t)(ms_now_ns() - h->started_ns);
     if (!set_text(&s->session, h->session.name) ||
         !set_text(&s->session_dir, h->session.dir) ||

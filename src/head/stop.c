@@ -1,4 +1,12 @@
-#include "head/state.h"
+#include "head/stop.h"
+#include "head/clusters/clusters.h"
+#include "head/drivers/driver.h"
+#include "head/fleet/fleet.h"
+#include "head/head_impl.h"
+#include "head/nodes/lent.h"
+#include "head/nodes/node.h"
+#include "head/nodes/orphan.h"
+#include "head/op.h"
 
 #include <errno.h>
 
@@ -16,10 +24,10 @@
 
 static void done(struct ms_head *h)
 {
-    if (h->stop_done)
+    if (h->stopping.done)
         return;
-    h->stop_done = true;
-    ms_timer_cancel(&h->stop_timer);
+    h->stopping.done = true;
+    ms_timer_cancel(&h->stopping.timer);
     ms_head_op_succeed(h->stop_op, NULL);
 }
 
@@ -30,7 +38,7 @@ static void tell_agents(struct ms_head *h)
 
     m.body_case = MUSTER__HEAD_TO_AGENT__BODY_SHUTDOWN;
     m.shutdown = &stop;
-    h->stop_sent = true;
+    h->stopping.sent = true;
     ms_list_each (n, &h->nodes, struct ms_node, link)
         if (ms_node_tell(n, &m) == -ENOMEM && n->lent)
             ms_lent_hang_up(n->lent); /* which means the same to it */
@@ -65,13 +73,13 @@ static bool is_creating(const struct ms_head *h)
 /* Go on at `at_ns`, if nothing happens before. */
 static void look_again(struct ms_head *h, int64_t at_ns)
 {
-    ms_timer_set(&h->stop_timer, at_ns - ms_now_ns());
+    ms_timer_set(&h->stopping.timer, at_ns - ms_now_ns());
 }
 
 static void step_without_agents(struct ms_head *h, int64_t now_ns)
 {
-    int64_t last_ns = h->stop_deadline_ns - LAST_NS;
-    int64_t lent_ns = h->stop_deadline_ns + MS_FLEET_END_NS;
+    int64_t last_ns = h->stopping.deadline_ns - LAST_NS;
+    int64_t lent_ns = h->stopping.deadline_ns + MS_FLEET_END_NS;
 
     if (h->fleet && now_ns < lent_ns && !ms_fleet_end(h->fleet)) {
         look_again(h, lent_ns);
@@ -87,21 +95,22 @@ static void step_without_agents(struct ms_head *h, int64_t now_ns)
 
 static void step_with_agents(struct ms_head *h, int64_t now_ns)
 {
-    int64_t grace_end_ns = h->stop_deadline_ns - MS_STOP_GRACE_NS;
-    int64_t kill_ns = h->stop_deadline_ns - KILL_NS;
+    int64_t grace_end_ns = h->stopping.deadline_ns - MS_STOP_GRACE_NS;
+    int64_t kill_ns = h->stopping.deadline_ns - KILL_NS;
     bool unready = has_agents(h, true);
 
-    if (now_ns >= h->stop_deadline_ns - LAST_NS) {
+    if (now_ns >= h->stopping.deadline_ns - LAST_NS) {
         step_without_agents(h, now_ns);
         return;
     }
-    if (!h->stop_sent && (h->registry.live == 0 || now_ns >= grace_end_ns + SLACK_NS))
+    if (!h->stopping.sent &&
+        (h->registry.live == 0 || now_ns >= grace_end_ns + SLACK_NS))
         tell_agents(h);
     if (unready || now_ns >= kill_ns) {
         kill_agents(h, now_ns < kill_ns);
-        look_again(h, now_ns < kill_ns ? kill_ns : h->stop_deadline_ns - LAST_NS);
+        look_again(h, now_ns < kill_ns ? kill_ns : h->stopping.deadline_ns - LAST_NS);
     } else {
-        look_again(h, h->stop_sent ? kill_ns : grace_end_ns + SLACK_NS);
+        look_again(h, h->stopping.sent ? kill_ns : grace_end_ns + SLACK_NS);
     }
 }
 
@@ -109,7 +118,7 @@ void ms_head_stop_step(struct ms_head *h)
 {
     int64_t now_ns = ms_now_ns();
 
-    if (!h->stop_op || h->stop_done)
+    if (!h->stop_op || h->stopping.done)
         return;
     if (has_agents(h, false))
         step_with_agents(h, now_ns);
@@ -133,7 +142,8 @@ void ms_head_stop_run(struct ms_head_op *op)
     struct ms_head *h = op->head;
 
     h->stop_op = op;
-    h->stop_deadline_ns = ms_deadline_ns(ms_now_ns() + MS_STOP_GRACE_NS, op->grace_ns);
+    h->stopping.deadline_ns =
+        ms_deadline_ns(ms_now_ns() + MS_STOP_GRACE_NS, op->grace_ns);
     ms_drivers_say_goodbye(h, "the head was stopped");
     if (!stop_workers(h, op->grace_ns) || is_creating(h))
         tell_agents(h);

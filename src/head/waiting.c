@@ -1,7 +1,14 @@
-/* waiting.c - operations that wait for something to be known */
+#include "head/waiting.h"
 #include "base/cleanup.h"
 #include "cluster/copy.h"
-#include "head/state.h"
+#include "head/clusters/place.h"
+#include "head/drivers/driver.h"
+#include "head/head_impl.h"
+#include "head/kept.h"
+#include "head/kv/barrier.h"
+#include "head/nodes/recovery.h"
+#include "head/op.h"
+#include "head/request.h"
 
 #include <errno.h>
 
@@ -24,7 +31,7 @@ bool ms_head_wait_for_nodes(struct ms_head_op *op)
 
     if (left_ns == 0 || ms_timer_init(&op->deadline, h->loop, on_recovered, op) < 0)
         return false;
-    ms_list_add_tail(&h->waiting, &op->wait_link);
+    ms_list_add_tail(&h->waiting.for_nodes, &op->wait_link);
     ms_timer_set(&op->deadline, left_ns);
     return true;
 }
@@ -45,7 +52,7 @@ void ms_head_node_has_come(struct ms_head *h, const char *name)
     ms_recovery_note(h);
     ms_head_restore_groups(h); /* before who asks for them */
     ms_list_init(&now);
-    ms_list_splice(&now, &h->waiting);
+    ms_list_splice(&now, &h->waiting.for_nodes);
     while (!ms_list_is_empty(&now))
         on_recovered(ms_list_first(&now, struct ms_head_op, wait_link));
 }
@@ -68,7 +75,7 @@ static void tell_death(struct ms_head_op *op, uint64_t uid, const Muster__Exit *
 
 void ms_head_answer_deaths(struct ms_head *h, uint64_t uid, const Muster__Exit *exit)
 {
-    ms_list_each (op, &h->asking, struct ms_head_op, wait_link)
+    ms_list_each (op, &h->waiting.for_deaths, struct ms_head_op, wait_link)
         if (op->wanted->ask_death->uid == uid)
             tell_death(op, uid, exit);
 }
@@ -108,34 +115,34 @@ void ms_head_ask_death_run(struct ms_head_op *op)
         tell_death(op, uid, slot->now.exit ? slot->now.exit : &none);
         return;
     }
-    ms_list_add_tail(&h->asking, &op->wait_link);
+    ms_list_add_tail(&h->waiting.for_deaths, &op->wait_link);
     if (!slot)
         wait_for_report(op);
 }
 
 void ms_head_death_is_open(struct ms_head *h, uint64_t uid)
 {
-    ms_list_each (op, &h->asking, struct ms_head_op, wait_link)
+    ms_list_each (op, &h->waiting.for_deaths, struct ms_head_op, wait_link)
         if (op->wanted->ask_death->uid == uid)
             ms_timer_cancel(&op->deadline);
 }
 
 void ms_head_fail_waiting(struct ms_head *h, const struct ms_driver *d)
 {
-    ms_list_each (op, &h->waiting, struct ms_head_op, wait_link)
+    ms_list_each (op, &h->waiting.for_nodes, struct ms_head_op, wait_link)
         if (op->driver == d)
             ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
-    ms_list_each (op, &h->asking, struct ms_head_op, wait_link)
+    ms_list_each (op, &h->waiting.for_deaths, struct ms_head_op, wait_link)
         if (op->driver == d)
             ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
     ms_list_each (op, &h->seeking, struct ms_head_op, wait_link)
         if (op->driver == d)
             ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
-    ms_list_each (op, &h->watching, struct ms_head_op, wait_link)
+    ms_list_each (op, &h->status.watching, struct ms_head_op, wait_link)
         if (op->driver == d)
             ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
     ms_place_fail_waits(h, d);
-    ms_list_each (op, &h->kv_waiting, struct ms_head_op, wait_link)
+    ms_list_each (op, &h->kv.waiting, struct ms_head_op, wait_link)
         if (op->driver == d)
             ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
     ms_head_barriers_leave(h, d);

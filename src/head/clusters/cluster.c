@@ -1,6 +1,19 @@
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "head/state.h"
+#include "head/clusters/clusters_impl.h"
+#include "head/clusters/place.h"
+#include "head/clusters/ports.h"
+#include "head/drivers/driver.h"
+#include "head/head_impl.h"
+#include "head/kv/barrier.h"
+#include "head/kv/kv_ask.h"
+#include "head/nodes/node.h"
+#include "head/nodes/orphan.h"
+#include "head/op.h"
+#include "head/request.h"
+#include "head/status.h"
+#include "head/stop.h"
+#include "head/waiting.h"
 
 #include <errno.h>
 #include <stdio.h>

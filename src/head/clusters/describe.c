@@ -5,7 +5,10 @@
  */
 #include "base/cleanup.h"
 #include "cluster/status.h"
-#include "head/state.h"
+#include "head/clusters/clusters_impl.h"
+#include "head/head_impl.h"
+#include "head/op.h"
+#include "head/waiting.h"
 #include "io/tree.h"
 
 #include <errno.h>

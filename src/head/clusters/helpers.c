@@ -4,7 +4,9 @@
  * helps. They end with it, and it ends when one of them does.
  */
 #include "base/cleanup.h"
-#include "head/state.h"
+#include "head/clusters/clusters_impl.h"
+#include "head/head_impl.h"
+#include "head/nodes/node.h"
 
 #include <errno.h>
 #include <stdio.h>

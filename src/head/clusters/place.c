@@ -1,6 +1,11 @@
-#include "head/clusters/place.h"
 #include "base/cleanup.h"
-#include "head/state.h"
+#include "head/clusters/place_impl.h"
+#include "head/drivers/driver.h"
+#include "head/head_impl.h"
+#include "head/kept.h"
+#include "head/nodes/node.h"
+#include "head/op.h"
+#include "head/waiting.h"
 
 #include <errno.h>
 #include <string.h>
@@ -58,7 +63,7 @@ static bool answer(struct ms_head *h, struct ms_head_op *op)
 static void keep(struct ms_head *h, const struct ms_group *g)
 {
     Muster__GroupStatus *status =
-        h->durable ? ms_place_group_message(&h->place.books, g) : NULL;
+        h->kept.durable ? ms_place_group_message(&h->place.books, g) : NULL;
 
     if (!status)
         return;

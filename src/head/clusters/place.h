@@ -4,12 +4,6 @@
  * head a request that can be decided at once is decided on the caller's thread, without a
  * word to the head's. Only what waits is the head's: groups that have a deadline, and
  * operations that wait for a group. Nothing is called while the lock is held.
- *
- * place.c          nodes, deadlines, who waits
- * place_group.c    groups
- * place_cluster.c  clusters: from the plan to the end
- * place_status.c   the messages
- * place_ask.c      from a call of head.h to an operation
  */
 #ifndef MS_HEAD_CLUSTERS_PLACE_H
 #define MS_HEAD_CLUSTERS_PLACE_H
@@ -46,33 +40,15 @@ void ms_place_driver_gone(struct ms_head *h, uint64_t driver);
 /* What this driver waits for fails. */
 void ms_place_fail_waits(struct ms_head *h, const struct ms_driver *d);
 
-/* Something has changed for those who wait: look on the head's thread. Any thread. */
-void ms_place_kick(struct ms_head *h);
-
-/* ---- requests, by op->wanted; on any thread but the second --------------------------- */
-
-void ms_place_group_run(struct ms_head_op *op);
-void ms_place_wait_run(struct ms_head_op *op);
-void ms_place_remove_run(struct ms_head_op *op);
-void ms_place_find_run(struct ms_head_op *op);
-void ms_place_restore_run(struct ms_head_op *op);
+/* `run` of every request about groups, placement and resources, by op->wanted; false: it
+ * is none of them. */
+bool ms_place_run(struct ms_head_op *op);
 /* A group of the head before, where it was. -EEXIST: it is there; -ENOENT: a node of it is
  * not; -EINVAL, -ENOMEM. */
 int ms_place_restore(struct ms_head *h,
                      const Muster__RestoreGroup *m,
                      uint64_t owner,
                      struct ms_error *err);
-void ms_place_cluster_run(struct ms_head_op *op);
-void ms_place_drop_run(struct ms_head_op *op);
-void ms_place_resources_run(struct ms_head_op *op);
-
-/* Any of them; false: it is none of them. */
-bool ms_place_run(struct ms_head_op *op);
-
-/* Fail with a table. */
-void ms_place_fail(struct ms_head_op *op,
-                   const struct ms_error *err,
-                   struct ms_buf *table);
 
 /* ---- clusters -------------------------------------------------------------------------- */
 
@@ -92,20 +68,7 @@ void ms_place_cluster_gone(struct ms_head *h, const char *cluster);
 /* A worker of another head's time was found. */
 void ms_place_adopt(struct ms_head *h, const struct ms_slot *slot);
 
-/* ---- messages, under the lock ---------------------------------------------------------- */
-
-/* NULL: out of memory. */
-Muster__GroupStatus *ms_place_group_message(struct ms_books *b,
-                                            const struct ms_group *g);
-Muster__ClusterPlaced *ms_place_cluster_message(const struct ms_books *b,
-                                                const struct ms_layout *l);
-Muster__Piece *ms_place_piece_message(const struct ms_stock *s,
-                                      uint32_t node,
-                                      const uint32_t *devices,
-                                      size_t count);
-/* What the message says; the names are borrowed. */
-void ms_place_scope(const Muster__Scope *m, struct ms_scope_request *out);
-/* Into a Status. False: out of memory. */
+/* Groups, into a Status. False: out of memory. */
 bool ms_place_add_groups(struct ms_head *h, Muster__Status *s);
 
 #endif

@@ -1,5 +1,9 @@
 #include "cluster/copy.h"
-#include "head/state.h"
+#include "head/clusters/place_impl.h"
+#include "head/drivers/uplink.h"
+#include "head/head_impl.h"
+#include "head/op.h"
+#include "head/request.h"
 
 #include <errno.h>
 

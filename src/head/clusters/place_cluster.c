@@ -1,5 +1,10 @@
 #include "base/cleanup.h"
-#include "head/state.h"
+#include "head/clusters/place_impl.h"
+#include "head/drivers/driver.h"
+#include "head/head_impl.h"
+#include "head/nodes/node.h"
+#include "head/op.h"
+#include "head/waiting.h"
 #include "resource/mapping.h"
 
 #include <errno.h>

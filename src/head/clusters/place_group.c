@@ -1,6 +1,13 @@
 #include "base/cleanup.h"
+#include "head/clusters/place_impl.h"
 #include "head/clusters/wanted.h"
-#include "head/state.h"
+#include "head/drivers/driver.h"
+#include "head/head_impl.h"
+#include "head/kept.h"
+#include "head/nodes/node.h"
+#include "head/op.h"
+#include "head/request.h"
+#include "head/waiting.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -121,7 +128,7 @@ void ms_place_remove_run(struct ms_head_op *op)
     pthread_mutex_unlock(&desk->lock);
     if (was_waiting || news)
         ms_place_kick(op->head);
-    if (rc == 0 && op->head->durable)
+    if (rc == 0 && op->head->kept.durable)
         ms_head_forget_group(op->head, id);
     if (rc == 0)
         ms_head_op_succeed(op, NULL);

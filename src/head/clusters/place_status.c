@@ -1,5 +1,9 @@
 #include "base/cleanup.h"
-#include "head/state.h"
+#include "head/clusters/place_impl.h"
+#include "head/head_impl.h"
+#include "head/nodes/node.h"
+#include "head/op.h"
+#include "head/waiting.h"
 #include "resource/why.h"
 
 #include <errno.h>
@@ -16,10 +20,10 @@ static bool set_text(char **field, const char *text)
     return copy;
 }
 
-Muster__Piece *ms_place_piece_message(const struct ms_stock *s,
-                                      uint32_t node,
-                                      const uint32_t *devices,
-                                      size_t count)
+static Muster__Piece *piece_message(const struct ms_stock *s,
+                                    uint32_t node,
+                                    const uint32_t *devices,
+                                    size_t count)
 {
     Muster__Piece *p = malloc(sizeof *p);
 
@@ -58,10 +62,10 @@ add_pieces(Muster__GroupStatus *m, const struct ms_books *b, const struct ms_gro
 
     m->pieces = calloc(p->count + 1, sizeof(Muster__Piece *));
     for (size_t i = 0; m->pieces && i < p->count; i++) {
-        m->pieces[i] = ms_place_piece_message(&b->stock,
-                                              p->nodes[i],
-                                              p->devices + p->first[i],
-                                              p->first[i + 1] - p->first[i]);
+        m->pieces[i] = piece_message(&b->stock,
+                                     p->nodes[i],
+                                     p->devices + p->first[i],
+                                     p->first[i + 1] - p->first[i]);
         if (!m->pieces[i])
             return false;
         m->n_pieces++;
@@ -165,7 +169,7 @@ rank_message(const struct ms_books *b, const struct ms_layout *l, uint32_t rank)
         const struct ms_piece *p = &l->pieces[first + i];
 
         m->pieces[i] =
-            ms_place_piece_message(&b->stock, p->node, l->devices + p->first, p->count);
+            piece_message(&b->stock, p->node, l->devices + p->first, p->count);
         if (!m->pieces[i])
             break;
         m->n_pieces++;

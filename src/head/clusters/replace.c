@@ -9,7 +9,14 @@
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "cluster/status.h"
-#include "head/state.h"
+#include "head/clusters/clusters_impl.h"
+#include "head/drivers/driver.h"
+#include "head/head_impl.h"
+#include "head/nodes/node.h"
+#include "head/op.h"
+#include "head/request.h"
+#include "head/status.h"
+#include "head/waiting.h"
 
 #include <errno.h>
 #include <string.h>

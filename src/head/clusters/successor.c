@@ -4,7 +4,12 @@
  * is open, or is dead, or there is nobody any more who could open it.
  */
 #include "cluster/status.h"
-#include "head/state.h"
+#include "head/clusters/clusters_impl.h"
+#include "head/drivers/driver.h"
+#include "head/head_impl.h"
+#include "head/nodes/node.h"
+#include "head/op.h"
+#include "head/request.h"
 
 #include <errno.h>
 

@@ -1,6 +1,5 @@
 #include "head/clusters/wanted.h"
-
-#include "head/clusters/place.h"
+#include "head/clusters/place_impl.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,15 @@
 #include "head/drivers/driver.h"
 #include "base/cleanup.h"
-#include "head/state.h"
+#include "head/clusters/place.h"
+#include "head/clusters/ports.h"
+#include "head/drivers/driver_impl.h"
+#include "head/fleet/fleet.h"
+#include "head/head_impl.h"
+#include "head/kv/kv_ask.h"
+#include "head/nodes/dialled.h"
+#include "head/nodes/node.h"
+#include "head/stop.h"
+#include "head/waiting.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -18,6 +18,8 @@
  * tells who it is (DriverHello.worker).
  *
  * The driver of an embedded head is the process itself: a NULL pointer, with the id 0.
+ *
+ * The head owns them (head->drivers). All of this is for the head's thread.
  */
 #ifndef MS_HEAD_DRIVERS_DRIVER_H
 #define MS_HEAD_DRIVERS_DRIVER_H
@@ -60,9 +62,6 @@ struct ms_driver {
 
 enum { MS_OWNER_TEXT_MAX = 256 };
 
-struct ms_driver *ms_driver_create(struct ms_head *h, uint64_t id);
-void ms_driver_destroy(struct ms_driver *d);
-
 /* 0 for NULL. */
 uint64_t ms_driver_id(const struct ms_driver *d);
 /* The uid of the worker that it is; 0: it is a driver. */
@@ -78,12 +77,8 @@ int ms_driver_attach(struct ms_head *h,
                      struct ms_error *err);
 /* A worker of this driver was reported: it should come. */
 int ms_driver_expect(struct ms_head *h, uint64_t id);
-/* Its clusters end, and then its record. */
-void ms_driver_end(struct ms_driver *d, int64_t grace_ns);
 /* A worker has ended: what it made as a driver ends too. */
 void ms_drivers_worker_ended(struct ms_head *h, uint64_t uid);
-/* An operation of it has completed. */
-void ms_driver_op_gone(struct ms_driver *d);
 /* All of them, without ending anything. */
 void ms_drivers_finish(struct ms_head *h);
 
@@ -112,11 +107,7 @@ void ms_head_logged(struct ms_head *h, Muster__LogLines *lines);
 void ms_drivers_tell_node(struct ms_head *h, const struct ms_node *n);
 void ms_drivers_say_goodbye(struct ms_head *h, const char *why);
 
-/* driver_ask.c: a message from it; false: it is none. */
-bool ms_driver_read(struct ms_driver *d, const uint8_t *body, size_t len);
 /* `why` as a message, which borrows its text. */
 void ms_head_failure(Muster__Failure *f, const struct ms_error *why);
-/* Answers to requests up to this one are not kept any longer. */
-void ms_driver_forget_answers(struct ms_driver *d, uint64_t upto);
 
 #endif

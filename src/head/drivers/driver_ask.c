@@ -1,6 +1,8 @@
 #include "base/cleanup.h"
 #include "cluster/copy.h"
-#include "head/state.h"
+#include "head/drivers/driver_impl.h"
+#include "head/op.h"
+#include "head/request.h"
 
 #include <errno.h>
 #include <string.h>

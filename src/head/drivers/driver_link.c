@@ -1,5 +1,6 @@
 #include "base/cleanup.h"
-#include "head/state.h"
+#include "head/drivers/driver_impl.h"
+#include "head/head_impl.h"
 
 #include <errno.h>
 

@@ -1,5 +1,8 @@
 #include "base/cleanup.h"
-#include "head/state.h"
+#include "head/clusters/clusters.h"
+#include "head/drivers/driver.h"
+#include "head/head_impl.h"
+#include "head/status.h"
 
 #include <string.h>
 

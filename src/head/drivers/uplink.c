@@ -1,8 +1,11 @@
-#include "head/drivers/uplink.h"
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "cluster/copy.h"
+#include "head/drivers/uplink_impl.h"
 #include "head/fields.h"
+#include "head/head_impl.h"
+#include "head/op.h"
+#include "head/request.h"
 #include "head/version.h"
 #include "io/addr.h"
 #include "wire/frame.h"
@@ -166,7 +169,7 @@ static void dial(struct ms_uplink *u)
     ms_uplink_lose(u, err.text);
 }
 
-void ms_uplink_start_run(struct ms_head_op *op)
+static void start_run(struct ms_head_op *op)
 {
     struct ms_uplink *u = op->head->uplink;
 
@@ -258,10 +261,10 @@ static void on_stop_timer(void *arg)
     ms_head_op_succeed(op, NULL);
 }
 
-int ms_uplink_init(struct ms_head *h,
-                   const struct ms_head_options *o,
-                   const struct ms_head_address *a,
-                   struct ms_error *err)
+static int uplink_init(struct ms_head *h,
+                       const struct ms_head_options *o,
+                       const struct ms_head_address *a,
+                       struct ms_error *err)
 {
     struct ms_uplink *u = calloc(1, sizeof *u);
 
@@ -333,7 +336,7 @@ start(struct ms_head *h, const struct ms_head_options *o, struct ms_error *err)
 
     if (!op)
         return ms_error_sys(err, -ENOMEM, "cannot join");
-    op->run = ms_uplink_start_run;
+    op->run = start_run;
     ms_head_op_submit(op);
     if (ms_head_op_wait(op, ms_deadline_ns(ms_now_ns(), timeout_ns)) < 0)
         rc = ms_error_set(err,
@@ -362,7 +365,7 @@ struct ms_head *ms_head_join(const struct ms_head_options *o,
     h->tls = a->tls;
     rc = ms_head_build(h, err);
     if (rc == 0)
-        rc = ms_uplink_init(h, o, a, err);
+        rc = uplink_init(h, o, a, err);
     if (rc == 0)
         rc = ms_head_start_thread(h, err);
     if (rc == 0)

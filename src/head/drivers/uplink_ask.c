@@ -1,5 +1,7 @@
 #include "base/cleanup.h"
-#include "head/drivers/uplink.h"
+#include "head/drivers/uplink_impl.h"
+#include "head/head_impl.h"
+#include "head/op.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,10 @@
-#include "head/fleet/fleet.h"
+#include "head/drivers/driver.h"
+#include "head/fleet/fleet_impl.h"
+#include "head/head_impl.h"
+#include "head/nodes/dialled.h"
+#include "head/stop.h"
 
 #include "base/cleanup.h"
-#include "head/state.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,67 +7,24 @@
  *
  * A node is lost when its link ends. What the orchestrator says of that goes into the
  * errors of its workers: it has MS_FLEET_CAUSE_NS to say it. Where it knows first, the node
- * is lost at once.
- *
- * fleet.c       leases, and what happens to them
- * fleet_ask.c   requests
- * fleet_open.c  which orchestrator
+ * is lost at once. The head's thread, but for open and destroy.
  */
 #ifndef MS_HEAD_FLEET_FLEET_H
 #define MS_HEAD_FLEET_FLEET_H
 
-#include "base/list.h"
-#include "io/loop.h"
-#include "orchestrator/orchestrator.h"
-#include "orchestrator/whole.h"
-#include "proto/muster.pb-c.h"
+#include "base/clock.h"
+#include "base/error.h"
 
-#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 #define MS_FLEET_CAUSE_NS (200 * MS_NS_PER_MS) /* for the cause of an end to be told */
 #define MS_FLEET_END_NS   (20 * MS_NS_PER_S)   /* for all to be given back at the end */
-#define MS_FLEET_AGAIN_NS (5 * MS_NS_PER_S)    /* to give back what could not be */
 
+struct ms_fleet;
 struct ms_head;
-struct ms_head_op;
 struct ms_head_lender;
-struct ms_driver;
-
-struct ms_lease_piece {
-    uint32_t number;
-    bool is_over;
-    char *node; /* NULL: not known yet */
-};
-
-struct ms_lease {
-    struct ms_list link; /* fleet->leases */
-    struct ms_fleet *fleet;
-    char key[MS_ORCH_KEY_MAX + 1];
-    uint64_t driver;
-    bool is_held;   /* the orchestrator has it */
-    bool is_ending; /* nobody wants it any more */
-    bool was_begun; /* agents of what is being reserved were started */
-    size_t asks;    /* that are under way */
-    struct ms_lease_piece *pieces;
-    size_t count, capacity;
-};
-
-struct ms_fleet {
-    struct ms_head *head;
-    struct ms_orchestrator *o;
-    struct ms_orch_watch *watch; /* NULL: it is not known what there is */
-    bool is_listing;
-    struct ms_list leases;
-    struct ms_list asks; /* fleet_ask.c */
-    struct ms_timer again;
-    struct ms_whole whole; /* the nodes that were described */
-    char *address;         /* what agents dial */
-    char secret_file[PATH_MAX];
-    void (*on_piece)(void *arg, const char *key, const struct ms_lent_piece *piece);
-    void *arg;
-};
-
-/* ---- fleet_open.c ------------------------------------------------------------------ */
+struct ms_head_op;
 
 /* h->fleet; the head listens already. 0, or why not. */
 int ms_fleet_open(struct ms_head *h,
@@ -75,48 +32,18 @@ int ms_fleet_open(struct ms_head *h,
                   struct ms_error *err);
 void ms_fleet_destroy(struct ms_fleet *f); /* NULL is nothing */
 
-/* ---- fleet.c ----------------------------------------------------------------------- */
+/* `run` of requests */
+void ms_fleet_reserve_run(struct ms_head_op *op);
+void ms_fleet_release_run(struct ms_head_op *op);
+void ms_fleet_describe_run(struct ms_head_op *op);
 
-/* NULL: there is none. */
-struct ms_lease *ms_lease_find(const struct ms_fleet *f, const char *key);
-/* NULL: out of memory. */
-struct ms_lease *ms_lease_create(struct ms_fleet *f, const char *key, uint64_t driver);
-void ms_lease_destroy(struct ms_lease *l);
-/* Forget it if there is nothing of it. */
-void ms_lease_settle(struct ms_lease *l);
-/* The name of its node here; NULL: not known yet. */
-const char *ms_fleet_node(const struct ms_lent_piece *p);
-/* These pieces (none: all) have been given back; so have their nodes, before who asked for
- * it hears of that. */
-void ms_lease_given_back(struct ms_lease *l, const uint32_t *numbers, size_t count);
-/* What the orchestrator has said of a piece. */
-void ms_lease_note(struct ms_lease *l, const struct ms_lent_piece *p);
-
-/* See that the orchestrator is watched; then ms_fleet_asks_go. */
-void ms_fleet_listen(struct ms_fleet *f);
-/* Of a timer: what could not be given back. */
-void ms_fleet_again(void *arg);
 /* A living piece is on this node. NULL lends nothing. */
 bool ms_fleet_lends(const struct ms_fleet *f, const char *node);
-
 /* Give back all that this driver has. */
 void ms_fleet_driver_gone(struct ms_head *h, uint64_t driver);
 bool ms_fleet_has(const struct ms_fleet *f, uint64_t driver);
 /* The head ends: give back all. True when nothing is left; until then ms_head_stop_step is
  * called when that may have changed. */
 bool ms_fleet_end(struct ms_fleet *f);
-
-/* ---- fleet_ask.c ------------------------------------------------------------------- */
-
-/* `run` of requests */
-void ms_fleet_reserve_run(struct ms_head_op *op);
-void ms_fleet_release_run(struct ms_head_op *op);
-void ms_fleet_describe_run(struct ms_head_op *op);
-
-/* The watch is there: ask what waits. With an error: that is the answer to all of it. */
-void ms_fleet_asks_go(struct ms_fleet *f, const struct ms_error *why);
-/* Give it back without being asked to; what it is reserving is cancelled. */
-void ms_fleet_give_back(struct ms_lease *l);
-void ms_fleet_asks_finish(struct ms_fleet *f);
 
 #endif

@@ -1,7 +1,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "head/fleet/fleet.h"
-#include "head/state.h"
+#include "head/fleet/fleet_impl.h"
+#include "head/head_impl.h"
 #include "orchestrator/local/local.h"
 #include "orchestrator/ray/ray.h"
 

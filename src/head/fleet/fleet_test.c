@@ -3,10 +3,14 @@
  * The orchestrator is `local`; this very program is the agent that it starts, which dials
  * the head and has workers that are nothing but numbers (far_agent.h). */
 #include "base/cleanup.h"
-#include "head/state.h"
+#include "head/head.h"
+#include "head/nodes/far_agent.h"
+#include "head/seen.h"
+#include "head/test_ops.h"
 #include "head/test_serve.h"
 #include "io/secret.h"
 #include "io/spawn.h"
+#include "orchestrator/orchestrator.h"
 
 #include <limits.h>
 #include <poll.h>

@@ -1,11 +1,10 @@
-/* barrier.c - the ranks of a cluster wait for each other
- *
- * A barrier is there while somebody waits at it. Whoever has waited long enough leaves with
- * the names of the missing; a rank that dies ends the waiting of all.
- */
+#include "head/kv/barrier.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "head/state.h"
+#include "head/drivers/driver.h"
+#include "head/head_impl.h"
+#include "head/op.h"
+#include "head/waiting.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,8 +1,14 @@
 /* kv_ask.c - what is asked of the key-value store: put, delete, get */
 #include "base/cleanup.h"
 #include "cluster/copy.h"
+#include "head/drivers/driver.h"
 #include "head/fields.h"
-#include "head/state.h"
+#include "head/head_impl.h"
+#include "head/kept.h"
+#include "head/kv/kv.h"
+#include "head/kv/kv_impl.h"
+#include "head/op.h"
+#include "head/waiting.h"
 
 #include <errno.h>
 #include <string.h>
@@ -63,7 +69,7 @@ static void answer_done(struct ms_head_op *op, bool done)
     Muster__KvDone m = MUSTER__KV_DONE__INIT;
 
     m.done = done;
-    m.revision = op->head->kv.revision;
+    m.revision = op->head->kv.store.revision;
     ms_head_answer(op, &m.base);
 }
 
@@ -83,7 +89,7 @@ void ms_head_kv_put_run(struct ms_head_op *op)
         return;
     rc = find_owner(op, asked->owner, &put.owner, &err);
     if (rc == 0)
-        rc = ms_kv_put(&h->kv, &put, &err);
+        rc = ms_kv_put(&h->kv.store, &put, &err);
     if (rc < 0) {
         ms_head_op_fail_with(op, &err);
         return;
@@ -96,7 +102,7 @@ void ms_head_kv_put_run(struct ms_head_op *op)
 void ms_head_kv_delete_run(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
-    bool done = ms_kv_delete(&h->kv, op->wanted->kv_delete->key) > 0;
+    bool done = ms_kv_delete(&h->kv.store, op->wanted->kv_delete->key) > 0;
 
     answer_done(op, done);
     if (done)
@@ -105,7 +111,7 @@ void ms_head_kv_delete_run(struct ms_head_op *op)
 
 static void drop(struct ms_head *h, enum ms_kv_kind kind, uint64_t id)
 {
-    if (ms_kv_drop(&h->kv, (struct ms_kv_owner){kind, id}))
+    if (ms_kv_drop(&h->kv.store, (struct ms_kv_owner){kind, id}))
         ms_head_kv_changed(h);
 }
 
@@ -124,7 +130,8 @@ void ms_head_kv_worker_gone(struct ms_head *h, uint64_t uid)
 /* True if it was answered. */
 static bool try_get(struct ms_head_op *op, bool is_last)
 {
-    const struct ms_kv_entry *e = ms_kv_find(&op->head->kv, op->wanted->kv_get->key);
+    const struct ms_kv_entry *e =
+        ms_kv_find(&op->head->kv.store, op->wanted->kv_get->key);
     Muster__KvEntry m;
 
     if (!e && !is_last)
@@ -157,7 +164,7 @@ void ms_head_kv_wait(struct ms_head_op *op, uint64_t wait_ns)
         ms_head_op_fail(op, -ENOMEM, "out of memory");
         return;
     }
-    ms_list_add_tail(&h->kv_waiting, &op->wait_link);
+    ms_list_add_tail(&h->kv.waiting, &op->wait_link);
     ms_timer_set(&op->deadline,
                  wait_ns < MS_KV_WAIT_NS ? (int64_t)wait_ns : MS_KV_WAIT_NS);
 }
@@ -165,7 +172,7 @@ void ms_head_kv_wait(struct ms_head_op *op, uint64_t wait_ns)
 void ms_head_kv_changed(struct ms_head *h)
 {
     ms_head_keep_kv(h);
-    ms_list_each (op, &h->kv_waiting, struct ms_head_op, wait_link)
+    ms_list_each (op, &h->kv.waiting, struct ms_head_op, wait_link)
         try(op, false);
 }
 

@@ -1,5 +1,8 @@
 /* kv_watch.c - many entries at once: keys, and what has changed */
-#include "head/state.h"
+#include "head/head_impl.h"
+#include "head/kv/kv.h"
+#include "head/kv/kv_impl.h"
+#include "head/op.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -52,7 +55,7 @@ answer(struct ms_head_op *op, const struct page *p, uint64_t revision, bool is_a
 {
     Muster__KvEvents m = MUSTER__KV_EVENTS__INIT;
 
-    m.store = op->head->kv.id;
+    m.store = op->head->kv.store.id;
     m.revision = revision;
     m.is_all = is_all;
     m.n_entries = p->count;
@@ -63,7 +66,7 @@ answer(struct ms_head_op *op, const struct page *p, uint64_t revision, bool is_a
 /* All that there is below a prefix. */
 static void answer_all(struct ms_head_op *op, const char *prefix, bool with_values)
 {
-    const struct ms_kv *kv = &op->head->kv;
+    const struct ms_kv *kv = &op->head->kv.store;
     size_t first, count = ms_kv_range(kv, prefix, &first);
     struct page p = {0};
     size_t i = 0;
@@ -95,7 +98,7 @@ void ms_head_kv_keys_run(struct ms_head_op *op)
 bool ms_head_kv_try_watch(struct ms_head_op *op, bool is_last)
 {
     const Muster__KvWatch *w = op->wanted->kv_watch;
-    const struct ms_kv *kv = &op->head->kv;
+    const struct ms_kv *kv = &op->head->kv.store;
     const struct ms_kv_entry *change;
     struct page p = {0};
     uint64_t upto = w->revision;

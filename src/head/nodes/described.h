@@ -1,7 +1,7 @@
 /* described.h - the nodes that a head of its own has on this machine
  *
  * One that is called as the host is, or several that the options describe; each gets an
- * agent of its own (lent.c). What is not described is looked for by the agent, but devices
+ * agent of its own (lent.h). What is not described is looked for by the agent, but devices
  * are looked for only by one that is alone: several would all find the same.
  */
 #ifndef MS_HEAD_NODES_DESCRIBED_H

@@ -1,6 +1,12 @@
+#include "head/nodes/lent.h"
 #include "base/cleanup.h"
+#include "head/drivers/driver.h"
+#include "head/head_impl.h"
+#include "head/nodes/node.h"
+#include "head/nodes/orphan.h"
 #include "head/nodes/tail.h"
-#include "head/state.h"
+#include "head/op.h"
+#include "head/stop.h"
 #include "orchestrator/local/starter.h"
 
 #include <errno.h>

@@ -1,7 +1,13 @@
 #include "head/nodes/node.h"
 #include "base/cleanup.h"
 #include "cluster/copy.h"
-#include "head/state.h"
+#include "head/clusters/clusters.h"
+#include "head/clusters/place.h"
+#include "head/clusters/ports.h"
+#include "head/drivers/driver.h"
+#include "head/head_impl.h"
+#include "head/nodes/lent.h"
+#include "head/op.h"
 #include "resource/shape.h"
 
 #include <errno.h>
@@ -49,6 +55,18 @@ struct ms_node *ms_node_find(const struct ms_head *h, const char *name)
         if (strcmp(n->name, name) == 0)
             return n;
     return NULL;
+}
+
+struct ms_node *ms_head_find_node(const struct ms_head *h, const char *name)
+{
+    struct ms_node *first = NULL;
+
+    if (name[0])
+        return ms_node_find(h, name);
+    ms_list_each (n, &h->nodes, struct ms_node, link)
+        if (!first || first->state == MS_NODE_GONE)
+            first = n;
+    return first;
 }
 
 size_t ms_node_count(const struct ms_head *h)
@@ -138,7 +156,8 @@ int ms_node_tell(struct ms_node *n, Muster__HeadToAgent *m)
     return rc < 0 ? rc : ms_link_send(n->wire, &m->base);
 }
 
-int ms_node_failure_code(const Muster__Failure *f)
+/* The head's own words for what an agent's failure means. */
+static int failure_code(const Muster__Failure *f)
 {
     switch (f->kind) {
     case MUSTER__FAILURE__KIND__NO_MEMORY:
@@ -174,7 +193,7 @@ static void on_answer(struct ms_node *n, Muster__AgentToHead *m)
         return; /* nobody waits for it any more */
     if (m->body_case == MUSTER__AGENT_TO_HEAD__BODY_FAILURE) {
         ms_error_set(&why,
-                     ms_node_failure_code(m->failure),
+                     failure_code(m->failure),
                      "the agent on node %s: %s",
                      n->name,
                      m->failure->message[0] ? m->failure->message

@@ -1,7 +1,7 @@
 /* node.h - one machine that lends itself, as the head sees it
  *
- * A node is there because the head's own orchestrator started an agent (lent.c) or
- * because an agent dialled and said who it is (dialled.c). What happens to it in either
+ * A node is there because the head's own orchestrator started an agent (lent.h) or
+ * because an agent dialled and said who it is (dialled.h). What happens to it in either
  * case ends here: it becomes ready, it may be silent for a while, and one day it is
  * gone, which ends its workers and whatever was asked of it.
  *
@@ -76,6 +76,9 @@ void ms_node_destroy(struct ms_node *n);
 
 /* NULL if there is none; one that is GONE is found too. */
 struct ms_node *ms_node_find(const struct ms_head *h, const char *name);
+/* The living node of that name; an empty one: any, else the one that is gone. NULL: there
+ * is none. */
+struct ms_node *ms_head_find_node(const struct ms_head *h, const char *name);
 /* Living ones. */
 size_t ms_node_count(const struct ms_head *h);
 
@@ -100,8 +103,5 @@ bool ms_node_read(struct ms_node *n, const uint8_t *body, size_t len);
 /* It will not come back: its workers are lost, what was asked fails. A dialled node is
  * freed. */
 void ms_node_is_gone(struct ms_node *n, const char *why);
-
-/* The head's own words for what an agent's failure means. */
-int ms_node_failure_code(const Muster__Failure *f);
 
 #endif

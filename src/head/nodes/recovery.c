@@ -1,13 +1,9 @@
-/* recovery.c - which agents a head that was started again waits for
- *
- * The names of the nodes stand in the session's folder (`nodes`, one a line). A head that
- * finds the file after a crash expects those agents back, for MS_RECOVERY_NS; what needs
- * nodes waits so long (waiting.c).
- */
+#include "head/nodes/recovery.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "head/state.h"
+#include "head/head_impl.h"
+#include "head/nodes/node.h"
 #include "io/tree.h"
 
 #include <errno.h>
@@ -21,7 +17,7 @@
 enum { FILE_MAX = MS_NODES_MAX * (MS_NAME_MAX + 1) + 1 };
 
 struct expected {
-    struct ms_list link; /* head->expected */
+    struct ms_list link; /* head->recovery.expected */
     char name[MS_NAME_MAX + 1];
 };
 
@@ -31,14 +27,14 @@ void ms_recovery_expect(struct ms_head *h, const char *name)
 
     if (ms_name_check(name, "node", NULL) < 0)
         return;
-    ms_list_each (there, &h->expected, struct expected, link)
+    ms_list_each (there, &h->recovery.expected, struct expected, link)
         if (strcmp(there->name, name) == 0)
             return;
     e = calloc(1, sizeof *e);
     if (!e)
         return;
     snprintf(e->name, sizeof e->name, "%s", name);
-    ms_list_add_tail(&h->expected, &e->link);
+    ms_list_add_tail(&h->recovery.expected, &e->link);
 }
 
 static void read_names(struct ms_head *h)
@@ -75,7 +71,7 @@ int ms_recovery_init(struct ms_head *h)
 {
     if (h->session.was_left)
         read_names(h);
-    return ms_timer_init(&h->note_timer, h->loop, on_note, h);
+    return ms_timer_init(&h->recovery.note_timer, h->loop, on_note, h);
 }
 
 static void forget(struct expected *e)
@@ -86,20 +82,20 @@ static void forget(struct expected *e)
 
 void ms_recovery_finish(struct ms_head *h)
 {
-    ms_timer_finish(&h->note_timer);
-    ms_list_each (e, &h->expected, struct expected, link)
+    ms_timer_finish(&h->recovery.note_timer);
+    ms_list_each (e, &h->recovery.expected, struct expected, link)
         forget(e);
 }
 
 void ms_recovery_note(struct ms_head *h)
 {
     if (h->is_daemon)
-        ms_timer_set(&h->note_timer, NOTE_NS);
+        ms_timer_set(&h->recovery.note_timer, NOTE_NS);
 }
 
 void ms_recovery_has_come(struct ms_head *h, const char *name)
 {
-    ms_list_each (e, &h->expected, struct expected, link)
+    ms_list_each (e, &h->recovery.expected, struct expected, link)
         if (strcmp(e->name, name) == 0)
             forget(e);
 }
@@ -108,5 +104,5 @@ int64_t ms_recovery_left_ns(const struct ms_head *h)
 {
     int64_t left_ns = h->started_ns + MS_RECOVERY_NS - ms_now_ns();
 
-    return ms_list_is_empty(&h->expected) || left_ns < 0 ? 0 : left_ns;
+    return ms_list_is_empty(&h->recovery.expected) || left_ns < 0 ? 0 : left_ns;
 }

@@ -2,6 +2,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "head/rest/rest_impl.h"
+#include "head/status.h"
 #include "head/version.h"
 #include "io/proc.h"
 

@@ -1,5 +1,6 @@
 #include "head/rest/rest.h"
 #include "base/cleanup.h"
+#include "head/head_impl.h"
 #include "head/rest/rest_impl.h"
 #include "io/addr.h"
 #include "io/http_text.h"

@@ -11,9 +11,9 @@
 #ifndef MS_HEAD_REST_REST_IMPL_H
 #define MS_HEAD_REST_REST_IMPL_H
 
+#include "head/op.h"
 #include "head/rest/rest.h"
 #include "head/rest/view.h"
-#include "head/state.h"
 #include "io/http_json.h"
 #include "io/http_token.h"
 #include "wire/client.h"

@@ -1,6 +1,8 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "cluster/copy.h"
+#include "head/control.h"
+#include "head/head_impl.h"
 #include "head/rest/rest_impl.h"
 #include "io/addr.h"
 

@@ -1,3 +1,4 @@
+#include "head/control.h"
 #include "head/rest/rest_impl.h"
 #include "head/rest/view_objects.h"
 

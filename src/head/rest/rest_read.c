@@ -1,5 +1,6 @@
 #include "base/cleanup.h"
 #include "head/rest/rest_impl.h"
+#include "head/status.h"
 #include "head/version.h"
 #include "io/http_text.h"
 

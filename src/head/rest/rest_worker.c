@@ -1,5 +1,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "head/head_impl.h"
 #include "head/rest/rest_impl.h"
 
 #include <errno.h>

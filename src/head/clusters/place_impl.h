@@ -1,0 +1,44 @@
+/* place_impl.h - what the files of place.h share
+ *
+ * place.c          nodes, deadlines, who waits
+ * place_group.c    groups
+ * place_cluster.c  clusters: from the plan to the end
+ * place_status.c   the messages
+ * place_ask.c      from a call of head.h to an operation
+ */
+#ifndef MS_HEAD_CLUSTERS_PLACE_IMPL_H
+#define MS_HEAD_CLUSTERS_PLACE_IMPL_H
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "head/clusters/place.h"
+
+/* ---- requests, by op->wanted; on any thread, but a wait on the head's ---------------- */
+
+void ms_place_group_run(struct ms_head_op *op);
+void ms_place_wait_run(struct ms_head_op *op);
+void ms_place_remove_run(struct ms_head_op *op);
+void ms_place_find_run(struct ms_head_op *op);
+void ms_place_restore_run(struct ms_head_op *op);
+void ms_place_cluster_run(struct ms_head_op *op);
+void ms_place_drop_run(struct ms_head_op *op);
+void ms_place_resources_run(struct ms_head_op *op);
+
+/* Fail with a table. */
+void ms_place_fail(struct ms_head_op *op,
+                   const struct ms_error *err,
+                   struct ms_buf *table);
+/* Something has changed for those who wait: look on the head's thread. Any thread. */
+void ms_place_kick(struct ms_head *h);
+
+/* ---- messages, under the lock ---------------------------------------------------------- */
+
+/* NULL: out of memory. */
+Muster__GroupStatus *ms_place_group_message(struct ms_books *b,
+                                            const struct ms_group *g);
+Muster__ClusterPlaced *ms_place_cluster_message(const struct ms_books *b,
+                                                const struct ms_layout *l);
+/* What the message says; the names are borrowed. */
+void ms_place_scope(const Muster__Scope *m, struct ms_scope_request *out);
+
+#endif

@@ -1,0 +1,26 @@
+/* driver_impl.h - what the files of driver.h share
+ *
+ * driver.c       the record: made, found, ended
+ * driver_link.c  its link
+ * driver_ask.c   what it asks, and its answers
+ * driver_tell.c  what it is told
+ */
+#ifndef MS_HEAD_DRIVERS_DRIVER_IMPL_H
+#define MS_HEAD_DRIVERS_DRIVER_IMPL_H
+
+#include "head/drivers/driver.h"
+
+/* EXPECTED, in head->drivers; NULL: out of memory. */
+struct ms_driver *ms_driver_create(struct ms_head *h, uint64_t id);
+void ms_driver_destroy(struct ms_driver *d);
+/* Its clusters end, and then its record. */
+void ms_driver_end(struct ms_driver *d, int64_t grace_ns);
+/* An operation of it has completed. */
+void ms_driver_op_gone(struct ms_driver *d);
+
+/* A message from it; false: it is none. */
+bool ms_driver_read(struct ms_driver *d, const uint8_t *body, size_t len);
+/* Answers to requests up to this one are not kept any longer. */
+void ms_driver_forget_answers(struct ms_driver *d, uint64_t upto);
+
+#endif

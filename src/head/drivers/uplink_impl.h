@@ -1,0 +1,74 @@
+/* uplink_impl.h - the inside of a head that has joined another one; see uplink.h
+ *
+ *   DIALLING -> GREETING -> READY -> DIALLING ...   -> LOST
+ *
+ * Requests have numbers that grow by one and are sent when READY; those without an answer
+ * are sent again after a reconnect, in order. The head tells by its id whether it is the
+ * same process as before: that one knows what it has carried out (driver.h), another one
+ * does not.
+ */
+#ifndef MS_HEAD_DRIVERS_UPLINK_IMPL_H
+#define MS_HEAD_DRIVERS_UPLINK_IMPL_H
+
+#include "base/error.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "head/drivers/uplink.h"
+#include "io/loop.h"
+#include "proto/muster.pb-c.h"
+#include "wire/link.h"
+#include "wire/tls.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum ms_uplink_state {
+    MS_UPLINK_DIALLING,
+    MS_UPLINK_GREETING, /* connected; has not been welcomed */
+    MS_UPLINK_READY,
+    MS_UPLINK_LOST
+};
+
+struct ms_uplink {
+    struct ms_head *head;
+    _Atomic enum ms_uplink_state state; /* read by those who wait, too */
+    char *addresses;
+    enum ms_tls_mode tls;
+    Muster__DriverToHead *hello;
+    struct ms_link *wire;
+    uint64_t head_id;   /* that welcomed us last; 0: none has */
+    struct ms_map open; /* request -> operation */
+    uint64_t last_request;
+    struct ms_map living;  /* uids of workers that we may hear of; values nothing */
+    struct ms_map dead;    /* uids of those whose end was told */
+    struct ms_list groups; /* that we have; see uplink_groups.c */
+    struct ms_head_op *start_op; /* until we are welcomed for the first time */
+    struct ms_timer redial;      /* from outside of the link's own callbacks */
+    struct ms_timer stop_timer;
+    struct ms_error why; /* of the last break; once LOST: for people */
+};
+
+/* uplink_ask.c */
+/* After a welcome: all that has no answer, once more. `is_new`: to another process. */
+void ms_uplink_resend(struct ms_uplink *u, bool is_new);
+/* A message from the head; false: it is none. */
+bool ms_uplink_read(struct ms_uplink *u, const uint8_t *body, size_t len);
+void ms_uplink_fail_open(struct ms_uplink *u, const struct ms_error *why);
+void ms_uplink_worker_exited(struct ms_uplink *u,
+                             uint64_t uid,
+                             const Muster__Exit *exit);
+
+/* uplink_groups.c */
+/* An answer that may be about a group. */
+void ms_uplink_note_group(struct ms_uplink *u,
+                          const Muster__DriverToHead *wanted,
+                          const Muster__HeadToDriver *answer);
+void ms_uplink_restore_groups(struct ms_uplink *u);
+void ms_uplink_forget_groups(struct ms_uplink *u);
+
+/* uplink.c */
+void ms_uplink_welcomed(struct ms_uplink *u, const Muster__LinkWelcome *w);
+void ms_uplink_refused(struct ms_uplink *u, const Muster__Failure *f);
+void ms_uplink_lose(struct ms_uplink *u, const char *why);
+
+#endif

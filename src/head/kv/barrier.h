@@ -1,0 +1,23 @@
+/* barrier.h - the ranks of a cluster wait for each other
+ *
+ * A barrier is there while somebody waits at it. Whoever has waited long enough leaves with
+ * the names of the missing; a rank that dies ends the waiting of all. In head->barriers.
+ * The head's thread.
+ */
+#ifndef MS_HEAD_KV_BARRIER_H
+#define MS_HEAD_KV_BARRIER_H
+
+struct ms_driver;
+struct ms_head;
+struct ms_head_op;
+struct ms_slot;
+
+/* `run` of a request */
+void ms_head_barrier_run(struct ms_head_op *op);
+/* This worker has died: the waiting of its cluster ends. */
+void ms_head_barriers_lose(struct ms_head *h, const struct ms_slot *slot);
+/* This one waits nowhere any more. */
+void ms_head_barriers_leave(struct ms_head *h, const struct ms_driver *d);
+void ms_head_barriers_finish(struct ms_head *h);
+
+#endif
