@@ -50,6 +50,7 @@ struct muster_cluster_options {
     struct muster_group *group; /* where it stands, instead of `resources`; borrowed */
     uint32_t first_bundle;      /* rank i is in bundle first_bundle + i */
     uint64_t gpu_memory;        /* bytes asked for by each on each of its devices */
+    int64_t wait_ns; /* for room that others hold, in order; 0: now or never */
 };
 
 #define MUSTER_CLUSTER_OPTIONS                                                         \
@@ -90,6 +91,22 @@ MUSTER_API void muster_cluster_close(struct muster_cluster *c);
 /* End its workers (SIGTERM, after grace_ns SIGKILL), wait until they are gone, free it.
  * Its futures stay valid, and fail if they were open. NULL does nothing. */
 MUSTER_API void muster_cluster_destroy(struct muster_cluster *c, int64_t grace_ns);
+
+/* New incarnations of these ranks (NULL: all) together, in the places of the old ones, which
+ * end first (SIGTERM, after grace_ns SIGKILL): their constructors run at the same time. Calls
+ * that are open at the old ones fail. If one cannot be made all of these ranks have ended,
+ * and the reason is in err. 0 or a negative errno. */
+MUSTER_API int muster_cluster_restart(struct muster_cluster *c,
+                                      const uint32_t *ranks,
+                                      uint32_t count,
+                                      int64_t grace_ns,
+                                      struct muster_error *err);
+/* Another number of workers: the last ranks go, or more come behind them. Those that stay go
+ * on. If the new ones cannot be made the cluster is as it was. 0 or a negative errno. */
+MUSTER_API int muster_cluster_resize(struct muster_cluster *c,
+                                     uint32_t world_size,
+                                     int64_t grace_ns,
+                                     struct muster_error *err);
 
 /* ---- what it is -------------------------------------------------------------------- */
 

@@ -32,6 +32,8 @@ void ms_worker_steps_done(struct ms_worker *w, Muster__StepsDone *done)
 {
     Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
 
+    if (w->steps_request == 0)
+        return; /* the head does not want to know */
     m.body_case = MUSTER__AGENT_TO_HEAD__BODY_STEPS_DONE;
     m.steps_done = done;
     ms_agent_send(w->agent, w->steps_request, &m);

@@ -5,7 +5,7 @@
  * program.c   where the muster program is
  * place.c     resources: nodes, and where ranks go
  * group.c     placement groups
- * rankenv.c   the environment of each rank
+ * spec.c      what a cluster is to be, as a message
  * cluster.c   clusters: create, destroy
  * call.c      calls
  * future.c    what was begun
@@ -24,7 +24,6 @@
 #include <pthread.h>
 
 #define MS_CAPI_ANSWER_NS (10 * MS_NS_PER_S)  /* of what the agent answers at once */
-#define MS_CAPI_START_NS  (120 * MS_NS_PER_S) /* processes, without their constructors */
 
 struct muster_session {
     struct ms_head *head;
@@ -62,7 +61,7 @@ struct ms_capi_worker {
 
 struct muster_cluster {
     struct muster_session *session;
-    char *name, *ports; /* owner of what is held for it */
+    char *name;
     uint32_t world_size;
     struct ms_capi_worker *workers;
     int64_t timeout_ns;
@@ -97,41 +96,30 @@ struct ms_head_op *ms_capi_place(struct muster_session *s,
                                  const Muster__DriverToHead *m,
                                  int64_t timeout_ns,
                                  struct muster_error *err);
-/* Places for a cluster, which are held for it: an operation with a ClusterPlaced. */
-struct ms_head_op *ms_capi_place_cluster(struct muster_resources *r,
-                                         const struct muster_cluster_options *o,
-                                         struct muster_error *err);
-/* It will not be created. */
-void ms_capi_drop_claim(struct muster_session *s, const char *cluster);
 /* As a message that borrows from `r`. */
 void ms_capi_scope(const struct muster_resources *r, Muster__Scope *out);
-struct ms_capi_seats {
-    Muster__Seat *at, **list;
-};
-
 /* group.c */
 uint64_t ms_capi_group_id(const struct muster_group *g);
 
-/* rankenv.c: "NAME=value" of one rank, NULL-terminated; NULL: out of memory. */
-struct ms_capi_rank_env {
-    const char *cluster;
-    const Muster__ClusterPlaced *placed;
-    const struct muster_resources *resources;
-    const char *master_host;
-    uint32_t master_port;
-    const char *const *user; /* may be NULL */
+/* spec.c: what is asked for, as a message that borrows from the options and from here. To be
+ * finished, also after a failure. */
+struct ms_capi_spec {
+    Muster__ClusterSpec message;
+    Muster__PlaceCluster place;
+    Muster__Scope scope;
+    Muster__WorkerSpec worker;
+    Muster__ZygoteKey zygote;
+    Muster__Step step, *steps[1];
+    ProtobufCBinaryData argument;
+    char *module, **preload;
+    uint32_t *devices;
+    Muster__Seat *seats, **seat_list;
 };
-char **ms_capi_rank_env(const struct ms_capi_rank_env *e, uint32_t rank);
-/* This process's environment, as workers start from it. */
-char **ms_capi_session_env(void);
-void ms_capi_strings_free(char **strings);
-
-/* call.c: an operation of the engine on every worker; the value is borrowed. */
-int ms_capi_operate_all(struct muster_cluster *c,
-                        uint16_t op,
-                        const struct muster_value *argument,
-                        int64_t timeout_ns,
-                        struct muster_error *err);
+int ms_capi_spec_init(struct ms_capi_spec *s,
+                      const struct muster_cluster_options *o,
+                      const struct muster_resources *resources,
+                      struct muster_error *err);
+void ms_capi_spec_finish(struct ms_capi_spec *s);
 
 /* future.c: the value of a call that is done (may be wanted by nobody), or its error. */
 int ms_capi_outcome(struct ms_call *call,
@@ -147,5 +135,9 @@ int ms_capi_failure(const uint8_t *body,
                     const char *where,
                     struct muster_error *err);
 int ms_capi_error(const struct ms_error *from, struct muster_error *err);
+/* Of an operation of the head: what workers said, or where there is no place, or its own. */
+int ms_capi_op_failure(const struct ms_head_op *op,
+                       const struct ms_error *why,
+                       struct muster_error *err);
 
 #endif

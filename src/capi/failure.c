@@ -132,3 +132,37 @@ int ms_capi_error(const struct ms_error *from, struct muster_error *err)
 {
     return muster_error_set(err, from->code, NULL, "%s", from->text);
 }
+
+/* That of the first of them. */
+static int fail_with_worker(const Muster__Failure *all, struct muster_error *err)
+{
+    const Muster__Failure *first = all->workers[0];
+    size_t len = muster__failure__get_packed_size(first);
+    uint8_t *packed = malloc(len + 1);
+    int rc;
+
+    if (!packed)
+        return muster_error_set(err, -ENOMEM, NULL, "out of memory");
+    muster__failure__pack(first, packed);
+    rc = ms_capi_failure(packed, len, first->where, err);
+    free(packed);
+    return rc;
+}
+
+int ms_capi_op_failure(const struct ms_head_op *op,
+                       const struct ms_error *why,
+                       struct muster_error *err)
+{
+    const Muster__Failure *failure = ms_head_op_failure(op);
+    const char *table = ms_head_op_table(op);
+
+    if (failure && failure->n_workers)
+        return fail_with_worker(failure, err);
+    if (!table && why->code != -ENOSPC)
+        return ms_capi_error(why, err);
+    muster_error_set(
+        err, why->code, NULL, "%s%s%s", why->text, table ? "\n" : "", table ? table : "");
+    if (err)
+        err->kind = MUSTER_ERROR_PLACEMENT;
+    return why->code;
+}

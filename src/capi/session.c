@@ -337,7 +337,7 @@ ms_capi_wait(struct ms_head_op *op, int64_t timeout_ns, struct muster_error *err
         return NULL;
     }
     if (ms_head_op_result(op, &why) < 0) {
-        ms_capi_error(&why, err);
+        ms_capi_op_failure(op, &why, err);
         return NULL;
     }
     m = ms_head_op_message(op);

@@ -31,6 +31,10 @@ static int find_cluster(struct ms_registry *r,
 {
     struct ms_cluster *c = ms_registry_find(r, s->cluster);
 
+    if (c && c->spec && s->rank < c->count && c->driver == s->driver) {
+        *out = c; /* it may have had another size when that worker was started */
+        return 0;
+    }
     if (c && (c->count != s->world_size ||
               (c->driver != s->driver && !(c->detached && s->detached))))
         return ms_error_set(err,
@@ -44,12 +48,29 @@ static int find_cluster(struct ms_registry *r,
             return ms_error_sys(err, -ENOMEM, "cluster '%s'", s->cluster);
         c->driver = s->driver;
         c->detached = s->detached;
-        c->described = true; /* to the head before us, for all we know */
+        c->is_made = true; /* by the head before us, for all we know */
         c->state = MS_CLUSTER_RUNNING;
         ms_list_add_tail(&r->clusters, &c->link);
     }
     *out = c;
     return 0;
+}
+
+struct ms_cluster *
+ms_registry_expect(struct ms_registry *r, const char *name, size_t count)
+{
+    struct ms_cluster *c;
+
+    if (ms_name_check(name, "cluster", NULL) < 0 || count == 0 ||
+        count > MS_CLUSTER_WORKERS_MAX || ms_registry_find(r, name))
+        return NULL;
+    c = ms_cluster_create(name, count);
+    if (!c)
+        return NULL;
+    c->is_made = true;
+    c->state = MS_CLUSTER_RUNNING;
+    ms_list_add_tail(&r->clusters, &c->link);
+    return c;
 }
 
 /* The worker takes its place. */
@@ -95,17 +116,15 @@ static int take_over(struct ms_registry *r,
 {
     int rc = ms_slot_renew(r, slot, s->uid, now_ns);
 
-    if (rc == 0) {
+    if (rc == 0)
         slot->now.incarnation = s->incarnation;
-        slot->now.is_closed = false;
-    }
     return rc;
 }
 
 /* A cluster that would have no worker that is known. */
 static void drop_if_empty(struct ms_registry *r, struct ms_cluster *c)
 {
-    if (c->unknown == c->count)
+    if (c->unknown == c->count && !c->spec)
         ms_registry_remove(r, c);
 }
 

@@ -59,7 +59,13 @@ static void cluster_destroy(struct ms_cluster *c)
         free(c->slots[i].devices);
     }
     free(c->slots);
-    free(c->meta);
+    if (c->spec)
+        muster__cluster_spec__free_unpacked(c->spec, NULL);
+    if (c->placed)
+        muster__cluster_placed__free_unpacked(c->placed, NULL);
+    if (c->master)
+        muster__port_held__free_unpacked(c->master, NULL);
+    free(c->port_owner);
     free(c);
 }
 
@@ -213,6 +219,15 @@ static void forget_uids(struct ms_registry *r, struct ms_slot *s)
         next_former(r, s);
 }
 
+void ms_slot_finish(struct ms_registry *r, struct ms_slot *s)
+{
+    forget_uids(r, s);
+    instance_finish(&s->now);
+    free(s->devices);
+    s->devices = NULL;
+    s->device_count = 0;
+}
+
 void ms_registry_remove(struct ms_registry *r, struct ms_cluster *c)
 {
     for (size_t i = 0; i < c->count; i++)
@@ -241,24 +256,9 @@ struct ms_slot *ms_registry_find_former(const struct ms_registry *r, uint64_t ui
     return ms_map_find(&r->by_former, uid);
 }
 
-int ms_cluster_set_meta(struct ms_cluster *c, const uint8_t *meta, size_t len)
-{
-    uint8_t *copy = len ? malloc(len) : NULL;
-
-    if (len && !copy)
-        return -ENOMEM;
-    if (len)
-        memcpy(copy, meta, len);
-    free(c->meta);
-    c->meta = copy;
-    c->meta_len = len;
-    c->described = true;
-    return 0;
-}
-
 bool ms_cluster_outlives_driver(const struct ms_cluster *c)
 {
-    return c->detached && c->described;
+    return c->detached && c->is_made;
 }
 
 /* ---- events ---------------------------------------------------------------------- */
@@ -305,7 +305,7 @@ struct ms_slot *ms_registry_exited(struct ms_registry *r,
 }
 
 /* Without memory for it nobody will find its successor. */
-static void remember(struct ms_registry *r, struct ms_slot *s, uint64_t uid)
+void ms_slot_remember(struct ms_registry *r, struct ms_slot *s, uint64_t uid)
 {
     uint64_t *at = next_former(r, s);
 
@@ -329,13 +329,12 @@ int ms_slot_renew(struct ms_registry *r,
     if (rc < 0)
         return rc;
     ms_map_remove(&r->by_uid, slot->now.uid);
-    remember(r, slot, slot->now.uid);
+    ms_slot_remember(r, slot, slot->now.uid);
     if (slot->now.address)
         slot->cluster->unconfirmed++;
     instance_finish(&slot->now);
     slot->now.uid = uid;
     slot->now.incarnation = incarnation;
-    slot->now.is_closed = true;
     become(&slot->now, MUSTER__WORKER_STATE__WORKER_STARTING, now_ns);
     slot->cluster->live++;
     r->live++;

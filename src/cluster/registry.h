@@ -37,9 +37,7 @@ struct ms_instance {
     char *address, *log_path; /* NULL until started */
     Muster__Exit *exit;       /* once EXITED; NULL if there was no memory for it */
     int64_t since_ns;         /* when it came into this state */
-    bool is_closed;  /* it replaces another, and is not ready for its callers */
-    uint64_t opener; /* driver that makes it ready; 0: this process */
-    char *why;       /* somebody else's end will end it; NULL: not so */
+    char *why; /* why we are about to end it although nobody asked for that, or NULL */
 };
 
 struct ms_slot {
@@ -55,7 +53,7 @@ struct ms_slot {
     struct ms_instance now;
     uint64_t former[MS_FORMER_MAX]; /* uids of those before, a ring; 0: none */
     unsigned former_next;
-    bool is_replaced; /* just now: one goes and another one comes */
+    bool is_changing; /* just now: one goes, or a new one is being made */
 };
 
 enum ms_cluster_state {
@@ -68,10 +66,13 @@ struct ms_cluster {
     struct ms_list link;
     char name[MS_NAME_MAX + 1];
     uint64_t driver; /* that made it; 0: the process of the registry itself */
-    bool detached;   /* outlives its driver, once that has made it: */
-    bool described;  /* its maker has said what others are to know of it */
-    uint8_t *meta;   /* opaque; NULL: none */
-    size_t meta_len;
+    bool detached;   /* outlives its driver, once it is made: */
+    bool is_made;    /* its creation has succeeded */
+    bool is_busy;    /* an operation starts workers of it: its end waits for that */
+    Muster__ClusterSpec *spec;     /* NULL: adopted, and nobody knows it; or helpers */
+    Muster__ClusterPlaced *placed; /* the places of its ranks; NULL with the spec */
+    Muster__PortHeld *master;      /* the port that is held for it; NULL: none */
+    char *port_owner;              /* under this name */
     enum ms_cluster_state state;
     struct ms_slot *slots;
     size_t count;
@@ -122,9 +123,6 @@ struct ms_slot *ms_registry_find_uid(const struct ms_registry *r, uint64_t uid);
 /* The slot that an earlier incarnation of this uid had. */
 struct ms_slot *ms_registry_find_former(const struct ms_registry *r, uint64_t uid);
 
-/* Copied; it is described then. 0 or -ENOMEM. */
-int ms_cluster_set_meta(struct ms_cluster *c, const uint8_t *meta, size_t len);
-
 /* Does it go on when its driver has ended? A detached one whose constructors still ran then
  * is of no use to anybody. */
 bool ms_cluster_outlives_driver(const struct ms_cluster *c);
@@ -147,6 +145,13 @@ int ms_registry_adopt(struct ms_registry *r,
                       struct ms_slot **out,
                       struct ms_error *err);
 
+/* A cluster of another head's time, of which no worker is known yet. NULL: the name is
+ * taken, or out of memory. */
+struct ms_cluster *
+ms_registry_expect(struct ms_registry *r, const char *name, size_t count);
+/* This uid was an earlier incarnation of the slot's worker. */
+void ms_slot_remember(struct ms_registry *r, struct ms_slot *slot, uint64_t uid);
+
 /* It has ended. The slot if this changed anything, NULL if it is no current instance or
  * has ended before. Never fails for want of memory. */
 struct ms_slot *ms_registry_exited(struct ms_registry *r,
@@ -156,11 +161,26 @@ struct ms_slot *ms_registry_exited(struct ms_registry *r,
 
 bool ms_slot_is_live(const struct ms_slot *slot);
 
-/* Put a new incarnation, which is closed, into a slot whose instance has exited. 0, -EBUSY (it has not),
+/* Put a new incarnation into a slot whose instance has exited. 0, -EBUSY (it has not),
  * -EINVAL (uid 0), -EEXIST (the uid), -ENOSPC, -ENOMEM. */
 int ms_slot_renew(struct ms_registry *r,
                   struct ms_slot *slot,
                   uint64_t uid,
                   int64_t now_ns);
+
+/* It has another place from now on; its instance has exited. 0 or -ENOMEM. */
+int ms_slot_move(struct ms_slot *slot,
+                 const char *node,
+                 const uint32_t *devices,
+                 size_t count);
+
+/* Give a cluster more ranks, whose slots are as `slots` says, or fewer: the last ones, which
+ * have all exited, go. Pointers to its slots are void afterwards. 0, -EBUSY (one of them
+ * lives), -EEXIST (a uid), -ENOSPC, -ENOMEM; nothing has then changed. */
+int ms_cluster_resize(struct ms_registry *r,
+                      struct ms_cluster *c,
+                      const struct ms_slot_spec *slots,
+                      size_t count,
+                      int64_t now_ns);
 
 #endif

@@ -288,13 +288,11 @@ static void test_former_ones_are_known_for_a_while(void **state)
     (void)state;
     assert_int_equal(ms_registry_add(&reg, "actor", &spec, 1, 1, &c, NULL), 0);
     slot = &c->slots[0];
-    assert_false(slot->now.is_closed);
     for (unsigned i = 0; i < MS_FORMER_MAX + 3; i++) {
         assert_non_null(ms_registry_exited(&reg, uid, NULL, 2));
         assert_null(ms_registry_find_former(&reg, uid));
         assert_int_equal(ms_slot_renew(&reg, slot, ++uid, 3), 0);
         assert_ptr_equal(ms_registry_find_former(&reg, uid - 1), slot);
-        assert_true(slot->now.is_closed);
         assert_int_equal(slot->now.incarnation, i + 2);
     }
     assert_null(ms_registry_find_former(&reg, 1002)); /* too long ago */
@@ -314,11 +312,48 @@ static void test_the_last_incarnation_is_adopted(void **state)
     c = ms_registry_find(&reg, "actor");
     assert_int_equal(c->slots[0].now.uid, 13);
     assert_int_equal(c->slots[0].now.incarnation, 2);
-    assert_false(c->slots[0].now.is_closed);
     assert_int_equal(c->live, 1);
     assert_int_equal(adopt_as(14, 0, 2, 1, 0), -EEXIST);
     assert_int_equal(c->unconfirmed, 0);
     ms_registry_remove(&reg, c);
+}
+
+/* More ranks, fewer, more again: each uid leads to its slot, and nothing of those that went
+ * stays. */
+static void test_a_cluster_changes_its_size(void **state)
+{
+    struct ms_slot_spec more[3] = {{.uid = 50, .node = "b"}, {.uid = 51}, {.uid = 52}};
+    struct ms_cluster *c = add("actor", 40, 2);
+
+    (void)state;
+    assert_int_equal(started(40, 4), 0);
+    assert_non_null(exited(41, 1));
+    assert_int_equal(ms_slot_renew(&reg, &c->slots[1], 42, 3), 0);
+    assert_int_equal(ms_cluster_resize(&reg, c, more, 5, 4), 0);
+    assert_int_equal(c->count, 5);
+    assert_int_equal(c->live, 5);
+    assert_int_equal(reg.live, 5);
+    assert_ptr_equal(ms_registry_find_uid(&reg, 40), &c->slots[0]);
+    assert_ptr_equal(ms_registry_find_former(&reg, 41), &c->slots[1]);
+    assert_ptr_equal(ms_registry_find_uid(&reg, 51), &c->slots[3]);
+    assert_int_equal(c->slots[4].rank, 4);
+    assert_string_equal(c->slots[2].node, "b");
+    assert_int_equal(ms_cluster_resize(&reg, c, NULL, 4, 5), -EBUSY);
+    assert_non_null(exited(52, 0));
+    assert_non_null(exited(51, 0));
+    assert_int_equal(ms_cluster_resize(&reg, c, NULL, 3, 5), 0);
+    assert_null(ms_registry_find_uid(&reg, 51));
+    assert_int_equal(c->live, 3);
+    more[0].uid = 40; /* is taken */
+    assert_int_equal(ms_cluster_resize(&reg, c, more, 4, 6), -EEXIST);
+    more[0].uid = 60;
+    more[1].uid = 60;
+    assert_int_equal(ms_cluster_resize(&reg, c, more, 5, 6), -EEXIST);
+    assert_null(ms_registry_find_uid(&reg, 60));
+    assert_int_equal(c->count, 3);
+    assert_int_equal(reg.live, 3);
+    ms_registry_remove(&reg, c);
+    assert_int_equal(reg.live, 0);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -336,6 +371,7 @@ int main(void)
         TEST(test_a_cluster_is_built_from_reports),
         TEST(test_former_ones_are_known_for_a_while),
         TEST(test_the_last_incarnation_is_adopted),
+        TEST(test_a_cluster_changes_its_size),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

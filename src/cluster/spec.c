@@ -276,3 +276,19 @@ bool ms_cluster_spec_is_native(const Muster__ClusterSpec *spec)
 {
     return spec->worker && spec->worker->start == MUSTER__START_KIND__START_NATIVE;
 }
+
+bool ms_class_is_native(const char *worker_cls)
+{
+    const char *symbol = strrchr(worker_cls, ':');
+    const char *name = worker_cls, *so;
+
+    if (!symbol || !symbol[1])
+        return false;
+    for (const char *at = worker_cls; at < symbol; at++)
+        if (*at == '/')
+            name = at + 1;
+    for (so = strstr(name, ".so"); so && so < symbol; so = strstr(so + 1, ".so"))
+        if (so[3] == ':' || so[3] == '.')
+            return so > name;
+    return false;
+}

@@ -40,6 +40,9 @@ Muster__RunSteps *ms_cluster_spec_run(const Muster__ClusterSpec *spec,
                                       uint64_t uid,
                                       uint64_t run);
 
+/* "library.so:symbol", a class in a shared library. */
+bool ms_class_is_native(const char *worker_cls);
+
 /* Are its workers processes without Python? */
 bool ms_cluster_spec_is_native(const Muster__ClusterSpec *spec);
 

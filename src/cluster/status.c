@@ -1,6 +1,8 @@
 #include "cluster/status.h"
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "cluster/copy.h"
+#include "cluster/spec.h"
 
 #include <errno.h>
 #include <string.h>
@@ -80,6 +82,7 @@ Muster__ClusterStatus *ms_cluster_status(const struct ms_cluster *c)
     muster__cluster_status__init(s);
     s->driver = c->driver;
     s->detached = c->detached;
+    s->is_native = c->spec && ms_cluster_spec_is_native(c->spec);
     s->workers = calloc(c->count, sizeof(Muster__WorkerStatus *));
     if (!s->workers || set_text(&s->name, c->name) < 0)
         return NULL;
@@ -94,12 +97,13 @@ Muster__ClusterStatus *ms_cluster_status(const struct ms_cluster *c)
 
 int ms_cluster_status_add_meta(Muster__ClusterStatus *s, const struct ms_cluster *c)
 {
-    if (c->meta_len == 0)
+    const ProtobufCBinaryData *meta = c->spec ? &c->spec->meta : NULL;
+
+    if (!meta || meta->len == 0)
         return 0;
-    s->meta.data = malloc(c->meta_len);
+    s->meta.data = ms_bytes_copy(meta->data, meta->len);
     if (!s->meta.data)
         return -ENOMEM;
-    memcpy(s->meta.data, c->meta, c->meta_len);
-    s->meta.len = c->meta_len;
+    s->meta.len = meta->len;
     return 0;
 }

@@ -169,25 +169,15 @@ const struct ms_session *ms_head_session(const struct ms_head *h);
  * the agent refused), -EIO (the agent failed; the text is its own).
  */
 
-/* One rank as it is to be started; the head fills in uid, cluster, rank, incarnation,
- * world_size, driver and devices, and adds nothing to env. All ranks are detached if the
- * first one's spec is. */
-struct ms_head_rank {
-    Muster__WorkerSpec spec;
-    const char *node;        /* NULL: on any; borrowed until the call returns */
-    const uint32_t *devices; /* indexes on the node; borrowed until the call returns */
-    size_t device_count;
-};
-
-/* Start the workers of a new cluster, all or none, also across nodes: if one node cannot,
- * what started on the others has ended before this completes. The operation's result is a
- * ClusterStatus in which every worker has uid, pid, address and log_path: processes
- * that exist, engines that do not yet. -EEXIST: the name is taken; the text
- * says by whom. -ENODEV: there is no such node. */
+/* Make a cluster of this spec (cluster/spec.h): places, a port, processes, steps, all or
+ * none. The result is a ClusterStatus in which every worker has uid, pid, address and
+ * log_path, with the answers of rank 0 to its steps. wait_ns: for room that others hold.
+ * -EEXIST: the name is taken; the text says by whom. -ENOSPC: no room, with a table.
+ * -EREMOTEIO, -ETIMEDOUT: workers said why (ms_head_op_failure). -ECANCELED: it was destroyed
+ * meanwhile. */
 struct ms_head_op *ms_head_create_cluster(struct ms_head *h,
-                                          const char *name,
-                                          const struct ms_head_rank *ranks,
-                                          size_t count);
+                                          const Muster__ClusterSpec *spec,
+                                          int64_t wait_ns);
 
 /* Stop its workers (SIGTERM, after grace_ns SIGKILL); completes when all have been
  * reaped. One that is being created is stopped when it exists. -ENOENT: no such
@@ -202,31 +192,29 @@ ms_head_destroy_cluster(struct ms_head *h, const char *name, int64_t grace_ns);
 struct ms_head_op *ms_head_destroy_that_cluster(
     struct ms_head *h, const char *name, bool own, uint64_t uid, int64_t grace_ns);
 
-/* A new incarnation of a rank, in the place of the old one, which is ended first if it
- * lives. `start` is as for ms_head_create_cluster, its node means nothing; NULL: the old one
- * ends, and none takes its place. The result is a WorkerStatus (without `start` none): a
- * process that exists. Others are not sent there before ms_head_open_worker. -ENOENT (no
- * such cluster), -EINVAL (no such rank), -EBUSY (it is being replaced already), -ENODEV or
- * -EPIPE (its node is gone), -ETIMEDOUT (the old one does not end), -ESTALE (`only` is not
- * 0 and not who is there). */
-struct ms_head_op *ms_head_replace(struct ms_head *h,
-                                   const char *cluster,
-                                   uint32_t rank,
-                                   const struct ms_head_rank *start,
-                                   uint64_t only,
-                                   int64_t grace_ns);
-/* Its engines are there. -ENOENT: it has ended. */
-struct ms_head_op *ms_head_open_worker(struct ms_head *h, uint64_t uid);
+/* New incarnations of ranks of a cluster, together: the old ones end, the new ones start in
+ * their places and do all steps of the spec. The result is a ClusterStatus. -ENOENT (no such
+ * cluster), -EINVAL (no such rank), -EBUSY (it is being changed), -ENOTSUP (nobody knows how
+ * it was made), -ETIMEDOUT (an old one does not end, or a new one is not made in time),
+ * -ENOSPC (its node is gone, and there is no room elsewhere), -EREMOTEIO. */
+struct ms_head_op *ms_head_restart(struct ms_head *h, const Muster__RestartWorkers *what);
+/* Another number of ranks; the last ones go first. The result is a ClusterStatus. As
+ * ms_head_restart; -ENOTSUP: its ranks have places in a mesh. */
+struct ms_head_op *ms_head_resize(struct ms_head *h,
+                                  const char *cluster,
+                                  uint32_t world_size,
+                                  int64_t grace_ns);
+/* This was done to all workers of a cluster: new incarnations do it too. `meta` is what
+ * drivers tell each other of it; empty: as before. -ENOENT, -E2BIG, -EINVAL. */
+struct ms_head_op *ms_head_add_step(struct ms_head *h,
+                                    const char *cluster,
+                                    const Muster__Step *step,
+                                    const void *meta,
+                                    size_t len);
 /* Who has the place of this worker, which is dead? on_successor answers, when that is
  * known. */
 void ms_head_ask_successor(struct ms_head *h, uint64_t uid);
 
-/* What others are to know of it, opaque; ms_head_find_cluster gives it to them. -E2BIG: more
- * than MS_META_MAX. */
-struct ms_head_op *ms_head_describe_cluster(struct ms_head *h,
-                                            const char *name,
-                                            const void *meta,
-                                            size_t len);
 /* The result is a ClusterStatus with its meta. -ENOENT: there is none. */
 struct ms_head_op *ms_head_find_cluster(struct ms_head *h, const char *name);
 
@@ -249,8 +237,7 @@ struct ms_head_op *ms_head_status(struct ms_head *h);
 
 /* Places. `m` is one of place_group (the result is a GroupStatus, perhaps of a group that
  * waits), wait_group and find_group (a GroupStatus), remove_group, place_cluster (a
- * ClusterPlaced: what it says is claimed for a cluster of that name), drop_claim, and resources
- * (Resources). It is borrowed until the call returns. In an embedded head all of them but
+ * ClusterPlaced: where its ranks would go; nothing is held), and resources (Resources). It is borrowed until the call returns. In an embedded head all of them but
  * wait_group have completed when this returns.
  *
  * -ENOSPC (not on these nodes), -EBUSY (held by others now), -EAGAIN (no way was found), each
@@ -280,6 +267,9 @@ const char *ms_head_op_delay(const struct ms_head_op *op);
 int ms_head_op_result(const struct ms_head_op *op, struct ms_error *err);
 /* After a failure: the table that belongs to the text, or NULL. Borrowed until unref. */
 const char *ms_head_op_table(const struct ms_head_op *op);
+/* After a failure: what workers said, in `workers`; NULL: it was none of theirs. Borrowed until
+ * unref. */
+const Muster__Failure *ms_head_op_failure(const struct ms_head_op *op);
 /* After success: the message named above, borrowed until unref; NULL if it has none. */
 const ProtobufCMessage *ms_head_op_message(const struct ms_head_op *op);
 /* Give it up (any time; an operation under way goes on without an observer). */

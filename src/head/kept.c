@@ -4,6 +4,7 @@
 #include "cluster/copy.h"
 #include "head/clusters/place.h"
 #include "head/drivers/driver.h"
+#include "head/clusters/clusters.h"
 #include "head/durable.h"
 #include "head/head_impl.h"
 #include "head/kv/kv.h"
@@ -18,7 +19,7 @@
 
 #define FILE_NAME "state"
 
-enum { SPACE_KV = 1, SPACE_GROUP = 2, SPACE_STORE = 3 };
+enum { SPACE_KV = 1, SPACE_GROUP = 2, SPACE_STORE = 3, SPACE_CLUSTER = 4 };
 
 /* ---- the key-value store --------------------------------------------------------- */
 
@@ -209,15 +210,126 @@ static void expect_nodes(struct ms_head *h)
             ms_recovery_expect(h, k->message->status->pieces[i]->node);
 }
 
+/* ---- clusters -------------------------------------------------------------------- */
+
+/* The uids of earlier incarnations, oldest first; borrowed from `out`. */
+static void fill_slot(Muster__KeptSlot *m, const struct ms_slot *s, uint64_t *out)
+{
+    muster__kept_slot__init(m);
+    m->former = out;
+    for (unsigned i = 0; i < MS_FORMER_MAX; i++) {
+        uint64_t uid = s->former[(s->former_next + i) % MS_FORMER_MAX];
+
+        if (uid)
+            m->former[m->n_former++] = uid;
+    }
+}
+
+static void
+put_message(struct ms_durable *d, const char *name, const Muster__KeptCluster *m)
+{
+    size_t len = muster__kept_cluster__get_packed_size(m);
+    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = malloc(len + 1);
+
+    if (!packed)
+        return;
+    muster__kept_cluster__pack(m, packed);
+    ms_durable_put(d, SPACE_CLUSTER, name, packed, len);
+}
+
+static void put_spec(struct ms_durable *d, const struct ms_cluster *c)
+{
+    Muster__KeptCluster m = MUSTER__KEPT_CLUSTER__INIT;
+    MS_CLEANUP(ms_cleanup_free)
+    Muster__KeptSlot *slots = calloc(c->count + 1, sizeof *slots);
+    MS_CLEANUP(ms_cleanup_free)
+    Muster__KeptSlot **list = calloc(c->count + 1, sizeof(Muster__KeptSlot *));
+    MS_CLEANUP(ms_cleanup_free)
+    uint64_t *uids = calloc(c->count * MS_FORMER_MAX + 1, sizeof *uids);
+
+    if (!slots || !list || !uids)
+        return;
+    for (size_t i = 0; i < c->count; i++) {
+        fill_slot(&slots[i], &c->slots[i], uids + i * MS_FORMER_MAX);
+        list[i] = &slots[i];
+    }
+    m.spec = c->spec;
+    m.placed = c->placed;
+    m.master = c->master;
+    if (c->port_owner)
+        m.port_owner = c->port_owner;
+    m.driver = c->driver;
+    m.slots = list;
+    m.n_slots = c->count;
+    put_message(d, c->name, &m);
+}
+
+void ms_head_keep_spec(struct ms_head *h, const struct ms_cluster *c)
+{
+    if (h->kept.durable && c->spec && c->is_made)
+        put_spec(h->kept.durable, c);
+}
+
+void ms_head_forget_spec(struct ms_head *h, const char *cluster)
+{
+    ms_durable_delete(h->kept.durable, SPACE_CLUSTER, cluster);
+}
+
+/* It stands in the registry, and its agents will tell who of it lives. */
+static void take_spec(struct ms_head *h, const char *name, Muster__KeptCluster *m)
+{
+    struct ms_cluster *c = ms_registry_find(&h->registry, name);
+
+    if (c)
+        ms_registry_remove(&h->registry, c);
+    if (!m || !m->spec || !m->placed || m->n_slots == 0)
+        return;
+    c = ms_registry_expect(&h->registry, name, m->n_slots);
+    if (!c)
+        return;
+    c->driver = m->driver;
+    c->detached = m->spec->detached;
+    if (m->port_owner[0])
+        c->port_owner = strdup(m->port_owner);
+    c->spec = MS_TAKE(m->spec);
+    c->placed = MS_TAKE(m->placed);
+    c->master = MS_TAKE(m->master);
+    for (size_t i = 0; i < c->count; i++)
+        for (size_t k = 0; k < m->slots[i]->n_former; k++)
+            ms_slot_remember(&h->registry, &c->slots[i], m->slots[i]->former[k]);
+}
+
+static void
+take_cluster(struct ms_head *h, const char *name, const uint8_t *data, size_t len)
+{
+    Muster__KeptCluster *m = data ? muster__kept_cluster__unpack(NULL, len, data) : NULL;
+
+    take_spec(h, name, m);
+    if (m)
+        muster__kept_cluster__free_unpacked(m, NULL);
+}
+
+/* Nobody has reported any of its workers. */
+static struct ms_cluster *find_lost(const struct ms_head *h)
+{
+    ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
+        if (c->unknown == c->count)
+            return c;
+    return NULL;
+}
+
 /* ---- the file -------------------------------------------------------------------- */
 
 /* Who has not come back by now will not: what was its goes. */
 static void on_grace(void *arg)
 {
     struct ms_head *h = arg;
+    struct ms_cluster *lost;
     size_t i = 0;
     bool has_changed = false;
 
+    while ((lost = find_lost(h)))
+        ms_head_cluster_forget(h, lost);
     while (i < h->kv.store.count) {
         struct ms_kv_owner owner = h->kv.store.entries[i]->owner;
 
@@ -241,6 +353,8 @@ on_record(void *arg, uint32_t space, const char *key, const uint8_t *data, size_
 
     if (space == SPACE_KV)
         take_entry(h, key, data, len);
+    if (space == SPACE_CLUSTER)
+        take_cluster(h, key, data, len);
     if (space == SPACE_STORE && data && len == sizeof h->kv.store.id)
         memcpy(&h->kv.store.id, data, len); /* whoever watches goes on */
     if (space != SPACE_GROUP)
@@ -262,6 +376,9 @@ static void on_rewrite(void *arg, struct ms_durable *d)
     put_entries(h, d);
     ms_list_each (k, &h->kept.groups, struct kept_group, link)
         put_group(d, k);
+    ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
+        if (c->spec && c->is_made)
+            put_spec(d, c);
 }
 
 int ms_head_kept_open(struct ms_head *h, struct ms_error *err)

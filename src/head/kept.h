@@ -1,8 +1,8 @@
 /* kept.h - what a daemon head knows that nobody else could tell it again
  *
  * Agents and drivers report to a head that was started again what they have. The rest
- * stands in the session's folder (durable.h): the key-value store, and placement groups
- * that are detached. Other heads keep nothing: `durable` is NULL and all of this does
+ * stands in the session's folder (durable.h): the key-value store, the specs of clusters,
+ * and placement groups that are detached. Other heads keep nothing: `durable` is NULL and all of this does
  * nothing. The head's thread, or before it runs.
  */
 #ifndef MS_HEAD_KEPT_H
@@ -15,6 +15,7 @@
 
 #include <stdint.h>
 
+struct ms_cluster;
 struct ms_durable;
 struct ms_head;
 
@@ -36,6 +37,9 @@ void ms_head_keep_group(struct ms_head *h,
                         const Muster__PlaceGroup *group,
                         const Muster__GroupStatus *status);
 void ms_head_forget_group(struct ms_head *h, uint64_t id);
+/* The spec of this cluster, its places or its incarnations have changed. */
+void ms_head_keep_spec(struct ms_head *h, const struct ms_cluster *c);
+void ms_head_forget_spec(struct ms_head *h, const char *cluster);
 /* A node has come: groups that wait for it are placed there again. */
 void ms_head_restore_groups(struct ms_head *h);
 

@@ -1,4 +1,6 @@
 #include "head/op.h"
+#include "base/cleanup.h"
+#include "head/clusters/launch.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
 
@@ -57,6 +59,8 @@ void ms_head_op_unref(struct ms_head_op *op)
         protobuf_c_message_free_unpacked(op->message, NULL);
     if (op->wanted)
         muster__driver_to_head__free_unpacked(op->wanted, NULL);
+    if (op->failure)
+        muster__failure__free_unpacked(op->failure, NULL);
     free(op->table);
     pthread_cond_destroy(&op->changed);
     pthread_mutex_destroy(&op->lock);
@@ -71,6 +75,8 @@ complete(struct ms_head_op *op, const struct ms_error *err, ProtobufCMessage *me
     struct ms_head *h = op->head;
 
     ms_timer_finish(&op->deadline);
+    ms_ending_finish(&op->ending);
+    ms_launch_destroy(MS_TAKE(op->launch));
     ms_list_remove(&op->wait_link);
     ms_list_each (a, &op->asks, struct ms_ask, link)
         ms_ask_destroy(a);
@@ -160,6 +166,11 @@ int ms_head_op_result(const struct ms_head_op *op, struct ms_error *err)
 const char *ms_head_op_table(const struct ms_head_op *op)
 {
     return atomic_load_explicit(&op->done, memory_order_acquire) ? op->table : NULL;
+}
+
+const Muster__Failure *ms_head_op_failure(const struct ms_head_op *op)
+{
+    return atomic_load_explicit(&op->done, memory_order_acquire) ? op->failure : NULL;
 }
 
 const ProtobufCMessage *ms_head_op_message(const struct ms_head_op *op)

@@ -12,12 +12,14 @@
 
 #include "base/list.h"
 #include "cluster/registry.h"
+#include "head/clusters/ending.h"
 #include "head/head.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 struct ms_barrier;
+struct ms_launch;
 struct ms_node;
 struct ms_driver;
 
@@ -29,6 +31,7 @@ struct ms_head_op {
     struct ms_error error; /* code 0: success */
     ProtobufCMessage *message;
     char *table; /* beside the error's text; NULL: none. Set before it fails. */
+    Muster__Failure *failure; /* what workers said; NULL: nothing. Set before it fails. */
 
     struct ms_head *head;
     struct ms_list link; /* head->ops, until done; under the head's lock */
@@ -57,8 +60,10 @@ struct ms_head_op {
 
     /* Clusters. */
     struct ms_cluster *cluster;
-    struct ms_error why; /* code 0: all is well so far */
-    int64_t until_ns;    /* of a destroy: when its window ends */
+    struct ms_error why;      /* code 0: all is well so far */
+    struct ms_ending ending;  /* ranks of it that end */
+    struct ms_launch *launch; /* ranks of it that start; NULL: none */
+    size_t launch_count;      /* of a cluster that grows: how many those are */
     /* one of the lists of the head in which operations wait; a barrier's ops */
     struct ms_list wait_link;
     struct ms_barrier *barrier; /* at which it waits */

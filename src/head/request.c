@@ -82,11 +82,11 @@ void ms_head_request_run(struct ms_head_op *op)
         {MUSTER__DRIVER_TO_HEAD__BODY_PREPARE, run_prepare},
         {MUSTER__DRIVER_TO_HEAD__BODY_STATUS, ms_head_status_run},
         {MUSTER__DRIVER_TO_HEAD__BODY_ASK_DEATH, ms_head_ask_death_run},
-        {MUSTER__DRIVER_TO_HEAD__BODY_REPLACE, ms_head_replace_run},
-        {MUSTER__DRIVER_TO_HEAD__BODY_OPEN, ms_head_open_run},
+        {MUSTER__DRIVER_TO_HEAD__BODY_RESTART, ms_head_restart_run},
+        {MUSTER__DRIVER_TO_HEAD__BODY_RESIZE, ms_head_resize_run},
+        {MUSTER__DRIVER_TO_HEAD__BODY_ADD_STEP, ms_head_add_step_run},
         {MUSTER__DRIVER_TO_HEAD__BODY_ASK_SUCCESSOR, ms_head_ask_successor_run},
         {MUSTER__DRIVER_TO_HEAD__BODY_FIND, ms_head_find_run},
-        {MUSTER__DRIVER_TO_HEAD__BODY_DESCRIBE, ms_head_describe_run},
         {MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG, ms_head_read_log_run},
         {MUSTER__DRIVER_TO_HEAD__BODY_KV_PUT, ms_head_kv_put_run},
         {MUSTER__DRIVER_TO_HEAD__BODY_KV_GET, ms_head_kv_get_run},
@@ -161,17 +161,6 @@ struct ms_head_op *ms_head_request_then(struct ms_head *h,
     if (op->wanted)
         return ms_head_op_submit(op);
     ms_head_op_fail(op, -ENOMEM, "out of memory");
-    return op;
-}
-
-/* One that has failed before it began. */
-static struct ms_head_op *refuse(struct ms_head *h, const struct ms_error *why)
-{
-    struct ms_head_op *op = ms_head_op_create(h);
-
-    if (!op)
-        return ms_head_op_refused(h);
-    ms_head_op_fail_with(op, why);
     return op;
 }
 
@@ -255,85 +244,4 @@ struct ms_head_op *
 ms_head_destroy_cluster(struct ms_head *h, const char *name, int64_t grace_ns)
 {
     return ms_head_destroy_that_cluster(h, name, false, 0, grace_ns);
-}
-
-/* The memory of a CreateCluster that borrows from the caller's ranks. */
-struct request {
-    Muster__WorkerSpec *specs;
-    Muster__RankStart *ranks, **pointers;
-};
-
-static void request_cleanup(struct request *r)
-{
-    free(r->specs);
-    free(r->ranks);
-    free(r->pointers);
-}
-
-static int fill(struct request *r,
-                const char *name,
-                const struct ms_head_rank *ranks,
-                size_t count,
-                struct ms_error *err)
-{
-    if (count > MS_CLUSTER_WORKERS_MAX)
-        return ms_error_set(err,
-                            -ENOSPC,
-                            "%zu workers; from 1 to %u are possible",
-                            count,
-                            MS_CLUSTER_WORKERS_MAX);
-    r->specs = calloc(count + 1, sizeof *r->specs);
-    r->ranks = calloc(count + 1, sizeof *r->ranks);
-    r->pointers = calloc(count + 1, sizeof(Muster__RankStart *));
-    if (!r->specs || !r->ranks || !r->pointers)
-        return ms_error_sys(err, -ENOMEM, "cannot ask for %zu workers", count);
-    for (size_t i = 0; i < count; i++) {
-        if (ranks[i].spec.base.descriptor != &muster__worker_spec__descriptor)
-            return ms_error_set(err, -EINVAL, "rank %zu has no specification", i);
-        r->specs[i] = ranks[i].spec;
-        r->specs[i].cluster = ms_field_text(name);
-        r->specs[i].devices = (uint32_t *)(uintptr_t)ranks[i].devices;
-        r->specs[i].n_devices = ranks[i].device_count;
-        muster__rank_start__init(&r->ranks[i]);
-        r->ranks[i].spec = &r->specs[i];
-        r->ranks[i].node = ms_field_text(ranks[i].node);
-        r->pointers[i] = &r->ranks[i];
-    }
-    return 0;
-}
-
-static int check_size(const Muster__DriverToHead *m, struct ms_error *err)
-{
-    size_t size = muster__driver_to_head__get_packed_size(m);
-
-    if (size <= MS_CONTROL_MAX)
-        return 0;
-    return ms_error_set(err,
-                        -E2BIG,
-                        "the environments and commands of %zu workers take %zu bytes, "
-                        "at most %zu are possible",
-                        m->create->n_ranks,
-                        size,
-                        (size_t)MS_CONTROL_MAX);
-}
-
-struct ms_head_op *ms_head_create_cluster(struct ms_head *h,
-                                          const char *name,
-                                          const struct ms_head_rank *ranks,
-                                          size_t count)
-{
-    MS_CLEANUP(request_cleanup) struct request r = {0};
-    Muster__CreateCluster create = MUSTER__CREATE_CLUSTER__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
-    struct ms_error err = {0};
-
-    if (fill(&r, name, ranks, count, &err) < 0)
-        return refuse(h, &err);
-    create.name = ms_field_text(name);
-    create.n_ranks = count;
-    create.ranks = r.pointers;
-    create.detached = count > 0 && ranks[0].spec.detached;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_CREATE;
-    m.create = &create;
-    return check_size(&m, &err) < 0 ? refuse(h, &err) : ask(h, &m);
 }

@@ -1,7 +1,7 @@
 /* request.h - from what is wanted to the function that carries it out
  *
  * What is wanted of a head is a DriverToHead message, whoever asks: this process (head.h),
- * a driver over its link, or the head itself. request.c and request_replace.c make the
+ * a driver over its link, or the head itself. request.c and request_cluster.c make the
  * messages of head.h; ms_head_request_run finds the `run` of a message.
  */
 #ifndef MS_HEAD_REQUEST_H

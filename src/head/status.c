@@ -1,5 +1,6 @@
 #include "cluster/status.h"
 #include "base/cleanup.h"
+#include "head/clusters/clusters.h"
 #include "head/clusters/place.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
@@ -145,7 +146,7 @@ static bool add_clusters(Muster__Status *s, const struct ms_head *h)
             return false;
         s->n_clusters++;
     }
-    return true;
+    return ms_creations_add_status(h, s);
 }
 
 static bool add_addresses(Muster__Status *s, const struct ms_head *h)

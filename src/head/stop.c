@@ -65,7 +65,7 @@ static bool has_agents(const struct ms_head *h, bool unready)
 static bool is_creating(const struct ms_head *h)
 {
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
-        if (c->state == MS_CLUSTER_STARTING || ms_head_is_replacing(c))
+        if (c->state == MS_CLUSTER_STARTING || c->is_busy)
             return true;
     return false;
 }

@@ -1,6 +1,7 @@
 #include "head/waiting.h"
 #include "base/cleanup.h"
 #include "cluster/copy.h"
+#include "head/clusters/clusters.h"
 #include "head/clusters/place.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
@@ -142,6 +143,7 @@ void ms_head_fail_waiting(struct ms_head *h, const struct ms_driver *d)
         if (op->driver == d)
             ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
     ms_place_fail_waits(h, d);
+    ms_creations_fail(h, d);
     ms_list_each (op, &h->kv.waiting, struct ms_head_op, wait_link)
         if (op->driver == d)
             ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");

@@ -203,9 +203,6 @@ int ms_books_remove(struct ms_books *b, struct ms_group *group, struct ms_error 
 
 void ms_books_drop_owner(struct ms_books *b, uint64_t owner)
 {
-    ms_list_each (c, &b->claims, struct ms_claim, link)
-        if (c->owner == owner && !c->has_cluster)
-            ms_claim_give(b, c);
     ms_list_each (g, &b->groups.all, struct ms_group, link)
         if (g->owner == owner && !g->detached)
             g->is_ending = true;

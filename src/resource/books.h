@@ -34,7 +34,6 @@ struct ms_claim {
     uint64_t owner;
     uint32_t
         rank; /* of a worker that was found running; MS_CLAIM_WHOLE: all of a cluster */
-    bool has_cluster; /* the cluster exists: its end gives the claim back */
     struct ms_layout layout;
     struct ms_seat *seats; /* [world_size] if it stands in bundles; else NULL */
 };
@@ -105,6 +104,7 @@ int ms_books_remove(struct ms_books *b, struct ms_group *group, struct ms_error 
 
 struct ms_claim_request {
     uint64_t owner;
+    bool is_more; /* the cluster has a claim already, and this is beside it */
     struct ms_scope_request scope; /* for request.scope, which means nothing here */
     struct ms_layout_request request;
     const struct ms_seat *seats; /* of rank 0, 1, ...; NULL: not in bundles */
@@ -117,6 +117,9 @@ int ms_books_claim(struct ms_books *b,
                    struct ms_claim **out,
                    struct ms_buf *table,
                    struct ms_error *err);
+
+/* Would there be room for it if nobody held anything? */
+bool ms_books_is_possible(struct ms_books *b, const struct ms_claim_request *r);
 
 /* A worker that runs already holds this, whether it is free or not. A second one of the
  * same rank is none. -ENOENT: no such node; -ENOMEM. Devices that the node has not are
@@ -132,8 +135,10 @@ int ms_books_adopt(struct ms_books *b,
 struct ms_claim *ms_books_find_claim(const struct ms_books *b, const char *cluster);
 /* Give back all that the cluster holds. */
 void ms_books_drop_cluster(struct ms_books *b, const char *cluster);
+/* Give back its last claim. */
+void ms_books_drop_newest(struct ms_books *b, const char *cluster);
 /* The owner is gone: so are its groups that are not detached, when nobody stands in them
- * any more, and its claims without a cluster. */
+ * any more. Claims go with their clusters. */
 void ms_books_drop_owner(struct ms_books *b, uint64_t owner);
 
 #endif

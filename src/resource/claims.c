@@ -69,6 +69,19 @@ void ms_books_drop_cluster(struct ms_books *b, const char *cluster)
         ms_books_settle(b);
 }
 
+void ms_books_drop_newest(struct ms_books *b, const char *cluster)
+{
+    struct ms_claim *newest = NULL;
+
+    ms_list_each (c, &b->claims, struct ms_claim, link)
+        if (strcmp(c->cluster, cluster) == 0)
+            newest = c;
+    if (!newest)
+        return;
+    ms_claim_give(b, newest);
+    ms_books_settle(b);
+}
+
 /* ---- in bundles ------------------------------------------------------------------ */
 
 static int no_seats(const struct ms_claim_request *r,
@@ -308,12 +321,9 @@ int ms_books_claim(struct ms_books *b,
     if (rc < 0)
         return rc;
     ms_list_each (other, &b->claims, struct ms_claim, link)
-        if (strcmp(other->cluster, cluster) == 0)
-            return ms_error_set(err,
-                                -EEXIST,
-                                "there is a cluster '%s' already%s",
-                                cluster,
-                                other->has_cluster ? "" : ", or it is being created");
+        if (!r->is_more && strcmp(other->cluster, cluster) == 0)
+            return ms_error_set(
+                err, -EEXIST, "there is a cluster '%s' already", cluster);
     c = claim_create(cluster, r->owner, MS_CLAIM_WHOLE);
     if (!c)
         return no_seats(r, -ENOMEM, "out of memory", err);
@@ -325,6 +335,75 @@ int ms_books_claim(struct ms_books *b,
     ms_list_add_tail(&b->claims, &c->link);
     *out = c;
     return 0;
+}
+
+/* ---- if nobody held anything ------------------------------------------------------- */
+
+/* What is held of a node is put aside, and comes back. */
+struct aside {
+    uint64_t cpu_milli, memory;
+    uint32_t whole;
+    struct ms_device *devices;
+};
+
+static int put_aside(struct ms_stock_node *n, struct aside *a)
+{
+    *a = (struct aside){n->cpu_milli_held, n->memory_held, n->whole, NULL};
+    a->devices = calloc(n->device_count + (size_t)1, sizeof *a->devices);
+    if (!a->devices)
+        return -ENOMEM;
+    n->cpu_milli_held = n->memory_held = 0;
+    n->whole = n->device_count;
+    for (uint32_t i = 0; i < n->device_count; i++) {
+        struct ms_device *d = &n->devices[i];
+
+        a->devices[i] = *d;
+        d->held_milli = d->mapped = 0;
+        d->memory_held = 0;
+    }
+    return 0;
+}
+
+static void put_back(struct ms_stock_node *n, struct aside *a)
+{
+    if (!a->devices)
+        return;
+    n->cpu_milli_held = a->cpu_milli;
+    n->memory_held = a->memory;
+    n->whole = a->whole;
+    memcpy(n->devices, a->devices, n->device_count * sizeof *a->devices);
+    free(a->devices);
+}
+
+/* In its bundle with nobody else in it. */
+static bool seat_has_room(const struct ms_claim_request *r, const struct ms_seat *seat)
+{
+    const struct ms_bundle *b;
+
+    if (seat->bundle >= seat->group->request.count)
+        return false;
+    b = &seat->group->request.bundles[seat->bundle];
+    return r->request.cpu_milli <= b->cpu_milli && r->request.memory <= b->memory &&
+           r->request.device_memory <= b->device_memory;
+}
+
+bool ms_books_is_possible(struct ms_books *b, const struct ms_claim_request *r)
+{
+    struct aside *aside = calloc(b->stock.count + 1, sizeof *aside);
+    struct ms_claim trial = {0};
+    bool is_possible = aside != NULL;
+
+    for (uint32_t i = 0; r->seats && i < r->seat_count; i++)
+        is_possible = is_possible && seat_has_room(r, &r->seats[i]);
+    for (size_t i = 0; !r->seats && is_possible && i < b->stock.count; i++)
+        is_possible = put_aside(&b->stock.nodes[i], &aside[i]) == 0;
+    if (!r->seats && is_possible)
+        is_possible = claim_devices(b, &trial, r, NULL, NULL) == 0;
+    ms_layout_finish(&trial.layout); /* what it holds is forgotten below */
+    for (size_t i = 0; aside && i < b->stock.count; i++)
+        put_back(&b->stock.nodes[i], &aside[i]);
+    free(aside);
+    return is_possible;
 }
 
 /* ---- what runs already ----------------------------------------------------------- */
@@ -377,7 +456,6 @@ int ms_books_adopt(struct ms_books *b,
         ms_claim_destroy(c);
         return -ENOMEM;
     }
-    c->has_cluster = true;
     ms_layout_hold(&b->stock, &c->layout);
     ms_list_add_tail(&b->claims, &c->link);
     return 0;

@@ -1,6 +1,8 @@
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "head/clusters/clusters_impl.h"
+#include "head/clusters/helpers.h"
+#include "head/clusters/launch.h"
 #include "head/clusters/place.h"
 #include "head/clusters/ports.h"
 #include "head/drivers/driver.h"
@@ -19,38 +21,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Rank 0 has at least this part of the window of a destroy to itself. */
-#define FIRST_SHARE 4
-
-/* Slots of a cluster. */
-struct ms_span {
-    size_t first, end;
-};
-
-static struct ms_span span_of(const struct ms_cluster *c)
-{
-    return (struct ms_span){0, c->count};
-}
-
-/* ---- stopping workers ------------------------------------------------------------ */
-
-/* To be stopped: what has a process that is known. */
-static bool is_stoppable(const struct ms_slot *s, bool also_dead)
-{
-    return s->now.uid && s->now.address && (also_dead || ms_slot_is_live(s));
-}
-
-/* The uids of the workers of these slots on this node; `out` has room for all. */
-static size_t uids_on(const struct ms_cluster *c,
-                      struct ms_span span,
-                      const char *node,
-                      bool also_dead,
-                      uint64_t *out)
+/* The uids of the living workers of a cluster on this node; `out` has room for all. */
+static size_t living_on(const struct ms_cluster *c, const char *node, uint64_t *out)
 {
     size_t n = 0;
 
-    for (size_t i = span.first; i < span.end; i++)
-        if (is_stoppable(&c->slots[i], also_dead) &&
+    for (size_t i = 0; i < c->count; i++)
+        if (ms_slot_is_live(&c->slots[i]) && c->slots[i].now.address &&
             strcmp(c->slots[i].node, node) == 0)
             out[n++] = c->slots[i].now.uid;
     return n;
@@ -71,42 +48,6 @@ static void stop_message(Muster__HeadToAgent *m,
     m->stop = stop;
 }
 
-static int ask_stop(struct ms_head_op *op,
-                    struct ms_cluster *c,
-                    struct ms_span span,
-                    bool also_dead,
-                    int64_t grace_ns)
-{
-    MS_CLEANUP(ms_cleanup_free) uint64_t *uids = calloc(c->count, sizeof *uids);
-    Muster__HeadToAgent m;
-    Muster__StopWorkers stop;
-    int asked = 0;
-
-    if (!uids)
-        return -ENOMEM;
-    ms_list_each (n, &op->head->nodes, struct ms_node, link) {
-        size_t count = uids_on(c, span, n->name, also_dead, uids);
-        int rc;
-
-        if (count == 0 || ms_node_check(n, NULL) < 0)
-            continue;
-        stop_message(&m, &stop, uids, count, grace_ns);
-        rc = ms_node_ask(n, op, &m, NULL);
-        if (rc == -ENOMEM)
-            return rc;
-        asked += rc == 0;
-    }
-    return asked;
-}
-
-int ms_head_cluster_ask_stop(struct ms_head_op *op,
-                             struct ms_cluster *c,
-                             bool also_dead,
-                             int64_t grace_ns)
-{
-    return ask_stop(op, c, span_of(c), also_dead, grace_ns);
-}
-
 int ms_head_stop_workers_of(struct ms_head *h, struct ms_node *n, int64_t grace_ns)
 {
     MS_CLEANUP(ms_cleanup_free)
@@ -118,7 +59,7 @@ int ms_head_stop_workers_of(struct ms_head *h, struct ms_node *n, int64_t grace_
     if (!uids)
         return -ENOMEM;
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
-        count += uids_on(c, span_of(c), n->name, false, uids + count);
+        count += living_on(c, n->name, uids + count);
     stop_message(&m, &stop, uids, count, grace_ns);
     return count ? ms_node_tell(n, &m) : 0;
 }
@@ -134,12 +75,24 @@ void ms_head_tell_stop(struct ms_node *n, uint64_t uid)
 
 /* ---- destroy --------------------------------------------------------------------- */
 
+/* One that has waited for helpers of this name goes on. */
+static void helpers_are_gone(struct ms_head *h)
+{
+    ms_list_each (c, &h->registry.clusters, struct ms_cluster, link) {
+        struct ms_head_op *op = c->is_busy ? ms_launch_find(h, c) : NULL;
+
+        if (op)
+            ms_launch_step(op);
+    }
+}
+
 void ms_head_cluster_forget(struct ms_head *h, struct ms_cluster *c)
 {
     uint64_t driver = c->driver;
+    bool are_helpers = c->slots[0].helps != 0;
 
     ms_head_ports_drop(h, c);
-    ms_head_meta_remove(h, c->name);
+    ms_head_forget_spec(h, c->name);
     ms_place_cluster_gone(h, c->name);
     /* whoever waits for this may place one of the same name from another thread */
     ms_list_each (op, &h->destroying, struct ms_head_op, wait_link)
@@ -149,6 +102,8 @@ void ms_head_cluster_forget(struct ms_head *h, struct ms_cluster *c)
     ms_driver_cluster_gone(h, driver);
     ms_head_seek_step(h);
     ms_head_changed(h);
+    if (are_helpers)
+        helpers_are_gone(h);
 }
 
 static bool is_awaited(const struct ms_head *h, const struct ms_cluster *c)
@@ -159,137 +114,28 @@ static bool is_awaited(const struct ms_head *h, const struct ms_cluster *c)
     return false;
 }
 
-static void on_late(void *arg)
-{
-    struct ms_head_op *op = arg;
-    struct ms_cluster *c = op->cluster;
-    size_t i = 0;
-
-    while (i + 1 < c->count && !ms_slot_is_live(&c->slots[i]))
-        i++;
-    ms_head_op_fail(op,
-                    -ETIMEDOUT,
-                    "%zu of %zu workers of cluster '%s' have not ended in time, "
-                    "among them rank %u (pid %d on node %s)",
-                    c->live,
-                    c->count,
-                    c->name,
-                    c->slots[i].rank,
-                    (int)c->slots[i].now.pid,
-                    c->slots[i].node);
-}
-
 /* Each node has reaped them all and cleaned up after them, and told each exit before;
- * or is gone. */
-static void destroy_step(struct ms_head_op *op)
+ * or is gone; or there are some that even SIGKILL does not end. */
+static void ended(struct ms_head_op *op)
 {
-    if (!ms_list_is_empty(&op->asks))
-        return;
-    if (op->cluster->live == 0)
+    struct ms_error late = {0};
+
+    if (ms_ending_left(op) == 0) {
         ms_head_cluster_forget(op->head, op->cluster);
-    else
-        on_late(op); /* there are some that even SIGKILL does not end */
+    } else {
+        ms_ending_late(op, &late);
+        ms_head_op_fail_with(op, &late);
+    }
 }
 
-static void
-destroy_answered(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
-{
-    (void)n;
-    (void)answer;
-    destroy_step(op);
-}
-
-static void
-destroy_refused(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
-{
-    (void)n;
-    (void)why; /* the workers of a node that is gone are dead by now */
-    destroy_step(op);
-}
-
-static void cannot_stop(struct ms_head_op *op)
-{
-    ms_head_op_fail(op, -ENOMEM, "cannot stop cluster '%s'", op->cluster->name);
-}
-
-/* The others have ended. Rank 0 has what they left of the window, and at least a part of
- * it: it is the one that others meet at. */
-static void stop_first(struct ms_head_op *op)
-{
-    int64_t least_ns = ms_head_grace(op->wanted->destroy->grace_ns) / FIRST_SHARE;
-    int64_t left_ns = op->until_ns - ms_now_ns();
-    int asked;
-
-    op->on_answer = destroy_answered;
-    op->on_refused = destroy_refused;
-    asked = ask_stop(op,
-                     op->cluster,
-                     (struct ms_span){0, 1},
-                     true,
-                     left_ns > least_ns ? left_ns : least_ns);
-    if (asked < 0)
-        cannot_stop(op);
-    else if (asked == 0)
-        destroy_step(op);
-}
-
-static void
-other_ended(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
-{
-    (void)n;
-    (void)answer;
-    if (ms_list_is_empty(&op->asks))
-        stop_first(op);
-}
-
-static void
-other_refused(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
-{
-    (void)why;
-    other_ended(op, n, NULL);
-}
-
-/* All but rank 0, which goes last; all at once if there is no time for that, or none to
- * wait for. The number of nodes that were asked. */
-static int stop_others(struct ms_head_op *op, int64_t grace_ns)
-{
-    struct ms_cluster *c = op->cluster;
-    int asked = 0;
-
-    op->on_answer = other_ended;
-    op->on_refused = other_refused;
-    if (grace_ns > 0 && ms_slot_is_live(&c->slots[0]))
-        asked = ask_stop(op,
-                         c,
-                         (struct ms_span){1, c->count},
-                         true,
-                         grace_ns - grace_ns / FIRST_SHARE);
-    if (asked != 0)
-        return asked;
-    op->on_answer = destroy_answered;
-    op->on_refused = destroy_refused;
-    return ms_head_cluster_ask_stop(op, c, true, grace_ns);
-}
-
-/* Its workers are all confirmed now, so that they can be named to the nodes. To all of
- * them, also the dead: what those left behind must be gone too. */
+/* Its workers are all confirmed now, so that they can be named to the nodes. */
 static void begin_destroy(struct ms_head_op *op)
 {
-    struct ms_head *h = op->head;
     int64_t grace_ns = ms_head_grace(op->wanted->destroy->grace_ns);
-    int asked = -ENOMEM;
 
     op->cluster->state = MS_CLUSTER_STOPPING;
-    op->until_ns = ms_deadline_ns(ms_now_ns(), grace_ns);
-    op->on_answer = destroy_answered; /* it has begun */
-    if (ms_timer_init(&op->deadline, h->loop, on_late, op) == 0)
-        asked = stop_others(op, grace_ns);
-    if (asked < 0)
-        cannot_stop(op);
-    else if (asked == 0)
-        destroy_step(op);
-    else
-        ms_timer_set(&op->deadline, ms_deadline_ns(MS_STOP_GRACE_NS, grace_ns));
+    if (ms_ending_begin(op, NULL, 0, grace_ns, ended) < 0)
+        ms_head_op_fail(op, -ENOMEM, "cannot stop cluster '%s'", op->cluster->name);
 }
 
 /* 0 if at least one living worker of it can be reached, or none lives. */
@@ -333,6 +179,17 @@ static bool is_meant(const struct ms_head_op *op, const struct ms_cluster *c)
            !is_another(op->head, c, wanted->uid);
 }
 
+/* What is being made of it is given up; the end follows when that is gone. */
+static void interrupt(struct ms_head *h, const struct ms_cluster *c)
+{
+    struct ms_head_op *op = ms_launch_find(h, c);
+    struct ms_error why = {0};
+
+    ms_error_set(&why, -ECANCELED, "cluster '%s' was destroyed meanwhile", c->name);
+    if (op)
+        ms_launch_cancel(op, &why);
+}
+
 void ms_head_destroy_run(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
@@ -346,14 +203,17 @@ void ms_head_destroy_run(struct ms_head_op *op)
     op->cluster = ms_registry_find(&h->registry, name);
     if (op->cluster && !is_meant(op, op->cluster))
         op->cluster = NULL;
-    if (!op->cluster) {
+    if (!op->cluster && ms_head_give_up_waiting(h, name, op->driver)) {
+        ms_head_op_succeed(op, NULL);
+    } else if (!op->cluster) {
         ms_head_op_fail(op, -ENOENT, "there is no cluster '%s'", name);
     } else if (check_nodes(h, op->cluster, &err) < 0) {
         ms_head_op_fail_with(op, &err);
     } else {
         ms_list_add_tail(&h->destroying, &op->wait_link);
-        if (op->cluster->state != MS_CLUSTER_STARTING &&
-            !ms_head_is_replacing(op->cluster))
+        if (op->cluster->is_busy)
+            interrupt(h, op->cluster);
+        else
             begin_destroy(op);
     }
 }
@@ -362,7 +222,7 @@ void ms_head_destroy_run(struct ms_head_op *op)
 static struct ms_head_op *next_destroy(struct ms_head *h, const struct ms_cluster *c)
 {
     ms_list_each (op, &h->destroying, struct ms_head_op, wait_link)
-        if (op->cluster == c && !op->on_answer)
+        if (op->cluster == c && !op->ending.done)
             return op;
     return NULL;
 }
@@ -400,7 +260,8 @@ static void worker_gone(struct ms_head *h, const struct ms_slot *slot)
 /* Nobody waits for it any more; else it is forgotten with the nodes' answers. */
 static bool is_over(const struct ms_head *h, const struct ms_cluster *c)
 {
-    return (c->state == MS_CLUSTER_STOPPING && c->live == 0 && !is_awaited(h, c)) ||
+    return (c->state == MS_CLUSTER_STOPPING && c->live == 0 && !c->is_busy &&
+            !is_awaited(h, c)) ||
            ms_helpers_are_over(c);
 }
 
@@ -417,9 +278,10 @@ void ms_head_worker_exited(struct ms_head *h, uint64_t uid, const Muster__Exit *
     if (!slot)
         return;
     worker_gone(h, slot);
-    if (slot->cluster->state != MS_CLUSTER_STARTING)
+    if (slot->cluster->is_made)
         ms_head_tell_exit(h, slot); /* else when the creation has succeeded */
     ms_helpers_exited(h, slot, &told);
+    ms_launch_worker_ended(h, slot, &told);
     if (is_over(h, slot->cluster))
         ms_head_cluster_forget(h, slot->cluster);
     ms_drivers_worker_ended(h, uid);
@@ -448,7 +310,7 @@ static void lose_worker(struct ms_head *h,
         exit.log_path = slot->now.log_path;
     ms_registry_exited(&h->registry, slot->now.uid, &exit, ms_now_ns());
     worker_gone(h, slot);
-    if (slot->cluster->state != MS_CLUSTER_STARTING)
+    if (slot->cluster->is_made)
         ms_head_tell_exit(h, slot);
     ms_helpers_exited(h, slot, &exit);
 }
@@ -465,5 +327,6 @@ void ms_head_workers_lost(struct ms_head *h, struct ms_node *n, const char *why)
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
         if (is_over(h, c))
             ms_head_cluster_forget(h, c);
+    ms_launches_lost(h, n->name);
     ms_head_seek_step(h);
 }

@@ -2,16 +2,19 @@
  *
  * The registry (cluster/registry.h) knows slots and incarnations; here it is carried out. A
  * cluster is in the registry from the begin of its creation until all that it had is gone.
- * One that is being created, or of which a rank is being replaced, is not destroyed before
- * that has ended. Nodes report what happens to workers here, and from here the rest of the
+ * One that is busy (created, restarted, resized) is not destroyed before that was undone. Nodes report what happens to workers here, and from here the rest of the
  * head hears of it: drivers, the key-value store, barriers, ports, placement.
  * The head's thread.
  *
- * create.c     creating
+ * create.c     creating: place, port, launch
+ * restart.c    new incarnations of ranks; resize.c: more or fewer of them
+ * launch.h     starting ranks and having them do their steps, one way for all of these;
+ *              start.h: what nodes are asked for that
+ * ending.h     ending ranks, one way for all ends
  * cluster.c    destroying, and what happens to workers
- * replace.c    a new incarnation of a rank; successor.c: who asks for it
- * describe.c   what drivers say of their clusters, for others
- * helpers.c    helpers of workers that are wider than a node
+ * steps.c      what is done to clusters since, and who asks for them
+ * successor.c  who has a dead worker's place
+ * helpers.h    helpers of workers that are wider than a node
  * ports.h      ports that are held for them
  * place.h      the resource manager
  */
@@ -21,6 +24,7 @@
 #include "cluster/registry.h"
 #include "proto/muster.pb-c.h"
 
+struct ms_driver;
 struct ms_head;
 struct ms_head_op;
 struct ms_node;
@@ -29,17 +33,23 @@ struct ms_node;
 
 void ms_head_create_run(struct ms_head_op *op);
 void ms_head_destroy_run(struct ms_head_op *op);
-void ms_head_replace_run(struct ms_head_op *op);
-void ms_head_open_run(struct ms_head_op *op);
+void ms_head_restart_run(struct ms_head_op *op);
+void ms_head_resize_run(struct ms_head_op *op);
+void ms_head_add_step_run(struct ms_head_op *op);
 void ms_head_ask_successor_run(struct ms_head_op *op);
-void ms_head_describe_run(struct ms_head_op *op);
 void ms_head_find_run(struct ms_head_op *op);
+
+/* Creations that wait for room: something was given back; a driver has ended. */
+void ms_creations_step(struct ms_head *h);
+void ms_creations_fail(struct ms_head *h, const struct ms_driver *d);
+/* As clusters that have no workers yet, into a Status. False: out of memory. */
+bool ms_creations_add_status(const struct ms_head *h, Muster__Status *s);
 
 /* A node asks for the successor on behalf of a worker there. */
 void ms_head_node_asks_successor(struct ms_node *n, uint64_t uid);
 
-/* A rank of it is between two incarnations. */
-bool ms_head_is_replacing(const struct ms_cluster *c);
+/* The cluster is no more: whoever waits for that is told, then it is forgotten. */
+void ms_head_cluster_forget(struct ms_head *h, struct ms_cluster *c);
 
 /* ---- what nodes tell, and that one is gone ----------------------------------------- */
 

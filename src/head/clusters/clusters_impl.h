@@ -8,40 +8,36 @@
 #include "base/error.h"
 #include "head/clusters/clusters.h"
 
+struct ms_driver;
+
 /* ---- cluster.c --------------------------------------------------------------------- */
 
-/* The cluster is no more: whoever waits for that is told, then it is forgotten. */
-void ms_head_cluster_forget(struct ms_head *h, struct ms_cluster *c);
-/* Ask each of its nodes to stop what it has of the cluster: all that was ever there, or
- * only what lives. The number of questions asked, or a negative errno. */
-int ms_head_cluster_ask_stop(struct ms_head_op *op,
-                             struct ms_cluster *c,
-                             bool also_dead,
-                             int64_t grace_ns);
-/* It is created now: end it if somebody asked for that meanwhile. */
+/* It is not busy any more: end it if somebody asked for that meanwhile. */
 void ms_head_begin_destroys(struct ms_head *h, struct ms_cluster *c);
 
-/* ---- describe.c -------------------------------------------------------------------- */
+/* ---- create.c ---------------------------------------------------------------------- */
 
-/* Nothing that was said of a cluster of this name stays. */
-void ms_head_meta_remove(const struct ms_head *h, const char *cluster);
+/* One of this name that waits for room is not wanted any more; true: there was one of this
+ * driver. */
+bool ms_head_give_up_waiting(struct ms_head *h,
+                             const char *cluster,
+                             const struct ms_driver *d);
+/* Its status, whole: with helpers, and when it was created with the answers of rank 0. NULL:
+ * out of memory. */
+Muster__ClusterStatus *ms_head_cluster_status(const struct ms_head *h,
+                                              const struct ms_cluster *c,
+                                              const Muster__StepsDone *first);
+
+/* ---- restart.c --------------------------------------------------------------------- */
+
+/* May its ranks be restarted, or their number changed? -ENOENT, -EBUSY, -ENOTSUP. */
+int ms_head_check_change(const struct ms_cluster *c,
+                         const char *name,
+                         struct ms_error *err);
 
 /* ---- successor.c ------------------------------------------------------------------- */
 
 /* Something has changed: who waits for a successor may have one. */
 void ms_head_seek_step(struct ms_head *h);
-
-/* ---- helpers.c: of workers that are wider than a node ------------------------------ */
-
-int ms_helpers_check(struct ms_head *h,
-                     const Muster__CreateCluster *create,
-                     struct ms_error *err);
-void ms_helpers_created(struct ms_head *h, const struct ms_cluster *c);
-/* This worker has ended: its helpers end too, and whom it helped. */
-void ms_helpers_exited(struct ms_head *h,
-                       const struct ms_slot *slot,
-                       const Muster__Exit *exit);
-/* A cluster of helpers of which none is left: to be forgotten. */
-bool ms_helpers_are_over(const struct ms_cluster *c);
 
 #endif

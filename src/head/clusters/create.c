@@ -1,134 +1,407 @@
+/* create.c - a new cluster, as one operation
+ *
+ *   place -> hold a port -> launch (start, helpers, steps) -> made
+ *
+ * Undone as a whole when any part fails, or when somebody destroys it meanwhile. A creation
+ * that may wait for room stands in head->creating, in order: the first one is tried again
+ * whenever something was given back.
+ */
 #include "base/cleanup.h"
 #include "base/name.h"
+#include "cluster/copy.h"
+#include "cluster/spec.h"
 #include "cluster/status.h"
 #include "head/clusters/clusters_impl.h"
+#include "head/clusters/helpers.h"
+#include "head/clusters/launch.h"
 #include "head/clusters/place.h"
+#include "head/clusters/ports.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
+#include "head/kept.h"
 #include "head/nodes/node.h"
 #include "head/op.h"
-#include "head/status.h"
 #include "head/waiting.h"
 
 #include <errno.h>
 #include <string.h>
 
+static const Muster__ClusterSpec *spec_of(const struct ms_head_op *op)
+{
+    return op->wanted->create->spec;
+}
+
 static void create_failed(struct ms_head_op *op)
 {
-    struct ms_cluster *c = MS_TAKE(op->cluster);
+    struct ms_cluster *c = op->cluster;
 
+    ms_launch_destroy(MS_TAKE(op->launch));
+    op->cluster = NULL;
     if (c)
         ms_head_cluster_forget(op->head, c);
 }
 
-/* ---- all or none ----------------------------------------------------------------- */
+/* ---- it is there ----------------------------------------------------------------- */
 
-/* What had started on other nodes is stopped there: now it has failed. */
-static void undo_step(struct ms_head_op *op)
+static int add_answers(Muster__ClusterStatus *s, const Muster__StepsDone *first)
 {
-    if (ms_list_is_empty(&op->asks))
-        ms_head_op_fail_with(op, &op->why);
+    s->answers = calloc(first->n_answers + 1, sizeof(Muster__StepAnswer *));
+    for (size_t i = 0; s->answers && i < first->n_answers; i++) {
+        s->answers[i] = (Muster__StepAnswer *)ms_proto_copy(&first->answers[i]->base);
+        if (!s->answers[i])
+            return -ENOMEM;
+        s->n_answers++;
+    }
+    return s->answers ? 0 : -ENOMEM;
 }
 
-static void
-undone(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
+Muster__ClusterStatus *ms_head_cluster_status(const struct ms_head *h,
+                                              const struct ms_cluster *c,
+                                              const Muster__StepsDone *first)
 {
-    (void)n;
-    (void)answer;
-    undo_step(op);
+    Muster__ClusterStatus *s = ms_cluster_status(c);
+
+    if (s && ms_helpers_add_status(h, c, s) == 0 &&
+        (!first || add_answers(s, first) == 0))
+        return s;
+    if (s)
+        muster__cluster_status__free_unpacked(s, NULL);
+    return NULL;
 }
 
-static void
-not_undone(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
-{
-    (void)n;
-    (void)why; /* it is gone, or has said what it could not end */
-    undo_step(op);
-}
-
-static void undo(struct ms_head_op *op)
-{
-    op->on_answer = undone;
-    op->on_refused = not_undone;
-    ms_head_cluster_ask_stop(op, op->cluster, false, 0);
-    undo_step(op);
-}
-
-static void finish_create(struct ms_head_op *op)
+static void launched(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
     struct ms_cluster *c = op->cluster;
-    Muster__ClusterStatus *status = ms_cluster_status(c);
+    Muster__ClusterStatus *s =
+        op->why.code ? NULL : ms_head_cluster_status(h, c, ms_launch_first(op->launch));
 
-    if (!status) {
+    if (!op->why.code && !s)
         ms_error_set(&op->why, -ENOMEM, "cluster '%s': out of memory", c->name);
-        undo(op);
+    if (op->why.code) {
+        ms_head_op_fail_with(op, &op->why);
         return;
     }
-    ms_head_op_succeed(op, &status->base);
+    c->is_made = true;
+    op->on_failed = NULL;
+    ms_head_keep_spec(h, c);
+    ms_head_op_succeed(op, &s->base);
     for (size_t i = 0; i < c->count; i++)
         if (!ms_slot_is_live(&c->slots[i]))
             ms_head_tell_exit(h, &c->slots[i]);
-    ms_helpers_created(h, c);
     ms_head_begin_destroys(h, c);
 }
 
-/* Every node has answered, one way or the other. */
-static void create_step(struct ms_head_op *op)
+static void launch(struct ms_head_op *op)
+{
+    size_t count = op->cluster->count;
+    MS_CLEANUP(ms_cleanup_free) uint32_t *ranks = calloc(count + 1, sizeof *ranks);
+    struct ms_launch_options o = {ranks, count, 0, launched};
+
+    if (!ranks) {
+        ms_head_op_fail(op, -ENOMEM, "out of memory");
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        ranks[i] = i;
+    ms_launch_begin(op, &o);
+}
+
+/* ---- its port -------------------------------------------------------------------- */
+
+static void
+port_held(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
 {
     struct ms_cluster *c = op->cluster;
 
-    if (!ms_list_is_empty(&op->asks))
+    if (answer->body_case != MUSTER__AGENT_TO_HEAD__BODY_PORT) {
+        ms_head_op_fail(op, -EPROTO, "the agent on node %s answered without a port", n->name);
         return;
-    if (!op->why.code && c->unconfirmed > 0)
-        ms_error_set(
-            &op->why,
-            -EPROTO,
-            "cannot create cluster '%s': an agent did not answer for every worker",
-            c->name);
-    if (op->why.code)
-        undo(op);
+    }
+    c->master = MS_TAKE(answer->port);
+    if (ms_head_port_add(op->head, c->port_owner, c->driver, n) < 0)
+        ms_head_op_fail(op, -ENOMEM, "out of memory");
     else
-        finish_create(op);
+        launch(op);
 }
 
-static void
-create_answered(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
+/* Processes beside others that host no engine meet nowhere. */
+static bool needs_port(const Muster__ClusterSpec *spec)
 {
-    Muster__WorkersStarted *s = answer->body_case == MUSTER__AGENT_TO_HEAD__BODY_STARTED
-                                    ? answer->started
-                                    : NULL;
-    int rc = 0;
+    return !spec->beside[0] ||
+           spec->worker->start != MUSTER__START_KIND__START_COMMAND;
+}
 
-    (void)n;
-    for (size_t i = 0; s && i < s->n_workers && rc != -ENOMEM; i++)
-        rc = ms_registry_started(&op->head->registry, s->workers[i], ms_now_ns());
-    if (!op->why.code && rc == -ENOMEM)
-        ms_error_set(&op->why,
-                     rc,
-                     "cannot create cluster '%s': out of memory",
-                     op->cluster->name);
+/* On the node of rank 0, from now until the cluster's end. */
+static int hold_port(struct ms_head_op *op, struct ms_error *err)
+{
+    struct ms_cluster *c = op->cluster;
+    struct ms_node *n = ms_node_find(op->head, c->slots[0].node);
+    Muster__HoldPort hold = MUSTER__HOLD_PORT__INIT;
+    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
+
+    if (asprintf(&c->port_owner, "%s:%08x", c->name, (unsigned)ms_random_id()) < 0) {
+        c->port_owner = NULL;
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    }
+    if (!n)
+        return ms_error_set(err, -ENODEV, "there is no node %s", c->slots[0].node);
+    op->on_answer = port_held;
+    op->on_refused = NULL;
+    hold.owner = c->port_owner;
+    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_HOLD_PORT;
+    m.hold_port = &hold;
+    return ms_node_ask(n, op, &m, err);
+}
+
+/* ---- it is known ----------------------------------------------------------------- */
+
+/* A copy that has what a new incarnation needs of the driver too. */
+static Muster__ClusterSpec *keep_spec(const struct ms_head_op *op)
+{
+    const struct ms_driver *d = op->driver;
+    Muster__ClusterSpec like = *spec_of(op);
+
+    like.context = d && d->hello ? d->hello->context : NULL;
+    return (Muster__ClusterSpec *)ms_proto_copy(&like.base);
+}
+
+static int add(struct ms_head_op *op, Muster__ClusterPlaced *placed, struct ms_error *err)
+{
+    const Muster__ClusterSpec *spec = spec_of(op);
+    size_t count = placed->n_ranks;
+    MS_CLEANUP(ms_cleanup_free)
+    struct ms_slot_spec *slots = calloc(count + 1, sizeof *slots);
+    int rc = slots ? 0 : -ENOMEM;
+
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        const Muster__Piece *p = placed->ranks[i]->pieces[0];
+
+        slots[i] = (struct ms_slot_spec){.uid = ms_random_id(),
+                                         .node = p->node,
+                                         .devices = p->devices,
+                                         .device_count = p->n_devices,
+                                         .memory = spec->worker->memory_limit,
+                                         .cpu_milli = spec->worker->cpu_milli};
+        if (spec->place && p->n_devices)
+            slots[i].device_memory = spec->place->device_memory;
+    }
+    if (rc < 0)
+        return ms_error_sys(err, rc, "cluster '%s'", spec->name);
+    return ms_registry_add(&op->head->registry,
+                           spec->name,
+                           slots,
+                           count,
+                           ms_now_ns(),
+                           &op->cluster,
+                           err);
+}
+
+/* Takes the placement, also on failure. */
+static int
+begin(struct ms_head_op *op, Muster__ClusterPlaced *placed, struct ms_error *err)
+{
+    int rc = add(op, placed, err);
+    struct ms_cluster *c = op->cluster;
+
+    if (rc < 0) {
+        muster__cluster_placed__free_unpacked(placed, NULL);
+        if (!spec_of(op)->beside[0])
+            ms_place_cluster_gone(op->head, spec_of(op)->name);
+        return rc;
+    }
+    op->on_failed = create_failed;
+    c->placed = placed;
+    c->spec = keep_spec(op);
+    c->driver = ms_driver_id(op->driver);
+    c->detached = spec_of(op)->detached;
+    if (!c->spec)
+        return ms_error_sys(err, -ENOMEM, "cluster '%s'", c->name);
     ms_head_changed(op->head);
-    create_step(op);
+    if (needs_port(c->spec))
+        return hold_port(op, err);
+    launch(op);
+    return 0;
 }
 
-/* All nodes' reasons, as far as there is room, each once. */
-static void add_reason(struct ms_error *all, const struct ms_error *why)
-{
-    struct ms_error before = *all;
+/* ---- where ----------------------------------------------------------------------- */
 
-    if (!before.code)
-        *all = *why;
-    else if (!strstr(before.text, why->text))
-        ms_error_set(all, before.code, "%s; and %s", before.text, why->text);
+static Muster__ClusterPlaced *no_memory(struct ms_error *err)
+{
+    ms_error_set(err, -ENOMEM, "out of memory");
+    return NULL;
 }
 
-static void
-create_refused(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
+/* Where the ranks of the other cluster are. */
+static Muster__ClusterPlaced *place_beside(struct ms_head_op *op, struct ms_error *err)
 {
-    (void)n;
-    add_reason(&op->why, why);
-    create_step(op);
+    const struct ms_cluster *c =
+        ms_registry_find(&op->head->registry, spec_of(op)->beside);
+    MS_CLEANUP(ms_cleanup_free) Muster__Piece *pieces = NULL;
+    MS_CLEANUP(ms_cleanup_free) Muster__Piece **pointers = NULL;
+    MS_CLEANUP(ms_cleanup_free) Muster__RankPlace *ranks = NULL;
+    MS_CLEANUP(ms_cleanup_free) Muster__RankPlace **list = NULL;
+    Muster__ClusterPlaced all = MUSTER__CLUSTER_PLACED__INIT, *copy;
+
+    if (!c) {
+        ms_error_set(err, -ENOENT, "there is no cluster '%s'", spec_of(op)->beside);
+        return NULL;
+    }
+    pieces = calloc(c->count, sizeof *pieces);
+    pointers = calloc(c->count, sizeof(Muster__Piece *));
+    ranks = calloc(c->count, sizeof *ranks);
+    list = calloc(c->count, sizeof(Muster__RankPlace *));
+    for (size_t i = 0; pieces && pointers && ranks && list && i < c->count; i++) {
+        muster__piece__init(&pieces[i]);
+        muster__rank_place__init(&ranks[i]);
+        pieces[i].node = c->slots[i].node;
+        pieces[i].devices = c->slots[i].devices;
+        pieces[i].n_devices = c->slots[i].device_count;
+        pointers[i] = &pieces[i];
+        ranks[i].pieces = &pointers[i];
+        ranks[i].n_pieces = 1;
+        list[all.n_ranks++] = &ranks[i];
+    }
+    all.ranks = list;
+    copy = all.n_ranks ? (Muster__ClusterPlaced *)ms_proto_copy(&all.base) : NULL;
+    return copy ? copy : no_memory(err);
+}
+
+static int place(struct ms_head_op *op,
+                 Muster__ClusterPlaced **out,
+                 struct ms_buf *table,
+                 struct ms_error *err)
+{
+    const Muster__ClusterSpec *spec = spec_of(op);
+    struct ms_place_claim what = {.request = spec->place,
+                                  .cluster = spec->name,
+                                  .driver = ms_driver_id(op->driver)};
+
+    if (!spec->beside[0])
+        return ms_place_claim(op->head, &what, out, table, err);
+    *out = place_beside(op, err);
+    return *out ? 0 : err->code;
+}
+
+/* ---- waiting for room ------------------------------------------------------------ */
+
+static void try_place(struct ms_head_op *op);
+static int check(struct ms_head_op *op, struct ms_error *err);
+
+static void on_late(void *arg)
+{
+    struct ms_head_op *op = arg;
+
+    ms_list_remove(&op->wait_link);
+    ms_head_op_fail_with(op, &op->why);
+}
+
+/* True: it waits, with the reason in op->why and op->table. */
+static bool wait_for_room(struct ms_head_op *op,
+                          const struct ms_error *err,
+                          struct ms_buf *table)
+{
+    const Muster__CreateCluster *m = op->wanted->create;
+    int64_t wait_ns = m->wait_ns < INT64_MAX ? (int64_t)m->wait_ns : INT64_MAX;
+
+    if (wait_ns == 0 || err->code != -ENOSPC || spec_of(op)->beside[0] ||
+        !ms_place_is_possible(op->head, spec_of(op)))
+        return false;
+    op->why = *err;
+    free(op->table);
+    op->table = table->len && ms_buf_str(table) ? strdup(ms_buf_str(table)) : NULL;
+    if (!ms_list_is_empty(&op->wait_link))
+        return true; /* it waits already */
+    if (ms_timer_init(&op->deadline, op->head->loop, on_late, op) < 0)
+        return false;
+    ms_timer_set(&op->deadline, wait_ns);
+    ms_list_add_tail(&op->head->creating, &op->wait_link);
+    ms_head_changed(op->head);
+    return true;
+}
+
+/* Others wait already: it goes behind them, also if there is room for it. */
+static bool wait_behind(struct ms_head_op *op)
+{
+    MS_CLEANUP(ms_buf_finish) struct ms_buf none = {0};
+    const struct ms_head_op *first =
+        ms_list_first(&op->head->creating, struct ms_head_op, wait_link);
+    struct ms_error err = {0};
+
+    if (check(op, &err) < 0)
+        return false;
+    ms_error_set(&err,
+                 -ENOSPC,
+                 "cluster '%s' waits behind cluster '%s'",
+                 spec_of(op)->name,
+                 spec_of(first)->name);
+    return wait_for_room(op, &err, &none);
+}
+
+void ms_creations_step(struct ms_head *h)
+{
+    struct ms_head_op *first = NULL, *op;
+
+    while (!ms_list_is_empty(&h->creating)) {
+        op = ms_list_first(&h->creating, struct ms_head_op, wait_link);
+        if (op == first)
+            return; /* it waits on, and so do those behind it */
+        first = op;
+        try_place(op);
+    }
+}
+
+bool ms_head_give_up_waiting(struct ms_head *h,
+                             const char *cluster,
+                             const struct ms_driver *d)
+{
+    ms_list_each (op, &h->creating, struct ms_head_op, wait_link)
+        if (op->driver == d && strcmp(spec_of(op)->name, cluster) == 0) {
+            ms_head_op_fail(
+                op, -ECANCELED, "cluster '%s' was destroyed meanwhile", cluster);
+            return true;
+        }
+    return false;
+}
+
+void ms_creations_fail(struct ms_head *h, const struct ms_driver *d)
+{
+    ms_list_each (op, &h->creating, struct ms_head_op, wait_link)
+        if (op->driver == d)
+            ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
+}
+
+static Muster__ClusterStatus *waiting_status(const struct ms_head_op *op)
+{
+    Muster__ClusterStatus s = MUSTER__CLUSTER_STATUS__INIT;
+
+    s.name = spec_of(op)->name;
+    s.driver = ms_driver_id(op->driver);
+    s.detached = spec_of(op)->detached;
+    s.waits_for = (char *)(uintptr_t)op->why.text;
+    return (Muster__ClusterStatus *)ms_proto_copy(&s.base);
+}
+
+bool ms_creations_add_status(const struct ms_head *h, Muster__Status *s)
+{
+    size_t more = 0;
+    Muster__ClusterStatus **all;
+
+    ms_list_each (op, &h->creating, struct ms_head_op, wait_link)
+        more++;
+    if (more == 0)
+        return true;
+    all = realloc(s->clusters, (s->n_clusters + more) * sizeof(Muster__ClusterStatus *));
+    if (!all)
+        return false;
+    s->clusters = all;
+    ms_list_each (op, &h->creating, struct ms_head_op, wait_link) {
+        all[s->n_clusters] = waiting_status(op);
+        if (!all[s->n_clusters])
+            return false;
+        s->n_clusters++;
+    }
+    return true;
 }
 
 /* ---- what is asked --------------------------------------------------------------- */
@@ -146,209 +419,50 @@ name_taken(struct ms_head *h, const struct ms_cluster *c, struct ms_error *err)
                         ms_driver_print_owner(h, c, owner, sizeof owner));
 }
 
-static int
-check_rank(const Muster__CreateCluster *create, size_t i, struct ms_error *err)
-{
-    const Muster__RankStart *r = create->ranks[i];
-
-    if (!r->spec)
-        return ms_error_set(err, -EINVAL, "rank %zu has no specification", i);
-    if (strcmp(r->spec->cluster, create->name) != 0)
-        return ms_error_set(err, -EINVAL, "rank %zu is of another cluster", i);
-    return r->node[0] ? ms_name_check(r->node, "node", err) : 0;
-}
-
 static int check(struct ms_head_op *op, struct ms_error *err)
 {
-    const Muster__CreateCluster *create = op->wanted->create;
-    struct ms_cluster *c;
-    int rc = ms_name_check(create->name, "cluster", err);
-
-    if (rc < 0)
-        return rc;
-    if (create->n_ranks == 0 || create->n_ranks > MS_CLUSTER_WORKERS_MAX)
-        return ms_error_set(err,
-                            create->n_ranks ? -ENOSPC : -EINVAL,
-                            "cluster '%s': %zu workers; from 1 to %u are possible",
-                            create->name,
-                            create->n_ranks,
-                            MS_CLUSTER_WORKERS_MAX);
-    for (size_t i = 0; i < create->n_ranks && rc == 0; i++)
-        rc = check_rank(create, i, err);
-    if (rc == 0)
-        rc = ms_helpers_check(op->head, create, err);
-    c = ms_registry_find(&op->head->registry, create->name);
-    return rc == 0 && c ? name_taken(op->head, c, err) : rc;
-}
-
-/* ---- asking ---------------------------------------------------------------------- */
-
-/* The node of each rank; -ENODEV names one that is not there. */
-static int find_nodes(struct ms_head_op *op, struct ms_node **out, struct ms_error *err)
-{
-    const Muster__CreateCluster *create = op->wanted->create;
-    struct ms_head *h = op->head;
-
-    for (size_t i = 0; i < create->n_ranks; i++) {
-        const char *name = create->ranks[i]->node;
-        struct ms_node *n = i > 0 && strcmp(name, out[i - 1]->name) == 0
-                                ? out[i - 1]
-                                : ms_head_find_node(h, name);
-        int rc = n ? ms_node_check(n, err) : -ENODEV;
-
-        if (rc == -ENODEV)
-            ms_error_set(
-                err, rc, name[0] ? "there is no node %s" : "there is no node%s", name);
-        if (rc < 0)
-            return rc;
-        out[i] = n;
-    }
-    return 0;
-}
-
-static int
-add_cluster(struct ms_head_op *op, struct ms_node *const *nodes, struct ms_error *err)
-{
-    const Muster__CreateCluster *create = op->wanted->create;
-    MS_CLEANUP(ms_cleanup_free)
-    struct ms_slot_spec *slots = calloc(create->n_ranks, sizeof *slots);
-    uint64_t device_memory = ms_place_device_memory(op->head, create->name);
+    const Muster__ClusterSpec *spec = spec_of(op);
+    const struct ms_node *any = ms_head_find_node(op->head, "");
+    const struct ms_cluster *c;
     int rc;
 
-    if (!slots)
-        return ms_error_sys(err, -ENOMEM, "cluster '%s'", create->name);
-    for (size_t i = 0; i < create->n_ranks; i++) {
-        Muster__WorkerSpec *s = create->ranks[i]->spec;
-
-        s->uid = ms_random_id();
-        s->rank = (uint32_t)i;
-        s->incarnation = 1;
-        s->world_size = (uint32_t)create->n_ranks;
-        s->driver = ms_driver_id(op->driver);
-        s->detached = create->detached;
-        s->device_memory = s->n_devices ? device_memory : 0;
-        slots[i] = (struct ms_slot_spec){
-            .uid = s->uid,
-            .node = nodes[i]->name,
-            .devices = s->devices,
-            .device_count = s->n_devices,
-            .memory = s->memory_limit,
-            .device_memory = s->device_memory,
-            .cpu_milli = s->cpu_milli,
-            .helps = s->helps,
-        };
-    }
-    rc = ms_registry_add(&op->head->registry,
-                         create->name,
-                         slots,
-                         create->n_ranks,
-                         ms_now_ns(),
-                         &op->cluster,
-                         err);
-    if (rc == 0) {
-        op->cluster->driver = ms_driver_id(op->driver);
-        op->cluster->detached = create->detached;
-        ms_head_meta_remove(op->head, create->name); /* of an older one */
-    }
-    return rc;
+    if (!spec)
+        return ms_error_set(err, -EINVAL, "a cluster without a specification");
+    rc = ms_cluster_spec_check(spec, err);
+    if (rc == 0 && any) /* the only one may be gone, and says why */
+        rc = ms_node_check(any, err);
+    c = rc == 0 ? ms_registry_find(&op->head->registry, spec->name) : NULL;
+    return c ? name_taken(op->head, c, err) : rc;
 }
 
-/* It has its places, and is known. */
-static int
-begin(struct ms_head_op *op, struct ms_node *const *nodes, struct ms_error *err)
+static void try_place(struct ms_head_op *op)
 {
-    const Muster__CreateCluster *create = op->wanted->create;
-    int rc =
-        ms_place_begin_create(op->head, create, nodes, ms_driver_id(op->driver), err);
+    MS_CLEANUP(ms_buf_finish) struct ms_buf table = {0};
+    Muster__ClusterPlaced *placed = NULL;
+    struct ms_error err = {0};
+    int rc = check(op, &err);
 
+    if (rc == 0)
+        rc = place(op, &placed, &table, &err);
+    if (rc < 0 && wait_for_room(op, &err, &table))
+        return;
+    ms_timer_finish(&op->deadline);
+    ms_list_remove(&op->wait_link);
+    op->why = (struct ms_error){0};
+    free(op->table);
+    op->table = NULL;
+    if (rc == 0)
+        rc = begin(op, placed, &err);
     if (rc < 0)
-        return rc;
-    rc = add_cluster(op, nodes, err);
-    if (rc < 0)
-        ms_place_cluster_gone(op->head, create->name);
-    return rc;
-}
-
-/* A rank that runs beside another worker. */
-static int ask_fork(struct ms_head_op *op,
-                    struct ms_node *n,
-                    Muster__WorkerSpec *spec,
-                    struct ms_error *err)
-{
-    Muster__ForkWorker fork = MUSTER__FORK_WORKER__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
-
-    fork.beside = spec->beside;
-    fork.spec = spec;
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_FORK;
-    m.fork = &fork;
-    return ms_node_ask(n, op, &m, err);
-}
-
-/* One node's ranks, which are taken out of `nodes`. */
-static int ask_node(struct ms_head_op *op,
-                    struct ms_node *n,
-                    struct ms_node **nodes,
-                    Muster__WorkerSpec **specs,
-                    struct ms_error *err)
-{
-    const Muster__CreateCluster *create = op->wanted->create;
-    Muster__StartWorkers start = MUSTER__START_WORKERS__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
-    int rc = ms_driver_introduce(op->driver, n, err);
-
-    for (size_t i = 0; i < create->n_ranks; i++)
-        if (nodes[i] == n) {
-            nodes[i] = NULL;
-            if (create->ranks[i]->spec->beside == 0)
-                specs[start.n_workers++] = create->ranks[i]->spec;
-            else if (rc == 0)
-                rc = ask_fork(op, n, create->ranks[i]->spec, err);
-        }
-    if (rc < 0 || start.n_workers == 0)
-        return rc;
-    start.workers = specs;
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_START;
-    m.start = &start;
-    return ms_node_ask(n, op, &m, err);
-}
-
-static void ask_nodes(struct ms_head_op *op, struct ms_node **nodes)
-{
-    size_t count = op->wanted->create->n_ranks;
-    MS_CLEANUP(ms_cleanup_free)
-    Muster__WorkerSpec **specs = calloc(count, sizeof(Muster__WorkerSpec *));
-
-    if (!specs)
-        ms_error_set(&op->why, -ENOMEM, "out of memory");
-    for (size_t i = 0; i < count && !op->why.code; i++)
-        if (nodes[i])
-            ask_node(op, nodes[i], nodes, specs, &op->why);
-    create_step(op);
+        ms_place_fail(op, &err, &table);
 }
 
 void ms_head_create_run(struct ms_head_op *op)
 {
-    const Muster__CreateCluster *create = op->wanted->create;
-    MS_CLEANUP(ms_cleanup_free)
-    struct ms_node **nodes = calloc(create->n_ranks + 1, sizeof(struct ms_node *));
-    struct ms_error err = {0};
-    int rc = nodes ? check(op, &err)
-                   : ms_error_sys(&err, -ENOMEM, "cluster '%s'", create->name);
-
-    op->on_answer = create_answered;
-    op->on_refused = create_refused;
-    op->on_failed = create_failed;
-    if (rc == 0)
-        rc = find_nodes(op, nodes, &err);
-    if (rc == -ENODEV && ms_head_wait_for_nodes(op))
+    if (op->driver && ms_head_wait_for_nodes(op))
         return;
-    if (rc == 0)
-        rc = begin(op, nodes, &err);
-    if (rc < 0)
-        ms_place_not_created(op->head, create->name, ms_driver_id(op->driver));
-    if (rc < 0)
-        ms_head_op_fail_with(op, &err);
-    else
-        ask_nodes(op, nodes);
+    if (op->wanted->create->wait_ns && !ms_list_is_empty(&op->head->creating) &&
+        wait_behind(op))
+        return;
+    try_place(op);
 }

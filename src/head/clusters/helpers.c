@@ -1,40 +1,48 @@
-/* Workers that are wider than a node: their helpers on the further nodes.
- *
- * The helpers of a worker are a cluster of their own, in which every slot says whom it
- * helps. They end with it, and it ends when one of them does.
- */
+#include "head/clusters/helpers.h"
 #include "base/cleanup.h"
+#include "base/name.h"
+#include "cluster/spec.h"
+#include "cluster/status.h"
 #include "head/clusters/clusters_impl.h"
+#include "head/clusters/start.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
+#include "head/op.h"
+#include "io/json.h"
+#include "plain/plain.h"
+#include "wire/frame.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+#define VARIABLE "MUSTER_HELPERS"
+
+/* Room for a name that is too long too: ms_name_check says so. */
+enum { HELPERS_NAME_MAX = 2 * MS_NAME_MAX };
 
 static bool helps(const struct ms_cluster *c, uint64_t uid)
 {
     return c->slots[0].helps && c->slots[0].helps == uid;
 }
 
-int ms_helpers_check(struct ms_head *h,
-                     const Muster__CreateCluster *create,
-                     struct ms_error *err)
+/* NULL: it has none. */
+static struct ms_cluster *find(const struct ms_head *h, const struct ms_slot *worker)
 {
-    uint64_t uid = create->ranks[0]->spec->helps;
-    const struct ms_slot *worker = uid ? ms_registry_find_uid(&h->registry, uid) : NULL;
-
-    for (size_t i = 1; i < create->n_ranks; i++)
-        if (create->ranks[i]->spec->helps != uid)
-            return ms_error_set(
-                err, -EINVAL, "cluster '%s': all help one worker", create->name);
-    if (uid && (!worker || !ms_slot_is_live(worker)))
-        return ms_error_set(err,
-                            -ESRCH,
-                            "cluster '%s': the worker that it is to help has ended",
-                            create->name);
-    return 0;
+    ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
+        if (helps(c, worker->now.uid))
+            return c;
+    return NULL;
 }
+
+static void
+print_name(char out[HELPERS_NAME_MAX], const struct ms_cluster *c, uint32_t rank)
+{
+    snprintf(out, HELPERS_NAME_MAX, "%s.%u.helpers", c->name, rank);
+}
+
+/* ---- ends ------------------------------------------------------------------------ */
 
 static void
 tell_stop(struct ms_head *h, const char *node, uint64_t uid, int64_t grace_ns)
@@ -59,14 +67,46 @@ static void stop_all(struct ms_head *h, const struct ms_cluster *c, int64_t grac
             tell_stop(h, c->slots[i].node, c->slots[i].now.uid, grace_ns);
 }
 
-void ms_helpers_created(struct ms_head *h, const struct ms_cluster *c)
+void ms_helpers_settle(struct ms_head *h, const struct ms_cluster *c)
 {
-    const struct ms_slot *worker =
-        c->slots[0].helps ? ms_registry_find_uid(&h->registry, c->slots[0].helps)
-                          : NULL;
+    for (size_t i = 0; i < c->count; i++) {
+        const struct ms_cluster *own =
+            ms_slot_is_live(&c->slots[i]) ? NULL : find(h, &c->slots[i]);
 
-    if (c->slots[0].helps && (!worker || !ms_slot_is_live(worker)))
-        stop_all(h, c, 0);
+        if (own)
+            stop_all(h, own, 0);
+    }
+}
+
+/* One of which nobody has said that it was started has no process. */
+static void mark_unstarted(struct ms_head *h, struct ms_cluster *own)
+{
+    static char detail[] = "it was not started";
+    Muster__Exit exit = MUSTER__EXIT__INIT;
+
+    exit.code = -1;
+    exit.detail = detail;
+    for (size_t i = 0; i < own->count; i++)
+        if (ms_slot_is_live(&own->slots[i]) && !own->slots[i].now.address)
+            ms_registry_exited(&h->registry, own->slots[i].now.uid, &exit, ms_now_ns());
+    own->state = MS_CLUSTER_RUNNING;
+}
+
+void ms_helpers_end(struct ms_head *h,
+                    const struct ms_cluster *c,
+                    const uint32_t *ranks,
+                    size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct ms_cluster *own = find(h, &c->slots[ranks[i]]);
+
+        if (!own)
+            continue;
+        mark_unstarted(h, own);
+        stop_all(h, own, 0);
+        if (ms_helpers_are_over(own))
+            ms_head_cluster_forget(h, own);
+    }
 }
 
 /* The worker cannot go on without it. */
@@ -114,4 +154,260 @@ void ms_helpers_exited(struct ms_head *h,
 bool ms_helpers_are_over(const struct ms_cluster *c)
 {
     return c->slots[0].helps && c->live == 0 && c->state == MS_CLUSTER_RUNNING;
+}
+
+/* ---- the start ------------------------------------------------------------------- */
+
+static size_t further(const struct ms_cluster *c, uint32_t rank)
+{
+    return c->placed->ranks[rank]->n_pieces - 1;
+}
+
+/* In the registry, STARTING. */
+static int add(struct ms_head_op *op,
+               uint32_t rank,
+               struct ms_cluster **out,
+               struct ms_error *err)
+{
+    const struct ms_cluster *c = op->cluster;
+    size_t count = further(c, rank);
+    MS_CLEANUP(ms_cleanup_free)
+    struct ms_slot_spec *slots = calloc(count, sizeof *slots);
+    char name[HELPERS_NAME_MAX];
+    int rc;
+
+    if (!slots)
+        return ms_error_set(err, -ENOMEM, "cluster '%s': out of memory", c->name);
+    for (size_t i = 0; i < count; i++) {
+        const Muster__Piece *p = c->placed->ranks[rank]->pieces[i + 1];
+
+        slots[i] = (struct ms_slot_spec){.uid = ms_random_id(),
+                                         .node = p->node,
+                                         .devices = p->devices,
+                                         .device_count = p->n_devices,
+                                         .memory = c->slots[rank].memory,
+                                         .cpu_milli = c->slots[rank].cpu_milli,
+                                         .helps = c->slots[rank].now.uid};
+    }
+    print_name(name, c, rank);
+    rc = ms_registry_add(
+        &op->head->registry, name, slots, count, ms_now_ns(), out, err);
+    if (rc < 0)
+        return rc;
+    (*out)->driver = c->driver;
+    (*out)->detached = c->detached;
+    (*out)->is_made = true;
+    return 0;
+}
+
+/* As its worker, but in a cluster of its own. */
+static int rename_spec(Muster__WorkerSpec *spec, const struct ms_slot *slot)
+{
+    char *name = strdup(slot->cluster->name);
+
+    if (!name)
+        return -ENOMEM;
+    free(spec->cluster);
+    spec->cluster = name;
+    spec->rank = slot->rank;
+    spec->world_size = (uint32_t)slot->cluster->count;
+    return 0;
+}
+
+static int ask_one(struct ms_head_op *op,
+                   const struct ms_plan *plan,
+                   const struct ms_slot *slot,
+                   uint32_t rank,
+                   struct ms_error *err)
+{
+    struct ms_node *n = ms_node_find(op->head, slot->node);
+    Muster__WorkerSpec *spec =
+        ms_plan_helper(plan, rank, slot->rank + 1, slot->helps, err);
+    int rc = spec ? rename_spec(spec, slot) : -EINVAL;
+
+    if (rc == -ENOMEM)
+        ms_error_set(err, rc, "out of memory");
+    if (rc == 0 && !n)
+        rc = ms_error_set(err, -ENODEV, "there is no node %s", slot->node);
+    if (rc == 0) {
+        ms_start_fill(op, slot, spec);
+        rc = ms_start_ask_node(op, n, &spec, 1, err);
+    }
+    if (spec)
+        muster__worker_spec__free_unpacked(spec, NULL);
+    return rc;
+}
+
+static int begin_one(struct ms_head_op *op, uint32_t rank, struct ms_error *err)
+{
+    struct ms_cluster *own = NULL;
+    struct ms_plan plan = {0};
+    int rc = add(op, rank, &own, err);
+
+    if (rc == 0 && ms_start_plan(op, &plan) < 0)
+        rc = ms_error_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; rc == 0 && i < own->count; i++)
+        rc = ask_one(op, &plan, &own->slots[i], rank, err);
+    ms_plan_finish(&plan);
+    return rc;
+}
+
+int ms_helpers_begin(struct ms_head_op *op,
+                     const uint32_t *ranks,
+                     size_t count,
+                     struct ms_error *err)
+{
+    char name[HELPERS_NAME_MAX];
+    int rc = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct ms_cluster *old;
+
+        print_name(name, op->cluster, ranks[i]);
+        old = further(op->cluster, ranks[i])
+                  ? ms_registry_find(&op->head->registry, name)
+                  : NULL;
+        if (old && old->slots[0].helps)
+            return ms_error_set(err, -EBUSY, "'%s' has not ended", name);
+    }
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        if (further(op->cluster, ranks[i]))
+            rc = begin_one(op, ranks[i], err);
+    return rc;
+}
+
+/* ---- what the worker is told ----------------------------------------------------- */
+
+static json_t *describe(const struct ms_slot *s)
+{
+    json_t *devices = json_array();
+
+    for (size_t i = 0; i < s->device_count; i++)
+        json_array_append_new(devices, json_integer(s->devices[i]));
+    return json_pack("{s:o s:i s:i s:s s:s s:s s:o}",
+                     "uid",
+                     json_sprintf("%" PRIu64, s->now.uid),
+                     "rank",
+                     (int)s->rank,
+                     "pid",
+                     (int)s->now.pid,
+                     "address",
+                     s->now.address ? s->now.address : "",
+                     "log_path",
+                     s->now.log_path ? s->now.log_path : "",
+                     "node",
+                     s->node,
+                     "devices",
+                     devices);
+}
+
+/* {"cluster": ..., "rank": ..., "helpers": [...]} as text; NULL: out of memory. */
+static char *print(const struct ms_slot *worker, const struct ms_cluster *own)
+{
+    json_t *list = json_array(), *all;
+    char *text;
+
+    for (size_t i = 0; i < own->count; i++)
+        json_array_append_new(list, describe(&own->slots[i]));
+    all = json_pack("{s:s s:i s:o}",
+                    "cluster",
+                    worker->cluster->name,
+                    "rank",
+                    (int)worker->rank,
+                    "helpers",
+                    list);
+    text = json_dumps(all, JSON_COMPACT);
+    json_decref(all);
+    return text;
+}
+
+/* {VARIABLE: text} in plain data. */
+static int encode(const char *text, ProtobufCBinaryData *out)
+{
+    struct ms_plain_writer w;
+    struct ms_plain_mark map, entry;
+    int rc;
+
+    ms_plain_writer_init(&w);
+    map = ms_plain_begin_map(&w, MS_PLAIN_ROOT);
+    entry = ms_plain_begin_entry(&w, false, VARIABLE, strlen(VARIABLE));
+    ms_plain_put_text(&w, MS_PLAIN_ENTRY_VALUE, text, strlen(text));
+    ms_plain_end(&w, entry);
+    ms_plain_end(&w, map);
+    rc = ms_plain_flatten(&w, &out->data, &out->len);
+    ms_plain_writer_finish(&w);
+    return rc;
+}
+
+static Muster__Step *step_create(const char *text)
+{
+    Muster__Step *step = malloc(sizeof *step);
+    ProtobufCBinaryData *argument = calloc(1, sizeof *argument);
+
+    if (!step || !argument || encode(text, argument) < 0) {
+        free(step);
+        free(argument);
+        return NULL;
+    }
+    muster__step__init(step);
+    step->op = MS_OP_SET_ENV;
+    step->codec = MS_CODEC_PLAIN;
+    step->arguments = argument;
+    step->n_arguments = 1;
+    return step;
+}
+
+int ms_helpers_add_step(const struct ms_head *h,
+                        const struct ms_slot *worker,
+                        Muster__RunSteps *run)
+{
+    const struct ms_cluster *own =
+        ms_cluster_spec_is_native(worker->cluster->spec) ? NULL : find(h, worker);
+    MS_CLEANUP(ms_cleanup_free) char *text = own ? print(worker, own) : NULL;
+    Muster__Step *step = text ? step_create(text) : NULL;
+    Muster__Step **more;
+
+    if (!own)
+        return 0;
+    more = step ? realloc(run->steps, (run->n_steps + 1) * sizeof(Muster__Step *)) : NULL;
+    if (!more) {
+        if (step)
+            muster__step__free_unpacked(step, NULL);
+        return -ENOMEM;
+    }
+    run->steps = more;
+    memmove(more + 1, more, run->n_steps * sizeof(Muster__Step *));
+    more[0] = step;
+    run->n_steps++;
+    return 0;
+}
+
+/* ---- status ---------------------------------------------------------------------- */
+
+static int add_to(Muster__WorkerStatus *w, const struct ms_cluster *own)
+{
+    w->helpers = calloc(own->count, sizeof(Muster__WorkerStatus *));
+    for (size_t i = 0; w->helpers && i < own->count; i++) {
+        w->helpers[i] = ms_slot_status(&own->slots[i]);
+        if (!w->helpers[i])
+            return -ENOMEM;
+        w->n_helpers++;
+    }
+    return w->helpers ? 0 : -ENOMEM;
+}
+
+int ms_helpers_add_status(const struct ms_head *h,
+                          const struct ms_cluster *c,
+                          Muster__ClusterStatus *s)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < c->count; i++) {
+        const struct ms_cluster *own =
+            c->slots[i].now.uid ? find(h, &c->slots[i]) : NULL;
+
+        if (own)
+            rc = add_to(s->workers[i], own);
+    }
+    return rc;
 }

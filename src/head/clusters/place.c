@@ -1,4 +1,5 @@
 #include "base/cleanup.h"
+#include "head/clusters/clusters.h"
 #include "head/clusters/place_impl.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
@@ -97,6 +98,7 @@ static void look(void *arg)
 
     if (delay_ns >= 0)
         ms_timer_set(&h->place.timer, delay_ns);
+    ms_creations_step(h);
     while (again) { /* an answer may end others */
         again = false;
         ms_list_each (op, &h->place.waits, struct ms_head_op, wait_link)

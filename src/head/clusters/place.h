@@ -20,6 +20,7 @@ struct ms_head_op;
 struct ms_node;
 struct ms_driver;
 struct ms_slot;
+struct ms_cluster;
 
 struct ms_place_desk {
     pthread_mutex_t lock;
@@ -52,21 +53,34 @@ int ms_place_restore(struct ms_head *h,
 
 /* ---- clusters -------------------------------------------------------------------------- */
 
-/* May it be created like this? It may, if that is what was claimed; what was not claimed is
- * claimed now. `nodes` is the node of each rank. 0; -EEXIST, -EINVAL, -ENOSPC, -ENOMEM. */
-int ms_place_begin_create(struct ms_head *h,
-                          const Muster__CreateCluster *create,
-                          struct ms_node *const *nodes,
-                          uint64_t driver,
-                          struct ms_error *err);
-/* What it has claimed of each of its devices; 0: nothing, or there is no claim. */
-uint64_t ms_place_device_memory(struct ms_head *h, const char *cluster);
-/* It was not even begun: what this driver has claimed for it is given back. */
-void ms_place_not_created(struct ms_head *h, const char *cluster, uint64_t driver);
+/* Places for ranks of a cluster. */
+struct ms_place_claim {
+    const Muster__PlaceCluster *request; /* for the whole cluster */
+    const char *cluster;
+    uint64_t driver;
+    uint32_t first, count; /* of these ranks; 0, 0: of all */
+    bool is_more;          /* it has places already */
+};
+/* They are held for it until ms_place_cluster_gone. 0 and a message; -EEXIST (the name),
+ * -EINVAL, -ENOSPC (with a table), -ENOENT, -ENOMEM. */
+int ms_place_claim(struct ms_head *h,
+                   const struct ms_place_claim *what,
+                   Muster__ClusterPlaced **out,
+                   struct ms_buf *table,
+                   struct ms_error *err);
+/* Could it be had if nobody else had anything? */
+bool ms_place_is_possible(struct ms_head *h, const Muster__ClusterSpec *spec);
+/* It has fewer ranks: what the others had is given back. */
+void ms_place_shrunk(struct ms_head *h, const struct ms_cluster *c);
 /* It is no more. */
 void ms_place_cluster_gone(struct ms_head *h, const char *cluster);
 /* A worker of another head's time was found. */
 void ms_place_adopt(struct ms_head *h, const struct ms_slot *slot);
+
+/* Fail with a table. */
+void ms_place_fail(struct ms_head_op *op,
+                   const struct ms_error *err,
+                   struct ms_buf *table);
 
 /* Groups, into a Status. False: out of memory. */
 bool ms_place_add_groups(struct ms_head *h, Muster__Status *s);

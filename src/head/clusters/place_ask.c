@@ -18,7 +18,6 @@ static const struct {
     {MUSTER__DRIVER_TO_HEAD__BODY_FIND_GROUP, ms_place_find_run, false},
     {MUSTER__DRIVER_TO_HEAD__BODY_RESTORE_GROUP, ms_place_restore_run, true},
     {MUSTER__DRIVER_TO_HEAD__BODY_PLACE_CLUSTER, ms_place_cluster_run, false},
-    {MUSTER__DRIVER_TO_HEAD__BODY_DROP_CLAIM, ms_place_drop_run, false},
     {MUSTER__DRIVER_TO_HEAD__BODY_RESOURCES, ms_place_resources_run, false},
 };
 

@@ -21,13 +21,8 @@ void ms_place_remove_run(struct ms_head_op *op);
 void ms_place_find_run(struct ms_head_op *op);
 void ms_place_restore_run(struct ms_head_op *op);
 void ms_place_cluster_run(struct ms_head_op *op);
-void ms_place_drop_run(struct ms_head_op *op);
 void ms_place_resources_run(struct ms_head_op *op);
 
-/* Fail with a table. */
-void ms_place_fail(struct ms_head_op *op,
-                   const struct ms_error *err,
-                   struct ms_buf *table);
 /* Something has changed for those who wait: look on the head's thread. Any thread. */
 void ms_place_kick(struct ms_head *h);
 

@@ -89,15 +89,16 @@ static bool is_of(const struct port *p, const char *cluster, uint64_t driver)
            p->owner[len] == ':';
 }
 
-/* A driver that is there drops its own, and waits for that. */
+/* Its own, and what a driver that is gone has held for it: one that is there drops its own,
+ * and waits for that. */
 void ms_head_ports_drop(struct ms_head *h, const struct ms_cluster *c)
 {
     const struct ms_driver *d = ms_driver_find(h, c->driver);
+    bool has_driver = c->driver == 0 || (d && d->state != MS_DRIVER_ENDING);
 
-    if (c->driver == 0 || (d && d->state != MS_DRIVER_ENDING))
-        return;
     ms_list_each (p, &h->ports, struct port, link)
-        if (is_of(p, c->name, c->driver))
+        if ((c->port_owner && strcmp(p->owner, c->port_owner) == 0) ||
+            (!has_driver && is_of(p, c->name, c->driver)))
             tell_drop(h, p);
 }
 

@@ -27,7 +27,7 @@ int ms_head_port_add(struct ms_head *h,
 /* By what the owner is called: whose cluster it is for; 0: nobody's. */
 uint64_t ms_head_port_driver(const struct ms_head *h, const char *owner);
 
-/* What was held for this cluster, if its driver cannot drop it any more. */
+/* Its own port, and what was held for it if its driver cannot drop that any more. */
 void ms_head_ports_drop(struct ms_head *h, const struct ms_cluster *c);
 /* What a driver that ended held for no cluster. */
 void ms_head_ports_drop_driver(struct ms_head *h, uint64_t driver);

@@ -1,7 +1,7 @@
 /* successor.c - who has a dead worker's place now
  *
  * A question waits in head->seeking while the place is being filled: until the new worker
- * is open, or is dead, or there is nobody any more who could open it.
+ * has done its steps, or there is none.
  */
 #include "cluster/status.h"
 #include "head/clusters/clusters_impl.h"
@@ -13,15 +13,6 @@
 
 #include <errno.h>
 
-/* Its driver makes its engines, if it is still there. */
-static bool will_open(const struct ms_head *h, const struct ms_slot *slot)
-{
-    const struct ms_driver *d = ms_driver_find(h, slot->now.opener);
-
-    return slot->now.is_closed &&
-           (slot->now.opener == 0 || (d && d->state != MS_DRIVER_ENDING));
-}
-
 /* True if the answer is known; *worker is then the one that has the place, or NULL. */
 static bool find(const struct ms_head *h, uint64_t uid, const struct ms_slot **worker)
 {
@@ -30,15 +21,13 @@ static bool find(const struct ms_head *h, uint64_t uid, const struct ms_slot **w
 
     *worker = NULL;
     if (now)
-        return !now->is_replaced;
+        return !now->is_changing;
     if (!slot)
         return true;
-    if (slot->is_replaced)
+    if (slot->is_changing)
         return false;
     if (!ms_slot_is_live(slot))
         return true;
-    if (will_open(h, slot))
-        return false;
     *worker = slot;
     return true;
 }
@@ -85,20 +74,6 @@ void ms_head_seek_step(struct ms_head *h)
         ms_list_remove(&op->wait_link);
         ms_head_ask_successor_run(op);
     }
-}
-
-void ms_head_open_run(struct ms_head_op *op)
-{
-    struct ms_slot *slot =
-        ms_registry_find_uid(&op->head->registry, op->wanted->open->uid);
-
-    if (!slot || !ms_slot_is_live(slot)) {
-        ms_head_op_fail(op, -ENOENT, "this worker has ended");
-        return;
-    }
-    slot->now.is_closed = false;
-    ms_head_op_succeed(op, NULL);
-    ms_head_seek_step(op->head);
 }
 
 /* ---- on behalf of a worker ------------------------------------------------------- */

@@ -76,10 +76,11 @@ static const struct rule {
 } rules[] = {
     RULE(CREATE, CREATED, false),      RULE(HOLD_PORT, PORT, false),
     RULE(STATUS, STATUS, true),        RULE(ASK_DEATH, EXITED, true),
-    RULE(REPLACE, REPLACED, false),    RULE(ASK_SUCCESSOR, SUCCESSOR, true),
+    RULE(RESTART, CREATED, false),     RULE(ASK_SUCCESSOR, SUCCESSOR, true),
+    RULE(RESIZE, CREATED, false),
     RULE(READ_LOG, PIECE, true),       RULE(FIND, FOUND, true),
     RULE(PLACE_GROUP, GROUP, false),   RULE(WAIT_GROUP, GROUP, true),
-    RULE(FIND_GROUP, GROUP, true),     RULE(PLACE_CLUSTER, PLACED, false),
+    RULE(FIND_GROUP, GROUP, true),     RULE(PLACE_CLUSTER, PLACED, true),
     RULE(RESOURCES, RESOURCES, true),  RULE(KV_PUT, KV_DONE, false),
     RULE(KV_DELETE, KV_DONE, false),   RULE(KV_GET, KV_ENTRY, true),
     RULE(KV_KEYS, KV_EVENTS, true),    RULE(KV_WATCH, KV_EVENTS, true),
@@ -131,6 +132,10 @@ static void on_done(struct ms_head_op *op)
         if (op->table) {
             failure.kind = MUSTER__FAILURE__KIND__PLACEMENT;
             failure.traceback = op->table;
+        }
+        if (op->failure) {
+            failure.workers = op->failure->workers;
+            failure.n_workers = op->failure->n_workers;
         }
         m.body_case = MUSTER__HEAD_TO_DRIVER__BODY_FAILURE;
         m.failure = &failure;

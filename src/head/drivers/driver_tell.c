@@ -35,7 +35,7 @@ void ms_driver_tell_exits(struct ms_driver *d)
     ms_list_each (c, &d->head->registry.clusters, struct ms_cluster, link)
         for (size_t i = 0; c->driver == d->id && i < c->count; i++)
             if (c->slots[i].now.state == MUSTER__WORKER_STATE__WORKER_EXITED &&
-                c->state != MS_CLUSTER_STARTING)
+                c->is_made)
                 ms_head_tell_exit(d->head, &c->slots[i]);
 }
 

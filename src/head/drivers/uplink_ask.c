@@ -85,7 +85,7 @@ static void begin_anew(struct ms_uplink *u, const struct ms_head_op *op)
     m.request = ++u->last_request;
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_DESTROY;
     m.destroy = &destroy;
-    destroy.name = op->wanted->create->name;
+    destroy.name = op->wanted->create->spec->name;
     destroy.own = true;
     ms_link_send(u->wire, &m.base);
 }
@@ -148,8 +148,6 @@ static ProtobufCMessage *take_result(Muster__HeadToDriver *m)
         return &MS_TAKE(m->status)->base;
     case MUSTER__HEAD_TO_DRIVER__BODY_EXITED:
         return &MS_TAKE(m->exited)->base;
-    case MUSTER__HEAD_TO_DRIVER__BODY_REPLACED:
-        return &MS_TAKE(m->replaced)->base;
     case MUSTER__HEAD_TO_DRIVER__BODY_SUCCESSOR:
         return &MS_TAKE(m->successor)->base;
     case MUSTER__HEAD_TO_DRIVER__BODY_PIECE:
@@ -188,12 +186,17 @@ static void on_answer(struct ms_uplink *u, Muster__HeadToDriver *m)
     if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_FAILURE &&
         m->failure->traceback[0])
         op->table = strdup(m->failure->traceback);
-    if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_FAILURE)
-        ms_head_op_fail(op,
-                        m->failure->code < 0 ? m->failure->code : -EIO,
-                        "%s",
-                        m->failure->message);
-    else
+    if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_FAILURE) {
+        struct ms_error why = {0};
+
+        ms_error_set(&why,
+                     m->failure->code < 0 ? m->failure->code : -EIO,
+                     "%s",
+                     m->failure->message);
+        if (m->failure->n_workers)
+            op->failure = MS_TAKE(m->failure);
+        ms_head_op_fail_with(op, &why);
+    } else
         ms_head_op_succeed(op, take_result(m));
 }
 
@@ -206,8 +209,6 @@ bool ms_uplink_read(struct ms_uplink *u, const uint8_t *body, size_t len)
         return false;
     if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_CREATED)
         created(u, m->created);
-    if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_REPLACED)
-        has_come(u, m->replaced->uid);
     if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_EXITED && m->exited->exit)
         ms_uplink_worker_exited(u, m->exited->uid, m->exited->exit);
     if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_WELCOME)

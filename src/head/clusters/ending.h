@@ -1,0 +1,45 @@
+/* ending.h - ending ranks of a cluster, in order
+ *
+ * One way for all ends: of a cluster, of ranks that are restarted, of those that a smaller
+ * cluster does not have any more, of what a failed start has begun. Each node is asked to
+ * stop its part (SIGTERM, after the grace SIGKILL) and answers when all of that is reaped.
+ *
+ * Others meet at rank 0 (a TCP store, a rendezvous), so it ends last: while the others end it
+ * runs its own clean-up, and gets SIGTERM when they are gone, with at least a quarter of the
+ * grace to itself. Without a grace all are killed at once.
+ *
+ * An operation has one ending at a time. The head's thread.
+ */
+#ifndef MS_HEAD_CLUSTERS_ENDING_H
+#define MS_HEAD_CLUSTERS_ENDING_H
+
+#include "base/error.h"
+#include "cluster/registry.h"
+
+struct ms_head_op;
+
+struct ms_ending {
+    uint32_t *ranks; /* NULL: all of the cluster */
+    size_t count;
+    int64_t grace_ns, until_ns;
+    void (*done)(struct ms_head_op *op);
+};
+
+/* End these ranks of op->cluster (NULL: all), also what dead ones have left. `done` comes
+ * once, perhaps before this returns: when they are gone, or MS_STOP_GRACE_NS after the grace
+ * with some that even SIGKILL did not end (ms_ending_left). -ENOMEM: nothing has begun. */
+int ms_ending_begin(struct ms_head_op *op,
+                    const uint32_t *ranks,
+                    size_t count,
+                    int64_t grace_ns,
+                    void (*done)(struct ms_head_op *op));
+
+/* How many of them live. */
+size_t ms_ending_left(const struct ms_head_op *op);
+/* -ETIMEDOUT, with who does not end. */
+int ms_ending_late(const struct ms_head_op *op, struct ms_error *err);
+
+/* The operation has completed. */
+void ms_ending_finish(struct ms_ending *e);
+
+#endif

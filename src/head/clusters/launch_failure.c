@@ -1,0 +1,115 @@
+#include "head/clusters/launch_failure.h"
+#include "base/cleanup.h"
+#include "cluster/copy.h"
+#include "head/op.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* An absent text is the message's own empty one, which is never freed. */
+static int set_text(char **field, const char *text)
+{
+    char *copy;
+
+    if (!text[0])
+        return 0;
+    copy = strdup(text);
+    if (!copy)
+        return -ENOMEM;
+    *field = copy;
+    return 0;
+}
+
+static Muster__Failure *create(Muster__Failure__Kind kind, const char *message)
+{
+    Muster__Failure *f = malloc(sizeof *f);
+
+    if (!f)
+        return NULL;
+    muster__failure__init(f);
+    f->kind = kind;
+    if (set_text(&f->message, message) == 0)
+        return f;
+    free(f);
+    return NULL;
+}
+
+Muster__Failure *ms_launch_died(const Muster__Exit *exit)
+{
+    const Muster__Exit none = MUSTER__EXIT__INIT;
+    Muster__Failure *f = create(MUSTER__FAILURE__KIND__WORKER_DIED, "");
+
+    if (f)
+        f->exit = (Muster__Exit *)ms_proto_copy(exit ? &exit->base : &none.base);
+    return f;
+}
+
+Muster__Failure *ms_launch_refused(const struct ms_error *why)
+{
+    return create(MUSTER__FAILURE__KIND__REFUSED, why->text);
+}
+
+Muster__Failure *ms_launch_late(const struct ms_head_op *op, int64_t timeout_ns)
+{
+    struct ms_error text = {0};
+
+    ms_error_set(&text,
+                 -ETIMEDOUT,
+                 "it was not made within %.3g s (start_timeout); its constructor may "
+                 "still be running",
+                 (double)timeout_ns / (double)MS_NS_PER_S);
+    (void)op;
+    return create(MUSTER__FAILURE__KIND__DEADLINE, text.text);
+}
+
+/* One clause of it, for those who read no more. */
+static void
+set_why(struct ms_head_op *op, const char *where, const Muster__Failure *failure)
+{
+    const char *type = strrchr(failure->type, '.');
+    bool is_dead = failure->kind == MUSTER__FAILURE__KIND__WORKER_DIED;
+
+    ms_error_set(&op->why,
+                 failure->kind == MUSTER__FAILURE__KIND__DEADLINE ? -ETIMEDOUT
+                                                                  : -EREMOTEIO,
+                 "%s: %s%s%.300s",
+                 where,
+                 type ? type + 1 : failure->type,
+                 failure->type[0] ? ": " : "",
+                 is_dead ? "it has ended" : failure->message);
+}
+
+static int append(Muster__Failure *all, Muster__Failure *one)
+{
+    Muster__Failure **more =
+        realloc(all->workers, (all->n_workers + 1) * sizeof(Muster__Failure *));
+
+    if (!more)
+        return -ENOMEM;
+    all->workers = more;
+    all->workers[all->n_workers++] = one;
+    return 0;
+}
+
+void ms_launch_add_failure(struct ms_head_op *op,
+                           const struct ms_slot *slot,
+                           Muster__Failure *failure)
+{
+    char where[2 * MS_NAME_MAX + 32];
+
+    snprintf(
+        where, sizeof where, "%s/%u@%s", slot->cluster->name, slot->rank, slot->node);
+    if (!op->failure)
+        op->failure = create(MUSTER__FAILURE__KIND__REFUSED, "");
+    if (!failure || !op->failure || set_text(&failure->where, where) < 0) {
+        if (!op->why.code)
+            ms_error_set(&op->why, -ENOMEM, "%s: out of memory", where);
+        if (failure)
+            muster__failure__free_unpacked(failure, NULL);
+        return;
+    }
+    if (!op->why.code)
+        set_why(op, where, failure);
+    if (append(op->failure, failure) < 0)
+        muster__failure__free_unpacked(failure, NULL);
+}

@@ -1,0 +1,260 @@
+#include "head/clusters/start.h"
+#include "base/cleanup.h"
+#include "head/drivers/driver.h"
+#include "head/head_impl.h"
+#include "head/nodes/node.h"
+#include "head/op.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- whose context --------------------------------------------------------------- */
+
+/* The cluster's driver, if it can say how its workers are started. */
+static struct ms_driver *living_driver(const struct ms_head_op *op)
+{
+    struct ms_driver *d = ms_driver_find(op->head, op->cluster->driver);
+
+    return d && d->hello && d->state != MS_DRIVER_ENDING ? d : NULL;
+}
+
+/* Before and after the question: a node forgets a context only when nothing uses it. */
+static int tell_context(const struct ms_head_op *op, struct ms_node *n, bool is_end)
+{
+    Muster__ForgetDriver forget = MUSTER__FORGET_DRIVER__INIT;
+    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
+
+    if (is_end) {
+        forget.driver = op->cluster->driver;
+        m.body_case = MUSTER__HEAD_TO_AGENT__BODY_FORGET_DRIVER;
+        m.forget_driver = &forget;
+    } else {
+        m.body_case = MUSTER__HEAD_TO_AGENT__BODY_DRIVER;
+        m.driver = op->cluster->spec->context;
+    }
+    return ms_node_tell(n, &m);
+}
+
+/* Its driver is gone: the spec knows its context. */
+static bool is_orphaned(const struct ms_head_op *op)
+{
+    return op->cluster->driver && !living_driver(op);
+}
+
+static int introduce(struct ms_head_op *op, struct ms_node *n, struct ms_error *err)
+{
+    if (!is_orphaned(op))
+        return ms_driver_introduce(living_driver(op), n, err);
+    if (op->cluster->spec && op->cluster->spec->context) {
+        int rc = tell_context(op, n, false);
+
+        return rc < 0 ? ms_error_sys(err, rc, "node %s cannot be reached", n->name) : 0;
+    }
+    return ms_error_set(err,
+                        -ENOENT,
+                        "cluster '%s': its driver is gone, and nobody knows how its "
+                        "workers are started",
+                        op->cluster->name);
+}
+
+/* ---- one node -------------------------------------------------------------------- */
+
+void ms_start_fill(const struct ms_head_op *op,
+                   const struct ms_slot *slot,
+                   Muster__WorkerSpec *spec)
+{
+    spec->uid = slot->now.uid;
+    spec->incarnation = slot->now.incarnation;
+    spec->driver = op->cluster->driver;
+    spec->device_memory = slot->device_memory;
+}
+
+int ms_start_ask_node(struct ms_head_op *op,
+                      struct ms_node *n,
+                      Muster__WorkerSpec **specs,
+                      size_t count,
+                      struct ms_error *err)
+{
+    Muster__StartWorkers start = MUSTER__START_WORKERS__INIT;
+    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
+    int rc = introduce(op, n, err);
+
+    start.workers = specs;
+    start.n_workers = count;
+    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_START;
+    m.start = &start;
+    if (rc == 0)
+        rc = ms_node_ask(n, op, &m, err);
+    if (rc == 0 && is_orphaned(op))
+        tell_context(op, n, true);
+    return rc;
+}
+
+/* A rank that runs beside another worker, whose context it has. */
+static int ask_fork(struct ms_head_op *op,
+                    struct ms_node *n,
+                    Muster__WorkerSpec *spec,
+                    struct ms_error *err)
+{
+    Muster__ForkWorker fork = MUSTER__FORK_WORKER__INIT;
+    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
+
+    fork.beside = spec->beside;
+    fork.spec = spec;
+    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_FORK;
+    m.fork = &fork;
+    return ms_node_ask(n, op, &m, err);
+}
+
+/* ---- the plan -------------------------------------------------------------------- */
+
+static const Muster__NodeShape *shape_of(void *arg, const char *node)
+{
+    const struct ms_node *n = ms_node_find(arg, node);
+
+    return n && n->ready ? n->ready->shape : NULL;
+}
+
+int ms_start_plan(const struct ms_head_op *op, struct ms_plan *out)
+{
+    const struct ms_cluster *c = op->cluster;
+
+    *out = (struct ms_plan){.spec = c->spec,
+                            .placed = c->placed,
+                            .master_host = c->master ? c->master->host : "",
+                            .master_port = c->master ? c->master->port : 0,
+                            .shape_of = shape_of,
+                            .arg = op->head};
+    return ms_plan_init(out);
+}
+
+/* The worker beside which a rank is to run; 0: it has ended. */
+static uint64_t find_beside(const struct ms_head_op *op, uint32_t rank)
+{
+    const struct ms_cluster *c =
+        ms_registry_find(&op->head->registry, op->cluster->spec->beside);
+
+    if (!c || rank >= c->count || !ms_slot_is_live(&c->slots[rank]) ||
+        c->slots[rank].is_changing)
+        return 0;
+    return c->slots[rank].now.uid;
+}
+
+static Muster__WorkerSpec *plan_rank(const struct ms_head_op *op,
+                                     const struct ms_plan *plan,
+                                     uint32_t rank,
+                                     struct ms_error *err)
+{
+    const struct ms_cluster *c = op->cluster;
+    uint64_t beside;
+    Muster__WorkerSpec *spec;
+
+    if (!c->spec->beside[0]) {
+        spec = ms_plan_worker(plan, rank, err);
+    } else {
+        beside = find_beside(op, rank);
+        spec = beside ? ms_plan_beside(plan, rank, beside, err) : NULL;
+        if (!beside)
+            ms_error_set(err,
+                         -ESRCH,
+                         "%s/%u: the worker %s/%u, beside which it is to run, has ended",
+                         c->name,
+                         rank,
+                         c->spec->beside,
+                         rank);
+    }
+    if (spec)
+        ms_start_fill(op, &c->slots[rank], spec);
+    return spec;
+}
+
+/* ---- all of them ----------------------------------------------------------------- */
+
+struct batch {
+    Muster__WorkerSpec **specs; /* of each rank */
+    size_t count;
+};
+
+static void batch_finish(struct batch *b)
+{
+    for (size_t i = 0; b->specs && i < b->count; i++)
+        if (b->specs[i])
+            muster__worker_spec__free_unpacked(b->specs[i], NULL);
+    free(b->specs);
+}
+
+static int plan_all(const struct ms_head_op *op,
+                    const uint32_t *ranks,
+                    struct batch *b,
+                    struct ms_error *err)
+{
+    struct ms_plan plan = {0};
+    int rc = ms_start_plan(op, &plan);
+
+    if (rc < 0)
+        ms_error_set(err, rc, "cluster '%s': out of memory", op->cluster->name);
+    for (size_t i = 0; rc == 0 && i < b->count; i++) {
+        b->specs[i] = plan_rank(op, &plan, ranks[i], err);
+        rc = b->specs[i] ? 0 : -EINVAL;
+    }
+    ms_plan_finish(&plan);
+    return rc;
+}
+
+static struct ms_node *
+node_of(const struct ms_head_op *op, uint32_t rank, struct ms_error *err)
+{
+    const char *name = op->cluster->slots[rank].node;
+    struct ms_node *n = ms_node_find(op->head, name);
+
+    if (!n)
+        ms_error_set(err, -ENODEV, "there is no node %s", name);
+    return n && ms_node_check(n, err) == 0 ? n : NULL;
+}
+
+/* Those of the rank's node, from `first` on; they are taken out of the batch. */
+static int ask_from(struct ms_head_op *op,
+                    const uint32_t *ranks,
+                    struct batch *b,
+                    size_t first,
+                    struct ms_error *err)
+{
+    struct batch some = {calloc(b->count + 1, sizeof(Muster__WorkerSpec *)), 0};
+    struct ms_node *n = node_of(op, ranks[first], err);
+    int rc = some.specs && n ? 0 : n ? -ENOMEM : -ENODEV;
+
+    for (size_t i = first; rc == 0 && i < b->count; i++)
+        if (b->specs[i] && strcmp(op->cluster->slots[ranks[i]].node, n->name) == 0)
+            some.specs[some.count++] = MS_TAKE(b->specs[i]);
+    if (rc == 0)
+        rc = ms_start_ask_node(op, n, some.specs, some.count, err);
+    if (rc == -ENOMEM)
+        ms_error_set(err, rc, "cluster '%s': out of memory", op->cluster->name);
+    batch_finish(&some);
+    return rc;
+}
+
+int ms_start_ask(struct ms_head_op *op,
+                 const uint32_t *ranks,
+                 size_t count,
+                 struct ms_error *err)
+{
+    MS_CLEANUP(batch_finish)
+    struct batch b = {calloc(count + 1, sizeof(Muster__WorkerSpec *)), count};
+    bool is_beside = op->cluster->spec->beside[0];
+    int rc = b.specs ? plan_all(op, ranks, &b, err)
+                     : ms_error_set(err, -ENOMEM, "out of memory");
+
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        if (!b.specs[i])
+            continue;
+        if (!is_beside) {
+            rc = ask_from(op, ranks, &b, i, err);
+        } else {
+            struct ms_node *n = node_of(op, ranks[i], err);
+
+            rc = n ? ask_fork(op, n, b.specs[i], err) : -ENODEV;
+        }
+    }
+    return rc;
+}

@@ -1,0 +1,61 @@
+/* steps.c - what was done to a cluster since, and who looks for it */
+#include "base/cleanup.h"
+#include "cluster/spec.h"
+#include "cluster/status.h"
+#include "head/clusters/clusters_impl.h"
+#include "head/head_impl.h"
+#include "head/kept.h"
+#include "head/op.h"
+#include "head/waiting.h"
+
+#include <errno.h>
+
+void ms_head_add_step_run(struct ms_head_op *op)
+{
+    const Muster__AddStep *m = op->wanted->add_step;
+    struct ms_cluster *c = ms_registry_find(&op->head->registry, m->cluster);
+    struct ms_error err = {0};
+
+    if (!c && ms_head_wait_for_nodes(op))
+        return;
+    if (!c)
+        ms_error_set(&err, -ENOENT, "there is no cluster '%.64s'", m->cluster);
+    else if (!c->spec)
+        ms_error_set(&err,
+                     -ENOTSUP,
+                     "cluster '%s': how its workers were made was lost with an earlier "
+                     "head",
+                     c->name);
+    else if (!m->step)
+        ms_error_set(&err, -EINVAL, "there is no step");
+    else
+        ms_cluster_spec_add(c->spec, m->step, &m->meta, &err);
+    if (err.code) {
+        ms_head_op_fail_with(op, &err);
+        return;
+    }
+    ms_head_keep_spec(op->head, c);
+    ms_head_op_succeed(op, NULL);
+}
+
+void ms_head_find_run(struct ms_head_op *op)
+{
+    const char *name = op->wanted->find->name;
+    struct ms_cluster *c = ms_registry_find(&op->head->registry, name);
+    Muster__ClusterStatus *s;
+
+    if ((!c || c->unknown) && ms_head_wait_for_nodes(op))
+        return;
+    if (!c || !c->is_made) {
+        ms_head_op_fail(op, -ENOENT, "there is no cluster '%.64s'", name);
+        return;
+    }
+    s = ms_head_cluster_status(op->head, c, NULL);
+    if (s && ms_cluster_status_add_meta(s, c) == 0) {
+        ms_head_op_succeed(op, &s->base);
+        return;
+    }
+    if (s)
+        muster__cluster_status__free_unpacked(s, NULL);
+    ms_head_op_fail(op, -ENOMEM, "out of memory");
+}
