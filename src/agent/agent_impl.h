@@ -17,7 +17,6 @@
 
 #include "agent/cgroup.h"
 #include "agent/context.h"
-#include "agent/exits.h"
 #include "agent/listen.h"
 #include "agent/logs.h"
 #include "agent/logwait.h"
@@ -27,6 +26,7 @@
 #include "io/json.h"
 #include "io/loop.h"
 #include "proto/muster.pb-c.h"
+#include "wire/exits.h"
 #include "wire/link.h"
 
 #include <stdbool.h>
