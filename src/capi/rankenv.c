@@ -53,17 +53,6 @@ void ms_capi_strings_free(char **strings)
     free(strings);
 }
 
-char **ms_capi_session_env(void)
-{
-    struct strings s = {0};
-
-    for (char **at = environ; at && *at; at++)
-        add(&s, "%s", *at);
-    if (!getenv("OMP_NUM_THREADS"))
-        add(&s, "OMP_NUM_THREADS=1");
-    return finish(&s);
-}
-
 /* Where the process of a rank runs. */
 static const Muster__Piece *place_of(const struct ms_capi_rank_env *e, uint32_t rank)
 {
