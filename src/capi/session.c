@@ -61,6 +61,20 @@ static int find_head(const struct muster_session_options *o,
                : 0;
 }
 
+static int start_with(struct muster_session *s,
+                      const struct ms_driver_session_options *o,
+                      struct muster_error *err)
+{
+    struct ms_error why = {0};
+
+    s->own = ms_driver_session_start(o, &why);
+    if (!s->own)
+        return ms_capi_error(&why, err);
+    s->head = ms_driver_session_head(s->own);
+    s->client = ms_driver_session_client(s->own);
+    return 0;
+}
+
 static int start(struct muster_session *s,
                  const struct muster_session_options *o,
                  struct muster_error *err)
@@ -87,7 +101,6 @@ static int start(struct muster_session *s,
             },
         .tls = o->tls,
     };
-    struct ms_error why = {0};
 
     if (!folder || !env)
         return muster_error_set(err, -errno, NULL, "cannot start: %s", strerror(errno));
@@ -98,12 +111,7 @@ static int start(struct muster_session *s,
         return -1;
     so.address = found.address;
     so.secret_file = found.secret_file;
-    s->own = ms_driver_session_start(&so, &why);
-    if (!s->own)
-        return ms_capi_error(&why, err);
-    s->head = ms_driver_session_head(s->own);
-    s->client = ms_driver_session_client(s->own);
-    return 0;
+    return start_with(s, &so, err);
 }
 
 struct muster_session *muster_init(const struct muster_session_options *options,
