@@ -15,9 +15,11 @@
  *     ...
  *     muster_shutdown(s, 3000000000);
  *
- * All functions may be called from any thread, but nothing may use a session, or what was
- * made in it, during and after muster_shutdown. In a forked child a session is of no
- * use: all that is asked of it fails.
+ * All functions may be called from any thread, but nothing may use a session during and
+ * after muster_shutdown. Calls that are open then, and later calls of its clusters, fail with
+ * MUSTER_ERROR_SHUTTING_DOWN. In a forked child a session is of no use: all that is asked of
+ * it fails, calls with MUSTER_ERROR_REFUSED, and neither muster_shutdown nor the child's exit
+ * ends anything of its parent's.
  */
 #ifndef MUSTER_SESSION_H
 #define MUSTER_SESSION_H

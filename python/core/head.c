@@ -14,9 +14,9 @@ static PyObject *head_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     (void)kwargs;
     if (!h)
         return NULL;
-    memset((char *)h + offsetof(struct head, head),
+    memset((char *)h + offsetof(struct head, own),
            0,
-           sizeof *h - offsetof(struct head, head));
+           sizeof *h - offsetof(struct head, own));
     pthread_mutex_init(&h->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -24,56 +24,18 @@ static PyObject *head_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     pthread_condattr_destroy(&attr);
     ms_list_init(&h->logs);
     ms_list_init(&h->node_events);
-    ms_map_init(&h->exits);
     return (PyObject *)h;
 }
 
 /* ---- stop ------------------------------------------------------------------------ */
 
-struct close_wait {
-    struct head *head;
-    pthread_mutex_t lock;
-    pthread_cond_t done;
-    bool closed;
-};
-
-/* The client lives on the head's loop and must be closed there. */
-static void close_client(void *arg)
-{
-    struct close_wait *w = arg;
-
-    ms_client_destroy(w->head->client, "muster was shut down");
-    w->head->client = NULL;
-    pthread_mutex_lock(&w->lock);
-    w->closed = true;
-    pthread_cond_signal(&w->done);
-    pthread_mutex_unlock(&w->lock);
-}
-
-static void client_stop(struct head *h)
-{
-    struct close_wait w = {.head = h};
-
-    pthread_mutex_init(&w.lock, NULL);
-    pthread_cond_init(&w.done, NULL);
-    if (ms_loop_post(ms_head_loop(h->head), close_client, &w) == 0) {
-        pthread_mutex_lock(&w.lock);
-        while (!w.closed)
-            pthread_cond_wait(&w.done, &w.lock);
-        pthread_mutex_unlock(&w.lock);
-    }
-    pthread_cond_destroy(&w.done);
-    pthread_mutex_destroy(&w.lock);
-}
-
 static void stop(struct head *h, int64_t grace_ns)
 {
-    if (!h->head)
+    if (!h->own)
         return;
-    if (h->client)
-        client_stop(h);
-    ms_head_stop(h->head, grace_ns);
+    ms_driver_session_stop(h->own, grace_ns);
     h->head = NULL;
+    h->client = NULL;
     pthread_mutex_lock(&h->lock);
     h->stopped = true;
     pthread_cond_broadcast(&h->logged);
@@ -96,15 +58,12 @@ static PyObject *head_stop(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* In a forked child. The session has seen to its own part. */
 static PyObject *head_forget(PyObject *self, PyObject *unused)
 {
     struct head *h = (struct head *)self;
 
     (void)unused;
-    if (h->client)
-        ms_client_forget(h->client);
-    if (h->head)
-        ms_head_forget(h->head);
     h->head = NULL;
     h->client = NULL;
     pthread_mutex_init(&h->lock, NULL);
@@ -116,18 +75,13 @@ static void head_dealloc(PyObject *self)
 {
     struct head *h = (struct head *)self;
     PyTypeObject *type = Py_TYPE(self);
-    void *e;
-    size_t at = 0;
 
     Py_BEGIN_ALLOW_THREADS;
     stop(h, 0);
     Py_END_ALLOW_THREADS;
     head_logs_free(h);
     head_node_events_free(h);
-    while ((e = ms_map_next(&h->exits, &at)))
-        free(e);
-    ms_map_finish(&h->exits);
-    ms_spin_close(h->spin);
+    ms_driver_session_destroy(h->own);
     Py_XDECREF(h->session);
     Py_XDECREF(h->session_dir);
     PyObject_Free(self);
@@ -183,19 +137,17 @@ static PyObject *get_session_dir(PyObject *self, void *unused)
 static PyObject *get_alive(PyObject *self, void *unused)
 {
     struct head *h = (struct head *)self;
-    bool alive;
 
     (void)unused;
-    pthread_mutex_lock(&h->lock);
-    alive = h->head && !h->lost && !h->stopped && !h->closing;
-    pthread_mutex_unlock(&h->lock);
-    return PyBool_FromLong(alive);
+    return PyBool_FromLong(h->own && !h->closing && ms_driver_session_is_alive(h->own));
 }
 
 static PyObject *get_joined(PyObject *self, void *unused)
 {
+    struct head *h = (struct head *)self;
+
     (void)unused;
-    return PyBool_FromLong(((struct head *)self)->joined);
+    return PyBool_FromLong(h->own && ms_driver_session_is_joined(h->own));
 }
 
 static PyMethodDef head_methods[] = {

@@ -1,7 +1,7 @@
 /* head_object.h - the Head object, shared by the files that give it its methods
  *
  * head.c       stop, what it is
- * head_start.c start, and what the head tells us
+ * head_start.c start: the driver's session (src/session) from its options
  * head_ops.c   clusters and ports
  * head_view.c  what there is: nodes, clusters, daemons of this machine
  * head_nodes.c what happens to nodes
@@ -16,25 +16,23 @@
 #include "core.h"
 
 #include "base/list.h"
-#include "base/map.h"
 #include "head/head.h"
+#include "session/session.h"
 
 #include <pthread.h>
 
 struct head {
-    PyObject_HEAD struct ms_head *head;
-    struct ms_client *client;
-    struct ms_spin *spin;
+    PyObject_HEAD struct ms_driver_session *own;
+    struct ms_head *head;     /* its; NULL: not started, or stopped */
+    struct ms_client *client; /* likewise */
     PyObject *session, *session_dir;
-    pthread_mutex_t lock;
+    pthread_mutex_t lock; /* over what is told to Python's threads */
     pthread_cond_t logged;
     struct ms_list logs;
     size_t log_count, log_dropped;
     struct ms_list node_events;
-    bool lost, stopped;
-    bool joined;         /* the head runs elsewhere */
-    bool closing;        /* nobody begins anything; set with the interpreter's lock */
-    struct ms_map exits; /* uid -> packed_exit */
+    bool stopped;
+    bool closing; /* nobody begins anything; set with the interpreter's lock */
 };
 
 /* An operation's waiting, with signals looked at: 0, or -1 with an exception set. */

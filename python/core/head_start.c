@@ -2,203 +2,50 @@
 #include "host_object.h"
 #include "store.h"
 
-#include "base/clock.h"
-#include "base/limits.h"
-#include "io/secret.h"
+#include "io/session.h"
 #include "job/file.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <string.h>
 
-struct packed_exit {
-    size_t len;
-    uint8_t body[];
-};
-
-/* ---- on the head's thread -------------------------------------------------------- */
-
-static void exit_remember(struct head *h, uint64_t uid, const Muster__Exit *exit)
+/* A worker that joins its own head proves itself with what its session has. */
+static int be_worker(struct ms_driver_session_options *o)
 {
-    size_t len = muster__exit__get_packed_size(exit);
-    struct packed_exit *e = malloc(sizeof *e + len);
+    const Muster__WorkerBoot *boot = ms_host_boot(the_host->host);
 
-    if (!e)
-        return;
-    e->len = len;
-    muster__exit__pack(exit, e->body);
-    pthread_mutex_lock(&h->lock);
-    if (ms_map_add(&h->exits, uid, e) < 0)
-        free(e);
-    pthread_mutex_unlock(&h->lock);
-}
-
-static void on_exit_(void *arg, uint64_t uid, const Muster__Exit *exit)
-{
-    struct head *h = arg;
-
-    exit_remember(h, uid, exit);
-    if (h->client)
-        ms_client_verdict(h->client, uid, exit);
-}
-
-static void on_successor(void *arg, uint64_t uid, const Muster__WorkerStatus *worker)
-{
-    struct head *h = arg;
-
-    if (h->client)
-        ms_client_successor(
-            h->client, uid, worker ? worker->uid : 0, worker ? worker->address : "");
-}
-
-static void on_agent_lost(void *arg, const char *why)
-{
-    struct head *h = arg;
-
-    (void)why;
-    pthread_mutex_lock(&h->lock);
-    h->lost = true;
-    pthread_mutex_unlock(&h->lock);
-}
-
-struct question {
-    struct head *head;
-    uint64_t uid;
-};
-
-/* Somebody could not connect: if its end is known, say so. */
-static void tell_verdict(void *arg)
-{
-    struct question *q = arg;
-    struct packed_exit *e;
-    Muster__Exit *exit = NULL;
-
-    pthread_mutex_lock(&q->head->lock);
-    e = ms_map_find(&q->head->exits, q->uid);
-    if (e)
-        exit = muster__exit__unpack(NULL, e->len, e->body);
-    pthread_mutex_unlock(&q->head->lock);
-    if (!exit && q->head->joined) /* on_exit comes when it is known */
-        ms_head_op_unref(ms_head_ask_death(q->head->head, q->uid));
-    if (exit && q->head->client) /* it may have been closed meanwhile */
-        ms_client_verdict(q->head->client, q->uid, exit);
-    if (exit)
-        muster__exit__free_unpacked(exit, NULL);
-    free(q);
-}
-
-static void ask_verdict(void *arg, uint64_t uid)
-{
-    struct head *h = arg;
-    struct question *q = malloc(sizeof *q);
-
-    if (!q)
-        return;
-    *q = (struct question){h, uid};
-    if (ms_loop_post(ms_head_loop(h->head), tell_verdict, q) < 0)
-        free(q);
-}
-
-static void ask_successor(void *arg, uint64_t uid)
-{
-    struct head *h = arg;
-
-    ms_head_ask_successor(h->head, uid);
-}
-
-/* ---- start ----------------------------------------------------------------------- */
-
-/* Where the head is, if it is not to be started here. */
-struct where {
-    const char *address, *secret_file, *tls;
-};
-
-/* From its file; a worker that has none proves itself with that of its session. */
-static int find_secret(struct ms_head_options *o,
-                       const struct where *w,
-                       uint8_t secret[MS_SECRET_FILE_SIZE],
-                       struct ms_error *err)
-{
-    const Muster__WorkerBoot *boot;
-
-    if (w->secret_file || !the_host)
-        return ms_secret_read(w->secret_file, secret, err);
-    boot = ms_host_boot(the_host->host);
-    if (boot->secret.len != MS_SECRET_FILE_SIZE)
-        return ms_error_set(err, -EPROTO, "the secret has a wrong size");
-    memcpy(secret, boot->secret.data, MS_SECRET_FILE_SIZE);
-    o->worker = boot->uid;
+    if (boot->secret.len != MS_SESSION_SECRET_SIZE) {
+        PyErr_SetString(core_error, "the secret has a wrong size");
+        return -1;
+    }
+    o->secret = boot->secret.data;
+    o->head.worker = boot->uid;
     return 0;
 }
 
-/* On failure the error is set. */
-static struct ms_head *
-join(struct ms_head_options *o, const struct where *w, struct ms_error *err)
-{
-    uint8_t secret[MS_SECRET_FILE_SIZE];
-    struct ms_head_address a = {.addresses = w->address, .secret = secret};
-    struct ms_head *head = NULL;
-
-    if (ms_tls_mode_parse(w->tls, &a.tls, err) == 0 &&
-        find_secret(o, w, secret, err) == 0)
-        head = ms_head_join(o, &a, err);
-    explicit_bzero(secret, sizeof secret);
-    return head;
-}
-
-/* With the secret that others have, if they are to come. */
-static struct ms_head *
-embed(struct ms_head_options *o, const struct where *w, struct ms_error *err)
-{
-    uint8_t secret[MS_SECRET_FILE_SIZE];
-    struct ms_head *head = NULL;
-
-    if (ms_tls_mode_parse(w->tls, &o->tls, err) == 0 &&
-        (!w->secret_file || ms_secret_read(w->secret_file, secret, err) == 0)) {
-        o->secret = w->secret_file ? secret : NULL;
-        head = ms_head_start(o, err);
-    }
-    explicit_bzero(secret, sizeof secret);
-    return head;
-}
-
-static int start(struct head *h, struct ms_head_options *o, const struct where *w)
+static int start(struct head *h, struct ms_driver_session_options *o)
 {
     struct ms_error err = {0};
-    struct ms_client_options co = {.ask_verdict = ask_verdict,
-                                   .ask_successor = ask_successor,
-                                   .on_stored = core_on_stored,
-                                   .on_stored_drop = core_hold_unref,
-                                   .arg = h};
-    char spin_path[MS_SESSION_DIR_MAX + 8];
     const struct ms_session *session;
 
-    o->on_log = head_on_log;
-    o->on_exit = on_exit_;
-    o->on_agent_lost = on_agent_lost;
-    o->on_node = head_on_node;
-    o->on_successor = on_successor;
-    o->arg = h;
+    if (o->address && !o->secret_file && the_host && be_worker(o) < 0)
+        return -1;
+    o->head.on_log = head_on_log;
+    o->head.on_node = head_on_node;
+    o->head.arg = h;
+    o->on_stored = core_on_stored;
+    o->on_stored_drop = core_hold_unref;
     Py_BEGIN_ALLOW_THREADS;
-    h->joined = w->address;
-    h->head = h->joined ? join(o, w, &err) : embed(o, w, &err);
+    h->own = ms_driver_session_start(o, &err);
     Py_END_ALLOW_THREADS;
-    if (!h->head) {
+    if (!h->own) {
         core_raise(&err);
         return -1;
     }
+    h->head = ms_driver_session_head(h->own);
+    h->client = ms_driver_session_client(h->own);
     session = ms_head_session(h->head);
-    snprintf(spin_path, sizeof spin_path, "%s/spin", session->dir);
-    h->spin = co.spin = ms_spin_open(spin_path);
-    co.loop = ms_head_loop(h->head);
-    (void)ms_tls_mode_parse(w->tls, &co.tls, NULL);
-    co.secret = session->secret;
-    h->client = ms_client_create(&co);
     h->session = PyUnicode_FromString(session->name);
     h->session_dir = PyUnicode_DecodeFSDefault(session->dir);
-    if (!h->client)
-        PyErr_NoMemory();
-    return h->client && h->session && h->session_dir ? 0 : -1;
+    return h->session && h->session_dir ? 0 : -1;
 }
 
 /* The nodes of this machine, by the file at `path`. */
@@ -228,8 +75,7 @@ static int describe(struct ms_job *job, const char *path, struct ms_head_options
 /* ---- what it is started with ------------------------------------------------------ */
 
 struct asked {
-    struct ms_head_options options;
-    struct where where;
+    struct ms_driver_session_options options;
     struct ms_head_lender lender;
     Muster__StoreConfig store;
     const char *listen[2];
@@ -249,7 +95,7 @@ static int parse(struct asked *a, PyObject *args, PyObject *kwargs)
         "working_dir", "script",        "timeout",  "address",     "secret_file",
         "tls",         "http",          "listen",   "store_limit", "lender",
         "lent_by",     "preload",       "spill",    "spill_limit", NULL};
-    struct ms_head_options *o = &a->options;
+    struct ms_head_options *o = &a->options.head;
     unsigned long long spill_limit;
     const char *spill;
     long long store_limit;
@@ -273,9 +119,9 @@ static int parse(struct asked *a, PyObject *args, PyObject *kwargs)
                                      &o->working_dir,
                                      &o->script,
                                      &timeout,
-                                     &a->where.address,
-                                     &a->where.secret_file,
-                                     &a->where.tls,
+                                     &a->options.address,
+                                     &a->options.secret_file,
+                                     &a->options.tls,
                                      &o->http,
                                      &a->listen[0],
                                      &store_limit,
@@ -302,10 +148,10 @@ static int copy_lists(struct asked *a)
     a->own.sys_path = a->own.python ? core_strings(a->sys_path) : NULL;
     a->own.preload = a->own.sys_path ? core_strings(a->preload) : NULL;
     a->own.env = a->own.preload ? core_strings(a->env) : NULL;
-    a->options.python = (const char *const *)a->own.python;
-    a->options.sys_path = (const char *const *)a->own.sys_path;
-    a->options.preload = (const char *const *)a->own.preload;
-    a->options.env = (const char *const *)a->own.env;
+    a->options.head.python = (const char *const *)a->own.python;
+    a->options.head.sys_path = (const char *const *)a->own.sys_path;
+    a->options.head.preload = (const char *const *)a->own.preload;
+    a->options.head.env = (const char *const *)a->own.env;
     return a->own.env ? 0 : -1;
 }
 
@@ -321,7 +167,7 @@ static void asked_finish(struct asked *a)
 int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     struct asked a = {.store = MUSTER__STORE_CONFIG__INIT};
-    struct ms_head_options *o = &a.options;
+    struct ms_head_options *o = &a.options.head;
     int rc = -1;
 
     if (parse(&a, args, kwargs) < 0)
@@ -332,7 +178,7 @@ int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
     if (a.nodes && describe(&a.job, a.nodes, o) < 0)
         return -1;
     if (copy_lists(&a) == 0)
-        rc = start((struct head *)self, o, &a.where);
+        rc = start((struct head *)self, &a.options);
     asked_finish(&a);
     return rc;
 }

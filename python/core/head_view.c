@@ -1,8 +1,9 @@
 #include "head_object.h"
 
 #include "io/addr.h"
-
 #include "io/session.h"
+#include "session/env.h"
+#include "session/find.h"
 
 #include <errno.h>
 #include <string.h>
@@ -256,26 +257,40 @@ PyObject *head_find_cluster(PyObject *self, PyObject *args)
     return result;
 }
 
-/* ---- daemons of this machine ----------------------------------------------------- */
+/* ---- before there is one --------------------------------------------------------- */
 
-static PyObject *daemons(PyObject *self, PyObject *unused)
+static PyObject *find_head(PyObject *self, PyObject *args)
 {
-    struct ms_session *all = NULL;
+    const char *address, *secret_file;
+    struct ms_found_head found = {0};
     struct ms_error err = {0};
-    int count = ms_session_list(&all, &err);
+    PyObject *result;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "zz", &address, &secret_file))
+        return NULL;
+    if (ms_find_head(address, secret_file, &found, &err) < 0)
+        return core_raise(&err);
+    result = Py_BuildValue("zz", found.address, found.secret_file);
+    ms_found_head_finish(&found);
+    return result;
+}
+
+static PyObject *session_env(PyObject *self, PyObject *driver)
+{
+    char **from = core_strings(driver), **env;
     PyObject *list;
 
     (void)self;
-    (void)unused;
-    if (count < 0)
-        return core_raise(&err);
-    list = PyList_New(0);
-    for (int i = 0; list && i < count; i++)
-        if (all[i].is_daemon && all[i].alive &&
-            !append(list, Py_BuildValue("ss", all[i].name, all[i].dir)))
+    if (!from)
+        return NULL;
+    env = ms_session_env((const char *const *)from);
+    core_strings_free(from);
+    list = env ? PyList_New(0) : PyErr_NoMemory();
+    for (size_t i = 0; list && env[i]; i++)
+        if (!append(list, PyUnicode_DecodeFSDefault(env[i])))
             Py_CLEAR(list);
-    explicit_bzero(all, (size_t)count * sizeof *all); /* secrets */
-    free(all);
+    ms_session_env_free(env);
     return list;
 }
 
@@ -290,6 +305,7 @@ static PyObject *session_root(PyObject *self, PyObject *unused)
                                            : PyUnicode_DecodeFSDefault(root);
 }
 
-PyMethodDef core_head_functions[] = {{"daemons", daemons, METH_NOARGS, NULL},
+PyMethodDef core_head_functions[] = {{"find_head", find_head, METH_VARARGS, NULL},
+                                     {"session_env", session_env, METH_O, NULL},
                                      {"session_root", session_root, METH_NOARGS, NULL},
                                      {NULL, NULL, 0, NULL}};

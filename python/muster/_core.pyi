@@ -295,7 +295,8 @@ class Head:
         """End everything and wait for it. Idempotent."""
 
     def forget(self) -> None:
-        """In a forked child: close what was inherited, end nothing."""
+        """In a forked child: this is of no use any more. What was inherited is closed
+        already."""
 
 # uid, pid, address, log path, incarnation, node, devices, lives, thousandths of a CPU,
 # memory
@@ -306,8 +307,15 @@ KvEntry = tuple[str, bytes, int, int, bool]
 def session_root() -> str:
     """The folder of this user's sessions; it is there, and nobody else's."""
 
-def daemons() -> list[tuple[str, str]]:
-    """(name, folder) of the heads of this user that run here and that others join."""
+def find_head(
+    address: str | None, secret_file: str | None
+) -> tuple[str | None, str | None]:
+    """Which head a driver means, and the file with its secret: the address and the file,
+    found in the environment and among the heads that run here where they are not given;
+    (None, None): a head of its own."""
+
+def session_env(driver: list[str]) -> list[str]:
+    """The environment that workers start from, "NAME=value", made from the driver's."""
 
 def device_ids(text: str) -> list[int]:
     """Of a device mapping such as "0-7,16"; ValueError says what is wrong with it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from muster import _core
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,12 +20,11 @@ DeviceName = tuple[
 
 
 def session_env(environ: Mapping[str, str]) -> dict[str, str]:
-    """What all processes of a session start from: the driver's environment, and one
-    thread for each worker's numeric libraries unless the user has said otherwise."""
-    env = dict(environ)
-    env.pop("MUSTER_SECRET", None)
-    env.setdefault("OMP_NUM_THREADS", "1")
-    return env
+    """What all processes of a session start from: the driver's environment, but for what
+    must not travel. As for a driver in C."""
+    driver = [f"{name}={value}" for name, value in environ.items()]
+    pairs = (entry.partition("=") for entry in _core.session_env(driver))
+    return {name: value for name, _, value in pairs}
 
 
 def visible_env(names: Sequence[DeviceName], shown: Sequence[int]) -> dict[str, str]:

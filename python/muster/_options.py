@@ -6,7 +6,6 @@ import os
 
 from muster import _core
 from muster.config import parse_size, words_of
-from muster.errors import MusterError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -121,31 +120,5 @@ def _find_head(
     """Which head is meant, and where its secret is."""
     if tls not in ("auto", "on", "off"):
         raise ValueError(f'tls: must be "auto", "on" or "off": {tls!r}')
-    address = address or os.environ.get("MUSTER_ADDRESS") or "local"
-    if address == "local":
-        return {"address": None, "secret_file": None, "tls": tls}
-    secret_file = secret_file or os.environ.get("MUSTER_SECRET_FILE")
-    if address == "auto" or not secret_file:
-        folder = _daemon_folder(address)
-        secret_file = secret_file or os.path.join(folder, "secret")
-        if address == "auto":
-            address = os.path.join(folder, "head.sock")
+    address, secret_file = _core.find_head(address, secret_file)
     return {"address": address, "secret_file": secret_file, "tls": tls}
-
-
-def _daemon_folder(address: str) -> str:
-    """Of the one head of this machine and user that others join."""
-    daemons = _core.daemons()
-    if len(daemons) == 1:
-        return daemons[0][1]
-    names = ", ".join(name for name, _ in daemons)
-    if daemons:
-        what = f"several heads run here ({names}): which one is meant"
-    else:
-        what = "no head runs here (`muster head` starts one)"
-    if address == "auto":
-        raise MusterError(f"address='auto': {what}; give its address")
-    raise MusterError(
-        f"address={address!r}: where is its secret? {what}; give secret_file=, or set "
-        "MUSTER_SECRET_FILE"
-    )

@@ -18,7 +18,6 @@
 
 #include "agent/cgroup.h"
 #include "agent/context.h"
-#include "agent/exits.h"
 #include "agent/listen.h"
 #include "agent/logs.h"
 #include "agent/logwait.h"
@@ -28,6 +27,7 @@
 #include "io/json.h"
 #include "io/loop.h"
 #include "proto/muster.pb-c.h"
+#include "wire/exits.h"
 #include "wire/link.h"
 
 #include <stdbool.h>

@@ -1,7 +1,6 @@
 /* capi.h - what the files of the driver's C interface share
  *
- * session.c   a head, a client, what is known of dead workers, the logs
- * join.c      a head that runs already
+ * session.c   the driver's session (src/session) from its options; the logs
  * program.c   where the muster program is
  * place.c     resources: nodes, and where ranks go
  * group.c     placement groups
@@ -14,11 +13,11 @@
 #ifndef MS_CAPI_CAPI_H
 #define MS_CAPI_CAPI_H
 
+#include "base/cleanup.h"
 #include "base/error.h"
-#include "base/list.h"
-#include "base/map.h"
 #include "head/head.h"
 #include "muster/driver.h"
+#include "session/session.h"
 #include "wire/client.h"
 
 #include <pthread.h>
@@ -26,18 +25,13 @@
 #define MS_CAPI_ANSWER_NS (10 * MS_NS_PER_S)  /* of what the agent answers at once */
 
 struct muster_session {
-    struct ms_head *head;
-    struct ms_client *client; /* the loop's, after the start */
-    struct ms_spin *spin;
-    bool joined; /* the head runs elsewhere */
-    char **env;  /* what workers start from */
+    struct ms_driver_session *own;
+    struct ms_head *head;     /* its, until the shutdown */
+    struct ms_client *client; /* likewise */
     void (*on_log)(void *arg, const struct muster_log_line *line);
     void *arg;
-    pthread_mutex_t lock; /* guards exits */
-    struct ms_map exits;  /* uid -> packed exit */
-    struct ms_list link;  /* of all sessions of this process */
-    unsigned refs;        /* clusters that were not destroyed; under `lock` */
-    bool stopped;         /* likewise */
+    pthread_mutex_t lock;
+    unsigned refs; /* the user's, and clusters that were not destroyed; under `lock` */
 };
 
 struct muster_resources {
@@ -81,13 +75,9 @@ bool ms_capi_is_stopped(struct muster_session *s);
 const ProtobufCMessage *
 ms_capi_wait(struct ms_head_op *op, int64_t timeout_ns, struct muster_error *err);
 
-/* join.c: NULL with the reason. */
-struct ms_head *ms_capi_join(const struct ms_head_options *ho,
-                             const struct muster_session_options *o,
-                             const char *address,
-                             struct ms_error *err);
-
-/* program.c: malloc'd; NULL with the reason. */
+/* program.c: malloc'd; NULL with the reason. A driver in Python looks elsewhere
+ * (python/muster/_programs.py): a wheel puts the program beside the interpreter, a C library
+ * has it below its own prefix. MUSTER_BIN and PATH mean the same to both. */
 char *ms_capi_find_program(const char *told, struct muster_error *err);
 
 /* place.c */

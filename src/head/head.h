@@ -111,8 +111,8 @@ struct ms_head_address {
  * on_exit, and then on_agent_lost comes.
  *
  * ms_head_stop ends the clusters of this process, but not the detached ones, and waits for
- * that. on_exit also comes for a worker of somebody else that was asked about with
- * ms_head_ask_death. */
+ * that. on_exit also comes for a worker of somebody else that was asked about with an
+ * AskDeath, which completes when it is known how the worker ended. */
 struct ms_head *ms_head_join(const struct ms_head_options *o,
                              const struct ms_head_address *a,
                              struct ms_error *err);
@@ -228,9 +228,6 @@ struct ms_head_op *ms_head_drop_port(struct ms_head *h, const char *owner);
 
 /* Warm the zygote of a key, on every node. */
 struct ms_head_op *ms_head_prepare(struct ms_head *h, const Muster__ZygoteKey *key);
-
-/* How did this worker end? Completes when that is known; the result is a WorkerExited. */
-struct ms_head_op *ms_head_ask_death(struct ms_head *h, uint64_t uid);
 
 /* The result is a Status. */
 struct ms_head_op *ms_head_status(struct ms_head *h);

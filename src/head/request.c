@@ -214,17 +214,6 @@ struct ms_head_op *ms_head_status(struct ms_head *h)
     return ask(h, &m);
 }
 
-struct ms_head_op *ms_head_ask_death(struct ms_head *h, uint64_t uid)
-{
-    Muster__AskDeath death = MUSTER__ASK_DEATH__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
-
-    death.uid = uid;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_ASK_DEATH;
-    m.ask_death = &death;
-    return ask(h, &m);
-}
-
 struct ms_head_op *ms_head_destroy_that_cluster(
     struct ms_head *h, const char *name, bool own, uint64_t uid, int64_t grace_ns)
 {

@@ -93,6 +93,17 @@ static void test_a_node_ends_while_a_cluster_is_made(void **state)
     ms_head_stop(h, 0);
 }
 
+static struct ms_head_op *ask_death(struct ms_head *h, uint64_t uid)
+{
+    Muster__AskDeath death = MUSTER__ASK_DEATH__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+
+    death.uid = uid;
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_ASK_DEATH;
+    m.ask_death = &death;
+    return ms_head_request(h, &m);
+}
+
 static void test_drivers_have_their_own(void **state)
 {
     struct far_agent *a = serve_agent("a"), *b = serve_agent("b");
@@ -127,7 +138,7 @@ static void test_drivers_have_their_own(void **state)
     far_wait_contexts(a, 1);
     assert_int_equal(serve_count(), 2);
     far_exit(b, kept[1], 9);
-    ops_expect(ms_head_ask_death(two, kept[1]), 0, NULL);
+    ops_expect(ask_death(two, kept[1]), 0, NULL);
     seen_wait_exits(&t, 1);
     assert_int_equal(t.uids[0], kept[1]);
     ops_expect(ms_head_destroy_that_cluster(two, "kept", false, kept[0], 0), 0, NULL);

@@ -288,6 +288,7 @@ void ms_client_forget(struct ms_client *c)
         ms_fd_close(&p->probe_fd);
         p->conn = NULL; /* leaked on purpose: the parent owns what it stood for */
         p->state = PEER_DEAD;
+        p->is_mortal = false; /* nobody here asks for a successor */
         p->reading = p->armed = false;
         ms_list_init(&p->waiters);
         ms_list_init(&p->garbage);

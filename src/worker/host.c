@@ -117,14 +117,6 @@ static struct ms_worker_http *http_create(struct ms_host *h)
 
 /* ---- the agent ------------------------------------------------------------------- */
 
-static void take_successor(struct ms_host *h, const Muster__Successor *s)
-{
-    ms_client_successor(h->client,
-                        s->uid,
-                        s->worker ? s->worker->uid : 0,
-                        s->worker ? s->worker->address : "");
-}
-
 static void on_link_body(void *arg, const uint8_t *body, size_t len)
 {
     struct ms_host *h = arg;
@@ -133,9 +125,9 @@ static void on_link_body(void *arg, const uint8_t *body, size_t len)
     if (!m)
         return;
     if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_DIED && m->died->exit)
-        ms_client_verdict(h->client, m->died->uid, m->died->exit);
+        ms_verdicts_add(&h->verdicts, m->died->uid, m->died->exit);
     else if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_SUCCESSOR)
-        take_successor(h, m->successor);
+        ms_verdicts_replace(&h->verdicts, m->successor->uid, m->successor->worker);
     else if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_STEPS)
         ms_steps_run(h->steps, MS_TAKE(m->steps));
     else if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_FORKED)
@@ -158,58 +150,42 @@ static void on_steps_done(void *arg, const Muster__StepsDone *done)
 static const struct ms_link_ops link_ops = {.on_body = on_link_body,
                                             .on_closed = on_link_closed};
 
-struct question {
-    struct ms_host *host;
-    uint64_t uid;
-};
-
-static void ask_agent(void *arg)
+static void ask_agent(void *arg, uint64_t uid)
 {
-    struct question *q = arg;
-    Muster__WorkerToAgent m;
-    Muster__AskDeath ask;
+    struct ms_host *h = arg;
+    Muster__WorkerToAgent m = MUSTER__WORKER_TO_AGENT__INIT;
+    Muster__AskDeath ask = MUSTER__ASK_DEATH__INIT;
 
-    muster__worker_to_agent__init(&m);
-    muster__ask_death__init(&ask);
-    ask.uid = q->uid;
+    ask.uid = uid;
     m.body_case = MUSTER__WORKER_TO_AGENT__BODY_ASK;
     m.ask = &ask;
-    ms_link_send(q->host->link, &m.base);
-    free(q);
+    ms_link_send(h->link, &m.base);
 }
 
-static void ask_agent_successor(void *arg)
+static void ask_agent_successor(void *arg, uint64_t uid)
 {
-    struct question *q = arg;
+    struct ms_host *h = arg;
     Muster__WorkerToAgent m = MUSTER__WORKER_TO_AGENT__INIT;
     Muster__AskSuccessor ask = MUSTER__ASK_SUCCESSOR__INIT;
 
-    ask.uid = q->uid;
+    ask.uid = uid;
     m.body_case = MUSTER__WORKER_TO_AGENT__BODY_ASK_SUCCESSOR;
     m.ask_successor = &ask;
-    ms_link_send(q->host->link, &m.base);
-    free(q);
-}
-
-static void post_question(struct ms_host *h, uint64_t uid, void (*ask)(void *arg))
-{
-    struct question *q = malloc(sizeof *q);
-
-    if (!q)
-        return;
-    *q = (struct question){h, uid};
-    if (ms_loop_post(h->loop, ask, q) < 0)
-        free(q);
+    ms_link_send(h->link, &m.base);
 }
 
 static void ask_verdict(void *arg, uint64_t uid)
 {
-    post_question(arg, uid, ask_agent);
+    struct ms_host *h = arg;
+
+    ms_verdicts_ask(&h->verdicts, uid);
 }
 
 static void ask_successor(void *arg, uint64_t uid)
 {
-    post_question(arg, uid, ask_agent_successor);
+    struct ms_host *h = arg;
+
+    ms_verdicts_seek(&h->verdicts, uid);
 }
 
 /* ---- start ----------------------------------------------------------------------- */
@@ -313,7 +289,8 @@ parts_create(struct ms_host *h, const struct ms_host_options *o, struct ms_error
         return ms_error_set(err, -ENOMEM, "cannot make an event loop");
     h->spin = co.spin = ms_spin_open(h->boot->spin_path);
     h->server = ms_server_create(&so);
-    h->client = ms_client_create(&co);
+    ms_verdicts_init(&h->verdicts, ask_agent, ask_agent_successor, h);
+    h->client = h->verdicts.client = ms_client_create(&co);
     h->link = ms_link_create(h->loop, h->control_fd, &link_ops, h);
     if (h->server) {
         h->http = http_create(h);

@@ -9,6 +9,7 @@
 #include "base/limits.h"
 #include "io/loop.h"
 #include "wire/link.h"
+#include "wire/verdicts.h"
 #include "worker/host.h"
 #include "worker/http.h"
 #include "worker/steps.h"
@@ -19,6 +20,7 @@ struct ms_host {
     struct ms_loop *loop;
     struct ms_server *server;
     struct ms_client *client;
+    struct ms_verdicts verdicts; /* the agent tells them */
     struct ms_link *link;
     struct ms_spin *spin;
     struct ms_worker_http *http;

@@ -1,4 +1,4 @@
-#include "agent/exits.h"
+#include "wire/exits.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-#include "agent/exits.h"
+#include "wire/exits.h"
 
 #include <errno.h>
 #include <string.h>

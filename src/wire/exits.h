@@ -3,8 +3,8 @@
  * Keeps the last MS_EXITS_KEPT ends, the newest MS_EXITS_LINES_KEPT of them with their
  * last lines, and who waits to hear of an end that has not come.
  */
-#ifndef MS_AGENT_EXITS_H
-#define MS_AGENT_EXITS_H
+#ifndef MS_WIRE_EXITS_H
+#define MS_WIRE_EXITS_H
 
 #include "base/limits.h"
 #include "base/list.h"

@@ -1,0 +1,433 @@
+#include "session/session.h"
+
+#include "base/map.h"
+#include "io/secret.h"
+#include "wire/verdicts.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+struct ms_driver_session {
+    struct ms_head *head;
+    struct ms_client *client; /* made and ended on the head's loop */
+    struct ms_spin *spin;
+    enum ms_tls_mode tls;
+    bool joined;
+    struct {
+        void (*on_log)(void *arg, const Muster__LogLines *lines);
+        void (*on_node)(void *arg, const Muster__NodeStatus *node);
+        void *(*on_stored)(void *arg, const uint8_t *body, size_t len);
+        void (*on_stored_drop)(void *token);
+        void *arg;
+    } driver;
+
+    /* of the head's loop */
+    struct ms_verdicts verdicts;
+    struct ms_map asking; /* uid -> question that the head has */
+
+    struct ms_list link; /* of all sessions of this process */
+    pthread_mutex_t lock;
+    bool lost, ended; /* under `lock`; ended: stop has begun, or a forked child */
+};
+
+/* ---- forks ----------------------------------------------------------------------- */
+
+static struct ms_list sessions = {&sessions, &sessions};
+static pthread_mutex_t sessions_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&sessions_lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&sessions_lock);
+}
+
+/* The other threads are gone, and with them whoever held a lock. */
+static void after_fork_in_child(void)
+{
+    ms_list_each (s, &sessions, struct ms_driver_session, link) {
+        ms_client_forget(s->client);
+        ms_head_forget(s->head);
+        pthread_mutex_init(&s->lock, NULL);
+        s->ended = true;
+        ms_list_remove(&s->link);
+    }
+    pthread_mutex_unlock(&sessions_lock);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(before_fork, after_fork, after_fork_in_child);
+}
+
+static void enlist(struct ms_driver_session *s)
+{
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&sessions_lock);
+    ms_list_add_tail(&sessions, &s->link);
+    pthread_mutex_unlock(&sessions_lock);
+}
+
+static void delist(struct ms_driver_session *s)
+{
+    pthread_mutex_lock(&sessions_lock);
+    ms_list_remove(&s->link);
+    pthread_mutex_unlock(&sessions_lock);
+}
+
+/* ---- what the head tells --------------------------------------------------------- */
+
+static void on_log(void *arg, const Muster__LogLines *lines)
+{
+    struct ms_driver_session *s = arg;
+
+    s->driver.on_log(s->driver.arg, lines);
+}
+
+static void on_node(void *arg, const Muster__NodeStatus *node)
+{
+    struct ms_driver_session *s = arg;
+
+    s->driver.on_node(s->driver.arg, node);
+}
+
+static void on_exit_(void *arg, uint64_t uid, const Muster__Exit *exit)
+{
+    struct ms_driver_session *s = arg;
+
+    ms_verdicts_add(&s->verdicts, uid, exit);
+}
+
+static void on_successor(void *arg, uint64_t uid, const Muster__WorkerStatus *worker)
+{
+    struct ms_driver_session *s = arg;
+
+    ms_verdicts_replace(&s->verdicts, uid, worker);
+}
+
+static void on_agent_lost(void *arg, const char *why)
+{
+    struct ms_driver_session *s = arg;
+
+    (void)why;
+    pthread_mutex_lock(&s->lock);
+    s->lost = true;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- what the head is asked ------------------------------------------------------ */
+
+struct question {
+    struct ms_driver_session *session;
+    struct ms_head_op *op; /* NULL: it is being asked */
+    bool has_failed;       /* while it was */
+    uint64_t uid;
+};
+
+static void question_end(struct question *q)
+{
+    ms_map_remove(&q->session->asking, q->uid);
+    ms_head_op_unref(q->op);
+    free(q);
+}
+
+static void on_answered(void *arg)
+{
+    struct question *q = arg;
+    const Muster__WorkerExited *exited = NULL;
+
+    if (!q->op) {
+        q->has_failed = true;
+        return;
+    }
+    if (ms_head_op_result(q->op, NULL) == 0)
+        exited = (const Muster__WorkerExited *)ms_head_op_message(q->op);
+    if (exited && exited->exit)
+        ms_verdicts_add(&q->session->verdicts, q->uid, exited->exit);
+    question_end(q);
+}
+
+static struct ms_head_op *ask_head(struct question *q)
+{
+    Muster__AskDeath death = MUSTER__ASK_DEATH__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+
+    death.uid = q->uid;
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_ASK_DEATH;
+    m.ask_death = &death;
+    return ms_head_request_then(q->session->head, &m, on_answered, q);
+}
+
+/* Nothing comes of it if there is no memory: the calls then fail as unreachable. */
+static void ask_death(void *arg, uint64_t uid)
+{
+    struct ms_driver_session *s = arg;
+    struct question *q;
+
+    if (ms_map_find(&s->asking, uid))
+        return;
+    q = calloc(1, sizeof *q);
+    if (!q || ms_map_add(&s->asking, uid, q) < 0) {
+        free(q);
+        return;
+    }
+    q->session = s;
+    q->uid = uid;
+    q->op = ask_head(q);
+    if (!q->op || q->has_failed)
+        question_end(q);
+}
+
+static void seek(void *arg, uint64_t uid)
+{
+    struct ms_driver_session *s = arg;
+
+    ms_head_ask_successor(s->head, uid);
+}
+
+/* ---- the client ------------------------------------------------------------------ */
+
+static void ask_verdict(void *arg, uint64_t uid)
+{
+    struct ms_driver_session *s = arg;
+
+    ms_verdicts_ask(&s->verdicts, uid);
+}
+
+static void ask_successor(void *arg, uint64_t uid)
+{
+    struct ms_driver_session *s = arg;
+
+    ms_verdicts_seek(&s->verdicts, uid);
+}
+
+static void *on_stored(void *arg, const uint8_t *body, size_t len)
+{
+    struct ms_driver_session *s = arg;
+
+    return s->driver.on_stored(s->driver.arg, body, len);
+}
+
+static void client_open(struct ms_driver_session *s)
+{
+    const struct ms_session *session = ms_head_session(s->head);
+    struct ms_client_options o = {.loop = ms_head_loop(s->head),
+                                  .secret = session->secret,
+                                  .spin = s->spin,
+                                  .tls = s->tls,
+                                  .ask_verdict = ask_verdict,
+                                  .ask_successor = ask_successor,
+                                  .on_stored = s->driver.on_stored ? on_stored : NULL,
+                                  .on_stored_drop = s->driver.on_stored_drop,
+                                  .arg = s};
+
+    s->client = s->verdicts.client = ms_client_create(&o);
+}
+
+static void client_close(struct ms_driver_session *s)
+{
+    s->verdicts.client = NULL;
+    ms_client_destroy(MS_TAKE(s->client), "muster was shut down");
+}
+
+struct turn {
+    struct ms_driver_session *session;
+    void (*fn)(struct ms_driver_session *s);
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool done;
+};
+
+static void take_turn(void *arg)
+{
+    struct turn *t = arg;
+
+    t->fn(t->session);
+    pthread_mutex_lock(&t->lock);
+    t->done = true;
+    pthread_cond_signal(&t->changed);
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* Run it on the head's loop, which runs until ms_head_stop, and wait for that. */
+static int run_on_loop(struct ms_driver_session *s,
+                       void (*fn)(struct ms_driver_session *s))
+{
+    struct turn t = {.session = s, .fn = fn};
+    int rc;
+
+    pthread_mutex_init(&t.lock, NULL);
+    pthread_cond_init(&t.changed, NULL);
+    rc = ms_loop_post(ms_head_loop(s->head), take_turn, &t);
+    pthread_mutex_lock(&t.lock);
+    while (rc == 0 && !t.done)
+        pthread_cond_wait(&t.changed, &t.lock);
+    pthread_mutex_unlock(&t.lock);
+    pthread_cond_destroy(&t.changed);
+    pthread_mutex_destroy(&t.lock);
+    return rc;
+}
+
+/* ---- start ----------------------------------------------------------------------- */
+
+/* The head's options, with what is ours in them. */
+static struct ms_head_options head_options(struct ms_driver_session *s,
+                                           const struct ms_head_options *driver)
+{
+    struct ms_head_options o = *driver;
+
+    o.on_log = o.on_log ? on_log : NULL;
+    o.on_node = o.on_node ? on_node : NULL;
+    o.on_exit = on_exit_;
+    o.on_agent_lost = on_agent_lost;
+    o.on_successor = on_successor;
+    o.arg = s;
+    o.tls = s->tls;
+    return o;
+}
+
+static struct ms_head *join(const struct ms_head_options *o,
+                            const char *address,
+                            enum ms_tls_mode tls,
+                            struct ms_error *err)
+{
+    struct ms_head_address a = {address, o->secret, tls};
+
+    if (o->secret)
+        return ms_head_join(o, &a, err);
+    ms_error_set(err, -EINVAL, "a head is joined with its secret");
+    return NULL;
+}
+
+static struct ms_head *start_head(struct ms_driver_session *s,
+                                  const struct ms_driver_session_options *d,
+                                  struct ms_error *err)
+{
+    struct ms_head_options o;
+    uint8_t secret[MS_SECRET_FILE_SIZE];
+    struct ms_head *head;
+
+    if (ms_tls_mode_parse(d->tls ? d->tls : "auto", &s->tls, err) < 0 ||
+        (d->secret_file && ms_secret_read(d->secret_file, secret, err) < 0))
+        return NULL;
+    o = head_options(s, &d->head);
+    o.secret = d->secret_file ? secret : d->secret;
+    head = s->joined ? join(&o, d->address, s->tls, err) : ms_head_start(&o, err);
+    explicit_bzero(secret, sizeof secret);
+    return head;
+}
+
+static int start(struct ms_driver_session *s,
+                 const struct ms_driver_session_options *o,
+                 struct ms_error *err)
+{
+    char spin_path[MS_SESSION_DIR_MAX + 8];
+
+    s->head = start_head(s, o, err);
+    if (!s->head)
+        return -1;
+    snprintf(spin_path, sizeof spin_path, "%s/spin", ms_head_session(s->head)->dir);
+    s->spin = ms_spin_open(spin_path);
+    if (run_on_loop(s, client_open) == 0 && s->client)
+        return 0;
+    ms_head_stop(s->head, 0);
+    return ms_error_set(err, -ENOMEM, "cannot make the driver's client");
+}
+
+struct ms_driver_session *
+ms_driver_session_start(const struct ms_driver_session_options *o, struct ms_error *err)
+{
+    struct ms_driver_session *s = calloc(1, sizeof *s);
+
+    if (!s) {
+        ms_error_set(err, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    pthread_mutex_init(&s->lock, NULL);
+    ms_list_init(&s->link);
+    ms_map_init(&s->asking);
+    ms_verdicts_init(&s->verdicts, ask_death, seek, s);
+    s->joined = o->address;
+    s->driver.on_log = o->head.on_log;
+    s->driver.on_node = o->head.on_node;
+    s->driver.on_stored = o->on_stored;
+    s->driver.on_stored_drop = o->on_stored_drop;
+    s->driver.arg = o->head.arg;
+    if (start(s, o, err) < 0) {
+        ms_driver_session_destroy(s);
+        return NULL;
+    }
+    enlist(s);
+    return s;
+}
+
+/* ---- stop ------------------------------------------------------------------------ */
+
+void ms_driver_session_stop(struct ms_driver_session *s, int64_t grace_ns)
+{
+    bool ended;
+
+    pthread_mutex_lock(&s->lock);
+    ended = s->ended;
+    s->ended = true;
+    pthread_mutex_unlock(&s->lock);
+    if (ended)
+        return;
+    delist(s);
+    run_on_loop(s, client_close);
+    ms_head_stop(s->head, grace_ns);
+    s->head = NULL;
+}
+
+void ms_driver_session_destroy(struct ms_driver_session *s)
+{
+    if (!s)
+        return;
+    ms_verdicts_finish(&s->verdicts);
+    ms_map_finish(&s->asking);
+    ms_spin_close(s->spin);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+/* ---- what it is ------------------------------------------------------------------ */
+
+struct ms_head *ms_driver_session_head(const struct ms_driver_session *s)
+{
+    return s->head;
+}
+
+struct ms_client *ms_driver_session_client(const struct ms_driver_session *s)
+{
+    return s->client;
+}
+
+bool ms_driver_session_is_joined(const struct ms_driver_session *s)
+{
+    return s->joined;
+}
+
+bool ms_driver_session_is_open(struct ms_driver_session *s)
+{
+    bool ended;
+
+    pthread_mutex_lock(&s->lock);
+    ended = s->ended;
+    pthread_mutex_unlock(&s->lock);
+    return !ended;
+}
+
+bool ms_driver_session_is_alive(struct ms_driver_session *s)
+{
+    bool gone;
+
+    pthread_mutex_lock(&s->lock);
+    gone = s->ended || s->lost;
+    pthread_mutex_unlock(&s->lock);
+    return !gone;
+}
