@@ -191,7 +191,7 @@ struct ms_head *ms_head_create(const struct ms_head_options *o)
     pthread_mutex_init(&h->lock, NULL);
     ms_list_init(&h->ops);
     ms_list_init(&h->destroying);
-    ms_list_init(&h->launches);
+    ms_list_init(&h->bringups);
     ms_list_init(&h->creating);
     ms_list_init(&h->waiting.for_nodes);
     ms_list_init(&h->waiting.for_deaths);

@@ -92,7 +92,7 @@ struct ms_head {
     struct ms_place_desk place;
     struct ms_list ports;
     struct ms_list destroying; /* operations that destroy */
-    struct ms_list launches;   /* of operations that start workers */
+    struct ms_list bringups;   /* of operations that start workers */
     struct ms_list creating;   /* operations that wait for room, in order */
     struct ms_list seeking;    /* operations that ask who has a worker's place */
 

@@ -1,6 +1,6 @@
 #include "head/op.h"
 #include "base/cleanup.h"
-#include "head/clusters/launch.h"
+#include "head/clusters/bringup.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
 
@@ -76,7 +76,7 @@ complete(struct ms_head_op *op, const struct ms_error *err, ProtobufCMessage *me
 
     ms_timer_finish(&op->deadline);
     ms_ending_finish(&op->ending);
-    ms_launch_destroy(MS_TAKE(op->launch));
+    ms_bringup_destroy(MS_TAKE(op->bringup));
     ms_list_remove(&op->wait_link);
     ms_list_each (a, &op->asks, struct ms_ask, link)
         ms_ask_destroy(a);

@@ -19,7 +19,7 @@
 #include <stdatomic.h>
 
 struct ms_barrier;
-struct ms_launch;
+struct ms_bringup;
 struct ms_node;
 struct ms_driver;
 
@@ -62,8 +62,8 @@ struct ms_head_op {
     struct ms_cluster *cluster;
     struct ms_error why;      /* code 0: all is well so far */
     struct ms_ending ending;  /* ranks of it that end */
-    struct ms_launch *launch; /* ranks of it that start; NULL: none */
-    size_t launch_count;      /* of a cluster that grows: how many those are */
+    struct ms_bringup *launch; /* ranks of it that start; NULL: none */
+    size_t bringup_count;      /* of a cluster that grows: how many those are */
     /* one of the lists of the head in which operations wait; a barrier's ops */
     struct ms_list wait_link;
     struct ms_barrier *barrier; /* at which it waits */

@@ -2,7 +2,7 @@
 #include "base/name.h"
 #include "head/clusters/clusters_impl.h"
 #include "head/clusters/helpers.h"
-#include "head/clusters/launch.h"
+#include "head/clusters/bringup.h"
 #include "head/clusters/place.h"
 #include "head/clusters/ports.h"
 #include "head/drivers/driver.h"
@@ -79,10 +79,10 @@ void ms_head_tell_stop(struct ms_node *n, uint64_t uid)
 static void helpers_are_gone(struct ms_head *h)
 {
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link) {
-        struct ms_head_op *op = c->is_busy ? ms_launch_find(h, c) : NULL;
+        struct ms_head_op *op = c->is_busy ? ms_bringup_find(h, c) : NULL;
 
         if (op)
-            ms_launch_step(op);
+            ms_bringup_step(op);
     }
 }
 
@@ -182,12 +182,12 @@ static bool is_meant(const struct ms_head_op *op, const struct ms_cluster *c)
 /* What is being made of it is given up; the end follows when that is gone. */
 static void interrupt(struct ms_head *h, const struct ms_cluster *c)
 {
-    struct ms_head_op *op = ms_launch_find(h, c);
+    struct ms_head_op *op = ms_bringup_find(h, c);
     struct ms_error why = {0};
 
     ms_error_set(&why, -ECANCELED, "cluster '%s' was destroyed meanwhile", c->name);
     if (op)
-        ms_launch_cancel(op, &why);
+        ms_bringup_cancel(op, &why);
 }
 
 void ms_head_destroy_run(struct ms_head_op *op)
@@ -281,7 +281,7 @@ void ms_head_worker_exited(struct ms_head *h, uint64_t uid, const Muster__Exit *
     if (slot->cluster->is_made)
         ms_head_tell_exit(h, slot); /* else when the creation has succeeded */
     ms_helpers_exited(h, slot, &told);
-    ms_launch_worker_ended(h, slot, &told);
+    ms_bringup_worker_ended(h, slot, &told);
     if (is_over(h, slot->cluster))
         ms_head_cluster_forget(h, slot->cluster);
     ms_drivers_worker_ended(h, uid);
@@ -327,6 +327,6 @@ void ms_head_workers_lost(struct ms_head *h, struct ms_node *n, const char *why)
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
         if (is_over(h, c))
             ms_head_cluster_forget(h, c);
-    ms_launches_lost(h, n->name);
+    ms_bringups_lost(h, n->name);
     ms_head_seek_step(h);
 }

@@ -6,9 +6,9 @@
  * head hears of it: drivers, the key-value store, barriers, ports, placement.
  * The head's thread.
  *
- * create.c     creating: place, port, launch
+ * create.c     creating: place, port, bring-up
  * restart.c    new incarnations of ranks; resize.c: more or fewer of them
- * launch.h     starting ranks and having them do their steps, one way for all of these;
+ * bringup.h    starting ranks and having them do their steps, one way for all of these;
  *              start.h: what nodes are asked for that
  * ending.h     ending ranks, one way for all ends
  * cluster.c    destroying, and what happens to workers

@@ -13,7 +13,7 @@
 #include "cluster/status.h"
 #include "head/clusters/clusters_impl.h"
 #include "head/clusters/helpers.h"
-#include "head/clusters/launch.h"
+#include "head/clusters/bringup.h"
 #include "head/clusters/place.h"
 #include "head/clusters/ports.h"
 #include "head/drivers/driver.h"
@@ -35,7 +35,7 @@ static void create_failed(struct ms_head_op *op)
 {
     struct ms_cluster *c = op->cluster;
 
-    ms_launch_destroy(MS_TAKE(op->launch));
+    ms_bringup_destroy(MS_TAKE(op->bringup));
     op->cluster = NULL;
     if (c)
         ms_head_cluster_forget(op->head, c);
@@ -74,7 +74,7 @@ static void launched(struct ms_head_op *op)
     struct ms_head *h = op->head;
     struct ms_cluster *c = op->cluster;
     Muster__ClusterStatus *s =
-        op->why.code ? NULL : ms_head_cluster_status(h, c, ms_launch_first(op->launch));
+        op->why.code ? NULL : ms_head_cluster_status(h, c, ms_bringup_first(op->bringup));
 
     if (!op->why.code && !s)
         ms_error_set(&op->why, -ENOMEM, "cluster '%s': out of memory", c->name);
@@ -96,7 +96,7 @@ static void launch(struct ms_head_op *op)
 {
     size_t count = op->cluster->count;
     MS_CLEANUP(ms_cleanup_free) uint32_t *ranks = calloc(count + 1, sizeof *ranks);
-    struct ms_launch_options o = {ranks, count, 0, launched};
+    struct ms_bringup_options o = {ranks, count, 0, launched};
 
     if (!ranks) {
         ms_head_op_fail(op, -ENOMEM, "out of memory");
@@ -104,7 +104,7 @@ static void launch(struct ms_head_op *op)
     }
     for (uint32_t i = 0; i < count; i++)
         ranks[i] = i;
-    ms_launch_begin(op, &o);
+    ms_bringup_begin(op, &o);
 }
 
 /* ---- its port -------------------------------------------------------------------- */

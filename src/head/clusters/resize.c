@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "head/clusters/clusters_impl.h"
-#include "head/clusters/launch.h"
+#include "head/clusters/bringup.h"
 #include "head/clusters/place.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
@@ -28,7 +28,7 @@ static const Muster__ResizeCluster *wanted(const struct ms_head_op *op)
 
 static void resize_failed(struct ms_head_op *op)
 {
-    ms_launch_destroy(MS_TAKE(op->launch));
+    ms_bringup_destroy(MS_TAKE(op->bringup));
     if (op->cluster) {
         op->cluster->is_busy = false;
         for (size_t i = 0; i < op->cluster->count; i++)
@@ -115,7 +115,7 @@ static int shrink(struct ms_head_op *op)
 
 static void launched(struct ms_head_op *op)
 {
-    size_t before = op->cluster->count - op->launch_count;
+    size_t before = op->cluster->count - op->bringup_count;
 
     if (op->why.code)
         cut(op, before);
@@ -171,12 +171,12 @@ static int add_slots(struct ms_head_op *op, const Muster__ClusterPlaced *more)
 static int launch(struct ms_head_op *op, uint32_t first)
 {
     MS_CLEANUP(ms_cleanup_free) uint32_t *ranks = ranks_from(op->cluster, first);
-    struct ms_launch_options o = {ranks, op->cluster->count - first, 0, launched};
+    struct ms_bringup_options o = {ranks, op->cluster->count - first, 0, launched};
 
     if (!ranks)
         return -ENOMEM;
-    op->launch_count = o.count;
-    ms_launch_begin(op, &o);
+    op->bringup_count = o.count;
+    ms_bringup_begin(op, &o);
     return 0;
 }
 

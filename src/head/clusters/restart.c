@@ -10,7 +10,7 @@
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "head/clusters/clusters_impl.h"
-#include "head/clusters/launch.h"
+#include "head/clusters/bringup.h"
 #include "head/clusters/place.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
@@ -38,7 +38,7 @@ static void let_go(struct ms_cluster *c)
 /* The head ends, or there was no memory. */
 static void restart_failed(struct ms_head_op *op)
 {
-    ms_launch_destroy(MS_TAKE(op->launch));
+    ms_bringup_destroy(MS_TAKE(op->bringup));
     if (op->cluster)
         let_go(op->cluster);
     op->cluster = NULL;
@@ -50,7 +50,7 @@ static void finish(struct ms_head_op *op)
     struct ms_head *h = op->head;
     struct ms_cluster *c = op->cluster;
     Muster__ClusterStatus *s =
-        op->why.code ? NULL : ms_head_cluster_status(h, c, ms_launch_first(op->launch));
+        op->why.code ? NULL : ms_head_cluster_status(h, c, ms_bringup_first(op->bringup));
 
     if (!op->why.code && !s)
         ms_error_set(&op->why, -ENOMEM, "cluster '%s': out of memory", c->name);
@@ -143,13 +143,13 @@ static uint32_t *changing(const struct ms_cluster *c, size_t *count)
 static void launch(struct ms_head_op *op)
 {
     MS_CLEANUP(ms_cleanup_free) uint32_t *ranks = NULL;
-    struct ms_launch_options o = {
+    struct ms_bringup_options o = {
         .step_timeout_ns = ms_head_grace(wanted(op)->step_timeout_ns), .done = finish};
 
     ranks = changing(op->cluster, &o.count);
     o.ranks = ranks;
     if (ranks) {
-        ms_launch_begin(op, &o);
+        ms_bringup_begin(op, &o);
         return;
     }
     ms_error_set(&op->why, -ENOMEM, "out of memory");

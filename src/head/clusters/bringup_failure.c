@@ -1,4 +1,4 @@
-#include "head/clusters/launch_failure.h"
+#include "head/clusters/bringup_failure.h"
 #include "base/cleanup.h"
 #include "cluster/copy.h"
 #include "head/op.h"
@@ -34,7 +34,7 @@ static Muster__Failure *create(Muster__Failure__Kind kind, const char *message)
     return NULL;
 }
 
-Muster__Failure *ms_launch_died(const Muster__Exit *exit)
+Muster__Failure *ms_bringup_died(const Muster__Exit *exit)
 {
     const Muster__Exit none = MUSTER__EXIT__INIT;
     Muster__Failure *f = create(MUSTER__FAILURE__KIND__WORKER_DIED, "");
@@ -44,12 +44,12 @@ Muster__Failure *ms_launch_died(const Muster__Exit *exit)
     return f;
 }
 
-Muster__Failure *ms_launch_refused(const struct ms_error *why)
+Muster__Failure *ms_bringup_refused(const struct ms_error *why)
 {
     return create(MUSTER__FAILURE__KIND__REFUSED, why->text);
 }
 
-Muster__Failure *ms_launch_late(const struct ms_head_op *op, int64_t timeout_ns)
+Muster__Failure *ms_bringup_late(const struct ms_head_op *op, int64_t timeout_ns)
 {
     struct ms_error text = {0};
 
@@ -91,7 +91,7 @@ static int append(Muster__Failure *all, Muster__Failure *one)
     return 0;
 }
 
-void ms_launch_add_failure(struct ms_head_op *op,
+void ms_bringup_add_failure(struct ms_head_op *op,
                            const struct ms_slot *slot,
                            Muster__Failure *failure)
 {

@@ -1,11 +1,11 @@
-#include "head/clusters/launch.h"
+#include "head/clusters/bringup.h"
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "cluster/plan.h"
 #include "cluster/spec.h"
 #include "head/clusters/ending.h"
 #include "head/clusters/helpers.h"
-#include "head/clusters/launch_failure.h"
+#include "head/clusters/bringup_failure.h"
 #include "head/clusters/start.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
@@ -22,9 +22,9 @@
 
 enum phase { START, HELPERS, STEPS, FAILING, ENDING };
 
-struct ms_launch {
+struct ms_bringup {
     struct ms_head_op *op;
-    struct ms_list link; /* head->launches */
+    struct ms_list link; /* head->bringups */
     uint32_t *ranks;
     size_t count;
     size_t *begun;   /* of each: so many steps of the spec were sent to it */
@@ -37,23 +37,23 @@ struct ms_launch {
     void (*done)(struct ms_head_op *op);
 };
 
-static void fail(struct ms_launch *l);
+static void fail(struct ms_bringup *l);
 static void on_timer(void *arg);
 
-static struct ms_slot *slot_at(const struct ms_launch *l, size_t i)
+static struct ms_slot *slot_at(const struct ms_bringup *l, size_t i)
 {
     return &l->op->cluster->slots[l->ranks[i]];
 }
 
 /* ---- life ------------------------------------------------------------------------ */
 
-const Muster__StepsDone *ms_launch_first(const struct ms_launch *l)
+const Muster__StepsDone *ms_bringup_first(const struct ms_bringup *l)
 {
     return l ? l->first : NULL;
 }
 
 /* Others may work on the cluster again. */
-static void let_go(struct ms_launch *l)
+static void let_go(struct ms_bringup *l)
 {
     if (ms_list_is_empty(&l->link))
         return;
@@ -64,7 +64,7 @@ static void let_go(struct ms_launch *l)
     l->op->cluster->is_busy = false;
 }
 
-void ms_launch_destroy(struct ms_launch *l)
+void ms_bringup_destroy(struct ms_bringup *l)
 {
     if (!l)
         return;
@@ -78,9 +78,9 @@ void ms_launch_destroy(struct ms_launch *l)
     free(l);
 }
 
-static struct ms_launch *create(struct ms_head_op *op, const struct ms_launch_options *o)
+static struct ms_bringup *create(struct ms_head_op *op, const struct ms_bringup_options *o)
 {
-    struct ms_launch *l = calloc(1, sizeof *l);
+    struct ms_bringup *l = calloc(1, sizeof *l);
 
     if (!l)
         return NULL;
@@ -97,16 +97,16 @@ static struct ms_launch *create(struct ms_head_op *op, const struct ms_launch_op
     l->is_done = calloc(o->count + 1, sizeof *l->is_done);
     if (!l->ranks || !l->begun || !l->is_done ||
         ms_timer_init(&l->timer, op->head->loop, on_timer, l) < 0) {
-        ms_launch_destroy(l);
+        ms_bringup_destroy(l);
         return NULL;
     }
     memcpy(l->ranks, o->ranks, o->count * sizeof *l->ranks);
     return l;
 }
 
-struct ms_head_op *ms_launch_find(const struct ms_head *h, const struct ms_cluster *c)
+struct ms_head_op *ms_bringup_find(const struct ms_head *h, const struct ms_cluster *c)
 {
-    ms_list_each (l, &h->launches, struct ms_launch, link)
+    ms_list_each (l, &h->bringups, struct ms_bringup, link)
         if (l->op->cluster == c)
             return l->op;
     return NULL;
@@ -114,7 +114,7 @@ struct ms_head_op *ms_launch_find(const struct ms_head *h, const struct ms_clust
 
 /* ---- the end, one way or the other ------------------------------------------------ */
 
-static void finish(struct ms_launch *l)
+static void finish(struct ms_bringup *l)
 {
     ms_timer_cancel(&l->timer);
     l->op->on_answer = NULL;
@@ -127,11 +127,11 @@ static void finish(struct ms_launch *l)
 
 static void ended(struct ms_head_op *op)
 {
-    finish(op->launch);
+    finish(op->bringup);
 }
 
 /* One of which nobody has said that it was started has no process. */
-static void mark_unstarted(struct ms_launch *l)
+static void mark_unstarted(struct ms_bringup *l)
 {
     Muster__Exit exit = MUSTER__EXIT__INIT;
 
@@ -147,7 +147,7 @@ static void mark_unstarted(struct ms_launch *l)
 }
 
 /* All that is known of the failure has come: end what there is. */
-static void fail(struct ms_launch *l)
+static void fail(struct ms_bringup *l)
 {
     struct ms_head_op *op = l->op;
 
@@ -162,9 +162,9 @@ static void fail(struct ms_launch *l)
         finish(l);
 }
 
-void ms_launch_cancel(struct ms_head_op *op, const struct ms_error *why)
+void ms_bringup_cancel(struct ms_head_op *op, const struct ms_error *why)
 {
-    struct ms_launch *l = op->launch;
+    struct ms_bringup *l = op->bringup;
 
     if (l->phase == ENDING)
         return;
@@ -180,14 +180,14 @@ void ms_launch_cancel(struct ms_head_op *op, const struct ms_error *why)
 
 /* Let others that fail for the same reason say so. Never from inside: whoever tells of a
  * failure may look at the launch afterwards. */
-static void begin_failing(struct ms_launch *l)
+static void begin_failing(struct ms_bringup *l)
 {
     if (l->phase == STEPS || l->open == 0)
         ms_timer_set(&l->timer, l->open ? TOGETHER_NS : 0);
     l->phase = FAILING;
 }
 
-static void one_failed(struct ms_launch *l, size_t i, Muster__Failure *failure)
+static void one_failed(struct ms_bringup *l, size_t i, Muster__Failure *failure)
 {
     if (l->is_done[i]) {
         muster__failure__free_unpacked(failure, NULL);
@@ -195,18 +195,18 @@ static void one_failed(struct ms_launch *l, size_t i, Muster__Failure *failure)
     }
     l->is_done[i] = true;
     l->open--;
-    ms_launch_add_failure(l->op, slot_at(l, i), failure);
+    ms_bringup_add_failure(l->op, slot_at(l, i), failure);
     begin_failing(l);
 }
 
 static void on_timer(void *arg)
 {
-    struct ms_launch *l = arg;
+    struct ms_bringup *l = arg;
 
     for (size_t i = 0; l->phase == STEPS && i < l->count; i++)
         if (!l->is_done[i])
-            ms_launch_add_failure(
-                l->op, slot_at(l, i), ms_launch_late(l->op, l->step_timeout_ns));
+            ms_bringup_add_failure(
+                l->op, slot_at(l, i), ms_bringup_late(l->op, l->step_timeout_ns));
     if (l->phase == HELPERS && !l->op->why.code)
         ms_error_set(&l->op->why,
                      -ETIMEDOUT,
@@ -216,7 +216,7 @@ static void on_timer(void *arg)
 }
 
 /* Index of the worker with this uid; l->count: it is none of ours. */
-static size_t find(const struct ms_launch *l, uint64_t uid)
+static size_t find(const struct ms_bringup *l, uint64_t uid)
 {
     size_t i = 0;
 
@@ -225,7 +225,7 @@ static size_t find(const struct ms_launch *l, uint64_t uid)
     return i;
 }
 
-static int ask_steps(struct ms_launch *l, size_t i, struct ms_error *err)
+static int ask_steps(struct ms_bringup *l, size_t i, struct ms_error *err)
 {
     const struct ms_slot *s = slot_at(l, i);
     const Muster__ClusterSpec *spec = l->op->cluster->spec;
@@ -248,22 +248,22 @@ static int ask_steps(struct ms_launch *l, size_t i, struct ms_error *err)
     return rc;
 }
 
-static void begin_one(struct ms_launch *l, size_t i)
+static void begin_one(struct ms_bringup *l, size_t i)
 {
     const struct ms_slot *s = slot_at(l, i);
     struct ms_error err = {0};
 
     if (!ms_slot_is_live(s))
-        one_failed(l, i, ms_launch_died(s->now.exit));
+        one_failed(l, i, ms_bringup_died(s->now.exit));
     else if (ask_steps(l, i, &err) < 0)
-        one_failed(l, i, ms_launch_refused(&err));
+        one_failed(l, i, ms_bringup_refused(&err));
 }
 
 static void steps_answered(struct ms_head_op *op,
                            struct ms_node *n,
                            Muster__AgentToHead *answer)
 {
-    struct ms_launch *l = op->launch;
+    struct ms_bringup *l = op->bringup;
     Muster__StepsDone *d = answer->body_case == MUSTER__AGENT_TO_HEAD__BODY_STEPS_DONE
                                ? answer->steps_done
                                : NULL;
@@ -295,18 +295,18 @@ static void steps_answered(struct ms_head_op *op,
 static void
 steps_refused(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
 {
-    struct ms_launch *l = op->launch;
+    struct ms_bringup *l = op->bringup;
 
     for (size_t i = 0; i < l->count; i++)
         if (!l->is_done[i] && strcmp(slot_at(l, i)->node, n->name) == 0)
             one_failed(l,
                        i,
                        ms_slot_is_live(slot_at(l, i))
-                           ? ms_launch_refused(why)
-                           : ms_launch_died(slot_at(l, i)->now.exit));
+                           ? ms_bringup_refused(why)
+                           : ms_bringup_died(slot_at(l, i)->now.exit));
 }
 
-static void begin_steps(struct ms_launch *l)
+static void begin_steps(struct ms_bringup *l)
 {
     struct ms_head_op *op = l->op;
 
@@ -325,27 +325,27 @@ static void begin_steps(struct ms_launch *l)
         begin_one(l, i);
 }
 
-void ms_launch_worker_ended(struct ms_head *h,
+void ms_bringup_worker_ended(struct ms_head *h,
                             const struct ms_slot *slot,
                             const Muster__Exit *exit)
 {
-    struct ms_head_op *op = ms_launch_find(h, slot->cluster);
-    struct ms_launch *l = op ? op->launch : NULL;
+    struct ms_head_op *op = ms_bringup_find(h, slot->cluster);
+    struct ms_bringup *l = op ? op->bringup : NULL;
     size_t i = l ? find(l, slot->now.uid) : 0;
 
     if (!l || i == l->count)
         return;
     if (l->phase == STEPS || (l->phase == FAILING && l->open > 0))
-        one_failed(l, i, ms_launch_died(exit));
+        one_failed(l, i, ms_bringup_died(exit));
 }
 
-void ms_launches_lost(struct ms_head *h, const char *node)
+void ms_bringups_lost(struct ms_head *h, const char *node)
 {
-    ms_list_each (l, &h->launches, struct ms_launch, link)
+    ms_list_each (l, &h->bringups, struct ms_bringup, link)
         for (size_t i = 0; i < l->count; i++)
             if ((l->phase == STEPS || (l->phase == FAILING && l->open > 0)) &&
                 !l->is_done[i] && strcmp(slot_at(l, i)->node, node) == 0)
-                one_failed(l, i, ms_launch_died(slot_at(l, i)->now.exit));
+                one_failed(l, i, ms_bringup_died(slot_at(l, i)->now.exit));
 }
 
 /* ---- start ----------------------------------------------------------------------- */
@@ -361,7 +361,7 @@ static void add_reason(struct ms_error *all, const struct ms_error *why)
         ms_error_set(all, before.code, "%s; and %s", before.text, why->text);
 }
 
-static void check_started(struct ms_launch *l)
+static void check_started(struct ms_bringup *l)
 {
     for (size_t i = 0; !l->op->why.code && i < l->count; i++)
         if (!slot_at(l, i)->now.address)
@@ -373,7 +373,7 @@ static void check_started(struct ms_launch *l)
 }
 
 /* The nodes have answered, one way or the other. */
-static void step(struct ms_launch *l)
+static void step(struct ms_bringup *l)
 {
     if (!ms_list_is_empty(&l->op->asks))
         return;
@@ -382,15 +382,15 @@ static void step(struct ms_launch *l)
         fail(l);
     } else if (l->phase == START) {
         l->phase = HELPERS;
-        ms_launch_step(l->op);
+        ms_bringup_step(l->op);
     } else {
         begin_steps(l);
     }
 }
 
-void ms_launch_step(struct ms_head_op *op)
+void ms_bringup_step(struct ms_head_op *op)
 {
-    struct ms_launch *l = op->launch;
+    struct ms_bringup *l = op->bringup;
     int rc;
 
     if (l->phase != HELPERS || !ms_list_is_empty(&op->asks))
@@ -422,7 +422,7 @@ start_answered(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *an
                      "cannot create cluster '%s': out of memory",
                      op->cluster->name);
     ms_head_changed(op->head);
-    step(op->launch);
+    step(op->bringup);
 }
 
 static void
@@ -430,10 +430,10 @@ start_refused(struct ms_head_op *op, struct ms_node *n, const struct ms_error *w
 {
     (void)n;
     add_reason(&op->why, why);
-    step(op->launch);
+    step(op->bringup);
 }
 
-static void begin_start(struct ms_launch *l)
+static void begin_start(struct ms_bringup *l)
 {
     struct ms_head_op *op = l->op;
 
@@ -444,18 +444,18 @@ static void begin_start(struct ms_launch *l)
     step(l);
 }
 
-void ms_launch_begin(struct ms_head_op *op, const struct ms_launch_options *o)
+void ms_bringup_begin(struct ms_head_op *op, const struct ms_bringup_options *o)
 {
-    struct ms_launch *l = create(op, o);
+    struct ms_bringup *l = create(op, o);
 
-    ms_launch_destroy(op->launch);
-    op->launch = l;
+    ms_bringup_destroy(op->bringup);
+    op->bringup = l;
     if (!l) {
         ms_error_set(&op->why, -ENOMEM, "cluster '%s': out of memory", op->cluster->name);
         o->done(op);
         return;
     }
-    ms_list_add_tail(&op->head->launches, &l->link);
+    ms_list_add_tail(&op->head->bringups, &l->link);
     op->cluster->is_busy = true;
     for (size_t i = 0; i < l->count; i++)
         slot_at(l, i)->is_changing = true;
