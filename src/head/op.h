@@ -62,7 +62,7 @@ struct ms_head_op {
     struct ms_cluster *cluster;
     struct ms_error why;      /* code 0: all is well so far */
     struct ms_ending ending;  /* ranks of it that end */
-    struct ms_bringup *launch; /* ranks of it that start; NULL: none */
+    struct ms_bringup *bringup; /* ranks of it that start; NULL: none */
     size_t bringup_count;      /* of a cluster that grows: how many those are */
     /* one of the lists of the head in which operations wait; a barrier's ops */
     struct ms_list wait_link;
