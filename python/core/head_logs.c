@@ -8,7 +8,7 @@ enum { LOG_LINES_MAX = 20000 }; /* waiting for the terminal; later ones are drop
 
 struct log_line {
     struct ms_list link;
-    char *cluster, *text;
+    char *cluster, *node, *text;
     size_t len;
     uint32_t rank;
     bool is_stderr;
@@ -18,11 +18,12 @@ static void line_free(struct log_line *l)
 {
     ms_list_remove(&l->link);
     free(l->cluster);
+    free(l->node);
     free(l->text);
     free(l);
 }
 
-static struct log_line *line_create(const Muster__LogLine *from)
+static struct log_line *line_create(const Muster__LogLine *from, const char *node)
 {
     struct log_line *l = calloc(1, sizeof *l);
 
@@ -33,8 +34,9 @@ static struct log_line *line_create(const Muster__LogLine *from)
     l->is_stderr = from->is_stderr;
     l->len = from->text.len;
     l->cluster = strdup(from->cluster);
+    l->node = strdup(node);
     l->text = malloc(l->len ? l->len : 1);
-    if (!l->cluster || !l->text) {
+    if (!l->cluster || !l->node || !l->text) {
         line_free(l);
         return NULL;
     }
@@ -61,7 +63,7 @@ void head_on_log(void *arg, const Muster__LogLines *lines)
     pthread_mutex_lock(&h->lock);
     h->log_dropped += lines->dropped;
     for (size_t i = 0; i < lines->n_lines; i++) {
-        struct log_line *l = line_create(lines->lines[i]);
+        struct log_line *l = line_create(lines->lines[i], lines->node);
 
         if (l)
             line_add(h, l);
@@ -105,9 +107,10 @@ take_logs(struct head *h, int64_t until_ns, struct ms_list *out, size_t *lost)
 static int append_line(PyObject *list, const struct log_line *l)
 {
     PyObject *item =
-        Py_BuildValue("sINN",
+        Py_BuildValue("sIsNN",
                       l->cluster,
                       (unsigned)l->rank,
+                      l->node,
                       PyBool_FromLong(l->is_stderr),
                       PyUnicode_DecodeUTF8(l->text, (Py_ssize_t)l->len, "replace"));
     int rc = item ? PyList_Append(list, item) : -1;
@@ -123,9 +126,10 @@ static int append_dropped(PyObject *list, size_t lost)
 
     if (lost == 0)
         return 0;
-    item = Py_BuildValue("sINN",
+    item = Py_BuildValue("sIsNN",
                          "muster",
                          0u,
+                         "",
                          PyBool_FromLong(1),
                          PyUnicode_FromFormat("%zu lines were not shown: the terminal "
                                               "is slower than the workers; the log "

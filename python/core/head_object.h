@@ -2,10 +2,11 @@
  *
  * head.c       stop, what it is
  * head_start.c start: the driver's session (src/session) from its options
- * head_ops.c   clusters and ports
+ * operation.c  any request, and what has not been answered yet
+ * head_ops.c   the end of clusters, ports
  * head_view.c  what there is: nodes, clusters, daemons of this machine
  * head_nodes.c what happens to nodes
- * place.c      placement groups, and where clusters go
+ * place.c      placement groups, and what there is
  * lent.c       machines that an orchestrator lends
  * head_kv.c    the key-value store, barriers
  * head_logs.c  the lines that workers print
@@ -55,20 +56,15 @@ int head_bundles_parse(PyObject *list, struct head_bundles *b, Muster__PlaceGrou
 void head_bundles_free(struct head_bundles *b);
 
 int head_init(PyObject *self, PyObject *args, PyObject *kwargs);
-PyObject *head_create_cluster(PyObject *self, PyObject *args);
+PyObject *head_ask(PyObject *self, PyObject *args); /* operation.c */
+PyObject *head_redirect(PyObject *self, PyObject *args);
 PyObject *head_destroy_cluster(PyObject *self, PyObject *args);
-PyObject *head_describe_cluster(PyObject *self, PyObject *args);
-PyObject *head_find_cluster(PyObject *self, PyObject *args);
-PyObject *head_replace(PyObject *self, PyObject *args);
-PyObject *head_open_worker(PyObject *self, PyObject *args);
 PyObject *head_hold_port(PyObject *self, PyObject *args);
 PyObject *head_drop_port(PyObject *self, PyObject *args);
 PyObject *head_place_group(PyObject *self, PyObject *args);
 PyObject *head_wait_group(PyObject *self, PyObject *args);
 PyObject *head_find_group(PyObject *self, PyObject *args);
 PyObject *head_remove_group(PyObject *self, PyObject *args);
-PyObject *head_place_cluster(PyObject *self, PyObject *args);
-PyObject *head_drop_claim(PyObject *self, PyObject *args);
 PyObject *head_resources(PyObject *self, PyObject *args);
 PyObject *head_reserve(PyObject *self, PyObject *args);
 PyObject *head_release(PyObject *self, PyObject *args);

@@ -204,59 +204,6 @@ PyObject *head_clusters(PyObject *self, PyObject *timeout)
     return list;
 }
 
-/* (name, bytes, timeout): 0: nobody waits for it. */
-PyObject *head_describe_cluster(PyObject *self, PyObject *args)
-{
-    struct head *h = (struct head *)self;
-    struct ms_head_op *op;
-    const char *name, *meta;
-    PyObject *timeout;
-    Py_ssize_t len;
-    int rc = 0;
-
-    if (!PyArg_ParseTuple(args, "sy#O", &name, &meta, &len, &timeout) ||
-        !head_is_running(h))
-        return NULL;
-    op = ms_head_describe_cluster(h->head, name, meta, (size_t)len);
-    if (PyObject_IsTrue(timeout))
-        rc = head_op_finish(op, timeout);
-    ms_head_op_unref(op);
-    return rc < 0 ? NULL : Py_NewRef(Py_None);
-}
-
-static PyObject *found(const Muster__ClusterStatus *c)
-{
-    PyObject *workers = workers_of(c);
-
-    return workers ? Py_BuildValue("NNy#",
-                                   PyBool_FromLong(c->detached),
-                                   workers,
-                                   (const char *)c->meta.data,
-                                   (Py_ssize_t)c->meta.len)
-                   : NULL;
-}
-
-/* (name, timeout): (detached, workers, meta), or None. */
-PyObject *head_find_cluster(PyObject *self, PyObject *args)
-{
-    struct head *h = (struct head *)self;
-    PyObject *timeout, *result = NULL;
-    struct ms_head_op *op;
-    const char *name;
-
-    if (!PyArg_ParseTuple(args, "sO", &name, &timeout) || !head_is_running(h))
-        return NULL;
-    op = ms_head_find_cluster(h->head, name);
-    if (head_op_finish(op, timeout) == 0) {
-        result = found((const Muster__ClusterStatus *)ms_head_op_message(op));
-    } else if (ms_head_op_result(op, NULL) == -ENOENT) {
-        PyErr_Clear();
-        result = Py_NewRef(Py_None);
-    }
-    ms_head_op_unref(op);
-    return result;
-}
-
 /* ---- before there is one --------------------------------------------------------- */
 
 static PyObject *find_head(PyObject *self, PyObject *args)

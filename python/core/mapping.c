@@ -1,7 +1,8 @@
-/* A device mapping as people write it, as a list of ids. */
+/* What C knows of names that people write: device mappings, classes. */
 #include "core.h"
 
 #include "base/cleanup.h"
+#include "cluster/spec.h"
 #include "resource/mapping.h"
 
 static PyObject *device_ids(PyObject *self, PyObject *text)
@@ -29,5 +30,14 @@ static PyObject *device_ids(PyObject *self, PyObject *text)
     return list;
 }
 
+static PyObject *class_is_native(PyObject *self, PyObject *name)
+{
+    const char *utf8 = PyUnicode_AsUTF8AndSize(name, NULL);
+
+    (void)self;
+    return utf8 ? PyBool_FromLong(ms_class_is_native(utf8)) : NULL;
+}
+
 PyMethodDef core_mapping_methods[] = {{"device_ids", device_ids, METH_O, NULL},
+                                      {"class_is_native", class_is_native, METH_O, NULL},
                                       {NULL, NULL, 0, NULL}};

@@ -230,12 +230,14 @@ PyMODINIT_FUNC PyInit__core(void)
         return NULL;
     if (core_payload_setup(module) < 0 || core_call_setup(module) < 0 ||
         core_peer_setup(module) < 0 || core_head_setup(module) < 0 ||
+        core_operation_setup(module) < 0 || core_step_setup(module) < 0 ||
         core_worker_setup(module) < 0 || core_rows_setup(module) < 0 ||
         core_store_setup(module) < 0 || core_piece_setup(module) < 0 ||
         core_own_setup(module) < 0 || core_spare_setup(module) < 0 ||
         PyModule_AddFunctions(module, core_zygote_methods) < 0 ||
         PyModule_AddFunctions(module, core_mapping_methods) < 0 ||
         PyModule_AddFunctions(module, core_fan_methods) < 0 ||
+        PyModule_AddFunctions(module, core_step_methods) < 0 ||
         PyModule_AddFunctions(module, core_dispatch_methods) < 0 ||
         PyModule_AddFunctions(module, core_head_functions) < 0 ||
         PyModule_AddStringConstant(module, "version", MS_VERSION) < 0) {

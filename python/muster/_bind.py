@@ -85,6 +85,19 @@ class Binding:
             for registered in one._registered.values():
                 registered.pop(rank, None)
 
+    def resize(self, world_size: int) -> None:
+        """So many ranks from now on. A mesh is all data parallel then, or as it was."""
+        for one in self._engines.values():
+            if one.world_size == world_size:
+                continue
+            one.world_size = world_size
+            one._fixed = None
+            if isinstance(one.mesh, dict):
+                one.mesh = mesh_sizes(
+                    {d: n for d, n in one.mesh.items() if d != "dp"}, world_size
+                )
+        self.forget()
+
     # ---- asking -----------------------------------------------------------------------
 
     def look(

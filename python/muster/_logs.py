@@ -14,8 +14,6 @@ from time import monotonic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from muster._core import Head
 
 WINDOW_S = 5.0
@@ -28,13 +26,20 @@ _COLOURS = (36, 35, 34, 33, 32, 96, 95, 94, 93, 92)
 class Line:
     """One line of a worker."""
 
-    __slots__ = ("cluster", "is_stderr", "rank", "repeated", "text")
+    __slots__ = ("cluster", "is_stderr", "node", "rank", "repeated", "text")
 
     def __init__(
-        self, cluster: str, rank: int, is_stderr: bool, text: str, repeated: int = 0
+        self,
+        cluster: str,
+        rank: int,
+        is_stderr: bool,
+        text: str,
+        repeated: int = 0,
+        node: str = "",
     ) -> None:
         self.cluster = cluster
         self.rank = rank
+        self.node = node
         self.is_stderr = is_stderr
         self.text = text
         self.repeated = repeated  # other lines that this one stands for
@@ -113,12 +118,13 @@ class Fold:
             return []
         last = seen.last
         repeated = seen.count if seen.count > 1 else 0
-        return [Line(last.cluster, last.rank, last.is_stderr, last.text, repeated)]
+        same = (last.cluster, last.rank, last.is_stderr, last.text)
+        return [Line(*same, repeated, last.node)]
 
 
-def render(line: Line, node: str, colour: bool) -> str:
+def render(line: Line, colour: bool) -> str:
     """As it is printed."""
-    prefix = f"({line.cluster}/{line.rank}@{node})"
+    prefix = f"({line.cluster}/{line.rank}@{line.node})"
     if colour:
         code = _COLOURS[sum(line.cluster.encode()) % len(_COLOURS)]
         prefix = f"\x1b[{code}m{prefix}\x1b[0m"
@@ -129,9 +135,8 @@ def render(line: Line, node: str, colour: bool) -> str:
 class LogPump:
     """A daemon thread that shows the lines of a head until its end."""
 
-    def __init__(self, head: Head, node_of: Callable[[str, int], str]) -> None:
+    def __init__(self, head: Head) -> None:
         self._head = head
-        self._node_of = node_of
         self._fold: Fold | None = None
         if os.environ.get("MUSTER_LOG_FOLD", "1") != "0":
             self._fold = Fold()
@@ -154,8 +159,8 @@ class LogPump:
                 break
             now = monotonic()
             show: list[Line] = fold.expire(now) if fold else []
-            for cluster, rank, is_stderr, text in lines:
-                line = Line(cluster, rank, is_stderr, text)
+            for cluster, rank, node, is_stderr, text in lines:
+                line = Line(cluster, rank, is_stderr, text, node=node)
                 show += fold.add(line, now) if fold else [line]
             self._show(show)
         if fold:
@@ -169,12 +174,7 @@ class LogPump:
             out = sys.stderr if is_stderr else sys.stdout
             try:
                 colour = out.isatty()
-                out.write(
-                    "".join(
-                        render(line, self._node_of(line.cluster, line.rank), colour)
-                        for line in mine
-                    )
-                )
+                out.write("".join(render(line, colour) for line in mine))
                 out.flush()
             except Exception:
                 pass  # closed, full, or replaced by something odd: not worth a job

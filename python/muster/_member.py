@@ -48,6 +48,14 @@ class Worker:
         self.log_path = log_path
         self.incarnation = incarnation
 
+    def move(
+        self, nodes: list[str], node: str, devices: list[int], cluster: str
+    ) -> None:
+        """It is elsewhere: its node was lost."""
+        self.node = (nodes.index(node) if node in nodes else -1, node)
+        self.devices = devices
+        self.label = f"{cluster}/{self.rank}@{node}"
+
     def __reduce__(self) -> tuple[Any, ...]:
         fields = (self.rank, self.uid, self.pid, self.address, self.log_path)
         place = (self.label, self.node, self.devices, self.native, self.incarnation)

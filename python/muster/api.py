@@ -20,10 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from muster._env import DeviceName
     from muster._lent import Reservation
-    from muster._start import Place
-    from muster.config import WorkerConfig
 
 STOP_GRACE_S = 3.0  # SIGTERM until SIGKILL
 START_S = 60.0  # of `init`, where no other machines are waited for
@@ -46,14 +43,9 @@ class Session:
         self.head = head
         self.env = env
         self.pid = os.getpid()
-        # what living clusters of this driver hold: where, and what each worker asked for
-        self.held: dict[str, tuple[list[Place], WorkerConfig]] = {}
-        self._seen: dict[str, Node] = {}  # as the head last told
         self.reservations: dict[str, Reservation] = {}  # by name
         self._has_store = False
-        is_empty = head.joined or options["lender"] is not None
-        self.here = "" if is_empty else head.node[0]
-        self.pump = LogPump(head, self.node_of)
+        self.pump = LogPump(head)
         self.watch = _nodes.NodeWatch(head, Node)
         self.watch.is_waiting = options["lender"] is not None  # all that come
 
@@ -64,11 +56,6 @@ class Session:
         _core.store_open(self.head, *place, f"driver {os.getpid()}")
         self._has_store = True
 
-    def node_of(self, cluster: str, rank: int) -> str:
-        """Where that worker runs."""
-        places = self.held.get(cluster, ([], None))[0]
-        return places[rank][0] if rank < len(places) else self.here
-
     def wait_for_nodes(self, ranks: bool, timeout: float) -> None:
         self.watch.is_waiting = True
         _nodes.wait_for(self, self.options["min_nodes"], ranks, timeout)
@@ -77,15 +64,7 @@ class Session:
     def nodes(self) -> list[Node]:
         """All of the head's, by name: "n2" before "n10"."""
         found = [Node(*fields) for fields in self.head.nodes(ANSWER_S)]
-        self._seen = {node.name: node for node in found}
         return sorted(found, key=by_name)
-
-    def device_names(self, node: str) -> list[DeviceName]:
-        """How processes on a node are told of its devices."""
-        if node not in self._seen:
-            self.nodes()
-        known = self._seen.get(node)
-        return [(d.variable, d.id) for d in known.devices] if known else []
 
 
 _lock = threading.RLock()

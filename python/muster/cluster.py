@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 
 from muster import api
 from muster._bind import Binding, check_names
+from muster._core import decode_answer
 from muster._fork import Processes, command_of, fork_cluster, fork_processes
-from muster._found import Found, describe
-from muster._helpers import Helpers
+from muster._helpers import helper_members
+from muster._known import Known, meta_of
 from muster._meet import barrier as meet
 from muster._member import Worker
-from muster._replace import Recipe, replace
+from muster._package import send_again
 from muster._serialize import Once
-from muster._start import (
+from muster._spec import (
+    Step,
     bound_methods,
-    engine_spec,
+    call_step,
+    cluster_spec,
+    engine_step,
     is_native,
-    rank_specs,
-    start,
+    ns,
 )
 from muster.config import WorkerConfig, fields_known, mesh_sizes, near
-from muster.errors import ClusterError
-from muster.resources import ResourceManager, place, placements_of
+from muster.errors import ClusterError, DeadlineExceeded, MusterError
+from muster.groups import refused
+from muster.resources import ResourceManager
 from muster.view import (
     ANSWER_S,
     CREATE_ENGINE,
     DESTROY_ENGINE,
     ENGINE,
-    FINISH,
     PICKLE,
     PLAIN,
     View,
@@ -37,12 +39,10 @@ from muster.view import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any, Self
 
-    from muster._env import Placement
-    from muster._start import Place
-    from muster.dispatch import Method
+    from muster import _core
     from muster.groups import GroupPart
 
 GRACE_S = 3.0  # SIGTERM until SIGKILL
@@ -53,7 +53,7 @@ def _check_arguments(name: Any, where: Any, fields: Mapping[str, Any]) -> None:
     """What else would fail far from here, or say nothing."""
     if not isinstance(name, str):
         raise TypeError(f"name: a cluster's name is a str: {name!r}")
-    if where is not None and not hasattr(where, "place"):
+    if where is not None and not hasattr(where, "request"):
         raise TypeError(
             "resource_manager: a muster.ResourceManager, a placement group or a part of "
             f"one: {where!r}"
@@ -75,6 +75,11 @@ class Cluster(View):
     Cluster object that is dropped ends nothing. A `detached` one, which only a head that
     was joined can have, lives until `destroy()`, and `muster.get_cluster` finds it.
 
+    blocking=False: return at once; `wait()`, or whatever is done with it first, waits and
+    raises. So the constructors of several clusters run at the same time, and may meet.
+    wait: seconds to wait for room that others hold, in the order of asking; `muster status`
+    says what for. What could never fit fails at once.
+
     Pickles to a handle that can call the workers, from this driver and from them.
     """
 
@@ -87,6 +92,8 @@ class Cluster(View):
         *,
         config: Any = None,
         detached: bool = False,
+        blocking: bool = True,
+        wait: float = 0.0,
         **fields: Any,
     ) -> None:
         if worker_config is not None and config is not None:
@@ -99,71 +106,149 @@ class Cluster(View):
                 '`muster head`, and muster.init(address="HOST:PORT")'
             )
         role = WorkerConfig.of(worker_config if config is None else config, **fields)
-        made = (worker_cls, role.args, role.kwargs, role.max_concurrency)
-        spec = engine_spec(ENGINE, *made, mesh=role.mesh)
         methods = bound_methods(worker_cls)
         check_names(type(self), methods or {})
+        made = (worker_cls, role.args, role.kwargs, role.max_concurrency)
+        step = engine_step(ENGINE, *made, mesh=role.mesh)
         where = resource_manager if resource_manager is not None else ResourceManager()
+        native = is_native(worker_cls)
+        sizes = role.mesh or None
+        self._ask(
+            name,
+            session,
+            Known(PLAIN if native else PICKLE, native, role.timeout, methods, sizes),
+            [node[0] for node in where.nodes],
+            cluster_spec(name, worker_cls, role, where.request(role), detached),
+            [step],
+            wait,
+        )
+        if blocking:
+            self.wait()
+
+    # ---- creation ---------------------------------------------------------------------
+
+    def _ask(
+        self,
+        name: str,
+        session: api.Session,
+        known: Known,
+        nodes: list[str],
+        spec: dict[str, Any],
+        steps: list[Step],
+        wait: float = 0.0,
+    ) -> None:
+        """Ask the head for it."""
         self._name = name
         self._owner: api.Session | None = session
+        self._is_maker = True
         self._gone = False
-        self._told_s = ANSWER_S if detached else 0.0
-        self._ports = f"{name}:{os.urandom(4).hex()}"
-        self._recipe: Recipe | None = None
-        self._held: Any = None  # what the session knows of it
-        self._helpers: Helpers | None = None
-        self._members = tuple[Worker, ...]()  # none are known yet
-        pieces = place(where, name, role)  # they are held for us from now on
-        try:
-            self._start(session, worker_cls, role, where, pieces, methods, detached)
-            told = self._operate(CREATE_ENGINE, spec, role.start_timeout)
-            if methods is None:
-                check_names(type(self), told[0] or {})
-                self._bound.methods = told[0] or {}
-            self._describe()
-        except BaseException:  # also Ctrl-C, while the head goes on creating it
-            with suppress(Exception):
-                self.destroy(grace=0)
-            with suppress(Exception):
-                session.head.drop_claim(name, ANSWER_S)
-            raise
+        self._known = known
+        self._nodes = nodes  # by index
+        self._kept = [step.kept for step in steps]  # what they refer to in the store
+        self._helpers: dict[int, list[Worker]] = {}
+        if session.package is not None:
+            send_again(session.package)
+        spec["steps"] = [step.message for step in steps]
+        spec["meta"] = meta_of(known, Binding(name, ENGINE, 0, known.methods, None))
+        asked = {"spec": spec, "wait_ns": ns(wait) if wait else 0}
+        self._operation: _core.Operation | None = session.head.ask("create", asked)
 
-    def _start(
-        self,
-        session: api.Session,
-        worker_cls: type | str,
-        role: WorkerConfig,
-        where: ResourceManager | GroupPart,
-        pieces: list[list[Place]],
-        methods: dict[str, Method] | None,
-        detached: bool,
-    ) -> None:
-        """Its processes and their helpers, in the places that it holds."""
-        name = self._name
-        described = where.nodes
-        nodes = [node[0] for node in described]
-        placements = placements_of(pieces, described)
-        sizes = mesh_sizes(role.mesh, len(placements))
-        self._held = session.held[name] = ([parts[0] for parts in pieces], role)
-        master = session.head.hold_port(self._ports, pieces[0][0][0], ANSWER_S)
-        given = (placements, described, master, session, detached)
-        ranks = rank_specs(name, worker_cls, role, *given)
-        self._recipe = Recipe(ranks, timeout=role.start_timeout)
-        started = start(session.head, name, ranks)
-        native = is_native(worker_cls)
-        super().__init__(
-            name,
-            _workers(name, started, placements, nodes, native),
-            ENGINE,
-            role.timeout,
-            PLAIN if native else PICKLE,
-            Binding(name, ENGINE, len(started), methods, sizes if role.mesh else None),
-        )
+    def wait(self, timeout: float | None = None) -> Self:
+        """Until all workers are there and constructed; raises what went wrong. Returns
+        itself. Of a cluster that was made with blocking=True this does nothing."""
+        operation = self.__dict__.get("_operation")
+        if operation is None:
+            return self
+        try:
+            status = operation.result(timeout)
+        except TimeoutError:
+            raise DeadlineExceeded(
+                f"cluster {self._name!r} is not there within {timeout} s"
+            ) from None
+        except LookupError as e:
+            self._fail()
+            raise _refusal(e) from None
+        except Exception:
+            self._fail()
+            raise
+        except BaseException:  # Ctrl-C, while the head goes on creating it
+            self._give_up()
+            raise
+        self._operation = None
+        try:
+            self._complete(status)
+        except BaseException:
+            self._give_up()
+            raise
+        return self
+
+    def _fail(self) -> None:
+        """There is none, and there will be none."""
+        self._operation = None
+        self._gone = True
+        self._peers = []
+        self._members = ()
+
+    def _give_up(self) -> None:
+        self._fail()
+        head = self._require_owner().head
+        with suppress(Exception):
+            head.destroy_cluster(self._name, True, 0, 0, ANSWER_S)
+
+    def _complete(self, status: dict[str, Any]) -> None:
+        """It was created: what the head tells of it."""
+        known = self._known
+        if known.methods is None and status["answers"]:
+            answer = status["answers"][0]
+            known.methods = decode_answer(answer["codec"], answer["body"]) or {}
+            check_names(type(self), known.methods)
+        size = len(status["workers"])
+        sizes = mesh_sizes(known.mesh, size) if known.mesh else None
+        bound = Binding(self._name, ENGINE, size, known.methods, sizes)
+        workers = self._take_workers(status)
+        how = (ENGINE, known.timeout, known.codec, bound)
+        View.__init__(self, self._name, workers, *how)
         self._bind()
-        self._helpers = Helpers(name, pieces, ranks, session)
-        self._recipe.wide = self._helpers.ranks
-        for worker in self._members:
-            self._helpers.start(worker, worker.uid, worker.peer)
+
+    def _take_workers(self, status: dict[str, Any]) -> list[Worker]:
+        native = status["is_native"]
+        workers = []
+        for one in status["workers"]:
+            rank, node = one["rank"], one["node"]
+            if not one["address"]:
+                raise ClusterError(f"cluster {self._name!r} is not complete: rank {rank}")
+            index = self._nodes.index(node) if node in self._nodes else -1
+            workers.append(
+                Worker(
+                    rank,
+                    one["uid"],
+                    one["pid"],
+                    one["address"],
+                    one["log_path"],
+                    f"{self._name}/{rank}@{node}",
+                    (index, node),
+                    one["devices"],
+                    native,
+                    one["incarnation"],
+                )
+            )
+        self._take_helpers(status)
+        return workers
+
+    def _take_helpers(self, status: dict[str, Any]) -> None:
+        self._helpers = {
+            one["rank"]: helper_members(
+                self._name, one["rank"], one["helpers"], status["is_native"]
+            )
+            for one in status["workers"]
+            if one["helpers"]
+        }
+
+    def __getattr__(self, name: str) -> Any:
+        if self.__dict__.get("_operation") is not None:
+            self.wait()
+            return getattr(self, name)
+        return super().__getattr__(name)
 
     def _bind(self) -> None:
         self.workers = [self[i] for i in range(len(self))]
@@ -176,6 +261,8 @@ class Cluster(View):
         self.worker2nodes = {
             view: w.node[1] for view, w in zip(self.workers, self._members, strict=True)
         }
+
+    # ---- handles ----------------------------------------------------------------------
 
     @classmethod
     def _handle(
@@ -190,15 +277,38 @@ class Cluster(View):
     ) -> Self:
         self = cls.__new__(cls)
         self._owner = owner
+        self._is_maker = False
         self._gone = False
-        self._told_s = 0.0
-        self._ports = ""
-        self._recipe = None
-        self._held = None
-        self._helpers = None
+        self._known = Known(codec, members[0].native, timeout, None, None)
+        self._nodes = []
+        self._kept = []
+        self._helpers = {}
+        self._operation = None
         View.__init__(self, name, members, engine, timeout, codec, bound)
         self._bind()
         return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = (self._name, self._members, self._engine, self._timeout, self._bound)
+        return Cluster._handle, (*fields, self._codec)
+
+    def __repr__(self) -> str:
+        if self.__dict__.get("_operation") is not None:
+            return f"<muster.Cluster {self._name!r}: being created>"
+        state = "" if self._peers else ", destroyed"
+        devices = sum(len(w.devices) for w in self._members)
+        with_ = f" on {devices} devices" if devices else ""
+        return f"<muster.Cluster {self._name!r}: {len(self)} workers{with_}{state}>"
+
+    def _require_owner(self) -> api.Session:
+        if self._owner is None:
+            raise ClusterError(
+                f"this is a handle of {self._name!r}: its creator changes its workers, "
+                "or a driver with muster.get_cluster"
+            )
+        return self._owner
+
+    # ---- its mesh ---------------------------------------------------------------------
 
     @property
     def mesh(self) -> dict[str, int]:
@@ -223,15 +333,7 @@ class Cluster(View):
     def cp_size(self) -> int:
         return self.mesh["cp"]
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        fields = (self._name, self._members, self._engine, self._timeout, self._bound)
-        return Cluster._handle, (*fields, self._codec)
-
-    def __repr__(self) -> str:
-        state = "" if self._peers else ", destroyed"
-        devices = sum(len(w.devices) for w in self._members)
-        with_ = f" on {devices} devices" if devices else ""
-        return f"<muster.Cluster {self._name!r}: {len(self)} workers{with_}{state}>"
+    # ---- beside its workers -----------------------------------------------------------
 
     def fork_workers(
         self,
@@ -262,27 +364,43 @@ class Cluster(View):
         made = (worker_cls, args, kwargs or {}, env or {}, timeout)
         return fork_cluster(self, name, *made)
 
+    # ---- what is done to all workers --------------------------------------------------
+
     def _cluster(self) -> Cluster | None:
         return self
 
     def _note(self, op: int, argument: Any) -> None:
-        """This was done to all workers."""
-        if self._recipe is not None:
-            self._recipe.add(op, _engine_of(op, argument), argument)
-            if len(self._recipe.done) > 1 or op == DESTROY_ENGINE:
-                self._describe()
-
-    def _describe(self) -> None:
-        """Let the head tell others what they need to call it. Of a detached one nobody
-        else could tell it, should this process end now: then it is waited for."""
+        """This was done to all workers: new incarnations do it too."""
         if self._owner is None:
             return
-        known = (self._timeout, self._bound, self._recipe)
-        meta = describe(self._codec, self._members[0].native, *known)
-        self._owner.head.describe_cluster(self._name, meta, self._told_s)
+        step = {"op": op, "engine": _engine_of(op, argument)}
+        if op != DESTROY_ENGINE:
+            codec = PLAIN if self._members[0].native else PICKLE
+            made = Step(op, step["engine"], argument, codec)
+            self._kept.append(made.kept)
+            step = made.message
+        self._add_step(step)
+
+    def _note_call(self, method: str, arguments: list[Any]) -> None:
+        """Each rank was told its argument, and is told again when it is new."""
+        if self._owner is not None:
+            self._add_step(call_step(self._engine, method, arguments))
+
+    def _add_step(self, step: dict[str, Any]) -> None:
+        owner = self._require_owner()
+        meta = meta_of(self._known, self._bound)
+        asked = {"cluster": self._name, "step": step, "meta": meta}
+        try:
+            owner.head.ask("add_step", asked).result(ANSWER_S)
+        except LookupError as e:
+            raise ClusterError(
+                f"{e.args[0]} (it was done; a worker that is replaced will not do it again)"
+            ) from None
+
+    # ---- new incarnations -------------------------------------------------------------
 
     def incarnation(self, rank: int) -> int:
-        """1, and one more with each `replace` of that rank."""
+        """1, and one more with each `replace` or `restart` of that rank."""
         return self._member(rank).incarnation
 
     def replace(
@@ -291,47 +409,112 @@ class Cluster(View):
         """A new process in the place of a rank that has died, or of one that lives, which
         is ended first: SIGTERM, and SIGKILL `grace` seconds later. A view of it.
 
-        It has the same node, devices, environment and constructor, and what was done to
-        the whole cluster with `create_engine`, `configure` and `set_env` is done to it
-        too. What is open at the old one fails with WorkerDied; nothing that the old one
-        says reaches anybody. Views and handles, also those in workers, call the new one
-        from then on. If its constructor fails the rank stays dead, and that is raised;
-        `timeout` is for each constructor.
+        It has the same devices, environment and constructor, and what was done to the whole
+        cluster with `create_engine`, `configure` and `set_env` is done to it too. If its
+        node is gone it gets another place. What is open at the old one fails with
+        WorkerDied; nothing that the old one says reaches anybody. Views and handles, also
+        those in workers, call the new one from then on. If its constructor fails the rank
+        stays dead, and that is raised; `timeout` is for each constructor.
         """
-        worker = self._member(rank)
-        if self._owner is None or self._recipe is None:
-            raise ClusterError(
-                f"this is a handle of {self._name!r}: its creator replaces its workers, "
-                "or a driver with muster.get_cluster"
-            )
+        self._restart([self._member(rank).rank], grace, timeout)
+        return self[rank]
+
+    def restart(
+        self,
+        ranks: Iterable[int] | None = None,
+        *,
+        grace: float = GRACE_S,
+        timeout: float | None = None,
+    ) -> None:
+        """The same for several ranks together (None: all): the old ones end, then all new
+        constructors run at the same time, so that a process group can form again.
+        MASTER_PORT stays as it was. One constructor that fails ends all of these ranks."""
+        chosen = None if ranks is None else [self._member(r).rank for r in ranks]
+        if chosen != []:
+            self._restart(chosen, grace, timeout)
+
+    def _restart(
+        self, ranks: list[int] | None, grace: float, timeout: float | None
+    ) -> None:
+        owner = self._require_owner()
         if not self._peers:
             self._destroyed()
-        codec = PLAIN if worker.native else PICKLE
-        if self._helpers is None and worker.rank in self._recipe.wide:
-            raise ClusterError(
-                f"rank {worker.rank} of {self._name!r} is wider than a node: its creator, "
-                "who knows its helpers, must replace it"
+        asked = {
+            "cluster": self._name,
+            "ranks": ranks or [],
+            "grace_ns": ns(grace) if grace else 0,
+            "step_timeout_ns": ns(timeout),
+        }
+        status = self._change("restart", asked)
+        changed = range(len(self._members)) if ranks is None else ranks
+        for rank in changed:
+            self._renew(owner.head, self._members[rank], status["workers"][rank])
+        self._take_helpers(status)
+
+    def _change(self, verb: str, asked: dict[str, Any]) -> dict[str, Any]:
+        try:
+            status: dict[str, Any] = (
+                self._require_owner().head.ask(verb, asked).result(None)
             )
-        how = (self._recipe, codec, grace, timeout, self._helpers)
-        replace(self._owner.head, self._name, worker, *how)
+        except LookupError as e:
+            raise _refusal(e) from None
+        return status
+
+    def _renew(self, head: _core.Head, worker: Worker, now: dict[str, Any]) -> None:
+        former = worker.peer.uid
+        worker.renew(
+            now["uid"], now["pid"], now["address"], now["log_path"], now["incarnation"]
+        )
+        if former != now["uid"]:
+            head.redirect(former, now["uid"], now["address"])
+        if now["node"] != worker.node[1]:
+            worker.move(self._nodes, now["node"], now["devices"], self._name)
         self._bound.forget(worker.rank)
-        return self[rank]
+
+    def resize(self, world_size: int, *, grace: float = GRACE_S) -> None:
+        """Another number of workers; those that stay go on. The last ranks go (SIGTERM, and
+        SIGKILL `grace` seconds later), or more come behind the last one. For roles without
+        tp, pp, cp or ep. If the new ones cannot be made the cluster is as it was."""
+        if isinstance(world_size, bool) or not isinstance(world_size, int):
+            raise TypeError(f"world_size: an int is needed: {world_size!r}")
+        if world_size < 1:
+            raise ValueError(f"world_size: must be at least 1: {world_size!r}")
+        self._require_owner()
+        if not self._peers:
+            self._destroyed()
+        asked = {
+            "cluster": self._name,
+            "world_size": world_size,
+            "grace_ns": ns(grace) if grace else 0,
+        }
+        self._resized(self._change("resize", asked))
+
+    def _resized(self, status: dict[str, Any]) -> None:
+        """Its members are those that the head tells of."""
+        kept = {w.uid: w for w in self._members}
+        workers = [kept.get(w.uid, w) for w in self._take_workers(status)]
+        self._members = tuple(workers)
+        self._peers = [w.peer for w in workers]
+        self._first = getattr(self._peers[0], "call_sync", None)
+        self._bound.resize(len(workers))
+        self._plans.clear()
+        self._bind()
 
     def helpers(self, rank: int) -> View:
         """The processes on further nodes of a rank that is wider than a node, in the order
         of the nodes. They have no engine until `create_engine` makes one. They end with
         their worker, and it with them."""
-        if self._helpers is None:
-            raise ClusterError(
-                f"this is a handle of {self._name!r}: its creator knows its helpers, and "
-                "each worker its own (muster.helpers())"
-            )
-        members = self._helpers.members(self._member(rank).rank)
-        return View(self._name, members, ENGINE, self._timeout)
+        number = self._member(rank).rank
+        self._require_owner()
+        if number not in self._helpers:
+            raise ClusterError(f"rank {number} of {self._name!r} is on one node alone")
+        return View(self._name, self._helpers[number], ENGINE, self._timeout)
 
     def barrier(self, name: str = "", *, timeout: float | None = None) -> None:
         """Inside a worker of this cluster: `muster.barrier`."""
         meet(name, timeout=timeout, cluster=self._name)
+
+    # ---- the end ----------------------------------------------------------------------
 
     def destroy(self, *, grace: float = GRACE_S) -> None:
         """End its workers and wait until they are gone. `destroy()` (or `close()`) of their
@@ -345,30 +528,17 @@ class Cluster(View):
             )
         if self._gone:
             return  # the name may be another one's by now
+        members = self.__dict__.get("_members", ())
+        first = members[0].uid if members else 0
+        self._operation = None
         self._peers = []
+        self._members = members
         self._first = self._destroyed
         head = self._owner.head
         if head.alive:
-            if grace > 0:
-                self._finish_first(grace)
-            own = bool(self._ports)  # a handle of get_cluster ends anybody's
-            first = self._members[0].uid if self._members else 0
-            head.destroy_cluster(self._name, own, first, grace, grace + ANSWER_S)
-            if self._helpers is not None:
-                self._helpers.stop_all(grace)
+            how = (self._is_maker, first, grace, grace + ANSWER_S)
+            head.destroy_cluster(self._name, *how)
         self._gone = True
-        if self._owner.held.get(self._name) is self._held:
-            self._owner.held.pop(self._name, None)  # else a newer one has the name
-        if head.alive and self._ports:
-            head.drop_port(self._ports, ANSWER_S)
-
-    def _finish_first(self, grace: float) -> None:
-        """The others clean up when they are told to end; rank 0 now, at the same time, and
-        ends when they have."""
-        first = self._members[0]
-        if len(self._members) > 1 and not first.native:
-            with suppress(Exception):
-                first.peer.operation(FINISH, None, grace, PICKLE)
 
     shutdown = destroy
 
@@ -377,6 +547,23 @@ class Cluster(View):
 
     def __exit__(self, *exc: object) -> None:
         self.destroy()
+
+
+_PLACEMENT = frozenset({28, 16, 11})  # ENOSPC, EBUSY, EAGAIN
+
+
+def _refusal(e: LookupError) -> Exception:
+    """What the head refused, as people read it."""
+    text, table, code = e.args
+    if code == 17:  # EEXIST
+        return ClusterError(f"{text}: destroy() it, or take another name")
+    if table or code == 28:
+        return refused(e)
+    if code == 22:  # EINVAL
+        return ValueError(text)
+    if code == 110:  # ETIMEDOUT
+        return DeadlineExceeded(text)
+    return MusterError(text) if code == 32 else ClusterError(text)  # EPIPE
 
 
 def _engine_of(op: int, argument: Any) -> str:
@@ -388,43 +575,27 @@ def _engine_of(op: int, argument: Any) -> str:
     return ""
 
 
-def _workers(
-    name: str,
-    started: list[tuple[int, int, str, str]],
-    placements: list[Placement],
-    nodes: list[str],
-    native: bool,
-) -> list[Worker]:
-    workers = []
-    for rank, (uid, pid, address, log_path) in enumerate(started):
-        node, devices = placements[rank]
-        label = f"{name}/{rank}@{nodes[node]}"
-        place = (node, nodes[node])
-        where = (rank, uid, pid, address, log_path, label, place, devices)
-        workers.append(Worker(*where, native))
-    return workers
-
-
 def get_cluster(name: str) -> Cluster:
     """A handle of the cluster of that name, whoever made it, with its methods, mesh and
     codec. It can be called and destroyed, and its workers replaced."""
     session = api.session()
-    order = [node.name for node in session.nodes()]
-    found = session.head.find_cluster(name, ANSWER_S)
-    if found is None:
-        raise ClusterError(f"there is no cluster {name!r}")
-    _, workers, meta = found
-    said = Found(name, len(workers), meta)
-    members = []
-    for rank, worker in enumerate(workers):
-        uid, pid, address, log_path, number, node, devices, *_ = worker
-        if not address:
-            raise ClusterError(f"cluster {name!r} is not complete: rank {rank}")
-        place = (order.index(node) if node in order else -1, node)
-        label = f"{name}/{rank}@{node}"
-        where = (rank, uid, pid, address, log_path, label, place, devices)
-        members.append(Worker(*where, said.native, number))
-    how = (said.timeout, said.bound, said.codec, session)
-    handle = Cluster._handle(name, members, ENGINE, *how)
-    handle._recipe = said.recipe
+    try:
+        status = session.head.ask("find", {"name": name}).result(ANSWER_S)
+    except LookupError:
+        raise ClusterError(f"there is no cluster {name!r}") from None
+    said = Known.read(name, len(status["workers"]), status["meta"], status["is_native"])
+    handle = Cluster.__new__(Cluster)
+    handle._name = name
+    handle._owner = session
+    handle._is_maker = False
+    handle._gone = False
+    handle._known = said
+    handle._nodes = [node.name for node in session.nodes()]
+    handle._kept = []
+    handle._helpers = {}
+    handle._operation = None
+    members = handle._take_workers(status)
+    how = (ENGINE, said.timeout, said.codec, said.bound)
+    View.__init__(handle, name, members, *how)
+    handle._bind()
     return handle

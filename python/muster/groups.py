@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from muster import _core
-    from muster._start import Place
+    from muster._spec import Place
     from muster.config import WorkerConfig
 
 _STATES = ("waiting", "placed", "broken", "failed")
@@ -193,26 +193,29 @@ class GroupPart:
 
         return ResourceManager().nodes
 
-    def place(self, cluster: str, config: WorkerConfig) -> list[list[Place]]:
-        """Where each rank goes; claimed for a cluster of that name."""
+    def request(self, config: WorkerConfig) -> dict[str, Any]:
+        """What is asked of placement for such a cluster: a bundle for each rank."""
         if config.device_mapping is not None:
             raise ValueError("device_mapping: the bundles say which devices there are")
-        return api.session().head.place_cluster(
-            cluster,
-            None,
-            config.world_size or 0,
-            [],
-            0,
-            round(config.num_cpus * 1000),
-            config.memory,
-            config.gpu_memory,
-            [(group.id, bundle) for group, bundle in self._seats],
-            api.ANSWER_S,
-        )
+        return {
+            "scope": {},
+            "world_size": config.world_size or 0,
+            "seats": [{"group": g.id, "bundle": b} for g, b in self._seats],
+            **amounts(config),
+        }
 
     def __repr__(self) -> str:
         names = list(dict.fromkeys(group.name for group, _ in self._seats))
         return f"<muster.GroupPart: {len(self)} bundles of {', '.join(names)}>"
+
+
+def amounts(config: WorkerConfig) -> dict[str, int]:
+    """What each worker asks for beside devices."""
+    return {
+        "cpu_milli": round(config.num_cpus * 1000),
+        "memory": config.memory,
+        "device_memory": config.gpu_memory,
+    }
 
 
 class PlacementGroup(GroupPart):

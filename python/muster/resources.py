@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import os
-from errno import EEXIST
-
 from muster import _core, api
-from muster.errors import ClusterError, PlacementError
-from muster.groups import GroupPart, PlacementGroup, bundle_tuples, refused
+from muster.errors import PlacementError
+from muster.groups import (
+    GroupPart,
+    PlacementGroup,
+    amounts,
+    bundle_tuples,
+    refused,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from muster._env import Placement
-    from muster._start import Place
+    from muster._spec import Place, Placement
     from muster.config import WorkerConfig
     from muster.groups import Bundle
 
@@ -111,30 +113,30 @@ class ResourceManager:
                 raise
         return group
 
-    def place(self, cluster: str, config: WorkerConfig) -> list[list[Place]]:
-        """The node and the devices of each rank, and of what it has on further nodes;
-        claimed for a cluster of that name."""
+    def request(self, config: WorkerConfig) -> dict[str, Any]:
+        """What is asked of placement for such a cluster: proto/muster.proto, PlaceCluster."""
         mapping = config.device_mapping
         devices = _core.device_ids(mapping) if isinstance(mapping, str) else mapping
-        return api.session().head.place_cluster(
-            cluster,
-            self._scope,
-            config.world_size or (1 if mapping is None else 0),
-            devices or [],
-            config.num_gpus_per_worker,
-            round(config.num_cpus * 1000),
-            config.memory,
-            config.gpu_memory,
-            [],
-            api.ANSWER_S,
-        )
+        return {
+            "scope": _scope_message(self._scope),
+            "world_size": config.world_size or (1 if mapping is None else 0),
+            "devices": devices or [],
+            "devices_per_worker": config.num_gpus_per_worker,
+            **amounts(config),
+        }
 
     def plan(self, cluster: str, config: WorkerConfig) -> list[Placement]:
         """Where each rank of such a cluster would go: the index of its node and the
         devices there. Nothing is held."""
-        name = f"plan-{os.urandom(8).hex()}"
-        ranks = place(self, name, config)
-        api.session().head.drop_claim(name, api.ANSWER_S)
+        asked = {"name": cluster, **self.request(config)}
+        try:
+            placed = api.session().head.ask("place_cluster", asked).result(api.ANSWER_S)
+        except LookupError as e:
+            raise refused(e) from None
+        ranks = [
+            [(piece["node"], piece["devices"]) for piece in rank["pieces"]]
+            for rank in placed["ranks"]
+        ]
         return placements_of(ranks, self.nodes)
 
     def __str__(self) -> str:
@@ -228,18 +230,14 @@ def place_entries(
     return [made[where[i]] for i in range(len(sizes))]
 
 
-def place(
-    where: ResourceManager | GroupPart, cluster: str, config: WorkerConfig
-) -> list[list[Place]]:
-    """Its pieces for each rank, claimed; with the errors that people read."""
-    try:
-        return where.place(cluster, config)
-    except LookupError as e:
-        if e.args[2] == EEXIST:
-            raise ClusterError(
-                f"{e.args[0]}: destroy() it, or take another name"
-            ) from None
-        raise refused(e) from None
+def _scope_message(scope: tuple[list[str], int, int]) -> dict[str, Any]:
+    nodes, num_nodes, per_node = scope
+    return {
+        "nodes": nodes,
+        "num_nodes": num_nodes,
+        "is_limited": per_node != _ALL,
+        "devices_per_node": max(per_node, 0),
+    }
 
 
 def placements_of(

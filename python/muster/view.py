@@ -6,7 +6,7 @@ from muster import _core
 from muster._bind import Binding, Bound, Plan, check_names, plain
 from muster._core import call_all, call_each
 from muster._member import NoPeer, Worker, http_url, tcp_entry
-from muster._start import bound_methods, engine_spec, is_native
+from muster._spec import bound_methods, engine_spec, is_native
 from muster.errors import ClusterError
 from muster.future import Future, gather_ranks, take
 

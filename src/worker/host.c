@@ -1,6 +1,7 @@
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "wire/conn.h"
+#include "wire/frame.h"
 #include "worker/descend.h"
 #include "worker/host_impl.h"
 #include "worker/keeper.h"
@@ -11,6 +12,8 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+
+enum { BOOT_LOOK_MS = 1000 }; /* between two looks at the deadline */
 
 /* ---- the end --------------------------------------------------------------------- */
 
@@ -190,41 +193,72 @@ static void ask_successor(void *arg, uint64_t uid)
 
 /* ---- start ----------------------------------------------------------------------- */
 
-static int on_boot(void *arg, struct ms_message *m)
+/* Exactly so many bytes; what comes behind them is the link's. 0 or a negative errno. */
+static int read_exactly(int fd, uint8_t *at, size_t len, int64_t until_ns)
 {
-    Muster__WorkerBoot **boot = arg;
-    Muster__AgentToWorker *a = muster__agent_to_worker__unpack(NULL, m->len, m->body);
+    while (len > 0) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        ssize_t n = read(fd, at, len);
 
-    if (!a)
-        return -EPROTO;
-    if (a->body_case == MUSTER__AGENT_TO_WORKER__BODY_BOOT) {
-        *boot = a->boot;
-        a->boot = NULL;
-        a->body_case = MUSTER__AGENT_TO_WORKER__BODY__NOT_SET;
+        if (n == 0)
+            return -EPIPE;
+        if (n < 0 && errno != EAGAIN && errno != EINTR)
+            return -errno;
+        if (n > 0) {
+            at += n;
+            len -= (size_t)n;
+            continue;
+        }
+        if (ms_now_ns() >= until_ns)
+            return -ETIMEDOUT;
+        poll(&p, 1, BOOT_LOOK_MS);
     }
-    muster__agent_to_worker__free_unpacked(a, NULL);
-    return *boot ? 0 : -EPROTO;
+    return 0;
+}
+
+/* The body of the first message on the control socket, frame by frame; malloc'd. */
+static int read_message(int fd, struct ms_buf *out, int64_t until_ns)
+{
+    uint64_t total = 0;
+    int rc;
+
+    do {
+        uint8_t head[MS_FRAME_SIZE];
+        struct ms_frame f;
+
+        rc = read_exactly(fd, head, sizeof head, until_ns);
+        if (rc == 0)
+            rc = ms_frame_decode(head, &f, NULL);
+        if (rc == 0 && f.kind != MS_KIND_CONTROL)
+            rc = -EPROTO;
+        if (rc == 0)
+            rc = ms_buf_reserve(out, f.length);
+        if (rc == 0)
+            rc = read_exactly(fd, out->data + out->len, f.length, until_ns);
+        if (rc < 0)
+            return rc;
+        if (!(f.flags & MS_FRAME_MORE_OF))
+            total = f.total;
+        out->len += f.length;
+    } while (out->len < total);
+    return 0;
 }
 
 /* The first message on the control socket, before there is a loop. */
 static Muster__WorkerBoot *boot_receive(int fd, struct ms_error *err)
 {
-    static const struct ms_conn_sink sink = {.on_message = on_boot};
-    int64_t until_ns = ms_now_ns() + MS_AGENT_START_NS;
+    MS_CLEANUP(ms_buf_finish) struct ms_buf body = {0};
+    Muster__AgentToWorker *m = NULL;
     Muster__WorkerBoot *boot = NULL;
-    int copy = dup(fd), rc = 0;
-    struct ms_transport *t = copy >= 0 ? ms_transport_unix(copy) : NULL;
-    struct ms_conn *conn = t ? ms_conn_create_trusted(t) : NULL;
 
-    while (conn && !boot && (rc >= 0 || rc == -EAGAIN) && ms_now_ns() < until_ns) {
-        struct pollfd p = {.fd = fd, .events = POLLIN};
-
-        poll(&p, 1, 1000);
-        rc = ms_conn_read(conn, &sink, &boot, err);
-    }
+    if (read_message(fd, &body, ms_now_ns() + MS_AGENT_START_NS) == 0)
+        m = muster__agent_to_worker__unpack(NULL, body.len, body.data);
+    if (m && m->body_case == MUSTER__AGENT_TO_WORKER__BODY_BOOT)
+        boot = MS_TAKE(m->boot);
+    if (m)
+        muster__agent_to_worker__free_unpacked(m, NULL);
     if (!boot)
         ms_error_set(err, -EPIPE, "the agent did not say who this worker is");
-    ms_conn_destroy(conn);
     return boot;
 }
 

@@ -125,21 +125,15 @@ class Cluster(muster.Cluster):
             if isinstance(worker_cls, type) and issubclass(worker_cls, Worker):
                 raise
             return
-        assert self._recipe is not None
-        self._recipe.note_call(
-            self._engine, "_set_placement", self.placement_groups
-        )  # whoever replaces one tells it again
-        self._describe()
+        # a new incarnation is told again
+        self._note_call("_set_placement", self.placement_groups)
         self.master_addr, self.master_port = told[0]
         master = {"MASTER_ADDR": self.master_addr, "MASTER_PORT": self.master_port}
         SharedStorage().put(self.cluster_name, master)
 
-    def replace(self, rank: int, **how: Any) -> View:
-        """As `muster.Cluster` does. The new worker knows its devices."""
-        view = super().replace(rank, **how)
-        worker = self.rank2worker[rank]
-        self.worker2nodes[worker] = _host(self._members[rank].address)
-        return view
+    def _renew(self, head: Any, worker: Any, now: dict[str, Any]) -> None:
+        super()._renew(head, worker, now)
+        self.worker2nodes[self.rank2worker[worker.rank]] = _host(worker.address)
 
     def _bind(self) -> None:
         self.workers: list[Any] = [Handle(self[i]) for i in range(len(self))]

@@ -9,7 +9,7 @@ import warnings
 import muster
 from muster import _core
 from muster._adapt import Handle
-from muster._start import modules_of
+from muster._spec import modules_of
 from muster.config import WorkerConfig
 from muster.future import Future, get
 from muster.verl import batch

@@ -101,8 +101,8 @@ void ms_driver_tell_exit(struct ms_head *h,
 void ms_driver_tell_exits(struct ms_driver *d);
 /* A cluster of driver `id` has been forgotten. */
 void ms_driver_cluster_gone(struct ms_head *h, uint64_t id);
-/* Lines to whom they belong. */
-void ms_head_logged(struct ms_head *h, Muster__LogLines *lines);
+/* Lines of this node, to whom they belong. Both are borrowed. */
+void ms_head_logged(struct ms_head *h, char *node, Muster__LogLines *lines);
 /* A node has come, is suspected, or has gone: to all. */
 void ms_drivers_tell_node(struct ms_head *h, const struct ms_node *n);
 void ms_drivers_say_goodbye(struct ms_head *h, const char *why);

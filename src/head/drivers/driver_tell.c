@@ -51,8 +51,11 @@ static uint64_t driver_of(const struct ms_head *h, const Muster__LogLine *line)
 }
 
 /* One that cannot keep up loses lines, and is told how many. */
-static void
-tell_lines(struct ms_head *h, uint64_t id, Muster__LogLine **lines, size_t count)
+static void tell_lines(struct ms_head *h,
+                       uint64_t id,
+                       char *node,
+                       Muster__LogLine **lines,
+                       size_t count)
 {
     struct ms_driver *d = ms_driver_find(h, id);
     Muster__LogLines some = MUSTER__LOG_LINES__INIT;
@@ -66,6 +69,7 @@ tell_lines(struct ms_head *h, uint64_t id, Muster__LogLine **lines, size_t count
     }
     some.n_lines = count;
     some.lines = lines;
+    some.node = node;
     some.dropped = d->lines_dropped;
     d->lines_dropped = 0;
     m.body_case = MUSTER__HEAD_TO_DRIVER__BODY_LOG;
@@ -73,13 +77,15 @@ tell_lines(struct ms_head *h, uint64_t id, Muster__LogLine **lines, size_t count
     tell(d, &m);
 }
 
-void ms_head_logged(struct ms_head *h, Muster__LogLines *lines)
+void ms_head_logged(struct ms_head *h, char *node, Muster__LogLines *lines)
 {
+    Muster__LogLines all = *lines;
     size_t from = 0;
 
+    all.node = node;
     if (!h->is_daemon) {
         if (h->on_log)
-            h->on_log(h->arg, lines);
+            h->on_log(h->arg, &all);
         return;
     }
     while (from < lines->n_lines) { /* runs of one driver's lines */
@@ -88,7 +94,7 @@ void ms_head_logged(struct ms_head *h, Muster__LogLines *lines)
 
         while (to < lines->n_lines && driver_of(h, lines->lines[to]) == id)
             to++;
-        tell_lines(h, id, lines->lines + from, to - from);
+        tell_lines(h, id, node, lines->lines + from, to - from);
         from = to;
     }
 }

@@ -263,7 +263,7 @@ bool ms_node_read(struct ms_node *n, const uint8_t *body, size_t len)
         ms_head_worker_exited(n->head, m->exited->uid, m->exited->exit);
         break;
     case MUSTER__AGENT_TO_HEAD__BODY_LOG:
-        ms_head_logged(n->head, m->log);
+        ms_head_logged(n->head, n->name, m->log);
         break;
     case MUSTER__AGENT_TO_HEAD__BODY_ASK_SUCCESSOR:
         ms_head_node_asks_successor(n, m->ask_successor->uid);

@@ -1,4 +1,8 @@
-"""What a cluster sends to start: how each rank is started, and the worker's class."""
+"""The spec of a cluster: all that its workers are started with, and start with again.
+
+What is made of it (places, environments, processes, engines) is the head's matter; see
+src/cluster/spec.h and doc/clusters.md.
+"""
 
 from __future__ import annotations
 
@@ -6,148 +10,126 @@ import os
 import sys
 import warnings
 
-from muster import api
-from muster._env import (
-    DEVICE_VARIABLE,
-    VISIBLE_DEVICES,
-    device_variable,
-    rank_env,
-    visible_env,
-    zygote_env,
-)
-from muster._package import is_inside, send_again
+from muster import _core, api
+from muster._env import zygote_env
+from muster._package import is_inside
 from muster._serialize import Once
 from muster._uses import modules_used
 from muster.dispatch import methods_of
-from muster.errors import ClusterError, DeadlineExceeded, SerializationError
+from muster.errors import SerializationError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from muster import _core
-    from muster._env import Placement
     from muster.config import WorkerConfig
     from muster.dispatch import Method
 
 Place = tuple[str, list[int]]  # node's name, device indexes on it
-START_S = 120.0  # processes, without their constructors
+Placement = tuple[int, list[int]]  # node's index, device indexes on it
+CREATE_ENGINE = 18  # wire/frame.h, enum ms_op
+PICKLE, PLAIN = 1, 2  # wire/frame.h, enum ms_codec
 _STARTS = {"fork": 0, "exec": 1}
 _COMMAND = 2
 _NATIVE = 3
+_VISIBLE = {"own": 0, "node": 1}
+_NS = 10**9
 
 
-def start(
-    head: _core.Head, name: str, ranks: list[_core.RankSpec]
-) -> list[tuple[int, int, str, str]]:
-    package = api.session().package
-    if package is not None:
-        send_again(package)
-    try:
-        return head.create_cluster(name, ranks, START_S)
-    except FileExistsError as e:
-        raise ClusterError(
-            f"{e.args[-1]}: destroy() it, or take another name"
-        ) from None
-    except TimeoutError as e:
-        raise DeadlineExceeded(f"the workers of {name!r} did not start: {e}") from None
+class Step:
+    """Something that is done to every worker when it starts, as the spec has it."""
+
+    def __init__(self, op: int, engine: str, argument: Any, codec: int) -> None:
+        self.codec, body, objects, self.kept = _core.encode_operation(argument, codec)
+        self.message: dict[str, Any] = {
+            "op": op,
+            "engine": engine,
+            "codec": self.codec,
+            "arguments": [body],
+            "objects": objects,
+        }
 
 
-def rank_specs(
+def call_step(engine: str, method: str, arguments: list[Any]) -> dict[str, Any]:
+    """A call of a method, with an argument for each rank. Plain values."""
+    bodies = [_core.encode_call((argument,), PICKLE) for argument in arguments]
+    return {
+        "op": 0,
+        "engine": engine,
+        "method": method,
+        "codec": bodies[0][0],
+        "arguments": [body for _, body, _, _ in bodies],
+    }
+
+
+def ns(seconds: float | None) -> int:
+    """As messages have it; None: 0."""
+    return 0 if seconds is None else max(1, round(min(seconds, 1e9) * _NS))
+
+
+def cluster_spec(
     name: str,
     worker_cls: type | str,
     role: WorkerConfig,
-    placements: list[Placement],
-    nodes: list[tuple[str, int, int, int]],
-    master: tuple[str, int],
-    session: api.Session,
+    place: dict[str, Any],
     detached: bool,
-) -> list[_core.RankSpec]:
+) -> dict[str, Any]:
+    """All but its steps and what drivers tell each other."""
     if role.http_open:
         warnings.warn(
             f"http_open: whoever reaches the ports of {name!r} can run anything in its "
             "workers",
             stacklevel=4,
         )
-    common = _common_spec(worker_cls, role, session)
-    session.nodes()  # one of a known name may be another one by now
-    specs = []
-    for rank, (node, devices) in enumerate(placements):
-        env = rank_env(
-            name,
-            rank,
-            placements,
-            master=master,
-            names=session.device_names(nodes[node][0]),
-            visible=role.visible,
-            user=role.env,
-        )
-        spec = common.copy()
-        spec["env"] = [f"{key}={value}" for key, value in env.items()]
-        spec["devices"] = devices
-        spec["node"] = nodes[node][0]
-        spec["cpu_milli"] = round(role.num_cpus * 1000)
-        spec["detached"] = int(detached)
-        specs.append(spec)
-    return specs
-
-
-def helper_specs(
-    ranks: list[_core.RankSpec],
-    rank: int,
-    uid: int,
-    further: Sequence[Place],
-    session: api.Session,
-) -> list[_core.RankSpec]:
-    """Of the helpers of a rank that is wider than a node: its environment, with the
-    devices of their own nodes."""
-    like = ranks[rank]
-    hidden = {variable for variable, _ in session.device_names(like["node"])}
-    hidden |= {VISIBLE_DEVICES, DEVICE_VARIABLE, "MUSTER_HELPER"}
-    env = [pair for pair in like["env"] if pair.partition("=")[0] not in hidden]
-    specs = []
-    for number, (node, devices) in enumerate(further, 1):
-        names = session.device_names(node)
-        own = visible_env(names, devices)
-        own[DEVICE_VARIABLE] = device_variable(names, devices)
-        own["MUSTER_HELPER"] = str(number)
-        spec = like.copy()
-        spec["env"] = [*env, *(f"{key}={value}" for key, value in own.items())]
-        spec["node"] = node
-        spec["devices"] = devices
-        spec["helps"] = uid
-        specs.append(spec)
-    return specs
-
-
-def _common_spec(
-    worker_cls: type | str, role: WorkerConfig, session: api.Session
-) -> _core.RankSpec:
-    """What all ranks have in common."""
-    if is_native(worker_cls):
-        native: _core.RankSpec = {"start": _NATIVE, "memory": role.memory}
-        if role.working_dir:
-            native["working_dir"] = os.path.abspath(role.working_dir)
-        return native
-    spec: _core.RankSpec = {
-        "start": _STARTS[role.start] if isinstance(role.start, str) else _COMMAND,
-        "preload": [
-            module
-            for module in dict.fromkeys([*modules_of(worker_cls), *role.preload])
-            if not is_inside(module, session.code)
-        ],
-        "zygote_env": zygote_env(role.env, session.env),
-        "memory": role.memory,
-        "http_open": int(role.http_open),
+    fixed = {dim: size for dim, size in role.mesh.items() if dim != "dp" and size > 1}
+    return {
+        "name": name,
+        "place": place,
+        "worker": _worker_spec(worker_cls, role),
+        "visible": _VISIBLE[role.visible],
+        "detached": detached,
+        "step_timeout_ns": ns(role.start_timeout),
+        "can_resize": not fixed,
     }
-    if role.python:
-        spec["python"] = role.python
+
+
+def beside_spec(
+    name: str, beside: str, worker: dict[str, Any], env: Mapping[str, str]
+) -> dict[str, Any]:
+    """The same of one whose ranks run beside those of another cluster."""
+    worker["env"] = [f"{key}={value}" for key, value in env.items()]
+    return {"name": name, "beside": beside, "worker": worker}
+
+
+def _worker_spec(worker_cls: type | str, role: WorkerConfig) -> dict[str, Any]:
+    """What all ranks have in common."""
+    native = is_native(worker_cls)
+    spec: dict[str, Any] = {
+        "start": _NATIVE if native else _start_kind(role),
+        "env": [f"{key}={value}" for key, value in role.env.items()],
+        "memory_limit": role.memory,
+        "cpu_milli": round(role.num_cpus * 1000),
+    }
     if role.working_dir:
         spec["working_dir"] = os.path.abspath(role.working_dir)
+    if native:
+        return spec
+    session = api.session()
+    preload = dict.fromkeys([*modules_of(worker_cls), *role.preload])
+    spec["zygote"] = {
+        "python": role.python or [],
+        "preload": [m for m in preload if not is_inside(m, session.code)],
+        "env": zygote_env(role.env, session.env),
+    }
+    spec["http_open"] = role.http_open
     if not isinstance(role.start, str):
         spec["command"] = role.start
     return spec
+
+
+def _start_kind(role: WorkerConfig) -> int:
+    return _STARTS[role.start] if isinstance(role.start, str) else _COMMAND
 
 
 # ---- a worker's class in a shared library ---------------------------------------------
@@ -155,11 +137,7 @@ def _common_spec(
 
 def is_native(worker_cls: type | str) -> bool:
     """Such as "libreward.so:reward": a library and a symbol of it."""
-    if not isinstance(worker_cls, str):
-        return False
-    library, _, symbol = worker_cls.rpartition(":")
-    name = os.path.basename(library)
-    return bool(symbol) and (name.endswith(".so") or ".so." in name)
+    return isinstance(worker_cls, str) and _core.class_is_native(worker_cls)
 
 
 def native_spec(
@@ -229,6 +207,20 @@ def engine_spec(
         ):
             what = what.replace(f"[{key!r}]", field, 1)
         raise SerializationError(what) from None
+
+
+def engine_step(
+    name: str,
+    worker_cls: type | str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    max_concurrency: int | None = None,
+    mesh: Mapping[str, int] | None = None,
+) -> Step:
+    """What makes an engine of that name."""
+    codec = PLAIN if is_native(worker_cls) else PICKLE
+    made = engine_spec(name, worker_cls, args, kwargs, max_concurrency, mesh)
+    return Step(CREATE_ENGINE, name, made, codec)
 
 
 def bound_methods(worker_cls: type | str) -> dict[str, Method] | None:

@@ -1,0 +1,260 @@
+/* message.c - control messages as dicts, and back
+ *
+ * Walks the descriptors of proto/muster.proto, so that a new message needs nothing here. A
+ * dict has the fields by their names; what it leaves out has its default, what is no field is
+ * a TypeError. Of a oneof only messages are known.
+ */
+#include "core.h"
+
+#include "base/cleanup.h"
+#include "message.h"
+
+#include <string.h>
+
+static ProtobufCMessage *parse(PyObject *dict, const ProtobufCMessageDescriptor *d);
+
+static size_t size_of(ProtobufCType type)
+{
+    switch (type) {
+    case PROTOBUF_C_TYPE_INT32:
+    case PROTOBUF_C_TYPE_UINT32:
+    case PROTOBUF_C_TYPE_ENUM:
+        return 4;
+    case PROTOBUF_C_TYPE_BOOL:
+        return sizeof(protobuf_c_boolean);
+    case PROTOBUF_C_TYPE_BYTES:
+        return sizeof(ProtobufCBinaryData);
+    default:
+        return 8; /* 64 bits, or a pointer */
+    }
+}
+
+/* ---- from Python ----------------------------------------------------------------- */
+
+static int set_text(PyObject *value, void *at)
+{
+    Py_ssize_t len;
+    const char *text = PyUnicode_AsUTF8AndSize(value, &len);
+    char *copy;
+
+    if (!text)
+        return -1;
+    if (strlen(text) != (size_t)len) {
+        PyErr_SetString(PyExc_ValueError, "a text with a NUL in it");
+        return -1;
+    }
+    copy = strdup(text);
+    if (!copy)
+        PyErr_NoMemory();
+    *(char **)at = copy;
+    return copy ? 0 : -1;
+}
+
+static int set_bytes(PyObject *value, void *at)
+{
+    ProtobufCBinaryData *out = at;
+    Py_buffer view;
+
+    if (PyObject_GetBuffer(value, &view, PyBUF_SIMPLE) < 0)
+        return -1;
+    out->data = malloc((size_t)view.len + 1);
+    out->len = (size_t)view.len;
+    if (out->data)
+        memcpy(out->data, view.buf, out->len);
+    else
+        PyErr_NoMemory();
+    PyBuffer_Release(&view);
+    return out->data ? 0 : -1;
+}
+
+static int set_number(const ProtobufCFieldDescriptor *f, PyObject *value, void *at)
+{
+    switch (f->type) {
+    case PROTOBUF_C_TYPE_BOOL:
+        *(protobuf_c_boolean *)at = PyObject_IsTrue(value) == 1;
+        break;
+    case PROTOBUF_C_TYPE_INT32:
+    case PROTOBUF_C_TYPE_ENUM:
+        *(int32_t *)at = (int32_t)PyLong_AsLong(value);
+        break;
+    case PROTOBUF_C_TYPE_UINT32:
+        *(uint32_t *)at = (uint32_t)PyLong_AsUnsignedLong(value);
+        break;
+    case PROTOBUF_C_TYPE_SINT64:
+    case PROTOBUF_C_TYPE_INT64:
+        *(int64_t *)at = PyLong_AsLongLong(value);
+        break;
+    case PROTOBUF_C_TYPE_UINT64:
+        *(uint64_t *)at = PyLong_AsUnsignedLongLong(value);
+        break;
+    default:
+        PyErr_Format(PyExc_TypeError, "%s: a field of another kind", f->name);
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int set_value(const ProtobufCFieldDescriptor *f, PyObject *value, void *at)
+{
+    if (f->type == PROTOBUF_C_TYPE_STRING)
+        return set_text(value, at);
+    if (f->type == PROTOBUF_C_TYPE_BYTES)
+        return set_bytes(value, at);
+    if (f->type != PROTOBUF_C_TYPE_MESSAGE)
+        return set_number(f, value, at);
+    *(ProtobufCMessage **)at = parse(value, f->descriptor);
+    return *(ProtobufCMessage **)at ? 0 : -1;
+}
+
+static int
+set_repeated(const ProtobufCFieldDescriptor *f, PyObject *list, uint8_t *message)
+{
+    size_t *count = (size_t *)(void *)(message + f->quantifier_offset);
+    uint8_t **at = (uint8_t **)(void *)(message + f->offset);
+    Py_ssize_t n = PySequence_Size(list);
+
+    if (n < 0)
+        return -1;
+    *at = calloc((size_t)n + 1, size_of(f->type));
+    if (!*at) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *item = PySequence_GetItem(list, i);
+        int rc = item ? set_value(f, item, *at + (size_t)i * size_of(f->type)) : -1;
+
+        Py_XDECREF(item);
+        if (rc < 0)
+            return -1;
+        (*count)++;
+    }
+    return 0;
+}
+
+static int set_field(const ProtobufCFieldDescriptor *f, PyObject *value, uint8_t *message)
+{
+    if (value == Py_None)
+        return 0;
+    if (f->label == PROTOBUF_C_LABEL_REPEATED)
+        return set_repeated(f, value, message);
+    if (set_value(f, value, message + f->offset) < 0)
+        return -1;
+    if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF)
+        *(uint32_t *)(void *)(message + f->quantifier_offset) = f->id;
+    return 0;
+}
+
+static int set_named(PyObject *key, PyObject *value, ProtobufCMessage *m)
+{
+    const char *name = PyUnicode_AsUTF8AndSize(key, NULL);
+    const ProtobufCFieldDescriptor *f =
+        name ? protobuf_c_message_descriptor_get_field_by_name(m->descriptor, name)
+             : NULL;
+
+    if (name && !f)
+        PyErr_Format(PyExc_TypeError, "%s has no field %s", m->descriptor->name, name);
+    return f ? set_field(f, value, (uint8_t *)m) : -1;
+}
+
+static ProtobufCMessage *parse(PyObject *dict, const ProtobufCMessageDescriptor *d)
+{
+    ProtobufCMessage *m;
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+
+    if (!PyDict_Check(dict)) {
+        PyErr_Format(PyExc_TypeError, "%s is made of a dict", d->name);
+        return NULL;
+    }
+    m = calloc(1, d->sizeof_message);
+    if (!m) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    d->message_init(m);
+    while (PyDict_Next(dict, &at, &key, &value))
+        if (set_named(key, value, m) < 0) {
+            protobuf_c_message_free_unpacked(m, NULL);
+            return NULL;
+        }
+    return m;
+}
+
+ProtobufCMessage *core_message_parse(PyObject *dict, const ProtobufCMessageDescriptor *d)
+{
+    return parse(dict, d);
+}
+
+/* ---- to Python ------------------------------------------------------------------- */
+
+static PyObject *get_value(const ProtobufCFieldDescriptor *f, const void *at)
+{
+    const ProtobufCBinaryData *bytes = at;
+
+    switch (f->type) {
+    case PROTOBUF_C_TYPE_STRING:
+        return core_text(*(const char *const *)at);
+    case PROTOBUF_C_TYPE_BYTES:
+        return PyBytes_FromStringAndSize((const char *)bytes->data,
+                                         (Py_ssize_t)bytes->len);
+    case PROTOBUF_C_TYPE_MESSAGE:
+        return *(ProtobufCMessage *const *)at
+                   ? core_message_dict(*(ProtobufCMessage *const *)at)
+                   : Py_NewRef(Py_None);
+    case PROTOBUF_C_TYPE_BOOL:
+        return PyBool_FromLong(*(const protobuf_c_boolean *)at);
+    case PROTOBUF_C_TYPE_INT32:
+    case PROTOBUF_C_TYPE_ENUM:
+        return PyLong_FromLong(*(const int32_t *)at);
+    case PROTOBUF_C_TYPE_UINT32:
+        return PyLong_FromUnsignedLong(*(const uint32_t *)at);
+    case PROTOBUF_C_TYPE_SINT64:
+    case PROTOBUF_C_TYPE_INT64:
+        return PyLong_FromLongLong(*(const int64_t *)at);
+    case PROTOBUF_C_TYPE_UINT64:
+        return PyLong_FromUnsignedLongLong(*(const uint64_t *)at);
+    default:
+        PyErr_Format(PyExc_TypeError, "%s: a field of another kind", f->name);
+        return NULL;
+    }
+}
+
+static PyObject *get_repeated(const ProtobufCFieldDescriptor *f, const uint8_t *message)
+{
+    size_t count = *(const size_t *)(const void *)(message + f->quantifier_offset);
+    const uint8_t *at = *(uint8_t *const *)(const void *)(message + f->offset);
+    PyObject *list = PyList_New((Py_ssize_t)count);
+
+    for (size_t i = 0; list && i < count; i++) {
+        PyObject *item = get_value(f, at + i * size_of(f->type));
+
+        if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *get_field(const ProtobufCFieldDescriptor *f, const uint8_t *message)
+{
+    if (f->label == PROTOBUF_C_LABEL_REPEATED)
+        return get_repeated(f, message);
+    if ((f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) &&
+        *(const uint32_t *)(const void *)(message + f->quantifier_offset) != f->id)
+        return Py_NewRef(Py_None);
+    return get_value(f, message + f->offset);
+}
+
+PyObject *core_message_dict(const ProtobufCMessage *m)
+{
+    PyObject *dict = PyDict_New();
+
+    for (unsigned i = 0; dict && i < m->descriptor->n_fields; i++) {
+        const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
+        PyObject *value = get_field(f, (const uint8_t *)m);
+
+        if (!value || PyDict_SetItemString(dict, f->name, value) < 0)
+            Py_CLEAR(dict);
+        Py_XDECREF(value);
+    }
+    return dict;
+}

@@ -1,0 +1,169 @@
+/* step.c - the argument of an operation as bytes, for the spec of a cluster */
+#include "store.h"
+
+#include "base/cleanup.h"
+#include "wire/frame.h"
+
+#include <string.h>
+
+static PyTypeObject *kept_type;
+
+/* Keeps what an argument refers to in the store. */
+struct kept {
+    PyObject_HEAD struct core_hold *hold;
+};
+
+static void kept_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+
+    core_hold_unref(((struct kept *)self)->hold);
+    PyObject_Free(self);
+    Py_DECREF((PyObject *)type);
+}
+
+static PyObject *kept_new(struct core_hold *hold)
+{
+    struct kept *k;
+
+    if (!hold)
+        return Py_NewRef(Py_None);
+    k = PyObject_New(struct kept, kept_type);
+    if (k) {
+        core_hold_ref(hold);
+        k->hold = hold;
+    }
+    return (PyObject *)k;
+}
+
+/* The objects that a payload names: a list of StoredName as dicts. */
+static PyObject *names_of(const struct core_payload *p, const uint8_t *body, size_t len)
+{
+    PyObject *list = PyList_New(0);
+    struct ms_stored_name name;
+    struct ms_stored s;
+    size_t at = 0;
+
+    if (!list || p->codec != MS_CODEC_STORED || ms_stored_parse(&s, body, len, NULL) < 0)
+        return list;
+    while (list && ms_stored_next(&s, &at, &name)) {
+        PyObject *one = Py_BuildValue("{sK sK sK ss# sK sK}",
+                                      "node",
+                                      (unsigned long long)name.node,
+                                      "id",
+                                      (unsigned long long)name.id,
+                                      "len",
+                                      (unsigned long long)name.len,
+                                      "address",
+                                      name.address,
+                                      (Py_ssize_t)name.address_len,
+                                      "of",
+                                      (unsigned long long)name.of,
+                                      "offset",
+                                      (unsigned long long)name.offset);
+
+        if (!one || PyList_Append(list, one) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(one);
+    }
+    return list;
+}
+
+static uint8_t *flatten(const struct core_payload *p, size_t *len)
+{
+    uint8_t *out, *at;
+
+    *len = 0;
+    for (int i = 0; i < p->count; i++)
+        *len += p->iov[i].iov_len;
+    out = at = malloc(*len + 1);
+    for (int i = 0; out && i < p->count; i++) {
+        memcpy(at, p->iov[i].iov_base, p->iov[i].iov_len);
+        at += p->iov[i].iov_len;
+    }
+    return out;
+}
+
+static PyObject *result_of(const struct core_payload *p)
+{
+    MS_CLEANUP(ms_cleanup_free) uint8_t *body = NULL;
+    size_t len;
+
+    body = flatten(p, &len);
+    if (!body)
+        return PyErr_NoMemory();
+    return Py_BuildValue("By#NN",
+                         p->codec,
+                         (const char *)body,
+                         (Py_ssize_t)len,
+                         names_of(p, body, len),
+                         kept_new(p->hold));
+}
+
+/* (argument, codec): (codec, bytes, the objects that they name, what keeps those). */
+static PyObject *encode_operation(PyObject *self, PyObject *args)
+{
+    struct core_payload p;
+    PyObject *argument, *result;
+    int codec;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Oi", &argument, &codec) ||
+        core_encode_argument(argument, (uint8_t)codec, &p) < 0)
+        return NULL;
+    result = result_of(&p);
+    core_payload_release(&p);
+    return result;
+}
+
+/* (args, codec): the same of a call's positional arguments. */
+static PyObject *encode_call(PyObject *self, PyObject *args)
+{
+    struct core_payload p;
+    PyObject *positional, *result;
+    int codec;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O!i", &PyTuple_Type, &positional, &codec) ||
+        core_encode_call(positional, Py_None, (uint8_t)codec, &p) < 0)
+        return NULL;
+    result = result_of(&p);
+    core_payload_release(&p);
+    return result;
+}
+
+/* (codec, bytes): what a worker answered. */
+static PyObject *decode_answer(PyObject *self, PyObject *args)
+{
+    const char *body;
+    Py_ssize_t len;
+    uint8_t *copy;
+    int codec;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iy#", &codec, &body, &len))
+        return NULL;
+    copy = ms_bytes_copy(body, (size_t)len);
+    if (!copy)
+        return PyErr_NoMemory();
+    return core_decode((uint8_t)codec, copy, copy, (size_t)len);
+}
+
+PyMethodDef core_step_methods[] = {
+    {"encode_operation", encode_operation, METH_VARARGS, NULL},
+    {"encode_call", encode_call, METH_VARARGS, NULL},
+    {"decode_answer", decode_answer, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL}};
+
+static PyType_Slot kept_slots[] = {{Py_tp_dealloc, kept_dealloc}, {0, NULL}};
+static PyType_Spec kept_spec = {.name = "muster._core.Kept",
+                                .basicsize = sizeof(struct kept),
+                                .flags = Py_TPFLAGS_DEFAULT |
+                                         Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                                .slots = kept_slots};
+
+int core_step_setup(PyObject *module)
+{
+    kept_type = core_type(module, &kept_spec, "Kept");
+    return kept_type ? 0 : -1;
+}
