@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from muster import WorkerConfig
-from muster._env import rank_env, session_env, visible_env, worker_name, zygote_env
+from muster._env import session_env, zygote_env
 from muster.config import mesh_sizes, parse_size
 
 
@@ -90,72 +90,12 @@ def test_mesh() -> None:
             mesh_sizes(mesh, 16)
 
 
-def env_of(rank: int, placements: Any, visible: str = "own", **user: str) -> Any:
-    return rank_env(
-        "actor",
-        rank,
-        placements,
-        master=("127.0.0.1", 29500),
-        names=[("CUDA_VISIBLE_DEVICES", str(i)) for i in range(8)],
-        visible=visible,
-        user=user,
-    )
-
-
-PLACED = [(0, [4, 5]), (0, [6, 7]), (1, [0, 1])]
-
-
-def test_environment_of_a_rank() -> None:
-    assert env_of(1, PLACED) == {
-        "RANK": "1",
-        "WORLD_SIZE": "3",
-        "LOCAL_RANK": "0",
-        "MUSTER_LOCAL_RANK": "1",
-        "LOCAL_WORLD_SIZE": "2",
-        "NODE_RANK": "0",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": "29500",
-        "CLUSTER_NAME": "actor",
-        "WORKER_NAME": "actor-1-G67",
-        "CUDA_VISIBLE_DEVICES": "6,7",
-        "MUSTER_DEVICE_VARIABLE": "CUDA_VISIBLE_DEVICES",
-    }
-    other = env_of(2, PLACED)
-    assert other["NODE_RANK"] == "1" and other["MUSTER_LOCAL_RANK"] == "0"
-    assert other["LOCAL_WORLD_SIZE"] == "1"
-
-
-def test_environment_with_all_devices_of_the_node() -> None:
-    env = env_of(1, PLACED, "node")
-    assert env["LOCAL_RANK"] == "1" and env["CUDA_VISIBLE_DEVICES"] == "4,5,6,7"
-
-
-def test_the_users_variables_come_last() -> None:
-    assert env_of(0, [(0, [])])["CUDA_VISIBLE_DEVICES"] == ""
-    env = env_of(0, [(0, [])], MASTER_PORT="7", CUDA_VISIBLE_DEVICES="")
-    assert env["MASTER_PORT"] == "7" and env["CUDA_VISIBLE_DEVICES"] == ""
-    with pytest.raises(
-        ValueError, match=r"^env: CUDA_VISIBLE_DEVICES follows .*rank 1"
-    ):
-        env_of(1, PLACED, CUDA_VISIBLE_DEVICES="3")
+def test_variables_that_are_the_ranks_own() -> None:
     for name in ("RANK", "NODE_RANK", "CLUSTER_NAME", "WORKER_NAME"):
         with pytest.raises(ValueError, match=rf"^env: {name} comes from Muster"):
             WorkerConfig(env={name: "1"})
     with pytest.raises(ValueError, match=r"^env: MASTER_ADDR and MASTER_PORT"):
         WorkerConfig(env={"MASTER_PORT": "1"})
-
-
-def test_names_and_devices() -> None:
-    assert worker_name("actor_infer", 0, [0, 1]) == "actor_infer-0-G01"
-    assert worker_name("reward", 3, []) == "reward-3"
-    assert visible_env([], []) == {"CUDA_VISIBLE_DEVICES": ""}
-    names = [("CUDA_VISIBLE_DEVICES", "4"), ("CUDA_VISIBLE_DEVICES", "GPU-ab")]
-    assert visible_env(names, [1, 0]) == {"CUDA_VISIBLE_DEVICES": "GPU-ab,4"}
-    names = [("ASCEND_RT_VISIBLE_DEVICES", "0"), ("ZE_AFFINITY_MASK", "0")]
-    assert visible_env(names, [1]) == {
-        "ASCEND_RT_VISIBLE_DEVICES": "",
-        "ZE_AFFINITY_MASK": "0",
-    }
 
 
 def test_session_and_zygote_environment() -> None:

@@ -188,7 +188,6 @@ def test_ctrl_c_while_a_cluster_starts_leaves_nothing(
     with pytest.raises(KeyboardInterrupt):
         muster.Cluster("early", "corner_slow.Echo", world_size=1, env=env)
     thread.join(DEADLINE_S)
-    assert "early" not in session.held
     again = cluster(Echo, name="early")
     assert again.execute_rank_zero_sync("echo", 1) == 1
 
@@ -228,7 +227,6 @@ def test_destroying_twice_leaves_the_next_one_alone(
     first.destroy()
     second = cluster(Echo, name="twice", device_mapping="0")
     first.destroy()
-    assert "twice" in session.held
     assert second.execute_rank_zero_sync("echo", 1) == 1
 
 

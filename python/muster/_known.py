@@ -11,6 +11,7 @@ from _pickle import loads as plain_loads
 
 from muster._bind import UNKNOWN, Binding
 from muster._serialize import PROTOCOL, dumps_inline
+from muster.config import mesh_sizes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class Known:
         if made.bound is None:
             made.bound = Binding(name, "default", size, None, UNKNOWN)
         made.bound.resize(size)
+        if made.mesh:
+            made.bound.mesh = mesh_sizes(made.mesh, size)
         return made
 
 

@@ -114,6 +114,40 @@ static bool is_awaited(const struct ms_head *h, const struct ms_cluster *c)
     return false;
 }
 
+static void forget_when_dropped(struct ms_head_op *op)
+{
+    if (ms_list_is_empty(&op->asks))
+        ms_head_cluster_forget(op->head, op->cluster);
+}
+
+static void
+port_dropped(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
+{
+    (void)n;
+    (void)answer;
+    forget_when_dropped(op);
+}
+
+static void
+port_not_dropped(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
+{
+    (void)n;
+    (void)why; /* a node that is gone holds nothing */
+    forget_when_dropped(op);
+}
+
+/* Its port is free when whoever asked for its end hears of it. */
+static void drop_port(struct ms_head_op *op)
+{
+    struct ms_cluster *c = op->cluster;
+
+    op->on_answer = port_dropped;
+    op->on_refused = port_not_dropped;
+    if (c->port_owner)
+        ms_head_ports_ask_drop(op, c->port_owner, c->driver);
+    forget_when_dropped(op);
+}
+
 /* Each node has reaped them all and cleaned up after them, and told each exit before;
  * or is gone; or there are some that even SIGKILL does not end. */
 static void ended(struct ms_head_op *op)
@@ -121,7 +155,7 @@ static void ended(struct ms_head_op *op)
     struct ms_error late = {0};
 
     if (ms_ending_left(op) == 0) {
-        ms_head_cluster_forget(op->head, op->cluster);
+        drop_port(op);
     } else {
         ms_ending_late(op, &late);
         ms_head_op_fail_with(op, &late);

@@ -185,14 +185,11 @@ not_dropped(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why
     drop_step(op);
 }
 
-void ms_head_drop_port_run(struct ms_head_op *op)
+int ms_head_ports_ask_drop(struct ms_head_op *op, const char *owner, uint64_t driver)
 {
     struct ms_head *h = op->head;
-    const char *owner = op->wanted->drop_port->owner;
-    uint64_t driver = ms_driver_id(op->driver);
+    int asked = 0;
 
-    op->on_answer = dropped;
-    op->on_refused = not_dropped;
     ms_list_each (p, &h->ports, struct port, link) {
         struct ms_node *n = ms_node_find(h, p->node);
         Muster__HeadToAgent m;
@@ -201,9 +198,16 @@ void ms_head_drop_port_run(struct ms_head_op *op)
         if (strcmp(p->owner, owner) != 0 || p->driver != driver)
             continue;
         drop_message(&m, &drop, p->owner);
-        if (n)
-            ms_node_ask(n, op, &m, NULL);
+        asked += n && ms_node_ask(n, op, &m, NULL) == 0;
         port_destroy(p);
     }
+    return asked;
+}
+
+void ms_head_drop_port_run(struct ms_head_op *op)
+{
+    op->on_answer = dropped;
+    op->on_refused = not_dropped;
+    ms_head_ports_ask_drop(op, op->wanted->drop_port->owner, ms_driver_id(op->driver));
     drop_step(op);
 }
