@@ -69,7 +69,7 @@ int head_op_finish_coded(struct ms_head_op *op, PyObject *timeout)
 
 struct rank {
     Muster__ZygoteKey key;
-    char **python, **preload, **zygote_env, **command, **env;
+    char **python, **preload, **command, **env;
     char *working_dir, *node;
     uint32_t *devices;
 };
@@ -167,13 +167,11 @@ static int rank_parse(PyObject *d, struct rank *r, struct ms_head_rank *out)
         get_text(d, "node", &r->node) < 0 ||
         get_strings(d, "python", &r->python, &r->key.n_python) < 0 ||
         get_strings(d, "preload", &r->preload, &r->key.n_preload) < 0 ||
-        get_strings(d, "zygote_env", &r->zygote_env, &r->key.n_env) < 0 ||
         get_strings(d, "command", &r->command, &spec->n_command) < 0 ||
         get_strings(d, "env", &r->env, &spec->n_env) < 0 || get_devices(d, r, out) < 0)
         return -1;
     r->key.python = r->python;
     r->key.preload = r->preload;
-    r->key.env = r->zygote_env;
     spec->command = r->command;
     spec->env = r->env;
     spec->start = (Muster__StartKind)start_kind;
@@ -183,7 +181,7 @@ static int rank_parse(PyObject *d, struct rank *r, struct ms_head_rank *out)
     spec->detached = detached != 0;
     spec->beside = beside;
     spec->helps = helps;
-    if (beside && r->key.n_python == 0 && r->key.n_preload == 0 && r->key.n_env == 0)
+    if (beside && r->key.n_python == 0 && r->key.n_preload == 0)
         spec->zygote = NULL; /* as the worker has it */
     out->node = r->node;
     if (r->working_dir)
@@ -195,7 +193,6 @@ static void rank_free(struct rank *r)
 {
     core_strings_free(r->python);
     core_strings_free(r->preload);
-    core_strings_free(r->zygote_env);
     core_strings_free(r->command);
     core_strings_free(r->env);
     free(r->working_dir);

@@ -8,9 +8,6 @@ if TYPE_CHECKING:
 
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 DEVICE_VARIABLE = "MUSTER_DEVICE_VARIABLE"  # names the variable with a worker's devices
-# Libraries read these when they are loaded: a role that changes one needs a zygote of
-# its own.
-_READ_AT_LOAD = ("OMP_", "MKL_", "OPENBLAS_", "LD_", "PYTHON")
 Placement = tuple[int, list[int]]  # node's index, device indexes on it
 DeviceName = tuple[
     str, str
@@ -92,12 +89,3 @@ def rank_env(
         **user,
         DEVICE_VARIABLE: device_variable(names, shown),
     }
-
-
-def zygote_env(user: Mapping[str, str], session: Mapping[str, str]) -> list[str]:
-    """Those of the role's variables that its zygote must have, as "NAME=value"."""
-    return sorted(
-        f"{name}={value}"
-        for name, value in user.items()
-        if name.startswith(_READ_AT_LOAD) and session.get(name) != value
-    )

@@ -13,7 +13,6 @@ from muster._env import (
     device_variable,
     rank_env,
     visible_env,
-    zygote_env,
 )
 from muster._package import is_inside, send_again
 from muster._serialize import Once
@@ -137,7 +136,6 @@ def _common_spec(
             for module in dict.fromkeys([*modules_of(worker_cls), *role.preload])
             if not is_inside(module, session.code)
         ],
-        "zygote_env": zygote_env(role.env, session.env),
         "memory": role.memory,
         "http_open": int(role.http_open),
     }

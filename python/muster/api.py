@@ -313,7 +313,7 @@ def _join_from_worker(host: _core.Host) -> Session:
         "nodes": None,
         "node_name": None,
         "log_to_driver": True,
-        "preload": [],
+        "preload": host.preload,
         "http": None,
         "listen": None,
         "lender": None,

@@ -3,6 +3,7 @@
 #define MS_AGENT_ZYGOTE_IMPL_H
 
 #include "agent/zygote.h"
+#include "agent/zygote_files.h"
 
 enum ms_zygote_state {
     MS_ZYGOTE_STARTING,
@@ -14,9 +15,17 @@ enum ms_zygote_state {
 struct ms_zygote {
     struct ms_list link;
     struct ms_zygotes *pool;
-    const Muster__DriverContext *context; /* borrowed */
-    Muster__ZygoteKey *key;               /* normal */
+    struct ms_zygote_key *key; /* owned */
+    struct ms_zygote_key
+        *after;             /* with the variables that its imports have changed: what
+                                    its workers ask for. Owned; NULL: none were */
+    struct ms_zygote *base; /* that it was forked from and ends with; NULL: none */
     enum ms_zygote_state state;
+    bool is_stale;         /* a file of its modules has changed: it serves nobody new */
+    uint64_t round;        /* in which its files were looked at */
+    int64_t used_ns;       /* when it was asked for, or when its last driver went */
+    struct ms_buf drivers; /* ids of the living ones that have asked for it */
+    struct ms_zygote_files files;
     pid_t pid;      /* 0: not known yet, or gone */
     int fd;         /* its socket */
     int problem_fd; /* of its launch; -1: derived */
@@ -30,9 +39,7 @@ struct ms_zygote {
 };
 
 /* Takes the key, also on failure. */
-struct ms_zygote *ms_zygote_create(struct ms_zygotes *p,
-                                   const Muster__DriverContext *context,
-                                   Muster__ZygoteKey *key);
+struct ms_zygote *ms_zygote_create(struct ms_zygotes *p, struct ms_zygote_key *key);
 void ms_zygote_destroy(struct ms_zygote *z);
 
 /* Execute a fresh interpreter. */
@@ -57,5 +64,7 @@ void ms_zygote_fail_item(struct ms_zygote *z,
 void ms_zygote_fail(struct ms_zygote *z, const char *why);
 /* The same when the reaper has said how it ended. */
 void ms_zygote_ended(struct ms_zygote *z, int status);
+/* Something that it was sent is done: it ends if it is stale and that was the last. */
+void ms_zygote_end_if_over(struct ms_zygote *z);
 
 #endif

@@ -114,8 +114,7 @@ void ms_zygote_ended(struct ms_zygote *z, int status)
                                  .signaled = WIFSIGNALED(status),
                                  .code = WIFSIGNALED(status) ? WTERMSIG(status)
                                                              : WEXITSTATUS(status)};
-    struct ms_launch l = {.argv = z->key->python,
-                          .working_dir = z->context->working_dir};
+    struct ms_launch l = {.argv = z->key->python, .working_dir = z->key->working_dir};
     struct ms_error err = {0};
     struct ms_buf text = {0};
     struct ms_list unsent;
@@ -270,9 +269,35 @@ static void on_spawned(struct ms_zygote *z, const Muster__Spawned *spawned)
     }
 }
 
+/* Without memory for it, it is as if the file had changed. */
+static void on_loaded(struct ms_zygote *z, const Muster__LoadedFile *file)
+{
+    if (ms_zygote_files_add(&z->files, file) < 0)
+        z->is_stale = true;
+}
+
+/* Without memory for it, workers of its workers come from another one. */
+static void on_changed(struct ms_zygote *z, const char *entry)
+{
+    if (!ms_zygote_key_counts(entry, NULL))
+        return;
+    if (!z->after)
+        z->after = ms_zygote_key_copy(z->key);
+    if (z->after && ms_zygote_key_change_env(z->after, entry) < 0) {
+        ms_zygote_key_destroy(z->after);
+        z->after = NULL;
+    }
+}
+
 static void on_event(struct ms_zygote *z, const Muster__ZygoteEvent *event)
 {
     switch (event->body_case) {
+    case MUSTER__ZYGOTE_EVENT__BODY_LOADED:
+        on_loaded(z, event->loaded);
+        break;
+    case MUSTER__ZYGOTE_EVENT__BODY_CHANGED:
+        on_changed(z, event->changed->entry);
+        break;
     case MUSTER__ZYGOTE_EVENT__BODY_READY:
         on_ready_event(z, event->ready);
         break;
@@ -312,4 +337,5 @@ void ms_zygote_read(struct ms_zygote *z)
     }
     if (z->state == MS_ZYGOTE_READY && !ms_list_is_empty(&z->queue))
         ms_zygote_flush(z);
+    ms_zygote_end_if_over(z);
 }
