@@ -375,6 +375,26 @@ static void test_a_file_changes(void **state)
         fake_head_stop_workers(h, uid, 0);
 }
 
+static void test_stopped(void **state)
+{
+    struct fake_head *h = *state;
+    struct fake_spec s;
+    Muster__AgentToHead *m;
+    pid_t first;
+
+    start_as(h, "");
+    first = start_one(h, 1, NULL);
+    kill(first, SIGSTOP);
+    fake_spec_fork(&s, 2, 2);
+    m = fake_head_answer(h, fake_head_start_workers(h, &s, 1));
+    assert_int_equal(m->body_case, MUSTER__AGENT_TO_HEAD__BODY_FAILURE);
+    assert_non_null(
+        strstr(m->failure->message, "was killed: it did not answer for 10 s"));
+    fake_free(m);
+    fake_wait_gone(first);
+    assert_true(start_one(h, 3, NULL) != first);
+}
+
 /* A role's own variables are there when its modules are imported. */
 static void test_environment_of_a_role(void **state)
 {
@@ -485,6 +505,7 @@ int main(int argc, char **argv)
         AGENT_TEST(test_asked_before_its_death_is_known),
         AGENT_TEST(test_derived_zygote),
         AGENT_TEST(test_a_file_changes),
+        AGENT_TEST(test_stopped),
         AGENT_TEST(test_environment_of_a_role),
         AGENT_TEST(test_too_many),
         AGENT_TEST(test_prepare),

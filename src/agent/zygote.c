@@ -17,7 +17,10 @@ static void on_late(void *arg)
 {
     struct ms_zygote *z = arg;
 
-    ms_zygote_fail(z, "the zygote's imports took too long");
+    if (z->state == MS_ZYGOTE_STARTING)
+        ms_zygote_fail(z, "the zygote's imports took too long");
+    else
+        ms_zygote_late(z);
 }
 
 struct ms_zygote *ms_zygote_create(struct ms_zygotes *p, struct ms_zygote_key *key)

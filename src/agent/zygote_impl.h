@@ -30,7 +30,8 @@ struct ms_zygote {
     int fd;         /* its socket */
     int problem_fd; /* of its launch; -1: derived */
     struct ms_watch watch;
-    struct ms_timer timer;        /* until it is ready */
+    struct ms_timer timer;        /* until it is ready, and until it answers */
+    bool is_late;                 /* it has not answered in time, once */
     struct ms_zygote_item derive; /* in its base's queue or sent list */
     struct ms_list queue, sent;   /* items */
     struct ms_buf waiters;        /* tokens */
@@ -64,6 +65,9 @@ void ms_zygote_fail_item(struct ms_zygote *z,
 void ms_zygote_fail(struct ms_zygote *z, const char *why);
 /* The same when the reaper has said how it ended. */
 void ms_zygote_ended(struct ms_zygote *z, int status);
+/* It does not answer: a fork takes milliseconds. Once may be our own fault (we were stopped
+ * as well), then it is killed. */
+void ms_zygote_late(struct ms_zygote *z);
 /* Something that it was sent is done: it ends if it is stale and that was the last. */
 void ms_zygote_end_if_over(struct ms_zygote *z);
 

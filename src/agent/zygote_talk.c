@@ -108,6 +108,19 @@ static void add_last_lines(const struct ms_zygote *z, struct ms_buf *text)
     ms_buf_printf(text, "; its last lines:\n%.*s", (int)(tail + n - start), start);
 }
 
+/* What a ready one was not sent is sent to another. */
+static void lose(struct ms_zygote *z, const char *why)
+{
+    struct ms_list unsent;
+
+    dprintf(STDERR_FILENO, "%s\n", why);
+    ms_list_init(&unsent);
+    if (z->state == MS_ZYGOTE_READY)
+        ms_list_splice(&unsent, &z->queue);
+    ms_zygote_fail(z, why);
+    ms_zygotes_pass_on(z, &unsent, why);
+}
+
 void ms_zygote_ended(struct ms_zygote *z, int status)
 {
     struct ms_process_end how = {.known = true,
@@ -117,7 +130,6 @@ void ms_zygote_ended(struct ms_zygote *z, int status)
     struct ms_launch l = {.argv = z->key->python, .working_dir = z->key->working_dir};
     struct ms_error err = {0};
     struct ms_buf text = {0};
-    struct ms_list unsent;
     const char *why;
     char end[96];
 
@@ -134,13 +146,37 @@ void ms_zygote_ended(struct ms_zygote *z, int status)
                       z->state == MS_ZYGOTE_STARTING ? " before it was ready" : "");
     add_last_lines(z, &text);
     why = ms_buf_str(&text) ? ms_buf_str(&text) : "the zygote ended";
-    dprintf(STDERR_FILENO, "%s\n", why);
-    ms_list_init(&unsent);
-    if (z->state == MS_ZYGOTE_READY)
-        ms_list_splice(&unsent, &z->queue);
-    ms_zygote_fail(z, why);
-    ms_zygotes_pass_on(z, &unsent, why);
+    lose(z, why);
     ms_buf_finish(&text);
+}
+
+void ms_zygote_late(struct ms_zygote *z)
+{
+    char why[128];
+
+    if (ms_list_is_empty(&z->sent))
+        return;
+    if (!z->is_late) {
+        z->is_late = true;
+        ms_timer_set(&z->timer, MS_ZYGOTE_ANSWER_NS);
+        return;
+    }
+    snprintf(why,
+             sizeof why,
+             "the zygote (%s) was killed: it did not answer for %d s",
+             z->key->python[0],
+             (int)(2 * MS_ZYGOTE_ANSWER_NS / MS_NS_PER_S));
+    lose(z, why);
+}
+
+/* It has said something, or the first of several was sent. */
+static void expect_answer(struct ms_zygote *z)
+{
+    z->is_late = false;
+    if (ms_list_is_empty(&z->sent))
+        ms_timer_cancel(&z->timer);
+    else
+        ms_timer_set(&z->timer, MS_ZYGOTE_ANSWER_NS);
 }
 
 /* ---- to it ----------------------------------------------------------------------- */
@@ -178,9 +214,13 @@ static int send_item(struct ms_zygote *z, struct ms_zygote_item *item)
 
 static void sent(struct ms_zygote *z, struct ms_zygote_item *item)
 {
+    bool is_first = ms_list_is_empty(&z->sent);
+
     ms_buf_finish(&item->data);
     ms_list_remove(&item->link);
     ms_list_add_tail(&z->sent, &item->link);
+    if (is_first)
+        expect_answer(z);
     if (item->is_derive)
         ms_fd_close(&item->fds[0]);
     else
@@ -254,6 +294,7 @@ static void on_spawned(struct ms_zygote *z, const Muster__Spawned *spawned)
         if (item->uid != spawned->uid)
             continue;
         ms_list_remove(&item->link);
+        expect_answer(z);
         if (spawned->pid <= 0) {
             snprintf(why,
                      sizeof why,
