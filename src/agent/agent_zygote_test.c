@@ -375,6 +375,24 @@ static void test_a_file_changes(void **state)
         fake_head_stop_workers(h, uid, 0);
 }
 
+/* Not what was there when the import began; and if it never ends, not for ever. */
+static void test_a_file_changes_meanwhile(void **state)
+{
+    struct fake_head *h = *state;
+    char variable[128], path[] = "/tmp/muster-loaded-XXXXXX";
+    int fd = mkstemp(path);
+
+    assert_true(fd >= 0);
+    close(fd);
+    snprintf(variable, sizeof variable, "FAKE_FILE=%s", path);
+    h->env[2] = variable;
+    start_as(h, "edits");
+    start_one(h, 1, NULL);
+    fake_head_wait_line(h, " loaded=");
+    assert_null(strstr(ms_buf_str(&h->lines), " loaded=0 "));
+    unlink(path);
+}
+
 static void test_stopped(void **state)
 {
     struct fake_head *h = *state;
@@ -505,6 +523,7 @@ int main(int argc, char **argv)
         AGENT_TEST(test_asked_before_its_death_is_known),
         AGENT_TEST(test_derived_zygote),
         AGENT_TEST(test_a_file_changes),
+        AGENT_TEST(test_a_file_changes_meanwhile),
         AGENT_TEST(test_stopped),
         AGENT_TEST(test_environment_of_a_role),
         AGENT_TEST(test_too_many),

@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static off_t loaded; /* bytes of the module's file */
+
 static const char *fake_mode(void)
 {
     const char *mode = getenv("FAKE");
@@ -34,24 +36,29 @@ static void be_worker(const Muster__Spawn *s)
            (int)getpid());
     for (size_t i = 0; i < s->n_env; i++)
         printf("%s,", s->env[i]);
-    printf(" place=%s\n", getenv("PLACE") ? getenv("PLACE") : "");
+    printf(
+        " loaded=%d place=%s\n", (int)loaded, getenv("PLACE") ? getenv("PLACE") : "");
     fflush(stdout);
     if (getenv("DO") && !strcmp(getenv("DO"), "exit"))
         _exit(6);
     pause();
 }
 
-/* $FAKE_FILE is a file that a module was loaded from. */
+/* $FAKE_FILE is a file that a module was loaded from, and that it may change. */
 static void tell_file(int fd)
 {
     const char *path = getenv("FAKE_FILE");
     struct stat st;
 
-    if (path && stat(path, &st) == 0)
-        ms_zygote_loaded(fd,
-                         path,
-                         (uint64_t)st.st_size,
-                         st.st_mtim.tv_sec * MS_NS_PER_S + st.st_mtim.tv_nsec);
+    if (!path || stat(path, &st) < 0)
+        return;
+    loaded = st.st_size;
+    ms_zygote_loaded(fd,
+                     path,
+                     (uint64_t)st.st_size,
+                     st.st_mtim.tv_sec * MS_NS_PER_S + st.st_mtim.tv_nsec);
+    if (!strcmp(fake_mode(), "edits") && truncate(path, st.st_size + 1) < 0)
+        _exit(7);
 }
 
 static int be_zygote(void)

@@ -22,6 +22,7 @@ struct ms_zygote {
     struct ms_zygote *base; /* that it was forked from and ends with; NULL: none */
     enum ms_zygote_state state;
     bool is_stale;         /* a file of its modules has changed: it serves nobody new */
+    bool is_again;         /* it has the requests of one that was lost or stale */
     uint64_t round;        /* in which its files were looked at */
     int64_t used_ns;       /* when it was asked for, or when its last driver went */
     struct ms_buf drivers; /* ids of the living ones that have asked for it */
@@ -53,8 +54,8 @@ void ms_zygote_flush(struct ms_zygote *z);
 /* Read and handle all that is there. */
 void ms_zygote_read(struct ms_zygote *z);
 
-/* What it was never sent goes to another one of its kind, as it had been ready and has died;
- * or fails, with `why`. */
+/* What it was never sent, and never will be, goes to another one of its kind, which is
+ * started if need be; or fails, with `why`. */
 void ms_zygotes_pass_on(struct ms_zygote *z, struct ms_list *unsent, const char *why);
 /* One that waits, or was sent. */
 void ms_zygote_fail_item(struct ms_zygote *z,

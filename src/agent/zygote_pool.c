@@ -232,12 +232,14 @@ static struct ms_zygote *get(struct ms_zygotes *p,
     return z;
 }
 
-/* One in the place of another that is dead. Nothing is purged: the list may be walked. */
+/* One in the place of another. Nothing is purged: the list may be walked. */
 static struct ms_zygote *start_again(struct ms_zygote *old)
 {
-    struct ms_zygote *z = start_from(old->pool, NULL, MS_TAKE(old->key), NULL);
+    struct ms_zygote_key *key = ms_zygote_key_copy(old->key);
+    struct ms_zygote *z = key ? start_from(old->pool, NULL, key, NULL) : NULL;
 
     if (z) {
+        z->is_again = true;
         z->used_ns = old->used_ns;
         z->drivers = old->drivers;
         ms_buf_init(&old->drivers);
@@ -256,6 +258,8 @@ void ms_zygotes_pass_on(struct ms_zygote *z, struct ms_list *unsent, const char 
         next = start_again(z);
     ms_list_each (item, unsent, struct ms_zygote_item, link) {
         ms_list_remove(&item->link);
+        if (next && item->is_derive)
+            MS_CONTAINER(item, struct ms_zygote, derive)->base = next;
         if (next)
             ms_list_add_tail(&next->queue, &item->link);
         else

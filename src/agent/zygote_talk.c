@@ -264,6 +264,21 @@ void ms_zygote_flush(struct ms_zygote *z)
 
 /* ---- from it --------------------------------------------------------------------- */
 
+/* Whoever has asked since it read a file wants what is there now. Another zygote is tried
+ * once: there are modules that write to their own files. */
+static void check_loaded(struct ms_zygote *z)
+{
+    static const char why[] = "the files of its modules change while it starts";
+    struct ms_list unsent;
+
+    if (z->is_again || !ms_zygote_files_changed(&z->files))
+        return;
+    z->is_stale = true;
+    ms_list_init(&unsent);
+    ms_list_splice(&unsent, &z->queue);
+    ms_zygotes_pass_on(z, &unsent, why);
+}
+
 static void on_ready_event(struct ms_zygote *z, const Muster__ZygoteReady *ready)
 {
     if (z->state != MS_ZYGOTE_STARTING)
@@ -283,6 +298,7 @@ static void on_ready_event(struct ms_zygote *z, const Muster__ZygoteReady *ready
         ms_fd_close(&z->fd);
     }
     tell_waiters(z, NULL);
+    check_loaded(z);
     ms_zygote_flush(z);
 }
 
