@@ -1,11 +1,10 @@
 #include "agent/zygote_files.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-#include "base/clock.h"
 
 struct ms_zygote_file {
     char *path;
@@ -38,12 +37,17 @@ static int grow(struct ms_zygote_files *files)
 
 int ms_zygote_files_add(struct ms_zygote_files *files, const Muster__LoadedFile *file)
 {
-    char *path = grow(files) < 0 ? NULL : strdup(file->path);
+    struct ms_zygote_file *f;
 
-    if (!path)
+    if (grow(files) < 0)
         return -ENOMEM;
-    files->at[files->count++] = (struct ms_zygote_file){
-        .path = path, .size = file->size, .mtime_ns = file->mtime_ns};
+    f = &files->at[files->count];
+    f->path = strdup(file->path);
+    if (!f->path)
+        return -ENOMEM;
+    f->size = file->size;
+    f->mtime_ns = file->mtime_ns;
+    files->count++;
     return 0;
 }
 

@@ -255,14 +255,21 @@ static void drop_env(struct ms_zygote_key *key, const char *name, size_t len)
     key->n_env = kept;
 }
 
+static bool grow_env(struct ms_zygote_key *key)
+{
+    char **env = realloc(key->env, (key->n_env + 2) * sizeof *env);
+
+    if (env)
+        key->env = env;
+    return env != NULL;
+}
+
 int ms_zygote_key_change_env(struct ms_zygote_key *key, const char *entry)
 {
     size_t len = strcspn(entry, "=");
-    char **env = realloc(key->env, (key->n_env + 2) * sizeof *env);
 
-    if (!env)
+    if (!grow_env(key))
         return -ENOMEM;
-    key->env = env;
     drop_env(key, entry, len);
     if (!entry[len])
         return 0;
