@@ -33,3 +33,12 @@ class NumpyWorker:
 
     def has_numpy(self) -> bool:
         return "numpy" in sys.modules
+
+
+class Maker:
+    """Makes clusters inside a worker; of Muster alone."""
+
+    def warm_start(self, ranks: int, count: int, warm_up: int) -> list[float]:
+        from warm import time_starts
+
+        return time_starts(ranks, count, warm_up)

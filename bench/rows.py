@@ -19,6 +19,7 @@ from process import command, cpu_s, descendants, pss_mib
 from report import Line, Target, median, quantile
 from side import Side, SideError
 from verl_rows import VERL_ROWS
+from warm_rows import WARM_ROWS
 
 CORES: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
     "idle": contextlib.nullcontext,
@@ -387,6 +388,7 @@ ROWS: dict[str, Callable[[Lab], list[Line]]] = {
     "c-call": c_call,
     "health": health,
     "agents": agents,
+    **WARM_ROWS,
     **LENT_ROWS,
     **BATCH_ROWS,
     **DATA_ROWS,
@@ -398,6 +400,7 @@ ALONE = (
     "c-call",
     "health",
     "agents",
+    *WARM_ROWS,
     "planner",
     *ALONE_LENT,
     *BATCH_ROWS,

@@ -1,4 +1,5 @@
-"""The floor: a blocking ping-pong with pickle at both ends, over a unix socket.
+"""The floor: a blocking ping-pong with pickle at both ends, over a unix socket; and forks of
+an interpreter that has imported what workers have.
 
 A message is a length and a pickle, sent with one system call and mostly received with
 one, so that nothing but pickle, the socket and the scheduler is measured.
@@ -9,8 +10,10 @@ import pickle
 import platform
 import socket
 import struct
+import time
 from typing import Any
 
+from bench_worker import NumpyWorker
 from serve import serve, time_each
 
 LENGTH = struct.Struct("<I")
@@ -44,6 +47,36 @@ def answer(sock: socket.socket) -> None:
         send(sock, empty(*args, **kwargs))
 
 
+def be_child(sock: socket.socket) -> None:
+    worker = NumpyWorker()
+    receive(sock)
+    send(sock, worker.has_numpy())
+
+
+def start_children(ranks: int) -> float:
+    """Seconds until all have answered."""
+    children = []
+    start = time.perf_counter()
+    for _ in range(ranks):
+        ours, theirs = socket.socketpair()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                be_child(theirs)
+            finally:
+                os._exit(0)
+        theirs.close()
+        send(ours, "has_numpy")
+        children.append((pid, ours))
+    for _, sock in children:
+        assert receive(sock)
+    seconds = time.perf_counter() - start
+    for pid, sock in children:
+        sock.close()
+        os.waitpid(pid, 0)
+    return seconds
+
+
 class Bare:
     def __init__(self) -> None:
         self.sock, other = socket.socketpair()
@@ -65,6 +98,16 @@ class Bare:
 
     def latency(self, count: int, warm_up: int) -> list[float]:
         return time_each(self.call, count, warm_up)
+
+    def warm_start(self, ranks: int, count: int, warm_up: int) -> list[float]:
+        """Seconds of `ranks` forks, constructors and first answers, of each time after the
+        first few."""
+        # what workers have too
+        import cloudpickle  # noqa: F401
+        import muster._worker  # noqa: F401
+        import numpy  # noqa: F401
+
+        return [start_children(ranks) for _ in range(warm_up + count)][warm_up:]
 
     def close(self) -> None:
         self.sock.close()

@@ -9,11 +9,12 @@ from urllib.parse import urlsplit
 
 import muster
 import numpy as np
-from bench_worker import NumpyWorker, Worker
+from bench_worker import Maker, NumpyWorker, Worker
 from health import Busy, rate
 from muster import _core, api
 from muster.view import ENGINE
 from serve import serve, time_each
+from warm import time_starts
 
 SETTLE_S = 0.05
 
@@ -151,6 +152,15 @@ class Muster:
         seconds = time.perf_counter() - start
         assert have == [True] * ranks
         return seconds
+
+    def warm_start(self, ranks: int, count: int, warm_up: int) -> list[float]:
+        return time_starts(ranks, count, warm_up)
+
+    def warm_start_nested(self, ranks: int, count: int, warm_up: int) -> list[float]:
+        maker = self.new_cluster(Maker, 1)
+        times = maker.execute_rank_zero_sync("warm_start", ranks, count, warm_up)
+        maker.destroy()
+        return list(times)
 
     def groups(self, count: int, batch: int) -> float:
         """One-bundle placement groups, created and removed: seconds for each."""

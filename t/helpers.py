@@ -60,6 +60,22 @@ def describe(pid: int) -> str:
         return f"process {pid}"
 
 
+def _parent(pid: int) -> int:
+    with contextlib.suppress(OSError):
+        stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
+        return int(stat.split()[1])
+    return 0
+
+
+def _is_others(pid: int, mark: str) -> bool:
+    """It is a zygote of an agent without this mark, which lives."""
+    at = pid
+    while "muster._zygote" in describe(at):
+        at = _parent(at)
+    is_agent = at != pid and " agent" in describe(at)
+    return is_agent and at not in processes(mark)
+
+
 def leftovers(mark: str, session_dir: str | None = None) -> list[str]:
     """What is still there of a session that has ended; logs may be."""
     left = [describe(pid) for pid in processes(mark)]
@@ -160,9 +176,13 @@ class Driver:
         return self.process.returncode, out, err
 
     def left(self, timeout: float = DEADLINE_S) -> list[str]:
-        """Wait for the end of all that it started; what did not end."""
-        wait_gone(processes(self.mark), timeout)
-        return leftovers(self.mark)
+        """Wait for the end of all that it started; what did not end. Zygotes belong to their
+        agent: those of one that the driver has not started may stay."""
+        wait_gone(self._own(), timeout)
+        return [describe(pid) for pid in self._own()]
+
+    def _own(self) -> list[int]:
+        return [pid for pid in processes(self.mark) if not _is_others(pid, self.mark)]
 
 
 class Bell:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from muster import WorkerConfig
-from muster._env import session_env, zygote_env
+from muster._env import session_env
 from muster.config import mesh_sizes, parse_size
 
 
@@ -98,14 +98,6 @@ def test_variables_that_are_the_ranks_own() -> None:
         WorkerConfig(env={"MASTER_PORT": "1"})
 
 
-def test_session_and_zygote_environment() -> None:
+def test_session_environment() -> None:
     assert session_env({})["OMP_NUM_THREADS"] == "1"
     assert session_env({"OMP_NUM_THREADS": "4"})["OMP_NUM_THREADS"] == "4"
-    session = {"OMP_NUM_THREADS": "1"}
-    user = {
-        "OMP_NUM_THREADS": "1",
-        "LD_PRELOAD": "x.so",
-        "A": "b",
-        "PYTHONHASHSEED": "0",
-    }
-    assert zygote_env(user, session) == ["LD_PRELOAD=x.so", "PYTHONHASHSEED=0"]

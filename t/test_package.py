@@ -21,6 +21,11 @@ class Reader:
     def read(self):
         with open("data/text") as file:
             return file.read(), values.VALUE, os.getcwd(), os.path.dirname(__file__)
+
+    def read_in_another(self):
+        import muster
+        self.inner = muster.Cluster("inner", Reader)
+        return self.inner.execute_rank_zero_sync("read")
 """
 
 DRIVER = """
@@ -191,6 +196,32 @@ def test_old_ones_go_but_not_those_in_use(code: Path, root: Path) -> None:
         _package._sweep(str(folder))
     left = sorted(p.name for p in folder.iterdir() if p.is_dir())
     assert left == ["00"] + [f"{i:02}" for i in range(4, _package.KEPT_MAX + 3)]
+
+
+NESTED = """
+import os, sys
+sys.path.insert(0, os.environ["CODE"])
+import muster
+from job.reader import Reader
+from helpers import below, describe
+
+def zygotes():
+    return [pid for pid in below(os.getpid()) if "_zygote" in describe(pid)]
+
+muster.init(working_dir=os.environ["CODE"])
+c = muster.Cluster("c", Reader)
+before = zygotes()
+there, here = (c.execute_rank_zero_sync(m) for m in ("read_in_another", "read"))
+assert there == here, (there, here)
+print(len(before), zygotes() == before, flush=True)
+"""
+
+
+def test_a_cluster_of_a_worker(root: Path, code: Path, tmp_path: Path) -> None:
+    driver = Driver(NESTED, tmp_path, CODE=str(code))
+    status, out, err = driver.end()
+    assert status == 0, err
+    assert out == "1 True\n"  # it has come from the same zygote
 
 
 def test_a_second_init_ships_nothing(

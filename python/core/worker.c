@@ -231,6 +231,12 @@ static PyObject *get_sys_path(PyObject *self, void *unused)
     return core_str_list(boot_of(self)->sys_path, boot_of(self)->n_sys_path);
 }
 
+static PyObject *get_preload(PyObject *self, void *unused)
+{
+    (void)unused;
+    return core_str_list(boot_of(self)->preload, boot_of(self)->n_preload);
+}
+
 static PyObject *get_stack(PyObject *self, void *unused)
 {
     (void)unused;
@@ -264,6 +270,7 @@ static PyGetSetDef host_getset[] = {{"uid", get_uid, NULL, NULL, NULL},
                                     {"address", get_address, NULL, NULL, NULL},
                                     {"head", get_head, NULL, NULL, NULL},
                                     {"sys_path", get_sys_path, NULL, NULL, NULL},
+                                    {"preload", get_preload, NULL, NULL, NULL},
                                     {"stack", get_stack, NULL, NULL, NULL},
                                     {"wake_fd", get_wake_fd, NULL, NULL, NULL},
                                     {NULL, NULL, NULL, NULL, NULL}};

@@ -77,6 +77,39 @@ static PyObject *zygote_next(PyObject *self, PyObject *args)
     return request_tuple(request.message);
 }
 
+static PyObject *zygote_loaded(PyObject *self, PyObject *args)
+{
+    PyObject *path;
+    unsigned long long size;
+    long long mtime_ns;
+    int fd, rc;
+
+    (void)self;
+    if (!PyArg_ParseTuple(
+            args, "iO&KL", &fd, PyUnicode_FSConverter, &path, &size, &mtime_ns))
+        return NULL;
+    rc = ms_zygote_loaded(fd, PyBytes_AsString(path), size, mtime_ns);
+    Py_DECREF(path);
+    if (rc < 0)
+        return raise_errno(rc);
+    Py_RETURN_NONE;
+}
+
+static PyObject *zygote_changed(PyObject *self, PyObject *args)
+{
+    PyObject *entry;
+    int fd, rc;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iO&", &fd, PyUnicode_FSConverter, &entry))
+        return NULL;
+    rc = ms_zygote_changed(fd, PyBytes_AsString(entry));
+    Py_DECREF(entry);
+    if (rc < 0)
+        return raise_errno(rc);
+    Py_RETURN_NONE;
+}
+
 static PyObject *zygote_ready(PyObject *self, PyObject *args)
 {
     const char *problem;
@@ -125,6 +158,8 @@ static PyObject *zygote_threads(PyObject *self, PyObject *unused)
 
 PyMethodDef core_zygote_methods[] = {
     {"zygote_next", zygote_next, METH_VARARGS, NULL},
+    {"zygote_loaded", zygote_loaded, METH_VARARGS, NULL},
+    {"zygote_changed", zygote_changed, METH_VARARGS, NULL},
     {"zygote_ready", zygote_ready, METH_VARARGS, NULL},
     {"zygote_started", zygote_started, METH_VARARGS, NULL},
     {"zygote_child", zygote_child, METH_VARARGS, NULL},

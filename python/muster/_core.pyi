@@ -50,7 +50,6 @@ class RankSpec(TypedDict, total=False):
     start: int  # 0 fork, 1 exec, 2 command
     python: list[str]
     preload: list[str]
-    zygote_env: list[str]
     command: list[str]
     env: list[str]  # "NAME=value", on top of the driver's
     working_dir: str
@@ -455,6 +454,8 @@ class Inbox:
 def zygote_next(fd: int) -> tuple[Any, ...] | None:
     """See src/agent/zygote_side.h."""
 
+def zygote_loaded(fd: int, path: str, size: int, mtime_ns: int) -> None: ...
+def zygote_changed(fd: int, entry: str) -> None: ...
 def zygote_ready(fd: int, problem: str, forkable: bool) -> None: ...
 def zygote_started(fd: int, uid: int, pid: int, errno: int) -> None: ...
 def zygote_child(fd: int) -> int: ...
@@ -501,6 +502,10 @@ class Host:
 
     @property
     def sys_path(self) -> list[str]: ...
+    @property
+    def preload(self) -> list[str]:
+        """The modules that the driver wants in all its workers."""
+
     @property
     def stack(self) -> tuple[int, int]:
         """The signal for stacks of Python, and the descriptor that they go to."""

@@ -10,9 +10,6 @@ if TYPE_CHECKING:
 
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 DEVICE_VARIABLE = "MUSTER_DEVICE_VARIABLE"  # names the variable with a worker's devices
-# Libraries read these when they are loaded: a role that changes one needs a zygote of
-# its own.
-_READ_AT_LOAD = ("OMP_", "MKL_", "OPENBLAS_", "LD_", "PYTHON")
 
 
 def session_env(environ: Mapping[str, str]) -> dict[str, str]:
@@ -21,12 +18,3 @@ def session_env(environ: Mapping[str, str]) -> dict[str, str]:
     driver = [f"{name}={value}" for name, value in environ.items()]
     pairs = (entry.partition("=") for entry in _core.session_env(driver))
     return {name: value for name, _, value in pairs}
-
-
-def zygote_env(user: Mapping[str, str], session: Mapping[str, str]) -> list[str]:
-    """Those of the role's variables that its zygote must have, as "NAME=value"."""
-    return sorted(
-        f"{name}={value}"
-        for name, value in user.items()
-        if name.startswith(_READ_AT_LOAD) and session.get(name) != value
-    )

@@ -195,6 +195,10 @@ def fetch(name: str) -> list[Entry]:
 
 _lock_fd = -1  # of the package that this process uses: held until its end
 entered = ""  # its folder
+_paths: tuple[list[str], list[str]] = (
+    [],
+    [],
+)  # sys.path before it was entered, and after
 
 
 def enter(environ: Mapping[str, str]) -> None:
@@ -202,13 +206,23 @@ def enter(environ: Mapping[str, str]) -> None:
     variable = environ.get(VARIABLE)
     if not variable:
         return
-    global entered
+    global entered, _paths
     name, _, origin = variable.partition(":")
     entered = folder = _have(name)
     os.chdir(folder)
+    before = sys.path.copy()
     sys.path[:] = list(
-        dict.fromkeys([folder, *(_moved(p, origin, folder) for p in sys.path)])
+        dict.fromkeys([folder, *(_moved(p, origin, folder) for p in before)])
     )
+    _paths = (before, sys.path.copy())
+
+
+def places() -> tuple[list[str], str]:
+    """The module path and folder that workers of this process start with. Those of a worker
+    enter its package by themselves, so they start as it did."""
+    if entered and sys.path == _paths[1] and os.getcwd() == entered:
+        return _paths[0], "/"
+    return sys.path, os.getcwd()
 
 
 def _moved(path: str, origin: str, folder: str) -> str:

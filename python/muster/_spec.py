@@ -11,7 +11,6 @@ import sys
 import warnings
 
 from muster import _core, api
-from muster._env import zygote_env
 from muster._package import is_inside
 from muster._serialize import Once
 from muster._uses import modules_used
@@ -120,7 +119,6 @@ def _worker_spec(worker_cls: type | str, role: WorkerConfig) -> dict[str, Any]:
     spec["zygote"] = {
         "python": role.python or [],
         "preload": [m for m in preload if not is_inside(m, session.code)],
-        "env": zygote_env(role.env, session.env),
     }
     spec["http_open"] = role.http_open
     if not isinstance(role.start, str):

@@ -17,7 +17,7 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
-from . import _core, _forks
+from . import _core, _forks, _loaded
 
 # What every worker has, if it is installed.
 _ALWAYS = ("numpy", "cloudpickle")
@@ -28,7 +28,8 @@ def _import(names: list[str] | tuple[str, ...], *, optional: bool) -> list[str]:
     problems = []
     for name in names:
         try:
-            importlib.import_module(name)
+            with _loaded.watch():
+                importlib.import_module(name)
         except BaseException as error:  # a module may even call sys.exit
             missing = isinstance(error, ModuleNotFoundError) and error.name == name
             if optional and missing:
@@ -59,6 +60,10 @@ def _obstacle() -> str:
 
 
 def _report(fd: int, problems: list[str]) -> None:
+    for path, (size, mtime_ns) in _loaded.files.items():
+        _core.zygote_loaded(fd, path, size, mtime_ns)
+    for entry in _loaded.changed_variables():
+        _core.zygote_changed(fd, entry)
     obstacle = _obstacle()
     if obstacle:
         problems = [*problems, obstacle]

@@ -38,7 +38,6 @@ class Session:
         package: _package.Package | None = None,
     ) -> None:
         self.package = package
-        self.code = package.folder if package else _package.entered
         self.options = options
         self.head = head
         self.env = env
@@ -48,6 +47,12 @@ class Session:
         self.pump = LogPump(head)
         self.watch = _nodes.NodeWatch(head, Node)
         self.watch.is_waiting = options["lender"] is not None  # all that come
+
+    @property
+    def code(self) -> str:
+        """The folder of the job's package, if there is one: a worker has it later than its
+        session where it has to ask the head for it."""
+        return self.package.folder if self.package else _package.entered
 
     def open_store(self) -> None:
         """That of a node of this machine, once there is one."""
@@ -246,6 +251,7 @@ def _start(
         env[_package.VARIABLE] = package.variable
     elif _core.in_worker() is None:
         env.pop(_package.VARIABLE, None)  # of a job that has started this one
+    sys_path, folder = _package.places()
     head = _core.Head(
         agent_path=find_executable(),
         node_name=options["node_name"],
@@ -255,10 +261,10 @@ def _start(
         nodes=options["nodes"],
         log_to_driver=options["log_to_driver"],
         python=interpreter(),
-        sys_path=[os.path.abspath(p) for p in map(str, sys.path)],
+        sys_path=[os.path.abspath(p) for p in map(str, sys_path)],
         preload=options["preload"],
         env=[f"{name}={value}" for name, value in env.items()],
-        working_dir=os.getcwd() if package is None else "/",
+        working_dir=folder if package is None else "/",
         script=sys.argv[0] if sys.argv else "",
         timeout=timeout,
         address=options["address"],
@@ -292,7 +298,7 @@ def _join_from_worker(host: _core.Host) -> Session:
         "nodes": None,
         "node_name": None,
         "log_to_driver": True,
-        "preload": [],
+        "preload": host.preload,
         "http": None,
         "listen": None,
         "lender": None,

@@ -107,11 +107,26 @@ static void on_drop_port(struct ms_agent *a, Muster__HeadToAgent *m)
     muster__head_to_agent__free_unpacked(m, NULL);
 }
 
+static void prepare(struct ms_agent *a,
+                    const struct ms_context *context,
+                    const Muster__HeadToAgent *m)
+{
+    struct ms_zygote_key *key = ms_agent_driver_key(a, context, m->prepare->key);
+    struct ms_error err = {0};
+
+    ms_zygotes_begin_round(&a->zygotes);
+    if (!key)
+        ms_agent_refuse(
+            a, m->request, MUSTER__FAILURE__KIND__NO_MEMORY, "out of memory");
+    else if (ms_zygotes_prepare(&a->zygotes, key, context->driver, m->request, &err) <
+             0)
+        ms_agent_refuse(a, m->request, MUSTER__FAILURE__KIND__REFUSED, err.text);
+}
+
 static void on_prepare(struct ms_agent *a, Muster__HeadToAgent *m)
 {
     const struct ms_context *context =
         ms_contexts_find(&a->contexts, m->prepare->driver);
-    struct ms_error err = {0};
 
     if (!context)
         ms_agent_refuse(a,
@@ -123,9 +138,8 @@ static void on_prepare(struct ms_agent *a, Muster__HeadToAgent *m)
                         m->request,
                         MUSTER__FAILURE__KIND__SHUTTING_DOWN,
                         "the agent is shutting down");
-    else if (ms_zygotes_prepare(
-                 &a->zygotes, context->message, m->prepare->key, m->request, &err) < 0)
-        ms_agent_refuse(a, m->request, MUSTER__FAILURE__KIND__REFUSED, err.text);
+    else
+        prepare(a, context, m);
     muster__head_to_agent__free_unpacked(m, NULL);
 }
 

@@ -96,11 +96,6 @@ static int count_zygotes(const struct fake_head *h)
     return atoi(line);
 }
 
-static bool has_one_zygote(struct fake_head *h)
-{
-    return count_zygotes(h) == 1;
-}
-
 static void test_each_has_its_own(void **state)
 {
     struct fake_head *h = *state;
@@ -125,6 +120,27 @@ static void test_each_has_its_own(void **state)
     fake_free(m);
 }
 
+/* What workers come from belongs to nobody. */
+static void test_they_share(void **state)
+{
+    struct fake_head *h = *state;
+    struct fake_spec s[2];
+
+    add_driver(h, 0xa, "same", true);
+    add_driver(h, 0xb, "same", true);
+    s[0] = spec_of(0xa, 1);
+    s[1] = spec_of(0xb, 2);
+    s[1].spec.rank = 1;
+    fake_free(fake_head_started(h, s, 2));
+    fake_head_wait_line(h, "forked actor/0");
+    fake_head_wait_line(h, "forked actor/1");
+    assert_int_equal(count_zygotes(h), 1);
+    forget_driver(h, 0xa);
+    s[1] = spec_of(0xb, 3);
+    fake_free(fake_head_started(h, s + 1, 1));
+    assert_int_equal(count_zygotes(h), 1);
+}
+
 static void test_a_driver_goes(void **state)
 {
     struct fake_head *h = *state;
@@ -140,7 +156,6 @@ static void test_a_driver_goes(void **state)
     pid = m->started->workers[0]->pid;
     fake_free(m);
     forget_driver(h, 0xa);
-    fake_head_run(h, has_one_zygote);
     assert_int_equal(kill(pid, 0), 0); /* its worker goes on */
     s[0] = spec_of(0xa, 3);
     m = fake_head_answer(h, fake_head_start_workers(h, s, 1));
@@ -153,6 +168,7 @@ static void test_a_driver_goes(void **state)
     add_driver(h, 0xa, "left", true); /* it comes back */
     s[0] = spec_of(0xa, 4);
     fake_free(fake_head_started(h, s, 1));
+    assert_int_equal(count_zygotes(h), 2); /* its zygote has waited for it */
 }
 
 static void test_quiet_driver(void **state)
@@ -189,6 +205,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         AGENT_TEST(test_each_has_its_own),
+        AGENT_TEST(test_they_share),
         AGENT_TEST(test_a_driver_goes),
         AGENT_TEST(test_quiet_driver),
         AGENT_TEST(test_unknown_driver),

@@ -109,6 +109,11 @@ void ms_agent_add_driver(struct ms_agent *a,
                          uint64_t request,
                          const Muster__DriverContext *context);
 void ms_agent_forget_driver(struct ms_agent *a, uint64_t driver);
+/* The key of workers of this driver that have nothing of their own but what is asked (may
+ * be NULL). NULL: out of memory. */
+struct ms_zygote_key *ms_agent_driver_key(const struct ms_agent *a,
+                                          const struct ms_context *context,
+                                          const Muster__ZygoteKey *asked);
 /* The zygote warms up while the driver goes on; nobody waits for it here. */
 void ms_agent_warm_up(struct ms_agent *a, const struct ms_context *context);
 /* Something of a driver has gone: end what nobody uses any more, soon. */

@@ -4,6 +4,7 @@
 #include "agent/fake_python.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/limits.h"
 #include "io/proc.h"
 #include "wire/link.h"
 
@@ -339,6 +340,124 @@ static void test_derived_zygote(void **state)
     fake_free(fake_head_exit(h, 1));
 }
 
+/* Its pid. */
+static pid_t start_one(struct fake_head *h, uint64_t uid, char *env)
+{
+    struct fake_spec s;
+
+    fake_spec_fork(&s, uid, (uint32_t)uid);
+    s.env[0] = env;
+    fake_free(fake_head_started(h, &s, 1));
+    return only_child_named(h->agent_pid, "as-python");
+}
+
+static void test_a_file_changes(void **state)
+{
+    struct fake_head *h = *state;
+    char variable[128], path[] = "/tmp/muster-loaded-XXXXXX";
+    int fd = mkstemp(path);
+    pid_t first, second;
+
+    assert_true(fd >= 0);
+    snprintf(variable, sizeof variable, "FAKE_FILE=%s", path);
+    h->env[2] = variable;
+    start_as(h, "");
+    first = start_one(h, 1, NULL);
+    assert_int_equal(start_one(h, 2, NULL), first);
+    assert_int_equal(write(fd, "new", 3), 3);
+    close(fd);
+    second = start_one(h, 3, NULL);
+    assert_true(second != first);
+    fake_wait_gone(first); /* the workers that came from it stay */
+    assert_int_equal(start_one(h, 4, NULL), second);
+    unlink(path);
+    for (uint64_t uid = 1; uid <= 4; uid++)
+        fake_head_stop_workers(h, uid, 0);
+}
+
+/* Not what was there when the import began; and if it never ends, not for ever. */
+static void test_a_file_changes_meanwhile(void **state)
+{
+    struct fake_head *h = *state;
+    char variable[128], path[] = "/tmp/muster-loaded-XXXXXX";
+    int fd = mkstemp(path);
+
+    assert_true(fd >= 0);
+    close(fd);
+    snprintf(variable, sizeof variable, "FAKE_FILE=%s", path);
+    h->env[2] = variable;
+    start_as(h, "edits");
+    start_one(h, 1, NULL);
+    fake_head_wait_line(h, " loaded=");
+    assert_null(strstr(ms_buf_str(&h->lines), " loaded=0 "));
+    unlink(path);
+}
+
+static void test_stopped(void **state)
+{
+    struct fake_head *h = *state;
+    struct fake_spec s;
+    Muster__AgentToHead *m;
+    pid_t first;
+
+    start_as(h, "");
+    first = start_one(h, 1, NULL);
+    kill(first, SIGSTOP);
+    fake_spec_fork(&s, 2, 2);
+    m = fake_head_answer(h, fake_head_start_workers(h, &s, 1));
+    assert_int_equal(m->body_case, MUSTER__AGENT_TO_HEAD__BODY_FAILURE);
+    assert_non_null(
+        strstr(m->failure->message, "was killed: it did not answer for 10 s"));
+    fake_free(m);
+    fake_wait_gone(first);
+    assert_true(start_one(h, 3, NULL) != first);
+}
+
+/* A role's own variables are there when its modules are imported. */
+static void test_environment_of_a_role(void **state)
+{
+    struct fake_head *h = *state;
+    struct fake_spec s[2];
+    char here[] = "PLACE=here", rank[] = "RANK=1", own[] = "LOCAL_RANK=7";
+
+    start_as(h, "");
+    fake_spec_fork(&s[0], 1, 0);
+    s[0].env[0] = here;
+    s[0].env[1] = own;
+    fake_spec_fork(&s[1], 2, 1);
+    s[1].env[0] = rank;
+    fake_free(fake_head_started(h, s, 2));
+    /* LOCAL_RANK is sent, PLACE was there before */
+    fake_head_wait_line(h, ",LOCAL_RANK=7,MUSTER_WORKER_UID=0000000000000001,");
+    fake_head_wait_line(h, " place=here\n");
+    fake_head_wait_line(h, ",RANK=1,MUSTER_WORKER_UID=0000000000000002,");
+    fake_head_wait_line(h, " place=\n");
+}
+
+static void test_too_many(void **state)
+{
+    struct fake_head *h = *state;
+    struct fake_spec s[MS_ZYGOTES_MAX + 1];
+    char slow[] = "FAKE=slow", places[MS_ZYGOTES_MAX][24];
+    uint64_t uid = 1;
+
+    start_as(h, "");
+    fake_spec_fork(&s[0], uid, 0);
+    fake_free(fake_head_started(h, &s[0], 1));
+    /* the idle one goes for the last of these, which all have somebody waiting */
+    for (uint32_t i = 0; i < MS_ZYGOTES_MAX; i++) {
+        fake_spec_fork(&s[i], ++uid, i);
+        snprintf(places[i], sizeof places[i], "PLACE=%u", i);
+        s[i].env[0] = slow;
+        s[i].env[1] = places[i];
+        fake_head_start_workers(h, &s[i], 1);
+    }
+    fake_spec_fork(&s[0], ++uid, MS_ZYGOTES_MAX);
+    fake_free(fake_head_started(h, &s[0], 1));
+    fake_head_wait_line(h, "fresh interpreter: there are 32 zygotes");
+    fake_head_wait_line(h, "actor/32: executed");
+}
+
 static void test_prepare(void **state)
 {
     struct fake_head *h = *state;
@@ -403,6 +522,11 @@ int main(int argc, char **argv)
         AGENT_TEST(test_workers_outlive_their_zygote),
         AGENT_TEST(test_asked_before_its_death_is_known),
         AGENT_TEST(test_derived_zygote),
+        AGENT_TEST(test_a_file_changes),
+        AGENT_TEST(test_a_file_changes_meanwhile),
+        AGENT_TEST(test_stopped),
+        AGENT_TEST(test_environment_of_a_role),
+        AGENT_TEST(test_too_many),
         AGENT_TEST(test_prepare),
         AGENT_TEST(test_ask_how_another_ended),
     };

@@ -137,23 +137,12 @@ void ms_contexts_forget(struct ms_contexts *c, uint64_t driver)
     c->forgotten++;
 }
 
-struct ms_context *ms_contexts_idle(const struct ms_contexts *c,
-                                    const struct ms_context *after)
+void ms_contexts_collect(struct ms_contexts *c)
 {
-    bool is_behind = !after;
-
     ms_list_each (context, &c->list, struct ms_context, link) {
-        if (is_behind && context->is_forgotten && !context->starts)
-            return context;
-        is_behind |= context == after;
+        if (context->workers || !context->is_forgotten)
+            continue;
+        c->forgotten--;
+        context_free(context);
     }
-    return NULL;
-}
-
-void ms_contexts_release(struct ms_contexts *c, struct ms_context *context)
-{
-    if (context->workers || !context->is_forgotten)
-        return;
-    c->forgotten--;
-    context_free(context);
 }

@@ -3,7 +3,7 @@
  * Interpreter, module path, folder and environment, by the driver's id. Driver 0 is the
  * one whose context came with AgentConfig. A worker holds its context for as long as it
  * lives (who is forked beside it gets the same environment), so a forgotten one goes
- * with its last worker; its zygotes go when nothing is being started from them.
+ * with its last worker.
  */
 #ifndef MS_AGENT_CONTEXT_H
 #define MS_AGENT_CONTEXT_H
@@ -21,7 +21,6 @@ struct ms_context {
     bool wants_logs; /* of workers of this driver; false once forgotten */
     bool is_forgotten;
     unsigned workers; /* that hold it */
-    unsigned starts;  /* of those, under way */
 };
 
 struct ms_contexts {
@@ -43,14 +42,10 @@ struct ms_context *ms_contexts_add_own(struct ms_contexts *c,
 /* NULL: nobody told us of this driver, or it is forgotten. */
 struct ms_context *ms_contexts_find(const struct ms_contexts *c, uint64_t driver);
 
-/* Its driver is gone.. */
+/* Its driver is gone. */
 void ms_contexts_forget(struct ms_contexts *c, uint64_t driver);
 
-/* A forgotten one from which nothing is being started, after `after` (NULL: the first);
- * NULL: none. */
-struct ms_context *ms_contexts_idle(const struct ms_contexts *c,
-                                    const struct ms_context *after);
-/* Frees it if no worker holds it; its zygotes are gone. */
-void ms_contexts_release(struct ms_contexts *c, struct ms_context *context);
+/* Free those that are forgotten and held by no worker. */
+void ms_contexts_collect(struct ms_contexts *c);
 
 #endif

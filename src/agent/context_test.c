@@ -80,24 +80,20 @@ static void test_forgotten_goes_with_its_last_worker(void **state)
     ms_contexts_init(&c);
     x = ms_contexts_add(&c, &a);
     y = ms_contexts_add(&c, &b);
-    x->workers = x->starts = 1;
-    assert_null(ms_contexts_idle(&c, NULL));
+    x->workers = 1;
     ms_contexts_forget(&c, 1);
-    ms_contexts_forget(&c, 2);
-    ms_contexts_forget(&c, 2);
-    assert_int_equal(c.forgotten, 2);
+    ms_contexts_forget(&c, 1);
+    assert_int_equal(c.forgotten, 1);
     assert_null(ms_contexts_find(&c, 1));
     assert_false(x->wants_logs);
-    assert_ptr_equal(ms_contexts_idle(&c, NULL), y); /* x is being started from */
-    assert_null(ms_contexts_idle(&c, y));
-    ms_contexts_release(&c, y);
-    x->starts = 0;
-    assert_ptr_equal(ms_contexts_idle(&c, NULL), x);
-    ms_contexts_release(&c, x); /* held */
-    assert_int_equal(c.forgotten, 1);
+    ms_contexts_collect(&c);
+    assert_int_equal(c.forgotten, 1); /* held */
+    assert_ptr_equal(ms_contexts_find(&c, 2), y);
     x->workers = 0;
-    ms_contexts_release(&c, x);
+    ms_contexts_collect(&c);
     assert_int_equal(c.forgotten, 0);
+    ms_contexts_forget(&c, 2);
+    ms_contexts_collect(&c);
     assert_true(ms_list_is_empty(&c.list));
 }
 

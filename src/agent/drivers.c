@@ -1,12 +1,29 @@
 #include "agent/agent_impl.h"
 
+struct ms_zygote_key *ms_agent_driver_key(const struct ms_agent *a,
+                                          const struct ms_context *context,
+                                          const Muster__ZygoteKey *asked)
+{
+    struct ms_zygote_need need = {.context = context->message,
+                                  .asked = asked,
+                                  .env = context->message->env,
+                                  .n_env = context->message->n_env,
+                                  .shape = a->shape};
+
+    return ms_zygote_key_create(&need);
+}
+
 void ms_agent_warm_up(struct ms_agent *a, const struct ms_context *context)
 {
+    struct ms_zygote_key *key;
     struct ms_error err = {0};
 
-    if (context->message->n_python &&
-        ms_zygotes_prepare(&a->zygotes, context->message, NULL, 0, &err) < 0)
-        ms_agent_say("no zygote: %s", err.text);
+    if (!context->message->n_python)
+        return;
+    key = ms_agent_driver_key(a, context, NULL);
+    ms_zygotes_begin_round(&a->zygotes);
+    if (!key || ms_zygotes_warm_up(&a->zygotes, key, context->driver, &err) < 0)
+        ms_agent_say("no zygote: %s", key ? err.text : "out of memory");
 }
 
 void ms_agent_add_driver(struct ms_agent *a,
@@ -34,17 +51,10 @@ void ms_agent_add_driver(struct ms_agent *a,
 static void collect(void *arg)
 {
     struct ms_agent *a = arg;
-    struct ms_context *context = NULL, *next;
 
     a->collect_posted = false;
-    if (a->is_over)
-        return;
-    for (next = ms_contexts_idle(&a->contexts, NULL); next;) {
-        context = next;
-        next = ms_contexts_idle(&a->contexts, context);
-        ms_zygotes_forget(&a->zygotes, context->message);
-        ms_contexts_release(&a->contexts, context);
-    }
+    if (!a->is_over)
+        ms_contexts_collect(&a->contexts);
 }
 
 void ms_agent_collect_soon(struct ms_agent *a)
@@ -59,5 +69,6 @@ void ms_agent_forget_driver(struct ms_agent *a, uint64_t driver)
     if (!driver)
         return; /* that one goes with the agent */
     ms_contexts_forget(&a->contexts, driver);
+    ms_zygotes_forget(&a->zygotes, driver);
     ms_agent_collect_soon(a);
 }

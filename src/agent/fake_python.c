@@ -1,5 +1,6 @@
 #include "agent/fake_python.h"
 #include "agent/zygote_side.h"
+#include "base/clock.h"
 #include "io/proc.h"
 
 #include <errno.h>
@@ -8,7 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+static off_t loaded; /* bytes of the module's file */
 
 static const char *fake_mode(void)
 {
@@ -17,26 +21,44 @@ static const char *fake_mode(void)
     return mode ? mode : "";
 }
 
-/* What the host would do: here, what the spec's environment says. */
+/* What the host would do: here, what the role's environment says. */
 static void be_worker(const Muster__Spawn *s)
 {
     char uid[17] = "?";
 
     ms_proc_env(getpid(), "MUSTER_WORKER_UID", uid, sizeof uid);
-    printf("forked %s/%u uid=%s group=%d boot=%zu pid=%d env=%s place=%s\n",
+    printf("forked %s/%u uid=%s group=%d boot=%zu pid=%d sent=",
            s->cluster,
            s->rank,
            uid,
            getpgrp() == getpid(),
            s->boot.len,
-           (int)getpid(),
-           s->n_env > 1 ? s->env[0] : "",
-           getenv("PLACE") ? getenv("PLACE") : "");
-    fflush(stdout);
+           (int)getpid());
     for (size_t i = 0; i < s->n_env; i++)
-        if (!strcmp(s->env[i], "DO=exit"))
-            _exit(6);
+        printf("%s,", s->env[i]);
+    printf(
+        " loaded=%d place=%s\n", (int)loaded, getenv("PLACE") ? getenv("PLACE") : "");
+    fflush(stdout);
+    if (getenv("DO") && !strcmp(getenv("DO"), "exit"))
+        _exit(6);
     pause();
+}
+
+/* $FAKE_FILE is a file that a module was loaded from, and that it may change. */
+static void tell_file(int fd)
+{
+    const char *path = getenv("FAKE_FILE");
+    struct stat st;
+
+    if (!path || stat(path, &st) < 0)
+        return;
+    loaded = st.st_size;
+    ms_zygote_loaded(fd,
+                     path,
+                     (uint64_t)st.st_size,
+                     st.st_mtim.tv_sec * MS_NS_PER_S + st.st_mtim.tv_nsec);
+    if (!strcmp(fake_mode(), "edits") && truncate(path, st.st_size + 1) < 0)
+        _exit(7);
 }
 
 static int be_zygote(void)
@@ -50,6 +72,9 @@ static int be_zygote(void)
     rc = ms_zygote_next(fd, &r); /* the set-up */
     if (rc <= 0 || r.message->body_case != MUSTER__ZYGOTE_REQUEST__BODY_SETUP)
         return 4;
+    if (!strcmp(fake_mode(), "slow"))
+        pause();
+    tell_file(fd);
     ms_zygote_ready(fd, fake_mode(), strcmp(fake_mode(), "threads") != 0);
     while ((rc = ms_zygote_next(fd, &r)) > 0) {
         bool is_spawn = r.message->body_case == MUSTER__ZYGOTE_REQUEST__BODY_SPAWN;

@@ -62,8 +62,6 @@ static int check_spec(const struct ms_agent *a,
     if (spec->start == MUSTER__START_KIND__START_COMMAND && !spec->n_command)
         return ms_error_set(err, -EINVAL, "its command is empty");
     rc = check_env(spec->env, spec->n_env, err);
-    if (rc == 0 && spec->zygote)
-        rc = check_env(spec->zygote->env, spec->zygote->n_env, err);
     return rc < 0 ? rc : check_folder(spec->working_dir, err);
 }
 
@@ -353,6 +351,7 @@ static void begin(struct ms_agent *a,
     s->count = start->n_workers;
     ms_list_add_tail(&a->starts, &s->link);
     s->is_beginning = true;
+    ms_zygotes_begin_round(&a->zygotes);
     for (size_t i = 0; i < s->count && !s->why; i++)
         begin_one(s, i, &start->workers[i]);
     s->is_beginning = false;

@@ -207,7 +207,6 @@ struct ms_worker *ms_worker_create(struct ms_agent *a,
     w->spec = spec;
     w->context = context;
     context->workers++;
-    context->starts++;
     w->uid = w->item.uid = spec->uid;
     w->rank = spec->rank;
     w->is_command = spec->start == MUSTER__START_KIND__START_COMMAND;
@@ -225,11 +224,7 @@ struct ms_worker *ms_worker_create(struct ms_agent *a,
 
 void ms_worker_release(struct ms_worker *w)
 {
-    if (!w->start)
-        return;
     w->start = NULL;
-    w->context->starts--;
-    ms_agent_collect_soon(w->agent);
 }
 
 void ms_worker_destroy(struct ms_worker *w)
@@ -238,6 +233,7 @@ void ms_worker_destroy(struct ms_worker *w)
         return;
     ms_worker_release(w);
     w->context->workers--;
+    ms_agent_collect_soon(w->agent);
     if (ms_map_find(&w->agent->by_uid, w->uid) == w)
         ms_map_remove(&w->agent->by_uid, w->uid);
     if (ms_map_find(&w->agent->by_pid, (uint64_t)w->pid) == w)

@@ -31,6 +31,8 @@ static void fill_boot(struct ms_worker *w, struct boot *b, char *spin_path)
     boot->session_dir = config->session_dir;
     boot->n_sys_path = w->context->message->n_sys_path;
     boot->sys_path = w->context->message->sys_path;
+    boot->n_preload = w->context->message->n_preload;
+    boot->preload = w->context->message->preload;
     boot->node_name = (char *)(uintptr_t)w->agent->node;
     boot->host = w->agent->listen.hosts[0];
     boot->spin_path = spin_path;
@@ -61,15 +63,21 @@ static int set_identity(const struct ms_worker *w, struct ms_env *env)
                    : rc;
 }
 
-/* ---- by exec --------------------------------------------------------------------- */
-
-static int make_env(struct ms_env *env, const struct ms_worker *w)
+/* The driver's environment with its own on top. */
+static int set_env(const struct ms_worker *w, struct ms_env *env)
 {
     const Muster__DriverContext *context = w->context->message;
     int rc = ms_env_set_all(env, context->env, context->n_env);
 
-    if (rc == 0)
-        rc = ms_env_set_all(env, w->spec->env, w->spec->n_env);
+    return rc == 0 ? ms_env_set_all(env, w->spec->env, w->spec->n_env) : rc;
+}
+
+/* ---- by exec --------------------------------------------------------------------- */
+
+static int make_env(struct ms_env *env, const struct ms_worker *w)
+{
+    int rc = set_env(w, env);
+
     if (rc == 0)
         rc = ms_env_set(env, "MUSTER_CONTROL_FD=3");
     if (rc == 0)
@@ -245,37 +253,81 @@ static int pack_spawn(struct ms_worker *w, Muster__Spawn *spawn)
     return 0;
 }
 
-static int make_request(struct ms_worker *w)
+static struct ms_zygote_key *make_key(const struct ms_worker *w,
+                                      const struct ms_env *env)
 {
-    MS_CLEANUP(ms_env_finish) struct ms_env env = {0};
+    struct ms_zygote_need need = {.context = w->context->message,
+                                  .asked = w->spec->zygote,
+                                  .env = env->entries,
+                                  .n_env = env->count,
+                                  .working_dir = w->spec->working_dir,
+                                  .shape = w->agent->shape};
+
+    return ms_zygote_key_create(&need);
+}
+
+/* What the zygote of `key` does not have of `all`. */
+static int
+leave_own(struct ms_env *own, const struct ms_env *all, const struct ms_zygote_key *key)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < all->count && rc == 0; i++)
+        if (!ms_zygote_key_has_env(key, all->entries[i]))
+            rc = ms_env_set(own, all->entries[i]);
+    /* a driver may itself be a worker of another session */
+    ms_env_drop(own, "MUSTER_CONTROL_FD");
+    ms_env_drop(own, "MUSTER_LISTEN_FD");
+    ms_env_drop(own, "MUSTER_LISTEN_TCP_FD");
+    return rc;
+}
+
+/* The key of its zygote, and the request to it. NULL: out of memory. */
+static struct ms_zygote_key *make_request(struct ms_worker *w)
+{
+    MS_CLEANUP(ms_env_finish) struct ms_env all = {0};
+    MS_CLEANUP(ms_env_finish) struct ms_env own = {0};
+    MS_CLEANUP(ms_zygote_key_cleanup) struct ms_zygote_key *key = NULL;
     Muster__Spawn spawn = MUSTER__SPAWN__INIT;
 
-    if (ms_env_set_all(&env, w->spec->env, w->spec->n_env) < 0 ||
-        set_identity(w, &env) < 0)
-        return -ENOMEM;
+    if (set_env(w, &all) < 0)
+        return NULL;
+    key = make_key(w, &all);
+    if (!key || leave_own(&own, &all, key) < 0 || set_identity(w, &own) < 0)
+        return NULL;
     spawn.uid = w->uid;
     spawn.cluster = w->cluster;
     spawn.rank = w->rank;
     spawn.working_dir = w->spec->working_dir;
-    spawn.n_env = env.count;
-    spawn.env = env.entries;
-    return pack_spawn(w, &spawn);
+    spawn.n_env = own.count;
+    spawn.env = own.entries;
+    return pack_spawn(w, &spawn) < 0 ? NULL : MS_TAKE(key);
+}
+
+static int execute_instead(struct ms_worker *w, const char *why, struct ms_error *err)
+{
+    ms_buf_finish(&w->item.data);
+    ms_log_note(w->log, "[muster] this worker is a fresh interpreter: %s", why);
+    return ms_worker_execute(w, err);
 }
 
 static int fork_from_zygote(struct ms_worker *w, struct ms_error *err)
 {
-    int rc = make_request(w);
+    struct ms_zygote_key *key = make_request(w);
+    struct ms_error why = {0};
+    int rc;
 
-    if (rc < 0)
-        return ms_error_set(err, rc, "out of memory");
+    if (!key)
+        return ms_error_set(err, -ENOMEM, "out of memory");
     for (size_t i = 0; i < MS_SPAWN_FDS && w->child_fds[i] >= 0; i++)
         w->item.fds[w->item.fd_count++] = w->child_fds[i];
     w->is_pending = true;
-    rc = ms_zygotes_spawn(
-        &w->agent->zygotes, w->context->message, w->spec->zygote, &w->item, err);
-    if (rc < 0)
-        w->is_pending = false;
-    return rc;
+    rc = ms_zygotes_spawn(&w->agent->zygotes, key, w->context->driver, &w->item, &why);
+    if (rc == 0)
+        return 0;
+    w->is_pending = false;
+    return rc == -ENOSPC ? execute_instead(w, why.text, err)
+                         : ms_error_set(err, rc, "%s", why.text);
 }
 
 static struct ms_worker *worker_of(struct ms_zygote_item *item)
@@ -316,15 +368,12 @@ static void on_failed(void *arg, struct ms_zygote_item *item, const char *why)
 static void on_unforkable(void *arg, struct ms_zygote_item *item, const char *why)
 {
     struct ms_worker *w = worker_of(item);
-    struct ms_error err = {0};
+    struct ms_error err = {0}, text = {0};
 
     (void)arg;
     w->is_pending = false;
-    ms_log_note(w->log,
-                "[muster] this worker is a fresh interpreter: its zygote cannot be "
-                "forked (%s)",
-                why);
-    if (ms_worker_execute(w, &err) < 0)
+    ms_error_set(&text, -ENOTSUP, "its zygote cannot be forked (%s)", why);
+    if (execute_instead(w, text.text, &err) < 0)
         ms_start_result(w->start, w, err.text);
 }
 

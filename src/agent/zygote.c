@@ -1,7 +1,6 @@
 #include "agent/env.h"
 #include "agent/launch.h"
 #include "agent/zygote_impl.h"
-#include "agent/zygote_key.h"
 #include "base/limits.h"
 #include "base/name.h"
 #include "io/sock.h"
@@ -18,23 +17,24 @@ static void on_late(void *arg)
 {
     struct ms_zygote *z = arg;
 
-    ms_zygote_fail(z, "the zygote's imports took too long");
+    if (z->state == MS_ZYGOTE_STARTING)
+        ms_zygote_fail(z, "the zygote's imports took too long");
+    else
+        ms_zygote_late(z);
 }
 
-struct ms_zygote *ms_zygote_create(struct ms_zygotes *p,
-                                   const Muster__DriverContext *context,
-                                   Muster__ZygoteKey *key)
+struct ms_zygote *ms_zygote_create(struct ms_zygotes *p, struct ms_zygote_key *key)
 {
     struct ms_zygote *z = calloc(1, sizeof *z);
     struct stat st;
 
     if (!z) {
-        muster__zygote_key__free_unpacked(key, NULL);
+        ms_zygote_key_destroy(key);
         return NULL;
     }
     z->pool = p;
-    z->context = context;
     z->key = key;
+    z->round = p->round;
     z->fd = z->problem_fd = -1;
     ms_list_init(&z->link);
     ms_list_init(&z->queue);
@@ -74,7 +74,10 @@ void ms_zygote_destroy(struct ms_zygote *z)
         ms_list_remove(z->queue.next);
     while (!ms_list_is_empty(&z->sent))
         ms_list_remove(z->sent.next);
-    muster__zygote_key__free_unpacked(z->key, NULL);
+    ms_zygote_key_destroy(z->key);
+    ms_zygote_key_destroy(z->after);
+    ms_zygote_files_finish(&z->files);
+    ms_buf_finish(&z->drivers);
     free(z->problem);
     free(z);
 }
@@ -122,15 +125,14 @@ static int pack(struct ms_buf *out, const Muster__ZygoteRequest *request)
 
 static int send_setup(struct ms_zygote *z)
 {
-    const Muster__DriverContext *context = z->context;
     Muster__ZygoteRequest request = MUSTER__ZYGOTE_REQUEST__INIT;
     Muster__Setup setup = MUSTER__SETUP__INIT;
     struct ms_buf data = {0};
     ssize_t n;
     int rc;
 
-    setup.n_sys_path = context->n_sys_path;
-    setup.sys_path = context->sys_path;
+    setup.n_sys_path = z->key->n_sys_path;
+    setup.sys_path = z->key->sys_path;
     setup.n_preload = z->key->n_preload;
     setup.preload = z->key->preload;
     request.body_case = MUSTER__ZYGOTE_REQUEST__BODY_SETUP;
@@ -146,15 +148,8 @@ static int send_setup(struct ms_zygote *z)
 
 static int make_env(struct ms_env *env, const struct ms_zygote *z)
 {
-    const Muster__DriverContext *context = z->context;
-    int rc = ms_env_set_all(env, context->env, context->n_env);
+    int rc = ms_env_set_all(env, z->key->env, z->key->n_env);
 
-    if (rc == 0)
-        rc = ms_env_set_all(env, z->key->env, z->key->n_env);
-    /* a driver may itself be a worker of another session */
-    ms_env_drop(env, "MUSTER_CONTROL_FD");
-    ms_env_drop(env, "MUSTER_LISTEN_FD");
-    ms_env_drop(env, "MUSTER_LISTEN_TCP_FD");
     if (rc == 0) /* its digits are written over in each worker (zygote_side.h) */
         rc = ms_env_set(env, "MUSTER_WORKER_UID=0000000000000000");
     return rc == 0 ? ms_env_set(env, "MUSTER_ZYGOTE_FD=3") : rc;
@@ -179,7 +174,7 @@ static int execute(struct ms_zygote *z, int socket, struct ms_error *err)
     MS_CLEANUP(ms_env_finish) struct ms_env env = {0};
     MS_CLEANUP(ms_cleanup_free) char **argv = make_argv(z);
     int log = z->pool->log_fd;
-    struct ms_launch l = {.working_dir = z->context->working_dir,
+    struct ms_launch l = {.working_dir = z->key->working_dir,
                           .fds = {-1, log, log, socket, -1, -1},
                           .new_session = true,
                           .death_signal = SIGKILL,
@@ -205,6 +200,7 @@ int ms_zygote_launch(struct ms_zygote *z, struct ms_error *err)
     MS_CLEANUP(ms_cleanup_fd) int theirs = -1;
     int rc;
 
+    z->base = NULL;
     close_socket(z);
     rc = make_socket(z, &theirs);
     if (rc < 0)
@@ -248,6 +244,7 @@ int ms_zygote_derive(struct ms_zygote *z, struct ms_zygote *base, struct ms_erro
         rc = make_socket(z, &z->derive.fds[0]);
     if (rc < 0)
         return ms_error_sys(err, rc, "cannot ask a zygote for another");
+    z->base = base;
     z->derive.fd_count = 1;
     z->derive.is_derive = true;
     ms_list_add_tail(&base->queue, &z->derive.link);

@@ -1,9 +1,16 @@
 /* zygote.h - the agent's zygotes: preloaded interpreters that fork workers
  *
- * A pool of them by the driver's context and by key (zygote_key.h). One that only needs
- * more imports than another is forked from it ("derived"), else a fresh interpreter is
- * executed. Requests are sent as soon as a zygote is ready, many at once; what a ready one
- * was not sent before it died goes to another of its kind.
+ * A pool of them by key (zygote_key.h), for all drivers and workers of the agent. One that
+ * only needs more imports than another is forked from it ("derived"), else a fresh
+ * interpreter is executed. Requests are sent as soon as a zygote is ready, many at once;
+ * what a ready one was not sent before it died goes to another of its kind.
+ *
+ * A zygote whose modules were loaded from files of the user that have changed since is
+ * stale: nobody is forked from it any more, and it ends when nothing is under way there.
+ * One that no living driver has asked for ends after MS_ZYGOTE_IDLE_NS without a request.
+ * There are at most MS_ZYGOTES_MAX: for another one the least recently used of those with
+ * nothing under way goes, first of those without a living driver; if none can go, there is
+ * no zygote (-ENOSPC) and the worker is to be executed.
  *
  * Nobody but the reaper says that a zygote is dead: the agent's own, or (of a derived
  * one) the zygote that it came from. Its workers live on and become the agent's
@@ -16,6 +23,7 @@
 #ifndef MS_AGENT_ZYGOTE_H
 #define MS_AGENT_ZYGOTE_H
 
+#include "agent/zygote_key.h"
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/list.h"
@@ -59,6 +67,8 @@ struct ms_zygotes {
     void *arg;
     struct ms_list list; /* also dead ones, until nobody walks it */
     unsigned count;
+    uint64_t round;       /* counts what is asked: files are looked at once in each */
+    struct ms_timer idle; /* until the next one has waited long enough */
     char *log_path;
     int log_fd;    /* stdout and stderr of all of them */
     uint8_t *room; /* for one event */
@@ -74,24 +84,34 @@ int ms_zygotes_init(struct ms_zygotes *p,
 /* Kills them; who waits hears nothing more. Reaping is the caller's. */
 void ms_zygotes_finish(struct ms_zygotes *p);
 
-/* Contexts are borrowed until ms_zygotes_forget, and told apart by their place. */
+/* Another request of the head begins: files may have changed since the last one. */
+void ms_zygotes_begin_round(struct ms_zygotes *p);
 
-/* Start the zygote of a key unless it is there. `token` 0: nobody waits. */
+/* Start the zygote of a key for this driver unless it is there. Takes the key, also on
+ * failure. */
 int ms_zygotes_prepare(struct ms_zygotes *p,
-                       const Muster__DriverContext *context,
-                       const Muster__ZygoteKey *key,
+                       struct ms_zygote_key *key,
+                       uint64_t driver,
                        uint64_t token,
                        struct ms_error *err);
 
-/* Queue a request at the zygote of its key, which is started if need be. */
+/* The same in good time, nobody waits for it: nothing is started where a zygote has that
+ * key with more modules. */
+int ms_zygotes_warm_up(struct ms_zygotes *p,
+                       struct ms_zygote_key *key,
+                       uint64_t driver,
+                       struct ms_error *err);
+
+/* Queue a request at the zygote of its key, which is started if need be. Takes the key,
+ * also on failure. -ENOSPC: there are too many, execute the worker. */
 int ms_zygotes_spawn(struct ms_zygotes *p,
-                     const Muster__DriverContext *context,
-                     const Muster__ZygoteKey *key,
+                     struct ms_zygote_key *key,
+                     uint64_t driver,
                      struct ms_zygote_item *item,
                      struct ms_error *err);
 
-/* End those of a context: whoever still waits for one fails. Not from a callback. */
-void ms_zygotes_forget(struct ms_zygotes *p, const Muster__DriverContext *context);
+/* This driver is gone. */
+void ms_zygotes_forget(struct ms_zygotes *p, uint64_t driver);
 
 /* Take back a request that was not sent. False: it was (or is nowhere). */
 bool ms_zygote_item_cancel(struct ms_zygote_item *item);

@@ -1,5 +1,5 @@
-#include "agent/zygote_impl.h"
-#include "agent/zygote_key.h"
+#include "agent/zygote_choice.h"
+#include "base/clock.h"
 #include "base/limits.h"
 
 #include <errno.h>
@@ -8,6 +8,8 @@
 #include <string.h>
 
 enum { EVENT_MAX = 32 << 10 };
+
+static void on_idle(void *arg);
 
 int ms_zygotes_init(struct ms_zygotes *p,
                     struct ms_loop *loop,
@@ -22,7 +24,7 @@ int ms_zygotes_init(struct ms_zygotes *p,
     p->room = malloc(EVENT_MAX);
     if (asprintf(&p->log_path, "%s/logs/zygote.log", session_dir) < 0)
         p->log_path = NULL;
-    if (!p->room || !p->log_path) {
+    if (!p->room || !p->log_path || ms_timer_init(&p->idle, loop, on_idle, p) < 0) {
         ms_zygotes_finish(p);
         return -ENOMEM;
     }
@@ -41,6 +43,7 @@ void ms_zygotes_finish(struct ms_zygotes *p)
         ms_list_remove(&z->link);
         ms_zygote_destroy(z);
     }
+    ms_timer_finish(&p->idle);
     ms_fd_close(&p->log_fd);
     free(p->room);
     free(p->log_path);
@@ -55,65 +58,113 @@ static void purge(struct ms_zygotes *p)
             continue;
         ms_list_remove(&z->link);
         p->count--;
+        ms_list_each (derived, &p->list, struct ms_zygote, link)
+            if (derived->base == z)
+                derived->base = NULL;
         ms_zygote_destroy(z);
     }
 }
 
-static struct ms_zygote *find(struct ms_zygotes *p,
-                              const Muster__DriverContext *context,
-                              const Muster__ZygoteKey *key)
+/* ---- those that go --------------------------------------------------------------- */
+
+static void end_over(struct ms_zygotes *p)
 {
-    ms_list_each (z, &p->list, struct ms_zygote, link)
-        if (z->state != MS_ZYGOTE_DEAD && z->context == context &&
-            ms_zygote_key_equal(z->key, key))
-            return z;
-    return NULL;
+    struct ms_zygote *z;
+
+    while ((z = ms_zygote_find_over(&p->list, ms_now_ns())))
+        ms_zygote_fail(z, "nobody needs it any more");
 }
 
-/* The one that has most of what is asked for. */
-static struct ms_zygote *find_base(struct ms_zygotes *p,
-                                   const Muster__DriverContext *context,
-                                   const Muster__ZygoteKey *key)
+static void set_idle_timer(struct ms_zygotes *p)
 {
-    struct ms_zygote *best = NULL;
+    int64_t next = ms_zygote_next_end_ns(&p->list), left = next - ms_now_ns();
 
-    ms_list_each (z, &p->list, struct ms_zygote, link) {
-        if (z->state != MS_ZYGOTE_STARTING && z->state != MS_ZYGOTE_READY)
-            continue;
-        if (z->context == context && ms_zygote_key_extends(key, z->key) &&
-            (!best || z->key->n_preload > best->key->n_preload))
-            best = z;
-    }
-    return best;
+    if (next == MS_NEVER)
+        ms_timer_cancel(&p->idle);
+    else /* one that is due and not idle is looked at again */
+        ms_timer_set(&p->idle, left > 0 ? left : MS_ZYGOTE_IDLE_NS);
 }
 
-/* Too many kinds: the oldest that nobody waits for goes (its workers stay). The first
- * is the default one. */
-static void make_room(struct ms_zygotes *p)
+static void on_idle(void *arg)
 {
-    bool is_first = true;
+    struct ms_zygotes *p = arg;
 
-    if (p->count < MS_ZYGOTES_MAX)
-        return;
-    ms_list_each (z, &p->list, struct ms_zygote, link) {
-        if (!is_first && ms_list_is_empty(&z->queue) && ms_list_is_empty(&z->sent) &&
-            z->waiters.len == 0) {
-            ms_zygote_fail(z, "another took its place");
-            break;
-        }
-        is_first = false;
-    }
+    end_over(p);
     purge(p);
+    set_idle_timer(p);
+}
+
+void ms_zygote_end_if_over(struct ms_zygote *z)
+{
+    if (z->is_stale && ms_zygote_is_idle(&z->pool->list, z))
+        ms_zygote_fail(z, "its modules have changed");
+}
+
+/* Those that were forked from it have its modules too. */
+static void set_stale(struct ms_zygote *z)
+{
+    z->is_stale = true;
+    ms_list_each (derived, &z->pool->list, struct ms_zygote, link)
+        if (derived->base == z && !derived->is_stale)
+            set_stale(derived);
+}
+
+/* Files are looked at once in a round, when somebody wants it. */
+static bool is_stale_now(struct ms_zygote *z)
+{
+    const char *changed;
+
+    if (z->is_stale || z->round == z->pool->round)
+        return z->is_stale;
+    z->round = z->pool->round;
+    changed = ms_zygote_files_changed(&z->files);
+    if (changed) {
+        dprintf(STDERR_FILENO, "zygote %d: '%s' has changed\n", (int)z->pid, changed);
+        set_stale(z);
+    }
+    return z->is_stale;
+}
+
+/* False: there are too many, and none can go. */
+static bool make_room(struct ms_zygotes *p)
+{
+    struct ms_zygote *spare;
+
+    end_over(p);
+    purge(p);
+    if (p->count < MS_ZYGOTES_MAX)
+        return true;
+    spare = ms_zygote_find_spare(&p->list);
+    if (!spare)
+        return false;
+    ms_zygote_fail(spare, "another took its place");
+    purge(p);
+    return true;
+}
+
+/* ---- one for a key --------------------------------------------------------------- */
+
+typedef struct ms_zygote *finder(const struct ms_list *list,
+                                 const struct ms_zygote_key *key);
+
+static struct ms_zygote *
+find_fresh(struct ms_zygotes *p, finder *find, const struct ms_zygote_key *key)
+{
+    struct ms_zygote *z;
+
+    do
+        z = find(&p->list, key);
+    while (z && is_stale_now(z)); /* a stale one is not found again */
+    return z;
 }
 
 /* Forked from `base`, or a fresh interpreter if there is none. Takes the key. */
 static struct ms_zygote *start_from(struct ms_zygotes *p,
                                     struct ms_zygote *base,
-                                    const Muster__DriverContext *context,
-                                    Muster__ZygoteKey *key,
+                                    struct ms_zygote_key *key,
                                     struct ms_error *err)
 {
-    struct ms_zygote *z = ms_zygote_create(p, context, key);
+    struct ms_zygote *z = ms_zygote_create(p, key);
     int rc;
 
     if (!z) {
@@ -132,41 +183,68 @@ static struct ms_zygote *start_from(struct ms_zygotes *p,
     return z;
 }
 
-static struct ms_zygote *start(struct ms_zygotes *p,
-                               const Muster__DriverContext *context,
-                               Muster__ZygoteKey *key,
-                               struct ms_error *err)
+/* Takes the key. */
+static struct ms_zygote *
+start(struct ms_zygotes *p, struct ms_zygote_key *key, struct ms_error *err)
 {
-    make_room(p);
-    return start_from(p, find_base(p, context, key), context, key, err);
-}
-
-static struct ms_zygote *get(struct ms_zygotes *p,
-                             const Muster__DriverContext *context,
-                             const Muster__ZygoteKey *key,
-                             struct ms_error *err)
-{
-    Muster__ZygoteKey *normal = ms_zygote_key_normal(key, context);
-    struct ms_zygote *z;
-
-    if (!normal) {
-        ms_error_set(err, -ENOMEM, "out of memory");
+    if (!make_room(p)) {
+        ms_zygote_key_destroy(key);
+        ms_error_set(
+            err, -ENOSPC, "there are %u zygotes, and all are in use", MS_ZYGOTES_MAX);
         return NULL;
     }
+    return start_from(p, find_fresh(p, ms_zygote_find_base, key), key, err);
+}
+
+static bool has_driver(const struct ms_zygote *z, uint64_t driver, size_t *at)
+{
+    for (*at = 0; *at < z->drivers.len; *at += sizeof driver)
+        if (!memcmp(z->drivers.data + *at, &driver, sizeof driver))
+            return true;
+    return false;
+}
+
+static void note_use(struct ms_zygote *z, uint64_t driver)
+{
+    size_t at;
+
+    z->used_ns = ms_now_ns();
+    if (!has_driver(z, driver, &at)) /* without memory it ends sooner */
+        ms_buf_append(&z->drivers, &driver, sizeof driver);
+}
+
+/* Takes the key. */
+static struct ms_zygote *get(struct ms_zygotes *p,
+                             struct ms_zygote_key *key,
+                             uint64_t driver,
+                             struct ms_error *err)
+{
+    struct ms_zygote *z;
+
     purge(p);
-    z = find(p, context, normal);
-    if (!z)
-        return start(p, context, normal, err);
-    muster__zygote_key__free_unpacked(normal, NULL);
+    z = find_fresh(p, ms_zygote_find, key);
+    if (z)
+        ms_zygote_key_destroy(key);
+    else
+        z = start(p, key, err);
+    if (z)
+        note_use(z, driver);
     return z;
 }
 
 /* One in the place of another. Nothing is purged: the list may be walked. */
-static struct ms_zygote *start_again(const struct ms_zygote *old)
+static struct ms_zygote *start_again(struct ms_zygote *old)
 {
-    Muster__ZygoteKey *key = ms_zygote_key_normal(old->key, old->context);
+    struct ms_zygote_key *key = ms_zygote_key_copy(old->key);
+    struct ms_zygote *z = key ? start_from(old->pool, NULL, key, NULL) : NULL;
 
-    return key ? start_from(old->pool, NULL, old->context, key, NULL) : NULL;
+    if (z) {
+        z->is_again = true;
+        z->used_ns = old->used_ns;
+        z->drivers = old->drivers;
+        ms_buf_init(&old->drivers);
+    }
+    return z;
 }
 
 void ms_zygotes_pass_on(struct ms_zygote *z, struct ms_list *unsent, const char *why)
@@ -175,11 +253,13 @@ void ms_zygotes_pass_on(struct ms_zygote *z, struct ms_list *unsent, const char 
 
     if (ms_list_is_empty(unsent))
         return;
-    next = find(z->pool, z->context, z->key);
+    next = ms_zygote_find(&z->pool->list, z->key);
     if (!next)
         next = start_again(z);
     ms_list_each (item, unsent, struct ms_zygote_item, link) {
         ms_list_remove(&item->link);
+        if (next && item->is_derive)
+            MS_CONTAINER(item, struct ms_zygote, derive)->base = next;
         if (next)
             ms_list_add_tail(&next->queue, &item->link);
         else
@@ -189,24 +269,47 @@ void ms_zygotes_pass_on(struct ms_zygote *z, struct ms_list *unsent, const char 
         ms_zygote_flush(next);
 }
 
+/* ---- asked ----------------------------------------------------------------------- */
+
+void ms_zygotes_begin_round(struct ms_zygotes *p)
+{
+    p->round++;
+}
+
 int ms_zygotes_prepare(struct ms_zygotes *p,
-                       const Muster__DriverContext *context,
-                       const Muster__ZygoteKey *key,
+                       struct ms_zygote_key *key,
+                       uint64_t driver,
                        uint64_t token,
                        struct ms_error *err)
 {
     struct ms_error why = {.code = -EIO};
-    struct ms_zygote *z = get(p, context, key, &why);
+    struct ms_zygote *z = get(p, key, driver, &why);
 
     if (!z)
         return ms_error_set(err, why.code, "%s", why.text);
-    if (!token)
-        return 0;
     if (z->state != MS_ZYGOTE_STARTING) {
         p->ops->on_prepared(p->arg, token, NULL);
         return 0;
     }
     return ms_buf_append(&z->waiters, &token, sizeof token);
+}
+
+int ms_zygotes_warm_up(struct ms_zygotes *p,
+                       struct ms_zygote_key *key,
+                       uint64_t driver,
+                       struct ms_error *err)
+{
+    struct ms_error why = {.code = -EIO};
+    struct ms_zygote *z;
+
+    purge(p);
+    z = find_fresh(p, ms_zygote_find_richer, key);
+    if (z) {
+        ms_zygote_key_destroy(key);
+        note_use(z, driver);
+        return 0;
+    }
+    return get(p, key, driver, &why) ? 0 : ms_error_set(err, why.code, "%s", why.text);
 }
 
 static void on_unforkable_later(void *arg)
@@ -219,13 +322,13 @@ static void on_unforkable_later(void *arg)
 }
 
 int ms_zygotes_spawn(struct ms_zygotes *p,
-                     const Muster__DriverContext *context,
-                     const Muster__ZygoteKey *key,
+                     struct ms_zygote_key *key,
+                     uint64_t driver,
                      struct ms_zygote_item *item,
                      struct ms_error *err)
 {
     struct ms_error why = {.code = -EIO};
-    struct ms_zygote *z = get(p, context, key, &why);
+    struct ms_zygote *z = get(p, key, driver, &why);
 
     if (!z)
         return ms_error_set(err, why.code, "%s", why.text);
@@ -237,12 +340,18 @@ int ms_zygotes_spawn(struct ms_zygotes *p,
     return 0;
 }
 
-void ms_zygotes_forget(struct ms_zygotes *p, const Muster__DriverContext *context)
+void ms_zygotes_forget(struct ms_zygotes *p, uint64_t driver)
 {
-    ms_list_each (z, &p->list, struct ms_zygote, link)
-        if (z->context == context)
-            ms_zygote_fail(z, "its driver is gone");
-    purge(p);
+    ms_list_each (z, &p->list, struct ms_zygote, link) {
+        size_t at, last = z->drivers.len - sizeof driver;
+
+        if (!has_driver(z, driver, &at))
+            continue;
+        memmove(z->drivers.data + at, z->drivers.data + last, sizeof driver);
+        z->drivers.len = last;
+        z->used_ns = ms_now_ns();
+    }
+    set_idle_timer(p);
 }
 
 bool ms_zygote_item_cancel(struct ms_zygote_item *item)

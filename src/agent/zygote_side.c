@@ -113,6 +113,30 @@ static int send_event(int fd, const Muster__ZygoteEvent *event)
     }
 }
 
+int ms_zygote_loaded(int fd, const char *path, uint64_t size, int64_t mtime_ns)
+{
+    Muster__ZygoteEvent event = MUSTER__ZYGOTE_EVENT__INIT;
+    Muster__LoadedFile file = MUSTER__LOADED_FILE__INIT;
+
+    file.path = (char *)(uintptr_t)path;
+    file.size = size;
+    file.mtime_ns = mtime_ns;
+    event.body_case = MUSTER__ZYGOTE_EVENT__BODY_LOADED;
+    event.loaded = &file;
+    return send_event(fd, &event);
+}
+
+int ms_zygote_changed(int fd, const char *entry)
+{
+    Muster__ZygoteEvent event = MUSTER__ZYGOTE_EVENT__INIT;
+    Muster__ChangedVariable changed = MUSTER__CHANGED_VARIABLE__INIT;
+
+    changed.entry = (char *)(uintptr_t)entry;
+    event.body_case = MUSTER__ZYGOTE_EVENT__BODY_CHANGED;
+    event.changed = &changed;
+    return send_event(fd, &event);
+}
+
 int ms_zygote_ready(int fd, const char *problem, bool forkable)
 {
     Muster__ZygoteEvent event = MUSTER__ZYGOTE_EVENT__INIT;

@@ -11,6 +11,8 @@
  *     ("spawn", uid: int, cluster: str, rank: int, env: list[str], working_dir: str,
  *               boot: bytes, control_fd: int, listen_fd: int, listen_tcp_fd: int)
  *     ("derive", uid: int, preload: list[str])
+ *   _core.zygote_loaded(fd, path: str, size: int, mtime_ns: int) -> None
+ *   _core.zygote_changed(fd, entry: str) -> None
  *   _core.zygote_ready(fd, problem: str, forkable: bool) -> None
  *   _core.zygote_started(fd, uid, pid, errno) -> None     in the parent; pid 0: failed
  *   _core.zygote_child(fd) -> int                         in the child, see below
@@ -51,6 +53,14 @@ struct ms_zygote_request {
  * statuses reported. 1; 0: the agent is gone; or a negative errno. */
 int ms_zygote_next(int fd, struct ms_zygote_request *r);
 void ms_zygote_request_finish(struct ms_zygote_request *r);
+
+/* Before ms_zygote_ready, for each file of the user's that a module was loaded from: as it
+ * was then. */
+int ms_zygote_loaded(int fd, const char *path, uint64_t size, int64_t mtime_ns);
+
+/* The same for each variable that the imports have set ("NAME=value") or taken out
+ * ("NAME"). */
+int ms_zygote_changed(int fd, const char *entry);
 
 /* All is imported. `problem`: what could not be, or ""; `forkable`: false if a fork
  * would break something, the agent then executes workers instead. */

@@ -108,17 +108,28 @@ static void add_last_lines(const struct ms_zygote *z, struct ms_buf *text)
     ms_buf_printf(text, "; its last lines:\n%.*s", (int)(tail + n - start), start);
 }
 
+/* What a ready one was not sent is sent to another. */
+static void lose(struct ms_zygote *z, const char *why)
+{
+    struct ms_list unsent;
+
+    dprintf(STDERR_FILENO, "%s\n", why);
+    ms_list_init(&unsent);
+    if (z->state == MS_ZYGOTE_READY)
+        ms_list_splice(&unsent, &z->queue);
+    ms_zygote_fail(z, why);
+    ms_zygotes_pass_on(z, &unsent, why);
+}
+
 void ms_zygote_ended(struct ms_zygote *z, int status)
 {
     struct ms_process_end how = {.known = true,
                                  .signaled = WIFSIGNALED(status),
                                  .code = WIFSIGNALED(status) ? WTERMSIG(status)
                                                              : WEXITSTATUS(status)};
-    struct ms_launch l = {.argv = z->key->python,
-                          .working_dir = z->context->working_dir};
+    struct ms_launch l = {.argv = z->key->python, .working_dir = z->key->working_dir};
     struct ms_error err = {0};
     struct ms_buf text = {0};
-    struct ms_list unsent;
     const char *why;
     char end[96];
 
@@ -135,13 +146,37 @@ void ms_zygote_ended(struct ms_zygote *z, int status)
                       z->state == MS_ZYGOTE_STARTING ? " before it was ready" : "");
     add_last_lines(z, &text);
     why = ms_buf_str(&text) ? ms_buf_str(&text) : "the zygote ended";
-    dprintf(STDERR_FILENO, "%s\n", why);
-    ms_list_init(&unsent);
-    if (z->state == MS_ZYGOTE_READY)
-        ms_list_splice(&unsent, &z->queue);
-    ms_zygote_fail(z, why);
-    ms_zygotes_pass_on(z, &unsent, why);
+    lose(z, why);
     ms_buf_finish(&text);
+}
+
+void ms_zygote_late(struct ms_zygote *z)
+{
+    char why[128];
+
+    if (ms_list_is_empty(&z->sent))
+        return;
+    if (!z->is_late) {
+        z->is_late = true;
+        ms_timer_set(&z->timer, MS_ZYGOTE_ANSWER_NS);
+        return;
+    }
+    snprintf(why,
+             sizeof why,
+             "the zygote (%s) was killed: it did not answer for %d s",
+             z->key->python[0],
+             (int)(2 * MS_ZYGOTE_ANSWER_NS / MS_NS_PER_S));
+    lose(z, why);
+}
+
+/* It has said something, or the first of several was sent. */
+static void expect_answer(struct ms_zygote *z)
+{
+    z->is_late = false;
+    if (ms_list_is_empty(&z->sent))
+        ms_timer_cancel(&z->timer);
+    else
+        ms_timer_set(&z->timer, MS_ZYGOTE_ANSWER_NS);
 }
 
 /* ---- to it ----------------------------------------------------------------------- */
@@ -179,9 +214,13 @@ static int send_item(struct ms_zygote *z, struct ms_zygote_item *item)
 
 static void sent(struct ms_zygote *z, struct ms_zygote_item *item)
 {
+    bool is_first = ms_list_is_empty(&z->sent);
+
     ms_buf_finish(&item->data);
     ms_list_remove(&item->link);
     ms_list_add_tail(&z->sent, &item->link);
+    if (is_first)
+        expect_answer(z);
     if (item->is_derive)
         ms_fd_close(&item->fds[0]);
     else
@@ -225,6 +264,21 @@ void ms_zygote_flush(struct ms_zygote *z)
 
 /* ---- from it --------------------------------------------------------------------- */
 
+/* Whoever has asked since it read a file wants what is there now. Another zygote is tried
+ * once: there are modules that write to their own files. */
+static void check_loaded(struct ms_zygote *z)
+{
+    static const char why[] = "the files of its modules change while it starts";
+    struct ms_list unsent;
+
+    if (z->is_again || !ms_zygote_files_changed(&z->files))
+        return;
+    z->is_stale = true;
+    ms_list_init(&unsent);
+    ms_list_splice(&unsent, &z->queue);
+    ms_zygotes_pass_on(z, &unsent, why);
+}
+
 static void on_ready_event(struct ms_zygote *z, const Muster__ZygoteReady *ready)
 {
     if (z->state != MS_ZYGOTE_STARTING)
@@ -244,6 +298,7 @@ static void on_ready_event(struct ms_zygote *z, const Muster__ZygoteReady *ready
         ms_fd_close(&z->fd);
     }
     tell_waiters(z, NULL);
+    check_loaded(z);
     ms_zygote_flush(z);
 }
 
@@ -255,6 +310,7 @@ static void on_spawned(struct ms_zygote *z, const Muster__Spawned *spawned)
         if (item->uid != spawned->uid)
             continue;
         ms_list_remove(&item->link);
+        expect_answer(z);
         if (spawned->pid <= 0) {
             snprintf(why,
                      sizeof why,
@@ -270,9 +326,35 @@ static void on_spawned(struct ms_zygote *z, const Muster__Spawned *spawned)
     }
 }
 
+/* Without memory for it, it is as if the file had changed. */
+static void on_loaded(struct ms_zygote *z, const Muster__LoadedFile *file)
+{
+    if (ms_zygote_files_add(&z->files, file) < 0)
+        z->is_stale = true;
+}
+
+/* Without memory for it, workers of its workers come from another one. */
+static void on_changed(struct ms_zygote *z, const char *entry)
+{
+    if (!ms_zygote_key_counts(entry, NULL))
+        return;
+    if (!z->after)
+        z->after = ms_zygote_key_copy(z->key);
+    if (z->after && ms_zygote_key_change_env(z->after, entry) < 0) {
+        ms_zygote_key_destroy(z->after);
+        z->after = NULL;
+    }
+}
+
 static void on_event(struct ms_zygote *z, const Muster__ZygoteEvent *event)
 {
     switch (event->body_case) {
+    case MUSTER__ZYGOTE_EVENT__BODY_LOADED:
+        on_loaded(z, event->loaded);
+        break;
+    case MUSTER__ZYGOTE_EVENT__BODY_CHANGED:
+        on_changed(z, event->changed->entry);
+        break;
     case MUSTER__ZYGOTE_EVENT__BODY_READY:
         on_ready_event(z, event->ready);
         break;
@@ -312,4 +394,5 @@ void ms_zygote_read(struct ms_zygote *z)
     }
     if (z->state == MS_ZYGOTE_READY && !ms_list_is_empty(&z->queue))
         ms_zygote_flush(z);
+    ms_zygote_end_if_over(z);
 }

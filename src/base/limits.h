@@ -145,14 +145,17 @@
 #define MS_HOLD_MAX_NS     (60 * MS_NS_PER_S) /* a question is held, at most */
 #define MS_LOG_BATCH_NS    (5 * MS_NS_PER_MS) /* first line until they are sent */
 #define MS_LOG_PROGRESS_NS                                                             \
-    (1 * MS_NS_PER_S)              /* between shown states of a progress bar */
-#define MS_EXITS_KEPT        1024u /* ends that are remembered */
-#define MS_EXITS_LINES_KEPT  32u   /* of those, with their last lines */
-#define MS_ZYGOTES_MAX       64u
-#define MS_STOP_GRACE_NS     (3 * MS_NS_PER_S)    /* SIGTERM until SIGKILL */
-#define MS_END_NS            (2 * MS_NS_PER_S)    /* SIGKILL until we no longer wait */
-#define MS_SWEEP_AGAIN_NS    (5 * MS_NS_PER_MS)   /* an orphan within an exec */
-#define MS_ZYGOTE_START_NS   (60 * MS_NS_PER_S)   /* imports until ready */
+    (1 * MS_NS_PER_S)             /* between shown states of a progress bar */
+#define MS_EXITS_KEPT       1024u /* ends that are remembered */
+#define MS_EXITS_LINES_KEPT 32u   /* of those, with their last lines */
+#define MS_ZYGOTES_MAX      32u   /* of one agent; then workers are executed */
+#define MS_STOP_GRACE_NS    (3 * MS_NS_PER_S)  /* SIGTERM until SIGKILL */
+#define MS_END_NS           (2 * MS_NS_PER_S)  /* SIGKILL until we no longer wait */
+#define MS_SWEEP_AGAIN_NS   (5 * MS_NS_PER_MS) /* an orphan within an exec */
+#define MS_ZYGOTE_START_NS  (60 * MS_NS_PER_S) /* imports until ready */
+#define MS_ZYGOTE_ANSWER_NS                                                            \
+    (5 * MS_NS_PER_S) /* of silence, twice, until it is killed */
+#define MS_ZYGOTE_IDLE_NS    (600 * MS_NS_PER_S)  /* without a driver, until it ends */
 #define MS_AGENT_START_NS    (30 * MS_NS_PER_S)   /* exec until ready */
 #define MS_PORTS_MAX         1024u                /* ports held by one process */
 #define MS_STACK_THREAD_NS   (300 * MS_NS_PER_MS) /* a thread's time to show its stack */

@@ -108,6 +108,15 @@ const char *ms_device_variable(const char *kind, const char *vendor)
     return "MUSTER_VISIBLE_DEVICES";
 }
 
+bool ms_is_device_variable(const char *name, size_t len)
+{
+    for (size_t i = 0; i < MS_COUNT(variables); i++)
+        if (strncmp(variables[i].variable, name, len) == 0 &&
+            !variables[i].variable[len])
+            return true;
+    return false;
+}
+
 static size_t count_variable(const Muster__NodeShape *s, const char *variable)
 {
     size_t count = 0;

@@ -55,6 +55,8 @@ int ms_shape_add_label_text(Muster__NodeShape *s,
 /* The variable by which processes are told which devices they may see. A vendor that is
  * not known, or "", is passed over for the kind: what its usual vendor reads. */
 const char *ms_device_variable(const char *kind, const char *vendor);
+/* Whether it is such a variable, of any vendor that is known. `name` has `len` bytes. */
+bool ms_is_device_variable(const char *name, size_t len);
 
 /* A new node of the stock; its index, or a negative errno as ms_stock_add has it. */
 int64_t ms_stock_add_shape(struct ms_stock *stock,
