@@ -358,6 +358,7 @@ int ms_conn_release(struct ms_conn *c,
                     void *arg,
                     struct ms_error *err)
 {
+    struct ms_transport *t = c->transport;
     int rc;
 
     assert(c->held);
@@ -365,5 +366,7 @@ int ms_conn_release(struct ms_conn *c,
     rc = take_frames(c, sink, arg, err);
     if (rc == 0)
         release_in(c);
-    return rc;
+    if (rc == 0 && t->ops->has_more && t->ops->has_more(t))
+        rc = ms_conn_read(c, sink, arg, err); /* no poll tells it */
+    return rc < 0 && rc != -EAGAIN ? rc : 0;
 }
