@@ -9,7 +9,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { OUT_MAX = 64 << 10 }; /* unsent bytes until nothing more is taken */
+enum {
+    WRITE_MAX = 4 * MS_TLS_RECORD_MAX
+}; /* bytes that are taken and sent at a time */
 
 /* ---- sending, with the lock held ---------------------------------------------------- */
 
@@ -77,19 +79,18 @@ next_bytes(const struct iovec *iov, size_t skip, size_t len, uint8_t *gathered)
     return gathered;
 }
 
-/* Make records of as much as `out` may hold: the count, or a negative errno. */
+/* Make records of as much as is sent at a time: the count, or a negative errno. */
 static ssize_t encrypt(struct transport_tls *t, const struct iovec *iov, int count)
 {
     uint8_t gathered[MS_TLS_RECORD_MAX];
-    size_t all = total(iov, count), done = 0;
-    int rc = 0;
+    size_t all = total(iov, count), most = all < WRITE_MAX ? all : WRITE_MAX, done = 0;
+    int rc = ms_buf_reserve(&t->out,
+                            most + (most / MS_TLS_RECORD_MAX + 1) * MS_TLS_RECORD_MORE);
 
-    while (rc == 0 && done < all && t->out.len < OUT_MAX) {
-        size_t len = all - done < MS_TLS_RECORD_MAX ? all - done : MS_TLS_RECORD_MAX;
+    while (rc == 0 && done < most) {
+        size_t len = most - done < MS_TLS_RECORD_MAX ? most - done : MS_TLS_RECORD_MAX;
 
-        rc = ms_buf_reserve(&t->out, len + MS_TLS_RECORD_MORE);
-        if (rc == 0)
-            rc = ms_tls_seal(t, next_bytes(iov, done, len, gathered), len);
+        rc = ms_tls_seal(t, next_bytes(iov, done, len, gathered), len);
         if (rc == 0)
             done += len;
     }
