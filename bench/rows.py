@@ -316,7 +316,7 @@ def tls_call(lab: Lab) -> list[Line]:
             sides.append(side)
         slices = take_turns(sides, lab.size(15, 3), measure)
     work = "empty call over TLS on loopback TCP, p50"
-    return [ray_line(work, Target("better", 40, "s"), slices)]
+    return [ray_line(work, Target("better", 30, "s"), slices)]
 
 
 def c_call(lab: Lab) -> list[Line]:

@@ -46,22 +46,6 @@ def setup(
 ) -> None:
     """Once, at import. `error` is raised for what fails outside of calls."""
 
-class RankSpec(TypedDict, total=False):
-    start: int  # 0 fork, 1 exec, 2 command
-    python: list[str]
-    preload: list[str]
-    command: list[str]
-    env: list[str]  # "NAME=value", on top of the driver's
-    working_dir: str
-    memory: int
-    http_open: int
-    devices: list[int]
-    node: str
-    cpu_milli: int
-    detached: int
-    beside: int  # uid of the worker that it is forked beside
-    helps: int  # uid of the worker, on another node, whose helper it is
-
 # names of nodes (none: any), how many of the first ones (0: all), devices of each (-1: all)
 Scope = tuple[list[str], int, int]
 # how many like it, CPUs and memory, devices or thousandths of one, memory of each, kind,
@@ -86,6 +70,35 @@ GroupTuple = tuple[
 NodeUse = tuple[str, int, int, int, int, int, int, bool]
 
 LentTuple = tuple[int, str, list[int], str, str, int, str, str]
+
+class Operation:
+    """What a head was asked."""
+
+    @property
+    def done(self) -> bool: ...
+    def result(self, timeout: float | None, /) -> Any:
+        """Its answer, a dict, or None for one that says nothing. LookupError(text, table,
+        errno): the head refused. What workers said is raised as their calls raise it.
+        TimeoutError: not yet."""
+
+class Kept:
+    """Keeps what an argument refers to in the store."""
+
+def encode_operation(
+    argument: Any, codec: int, /
+) -> tuple[int, bytes, list[dict[str, Any]], Kept | None]:
+    """(codec, bytes, the objects that they name, what keeps those)."""
+
+def encode_call(
+    args: tuple[Any, ...], codec: int, /
+) -> tuple[int, bytes, list[dict[str, Any]], Kept | None]:
+    """The same of a call's positional arguments."""
+
+def decode_answer(codec: int, body: bytes, /) -> Any:
+    """What a worker answered."""
+
+def class_is_native(worker_cls: str, /) -> bool:
+    """ "library.so:symbol"."""
 
 class Head:
     """The embedded head: starts on construction, or raises `error` saying why not."""
@@ -169,43 +182,18 @@ class Head:
     def alive(self) -> bool:
         """False once the agent is lost or the head was stopped."""
 
-    def create_cluster(
-        self, name: str, ranks: list[RankSpec], timeout: float
-    ) -> list[tuple[int, int, str, str]]:
-        """(uid, pid, address, log path) of each rank; FileExistsError if taken."""
+    def ask(self, verb: str, fields: dict[str, Any], /) -> Operation:
+        """Any request of proto/muster.proto: the name of its field in DriverToHead, and its
+        fields. What is no field is a TypeError."""
+
+    def redirect(self, former: int, uid: int, address: str, /) -> None:
+        """Whoever calls the worker `former` from here calls this one."""
 
     def destroy_cluster(
         self, name: str, own: bool, uid: int, grace: float, timeout: float
     ) -> None:
         """`own`: only if this driver has made it. `uid`: only if rank 0 is or was that
         one; 0: whoever it is. None is there: that is fine."""
-
-    def describe_cluster(self, name: str, meta: bytes, timeout: float, /) -> None:
-        """What others are to know of it. 0: nobody waits until the head knows it."""
-
-    def find_cluster(
-        self, name: str, timeout: float, /
-    ) -> tuple[bool, list[WorkerTuple], bytes] | None:
-        """(detached, workers, meta); None: there is none."""
-
-    def replace(
-        self,
-        cluster: str,
-        rank: int,
-        spec: RankSpec | None,
-        only: int,
-        grace: float,
-        timeout: float,
-        /,
-    ) -> tuple[int, int, str, str, int] | None:
-        """End what is there; (uid, pid, address, log path, incarnation) of the new one,
-        which nobody is sent to before `open_worker`. None: no new one was wanted.
-        `only`: 0, or the uid that must be there."""
-
-    def open_worker(
-        self, former: int, uid: int, address: str, timeout: float, /
-    ) -> None:
-        """It has its engines: calls for `former` go there."""
 
     def hold_port(
         self, owner: str, node: str | None, timeout: float
@@ -232,31 +220,16 @@ class Head:
         self, id: int, name: str, timeout: float | None, /
     ) -> GroupTuple: ...
     def remove_group(self, id: int, name: str, timeout: float | None, /) -> None: ...
-    def place_cluster(
-        self,
-        name: str,
-        scope: Scope | None,
-        world_size: int,
-        devices: list[int],
-        devices_per_worker: int,
-        cpu_milli: int,
-        memory: int,
-        device_memory: int,
-        seats: list[tuple[int, int]],
-        timeout: float | None,
-        /,
-    ) -> list[list[tuple[str, list[int]]]]:
-        """The pieces of each rank. They are claimed for a cluster of that name."""
-
-    def drop_claim(self, cluster: str, timeout: float | None, /) -> None: ...
     def resources(
         self, scope: Scope | None, timeout: float | None, /
     ) -> tuple[list[NodeUse], str]:
         """What each node has, and a table."""
 
     def peer(self, address: str, uid: int, label: str) -> Peer: ...
-    def next_logs(self, timeout: float) -> list[tuple[str, int, bool, str]] | None:
-        """(cluster, rank, is_stderr, text); [] after the timeout, None at the end."""
+    def next_logs(
+        self, timeout: float
+    ) -> list[tuple[str, int, str, bool, str]] | None:
+        """(cluster, rank, node, is_stderr, text); [] after the timeout, None at the end."""
 
     def next_nodes(self, timeout: float | None) -> list[tuple[Any, ...]] | None:
         """Agents on other machines that have come, fallen silent, or gone; [] after the

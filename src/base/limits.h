@@ -11,11 +11,13 @@
 #include <stdint.h>
 
 /* Wire */
-#define MS_CHUNK_MAX        ((size_t)64 << 10)   /* body of one frame */
-#define MS_DATA_MAX         ((size_t)1 << 20)    /* bytes of one DATA frame */
-#define MS_MESSAGE_MAX      ((uint64_t)8 << 30)  /* a whole call or reply */
+#define MS_CHUNK_MAX        ((size_t)64 << 10)  /* body of one frame */
+#define MS_DATA_MAX         ((size_t)1 << 20)   /* bytes of one DATA frame */
+#define MS_MESSAGE_MAX      ((uint64_t)8 << 30) /* a whole call or reply */
+#define MS_MESSAGE_ROOM_MIN ((size_t)4 << 10) /* for a big one that begins to arrive */
 #define MS_CONTROL_MAX      ((uint64_t)16 << 20) /* a control message */
 #define MS_REPLY_RETAIN_MAX ((uint64_t)1 << 30)  /* unacknowledged replies, a session */
+#define MS_TLS_RECORDS_MAX  ((uint64_t)1 << 24)  /* until a key is renewed */
 #define MS_SEND_QUEUE_MAX   ((uint64_t)16 << 30) /* unsent bytes on one connection */
 #define MS_RESEND_MAX       ((uint64_t)1 << 20)  /* bigger calls are not sent twice */
 #define MS_RETRY_MAX_NS     (100 * MS_NS_PER_MS) /* between two reconnects */

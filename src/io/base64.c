@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The count of "=" at its end; -EINVAL: it is no base64. */
+/* The count of "=" at its end; -EINVAL: it is no base64. EVP_DecodeBlock, which does the
+ * rest, forgives white space and takes "=" for a letter. */
 static int padding(const char *text, size_t len)
 {
     size_t letters = strspn(text,

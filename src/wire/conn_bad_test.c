@@ -139,19 +139,27 @@ struct couple {
     struct ms_error err;
 };
 
-static void start(struct couple *c, const uint8_t *client_knows, uint64_t expected)
+static void start_lane(struct couple *c,
+                       const uint8_t *client_knows,
+                       uint64_t expected,
+                       uint8_t lane)
 {
     struct ms_handshake h;
 
     memset(c, 0, sizeof *c);
     messages = 0;
     test_pipe_init(&c->pipe);
-    ms_handshake_init_client(&h, client_knows, nonce, session, MS_LANE_CALL, expected);
+    ms_handshake_init_client(&h, client_knows, nonce, session, lane, expected);
     c->client = ms_conn_create_client(&c->pipe.end[0].transport, &h);
     ms_handshake_init_server(&h, secret, nonce, 9);
     c->server = ms_conn_create_server(&c->pipe.end[1].transport, &h);
     assert_non_null(c->client);
     assert_non_null(c->server);
+}
+
+static void start(struct couple *c, const uint8_t *client_knows, uint64_t expected)
+{
+    start_lane(c, client_knows, expected, MS_LANE_CALL);
 }
 
 static void stop(struct couple *c)
@@ -295,6 +303,43 @@ static void test_frames_before_the_proof(void **state)
     stop(&c);
 }
 
+static bool has_more(struct ms_transport *t)
+{
+    const struct test_pipe_end *e = MS_CONTAINER(t, struct test_pipe_end, transport);
+
+    return e->in_at < e->in.len;
+}
+
+/* Whoever takes over a connection gets also what its transport has received, of which no
+ * poll will tell. */
+static void test_released_with_bytes_in_the_transport(void **state)
+{
+    struct couple c;
+    struct ms_transport *t = &c.pipe.end[1].transport;
+    struct ms_transport_ops ops;
+
+    (void)state;
+    start_lane(&c, secret, 9, MS_LANE_LINK);
+    ops = *t->ops;
+    ops.has_more = has_more;
+    t->ops = &ops;
+    send_call(c.client, 1, 50000);
+    send_call(c.client, 2, 50000);
+    for (unsigned i = 0; i < 3; i++) {
+        ms_conn_flush(c.client);
+        assert_int_equal(ms_conn_read(c.server, &sink, NULL, &c.err), 1);
+        ms_conn_flush(c.server);
+        ms_conn_read(c.client, &sink, NULL, &c.err);
+        if (ms_conn_is_ready(c.server))
+            break;
+    }
+    assert_true(has_more(t)); /* it did not fit behind the handshake */
+    assert_int_equal(messages, 0);
+    assert_int_equal(ms_conn_release(c.server, &sink, NULL, &c.err), 0);
+    assert_int_equal(messages, 2);
+    stop(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -307,6 +352,7 @@ int main(void)
         cmocka_unit_test(test_wrong_secret),
         cmocka_unit_test(test_wrong_identity),
         cmocka_unit_test(test_frames_before_the_proof),
+        cmocka_unit_test(test_released_with_bytes_in_the_transport),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* conn_impl.h - what conn.c (life, sending) and conn_read.c share */
+/* conn_impl.h - what conn.c (life, sending), conn_read.c and partial.c share */
 #ifndef MS_WIRE_CONN_IMPL_H
 #define MS_WIRE_CONN_IMPL_H
 
@@ -9,11 +9,13 @@
 
 #include <stdatomic.h>
 
-/* A big message that is arriving. */
+/* A big message that is arriving. Its memory grows with what has come of it: whoever only
+ * announces one gets none. */
 struct partial {
     struct ms_list link;
     struct ms_frame head;
-    size_t have;
+    size_t have; /* bytes that have come */
+    size_t room; /* of data, at most head.total */
     uint8_t *data;
 };
 
@@ -42,6 +44,13 @@ struct ms_conn {
     size_t in_size;
 };
 
+/* In the connection's list; NULL: out of memory. */
+struct partial *ms_partial_create(struct ms_conn *c, const struct ms_frame *first);
+/* The message that `f` is a piece of, or NULL. */
+struct partial *ms_partial_find(struct ms_conn *c, const struct ms_frame *f);
+/* Room for `more` bytes behind those that have come. At least doubles what is there, up to
+ * the length of the message, which `more` must not exceed. 0 or -ENOMEM. */
+int ms_partial_reserve(struct partial *p, size_t more);
 void ms_partial_destroy(struct ms_conn *c, struct partial *p);
 
 static inline void ms_conn_note_time(const struct ms_conn *c, _Atomic int64_t *at)

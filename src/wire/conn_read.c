@@ -44,20 +44,12 @@ static int shake(struct ms_conn *c, struct ms_error *err)
 
 /* ---- big messages ---------------------------------------------------------------- */
 
-void ms_partial_destroy(struct ms_conn *c, struct partial *p)
+static int no_memory(const struct ms_frame *f, struct ms_error *err)
 {
-    ms_list_remove(&p->link);
-    c->partial_count--;
-    free(p->data);
-    free(p);
-}
-
-static struct partial *partial_find(struct ms_conn *c, const struct ms_frame *f)
-{
-    ms_list_each (p, &c->partials, struct partial, link)
-        if (p->head.call_id == f->call_id && p->head.kind == f->kind)
-            return p;
-    return NULL;
+    return ms_error_set(err,
+                        -ENOMEM,
+                        "no memory for a message of %llu bytes",
+                        (unsigned long long)f->total);
 }
 
 static int partial_begin(struct ms_conn *c,
@@ -66,27 +58,14 @@ static int partial_begin(struct ms_conn *c,
                          void *arg,
                          struct ms_error *err)
 {
-    struct partial *p;
-
-    if (partial_find(c, f))
+    if (ms_partial_find(c, f))
         return ms_error_set(err, -EPROTO, "a message began twice");
     if (c->partial_count == PARTIAL_MAX)
         return ms_error_set(
             err, -EPROTO, "more than %d messages under way", PARTIAL_MAX);
-    p = calloc(1, sizeof *p);
-    if (p)
-        p->data = malloc(f->total);
-    if (!p || !p->data) {
-        free(p);
-        return ms_error_set(err,
-                            -ENOMEM,
-                            "no memory for a message of %llu bytes",
-                            (unsigned long long)f->total);
-    }
-    p->head = *f;
-    ms_list_add_tail(&c->partials, &p->link);
-    c->partial_count++;
-    c->filling = p;
+    c->filling = ms_partial_create(c, f);
+    if (!c->filling)
+        return no_memory(f, err);
     if (f->kind == MS_KIND_CALL && sink->on_begin)
         return sink->on_begin(arg, f);
     return 0;
@@ -95,7 +74,7 @@ static int partial_begin(struct ms_conn *c,
 static int
 partial_go_on(struct ms_conn *c, const struct ms_frame *f, struct ms_error *err)
 {
-    struct partial *p = partial_find(c, f);
+    struct partial *p = ms_partial_find(c, f);
 
     if (!p || p->have != f->total || f->length > p->head.total - p->have)
         return ms_error_set(err, -EPROTO, "a piece of no message");
@@ -124,13 +103,17 @@ static int partial_filled(struct ms_conn *c, const struct ms_conn_sink *sink, vo
 }
 
 /* Move buffered bytes into the message that is being filled. */
-static int
-fill_from_buffer(struct ms_conn *c, const struct ms_conn_sink *sink, void *arg)
+static int fill_from_buffer(struct ms_conn *c,
+                            const struct ms_conn_sink *sink,
+                            void *arg,
+                            struct ms_error *err)
 {
     size_t n = c->in_len - c->in_at;
 
     if (n > c->filling_rest)
         n = c->filling_rest;
+    if (ms_partial_reserve(c->filling, n) < 0)
+        return no_memory(&c->filling->head, err);
     memcpy(c->filling->data + c->filling->have, c->in + c->in_at, n);
     c->filling->have += n;
     c->filling_rest -= n;
@@ -230,7 +213,7 @@ static int take_frames(struct ms_conn *c,
             rc = data_from_buffer(c, sink, arg);
             rc = rc < 0 ? rc : 1;
         } else if (c->filling) {
-            rc = fill_from_buffer(c, sink, arg);
+            rc = fill_from_buffer(c, sink, arg, err);
             rc = rc < 0 ? rc : 1;
         } else {
             rc = take_frame(c, sink, arg, err);
@@ -268,8 +251,11 @@ static int read_some(struct ms_conn *c,
         at = c->data_at;
         room = c->data_rest;
     } else if (direct) {
+        if (ms_partial_reserve(c->filling, 1) < 0)
+            return no_memory(&c->filling->head, err);
         at = c->filling->data + c->filling->have;
-        room = c->filling_rest;
+        room = c->filling->room - c->filling->have;
+        room = room < c->filling_rest ? room : c->filling_rest;
     }
     n = t->ops->read(t, at, room);
     if (n == 0)
@@ -372,6 +358,7 @@ int ms_conn_release(struct ms_conn *c,
                     void *arg,
                     struct ms_error *err)
 {
+    struct ms_transport *t = c->transport;
     int rc;
 
     assert(c->held);
@@ -379,5 +366,7 @@ int ms_conn_release(struct ms_conn *c,
     rc = take_frames(c, sink, arg, err);
     if (rc == 0)
         release_in(c);
-    return rc;
+    if (rc == 0 && t->ops->has_more && t->ops->has_more(t))
+        rc = ms_conn_read(c, sink, arg, err); /* no poll tells it */
+    return rc < 0 && rc != -EAGAIN ? rc : 0;
 }

@@ -1,5 +1,6 @@
 #include "wire/tls.h"
 #include "base/cleanup.h"
+#include "base/limits.h"
 #include "base/name.h"
 #include "io/tcp.h"
 #include "wire/tls_internal.h"
@@ -11,7 +12,7 @@
 #include <openssl/params.h>
 #include <string.h>
 
-/* The suite that every TLS 1.3 has; record.h knows no other. */
+/* The suite that every TLS 1.3 has; the hash of the key is its own. */
 #define SUITES "TLS_AES_128_GCM_SHA256"
 
 static const uint8_t suite_aes_128_gcm[2] = {0x13, 0x01};
@@ -128,9 +129,9 @@ static SSL_CTX *context(struct ms_tls *tls)
         ctx, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);
     SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_max_early_data(ctx, 0);
-    SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE);
-    SSL_CTX_set_read_ahead(ctx, 0); /* records after the handshake are ours */
-    SSL_CTX_set_keylog_callback(ctx, ms_tls_on_secret);
+    SSL_CTX_set_mode(
+        ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    SSL_CTX_set_read_ahead(ctx, 0); /* what it reads is in memory already */
     SSL_CTX_set_psk_use_session_callback(ctx, on_use);
     SSL_CTX_set_psk_find_session_callback(ctx, on_find);
     SSL_CTX_set_app_data(ctx, tls);
@@ -145,6 +146,7 @@ struct ms_tls *ms_tls_create(const uint8_t secret[32])
     if (!tls)
         return NULL;
     tls->refs = 1;
+    tls->records_max = MS_TLS_RECORDS_MAX;
     if (derive(secret, "muster tls psk", tls->key, sizeof tls->key) < 0 ||
         derive(secret, "muster tls identity", name, sizeof name) < 0 ||
         !(tls->method = ms_tls_bio_method()) || !(tls->ctx = context(tls))) {

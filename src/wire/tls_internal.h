@@ -13,14 +13,13 @@ struct ms_tls {
     SSL_CTX *ctx;
     BIO_METHOD *method;
     uint8_t key[32];
-    char identity[33]; /* by which the key is called: hex, tells nothing of it */
+    char identity[33];    /* by which the key is called: hex, tells nothing of it */
+    uint64_t records_max; /* under one key of a connection; MS_TLS_RECORDS_MAX */
 };
 
 struct ms_tls *ms_tls_ref(struct ms_tls *tls);
 
-/* tls_shake.c: a BIO over the buffers of a transport. NULL: out of memory. */
+/* tls_library.c: a BIO over the buffers of a transport. NULL: out of memory. */
 BIO_METHOD *ms_tls_bio_method(void);
-/* The library tells the transport (its app data) a secret. */
-void ms_tls_on_secret(const SSL *ssl, const char *line);
 
 #endif

@@ -1,20 +1,17 @@
 /* TLS over a TCP socket.
  *
- * The TLS library shakes hands, with buffers of our own below it: received bytes are given
- * to it from memory, what it wants to send goes to `out`, and from there to the socket. When
- * the handshake is over the library has told the secrets of both directions and is dropped;
- * records are made and opened by record.h, in place.
- *
- * `lock` guards the library, the sealing key and `out`; it is held for one pass and one send,
- * which never block. The opening key and what was received are the reader's. */
+ * The TLS library shakes hands and makes the records, with buffers of our own below it:
+ * received bytes are given to it from memory, what it wants to send goes to `out`, and from
+ * there to the socket, several records at a time. */
 #include "wire/transport_tls_impl.h"
 
 #include <errno.h>
-#include <openssl/crypto.h>
 #include <string.h>
 #include <sys/socket.h>
 
-enum { OUT_MAX = 64 << 10 }; /* unsent bytes until nothing more is taken */
+enum {
+    WRITE_MAX = 4 * MS_TLS_RECORD_MAX
+}; /* bytes that are taken and sent at a time */
 
 /* ---- sending, with the lock held ---------------------------------------------------- */
 
@@ -49,46 +46,6 @@ int ms_tls_send_out(struct transport_tls *t)
     return 0;
 }
 
-/* ---- sealing, with the lock held --------------------------------------------------- */
-
-/* Room for one more record in `out`: where it begins, or NULL. */
-static uint8_t *record_room(struct transport_tls *t, size_t len)
-{
-    size_t whole = MS_RECORD_HEAD + len + MS_RECORD_TAIL;
-
-    return ms_buf_reserve(&t->out, whole) < 0 ? NULL : t->out.data + t->out.len;
-}
-
-static int
-seal(struct transport_tls *t, enum ms_record_type type, uint8_t *at, size_t len)
-{
-    int rc = ms_record_seal(&t->seal, type, at, len);
-
-    if (rc == 0)
-        t->out.len += MS_RECORD_HEAD + len + MS_RECORD_TAIL;
-    return rc;
-}
-
-int ms_tls_renew_seal(struct transport_tls *t)
-{
-    static const uint8_t update[] = {MS_TLS_KEY_UPDATE, 0, 0, 1, 0};
-    uint8_t *at = record_room(t, sizeof update);
-    int rc = at ? 0 : -ENOMEM;
-
-    if (rc == 0) {
-        memcpy(at + MS_RECORD_HEAD, update, sizeof update);
-        rc = seal(t, MS_RECORD_HANDSHAKE, at, sizeof update);
-    }
-    return rc < 0 ? rc : ms_record_key_renew(&t->seal);
-}
-
-int ms_tls_break_off(struct transport_tls *t, const char *reason)
-{
-    snprintf(t->reason, sizeof t->reason, "%s", reason);
-    atomic_store(&t->failed, -EPROTO);
-    return -EPROTO;
-}
-
 /* ---- writing ---------------------------------------------------------------------- */
 
 static size_t total(const struct iovec *iov, int count)
@@ -100,30 +57,44 @@ static size_t total(const struct iovec *iov, int count)
     return sum;
 }
 
-/* Seal as much as `out` may hold: the count, or a negative errno. */
+/* The next `len` bytes of a list behind the first `skip`: where they are, or gathered. */
+static const uint8_t *
+next_bytes(const struct iovec *iov, size_t skip, size_t len, uint8_t *gathered)
+{
+    size_t have = 0;
+
+    for (; skip >= iov->iov_len; iov++)
+        skip -= iov->iov_len;
+    if (iov->iov_len - skip >= len)
+        return (const uint8_t *)iov->iov_base + skip;
+    for (; have < len; iov++, skip = 0) {
+        size_t n = iov->iov_len - skip;
+
+        if (n > len - have)
+            n = len - have;
+        if (n)
+            memcpy(gathered + have, (const uint8_t *)iov->iov_base + skip, n);
+        have += n;
+    }
+    return gathered;
+}
+
+/* Make records of as much as is sent at a time: the count, or a negative errno. */
 static ssize_t encrypt(struct transport_tls *t, const struct iovec *iov, int count)
 {
-    size_t all = total(iov, count), done = 0;
+    uint8_t gathered[MS_TLS_RECORD_MAX];
+    size_t all = total(iov, count), most = all < WRITE_MAX ? all : WRITE_MAX, done = 0;
+    int rc = ms_buf_reserve(&t->out,
+                            most + (most / MS_TLS_RECORD_MAX + 1) * MS_TLS_RECORD_MORE);
 
-    while (done < all && t->out.len < OUT_MAX) {
-        size_t len =
-            all - done < MS_RECORD_PLAIN_MAX ? all - done : MS_RECORD_PLAIN_MAX;
-        uint8_t *at = record_room(t, len);
-        int rc = at ? 0 : -ENOMEM;
+    while (rc == 0 && done < most) {
+        size_t len = most - done < MS_TLS_RECORD_MAX ? most - done : MS_TLS_RECORD_MAX;
 
+        rc = ms_tls_seal(t, next_bytes(iov, done, len, gathered), len);
         if (rc == 0)
-            rc = ms_record_seal_from(&t->seal, MS_RECORD_DATA, at, iov, done, len);
-        if (rc == 0)
-            t->out.len += MS_RECORD_HEAD + len + MS_RECORD_TAIL;
-        if (rc == 0 && t->seal.count >= MS_RECORD_KEY_MAX)
-            rc = ms_tls_renew_seal(t);
-        if (rc == -ENOMEM && !at && done == 0)
-            return rc; /* nothing has happened */
-        if (rc < 0)
-            return ms_tls_break_off(t, "a record could not be made");
-        done += len;
+            done += len;
     }
-    return (ssize_t)done;
+    return done ? (ssize_t)done : rc;
 }
 
 static ssize_t write_locked(struct transport_tls *t, const struct iovec *iov, int count)
@@ -138,12 +109,9 @@ static ssize_t write_locked(struct transport_tls *t, const struct iovec *iov, in
     if (!atomic_load(&t->is_open) || t->out.len)
         return -EAGAIN;
     n = encrypt(t, iov, count);
-    if (n > 0) {
+    if (t->out.len)
         rc = ms_tls_send_out(t);
-        if (rc < 0)
-            return rc;
-    }
-    return n;
+    return n > 0 && rc < 0 ? rc : n;
 }
 
 static ssize_t tls_write(struct ms_transport *base, const struct iovec *iov, int count)
@@ -181,6 +149,7 @@ static void tls_set_lazy(struct ms_transport *base)
 
     pthread_mutex_lock(&t->lock);
     t->is_lazy = true;
+    SSL_set_mode(t->ssl, SSL_MODE_RELEASE_BUFFERS);
     pthread_mutex_unlock(&t->lock);
 }
 
@@ -221,13 +190,10 @@ static void tls_destroy(struct ms_transport *base)
 {
     struct transport_tls *t = ms_tls_of(base);
 
-    ms_tls_drop_library(t);
-    ms_record_key_finish(&t->seal);
-    ms_record_key_finish(&t->open);
+    SSL_free(t->ssl);
     ms_tls_unref(t->tls);
     ms_buf_finish(&t->out);
     ms_buf_finish(&t->in);
-    ms_buf_finish(&t->opened);
     pthread_mutex_destroy(&t->lock);
     close(base->fd);
     free(t);
@@ -251,36 +217,20 @@ static const struct ms_transport_ops tls_ops = {
 struct ms_transport *ms_transport_tls(int fd, struct ms_tls *tls, bool is_server)
 {
     struct transport_tls *t = calloc(1, sizeof *t);
-    struct ms_tls_secrets *secrets = t ? OPENSSL_zalloc(sizeof *secrets) : NULL;
-    SSL *ssl = secrets ? SSL_new(tls->ctx) : NULL;
-    BIO *bio = ssl ? BIO_new(tls->method) : NULL;
 
-    if (!bio) {
-        SSL_free(ssl);
-        OPENSSL_free(secrets);
-        free(t);
+    if (!t)
         return NULL;
-    }
     t->base = (struct ms_transport){.ops = &tls_ops, .fd = fd};
     t->tls = ms_tls_ref(tls);
-    t->ssl = ssl;
-    t->is_server = is_server;
-    t->secrets = secrets;
     pthread_mutex_init(&t->lock, NULL);
     ms_buf_init(&t->out);
     ms_buf_init(&t->in);
-    ms_buf_init(&t->opened);
-    BIO_set_data(bio, t);
-    BIO_set_init(bio, 1);
-    SSL_set_bio(ssl, bio, bio);
-    SSL_set_app_data(ssl, t);
-    if (is_server) {
-        SSL_set_accept_state(ssl);
-    } else {
-        SSL_set_connect_state(ssl);
-        SSL_set_verify(ssl, SSL_VERIFY_PEER, NULL); /* and no certificate is right */
-        ms_tls_shake(t);                            /* its first words wait in `out` */
-        atomic_store(&t->out_len, t->out.len);
+    if (ms_tls_start(t, is_server) < 0) {
+        ms_tls_unref(tls);
+        pthread_mutex_destroy(&t->lock);
+        free(t);
+        return NULL;
     }
+    atomic_store(&t->out_len, t->out.len);
     return &t->base;
 }
