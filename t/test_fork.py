@@ -110,5 +110,7 @@ def test_nobody_beside_the_dead(parent: Any) -> None:
     os.kill(parent.pids[0], signal.SIGKILL)
     with pytest.raises(muster.WorkerDied):
         parent.execute_rank_zero_sync("where")
-    with pytest.raises(muster.MusterError, match="beside which it is to run, has ended"):
+    with pytest.raises(
+        muster.MusterError, match="beside which it is to run, has ended"
+    ):
         parent.fork_workers("late", command=["true"])

@@ -226,9 +226,7 @@ class Head:
         """What each node has, and a table."""
 
     def peer(self, address: str, uid: int, label: str) -> Peer: ...
-    def next_logs(
-        self, timeout: float
-    ) -> list[tuple[str, int, str, bool, str]] | None:
+    def next_logs(self, timeout: float) -> list[tuple[str, int, str, bool, str]] | None:
         """(cluster, rank, node, is_stderr, text); [] after the timeout, None at the end."""
 
     def next_nodes(self, timeout: float | None) -> list[tuple[Any, ...]] | None:

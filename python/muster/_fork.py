@@ -98,7 +98,9 @@ def fork_cluster(
     spec = beside_spec(name, parent._name, {"start": _FORK}, env)
     spec["step_timeout_ns"] = ns(timeout)
     mesh = parent._bound.mesh
-    known = Known(PICKLE, False, None, methods, mesh if isinstance(mesh, dict) else None)
+    known = Known(
+        PICKLE, False, None, methods, mesh if isinstance(mesh, dict) else None
+    )
     child = cls.__new__(cls)
     child._ask(name, session, known, parent._nodes, spec, [step])
     return child.wait()

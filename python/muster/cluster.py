@@ -216,7 +216,9 @@ class Cluster(View):
         for one in status["workers"]:
             rank, node = one["rank"], one["node"]
             if not one["address"]:
-                raise ClusterError(f"cluster {self._name!r} is not complete: rank {rank}")
+                raise ClusterError(
+                    f"cluster {self._name!r} is not complete: rank {rank}"
+                )
             index = self._nodes.index(node) if node in self._nodes else -1
             workers.append(
                 Worker(
@@ -373,10 +375,11 @@ class Cluster(View):
         """This was done to all workers: new incarnations do it too."""
         if self._owner is None:
             return
-        step = {"op": op, "engine": _engine_of(op, argument)}
+        engine = _engine_of(op, argument)
+        step: dict[str, Any] = {"op": op, "engine": engine}
         if op != DESTROY_ENGINE:
             codec = PLAIN if self._members[0].native else PICKLE
-            made = Step(op, step["engine"], argument, codec)
+            made = Step(op, engine, argument, codec)
             self._kept.append(made.kept)
             step = made.message
         self._add_step(step)
@@ -547,9 +550,6 @@ class Cluster(View):
 
     def __exit__(self, *exc: object) -> None:
         self.destroy()
-
-
-_PLACEMENT = frozenset({28, 16, 11})  # ENOSPC, EBUSY, EAGAIN
 
 
 def _refusal(e: LookupError) -> Exception:

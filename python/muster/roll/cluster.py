@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from muster.future import Future
     from muster.roll.rank_info import RankInfo
-    from muster.view import View
 
 # what a handle of a cluster has, beside what every handle has
 _KEPT = (
