@@ -281,6 +281,7 @@ def _start(
     waits: bool,
 ) -> tuple[list[_core.Call], Callable[[list[Any]], Any]]:
     """The calls, and what makes one result of theirs."""
+    view._refresh()
     peers: Any = view._peers
     if not peers:
         view._destroyed()

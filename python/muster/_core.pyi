@@ -149,6 +149,10 @@ class Head:
         """The head runs elsewhere."""
 
     @property
+    def resizes(self) -> int:
+        """Of any cluster, that this process knows of."""
+
+    @property
     def node(self) -> tuple[str, int, int, int]:
         """Name, cpus, memory in bytes, gpus of the first one."""
 
@@ -452,6 +456,10 @@ class Host:
         resolve: Callable[[str, str], Any],
         describe: Callable[[BaseException, int], tuple[int, str, str, str, bytes]],
     ) -> None: ...
+    @property
+    def resizes(self) -> int:
+        """Of any cluster, that this worker's agent has told of."""
+
     @property
     def uid(self) -> int: ...
     @property

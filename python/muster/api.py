@@ -91,6 +91,14 @@ def is_initialized() -> bool:
     return _session is not None
 
 
+def resizes() -> int:
+    """Of any cluster, that this process knows of: a handle looks again when it grows."""
+    host = _core.in_worker()
+    if host is not None:
+        return host.resizes
+    return _session.head.resizes if _session is not None else 0
+
+
 def nodes() -> list[Node]:
     """The machines that lend themselves to this session's head."""
     return session().nodes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from errno import EEXIST, EINVAL, ENOSPC, EPIPE, ETIMEDOUT
 
 from muster import api
 from muster._bind import Binding, check_names
@@ -146,6 +147,7 @@ class Cluster(View):
         self._nodes = nodes  # by index
         self._kept = [step.kept for step in steps]  # what they refer to in the store
         self._helpers: dict[int, list[Worker]] = {}
+        self._resizes = api.resizes()
         if session.package is not None:
             send_again(session.package)
         spec["steps"] = [step.message for step in steps]
@@ -161,6 +163,9 @@ class Cluster(View):
             return self
         try:
             status = operation.result(timeout)
+        except DeadlineExceeded:  # of a constructor
+            self._fail()
+            raise
         except TimeoutError:
             raise DeadlineExceeded(
                 f"cluster {self._name!r} is not there within {timeout} s"
@@ -188,6 +193,7 @@ class Cluster(View):
         self._gone = True
         self._peers = []
         self._members = ()
+        self._first = self._destroyed
 
     def _give_up(self) -> None:
         self._fail()
@@ -286,6 +292,7 @@ class Cluster(View):
         self._kept = []
         self._helpers = {}
         self._operation = None
+        self._resizes = api.resizes()
         View.__init__(self, name, members, engine, timeout, codec, bound)
         self._bind()
         return self
@@ -492,8 +499,34 @@ class Cluster(View):
         }
         self._resized(self._change("resize", asked))
 
+    def _refresh(self) -> None:
+        """Somebody else may have resized it."""
+        known = api.resizes()
+        if known == self._resizes or self._gone:
+            return
+        self._resizes = known
+        try:
+            asked = {"name": self._name}
+            status = api.session().head.ask("find", asked).result(ANSWER_S)
+        except (LookupError, MusterError):
+            return  # whoever calls it hears what became of it
+        uids = {one["uid"] for one in status["workers"]}
+        if len(uids) != len(self._members) and self._members[0].uid in uids:
+            self._resized(status)
+
+    @property
+    def world_size(self) -> int:
+        """How many workers a call to all goes to."""
+        self._refresh()
+        return len(self._members)
+
+    def __len__(self) -> int:
+        self._refresh()
+        return len(self._members)
+
     def _resized(self, status: dict[str, Any]) -> None:
         """Its members are those that the head tells of."""
+        self._resizes = api.resizes()
         kept = {w.uid: w for w in self._members}
         workers = [kept.get(w.uid, w) for w in self._take_workers(status)]
         self._members = tuple(workers)
@@ -555,15 +588,15 @@ class Cluster(View):
 def _refusal(e: LookupError) -> Exception:
     """What the head refused, as people read it."""
     text, table, code = e.args
-    if code == 17:  # EEXIST
+    if code == EEXIST:
         return ClusterError(f"{text}: destroy() it, or take another name")
-    if table or code == 28:
+    if table or code == ENOSPC:
         return refused(e)
-    if code == 22:  # EINVAL
+    if code == EINVAL:
         return ValueError(text)
-    if code == 110:  # ETIMEDOUT
+    if code == ETIMEDOUT:
         return DeadlineExceeded(text)
-    return MusterError(text) if code == 32 else ClusterError(text)  # EPIPE
+    return MusterError(text) if code == EPIPE else ClusterError(text)
 
 
 def _engine_of(op: int, argument: Any) -> str:
@@ -594,6 +627,7 @@ def get_cluster(name: str) -> Cluster:
     handle._kept = []
     handle._helpers = {}
     handle._operation = None
+    handle._resizes = api.resizes()
     members = handle._take_workers(status)
     how = (ENGINE, said.timeout, said.codec, said.bound)
     View.__init__(handle, name, members, *how)

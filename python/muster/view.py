@@ -122,6 +122,10 @@ class View:
             f"execute_all_sync({name!r})"
         )
 
+    def _refresh(self) -> None:
+        """Before its workers are called: are they still all of them? A view has those that
+        were chosen."""
+
     def _cluster(self) -> Cluster | None:
         """The cluster, if this is all of it: what is done to the view is done to that."""
         return self._whole
@@ -143,6 +147,7 @@ class View:
         return View(self._name, chosen, *fields)
 
     def _peer(self, index: int) -> _core.Peer:
+        self._refresh()
         if not self._peers:
             self._destroyed()
         self._member(index)
@@ -240,6 +245,7 @@ class View:
         If every argument is a list of `world_size` elements, worker i gets element i of
         each; else all get everything. `muster.same(x)` marks one that is not shared out.
         """
+        self._refresh()
         if len(self._peers) > 1:
             return take(self._start_all(method, args, kwargs, True), method)
         if self._shares_out(args, kwargs):
@@ -254,6 +260,7 @@ class View:
         self, method: str, /, *args: Any, **kwargs: Any
     ) -> list[Future]:
         """Call all workers; their futures. Lists are shared out as in the sync form."""
+        self._refresh()
         calls = self._start_all(method, args, kwargs, False)
         return [Future(call, method) for call in calls]
 

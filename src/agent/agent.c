@@ -74,6 +74,13 @@ static void on_run_steps(struct ms_agent *a, Muster__HeadToAgent *m)
     ms_worker_run_steps(a, m); /* takes it */
 }
 
+static void on_resized(struct ms_agent *a, Muster__HeadToAgent *m)
+{
+    ms_workers_tell_resized(a, m->resized);
+    ms_agent_done(a, m->request);
+    muster__head_to_agent__free_unpacked(m, NULL);
+}
+
 static void on_stop(struct ms_agent *a, Muster__HeadToAgent *m)
 {
     ms_stop_begin(a, m->request, m->stop);
@@ -222,6 +229,7 @@ static const struct {
     {MUSTER__HEAD_TO_AGENT__BODY_START, on_start},
     {MUSTER__HEAD_TO_AGENT__BODY_FORK, on_fork},
     {MUSTER__HEAD_TO_AGENT__BODY_RUN_STEPS, on_run_steps},
+    {MUSTER__HEAD_TO_AGENT__BODY_RESIZED, on_resized},
     {MUSTER__HEAD_TO_AGENT__BODY_STOP, on_stop},
     {MUSTER__HEAD_TO_AGENT__BODY_HOLD_PORT, on_hold_port},
     {MUSTER__HEAD_TO_AGENT__BODY_DROP_PORT, on_drop_port},

@@ -38,3 +38,16 @@ void ms_worker_steps_done(struct ms_worker *w, Muster__StepsDone *done)
     m.steps_done = done;
     ms_agent_send(w->agent, w->steps_request, &m);
 }
+
+void ms_workers_tell_resized(struct ms_agent *a, Muster__ClusterResized *resized)
+{
+    Muster__AgentToWorker m = MUSTER__AGENT_TO_WORKER__INIT;
+    const struct ms_worker *w;
+    size_t at = 0;
+
+    m.body_case = MUSTER__AGENT_TO_WORKER__BODY_RESIZED;
+    m.resized = resized;
+    while ((w = ms_map_next(&a->by_uid, &at)))
+        if (w->control && !w->has_ended)
+            ms_link_send(w->control, &m.base);
+}

@@ -39,6 +39,7 @@
 #include "io/loop.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 struct ms_fleet;
 struct ms_head_op;
@@ -95,6 +96,7 @@ struct ms_head {
     struct ms_list bringups;   /* of operations that start workers */
     struct ms_list creating;   /* operations that wait for room, in order */
     struct ms_list seeking;    /* operations that ask who has a worker's place */
+    _Atomic uint64_t resizes;  /* of any cluster; any thread */
 
     struct ms_head_kv kv;
     struct ms_list barriers;

@@ -14,6 +14,7 @@
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/kept.h"
+#include "head/nodes/node.h"
 #include "head/op.h"
 #include "head/request.h"
 #include "head/waiting.h"
@@ -65,6 +66,43 @@ static void finish(struct ms_head_op *op)
     ms_head_begin_destroys(h, c);
 }
 
+/* ---- who has handles of it ------------------------------------------------------- */
+
+static void told(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
+{
+    (void)n;
+    (void)answer;
+    if (ms_list_is_empty(&op->asks))
+        finish(op);
+}
+
+static void not_told(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
+{
+    (void)why; /* it is gone, and its workers with it */
+    told(op, n, NULL);
+}
+
+/* All drivers and workers, before whoever asked hears that it is done. */
+static void tell_all(struct ms_head_op *op)
+{
+    Muster__ClusterResized resized = MUSTER__CLUSTER_RESIZED__INIT;
+    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
+
+    resized.cluster = op->cluster->name;
+    resized.world_size = (uint32_t)op->cluster->count;
+    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_RESIZED;
+    m.resized = &resized;
+    atomic_fetch_add(&op->head->resizes, 1);
+    ms_drivers_tell_resized(op->head, &resized);
+    op->on_answer = told;
+    op->on_refused = not_told;
+    ms_list_each (n, &op->head->nodes, struct ms_node, link)
+        if (ms_node_check(n, NULL) == 0)
+            ms_node_ask(n, op, &m, NULL);
+    if (ms_list_is_empty(&op->asks))
+        finish(op);
+}
+
 /* ---- fewer ----------------------------------------------------------------------- */
 
 static void cut(struct ms_head_op *op, size_t count)
@@ -78,11 +116,13 @@ static void cut(struct ms_head_op *op, size_t count)
 
 static void last_are_gone(struct ms_head_op *op)
 {
-    if (ms_ending_left(op) > 0)
+    if (ms_ending_left(op) > 0) {
         ms_ending_late(op, &op->why);
-    else
-        cut(op, wanted(op)->world_size);
-    finish(op);
+        finish(op);
+        return;
+    }
+    cut(op, wanted(op)->world_size);
+    tell_all(op);
 }
 
 /* The ranks from `first` on; NULL: out of memory. */
@@ -117,9 +157,13 @@ static void launched(struct ms_head_op *op)
 {
     size_t before = op->cluster->count - op->bringup_count;
 
-    if (op->why.code)
+    if (op->why.code) {
         cut(op, before);
-    finish(op);
+        finish(op);
+    } else {
+        op->cluster->is_busy = true; /* until all have been told */
+        tell_all(op);
+    }
 }
 
 /* Behind those that there are; the message is left empty. */

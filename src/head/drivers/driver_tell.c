@@ -127,6 +127,15 @@ void ms_drivers_tell_node(struct ms_head *h, const struct ms_node *n)
     muster__node_status__free_unpacked(m.node, NULL);
 }
 
+void ms_drivers_tell_resized(struct ms_head *h, Muster__ClusterResized *resized)
+{
+    Muster__HeadToDriver m = MUSTER__HEAD_TO_DRIVER__INIT;
+
+    m.body_case = MUSTER__HEAD_TO_DRIVER__BODY_RESIZED;
+    m.resized = resized;
+    tell_all(h, &m);
+}
+
 void ms_drivers_say_goodbye(struct ms_head *h, const char *why)
 {
     Muster__Goodbye goodbye = MUSTER__GOODBYE__INIT;
