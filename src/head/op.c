@@ -41,6 +41,7 @@ struct ms_head_op *ms_head_op_create(struct ms_head *h)
     ms_list_init(&op->wait_link);
     ms_list_init(&op->asks);
     op->head = h;
+    op->asker = MS_ASKER_PROCESS;
     pthread_mutex_lock(&h->lock);
     ms_list_add_tail(&h->ops, &op->link);
     pthread_mutex_unlock(&h->lock);

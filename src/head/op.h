@@ -13,6 +13,7 @@
 #include "base/list.h"
 #include "cluster/registry.h"
 #include "head/head.h"
+#include "head/verbs.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -35,7 +36,8 @@ struct ms_head_op {
 
     /* The request. Once submitted all of it belongs to the head's thread. */
     Muster__DriverToHead *wanted;
-    struct ms_driver *driver;           /* who wants it; NULL: this process */
+    enum ms_asker asker;                /* who wants it: this process, unless set */
+    struct ms_driver *driver;           /* its link; NULL: it has none */
     void (*run)(struct ms_head_op *op); /* begin */
     /* A node's answer, which is no Failure; what is taken out of it is set to NULL. */
     void (*on_answer)(struct ms_head_op *op,
@@ -48,10 +50,9 @@ struct ms_head_op {
     void (*on_failed)(struct ms_head_op *op); /* before it completes with an error */
     void (*on_done)(struct ms_head_op *op);   /* completed; head's thread */
     void *done_arg;
-    void (*then)(void *arg); /* the caller's own on_done */
-    void *then_arg;
-    struct ms_list asks; /* open questions to nodes */
-    uint64_t request;    /* of a driver's link or of our uplink; 0: none */
+    void (*then)(void *arg); /* the caller's own on_done, of done_arg */
+    struct ms_list asks;     /* open questions to nodes */
+    uint64_t request;        /* of a driver's link or of our uplink; 0: none */
 
     int64_t grace_ns; /* of the head's end */
 

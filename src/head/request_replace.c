@@ -31,7 +31,7 @@ struct ms_head_op *ms_head_replace(struct ms_head *h,
     replace.grace_ns = grace_ns > 0 ? (uint64_t)grace_ns : 0;
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_REPLACE;
     m.replace = &replace;
-    return ms_head_ask(h, &m, NULL);
+    return ms_head_request(h, &m);
 }
 
 struct ms_head_op *ms_head_open_worker(struct ms_head *h, uint64_t uid)
@@ -42,7 +42,7 @@ struct ms_head_op *ms_head_open_worker(struct ms_head *h, uint64_t uid)
     open.uid = uid;
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_OPEN;
     m.open = &open;
-    return ms_head_ask(h, &m, NULL);
+    return ms_head_request(h, &m);
 }
 
 struct ms_head_op *ms_head_find_cluster(struct ms_head *h, const char *name)
@@ -53,7 +53,7 @@ struct ms_head_op *ms_head_find_cluster(struct ms_head *h, const char *name)
     find.name = ms_field_text(name);
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_FIND;
     m.find = &find;
-    return ms_head_ask(h, &m, NULL);
+    return ms_head_request(h, &m);
 }
 
 struct ms_head_op *ms_head_describe_cluster(struct ms_head *h,
@@ -68,7 +68,7 @@ struct ms_head_op *ms_head_describe_cluster(struct ms_head *h,
     describe.meta = (ProtobufCBinaryData){len, (uint8_t *)(uintptr_t)meta};
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_DESCRIBE;
     m.describe = &describe;
-    return ms_head_ask(h, &m, NULL);
+    return ms_head_request(h, &m);
 }
 
 Muster__DriverToHead *ms_head_wants_successor(uint64_t uid)
@@ -97,6 +97,6 @@ void ms_head_ask_successor(struct ms_head *h, uint64_t uid)
 
     if (!m)
         return;
-    ms_head_op_unref(ms_head_ask(h, m, on_successor));
+    ms_head_op_unref(ms_head_ask(h, m, on_successor, NULL));
     muster__driver_to_head__free_unpacked(m, NULL);
 }
