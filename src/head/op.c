@@ -1,4 +1,5 @@
 #include "head/op.h"
+#include "cluster/copy.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
 
@@ -94,6 +95,16 @@ complete(struct ms_head_op *op, const struct ms_error *err, ProtobufCMessage *me
 void ms_head_op_succeed(struct ms_head_op *op, ProtobufCMessage *message)
 {
     complete(op, NULL, message);
+}
+
+void ms_head_op_succeed_copy(struct ms_head_op *op, const ProtobufCMessage *message)
+{
+    ProtobufCMessage *copy = ms_proto_copy(message);
+
+    if (copy)
+        ms_head_op_succeed(op, copy);
+    else
+        ms_head_op_fail(op, -ENOMEM, "out of memory");
 }
 
 void ms_head_op_fail_with(struct ms_head_op *op, const struct ms_error *err)

@@ -18,7 +18,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-struct ms_barrier;
 struct ms_node;
 struct ms_driver;
 
@@ -52,6 +51,7 @@ struct ms_head_op {
     void *done_arg;
     void (*then)(void *arg); /* the caller's own on_done, of done_arg */
     struct ms_list asks;     /* open questions to nodes */
+    void *own;               /* what the verb's own file keeps of it */
     uint64_t request;        /* of a driver's link or of our uplink; 0: none */
 
     int64_t grace_ns; /* of the head's end */
@@ -60,9 +60,8 @@ struct ms_head_op {
     struct ms_cluster *cluster;
     struct ms_error why; /* code 0: all is well so far */
     int64_t until_ns;    /* of a destroy: when its window ends */
-    /* one of the lists of the head in which operations wait; a barrier's ops */
+    /* one of the lists in which operations wait: of the head, or of a barrier */
     struct ms_list wait_link;
-    struct ms_barrier *barrier; /* at which it waits */
     struct ms_timer deadline;
 };
 
@@ -79,6 +78,8 @@ struct ms_head_op *ms_head_op_submit(struct ms_head_op *op);
 
 /* Takes the message (may be NULL). */
 void ms_head_op_succeed(struct ms_head_op *op, ProtobufCMessage *message);
+/* With a copy of it. */
+void ms_head_op_succeed_copy(struct ms_head_op *op, const ProtobufCMessage *message);
 void ms_head_op_fail(struct ms_head_op *op, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void ms_head_op_fail_with(struct ms_head_op *op, const struct ms_error *err);

@@ -3,11 +3,10 @@
 #include "head/clusters/clusters.h"
 #include "head/clusters/place.h"
 #include "head/clusters/ports.h"
-#include "head/control.h"
 #include "head/fleet/fleet.h"
 #include "head/kv/barrier.h"
 #include "head/kv/kv_ask.h"
-#include "head/nodes/prepare.h"
+#include "head/nodes/ask.h"
 #include "head/status.h"
 #include "head/waiting.h"
 
@@ -34,6 +33,7 @@ static const struct ms_verb verbs[] = {
     /* clusters */
     {CHANGE(CREATE, CREATED, OWNERS, ms_head_create_run)},
     {CHANGE(DESTROY, DONE, OWNERS | TOOL | HTTP, ms_head_destroy_run)},
+    {CHANGE(STOP, STOPPED, MS_ASKER_PROCESS | TOOL | HTTP, ms_head_stop_clusters_run)},
     {CHANGE(REPLACE, REPLACED, OWNERS, ms_head_replace_run)},
     {CHANGE(OPEN, DONE, OWNERS, ms_head_open_run)},
     {CHANGE(DESCRIBE, DONE, OWNERS, ms_head_describe_run)},
@@ -50,6 +50,7 @@ static const struct ms_verb verbs[] = {
     {CHANGE(PREPARE, DONE, OWNERS, ms_head_prepare_run)},
     {QUESTION(STATUS, STATUS, OWNERS | TOOL, ms_head_status_run)},
     {QUESTION(READ_LOG, PIECE, OWNERS | TOOL | HTTP, ms_head_read_log_run)},
+    {QUESTION(OBJECTS, OBJECTS, OWNERS | TOOL | HTTP, ms_head_objects_run)},
 
     /* places */
     {CHANGE(PLACE_GROUP, GROUP, OWNERS, ms_place_group_run), .on_any_thread = true},

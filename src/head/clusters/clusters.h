@@ -8,7 +8,7 @@
  * The head's thread.
  *
  * create.c     creating
- * cluster.c    destroying, and what happens to workers
+ * cluster.c    destroying, and what happens to workers; stop_clusters.c: of several
  * replace.c    a new incarnation of a rank; successor.c: who asks for it
  * describe.c   what drivers say of their clusters, for others
  * helpers.c    helpers of workers that are wider than a node
@@ -29,6 +29,7 @@ struct ms_node;
 
 void ms_head_create_run(struct ms_head_op *op);
 void ms_head_destroy_run(struct ms_head_op *op);
+void ms_head_stop_clusters_run(struct ms_head_op *op);
 void ms_head_replace_run(struct ms_head_op *op);
 void ms_head_open_run(struct ms_head_op *op);
 void ms_head_ask_successor_run(struct ms_head_op *op);

@@ -1,6 +1,5 @@
 /* kv_ask.c - what is asked of the key-value store: put, delete, get */
 #include "base/cleanup.h"
-#include "cluster/copy.h"
 #include "head/drivers/driver.h"
 #include "head/fields.h"
 #include "head/head_impl.h"
@@ -12,16 +11,6 @@
 
 #include <errno.h>
 #include <string.h>
-
-void ms_head_answer(struct ms_head_op *op, const ProtobufCMessage *m)
-{
-    ProtobufCMessage *copy = ms_proto_copy(m);
-
-    if (copy)
-        ms_head_op_succeed(op, copy);
-    else
-        ms_head_op_fail(op, -ENOMEM, "out of memory");
-}
 
 void ms_kv_entry_message(Muster__KvEntry *m, const struct ms_kv_entry *e)
 {
@@ -70,7 +59,7 @@ static void answer_done(struct ms_head_op *op, bool done)
 
     m.done = done;
     m.revision = op->head->kv.store.revision;
-    ms_head_answer(op, &m.base);
+    ms_head_op_succeed_copy(op, &m.base);
 }
 
 void ms_head_kv_put_run(struct ms_head_op *op)
@@ -137,7 +126,7 @@ static bool try_get(struct ms_head_op *op, bool is_last)
     if (!e && !is_last)
         return false;
     ms_kv_entry_message(&m, e);
-    ms_head_answer(op, &m.base);
+    ms_head_op_succeed_copy(op, &m.base);
     return true;
 }
 

@@ -1,6 +1,6 @@
-#include "head/nodes/prepare.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
+#include "head/nodes/ask.h"
 #include "head/nodes/node.h"
 #include "head/op.h"
 

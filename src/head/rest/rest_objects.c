@@ -1,4 +1,4 @@
-#include "head/control.h"
+#include "head/request.h"
 #include "head/rest/rest_impl.h"
 #include "head/rest/view_objects.h"
 
@@ -42,6 +42,8 @@ static void on_done(struct ms_head_op *op)
 
 void ms_rest_objects(const struct rest_ask *ask)
 {
+    Muster__ListObjects want = MUSTER__LIST_OBJECTS__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     struct asking *a = calloc(1, sizeof *a);
 
     if (!a) {
@@ -51,7 +53,9 @@ void ms_rest_objects(const struct rest_ask *ask)
     ms_list_init(&a->wait.link);
     a->wait.destroy = destroy;
     ms_rest_wait_begin(&a->wait, ask);
-    a->op = ms_head_list_objects(ask->rest->head, on_done, a);
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_OBJECTS;
+    m.objects = &want;
+    a->op = ms_head_ask(ask->rest->head, &m, on_done, a);
     if (!a->op) {
         ms_http_conn_fail(ask->conn, 503, "out of memory");
         destroy(&a->wait);
