@@ -7,6 +7,8 @@
 #include "head/kv/barrier.h"
 #include "head/kv/kv_ask.h"
 #include "head/nodes/ask.h"
+#include "head/rest/view_kv.h"
+#include "head/rest/view_objects.h"
 #include "head/status.h"
 #include "head/waiting.h"
 
@@ -32,8 +34,10 @@ static const struct ms_verb verbs[] = {
 
     /* clusters */
     {CHANGE(CREATE, CREATED, OWNERS, ms_head_create_run)},
-    {CHANGE(DESTROY, DONE, OWNERS | TOOL | HTTP, ms_head_destroy_run)},
-    {CHANGE(STOP, STOPPED, MS_ASKER_PROCESS | TOOL | HTTP, ms_head_stop_clusters_run)},
+    {CHANGE(DESTROY, DONE, OWNERS | TOOL | HTTP, ms_head_destroy_run),
+     .http = {"DELETE", "api/v1/clusters/{name}"}},
+    {CHANGE(STOP, STOPPED, MS_ASKER_PROCESS | TOOL | HTTP, ms_head_stop_clusters_run),
+     .http = {"POST", "api/v1/clusters/{cluster}/stop"}},
     {CHANGE(REPLACE, REPLACED, OWNERS, ms_head_replace_run)},
     {CHANGE(OPEN, DONE, OWNERS, ms_head_open_run)},
     {CHANGE(DESCRIBE, DONE, OWNERS, ms_head_describe_run)},
@@ -50,7 +54,8 @@ static const struct ms_verb verbs[] = {
     {CHANGE(PREPARE, DONE, OWNERS, ms_head_prepare_run)},
     {QUESTION(STATUS, STATUS, OWNERS | TOOL, ms_head_status_run)},
     {QUESTION(READ_LOG, PIECE, OWNERS | TOOL | HTTP, ms_head_read_log_run)},
-    {QUESTION(OBJECTS, OBJECTS, OWNERS | TOOL | HTTP, ms_head_objects_run)},
+    {QUESTION(OBJECTS, OBJECTS, OWNERS | TOOL | HTTP, ms_head_objects_run),
+     .http = {"GET", "api/v1/objects", ms_view_all_objects}},
 
     /* places */
     {CHANGE(PLACE_GROUP, GROUP, OWNERS, ms_place_group_run), .on_any_thread = true},
@@ -68,10 +73,14 @@ static const struct ms_verb verbs[] = {
      .on_any_thread = true},
 
     /* the key-value store, barriers */
-    {CHANGE(KV_PUT, KV_DONE, OWNERS | TOOL, ms_head_kv_put_run)},
-    {CHANGE(KV_DELETE, KV_DONE, OWNERS | TOOL, ms_head_kv_delete_run)},
-    {QUESTION(KV_GET, KV_ENTRY, OWNERS | TOOL, ms_head_kv_get_run)},
-    {QUESTION(KV_KEYS, KV_EVENTS, OWNERS | TOOL, ms_head_kv_keys_run)},
+    {CHANGE(KV_PUT, KV_DONE, OWNERS | TOOL | HTTP, ms_head_kv_put_run),
+     .http = {"POST", "api/v1/kv/{+key}"}},
+    {CHANGE(KV_DELETE, KV_DONE, OWNERS | TOOL | HTTP, ms_head_kv_delete_run),
+     .http = {"DELETE", "api/v1/kv/{+key}"}},
+    {QUESTION(KV_GET, KV_ENTRY, OWNERS | TOOL | HTTP, ms_head_kv_get_run),
+     .http = {"GET", "api/v1/kv/{+key}", ms_view_kv_entry}},
+    {QUESTION(KV_KEYS, KV_EVENTS, OWNERS | TOOL | HTTP, ms_head_kv_keys_run),
+     .http = {"GET", "api/v1/kv", ms_view_kv_keys}},
     {QUESTION(KV_WATCH, KV_EVENTS, OWNERS | TOOL, ms_head_kv_watch_run)},
     {CHANGE(BARRIER, DONE, MS_ASKER_WORKER, ms_head_barrier_run)},
 

@@ -35,8 +35,9 @@ enum ms_asker {
 /* Where a verb is found by HTTP; see rest/rest_verb.c. */
 struct ms_verb_http {
     const char *method; /* NULL: nowhere */
-    /* "api/v1/kv/{key}": a segment in braces is a field of the verb's message. Other fields
-     * come in the query (GET, DELETE) or as a JSON object in the body (POST). */
+    /* A segment in braces is a field of the verb's message: "api/v1/clusters/{name}". It is a
+     * name, or with a plus any text: "api/v1/kv/{+key}". Other fields come in the query, or
+     * as a JSON object in the body (POST). */
     const char *path;
     /* What answers, as JSON; *status is 200 and may be changed, from 400 on without JSON.
      * NULL: field by field (rest/message_json.h). */

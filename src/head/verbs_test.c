@@ -4,6 +4,8 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -52,6 +54,41 @@ static void test_rows_are_whole(void **state)
         /* an answer that tells nothing answers no question */
         assert_false(v->is_question && v->answer == MUSTER__HEAD_TO_DRIVER__BODY_DONE);
     }
+}
+
+/* Its fields are in the message, and no other row has the same route. */
+static void
+check_route(const struct ms_verb *v, const struct ms_verb *verbs, size_t count)
+{
+    const char *at = v->http.path;
+    char name[64];
+
+    assert_true(v->who & MS_ASKER_HTTP);
+    assert_true(v->is_question == (strcmp(v->http.method, "GET") == 0));
+    while ((at = strchr(at, '{'))) {
+        at += 1 + (at[1] == '+');
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(at, "}"), at);
+        assert_non_null(
+            protobuf_c_message_descriptor_get_field_by_name(ms_verb_message(v), name));
+    }
+    for (size_t i = 0; i < count; i++)
+        if (&verbs[i] != v && verbs[i].http.method)
+            assert_true(strcmp(verbs[i].http.method, v->http.method) != 0 ||
+                        strcmp(verbs[i].http.path, v->http.path) != 0);
+}
+
+static void test_routes(void **state)
+{
+    size_t count, routes = 0;
+    const struct ms_verb *verbs = ms_verbs(&count);
+
+    (void)state;
+    for (size_t i = 0; i < count; i++)
+        if (verbs[i].http.method) {
+            check_route(&verbs[i], verbs, count);
+            routes++;
+        }
+    assert_true(routes > 0);
 }
 
 static void test_names_and_messages(void **state)
@@ -114,6 +151,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_body_has_one_row),
         cmocka_unit_test(test_rows_are_whole),
+        cmocka_unit_test(test_routes),
         cmocka_unit_test(test_names_and_messages),
         cmocka_unit_test(test_who_may),
         cmocka_unit_test(test_a_refusal_says_who_and_what),

@@ -8,6 +8,7 @@
 #include "head/kv/kv_impl.h"
 #include "head/op.h"
 #include "head/waiting.h"
+#include "wire/frame.h"
 
 #include <errno.h>
 #include <string.h>
@@ -47,6 +48,8 @@ static int find_owner(const struct ms_head_op *op,
             err, -EINVAL, "owner 'worker': who puts this is a driver, not a worker");
     out->kind = MS_KV_DRIVER;
     out->id = uid ? slot->cluster->driver : ms_driver_id(op->driver);
+    if (!op->driver && op->head->is_daemon) /* who asked is no driver */
+        out->kind = MS_KV_NONE;
     /* the driver of a detached cluster may have ended long ago */
     if (uid && (asked == MUSTER__KV_OWNER__KV_WORKER || slot->cluster->detached))
         *out = (struct ms_kv_owner){.kind = MS_KV_WORKER, .id = uid};
@@ -60,6 +63,14 @@ static void answer_done(struct ms_head_op *op, bool done)
     m.done = done;
     m.revision = op->head->kv.store.revision;
     ms_head_op_succeed_copy(op, &m.base);
+}
+
+/* Whoever reads a value may unpickle it: HTTP can put nothing that is unpickled. */
+static int check_codec(const struct ms_head_op *op, struct ms_error *err)
+{
+    if (op->asker != MS_ASKER_HTTP || op->wanted->kv_put->codec == MS_CODEC_BYTES)
+        return 0;
+    return ms_error_set(err, -EINVAL, "by HTTP a value is bytes: its codec is 0");
 }
 
 void ms_head_kv_put_run(struct ms_head_op *op)
@@ -76,7 +87,9 @@ void ms_head_kv_put_run(struct ms_head_op *op)
 
     if (asked->owner != MUSTER__KV_OWNER__KV_NONE && ms_head_wait_for_worker(op))
         return;
-    rc = find_owner(op, asked->owner, &put.owner, &err);
+    rc = check_codec(op, &err);
+    if (rc == 0)
+        rc = find_owner(op, asked->owner, &put.owner, &err);
     if (rc == 0)
         rc = ms_kv_put(&h->kv.store, &put, &err);
     if (rc < 0) {
