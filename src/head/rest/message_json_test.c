@@ -145,6 +145,8 @@ static void test_text_of_a_query(void **state)
     assert_string_equal(m->cluster, "12");
     assert_int_equal(m->grace_ns, 250 * MS_NS_PER_MS);
     assert_true(m->head);
+    assert_int_equal(ms_message_parse_text(&m->base, "grace", "0.3", &err), 0);
+    assert_int_equal(m->grace_ns, 300 * MS_NS_PER_MS);
     assert_int_equal(ms_message_parse_text(&m->base, "head", "yes", &err), -EINVAL);
     assert_int_equal(ms_message_parse_text(&m->base, "grace", "", &err), -EINVAL);
     assert_int_equal(ms_message_parse_text(&m->base, "grace", "1s", &err), -EINVAL);

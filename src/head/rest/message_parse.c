@@ -97,7 +97,7 @@ static int set_time(const ProtobufCFieldDescriptor *f,
                             (int)ms_message_field_name_len(f),
                             f->name,
                             MS_HTTP_SECONDS_MAX);
-    *at = (uint64_t)(seconds * (double)MS_NS_PER_S);
+    *at = (uint64_t)(seconds * (double)MS_NS_PER_S + 0.5);
     return 0;
 }
 
