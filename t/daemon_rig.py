@@ -80,11 +80,12 @@ class Daemon:
         self.agents: dict[str, Process] = {}
         self.begun: list[Process] = []  # agents
         self.address = "127.0.0.1:0"
+        self.more: list[str] = []  # options of the head, from its next start on
         self.start()
 
     def start(self) -> None:
         """Also once more, at the same address."""
-        args = ["head", "--listen", self.address, "--link-grace", "4"]
+        args = ["head", "--listen", self.address, "--link-grace", "4", *self.more]
         self.head = Process(args, self.env)
         self.address = self.head.wait_line("listening on").rpartition(" ")[2]
         self.secret_file = str(self.folder / "head" / "secret")

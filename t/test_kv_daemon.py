@@ -1,14 +1,18 @@
 """The key-value store of a head of its own process: other drivers, and a new head."""
 
+import hmac
+import http.client
+import json
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import muster
 import pytest
 from daemon_rig import Daemon, daemon  # noqa: F401  (fixture)
-from helpers import DEADLINE_S, Driver
+from helpers import DEADLINE_S, Driver, until
 from meet_workers import Meeter
 from muster import kv
 from test_kv import told
@@ -54,6 +58,49 @@ sys.stdin.read()
     assert told(watch, 1) == [("delete", "job/detached", None)]
     assert kv.keys("job/") == ["job/none"]
     other.end()
+
+
+def ask_http(daemon: Daemon, where: str, method: str, path: str) -> Any:  # noqa: F811
+    secret = bytes.fromhex(Path(daemon.secret_file).read_text().strip())
+    token = hmac.new(secret, b"muster http token", "sha256").hexdigest()
+    conn = http.client.HTTPConnection(where, timeout=DEADLINE_S)
+    conn.request(method, f"/api/v1{path}", headers={"Authorization": f"Bearer {token}"})
+    return json.loads(conn.getresponse().read())
+
+
+def test_what_http_puts_belongs_to_no_driver(
+    daemon: Daemon,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    daemon.head.kill()
+    daemon.more = ["--http", "127.0.0.1:0"]
+    daemon.start()
+    where = daemon.head.wait_line("HTTP on").rpartition(" ")[2]
+    daemon.agent("n1")
+    script = """
+import sys
+import muster
+muster.init()
+muster.kv.put("of-driver", 1)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+    env = {"MUSTER_ADDRESS": daemon.address, "MUSTER_SECRET_FILE": daemon.secret_file}
+    driver = Driver(script, tmp_path, **env)
+    assert driver.line() == "ready"
+    assert ask_http(daemon, where, "POST", "/kv/of-nobody")["done"]
+    daemon.head.kill()
+    driver.signal(signal.SIGKILL)
+    driver.end()
+    daemon.start()
+    where = daemon.head.wait_line("HTTP on").rpartition(" ")[2]
+
+    def keys() -> list[str]:
+        return [k["key"] for k in ask_http(daemon, where, "GET", "/kv")["keys"]]
+
+    assert "of-nobody" in keys()
+    until(lambda: "of-driver" not in keys())  # what was a driver's has gone
+    assert keys() == ["of-nobody"]
 
 
 def test_a_new_head_has_the_store_of_the_old_one_and_all_go_on(joined: Daemon) -> None:

@@ -1,5 +1,7 @@
 """The head by HTTP, and its description against the running server."""
 
+import base64
+import concurrent.futures
 import http.client
 import json
 import os
@@ -36,14 +38,18 @@ def ask(
     method: str = "GET",
     token: str | None = "",
     headers: dict[str, str] | None = None,
+    body: Any = None,
 ) -> tuple[int, http.client.HTTPMessage, bytes]:
     """Status, headers and body; token "": the right one, None: none."""
     head = dict(headers or {})
+    data = body if body is None or isinstance(body, bytes) else json.dumps(body)
+    if data is not None:
+        head.setdefault("Content-Type", "application/json")
     if token is not None:
         head["Authorization"] = f"Bearer {token or muster.http_token()}"
     conn = http.client.HTTPConnection(*address(), timeout=20)
     try:
-        conn.request(method, path, headers=head)
+        conn.request(method, path, data, headers=head)
         answer = conn.getresponse()
         return answer.status, answer.headers, answer.read()
     finally:
@@ -55,6 +61,13 @@ def get(path: str) -> Any:
     assert status == 200, body
     assert headers["Content-Type"] == "application/json"
     return json.loads(body)
+
+
+def change(path: str, method: str, body: Any = None) -> Any:
+    status, headers, answer = ask(API + path, method, body=body)
+    assert status == 200, answer
+    assert headers["Content-Type"] == "application/json"
+    return json.loads(answer)
 
 
 def problem(path: str, status: int, **more: Any) -> Any:
@@ -140,6 +153,85 @@ def test_ending_a_cluster(session: Any) -> None:
     problem(f"{API}/clusters/doomed", 404, method="DELETE")
     with pytest.raises(muster.MusterError):
         one.execute_rank_zero_sync("say")
+
+
+def test_stopping_a_cluster(session: Any) -> None:
+    muster.Cluster("halted", Talker, world_size=2)
+    path = f"{API}/clusters/halted/stop"
+    refused: list[Any] = [{"grace": -1}, {"grace": "x"}, {"cluster": "x"}, {"grase": 1}]
+    for bad in (*refused, [], 1):
+        problem(path, 400, method="POST", body=bad)
+    problem(path, 400, method="POST", body=b"{")
+    done = change("/clusters/halted/stop", "POST", {"grace": 0.5, "head": True})
+    assert done == {"clusters": 1, "workers": 2, "head": False}  # it is no daemon
+    problem(f"{API}/clusters/halted", 404)
+    problem(path, 404, method="POST")
+
+
+def test_key_value_store(session: Any) -> None:
+    value = base64.b64encode(b"\0\xff bytes").decode()
+    first = change("/kv/a%2Fb%20%C3%A4", "POST", {"value": value})
+    assert first["done"]
+    assert muster.kv.get("a/b \u00e4") == b"\0\xff bytes"
+    entry = get("/kv/a%2Fb%20%C3%A4")
+    assert (entry["key"], entry["value"], entry["codec"]) == ("a/b \u00e4", value, 0)
+    assert entry["revision"] == first["revision"]
+    again = change("/kv/a%2Fb%20%C3%A4", "POST", {"only_if_absent": True})
+    assert not again["done"]
+    muster.kv.put("a/c", {"of": "Python"})
+    keys = get("/kv?prefix=a%2F")
+    assert [(k["key"], k["codec"]) for k in keys["keys"]] == [
+        ("a/b \u00e4", 0),
+        ("a/c", 1),
+    ]
+    assert len(get("/kv?prefix=a%2Fb+")["keys"]) == 1  # a plus is a space
+    assert change("/kv/a%2Fc", "DELETE")["done"]
+    assert not change("/kv/a%2Fc", "DELETE")["done"]
+    problem(f"{API}/kv/a%2Fc", 404)
+    assert muster.kv.get("a/c", "gone") == "gone"
+
+
+def test_waiting_for_a_key(session: Any) -> None:
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        waits = pool.submit(get, "/kv/awaited?wait=20")
+        change("/kv/awaited", "POST", {"value": "AAAA"})
+        assert waits.result(20)["value"] == "AAAA"
+    problem(f"{API}/kv/never?wait=0.01", 404)
+
+
+def test_what_cannot_be_put(session: Any) -> None:
+    path = f"{API}/kv/refused"
+    for bad in (
+        {"value": "no base64!"},
+        {"value": 7},
+        {"key": "x"},
+        {"owner": "KV_WORKER"},
+        {"codec": 1},  # whoever reads it would unpickle it
+        {"codec": "x"},
+        {"only_if_absent": 1},
+    ):
+        problem(path, 400, method="POST", body=bad)
+    problem(path, 400, method="POST", body=b'{"value": "AAAA", "value": "AAAA"}')
+    problem(path, 413, method="POST", body={"value": "A" * (1 << 20)})
+    problem(f"{path}?key=x", 400, method="DELETE")
+    problem(f"{path}?nothing=x", 400)
+    problem(f"{API}/kv/{'k' * 513}", 400)
+    problem(path, 404)
+
+
+def test_who_may_change(session: Any) -> None:
+    path = f"{API}/kv/mine"
+    for method in ("POST", "DELETE"):
+        problem(path, 401, method=method, token=None)
+        problem(path, 401, method=method, token="0" * 64)
+        problem(path, 403, method=method, headers={"Origin": "http://evil.example"})
+    text = {"Content-Type": "text/plain"}
+    problem(path, 415, method="POST", headers=text, body=b'{"value": ""}')
+    _, headers, _ = ask(path, "PUT")
+    assert set(headers["Allow"].split(", ")) == {"GET", "HEAD", "POST", "DELETE"}
+    _, headers, _ = ask(f"{API}/clusters/x/stop")
+    assert headers["Allow"] == "POST"
+    assert get("/kv?prefix=mine")["keys"] == []
 
 
 def test_what_is_not_there(session: Any) -> None:
@@ -238,6 +330,7 @@ def test_openapi_against_the_server(
     tools: str, cluster: Callable[..., Any], tmp_path: Path
 ) -> None:
     cluster(Talker, 2, name="described")
+    muster.kv.put("here", b"value")
     host, port = address()
     command = [
         *(tools, "-m", "schemathesis.cli", "run", str(ROOT / "doc/openapi.json")),
@@ -245,15 +338,21 @@ def test_openapi_against_the_server(
         *("--header", f"Authorization: Bearer {muster.http_token()}"),
         *("--max-examples", "10"),
     ]
+    short = tmp_path / "short.toml"  # no answer waits
+    short.write_text('[parameters]\n"query.wait" = 0\n')
     real = tmp_path / "real.toml"  # names that are there
     real.write_text(
         '[parameters]\n"path.name" = "described"\n"path.rank" = [0, 1]\n'
+        '"path.key" = "here"\n"query.wait" = 0\n'
         '[[operations]]\ninclude-path = "/api/v1/nodes/{name}"\n'
         f'parameters = {{ "path.name" = "{get("/nodes")["nodes"][0]["name"]}" }}\n'
     )
     answers = "not_a_server_error,status_code_conformance,content_type_conformance"
     runs = (
-        [*command, "--checks", "all"],
+        [
+            *(*command[:3], "--config-file", str(short), *command[3:]),
+            *("--checks", "all"),
+        ],
         [
             *(*command[:3], "--config-file", str(real), *command[3:]),
             *("--include-method", "GET", "--include-path-regex", "{"),

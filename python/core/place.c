@@ -14,7 +14,7 @@ ask(struct head *h, const Muster__DriverToHead *m, PyObject *timeout)
 
     if (!head_is_running(h))
         return NULL;
-    op = ms_head_place(h->head, m);
+    op = ms_head_request(h->head, m);
     if (head_op_finish_coded(op, timeout) == 0)
         return op;
     ms_head_op_unref(op);

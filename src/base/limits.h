@@ -58,6 +58,7 @@
 #define MS_HTTP_CHUNK_LINE_MAX ((size_t)256)       /* size and extension of a chunk */
 #define MS_HTTP_BODY_MAX       ((uint64_t)1 << 30) /* of a request that may have one */
 #define MS_HTTP_SMALL_MAX      ((uint64_t)1 << 20) /* where no more can be meant */
+#define MS_HTTP_SECONDS_MAX    3600                /* a time in a request */
 #define MS_HTTP_BACKLOG_MAX    ((size_t)256 << 10) /* unsent, or read ahead */
 #define MS_HTTP_CONNS_MAX      1024u               /* of one server */
 #define MS_HTTP_IDLE_NS        (75 * MS_NS_PER_S)  /* between two requests */
@@ -106,9 +107,9 @@
 #define MS_SOCKET_PATH_MAX ((size_t)107) /* sun_path without its NUL */
 
 /* Head */
-#define MS_CLUSTER_WORKERS_MAX 65536u              /* workers of one head */
-#define MS_FORMER_MAX          16u                 /* dead incarnations known by uid */
-#define MS_STEP_MAX            ((size_t)4 << 20)   /* what one step of a cluster is given */
+#define MS_CLUSTER_WORKERS_MAX 65536u            /* workers of one head */
+#define MS_FORMER_MAX          16u               /* dead incarnations known by uid */
+#define MS_STEP_MAX            ((size_t)4 << 20) /* what one step of a cluster is given */
 #define MS_SPEC_MAX            ((size_t)12 << 20)  /* all that its workers start with */
 #define MS_META_MAX            ((size_t)4 << 20)   /* what a driver says of a cluster */
 #define MS_NODES_MAX           4096u               /* agents of one head */

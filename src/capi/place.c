@@ -12,7 +12,7 @@ struct ms_head_op *ms_capi_place(struct muster_session *s,
                                  int64_t timeout_ns,
                                  struct muster_error *err)
 {
-    struct ms_head_op *op = ms_head_place(s->head, m);
+    struct ms_head_op *op = ms_head_request(s->head, m);
     struct ms_error why = {0};
 
     if (ms_head_op_wait(op, ms_deadline_ns(ms_now_ns(), timeout_ns)) < 0)

@@ -5,7 +5,6 @@
 #include "cli/target.h"
 #include "cli/view.h"
 #include "io/spawn.h"
-#include "wire/frame.h"
 
 #include <poll.h>
 #include <string.h>
@@ -162,12 +161,15 @@ static void wait_head(const struct job *j)
 
 static enum ms_exit end(struct job *j)
 {
-    MS_CLEANUP(ms_cleanup_free) uint8_t *reply = NULL;
     Muster__StopRequest want = MUSTER__STOP_REQUEST__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+    ProtobufCMessage *answer = NULL;
     Muster__Stopped *done;
     enum ms_exit code;
     char text[64];
-    size_t len = 0;
+
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_STOP;
+    m.stop = &want;
 
     if (j->cluster)
         want.cluster = (char *)(uintptr_t)j->cluster;
@@ -179,18 +181,12 @@ static enum ms_exit end(struct job *j)
              j->workers,
              j->workers == 1 ? "" : "s");
     j->target.doing = text;
-    code = ms_target_ask(&j->target,
-                         MS_OP_STOP,
-                         &want.base,
-                         ms_deadline_ns(j->target.timeout_ns, j->grace_ns),
-                         &reply,
-                         &len);
+    code = ms_target_ask(
+        &j->target, &m, ms_deadline_ns(j->target.timeout_ns, j->grace_ns), &answer);
     j->target.doing = NULL;
     if (code)
         return code;
-    done = muster__stopped__unpack(NULL, len, reply);
-    if (!done)
-        return ms_target_fail_unreadable(&j->target);
+    done = (Muster__Stopped *)answer;
     if (done->head)
         wait_head(j);
     code = report(j, done);

@@ -6,7 +6,6 @@
 #include "cli/view.h"
 #include "head/rest/view_objects.h"
 #include "resource/amount.h"
-#include "wire/frame.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -117,19 +116,19 @@ static enum ms_exit print(const Muster__Objects *all)
 enum ms_exit ms_list_objects(const struct ms_cli *cli)
 {
     MS_CLEANUP(ms_target_finish) struct ms_target t;
-    MS_CLEANUP(ms_cleanup_free) uint8_t *reply = NULL;
     Muster__ListObjects want = MUSTER__LIST_OBJECTS__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+    ProtobufCMessage *answer = NULL;
     Muster__Objects *all;
-    size_t len = 0;
     enum ms_exit code = ms_target_init(&t, cli);
 
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_OBJECTS;
+    m.objects = &want;
     if (!code)
-        code = ms_target_ask(&t, MS_OP_OBJECTS, &want.base, t.timeout_ns, &reply, &len);
+        code = ms_target_ask(&t, &m, t.timeout_ns, &answer);
     if (code)
         return code;
-    all = muster__objects__unpack(NULL, len, reply);
-    if (!all)
-        return ms_target_fail_unreadable(&t);
+    all = (Muster__Objects *)answer;
     code =
         ms_cli_has(cli, MS_OPT_JSON) ? ms_out_json(ms_view_objects(all)) : print(all);
     muster__objects__free_unpacked(all, NULL);

@@ -2,7 +2,6 @@
 #include "base/cleanup.h"
 #include "cli/logline.h"
 #include "cli/out.h"
-#include "wire/frame.h"
 
 #include <errno.h>
 #include <string.h>
@@ -184,19 +183,18 @@ int ms_far_log_take(const struct ms_far_logs *f,
 /* One piece: how many bytes, or a negative errno. What a node refuses is said once. */
 static int read_piece(const struct ms_far_logs *f, struct ms_far_log *l)
 {
-    MS_CLEANUP(ms_cleanup_free) uint8_t *reply = NULL;
     Muster__ReadLog want;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+    ProtobufCMessage *answer = NULL;
     Muster__LogPiece *piece;
-    enum ms_exit code;
-    size_t len = 0;
     int rc;
 
     ms_far_log_want(f, l, &want);
-    code = ms_target_ask(
-        f->target, MS_OP_READ_LOG, &want.base, f->target->timeout_ns, &reply, &len);
-    piece = code ? NULL : muster__log_piece__unpack(NULL, len, reply);
-    if (!piece)
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG;
+    m.read_log = &want;
+    if (ms_target_ask(f->target, &m, f->target->timeout_ns, &answer))
         return -EIO;
+    piece = (Muster__LogPiece *)answer;
     ms_far_log_move(l, piece);
     rc = ms_far_log_take(f, l, piece);
     if (rc == 0)

@@ -58,12 +58,12 @@ static void end_memory(struct follow *f)
 /* ---- questions ------------------------------------------------------------------- */
 
 static struct ms_call *
-ask(struct follow *f, uint16_t op, const ProtobufCMessage *m, uint64_t tag)
+ask(struct follow *f, const Muster__DriverToHead *m, uint64_t tag)
 {
-    size_t len = protobuf_c_message_get_packed_size(m);
+    size_t len = muster__driver_to_head__get_packed_size(m);
     MS_CLEANUP(ms_cleanup_free) uint8_t *packed = malloc(len + 1);
     struct iovec iov = {packed, len};
-    struct ms_call_spec spec = {.op = op,
+    struct ms_call_spec spec = {.op = MS_OP_ASK,
                                 .codec = MS_CODEC_PROTO,
                                 .deadline_ns = ms_now_ns() + MS_HOLD_MAX_NS +
                                                f->logs->target->timeout_ns,
@@ -73,7 +73,7 @@ ask(struct follow *f, uint16_t op, const ProtobufCMessage *m, uint64_t tag)
 
     if (!packed)
         return NULL;
-    protobuf_c_message_pack(m, packed);
+    muster__driver_to_head__pack(m, packed);
     c = ms_peer_call(f->peer, &spec);
     if (c && ms_call_notify(c, f->inbox, tag) < 0) {
         ms_call_cancel(c);
@@ -86,10 +86,13 @@ ask(struct follow *f, uint16_t op, const ProtobufCMessage *m, uint64_t tag)
 static void ask_status(struct follow *f)
 {
     Muster__StatusRequest want = MUSTER__STATUS_REQUEST__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_STATUS;
+    m.status = &want;
     want.seen = f->logs->change;
     want.wait_ns = MS_HOLD_MAX_NS;
-    f->status = ask(f, MS_OP_STATUS, &want.base, TAG_STATUS);
+    f->status = ask(f, &m, TAG_STATUS);
     if (!f->status)
         end_memory(f);
 }
@@ -98,10 +101,13 @@ static void ask_log(struct follow *f, size_t i)
 {
     struct ms_far_log *l = &f->logs->at[i];
     Muster__ReadLog want;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG;
+    m.read_log = &want;
     ms_far_log_want(f->logs, l, &want);
     want.wait_ns = MS_HOLD_MAX_NS;
-    l->call = ask(f, MS_OP_READ_LOG, &want.base, TAG_LOG + i);
+    l->call = ask(f, &m, TAG_LOG + i);
     if (!l->call)
         end_memory(f);
 }
@@ -167,7 +173,7 @@ static void take_failure(struct follow *f, uint64_t tag, const struct ms_outcome
 {
     Muster__Failure *why = muster__failure__unpack(NULL, o->len, o->body);
 
-    if (tag != TAG_STATUS && why && why->kind == MUSTER__FAILURE__KIND__REFUSED) {
+    if (tag != TAG_STATUS && why && why->code < 0) { /* the head's own */
         f->logs->at[tag - TAG_LOG].failed = true;
         ms_out_fail(f->logs->target->cli,
                     MS_EXIT_FAILED,
@@ -182,14 +188,25 @@ static void take_failure(struct follow *f, uint64_t tag, const struct ms_outcome
         muster__failure__free_unpacked(why, NULL);
 }
 
+/* NULL: it is none, and that was said. */
+static ProtobufCMessage *read_answer(struct follow *f,
+                                     Muster__DriverToHead__BodyCase asked,
+                                     const struct ms_outcome *o)
+{
+    ProtobufCMessage *answer = NULL;
+
+    if (ms_target_read(asked, o->body, o->len, &answer) < 0)
+        end(f, ms_target_fail_unreadable(f->logs->target));
+    return answer;
+}
+
 static void take_status(struct follow *f, const struct ms_outcome *o)
 {
-    Muster__Status *s = muster__status__unpack(NULL, o->len, o->body);
+    Muster__Status *s =
+        (Muster__Status *)read_answer(f, MUSTER__DRIVER_TO_HEAD__BODY_STATUS, o);
 
-    if (!s) {
-        end(f, ms_target_fail_unreadable(f->logs->target));
+    if (!s)
         return;
-    }
     if (ms_far_logs_add(f->logs, s) < 0)
         end_memory(f);
     muster__status__free_unpacked(s, NULL);
@@ -200,12 +217,11 @@ static void take_status(struct follow *f, const struct ms_outcome *o)
 static void take_piece(struct follow *f, size_t i, const struct ms_outcome *o)
 {
     struct ms_far_log *l = &f->logs->at[i];
-    Muster__LogPiece *m = muster__log_piece__unpack(NULL, o->len, o->body);
+    Muster__LogPiece *m =
+        (Muster__LogPiece *)read_answer(f, MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG, o);
 
-    if (!m) {
-        end(f, ms_target_fail_unreadable(f->logs->target));
+    if (!m)
         return;
-    }
     ms_far_log_move(l, m);
     if (m->data.len || l->is_listed)
         ask_log(f, i); /* else nobody writes there any more */

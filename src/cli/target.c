@@ -4,6 +4,8 @@
 #include "cli/args.h"
 #include "cli/out.h"
 #include "cli/progress.h"
+#include "head/answer.h"
+#include "head/verbs.h"
 #include "io/secret.h"
 #include "wire/frame.h"
 #include "wire/tool.h"
@@ -175,15 +177,29 @@ static enum ms_exit fail_ask(const struct ms_target *t, int rc, const char *why)
                        advice(t, rc));
 }
 
-enum ms_exit ms_target_ask(const struct ms_target *t,
-                           uint16_t op,
-                           const ProtobufCMessage *body,
-                           int64_t timeout_ns,
-                           uint8_t **reply,
-                           size_t *len)
+int ms_target_read(Muster__DriverToHead__BodyCase asked,
+                   const uint8_t *reply,
+                   size_t len,
+                   ProtobufCMessage **answer)
 {
-    size_t size = body ? protobuf_c_message_get_packed_size(body) : 0;
-    uint8_t *packed = malloc(size + 1);
+    Muster__HeadToDriver *all = muster__head_to_driver__unpack(NULL, len, reply);
+    const struct ms_verb *v = ms_verb_find(asked);
+    int rc = all ? ms_answer_take(v, all, answer) : -EPROTO;
+
+    if (rc == 0 && !*answer && v->answer != MUSTER__HEAD_TO_DRIVER__BODY_DONE)
+        rc = -EPROTO;
+    if (all)
+        muster__head_to_driver__free_unpacked(all, NULL);
+    return rc;
+}
+
+enum ms_exit ms_target_ask(const struct ms_target *t,
+                           const Muster__DriverToHead *m,
+                           int64_t timeout_ns,
+                           ProtobufCMessage **answer)
+{
+    size_t size = muster__driver_to_head__get_packed_size(m), len = 0;
+    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = malloc(size + 1), *reply = NULL;
     char waiting[sizeof t->who + 32];
     struct ms_progress *progress;
     struct ms_error err = {0};
@@ -191,15 +207,16 @@ enum ms_exit ms_target_ask(const struct ms_target *t,
 
     if (!packed)
         return ms_out_fail(t->cli, MS_EXIT_FAILED, "out of memory");
-    if (body)
-        protobuf_c_message_pack(body, packed);
+    muster__driver_to_head__pack(m, packed);
     snprintf(waiting, sizeof waiting, "waiting for %s", t->who);
     progress = ms_progress_start(t->cli, t->doing ? t->doing : waiting);
     rc = ms_tool_call(
-        t->address, t->secret, op, packed, size, timeout_ns, reply, len, &err);
+        t->address, t->secret, MS_OP_ASK, packed, size, timeout_ns, &reply, &len, &err);
     ms_progress_stop(progress);
-    free(packed);
-    return rc < 0 ? fail_ask(t, rc, err.text) : MS_EXIT_OK;
+    if (rc < 0)
+        return fail_ask(t, rc, err.text);
+    rc = ms_target_read(m->body_case, reply, len, answer);
+    return rc < 0 ? ms_target_fail_unreadable(t) : MS_EXIT_OK;
 }
 
 enum ms_exit ms_target_fail_unreadable(const struct ms_target *t)
@@ -214,15 +231,16 @@ enum ms_exit ms_target_fail_unreadable(const struct ms_target *t)
 
 enum ms_exit ms_target_status(const struct ms_target *t, Muster__Status **out)
 {
-    MS_CLEANUP(ms_cleanup_free) uint8_t *reply = NULL;
-    size_t len = 0;
-    enum ms_exit code =
-        ms_target_ask(t, MS_OP_STATUS, NULL, t->timeout_ns, &reply, &len);
+    Muster__StatusRequest want = MUSTER__STATUS_REQUEST__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+    ProtobufCMessage *answer = NULL;
+    enum ms_exit code;
 
-    if (code)
-        return code;
-    *out = muster__status__unpack(NULL, len, reply);
-    return *out ? MS_EXIT_OK : ms_target_fail_unreadable(t);
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_STATUS;
+    m.status = &want;
+    code = ms_target_ask(t, &m, t->timeout_ns, &answer);
+    *out = (Muster__Status *)answer;
+    return code;
 }
 
 enum ms_exit

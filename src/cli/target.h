@@ -59,13 +59,17 @@ void ms_target_finish(struct ms_target *t);
 /* How many sessions run on this machine besides the target. */
 size_t ms_target_others(const struct ms_target *t);
 
-/* Run one operation of the head: its reply, malloc'd. `body` may be NULL. */
+/* Ask the head (head/verbs.h): what answers, freed with protobuf_c_message_free_unpacked. Its
+ * kind is as proto/muster.proto says; where that is Done, it is NULL. */
 enum ms_exit ms_target_ask(const struct ms_target *t,
-                           uint16_t op,
-                           const ProtobufCMessage *body,
+                           const Muster__DriverToHead *m,
                            int64_t timeout_ns,
-                           uint8_t **reply,
-                           size_t *len);
+                           ProtobufCMessage **answer);
+/* The same in a reply to MS_OP_ASK. -EPROTO: it is no answer to what was asked. */
+int ms_target_read(Muster__DriverToHead__BodyCase asked,
+                   const uint8_t *reply,
+                   size_t len,
+                   ProtobufCMessage **answer);
 
 /* The reply was no message that this program knows. */
 enum ms_exit ms_target_fail_unreadable(const struct ms_target *t);

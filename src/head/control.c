@@ -1,18 +1,21 @@
+#include "head/control.h"
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "head/control_impl.h"
+#include "head/answer.h"
 #include "head/head_impl.h"
 #include "head/hello.h"
 #include "head/op.h"
+#include "head/request.h"
 #include "io/addr.h"
 #include "io/sock.h"
 #include "io/tcp.h"
+#include "wire/server.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-void ms_head_control_reply(struct ms_request *r, const ProtobufCMessage *m)
+static void reply(struct ms_request *r, const ProtobufCMessage *m)
 {
     size_t len = protobuf_c_message_get_packed_size(m);
     MS_CLEANUP(ms_cleanup_free) uint8_t *packed = malloc(len ? len : 1);
@@ -26,17 +29,6 @@ void ms_head_control_reply(struct ms_request *r, const ProtobufCMessage *m)
     ms_request_reply(r, MS_CODEC_PROTO, &iov, 1);
 }
 
-void ms_head_control_answer(struct ms_head_op *op)
-{
-    struct ms_request *r = op->done_arg;
-    struct ms_error err = {0};
-
-    if (ms_head_op_result(op, &err) < 0)
-        ms_request_fail_text(r, MUSTER__FAILURE__KIND__REFUSED, "%s", err.text);
-    else
-        ms_head_control_reply(r, ms_head_op_message(op));
-}
-
 static void on_health(struct ms_head *h, struct ms_request *r)
 {
     char ok[] = "ok";
@@ -44,27 +36,52 @@ static void on_health(struct ms_head *h, struct ms_request *r)
 
     health.status = ok;
     health.pid = h->session.driver_pid;
-    ms_head_control_reply(r, &health.base);
+    reply(r, &health.base);
+}
+
+static void on_answer(struct ms_head_op *op)
+{
+    struct ms_request *r = op->done_arg;
+    struct ms_answer a;
+
+    ms_answer_init(&a, op);
+    if (op->error.code)
+        ms_request_fail(r, &a.failure);
+    else
+        reply(r, &a.message.base);
+}
+
+/* Any verb that tools may ask for. */
+static void on_ask(struct ms_head *h, struct ms_request *r)
+{
+    Muster__DriverToHead *m = muster__driver_to_head__unpack(NULL, r->len, r->body);
+    struct ms_head_op *op = m ? ms_head_op_create(h) : NULL;
+
+    if (!m) {
+        ms_request_fail_text(
+            r, MUSTER__FAILURE__KIND__BAD_ARGUMENT, "the request cannot be read");
+    } else if (!op) {
+        muster__driver_to_head__free_unpacked(m, NULL);
+        ms_request_fail_text(r, MUSTER__FAILURE__KIND__NO_MEMORY, "out of memory");
+    } else {
+        op->wanted = m;
+        op->asker = MS_ASKER_TOOL;
+        op->on_done = on_answer;
+        op->done_arg = r;
+        ms_head_request_run(op);
+        ms_head_op_unref(op);
+    }
 }
 
 static void on_request(void *arg, struct ms_request *r)
 {
-    static const struct {
-        uint16_t op;
-        void (*answer)(struct ms_head *h, struct ms_request *r);
-    } table[] = {{MS_OP_STATUS, ms_head_control_status},
-                 {MS_OP_HEALTH, on_health},
-                 {MS_OP_STOP, ms_head_control_stop},
-                 {MS_OP_READ_LOG, ms_head_control_read_log},
-                 {MS_OP_OBJECTS, ms_head_control_objects}};
-
-    for (size_t i = 0; i < MS_COUNT(table); i++)
-        if (table[i].op == r->op) {
-            table[i].answer(arg, r);
-            return;
-        }
-    ms_request_fail_text(
-        r, MUSTER__FAILURE__KIND__NO_METHOD, "the head has no operation %u", r->op);
+    if (r->op == MS_OP_ASK)
+        on_ask(arg, r);
+    else if (r->op == MS_OP_HEALTH)
+        on_health(arg, r);
+    else
+        ms_request_fail_text(
+            r, MUSTER__FAILURE__KIND__NO_METHOD, "the head has no operation %u", r->op);
 }
 
 int ms_head_control_open(struct ms_head *h, struct ms_error *err)

@@ -235,18 +235,11 @@ struct ms_head_op *ms_head_prepare(struct ms_head *h, const Muster__ZygoteKey *k
 /* The result is a Status. */
 struct ms_head_op *ms_head_status(struct ms_head *h);
 
-/* Places. `m` is one of place_group (the result is a GroupStatus, perhaps of a group that
- * waits), wait_group and find_group (a GroupStatus), remove_group, place_cluster (a
- * ClusterPlaced: where its ranks would go; nothing is held), and resources (Resources). It is borrowed until the call returns. In an embedded head all of them but
- * wait_group have completed when this returns.
- *
- * -ENOSPC (not on these nodes), -EBUSY (held by others now), -EAGAIN (no way was found), each
- * with a table; -EEXIST (the name), -ENOENT (no such group), -EBUSY of remove_group: a cluster
- * stands in it. */
-struct ms_head_op *ms_head_place(struct ms_head *h, const Muster__DriverToHead *m);
-
-/* Anything that a head can be asked: the result is what answers it in proto/muster.proto.
- * The message is borrowed until the call returns. */
+/* Anything that a head can be asked (verbs.h): the result is what answers it in
+ * proto/muster.proto. The message is borrowed until the call returns. In an embedded head
+ * requests about places (place_group, find_group, remove_group, place_cluster, resources) have completed when this returns. Their errors are -ENOSPC (not on these nodes),
+ * -EBUSY (held by others now) and -EAGAIN (no way was found), each with a table; -EEXIST (the
+ * name), -ENOENT (no such group), -EBUSY of remove_group: a cluster stands in it. */
 struct ms_head_op *ms_head_request(struct ms_head *h, const Muster__DriverToHead *m);
 
 /* The same; `done` is called on the head's thread when it has completed. NULL: out of

@@ -12,7 +12,8 @@
  *
  * and beside this file:
  *
- *   op.h       operations              request.h  from a message to who carries it out
+ *   op.h       operations              verbs.h    all that can be asked: one table
+ *   answer.h   what answers            request.h  from a message to who carries it out
  *   waiting.h  what is not known yet   hello.h    who dials, and what it is told
  *   status.h   what there is           control.h  head.sock, for tools
  *   kept.h     what outlives the head  stop.h     the orderly end

@@ -153,14 +153,21 @@ static void test_ports_and_zygotes(void **state)
 static int ask(const struct ms_session *s,
                const uint8_t *secret,
                uint16_t op,
+               const Muster__DriverToHead *m,
                uint8_t **reply,
                size_t *len,
                struct ms_error *err)
 {
+    uint8_t packed[64];
+    size_t size = m ? muster__driver_to_head__get_packed_size(m) : 0;
     char path[128];
 
+    assert_true(size <= sizeof packed);
+    if (m)
+        muster__driver_to_head__pack(m, packed);
     snprintf(path, sizeof path, "%s/head.sock", s->dir);
-    return ms_tool_call(path, secret, op, NULL, 0, 5 * MS_NS_PER_S, reply, len, err);
+    return ms_tool_call(
+        path, secret, op, packed, size, 5 * MS_NS_PER_S, reply, len, err);
 }
 
 static void test_control_socket(void **state)
@@ -170,26 +177,52 @@ static void test_control_socket(void **state)
     uint8_t *reply = NULL, wrong[32] = {0};
     size_t len = 0;
     struct ms_error err = {0};
-    Muster__Status *st;
+    Muster__StatusRequest status = MUSTER__STATUS_REQUEST__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+    Muster__HeadToDriver *answer;
     Muster__Health *health;
 
     (void)state;
     ops_expect(local_create(h, "actor", 2), 0, NULL);
-    assert_int_equal(ask(s, s->secret, MS_OP_STATUS, &reply, &len, &err), 0);
-    st = muster__status__unpack(NULL, len, reply);
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_STATUS;
+    m.status = &status;
+    assert_int_equal(ask(s, s->secret, MS_OP_ASK, &m, &reply, &len, &err), 0);
+    answer = muster__head_to_driver__unpack(NULL, len, reply);
     free(reply);
-    assert_non_null(st);
-    assert_string_equal(st->session, s->name);
-    assert_int_equal(st->clusters[0]->n_workers, 2);
-    muster__status__free_unpacked(st, NULL);
-    assert_int_equal(ask(s, s->secret, MS_OP_HEALTH, &reply, &len, &err), 0);
+    assert_non_null(answer);
+    assert_int_equal(answer->body_case, MUSTER__HEAD_TO_DRIVER__BODY_STATUS);
+    assert_string_equal(answer->status->session, s->name);
+    assert_int_equal(answer->status->clusters[0]->n_workers, 2);
+    muster__head_to_driver__free_unpacked(answer, NULL);
+    assert_int_equal(ask(s, s->secret, MS_OP_HEALTH, NULL, &reply, &len, &err), 0);
     health = muster__health__unpack(NULL, len, reply);
     free(reply);
     assert_string_equal(health->status, "ok");
     muster__health__free_unpacked(health, NULL);
-    assert_int_equal(ask(s, s->secret, MS_OP_STACK, &reply, &len, &err), -EREMOTEIO);
+    assert_int_equal(ask(s, s->secret, MS_OP_STACK, NULL, &reply, &len, &err),
+                     -EREMOTEIO);
     assert_non_null(strstr(err.text, "no operation"));
-    assert_int_equal(ask(s, wrong, MS_OP_STATUS, &reply, &len, NULL), -EACCES);
+    assert_int_equal(ask(s, wrong, MS_OP_ASK, &m, &reply, &len, NULL), -EACCES);
+    ms_head_stop(h, 0);
+}
+
+static void test_what_tools_may_not_ask(void **state)
+{
+    struct ms_head *h = local_start("");
+    const struct ms_session *s = ms_head_session(h);
+    Muster__HoldPort hold = MUSTER__HOLD_PORT__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+    uint8_t *reply = NULL;
+    size_t len = 0;
+    struct ms_error err = {0};
+
+    (void)state;
+    assert_int_equal(ask(s, s->secret, MS_OP_ASK, &m, &reply, &len, &err), -EREMOTEIO);
+    assert_non_null(strstr(err.text, "does not know this request"));
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_HOLD_PORT;
+    m.hold_port = &hold;
+    assert_int_equal(ask(s, s->secret, MS_OP_ASK, &m, &reply, &len, &err), -EREMOTEIO);
+    assert_non_null(strstr(err.text, "a tool may not ask for 'hold_port'"));
     ms_head_stop(h, 0);
 }
 
@@ -311,6 +344,7 @@ int main(int argc, char **argv)
         TEST(test_stop_ends_what_is_under_way),
         TEST(test_ports_and_zygotes),
         TEST(test_control_socket),
+        TEST(test_what_tools_may_not_ask),
         TEST(test_a_forked_child_forgets),
         TEST(test_any_thread_may_ask),
         TEST(test_two_heads_at_once),

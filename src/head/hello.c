@@ -1,6 +1,7 @@
 #include "head/hello.h"
 #include "base/cleanup.h"
 #include "base/name.h"
+#include "head/answer.h"
 #include "head/drivers/driver.h"
 #include "head/fields.h"
 #include "head/head_impl.h"

@@ -1,5 +1,6 @@
 #include "head/op.h"
 #include "base/cleanup.h"
+#include "cluster/copy.h"
 #include "head/clusters/bringup.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
@@ -43,6 +44,7 @@ struct ms_head_op *ms_head_op_create(struct ms_head *h)
     ms_list_init(&op->wait_link);
     ms_list_init(&op->asks);
     op->head = h;
+    op->asker = MS_ASKER_PROCESS;
     pthread_mutex_lock(&h->lock);
     ms_list_add_tail(&h->ops, &op->link);
     pthread_mutex_unlock(&h->lock);
@@ -99,6 +101,16 @@ complete(struct ms_head_op *op, const struct ms_error *err, ProtobufCMessage *me
 void ms_head_op_succeed(struct ms_head_op *op, ProtobufCMessage *message)
 {
     complete(op, NULL, message);
+}
+
+void ms_head_op_succeed_copy(struct ms_head_op *op, const ProtobufCMessage *message)
+{
+    ProtobufCMessage *copy = ms_proto_copy(message);
+
+    if (copy)
+        ms_head_op_succeed(op, copy);
+    else
+        ms_head_op_fail(op, -ENOMEM, "out of memory");
 }
 
 void ms_head_op_fail_with(struct ms_head_op *op, const struct ms_error *err)

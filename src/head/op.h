@@ -14,11 +14,11 @@
 #include "cluster/registry.h"
 #include "head/clusters/ending.h"
 #include "head/head.h"
+#include "head/verbs.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-struct ms_barrier;
 struct ms_bringup;
 struct ms_node;
 struct ms_driver;
@@ -38,7 +38,8 @@ struct ms_head_op {
 
     /* The request. Once submitted all of it belongs to the head's thread. */
     Muster__DriverToHead *wanted;
-    struct ms_driver *driver;           /* who wants it; NULL: this process */
+    enum ms_asker asker;                /* who wants it: this process, unless set */
+    struct ms_driver *driver;           /* its link; NULL: it has none */
     void (*run)(struct ms_head_op *op); /* begin */
     /* A node's answer, which is no Failure; what is taken out of it is set to NULL. */
     void (*on_answer)(struct ms_head_op *op,
@@ -51,22 +52,21 @@ struct ms_head_op {
     void (*on_failed)(struct ms_head_op *op); /* before it completes with an error */
     void (*on_done)(struct ms_head_op *op);   /* completed; head's thread */
     void *done_arg;
-    void (*then)(void *arg); /* the caller's own on_done */
-    void *then_arg;
-    struct ms_list asks; /* open questions to nodes */
-    uint64_t request;    /* of a driver's link or of our uplink; 0: none */
+    void (*then)(void *arg); /* the caller's own on_done, of done_arg */
+    struct ms_list asks;     /* open questions to nodes */
+    void *own;               /* what the verb's own file keeps of it */
+    uint64_t request;        /* of a driver's link or of our uplink; 0: none */
 
     int64_t grace_ns; /* of the head's end */
 
     /* Clusters. */
     struct ms_cluster *cluster;
-    struct ms_error why;      /* code 0: all is well so far */
-    struct ms_ending ending;  /* ranks of it that end */
+    struct ms_error why;        /* code 0: all is well so far */
+    struct ms_ending ending;    /* ranks of it that end */
     struct ms_bringup *bringup; /* ranks of it that start; NULL: none */
-    size_t bringup_count;      /* of a cluster that grows: how many those are */
-    /* one of the lists of the head in which operations wait; a barrier's ops */
+    size_t bringup_count;       /* of a cluster that grows: how many those are */
+    /* one of the lists in which operations wait: of the head, or of a barrier */
     struct ms_list wait_link;
-    struct ms_barrier *barrier; /* at which it waits */
     struct ms_timer deadline;
 };
 
@@ -83,6 +83,8 @@ struct ms_head_op *ms_head_op_submit(struct ms_head_op *op);
 
 /* Takes the message (may be NULL). */
 void ms_head_op_succeed(struct ms_head_op *op, ProtobufCMessage *message);
+/* With a copy of it. */
+void ms_head_op_succeed_copy(struct ms_head_op *op, const ProtobufCMessage *message);
 void ms_head_op_fail(struct ms_head_op *op, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void ms_head_op_fail_with(struct ms_head_op *op, const struct ms_error *err);

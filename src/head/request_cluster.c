@@ -23,7 +23,7 @@ struct ms_head_op *ms_head_create_cluster(struct ms_head *h,
     create.wait_ns = as_unsigned(wait_ns);
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_CREATE;
     m.create = &create;
-    return ms_head_ask(h, &m, NULL);
+    return ms_head_request(h, &m);
 }
 
 struct ms_head_op *ms_head_restart(struct ms_head *h, const Muster__RestartWorkers *what)
@@ -32,7 +32,7 @@ struct ms_head_op *ms_head_restart(struct ms_head *h, const Muster__RestartWorke
 
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RESTART;
     m.restart = (Muster__RestartWorkers *)(uintptr_t)what;
-    return ms_head_ask(h, &m, NULL);
+    return ms_head_request(h, &m);
 }
 
 struct ms_head_op *ms_head_resize(struct ms_head *h,
@@ -48,7 +48,7 @@ struct ms_head_op *ms_head_resize(struct ms_head *h,
     resize.grace_ns = as_unsigned(grace_ns);
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RESIZE;
     m.resize = &resize;
-    return ms_head_ask(h, &m, NULL);
+    return ms_head_request(h, &m);
 }
 
 struct ms_head_op *ms_head_add_step(struct ms_head *h,
@@ -65,7 +65,7 @@ struct ms_head_op *ms_head_add_step(struct ms_head *h,
     add.meta = (ProtobufCBinaryData){len, (uint8_t *)(uintptr_t)meta};
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_ADD_STEP;
     m.add_step = &add;
-    return ms_head_ask(h, &m, NULL);
+    return ms_head_request(h, &m);
 }
 
 struct ms_head_op *ms_head_find_cluster(struct ms_head *h, const char *name)
@@ -76,7 +76,7 @@ struct ms_head_op *ms_head_find_cluster(struct ms_head *h, const char *name)
     find.name = ms_field_text(name);
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_FIND;
     m.find = &find;
-    return ms_head_ask(h, &m, NULL);
+    return ms_head_request(h, &m);
 }
 
 Muster__DriverToHead *ms_head_wants_successor(uint64_t uid)
@@ -105,6 +105,6 @@ void ms_head_ask_successor(struct ms_head *h, uint64_t uid)
 
     if (!m)
         return;
-    ms_head_op_unref(ms_head_ask(h, m, on_successor));
+    ms_head_op_unref(ms_head_ask(h, m, on_successor, NULL));
     muster__driver_to_head__free_unpacked(m, NULL);
 }

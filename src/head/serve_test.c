@@ -147,6 +147,46 @@ static void test_drivers_have_their_own(void **state)
     assert_int_equal(serve_count(), 0);
 }
 
+static struct ms_head_op *ask_stop(struct ms_head *h, const char *cluster, bool head)
+{
+    Muster__StopRequest stop = MUSTER__STOP_REQUEST__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+
+    stop.cluster = (char *)(uintptr_t)cluster;
+    stop.head = head;
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_STOP;
+    m.stop = &stop;
+    return ms_head_request(h, &m);
+}
+
+/* Who may ask is looked up where it arrives. */
+static void test_a_driver_may_not_stop_what_others_have(void **state)
+{
+    struct far_agent *a = serve_agent("a"), *b = serve_agent("b");
+    struct seen s;
+    struct ms_head *driver;
+    struct ms_head_op *op;
+    const Muster__Stopped *done;
+    uint64_t uids[2];
+
+    (void)state;
+    seen_init(&s);
+    driver = serve_join(&s);
+    serve_create(driver, "one", false, uids);
+    serve_create(driver, "two", false, uids);
+    ops_expect(ask_stop(driver, "", false), -EPERM, "a driver may not ask for 'stop'");
+    ops_expect(ask_stop(serve_head, "three", false), -ENOENT, "'three'");
+    assert_int_equal(serve_count(), 2);
+    op = ask_stop(serve_head, "", true); /* the test has no on_stop_asked */
+    done = (const Muster__Stopped *)ops_message(op);
+    assert_int_equal(done->clusters, 2);
+    assert_int_equal(done->workers, 4);
+    assert_false(done->head);
+    ms_head_op_unref(op);
+    assert_int_equal(far_living(a) + far_living(b), 0);
+    ms_head_stop(driver, 0);
+}
+
 static void test_an_agent_that_ends_takes_its_workers(void **state)
 {
     struct far_agent *b;
@@ -228,6 +268,7 @@ int main(void)
         TEST(test_all_or_none_across_nodes),
         TEST(test_a_node_ends_while_a_cluster_is_made),
         TEST(test_drivers_have_their_own),
+        TEST(test_a_driver_may_not_stop_what_others_have),
         TEST(test_an_agent_that_ends_takes_its_workers),
         TEST(test_a_second_agent_of_a_name_is_refused),
         TEST(test_a_second_head_of_a_name_is_refused),

@@ -1,15 +1,19 @@
 #include "cluster/status.h"
 #include "base/cleanup.h"
+#include "base/limits.h"
 #include "head/clusters/clusters.h"
 #include "head/clusters/place.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
+#include "head/op.h"
 #include "head/rest/rest.h"
 #include "head/status.h"
 #include "head/version.h"
+#include "head/waiting.h"
 #include "resource/shape.h"
 
+#include <errno.h>
 #include <string.h>
 
 static void cleanup_status(Muster__Status **s)
@@ -177,4 +181,52 @@ Muster__Status *ms_head_status_message(struct ms_head *h)
         !add_addresses(s, h))
         return NULL;
     return MS_TAKE(s);
+}
+
+/* ---- who asks, and waits for another one ------------------------------------------- */
+
+static void answer(struct ms_head_op *op)
+{
+    Muster__Status *s = ms_head_status_message(op->head);
+
+    if (s)
+        ms_head_op_succeed(op, &s->base);
+    else
+        ms_head_op_fail(op, -ENOMEM, "out of memory");
+}
+
+static void on_late(void *arg)
+{
+    answer(arg);
+}
+
+/* Nothing has changed: it waits until something has. False: it does not. */
+static bool hold(struct ms_head_op *op)
+{
+    const Muster__StatusRequest *asked = op->wanted->status;
+    struct ms_head *h = op->head;
+
+    if (asked->wait_ns == 0 || asked->seen != h->status.change ||
+        ms_timer_init(&op->deadline, h->loop, on_late, op) < 0)
+        return false;
+    ms_list_add_tail(&h->status.watching, &op->wait_link);
+    ms_timer_set(&op->deadline,
+                 asked->wait_ns < MS_HOLD_MAX_NS ? (int64_t)asked->wait_ns
+                                                 : MS_HOLD_MAX_NS);
+    return true;
+}
+
+void ms_head_status_run(struct ms_head_op *op)
+{
+    if (op->driver && ms_head_wait_for_nodes(op))
+        return; /* it would plan with nodes that are not all of them */
+    if (!hold(op))
+        answer(op);
+}
+
+void ms_head_changed(struct ms_head *h)
+{
+    h->status.change++;
+    ms_list_each (op, &h->status.watching, struct ms_head_op, wait_link)
+        answer(op);
 }

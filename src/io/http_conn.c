@@ -2,6 +2,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "io/http_text.h"
+#include "io/json.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -158,18 +159,15 @@ void ms_http_conn_close_after(struct ms_http_conn *c)
     c->close_after = true;
 }
 
-static void append_escaped(struct ms_buf *b, const char *text)
+/* With its quotes. It may be a text that was cut, or that a client has sent. */
+static void append_text(struct ms_buf *b, const char *text)
 {
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
+    json_t *clean = ms_json_string(text);
+    char *quoted = clean ? json_dumps(clean, JSON_ENCODE_ANY) : NULL;
 
-        if (c == '"' || c == '\\')
-            ms_buf_printf(b, "\\%c", c);
-        else if (c < ' ')
-            ms_buf_printf(b, "\\u%04x", c);
-        else
-            ms_buf_append(b, text, 1);
-    }
+    ms_buf_printf(b, "%s", quoted ? quoted : "\"\"");
+    free(quoted);
+    json_decref(clean);
 }
 
 /* Without memory the answer is shorter than it should be, but one. */
@@ -179,13 +177,13 @@ static void error_body(struct ms_buf *b, bool is_problem, int status, const char
     if (is_problem)
         ms_buf_printf(b,
                       "{\"type\": \"about:blank\", \"title\": \"%s\", \"status\": %d, "
-                      "\"detail\": \"",
+                      "\"detail\": ",
                       ms_http_reason(status),
                       status);
     else
-        ms_buf_printf(b, "{\"status\": \"error\", \"error\": \"");
-    append_escaped(b, text);
-    ms_buf_printf(b, "\"}\n");
+        ms_buf_printf(b, "{\"status\": \"error\", \"error\": ");
+    append_text(b, text);
+    ms_buf_printf(b, "}\n");
 }
 
 void ms_http_conn_fail_with(struct ms_http_conn *c,

@@ -150,7 +150,8 @@ const char *ms_http_reason(int status)
                  {502, "Bad Gateway"},
                  {503, "Service Unavailable"},
                  {504, "Gateway Timeout"},
-                 {505, "HTTP Version Not Supported"}};
+                 {505, "HTTP Version Not Supported"},
+                 {507, "Insufficient Storage"}};
 
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         if (table[i].status == status)

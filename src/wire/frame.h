@@ -85,11 +85,8 @@ enum ms_op {
     MS_OP_HTTP_SET_ENV = 33,
     MS_OP_HTTP_CREATE_ENGINE = 34,
     MS_OP_HTTP_CALL = 35,
-    MS_OP_STATUS = 64,   /* head: StatusRequest -> Status */
-    MS_OP_STOP = 65,     /* head: StopRequest -> Stopped */
-    MS_OP_READ_LOG = 66, /* head: ReadLog -> LogPiece */
-    MS_OP_OBJECTS = 67,  /* head: ListObjects -> Objects */
-    MS_OP_METHOD = 256   /* the first interned method */
+    MS_OP_ASK = 68,    /* head: DriverToHead -> HeadToDriver */
+    MS_OP_METHOD = 256 /* the first interned method */
 };
 
 struct ms_frame {

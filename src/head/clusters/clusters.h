@@ -11,7 +11,7 @@
  * bringup.h    starting ranks and having them do their steps, one way for all of these;
  *              start.h: what nodes are asked for that
  * ending.h     ending ranks, one way for all ends
- * cluster.c    destroying, and what happens to workers
+ * cluster.c    destroying, and what happens to workers; stop_clusters.c: of several
  * steps.c      what is done to clusters since, and who asks for them
  * successor.c  who has a dead worker's place
  * helpers.h    helpers of workers that are wider than a node
@@ -36,6 +36,7 @@ void ms_head_destroy_run(struct ms_head_op *op);
 void ms_head_restart_run(struct ms_head_op *op);
 void ms_head_resize_run(struct ms_head_op *op);
 void ms_head_add_step_run(struct ms_head_op *op);
+void ms_head_stop_clusters_run(struct ms_head_op *op);
 void ms_head_ask_successor_run(struct ms_head_op *op);
 void ms_head_find_run(struct ms_head_op *op);
 

@@ -41,9 +41,15 @@ void ms_place_driver_gone(struct ms_head *h, uint64_t driver);
 /* What this driver waits for fails. */
 void ms_place_fail_waits(struct ms_head *h, const struct ms_driver *d);
 
-/* `run` of every request about groups, placement and resources, by op->wanted; false: it
- * is none of them. */
-bool ms_place_run(struct ms_head_op *op);
+/* `run` of requests; on any thread, but wait and restore on the head's. */
+void ms_place_group_run(struct ms_head_op *op);
+void ms_place_wait_run(struct ms_head_op *op);
+void ms_place_remove_run(struct ms_head_op *op);
+void ms_place_find_run(struct ms_head_op *op);
+void ms_place_restore_run(struct ms_head_op *op);
+void ms_place_cluster_run(struct ms_head_op *op);
+void ms_place_drop_run(struct ms_head_op *op);
+void ms_place_resources_run(struct ms_head_op *op);
 /* A group of the head before, where it was. -EEXIST: it is there; -ENOENT: a node of it is
  * not; -EINVAL, -ENOMEM. */
 int ms_place_restore(struct ms_head *h,

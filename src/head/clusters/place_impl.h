@@ -4,7 +4,6 @@
  * place_group.c    groups
  * place_cluster.c  clusters: from the plan to the end
  * place_status.c   the messages
- * place_ask.c      from a call of head.h to an operation
  */
 #ifndef MS_HEAD_CLUSTERS_PLACE_IMPL_H
 #define MS_HEAD_CLUSTERS_PLACE_IMPL_H
@@ -12,16 +11,6 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "head/clusters/place.h"
-
-/* ---- requests, by op->wanted; on any thread, but a wait on the head's ---------------- */
-
-void ms_place_group_run(struct ms_head_op *op);
-void ms_place_wait_run(struct ms_head_op *op);
-void ms_place_remove_run(struct ms_head_op *op);
-void ms_place_find_run(struct ms_head_op *op);
-void ms_place_restore_run(struct ms_head_op *op);
-void ms_place_cluster_run(struct ms_head_op *op);
-void ms_place_resources_run(struct ms_head_op *op);
 
 /* Something has changed for those who wait: look on the head's thread. Any thread. */
 void ms_place_kick(struct ms_head *h);

@@ -108,7 +108,4 @@ void ms_drivers_tell_node(struct ms_head *h, const struct ms_node *n);
 void ms_drivers_tell_resized(struct ms_head *h, Muster__ClusterResized *resized);
 void ms_drivers_say_goodbye(struct ms_head *h, const char *why);
 
-/* `why` as a message, which borrows its text. */
-void ms_head_failure(Muster__Failure *f, const struct ms_error *why);
-
 #endif

@@ -1,8 +1,10 @@
 #include "base/cleanup.h"
 #include "cluster/copy.h"
+#include "head/answer.h"
 #include "head/drivers/driver_impl.h"
 #include "head/op.h"
 #include "head/request.h"
+#include "head/verbs.h"
 
 #include <errno.h>
 #include <string.h>
@@ -42,110 +44,25 @@ static void keep(struct ms_driver *d, const Muster__HeadToDriver *m)
 
 /* ---- answers --------------------------------------------------------------------- */
 
-static Muster__Failure__Kind kind_of(int code)
-{
-    switch (code) {
-    case -ENOMEM:
-        return MUSTER__FAILURE__KIND__NO_MEMORY;
-    case -EINVAL:
-        return MUSTER__FAILURE__KIND__BAD_ARGUMENT;
-    default:
-        return MUSTER__FAILURE__KIND__REFUSED;
-    }
-}
-
-void ms_head_failure(Muster__Failure *f, const struct ms_error *why)
-{
-    muster__failure__init(f);
-    f->kind = kind_of(why->code);
-    f->code = why->code;
-    f->message = (char *)(uintptr_t)why->text;
-}
-
-#define RULE(wanted, answer, is_question)                                              \
-    {                                                                                  \
-        MUSTER__DRIVER_TO_HEAD__BODY_##wanted, MUSTER__HEAD_TO_DRIVER__BODY_##answer,  \
-            is_question                                                                \
-    }
-
-/* What answers what; all else is answered with Done. */
-static const struct rule {
-    Muster__DriverToHead__BodyCase wanted;
-    Muster__HeadToDriver__BodyCase answer;
-    bool is_question; /* asking again is as good as keeping the answer */
-} rules[] = {
-    RULE(CREATE, CREATED, false),      RULE(HOLD_PORT, PORT, false),
-    RULE(STATUS, STATUS, true),        RULE(ASK_DEATH, EXITED, true),
-    RULE(RESTART, CREATED, false),     RULE(ASK_SUCCESSOR, SUCCESSOR, true),
-    RULE(RESIZE, CREATED, false),
-    RULE(READ_LOG, PIECE, true),       RULE(FIND, FOUND, true),
-    RULE(PLACE_GROUP, GROUP, false),   RULE(WAIT_GROUP, GROUP, true),
-    RULE(FIND_GROUP, GROUP, true),     RULE(PLACE_CLUSTER, PLACED, true),
-    RULE(RESOURCES, RESOURCES, true),  RULE(KV_PUT, KV_DONE, false),
-    RULE(KV_DELETE, KV_DONE, false),   RULE(KV_GET, KV_ENTRY, true),
-    RULE(KV_KEYS, KV_EVENTS, true),    RULE(KV_WATCH, KV_EVENTS, true),
-    RULE(RESERVE, RESERVATION, false), RULE(RESERVATION, RESERVATION, true),
-};
-
-static const struct rule *find_rule(const Muster__DriverToHead *wanted)
-{
-    for (size_t i = 0; i < MS_COUNT(rules); i++)
-        if (rules[i].wanted == wanted->body_case)
-            return &rules[i];
-    return NULL;
-}
-
-/* The body of an answer by what was wanted; the message stays the operation's. One that
- * was to be replaced by nobody has none. */
-static void
-set_body(Muster__HeadToDriver *m, const struct ms_head_op *op, Muster__Done *done)
-{
-    const struct rule *rule = find_rule(op->wanted);
-
-    if (rule && op->message) {
-        m->body_case = rule->answer;
-        m->done = (Muster__Done *)op->message; /* all bodies are pointers in a union */
-    } else {
-        m->body_case = MUSTER__HEAD_TO_DRIVER__BODY_DONE;
-        m->done = done;
-    }
-}
-
 static bool is_question(const Muster__DriverToHead *wanted)
 {
-    const struct rule *rule = find_rule(wanted);
+    const struct ms_verb *v = ms_verb_find(wanted->body_case);
 
-    return rule && rule->is_question;
+    return v && v->is_question;
 }
 
 static void on_done(struct ms_head_op *op)
 {
     struct ms_driver *d = op->driver;
-    Muster__Done done = MUSTER__DONE__INIT;
-    Muster__Failure failure;
-    Muster__HeadToDriver m = MUSTER__HEAD_TO_DRIVER__INIT;
+    struct ms_answer a;
 
     ms_map_remove(&d->ops, op->request);
-    m.request = op->request;
-    if (op->error.code) {
-        ms_head_failure(&failure, &op->error);
-        if (op->table) {
-            failure.kind = MUSTER__FAILURE__KIND__PLACEMENT;
-            failure.traceback = op->table;
-        }
-        if (op->failure) {
-            failure.workers = op->failure->workers;
-            failure.n_workers = op->failure->n_workers;
-        }
-        m.body_case = MUSTER__HEAD_TO_DRIVER__BODY_FAILURE;
-        m.failure = &failure;
-    } else {
-        set_body(&m, op, &done);
-    }
+    ms_answer_init(&a, op);
+    a.message.request = op->request;
     if (d->state != MS_DRIVER_ENDING && !is_question(op->wanted))
-        keep(d, &m);
+        keep(d, &a.message);
     if (d->wire)
-        ms_link_send(d->wire, &m.base);
+        ms_link_send(d->wire, &a.message.base);
     ms_driver_op_gone(d);
 }
 
@@ -196,6 +113,7 @@ static void begin(struct ms_driver *d, Muster__DriverToHead *m)
     }
     op->wanted = m;
     op->request = m->request;
+    op->asker = ms_driver_worker(d) ? MS_ASKER_WORKER : MS_ASKER_DRIVER;
     op->driver = d;
     op->on_done = on_done;
     ms_head_request_run(op);

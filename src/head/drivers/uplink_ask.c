@@ -1,7 +1,9 @@
 #include "base/cleanup.h"
+#include "head/answer.h"
 #include "head/drivers/uplink_impl.h"
 #include "head/head_impl.h"
 #include "head/op.h"
+#include "head/verbs.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -136,41 +138,29 @@ void ms_uplink_worker_exited(struct ms_uplink *u,
         h->on_exit(h->arg, uid, exit);
 }
 
-/* The part of an answer that is the operation's result. */
-static ProtobufCMessage *take_result(Muster__HeadToDriver *m)
+/* Takes what workers said out of the answer. */
+static void fail(struct ms_head_op *op, Muster__HeadToDriver *m)
 {
-    switch (m->body_case) {
-    case MUSTER__HEAD_TO_DRIVER__BODY_CREATED:
-        return &MS_TAKE(m->created)->base;
-    case MUSTER__HEAD_TO_DRIVER__BODY_PORT:
-        return &MS_TAKE(m->port)->base;
-    case MUSTER__HEAD_TO_DRIVER__BODY_STATUS:
-        return &MS_TAKE(m->status)->base;
-    case MUSTER__HEAD_TO_DRIVER__BODY_EXITED:
-        return &MS_TAKE(m->exited)->base;
-    case MUSTER__HEAD_TO_DRIVER__BODY_SUCCESSOR:
-        return &MS_TAKE(m->successor)->base;
-    case MUSTER__HEAD_TO_DRIVER__BODY_PIECE:
-        return &MS_TAKE(m->piece)->base;
-    case MUSTER__HEAD_TO_DRIVER__BODY_FOUND:
-        return &MS_TAKE(m->found)->base;
-    case MUSTER__HEAD_TO_DRIVER__BODY_GROUP:
-        return &MS_TAKE(m->group)->base;
-    case MUSTER__HEAD_TO_DRIVER__BODY_PLACED:
-        return &MS_TAKE(m->placed)->base;
-    case MUSTER__HEAD_TO_DRIVER__BODY_RESOURCES:
-        return &MS_TAKE(m->resources)->base;
-    case MUSTER__HEAD_TO_DRIVER__BODY_KV_DONE:
-        return &MS_TAKE(m->kv_done)->base;
-    case MUSTER__HEAD_TO_DRIVER__BODY_KV_ENTRY:
-        return &MS_TAKE(m->kv_entry)->base;
-    case MUSTER__HEAD_TO_DRIVER__BODY_KV_EVENTS:
-        return &MS_TAKE(m->kv_events)->base;
-    case MUSTER__HEAD_TO_DRIVER__BODY_RESERVATION:
-        return &MS_TAKE(m->reservation)->base;
-    default:
-        return NULL;
-    }
+    const Muster__Failure *f = m->failure;
+    struct ms_error why = {0};
+
+    if (f->traceback[0])
+        op->table = strdup(f->traceback);
+    ms_error_set(&why, f->code < 0 ? f->code : -EIO, "%s", f->message);
+    if (f->n_workers)
+        op->failure = MS_TAKE(m->failure);
+    ms_head_op_fail_with(op, &why);
+}
+
+static void succeed(struct ms_head_op *op, Muster__HeadToDriver *m)
+{
+    const struct ms_verb *v = op->wanted ? ms_verb_find(op->wanted->body_case) : NULL;
+    ProtobufCMessage *result = NULL;
+
+    if (ms_answer_take(v, m, &result) < 0)
+        ms_head_op_fail(op, -EPROTO, "the head gave another answer than was asked for");
+    else
+        ms_head_op_succeed(op, result);
 }
 
 static void on_answer(struct ms_uplink *u, Muster__HeadToDriver *m)
@@ -183,21 +173,10 @@ static void on_answer(struct ms_uplink *u, Muster__HeadToDriver *m)
     if (op == u->head->stop_op)
         u->head->stop_op = NULL;
     ms_uplink_note_group(u, op->wanted, m);
-    if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_FAILURE &&
-        m->failure->traceback[0])
-        op->table = strdup(m->failure->traceback);
-    if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_FAILURE) {
-        struct ms_error why = {0};
-
-        ms_error_set(&why,
-                     m->failure->code < 0 ? m->failure->code : -EIO,
-                     "%s",
-                     m->failure->message);
-        if (m->failure->n_workers)
-            op->failure = MS_TAKE(m->failure);
-        ms_head_op_fail_with(op, &why);
-    } else
-        ms_head_op_succeed(op, take_result(m));
+    if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_FAILURE)
+        fail(op, m);
+    else
+        succeed(op, m);
 }
 
 bool ms_uplink_read(struct ms_uplink *u, const uint8_t *body, size_t len)

@@ -38,7 +38,7 @@ static void release(struct ms_barrier *b)
 
 static void on_failed(struct ms_head_op *op)
 {
-    struct ms_barrier *b = MS_TAKE(op->barrier);
+    struct ms_barrier *b = MS_TAKE(op->own);
 
     b->count--;
     ms_list_remove(&op->wait_link);
@@ -78,7 +78,7 @@ static size_t print_missing(struct ms_buf *out, const struct ms_barrier *b)
 static void on_late(void *arg)
 {
     struct ms_head_op *op = arg;
-    const struct ms_barrier *b = op->barrier;
+    const struct ms_barrier *b = op->own;
     struct ms_buf ranks;
     struct ms_error why = {0};
     size_t missing;
@@ -114,7 +114,7 @@ static void let_all_go(struct ms_barrier *b)
     while (!ms_list_is_empty(&b->ops)) {
         struct ms_head_op *op = ms_list_first(&b->ops, struct ms_head_op, wait_link);
 
-        op->barrier = NULL;
+        op->own = NULL;
         op->on_failed = NULL;
         b->count--;
         ms_head_op_succeed(op, NULL);
@@ -228,7 +228,7 @@ void ms_head_barrier_run(struct ms_head_op *op)
         ms_head_op_fail_with(op, &err);
         return;
     }
-    op->barrier = b;
+    op->own = b;
     op->on_failed = on_failed;
     ms_list_add_tail(&b->ops, &op->wait_link);
     b->count++;

@@ -1,6 +1,5 @@
 /* kv_ask.c - what is asked of the key-value store: put, delete, get */
 #include "base/cleanup.h"
-#include "cluster/copy.h"
 #include "head/drivers/driver.h"
 #include "head/fields.h"
 #include "head/head_impl.h"
@@ -9,19 +8,10 @@
 #include "head/kv/kv_impl.h"
 #include "head/op.h"
 #include "head/waiting.h"
+#include "wire/frame.h"
 
 #include <errno.h>
 #include <string.h>
-
-void ms_head_answer(struct ms_head_op *op, const ProtobufCMessage *m)
-{
-    ProtobufCMessage *copy = ms_proto_copy(m);
-
-    if (copy)
-        ms_head_op_succeed(op, copy);
-    else
-        ms_head_op_fail(op, -ENOMEM, "out of memory");
-}
 
 void ms_kv_entry_message(Muster__KvEntry *m, const struct ms_kv_entry *e)
 {
@@ -58,6 +48,8 @@ static int find_owner(const struct ms_head_op *op,
             err, -EINVAL, "owner 'worker': who puts this is a driver, not a worker");
     out->kind = MS_KV_DRIVER;
     out->id = uid ? slot->cluster->driver : ms_driver_id(op->driver);
+    if (!op->driver && op->head->is_daemon) /* who asked is no driver */
+        out->kind = MS_KV_NONE;
     /* the driver of a detached cluster may have ended long ago */
     if (uid && (asked == MUSTER__KV_OWNER__KV_WORKER || slot->cluster->detached))
         *out = (struct ms_kv_owner){.kind = MS_KV_WORKER, .id = uid};
@@ -70,7 +62,15 @@ static void answer_done(struct ms_head_op *op, bool done)
 
     m.done = done;
     m.revision = op->head->kv.store.revision;
-    ms_head_answer(op, &m.base);
+    ms_head_op_succeed_copy(op, &m.base);
+}
+
+/* Whoever reads a value may unpickle it: HTTP can put nothing that is unpickled. */
+static int check_codec(const struct ms_head_op *op, struct ms_error *err)
+{
+    if (op->asker != MS_ASKER_HTTP || op->wanted->kv_put->codec == MS_CODEC_BYTES)
+        return 0;
+    return ms_error_set(err, -EINVAL, "by HTTP a value is bytes: its codec is 0");
 }
 
 void ms_head_kv_put_run(struct ms_head_op *op)
@@ -87,7 +87,9 @@ void ms_head_kv_put_run(struct ms_head_op *op)
 
     if (asked->owner != MUSTER__KV_OWNER__KV_NONE && ms_head_wait_for_worker(op))
         return;
-    rc = find_owner(op, asked->owner, &put.owner, &err);
+    rc = check_codec(op, &err);
+    if (rc == 0)
+        rc = find_owner(op, asked->owner, &put.owner, &err);
     if (rc == 0)
         rc = ms_kv_put(&h->kv.store, &put, &err);
     if (rc < 0) {
@@ -137,7 +139,7 @@ static bool try_get(struct ms_head_op *op, bool is_last)
     if (!e && !is_last)
         return false;
     ms_kv_entry_message(&m, e);
-    ms_head_answer(op, &m.base);
+    ms_head_op_succeed_copy(op, &m.base);
     return true;
 }
 

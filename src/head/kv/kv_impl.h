@@ -13,7 +13,5 @@ void ms_head_kv_wait(struct ms_head_op *op, uint64_t wait_ns);
 bool ms_head_kv_try_watch(struct ms_head_op *op, bool is_last);
 /* Borrows from the entry; NULL: that there is none. */
 void ms_kv_entry_message(Muster__KvEntry *m, const struct ms_kv_entry *e);
-/* The operation succeeds with a copy of this. */
-void ms_head_answer(struct ms_head_op *op, const ProtobufCMessage *m);
 
 #endif

@@ -60,7 +60,7 @@ answer(struct ms_head_op *op, const struct page *p, uint64_t revision, bool is_a
     m.is_all = is_all;
     m.n_entries = p->count;
     m.entries = p->pointers;
-    ms_head_answer(op, &m.base);
+    ms_head_op_succeed_copy(op, &m.base);
 }
 
 /* All that there is below a prefix. */

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- answers --------------------------------------------------------------------- */
 
@@ -67,30 +68,29 @@ static void do_openapi(const struct rest_ask *ask)
 
 /* ---- routes ---------------------------------------------------------------------- */
 
+/* All of them answer GET; what else there is are verbs (head/verbs.h). */
 struct route {
     const char *path; /* "*" stands for any segment: the first is a name, then a rank */
     void (*get)(const struct rest_ask *ask);
-    void (*end)(const struct rest_ask *ask); /* DELETE */
     bool is_open;
 };
 
 static const struct route routes[] = {
-    {"metrics", ms_rest_metrics, NULL, false}, /* the first: it may be open */
-    {"api/v1/health", ms_rest_health, NULL, true},
-    {"api/v1/version", ms_rest_version, NULL, false},
-    {"api/v1/openapi.json", do_openapi, NULL, false},
-    {"api/v1/status", ms_rest_status, NULL, false},
-    {"api/v1/nodes", ms_rest_nodes, NULL, false},
-    {"api/v1/nodes/*", ms_rest_node, NULL, false},
-    {"api/v1/drivers", ms_rest_drivers, NULL, false},
-    {"api/v1/groups", ms_rest_groups, NULL, false},
-    {"api/v1/objects", ms_rest_objects, NULL, false},
-    {"api/v1/clusters", ms_rest_clusters, NULL, false},
-    {"api/v1/clusters/*", ms_rest_cluster, ms_rest_end, false},
-    {"api/v1/clusters/*/workers", ms_rest_workers, NULL, false},
-    {"api/v1/clusters/*/workers/*", ms_rest_worker, NULL, false},
-    {"api/v1/clusters/*/workers/*/stack", ms_rest_stack, NULL, false},
-    {"api/v1/clusters/*/workers/*/logs", ms_rest_logs, NULL, false},
+    {"metrics", ms_rest_metrics, false}, /* the first: it may be open */
+    {"api/v1/health", ms_rest_health, true},
+    {"api/v1/version", ms_rest_version, false},
+    {"api/v1/openapi.json", do_openapi, false},
+    {"api/v1/status", ms_rest_status, false},
+    {"api/v1/nodes", ms_rest_nodes, false},
+    {"api/v1/nodes/*", ms_rest_node, false},
+    {"api/v1/drivers", ms_rest_drivers, false},
+    {"api/v1/groups", ms_rest_groups, false},
+    {"api/v1/clusters", ms_rest_clusters, false},
+    {"api/v1/clusters/*", ms_rest_cluster, false},
+    {"api/v1/clusters/*/workers", ms_rest_workers, false},
+    {"api/v1/clusters/*/workers/*", ms_rest_worker, false},
+    {"api/v1/clusters/*/workers/*/stack", ms_rest_stack, false},
+    {"api/v1/clusters/*/workers/*/logs", ms_rest_logs, false},
 };
 
 static int hex_of(char c)
@@ -101,8 +101,7 @@ static int hex_of(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* One segment, decoded; false: it is none that anything here could have. */
-static bool decode(const char *from, size_t len, char *to)
+bool ms_rest_decode(const char *from, size_t len, char *to)
 {
     for (size_t i = 0; i < len; i++) {
         int c = (unsigned char)from[i];
@@ -113,7 +112,7 @@ static bool decode(const char *from, size_t len, char *to)
             c = hex_of(from[i + 1]) * 16 + hex_of(from[i + 2]);
             i += 2;
         }
-        if (c <= ' ' || c == '/' || c >= 0x7f)
+        if (c == 0)
             return false;
         *to++ = (char)c;
     }
@@ -121,10 +120,36 @@ static bool decode(const char *from, size_t len, char *to)
     return true;
 }
 
-/* Does the path match? *name and *rank are copies of its variable segments. */
-static bool matches(const char *route, const char *path, char *name, char *rank)
+/* Is this what a node, a cluster or a rank can be called? */
+static bool is_name(const char *text)
 {
-    char *variables[] = {name, rank};
+    for (; *text; text++)
+        if ((unsigned char)*text <= ' ' || *text == '/' || (unsigned char)*text >= 0x7f)
+            return false;
+    return true;
+}
+
+enum { SEGMENT_MAX = 3 * (int)MS_KV_KEY_MAX + 1, VARIABLES_MAX = 2 };
+
+/* What a request is for: `own`, `verb` or neither. */
+struct match {
+    const struct route *own;
+    const struct ms_verb *verb;
+    char allow[64]; /* methods of this path; empty: nothing is there */
+    char variables[VARIABLES_MAX][SEGMENT_MAX];
+};
+
+/* A segment that stands for any: `to` is what is there, decoded. */
+static bool
+take_variable(const char *route, const char *path, size_t len, char to[SEGMENT_MAX])
+{
+    return len > 0 && len < SEGMENT_MAX && ms_rest_decode(path, len, to) &&
+           (strncmp(route, "{+", 2) == 0 || is_name(to));
+}
+
+/* Does the path fit? */
+static bool matches(const char *route, const char *path, char (*variables)[SEGMENT_MAX])
+{
     size_t next = 0;
 
     if (*path++ != '/')
@@ -132,9 +157,9 @@ static bool matches(const char *route, const char *path, char *name, char *rank)
     for (;;) {
         size_t len = strcspn(path, "/"), want = strcspn(route, "/");
 
-        if (*route == '*') {
-            if (len == 0 || len > 3 * MS_NAME_MAX || next == MS_COUNT(variables) ||
-                !decode(path, len, variables[next++]))
+        if (*route == '*' || *route == '{') {
+            if (next == VARIABLES_MAX ||
+                !take_variable(route, path, len, variables[next++]))
                 return false;
         } else if (len != want || strncmp(path, route, len) != 0) {
             return false;
@@ -148,16 +173,55 @@ static bool matches(const char *route, const char *path, char *name, char *rank)
     }
 }
 
-enum { SEGMENT_MAX = 3 * (int)MS_NAME_MAX + 1 };
-
-static const struct route *
-route_find(const char *path, char name[SEGMENT_MAX], char rank[SEGMENT_MAX])
+/* True if the request has this method; that the path has it is noted. */
+static bool fits(struct match *m, const char *wanted, const char *method)
 {
-    name[0] = rank[0] = 0;
-    for (size_t i = 0; i < MS_COUNT(routes); i++)
-        if (matches(routes[i].path, path, name, rank))
-            return &routes[i];
-    return NULL;
+    bool is_get = strcmp(method, "GET") == 0;
+    size_t len = strlen(m->allow);
+
+    snprintf(m->allow + len,
+             sizeof m->allow - len,
+             "%s%s",
+             len ? ", " : "",
+             is_get ? "GET, HEAD" : method);
+    return strcmp(wanted, method) == 0 || (is_get && strcmp(wanted, "HEAD") == 0);
+}
+
+static void match_init(struct match *m, const struct ms_http_request *r)
+{
+    size_t count;
+    const struct ms_verb *verbs = ms_verbs(&count);
+
+    m->own = NULL;
+    m->verb = NULL;
+    m->allow[0] = m->variables[0][0] = m->variables[1][0] = 0;
+    for (size_t i = 0; i < MS_COUNT(routes) && !m->own; i++)
+        if (matches(routes[i].path, r->path, m->variables) && fits(m, r->method, "GET"))
+            m->own = &routes[i];
+    for (size_t i = 0; i < count && !m->own && !m->verb; i++)
+        if (verbs[i].http.method &&
+            matches(verbs[i].http.path, r->path, m->variables) &&
+            fits(m, r->method, verbs[i].http.method))
+            m->verb = &verbs[i];
+}
+
+/* A page in somebody's browser may be able to reach us; it cannot send JSON elsewhere
+ * without asking first, and says where it comes from. */
+static int
+check_page(const struct match *m, const struct ms_http_request *r, const char **why)
+{
+    const char *type = ms_http_header_find(r, "content-type");
+
+    if (ms_http_header_find(r, "origin") && strcmp(r->method, "GET") != 0) {
+        *why = "requests of web pages are not served";
+        return 403;
+    }
+    if (m->verb && r->has_body &&
+        (!type || strncasecmp(type, "application/json", 16) != 0)) {
+        *why = "the body must be application/json";
+        return 415;
+    }
+    return 0;
 }
 
 static int on_head(void *arg,
@@ -166,45 +230,44 @@ static int on_head(void *arg,
                    const char **why)
 {
     const struct ms_rest *rest = arg;
-    char name[SEGMENT_MAX], rank[SEGMENT_MAX];
-    const struct route *route = route_find(r->path, name, rank);
+    struct match m;
 
     *body_max = MS_HTTP_SMALL_MAX;
-    if (route && (route->is_open || (rest->open_metrics && route == &routes[0])))
+    match_init(&m, r);
+    if (m.own && (m.own->is_open || (rest->open_metrics && m.own == &routes[0])))
         return 0;
     if (!ms_http_token_is_shown(&rest->token, r)) {
         *why = "the token is missing or wrong: Authorization: Bearer <token>";
         return 401;
     }
-    if (ms_http_header_find(r, "origin") && strcmp(r->method, "GET") != 0) {
-        *why = "requests of web pages are not served";
-        return 403;
-    }
-    return 0;
+    return check_page(&m, r, why);
+}
+
+static void fail_method(struct ms_http_conn *c, const struct match *m)
+{
+    char allow[sizeof m->allow + 16];
+
+    snprintf(allow, sizeof allow, "Allow: %s\r\n", m->allow);
+    ms_http_conn_fail_with(c, 405, allow, "this path has other methods");
 }
 
 static void
 on_request(void *arg, struct ms_http_conn *c, const struct ms_http_request *r)
 {
     struct ms_rest *rest = arg;
-    char name[SEGMENT_MAX], rank[SEGMENT_MAX];
-    const struct route *route = route_find(r->path, name, rank);
-    struct rest_ask ask = {rest, c, r, name, rank};
-    bool is_get = strcmp(r->method, "GET") == 0 || strcmp(r->method, "HEAD") == 0;
+    struct match m;
+    struct rest_ask ask = {rest, c, r, m.variables[0], m.variables[1]};
 
     rest->requests++;
-    if (!route)
-        ms_http_conn_fail(c, 404, "there is nothing at this path");
-    else if (is_get)
-        route->get(&ask);
-    else if (route->end && strcmp(r->method, "DELETE") == 0)
-        route->end(&ask);
+    match_init(&m, r);
+    if (m.own)
+        m.own->get(&ask);
+    else if (m.verb)
+        ms_rest_verb(&ask, m.verb);
+    else if (m.allow[0])
+        fail_method(c, &m);
     else
-        ms_http_conn_fail_with(c,
-                               405,
-                               route->end ? "Allow: GET, HEAD, DELETE\r\n"
-                                          : "Allow: GET, HEAD\r\n",
-                               "this path has other methods");
+        ms_http_conn_fail(c, 404, "there is nothing at this path");
 }
 
 static const struct ms_http_conn_ops conn_ops = {.on_head = on_head,

@@ -2,10 +2,9 @@
  *
  * rest.c         listening, who may, routes
  * rest_read.c    what is read from the Status message, as view.h shows it
- * rest_objects.c what is in the stores of all nodes
+ * rest_verb.c    verbs that have a route of their own (head/verbs.h)
  * rest_worker.c  stack of a worker
  * rest_log.c     its log, here or on another machine
- * rest_end.c     ending a cluster
  * metrics.c      for Prometheus
  */
 #ifndef MS_HEAD_REST_REST_IMPL_H
@@ -14,6 +13,7 @@
 #include "head/op.h"
 #include "head/rest/rest.h"
 #include "head/rest/view.h"
+#include "head/verbs.h"
 #include "io/http_json.h"
 #include "io/http_token.h"
 #include "wire/client.h"
@@ -35,7 +35,7 @@ struct ms_rest {
     struct ms_list waits; /* requests that wait for a worker or an operation */
 };
 
-/* One request; `name` and `rank` are those of its path. */
+/* One request; `name` and `rank` are the first and second variable of its path. */
 struct rest_ask {
     struct ms_rest *rest;
     struct ms_http_conn *conn;
@@ -53,6 +53,10 @@ struct rest_wait {
 
 void ms_rest_wait_begin(struct rest_wait *w, const struct rest_ask *ask);
 
+/* Percent-decode into `to` (which may be `from`), with a NUL; false: it is malformed, or
+ * there is a NUL in it. */
+bool ms_rest_decode(const char *from, size_t len, char *to);
+
 /* A number in the query: `fallback` if it is not there, -1 if it is none within least and
  * most, and that was answered. */
 int64_t ms_rest_number(const struct rest_ask *ask,
@@ -69,8 +73,6 @@ void ms_rest_nodes(const struct rest_ask *ask);
 void ms_rest_node(const struct rest_ask *ask);
 void ms_rest_drivers(const struct rest_ask *ask);
 void ms_rest_groups(const struct rest_ask *ask);
-/* rest_objects.c */
-void ms_rest_objects(const struct rest_ask *ask);
 void ms_rest_clusters(const struct rest_ask *ask);
 void ms_rest_cluster(const struct rest_ask *ask);
 void ms_rest_workers(const struct rest_ask *ask);
@@ -87,8 +89,8 @@ void ms_rest_worker_finish(struct ms_rest *rest);
 /* rest_log.c */
 void ms_rest_logs(const struct rest_ask *ask);
 
-/* rest_end.c */
-void ms_rest_end(const struct rest_ask *ask);
+/* rest_verb.c */
+void ms_rest_verb(const struct rest_ask *ask, const struct ms_verb *v);
 
 /* metrics.c */
 void ms_rest_metrics(const struct rest_ask *ask);

@@ -1,8 +1,8 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "cluster/copy.h"
-#include "head/control.h"
 #include "head/head_impl.h"
+#include "head/request.h"
 #include "head/rest/rest_impl.h"
 #include "io/addr.h"
 
@@ -224,7 +224,11 @@ static void far_done(struct ms_head_op *op)
 
 static void far_ask(struct far *f)
 {
-    f->op = ms_head_read_log(f->wait.rest->head, f->want, far_done, f);
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG;
+    m.read_log = f->want;
+    f->op = ms_head_ask(f->wait.rest->head, &m, far_done, f);
     if (!f->op)
         far_fail(f, 503, "out of memory");
 }

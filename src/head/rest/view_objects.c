@@ -152,3 +152,15 @@ json_t *ms_view_stores(const Muster__Objects *all)
         json_array_append_new(list, store_json(all->nodes[i]));
     return list;
 }
+
+json_t *ms_view_all_objects(const ProtobufCMessage *all, int *status)
+{
+    const Muster__Objects *objects = (const Muster__Objects *)all;
+
+    (void)status;
+    return json_pack("{s:o, s:o}",
+                     "objects",
+                     ms_view_objects(objects),
+                     "nodes",
+                     ms_view_stores(objects));
+}

@@ -1,14 +1,12 @@
 #include "base/cleanup.h"
 #include "base/limits.h"
-#include "head/control_impl.h"
 #include "head/head_impl.h"
+#include "head/nodes/ask.h"
 #include "head/nodes/node.h"
 #include "head/op.h"
 
 #include <errno.h>
 #include <string.h>
-
-/* ---- asking all nodes ------------------------------------------------------------- */
 
 /* What was found until now; it is not read before the operation has completed. */
 static Muster__Objects *found(struct ms_head_op *op)
@@ -88,8 +86,9 @@ static void forget(struct ms_head_op *op)
     protobuf_c_message_free_unpacked(MS_TAKE(op->message), NULL);
 }
 
-static void list_objects_run(struct ms_head_op *op)
+void ms_head_objects_run(struct ms_head_op *op)
 {
+    uint32_t most = op->wanted->objects->most;
     Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
     Muster__ListObjects want = MUSTER__LIST_OBJECTS__INIT;
     Muster__Objects *all = malloc(sizeof *all);
@@ -104,7 +103,7 @@ static void list_objects_run(struct ms_head_op *op)
     op->on_answer = answered;
     op->on_refused = refused;
     op->on_failed = forget;
-    want.most = MS_STORE_SHOWN_MAX;
+    want.most = most && most < MS_STORE_SHOWN_MAX ? most : MS_STORE_SHOWN_MAX;
     m.body_case = MUSTER__HEAD_TO_AGENT__BODY_LIST_OBJECTS;
     m.list_objects = &want;
     ms_list_each (n, &op->head->nodes, struct ms_node, link) {
@@ -117,30 +116,4 @@ static void list_objects_run(struct ms_head_op *op)
         finish(op);
     else
         ms_timer_set(&op->deadline, MS_STORE_SHOW_NS);
-}
-
-struct ms_head_op *ms_head_list_objects(struct ms_head *h,
-                                        void (*on_done)(struct ms_head_op *op),
-                                        void *arg)
-{
-    struct ms_head_op *op = ms_head_op_create(h);
-
-    if (!op)
-        return NULL;
-    op->run = list_objects_run;
-    op->on_done = on_done;
-    op->done_arg = arg;
-    return ms_head_op_submit(op);
-}
-
-/* ---- `muster list objects` -------------------------------------------------------- */
-
-void ms_head_control_objects(struct ms_head *h, struct ms_request *r)
-{
-    struct ms_head_op *op = ms_head_list_objects(h, ms_head_control_answer, r);
-
-    if (op)
-        ms_head_op_unref(op);
-    else
-        ms_request_fail_text(r, MUSTER__FAILURE__KIND__NO_MEMORY, "out of memory");
 }

@@ -1,0 +1,109 @@
+/* stop_clusters.c - ending a cluster, or all of them, whoever made them */
+#include "head/clusters/clusters.h"
+#include "head/fields.h"
+#include "head/head_impl.h"
+#include "head/op.h"
+#include "head/request.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* It ends when all its clusters have; the request may end before, with the head. */
+struct stop {
+    struct ms_head *head;
+    struct ms_head_op *op; /* the request; NULL: it has failed */
+    size_t open;           /* clusters, and 1 while they are being begun */
+    Muster__Stopped done;
+    struct ms_error why; /* of the first that failed */
+};
+
+static void request_failed(struct ms_head_op *op)
+{
+    struct stop *s = op->own;
+
+    s->op = NULL;
+}
+
+static void release(struct stop *s)
+{
+    if (--s->open > 0)
+        return;
+    if (s->op)
+        s->op->on_failed = NULL;
+    if (s->op && s->why.code)
+        ms_head_op_fail_with(s->op, &s->why);
+    else if (s->op)
+        ms_head_op_succeed_copy(s->op, &s->done.base);
+    if (!s->why.code && s->done.head)
+        s->head->on_stop_asked(s->head->arg);
+    free(s);
+}
+
+static void on_done(struct ms_head_op *op)
+{
+    struct stop *s = op->done_arg;
+    struct ms_error err = {0};
+    int rc = ms_head_op_result(op, &err);
+
+    /* somebody else has destroyed it meanwhile: so it is gone as was wanted */
+    if (rc < 0 && rc != -ENOENT && !s->why.code)
+        s->why = err;
+    release(s);
+}
+
+static void end_cluster(struct stop *s, const struct ms_cluster *c, uint64_t grace_ns)
+{
+    Muster__DestroyCluster destroy = MUSTER__DESTROY_CLUSTER__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+    struct ms_head_op *op;
+
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_DESTROY;
+    m.destroy = &destroy;
+    destroy.name = ms_field_text(c->name);
+    destroy.grace_ns = grace_ns;
+    s->done.clusters++;
+    s->done.workers += (uint32_t)c->live;
+    s->open++;
+    op = ms_head_ask(s->head, &m, on_done, s);
+    if (!op) {
+        s->open--;
+        ms_error_set(&s->why, -ENOMEM, "out of memory");
+    }
+    ms_head_op_unref(op);
+}
+
+static void begin(struct stop *s, const Muster__StopRequest *want)
+{
+    struct ms_registry *all = &s->head->registry;
+    struct ms_cluster *one;
+
+    if (!want->cluster[0]) {
+        ms_list_each (c, &all->clusters, struct ms_cluster, link)
+            end_cluster(s, c, want->grace_ns);
+        return;
+    }
+    one = ms_registry_find(all, want->cluster);
+    if (one)
+        end_cluster(s, one, want->grace_ns);
+    else
+        ms_error_set(&s->why, -ENOENT, "there is no cluster '%s'", want->cluster);
+}
+
+void ms_head_stop_clusters_run(struct ms_head_op *op)
+{
+    struct stop *s = calloc(1, sizeof *s);
+
+    if (!s) {
+        ms_head_op_fail(op, -ENOMEM, "out of memory");
+        return;
+    }
+    s->head = op->head;
+    s->op = op;
+    s->open = 1;
+    muster__stopped__init(&s->done);
+    s->done.head = op->wanted->stop->head && op->head->on_stop_asked;
+    op->own = s;
+    op->on_failed = request_failed;
+    begin(s, op->wanted->stop);
+    release(s);
+}

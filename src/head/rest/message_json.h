@@ -1,0 +1,36 @@
+/* message_json.h - any message as JSON, and the other way round
+ *
+ * By the descriptors that protobuf-c generates, so that a new field or message needs no code.
+ * An object has the fields by their names in proto/muster.proto; bytes are base64 and
+ * enumerations are names, as in protobuf's own mapping. Otherwise as the head's HTTP has it:
+ *
+ *  - a time `x_ns` is `x`, in seconds;
+ *  - integers are numbers, those from 2^53 on strings of digits (readers would round them);
+ *    both are read.
+ *
+ * What is read is checked: unknown fields, wrong types and numbers out of range are errors.
+ */
+#ifndef MS_HEAD_REST_MESSAGE_JSON_H
+#define MS_HEAD_REST_MESSAGE_JSON_H
+
+#include "base/error.h"
+
+#include <jansson.h>
+#include <protobuf-c/protobuf-c.h>
+
+/* Every field that is set, and all that have a default. NULL: out of memory. */
+json_t *ms_message_print(const ProtobufCMessage *m);
+
+/* As if it had been unpacked: freed with protobuf_c_message_free_unpacked. NULL: out of
+ * memory. */
+ProtobufCMessage *ms_message_create(const ProtobufCMessageDescriptor *d);
+
+/* Set the fields that an object has. -EINVAL with the reason, -ENOMEM; some may be set then. */
+int ms_message_parse(ProtobufCMessage *m, const json_t *object, struct ms_error *err);
+/* One field, from the text of a path or query. */
+int ms_message_parse_text(ProtobufCMessage *m,
+                          const char *name,
+                          const char *text,
+                          struct ms_error *err);
+
+#endif
