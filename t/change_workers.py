@@ -45,7 +45,9 @@ class Meets:
 
     def __init__(self, folder: str, count: int) -> None:
         here = Path(folder)
-        (here / f"{os.environ['CLUSTER_NAME']}-{os.environ['RANK']}-{os.getpid()}").touch()
+        (
+            here / f"{os.environ['CLUSTER_NAME']}-{os.environ['RANK']}-{os.getpid()}"
+        ).touch()
         until = time.monotonic() + 30
         while len(list(here.iterdir())) < count:
             assert time.monotonic() < until, "the others have not come"

@@ -131,12 +131,18 @@ muster.Cluster("half", Hangs, args=({here.path!r},), world_size=1, detached=True
 """,
     )
     here.hear()
-    half = muster.get_cluster("half")
-    two.signal(signal.SIGKILL)
-    assert wait_gone(half.pids) == []
-    half.destroy()  # returns when the head knows the end
     with pytest.raises(muster.ClusterError, match="no cluster 'half'"):
-        muster.get_cluster("half")
+        muster.get_cluster("half")  # not yet
+
+    def pids() -> list[int]:
+        found = api.session().head.clusters(DEADLINE_S)
+        return [w[1] for name, _, workers in found if name == "half" for w in workers]
+
+    living = pids()
+    two.signal(signal.SIGKILL)
+    assert len(living) == 1 and wait_gone(living) == []
+    while pids():
+        pass  # until the head knows the end
     two.end()
 
 

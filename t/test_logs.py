@@ -7,16 +7,16 @@ from muster._logs import KEPT_MAX, Fold, Line, LogPump, render
 
 
 def line(text: str, rank: int = 0, *, stderr: bool = False, cluster: str = "a") -> Line:
-    return Line(cluster, rank, stderr, text)
+    return Line(cluster, rank, stderr, text, node="n")
 
 
 def shown(lines: list[Line]) -> list[str]:
-    return [render(x, "n", colour=False).rstrip("\n") for x in lines]
+    return [render(x, colour=False).rstrip("\n") for x in lines]
 
 
 def test_prefix() -> None:
-    assert render(line("hello", 3), "n", False) == "(a/3@n) hello\n"
-    assert render(line("hello", 3), "n", True).startswith("\x1b[")
+    assert render(line("hello", 3), False) == "(a/3@n) hello\n"
+    assert render(line("hello", 3), True).startswith("\x1b[")
 
 
 def test_the_first_is_shown_at_once_and_others_are_counted() -> None:
@@ -96,22 +96,20 @@ def test_memory_is_bounded() -> None:
 class FakeHead:
     """Gives its batches, one after the other, and then the end."""
 
-    def __init__(self, *batches: list[tuple[str, int, bool, str]]) -> None:
+    def __init__(self, *batches: list[tuple[str, int, str, bool, str]]) -> None:
         self.batches = list(batches)
 
-    def next_logs(self, timeout: float) -> list[tuple[str, int, bool, str]] | None:
+    def next_logs(self, timeout: float) -> list[tuple[str, int, str, bool, str]] | None:
         return self.batches.pop(0) if self.batches else None
-
-
-def here(cluster: str, rank: int) -> str:
-    return "n"
 
 
 def test_pump_shows_all_by_its_end(capsys: pytest.CaptureFixture[str]) -> None:
     head = FakeHead(
-        [("a", r, False, "ready") for r in range(3)], [], [("a", 0, True, "oh")]
+        [("a", r, "n", False, "ready") for r in range(3)],
+        [],
+        [("a", 0, "n", True, "oh")],
     )
-    LogPump(head, here).join()  # type: ignore[arg-type]
+    LogPump(head).join()  # type: ignore[arg-type]
     out, err = capsys.readouterr()
     assert out == "(a/0@n) ready\n(a/2@n) ready [repeated 2x across cluster]\n"
     assert err == "(a/0@n) oh\n"
@@ -121,8 +119,8 @@ def test_pump_without_folding(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("MUSTER_LOG_FOLD", "0")
-    head = FakeHead([("a", r, False, "ready") for r in range(3)])
-    LogPump(head, here).join()  # type: ignore[arg-type]
+    head = FakeHead([("a", r, "n", False, "ready") for r in range(3)])
+    LogPump(head).join()  # type: ignore[arg-type]
     assert capsys.readouterr().out.count("ready") == 3
 
 
@@ -130,6 +128,6 @@ def test_pump_survives_a_closed_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = io.StringIO()
     closed.close()
     monkeypatch.setattr("sys.stdout", closed)
-    pump = LogPump(FakeHead([("a", 0, False, "x")], [("a", 0, False, "y")]), here)  # type: ignore[arg-type]
+    pump = LogPump(FakeHead([("a", 0, "n", False, "x")], [("a", 0, "n", False, "y")]))  # type: ignore[arg-type]
     pump.join()
     assert not pump._thread.is_alive()

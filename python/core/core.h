@@ -24,6 +24,7 @@
 
 extern PyObject *core_dumps, *core_dumps_call, *core_loads, *core_make_error,
     *core_error;
+extern PyObject *core_refused; /* a LookupError(text, table, errno): a head refused */
 extern PyObject *core_dumps_alone; /* of what cannot refer to a store */
 extern PyObject *core_site;        /* which line of the user's program is running */
 extern PyTypeObject *core_peer_type, *core_call_type, *core_memory_type;

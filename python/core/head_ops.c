@@ -61,7 +61,7 @@ int head_op_finish_coded(struct ms_head_op *op, PyObject *timeout)
     table = ms_head_op_table(op);
     args = Py_BuildValue("Nsi", core_text(err.text), table ? table : "", -err.code);
     if (args) {
-        PyErr_SetObject(PyExc_LookupError, args);
+        PyErr_SetObject(core_refused, args);
         Py_DECREF(args);
     }
     return -1;

@@ -2,8 +2,7 @@
  *
  * `Head.ask(verb, fields)` begins any request of proto/muster.proto, by the name of its field
  * in DriverToHead; `Operation.result(timeout)` waits for the answer, a dict, or None for one
- * that says nothing. Refusals are LookupError(text, table, errno): the caller knows what they
- * mean. What workers said is raised as their calls would raise it.
+ * that says nothing. Refusals are Refused(text, table, errno): the caller knows what they mean. What workers said is raised as their calls would raise it.
  */
 #include "head_object.h"
 #include "message.h"
@@ -13,6 +12,7 @@
 #include <errno.h>
 #include <string.h>
 
+PyObject *core_refused;
 static PyTypeObject *operation_type;
 
 struct operation {
@@ -148,6 +148,9 @@ static PyType_Spec operation_spec = {.name = "muster._core.Operation",
 
 int core_operation_setup(PyObject *module)
 {
+    core_refused = PyErr_NewException("muster._core.Refused", PyExc_LookupError, NULL);
+    if (!core_refused || PyModule_AddObjectRef(module, "Refused", core_refused) < 0)
+        return -1;
     operation_type = core_type(module, &operation_spec, "Operation");
     return operation_type ? 0 : -1;
 }

@@ -71,14 +71,17 @@ NodeUse = tuple[str, int, int, int, int, int, int, bool]
 
 LentTuple = tuple[int, str, list[int], str, str, int, str, str]
 
+class Refused(LookupError):
+    """(text, table, errno): the head refused."""
+
 class Operation:
     """What a head was asked."""
 
     @property
     def done(self) -> bool: ...
     def result(self, timeout: float | None, /) -> Any:
-        """Its answer, a dict, or None for one that says nothing. LookupError(text, table,
-        errno): the head refused. What workers said is raised as their calls raise it.
+        """Its answer, a dict, or None for one that says nothing. Refused(text, table,
+        errno): the head does not. What workers said is raised as their calls raise it.
         TimeoutError: not yet."""
 
 class Kept:

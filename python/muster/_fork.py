@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muster import api
 from muster._bind import check_names
+from muster._core import Refused
 from muster._known import Known
 from muster._spec import PICKLE, beside_spec, bound_methods, engine_step, is_native, ns
 from muster.errors import ClusterError
@@ -74,7 +75,7 @@ def fork_processes(
     spec = beside_spec(name, parent._name, worker, env)
     try:
         status = session.head.ask("create", {"spec": spec}).result(None)
-    except LookupError as e:
+    except Refused as e:
         raise _refusal(e) from None
     return Processes(name, status["workers"], session)
 

@@ -7,7 +7,7 @@ from errno import EEXIST, EINVAL, ENOSPC, EPIPE, ETIMEDOUT
 
 from muster import api
 from muster._bind import Binding, check_names
-from muster._core import decode_answer
+from muster._core import Refused, decode_answer
 from muster._fork import Processes, command_of, fork_cluster, fork_processes
 from muster._helpers import helper_members
 from muster._known import Known, meta_of
@@ -170,7 +170,7 @@ class Cluster(View):
             raise DeadlineExceeded(
                 f"cluster {self._name!r} is not there within {timeout} s"
             ) from None
-        except LookupError as e:
+        except Refused as e:
             self._fail()
             raise _refusal(e) from None
         except Exception:
@@ -256,6 +256,8 @@ class Cluster(View):
         if self.__dict__.get("_operation") is not None:
             self.wait()
             return getattr(self, name)
+        if not name.startswith("__") and "_bound" not in self.__dict__:
+            raise ClusterError(f"cluster {self.__dict__.get('_name')!r} was never made")
         return super().__getattr__(name)
 
     def _bind(self) -> None:
@@ -402,7 +404,7 @@ class Cluster(View):
         asked = {"cluster": self._name, "step": step, "meta": meta}
         try:
             owner.head.ask("add_step", asked).result(ANSWER_S)
-        except LookupError as e:
+        except Refused as e:
             raise ClusterError(
                 f"{e.args[0]} (it was done; a worker that is replaced will not do it again)"
             ) from None
@@ -466,7 +468,7 @@ class Cluster(View):
             status: dict[str, Any] = (
                 self._require_owner().head.ask(verb, asked).result(None)
             )
-        except LookupError as e:
+        except Refused as e:
             raise _refusal(e) from None
         return status
 
@@ -508,7 +510,7 @@ class Cluster(View):
         try:
             asked = {"name": self._name}
             status = api.session().head.ask("find", asked).result(ANSWER_S)
-        except (LookupError, MusterError):
+        except (Refused, MusterError):
             return  # whoever calls it hears what became of it
         uids = {one["uid"] for one in status["workers"]}
         if len(uids) != len(self._members) and self._members[0].uid in uids:
@@ -585,7 +587,7 @@ class Cluster(View):
         self.destroy()
 
 
-def _refusal(e: LookupError) -> Exception:
+def _refusal(e: Refused) -> Exception:
     """What the head refused, as people read it."""
     text, table, code = e.args
     if code == EEXIST:
@@ -614,7 +616,7 @@ def get_cluster(name: str) -> Cluster:
     session = api.session()
     try:
         status = session.head.ask("find", {"name": name}).result(ANSWER_S)
-    except LookupError:
+    except Refused:
         raise ClusterError(f"there is no cluster {name!r}") from None
     said = Known.read(name, len(status["workers"]), status["meta"], status["is_native"])
     handle = Cluster.__new__(Cluster)

@@ -76,7 +76,7 @@ static void on_run_steps(struct ms_agent *a, Muster__HeadToAgent *m)
 
 static void on_resized(struct ms_agent *a, Muster__HeadToAgent *m)
 {
-    ms_workers_tell_resized(a, m->resized);
+    ms_agent_note_resize(a);
     ms_agent_done(a, m->request);
     muster__head_to_agent__free_unpacked(m, NULL);
 }

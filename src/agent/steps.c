@@ -5,6 +5,8 @@
  * its control link cannot be asked.
  */
 #include "agent/worker.h"
+#include "base/cleanup.h"
+#include "wire/spin.h"
 
 void ms_worker_run_steps(struct ms_agent *a, Muster__HeadToAgent *message)
 {
@@ -39,15 +41,16 @@ void ms_worker_steps_done(struct ms_worker *w, Muster__StepsDone *done)
     ms_agent_send(w->agent, w->steps_request, &m);
 }
 
-void ms_workers_tell_resized(struct ms_agent *a, Muster__ClusterResized *resized)
+void ms_agent_note_resize(struct ms_agent *a)
 {
-    Muster__AgentToWorker m = MUSTER__AGENT_TO_WORKER__INIT;
-    const struct ms_worker *w;
-    size_t at = 0;
+    MS_CLEANUP(ms_cleanup_free) char *path = NULL;
+    struct ms_spin *page;
 
-    m.body_case = MUSTER__AGENT_TO_WORKER__BODY_RESIZED;
-    m.resized = resized;
-    while ((w = ms_map_next(&a->by_uid, &at)))
-        if (w->control && !w->has_ended)
-            ms_link_send(w->control, &m.base);
+    if (asprintf(&path, "%s/spin", a->config->session_dir) < 0) {
+        path = NULL;
+        return;
+    }
+    page = ms_spin_open(path);
+    ms_spin_add_resize(page);
+    ms_spin_close(page);
 }

@@ -22,6 +22,7 @@ struct ms_spin {
     _Atomic uint32_t slots; /* 0: not yet counted */
     uint32_t zero;
     _Atomic uint64_t slot[SLOTS_MAX];
+    _Atomic uint64_t resizes;
 };
 
 enum { TIME_BITS = 40 };
@@ -80,6 +81,17 @@ struct ms_spin *ms_spin_open(const char *path)
         slots = SLOTS_MAX;
     atomic_compare_exchange_strong(&s->slots, &none, slots);
     return s;
+}
+
+uint64_t ms_spin_resizes(const struct ms_spin *s)
+{
+    return s ? atomic_load(&s->resizes) : 0;
+}
+
+void ms_spin_add_resize(struct ms_spin *s)
+{
+    if (s)
+        atomic_fetch_add(&s->resizes, 1);
 }
 
 void ms_spin_close(struct ms_spin *s)

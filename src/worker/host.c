@@ -133,8 +133,6 @@ static void on_link_body(void *arg, const uint8_t *body, size_t len)
         ms_verdicts_replace(&h->verdicts, m->successor->uid, m->successor->worker);
     else if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_STEPS)
         ms_steps_run(h->steps, MS_TAKE(m->steps));
-    else if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_RESIZED)
-        atomic_fetch_add(&h->resizes, 1);
     else if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_FORKED)
         ms_worker_http_forked(h->http, m->forked);
     else if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_CHILD)
@@ -383,7 +381,7 @@ const Muster__WorkerBoot *ms_host_boot(const struct ms_host *h)
 
 uint64_t ms_host_resizes(const struct ms_host *h)
 {
-    return atomic_load(&h->resizes);
+    return ms_spin_resizes(h->spin);
 }
 
 struct ms_server *ms_host_server(struct ms_host *h)

@@ -41,7 +41,7 @@ struct ms_host *ms_host_start(const struct ms_host_options *o, struct ms_error *
 const Muster__WorkerBoot *ms_host_boot(const struct ms_host *h);
 struct ms_server *ms_host_server(struct ms_host *h);
 struct ms_client *ms_host_client(struct ms_host *h);
-/* How many resizes of clusters its agent has told of. Any thread. */
+/* How many resizes of clusters its agent knows of. Any thread. */
 uint64_t ms_host_resizes(const struct ms_host *h);
 
 /* The engines that health reports; the names are copied. Any thread. */

@@ -15,7 +15,6 @@
 #include "worker/steps.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 
 struct ms_host {
     struct ms_loop *loop;
@@ -26,7 +25,6 @@ struct ms_host {
     struct ms_spin *spin;
     struct ms_worker_http *http;
     struct ms_steps *steps;
-    _Atomic uint64_t resizes;
     Muster__WorkerBoot *boot;
     pthread_t thread;
     pid_t main_tid;

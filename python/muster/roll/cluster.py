@@ -47,7 +47,7 @@ class ResourceManager(muster.ResourceManager):
             device_mapping=device_mapping or None,
             num_gpus_per_worker=width,
         )
-        return [_places(*placement) for placement in self.plan("?", role)]
+        return [_places(*placement) for placement in self.plan("plan", role)]
 
     def destroy_placement_group(self) -> None:
         """Nothing is held but by clusters, until they are destroyed."""
