@@ -220,6 +220,21 @@ void *core_on_stored(void *arg, const uint8_t *body, size_t len)
     return h;
 }
 
+void core_on_unread(void *arg, const struct ms_request *r)
+{
+    struct ms_store_client *c = the_store;
+    struct ms_stored_name name;
+    struct ms_stored s;
+    size_t at = 0;
+
+    (void)arg;
+    if (!c || r->reply_codec != MS_CODEC_STORED ||
+        ms_stored_parse(&s, r->reply, r->reply_len, NULL) < 0)
+        return;
+    while (ms_stored_next(&s, &at, &name))
+        ms_store_take_back(c, &name, r->owner_words[1], r->owner_words[0]);
+}
+
 /* ---- objects --------------------------------------------------------------------- */
 
 struct held {

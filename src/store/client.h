@@ -6,7 +6,8 @@
  *   make     room for a new object: write into `write`, then send its name to others
  *   attach   hold an object that somebody has named, and read it
  *   adopt    the same for one that came with an answer: it is ours already, no round trip
- *   grant    give one of ours to whoever called, before the answer is sent
+ *   grant    give one of ours to whoever called, before the answer is sent; taken back if
+ *            it is not sent after all
  *
  * A struct ms_held is what this process has of one object; there is one for each object,
  * with a count of its own. When the last reference goes, the agent is told, without
@@ -115,6 +116,11 @@ struct ms_held *ms_store_find_memory(struct ms_store_client *c,
 
 /* One count of ours to a process of some node, which adopts it. */
 int ms_store_grant(struct ms_held *h, uint64_t node, uint64_t holder);
+/* It was granted with an answer that was not sent, or was not read. */
+int ms_store_take_back(struct ms_store_client *c,
+                       const struct ms_stored_name *name,
+                       uint64_t node,
+                       uint64_t holder);
 
 struct ms_held *ms_held_ref(struct ms_held *h);
 void ms_held_unref(struct ms_held *h);

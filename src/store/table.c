@@ -460,6 +460,25 @@ int ms_table_confirm(struct ms_table *t,
     return 0;
 }
 
+void ms_table_take_back(struct ms_table *t, struct ms_object *o, struct ms_holder *h)
+{
+    struct ms_hold *hold = hold_find(o, h);
+
+    if (!hold)
+        return;
+    ms_list_each (l, &t->leases, struct lease, link)
+        if (l->hold == hold) {
+            ms_list_remove(&l->link);
+            free(l);
+            hold->count--;
+            hold_settle(t, hold);
+            return;
+        }
+    if (hold->late)
+        hold->late--;
+    hold_settle(t, hold);
+}
+
 void ms_table_read(struct ms_table *t,
                    struct ms_object *o,
                    struct ms_holder *h,

@@ -16,7 +16,8 @@
  * Grants. Whoever answers a call with an object gives a count to the caller, which
  * confirms it when the answer has arrived. A grant that is not confirmed by its deadline
  * lapses. Grant and confirmation may come in any order; a confirmation that comes after its
- * grant has lapsed brings the count back, if the object is still there.
+ * grant has lapsed brings the count back, if the object is still there. An answer that is not
+ * sent after all, because nobody waits for it any more, takes its grants back.
  *
  * A mirror whose last count has gone is kept while there is room, if its bytes are whole;
  * `on_unheld` says so. Pins keep an object for as long as the agent itself reads or writes
@@ -203,6 +204,8 @@ int ms_table_confirm(struct ms_table *t,
                      struct ms_object *o,
                      struct ms_holder *h,
                      int64_t now_ns);
+/* A grant that nobody will confirm goes; it may have lapsed. The object may go. */
+void ms_table_take_back(struct ms_table *t, struct ms_object *o, struct ms_holder *h);
 /* Grants that have lapsed go. When the next one does; MS_NEVER: none. */
 int64_t ms_table_expire(struct ms_table *t, int64_t now_ns);
 
