@@ -42,12 +42,19 @@ static const char *spill_dir(const struct ms_agent *a)
     return told->spill_dir;
 }
 
+static void on_note(void *arg, const char *text)
+{
+    (void)arg;
+    ms_agent_say("the store: %s", text);
+}
+
 void ms_agent_open_store(struct ms_agent *a)
 {
     const Muster__StoreConfig *told = a->config->store;
     struct ms_store_options o = {.loop = a->loop,
                                  .node_name = a->node,
                                  .secret = a->config->secret.data,
+                                 .on_note = on_note,
                                  .limit = limit_of(a),
                                  .spill_dir = spill_dir(a),
                                  .spill_limit = told ? told->spill_limit : 0};

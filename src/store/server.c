@@ -147,6 +147,8 @@ struct ms_store *ms_store_create(const struct ms_store_options *o, struct ms_err
     s->node_name = strdup(o->node_name);
     s->address = strdup(o->address ? o->address : "");
     s->tls = o->tls;
+    s->on_note = o->on_note;
+    s->note_arg = o->note_arg;
     memcpy(s->secret, o->secret, sizeof s->secret);
     s->listen_fd = -1;
     ms_list_init(&s->guests);

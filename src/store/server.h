@@ -34,6 +34,9 @@ struct ms_store_options {
     int listen_fd;
     const char *address;
     enum ms_tls_mode tls;
+    /* Something that its owner may log, in one sentence. May be NULL. */
+    void (*on_note)(void *arg, const char *text);
+    void *note_arg;
 };
 
 struct ms_store *ms_store_create(const struct ms_store_options *o,

@@ -32,6 +32,8 @@ struct ms_store {
     size_t guest_count;
     struct ms_timer lease_timer, idle_timer;
     uint64_t received, sent;
+    void (*on_note)(void *arg, const char *text);
+    void *note_arg;
     struct ms_spill *spill;  /* NULL: nothing is spilled */
     struct ms_list placings; /* objects that wait for room, in the order of asking */
     uint64_t punches;        /* how often memory was given back */
