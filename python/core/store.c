@@ -430,6 +430,14 @@ static PyObject *store_node(PyObject *self, PyObject *unused)
                          (unsigned long long)ms_store_limit(the_store));
 }
 
+/* What a user should know of this node's store; or "". */
+static PyObject *store_warning(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyUnicode_FromString(the_store ? ms_store_warning(the_store) : "");
+}
+
 static PyObject *store_copied(PyObject *self, PyObject *unused)
 {
     (void)self;
@@ -448,6 +456,7 @@ static PyMethodDef functions[] = {
     {"store_node", store_node, METH_NOARGS, NULL},
     {"store_stats", core_store_stats, METH_NOARGS, NULL},
     {"store_objects", core_store_objects, METH_NOARGS, NULL},
+    {"store_warning", store_warning, METH_NOARGS, NULL},
     {"store_copied", store_copied, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL}};
 

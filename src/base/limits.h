@@ -80,6 +80,7 @@
 #define MS_STORE_MIN         ((size_t)256 << 10) /* smaller payloads stay in messages */
 #define MS_STORE_IDLE_NS     (30 * MS_NS_PER_S)  /* unused memory until given back */
 #define MS_STORE_SPARE_MIN   ((uint64_t)256 << 20)   /* memory that the machine keeps */
+#define MS_STORE_SPARE_HERE  ((uint64_t)64 << 20)    /* and its container */
 #define MS_STORE_CLIENTS_MAX 8192u                   /* processes of one store */
 #define MS_STORE_PIECE_MAX   ((uint64_t)MS_DATA_MAX) /* of an object, between nodes */
 #define MS_STORE_PIECES      6u                      /* asked for at a time */

@@ -27,6 +27,7 @@ static void client_free(struct ms_store_client *c)
     free(c->by_place);
     free(c->is_touched);
     free(c->address);
+    free(c->warning);
     free(c->answer);
     free(c);
 }
@@ -80,8 +81,9 @@ struct ms_store_client *ms_store_open(const struct ms_store_client_options *o,
         c->resting_max = MS_STORE_RESTING_MAX;
     c->size = m->welcome->arena_size;
     c->address = strdup(m->welcome->address);
+    c->warning = strdup(m->welcome->warning);
     muster__store_answer__free_unpacked(m, NULL);
-    rc = c->address ? map_arena(c, c->arena_fd, err) : -ENOMEM;
+    rc = c->address && c->warning ? map_arena(c, c->arena_fd, err) : -ENOMEM;
     if (rc < 0) {
         client_free(c);
         return NULL;
@@ -132,4 +134,9 @@ uint64_t ms_store_holder(const struct ms_store_client *c)
 uint64_t ms_store_limit(const struct ms_store_client *c)
 {
     return c->limit;
+}
+
+const char *ms_store_warning(const struct ms_store_client *c)
+{
+    return c->warning;
 }

@@ -76,6 +76,8 @@ void ms_store_forget(struct ms_store_client *c);
 uint64_t ms_store_node(const struct ms_store_client *c);
 uint64_t ms_store_holder(const struct ms_store_client *c);
 uint64_t ms_store_limit(const struct ms_store_client *c);
+/* What a user should know of this store, in one sentence; or empty. */
+const char *ms_store_warning(const struct ms_store_client *c);
 
 /* A new object; `site` is the line of the program. -ENOSPC: the store is full, and the
  * error says who holds it; -ENOMEM, -EINTR, -EPIPE (the agent has gone). */

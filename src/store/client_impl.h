@@ -21,7 +21,7 @@ struct ms_store_client {
     bool spills; /* the agent wants to know what is not read */
     bool (*is_interrupted)(void);
     uint64_t node, holder, limit, size;
-    char *address;
+    char *address, *warning;
     int arena_fd; /* -1: in a forked child */
     uint8_t *write_map;
     const uint8_t *read_map;
