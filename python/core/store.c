@@ -121,6 +121,8 @@ PyObject *core_store_raise(const struct ms_error *err)
         return core_raise_kind("store_full", err->text, "");
     if (err->code == -ENOENT || err->code == -EHOSTUNREACH)
         return core_raise_kind("object_lost", err->text, "");
+    if (err->code == -ETIMEDOUT)
+        return core_raise_kind("deadline", err->text, "");
     return core_raise(err);
 }
 

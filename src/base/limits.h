@@ -99,6 +99,7 @@
 #define MS_SPILL_CHUNK       ((size_t)4 << 20)     /* written or read at a time */
 #define MS_SPILL_WAIT_NS     (300 * MS_NS_PER_S)   /* for room, while a disk works */
 #define MS_STORE_ANSWER_NS   (60 * MS_NS_PER_S)    /* of an agent that is alive */
+#define MS_STORE_OUTBOX_MAX  65536u /* messages for one that does not read */
 
 /* Names and paths */
 #define MS_NAME_MAX        ((size_t)64)  /* cluster, node, session */

@@ -24,6 +24,7 @@ static void client_free(struct ms_store_client *c)
     ms_map_finish(&c->held);
     pthread_mutex_destroy(&c->lock);
     pthread_cond_destroy(&c->news);
+    ms_outbox_finish(c);
     free(c->by_place);
     free(c->is_touched);
     free(c->address);
@@ -61,8 +62,11 @@ struct ms_store_client *ms_store_open(const struct ms_store_client_options *o,
     c->refs = 1;
     c->holder = o->holder;
     c->is_interrupted = o->is_interrupted;
+    c->answer_ns = o->answer_ns ? o->answer_ns : MS_STORE_ANSWER_NS;
     c->next_request = 2;
     pthread_mutex_init(&c->lock, NULL);
+    pthread_mutex_init(&c->out_lock, NULL);
+    ms_list_init(&c->outbox);
     pthread_cond_init(&c->news, NULL);
     ms_map_init(&c->held);
     ms_list_init(&c->waiting);
@@ -115,7 +119,8 @@ void ms_store_forget(struct ms_store_client *c)
 {
     if (!c)
         return;
-    pthread_mutex_init(&c->lock, NULL); /* whoever had it is not here */
+    pthread_mutex_init(&c->lock, NULL); /* whoever had them is not here */
+    pthread_mutex_init(&c->out_lock, NULL);
     c->is_forgotten = true;
     ms_fd_close(&c->fd);
     ms_fd_close(&c->arena_fd);

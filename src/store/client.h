@@ -62,6 +62,9 @@ struct ms_store_client_options {
     /* Asked now and then by whoever waits, without any lock: true ends the wait with
      * -EINTR. May be NULL. */
     bool (*is_interrupted)(void);
+    int64_t
+        answer_ns; /* an agent that says nothing for so long is waited for no longer;
+                          0: MS_STORE_ANSWER_NS */
 };
 
 /* -ECONNREFUSED, -ENOENT: there is no agent. */
@@ -80,7 +83,8 @@ uint64_t ms_store_limit(const struct ms_store_client *c);
 const char *ms_store_warning(const struct ms_store_client *c);
 
 /* A new object; `site` is the line of the program. -ENOSPC: the store is full, and the
- * error says who holds it; -ENOMEM, -EINTR, -EPIPE (the agent has gone). */
+ * error says who holds it; -ENOMEM, -EINTR, -EPIPE (the agent has gone), -ETIMEDOUT (it is
+ * stopped). */
 struct ms_held *ms_store_make(struct ms_store_client *c,
                               uint64_t len,
                               const char *site,
