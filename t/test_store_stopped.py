@@ -51,5 +51,5 @@ def test_every_wait_ends(own_session: Any) -> None:
     assert len(said) == len(waits)
     assert all("is it stopped?" in text for text in said), said
     assert float(refs[1].get()[0]) == 1
-    del refs
+    refs.clear()
     until(lambda: muster.store_stats()["objects"] == 0, muster.stored_objects)

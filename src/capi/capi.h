@@ -147,5 +147,7 @@ int ms_capi_failure(const uint8_t *body,
                     const char *where,
                     struct muster_error *err);
 int ms_capi_error(const struct ms_error *from, struct muster_error *err);
+/* -EINVAL: `what` ("a method") is NULL. */
+int ms_capi_missing(const char *what, struct muster_error *err);
 
 #endif

@@ -52,7 +52,7 @@ int ms_plain_tensor_size(enum muster_dtype dtype,
     uint64_t n = muster_dtype_size(dtype);
     bool empty = false;
 
-    if (n == 0 || ndim > MS_PLAIN_DIMS_MAX)
+    if (n == 0 || ndim > MS_PLAIN_DIMS_MAX || (ndim && !shape))
         return -EINVAL;
     for (uint32_t i = 0; i < ndim; i++) {
         if (shape[i] == 0)
