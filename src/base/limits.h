@@ -58,6 +58,7 @@
 #define MS_HTTP_SMALL_MAX      ((uint64_t)1 << 20) /* where no more can be meant */
 #define MS_HTTP_BACKLOG_MAX    ((size_t)256 << 10) /* unsent, or read ahead */
 #define MS_HTTP_CONNS_MAX      1024u               /* of one server */
+#define MS_HTTP_UNPROVEN_MAX   128u /* of these, without a token: the oldest is cut */
 #define MS_HTTP_IDLE_NS        (75 * MS_NS_PER_S)  /* between two requests */
 #define MS_HTTP_HEAD_NS        (10 * MS_NS_PER_S) /* first byte until the head is whole */
 #define MS_HTTP_SEND_NS        (30 * MS_NS_PER_S) /* a client that takes nothing */

@@ -159,17 +159,24 @@ route_find(const char *path, char name[SEGMENT_MAX], char rank[SEGMENT_MAX])
     return NULL;
 }
 
+static bool is_public(void *arg, const struct ms_http_request *r)
+{
+    const struct ms_rest *rest = arg;
+    char name[SEGMENT_MAX], rank[SEGMENT_MAX];
+    const struct route *route = route_find(r->path, name, rank);
+
+    return route && (route->is_open || (rest->open_metrics && route == &routes[0]));
+}
+
 static int on_head(void *arg,
                    const struct ms_http_request *r,
                    uint64_t *body_max,
                    const char **why)
 {
     const struct ms_rest *rest = arg;
-    char name[SEGMENT_MAX], rank[SEGMENT_MAX];
-    const struct route *route = route_find(r->path, name, rank);
 
     *body_max = MS_HTTP_SMALL_MAX;
-    if (route && (route->is_open || (rest->open_metrics && route == &routes[0])))
+    if (is_public(arg, r))
         return 0;
     if (!ms_http_token_is_shown(&rest->token, r)) {
         *why = "the token is missing or wrong: Authorization: Bearer <token>";
@@ -207,6 +214,7 @@ on_request(void *arg, struct ms_http_conn *c, const struct ms_http_request *r)
 }
 
 static const struct ms_http_conn_ops conn_ops = {.on_head = on_head,
+                                                 .is_public = is_public,
                                                  .on_request = on_request,
                                                  .on_gone = on_gone,
                                                  .has_problems = true};
