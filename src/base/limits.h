@@ -20,6 +20,7 @@
 #define MS_RESEND_MAX       ((uint64_t)1 << 20)  /* bigger calls are not sent twice */
 #define MS_RETRY_MAX_NS     (100 * MS_NS_PER_MS) /* between two reconnects */
 #define MS_METHOD_NAME_MAX  ((size_t)512)        /* "engine\0method" */
+#define MS_ENGINE_NAME_MAX  ((size_t)256)        /* of that, the engine */
 #define MS_METHODS_MAX      4096u                /* interned methods, a session */
 #define MS_CHAIN_MAX        16u                  /* workers that wait on each other */
 #define MS_STREAM_WINDOW    256u                 /* items sent before one is consumed */
@@ -59,7 +60,7 @@
 #define MS_HTTP_BACKLOG_MAX    ((size_t)256 << 10) /* unsent, or read ahead */
 #define MS_HTTP_CONNS_MAX      1024u               /* of one server */
 #define MS_HTTP_UNPROVEN_MAX   128u /* of these, without a token: the oldest is cut */
-#define MS_HTTP_IDLE_NS        (75 * MS_NS_PER_S)  /* between two requests */
+#define MS_HTTP_IDLE_NS        (75 * MS_NS_PER_S) /* between two requests */
 #define MS_HTTP_HEAD_NS        (10 * MS_NS_PER_S) /* first byte until the head is whole */
 #define MS_HTTP_SEND_NS        (30 * MS_NS_PER_S) /* a client that takes nothing */
 #define MS_HTTP_LINGER_NS      (1 * MS_NS_PER_S)  /* for a refused client to hear it */

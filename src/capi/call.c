@@ -114,8 +114,13 @@ static struct ms_call *send_to(struct muster_cluster *c,
     }
     op = ms_peer_method(c->workers[rank].peer, m->engine, m->method);
     if (op < 0) {
-        muster_error_set(
-            err, op, NULL, "'%s' cannot be called: %s", m->method, strerror(-op));
+        muster_error_set(err,
+                         op,
+                         NULL,
+                         "'%s' cannot be called: %s",
+                         m->method,
+                         op == -EILSEQ ? "a name is UTF-8 without control characters"
+                                       : strerror(-op));
         return NULL;
     }
     m->spec.op = (uint16_t)op;

@@ -200,6 +200,11 @@ method_add(struct ms_peer *p, const char *engine, size_t engine_len, const char 
 
     if (len > MS_METHOD_NAME_MAX || !*method)
         return -ENAMETOOLONG;
+    if (ms_title_check(method, strlen(method), MS_METHOD_NAME_MAX, "method", NULL) <
+            0 ||
+        (engine_len &&
+         ms_title_check(engine, engine_len, MS_METHOD_NAME_MAX, "engine", NULL) < 0))
+        return -EILSEQ;
     if (p->method_count == MS_METHODS_MAX)
         return -ENOSPC;
     if (methods_reserve(p) < 0)
