@@ -103,7 +103,8 @@ static void test_entries_go_with_their_owner(void **state)
 
 static void test_prefixes(void **state)
 {
-    static const char *const keys[] = {"a", "a/1", "a/2", "a0", "b", "\xf4\x8f\xbf\xbf"};
+    static const char *const keys[] = {
+        "a", "a/1", "a/2", "a0", "b", "\xf4\x8f\xbf\xbf"};
     MS_CLEANUP(ms_kv_finish) struct ms_kv kv;
     size_t first;
 

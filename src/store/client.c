@@ -121,6 +121,7 @@ void ms_store_forget(struct ms_store_client *c)
         return;
     pthread_mutex_init(&c->lock, NULL); /* whoever had them is not here */
     pthread_mutex_init(&c->out_lock, NULL);
+    ms_list_init(&c->outbox); /* the parent's to send */
     c->is_forgotten = true;
     ms_fd_close(&c->fd);
     ms_fd_close(&c->arena_fd);
