@@ -60,7 +60,8 @@ test-verl: all
 	@bench/run --smoke --only verl-fan-out --only verl-start
 
 test-data: all
-	@MUSTER_TEST_DATA=1 .venv/bin/python -m pytest -s t/test_data_hosts.py t/test_data_pace.py
+	@MUSTER_TEST_DATA=1 .venv/bin/python -m pytest -s t/test_data_hosts.py t/test_data_pace.py \
+		t/test_store_stopped.py
 
 soak-data: all
 	@MUSTER_SOAK_STEPS=1000 .venv/bin/python -m pytest -s t/test_soak_data.py

@@ -282,9 +282,12 @@ def test_headers_are_also_cpp(kit: Kit) -> None:
         "muster_session_options so = MUSTER_SESSION_OPTIONS;\n"
         "muster_cluster_options co = MUSTER_CLUSTER_OPTIONS;\n"
         "muster_call_options call = MUSTER_CALL_OPTIONS;\n"
+        "muster_group_options group = MUSTER_GROUP_OPTIONS;\n"
+        "static_assert(sizeof so && sizeof co && sizeof call && sizeof group);\n"
     )
-    flags = ["-std=c++20", "-Wall", "-Werror", "-fsyntax-only", *kit.flags("--cflags")]
-    subprocess.run(["g++", *flags, str(source)], check=True)
+    warnings = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only"]
+    flags = [*warnings, *kit.flags("--cflags")]
+    subprocess.run(["g++", "-std=c++20", *flags, str(source)], check=True)
 
 
 JOINER = r"""

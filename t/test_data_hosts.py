@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from data_rig import LONG, Nodes, cluster
+from helpers import until
 from hosts import obstacle
 
 pytestmark = pytest.mark.skipif(obstacle() is not None, reason=str(obstacle()))
@@ -39,6 +40,25 @@ def test_a_cut_cable_that_heals(nodes: Nodes) -> None:
     nodes.net.heal(nodes.hosts[1])
     assert nodes.fetched(1) == want
     assert nodes.stats(1)["received"] == SIZE
+
+
+def test_nothing_is_left_after_short_cuts(nodes: Nodes) -> None:
+    """Holds, releases and answers that got lost with a link are made good when it is back."""
+    nodes.do("fs = []; kept = []")
+    for host in (1, 2, 1):
+        other = 3 - host
+        nodes.do("refs = [c.execute_rank_sync(0, 'put', 300000, k) for k in range(20)]")
+        nodes.do(f"refs += [c.execute_rank_sync({other}, 'put', 300000, 1)]")
+        nodes.do("fs += [c.execute_rank_async(r, 'read', refs) for r in (1, 2)]")
+        nodes.net.cut(nodes.hosts[host])
+        nodes.do(f"fs += [c.execute_rank_async({host}, 'put', 300000, 1)]")
+        nodes.do("refs.clear()")
+        nodes.until_suspect(nodes.hosts[host])
+        nodes.net.heal(nodes.hosts[host])
+        nodes.do("kept = [f.result() for f in fs]")
+        nodes.do("fs.clear(); kept.clear(); f = None")
+    objects = "[s['objects'] for s in w.execute_all_sync('stats')]"
+    until(lambda: nodes.do(objects) == [0, 0, 0], lambda: nodes.do(objects))
 
 
 def test_rows_over_a_cut_cable_that_heals(nodes: Nodes) -> None:

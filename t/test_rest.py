@@ -5,6 +5,7 @@ import concurrent.futures
 import http.client
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -88,6 +89,25 @@ class Talker:
 
     def exit(self) -> None:
         sys.exit(3)
+
+
+def test_half_requests_keep_nobody_out(session: Any) -> None:
+    """More than there may be connections, each with the beginning of a request."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(4096, hard)), hard))
+    half = b"GET /api/v1/status HTTP/1.1\r\nHost: x\r\n"
+    crowd: list[socket.socket] = []
+    try:
+        for i in range(1100):
+            crowd.append(socket.create_connection(address(), timeout=20))
+            crowd[-1].sendall(half)
+            if i % 100 == 99:
+                assert ask(API + "/status")[0] == 200
+        assert ask(API + "/health", token=None)[0] == 200
+    finally:
+        for one in crowd:
+            one.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_what_is_there(cluster: Callable[..., Any]) -> None:

@@ -53,10 +53,14 @@ struct muster_cluster_options {
     int64_t wait_ns; /* for room that others hold, in order; 0: now or never */
 };
 
+#ifdef __cplusplus
+#define MUSTER_CLUSTER_OPTIONS muster_options_of<struct muster_cluster_options>()
+#else
 #define MUSTER_CLUSTER_OPTIONS                                                         \
     {                                                                                  \
         .size = (uint32_t)sizeof(struct muster_cluster_options)                        \
     }
+#endif
 
 /* How one call is made; NULL where it is taken means all zeros. */
 struct muster_call_options {
@@ -66,10 +70,14 @@ struct muster_call_options {
     const char *engine; /* NULL: the one that the cluster was made with */
 };
 
+#ifdef __cplusplus
+#define MUSTER_CALL_OPTIONS muster_options_of<struct muster_call_options>()
+#else
 #define MUSTER_CALL_OPTIONS                                                            \
     {                                                                                  \
         .size = (uint32_t)sizeof(struct muster_call_options)                           \
     }
+#endif
 
 MUSTER_BEGIN
 

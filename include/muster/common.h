@@ -32,6 +32,18 @@
 /* A time that never comes, where nanoseconds are asked for. */
 #define MUSTER_NEVER INT64_MAX
 
+#ifdef __cplusplus
+/* Zeros, and the size: what the macros for options are in C++, where an initialiser that
+ * leaves fields out is warned of. */
+template <typename Options> inline Options muster_options_of()
+{
+    Options o = Options();
+
+    o.size = static_cast<uint32_t>(sizeof o);
+    return o;
+}
+#endif
+
 MUSTER_BEGIN
 
 /* Of the library that this program runs with. */

@@ -51,10 +51,14 @@ struct muster_group_options {
     struct muster_resources *resources; /* NULL: all nodes; borrowed */
 };
 
+#ifdef __cplusplus
+#define MUSTER_GROUP_OPTIONS muster_options_of<struct muster_group_options>()
+#else
 #define MUSTER_GROUP_OPTIONS                                                           \
     {                                                                                  \
         .size = (uint32_t)sizeof(struct muster_group_options)                          \
     }
+#endif
 
 enum muster_group_state {
     MUSTER_GROUP_WAITING,

@@ -63,11 +63,23 @@ struct muster_session_options {
     const char *tls; /* "auto" (or NULL), "on", "off" */
 };
 
+#ifdef __cplusplus
+inline struct muster_session_options muster_session_options_of()
+{
+    struct muster_session_options o =
+        muster_options_of<struct muster_session_options>();
+
+    o.num_gpus = o.num_cpus = -1;
+    return o;
+}
+#define MUSTER_SESSION_OPTIONS muster_session_options_of()
+#else
 #define MUSTER_SESSION_OPTIONS                                                         \
     {                                                                                  \
         .size = (uint32_t)sizeof(struct muster_session_options), .num_gpus = -1,       \
         .num_cpus = -1                                                                 \
     }
+#endif
 
 MUSTER_BEGIN
 

@@ -20,7 +20,7 @@
  *     muster_list_append(args, muster_value_float(0.5));
  *
  * if the calls' results are looked at where the arguments are used: a list that could not
- * take an element is marked, and sending it fails with -ENOMEM.
+ * take an element is marked, and sending it fails with the same errno.
  *
  * Values that came in a message are read-only: changing them gives -EROFS;
  * muster_value_copy gives one that can be changed.
@@ -93,6 +93,7 @@ MUSTER_API struct muster_value *muster_value_tensor_view(enum muster_dtype dtype
                                                          uint32_t ndim,
                                                          const void *data);
 
+/* NULL: out of memory, or nested deeper than 1,024. */
 MUSTER_API struct muster_value *muster_value_copy(const struct muster_value *v);
 MUSTER_API void muster_value_destroy(struct muster_value *v);
 
@@ -120,7 +121,8 @@ MUSTER_API size_t muster_list_count(const struct muster_value *list); /* 0: no l
 /* Borrowed; NULL behind the end. */
 MUSTER_API const struct muster_value *muster_list_at(const struct muster_value *list,
                                                      size_t index);
-/* Takes `item`, also on failure. 0, -EINVAL (no list), -EROFS, -ENOMEM. */
+/* Takes `item`, also on failure. 0, -EINVAL (no list), -EROFS, -ENOMEM, -E2BIG (4 Mi
+ * elements, which is more than a message has). */
 MUSTER_API int muster_list_append(struct muster_value *list, struct muster_value *item);
 
 /* ---- maps -------------------------------------------------------------------------- */
@@ -133,7 +135,7 @@ MUSTER_API const struct muster_value *muster_map_find(const struct muster_value 
 MUSTER_API const struct muster_value *
 muster_map_at(const struct muster_value *map, size_t index, const char **key);
 /* Takes `item`, also on failure; `key` is copied. Replaces what was there. 0, -EINVAL (no
- * map, or a key that is not UTF-8), -EROFS, -ENOMEM. */
+ * map, or a key that is not UTF-8), -EROFS, -ENOMEM, -E2BIG. */
 MUSTER_API int
 muster_map_set(struct muster_value *map, const char *key, struct muster_value *item);
 

@@ -3,6 +3,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/name.h"
 
 #include <errno.h>
 #include <math.h>
@@ -211,7 +212,29 @@ static PyObject *setup(PyObject *self, PyObject *args, PyObject *kwargs)
     Py_RETURN_NONE;
 }
 
+/* (name): ValueError, unless an engine may be called so. */
+static PyObject *check_engine_name(PyObject *self, PyObject *name)
+{
+    struct ms_error err = {0};
+    Py_ssize_t len;
+    const char *text = PyUnicode_AsUTF8AndSize(name, &len);
+
+    (void)self;
+    if (!text && !PyErr_ExceptionMatches(PyExc_UnicodeError))
+        return NULL;
+    PyErr_Clear();
+    if (!text) /* half of a pair */
+        ms_error_set(&err, -EINVAL, "engine: the name is not UTF-8");
+    else
+        ms_title_check(text, (size_t)len, MS_ENGINE_NAME_MAX, "engine", &err);
+    if (!err.code)
+        Py_RETURN_NONE;
+    PyErr_SetString(PyExc_ValueError, err.text);
+    return NULL;
+}
+
 static PyMethodDef methods[] = {
+    {"check_engine_name", check_engine_name, METH_O, NULL},
     {"setup", (PyCFunction)(void (*)(void))setup, METH_VARARGS | METH_KEYWORDS, NULL},
     {NULL, NULL, 0, NULL}};
 

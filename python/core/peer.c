@@ -57,20 +57,25 @@ struct ms_peer *core_peer_get(PyObject *peer)
 int peer_method_op(struct peer *p, PyObject *engine, PyObject *method)
 {
     const char *engine_text, *method_text;
+    Py_ssize_t engine_len, method_len;
     int op;
 
     if (engine == p->engine && method == p->method)
         return p->op;
-    engine_text = PyUnicode_AsUTF8AndSize(engine, NULL);
-    method_text = PyUnicode_AsUTF8AndSize(method, NULL);
+    engine_text = PyUnicode_AsUTF8AndSize(engine, &engine_len);
+    method_text = PyUnicode_AsUTF8AndSize(method, &method_len);
     if (!engine_text || !method_text)
         return -1;
-    op = ms_peer_method(p->peer, engine_text, method_text);
+    op = -EILSEQ; /* a NUL in it */
+    if ((size_t)engine_len == strlen(engine_text) &&
+        (size_t)method_len == strlen(method_text))
+        op = ms_peer_method(p->peer, engine_text, method_text);
     if (op < 0) {
         PyErr_Format(PyExc_ValueError,
                      "'%s' cannot be called: %s",
                      method_text,
                      op == -ENAMETOOLONG ? "its name is empty or too long"
+                     : op == -EILSEQ     ? "a name is UTF-8 without control characters"
                                          : strerror(-op));
         return -1;
     }

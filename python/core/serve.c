@@ -77,10 +77,24 @@ static void grant(struct ms_request *r, const struct core_payload *p)
         ms_store_grant(p->hold->held[i], r->owner_words[1], r->owner_words[0]);
 }
 
+static void take_back(const struct core_payload *p, const uint64_t *caller)
+{
+    for (size_t i = 0; p->hold && i < p->hold->count; i++) {
+        struct ms_stored_name name;
+
+        ms_held_name(p->hold->held[i], &name);
+        ms_store_take_back(p->hold->held[i]->client, &name, caller[1], caller[0]);
+    }
+}
+
+/* Granted before it is sent: a worker that ends in between loses nothing. */
 void host_reply(struct ms_request *r, struct core_payload *p)
 {
+    uint64_t caller[2] = {r->owner_words[0], r->owner_words[1]};
+
     grant(r, p);
-    ms_request_reply(r, p->codec, p->iov, p->count);
+    if (ms_request_reply(r, p->codec, p->iov, p->count) < 0)
+        take_back(p, caller);
     core_payload_release(p);
 }
 

@@ -121,6 +121,8 @@ PyObject *core_store_raise(const struct ms_error *err)
         return core_raise_kind("store_full", err->text, "");
     if (err->code == -ENOENT || err->code == -EHOSTUNREACH)
         return core_raise_kind("object_lost", err->text, "");
+    if (err->code == -ETIMEDOUT)
+        return core_raise_kind("deadline", err->text, "");
     return core_raise(err);
 }
 
@@ -218,6 +220,21 @@ void *core_on_stored(void *arg, const uint8_t *body, size_t len)
     adopt(c, &s, is_read, true, h);
     adopt(c, &s, is_read, false, h);
     return h;
+}
+
+void core_on_unread(void *arg, const struct ms_request *r)
+{
+    struct ms_store_client *c = the_store;
+    struct ms_stored_name name;
+    struct ms_stored s;
+    size_t at = 0;
+
+    (void)arg;
+    if (!c || r->reply_codec != MS_CODEC_STORED ||
+        ms_stored_parse(&s, r->reply, r->reply_len, NULL) < 0)
+        return;
+    while (ms_stored_next(&s, &at, &name))
+        ms_store_take_back(c, &name, r->owner_words[1], r->owner_words[0]);
 }
 
 /* ---- objects --------------------------------------------------------------------- */
@@ -415,6 +432,14 @@ static PyObject *store_node(PyObject *self, PyObject *unused)
                          (unsigned long long)ms_store_limit(the_store));
 }
 
+/* What a user should know of this node's store; or "". */
+static PyObject *store_warning(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyUnicode_FromString(the_store ? ms_store_warning(the_store) : "");
+}
+
 static PyObject *store_copied(PyObject *self, PyObject *unused)
 {
     (void)self;
@@ -433,6 +458,7 @@ static PyMethodDef functions[] = {
     {"store_node", store_node, METH_NOARGS, NULL},
     {"store_stats", core_store_stats, METH_NOARGS, NULL},
     {"store_objects", core_store_objects, METH_NOARGS, NULL},
+    {"store_warning", store_warning, METH_NOARGS, NULL},
     {"store_copied", store_copied, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL}};
 

@@ -13,6 +13,7 @@
 #include "core.h"
 
 #include "store/client.h"
+#include "wire/server.h"
 
 /* The node's store; NULL: there is none. A worker opens it when it is first asked for. */
 struct ms_store_client *core_store_get(void);
@@ -33,6 +34,8 @@ void core_hold_unref(void *hold); /* without the interpreter's lock too */
 
 /* Of struct ms_client_options. */
 void *core_on_stored(void *arg, const uint8_t *body, size_t len);
+/* Of struct ms_server_ops. */
+void core_on_unread(void *arg, const struct ms_request *r);
 
 /* An object that exports the bytes of `h`, or only keeps it; takes the reference, also on
  * failure. */

@@ -49,6 +49,7 @@ static int host_start(struct host *h, struct ms_host_options *o)
     }
     o->on_cancel = on_cancel;
     o->on_queued = on_queued;
+    o->on_unread = core_on_unread;
     o->on_stored = core_on_stored;
     o->on_stored_drop = core_hold_unref;
     o->arg = h;

@@ -22,7 +22,7 @@ import traceback
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from . import _broadcast
+from . import _broadcast, _core
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -329,6 +329,10 @@ def _set_env(worker: Worker, body: dict[str, Any]) -> bytes:
 def _create_engine(worker: Worker, body: dict[str, Any]) -> bytes:
     path = _field(body, "engine", str)
     name = _field(body, "engine_name", str)
+    try:
+        _core.check_engine_name(name)
+    except ValueError as e:
+        raise _Refused(400, str(e)) from None
     if name in worker.engines:
         raise _Refused(400, f"there is an engine '{name}' in this worker already")
     args = _field(body, "init_args", list, [])

@@ -175,6 +175,7 @@ class Worker:
         mesh: dict[str, int] | None = None,
     ) -> Any:
         """Its registered methods, if the class was given by its path."""
+        _core.check_engine_name(name)
         if name in self.engines:
             raise ValueError(f"there is an engine '{name}' in this worker already")
         found = self.find_class(cls)

@@ -6,6 +6,7 @@ import atexit
 import os
 import sys
 import threading
+import warnings
 from time import monotonic
 
 from muster import _core, _launch, _nodes, _options, _package
@@ -59,6 +60,8 @@ class Session:
         if self._has_store or not (place := self.head.store_place(ANSWER_S)):
             return
         _core.store_open(self.head, *place, f"driver {os.getpid()}")
+        if warning := _core.store_warning():
+            warnings.warn(warning, RuntimeWarning, stacklevel=2)
         self._has_store = True
 
     def wait_for_nodes(self, ranks: bool, timeout: float) -> None:

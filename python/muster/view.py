@@ -318,6 +318,7 @@ class View:
                 f"{worker_cls!r} cannot be made here: engines in C and in Python do not "
                 "share a process"
             )
+        _core.check_engine_name(name)
         what = engine_spec(name, worker_cls, args, kwargs or {}, max_concurrency)
         methods = bound_methods(worker_cls)
         check_names(View, methods or {})

@@ -1,5 +1,6 @@
 #include "agent/agent_impl.h"
 #include "agent/listen.h"
+#include "agent/machine.h"
 #include "store/path.h"
 #include "store/server.h"
 
@@ -7,15 +8,33 @@
 #include <stdlib.h>
 #include <sys/vfs.h>
 
-/* Of the node's memory, unless told: in hundredths. */
-enum { SHARE = 30 };
+/* Of the node's memory, unless told; and at most, if more was asked for than there is: in
+ * hundredths. */
+enum { SHARE = 30, SHARE_MAX = 75, WARNING_MAX = 256 };
 
-static uint64_t limit_of(const struct ms_agent *a)
+/* More than the container may use, or the machine has, cannot be had: `warning` says so. */
+static uint64_t limit_of(const struct ms_agent *a, char warning[WARNING_MAX])
 {
     const Muster__StoreConfig *told = a->config->store;
     uint32_t nodes = a->config->nodes_here ? a->config->nodes_here : 1;
+    uint64_t memory = ms_machine_memory(), limit = memory / 100 * SHARE_MAX;
 
-    return told && told->is_told ? told->limit : a->shape->memory / 100 * SHARE / nodes;
+    warning[0] = 0;
+    if (!told || !told->is_told)
+        return a->shape->memory / 100 * SHARE / nodes;
+    if (!memory || told->limit <= memory)
+        return told->limit;
+    snprintf(
+        warning,
+        WARNING_MAX,
+        "store_limit is %llu MiB, but node %s may use %llu MiB (its container, or the "
+        "machine): %llu MiB are used",
+        (unsigned long long)(told->limit >> 20),
+        a->node,
+        (unsigned long long)(memory >> 20),
+        (unsigned long long)(limit >> 20));
+    ms_agent_say("%s", warning);
+    return limit;
 }
 
 /* Files in memory free none. */
@@ -42,13 +61,22 @@ static const char *spill_dir(const struct ms_agent *a)
     return told->spill_dir;
 }
 
+static void on_note(void *arg, const char *text)
+{
+    (void)arg;
+    ms_agent_say("the store: %s", text);
+}
+
 void ms_agent_open_store(struct ms_agent *a)
 {
     const Muster__StoreConfig *told = a->config->store;
+    char warning[WARNING_MAX];
     struct ms_store_options o = {.loop = a->loop,
                                  .node_name = a->node,
                                  .secret = a->config->secret.data,
-                                 .limit = limit_of(a),
+                                 .on_note = on_note,
+                                 .limit = limit_of(a, warning),
+                                 .memory_left = ms_machine_memory_left,
                                  .spill_dir = spill_dir(a),
                                  .spill_limit = told ? told->spill_limit : 0};
     char path[MS_STORE_PATH_MAX];
@@ -56,6 +84,7 @@ void ms_agent_open_store(struct ms_agent *a)
     uint16_t port = 0;
     char *addresses;
 
+    o.warning = warning;
     o.listen_fd = ms_listen_open(&a->listen, &port, &err);
     addresses = ms_listen_print(&a->listen, "", "", port);
     o.address = addresses && addresses[0] ? addresses + 1 : NULL; /* behind the comma */

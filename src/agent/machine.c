@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_MAX = 64 << 10, DIR_MAX = 512 };
+enum { TEXT_MAX = 64 << 10, DIR_MAX = 512, STAT_MAX = 8192 };
 
 static bool read_text(const char *dir, const char *name, char *out, size_t room)
 {
@@ -135,6 +135,57 @@ uint64_t ms_machine_memory(void)
             memory = limit;
     } while (go_up(dir));
     return memory;
+}
+
+uint64_t ms_machine_left(const char *limit,
+                         const char *usage,
+                         const char *stat,
+                         const char *cache)
+{
+    unsigned long long most, used;
+    long long reclaimable = ms_cgpath_number(stat, cache);
+
+    if (!isdigit((unsigned char)limit[0]) || !isdigit((unsigned char)usage[0]))
+        return UINT64_MAX;
+    most = strtoull(limit, NULL, 10);
+    used = strtoull(usage, NULL, 10);
+    if (reclaimable > 0)
+        used -= (unsigned long long)reclaimable < used ? (unsigned long long)reclaimable
+                                                       : used;
+    return used < most ? most - used : 0;
+}
+
+static uint64_t left_of(const char *dir, bool is_v2)
+{
+    char limit[64], usage[64], stat[STAT_MAX];
+
+    if (!read_text(
+            dir, is_v2 ? "memory.max" : "memory.limit_in_bytes", limit, sizeof limit) ||
+        !read_text(dir,
+                   is_v2 ? "memory.current" : "memory.usage_in_bytes",
+                   usage,
+                   sizeof usage))
+        return UINT64_MAX;
+    if (!read_text(dir, "memory.stat", stat, sizeof stat))
+        stat[0] = 0;
+    return ms_machine_left(
+        limit, usage, stat, is_v2 ? "inactive_file" : "total_inactive_file");
+}
+
+uint64_t ms_machine_memory_left(void)
+{
+    uint64_t least = UINT64_MAX;
+    char dir[DIR_MAX];
+    bool is_v2;
+
+    if (!find_group("memory", dir, &is_v2))
+        return least;
+    do {
+        uint64_t left = left_of(dir, is_v2);
+
+        least = left < least ? left : least;
+    } while (go_up(dir));
+    return least;
 }
 
 static const char *own_variable(const char *name)

@@ -22,6 +22,7 @@
 #define MS_RESEND_MAX       ((uint64_t)1 << 20)  /* bigger calls are not sent twice */
 #define MS_RETRY_MAX_NS     (100 * MS_NS_PER_MS) /* between two reconnects */
 #define MS_METHOD_NAME_MAX  ((size_t)512)        /* "engine\0method" */
+#define MS_ENGINE_NAME_MAX  ((size_t)256)        /* of that, the engine */
 #define MS_METHODS_MAX      4096u                /* interned methods, a session */
 #define MS_CHAIN_MAX        16u                  /* workers that wait on each other */
 #define MS_STREAM_WINDOW    256u                 /* items sent before one is consumed */
@@ -61,7 +62,8 @@
 #define MS_HTTP_SECONDS_MAX    3600                /* a time in a request */
 #define MS_HTTP_BACKLOG_MAX    ((size_t)256 << 10) /* unsent, or read ahead */
 #define MS_HTTP_CONNS_MAX      1024u               /* of one server */
-#define MS_HTTP_IDLE_NS        (75 * MS_NS_PER_S)  /* between two requests */
+#define MS_HTTP_UNPROVEN_MAX   128u /* of these, without a token: the oldest is cut */
+#define MS_HTTP_IDLE_NS        (75 * MS_NS_PER_S) /* between two requests */
 #define MS_HTTP_HEAD_NS        (10 * MS_NS_PER_S) /* first byte until the head is whole */
 #define MS_HTTP_SEND_NS        (30 * MS_NS_PER_S) /* a client that takes nothing */
 #define MS_HTTP_LINGER_NS      (1 * MS_NS_PER_S)  /* for a refused client to hear it */
@@ -83,6 +85,7 @@
 #define MS_STORE_MIN         ((size_t)256 << 10) /* smaller payloads stay in messages */
 #define MS_STORE_IDLE_NS     (30 * MS_NS_PER_S)  /* unused memory until given back */
 #define MS_STORE_SPARE_MIN   ((uint64_t)256 << 20)   /* memory that the machine keeps */
+#define MS_STORE_SPARE_HERE  ((uint64_t)64 << 20)    /* and its container */
 #define MS_STORE_CLIENTS_MAX 8192u                   /* processes of one store */
 #define MS_STORE_PIECE_MAX   ((uint64_t)MS_DATA_MAX) /* of an object, between nodes */
 #define MS_STORE_PIECES      6u                      /* asked for at a time */
@@ -101,6 +104,7 @@
 #define MS_SPILL_CHUNK       ((size_t)4 << 20)     /* written or read at a time */
 #define MS_SPILL_WAIT_NS     (300 * MS_NS_PER_S)   /* for room, while a disk works */
 #define MS_STORE_ANSWER_NS   (60 * MS_NS_PER_S)    /* of an agent that is alive */
+#define MS_STORE_OUTBOX_MAX  65536u /* messages for one that does not read */
 
 /* Names and paths */
 #define MS_NAME_MAX        ((size_t)64)  /* cluster, node, session */

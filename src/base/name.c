@@ -1,5 +1,6 @@
 #include "base/name.h"
 #include "base/limits.h"
+#include "base/utf8.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -31,6 +32,35 @@ int ms_name_check(const char *name, const char *what, struct ms_error *err)
                                 "%s: character %zu is not one of A-Z a-z 0-9 _ . -",
                                 what,
                                 i + 1);
+    return 0;
+}
+
+/* Those of ASCII, and the second set, U+0080 to U+009F. */
+static bool has_control(const char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)text[i];
+
+        if (c < ' ' || c == 0x7f ||
+            (c == 0xc2 && i + 1 < len && (unsigned char)text[i + 1] < 0xa0))
+            return true;
+    }
+    return false;
+}
+
+int ms_title_check(
+    const char *text, size_t len, size_t max, const char *what, struct ms_error *err)
+{
+    if (!text || len == 0)
+        return ms_error_set(err, -EINVAL, "%s: a name is needed", what);
+    if (len > max)
+        return ms_error_set(
+            err, -EINVAL, "%s '%.40s...': longer than %zu bytes", what, text, max);
+    if (!ms_utf8_is_valid(text, len))
+        return ms_error_set(err, -EINVAL, "%s: the name is not UTF-8", what);
+    if (has_control(text, len))
+        return ms_error_set(
+            err, -EINVAL, "%s: the name has a control character in it", what);
     return 0;
 }
 

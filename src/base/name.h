@@ -11,6 +11,11 @@
  * [A-Za-z0-9_.-], not starting with a dot or a dash. `what` names it in the error. */
 int ms_name_check(const char *name, const char *what, struct ms_error *err);
 
+/* A name that is shown and sent, but is no part of a path: of an engine, a method, a key. 1 to
+ * `max` bytes of UTF-8 without control characters (a NUL, a newline). */
+int ms_title_check(
+    const char *text, size_t len, size_t max, const char *what, struct ms_error *err);
+
 /* As people count: "n2" comes before "n10". Less, equal or greater than 0; 0 only for equal
  * names. */
 int ms_name_order(const char *a, const char *b);

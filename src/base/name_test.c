@@ -96,6 +96,32 @@ static void test_names_are_ordered_as_people_count(void **state)
     assert_true(ms_name_order("n01", "n1") < 0 && ms_name_order("n1", "n01") > 0);
 }
 
+static int title(const char *text, size_t len)
+{
+    return ms_title_check(text, len, 20, "engine", NULL);
+}
+
+static void test_titles(void **state)
+{
+    struct ms_error err = {0};
+
+    (void)state;
+    assert_int_equal(title("actor/0", 7), 0);
+    assert_int_equal(title("r\xc3\xa9ward model", 13), 0);
+    assert_int_equal(title("\xc2\xa0", 2), 0);
+    assert_int_equal(title("12345678901234567890", 20), 0);
+    assert_int_equal(title("123456789012345678901", 21), -EINVAL);
+    assert_int_equal(title("", 0), -EINVAL);
+    assert_int_equal(title(NULL, 0), -EINVAL);
+    assert_int_equal(title("a\nb", 3), -EINVAL);
+    assert_int_equal(title("a\0b", 3), -EINVAL);
+    assert_int_equal(title("\x7f", 1), -EINVAL);
+    assert_int_equal(title("\xc2\x85", 2), -EINVAL);     /* a newline, too */
+    assert_int_equal(title("\xed\xa0\x80", 3), -EINVAL); /* half of a pair */
+    assert_int_equal(ms_title_check("a\n", 2, 20, "engine", &err), -EINVAL);
+    assert_non_null(strstr(err.text, "engine"));
+}
+
 static void test_random_ids_differ(void **state)
 {
     uint8_t zero[32] = {0}, bytes[32] = {0};
@@ -115,6 +141,7 @@ int main(void)
         cmocka_unit_test(test_hex_there_and_back),
         cmocka_unit_test(test_unhex_wants_exactly_that_many_digits),
         cmocka_unit_test(test_names_are_ordered_as_people_count),
+        cmocka_unit_test(test_titles),
         cmocka_unit_test(test_random_ids_differ),
     };
 

@@ -42,6 +42,14 @@ static void message_init(struct message *m,
     ms_plain_writer_init(&m->w);
 }
 
+static int
+check(const struct muster_cluster *c, const char *method, struct muster_error *err)
+{
+    return !c        ? ms_capi_missing("a cluster", err)
+           : !method ? ms_capi_missing("the name of a method", err)
+                     : 0;
+}
+
 /* The writer's failure, told. */
 static int message_failed(int rc, const char *method, struct muster_error *err)
 {
@@ -67,6 +75,10 @@ static int message_encode(struct message *m,
                           const struct muster_call_options *options,
                           struct muster_error *err)
 {
+    int rc = check(c, method, err);
+
+    if (rc < 0)
+        return rc;
     message_init(m, c, method, options);
     ms_tree_encode_arguments(&m->w, args, options ? options->kwargs : NULL);
     m->spec.count = ms_plain_iov(&m->w, m->iov);
@@ -102,8 +114,13 @@ static struct ms_call *send_to(struct muster_cluster *c,
     }
     op = ms_peer_method(c->workers[rank].peer, m->engine, m->method);
     if (op < 0) {
-        muster_error_set(
-            err, op, NULL, "'%s' cannot be called: %s", m->method, strerror(-op));
+        muster_error_set(err,
+                         op,
+                         NULL,
+                         "'%s' cannot be called: %s",
+                         m->method,
+                         op == -EILSEQ ? "a name is UTF-8 without control characters"
+                                       : strerror(-op));
         return NULL;
     }
     m->spec.op = (uint16_t)op;
@@ -123,6 +140,7 @@ int muster_cluster_call_sync(struct muster_cluster *c,
                              struct muster_value **result,
                              struct muster_error *err)
 {
+    struct muster_error own = {.code = 0}, *why = err ? err : &own;
     struct muster_future future = {0};
     struct message m;
     int rc = message_encode(&m, c, method, args, options, err);
@@ -130,10 +148,10 @@ int muster_cluster_call_sync(struct muster_cluster *c,
     if (rc < 0)
         return rc;
     m.spec.waits = true;
-    future.call = send_to(c, rank, &m, err);
+    future.call = send_to(c, rank, &m, why);
     message_finish(&m);
     if (!future.call)
-        return rank >= c->world_size ? -ERANGE : -ENOMEM;
+        return why->code;
     rc = muster_future_result(&future, result, err);
     ms_call_unref(future.call);
     return rc;
@@ -178,6 +196,8 @@ muster_cluster_call_bytes(struct muster_cluster *c,
     struct muster_future *f;
     struct message m;
 
+    if (check(c, method, err) < 0 || (!data && len && ms_capi_missing("data", err) < 0))
+        return NULL;
     message_init(&m, c, method, options);
     m.spec.codec = MS_CODEC_BYTES;
     m.iov[0] = (struct iovec){(void *)(uintptr_t)data, len};
@@ -209,7 +229,8 @@ int muster_cluster_call_some(struct muster_cluster *c,
 {
     struct muster_error why = {.code = 0};
     struct message m;
-    int rc = message_encode(&m, c, method, args, options, err);
+    int rc = futures ? message_encode(&m, c, method, args, options, err)
+                     : ms_capi_missing("room for futures", err);
 
     for (size_t i = 0; rc == 0 && i < count; i++) {
         uint32_t rank = ranks ? ranks[i] : (uint32_t)i;
@@ -292,7 +313,7 @@ int muster_cluster_call_all_sync(struct muster_cluster *c,
                                  struct muster_value **results,
                                  struct muster_error *err)
 {
-    size_t n = c->world_size;
+    size_t n = c ? c->world_size : 0;
     MS_CLEANUP(ms_cleanup_free)
     struct muster_future **futures = calloc(n + 1, sizeof(struct muster_future *));
     MS_CLEANUP(ms_cleanup_free)

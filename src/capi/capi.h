@@ -129,5 +129,7 @@ int ms_capi_error(const struct ms_error *from, struct muster_error *err);
 int ms_capi_op_failure(const struct ms_head_op *op,
                        const struct ms_error *why,
                        struct muster_error *err);
+/* -EINVAL: `what` ("a method") is NULL. */
+int ms_capi_missing(const char *what, struct muster_error *err);
 
 #endif

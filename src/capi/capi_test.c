@@ -402,6 +402,56 @@ static void test_refusals(void **state)
     assert_int_equal(err.code, -EINVAL);
 }
 
+/* What is needed and not given is an error, and not a crash. */
+static void test_null(void **state)
+{
+    struct muster_group_options go = MUSTER_GROUP_OPTIONS;
+    struct muster_cluster_options o = options_of("null", 1);
+    struct muster_future *f = NULL;
+
+    (void)state;
+    assert_null(muster_cluster_create(session, NULL, &err));
+    assert_int_equal(err.code, -EINVAL);
+    assert_int_equal(err.kind, MUSTER_ERROR_BAD_ARGUMENT);
+    assert_null(muster_cluster_create(NULL, &o, &err));
+    assert_null(muster_cluster_create(NULL, NULL, NULL));
+    assert_null(muster_cluster_open(session, NULL, &err));
+    assert_null(muster_cluster_open(NULL, "three", &err));
+    assert_int_equal(muster_cluster_world_size(NULL), 0);
+    assert_null(muster_cluster_name(NULL));
+    assert_null(muster_cluster_node(NULL, 0));
+    assert_null(muster_session_name(NULL));
+
+    assert_int_equal(muster_cluster_call_sync(NULL, 0, "rank", NULL, NULL, NULL, &err),
+                     -EINVAL);
+    assert_non_null(strstr(err.message, "a cluster"));
+    assert_int_equal(muster_cluster_call_sync(cluster, 0, NULL, NULL, NULL, NULL, &err),
+                     -EINVAL);
+    assert_non_null(strstr(err.message, "a method"));
+    assert_null(muster_cluster_call(cluster, 0, NULL, NULL, NULL, &err));
+    assert_null(muster_cluster_call_bytes(NULL, 0, "echo", "x", 1, NULL, &err));
+    assert_null(muster_cluster_call_bytes(cluster, 0, "echo", NULL, 1, NULL, &err));
+    assert_int_equal(muster_cluster_call_all_sync(NULL, "rank", NULL, NULL, NULL, &err),
+                     -EINVAL);
+    assert_int_equal(
+        muster_cluster_call_some(cluster, NULL, 1, "rank", NULL, NULL, NULL, &err),
+        -EINVAL);
+
+    assert_int_equal(muster_future_wait(NULL, 0), -EINVAL);
+    assert_int_equal(muster_future_wait_any(&f, 1, 0), -EINVAL);
+    assert_int_equal(muster_future_result(NULL, NULL, &err), -EINVAL);
+    muster_future_cancel(NULL);
+
+    assert_null(muster_resources_create(NULL, -1, 0, &err));
+    assert_null(muster_group_create(session, NULL, &err));
+    go.count = 2;
+    assert_null(muster_group_create(session, &go, &err));
+    assert_int_equal(err.code, -EINVAL);
+    assert_null(muster_group_open(session, NULL, &err));
+    assert_int_equal(muster_group_wait(NULL, 0, &err), -EINVAL);
+    assert_int_equal(muster_group_remove(NULL, &err), -EINVAL);
+}
+
 static void test_placement(void **state)
 {
     struct muster_cluster_options o = options_of("placed", 0);
@@ -587,6 +637,7 @@ int main(void)
         cmocka_unit_test(test_death),
         cmocka_unit_test(test_all_or_none),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_null),
         cmocka_unit_test(test_placement),
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_cpus_are_counted),

@@ -121,6 +121,8 @@ muster_cluster_create(struct muster_session *session,
     struct muster_cluster *c;
     bool is_made = false;
 
+    if (!session || !options)
+        return ms_capi_missing(session ? "options" : "a session", err), NULL;
     memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
     if (check_options(session, &o, err) < 0)
         return NULL;
@@ -173,9 +175,11 @@ struct muster_cluster *muster_cluster_open(struct muster_session *session,
                                            const char *name,
                                            struct muster_error *err)
 {
-    struct ms_head_op *op = ms_head_status(session->head);
+    struct ms_head_op *op = session && name ? ms_head_status(session->head) : NULL;
     const Muster__Status *status =
-        (const Muster__Status *)ms_capi_wait(op, MS_CAPI_ANSWER_NS, err);
+        session && name
+            ? (const Muster__Status *)ms_capi_wait(op, MS_CAPI_ANSWER_NS, err)
+            : (ms_capi_missing("a session and a name", err), NULL);
     const Muster__ClusterStatus *found = NULL;
     struct muster_cluster *c;
 
@@ -265,25 +269,25 @@ int muster_cluster_resize(struct muster_cluster *c,
 
 uint32_t muster_cluster_world_size(const struct muster_cluster *c)
 {
-    return c->world_size;
+    return c ? c->world_size : 0;
 }
 
 const char *muster_cluster_name(const struct muster_cluster *c)
 {
-    return c->name;
+    return c ? c->name : NULL;
 }
 
 int32_t muster_cluster_pid(const struct muster_cluster *c, uint32_t rank)
 {
-    return rank < c->world_size ? c->workers[rank].pid : 0;
+    return c && rank < c->world_size ? c->workers[rank].pid : 0;
 }
 
 const char *muster_cluster_node(const struct muster_cluster *c, uint32_t rank)
 {
-    return rank < c->world_size ? c->workers[rank].node : NULL;
+    return c && rank < c->world_size ? c->workers[rank].node : NULL;
 }
 
 const char *muster_cluster_log_path(const struct muster_cluster *c, uint32_t rank)
 {
-    return rank < c->world_size ? c->workers[rank].log_path : NULL;
+    return c && rank < c->world_size ? c->workers[rank].log_path : NULL;
 }

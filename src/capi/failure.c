@@ -133,6 +133,14 @@ int ms_capi_error(const struct ms_error *from, struct muster_error *err)
     return muster_error_set(err, from->code, NULL, "%s", from->text);
 }
 
+int ms_capi_missing(const char *what, struct muster_error *err)
+{
+    muster_error_set(err, -EINVAL, NULL, "%s is needed, and was NULL", what);
+    if (err)
+        err->kind = MUSTER_ERROR_BAD_ARGUMENT;
+    return -EINVAL;
+}
+
 /* That of the first of them. */
 static int fail_with_worker(const Muster__Failure *all, struct muster_error *err)
 {

@@ -57,6 +57,8 @@ int muster_future_result(struct muster_future *f,
 {
     int rc;
 
+    if (!f)
+        return ms_capi_missing("a future", err);
     while (!ms_call_is_done(f->call)) {
         uint8_t codec, *body;
         size_t len;
@@ -79,6 +81,8 @@ int muster_future_next(struct muster_future *f,
 {
     int64_t until_ns = ms_deadline_ns(ms_now_ns(), timeout_ns);
 
+    if (!f || !item)
+        return ms_capi_missing(f ? "room for the item" : "a future", err);
     for (;;) {
         bool done = ms_call_is_done(f->call); /* before looking: items come first */
         uint8_t codec, *body;
@@ -101,12 +105,12 @@ int muster_future_next(struct muster_future *f,
 
 bool muster_future_is_done(struct muster_future *f)
 {
-    return ms_call_is_done(f->call);
+    return f && ms_call_is_done(f->call);
 }
 
 int muster_future_wait(struct muster_future *f, int64_t timeout_ns)
 {
-    return ms_call_wait(f->call, ms_deadline_ns(ms_now_ns(), timeout_ns));
+    return f ? ms_call_wait(f->call, ms_deadline_ns(ms_now_ns(), timeout_ns)) : -EINVAL;
 }
 
 int ms_capi_inbox_wait(struct ms_inbox *inbox, int64_t until_ns, uint64_t *tag)
@@ -136,6 +140,9 @@ int64_t muster_future_wait_any(struct muster_future *const *futures,
     int rc = 0;
 
     for (size_t i = 0; i < count; i++)
+        if (!futures || !futures[i])
+            return -EINVAL;
+    for (size_t i = 0; i < count; i++)
         if (ms_call_is_done(futures[i]->call) || ms_call_has_items(futures[i]->call))
             return (int64_t)i;
     inbox = ms_inbox_create();
@@ -151,7 +158,8 @@ int64_t muster_future_wait_any(struct muster_future *const *futures,
 
 void muster_future_cancel(struct muster_future *f)
 {
-    ms_call_cancel(f->call);
+    if (f)
+        ms_call_cancel(f->call);
 }
 
 void muster_future_destroy(struct muster_future *f)

@@ -190,6 +190,8 @@ int muster_group_wait(struct muster_group *g,
     struct muster_error why = {0};
     int rc = 0;
 
+    if (!g)
+        return ms_capi_missing("a group", err);
     if (g->told->state == MUSTER__GROUP_STATE__GROUP_WAITING)
         rc = renew(g,
                    ask(g->session,
@@ -257,7 +259,15 @@ struct muster_group *muster_group_create(struct muster_session *session,
     struct muster_group *g;
     Muster__Scope scope;
 
+    if (!session || !options) {
+        ms_capi_missing(session ? "options" : "a session", err);
+        return NULL;
+    }
     memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
+    if (o.count && !o.bundles) {
+        ms_capi_missing("the array of bundles", err);
+        return NULL;
+    }
     if (ms_capi_is_stopped(session)) {
         muster_error_set(err, -ESHUTDOWN, NULL, "this session has ended");
         return NULL;
@@ -284,26 +294,34 @@ struct muster_group *muster_group_open(struct muster_session *session,
                                        const char *name,
                                        struct muster_error *err)
 {
-    struct ms_head_op *op = ask(session,
-                                MUSTER__DRIVER_TO_HEAD__BODY_FIND_GROUP,
-                                0,
-                                name,
-                                MS_CAPI_ANSWER_NS,
-                                err);
+    struct ms_head_op *op;
 
+    if (!session || !name) {
+        ms_capi_missing(session ? "a name" : "a session", err);
+        return NULL;
+    }
+    op = ask(session,
+             MUSTER__DRIVER_TO_HEAD__BODY_FIND_GROUP,
+             0,
+             name,
+             MS_CAPI_ANSWER_NS,
+             err);
     return group_create(session, op, err);
 }
 
 int muster_group_remove(struct muster_group *g, struct muster_error *err)
 {
     struct muster_error why = {0};
-    struct ms_head_op *op = ask(g->session,
-                                MUSTER__DRIVER_TO_HEAD__BODY_REMOVE_GROUP,
-                                g->told->id,
-                                NULL,
-                                MS_CAPI_ANSWER_NS,
-                                &why);
+    struct ms_head_op *op;
 
+    if (!g)
+        return ms_capi_missing("a group", err);
+    op = ask(g->session,
+             MUSTER__DRIVER_TO_HEAD__BODY_REMOVE_GROUP,
+             g->told->id,
+             NULL,
+             MS_CAPI_ANSWER_NS,
+             &why);
     ms_head_op_unref(op);
     if (!op && why.code != -ENOENT) {
         if (err)

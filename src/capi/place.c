@@ -66,6 +66,10 @@ struct muster_resources *muster_resources_create(struct muster_session *session,
     struct muster_resources *r;
     struct ms_head_op *op;
 
+    if (!session) {
+        ms_capi_missing("a session", err);
+        return NULL;
+    }
     scope.num_nodes = num_nodes;
     set_limit(&scope, num_gpus_per_node);
     request.scope = &scope;

@@ -139,12 +139,12 @@ struct muster_session *muster_init(const struct muster_session_options *options,
 
 const char *muster_session_name(const struct muster_session *s)
 {
-    return ms_head_session(s->head)->name;
+    return s ? ms_head_session(s->head)->name : NULL;
 }
 
 const char *muster_session_dir(const struct muster_session *s)
 {
-    return ms_head_session(s->head)->dir;
+    return s ? ms_head_session(s->head)->dir : NULL;
 }
 
 /* ---- stop ------------------------------------------------------------------------ */

@@ -14,7 +14,7 @@
 enum { READ_SIZE = 64 << 10 };
 
 struct ms_http_conn {
-    struct ms_list link;
+    struct ms_list link, unproven;
     struct ms_http_server *server;
     int fd;
     struct ms_watch watch;
@@ -40,12 +40,21 @@ struct ms_http_conn {
 
 /* ---- the end --------------------------------------------------------------------- */
 
+static void set_proven(struct ms_http_conn *c)
+{
+    if (ms_list_is_empty(&c->unproven))
+        return;
+    ms_list_remove(&c->unproven);
+    c->server->unproven_count--;
+}
+
 static void conn_free(struct ms_http_conn *c)
 {
     const struct ms_http_server *s = c->server;
 
     assert(!c->is_inside);
     ms_list_remove(&c->link);
+    set_proven(c);
     c->server->count--;
     ms_watch_finish(&c->watch);
     ms_timer_finish(&c->timer);
@@ -243,6 +252,8 @@ static void on_head(struct ms_http_conn *c)
     const char *why = NULL;
     int status = s->ops->on_head(s->arg, r, &c->parser.body_max, &why);
 
+    if (!status && (!s->ops->is_public || !s->ops->is_public(s->arg, r)))
+        set_proven(c);
     c->is_head = strcmp(r->method, "HEAD") == 0;
     if (!status && r->content_length > c->parser.body_max) {
         status = 413;
@@ -455,6 +466,7 @@ void ms_http_server_init(struct ms_http_server *s,
         .arg = arg,
         .limits = {MS_HTTP_IDLE_NS, MS_HTTP_HEAD_NS, MS_HTTP_SEND_NS}};
     ms_list_init(&s->conns);
+    ms_list_init(&s->unproven);
 }
 
 void ms_http_server_finish(struct ms_http_server *s)
@@ -473,10 +485,21 @@ void ms_http_server_forget(struct ms_http_server *s)
         close(c->fd);
 }
 
+/* Room for one more that nobody knows yet. */
+static void make_room(struct ms_http_server *s)
+{
+    while (s->unproven_count >= MS_HTTP_UNPROVEN_MAX ||
+           (s->count >= MS_HTTP_CONNS_MAX && s->unproven_count > 0))
+        conn_free(ms_list_first(&s->unproven, struct ms_http_conn, unproven));
+}
+
 int ms_http_server_add(struct ms_http_server *s, int fd, const void *bytes, size_t len)
 {
-    struct ms_http_conn *c = s->count < MS_HTTP_CONNS_MAX ? calloc(1, sizeof *c) : NULL;
+    struct ms_http_conn *c;
     int one = 1;
+
+    make_room(s);
+    c = s->count < MS_HTTP_CONNS_MAX ? calloc(1, sizeof *c) : NULL;
 
     if (!c) {
         close(fd);
@@ -492,7 +515,9 @@ int ms_http_server_add(struct ms_http_server *s, int fd, const void *bytes, size
     ms_buf_init(&c->in);
     ms_buf_init(&c->out);
     ms_list_add_tail(&s->conns, &c->link);
+    ms_list_add_tail(&s->unproven, &c->unproven);
     s->count++;
+    s->unproven_count++;
     if (ms_watch_init(&c->watch, s->loop, fd, MS_READ, on_ready, c) < 0 ||
         ms_timer_init(&c->timer, s->loop, on_time, c) < 0) {
         conn_free(c);

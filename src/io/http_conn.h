@@ -9,6 +9,10 @@
  * body by a least rate, for a client that does not take its answer, and for one that has
  * nothing to say. A request that is being worked on has none.
  *
+ * A connection is proven once on_head has let a request pass that is not public. There are at
+ * most MS_HTTP_UNPROVEN_MAX that are not: for a new one the oldest of them is cut, so that
+ * strangers who connect and say nothing keep nobody out.
+ *
  * Everything happens on the loop's thread. A connection belongs to its server; it ends
  * when the client does, after an answer that says so, or with the server.
  */
@@ -28,6 +32,9 @@ struct ms_http_conn_ops {
                    const struct ms_http_request *r,
                    uint64_t *body_max,
                    const char **why);
+    /* Anybody may ask this: it does not prove that its connection may be here. May be NULL:
+     * then all that on_head lets pass does. */
+    bool (*is_public)(void *arg, const struct ms_http_request *r);
     /* A whole request, borrowed until this returns: answer it once, now or later. */
     void (*on_request)(void *arg,
                        struct ms_http_conn *c,
@@ -48,7 +55,8 @@ struct ms_http_server {
     void *arg;
     struct ms_http_limits limits;
     struct ms_list conns;
-    unsigned count;
+    struct ms_list unproven; /* of these, oldest first */
+    unsigned count, unproven_count;
 };
 
 void ms_http_server_init(struct ms_http_server *s,
@@ -61,7 +69,8 @@ void ms_http_server_finish(struct ms_http_server *s);
 void ms_http_server_forget(struct ms_http_server *s);
 
 /* Serve a connected socket, which is taken over, also on failure; `bytes` were read from
- * it already. 0, -ENOMEM, or -EMFILE: there are MS_HTTP_CONNS_MAX. */
+ * it already. 0, -ENOMEM, or -EMFILE: there are MS_HTTP_CONNS_MAX that are proven. Not inside
+ * a callback of a connection. */
 int ms_http_server_add(struct ms_http_server *s, int fd, const void *bytes, size_t len);
 
 /* What on_gone is told about the request that waits. */

@@ -79,8 +79,16 @@ static void on_gone(void *arg, void *tag)
     rig->waiting = NULL;
 }
 
-static const struct ms_http_conn_ops ops = {
-    .on_head = on_head, .on_request = on_request, .on_gone = on_gone};
+static bool is_public(void *arg, const struct ms_http_request *r)
+{
+    (void)arg;
+    return strcmp(r->path, "/open") == 0;
+}
+
+static const struct ms_http_conn_ops ops = {.on_head = on_head,
+                                            .is_public = is_public,
+                                            .on_request = on_request,
+                                            .on_gone = on_gone};
 
 static void rig_connect(struct rig *rig, const char *bytes)
 {
@@ -369,6 +377,40 @@ static void test_a_client_that_does_not_read(void **state)
     rig_stop(&rig);
 }
 
+/* Who only connects keeps nobody out. */
+static void test_the_oldest_stranger_is_cut(void **state)
+{
+    enum { CROWD = MS_HTTP_UNPROVEN_MAX + 40 };
+    int known, crowd[CROWD], fds[2];
+    struct rig rig;
+    char byte;
+
+    (void)state;
+    rig_start(&rig);
+    rig_connect(&rig, "GET /now HTTP/1.1\r\n" HOST "\r\n");
+    rig_expect(&rig, "ok");
+    known = rig.fd;
+    for (int i = 0; i < CROWD; i++) {
+        const char *half =
+            i % 2 ? "GET /now HTTP/1.1\r\n" HOST : "GET /open HTTP/1.1\r\n" HOST "\r\n";
+
+        assert_int_equal(ms_unix_pair(SOCK_STREAM, fds), 0);
+        crowd[i] = fds[1];
+        assert_int_equal(ms_http_server_add(&rig.server, fds[0], half, strlen(half)),
+                         0);
+    }
+    assert_int_equal(rig.server.unproven_count, MS_HTTP_UNPROVEN_MAX);
+    assert_int_equal(rig.server.count, MS_HTTP_UNPROVEN_MAX + 1);
+    assert_int_equal(recv(crowd[39], &byte, 1, MSG_DONTWAIT), 0); /* cut */
+    assert_int_equal(recv(crowd[41], &byte, 1, MSG_DONTWAIT), -1);
+    rig.fd = known;
+    rig_send(&rig, "GET /now HTTP/1.1\r\n" HOST "\r\n");
+    rig_expect(&rig, "ok");
+    for (int i = 0; i < CROWD; i++)
+        close(crowd[i]);
+    rig_stop(&rig);
+}
+
 static void test_too_many_connections(void **state)
 {
     struct rig rig;
@@ -389,6 +431,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_the_oldest_stranger_is_cut),
         cmocka_unit_test(test_a_request_that_was_there_at_once),
         cmocka_unit_test(test_continue),
         cmocka_unit_test(test_refused_before_the_body),

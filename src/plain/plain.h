@@ -20,13 +20,13 @@
 #include "base/limits.h"
 #include "muster/value.h"
 
+#include "base/utf8.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/uio.h>
 
 enum { MS_PLAIN_ALIGN = 16, MS_PLAIN_IOV_MAX = 2 * MS_PLAIN_REFS_MAX + 1 };
-
-bool ms_utf8_is_valid(const char *text, size_t len);
 
 /* Bytes of a tensor; -EINVAL for an unknown type, too many dimensions, or a product that
  * does not fit. */

@@ -343,7 +343,7 @@ static void put_container(struct ms_plain_writer *w,
     struct ms_plain_mark mark;
 
     if (v->spoiled)
-        w->rc = w->rc < 0 ? w->rc : -ENOMEM;
+        w->rc = w->rc < 0 ? w->rc : v->spoiled;
     if (depth == MS_PLAIN_DEPTH_MAX)
         w->rc = w->rc < 0 ? w->rc : -E2BIG;
     if (w->rc < 0)
@@ -411,8 +411,10 @@ void ms_tree_encode_arguments(struct ms_plain_writer *w,
 {
     if ((args && args->kind != MUSTER_LIST) || (kwargs && kwargs->kind != MUSTER_MAP))
         w->rc = -EINVAL;
-    else if ((args && args->spoiled) || (kwargs && kwargs->spoiled))
-        w->rc = -ENOMEM;
+    else if (args && args->spoiled)
+        w->rc = args->spoiled;
+    else if (kwargs && kwargs->spoiled)
+        w->rc = kwargs->spoiled;
     if (w->rc < 0)
         return;
     if (args)

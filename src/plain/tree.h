@@ -25,9 +25,9 @@ struct ms_tree;
 
 struct muster_value {
     uint8_t kind;
-    bool frozen;   /* a part of a tree: read-only, nothing of it is freed */
-    bool spoiled;  /* something could not be put in */
-    uint32_t room; /* of a list's or a map's array */
+    bool frozen;     /* a part of a tree: read-only, nothing of it is freed */
+    int16_t spoiled; /* why something could not be put in; 0: nothing was lost */
+    uint32_t room;   /* of a list's or a map's array */
     union {
         bool truth;
         int64_t integer;
@@ -46,7 +46,10 @@ struct muster_value {
         } map;
         struct ms_tensor *tensor;
     };
-    struct ms_tree *tree; /* of which this is the root */
+    union {
+        struct ms_tree *tree;       /* of which this is the root; NULL: of none */
+        struct muster_value *above; /* while all of it is freed */
+    };
 };
 
 struct ms_entry {

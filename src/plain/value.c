@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-enum { ROOM_MIN = 4 };
+enum { ROOM_MIN = 4, COPY_DEPTH_MAX = 1024 };
 
 static struct muster_value *make(enum muster_kind kind)
 {
@@ -64,7 +64,7 @@ static char *copy_text(const void *data, size_t len)
 static struct muster_value *
 make_data(enum muster_kind kind, const void *data, size_t len)
 {
-    struct muster_value *v = make(kind);
+    struct muster_value *v = data || !len ? make(kind) : NULL;
 
     if (!v)
         return NULL;
@@ -79,7 +79,9 @@ make_data(enum muster_kind kind, const void *data, size_t len)
 
 struct muster_value *muster_value_text_n(const char *text, size_t len)
 {
-    return ms_utf8_is_valid(text, len) ? make_data(MUSTER_TEXT, text, len) : NULL;
+    return (text || !len) && ms_utf8_is_valid(text, len)
+               ? make_data(MUSTER_TEXT, text, len)
+               : NULL;
 }
 
 struct muster_value *muster_value_text(const char *text)
@@ -162,46 +164,65 @@ struct muster_value *muster_value_tensor(enum muster_dtype dtype,
 
 /* ---- ending ---------------------------------------------------------------------- */
 
-static void finish(struct muster_value *v);
-
-static void finish_map(struct muster_value *v)
+/* It owns parts that are freed one by one. */
+static bool has_parts(const struct muster_value *v)
 {
-    for (size_t i = 0; i < v->map.count; i++) {
-        free(v->map.entries[i].key);
-        finish(&v->map.entries[i].value);
-    }
-    free(v->map.entries);
+    return !v->tree && !v->frozen && (v->kind == MUSTER_LIST || v->kind == MUSTER_MAP);
 }
 
-/* Free what it owns, but not itself. */
-static void finish(struct muster_value *v)
+static void finish_leaf(struct muster_value *v)
 {
     if (v->tree) {
         ms_tree_free(v->tree); /* it may stand in there itself */
+    } else if (v->frozen) {
         return;
-    }
-    if (v->frozen)
-        return;
-    switch ((enum muster_kind)v->kind) {
-    case MUSTER_TEXT:
-    case MUSTER_BYTES:
+    } else if (v->kind == MUSTER_TEXT || v->kind == MUSTER_BYTES) {
         free(v->data.at);
-        break;
-    case MUSTER_LIST:
-        for (size_t i = 0; i < v->list.count; i++)
-            finish(&v->list.items[i]);
-        free(v->list.items);
-        break;
-    case MUSTER_MAP:
-        finish_map(v);
-        break;
-    case MUSTER_TENSOR:
+    } else if (v->kind == MUSTER_TENSOR) {
         if (v->tensor->owned)
             free((void *)(uintptr_t)v->tensor->data);
         free(v->tensor);
-        break;
-    default:
-        break;
+    }
+}
+
+/* The last part that is left of a container, which it then has no more; NULL: there is none,
+ * and its array was freed. */
+static struct muster_value *take_part(struct muster_value *v)
+{
+    if (v->kind == MUSTER_LIST && v->list.count)
+        return &v->list.items[--v->list.count];
+    if (v->kind == MUSTER_LIST) {
+        free(v->list.items);
+        return NULL;
+    }
+    if (v->map.count) {
+        free(v->map.entries[--v->map.count].key);
+        return &v->map.entries[v->map.count].value;
+    }
+    free(v->map.entries);
+    return NULL;
+}
+
+/* Free what it owns, but not itself. Values may be nested deeper than a stack is. */
+static void finish(struct muster_value *v)
+{
+    struct muster_value *at = v;
+
+    if (!has_parts(v)) {
+        finish_leaf(v);
+        return;
+    }
+    while (at) {
+        struct muster_value *part = take_part(at);
+
+        if (!part) {
+            at = at->above;
+        } else if (has_parts(part)) {
+            part->above = at;
+            at = part;
+        } else {
+            finish_leaf(part);
+        }
     }
 }
 
@@ -332,7 +353,7 @@ static int check_container(struct muster_value *v,
 static int give_up(struct muster_value *container, struct muster_value *item, int rc)
 {
     if (container && !container->frozen)
-        container->spoiled = true;
+        container->spoiled = (int16_t)rc;
     muster_value_destroy(item);
     return rc;
 }
@@ -473,22 +494,25 @@ void *muster_tensor_data_mut(struct muster_value *t)
 
 /* ---- copies ---------------------------------------------------------------------- */
 
-static int copy_into(struct muster_value *to, const struct muster_value *from)
+static struct muster_value *copy_at(const struct muster_value *v, unsigned depth);
+
+static int
+copy_into(struct muster_value *to, const struct muster_value *from, unsigned depth)
 {
     int rc = 0;
 
     if (from->kind == MUSTER_LIST)
         for (size_t i = 0; rc == 0 && i < from->list.count; i++)
-            rc = muster_list_append(to, muster_value_copy(&from->list.items[i]));
+            rc = muster_list_append(to, copy_at(&from->list.items[i], depth));
     else
         for (size_t i = 0; rc == 0 && i < from->map.count; i++)
             rc = muster_map_set(to,
                                 from->map.entries[i].key,
-                                muster_value_copy(&from->map.entries[i].value));
+                                copy_at(&from->map.entries[i].value, depth));
     return rc;
 }
 
-struct muster_value *muster_value_copy(const struct muster_value *v)
+static struct muster_value *copy_at(const struct muster_value *v, unsigned depth)
 {
     struct muster_value *copy;
 
@@ -501,8 +525,8 @@ struct muster_value *muster_value_copy(const struct muster_value *v)
             v->tensor->dtype, v->tensor->shape, v->tensor->ndim, v->tensor->data);
     case MUSTER_LIST:
     case MUSTER_MAP:
-        copy = make((enum muster_kind)v->kind);
-        if (copy && copy_into(copy, v) < 0) {
+        copy = depth < COPY_DEPTH_MAX ? make((enum muster_kind)v->kind) : NULL;
+        if (copy && copy_into(copy, v, depth + 1) < 0) {
             muster_value_destroy(copy);
             return NULL;
         }
@@ -513,4 +537,9 @@ struct muster_value *muster_value_copy(const struct muster_value *v)
             copy->integer = v->integer; /* the biggest of them */
         return copy;
     }
+}
+
+struct muster_value *muster_value_copy(const struct muster_value *v)
+{
+    return copy_at(v, 0);
 }

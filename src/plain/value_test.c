@@ -1,3 +1,4 @@
+#include "base/limits.h"
 /* Values in memory: who owns what, and what cannot be done. */
 #include "base/cleanup.h"
 #include "muster/value.h"
@@ -104,6 +105,53 @@ static void test_tensors(void **state)
     assert_string_equal(muster_dtype_name(MUSTER_BFLOAT16), "bfloat16");
 }
 
+/* Deeper than a stack is. */
+static void test_a_deep_value_is_freed(void **state)
+{
+    struct muster_value *v = muster_value_list();
+    void *data = NULL;
+    size_t len = 0;
+
+    (void)state;
+    for (int i = 0; i < 1000000; i++) {
+        struct muster_value *outer = i % 2 ? muster_value_map() : muster_value_list();
+
+        assert_int_equal(
+            i % 2 ? muster_map_set(outer, "x", v) : muster_list_append(outer, v), 0);
+        if (i % 3 == 0 && i % 2 == 0) /* others beside it */
+            assert_int_equal(muster_list_append(outer, muster_value_text("beside")), 0);
+        v = outer;
+    }
+    assert_int_equal(muster_value_encode(v, &data, &len), -E2BIG);
+    assert_null(muster_value_copy(v));
+    muster_value_destroy(v);
+}
+
+/* What could not be put in is told by the same errno when it is sent. */
+static void test_a_list_beyond_the_limit(void **state)
+{
+    struct muster_value *list = muster_value_list();
+    void *data = NULL;
+    size_t len = 0;
+
+    (void)state;
+    for (size_t i = 0; i < MS_PLAIN_NODES_MAX; i++)
+        assert_int_equal(muster_list_append(list, muster_value_null()), 0);
+    assert_int_equal(muster_list_append(list, muster_value_null()), -E2BIG);
+    assert_int_equal(muster_value_encode(list, &data, &len), -E2BIG);
+    muster_value_destroy(list);
+}
+
+static void test_null_is_an_error(void **state)
+{
+    (void)state;
+    assert_null(muster_value_tensor(MUSTER_FLOAT32, NULL, 2, NULL));
+    assert_null(muster_value_tensor_view(MUSTER_FLOAT32, NULL, 1, ""));
+    assert_null(muster_value_bytes(NULL, 3));
+    assert_null(muster_value_text_n(NULL, 3));
+    muster_value_destroy(muster_value_bytes(NULL, 0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -112,6 +160,9 @@ int main(void)
         cmocka_unit_test(test_map_replaces),
         cmocka_unit_test(test_a_tree_moves),
         cmocka_unit_test(test_tensors),
+        cmocka_unit_test(test_a_deep_value_is_freed),
+        cmocka_unit_test(test_a_list_beyond_the_limit),
+        cmocka_unit_test(test_null_is_an_error),
     };
 
     return cmocka_run_group_tests_name("value", tests, NULL, NULL);

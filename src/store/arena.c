@@ -27,6 +27,7 @@ struct ms_arena {
     int fd;
     uint64_t size;
     uint8_t *memory;
+    uint64_t (*memory_left)(void);
 };
 
 /* ---- on the thread --------------------------------------------------------------- */
@@ -48,7 +49,8 @@ static int commit_run(struct ms_arena *a, const struct ms_run *run)
 {
     int rc;
 
-    if (memory_available() < run->len + MS_STORE_SPARE_MIN)
+    if (memory_available() < run->len + MS_STORE_SPARE_MIN ||
+        (a->memory_left && a->memory_left() < run->len + MS_STORE_SPARE_HERE))
         return -ENOMEM;
     rc = ms_pages_commit(a->memory + run->at, run->len);
     if (rc != -EINVAL)
@@ -157,8 +159,10 @@ static int open_file(struct ms_arena *a, struct ms_error *err)
     return 0;
 }
 
-struct ms_arena *
-ms_arena_create(struct ms_loop *loop, uint64_t size, struct ms_error *err)
+struct ms_arena *ms_arena_create(struct ms_loop *loop,
+                                 uint64_t size,
+                                 uint64_t (*memory_left)(void),
+                                 struct ms_error *err)
 {
     struct ms_arena *a = calloc(1, sizeof *a);
 
@@ -167,6 +171,7 @@ ms_arena_create(struct ms_loop *loop, uint64_t size, struct ms_error *err)
         return NULL;
     }
     a->size = size;
+    a->memory_left = memory_left;
     a->fd = -1;
     a->work = ms_work_create(loop, "muster-store");
     if (!a->work)

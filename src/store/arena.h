@@ -3,7 +3,8 @@
  * Its size is fixed and sealed, so that nobody who maps it meets SIGBUS. Memory is
  * allocated run by run before use, on a thread of its own (clearing pages takes 0.25 ms a
  * MiB), and punched out of the file when it is not needed. Both are done in the order of
- * asking. Before memory is allocated the machine is asked whether it has any: the answer
+ * asking. Before memory is allocated the machine and the container are asked whether they
+ * have any: the answer
  * is -ENOMEM, and never the kernel's out-of-memory killer.
  */
 #ifndef MS_STORE_ARENA_H
@@ -15,8 +16,11 @@
 
 struct ms_arena;
 
-struct ms_arena *
-ms_arena_create(struct ms_loop *loop, uint64_t size, struct ms_error *err);
+/* `memory_left` may be NULL; see struct ms_store_options. */
+struct ms_arena *ms_arena_create(struct ms_loop *loop,
+                                 uint64_t size,
+                                 uint64_t (*memory_left)(void),
+                                 struct ms_error *err);
 /* When the loop does not run any more. Waits for the thread; completions that have not
  * come do so now, with -ECANCELED. */
 void ms_arena_destroy(struct ms_arena *a);

@@ -276,6 +276,11 @@ void ms_store_grant_to(struct ms_store *s, const Muster__StoreGrant *m)
                  : ms_visitor_holder(s, m->node, "that was answered");
     if (!to)
         return; /* whoever asked has gone */
+    if (m->is_taken_back) {
+        ms_table_take_back(&s->table, o, to);
+        ms_store_retry_places(s);
+        return;
+    }
     ms_table_grant(&s->table, o, to, now_ns, now_ns + MS_STORE_LEASE_NS);
     ms_store_watch_leases(s);
 }

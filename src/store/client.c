@@ -24,9 +24,11 @@ static void client_free(struct ms_store_client *c)
     ms_map_finish(&c->held);
     pthread_mutex_destroy(&c->lock);
     pthread_cond_destroy(&c->news);
+    ms_outbox_finish(c);
     free(c->by_place);
     free(c->is_touched);
     free(c->address);
+    free(c->warning);
     free(c->answer);
     free(c);
 }
@@ -60,8 +62,11 @@ struct ms_store_client *ms_store_open(const struct ms_store_client_options *o,
     c->refs = 1;
     c->holder = o->holder;
     c->is_interrupted = o->is_interrupted;
+    c->answer_ns = o->answer_ns ? o->answer_ns : MS_STORE_ANSWER_NS;
     c->next_request = 2;
     pthread_mutex_init(&c->lock, NULL);
+    pthread_mutex_init(&c->out_lock, NULL);
+    ms_list_init(&c->outbox);
     pthread_cond_init(&c->news, NULL);
     ms_map_init(&c->held);
     ms_list_init(&c->waiting);
@@ -80,8 +85,9 @@ struct ms_store_client *ms_store_open(const struct ms_store_client_options *o,
         c->resting_max = MS_STORE_RESTING_MAX;
     c->size = m->welcome->arena_size;
     c->address = strdup(m->welcome->address);
+    c->warning = strdup(m->welcome->warning);
     muster__store_answer__free_unpacked(m, NULL);
-    rc = c->address ? map_arena(c, c->arena_fd, err) : -ENOMEM;
+    rc = c->address && c->warning ? map_arena(c, c->arena_fd, err) : -ENOMEM;
     if (rc < 0) {
         client_free(c);
         return NULL;
@@ -113,7 +119,9 @@ void ms_store_forget(struct ms_store_client *c)
 {
     if (!c)
         return;
-    pthread_mutex_init(&c->lock, NULL); /* whoever had it is not here */
+    pthread_mutex_init(&c->lock, NULL); /* whoever had them is not here */
+    pthread_mutex_init(&c->out_lock, NULL);
+    ms_list_init(&c->outbox); /* the parent's to send */
     c->is_forgotten = true;
     ms_fd_close(&c->fd);
     ms_fd_close(&c->arena_fd);
@@ -132,4 +140,9 @@ uint64_t ms_store_holder(const struct ms_store_client *c)
 uint64_t ms_store_limit(const struct ms_store_client *c)
 {
     return c->limit;
+}
+
+const char *ms_store_warning(const struct ms_store_client *c)
+{
+    return c->warning;
 }

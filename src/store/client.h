@@ -6,7 +6,8 @@
  *   make     room for a new object: write into `write`, then send its name to others
  *   attach   hold an object that somebody has named, and read it
  *   adopt    the same for one that came with an answer: it is ours already, no round trip
- *   grant    give one of ours to whoever called, before the answer is sent
+ *   grant    give one of ours to whoever called, before the answer is sent; taken back if
+ *            it is not sent after all
  *
  * A struct ms_held is what this process has of one object; there is one for each object,
  * with a count of its own. When the last reference goes, the agent is told, without
@@ -61,6 +62,9 @@ struct ms_store_client_options {
     /* Asked now and then by whoever waits, without any lock: true ends the wait with
      * -EINTR. May be NULL. */
     bool (*is_interrupted)(void);
+    int64_t
+        answer_ns; /* an agent that says nothing for so long is waited for no longer;
+                          0: MS_STORE_ANSWER_NS */
 };
 
 /* -ECONNREFUSED, -ENOENT: there is no agent. */
@@ -75,9 +79,12 @@ void ms_store_forget(struct ms_store_client *c);
 uint64_t ms_store_node(const struct ms_store_client *c);
 uint64_t ms_store_holder(const struct ms_store_client *c);
 uint64_t ms_store_limit(const struct ms_store_client *c);
+/* What a user should know of this store, in one sentence; or empty. */
+const char *ms_store_warning(const struct ms_store_client *c);
 
 /* A new object; `site` is the line of the program. -ENOSPC: the store is full, and the
- * error says who holds it; -ENOMEM, -EINTR, -EPIPE (the agent has gone). */
+ * error says who holds it; -ENOMEM, -EINTR, -EPIPE (the agent has gone), -ETIMEDOUT (it is
+ * stopped). */
 struct ms_held *ms_store_make(struct ms_store_client *c,
                               uint64_t len,
                               const char *site,
@@ -115,6 +122,11 @@ struct ms_held *ms_store_find_memory(struct ms_store_client *c,
 
 /* One count of ours to a process of some node, which adopts it. */
 int ms_store_grant(struct ms_held *h, uint64_t node, uint64_t holder);
+/* It was granted with an answer that was not sent, or was not read. */
+int ms_store_take_back(struct ms_store_client *c,
+                       const struct ms_stored_name *name,
+                       uint64_t node,
+                       uint64_t holder);
 
 struct ms_held *ms_held_ref(struct ms_held *h);
 void ms_held_unref(struct ms_held *h);

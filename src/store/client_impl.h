@@ -4,7 +4,8 @@
  * held.c    what this process holds
  * own.c     parts of it that this process may write, for itself
  * obtain.c  what it asks the agent for: making, attaching, adopting, granting
- * talk.c    messages to and from the agent
+ * talk.c    questions to the agent, and its answers
+ * outbox.c  sending, also to an agent that does not read
  */
 #ifndef MS_STORE_CLIENT_IMPL_H
 #define MS_STORE_CLIENT_IMPL_H
@@ -21,10 +22,17 @@ struct ms_store_client {
     bool spills; /* the agent wants to know what is not read */
     bool (*is_interrupted)(void);
     uint64_t node, holder, limit, size;
-    char *address;
+    char *address, *warning;
     int arena_fd; /* -1: in a forked child */
     uint8_t *write_map;
     const uint8_t *read_map;
+
+    int64_t answer_ns;
+
+    pthread_mutex_t out_lock; /* guards these */
+    struct ms_list outbox;
+    size_t outbox_count;
+    int64_t full_until_ns; /* when it is waited for no longer; 0: it reads */
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t news;
@@ -35,8 +43,10 @@ struct ms_store_client {
     struct ms_list owns;
     size_t own_count;
     uint64_t next_request;
-    bool is_read;    /* somebody reads the socket, */
-    uint8_t *answer; /* into this */
+    int64_t silent_ns; /* for how long somebody has waited for a word of the agent */
+    bool is_pinged;    /* since then it was asked for one */
+    bool is_read;      /* somebody reads the socket, */
+    uint8_t *answer;   /* into this */
     struct ms_list waiting;
     struct ms_list
         resting; /* what nobody reads, and the agent was not told: oldest first */
@@ -78,7 +88,10 @@ void ms_store_refuse_answer(struct ms_store_client *c, const Muster__StoreAnswer
 
 /* ---- talk.c ---------------------------------------------------------------------- */
 
-/* Messages may be sent by any thread. 0 or a negative errno; waits for room. */
+/* Between two looks for signals. */
+enum { MS_TALK_SLICE_MS = 100 };
+
+/* Messages may be sent by any thread. 0 or a negative errno; may wait for room. */
 int ms_talk_send(struct ms_store_client *c, const Muster__StoreAsk *m);
 /* Somebody who waits for an answer. */
 struct ms_talk_wait {
@@ -103,5 +116,16 @@ Muster__StoreAnswer *ms_talk_open(struct ms_store_client *c,
                                   const struct ms_store_client_options *o,
                                   int *arena,
                                   struct ms_error *err);
+
+/* ---- outbox.c -------------------------------------------------------------------- */
+
+/* Without any lock. 0: it was sent, or will be; -ETIMEDOUT: a question is not kept. */
+int ms_outbox_send(struct ms_store_client *c,
+                   const void *data,
+                   size_t len,
+                   bool is_question);
+/* The agent has said something: what waits may go. */
+void ms_outbox_flush(struct ms_store_client *c);
+void ms_outbox_finish(struct ms_store_client *c);
 
 #endif

@@ -9,14 +9,14 @@
 
 static void dial(struct ms_far *f);
 
-/* ---- what waits for the link ----------------------------------------------------- */
+/* ---- what must arrive ------------------------------------------------------------ */
 
-struct unsent {
+struct unheard {
     struct ms_list link;
     Muster__StorePeer *message;
 };
 
-static void unsent_free(struct unsent *u)
+static void unheard_free(struct unheard *u)
 {
     ms_list_remove(&u->link);
     muster__store_peer__free_unpacked(u->message, NULL);
@@ -27,7 +27,7 @@ static int keep(struct ms_far *f, const Muster__StorePeer *m)
 {
     size_t len = muster__store_peer__get_packed_size(m);
     uint8_t *body = malloc(len ? len : 1);
-    struct unsent *u = calloc(1, sizeof *u);
+    struct unheard *u = calloc(1, sizeof *u);
 
     if (u && body) {
         muster__store_peer__pack(m, body);
@@ -38,22 +38,22 @@ static int keep(struct ms_far *f, const Muster__StorePeer *m)
         free(u);
         return -ENOMEM;
     }
+    u->message->number = ++f->last_number;
     ms_list_init(&u->link);
-    ms_list_add_tail(&f->unsent, &u->link);
-    return 0;
+    ms_list_add_tail(&f->unheard, &u->link);
+    return f->is_open ? ms_link_send(f->link, &u->message->base) : 0;
 }
 
 static bool is_kept(const Muster__StorePeer *m)
 {
-    return m->body_case == MUSTER__STORE_PEER__BODY_COUNT ||
-           m->body_case == MUSTER__STORE_PEER__BODY_CONFIRM ||
+    return m->body_case == MUSTER__STORE_PEER__BODY_CONFIRM ||
            m->body_case == MUSTER__STORE_PEER__BODY_GRANT;
 }
 
 int ms_far_send(struct ms_far *f, const Muster__StorePeer *m)
 {
     if (f->is_open)
-        return ms_link_send(f->link, &m->base);
+        return is_kept(m) ? keep(f, m) : ms_link_send(f->link, &m->base);
     if (f->is_lost) { /* somebody asks again */
         f->is_lost = false;
         f->lost_ns = 0;
@@ -63,10 +63,12 @@ int ms_far_send(struct ms_far *f, const Muster__StorePeer *m)
     return is_kept(m) ? keep(f, m) : -ENOTCONN;
 }
 
-static void drop_unsent(struct ms_far *f)
+/* Those up to this number have arrived. */
+static void drop_unheard(struct ms_far *f, uint64_t number)
 {
-    ms_list_each (u, &f->unsent, struct unsent, link)
-        unsent_free(u);
+    ms_list_each (u, &f->unheard, struct unheard, link)
+        if (u->message->number <= number)
+            unheard_free(u);
 }
 
 /* ---- the link -------------------------------------------------------------------- */
@@ -85,12 +87,9 @@ static void on_open(void *arg)
     m.body_case = MUSTER__STORE_PEER__BODY_HELLO;
     m.hello = &hello;
     ms_far_send(f, &m);
-    ms_list_each (u, &f->unsent, struct unsent, link) {
-        ms_far_send(f, u->message);
-        unsent_free(u);
-    }
+    ms_list_each (u, &f->unheard, struct unheard, link)
+        ms_link_send(f->link, &u->message->base);
     ms_replicas_resume(f->store, f);
-    f->was_open = true;
 }
 
 static void on_body(void *arg, const uint8_t *body, size_t len)
@@ -104,6 +103,8 @@ static void on_body(void *arg, const uint8_t *body, size_t len)
         ms_replica_held(f, m->held);
     else if (m->body_case == MUSTER__STORE_PEER__BODY_GONE)
         ms_replica_gone(f, m->gone);
+    else if (m->body_case == MUSTER__STORE_PEER__BODY_HEARD)
+        drop_unheard(f, m->heard->number);
     muster__store_peer__free_unpacked(m, NULL);
 }
 
@@ -119,8 +120,7 @@ static void lose(struct ms_far *f, bool for_good)
     ms_replicas_lost(f->store, f, for_good);
     if (for_good) {
         ms_bulk_close(f);
-        drop_unsent(f);
-        f->was_open = false;
+        drop_unheard(f, UINT64_MAX);
     }
     if (!for_good)
         ms_timer_set(&f->retry, MS_REDIAL_MIN_NS);
@@ -167,7 +167,7 @@ static void on_retry(void *arg)
 
 static void far_destroy(struct ms_far *f)
 {
-    drop_unsent(f);
+    drop_unheard(f, UINT64_MAX);
     ms_timer_finish(&f->retry);
     ms_link_destroy(f->link);
     ms_bulk_finish(f);
@@ -189,7 +189,7 @@ struct ms_far *ms_far_get(struct ms_store *s, uint64_t node, const char *address
     f = calloc(1, sizeof *f);
     if (!f)
         return NULL;
-    ms_list_init(&f->unsent);
+    ms_list_init(&f->unheard);
     f->store = s;
     f->node = node;
     f->address = strdup(address);

@@ -2,6 +2,7 @@
  *
  * far.c      the links to stores of other nodes: dialled, lost, dialled again
  * replica.c  what we have of their objects: holding them
+ * holdings.c what a node holds of another's, compared when a link opens
  * fetch.c    getting their bytes
  * bulk.c     the bulk link to a store that has bytes for us
  * slice.c    ranges of objects, as objects of their own
@@ -33,11 +34,12 @@ struct ms_far {
     uint64_t node;
     char *address;
     struct ms_link *link;
-    bool is_open, was_open;
-    char *name;            /* NULL: it has not said */
-    struct ms_list unsent; /* counts that wait for the link */
-    bool is_lost;          /* for good: until somebody asks again */
-    int64_t lost_ns;       /* since when there is no link; 0: there is */
+    bool is_open;
+    char *name;             /* NULL: it has not said */
+    struct ms_list unheard; /* confirmations and grants, until they have arrived */
+    uint64_t last_number;   /* of these */
+    bool is_lost;           /* for good: until somebody asks again */
+    int64_t lost_ns;        /* since when there is no link; 0: there is */
     struct ms_timer retry;
 
     struct { /* bulk.c */
@@ -76,8 +78,8 @@ struct ms_replica {
 
 /* The link to that node; made if there is none. NULL: out of memory, no address. */
 struct ms_far *ms_far_get(struct ms_store *s, uint64_t node, const char *address);
-/* Counts, confirmations and grants wait for the link if there is none now; others get
- * -ENOTCONN, and are said again by ms_replicas_resume. It is dialled if need be. */
+/* Confirmations and grants are sent until they are heard; others get -ENOTCONN if there is no
+ * link now: ms_replicas_resume says what has become of them. It is dialled if need be. */
 int ms_far_send(struct ms_far *f, const Muster__StorePeer *m);
 void ms_fars_finish(struct ms_store *s);
 
@@ -104,7 +106,7 @@ void ms_replicas_tell_untold(struct ms_store *s);
 
 void ms_replica_held(struct ms_far *f, const Muster__PeerHeld *m);
 void ms_replica_gone(struct ms_far *f, const Muster__PeerGone *m);
-/* The link is there again: say what was not heard. */
+/* The link is open: say what we hold, and ask for what was not answered. */
 void ms_replicas_resume(struct ms_store *s, struct ms_far *f);
 /* It is lost for good, or perhaps not: with `for_good` all that are its fail. */
 void ms_replicas_lost(struct ms_store *s, struct ms_far *f, bool for_good);
@@ -126,6 +128,18 @@ void ms_replica_fail(struct ms_store *s,
                      const char *text);
 /* ms_replica_fail: the node that has it is not reached. */
 void ms_replica_unreached(struct ms_store *s, struct ms_object *o);
+
+/* ---- holdings.c ------------------------------------------------------------------ */
+
+/* State what we hold of that node's objects. 0 or -ENOMEM. */
+int ms_holdings_send(struct ms_store *s, struct ms_far *f);
+/* A node has stated what it holds of ours, or a part of that. `on_gone` comes for each that is
+ * not here. */
+void ms_holdings_take(struct ms_store *s,
+                      struct ms_holder *h,
+                      const Muster__PeerHoldings *m,
+                      void (*on_gone)(void *arg, uint64_t id),
+                      void *arg);
 
 /* ---- fetch.c --------------------------------------------------------------------- */
 

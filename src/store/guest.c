@@ -180,6 +180,7 @@ static int welcome(struct ms_guest *g, const Muster__StoreAsk *ask)
     w.arena_size = ms_space_size(s->table.space);
     w.limit = ms_space_limit(s->table.space);
     w.address = s->address;
+    w.warning = s->warning;
     w.spills = s->spill != NULL;
     m.body_case = MUSTER__STORE_ANSWER__BODY_WELCOME;
     m.welcome = &w;

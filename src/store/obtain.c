@@ -338,22 +338,46 @@ struct ms_held *ms_store_adopt(struct ms_store_client *c,
     return h;
 }
 
-int ms_store_grant(struct ms_held *h, uint64_t node, uint64_t holder)
+static int tell_grant(struct ms_store_client *c,
+                      Muster__StoredName *n,
+                      uint64_t node,
+                      uint64_t holder,
+                      bool is_taken_back)
 {
     Muster__StoreAsk m = MUSTER__STORE_ASK__INIT;
     Muster__StoreGrant grant = MUSTER__STORE_GRANT__INIT;
+
+    grant.name = n;
+    grant.node = node;
+    grant.holder = holder;
+    grant.is_taken_back = is_taken_back;
+    m.body_case = MUSTER__STORE_ASK__BODY_GRANT;
+    m.grant = &grant;
+    return ms_talk_send(c, &m);
+}
+
+int ms_store_grant(struct ms_held *h, uint64_t node, uint64_t holder)
+{
     Muster__StoredName n = MUSTER__STORED_NAME__INIT;
 
     n.node = h->node;
     n.id = h->id;
     n.len = h->len;
     n.address = (char *)(uintptr_t)h->address;
-    grant.name = &n;
-    grant.node = node;
-    grant.holder = holder;
-    m.body_case = MUSTER__STORE_ASK__BODY_GRANT;
-    m.grant = &grant;
-    return ms_talk_send(h->client, &m);
+    return tell_grant(h->client, &n, node, holder, false);
+}
+
+int ms_store_take_back(struct ms_store_client *c,
+                       const struct ms_stored_name *name,
+                       uint64_t node,
+                       uint64_t holder)
+{
+    Muster__StoredName n = MUSTER__STORED_NAME__INIT;
+
+    n.node = name->node;
+    n.id = name->id;
+    n.len = name->len;
+    return tell_grant(c, &n, node, holder, true);
 }
 
 Muster__StoreStats *

@@ -92,10 +92,11 @@ static void on_committed(void *arg, int rc, const struct ms_run *runs, size_t do
     }
     for (size_t i = 0; i < done; i++)
         ms_space_commit(s->table.space, &runs[i]);
-    finish(p,
-           rc < 0 ? -ENOMEM : 0,
-           "this machine has no memory left for the store, although its limit is not "
-           "reached");
+    finish(
+        p,
+        rc < 0 ? -ENOMEM : 0,
+        "this machine, or the container that this node runs in, has no memory left for "
+        "the store, although its limit is not reached");
 }
 
 /* It has room: memory for it. */

@@ -1,10 +1,12 @@
 /* The memory behind objects: as much as they need, and never less. */
 #include "store/test_rig.h"
 
+#include "base/limits.h"
 #include "io/loop.h"
 #include "store/client_impl.h"
 #include "store/server_impl.h"
 
+#include <errno.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,6 +31,36 @@ static void test_an_object_takes_no_memory_behind_it(void **unused)
     assert_int_equal(h->at % MS_SPACE_BLOCK, 0);
     assert_int_equal(memory_of(c->arena_fd), 2 * MS_SPACE_BLOCK);
     ms_held_unref(h);
+    ms_store_close(c);
+    rig_stop(&r);
+}
+
+static uint64_t little_left(void)
+{
+    return MS_STORE_SPARE_HERE + 3 * MS_SPACE_BLOCK;
+}
+
+/* The container has less than the limit: an error, before the kernel ends somebody. */
+static void test_a_container_without_memory(void **unused)
+{
+    const struct ms_store_options o = {.limit = 16 * MS_SPACE_BLOCK,
+                                       .memory_left = little_left,
+                                       .warning = "mind the container"};
+    struct ms_error err = {0};
+    struct ms_store_client *c;
+    struct ms_held *h;
+    struct rig r;
+
+    (void)unused;
+    rig_start_with(&r, &o);
+    c = rig_enter(&r, 1);
+    assert_string_equal(ms_store_warning(c), "mind the container");
+    h = rig_make(c, 3 * MS_SPACE_BLOCK);
+    assert_null(ms_store_make(c, 4 * MS_SPACE_BLOCK, "test.c:1", &err));
+    assert_int_equal(err.code, -ENOMEM);
+    assert_non_null(strstr(err.text, "container"));
+    ms_held_unref(h);
+    rig_wait_objects(c, 0); /* nothing is left of the one that failed */
     ms_store_close(c);
     rig_stop(&r);
 }
@@ -119,6 +151,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_an_object_takes_no_memory_behind_it),
+        cmocka_unit_test(test_a_container_without_memory),
         cmocka_unit_test(test_memory_that_is_given_back_meanwhile_is_made_again),
     };
 

@@ -126,7 +126,7 @@ void ms_replica_unreached(struct ms_store *s, struct ms_object *o)
 
 /* ---- holding --------------------------------------------------------------------- */
 
-static void ask_hold(struct ms_replica *m, int64_t again)
+static void ask_hold(struct ms_replica *m)
 {
     Muster__StorePeer p = MUSTER__STORE_PEER__INIT;
     Muster__PeerHold hold = MUSTER__PEER_HOLD__INIT;
@@ -137,7 +137,6 @@ static void ask_hold(struct ms_replica *m, int64_t again)
         hold.offset = m->offset;
         hold.len = m->object->len;
     }
-    hold.again = (uint64_t)again;
     hold.wants_bytes = m->wants_bytes && !m->object->is_whole;
     p.body_case = MUSTER__STORE_PEER__BODY_HOLD;
     p.hold = &hold;
@@ -165,9 +164,9 @@ int ms_replica_want(
     ms_list_add_tail(&m->waiting, &w->link);
     if (!bare && !m->wants_bytes) {
         m->wants_bytes = true;
-        ask_hold(m, 0); /* also if it is held: whom to ask for bytes is in the answer */
+        ask_hold(m); /* also if it is held: whom to ask for bytes is in the answer */
     } else if (!m->counts && !m->is_asked) {
-        ask_hold(m, 0);
+        ask_hold(m);
     }
     return 0;
 }
@@ -267,6 +266,8 @@ void ms_replica_gone(struct ms_far *f, const Muster__PeerGone *gone)
 
     if (!m)
         return;
+    if (f == m->origin)
+        m->counts = 0;
     if (f == m->origin && !ms_object_is_held(o)) {
         ms_table_forget(&s->table, o); /* it was only kept in case */
     } else if (f == m->origin) {
@@ -309,14 +310,14 @@ static void resume(struct ms_store *s, struct ms_object *o, struct ms_far *f)
     struct ms_replica *m = o->user;
 
     (void)s;
-    if (m->origin == f && f->was_open && (m->counts || m->is_asked))
-        ask_hold(m, m->counts + 1); /* it knows of us what we know, whatever got lost */
-    else if (m->origin == f && m->is_asked)
-        ask_hold(m, 0);
+    if (m->origin == f && m->is_asked)
+        ask_hold(m);
 }
 
 void ms_replicas_resume(struct ms_store *s, struct ms_far *f)
 {
+    if (ms_holdings_send(s, f) < 0)
+        return; /* the next link may do */
     ms_replicas_walk(s, resume, f);
 }
 

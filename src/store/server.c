@@ -106,10 +106,11 @@ static int start(struct ms_store *s, uint64_t limit, int tcp_fd, struct ms_error
     uint64_t node = ms_random_id();
     int rc;
 
-    if (!node || !s->path || !s->node_name || !s->address ||
+    if (!node || !s->path || !s->node_name || !s->address || !s->warning ||
         ms_table_init(&s->table, node, size, limit, &table_ops, s) < 0)
         return ms_error_set(err, -ENOMEM, "no memory for a store");
-    s->arena = ms_arena_create(s->loop, ms_space_size(s->table.space), err);
+    s->arena =
+        ms_arena_create(s->loop, ms_space_size(s->table.space), s->memory_left, err);
     if (!s->arena)
         return err->code;
     s->listen_fd = ms_unix_listen_packets(s->path, err);
@@ -146,7 +147,11 @@ struct ms_store *ms_store_create(const struct ms_store_options *o, struct ms_err
     s->path = strdup(o->path);
     s->node_name = strdup(o->node_name);
     s->address = strdup(o->address ? o->address : "");
+    s->warning = strdup(o->warning ? o->warning : "");
+    s->memory_left = o->memory_left;
     s->tls = o->tls;
+    s->on_note = o->on_note;
+    s->note_arg = o->note_arg;
     memcpy(s->secret, o->secret, sizeof s->secret);
     s->listen_fd = -1;
     ms_list_init(&s->guests);
@@ -208,5 +213,6 @@ void ms_store_destroy(struct ms_store *s)
     free(s->path);
     free(s->node_name);
     free(s->address);
+    free(s->warning);
     free(s);
 }

@@ -34,6 +34,14 @@ struct ms_store_options {
     int listen_fd;
     const char *address;
     enum ms_tls_mode tls;
+    /* Bytes that may still be taken besides what the machine has: of the container. NULL: as
+     * many as there are. Any thread. */
+    uint64_t (*memory_left)(void);
+    const char
+        *warning; /* what users should know of it, told to each process; or NULL */
+    /* Something that its owner may log, in one sentence. May be NULL. */
+    void (*on_note)(void *arg, const char *text);
+    void *note_arg;
 };
 
 struct ms_store *ms_store_create(const struct ms_store_options *o,

@@ -23,6 +23,7 @@
 struct ms_store {
     struct ms_loop *loop;
     char *path, *node_name, *address;
+    char *warning; /* for users, or empty */
     uint8_t secret[MS_SECRET_SIZE];
     int listen_fd;
     struct ms_watch watch;
@@ -32,6 +33,9 @@ struct ms_store {
     size_t guest_count;
     struct ms_timer lease_timer, idle_timer;
     uint64_t received, sent;
+    uint64_t (*memory_left)(void);
+    void (*on_note)(void *arg, const char *text);
+    void *note_arg;
     struct ms_spill *spill;  /* NULL: nothing is spilled */
     struct ms_list placings; /* objects that wait for room, in the order of asking */
     uint64_t punches;        /* how often memory was given back */

@@ -388,23 +388,54 @@ int ms_table_count(struct ms_table *t,
     return 0;
 }
 
-int ms_table_set(struct ms_table *t,
-                 struct ms_object *o,
-                 struct ms_holder *h,
-                 int64_t count,
-                 int64_t now_ns)
+void ms_table_state_begin(struct ms_holder *h)
+{
+    h->statement++;
+    h->differences = 0;
+}
+
+/* What its holder has, and what it was granted. */
+static void hold_set(struct ms_table *t, struct ms_hold *hold, int64_t count)
+{
+    ms_list_each (l, &t->leases, struct lease, link)
+        if (l->hold == hold)
+            count++;
+    hold->statement = hold->holder->statement;
+    hold->holder->differences += hold->count != count;
+    hold->count = count;
+    hold_settle(t, hold);
+}
+
+int ms_table_state(struct ms_table *t,
+                   struct ms_object *o,
+                   struct ms_holder *h,
+                   int64_t count,
+                   int64_t now_ns)
 {
     struct ms_hold *hold = hold_get(t, o, h, now_ns);
 
     if (!hold)
         return -ENOMEM;
-    ms_list_each (l, &t->leases, struct lease, link)
-        if (l->hold == hold)
-            count++;
-    hold->count = count;
-    hold->late = 0;
-    hold_settle(t, hold);
+    hold_set(t, hold, count);
     return 0;
+}
+
+/* Objects that go take others with them: always the first of those that were not seen. */
+uint64_t ms_table_state_end(struct ms_table *t, struct ms_holder *h)
+{
+    struct ms_list rest;
+
+    ms_list_init(&rest);
+    ms_list_splice(&rest, &h->holds);
+    while (!ms_list_is_empty(&rest)) {
+        struct ms_hold *hold = ms_list_first(&rest, struct ms_hold, of_holder);
+
+        ms_list_remove(&hold->of_holder);
+        ms_list_add_tail(&h->holds, &hold->of_holder);
+        if (hold->statement != h->statement)
+            hold_set(t, hold, 0);
+    }
+    return h->differences;
 }
 
 int ms_table_grant(struct ms_table *t,
@@ -418,20 +449,21 @@ int ms_table_grant(struct ms_table *t,
 
     if (!hold)
         return -ENOMEM;
-    if (hold->early > 0) {
+    if (hold->early > 0) { /* it was counted when it was confirmed */
         hold->early--;
-    } else {
-        l = calloc(1, sizeof *l);
-        if (!l) {
-            hold_settle(t, hold);
-            return -ENOMEM;
-        }
-        l->hold = hold;
-        l->deadline_ns = deadline_ns;
-        ms_list_add_tail(&t->leases, &l->link);
+        hold_settle(t, hold);
+        return 0;
     }
+    l = calloc(1, sizeof *l);
+    if (!l) {
+        hold_settle(t, hold);
+        return -ENOMEM;
+    }
+    l->hold = hold;
+    l->deadline_ns = deadline_ns;
+    ms_list_add_tail(&t->leases, &l->link);
     hold->count++;
-    hold_settle(t, hold);
+    hold_settle(t, hold); /* it may have been at -1 */
     return 0;
 }
 
@@ -450,14 +482,32 @@ int ms_table_confirm(struct ms_table *t,
             free(l);
             return 0;
         }
-    if (hold->late == 0) {
+    if (hold->late)
+        hold->late--;
+    else
         hold->early++;
-        return 0;
-    }
-    hold->late--;
     hold->count++;
     hold_settle(t, hold);
     return 0;
+}
+
+void ms_table_take_back(struct ms_table *t, struct ms_object *o, struct ms_holder *h)
+{
+    struct ms_hold *hold = hold_find(o, h);
+
+    if (!hold)
+        return;
+    ms_list_each (l, &t->leases, struct lease, link)
+        if (l->hold == hold) {
+            ms_list_remove(&l->link);
+            free(l);
+            hold->count--;
+            hold_settle(t, hold);
+            return;
+        }
+    if (hold->late)
+        hold->late--;
+    hold_settle(t, hold);
 }
 
 void ms_table_read(struct ms_table *t,
@@ -480,9 +530,6 @@ static bool is_promised(const struct ms_table *t, const struct ms_object *o)
 {
     ms_list_each (l, &t->leases, struct lease, link)
         if (l->hold->object == o)
-            return true;
-    ms_list_each (hold, &o->holds, struct ms_hold, of_object)
-        if (hold->early)
             return true;
     return false;
 }

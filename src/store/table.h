@@ -8,15 +8,15 @@
  *                reference), or with a copy that is being received, or with a whole one
  *
  * Counts. Who holds an object is a holder: a process of this node, or another node, which
- * counts once for each time that it was given one of ours. Counts may be negative for a
- * moment: messages of two processes about the same object cross, and a release may be read
- * before the grant that it undoes. An object has gone when no holder has a count other
- * than zero.
+ * counts once for each time that it was given one of ours. An object has gone when no holder
+ * has a count other than zero.
  *
  * Grants. Whoever answers a call with an object gives a count to the caller, which
  * confirms it when the answer has arrived. A grant that is not confirmed by its deadline
- * lapses. Grant and confirmation may come in any order; a confirmation that comes after its
- * grant has lapsed brings the count back, if the object is still there.
+ * lapses. Grant and confirmation may come in any order: what is confirmed counts, and its grant
+ * then adds nothing, also if it was lost. A confirmation that comes after its
+ * grant has lapsed brings the count back, if the object is still there. An answer that is not
+ * sent after all, because nobody waits for it any more, takes its grants back.
  *
  * A mirror whose last count has gone is kept while there is room, if its bytes are whole;
  * `on_unheld` says so. Pins keep an object for as long as the agent itself reads or writes
@@ -80,7 +80,8 @@ struct ms_holder {
     pid_t pid;
     char name[MS_HOLDER_NAME_MAX];
     struct ms_list holds;
-    struct ms_list link; /* the table's */
+    uint64_t statement, differences; /* ms_table_state_begin */
+    struct ms_list link;             /* the table's */
 };
 
 /* That a holder has an object. */
@@ -91,6 +92,7 @@ struct ms_hold {
     int64_t early; /* confirmations that came before their grants */
     int64_t late;  /* grants that have lapsed: their confirmations may still come */
     int64_t reads;
+    uint64_t statement; /* the last one that named it */
     int64_t since_ns;
     struct ms_list of_object, of_holder;
 };
@@ -187,12 +189,16 @@ int ms_table_count(struct ms_table *t,
                    struct ms_holder *h,
                    int64_t by,
                    int64_t now_ns);
-/* `count` in all, and what was granted and is not confirmed. */
-int ms_table_set(struct ms_table *t,
-                 struct ms_object *o,
-                 struct ms_holder *h,
-                 int64_t count,
-                 int64_t now_ns);
+/* A holder states all that it has: begin, each object with its count, end. What was granted
+ * to it and is not confirmed counts besides. Objects may go, those that it does not name when
+ * it ends. The end tells for how many objects the count was another. */
+void ms_table_state_begin(struct ms_holder *h);
+int ms_table_state(struct ms_table *t,
+                   struct ms_object *o,
+                   struct ms_holder *h,
+                   int64_t count,
+                   int64_t now_ns);
+uint64_t ms_table_state_end(struct ms_table *t, struct ms_holder *h);
 /* One more, unless it is not confirmed by then. Deadlines never go back. */
 int ms_table_grant(struct ms_table *t,
                    struct ms_object *o,
@@ -203,6 +209,8 @@ int ms_table_confirm(struct ms_table *t,
                      struct ms_object *o,
                      struct ms_holder *h,
                      int64_t now_ns);
+/* A grant that nobody will confirm goes; it may have lapsed. The object may go. */
+void ms_table_take_back(struct ms_table *t, struct ms_object *o, struct ms_holder *h);
 /* Grants that have lapsed go. When the next one does; MS_NEVER: none. */
 int64_t ms_table_expire(struct ms_table *t, int64_t now_ns);
 

@@ -389,7 +389,8 @@ static void test_random_counts_are_exact(void **unused)
                 ms_table_count(&w.t, o, people[who], by, step);
             } else {
                 ms_table_confirm(&w.t, o, people[who], step);
-                ms_table_grant(&w.t, o, people[who], step, step + 10);
+                if (ms_table_find(&w.t, HERE, m->id)) /* it was not at -1 */
+                    ms_table_grant(&w.t, o, people[who], step, step + 10);
             }
         } else if (dice == 99) {
             ms_table_remove_holder(&w.t, people[who]);
@@ -415,6 +416,79 @@ static void test_random_counts_are_exact(void **unused)
     ms_table_finish(&w.t);
 }
 
+/* A holder says what it has: counts that were lost on the way are right afterwards. */
+static void test_a_holder_states_what_it_has(void **unused)
+{
+    struct world w;
+    struct ms_holder *a, *b;
+    struct ms_object *named = make_for_two(&w, &a, &b);
+    struct ms_object *unnamed = make(&w, a, MIB), *granted = make(&w, a, MIB);
+
+    (void)unused;
+    assert_int_equal(ms_table_count(&w.t, named, b, 2, 0), 0);
+    assert_int_equal(ms_table_count(&w.t, unnamed, b, 3, 0), 0);
+    assert_int_equal(ms_table_grant(&w.t, granted, b, 0, 100), 0);
+    assert_int_equal(ms_table_count(&w.t, named, a, -1, 0), 0);
+    assert_int_equal(ms_table_count(&w.t, unnamed, a, -1, 0), 0);
+    assert_int_equal(ms_table_count(&w.t, granted, a, -1, 0), 0);
+
+    ms_table_state_begin(b);
+    assert_int_equal(ms_table_state(&w.t, named, b, 1, 1), 0);
+    assert_int_equal(ms_table_state_end(&w.t, b), 2);
+    assert_int_equal(w.freed, 1); /* the unnamed one; the grant is on its way */
+    ms_table_state_begin(b);
+    assert_int_equal(ms_table_state(&w.t, named, b, 1, 2), 0);
+    assert_int_equal(ms_table_state_end(&w.t, b), 0);
+    assert_int_equal(ms_table_count(&w.t, named, b, -1, 3), 0);
+    assert_int_equal(w.freed, 2);
+    assert_int_equal(ms_table_expire(&w.t, 100), MS_NEVER);
+    assert_int_equal(w.freed, 3);
+    ms_table_finish(&w.t);
+}
+
+/* What is confirmed counts, also if its grant was lost. */
+static void test_a_confirmation_without_its_grant(void **unused)
+{
+    struct world w;
+    struct ms_holder *a, *b;
+    struct ms_object *o = make_for_two(&w, &a, &b);
+
+    (void)unused;
+    assert_int_equal(ms_table_confirm(&w.t, o, b, 0), 0);
+    assert_int_equal(ms_table_count(&w.t, o, a, -1, 0), 0);
+    assert_int_equal(w.freed, 0);
+    assert_int_equal(ms_table_count(&w.t, o, b, -1, 0), 0);
+    assert_int_equal(w.freed, 1);
+    ms_table_finish(&w.t);
+}
+
+/* An answer that was not sent takes its grant back; also one that has lapsed. */
+static void test_a_grant_is_taken_back(void **unused)
+{
+    struct world w;
+    struct ms_holder *a, *b;
+    struct ms_object *o = make_for_two(&w, &a, &b);
+
+    (void)unused;
+    assert_int_equal(ms_table_grant(&w.t, o, b, 0, 50), 0);
+    assert_int_equal(ms_table_grant(&w.t, o, b, 0, 60), 0);
+    ms_table_take_back(&w.t, o, b);
+    assert_int_equal(ms_table_confirm(&w.t, o, b, 1), 0); /* the other one */
+    assert_int_equal(ms_table_count(&w.t, o, a, -1, 1), 0);
+    assert_int_equal(w.freed, 0);
+    assert_int_equal(ms_table_count(&w.t, o, b, -1, 1), 0);
+    assert_int_equal(w.freed, 1);
+
+    o = make(&w, a, 100);
+    assert_int_equal(ms_table_grant(&w.t, o, b, 0, 50), 0);
+    ms_table_expire(&w.t, 50);
+    ms_table_take_back(&w.t, o, b);
+    ms_table_take_back(&w.t, o, b); /* of nothing */
+    assert_int_equal(ms_table_count(&w.t, o, a, -1, 51), 0);
+    assert_int_equal(w.freed, 2);
+    ms_table_finish(&w.t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -422,6 +496,9 @@ int main(void)
         cmocka_unit_test(test_a_release_may_come_before_its_grant),
         cmocka_unit_test(test_a_grant_lapses_unless_confirmed),
         cmocka_unit_test(test_a_late_confirmation_counts_again),
+        cmocka_unit_test(test_a_holder_states_what_it_has),
+        cmocka_unit_test(test_a_confirmation_without_its_grant),
+        cmocka_unit_test(test_a_grant_is_taken_back),
         cmocka_unit_test(test_a_dead_holder_holds_nothing),
         cmocka_unit_test(test_whole_mirrors_are_kept_while_there_is_room),
         cmocka_unit_test(test_a_slice_keeps_the_whole_object),

@@ -11,9 +11,6 @@
 #include <poll.h>
 #include <string.h>
 
-/* Between two looks for signals. */
-enum { SLICE_MS = 100 };
-
 static int wait_fd(int fd, short events, int timeout_ms)
 {
     struct pollfd p = {.fd = fd, .events = events};
@@ -28,7 +25,7 @@ static int send_bytes(int fd, const void *data, size_t len)
     ssize_t n;
 
     while ((n = ms_fds_send(fd, data, len, NULL, 0)) == -EAGAIN) {
-        int rc = wait_fd(fd, POLLOUT, SLICE_MS);
+        int rc = wait_fd(fd, POLLOUT, MS_TALK_SLICE_MS);
 
         if (rc < 0 && rc != -ETIMEDOUT && rc != -EINTR)
             return rc;
@@ -49,11 +46,12 @@ int ms_talk_send(struct ms_store_client *c, const Muster__StoreAsk *m)
     if (len > MS_STORE_MESSAGE_MAX)
         return -EMSGSIZE;
     if (len <= sizeof small)
-        return send_bytes(c->fd, small, muster__store_ask__pack(m, small));
+        return ms_outbox_send(
+            c, small, muster__store_ask__pack(m, small), m->request != 0);
     big = malloc(len);
     if (!big)
         return -ENOMEM;
-    rc = send_bytes(c->fd, big, muster__store_ask__pack(m, big));
+    rc = ms_outbox_send(c, big, muster__store_ask__pack(m, big), m->request != 0);
     free(big);
     return rc;
 }
@@ -67,7 +65,7 @@ static int read_answer(int fd, uint8_t *data, Muster__StoreAnswer **out)
     ssize_t n = ms_fds_recv(fd, data, 2 * MS_STORE_MESSAGE_MAX, NULL, &none);
 
     if (n == -EAGAIN) {
-        int rc = wait_fd(fd, POLLIN, SLICE_MS);
+        int rc = wait_fd(fd, POLLIN, MS_TALK_SLICE_MS);
 
         if (rc < 0)
             return rc == -ETIMEDOUT || rc == -EINTR ? -EAGAIN : rc;
@@ -92,6 +90,30 @@ static bool hand_out(struct ms_store_client *c, Muster__StoreAnswer *m)
     return false;
 }
 
+/* Locked. Nothing has come for a slice: is anybody there? */
+static void count_silence(struct ms_store_client *c)
+{
+    Muster__StoreAsk m = MUSTER__STORE_ASK__INIT;
+    Muster__StoreStatsAsk ask = MUSTER__STORE_STATS_ASK__INIT;
+    uint8_t data[64];
+
+    c->silent_ns += MS_TALK_SLICE_MS * MS_NS_PER_MS;
+    if (c->is_pinged || c->silent_ns < c->answer_ns / 2)
+        return;
+    c->is_pinged = true;
+    m.body_case = MUSTER__STORE_ASK__BODY_STATS; /* it answers that at once */
+    m.stats = &ask;
+    m.request = c->next_request++;
+    ms_fds_send(c->fd, data, muster__store_ask__pack(&m, data), NULL, 0);
+}
+
+/* Locked. It has said something. */
+static void end_silence(struct ms_store_client *c)
+{
+    c->silent_ns = 0;
+    c->is_pinged = false;
+}
+
 /* Locked, and so again afterwards. Read one answer, whoever it is for. */
 static void read_turn(struct ms_store_client *c)
 {
@@ -103,15 +125,24 @@ static void read_turn(struct ms_store_client *c)
     rc = read_answer(fd, c->answer, &m);
     pthread_mutex_lock(&c->lock);
     c->is_read = false;
+    if (rc == -EAGAIN)
+        count_silence(c);
+    else
+        end_silence(c);
     if (rc < 0 && rc != -EAGAIN)
         ms_list_each (w, &c->waiting, struct ms_talk_wait, link) {
             w->rc = rc;
             ms_list_remove(&w->link);
         }
-    if (m && !hand_out(c, m)) {
+    if (m && hand_out(c, m))
+        m = NULL;
+    if (rc == 0) {
         pthread_mutex_unlock(&c->lock);
-        ms_store_refuse_answer(c, m);
-        muster__store_answer__free_unpacked(m, NULL);
+        ms_outbox_flush(c);
+        if (m) {
+            ms_store_refuse_answer(c, m);
+            muster__store_answer__free_unpacked(m, NULL);
+        }
         pthread_mutex_lock(&c->lock);
     }
     pthread_cond_broadcast(&c->news);
@@ -130,6 +161,8 @@ static int wait_answer(struct ms_store_client *c, struct ms_talk_wait *w)
             at.tv_sec += 1;
             pthread_cond_timedwait(&c->news, &c->lock, &at);
         }
+        if (!w->answer && !w->rc && c->silent_ns >= c->answer_ns)
+            w->rc = -ETIMEDOUT;
         if (w->answer || w->rc || !c->is_interrupted)
             continue;
         pthread_mutex_unlock(&c->lock);
@@ -165,6 +198,8 @@ int ms_talk_start(struct ms_store_client *c,
     ms_list_init(&w->link);
     pthread_mutex_lock(&c->lock);
     w->request = m->request = c->next_request++;
+    if (ms_list_is_empty(&c->waiting))
+        end_silence(c);
     ms_list_add_tail(&c->waiting, &w->link);
     pthread_mutex_unlock(&c->lock);
     rc = ms_talk_send(c, m);
@@ -185,11 +220,16 @@ ms_talk_end(struct ms_store_client *c, struct ms_talk_wait *w, struct ms_error *
     pthread_mutex_lock(&c->lock);
     rc = wait_answer(c, w);
     pthread_mutex_unlock(&c->lock);
-    if (rc < 0) {
+    if (rc == -ETIMEDOUT)
+        ms_error_set(
+            err,
+            rc,
+            "the store of this node does not answer: its agent has said nothing "
+            "for %d s; is it stopped?",
+            (int)(c->answer_ns / MS_NS_PER_S));
+    else if (rc < 0)
         ms_error_sys(err, rc, "the store of this node does not answer");
-        return NULL;
-    }
-    return check(w->answer, err);
+    return rc < 0 ? NULL : check(w->answer, err);
 }
 
 Muster__StoreAnswer *
@@ -218,7 +258,7 @@ receive(int fd, void *data, size_t room, int *fds, size_t *count, size_t *len)
         n = ms_fds_recv(fd, data, room, fds, count);
         if (n != -EAGAIN)
             break;
-        rc = wait_fd(fd, POLLIN, SLICE_MS);
+        rc = wait_fd(fd, POLLIN, MS_TALK_SLICE_MS);
 
         if (rc < 0 && rc != -ETIMEDOUT && rc != -EINTR)
             return rc;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GIVEN_MAX = 256 };
+enum { GIVEN_MAX = 256, HEARD_EVERY = 32 };
 
 /* A store of another node that has dialled us. */
 struct ms_visitor {
@@ -18,6 +18,7 @@ struct ms_visitor {
     struct ms_link *link;   /* NULL: it broke, and may come again */
     uint64_t node;          /* 0: it has not said who it is */
     char *address;
+    uint64_t heard; /* the last confirmation or grant of this node */
     struct ms_timer grace;
 };
 
@@ -167,10 +168,8 @@ static bool hold(struct ms_visitor *v, struct ms_object *o, const Muster__PeerHo
     struct ms_holder *h = ms_visitor_holder(v->store, v->node, "");
     int64_t now_ns = ms_now_ns();
 
-    return o && h && m->again <= INT64_MAX &&
-           (m->again ? ms_table_set(t, o, h, (int64_t)m->again, now_ns)
-                     : ms_table_count(t, o, h, 1, now_ns)) == 0 &&
-           ms_table_find(t, t->node, m->id) == o; /* 0 again: it went */
+    return o && h && ms_table_count(t, o, h, 1, now_ns) == 0 &&
+           ms_table_find(t, t->node, m->id) == o; /* at 0 it went */
 }
 
 static void on_hold(struct ms_visitor *v, const Muster__PeerHold *m)
@@ -227,6 +226,44 @@ static void on_confirm(struct ms_visitor *v, const Muster__StoredName *m)
         ms_table_confirm(&s->table, o, h, ms_now_ns());
 }
 
+static void on_gone(void *arg, uint64_t id)
+{
+    struct ms_visitor *v = arg;
+
+    send_gone(v, v->store->table.node, id);
+}
+
+static void on_holdings(struct ms_visitor *v, const Muster__PeerHoldings *m)
+{
+    struct ms_holder *h = ms_visitor_holder(v->store, v->node, "");
+
+    if (h)
+        ms_holdings_take(v->store, h, m, on_gone, v);
+}
+
+static void send_heard(struct ms_visitor *v)
+{
+    Muster__StorePeer p = MUSTER__STORE_PEER__INIT;
+    Muster__PeerHeard heard = MUSTER__PEER_HEARD__INIT;
+
+    heard.number = v->heard;
+    p.body_case = MUSTER__STORE_PEER__BODY_HEARD;
+    p.heard = &heard;
+    ms_link_send(v->link, &p.base);
+}
+
+/* False: it came before. */
+static bool is_news(struct ms_visitor *v, uint64_t number)
+{
+    if (number && number <= v->heard)
+        return false;
+    if (number)
+        v->heard = number;
+    if (number && number % HEARD_EVERY == 0)
+        send_heard(v);
+    return true;
+}
+
 static int on_hello(struct ms_visitor *v, const Muster__PeerHello *m)
 {
     struct ms_visitor *old = visitor_of(v->store, m->node);
@@ -241,8 +278,11 @@ static int on_hello(struct ms_visitor *v, const Muster__PeerHello *m)
             v->link = NULL;
         return rc < 0 ? rc : -ECANCELED; /* it is no visitor any more */
     }
-    if (old)
-        visitor_destroy(old); /* its counts stay */
+    if (old) { /* its counts stay */
+        v->heard = old->heard;
+        visitor_destroy(old);
+        send_heard(v);
+    }
     v->address = strdup(m->address);
     h = ms_visitor_holder(v->store, m->node, m->name);
     if (!v->address || !h)
@@ -254,6 +294,8 @@ static int on_hello(struct ms_visitor *v, const Muster__PeerHello *m)
 
 static void take(struct ms_visitor *v, const Muster__StorePeer *m)
 {
+    if (!is_news(v, m->number))
+        return;
     switch (m->body_case) {
     case MUSTER__STORE_PEER__BODY_HOLD:
         on_hold(v, m->hold);
@@ -263,6 +305,9 @@ static void take(struct ms_visitor *v, const Muster__StorePeer *m)
         break;
     case MUSTER__STORE_PEER__BODY_CONFIRM:
         on_confirm(v, m->confirm);
+        break;
+    case MUSTER__STORE_PEER__BODY_HOLDINGS:
+        on_holdings(v, m->holdings);
         break;
     case MUSTER__STORE_PEER__BODY_GRANT:
         ms_store_grant_to(v->store, m->grant);

@@ -168,8 +168,8 @@ static void give_up(struct ms_call *c, Muster__Failure__Kind kind, const char *t
     struct ms_peer *p = c->peer;
 
     ms_map_remove(&p->pending, c->id);
-    if (p->conn && ms_peer_send(p, &head, NULL, 0) == 0)
-        p->given_up++; /* what is on its way may refer to a store */
+    if (p->conn ? ms_peer_send(p, &head, NULL, 0) == 0 : c->sent)
+        ms_late_add(p, c);
     ms_call_fail(c, kind, text);
     ms_peer_hand_over(p);
     ms_peer_drop_call(p, c);

@@ -255,6 +255,8 @@ static void test_names_of_methods(void **state)
     assert_int_equal(ms_peer_method(rig.peer, "e", longest), op + 2);
     assert_int_equal(ms_peer_method(rig.peer, "ee", longest), -ENAMETOOLONG);
     assert_int_equal(ms_peer_method(rig.peer, "e", ""), -ENAMETOOLONG);
+    assert_int_equal(ms_peer_method(rig.peer, "e", "a\nb"), -EILSEQ);
+    assert_int_equal(ms_peer_method(rig.peer, "\xff", "echo"), -EILSEQ);
     rig_expect(rig_call(&rig, longest, "x"), "x");
     rig_stop(&rig);
 }

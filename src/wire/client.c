@@ -213,6 +213,8 @@ static void peer_end(struct ms_peer *p,
     uint8_t *f = ms_failure_pack(kind, p->label, why, exit, &len);
 
     pthread_mutex_lock(&p->lock);
+    if (kind == MUSTER__FAILURE__KIND__SHUTTING_DOWN)
+        ms_peer_leave(p);
     p->is_mortal =
         kind == MUSTER__FAILURE__KIND__WORKER_DIED && p->client->ask_successor;
     ms_peer_die(p, f, len);

@@ -99,8 +99,8 @@ void ms_peer_unref(struct ms_peer *p);
 uint64_t ms_peer_uid(const struct ms_peer *p);
 const char *ms_peer_label(const struct ms_peer *p); /* as long as the peer */
 
-/* The op that means engine.method on this peer, interned on first use; a negative errno
- * otherwise. */
+/* The op that means engine.method on this peer, interned on first use; -ENAMETOOLONG (also
+ * for an empty method), -EILSEQ (no ms_title_check), -ENOSPC, -ENOMEM. */
 int ms_peer_method(struct ms_peer *p, const char *engine, const char *method);
 
 struct ms_call_spec {

@@ -6,6 +6,7 @@
  * peer_connect.c  making it, again and again
  * peer_attach.c   a new one: what is open goes on
  * peer_next.c     the next worker in its place
+ * peer_late.c     answers to calls that were given up
  * peer_quiet.c    silence on the network
  * peer_read.c     reading it: the role, and who takes it over
  * call.c          a call: waiting, completing, items
@@ -91,8 +92,8 @@ struct ms_peer {
     struct ms_list garbage; /* calls to unreference when the lock is free */
     uint64_t next_call;
     struct ms_map pending;
-    unsigned given_up; /* calls whose ends come to nobody: read until then */
-    char **methods;    /* "engine\0method" of op MS_OP_METHOD + i */
+    struct ms_map late; /* calls that were given up, until they end; peer_late.c */
+    char **methods;     /* "engine\0method" of op MS_OP_METHOD + i */
     size_t *method_lens;
     uint32_t method_count, method_room;
     uint64_t acks[ACKS_MAX];
@@ -204,6 +205,29 @@ void ms_peer_give_up(struct ms_peer *p, const char *text);
  * negative errno. */
 int ms_peer_attach(struct ms_peer *p);
 
+/* How many items of its stream have arrived, and how many of them were taken: the worker
+ * sends what is missing. */
+int ms_peer_send_resume(struct ms_peer *p,
+                        uint64_t id,
+                        uint64_t arrived,
+                        uint64_t taken);
+
+/* peer_late.c; the peer's lock is held */
+/* It was given up, and its answer may still come. */
+void ms_late_add(struct ms_peer *p, const struct ms_call *c);
+/* None will come any more. */
+void ms_lates_forget(struct ms_peer *p);
+/* Their ids; there is room for p->late.count. */
+size_t ms_lates_ids(const struct ms_peer *p, uint64_t *ids);
+/* Nobody wants this answer or item: what it grants is given back. */
+void ms_peer_refuse(struct ms_peer *p, const struct ms_message *m);
+/* An item, or the end, of a call that is not open. Each comes once: what has arrived is not
+ * sent again. */
+void ms_late_item(struct ms_peer *p, const struct ms_message *m);
+void ms_late_end(struct ms_peer *p, const struct ms_message *m);
+/* On a new connection: let the worker send what has not arrived. 0 or a negative errno. */
+int ms_late_ask(struct ms_peer *p, uint64_t id);
+
 /* peer_connect.c; the peer's lock is held */
 void ms_peer_connect(struct ms_peer *p);
 /* Retries, verdicts that do not come, deadlines; the next time to look. */
@@ -236,6 +260,8 @@ void ms_peer_arm(struct ms_peer *p);
  * `spin`, then waits until until_ns (0: not at all). 0, -EINTR or -ETIMEDOUT.
  */
 int ms_peer_read(struct ms_peer *p, struct ms_call *c, int64_t until_ns);
+/* We end: what is on its way to us will not arrive. */
+void ms_peer_leave(struct ms_peer *p);
 /* Nobody reads now: wake a waiter that will, or let the loop do it. */
 void ms_peer_hand_over(struct ms_peer *p);
 

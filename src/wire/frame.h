@@ -42,14 +42,17 @@ enum ms_frame_kind {
              * the calls after..call_id only those are still waited for */
     MS_KIND_DATA = 13, /* bulk link: bytes that were asked for, to a place that whoever
                         * asked has for them; one frame, whole */
-    MS_KIND_LAST = MS_KIND_DATA,
+    MS_KIND_LEAVE =
+        14, /* client: the session ends. Answers that it has not acknowledged
+                           have not arrived */
+    MS_KIND_LAST = MS_KIND_LEAVE,
     MS_KIND_IGNORED = 128, /* from here on: passed over; what a newer version may add */
     MS_KIND_BEAT = 128     /* link: "I am here"; not answered */
 };
 
 enum ms_frame_flag {
     MS_FRAME_MORE_OF = 1, /* a later piece of a message; `total` is its offset */
-    MS_FRAME_RESEND = 2,  /* CALL: sent again after a reconnect */
+    MS_FRAME_RESEND = 2,  /* CALL, CANCEL: sent again after a reconnect */
     MS_FRAME_SPIN = 4,    /* CALL: the caller holds a spin lease for this pair */
     MS_FRAME_CHAIN = 8,   /* CALL: body begins with the chain of waiting workers */
     MS_FRAME_STREAM = 16, /* CALL: a stream is welcome. REPLY: ends a stream */

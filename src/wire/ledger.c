@@ -171,6 +171,20 @@ int ms_ledger_keep_only(struct ms_ledger *l, const struct ms_message *m)
     return 0;
 }
 
+void ms_ledger_leave(struct ms_ledger *l)
+{
+    struct ms_server *s = l->server;
+
+    l->is_left = true;
+    while (!ms_list_is_empty(&l->kept)) {
+        struct ms_request *r = ms_list_first(&l->kept, struct ms_request, ledger_link);
+
+        if (s->ops->on_unread && r->reply_kind == MS_KIND_REPLY && r->reply)
+            s->ops->on_unread(s->arg, r);
+        ms_request_acked(l, r->call_id);
+    }
+}
+
 /* ---- methods --------------------------------------------------------------------- */
 
 static int method_create(struct ms_server *s, const char *engine, const char *name)

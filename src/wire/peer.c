@@ -43,19 +43,21 @@ static struct ms_peer *peer_alloc(struct ms_client *c,
     ms_list_init(&p->waiters);
     ms_list_init(&p->garbage);
     ms_map_init(&p->pending);
+    ms_map_init(&p->late);
     pthread_mutex_init(&p->lock, NULL);
     return p;
 }
 
 static void peer_free(struct ms_peer *p)
 {
-    assert(p->pending.count == 0); /* each open call holds a reference */
+    assert(p->pending.count + p->late.count == 0); /* each holds a reference */
     ms_peer_drop_conn(p);
     for (uint32_t i = 0; i < p->method_count; i++)
         free(p->methods[i]);
     free(p->methods);
     free(p->method_lens);
     ms_map_finish(&p->pending);
+    ms_map_finish(&p->late);
     pthread_mutex_destroy(&p->lock);
     free(p->failure);
     ms_successor_free(p->successor);
@@ -198,6 +200,11 @@ method_add(struct ms_peer *p, const char *engine, size_t engine_len, const char 
 
     if (len > MS_METHOD_NAME_MAX || !*method)
         return -ENAMETOOLONG;
+    if (ms_title_check(method, strlen(method), MS_METHOD_NAME_MAX, "method", NULL) <
+            0 ||
+        (engine_len &&
+         ms_title_check(engine, engine_len, MS_METHOD_NAME_MAX, "engine", NULL) < 0))
+        return -EILSEQ;
     if (p->method_count == MS_METHODS_MAX)
         return -ENOSPC;
     if (methods_reserve(p) < 0)

@@ -13,10 +13,10 @@ static int compare_ids(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The ids of the open calls in order; NULL: out of memory. */
+/* The ids of the calls whose ends have not come, in order; NULL: out of memory. */
 static uint64_t *open_ids(struct ms_peer *p)
 {
-    uint64_t *ids = malloc((p->pending.count + 1) * sizeof *ids);
+    uint64_t *ids = malloc((p->pending.count + p->late.count + 1) * sizeof *ids);
     size_t at = 0, n = 0;
     struct ms_call *c;
 
@@ -24,6 +24,7 @@ static uint64_t *open_ids(struct ms_peer *p)
         return NULL;
     while ((c = ms_map_next(&p->pending, &at)))
         ids[n++] = c->id;
+    n += ms_lates_ids(p, ids + n);
     qsort(ids, n, sizeof *ids, compare_ids);
     return ids;
 }
@@ -52,15 +53,16 @@ static int send_attach(struct ms_peer *p, const uint64_t *ids, size_t count)
     return rc;
 }
 
-/* What we have of its stream: the worker sends what is missing. */
-static int send_resume(struct ms_peer *p, struct ms_call *c)
+int ms_peer_send_resume(struct ms_peer *p,
+                        uint64_t id,
+                        uint64_t arrived,
+                        uint64_t taken)
 {
     struct ms_frame head = {
-        .kind = MS_KIND_CREDIT, .flags = MS_FRAME_RESEND, .call_id = c->id};
-    uint64_t body[2] = {htole64(c->arrived), htole64(c->taken)};
+        .kind = MS_KIND_CREDIT, .flags = MS_FRAME_RESEND, .call_id = id};
+    uint64_t body[2] = {htole64(arrived), htole64(taken)};
     struct iovec iov = {body, sizeof body};
 
-    c->consumed = 0;
     return ms_peer_send(p, &head, &iov, 1);
 }
 
@@ -71,7 +73,8 @@ static int send_again(struct ms_peer *p, struct ms_call *c, int64_t now_ns)
     int rc;
 
     if (c->sent && c->flags & MS_FRAME_STREAM) {
-        rc = send_resume(p, c);
+        c->consumed = 0;
+        rc = ms_peer_send_resume(p, c->id, c->arrived, c->taken);
         if (rc < 0 || !p->conn)
             return rc;
     }
@@ -92,7 +95,7 @@ static int send_again(struct ms_peer *p, struct ms_call *c, int64_t now_ns)
 int ms_peer_attach(struct ms_peer *p)
 {
     int64_t now_ns = ms_now_ns();
-    size_t count = p->pending.count;
+    size_t count = p->pending.count + p->late.count;
     uint64_t *ids = open_ids(p);
     int rc = 0;
 
@@ -103,8 +106,11 @@ int ms_peer_attach(struct ms_peer *p)
         rc = send_attach(p, ids, count);
     for (uint32_t i = 0; i < p->method_count && p->conn && rc == 0; i++)
         rc = ms_peer_send_method(p, i);
-    for (size_t i = 0; i < count && p->conn && rc == 0; i++)
-        rc = send_again(p, ms_map_find(&p->pending, ids[i]), now_ns);
+    for (size_t i = 0; i < count && p->conn && rc == 0; i++) {
+        struct ms_call *c = ms_map_find(&p->pending, ids[i]);
+
+        rc = c ? send_again(p, c, now_ns) : ms_late_ask(p, ids[i]);
+    }
     free(ids);
     return rc;
 }

@@ -59,7 +59,6 @@ static void drop_conn(struct ms_peer *p, bool is_dead)
     ms_fd_close(&p->probe_fd);
     p->conn = NULL;
     p->armed = p->is_working = false;
-    p->given_up = 0;
 }
 
 void ms_peer_drop_conn(struct ms_peer *p)
@@ -83,6 +82,7 @@ void ms_peer_die(struct ms_peer *p, uint8_t *failure, size_t len)
         shutdown(ms_conn_fd(p->conn), SHUT_RDWR); /* its reader will drop it */
     else
         ms_peer_drop_conn(p);
+    ms_lates_forget(p);
     fail_calls(p, failure, p->failure_len, !p->is_mortal);
     if (p->pending.count)
         ms_peer_seek(p);
@@ -109,6 +109,7 @@ void ms_peer_give_up(struct ms_peer *p, const char *text)
     p->attempts = 0;
     if (text != p->problem)
         snprintf(p->problem, sizeof p->problem, "%s", text);
+    ms_lates_forget(p);
     ms_peer_fail_all(p, f, f ? len : 0);
     free(f);
 }
@@ -182,7 +183,7 @@ void ms_peer_lose(struct ms_peer *p, int why, const struct ms_error *err)
         ms_peer_succeed(p);
         return;
     }
-    if (p->is_network && was_proven && p->pending.count == 0) {
+    if (p->is_network && was_proven && p->pending.count + p->late.count == 0) {
         /* nobody waits: the next call tries */
         ms_dial_restart(&p->dial);
         p->attempts = 0;

@@ -48,7 +48,7 @@ void ms_peer_hand_over(struct ms_peer *p)
         ms_waiter_wake(ms_list_first(&p->waiters, struct waiter, link));
         return;
     }
-    if ((!p->reading && (p->pending.count || p->given_up)) ||
+    if ((!p->reading && (p->pending.count || p->late.count)) ||
         ms_conn_wants_write(p->conn))
         ms_peer_arm(p);
 }
@@ -75,6 +75,16 @@ static void add_ack(struct ms_peer *p, uint64_t id, size_t len)
         send_acks(p);
 }
 
+void ms_peer_leave(struct ms_peer *p)
+{
+    struct ms_frame head = {.kind = MS_KIND_LEAVE};
+
+    if (!p->conn || !ms_conn_is_ready(p->conn) || p->pending.count + p->late.count == 0)
+        return;
+    if ((p->ack_count == 0 || send_acks(p) == 0) && p->conn)
+        ms_peer_send(p, &head, NULL, 0);
+}
+
 static int on_reply(struct ms_peer *p, struct ms_message *m)
 {
     struct ms_call *c = ms_map_remove(&p->pending, m->head.call_id);
@@ -82,31 +92,21 @@ static int on_reply(struct ms_peer *p, struct ms_message *m)
 
     p->worker_core = m->head.core;
     add_ack(p, m->head.call_id, m->len);
-    if (!c) { /* cancelled meanwhile */
-        p->given_up -= p->given_up > 0;
+    if (!c) { /* it was given up meanwhile */
+        ms_late_end(p, m);
         return 0;
     }
     body = ms_message_take(m);
     c->ends_stream = m->head.flags & MS_FRAME_STREAM;
-    if (body)
+    if (body) {
         ms_call_complete(c, m->head.kind, m->head.codec, body, m->len);
-    else
+    } else {
+        if (m->head.kind == MS_KIND_REPLY)
+            ms_peer_refuse(p, m);
         ms_call_fail(c, MUSTER__FAILURE__KIND__NO_MEMORY, "no memory for the result");
+    }
     ms_peer_drop_call(p, c);
     return 0;
-}
-
-/* Nobody wants it any more: what it refers to is let go of. An item that has arrived is not
- * sent again, so it was given to us this once. */
-static void refuse_item(struct ms_peer *p, const struct ms_message *m)
-{
-    struct ms_client *c = p->client;
-    void *stored = m->head.codec == MS_CODEC_STORED && c->on_stored
-                       ? c->on_stored(c->arg, m->body, m->len)
-                       : NULL;
-
-    if (stored)
-        c->on_stored_drop(stored);
 }
 
 static int on_item(struct ms_peer *p, struct ms_message *m)
@@ -115,7 +115,7 @@ static int on_item(struct ms_peer *p, struct ms_message *m)
 
     if (c)
         return ms_call_add_item(c, m);
-    refuse_item(p, m);
+    ms_late_item(p, m);
     return 0;
 }
 

@@ -140,9 +140,9 @@ static int answer(struct ms_request *r,
     int rc;
 
     assert(r->state != MS_REQUEST_DONE);
-    if (!r->ledger) { /* its session is gone: nobody to tell */
+    if (!r->ledger || r->ledger->is_left) { /* nobody to tell */
         r->state = MS_REQUEST_DONE;
-        return 0;
+        return -ECANCELED;
     }
     rc = copy_reply(r, iov, count);
     if (rc < 0)
@@ -167,7 +167,7 @@ int ms_request_fail_locked(struct ms_request *r,
     int rc = answer(
         r, MS_KIND_ERROR, MS_CODEC_PROTO, r->streamed ? MS_FRAME_STREAM : 0, &iov, 1);
 
-    if (rc < 0) { /* not even that: it is answered as lost */
+    if (rc < 0 && rc != -ECANCELED) { /* not even that: it is answered as lost */
         r->reply_lost = true;
         r->reply_kind = MS_KIND_ERROR;
         keep(r);
@@ -214,10 +214,12 @@ static int finish(struct ms_request *r,
 
     pthread_mutex_lock(&r->server->lock);
     text = dropped(r, &instead);
-    if (text)
-        rc = ms_request_fail_locked(r, instead, text);
-    else
+    if (text) {
+        ms_request_fail_locked(r, instead, text);
+        rc = -ECANCELED;
+    } else {
         rc = answer(r, kind, codec, r->streamed ? MS_FRAME_STREAM : 0, iov, count);
+    }
     if (rc < 0 && r->state != MS_REQUEST_DONE)
         ms_request_fail_locked(
             r, MUSTER__FAILURE__KIND__NO_MEMORY, "no memory to keep the reply");
@@ -234,13 +236,14 @@ int ms_request_reply(struct ms_request *r,
 
     for (int i = 0; i < count; i++)
         len += iov[i].iov_len;
-    if (len > MS_MESSAGE_MAX)
-        return ms_request_fail_text(
-            r,
-            MUSTER__FAILURE__KIND__BAD_RESULT,
-            "the result has %llu bytes, at most %llu are possible",
-            (unsigned long long)len,
-            (unsigned long long)MS_MESSAGE_MAX);
+    if (len > MS_MESSAGE_MAX) {
+        ms_request_fail_text(r,
+                             MUSTER__FAILURE__KIND__BAD_RESULT,
+                             "the result has %llu bytes, at most %llu are possible",
+                             (unsigned long long)len,
+                             (unsigned long long)MS_MESSAGE_MAX);
+        return -EMSGSIZE;
+    }
     return finish(r, MS_KIND_REPLY, codec, iov, count);
 }
 

@@ -127,6 +127,10 @@ struct ms_server_ops {
     /* Async engine: requests wait (call ms_server_engine_poll until it gives NULL), or a
      * window that was found closed is open. Any thread. */
     void (*on_queued)(void *arg);
+    /* The caller has ended, and this answer has not reached it: what it grants can be taken
+     * back. Any thread, with the server's lock held: it must not come back here. May be
+     * NULL. */
+    void (*on_unread)(void *arg, const struct ms_request *r);
     /* For the first time the engine has been busy for MS_LONG_NS with one request, or an
      * asynchronous one has had any for so long. Once. Loop's thread; may be NULL. */
     void (*on_long)(void *arg);
@@ -222,8 +226,9 @@ void ms_server_submit_cancel(struct ms_request *r);
 
 /* ---- answering, from any thread -------------------------------------------------- */
 
-/* Each of these two ends the request; it must not be touched afterwards. They fail only
- * with -ENOMEM, and then an error reply was sent instead. */
+/* Each of these ends the request; it must not be touched afterwards. A failure means that
+ * the caller does not get this answer: -ECANCELED, nobody wants it any more; -EMSGSIZE and
+ * -ENOMEM, an error was sent instead. */
 int ms_request_reply(struct ms_request *r,
                      uint8_t codec,
                      const struct iovec *iov,

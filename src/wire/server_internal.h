@@ -71,6 +71,7 @@ struct ms_ledger {
     struct server_conn *conn; /* NULL: no connection now */
     uint64_t conns;           /* that it has had */
     int64_t lost_ns;
+    bool is_left;           /* its client has ended: nobody will read an answer */
     struct ms_map requests; /* call id -> request */
     struct ms_list kept;    /* answered, oldest first */
     uint64_t kept_bytes;
@@ -251,6 +252,8 @@ int64_t ms_ledger_sweep(struct ms_server *s, int64_t now_ns); /* next time, or N
 int ms_ledger_method(struct ms_ledger *l, const struct ms_message *m);
 /* Forget what the client no longer waits for. */
 int ms_ledger_keep_only(struct ms_ledger *l, const struct ms_message *m);
+/* The client has ended. Calls that were made go on. */
+void ms_ledger_leave(struct ms_ledger *l);
 
 /* request.c; all with the lock held */
 bool ms_request_is_for_engine(const struct ms_request *r);

@@ -35,11 +35,31 @@ static void on_acks(struct ms_ledger *l, const struct ms_message *m)
     }
 }
 
-static void on_cancel(struct ms_ledger *l, uint64_t call_id)
+/* Of a call of an older connection, whose answer has not arrived: it is sent again, because
+ * it may grant something that has to be given back. */
+static void on_late_cancel(struct server_conn *sc, uint64_t call_id)
 {
-    struct ms_request *r = ms_map_find(&l->requests, call_id);
+    struct ms_request *r = ms_map_find(&sc->ledger->requests, call_id);
 
-    if (r)
+    if (!r) {
+        ms_reply_failure(
+            sc, call_id, MUSTER__FAILURE__KIND__LOST, "the call is not known any more");
+        return;
+    }
+    ms_stream_attach(r);
+    if (r->state == MS_REQUEST_DONE)
+        ms_reply_send(r);
+    else
+        ms_request_cancel(r);
+}
+
+static void on_cancel(struct server_conn *sc, const struct ms_frame *head)
+{
+    struct ms_request *r = ms_map_find(&sc->ledger->requests, head->call_id);
+
+    if (head->flags & MS_FRAME_RESEND)
+        on_late_cancel(sc, head->call_id);
+    else if (r)
         ms_request_cancel(r);
 }
 
@@ -60,7 +80,7 @@ static int take_message(struct server_conn *sc, struct ms_message *m)
     case MS_KIND_CALL:
         return ms_request_whole(sc, m);
     case MS_KIND_CANCEL:
-        on_cancel(l, m->head.call_id);
+        on_cancel(sc, &m->head);
         return 0;
     case MS_KIND_ACK:
         on_acks(l, m);
@@ -71,6 +91,9 @@ static int take_message(struct server_conn *sc, struct ms_message *m)
         return ms_ledger_method(l, m);
     case MS_KIND_ATTACH:
         return ms_ledger_keep_only(l, m);
+    case MS_KIND_LEAVE:
+        ms_ledger_leave(l);
+        return 0;
     case MS_KIND_PING:
         return on_ping(sc, m);
     default:

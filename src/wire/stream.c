@@ -133,7 +133,7 @@ int ms_request_item(struct ms_request *r,
     int rc = -ECANCELED;
 
     pthread_mutex_lock(&r->server->lock);
-    if (!r->ledger || r->on_done)
+    if (!r->ledger || r->ledger->is_left || r->on_done)
         r->cancelled = r->stream_lost = true; /* there is nobody to send them to */
     if (!r->cancelled)
         rc = is_open(r) ? add_item(r, codec, iov, count) : -EAGAIN;

@@ -62,7 +62,7 @@ static bool write_all(int fd, const char *data, size_t len)
 /* One piece from one side to the other; false: the pair is over. */
 static bool forward(struct proxy *p, unsigned i, int from)
 {
-    static char data[64 << 10];
+    static _Thread_local char data[64 << 10];
     ssize_t n = recv(p->pairs[i].fd[from], data, sizeof data, MSG_DONTWAIT);
 
     if (n < 0)

@@ -186,6 +186,8 @@ static void start_client(struct rig *rig)
         .spin = rig->leases,
         .ask_verdict = ask_verdict,
         .on_suspect = on_suspect,
+        .on_stored = rig->on_stored,
+        .on_stored_drop = rig->on_stored_drop,
         .tls = rig->tls,
         .arg = rig,
         .verdict_ns = rig->verdict_ns,

@@ -38,6 +38,8 @@ struct rig {
     enum ms_tls_mode tls;
     const char *address; /* call there instead */
     int64_t handshake_ns, server_grace_ns, client_grace_ns, verdict_ns;
+    void *(*on_stored)(void *arg, const uint8_t *body, size_t len);
+    void (*on_stored_drop)(void *token);
     void *data; /* the test's */
 
     uint8_t secret[32];

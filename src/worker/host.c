@@ -56,6 +56,14 @@ static void on_queued(void *arg)
         h->on_queued(h->arg);
 }
 
+static void on_unread(void *arg, const struct ms_request *r)
+{
+    struct ms_host *h = arg;
+
+    if (h->on_unread)
+        h->on_unread(h->arg, r);
+}
+
 static void on_http(void *arg, int fd, const struct sockaddr_storage *peer)
 {
     struct ms_host *h = arg;
@@ -75,6 +83,7 @@ static void on_long(void *arg)
 static const struct ms_server_ops server_ops = {.on_request = ms_host_on_request,
                                                 .on_cancel = on_cancel,
                                                 .on_queued = on_queued,
+                                                .on_unread = on_unread,
                                                 .on_long = on_long,
                                                 .on_http = on_http};
 
@@ -364,6 +373,7 @@ struct ms_host *ms_host_start(const struct ms_host_options *o, struct ms_error *
     h->python_stack_fd = o->python_stack_fd;
     h->on_cancel = o->on_cancel;
     h->on_queued = o->on_queued;
+    h->on_unread = o->on_unread;
     h->arg = o->arg;
     h->boot = boot_get(o, err);
     rc = h->boot ? parts_create(h, o, err) : -EPROTO;

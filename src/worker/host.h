@@ -28,6 +28,7 @@ struct ms_host_options {
     /* See struct ms_server_ops. */
     void (*on_cancel)(void *arg, struct ms_request *r);
     void (*on_queued)(void *arg);
+    void (*on_unread)(void *arg, const struct ms_request *r);
     void *arg;
     /* See struct ms_client_options; may be NULL. */
     void *(*on_stored)(void *arg, const uint8_t *body, size_t len);

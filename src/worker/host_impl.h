@@ -33,6 +33,7 @@ struct ms_host {
     int python_stack_fd;
     void (*on_cancel)(void *arg, struct ms_request *r);
     void (*on_queued)(void *arg);
+    void (*on_unread)(void *arg, const struct ms_request *r);
     void *arg;
 
     pthread_mutex_t lock; /* guards the engines and the ports */

@@ -181,6 +181,14 @@ static int check_origin(const struct ms_http_request *r, const char **why)
     return 0;
 }
 
+static bool is_public(void *arg, const struct ms_http_request *r)
+{
+    const struct route *route = route_find(r->path);
+
+    (void)arg;
+    return route && route->is_open;
+}
+
 static int on_head(void *arg,
                    const struct ms_http_request *r,
                    uint64_t *body_max,
@@ -191,7 +199,7 @@ static int on_head(void *arg,
 
     *body_max =
         route && method_is(route, r->method) ? route->body_max : MS_HTTP_SMALL_MAX;
-    if (route && route->is_open)
+    if (is_public(arg, r))
         return 0;
     if (!h->o.boot->http_open && !ms_http_token_is_shown(&h->token, r)) {
         *why = "the token is missing or wrong: Authorization: Bearer <token>";
@@ -231,8 +239,10 @@ static void on_gone(void *arg, void *tag)
     w->on_gone(w);
 }
 
-static const struct ms_http_conn_ops conn_ops = {
-    .on_head = on_head, .on_request = on_request, .on_gone = on_gone};
+static const struct ms_http_conn_ops conn_ops = {.on_head = on_head,
+                                                 .is_public = is_public,
+                                                 .on_request = on_request,
+                                                 .on_gone = on_gone};
 
 /* ---- life ------------------------------------------------------------------------ */
 

@@ -1,5 +1,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/limits.h"
+#include "base/name.h"
 #include "worker/native_impl.h"
 
 #include <assert.h>
@@ -221,13 +223,17 @@ Muster__Failure__Kind ms_engine_create(struct ms_engines *e,
                                        const struct muster_value *spec,
                                        struct muster_error *err)
 {
-    const char *name = muster_value_get_text(muster_map_find(spec, "name"), NULL);
+    size_t len = 0;
+    const char *name = muster_value_get_text(muster_map_find(spec, "name"), &len);
     const char *class = muster_value_get_text(muster_map_find(spec, "cls"), NULL);
+    struct ms_error why = {0};
     struct ms_engine *engine;
     Muster__Failure__Kind kind;
 
     if (!name || !class)
         return refuse(err, muster_error_set(err, -EINVAL, NULL, "no name and class"));
+    if (ms_title_check(name, len, MS_ENGINE_NAME_MAX, "engine", &why) < 0)
+        return refuse(err, muster_error_set(err, why.code, NULL, "%s", why.text));
     if (find_engine(e, name) || e->count == MS_NATIVE_ENGINES_MAX)
         return refuse(
             err,

@@ -174,7 +174,7 @@ static int write_container(const struct muster_value *v, unsigned depth, json_t 
     int rc;
 
     if (v->spoiled)
-        return -ENOMEM;
+        return v->spoiled;
     if (depth >= MS_PLAIN_DEPTH_MAX)
         return -E2BIG;
     made = is_list ? json_array() : json_object();

@@ -1,6 +1,7 @@
 #include "head/kv/kv.h"
 #include "base/cleanup.h"
 #include "base/limits.h"
+#include "base/name.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -153,7 +154,7 @@ int ms_kv_check_key(const char *key, struct ms_error *err)
     size_t len = strnlen(key, MS_KV_KEY_MAX + 1);
 
     if (len > 0 && len <= MS_KV_KEY_MAX)
-        return 0;
+        return ms_title_check(key, len, MS_KV_KEY_MAX, "key", err);
     return ms_error_set(err,
                         -EINVAL,
                         len ? "the key '%.40s...' has more than %zu characters"

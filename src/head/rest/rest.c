@@ -224,6 +224,20 @@ check_page(const struct match *m, const struct ms_http_request *r, const char **
     return 0;
 }
 
+/* Anybody may see it. */
+static bool is_open(const struct ms_rest *rest, const struct match *m)
+{
+    return m->own && (m->own->is_open || (rest->open_metrics && m->own == &routes[0]));
+}
+
+static bool is_public(void *arg, const struct ms_http_request *r)
+{
+    struct match m;
+
+    match_init(&m, r);
+    return is_open(arg, &m);
+}
+
 static int on_head(void *arg,
                    const struct ms_http_request *r,
                    uint64_t *body_max,
@@ -234,7 +248,7 @@ static int on_head(void *arg,
 
     *body_max = MS_HTTP_SMALL_MAX;
     match_init(&m, r);
-    if (m.own && (m.own->is_open || (rest->open_metrics && m.own == &routes[0])))
+    if (is_open(rest, &m))
         return 0;
     if (!ms_http_token_is_shown(&rest->token, r)) {
         *why = "the token is missing or wrong: Authorization: Bearer <token>";
@@ -271,6 +285,7 @@ on_request(void *arg, struct ms_http_conn *c, const struct ms_http_request *r)
 }
 
 static const struct ms_http_conn_ops conn_ops = {.on_head = on_head,
+                                                 .is_public = is_public,
                                                  .on_request = on_request,
                                                  .on_gone = on_gone,
                                                  .has_problems = true};
