@@ -3,23 +3,18 @@
 import os
 import signal
 import time
-from pathlib import Path
 from typing import Any
 
 import muster
 import pytest
-from helpers import below, until
+from helpers import agents_of, below, until
 from muster import _nodes, api
 
 AT_ONCE_S = 5.0
 
 
 def kill_agent() -> None:
-    agent = next(  # not a child of it that is about to become something else
-        pid
-        for pid in below(os.getpid())
-        if Path(f"/proc/{pid}/comm").read_text() == "muster-agent\n"
-    )
+    (agent,) = agents_of(below(os.getpid()))
     os.kill(agent, signal.SIGKILL)
 
 

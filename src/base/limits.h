@@ -143,12 +143,15 @@
 #define MS_HOLD_MAX_NS     (60 * MS_NS_PER_S) /* a question is held, at most */
 #define MS_LOG_BATCH_NS    (5 * MS_NS_PER_MS) /* first line until they are sent */
 #define MS_LOG_PROGRESS_NS                                                             \
-    (1 * MS_NS_PER_S)              /* between shown states of a progress bar */
-#define MS_EXITS_KEPT        1024u /* ends that are remembered */
-#define MS_EXITS_LINES_KEPT  32u   /* of those, with their last lines */
-#define MS_ZYGOTES_MAX       64u
-#define MS_STOP_GRACE_NS     (3 * MS_NS_PER_S)    /* SIGTERM until SIGKILL */
-#define MS_END_NS            (2 * MS_NS_PER_S)    /* SIGKILL until we no longer wait */
+    (1 * MS_NS_PER_S)             /* between shown states of a progress bar */
+#define MS_EXITS_KEPT       1024u /* ends that are remembered */
+#define MS_EXITS_LINES_KEPT 32u   /* of those, with their last lines */
+#define MS_ZYGOTES_MAX      64u
+#define MS_STOP_GRACE_NS    (3 * MS_NS_PER_S) /* SIGTERM until SIGKILL */
+#define MS_END_NS           (2 * MS_NS_PER_S) /* SIGKILL until we no longer wait */
+#define MS_SUPERVISOR_NS    (4 * MS_NS_PER_S) /* for an agent that is to end */
+#define MS_SUPERVISOR_SWEEP_NS                                                         \
+    (500 * MS_NS_PER_MS) /* until a new one looks for what others have left */
 #define MS_SWEEP_AGAIN_NS    (5 * MS_NS_PER_MS)   /* an orphan within an exec */
 #define MS_ZYGOTE_START_NS   (60 * MS_NS_PER_S)   /* imports until ready */
 #define MS_AGENT_START_NS    (30 * MS_NS_PER_S)   /* exec until ready */

@@ -1,4 +1,5 @@
 #include "base/clock.h"
+#include "io/supervised.h"
 #include "wire/conn.h"
 #include "worker/descend.h"
 #include "worker/host_impl.h"
@@ -16,7 +17,8 @@
 static void die(void)
 {
     ms_descend_kill();
-    kill(0, SIGKILL); /* our process group, and so ourselves */
+    ms_supervised_sweep_if_lost(); /* daemons, if nobody else is left to do it */
+    kill(0, SIGKILL);              /* our process group, and so ourselves */
     _exit(128 + SIGKILL);
 }
 
