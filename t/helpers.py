@@ -59,8 +59,8 @@ def name_of(pid: int) -> str:
 def agents_of(pids: Iterable[int]) -> list[int]:
     """Those that are agents: each has a supervisor above it, and a child that is about to
     become something else has its name for a moment."""
-    named = [pid for pid in pids if name_of(pid) == "muster-agent"]
-    return [pid for pid in named if not set(named) & {parent_of(pid)}]
+    parents = {pid: parent_of(pid) for pid in pids if name_of(pid) == "muster-agent"}
+    return [pid for pid, parent in parents.items() if parent and parent not in parents]
 
 
 def parent_of(pid: int) -> int:

@@ -3,6 +3,7 @@
 #include "agent/worker.h"
 #include "io/proc.h"
 #include "io/spawn.h"
+#include "io/supervised_group.h"
 #include "resource/shape.h"
 #include "store/server.h"
 
@@ -405,6 +406,8 @@ static void on_supervisor_gone(void *arg, unsigned events)
 
     (void)events;
     a->exit_code = 1;
+    ms_agent_say("ends: its supervisor was killed");
+    ms_supervised_groups_sweep(); /* all at once, and us: we may be the next */
     ms_agent_end(a, 0, "its supervisor was killed");
 }
 

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "io/proc.h"
 #include "io/session.h"
+#include "io/spawn.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -238,5 +239,8 @@ void ms_agent_end(struct ms_agent *a, uint64_t request, const char *why)
     ms_agent_done(a, request);
     if (a->link)
         ms_link_drain(a->link, ms_now_ns() + MS_NS_PER_S);
+    if (a->supervisor_fd >= 0)
+        ms_process_signal(a->supervisor_fd,
+                          SIGCONT); /* it ends with us, also if stopped */
     ms_loop_stop(a->loop);
 }

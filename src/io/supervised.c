@@ -1,12 +1,14 @@
 #include "io/supervised.h"
 #include "base/cleanup.h"
 #include "io/proc.h"
+#include "io/spawn.h"
 #include "io/supervised_group.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,7 +16,7 @@
 #include <sys/stat.h>
 
 /* One that is killed may have started another just before. */
-enum { ROUNDS_MAX = 8, STAT_MAX = 1024 };
+enum { ROUNDS_MAX = 8, STAT_MAX = 1024, OUTLIVE_MS = 500 };
 
 struct name {
     uint64_t space, start;
@@ -122,8 +124,27 @@ void ms_supervised_sweep(void)
     ms_supervised_groups_sweep();
 }
 
-void ms_supervised_sweep_if_lost(void)
+/* A supervisor that lives kills us, and one that was killed with the agent may take a
+ * moment to be gone. */
+static bool outlives_us(const struct name *n)
 {
-    if (is_left(getpid()))
+    MS_CLEANUP(ms_cleanup_fd) int fd = ms_process_open(n->pid);
+    struct pollfd at = {.fd = fd, .events = POLLIN};
+
+    if (fd < 0 || start_of(n->pid) != n->start)
+        return false;
+    ms_process_signal(fd, SIGCONT);
+    return poll(&at, 1, OUTLIVE_MS) == 0;
+}
+
+void ms_supervised_agent_lost(void)
+{
+    char text[MS_SUPERVISOR_NAME_MAX];
+    struct name n;
+
+    if (ms_proc_env(getpid(), MS_SUPERVISOR_VARIABLE, text, sizeof text) < 0 ||
+        !parse(text, &n) || n.space != own_space())
+        return;
+    if (!outlives_us(&n))
         ms_supervised_sweep();
 }

@@ -28,7 +28,8 @@ bool ms_supervisor_is_dead(const char *name);
  * enough. We may be one of them. */
 void ms_supervised_sweep(void);
 
-/* The same, if our own supervisor is one of the dead; else nothing. */
-void ms_supervised_sweep_if_lost(void);
+/* Of a process whose agent is gone: its supervisor goes on if it is stopped, and cleans
+ * up, which ends us. If it is dead too, sweep. Returns within a second. */
+void ms_supervised_agent_lost(void);
 
 #endif

@@ -17,8 +17,8 @@
 static void die(void)
 {
     ms_descend_kill();
-    ms_supervised_sweep_if_lost(); /* daemons, if nobody else is left to do it */
-    kill(0, SIGKILL);              /* our process group, and so ourselves */
+    ms_supervised_agent_lost(); /* daemons, if nobody else is left to do it */
+    kill(0, SIGKILL);           /* our process group, and so ourselves */
     _exit(128 + SIGKILL);
 }
 
