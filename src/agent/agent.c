@@ -2,8 +2,6 @@
 #include "agent/readlog.h"
 #include "agent/worker.h"
 #include "io/proc.h"
-#include "io/spawn.h"
-#include "io/supervised_group.h"
 #include "resource/shape.h"
 #include "store/server.h"
 
@@ -398,28 +396,6 @@ void ms_agent_finish(struct ms_agent *a)
     ms_shape_destroy(a->shape);
     ms_fd_close(&a->folder_fd);
     ms_fd_close(&a->lock_fd);
-}
-
-static void on_supervisor_gone(void *arg, unsigned events)
-{
-    struct ms_agent *a = arg;
-
-    (void)events;
-    a->exit_code = 1;
-    ms_agent_say("ends: its supervisor was killed");
-    ms_supervised_groups_sweep(); /* all at once, and us: we may be the next */
-    ms_agent_end(a, 0, "its supervisor was killed");
-}
-
-int ms_agent_watch_supervisor(struct ms_agent *a, pid_t pid)
-{
-    if (pid <= 0)
-        return 0;
-    a->supervisor_fd = ms_process_open(pid);
-    if (a->supervisor_fd < 0)
-        return a->supervisor_fd;
-    return ms_watch_init(
-        &a->supervisor, a->loop, a->supervisor_fd, MS_READ, on_supervisor_gone, a);
 }
 
 int ms_agent_run(int link_fd, int lock_fd, pid_t supervisor_pid)

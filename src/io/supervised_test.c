@@ -1,5 +1,5 @@
-#include "io/supervised.h"
 #include "base/cleanup.h"
+#include "io/supervised.h"
 #include "io/supervised_group.h"
 
 #include <setjmp.h>
