@@ -11,7 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers import DEADLINE_S, MARK, below, leftovers, new_mark, wait_gone
+from helpers import (
+    DEADLINE_S,
+    MARK,
+    agents_of,
+    below,
+    leftovers,
+    new_mark,
+    wait_gone,
+)
 
 CLI = os.environ.get("MUSTER_CLI") or str(Path(sys.executable).parent / "muster")
 
@@ -63,8 +71,9 @@ class Process:
         return code
 
     def kill(self) -> None:
+        """With SIGKILL; of an agent not its supervisor."""
         self.orphans = below(self.pid)
-        self.signal(signal.SIGKILL)
+        os.kill(next(iter(agents_of(self.orphans)), self.pid), signal.SIGKILL)
         self.end()
 
 

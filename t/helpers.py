@@ -41,15 +41,33 @@ def processes(mark: str) -> list[int]:
 def below(pid: int) -> list[int]:
     """All that it has started, and what that has. If it is killed they end with it: soon,
     and nobody waits for them."""
-    parents = {}
-    for entry in filter(str.isdecimal, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            stat = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2]
-            parents[int(entry)] = int(stat.split()[1])
+    pids = map(int, filter(str.isdecimal, os.listdir("/proc")))
+    parents = {one: parent_of(one) for one in pids}
     found = [pid]
     for one in found:
         found += [child for child, parent in parents.items() if parent == one]
     return found[1:]
+
+
+def name_of(pid: int) -> str:
+    """As ps shows it; empty: it is gone."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
+
+
+def agents_of(pids: Iterable[int]) -> list[int]:
+    """Those that are agents: each has a supervisor above it, and a child that is about to
+    become something else has its name for a moment."""
+    parents = {pid: parent_of(pid) for pid in pids if name_of(pid) == "muster-agent"}
+    return [pid for pid, parent in parents.items() if parent and parent not in parents]
+
+
+def parent_of(pid: int) -> int:
+    with contextlib.suppress(OSError):
+        stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
+        return int(stat.split()[1])
+    return 0
 
 
 def describe(pid: int) -> str:

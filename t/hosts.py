@@ -325,6 +325,13 @@ class Net:
     def heal(self, host: Host) -> None:
         ip("-n", self.switch, "link", "set", host.port, "master", "br0")
 
+    def unplug(self, host: Host) -> None:
+        """The host sees that its cable has no carrier: it cannot even send."""
+        ip("-n", self.switch, "link", "set", host.port, "down")
+
+    def plug(self, host: Host) -> None:
+        ip("-n", self.switch, "link", "set", host.port, "up")
+
     def spoil(self, host: Host, *, delay_ms: int = 0, loss: float = 0) -> None:
         """In both directions, of a host that is `shaped`. Loss is 0 to 1."""
         if host.cable:

@@ -14,7 +14,7 @@ from helpers import (
     DEADLINE_S,
     MARK,
     Bell,
-    describe,
+    agents_of,
     leftovers,
     new_mark,
     processes,
@@ -108,9 +108,8 @@ def test_the_agent_is_killed(own_session: Any, bell: Bells) -> None:
     begun = bell()
     pending = c.execute_rank_zero_async("hang", begun.path)
     begun.hear()
-    agents = [p for p in processes(os.environ[MARK]) if "muster agent" in describe(p)]
-    assert len(agents) == 1
-    os.kill(agents[0], signal.SIGKILL)
+    (agent,) = agents_of(processes(os.environ[MARK]))
+    os.kill(agent, signal.SIGKILL)
     with pytest.raises(muster.MusterError):
         pending.result(DEADLINE_S)
     assert wait_gone(processes(os.environ[MARK])) == []

@@ -5,6 +5,7 @@
  * serve.c    the engine loop of synchronous classes, and answers
  * request.c  requests as objects, for an engine with an event loop of its own
  * chain.c    who waits for whom
+ * end.c      the end that SIGTERM asks for
  */
 #ifndef MS_PYTHON_HOST_OBJECT_H
 #define MS_PYTHON_HOST_OBJECT_H
@@ -18,6 +19,7 @@ struct host {
     PyObject *found; /* list by a method's index: (engine, name), None where unknown */
     PyObject *handler, *resolve, *describe;
     int stack_fd, async_fd;
+    bool is_async; /* the engine's thread runs an event loop */
 };
 
 /* The one host of this process; NULL: it is no worker. */
@@ -55,6 +57,21 @@ int host_serve_setup(void);
 /* request.c */
 PyObject *host_poll(PyObject *self, PyObject *unused);
 int host_request_setup(PyObject *module);
+
+/* end.c */
+/* For the handler of SIGTERM: raise SystemExit, again and again until the worker leaves.
+ * With an event loop it first gives that some time to notice by itself. True: it was
+ * raised for so long that it will not help. */
+PyObject *host_terminate(PyObject *self, PyObject *signum);
+/* The loop has noticed: not again within so many seconds. */
+PyObject *host_give_time(PyObject *self, PyObject *seconds);
+/* While the engines clean up, nothing is raised. */
+PyObject *host_hold(PyObject *self, PyObject *on);
+/* The end has begun; nothing interrupts it. */
+PyObject *host_leave(PyObject *self, PyObject *unused);
+PyObject *host_get_is_ending(PyObject *self, void *unused);
+/* Whether the end was asked for; SystemExit is then set. */
+bool host_is_ending(void);
 
 /* chain.c */
 void chain_start(uint64_t own_uid); /* a host began */

@@ -302,6 +302,8 @@ PyObject *host_serve(PyObject *self, PyObject *unused)
         struct ms_request *r = NULL;
         int rc;
 
+        if (host_is_ending())
+            return NULL; /* somebody has swallowed the exception that said so */
         Py_BEGIN_ALLOW_THREADS;
         rc = ms_server_engine_next(server, MS_NEVER, &r);
         Py_END_ALLOW_THREADS;

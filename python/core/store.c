@@ -15,7 +15,8 @@
 #include <string.h>
 
 static struct ms_store_client *the_store;
-static bool was_tried; /* in a worker: with or without success */
+static bool was_tried;           /* in a worker: with or without success */
+static struct ms_error why_none; /* why the last attempt to open one failed */
 static PyTypeObject *held_type;
 
 /* ---- the client ------------------------------------------------------------------ */
@@ -46,14 +47,30 @@ static struct ms_store_client *open_store(const char *dir,
     return ms_store_open(&o, err);
 }
 
+/* Nobody listens: the agent could not make one, and goes on without. */
+static void note_failure(const char *dir)
+{
+    if (why_none.code == -ENOENT)
+        ms_error_set(&why_none,
+                     -ENOENT,
+                     "the agent of this machine could not make one; %s/logs/agent.log "
+                     "says why (a limit of memory, such as `ulimit -v`?)",
+                     dir);
+}
+
 static void open_in_worker(void)
 {
     const Muster__WorkerBoot *boot = ms_host_boot(the_host->host);
     char name[MS_NAME_MAX + 16];
 
     snprintf(name, sizeof name, "%s/%u", boot->cluster, (unsigned)boot->rank);
-    the_store = open_store(
-        boot->session_dir, boot->node_name, boot->secret.data, boot->uid, name, NULL);
+    the_store = open_store(boot->session_dir,
+                           boot->node_name,
+                           boot->secret.data,
+                           boot->uid,
+                           name,
+                           &why_none);
+    note_failure(boot->session_dir);
 }
 
 struct ms_store_client *core_store_get(void)
@@ -91,6 +108,8 @@ static PyObject *store_open(PyObject *self, PyObject *args)
     Py_BEGIN_ALLOW_THREADS;
     the_store = open_store(dir, node, session->secret, ms_random_id(), name, &err);
     Py_END_ALLOW_THREADS;
+    why_none = err;
+    note_failure(dir);
     return PyBool_FromLong(the_store != NULL);
 }
 
@@ -109,6 +128,7 @@ static PyObject *store_close(PyObject *self, PyObject *unused)
     (void)self;
     (void)unused;
     the_store = NULL;
+    why_none.code = 0;
     ms_store_close(c);
     Py_RETURN_NONE;
 }
@@ -130,7 +150,9 @@ struct ms_store_client *core_store_need(void)
 {
     struct ms_store_client *c = core_store_get();
 
-    if (!c)
+    if (!c && why_none.code)
+        PyErr_Format(core_error, "there is no store here: %s", why_none.text);
+    else if (!c)
         PyErr_SetString(core_error,
                         "there is no store here: call muster.init() first, and run an "
                         "agent on this machine");

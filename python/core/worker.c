@@ -101,6 +101,7 @@ static PyObject *host_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         return NULL;
     h->host = NULL;
     h->found = NULL;
+    h->is_async = false;
     h->handler = Py_NewRef(handler);
     h->resolve = Py_NewRef(resolve);
     h->describe = Py_NewRef(describe);
@@ -143,6 +144,7 @@ static PyObject *host_become_async(PyObject *self, PyObject *unused)
     struct host *h = (struct host *)self;
 
     (void)unused;
+    h->is_async = true;
     chain_set_async();
     ms_server_engine_is_async(ms_host_server(h->host));
     wake_async(h); /* what waits already */
@@ -260,6 +262,10 @@ static PyMethodDef host_methods[] = {
     {"set_engines", host_set_engines, METH_O, NULL},
     {"become_async", host_become_async, METH_NOARGS, NULL},
     {"end", host_end, METH_NOARGS, NULL},
+    {"terminate", host_terminate, METH_O, NULL},
+    {"give_time", host_give_time, METH_O, NULL},
+    {"hold", host_hold, METH_O, NULL},
+    {"leave", host_leave, METH_NOARGS, NULL},
     {"hold_port", host_hold_port, METH_NOARGS, NULL},
     {"forget", host_forget, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL}};
@@ -283,6 +289,7 @@ static PyGetSetDef host_getset[] = {{"uid", get_uid, NULL, NULL, NULL},
                                     {"preload", get_preload, NULL, NULL, NULL},
                                     {"resizes", get_resizes, NULL, NULL, NULL},
                                     {"stack", get_stack, NULL, NULL, NULL},
+                                    {"is_ending", host_get_is_ending, NULL, NULL, NULL},
                                     {"wake_fd", get_wake_fd, NULL, NULL, NULL},
                                     {NULL, NULL, NULL, NULL, NULL}};
 

@@ -9,7 +9,8 @@ import signal
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from ._worker import leave
+from ._end import leave
+from ._worker import OP_FINISH
 
 if TYPE_CHECKING:
     from ._core import Request
@@ -26,6 +27,7 @@ LOST_S = (
     1.0  # until a closed window is looked at without a reason: who reads may be lost
 )
 END_S = 1.0  # for tasks that are cancelled because the worker ends
+LATE_S = 0.25  # and if one of them holds up the loop, it is interrupted
 
 
 class AsyncServer:
@@ -33,7 +35,7 @@ class AsyncServer:
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
-        self.tasks: dict[asyncio.Task[None], Request] = {}
+        self.tasks: dict[asyncio.Task[None], Request] = worker.unanswered
         self.told: set[asyncio.Task[None]] = set()  # that they are cancelled
         self.held_up: set[asyncio.Future[None]] = set()  # streams with a closed window
         self.slots = asyncio.Semaphore(worker.concurrency)
@@ -44,19 +46,21 @@ class AsyncServer:
         fd = self.worker.host.become_async()
         loop.add_reader(fd, self._on_ready, fd)
         loop.add_signal_handler(signal.SIGTERM, self._end, 128 + signal.SIGTERM)
-        self.worker.on_terminate = signal.getsignal(signal.SIGTERM)
+        # the loop hears of it; and the host, which interrupts one that is blocked
+        signal.signal(signal.SIGTERM, self.worker.on_terminate)
         code = await self.ended
         loop.remove_reader(fd)
         if self.tasks:
-            for task in self.tasks:
-                task.cancel()
+            for task, request in self.tasks.items():
+                if request.op != OP_FINISH:  # the engines clean up
+                    task.cancel()
             await asyncio.wait(self.tasks, timeout=END_S)
         raise SystemExit(code)
 
     def _end(self, code: Any) -> None:
         """The process ends, and that is the answer to all that runs."""
         if not self.ended.done():
-            self.worker.unanswered += self.tasks.values()
+            self.worker.host.give_time(END_S + LATE_S)
             self.ended.set_result(code)
 
     def _on_ready(self, fd: int) -> None:
@@ -76,7 +80,8 @@ class AsyncServer:
     def _forget(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:
             self._end(1)
-        self.tasks.pop(task, None)
+        if not self.ended.done():  # else the end answers
+            self.tasks.pop(task, None)
         self.told.discard(task)
 
     async def _answer(self, request: Request) -> None:

@@ -510,6 +510,23 @@ class Host:
         """What health reports; forgets what `resolve` gave."""
 
     def end(self) -> None: ...
+    def terminate(self, signum: int, /) -> bool:
+        """For the handler of SIGTERM: raises SystemExit, and again until `leave`.
+        True: it was raised for so long that it will not help."""
+
+    def give_time(self, seconds: float, /) -> None:
+        """The event loop ends by itself: do not raise within so many seconds."""
+
+    def hold(self, on: bool, /) -> None:
+        """The engines clean up: SIGTERM waits."""
+
+    def leave(self) -> None:
+        """The end has begun: SIGTERM no longer interrupts anything."""
+
+    @property
+    def is_ending(self) -> bool:
+        """SIGTERM has come."""
+
     def forget(self) -> None:
         """In a forked child: close what was inherited."""
 

@@ -8,7 +8,7 @@ import threading
 from time import monotonic
 
 from muster._launch import RANK_LABEL
-from muster.errors import DeadlineExceeded
+from muster.errors import DeadlineExceeded, MusterError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -107,13 +107,24 @@ def wait_for(session: Session, count: int, ranks: bool, timeout: float) -> None:
     deadline = monotonic() + timeout
     changes = watch.wait(-1, 0)
     while True:
-        here = [node for node in session.nodes() if node.alive]
+        known = session.nodes()
+        _check_own(session, known)
+        here = [node for node in known if node.alive]
         if len(here) >= count:
             return
         left = deadline - monotonic()
         if left <= 0:
             raise DeadlineExceeded(_too_few(here, count, ranks, timeout))
         changes = watch.wait(changes, left)
+
+
+def _check_own(session: Session, known: list[Node]) -> None:
+    """A node of this process's head that is gone does not come back."""
+    if session.head.joined:
+        return
+    for node in known:
+        if not node.alive:
+            raise MusterError(f"init: {node.detail or f'node {node.name} is gone'}")
 
 
 def _too_few(here: list[Node], count: int, ranks: bool, timeout: float) -> str:

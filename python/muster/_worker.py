@@ -21,7 +21,7 @@ import traceback
 import types
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from . import _core, _engines, _mesh, _package, _serialize
+from . import _core, _end, _engines, _mesh, _package, _serialize
 from .dispatch import methods_of
 
 if TYPE_CHECKING:
@@ -100,10 +100,9 @@ class Worker:
         self.engines = _engines.engines
         self.mesh: dict[str, int] | None = None  # as the cluster's creator gave it
         self.is_async = False
-        self.is_finished = False  # the engines have cleaned up
+        self.finished: set[int] = set()  # engines whose clean-up was begun, by id
         self.concurrency = DEFAULT_CONCURRENCY
-        self.on_terminate: Any = None  # our handler of SIGTERM
-        self.unanswered: list[_core.Request] = []  # the end of the process answers them
+        self.unanswered: dict[Any, _core.Request] = {}  # the process's end answers them
         self.host = _core.Host(
             boot,
             control_fd,
@@ -113,6 +112,7 @@ class Worker:
             self.resolve,
             self.describe,
         )
+        self.on_terminate = self.terminate  # one object: who has it installed is asked
 
     # -- what the host calls ------------------------------------------------------------
 
@@ -233,6 +233,18 @@ class Worker:
 
     # -- the end ------------------------------------------------------------------------
 
+    def terminate(self, signum: int, frame: Any) -> None:
+        """The handler of SIGTERM."""
+        if self.host.terminate(signum):  # no exception ends what runs
+            self.host.leave()
+            _end.leave(128 + signum, self.end, atexit._run_exitfuncs)
+
+    def end(self) -> None:
+        """Answer what can be answered, and let the engines clean up."""
+        self.host.end()
+        signal.set_wakeup_fd(-1)
+        _end.finish(self)
+
     @property
     def is_child(self) -> bool:
         """This is a process that the worker has forked."""
@@ -256,13 +268,24 @@ class Worker:
             self.after_fork()
 
     def finish(self) -> Any:
-        """Give the engines their chance to clean up, once; to be awaited, unless None."""
-        if self.is_finished:
-            return None
-        self.is_finished = True
-        engines = reversed(list(self.engines.values()))
-        later = [hook for engine in engines if (hook := _call_hook(engine)) is not None]
+        """Give each engine its chance to clean up, once; to be awaited, unless None."""
+        self.host.hold(True)
+        try:
+            later = self._begin_hooks()
+        finally:
+            self.host.hold(False)
         return _await_each(later) if later else None
+
+    def _begin_hooks(self) -> list[Any]:
+        later = []
+        for engine in reversed(list(self.engines.values())):
+            if id(engine) in self.finished:
+                continue
+            self.finished.add(id(engine))
+            hook = _call_hook(engine)
+            if hook is not None:
+                later.append(hook)
+        return later
 
 
 def _call_hook(engine: Any) -> Any:
@@ -286,14 +309,6 @@ async def _await_each(hooks: list[Any]) -> None:
             traceback.print_exc()
 
 
-def _finish(worker: Worker) -> None:
-    later = worker.finish()
-    if later is not None:
-        import asyncio
-
-        asyncio.get_event_loop_policy().get_event_loop().run_until_complete(later)
-
-
 def _as_text(text: str) -> str:
     """Without what a string of C or of UTF-8 cannot have."""
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
@@ -306,10 +321,6 @@ def _message_of(error: BaseException) -> str:
         return f"(its message cannot be had: {other!r})"
 
 
-def _on_terminate(signum: int, frame: Any) -> NoReturn:
-    raise SystemExit(128 + signum)
-
-
 def _prepare(worker: Worker) -> None:
     """Signals, stacks, and what forked children must not keep."""
     host = worker.host
@@ -318,8 +329,8 @@ def _prepare(worker: Worker) -> None:
             sys.path.insert(0, entry)
     signum, fd = host.stack
     faulthandler.register(signum, file=fd, all_threads=True, chain=True)
-    signal.signal(signal.SIGTERM, _on_terminate)
-    worker.on_terminate = _on_terminate
+    _end.hide_dropped(host)
+    signal.signal(signal.SIGTERM, worker.on_terminate)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.set_wakeup_fd(host.wake_fd, warn_on_full_buffer=False)
     os.register_at_fork(
@@ -339,25 +350,6 @@ def _serve(worker: Worker) -> None:
     serve_async(worker)
 
 
-def _exit_code(end: SystemExit) -> int:
-    if end.code is None:
-        return 0
-    if isinstance(end.code, int):
-        return end.code & 0xFF
-    print(end.code, file=sys.stderr)
-    return 1
-
-
-def leave(code: int, *steps: Callable[[], object]) -> NoReturn:
-    """End the process without waiting for anybody's threads."""
-    for step in (*steps, sys.stdout.flush, sys.stderr.flush):
-        try:
-            step()
-        except BaseException:
-            traceback.print_exc()
-    os._exit(code)
-
-
 def _run(
     boot: bytes | None, control_fd: int, listen_fd: int, listen_tcp_fd: int
 ) -> NoReturn:
@@ -371,17 +363,17 @@ def _run(
             _serve(worker)
             code = 0
         except SystemExit as end:
-            code = _exit_code(end)
+            worker.host.leave()
+            code = _end.exit_code(end)
         finally:
+            worker.host.leave()
             if worker.is_child:
                 steps = ()
             else:
-                worker.host.end()
-                signal.set_wakeup_fd(-1)
-                _finish(worker)
+                worker.end()
     except BaseException:
         traceback.print_exc()
-    leave(code, *steps)
+    _end.leave(code, *steps)
 
 
 def main_fork(

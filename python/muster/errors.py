@@ -289,7 +289,8 @@ def worker_died(message: str, exit: ExitInfo | None, where: str) -> WorkerDied:
     else:
         error = WorkerDied(_died_text(message, exit, where))
         error.signal = exit["code"] if exit["signaled"] else None
-        error.exit_code = None if exit["signaled"] else exit["code"]
+        is_known = not exit["signaled"] and exit["code"] >= 0
+        error.exit_code = exit["code"] if is_known else None
         error.out_of_memory = exit["out_of_memory"]
         error.last_lines = tuple(exit["last_lines"])
         error.pid = exit["pid"]
@@ -312,7 +313,9 @@ def _died_text(message: str, exit: ExitInfo, where: str) -> str:
     if exit["last_lines"]:
         lines.append("Its last lines:")
         lines.extend(f"  | {line}" for line in exit["last_lines"])
-    elif not exit["requested"]:
+    elif exit["code"] < 0 and exit["log_path"]:  # nobody lived to tell what it printed
+        lines.append(f"What it printed, if anything: {exit['log_path']}")
+    elif exit["code"] >= 0 and not exit["requested"]:
         lines.append("It had printed nothing.")
     if advice:
         lines.append(advice)

@@ -367,8 +367,11 @@ static void set_up_process(struct ms_agent *a, int link_fd, int lock_fd, int kep
 
 int ms_agent_init(struct ms_agent *a, int link_fd, int lock_fd, int kept_fd)
 {
-    *a = (struct ms_agent){
-        .lock_fd = lock_fd, .signal_fd = -1, .driver_fd = -1, .folder_fd = -1};
+    *a = (struct ms_agent){.lock_fd = lock_fd,
+                           .signal_fd = -1,
+                           .driver_fd = -1,
+                           .supervisor_fd = -1,
+                           .folder_fd = -1};
     set_up_process(a, link_fd, lock_fd, kept_fd);
     ms_map_init(&a->by_uid);
     ms_map_init(&a->by_pid);
@@ -403,8 +406,10 @@ void ms_agent_finish(struct ms_agent *a)
     ms_link_destroy(a->link);
     ms_watch_finish(&a->signals);
     ms_watch_finish(&a->driver);
+    ms_watch_finish(&a->supervisor);
     ms_fd_close(&a->signal_fd);
     ms_fd_close(&a->driver_fd);
+    ms_fd_close(&a->supervisor_fd);
     ms_ports_finish(&a->ports);
     ms_contexts_finish(&a->contexts);
     ms_exits_finish(&a->exits);
@@ -421,11 +426,13 @@ void ms_agent_finish(struct ms_agent *a)
     ms_fd_close(&a->lock_fd);
 }
 
-int ms_agent_run(int link_fd, int lock_fd)
+int ms_agent_run(int link_fd, int lock_fd, pid_t supervisor_pid)
 {
     struct ms_agent a;
     int rc = ms_agent_init(&a, link_fd, lock_fd, -1);
 
+    if (rc == 0)
+        rc = ms_agent_watch_supervisor(&a, supervisor_pid);
     if (rc == 0)
         rc = ms_loop_run(a.loop);
     ms_agent_finish(&a);

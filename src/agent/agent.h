@@ -19,6 +19,7 @@
  *   nobody answers                    before it has ever joined: tried for ever, or for
  *                                     join_within_ns: then exit code 1
  *   the process end_with_pid ends     its workers end, then it
+ *   its supervisor ends               the same, at once; also of one that a head started
  *
  * Meanwhile it dials. When it is back it tells what lives and what has ended, sends the
  * lines that were printed (MS_LOG_BACKLOG_MAX at most), and does nothing twice.
@@ -38,8 +39,9 @@ enum { MS_AGENT_PROTOCOL = 1 };
 
 /* Run until the end. Both descriptors are taken over: the stream socket to the head,
  * and the session's lock, which is only kept open (-1: none). Every other descriptor
- * above 2 is closed. The process's exit code: 0, or 1 if it could not even begin. */
-int ms_agent_run(int link_fd, int lock_fd);
+ * above 2 is closed. supervisor_pid: supervisor.h; 0: it has none. The process's exit
+ * code: 0, or 1 if it could not even begin. */
+int ms_agent_run(int link_fd, int lock_fd, pid_t supervisor_pid);
 
 /* Everything is borrowed until ms_agent_join returns. */
 struct ms_join_options {
@@ -54,6 +56,7 @@ struct ms_join_options {
     const Muster__StoreConfig *store; /* what is said here wins; NULL: nothing */
     int64_t join_within_ns;           /* 0: for ever */
     pid_t end_with_pid;               /* 0: of nobody */
+    pid_t supervisor_pid;             /* supervisor.h; 0: it has none */
     int ready_fd; /* gets a byte when the head was joined, and is closed; 0: none */
     bool json;    /* tell on stdout what happens, as one object a line */
 };

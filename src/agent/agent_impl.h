@@ -49,9 +49,9 @@ struct ms_agent {
     const Muster__AgentConfig *config; /* inside it; NULL until told */
     struct rlimit nofile;              /* as it was before us */
 
-    int signal_fd, driver_fd;
+    int signal_fd, driver_fd, supervisor_fd;
     int folder_fd; /* locked while we use the session's folder; -1: it is ours alone */
-    struct ms_watch signals, driver;
+    struct ms_watch signals, driver, supervisor;
 
     struct ms_logs *logs;
     struct ms_logwaits log_waits;
@@ -101,6 +101,8 @@ void ms_agent_configure(struct ms_agent *a, Muster__HeadToAgent *message);
 int ms_agent_set_up(struct ms_agent *a, struct ms_error *err);
 /* End with this process; 0: with none. */
 int ms_agent_watch_process(struct ms_agent *a, pid_t pid);
+/* The same with its supervisor, at once; 0: it has none. */
+int ms_agent_watch_supervisor(struct ms_agent *a, pid_t pid);
 /* What this node is. `hosts` has room for MS_LISTEN_HOSTS_MAX; all is borrowed. */
 void ms_agent_describe(struct ms_agent *a, Muster__AgentReady *ready, char **hosts);
 

@@ -1,18 +1,17 @@
 #include "agent/cgroup.h"
-#include "agent/cgpath.h"
 #include "base/cleanup.h"
+#include "io/cgpath.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
-enum { TEXT_MAX = 64 << 10, NEW_S = 60, PATH_ROOM = MS_CGROUP_PATH_MAX + 64 };
+enum { NEW_S = 60, PATH_ROOM = MS_CGROUP_PATH_MAX + 64 };
 
 static int read_text(const char *path, char *out, size_t room)
 {
@@ -68,12 +67,7 @@ static long long kills_of(const char *dir, bool is_v2)
 
 static void find_own(struct ms_cgroups *g)
 {
-    MS_CLEANUP(ms_cleanup_free) char *cgroup = malloc(TEXT_MAX);
-    MS_CLEANUP(ms_cleanup_free) char *mounts = malloc(TEXT_MAX);
-
-    if (!cgroup || !mounts || read_text("/proc/self/cgroup", cgroup, TEXT_MAX) < 0 ||
-        read_text("/proc/self/mountinfo", mounts, TEXT_MAX) < 0 ||
-        ms_cgpath_find(cgroup, mounts, "memory", g->own, sizeof g->own, &g->is_v2) < 0)
+    if (ms_cgdir_find_own("memory", g->own, &g->is_v2) < 0)
         g->own[0] = 0;
 }
 
@@ -205,12 +199,7 @@ int ms_cgroup_create(struct ms_cgroup *c,
 
 int ms_cgroup_open_procs(const struct ms_cgroup *c)
 {
-    char path[PATH_ROOM];
-    int fd;
-
-    snprintf(path, sizeof path, "%s/cgroup.procs", c->dir);
-    fd = open(path, O_WRONLY | O_CLOEXEC);
-    return fd < 0 ? -errno : fd;
+    return ms_cgdir_open_procs(c->dir);
 }
 
 long long ms_cgroup_kills(const struct ms_cgroup *c)
@@ -218,25 +207,10 @@ long long ms_cgroup_kills(const struct ms_cgroup *c)
     return kills_of(c->dir, c->is_v2);
 }
 
-static void kill_all(const char *dir)
-{
-    MS_CLEANUP(ms_cleanup_free) char *text = malloc(TEXT_MAX);
-    char *at = text, *end;
-
-    if (!text || write_of(dir, "cgroup.kill", "1") == 0 ||
-        read_of(dir, "cgroup.procs", text, TEXT_MAX) < 0)
-        return;
-    for (long pid = strtol(at, &end, 10); end != at; pid = strtol(at, &end, 10)) {
-        if (pid > 1)
-            kill((pid_t)pid, SIGKILL);
-        at = end;
-    }
-}
-
 void ms_cgroup_kill(const struct ms_cgroup *c)
 {
     if (c->dir[0])
-        kill_all(c->dir);
+        ms_cgdir_kill(c->dir);
 }
 
 int ms_cgroup_remove(struct ms_cgroup *c)
@@ -276,7 +250,7 @@ static void sweep_one(const char *dir, int alive)
     if (alive > 0 || (alive < 0 && is_new(dir)))
         return;
     if (alive == 0)
-        kill_all(dir);
+        ms_cgdir_kill(dir);
     rmdir(dir);
 }
 

@@ -13,12 +13,11 @@
 
 #include "base/error.h"
 #include "base/limits.h"
+#include "io/cgdir.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
-
-enum { MS_CGROUP_PATH_MAX = 512 };
 
 struct ms_cgroups {
     char own[MS_CGROUP_PATH_MAX];  /* our own memory group; empty: none */

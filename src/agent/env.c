@@ -1,5 +1,6 @@
 #include "agent/env.h"
 #include "base/cleanup.h"
+#include "io/supervised.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -88,6 +89,14 @@ int ms_env_set_own(struct ms_env *e)
         if (strchr(environ[i], '=') > environ[i])
             rc = ms_env_set(e, environ[i]);
     return rc;
+}
+
+int ms_env_set_supervisor(struct ms_env *e)
+{
+    const char *name = getenv(MS_SUPERVISOR_VARIABLE);
+
+    ms_env_drop(e, MS_SUPERVISOR_VARIABLE);
+    return name ? ms_env_printf(e, MS_SUPERVISOR_VARIABLE "=%s", name) : 0;
 }
 
 int ms_env_printf(struct ms_env *e, const char *fmt, ...)

@@ -17,6 +17,8 @@ int ms_env_set(struct ms_env *e, const char *entry);
 int ms_env_set_all(struct ms_env *e, char *const *entries, size_t count);
 /* All that this process itself has. */
 int ms_env_set_own(struct ms_env *e);
+/* Our own supervisor, if we have one (io/supervised.h); another one's goes. */
+int ms_env_set_supervisor(struct ms_env *e);
 int ms_env_printf(struct ms_env *e, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 

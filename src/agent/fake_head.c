@@ -142,7 +142,7 @@ Muster__AgentToHead *fake_head_start(struct fake_head *h)
             setrlimit(RLIMIT_NOFILE, &limit);
         for (int sig = 1; sig < NSIG; sig++)
             signal(sig, SIG_DFL); /* cmocka would go on with the tests after a crash */
-        exit(ms_agent_run(fds[1], -1));
+        exit(ms_agent_run(fds[1], -1, 0));
     }
     close(fds[1]);
     h->loop = ms_loop_create();

@@ -490,6 +490,8 @@ int ms_agent_join(const struct ms_join_options *o)
     struct ms_error err = {0};
     int rc = ms_agent_init(&a, -1, -1, o->ready_fd > 2 ? o->ready_fd : -1);
 
+    if (rc == 0)
+        rc = ms_agent_watch_supervisor(&a, o->supervisor_pid);
     ms_agent_say_in_foreground(o->json);
     ms_list_init(&j.ended);
     ms_answers_init(&j.answers);

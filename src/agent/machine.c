@@ -1,7 +1,7 @@
 #include "agent/machine.h"
-#include "agent/cgpath.h"
 #include "agent/devices.h"
 #include "base/cleanup.h"
+#include "io/cgpath.h"
 #include "resource/shape.h"
 
 #include <ctype.h>

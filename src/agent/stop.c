@@ -2,6 +2,8 @@
 #include "base/clock.h"
 #include "io/proc.h"
 #include "io/session.h"
+#include "io/spawn.h"
+#include "io/supervised_group.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -238,5 +240,30 @@ void ms_agent_end(struct ms_agent *a, uint64_t request, const char *why)
     ms_agent_done(a, request);
     if (a->link)
         ms_link_drain(a->link, ms_now_ns() + MS_NS_PER_S);
+    if (a->supervisor_fd >= 0)
+        ms_process_signal(a->supervisor_fd,
+                          SIGCONT); /* it ends with us, also if stopped */
     ms_loop_stop(a->loop);
+}
+
+static void on_supervisor_gone(void *arg, unsigned events)
+{
+    struct ms_agent *a = arg;
+
+    (void)events;
+    a->exit_code = 1;
+    ms_agent_say("ends: its supervisor was killed");
+    ms_supervised_groups_sweep(); /* all at once, and us: we may be the next */
+    ms_agent_end(a, 0, "its supervisor was killed");
+}
+
+int ms_agent_watch_supervisor(struct ms_agent *a, pid_t pid)
+{
+    if (pid <= 0)
+        return 0;
+    a->supervisor_fd = ms_process_open(pid);
+    if (a->supervisor_fd < 0)
+        return a->supervisor_fd;
+    return ms_watch_init(
+        &a->supervisor, a->loop, a->supervisor_fd, MS_READ, on_supervisor_gone, a);
 }

@@ -59,6 +59,8 @@ static int set_identity(const struct ms_worker *w, struct ms_env *env)
 {
     int rc = ms_env_printf(env, "MUSTER_WORKER_UID=%016" PRIx64, w->uid);
 
+    if (rc == 0)
+        rc = ms_env_set_supervisor(env);
     return rc == 0 ? ms_env_printf(env, "MUSTER_INCARNATION=%u", w->spec->incarnation)
                    : rc;
 }

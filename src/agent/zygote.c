@@ -150,6 +150,8 @@ static int make_env(struct ms_env *env, const struct ms_zygote *z)
 {
     int rc = ms_env_set_all(env, z->key->env, z->key->n_env);
 
+    if (rc == 0)
+        rc = ms_env_set_supervisor(env);
     if (rc == 0) /* its digits are written over in each worker (zygote_side.h) */
         rc = ms_env_set(env, "MUSTER_WORKER_UID=0000000000000000");
     return rc == 0 ? ms_env_set(env, "MUSTER_ZYGOTE_FD=3") : rc;

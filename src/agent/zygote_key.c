@@ -24,12 +24,14 @@ static const char *const own_names[] = {
     "MUSTER_DEVICE_VARIABLE",
     "MUSTER_VISIBLE_DEVICES",
     "MUSTER_HELPER",
+    "MUSTER_HELPERS",
     "MUSTER_INCARNATION",
     "MUSTER_WORKER_UID",
     "MUSTER_CONTROL_FD",
     "MUSTER_LISTEN_FD",
     "MUSTER_LISTEN_TCP_FD",
     "MUSTER_ZYGOTE_FD",
+    "MUSTER_SUPERVISOR",
 };
 
 /* How a driver finds its head, and a worker its package: read after the fork. */

@@ -1,4 +1,5 @@
 #include "agent/agent.h"
+#include "agent/supervisor.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/size.h"
@@ -12,6 +13,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum { DEVICES_MAX = 4096, WITHIN_MAX = 30 * 24 * 3600, SHAPE_MAX = 4 << 20 };
@@ -154,6 +156,7 @@ static enum ms_exit join(const struct ms_cli *cli, const struct ms_target *targe
     o.store = &store;
     o.join_within_ns = within * MS_NS_PER_S;
     o.end_with_pid = (pid_t)end_with;
+    o.supervisor_pid = ms_supervise(o.end_with_pid);
     o.ready_fd = (int)ready_fd;
     o.bind = bind.at;
     o.bind_count = bind.count;
@@ -178,6 +181,19 @@ static enum ms_exit find_and_join(const struct ms_cli *cli)
     return code;
 }
 
+/* For a head that holds the other end of this socket and ends with its process. */
+static enum ms_exit run(int link_fd)
+{
+    struct ucred head = {0};
+    socklen_t len = sizeof head;
+
+    if (getsockopt(link_fd, SOL_SOCKET, SO_PEERCRED, &head, &len) < 0)
+        head.pid = 0;
+    return ms_agent_run(link_fd, link_fd + 1, ms_supervise(head.pid)) == 0
+               ? MS_EXIT_OK
+               : MS_EXIT_FAILED;
+}
+
 enum ms_exit ms_cmd_agent(const struct ms_cli *cli)
 {
     struct ms_error err = {0};
@@ -187,5 +203,5 @@ enum ms_exit ms_cmd_agent(const struct ms_cli *cli)
         return ms_out_fail(cli, MS_EXIT_USAGE, "%s", err.text);
     if (fd < 0)
         return find_and_join(cli);
-    return ms_agent_run((int)fd, (int)fd + 1) == 0 ? MS_EXIT_OK : MS_EXIT_FAILED;
+    return run((int)fd);
 }

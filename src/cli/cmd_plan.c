@@ -31,14 +31,16 @@ static enum ms_exit
 add_described(const struct ms_cli *cli, struct ms_job_plan *p, const struct ms_job *job)
 {
     struct ms_error err = {0};
+    int32_t cpus = job->node_count ? (int32_t)ms_machine_cpus() : 0;
+    uint64_t memory = job->node_count ? ms_machine_memory() : 0;
 
     for (size_t i = 0; i < job->node_count; i++) {
         Muster__NodeShape *s = job->nodes[i];
 
         if (s->cpus < 0)
-            s->cpus = (int32_t)ms_machine_cpus();
+            s->cpus = cpus;
         if (s->memory == 0)
-            s->memory = ms_machine_memory();
+            s->memory = memory;
         if (ms_job_plan_add_node(p, s, &err) < 0)
             return fail(cli, &err);
     }

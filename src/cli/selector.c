@@ -67,6 +67,8 @@ const char *ms_exit_text(const Muster__Exit *e, char *out, size_t room)
         snprintf(what, sizeof what, "killed by SIG%s", signal);
     else if (e->signaled)
         snprintf(what, sizeof what, "killed by signal %d", e->code);
+    else if (e->code < 0)
+        snprintf(what, sizeof what, "lost"); /* nobody saw its end */
     else
         snprintf(what, sizeof what, "exit code %d", e->code);
     snprintf(out,

@@ -14,6 +14,9 @@
 /* "/20261115-203011-4194304-999": what a session adds to the root's path. */
 enum { BELOW_ROOT_MAX = 1 + 15 + 1 + 7 + 4 };
 
+/* What separates addresses in a list (addr.h). */
+#define NOT_IN_ADDRESSES " ,\t\n\r"
+
 /* How often to look again whether `latest` still is the latest. */
 enum { LATEST_TRIES = 4 };
 
@@ -29,6 +32,12 @@ static int root_path(char out[MS_SESSION_DIR_MAX], struct ms_error *err)
         snprintf(path, sizeof path, "%s", home);
     else
         snprintf(path, sizeof path, "/tmp/muster-%u", (unsigned)geteuid());
+    if (strpbrk(path, NOT_IN_ADDRESSES))
+        return ms_error_set(err,
+                            -EINVAL,
+                            "MUSTER_HOME='%.100s' has a space or a comma in it, which "
+                            "addresses of sockets cannot have",
+                            path);
     len = strlen(path);
     while (len > 1 && path[len - 1] == '/')
         path[--len] = 0;

@@ -344,6 +344,12 @@ static void test_root_path_is_checked(void **state)
     (void)state;
     setenv("MUSTER_HOME", "relative", 1);
     assert_int_equal(ms_session_root(root, &err), -EINVAL);
+    for (const char *c = " ,\n"; *c; c++) {
+        snprintf(path, sizeof path, "%s/a%cb", home, *c);
+        setenv("MUSTER_HOME", path, 1);
+        assert_int_equal(ms_session_root(root, &err), -EINVAL);
+        assert_non_null(strstr(err.text, "space or a comma"));
+    }
     memset(path, 'x', sizeof path); /* one more than 71 less "/<time>-<pid>-999" */
     path[0] = '/';
     path[44] = 0;

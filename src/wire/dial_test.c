@@ -1,4 +1,5 @@
 /* dial_test.c - links that are dialled: where to, with what secret, how long */
+#include "base/cleanup.h"
 #include "base/name.h"
 #include "io/sock.h"
 #include "io/tcp.h"
@@ -35,6 +36,30 @@ static void test_tls(void **state)
 {
     (void)state;
     check("127.0.0.1", MS_TLS_ON);
+}
+
+/* Whoever gives up a link to dial another does not end. */
+static void abandon(enum ms_tls_mode tls)
+{
+    struct site s;
+    struct site_end e = {0};
+
+    site_start(&s, "127.0.0.1", tls);
+    site_dial(&s, &e, tls);
+    site_run_until(&s, &e.opened, 1);
+    site_talk(&s, &e);
+    ms_link_abandon(MS_TAKE(e.link));
+    site_run_until(&s, &s.there.closed, 1);
+    assert_false(ms_link_has_ended(&s.there.why));
+    site_end_finish(&e);
+    site_stop(&s);
+}
+
+static void test_an_abandoned_link_is_no_end(void **state)
+{
+    (void)state;
+    abandon(MS_TLS_OFF);
+    abandon(MS_TLS_ON);
 }
 
 static void test_ipv6(void **state)
@@ -257,6 +282,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plain),
         cmocka_unit_test(test_tls),
+        cmocka_unit_test(test_an_abandoned_link_is_no_end),
         cmocka_unit_test(test_ipv6),
         cmocka_unit_test(test_tls_where_plain_would_do),
         cmocka_unit_test(test_plain_where_tls_is_due),

@@ -98,6 +98,22 @@ static void after_read(struct ms_link *l, int rc, struct ms_error *why)
     update(l);
 }
 
+static void destroy(struct ms_link *l)
+{
+    if (l->pulse)
+        ms_pulse_remove(l->pulse, &l->beat);
+    ms_watch_finish(&l->watch);
+    ms_timer_finish(&l->soon);
+    if (l->reading) {
+        l->doomed = true;
+        return;
+    }
+    ms_pulse_unref(l->pulse);
+    ms_dialing_destroy(l->dialing);
+    ms_conn_destroy(l->conn);
+    free(l);
+}
+
 /* A callback has destroyed us while we were reading: now we may go. */
 static bool was_doomed(struct ms_link *l)
 {
@@ -105,7 +121,7 @@ static bool was_doomed(struct ms_link *l)
 
     l->reading = false;
     if (doomed)
-        ms_link_destroy(l);
+        destroy(l);
     return doomed;
 }
 
@@ -287,23 +303,32 @@ static void say_the_end(struct ms_link *l)
         shutdown(ms_conn_fd(l->conn), SHUT_WR);
 }
 
+/* A socket that is closed says so when the network is healed, as often as it takes; an
+ * aborted one is silent, or resets. */
+static void hide_the_end(struct ms_link *l)
+{
+    struct linger abort = {.l_onoff = 1, .l_linger = 0};
+
+    if (l->conn && ms_conn_is_network(l->conn))
+        setsockopt(ms_conn_fd(l->conn), SOL_SOCKET, SO_LINGER, &abort, sizeof abort);
+}
+
 void ms_link_destroy(struct ms_link *l)
 {
     if (!l)
         return;
+    if (l->closed && !ms_link_has_ended(&l->why))
+        hide_the_end(l); /* we do not end: it may have been a short cut */
     say_the_end(l);
-    if (l->pulse)
-        ms_pulse_remove(l->pulse, &l->beat);
-    ms_watch_finish(&l->watch);
-    ms_timer_finish(&l->soon);
-    if (l->reading) {
-        l->doomed = true;
+    destroy(l);
+}
+
+void ms_link_abandon(struct ms_link *l)
+{
+    if (!l)
         return;
-    }
-    ms_pulse_unref(l->pulse);
-    ms_dialing_destroy(l->dialing);
-    ms_conn_destroy(l->conn);
-    free(l);
+    hide_the_end(l);
+    destroy(l);
 }
 
 /* ---- sending ---------------------------------------------------------------------- */

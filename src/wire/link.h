@@ -53,7 +53,10 @@ bool ms_link_has_ended(const struct ms_error *why);
 /* Takes over the (non-blocking, stream) socket, also on failure. */
 struct ms_link *
 ms_link_create(struct ms_loop *loop, int fd, const struct ms_link_ops *ops, void *arg);
+/* To the other side this is our end (ms_link_has_ended), unless the network broke it. */
 void ms_link_destroy(struct ms_link *l);
+/* The same, and the other side shall not take it for our end: another link follows. */
+void ms_link_abandon(struct ms_link *l);
 
 struct ms_link_dial {
     const char *addresses; /* a list; copied */

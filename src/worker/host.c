@@ -1,6 +1,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "io/supervised.h"
 #include "wire/frame.h"
 #include "worker/descend.h"
 #include "worker/host_impl.h"
@@ -20,7 +21,8 @@ enum { BOOT_LOOK_MS = 1000 }; /* between two looks at the deadline */
 static void die(void)
 {
     ms_descend_kill();
-    kill(0, SIGKILL); /* our process group, and so ourselves */
+    ms_supervised_agent_lost(); /* daemons, if nobody else is left to do it */
+    kill(0, SIGKILL);           /* our process group, and so ourselves */
     _exit(128 + SIGKILL);
 }
 

@@ -86,7 +86,7 @@ static void on_redial(void *arg)
 /* Not from inside of the link that broke. */
 static void redial(struct ms_uplink *u)
 {
-    ms_link_destroy(MS_TAKE(u->wire));
+    ms_link_abandon(MS_TAKE(u->wire));
     u->state = MS_UPLINK_DIALLING;
     ms_timer_set(&u->redial, 0);
 }

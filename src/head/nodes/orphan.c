@@ -2,6 +2,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "io/spawn.h"
+#include "io/supervised.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -103,6 +104,7 @@ static void on_patience(void *arg)
             kill(-w->pid, SIGKILL);
         ms_process_signal(w->pidfd, SIGKILL);
     }
+    ms_supervised_sweep();
 }
 
 void ms_orphans_kill_after(struct ms_orphans *o, int64_t delay_ns)

@@ -4,7 +4,8 @@
  * has not done so after a while (a command that knows nothing of us) is killed here
  * with its process group. A process is known by a pidfd, and only taken for a worker if
  * it is not younger than what the agent told of it, so that a reused pid is never
- * touched.
+ * touched. Daemons of workers are the agent's supervisor's to kill; if that was killed
+ * too they are killed here (io/supervised.h).
  */
 #ifndef MS_HEAD_NODES_ORPHAN_H
 #define MS_HEAD_NODES_ORPHAN_H

@@ -20,7 +20,8 @@ struct ms_lent_agent {
     int link_fd; /* until it is handed over */
     int rc;
     struct ms_error why;
-    struct ms_timer started; /* tells the completion from the loop */
+    struct ms_timer started;  /* tells the completion from the loop */
+    struct ms_timer stopping; /* until it is killed whatever it is */
     struct ms_watch ended;
     const struct ms_agent_events *events;
     void *arg;
@@ -35,6 +36,7 @@ static void on_ended(void *arg, unsigned events)
     if (ms_process_reap(a->process.pidfd, &end) == -EAGAIN)
         return;
     ms_watch_finish(&a->ended);
+    ms_timer_cancel(&a->stopping);
     ms_fd_close(&a->process.pidfd);
     a->events->on_ended(a->arg, &end);
 }
@@ -103,6 +105,14 @@ static int start_process(struct ms_lent_agent *a, const struct ms_agent_spec *sp
     return rc;
 }
 
+/* Its supervisor does not react: without it the agent ends by itself. */
+static void on_stopping(void *arg)
+{
+    struct ms_lent_agent *a = arg;
+
+    ms_process_signal(a->process.pidfd, SIGKILL);
+}
+
 struct ms_lent_agent *ms_lent_agent_start(struct ms_loop *loop,
                                           const struct ms_agent_spec *spec,
                                           const struct ms_agent_events *events,
@@ -119,7 +129,9 @@ struct ms_lent_agent *ms_lent_agent_start(struct ms_loop *loop,
         .events = events,
         .arg = arg,
     };
-    if (ms_timer_init(&a->started, loop, on_started, a) < 0) {
+    if (ms_timer_init(&a->started, loop, on_started, a) < 0 ||
+        ms_timer_init(&a->stopping, loop, on_stopping, a) < 0) {
+        ms_timer_finish(&a->started);
         free(a);
         return NULL;
     }
@@ -130,8 +142,10 @@ struct ms_lent_agent *ms_lent_agent_start(struct ms_loop *loop,
 
 void ms_lent_agent_stop(struct ms_lent_agent *a)
 {
-    if (a->process.pidfd >= 0)
-        ms_process_signal(a->process.pidfd, SIGKILL);
+    if (a->process.pidfd < 0)
+        return;
+    ms_process_signal(a->process.pidfd, SIGQUIT);
+    ms_timer_set(&a->stopping, VANISH_NS);
 }
 
 void ms_lent_agent_release(struct ms_lent_agent *a)
@@ -143,9 +157,13 @@ void ms_lent_agent_release(struct ms_lent_agent *a)
     ms_timer_finish(&a->started);
     ms_watch_finish(&a->ended);
     if (a->process.pidfd >= 0) {
-        ms_lent_agent_stop(a);
-        ms_process_wait(a->process.pidfd, ms_now_ns() + VANISH_NS, &end);
+        ms_process_signal(a->process.pidfd, SIGQUIT);
+        if (ms_process_wait(a->process.pidfd, ms_now_ns() + VANISH_NS, &end) < 0) {
+            ms_process_signal(a->process.pidfd, SIGKILL);
+            ms_process_wait(a->process.pidfd, ms_now_ns() + VANISH_NS, &end);
+        }
     }
+    ms_timer_finish(&a->stopping);
     ms_fd_close(&a->process.pidfd);
     ms_fd_close(&a->link_fd);
     free(a);

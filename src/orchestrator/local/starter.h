@@ -40,7 +40,8 @@ struct ms_lent_agent *ms_lent_agent_start(struct ms_loop *loop,
                                           const struct ms_agent_spec *spec,
                                           const struct ms_agent_events *events,
                                           void *arg);
-/* End its process by force, now; on_ended follows. */
+/* End it by force, now: its supervisor is told so by SIGQUIT (agent/supervisor.h), and
+ * killed if it does not react; on_ended follows. */
 void ms_lent_agent_stop(struct ms_lent_agent *a);
 void ms_lent_agent_release(struct ms_lent_agent *a); /* NULL is nothing */
 

@@ -130,8 +130,24 @@ static void test_stop_kills(void **state)
     ms_lent_agent_stop(a);
     run_until(&seen.ended);
     assert_true(seen.end.signaled);
+    assert_int_equal(seen.end.code, SIGQUIT); /* a supervisor passes on SIGKILL */
+    ms_lent_agent_stop(a);                    /* harmless */
+    ms_lent_agent_release(a);
+}
+
+static void test_stop_kills_what_does_not_react(void **state)
+{
+    struct ms_lent_agent *a = start("/proc/self/exe", "ignore", -1);
+    struct pollfd p = {.events = POLLIN};
+
+    (void)state;
+    run_until(&seen.started);
+    p.fd = seen.link_fd;
+    assert_int_equal(poll(&p, 1, -1), 1);
+    ms_lent_agent_stop(a);
+    run_until(&seen.ended);
+    assert_true(seen.end.signaled);
     assert_int_equal(seen.end.code, SIGKILL);
-    ms_lent_agent_stop(a); /* harmless */
     ms_lent_agent_release(a);
 }
 
@@ -177,8 +193,11 @@ static int agent_main(char **argv)
         return 90;
     if (strcmp(getenv("FAKE_AGENT"), "stay") == 0)
         return pause();
+    signal(SIGQUIT, SIG_IGN);
     if (write(3, "hello", 5) != 5)
         return 91;
+    if (strcmp(getenv("FAKE_AGENT"), "ignore") == 0)
+        return pause();
     printf("lock is %s, %s session\n",
            fstat(4, &st) == 0 ? "there" : "missing",
            getsid(0) == getpid() ? "own" : "shared");
@@ -192,6 +211,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(test_agent_has_its_descriptors),
         TEST(test_stop_kills),
+        TEST(test_stop_kills_what_does_not_react),
         TEST(test_failures_complete_once),
         TEST(test_release_means_silence),
     };

@@ -1,4 +1,4 @@
-#include "agent/cgpath.h"
+#include "io/cgpath.h"
 
 #include <errno.h>
 #include <stdio.h>
