@@ -75,15 +75,36 @@ void ms_head_tell_stop(struct ms_node *n, uint64_t uid)
 
 /* ---- destroy --------------------------------------------------------------------- */
 
-/* One that has waited for helpers of this name goes on. */
+/* Its workers have ended and its port is free: it is no more when its helpers are gone. */
+static void forget_when_over(struct ms_head_op *op)
+{
+    if (op->ending.is_over && ms_list_is_empty(&op->asks) &&
+        !ms_helpers_are_left(op->head, op->cluster))
+        ms_head_cluster_forget(op->head, op->cluster);
+}
+
+static struct ms_head_op *find_over(const struct ms_head *h)
+{
+    ms_list_each (op, &h->destroying, struct ms_head_op, wait_link)
+        if (op->ending.is_over && ms_list_is_empty(&op->asks) && op->cluster->live == 0 &&
+            !ms_helpers_are_left(h, op->cluster))
+            return op;
+    return NULL;
+}
+
+/* Those who have waited for helpers to end go on. */
 static void helpers_are_gone(struct ms_head *h)
 {
+    struct ms_head_op *over;
+
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link) {
         struct ms_head_op *op = c->is_busy ? ms_bringup_find(h, c) : NULL;
 
         if (op)
             ms_bringup_step(op);
     }
+    while ((over = find_over(h))) /* one may end others of the same cluster */
+        forget_when_over(over);
 }
 
 void ms_head_cluster_forget(struct ms_head *h, struct ms_cluster *c)
@@ -114,18 +135,12 @@ static bool is_awaited(const struct ms_head *h, const struct ms_cluster *c)
     return false;
 }
 
-static void forget_when_dropped(struct ms_head_op *op)
-{
-    if (ms_list_is_empty(&op->asks))
-        ms_head_cluster_forget(op->head, op->cluster);
-}
-
 static void
 port_dropped(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
 {
     (void)n;
     (void)answer;
-    forget_when_dropped(op);
+    forget_when_over(op);
 }
 
 static void
@@ -133,7 +148,7 @@ port_not_dropped(struct ms_head_op *op, struct ms_node *n, const struct ms_error
 {
     (void)n;
     (void)why; /* a node that is gone holds nothing */
-    forget_when_dropped(op);
+    forget_when_over(op);
 }
 
 /* Its port is free when whoever asked for its end hears of it. */
@@ -145,7 +160,7 @@ static void drop_port(struct ms_head_op *op)
     op->on_refused = port_not_dropped;
     if (c->port_owner)
         ms_head_ports_ask_drop(op, c->port_owner, c->driver);
-    forget_when_dropped(op);
+    forget_when_over(op);
 }
 
 /* Each node has reaped them all and cleaned up after them, and told each exit before;

@@ -63,6 +63,7 @@ static void finish(struct ms_head_op *op)
     ms_timer_finish(&op->deadline);
     op->on_answer = NULL;
     op->on_refused = NULL;
+    op->ending.is_over = true;
     op->ending.done(op);
 }
 

@@ -22,6 +22,7 @@ struct ms_ending {
     uint32_t *ranks; /* NULL: all of the cluster */
     size_t count;
     int64_t grace_ns, until_ns;
+    bool is_over;
     void (*done)(struct ms_head_op *op);
 };
 

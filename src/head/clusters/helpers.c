@@ -67,6 +67,14 @@ static void stop_all(struct ms_head *h, const struct ms_cluster *c, int64_t grac
             tell_stop(h, c->slots[i].node, c->slots[i].now.uid, grace_ns);
 }
 
+bool ms_helpers_are_left(const struct ms_head *h, const struct ms_cluster *c)
+{
+    for (size_t i = 0; i < c->count; i++)
+        if (c->slots[i].now.uid && find(h, &c->slots[i]))
+            return true;
+    return false;
+}
+
 void ms_helpers_settle(struct ms_head *h, const struct ms_cluster *c)
 {
     for (size_t i = 0; i < c->count; i++) {

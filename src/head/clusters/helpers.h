@@ -30,6 +30,8 @@ void ms_helpers_end(struct ms_head *h,
                     const struct ms_cluster *c,
                     const uint32_t *ranks,
                     size_t count);
+/* Some of any of its workers have not ended. */
+bool ms_helpers_are_left(const struct ms_head *h, const struct ms_cluster *c);
 /* Helpers whose worker has ended before they were there end too. */
 void ms_helpers_settle(struct ms_head *h, const struct ms_cluster *c);
 
