@@ -15,7 +15,7 @@ from pathlib import Path
 import plain_client
 import pytest
 from daemon_rig import Daemon
-from helpers import DEADLINE_S
+from helpers import DEADLINE_S, agents_of, below
 from security_rig import call, hello, rest, send, who_refuses_a_stranger
 
 ANSWER, PROOF = 80, 32
@@ -29,7 +29,8 @@ class Store:
         self.agent = daemon.agents[node]
         (path,) = daemon.folder.glob(f"*@{node}/store-*.sock")
         self.path = str(path)
-        (self.port,) = listening(self.agent.pid)
+        (agent,) = agents_of(below(self.agent.pid))
+        (self.port,) = listening(agent)
         secret = daemon.folder / path.parent.name.partition("@")[0] / "secret"
         self.secret = bytes.fromhex(secret.read_text())
 

@@ -11,7 +11,7 @@ import muster
 import numpy as np
 import pytest
 from conftest import _started
-from helpers import until
+from helpers import MARK, new_mark, until
 
 MIB = 1 << 20
 
@@ -85,15 +85,15 @@ time.sleep(600)
 """
 
 
-def _arenas() -> list[str]:
-    """Processes that have a store's memory open or mapped."""
+def _arenas(mark: str) -> list[str]:
+    """Processes of that driver that have a store's memory open or mapped."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{pid}/maps") as maps:
                 mapped = "memfd:muster-store" in maps.read()
             with open(f"/proc/{pid}/environ", "rb") as env:
-                ours = os.environ["MUSTER_HOME"].encode() in env.read()
+                ours = mark.encode() in env.read()
         except OSError:
             continue
         if mapped and ours:
@@ -103,14 +103,19 @@ def _arenas() -> list[str]:
 
 def test_a_killed_driver_leaves_no_memory() -> None:
     code = DRIVER.format(here=os.path.dirname(__file__))
-    driver = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    mark = new_mark()
+    driver = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        env={**os.environ, MARK: mark},
+    )
     assert driver.stdout is not None
     folder = driver.stdout.readline().decode().strip()
-    assert len(_arenas()) >= 4  # agent, driver and two workers
+    assert len(_arenas(mark)) >= 4  # agent, driver and two workers
     driver.send_signal(signal.SIGKILL)
     driver.wait()
     driver.stdout.close()
     until(
-        lambda: not _arenas() and set(os.listdir(folder)) <= {"logs"},
-        lambda: (_arenas(), os.listdir(folder)),
+        lambda: not _arenas(mark) and set(os.listdir(folder)) <= {"logs"},
+        lambda: (_arenas(mark), os.listdir(folder)),
     )

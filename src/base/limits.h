@@ -113,6 +113,8 @@
 /* Head */
 #define MS_CLUSTER_WORKERS_MAX 65536u            /* workers of one head */
 #define MS_FORMER_MAX          16u               /* dead incarnations known by uid */
+#define MS_START_NS            (120 * MS_NS_PER_S) /* a cluster's processes, at most */
+#define MS_START_SLACK_NS      (10 * MS_NS_PER_S)  /* beyond the time of a constructor */
 #define MS_STEP_MAX            ((size_t)4 << 20) /* what one step of a cluster is given */
 #define MS_SPEC_MAX            ((size_t)12 << 20)  /* all that its workers start with */
 #define MS_META_MAX            ((size_t)4 << 20)   /* what a driver says of a cluster */

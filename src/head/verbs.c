@@ -7,6 +7,7 @@
 #include "head/kv/barrier.h"
 #include "head/kv/kv_ask.h"
 #include "head/nodes/ask.h"
+#include "head/rest/view.h"
 #include "head/rest/view_kv.h"
 #include "head/rest/view_objects.h"
 #include "head/status.h"
@@ -39,9 +40,9 @@ static const struct ms_verb verbs[] = {
     {CHANGE(STOP, STOPPED, MS_ASKER_PROCESS | TOOL | HTTP, ms_head_stop_clusters_run),
      .http = {"POST", "api/v1/clusters/{cluster}/stop"}},
     {CHANGE(RESTART, CREATED, OWNERS | TOOL | HTTP, ms_head_restart_run),
-     .http = {"POST", "api/v1/clusters/{cluster}/restart"}},
+     .http = {"POST", "api/v1/clusters/{cluster}/restart", ms_view_changed_cluster}},
     {CHANGE(RESIZE, CREATED, OWNERS | TOOL | HTTP, ms_head_resize_run),
-     .http = {"POST", "api/v1/clusters/{cluster}/resize"}},
+     .http = {"POST", "api/v1/clusters/{cluster}/resize", ms_view_changed_cluster}},
     {CHANGE(ADD_STEP, DONE, OWNERS, ms_head_add_step_run)},
     {QUESTION(FIND, FOUND, OWNERS | TOOL, ms_head_find_run)},
     {QUESTION(ASK_SUCCESSOR, SUCCESSOR, OWNERS | TOOL, ms_head_ask_successor_run)},

@@ -104,6 +104,13 @@ static struct ms_bringup *create(struct ms_head_op *op, const struct ms_bringup_
     return l;
 }
 
+int64_t ms_bringup_start_ns(int64_t step_timeout_ns)
+{
+    return step_timeout_ns < MS_START_NS - MS_START_SLACK_NS
+               ? step_timeout_ns + MS_START_SLACK_NS
+               : MS_START_NS;
+}
+
 struct ms_head_op *ms_bringup_find(const struct ms_head *h, const struct ms_cluster *c)
 {
     ms_list_each (l, &h->bringups, struct ms_bringup, link)
@@ -207,11 +214,13 @@ static void on_timer(void *arg)
         if (!l->is_done[i])
             ms_bringup_add_failure(
                 l->op, slot_at(l, i), ms_bringup_late(l->op, l->step_timeout_ns));
-    if (l->phase == HELPERS && !l->op->why.code)
+    if ((l->phase == START || l->phase == HELPERS) && !l->op->why.code)
         ms_error_set(&l->op->why,
                      -ETIMEDOUT,
-                     "cluster '%s': helpers of an earlier incarnation do not end",
-                     l->op->cluster->name);
+                     "the processes of cluster '%s' were not started within %.3g s",
+                     l->op->cluster->name,
+                     (double)ms_bringup_start_ns(l->step_timeout_ns) /
+                         (double)MS_NS_PER_S);
     fail(l);
 }
 
@@ -311,6 +320,7 @@ static void begin_steps(struct ms_bringup *l)
     struct ms_head_op *op = l->op;
 
     l->phase = STEPS;
+    ms_timer_cancel(&l->timer);
     if (op->cluster->spec->n_steps == 0) {
         finish(l);
         return;
@@ -398,10 +408,8 @@ void ms_bringup_step(struct ms_head_op *op)
     rc = ms_helpers_begin(op, l->ranks, l->count, &op->why);
     if (rc == -EBUSY) { /* those of the incarnation before have not ended */
         op->why.code = 0;
-        ms_timer_set(&l->timer, 2 * MS_STOP_GRACE_NS);
         return;
     }
-    ms_timer_cancel(&l->timer);
     step(l);
 }
 
@@ -438,6 +446,7 @@ static void begin_start(struct ms_bringup *l)
     struct ms_head_op *op = l->op;
 
     l->phase = START;
+    ms_timer_set(&l->timer, ms_bringup_start_ns(l->step_timeout_ns));
     op->on_answer = start_answered;
     op->on_refused = start_refused;
     ms_start_ask(op, l->ranks, l->count, &op->why);

@@ -40,6 +40,9 @@ void ms_bringup_step(struct ms_head_op *op);
 /* What rank 0 answered to its steps; NULL: it was not among these. Borrowed. */
 const Muster__StepsDone *ms_bringup_first(const struct ms_bringup *l);
 
+/* How long nodes have to start processes whose steps have so long. */
+int64_t ms_bringup_start_ns(int64_t step_timeout_ns);
+
 /* The operation has completed. NULL is nothing. */
 void ms_bringup_destroy(struct ms_bringup *l);
 

@@ -73,6 +73,20 @@ void ms_head_tell_stop(struct ms_node *n, uint64_t uid)
     ms_node_tell(n, &m);
 }
 
+void ms_head_stop_unwanted(struct ms_node *n, const Muster__AgentToHead *answer)
+{
+    const Muster__WorkersStarted *s =
+        answer->body_case == MUSTER__AGENT_TO_HEAD__BODY_STARTED ? answer->started : NULL;
+
+    for (size_t i = 0; s && i < s->n_workers; i++) {
+        const struct ms_slot *slot =
+            ms_registry_find_uid(&n->head->registry, s->workers[i]->uid);
+
+        if (!slot || !ms_slot_is_live(slot))
+            ms_head_tell_stop(n, s->workers[i]->uid);
+    }
+}
+
 /* ---- destroy --------------------------------------------------------------------- */
 
 /* Its workers have ended and its port is free: it is no more when its helpers are gone. */

@@ -63,6 +63,8 @@ void ms_head_tell_exit(struct ms_head *h, const struct ms_slot *slot);
 
 /* Tell a node to stop one of its workers by force. */
 void ms_head_tell_stop(struct ms_node *n, uint64_t uid);
+/* An answer that nobody waits for: workers that it has started and that are none of ours end. */
+void ms_head_stop_unwanted(struct ms_node *n, const Muster__AgentToHead *answer);
 /* Tell a node to stop all its workers. */
 int ms_head_stop_workers_of(struct ms_head *h, struct ms_node *n, int64_t grace_ns);
 

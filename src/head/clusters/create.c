@@ -118,6 +118,7 @@ port_held(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
         ms_head_op_fail(op, -EPROTO, "the agent on node %s answered without a port", n->name);
         return;
     }
+    ms_timer_finish(&op->deadline);
     c->master = MS_TAKE(answer->port);
     if (ms_head_port_add(op->head, c->port_owner, c->driver, n) < 0)
         ms_head_op_fail(op, -ENOMEM, "out of memory");
@@ -132,7 +133,25 @@ static bool needs_port(const Muster__ClusterSpec *spec)
            spec->worker->start != MUSTER__START_KIND__START_COMMAND;
 }
 
+static int64_t step_timeout_ns(const Muster__ClusterSpec *spec)
+{
+    return spec->step_timeout_ns && spec->step_timeout_ns < (uint64_t)MS_CALL_TIMEOUT_NS
+               ? (int64_t)spec->step_timeout_ns
+               : MS_CALL_TIMEOUT_NS;
+}
+
 /* On the node of rank 0, from now until the cluster's end. */
+static void on_port_late(void *arg)
+{
+    struct ms_head_op *op = arg;
+
+    ms_head_op_fail(op,
+                    -ETIMEDOUT,
+                    "cluster '%s': the agent on node %s has not held a port in time",
+                    op->cluster->name,
+                    op->cluster->slots[0].node);
+}
+
 static int hold_port(struct ms_head_op *op, struct ms_error *err)
 {
     struct ms_cluster *c = op->cluster;
@@ -146,6 +165,9 @@ static int hold_port(struct ms_head_op *op, struct ms_error *err)
     }
     if (!n)
         return ms_error_set(err, -ENODEV, "there is no node %s", c->slots[0].node);
+    if (ms_timer_init(&op->deadline, op->head->loop, on_port_late, op) < 0)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    ms_timer_set(&op->deadline, ms_bringup_start_ns(step_timeout_ns(c->spec)));
     op->on_answer = port_held;
     op->on_refused = NULL;
     hold.owner = c->port_owner;

@@ -189,8 +189,10 @@ static void on_answer(struct ms_node *n, Muster__AgentToHead *m)
     struct ms_error why = {0};
     struct ms_head_op *op;
 
-    if (!a)
-        return; /* nobody waits for it any more */
+    if (!a) { /* nobody waits for it any more */
+        ms_head_stop_unwanted(n, m);
+        return;
+    }
     if (m->body_case == MUSTER__AGENT_TO_HEAD__BODY_FAILURE) {
         ms_error_set(&why,
                      failure_code(m->failure),

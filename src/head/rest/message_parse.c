@@ -5,8 +5,12 @@
 #include "io/base64.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Whole numbers that a double has exactly. */
+#define MS_JSON_WHOLE_MAX 9007199254740992.0
 
 static int
 bad(const ProtobufCFieldDescriptor *f, const char *want, struct ms_error *err)
@@ -45,13 +49,17 @@ static json_t *number_of(const json_t *v)
 static bool read_signed(const json_t *v, int64_t least, int64_t most, int64_t *out)
 {
     json_t *n = number_of(v);
-    bool is_good = json_is_integer(n) && json_integer_value(n) >= least &&
-                   json_integer_value(n) <= most;
+    double real = json_real_value(n);
+    bool is_good = json_is_integer(n);
 
     if (is_good)
         *out = json_integer_value(n);
+    else if (json_is_real(n) && fabs(real) <= MS_JSON_WHOLE_MAX && real == trunc(real)) {
+        *out = (int64_t)real; /* 2.0 is a whole number too */
+        is_good = true;
+    }
     json_decref(n);
-    return is_good;
+    return is_good && *out >= least && *out <= most;
 }
 
 /* Digits alone may be more than JSON's readers know. */

@@ -167,7 +167,7 @@ json_t *ms_view_cluster(const Muster__ClusterStatus *c)
 
     for (size_t i = 0; i < c->n_workers; i++)
         json_array_append_new(workers, ms_view_worker(c->name, c->workers[i]));
-    return json_pack("{s:o, s:o, s:b, s:o}",
+    return json_pack("{s:o, s:o, s:b, s:o, s:o}",
                      "name",
                      ms_json_string(c->name),
                      "driver",
@@ -175,7 +175,15 @@ json_t *ms_view_cluster(const Muster__ClusterStatus *c)
                      "detached",
                      (int)c->detached,
                      "workers",
-                     workers);
+                     workers,
+                     "waits_for",
+                     c->waits_for[0] ? ms_json_string(c->waits_for) : json_null());
+}
+
+json_t *ms_view_changed_cluster(const ProtobufCMessage *cluster, int *status)
+{
+    (void)status;
+    return ms_view_cluster((const Muster__ClusterStatus *)cluster);
 }
 
 json_t *ms_view_driver(const Muster__DriverStatus *d)
