@@ -38,6 +38,7 @@ static PyObject *class_is_native(PyObject *self, PyObject *name)
     return utf8 ? PyBool_FromLong(ms_class_is_native(utf8)) : NULL;
 }
 
-PyMethodDef core_mapping_methods[] = {{"device_ids", device_ids, METH_O, NULL},
-                                      {"class_is_native", class_is_native, METH_O, NULL},
-                                      {NULL, NULL, 0, NULL}};
+PyMethodDef core_mapping_methods[] = {
+    {"device_ids", device_ids, METH_O, NULL},
+    {"class_is_native", class_is_native, METH_O, NULL},
+    {NULL, NULL, 0, NULL}};

@@ -131,7 +131,8 @@ set_repeated(const ProtobufCFieldDescriptor *f, PyObject *list, uint8_t *message
     return 0;
 }
 
-static int set_field(const ProtobufCFieldDescriptor *f, PyObject *value, uint8_t *message)
+static int
+set_field(const ProtobufCFieldDescriptor *f, PyObject *value, uint8_t *message)
 {
     if (value == Py_None)
         return 0;
@@ -180,7 +181,8 @@ static ProtobufCMessage *parse(PyObject *dict, const ProtobufCMessageDescriptor 
     return m;
 }
 
-ProtobufCMessage *core_message_parse(PyObject *dict, const ProtobufCMessageDescriptor *d)
+ProtobufCMessage *core_message_parse(PyObject *dict,
+                                     const ProtobufCMessageDescriptor *d)
 {
     return parse(dict, d);
 }

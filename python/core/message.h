@@ -8,7 +8,8 @@
 
 /* Of a dict with the fields by their names; freed with protobuf_c_message_free_unpacked. NULL
  * with an exception set. */
-ProtobufCMessage *core_message_parse(PyObject *dict, const ProtobufCMessageDescriptor *d);
+ProtobufCMessage *core_message_parse(PyObject *dict,
+                                     const ProtobufCMessageDescriptor *d);
 /* All its fields; an absent message is None. NULL with an exception set. */
 PyObject *core_message_dict(const ProtobufCMessage *m);
 

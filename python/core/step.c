@@ -44,7 +44,8 @@ static PyObject *names_of(const struct core_payload *p, const uint8_t *body, siz
     struct ms_stored s;
     size_t at = 0;
 
-    if (!list || p->codec != MS_CODEC_STORED || ms_stored_parse(&s, body, len, NULL) < 0)
+    if (!list || p->codec != MS_CODEC_STORED ||
+        ms_stored_parse(&s, body, len, NULL) < 0)
         return list;
     while (list && ms_stored_next(&s, &at, &name)) {
         PyObject *one = Py_BuildValue("{sK sK sK ss# sK sK}",

@@ -275,8 +275,8 @@ static PyObject *get_resizes(PyObject *self, void *unused)
     struct host *h = (struct host *)self;
 
     (void)unused;
-    return PyLong_FromUnsignedLongLong(
-        host_is_forgotten(h) ? 0 : ms_host_resizes(h->host));
+    return PyLong_FromUnsignedLongLong(host_is_forgotten(h) ? 0
+                                                            : ms_host_resizes(h->host));
 }
 
 static PyGetSetDef host_getset[] = {{"uid", get_uid, NULL, NULL, NULL},

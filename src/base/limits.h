@@ -111,10 +111,10 @@
 #define MS_SOCKET_PATH_MAX ((size_t)107) /* sun_path without its NUL */
 
 /* Head */
-#define MS_CLUSTER_WORKERS_MAX 65536u            /* workers of one head */
-#define MS_FORMER_MAX          16u               /* dead incarnations known by uid */
+#define MS_CLUSTER_WORKERS_MAX 65536u              /* workers of one head */
+#define MS_FORMER_MAX          16u                 /* dead incarnations known by uid */
 #define MS_START_NS            (120 * MS_NS_PER_S) /* a cluster's processes, at most */
-#define MS_START_SLACK_NS      (10 * MS_NS_PER_S)  /* beyond the time of a constructor */
+#define MS_START_SLACK_NS      (10 * MS_NS_PER_S) /* beyond the time of a constructor */
 #define MS_STEP_MAX            ((size_t)4 << 20) /* what one step of a cluster is given */
 #define MS_SPEC_MAX            ((size_t)12 << 20)  /* all that its workers start with */
 #define MS_META_MAX            ((size_t)4 << 20)   /* what a driver says of a cluster */
@@ -158,13 +158,13 @@
 #define MS_EXITS_KEPT       1024u /* ends that are remembered */
 #define MS_EXITS_LINES_KEPT 32u   /* of those, with their last lines */
 #define MS_ZYGOTES_MAX      32u   /* of one agent; then workers are executed */
-#define MS_STOP_GRACE_NS    (3 * MS_NS_PER_S)  /* SIGTERM until SIGKILL */
-#define MS_END_NS           (2 * MS_NS_PER_S)  /* SIGKILL until we no longer wait */
-#define MS_SUPERVISOR_NS    (4 * MS_NS_PER_S)  /* for an agent that is to end */
+#define MS_STOP_GRACE_NS    (3 * MS_NS_PER_S) /* SIGTERM until SIGKILL */
+#define MS_END_NS           (2 * MS_NS_PER_S) /* SIGKILL until we no longer wait */
+#define MS_SUPERVISOR_NS    (4 * MS_NS_PER_S) /* for an agent that is to end */
 #define MS_SUPERVISOR_SWEEP_NS                                                         \
     (500 * MS_NS_PER_MS) /* until a new one looks for what others have left */
-#define MS_SWEEP_AGAIN_NS   (5 * MS_NS_PER_MS) /* an orphan within an exec */
-#define MS_ZYGOTE_START_NS  (60 * MS_NS_PER_S) /* imports until ready */
+#define MS_SWEEP_AGAIN_NS  (5 * MS_NS_PER_MS) /* an orphan within an exec */
+#define MS_ZYGOTE_START_NS (60 * MS_NS_PER_S) /* imports until ready */
 #define MS_ZYGOTE_ANSWER_NS                                                            \
     (5 * MS_NS_PER_S) /* of silence, twice, until it is killed */
 #define MS_ZYGOTE_IDLE_NS    (600 * MS_NS_PER_S)  /* without a driver, until it ends */

@@ -22,7 +22,7 @@
 
 #include <pthread.h>
 
-#define MS_CAPI_ANSWER_NS (10 * MS_NS_PER_S)  /* of what the agent answers at once */
+#define MS_CAPI_ANSWER_NS (10 * MS_NS_PER_S) /* of what the agent answers at once */
 
 struct muster_session {
     struct ms_driver_session *own;

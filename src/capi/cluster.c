@@ -52,8 +52,8 @@ static int take_worker(struct muster_cluster *c,
 
 /* What there is of it now. */
 static int fill(struct muster_cluster *c,
-                       const Muster__ClusterStatus *status,
-                       struct muster_error *err)
+                const Muster__ClusterStatus *status,
+                struct muster_error *err)
 {
     int rc = 0;
 
@@ -138,8 +138,7 @@ muster_cluster_create(struct muster_session *session,
         own = muster_resources_create(session, -1, 0, err);
     if (!c->name)
         muster_error_set(err, -ENOMEM, NULL, "out of memory");
-    else if ((o.resources || own) &&
-             create(c, &o, own ? own : o.resources, err) == 0)
+    else if ((o.resources || own) && create(c, &o, own ? own : o.resources, err) == 0)
         is_made = true;
     muster_resources_destroy(own);
     if (is_made)

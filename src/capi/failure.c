@@ -168,8 +168,13 @@ int ms_capi_op_failure(const struct ms_head_op *op,
         return fail_with_worker(failure, err);
     if (!table && why->code != -ENOSPC)
         return ms_capi_error(why, err);
-    muster_error_set(
-        err, why->code, NULL, "%s%s%s", why->text, table ? "\n" : "", table ? table : "");
+    muster_error_set(err,
+                     why->code,
+                     NULL,
+                     "%s%s%s",
+                     why->text,
+                     table ? "\n" : "",
+                     table ? table : "");
     if (err)
         err->kind = MUSTER_ERROR_PLACEMENT;
     return why->code;

@@ -1,7 +1,7 @@
 /* spec.c - what a C driver asks for, as the spec of a cluster */
+#include "cluster/spec.h"
 #include "base/cleanup.h"
 #include "capi/capi.h"
-#include "cluster/spec.h"
 #include "plain/tree.h"
 #include "resource/mapping.h"
 #include "wire/frame.h"
@@ -194,8 +194,11 @@ int ms_capi_spec_init(struct ms_capi_spec *s,
         return muster_error_set(err, -ENOMEM, NULL, "out of memory");
     rc = set_step(s, o);
     if (rc < 0)
-        return muster_error_set(
-            err, rc, NULL, "the constructor's arguments cannot be sent: %s", strerror(-rc));
+        return muster_error_set(err,
+                                rc,
+                                NULL,
+                                "the constructor's arguments cannot be sent: %s",
+                                strerror(-rc));
     muster__cluster_spec__init(m);
     m->name = borrow(o->name);
     m->place = &s->place;

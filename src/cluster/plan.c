@@ -24,8 +24,10 @@ static const Muster__Piece *piece_of(const struct ms_plan *p, uint32_t rank)
 }
 
 /* The first rank on the same node, looked for among those that are the first on theirs. */
-static uint32_t
-find_first(const struct ms_plan *p, const uint32_t *firsts, uint32_t count, uint32_t rank)
+static uint32_t find_first(const struct ms_plan *p,
+                           const uint32_t *firsts,
+                           uint32_t count,
+                           uint32_t rank)
 {
     for (uint32_t i = 0; i < count; i++)
         if (strcmp(piece_of(p, firsts[i])->node, piece_of(p, rank)->node) == 0)
@@ -45,9 +47,10 @@ int ms_plan_init(struct ms_plan *p)
     for (uint32_t r = 0; r < n; r++) {
         struct ms_plan_place *mine = &p->places[r], *first;
 
-        mine->first = r > 0 && strcmp(piece_of(p, r)->node, piece_of(p, r - 1)->node) == 0
-                          ? p->places[r - 1].first
-                          : find_first(p, firsts, nodes, r);
+        mine->first =
+            r > 0 && strcmp(piece_of(p, r)->node, piece_of(p, r - 1)->node) == 0
+                ? p->places[r - 1].first
+                : find_first(p, firsts, nodes, r);
         first = &p->places[mine->first];
         if (mine == first) {
             mine->node_rank = nodes;
@@ -104,8 +107,7 @@ static int show_node(const struct ms_plan *p, uint32_t rank, struct shown *out)
     if (!out->devices)
         return -ENOMEM;
     for (uint32_t r = first; r < p->placed->n_ranks; r++)
-        for (size_t i = 0;
-             p->places[r].first == first && i < piece_of(p, r)->n_devices;
+        for (size_t i = 0; p->places[r].first == first && i < piece_of(p, r)->n_devices;
              i++)
             if (!has(out->devices, out->count, piece_of(p, r)->devices[i]))
                 out->devices[out->count++] = piece_of(p, r)->devices[i];
@@ -149,20 +151,21 @@ static int set_visible(struct ms_env *env,
         !(value = ms_buf_str(&text)))
         return -ENOMEM;
     if (told && strcmp(told, value) != 0)
-        return ms_error_set(err,
-                            -EINVAL,
-                            "env: %s follows from where each rank is placed (rank %u of "
-                            "'%s': '%s'): leave it out",
-                            variable,
-                            rank,
-                            p->spec->name,
-                            value);
+        return ms_error_set(
+            err,
+            -EINVAL,
+            "env: %s follows from where each rank is placed (rank %u of "
+            "'%s': '%s'): leave it out",
+            variable,
+            rank,
+            p->spec->name,
+            value);
     return ms_env_printf(env, "%s=%s", variable, value);
 }
 
 /* The variable that tells a process of its devices: that of the first one. */
-static const char *
-device_variable(const Muster__NodeShape *shape, const struct shown *shown)
+static const char *device_variable(const Muster__NodeShape *shape,
+                                   const struct shown *shown)
 {
     const char *variables[MS_DEVICE_VARIABLES_MAX];
     uint32_t first = shown->count ? devices_of(shown)[0] : 0;

@@ -1,5 +1,5 @@
-#include "cluster/plan.h"
 #include "base/cleanup.h"
+#include "cluster/plan.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -88,18 +88,20 @@ static int check_step(const Muster__Step *step, struct ms_error *err)
     if (step->op == MS_OP_NONE && (!step->engine[0] || !step->method[0]))
         return ms_error_set(err, -EINVAL, "a call needs an engine and a method");
     if (size_of(step) > MS_STEP_MAX)
-        return ms_error_set(err,
-                            -E2BIG,
-                            "what %s%s is given has %zu bytes, at most %zu are possible: "
-                            "give big arrays to muster.put() first",
-                            step->engine[0] ? "engine " : "a worker",
-                            step->engine,
-                            size_of(step),
-                            (size_t)MS_STEP_MAX);
+        return ms_error_set(
+            err,
+            -E2BIG,
+            "what %s%s is given has %zu bytes, at most %zu are possible: "
+            "give big arrays to muster.put() first",
+            step->engine[0] ? "engine " : "a worker",
+            step->engine,
+            size_of(step),
+            (size_t)MS_STEP_MAX);
     return 0;
 }
 
-static int check_size(const Muster__ClusterSpec *spec, size_t more, struct ms_error *err)
+static int
+check_size(const Muster__ClusterSpec *spec, size_t more, struct ms_error *err)
 {
     size_t size = muster__cluster_spec__get_packed_size(spec) + more;
 

@@ -1,8 +1,8 @@
-#include "cluster/spec.h"
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "base/test_random.h"
 #include "cluster/copy.h"
+#include "cluster/spec.h"
 #include "wire/frame.h"
 
 #include <errno.h>
@@ -32,7 +32,8 @@ static void spec_free(Muster__ClusterSpec **spec)
 }
 
 /* What is added is copied: a step on the stack will do. */
-static int add(Muster__ClusterSpec *spec, uint32_t op, char *engine, const char *argument)
+static int
+add(Muster__ClusterSpec *spec, uint32_t op, char *engine, const char *argument)
 {
     Muster__Step step = MUSTER__STEP__INIT;
     ProtobufCBinaryData body = {strlen(argument), (uint8_t *)(uintptr_t)argument};
@@ -63,8 +64,8 @@ static int refused(char *entry, struct ms_error *err)
 static void test_variables(void **state)
 {
     char no_value[] = "A", no_name[] = "=a", rank[] = "RANK=1",
-         secret[] = "MUSTER_SECRET=00", host[] = "MASTER_ADDR=h", port[] = "MASTER_PORT=1",
-         like[] = "RANKING=1";
+         secret[] = "MUSTER_SECRET=00", host[] = "MASTER_ADDR=h",
+         port[] = "MASTER_PORT=1", like[] = "RANKING=1";
     char *both[] = {host, port};
     struct ms_error err = {0};
 
@@ -188,8 +189,8 @@ static void test_random_histories(void **state)
             switch (test_roll(&seed, 3)) {
             case 0:
                 if (!there[which])
-                    assert_int_equal(
-                        add(spec, MS_OP_CREATE_ENGINE, names[which], "e"), 0);
+                    assert_int_equal(add(spec, MS_OP_CREATE_ENGINE, names[which], "e"),
+                                     0);
                 there[which] = true;
                 break;
             case 1:

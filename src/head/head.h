@@ -197,7 +197,8 @@ struct ms_head_op *ms_head_destroy_that_cluster(
  * cluster), -EINVAL (no such rank), -EBUSY (it is being changed), -ENOTSUP (nobody knows how
  * it was made), -ETIMEDOUT (an old one does not end, or a new one is not made in time),
  * -ENOSPC (its node is gone, and there is no room elsewhere), -EREMOTEIO. */
-struct ms_head_op *ms_head_restart(struct ms_head *h, const Muster__RestartWorkers *what);
+struct ms_head_op *ms_head_restart(struct ms_head *h,
+                                   const Muster__RestartWorkers *what);
 /* Another number of ranks; the last ones go first. The result is a ClusterStatus. As
  * ms_head_restart; -ENOTSUP: its ranks have places in a mesh. */
 struct ms_head_op *ms_head_resize(struct ms_head *h,

@@ -2,9 +2,9 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cluster/copy.h"
+#include "head/clusters/clusters.h"
 #include "head/clusters/place.h"
 #include "head/drivers/driver.h"
-#include "head/clusters/clusters.h"
 #include "head/durable.h"
 #include "head/head_impl.h"
 #include "head/kv/kv.h"
@@ -302,7 +302,8 @@ static void take_spec(struct ms_head *h, const char *name, Muster__KeptCluster *
 static void
 take_cluster(struct ms_head *h, const char *name, const uint8_t *data, size_t len)
 {
-    Muster__KeptCluster *m = data ? muster__kept_cluster__unpack(NULL, len, data) : NULL;
+    Muster__KeptCluster *m =
+        data ? muster__kept_cluster__unpack(NULL, len, data) : NULL;
 
     take_spec(h, name, m);
     if (m)

@@ -31,7 +31,8 @@ struct ms_head_op {
     struct ms_error error; /* code 0: success */
     ProtobufCMessage *message;
     char *table; /* beside the error's text; NULL: none. Set before it fails. */
-    Muster__Failure *failure; /* what workers said; NULL: nothing. Set before it fails. */
+    Muster__Failure
+        *failure; /* what workers said; NULL: nothing. Set before it fails. */
 
     struct ms_head *head;
     struct ms_list link; /* head->ops, until done; under the head's lock */

@@ -26,7 +26,8 @@ struct ms_head_op *ms_head_create_cluster(struct ms_head *h,
     return ms_head_request(h, &m);
 }
 
-struct ms_head_op *ms_head_restart(struct ms_head *h, const Muster__RestartWorkers *what)
+struct ms_head_op *ms_head_restart(struct ms_head *h,
+                                   const Muster__RestartWorkers *what)
 {
     Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 

@@ -219,7 +219,9 @@ struct ms_request *ms_server_submit(struct ms_server *s,
                                     void *arg);
 /* The op that means engine.method for what is submitted. -ENOSPC: there are MS_METHODS_MAX,
  * or no memory. Loop's thread. */
-int ms_server_submit_method(struct ms_server *s, const char *engine, const char *method);
+int ms_server_submit_method(struct ms_server *s,
+                            const char *engine,
+                            const char *method);
 /* Nobody waits for it any more: it does not begin, or its handler is told. on_done still
  * comes. Loop's thread, before on_done. */
 void ms_server_submit_cancel(struct ms_request *r);

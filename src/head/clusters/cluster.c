@@ -1,8 +1,8 @@
 #include "base/cleanup.h"
 #include "base/name.h"
+#include "head/clusters/bringup.h"
 #include "head/clusters/clusters_impl.h"
 #include "head/clusters/helpers.h"
-#include "head/clusters/bringup.h"
 #include "head/clusters/place.h"
 #include "head/clusters/ports.h"
 #include "head/drivers/driver.h"
@@ -76,7 +76,8 @@ void ms_head_tell_stop(struct ms_node *n, uint64_t uid)
 void ms_head_stop_unwanted(struct ms_node *n, const Muster__AgentToHead *answer)
 {
     const Muster__WorkersStarted *s =
-        answer->body_case == MUSTER__AGENT_TO_HEAD__BODY_STARTED ? answer->started : NULL;
+        answer->body_case == MUSTER__AGENT_TO_HEAD__BODY_STARTED ? answer->started
+                                                                 : NULL;
 
     for (size_t i = 0; s && i < s->n_workers; i++) {
         const struct ms_slot *slot =
@@ -100,8 +101,8 @@ static void forget_when_over(struct ms_head_op *op)
 static struct ms_head_op *find_over(const struct ms_head *h)
 {
     ms_list_each (op, &h->destroying, struct ms_head_op, wait_link)
-        if (op->ending.is_over && ms_list_is_empty(&op->asks) && op->cluster->live == 0 &&
-            !ms_helpers_are_left(h, op->cluster))
+        if (op->ending.is_over && ms_list_is_empty(&op->asks) &&
+            op->cluster->live == 0 && !ms_helpers_are_left(h, op->cluster))
             return op;
     return NULL;
 }

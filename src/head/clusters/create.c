@@ -11,9 +11,9 @@
 #include "cluster/copy.h"
 #include "cluster/spec.h"
 #include "cluster/status.h"
+#include "head/clusters/bringup.h"
 #include "head/clusters/clusters_impl.h"
 #include "head/clusters/helpers.h"
-#include "head/clusters/bringup.h"
 #include "head/clusters/place.h"
 #include "head/clusters/ports.h"
 #include "head/drivers/driver.h"
@@ -74,7 +74,8 @@ static void launched(struct ms_head_op *op)
     struct ms_head *h = op->head;
     struct ms_cluster *c = op->cluster;
     Muster__ClusterStatus *s =
-        op->why.code ? NULL : ms_head_cluster_status(h, c, ms_bringup_first(op->bringup));
+        op->why.code ? NULL
+                     : ms_head_cluster_status(h, c, ms_bringup_first(op->bringup));
 
     if (!op->why.code && !s)
         ms_error_set(&op->why, -ENOMEM, "cluster '%s': out of memory", c->name);
@@ -115,7 +116,8 @@ port_held(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
     struct ms_cluster *c = op->cluster;
 
     if (answer->body_case != MUSTER__AGENT_TO_HEAD__BODY_PORT) {
-        ms_head_op_fail(op, -EPROTO, "the agent on node %s answered without a port", n->name);
+        ms_head_op_fail(
+            op, -EPROTO, "the agent on node %s answered without a port", n->name);
         return;
     }
     ms_timer_finish(&op->deadline);
@@ -129,8 +131,7 @@ port_held(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
 /* Processes beside others that host no engine meet nowhere. */
 static bool needs_port(const Muster__ClusterSpec *spec)
 {
-    return !spec->beside[0] ||
-           spec->worker->start != MUSTER__START_KIND__START_COMMAND;
+    return !spec->beside[0] || spec->worker->start != MUSTER__START_KIND__START_COMMAND;
 }
 
 static int64_t step_timeout_ns(const Muster__ClusterSpec *spec)
@@ -188,7 +189,8 @@ static Muster__ClusterSpec *keep_spec(const struct ms_head_op *op)
     return (Muster__ClusterSpec *)ms_proto_copy(&like.base);
 }
 
-static int add(struct ms_head_op *op, Muster__ClusterPlaced *placed, struct ms_error *err)
+static int
+add(struct ms_head_op *op, Muster__ClusterPlaced *placed, struct ms_error *err)
 {
     const Muster__ClusterSpec *spec = spec_of(op);
     size_t count = placed->n_ranks;
@@ -210,13 +212,8 @@ static int add(struct ms_head_op *op, Muster__ClusterPlaced *placed, struct ms_e
     }
     if (rc < 0)
         return ms_error_sys(err, rc, "cluster '%s'", spec->name);
-    return ms_registry_add(&op->head->registry,
-                           spec->name,
-                           slots,
-                           count,
-                           ms_now_ns(),
-                           &op->cluster,
-                           err);
+    return ms_registry_add(
+        &op->head->registry, spec->name, slots, count, ms_now_ns(), &op->cluster, err);
 }
 
 /* Takes the placement, also on failure. */
@@ -319,9 +316,8 @@ static void on_late(void *arg)
 }
 
 /* True: it waits, with the reason in op->why and op->table. */
-static bool wait_for_room(struct ms_head_op *op,
-                          const struct ms_error *err,
-                          struct ms_buf *table)
+static bool
+wait_for_room(struct ms_head_op *op, const struct ms_error *err, struct ms_buf *table)
 {
     const Muster__CreateCluster *m = op->wanted->create;
     int64_t wait_ns = m->wait_ns < INT64_MAX ? (int64_t)m->wait_ns : INT64_MAX;
@@ -413,7 +409,8 @@ bool ms_creations_add_status(const struct ms_head *h, Muster__Status *s)
         more++;
     if (more == 0)
         return true;
-    all = realloc(s->clusters, (s->n_clusters + more) * sizeof(Muster__ClusterStatus *));
+    all =
+        realloc(s->clusters, (s->n_clusters + more) * sizeof(Muster__ClusterStatus *));
     if (!all)
         return false;
     s->clusters = all;

@@ -134,11 +134,12 @@ static int place(struct ms_head *h,
     int rc;
 
     if (p.rc < 0)
-        return ms_error_set(err,
-                            p.rc,
-                            "cluster '%s': its devices or bundles do not make %u workers",
-                            what->cluster,
-                            what->first + what->count);
+        return ms_error_set(
+            err,
+            p.rc,
+            "cluster '%s': its devices or bundles do not make %u workers",
+            what->cluster,
+            what->first + what->count);
     rc = claim(b, &p.m, what, &c, table, err);
     if (rc < 0)
         return rc;
@@ -210,12 +211,8 @@ static void adopt(struct ms_books *b, const struct ms_slot *slot)
                              .pieces = &piece,
                              .devices = slot->devices};
 
-    ms_books_adopt(b,
-                   slot->cluster->name,
-                   slot->rank,
-                   slot->cluster->driver,
-                   slot->node,
-                   &what);
+    ms_books_adopt(
+        b, slot->cluster->name, slot->rank, slot->cluster->driver, slot->node, &what);
 }
 
 void ms_place_adopt(struct ms_head *h, const struct ms_slot *slot)

@@ -8,8 +8,8 @@
  */
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "head/clusters/clusters_impl.h"
 #include "head/clusters/bringup.h"
+#include "head/clusters/clusters_impl.h"
 #include "head/clusters/place.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
@@ -49,8 +49,7 @@ static void finish(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
     struct ms_cluster *c = op->cluster;
-    Muster__ClusterStatus *s =
-        op->why.code ? NULL : ms_head_cluster_status(h, c, NULL);
+    Muster__ClusterStatus *s = op->why.code ? NULL : ms_head_cluster_status(h, c, NULL);
 
     if (!op->why.code && !s)
         ms_error_set(&op->why, -ENOMEM, "cluster '%s': out of memory", c->name);
@@ -76,7 +75,8 @@ static void told(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *
         finish(op);
 }
 
-static void not_told(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
+static void
+not_told(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
 {
     (void)why; /* it is gone, and its workers with it */
     told(op, n, NULL);
@@ -195,21 +195,17 @@ static int add_slots(struct ms_head_op *op, const Muster__ClusterPlaced *more)
     for (size_t i = 0; i < more->n_ranks; i++) {
         const Muster__Piece *p = more->ranks[i]->pieces[0];
 
-        slots[i] = (struct ms_slot_spec){.uid = ms_random_id(),
-                                         .node = p->node,
-                                         .devices = p->devices,
-                                         .device_count = p->n_devices,
-                                         .memory = c->spec->worker->memory_limit,
-                                         .cpu_milli = c->spec->worker->cpu_milli,
-                                         .device_memory =
-                                             p->n_devices ? c->spec->place->device_memory
-                                                          : 0};
+        slots[i] = (struct ms_slot_spec){
+            .uid = ms_random_id(),
+            .node = p->node,
+            .devices = p->devices,
+            .device_count = p->n_devices,
+            .memory = c->spec->worker->memory_limit,
+            .cpu_milli = c->spec->worker->cpu_milli,
+            .device_memory = p->n_devices ? c->spec->place->device_memory : 0};
     }
-    return ms_cluster_resize(&op->head->registry,
-                             c,
-                             slots,
-                             c->count + more->n_ranks,
-                             ms_now_ns());
+    return ms_cluster_resize(
+        &op->head->registry, c, slots, c->count + more->n_ranks, ms_now_ns());
 }
 
 static int launch(struct ms_head_op *op, uint32_t first)
@@ -272,11 +268,12 @@ static int check(const struct ms_head_op *op, struct ms_error *err)
                             w->world_size,
                             MS_CLUSTER_WORKERS_MAX);
     if (!c->spec->can_resize || c->spec->beside[0])
-        return ms_error_set(err,
-                            -ENOTSUP,
-                            "cluster '%s' cannot change its size: its ranks have places "
-                            "in a mesh (tp, pp, cp or ep), or run beside others",
-                            c->name);
+        return ms_error_set(
+            err,
+            -ENOTSUP,
+            "cluster '%s' cannot change its size: its ranks have places "
+            "in a mesh (tp, pp, cp or ep), or run beside others",
+            c->name);
     return 0;
 }
 

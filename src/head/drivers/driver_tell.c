@@ -51,11 +51,8 @@ static uint64_t driver_of(const struct ms_head *h, const Muster__LogLine *line)
 }
 
 /* One that cannot keep up loses lines, and is told how many. */
-static void tell_lines(struct ms_head *h,
-                       uint64_t id,
-                       char *node,
-                       Muster__LogLine **lines,
-                       size_t count)
+static void tell_lines(
+    struct ms_head *h, uint64_t id, char *node, Muster__LogLine **lines, size_t count)
 {
     struct ms_driver *d = ms_driver_find(h, id);
     Muster__LogLines some = MUSTER__LOG_LINES__INIT;
