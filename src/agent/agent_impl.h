@@ -150,6 +150,8 @@ void ms_starts_finish(struct ms_agent *a);
 
 /* Takes the message, whose body is RunSteps. */
 void ms_worker_run_steps(struct ms_agent *a, Muster__HeadToAgent *message);
+/* It has read who it is, or closed its control link: send what has waited. */
+void ms_worker_is_up(struct ms_worker *w);
 /* Borrowed. */
 void ms_worker_steps_done(struct ms_worker *w, Muster__StepsDone *done);
 

@@ -19,7 +19,9 @@ static void on_control(void *arg, const uint8_t *body, size_t len)
 
     if (!m)
         return;
-    if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_ASK)
+    if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_UP)
+        ms_worker_is_up(w);
+    else if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_ASK)
         ms_worker_ask(w, m->ask->uid);
     else if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_ASK_SUCCESSOR)
         ms_worker_ask_successor(w, m->ask_successor);
@@ -39,6 +41,7 @@ static void on_control_closed(void *arg, const struct ms_error *why)
 
     (void)why;
     ms_link_destroy(MS_TAKE(w->control));
+    ms_worker_is_up(w); /* it will say no more */
 }
 
 static const struct ms_link_ops control_ops = {.on_body = on_control,
@@ -255,6 +258,8 @@ void ms_worker_destroy(struct ms_worker *w)
         unlink(w->path);
     if (w->exited)
         muster__worker_exited__free_unpacked(w->exited, NULL);
+    if (w->steps)
+        muster__head_to_agent__free_unpacked(w->steps, NULL);
     muster__worker_spec__free_unpacked(w->spec, NULL);
     free(w->path);
     free(w->address);

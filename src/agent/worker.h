@@ -33,11 +33,14 @@ struct ms_worker {
     int problem_fd;              /* of an exec under way */
     struct ms_watch problem;
 
-    pid_t pid;         /* 0: not started */
-    pid_t zygote_pid;  /* its parent; 0: we are */
-    uint64_t steps_request; /* whose answer its steps are */
-    bool is_pending;   /* begun, and the result is not known */
-    bool is_requested; /* we have asked it to end */
+    pid_t pid;        /* 0: not started */
+    pid_t zygote_pid; /* its parent; 0: we are */
+    bool
+        is_booting; /* it reads who it is from `control`, and has not said that it did */
+    Muster__HeadToAgent *steps; /* to be sent when it has; NULL: none */
+    uint64_t steps_request;     /* whose answer its steps are */
+    bool is_pending;            /* begun, and the result is not known */
+    bool is_requested;          /* we have asked it to end */
     bool has_ended;
     bool has_orphans;             /* as the last sweep found */
     Muster__WorkerExited *exited; /* not yet told; the start will */

@@ -50,6 +50,7 @@ static int send_boot(struct ms_worker *w, Muster__WorkerBoot *boot)
 
     m.body_case = MUSTER__AGENT_TO_WORKER__BODY_BOOT;
     m.boot = boot;
+    w->is_booting = true;
     return ms_link_send(w->control, &m.base);
 }
 

@@ -147,6 +147,17 @@ static void on_steps_done(void *arg, const Muster__StepsDone *done)
     ms_link_send(h->link, &m.base);
 }
 
+/* Who it is has been read: what comes now is not lost. */
+static void say_up(struct ms_host *h)
+{
+    Muster__WorkerToAgent m = MUSTER__WORKER_TO_AGENT__INIT;
+    Muster__WorkerUp up = MUSTER__WORKER_UP__INIT;
+
+    m.body_case = MUSTER__WORKER_TO_AGENT__BODY_UP;
+    m.up = &up;
+    ms_link_send(h->link, &m.base);
+}
+
 static const struct ms_link_ops link_ops = {.on_body = on_link_body,
                                             .on_closed = on_link_closed};
 
@@ -299,6 +310,8 @@ parts_create(struct ms_host *h, const struct ms_host_options *o, struct ms_error
     }
     if (!h->server || !h->client || !h->link || !h->http || !h->steps)
         return ms_error_set(err, -ENOMEM, "cannot make the worker's server");
+    if (!o->boot)
+        say_up(h);
     if (h->listen_tcp_fd >= 0 && ms_server_listen(h->server, h->listen_tcp_fd) < 0)
         return ms_error_set(err, -ENOMEM, "cannot watch the TCP port");
     return ms_server_listen(h->server, h->listen_fd);

@@ -3,9 +3,9 @@
 #include "base/name.h"
 #include "cluster/plan.h"
 #include "cluster/spec.h"
+#include "head/clusters/bringup_failure.h"
 #include "head/clusters/ending.h"
 #include "head/clusters/helpers.h"
-#include "head/clusters/bringup_failure.h"
 #include "head/clusters/start.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
@@ -27,9 +27,9 @@ struct ms_bringup {
     struct ms_list link; /* head->bringups */
     uint32_t *ranks;
     size_t count;
-    size_t *begun;   /* of each: so many steps of the spec were sent to it */
-    size_t open;     /* ranks whose steps are not done */
-    bool *is_done;   /* of each */
+    size_t *begun; /* of each: so many steps of the spec were sent to it */
+    size_t open;   /* ranks whose steps are not done */
+    bool *is_done; /* of each */
     enum phase phase;
     int64_t step_timeout_ns;
     struct ms_timer timer;
@@ -78,7 +78,8 @@ void ms_bringup_destroy(struct ms_bringup *l)
     free(l);
 }
 
-static struct ms_bringup *create(struct ms_head_op *op, const struct ms_bringup_options *o)
+static struct ms_bringup *create(struct ms_head_op *op,
+                                 const struct ms_bringup_options *o)
 {
     struct ms_bringup *l = calloc(1, sizeof *l);
 
@@ -170,7 +171,7 @@ void ms_bringup_cancel(struct ms_head_op *op, const struct ms_error *why)
         return;
     if (!op->why.code)
         op->why = *why;
-    if ((l->phase == START || l->phase == HELPERS) && !ms_list_is_empty(&op->asks))
+    if (l->open == 0 && !ms_list_is_empty(&op->asks)) /* no steps have begun */
         l->phase = FAILING; /* when the nodes have answered what they were asked */
     else
         fail(l);
@@ -238,7 +239,8 @@ static int ask_steps(struct ms_bringup *l, size_t i, struct ms_error *err)
     m.body_case = MUSTER__HEAD_TO_AGENT__BODY_RUN_STEPS;
     m.run_steps =
         ms_cluster_spec_run(spec, s->rank, l->begun[i], s->now.uid, ms_random_id());
-    if (m.run_steps && (l->begun[i] > 0 || ms_helpers_add_step(l->op->head, s, m.run_steps) == 0))
+    if (m.run_steps &&
+        (l->begun[i] > 0 || ms_helpers_add_step(l->op->head, s, m.run_steps) == 0))
         rc = ms_node_ask(n, l->op, &m, err);
     else
         ms_error_set(err, rc, "out of memory");
@@ -259,9 +261,8 @@ static void begin_one(struct ms_bringup *l, size_t i)
         one_failed(l, i, ms_bringup_refused(&err));
 }
 
-static void steps_answered(struct ms_head_op *op,
-                           struct ms_node *n,
-                           Muster__AgentToHead *answer)
+static void
+steps_answered(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
 {
     struct ms_bringup *l = op->bringup;
     Muster__StepsDone *d = answer->body_case == MUSTER__AGENT_TO_HEAD__BODY_STEPS_DONE
@@ -318,16 +319,16 @@ static void begin_steps(struct ms_bringup *l)
     op->on_answer = steps_answered;
     op->on_refused = steps_refused;
     l->open = l->count;
-    ms_timer_set(&l->timer,
-                 ms_deadline_ns(0, l->step_timeout_ns *
-                                       (int64_t)op->cluster->spec->n_steps));
+    ms_timer_set(
+        &l->timer,
+        ms_deadline_ns(0, l->step_timeout_ns * (int64_t)op->cluster->spec->n_steps));
     for (size_t i = 0; i < l->count; i++)
         begin_one(l, i);
 }
 
 void ms_bringup_worker_ended(struct ms_head *h,
-                            const struct ms_slot *slot,
-                            const Muster__Exit *exit)
+                             const struct ms_slot *slot,
+                             const Muster__Exit *exit)
 {
     struct ms_head_op *op = ms_bringup_find(h, slot->cluster);
     struct ms_bringup *l = op ? op->bringup : NULL;
@@ -451,7 +452,8 @@ void ms_bringup_begin(struct ms_head_op *op, const struct ms_bringup_options *o)
     ms_bringup_destroy(op->bringup);
     op->bringup = l;
     if (!l) {
-        ms_error_set(&op->why, -ENOMEM, "cluster '%s': out of memory", op->cluster->name);
+        ms_error_set(
+            &op->why, -ENOMEM, "cluster '%s': out of memory", op->cluster->name);
         o->done(op);
         return;
     }

@@ -1,8 +1,8 @@
 #include "base/cleanup.h"
 #include "base/name.h"
+#include "head/clusters/bringup.h"
 #include "head/clusters/clusters_impl.h"
 #include "head/clusters/helpers.h"
-#include "head/clusters/bringup.h"
 #include "head/clusters/place.h"
 #include "head/clusters/ports.h"
 #include "head/drivers/driver.h"
@@ -106,7 +106,7 @@ void ms_head_cluster_forget(struct ms_head *h, struct ms_cluster *c)
         helpers_are_gone(h);
 }
 
-static bool is_awaited(const struct ms_head *h, const struct ms_cluster *c)
+bool ms_head_is_to_end(const struct ms_head *h, const struct ms_cluster *c)
 {
     ms_list_each (op, &h->destroying, struct ms_head_op, wait_link)
         if (op->cluster == c)
@@ -261,7 +261,7 @@ static void worker_gone(struct ms_head *h, const struct ms_slot *slot)
 static bool is_over(const struct ms_head *h, const struct ms_cluster *c)
 {
     return (c->state == MS_CLUSTER_STOPPING && c->live == 0 && !c->is_busy &&
-            !is_awaited(h, c)) ||
+            !ms_head_is_to_end(h, c)) ||
            ms_helpers_are_over(c);
 }
 

@@ -11,9 +11,9 @@
 #include "cluster/copy.h"
 #include "cluster/spec.h"
 #include "cluster/status.h"
+#include "head/clusters/bringup.h"
 #include "head/clusters/clusters_impl.h"
 #include "head/clusters/helpers.h"
-#include "head/clusters/bringup.h"
 #include "head/clusters/place.h"
 #include "head/clusters/ports.h"
 #include "head/drivers/driver.h"
@@ -74,7 +74,8 @@ static void launched(struct ms_head_op *op)
     struct ms_head *h = op->head;
     struct ms_cluster *c = op->cluster;
     Muster__ClusterStatus *s =
-        op->why.code ? NULL : ms_head_cluster_status(h, c, ms_bringup_first(op->bringup));
+        op->why.code ? NULL
+                     : ms_head_cluster_status(h, c, ms_bringup_first(op->bringup));
 
     if (!op->why.code && !s)
         ms_error_set(&op->why, -ENOMEM, "cluster '%s': out of memory", c->name);
@@ -115,12 +116,16 @@ port_held(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
     struct ms_cluster *c = op->cluster;
 
     if (answer->body_case != MUSTER__AGENT_TO_HEAD__BODY_PORT) {
-        ms_head_op_fail(op, -EPROTO, "the agent on node %s answered without a port", n->name);
+        ms_head_op_fail(
+            op, -EPROTO, "the agent on node %s answered without a port", n->name);
         return;
     }
     c->master = MS_TAKE(answer->port);
     if (ms_head_port_add(op->head, c->port_owner, c->driver, n) < 0)
         ms_head_op_fail(op, -ENOMEM, "out of memory");
+    else if (ms_head_is_to_end(op->head, c))
+        ms_head_op_fail(
+            op, -ECANCELED, "cluster '%s' was destroyed meanwhile", c->name);
     else
         launch(op);
 }
@@ -128,8 +133,7 @@ port_held(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
 /* Processes beside others that host no engine meet nowhere. */
 static bool needs_port(const Muster__ClusterSpec *spec)
 {
-    return !spec->beside[0] ||
-           spec->worker->start != MUSTER__START_KIND__START_COMMAND;
+    return !spec->beside[0] || spec->worker->start != MUSTER__START_KIND__START_COMMAND;
 }
 
 /* On the node of rank 0, from now until the cluster's end. */
@@ -166,7 +170,8 @@ static Muster__ClusterSpec *keep_spec(const struct ms_head_op *op)
     return (Muster__ClusterSpec *)ms_proto_copy(&like.base);
 }
 
-static int add(struct ms_head_op *op, Muster__ClusterPlaced *placed, struct ms_error *err)
+static int
+add(struct ms_head_op *op, Muster__ClusterPlaced *placed, struct ms_error *err)
 {
     const Muster__ClusterSpec *spec = spec_of(op);
     size_t count = placed->n_ranks;
@@ -188,13 +193,8 @@ static int add(struct ms_head_op *op, Muster__ClusterPlaced *placed, struct ms_e
     }
     if (rc < 0)
         return ms_error_sys(err, rc, "cluster '%s'", spec->name);
-    return ms_registry_add(&op->head->registry,
-                           spec->name,
-                           slots,
-                           count,
-                           ms_now_ns(),
-                           &op->cluster,
-                           err);
+    return ms_registry_add(
+        &op->head->registry, spec->name, slots, count, ms_now_ns(), &op->cluster, err);
 }
 
 /* Takes the placement, also on failure. */
@@ -215,6 +215,7 @@ begin(struct ms_head_op *op, Muster__ClusterPlaced *placed, struct ms_error *err
     c->spec = keep_spec(op);
     c->driver = ms_driver_id(op->driver);
     c->detached = spec_of(op)->detached;
+    c->is_busy = true;
     if (!c->spec)
         return ms_error_sys(err, -ENOMEM, "cluster '%s'", c->name);
     ms_head_changed(op->head);
@@ -297,9 +298,8 @@ static void on_late(void *arg)
 }
 
 /* True: it waits, with the reason in op->why and op->table. */
-static bool wait_for_room(struct ms_head_op *op,
-                          const struct ms_error *err,
-                          struct ms_buf *table)
+static bool
+wait_for_room(struct ms_head_op *op, const struct ms_error *err, struct ms_buf *table)
 {
     const Muster__CreateCluster *m = op->wanted->create;
     int64_t wait_ns = m->wait_ns < INT64_MAX ? (int64_t)m->wait_ns : INT64_MAX;
@@ -391,7 +391,8 @@ bool ms_creations_add_status(const struct ms_head *h, Muster__Status *s)
         more++;
     if (more == 0)
         return true;
-    all = realloc(s->clusters, (s->n_clusters + more) * sizeof(Muster__ClusterStatus *));
+    all =
+        realloc(s->clusters, (s->n_clusters + more) * sizeof(Muster__ClusterStatus *));
     if (!all)
         return false;
     s->clusters = all;

@@ -9,8 +9,8 @@
  */
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "head/clusters/clusters_impl.h"
 #include "head/clusters/bringup.h"
+#include "head/clusters/clusters_impl.h"
 #include "head/clusters/place.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
@@ -50,7 +50,8 @@ static void finish(struct ms_head_op *op)
     struct ms_head *h = op->head;
     struct ms_cluster *c = op->cluster;
     Muster__ClusterStatus *s =
-        op->why.code ? NULL : ms_head_cluster_status(h, c, ms_bringup_first(op->bringup));
+        op->why.code ? NULL
+                     : ms_head_cluster_status(h, c, ms_bringup_first(op->bringup));
 
     if (!op->why.code && !s)
         ms_error_set(&op->why, -ENOMEM, "cluster '%s': out of memory", c->name);
@@ -100,8 +101,10 @@ static int move(struct ms_head_op *op, struct ms_slot *slot, struct ms_buf *tabl
         return ms_error_wrap(
             &op->why, "%s/%u: node %s is gone", c->name, slot->rank, slot->node);
     place = placed->ranks[0];
-    rc = ms_slot_move(
-        slot, place->pieces[0]->node, place->pieces[0]->devices, place->pieces[0]->n_devices);
+    rc = ms_slot_move(slot,
+                      place->pieces[0]->node,
+                      place->pieces[0]->devices,
+                      place->pieces[0]->n_devices);
     if (rc == 0) {
         placed->ranks[0] = c->placed->ranks[slot->rank];
         c->placed->ranks[slot->rank] = place;
@@ -158,19 +161,11 @@ static void launch(struct ms_head_op *op)
 
 /* ---- the old ones ---------------------------------------------------------------- */
 
-static bool is_to_end(const struct ms_head_op *op)
-{
-    ms_list_each (d, &op->head->destroying, struct ms_head_op, wait_link)
-        if (d->cluster == op->cluster)
-            return true;
-    return false;
-}
-
 static void old_are_gone(struct ms_head_op *op)
 {
     MS_CLEANUP(ms_buf_finish) struct ms_buf table = {0};
 
-    if (is_to_end(op))
+    if (ms_head_is_to_end(op->head, op->cluster))
         ms_error_set(&op->why,
                      -ECANCELED,
                      "cluster '%s' was destroyed meanwhile",
@@ -210,11 +205,9 @@ static void begin(struct ms_head_op *op)
         if (c->slots[i].is_changing)
             say_why(&c->slots[i]);
     ranks = changing(c, &count);
-    if (!ranks || ms_ending_begin(op,
-                                  ranks,
-                                  count,
-                                  ms_head_grace(wanted(op)->grace_ns),
-                                  old_are_gone) < 0)
+    if (!ranks ||
+        ms_ending_begin(
+            op, ranks, count, ms_head_grace(wanted(op)->grace_ns), old_are_gone) < 0)
         ms_head_op_fail(op, -ENOMEM, "out of memory");
 }
 
@@ -227,7 +220,8 @@ int ms_head_check_change(const struct ms_cluster *c,
     if (!c || c->state == MS_CLUSTER_STOPPING)
         return ms_error_set(err, -ENOENT, "there is no cluster '%.64s'", name);
     if (!c->is_made || c->is_busy)
-        return ms_error_set(err, -EBUSY, "cluster '%s' is being changed already", c->name);
+        return ms_error_set(
+            err, -EBUSY, "cluster '%s' is being changed already", c->name);
     if (!c->spec)
         return ms_error_set(err,
                             -ENOTSUP,

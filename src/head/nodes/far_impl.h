@@ -10,11 +10,12 @@
 
 #include <pthread.h>
 
-enum { FAR_WORKERS_MAX = 64 };
+enum { FAR_WORKERS_MAX = 256, FAR_STEPS_MAX = 8 };
 
 struct far_worker {
     Muster__WorkerSpec *spec;
     bool lives;
+    char *steps; /* "method=argument ..."; NULL: none */
 };
 
 struct far_agent {
@@ -28,7 +29,7 @@ struct far_agent {
     enum far_mode mode;
     bool welcome, refused, ended;
     struct far_worker workers[FAR_WORKERS_MAX];
-    size_t count, contexts, ports;
+    size_t count, contexts, ports, runs;
     uint64_t last_start; /* request */
     uint64_t kept;       /* the same, if its answer was kept */
 };
