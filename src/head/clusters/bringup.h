@@ -45,8 +45,8 @@ void ms_bringup_destroy(struct ms_bringup *l);
 
 /* A worker has ended: it may be one that is being brought up. */
 void ms_bringup_worker_ended(struct ms_head *h,
-                            const struct ms_slot *slot,
-                            const Muster__Exit *exit);
+                             const struct ms_slot *slot,
+                             const Muster__Exit *exit);
 /* The workers of a node are lost, and those that are being brought up there with it. */
 void ms_bringups_lost(struct ms_head *h, const char *node);
 /* The operation that brings up ranks of this cluster; NULL: none does. */

@@ -92,8 +92,8 @@ static int append(Muster__Failure *all, Muster__Failure *one)
 }
 
 void ms_bringup_add_failure(struct ms_head_op *op,
-                           const struct ms_slot *slot,
-                           Muster__Failure *failure)
+                            const struct ms_slot *slot,
+                            Muster__Failure *failure)
 {
     char where[2 * MS_NAME_MAX + 32];
 

@@ -15,7 +15,7 @@ Muster__Failure *ms_bringup_late(const struct ms_head_op *op, int64_t timeout_ns
 /* Of this worker, among op->failure->workers; takes it (NULL: out of memory). The first one
  * is also the operation's own reason. */
 void ms_bringup_add_failure(struct ms_head_op *op,
-                           const struct ms_slot *slot,
-                           Muster__Failure *failure);
+                            const struct ms_slot *slot,
+                            Muster__Failure *failure);
 
 #endif

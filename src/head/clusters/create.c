@@ -114,15 +114,10 @@ static void
 port_held(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
 {
     struct ms_cluster *c = op->cluster;
+    struct ms_error err = {0};
 
-    if (answer->body_case != MUSTER__AGENT_TO_HEAD__BODY_PORT) {
-        ms_head_op_fail(
-            op, -EPROTO, "the agent on node %s answered without a port", n->name);
-        return;
-    }
-    c->master = MS_TAKE(answer->port);
-    if (ms_head_port_add(op->head, c->port_owner, c->driver, n) < 0)
-        ms_head_op_fail(op, -ENOMEM, "out of memory");
+    if (ms_head_cluster_port_take(c, n, answer, &err) < 0)
+        ms_head_op_fail_with(op, &err);
     else if (ms_head_is_to_end(op->head, c))
         ms_head_op_fail(
             op, -ECANCELED, "cluster '%s' was destroyed meanwhile", c->name);
@@ -134,28 +129,6 @@ port_held(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
 static bool needs_port(const Muster__ClusterSpec *spec)
 {
     return !spec->beside[0] || spec->worker->start != MUSTER__START_KIND__START_COMMAND;
-}
-
-/* On the node of rank 0, from now until the cluster's end. */
-static int hold_port(struct ms_head_op *op, struct ms_error *err)
-{
-    struct ms_cluster *c = op->cluster;
-    struct ms_node *n = ms_node_find(op->head, c->slots[0].node);
-    Muster__HoldPort hold = MUSTER__HOLD_PORT__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
-
-    if (asprintf(&c->port_owner, "%s:%08x", c->name, (unsigned)ms_random_id()) < 0) {
-        c->port_owner = NULL;
-        return ms_error_set(err, -ENOMEM, "out of memory");
-    }
-    if (!n)
-        return ms_error_set(err, -ENODEV, "there is no node %s", c->slots[0].node);
-    op->on_answer = port_held;
-    op->on_refused = NULL;
-    hold.owner = c->port_owner;
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_HOLD_PORT;
-    m.hold_port = &hold;
-    return ms_node_ask(n, op, &m, err);
 }
 
 /* ---- it is known ----------------------------------------------------------------- */
@@ -219,10 +192,13 @@ begin(struct ms_head_op *op, Muster__ClusterPlaced *placed, struct ms_error *err
     if (!c->spec)
         return ms_error_sys(err, -ENOMEM, "cluster '%s'", c->name);
     ms_head_changed(op->head);
-    if (needs_port(c->spec))
-        return hold_port(op, err);
-    launch(op);
-    return 0;
+    if (!needs_port(c->spec)) {
+        launch(op);
+        return 0;
+    }
+    op->on_answer = port_held;
+    op->on_refused = NULL;
+    return ms_head_cluster_port_ask(op, err);
 }
 
 /* ---- where ----------------------------------------------------------------------- */

@@ -71,7 +71,8 @@ static void finish(struct ms_head_op *op)
 /* What has a process that is known. */
 static bool is_stoppable(const struct ms_slot *s, enum which which)
 {
-    return s->now.uid && s->now.address && (which == ALL || (s->rank == 0) == (which == ONLY_FIRST));
+    return s->now.uid && s->now.address &&
+           (which == ALL || (s->rank == 0) == (which == ONLY_FIRST));
 }
 
 static size_t
@@ -125,7 +126,8 @@ static void step(struct ms_head_op *op)
         finish(op);
 }
 
-static void stopped(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
+static void
+stopped(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
 {
     (void)n;
     (void)answer;

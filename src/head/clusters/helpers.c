@@ -164,10 +164,8 @@ static size_t further(const struct ms_cluster *c, uint32_t rank)
 }
 
 /* In the registry, STARTING. */
-static int add(struct ms_head_op *op,
-               uint32_t rank,
-               struct ms_cluster **out,
-               struct ms_error *err)
+static int
+add(struct ms_head_op *op, uint32_t rank, struct ms_cluster **out, struct ms_error *err)
 {
     const struct ms_cluster *c = op->cluster;
     size_t count = further(c, rank);
@@ -190,8 +188,8 @@ static int add(struct ms_head_op *op,
                                          .helps = c->slots[rank].now.uid};
     }
     print_name(name, c, rank);
-    rc = ms_registry_add(
-        &op->head->registry, name, slots, count, ms_now_ns(), out, err);
+    rc =
+        ms_registry_add(&op->head->registry, name, slots, count, ms_now_ns(), out, err);
     if (rc < 0)
         return rc;
     (*out)->driver = c->driver;
@@ -369,7 +367,8 @@ int ms_helpers_add_step(const struct ms_head *h,
 
     if (!own)
         return 0;
-    more = step ? realloc(run->steps, (run->n_steps + 1) * sizeof(Muster__Step *)) : NULL;
+    more =
+        step ? realloc(run->steps, (run->n_steps + 1) * sizeof(Muster__Step *)) : NULL;
     if (!more) {
         if (step)
             muster__step__free_unpacked(step, NULL);

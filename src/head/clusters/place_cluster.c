@@ -134,11 +134,12 @@ static int place(struct ms_head *h,
     int rc;
 
     if (p.rc < 0)
-        return ms_error_set(err,
-                            p.rc,
-                            "cluster '%s': its devices or bundles do not make %u workers",
-                            what->cluster,
-                            what->first + what->count);
+        return ms_error_set(
+            err,
+            p.rc,
+            "cluster '%s': its devices or bundles do not make %u workers",
+            what->cluster,
+            what->first + what->count);
     rc = claim(b, &p.m, what, &c, table, err);
     if (rc < 0)
         return rc;
@@ -210,12 +211,8 @@ static void adopt(struct ms_books *b, const struct ms_slot *slot)
                              .pieces = &piece,
                              .devices = slot->devices};
 
-    ms_books_adopt(b,
-                   slot->cluster->name,
-                   slot->rank,
-                   slot->cluster->driver,
-                   slot->node,
-                   &what);
+    ms_books_adopt(
+        b, slot->cluster->name, slot->rank, slot->cluster->driver, slot->node, &what);
 }
 
 void ms_place_adopt(struct ms_head *h, const struct ms_slot *slot)
@@ -225,14 +222,22 @@ void ms_place_adopt(struct ms_head *h, const struct ms_slot *slot)
     pthread_mutex_unlock(&h->place.lock);
 }
 
-void ms_place_shrunk(struct ms_head *h, const struct ms_cluster *c)
+static bool is_wide(const struct ms_cluster *c)
+{
+    for (size_t i = 0; i < c->placed->n_ranks; i++)
+        if (c->placed->ranks[i]->n_pieces > 1)
+            return true;
+    return false;
+}
+
+void ms_place_settle(struct ms_head *h, const struct ms_cluster *c)
 {
     struct ms_books *b = &h->place.books;
     const struct ms_claim *whole;
 
     pthread_mutex_lock(&h->place.lock);
     whole = ms_books_find_claim(b, c->name);
-    if (!whole || !whole->seats) { /* bundles are their groups' anyway */
+    if ((!whole || !whole->seats) && !is_wide(c)) {
         ms_books_drop_cluster(b, c->name);
         for (size_t i = 0; i < c->count; i++)
             adopt(b, &c->slots[i]);

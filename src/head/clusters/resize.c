@@ -8,8 +8,8 @@
  */
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "head/clusters/clusters_impl.h"
 #include "head/clusters/bringup.h"
+#include "head/clusters/clusters_impl.h"
 #include "head/clusters/place.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
@@ -48,8 +48,7 @@ static void finish(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
     struct ms_cluster *c = op->cluster;
-    Muster__ClusterStatus *s =
-        op->why.code ? NULL : ms_head_cluster_status(h, c, NULL);
+    Muster__ClusterStatus *s = op->why.code ? NULL : ms_head_cluster_status(h, c, NULL);
 
     if (!op->why.code && !s)
         ms_error_set(&op->why, -ENOMEM, "cluster '%s': out of memory", c->name);
@@ -73,7 +72,7 @@ static void cut(struct ms_head_op *op, size_t count)
 
     (void)ms_cluster_resize(&op->head->registry, c, NULL, count, ms_now_ns());
     cut_places(c);
-    ms_place_shrunk(op->head, c);
+    ms_place_settle(op->head, c);
 }
 
 static void last_are_gone(struct ms_head_op *op)
@@ -151,21 +150,17 @@ static int add_slots(struct ms_head_op *op, const Muster__ClusterPlaced *more)
     for (size_t i = 0; i < more->n_ranks; i++) {
         const Muster__Piece *p = more->ranks[i]->pieces[0];
 
-        slots[i] = (struct ms_slot_spec){.uid = ms_random_id(),
-                                         .node = p->node,
-                                         .devices = p->devices,
-                                         .device_count = p->n_devices,
-                                         .memory = c->spec->worker->memory_limit,
-                                         .cpu_milli = c->spec->worker->cpu_milli,
-                                         .device_memory =
-                                             p->n_devices ? c->spec->place->device_memory
-                                                          : 0};
+        slots[i] = (struct ms_slot_spec){
+            .uid = ms_random_id(),
+            .node = p->node,
+            .devices = p->devices,
+            .device_count = p->n_devices,
+            .memory = c->spec->worker->memory_limit,
+            .cpu_milli = c->spec->worker->cpu_milli,
+            .device_memory = p->n_devices ? c->spec->place->device_memory : 0};
     }
-    return ms_cluster_resize(&op->head->registry,
-                             c,
-                             slots,
-                             c->count + more->n_ranks,
-                             ms_now_ns());
+    return ms_cluster_resize(
+        &op->head->registry, c, slots, c->count + more->n_ranks, ms_now_ns());
 }
 
 static int launch(struct ms_head_op *op, uint32_t first)
@@ -228,11 +223,12 @@ static int check(const struct ms_head_op *op, struct ms_error *err)
                             w->world_size,
                             MS_CLUSTER_WORKERS_MAX);
     if (!c->spec->can_resize || c->spec->beside[0])
-        return ms_error_set(err,
-                            -ENOTSUP,
-                            "cluster '%s' cannot change its size: its ranks have places "
-                            "in a mesh (tp, pp, cp or ep), or run beside others",
-                            c->name);
+        return ms_error_set(
+            err,
+            -ENOTSUP,
+            "cluster '%s' cannot change its size: its ranks have places "
+            "in a mesh (tp, pp, cp or ep), or run beside others",
+            c->name);
     return 0;
 }
 

@@ -155,13 +155,14 @@ static Muster__WorkerSpec *plan_rank(const struct ms_head_op *op,
         beside = find_beside(op, rank);
         spec = beside ? ms_plan_beside(plan, rank, beside, err) : NULL;
         if (!beside)
-            ms_error_set(err,
-                         -ESRCH,
-                         "%s/%u: the worker %s/%u, beside which it is to run, has ended",
-                         c->name,
-                         rank,
-                         c->spec->beside,
-                         rank);
+            ms_error_set(
+                err,
+                -ESRCH,
+                "%s/%u: the worker %s/%u, beside which it is to run, has ended",
+                c->name,
+                rank,
+                c->spec->beside,
+                rank);
     }
     if (spec)
         ms_start_fill(op, &c->slots[rank], spec);

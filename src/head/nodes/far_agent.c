@@ -243,13 +243,16 @@ static void on_run_steps(struct far_agent *a, const Muster__HeadToAgent *q)
 
 /* ---- the rest -------------------------------------------------------------------- */
 
-static void on_hold_port(struct far_agent *a, uint64_t request)
+static void
+on_hold_port(struct far_agent *a, uint64_t request, const Muster__HoldPort *hold)
 {
-    static char host[] = "10.0.0.9";
+    char host[sizeof a->node + 8];
     Muster__PortHeld port = MUSTER__PORT_HELD__INIT;
     Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
 
-    a->ports++;
+    assert(a->ports < FAR_PORTS_MAX);
+    snprintf(a->owners[a->ports++], sizeof a->owners[0], "%s", hold->owner);
+    snprintf(host, sizeof host, "%s.host", a->node);
     port.host = host;
     port.port = 4711;
     m.request = request;
@@ -258,11 +261,23 @@ static void on_hold_port(struct far_agent *a, uint64_t request)
     far_send(a, &m);
 }
 
+static void drop_port(struct far_agent *a, const char *owner)
+{
+    size_t i = 0;
+
+    while (i < a->ports && strcmp(a->owners[i], owner) != 0)
+        i++;
+    if (i < a->ports)
+        memmove(a->owners[i], a->owners[--a->ports], sizeof a->owners[0]);
+}
+
 static void on_message(struct far_agent *a, Muster__HeadToAgent *m)
 {
     switch (m->body_case) {
     case MUSTER__HEAD_TO_AGENT__BODY_WELCOME:
         a->welcome = true;
+        if (a->head != m->welcome->head)
+            a->last_start = 0; /* another head counts anew */
         a->head = m->welcome->head;
         break;
     case MUSTER__HEAD_TO_AGENT__BODY_FAILURE:
@@ -276,13 +291,13 @@ static void on_message(struct far_agent *a, Muster__HeadToAgent *m)
         on_stop(a, m->request, m->stop);
         break;
     case MUSTER__HEAD_TO_AGENT__BODY_HOLD_PORT:
-        on_hold_port(a, m->request);
+        on_hold_port(a, m->request, m->hold_port);
         break;
     case MUSTER__HEAD_TO_AGENT__BODY_RUN_STEPS:
         on_run_steps(a, m);
         break;
     case MUSTER__HEAD_TO_AGENT__BODY_DROP_PORT:
-        a->ports--;
+        drop_port(a, m->drop_port->owner);
         answer_done(a, m->request);
         break;
     case MUSTER__HEAD_TO_AGENT__BODY_DRIVER:
@@ -351,6 +366,7 @@ static void on_open(void *arg)
     struct far_agent *a = arg;
     Muster__WorkerReport reports[FAR_WORKERS_MAX], *pointers[FAR_WORKERS_MAX];
     Muster__WorkerStarted begun[FAR_WORKERS_MAX];
+    Muster__PortReport ports[FAR_PORTS_MAX], *port_list[FAR_PORTS_MAX];
     Muster__AgentReady ready = MUSTER__AGENT_READY__INIT;
     Muster__AgentHello agent = MUSTER__AGENT_HELLO__INIT;
     Muster__LinkHello hello = MUSTER__LINK_HELLO__INIT;
@@ -372,6 +388,13 @@ static void on_open(void *arg)
     agent.ready = &ready;
     agent.n_workers = a->count;
     agent.workers = pointers;
+    for (size_t i = 0; i < a->ports; i++) {
+        muster__port_report__init(&ports[i]);
+        ports[i].owner = a->owners[i];
+        port_list[i] = &ports[i];
+    }
+    agent.n_ports = a->ports;
+    agent.ports = port_list;
     hello.protocol = MS_FRAME_VERSION;
     hello.who_case = MUSTER__LINK_HELLO__WHO_AGENT;
     hello.agent = &agent;

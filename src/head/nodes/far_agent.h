@@ -57,6 +57,9 @@ size_t far_ports(struct far_agent *a);
 size_t far_runs(struct far_agent *a); /* RunSteps that came, ever */
 /* All steps that a worker of it was told to do, as "method=argument ...". */
 void far_steps(struct far_agent *a, uint64_t uid, char *out, size_t room);
+/* A variable that a worker of it was started with; empty: it was not. */
+void far_env(
+    struct far_agent *a, uint64_t uid, const char *name, char *out, size_t room);
 /* Wait until it has that many. */
 void far_wait_living(struct far_agent *a, size_t count);
 void far_wait_contexts(struct far_agent *a, size_t count);

@@ -213,6 +213,27 @@ void far_steps(struct far_agent *a, uint64_t uid, char *out, size_t room)
     pthread_mutex_unlock(&far.lock);
 }
 
+static void
+read_env(const Muster__WorkerSpec *s, const char *name, char *out, size_t room)
+{
+    size_t len = strlen(name);
+
+    for (size_t i = 0; i < s->n_env; i++)
+        if (strncmp(s->env[i], name, len) == 0 && s->env[i][len] == '=')
+            snprintf(out, room, "%s", s->env[i] + len + 1);
+}
+
+void far_env(
+    struct far_agent *a, uint64_t uid, const char *name, char *out, size_t room)
+{
+    out[0] = 0;
+    pthread_mutex_lock(&far.lock);
+    for (size_t i = 0; i < a->count; i++)
+        if (a->workers[i].spec->uid == uid)
+            read_env(a->workers[i].spec, name, out, room);
+    pthread_mutex_unlock(&far.lock);
+}
+
 size_t far_ports(struct far_agent *a)
 {
     return look(a, ports);
