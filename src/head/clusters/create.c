@@ -268,9 +268,12 @@ static int check(struct ms_head_op *op, struct ms_error *err);
 static void on_late(void *arg)
 {
     struct ms_head_op *op = arg;
+    struct ms_head *h = op->head;
 
     ms_list_remove(&op->wait_link);
     ms_head_op_fail_with(op, &op->why);
+    ms_head_changed(h);
+    ms_creations_step(h); /* there may be room for those behind it */
 }
 
 /* True: it waits, with the reason in op->why and op->table. */
@@ -335,6 +338,8 @@ bool ms_head_give_up_waiting(struct ms_head *h,
         if (op->driver == d && strcmp(spec_of(op)->name, cluster) == 0) {
             ms_head_op_fail(
                 op, -ECANCELED, "cluster '%s' was destroyed meanwhile", cluster);
+            ms_head_changed(h);
+            ms_creations_step(h);
             return true;
         }
     return false;
