@@ -2,6 +2,7 @@
 #include "base/cleanup.h"
 #include "head/seen.h"
 #include "head/test_ops.h"
+#include "head/test_spec.h"
 #include "io/addr.h"
 #include "io/test_ended.h"
 
@@ -35,18 +36,13 @@ static struct ms_head *start(struct ms_error *err)
 }
 
 /* `count` workers that run /bin/sh -c `script`. */
-static struct ms_head_op *create(struct ms_head *h, const char *script, size_t count)
+static struct ms_head_op *create(struct ms_head *h, const char *script, uint32_t count)
 {
-    const char *command[] = {"/bin/sh", "-c", script};
-    struct ms_head_rank ranks[8] = {0};
+    struct spec s;
 
-    for (size_t i = 0; i < count; i++) {
-        muster__worker_spec__init(&ranks[i].spec);
-        ranks[i].spec.start = MUSTER__START_KIND__START_COMMAND;
-        ranks[i].spec.n_command = 3;
-        ranks[i].spec.command = (char **)(uintptr_t)command;
-    }
-    return ms_head_create_cluster(h, "actor", ranks, count);
+    spec_init(&s, "actor", count);
+    spec_set_script(&s, script);
+    return spec_create(h, &s);
 }
 
 static bool exists(const char *dir, const char *name)

@@ -1,6 +1,5 @@
 #include "head/seen.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,10 +15,12 @@ void seen_exit(void *arg, uint64_t uid, const Muster__Exit *exit)
     struct seen *s = arg;
 
     pthread_mutex_lock(&s->lock);
-    assert(s->exits < SEEN_MAX);
-    s->uids[s->exits] = uid;
-    s->codes[s->exits] = exit->code;
-    snprintf(s->details[s->exits++], sizeof s->details[0], "%s", exit->detail);
+    if (s->exits < SEEN_MAX) {
+        s->uids[s->exits] = uid;
+        s->codes[s->exits] = exit->code;
+        snprintf(s->details[s->exits], sizeof s->details[0], "%s", exit->detail);
+    }
+    s->exits++;
     s->signaled = exit->signaled;
     s->requested = exit->requested;
     snprintf(s->last_words,

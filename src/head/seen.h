@@ -13,7 +13,7 @@ enum { SEEN_MAX = 32 };
 struct seen {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    size_t exits;
+    size_t exits; /* of the first SEEN_MAX what is below */
     uint64_t uids[SEEN_MAX];
     int codes[SEEN_MAX];
     char details[SEEN_MAX][600];

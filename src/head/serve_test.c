@@ -67,7 +67,7 @@ static void test_all_or_none_across_nodes(void **state)
     ops_expect(serve_ask(h, "actor", false), 0, NULL);
     ops_expect(ms_head_hold_port_on(h, "b", "actor:1"), 0, NULL);
     assert_int_equal(far_ports(b), 1);
-    assert_int_equal(far_ports(a), 0);
+    assert_int_equal(far_ports(a), 1); /* the cluster's own, where rank 0 is */
     ops_expect(ms_head_drop_port(h, "actor:1"), 0, NULL);
     assert_int_equal(far_ports(b), 0);
     ms_head_stop(h, 0);
@@ -119,7 +119,6 @@ static void test_drivers_have_their_own(void **state)
     serve_create(one, "mine", false, mine);
     serve_create(two, "yours", false, yours);
     serve_create(one, "kept", true, kept);
-    ops_expect(serve_ask(one, "unmade", true), 0, NULL); /* never described */
     ops_expect(serve_ask(two, "mine", false), -EEXIST, "train.py");
     ops_expect(
         ms_head_destroy_that_cluster(two, "mine", true, 0, 0), -ENOENT, "'mine'");
@@ -187,6 +186,36 @@ static void test_a_driver_may_not_stop_what_others_have(void **state)
     ms_head_stop(driver, 0);
 }
 
+/* A detached cluster outlives its driver once it is made, and not before. */
+static void test_a_detached_cluster_must_be_made(void **state)
+{
+    struct far_agent *a = serve_agent("a"), *b = serve_agent("b");
+    struct seen s;
+    struct ms_head *h;
+    struct ms_head_op *op;
+    uint64_t kept[2];
+    struct spec spec;
+
+    (void)state;
+    seen_init(&s);
+    h = serve_join(&s);
+    serve_create(h, "kept", true, kept);
+    far_set_mode(b, FAR_STEPS_NEVER);
+    serve_spec(&spec, "unmade");
+    spec.message.detached = true;
+    spec_add_step(&spec, "load", "7b");
+    op = spec_create(h, &spec);
+    far_wait_runs(b, 1);
+    ms_head_stop(h, 0);
+    ms_head_op_unref(op);
+    far_wait_living(a, 1); /* kept */
+    far_wait_living(b, 1);
+    assert_int_equal(serve_count(), 1);
+    assert_int_equal(far_ports(a), 1);
+    ops_expect(ms_head_destroy_cluster(serve_head, "kept", 0), 0, NULL);
+    far_wait_ports(a, 0);
+}
+
 static void test_an_agent_that_ends_takes_its_workers(void **state)
 {
     struct far_agent *b;
@@ -204,7 +233,7 @@ static void test_an_agent_that_ends_takes_its_workers(void **state)
     seen_wait_exits(&s, 1);
     assert_int_equal(s.uids[0], uids[1]);
     assert_non_null(strstr(s.details[0], "node b"));
-    ops_expect(serve_ask(h, "more", false), -ENODEV, "no node b");
+    ops_expect(serve_ask(h, "more", false), -ENOSPC, "node 'b' is gone");
     ms_head_stop(h, 0);
 }
 
@@ -269,6 +298,7 @@ int main(void)
         TEST(test_a_node_ends_while_a_cluster_is_made),
         TEST(test_drivers_have_their_own),
         TEST(test_a_driver_may_not_stop_what_others_have),
+        TEST(test_a_detached_cluster_must_be_made),
         TEST(test_an_agent_that_ends_takes_its_workers),
         TEST(test_a_second_agent_of_a_name_is_refused),
         TEST(test_a_second_head_of_a_name_is_refused),

@@ -50,17 +50,19 @@ struct ms_head *local_start(const char *mode)
     return h;
 }
 
-struct ms_head_op *local_create(struct ms_head *h, const char *name, size_t count)
+void local_spec(struct spec *s, const char *name, uint32_t count)
 {
-    static const uint32_t device = 3;
-    struct ms_head_rank ranks[8] = {0};
+    spec_init(s, name, count);
+    for (uint32_t i = 0; i < count; i++)
+        spec_add_device(s, i);
+}
 
-    for (size_t i = 0; i < count; i++) {
-        muster__worker_spec__init(&ranks[i].spec);
-        ranks[i].devices = &device;
-        ranks[i].device_count = 1;
-    }
-    return ms_head_create_cluster(h, name, ranks, count);
+struct ms_head_op *local_create(struct ms_head *h, const char *name, uint32_t count)
+{
+    struct spec s;
+
+    local_spec(&s, name, count);
+    return spec_create(h, &s);
 }
 
 pid_t local_agent_pid(struct ms_head *h)

@@ -8,6 +8,7 @@
 
 #include "head/seen.h"
 #include "head/test_ops.h"
+#include "head/test_spec.h"
 
 #include <sys/types.h>
 
@@ -24,8 +25,9 @@ struct ms_head *local_start_with(const char *path,
 /* It must start. */
 struct ms_head *local_start(const char *mode);
 
-/* `count` workers, with device 3 each. */
-struct ms_head_op *local_create(struct ms_head *h, const char *name, size_t count);
+/* `count` workers, up to 4; rank i has device i. */
+void local_spec(struct spec *s, const char *name, uint32_t count);
+struct ms_head_op *local_create(struct ms_head *h, const char *name, uint32_t count);
 pid_t local_agent_pid(struct ms_head *h);
 
 /* Nothing is left of the session in `dir`: no file, no child. */

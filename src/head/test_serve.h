@@ -8,6 +8,7 @@
 #include "head/nodes/far_agent.h"
 #include "head/seen.h"
 #include "head/test_ops.h"
+#include "head/test_spec.h"
 
 extern struct ms_head *serve_head;
 extern char serve_address[128];
@@ -32,7 +33,8 @@ struct far_agent *serve_agent(const char *node);
 struct ms_head *serve_join(struct seen *s);
 struct ms_head *serve_join_at(struct seen *s, const char *address);
 
-/* Ask for a cluster of two, on nodes "a" and "b". */
+/* A cluster of two, on nodes "a" and "b" with devices 2 and 3 of each. */
+void serve_spec(struct spec *s, const char *name);
 struct ms_head_op *serve_ask(struct ms_head *h, const char *name, bool detached);
 /* It must be made; the uids of its workers. */
 void serve_create(struct ms_head *h, const char *name, bool detached, uint64_t uids[2]);

@@ -162,7 +162,7 @@ static void test_what_is_claimed_is_not_claimed_again(void **state)
     r.request.cpu_milli = 1500; /* 4 on each node: 6 of 8 CPUs */
     other.request.cpu_milli = 600;
     claim(b, &r);
-    refuse(b, &r, -EEXIST, "there is a cluster 'actor' already, or it is being", NULL);
+    refuse(b, &r, -EEXIST, "there is a cluster 'actor' already", NULL);
     refuse(b,
            &other,
            -ENOSPC,
@@ -177,6 +177,64 @@ static void test_what_is_claimed_is_not_claimed_again(void **state)
     claim(b, &r);
     ms_books_drop_cluster(b, "critic");
     ms_books_drop_cluster(b, "third");
+    check_empty(b);
+}
+
+/* Beside what it has; the last of it can be given back alone. */
+static void test_more_for_a_cluster(void **state)
+{
+    struct ms_books *b = *state;
+    struct ms_claim_request r = mapping("actor", 0, 2), more = mapping("actor", 2, 2);
+    struct ms_claim *first;
+
+    r.request.cpu_milli = more.request.cpu_milli = 2000;
+    first = claim(b, &r);
+    refuse(b, &more, -EEXIST, "'actor' already", NULL);
+    more.is_more = true;
+    claim(b, &more);
+    assert_int_equal(b->stock.nodes[0].cpu_milli_held, 8000);
+    assert_ptr_equal(ms_books_find_claim(b, "actor"), first);
+    ms_books_drop_newest(b, "actor");
+    assert_int_equal(b->stock.nodes[0].cpu_milli_held, 4000);
+    assert_ptr_equal(ms_books_find_claim(b, "actor"), first);
+    ms_books_drop_newest(b, "other"); /* holds nothing */
+    claim(b, &more);
+    ms_books_drop_cluster(b, "actor"); /* all of it */
+    check_empty(b);
+}
+
+static void test_what_could_be_had_if_all_were_free(void **state)
+{
+    struct ms_books *b = *state;
+    struct ms_claim_request r = mapping("actor", 0, 8), other = mapping("critic", 0, 8);
+    struct ms_group *g = group(b, "g", 1, (struct ms_bundle){.cpu_milli = 1000});
+    struct ms_seat seat = {g, 0};
+
+    r.request.cpu_milli = 1500;
+    r.request.device_memory = 60 * GIB;
+    other.request.cpu_milli = 2000;
+    other.request.device_memory = 80 * GIB;
+    claim(b, &r);
+    refuse(b, &other, -ENOSPC, "", NULL);
+    assert_true(ms_books_is_possible(b, &other));
+    other.request.cpu_milli = 2001; /* 4 on a node of 8 CPUs */
+    assert_false(ms_books_is_possible(b, &other));
+    other.request.cpu_milli = 0;
+    other.request.device_memory = 81 * GIB;
+    assert_false(ms_books_is_possible(b, &other));
+    other.request.device_memory = 0;
+    other.scope.devices_per_node = 2; /* 4 ids */
+    assert_false(ms_books_is_possible(b, &other));
+    other =
+        (struct ms_claim_request){.request = {.cluster = "seated", .cpu_milli = 1000},
+                                  .seats = &seat,
+                                  .seat_count = 1};
+    assert_true(ms_books_is_possible(b, &other));
+    other.request.cpu_milli = 1001;
+    assert_false(ms_books_is_possible(b, &other));
+    assert_int_equal(b->stock.nodes[0].cpu_milli_held, 7000); /* nothing has changed */
+    ms_books_drop_cluster(b, "actor");
+    assert_int_equal(ms_books_remove(b, g, NULL), 0);
     check_empty(b);
 }
 
@@ -357,6 +415,8 @@ static void random_step(struct ms_books *b, uint64_t *seed)
     struct ms_group *g = NULL;
     struct ms_seat seat = {0};
     struct ms_claim *c;
+    bool is_possible;
+    int rc;
 
     snprintf(name, sizeof name, "x%u", roll(seed, 9));
     g = ms_books_find_group(b, name);
@@ -377,10 +437,16 @@ static void random_step(struct ms_books *b, uint64_t *seed)
         }
         r.request.cpu_milli = roll(seed, 4) * 200;
         r.owner = roll(seed, 3);
-        ms_books_claim(b, &r, &c, NULL, NULL);
+        r.is_more = roll(seed, 2);
+        is_possible = ms_books_is_possible(b, &r);
+        rc = ms_books_claim(b, &r, &c, NULL, NULL);
+        assert_true(rc < 0 || is_possible || r.seats); /* what fits could be had */
         break;
     case 3:
-        ms_books_drop_cluster(b, name);
+        if (roll(seed, 2))
+            ms_books_drop_newest(b, name);
+        else
+            ms_books_drop_cluster(b, name);
         break;
     case 4:
         ms_books_drop_owner(b, roll(seed, 3));
@@ -439,6 +505,8 @@ int main(void)
         TEST(test_nodes_come_in_any_order),
         TEST(test_node_that_goes_breaks_groups),
         TEST(test_what_is_claimed_is_not_claimed_again),
+        TEST(test_more_for_a_cluster),
+        TEST(test_what_could_be_had_if_all_were_free),
         TEST(test_owner_that_goes_gives_back),
         TEST(test_workers_that_were_found),
         TEST(test_clusters_in_a_group),

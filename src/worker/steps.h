@@ -23,7 +23,7 @@ struct ms_steps_options {
 };
 
 struct ms_steps *ms_steps_create(const struct ms_steps_options *o);
-/* Before the server: a run under way is forgotten. */
+/* Before the server, and not while a run is under way on a loop that still runs. */
 void ms_steps_destroy(struct ms_steps *s);
 
 /* Takes the message. Loop's thread. */

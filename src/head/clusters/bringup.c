@@ -178,7 +178,7 @@ void ms_bringup_cancel(struct ms_head_op *op, const struct ms_error *why)
         return;
     if (!op->why.code)
         op->why = *why;
-    if ((l->phase == START || l->phase == HELPERS) && !ms_list_is_empty(&op->asks))
+    if (l->open == 0 && !ms_list_is_empty(&op->asks)) /* no steps have begun */
         l->phase = FAILING; /* when the nodes have answered what they were asked */
     else
         fail(l);

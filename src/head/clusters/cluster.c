@@ -142,7 +142,7 @@ void ms_head_cluster_forget(struct ms_head *h, struct ms_cluster *c)
         helpers_are_gone(h);
 }
 
-static bool is_awaited(const struct ms_head *h, const struct ms_cluster *c)
+bool ms_head_is_to_end(const struct ms_head *h, const struct ms_cluster *c)
 {
     ms_list_each (op, &h->destroying, struct ms_head_op, wait_link)
         if (op->cluster == c)
@@ -325,7 +325,7 @@ static void worker_gone(struct ms_head *h, const struct ms_slot *slot)
 static bool is_over(const struct ms_head *h, const struct ms_cluster *c)
 {
     return (c->state == MS_CLUSTER_STOPPING && c->live == 0 && !c->is_busy &&
-            !is_awaited(h, c)) ||
+            !ms_head_is_to_end(h, c)) ||
            ms_helpers_are_over(c);
 }
 

@@ -1,5 +1,6 @@
 /* cluster_test.c - clusters of a driver's own head, and an agent that dies or misbehaves */
 #include "base/cleanup.h"
+#include "base/limits.h"
 #include "head/nodes/fake_agent.h"
 #include "head/test_local.h"
 #include "io/test_ended.h"
@@ -15,6 +16,7 @@ static void test_life_of_a_cluster(void **state)
     struct ms_head *h = local_start("");
     struct ms_head_op *op = local_create(h, "actor", 2);
     const Muster__ClusterStatus *c;
+    struct spec many;
     pid_t pid;
 
     (void)state;
@@ -23,7 +25,7 @@ static void test_life_of_a_cluster(void **state)
     assert_int_equal(c->n_workers, 2);
     assert_int_equal(c->workers[1]->rank, 1);
     assert_string_equal(c->workers[1]->address, "/w/x.sock");
-    assert_int_equal(c->workers[1]->devices[0], 3);
+    assert_int_equal(c->workers[1]->devices[0], 1);
     assert_int_equal(c->workers[1]->state, MUSTER__WORKER_STATE__WORKER_RUNNING);
     pid = c->workers[1]->pid;
     assert_int_equal(kill(pid, 0), 0);
@@ -31,8 +33,9 @@ static void test_life_of_a_cluster(void **state)
 
     ops_expect(local_create(h, "actor", 1), -EEXIST, "'actor'");
     ops_expect(local_create(h, "a b", 1), -EINVAL, "cluster");
-    ops_expect(local_create(h, "none", 0), -EINVAL, "0 workers");
-    ops_expect(ms_head_create_cluster(h, "many", NULL, 70000), -ENOSPC, "65536");
+    ops_expect(local_create(h, "none", 0), -EINVAL, "'none'");
+    spec_init(&many, "many", 70000);
+    ops_expect(spec_create(h, &many), -ENOSPC, "65536");
     ops_expect(ms_head_destroy_cluster(h, "other", 0), -ENOENT, "'other'");
     ops_expect(ms_head_destroy_cluster(h, NULL, 0), -EINVAL, NULL);
     ops_expect(ms_head_destroy_cluster(h, "actor", MS_NS_PER_S), 0, NULL);
@@ -45,16 +48,22 @@ static void test_life_of_a_cluster(void **state)
 static void test_spec_must_be_one(void **state)
 {
     struct ms_head *h = local_start("");
-    struct ms_head_rank rank = {0};
-    char *big = malloc(MS_CONTROL_MAX + 1);
+    char *big = malloc(MS_SPEC_MAX + 1);
+    struct spec s;
 
     (void)state;
-    ops_expect(ms_head_create_cluster(h, "a", &rank, 1), -EINVAL, "rank 0");
-    muster__worker_spec__init(&rank.spec);
-    memset(big, 'x', MS_CONTROL_MAX);
-    big[MS_CONTROL_MAX] = 0;
-    rank.spec.working_dir = big;
-    ops_expect(ms_head_create_cluster(h, "a", &rank, 1), -E2BIG, "at most 16777216");
+    ops_expect(ms_head_create_cluster(h, NULL, 0), -EINVAL, "without a specification");
+    spec_init(&s, "a", 1);
+    s.message.worker = NULL;
+    ops_expect(spec_create(h, &s), -EINVAL, "no way to start it");
+    spec_init(&s, "a", 1);
+    s.message.place = NULL;
+    ops_expect(spec_create(h, &s), -EINVAL, "either placed or beside");
+    memset(big, 'x', MS_SPEC_MAX);
+    big[MS_SPEC_MAX] = 0;
+    spec_init(&s, "a", 1);
+    s.worker.working_dir = big;
+    ops_expect(spec_create(h, &s), -E2BIG, "'a'");
     free(big);
     ms_head_stop(h, 0);
 }
@@ -96,21 +105,50 @@ static void test_exit_before_the_answer_is_told_after_it(void **state)
     ms_head_stop(h, 0);
 }
 
-static void test_destroy_waits_for_the_creation(void **state)
+static void assert_no_cluster(struct ms_head *h)
+{
+    struct ms_head_op *op;
+
+    assert_int_equal(ops_status(h, &op)->n_clusters, 0);
+    ms_head_op_unref(op);
+}
+
+/* Its processes are begun: they are known, and ended, when the agent has said so. */
+static void test_destroy_interrupts_a_start(void **state)
 {
     struct ms_head *h = local_start("late");
-    struct ms_head_op *made = local_create(h, "actor", 2);
-    struct ms_head_op *first = ms_head_destroy_cluster(h, "actor", 0);
-    struct ms_head_op *second = ms_head_destroy_cluster(h, "actor", 0);
+    struct ms_head_op *made = local_create(h, "actor", 2), *first, *second;
 
     (void)state;
+    ops_expect(ms_head_hold_port(h, "x"), 0, NULL); /* behind the cluster's own port */
+    first = ms_head_destroy_cluster(h, "actor", 0);
+    second = ms_head_destroy_cluster(h, "actor", 0);
     assert_int_equal(ms_head_op_wait(first, ms_now_ns()), -ETIMEDOUT);
     assert_int_equal(ms_head_op_result(first, NULL), -EINPROGRESS);
-    ops_expect(ms_head_hold_port(h, "x"), 0, NULL); /* the agent answers both now */
-    ops_expect(made, 0, NULL);
+    ops_expect(ms_head_hold_port(h, "go"), 0, NULL); /* the agent answers it now */
+    ops_expect(made, -ECANCELED, "destroyed meanwhile");
     ops_expect(first, 0, NULL);
     ops_expect(second, 0, NULL);
     ops_expect(ms_head_destroy_cluster(h, "actor", 0), -ENOENT, NULL);
+    assert_no_cluster(h);
+    assert_int_equal(local_seen.exits, 0);
+    ms_head_stop(h, 0);
+}
+
+/* At once, perhaps before its port is held. */
+static void test_destroy_interrupts_a_beginning(void **state)
+{
+    struct ms_head *h = local_start("");
+
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        struct ms_head_op *made = local_create(h, "actor", 2);
+        struct ms_head_op *end = ms_head_destroy_cluster(h, "actor", 0);
+
+        ops_expect(end, 0, NULL);
+        ops_expect(made, -ECANCELED, "destroyed meanwhile");
+    }
+    ops_expect(local_create(h, "actor", 2), 0, NULL);
     ms_head_stop(h, 0);
 }
 
@@ -198,7 +236,8 @@ int main(int argc, char **argv)
         TEST(test_spec_must_be_one),
         TEST(test_a_failed_creation_leaves_no_trace),
         TEST(test_exit_before_the_answer_is_told_after_it),
-        TEST(test_destroy_waits_for_the_creation),
+        TEST(test_destroy_interrupts_a_start),
+        TEST(test_destroy_interrupts_a_beginning),
         TEST(test_destroy_has_a_deadline),
         TEST(test_agent_dies_in_the_middle_of_a_request),
         TEST(test_workers_of_a_dead_agent),

@@ -114,16 +114,14 @@ static void
 port_held(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
 {
     struct ms_cluster *c = op->cluster;
+    struct ms_error err = {0};
 
-    if (answer->body_case != MUSTER__AGENT_TO_HEAD__BODY_PORT) {
-        ms_head_op_fail(
-            op, -EPROTO, "the agent on node %s answered without a port", n->name);
-        return;
-    }
     ms_timer_finish(&op->deadline);
-    c->master = MS_TAKE(answer->port);
-    if (ms_head_port_add(op->head, c->port_owner, c->driver, n) < 0)
-        ms_head_op_fail(op, -ENOMEM, "out of memory");
+    if (ms_head_cluster_port_take(c, n, answer, &err) < 0)
+        ms_head_op_fail_with(op, &err);
+    else if (ms_head_is_to_end(op->head, c))
+        ms_head_op_fail(
+            op, -ECANCELED, "cluster '%s' was destroyed meanwhile", c->name);
     else
         launch(op);
 }
@@ -134,14 +132,6 @@ static bool needs_port(const Muster__ClusterSpec *spec)
     return !spec->beside[0] || spec->worker->start != MUSTER__START_KIND__START_COMMAND;
 }
 
-static int64_t step_timeout_ns(const Muster__ClusterSpec *spec)
-{
-    return spec->step_timeout_ns && spec->step_timeout_ns < (uint64_t)MS_CALL_TIMEOUT_NS
-               ? (int64_t)spec->step_timeout_ns
-               : MS_CALL_TIMEOUT_NS;
-}
-
-/* On the node of rank 0, from now until the cluster's end. */
 static void on_port_late(void *arg)
 {
     struct ms_head_op *op = arg;
@@ -153,28 +143,22 @@ static void on_port_late(void *arg)
                     op->cluster->slots[0].node);
 }
 
+static int64_t step_timeout_ns(const Muster__ClusterSpec *spec)
+{
+    return spec->step_timeout_ns && spec->step_timeout_ns < (uint64_t)MS_CALL_TIMEOUT_NS
+               ? (int64_t)spec->step_timeout_ns
+               : MS_CALL_TIMEOUT_NS;
+}
+
 static int hold_port(struct ms_head_op *op, struct ms_error *err)
 {
-    struct ms_cluster *c = op->cluster;
-    struct ms_node *n = ms_node_find(op->head, c->slots[0].node);
-    Muster__HoldPort hold = MUSTER__HOLD_PORT__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
-
-    if (asprintf(&c->port_owner, "%s:%08x", c->name, (unsigned)ms_random_id()) < 0) {
-        c->port_owner = NULL;
-        return ms_error_set(err, -ENOMEM, "out of memory");
-    }
-    if (!n)
-        return ms_error_set(err, -ENODEV, "there is no node %s", c->slots[0].node);
-    if (ms_timer_init(&op->deadline, op->head->loop, on_port_late, op) < 0)
-        return ms_error_set(err, -ENOMEM, "out of memory");
-    ms_timer_set(&op->deadline, ms_bringup_start_ns(step_timeout_ns(c->spec)));
     op->on_answer = port_held;
     op->on_refused = NULL;
-    hold.owner = c->port_owner;
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_HOLD_PORT;
-    m.hold_port = &hold;
-    return ms_node_ask(n, op, &m, err);
+    if (ms_timer_init(&op->deadline, op->head->loop, on_port_late, op) < 0)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    ms_timer_set(&op->deadline,
+                 ms_bringup_start_ns(step_timeout_ns(op->cluster->spec)));
+    return ms_head_cluster_port_ask(op, err);
 }
 
 /* ---- it is known ----------------------------------------------------------------- */
@@ -234,13 +218,15 @@ begin(struct ms_head_op *op, Muster__ClusterPlaced *placed, struct ms_error *err
     c->spec = keep_spec(op);
     c->driver = ms_driver_id(op->driver);
     c->detached = spec_of(op)->detached;
+    c->is_busy = true;
     if (!c->spec)
         return ms_error_sys(err, -ENOMEM, "cluster '%s'", c->name);
     ms_head_changed(op->head);
-    if (needs_port(c->spec))
-        return hold_port(op, err);
-    launch(op);
-    return 0;
+    if (!needs_port(c->spec)) {
+        launch(op);
+        return 0;
+    }
+    return hold_port(op, err);
 }
 
 /* ---- where ----------------------------------------------------------------------- */
@@ -310,9 +296,12 @@ static int check(struct ms_head_op *op, struct ms_error *err);
 static void on_late(void *arg)
 {
     struct ms_head_op *op = arg;
+    struct ms_head *h = op->head;
 
     ms_list_remove(&op->wait_link);
     ms_head_op_fail_with(op, &op->why);
+    ms_head_changed(h);
+    ms_creations_step(h); /* there may be room for those behind it */
 }
 
 /* True: it waits, with the reason in op->why and op->table. */
@@ -377,6 +366,8 @@ bool ms_head_give_up_waiting(struct ms_head *h,
         if (op->driver == d && strcmp(spec_of(op)->name, cluster) == 0) {
             ms_head_op_fail(
                 op, -ECANCELED, "cluster '%s' was destroyed meanwhile", cluster);
+            ms_head_changed(h);
+            ms_creations_step(h);
             return true;
         }
     return false;

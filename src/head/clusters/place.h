@@ -76,8 +76,9 @@ int ms_place_claim(struct ms_head *h,
                    struct ms_error *err);
 /* Could it be had if nobody else had anything? */
 bool ms_place_is_possible(struct ms_head *h, const Muster__ClusterSpec *spec);
-/* It has fewer ranks: what the others had is given back. */
-void ms_place_shrunk(struct ms_head *h, const struct ms_cluster *c);
+/* Its ranks are fewer, or elsewhere: what it holds follows from where they are now. One that
+ * stands in bundles, or has ranks wider than a node, holds what it had until it has ended. */
+void ms_place_settle(struct ms_head *h, const struct ms_cluster *c);
 /* It is no more. */
 void ms_place_cluster_gone(struct ms_head *h, const char *cluster);
 /* A worker of another head's time was found. */

@@ -222,14 +222,22 @@ void ms_place_adopt(struct ms_head *h, const struct ms_slot *slot)
     pthread_mutex_unlock(&h->place.lock);
 }
 
-void ms_place_shrunk(struct ms_head *h, const struct ms_cluster *c)
+static bool is_wide(const struct ms_cluster *c)
+{
+    for (size_t i = 0; i < c->placed->n_ranks; i++)
+        if (c->placed->ranks[i]->n_pieces > 1)
+            return true;
+    return false;
+}
+
+void ms_place_settle(struct ms_head *h, const struct ms_cluster *c)
 {
     struct ms_books *b = &h->place.books;
     const struct ms_claim *whole;
 
     pthread_mutex_lock(&h->place.lock);
     whole = ms_books_find_claim(b, c->name);
-    if (!whole || !whole->seats) { /* bundles are their groups' anyway */
+    if ((!whole || !whole->seats) && !is_wide(c)) {
         ms_books_drop_cluster(b, c->name);
         for (size_t i = 0; i < c->count; i++)
             adopt(b, &c->slots[i]);

@@ -5,17 +5,18 @@
 #include <pthread.h>
 #include <stdio.h>
 
-enum { RACES = 200 };
+enum { RACES = 100 };
 
 static struct seen told[2];
 static struct ms_head *drivers[2];
+static struct far_agent *node;
 
 /* A node "a" of 8 CPUs and 4 devices, and two drivers. */
 static int setup(void **state)
 {
     if (serve_setup(state) < 0)
         return -1;
-    serve_agent("a");
+    node = serve_agent("a");
     for (size_t i = 0; i < 2; i++) {
         seen_init(&told[i]);
         drivers[i] = serve_join(&told[i]);
@@ -83,39 +84,52 @@ static uint64_t group(struct ms_head *h, uint32_t devices, Muster__GroupState st
     return id;
 }
 
-static struct ms_head_op *
-ask_cluster(struct ms_head *h, const char *name, uint64_t cpu_milli)
+/* Two ranks on devices `first` and the next. */
+static void
+cluster_spec(struct spec *s, const char *name, uint32_t first, uint32_t cpu_milli)
 {
-    uint32_t devices[] = {2, 3};
-    Muster__PlaceCluster place = MUSTER__PLACE_CLUSTER__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
-    char copy[32];
-
-    snprintf(copy, sizeof copy, "%s", name);
-    place.name = copy;
-    place.devices = devices;
-    place.n_devices = 2;
-    place.devices_per_worker = 1;
-    place.cpu_milli = cpu_milli;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_PLACE_CLUSTER;
-    m.place_cluster = &place;
-    return ms_head_request(h, &m);
+    spec_init(s, name, 2);
+    spec_add_device(s, first);
+    spec_add_device(s, first + 1);
+    spec_set_cpus(s, cpu_milli);
 }
 
 static struct ms_head_op *
 create(struct ms_head *h, const char *name, uint32_t first, uint32_t cpu_milli)
 {
-    const uint32_t devices[] = {first, first + 1};
-    struct ms_head_rank ranks[2] = {0};
+    struct spec s;
 
-    for (size_t i = 0; i < 2; i++) {
-        muster__worker_spec__init(&ranks[i].spec);
-        ranks[i].spec.cpu_milli = cpu_milli;
-        ranks[i].node = "a";
-        ranks[i].devices = devices + i;
-        ranks[i].device_count = 1;
-    }
-    return ms_head_create_cluster(h, name, ranks, 2);
+    cluster_spec(&s, name, first, cpu_milli);
+    return spec_create(h, &s);
+}
+
+/* Where would it go? */
+static struct ms_head_op *plan(struct ms_head *h, const char *name, uint32_t cpu_milli)
+{
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+    struct spec s;
+
+    cluster_spec(&s, name, 2, cpu_milli);
+    s.place.name = s.message.name;
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_PLACE_CLUSTER;
+    m.place_cluster = &s.place;
+    return ms_head_request(h, &m);
+}
+
+/* CPUs of node "a" that somebody holds, in thousandths. */
+static uint64_t held_cpus(struct ms_head *h)
+{
+    Muster__ResourcesRequest ask = MUSTER__RESOURCES_REQUEST__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+    struct ms_head_op *op;
+    uint64_t held;
+
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RESOURCES;
+    m.resources = &ask;
+    op = ms_head_request(h, &m);
+    held = ((const Muster__Resources *)ops_message(op))->nodes[0]->cpu_milli_held;
+    ms_head_op_unref(op);
+    return held;
 }
 
 /* ---- the tests ------------------------------------------------------------------- */
@@ -127,32 +141,28 @@ struct racer {
     int won[RACES];
 };
 
+static int finish(struct ms_head_op *op)
+{
+    int rc = ms_head_op_wait(op, ms_now_ns() + OPS_DEADLINE_NS);
+
+    if (rc == 0)
+        rc = ms_head_op_result(op, NULL);
+    ms_head_op_unref(op);
+    return rc;
+}
+
 static void *race(void *arg)
 {
     struct racer *r = arg;
     char name[32];
 
     for (int i = 0; i < RACES; i++) {
-        struct ms_head_op *op;
-
         snprintf(name, sizeof name, "%s%d", r->prefix, i);
         pthread_barrier_wait(r->line);
-        op = ask_cluster(r->driver, name, 2500); /* 5 of 8 CPUs */
-        r->won[i] = ms_head_op_wait(op, ms_now_ns() + OPS_DEADLINE_NS) == 0 &&
-                    ms_head_op_result(op, NULL) == 0;
-        ms_head_op_unref(op);
+        r->won[i] = finish(create(r->driver, name, 2, 2500)) == 0; /* 5 of 8 CPUs */
         pthread_barrier_wait(r->line);
-        if (r->won[i]) {
-            Muster__DropClaim drop = MUSTER__DROP_CLAIM__INIT;
-            Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
-
-            drop.cluster = name;
-            m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_DROP_CLAIM;
-            m.drop_claim = &drop;
-            op = ms_head_request(r->driver, &m);
-            ms_head_op_wait(op, ms_now_ns() + OPS_DEADLINE_NS);
-            ms_head_op_unref(op);
-        }
+        if (r->won[i] && finish(ms_head_destroy_cluster(r->driver, name, 0)) < 0)
+            return arg;
         pthread_barrier_wait(r->line);
     }
     return NULL;
@@ -171,33 +181,68 @@ static void test_two_drivers_never_get_the_same(void **state)
             .driver = drivers[i], .prefix = i ? "y" : "x", .line = &line};
         assert_int_equal(pthread_create(&threads[i], NULL, race, &racers[i]), 0);
     }
-    for (size_t i = 0; i < 2; i++)
-        pthread_join(threads[i], NULL);
+    for (size_t i = 0; i < 2; i++) {
+        void *failed;
+
+        pthread_join(threads[i], &failed);
+        assert_null(failed);
+    }
     pthread_barrier_destroy(&line);
     for (int i = 0; i < RACES; i++)
         assert_int_equal(racers[0].won[i] + racers[1].won[i], 1);
 }
 
-static void test_creation_keeps_to_its_claim(void **state)
+static void test_a_plan_holds_nothing(void **state)
+{
+    const Muster__ClusterPlaced *p;
+    struct ms_head_op *op;
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) { /* of the same name, and all that there is */
+        op = plan(drivers[i], "c", 4000);
+        p = (const Muster__ClusterPlaced *)ops_message(op);
+        assert_int_equal(p->n_ranks, 2);
+        assert_string_equal(p->ranks[1]->pieces[0]->node, "a");
+        assert_int_equal(p->ranks[1]->pieces[0]->devices[0], 3);
+        ms_head_op_unref(op);
+    }
+    ops_expect(plan(drivers[0], "c", 4001), -ENOSPC, "CPUs");
+    assert_int_equal(held_cpus(drivers[0]), 0);
+    ops_expect(create(drivers[0], "c", 2, 1000), 0, NULL);
+    ops_expect(plan(drivers[0], "c", 4000), -ENOSPC, "CPUs");
+    ops_expect(plan(drivers[0], "c", 3000), 0, NULL); /* beside what it has */
+    assert_int_equal(held_cpus(drivers[0]), 2000);
+}
+
+static void test_a_cluster_holds_its_places(void **state)
 {
     (void)state;
-    ops_expect(ask_cluster(drivers[0], "c", 1000), 0, NULL);
-    ops_expect(
-        ask_cluster(drivers[1], "c", 0), -EEXIST, "there is a cluster 'c' already");
-    ops_expect(
-        create(drivers[1], "c", 2, 1000), -EEXIST, "another driver is creating it");
-    ops_expect(
-        create(drivers[0], "c", 0, 1000), -EINVAL, "what was placed for it is node a");
-    ops_expect(
-        ask_cluster(drivers[0], "c", 1000), 0, NULL); /* a failure gives it back */
-    ops_expect(create(drivers[0], "c", 2, 2000), -EINVAL, "less of its CPUs");
-    ops_expect(ask_cluster(drivers[0], "c", 3000), 0, NULL);
     ops_expect(create(drivers[0], "c", 2, 3000), 0, NULL);
-    ops_expect(create(drivers[1], "d", 0, 2000), -ENOSPC, "not so many CPUs are free");
-    ops_expect(create(drivers[1], "d", 0, 1000), 0, NULL); /* unplaced, and it fits */
-    ops_expect(ask_cluster(drivers[1], "e", 1), -ENOSPC, "and 0 is what is free");
+    ops_expect(
+        create(drivers[1], "c", 0, 0), -EEXIST, "there is a cluster 'c' already");
+    ops_expect(create(drivers[1], "d", 0, 2000), -ENOSPC, "CPUs");
+    ops_expect(create(drivers[1], "d", 0, 1000), 0, NULL);
+    assert_int_equal(held_cpus(drivers[0]), 8000);
+    ops_expect(create(drivers[1], "e", 0, 1), -ENOSPC, "and 0 is what is free");
     ops_expect(ms_head_destroy_cluster(drivers[0], "c", 0), 0, NULL);
-    ops_expect(ask_cluster(drivers[1], "e", 3000), 0, NULL);
+    ops_expect(create(drivers[1], "e", 2, 3000), 0, NULL);
+    far_set_mode(node, FAR_FAILS); /* what is not made holds nothing */
+    ops_expect(ms_head_destroy_cluster(drivers[1], "e", 0), 0, NULL);
+    ops_expect(create(drivers[1], "e", 2, 3000), -EIO, "no zygote today");
+    assert_int_equal(held_cpus(drivers[0]), 2000);
+}
+
+/* Held by its node from before its start until its end. */
+static void test_a_cluster_holds_a_port(void **state)
+{
+    (void)state;
+    ops_expect(create(drivers[0], "c", 2, 0), 0, NULL);
+    assert_int_equal(far_ports(node), 1);
+    far_set_mode(node, FAR_FAILS);
+    ops_expect(create(drivers[0], "d", 2, 0), -EIO, NULL);
+    far_wait_ports(node, 1);
+    ops_expect(ms_head_destroy_cluster(drivers[0], "c", 0), 0, NULL);
+    far_wait_ports(node, 0);
 }
 
 static void test_group_waits_for_another_driver(void **state)
@@ -228,7 +273,7 @@ static void test_driver_that_ends_gives_back(void **state)
 
     (void)state;
     group(drivers[0], 2, MUSTER__GROUP_STATE__GROUP_PLACED);
-    ops_expect(ask_cluster(drivers[0], "c", 1000), 0, NULL);
+    ops_expect(create(drivers[0], "c", 2, 1000), 0, NULL);
     id = group(drivers[1], 4, MUSTER__GROUP_STATE__GROUP_WAITING);
     op = wait_for_group(drivers[1], id);
     ms_head_stop(MS_TAKE(drivers[0]), 0);
@@ -265,7 +310,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_two_drivers_never_get_the_same),
-        TEST(test_creation_keeps_to_its_claim),
+        TEST(test_a_plan_holds_nothing),
+        TEST(test_a_cluster_holds_its_places),
+        TEST(test_a_cluster_holds_a_port),
         TEST(test_group_waits_for_another_driver),
         TEST(test_driver_that_ends_gives_back),
         TEST(test_requests_of_the_head_itself),

@@ -1,5 +1,6 @@
 #include "head/clusters/ports.h"
 #include "base/cleanup.h"
+#include "base/name.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
@@ -126,6 +127,44 @@ void ms_head_ports_drop_driver(struct ms_head *h, uint64_t driver)
         if (p->driver == driver && !used)
             tell_drop(h, p);
     }
+}
+
+/* ---- of a cluster ----------------------------------------------------------------- */
+
+int ms_head_cluster_port_ask(struct ms_head_op *op, struct ms_error *err)
+{
+    struct ms_cluster *c = op->cluster;
+    struct ms_node *n = ms_node_find(op->head, c->slots[0].node);
+    Muster__HoldPort hold = MUSTER__HOLD_PORT__INIT;
+    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
+    char *owner = NULL;
+
+    if (asprintf(&owner, "%s:%08x", c->name, (unsigned)ms_random_id()) < 0)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    free(c->port_owner);
+    c->port_owner = owner;
+    if (!n)
+        return ms_error_set(err, -ENODEV, "there is no node %s", c->slots[0].node);
+    hold.owner = owner;
+    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_HOLD_PORT;
+    m.hold_port = &hold;
+    return ms_node_ask(n, op, &m, err);
+}
+
+int ms_head_cluster_port_take(struct ms_cluster *c,
+                              struct ms_node *n,
+                              Muster__AgentToHead *answer,
+                              struct ms_error *err)
+{
+    if (answer->body_case != MUSTER__AGENT_TO_HEAD__BODY_PORT)
+        return ms_error_set(
+            err, -EPROTO, "the agent on node %s answered without a port", n->name);
+    if (c->master)
+        muster__port_held__free_unpacked(c->master, NULL);
+    c->master = MS_TAKE(answer->port);
+    if (ms_head_port_add(n->head, c->port_owner, c->driver, n) < 0)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    return 0;
 }
 
 /* ---- requests -------------------------------------------------------------------- */

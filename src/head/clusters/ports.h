@@ -8,6 +8,9 @@
 #ifndef MS_HEAD_CLUSTERS_PORTS_H
 #define MS_HEAD_CLUSTERS_PORTS_H
 
+#include "base/error.h"
+#include "proto/muster.pb-c.h"
+
 #include <stdint.h>
 
 struct ms_cluster;
@@ -26,6 +29,15 @@ int ms_head_port_add(struct ms_head *h,
                      const struct ms_node *n);
 /* By what the owner is called: whose cluster it is for; 0: nobody's. */
 uint64_t ms_head_port_driver(const struct ms_head *h, const char *owner);
+
+/* The port at which the ranks of a cluster meet, on the node of rank 0 from now until the
+ * cluster's end: ask for it; op->on_answer takes the answer. -ENODEV, -EPIPE, -ENOMEM. */
+int ms_head_cluster_port_ask(struct ms_head_op *op, struct ms_error *err);
+/* -EPROTO, -ENOMEM */
+int ms_head_cluster_port_take(struct ms_cluster *c,
+                              struct ms_node *n,
+                              Muster__AgentToHead *answer,
+                              struct ms_error *err);
 
 /* Its own port, and what was held for it if its driver cannot drop that any more. */
 void ms_head_ports_drop(struct ms_head *h, const struct ms_cluster *c);

@@ -111,7 +111,7 @@ static void cut(struct ms_head_op *op, size_t count)
 
     (void)ms_cluster_resize(&op->head->registry, c, NULL, count, ms_now_ns());
     cut_places(c);
-    ms_place_shrunk(op->head, c);
+    ms_place_settle(op->head, c);
 }
 
 static void last_are_gone(struct ms_head_op *op)

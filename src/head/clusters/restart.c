@@ -1,6 +1,6 @@
 /* restart.c - new incarnations of ranks, in the places of the old ones
  *
- *   end the old ones -> (places for those whose node is gone) -> launch
+ *   end the old ones -> (places for those whose node is gone, a port for rank 0) -> bring-up
  *
  * All of the ranks together, so that a collective group can form again. A slot has its new
  * uid from the moment at which the old one is known to have ended, so that no word about the
@@ -12,6 +12,7 @@
 #include "head/clusters/bringup.h"
 #include "head/clusters/clusters_impl.h"
 #include "head/clusters/place.h"
+#include "head/clusters/ports.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/kept.h"
@@ -113,21 +114,55 @@ static int move(struct ms_head_op *op, struct ms_slot *slot, struct ms_buf *tabl
     return rc;
 }
 
-static int renew(struct ms_head_op *op, struct ms_buf *table)
+/* All that have to, before any is renewed: one that finds no place leaves all of them dead.
+ * The number of those that have moved, or a negative errno. */
+static int move_all(struct ms_head_op *op, struct ms_buf *table)
+{
+    int moved = 0;
+
+    for (size_t i = 0; i < op->cluster->count; i++) {
+        struct ms_slot *slot = &op->cluster->slots[i];
+        int rc;
+
+        if (!slot->is_changing || !is_lost(op->head, slot))
+            continue;
+        rc = move(op, slot, table);
+        if (rc < 0)
+            return rc;
+        moved++;
+    }
+    if (moved)
+        ms_place_settle(op->head, op->cluster);
+    return moved;
+}
+
+/* Those that have no process yet, and will have none. */
+static void take_back(struct ms_head_op *op)
+{
+    Muster__Exit exit = MUSTER__EXIT__INIT;
+
+    exit.code = -1;
+    exit.detail = op->why.text;
+    for (size_t i = 0; i < op->cluster->count; i++) {
+        const struct ms_slot *slot = &op->cluster->slots[i];
+
+        if (slot->is_changing && ms_slot_is_live(slot))
+            ms_registry_exited(&op->head->registry, slot->now.uid, &exit, ms_now_ns());
+    }
+}
+
+static int renew(struct ms_head_op *op)
 {
     struct ms_registry *r = &op->head->registry;
     int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i < op->cluster->count; i++) {
-        struct ms_slot *slot = &op->cluster->slots[i];
-
-        if (slot->is_changing && is_lost(op->head, slot))
-            rc = move(op, slot, table);
-        if (slot->is_changing && rc == 0)
-            rc = ms_slot_renew(r, slot, ms_random_id(), ms_now_ns());
-    }
-    if (rc < 0 && !op->why.code)
-        ms_error_sys(&op->why, rc, "cluster '%s'", op->cluster->name);
+    for (size_t i = 0; rc == 0 && i < op->cluster->count; i++)
+        if (op->cluster->slots[i].is_changing)
+            rc = ms_slot_renew(r, &op->cluster->slots[i], ms_random_id(), ms_now_ns());
+    if (rc == 0)
+        return 0;
+    ms_error_sys(&op->why, rc, "cluster '%s'", op->cluster->name);
+    take_back(op);
     return rc;
 }
 
@@ -151,42 +186,74 @@ static void launch(struct ms_head_op *op)
 
     ranks = changing(op->cluster, &o.count);
     o.ranks = ranks;
-    if (ranks) {
+    if (!ranks)
+        ms_error_set(&op->why, -ENOMEM, "out of memory");
+    if (ranks && renew(op) == 0)
         ms_bringup_begin(op, &o);
-        return;
-    }
-    ms_error_set(&op->why, -ENOMEM, "out of memory");
-    finish(op);
+    else
+        finish(op);
 }
 
-/* ---- the old ones ---------------------------------------------------------------- */
+/* ---- where they meet ------------------------------------------------------------- */
 
-static bool is_to_end(const struct ms_head_op *op)
+static void cancel_if_destroyed(struct ms_head_op *op)
 {
-    ms_list_each (d, &op->head->destroying, struct ms_head_op, wait_link)
-        if (d->cluster == op->cluster)
-            return true;
-    return false;
-}
-
-static void old_are_gone(struct ms_head_op *op)
-{
-    MS_CLEANUP(ms_buf_finish) struct ms_buf table = {0};
-
-    if (is_to_end(op))
+    if (ms_head_is_to_end(op->head, op->cluster))
         ms_error_set(&op->why,
                      -ECANCELED,
                      "cluster '%s' was destroyed meanwhile",
                      op->cluster->name);
-    else if (ms_ending_left(op) > 0)
-        ms_ending_late(op, &op->why);
-    else if (renew(op, &table) == 0) {
+}
+
+static void
+port_held(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
+{
+    if (ms_head_cluster_port_take(op->cluster, n, answer, &op->why) == 0)
+        cancel_if_destroyed(op);
+    if (op->why.code)
+        finish(op);
+    else
         launch(op);
-        return;
-    }
+}
+
+static void
+port_refused(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
+{
+    (void)n;
+    op->why = *why;
+    finish(op);
+}
+
+/* Rank 0 is on another node now. */
+static void move_port(struct ms_head_op *op)
+{
+    op->on_answer = port_held;
+    op->on_refused = port_refused;
+    if (ms_head_cluster_port_ask(op, &op->why) < 0)
+        finish(op);
+}
+
+/* ---- the old ones ---------------------------------------------------------------- */
+
+static void old_are_gone(struct ms_head_op *op)
+{
+    MS_CLEANUP(ms_buf_finish) struct ms_buf table = {0};
+    const struct ms_slot *first = &op->cluster->slots[0];
+    bool is_first_lost = first->is_changing && is_lost(op->head, first);
+
+    cancel_if_destroyed(op);
+    if (!op->why.code && ms_ending_left(op) > 0)
+        ms_ending_late(op, &op->why);
+    if (!op->why.code && move_all(op, &table) < 0 && !op->why.code)
+        ms_error_sys(&op->why, -ENOMEM, "cluster '%s'", op->cluster->name);
     if (table.len && ms_buf_str(&table))
         op->table = strdup(ms_buf_str(&table));
-    finish(op);
+    if (op->why.code)
+        finish(op);
+    else if (is_first_lost && op->cluster->master)
+        move_port(op);
+    else
+        launch(op);
 }
 
 /* Calls to them fail with this reason. */

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-enum { WORKERS_MAX = 64 };
+enum { WORKERS_MAX = 64, STEPS_MAX = 8 };
 
 static struct {
     const char *mode;
@@ -181,7 +181,7 @@ static void on_hold_port(const Muster__HeadToAgent *q)
     Muster__PortHeld port = MUSTER__PORT_HELD__INIT;
     Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
 
-    if (self.kept)
+    if (self.kept && strcmp(q->hold_port->owner, "go") == 0)
         answer_start(self.kept);
     port.host = host;
     port.port = 4711;
@@ -189,6 +189,52 @@ static void on_hold_port(const Muster__HeadToAgent *q)
     m.body_case = MUSTER__AGENT_TO_HEAD__BODY_PORT;
     m.port = &port;
     send(&m);
+}
+
+/* Each step is answered with its argument. */
+static void answer_steps(const Muster__HeadToAgent *q)
+{
+    static char type[] = "builtins.ValueError", message[] = "no such model";
+    const Muster__RunSteps *run = q->run_steps;
+    Muster__StepAnswer each[STEPS_MAX], *pointers[STEPS_MAX];
+    Muster__StepsDone done = MUSTER__STEPS_DONE__INIT;
+    Muster__Failure failure = MUSTER__FAILURE__INIT;
+    Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
+
+    failure.kind = MUSTER__FAILURE__KIND__RAISED;
+    failure.type = type;
+    failure.message = message;
+    done.uid = run->uid;
+    done.run = run->run;
+    done.answers = pointers;
+    if (is("steps fail"))
+        done.failure = &failure;
+    for (size_t i = 0; !done.failure && i < run->n_steps && i < STEPS_MAX; i++) {
+        muster__step_answer__init(&each[i]);
+        each[i].body = run->steps[i]->arguments[0];
+        pointers[done.n_answers++] = &each[i];
+    }
+    m.request = q->request;
+    m.body_case = MUSTER__AGENT_TO_HEAD__BODY_STEPS_DONE;
+    m.steps_done = &done;
+    if (q->request)
+        send(&m);
+}
+
+static void on_run_steps(const Muster__HeadToAgent *q)
+{
+    size_t i = 0;
+
+    while (i < self.count && self.uids[i] != q->run_steps->uid)
+        i++;
+    if (is("steps die") && i < self.count && self.pids[i]) {
+        kill(self.pids[i], SIGKILL);
+        waitpid(self.pids[i], NULL, 0);
+        tell_exit(i, 7);
+        self.pids[i] = 0;
+    } else if (!is("steps never")) {
+        answer_steps(q);
+    }
 }
 
 static void on_prepare(uint64_t request)
@@ -223,6 +269,9 @@ static void on_body(void *arg, const uint8_t *body, size_t len)
         break;
     case MUSTER__HEAD_TO_AGENT__BODY_HOLD_PORT:
         on_hold_port(q);
+        break;
+    case MUSTER__HEAD_TO_AGENT__BODY_RUN_STEPS:
+        on_run_steps(q);
         break;
     case MUSTER__HEAD_TO_AGENT__BODY_PREPARE:
         on_prepare(q->request);

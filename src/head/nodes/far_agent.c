@@ -35,8 +35,10 @@ static void agent_free(struct far_agent *a)
 {
     ms_list_remove(&a->link);
     ms_link_destroy(a->wire);
-    for (size_t i = 0; i < a->count; i++)
+    for (size_t i = 0; i < a->count; i++) {
         muster__worker_spec__free_unpacked(a->workers[i].spec, NULL);
+        free(a->workers[i].steps);
+    }
     free(a);
 }
 
@@ -175,13 +177,82 @@ static void on_stop(struct far_agent *a, uint64_t request, const Muster__StopWor
     answer_done(a, request);
 }
 
-static void on_hold_port(struct far_agent *a, uint64_t request)
+/* ---- steps ----------------------------------------------------------------------- */
+
+static void note_steps(struct far_worker *w, const Muster__RunSteps *run)
 {
-    static char host[] = "10.0.0.9";
+    for (size_t i = 0; i < run->n_steps; i++) {
+        MS_CLEANUP(ms_cleanup_free) char *before = w->steps;
+        const Muster__Step *s = run->steps[i];
+
+        if (asprintf(&w->steps,
+                     "%s%s%s=%.*s",
+                     before ? before : "",
+                     before ? " " : "",
+                     s->method,
+                     (int)s->arguments[0].len,
+                     (const char *)s->arguments[0].data) < 0)
+            w->steps = NULL;
+    }
+}
+
+static void answer_steps(struct far_agent *a, const Muster__HeadToAgent *q)
+{
+    static char type[] = "builtins.ValueError", message[] = "no such model";
+    const Muster__RunSteps *run = q->run_steps;
+    Muster__StepAnswer each[FAR_STEPS_MAX], *pointers[FAR_STEPS_MAX];
+    Muster__StepsDone done = MUSTER__STEPS_DONE__INIT;
+    Muster__Failure failure = MUSTER__FAILURE__INIT;
+    Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
+
+    failure.kind = MUSTER__FAILURE__KIND__RAISED;
+    failure.type = type;
+    failure.message = message;
+    done.uid = run->uid;
+    done.run = run->run;
+    done.answers = pointers;
+    if (a->mode == FAR_STEPS_FAIL)
+        done.failure = &failure;
+    for (size_t i = 0; !done.failure && i < run->n_steps; i++) {
+        assert(i < FAR_STEPS_MAX);
+        muster__step_answer__init(&each[i]);
+        each[i].body = run->steps[i]->arguments[0];
+        pointers[done.n_answers++] = &each[i];
+    }
+    m.request = q->request;
+    m.body_case = MUSTER__AGENT_TO_HEAD__BODY_STEPS_DONE;
+    m.steps_done = &done;
+    if (q->request)
+        far_send(a, &m);
+}
+
+static void on_run_steps(struct far_agent *a, const Muster__HeadToAgent *q)
+{
+    size_t i = 0;
+
+    a->runs++;
+    while (i < a->count && a->workers[i].spec->uid != q->run_steps->uid)
+        i++;
+    assert(i < a->count);
+    note_steps(&a->workers[i], q->run_steps);
+    if (a->mode == FAR_STEPS_DIE)
+        far_end_worker(a, i, 7);
+    else if (a->mode != FAR_STEPS_NEVER)
+        answer_steps(a, q);
+}
+
+/* ---- the rest -------------------------------------------------------------------- */
+
+static void
+on_hold_port(struct far_agent *a, uint64_t request, const Muster__HoldPort *hold)
+{
+    char host[sizeof a->node + 8];
     Muster__PortHeld port = MUSTER__PORT_HELD__INIT;
     Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
 
-    a->ports++;
+    assert(a->ports < FAR_PORTS_MAX);
+    snprintf(a->owners[a->ports++], sizeof a->owners[0], "%s", hold->owner);
+    snprintf(host, sizeof host, "%s.host", a->node);
     port.host = host;
     port.port = 4711;
     m.request = request;
@@ -190,11 +261,23 @@ static void on_hold_port(struct far_agent *a, uint64_t request)
     far_send(a, &m);
 }
 
+static void drop_port(struct far_agent *a, const char *owner)
+{
+    size_t i = 0;
+
+    while (i < a->ports && strcmp(a->owners[i], owner) != 0)
+        i++;
+    if (i < a->ports)
+        memmove(a->owners[i], a->owners[--a->ports], sizeof a->owners[0]);
+}
+
 static void on_message(struct far_agent *a, Muster__HeadToAgent *m)
 {
     switch (m->body_case) {
     case MUSTER__HEAD_TO_AGENT__BODY_WELCOME:
         a->welcome = true;
+        if (a->head != m->welcome->head)
+            a->last_start = 0; /* another head counts anew */
         a->head = m->welcome->head;
         break;
     case MUSTER__HEAD_TO_AGENT__BODY_FAILURE:
@@ -208,10 +291,13 @@ static void on_message(struct far_agent *a, Muster__HeadToAgent *m)
         on_stop(a, m->request, m->stop);
         break;
     case MUSTER__HEAD_TO_AGENT__BODY_HOLD_PORT:
-        on_hold_port(a, m->request);
+        on_hold_port(a, m->request, m->hold_port);
+        break;
+    case MUSTER__HEAD_TO_AGENT__BODY_RUN_STEPS:
+        on_run_steps(a, m);
         break;
     case MUSTER__HEAD_TO_AGENT__BODY_DROP_PORT:
-        a->ports--;
+        drop_port(a, m->drop_port->owner);
         answer_done(a, m->request);
         break;
     case MUSTER__HEAD_TO_AGENT__BODY_DRIVER:
@@ -280,6 +366,7 @@ static void on_open(void *arg)
     struct far_agent *a = arg;
     Muster__WorkerReport reports[FAR_WORKERS_MAX], *pointers[FAR_WORKERS_MAX];
     Muster__WorkerStarted begun[FAR_WORKERS_MAX];
+    Muster__PortReport ports[FAR_PORTS_MAX], *port_list[FAR_PORTS_MAX];
     Muster__AgentReady ready = MUSTER__AGENT_READY__INIT;
     Muster__AgentHello agent = MUSTER__AGENT_HELLO__INIT;
     Muster__LinkHello hello = MUSTER__LINK_HELLO__INIT;
@@ -301,6 +388,13 @@ static void on_open(void *arg)
     agent.ready = &ready;
     agent.n_workers = a->count;
     agent.workers = pointers;
+    for (size_t i = 0; i < a->ports; i++) {
+        muster__port_report__init(&ports[i]);
+        ports[i].owner = a->owners[i];
+        port_list[i] = &ports[i];
+    }
+    agent.n_ports = a->ports;
+    agent.ports = port_list;
     hello.protocol = MS_FRAME_VERSION;
     hello.who_case = MUSTER__LINK_HELLO__WHO_AGENT;
     hello.agent = &agent;

@@ -14,8 +14,16 @@
 
 struct far_agent;
 
-/* What an agent does with StartWorkers. */
-enum far_mode { FAR_HONEST, FAR_FAILS, FAR_KEEPS /* it begins and does not answer */ };
+/* What an agent does with StartWorkers, and with RunSteps. Each step of an honest one is
+ * answered with its argument. */
+enum far_mode {
+    FAR_HONEST,
+    FAR_FAILS,
+    FAR_KEEPS,       /* it begins and does not answer */
+    FAR_STEPS_FAIL,  /* the first step raises "no such model" */
+    FAR_STEPS_NEVER, /* they do not end */
+    FAR_STEPS_DIE,   /* the worker ends in them, with exit code 7 */
+};
 
 void far_start(void); /* the thread */
 void far_stop(void);  /* the thread, and all agents, without a word */
@@ -46,9 +54,17 @@ size_t far_living(struct far_agent *a);   /* workers */
 size_t far_started(struct far_agent *a);  /* ever */
 size_t far_contexts(struct far_agent *a); /* drivers whose context it has */
 size_t far_ports(struct far_agent *a);
+size_t far_runs(struct far_agent *a); /* RunSteps that came, ever */
+/* All steps that a worker of it was told to do, as "method=argument ...". */
+void far_steps(struct far_agent *a, uint64_t uid, char *out, size_t room);
+/* A variable that a worker of it was started with; empty: it was not. */
+void far_env(
+    struct far_agent *a, uint64_t uid, const char *name, char *out, size_t room);
 /* Wait until it has that many. */
 void far_wait_living(struct far_agent *a, size_t count);
 void far_wait_contexts(struct far_agent *a, size_t count);
 void far_wait_started(struct far_agent *a, size_t count);
+void far_wait_runs(struct far_agent *a, size_t count);
+void far_wait_ports(struct far_agent *a, size_t count);
 
 #endif

@@ -129,6 +129,16 @@ static size_t contexts(const struct far_agent *a)
     return a->contexts;
 }
 
+static size_t runs(const struct far_agent *a)
+{
+    return a->runs;
+}
+
+static size_t ports(const struct far_agent *a)
+{
+    return a->ports;
+}
+
 static void
 wait_for(struct far_agent *a, size_t (*get)(const struct far_agent *a), size_t count)
 {
@@ -151,6 +161,16 @@ void far_wait_contexts(struct far_agent *a, size_t count)
 void far_wait_started(struct far_agent *a, size_t count)
 {
     wait_for(a, started_count, count);
+}
+
+void far_wait_runs(struct far_agent *a, size_t count)
+{
+    wait_for(a, runs, count);
+}
+
+void far_wait_ports(struct far_agent *a, size_t count)
+{
+    wait_for(a, ports, count);
 }
 
 static size_t look(struct far_agent *a, size_t (*get)(const struct far_agent *a))
@@ -178,9 +198,40 @@ size_t far_contexts(struct far_agent *a)
     return look(a, contexts);
 }
 
-static size_t ports(const struct far_agent *a)
+size_t far_runs(struct far_agent *a)
 {
-    return a->ports;
+    return look(a, runs);
+}
+
+void far_steps(struct far_agent *a, uint64_t uid, char *out, size_t room)
+{
+    out[0] = 0;
+    pthread_mutex_lock(&far.lock);
+    for (size_t i = 0; i < a->count; i++)
+        if (a->workers[i].spec->uid == uid && a->workers[i].steps)
+            snprintf(out, room, "%s", a->workers[i].steps);
+    pthread_mutex_unlock(&far.lock);
+}
+
+static void
+read_env(const Muster__WorkerSpec *s, const char *name, char *out, size_t room)
+{
+    size_t len = strlen(name);
+
+    for (size_t i = 0; i < s->n_env; i++)
+        if (strncmp(s->env[i], name, len) == 0 && s->env[i][len] == '=')
+            snprintf(out, room, "%s", s->env[i] + len + 1);
+}
+
+void far_env(
+    struct far_agent *a, uint64_t uid, const char *name, char *out, size_t room)
+{
+    out[0] = 0;
+    pthread_mutex_lock(&far.lock);
+    for (size_t i = 0; i < a->count; i++)
+        if (a->workers[i].spec->uid == uid)
+            read_env(a->workers[i].spec, name, out, room);
+    pthread_mutex_unlock(&far.lock);
 }
 
 size_t far_ports(struct far_agent *a)

@@ -10,11 +10,12 @@
 
 #include <pthread.h>
 
-enum { FAR_WORKERS_MAX = 64 };
+enum { FAR_WORKERS_MAX = 256, FAR_STEPS_MAX = 8, FAR_PORTS_MAX = 16 };
 
 struct far_worker {
     Muster__WorkerSpec *spec;
     bool lives;
+    char *steps; /* "method=argument ..."; NULL: none */
 };
 
 struct far_agent {
@@ -28,7 +29,9 @@ struct far_agent {
     enum far_mode mode;
     bool welcome, refused, ended;
     struct far_worker workers[FAR_WORKERS_MAX];
-    size_t count, contexts, ports;
+    size_t count, contexts, runs;
+    char owners[FAR_PORTS_MAX][96]; /* of ports */
+    size_t ports;
     uint64_t last_start; /* request */
     uint64_t kept;       /* the same, if its answer was kept */
 };

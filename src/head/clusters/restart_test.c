@@ -1,0 +1,440 @@
+/* restart_test.c - new incarnations of ranks, also on other nodes and without their driver
+ *
+ * On nodes "a" and "b", whose agents only pretend.
+ */
+#include "base/cleanup.h"
+#include "head/head_impl.h"
+#include "head/test_serve.h"
+
+#include <stdio.h>
+
+static struct far_agent *a, *b;
+static struct seen seen;
+static struct ms_head *driver;
+
+static int setup(void **state)
+{
+    if (serve_setup(state) < 0)
+        return -1;
+    a = serve_agent("a");
+    b = serve_agent("b");
+    seen_init(&seen);
+    driver = serve_join(&seen);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    if (driver)
+        ms_head_stop(MS_TAKE(driver), 0);
+    return serve_teardown(state);
+}
+
+/* Two ranks without devices, one on each node, with a step. */
+static void actor_spec(struct spec *s)
+{
+    spec_init(s, "actor", 2);
+    spec_add_step(s, "load", "7b");
+}
+
+static void create(bool detached)
+{
+    struct spec s;
+
+    actor_spec(&s);
+    s.message.detached = detached;
+    ops_expect(spec_create(driver, &s), 0, NULL);
+}
+
+static struct ms_head_op *
+restart(struct ms_head *h, const uint32_t *ranks, size_t count)
+{
+    static char name[] = "actor";
+    Muster__RestartWorkers m = MUSTER__RESTART_WORKERS__INIT;
+
+    m.cluster = name;
+    m.ranks = (uint32_t *)(uintptr_t)ranks;
+    m.n_ranks = count;
+    return ms_head_restart(h, &m);
+}
+
+static struct ms_head_op *restart_one(uint32_t rank)
+{
+    return restart(driver, &rank, 1);
+}
+
+/* Borrowed from `*op`. */
+static const Muster__ClusterStatus *find(struct ms_head *h, struct ms_head_op **op)
+{
+    *op = ms_head_find_cluster(h, "actor");
+    return (const Muster__ClusterStatus *)ops_message(*op);
+}
+
+struct worker {
+    uint64_t uid;
+    uint32_t incarnation;
+    Muster__WorkerState state;
+    char node[8];
+};
+
+static void look(struct ms_head *h, struct worker out[2])
+{
+    struct ms_head_op *op;
+    const Muster__ClusterStatus *c = find(h, &op);
+
+    assert_int_equal(c->n_workers, 2);
+    for (size_t i = 0; i < 2; i++) {
+        out[i] = (struct worker){
+            c->workers[i]->uid, c->workers[i]->incarnation, c->workers[i]->state, ""};
+        snprintf(out[i].node, sizeof out[i].node, "%s", c->workers[i]->node);
+    }
+    ms_head_op_unref(op);
+}
+
+/* Who has its place; 0: nobody. */
+static uint64_t successor(struct ms_head *h, uint64_t uid)
+{
+    Muster__AskSuccessor ask = MUSTER__ASK_SUCCESSOR__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+    struct ms_head_op *op;
+    const Muster__Successor *s;
+    uint64_t now;
+
+    ask.uid = uid;
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_ASK_SUCCESSOR;
+    m.ask_successor = &ask;
+    op = ms_head_request(h, &m);
+    s = (const Muster__Successor *)ops_message(op);
+    now = s->worker ? s->worker->uid : 0;
+    ms_head_op_unref(op);
+    return now;
+}
+
+static void add_step(const char *method, const char *text)
+{
+    Muster__Step step;
+    ProtobufCBinaryData argument;
+
+    step_init(&step, &argument, method, text);
+    ops_expect(ms_head_add_step(driver, "actor", &step, "meta", 4), 0, NULL);
+}
+
+static void assert_steps(struct far_agent *agent, uint64_t uid, const char *wanted)
+{
+    char steps[64];
+
+    far_steps(agent, uid, steps, sizeof steps);
+    assert_string_equal(steps, wanted);
+}
+
+#define RUNNING MUSTER__WORKER_STATE__WORKER_RUNNING
+#define EXITED  MUSTER__WORKER_STATE__WORKER_EXITED
+
+/* ---- the tests ------------------------------------------------------------------- */
+
+static void test_one_rank(void **state)
+{
+    struct worker before[2], now[2];
+
+    (void)state;
+    create(false);
+    add_step("tune", "lora");
+    look(driver, before);
+    assert_int_equal(before[1].incarnation, 1);
+    ops_expect(restart_one(1), 0, NULL);
+    look(driver, now);
+    assert_int_equal(now[0].uid, before[0].uid);
+    assert_int_not_equal(now[1].uid, before[1].uid);
+    assert_int_equal(now[1].incarnation, 2);
+    assert_int_equal(now[1].state, RUNNING);
+    assert_string_equal(now[1].node, "b");
+    assert_steps(b, now[1].uid, "load=7b tune=lora");
+    assert_steps(a, now[0].uid, "load=7b");
+    assert_int_equal(successor(driver, before[1].uid), now[1].uid);
+    assert_int_equal(far_living(a) + far_living(b), 2);
+    assert_int_equal(far_ports(a), 1); /* as before */
+    seen_wait_exits(&seen, 1);
+    assert_int_equal(seen.uids[0], before[1].uid);
+    assert_false(seen.requested);
+    assert_non_null(strstr(seen.details[0], "ended by a restart"));
+}
+
+static void test_all_ranks(void **state)
+{
+    struct worker before[2], now[2];
+    struct ms_head_op *op;
+
+    (void)state;
+    create(false);
+    look(driver, before);
+    far_exit(b, before[1].uid, 9); /* also one that is dead already */
+    seen_wait_exits(&seen, 1);
+    op = restart(driver, NULL, 0);
+    assert_int_equal(((const Muster__ClusterStatus *)ops_message(op))->n_answers,
+                     1); /* of rank 0 */
+    ms_head_op_unref(op);
+    look(driver, now);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(now[i].incarnation, 2);
+        assert_int_equal(now[i].state, RUNNING);
+        assert_int_equal(successor(driver, before[i].uid), now[i].uid);
+    }
+    ops_expect(restart_one(0), 0, NULL);
+    assert_int_not_equal(successor(driver, before[0].uid), now[0].uid);
+    look(driver, now);
+    assert_int_equal(now[0].incarnation, 3);
+    assert_int_equal(successor(driver, before[0].uid), now[0].uid); /* two before */
+    ops_expect(ms_head_destroy_that_cluster(driver, "actor", true, before[0].uid, 0),
+               0,
+               NULL); /* it is still that one */
+}
+
+static void test_a_failure_leaves_these_ranks_dead(void **state)
+{
+    struct worker before[2], now[2];
+    struct ms_head_op *op;
+
+    (void)state;
+    create(false);
+    look(driver, before);
+    far_set_mode(b, FAR_STEPS_FAIL);
+    op = restart_one(1);
+    assert_int_equal(ops_finish(op, NULL), -EREMOTEIO);
+    assert_string_equal(ms_head_op_failure(op)->workers[0]->where, "actor/1@b");
+    ms_head_op_unref(op);
+    look(driver, now);
+    assert_int_equal(now[0].uid, before[0].uid);
+    assert_int_equal(now[0].state, RUNNING);
+    assert_int_equal(now[1].state, EXITED);
+    assert_int_equal(successor(driver, before[1].uid), 0);
+    assert_int_equal(far_living(b), 0);
+    far_set_mode(b, FAR_FAILS); /* not even a process */
+    ops_expect(restart_one(1), -EIO, "no zygote today");
+    look(driver, now);
+    assert_int_equal(now[1].state, EXITED);
+    assert_int_equal(far_living(a), 1);
+    far_set_mode(b, FAR_HONEST);
+    ops_expect(restart_one(1), 0, NULL);
+    look(driver, now);
+    assert_int_equal(now[1].incarnation, 4);
+    assert_int_equal(successor(driver, before[1].uid), now[1].uid);
+}
+
+static void test_what_cannot_be_restarted(void **state)
+{
+    const uint32_t two = 2;
+    struct ms_head_op *op;
+
+    (void)state;
+    ops_expect(restart_one(0), -ENOENT, "no cluster 'actor'");
+    create(false);
+    ops_expect(restart(driver, &two, 1), -EINVAL, "actor has no rank 2: it has 2");
+    far_set_mode(b, FAR_STEPS_NEVER);
+    op = restart_one(1);
+    far_wait_runs(b, 2);
+    ops_expect(restart_one(0), -EBUSY, "being changed already");
+    ops_expect(ms_head_resize(driver, "actor", 1, 0), -EBUSY, NULL);
+    ops_expect(ms_head_destroy_cluster(driver, "actor", 0), 0, NULL);
+    ops_expect(op, -ECANCELED, "destroyed meanwhile");
+    far_wait_living(a, 0);
+    far_wait_living(b, 0);
+    far_wait_ports(a, 0);
+    assert_int_equal(serve_count(), 0);
+}
+
+/* The question waits until the new one has done its steps. */
+static void test_successors_are_asked_meanwhile(void **state)
+{
+    Muster__AskSuccessor ask = MUSTER__ASK_SUCCESSOR__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+    struct ms_head_op *op, *question;
+    struct worker before[2], now[2];
+
+    (void)state;
+    create(false);
+    look(driver, before);
+    far_set_mode(b, FAR_KEEPS);
+    op = restart_one(1);
+    far_wait_started(b, 2);
+    ask.uid = before[1].uid;
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_ASK_SUCCESSOR;
+    m.ask_successor = &ask;
+    question = ms_head_request(driver, &m);
+    ops_expect(ms_head_status(driver), 0, NULL); /* it has arrived */
+    assert_int_equal(ms_head_op_result(question, NULL), -EINPROGRESS);
+    far_answer(b);
+    far_set_mode(b, FAR_HONEST);
+    ops_expect(op, 0, NULL);
+    look(driver, now);
+    assert_int_equal(((const Muster__Successor *)ops_message(question))->worker->uid,
+                     now[1].uid);
+    ms_head_op_unref(question);
+}
+
+static void test_a_rank_moves_when_its_node_is_gone(void **state)
+{
+    struct worker before[2], now[2];
+
+    (void)state;
+    create(false);
+    look(driver, before);
+    far_end(b);
+    seen_wait_exits(&seen, 1);
+    ops_expect(restart_one(1), 0, NULL);
+    look(driver, now);
+    assert_string_equal(now[1].node, "a");
+    assert_int_equal(now[1].incarnation, 2);
+    assert_int_equal(far_living(a), 2);
+    assert_steps(a, now[1].uid, "load=7b");
+    assert_int_equal(now[0].uid, before[0].uid);
+}
+
+/* Others meet at rank 0: the cluster's port goes where it goes. */
+static void test_the_port_moves_with_rank_0(void **state)
+{
+    struct worker now[2];
+    char env[32];
+
+    (void)state;
+    create(false);
+    far_end(a);
+    seen_wait_exits(&seen, 1);
+    ops_expect(restart(driver, NULL, 0), 0, NULL);
+    look(driver, now);
+    assert_string_equal(now[0].node, "b");
+    assert_int_equal(far_ports(b), 1);
+    far_env(b, now[1].uid, "MASTER_ADDR", env, sizeof env);
+    assert_string_equal(env, "b.host");
+    ops_expect(ms_head_destroy_cluster(driver, "actor", 0), 0, NULL);
+    far_wait_ports(b, 0);
+}
+
+/* A device that was named is on that node, and nowhere else. */
+static void test_a_mapped_device_does_not_move(void **state)
+{
+    struct worker now[2];
+    struct ms_head_op *op;
+    struct ms_error err = {0};
+    struct spec s;
+
+    (void)state;
+    serve_spec(&s, "actor");
+    ops_expect(spec_create(driver, &s), 0, NULL);
+    far_end(b);
+    seen_wait_exits(&seen, 1);
+    op = restart(driver, NULL, 0);
+    assert_int_equal(ops_finish(op, &err), -ENOSPC);
+    if (!strstr(err.text, "actor/1: node b is gone"))
+        fail_msg("%s", err.text);
+    assert_non_null(ms_head_op_table(op));
+    ms_head_op_unref(op);
+    look(driver, now);
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(now[i].state, EXITED);
+    ops_expect(restart_one(0), 0, NULL); /* whose node is there */
+    b = serve_agent("b");
+    ops_expect(restart_one(1), 0, NULL); /* it is back */
+    look(driver, now);
+    assert_string_equal(now[1].node, "b");
+    ops_expect(ms_head_destroy_cluster(driver, "actor", 0), 0, NULL);
+}
+
+/* ---- without its driver, and with another head ------------------------------------- */
+
+static void test_without_its_driver(void **state)
+{
+    struct worker before[2], now[2];
+
+    (void)state;
+    create(true);
+    look(driver, before);
+    ms_head_stop(MS_TAKE(driver), 0);
+    far_wait_contexts(a, 0);
+    ops_expect(restart(serve_head, NULL, 0), 0, NULL);
+    look(serve_head, now);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(now[i].incarnation, 2);
+        assert_int_equal(successor(serve_head, before[i].uid), now[i].uid);
+    }
+    far_wait_contexts(a, 0); /* told for that start alone */
+    assert_steps(a, now[0].uid, "load=7b");
+}
+
+/* It crashes, and one that is started again goes on where it was. */
+static void crash(void)
+{
+    ms_head_crash(serve_head);
+    serve_begin(serve_address);
+    assert_true(far_come_back(a, serve_address));
+    assert_true(far_come_back(b, serve_address));
+}
+
+static void test_after_a_crash_of_the_head(void **state)
+{
+    struct worker before[2], between[2], now[2];
+    struct ms_head_op *op;
+    const Muster__ClusterStatus *c;
+
+    (void)state;
+    create(true);
+    look(driver, before);
+    add_step("tune", "lora");
+    ops_expect(restart_one(1), 0, NULL);
+    look(driver, between);
+    crash();
+    assert_int_equal(successor(driver, before[1].uid), between[1].uid); /* kept */
+    c = find(driver, &op);
+    assert_int_equal(c->meta.len, 4);
+    assert_true(c->detached);
+    ms_head_op_unref(op);
+    ops_expect(restart(driver, NULL, 0), 0, NULL);
+    look(driver, now);
+    assert_int_equal(now[0].incarnation, 2);
+    assert_int_equal(now[1].incarnation, 3);
+    assert_steps(b, now[1].uid, "load=7b tune=lora");
+    assert_int_equal(successor(driver, before[0].uid), now[0].uid);
+    assert_int_equal(successor(driver, before[1].uid), now[1].uid);
+    assert_int_equal(far_living(a) + far_living(b), 2);
+    ops_expect(ms_head_destroy_cluster(driver, "actor", 0), 0, NULL);
+    far_wait_ports(a, 0);
+}
+
+static void test_after_a_crash_without_its_driver(void **state)
+{
+    struct worker before[2], now[2];
+
+    (void)state;
+    create(true);
+    look(driver, before);
+    ms_head_stop(MS_TAKE(driver), 0);
+    crash();
+    ops_expect(restart(serve_head, NULL, 0), 0, NULL);
+    look(serve_head, now);
+    assert_int_equal(now[1].incarnation, 2);
+    assert_int_equal(successor(serve_head, before[1].uid), now[1].uid);
+    ops_expect(ms_head_destroy_cluster(serve_head, "actor", 0), 0, NULL);
+    assert_int_equal(serve_count(), 0);
+    crash();
+    assert_int_equal(serve_count(), 0); /* nothing of it is kept */
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_one_rank),
+        TEST(test_all_ranks),
+        TEST(test_a_failure_leaves_these_ranks_dead),
+        TEST(test_what_cannot_be_restarted),
+        TEST(test_successors_are_asked_meanwhile),
+        TEST(test_a_rank_moves_when_its_node_is_gone),
+        TEST(test_the_port_moves_with_rank_0),
+        TEST(test_a_mapped_device_does_not_move),
+        TEST(test_without_its_driver),
+        TEST(test_after_a_crash_of_the_head),
+        TEST(test_after_a_crash_without_its_driver),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
