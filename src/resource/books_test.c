@@ -486,9 +486,15 @@ static void test_at_random(void **state)
             random_step(&b, &seed);
             check_books(&b);
         }
-        while (!ms_list_is_empty(&b.claims))
-            ms_books_drop_cluster(
-                &b, ms_list_first(&b.claims, struct ms_claim, link)->cluster);
+        while (!ms_list_is_empty(&b.claims)) {
+            char name[16];
+
+            snprintf(name,
+                     sizeof name,
+                     "%s",
+                     ms_list_first(&b.claims, struct ms_claim, link)->cluster);
+            ms_books_drop_cluster(&b, name);
+        }
         for (uint64_t owner = 0; owner < 8; owner++)
             ms_books_drop_owner(&b, owner);
         check_empty(&b);

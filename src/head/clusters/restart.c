@@ -296,7 +296,7 @@ int ms_head_check_change(const struct ms_cluster *c,
         return ms_error_set(err, -ENOENT, "there is no cluster '%.64s'", name);
     if (!c->is_made || c->is_busy)
         return ms_error_set(
-            err, -EBUSY, "workers of cluster '%s' are being replaced already", c->name);
+            err, -EBUSY, "cluster '%s' is being changed already", c->name);
     if (!c->spec)
         return ms_error_set(err,
                             -ENOTSUP,
