@@ -8,6 +8,8 @@ from typing import Any
 import muster
 import pytest
 from daemon_rig import Daemon, daemon  # noqa: F401  (fixture)
+from helpers import until
+from muster import _core
 from replace_workers import Counter, Told
 from test_c import ROOT, build
 from test_daemon import join, joined, other_driver  # noqa: F401  (fixture)
@@ -63,6 +65,33 @@ def test_workers_are_replaced_by_another_driver(made: Daemon) -> None:
     made.head.kill()  # who has reported workers of two drivers
     made.start()
     assert muster.get_cluster("counters").pids == counters.pids
+
+
+BIG = """
+import numpy as np
+from change_workers import Weighs
+array = np.ones(1 << 20)
+big = muster.Cluster("big", Weighs, detached=True,
+                     args=(array, [muster.put(2 * array)][0]))
+print("ready", flush=True)
+"""
+
+
+def test_what_constructors_were_given_outlives_its_maker(
+    joined: Daemon,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    two = other_driver(joined, tmp_path, BIG)
+    assert two.line() == "ready"
+    two.signal(signal.SIGKILL)
+    two.end()
+    big = muster.get_cluster("big")
+    sums = big.execute_rank_zero_sync("total")
+    assert sums == (float(1 << 20), float(2 << 20))
+    big.replace(0, grace=0)
+    assert big.execute_rank_zero_sync("total") == sums
+    big.destroy()
+    until(lambda: not _core.store_objects(), _core.store_objects)
 
 
 def test_of_a_worker_in_c(session: Any, tmp_path: Path) -> None:

@@ -81,6 +81,18 @@ static void on_resized(struct ms_agent *a, Muster__HeadToAgent *m)
     muster__head_to_agent__free_unpacked(m, NULL);
 }
 
+static void on_keep_objects(struct ms_agent *a, Muster__HeadToAgent *m)
+{
+    const Muster__KeepObjects *k = m->keep_objects;
+
+    if (a->store && k->is_end)
+        ms_store_unkeep(a->store, k->holder);
+    else if (a->store)
+        (void)ms_store_keep(a->store, k->holder, k->cluster, k->names, k->n_names);
+    ms_agent_done(a, m->request);
+    muster__head_to_agent__free_unpacked(m, NULL);
+}
+
 static void on_stop(struct ms_agent *a, Muster__HeadToAgent *m)
 {
     ms_stop_begin(a, m->request, m->stop);
@@ -230,6 +242,7 @@ static const struct {
     {MUSTER__HEAD_TO_AGENT__BODY_FORK, on_fork},
     {MUSTER__HEAD_TO_AGENT__BODY_RUN_STEPS, on_run_steps},
     {MUSTER__HEAD_TO_AGENT__BODY_RESIZED, on_resized},
+    {MUSTER__HEAD_TO_AGENT__BODY_KEEP_OBJECTS, on_keep_objects},
     {MUSTER__HEAD_TO_AGENT__BODY_STOP, on_stop},
     {MUSTER__HEAD_TO_AGENT__BODY_HOLD_PORT, on_hold_port},
     {MUSTER__HEAD_TO_AGENT__BODY_DROP_PORT, on_drop_port},

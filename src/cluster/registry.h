@@ -53,7 +53,9 @@ struct ms_slot {
     struct ms_instance now;
     uint64_t former[MS_FORMER_MAX]; /* uids of those before, a ring; 0: none */
     unsigned former_next;
-    bool is_changing; /* just now: one goes, or a new one is being made */
+    bool is_changing;      /* just now: one goes, or a new one is being made */
+    uint64_t expected_uid; /* of another head's time, while nobody has reported it */
+    uint32_t expected_incarnation;
 };
 
 enum ms_cluster_state {
@@ -73,6 +75,7 @@ struct ms_cluster {
     Muster__ClusterPlaced *placed; /* the places of its ranks; NULL with the spec */
     Muster__PortHeld *master;      /* the port that is held for it; NULL: none */
     char *port_owner;              /* under this name */
+    uint64_t objects; /* under which stores hold what its steps refer to; 0: nothing */
     enum ms_cluster_state state;
     struct ms_slot *slots;
     size_t count;

@@ -216,6 +216,8 @@ static void expect_nodes(struct ms_head *h)
 static void fill_slot(Muster__KeptSlot *m, const struct ms_slot *s, uint64_t *out)
 {
     muster__kept_slot__init(m);
+    m->uid = s->now.uid;
+    m->incarnation = s->now.incarnation;
     m->former = out;
     for (unsigned i = 0; i < MS_FORMER_MAX; i++) {
         uint64_t uid = s->former[(s->former_next + i) % MS_FORMER_MAX];
@@ -259,6 +261,7 @@ static void put_spec(struct ms_durable *d, const struct ms_cluster *c)
     if (c->port_owner)
         m.port_owner = c->port_owner;
     m.driver = c->driver;
+    m.objects = c->objects;
     m.slots = list;
     m.n_slots = c->count;
     put_message(d, c->name, &m);
@@ -289,14 +292,18 @@ static void take_spec(struct ms_head *h, const char *name, Muster__KeptCluster *
         return;
     c->driver = m->driver;
     c->detached = m->spec->detached;
+    c->objects = m->objects;
     if (m->port_owner[0])
         c->port_owner = strdup(m->port_owner);
     c->spec = MS_TAKE(m->spec);
     c->placed = MS_TAKE(m->placed);
     c->master = MS_TAKE(m->master);
-    for (size_t i = 0; i < c->count; i++)
+    for (size_t i = 0; i < c->count; i++) {
+        c->slots[i].expected_uid = m->slots[i]->uid;
+        c->slots[i].expected_incarnation = m->slots[i]->incarnation;
         for (size_t k = 0; k < m->slots[i]->n_former; k++)
             ms_slot_remember(&h->registry, &c->slots[i], m->slots[i]->former[k]);
+    }
 }
 
 static void
@@ -308,6 +315,42 @@ take_cluster(struct ms_head *h, const char *name, const uint8_t *data, size_t le
     take_spec(h, name, m);
     if (m)
         muster__kept_cluster__free_unpacked(m, NULL);
+}
+
+/* Nobody has reported this worker: it has ended, with its agent or before. */
+static void lose(struct ms_head *h, const struct ms_slot *slot)
+{
+    static char detail[] = "nobody has reported it since the head was started again";
+    Muster__WorkerSpec spec = MUSTER__WORKER_SPEC__INIT;
+    Muster__WorkerReport report = MUSTER__WORKER_REPORT__INIT;
+    Muster__Exit exit = MUSTER__EXIT__INIT;
+    const Muster__Piece *piece = slot->cluster->placed->ranks[slot->rank]->pieces[0];
+    struct ms_slot *found = NULL;
+
+    spec.uid = slot->expected_uid;
+    spec.cluster = slot->cluster->name;
+    spec.rank = slot->rank;
+    spec.incarnation = slot->expected_incarnation;
+    spec.world_size = (uint32_t)slot->cluster->count;
+    spec.driver = slot->cluster->driver;
+    spec.devices = piece->devices;
+    spec.n_devices = piece->n_devices;
+    report.spec = &spec;
+    exit.code = -1;
+    exit.node = piece->node;
+    exit.detail = detail;
+    if (ms_registry_adopt(
+            &h->registry, piece->node, &report, ms_now_ns(), &found, NULL) == 0)
+        ms_head_worker_exited(h, spec.uid, &exit);
+}
+
+/* Those whose cluster lives on without them can be restarted then. */
+static void lose_unreported(struct ms_head *h)
+{
+    ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
+        for (size_t i = 0; c->spec && c->placed && i < c->count; i++)
+            if (!c->slots[i].now.uid && c->slots[i].expected_uid)
+                lose(h, &c->slots[i]);
 }
 
 /* Nobody has reported any of its workers. */
@@ -331,6 +374,7 @@ static void on_grace(void *arg)
 
     while ((lost = find_lost(h)))
         ms_head_cluster_forget(h, lost);
+    lose_unreported(h);
     while (i < h->kv.store.count) {
         struct ms_kv_owner owner = h->kv.store.entries[i]->owner;
 

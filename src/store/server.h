@@ -49,6 +49,15 @@ struct ms_store *ms_store_create(const struct ms_store_options *o,
 /* When the loop does not run any more. Removes the socket. */
 void ms_store_destroy(struct ms_store *s);
 
+/* Those of these objects that were made here are held once more by `holder`, which is no
+ * process, until ms_store_unkeep. How many they are, or -ENOMEM. */
+int ms_store_keep(struct ms_store *s,
+                  uint64_t holder,
+                  const char *name,
+                  Muster__StoredName *const *names,
+                  size_t count);
+void ms_store_unkeep(struct ms_store *s, uint64_t holder);
+
 /* Can anything be spilled to `dir`? 0, or why not. */
 int ms_store_check_spill(const char *dir, struct ms_error *err);
 

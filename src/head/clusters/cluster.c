@@ -3,6 +3,7 @@
 #include "head/clusters/bringup.h"
 #include "head/clusters/clusters_impl.h"
 #include "head/clusters/helpers.h"
+#include "head/clusters/objects.h"
 #include "head/clusters/place.h"
 #include "head/clusters/ports.h"
 #include "head/drivers/driver.h"
@@ -128,6 +129,7 @@ void ms_head_cluster_forget(struct ms_head *h, struct ms_cluster *c)
     bool are_helpers = c->slots[0].helps != 0;
 
     ms_head_ports_drop(h, c);
+    ms_objects_drop(h, c);
     ms_head_forget_spec(h, c->name);
     ms_place_cluster_gone(h, c->name);
     /* whoever waits for this may place one of the same name from another thread */

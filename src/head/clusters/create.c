@@ -14,6 +14,7 @@
 #include "head/clusters/bringup.h"
 #include "head/clusters/clusters_impl.h"
 #include "head/clusters/helpers.h"
+#include "head/clusters/objects.h"
 #include "head/clusters/place.h"
 #include "head/clusters/ports.h"
 #include "head/drivers/driver.h"
@@ -161,6 +162,48 @@ static int hold_port(struct ms_head_op *op, struct ms_error *err)
     return ms_head_cluster_port_ask(op, err);
 }
 
+/* ---- what its steps refer to ----------------------------------------------------- */
+
+/* All nodes have answered: what it refers to stays, whoever ends. */
+static void objects_step(struct ms_head_op *op)
+{
+    struct ms_error err = {0};
+
+    if (!ms_list_is_empty(&op->asks))
+        return;
+    if (!needs_port(op->cluster->spec))
+        launch(op);
+    else if (hold_port(op, &err) < 0)
+        ms_head_op_fail_with(op, &err);
+}
+
+static void
+objects_kept(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
+{
+    (void)n;
+    (void)answer;
+    objects_step(op);
+}
+
+static void
+objects_not_kept(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
+{
+    (void)n;
+    (void)why; /* a node that is gone has nothing to keep */
+    objects_step(op);
+}
+
+static void keep_objects(struct ms_head_op *op)
+{
+    const Muster__ClusterSpec *spec = op->cluster->spec;
+
+    op->on_answer = objects_kept;
+    op->on_refused = objects_not_kept;
+    for (size_t i = 0; i < spec->n_steps; i++)
+        ms_objects_ask_keep(op, op->cluster, spec->steps[i]);
+    objects_step(op);
+}
+
 /* ---- it is known ----------------------------------------------------------------- */
 
 /* A copy that has what a new incarnation needs of the driver too. */
@@ -222,11 +265,8 @@ begin(struct ms_head_op *op, Muster__ClusterPlaced *placed, struct ms_error *err
     if (!c->spec)
         return ms_error_sys(err, -ENOMEM, "cluster '%s'", c->name);
     ms_head_changed(op->head);
-    if (!needs_port(c->spec)) {
-        launch(op);
-        return 0;
-    }
-    return hold_port(op, err);
+    keep_objects(op);
+    return 0;
 }
 
 /* ---- where ----------------------------------------------------------------------- */

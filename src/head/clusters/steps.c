@@ -3,12 +3,41 @@
 #include "cluster/spec.h"
 #include "cluster/status.h"
 #include "head/clusters/clusters_impl.h"
+#include "head/clusters/objects.h"
 #include "head/head_impl.h"
 #include "head/kept.h"
 #include "head/op.h"
 #include "head/waiting.h"
 
 #include <errno.h>
+
+/* What it refers to is held. The cluster may have ended meanwhile. */
+static void finish(struct ms_head_op *op)
+{
+    const struct ms_cluster *c;
+
+    if (!ms_list_is_empty(&op->asks))
+        return;
+    c = ms_registry_find(&op->head->registry, op->wanted->add_step->cluster);
+    if (c)
+        ms_head_keep_spec(op->head, c);
+    ms_head_op_succeed(op, NULL);
+}
+
+static void kept(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
+{
+    (void)n;
+    (void)answer;
+    finish(op);
+}
+
+static void
+not_kept(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
+{
+    (void)n;
+    (void)why; /* a node that is gone has nothing to keep */
+    finish(op);
+}
 
 void ms_head_add_step_run(struct ms_head_op *op)
 {
@@ -34,8 +63,10 @@ void ms_head_add_step_run(struct ms_head_op *op)
         ms_head_op_fail_with(op, &err);
         return;
     }
-    ms_head_keep_spec(op->head, c);
-    ms_head_op_succeed(op, NULL);
+    op->on_answer = kept;
+    op->on_refused = not_kept;
+    ms_objects_ask_keep(op, c, m->step);
+    finish(op);
 }
 
 void ms_head_find_run(struct ms_head_op *op)
