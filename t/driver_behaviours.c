@@ -205,6 +205,68 @@ static void keeps_the_secret(void)
     }
 }
 
+static void changes(void)
+{
+    struct muster_cluster *c = make(false);
+    int32_t old[2] = {muster_cluster_pid(c, 0), muster_cluster_pid(c, 1)};
+    int same = 0;
+
+    say(c, 1, "rank");
+    if (muster_cluster_restart(c, NULL, 0, 0, &err) < 0)
+        give_up("restart");
+    for (uint32_t i = 0; i < 2; i++)
+        for (uint32_t k = 0; k < 2; k++)
+            same += old[i] == muster_cluster_pid(c, k);
+    printf("%d\n", same);
+    if (muster_cluster_resize(c, 3, 0, &err) < 0)
+        give_up("resize");
+    say(c, 2, "rank");
+    if (muster_cluster_resize(c, 1, 0, &err) < 0)
+        give_up("resize");
+    printf("%u\n", muster_cluster_world_size(c));
+    say(c, 0, "rank");
+    muster_cluster_destroy(c, 0);
+}
+
+static struct muster_cluster *make_with(const char *variable)
+{
+    const char *env[] = {variable, NULL};
+    struct muster_cluster_options o = MUSTER_CLUSTER_OPTIONS;
+    struct muster_cluster *c;
+
+    o.name = "mortal";
+    o.worker_cls = "driver_workers.Mortal";
+    o.world_size = 2;
+    o.env = env;
+    c = muster_cluster_create(session, &o, &err);
+    if (!c)
+        give_up("create");
+    return c;
+}
+
+static void has_its_roles_environment(void)
+{
+    struct muster_cluster *c = make_with("ROLE_SAYS=hello");
+
+    say(c, 1, "at_import");
+    muster_cluster_destroy(c, 0);
+}
+
+static void ends_rank_zero_last(void)
+{
+    const char *path = getenv("TOLD");
+    char variable[512], line[16] = "";
+    FILE *file;
+
+    snprintf(variable, sizeof variable, "ROLE_ENDS=%s", path);
+    muster_cluster_destroy(make_with(variable), INT64_C(10000000000));
+    file = fopen(path, "r");
+    if (!file || !fgets(line, sizeof line, file))
+        give_up("nobody has ended");
+    fclose(file);
+    puts(line);
+}
+
 static void calls_after_shutdown(void)
 {
     struct muster_cluster *c = make(false);
@@ -245,6 +307,9 @@ static const struct {
     {"dies_before_a_call", dies_before_a_call},
     {"finds_a_successor", finds_a_successor},
     {"keeps_the_secret", keeps_the_secret},
+    {"changes", changes},
+    {"has_its_roles_environment", has_its_roles_environment},
+    {"ends_rank_zero_last", ends_rank_zero_last},
     {"calls_after_shutdown", calls_after_shutdown},
     {"forks", forks},
 };

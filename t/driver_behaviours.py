@@ -95,6 +95,33 @@ def keeps_the_secret() -> None:
             say(lambda c=c: c.execute_rank_sync(0, "secret"))
 
 
+def changes() -> None:
+    c = make()
+    say(lambda: c.execute_rank_sync(1, "rank"))
+    old = c.pids
+    c.restart(grace=0)
+    say(lambda: len(set(old) & set(c.pids)))
+    c.resize(3, grace=0)
+    say(lambda: c.execute_rank_sync(2, "rank"))
+    c.resize(1, grace=0)
+    say(lambda: c.world_size)
+    say(lambda: c.execute_rank_sync(0, "rank"))
+
+
+def has_its_roles_environment() -> None:
+    env = {"ROLE_SAYS": "hello"}
+    with muster.Cluster("mortal", Mortal, world_size=2, env=env) as c:
+        say(lambda: c.execute_rank_sync(1, "at_import"))
+
+
+def ends_rank_zero_last() -> None:
+    path = os.environ["TOLD"]
+    c = muster.Cluster("mortal", Mortal, world_size=2, env={"ROLE_ENDS": path})
+    c.destroy(grace=10)
+    with open(path) as file:
+        say(file.read)
+
+
 def calls_after_shutdown() -> None:
     c = make()
     pending = c.execute_rank_async(0, "hang")

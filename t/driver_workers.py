@@ -1,5 +1,6 @@
 """Workers for test_both_drivers.py, called by drivers in C and in Python."""
 
+import atexit
 import os
 import sys
 import time
@@ -8,7 +9,20 @@ from pathlib import Path
 SECRET = b"MUSTER_SECRET="
 
 
+AT_IMPORT = os.environ.get("ROLE_SAYS", "nothing")  # of the role, when this is loaded
+
+
 class Mortal:
+    def at_import(self) -> str:
+        return AT_IMPORT
+
+    def destroy(self) -> None:
+        """Who has ended before whom stands in a file."""
+        path = os.environ.get("ROLE_ENDS")
+        if path:
+            rank = os.environ["RANK"]
+            atexit.register(lambda: Path(path).open("a").write(rank))
+
     def add(self, a: int, b: int) -> int:
         return a + b
 

@@ -40,6 +40,9 @@ BEHAVIOURS = {
         "nowhere",
         "nowhere",
     ],  # of a forked one, of a fresh interpreter
+    "changes": ["1", "0", "2", "1", "0"],  # restart, then three workers, then one
+    "has_its_roles_environment": ["hello"],  # when the module was imported
+    "ends_rank_zero_last": ["10"],
     "calls_after_shutdown": ["shutting_down", "shutting_down"],
     "forks": ["0", "refused: forked", "1"],  # before, in the child, after it has ended
 }
@@ -75,10 +78,10 @@ def mark() -> Iterator[str]:
 
 @pytest.mark.parametrize("language", PROGRAMS)
 @pytest.mark.parametrize("behaviour", BEHAVIOURS)
-def test_both(behaviour: str, language: str, mark: str) -> None:
+def test_both(behaviour: str, language: str, mark: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [*PROGRAMS[language], behaviour],
-        env=environment(mark),
+        env=environment(mark) | {"TOLD": str(tmp_path / "told")},
         capture_output=True,
         text=True,
         timeout=3 * DEADLINE_S,
