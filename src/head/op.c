@@ -131,6 +131,31 @@ void ms_head_op_fail(struct ms_head_op *op, int code, const char *fmt, ...)
     ms_head_op_fail_with(op, &err);
 }
 
+/* ---- nodes ----------------------------------------------------------------------- */
+
+static void
+gathered(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
+{
+    (void)n;
+    (void)answer;
+    op->step(op);
+}
+
+static void
+not_gathered(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
+{
+    (void)n;
+    (void)why;
+    op->step(op);
+}
+
+void ms_head_op_gather(struct ms_head_op *op, void (*step)(struct ms_head_op *op))
+{
+    op->on_answer = gathered;
+    op->on_refused = not_gathered;
+    op->step = step;
+}
+
 /* ---- the caller's side ----------------------------------------------------------- */
 
 static void run(void *arg)

@@ -50,6 +50,7 @@ struct ms_head_op {
     void (*on_refused)(struct ms_head_op *op,
                        struct ms_node *node,
                        const struct ms_error *why);
+    void (*step)(struct ms_head_op *op);      /* of ms_head_op_gather */
     void (*on_failed)(struct ms_head_op *op); /* before it completes with an error */
     void (*on_done)(struct ms_head_op *op);   /* completed; head's thread */
     void *done_arg;
@@ -77,6 +78,10 @@ struct ms_head_op *ms_head_op_create(struct ms_head *h);
 /* What stands for an operation that could not be made: it has completed, with -ENOMEM,
  * or with -EPERM in a forked child. */
 struct ms_head_op *ms_head_op_refused(const struct ms_head *h);
+
+/* Whatever nodes answer to what they are asked from now on, a refusal or their end too, only
+ * `step` is called: it sees whether questions are still open (op->asks). */
+void ms_head_op_gather(struct ms_head_op *op, void (*step)(struct ms_head_op *op));
 
 /* Let `run` be called on the head's thread. Completes with an error if that cannot be.
  * Returns op. */

@@ -152,29 +152,12 @@ bool ms_head_is_to_end(const struct ms_head *h, const struct ms_cluster *c)
     return false;
 }
 
-static void
-port_dropped(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
-{
-    (void)n;
-    (void)answer;
-    forget_when_over(op);
-}
-
-static void
-port_not_dropped(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
-{
-    (void)n;
-    (void)why; /* a node that is gone holds nothing */
-    forget_when_over(op);
-}
-
 /* Its port is free when whoever asked for its end hears of it. */
 static void drop_port(struct ms_head_op *op)
 {
     struct ms_cluster *c = op->cluster;
 
-    op->on_answer = port_dropped;
-    op->on_refused = port_not_dropped;
+    ms_head_op_gather(op, forget_when_over);
     if (c->port_owner)
         ms_head_ports_ask_drop(op, c->port_owner, c->driver);
     forget_when_over(op);

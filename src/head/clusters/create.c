@@ -177,28 +177,11 @@ static void objects_step(struct ms_head_op *op)
         ms_head_op_fail_with(op, &err);
 }
 
-static void
-objects_kept(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
-{
-    (void)n;
-    (void)answer;
-    objects_step(op);
-}
-
-static void
-objects_not_kept(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
-{
-    (void)n;
-    (void)why; /* a node that is gone has nothing to keep */
-    objects_step(op);
-}
-
 static void keep_objects(struct ms_head_op *op)
 {
     const Muster__ClusterSpec *spec = op->cluster->spec;
 
-    op->on_answer = objects_kept;
-    op->on_refused = objects_not_kept;
+    ms_head_op_gather(op, objects_step);
     for (size_t i = 0; i < spec->n_steps; i++)
         ms_objects_ask_keep(op, op->cluster, spec->steps[i]);
     objects_step(op);

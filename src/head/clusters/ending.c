@@ -121,26 +121,11 @@ static int ask(struct ms_head_op *op, enum which which, int64_t grace_ns)
 
 /* ---- in order -------------------------------------------------------------------- */
 
+/* Nodes that are gone have ended their workers; others that live are seen. */
 static void step(struct ms_head_op *op)
 {
     if (ms_list_is_empty(&op->asks))
         finish(op);
-}
-
-static void
-stopped(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
-{
-    (void)n;
-    (void)answer;
-    step(op);
-}
-
-static void
-not_stopped(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
-{
-    (void)n;
-    (void)why; /* its node is gone, and they with it, or they live: that is seen */
-    step(op);
 }
 
 static void on_late(void *arg)
@@ -155,8 +140,7 @@ static void on_late(void *arg)
 /* What cannot be asked for want of memory is looked at when the time is up. */
 static void stop(struct ms_head_op *op, enum which which, int64_t grace_ns)
 {
-    op->on_answer = stopped;
-    op->on_refused = not_stopped;
+    ms_head_op_gather(op, step);
     if (ask(op, which, grace_ns) == 0)
         step(op);
 }
@@ -170,20 +154,10 @@ static void stop_first(struct ms_head_op *op)
     stop(op, ONLY_FIRST, left_ns > least_ns ? left_ns : least_ns);
 }
 
-static void
-other_stopped(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
+static void others_step(struct ms_head_op *op)
 {
-    (void)n;
-    (void)answer;
     if (ms_list_is_empty(&op->asks))
         stop_first(op);
-}
-
-static void
-other_not_stopped(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
-{
-    (void)why;
-    other_stopped(op, n, NULL);
 }
 
 /* Its engines clean up now, as those of the others do; nobody waits for the answer. */
@@ -230,8 +204,7 @@ static int begin_in_order(struct ms_head_op *op, const struct ms_slot *first)
     int64_t grace_ns = op->ending.grace_ns;
     int asked;
 
-    op->on_answer = other_stopped;
-    op->on_refused = other_not_stopped;
+    ms_head_op_gather(op, others_step);
     if (can_clean(op->cluster))
         clean_first(op, first);
     asked = ask(op, ALL_BUT_FIRST, grace_ns - grace_ns / FIRST_SHARE);
@@ -247,8 +220,7 @@ static int begin(struct ms_head_op *op)
 
     if (first)
         return begin_in_order(op, first);
-    op->on_answer = stopped;
-    op->on_refused = not_stopped;
+    ms_head_op_gather(op, step);
     asked = ask(op, ALL, op->ending.grace_ns);
     if (asked == 0)
         finish(op);

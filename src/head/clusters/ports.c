@@ -208,22 +208,6 @@ static void drop_step(struct ms_head_op *op)
         ms_head_op_succeed(op, NULL);
 }
 
-static void
-dropped(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
-{
-    (void)n;
-    (void)answer;
-    drop_step(op);
-}
-
-static void
-not_dropped(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
-{
-    (void)n;
-    (void)why; /* a node that is gone holds nothing */
-    drop_step(op);
-}
-
 int ms_head_ports_ask_drop(struct ms_head_op *op, const char *owner, uint64_t driver)
 {
     struct ms_head *h = op->head;
@@ -245,8 +229,7 @@ int ms_head_ports_ask_drop(struct ms_head_op *op, const char *owner, uint64_t dr
 
 void ms_head_drop_port_run(struct ms_head_op *op)
 {
-    op->on_answer = dropped;
-    op->on_refused = not_dropped;
+    ms_head_op_gather(op, drop_step);
     ms_head_ports_ask_drop(op, op->wanted->drop_port->owner, ms_driver_id(op->driver));
     drop_step(op);
 }

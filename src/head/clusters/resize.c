@@ -67,19 +67,10 @@ static void finish(struct ms_head_op *op)
 
 /* ---- who has handles of it ------------------------------------------------------- */
 
-static void told(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
+static void told(struct ms_head_op *op)
 {
-    (void)n;
-    (void)answer;
     if (ms_list_is_empty(&op->asks))
         finish(op);
-}
-
-static void
-not_told(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
-{
-    (void)why; /* it is gone, and its workers with it */
-    told(op, n, NULL);
 }
 
 /* All drivers and workers, before whoever asked hears that it is done. */
@@ -94,13 +85,11 @@ static void tell_all(struct ms_head_op *op)
     m.resized = &resized;
     atomic_fetch_add(&op->head->resizes, 1);
     ms_drivers_tell_resized(op->head, &resized);
-    op->on_answer = told;
-    op->on_refused = not_told;
+    ms_head_op_gather(op, told);
     ms_list_each (n, &op->head->nodes, struct ms_node, link)
         if (ms_node_check(n, NULL) == 0)
             ms_node_ask(n, op, &m, NULL);
-    if (ms_list_is_empty(&op->asks))
-        finish(op);
+    told(op);
 }
 
 /* ---- fewer ----------------------------------------------------------------------- */

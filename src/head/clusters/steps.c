@@ -24,21 +24,6 @@ static void finish(struct ms_head_op *op)
     ms_head_op_succeed(op, NULL);
 }
 
-static void kept(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
-{
-    (void)n;
-    (void)answer;
-    finish(op);
-}
-
-static void
-not_kept(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
-{
-    (void)n;
-    (void)why; /* a node that is gone has nothing to keep */
-    finish(op);
-}
-
 void ms_head_add_step_run(struct ms_head_op *op)
 {
     const Muster__AddStep *m = op->wanted->add_step;
@@ -63,8 +48,7 @@ void ms_head_add_step_run(struct ms_head_op *op)
         ms_head_op_fail_with(op, &err);
         return;
     }
-    op->on_answer = kept;
-    op->on_refused = not_kept;
+    ms_head_op_gather(op, finish);
     ms_objects_ask_keep(op, c, m->step);
     finish(op);
 }
