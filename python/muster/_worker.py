@@ -321,6 +321,11 @@ def _message_of(error: BaseException) -> str:
         return f"(its message cannot be had: {other!r})"
 
 
+def ignore_interrupts() -> None:
+    """Ctrl-C at a terminal is the driver's. Of a zygote's workers: before their fork."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def _prepare(worker: Worker) -> None:
     """Signals, stacks, and what forked children must not keep."""
     host = worker.host
@@ -331,7 +336,6 @@ def _prepare(worker: Worker) -> None:
     faulthandler.register(signum, file=fd, all_threads=True, chain=True)
     _end.hide_dropped(host)
     signal.signal(signal.SIGTERM, worker.on_terminate)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.set_wakeup_fd(host.wake_fd, warn_on_full_buffer=False)
     os.register_at_fork(
         before=worker.before_fork,
@@ -385,6 +389,7 @@ def main_fork(
 
 def main_exec() -> NoReturn:
     """Of a worker that was started as a fresh interpreter."""
+    ignore_interrupts()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     control_fd = int(os.environ.pop("MUSTER_CONTROL_FD"))

@@ -72,8 +72,11 @@ def _report(fd: int, problems: list[str]) -> None:
 
 def _settle() -> None:
     """Let children share the memory of what was imported."""
+    from . import _worker
+
     sys.stdout.flush()
     sys.stderr.flush()
+    _worker.ignore_interrupts()
     gc.freeze()
     _core.zygote_fill()
 

@@ -65,10 +65,19 @@ unsigned ms_spin_cores(void)
     return cores < quota ? cores : quota;
 }
 
+/* Whoever opens it first counts: reading the quota of a control group takes longer than
+ * the rest. */
+static void count_slots(struct ms_spin *s)
+{
+    uint32_t none = 0, slots = ms_spin_cores() - 1;
+
+    atomic_compare_exchange_strong(
+        &s->slots, &none, slots < SLOTS_MAX ? slots : SLOTS_MAX);
+}
+
 struct ms_spin *ms_spin_open(const char *path)
 {
     MS_CLEANUP(ms_cleanup_fd) int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    uint32_t none = 0, slots = ms_spin_cores() - 1;
     struct ms_spin *s;
     struct stat st;
 
@@ -77,9 +86,8 @@ struct ms_spin *ms_spin_open(const char *path)
     s = mmap(NULL, PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (s == MAP_FAILED)
         return NULL;
-    if (slots > SLOTS_MAX)
-        slots = SLOTS_MAX;
-    atomic_compare_exchange_strong(&s->slots, &none, slots);
+    if (atomic_load(&s->slots) == 0)
+        count_slots(s);
     return s;
 }
 

@@ -9,6 +9,7 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -74,13 +75,21 @@ static int install(int sig, void (*handler)(int))
     return sigaction(sig, &action, NULL) < 0 ? -errno : 0;
 }
 
+void ms_stack_warm(void)
+{
+    static bool is_warm;
+    void *frames[2];
+
+    if (!is_warm)
+        backtrace(frames, 2);
+    is_warm = true;
+}
+
 int ms_stack_init(void)
 {
-    void *warm[2];
     int rc;
 
-    /* the first backtrace loads a library, which a signal handler must not do */
-    backtrace(warm, 2);
+    ms_stack_warm();
     if (sem_init(&slot.answered, 0, 0) < 0)
         return -errno;
     rc = install(signal_python(), on_python);

@@ -16,6 +16,9 @@
  * chain=True), after ms_stack_init. */
 int ms_stack_python_signal(void);
 
+/* What the first stack of a process takes: a library is loaded, which a signal handler must
+ * not do. Once, before a fork or by ms_stack_init. */
+void ms_stack_warm(void);
 /* Install the handlers. Once, before the interpreter registers its own. */
 int ms_stack_init(void);
 
