@@ -12,6 +12,7 @@ from time import monotonic
 from muster import _core, _launch, _nodes, _options, _package
 from muster._env import session_env
 from muster._logs import LogPump
+from muster._names import options_checked
 from muster._node import Node, by_name
 from muster._programs import find_executable, interpreter
 from muster.errors import DeadlineExceeded, MusterError, NotInitialized
@@ -124,6 +125,7 @@ def http_address() -> str | None:
     return session().head.http_address or None
 
 
+@options_checked
 def init(
     address: str | None = None,
     *,

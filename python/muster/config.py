@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-import warnings
+
+from muster._names import options_checked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ _OF_RANKS = (
 )
 _MASTER = ("MASTER_ADDR", "MASTER_PORT")
 _MESH = ("tp", "cp", "dp", "pp", "ep")
-_NEAR = 0.85  # how much of a name is right if it was only misspelt
 
 
 def parse_size(value: int | float | str | None, field: str) -> int:
@@ -114,10 +114,9 @@ class WorkerConfig:
         anything in it.
     max_concurrency: how many calls of an `async` class run at once.
     timeout: seconds for each call (2 hours); start_timeout: for the constructor.
-
-    Unknown fields are kept as attributes; `extra` has their names and values.
     """
 
+    @options_checked
     def __init__(
         self,
         *,
@@ -140,7 +139,6 @@ class WorkerConfig:
         start_timeout: float | None = None,
         python: str | Sequence[str] | None = None,
         working_dir: str | None = None,
-        **extra: Any,
     ) -> None:
         if world_size is not None:
             _count(world_size, "world_size", least=1)
@@ -180,16 +178,6 @@ class WorkerConfig:
         self.start_timeout = _seconds(start_timeout, "start_timeout")
         self.python = None if python is None else words_of(python, "python")
         self.working_dir = None if working_dir is None else str(working_dir)
-        self.extra = extra
-        self.__dict__.update(extra)
-        if extra and type(self) is WorkerConfig:
-            for name in extra:
-                if meant := near(name):
-                    warnings.warn(
-                        f"WorkerConfig: {name!r} is kept, and says nothing to Muster; "
-                        f"is {meant!r} meant?",
-                        stacklevel=2,
-                    )
 
     @classmethod
     def of(cls, value: Any, **changes: Any) -> Self:
@@ -198,6 +186,8 @@ class WorkerConfig:
             fields = {}
         elif isinstance(value, WorkerConfig):
             fields = value.fields()
+            if cls is WorkerConfig:  # what else a derived one has is its own matter
+                fields = {k: fields[k] for k in fields_known() if k in fields}
         elif isinstance(value, dict):
             fields = dict(value)
         elif hasattr(value, "__dict__"):
@@ -208,7 +198,7 @@ class WorkerConfig:
 
     def fields(self) -> dict[str, Any]:
         """As the constructor takes them."""
-        return {k: v for k, v in vars(self).items() if k != "extra"}
+        return dict(vars(self))
 
     def replace(self, **changes: Any) -> Self:
         """A copy with other values of some fields."""
@@ -230,19 +220,8 @@ class WorkerConfig:
 
 @functools.cache
 def fields_known() -> tuple[str, ...]:
-    """The fields that say something to Muster."""
-    return tuple(name for name in vars(WorkerConfig()) if name != "extra")
-
-
-@functools.cache
-def near(name: str) -> str | None:
-    """The field that was meant by somebody who wrote another name; None: none is near."""
-    if name == "num_gpus":  # of an actor, elsewhere
-        return "num_gpus_per_worker"
-    import difflib  # seldom needed
-
-    found = difflib.get_close_matches(name, fields_known(), 1, _NEAR)
-    return found[0] if found and name not in fields_known() else None
+    """The names of all fields."""
+    return tuple(vars(WorkerConfig()))
 
 
 def mesh_sizes(mesh: Mapping[str, int], world_size: int | None) -> dict[str, int]:

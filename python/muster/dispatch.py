@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from types import FunctionType
 
+from muster._names import options_checked
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -221,6 +223,7 @@ class Method:
         return Method, (mode, self.execute, self.blocking, self.pad)
 
 
+@options_checked
 def register(
     dispatch_mode: Any = Dispatch.ALL_TO_ALL,
     execute_mode: str = Execute.ALL,

@@ -6,6 +6,7 @@ from muster import _core
 from muster._bind import Binding, Bound, Plan, check_names, plain
 from muster._core import call_all, call_each
 from muster._member import NoPeer, Worker, http_url, tcp_entry
+from muster._names import options_checked
 from muster._spec import bound_methods, engine_spec, is_native
 from muster.errors import ClusterError
 from muster.future import Future, gather_ranks, take
@@ -160,6 +161,7 @@ class View:
             raise IndexError(f"{self._name} has no worker {index}: it has {len(self)}")
         return self._members[index]
 
+    @options_checked
     def options(
         self,
         *,
@@ -301,6 +303,7 @@ class View:
 
     # ---- engines ----------------------------------------------------------------------
 
+    @options_checked
     def create_engine(
         self,
         name: str,

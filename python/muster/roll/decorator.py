@@ -10,6 +10,7 @@ import sys
 
 import muster
 from muster import _bind, _rows
+from muster._names import options_checked
 from muster.dispatch import JOIN, ONE, Dispatch, Execute
 from muster.future import Future, get
 
@@ -21,16 +22,19 @@ if TYPE_CHECKING:
     from muster.view import View
 
 
+@options_checked
 def register(
     dispatch_mode: Any = Dispatch.ALL_TO_ALL,
     execute_mode: str = Execute.ALL,
     clear_cache: bool = False,
-    **unused: Any,
+    trace: bool = False,
+    prefetch: bool = False,
+    to_remote: bool = False,
 ) -> Callable[[Any], Any]:
     """Make a method of a worker a method of its cluster.
 
     clear_cache: collect garbage and empty the device's cache of memory after each call.
-    Other arguments (`trace`, `prefetch`, `to_remote`) are accepted and say nothing.
+    `trace`, `prefetch` and `to_remote` are accepted and say nothing.
     """
     mark = muster.register(dispatch_mode=dispatch_mode, execute_mode=execute_mode)
 

@@ -9,6 +9,7 @@ import warnings
 import muster
 from muster import _core
 from muster._adapt import Handle
+from muster._names import check_misspelt
 from muster._spec import modules_of
 from muster.config import WorkerConfig
 from muster.future import Future, get
@@ -35,6 +36,17 @@ if TYPE_CHECKING:
 # what tells a worker who it is
 _PROTECTED = ("WORLD_SIZE", "RANK", "WG_PREFIX", "WG_BACKEND", "RAY_LOCAL_WORLD_SIZE")
 _MASTER = ("MASTER_ADDR", "MASTER_PORT")
+# named arguments; verl's own versions differ in which others they take
+_OPTIONS: tuple[str, ...] = (
+    "resource_pool",
+    "ray_cls_with_init",
+    "bin_pack",
+    "name_prefix",
+    "detached",
+)
+_OPTIONS += ("worker_names", "worker_handles", "use_gpu", "worker_env", "master_addr")
+_OPTIONS += ("master_port", "master_port_range", "worker_nsight_options")
+_OPTIONS += ("device_name", "profile_steps", "ray_wait_register_center_timeout")
 _ONE = (Dispatch.RANK_ZERO, Dispatch.DIRECT_ROLLOUT_METHOD)  # rank 0 alone is called
 
 
@@ -80,6 +92,7 @@ class WorkerGroup:
         self._dispatch_info: dict[str, list[int]] = {}
         self._collect_info: dict[str, list[bool]] = {}
         self._cluster: muster.Cluster | None = None
+        check_misspelt("WorkerGroup()", kwargs, _OPTIONS)
         self._options = kwargs
         if resource_pool is None:
             self._attach(worker_names, worker_handles)
