@@ -182,7 +182,9 @@ def test_functions_of_the_users(eight: muster.Cluster) -> None:
 
 def test_a_list_for_all_of_execute_all(eight: muster.Cluster) -> None:
     rows = list(range(8))
-    assert eight.execute_all_sync("each", rows)[3] == (3, (3,), {})
+    assert eight.execute_all_sync("each", rows)[3] == (3, (rows,), {})
+    assert eight.execute_all_sync("each", muster.each(rows))[3] == (3, (3,), {})
+    assert eight.each(muster.each(rows))[3] == (3, (3,), {})
     assert eight.execute_all_sync("each", muster.same(rows))[3] == (3, (rows,), {})
     assert eight[3].execute_all_sync("each", k=muster.same([1])) == [
         (3, (), {"k": [1]})
@@ -381,8 +383,10 @@ def test_bad_registrations() -> None:
         register(dispatch_mode="EVERYBODY")
     with pytest.raises(TypeError, match="dispatch_fn"):
         register(dispatch_mode={"dispatch_fn": len})
+    with pytest.raises(TypeError, match=r"missing .* 'dispatch_mode'"):
+        register()  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="execute_mode"):
-        register(execute_mode="SOME")
+        register(Dispatch.ONE_TO_ALL, execute_mode="SOME")
 
 
 # ---- meshes ----------------------------------------------------------------------------

@@ -161,6 +161,9 @@ def test_calls_that_are_not_waited_for(make: Make) -> None:
     assert roll.materialize_concat(wrapped) == [(1, 0), (2, 0), (3, 2)]
     one = cluster.whoami(blocking=False)
     assert [w.collected for w in one] == [True, False, False, False]
+    assert cluster.execute_all_sync("add", [1, 2, 3, 4]) == cluster.execute_all_sync(
+        "add", muster.each([1, 2, 3, 4])
+    )
     plain = cluster.execute_all("add", [1, 1, 1, 1])
     assert muster.get(plain) == [1, 2, 3, 4]
     assert muster.get(cluster.execute_rank_zero(method_name="add", value=7)) == 7

@@ -348,9 +348,21 @@ def _parts(
         assert mode.dispatch_fn is not None
         args, kwargs = mode.dispatch_fn(view, *args, **kwargs)
         args = tuple(args)
-        if not plan.is_one and view._shares_out(args, kwargs):
-            return _each(args, kwargs, len(view), lambda value: value)
+        if not plan.is_one:
+            return each_parts(*view._listed(args, kwargs), len(view))
     return [plain(args, kwargs)]
+
+
+def each_parts(args: tuple[Any, ...], kwargs: dict[str, Any], ranks: int) -> list[Call]:
+    """One for each rank if an argument is a `muster.each`, else one for all."""
+    if _rows.Each not in map(type, args) and not kwargs:
+        return [plain(args, kwargs)]
+    return _each(
+        args,
+        kwargs,
+        ranks,
+        lambda value: value.of(ranks) if type(value) is _rows.Each else None,
+    )
 
 
 def bare(value: Any) -> Any:
@@ -393,6 +405,8 @@ def _each(
 
 
 def _elements(value: Any, count: int) -> Any:
+    if type(value) is _rows.Each:
+        return value.of(count)
     if type(value) is not list and type(value) is not tuple:
         return None
     if len(value) != count:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import muster
+from muster import _rows
 from muster import config as native
 from muster._adapt import Handle, plain_class
 from muster._member import tcp_entry
@@ -183,6 +184,11 @@ class Cluster(muster.Cluster):
         return size
 
     # ---- calls, with the names of ROLL's arguments ------------------------------------
+
+    def _listed(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return _rows.each_if_lists(args, kwargs, len(self._peers))
 
     def _noted(self, method_name: str) -> str:
         if method_name == "initialize":

@@ -10,6 +10,7 @@ import muster
 from muster import _core
 from muster._adapt import Handle
 from muster._names import check_misspelt
+from muster._rows import Each, each_if_lists
 from muster._spec import modules_of
 from muster.config import WorkerConfig
 from muster.future import Future, get
@@ -302,12 +303,14 @@ class WorkerGroup:
         """If every argument is a list of `world_size` elements, worker i gets element i
         of each; else all get everything."""
         view, name = self._find(method_name)
+        args, kwargs = each_if_lists(args, kwargs, len(view))
         return view.execute_all_sync(name, *args, **kwargs)
 
     def execute_all_async(
         self, method_name: str, *args: Any, **kwargs: Any
     ) -> list[Future]:
         view, name = self._find(method_name)
+        args, kwargs = each_if_lists(args, kwargs, len(view))
         return view.execute_all_async(name, *args, **kwargs)
 
     execute_all = execute_all_async
@@ -388,7 +391,8 @@ def _call_each(
     view: View, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> list[Future]:
     """As `execute_all` does; what several workers get is pickled once."""
-    if not view._shares_out(args, kwargs):
+    marked, marked_named = each_if_lists(args, kwargs, len(view))
+    if not any(type(a) is Each for a in (*marked, *marked_named.values())):
         return view.execute_all_async(method, *args, **kwargs)
     known: dict[tuple[int, ...], int] = {}
     parts: list[tuple[tuple[Any, ...], dict[str, Any] | None]] = []
