@@ -98,9 +98,9 @@ class WorkerConfig:
     """What the workers of one role are, and what they need.
 
     world_size: how many; with a device_mapping it follows from that.
-    device_mapping: global device ids, "0-7,12", "list(range(0, 8))" or a list; none:
-        workers without devices.
-    num_gpus_per_worker: consecutive devices of the mapping that one worker gets.
+    device_mapping: global device ids, "0-7,12", "list(range(0, 8))" or a list.
+    num_gpus_per_worker: consecutive devices of the mapping that one worker gets (None: 1).
+        Without a mapping: free devices of one node that each gets (None: none).
     num_cpus, gpu_memory, memory: asked for by each worker. `memory` is also its limit.
     mesh: sizes of tp, cp, pp, ep; dp is what is left over.
     args, kwargs: of the worker class's constructor.
@@ -122,7 +122,7 @@ class WorkerConfig:
         *,
         world_size: int | None = None,
         device_mapping: str | Iterable[int] | None = None,
-        num_gpus_per_worker: int = 1,
+        num_gpus_per_worker: int | None = None,
         num_cpus: float = 0,
         gpu_memory: int | str | None = None,
         memory: int | str | None = None,
@@ -144,9 +144,9 @@ class WorkerConfig:
             _count(world_size, "world_size", least=1)
         self.world_size = world_size
         self.device_mapping = _mapping(device_mapping)
-        self.num_gpus_per_worker = _count(
-            num_gpus_per_worker, "num_gpus_per_worker", least=0
-        )
+        if num_gpus_per_worker is not None:
+            _count(num_gpus_per_worker, "num_gpus_per_worker", least=0)
+        self.num_gpus_per_worker = num_gpus_per_worker
         if isinstance(num_cpus, bool) or not isinstance(num_cpus, (int, float)):
             raise ValueError(f"num_cpus: must be a number: {num_cpus!r}")
         if num_cpus < 0:

@@ -1,7 +1,7 @@
 /* spec.c - what a C driver asks for, as the spec of a cluster */
+#include "cluster/spec.h"
 #include "base/cleanup.h"
 #include "capi/capi.h"
-#include "cluster/spec.h"
 #include "plain/tree.h"
 #include "resource/mapping.h"
 #include "wire/frame.h"
@@ -160,7 +160,8 @@ static int set_place(struct ms_capi_spec *s,
     ms_capi_scope(resources, &s->scope);
     p->scope = &s->scope;
     p->world_size = o->world_size || o->device_mapping || o->group ? o->world_size : 1;
-    p->devices_per_worker = o->num_gpus_per_worker ? o->num_gpus_per_worker : 1;
+    p->devices_per_worker =
+        o->num_gpus_per_worker ? o->num_gpus_per_worker : o->device_mapping != NULL;
     p->memory = o->memory;
     p->device_memory = o->gpu_memory;
     p->cpu_milli = (uint64_t)(o->num_cpus * 1000 + 0.5);
@@ -194,8 +195,11 @@ int ms_capi_spec_init(struct ms_capi_spec *s,
         return muster_error_set(err, -ENOMEM, NULL, "out of memory");
     rc = set_step(s, o);
     if (rc < 0)
-        return muster_error_set(
-            err, rc, NULL, "the constructor's arguments cannot be sent: %s", strerror(-rc));
+        return muster_error_set(err,
+                                rc,
+                                NULL,
+                                "the constructor's arguments cannot be sent: %s",
+                                strerror(-rc));
     muster__cluster_spec__init(m);
     m->name = borrow(o->name);
     m->place = &s->place;
