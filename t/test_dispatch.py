@@ -191,6 +191,19 @@ def test_a_list_for_all_of_execute_all(eight: muster.Cluster) -> None:
     ]
 
 
+def test_refs_and_futures_are_divided(eight: muster.Cluster) -> None:
+    rows = [1, 2, 3, 4]
+    want = eight.compute(rows)
+    assert len(want) == 4
+    assert eight.compute(muster.put(rows)) == want
+    assert eight.compute(rows=muster.put(rows)) == want
+    assert eight.compute(eight.later([0, 1, 2, 3], blocking=False)) == want
+    assert eight.later(eight.later(rows)).result(20) == [3, 4, 5, 6]
+    assert eight.each(muster.put(list(range(8))))[3] == (3, (3,), {})
+    one = eight.first_all([1], muster.same(muster.put(rows)))[0]
+    assert one[3] == rows  # all of it, resolved in the worker
+
+
 def test_modes_of_the_users(cluster: Callable[..., Any]) -> None:
     mode = muster.register_dispatch_mode("EVERY_OTHER", dw.every_other, dw.interleave)
     assert Dispatch.EVERY_OTHER is mode and mode in list(Dispatch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muster import _core, _rows
 from muster._core import call_all, call_each
+from muster._data import Ref
 from muster._member import NoPeer
 from muster.config import mesh_sizes
 from muster.dispatch import ELEMENTS, JOIN, ONE, ROWS, USER, Dispatch, Execute, Mode
@@ -340,6 +341,9 @@ def _parts(
 ) -> list[Call]:
     """The arguments of each chunk, then those of its placeholder if there are any; one
     alone goes to all."""
+    if mode.split in (ROWS, ELEMENTS):
+        args = tuple(map(_known_value, args))
+        kwargs = {key: _known_value(value) for key, value in kwargs.items()}
     if mode.split == ROWS:
         return _row_parts(view, plan, pad, args, kwargs, padded)
     if mode.split == ELEMENTS:
@@ -363,6 +367,13 @@ def each_parts(args: tuple[Any, ...], kwargs: dict[str, Any], ranks: int) -> lis
         ranks,
         lambda value: value.of(ranks) if type(value) is _rows.Each else None,
     )
+
+
+def _known_value(value: Any) -> Any:
+    """Of a Ref or a Future, which is waited for: only what is here can be divided."""
+    if isinstance(value, Ref):
+        return value.get()
+    return value.result() if isinstance(value, Future) else value
 
 
 def bare(value: Any) -> Any:
