@@ -3,7 +3,7 @@
 import asyncio
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import muster
@@ -181,6 +181,53 @@ def test_async_class(cluster: Make, bell: Bells) -> None:
     with pytest.raises(muster.Cancelled):
         hanging.result(DEADLINE_S)
     until(lambda: c.execute_rank_zero_sync("cancellations") == 1)
+
+
+class Blocking:
+    """Without async methods; `generate` ends when `abort` was called."""
+
+    def __init__(self) -> None:
+        self.aborted = threading.Event()
+
+    def generate(self) -> str:
+        return "aborted" if self.aborted.wait(DEADLINE_S) else "nobody came"
+
+    def abort(self) -> None:
+        self.aborted.set()
+
+    def stop(self) -> None:
+        raise StopIteration("no more")
+
+    def count(self, n: int) -> Iterator[int]:
+        yield from range(n)
+
+    @staticmethod
+    def on_main_thread() -> bool:
+        return threading.current_thread() is threading.main_thread()
+
+
+def test_max_concurrency_without_async_methods(cluster: Make) -> None:
+    """Threads, as in Ray."""
+    c = cluster(Blocking, max_concurrency=2)
+    blocked = c.execute_rank_zero_async("generate")
+    assert c.execute_rank_zero_sync("on_main_thread") is False
+    assert list(c.execute_rank_zero_sync("count", 3)) == [0, 1, 2]
+    with pytest.raises(muster.RemoteError, match="no more"):
+        c.execute_rank_zero_sync("stop")
+    c.execute_rank_zero_sync("abort")
+    assert blocked.result(DEADLINE_S) == "aborted"
+    again = cluster(Blocking, max_concurrency=2)
+    both = [again.execute_rank_zero_async("generate") for _ in range(2)]
+    third = again.execute_rank_zero_async("abort")
+    assert muster.wait([third], timeout=0.3) == ([], [third])  # two run, it waits
+    again.destroy(grace=1)
+    for future in both:
+        with pytest.raises(muster.WorkerDied):
+            future.result(DEADLINE_S)
+    for one in (None, 1):
+        assert cluster(Blocking, max_concurrency=one).execute_rank_zero_sync(
+            "on_main_thread"
+        )
 
 
 def test_max_concurrency(cluster: Make) -> None:

@@ -112,7 +112,9 @@ class WorkerConfig:
         sees all that its cluster has on the node, and LOCAL_RANK counts.
     http_open: HTTP on the worker's port without a token: whoever reaches the port can run
         anything in it.
-    max_concurrency: how many calls of an `async` class run at once.
+    max_concurrency: how many calls run at once: of a class with `async` methods on its
+        loop (None: 1000), of others on threads, if it is above 1. Else one call after the
+        other runs, on the main thread.
     timeout: seconds for each call (2 hours); start_timeout: for the constructor.
     """
 
