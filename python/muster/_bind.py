@@ -446,6 +446,8 @@ def _row_parts(
         count = _rows.rows_of(value)
         if count is None:
             return None
+        if not missing:
+            view._check_division(value, count, chunks)
         if missing and count != _rows.UNKNOWN:
             value = _rows.pad(value, rows, missing)
             count += missing

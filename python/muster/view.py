@@ -289,6 +289,9 @@ class View:
         """The same, with lists marked that are shared out without being asked for."""
         return args, kwargs
 
+    def _check_division(self, value: Any, rows: int, chunks: int) -> None:
+        """Before rows are divided: ValueError where chunks may not be uneven."""
+
     def _destroyed(self, *args: object) -> NoReturn:
         raise ClusterError(f"cluster {self._name!r} was destroyed")
 

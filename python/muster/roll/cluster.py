@@ -190,6 +190,18 @@ class Cluster(muster.Cluster):
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return _rows.each_if_lists(args, kwargs, len(self._peers))
 
+    def _check_division(self, value: Any, rows: int, chunks: int) -> None:
+        if isinstance(value, (list, tuple)) and rows % chunks:
+            raise ValueError(
+                f"a {type(value).__name__} of {rows} rows cannot be divided equally among "
+                f"{chunks} dp groups: pad it, or give a DataProto, whose chunks may differ "
+                "by one row"
+            )
+        if 0 <= rows < chunks:
+            raise ValueError(
+                f"batch_size {rows} < chunks {chunks}: each dp group needs a row"
+            )
+
     def _noted(self, method_name: str) -> str:
         if method_name == "initialize":
             self.initialized = True
