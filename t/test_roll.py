@@ -141,6 +141,21 @@ def test_a_strategy_says_the_mesh_and_the_width() -> None:
         roll.WorkerConfig(device_mapping="__import__('os').getpid()")
 
 
+def test_initialize_as_a_method(make: Make) -> None:
+    """It counts as much as execute_all_sync("initialize"); a later one is seen too."""
+    cluster = make(world_size=4)
+    cluster.initialize(types.SimpleNamespace(shape=(2, 1)))
+    assert cluster.initialized
+    first = cluster.worker_rank_info
+    assert cluster.worker_rank_info is first  # nobody is asked again
+    assert first[0].tp_size == 2 == cluster.tp_size
+    cluster.initialize(types.SimpleNamespace(shape=(1, 1)))
+    assert cluster.get_rank_info(3).tp_size == 1 == cluster.tp_size
+    for worker in cluster.workers:
+        muster.get(worker.initialize.remote(types.SimpleNamespace(shape=(2, 2))))
+    assert cluster.get_rank_info(3).pp_size == 2 == cluster.pp_size
+
+
 def test_a_megatron_role(make: Make) -> None:
     strategy = {
         "strategy_name": "megatron_train",

@@ -114,6 +114,22 @@ def test_chunks_padding_and_futures(make: Make) -> None:
     assert again.rows == [((i + 1, i), i) for i in range(4)]
 
 
+def test_names_of_the_group_are_not_hidden(make: Make) -> None:
+    class Hiding(verl.Worker):
+        @verl.register(dispatch_mode=verl.Dispatch.ONE_TO_ALL)
+        def destroy(self) -> None: ...
+
+    with pytest.raises(
+        muster.ClusterError, match="'destroy' of Hiding cannot be bound"
+    ):
+        make(Hiding)
+    roles = {"a": verl.RayClassWithInitArgs(Hiding)}
+    with pytest.raises(
+        muster.ClusterError, match="'destroy' of Hiding cannot be bound"
+    ):
+        make(verl.create_colocated_worker_cls(roles))
+
+
 def test_meshes(make: Make) -> None:
     group = make(Actor, pool=8)
     group.init_mesh(4)

@@ -194,6 +194,8 @@ class View:
 
     def execute_rank_zero_sync(self, method: str, /, *args: Any, **kwargs: Any) -> Any:
         """Call the first worker."""
+        if method == "initialize":
+            self._bound.forget()
         return self._first(
             self._engine, method, args, kwargs or None, self._timeout, True, self._codec
         )
@@ -206,6 +208,8 @@ class View:
         kwargs: dict[str, Any],
         waits: bool = False,
     ) -> _core.Call:
+        if method == "initialize":
+            self._bound.forget()
         return peer.call(
             self._engine,
             method,
@@ -229,6 +233,8 @@ class View:
     ) -> Any:
         """Call worker `rank` of this view."""
         peer = self._peer(rank)
+        if method == "initialize":
+            self._bound.forget()
         return peer.call_sync(
             self._engine, method, args, kwargs or None, self._timeout, True, self._codec
         )
@@ -250,8 +256,6 @@ class View:
         self._refresh()
         if len(self._peers) > 1:
             return take(self._start_all(method, args, kwargs, True), method)
-        if method == "initialize":
-            self._bound.forget()
         args, named = each_parts(*self._listed(args, kwargs), 1)[0]
         return [self.execute_rank_zero_sync(method, *args, **(named or {}))]
 

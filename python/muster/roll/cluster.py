@@ -94,7 +94,7 @@ class Cluster(muster.Cluster):
         self.initialized = False
         self.master_addr: str | None = None
         self.master_port: int | None = None
-        self._rank_info: list[RankInfo] | None = None
+        self._rank_info: tuple[int, list[RankInfo]] | None = None
         fields = native.WorkerConfig.of(role).fields()
         fields |= {
             "args": (),
@@ -165,10 +165,13 @@ class Cluster(muster.Cluster):
 
     @property
     def worker_rank_info(self) -> list[RankInfo]:
-        """Asked for anew until `initialize` was called, which may change it."""
-        if self._rank_info is None or not self.initialized:
-            self._rank_info = self.execute_all_sync("get_rank_info")
-        return self._rank_info
+        """Asked for anew until `initialize` was called, and after each further one, which
+        may change it."""
+        known, version = self._rank_info, self._bound.version
+        if known is None or known[0] != version or not self.initialized:
+            told: list[RankInfo] = self.execute_all_sync("get_rank_info")
+            known = self._rank_info = version, told
+        return known[1]
 
     def get_rank_info(self, rank: int) -> RankInfo:
         if not 0 <= rank < self.world_size:
@@ -205,7 +208,6 @@ class Cluster(muster.Cluster):
     def _noted(self, method_name: str) -> str:
         if method_name == "initialize":
             self.initialized = True
-            self._rank_info = None
         return method_name
 
     def execute_rank_zero_sync(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from muster.view import View
+    from muster.roll.cluster import Cluster
 
 
 @options_checked
@@ -109,12 +109,13 @@ class BoundMethod:
 
     __slots__ = ("__name__", "_bound", "_view")
 
-    def __init__(self, view: View, bound: _bind.Bound) -> None:
+    def __init__(self, view: Cluster, bound: _bind.Bound) -> None:
         self._view = view
         self._bound = bound
         self.__name__ = bound.__name__
 
     def __call__(self, *args: Any, blocking: bool = True, **kwargs: Any) -> Any:
+        self._view._noted(self.__name__)
         if blocking:
             return self._bound(*args, blocking=True, **kwargs)
         joined = self._bound(*args, blocking=False, **kwargs)

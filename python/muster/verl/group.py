@@ -95,6 +95,7 @@ class WorkerGroup:
         self._cluster: muster.Cluster | None = None
         check_misspelt("WorkerGroup()", kwargs, _OPTIONS)
         self._options = kwargs
+        self._check_names()
         if resource_pool is None:
             self._attach(worker_names, worker_handles)
         else:
@@ -324,6 +325,21 @@ class WorkerGroup:
         self._bind_worker_method(made.cls)
         for role in made.roles:
             self._bind_role(role)
+
+    def _check_names(self) -> None:
+        """A registered method must not hide what a group has itself."""
+        made = self.ray_cls_with_init
+        if made is None:
+            return
+        for one in (made, *made.roles.values()):
+            for name, _ in _registered(one.cls):
+                if hasattr(type(self), name):
+                    raise muster.ClusterError(
+                        f"the registered method {name!r} of {one.cls.__name__} cannot be "
+                        "bound: the group has an attribute of that name. Give it another "
+                        f"one, or do not register it: execute_all_sync({name!r}) calls "
+                        "it all the same"
+                    )
 
     def _bind_role(self, role: str) -> None:
         """The methods of a role's group, under its name."""
