@@ -183,6 +183,20 @@ def test_async_class(cluster: Make, bell: Bells) -> None:
     until(lambda: c.execute_rank_zero_sync("cancellations") == 1)
 
 
+def test_futures_travel_in_containers(cluster: Make) -> None:
+    c = cluster(Echo, 2)
+    small = c.execute_rank_zero_async("echo", 7)
+    big = c.execute_rank_zero_async("echo", b"x" * (8 << 20))
+    failed = c.execute_rank_zero_async("no_such_method")
+    got = c[1].execute_rank_zero_sync("echo", {"a": [small, big], "b": failed})
+    assert [f.done() for f in got["a"]] == [True, True]
+    assert muster.get(got["a"][0]) == 7
+    assert got["a"][1].result() == b"x" * (8 << 20)
+    assert muster.wait(got["a"], num_returns=2) == (got["a"], [])
+    assert isinstance(got["b"].exception(), muster.NoSuchMethod)
+    assert c[1].execute_rank_zero_sync("echo", got["a"][0]) == 7
+
+
 class Blocking:
     """Without async methods; `generate` ends when `abort` was called."""
 
