@@ -362,9 +362,16 @@ def _let_others_come(
 def shutdown(*, grace: float = STOP_GRACE_S) -> None:
     """End all workers and whatever `init` started, and wait until they are gone.
 
-    Workers get SIGTERM, and SIGKILL `grace` seconds later. Does nothing if there is
-    nothing to end.
+    Workers get SIGTERM, and SIGKILL `grace` seconds later. Arrays of results that were not
+    read yet are fetched first, if they fit. Does nothing if there is nothing to end.
     """
+    far = sys.modules.get("muster._far")
+    if _session is not None and far is not None:
+        far.fetch_known()
+    _stop(grace)
+
+
+def _stop(grace: float) -> None:
     global _session
     with _lock:
         ending, _session = _session, None
@@ -381,7 +388,7 @@ def shutdown(*, grace: float = STOP_GRACE_S) -> None:
 @atexit.register
 def _at_exit() -> None:
     if _session is not None and _session.pid == os.getpid():
-        shutdown()
+        _stop(STOP_GRACE_S)
 
 
 def _after_fork() -> None:
