@@ -68,7 +68,7 @@ def processes(mark: str) -> list[str]:
 
 def show_calls(actors: muster.Cluster) -> None:
     title("Call them")
-    results = actors.execute_all_sync("step", [[1.0], [2.0], [3.0], [4.0]])
+    results = actors.execute_all_sync("step", muster.each([[1.0], [2.0], [3.0], [4.0]]))
     check(results == [2.0, 4.0, 6.0, 8.0], f"element i goes to rank i: {results}")
     future = actors[2].execute_rank_zero_async("step", [0.5, 0.5])
     check(future.result() == 2.0, f"one rank, as a future: {future}")

@@ -15,7 +15,7 @@ from workers import say
 def every_other(cluster: Any, rows: list[Any]) -> Any:
     """A user's own: row i to rank i % world_size."""
     n = cluster.world_size
-    return ([rows[i::n] for i in range(n)],), {}
+    return (muster.each(rows[i::n] for i in range(n)),), {}
 
 
 def interleave(cluster: Any, outputs: list[Any]) -> Any:
@@ -63,7 +63,7 @@ class Trainer(Base):
     def one(self, x: Any) -> Any:
         return self.number, x
 
-    @register()
+    @register(dispatch_mode=Dispatch.ALL_TO_ALL)
     def each(self, *args: Any, **kwargs: Any) -> Any:
         return self.number, args, kwargs
 

@@ -314,7 +314,9 @@ def test_argument_that_cannot_be_sent(cluster: Make) -> None:
         with pytest.raises(muster.SerializationError, match=r"args\[1\]\['lock'\]"):
             call("echo", 1, {"lock": lock})
     with pytest.raises(muster.SerializationError, match=r"args\[0\]"):
-        c.execute_all_sync("note", [1, lock])  # rank 0's was sent, and is called back
+        c.execute_all_sync(
+            "note", muster.each([1, lock])
+        )  # rank 0's was sent, and is called back
     with pytest.raises(muster.SerializationError, match=r"kwargs\['x'\]"):
         c.execute_rank_zero_async("echo", x=lock)
     with pytest.raises(muster.SerializationError, match=r"^args\[0\]"):

@@ -69,22 +69,26 @@ def test_all_and_one(cluster: Make) -> None:
     assert c.execute_all_sync("on_main_thread") == [True] * 3
 
 
-def test_lists_are_shared_out_as_in_roll(cluster: Make) -> None:
+def test_a_list_goes_to_all_unless_it_is_marked(cluster: Make) -> None:
     c = cluster(Echo, 3)
-    call = c.execute_all_sync
-    assert call("echo", [1, 2, 3]) == [1, 2, 3]
-    assert call("echo", [1, 2, 3], x=[4, 5, 6]) == [
-        ((1,), {"x": 4}),
-        ((2,), {"x": 5}),
-        ((3,), {"x": 6}),
+    call, each = c.execute_all_sync, muster.each
+    assert call("echo", [1, 2, 3]) == [[1, 2, 3]] * 3
+    assert muster.get(c.execute_all("echo", [1, 2, 3])) == [[1, 2, 3]] * 3
+    assert c[0].execute_all_sync("echo", [7]) == [[7]]
+    assert call("echo", each([1, 2, 3])) == [1, 2, 3]
+    assert muster.get(c.execute_all("echo", each((1, 2, 3)))) == [1, 2, 3]
+    assert call("echo", each([1, 2, 3]), 0, x=each([4, 5, 6])) == [
+        ((1, 0), {"x": 4}),
+        ((2, 0), {"x": 5}),
+        ((3, 0), {"x": 6}),
     ]
-    assert call("echo", [1, 2]) == [[1, 2]] * 3
-    assert call("echo", (1, 2, 3)) == [(1, 2, 3)] * 3
-    assert call("echo", [1, 2, 3], 4) == [(([1, 2, 3], 4), {})] * 3
-    assert call("echo", [1, 2, 3], x=4) == [(([1, 2, 3],), {"x": 4})] * 3
-    assert c[:2].execute_all_sync("echo", [7, 8]) == [7, 8]
-    assert c[0].execute_all_sync("echo", [7]) == [7]
-    assert c[0].execute_all_sync("echo", [7], x=8) == [(([7],), {"x": 8})]
+    assert c[:2].execute_all_sync("echo", each([7, 8])) == [7, 8]
+    assert c[0].execute_all_sync("echo", each([7])) == [7]
+    with pytest.raises(ValueError, match=r"muster\.each: 2 elements for 3 ranks"):
+        call("echo", each([1, 2]))
+    for wrong in (call, c.execute_rank_zero_sync):
+        with pytest.raises(Exception, match=r"muster\.each\(x\) is an argument of"):
+            wrong("echo", [each([1, 2, 3])])
 
 
 def test_views(cluster: Make) -> None:

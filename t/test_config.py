@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from muster import WorkerConfig
+from muster import WorkerConfig, roll
 from muster._env import session_env
 from muster.config import mesh_sizes, parse_size
 
@@ -59,22 +59,24 @@ def test_a_bad_field_is_named(fields: dict[str, Any], named: str) -> None:
         WorkerConfig(**fields)
 
 
-def test_unknown_fields_are_kept() -> None:
-    config = WorkerConfig(world_size=2, strategy_args={"lr": 1}, memory="1KiB")
-    assert config.strategy_args == {"lr": 1} == config.extra["strategy_args"]
+def test_roll_keeps_unknown_fields() -> None:
+    config = roll.WorkerConfig(world_size=2, learning_rate=1, memory="1KiB")
+    assert config.learning_rate == 1 and config.extra == {"learning_rate": 1}
     assert config.memory == 1024
     again = pickle.loads(pickle.dumps(config))
-    assert again == config and again.strategy_args == {"lr": 1}
+    assert again == config and again.learning_rate == 1
     other = config.replace(world_size=3)
     assert other.world_size == 3 and other.extra == config.extra and other != config
     assert "world_size=2" in repr(config) and "start" not in repr(config)
 
 
 def test_from_other_objects() -> None:
-    roll = SimpleNamespace(world_size=4, strategy_args=None, _private=1)
-    config = WorkerConfig.of(roll, env={"A": 1})
+    config = WorkerConfig.of(SimpleNamespace(world_size=4, _private=1), env={"A": 1})
     assert config.world_size == 4 and config.env == {"A": "1"}
-    assert "strategy_args" in config.extra and "_private" not in config.extra
+    with pytest.raises(TypeError, match="no argument 'strategy_args'"):
+        WorkerConfig.of(SimpleNamespace(world_size=4, strategy_args=None))
+    role = roll.WorkerConfig(world_size=4, learning_rate=1)
+    assert not hasattr(WorkerConfig.of(role), "learning_rate")
     assert WorkerConfig.of(config, world_size=5).world_size == 5
     assert WorkerConfig.of({"world_size": 2}).world_size == 2
     assert WorkerConfig.of(None).world_size is None

@@ -56,7 +56,7 @@ def group(session: Any) -> Iterator[verl.RayWorkerGroup]:
 # ---- ROLL's ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [8, 9, 1])
+@pytest.mark.parametrize("count", [8, 9, 3])
 def test_roll_divides_and_joins(actors: roll.Cluster, count: int) -> None:
     data = proto(roll, count, step=3)
     got = actors.double(data)
@@ -67,6 +67,11 @@ def test_roll_divides_and_joins(actors: roll.Cluster, count: int) -> None:
     assert got.meta_info["metrics"]["rows"] == [(count + 1) // 2, count // 2]
     assert len(data.batch.keys()) == 2  # the caller's is as it was
     assert data.meta_info == {"step": 3}
+
+
+def test_roll_wants_a_row_for_each_dp_group(actors: roll.Cluster) -> None:
+    with pytest.raises(ValueError, match="batch_size 1 < chunks 2"):
+        actors.double(proto(roll, 1))
 
 
 def test_roll_does_not_wait(actors: roll.Cluster) -> None:
@@ -122,13 +127,19 @@ def test_arrays_that_arrive_are_read_only(actors: roll.Cluster) -> None:
 # ---- verl's ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [8, 10, 3])
+@pytest.mark.parametrize("count", [8, 12, 4])
 def test_verl_divides_and_joins(group: verl.RayWorkerGroup, count: int) -> None:
     data = proto(verl, count, step=3)
     got = group.double(data)
     assert got.batch["doubled"].tolist() == (data.batch["wide"] * 2).tolist()
     sizes = [len(c) for c in np.array_split(np.arange(count), 4)]
     assert got.meta_info == {"step": 3, "metrics": {"rows": sizes}}
+
+
+@pytest.mark.parametrize("count", [10, 3])
+def test_verl_divides_equally_alone(group: verl.RayWorkerGroup, count: int) -> None:
+    with pytest.raises(ValueError, match=f"only equal chunks .*: {count} rows"):
+        group.double(proto(verl, count))
 
 
 def test_verl_pads_if_it_is_asked_to(group: verl.RayWorkerGroup) -> None:
@@ -141,15 +152,15 @@ def test_verl_pads_if_it_is_asked_to(group: verl.RayWorkerGroup) -> None:
 
 
 def test_verl_results_that_are_numbers_alone(group: verl.RayWorkerGroup) -> None:
-    got = group.measure(proto(verl, 5))
-    assert got.meta_info == {"metrics": {"rows": [2, 1, 1, 1]}}
+    got = group.measure(proto(verl, 8))
+    assert got.meta_info == {"metrics": {"rows": [2, 2, 2, 2]}}
 
 
 def test_verl_future(group: verl.RayWorkerGroup) -> None:
     data = proto(verl, 8)
     future = group.later(data)
     assert isinstance(future, verl.DataProtoFuture)
-    assert [len(part.get()) for part in future.chunk(3)] == [6, 5, 5]
+    assert [len(part.get()) for part in future.chunk(2)] == [8, 8]
     assert group.double(future).batch["ids"].tolist() == sorted([*range(8)] * 2)
     assert future.get() == data.repeat(2)
 

@@ -182,11 +182,26 @@ def test_functions_of_the_users(eight: muster.Cluster) -> None:
 
 def test_a_list_for_all_of_execute_all(eight: muster.Cluster) -> None:
     rows = list(range(8))
-    assert eight.execute_all_sync("each", rows)[3] == (3, (3,), {})
+    assert eight.execute_all_sync("each", rows)[3] == (3, (rows,), {})
+    assert eight.execute_all_sync("each", muster.each(rows))[3] == (3, (3,), {})
+    assert eight.each(muster.each(rows))[3] == (3, (3,), {})
     assert eight.execute_all_sync("each", muster.same(rows))[3] == (3, (rows,), {})
     assert eight[3].execute_all_sync("each", k=muster.same([1])) == [
         (3, (), {"k": [1]})
     ]
+
+
+def test_refs_and_futures_are_divided(eight: muster.Cluster) -> None:
+    rows = [1, 2, 3, 4]
+    want = eight.compute(rows)
+    assert len(want) == 4
+    assert eight.compute(muster.put(rows)) == want
+    assert eight.compute(rows=muster.put(rows)) == want
+    assert eight.compute(eight.later([0, 1, 2, 3], blocking=False)) == want
+    assert eight.later(eight.later(rows)).result(20) == [3, 4, 5, 6]
+    assert eight.each(muster.put(list(range(8))))[3] == (3, (3,), {})
+    one = eight.first_all([1], muster.same(muster.put(rows)))[0]
+    assert one[3] == rows  # all of it, resolved in the worker
 
 
 def test_modes_of_the_users(cluster: Callable[..., Any]) -> None:
@@ -381,8 +396,10 @@ def test_bad_registrations() -> None:
         register(dispatch_mode="EVERYBODY")
     with pytest.raises(TypeError, match="dispatch_fn"):
         register(dispatch_mode={"dispatch_fn": len})
+    with pytest.raises(TypeError, match=r"missing .* 'dispatch_mode'"):
+        register()  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="execute_mode"):
-        register(execute_mode="SOME")
+        register(Dispatch.ONE_TO_ALL, execute_mode="SOME")
 
 
 # ---- meshes ----------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import muster
@@ -181,6 +181,67 @@ def test_async_class(cluster: Make, bell: Bells) -> None:
     with pytest.raises(muster.Cancelled):
         hanging.result(DEADLINE_S)
     until(lambda: c.execute_rank_zero_sync("cancellations") == 1)
+
+
+def test_futures_travel_in_containers(cluster: Make) -> None:
+    c = cluster(Echo, 2)
+    small = c.execute_rank_zero_async("echo", 7)
+    big = c.execute_rank_zero_async("echo", b"x" * (8 << 20))
+    failed = c.execute_rank_zero_async("no_such_method")
+    got = c[1].execute_rank_zero_sync("echo", {"a": [small, big], "b": failed})
+    assert [f.done() for f in got["a"]] == [True, True]
+    assert muster.get(got["a"][0]) == 7
+    assert got["a"][1].result() == b"x" * (8 << 20)
+    assert muster.wait(got["a"], num_returns=2) == (got["a"], [])
+    assert isinstance(got["b"].exception(), muster.NoSuchMethod)
+    assert c[1].execute_rank_zero_sync("echo", got["a"][0]) == 7
+
+
+class Blocking:
+    """Without async methods; `generate` ends when `abort` was called."""
+
+    def __init__(self) -> None:
+        self.aborted = threading.Event()
+
+    def generate(self) -> str:
+        return "aborted" if self.aborted.wait(DEADLINE_S) else "nobody came"
+
+    def abort(self) -> None:
+        self.aborted.set()
+
+    def stop(self) -> None:
+        raise StopIteration("no more")
+
+    def count(self, n: int) -> Iterator[int]:
+        yield from range(n)
+
+    @staticmethod
+    def on_main_thread() -> bool:
+        return threading.current_thread() is threading.main_thread()
+
+
+def test_max_concurrency_without_async_methods(cluster: Make) -> None:
+    """Threads, as in Ray."""
+    c = cluster(Blocking, max_concurrency=2)
+    blocked = c.execute_rank_zero_async("generate")
+    assert c.execute_rank_zero_sync("on_main_thread") is False
+    assert list(c.execute_rank_zero_sync("count", 3)) == [0, 1, 2]
+    with pytest.raises(muster.RemoteError, match="no more"):
+        c.execute_rank_zero_sync("stop")
+    c.execute_rank_zero_sync("abort")
+    assert blocked.result(DEADLINE_S) == "aborted"
+    again = cluster(Blocking, max_concurrency=2)
+    both = [again.execute_rank_zero_async("generate") for _ in range(2)]
+    third = again.execute_rank_zero_async("abort")
+    assert muster.wait([third], timeout=0.3) == ([], [third])  # two run, it waits
+    again.destroy(grace=1)
+    for future in both:
+        with pytest.raises(muster.WorkerDied):
+            future.result(DEADLINE_S)
+    for one in (None, 1):
+        assert cluster(Blocking, max_concurrency=one).execute_rank_zero_sync(
+            "on_main_thread"
+        )
 
 
 def test_max_concurrency(cluster: Make) -> None:

@@ -85,7 +85,7 @@ print("got", *tgt.execute_all_sync("get", "k"), flush=True)
 print("met", *tgt.execute_all_sync("barrier", "b", 20), flush=True)
 with muster.collective_group(src, tgt) as group:
     src.execute_all_sync("listen", group)
-    print("dialled", group.master_addr, *tgt.execute_all_sync("dial", group.tgt_envs))
+    print("dialled", group.master_addr, *tgt.execute_all_sync("dial", muster.each(group.tgt_envs)))
 """
 
 

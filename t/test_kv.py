@@ -264,7 +264,11 @@ def test_two_clusters_meet(cluster: Callable[..., Any]) -> None:
             group.env(5)
         assert not can_bind(group.master_addr, group.master_port)  # others cannot
         src.execute_rank_sync(0, "listen", group)
-        assert tgt.execute_all_sync("dial", group.tgt_envs) == ["2", "3", "4"]
+        assert tgt.execute_all_sync("dial", muster.each(group.tgt_envs)) == [
+            "2",
+            "3",
+            "4",
+        ]
     part = muster.collective_group(src[1:], tgt[[0, 2]])
     assert part.world_size == 3
     port = part.master_port

@@ -1,11 +1,10 @@
 """What people get wrong, and what they are told: at once, by the name that they used."""
 
-import warnings
 from typing import Any
 
 import muster
 import pytest
-from muster import roll
+from muster import roll, verl
 from workers import Echo
 
 
@@ -43,13 +42,39 @@ def test_arguments_of_a_cluster(session: Any) -> None:
 
 
 def test_a_field_that_was_misspelt() -> None:
-    with pytest.warns(UserWarning, match="'device_maping' .*'device_mapping' meant"):
-        kept = muster.WorkerConfig(device_maping="0-3")
-    assert kept.extra == {"device_maping": "0-3"}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        muster.WorkerConfig(strategy_args=None, model_args=1, learning_rate=1e-6)
-        roll.WorkerConfig(training_args={}, infer_batch_size=4, pg_variant="ppo")
+    make: Any = muster.WorkerConfig
+    with pytest.raises(TypeError, match="'world_sze'; is 'world_size' meant"):
+        make(world_sze=4)
+    with pytest.raises(TypeError, match="'num_gpus'; is 'num_gpus_per_worker' meant"):
+        make(num_gpus=1)
+    with pytest.raises(TypeError, match=r"has no argument 'zebra'$"):
+        muster.WorkerConfig.of({"zebra": 1})
+    with pytest.raises(
+        TypeError, match="'world_sze' is misspelt: 'world_size' is meant"
+    ):
+        roll.WorkerConfig(world_sze=4)
+    with pytest.raises(TypeError, match="'infer_batchsize' is misspelt"):
+        roll.WorkerConfig(infer_batchsize=4)
+    kept = roll.WorkerConfig(training_args={}, infer_batch_size=4, tags=["a"], device=1)
+    assert kept.tags == ["a"] and kept.device == 1 and kept.infer_batch_size == 4
+
+
+@pytest.mark.parametrize("register", [muster.register, roll.register, verl.register])
+def test_an_argument_of_register_that_was_misspelt(register: Any) -> None:
+    with pytest.raises(TypeError, match="'dispach_mode'; is 'dispatch_mode' meant"):
+        register(dispach_mode=muster.Dispatch.ONE_TO_ALL)
+
+
+def test_other_arguments_that_were_misspelt(session: Any) -> None:
+    make: Any = muster.init
+    with pytest.raises(TypeError, match="'num_node'; is 'num_nodes' meant"):
+        make(num_node=4)
+    with pytest.raises(TypeError, match="'worker_nv' is misspelt: 'worker_env'"):
+        verl.WorkerGroup(worker_nv={})
+    with muster.Cluster("spelt", Echo) as one:
+        view: Any = one
+        with pytest.raises(TypeError, match="'timout'; is 'timeout' meant"):
+            view.options(timout=3)
 
 
 def test_numbers_of_workers(session: Any) -> None:

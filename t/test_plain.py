@@ -178,7 +178,11 @@ def test_views_and_all(session: Any) -> None:
     with muster.Cluster("three", Echo, world_size=3) as three:
         plain = three.options(codec="plain")
         assert plain.execute_all_sync("same", 7) == [7, 7, 7]
-        assert plain.execute_all_sync("same", [(1,), (2,), (3,)]) == [[1], [2], [3]]
+        assert plain.execute_all_sync("same", muster.each([(1,), (2,), (3,)])) == [
+            [1],
+            [2],
+            [3],
+        ]
         assert plain[1:].execute_rank_sync(0, "same", (5,)) == [5]
         assert three.execute_rank_zero_sync("same", (5,)) == (5,)
         assert three.options(codec="plain").options(codec="pickle").execute_rank_sync(

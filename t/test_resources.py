@@ -96,6 +96,24 @@ def test_mapping_over_unequal_nodes(rm: muster.ResourceManager) -> None:
         assert list(c.worker2nodes.values()) == ["n2", "n3", "n10", "n3"]
 
 
+def test_devices_without_a_mapping(rm: muster.ResourceManager) -> None:
+    """num_gpus_per_worker finds free ones; by default there are none."""
+    with muster.Cluster("none", Echo, rm, world_size=2) as none:
+        assert places(none) == [("n2", ""), ("n3", "")]
+    with (
+        muster.Cluster("m", Echo, rm, device_mapping="0"),
+        muster.Cluster("a", Echo, rm, num_gpus_per_worker=2) as a,
+        muster.Cluster("b", Echo, rm, num_gpus_per_worker=1, world_size=2) as b,
+    ):
+        assert places(a) == [("n10", "0,1")]
+        assert places(b) == [("n2", "1"), ("n10", "2")]
+        b.resize(3)
+        assert places(b)[2] == ("n10", "3")
+        with pytest.raises(muster.PlacementError, match="enough for 0") as e:
+            muster.Cluster("c", Echo, rm, num_gpus_per_worker=1)
+        assert "> asked: cluster 'c', 1 worker, 1 device each" in e.value.table
+
+
 @pytest.mark.parametrize(
     ("asked", "sentence", "line", "hint"),
     [

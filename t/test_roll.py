@@ -96,7 +96,11 @@ def test_the_mesh_is_what_the_workers_say_after_initialize(make: Make) -> None:
     assert (info.tp_rank, info.dp_rank, info.pp_rank) == (1, 1, 1)
     assert info.is_pipeline_last_stage
     # of each dp group the rank of tp 0 and the last stage: 4 and 6
-    assert cluster.train_step([10, 11, 12]) == [(10, 4), (11, 4), (12, 6)]
+    assert cluster.train_step([10, 11, 12, 13]) == [(10, 4), (11, 4), (12, 6), (13, 6)]
+    with pytest.raises(ValueError, match=r"list of 3 rows .* among 2 dp groups"):
+        cluster.train_step([10, 11, 12])
+    with pytest.raises(ValueError, match=r"list of 1 rows .* among 2 dp groups"):
+        cluster.train_step([10])
     rows = cluster.train_step(Rows([1, 2, 3, 4], {"step": 7}))
     assert rows.batch == [(1, 4), (2, 4), (3, 6), (4, 6)]
     assert cluster.seen(Rows([1, 2], {"step": 7})) == [
@@ -137,6 +141,21 @@ def test_a_strategy_says_the_mesh_and_the_width() -> None:
         roll.WorkerConfig(device_mapping="__import__('os').getpid()")
 
 
+def test_initialize_as_a_method(make: Make) -> None:
+    """It counts as much as execute_all_sync("initialize"); a later one is seen too."""
+    cluster = make(world_size=4)
+    cluster.initialize(types.SimpleNamespace(shape=(2, 1)))
+    assert cluster.initialized
+    first = cluster.worker_rank_info
+    assert cluster.worker_rank_info is first  # nobody is asked again
+    assert first[0].tp_size == 2 == cluster.tp_size
+    cluster.initialize(types.SimpleNamespace(shape=(1, 1)))
+    assert cluster.get_rank_info(3).tp_size == 1 == cluster.tp_size
+    for worker in cluster.workers:
+        muster.get(worker.initialize.remote(types.SimpleNamespace(shape=(2, 2))))
+    assert cluster.get_rank_info(3).pp_size == 2 == cluster.pp_size
+
+
 def test_a_megatron_role(make: Make) -> None:
     strategy = {
         "strategy_name": "megatron_train",
@@ -156,11 +175,14 @@ def test_calls_that_are_not_waited_for(make: Make) -> None:
     refs = cluster.add([1, 2, 3, 4], blocking=False)
     assert muster.get(refs) == [1, 3, 5, 7]
     cluster.initialize(types.SimpleNamespace(shape=(2, 1)))
-    wrapped = cluster.train_step([1, 2, 3], blocking=False)
+    wrapped = cluster.train_step([1, 2, 3, 4], blocking=False)
     assert [w.collected for w in wrapped] == [True, False, True, False]
-    assert roll.materialize_concat(wrapped) == [(1, 0), (2, 0), (3, 2)]
+    assert roll.materialize_concat(wrapped) == [(1, 0), (2, 0), (3, 2), (4, 2)]
     one = cluster.whoami(blocking=False)
     assert [w.collected for w in one] == [True, False, False, False]
+    assert cluster.execute_all_sync("add", [1, 2, 3, 4]) == cluster.execute_all_sync(
+        "add", muster.each([1, 2, 3, 4])
+    )
     plain = cluster.execute_all("add", [1, 1, 1, 1])
     assert muster.get(plain) == [1, 2, 3, 4]
     assert muster.get(cluster.execute_rank_zero(method_name="add", value=7)) == 7

@@ -98,9 +98,9 @@ def _ranked(worker: Actor, data: Rows) -> Rows:
 def test_chunks_padding_and_futures(make: Make) -> None:
     group = make(Actor)
     assert group.compute(Rows([1, 2, 3, 4])).rows == [(i + 1, i) for i in range(4)]
-    uneven = group.compute(Rows([1, 2, 3, 4, 5]))
-    assert uneven.rows == [(1, 0), (2, 0), (3, 1), (4, 2), (5, 3)]
-    assert group.count(Rows([1, 2, 3, 4, 5])) == [2, 1, 1, 1]
+    with pytest.raises(ValueError, match="only equal chunks are supported: 5 rows"):
+        group.compute(Rows([1, 2, 3, 4, 5]))
+    assert group.count(Rows([1, 2, 3, 4])) == [1, 1, 1, 1]
     mine = Rows([1, 2, 3, 4, 5], padding=True)
     padded = group.compute(mine)
     assert padded.rows == [(1, 0), (2, 0), (3, 1), (4, 1), (5, 2)]
@@ -114,10 +114,26 @@ def test_chunks_padding_and_futures(make: Make) -> None:
     assert again.rows == [((i + 1, i), i) for i in range(4)]
 
 
+def test_names_of_the_group_are_not_hidden(make: Make) -> None:
+    class Hiding(verl.Worker):
+        @verl.register(dispatch_mode=verl.Dispatch.ONE_TO_ALL)
+        def destroy(self) -> None: ...
+
+    with pytest.raises(
+        muster.ClusterError, match="'destroy' of Hiding cannot be bound"
+    ):
+        make(Hiding)
+    roles = {"a": verl.RayClassWithInitArgs(Hiding)}
+    with pytest.raises(
+        muster.ClusterError, match="'destroy' of Hiding cannot be bound"
+    ):
+        make(verl.create_colocated_worker_cls(roles))
+
+
 def test_meshes(make: Make) -> None:
     group = make(Actor, pool=8)
     group.init_mesh(4)
-    group.train(Rows([1, 2, 3]))
+    group.train(Rows([1, 2]))
     assert group._dispatch_info["train"] == [0, 0, 0, 0, 1, 1, 1, 1]
     assert group._collect_info["train"] == [r % 4 == 0 for r in range(8)]
     assert group.train(Rows([1, 2, 3, 4])).rows == [(1, 0), (2, 0), (3, 4), (4, 4)]

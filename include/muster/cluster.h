@@ -34,9 +34,11 @@ struct muster_cluster_options {
     const struct muster_value *kwargs;  /* and a map or NULL; borrowed */
     struct muster_resources *resources; /* NULL: all nodes of the session; borrowed */
     uint32_t world_size;                /* 0: as many as the devices make, or one */
-    const char *device_mapping; /* "0-7,12": global device ids; NULL: without devices */
-    uint32_t num_gpus_per_worker; /* consecutive devices of the mapping; 0: one */
-    double num_cpus;              /* asked for by each worker */
+    const char *device_mapping; /* "0-7,12": global device ids; NULL: none are named */
+    /* consecutive devices of the mapping for each worker, 0: one; without a mapping free
+     * devices of one node, 0: none */
+    uint32_t num_gpus_per_worker;
+    double num_cpus;            /* asked for by each worker */
     uint64_t memory;            /* bytes asked for by each, and its limit; 0: neither */
     const char *const *env;     /* "NAME=value", over all others, NULL-terminated */
     const char *const *preload; /* Python: modules to import before the fork */

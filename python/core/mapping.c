@@ -2,6 +2,7 @@
 #include "core.h"
 
 #include "base/cleanup.h"
+#include "base/nearest.h"
 #include "cluster/spec.h"
 #include "resource/mapping.h"
 
@@ -38,7 +39,33 @@ static PyObject *class_is_native(PyObject *self, PyObject *name)
     return utf8 ? PyBool_FromLong(ms_class_is_native(utf8)) : NULL;
 }
 
+/* (word, candidates): (the nearest of a sequence of names, mistakes), or None. */
+static PyObject *nearest(PyObject *self, PyObject *args)
+{
+    struct ms_nearest near = {0};
+    PyObject *candidates;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "sO", &near.word, &candidates))
+        return NULL;
+    for (Py_ssize_t i = 0, n = PySequence_Size(candidates); i < n; i++) {
+        PyObject *one = PySequence_GetItem(candidates, i);
+        const char *utf8 = one ? PyUnicode_AsUTF8AndSize(one, NULL) : NULL;
+
+        Py_XDECREF(one); /* the sequence holds it */
+        if (!utf8)
+            return NULL;
+        ms_nearest_consider(&near, utf8);
+    }
+    if (PyErr_Occurred())
+        return NULL;
+    if (!near.best)
+        Py_RETURN_NONE;
+    return Py_BuildValue("(sn)", near.best, (Py_ssize_t)near.distance);
+}
+
 PyMethodDef core_mapping_methods[] = {
     {"device_ids", device_ids, METH_O, NULL},
     {"class_is_native", class_is_native, METH_O, NULL},
+    {"nearest", nearest, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL}};

@@ -15,7 +15,7 @@ from muster._lent import LentPiece, Reservation, reservation, reserve
 from muster._meet import CollectiveGroup, barrier, collective_group
 from muster._mesh import register_mesh
 from muster._node import Node
-from muster._rows import same
+from muster._rows import each, same
 from muster.api import (
     http_address,
     http_token,
@@ -123,6 +123,7 @@ __all__ = [
     "barrier",
     "collective_group",
     "empty",
+    "each",
     "get",
     "get_cluster",
     "get_placement_group",

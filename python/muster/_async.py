@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import os
 import signal
@@ -13,6 +14,8 @@ from ._end import leave
 from ._worker import OP_FINISH
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from ._core import Request
     from ._worker import Worker
 
@@ -124,6 +127,9 @@ class AsyncServer:
             result = self.worker.operate(request.op, argument)
             return await result if inspect.isawaitable(result) else result
         args, kwargs = argument
+        threads = self.worker.threads_of(function)
+        if threads is not None:
+            return await self._apply_in(threads, request, function, args, kwargs or {})
         result = function(*args, **(kwargs or {}))
         if inspect.isawaitable(result):
             return await result
@@ -131,6 +137,19 @@ class AsyncServer:
             return await self._stream(request, result)
         if inspect.isgenerator(result):
             return await self._stream(request, _as_async(result))
+        return result
+
+    async def _apply_in(
+        self, threads: Executor, request: Request, function: Any, args: Any, kwargs: Any
+    ) -> Any:
+        """On a thread. One that is cancelled goes on, and its result is dropped."""
+        loop = asyncio.get_running_loop()
+        call = functools.partial(_outcome, function, args, kwargs)
+        result, error = await loop.run_in_executor(threads, call)
+        if error is not None:
+            raise error
+        if inspect.isgenerator(result):
+            return await self._stream(request, _as_async_in(threads, result))
         return result
 
     async def _stream(self, request: Request, items: Any) -> None:
@@ -151,6 +170,24 @@ class AsyncServer:
             finally:
                 self.held_up.discard(opened)
         return sent > 0
+
+
+def _outcome(function: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """(its result, None) or (None, what it raised): a future takes no StopIteration."""
+    try:
+        return function(*args, **kwargs), None
+    except BaseException as error:
+        return None, error
+
+
+async def _as_async_in(threads: Executor, generator: Any) -> Any:
+    """Its items are made on threads."""
+    loop, end = asyncio.get_running_loop(), object()
+    while True:
+        item = await loop.run_in_executor(threads, next, generator, end)
+        if item is end:
+            return
+        yield item
 
 
 async def _as_async(generator: Any) -> Any:

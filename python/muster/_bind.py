@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muster import _core, _rows
 from muster._core import call_all, call_each
+from muster._data import Ref
 from muster._member import NoPeer
 from muster.config import mesh_sizes
 from muster.dispatch import ELEMENTS, JOIN, ONE, ROWS, USER, Dispatch, Execute, Mode
@@ -340,6 +341,9 @@ def _parts(
 ) -> list[Call]:
     """The arguments of each chunk, then those of its placeholder if there are any; one
     alone goes to all."""
+    if mode.split in (ROWS, ELEMENTS):
+        args = tuple(map(_known_value, args))
+        kwargs = {key: _known_value(value) for key, value in kwargs.items()}
     if mode.split == ROWS:
         return _row_parts(view, plan, pad, args, kwargs, padded)
     if mode.split == ELEMENTS:
@@ -348,9 +352,28 @@ def _parts(
         assert mode.dispatch_fn is not None
         args, kwargs = mode.dispatch_fn(view, *args, **kwargs)
         args = tuple(args)
-        if not plan.is_one and view._shares_out(args, kwargs):
-            return _each(args, kwargs, len(view), lambda value: value)
+        if not plan.is_one:
+            return each_parts(*view._listed(args, kwargs), len(view))
     return [plain(args, kwargs)]
+
+
+def each_parts(args: tuple[Any, ...], kwargs: dict[str, Any], ranks: int) -> list[Call]:
+    """One for each rank if an argument is a `muster.each`, else one for all."""
+    if _rows.Each not in map(type, args) and not kwargs:
+        return [plain(args, kwargs)]
+    return _each(
+        args,
+        kwargs,
+        ranks,
+        lambda value: value.of(ranks) if type(value) is _rows.Each else None,
+    )
+
+
+def _known_value(value: Any) -> Any:
+    """Of a Ref or a Future, which is waited for: only what is here can be divided."""
+    if isinstance(value, Ref):
+        return value.get()
+    return value.result() if isinstance(value, Future) else value
 
 
 def bare(value: Any) -> Any:
@@ -393,6 +416,8 @@ def _each(
 
 
 def _elements(value: Any, count: int) -> Any:
+    if type(value) is _rows.Each:
+        return value.of(count)
     if type(value) is not list and type(value) is not tuple:
         return None
     if len(value) != count:
@@ -421,6 +446,8 @@ def _row_parts(
         count = _rows.rows_of(value)
         if count is None:
             return None
+        if not missing:
+            view._check_division(value, count, chunks)
         if missing and count != _rows.UNKNOWN:
             value = _rows.pad(value, rows, missing)
             count += missing

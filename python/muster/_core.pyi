@@ -297,6 +297,11 @@ def session_env(driver: list[str]) -> list[str]:
 def device_ids(text: str) -> list[int]:
     """Of a device mapping such as "0-7,16"; ValueError says what is wrong with it."""
 
+def nearest(
+    word: str, candidates: list[str] | tuple[str, ...], /
+) -> tuple[str, int] | None:
+    """The name that was probably meant, and how many mistakes are in the word."""
+
 class Peer:
     """One worker, seen from here."""
 

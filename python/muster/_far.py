@@ -7,12 +7,13 @@ bytes are on his node; else they come from theirs, once for each node.
 from __future__ import annotations
 
 from math import prod
-from weakref import ref
+from weakref import WeakSet, ref
 
 import numpy as np
 
 from muster import _core
 from muster._data import Ref, _collect, collecting, site
+from muster.errors import MusterError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class Far:
         self._mates: Sequence[ref[Far]] = ()
         self.dtype = dtype
         self.shape = shape
+        _known.add(self)
 
     @classmethod
     def of(cls, array: NDArray[Any]) -> Far:
@@ -159,6 +161,19 @@ def read(wanted: Sequence[tuple[Far, int, int]]) -> list[Far]:
         for mate, one in zip(mates, found[len(unread) :], strict=True):
             mate._read(*one)
     return out
+
+
+_known: WeakSet[Far] = WeakSet()  # that came from elsewhere, and are still referred to
+
+
+def fetch_known() -> None:
+    """Read what was not read yet, before the stores go. What does not fit, or is lost,
+    stays unread."""
+    for far in [far for far in _known if not far.is_here]:
+        try:
+            far.read()
+        except MusterError:
+            continue
 
 
 def _unread_mates(wanted: list[Far]) -> list[Far]:

@@ -417,7 +417,12 @@ def _call(worker: Worker, body: dict[str, Any]) -> bytes | Awaitable[bytes]:
     engine, method = _find_method(worker, body)
     try:
         (args, kwargs), is_wanted = _arguments(engine, body)
-        value = method(*args, **kwargs)
+        threads = worker.threads_of(method)
+        value = (
+            method(*args, **kwargs)
+            if threads is None
+            else threads.submit(method, *args, **kwargs)
+        )
         if worker.is_async and isinstance(value, Future):
             from asyncio import wrap_future
 

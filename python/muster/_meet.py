@@ -75,7 +75,8 @@ class CollectiveGroup:
 
     @property
     def src_envs(self) -> list[dict[str, str]]:
-        """One for each worker of the source: `src.execute_all_sync("setup", envs)`."""
+        """One for each worker of the source: `src.execute_all_sync("setup",
+        muster.each(group.src_envs))`."""
         return [self.env(rank) for rank in self.src_ranks]
 
     @property

@@ -46,6 +46,51 @@ def same(value: Any) -> Same:
     return Same(value)
 
 
+class Each:
+    """An argument that is shared out: element i goes to the i-th worker."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: Any) -> None:
+        self.values = list(values)
+
+    def of(self, ranks: int) -> list[Any]:
+        """The elements, if there are as many as ranks."""
+        if len(self.values) != ranks:
+            raise ValueError(
+                f"muster.each: {len(self.values)} elements for {ranks} ranks: element i "
+                "goes to rank i"
+            )
+        return self.values
+
+    def __repr__(self) -> str:
+        return f"muster.each({self.values!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError(
+            "muster.each(x) is an argument of execute_all_*, or what a dispatch function "
+            "gives: it is not inside of others, nor an argument of one rank or of a "
+            "registered method, whose mode says what is shared out"
+        )
+
+
+def each(values: Any) -> Each:
+    """Mark an argument of `execute_all_*` that is shared out: rank i gets element i.
+    There are as many elements as ranks."""
+    return Each(values)
+
+
+def each_if_lists(
+    args: tuple[Any, ...], kwargs: dict[str, Any], ranks: int
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """ROLL's and verl's rule: if every argument is a list of as many elements as there are
+    ranks, all are shared out."""
+    values = (*args, *kwargs.values())
+    if not all(isinstance(a, list) and len(a) == ranks for a in values):
+        return args, kwargs
+    return tuple(map(Each, args)), {key: Each(value) for key, value in kwargs.items()}
+
+
 # ---- arguments ------------------------------------------------------------------------
 
 

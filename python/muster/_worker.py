@@ -26,6 +26,7 @@ from .dispatch import methods_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Executor
 
 # Operations of the engine's thread: wire/frame.h.
 OP_CONFIGURE = 16
@@ -102,6 +103,7 @@ class Worker:
         self.is_async = False
         self.finished: set[int] = set()  # engines whose clean-up was begun, by id
         self.concurrency = DEFAULT_CONCURRENCY
+        self.threads: dict[int, Executor] = {}  # of engines whose methods run in them
         self.unanswered: dict[Any, _core.Request] = {}  # the process's end answers them
         self.host = _core.Host(
             boot,
@@ -184,15 +186,33 @@ class Worker:
             self.engines[name] = found(*args, **(kwargs or {}))
         finally:
             _engines.making.pop()
-        if max_concurrency:
+        has_async = _has_async_methods(found)
+        if max_concurrency and has_async:
             self.concurrency = max_concurrency
+        has_threads = (max_concurrency or 1) > 1 and not has_async
+        if has_threads:
+            self._give_threads(self.engines[name], max_concurrency or 1)
         self.host.set_engines(list(self.engines))
-        if _has_async_methods(found) and not self.is_async:
+        if (has_async or has_threads) and not self.is_async:
             self.is_async = True
             self.host.stop()  # leaves serve(); _run goes on with an event loop
         if mesh:
             self.mesh = mesh
         return methods_of(found) if isinstance(cls, str) else None
+
+    def _give_threads(self, engine: Any, count: int) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        self.threads[id(engine)] = ThreadPoolExecutor(count, type(engine).__name__)
+
+    def threads_of(self, function: Any) -> Executor | None:
+        """Where a method runs; None: on the main thread."""
+        if not self.threads:
+            return None
+        found = self.threads.get(id(getattr(function, "__self__", None)))
+        if found is None and len(self.threads) == len(self.engines):
+            found = next(iter(self.threads.values()))  # of a class or static method
+        return found
 
     def look(self, engine: str, what: str, name: str) -> Any:
         """What a cluster wants to know of an engine, for its registered methods."""
@@ -212,6 +232,9 @@ class Worker:
         if engine is None:
             raise _NoSuchEngine(f"no engine '{name}' in this worker")
         _mesh.forget(name)
+        threads = self.threads.pop(id(engine), None)
+        if threads is not None:
+            threads.shutdown(wait=False)
         self.host.set_engines(list(self.engines))
         return _call_hook(engine)
 

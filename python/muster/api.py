@@ -12,6 +12,7 @@ from time import monotonic
 from muster import _core, _launch, _nodes, _options, _package
 from muster._env import session_env
 from muster._logs import LogPump
+from muster._names import options_checked
 from muster._node import Node, by_name
 from muster._programs import find_executable, interpreter
 from muster.errors import DeadlineExceeded, MusterError, NotInitialized
@@ -124,6 +125,7 @@ def http_address() -> str | None:
     return session().head.http_address or None
 
 
+@options_checked
 def init(
     address: str | None = None,
     *,
@@ -360,9 +362,16 @@ def _let_others_come(
 def shutdown(*, grace: float = STOP_GRACE_S) -> None:
     """End all workers and whatever `init` started, and wait until they are gone.
 
-    Workers get SIGTERM, and SIGKILL `grace` seconds later. Does nothing if there is
-    nothing to end.
+    Workers get SIGTERM, and SIGKILL `grace` seconds later. Arrays of results that were not
+    read yet are fetched first, if they fit. Does nothing if there is nothing to end.
     """
+    far = sys.modules.get("muster._far")
+    if _session is not None and far is not None:
+        far.fetch_known()
+    _stop(grace)
+
+
+def _stop(grace: float) -> None:
     global _session
     with _lock:
         ending, _session = _session, None
@@ -379,7 +388,7 @@ def shutdown(*, grace: float = STOP_GRACE_S) -> None:
 @atexit.register
 def _at_exit() -> None:
     if _session is not None and _session.pid == os.getpid():
-        shutdown()
+        _stop(STOP_GRACE_S)
 
 
 def _after_fork() -> None:

@@ -13,6 +13,7 @@ from muster._helpers import helper_members
 from muster._known import Known, meta_of
 from muster._meet import barrier as meet
 from muster._member import Worker
+from muster._names import check_options
 from muster._package import send_again
 from muster._serialize import Once
 from muster._spec import (
@@ -24,7 +25,7 @@ from muster._spec import (
     is_native,
     ns,
 )
-from muster.config import WorkerConfig, fields_known, mesh_sizes, near
+from muster.config import WorkerConfig, fields_known, mesh_sizes
 from muster.errors import ClusterError, DeadlineExceeded, MusterError
 from muster.groups import refused
 from muster.resources import ResourceManager
@@ -48,6 +49,15 @@ if TYPE_CHECKING:
 
 GRACE_S = 3.0  # SIGTERM until SIGKILL
 FORK_S = 600.0  # a constructor beside a worker
+# arguments of Cluster() that are not fields of a WorkerConfig
+_OWN: tuple[str, ...] = (
+    "name",
+    "worker_cls",
+    "resource_manager",
+    "worker_config",
+    "config",
+)
+_OWN += ("detached", "blocking", "wait")
 
 
 def _check_arguments(name: Any, where: Any, fields: Mapping[str, Any]) -> None:
@@ -59,11 +69,7 @@ def _check_arguments(name: Any, where: Any, fields: Mapping[str, Any]) -> None:
             "resource_manager: a muster.ResourceManager, a placement group or a part of "
             f"one: {where!r}"
         )
-    for field in fields:
-        if field not in fields_known():
-            meant = near(field)
-            hint = f"; is {meant!r} meant?" if meant else ""
-            raise TypeError(f"Cluster() has no argument {field!r}{hint}")
+    check_options("Cluster()", fields, (*fields_known(), *_OWN))
 
 
 class Cluster(View):

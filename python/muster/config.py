@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-import warnings
+
+from muster._names import options_checked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ _OF_RANKS = (
 )
 _MASTER = ("MASTER_ADDR", "MASTER_PORT")
 _MESH = ("tp", "cp", "dp", "pp", "ep")
-_NEAR = 0.85  # how much of a name is right if it was only misspelt
 
 
 def parse_size(value: int | float | str | None, field: str) -> int:
@@ -98,9 +98,9 @@ class WorkerConfig:
     """What the workers of one role are, and what they need.
 
     world_size: how many; with a device_mapping it follows from that.
-    device_mapping: global device ids, "0-7,12", "list(range(0, 8))" or a list; none:
-        workers without devices.
-    num_gpus_per_worker: consecutive devices of the mapping that one worker gets.
+    device_mapping: global device ids, "0-7,12", "list(range(0, 8))" or a list.
+    num_gpus_per_worker: consecutive devices of the mapping that one worker gets (None: 1).
+        Without a mapping: free devices of one node that each gets (None: none).
     num_cpus, gpu_memory, memory: asked for by each worker. `memory` is also its limit.
     mesh: sizes of tp, cp, pp, ep; dp is what is left over.
     args, kwargs: of the worker class's constructor.
@@ -112,18 +112,19 @@ class WorkerConfig:
         sees all that its cluster has on the node, and LOCAL_RANK counts.
     http_open: HTTP on the worker's port without a token: whoever reaches the port can run
         anything in it.
-    max_concurrency: how many calls of an `async` class run at once.
+    max_concurrency: how many calls run at once: of a class with `async` methods on its
+        loop (None: 1000), of others on threads, if it is above 1. Else one call after the
+        other runs, on the main thread.
     timeout: seconds for each call (2 hours); start_timeout: for the constructor.
-
-    Unknown fields are kept as attributes; `extra` has their names and values.
     """
 
+    @options_checked
     def __init__(
         self,
         *,
         world_size: int | None = None,
         device_mapping: str | Iterable[int] | None = None,
-        num_gpus_per_worker: int = 1,
+        num_gpus_per_worker: int | None = None,
         num_cpus: float = 0,
         gpu_memory: int | str | None = None,
         memory: int | str | None = None,
@@ -140,15 +141,14 @@ class WorkerConfig:
         start_timeout: float | None = None,
         python: str | Sequence[str] | None = None,
         working_dir: str | None = None,
-        **extra: Any,
     ) -> None:
         if world_size is not None:
             _count(world_size, "world_size", least=1)
         self.world_size = world_size
         self.device_mapping = _mapping(device_mapping)
-        self.num_gpus_per_worker = _count(
-            num_gpus_per_worker, "num_gpus_per_worker", least=0
-        )
+        if num_gpus_per_worker is not None:
+            _count(num_gpus_per_worker, "num_gpus_per_worker", least=0)
+        self.num_gpus_per_worker = num_gpus_per_worker
         if isinstance(num_cpus, bool) or not isinstance(num_cpus, (int, float)):
             raise ValueError(f"num_cpus: must be a number: {num_cpus!r}")
         if num_cpus < 0:
@@ -180,16 +180,6 @@ class WorkerConfig:
         self.start_timeout = _seconds(start_timeout, "start_timeout")
         self.python = None if python is None else words_of(python, "python")
         self.working_dir = None if working_dir is None else str(working_dir)
-        self.extra = extra
-        self.__dict__.update(extra)
-        if extra and type(self) is WorkerConfig:
-            for name in extra:
-                if meant := near(name):
-                    warnings.warn(
-                        f"WorkerConfig: {name!r} is kept, and says nothing to Muster; "
-                        f"is {meant!r} meant?",
-                        stacklevel=2,
-                    )
 
     @classmethod
     def of(cls, value: Any, **changes: Any) -> Self:
@@ -198,6 +188,8 @@ class WorkerConfig:
             fields = {}
         elif isinstance(value, WorkerConfig):
             fields = value.fields()
+            if cls is WorkerConfig:  # what else a derived one has is its own matter
+                fields = {k: fields[k] for k in fields_known() if k in fields}
         elif isinstance(value, dict):
             fields = dict(value)
         elif hasattr(value, "__dict__"):
@@ -208,7 +200,7 @@ class WorkerConfig:
 
     def fields(self) -> dict[str, Any]:
         """As the constructor takes them."""
-        return {k: v for k, v in vars(self).items() if k != "extra"}
+        return dict(vars(self))
 
     def replace(self, **changes: Any) -> Self:
         """A copy with other values of some fields."""
@@ -230,19 +222,8 @@ class WorkerConfig:
 
 @functools.cache
 def fields_known() -> tuple[str, ...]:
-    """The fields that say something to Muster."""
-    return tuple(name for name in vars(WorkerConfig()) if name != "extra")
-
-
-@functools.cache
-def near(name: str) -> str | None:
-    """The field that was meant by somebody who wrote another name; None: none is near."""
-    if name == "num_gpus":  # of an actor, elsewhere
-        return "num_gpus_per_worker"
-    import difflib  # seldom needed
-
-    found = difflib.get_close_matches(name, fields_known(), 1, _NEAR)
-    return found[0] if found and name not in fields_known() else None
+    """The names of all fields."""
+    return tuple(vars(WorkerConfig()))
 
 
 def mesh_sizes(mesh: Mapping[str, int], world_size: int | None) -> dict[str, int]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from types import FunctionType
 
+from muster._names import options_checked
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -158,7 +160,7 @@ def register_dispatch_mode(
     name: str, dispatch_fn: Callable[..., Any], collect_fn: Callable[..., Any]
 ) -> Mode:
     """Add Dispatch.NAME: `dispatch_fn(cluster, *args, **kwargs)` gives (args, kwargs) as
-    `execute_all_sync` takes them, `collect_fn(cluster, outputs)` gives the result."""
+    `execute_all_sync` takes them (`muster.each(x)`: element i for rank i), `collect_fn(cluster, outputs)` gives the result."""
     if not name.isidentifier() or name in vars(Dispatch):
         raise ValueError(f"there is a dispatch mode {name!r} already, or cannot be")
     mode = _user_mode(dispatch_fn, collect_fn)
@@ -221,8 +223,9 @@ class Method:
         return Method, (mode, self.execute, self.blocking, self.pad)
 
 
+@options_checked
 def register(
-    dispatch_mode: Any = Dispatch.ALL_TO_ALL,
+    dispatch_mode: Any,
     execute_mode: str = Execute.ALL,
     blocking: bool = True,
     *,

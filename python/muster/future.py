@@ -27,7 +27,7 @@ class Future:
     """The result of a call, once it is there. Made by `execute_*_async`.
 
     May be waited for from any thread and awaited in any event loop, by several at once.
-    Dropping it does not cancel the call. Of a generator it is a Stream, and the future is
+    Dropping it does not cancel the call. Inside of a container it travels when it is done. Of a generator it is a Stream, and the future is
     done with the first item.
     """
 
@@ -107,6 +107,12 @@ class Future:
             finally:
                 listener.close()
         return self._value()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """It is waited for, and arrives as one that is done."""
+        from muster._settled import settle
+
+        return settle(self).__reduce__()
 
     def __repr__(self) -> str:
         if not self.done():

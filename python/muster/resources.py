@@ -117,11 +117,12 @@ class ResourceManager:
         """What is asked of placement for such a cluster: proto/muster.proto, PlaceCluster."""
         mapping = config.device_mapping
         devices = _core.device_ids(mapping) if isinstance(mapping, str) else mapping
+        width = config.num_gpus_per_worker
         return {
             "scope": _scope_message(self._scope),
             "world_size": config.world_size or (1 if mapping is None else 0),
             "devices": devices or [],
-            "devices_per_worker": config.num_gpus_per_worker,
+            "devices_per_worker": int(mapping is not None) if width is None else width,
             **amounts(config),
         }
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from muster import _core
-from muster._bind import Binding, Bound, Plan, check_names, plain
+from muster._bind import Binding, Bound, Plan, check_names, each_parts
 from muster._core import call_all, call_each
 from muster._member import NoPeer, Worker, http_url, tcp_entry
+from muster._names import options_checked
 from muster._spec import bound_methods, engine_spec, is_native
 from muster.errors import ClusterError
 from muster.future import Future, gather_ranks, take
@@ -160,6 +161,7 @@ class View:
             raise IndexError(f"{self._name} has no worker {index}: it has {len(self)}")
         return self._members[index]
 
+    @options_checked
     def options(
         self,
         *,
@@ -192,6 +194,8 @@ class View:
 
     def execute_rank_zero_sync(self, method: str, /, *args: Any, **kwargs: Any) -> Any:
         """Call the first worker."""
+        if method == "initialize":
+            self._bound.forget()
         return self._first(
             self._engine, method, args, kwargs or None, self._timeout, True, self._codec
         )
@@ -204,6 +208,8 @@ class View:
         kwargs: dict[str, Any],
         waits: bool = False,
     ) -> _core.Call:
+        if method == "initialize":
+            self._bound.forget()
         return peer.call(
             self._engine,
             method,
@@ -227,6 +233,8 @@ class View:
     ) -> Any:
         """Call worker `rank` of this view."""
         peer = self._peer(rank)
+        if method == "initialize":
+            self._bound.forget()
         return peer.call_sync(
             self._engine, method, args, kwargs or None, self._timeout, True, self._codec
         )
@@ -242,24 +250,19 @@ class View:
     def execute_all_sync(self, method: str, /, *args: Any, **kwargs: Any) -> list[Any]:
         """Call all workers; the results by rank. The first failure is raised at once.
 
-        If every argument is a list of `world_size` elements, worker i gets element i of
-        each; else all get everything. `muster.same(x)` marks one that is not shared out.
+        All get all arguments, but for those that are marked: worker i gets element i of
+        `muster.each([...])`.
         """
         self._refresh()
         if len(self._peers) > 1:
             return take(self._start_all(method, args, kwargs, True), method)
-        if self._shares_out(args, kwargs):
-            args = tuple(a[0] for a in args)
-            kwargs = {name: a[0] for name, a in kwargs.items()}
-        if method == "initialize":
-            self._bound.forget()
-        args, named = plain(args, kwargs)
+        args, named = each_parts(*self._listed(args, kwargs), 1)[0]
         return [self.execute_rank_zero_sync(method, *args, **(named or {}))]
 
     def execute_all_async(
         self, method: str, /, *args: Any, **kwargs: Any
     ) -> list[Future]:
-        """Call all workers; their futures. Lists are shared out as in the sync form."""
+        """Call all workers; their futures."""
         self._refresh()
         calls = self._start_all(method, args, kwargs, False)
         return [Future(call, method) for call in calls]
@@ -275,32 +278,30 @@ class View:
         if method == "initialize":
             self._bound.forget()  # ranks may say another place afterwards
         how = (self._timeout, waits, self._codec)
-        if not self._shares_out(args, kwargs):
-            where = (self._peers, self._engine, method)
-            args, named = plain(args, kwargs)
+        parts = each_parts(*self._listed(args, kwargs), len(self._peers))
+        where = (self._peers, self._engine, method)
+        if len(parts) == 1:
+            args, named = parts[0]
             return call_all(*where, args, named, *how)
-        ranks = range(len(self._peers))
-        parts: list[tuple[tuple[Any, ...], dict[str, Any] | None]] = [
-            (tuple(a[i] for a in args), {k: v[i] for k, v in kwargs.items()} or None)
-            for i in ranks
-        ]
-        return call_each(self._peers, self._engine, method, parts, list(ranks), *how)
+        return call_each(*where, parts, list(range(len(parts))), *how)
 
     execute_all = execute_all_async
 
-    def _shares_out(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        if not args and not kwargs:
-            return False
-        size = len(self._peers)
-        return all(
-            isinstance(a, list) and len(a) == size for a in (*args, *kwargs.values())
-        )
+    def _listed(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The same, with lists marked that are shared out without being asked for."""
+        return args, kwargs
+
+    def _check_division(self, value: Any, rows: int, chunks: int) -> None:
+        """Before rows are divided: ValueError where chunks may not be uneven."""
 
     def _destroyed(self, *args: object) -> NoReturn:
         raise ClusterError(f"cluster {self._name!r} was destroyed")
 
     # ---- engines ----------------------------------------------------------------------
 
+    @options_checked
     def create_engine(
         self,
         name: str,

@@ -160,7 +160,8 @@ static int set_place(struct ms_capi_spec *s,
     ms_capi_scope(resources, &s->scope);
     p->scope = &s->scope;
     p->world_size = o->world_size || o->device_mapping || o->group ? o->world_size : 1;
-    p->devices_per_worker = o->num_gpus_per_worker ? o->num_gpus_per_worker : 1;
+    p->devices_per_worker =
+        o->num_gpus_per_worker ? o->num_gpus_per_worker : o->device_mapping != NULL;
     p->memory = o->memory;
     p->device_memory = o->gpu_memory;
     p->cpu_milli = (uint64_t)(o->num_cpus * 1000 + 0.5);

@@ -154,6 +154,7 @@ static int read_mapping(struct ms_yaml_at at, void *out, struct ms_error *err)
 
 /* ---- roles ----------------------------------------------------------------------- */
 
+#define UNSET       UINT32_MAX
 #define ROLE(field) offsetof(struct ms_job_role, field)
 
 static const struct ms_yaml_field role_fields[] = {
@@ -227,13 +228,15 @@ static int read_role(struct ms_job *job,
         if (strcmp(job->roles[i].name, name) == 0)
             return ms_yaml_fail(key, err, "there are two roles '%s'", name);
     }
-    *r = (struct ms_job_role){.name = strdup(name), .num_gpus_per_worker = 1};
+    *r = (struct ms_job_role){.name = strdup(name), .num_gpus_per_worker = UNSET};
     if (!r->name)
         return ms_error_set(err, -ENOMEM, "out of memory");
     job->role_count++;
     snprintf(what, sizeof what, "role '%s'", name);
     if (ms_yaml_map(at, what, role_fields, r, &why) < 0)
         return ms_error_set(err, why.code, "%s", why.text);
+    if (r->num_gpus_per_worker == UNSET)
+        r->num_gpus_per_worker = r->device_count > 0;
     return check_role(at, r, err);
 }
 

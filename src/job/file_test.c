@@ -104,7 +104,7 @@ static void test_roles(void **state)
     assert_int_equal(job.roles[1].memory, UINT64_C(1536) << 20);
     assert_int_equal(job.roles[2].world_size, 8);
     assert_int_equal(job.roles[2].cpu_milli, 500);
-    assert_int_equal(job.roles[2].num_gpus_per_worker, 1);
+    assert_int_equal(job.roles[2].num_gpus_per_worker, 0);
     assert_true(job.roles[3].has_bundle);
     assert_int_equal(job.roles[3].strategy, MS_STRATEGY_STRICT_SPREAD);
     assert_string_equal(job.roles[3].same, "rack");

@@ -19,7 +19,9 @@ void ms_attempt_finish(struct ms_attempt *a)
 {
     ms_layout_finish(&a->layout);
     free(a->needs);
+    free(a->ids);
     a->needs = NULL;
+    a->ids = NULL;
 }
 
 static uint64_t left(uint64_t total, uint64_t held)
@@ -96,7 +98,7 @@ static int check_request(struct ms_attempt *a)
             -EINVAL,
             "cluster '%s': say how many workers: world_size or device_mapping",
             who);
-    if (r->device_count == 0 && r->device_memory)
+    if (r->device_count == 0 && r->devices_per_worker == 0 && r->device_memory)
         return ms_error_set(a->err,
                             -EINVAL,
                             "cluster '%s': gpu_memory is asked for, but no device",
@@ -122,7 +124,8 @@ static int prepare(struct ms_attempt *a)
     l->first = calloc(l->world_size + (size_t)1, sizeof *l->first);
     l->pieces = calloc(pieces, sizeof *l->pieces);
     l->devices = calloc(r->device_count + 1, sizeof *l->devices);
-    a->needs = calloc(r->scope->count, sizeof *a->needs);
+    if (!a->needs)
+        a->needs = calloc(r->scope->count, sizeof *a->needs);
     if (!l->first || !l->pieces || !l->devices || !a->needs)
         return ms_error_set(a->err, -ENOMEM, "cluster '%s': out of memory", r->cluster);
     return 0;
@@ -136,15 +139,19 @@ static uint32_t fits(uint64_t total, uint64_t held, uint64_t each)
     return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
 
+uint32_t ms_attempt_room(const struct ms_attempt *a, size_t i)
+{
+    const struct ms_stock_node *n = ms_attempt_node(a, i);
+    uint32_t cpus = fits(n->cpu_milli, n->cpu_milli_held, a->request->cpu_milli);
+    uint32_t memory = fits(n->memory, n->memory_held, a->request->memory);
+
+    return n->is_gone ? 0 : cpus < memory ? cpus : memory;
+}
+
 static void measure_room(struct ms_attempt *a)
 {
-    for (size_t i = 0; i < a->request->scope->count; i++) {
-        const struct ms_stock_node *n = ms_attempt_node(a, i);
-        uint32_t cpus = fits(n->cpu_milli, n->cpu_milli_held, a->request->cpu_milli);
-        uint32_t memory = fits(n->memory, n->memory_held, a->request->memory);
-
-        a->needs[i].room = n->is_gone ? 0 : cpus < memory ? cpus : memory;
-    }
+    for (size_t i = 0; i < a->request->scope->count; i++)
+        a->needs[i].room = ms_attempt_room(a, i);
 }
 
 /* Which resource is short on a node, for the sentence. */
@@ -302,6 +309,8 @@ int ms_attempt_run(struct ms_attempt *a)
     int rc = check_request(a);
 
     a->misfit = SIZE_MAX;
+    if (rc == 0 && a->request->device_count == 0 && a->request->devices_per_worker)
+        rc = ms_attempt_choose(a);
     if (rc == 0)
         rc = prepare(a);
     if (rc < 0)

@@ -12,9 +12,10 @@
  *  - A worker may be wider than a node. It then has a piece on each node that has some
  *    of its devices, in the order of the ids: the first is where its process runs, on
  *    each further one there is a helper process.
- *  - Without a list, workers have no devices, whatever devices_per_worker says (its
- *    default is 1, and ROLL's users leave it there). Rank r goes to the r-th node modulo
- *    the number of nodes; a node without room is passed over.
+ *  - Without a list but with devices_per_worker, each worker gets so many devices of one
+ *    node that nobody else has. The nodes are filled one after another, in their order.
+ *  - Without either, workers have no devices. Rank r goes to the r-th node modulo the
+ *    number of nodes; a node without room is passed over.
  *  - CPUs and memory count for each piece on its node, device memory on each of its
  *    devices. Zero asks for nothing. They are never shared between clusters.
  * So for every request that these rules allow a layout is found.
@@ -35,13 +36,13 @@
 struct ms_layout_request {
     const char *cluster;
     const struct ms_scope *scope;
-    uint32_t world_size;     /* 0: as many as the devices make */
-    const uint32_t *devices; /* global ids */
-    size_t device_count;     /* 0: workers without devices */
-    uint32_t devices_per_worker;
-    uint64_t cpu_milli;     /* each worker, thousandths of a CPU */
-    uint64_t memory;        /* each worker, bytes */
-    uint64_t device_memory; /* each worker on each of its devices, bytes */
+    uint32_t world_size;         /* 0: as many as the devices make */
+    const uint32_t *devices;     /* global ids */
+    size_t device_count;         /* 0: none are named */
+    uint32_t devices_per_worker; /* 0: workers without devices */
+    uint64_t cpu_milli;          /* each worker, thousandths of a CPU */
+    uint64_t memory;             /* each worker, bytes */
+    uint64_t device_memory;      /* each worker on each of its devices, bytes */
 };
 
 /* What a worker has on one node. */

@@ -1,6 +1,7 @@
 /* layout_impl.h - what the files of layouts share
  *
  * layout.c         checks, ranks without devices, holding
+ * layout_choose.c  free devices for ranks that name none
  * layout_map.c     ranks on the devices that were named
  * layout_why.c     the table of a failure
  * layout_hint.c    the nearest change that would fit
@@ -24,6 +25,9 @@ struct ms_attempt {
     struct ms_need *needs; /* [scope->count]; NULL: no node was looked at */
     size_t misfit;         /* the first node that does not fit; SIZE_MAX: the request */
     struct ms_error *err;
+    uint32_t *ids; /* devices that were chosen, or NULL; */
+    struct ms_layout_request
+        chosen; /* the request with them, which `request` is then */
 };
 
 /* All but holding and the table. */
@@ -35,6 +39,14 @@ static inline struct ms_stock_node *ms_attempt_node(const struct ms_attempt *a,
 {
     return &a->stock->nodes[a->request->scope->nodes[i]];
 }
+
+/* How many workers the CPUs and the memory that are free on a node are enough for;
+ * UINT32_MAX: any number. */
+uint32_t ms_attempt_room(const struct ms_attempt *a, size_t i);
+
+/* layout_choose.c: name free devices for a request that names none; 0, -EINVAL, -ENOSPC,
+ * -ENOMEM. */
+int ms_attempt_choose(struct ms_attempt *a);
 
 /* layout_map.c: pieces for the devices named; 0, -EINVAL, -ENOSPC, -ENOMEM. */
 int ms_attempt_map(struct ms_attempt *a);

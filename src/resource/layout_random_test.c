@@ -139,6 +139,18 @@ static bool can_have_device(const struct ms_stock *s,
     return !is_new_node(r, i, node) || take(&nodes[r->scope->nodes[node]], r);
 }
 
+/* Devices of a node of the scope that nobody has. */
+static size_t
+free_devices(const struct ms_stock *s, const struct ms_layout_request *r, size_t i)
+{
+    const struct ms_stock_node *n = &s->nodes[r->scope->nodes[i]];
+    size_t count = 0;
+
+    for (uint32_t d = 0; d < ms_scope_devices_of(r->scope, i); d++)
+        count += ms_device_is_free(&n->devices[d]);
+    return count;
+}
+
 static bool is_possible(const struct ms_stock *s, const struct ms_layout_request *r)
 {
     struct ms_stock_node nodes[NODES_MAX];
@@ -149,9 +161,12 @@ static bool is_possible(const struct ms_stock *s, const struct ms_layout_request
         return false;
     memcpy(nodes, s->nodes, s->count * sizeof *nodes);
     if (r->device_count == 0) {
-        for (size_t i = 0; i < r->scope->count; i++)
-            for (size_t k = 0; k < r->world_size; k++)
+        for (size_t i = 0; i < r->scope->count; i++) {
+            size_t most = per ? free_devices(s, r, i) / per : r->world_size;
+
+            for (size_t k = 0; k < most; k++)
                 placed += take(&nodes[r->scope->nodes[i]], r);
+        }
         return r->world_size > 0 && placed >= r->world_size;
     }
     if (per == 0 || r->device_count % per ||
@@ -198,7 +213,9 @@ static void check_layout(const struct step *t)
             for (uint32_t k = l->first[rank]; k < i; k++)
                 assert_int_not_equal(l->pieces[i].node, l->pieces[k].node);
         }
-        assert_int_equal(devices, r->device_count ? r->devices_per_worker : 0);
+        assert_int_equal(devices, r->devices_per_worker);
+        if (r->device_count == 0)
+            assert_int_equal(l->first[rank + 1], l->first[rank] + 1);
     }
     for (size_t i = 0; i < r->device_count; i++) {
         uint32_t index, rank = (uint32_t)(i / r->devices_per_worker), found = 0;
@@ -220,7 +237,7 @@ static void check_even(const struct ms_stock *s, const struct step *t)
 {
     uint32_t counts[NODES_MAX] = {0};
 
-    if (t->request.device_count)
+    if (t->request.device_count || t->request.devices_per_worker)
         return;
     for (uint32_t r = 0; r < t->layout.world_size; r++)
         counts[t->layout.pieces[r].node]++;

@@ -211,10 +211,7 @@ static void test_ranks_without_devices_go_round(void **state)
     struct ms_layout l = {0}, more = {0};
 
     make(rig,
-         (struct ms_layout_request){.cluster = "r",
-                                    .world_size = 5,
-                                    .devices_per_worker = 1,
-                                    .cpu_milli = 3000},
+         (struct ms_layout_request){.cluster = "r", .world_size = 5, .cpu_milli = 3000},
          &l);
     assert_int_equal(l.pieces[0].count, 0);
     for (uint32_t r = 0; r < 5; r++)
@@ -226,6 +223,44 @@ static void test_ranks_without_devices_go_round(void **state)
     assert_int_equal(more.pieces[1].node, N10);
     ms_layout_release(&rig->stock, &more);
     ms_layout_release(&rig->stock, &l);
+}
+
+static void test_devices_that_nobody_named(void **state)
+{
+    struct rig *rig = *state;
+    struct ms_layout mapped = {0}, l = {0}, more = {0};
+    struct ms_layout_request two = {.cluster = "r", .world_size = 3};
+
+    make(rig,
+         (struct ms_layout_request){.cluster = "m",
+                                    .devices = ids + 1,
+                                    .device_count = 1,
+                                    .devices_per_worker = 1},
+         &mapped); /* 1 of n2 */
+    two.devices_per_worker = 2;
+    two.device_memory = GIB;
+    make(rig, two, &l);
+    assert_int_equal(l.first[3], 3);
+    check_piece(&l, 0, N2, (uint32_t[]){0, 2}, 2); /* one of n2 is left over */
+    check_piece(&l, 1, N10, (uint32_t[]){0, 1}, 2);
+    check_piece(&l, 2, N10, (uint32_t[]){2, 3}, 2);
+    check_failure(
+        rig,
+        &two,
+        -ENOSPC,
+        "3 workers with 2 devices each are asked for, and what is free on the "
+        "nodes is enough for 1",
+        "> asked: cluster 'r', 3 workers, 2 devices each, 1.0 GiB",
+        "it fits with 1 worker");
+    two.world_size = 1;
+    two.cpu_milli = 9000;
+    check_failure(rig, &two, -ENOSPC, "enough for 0", "> asked", "with 8 CPUs");
+    two.cpu_milli = 0;
+    make(rig, two, &more);
+    check_piece(&more, 0, N10, (uint32_t[]){4, 5}, 2);
+    ms_layout_release(&rig->stock, &more);
+    ms_layout_release(&rig->stock, &l);
+    ms_layout_release(&rig->stock, &mapped);
 }
 
 /* ---- scopes ---------------------------------------------------------------------- */
@@ -434,6 +469,7 @@ int main(void)
         TEST(test_devices_of_a_node_are_one_piece),
         TEST(test_two_clusters_on_one_device),
         TEST(test_ranks_without_devices_go_round),
+        TEST(test_devices_that_nobody_named),
         TEST(test_scope_of_some_nodes),
         TEST(test_request_that_contradicts_itself),
         TEST(test_devices_that_are_not_there),

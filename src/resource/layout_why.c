@@ -77,16 +77,20 @@ static int print_amounts(const struct ms_layout_request *r,
 static int print_asked(const struct ms_attempt *a, struct ms_buf *out)
 {
     const struct ms_layout_request *r = a->request;
-    uint32_t per = r->device_count ? r->devices_per_worker : 0;
-    uint32_t workers = per ? (uint32_t)(r->device_count / per) : r->world_size;
+    uint32_t per = r->devices_per_worker;
+    uint32_t workers =
+        per && r->device_count ? (uint32_t)(r->device_count / per) : r->world_size;
     int rc = ms_buf_printf(
         out, "%sasked: cluster '%s', ", a->misfit == SIZE_MAX ? "> " : "", r->cluster);
 
     rc = rc ? rc : print_count(workers, "worker", out);
-    if (rc == 0 && r->device_count) {
+    if (rc == 0 && (per || r->device_count)) {
         rc = ms_buf_printf(out, ", ");
         rc = rc ? rc : print_count(per, "device", out);
-        rc = rc ? rc : ms_buf_printf(out, " each, of ");
+        rc = rc ? rc : ms_buf_printf(out, " each");
+    }
+    if (rc == 0 && r->device_count) {
+        rc = ms_buf_printf(out, ", of ");
         rc = rc ? rc : ms_mapping_print(r->devices, r->device_count, 0, out);
     }
     rc = rc ? rc : print_amounts(r, 1, " each", out);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import muster
+from muster import _rows
 from muster import config as native
 from muster._adapt import Handle, plain_class
 from muster._member import tcp_entry
@@ -66,7 +67,7 @@ def _places(node_rank: int, devices: list[int]) -> list[dict[str, Any]]:
 def _mapped(nodes: list[Any], role: WorkerConfig) -> list[list[dict[str, Any]]]:
     """The devices of each worker by their global ids, on one node or on several."""
     devices = [(rank, d) for rank, (*_, gpus) in enumerate(nodes) for d in range(gpus)]
-    width = role.num_gpus_per_worker
+    width = role.num_gpus_per_worker or 1
     ids: Any = role.device_mapping
     places = [{"node_rank": n, "gpu_rank": d} for n, d in (devices[i] for i in ids)]
     return [places[i : i + width] for i in range(0, len(places), width)]
@@ -93,7 +94,7 @@ class Cluster(muster.Cluster):
         self.initialized = False
         self.master_addr: str | None = None
         self.master_port: int | None = None
-        self._rank_info: list[RankInfo] | None = None
+        self._rank_info: tuple[int, list[RankInfo]] | None = None
         fields = native.WorkerConfig.of(role).fields()
         fields |= {
             "args": (),
@@ -164,10 +165,13 @@ class Cluster(muster.Cluster):
 
     @property
     def worker_rank_info(self) -> list[RankInfo]:
-        """Asked for anew until `initialize` was called, which may change it."""
-        if self._rank_info is None or not self.initialized:
-            self._rank_info = self.execute_all_sync("get_rank_info")
-        return self._rank_info
+        """Asked for anew until `initialize` was called, and after each further one, which
+        may change it."""
+        known, version = self._rank_info, self._bound.version
+        if known is None or known[0] != version or not self.initialized:
+            told: list[RankInfo] = self.execute_all_sync("get_rank_info")
+            known = self._rank_info = version, told
+        return known[1]
 
     def get_rank_info(self, rank: int) -> RankInfo:
         if not 0 <= rank < self.world_size:
@@ -184,10 +188,26 @@ class Cluster(muster.Cluster):
 
     # ---- calls, with the names of ROLL's arguments ------------------------------------
 
+    def _listed(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return _rows.each_if_lists(args, kwargs, len(self._peers))
+
+    def _check_division(self, value: Any, rows: int, chunks: int) -> None:
+        if isinstance(value, (list, tuple)) and rows % chunks:
+            raise ValueError(
+                f"a {type(value).__name__} of {rows} rows cannot be divided equally among "
+                f"{chunks} dp groups: pad it, or give a DataProto, whose chunks may differ "
+                "by one row"
+            )
+        if 0 <= rows < chunks:
+            raise ValueError(
+                f"batch_size {rows} < chunks {chunks}: each dp group needs a row"
+            )
+
     def _noted(self, method_name: str) -> str:
         if method_name == "initialize":
             self.initialized = True
-            self._rank_info = None
         return method_name
 
     def execute_rank_zero_sync(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 
 from muster import _core
 from muster import config as native
+from muster._names import check_misspelt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +38,8 @@ class WorkerConfig(native.WorkerConfig):
     max_concurrency: 1 for synchronous workers; asynchronous ones have 1000 unless told.
 
     `device_mapping` is a list after construction, and `world_size` follows from it. The
-    workers get this object as `worker_config`; other fields are attributes of it.
+    workers get this object as `worker_config`; fields that neither ROLL nor Muster knows
+    are attributes of it too (`extra` has them), unless they are a known one misspelt.
     """
 
     # what ROLL's own workers read, where nobody gave it
@@ -63,6 +66,8 @@ class WorkerConfig(native.WorkerConfig):
         max_concurrency: int = 1,
         **fields: Any,
     ) -> None:
+        extra = {k: fields.pop(k) for k in [*fields] if k not in native.fields_known()}
+        check_misspelt("WorkerConfig", extra, _known())
         strategy = _strategy(strategy_args)
         devices = _devices(device_mapping)
         width = _width(strategy, num_gpus_per_worker) if devices is not None else 0
@@ -86,6 +91,8 @@ class WorkerConfig(native.WorkerConfig):
         )
         self.name = name
         self.strategy_args = strategy
+        self.extra = extra
+        self.__dict__.update(extra)
 
     @property
     def system_envs(self) -> dict[str, str]:
@@ -93,9 +100,21 @@ class WorkerConfig(native.WorkerConfig):
 
     def fields(self) -> dict[str, Any]:
         kept = super().fields()
+        del kept["extra"]
         if self.device_mapping is not None:
             del kept["world_size"]
         return kept
+
+
+@functools.cache
+def _known() -> tuple[str, ...]:
+    """The names of fields that mean something."""
+    own = (
+        name
+        for name, value in vars(WorkerConfig).items()
+        if not name.startswith("_") and not callable(value)
+    )
+    return (*native.fields_known(), "name", "strategy_args", *own)
 
 
 def _strategy(value: Any) -> Any:

@@ -10,6 +10,7 @@ import sys
 
 import muster
 from muster import _bind, _rows
+from muster._names import options_checked
 from muster.dispatch import JOIN, ONE, Dispatch, Execute
 from muster.future import Future, get
 
@@ -18,19 +19,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from muster.view import View
+    from muster.roll.cluster import Cluster
 
 
+@options_checked
 def register(
     dispatch_mode: Any = Dispatch.ALL_TO_ALL,
     execute_mode: str = Execute.ALL,
     clear_cache: bool = False,
-    **unused: Any,
+    trace: bool = False,
+    prefetch: bool = False,
+    to_remote: bool = False,
 ) -> Callable[[Any], Any]:
     """Make a method of a worker a method of its cluster.
 
     clear_cache: collect garbage and empty the device's cache of memory after each call.
-    Other arguments (`trace`, `prefetch`, `to_remote`) are accepted and say nothing.
+    `trace`, `prefetch` and `to_remote` are accepted and say nothing.
     """
     mark = muster.register(dispatch_mode=dispatch_mode, execute_mode=execute_mode)
 
@@ -105,12 +109,13 @@ class BoundMethod:
 
     __slots__ = ("__name__", "_bound", "_view")
 
-    def __init__(self, view: View, bound: _bind.Bound) -> None:
+    def __init__(self, view: Cluster, bound: _bind.Bound) -> None:
         self._view = view
         self._bound = bound
         self.__name__ = bound.__name__
 
     def __call__(self, *args: Any, blocking: bool = True, **kwargs: Any) -> Any:
+        self._view._noted(self.__name__)
         if blocking:
             return self._bound(*args, blocking=True, **kwargs)
         joined = self._bound(*args, blocking=False, **kwargs)

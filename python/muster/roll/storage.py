@@ -5,56 +5,17 @@ from __future__ import annotations
 import warnings
 
 from muster import kv
-from muster._data import resolvable
-from muster.future import Future
+from muster._settled import Settled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from typing import Any, Self
 
 STORAGE_NAME = "SHARED_STORAGE_ACTOR"
 RAY_NAMESPACE = "roll"
 _PREFIX = "roll/"
 _NOTHING = object()
-
-
-class Known(Future):
-    """A future of what is known already."""
-
-    __slots__ = ("_known",)
-
-    def __init__(self, value: Any, what: str) -> None:
-        self._known = value
-        self._what = what
-        self._noted = None
-
-    def done(self) -> bool:
-        return True
-
-    def result(self, timeout: float | None = None) -> Any:
-        return self._known
-
-    def exception(self, timeout: float | None = None) -> None:
-        return None
-
-    def cancel(self) -> bool:
-        return False
-
-    def cancelled(self) -> bool:
-        return False
-
-    def add_done_callback(self, fn: Callable[[Future], object]) -> None:
-        fn(self)
-
-    def _calls(self) -> Sequence[Any]:
-        return ()
-
-    def _value(self) -> Any:
-        return self._known
-
-
-resolvable[Known] = Known.result
 
 
 class _Method:
@@ -66,8 +27,8 @@ class _Method:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._function(*args, **kwargs)
 
-    def remote(self, *args: Any, **kwargs: Any) -> Known:
-        return Known(self(*args, **kwargs), self._function.__name__.lstrip("_"))
+    def remote(self, *args: Any, **kwargs: Any) -> Settled:
+        return Settled(self(*args, **kwargs), self._function.__name__.lstrip("_"))
 
 
 class SharedStorage:

@@ -18,14 +18,26 @@ PADDING = "_padding_size_key_x123d"
 
 
 def chunk(value: Any, chunks: int) -> list[Any]:
-    """That many parts, as even as they can be."""
+    """That many equal parts. Those of a value that asks for padding, which some modes do
+    not do, may differ by one row."""
     rows = _rows.rows_of(value)
     if rows is None:
         raise TypeError(
             f"a {type(value).__name__} cannot be divided among ranks: it has neither "
             "chunk() nor rows"
         )
+    if rows % chunks and rows != _rows.UNKNOWN and not _asks_for_padding(value):
+        raise ValueError(
+            f"only equal chunks are supported: {rows} rows of a {type(value).__name__} "
+            f"cannot be divided by {chunks}; pad them (pad_dataproto_to_divisor, "
+            "auto_padding)"
+        )
     return list(_rows.divide(value, rows, chunks))
+
+
+def _asks_for_padding(value: Any) -> bool:
+    asked = getattr(value, "is_padding_enabled", None)
+    return asked is not None and bool(asked())
 
 
 def send_chunks(value: Any, chunks: int) -> list[Any]:
@@ -46,8 +58,7 @@ def concat(parts: list[Any]) -> Any:
 def pad(value: Any, chunks: int, rows: int | None) -> tuple[Any, int]:
     """(it with as many rows as `chunks` divides, how many were added), if it asks for
     that. `rows`: how many it must have, as others of the same call have."""
-    asked = getattr(value, "is_padding_enabled", None)
-    if asked is None or not asked():
+    if not _asks_for_padding(value):
         return value, -1
     if rows is not None and len(value) != rows:
         raise ValueError(

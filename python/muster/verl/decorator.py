@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 
 from muster import _core
+from muster._names import options_checked
 from muster.verl import batch
 from muster.verl.modes import Dispatch, Execute
 
@@ -242,6 +243,7 @@ def update_dispatch_mode(
 # ---- the decorator --------------------------------------------------------------------
 
 
+@options_checked
 def register(
     dispatch_mode: Any = Dispatch.ALL_TO_ALL,
     execute_mode: Any = Execute.ALL,

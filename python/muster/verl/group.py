@@ -9,6 +9,8 @@ import warnings
 import muster
 from muster import _core
 from muster._adapt import Handle
+from muster._names import check_misspelt
+from muster._rows import Each, each_if_lists
 from muster._spec import modules_of
 from muster.config import WorkerConfig
 from muster.future import Future, get
@@ -35,6 +37,17 @@ if TYPE_CHECKING:
 # what tells a worker who it is
 _PROTECTED = ("WORLD_SIZE", "RANK", "WG_PREFIX", "WG_BACKEND", "RAY_LOCAL_WORLD_SIZE")
 _MASTER = ("MASTER_ADDR", "MASTER_PORT")
+# named arguments; verl's own versions differ in which others they take
+_OPTIONS: tuple[str, ...] = (
+    "resource_pool",
+    "ray_cls_with_init",
+    "bin_pack",
+    "name_prefix",
+    "detached",
+)
+_OPTIONS += ("worker_names", "worker_handles", "use_gpu", "worker_env", "master_addr")
+_OPTIONS += ("master_port", "master_port_range", "worker_nsight_options")
+_OPTIONS += ("device_name", "profile_steps", "ray_wait_register_center_timeout")
 _ONE = (Dispatch.RANK_ZERO, Dispatch.DIRECT_ROLLOUT_METHOD)  # rank 0 alone is called
 
 
@@ -80,7 +93,9 @@ class WorkerGroup:
         self._dispatch_info: dict[str, list[int]] = {}
         self._collect_info: dict[str, list[bool]] = {}
         self._cluster: muster.Cluster | None = None
+        check_misspelt("WorkerGroup()", kwargs, _OPTIONS)
         self._options = kwargs
+        self._check_names()
         if resource_pool is None:
             self._attach(worker_names, worker_handles)
         else:
@@ -289,12 +304,14 @@ class WorkerGroup:
         """If every argument is a list of `world_size` elements, worker i gets element i
         of each; else all get everything."""
         view, name = self._find(method_name)
+        args, kwargs = each_if_lists(args, kwargs, len(view))
         return view.execute_all_sync(name, *args, **kwargs)
 
     def execute_all_async(
         self, method_name: str, *args: Any, **kwargs: Any
     ) -> list[Future]:
         view, name = self._find(method_name)
+        args, kwargs = each_if_lists(args, kwargs, len(view))
         return view.execute_all_async(name, *args, **kwargs)
 
     execute_all = execute_all_async
@@ -308,6 +325,21 @@ class WorkerGroup:
         self._bind_worker_method(made.cls)
         for role in made.roles:
             self._bind_role(role)
+
+    def _check_names(self) -> None:
+        """A registered method must not hide what a group has itself."""
+        made = self.ray_cls_with_init
+        if made is None:
+            return
+        for one in (made, *made.roles.values()):
+            for name, _ in _registered(one.cls):
+                if hasattr(type(self), name):
+                    raise muster.ClusterError(
+                        f"the registered method {name!r} of {one.cls.__name__} cannot be "
+                        "bound: the group has an attribute of that name. Give it another "
+                        f"one, or do not register it: execute_all_sync({name!r}) calls "
+                        "it all the same"
+                    )
 
     def _bind_role(self, role: str) -> None:
         """The methods of a role's group, under its name."""
@@ -375,7 +407,8 @@ def _call_each(
     view: View, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> list[Future]:
     """As `execute_all` does; what several workers get is pickled once."""
-    if not view._shares_out(args, kwargs):
+    marked, marked_named = each_if_lists(args, kwargs, len(view))
+    if not any(type(a) is Each for a in (*marked, *marked_named.values())):
         return view.execute_all_async(method, *args, **kwargs)
     known: dict[tuple[int, ...], int] = {}
     parts: list[tuple[tuple[Any, ...], dict[str, Any] | None]] = []
