@@ -333,7 +333,7 @@ def together(failures: dict[int, BaseException]) -> BaseException:
     if len(failures) < 2:
         return error
     ranks: dict[str, list[int]] = {}
-    for rank, one in failures.items():
+    for rank, one in sorted(failures.items()):
         ranks.setdefault(_reason(one), []).append(rank)
     error.add_note(f"{len(failures)} workers failed:")
     for reason, who in ranks.items():
