@@ -14,6 +14,10 @@ from typing import Any
 
 MARK = "MUSTER_TEST_MARK"  # in the environment of all processes of one test's session
 DEADLINE_S = 20.0
+# where the programs and libraries in C are that tests run
+BUILD = Path(
+    os.environ.get("MUSTER_TEST_BUILD") or Path(__file__).parents[1] / "build/release"
+)
 DESCRIBED_MAX = 1000  # characters: a path of another machine may be long
 
 

@@ -15,11 +15,11 @@ import muster
 import pytest
 from daemon_rig import Daemon, daemon  # noqa: F401  (a fixture)
 from driver_workers import Mortal
-from helpers import DEADLINE_S, MARK, leftovers, new_mark, processes, wait_gone
+from helpers import BUILD, DEADLINE_S, MARK, leftovers, new_mark, processes, wait_gone
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = {
-    "c": [str(HERE.parent / "build/release/t/driver_behaviours")],
+    "c": [str(BUILD / "t/driver_behaviours")],
     "python": [sys.executable, str(HERE / "driver_behaviours.py")],
 }
 
@@ -48,7 +48,7 @@ BEHAVIOURS = {
 }
 
 pytestmark = pytest.mark.skipif(
-    not (HERE.parent / "build/release/build.ninja").exists(),
+    not (BUILD / "build.ninja").exists(),
     reason="there is no program in C to run",
 )
 

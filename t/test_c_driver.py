@@ -11,10 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from helpers import DEADLINE_S, MARK, leftovers, new_mark, processes, wait_gone
+from helpers import BUILD, DEADLINE_S, MARK, leftovers, new_mark, processes, wait_gone
 
 ROOT = Path(__file__).resolve().parent.parent
-BUILD = ROOT / "build/release"
 EXAMPLES = ROOT / "examples/c"
 
 pytestmark = pytest.mark.skipif(
