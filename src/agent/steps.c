@@ -1,30 +1,46 @@
 /* steps.c - RunSteps: what a worker is to do before its first caller
  *
- * The head asks, the worker answers; the agent passes both on. A worker that ends on the
- * way answers nothing, and neither do we: the head learns of its end. One that has closed
- * its control link cannot be asked.
+ * The head asks, the worker answers; the agent passes both on, and answers for a worker
+ * that cannot be asked. One that ends on the way answers nothing: the head learns of its end.
  */
 #include "agent/worker.h"
 #include "base/cleanup.h"
 #include "wire/spin.h"
 
+/* The worker cannot be asked: an answer in its place. */
+static void answer_for(struct ms_agent *a, const Muster__HeadToAgent *asked, char *why)
+{
+    Muster__StepsDone done = MUSTER__STEPS_DONE__INIT;
+    Muster__Failure failure = MUSTER__FAILURE__INIT;
+    Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
+
+    failure.kind = MUSTER__FAILURE__KIND__REFUSED;
+    failure.message = why;
+    done.uid = asked->run_steps->uid;
+    done.run = asked->run_steps->run;
+    done.failure = &failure;
+    m.body_case = MUSTER__AGENT_TO_HEAD__BODY_STEPS_DONE;
+    m.steps_done = &done;
+    if (asked->request)
+        ms_agent_send(a, asked->request, &m);
+}
+
 void ms_worker_run_steps(struct ms_agent *a, Muster__HeadToAgent *message)
 {
+    static char ended[] = "it has ended",
+                closed[] = "it has closed its control socket: its command is no worker",
+                unsent[] = "its steps cannot be sent to it";
     Muster__RunSteps *run = message->run_steps;
     struct ms_worker *w = ms_map_find(&a->by_uid, run->uid);
     Muster__AgentToWorker m = MUSTER__AGENT_TO_WORKER__INIT;
-    const char *why = NULL;
+    char *why = !w || w->has_ended ? ended : w->control ? NULL : closed;
 
-    if (!w || w->has_ended)
-        why = "this worker has ended";
-    else if (!w->control)
-        why = "this worker has closed its control socket: its command is no worker";
     m.body_case = MUSTER__AGENT_TO_WORKER__BODY_STEPS;
     m.steps = run;
     if (!why && ms_link_send(w->control, &m.base) < 0)
-        why = "its steps cannot be sent to this worker";
+        why = unsent;
     if (why)
-        ms_agent_refuse(a, message->request, MUSTER__FAILURE__KIND__REFUSED, why);
+        answer_for(a, message, why);
     else
         w->steps_request = message->request;
     muster__head_to_agent__free_unpacked(message, NULL);

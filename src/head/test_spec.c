@@ -16,7 +16,6 @@ void spec_init(struct spec *s, const char *name, uint32_t ranks)
     muster__worker_spec__init(&s->worker);
     muster__scope__init(&s->scope);
     s->place.world_size = ranks;
-    s->place.devices_per_worker = 1;
     s->place.scope = &s->scope;
     s->place.devices = s->devices;
     s->scope.nodes = s->nodes;
@@ -37,6 +36,8 @@ void spec_add_device(struct spec *s, uint32_t id)
 {
     assert(s->place.n_devices < SPEC_DEVICES_MAX);
     s->devices[s->place.n_devices++] = id;
+    if (s->place.devices_per_worker == 0)
+        s->place.devices_per_worker = 1;
 }
 
 void spec_set_cpus(struct spec *s, uint32_t cpu_milli)

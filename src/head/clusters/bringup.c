@@ -283,7 +283,11 @@ steps_answered(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *an
     if (i == l->count || l->is_done[i])
         return;
     if (d->failure) {
-        one_failed(l, i, MS_TAKE(d->failure));
+        one_failed(l,
+                   i,
+                   ms_slot_is_live(slot_at(l, i))
+                       ? MS_TAKE(d->failure)
+                       : ms_bringup_died(slot_at(l, i)->now.exit));
         return;
     }
     if (slot_at(l, i)->rank == 0 && !l->first)
@@ -300,8 +304,7 @@ steps_answered(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *an
         finish(l);
 }
 
-/* Whose it was is not said: those that have ended are found by their end, the others would
- * wait for ever. */
+/* The node is gone, or does not know such questions: all that it was asked. */
 static void
 steps_refused(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
 {
