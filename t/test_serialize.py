@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from muster import _serialize
 from muster._serialize import BUFFER_MIN, Once, dumps, loads
 from muster.errors import SerializationError
 
@@ -165,3 +166,32 @@ def test_once_is_pickled_as_its_value() -> None:
     assert pickle.loads(data).keys() == {"a"}
     with pytest.raises(SerializationError, match="lock"):
         Once({"lock": LOCK})
+
+
+def test_another_python_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, _, _ = dumps(Once(lambda: 1))
+    plain, _, _ = dumps(Once({"cls": "a.B"}, plain=True))
+    monkeypatch.setattr(_serialize, "PYTHON", "2.7")
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    with pytest.raises(
+        SerializationError, match=f"Python {here}, this process Python 2.7"
+    ):
+        loads(data, [])
+    assert loads(plain, []) == {"cls": "a.B"}
+
+
+def test_another_cloudpickle_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import cloudpickle
+
+    version = cloudpickle.__version__
+    data, _, _ = dumps(Once(lambda: 1))
+    monkeypatch.setattr(cloudpickle, "__version__", "1.0")
+    assert loads(data, [])() == 1  # it can read it: nobody asks
+    monkeypatch.setitem(sys.modules, "cloudpickle.cloudpickle", None)
+    with pytest.raises(
+        SerializationError, match=f"cloudpickle {version}, this process 1.0"
+    ):
+        loads(data, [])
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+    with pytest.raises(SerializationError, match=f"{version}, this process none"):
+        loads(data, [])

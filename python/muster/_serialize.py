@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 PROTOCOL = 5
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 BUFFER_MIN = 2048  # bytes: smaller ones are copied into the pickle
 STEPS_MAX = 2000  # attempts to find the part that cannot be pickled
 DEPTH_MAX = 16
@@ -192,6 +193,7 @@ class Once:
 
     def __init__(self, value: Any, plain: bool = False, name: str = "") -> None:
         self.name = name
+        self.plain = plain
         self.held: list[Held] = []
         if not plain:
             _pickler()
@@ -203,18 +205,41 @@ class Once:
         except Exception as e:
             raise _explain(value, e) from None
 
-    @classmethod
-    def of(cls, data: bytes, name: str) -> Once:
-        """Of the `data` of another one, which may be gone: what it refers to in a store
-        is there for as long as its maker holds it."""
-        made = cls.__new__(cls)
-        made.name = name
-        made.held = []
-        made.data = data
-        return made
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return plain_loads, (self.data,)
+        if self.plain:
+            return plain_loads, (self.data,)
+        import cloudpickle
+
+        return _loads_once, (PYTHON, cloudpickle.__version__, self.data)
+
+
+def _loads_once(python: str, pickler: str, data: bytes) -> Any:
+    """What a `Once` of that Python and that cloudpickle holds. A class by value is code of
+    one minor version of Python: another one may crash on it, so it does not try."""
+    if python != PYTHON:
+        raise SerializationError(
+            f"the sender runs Python {python}, this process Python {PYTHON}: what goes by "
+            "value needs the same minor version at both ends; use one, or put the class "
+            "into a module that workers can import"
+        )
+    try:
+        return plain_loads(data)
+    except Exception as e:
+        here = _pickler_version()
+        if here == pickler:
+            raise
+        raise SerializationError(
+            f"the sender has cloudpickle {pickler}, this process {here or 'none'}, and "
+            f"cannot read what was sent: {e}"
+        ) from e
+
+
+def _pickler_version() -> str:
+    try:
+        import cloudpickle
+    except Exception:
+        return ""
+    return str(cloudpickle.__version__)
 
 
 def loads(data: Any, buffers: list[Any]) -> Any:

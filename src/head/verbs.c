@@ -36,9 +36,9 @@ static const struct ms_verb verbs[] = {
     /* clusters */
     {CHANGE(CREATE, CREATED, OWNERS, ms_head_create_run)},
     {CHANGE(DESTROY, DONE, OWNERS | TOOL | HTTP, ms_head_destroy_run),
-     .http = {"DELETE", "api/v1/clusters/{name}"}},
+     .http = {"DELETE", "api/v1/clusters/{name}", NULL}},
     {CHANGE(STOP, STOPPED, MS_ASKER_PROCESS | TOOL | HTTP, ms_head_stop_clusters_run),
-     .http = {"POST", "api/v1/clusters/{cluster}/stop"}},
+     .http = {"POST", "api/v1/clusters/{cluster}/stop", NULL}},
     {CHANGE(RESTART, CREATED, OWNERS | TOOL | HTTP, ms_head_restart_run),
      .http = {"POST", "api/v1/clusters/{cluster}/restart", ms_view_changed_cluster}},
     {CHANGE(RESIZE, CREATED, OWNERS | TOOL | HTTP, ms_head_resize_run),
@@ -73,9 +73,9 @@ static const struct ms_verb verbs[] = {
 
     /* the key-value store, barriers */
     {CHANGE(KV_PUT, KV_DONE, OWNERS | TOOL | HTTP, ms_head_kv_put_run),
-     .http = {"POST", "api/v1/kv/{+key}"}},
+     .http = {"POST", "api/v1/kv/{+key}", NULL}},
     {CHANGE(KV_DELETE, KV_DONE, OWNERS | TOOL | HTTP, ms_head_kv_delete_run),
-     .http = {"DELETE", "api/v1/kv/{+key}"}},
+     .http = {"DELETE", "api/v1/kv/{+key}", NULL}},
     {QUESTION(KV_GET, KV_ENTRY, OWNERS | TOOL | HTTP, ms_head_kv_get_run),
      .http = {"GET", "api/v1/kv/{+key}", ms_view_kv_entry}},
     {QUESTION(KV_KEYS, KV_EVENTS, OWNERS | TOOL | HTTP, ms_head_kv_keys_run),

@@ -118,6 +118,21 @@ static int add_job(struct ms_content *c, const char *const *files, struct ms_err
     return rc;
 }
 
+/* The one module that `muster` needs: a plain Ray does not have it. Where it is not
+ * beside `muster`, the Python of the cluster has to bring it. */
+static int
+add_pickler(struct ms_content *c, const char *python_dir, struct ms_error *err)
+{
+    char path[PATH_MAX];
+    struct stat st;
+
+    if (snprintf(path, sizeof path, "%s/../cloudpickle", python_dir) >= PATH_MAX)
+        return ms_error_set(err, -ENAMETOOLONG, "%s: too long a path", python_dir);
+    if (stat(path, &st) < 0 || !S_ISDIR(st.st_mode))
+        return 0;
+    return ms_content_add_tree(c, "cloudpickle", path, err);
+}
+
 static int collect(struct ms_content *c,
                    const struct ms_ray_site *site,
                    const char *const *files,
@@ -132,6 +147,8 @@ static int collect(struct ms_content *c,
         rc = ms_content_add(c, "bin/muster", program, err);
     if (rc == 0)
         rc = ms_content_add_tree(c, "muster", python_dir, err);
+    if (rc == 0)
+        rc = add_pickler(c, python_dir, err);
     if (rc == 0)
         rc = add_needs(c, program, err);
     return rc < 0 ? rc : add_job(c, files, err);

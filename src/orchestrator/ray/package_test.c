@@ -48,6 +48,8 @@ static int setup(void **state)
     assert_non_null(mkdtemp(dir));
     self[len] = 0;
     make_dir("muster");
+    make_dir("cloudpickle");
+    put("cloudpickle/__init__.py", "x");
     make_dir("muster/__pycache__");
     put("muster/ray_bridge.py", "x");
     put("muster/__pycache__/y.pyc", "y");
@@ -88,6 +90,7 @@ static void test_is_named_by_what_is_in_it(void **state)
     assert_int_equal(make(&first, NULL, &err), 0);
     assert_true(has(&first, "bin/muster"));
     assert_true(has(&first, "muster/ray_bridge.py"));
+    assert_true(has(&first, "cloudpickle/__init__.py"));
     assert_true(has(&first, "lib/libcrypto.so"));
     assert_false(has(&first, "lib/libc.so"));
     assert_false(has(&first, "pyc"));
