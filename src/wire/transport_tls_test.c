@@ -193,7 +193,13 @@ static void test_an_intruder_is_noticed(void **state)
 
 /* ---- two transports --------------------------------------------------------------- */
 
-enum { RECORDS_MAX = 5, THREADS_BYTES = 4 << 20, IDLE = 50, IDLE_BYTES_MAX = 24 << 10 };
+enum {
+    RECORDS_MAX = 5,
+    THREADS_BYTES = 4 << 20,
+    MUCH = 3 << 20,
+    IDLE = 50,
+    IDLE_BYTES_MAX = 24 << 10
+};
 
 struct couple {
     struct ms_tls *tls;
@@ -327,6 +333,38 @@ static void test_both_ways_at_once(void **state)
     couple_end(&c);
 }
 
+/* Room for many records at once, which are cut where reads of the socket end. */
+static void test_much_room(void **state)
+{
+    uint8_t *data = malloc(MUCH), *got = calloc(1, MUCH);
+    size_t sent = 0, have = 0, most = 0;
+    struct couple c;
+
+    (void)state;
+    for (size_t i = 0; i < MUCH; i++)
+        data[i] = byte_at(i);
+    couple_start(&c);
+    while (have < MUCH) {
+        struct iovec iov = {data + sent, MUCH - sent};
+        ssize_t n = sent < MUCH ? c.end[0]->ops->write(c.end[0], &iov, 1) : 0;
+
+        assert_true(n >= 0 || n == -EAGAIN);
+        sent += n > 0 ? (size_t)n : 0;
+        if (n > 0)
+            continue; /* until the socket is full */
+        assert_int_equal(c.end[0]->ops->flush(c.end[0]), 0);
+        n = c.end[1]->ops->read(c.end[1], got + have, MUCH - have);
+        assert_true(n > 0 || n == -EAGAIN);
+        have += n > 0 ? (size_t)n : 0;
+        most = n > (ssize_t)most ? (size_t)n : most;
+    }
+    assert_memory_equal(data, got, MUCH);
+    assert_true(most > MS_TLS_RECORD_MAX);
+    couple_end(&c);
+    free(data);
+    free(got);
+}
+
 static size_t allocated(void)
 {
     struct mallinfo2 m = mallinfo2();
@@ -379,6 +417,7 @@ int main(void)
         cmocka_unit_test(test_an_intruder_is_noticed),
         cmocka_unit_test(test_a_key_is_renewed),
         cmocka_unit_test(test_both_ways_at_once),
+        cmocka_unit_test(test_much_room),
         cmocka_unit_test(test_idle_ones_are_small),
     };
 
