@@ -49,7 +49,7 @@ test-ray: all
 	@.venv/bin/ninja -C build/release --quiet t/test_orchestrator_ray t/test_orchestrator_ray_real
 	@MUSTER_TEST_SLOW=1 build/release/t/test_orchestrator_ray
 	@ray=$$(tools/ray-venv) && MUSTER_RAY_CLUSTER="exec $$ray t/ray_cluster.py" \
-		MUSTER_PYTHON_DIR=python/muster build/release/t/test_orchestrator_ray_real
+		MUSTER_PYTHON_DIR=$$(echo .venv/lib/python3*/site-packages/muster) build/release/t/test_orchestrator_ray_real
 	@ray=$$(tools/ray-venv) && RAY_PYTHON=$$ray bench/run --smoke --no-verl
 	@ray=$$(tools/ray-venv) && oldest=$$(tools/ray-venv oldest) && \
 		RAY_PYTHON=$$ray OLDEST_RAY_PYTHON=$$oldest \
