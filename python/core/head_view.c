@@ -233,7 +233,9 @@ static PyObject *session_env(PyObject *self, PyObject *driver)
         return NULL;
     env = ms_session_env((const char *const *)from);
     core_strings_free(from);
-    list = env ? PyList_New(0) : PyErr_NoMemory();
+    if (!env)
+        return PyErr_NoMemory();
+    list = PyList_New(0);
     for (size_t i = 0; list && env[i]; i++)
         if (!append(list, PyUnicode_DecodeFSDefault(env[i])))
             Py_CLEAR(list);

@@ -24,6 +24,7 @@ static const char *fake_mode(void)
 /* What the host would do: here, what the role's environment says. */
 static void be_worker(const Muster__Spawn *s)
 {
+    const char *to_do = getenv("DO");
     char uid[17] = "?";
 
     ms_proc_env(getpid(), "MUSTER_WORKER_UID", uid, sizeof uid);
@@ -39,7 +40,7 @@ static void be_worker(const Muster__Spawn *s)
     printf(
         " loaded=%d place=%s\n", (int)loaded, getenv("PLACE") ? getenv("PLACE") : "");
     fflush(stdout);
-    if (getenv("DO") && !strcmp(getenv("DO"), "exit"))
+    if (to_do && !strcmp(to_do, "exit"))
         _exit(6);
     pause();
 }

@@ -185,7 +185,7 @@ static bool is_set(char *const *env, size_t count, const char *entry)
     size_t len = strcspn(entry, "=") + 1;
 
     for (size_t i = 0; i < count; i++)
-        if (!strncmp(env[i], entry, len))
+        if (env[i] && !strncmp(env[i], entry, len))
             return true;
     return false;
 }

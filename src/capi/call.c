@@ -25,8 +25,10 @@ static void message_init(struct message *m,
                          const char *method,
                          const struct muster_call_options *options)
 {
-    int64_t timeout_ns = c->timeout_ns;
+    int64_t timeout_ns;
 
+    assert(c); /* check() has seen it */
+    timeout_ns = c->timeout_ns;
     m->engine = default_engine;
     m->method = method;
     if (options && options->timeout_ns)

@@ -488,8 +488,8 @@ void ms_http_server_forget(struct ms_http_server *s)
 /* Room for one more that nobody knows yet. */
 static void make_room(struct ms_http_server *s)
 {
-    while (s->unproven_count >= MS_HTTP_UNPROVEN_MAX ||
-           (s->count >= MS_HTTP_CONNS_MAX && s->unproven_count > 0))
+    if (s->unproven_count >= MS_HTTP_UNPROVEN_MAX ||
+        (s->count >= MS_HTTP_CONNS_MAX && s->unproven_count > 0))
         conn_free(ms_list_first(&s->unproven, struct ms_http_conn, unproven));
 }
 

@@ -235,7 +235,7 @@ static int read_message(int fd, struct ms_buf *out, int64_t until_ns)
 
     do {
         uint8_t head[MS_FRAME_SIZE];
-        struct ms_frame f;
+        struct ms_frame f = {0};
 
         rc = read_exactly(fd, head, sizeof head, until_ns);
         if (rc == 0)

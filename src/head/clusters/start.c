@@ -240,7 +240,6 @@ int ms_start_ask(struct ms_head_op *op,
                  size_t count,
                  struct ms_error *err)
 {
-    MS_CLEANUP(batch_finish)
     struct batch b = {calloc(count + 1, sizeof(Muster__WorkerSpec *)), count};
     bool is_beside = op->cluster->spec->beside[0];
     int rc = b.specs ? plan_all(op, ranks, &b, err)
@@ -257,5 +256,6 @@ int ms_start_ask(struct ms_head_op *op,
             rc = n ? ask_fork(op, n, b.specs[i], err) : -ENODEV;
         }
     }
+    batch_finish(&b);
     return rc;
 }

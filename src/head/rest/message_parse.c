@@ -55,7 +55,7 @@ static bool read_signed(const json_t *v, int64_t least, int64_t most, int64_t *o
     if (is_good)
         *out = json_integer_value(n);
     else if (json_is_real(n) && fabs(real) <= MS_JSON_WHOLE_MAX &&
-             real == trunc(real)) {
+             real == (double)(int64_t)real) {
         *out = (int64_t)real; /* 2.0 is a whole number too */
         is_good = true;
     }

@@ -11,6 +11,7 @@
 #include "head/rest/message_json.h"
 #include "head/rest/rest_impl.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -67,6 +68,7 @@ static int parse_path(const struct rest_ask *ask,
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && (at = strchr(at, '{')); i++) {
+        assert(i < MS_COUNT(values));
         at += 1 + (at[1] == '+');
         snprintf(name, sizeof name, "%.*s", (int)strcspn(at, "}"), at);
         rc = ms_message_parse_text(body, name, values[i], err);
