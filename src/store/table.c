@@ -491,23 +491,31 @@ int ms_table_confirm(struct ms_table *t,
     return 0;
 }
 
+/* The first of a hold's leases; NULL: it has none. */
+static struct lease *lease_find(struct ms_table *t, const struct ms_hold *hold)
+{
+    ms_list_each (l, &t->leases, struct lease, link)
+        if (l->hold == hold)
+            return l;
+    return NULL;
+}
+
 void ms_table_take_back(struct ms_table *t, struct ms_object *o, struct ms_holder *h)
 {
     struct ms_hold *hold = hold_find(o, h);
+    struct lease *l;
 
     if (!hold)
         return;
-    ms_list_each (l, &t->leases, struct lease, link)
-        if (l->hold == hold) {
-            ms_list_remove(&l->link);
-            free(l);
-            hold->count--;
-            hold_settle(t, hold);
-            return;
-        }
-    if (hold->late)
+    l = lease_find(t, hold);
+    if (l) {
+        ms_list_remove(&l->link);
+        hold->count--;
+    } else if (hold->late) {
         hold->late--;
+    }
     hold_settle(t, hold);
+    free(l);
 }
 
 void ms_table_read(struct ms_table *t,
