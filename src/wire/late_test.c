@@ -109,42 +109,39 @@ static void expect_one_given_back(struct late *t)
     assert_int_equal(t->unread, 0);
 }
 
+/* The answer has left the worker, and its caller, who has not read it, gives up. */
+static void give_up_late(struct late *t)
+{
+    struct ms_call *c;
+
+    late_start(t);
+    c = rig_call(&t->rig, "any", "x");
+    rig_wait_count(&t->rig, &t->rig.held, 1);
+    late_pause(t);
+    rig_open(&t->rig, 1);
+    wait_kept(t);
+    ms_call_cancel(c);
+    rig_count(&t->rig, &t->go_on);
+    rig_expect_failure(c, MUSTER__FAILURE__KIND__CANCELLED);
+    expect_one_given_back(t);
+}
+
 /* The answer is on its way when its caller gives up. */
 static void test_answer_crosses_the_cancel(void **state)
 {
     struct late t = {0};
-    struct ms_call *c;
 
     (void)state;
-    late_start(&t);
-    c = rig_call(&t.rig, "any", "x");
-    rig_wait_count(&t.rig, &t.rig.held, 1);
-    late_pause(&t);
-    rig_open(&t.rig, 1);
-    wait_kept(&t);
-    ms_call_cancel(c);
-    rig_count(&t.rig, &t.go_on);
-    rig_expect_failure(c, MUSTER__FAILURE__KIND__CANCELLED);
-    expect_one_given_back(&t);
+    give_up_late(&t);
 }
 
 /* It got lost with its connection: it is asked for. */
 static void test_answer_is_lost_with_its_connection(void **state)
 {
     struct late t = {.breaks = true};
-    struct ms_call *c;
 
     (void)state;
-    late_start(&t);
-    c = rig_call(&t.rig, "any", "x");
-    rig_wait_count(&t.rig, &t.rig.held, 1);
-    late_pause(&t);
-    rig_open(&t.rig, 1);
-    wait_kept(&t);
-    ms_call_cancel(c);
-    rig_count(&t.rig, &t.go_on);
-    rig_expect_failure(c, MUSTER__FAILURE__KIND__CANCELLED);
-    expect_one_given_back(&t);
+    give_up_late(&t);
 }
 
 /* The last reference to the peer has gone before the answer comes. */

@@ -3,35 +3,13 @@
  * On nodes "a" and "b", whose agents only pretend.
  */
 #include "base/cleanup.h"
-#include "head/test_serve.h"
+#include "head/clusters/test_pair.h"
 
 #include <stdio.h>
 
 /* How long a failure waits for those of other ranks, and what a busy machine may add. */
 #define TOGETHER_NS (500 * MS_NS_PER_MS)
 #define BUSY_NS     (10 * MS_NS_PER_S)
-
-static struct far_agent *a, *b;
-static struct seen seen;
-static struct ms_head *driver;
-
-static int setup(void **state)
-{
-    if (serve_setup(state) < 0)
-        return -1;
-    a = serve_agent("a");
-    b = serve_agent("b");
-    seen_init(&seen);
-    driver = serve_join(&seen);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    if (driver)
-        ms_head_stop(MS_TAKE(driver), 0);
-    return serve_teardown(state);
-}
 
 /* Two ranks, one on each node, with two steps. */
 static void actor_spec(struct spec *s)

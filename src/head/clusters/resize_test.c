@@ -3,33 +3,11 @@
  * On nodes "a" and "b" of 8 CPUs each, whose agents only pretend.
  */
 #include "base/cleanup.h"
-#include "head/test_serve.h"
+#include "head/clusters/test_pair.h"
 
 #include <stdio.h>
 
 #define LONG_NS (20 * MS_NS_PER_S)
-
-static struct far_agent *a, *b;
-static struct seen seen;
-static struct ms_head *driver;
-
-static int setup(void **state)
-{
-    if (serve_setup(state) < 0)
-        return -1;
-    a = serve_agent("a");
-    b = serve_agent("b");
-    seen_init(&seen);
-    driver = serve_join(&seen);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    if (driver)
-        ms_head_stop(MS_TAKE(driver), 0);
-    return serve_teardown(state);
-}
 
 /* So many ranks of so many CPUs each, with a step. */
 static struct ms_head_op *

@@ -3,32 +3,10 @@
  * On nodes "a" and "b", whose agents only pretend.
  */
 #include "base/cleanup.h"
+#include "head/clusters/test_pair.h"
 #include "head/head_impl.h"
-#include "head/test_serve.h"
 
 #include <stdio.h>
-
-static struct far_agent *a, *b;
-static struct seen seen;
-static struct ms_head *driver;
-
-static int setup(void **state)
-{
-    if (serve_setup(state) < 0)
-        return -1;
-    a = serve_agent("a");
-    b = serve_agent("b");
-    seen_init(&seen);
-    driver = serve_join(&seen);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    if (driver)
-        ms_head_stop(MS_TAKE(driver), 0);
-    return serve_teardown(state);
-}
 
 /* Two ranks without devices, one on each node, with a step. */
 static void actor_spec(struct spec *s)
