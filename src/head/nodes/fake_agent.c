@@ -1,5 +1,6 @@
 #include "head/nodes/fake_agent.h"
 #include "base/cleanup.h"
+#include "head/nodes/test_steps.h"
 #include "io/loop.h"
 #include "proto/muster.pb-c.h"
 #include "wire/link.h"
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-enum { WORKERS_MAX = 64, STEPS_MAX = 8 };
+enum { WORKERS_MAX = 64 };
 
 static struct {
     const char *mode;
@@ -191,34 +192,13 @@ static void on_hold_port(const Muster__HeadToAgent *q)
     send(&m);
 }
 
-/* Each step is answered with its argument. */
 static void answer_steps(const Muster__HeadToAgent *q)
 {
-    static char type[] = "builtins.ValueError", message[] = "no such model";
-    const Muster__RunSteps *run = q->run_steps;
-    Muster__StepAnswer each[STEPS_MAX], *pointers[STEPS_MAX];
-    Muster__StepsDone done = MUSTER__STEPS_DONE__INIT;
-    Muster__Failure failure = MUSTER__FAILURE__INIT;
-    Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
+    struct steps_answer answer;
 
-    failure.kind = MUSTER__FAILURE__KIND__RAISED;
-    failure.type = type;
-    failure.message = message;
-    done.uid = run->uid;
-    done.run = run->run;
-    done.answers = pointers;
-    if (is("steps fail"))
-        done.failure = &failure;
-    for (size_t i = 0; !done.failure && i < run->n_steps && i < STEPS_MAX; i++) {
-        muster__step_answer__init(&each[i]);
-        each[i].body = run->steps[i]->arguments[0];
-        pointers[done.n_answers++] = &each[i];
-    }
-    m.request = q->request;
-    m.body_case = MUSTER__AGENT_TO_HEAD__BODY_STEPS_DONE;
-    m.steps_done = &done;
+    steps_answer_fill(&answer, q, is("steps fail"));
     if (q->request)
-        send(&m);
+        send(&answer.message);
 }
 
 static void on_run_steps(const Muster__HeadToAgent *q)

@@ -3,6 +3,7 @@
 #include "base/list.h"
 #include "base/name.h"
 #include "head/nodes/far_impl.h"
+#include "head/nodes/test_steps.h"
 #include "io/loop.h"
 #include "proto/muster.pb-c.h"
 #include "wire/frame.h"
@@ -198,32 +199,11 @@ static void note_steps(struct far_worker *w, const Muster__RunSteps *run)
 
 static void answer_steps(struct far_agent *a, const Muster__HeadToAgent *q)
 {
-    static char type[] = "builtins.ValueError", message[] = "no such model";
-    const Muster__RunSteps *run = q->run_steps;
-    Muster__StepAnswer each[FAR_STEPS_MAX], *pointers[FAR_STEPS_MAX];
-    Muster__StepsDone done = MUSTER__STEPS_DONE__INIT;
-    Muster__Failure failure = MUSTER__FAILURE__INIT;
-    Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
+    struct steps_answer answer;
 
-    failure.kind = MUSTER__FAILURE__KIND__RAISED;
-    failure.type = type;
-    failure.message = message;
-    done.uid = run->uid;
-    done.run = run->run;
-    done.answers = pointers;
-    if (a->mode == FAR_STEPS_FAIL)
-        done.failure = &failure;
-    for (size_t i = 0; !done.failure && i < run->n_steps; i++) {
-        assert(i < FAR_STEPS_MAX);
-        muster__step_answer__init(&each[i]);
-        each[i].body = run->steps[i]->arguments[0];
-        pointers[done.n_answers++] = &each[i];
-    }
-    m.request = q->request;
-    m.body_case = MUSTER__AGENT_TO_HEAD__BODY_STEPS_DONE;
-    m.steps_done = &done;
+    steps_answer_fill(&answer, q, a->mode == FAR_STEPS_FAIL);
     if (q->request)
-        far_send(a, &m);
+        far_send(a, &answer.message);
 }
 
 static void on_run_steps(struct far_agent *a, const Muster__HeadToAgent *q)

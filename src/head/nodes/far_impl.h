@@ -10,7 +10,7 @@
 
 #include <pthread.h>
 
-enum { FAR_WORKERS_MAX = 256, FAR_STEPS_MAX = 8, FAR_PORTS_MAX = 16 };
+enum { FAR_WORKERS_MAX = 256, FAR_PORTS_MAX = 16 };
 
 struct far_worker {
     Muster__WorkerSpec *spec;
