@@ -1,7 +1,7 @@
 /* Parts of stored objects that this process may write, for itself alone. */
 #include "store.h"
 
-#include "store/own.h"
+#include "store/client/private_map.h"
 
 static PyTypeObject *own_type;
 

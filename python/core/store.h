@@ -12,7 +12,7 @@
 
 #include "core.h"
 
-#include "store/client.h"
+#include "store/client/client.h"
 #include "wire/server.h"
 
 /* The node's store; NULL: there is none. A worker opens it when it is first asked for. */

@@ -3,7 +3,7 @@
 #include "agent/worker.h"
 #include "io/proc.h"
 #include "resource/shape.h"
-#include "store/server.h"
+#include "store/server/server.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 #include "agent/listen.h"
 #include "agent/machine.h"
 #include "store/path.h"
-#include "store/server.h"
+#include "store/server/server.h"
 
 #include <linux/magic.h>
 #include <stdlib.h>

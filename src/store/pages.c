@@ -1,6 +1,6 @@
 #include "store/pages.h"
 
-#include "store/space.h"
+#include "store/server/space.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 #include "store/slice.h"
 
 #include "base/clock.h"
-#include "store/far.h"
+#include "store/peers/peers.h"
 
 #define IS_SLICE (UINT64_C(1) << 63)
 

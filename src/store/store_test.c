@@ -3,7 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/limits.h"
-#include "store/server_impl.h"
+#include "store/server/state.h"
 
 #include <errno.h>
 #include <netinet/in.h>

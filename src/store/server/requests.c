@@ -1,0 +1,355 @@
+#include "store/peers/peers.h"
+#include "store/server/spill.h"
+
+#include "base/clock.h"
+#include "base/limits.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OBJECTS_SHOWN = 64 }; /* that fit one packet */
+
+void ms_store_name(const struct ms_store *s,
+                   const struct ms_object *o,
+                   Muster__StoredName *out)
+{
+    muster__stored_name__init(out);
+    out->node = o->node;
+    out->id = o->id;
+    out->len = o->len;
+    out->at = o->at;
+    out->is_here = o->is_whole && o->is_ready;
+    if (!o->is_mirror)
+        out->address = s->address;
+}
+
+/* ---- make ------------------------------------------------------------------------ */
+
+/* Somebody waits until an object has memory. */
+struct making {
+    uint64_t holder, request;
+};
+
+static void made(struct ms_guest *g, uint64_t request, const struct ms_object *o)
+{
+    Muster__StoreAnswer m = MUSTER__STORE_ANSWER__INIT;
+    Muster__StoredName name;
+
+    ms_store_name(g->store, o, &name);
+    m.body_case = MUSTER__STORE_ANSWER__BODY_MADE;
+    m.made = &name;
+    ms_guest_answer(g, request, &m, -1);
+}
+
+static void
+on_made(void *arg, struct ms_store *s, struct ms_object *o, const struct ms_error *why)
+{
+    struct making *k = arg;
+    struct ms_guest *g = ms_guest_find(s, k->holder);
+
+    if (g && o && !why) {
+        o->is_ready = true;
+        made(g, k->request, o);
+    } else if (g && o) {
+        ms_guest_refuse(
+            g, k->request, MUSTER__FAILURE__KIND__NO_MEMORY, why->code, why->text);
+        ms_table_count(&s->table, o, g->holder, -1, ms_now_ns());
+    }
+    free(k);
+}
+
+static void ask_make(struct ms_guest *g, uint64_t request, const Muster__StoreMake *m)
+{
+    struct ms_store *s = g->store;
+    struct ms_object *o = NULL;
+    struct making *k = malloc(sizeof *k);
+
+    if (!k ||
+        ms_table_make(&s->table, g->holder, m->len, m->site, ms_now_ns(), &o) < 0) {
+        free(k);
+        ms_guest_refuse(
+            g, request, MUSTER__FAILURE__KIND__NO_MEMORY, -ENOMEM, "out of memory");
+        return;
+    }
+    *k = (struct making){g->holder->id, request};
+    ms_store_place(s, o, on_made, k);
+}
+
+/* ---- attach ---------------------------------------------------------------------- */
+
+/* Several objects that one guest waits for. */
+struct attaching {
+    uint64_t holder, request;
+    size_t count, waiting;
+    struct ms_error why;
+    bool bare;
+    struct {
+        uint64_t node, id;
+        bool is_held;
+    } at[];
+};
+
+static void attached(struct ms_guest *g, const struct attaching *a)
+{
+    struct ms_store *s = g->store;
+    Muster__StoreAnswer m = MUSTER__STORE_ANSWER__INIT;
+    Muster__StoreAttached all = MUSTER__STORE_ATTACHED__INIT;
+    Muster__StoredName *names = calloc(a->count + 1, sizeof *names);
+    Muster__StoredName **pointers = calloc(a->count + 1, sizeof *pointers);
+
+    for (size_t i = 0; names && pointers && i < a->count; i++) {
+        struct ms_object *o = ms_table_find(&s->table, a->at[i].node, a->at[i].id);
+
+        pointers[i] = &names[i];
+        if (o)
+            ms_store_name(s, o, &names[i]);
+        else /* let go of while it was waited for */
+            muster__stored_name__init(&names[i]);
+        if (a->bare && names[i].is_here)
+            ms_table_read(&s->table, o, g->holder, 1, ms_now_ns());
+    }
+    all.names = pointers;
+    all.n_names = a->count;
+    m.body_case = MUSTER__STORE_ANSWER__BODY_ATTACHED;
+    m.attached = &all;
+    if (names && pointers)
+        ms_guest_answer(g, a->request, &m, -1);
+    else
+        ms_guest_refuse(
+            g, a->request, MUSTER__FAILURE__KIND__NO_MEMORY, -ENOMEM, "out of memory");
+    free(names);
+    free(pointers);
+}
+
+static void let_go(struct ms_guest *g, const struct attaching *a)
+{
+    struct ms_store *s = g->store;
+
+    for (size_t i = 0; i < a->count; i++) {
+        struct ms_object *o = ms_table_find(&s->table, a->at[i].node, a->at[i].id);
+
+        if (!o || !a->at[i].is_held)
+            continue;
+        if (!a->bare)
+            ms_table_read(&s->table, o, g->holder, -1, ms_now_ns());
+        ms_table_count(&s->table, o, g->holder, -1, ms_now_ns());
+    }
+}
+
+/* One of them can be read, or not; or all were begun. */
+static void attach_step(struct ms_store *s, struct attaching *a)
+{
+    struct ms_guest *g;
+
+    if (--a->waiting > 0)
+        return;
+    g = ms_guest_find(s, a->holder);
+    if (g && a->why.code == 0) {
+        attached(g, a);
+    } else if (g) {
+        ms_guest_refuse(g,
+                        a->request,
+                        a->why.code == -ENOSPC || a->why.code == -ENOMEM
+                            ? MUSTER__FAILURE__KIND__NO_MEMORY
+                            : MUSTER__FAILURE__KIND__LOST,
+                        a->why.code,
+                        a->why.text);
+        let_go(g, a);
+    }
+    free(a);
+}
+
+static void on_here(void *arg, struct ms_store *s, const struct ms_error *why)
+{
+    struct attaching *a = arg;
+
+    if (why && !a->why.code)
+        a->why = *why;
+    attach_step(s, a);
+}
+
+static void attach_one(struct ms_guest *g,
+                       struct attaching *a,
+                       size_t i,
+                       const Muster__StoredName *n)
+{
+    struct ms_store *s = g->store;
+    struct ms_object *o = n->node == s->table.node
+                              ? ms_table_find(&s->table, n->node, n->id)
+                              : ms_replica_get(s, n);
+    int rc;
+
+    a->at[i].node = n->node;
+    a->at[i].id = n->id;
+    if (!o) {
+        ms_error_set(&a->why,
+                     -ENOENT,
+                     "an object of %llu bytes is gone: nobody held it any more",
+                     (unsigned long long)n->len);
+        return;
+    }
+    if (ms_table_count(&s->table, o, g->holder, 1, ms_now_ns()) < 0) {
+        ms_error_set(&a->why, -ENOMEM, "out of memory");
+        return;
+    }
+    if (ms_table_find(&s->table, n->node, n->id) != o) { /* it had let go of more */
+        ms_error_set(&a->why, -ENOENT, "an object is gone: it was let go of twice");
+        return;
+    }
+    a->at[i].is_held = true;
+    if (!a->bare)
+        ms_table_read(&s->table, o, g->holder, 1, ms_now_ns());
+    if (o->spilled && !a->bare) {
+        a->waiting++;
+        ms_spill_want(s, o, on_here, a);
+    }
+    if (!o->is_mirror || o->spilled)
+        return;
+    a->waiting++;
+    rc = ms_replica_want(s, o, a->bare, on_here, a);
+    if (rc < 0) {
+        a->waiting--;
+        ms_error_set(
+            &a->why,
+            rc,
+            "an object of another node cannot be had: its node is not reached");
+    }
+}
+
+static void
+ask_attach(struct ms_guest *g, uint64_t request, const Muster__StoreAttach *m)
+{
+    struct attaching *a;
+
+    if (m->n_names > MS_STORE_NAMES_MAX) {
+        ms_guest_refuse(
+            g, request, MUSTER__FAILURE__KIND__BAD_ARGUMENT, -E2BIG, "too many names");
+        return;
+    }
+    a = calloc(1, sizeof *a + m->n_names * sizeof a->at[0]);
+    if (!a) {
+        ms_guest_refuse(
+            g, request, MUSTER__FAILURE__KIND__NO_MEMORY, -ENOMEM, "out of memory");
+        return;
+    }
+    a->holder = g->holder->id;
+    a->request = request;
+    a->count = m->n_names;
+    a->bare = m->bare;
+    a->waiting = 1; /* ourselves */
+    for (size_t i = 0; i < m->n_names && !a->why.code; i++)
+        attach_one(g, a, i, m->names[i]);
+    attach_step(g->store, a);
+}
+
+/* ---- counts ---------------------------------------------------------------------- */
+
+static void ask_count(struct ms_guest *g, const Muster__StoreCount *m)
+{
+    struct ms_object *o = ms_table_find(&g->store->table, m->node, m->id);
+
+    if (!o)
+        return;
+    ms_table_read(&g->store->table, o, g->holder, m->reads, ms_now_ns());
+    if (m->reads < 0)
+        ms_store_retry_places(g->store); /* it may be spilled */
+    if (m->by)
+        ms_table_count(&g->store->table, o, g->holder, m->by, ms_now_ns());
+}
+
+void ms_store_grant_to(struct ms_store *s, const Muster__StoreGrant *m)
+{
+    struct ms_object *o =
+        m->name ? ms_table_find(&s->table, m->name->node, m->name->id) : NULL;
+    bool is_here = m->node == s->table.node;
+    int64_t now_ns = ms_now_ns();
+    struct ms_holder *to;
+
+    if (!o)
+        return;
+    if (o->is_mirror && !is_here) { /* its origin counts the nodes */
+        ms_replica_grant(s, o, m);
+        return;
+    }
+    to = is_here ? ms_table_find_holder(&s->table, m->holder)
+                 : ms_visitor_holder(s, m->node, "that was answered");
+    if (!to)
+        return; /* whoever asked has gone */
+    if (m->is_taken_back) {
+        ms_table_take_back(&s->table, o, to);
+        ms_store_retry_places(s);
+        return;
+    }
+    ms_table_grant(&s->table, o, to, now_ns, now_ns + MS_STORE_LEASE_NS);
+    ms_store_watch_leases(s);
+}
+
+static void ask_confirm(struct ms_guest *g, const Muster__StoreConfirm *m)
+{
+    struct ms_store *s = g->store;
+    struct ms_object *o;
+
+    if (!m->name)
+        return;
+    if (m->name->node == s->table.node || m->from == s->table.node) {
+        o = ms_table_find(&s->table, m->name->node, m->name->id);
+        if (o) {
+            ms_table_confirm(&s->table, o, g->holder, ms_now_ns());
+            ms_table_read(&s->table, o, g->holder, m->reads, ms_now_ns());
+            ms_store_retry_places(s); /* the same, unless it is read */
+        }
+        return;
+    }
+    o = ms_replica_get(s, m->name);
+    if (!o)
+        return;
+    ms_replica_confirm(s, o);
+    ms_table_count(&s->table, o, g->holder, 1, ms_now_ns());
+}
+
+static void ask_stats(struct ms_guest *g, uint64_t request, bool objects)
+{
+    Muster__StoreAnswer m = MUSTER__STORE_ANSWER__INIT;
+    Muster__StoreStats *stats = ms_store_stats(g->store, objects ? OBJECTS_SHOWN : 0);
+
+    if (!stats) {
+        ms_guest_refuse(
+            g, request, MUSTER__FAILURE__KIND__NO_MEMORY, -ENOMEM, "out of memory");
+        return;
+    }
+    m.body_case = MUSTER__STORE_ANSWER__BODY_STATS;
+    m.stats = stats;
+    ms_guest_answer(g, request, &m, -1);
+    ms_store_stats_free(stats);
+}
+
+void ms_guest_asks(struct ms_guest *g, const Muster__StoreAsk *ask)
+{
+    switch (ask->body_case) {
+    case MUSTER__STORE_ASK__BODY_MAKE:
+        ask_make(g, ask->request, ask->make);
+        break;
+    case MUSTER__STORE_ASK__BODY_ATTACH:
+        ask_attach(g, ask->request, ask->attach);
+        break;
+    case MUSTER__STORE_ASK__BODY_COUNT:
+        ask_count(g, ask->count);
+        break;
+    case MUSTER__STORE_ASK__BODY_GRANT:
+        ms_store_grant_to(g->store, ask->grant);
+        break;
+    case MUSTER__STORE_ASK__BODY_CONFIRM:
+        ask_confirm(g, ask->confirm);
+        break;
+    case MUSTER__STORE_ASK__BODY_STATS:
+        ask_stats(g, ask->request, ask->stats->objects);
+        break;
+    default:
+        ms_guest_refuse(g,
+                        ask->request,
+                        MUSTER__FAILURE__KIND__REFUSED,
+                        -EPROTO,
+                        "the store does not know what is asked");
+    }
+}
