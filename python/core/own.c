@@ -6,24 +6,28 @@
 static PyTypeObject *own_type;
 
 struct own {
-    PyObject_HEAD struct ms_own *own;
+    PyObject_HEAD struct ms_private_map *own;
 };
 
 static void own_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
 
-    ms_own_destroy(((struct own *)self)->own);
+    ms_private_map_destroy(((struct own *)self)->own);
     PyObject_Free(self);
     Py_DECREF((PyObject *)type);
 }
 
 static int own_getbuffer(PyObject *self, Py_buffer *view, int flags)
 {
-    const struct ms_own *own = ((struct own *)self)->own;
+    const struct ms_private_map *own = ((struct own *)self)->own;
 
-    return PyBuffer_FillInfo(
-        view, self, ms_own_bytes(own), (Py_ssize_t)ms_own_len(own), 0, flags);
+    return PyBuffer_FillInfo(view,
+                             self,
+                             ms_private_map_bytes(own),
+                             (Py_ssize_t)ms_private_map_len(own),
+                             0,
+                             flags);
 }
 
 static PyType_Slot own_slots[] = {
@@ -36,18 +40,18 @@ static PyType_Spec own_spec = {.name = "muster._core.Own",
 
 /* The memory from `at` on, as an object that may be written; NULL without an exception: it
  * is not in the store, or cannot be mapped. */
-static struct ms_own *map(const void *at, size_t len)
+static struct ms_private_map *map(const void *at, size_t len)
 {
     struct ms_store_client *c = core_store_get();
     struct ms_held *h = NULL;
-    struct ms_own *own = NULL;
+    struct ms_private_map *own = NULL;
     uint64_t offset = 0;
 
     Py_BEGIN_ALLOW_THREADS;
     if (c)
-        h = ms_store_find_memory(c, at, len, &offset);
+        h = ms_store_client_find_memory(c, at, len, &offset);
     if (h) {
-        own = ms_own_create(h, offset, len);
+        own = ms_private_map_create(h, offset, len);
         ms_held_unref(h);
     }
     Py_END_ALLOW_THREADS;
@@ -58,7 +62,7 @@ static struct ms_own *map(const void *at, size_t len)
  * as an object that may be written without anybody else seeing it. None: copy it. */
 static PyObject *store_own(PyObject *self, PyObject *args)
 {
-    struct ms_own *own;
+    struct ms_private_map *own;
     Py_ssize_t len;
     Py_buffer view;
     struct own *o;
@@ -72,7 +76,7 @@ static PyObject *store_own(PyObject *self, PyObject *args)
         Py_RETURN_NONE;
     o = PyObject_New(struct own, own_type);
     if (!o) {
-        ms_own_destroy(own);
+        ms_private_map_destroy(own);
         return NULL;
     }
     o->own = own;

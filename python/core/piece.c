@@ -24,7 +24,7 @@ static PyObject *piece_can(PyObject *self, PyObject *unused)
 
     (void)self;
     (void)unused;
-    return PyBool_FromLong(c && ms_store_limit(c) > 0);
+    return PyBool_FromLong(c && ms_store_client_limit(c) > 0);
 }
 
 /* Buffers to be written, and what they are in the store then. */
@@ -74,7 +74,8 @@ static int writing_add(struct writing *w, struct ms_store_client *c, PyObject *b
         return -1;
     w->count++;
     if (b->len)
-        w->held[i] = ms_store_find_memory(c, b->buf, (size_t)b->len, &w->offsets[i]);
+        w->held[i] =
+            ms_store_client_find_memory(c, b->buf, (size_t)b->len, &w->offsets[i]);
     if (!w->held[i]) {
         w->lens[w->fresh] = (uint64_t)b->len;
         w->which[w->fresh++] = i;
@@ -94,7 +95,7 @@ static int write_fresh(struct writing *w, struct ms_store_client *c)
     for (size_t k = 0; k < w->fresh; k++)
         bytes += w->lens[k];
     Py_BEGIN_ALLOW_THREADS;
-    rc = ms_store_make_many(c, w->lens, w->fresh, site, w->made, &err);
+    rc = ms_store_client_make_many(c, w->lens, w->fresh, site, w->made, &err);
     for (size_t k = 0; rc == 0 && k < w->fresh; k++) {
         const Py_buffer *b = &w->buffers[w->which[k]];
 
@@ -173,7 +174,7 @@ static PyObject *piece_is_stored(PyObject *self, PyObject *buffer)
     if (PyObject_GetBuffer(buffer, &b, PyBUF_STRIDES) < 0)
         return NULL;
     if (b.len && PyBuffer_IsContiguous(&b, 'C'))
-        h = ms_store_find_memory(c, b.buf, (size_t)b.len, &offset);
+        h = ms_store_client_find_memory(c, b.buf, (size_t)b.len, &offset);
     PyBuffer_Release(&b);
     ms_held_unref(h);
     return PyBool_FromLong(h != NULL);
@@ -235,7 +236,7 @@ static PyObject *piece_hold(PyObject *self, PyObject *name)
                                 .address = address,
                                 .address_len = (uint32_t)address_len};
     Py_BEGIN_ALLOW_THREADS;
-    rc = ms_store_attach(c, &n, 1, true, &h, &err);
+    rc = ms_store_client_attach(c, &n, 1, true, &h, &err);
     Py_END_ALLOW_THREADS;
     return rc < 0 ? core_store_raise(&err) : core_held_new(h, CORE_HELD_RESTS);
 }
@@ -324,7 +325,7 @@ static PyObject *read_all(struct ms_store_client *c, PyObject *list, struct read
         if (reading_set(r, i, PyList_GetItem(list, (Py_ssize_t)i)) < 0)
             return NULL;
     Py_BEGIN_ALLOW_THREADS;
-    rc = ms_store_attach(c, r->names, r->count, false, r->held, &err);
+    rc = ms_store_client_attach(c, r->names, r->count, false, r->held, &err);
     Py_END_ALLOW_THREADS;
     return rc < 0 ? core_store_raise(&err) : reading_all(r);
 }

@@ -79,8 +79,9 @@ static uint64_t find_stored(struct ms_store_client *c, struct layout *l)
     for (size_t i = 0; i < l->part_count; i++) {
         struct ms_stored_part *part = &l->parts[i];
         struct ms_held *h =
-            part->len && i ? ms_store_find_memory(c, l->at[i], part->len, &part->offset)
-                           : NULL;
+            part->len && i
+                ? ms_store_client_find_memory(c, l->at[i], part->len, &part->offset)
+                : NULL;
 
         part->object = h ? layout_add(l, h) : -1;
         if (!h && (i || part->len > PICKLE_INLINE_MAX))
@@ -100,7 +101,7 @@ static int store_rest(struct ms_store_client *c,
     uint64_t at = 0;
 
     Py_BEGIN_ALLOW_THREADS;
-    h = ms_store_make(c, bytes, site, &err);
+    h = ms_store_client_make(c, bytes, site, &err);
     for (size_t i = 0; h && i < l->part_count; i++) {
         struct ms_stored_part *part = &l->parts[i];
 
@@ -182,8 +183,8 @@ static int write_out(struct core_payload *p,
 
     ms_buf_init(&head);
     if (ms_stored_encode(&head,
-                         how == CORE_STORED_CALL ? ms_store_holder(c) : 0,
-                         ms_store_node(c),
+                         how == CORE_STORED_CALL ? ms_store_client_holder(c) : 0,
+                         ms_store_client_node(c),
                          l->names,
                          l->hold->count,
                          l->parts,
@@ -228,7 +229,7 @@ static int lay_out(struct core_payload *p,
     PyObject *text = NULL;
     int rc = 0;
 
-    if (bytes >= least && (ms_store_limit(c) || how == CORE_STORED_PUT)) {
+    if (bytes >= least && (ms_store_client_limit(c) || how == CORE_STORED_PUT)) {
         const char *site = core_site_text(&text);
 
         rc = store_rest(c, l, bytes, site);
@@ -256,8 +257,14 @@ static int lay_out_bare(struct core_payload *p, const char *pickle, size_t len)
     struct ms_buf head;
 
     ms_buf_init(&head);
-    if (ms_stored_encode(
-            &head, ms_store_holder(c), ms_store_node(c), NULL, 0, &part, 1, 0) < 0) {
+    if (ms_stored_encode(&head,
+                         ms_store_client_holder(c),
+                         ms_store_client_node(c),
+                         NULL,
+                         0,
+                         &part,
+                         1,
+                         0) < 0) {
         PyErr_NoMemory();
         return -1;
     }
@@ -344,7 +351,7 @@ static int reading_attach(struct reading *r, bool bare)
     if (!c)
         return no_store();
     Py_BEGIN_ALLOW_THREADS;
-    rc = ms_store_attach(c, r->names, r->s.object_count, bare, r->held, &err);
+    rc = ms_store_client_attach(c, r->names, r->s.object_count, bare, r->held, &err);
     Py_END_ALLOW_THREADS;
     if (rc < 0) {
         core_store_raise(&err);
@@ -370,7 +377,7 @@ static int reading_fetch(struct reading *r)
         if (part.object < 0 || r->views[part.object])
             continue;
         Py_BEGIN_ALLOW_THREADS;
-        rc = ms_store_attach(c, &r->names[part.object], 1, false, &again, &err);
+        rc = ms_store_client_attach(c, &r->names[part.object], 1, false, &again, &err);
         Py_END_ALLOW_THREADS;
         if (rc < 0) {
             core_store_raise(&err);

@@ -80,7 +80,7 @@
 #define MS_STORE_LEASE_NS    (120 * MS_NS_PER_S) /* a grant until it is confirmed */
 #define MS_STORE_MESSAGE_MAX ((size_t)128 << 10) /* on the store's socket */
 #define MS_STORE_NAMES_MAX   512u                /* objects of one message */
-#define MS_STORE_OWN_MAX     8192u               /* private maps of one process */
+#define MS_STORE_PRIVATE_MAX 8192u               /* private maps of one process */
 #define MS_STORE_OBJECT_MAX  ((uint64_t)1 << 46) /* bytes of one object */
 #define MS_STORE_MIN         ((size_t)256 << 10) /* smaller payloads stay in messages */
 #define MS_STORE_IDLE_NS     (30 * MS_NS_PER_S)  /* unused memory until given back */

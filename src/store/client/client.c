@@ -46,8 +46,8 @@ static int map_arena(struct ms_store_client *c, int fd, struct ms_error *err)
     return 0;
 }
 
-struct ms_store_client *ms_store_open(const struct ms_store_client_options *o,
-                                      struct ms_error *err)
+struct ms_store_client *ms_store_client_open(const struct ms_store_client_options *o,
+                                             struct ms_error *err)
 {
     struct ms_store_client *c = calloc(1, sizeof *c);
     Muster__StoreAnswer *m;
@@ -71,8 +71,8 @@ struct ms_store_client *ms_store_open(const struct ms_store_client_options *o,
     ms_map_init(&c->held);
     ms_list_init(&c->waiting);
     ms_list_init(&c->resting);
-    ms_list_init(&c->owns);
-    m = c->answer ? ms_talk_open(c, o, &c->arena_fd, err) : NULL;
+    ms_list_init(&c->private_maps);
+    m = c->answer ? ms_store_rpc_open(c, o, &c->arena_fd, err) : NULL;
     if (!m) {
         client_free(c);
         return NULL;
@@ -95,7 +95,7 @@ struct ms_store_client *ms_store_open(const struct ms_store_client_options *o,
     return c;
 }
 
-void ms_client_unref_locked(struct ms_store_client *c)
+void ms_store_client_unref(struct ms_store_client *c)
 {
     bool last = --c->refs == 0;
 
@@ -104,7 +104,7 @@ void ms_client_unref_locked(struct ms_store_client *c)
         client_free(c);
 }
 
-void ms_store_close(struct ms_store_client *c)
+void ms_store_client_close(struct ms_store_client *c)
 {
     if (!c)
         return;
@@ -112,10 +112,10 @@ void ms_store_close(struct ms_store_client *c)
     if (!c->is_read)
         ms_fd_close(&c->fd); /* else whoever reads holds it; it ends with us */
     c->is_forgotten = true;
-    ms_client_unref_locked(c);
+    ms_store_client_unref(c);
 }
 
-void ms_store_forget(struct ms_store_client *c)
+void ms_store_client_forget(struct ms_store_client *c)
 {
     if (!c)
         return;
@@ -127,22 +127,22 @@ void ms_store_forget(struct ms_store_client *c)
     ms_fd_close(&c->arena_fd);
 }
 
-uint64_t ms_store_node(const struct ms_store_client *c)
+uint64_t ms_store_client_node(const struct ms_store_client *c)
 {
     return c->node;
 }
 
-uint64_t ms_store_holder(const struct ms_store_client *c)
+uint64_t ms_store_client_holder(const struct ms_store_client *c)
 {
     return c->holder;
 }
 
-uint64_t ms_store_limit(const struct ms_store_client *c)
+uint64_t ms_store_client_limit(const struct ms_store_client *c)
 {
     return c->limit;
 }
 
-const char *ms_store_warning(const struct ms_store_client *c)
+const char *ms_store_client_warning(const struct ms_store_client *c)
 {
     return c->warning;
 }

@@ -58,7 +58,7 @@ struct ms_store_client_options {
     const char *path;      /* of the store's socket */
     const uint8_t *secret; /* MS_SECRET_SIZE bytes */
     uint64_t holder;       /* who we are, never 0 */
-    const char *name;      /* for people */
+    const char *name;      /* for holder_list */
     /* Asked now and then by whoever waits, without any lock: true ends the wait with
      * -EINTR. May be NULL. */
     bool (*is_interrupted)(void);
@@ -68,65 +68,66 @@ struct ms_store_client_options {
 };
 
 /* -ECONNREFUSED, -ENOENT: there is no agent. */
-struct ms_store_client *ms_store_open(const struct ms_store_client_options *o,
-                                      struct ms_error *err);
+struct ms_store_client *ms_store_client_open(const struct ms_store_client_options *o,
+                                             struct ms_error *err);
 /* Everything that is held is given back at once. What was read stays readable; the client
  * itself is freed with the last reference. */
-void ms_store_close(struct ms_store_client *c);
+void ms_store_client_close(struct ms_store_client *c);
 /* In a forked child: close what was inherited. Nothing is told to anybody any more. */
-void ms_store_forget(struct ms_store_client *c);
+void ms_store_client_forget(struct ms_store_client *c);
 
-uint64_t ms_store_node(const struct ms_store_client *c);
-uint64_t ms_store_holder(const struct ms_store_client *c);
-uint64_t ms_store_limit(const struct ms_store_client *c);
+uint64_t ms_store_client_node(const struct ms_store_client *c);
+uint64_t ms_store_client_holder(const struct ms_store_client *c);
+uint64_t ms_store_client_limit(const struct ms_store_client *c);
 /* What a user should know of this store, in one sentence; or empty. */
-const char *ms_store_warning(const struct ms_store_client *c);
+const char *ms_store_client_warning(const struct ms_store_client *c);
 
 /* A new object; `site` is the line of the program. -ENOSPC: the store is full, and the
  * error says who holds it; -ENOMEM, -EINTR, -EPIPE (the agent has gone), -ETIMEDOUT (it is
  * stopped). */
-struct ms_held *ms_store_make(struct ms_store_client *c,
-                              uint64_t len,
-                              const char *site,
-                              struct ms_error *err);
+struct ms_held *ms_store_client_make(struct ms_store_client *c,
+                                     uint64_t len,
+                                     const char *site,
+                                     struct ms_error *err);
 
 /* The same for several at once, all or none, in one round trip. `err` is needed. */
-int ms_store_make_many(struct ms_store_client *c,
-                       const uint64_t *lens,
-                       size_t count,
-                       const char *site,
-                       struct ms_held **out,
-                       struct ms_error *err);
+int ms_store_client_make_many(struct ms_store_client *c,
+                              const uint64_t *lens,
+                              size_t count,
+                              const char *site,
+                              struct ms_held **out,
+                              struct ms_error *err);
 
 /* Hold all of these (all or none); out[i] is a new reference. `bare`: without their
  * bytes, which is enough to name them to others. -ENOENT: one is gone. */
-int ms_store_attach(struct ms_store_client *c,
-                    const struct ms_stored_name *names,
-                    size_t count,
-                    bool bare,
-                    struct ms_held **out,
-                    struct ms_error *err);
+int ms_store_client_attach(struct ms_store_client *c,
+                           const struct ms_stored_name *names,
+                           size_t count,
+                           bool bare,
+                           struct ms_held **out,
+                           struct ms_error *err);
 /* An answer of node `from` has arrived that grants us this one: a new reference, or NULL
  * (out of memory). */
-struct ms_held *ms_store_adopt(struct ms_store_client *c,
-                               const struct ms_stored_name *name,
-                               uint64_t from);
+struct ms_held *ms_store_client_adopt(struct ms_store_client *c,
+                                      const struct ms_stored_name *name,
+                                      uint64_t from);
 /* What we already have of it; a new reference, or NULL. */
-struct ms_held *ms_store_find(struct ms_store_client *c, uint64_t node, uint64_t id);
+struct ms_held *
+ms_store_client_find(struct ms_store_client *c, uint64_t node, uint64_t id);
 /* The object that [at, at + len) lies in, whole; a new reference, or NULL. Memory of own.h
  * is found too, if it was not written. */
-struct ms_held *ms_store_find_memory(struct ms_store_client *c,
-                                     const void *at,
-                                     size_t len,
-                                     uint64_t *offset);
+struct ms_held *ms_store_client_find_memory(struct ms_store_client *c,
+                                            const void *at,
+                                            size_t len,
+                                            uint64_t *offset);
 
 /* One count of ours to a process of some node, which adopts it. */
-int ms_store_grant(struct ms_held *h, uint64_t node, uint64_t holder);
+int ms_store_client_grant(struct ms_held *h, uint64_t node, uint64_t holder);
 /* It was granted with an answer that was not sent, or was not read. */
-int ms_store_take_back(struct ms_store_client *c,
-                       const struct ms_stored_name *name,
-                       uint64_t node,
-                       uint64_t holder);
+int ms_store_client_take_back(struct ms_store_client *c,
+                              const struct ms_stored_name *name,
+                              uint64_t node,
+                              uint64_t holder);
 
 struct ms_held *ms_held_ref(struct ms_held *h);
 void ms_held_unref(struct ms_held *h);

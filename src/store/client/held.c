@@ -130,7 +130,7 @@ struct ms_held *ms_held_get(struct ms_store_client *c,
     return h;
 }
 
-int ms_client_tell_count(
+int ms_store_client_count(
     struct ms_store_client *c, uint64_t node, uint64_t id, int64_t by, int64_t reads)
 {
     Muster__StoreAsk m = MUSTER__STORE_ASK__INIT;
@@ -142,7 +142,7 @@ int ms_client_tell_count(
     count.reads = reads;
     m.body_case = MUSTER__STORE_ASK__BODY_COUNT;
     m.count = &count;
-    return ms_talk_send(c, &m);
+    return ms_store_rpc_send(c, &m);
 }
 
 struct ms_held *ms_held_ref(struct ms_held *h)
@@ -185,10 +185,10 @@ static void read_no_more(struct ms_store_client *c, struct ms_held *h)
         int64_t reads = give_back(c, old);
 
         pthread_mutex_unlock(&c->lock);
-        ms_client_tell_count(c, node, id, 0, -reads);
+        ms_store_client_count(c, node, id, 0, -reads);
         pthread_mutex_lock(&c->lock);
     }
-    ms_client_unref_locked(c);
+    ms_store_client_unref(c);
 }
 
 void ms_held_rest(struct ms_held *h)
@@ -221,11 +221,11 @@ void ms_held_unref(struct ms_held *h)
         place_remove(c, h);
     pthread_mutex_unlock(&c->lock);
     if (h->counts)
-        ms_client_tell_count(c, h->node, h->id, -h->counts, -h->reads);
+        ms_store_client_count(c, h->node, h->id, -h->counts, -h->reads);
     free((void *)(uintptr_t)h->address);
     free(h);
     pthread_mutex_lock(&c->lock);
-    ms_client_unref_locked(c);
+    ms_store_client_unref(c);
 }
 
 void ms_held_name(const struct ms_held *h, struct ms_stored_name *name)
@@ -259,7 +259,8 @@ bool ms_held_name_range(const struct ms_held *h,
     return true;
 }
 
-struct ms_held *ms_store_find(struct ms_store_client *c, uint64_t node, uint64_t id)
+struct ms_held *
+ms_store_client_find(struct ms_store_client *c, uint64_t node, uint64_t id)
 {
     struct ms_held *h;
 
@@ -278,10 +279,10 @@ static bool is_in(const uint8_t *map, uint64_t size, const uint8_t *at, size_t l
     return at >= map && at <= map + size && len <= (size_t)(map + size - at);
 }
 
-struct ms_held *ms_store_find_memory(struct ms_store_client *c,
-                                     const void *at,
-                                     size_t len,
-                                     uint64_t *offset)
+struct ms_held *ms_store_client_find_memory(struct ms_store_client *c,
+                                            const void *at,
+                                            size_t len,
+                                            uint64_t *offset)
 {
     struct ms_held *h = NULL;
     uint64_t place;
@@ -292,7 +293,7 @@ struct ms_held *ms_store_find_memory(struct ms_store_client *c,
     else if (is_in(c->write_map, c->size, at, len))
         place = (uint64_t)((const uint8_t *)at - c->write_map);
     else
-        return ms_own_find(c, at, len, offset);
+        return ms_private_map_find(c, at, len, offset);
     pthread_mutex_lock(&c->lock);
     for (i = places_before(c, place); i > 0; i--) {
         h = c->by_place[i - 1];

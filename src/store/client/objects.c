@@ -41,7 +41,7 @@ static void touch(struct ms_store_client *c, uint64_t at, uint64_t len)
 static void ask_make(struct ms_store_client *c,
                      uint64_t len,
                      const char *site,
-                     struct ms_talk_wait *w)
+                     struct ms_store_rpc *w)
 {
     Muster__StoreAsk m = MUSTER__STORE_ASK__INIT;
     Muster__StoreMake make = MUSTER__STORE_MAKE__INIT;
@@ -50,7 +50,7 @@ static void ask_make(struct ms_store_client *c,
     make.site = (char *)(uintptr_t)site;
     m.body_case = MUSTER__STORE_ASK__BODY_MAKE;
     m.make = &make;
-    (void)ms_talk_start(c, &m, w); /* the end tells */
+    (void)ms_store_rpc_start(c, &m, w); /* the end tells */
 }
 
 static struct ms_held *hold_made(struct ms_store_client *c,
@@ -69,7 +69,7 @@ static struct ms_held *hold_made(struct ms_store_client *c,
     }
     pthread_mutex_unlock(&c->lock);
     if (rc < 0 && !h)
-        ms_client_tell_count(c, c->node, made->id, -1, -1);
+        ms_store_client_count(c, c->node, made->id, -1, -1);
     if (rc < 0) {
         ms_held_unref(h);
         ms_error_set(err, rc, "no memory to hold an object");
@@ -82,10 +82,10 @@ static struct ms_held *hold_made(struct ms_store_client *c,
 
 static struct ms_held *take_made(struct ms_store_client *c,
                                  uint64_t len,
-                                 struct ms_talk_wait *w,
+                                 struct ms_store_rpc *w,
                                  struct ms_error *err)
 {
-    Muster__StoreAnswer *answer = ms_talk_end(c, w, err);
+    Muster__StoreAnswer *answer = ms_store_rpc_end(c, w, err);
     struct ms_held *h = NULL;
 
     if (!answer)
@@ -98,12 +98,12 @@ static struct ms_held *take_made(struct ms_store_client *c,
     return h;
 }
 
-struct ms_held *ms_store_make(struct ms_store_client *c,
-                              uint64_t len,
-                              const char *site,
-                              struct ms_error *err)
+struct ms_held *ms_store_client_make(struct ms_store_client *c,
+                                     uint64_t len,
+                                     const char *site,
+                                     struct ms_error *err)
 {
-    struct ms_talk_wait w;
+    struct ms_store_rpc w;
 
     ask_make(c, len, site, &w);
     return take_made(c, len, &w, err);
@@ -117,7 +117,7 @@ static int make_some(struct ms_store_client *c,
                      struct ms_held **out,
                      struct ms_error *err)
 {
-    struct ms_talk_wait waits[MAKES_MAX];
+    struct ms_store_rpc waits[MAKES_MAX];
     struct ms_error later;
     int rc = 0;
 
@@ -132,12 +132,12 @@ static int make_some(struct ms_store_client *c,
     return rc;
 }
 
-int ms_store_make_many(struct ms_store_client *c,
-                       const uint64_t *lens,
-                       size_t count,
-                       const char *site,
-                       struct ms_held **out,
-                       struct ms_error *err)
+int ms_store_client_make_many(struct ms_store_client *c,
+                              const uint64_t *lens,
+                              size_t count,
+                              const char *site,
+                              struct ms_held **out,
+                              struct ms_error *err)
 {
     int rc = 0;
 
@@ -161,15 +161,16 @@ int ms_store_make_many(struct ms_store_client *c,
 
 /* ---- attaching ------------------------------------------------------------------- */
 
-void ms_store_refuse_answer(struct ms_store_client *c, const Muster__StoreAnswer *m)
+void ms_store_client_refuse_answer(struct ms_store_client *c,
+                                   const Muster__StoreAnswer *m)
 {
     if (m->body_case == MUSTER__STORE_ANSWER__BODY_MADE)
-        ms_client_tell_count(c, m->made->node, m->made->id, -1, -1);
+        ms_store_client_count(c, m->made->node, m->made->id, -1, -1);
     if (m->body_case == MUSTER__STORE_ANSWER__BODY_ATTACHED)
         for (size_t i = 0; i < m->attached->n_names; i++) {
             const Muster__StoredName *n = m->attached->names[i];
 
-            ms_client_tell_count(c, n->node, n->id, -1, n->is_here ? -1 : 0);
+            ms_store_client_count(c, n->node, n->id, -1, n->is_here ? -1 : 0);
         }
 }
 
@@ -237,7 +238,7 @@ static int ask_some(struct ms_store_client *c,
     attach.bare = bare;
     m.body_case = MUSTER__STORE_ASK__BODY_ATTACH;
     m.attach = &attach;
-    answer = ms_talk_ask(c, &m, err);
+    answer = ms_store_rpc_call(c, &m, err);
     if (!answer)
         return err->code;
     if (answer->body_case != MUSTER__STORE_ANSWER__BODY_ATTACHED ||
@@ -259,12 +260,12 @@ static int ask_some(struct ms_store_client *c,
                   : (int)attach.n_names;
 }
 
-int ms_store_attach(struct ms_store_client *c,
-                    const struct ms_stored_name *names,
-                    size_t count,
-                    bool bare,
-                    struct ms_held **out,
-                    struct ms_error *err)
+int ms_store_client_attach(struct ms_store_client *c,
+                           const struct ms_stored_name *names,
+                           size_t count,
+                           bool bare,
+                           struct ms_held **out,
+                           struct ms_error *err)
 {
     struct ms_error own = {0};
     struct asking a;
@@ -299,9 +300,9 @@ int ms_store_attach(struct ms_store_client *c,
     return rc < 0 ? rc : 0;
 }
 
-struct ms_held *ms_store_adopt(struct ms_store_client *c,
-                               const struct ms_stored_name *name,
-                               uint64_t from)
+struct ms_held *ms_store_client_adopt(struct ms_store_client *c,
+                                      const struct ms_stored_name *name,
+                                      uint64_t from)
 {
     Muster__StoreAsk m = MUSTER__STORE_ASK__INIT;
     Muster__StoreConfirm confirm = MUSTER__STORE_CONFIRM__INIT;
@@ -331,7 +332,7 @@ struct ms_held *ms_store_adopt(struct ms_store_client *c,
     confirm.from = from;
     m.body_case = MUSTER__STORE_ASK__BODY_CONFIRM;
     m.confirm = &confirm;
-    if (ms_talk_send(c, &m) < 0 || rc < 0) {
+    if (ms_store_rpc_send(c, &m) < 0 || rc < 0) {
         ms_held_unref(h);
         return NULL;
     }
@@ -353,10 +354,10 @@ static int tell_grant(struct ms_store_client *c,
     grant.is_taken_back = is_taken_back;
     m.body_case = MUSTER__STORE_ASK__BODY_GRANT;
     m.grant = &grant;
-    return ms_talk_send(c, &m);
+    return ms_store_rpc_send(c, &m);
 }
 
-int ms_store_grant(struct ms_held *h, uint64_t node, uint64_t holder)
+int ms_store_client_grant(struct ms_held *h, uint64_t node, uint64_t holder)
 {
     Muster__StoredName n = MUSTER__STORED_NAME__INIT;
 
@@ -367,10 +368,10 @@ int ms_store_grant(struct ms_held *h, uint64_t node, uint64_t holder)
     return tell_grant(h->client, &n, node, holder, false);
 }
 
-int ms_store_take_back(struct ms_store_client *c,
-                       const struct ms_stored_name *name,
-                       uint64_t node,
-                       uint64_t holder)
+int ms_store_client_take_back(struct ms_store_client *c,
+                              const struct ms_stored_name *name,
+                              uint64_t node,
+                              uint64_t holder)
 {
     Muster__StoredName n = MUSTER__STORED_NAME__INIT;
 
@@ -391,7 +392,7 @@ ms_store_client_stats(struct ms_store_client *c, bool objects, struct ms_error *
     ask.objects = objects;
     m.body_case = MUSTER__STORE_ASK__BODY_STATS;
     m.stats = &ask;
-    answer = ms_talk_ask(c, &m, err);
+    answer = ms_store_rpc_call(c, &m, err);
     if (!answer)
         return NULL;
     if (answer->body_case == MUSTER__STORE_ANSWER__BODY_STATS) {

@@ -17,7 +17,7 @@
 #define ENTRY_SHARED  (UINT64_C(1) << 61) /* of a file: not a copy of our own */
 enum { ENTRIES = 512 };
 
-struct ms_own {
+struct ms_private_map {
     struct ms_list link; /* of its client's */
     struct ms_held *held;
     uint64_t offset, len; /* in the object */
@@ -28,13 +28,13 @@ struct ms_own {
 
 /* ---- life ------------------------------------------------------------------------ */
 
-static int map_part(struct ms_own *o)
+static int map_part(struct ms_private_map *o)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t at = o->held->at + o->offset, first = at / page * page;
 
     o->map_len = (size_t)((at + o->len + page - 1) / page * page - first);
-    o->map = ms_pages_map_own(o->held->client->arena_fd, first, o->map_len);
+    o->map = ms_pages_map_private(o->held->client->arena_fd, first, o->map_len);
     if (!o->map)
         return -ENOMEM;
     o->bytes = o->map + (at - first);
@@ -42,31 +42,32 @@ static int map_part(struct ms_own *o)
 }
 
 /* 0: there may be no more of them. */
-static int add(struct ms_store_client *c, struct ms_own *o)
+static int add(struct ms_store_client *c, struct ms_private_map *o)
 {
     bool has_room;
 
     pthread_mutex_lock(&c->lock);
-    has_room = c->own_count < MS_STORE_OWN_MAX && c->arena_fd >= 0;
+    has_room = c->private_map_count < MS_STORE_PRIVATE_MAX && c->arena_fd >= 0;
     if (has_room) {
-        ms_list_add_head(&c->owns, &o->link);
-        c->own_count++;
+        ms_list_add_head(&c->private_maps, &o->link);
+        c->private_map_count++;
     }
     pthread_mutex_unlock(&c->lock);
     return has_room;
 }
 
-static void remove_from(struct ms_store_client *c, struct ms_own *o)
+static void remove_from(struct ms_store_client *c, struct ms_private_map *o)
 {
     pthread_mutex_lock(&c->lock);
     ms_list_remove(&o->link);
-    c->own_count--;
+    c->private_map_count--;
     pthread_mutex_unlock(&c->lock);
 }
 
-struct ms_own *ms_own_create(struct ms_held *h, uint64_t offset, uint64_t len)
+struct ms_private_map *
+ms_private_map_create(struct ms_held *h, uint64_t offset, uint64_t len)
 {
-    struct ms_own *o;
+    struct ms_private_map *o;
 
     if (!h->read || !len || offset > h->len || len > h->len - offset)
         return NULL;
@@ -86,7 +87,7 @@ struct ms_own *ms_own_create(struct ms_held *h, uint64_t offset, uint64_t len)
     return o;
 }
 
-void ms_own_destroy(struct ms_own *o)
+void ms_private_map_destroy(struct ms_private_map *o)
 {
     if (!o)
         return;
@@ -96,12 +97,12 @@ void ms_own_destroy(struct ms_own *o)
     free(o);
 }
 
-uint8_t *ms_own_bytes(const struct ms_own *o)
+uint8_t *ms_private_map_bytes(const struct ms_private_map *o)
 {
     return o->bytes;
 }
 
-uint64_t ms_own_len(const struct ms_own *o)
+uint64_t ms_private_map_len(const struct ms_private_map *o)
 {
     return o->len;
 }
@@ -138,25 +139,27 @@ static bool was_written(const uint8_t *at, size_t len)
 }
 
 /* Locked. The one that [at, at + len) lies in, or NULL. */
-static const struct ms_own *
-find_own(const struct ms_store_client *c, const uint8_t *at, size_t len)
+static const struct ms_private_map *
+find_map(const struct ms_store_client *c, const uint8_t *at, size_t len)
 {
-    ms_list_each (o, &c->owns, struct ms_own, link)
+    ms_list_each (o, &c->private_maps, struct ms_private_map, link)
         if (at >= o->bytes && len <= o->len &&
             (uint64_t)(at - o->bytes) <= o->len - len)
             return o;
     return NULL;
 }
 
-struct ms_held *
-ms_own_find(struct ms_store_client *c, const uint8_t *at, size_t len, uint64_t *offset)
+struct ms_held *ms_private_map_find(struct ms_store_client *c,
+                                    const uint8_t *at,
+                                    size_t len,
+                                    uint64_t *offset)
 {
-    const struct ms_own *o;
+    const struct ms_private_map *o;
     struct ms_held *h = NULL;
     uint64_t found = 0;
 
     pthread_mutex_lock(&c->lock);
-    o = c->own_count ? find_own(c, at, len) : NULL;
+    o = c->private_map_count ? find_map(c, at, len) : NULL;
     if (o && o->held->counts) {
         h = o->held;
         h->refs++;

@@ -5,7 +5,7 @@
  * to somebody who may write it (torch knows no other tensors) without a copy, and costs one
  * only where he does.
  *
- * ms_store_find_memory finds the object behind such memory for as long as nothing of the
+ * ms_store_client_find_memory finds the object behind such memory for as long as nothing of the
  * part that is asked for was written: then it is sent on by its name.
  */
 #ifndef MS_STORE_PRIVATE_MAP_H
@@ -13,15 +13,16 @@
 
 #include "store/client/client.h"
 
-struct ms_own;
+struct ms_private_map;
 
 /* [offset, offset + len) of an object whose bytes are here; holds it. NULL: it is not here,
- * there are MS_STORE_OWN_MAX already, or the kernel gives no map: make a copy instead. */
-struct ms_own *ms_own_create(struct ms_held *h, uint64_t offset, uint64_t len);
+ * there are MS_STORE_PRIVATE_MAX already, or the kernel gives no map: make a copy instead. */
+struct ms_private_map *
+ms_private_map_create(struct ms_held *h, uint64_t offset, uint64_t len);
 /* Unmaps it. */
-void ms_own_destroy(struct ms_own *o);
+void ms_private_map_destroy(struct ms_private_map *o);
 
-uint8_t *ms_own_bytes(const struct ms_own *o);
-uint64_t ms_own_len(const struct ms_own *o);
+uint8_t *ms_private_map_bytes(const struct ms_private_map *o);
+uint64_t ms_private_map_len(const struct ms_private_map *o);
 
 #endif

@@ -25,7 +25,7 @@ static int send_bytes(int fd, const void *data, size_t len)
     ssize_t n;
 
     while ((n = ms_fds_send(fd, data, len, NULL, 0)) == -EAGAIN) {
-        int rc = wait_fd(fd, POLLOUT, MS_TALK_SLICE_MS);
+        int rc = wait_fd(fd, POLLOUT, MS_STORE_SLICE_MS);
 
         if (rc < 0 && rc != -ETIMEDOUT && rc != -EINTR)
             return rc;
@@ -35,7 +35,7 @@ static int send_bytes(int fd, const void *data, size_t len)
     return n < 0 ? (int)n : 0;
 }
 
-int ms_talk_send(struct ms_store_client *c, const Muster__StoreAsk *m)
+int ms_store_rpc_send(struct ms_store_client *c, const Muster__StoreAsk *m)
 {
     uint8_t small[512], *big;
     size_t len = muster__store_ask__get_packed_size(m);
@@ -65,7 +65,7 @@ static int read_answer(int fd, uint8_t *data, Muster__StoreAnswer **out)
     ssize_t n = ms_fds_recv(fd, data, 2 * MS_STORE_MESSAGE_MAX, NULL, &none);
 
     if (n == -EAGAIN) {
-        int rc = wait_fd(fd, POLLIN, MS_TALK_SLICE_MS);
+        int rc = wait_fd(fd, POLLIN, MS_STORE_SLICE_MS);
 
         if (rc < 0)
             return rc == -ETIMEDOUT || rc == -EINTR ? -EAGAIN : rc;
@@ -81,7 +81,7 @@ static int read_answer(int fd, uint8_t *data, Muster__StoreAnswer **out)
 /* Locked. Give an answer to whoever waits for it; true: somebody does. */
 static bool hand_out(struct ms_store_client *c, Muster__StoreAnswer *m)
 {
-    ms_list_each (w, &c->waiting, struct ms_talk_wait, link)
+    ms_list_each (w, &c->waiting, struct ms_store_rpc, link)
         if (w->request == m->request) {
             w->answer = m;
             ms_list_remove(&w->link);
@@ -97,7 +97,7 @@ static void count_silence(struct ms_store_client *c)
     Muster__StoreStatsAsk ask = MUSTER__STORE_STATS_ASK__INIT;
     uint8_t data[64];
 
-    c->silent_ns += MS_TALK_SLICE_MS * MS_NS_PER_MS;
+    c->silent_ns += MS_STORE_SLICE_MS * MS_NS_PER_MS;
     if (c->is_pinged || c->silent_ns < c->answer_ns / 2)
         return;
     c->is_pinged = true;
@@ -130,7 +130,7 @@ static void read_turn(struct ms_store_client *c)
     else
         end_silence(c);
     if (rc < 0 && rc != -EAGAIN)
-        ms_list_each (w, &c->waiting, struct ms_talk_wait, link) {
+        ms_list_each (w, &c->waiting, struct ms_store_rpc, link) {
             w->rc = rc;
             ms_list_remove(&w->link);
         }
@@ -140,7 +140,7 @@ static void read_turn(struct ms_store_client *c)
         pthread_mutex_unlock(&c->lock);
         ms_outbox_flush(c);
         if (m) {
-            ms_store_refuse_answer(c, m);
+            ms_store_client_refuse_answer(c, m);
             muster__store_answer__free_unpacked(m, NULL);
         }
         pthread_mutex_lock(&c->lock);
@@ -149,7 +149,7 @@ static void read_turn(struct ms_store_client *c)
 }
 
 /* Locked. */
-static int wait_answer(struct ms_store_client *c, struct ms_talk_wait *w)
+static int wait_answer(struct ms_store_client *c, struct ms_store_rpc *w)
 {
     while (!w->answer && !w->rc) {
         struct timespec at;
@@ -188,13 +188,13 @@ static Muster__StoreAnswer *check(Muster__StoreAnswer *m, struct ms_error *err)
     return NULL;
 }
 
-int ms_talk_start(struct ms_store_client *c,
-                  Muster__StoreAsk *m,
-                  struct ms_talk_wait *w)
+int ms_store_rpc_start(struct ms_store_client *c,
+                       Muster__StoreAsk *m,
+                       struct ms_store_rpc *w)
 {
     int rc;
 
-    *w = (struct ms_talk_wait){0};
+    *w = (struct ms_store_rpc){0};
     ms_list_init(&w->link);
     pthread_mutex_lock(&c->lock);
     w->request = m->request = c->next_request++;
@@ -202,7 +202,7 @@ int ms_talk_start(struct ms_store_client *c,
         end_silence(c);
     ms_list_add_tail(&c->waiting, &w->link);
     pthread_mutex_unlock(&c->lock);
-    rc = ms_talk_send(c, m);
+    rc = ms_store_rpc_send(c, m);
     if (rc == 0)
         return 0;
     pthread_mutex_lock(&c->lock);
@@ -212,8 +212,9 @@ int ms_talk_start(struct ms_store_client *c,
     return rc;
 }
 
-Muster__StoreAnswer *
-ms_talk_end(struct ms_store_client *c, struct ms_talk_wait *w, struct ms_error *err)
+Muster__StoreAnswer *ms_store_rpc_end(struct ms_store_client *c,
+                                      struct ms_store_rpc *w,
+                                      struct ms_error *err)
 {
     int rc;
 
@@ -233,12 +234,12 @@ ms_talk_end(struct ms_store_client *c, struct ms_talk_wait *w, struct ms_error *
 }
 
 Muster__StoreAnswer *
-ms_talk_ask(struct ms_store_client *c, Muster__StoreAsk *m, struct ms_error *err)
+ms_store_rpc_call(struct ms_store_client *c, Muster__StoreAsk *m, struct ms_error *err)
 {
-    struct ms_talk_wait w;
+    struct ms_store_rpc w;
 
-    (void)ms_talk_start(c, m, &w); /* the end tells */
-    return ms_talk_end(c, &w, err);
+    (void)ms_store_rpc_start(c, m, &w); /* the end tells */
+    return ms_store_rpc_end(c, &w, err);
 }
 
 /* ---- opening --------------------------------------------------------------------- */
@@ -258,7 +259,7 @@ receive(int fd, void *data, size_t room, int *fds, size_t *count, size_t *len)
         n = ms_fds_recv(fd, data, room, fds, count);
         if (n != -EAGAIN)
             break;
-        rc = wait_fd(fd, POLLIN, MS_TALK_SLICE_MS);
+        rc = wait_fd(fd, POLLIN, MS_STORE_SLICE_MS);
 
         if (rc < 0 && rc != -ETIMEDOUT && rc != -EINTR)
             return rc;
@@ -335,10 +336,10 @@ static Muster__StoreAnswer *introduce(int fd,
     return NULL;
 }
 
-Muster__StoreAnswer *ms_talk_open(struct ms_store_client *c,
-                                  const struct ms_store_client_options *o,
-                                  int *arena,
-                                  struct ms_error *err)
+Muster__StoreAnswer *ms_store_rpc_open(struct ms_store_client *c,
+                                       const struct ms_store_client_options *o,
+                                       int *arena,
+                                       struct ms_error *err)
 {
     c->fd = ms_unix_connect_packets(o->path, err);
     if (c->fd < 0 || shake(c->fd, o->secret, err) < 0)

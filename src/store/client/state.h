@@ -40,8 +40,8 @@ struct ms_store_client {
     struct ms_map held;        /* by key */
     struct ms_held **by_place; /* those with bytes, by their place in the arena */
     size_t place_count, place_room;
-    struct ms_list owns;
-    size_t own_count;
+    struct ms_list private_maps;
+    size_t private_map_count;
     uint64_t next_request;
     int64_t silent_ns; /* for how long somebody has waited for a word of the agent */
     bool is_pinged;    /* since then it was asked for one */
@@ -57,7 +57,7 @@ struct ms_store_client {
 /* ---- client.c -------------------------------------------------------------------- */
 
 /* Locked; unlocks. */
-void ms_client_unref_locked(struct ms_store_client *c);
+void ms_store_client_unref(struct ms_store_client *c);
 
 /* ---- held.c ---------------------------------------------------------------------- */
 
@@ -72,50 +72,54 @@ struct ms_held *ms_held_get(struct ms_store_client *c,
 /* Locked. It can be read from now on, and the agent knows that. -EPROTO: that is not in the arena; -ENOMEM. */
 int ms_held_set_bytes(struct ms_store_client *c, struct ms_held *h, uint64_t at);
 /* The agent has `by` more counts of us, and so many more reads. */
-int ms_client_tell_count(
+int ms_store_client_count(
     struct ms_store_client *c, uint64_t node, uint64_t id, int64_t by, int64_t reads);
 
 /* ---- own.c ----------------------------------------------------------------------- */
 
-/* As ms_store_find_memory, for what is mapped privately. */
-struct ms_held *
-ms_own_find(struct ms_store_client *c, const uint8_t *at, size_t len, uint64_t *offset);
+/* As ms_store_client_find_memory, for what is mapped privately. */
+struct ms_held *ms_private_map_find(struct ms_store_client *c,
+                                    const uint8_t *at,
+                                    size_t len,
+                                    uint64_t *offset);
 
 /* ---- obtain.c -------------------------------------------------------------------- */
 
 /* An answer that nobody waits for any more has given us counts. */
-void ms_store_refuse_answer(struct ms_store_client *c, const Muster__StoreAnswer *m);
+void ms_store_client_refuse_answer(struct ms_store_client *c,
+                                   const Muster__StoreAnswer *m);
 
 /* ---- talk.c ---------------------------------------------------------------------- */
 
 /* Between two looks for signals. */
-enum { MS_TALK_SLICE_MS = 100 };
+enum { MS_STORE_SLICE_MS = 100 };
 
 /* Messages may be sent by any thread. 0 or a negative errno; may wait for room. */
-int ms_talk_send(struct ms_store_client *c, const Muster__StoreAsk *m);
+int ms_store_rpc_send(struct ms_store_client *c, const Muster__StoreAsk *m);
 /* Somebody who waits for an answer. */
-struct ms_talk_wait {
+struct ms_store_rpc {
     struct ms_list link;
     uint64_t request;
     Muster__StoreAnswer *answer;
     int rc; /* it was not sent, or the connection broke */
 };
 
-/* Send; several may be under way. Whatever it returns, ms_talk_end has to follow. */
-int ms_talk_start(struct ms_store_client *c,
-                  Muster__StoreAsk *m,
-                  struct ms_talk_wait *w);
+/* Send; several may be under way. Whatever it returns, ms_store_rpc_end has to follow. */
+int ms_store_rpc_start(struct ms_store_client *c,
+                       Muster__StoreAsk *m,
+                       struct ms_store_rpc *w);
 /* The answer; NULL and the reason, also if it is a Failure. */
-Muster__StoreAnswer *
-ms_talk_end(struct ms_store_client *c, struct ms_talk_wait *w, struct ms_error *err);
+Muster__StoreAnswer *ms_store_rpc_end(struct ms_store_client *c,
+                                      struct ms_store_rpc *w,
+                                      struct ms_error *err);
 /* Send and wait for the answer; NULL and the reason, also if the answer is a Failure. */
 Muster__StoreAnswer *
-ms_talk_ask(struct ms_store_client *c, Muster__StoreAsk *m, struct ms_error *err);
+ms_store_rpc_call(struct ms_store_client *c, Muster__StoreAsk *m, struct ms_error *err);
 /* Connect, prove the secret, say who we are; the arena's descriptor is in *arena. */
-Muster__StoreAnswer *ms_talk_open(struct ms_store_client *c,
-                                  const struct ms_store_client_options *o,
-                                  int *arena,
-                                  struct ms_error *err);
+Muster__StoreAnswer *ms_store_rpc_open(struct ms_store_client *c,
+                                       const struct ms_store_client_options *o,
+                                       int *arena,
+                                       struct ms_error *err);
 
 /* ---- outbox.c -------------------------------------------------------------------- */
 

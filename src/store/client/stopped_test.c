@@ -65,7 +65,7 @@ static struct ms_store_client *enter(struct agent *a)
     struct ms_store_client *c = NULL;
 
     while (!c && ms_now_ns() < until_ns)
-        c = ms_store_open(&o, NULL); /* it listens soon */
+        c = ms_store_client_open(&o, NULL); /* it listens soon */
     assert_non_null(c);
     return c;
 }
@@ -96,17 +96,18 @@ static void test_questions_end(void **unused)
     name.id++;
     pause_agent(&a);
     begin_ns = ms_now_ns();
-    assert_null(ms_store_make(c, MIB, "test.c:1", &err));
+    assert_null(ms_store_client_make(c, MIB, "test.c:1", &err));
     assert_int_equal(err.code, -ETIMEDOUT);
     assert_non_null(strstr(err.text, "is it stopped?"));
-    assert_int_equal(ms_store_attach(c, &name, 1, false, &out, &err), -ETIMEDOUT);
+    assert_int_equal(ms_store_client_attach(c, &name, 1, false, &out, &err),
+                     -ETIMEDOUT);
     assert_null(ms_store_client_stats(c, false, &err));
     assert_true(ms_now_ns() - begin_ns < 3 * ANSWER_NS + BUSY_NS);
     kill(a.pid, SIGCONT);
     rig_wait_objects(c, 1); /* what was made too late was given back */
     ms_held_unref(h);
     rig_wait_objects(c, 0);
-    ms_store_close(c);
+    ms_store_client_close(c);
     agent_stop(&a);
 }
 
@@ -127,12 +128,12 @@ static void test_releases_wait_for_it(void **unused)
     begin_ns = ms_now_ns();
     for (int i = 0; i < MANY; i++)
         ms_held_unref(held[i]);
-    assert_null(ms_store_make(c, MIB, "test.c:1", &err));
+    assert_null(ms_store_client_make(c, MIB, "test.c:1", &err));
     assert_int_equal(err.code, -ETIMEDOUT);
     assert_true(ms_now_ns() - begin_ns < 3 * ANSWER_NS + BUSY_NS);
     kill(a.pid, SIGCONT);
     rig_wait_objects(c, 0);
-    ms_store_close(c);
+    ms_store_client_close(c);
     agent_stop(&a);
 }
 
@@ -157,7 +158,7 @@ static void test_a_working_agent_is_waited_for(void **unused)
     ms_held_unref(rig_make(c, MIB));
     assert_int_equal(waitpid(waker, NULL, 0), waker);
     rig_wait_objects(c, 0);
-    ms_store_close(c);
+    ms_store_client_close(c);
     agent_stop(&a);
 }
 

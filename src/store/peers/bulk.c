@@ -15,11 +15,11 @@ struct want {
     uint64_t node, id, offset;
 };
 
-static void dial(struct ms_far *f);
+static void dial(struct ms_store_peer *f);
 
 /* ---- what comes ------------------------------------------------------------------ */
 
-static struct want *find(struct ms_far *f, uint64_t request)
+static struct want *find(struct ms_store_peer *f, uint64_t request)
 {
     ms_list_each (w, &f->bulk.wants, struct want, link)
         if (w->request == request)
@@ -35,7 +35,7 @@ static void want_free(struct want *w)
 
 static uint8_t *on_data(void *arg, uint64_t request, size_t len)
 {
-    struct ms_far *f = arg;
+    struct ms_store_peer *f = arg;
     struct want *w = find(f, request);
     struct ms_object *o = w ? ms_table_find(&f->store->table, w->node, w->id) : NULL;
 
@@ -47,7 +47,7 @@ static uint8_t *on_data(void *arg, uint64_t request, size_t len)
     return ms_arena_memory(f->store->arena) + o->at + w->offset;
 }
 
-static void stop_filling(struct ms_far *f)
+static void stop_filling(struct ms_store_peer *f)
 {
     struct ms_object *o = f->bulk.filling;
 
@@ -58,7 +58,7 @@ static void stop_filling(struct ms_far *f)
 
 static void on_part(void *arg, uint64_t request, size_t len, size_t rest)
 {
-    struct ms_far *f = arg;
+    struct ms_store_peer *f = arg;
     struct ms_object *o = f->bulk.filling;
     struct want *w = rest ? NULL : find(f, request);
     uint64_t at = f->bulk.filled;
@@ -87,7 +87,7 @@ static void on_body(void *arg, const uint8_t *body, size_t len)
 
 static void on_open(void *arg)
 {
-    struct ms_far *f = arg;
+    struct ms_store_peer *f = arg;
     Muster__StorePeer m = MUSTER__STORE_PEER__INIT;
     Muster__PeerHello hello = MUSTER__PEER_HELLO__INIT;
 
@@ -102,7 +102,7 @@ static void on_open(void *arg)
     ms_replicas_refetch(f->store, f);
 }
 
-void ms_bulk_close(struct ms_far *f)
+void ms_bulk_close(struct ms_store_peer *f)
 {
     ms_timer_cancel(&f->bulk.retry);
     ms_link_destroy(f->bulk.link);
@@ -114,7 +114,7 @@ void ms_bulk_close(struct ms_far *f)
 }
 
 /* Dialled again while somebody wants something of it. */
-static void lose(struct ms_far *f)
+static void lose(struct ms_store_peer *f)
 {
     bool for_good;
 
@@ -147,7 +147,7 @@ static const struct ms_link_ops link_ops = {.on_body = on_body,
                                             .on_data = on_data,
                                             .on_part = on_part};
 
-static void dial(struct ms_far *f)
+static void dial(struct ms_store_peer *f)
 {
     struct ms_link_dial d = {.addresses = f->address,
                              .secret = f->store->secret,
@@ -161,19 +161,19 @@ static void dial(struct ms_far *f)
 
 static void on_retry(void *arg)
 {
-    struct ms_far *f = arg;
+    struct ms_store_peer *f = arg;
 
     if (!f->bulk.link)
         dial(f);
 }
 
-int ms_bulk_init(struct ms_far *f)
+int ms_bulk_init(struct ms_store_peer *f)
 {
     ms_list_init(&f->bulk.wants);
     return ms_timer_init(&f->bulk.retry, f->store->loop, on_retry, f);
 }
 
-void ms_bulk_finish(struct ms_far *f)
+void ms_bulk_finish(struct ms_store_peer *f)
 {
     ms_bulk_close(f);
     ms_timer_finish(&f->bulk.retry);
@@ -181,7 +181,10 @@ void ms_bulk_finish(struct ms_far *f)
 
 /* ---- what is asked --------------------------------------------------------------- */
 
-int ms_bulk_want(struct ms_far *f, const struct ms_object *o, uint64_t at, uint64_t len)
+int ms_bulk_want(struct ms_store_peer *f,
+                 const struct ms_object *o,
+                 uint64_t at,
+                 uint64_t len)
 {
     Muster__StorePeer m = MUSTER__STORE_PEER__INIT;
     Muster__PeerWant ask = MUSTER__PEER_WANT__INIT;
@@ -212,7 +215,7 @@ int ms_bulk_want(struct ms_far *f, const struct ms_object *o, uint64_t at, uint6
     return rc;
 }
 
-void ms_bulk_done(struct ms_far *f, const struct ms_object *o)
+void ms_bulk_done(struct ms_store_peer *f, const struct ms_object *o)
 {
     Muster__StorePeer m = MUSTER__STORE_PEER__INIT;
     Muster__PeerDone done = MUSTER__PEER_DONE__INIT;

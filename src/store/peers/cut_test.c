@@ -76,7 +76,7 @@ static void node_enter(struct node *n)
     struct ms_store_client_options c = {
         .path = n->path, .secret = secret, .holder = 1, .name = "a/0"};
 
-    n->client = ms_store_open(&c, NULL);
+    n->client = ms_store_client_open(&c, NULL);
     assert_non_null(n->client);
 }
 
@@ -131,7 +131,7 @@ static struct ms_held *hold(struct node *n, const struct ms_held *h)
     struct ms_error err = {0};
 
     ms_held_name(h, &name);
-    if (ms_store_attach(n->client, &name, 1, true, &out, &err) < 0)
+    if (ms_store_client_attach(n->client, &name, 1, true, &out, &err) < 0)
         fail_msg("%s", err.text);
     return out;
 }
@@ -142,9 +142,9 @@ static struct ms_held *answer(struct node *from, struct node *to, struct ms_held
     struct ms_stored_name name;
     struct ms_held *out;
 
-    assert_int_equal(ms_store_grant(h, ms_store_node(to->client), 1), 0);
+    assert_int_equal(ms_store_client_grant(h, ms_store_client_node(to->client), 1), 0);
     ms_held_name(h, &name);
-    out = ms_store_adopt(to->client, &name, ms_store_node(from->client));
+    out = ms_store_client_adopt(to->client, &name, ms_store_client_node(from->client));
     assert_non_null(out);
     return out;
 }
@@ -209,7 +209,7 @@ static void world_start(struct world *w, uint64_t seed)
         node_enter(&w->nodes[i]);
     for (size_t i = 0; i < OBJECTS; i++) {
         w->made[i] =
-            ms_store_make(w->nodes[i % NODES].client, LEN, "cut_test.c:1", NULL);
+            ms_store_client_make(w->nodes[i % NODES].client, LEN, "cut_test.c:1", NULL);
         assert_non_null(w->made[i]);
     }
 }
@@ -225,7 +225,7 @@ static void world_stop(struct world *w)
     for (int k = 0; k < NODES; k++)
         wait_empty(&w->nodes[k]);
     for (int k = 0; k < NODES; k++)
-        ms_store_close(w->nodes[k].client);
+        ms_store_client_close(w->nodes[k].client);
     ms_loop_stop(w->loop);
     pthread_join(w->thread, NULL);
     for (int k = 0; k < NODES; k++)

@@ -10,7 +10,7 @@
 /* Another node that waits for a piece. */
 struct relay {
     struct ms_list link;
-    struct ms_reader *reader;
+    struct ms_remote_reader *reader;
     uint64_t request, offset, len;
 };
 
@@ -78,7 +78,9 @@ static void place(struct ms_store *s, struct ms_object *o)
     ms_store_place(s, o, on_placed, NULL);
 }
 
-void ms_replica_fetch(struct ms_store *s, struct ms_object *o, struct ms_far *source)
+void ms_replica_fetch(struct ms_store *s,
+                      struct ms_object *o,
+                      struct ms_store_peer *source)
 {
     struct ms_replica *m = o->user;
 
@@ -108,23 +110,27 @@ static void serve_relays(struct ms_replica *m)
 
             ms_list_remove(&r->link);
             free(r);
-            ms_reader_send(due.reader, m->object, due.request, due.offset, due.len);
+            ms_remote_reader_send(
+                due.reader, m->object, due.request, due.offset, due.len);
         }
 }
 
-bool ms_replica_expects(struct ms_far *f,
+bool ms_replica_expects(struct ms_store_peer *f,
                         const struct ms_object *o,
                         uint64_t offset,
                         uint64_t len)
 {
-    const struct ms_replica *m = o->is_mirror ? o->user : NULL;
+    const struct ms_replica *m = o->is_replica ? o->user : NULL;
 
     return m && m->source == f && o->is_ready && !o->is_whole &&
            offset == m->received && len <= o->len - offset;
 }
 
-void ms_replica_part(
-    struct ms_far *f, struct ms_object *o, uint64_t at, uint64_t len, bool is_last)
+void ms_replica_part(struct ms_store_peer *f,
+                     struct ms_object *o,
+                     uint64_t at,
+                     uint64_t len,
+                     bool is_last)
 {
     struct ms_replica *m = o->user;
 
@@ -144,7 +150,7 @@ void ms_replica_part(
 /* ---- other nodes that wait for us ------------------------------------------------ */
 
 bool ms_replica_relay(struct ms_object *o,
-                      struct ms_reader *reader,
+                      struct ms_remote_reader *reader,
                       uint64_t request,
                       uint64_t offset,
                       uint64_t len)
@@ -153,7 +159,7 @@ bool ms_replica_relay(struct ms_object *o,
     struct relay *r;
 
     if (o->is_whole || offset + len <= m->received) {
-        ms_reader_send(reader, o, request, offset, len);
+        ms_remote_reader_send(reader, o, request, offset, len);
         return true;
     }
     if (!m->wants_bytes)
@@ -173,15 +179,15 @@ void ms_replica_drop_relays(struct ms_object *o)
     struct ms_replica *m = o->user;
 
     ms_list_each (r, &m->relays, struct relay, link) {
-        ms_reader_send_gone(r->reader, o);
+        ms_remote_reader_send_gone(r->reader, o);
         ms_list_remove(&r->link);
         free(r);
     }
 }
 
-static void forget(struct ms_object *o, const struct ms_reader *reader)
+static void forget(struct ms_object *o, const struct ms_remote_reader *reader)
 {
-    struct ms_replica *m = o->is_mirror ? o->user : NULL;
+    struct ms_replica *m = o->is_replica ? o->user : NULL;
 
     if (!m)
         return;
@@ -195,7 +201,7 @@ static void forget(struct ms_object *o, const struct ms_reader *reader)
 void ms_replica_forget_relays(struct ms_store *s,
                               uint64_t node,
                               uint64_t id,
-                              const struct ms_reader *r)
+                              const struct ms_remote_reader *r)
 {
     struct ms_object *o = ms_table_find(&s->table, node, id);
 
@@ -203,7 +209,7 @@ void ms_replica_forget_relays(struct ms_store *s,
         forget(o, r);
 }
 
-void ms_replicas_forget_reader(struct ms_store *s, const struct ms_reader *r)
+void ms_replicas_forget_reader(struct ms_store *s, const struct ms_remote_reader *r)
 {
     ms_list_each (o, &s->table.all, struct ms_object, link)
         forget(o, r);
@@ -211,7 +217,7 @@ void ms_replicas_forget_reader(struct ms_store *s, const struct ms_reader *r)
 
 /* ---- trouble --------------------------------------------------------------------- */
 
-static void refetch(struct ms_store *s, struct ms_object *o, struct ms_far *f)
+static void refetch(struct ms_store *s, struct ms_object *o, struct ms_store_peer *f)
 {
     struct ms_replica *m = o->user;
 
@@ -219,13 +225,13 @@ static void refetch(struct ms_store *s, struct ms_object *o, struct ms_far *f)
         ms_replica_fetch(s, o, f);
 }
 
-void ms_replicas_refetch(struct ms_store *s, struct ms_far *f)
+void ms_replicas_refetch(struct ms_store *s, struct ms_store_peer *f)
 {
     ms_replicas_walk(s, refetch, f);
 }
 
 /* Whoever only hands it on is not needed. */
-static void pass_over(struct ms_store *s, struct ms_object *o, struct ms_far *f)
+static void pass_over(struct ms_store *s, struct ms_object *o, struct ms_store_peer *f)
 {
     struct ms_replica *m = o->user;
 
@@ -233,7 +239,7 @@ static void pass_over(struct ms_store *s, struct ms_object *o, struct ms_far *f)
         ms_replica_fetch(s, o, m->origin);
 }
 
-static void give_up(struct ms_store *s, struct ms_object *o, struct ms_far *f)
+static void give_up(struct ms_store *s, struct ms_object *o, struct ms_store_peer *f)
 {
     struct ms_replica *m = o->user;
 
@@ -241,13 +247,13 @@ static void give_up(struct ms_store *s, struct ms_object *o, struct ms_far *f)
         ms_replica_unreached(s, o);
 }
 
-bool ms_replicas_cut(struct ms_store *s, struct ms_far *f, bool for_good)
+bool ms_replicas_cut(struct ms_store *s, struct ms_store_peer *f, bool for_good)
 {
     ms_replicas_walk(s, pass_over, f);
     if (for_good)
         ms_replicas_walk(s, give_up, f);
     ms_list_each (o, &s->table.all, struct ms_object, link) {
-        struct ms_replica *m = o->is_mirror ? o->user : NULL;
+        struct ms_replica *m = o->is_replica ? o->user : NULL;
 
         if (m && m->source == f)
             return true;
@@ -255,7 +261,7 @@ bool ms_replicas_cut(struct ms_store *s, struct ms_far *f, bool for_good)
     return false;
 }
 
-static void look(struct ms_store *s, struct ms_object *o, struct ms_far *unused)
+static void look(struct ms_store *s, struct ms_object *o, struct ms_store_peer *unused)
 {
     struct ms_replica *m = o->user;
     int64_t now_ns = ms_now_ns();

@@ -21,7 +21,7 @@ struct statement {
     uint64_t ids[IDS_MAX], counts[IDS_MAX];
 };
 
-static void send_part(struct ms_far *f, struct statement *t, bool is_last)
+static void send_part(struct ms_store_peer *f, struct statement *t, bool is_last)
 {
     Muster__StorePeer p = MUSTER__STORE_PEER__INIT;
 
@@ -31,12 +31,12 @@ static void send_part(struct ms_far *f, struct statement *t, bool is_last)
     t->part.is_last = is_last;
     p.body_case = MUSTER__STORE_PEER__BODY_HOLDINGS;
     p.holdings = &t->part;
-    ms_far_send(f, &p);
+    ms_store_peer_send(f, &p);
     t->part.n_ids = 0;
     t->part.is_first = false;
 }
 
-int ms_holdings_send(struct ms_store *s, struct ms_far *f)
+int ms_holdings_send(struct ms_store *s, struct ms_store_peer *f)
 {
     struct statement *t = malloc(sizeof *t);
 
@@ -45,7 +45,7 @@ int ms_holdings_send(struct ms_store *s, struct ms_far *f)
     muster__peer_holdings__init(&t->part);
     t->part.is_first = true;
     ms_list_each (o, &s->table.all, struct ms_object, link) {
-        const struct ms_replica *m = o->is_mirror ? o->user : NULL;
+        const struct ms_replica *m = o->is_replica ? o->user : NULL;
 
         if (!m || m->origin != f || m->counts <= 0)
             continue;

@@ -7,27 +7,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void dial(struct ms_far *f);
+static void dial(struct ms_store_peer *f);
 
 /* ---- what must arrive ------------------------------------------------------------ */
 
-struct unheard {
+struct unacked {
     struct ms_list link;
     Muster__StorePeer *message;
 };
 
-static void unheard_free(struct unheard *u)
+static void unacked_free(struct unacked *u)
 {
     ms_list_remove(&u->link);
     muster__store_peer__free_unpacked(u->message, NULL);
     free(u);
 }
 
-static int keep(struct ms_far *f, const Muster__StorePeer *m)
+static int keep(struct ms_store_peer *f, const Muster__StorePeer *m)
 {
     size_t len = muster__store_peer__get_packed_size(m);
     uint8_t *body = malloc(len ? len : 1);
-    struct unheard *u = calloc(1, sizeof *u);
+    struct unacked *u = calloc(1, sizeof *u);
 
     if (u && body) {
         muster__store_peer__pack(m, body);
@@ -40,7 +40,7 @@ static int keep(struct ms_far *f, const Muster__StorePeer *m)
     }
     u->message->number = ++f->last_number;
     ms_list_init(&u->link);
-    ms_list_add_tail(&f->unheard, &u->link);
+    ms_list_add_tail(&f->unacked, &u->link);
     return f->is_open ? ms_link_send(f->link, &u->message->base) : 0;
 }
 
@@ -50,7 +50,7 @@ static bool is_kept(const Muster__StorePeer *m)
            m->body_case == MUSTER__STORE_PEER__BODY_GRANT;
 }
 
-int ms_far_send(struct ms_far *f, const Muster__StorePeer *m)
+int ms_store_peer_send(struct ms_store_peer *f, const Muster__StorePeer *m)
 {
     if (f->is_open)
         return is_kept(m) ? keep(f, m) : ms_link_send(f->link, &m->base);
@@ -64,18 +64,18 @@ int ms_far_send(struct ms_far *f, const Muster__StorePeer *m)
 }
 
 /* Those up to this number have arrived. */
-static void drop_unheard(struct ms_far *f, uint64_t number)
+static void drop_unacked(struct ms_store_peer *f, uint64_t number)
 {
-    ms_list_each (u, &f->unheard, struct unheard, link)
+    ms_list_each (u, &f->unacked, struct unacked, link)
         if (u->message->number <= number)
-            unheard_free(u);
+            unacked_free(u);
 }
 
 /* ---- the link -------------------------------------------------------------------- */
 
 static void on_open(void *arg)
 {
-    struct ms_far *f = arg;
+    struct ms_store_peer *f = arg;
     Muster__StorePeer m = MUSTER__STORE_PEER__INIT;
     Muster__PeerHello hello = MUSTER__PEER_HELLO__INIT;
 
@@ -86,15 +86,15 @@ static void on_open(void *arg)
     hello.address = f->store->address;
     m.body_case = MUSTER__STORE_PEER__BODY_HELLO;
     m.hello = &hello;
-    ms_far_send(f, &m);
-    ms_list_each (u, &f->unheard, struct unheard, link)
+    ms_store_peer_send(f, &m);
+    ms_list_each (u, &f->unacked, struct unacked, link)
         ms_link_send(f->link, &u->message->base);
     ms_replicas_resume(f->store, f);
 }
 
 static void on_body(void *arg, const uint8_t *body, size_t len)
 {
-    struct ms_far *f = arg;
+    struct ms_store_peer *f = arg;
     Muster__StorePeer *m = muster__store_peer__unpack(NULL, len, body);
 
     if (!m)
@@ -104,11 +104,11 @@ static void on_body(void *arg, const uint8_t *body, size_t len)
     else if (m->body_case == MUSTER__STORE_PEER__BODY_GONE)
         ms_replica_gone(f, m->gone);
     else if (m->body_case == MUSTER__STORE_PEER__BODY_HEARD)
-        drop_unheard(f, m->heard->number);
+        drop_unacked(f, m->heard->number);
     muster__store_peer__free_unpacked(m, NULL);
 }
 
-static void lose(struct ms_far *f, bool for_good)
+static void lose(struct ms_store_peer *f, bool for_good)
 {
     ms_link_destroy(f->link);
     f->link = NULL;
@@ -120,7 +120,7 @@ static void lose(struct ms_far *f, bool for_good)
     ms_replicas_lost(f->store, f, for_good);
     if (for_good) {
         ms_bulk_close(f);
-        drop_unheard(f, UINT64_MAX);
+        drop_unacked(f, UINT64_MAX);
     }
     if (!for_good)
         ms_timer_set(&f->retry, MS_REDIAL_MIN_NS);
@@ -143,7 +143,7 @@ static const struct ms_link_ops link_ops = {.on_body = on_body,
                                             .on_open = on_open,
                                             .on_suspect = on_suspect};
 
-static void dial(struct ms_far *f)
+static void dial(struct ms_store_peer *f)
 {
     struct ms_link_dial d = {.addresses = f->address,
                              .secret = f->store->secret,
@@ -157,7 +157,7 @@ static void dial(struct ms_far *f)
 
 static void on_retry(void *arg)
 {
-    struct ms_far *f = arg;
+    struct ms_store_peer *f = arg;
 
     if (!f->link)
         dial(f);
@@ -165,9 +165,9 @@ static void on_retry(void *arg)
 
 /* ---- life ------------------------------------------------------------------------ */
 
-static void far_destroy(struct ms_far *f)
+static void peer_destroy(struct ms_store_peer *f)
 {
-    drop_unheard(f, UINT64_MAX);
+    drop_unacked(f, UINT64_MAX);
     ms_timer_finish(&f->retry);
     ms_link_destroy(f->link);
     ms_bulk_finish(f);
@@ -177,11 +177,12 @@ static void far_destroy(struct ms_far *f)
     free(f);
 }
 
-struct ms_far *ms_far_get(struct ms_store *s, uint64_t node, const char *address)
+struct ms_store_peer *
+ms_store_peer_get(struct ms_store *s, uint64_t node, const char *address)
 {
-    struct ms_far *f;
+    struct ms_store_peer *f;
 
-    ms_list_each (known, &s->fars, struct ms_far, link_in)
+    ms_list_each (known, &s->peers, struct ms_store_peer, link_in)
         if (known->node == node)
             return known;
     if (!address[0])
@@ -189,20 +190,21 @@ struct ms_far *ms_far_get(struct ms_store *s, uint64_t node, const char *address
     f = calloc(1, sizeof *f);
     if (!f)
         return NULL;
-    ms_list_init(&f->unheard);
+    ms_list_init(&f->unacked);
     f->store = s;
     f->node = node;
     f->address = strdup(address);
-    ms_list_add_tail(&s->fars, &f->link_in);
+    ms_list_add_tail(&s->peers, &f->link_in);
     if (ms_bulk_init(f) < 0 || !f->address ||
         ms_timer_init(&f->retry, s->loop, on_retry, f) < 0) {
-        far_destroy(f);
+        peer_destroy(f);
         return NULL;
     }
     return f;
 }
 
-static void forget(struct ms_store *s, struct ms_object *o, struct ms_far *unused)
+static void
+forget(struct ms_store *s, struct ms_object *o, struct ms_store_peer *unused)
 {
     struct ms_replica *m = o->user;
 
@@ -211,9 +213,9 @@ static void forget(struct ms_store *s, struct ms_object *o, struct ms_far *unuse
     m->source = m->origin = NULL;
 }
 
-void ms_fars_finish(struct ms_store *s)
+void ms_store_peers_finish(struct ms_store *s)
 {
     ms_replicas_walk(s, forget, NULL);
-    ms_list_each (f, &s->fars, struct ms_far, link_in)
-        far_destroy(f);
+    ms_list_each (f, &s->peers, struct ms_store_peer, link_in)
+        peer_destroy(f);
 }

@@ -28,15 +28,15 @@
 #include "wire/link.h"
 
 /* A store of another node that we have dialled. */
-struct ms_far {
+struct ms_store_peer {
     struct ms_store *store;
-    struct ms_list link_in; /* store->fars */
+    struct ms_list link_in; /* store->peers */
     uint64_t node;
     char *address;
     struct ms_link *link;
     bool is_open;
     char *name;             /* NULL: it has not said */
-    struct ms_list unheard; /* confirmations and grants, until they have arrived */
+    struct ms_list unacked; /* confirmations and grants, until they have arrived */
     uint64_t last_number;   /* of these */
     bool is_lost;           /* for good: until somebody asks again */
     int64_t lost_ns;        /* since when there is no link; 0: there is */
@@ -61,11 +61,11 @@ typedef void ms_replica_fn(void *arg, struct ms_store *s, const struct ms_error 
 /* What we have of another node's object; ms_object.user. */
 struct ms_replica {
     struct ms_object *object;
-    struct ms_far *origin;
-    uint64_t of, offset;   /* of a slice (slice.h): which; else 0 */
-    struct ms_far *source; /* whom we ask for bytes; NULL: nobody */
-    int64_t counts;        /* that the origin has of us */
-    bool is_asked;         /* to be held; not answered yet */
+    struct ms_store_peer *origin;
+    uint64_t of, offset;          /* of a slice (slice.h): which; else 0 */
+    struct ms_store_peer *source; /* whom we ask for bytes; NULL: nobody */
+    int64_t counts;               /* that the origin has of us */
+    bool is_asked;                /* to be held; not answered yet */
     bool wants_bytes, is_placing;
     uint64_t asked, received; /* bytes from the beginning */
     int64_t looked_ns;        /* when its pace was last looked at, and */
@@ -77,11 +77,12 @@ struct ms_replica {
 /* ---- far.c ----------------------------------------------------------------------- */
 
 /* The link to that node; made if there is none. NULL: out of memory, no address. */
-struct ms_far *ms_far_get(struct ms_store *s, uint64_t node, const char *address);
+struct ms_store_peer *
+ms_store_peer_get(struct ms_store *s, uint64_t node, const char *address);
 /* Confirmations and grants are sent until they are heard; others get -ENOTCONN if there is no
  * link now: ms_replicas_resume says what has become of them. It is dialled if need be. */
-int ms_far_send(struct ms_far *f, const Muster__StorePeer *m);
-void ms_fars_finish(struct ms_store *s);
+int ms_store_peer_send(struct ms_store_peer *f, const Muster__StorePeer *m);
+void ms_store_peers_finish(struct ms_store *s);
 
 /* ---- replica.c-------------------------------------------------------------------- */
 
@@ -100,23 +101,23 @@ void ms_replica_grant(struct ms_store *s,
 /* Nobody here holds it any more. */
 void ms_replica_unheld(struct ms_store *s, struct ms_object *o);
 /* It goes; what is in `user` is freed by whoever calls. Those who wait for it are told soon,
- * by ms_replicas_tell_untold. */
+ * by ms_replicas_tell_bereft. */
 void ms_replica_free(struct ms_store *s, struct ms_object *o);
-void ms_replicas_tell_untold(struct ms_store *s);
+void ms_replicas_tell_bereft(struct ms_store *s);
 
-void ms_replica_held(struct ms_far *f, const Muster__PeerHeld *m);
-void ms_replica_gone(struct ms_far *f, const Muster__PeerGone *m);
+void ms_replica_held(struct ms_store_peer *f, const Muster__PeerHeld *m);
+void ms_replica_gone(struct ms_store_peer *f, const Muster__PeerGone *m);
 /* The link is open: say what we hold, and ask for what was not answered. */
-void ms_replicas_resume(struct ms_store *s, struct ms_far *f);
+void ms_replicas_resume(struct ms_store *s, struct ms_store_peer *f);
 /* It is lost for good, or perhaps not: with `for_good` all that are its fail. */
-void ms_replicas_lost(struct ms_store *s, struct ms_far *f, bool for_good);
+void ms_replicas_lost(struct ms_store *s, struct ms_store_peer *f, bool for_good);
 
 /* Of all mirrors; `fn` may let go of any: they are found again by name. */
 void ms_replicas_walk(struct ms_store *s,
                       void (*fn)(struct ms_store *s,
                                  struct ms_object *o,
-                                 struct ms_far *f),
-                      struct ms_far *f);
+                                 struct ms_store_peer *f),
+                      struct ms_store_peer *f);
 /* Tell those whose wish is fulfilled, or all of them `why` not. */
 void ms_replica_tell(struct ms_store *s,
                      struct ms_object *o,
@@ -132,7 +133,7 @@ void ms_replica_unreached(struct ms_store *s, struct ms_object *o);
 /* ---- holdings.c ------------------------------------------------------------------ */
 
 /* State what we hold of that node's objects. 0 or -ENOMEM. */
-int ms_holdings_send(struct ms_store *s, struct ms_far *f);
+int ms_holdings_send(struct ms_store *s, struct ms_store_peer *f);
 /* A node has stated what it holds of ours, or a part of that. `on_gone` comes for each that is
  * not here. */
 void ms_holdings_take(struct ms_store *s,
@@ -145,27 +146,32 @@ void ms_holdings_take(struct ms_store *s,
 
 /* Room for it, memory behind that, and the first pieces, of `source`; or go on there from
  * the byte where it was. */
-void ms_replica_fetch(struct ms_store *s, struct ms_object *o, struct ms_far *source);
+void ms_replica_fetch(struct ms_store *s,
+                      struct ms_object *o,
+                      struct ms_store_peer *source);
 /* No more of it is wanted, whoever was asked. */
 void ms_replica_stop(struct ms_object *o);
 /* Is this what comes next? */
-bool ms_replica_expects(struct ms_far *f,
+bool ms_replica_expects(struct ms_store_peer *f,
                         const struct ms_object *o,
                         uint64_t offset,
                         uint64_t len);
 /* Bytes [at, at + len) have come; a piece ends here. The object is pinned. */
-void ms_replica_part(
-    struct ms_far *f, struct ms_object *o, uint64_t at, uint64_t len, bool is_last);
+void ms_replica_part(struct ms_store_peer *f,
+                     struct ms_object *o,
+                     uint64_t at,
+                     uint64_t len,
+                     bool is_last);
 /* The bulk link is there: ask for what is wanted of it. */
-void ms_replicas_refetch(struct ms_store *s, struct ms_far *f);
+void ms_replicas_refetch(struct ms_store *s, struct ms_store_peer *f);
 /* It is not: those that can ask elsewhere do; with `for_good` the others fail. True: somebody
  * still wants something of it. */
-bool ms_replicas_cut(struct ms_store *s, struct ms_far *f, bool for_good);
+bool ms_replicas_cut(struct ms_store *s, struct ms_store_peer *f, bool for_good);
 
 /* A node asks for a piece that we may not have yet. False: it has to ask elsewhere. */
-struct ms_reader;
+struct ms_remote_reader;
 bool ms_replica_relay(struct ms_object *o,
-                      struct ms_reader *r,
+                      struct ms_remote_reader *r,
                       uint64_t request,
                       uint64_t offset,
                       uint64_t len);
@@ -174,36 +180,36 @@ void ms_replica_drop_relays(struct ms_object *o);
 void ms_replica_forget_relays(struct ms_store *s,
                               uint64_t node,
                               uint64_t id,
-                              const struct ms_reader *r);
-void ms_replicas_forget_reader(struct ms_store *s, const struct ms_reader *r);
+                              const struct ms_remote_reader *r);
+void ms_replicas_forget_reader(struct ms_store *s, const struct ms_remote_reader *r);
 /* Is somebody passed over who is too slow? On a timer. */
 void ms_replicas_look(struct ms_store *s);
 
 /* ---- bulk.c ---------------------------------------------------------------------- */
 
-int ms_bulk_init(struct ms_far *f);
-void ms_bulk_finish(struct ms_far *f);
+int ms_bulk_init(struct ms_store_peer *f);
+void ms_bulk_finish(struct ms_store_peer *f);
 /* Nothing of it is wanted any more, or it has gone. */
-void ms_bulk_close(struct ms_far *f);
+void ms_bulk_close(struct ms_store_peer *f);
 /* Ask for a piece. -ENOTCONN: the link is dialled, and ms_replicas_refetch comes. */
-int ms_bulk_want(struct ms_far *f,
+int ms_bulk_want(struct ms_store_peer *f,
                  const struct ms_object *o,
                  uint64_t at,
                  uint64_t len);
 /* Say that no more of it is wanted. */
-void ms_bulk_done(struct ms_far *f, const struct ms_object *o);
+void ms_bulk_done(struct ms_store_peer *f, const struct ms_object *o);
 
 /* ---- lend.c ---------------------------------------------------------------------- */
 
 /* A visitor's link is for bulk: 0, and the link is taken; -ENOMEM. */
-int ms_reader_create(struct ms_store *s, struct ms_link *link, uint64_t node);
-void ms_readers_finish(struct ms_store *s);
-void ms_reader_send(struct ms_reader *r,
-                    struct ms_object *o,
-                    uint64_t request,
-                    uint64_t offset,
-                    uint64_t len);
-void ms_reader_send_gone(struct ms_reader *r, const struct ms_object *o);
+int ms_remote_reader_create(struct ms_store *s, struct ms_link *link, uint64_t node);
+void ms_remote_readers_finish(struct ms_store *s);
+void ms_remote_reader_send(struct ms_remote_reader *r,
+                           struct ms_object *o,
+                           uint64_t request,
+                           uint64_t offset,
+                           uint64_t len);
+void ms_remote_reader_send_gone(struct ms_remote_reader *r, const struct ms_object *o);
 
 /* ---- slice.c --------------------------------------------------------------------- */
 
@@ -217,12 +223,12 @@ struct ms_object *ms_slice_find(struct ms_store *s,
 
 /* ---- visitor.c ------------------------------------------------------------------- */
 
-int ms_visitors_listen(struct ms_store *s, int fd, enum ms_tls_mode tls);
-void ms_visitors_finish(struct ms_store *s);
+int ms_remote_holders_listen(struct ms_store *s, int fd, enum ms_tls_mode tls);
+void ms_remote_holders_finish(struct ms_store *s);
 /* The holder that stands for a node, made if there is none; NULL: out of memory. */
 struct ms_holder *
-ms_visitor_holder(struct ms_store *s, uint64_t node, const char *name);
+ms_store_node_holder(struct ms_store *s, uint64_t node, const char *name);
 /* One of ours goes: whoever was given its bytes need not keep them. */
-void ms_given_tell(struct ms_store *s, const struct ms_object *o);
+void ms_receivers_tell(struct ms_store *s, const struct ms_object *o);
 
 #endif

@@ -12,13 +12,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
-struct ms_reader {
+struct ms_remote_reader {
     struct ms_store *store;
     struct ms_list link_in; /* store->readers */
     struct ms_link *link;
     uint64_t node;
     struct ms_list lendings;
-    struct ms_list lates;
+    struct ms_list delayed;
     bool is_paced; /* calls share its way: not loopback */
     struct ms_pace pace;
     struct ms_timer pace_timer;
@@ -26,9 +26,9 @@ struct ms_reader {
 };
 
 /* A piece that waits until its object is in memory again. */
-struct late {
-    struct ms_list link;      /* reader->lates */
-    struct ms_reader *reader; /* NULL: it has gone */
+struct delayed {
+    struct ms_list link;             /* reader->delayed */
+    struct ms_remote_reader *reader; /* NULL: it has gone */
     Muster__PeerWant want;
 };
 
@@ -66,7 +66,7 @@ static void end(struct lending *l)
     settle(l);
 }
 
-static struct lending *find(struct ms_reader *r, uint64_t node, uint64_t id)
+static struct lending *find(struct ms_remote_reader *r, uint64_t node, uint64_t id)
 {
     ms_list_each (l, &r->lendings, struct lending, link)
         if (l->object->node == node && l->object->id == id)
@@ -74,7 +74,7 @@ static struct lending *find(struct ms_reader *r, uint64_t node, uint64_t id)
     return NULL;
 }
 
-static struct lending *get(struct ms_reader *r, struct ms_object *o)
+static struct lending *get(struct ms_remote_reader *r, struct ms_object *o)
 {
     struct lending *l = find(r, o->node, o->id);
 
@@ -103,7 +103,7 @@ static bool is_loopback(int fd)
 
 static void on_pace(void *arg)
 {
-    struct ms_reader *r = arg;
+    struct ms_remote_reader *r = arg;
     uint64_t before = r->pace.rate, now;
     struct ms_tcp_path path;
 
@@ -117,7 +117,7 @@ static void on_pace(void *arg)
 }
 
 /* Something is sent. */
-static void keep_pace(struct ms_reader *r)
+static void keep_pace(struct ms_remote_reader *r)
 {
     if (!r->is_paced)
         return;
@@ -128,12 +128,12 @@ static void keep_pace(struct ms_reader *r)
 
 /* ---- life ------------------------------------------------------------------------ */
 
-static void reader_destroy(struct ms_reader *r)
+static void reader_destroy(struct ms_remote_reader *r)
 {
     ms_replicas_forget_reader(r->store, r);
     ms_list_each (l, &r->lendings, struct lending, link)
         end(l);
-    ms_list_each (l, &r->lates, struct late, link) {
+    ms_list_each (l, &r->delayed, struct delayed, link) {
         ms_list_remove(&l->link);
         l->reader = NULL;
     }
@@ -143,15 +143,15 @@ static void reader_destroy(struct ms_reader *r)
     free(r);
 }
 
-void ms_readers_finish(struct ms_store *s)
+void ms_remote_readers_finish(struct ms_store *s)
 {
-    ms_list_each (r, &s->readers, struct ms_reader, link_in)
+    ms_list_each (r, &s->readers, struct ms_remote_reader, link_in)
         reader_destroy(r);
 }
 
 /* ---- answers --------------------------------------------------------------------- */
 
-static void send_gone(struct ms_reader *r, uint64_t node, uint64_t id)
+static void send_gone(struct ms_remote_reader *r, uint64_t node, uint64_t id)
 {
     Muster__StorePeer p = MUSTER__STORE_PEER__INIT;
     Muster__PeerGone gone = MUSTER__PEER_GONE__INIT;
@@ -163,16 +163,16 @@ static void send_gone(struct ms_reader *r, uint64_t node, uint64_t id)
     ms_link_send(r->link, &p.base);
 }
 
-void ms_reader_send_gone(struct ms_reader *r, const struct ms_object *o)
+void ms_remote_reader_send_gone(struct ms_remote_reader *r, const struct ms_object *o)
 {
     send_gone(r, o->node, o->id);
 }
 
-void ms_reader_send(struct ms_reader *r,
-                    struct ms_object *o,
-                    uint64_t request,
-                    uint64_t offset,
-                    uint64_t len)
+void ms_remote_reader_send(struct ms_remote_reader *r,
+                           struct ms_object *o,
+                           uint64_t request,
+                           uint64_t offset,
+                           uint64_t len)
 {
     struct ms_arena *arena = r->store->arena;
     struct lending *l = get(r, o);
@@ -199,11 +199,11 @@ void ms_reader_send(struct ms_reader *r,
 
 /* ---- what it asks ---------------------------------------------------------------- */
 
-static void on_want(struct ms_reader *r, const Muster__PeerWant *m);
+static void on_want(struct ms_remote_reader *r, const Muster__PeerWant *m);
 
 static void on_back(void *arg, struct ms_store *s, const struct ms_error *why)
 {
-    struct late *l = arg;
+    struct delayed *l = arg;
 
     (void)s;
     ms_list_remove(&l->link);
@@ -215,21 +215,21 @@ static void on_back(void *arg, struct ms_store *s, const struct ms_error *why)
 }
 
 static void
-bring_back(struct ms_reader *r, struct ms_object *o, const Muster__PeerWant *m)
+bring_back(struct ms_remote_reader *r, struct ms_object *o, const Muster__PeerWant *m)
 {
-    struct late *l = malloc(sizeof *l);
+    struct delayed *l = malloc(sizeof *l);
 
     if (!l) {
         send_gone(r, m->node, m->id);
         return;
     }
-    *l = (struct late){.reader = r, .want = *m};
+    *l = (struct delayed){.reader = r, .want = *m};
     ms_list_init(&l->link);
-    ms_list_add_tail(&r->lates, &l->link);
+    ms_list_add_tail(&r->delayed, &l->link);
     ms_spill_want(r->store, o, on_back, l);
 }
 
-static void on_want(struct ms_reader *r, const Muster__PeerWant *m)
+static void on_want(struct ms_remote_reader *r, const Muster__PeerWant *m)
 {
     struct ms_object *o = ms_table_find(&r->store->table, m->node, m->id);
 
@@ -238,26 +238,26 @@ static void on_want(struct ms_reader *r, const Muster__PeerWant *m)
         return;
     }
     if (!o || !m->len || m->len > MS_STORE_PIECE_MAX || m->offset > o->len ||
-        m->len > o->len - m->offset || (!o->is_mirror && !o->is_ready)) {
+        m->len > o->len - m->offset || (!o->is_replica && !o->is_ready)) {
         send_gone(r, m->node, m->id);
         return;
     }
     ms_store_expect_pieces(r->store);
-    if (!o->is_mirror)
-        ms_reader_send(r, o, m->request, m->offset, m->len);
+    if (!o->is_replica)
+        ms_remote_reader_send(r, o, m->request, m->offset, m->len);
     else if (!ms_replica_relay(o, r, m->request, m->offset, m->len))
         send_gone(r, m->node, m->id);
 }
 
-static void on_done(struct ms_reader *r, const Muster__PeerDone *m)
+static void on_done(struct ms_remote_reader *r, const Muster__PeerDone *m)
 {
     struct lending *l = find(r, m->node, m->id);
 
     ms_replica_forget_relays(r->store, m->node, m->id, r);
-    ms_list_each (late, &r->lates, struct late, link)
-        if (late->want.node == m->node && late->want.id == m->id) {
-            ms_list_remove(&late->link);
-            late->reader = NULL;
+    ms_list_each (d, &r->delayed, struct delayed, link)
+        if (d->want.node == m->node && d->want.id == m->id) {
+            ms_list_remove(&d->link);
+            d->reader = NULL;
         }
     if (l)
         end(l);
@@ -265,7 +265,7 @@ static void on_done(struct ms_reader *r, const Muster__PeerDone *m)
 
 static void on_body(void *arg, const uint8_t *body, size_t len)
 {
-    struct ms_reader *r = arg;
+    struct ms_remote_reader *r = arg;
     Muster__StorePeer *m = muster__store_peer__unpack(NULL, len, body);
 
     if (!m) {
@@ -295,15 +295,15 @@ static void on_suspect(void *arg, bool is_suspect)
 static const struct ms_link_ops link_ops = {
     .on_body = on_body, .on_closed = on_closed, .on_suspect = on_suspect};
 
-int ms_reader_create(struct ms_store *s, struct ms_link *link, uint64_t node)
+int ms_remote_reader_create(struct ms_store *s, struct ms_link *link, uint64_t node)
 {
-    struct ms_reader *r = calloc(1, sizeof *r);
+    struct ms_remote_reader *r = calloc(1, sizeof *r);
 
     if (!r || ms_timer_init(&r->pace_timer, s->loop, on_pace, r) < 0) {
         free(r);
         return -ENOMEM;
     }
-    ms_list_each (old, &s->readers, struct ms_reader, link_in)
+    ms_list_each (old, &s->readers, struct ms_remote_reader, link_in)
         if (old->node == node)
             reader_destroy(old); /* it has dialled anew */
     r->store = s;
@@ -313,7 +313,7 @@ int ms_reader_create(struct ms_store *s, struct ms_link *link, uint64_t node)
     r->is_paced = !is_loopback(ms_link_fd(link));
     r->unpaced = MS_PACE_IDLE_LOOKS;
     ms_list_init(&r->lendings);
-    ms_list_init(&r->lates);
+    ms_list_init(&r->delayed);
     ms_list_add_tail(&s->readers, &r->link_in);
     ms_link_set_ops(link, &link_ops, r);
     return 0;

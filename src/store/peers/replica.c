@@ -26,7 +26,8 @@ struct ms_object *ms_replica_get(struct ms_store *s, const Muster__StoredName *n
     if (o)
         return o;
     m = calloc(1, sizeof *m);
-    o = m ? ms_table_mirror(&s->table, name->node, name->id, name->len, ms_now_ns())
+    o = m ? ms_table_add_replica(
+                &s->table, name->node, name->id, name->len, ms_now_ns())
           : NULL;
     if (!o) {
         free(m);
@@ -38,7 +39,7 @@ struct ms_object *ms_replica_get(struct ms_store *s, const Muster__StoredName *n
     o->is_slice = ms_slice_is(name->id);
     ms_list_init(&m->waiting);
     ms_list_init(&m->relays);
-    m->origin = ms_far_get(s, name->node, name->address);
+    m->origin = ms_store_peer_get(s, name->node, name->address);
     o->user = m;
     return o;
 }
@@ -48,20 +49,20 @@ void ms_replica_free(struct ms_store *s, struct ms_object *o)
     struct ms_replica *m = o->user;
 
     if (!ms_list_is_empty(&m->waiting)) {
-        ms_list_splice(&s->untold, &m->waiting);
-        ms_timer_set(&s->untold_timer, 0); /* they may change the table: not now */
+        ms_list_splice(&s->bereft, &m->waiting);
+        ms_timer_set(&s->bereft_timer, 0); /* they may change the table: not now */
     }
     ms_replica_stop(o);
     ms_replica_drop_relays(o);
 }
 
-void ms_replicas_tell_untold(struct ms_store *s)
+void ms_replicas_tell_bereft(struct ms_store *s)
 {
     struct ms_error why = {0};
 
     ms_error_set(&why, -ENOENT, "an object is gone: it was let go of while it came");
-    while (!ms_list_is_empty(&s->untold)) {
-        struct waiter *w = ms_list_first(&s->untold, struct waiter, link);
+    while (!ms_list_is_empty(&s->bereft)) {
+        struct waiter *w = ms_list_first(&s->bereft, struct waiter, link);
 
         ms_list_remove(&w->link);
         w->fn(w->arg, s, &why);
@@ -112,7 +113,7 @@ void ms_replica_fail(struct ms_store *s,
 
 void ms_replica_unreached(struct ms_store *s, struct ms_object *o)
 {
-    const struct ms_far *origin = ((struct ms_replica *)o->user)->origin;
+    const struct ms_store_peer *origin = ((struct ms_replica *)o->user)->origin;
     char text[200];
 
     snprintf(
@@ -141,7 +142,7 @@ static void ask_hold(struct ms_replica *m)
     p.body_case = MUSTER__STORE_PEER__BODY_HOLD;
     p.hold = &hold;
     m->is_asked = true;
-    ms_far_send(m->origin, &p);
+    ms_store_peer_send(m->origin, &p);
 }
 
 int ms_replica_want(
@@ -171,7 +172,7 @@ int ms_replica_want(
     return 0;
 }
 
-static void tell_count(struct ms_far *origin, uint64_t id, int64_t by)
+static void tell_count(struct ms_store_peer *origin, uint64_t id, int64_t by)
 {
     Muster__StorePeer p = MUSTER__STORE_PEER__INIT;
     Muster__StoreCount count = MUSTER__STORE_COUNT__INIT;
@@ -180,16 +181,16 @@ static void tell_count(struct ms_far *origin, uint64_t id, int64_t by)
     count.by = by;
     p.body_case = MUSTER__STORE_PEER__BODY_COUNT;
     p.count = &count;
-    ms_far_send(origin, &p);
+    ms_store_peer_send(origin, &p);
 }
 
-void ms_replica_held(struct ms_far *f, const Muster__PeerHeld *held)
+void ms_replica_held(struct ms_store_peer *f, const Muster__PeerHeld *held)
 {
     struct ms_store *s = f->store;
     struct ms_object *o = ms_table_find(&s->table, f->node, held->id);
     struct ms_replica *m;
 
-    if (!o || !o->is_mirror) { /* nobody wants it any more */
+    if (!o || !o->is_replica) { /* nobody wants it any more */
         tell_count(f, held->id, -1);
         return;
     }
@@ -205,9 +206,10 @@ void ms_replica_held(struct ms_far *f, const Muster__PeerHeld *held)
     }
     ms_table_pin(o); /* a fetch that fails tells all, and then nobody holds it */
     if (m->wants_bytes && !o->is_whole && !m->source) {
-        struct ms_far *relay = held->address[0] && held->relay != s->table.node
-                                   ? ms_far_get(s, held->relay, held->address)
-                                   : NULL;
+        struct ms_store_peer *relay =
+            held->address[0] && held->relay != s->table.node
+                ? ms_store_peer_get(s, held->relay, held->address)
+                : NULL;
 
         ms_replica_fetch(s, o, relay ? relay : m->origin);
     }
@@ -238,7 +240,7 @@ void ms_replica_confirm(struct ms_store *s, struct ms_object *o)
     name.id = o->id;
     p.body_case = MUSTER__STORE_PEER__BODY_CONFIRM;
     p.confirm = &name;
-    ms_far_send(m->origin, &p);
+    ms_store_peer_send(m->origin, &p);
 }
 
 void ms_replica_grant(struct ms_store *s,
@@ -253,16 +255,16 @@ void ms_replica_grant(struct ms_store *s,
         return;
     p.body_case = MUSTER__STORE_PEER__BODY_GRANT;
     p.grant = (Muster__StoreGrant *)(uintptr_t)g;
-    ms_far_send(m->origin, &p);
+    ms_store_peer_send(m->origin, &p);
 }
 
 /* ---- trouble --------------------------------------------------------------------- */
 
-void ms_replica_gone(struct ms_far *f, const Muster__PeerGone *gone)
+void ms_replica_gone(struct ms_store_peer *f, const Muster__PeerGone *gone)
 {
     struct ms_store *s = f->store;
     struct ms_object *o = ms_table_find(&s->table, gone->node, gone->id);
-    struct ms_replica *m = o && o->is_mirror ? o->user : NULL;
+    struct ms_replica *m = o && o->is_replica ? o->user : NULL;
 
     if (!m)
         return;
@@ -284,8 +286,8 @@ struct name {
 void ms_replicas_walk(struct ms_store *s,
                       void (*fn)(struct ms_store *s,
                                  struct ms_object *o,
-                                 struct ms_far *f),
-                      struct ms_far *f)
+                                 struct ms_store_peer *f),
+                      struct ms_store_peer *f)
 {
     struct name *names =
         s->table.space ? calloc(s->table.objects.count + 1, sizeof *names) : NULL;
@@ -294,7 +296,7 @@ void ms_replicas_walk(struct ms_store *s,
     if (!names)
         return;
     ms_list_each (o, &s->table.all, struct ms_object, link)
-        if (o->is_mirror)
+        if (o->is_replica)
             names[count++] = (struct name){o->node, o->id};
     for (size_t i = 0; i < count; i++) {
         struct ms_object *o = ms_table_find(&s->table, names[i].node, names[i].id);
@@ -305,7 +307,7 @@ void ms_replicas_walk(struct ms_store *s,
     free(names);
 }
 
-static void resume(struct ms_store *s, struct ms_object *o, struct ms_far *f)
+static void resume(struct ms_store *s, struct ms_object *o, struct ms_store_peer *f)
 {
     struct ms_replica *m = o->user;
 
@@ -314,14 +316,14 @@ static void resume(struct ms_store *s, struct ms_object *o, struct ms_far *f)
         ask_hold(m);
 }
 
-void ms_replicas_resume(struct ms_store *s, struct ms_far *f)
+void ms_replicas_resume(struct ms_store *s, struct ms_store_peer *f)
 {
     if (ms_holdings_send(s, f) < 0)
         return; /* the next link may do */
     ms_replicas_walk(s, resume, f);
 }
 
-static void lost(struct ms_store *s, struct ms_object *o, struct ms_far *f)
+static void lost(struct ms_store *s, struct ms_object *o, struct ms_store_peer *f)
 {
     struct ms_replica *m = o->user;
 
@@ -331,7 +333,7 @@ static void lost(struct ms_store *s, struct ms_object *o, struct ms_far *f)
     ms_replica_unreached(s, o);
 }
 
-void ms_replicas_lost(struct ms_store *s, struct ms_far *f, bool for_good)
+void ms_replicas_lost(struct ms_store *s, struct ms_store_peer *f, bool for_good)
 {
     f->is_lost = for_good;
     ms_replicas_walk(s, lost, f);

@@ -12,14 +12,14 @@
 #include <sys/mman.h>
 
 struct job {
-    struct ms_job job;
+    struct ms_work_job job;
     struct ms_arena *arena;
     bool punches;
     int rc;
     ms_commit_fn *on_done;
     void *arg;
     size_t count, done;
-    struct ms_run runs[];
+    struct ms_block_run runs[];
 };
 
 struct ms_arena {
@@ -45,7 +45,7 @@ static uint64_t memory_available(void)
     return UINT64_MAX;
 }
 
-static int commit_run(struct ms_arena *a, const struct ms_run *run)
+static int commit_run(struct ms_arena *a, const struct ms_block_run *run)
 {
     int rc;
 
@@ -58,7 +58,7 @@ static int commit_run(struct ms_arena *a, const struct ms_run *run)
     return fallocate(a->fd, 0, (off_t)run->at, (off_t)run->len) < 0 ? -errno : 0;
 }
 
-static void punch_run(struct ms_arena *a, const struct ms_run *run)
+static void punch_run(struct ms_arena *a, const struct ms_block_run *run)
 {
     fallocate(a->fd,
               FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
@@ -66,7 +66,7 @@ static void punch_run(struct ms_arena *a, const struct ms_run *run)
               (off_t)run->len);
 }
 
-static void job_run(struct ms_job *job)
+static void job_run(struct ms_work_job *job)
 {
     struct job *j = MS_CONTAINER(job, struct job, job);
 
@@ -82,7 +82,7 @@ static void job_run(struct ms_job *job)
 
 /* ---- asking ---------------------------------------------------------------------- */
 
-static void job_done(struct ms_job *job)
+static void job_done(struct ms_work_job *job)
 {
     struct job *j = MS_CONTAINER(job, struct job, job);
 
@@ -91,7 +91,7 @@ static void job_done(struct ms_job *job)
     free(j);
 }
 
-static void job_drop(struct ms_job *job)
+static void job_drop(struct ms_work_job *job)
 {
     struct job *j = MS_CONTAINER(job, struct job, job);
 
@@ -101,7 +101,7 @@ static void job_drop(struct ms_job *job)
 }
 
 static int add_job(struct ms_arena *a,
-                   const struct ms_run *runs,
+                   const struct ms_block_run *runs,
                    size_t count,
                    bool punches,
                    ms_commit_fn *on_done,
@@ -111,7 +111,7 @@ static int add_job(struct ms_arena *a,
 
     if (!j)
         return -ENOMEM;
-    j->job = (struct ms_job){.run = job_run, .done = job_done, .drop = job_drop};
+    j->job = (struct ms_work_job){.run = job_run, .done = job_done, .drop = job_drop};
     j->arena = a;
     j->punches = punches;
     j->on_done = on_done;
@@ -126,7 +126,7 @@ static int add_job(struct ms_arena *a,
 }
 
 int ms_arena_commit(struct ms_arena *a,
-                    const struct ms_run *runs,
+                    const struct ms_block_run *runs,
                     size_t count,
                     ms_commit_fn *on_done,
                     void *arg)
@@ -134,7 +134,7 @@ int ms_arena_commit(struct ms_arena *a,
     return add_job(a, runs, count, false, on_done, arg);
 }
 
-int ms_arena_punch(struct ms_arena *a, const struct ms_run *run)
+int ms_arena_punch(struct ms_arena *a, const struct ms_block_run *run)
 {
     return add_job(a, run, 1, true, NULL, NULL);
 }

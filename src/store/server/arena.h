@@ -30,13 +30,14 @@ uint8_t *ms_arena_memory(const struct ms_arena *a);
 
 /* Memory for all of these runs (copied); on_done comes once, on the loop, never before
  * this returns: with 0, or why the runs behind the first `done` have none. -ENOMEM. */
-typedef void ms_commit_fn(void *arg, int rc, const struct ms_run *runs, size_t done);
+typedef void
+ms_commit_fn(void *arg, int rc, const struct ms_block_run *runs, size_t done);
 int ms_arena_commit(struct ms_arena *a,
-                    const struct ms_run *runs,
+                    const struct ms_block_run *runs,
                     size_t count,
                     ms_commit_fn *on_done,
                     void *arg);
 /* Give it back; what was there is lost. */
-int ms_arena_punch(struct ms_arena *a, const struct ms_run *run);
+int ms_arena_punch(struct ms_arena *a, const struct ms_block_run *run);
 
 #endif

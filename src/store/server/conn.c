@@ -26,47 +26,47 @@ static void packet_free(struct packet *p)
     free(p);
 }
 
-void ms_guest_destroy(struct ms_guest *g)
+void ms_store_conn_destroy(struct ms_store_conn *c)
 {
-    struct ms_store *s = g->store;
+    struct ms_store *s = c->store;
 
-    ms_watch_finish(&g->watch);
-    ms_watch_finish(&g->death);
-    ms_timer_finish(&g->patience);
-    ms_list_each (p, &g->unsent, struct packet, link)
+    ms_watch_finish(&c->watch);
+    ms_watch_finish(&c->death);
+    ms_timer_finish(&c->patience);
+    ms_list_each (p, &c->unsent, struct packet, link)
         packet_free(p);
-    ms_handshake_finish(&g->handshake);
-    ms_fd_close(&g->fd);
-    ms_fd_close(&g->pidfd);
-    ms_list_remove(&g->link);
-    s->guest_count--;
-    if (g->holder) {
-        ms_table_remove_holder(&s->table, g->holder);
+    ms_handshake_finish(&c->handshake);
+    ms_fd_close(&c->fd);
+    ms_fd_close(&c->pidfd);
+    ms_list_remove(&c->link);
+    s->conn_count--;
+    if (c->holder) {
+        ms_table_remove_holder(&s->table, c->holder);
         ms_store_retry_places(s); /* what others hold may be spilled now */
     }
-    free(g);
+    free(c);
 }
 
-struct ms_guest *ms_guest_find(struct ms_store *s, uint64_t holder)
+struct ms_store_conn *ms_store_conn_find(struct ms_store *s, uint64_t holder)
 {
-    ms_list_each (g, &s->guests, struct ms_guest, link)
-        if (g->holder && g->holder->id == holder)
-            return g;
+    ms_list_each (c, &s->conns, struct ms_store_conn, link)
+        if (c->holder && c->holder->id == holder)
+            return c;
     return NULL;
 }
 
 /* ---- answers --------------------------------------------------------------------- */
 
-static ssize_t send_packet(struct ms_guest *g, const struct packet *p)
+static ssize_t send_packet(struct ms_store_conn *c, const struct packet *p)
 {
-    return ms_fds_send(g->fd, p->data, p->len, &p->fd, p->fd >= 0);
+    return ms_fds_send(c->fd, p->data, p->len, &p->fd, p->fd >= 0);
 }
 
 /* 0, or a negative errno other than -EAGAIN. */
-static int flush(struct ms_guest *g)
+static int flush(struct ms_store_conn *c)
 {
-    ms_list_each (p, &g->unsent, struct packet, link) {
-        ssize_t n = send_packet(g, p);
+    ms_list_each (p, &c->unsent, struct packet, link) {
+        ssize_t n = send_packet(c, p);
 
         if (n == -EAGAIN)
             break;
@@ -74,16 +74,16 @@ static int flush(struct ms_guest *g)
             return (int)n;
         packet_free(p);
     }
-    return ms_watch_set(&g->watch,
-                        ms_list_is_empty(&g->unsent) ? MS_READ : MS_READ | MS_WRITE);
+    return ms_watch_set(&c->watch,
+                        ms_list_is_empty(&c->unsent) ? MS_READ : MS_READ | MS_WRITE);
 }
 
 /* What cannot be sent is no matter: the end of the connection is seen by reading. */
-static void send_bytes(struct ms_guest *g, struct packet *p)
+static void send_bytes(struct ms_store_conn *c, struct packet *p)
 {
-    ms_list_add_tail(&g->unsent, &p->link);
-    if (flush(g) < 0)
-        shutdown(g->fd, SHUT_RDWR);
+    ms_list_add_tail(&c->unsent, &p->link);
+    if (flush(c) < 0)
+        shutdown(c->fd, SHUT_RDWR);
 }
 
 static struct packet *packet_create(size_t len, int fd)
@@ -98,28 +98,28 @@ static struct packet *packet_create(size_t len, int fd)
     return p;
 }
 
-void ms_guest_answer(struct ms_guest *g,
-                     uint64_t request,
-                     Muster__StoreAnswer *m,
-                     int fd)
+void ms_store_conn_answer(struct ms_store_conn *c,
+                          uint64_t request,
+                          Muster__StoreAnswer *m,
+                          int fd)
 {
     struct packet *p;
 
     m->request = request;
     p = packet_create(muster__store_answer__get_packed_size(m), fd);
     if (!p) {
-        shutdown(g->fd, SHUT_RDWR);
+        shutdown(c->fd, SHUT_RDWR);
         return;
     }
     muster__store_answer__pack(m, p->data);
-    send_bytes(g, p);
+    send_bytes(c, p);
 }
 
-void ms_guest_refuse(struct ms_guest *g,
-                     uint64_t request,
-                     Muster__Failure__Kind kind,
-                     int code,
-                     const char *text)
+void ms_store_conn_refuse(struct ms_store_conn *c,
+                          uint64_t request,
+                          Muster__Failure__Kind kind,
+                          int code,
+                          const char *text)
 {
     Muster__StoreAnswer m = MUSTER__STORE_ANSWER__INIT;
     Muster__Failure f = MUSTER__FAILURE__INIT;
@@ -129,34 +129,34 @@ void ms_guest_refuse(struct ms_guest *g,
     f.message = (char *)(uintptr_t)text;
     m.body_case = MUSTER__STORE_ANSWER__BODY_FAILURE;
     m.failure = &f;
-    ms_guest_answer(g, request, &m, -1);
+    ms_store_conn_answer(c, request, &m, -1);
 }
 
 /* ---- the beginning --------------------------------------------------------------- */
 
-static int shake(struct ms_guest *g, const uint8_t *in, size_t len)
+static int shake(struct ms_store_conn *c, const uint8_t *in, size_t len)
 {
     uint8_t out[MS_HELLO_SERVER_SIZE];
     size_t out_len = 0;
     struct packet *p;
     int rc;
 
-    if (len != ms_handshake_need(&g->handshake))
+    if (len != ms_handshake_need(&c->handshake))
         return -EPROTO;
-    rc = ms_handshake_step(&g->handshake, in, out, &out_len, NULL);
+    rc = ms_handshake_step(&c->handshake, in, out, &out_len, NULL);
     if (rc < 0 || !out_len)
         return rc;
     p = packet_create(out_len, -1);
     if (!p)
         return -ENOMEM;
     memcpy(p->data, out, out_len);
-    send_bytes(g, p);
+    send_bytes(c, p);
     return 0;
 }
 
-static int welcome(struct ms_guest *g, const Muster__StoreAsk *ask)
+static int welcome(struct ms_store_conn *c, const Muster__StoreAsk *ask)
 {
-    struct ms_store *s = g->store;
+    struct ms_store *s = c->store;
     Muster__StoreAnswer m = MUSTER__STORE_ANSWER__INIT;
     Muster__StoreWelcome w = MUSTER__STORE_WELCOME__INIT;
     struct ms_holder *old;
@@ -165,17 +165,17 @@ static int welcome(struct ms_guest *g, const Muster__StoreAsk *ask)
         return -EPROTO;
     old = ms_table_find_holder(&s->table, ask->hello->holder);
     if (old) { /* the same process comes again, after an exec: what it had is lost */
-        struct ms_guest *other = ms_guest_find(s, old->id);
+        struct ms_store_conn *other = ms_store_conn_find(s, old->id);
 
-        if (!other || other->pid != g->pid)
+        if (!other || other->pid != c->pid)
             return -EPROTO;
-        ms_guest_destroy(other);
+        ms_store_conn_destroy(other);
     }
-    g->holder = ms_table_add_holder(
-        &s->table, ask->hello->holder, MS_HOLDER_PROCESS, g->pid, ask->hello->name);
-    if (!g->holder)
+    c->holder = ms_table_add_holder(
+        &s->table, ask->hello->holder, MS_HOLDER_PROCESS, c->pid, ask->hello->name);
+    if (!c->holder)
         return -ENOMEM;
-    ms_timer_cancel(&g->patience);
+    ms_timer_cancel(&c->patience);
     w.node = s->table.node;
     w.arena_size = ms_space_size(s->table.space);
     w.limit = ms_space_limit(s->table.space);
@@ -184,45 +184,45 @@ static int welcome(struct ms_guest *g, const Muster__StoreAsk *ask)
     w.spills = s->spill != NULL;
     m.body_case = MUSTER__STORE_ANSWER__BODY_WELCOME;
     m.welcome = &w;
-    ms_guest_answer(g, ask->request, &m, ms_arena_fd(s->arena));
+    ms_store_conn_answer(c, ask->request, &m, ms_arena_fd(s->arena));
     return 0;
 }
 
 /* ---- reading --------------------------------------------------------------------- */
 
-static int take(struct ms_guest *g, const uint8_t *data, size_t len)
+static int take(struct ms_store_conn *c, const uint8_t *data, size_t len)
 {
     Muster__StoreAsk *ask;
     int rc = 0;
 
-    if (!g->handshake.done)
-        return shake(g, data, len);
+    if (!c->handshake.done)
+        return shake(c, data, len);
     ask = muster__store_ask__unpack(NULL, len, data);
     if (!ask)
         return -EPROTO;
-    if (!g->holder)
-        rc = welcome(g, ask);
+    if (!c->holder)
+        rc = welcome(c, ask);
     else
-        ms_guest_asks(g, ask);
+        ms_store_conn_handle(c, ask);
     muster__store_ask__free_unpacked(ask, NULL);
     return rc;
 }
 
 /* 0: there is no more now; 1: there may be; or a negative errno. */
-static int read_some(struct ms_guest *g)
+static int read_some(struct ms_store_conn *c)
 {
     static uint8_t data[MS_STORE_MESSAGE_MAX]; /* of the one thread */
 
     for (int i = 0; i < READS_MAX; i++) {
         size_t count = 0;
-        ssize_t n = ms_fds_recv(g->fd, data, sizeof data, NULL, &count);
+        ssize_t n = ms_fds_recv(c->fd, data, sizeof data, NULL, &count);
         int rc;
 
         if (n == -EAGAIN)
             return 0;
         if (n <= 0)
             return n < 0 ? (int)n : -EPIPE;
-        rc = take(g, data, (size_t)n);
+        rc = take(c, data, (size_t)n);
         if (rc < 0)
             return rc;
     }
@@ -231,15 +231,15 @@ static int read_some(struct ms_guest *g)
 
 static void on_ready(void *arg, unsigned events)
 {
-    struct ms_guest *g = arg;
+    struct ms_store_conn *c = arg;
     int rc = 0;
 
     if (events & MS_WRITE)
-        rc = flush(g);
+        rc = flush(c);
     if (rc == 0 && events & MS_READ)
-        rc = read_some(g);
+        rc = read_some(c);
     if (rc < 0)
-        ms_guest_destroy(g);
+        ms_store_conn_destroy(c);
 }
 
 /* What it has said to the last is heard: others hold what it gave them. */
@@ -248,62 +248,62 @@ static void on_death(void *arg, unsigned events)
     (void)events;
     while (read_some(arg) > 0)
         ;
-    ms_guest_destroy(arg);
+    ms_store_conn_destroy(arg);
 }
 
 static void on_late(void *arg)
 {
-    ms_guest_destroy(arg);
+    ms_store_conn_destroy(arg);
 }
 
 /* ---- coming ---------------------------------------------------------------------- */
 
 /* Takes the descriptor. */
-static int guest_create(struct ms_store *s, int fd)
+static int conn_create(struct ms_store *s, int fd)
 {
-    struct ms_guest *g = calloc(1, sizeof *g);
+    struct ms_store_conn *c = calloc(1, sizeof *c);
     uint8_t nonce[32];
     uid_t uid;
     int rc;
 
-    if (!g || ms_random_bytes(nonce, sizeof nonce) < 0) {
-        free(g);
+    if (!c || ms_random_bytes(nonce, sizeof nonce) < 0) {
+        free(c);
         close(fd);
         return -ENOMEM;
     }
-    g->store = s;
-    g->fd = fd;
-    g->pidfd = -1;
-    ms_list_init(&g->unsent);
-    ms_list_add_tail(&s->guests, &g->link);
-    s->guest_count++;
-    ms_handshake_init_server(&g->handshake, s->secret, nonce, s->table.node);
-    rc = ms_unix_peer(fd, &uid, &g->pid);
+    c->store = s;
+    c->fd = fd;
+    c->pidfd = -1;
+    ms_list_init(&c->unsent);
+    ms_list_add_tail(&s->conns, &c->link);
+    s->conn_count++;
+    ms_handshake_init_server(&c->handshake, s->secret, nonce, s->table.node);
+    rc = ms_unix_peer(fd, &uid, &c->pid);
     if (rc == 0 && uid != geteuid())
         rc = -EACCES;
     if (rc == 0 &&
-        g->pid > 0) /* else it is of another pid namespace: its end of file */
-        g->pidfd = rc = ms_process_open(g->pid);
+        c->pid > 0) /* else it is of another pid namespace: its end of file */
+        c->pidfd = rc = ms_process_open(c->pid);
     if (rc >= 0)
-        rc = ms_watch_init(&g->watch, s->loop, fd, MS_READ, on_ready, g);
+        rc = ms_watch_init(&c->watch, s->loop, fd, MS_READ, on_ready, c);
     if (rc >= 0)
-        rc = ms_timer_init(&g->patience, s->loop, on_late, g);
+        rc = ms_timer_init(&c->patience, s->loop, on_late, c);
     if (rc >= 0)
-        rc = ms_timer_set(&g->patience, MS_HANDSHAKE_NS);
-    if (rc >= 0 && g->pidfd >= 0)
-        rc = ms_watch_init(&g->death, s->loop, g->pidfd, MS_READ, on_death, g);
+        rc = ms_timer_set(&c->patience, MS_HANDSHAKE_NS);
+    if (rc >= 0 && c->pidfd >= 0)
+        rc = ms_watch_init(&c->death, s->loop, c->pidfd, MS_READ, on_death, c);
     if (rc < 0)
-        ms_guest_destroy(g);
+        ms_store_conn_destroy(c);
     return rc;
 }
 
-void ms_guest_accept(struct ms_store *s)
+void ms_store_conn_accept(struct ms_store *s)
 {
     int fd;
 
     while ((fd = ms_unix_accept(s->listen_fd)) >= 0)
-        if (s->guest_count >= MS_STORE_CLIENTS_MAX)
+        if (s->conn_count >= MS_STORE_CLIENTS_MAX)
             close(fd);
         else
-            guest_create(s, fd);
+            conn_create(s, fd);
 }

@@ -24,7 +24,7 @@ static const struct ms_holder *next_largest(const struct ms_table *t,
 
     if (below)
         limit = ms_holder_bytes(below, &n);
-    ms_list_each (h, &t->people, struct ms_holder, link) {
+    ms_list_each (h, &t->holder_list, struct ms_holder, link) {
         uint64_t bytes = ms_holder_bytes(h, &n);
 
         if (bytes > limit || (below && bytes == limit && h->id >= below->id))

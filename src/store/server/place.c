@@ -26,7 +26,7 @@ struct placing {
 
 void ms_store_punch_idle(struct ms_store *s)
 {
-    struct ms_run run;
+    struct ms_block_run run;
     uint64_t from = 0;
 
     while (ms_space_idle(s->table.space, from, &run)) {
@@ -41,7 +41,7 @@ void ms_store_punch_idle(struct ms_store *s)
 /* Runs of blocks without memory that the object needs; their bytes. */
 static uint64_t missing_runs(struct ms_store *s,
                              const struct ms_object *o,
-                             struct ms_run *runs,
+                             struct ms_block_run *runs,
                              size_t *count)
 {
     uint64_t at = o->at, end = o->at + (o->len ? o->len : 1), bytes = 0;
@@ -51,7 +51,7 @@ static uint64_t missing_runs(struct ms_store *s,
         bytes += runs[*count].len;
         at = runs[*count].at + runs[*count].len;
         if (++*count == RUNS_MAX) { /* the last one covers all that is left */
-            struct ms_run *last = &runs[RUNS_MAX - 1];
+            struct ms_block_run *last = &runs[RUNS_MAX - 1];
             uint64_t stop =
                 (end + MS_SPACE_BLOCK - 1) / MS_SPACE_BLOCK * MS_SPACE_BLOCK;
 
@@ -76,7 +76,8 @@ static void finish(struct placing *p, int rc, const char *text)
     free(p);
 }
 
-static void on_committed(void *arg, int rc, const struct ms_run *runs, size_t done)
+static void
+on_committed(void *arg, int rc, const struct ms_block_run *runs, size_t done)
 {
     struct placing *p = arg;
     struct ms_store *s = p->store;
@@ -103,7 +104,7 @@ static void on_committed(void *arg, int rc, const struct ms_run *runs, size_t do
 static void commit(struct placing *p, const struct ms_object *o)
 {
     struct ms_store *s = p->store;
-    struct ms_run runs[RUNS_MAX];
+    struct ms_block_run runs[RUNS_MAX];
     size_t count;
     uint64_t bytes = missing_runs(s, o, runs, &count);
 

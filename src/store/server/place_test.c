@@ -31,7 +31,7 @@ static void test_an_object_takes_no_memory_behind_it(void **unused)
     assert_int_equal(h->at % MS_SPACE_BLOCK, 0);
     assert_int_equal(memory_of(c->arena_fd), 2 * MS_SPACE_BLOCK);
     ms_held_unref(h);
-    ms_store_close(c);
+    ms_store_client_close(c);
     rig_stop(&r);
 }
 
@@ -54,14 +54,14 @@ static void test_a_container_without_memory(void **unused)
     (void)unused;
     rig_start_with(&r, &o);
     c = rig_enter(&r, 1);
-    assert_string_equal(ms_store_warning(c), "mind the container");
+    assert_string_equal(ms_store_client_warning(c), "mind the container");
     h = rig_make(c, 3 * MS_SPACE_BLOCK);
-    assert_null(ms_store_make(c, 4 * MS_SPACE_BLOCK, "test.c:1", &err));
+    assert_null(ms_store_client_make(c, 4 * MS_SPACE_BLOCK, "test.c:1", &err));
     assert_int_equal(err.code, -ENOMEM);
     assert_non_null(strstr(err.text, "container"));
     ms_held_unref(h);
     rig_wait_objects(c, 0); /* nothing is left of the one that failed */
-    ms_store_close(c);
+    ms_store_client_close(c);
     rig_stop(&r);
 }
 
@@ -72,11 +72,11 @@ struct scene {
     struct ms_loop *loop;
     struct ms_store *store;
     struct ms_holder *process;
-    struct ms_run beside; /* that nobody uses */
+    struct ms_block_run beside; /* that nobody uses */
     int told;
 };
 
-static void on_beside(void *arg, int rc, const struct ms_run *runs, size_t done)
+static void on_beside(void *arg, int rc, const struct ms_block_run *runs, size_t done)
 {
     struct scene *scene = arg;
 

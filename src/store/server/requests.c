@@ -20,7 +20,7 @@ void ms_store_name(const struct ms_store *s,
     out->len = o->len;
     out->at = o->at;
     out->is_here = o->is_whole && o->is_ready;
-    if (!o->is_mirror)
+    if (!o->is_replica)
         out->address = s->address;
 }
 
@@ -31,48 +31,49 @@ struct making {
     uint64_t holder, request;
 };
 
-static void made(struct ms_guest *g, uint64_t request, const struct ms_object *o)
+static void made(struct ms_store_conn *c, uint64_t request, const struct ms_object *o)
 {
     Muster__StoreAnswer m = MUSTER__STORE_ANSWER__INIT;
     Muster__StoredName name;
 
-    ms_store_name(g->store, o, &name);
+    ms_store_name(c->store, o, &name);
     m.body_case = MUSTER__STORE_ANSWER__BODY_MADE;
     m.made = &name;
-    ms_guest_answer(g, request, &m, -1);
+    ms_store_conn_answer(c, request, &m, -1);
 }
 
 static void
 on_made(void *arg, struct ms_store *s, struct ms_object *o, const struct ms_error *why)
 {
     struct making *k = arg;
-    struct ms_guest *g = ms_guest_find(s, k->holder);
+    struct ms_store_conn *c = ms_store_conn_find(s, k->holder);
 
-    if (g && o && !why) {
+    if (c && o && !why) {
         o->is_ready = true;
-        made(g, k->request, o);
-    } else if (g && o) {
-        ms_guest_refuse(
-            g, k->request, MUSTER__FAILURE__KIND__NO_MEMORY, why->code, why->text);
-        ms_table_count(&s->table, o, g->holder, -1, ms_now_ns());
+        made(c, k->request, o);
+    } else if (c && o) {
+        ms_store_conn_refuse(
+            c, k->request, MUSTER__FAILURE__KIND__NO_MEMORY, why->code, why->text);
+        ms_table_count(&s->table, o, c->holder, -1, ms_now_ns());
     }
     free(k);
 }
 
-static void ask_make(struct ms_guest *g, uint64_t request, const Muster__StoreMake *m)
+static void
+ask_make(struct ms_store_conn *c, uint64_t request, const Muster__StoreMake *m)
 {
-    struct ms_store *s = g->store;
+    struct ms_store *s = c->store;
     struct ms_object *o = NULL;
     struct making *k = malloc(sizeof *k);
 
     if (!k ||
-        ms_table_make(&s->table, g->holder, m->len, m->site, ms_now_ns(), &o) < 0) {
+        ms_table_make(&s->table, c->holder, m->len, m->site, ms_now_ns(), &o) < 0) {
         free(k);
-        ms_guest_refuse(
-            g, request, MUSTER__FAILURE__KIND__NO_MEMORY, -ENOMEM, "out of memory");
+        ms_store_conn_refuse(
+            c, request, MUSTER__FAILURE__KIND__NO_MEMORY, -ENOMEM, "out of memory");
         return;
     }
-    *k = (struct making){g->holder->id, request};
+    *k = (struct making){c->holder->id, request};
     ms_store_place(s, o, on_made, k);
 }
 
@@ -90,9 +91,9 @@ struct attaching {
     } at[];
 };
 
-static void attached(struct ms_guest *g, const struct attaching *a)
+static void attached(struct ms_store_conn *c, const struct attaching *a)
 {
-    struct ms_store *s = g->store;
+    struct ms_store *s = c->store;
     Muster__StoreAnswer m = MUSTER__STORE_ANSWER__INIT;
     Muster__StoreAttached all = MUSTER__STORE_ATTACHED__INIT;
     Muster__StoredName *names = calloc(a->count + 1, sizeof *names);
@@ -107,24 +108,24 @@ static void attached(struct ms_guest *g, const struct attaching *a)
         else /* let go of while it was waited for */
             muster__stored_name__init(&names[i]);
         if (a->bare && names[i].is_here)
-            ms_table_read(&s->table, o, g->holder, 1, ms_now_ns());
+            ms_table_read(&s->table, o, c->holder, 1, ms_now_ns());
     }
     all.names = pointers;
     all.n_names = a->count;
     m.body_case = MUSTER__STORE_ANSWER__BODY_ATTACHED;
     m.attached = &all;
     if (names && pointers)
-        ms_guest_answer(g, a->request, &m, -1);
+        ms_store_conn_answer(c, a->request, &m, -1);
     else
-        ms_guest_refuse(
-            g, a->request, MUSTER__FAILURE__KIND__NO_MEMORY, -ENOMEM, "out of memory");
+        ms_store_conn_refuse(
+            c, a->request, MUSTER__FAILURE__KIND__NO_MEMORY, -ENOMEM, "out of memory");
     free(names);
     free(pointers);
 }
 
-static void let_go(struct ms_guest *g, const struct attaching *a)
+static void let_go(struct ms_store_conn *c, const struct attaching *a)
 {
-    struct ms_store *s = g->store;
+    struct ms_store *s = c->store;
 
     for (size_t i = 0; i < a->count; i++) {
         struct ms_object *o = ms_table_find(&s->table, a->at[i].node, a->at[i].id);
@@ -132,30 +133,30 @@ static void let_go(struct ms_guest *g, const struct attaching *a)
         if (!o || !a->at[i].is_held)
             continue;
         if (!a->bare)
-            ms_table_read(&s->table, o, g->holder, -1, ms_now_ns());
-        ms_table_count(&s->table, o, g->holder, -1, ms_now_ns());
+            ms_table_read(&s->table, o, c->holder, -1, ms_now_ns());
+        ms_table_count(&s->table, o, c->holder, -1, ms_now_ns());
     }
 }
 
 /* One of them can be read, or not; or all were begun. */
 static void attach_step(struct ms_store *s, struct attaching *a)
 {
-    struct ms_guest *g;
+    struct ms_store_conn *c;
 
     if (--a->waiting > 0)
         return;
-    g = ms_guest_find(s, a->holder);
-    if (g && a->why.code == 0) {
-        attached(g, a);
-    } else if (g) {
-        ms_guest_refuse(g,
-                        a->request,
-                        a->why.code == -ENOSPC || a->why.code == -ENOMEM
-                            ? MUSTER__FAILURE__KIND__NO_MEMORY
-                            : MUSTER__FAILURE__KIND__LOST,
-                        a->why.code,
-                        a->why.text);
-        let_go(g, a);
+    c = ms_store_conn_find(s, a->holder);
+    if (c && a->why.code == 0) {
+        attached(c, a);
+    } else if (c) {
+        ms_store_conn_refuse(c,
+                             a->request,
+                             a->why.code == -ENOSPC || a->why.code == -ENOMEM
+                                 ? MUSTER__FAILURE__KIND__NO_MEMORY
+                                 : MUSTER__FAILURE__KIND__LOST,
+                             a->why.code,
+                             a->why.text);
+        let_go(c, a);
     }
     free(a);
 }
@@ -169,12 +170,12 @@ static void on_here(void *arg, struct ms_store *s, const struct ms_error *why)
     attach_step(s, a);
 }
 
-static void attach_one(struct ms_guest *g,
+static void attach_one(struct ms_store_conn *c,
                        struct attaching *a,
                        size_t i,
                        const Muster__StoredName *n)
 {
-    struct ms_store *s = g->store;
+    struct ms_store *s = c->store;
     struct ms_object *o = n->node == s->table.node
                               ? ms_table_find(&s->table, n->node, n->id)
                               : ms_replica_get(s, n);
@@ -189,7 +190,7 @@ static void attach_one(struct ms_guest *g,
                      (unsigned long long)n->len);
         return;
     }
-    if (ms_table_count(&s->table, o, g->holder, 1, ms_now_ns()) < 0) {
+    if (ms_table_count(&s->table, o, c->holder, 1, ms_now_ns()) < 0) {
         ms_error_set(&a->why, -ENOMEM, "out of memory");
         return;
     }
@@ -199,12 +200,12 @@ static void attach_one(struct ms_guest *g,
     }
     a->at[i].is_held = true;
     if (!a->bare)
-        ms_table_read(&s->table, o, g->holder, 1, ms_now_ns());
+        ms_table_read(&s->table, o, c->holder, 1, ms_now_ns());
     if (o->spilled && !a->bare) {
         a->waiting++;
         ms_spill_want(s, o, on_here, a);
     }
-    if (!o->is_mirror || o->spilled)
+    if (!o->is_replica || o->spilled)
         return;
     a->waiting++;
     rc = ms_replica_want(s, o, a->bare, on_here, a);
@@ -218,44 +219,44 @@ static void attach_one(struct ms_guest *g,
 }
 
 static void
-ask_attach(struct ms_guest *g, uint64_t request, const Muster__StoreAttach *m)
+ask_attach(struct ms_store_conn *c, uint64_t request, const Muster__StoreAttach *m)
 {
     struct attaching *a;
 
     if (m->n_names > MS_STORE_NAMES_MAX) {
-        ms_guest_refuse(
-            g, request, MUSTER__FAILURE__KIND__BAD_ARGUMENT, -E2BIG, "too many names");
+        ms_store_conn_refuse(
+            c, request, MUSTER__FAILURE__KIND__BAD_ARGUMENT, -E2BIG, "too many names");
         return;
     }
     a = calloc(1, sizeof *a + m->n_names * sizeof a->at[0]);
     if (!a) {
-        ms_guest_refuse(
-            g, request, MUSTER__FAILURE__KIND__NO_MEMORY, -ENOMEM, "out of memory");
+        ms_store_conn_refuse(
+            c, request, MUSTER__FAILURE__KIND__NO_MEMORY, -ENOMEM, "out of memory");
         return;
     }
-    a->holder = g->holder->id;
+    a->holder = c->holder->id;
     a->request = request;
     a->count = m->n_names;
     a->bare = m->bare;
     a->waiting = 1; /* ourselves */
     for (size_t i = 0; i < m->n_names && !a->why.code; i++)
-        attach_one(g, a, i, m->names[i]);
-    attach_step(g->store, a);
+        attach_one(c, a, i, m->names[i]);
+    attach_step(c->store, a);
 }
 
 /* ---- counts ---------------------------------------------------------------------- */
 
-static void ask_count(struct ms_guest *g, const Muster__StoreCount *m)
+static void ask_count(struct ms_store_conn *c, const Muster__StoreCount *m)
 {
-    struct ms_object *o = ms_table_find(&g->store->table, m->node, m->id);
+    struct ms_object *o = ms_table_find(&c->store->table, m->node, m->id);
 
     if (!o)
         return;
-    ms_table_read(&g->store->table, o, g->holder, m->reads, ms_now_ns());
+    ms_table_read(&c->store->table, o, c->holder, m->reads, ms_now_ns());
     if (m->reads < 0)
-        ms_store_retry_places(g->store); /* it may be spilled */
+        ms_store_retry_places(c->store); /* it may be spilled */
     if (m->by)
-        ms_table_count(&g->store->table, o, g->holder, m->by, ms_now_ns());
+        ms_table_count(&c->store->table, o, c->holder, m->by, ms_now_ns());
 }
 
 void ms_store_grant_to(struct ms_store *s, const Muster__StoreGrant *m)
@@ -268,12 +269,12 @@ void ms_store_grant_to(struct ms_store *s, const Muster__StoreGrant *m)
 
     if (!o)
         return;
-    if (o->is_mirror && !is_here) { /* its origin counts the nodes */
+    if (o->is_replica && !is_here) { /* its origin counts the nodes */
         ms_replica_grant(s, o, m);
         return;
     }
     to = is_here ? ms_table_find_holder(&s->table, m->holder)
-                 : ms_visitor_holder(s, m->node, "that was answered");
+                 : ms_store_node_holder(s, m->node, "that was answered");
     if (!to)
         return; /* whoever asked has gone */
     if (m->is_taken_back) {
@@ -285,9 +286,9 @@ void ms_store_grant_to(struct ms_store *s, const Muster__StoreGrant *m)
     ms_store_watch_leases(s);
 }
 
-static void ask_confirm(struct ms_guest *g, const Muster__StoreConfirm *m)
+static void ask_confirm(struct ms_store_conn *c, const Muster__StoreConfirm *m)
 {
-    struct ms_store *s = g->store;
+    struct ms_store *s = c->store;
     struct ms_object *o;
 
     if (!m->name)
@@ -295,8 +296,8 @@ static void ask_confirm(struct ms_guest *g, const Muster__StoreConfirm *m)
     if (m->name->node == s->table.node || m->from == s->table.node) {
         o = ms_table_find(&s->table, m->name->node, m->name->id);
         if (o) {
-            ms_table_confirm(&s->table, o, g->holder, ms_now_ns());
-            ms_table_read(&s->table, o, g->holder, m->reads, ms_now_ns());
+            ms_table_confirm(&s->table, o, c->holder, ms_now_ns());
+            ms_table_read(&s->table, o, c->holder, m->reads, ms_now_ns());
             ms_store_retry_places(s); /* the same, unless it is read */
         }
         return;
@@ -305,51 +306,51 @@ static void ask_confirm(struct ms_guest *g, const Muster__StoreConfirm *m)
     if (!o)
         return;
     ms_replica_confirm(s, o);
-    ms_table_count(&s->table, o, g->holder, 1, ms_now_ns());
+    ms_table_count(&s->table, o, c->holder, 1, ms_now_ns());
 }
 
-static void ask_stats(struct ms_guest *g, uint64_t request, bool objects)
+static void ask_stats(struct ms_store_conn *c, uint64_t request, bool objects)
 {
     Muster__StoreAnswer m = MUSTER__STORE_ANSWER__INIT;
-    Muster__StoreStats *stats = ms_store_stats(g->store, objects ? OBJECTS_SHOWN : 0);
+    Muster__StoreStats *stats = ms_store_stats(c->store, objects ? OBJECTS_SHOWN : 0);
 
     if (!stats) {
-        ms_guest_refuse(
-            g, request, MUSTER__FAILURE__KIND__NO_MEMORY, -ENOMEM, "out of memory");
+        ms_store_conn_refuse(
+            c, request, MUSTER__FAILURE__KIND__NO_MEMORY, -ENOMEM, "out of memory");
         return;
     }
     m.body_case = MUSTER__STORE_ANSWER__BODY_STATS;
     m.stats = stats;
-    ms_guest_answer(g, request, &m, -1);
+    ms_store_conn_answer(c, request, &m, -1);
     ms_store_stats_free(stats);
 }
 
-void ms_guest_asks(struct ms_guest *g, const Muster__StoreAsk *ask)
+void ms_store_conn_handle(struct ms_store_conn *c, const Muster__StoreAsk *ask)
 {
     switch (ask->body_case) {
     case MUSTER__STORE_ASK__BODY_MAKE:
-        ask_make(g, ask->request, ask->make);
+        ask_make(c, ask->request, ask->make);
         break;
     case MUSTER__STORE_ASK__BODY_ATTACH:
-        ask_attach(g, ask->request, ask->attach);
+        ask_attach(c, ask->request, ask->attach);
         break;
     case MUSTER__STORE_ASK__BODY_COUNT:
-        ask_count(g, ask->count);
+        ask_count(c, ask->count);
         break;
     case MUSTER__STORE_ASK__BODY_GRANT:
-        ms_store_grant_to(g->store, ask->grant);
+        ms_store_grant_to(c->store, ask->grant);
         break;
     case MUSTER__STORE_ASK__BODY_CONFIRM:
-        ask_confirm(g, ask->confirm);
+        ask_confirm(c, ask->confirm);
         break;
     case MUSTER__STORE_ASK__BODY_STATS:
-        ask_stats(g, ask->request, ask->stats->objects);
+        ask_stats(c, ask->request, ask->stats->objects);
         break;
     default:
-        ms_guest_refuse(g,
-                        ask->request,
-                        MUSTER__FAILURE__KIND__REFUSED,
-                        -EPROTO,
-                        "the store does not know what is asked");
+        ms_store_conn_refuse(c,
+                             ask->request,
+                             MUSTER__FAILURE__KIND__REFUSED,
+                             -EPROTO,
+                             "the store does not know what is asked");
     }
 }

@@ -46,10 +46,10 @@ static void on_free(void *arg, struct ms_object *o)
 {
     struct ms_store *s = arg;
 
-    if (o->is_mirror)
+    if (o->is_replica)
         ms_replica_free(s, o);
     else if (!o->is_slice)
-        ms_given_tell(s, o);
+        ms_receivers_tell(s, o);
     free(o->user);
     o->user = NULL;
     if (o->spilled)
@@ -80,9 +80,9 @@ static void on_lease(void *arg)
     ms_store_retry_places(arg); /* that was promised, and may be spilled now */
 }
 
-static void on_untold(void *arg)
+static void on_bereft(void *arg)
 {
-    ms_replicas_tell_untold(arg);
+    ms_replicas_tell_bereft(arg);
 }
 
 /* ---- life ------------------------------------------------------------------------ */
@@ -95,7 +95,7 @@ static void on_pace(void *arg)
 static void on_connect(void *arg, unsigned events)
 {
     (void)events;
-    ms_guest_accept(arg);
+    ms_store_conn_accept(arg);
 }
 
 /* Takes the descriptor. */
@@ -122,13 +122,13 @@ static int start(struct ms_store *s, uint64_t limit, int tcp_fd, struct ms_error
     if (rc == 0)
         rc = ms_timer_init(&s->idle_timer, s->loop, on_idle, s);
     if (rc == 0)
-        rc = ms_timer_init(&s->untold_timer, s->loop, on_untold, s);
+        rc = ms_timer_init(&s->bereft_timer, s->loop, on_bereft, s);
     if (rc == 0)
         rc = ms_timer_init(&s->pace_timer, s->loop, on_pace, s);
     if (rc == 0)
         rc = ms_timer_init(&s->place_timer, s->loop, ms_store_on_place_time, s);
     if (rc == 0 && fd >= 0)
-        rc = ms_visitors_listen(s, MS_TAKE_FD(fd), s->tls);
+        rc = ms_remote_holders_listen(s, MS_TAKE_FD(fd), s->tls);
     return rc < 0 ? ms_error_sys(err, rc, "cannot watch the store's socket") : 0;
 }
 
@@ -154,11 +154,11 @@ struct ms_store *ms_store_create(const struct ms_store_options *o, struct ms_err
     s->note_arg = o->note_arg;
     memcpy(s->secret, o->secret, sizeof s->secret);
     s->listen_fd = -1;
-    ms_list_init(&s->guests);
-    ms_list_init(&s->visitors);
+    ms_list_init(&s->conns);
+    ms_list_init(&s->remote_holders);
     ms_list_init(&s->readers);
-    ms_list_init(&s->fars);
-    ms_list_init(&s->untold);
+    ms_list_init(&s->peers);
+    ms_list_init(&s->bereft);
     ms_list_init(&s->placings);
     err = err ? err : &own;
     if (start(s, o->limit, o->listen_fd, err) < 0 ||
@@ -176,7 +176,7 @@ static void drop_objects(struct ms_store *s)
         return;
     ms_list_splice(&s->table.all, &s->table.unheld);
     ms_list_each (o, &s->table.all, struct ms_object, link) {
-        if (o->is_mirror)
+        if (o->is_replica)
             ms_replica_free(s, o);
         free(o->user);
         if (o->spilled)
@@ -189,20 +189,20 @@ void ms_store_destroy(struct ms_store *s)
     if (!s)
         return;
     ms_watch_finish(&s->watch);
-    ms_list_each (g, &s->guests, struct ms_guest, link)
-        ms_guest_destroy(g);
-    ms_readers_finish(s);
+    ms_list_each (g, &s->conns, struct ms_store_conn, link)
+        ms_store_conn_destroy(g);
+    ms_remote_readers_finish(s);
     ms_store_fail_places(s);
     ms_spill_stop(s);
     ms_arena_destroy(MS_TAKE(s->arena)); /* all that waits for it ends now */
-    ms_visitors_finish(s);
-    ms_fars_finish(s);
+    ms_remote_holders_finish(s);
+    ms_store_peers_finish(s);
     if (s->listen_fd >= 0)
         unlink(s->path);
     ms_fd_close(&s->listen_fd);
     drop_objects(s);
-    ms_replicas_tell_untold(s);        /* no guest is there: they only end */
-    ms_timer_finish(&s->untold_timer); /* what goes sets timers: they go last */
+    ms_replicas_tell_bereft(s);        /* no guest is there: they only end */
+    ms_timer_finish(&s->bereft_timer); /* what goes sets timers: they go last */
     ms_timer_finish(&s->lease_timer);
     ms_timer_finish(&s->idle_timer);
     ms_timer_finish(&s->pace_timer);

@@ -281,7 +281,7 @@ static bool find_run(const struct ms_space *s,
                      uint64_t from,
                      uint64_t to,
                      bool (*wanted)(const struct ms_space *s, uint64_t block),
-                     struct ms_run *run)
+                     struct ms_block_run *run)
 {
     uint64_t first = from, end;
 
@@ -292,7 +292,8 @@ static bool find_run(const struct ms_space *s,
     end = first + 1;
     while (end < to && wanted(s, end))
         end++;
-    *run = (struct ms_run){first * MS_SPACE_BLOCK, (end - first) * MS_SPACE_BLOCK};
+    *run =
+        (struct ms_block_run){first * MS_SPACE_BLOCK, (end - first) * MS_SPACE_BLOCK};
     return true;
 }
 
@@ -309,7 +310,7 @@ static bool is_idle(const struct ms_space *s, uint64_t block)
 bool ms_space_missing(const struct ms_space *s,
                       uint64_t at,
                       uint64_t len,
-                      struct ms_run *run)
+                      struct ms_block_run *run)
 {
     assert(at + len <= s->size);
     return find_run(s,
@@ -319,12 +320,12 @@ bool ms_space_missing(const struct ms_space *s,
                     run);
 }
 
-bool ms_space_idle(const struct ms_space *s, uint64_t from, struct ms_run *run)
+bool ms_space_idle(const struct ms_space *s, uint64_t from, struct ms_block_run *run)
 {
     return find_run(s, from / MS_SPACE_BLOCK, s->size / MS_SPACE_BLOCK, is_idle, run);
 }
 
-static void set_memory(struct ms_space *s, const struct ms_run *run, bool on)
+static void set_memory(struct ms_space *s, const struct ms_block_run *run, bool on)
 {
     uint64_t first = run->at / MS_SPACE_BLOCK, count = run->len / MS_SPACE_BLOCK;
 
@@ -336,12 +337,12 @@ static void set_memory(struct ms_space *s, const struct ms_run *run, bool on)
     }
 }
 
-void ms_space_commit(struct ms_space *s, const struct ms_run *run)
+void ms_space_commit(struct ms_space *s, const struct ms_block_run *run)
 {
     set_memory(s, run, true);
 }
 
-void ms_space_decommit(struct ms_space *s, const struct ms_run *run)
+void ms_space_decommit(struct ms_space *s, const struct ms_block_run *run)
 {
     set_memory(s, run, false);
 }

@@ -9,7 +9,7 @@
  * there, zeroed and mapped by everybody are what makes the next use fast. Blocks that
  * nobody uses are given back when memory is short, or after a while.
  *
- * Pure: it decides and remembers. Whoever owns the file does what it says:
+ * Pure: it decides and remembers. Whoever private_maps the file does what it says:
  *
  *   ms_space_alloc           a range; then, for every ms_space_missing run in it,
  *                            allocate memory and say ms_space_commit
@@ -29,7 +29,7 @@
 
 struct ms_space;
 
-struct ms_run {
+struct ms_block_run {
     uint64_t at, len;
 };
 
@@ -47,11 +47,11 @@ void ms_space_free(struct ms_space *s, uint64_t at);
 bool ms_space_missing(const struct ms_space *s,
                       uint64_t at,
                       uint64_t len,
-                      struct ms_run *run);
-void ms_space_commit(struct ms_space *s, const struct ms_run *run);
+                      struct ms_block_run *run);
+void ms_space_commit(struct ms_space *s, const struct ms_block_run *run);
 /* The first run, from `from` on, of blocks that have memory and no use. */
-bool ms_space_idle(const struct ms_space *s, uint64_t from, struct ms_run *run);
-void ms_space_decommit(struct ms_space *s, const struct ms_run *run);
+bool ms_space_idle(const struct ms_space *s, uint64_t from, struct ms_block_run *run);
+void ms_space_decommit(struct ms_space *s, const struct ms_block_run *run);
 
 uint64_t ms_space_used(const struct ms_space *s);      /* bytes given out */
 uint64_t ms_space_committed(const struct ms_space *s); /* bytes with memory */

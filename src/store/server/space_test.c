@@ -31,7 +31,7 @@ static uint64_t random_len(void)
 
 static void commit_all(struct ms_space *s, uint64_t at, uint64_t len)
 {
-    struct ms_run run;
+    struct ms_block_run run;
 
     while (ms_space_missing(s, at, len, &run)) {
         assert_int_equal(run.at % MS_SPACE_BLOCK, 0);
@@ -41,7 +41,7 @@ static void commit_all(struct ms_space *s, uint64_t at, uint64_t len)
 
 static void decommit_all(struct ms_space *s)
 {
-    struct ms_run run;
+    struct ms_block_run run;
     uint64_t from = 0;
 
     while (ms_space_idle(s, from, &run)) {
@@ -50,7 +50,7 @@ static void decommit_all(struct ms_space *s)
     }
 }
 
-static bool overlaps(const struct ms_run *a, const struct ms_run *b)
+static bool overlaps(const struct ms_block_run *a, const struct ms_block_run *b)
 {
     return a->at < b->at + b->len && b->at < a->at + a->len;
 }
@@ -58,15 +58,15 @@ static bool overlaps(const struct ms_run *a, const struct ms_run *b)
 static void test_random_ranges_never_overlap(void **unused)
 {
     struct ms_space *s = ms_space_create(256 * MIB, 64 * MIB);
-    struct ms_run live[LIVE_MAX];
-    struct ms_run run;
+    struct ms_block_run live[LIVE_MAX];
+    struct ms_block_run run;
     size_t count = 0;
 
     (void)unused;
     state = 42;
     for (int step = 0; step < STEPS; step++) {
         if (count < LIVE_MAX && next_random() % 2) {
-            struct ms_run r = {0, random_len()};
+            struct ms_block_run r = {0, random_len()};
             int rc = ms_space_alloc(s, r.len, &r.at);
 
             if (rc == -ENOSPC)
@@ -105,7 +105,7 @@ static void test_what_was_freed_is_used_again(void **unused)
 {
     struct ms_space *s = ms_space_create(1024 * MIB, 256 * MIB);
     uint64_t first, at;
-    struct ms_run run;
+    struct ms_block_run run;
 
     (void)unused;
     assert_int_equal(ms_space_alloc(s, 100 * MIB, &first), 0);

@@ -34,7 +34,7 @@ struct waiter {
 
 /* One object that is written or read. */
 struct moving {
-    struct ms_job job;
+    struct ms_work_job job;
     struct ms_store *store;
     uint64_t node, id, len;
     uint8_t *memory; /* in the arena */
@@ -42,8 +42,9 @@ struct moving {
     struct ms_error why;
 };
 
-static struct moving *
-moving_create(struct ms_store *s, const struct ms_object *o, const struct ms_job *job)
+static struct moving *moving_create(struct ms_store *s,
+                                    const struct ms_object *o,
+                                    const struct ms_work_job *job)
 {
     struct moving *m = calloc(1, sizeof *m);
 
@@ -59,7 +60,7 @@ moving_create(struct ms_store *s, const struct ms_object *o, const struct ms_job
     return m;
 }
 
-static struct moving *moving_of(struct ms_job *job)
+static struct moving *moving_of(struct ms_work_job *job)
 {
     return MS_CONTAINER(job, struct moving, job);
 }
@@ -77,7 +78,7 @@ static struct ms_object *release(const struct moving *m)
 
 /* ---- out ------------------------------------------------------------------------- */
 
-static void write_run(struct ms_job *job)
+static void write_run(struct ms_work_job *job)
 {
     struct moving *m = moving_of(job);
     struct ms_spill *sp = m->store->spill;
@@ -105,7 +106,7 @@ static void settle(struct moving *m, struct ms_object *o)
     ms_table_spill(&m->store->table, o, spilled);
 }
 
-static void write_done(struct ms_job *job)
+static void write_done(struct ms_work_job *job)
 {
     struct moving *m = moving_of(job);
     struct ms_store *s = m->store;
@@ -123,7 +124,7 @@ static void write_done(struct ms_job *job)
     free(m);
 }
 
-static void write_drop(struct ms_job *job)
+static void write_drop(struct ms_work_job *job)
 {
     struct moving *m = moving_of(job);
 
@@ -132,7 +133,7 @@ static void write_drop(struct ms_job *job)
     free(m);
 }
 
-static const struct ms_job write_job = {
+static const struct ms_work_job write_job = {
     .run = write_run, .done = write_done, .drop = write_drop};
 
 static int write_out(struct ms_store *s, struct ms_object *o)
@@ -231,14 +232,14 @@ static void give_up(struct ms_store *s, struct ms_object *o, const struct ms_err
     o->is_whole = true;
 }
 
-static void read_run(struct ms_job *job)
+static void read_run(struct ms_work_job *job)
 {
     struct moving *m = moving_of(job);
 
     m->rc = ms_spill_read(m->fd, m->memory, 0, m->len, m->store->spill->work);
 }
 
-static void read_done(struct ms_job *job)
+static void read_done(struct ms_work_job *job)
 {
     struct moving *m = moving_of(job);
     struct ms_store *s = m->store;
@@ -261,13 +262,13 @@ static void read_done(struct ms_job *job)
     free(m);
 }
 
-static void read_drop(struct ms_job *job)
+static void read_drop(struct ms_work_job *job)
 {
     moving_of(job)->rc = -ECANCELED;
     read_done(job);
 }
 
-static const struct ms_job read_job = {
+static const struct ms_work_job read_job = {
     .run = read_run, .done = read_done, .drop = read_drop};
 
 static void on_placed(void *arg,

@@ -111,8 +111,8 @@ static void test_more_than_fits_comes_back(void **unused)
         drop_resting(all[i]);
     rig_wait_objects(a, 0);
     assert_int_equal(spilled(a), 0);
-    ms_store_close(a);
-    ms_store_close(b);
+    ms_store_client_close(a);
+    ms_store_client_close(b);
     rig_stop(&r);
 }
 
@@ -130,8 +130,8 @@ static void test_what_is_read_stays(void **unused)
     mine = make_resting(a, 2 * MIB, 7);
     theirs = rig_attach(b, mine);
     rests = make_resting(a, MIB, 8);
-    assert_null(
-        ms_store_make(a, 3 * MIB, "", &err)); /* one could go, that is too little */
+    assert_null(ms_store_client_make(
+        a, 3 * MIB, "", &err)); /* one could go, that is too little */
     assert_int_equal(err.code, -ENOSPC);
     assert_non_null(strstr(err.text, "all of it is in use"));
     assert_non_null(strstr(err.text, "holds"));
@@ -144,8 +144,8 @@ static void test_what_is_read_stays(void **unused)
     drop_resting(rests);
     ms_held_unref(theirs);
     rig_wait_objects(a, 0);
-    ms_store_close(a);
-    ms_store_close(b);
+    ms_store_client_close(a);
+    ms_store_client_close(b);
     rig_stop(&r);
 }
 
@@ -165,8 +165,8 @@ static void test_granted_while_it_is_spilled(void **unused)
     big = rig_make(a, 3 * MIB);
     assert_int_equal(spilled(a), 2 * MIB);
     ms_held_name(h, &name);
-    assert_int_equal(ms_store_grant(h, ms_store_node(b), 2), 0);
-    got = ms_store_adopt(b, &name, ms_store_node(a));
+    assert_int_equal(ms_store_client_grant(h, ms_store_client_node(b), 2), 0);
+    got = ms_store_client_adopt(b, &name, ms_store_client_node(a));
     assert_non_null(got);
     assert_null(got->read);
     drop_resting(h);
@@ -175,8 +175,8 @@ static void test_granted_while_it_is_spilled(void **unused)
     check(b, got, 3);
     ms_held_unref(got);
     rig_wait_objects(a, 0);
-    ms_store_close(a);
-    ms_store_close(b);
+    ms_store_client_close(a);
+    ms_store_client_close(b);
     rig_stop(&r);
 }
 
@@ -189,7 +189,7 @@ static void expect_refused(struct rig *r, const char *reason)
     struct ms_held *one = make_resting(a, MIB, 1), *two = make_resting(a, 2 * MIB, 2);
     struct ms_error err = {0};
 
-    assert_null(ms_store_make(a, 3 * MIB, "", &err));
+    assert_null(ms_store_client_make(a, 3 * MIB, "", &err));
     assert_int_equal(err.code, -ENOSPC);
     if (!strstr(err.text, reason))
         fail_msg("no '%s' in: %s", reason, err.text);
@@ -201,7 +201,7 @@ static void expect_refused(struct rig *r, const char *reason)
     drop_resting(two);
     ms_held_unref(rig_make(a, 4 * MIB));
     rig_wait_objects(a, 0);
-    ms_store_close(a);
+    ms_store_client_close(a);
 }
 
 static void test_folders_that_take_nothing(void **unused)
@@ -254,7 +254,7 @@ static void test_spill_limit(void **unused)
     a = rig_enter(&r, 1);
     for (int i = 0; i < 4; i++)
         all[i] = make_resting(a, MIB, i);
-    assert_null(ms_store_make(a, MIB, "", &err));
+    assert_null(ms_store_client_make(a, MIB, "", &err));
     assert_non_null(strstr(err.text, "the spill limit is reached"));
     for (int i = 2; i < 4; i++) /* those that are in memory are still read */
         check(a, all[i], i);
@@ -262,7 +262,7 @@ static void test_spill_limit(void **unused)
         drop_resting(all[i]);
     ms_held_unref(rig_make(a, MIB));
     rig_wait_objects(a, 0);
-    ms_store_close(a);
+    ms_store_client_close(a);
     rig_stop(&r);
 }
 
@@ -312,7 +312,7 @@ static void test_leftovers_go(void **unused)
 static void *make_one(void *client)
 {
     struct ms_error err = {0};
-    struct ms_held *h = ms_store_make(client, 40 * MIB, "", &err);
+    struct ms_held *h = ms_store_client_make(client, 40 * MIB, "", &err);
 
     ms_held_unref(h);
     return NULL;
@@ -338,7 +338,7 @@ static void test_ends_while_it_spills(void **unused)
     pthread_join(thread, NULL);
     for (int i = 0; i < 4; i++)
         drop_resting(all[i]);
-    ms_store_close(a);
+    ms_store_client_close(a);
 }
 
 /* ---- threads --------------------------------------------------------------------- */
@@ -398,8 +398,8 @@ static void test_random_threads_of_two_processes(void **unused)
     rig_object_count(a, &used);
     assert_int_equal(used, 0);
     assert_int_equal(spilled(a), 0);
-    ms_store_close(a);
-    ms_store_close(b);
+    ms_store_client_close(a);
+    ms_store_client_close(b);
     rig_stop(&r);
 }
 
@@ -433,7 +433,7 @@ static void test_what_was_promised_is_waited_for(void **unused)
     for (int i = 0; i < 2; i++) {
         held[i] = rig_make(a, 6 * MIB);
         memset(held[i]->write, i + 1, 6 * MIB);
-        assert_int_equal(ms_store_grant(held[i], ms_store_node(b), 2), 0);
+        assert_int_equal(ms_store_client_grant(held[i], ms_store_client_node(b), 2), 0);
         ms_held_name(held[i], &names[i]);
         names[i].address = "";
         names[i].address_len = 0;
@@ -444,7 +444,7 @@ static void test_what_was_promised_is_waited_for(void **unused)
     assert_int_equal(pthread_create(&thread, NULL, make_more, &m), 0);
     rig_wait_objects(b, 3);
     for (int i = 0; i < 2; i++) {
-        got = ms_store_adopt(b, &names[i], ms_store_node(a));
+        got = ms_store_client_adopt(b, &names[i], ms_store_client_node(a));
         assert_non_null(got);
         held[i] = got;
     }
@@ -458,8 +458,8 @@ static void test_what_was_promised_is_waited_for(void **unused)
             ms_held_unref(m.made);
     }
     rig_wait_objects(a, 0);
-    ms_store_close(a);
-    ms_store_close(b);
+    ms_store_client_close(a);
+    ms_store_client_close(b);
     rig_stop(&r);
 }
 

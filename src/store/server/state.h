@@ -29,8 +29,8 @@ struct ms_store {
     struct ms_watch watch;
     struct ms_arena *arena;
     struct ms_table table;
-    struct ms_list guests;
-    size_t guest_count;
+    struct ms_list conns;
+    size_t conn_count;
     struct ms_timer lease_timer, idle_timer;
     uint64_t received, sent;
     uint64_t (*memory_left)(void);
@@ -43,17 +43,17 @@ struct ms_store {
 
     bool has_pieces; /* of objects travel between us and other nodes */
     enum ms_tls_mode tls;
-    struct ms_server *server; /* for stores of other nodes; NULL: none come */
-    struct ms_list visitors;  /* those that came */
-    struct ms_list readers;   /* and those that read bytes of us */
-    struct ms_list fars;      /* those that we dial */
-    struct ms_list untold;    /* who waited for a mirror that has gone; replica.c */
-    struct ms_timer untold_timer;
+    struct ms_server *server;      /* for stores of other nodes; NULL: none come */
+    struct ms_list remote_holders; /* those that came */
+    struct ms_list readers;        /* and those that read bytes of us */
+    struct ms_list peers;          /* those that we dial */
+    struct ms_list bereft; /* who waited for a mirror that has gone; replica.c */
+    struct ms_timer bereft_timer;
     struct ms_timer pace_timer;
 };
 
 /* A process of this node. */
-struct ms_guest {
+struct ms_store_conn {
     struct ms_store *store;
     struct ms_list link;
     int fd, pidfd;
@@ -98,25 +98,25 @@ typedef void ms_spill_fn(void *arg, struct ms_store *s, const struct ms_error *w
 
 /* ---- guest.c --------------------------------------------------------------------- */
 
-void ms_guest_accept(struct ms_store *s);
-void ms_guest_destroy(struct ms_guest *g);
+void ms_store_conn_accept(struct ms_store *s);
+void ms_store_conn_destroy(struct ms_store_conn *c);
 /* The guest with this holder's id; NULL: it has gone. */
-struct ms_guest *ms_guest_find(struct ms_store *s, uint64_t holder);
+struct ms_store_conn *ms_store_conn_find(struct ms_store *s, uint64_t holder);
 /* `fd` goes with it; -1: none. A guest that cannot be told anything ends soon. */
-void ms_guest_answer(struct ms_guest *g,
-                     uint64_t request,
-                     Muster__StoreAnswer *m,
-                     int fd);
-void ms_guest_refuse(struct ms_guest *g,
-                     uint64_t request,
-                     Muster__Failure__Kind kind,
-                     int code,
-                     const char *text);
+void ms_store_conn_answer(struct ms_store_conn *c,
+                          uint64_t request,
+                          Muster__StoreAnswer *m,
+                          int fd);
+void ms_store_conn_refuse(struct ms_store_conn *c,
+                          uint64_t request,
+                          Muster__Failure__Kind kind,
+                          int code,
+                          const char *text);
 
 /* ---- ask.c ----------------------------------------------------------------------- */
 
 /* One message of a guest that has said who it is. */
-void ms_guest_asks(struct ms_guest *g, const Muster__StoreAsk *ask);
+void ms_store_conn_handle(struct ms_store_conn *c, const Muster__StoreAsk *ask);
 /* A count of one of our objects, or of what we have of another's, for somebody who will
  * confirm it. */
 void ms_store_grant_to(struct ms_store *s, const Muster__StoreGrant *m);

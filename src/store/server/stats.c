@@ -65,7 +65,7 @@ static Muster__StoredStatus *object_status(const struct ms_object *o)
     m->id = o->id;
     m->len = o->len;
     m->age_ns = (uint64_t)(ms_now_ns() - o->made_ns);
-    m->is_mirror = o->is_mirror;
+    m->is_replica = o->is_replica;
     m->has_bytes = o->is_ready;
     m->is_spilled = o->spilled != NULL;
     m->site = strdup(o->site);

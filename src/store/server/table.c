@@ -34,7 +34,7 @@ int ms_table_init(struct ms_table *t,
     ms_map_init(&t->holders);
     ms_list_init(&t->all);
     ms_list_init(&t->unheld);
-    ms_list_init(&t->people);
+    ms_list_init(&t->holder_list);
     ms_list_init(&t->leases);
     t->space = ms_space_create(size, limit);
     return t->space ? 0 : -ENOMEM;
@@ -65,7 +65,7 @@ void ms_table_finish(struct ms_table *t)
         free(l);
     objects_free(&t->all);
     objects_free(&t->unheld);
-    ms_list_each (h, &t->people, struct ms_holder, link)
+    ms_list_each (h, &t->holder_list, struct ms_holder, link)
         free(h);
     ms_map_finish(&t->objects);
     ms_map_finish(&t->holders);
@@ -116,11 +116,11 @@ void ms_table_settle(struct ms_table *t, struct ms_object *o)
 {
     if (ms_object_is_held(o))
         return;
-    if (o->is_mirror)
+    if (o->is_replica)
         t->ops->on_unheld(t->arg, o);
     if (o->pins)
         return;
-    if (o->is_mirror && o->is_whole && o->has_room && !o->is_slice) {
+    if (o->is_replica && o->is_whole && o->has_room && !o->is_slice) {
         ms_list_remove(&o->link);
         ms_list_add_tail(&t->unheld, &o->link);
         return;
@@ -130,7 +130,7 @@ void ms_table_settle(struct ms_table *t, struct ms_object *o)
 
 void ms_table_forget(struct ms_table *t, struct ms_object *o)
 {
-    assert(o->is_mirror);
+    assert(o->is_replica);
     if (!o->pins && !ms_object_is_held(o))
         object_free(t, o);
 }
@@ -146,7 +146,7 @@ static struct ms_object *object_create(
     o->id = id;
     o->len = len;
     o->made_ns = o->used_ns = now_ns;
-    o->is_mirror = node != t->node;
+    o->is_replica = node != t->node;
     ms_list_init(&o->holds);
     ms_list_init(&o->link);
     if (ms_map_add(&t->objects, key_of(node, id), o) < 0) {
@@ -213,7 +213,7 @@ int ms_table_make(struct ms_table *t,
     return 0;
 }
 
-struct ms_object *ms_table_mirror(
+struct ms_object *ms_table_add_replica(
     struct ms_table *t, uint64_t node, uint64_t id, uint64_t len, int64_t now_ns)
 {
     assert(node != t->node);
@@ -229,7 +229,7 @@ struct ms_object *ms_table_slice(struct ms_table *t,
 {
     struct ms_object *o;
 
-    assert(!whole->is_mirror && whole->is_ready && offset <= whole->len &&
+    assert(!whole->is_replica && whole->is_ready && offset <= whole->len &&
            len <= whole->len - offset);
     if (ms_map_find(&t->objects, key_of(t->node, id)))
         return NULL;
@@ -284,7 +284,7 @@ struct ms_holder *ms_table_add_holder(struct ms_table *t,
         free(h);
         return NULL;
     }
-    ms_list_add_tail(&t->people, &h->link);
+    ms_list_add_tail(&t->holder_list, &h->link);
     return h;
 }
 
@@ -341,7 +341,7 @@ hold_get(struct ms_table *t, struct ms_object *o, struct ms_holder *h, int64_t n
 {
     struct ms_hold *hold = hold_find(o, h);
 
-    if (o->is_mirror) { /* it may have been among the unheld, also with holds of nothing */
+    if (o->is_replica) { /* it may have been among the unheld, also with holds of nothing */
         ms_list_remove(&o->link);
         ms_list_add_tail(&t->all, &o->link);
     }

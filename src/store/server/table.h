@@ -55,7 +55,7 @@ struct ms_object {
     bool has_room; /* a range of the arena is its */
     bool is_ready; /* there is memory behind the range */
     bool is_whole; /* all bytes are there */
-    bool is_mirror;
+    bool is_replica;
     bool is_slice;
     struct ms_object *whole; /* of a slice of one of ours: pinned */
     unsigned pins;
@@ -112,9 +112,9 @@ struct ms_table {
     struct ms_map holders;
     struct ms_list all;    /* objects, oldest first; of which */
     struct ms_list unheld; /* mirrors that nobody holds, the longest unused first */
-    struct ms_list people; /* holders, in the order of coming */
-    struct ms_list leases; /* in the order of their deadlines */
-    uint64_t allocated;    /* bytes ever */
+    struct ms_list holder_list; /* holders, in the order of coming */
+    struct ms_list leases;      /* in the order of their deadlines */
+    uint64_t allocated;         /* bytes ever */
     const struct ms_table_ops *ops;
     void *arg;
 };
@@ -152,7 +152,7 @@ int ms_table_make(struct ms_table *t,
                   struct ms_object **out);
 /* The entry of another node's object, without bytes and without holders: hold it, or
  * ms_table_settle it. NULL: out of memory. */
-struct ms_object *ms_table_mirror(
+struct ms_object *ms_table_add_replica(
     struct ms_table *t, uint64_t node, uint64_t id, uint64_t len, int64_t now_ns);
 /* A slice of one of ours that is ready, without holders: hold it, or ms_table_settle it.
  * NULL: out of memory, or there is an object with this id. */

@@ -27,7 +27,7 @@ static void on_free(void *arg, struct ms_object *o)
 
 static void on_unheld(void *arg, struct ms_object *o)
 {
-    assert_true(o->is_mirror);
+    assert_true(o->is_replica);
     ((struct world *)arg)->unheld++;
 }
 
@@ -173,7 +173,7 @@ static void test_whole_mirrors_are_kept_while_there_is_room(void **unused)
     (void)unused;
     world_init(&w, 4 * MIB);
     a = process(&w, 1);
-    m = ms_table_mirror(&w.t, FAR, 9, 3 * MIB, 0);
+    m = ms_table_add_replica(&w.t, FAR, 9, 3 * MIB, 0);
     assert_int_equal(ms_table_count(&w.t, m, a, 1, 0), 0);
     assert_int_equal(ms_table_room(&w.t, m), 0);
     ms_table_pin(m);
@@ -192,7 +192,7 @@ static void test_whole_mirrors_are_kept_while_there_is_room(void **unused)
     assert_null(ms_table_find(&w.t, FAR, 9));
     assert_int_equal(ms_table_count(&w.t, o, a, -1, 0), 0);
 
-    m = ms_table_mirror(&w.t, FAR, 10, MIB, 0); /* one without bytes is not */
+    m = ms_table_add_replica(&w.t, FAR, 10, MIB, 0); /* one without bytes is not */
     assert_int_equal(ms_table_count(&w.t, m, a, 1, 0), 0);
     assert_int_equal(ms_table_count(&w.t, m, a, -1, 0), 0);
     assert_null(ms_table_find(&w.t, FAR, 10));
@@ -239,7 +239,7 @@ static void test_mirrors_of_slices_are_not_kept(void **unused)
     (void)unused;
     world_init(&w, 4 * MIB);
     a = process(&w, 1);
-    m = ms_table_mirror(&w.t, FAR, 9, MIB, 0);
+    m = ms_table_add_replica(&w.t, FAR, 9, MIB, 0);
     m->is_slice = true;
     assert_int_equal(ms_table_count(&w.t, m, a, 1, 0), 0);
     assert_int_equal(ms_table_room(&w.t, m), 0);
@@ -351,7 +351,7 @@ static bool is_held(const struct model *m)
 static void test_random_counts_are_exact(void **unused)
 {
     struct world w;
-    struct ms_holder *people[PEOPLE];
+    struct ms_holder *holder_list[PEOPLE];
     struct model models[OBJECTS_MAX];
     size_t count = 0;
     uint64_t next_person = 1;
@@ -360,7 +360,7 @@ static void test_random_counts_are_exact(void **unused)
     seed = 7;
     world_init(&w, 64 * MIB);
     for (int i = 0; i < PEOPLE; i++)
-        people[i] = process(&w, next_person++);
+        holder_list[i] = process(&w, next_person++);
     for (int step = 0; step < STEPS; step++) {
         int who = (int)(next_random() % PEOPLE);
         struct ms_object *o = NULL;
@@ -368,10 +368,11 @@ static void test_random_counts_are_exact(void **unused)
 
         if (dice < 30 && count < OBJECTS_MAX) {
             if (ms_table_make(
-                    &w.t, people[who], next_random() % (4 * MIB), "", step, &o) < 0)
+                    &w.t, holder_list[who], next_random() % (4 * MIB), "", step, &o) <
+                0)
                 continue;
             if (ms_table_room(&w.t, o) < 0) {
-                ms_table_count(&w.t, o, people[who], -1, step);
+                ms_table_count(&w.t, o, holder_list[who], -1, step);
                 continue;
             }
             models[count] = (struct model){.id = o->id};
@@ -386,15 +387,15 @@ static void test_random_counts_are_exact(void **unused)
             assert_non_null(o);
             m->counts[who] += by;
             if (next_random() % 2 || by < 0) {
-                ms_table_count(&w.t, o, people[who], by, step);
+                ms_table_count(&w.t, o, holder_list[who], by, step);
             } else {
-                ms_table_confirm(&w.t, o, people[who], step);
+                ms_table_confirm(&w.t, o, holder_list[who], step);
                 if (ms_table_find(&w.t, HERE, m->id)) /* it was not at -1 */
-                    ms_table_grant(&w.t, o, people[who], step, step + 10);
+                    ms_table_grant(&w.t, o, holder_list[who], step, step + 10);
             }
         } else if (dice == 99) {
-            ms_table_remove_holder(&w.t, people[who]);
-            people[who] = process(&w, next_person++);
+            ms_table_remove_holder(&w.t, holder_list[who]);
+            holder_list[who] = process(&w, next_person++);
             for (size_t i = 0; i < count; i++)
                 models[i].counts[who] = 0;
         }
@@ -409,7 +410,7 @@ static void test_random_counts_are_exact(void **unused)
         ms_table_expire(&w.t, step);
     }
     for (int i = 0; i < PEOPLE; i++)
-        ms_table_remove_holder(&w.t, people[i]);
+        ms_table_remove_holder(&w.t, holder_list[i]);
     assert_int_equal(w.t.objects.count, 0);
     assert_int_equal(ms_space_used(w.t.space), 0);
     assert_true(ms_space_check(w.t.space));

@@ -30,7 +30,7 @@ static void deliver(void *arg)
     w->is_posted = false;
     ms_list_splice(&done, &w->done);
     pthread_mutex_unlock(&w->lock);
-    ms_list_each (j, &done, struct ms_job, link) {
+    ms_list_each (j, &done, struct ms_work_job, link) {
         ms_list_remove(&j->link);
         j->done(j);
     }
@@ -43,13 +43,13 @@ static void *thread_main(void *arg)
     prctl(PR_SET_NAME, w->name);
     pthread_mutex_lock(&w->lock);
     while (!w->ends) {
-        struct ms_job *j;
+        struct ms_work_job *j;
 
         if (ms_list_is_empty(&w->jobs)) {
             pthread_cond_wait(&w->more, &w->lock);
             continue;
         }
-        j = ms_list_first(&w->jobs, struct ms_job, link);
+        j = ms_list_first(&w->jobs, struct ms_work_job, link);
         ms_list_remove(&j->link);
         pthread_mutex_unlock(&w->lock);
         j->run(j);
@@ -94,7 +94,7 @@ struct ms_work *ms_work_create(struct ms_loop *loop, const char *name)
 
 static void drop_all(struct ms_list *jobs)
 {
-    ms_list_each (j, jobs, struct ms_job, link) {
+    ms_list_each (j, jobs, struct ms_work_job, link) {
         ms_list_remove(&j->link);
         j->drop(j);
     }
@@ -118,7 +118,7 @@ void ms_work_destroy(struct ms_work *w)
     free(w);
 }
 
-int ms_work_add(struct ms_work *w, struct ms_job *j)
+int ms_work_add(struct ms_work *w, struct ms_work_job *j)
 {
     int rc = thread_start(w);
 

@@ -3,7 +3,7 @@
  * Jobs are done one after the other, in the order of adding. The thread is started with
  * the first one: most agents never have any.
  *
- * How to write a job: begin your struct with a struct ms_job and fill its three functions.
+ * How to write a job: begin your struct with a struct ms_work_job and fill its three functions.
  *
  *   run    on the thread; touches only what is the job's own. If it takes long it asks
  *          ms_work_ends now and then, and gives up
@@ -18,11 +18,11 @@
 
 #include <stdbool.h>
 
-struct ms_job {
+struct ms_work_job {
     struct ms_list link;
-    void (*run)(struct ms_job *j);
-    void (*done)(struct ms_job *j);
-    void (*drop)(struct ms_job *j);
+    void (*run)(struct ms_work_job *j);
+    void (*done)(struct ms_work_job *j);
+    void (*drop)(struct ms_work_job *j);
 };
 
 struct ms_work;
@@ -34,7 +34,7 @@ struct ms_work *ms_work_create(struct ms_loop *loop, const char *name);
 void ms_work_destroy(struct ms_work *w);
 
 /* -ENOMEM: there is no thread, and the job is still the caller's. */
-int ms_work_add(struct ms_work *w, struct ms_job *j);
+int ms_work_add(struct ms_work *w, struct ms_work_job *j);
 /* Any thread: it is being destroyed. */
 bool ms_work_ends(const struct ms_work *w);
 
