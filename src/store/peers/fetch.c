@@ -1,3 +1,5 @@
+/* fetch.c - getting the bytes of another node's object, piece by piece, from its origin or
+ * from a node that gets them too */
 #include "store/peers/peers.h"
 
 #include "base/clock.h"
@@ -6,13 +8,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Another node that waits for a piece. */
-struct relay {
-    struct ms_list link;
-    struct ms_remote_reader *reader;
-    uint64_t request, offset, len;
-};
 
 /* ---- asking ---------------------------------------------------------------------- */
 
@@ -69,20 +64,10 @@ static void on_placed(void *arg,
     ms_table_unpin(&s->table, o);
 }
 
-static void place(struct ms_store *s, struct ms_object *o)
+void ms_replica_fetch(struct ms_object *o, struct ms_store_peer *source)
 {
     struct ms_replica *m = o->user;
-
-    m->is_placing = true;
-    ms_table_pin(o);
-    ms_store_place(s, o, on_placed, NULL);
-}
-
-void ms_replica_fetch(struct ms_store *s,
-                      struct ms_object *o,
-                      struct ms_store_peer *source)
-{
-    struct ms_replica *m = o->user;
+    struct ms_store *s = source->store;
 
     ms_store_expect_pieces(s);
     if (m->source != source)
@@ -93,40 +78,29 @@ void ms_replica_fetch(struct ms_store *s,
     m->looked_at = m->received;
     if (source != m->origin)
         ms_timer_set(&s->pace_timer, MS_STORE_STALL_NS);
-    if (o->is_ready)
+    if (o->is_ready) {
         ask_pieces(m);
-    else if (!m->is_placing)
-        place(s, o);
+    } else if (!m->is_placing) {
+        m->is_placing = true;
+        ms_table_pin(o);
+        ms_store_place(s, o, on_placed, NULL);
+    }
 }
 
 /* ---- what comes ------------------------------------------------------------------ */
 
-/* Those that wait for what has come now. */
-static void serve_relays(struct ms_replica *m)
-{
-    ms_list_each (r, &m->relays, struct relay, link)
-        if (r->offset + r->len <= m->received) {
-            struct relay due = *r;
-
-            ms_list_remove(&r->link);
-            free(r);
-            ms_remote_reader_send(
-                due.reader, m->object, due.request, due.offset, due.len);
-        }
-}
-
-bool ms_replica_expects(struct ms_store_peer *f,
+bool ms_replica_expects(struct ms_store_peer *p,
                         const struct ms_object *o,
                         uint64_t offset,
                         uint64_t len)
 {
     const struct ms_replica *m = o->is_replica ? o->user : NULL;
 
-    return m && m->source == f && o->is_ready && !o->is_whole &&
+    return m && m->source == p && o->is_ready && !o->is_whole &&
            offset == m->received && len <= o->len - offset;
 }
 
-void ms_replica_part(struct ms_store_peer *f,
+void ms_replica_part(struct ms_store_peer *p,
                      struct ms_object *o,
                      uint64_t at,
                      uint64_t len,
@@ -134,134 +108,59 @@ void ms_replica_part(struct ms_store_peer *f,
 {
     struct ms_replica *m = o->user;
 
-    if (m->source != f || at != m->received)
+    if (m->source != p || at != m->received)
         return; /* it has been had of somebody else meanwhile */
     m->received += len;
-    f->store->received += len;
+    p->store->received += len;
     if (m->asked < m->received)
         m->asked = m->received;
-    serve_relays(m);
+    ms_remote_readers_serve(p->store, o);
     if (m->received == o->len)
-        become_whole(f->store, o);
+        become_whole(p->store, o);
     else if (is_last)
         ask_pieces(m);
 }
 
-/* ---- other nodes that wait for us ------------------------------------------------ */
-
-bool ms_replica_relay(struct ms_object *o,
-                      struct ms_remote_reader *reader,
-                      uint64_t request,
-                      uint64_t offset,
-                      uint64_t len)
-{
-    struct ms_replica *m = o->user;
-    struct relay *r;
-
-    if (o->is_whole || offset + len <= m->received) {
-        ms_remote_reader_send(reader, o, request, offset, len);
-        return true;
-    }
-    if (!m->wants_bytes)
-        return false; /* it does not come here */
-    r = malloc(sizeof *r);
-    if (!r)
-        return false;
-    *r = (struct relay){
-        .reader = reader, .request = request, .offset = offset, .len = len};
-    ms_list_init(&r->link);
-    ms_list_add_tail(&m->relays, &r->link);
-    return true;
-}
-
-void ms_replica_drop_relays(struct ms_object *o)
-{
-    struct ms_replica *m = o->user;
-
-    ms_list_each (r, &m->relays, struct relay, link) {
-        ms_remote_reader_send_gone(r->reader, o);
-        ms_list_remove(&r->link);
-        free(r);
-    }
-}
-
-static void forget(struct ms_object *o, const struct ms_remote_reader *reader)
-{
-    struct ms_replica *m = o->is_replica ? o->user : NULL;
-
-    if (!m)
-        return;
-    ms_list_each (r, &m->relays, struct relay, link)
-        if (r->reader == reader) {
-            ms_list_remove(&r->link);
-            free(r);
-        }
-}
-
-void ms_replica_forget_relays(struct ms_store *s,
-                              uint64_t node,
-                              uint64_t id,
-                              const struct ms_remote_reader *r)
-{
-    struct ms_object *o = ms_table_find(&s->table, node, id);
-
-    if (o)
-        forget(o, r);
-}
-
-void ms_replicas_forget_reader(struct ms_store *s, const struct ms_remote_reader *r)
-{
-    ms_list_each (o, &s->table.all, struct ms_object, link)
-        forget(o, r);
-}
-
 /* ---- trouble --------------------------------------------------------------------- */
 
-static void refetch(struct ms_store *s, struct ms_object *o, struct ms_store_peer *f)
+static void refetch(struct ms_object *o, struct ms_store_peer *p)
+{
+    if (((struct ms_replica *)o->user)->source == p)
+        ms_replica_fetch(o, p);
+}
+
+void ms_replicas_refetch(struct ms_store_peer *p)
+{
+    ms_replicas_walk(p->store, refetch, p);
+}
+
+/* A node that only hands it on is not needed. */
+static void pass_over(struct ms_object *o, struct ms_store_peer *p)
 {
     struct ms_replica *m = o->user;
 
-    if (m->source == f)
-        ms_replica_fetch(s, o, f);
+    if (m->source == p && m->origin != p)
+        ms_replica_fetch(o, m->origin);
 }
 
-void ms_replicas_refetch(struct ms_store *s, struct ms_store_peer *f)
+static void give_up(struct ms_object *o, struct ms_store_peer *p)
 {
-    ms_replicas_walk(s, refetch, f);
+    if (((struct ms_replica *)o->user)->source == p)
+        ms_replica_unreached(p->store, o);
 }
 
-/* Whoever only hands it on is not needed. */
-static void pass_over(struct ms_store *s, struct ms_object *o, struct ms_store_peer *f)
+bool ms_replicas_cut(struct ms_store_peer *p, bool for_good)
 {
-    struct ms_replica *m = o->user;
-
-    if (m->source == f && m->origin != f)
-        ms_replica_fetch(s, o, m->origin);
-}
-
-static void give_up(struct ms_store *s, struct ms_object *o, struct ms_store_peer *f)
-{
-    struct ms_replica *m = o->user;
-
-    if (m->source == f)
-        ms_replica_unreached(s, o);
-}
-
-bool ms_replicas_cut(struct ms_store *s, struct ms_store_peer *f, bool for_good)
-{
-    ms_replicas_walk(s, pass_over, f);
+    ms_replicas_walk(p->store, pass_over, p);
     if (for_good)
-        ms_replicas_walk(s, give_up, f);
-    ms_list_each (o, &s->table.all, struct ms_object, link) {
-        struct ms_replica *m = o->is_replica ? o->user : NULL;
-
-        if (m && m->source == f)
+        ms_replicas_walk(p->store, give_up, p);
+    ms_list_each (o, &p->store->table.all, struct ms_object, link)
+        if (o->is_replica && ((struct ms_replica *)o->user)->source == p)
             return true;
-    }
     return false;
 }
 
-static void look(struct ms_store *s, struct ms_object *o, struct ms_store_peer *unused)
+static void look(struct ms_object *o, struct ms_store_peer *unused)
 {
     struct ms_replica *m = o->user;
     int64_t now_ns = ms_now_ns();
@@ -269,11 +168,11 @@ static void look(struct ms_store *s, struct ms_object *o, struct ms_store_peer *
     (void)unused;
     if (!m->source || m->source == m->origin)
         return;
-    ms_timer_set(&s->pace_timer, MS_STORE_STALL_NS);
+    ms_timer_set(&m->source->store->pace_timer, MS_STORE_STALL_NS);
     if (now_ns - m->looked_ns < MS_STORE_STALL_NS)
         return;
     if (m->received - m->looked_at < MS_STORE_SLOW_MIN) {
-        ms_replica_fetch(s, o, m->origin);
+        ms_replica_fetch(o, m->origin);
         return;
     }
     m->looked_ns = now_ns;

@@ -1,9 +1,9 @@
-/* What a node holds of another's objects, said whenever a link between the two opens.
+/* holdings.c - what a node holds of another's objects, stated when a link between them opens
  *
  * Counts, holds and confirmations that were sent before a link broke may have arrived or
- * not. So nothing is inferred from them: whoever dials states all that it holds, as it is
- * now, and the origin makes it so. What is granted and not confirmed counts besides: it is
- * on its way in an answer, or lapses. */
+ * not. So nothing is inferred from them: the dialler states all that it holds, as it is now,
+ * and the origin makes it so. What is granted and not confirmed counts besides: it is on its
+ * way in an answer, or lapses. */
 #include "store/peers/peers.h"
 
 #include "base/clock.h"
@@ -14,29 +14,25 @@
 
 enum { IDS_MAX = 4096 }; /* in one message */
 
-/* ---- whoever holds ---------------------------------------------------------------- */
+/* ---- the node that holds ---------------------------------------------------------- */
 
 struct statement {
     Muster__PeerHoldings part;
     uint64_t ids[IDS_MAX], counts[IDS_MAX];
 };
 
-static void send_part(struct ms_store_peer *f, struct statement *t, bool is_last)
+static void send_part(struct ms_store_peer *p, struct statement *t, bool is_last)
 {
-    Muster__StorePeer p = MUSTER__STORE_PEER__INIT;
-
     t->part.ids = t->ids;
     t->part.counts = t->counts;
     t->part.n_counts = t->part.n_ids;
     t->part.is_last = is_last;
-    p.body_case = MUSTER__STORE_PEER__BODY_HOLDINGS;
-    p.holdings = &t->part;
-    ms_store_peer_send(f, &p);
+    ms_store_peer_tell(p, MUSTER__STORE_PEER__BODY_HOLDINGS, &t->part);
     t->part.n_ids = 0;
     t->part.is_first = false;
 }
 
-int ms_holdings_send(struct ms_store *s, struct ms_store_peer *f)
+int ms_holdings_send(struct ms_store_peer *p)
 {
     struct statement *t = malloc(sizeof *t);
 
@@ -44,24 +40,24 @@ int ms_holdings_send(struct ms_store *s, struct ms_store_peer *f)
         return -ENOMEM;
     muster__peer_holdings__init(&t->part);
     t->part.is_first = true;
-    ms_list_each (o, &s->table.all, struct ms_object, link) {
+    ms_list_each (o, &p->store->table.all, struct ms_object, link) {
         const struct ms_replica *m = o->is_replica ? o->user : NULL;
 
-        if (!m || m->origin != f || m->counts <= 0)
+        if (!m || m->origin != p || m->counts <= 0)
             continue;
         if (t->part.n_ids == IDS_MAX)
-            send_part(f, t, false);
+            send_part(p, t, false);
         t->ids[t->part.n_ids] = o->id;
         t->counts[t->part.n_ids++] = (uint64_t)m->counts;
     }
-    send_part(f, t, true);
+    send_part(p, t, true);
     free(t);
     return 0;
 }
 
 /* ---- the origin ------------------------------------------------------------------- */
 
-static void tell(struct ms_store *s, const struct ms_holder *h, uint64_t differences)
+static void note(struct ms_store *s, const struct ms_holder *h, uint64_t differences)
 {
     char text[MS_ERROR_TEXT_MAX];
 
@@ -79,8 +75,7 @@ static void tell(struct ms_store *s, const struct ms_holder *h, uint64_t differe
 void ms_holdings_take(struct ms_store *s,
                       struct ms_holder *h,
                       const Muster__PeerHoldings *m,
-                      void (*on_gone)(void *arg, uint64_t id),
-                      void *arg)
+                      struct ms_link *link)
 {
     struct ms_table *t = &s->table;
 
@@ -90,10 +85,10 @@ void ms_holdings_take(struct ms_store *s,
         struct ms_object *o = ms_table_find(t, t->node, m->ids[i]);
 
         if (!o)
-            on_gone(arg, m->ids[i]);
+            ms_peer_send_gone(link, t->node, m->ids[i]);
         else if (m->counts[i] <= INT64_MAX / 2)
             ms_table_state(t, o, h, (int64_t)m->counts[i], ms_now_ns());
     }
     if (m->is_last)
-        tell(s, h, ms_table_state_end(t, h));
+        note(s, h, ms_table_state_end(t, h));
 }

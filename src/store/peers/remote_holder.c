@@ -1,5 +1,8 @@
+/* remote_holder.c - a store of another node that holds objects of ours, over the link that it
+ * has dialled */
 #include "store/peers/peers.h"
 #include "store/server/spill.h"
+#include "store/slice.h"
 
 #include "base/clock.h"
 #include "base/limits.h"
@@ -9,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GIVEN_MAX = 256, HEARD_EVERY = 32 };
+enum { RECEIVERS_MAX = 256, ACK_EVERY = 32 };
 
 /* A store of another node that has dialled us. */
 struct ms_remote_holder {
@@ -18,14 +21,14 @@ struct ms_remote_holder {
     struct ms_link *link;   /* NULL: it broke, and may come again */
     uint64_t node;          /* 0: it has not said who it is */
     char *address;
-    uint64_t heard; /* the last confirmation or grant of this node */
+    uint64_t acked; /* the last confirmation or grant of this node that came */
     struct ms_timer grace;
 };
 
 /* The nodes that asked for the bytes of one of our objects, in order; ms_object.user. */
 struct receivers {
     size_t count;
-    uint64_t nodes[GIVEN_MAX];
+    uint64_t nodes[RECEIVERS_MAX];
 };
 
 /* ---- life ------------------------------------------------------------------------ */
@@ -75,20 +78,7 @@ ms_store_node_holder(struct ms_store *s, uint64_t node, const char *name)
     return ms_table_add_holder(&s->table, node, MS_HOLDER_NODE, 0, text);
 }
 
-/* ---- answers --------------------------------------------------------------------- */
-
-static void send_gone(struct ms_remote_holder *r, uint64_t node, uint64_t id)
-{
-    Muster__StorePeer p = MUSTER__STORE_PEER__INIT;
-    Muster__PeerGone gone = MUSTER__PEER_GONE__INIT;
-
-    gone.node = node;
-    gone.id = id;
-    p.body_case = MUSTER__STORE_PEER__BODY_GONE;
-    p.gone = &gone;
-    if (r->link)
-        ms_link_send(r->link, &p.base);
-}
+/* ---- what it asks ---------------------------------------------------------------- */
 
 void ms_receivers_tell(struct ms_store *s, const struct ms_object *o)
 {
@@ -98,11 +88,9 @@ void ms_receivers_tell(struct ms_store *s, const struct ms_object *o)
         struct ms_remote_holder *r = remote_of(s, g->nodes[i]);
 
         if (r)
-            send_gone(r, o->node, o->id);
+            ms_peer_send_gone(r->link, o->node, o->id);
     }
 }
-
-/* ---- what it asks ---------------------------------------------------------------- */
 
 /* Whom it should ask for the bytes: the one before it, or us (NULL). */
 static struct ms_remote_holder *relay_for(struct ms_remote_holder *r,
@@ -117,7 +105,7 @@ static struct ms_remote_holder *relay_for(struct ms_remote_holder *r,
         return NULL;
     while (i < g->count && g->nodes[i] != r->node)
         i++;
-    if (i == GIVEN_MAX)
+    if (i == RECEIVERS_MAX)
         return NULL;
     if (i == g->count)
         g->nodes[g->count++] = r->node;
@@ -132,82 +120,109 @@ static struct ms_remote_holder *relay_for(struct ms_remote_holder *r,
 
 static void on_hold(struct ms_remote_holder *r, const Muster__PeerHold *m);
 
-/* Somebody waits for a slice of an object that is brought back. */
+/* It waits for a slice of an object that is brought back. */
 struct delayed {
     uint64_t node;
     Muster__PeerHold hold;
 };
 
-static void on_back(void *arg, struct ms_store *s, const struct ms_error *why)
+static void on_back(void *arg,
+                    struct ms_store *s,
+                    struct ms_object *whole,
+                    const struct ms_error *why)
 {
-    struct delayed *l = arg;
-    struct ms_remote_holder *r = remote_of(s, l->node);
+    struct delayed *d = arg;
+    struct ms_remote_holder *r = remote_of(s, d->node);
 
-    if (r && r->link && why)
-        send_gone(r, s->table.node, l->hold.id);
+    (void)whole;
+    if (r && why)
+        ms_peer_send_gone(r->link, s->table.node, d->hold.id);
     else if (r && r->link) /* else it says so again */
-        on_hold(r, &l->hold);
-    free(l);
+        on_hold(r, &d->hold);
+    free(d);
 }
 
 static void bring_back(struct ms_remote_holder *r,
                        struct ms_object *whole,
                        const Muster__PeerHold *m)
 {
-    struct delayed *l = malloc(sizeof *l);
+    struct delayed *d = malloc(sizeof *d);
 
-    if (!l) {
-        send_gone(r, r->store->table.node, m->id);
+    if (!d) {
+        ms_peer_send_gone(r->link, r->store->table.node, m->id);
         return;
     }
-    *l = (struct delayed){.node = r->node, .hold = *m};
-    ms_spill_want(r->store, whole, on_back, l);
+    *d = (struct delayed){.node = r->node, .hold = *m};
+    ms_spill_want(r->store, whole, on_back, d);
 }
 
-/* Its counts. False: it is not there, or not any more. */
-static bool
-hold(struct ms_remote_holder *r, struct ms_object *o, const Muster__PeerHold *m)
+static bool is_slice_of(const struct ms_object *o, const Muster__PeerHold *m)
+{
+    return o->whole && o->whole->id == m->of && o->len == m->len &&
+           o->at - o->whole->at == m->offset;
+}
+
+/* The object that a slice is asked of; NULL: there is none, or it has no such range. */
+static struct ms_object *whole_of(struct ms_store *s, const Muster__PeerHold *m)
+{
+    struct ms_object *o = ms_table_find(&s->table, s->table.node, m->of);
+
+    return o && ms_slice_is(m->id) && m->len && m->offset <= o->len &&
+                   m->len <= o->len - m->offset
+               ? o
+               : NULL;
+}
+
+/* One more count of it. False: it is not there, or not any more. */
+static bool hold(struct ms_remote_holder *r, struct ms_object *o, uint64_t id)
 {
     struct ms_table *t = &r->store->table;
     struct ms_holder *h = ms_store_node_holder(r->store, r->node, "");
-    int64_t now_ns = ms_now_ns();
 
-    return o && h && ms_table_count(t, o, h, 1, now_ns) == 0 &&
-           ms_table_find(t, t->node, m->id) == o; /* at 0 it went */
+    return o && h && ms_table_count(t, o, h, 1, ms_now_ns()) == 0 &&
+           ms_table_find(t, t->node, id) == o; /* at 0 it went */
 }
 
-static void on_hold(struct ms_remote_holder *r, const Muster__PeerHold *m)
+static void
+answer_held(struct ms_remote_holder *r, struct ms_object *o, bool wants_bytes)
 {
-    struct ms_store *s = r->store;
-    struct ms_object *whole;
-    bool is_new, is_held;
-    struct ms_object *o = ms_slice_find(s, m, &whole, &is_new);
-    Muster__StorePeer p = MUSTER__STORE_PEER__INIT;
     Muster__PeerHeld held = MUSTER__PEER_HELD__INIT;
-    struct ms_remote_holder *relay;
+    struct ms_remote_holder *relay = wants_bytes ? relay_for(r, o) : NULL;
 
-    if (whole) {
-        bring_back(r, whole, m);
-        return;
-    }
-    is_held = hold(r, o, m);
-    if (is_new)
-        ms_table_unpin(&s->table, o); /* it goes, if it is not held */
-    if (!is_held) {
-        send_gone(r, s->table.node, m->id);
-        return;
-    }
     held.id = o->id;
     held.len = o->len;
-    held.name = s->node_name;
-    relay = m->wants_bytes ? relay_for(r, o) : NULL;
+    held.name = r->store->node_name;
     if (relay) {
         held.relay = relay->node;
         held.address = relay->address;
     }
-    p.body_case = MUSTER__STORE_PEER__BODY_HELD;
-    p.held = &held;
-    ms_link_send(r->link, &p.base);
+    ms_peer_send(r->link, MUSTER__STORE_PEER__BODY_HELD, &held);
+}
+
+static void on_hold(struct ms_remote_holder *r, const Muster__PeerHold *m)
+{
+    struct ms_table *t = &r->store->table;
+    struct ms_object *o = ms_table_find(t, t->node, m->id), *slice = NULL;
+
+    if (o && m->of && !is_slice_of(o, m)) {
+        o = NULL; /* another range has the same id */
+    } else if (!o && m->of) {
+        struct ms_object *whole = whole_of(r->store, m);
+
+        if (whole && whole->spilled) {
+            bring_back(r, whole, m);
+            return;
+        }
+        if (whole && whole->is_ready)
+            o = slice = ms_table_slice(t, whole, m->id, m->offset, m->len, ms_now_ns());
+    }
+    if (hold(r, o, m->id)) {
+        answer_held(r, o, m->wants_bytes);
+        return;
+    }
+    if (slice)
+        ms_table_settle(t, slice);
+    ms_peer_send_gone(r->link, t->node, m->id);
 }
 
 static void on_count(struct ms_remote_holder *r, const Muster__StoreCount *m)
@@ -230,41 +245,31 @@ static void on_confirm(struct ms_remote_holder *r, const Muster__StoredName *m)
         ms_table_confirm(&s->table, o, h, ms_now_ns());
 }
 
-static void on_gone(void *arg, uint64_t id)
-{
-    struct ms_remote_holder *r = arg;
-
-    send_gone(r, r->store->table.node, id);
-}
-
 static void on_holdings(struct ms_remote_holder *r, const Muster__PeerHoldings *m)
 {
     struct ms_holder *h = ms_store_node_holder(r->store, r->node, "");
 
     if (h)
-        ms_holdings_take(r->store, h, m, on_gone, r);
+        ms_holdings_take(r->store, h, m, r->link);
 }
 
-static void send_heard(struct ms_remote_holder *r)
+static void send_ack(struct ms_remote_holder *r)
 {
-    Muster__StorePeer p = MUSTER__STORE_PEER__INIT;
     Muster__PeerHeard heard = MUSTER__PEER_HEARD__INIT;
 
-    heard.number = r->heard;
-    p.body_case = MUSTER__STORE_PEER__BODY_HEARD;
-    p.heard = &heard;
-    ms_link_send(r->link, &p.base);
+    heard.number = r->acked;
+    ms_peer_send(r->link, MUSTER__STORE_PEER__BODY_HEARD, &heard);
 }
 
 /* False: it came before. */
-static bool is_news(struct ms_remote_holder *r, uint64_t number)
+static bool is_new(struct ms_remote_holder *r, uint64_t number)
 {
-    if (number && number <= r->heard)
+    if (number && number <= r->acked)
         return false;
     if (number)
-        r->heard = number;
-    if (number && number % HEARD_EVERY == 0)
-        send_heard(r);
+        r->acked = number;
+    if (number && number % ACK_EVERY == 0)
+        send_ack(r);
     return true;
 }
 
@@ -280,12 +285,12 @@ static int on_hello(struct ms_remote_holder *r, const Muster__PeerHello *m)
 
         if (rc == 0)
             r->link = NULL;
-        return rc < 0 ? rc : -ECANCELED; /* it is no visitor any more */
+        return rc < 0 ? rc : -ECANCELED; /* it holds nothing */
     }
     if (old) { /* its counts stay */
-        r->heard = old->heard;
+        r->acked = old->acked;
         remote_destroy(old);
-        send_heard(r);
+        send_ack(r);
     }
     r->address = strdup(m->address);
     h = ms_store_node_holder(r->store, m->node, m->name);
@@ -298,7 +303,7 @@ static int on_hello(struct ms_remote_holder *r, const Muster__PeerHello *m)
 
 static void take(struct ms_remote_holder *r, const Muster__StorePeer *m)
 {
-    if (!is_news(r, m->number))
+    if (!is_new(r, m->number))
         return;
     switch (m->body_case) {
     case MUSTER__STORE_PEER__BODY_HOLD:

@@ -1,6 +1,7 @@
-/* Stores of other nodes that read what we have, each on a bulk link of its own. What they
- * read is pinned until they say that they are done: the kernel sends it from the arena's own
- * pages, and may still do so when we have long forgotten it. */
+/* remote_reader.c - a store of another node that reads what we have, on a bulk link of its own
+ *
+ * What it reads is pinned until it says that it is done: the kernel sends it from the arena's
+ * own pages, and may still do so when we have long forgotten it. */
 #include "store/peers/pace.h"
 #include "store/peers/peers.h"
 #include "store/server/spill.h"
@@ -14,22 +15,21 @@
 
 struct ms_remote_reader {
     struct ms_store *store;
-    struct ms_list link_in; /* store->readers */
+    struct ms_list link_in; /* store->remote_readers */
     struct ms_link *link;
     uint64_t node;
     struct ms_list lendings;
-    struct ms_list delayed;
-    bool is_paced; /* calls share its way: not loopback */
+    struct ms_list wants;
+    bool is_paced; /* calls share its network path: not loopback */
     struct ms_pace pace;
     struct ms_timer pace_timer;
     unsigned unpaced; /* looks since something was sent */
 };
 
-/* A piece that waits until its object is in memory again. */
-struct delayed {
-    struct ms_list link;             /* reader->delayed */
-    struct ms_remote_reader *reader; /* NULL: it has gone */
-    Muster__PeerWant want;
+/* A piece that cannot be sent yet: it has not come here, or its object is in a file. */
+struct want {
+    struct ms_list link; /* reader->wants */
+    Muster__PeerWant ask;
 };
 
 /* An object that is read. */
@@ -84,7 +84,6 @@ static struct lending *get(struct ms_remote_reader *r, struct ms_object *o)
     if (!l)
         return NULL;
     *l = (struct lending){.store = r->store, .object = o};
-    ms_list_init(&l->link);
     ms_list_add_tail(&r->lendings, &l->link);
     ms_table_pin(o);
     return l;
@@ -128,15 +127,18 @@ static void keep_pace(struct ms_remote_reader *r)
 
 /* ---- life ------------------------------------------------------------------------ */
 
+static void want_free(struct want *w)
+{
+    ms_list_remove(&w->link);
+    free(w);
+}
+
 static void reader_destroy(struct ms_remote_reader *r)
 {
-    ms_replicas_forget_reader(r->store, r);
     ms_list_each (l, &r->lendings, struct lending, link)
         end(l);
-    ms_list_each (l, &r->delayed, struct delayed, link) {
-        ms_list_remove(&l->link);
-        l->reader = NULL;
-    }
+    ms_list_each (w, &r->wants, struct want, link)
+        want_free(w);
     ms_timer_finish(&r->pace_timer);
     ms_link_destroy(r->link);
     ms_list_remove(&r->link_in);
@@ -145,120 +147,127 @@ static void reader_destroy(struct ms_remote_reader *r)
 
 void ms_remote_readers_finish(struct ms_store *s)
 {
-    ms_list_each (r, &s->readers, struct ms_remote_reader, link_in)
+    ms_list_each (r, &s->remote_readers, struct ms_remote_reader, link_in)
         reader_destroy(r);
 }
 
-/* ---- answers --------------------------------------------------------------------- */
+/* ---- pieces ---------------------------------------------------------------------- */
 
-static void send_gone(struct ms_remote_reader *r, uint64_t node, uint64_t id)
+static bool has_piece(const struct ms_object *o, const Muster__PeerWant *m)
 {
-    Muster__StorePeer p = MUSTER__STORE_PEER__INIT;
-    Muster__PeerGone gone = MUSTER__PEER_GONE__INIT;
+    const struct ms_replica *replica = o->is_replica ? o->user : NULL;
 
-    gone.node = node;
-    gone.id = id;
-    p.body_case = MUSTER__STORE_PEER__BODY_GONE;
-    p.gone = &gone;
-    ms_link_send(r->link, &p.base);
+    if (!replica || o->spilled)
+        return o->is_ready && !o->spilled;
+    return o->is_whole || m->offset + m->len <= replica->received;
 }
 
-void ms_remote_reader_send_gone(struct ms_remote_reader *r, const struct ms_object *o)
-{
-    send_gone(r, o->node, o->id);
-}
-
-void ms_remote_reader_send(struct ms_remote_reader *r,
-                           struct ms_object *o,
-                           uint64_t request,
-                           uint64_t offset,
-                           uint64_t len)
+static void
+send_piece(struct ms_remote_reader *r, struct ms_object *o, const Muster__PeerWant *m)
 {
     struct ms_arena *arena = r->store->arena;
     struct lending *l = get(r, o);
-    struct ms_loan loan = {.data = ms_arena_memory(arena) + o->at + offset,
-                           .len = len,
+    uint64_t at = o->at + m->offset;
+    struct ms_loan loan = {.data = ms_arena_memory(arena) + at,
+                           .len = m->len,
                            .fd = ms_arena_fd(arena),
-                           .at = o->at + offset,
+                           .at = at,
                            .on_sent = on_sent,
                            .arg = l};
 
-    if (!l) {
-        send_gone(r, o->node, o->id);
+    if (l)
+        l->unsent++;
+    if (l && ms_link_send_data(r->link, m->request, &loan) == 0) {
+        r->store->sent += m->len;
+        keep_pace(r);
         return;
     }
-    l->unsent++;
-    if (ms_link_send_data(r->link, request, &loan) < 0) {
+    if (l)
         l->unsent--;
-        send_gone(r, o->node, o->id);
-        return;
-    }
-    r->store->sent += len;
-    keep_pace(r);
+    ms_peer_send_gone(r->link, o->node, o->id);
+}
+
+static bool is_of(const struct want *w, uint64_t node, uint64_t id)
+{
+    return w->ask.node == node && w->ask.id == id;
+}
+
+void ms_remote_readers_serve(struct ms_store *s, struct ms_object *o)
+{
+    ms_list_each (r, &s->remote_readers, struct ms_remote_reader, link_in)
+        ms_list_each (w, &r->wants, struct want, link)
+            if (is_of(w, o->node, o->id) && has_piece(o, &w->ask)) {
+                send_piece(r, o, &w->ask);
+                want_free(w);
+            }
+}
+
+void ms_remote_readers_refuse(struct ms_store *s, const struct ms_object *o)
+{
+    ms_list_each (r, &s->remote_readers, struct ms_remote_reader, link_in)
+        ms_list_each (w, &r->wants, struct want, link)
+            if (is_of(w, o->node, o->id)) {
+                ms_peer_send_gone(r->link, o->node, o->id);
+                want_free(w);
+            }
 }
 
 /* ---- what it asks ---------------------------------------------------------------- */
 
-static void on_want(struct ms_remote_reader *r, const Muster__PeerWant *m);
-
-static void on_back(void *arg, struct ms_store *s, const struct ms_error *why)
+static void
+on_back(void *arg, struct ms_store *s, struct ms_object *o, const struct ms_error *why)
 {
-    struct delayed *l = arg;
+    (void)arg;
+    if (why)
+        ms_remote_readers_refuse(s, o);
+    else
+        ms_remote_readers_serve(s, o);
+}
 
-    (void)s;
-    ms_list_remove(&l->link);
-    if (l->reader && why)
-        send_gone(l->reader, l->want.node, l->want.id);
-    else if (l->reader)
-        on_want(l->reader, &l->want);
-    free(l);
+/* Will it be here, if it is not? */
+static bool is_coming(const struct ms_object *o)
+{
+    return o->spilled || (o->is_replica && ((struct ms_replica *)o->user)->wants_bytes);
 }
 
 static void
-bring_back(struct ms_remote_reader *r, struct ms_object *o, const Muster__PeerWant *m)
+wait_for(struct ms_remote_reader *r, struct ms_object *o, const Muster__PeerWant *m)
 {
-    struct delayed *l = malloc(sizeof *l);
+    struct want *w = malloc(sizeof *w);
 
-    if (!l) {
-        send_gone(r, m->node, m->id);
+    if (!w) {
+        ms_peer_send_gone(r->link, m->node, m->id);
         return;
     }
-    *l = (struct delayed){.reader = r, .want = *m};
-    ms_list_init(&l->link);
-    ms_list_add_tail(&r->delayed, &l->link);
-    ms_spill_want(r->store, o, on_back, l);
+    w->ask = *m;
+    ms_list_add_tail(&r->wants, &w->link);
+    if (o->spilled)
+        ms_spill_want(r->store, o, on_back, NULL);
 }
 
 static void on_want(struct ms_remote_reader *r, const Muster__PeerWant *m)
 {
     struct ms_object *o = ms_table_find(&r->store->table, m->node, m->id);
 
-    if (o && o->spilled) {
-        bring_back(r, o, m);
-        return;
-    }
     if (!o || !m->len || m->len > MS_STORE_PIECE_MAX || m->offset > o->len ||
-        m->len > o->len - m->offset || (!o->is_replica && !o->is_ready)) {
-        send_gone(r, m->node, m->id);
+        m->len > o->len - m->offset || !(has_piece(o, m) || is_coming(o))) {
+        ms_peer_send_gone(r->link, m->node, m->id);
         return;
     }
     ms_store_expect_pieces(r->store);
-    if (!o->is_replica)
-        ms_remote_reader_send(r, o, m->request, m->offset, m->len);
-    else if (!ms_replica_relay(o, r, m->request, m->offset, m->len))
-        send_gone(r, m->node, m->id);
+    if (has_piece(o, m))
+        send_piece(r, o, m);
+    else
+        wait_for(r, o, m);
 }
 
 static void on_done(struct ms_remote_reader *r, const Muster__PeerDone *m)
 {
     struct lending *l = find(r, m->node, m->id);
 
-    ms_replica_forget_relays(r->store, m->node, m->id, r);
-    ms_list_each (d, &r->delayed, struct delayed, link)
-        if (d->want.node == m->node && d->want.id == m->id) {
-            ms_list_remove(&d->link);
-            d->reader = NULL;
-        }
+    ms_list_each (w, &r->wants, struct want, link)
+        if (is_of(w, m->node, m->id))
+            want_free(w);
     if (l)
         end(l);
 }
@@ -303,7 +312,7 @@ int ms_remote_reader_create(struct ms_store *s, struct ms_link *link, uint64_t n
         free(r);
         return -ENOMEM;
     }
-    ms_list_each (old, &s->readers, struct ms_remote_reader, link_in)
+    ms_list_each (old, &s->remote_readers, struct ms_remote_reader, link_in)
         if (old->node == node)
             reader_destroy(old); /* it has dialled anew */
     r->store = s;
@@ -313,8 +322,8 @@ int ms_remote_reader_create(struct ms_store *s, struct ms_link *link, uint64_t n
     r->is_paced = !is_loopback(ms_link_fd(link));
     r->unpaced = MS_PACE_IDLE_LOOKS;
     ms_list_init(&r->lendings);
-    ms_list_init(&r->delayed);
-    ms_list_add_tail(&s->readers, &r->link_in);
+    ms_list_init(&r->wants);
+    ms_list_add_tail(&s->remote_readers, &r->link_in);
     ms_link_set_ops(link, &link_ops, r);
     return 0;
 }

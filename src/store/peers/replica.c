@@ -1,3 +1,5 @@
+/* replica.c - what this node has of another node's objects: holding them at their origin,
+ * and telling those who wait for them */
 #include "store/peers/peers.h"
 #include "store/slice.h"
 
@@ -7,14 +9,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* One of ours that waits. */
-struct waiter {
-    struct ms_list link;
-    bool bare;
-    ms_replica_fn *fn;
-    void *arg;
-};
 
 /* ---- life ------------------------------------------------------------------------ */
 
@@ -38,7 +32,6 @@ struct ms_object *ms_replica_get(struct ms_store *s, const Muster__StoredName *n
     m->offset = name->offset;
     o->is_slice = ms_slice_is(name->id);
     ms_list_init(&m->waiting);
-    ms_list_init(&m->relays);
     m->origin = ms_store_peer_get(s, name->node, name->address);
     o->user = m;
     return o;
@@ -53,24 +46,18 @@ void ms_replica_free(struct ms_store *s, struct ms_object *o)
         ms_timer_set(&s->bereft_timer, 0); /* they may change the table: not now */
     }
     ms_replica_stop(o);
-    ms_replica_drop_relays(o);
+    ms_remote_readers_refuse(s, o);
 }
+
+/* ---- telling --------------------------------------------------------------------- */
 
 void ms_replicas_tell_bereft(struct ms_store *s)
 {
     struct ms_error why = {0};
 
     ms_error_set(&why, -ENOENT, "an object is gone: it was let go of while it came");
-    while (!ms_list_is_empty(&s->bereft)) {
-        struct waiter *w = ms_list_first(&s->bereft, struct waiter, link);
-
-        ms_list_remove(&w->link);
-        w->fn(w->arg, s, &why);
-        free(w);
-    }
+    ms_waiters_tell(&s->bereft, s, NULL, &why);
 }
-
-/* ---- telling --------------------------------------------------------------------- */
 
 /* The object is pinned meanwhile: they may let it go. */
 void ms_replica_tell(struct ms_store *s,
@@ -81,17 +68,13 @@ void ms_replica_tell(struct ms_store *s,
     struct ms_list ready;
 
     ms_list_init(&ready);
-    ms_list_each (w, &m->waiting, struct waiter, link)
+    ms_list_each (w, &m->waiting, struct ms_waiter, link)
         if (why || w->bare || o->is_whole) {
             ms_list_remove(&w->link);
             ms_list_add_tail(&ready, &w->link);
         }
     ms_table_pin(o);
-    ms_list_each (w, &ready, struct waiter, link) {
-        ms_list_remove(&w->link);
-        w->fn(w->arg, s, why);
-        free(w);
-    }
+    ms_waiters_tell(&ready, s, o, why);
     ms_table_unpin(&s->table, o);
 }
 
@@ -107,7 +90,7 @@ void ms_replica_fail(struct ms_store *s,
     m->is_asked = false;
     m->wants_bytes = false;
     ms_replica_stop(o);
-    ms_replica_drop_relays(o);
+    ms_remote_readers_refuse(s, o);
     ms_replica_tell(s, o, &why);
 }
 
@@ -129,7 +112,6 @@ void ms_replica_unreached(struct ms_store *s, struct ms_object *o)
 
 static void ask_hold(struct ms_replica *m)
 {
-    Muster__StorePeer p = MUSTER__STORE_PEER__INIT;
     Muster__PeerHold hold = MUSTER__PEER_HOLD__INIT;
 
     hold.id = m->object->id;
@@ -139,30 +121,23 @@ static void ask_hold(struct ms_replica *m)
         hold.len = m->object->len;
     }
     hold.wants_bytes = m->wants_bytes && !m->object->is_whole;
-    p.body_case = MUSTER__STORE_PEER__BODY_HOLD;
-    p.hold = &hold;
     m->is_asked = true;
-    ms_store_peer_send(m->origin, &p);
+    ms_store_peer_tell(m->origin, MUSTER__STORE_PEER__BODY_HOLD, &hold);
 }
 
 int ms_replica_want(
-    struct ms_store *s, struct ms_object *o, bool bare, ms_replica_fn *fn, void *arg)
+    struct ms_store *s, struct ms_object *o, bool bare, ms_object_fn *fn, void *arg)
 {
     struct ms_replica *m = o->user;
-    struct waiter *w;
 
     if (m->counts && (bare || o->is_whole)) {
-        fn(arg, s, NULL);
+        fn(arg, s, o, NULL);
         return 0;
     }
     if (!m->origin)
         return -EHOSTUNREACH;
-    w = malloc(sizeof *w);
-    if (!w)
+    if (ms_waiters_add(&m->waiting, bare, fn, arg) < 0)
         return -ENOMEM;
-    *w = (struct waiter){.bare = bare, .fn = fn, .arg = arg};
-    ms_list_init(&w->link);
-    ms_list_add_tail(&m->waiting, &w->link);
     if (!bare && !m->wants_bytes) {
         m->wants_bytes = true;
         ask_hold(m); /* also if it is held: whom to ask for bytes is in the answer */
@@ -174,31 +149,28 @@ int ms_replica_want(
 
 static void tell_count(struct ms_store_peer *origin, uint64_t id, int64_t by)
 {
-    Muster__StorePeer p = MUSTER__STORE_PEER__INIT;
     Muster__StoreCount count = MUSTER__STORE_COUNT__INIT;
 
     count.id = id;
     count.by = by;
-    p.body_case = MUSTER__STORE_PEER__BODY_COUNT;
-    p.count = &count;
-    ms_store_peer_send(origin, &p);
+    ms_store_peer_tell(origin, MUSTER__STORE_PEER__BODY_COUNT, &count);
 }
 
-void ms_replica_held(struct ms_store_peer *f, const Muster__PeerHeld *held)
+void ms_replica_held(struct ms_store_peer *p, const Muster__PeerHeld *held)
 {
-    struct ms_store *s = f->store;
-    struct ms_object *o = ms_table_find(&s->table, f->node, held->id);
+    struct ms_store *s = p->store;
+    struct ms_object *o = ms_table_find(&s->table, p->node, held->id);
     struct ms_replica *m;
 
     if (!o || !o->is_replica) { /* nobody wants it any more */
-        tell_count(f, held->id, -1);
+        tell_count(p, held->id, -1);
         return;
     }
     m = o->user;
     m->is_asked = false;
     m->counts++;
-    if (!f->name && held->name[0])
-        f->name = strdup(held->name);
+    if (!p->name && held->name[0])
+        p->name = strdup(held->name);
     if (held->len != o->len) {
         ms_replica_fail(
             s, o, -EPROTO, "the object has another size than it was said to have");
@@ -211,130 +183,116 @@ void ms_replica_held(struct ms_store_peer *f, const Muster__PeerHeld *held)
                 ? ms_store_peer_get(s, held->relay, held->address)
                 : NULL;
 
-        ms_replica_fetch(s, o, relay ? relay : m->origin);
+        ms_replica_fetch(o, relay ? relay : m->origin);
     }
     ms_replica_tell(s, o, NULL);
     ms_table_unpin(&s->table, o);
 }
 
-void ms_replica_unheld(struct ms_store *s, struct ms_object *o)
+void ms_replica_unheld(struct ms_object *o)
 {
     struct ms_replica *m = o->user;
 
-    (void)s;
     if (m->counts && m->origin)
         tell_count(m->origin, o->id, -m->counts);
     m->counts = 0;
 }
 
-void ms_replica_confirm(struct ms_store *s, struct ms_object *o)
+void ms_replica_confirm(struct ms_object *o)
 {
     struct ms_replica *m = o->user;
-    Muster__StorePeer p = MUSTER__STORE_PEER__INIT;
     Muster__StoredName name = MUSTER__STORED_NAME__INIT;
 
-    (void)s;
     if (!m->origin)
         return;
     m->counts++;
     name.id = o->id;
-    p.body_case = MUSTER__STORE_PEER__BODY_CONFIRM;
-    p.confirm = &name;
-    ms_store_peer_send(m->origin, &p);
+    ms_store_peer_tell(m->origin, MUSTER__STORE_PEER__BODY_CONFIRM, &name);
 }
 
-void ms_replica_grant(struct ms_store *s,
-                      struct ms_object *o,
-                      const Muster__StoreGrant *g)
+void ms_replica_grant(struct ms_object *o, const Muster__StoreGrant *g)
 {
     struct ms_replica *m = o->user;
-    Muster__StorePeer p = MUSTER__STORE_PEER__INIT;
 
-    (void)s;
-    if (!m->origin)
-        return;
-    p.body_case = MUSTER__STORE_PEER__BODY_GRANT;
-    p.grant = (Muster__StoreGrant *)(uintptr_t)g;
-    ms_store_peer_send(m->origin, &p);
+    if (m->origin)
+        ms_store_peer_tell(
+            m->origin, MUSTER__STORE_PEER__BODY_GRANT, (void *)(uintptr_t)g);
 }
 
 /* ---- trouble --------------------------------------------------------------------- */
 
-void ms_replica_gone(struct ms_store_peer *f, const Muster__PeerGone *gone)
+void ms_replica_gone(struct ms_store_peer *p, const Muster__PeerGone *gone)
 {
-    struct ms_store *s = f->store;
+    struct ms_store *s = p->store;
     struct ms_object *o = ms_table_find(&s->table, gone->node, gone->id);
     struct ms_replica *m = o && o->is_replica ? o->user : NULL;
 
     if (!m)
         return;
-    if (f == m->origin)
+    if (p == m->origin)
         m->counts = 0;
-    if (f == m->origin && !ms_object_is_held(o)) {
+    if (p == m->origin && !ms_object_is_held(o)) {
         ms_table_forget(&s->table, o); /* it was only kept in case */
-    } else if (f == m->origin) {
+    } else if (p == m->origin) {
         ms_replica_fail(s, o, -ENOENT, "an object is gone: nobody held it any more");
-    } else if (f == m->source) { /* a relay has lost it */
-        ms_replica_fetch(s, o, m->origin);
+    } else if (p == m->source) { /* a relay has lost it */
+        ms_replica_fetch(o, m->origin);
     }
 }
 
-struct name {
-    uint64_t node, id;
-};
-
 void ms_replicas_walk(struct ms_store *s,
-                      void (*fn)(struct ms_store *s,
-                                 struct ms_object *o,
-                                 struct ms_store_peer *f),
-                      struct ms_store_peer *f)
+                      void (*fn)(struct ms_object *o, struct ms_store_peer *p),
+                      struct ms_store_peer *p)
 {
-    struct name *names =
+    struct {
+        uint64_t node, id;
+    } *names =
         s->table.space ? calloc(s->table.objects.count + 1, sizeof *names) : NULL;
     size_t count = 0;
 
     if (!names)
         return;
     ms_list_each (o, &s->table.all, struct ms_object, link)
-        if (o->is_replica)
-            names[count++] = (struct name){o->node, o->id};
+        if (o->is_replica) {
+            names[count].node = o->node;
+            names[count++].id = o->id;
+        }
     for (size_t i = 0; i < count; i++) {
         struct ms_object *o = ms_table_find(&s->table, names[i].node, names[i].id);
 
         if (o)
-            fn(s, o, f);
+            fn(o, p);
     }
     free(names);
 }
 
-static void resume(struct ms_store *s, struct ms_object *o, struct ms_store_peer *f)
+static void resume(struct ms_object *o, struct ms_store_peer *p)
 {
     struct ms_replica *m = o->user;
 
-    (void)s;
-    if (m->origin == f && m->is_asked)
+    if (m->origin == p && m->is_asked)
         ask_hold(m);
 }
 
-void ms_replicas_resume(struct ms_store *s, struct ms_store_peer *f)
+void ms_replicas_resume(struct ms_store_peer *p)
 {
-    if (ms_holdings_send(s, f) < 0)
+    if (ms_holdings_send(p) < 0)
         return; /* the next link may do */
-    ms_replicas_walk(s, resume, f);
+    ms_replicas_walk(p->store, resume, p);
 }
 
-static void lost(struct ms_store *s, struct ms_object *o, struct ms_store_peer *f)
+static void lost(struct ms_object *o, struct ms_store_peer *p)
 {
     struct ms_replica *m = o->user;
 
-    if (m->origin != f || !f->is_lost)
+    if (m->origin != p || !p->is_lost)
         return;
     m->counts = 0; /* the other side has dropped them */
-    ms_replica_unreached(s, o);
+    ms_replica_unreached(p->store, o);
 }
 
-void ms_replicas_lost(struct ms_store *s, struct ms_store_peer *f, bool for_good)
+void ms_replicas_lost(struct ms_store_peer *p, bool for_good)
 {
-    f->is_lost = for_good;
-    ms_replicas_walk(s, lost, f);
+    p->is_lost = for_good;
+    ms_replicas_walk(p->store, lost, p);
 }

@@ -1,3 +1,4 @@
+/* place.c - room in the arena for objects, the memory behind it, and who waits for both */
 #include "store/server/spill.h"
 #include "store/server/state.h"
 
@@ -18,9 +19,38 @@ struct placing {
     bool is_listening; /* it waits for one turn of the loop alone */
     bool has_listened;
     uint64_t punches; /* store->punches, when memory was asked for */
-    ms_place_fn *fn;
+    ms_object_fn *fn;
     void *arg;
 };
+
+/* ---- waiters --------------------------------------------------------------------- */
+
+int ms_waiters_add(struct ms_list *waiting, bool bare, ms_object_fn *fn, void *arg)
+{
+    struct ms_waiter *w = malloc(sizeof *w);
+
+    if (!w)
+        return -ENOMEM;
+    *w = (struct ms_waiter){.bare = bare, .fn = fn, .arg = arg};
+    ms_list_add_tail(waiting, &w->link);
+    return 0;
+}
+
+void ms_waiters_tell(struct ms_list *waiting,
+                     struct ms_store *s,
+                     struct ms_object *o,
+                     const struct ms_error *why)
+{
+    struct ms_list all;
+
+    ms_list_init(&all);
+    ms_list_splice(&all, waiting);
+    ms_list_each (w, &all, struct ms_waiter, link) {
+        ms_list_remove(&w->link);
+        w->fn(w->arg, s, o, why);
+        free(w);
+    }
+}
 
 /* ---- memory ---------------------------------------------------------------------- */
 
@@ -200,7 +230,7 @@ static void try_again_in(struct placing *p, int64_t left_ns)
 
 void ms_store_place(struct ms_store *s,
                     const struct ms_object *o,
-                    ms_place_fn *fn,
+                    ms_object_fn *fn,
                     void *arg)
 {
     struct placing *p = calloc(1, sizeof *p);

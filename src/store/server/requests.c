@@ -161,10 +161,12 @@ static void attach_step(struct ms_store *s, struct attaching *a)
     free(a);
 }
 
-static void on_here(void *arg, struct ms_store *s, const struct ms_error *why)
+static void
+on_here(void *arg, struct ms_store *s, struct ms_object *o, const struct ms_error *why)
 {
     struct attaching *a = arg;
 
+    (void)o;
     if (why && !a->why.code)
         a->why = *why;
     attach_step(s, a);
@@ -270,7 +272,7 @@ void ms_store_grant_to(struct ms_store *s, const Muster__StoreGrant *m)
     if (!o)
         return;
     if (o->is_replica && !is_here) { /* its origin counts the nodes */
-        ms_replica_grant(s, o, m);
+        ms_replica_grant(o, m);
         return;
     }
     to = is_here ? ms_table_find_holder(&s->table, m->holder)
@@ -305,7 +307,7 @@ static void ask_confirm(struct ms_store_conn *c, const Muster__StoreConfirm *m)
     o = ms_replica_get(s, m->name);
     if (!o)
         return;
-    ms_replica_confirm(s, o);
+    ms_replica_confirm(o);
     ms_table_count(&s->table, o, c->holder, 1, ms_now_ns());
 }
 

@@ -60,7 +60,8 @@ static void on_free(void *arg, struct ms_object *o)
 
 static void on_unheld(void *arg, struct ms_object *o)
 {
-    ms_replica_unheld(arg, o);
+    (void)arg;
+    ms_replica_unheld(o);
 }
 
 static const struct ms_table_ops table_ops = {.on_free = on_free,
@@ -156,7 +157,7 @@ struct ms_store *ms_store_create(const struct ms_store_options *o, struct ms_err
     s->listen_fd = -1;
     ms_list_init(&s->conns);
     ms_list_init(&s->remote_holders);
-    ms_list_init(&s->readers);
+    ms_list_init(&s->remote_readers);
     ms_list_init(&s->peers);
     ms_list_init(&s->bereft);
     ms_list_init(&s->placings);

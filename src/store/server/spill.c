@@ -26,12 +26,6 @@ struct ms_spilled {
     struct ms_list waiting;
 };
 
-struct waiter {
-    struct ms_list link;
-    ms_spill_fn *fn;
-    void *arg;
-};
-
 /* One object that is written or read. */
 struct moving {
     struct ms_work_job job;
@@ -194,21 +188,6 @@ bool ms_spill_will(const struct ms_store *s, uint64_t need)
 
 /* ---- back ------------------------------------------------------------------------ */
 
-/* All who wait; they may let the object go. */
-static void
-tell(struct ms_store *s, struct ms_list *waiting, const struct ms_error *why)
-{
-    struct ms_list all;
-
-    ms_list_init(&all);
-    ms_list_splice(&all, waiting);
-    ms_list_each (w, &all, struct waiter, link) {
-        ms_list_remove(&w->link);
-        w->fn(w->arg, s, why);
-        free(w);
-    }
-}
-
 static void spilled_free(struct ms_store *s, struct ms_object *o)
 {
     s->spill->used -= o->len;
@@ -223,7 +202,7 @@ static void give_up(struct ms_store *s, struct ms_object *o, const struct ms_err
     uint64_t node = o->node, id = o->id;
 
     o->spilled->is_coming = false;
-    tell(s, &o->spilled->waiting, why);
+    ms_waiters_tell(&o->spilled->waiting, s, o, why);
     ms_table_unpin(&s->table, o);
     o = ms_table_find(&s->table, node, id);
     if (!o || !o->has_room)
@@ -256,7 +235,7 @@ static void read_done(struct ms_work_job *job)
         ms_list_splice(&waiting, &o->spilled->waiting);
         spilled_free(s, o);
         o->is_ready = true;
-        tell(s, &waiting, NULL);
+        ms_waiters_tell(&waiting, s, o, NULL);
         release(m);
     }
     free(m);
@@ -296,20 +275,15 @@ static void on_placed(void *arg,
     }
 }
 
-void ms_spill_want(struct ms_store *s, struct ms_object *o, ms_spill_fn *fn, void *arg)
+void ms_spill_want(struct ms_store *s, struct ms_object *o, ms_object_fn *fn, void *arg)
 {
-    struct waiter *w = calloc(1, sizeof *w);
+    struct ms_error why = {0};
 
-    if (!w) {
-        struct ms_error why = {0};
-
+    if (ms_waiters_add(&o->spilled->waiting, false, fn, arg) < 0) {
         ms_error_set(&why, -ENOMEM, "out of memory");
-        fn(arg, s, &why);
+        fn(arg, s, o, &why);
         return;
     }
-    *w = (struct waiter){.fn = fn, .arg = arg};
-    ms_list_init(&w->link);
-    ms_list_add_tail(&o->spilled->waiting, &w->link);
     if (o->spilled->is_coming)
         return;
     o->spilled->is_coming = true;

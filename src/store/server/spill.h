@@ -33,7 +33,10 @@ bool ms_spill_some(struct ms_store *s, uint64_t need);
 bool ms_spill_will(const struct ms_store *s, uint64_t need);
 /* `fn` comes when the bytes of a spilled object are in memory again, or with why not;
  * perhaps at once. */
-void ms_spill_want(struct ms_store *s, struct ms_object *o, ms_spill_fn *fn, void *arg);
+void ms_spill_want(struct ms_store *s,
+                   struct ms_object *o,
+                   ms_object_fn *fn,
+                   void *arg);
 /* A spilled object goes. */
 void ms_spill_drop(struct ms_store *s, struct ms_object *o);
 

@@ -1,15 +1,18 @@
-/* state.h - what the parts of a node's store share, inside this folder only
+/* state.h - the state of a node's store, for the files of server/ and peers/
  *
- * server.c  life, leases
- * place.c   room and memory for objects
- * spill.h   objects in files
- * guest.c   one process: handshake, messages, answers
- * ask.c     what it asks for
- * stats.c   what there is
- * far.h     objects of other nodes
+ * server.c    life, leases
+ * table.h     objects, who holds them and for how long (pure)
+ * space.h     which bytes of the arena are whose (pure)
+ * arena.h     the shared memory; work.h the thread that clears it
+ * place.c     room and memory for objects
+ * spill.h     objects in files
+ * conn.c      the connection of a process: handshake, messages, answers
+ * requests.c  what a process asks for
+ * stats.c     what there is, and who holds the most
+ * peers.h     objects of other nodes (../peers)
  */
-#ifndef MS_STORE_STATE_H
-#define MS_STORE_STATE_H
+#ifndef MS_STORE_SERVER_STATE_H
+#define MS_STORE_SERVER_STATE_H
 
 #include "io/loop.h"
 #include "proto/muster.pb-c.h"
@@ -45,14 +48,14 @@ struct ms_store {
     enum ms_tls_mode tls;
     struct ms_server *server;      /* for stores of other nodes; NULL: none come */
     struct ms_list remote_holders; /* those that came */
-    struct ms_list readers;        /* and those that read bytes of us */
+    struct ms_list remote_readers; /* and those that read bytes of us */
     struct ms_list peers;          /* those that we dial */
-    struct ms_list bereft; /* who waited for a mirror that has gone; replica.c */
+    struct ms_list bereft; /* who waited for a replica that has gone; replica.c */
     struct ms_timer bereft_timer;
     struct ms_timer pace_timer;
 };
 
-/* A process of this node. */
+/* The connection of a process of this node. */
 struct ms_store_conn {
     struct ms_store *store;
     struct ms_list link;
@@ -74,16 +77,31 @@ void ms_store_watch_leases(struct ms_store *s);
 
 /* ---- place.c --------------------------------------------------------------------- */
 
+/* What was wanted of an object is done, or `why` not; `o` is NULL if it has gone. */
+typedef void ms_object_fn(void *arg,
+                          struct ms_store *s,
+                          struct ms_object *o,
+                          const struct ms_error *why);
+/* Somebody who waits for that. */
+struct ms_waiter {
+    struct ms_list link;
+    bool bare; /* for the object without its bytes */
+    ms_object_fn *fn;
+    void *arg;
+};
+/* 0 or -ENOMEM. */
+int ms_waiters_add(struct ms_list *waiting, bool bare, ms_object_fn *fn, void *arg);
+/* Tell all of them; they may let the object go, or wait anew. */
+void ms_waiters_tell(struct ms_list *waiting,
+                     struct ms_store *s,
+                     struct ms_object *o,
+                     const struct ms_error *why);
+
 /* Room in the arena for an object, if it has none, and memory behind that. `fn` comes once,
- * perhaps at once, with NULL or why not; `o` is NULL if the object has gone meanwhile. If
- * need be others are spilled first. */
-typedef void ms_place_fn(void *arg,
-                         struct ms_store *s,
-                         struct ms_object *o,
-                         const struct ms_error *why);
+ * perhaps at once. If need be others are spilled first. */
 void ms_store_place(struct ms_store *s,
                     const struct ms_object *o,
-                    ms_place_fn *fn,
+                    ms_object_fn *fn,
                     void *arg);
 /* There may be room now: soon those who wait try again. */
 void ms_store_retry_places(struct ms_store *s);
@@ -93,16 +111,13 @@ void ms_store_on_place_time(void *arg); /* of place_timer */
 /* Give memory that nobody uses back to the machine. */
 void ms_store_punch_idle(struct ms_store *s);
 
-/* Of spill.h. */
-typedef void ms_spill_fn(void *arg, struct ms_store *s, const struct ms_error *why);
-
-/* ---- guest.c --------------------------------------------------------------------- */
+/* ---- conn.c ---------------------------------------------------------------------- */
 
 void ms_store_conn_accept(struct ms_store *s);
 void ms_store_conn_destroy(struct ms_store_conn *c);
-/* The guest with this holder's id; NULL: it has gone. */
+/* That of this holder; NULL: it has gone. */
 struct ms_store_conn *ms_store_conn_find(struct ms_store *s, uint64_t holder);
-/* `fd` goes with it; -1: none. A guest that cannot be told anything ends soon. */
+/* `fd` goes with it; -1: none. A connection that cannot be written to ends soon. */
 void ms_store_conn_answer(struct ms_store_conn *c,
                           uint64_t request,
                           Muster__StoreAnswer *m,
@@ -113,9 +128,9 @@ void ms_store_conn_refuse(struct ms_store_conn *c,
                           int code,
                           const char *text);
 
-/* ---- ask.c ----------------------------------------------------------------------- */
+/* ---- requests.c ------------------------------------------------------------------ */
 
-/* One message of a guest that has said who it is. */
+/* One message of a process that has said who it is. */
 void ms_store_conn_handle(struct ms_store_conn *c, const Muster__StoreAsk *ask);
 /* A count of one of our objects, or of what we have of another's, for somebody who will
  * confirm it. */
