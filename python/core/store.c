@@ -1,3 +1,4 @@
+/* store.c - the store client of this process, and its objects as Python sees them */
 #include "store.h"
 
 #include "head_object.h"
@@ -157,6 +158,61 @@ struct ms_store_client *core_store_need(void)
                         "there is no store here: call muster.init() first, and run an "
                         "agent on this machine");
     return c;
+}
+
+PyObject *core_no_store(void)
+{
+    return core_raise_kind(
+        "object_lost",
+        "this process has no store: its node has no agent, or the agent has ended",
+        "");
+}
+
+/* Which line of the user's program does this; empty if that cannot be told. `text` is a
+ * new reference that keeps it, or NULL. */
+static const char *site_of(PyObject **text)
+{
+    const char *site = NULL;
+
+    *text = core_site ? PyObject_CallFunctionObjArgs(core_site, NULL) : NULL;
+    if (*text)
+        site = PyUnicode_AsUTF8AndSize(*text, NULL);
+    if (!site)
+        PyErr_Clear();
+    return site ? site : "";
+}
+
+_Atomic uint64_t core_copied;
+
+int core_store_write(struct ms_store_client *c,
+                     struct ms_store_bytes *all,
+                     size_t count,
+                     bool together)
+{
+    struct ms_error err = {0};
+    PyObject *text = NULL;
+    const char *site = "";
+    uint64_t fresh = 0;
+    bool is_missing = false;
+    int rc;
+
+    for (size_t i = 0; i < count; i++)
+        if (!all[i].held) {
+            is_missing = true;
+            fresh += all[i].len;
+        }
+    if (!is_missing)
+        return 0;
+    site = site_of(&text);
+    Py_BEGIN_ALLOW_THREADS;
+    rc = ms_store_client_write(c, all, count, together, site, &err);
+    Py_END_ALLOW_THREADS;
+    Py_XDECREF(text);
+    if (rc < 0)
+        core_store_raise(&err);
+    else
+        core_copied += fresh;
+    return rc;
 }
 
 /* ---- what several calls hold ----------------------------------------------------- */

@@ -199,7 +199,7 @@ static void on_list_objects(struct ms_agent *a, Muster__HeadToAgent *m)
                         m->request,
                         MUSTER__FAILURE__KIND__REFUSED,
                         a->store ? "out of memory" : "it has no store");
-    ms_store_stats_free(stats);
+    muster__store_stats__free_unpacked(stats, NULL);
     muster__head_to_agent__free_unpacked(m, NULL);
 }
 

@@ -90,13 +90,25 @@ struct ms_held *ms_store_client_make(struct ms_store_client *c,
                                      const char *site,
                                      struct ms_error *err);
 
-/* The same for several at once, all or none, in one round trip. `err` is needed. */
-int ms_store_client_make_many(struct ms_store_client *c,
-                              const uint64_t *lens,
-                              size_t count,
-                              const char *site,
-                              struct ms_held **out,
-                              struct ms_error *err);
+/* Bytes of this process, and where they are in the store (payload.h). */
+struct ms_store_bytes {
+    const void *data;
+    uint64_t len;
+    struct ms_held *held; /* a reference; NULL: not there yet */
+    uint64_t offset;
+};
+/* Find those that lie in the arena already. How many bytes an object for the others needs. */
+uint64_t ms_store_client_find_all(struct ms_store_client *c,
+                                  struct ms_store_bytes *all,
+                                  size_t count);
+/* Copy those that are not there, all or none, into one new object (`together`), or each into
+ * one of its own, in one round trip. As ms_store_client_make; `err` is needed. */
+int ms_store_client_write(struct ms_store_client *c,
+                          struct ms_store_bytes *all,
+                          size_t count,
+                          bool together,
+                          const char *site,
+                          struct ms_error *err);
 
 /* Hold all of these (all or none); out[i] is a new reference. `bare`: without their
  * bytes, which is enough to name them to others. -ENOENT: one is gone. */
@@ -114,7 +126,7 @@ struct ms_held *ms_store_client_adopt(struct ms_store_client *c,
 /* What we already have of it; a new reference, or NULL. */
 struct ms_held *
 ms_store_client_find(struct ms_store_client *c, uint64_t node, uint64_t id);
-/* The object that [at, at + len) lies in, whole; a new reference, or NULL. Memory of own.h
+/* The object that [at, at + len) lies in, whole; a new reference, or NULL. Memory of private_map.h
  * is found too, if it was not written. */
 struct ms_held *ms_store_client_find_memory(struct ms_store_client *c,
                                             const void *at,

@@ -1,6 +1,8 @@
+/* held.c - the objects that this process holds, by name and by their place in the arena */
 #include "store/client/state.h"
 
 #include "base/limits.h"
+#include "store/payload.h"
 #include "store/slice.h"
 
 #include <errno.h>
@@ -133,16 +135,13 @@ struct ms_held *ms_held_get(struct ms_store_client *c,
 int ms_store_client_count(
     struct ms_store_client *c, uint64_t node, uint64_t id, int64_t by, int64_t reads)
 {
-    Muster__StoreAsk m = MUSTER__STORE_ASK__INIT;
     Muster__StoreCount count = MUSTER__STORE_COUNT__INIT;
 
     count.node = node;
     count.id = id;
     count.by = by;
     count.reads = reads;
-    m.body_case = MUSTER__STORE_ASK__BODY_COUNT;
-    m.count = &count;
-    return ms_store_rpc_send(c, &m);
+    return ms_store_rpc_send(c, MUSTER__STORE_ASK__BODY_COUNT, &count);
 }
 
 struct ms_held *ms_held_ref(struct ms_held *h)
@@ -249,8 +248,8 @@ bool ms_held_name_range(const struct ms_held *h,
 {
     ms_held_name(h, name);
     if (h->node == h->client->node || name->at != MS_PLACE_UNKNOWN || !len ||
-        offset > h->len || len > h->len - offset || h->len - len < MS_STORE_SLICE_MIN ||
-        len > h->len / 4 * 3)
+        offset > h->len || len > h->len - offset ||
+        h->len - len < MS_PAYLOAD_SLICE_MIN || len > h->len / 4 * 3)
         return false;
     name->of = h->id;
     name->offset = offset;

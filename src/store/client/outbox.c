@@ -87,7 +87,7 @@ int ms_outbox_send(struct ms_store_client *c,
     int rc;
 
     while ((rc = try_send(c, data, len, is_question, until_ns)) == -EAGAIN)
-        if (poll(&p, 1, MS_STORE_SLICE_MS) < 0 && errno != EINTR)
+        if (poll(&p, 1, MS_STORE_POLL_MS) < 0 && errno != EINTR)
             return -errno;
     return rc;
 }

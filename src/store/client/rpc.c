@@ -1,3 +1,4 @@
+/* rpc.c - requests to the agent of this node and its answers, and how the connection begins */
 #include "store/client/state.h"
 
 #include "base/cleanup.h"
@@ -11,33 +12,38 @@
 #include <poll.h>
 #include <string.h>
 
-static int wait_fd(int fd, short events, int timeout_ms)
+/* 0; -EAGAIN: not within a slice, or a signal came. */
+static int wait_fd(int fd, short events)
 {
     struct pollfd p = {.fd = fd, .events = events};
-    int n = poll(&p, 1, timeout_ms);
+    int n = poll(&p, 1, MS_STORE_POLL_MS);
 
-    return n < 0 ? -errno : n == 0 ? -ETIMEDOUT : 0;
+    return n > 0 ? 0 : n == 0 || errno == EINTR ? -EAGAIN : -errno;
 }
 
-static int send_bytes(int fd, const void *data, size_t len)
+/* One packet. Its length; -EAGAIN: none within a slice; -EPIPE: the end. */
+static ssize_t
+receive_slice(int fd, void *data, size_t room, int *fds, size_t *fd_count)
 {
-    int64_t until_ns = ms_now_ns() + MS_STORE_ANSWER_NS;
-    ssize_t n;
+    size_t fd_room = *fd_count;
+    ssize_t n = ms_fds_recv(fd, data, room, fds, fd_count);
 
-    while ((n = ms_fds_send(fd, data, len, NULL, 0)) == -EAGAIN) {
-        int rc = wait_fd(fd, POLLOUT, MS_STORE_SLICE_MS);
+    if (n == -EAGAIN) {
+        int rc = wait_fd(fd, POLLIN);
 
-        if (rc < 0 && rc != -ETIMEDOUT && rc != -EINTR)
+        if (rc < 0)
             return rc;
-        if (ms_now_ns() > until_ns)
-            return -ETIMEDOUT;
+        *fd_count = fd_room;
+        n = ms_fds_recv(fd, data, room, fds, fd_count);
     }
-    return n < 0 ? (int)n : 0;
+    return n ? n : -EPIPE;
 }
 
-int ms_store_rpc_send(struct ms_store_client *c, const Muster__StoreAsk *m)
+/* ---- sending --------------------------------------------------------------------- */
+
+static int send_ask(struct ms_store_client *c, const Muster__StoreAsk *m)
 {
-    uint8_t small[512], *big;
+    uint8_t small[512], *big = small;
     size_t len = muster__store_ask__get_packed_size(m);
     int rc;
 
@@ -45,38 +51,35 @@ int ms_store_rpc_send(struct ms_store_client *c, const Muster__StoreAsk *m)
         return -EPIPE;
     if (len > MS_STORE_MESSAGE_MAX)
         return -EMSGSIZE;
-    if (len <= sizeof small)
-        return ms_outbox_send(
-            c, small, muster__store_ask__pack(m, small), m->request != 0);
-    big = malloc(len);
+    if (len > sizeof small)
+        big = malloc(len);
     if (!big)
         return -ENOMEM;
     rc = ms_outbox_send(c, big, muster__store_ask__pack(m, big), m->request != 0);
-    free(big);
+    if (big != small)
+        free(big);
     return rc;
 }
 
-/* ---- waiting --------------------------------------------------------------------- */
-
-/* One answer from the socket; -EAGAIN: none within a slice. */
-static int read_answer(int fd, uint8_t *data, Muster__StoreAnswer **out)
+static Muster__StoreAsk ask_of(Muster__StoreAsk__BodyCase what, void *body)
 {
-    size_t none = 0;
-    ssize_t n = ms_fds_recv(fd, data, 2 * MS_STORE_MESSAGE_MAX, NULL, &none);
+    Muster__StoreAsk m = MUSTER__STORE_ASK__INIT;
 
-    if (n == -EAGAIN) {
-        int rc = wait_fd(fd, POLLIN, MS_STORE_SLICE_MS);
-
-        if (rc < 0)
-            return rc == -ETIMEDOUT || rc == -EINTR ? -EAGAIN : rc;
-        none = 0;
-        n = ms_fds_recv(fd, data, 2 * MS_STORE_MESSAGE_MAX, NULL, &none);
-    }
-    if (n <= 0)
-        return n < 0 ? (int)n : -EPIPE;
-    *out = muster__store_answer__unpack(NULL, (size_t)n, data);
-    return *out ? 0 : -EPROTO;
+    m.body_case = what;
+    m.hello = body; /* any of the union */
+    return m;
 }
+
+int ms_store_rpc_send(struct ms_store_client *c,
+                      Muster__StoreAsk__BodyCase what,
+                      void *body)
+{
+    Muster__StoreAsk m = ask_of(what, body);
+
+    return send_ask(c, &m);
+}
+
+/* ---- waiting --------------------------------------------------------------------- */
 
 /* Locked. Give an answer to whoever waits for it; true: somebody does. */
 static bool hand_out(struct ms_store_client *c, Muster__StoreAnswer *m)
@@ -93,16 +96,15 @@ static bool hand_out(struct ms_store_client *c, Muster__StoreAnswer *m)
 /* Locked. Nothing has come for a slice: is anybody there? */
 static void count_silence(struct ms_store_client *c)
 {
-    Muster__StoreAsk m = MUSTER__STORE_ASK__INIT;
     Muster__StoreStatsAsk ask = MUSTER__STORE_STATS_ASK__INIT;
+    Muster__StoreAsk m =
+        ask_of(MUSTER__STORE_ASK__BODY_STATS, &ask); /* answered at once */
     uint8_t data[64];
 
-    c->silent_ns += MS_STORE_SLICE_MS * MS_NS_PER_MS;
+    c->silent_ns += MS_STORE_POLL_MS * MS_NS_PER_MS;
     if (c->is_pinged || c->silent_ns < c->answer_ns / 2)
         return;
     c->is_pinged = true;
-    m.body_case = MUSTER__STORE_ASK__BODY_STATS; /* it answers that at once */
-    m.stats = &ask;
     m.request = c->next_request++;
     ms_fds_send(c->fd, data, muster__store_ask__pack(&m, data), NULL, 0);
 }
@@ -118,11 +120,17 @@ static void end_silence(struct ms_store_client *c)
 static void read_turn(struct ms_store_client *c)
 {
     Muster__StoreAnswer *m = NULL;
-    int fd = c->fd, rc;
+    size_t no_fds = 0;
+    int fd = c->fd;
+    ssize_t rc;
 
     c->is_read = true;
     pthread_mutex_unlock(&c->lock);
-    rc = read_answer(fd, c->answer, &m);
+    rc = receive_slice(fd, c->answer, 2 * MS_STORE_MESSAGE_MAX, NULL, &no_fds);
+    if (rc > 0)
+        m = muster__store_answer__unpack(NULL, (size_t)rc, c->answer);
+    if (rc > 0 && !m)
+        rc = -EPROTO;
     pthread_mutex_lock(&c->lock);
     c->is_read = false;
     if (rc == -EAGAIN)
@@ -131,12 +139,12 @@ static void read_turn(struct ms_store_client *c)
         end_silence(c);
     if (rc < 0 && rc != -EAGAIN)
         ms_list_each (w, &c->waiting, struct ms_store_rpc, link) {
-            w->rc = rc;
+            w->rc = (int)rc;
             ms_list_remove(&w->link);
         }
     if (m && hand_out(c, m))
         m = NULL;
-    if (rc == 0) {
+    if (rc > 0) {
         pthread_mutex_unlock(&c->lock);
         ms_outbox_flush(c);
         if (m) {
@@ -178,42 +186,48 @@ static int wait_answer(struct ms_store_client *c, struct ms_store_rpc *w)
     return w->answer ? 0 : w->rc;
 }
 
-static Muster__StoreAnswer *check(Muster__StoreAnswer *m, struct ms_error *err)
+void ms_store_rpc_start(struct ms_store_client *c,
+                        Muster__StoreAsk__BodyCase what,
+                        void *body,
+                        struct ms_store_rpc *w)
 {
-    if (m->body_case != MUSTER__STORE_ANSWER__BODY_FAILURE)
-        return m;
-    ms_error_set(
-        err, m->failure->code ? m->failure->code : -EIO, "%s", m->failure->message);
-    muster__store_answer__free_unpacked(m, NULL);
-    return NULL;
-}
-
-int ms_store_rpc_start(struct ms_store_client *c,
-                       Muster__StoreAsk *m,
-                       struct ms_store_rpc *w)
-{
+    Muster__StoreAsk m = ask_of(what, body);
     int rc;
 
     *w = (struct ms_store_rpc){0};
-    ms_list_init(&w->link);
     pthread_mutex_lock(&c->lock);
-    w->request = m->request = c->next_request++;
+    w->request = m.request = c->next_request++;
     if (ms_list_is_empty(&c->waiting))
         end_silence(c);
     ms_list_add_tail(&c->waiting, &w->link);
     pthread_mutex_unlock(&c->lock);
-    rc = ms_store_rpc_send(c, m);
+    rc = send_ask(c, &m);
     if (rc == 0)
-        return 0;
+        return;
     pthread_mutex_lock(&c->lock);
     ms_list_remove(&w->link);
     w->rc = rc;
     pthread_mutex_unlock(&c->lock);
-    return rc;
+}
+
+/* What came, if it is what was asked for. */
+static Muster__StoreAnswer *
+check(Muster__StoreAnswer *m, Muster__StoreAnswer__BodyCase want, struct ms_error *err)
+{
+    if (m->body_case == want)
+        return m;
+    if (m->body_case == MUSTER__STORE_ANSWER__BODY_FAILURE)
+        ms_error_set(
+            err, m->failure->code ? m->failure->code : -EIO, "%s", m->failure->message);
+    else
+        ms_error_set(err, -EPROTO, "the store answers something else");
+    muster__store_answer__free_unpacked(m, NULL);
+    return NULL;
 }
 
 Muster__StoreAnswer *ms_store_rpc_end(struct ms_store_client *c,
                                       struct ms_store_rpc *w,
+                                      Muster__StoreAnswer__BodyCase want,
                                       struct ms_error *err)
 {
     int rc;
@@ -221,6 +235,8 @@ Muster__StoreAnswer *ms_store_rpc_end(struct ms_store_client *c,
     pthread_mutex_lock(&c->lock);
     rc = wait_answer(c, w);
     pthread_mutex_unlock(&c->lock);
+    if (rc == 0)
+        return check(w->answer, want, err);
     if (rc == -ETIMEDOUT)
         ms_error_set(
             err,
@@ -228,61 +244,56 @@ Muster__StoreAnswer *ms_store_rpc_end(struct ms_store_client *c,
             "the store of this node does not answer: its agent has said nothing "
             "for %d s; is it stopped?",
             (int)(c->answer_ns / MS_NS_PER_S));
-    else if (rc < 0)
+    else
         ms_error_sys(err, rc, "the store of this node does not answer");
-    return rc < 0 ? NULL : check(w->answer, err);
-}
-
-Muster__StoreAnswer *
-ms_store_rpc_call(struct ms_store_client *c, Muster__StoreAsk *m, struct ms_error *err)
-{
-    struct ms_store_rpc w;
-
-    (void)ms_store_rpc_start(c, m, &w); /* the end tells */
-    return ms_store_rpc_end(c, &w, err);
+    return NULL;
 }
 
 /* ---- opening --------------------------------------------------------------------- */
 
-/* One whole packet within the time of a handshake. */
-static int
-receive(int fd, void *data, size_t room, int *fds, size_t *count, size_t *len)
+static int send_bytes(int fd, const void *data, size_t len)
 {
-    int64_t until_ns = ms_now_ns() + MS_HANDSHAKE_NS;
-    size_t fd_room = *count;
+    int64_t until_ns = ms_now_ns() + MS_STORE_ANSWER_NS;
     ssize_t n;
 
-    for (;;) {
-        int rc;
+    while ((n = ms_fds_send(fd, data, len, NULL, 0)) == -EAGAIN) {
+        int rc = wait_fd(fd, POLLOUT);
 
-        *count = fd_room;
-        n = ms_fds_recv(fd, data, room, fds, count);
-        if (n != -EAGAIN)
-            break;
-        rc = wait_fd(fd, POLLIN, MS_STORE_SLICE_MS);
-
-        if (rc < 0 && rc != -ETIMEDOUT && rc != -EINTR)
+        if (rc < 0 && rc != -EAGAIN)
             return rc;
         if (ms_now_ns() > until_ns)
             return -ETIMEDOUT;
     }
-    if (n <= 0)
-        return n < 0 ? (int)n : -EPIPE;
-    *len = (size_t)n;
-    return 0;
+    return n < 0 ? (int)n : 0;
+}
+
+/* One packet within the time of a handshake; its length. */
+static ssize_t receive(int fd, void *data, size_t room, int *fds, size_t *fd_count)
+{
+    int64_t until_ns = ms_now_ns() + MS_HANDSHAKE_NS;
+    size_t fd_room = *fd_count;
+    ssize_t n;
+
+    while ((n = receive_slice(fd, data, room, fds, fd_count)) == -EAGAIN) {
+        if (ms_now_ns() > until_ns)
+            return -ETIMEDOUT;
+        *fd_count = fd_room;
+    }
+    return n;
 }
 
 static int prove(int fd, struct ms_handshake *h, struct ms_error *err)
 {
     uint8_t in[MS_HELLO_SERVER_SIZE], out[MS_HELLO_SERVER_SIZE];
-    size_t len = 0, out_len = 0, none = 0;
-    int rc = send_bytes(fd, ms_handshake_hello(h), MS_HELLO_CLIENT_SIZE);
+    size_t out_len = 0, no_fds = 0;
+    ssize_t n = send_bytes(fd, ms_handshake_hello(h), MS_HELLO_CLIENT_SIZE);
+    int rc;
 
-    if (rc == 0)
-        rc = receive(fd, in, sizeof in, NULL, &none, &len);
-    if (rc < 0)
-        return ms_error_sys(err, rc, "the store does not answer");
-    if (len != ms_handshake_need(h))
+    if (n == 0)
+        n = receive(fd, in, sizeof in, NULL, &no_fds);
+    if (n < 0)
+        return ms_error_sys(err, (int)n, "the store does not answer");
+    if ((size_t)n != ms_handshake_need(h))
         return ms_error_set(err, -EPROTO, "the store does not speak our protocol");
     rc = ms_handshake_step(h, in, out, &out_len, err);
     if (rc < 0)
@@ -310,29 +321,27 @@ static Muster__StoreAnswer *introduce(int fd,
                                       int *arena,
                                       struct ms_error *err)
 {
-    Muster__StoreAsk m = MUSTER__STORE_ASK__INIT;
     Muster__StoreHello hello = MUSTER__STORE_HELLO__INIT;
+    Muster__StoreAsk m = ask_of(MUSTER__STORE_ASK__BODY_HELLO, &hello);
     Muster__StoreAnswer *answer = NULL;
     uint8_t data[4096 + 512];
-    size_t len = 0, count = 1;
-    int rc = -EMSGSIZE;
+    size_t fd_count = 1;
+    ssize_t n = -EMSGSIZE;
 
     hello.holder = o->holder;
     hello.name = (char *)(uintptr_t)o->name;
     m.request = 1;
-    m.body_case = MUSTER__STORE_ASK__BODY_HELLO;
-    m.hello = &hello;
     if (muster__store_ask__get_packed_size(&m) <= sizeof data)
-        rc = send_bytes(fd, data, muster__store_ask__pack(&m, data));
-    if (rc == 0)
-        rc = receive(fd, data, sizeof data, arena, &count, &len);
-    if (rc == 0)
-        answer = muster__store_answer__unpack(NULL, len, data);
-    if (answer && answer->body_case == MUSTER__STORE_ANSWER__BODY_WELCOME && count == 1)
+        n = send_bytes(fd, data, muster__store_ask__pack(&m, data));
+    if (n == 0)
+        n = receive(fd, data, sizeof data, arena, &fd_count);
+    if (n > 0)
+        answer = muster__store_answer__unpack(NULL, (size_t)n, data);
+    if (answer && answer->body_case == MUSTER__STORE_ANSWER__BODY_WELCOME &&
+        fd_count == 1)
         return answer;
-    if (answer)
-        muster__store_answer__free_unpacked(answer, NULL);
-    ms_error_set(err, rc < 0 ? rc : -EPROTO, "the store does not let us in");
+    muster__store_answer__free_unpacked(answer, NULL);
+    ms_error_set(err, n < 0 ? (int)n : -EPROTO, "the store does not let us in");
     return NULL;
 }
 

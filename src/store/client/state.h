@@ -1,11 +1,12 @@
 /* state.h - what the parts of the client share
  *
- * client.c  its life, and the maps of the arena
- * held.c    what this process holds
- * own.c     parts of it that this process may write, for itself
- * obtain.c  what it asks the agent for: making, attaching, adopting, granting
- * talk.c    questions to the agent, and its answers
- * outbox.c  sending, also to an agent that does not read
+ * client.c       its life, and the maps of the arena
+ * held.c         what this process holds
+ * private_map.h  parts of it that this process may write, for itself
+ * objects.c      what it asks the agent for: making, attaching, adopting, granting
+ * rpc.c          requests to the agent, and its answers
+ * outbox.c       sending, also to an agent that does not read
+ * spare.h        memory of this process alone that is used again
  */
 #ifndef MS_STORE_CLIENT_STATE_H
 #define MS_STORE_CLIENT_STATE_H
@@ -75,7 +76,7 @@ int ms_held_set_bytes(struct ms_store_client *c, struct ms_held *h, uint64_t at)
 int ms_store_client_count(
     struct ms_store_client *c, uint64_t node, uint64_t id, int64_t by, int64_t reads);
 
-/* ---- own.c ----------------------------------------------------------------------- */
+/* ---- private_map.c --------------------------------------------------------------- */
 
 /* As ms_store_client_find_memory, for what is mapped privately. */
 struct ms_held *ms_private_map_find(struct ms_store_client *c,
@@ -83,20 +84,22 @@ struct ms_held *ms_private_map_find(struct ms_store_client *c,
                                     size_t len,
                                     uint64_t *offset);
 
-/* ---- obtain.c -------------------------------------------------------------------- */
+/* ---- objects.c ------------------------------------------------------------------- */
 
 /* An answer that nobody waits for any more has given us counts. */
 void ms_store_client_refuse_answer(struct ms_store_client *c,
                                    const Muster__StoreAnswer *m);
 
-/* ---- talk.c ---------------------------------------------------------------------- */
+/* ---- rpc.c ----------------------------------------------------------------------- */
 
 /* Between two looks for signals. */
-enum { MS_STORE_SLICE_MS = 100 };
+enum { MS_STORE_POLL_MS = 100 };
 
 /* Messages may be sent by any thread. 0 or a negative errno; may wait for room. */
-int ms_store_rpc_send(struct ms_store_client *c, const Muster__StoreAsk *m);
-/* Somebody who waits for an answer. */
+int ms_store_rpc_send(struct ms_store_client *c,
+                      Muster__StoreAsk__BodyCase what,
+                      void *body);
+/* A request that waits for its answer. */
 struct ms_store_rpc {
     struct ms_list link;
     uint64_t request;
@@ -104,17 +107,16 @@ struct ms_store_rpc {
     int rc; /* it was not sent, or the connection broke */
 };
 
-/* Send; several may be under way. Whatever it returns, ms_store_rpc_end has to follow. */
-int ms_store_rpc_start(struct ms_store_client *c,
-                       Muster__StoreAsk *m,
-                       struct ms_store_rpc *w);
-/* The answer; NULL and the reason, also if it is a Failure. */
+/* Send; several may be under way. ms_store_rpc_end has to follow, and tells what failed. */
+void ms_store_rpc_start(struct ms_store_client *c,
+                        Muster__StoreAsk__BodyCase what,
+                        void *body,
+                        struct ms_store_rpc *w);
+/* The answer, which is a `want`; NULL and the reason, also if it is a Failure. */
 Muster__StoreAnswer *ms_store_rpc_end(struct ms_store_client *c,
                                       struct ms_store_rpc *w,
+                                      Muster__StoreAnswer__BodyCase want,
                                       struct ms_error *err);
-/* Send and wait for the answer; NULL and the reason, also if the answer is a Failure. */
-Muster__StoreAnswer *
-ms_store_rpc_call(struct ms_store_client *c, Muster__StoreAsk *m, struct ms_error *err);
 /* Connect, prove the secret, say who we are; the arena's descriptor is in *arena. */
 Muster__StoreAnswer *ms_store_rpc_open(struct ms_store_client *c,
                                        const struct ms_store_client_options *o,

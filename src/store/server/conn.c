@@ -1,3 +1,4 @@
+/* conn.c - the connection of a process of this node: handshake, messages, answers */
 #include "store/server/state.h"
 
 #include "base/cleanup.h"
@@ -57,16 +58,11 @@ struct ms_store_conn *ms_store_conn_find(struct ms_store *s, uint64_t holder)
 
 /* ---- answers --------------------------------------------------------------------- */
 
-static ssize_t send_packet(struct ms_store_conn *c, const struct packet *p)
-{
-    return ms_fds_send(c->fd, p->data, p->len, &p->fd, p->fd >= 0);
-}
-
 /* 0, or a negative errno other than -EAGAIN. */
 static int flush(struct ms_store_conn *c)
 {
     ms_list_each (p, &c->unsent, struct packet, link) {
-        ssize_t n = send_packet(c, p);
+        ssize_t n = ms_fds_send(c->fd, p->data, p->len, &p->fd, p->fd >= 0);
 
         if (n == -EAGAIN)
             break;
@@ -79,7 +75,7 @@ static int flush(struct ms_store_conn *c)
 }
 
 /* What cannot be sent is no matter: the end of the connection is seen by reading. */
-static void send_bytes(struct ms_store_conn *c, struct packet *p)
+static void send_packet_or_end(struct ms_store_conn *c, struct packet *p)
 {
     ms_list_add_tail(&c->unsent, &p->link);
     if (flush(c) < 0)
@@ -92,7 +88,6 @@ static struct packet *packet_create(size_t len, int fd)
 
     if (!p)
         return NULL;
-    ms_list_init(&p->link);
     p->fd = fd >= 0 ? dup(fd) : -1;
     p->len = len;
     return p;
@@ -100,36 +95,52 @@ static struct packet *packet_create(size_t len, int fd)
 
 void ms_store_conn_answer(struct ms_store_conn *c,
                           uint64_t request,
-                          Muster__StoreAnswer *m,
-                          int fd)
+                          Muster__StoreAnswer__BodyCase what,
+                          void *body)
 {
+    bool is_welcome = what == MUSTER__STORE_ANSWER__BODY_WELCOME;
+    Muster__StoreAnswer m = MUSTER__STORE_ANSWER__INIT;
     struct packet *p;
 
-    m->request = request;
-    p = packet_create(muster__store_answer__get_packed_size(m), fd);
+    m.request = request;
+    m.body_case = what;
+    m.welcome = body; /* any of the union */
+    p = packet_create(muster__store_answer__get_packed_size(&m),
+                      is_welcome ? ms_arena_fd(c->store->arena) : -1);
     if (!p) {
         shutdown(c->fd, SHUT_RDWR);
         return;
     }
-    muster__store_answer__pack(m, p->data);
-    send_bytes(c, p);
+    muster__store_answer__pack(&m, p->data);
+    send_packet_or_end(c, p);
+}
+
+static Muster__Failure__Kind kind_of(int code)
+{
+    switch (code) {
+    case -ENOMEM:
+    case -ENOSPC:
+        return MUSTER__FAILURE__KIND__NO_MEMORY;
+    case -E2BIG:
+        return MUSTER__FAILURE__KIND__BAD_ARGUMENT;
+    case -EPROTO:
+        return MUSTER__FAILURE__KIND__REFUSED;
+    default:
+        return MUSTER__FAILURE__KIND__LOST;
+    }
 }
 
 void ms_store_conn_refuse(struct ms_store_conn *c,
                           uint64_t request,
-                          Muster__Failure__Kind kind,
                           int code,
                           const char *text)
 {
-    Muster__StoreAnswer m = MUSTER__STORE_ANSWER__INIT;
     Muster__Failure f = MUSTER__FAILURE__INIT;
 
-    f.kind = kind;
+    f.kind = kind_of(code);
     f.code = code;
     f.message = (char *)(uintptr_t)text;
-    m.body_case = MUSTER__STORE_ANSWER__BODY_FAILURE;
-    m.failure = &f;
-    ms_store_conn_answer(c, request, &m, -1);
+    ms_store_conn_answer(c, request, MUSTER__STORE_ANSWER__BODY_FAILURE, &f);
 }
 
 /* ---- the beginning --------------------------------------------------------------- */
@@ -150,14 +161,13 @@ static int shake(struct ms_store_conn *c, const uint8_t *in, size_t len)
     if (!p)
         return -ENOMEM;
     memcpy(p->data, out, out_len);
-    send_bytes(c, p);
+    send_packet_or_end(c, p);
     return 0;
 }
 
 static int welcome(struct ms_store_conn *c, const Muster__StoreAsk *ask)
 {
     struct ms_store *s = c->store;
-    Muster__StoreAnswer m = MUSTER__STORE_ANSWER__INIT;
     Muster__StoreWelcome w = MUSTER__STORE_WELCOME__INIT;
     struct ms_holder *old;
 
@@ -182,9 +192,7 @@ static int welcome(struct ms_store_conn *c, const Muster__StoreAsk *ask)
     w.address = s->address;
     w.warning = s->warning;
     w.spills = s->spill != NULL;
-    m.body_case = MUSTER__STORE_ANSWER__BODY_WELCOME;
-    m.welcome = &w;
-    ms_store_conn_answer(c, ask->request, &m, ms_arena_fd(s->arena));
+    ms_store_conn_answer(c, ask->request, MUSTER__STORE_ANSWER__BODY_WELCOME, &w);
     return 0;
 }
 
@@ -242,7 +250,7 @@ static void on_ready(void *arg, unsigned events)
         ms_store_conn_destroy(c);
 }
 
-/* What it has said to the last is heard: others hold what it gave them. */
+/* All that it has sent is read first: others hold what it gave them. */
 static void on_death(void *arg, unsigned events)
 {
     (void)events;

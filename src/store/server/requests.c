@@ -1,3 +1,4 @@
+/* requests.c - what a process asks of the store of its node */
 #include "store/peers/peers.h"
 #include "store/server/spill.h"
 
@@ -26,34 +27,24 @@ void ms_store_name(const struct ms_store *s,
 
 /* ---- make ------------------------------------------------------------------------ */
 
-/* Somebody waits until an object has memory. */
+/* A process waits until its new object has memory. */
 struct making {
     uint64_t holder, request;
 };
-
-static void made(struct ms_store_conn *c, uint64_t request, const struct ms_object *o)
-{
-    Muster__StoreAnswer m = MUSTER__STORE_ANSWER__INIT;
-    Muster__StoredName name;
-
-    ms_store_name(c->store, o, &name);
-    m.body_case = MUSTER__STORE_ANSWER__BODY_MADE;
-    m.made = &name;
-    ms_store_conn_answer(c, request, &m, -1);
-}
 
 static void
 on_made(void *arg, struct ms_store *s, struct ms_object *o, const struct ms_error *why)
 {
     struct making *k = arg;
     struct ms_store_conn *c = ms_store_conn_find(s, k->holder);
+    Muster__StoredName name;
 
     if (c && o && !why) {
         o->is_ready = true;
-        made(c, k->request, o);
+        ms_store_name(s, o, &name);
+        ms_store_conn_answer(c, k->request, MUSTER__STORE_ANSWER__BODY_MADE, &name);
     } else if (c && o) {
-        ms_store_conn_refuse(
-            c, k->request, MUSTER__FAILURE__KIND__NO_MEMORY, why->code, why->text);
+        ms_store_conn_refuse(c, k->request, why->code, why->text);
         ms_table_count(&s->table, o, c->holder, -1, ms_now_ns());
     }
     free(k);
@@ -69,8 +60,7 @@ ask_make(struct ms_store_conn *c, uint64_t request, const Muster__StoreMake *m)
     if (!k ||
         ms_table_make(&s->table, c->holder, m->len, m->site, ms_now_ns(), &o) < 0) {
         free(k);
-        ms_store_conn_refuse(
-            c, request, MUSTER__FAILURE__KIND__NO_MEMORY, -ENOMEM, "out of memory");
+        ms_store_conn_refuse(c, request, -ENOMEM, "out of memory");
         return;
     }
     *k = (struct making){c->holder->id, request};
@@ -79,7 +69,7 @@ ask_make(struct ms_store_conn *c, uint64_t request, const Muster__StoreMake *m)
 
 /* ---- attach ---------------------------------------------------------------------- */
 
-/* Several objects that one guest waits for. */
+/* Several objects that one process waits for. */
 struct attaching {
     uint64_t holder, request;
     size_t count, waiting;
@@ -94,7 +84,6 @@ struct attaching {
 static void attached(struct ms_store_conn *c, const struct attaching *a)
 {
     struct ms_store *s = c->store;
-    Muster__StoreAnswer m = MUSTER__STORE_ANSWER__INIT;
     Muster__StoreAttached all = MUSTER__STORE_ATTACHED__INIT;
     Muster__StoredName *names = calloc(a->count + 1, sizeof *names);
     Muster__StoredName **pointers = calloc(a->count + 1, sizeof *pointers);
@@ -112,13 +101,10 @@ static void attached(struct ms_store_conn *c, const struct attaching *a)
     }
     all.names = pointers;
     all.n_names = a->count;
-    m.body_case = MUSTER__STORE_ANSWER__BODY_ATTACHED;
-    m.attached = &all;
     if (names && pointers)
-        ms_store_conn_answer(c, a->request, &m, -1);
+        ms_store_conn_answer(c, a->request, MUSTER__STORE_ANSWER__BODY_ATTACHED, &all);
     else
-        ms_store_conn_refuse(
-            c, a->request, MUSTER__FAILURE__KIND__NO_MEMORY, -ENOMEM, "out of memory");
+        ms_store_conn_refuse(c, a->request, -ENOMEM, "out of memory");
     free(names);
     free(pointers);
 }
@@ -149,13 +135,7 @@ static void attach_step(struct ms_store *s, struct attaching *a)
     if (c && a->why.code == 0) {
         attached(c, a);
     } else if (c) {
-        ms_store_conn_refuse(c,
-                             a->request,
-                             a->why.code == -ENOSPC || a->why.code == -ENOMEM
-                                 ? MUSTER__FAILURE__KIND__NO_MEMORY
-                                 : MUSTER__FAILURE__KIND__LOST,
-                             a->why.code,
-                             a->why.text);
+        ms_store_conn_refuse(c, a->request, a->why.code, a->why.text);
         let_go(c, a);
     }
     free(a);
@@ -226,14 +206,12 @@ ask_attach(struct ms_store_conn *c, uint64_t request, const Muster__StoreAttach 
     struct attaching *a;
 
     if (m->n_names > MS_STORE_NAMES_MAX) {
-        ms_store_conn_refuse(
-            c, request, MUSTER__FAILURE__KIND__BAD_ARGUMENT, -E2BIG, "too many names");
+        ms_store_conn_refuse(c, request, -E2BIG, "too many names");
         return;
     }
     a = calloc(1, sizeof *a + m->n_names * sizeof a->at[0]);
     if (!a) {
-        ms_store_conn_refuse(
-            c, request, MUSTER__FAILURE__KIND__NO_MEMORY, -ENOMEM, "out of memory");
+        ms_store_conn_refuse(c, request, -ENOMEM, "out of memory");
         return;
     }
     a->holder = c->holder->id;
@@ -313,18 +291,14 @@ static void ask_confirm(struct ms_store_conn *c, const Muster__StoreConfirm *m)
 
 static void ask_stats(struct ms_store_conn *c, uint64_t request, bool objects)
 {
-    Muster__StoreAnswer m = MUSTER__STORE_ANSWER__INIT;
     Muster__StoreStats *stats = ms_store_stats(c->store, objects ? OBJECTS_SHOWN : 0);
 
     if (!stats) {
-        ms_store_conn_refuse(
-            c, request, MUSTER__FAILURE__KIND__NO_MEMORY, -ENOMEM, "out of memory");
+        ms_store_conn_refuse(c, request, -ENOMEM, "out of memory");
         return;
     }
-    m.body_case = MUSTER__STORE_ANSWER__BODY_STATS;
-    m.stats = stats;
-    ms_store_conn_answer(c, request, &m, -1);
-    ms_store_stats_free(stats);
+    ms_store_conn_answer(c, request, MUSTER__STORE_ANSWER__BODY_STATS, stats);
+    muster__store_stats__free_unpacked(stats, NULL);
 }
 
 void ms_store_conn_handle(struct ms_store_conn *c, const Muster__StoreAsk *ask)
@@ -349,10 +323,44 @@ void ms_store_conn_handle(struct ms_store_conn *c, const Muster__StoreAsk *ask)
         ask_stats(c, ask->request, ask->stats->objects);
         break;
     default:
-        ms_store_conn_refuse(c,
-                             ask->request,
-                             MUSTER__FAILURE__KIND__REFUSED,
-                             -EPROTO,
-                             "the store does not know what is asked");
+        ms_store_conn_refuse(
+            c, ask->request, -EPROTO, "the store does not know what is asked");
     }
+}
+
+/* ---- what no process asks for ---------------------------------------------------- */
+
+int ms_store_keep(struct ms_store *s,
+                  uint64_t holder,
+                  const char *name,
+                  Muster__StoredName *const *names,
+                  size_t count)
+{
+    struct ms_holder *h = ms_table_find_holder(&s->table, holder);
+    int kept = 0;
+
+    if (!h)
+        h = ms_table_add_holder(&s->table, holder, MS_HOLDER_PROCESS, 0, name);
+    if (!h)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++) {
+        struct ms_object *o =
+            names[i]->node == s->table.node
+                ? ms_table_find(&s->table, names[i]->node, names[i]->id)
+                : NULL;
+        int rc = o ? ms_table_count(&s->table, o, h, 1, ms_now_ns()) : 0;
+
+        if (rc < 0)
+            return rc;
+        kept += o != NULL;
+    }
+    return kept;
+}
+
+void ms_store_unkeep(struct ms_store *s, uint64_t holder)
+{
+    struct ms_holder *h = ms_table_find_holder(&s->table, holder);
+
+    if (h)
+        ms_table_remove_holder(&s->table, h);
 }

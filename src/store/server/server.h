@@ -61,8 +61,8 @@ void ms_store_unkeep(struct ms_store *s, uint64_t holder);
 /* Can anything be spilled to `dir`? 0, or why not. */
 int ms_store_check_spill(const char *dir, struct ms_error *err);
 
-/* What it has, and the largest of its objects; ms_store_stats_free. NULL: out of memory. */
+/* What it has, and the largest of its objects; muster__store_stats__free_unpacked. NULL: out
+ * of memory. */
 Muster__StoreStats *ms_store_stats(struct ms_store *s, size_t objects_max);
-void ms_store_stats_free(Muster__StoreStats *m);
 
 #endif

@@ -117,14 +117,13 @@ void ms_store_conn_accept(struct ms_store *s);
 void ms_store_conn_destroy(struct ms_store_conn *c);
 /* That of this holder; NULL: it has gone. */
 struct ms_store_conn *ms_store_conn_find(struct ms_store *s, uint64_t holder);
-/* `fd` goes with it; -1: none. A connection that cannot be written to ends soon. */
+/* A connection that cannot be written to ends soon. */
 void ms_store_conn_answer(struct ms_store_conn *c,
                           uint64_t request,
-                          Muster__StoreAnswer *m,
-                          int fd);
+                          Muster__StoreAnswer__BodyCase what,
+                          void *body);
 void ms_store_conn_refuse(struct ms_store_conn *c,
                           uint64_t request,
-                          Muster__Failure__Kind kind,
                           int code,
                           const char *text);
 

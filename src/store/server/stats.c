@@ -1,41 +1,15 @@
+/* stats.c - what a store has, and who holds the most of it */
 #include "store/server/spill.h"
 
 #include "base/clock.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { HOLDERS_MAX = 16 }; /* that are named of one object */
+enum { HOLDERS_MAX = 16, NAMED_MAX = 3 }; /* of one object; of a full store */
 
-static void holder_free(Muster__HolderStatus *h)
-{
-    if (h)
-        free(h->name);
-    free(h);
-}
-
-static void object_free(Muster__StoredStatus *o)
-{
-    if (!o)
-        return;
-    for (size_t i = 0; o->holders && i < o->n_holders; i++)
-        holder_free(o->holders[i]);
-    free(o->holders);
-    free(o->site);
-    free(o);
-}
-
-void ms_store_stats_free(Muster__StoreStats *m)
-{
-    if (!m)
-        return;
-    for (size_t i = 0; m->objects && i < m->n_objects; i++)
-        object_free(m->objects[i]);
-    free(m->objects);
-    free(m->node_name);
-    free(m->spill_dir);
-    free(m);
-}
+/* ---- the messages ---------------------------------------------------------------- */
 
 static int add_holder(Muster__StoredStatus *m, const struct ms_hold *hold)
 {
@@ -79,7 +53,7 @@ static Muster__StoredStatus *object_status(const struct ms_object *o)
             goto fail;
     return m;
 fail:
-    object_free(m);
+    muster__stored_status__free_unpacked(m, NULL);
     return NULL;
 }
 
@@ -139,8 +113,68 @@ Muster__StoreStats *ms_store_stats(struct ms_store *s, size_t objects_max)
     m->objects = calloc(objects_max + 1, sizeof *m->objects);
     if (!m->node_name || !m->spill_dir || !m->objects ||
         (objects_max && add_objects(m, &s->table, objects_max) < 0)) {
-        ms_store_stats_free(m);
+        muster__store_stats__free_unpacked(m, NULL);
         return NULL;
     }
     return m;
+}
+
+/* ---- a full store ---------------------------------------------------------------- */
+
+static void print_bytes(struct ms_buf *out, uint64_t bytes)
+{
+    if (bytes >= (uint64_t)1 << 30)
+        ms_buf_printf(out, "%.1f GiB", (double)bytes / (double)(1 << 30));
+    else if (bytes >= (uint64_t)1 << 20)
+        ms_buf_printf(out, "%.1f MiB", (double)bytes / (double)(1 << 20));
+    else
+        ms_buf_printf(out, "%" PRIu64 " bytes", bytes);
+}
+
+/* The one with the most bytes below `below`, in the order of (bytes, id). */
+static const struct ms_holder *next_largest(const struct ms_table *t,
+                                            const struct ms_holder *below)
+{
+    const struct ms_holder *best = NULL;
+    uint64_t best_bytes = 0, limit = UINT64_MAX;
+    size_t n;
+
+    if (below)
+        limit = ms_holder_bytes(below, &n);
+    ms_list_each (h, &t->holder_list, struct ms_holder, link) {
+        uint64_t bytes = ms_holder_bytes(h, &n);
+
+        if (bytes > limit || (below && bytes == limit && h->id >= below->id))
+            continue;
+        if (!best || bytes > best_bytes || (bytes == best_bytes && h->id > best->id)) {
+            best = h;
+            best_bytes = bytes;
+        }
+    }
+    return best_bytes ? best : NULL;
+}
+
+void ms_table_explain_full(const struct ms_table *t,
+                           uint64_t len,
+                           const char *besides,
+                           struct ms_buf *out)
+{
+    const struct ms_holder *h = NULL;
+    size_t n;
+
+    ms_buf_printf(out, "the store is full: ");
+    print_bytes(out, len);
+    ms_buf_printf(out, " wanted, ");
+    print_bytes(out, ms_space_used(t->space));
+    ms_buf_printf(out, " of ");
+    print_bytes(out, ms_space_limit(t->space));
+    ms_buf_printf(out, " used%s%s", besides ? ", " : "", besides ? besides : "");
+    for (int i = 0; i < NAMED_MAX && (h = next_largest(t, h)); i++) {
+        uint64_t bytes = ms_holder_bytes(h, &n);
+
+        ms_buf_printf(out, "%s%s holds ", i ? ", " : "; ", h->name);
+        print_bytes(out, bytes);
+        ms_buf_printf(out, " in %zu", n);
+    }
+    ms_buf_printf(out, "; drop refs, or raise store_limit");
 }
