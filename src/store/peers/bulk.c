@@ -43,7 +43,7 @@ static uint8_t *on_data(void *link, uint64_t request, size_t len)
 
     if (!o || !ms_replica_expects(p, o, w->offset, len))
         return NULL; /* of one that was given up, or asked for twice */
-    ms_table_pin(o);
+    ms_object_pin(o);
     p->filling = o;
     p->filled = w->offset;
     return ms_arena_memory(p->store->arena) + o->at + w->offset;
@@ -54,7 +54,7 @@ static void stop_filling(struct ms_store_peer *p)
     struct ms_object *o = MS_TAKE(p->filling);
 
     if (o)
-        ms_table_unpin(&p->store->table, o);
+        ms_object_unpin(o);
 }
 
 static void on_part(void *link, uint64_t request, size_t len, size_t rest)
@@ -140,7 +140,7 @@ int ms_bulk_want(struct ms_store_peer *p,
     ask.offset = at;
     ask.len = len;
     ask.request = w->request;
-    rc = ms_peer_send(p->bulk.link, MUSTER__STORE_PEER__BODY_WANT, &ask);
+    rc = ms_store_message_send(p->bulk.link, MUSTER__STORE_PEER__BODY_WANT, &ask);
     if (rc < 0)
         want_free(w);
     return rc;
@@ -153,5 +153,5 @@ void ms_bulk_done(struct ms_store_peer *p, const struct ms_object *o)
     done.node = o->node;
     done.id = o->id;
     if (p->bulk.is_open)
-        ms_peer_send(p->bulk.link, MUSTER__STORE_PEER__BODY_DONE, &done);
+        ms_store_message_send(p->bulk.link, MUSTER__STORE_PEER__BODY_DONE, &done);
 }

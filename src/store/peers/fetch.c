@@ -61,7 +61,7 @@ static void on_placed(void *arg,
         else
             ask_pieces(m);
     }
-    ms_table_unpin(&s->table, o);
+    ms_object_unpin(o);
 }
 
 void ms_replica_fetch(struct ms_object *o, struct ms_store_peer *source)
@@ -82,7 +82,7 @@ void ms_replica_fetch(struct ms_object *o, struct ms_store_peer *source)
         ask_pieces(m);
     } else if (!m->is_placing) {
         m->is_placing = true;
-        ms_table_pin(o);
+        ms_object_pin(o);
         ms_store_place(s, o, on_placed, NULL);
     }
 }
@@ -179,7 +179,7 @@ static void look(struct ms_object *o, struct ms_store_peer *unused)
     m->looked_at = m->received;
 }
 
-void ms_replicas_look(struct ms_store *s)
+void ms_replicas_look(void *store)
 {
-    ms_replicas_walk(s, look, NULL);
+    ms_replicas_walk(store, look, NULL);
 }

@@ -80,15 +80,15 @@ void ms_holdings_take(struct ms_store *s,
     struct ms_table *t = &s->table;
 
     if (m->is_first)
-        ms_table_state_begin(h);
+        ms_holder_state_begin(h);
     for (size_t i = 0; i < m->n_ids && i < m->n_counts; i++) {
         struct ms_object *o = ms_table_find(t, t->node, m->ids[i]);
 
         if (!o)
-            ms_peer_send_gone(link, t->node, m->ids[i]);
+            ms_store_message_gone(link, t->node, m->ids[i]);
         else if (m->counts[i] <= INT64_MAX / 2)
-            ms_table_state(t, o, h, (int64_t)m->counts[i], ms_now_ns());
+            ms_holder_state(h, o, (int64_t)m->counts[i], ms_now_ns());
     }
     if (m->is_last)
-        note(s, h, ms_table_state_end(t, h));
+        note(s, h, ms_holder_state_end(h));
 }

@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-int ms_peer_send(struct ms_link *l, Muster__StorePeer__BodyCase what, void *body)
+int ms_store_message_send(struct ms_link *l,
+                          Muster__StorePeer__BodyCase what,
+                          void *body)
 {
     Muster__StorePeer m = MUSTER__STORE_PEER__INIT;
 
@@ -17,14 +19,14 @@ int ms_peer_send(struct ms_link *l, Muster__StorePeer__BodyCase what, void *body
     return ms_link_send(l, &m.base);
 }
 
-void ms_peer_send_gone(struct ms_link *l, uint64_t node, uint64_t id)
+void ms_store_message_gone(struct ms_link *l, uint64_t node, uint64_t id)
 {
     Muster__PeerGone gone = MUSTER__PEER_GONE__INIT;
 
     gone.node = node;
     gone.id = id;
     if (l)
-        ms_peer_send(l, MUSTER__STORE_PEER__BODY_GONE, &gone);
+        ms_store_message_send(l, MUSTER__STORE_PEER__BODY_GONE, &gone);
 }
 
 /* ---- a link ---------------------------------------------------------------------- */
@@ -97,7 +99,7 @@ void ms_peer_link_opened(struct ms_peer_link *l)
     hello.is_bulk = l == &l->peer->bulk;
     if (!hello.is_bulk)
         hello.address = s->address;
-    ms_peer_send(l->link, MUSTER__STORE_PEER__BODY_HELLO, &hello);
+    ms_store_message_send(l->link, MUSTER__STORE_PEER__BODY_HELLO, &hello);
 }
 
 int ms_peer_link_init(struct ms_peer_link *l, struct ms_store_peer *p)

@@ -101,8 +101,10 @@ void ms_peer_link_on_closed(void *link, const struct ms_error *why);
 void ms_peer_link_on_suspect(void *link, bool is_suspect);
 
 /* One message, with this body. */
-int ms_peer_send(struct ms_link *l, Muster__StorePeer__BodyCase what, void *body);
-void ms_peer_send_gone(struct ms_link *l, uint64_t node, uint64_t id);
+int ms_store_message_send(struct ms_link *l,
+                          Muster__StorePeer__BodyCase what,
+                          void *body);
+void ms_store_message_gone(struct ms_link *l, uint64_t node, uint64_t id);
 
 /* ---- replica.c ------------------------------------------------------------------- */
 
@@ -116,12 +118,12 @@ int ms_replica_want(
 void ms_replica_confirm(struct ms_object *o);
 /* A process of ours grants it to one of a third node. */
 void ms_replica_grant(struct ms_object *o, const Muster__StoreGrant *m);
-/* Nobody here holds it any more. */
-void ms_replica_unheld(struct ms_object *o);
+/* Nobody here holds it any more; of struct ms_table_ops. */
+void ms_replica_unheld(void *store, struct ms_object *o);
 /* It goes; what is in `user` is freed by the caller. Those who wait for it are told soon, by
  * ms_replicas_tell_bereft. */
 void ms_replica_free(struct ms_store *s, struct ms_object *o);
-void ms_replicas_tell_bereft(struct ms_store *s);
+void ms_replicas_tell_bereft(void *store);
 
 void ms_replica_held(struct ms_store_peer *p, const Muster__PeerHeld *m);
 void ms_replica_gone(struct ms_store_peer *p, const Muster__PeerGone *m);
@@ -181,7 +183,7 @@ void ms_replicas_refetch(struct ms_store_peer *p);
  * still wants something of it. */
 bool ms_replicas_cut(struct ms_store_peer *p, bool for_good);
 /* Is somebody passed over who is too slow? On a timer. */
-void ms_replicas_look(struct ms_store *s);
+void ms_replicas_look(void *store);
 
 /* ---- bulk.c ---------------------------------------------------------------------- */
 

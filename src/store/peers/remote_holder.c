@@ -50,7 +50,7 @@ static void remote_gone(struct ms_remote_holder *r)
 
     remote_destroy(r);
     if (h)
-        ms_table_remove_holder(&s->table, h);
+        ms_holder_remove(h);
 }
 
 static void on_grace(void *arg)
@@ -88,7 +88,7 @@ void ms_receivers_tell(struct ms_store *s, const struct ms_object *o)
         struct ms_remote_holder *r = remote_of(s, g->nodes[i]);
 
         if (r)
-            ms_peer_send_gone(r->link, o->node, o->id);
+            ms_store_message_gone(r->link, o->node, o->id);
     }
 }
 
@@ -136,7 +136,7 @@ static void on_back(void *arg,
 
     (void)whole;
     if (r && why)
-        ms_peer_send_gone(r->link, s->table.node, d->hold.id);
+        ms_store_message_gone(r->link, s->table.node, d->hold.id);
     else if (r && r->link) /* else it says so again */
         on_hold(r, &d->hold);
     free(d);
@@ -149,7 +149,7 @@ static void bring_back(struct ms_remote_holder *r,
     struct delayed *d = malloc(sizeof *d);
 
     if (!d) {
-        ms_peer_send_gone(r->link, r->store->table.node, m->id);
+        ms_store_message_gone(r->link, r->store->table.node, m->id);
         return;
     }
     *d = (struct delayed){.node = r->node, .hold = *m};
@@ -179,7 +179,7 @@ static bool hold(struct ms_remote_holder *r, struct ms_object *o, uint64_t id)
     struct ms_table *t = &r->store->table;
     struct ms_holder *h = ms_store_node_holder(r->store, r->node, "");
 
-    return o && h && ms_table_count(t, o, h, 1, ms_now_ns()) == 0 &&
+    return o && h && ms_holder_count(h, o, 1, ms_now_ns()) == 0 &&
            ms_table_find(t, t->node, id) == o; /* at 0 it went */
 }
 
@@ -196,7 +196,7 @@ answer_held(struct ms_remote_holder *r, struct ms_object *o, bool wants_bytes)
         held.relay = relay->node;
         held.address = relay->address;
     }
-    ms_peer_send(r->link, MUSTER__STORE_PEER__BODY_HELD, &held);
+    ms_store_message_send(r->link, MUSTER__STORE_PEER__BODY_HELD, &held);
 }
 
 static void on_hold(struct ms_remote_holder *r, const Muster__PeerHold *m)
@@ -214,15 +214,15 @@ static void on_hold(struct ms_remote_holder *r, const Muster__PeerHold *m)
             return;
         }
         if (whole && whole->is_ready)
-            o = slice = ms_table_slice(t, whole, m->id, m->offset, m->len, ms_now_ns());
+            o = slice = ms_object_slice(whole, m->id, m->offset, m->len, ms_now_ns());
     }
     if (hold(r, o, m->id)) {
         answer_held(r, o, m->wants_bytes);
         return;
     }
     if (slice)
-        ms_table_settle(t, slice);
-    ms_peer_send_gone(r->link, t->node, m->id);
+        ms_object_settle(slice);
+    ms_store_message_gone(r->link, t->node, m->id);
 }
 
 static void on_count(struct ms_remote_holder *r, const Muster__StoreCount *m)
@@ -232,7 +232,7 @@ static void on_count(struct ms_remote_holder *r, const Muster__StoreCount *m)
     struct ms_holder *h = ms_table_find_holder(&s->table, r->node);
 
     if (o && h)
-        ms_table_count(&s->table, o, h, m->by, ms_now_ns());
+        ms_holder_count(h, o, m->by, ms_now_ns());
 }
 
 static void on_confirm(struct ms_remote_holder *r, const Muster__StoredName *m)
@@ -242,7 +242,7 @@ static void on_confirm(struct ms_remote_holder *r, const Muster__StoredName *m)
     struct ms_holder *h = ms_store_node_holder(s, r->node, "");
 
     if (o && h)
-        ms_table_confirm(&s->table, o, h, ms_now_ns());
+        ms_holder_confirm(h, o, ms_now_ns());
 }
 
 static void on_holdings(struct ms_remote_holder *r, const Muster__PeerHoldings *m)
@@ -258,7 +258,7 @@ static void send_ack(struct ms_remote_holder *r)
     Muster__PeerHeard heard = MUSTER__PEER_HEARD__INIT;
 
     heard.number = r->acked;
-    ms_peer_send(r->link, MUSTER__STORE_PEER__BODY_HEARD, &heard);
+    ms_store_message_send(r->link, MUSTER__STORE_PEER__BODY_HEARD, &heard);
 }
 
 /* False: it came before. */

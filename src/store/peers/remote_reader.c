@@ -47,7 +47,7 @@ static void settle(struct lending *l)
 {
     if (!l->is_over || l->unsent)
         return;
-    ms_table_unpin(&l->store->table, l->object);
+    ms_object_unpin(l->object);
     free(l);
 }
 
@@ -85,7 +85,7 @@ static struct lending *get(struct ms_remote_reader *r, struct ms_object *o)
         return NULL;
     *l = (struct lending){.store = r->store, .object = o};
     ms_list_add_tail(&r->lendings, &l->link);
-    ms_table_pin(o);
+    ms_object_pin(o);
     return l;
 }
 
@@ -184,7 +184,7 @@ send_piece(struct ms_remote_reader *r, struct ms_object *o, const Muster__PeerWa
     }
     if (l)
         l->unsent--;
-    ms_peer_send_gone(r->link, o->node, o->id);
+    ms_store_message_gone(r->link, o->node, o->id);
 }
 
 static bool is_of(const struct want *w, uint64_t node, uint64_t id)
@@ -207,7 +207,7 @@ void ms_remote_readers_refuse(struct ms_store *s, const struct ms_object *o)
     ms_list_each (r, &s->remote_readers, struct ms_remote_reader, link_in)
         ms_list_each (w, &r->wants, struct want, link)
             if (is_of(w, o->node, o->id)) {
-                ms_peer_send_gone(r->link, o->node, o->id);
+                ms_store_message_gone(r->link, o->node, o->id);
                 want_free(w);
             }
 }
@@ -236,7 +236,7 @@ wait_for(struct ms_remote_reader *r, struct ms_object *o, const Muster__PeerWant
     struct want *w = malloc(sizeof *w);
 
     if (!w) {
-        ms_peer_send_gone(r->link, m->node, m->id);
+        ms_store_message_gone(r->link, m->node, m->id);
         return;
     }
     w->ask = *m;
@@ -251,7 +251,7 @@ static void on_want(struct ms_remote_reader *r, const Muster__PeerWant *m)
 
     if (!o || !m->len || m->len > MS_STORE_PIECE_MAX || m->offset > o->len ||
         m->len > o->len - m->offset || !(has_piece(o, m) || is_coming(o))) {
-        ms_peer_send_gone(r->link, m->node, m->id);
+        ms_store_message_gone(r->link, m->node, m->id);
         return;
     }
     ms_store_expect_pieces(r->store);

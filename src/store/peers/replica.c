@@ -51,8 +51,9 @@ void ms_replica_free(struct ms_store *s, struct ms_object *o)
 
 /* ---- telling --------------------------------------------------------------------- */
 
-void ms_replicas_tell_bereft(struct ms_store *s)
+void ms_replicas_tell_bereft(void *store)
 {
+    struct ms_store *s = store;
     struct ms_error why = {0};
 
     ms_error_set(&why, -ENOENT, "an object is gone: it was let go of while it came");
@@ -73,9 +74,9 @@ void ms_replica_tell(struct ms_store *s,
             ms_list_remove(&w->link);
             ms_list_add_tail(&ready, &w->link);
         }
-    ms_table_pin(o);
+    ms_object_pin(o);
     ms_waiters_tell(&ready, s, o, why);
-    ms_table_unpin(&s->table, o);
+    ms_object_unpin(o);
 }
 
 void ms_replica_fail(struct ms_store *s,
@@ -176,7 +177,7 @@ void ms_replica_held(struct ms_store_peer *p, const Muster__PeerHeld *held)
             s, o, -EPROTO, "the object has another size than it was said to have");
         return;
     }
-    ms_table_pin(o); /* a fetch that fails tells all, and then nobody holds it */
+    ms_object_pin(o); /* a fetch that fails tells all, and then nobody holds it */
     if (m->wants_bytes && !o->is_whole && !m->source) {
         struct ms_store_peer *relay =
             held->address[0] && held->relay != s->table.node
@@ -186,13 +187,14 @@ void ms_replica_held(struct ms_store_peer *p, const Muster__PeerHeld *held)
         ms_replica_fetch(o, relay ? relay : m->origin);
     }
     ms_replica_tell(s, o, NULL);
-    ms_table_unpin(&s->table, o);
+    ms_object_unpin(o);
 }
 
-void ms_replica_unheld(struct ms_object *o)
+void ms_replica_unheld(void *store, struct ms_object *o)
 {
     struct ms_replica *m = o->user;
 
+    (void)store;
     if (m->counts && m->origin)
         tell_count(m->origin, o->id, -m->counts);
     m->counts = 0;
@@ -232,7 +234,7 @@ void ms_replica_gone(struct ms_store_peer *p, const Muster__PeerGone *gone)
     if (p == m->origin)
         m->counts = 0;
     if (p == m->origin && !ms_object_is_held(o)) {
-        ms_table_forget(&s->table, o); /* it was only kept in case */
+        ms_object_forget(o); /* it was only kept in case */
     } else if (p == m->origin) {
         ms_replica_fail(s, o, -ENOENT, "an object is gone: nobody held it any more");
     } else if (p == m->source) { /* a relay has lost it */

@@ -42,7 +42,7 @@ void ms_store_conn_destroy(struct ms_store_conn *c)
     ms_list_remove(&c->link);
     s->conn_count--;
     if (c->holder) {
-        ms_table_remove_holder(&s->table, c->holder);
+        ms_holder_remove(c->holder);
         ms_store_retry_places(s); /* what others hold may be spilled now */
     }
     free(c);

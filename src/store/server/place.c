@@ -205,7 +205,7 @@ static bool step(struct placing *p)
         finish(p, -ENOENT, "an object is gone: it was let go of while it was made");
         return false;
     }
-    rc = o->has_room ? 0 : ms_table_room(&s->table, o);
+    rc = o->has_room ? 0 : ms_object_room(o);
     if (rc == 0) {
         commit(p, o);
         return false;
@@ -286,7 +286,7 @@ void ms_store_fail_places(struct ms_store *s)
         /* the analyzer does not follow links. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
         struct ms_object *o = ms_table_find(&s->table, p->node, p->id);
 
-        if (o && (o->has_room || ms_table_room(&s->table, o) == 0))
+        if (o && (o->has_room || ms_object_room(o) == 0))
             commit(p, o);
         else
             fail_full(p, o ? o->len : 0);

@@ -94,7 +94,7 @@ on_first(void *arg, struct ms_store *s, struct ms_object *o, const struct ms_err
     assert_non_null(o);
     assert_null(why);
     scene->told++;
-    ms_table_remove_holder(&s->table, scene->process);
+    ms_holder_remove(scene->process);
     ms_store_punch_idle(s);
     assert_int_equal(ms_space_committed(s->table.space), 0);
 }
@@ -134,8 +134,10 @@ static void test_memory_that_is_given_back_meanwhile_is_made_again(void **unused
     assert_non_null(scene.store);
     t = &scene.store->table;
     scene.process = ms_table_add_holder(t, 1, MS_HOLDER_PROCESS, 1, "actor/0");
-    assert_int_equal(ms_table_make(t, scene.process, 4096, "", 0, &one), 0);
-    assert_int_equal(ms_table_make(t, scene.process, 4096, "", 0, &two), 0);
+    one = ms_holder_make(scene.process, 4096, "", 0);
+    two = ms_holder_make(scene.process, 4096, "", 0);
+    assert_non_null(one);
+    assert_non_null(two);
     ms_store_place(scene.store, one, on_first, &scene);
     ms_store_place(scene.store, two, on_second, &scene);
     ms_loop_run(scene.loop);

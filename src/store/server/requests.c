@@ -45,7 +45,7 @@ on_made(void *arg, struct ms_store *s, struct ms_object *o, const struct ms_erro
         ms_store_conn_answer(c, k->request, MUSTER__STORE_ANSWER__BODY_MADE, &name);
     } else if (c && o) {
         ms_store_conn_refuse(c, k->request, why->code, why->text);
-        ms_table_count(&s->table, o, c->holder, -1, ms_now_ns());
+        ms_holder_count(c->holder, o, -1, ms_now_ns());
     }
     free(k);
 }
@@ -57,8 +57,7 @@ ask_make(struct ms_store_conn *c, uint64_t request, const Muster__StoreMake *m)
     struct ms_object *o = NULL;
     struct making *k = malloc(sizeof *k);
 
-    if (!k ||
-        ms_table_make(&s->table, c->holder, m->len, m->site, ms_now_ns(), &o) < 0) {
+    if (!k || !(o = ms_holder_make(c->holder, m->len, m->site, ms_now_ns()))) {
         free(k);
         ms_store_conn_refuse(c, request, -ENOMEM, "out of memory");
         return;
@@ -97,7 +96,7 @@ static void attached(struct ms_store_conn *c, const struct attaching *a)
         else /* let go of while it was waited for */
             muster__stored_name__init(&names[i]);
         if (a->bare && names[i].is_here)
-            ms_table_read(&s->table, o, c->holder, 1, ms_now_ns());
+            ms_holder_read(c->holder, o, 1, ms_now_ns());
     }
     all.names = pointers;
     all.n_names = a->count;
@@ -119,8 +118,8 @@ static void let_go(struct ms_store_conn *c, const struct attaching *a)
         if (!o || !a->at[i].is_held)
             continue;
         if (!a->bare)
-            ms_table_read(&s->table, o, c->holder, -1, ms_now_ns());
-        ms_table_count(&s->table, o, c->holder, -1, ms_now_ns());
+            ms_holder_read(c->holder, o, -1, ms_now_ns());
+        ms_holder_count(c->holder, o, -1, ms_now_ns());
     }
 }
 
@@ -172,7 +171,7 @@ static void attach_one(struct ms_store_conn *c,
                      (unsigned long long)n->len);
         return;
     }
-    if (ms_table_count(&s->table, o, c->holder, 1, ms_now_ns()) < 0) {
+    if (ms_holder_count(c->holder, o, 1, ms_now_ns()) < 0) {
         ms_error_set(&a->why, -ENOMEM, "out of memory");
         return;
     }
@@ -182,7 +181,7 @@ static void attach_one(struct ms_store_conn *c,
     }
     a->at[i].is_held = true;
     if (!a->bare)
-        ms_table_read(&s->table, o, c->holder, 1, ms_now_ns());
+        ms_holder_read(c->holder, o, 1, ms_now_ns());
     if (o->spilled && !a->bare) {
         a->waiting++;
         ms_spill_want(s, o, on_here, a);
@@ -232,11 +231,11 @@ static void ask_count(struct ms_store_conn *c, const Muster__StoreCount *m)
 
     if (!o)
         return;
-    ms_table_read(&c->store->table, o, c->holder, m->reads, ms_now_ns());
+    ms_holder_read(c->holder, o, m->reads, ms_now_ns());
     if (m->reads < 0)
         ms_store_retry_places(c->store); /* it may be spilled */
     if (m->by)
-        ms_table_count(&c->store->table, o, c->holder, m->by, ms_now_ns());
+        ms_holder_count(c->holder, o, m->by, ms_now_ns());
 }
 
 void ms_store_grant_to(struct ms_store *s, const Muster__StoreGrant *m)
@@ -258,11 +257,11 @@ void ms_store_grant_to(struct ms_store *s, const Muster__StoreGrant *m)
     if (!to)
         return; /* whoever asked has gone */
     if (m->is_taken_back) {
-        ms_table_take_back(&s->table, o, to);
+        ms_holder_take_back(to, o);
         ms_store_retry_places(s);
         return;
     }
-    ms_table_grant(&s->table, o, to, now_ns, now_ns + MS_STORE_LEASE_NS);
+    ms_holder_grant(to, o, now_ns, now_ns + MS_STORE_LEASE_NS);
     ms_store_watch_leases(s);
 }
 
@@ -276,8 +275,8 @@ static void ask_confirm(struct ms_store_conn *c, const Muster__StoreConfirm *m)
     if (m->name->node == s->table.node || m->from == s->table.node) {
         o = ms_table_find(&s->table, m->name->node, m->name->id);
         if (o) {
-            ms_table_confirm(&s->table, o, c->holder, ms_now_ns());
-            ms_table_read(&s->table, o, c->holder, m->reads, ms_now_ns());
+            ms_holder_confirm(c->holder, o, ms_now_ns());
+            ms_holder_read(c->holder, o, m->reads, ms_now_ns());
             ms_store_retry_places(s); /* the same, unless it is read */
         }
         return;
@@ -286,7 +285,7 @@ static void ask_confirm(struct ms_store_conn *c, const Muster__StoreConfirm *m)
     if (!o)
         return;
     ms_replica_confirm(o);
-    ms_table_count(&s->table, o, c->holder, 1, ms_now_ns());
+    ms_holder_count(c->holder, o, 1, ms_now_ns());
 }
 
 static void ask_stats(struct ms_store_conn *c, uint64_t request, bool objects)
@@ -348,7 +347,7 @@ int ms_store_keep(struct ms_store *s,
             names[i]->node == s->table.node
                 ? ms_table_find(&s->table, names[i]->node, names[i]->id)
                 : NULL;
-        int rc = o ? ms_table_count(&s->table, o, h, 1, ms_now_ns()) : 0;
+        int rc = o ? ms_holder_count(h, o, 1, ms_now_ns()) : 0;
 
         if (rc < 0)
             return rc;
@@ -362,5 +361,5 @@ void ms_store_unkeep(struct ms_store *s, uint64_t holder)
     struct ms_holder *h = ms_table_find_holder(&s->table, holder);
 
     if (h)
-        ms_table_remove_holder(&s->table, h);
+        ms_holder_remove(h);
 }

@@ -1,3 +1,4 @@
+/* server.c - the life of a node's store, and what its timers do */
 #include "store/peers/peers.h"
 #include "store/server/spill.h"
 
@@ -9,6 +10,7 @@
 
 #include <errno.h>
 #include <malloc.h>
+#include <stddef.h>
 #include <string.h>
 
 /* Address space is no memory: with room to spare, fragments do no harm. */
@@ -33,8 +35,7 @@ static void on_idle(void *arg)
     struct ms_store *s = arg;
 
     while (!ms_list_is_empty(&s->table.unheld))
-        ms_table_forget(&s->table,
-                        ms_list_first(&s->table.unheld, struct ms_object, link));
+        ms_object_forget(ms_list_first(&s->table.unheld, struct ms_object, link));
     ms_store_punch_idle(s);
     if (s->has_pieces)
         malloc_trim(0);
@@ -58,14 +59,8 @@ static void on_free(void *arg, struct ms_object *o)
     ms_timer_set(&s->idle_timer, MS_STORE_IDLE_NS);
 }
 
-static void on_unheld(void *arg, struct ms_object *o)
-{
-    (void)arg;
-    ms_replica_unheld(o);
-}
-
 static const struct ms_table_ops table_ops = {.on_free = on_free,
-                                              .on_unheld = on_unheld};
+                                              .on_unheld = ms_replica_unheld};
 
 void ms_store_watch_leases(struct ms_store *s)
 {
@@ -81,22 +76,28 @@ static void on_lease(void *arg)
     ms_store_retry_places(arg); /* that was promised, and may be spilled now */
 }
 
-static void on_bereft(void *arg)
-{
-    ms_replicas_tell_bereft(arg);
-}
-
 /* ---- life ------------------------------------------------------------------------ */
-
-static void on_pace(void *arg)
-{
-    ms_replicas_look(arg);
-}
 
 static void on_connect(void *arg, unsigned events)
 {
     (void)events;
     ms_store_conn_accept(arg);
+}
+
+static const struct {
+    size_t at;
+    void (*on_time)(void *store);
+} timers[] = {{offsetof(struct ms_store, lease_timer), on_lease},
+              {offsetof(struct ms_store, idle_timer), on_idle},
+              {offsetof(struct ms_store, bereft_timer), ms_replicas_tell_bereft},
+              {offsetof(struct ms_store, pace_timer), ms_replicas_look},
+              {offsetof(struct ms_store, place_timer), ms_store_on_place_time}};
+
+enum { TIMERS = sizeof timers / sizeof timers[0] };
+
+static struct ms_timer *timer_at(struct ms_store *s, size_t i)
+{
+    return (struct ms_timer *)((char *)s + timers[i].at);
 }
 
 /* Takes the descriptor. */
@@ -118,16 +119,8 @@ static int start(struct ms_store *s, uint64_t limit, int tcp_fd, struct ms_error
     if (s->listen_fd < 0)
         return s->listen_fd;
     rc = ms_watch_init(&s->watch, s->loop, s->listen_fd, MS_READ, on_connect, s);
-    if (rc == 0)
-        rc = ms_timer_init(&s->lease_timer, s->loop, on_lease, s);
-    if (rc == 0)
-        rc = ms_timer_init(&s->idle_timer, s->loop, on_idle, s);
-    if (rc == 0)
-        rc = ms_timer_init(&s->bereft_timer, s->loop, on_bereft, s);
-    if (rc == 0)
-        rc = ms_timer_init(&s->pace_timer, s->loop, on_pace, s);
-    if (rc == 0)
-        rc = ms_timer_init(&s->place_timer, s->loop, ms_store_on_place_time, s);
+    for (size_t i = 0; rc == 0 && i < TIMERS; i++)
+        rc = ms_timer_init(timer_at(s, i), s->loop, timers[i].on_time, s);
     if (rc == 0 && fd >= 0)
         rc = ms_remote_holders_listen(s, MS_TAKE_FD(fd), s->tls);
     return rc < 0 ? ms_error_sys(err, rc, "cannot watch the store's socket") : 0;
@@ -202,12 +195,9 @@ void ms_store_destroy(struct ms_store *s)
         unlink(s->path);
     ms_fd_close(&s->listen_fd);
     drop_objects(s);
-    ms_replicas_tell_bereft(s);        /* no guest is there: they only end */
-    ms_timer_finish(&s->bereft_timer); /* what goes sets timers: they go last */
-    ms_timer_finish(&s->lease_timer);
-    ms_timer_finish(&s->idle_timer);
-    ms_timer_finish(&s->pace_timer);
-    ms_timer_finish(&s->place_timer);
+    ms_replicas_tell_bereft(s);         /* no process is there: they only end */
+    for (size_t i = 0; i < TIMERS; i++) /* what goes sets timers: they go last */
+        ms_timer_finish(timer_at(s, i));
     ms_table_finish(&s->table);
     ms_spill_finish(s);
     explicit_bzero(s->secret, sizeof s->secret);

@@ -66,7 +66,7 @@ static struct ms_object *release(const struct moving *m)
     struct ms_object *o = ms_table_find(t, m->node, m->id);
 
     assert(o);
-    ms_table_unpin(t, o);
+    ms_object_unpin(o);
     return ms_table_find(t, m->node, m->id);
 }
 
@@ -90,14 +90,14 @@ static void settle(struct moving *m, struct ms_object *o)
 {
     struct ms_spill *sp = m->store->spill;
     struct ms_spilled *spilled =
-        o && ms_table_is_idle(&m->store->table, o) ? calloc(1, sizeof *spilled) : NULL;
+        o && ms_object_is_idle(o) ? calloc(1, sizeof *spilled) : NULL;
 
     if (!spilled)
         return;
     spilled->fd = MS_TAKE_FD(m->fd);
     ms_list_init(&spilled->waiting);
     sp->used += m->len;
-    ms_table_spill(&m->store->table, o, spilled);
+    ms_object_spill(o, spilled);
 }
 
 static void write_done(struct ms_work_job *job)
@@ -138,7 +138,7 @@ static int write_out(struct ms_store *s, struct ms_object *o)
         free(m);
         return -ENOMEM;
     }
-    ms_table_pin(o); /* also: it is not idle any more, and not chosen twice */
+    ms_object_pin(o); /* also: it is not idle any more, and not chosen twice */
     s->spill->writing += o->len;
     return 0;
 }
@@ -203,11 +203,11 @@ static void give_up(struct ms_store *s, struct ms_object *o, const struct ms_err
 
     o->spilled->is_coming = false;
     ms_waiters_tell(&o->spilled->waiting, s, o, why);
-    ms_table_unpin(&s->table, o);
+    ms_object_unpin(o);
     o = ms_table_find(&s->table, node, id);
     if (!o || !o->has_room)
         return;
-    ms_table_unroom(&s->table, o);
+    ms_object_unroom(o);
     o->is_whole = true;
 }
 
@@ -287,7 +287,7 @@ void ms_spill_want(struct ms_store *s, struct ms_object *o, ms_object_fn *fn, vo
     if (o->spilled->is_coming)
         return;
     o->spilled->is_coming = true;
-    ms_table_pin(o);
+    ms_object_pin(o);
     ms_store_place(s, o, on_placed, NULL);
 }
 

@@ -1,3 +1,4 @@
+/* table.c - the objects of one node's store, and the counts of those who hold them */
 #include "store/server/table.h"
 
 #include "base/cleanup.h"
@@ -40,8 +41,27 @@ int ms_table_init(struct ms_table *t,
     return t->space ? 0 : -ENOMEM;
 }
 
+static void lease_free(struct lease *l)
+{
+    l->hold->leases--;
+    ms_list_remove(&l->link);
+    free(l);
+}
+
+/* The first of a hold's leases; NULL: it has none. */
+static struct lease *lease_find(const struct ms_hold *hold)
+{
+    if (hold->leases)
+        ms_list_each (l, &hold->holder->table->leases, struct lease, link)
+            if (l->hold == hold)
+                return l;
+    return NULL;
+}
+
 static void hold_free(struct ms_hold *hold)
 {
+    while (hold->leases)
+        lease_free(lease_find(hold));
     hold->object->reads -= hold->reads;
     ms_list_remove(&hold->of_object);
     ms_list_remove(&hold->of_holder);
@@ -61,8 +81,6 @@ void ms_table_finish(struct ms_table *t)
 {
     if (!t->space)
         return;
-    ms_list_each (l, &t->leases, struct lease, link)
-        free(l);
     objects_free(&t->all);
     objects_free(&t->unheld);
     ms_list_each (h, &t->holder_list, struct ms_holder, link)
@@ -83,37 +101,28 @@ bool ms_object_is_held(const struct ms_object *o)
     return false;
 }
 
-static void remove_leases(struct ms_table *t, const struct ms_hold *hold)
+static void object_free(struct ms_object *o)
 {
-    /* the analyzer does not follow links. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
-    ms_list_each (l, &t->leases, struct lease, link)
-        if (l->hold == hold) {
-            ms_list_remove(&l->link);
-            free(l);
-        }
-}
-
-static void object_free(struct ms_table *t, struct ms_object *o)
-{
+    struct ms_table *t = o->table;
     struct ms_object *whole = o->whole;
 
     assert(o->pins == 0 && !ms_object_is_held(o));
     t->ops->on_free(t->arg, o);
-    ms_list_each (hold, &o->holds, struct ms_hold, of_object) {
-        remove_leases(t, hold);
+    ms_list_each (hold, &o->holds, struct ms_hold, of_object)
         hold_free(hold);
-    }
     if (o->has_room && !whole)
         ms_space_free(t->space, o->at);
     ms_map_remove(&t->objects, key_of(o->node, o->id));
     ms_list_remove(&o->link);
     free(o);
     if (whole)
-        ms_table_unpin(t, whole);
+        ms_object_unpin(whole);
 }
 
-void ms_table_settle(struct ms_table *t, struct ms_object *o)
+void ms_object_settle(struct ms_object *o)
 {
+    struct ms_table *t = o->table;
+
     if (ms_object_is_held(o))
         return;
     if (o->is_replica)
@@ -125,14 +134,14 @@ void ms_table_settle(struct ms_table *t, struct ms_object *o)
         ms_list_add_tail(&t->unheld, &o->link);
         return;
     }
-    object_free(t, o);
+    object_free(o);
 }
 
-void ms_table_forget(struct ms_table *t, struct ms_object *o)
+void ms_object_forget(struct ms_object *o)
 {
     assert(o->is_replica);
     if (!o->pins && !ms_object_is_held(o))
-        object_free(t, o);
+        object_free(o);
 }
 
 static struct ms_object *object_create(
@@ -142,6 +151,7 @@ static struct ms_object *object_create(
 
     if (!o)
         return NULL;
+    o->table = t;
     o->node = node;
     o->id = id;
     o->len = len;
@@ -157,13 +167,14 @@ static struct ms_object *object_create(
     return o;
 }
 
-int ms_table_room(struct ms_table *t, struct ms_object *o)
+int ms_object_room(struct ms_object *o)
 {
+    struct ms_table *t = o->table;
     int rc = ms_space_alloc(t->space, o->len, &o->at);
 
     assert(!o->has_room);
     while (rc == -ENOSPC && !ms_list_is_empty(&t->unheld)) {
-        object_free(t, ms_list_first(&t->unheld, struct ms_object, link));
+        object_free(ms_list_first(&t->unheld, struct ms_object, link));
         rc = ms_space_alloc(t->space, o->len, &o->at);
     }
     if (rc < 0)
@@ -173,44 +184,38 @@ int ms_table_room(struct ms_table *t, struct ms_object *o)
     return 0;
 }
 
-void ms_table_unroom(struct ms_table *t, struct ms_object *o)
+void ms_object_unroom(struct ms_object *o)
 {
     assert(o->has_room && !o->pins);
-    ms_space_free(t->space, o->at);
+    ms_space_free(o->table->space, o->at);
     o->has_room = o->is_ready = o->is_whole = false;
 }
 
-void ms_table_spill(struct ms_table *t, struct ms_object *o, struct ms_spilled *spilled)
+void ms_object_spill(struct ms_object *o, struct ms_spilled *spilled)
 {
-    assert(ms_table_is_idle(t, o) && !o->spilled);
-    ms_space_free(t->space, o->at);
+    assert(ms_object_is_idle(o) && !o->spilled);
+    ms_space_free(o->table->space, o->at);
     o->has_room = o->is_ready = false;
     o->spilled = spilled;
 }
 
-int ms_table_make(struct ms_table *t,
-                  struct ms_holder *h,
-                  uint64_t len,
-                  const char *site,
-                  int64_t now_ns,
-                  struct ms_object **out)
+struct ms_object *
+ms_holder_make(struct ms_holder *h, uint64_t len, const char *site, int64_t now_ns)
 {
+    struct ms_table *t = h->table;
     struct ms_object *o = object_create(t, t->node, t->next_id, len, now_ns);
-    int rc;
 
     if (!o)
-        return -ENOMEM;
+        return NULL;
     t->next_id++;
     snprintf(o->site, sizeof o->site, "%s", site);
-    rc = ms_table_count(t, o, h, 1, now_ns);
-    if (rc < 0) {
-        object_free(t, o);
-        return rc;
+    if (ms_holder_count(h, o, 1, now_ns) < 0) {
+        object_free(o);
+        return NULL;
     }
-    ms_table_read(t, o, h, 1, now_ns);
-    o->is_whole = true; /* whoever has its name has written it */
-    *out = o;
-    return 0;
+    ms_holder_read(h, o, 1, now_ns);
+    o->is_whole = true; /* a process that has its name has written it */
+    return o;
 }
 
 struct ms_object *ms_table_add_replica(
@@ -220,13 +225,10 @@ struct ms_object *ms_table_add_replica(
     return object_create(t, node, id, len, now_ns);
 }
 
-struct ms_object *ms_table_slice(struct ms_table *t,
-                                 struct ms_object *whole,
-                                 uint64_t id,
-                                 uint64_t offset,
-                                 uint64_t len,
-                                 int64_t now_ns)
+struct ms_object *ms_object_slice(
+    struct ms_object *whole, uint64_t id, uint64_t offset, uint64_t len, int64_t now_ns)
 {
+    struct ms_table *t = whole->table;
     struct ms_object *o;
 
     assert(!whole->is_replica && whole->is_ready && offset <= whole->len &&
@@ -240,7 +242,7 @@ struct ms_object *ms_table_slice(struct ms_table *t,
     o->has_room = o->is_ready = o->is_whole = o->is_slice = true;
     o->whole = whole;
     memcpy(o->site, whole->site, sizeof o->site);
-    ms_table_pin(whole);
+    ms_object_pin(whole);
     return o;
 }
 
@@ -251,16 +253,16 @@ struct ms_object *ms_table_find(const struct ms_table *t, uint64_t node, uint64_
     return o && o->node == node && o->id == id ? o : NULL;
 }
 
-void ms_table_pin(struct ms_object *o)
+void ms_object_pin(struct ms_object *o)
 {
     o->pins++;
 }
 
-void ms_table_unpin(struct ms_table *t, struct ms_object *o)
+void ms_object_unpin(struct ms_object *o)
 {
     assert(o->pins > 0);
     if (--o->pins == 0)
-        ms_table_settle(t, o);
+        ms_object_settle(o);
 }
 
 /* ---- holders --------------------------------------------------------------------- */
@@ -275,6 +277,7 @@ struct ms_holder *ms_table_add_holder(struct ms_table *t,
 
     if (!h)
         return NULL;
+    h->table = t;
     h->id = id;
     h->kind = kind;
     h->pid = pid;
@@ -293,22 +296,17 @@ struct ms_holder *ms_table_find_holder(const struct ms_table *t, uint64_t id)
     return ms_map_find(&t->holders, id);
 }
 
-void ms_table_remove_holder(struct ms_table *t, struct ms_holder *h)
+void ms_holder_remove(struct ms_holder *h)
 {
-    ms_list_each (l, &t->leases, struct lease, link)
-        if (l->hold->holder == h) {
-            ms_list_remove(&l->link);
-            free(l);
-        }
     while (!ms_list_is_empty(&h->holds)) {
         struct ms_hold *hold = ms_list_first(&h->holds, struct ms_hold, of_holder);
         /* the analyzer does not follow links. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
         struct ms_object *o = hold->object;
 
         hold_free(hold);
-        ms_table_settle(t, o);
+        ms_object_settle(o);
     }
-    ms_map_remove(&t->holders, h->id);
+    ms_map_remove(&h->table->holders, h->id);
     ms_list_remove(&h->link);
     free(h);
 }
@@ -337,13 +335,13 @@ static struct ms_hold *hold_find(struct ms_object *o, const struct ms_holder *h)
 }
 
 static struct ms_hold *
-hold_get(struct ms_table *t, struct ms_object *o, struct ms_holder *h, int64_t now_ns)
+hold_get(struct ms_holder *h, struct ms_object *o, int64_t now_ns)
 {
     struct ms_hold *hold = hold_find(o, h);
 
     if (o->is_replica) { /* it may have been among the unheld, also with holds of nothing */
         ms_list_remove(&o->link);
-        ms_list_add_tail(&t->all, &o->link);
+        ms_list_add_tail(&o->table->all, &o->link);
     }
     if (hold)
         return hold;
@@ -359,69 +357,64 @@ hold_get(struct ms_table *t, struct ms_object *o, struct ms_holder *h, int64_t n
 }
 
 /* After a change: a hold that means nothing goes, and perhaps the object with it. */
-static void hold_settle(struct ms_table *t, struct ms_hold *hold)
+static void hold_settle(struct ms_hold *hold)
 {
     struct ms_object *o = hold->object;
 
     if (hold->count)
         return;
     if (!ms_object_is_held(o)) {
-        ms_table_settle(t, o); /* its holds go with it */
+        ms_object_settle(o); /* its holds go with it */
     } else if (!hold->early && !hold->late) {
-        remove_leases(t, hold);
         hold_free(hold);
     }
 }
 
-int ms_table_count(struct ms_table *t,
-                   struct ms_object *o,
-                   struct ms_holder *h,
-                   int64_t by,
-                   int64_t now_ns)
+int ms_holder_count(struct ms_holder *h,
+                    struct ms_object *o,
+                    int64_t by,
+                    int64_t now_ns)
 {
-    struct ms_hold *hold = hold_get(t, o, h, now_ns);
+    struct ms_hold *hold = hold_get(h, o, now_ns);
 
     if (!hold)
         return -ENOMEM;
     hold->count += by;
-    hold_settle(t, hold);
+    hold_settle(hold);
     return 0;
 }
 
-void ms_table_state_begin(struct ms_holder *h)
+void ms_holder_state_begin(struct ms_holder *h)
 {
     h->statement++;
     h->differences = 0;
 }
 
 /* What its holder has, and what it was granted. */
-static void hold_set(struct ms_table *t, struct ms_hold *hold, int64_t count)
+static void hold_set(struct ms_hold *hold, int64_t count)
 {
-    ms_list_each (l, &t->leases, struct lease, link)
-        if (l->hold == hold)
-            count++;
+    count += hold->leases;
     hold->statement = hold->holder->statement;
     hold->holder->differences += hold->count != count;
     hold->count = count;
-    hold_settle(t, hold);
+    hold_settle(hold);
 }
 
-int ms_table_state(struct ms_table *t,
-                   struct ms_object *o,
-                   struct ms_holder *h,
-                   int64_t count,
-                   int64_t now_ns)
+int ms_holder_state(struct ms_holder *h,
+                    struct ms_object *o,
+                    int64_t count,
+                    int64_t now_ns)
 {
-    struct ms_hold *hold = hold_get(t, o, h, now_ns);
+    struct ms_hold *hold = hold_get(h, o, now_ns);
 
     if (!hold)
         return -ENOMEM;
-    hold_set(t, hold, count);
+    hold_set(hold, count);
     return 0;
 }
 
 /* Objects that go take others with them: always the first of those that were not seen. */
-uint64_t ms_table_state_end(struct ms_table *t, struct ms_holder *h)
+uint64_t ms_holder_state_end(struct ms_holder *h)
 {
     struct ms_list rest;
 
@@ -433,100 +426,81 @@ uint64_t ms_table_state_end(struct ms_table *t, struct ms_holder *h)
         ms_list_remove(&hold->of_holder);
         ms_list_add_tail(&h->holds, &hold->of_holder);
         if (hold->statement != h->statement)
-            hold_set(t, hold, 0);
+            hold_set(hold, 0);
     }
     return h->differences;
 }
 
-int ms_table_grant(struct ms_table *t,
-                   struct ms_object *o,
-                   struct ms_holder *h,
-                   int64_t now_ns,
-                   int64_t deadline_ns)
+int ms_holder_grant(struct ms_holder *h,
+                    struct ms_object *o,
+                    int64_t now_ns,
+                    int64_t deadline_ns)
 {
-    struct ms_hold *hold = hold_get(t, o, h, now_ns);
+    struct ms_hold *hold = hold_get(h, o, now_ns);
     struct lease *l;
 
     if (!hold)
         return -ENOMEM;
     if (hold->early > 0) { /* it was counted when it was confirmed */
         hold->early--;
-        hold_settle(t, hold);
+        hold_settle(hold);
         return 0;
     }
     l = calloc(1, sizeof *l);
     if (!l) {
-        hold_settle(t, hold);
+        hold_settle(hold);
         return -ENOMEM;
     }
     l->hold = hold;
+    hold->leases++;
     l->deadline_ns = deadline_ns;
-    ms_list_add_tail(&t->leases, &l->link);
+    ms_list_add_tail(&h->table->leases, &l->link);
     hold->count++;
-    hold_settle(t, hold); /* it may have been at -1 */
+    hold_settle(hold); /* it may have been at -1 */
     return 0;
 }
 
-int ms_table_confirm(struct ms_table *t,
-                     struct ms_object *o,
-                     struct ms_holder *h,
-                     int64_t now_ns)
+int ms_holder_confirm(struct ms_holder *h, struct ms_object *o, int64_t now_ns)
 {
-    struct ms_hold *hold = hold_get(t, o, h, now_ns);
+    struct ms_hold *hold = hold_get(h, o, now_ns);
 
     if (!hold)
         return -ENOMEM;
-    ms_list_each (l, &t->leases, struct lease, link)
-        if (l->hold == hold) {
-            ms_list_remove(&l->link);
-            free(l);
-            return 0;
-        }
+    if (hold->leases) {
+        lease_free(lease_find(hold));
+        return 0;
+    }
     if (hold->late)
         hold->late--;
     else
         hold->early++;
     hold->count++;
-    hold_settle(t, hold);
+    hold_settle(hold);
     return 0;
 }
 
-/* The first of a hold's leases; NULL: it has none. */
-static struct lease *lease_find(struct ms_table *t, const struct ms_hold *hold)
-{
-    ms_list_each (l, &t->leases, struct lease, link)
-        if (l->hold == hold)
-            return l;
-    return NULL;
-}
-
-void ms_table_take_back(struct ms_table *t, struct ms_object *o, struct ms_holder *h)
+void ms_holder_take_back(struct ms_holder *h, struct ms_object *o)
 {
     struct ms_hold *hold = hold_find(o, h);
-    struct lease *l;
 
     if (!hold)
         return;
-    l = lease_find(t, hold);
-    if (l) {
-        ms_list_remove(&l->link);
+    if (hold->leases) {
+        lease_free(lease_find(hold));
         hold->count--;
     } else if (hold->late) {
         hold->late--;
     }
-    hold_settle(t, hold);
-    free(l);
+    hold_settle(hold);
 }
 
-void ms_table_read(struct ms_table *t,
-                   struct ms_object *o,
-                   struct ms_holder *h,
-                   int64_t by,
-                   int64_t now_ns)
+void ms_holder_read(struct ms_holder *h,
+                    struct ms_object *o,
+                    int64_t by,
+                    int64_t now_ns)
 {
     struct ms_hold *hold = hold_find(o, h);
 
-    (void)t;
     if (!hold || !by)
         return;
     hold->reads += by;
@@ -534,10 +508,10 @@ void ms_table_read(struct ms_table *t,
     o->used_ns = now_ns;
 }
 
-static bool is_promised(const struct ms_table *t, const struct ms_object *o)
+static bool is_promised(const struct ms_object *o)
 {
-    ms_list_each (l, &t->leases, struct lease, link)
-        if (l->hold->object == o)
+    ms_list_each (hold, &o->holds, struct ms_hold, of_object)
+        if (hold->leases)
             return true;
     return false;
 }
@@ -548,9 +522,9 @@ static bool is_unread(const struct ms_object *o)
            ms_object_is_held(o);
 }
 
-bool ms_table_is_idle(const struct ms_table *t, const struct ms_object *o)
+bool ms_object_is_idle(const struct ms_object *o)
 {
-    return is_unread(o) && !is_promised(t, o);
+    return is_unread(o) && !is_promised(o);
 }
 
 uint64_t ms_table_promised(const struct ms_table *t, uint64_t least)
@@ -558,7 +532,7 @@ uint64_t ms_table_promised(const struct ms_table *t, uint64_t least)
     uint64_t bytes = 0;
 
     ms_list_each (o, &t->all, struct ms_object, link)
-        if (o->len >= least && is_unread(o) && is_promised(t, o))
+        if (o->len >= least && is_unread(o) && is_promised(o))
             bytes += o->len;
     return bytes;
 }
@@ -570,7 +544,7 @@ ms_table_find_idle(const struct ms_table *t, uint64_t least, uint64_t *bytes)
 
     *bytes = 0;
     ms_list_each (o, &t->all, struct ms_object, link) {
-        if (o->len < least || !ms_table_is_idle(t, o))
+        if (o->len < least || !ms_object_is_idle(o))
             continue;
         *bytes += o->len;
         if (!oldest || o->used_ns < oldest->used_ns)
@@ -588,11 +562,10 @@ int64_t ms_table_expire(struct ms_table *t, int64_t now_ns)
 
         if (l->deadline_ns > now_ns)
             return l->deadline_ns;
-        ms_list_remove(&l->link);
-        free(l);
+        lease_free(l);
         hold->count--;
         hold->late++;
-        hold_settle(t, hold);
+        hold_settle(hold);
     }
     return MS_NEVER;
 }

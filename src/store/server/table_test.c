@@ -49,10 +49,11 @@ static struct ms_holder *process(struct world *w, uint64_t id)
 
 static struct ms_object *make(struct world *w, struct ms_holder *h, uint64_t len)
 {
-    struct ms_object *o = NULL;
+    struct ms_object *o = ms_holder_make(h, len, "train.py:7", 0);
 
-    assert_int_equal(ms_table_make(&w->t, h, len, "train.py:7", 0, &o), 0);
-    assert_int_equal(ms_table_room(&w->t, o), 0);
+    (void)w;
+    assert_non_null(o);
+    assert_int_equal(ms_object_room(o), 0);
     return o;
 }
 
@@ -73,11 +74,11 @@ static void test_goes_with_its_last_count(void **unused)
     struct ms_object *o = make_for_two(&w, &a, &b);
 
     (void)unused;
-    assert_int_equal(ms_table_count(&w.t, o, b, 2, 0), 0);
-    assert_int_equal(ms_table_count(&w.t, o, a, -1, 0), 0);
-    assert_int_equal(ms_table_count(&w.t, o, b, -1, 0), 0);
+    assert_int_equal(ms_holder_count(b, o, 2, 0), 0);
+    assert_int_equal(ms_holder_count(a, o, -1, 0), 0);
+    assert_int_equal(ms_holder_count(b, o, -1, 0), 0);
     assert_int_equal(w.freed, 0);
-    assert_int_equal(ms_table_count(&w.t, o, b, -1, 0), 0);
+    assert_int_equal(ms_holder_count(b, o, -1, 0), 0);
     assert_int_equal(w.freed, 1);
     assert_int_equal(ms_space_used(w.t.space), 0);
     ms_table_finish(&w.t);
@@ -90,12 +91,12 @@ static void test_a_release_may_come_before_its_grant(void **unused)
     struct ms_object *o = make_for_two(&w, &a, &b);
 
     (void)unused;
-    assert_int_equal(ms_table_confirm(&w.t, o, b, 0), 0);
-    assert_int_equal(ms_table_count(&w.t, o, b, -1, 0), 0);
+    assert_int_equal(ms_holder_confirm(b, o, 0), 0);
+    assert_int_equal(ms_holder_count(b, o, -1, 0), 0);
     assert_int_equal(w.freed, 0);
-    assert_int_equal(ms_table_grant(&w.t, o, b, 0, 100), 0);
+    assert_int_equal(ms_holder_grant(b, o, 0, 100), 0);
     assert_int_equal(w.freed, 0); /* it is still a's */
-    assert_int_equal(ms_table_count(&w.t, o, a, -1, 0), 0);
+    assert_int_equal(ms_holder_count(a, o, -1, 0), 0);
     assert_int_equal(w.freed, 1);
     assert_int_equal(ms_table_expire(&w.t, 1000), MS_NEVER);
     ms_table_finish(&w.t);
@@ -108,16 +109,16 @@ static void test_a_grant_lapses_unless_confirmed(void **unused)
     struct ms_object *o = make_for_two(&w, &a, &b);
 
     (void)unused;
-    assert_int_equal(ms_table_grant(&w.t, o, b, 0, 100), 0);
-    assert_int_equal(ms_table_grant(&w.t, o, b, 0, 200), 0);
-    assert_int_equal(ms_table_count(&w.t, o, a, -1, 0), 0);
+    assert_int_equal(ms_holder_grant(b, o, 0, 100), 0);
+    assert_int_equal(ms_holder_grant(b, o, 0, 200), 0);
+    assert_int_equal(ms_holder_count(a, o, -1, 0), 0);
     assert_int_equal(ms_table_expire(&w.t, 50), 100);
-    assert_int_equal(ms_table_confirm(&w.t, o, b, 60), 0);
+    assert_int_equal(ms_holder_confirm(b, o, 60), 0);
     assert_int_equal(ms_table_expire(&w.t, 150), 200);
     assert_int_equal(w.freed, 0);
     assert_int_equal(ms_table_expire(&w.t, 250), MS_NEVER);
     assert_int_equal(w.freed, 0); /* the one that was confirmed */
-    assert_int_equal(ms_table_count(&w.t, o, b, -1, 0), 0);
+    assert_int_equal(ms_holder_count(b, o, -1, 0), 0);
     assert_int_equal(w.freed, 1);
     ms_table_finish(&w.t);
 }
@@ -130,18 +131,18 @@ static void test_a_late_confirmation_counts_again(void **unused)
     struct ms_object *o = make_for_two(&w, &a, &b);
 
     (void)unused;
-    assert_int_equal(ms_table_grant(&w.t, o, b, 0, 100), 0);
+    assert_int_equal(ms_holder_grant(b, o, 0, 100), 0);
     assert_int_equal(ms_table_expire(&w.t, 150), MS_NEVER);
-    assert_int_equal(ms_table_confirm(&w.t, o, b, 160), 0);
-    assert_int_equal(ms_table_count(&w.t, o, a, -1, 170), 0);
+    assert_int_equal(ms_holder_confirm(b, o, 160), 0);
+    assert_int_equal(ms_holder_count(a, o, -1, 170), 0);
     assert_int_equal(w.freed, 0); /* b has it */
-    assert_int_equal(ms_table_count(&w.t, o, b, -1, 180), 0);
+    assert_int_equal(ms_holder_count(b, o, -1, 180), 0);
     assert_int_equal(w.freed, 1);
 
     o = make(&w, a, MIB); /* and one that never confirms */
-    assert_int_equal(ms_table_grant(&w.t, o, b, 0, 100), 0);
+    assert_int_equal(ms_holder_grant(b, o, 0, 100), 0);
     assert_int_equal(ms_table_expire(&w.t, 150), MS_NEVER);
-    assert_int_equal(ms_table_count(&w.t, o, a, -1, 170), 0);
+    assert_int_equal(ms_holder_count(a, o, -1, 170), 0);
     assert_int_equal(w.freed, 2);
     ms_table_finish(&w.t);
 }
@@ -154,10 +155,10 @@ static void test_a_dead_holder_holds_nothing(void **unused)
 
     (void)unused;
     make(&w, a, MIB);
-    assert_int_equal(ms_table_grant(&w.t, o, b, 0, 100), 0);
-    ms_table_remove_holder(&w.t, a);
+    assert_int_equal(ms_holder_grant(b, o, 0, 100), 0);
+    ms_holder_remove(a);
     assert_int_equal(w.freed, 1);
-    ms_table_remove_holder(&w.t, b);
+    ms_holder_remove(b);
     assert_int_equal(w.freed, 2);
     assert_int_equal(ms_table_expire(&w.t, 1000), MS_NEVER);
     assert_null(ms_table_find_holder(&w.t, 1));
@@ -174,27 +175,27 @@ static void test_whole_mirrors_are_kept_while_there_is_room(void **unused)
     world_init(&w, 4 * MIB);
     a = process(&w, 1);
     m = ms_table_add_replica(&w.t, FAR, 9, 3 * MIB, 0);
-    assert_int_equal(ms_table_count(&w.t, m, a, 1, 0), 0);
-    assert_int_equal(ms_table_room(&w.t, m), 0);
-    ms_table_pin(m);
-    assert_int_equal(ms_table_count(&w.t, m, a, -1, 0), 0);
+    assert_int_equal(ms_holder_count(a, m, 1, 0), 0);
+    assert_int_equal(ms_object_room(m), 0);
+    ms_object_pin(m);
+    assert_int_equal(ms_holder_count(a, m, -1, 0), 0);
     assert_int_equal(w.freed, 0); /* somebody writes into it */
     m->is_whole = true;
-    ms_table_unpin(&w.t, m);
+    ms_object_unpin(m);
     assert_int_equal(w.freed, 0);
     assert_true(w.unheld > 0);
     assert_ptr_equal(ms_table_find(&w.t, FAR, 9), m);
-    assert_int_equal(ms_table_count(&w.t, m, a, 1, 0), 0); /* held again by the same */
+    assert_int_equal(ms_holder_count(a, m, 1, 0), 0); /* held again by the same */
     assert_true(ms_list_is_empty(&w.t.unheld));
-    assert_int_equal(ms_table_count(&w.t, m, a, -1, 0), 0);
+    assert_int_equal(ms_holder_count(a, m, -1, 0), 0);
     o = make(&w, a, 2 * MIB); /* needs its room */
     assert_int_equal(w.freed, 1);
     assert_null(ms_table_find(&w.t, FAR, 9));
-    assert_int_equal(ms_table_count(&w.t, o, a, -1, 0), 0);
+    assert_int_equal(ms_holder_count(a, o, -1, 0), 0);
 
     m = ms_table_add_replica(&w.t, FAR, 10, MIB, 0); /* one without bytes is not */
-    assert_int_equal(ms_table_count(&w.t, m, a, 1, 0), 0);
-    assert_int_equal(ms_table_count(&w.t, m, a, -1, 0), 0);
+    assert_int_equal(ms_holder_count(a, m, 1, 0), 0);
+    assert_int_equal(ms_holder_count(a, m, -1, 0), 0);
     assert_null(ms_table_find(&w.t, FAR, 10));
     ms_table_finish(&w.t);
 }
@@ -212,19 +213,19 @@ static void test_a_slice_keeps_the_whole_object(void **unused)
     b = process(&w, 2);
     o = make(&w, a, 3 * MIB);
     o->is_ready = true;
-    slice = ms_table_slice(&w.t, o, 77, MIB, MIB, 0);
+    slice = ms_object_slice(o, 77, MIB, MIB, 0);
     assert_non_null(slice);
-    assert_null(ms_table_slice(&w.t, o, 77, 0, MIB, 0)); /* that number is taken */
+    assert_null(ms_object_slice(o, 77, 0, MIB, 0)); /* that number is taken */
     assert_int_equal(slice->at, o->at + MIB);
     assert_true(slice->is_ready && slice->is_whole);
     assert_int_equal(ms_space_used(w.t.space), 3 * MIB); /* it takes nothing */
-    assert_int_equal(ms_table_count(&w.t, slice, b, 1, 0), 0);
-    ms_table_read(&w.t, o, a, -1, 0);
+    assert_int_equal(ms_holder_count(b, slice, 1, 0), 0);
+    ms_holder_read(a, o, -1, 0);
     assert_null(ms_table_find_idle(&w.t, 1, &bytes)); /* both stay where they are */
-    assert_int_equal(ms_table_count(&w.t, o, a, -1, 0), 0);
+    assert_int_equal(ms_holder_count(a, o, -1, 0), 0);
     assert_int_equal(w.freed, 0);
     assert_ptr_equal(ms_table_find(&w.t, HERE, 77), slice);
-    ms_table_remove_holder(&w.t, b); /* the last one of both */
+    ms_holder_remove(b); /* the last one of both */
     assert_int_equal(w.freed, 2);
     assert_int_equal(ms_space_used(w.t.space), 0);
     ms_table_finish(&w.t);
@@ -241,10 +242,10 @@ static void test_mirrors_of_slices_are_not_kept(void **unused)
     a = process(&w, 1);
     m = ms_table_add_replica(&w.t, FAR, 9, MIB, 0);
     m->is_slice = true;
-    assert_int_equal(ms_table_count(&w.t, m, a, 1, 0), 0);
-    assert_int_equal(ms_table_room(&w.t, m), 0);
+    assert_int_equal(ms_holder_count(a, m, 1, 0), 0);
+    assert_int_equal(ms_object_room(m), 0);
     m->is_ready = m->is_whole = true;
-    assert_int_equal(ms_table_count(&w.t, m, a, -1, 0), 0);
+    assert_int_equal(ms_holder_count(a, m, -1, 0), 0);
     assert_int_equal(w.freed, 1);
     assert_int_equal(ms_space_used(w.t.space), 0);
     ms_table_finish(&w.t);
@@ -264,8 +265,9 @@ static void test_full_names_the_largest_holders(void **unused)
     make(&w, a, MIB);
     make(&w, b, 3 * MIB);
     make(&w, b, 2 * MIB);
-    assert_int_equal(ms_table_make(&w.t, a, 4 * MIB, "", 0, &o), 0);
-    assert_int_equal(ms_table_room(&w.t, o), -ENOSPC);
+    o = ms_holder_make(a, 4 * MIB, "", 0);
+    assert_non_null(o);
+    assert_int_equal(ms_object_room(o), -ENOSPC);
     ms_buf_init(&text);
     ms_table_explain_full(&w.t, 4 * MIB, NULL, &text);
     assert_string_equal(ms_buf_str(&text),
@@ -291,31 +293,31 @@ static void test_idle_is_what_nobody_reads(void **unused)
     two = make(&w, a, 2 * MIB);
     one->is_ready = two->is_ready = true;
     assert_null(ms_table_find_idle(&w.t, 1, &bytes)); /* who makes it writes it */
-    ms_table_read(&w.t, two, a, -1, 5);
-    ms_table_read(&w.t, one, a, -1, 6);
+    ms_holder_read(a, two, -1, 5);
+    ms_holder_read(a, one, -1, 6);
     assert_ptr_equal(ms_table_find_idle(&w.t, 1, &bytes), two); /* the longest */
     assert_int_equal(bytes, 3 * MIB);
     assert_ptr_equal(ms_table_find_idle(&w.t, 2 * MIB, &bytes), two);
     assert_int_equal(bytes, 2 * MIB);
 
-    assert_int_equal(ms_table_grant(&w.t, two, b, 7, 100), 0);
+    assert_int_equal(ms_holder_grant(b, two, 7, 100), 0);
     assert_ptr_equal(ms_table_find_idle(&w.t, 1, &bytes), one); /* two is promised */
-    assert_int_equal(ms_table_confirm(&w.t, two, b, 8), 0);
-    ms_table_read(&w.t, two, b, 1, 8);
-    assert_int_equal(ms_table_count(&w.t, two, a, -1, 9), 0);
-    assert_false(ms_table_is_idle(&w.t, two));
-    assert_int_equal(ms_table_count(&w.t, two, a, 1, 9), 0);
-    ms_table_remove_holder(&w.t, b); /* and its reads with it */
-    assert_true(ms_table_is_idle(&w.t, two));
-    ms_table_pin(two);
-    assert_false(ms_table_is_idle(&w.t, two));
-    ms_table_unpin(&w.t, two);
+    assert_int_equal(ms_holder_confirm(b, two, 8), 0);
+    ms_holder_read(b, two, 1, 8);
+    assert_int_equal(ms_holder_count(a, two, -1, 9), 0);
+    assert_false(ms_object_is_idle(two));
+    assert_int_equal(ms_holder_count(a, two, 1, 9), 0);
+    ms_holder_remove(b); /* and its reads with it */
+    assert_true(ms_object_is_idle(two));
+    ms_object_pin(two);
+    assert_false(ms_object_is_idle(two));
+    ms_object_unpin(two);
 
-    ms_table_spill(&w.t, two, (struct ms_spilled *)&w);
+    ms_object_spill(two, (struct ms_spilled *)&w);
     assert_int_equal(ms_space_used(w.t.space), MIB);
     assert_ptr_equal(ms_table_find(&w.t, HERE, two->id), two);
-    assert_false(ms_table_is_idle(&w.t, two));
-    ms_table_remove_holder(&w.t, a);
+    assert_false(ms_object_is_idle(two));
+    ms_holder_remove(a);
     assert_int_equal(w.t.objects.count, 0);
     ms_table_finish(&w.t);
 }
@@ -367,12 +369,11 @@ static void test_random_counts_are_exact(void **unused)
         uint64_t dice = next_random() % 100;
 
         if (dice < 30 && count < OBJECTS_MAX) {
-            if (ms_table_make(
-                    &w.t, holder_list[who], next_random() % (4 * MIB), "", step, &o) <
-                0)
+            o = ms_holder_make(holder_list[who], next_random() % (4 * MIB), "", step);
+            if (!o)
                 continue;
-            if (ms_table_room(&w.t, o) < 0) {
-                ms_table_count(&w.t, o, holder_list[who], -1, step);
+            if (ms_object_room(o) < 0) {
+                ms_holder_count(holder_list[who], o, -1, step);
                 continue;
             }
             models[count] = (struct model){.id = o->id};
@@ -387,14 +388,14 @@ static void test_random_counts_are_exact(void **unused)
             assert_non_null(o);
             m->counts[who] += by;
             if (next_random() % 2 || by < 0) {
-                ms_table_count(&w.t, o, holder_list[who], by, step);
+                ms_holder_count(holder_list[who], o, by, step);
             } else {
-                ms_table_confirm(&w.t, o, holder_list[who], step);
+                ms_holder_confirm(holder_list[who], o, step);
                 if (ms_table_find(&w.t, HERE, m->id)) /* it was not at -1 */
-                    ms_table_grant(&w.t, o, holder_list[who], step, step + 10);
+                    ms_holder_grant(holder_list[who], o, step, step + 10);
             }
         } else if (dice == 99) {
-            ms_table_remove_holder(&w.t, holder_list[who]);
+            ms_holder_remove(holder_list[who]);
             holder_list[who] = process(&w, next_person++);
             for (size_t i = 0; i < count; i++)
                 models[i].counts[who] = 0;
@@ -410,7 +411,7 @@ static void test_random_counts_are_exact(void **unused)
         ms_table_expire(&w.t, step);
     }
     for (int i = 0; i < PEOPLE; i++)
-        ms_table_remove_holder(&w.t, holder_list[i]);
+        ms_holder_remove(holder_list[i]);
     assert_int_equal(w.t.objects.count, 0);
     assert_int_equal(ms_space_used(w.t.space), 0);
     assert_true(ms_space_check(w.t.space));
@@ -426,21 +427,21 @@ static void test_a_holder_states_what_it_has(void **unused)
     struct ms_object *unnamed = make(&w, a, MIB), *granted = make(&w, a, MIB);
 
     (void)unused;
-    assert_int_equal(ms_table_count(&w.t, named, b, 2, 0), 0);
-    assert_int_equal(ms_table_count(&w.t, unnamed, b, 3, 0), 0);
-    assert_int_equal(ms_table_grant(&w.t, granted, b, 0, 100), 0);
-    assert_int_equal(ms_table_count(&w.t, named, a, -1, 0), 0);
-    assert_int_equal(ms_table_count(&w.t, unnamed, a, -1, 0), 0);
-    assert_int_equal(ms_table_count(&w.t, granted, a, -1, 0), 0);
+    assert_int_equal(ms_holder_count(b, named, 2, 0), 0);
+    assert_int_equal(ms_holder_count(b, unnamed, 3, 0), 0);
+    assert_int_equal(ms_holder_grant(b, granted, 0, 100), 0);
+    assert_int_equal(ms_holder_count(a, named, -1, 0), 0);
+    assert_int_equal(ms_holder_count(a, unnamed, -1, 0), 0);
+    assert_int_equal(ms_holder_count(a, granted, -1, 0), 0);
 
-    ms_table_state_begin(b);
-    assert_int_equal(ms_table_state(&w.t, named, b, 1, 1), 0);
-    assert_int_equal(ms_table_state_end(&w.t, b), 2);
+    ms_holder_state_begin(b);
+    assert_int_equal(ms_holder_state(b, named, 1, 1), 0);
+    assert_int_equal(ms_holder_state_end(b), 2);
     assert_int_equal(w.freed, 1); /* the unnamed one; the grant is on its way */
-    ms_table_state_begin(b);
-    assert_int_equal(ms_table_state(&w.t, named, b, 1, 2), 0);
-    assert_int_equal(ms_table_state_end(&w.t, b), 0);
-    assert_int_equal(ms_table_count(&w.t, named, b, -1, 3), 0);
+    ms_holder_state_begin(b);
+    assert_int_equal(ms_holder_state(b, named, 1, 2), 0);
+    assert_int_equal(ms_holder_state_end(b), 0);
+    assert_int_equal(ms_holder_count(b, named, -1, 3), 0);
     assert_int_equal(w.freed, 2);
     assert_int_equal(ms_table_expire(&w.t, 100), MS_NEVER);
     assert_int_equal(w.freed, 3);
@@ -455,10 +456,10 @@ static void test_a_confirmation_without_its_grant(void **unused)
     struct ms_object *o = make_for_two(&w, &a, &b);
 
     (void)unused;
-    assert_int_equal(ms_table_confirm(&w.t, o, b, 0), 0);
-    assert_int_equal(ms_table_count(&w.t, o, a, -1, 0), 0);
+    assert_int_equal(ms_holder_confirm(b, o, 0), 0);
+    assert_int_equal(ms_holder_count(a, o, -1, 0), 0);
     assert_int_equal(w.freed, 0);
-    assert_int_equal(ms_table_count(&w.t, o, b, -1, 0), 0);
+    assert_int_equal(ms_holder_count(b, o, -1, 0), 0);
     assert_int_equal(w.freed, 1);
     ms_table_finish(&w.t);
 }
@@ -471,21 +472,21 @@ static void test_a_grant_is_taken_back(void **unused)
     struct ms_object *o = make_for_two(&w, &a, &b);
 
     (void)unused;
-    assert_int_equal(ms_table_grant(&w.t, o, b, 0, 50), 0);
-    assert_int_equal(ms_table_grant(&w.t, o, b, 0, 60), 0);
-    ms_table_take_back(&w.t, o, b);
-    assert_int_equal(ms_table_confirm(&w.t, o, b, 1), 0); /* the other one */
-    assert_int_equal(ms_table_count(&w.t, o, a, -1, 1), 0);
+    assert_int_equal(ms_holder_grant(b, o, 0, 50), 0);
+    assert_int_equal(ms_holder_grant(b, o, 0, 60), 0);
+    ms_holder_take_back(b, o);
+    assert_int_equal(ms_holder_confirm(b, o, 1), 0); /* the other one */
+    assert_int_equal(ms_holder_count(a, o, -1, 1), 0);
     assert_int_equal(w.freed, 0);
-    assert_int_equal(ms_table_count(&w.t, o, b, -1, 1), 0);
+    assert_int_equal(ms_holder_count(b, o, -1, 1), 0);
     assert_int_equal(w.freed, 1);
 
     o = make(&w, a, 100);
-    assert_int_equal(ms_table_grant(&w.t, o, b, 0, 50), 0);
+    assert_int_equal(ms_holder_grant(b, o, 0, 50), 0);
     ms_table_expire(&w.t, 50);
-    ms_table_take_back(&w.t, o, b);
-    ms_table_take_back(&w.t, o, b); /* of nothing */
-    assert_int_equal(ms_table_count(&w.t, o, a, -1, 51), 0);
+    ms_holder_take_back(b, o);
+    ms_holder_take_back(b, o); /* of nothing */
+    assert_int_equal(ms_holder_count(a, o, -1, 51), 0);
     assert_int_equal(w.freed, 2);
     ms_table_finish(&w.t);
 }
