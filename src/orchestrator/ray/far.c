@@ -295,21 +295,10 @@ static void fill_reached_by(struct far *f, const char *local)
 {
     char hosts[HOSTS_MAX][MS_HOST_MAX + 1];
     int count = ms_host_addresses(hosts, HOSTS_MAX);
-    struct ms_addr given;
     size_t used = 0;
 
     if (f->listen_fd < 0)
         return;
-    if (f->options->listen &&
-        ms_addr_parse_listen(f->options->listen, &given, NULL) == 0 && given.name[0] &&
-        strcmp(given.name, "*") != 0) {
-        snprintf(f->reached_by,
-                 sizeof f->reached_by,
-                 strchr(given.name, ':') ? "[%s]:%u" : "%s:%u",
-                 given.name,
-                 f->port);
-        return;
-    }
     for (int i = -1; i < count; i++) {
         const char *host = i < 0 ? local : hosts[i];
 
@@ -412,14 +401,10 @@ static const struct ms_ray_job_events job_events = {
 
 static int listen_here(struct far *f, uint16_t port, struct ms_error *err)
 {
-    struct ms_addr at = {.name = "*"};
-
     if (f->options->way == MS_RAY_DIALS || f->listen_fd >= 0)
         return 0;
-    if (f->options->listen && ms_addr_parse_listen(f->options->listen, &at, err) < 0)
-        return -EINVAL;
-    f->port = at.port ? at.port : port;
-    f->listen_fd = ms_tcp_listen(at.name, &f->port, err);
+    f->port = port;
+    f->listen_fd = ms_tcp_listen("*", &f->port, err);
     return f->listen_fd < 0 ? f->listen_fd : 0;
 }
 

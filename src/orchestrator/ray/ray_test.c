@@ -218,7 +218,7 @@ static void destroy(struct ms_rig *rig)
 
     on_wake(r);
     if (r->o) {
-        ms_ray_untie(ray_of(rig), false);
+        ms_ray_leave_bridge(ray_of(rig), false);
         r->o->ops->destroy(r->o);
     }
     assert_int_equal(held(rig), 0);
@@ -323,7 +323,8 @@ static void test_bridge_dies_while_a_reservation_waits(void **state)
     assert_int_equal(waits.rc, -ECHILD);
     assert_non_null(strstr(waits.why.text, "the bridge has fallen")); /* from the log */
     assert_int_equal(
-        ms_mirror_piece(ms_mirror_find(&ray_of(rig)->mirror, "first"), 0)->phase,
+        ms_mirror_piece(ms_mirror_find(&ray_of(rig)->controller.mirror, "first"), 0)
+            ->phase,
         MS_PHASE_ENDED);
     assert_non_null(o->ops->release(o, "first", NULL, 0, on_done, &released));
     wait_for(rig, &released);
@@ -397,7 +398,7 @@ static void give_up(struct ms_rig *rig, bool by_cancel)
     on_wake(rig);
     assert_non_null(o->ops->list(o, NULL, on_done, &listed));
     wait_for(rig, &listed);
-    assert_null(ms_mirror_find(&ray_of(rig)->mirror, "x"));
+    assert_null(ms_mirror_find(&ray_of(rig)->controller.mirror, "x"));
     assert_int_equal(held(rig), 1);
     ask_within(rig, "x", 2, INT64_MAX, &after);
     wait_for(rig, &after);
