@@ -5,10 +5,10 @@
 #include "orchestrator/conformance.h"
 #include "orchestrator/ray/bridge.h"
 #include "orchestrator/ray/fake_ray.h"
-#include "orchestrator/ray/far_state.h"
 #include "orchestrator/ray/offer.h"
 #include "orchestrator/ray/ray_impl.h"
 #include "orchestrator/ray/stand_in.h"
+#include "orchestrator/ray/state.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -441,15 +441,14 @@ static void test_next_controller_after_a_release_of_some(void **state)
 static void test_state_of_a_bridge_that_is_gone(void **state)
 {
     struct ray_rig *r = rig_of(*state);
-    const uint8_t secret[MS_OFFER_KEY] = {1};
     struct told t = {0};
 
     r->way = MS_RAY_DIALS;
     open_one(*state, false);
-    ms_far_state_write(&ray_of(*state)->options,
-                       &(struct ms_far_state){.id = "muster-test-gone",
-                                              .secret = (uint8_t *)(uintptr_t)secret,
-                                              .bridge_at = "127.0.0.1:9"});
+    ms_bridge_state_write(&ray_of(*state)->options,
+                          &(struct ms_bridge_state){.job = "muster-test-gone",
+                                                    .secret = {1},
+                                                    .bridge_at = "127.0.0.1:9"});
     ask(*state, "x", 1, &t);
     wait_for(*state, &t);
     if (t.rc < 0)
