@@ -505,6 +505,7 @@ struct ms_orch_op *ms_controller_reserve(struct ms_orchestrator *o,
 {
     enum ms_op_kind kind = r->is_more ? MS_OP_GROW : MS_OP_RESERVE;
     struct ms_orch_op *op = op_create(o, kind, r->key, done, arg);
+    struct ms_place_request pieces = r->pieces;
 
     if (!op)
         return NULL;
@@ -513,11 +514,13 @@ struct ms_orch_op *ms_controller_reserve(struct ms_orchestrator *o,
         op->state = MS_OP_REFUSED;
         return op;
     }
-    op->piece_count = r->pieces.count;
-    op->mark = ms_reserve_mark(&r->pieces);
+    if (!pieces.name)
+        pieces.name = r->key;
+    op->piece_count = pieces.count;
+    op->mark = ms_reserve_mark(&pieces);
     return with_copies(op,
-                       copy_numbers(op, NULL, r->is_more ? r->pieces.count : 0) &&
-                           ms_request_copy(&op->pieces, &r->pieces) == 0 &&
+                       copy_numbers(op, NULL, r->is_more ? pieces.count : 0) &&
+                           ms_request_copy(&op->pieces, &pieces) == 0 &&
                            copy_agent(&op->agent, r->agent));
 }
 

@@ -146,12 +146,19 @@ void ms_ray_answered(struct ray *r, uint64_t id, int rc, const char *why)
 
 /* ---- the bridge -------------------------------------------------------------------- */
 
+static void drop(struct ms_carrier **at, bool keep, int64_t within_ns)
+{
+    struct ms_carrier *c = MS_TAKE(*at);
+
+    if (c)
+        c->ops->destroy(c, keep, ms_now_ns() + within_ns);
+}
+
 static void on_linger(void *arg)
 {
     struct ray *r = arg;
 
-    if (r->old)
-        r->old->ops->destroy(MS_TAKE(r->old), false, ms_now_ns());
+    drop(&r->old, false, 0);
 }
 
 static void on_line(void *arg, const char *line, size_t len)
@@ -212,10 +219,8 @@ void ms_ray_leave_bridge(struct ray *r, bool keep)
     if (!keep &&
         r->bridge == BRIDGE_UP) /* nobody needs what it holds, whatever its grace */
         post(r, json_pack("{s:s}", "verb", "end"));
-    if (r->carrier)
-        r->carrier->ops->destroy(MS_TAKE(r->carrier), keep, ms_now_ns() + END_NS);
-    if (r->old)
-        r->old->ops->destroy(MS_TAKE(r->old), false, ms_now_ns() + LINGER_NS);
+    drop(&r->carrier, keep, END_NS);
+    drop(&r->old, false, LINGER_NS);
 }
 
 /* ---- the engine -------------------------------------------------------------------- */
