@@ -1,6 +1,6 @@
 #include "core.h"
 
-#include "agent/zygote_side.h"
+#include "agent/zygotes/process.h"
 #include "io/proc.h"
 
 #include <errno.h>

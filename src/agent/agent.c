@@ -1,5 +1,5 @@
 #include "agent/agent.h"
-#include "agent/readlog.h"
+#include "agent/logs/reader.h"
 #include "agent/worker.h"
 #include "io/proc.h"
 #include "resource/shape.h"

@@ -16,13 +16,13 @@
 #ifndef MS_AGENT_AGENT_IMPL_H
 #define MS_AGENT_AGENT_IMPL_H
 
-#include "agent/cgroup.h"
 #include "agent/context.h"
-#include "agent/listen.h"
-#include "agent/logs.h"
-#include "agent/logwait.h"
-#include "agent/ports.h"
-#include "agent/zygote.h"
+#include "agent/logs/follow.h"
+#include "agent/logs/logs.h"
+#include "agent/machine/cgroup.h"
+#include "agent/machine/listen.h"
+#include "agent/machine/ports.h"
+#include "agent/zygotes/zygote.h"
 #include "base/map.h"
 #include "io/json.h"
 #include "io/loop.h"

@@ -1,5 +1,5 @@
 #include "agent/agent.h"
-#include "agent/machine.h"
+#include "agent/machine/machine.h"
 #include "agent/worker.h"
 #include "io/addr.h"
 #include "io/session.h"

@@ -1,6 +1,6 @@
 #include "agent/agent_impl.h"
-#include "agent/listen.h"
-#include "agent/machine.h"
+#include "agent/machine/listen.h"
+#include "agent/machine/machine.h"
 #include "store/path.h"
 #include "store/server.h"
 

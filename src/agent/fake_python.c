@@ -1,5 +1,5 @@
 #include "agent/fake_python.h"
-#include "agent/zygote_side.h"
+#include "agent/zygotes/process.h"
 #include "base/clock.h"
 #include "io/proc.h"
 

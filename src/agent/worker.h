@@ -8,7 +8,7 @@
 #define MS_AGENT_WORKER_H
 
 #include "agent/agent_impl.h"
-#include "agent/zygote_side.h"
+#include "agent/zygotes/process.h"
 
 struct ms_worker {
     struct ms_list link; /* in the agent's `dead` */

@@ -11,7 +11,7 @@
 #include "wire/link.h"
 #include "wire/verdicts.h"
 #include "worker/host.h"
-#include "worker/http.h"
+#include "worker/http/http.h"
 #include "worker/steps.h"
 
 #include <pthread.h>
