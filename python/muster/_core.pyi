@@ -456,7 +456,6 @@ class Host:
 
     def __init__(
         self,
-        boot: bytes | None,
         control_fd: int,
         listen_fd: int,
         listen_tcp_fd: int,

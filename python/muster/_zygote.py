@@ -98,7 +98,7 @@ def _run_worker(fd: int, request: tuple[Any, ...]) -> NoReturn:
     code = 1
     try:
         _core.zygote_child(fd)
-        _, _uid, _cluster, _rank, env, _working_dir, boot, *fds = request
+        _, _uid, _cluster, _rank, env, _working_dir, *fds = request
         environ = os.environ
         for entry in env:
             name, _, value = entry.partition("=")
@@ -110,7 +110,7 @@ def _run_worker(fd: int, request: tuple[Any, ...]) -> NoReturn:
             numpy_random.seed(memoryview(os.urandom(16)).cast("I").tolist())
         from . import _worker
 
-        _worker.main_fork(boot, *fds)
+        _worker.run(*fds)
         code = 0
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)

@@ -1,3 +1,4 @@
+/* data.c - the store of this node: how much memory it may have, and where it spills */
 #include "agent/agent_impl.h"
 #include "agent/machine/listen.h"
 #include "agent/machine/machine.h"

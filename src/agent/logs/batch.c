@@ -1,3 +1,4 @@
+/* batch.c - collects lines and sends them to the head together */
 #include "agent/logs/batch.h"
 #include "base/cleanup.h"
 #include "base/limits.h"
@@ -12,56 +13,56 @@ struct entry {
 
 static void on_time(void *arg)
 {
-    struct ms_logbatch *b = arg;
+    struct ms_log_batch *b = arg;
 
     b->timer_set = false;
-    ms_logbatch_flush(b);
+    ms_log_batch_flush(b);
 }
 
-int ms_logbatch_init(struct ms_logbatch *b,
-                     struct ms_loop *loop,
-                     const struct ms_logbatch_ops *ops,
-                     void *arg)
+int ms_log_batch_init(struct ms_log_batch *b,
+                      struct ms_loop *loop,
+                      const struct ms_log_batch_ops *ops,
+                      void *arg)
 {
-    *b = (struct ms_logbatch){.ops = ops, .arg = arg};
+    *b = (struct ms_log_batch){.ops = ops, .arg = arg};
     return ms_timer_init(&b->timer, loop, on_time, b);
 }
 
-void ms_logbatch_finish(struct ms_logbatch *b)
+void ms_log_batch_finish(struct ms_log_batch *b)
 {
     ms_timer_finish(&b->timer);
     ms_buf_finish(&b->text);
     ms_buf_finish(&b->entries);
 }
 
-static size_t count_of(const struct ms_logbatch *b)
+static size_t count_of(const struct ms_log_batch *b)
 {
     return b->entries.len / sizeof(struct entry);
 }
 
-static void set_timer(struct ms_logbatch *b, int64_t delay_ns)
+static void set_timer(struct ms_log_batch *b, int64_t delay_ns)
 {
     if (!b->timer_set)
         b->timer_set = ms_timer_set(&b->timer, delay_ns) == 0;
 }
 
-static bool is_behind(const struct ms_logbatch *b)
+static bool is_behind(const struct ms_log_batch *b)
 {
     return b->ops->queued(b->arg) > MS_LOG_BACKLOG_MAX;
 }
 
-void ms_logbatch_add(struct ms_logbatch *b,
-                     const struct ms_log_source *from,
-                     bool is_stderr,
-                     const char *text,
-                     size_t len)
+void ms_log_batch_add(struct ms_log_batch *b,
+                      const struct ms_log_source *from,
+                      bool is_stderr,
+                      const char *text,
+                      size_t len)
 {
     struct entry e = {.from = from, .is_stderr = is_stderr, .len = len};
 
     if (!b->ops || (from->is_wanted && !*from->is_wanted))
         return;
     if (b->text.len + len > MS_LOG_BATCH_MAX || count_of(b) >= LINES_MAX)
-        ms_logbatch_flush(b);
+        ms_log_batch_flush(b);
     set_timer(b, MS_LOG_BATCH_NS);
     e.at = b->text.len;
     if (is_behind(b) || ms_buf_append(&b->text, text, len) < 0) {
@@ -75,7 +76,7 @@ void ms_logbatch_add(struct ms_logbatch *b,
 }
 
 static void
-fill(const struct ms_logbatch *b, Muster__LogLine *line, Muster__LogLine **at)
+fill(const struct ms_log_batch *b, Muster__LogLine *line, Muster__LogLine **at)
 {
     const struct entry *e = (const struct entry *)(const void *)b->entries.data;
 
@@ -92,7 +93,7 @@ fill(const struct ms_logbatch *b, Muster__LogLine *line, Muster__LogLine **at)
     }
 }
 
-static void send_lines(struct ms_logbatch *b)
+static void send_lines(struct ms_log_batch *b)
 {
     size_t count = count_of(b);
     MS_CLEANUP(ms_cleanup_free) Muster__LogLine *line = calloc(count + 1, sizeof *line);
@@ -111,15 +112,14 @@ static void send_lines(struct ms_logbatch *b)
     b->ops->send(b->arg, &lines);
 }
 
-/* Give a big buffer back, keep a small one. */
-static void reset(struct ms_buf *b)
+void ms_log_buf_reset(struct ms_buf *b)
 {
     b->len = 0;
     if (b->capacity > MS_LOG_LINE_MAX)
         ms_buf_finish(b);
 }
 
-void ms_logbatch_flush(struct ms_logbatch *b)
+void ms_log_batch_flush(struct ms_log_batch *b)
 {
     if (!b->ops || (!b->entries.len && !b->dropped))
         return;
@@ -131,6 +131,6 @@ void ms_logbatch_flush(struct ms_logbatch *b)
     ms_timer_cancel(&b->timer);
     b->timer_set = false;
     send_lines(b);
-    reset(&b->text);
-    reset(&b->entries);
+    ms_log_buf_reset(&b->text);
+    ms_log_buf_reset(&b->entries);
 }

@@ -1,4 +1,4 @@
-/* logbatch.h - lines on their way to the head
+/* batch.h - lines on their way to the head
  *
  * Lines are collected and sent together: MS_LOG_BATCH_NS after the first of them, or
  * when there are many. If the head does not read as fast as workers print, lines are
@@ -14,7 +14,7 @@
 
 #include <stdbool.h>
 
-struct ms_logbatch_ops {
+struct ms_log_batch_ops {
     /* Bytes that the head has not read yet. */
     size_t (*queued)(void *arg);
     /* `lines` is borrowed. */
@@ -29,8 +29,8 @@ struct ms_log_source {
     const bool *is_wanted; /* by the head; NULL: always */
 };
 
-struct ms_logbatch {
-    const struct ms_logbatch_ops *ops; /* NULL: nobody wants lines */
+struct ms_log_batch {
+    const struct ms_log_batch_ops *ops; /* NULL: nobody wants lines */
     void *arg;
     struct ms_timer timer;
     bool timer_set;
@@ -38,19 +38,22 @@ struct ms_logbatch {
     uint64_t dropped;
 };
 
-int ms_logbatch_init(struct ms_logbatch *b,
-                     struct ms_loop *loop,
-                     const struct ms_logbatch_ops *ops,
-                     void *arg);
-void ms_logbatch_finish(struct ms_logbatch *b);
+int ms_log_batch_init(struct ms_log_batch *b,
+                      struct ms_loop *loop,
+                      const struct ms_log_batch_ops *ops,
+                      void *arg);
+void ms_log_batch_finish(struct ms_log_batch *b);
 
-void ms_logbatch_add(struct ms_logbatch *b,
-                     const struct ms_log_source *from,
-                     bool is_stderr,
-                     const char *text,
-                     size_t len);
+void ms_log_batch_add(struct ms_log_batch *b,
+                      const struct ms_log_source *from,
+                      bool is_stderr,
+                      const char *text,
+                      size_t len);
 
 /* Send what there is, now. */
-void ms_logbatch_flush(struct ms_logbatch *b);
+void ms_log_batch_flush(struct ms_log_batch *b);
+
+/* Empty a buffer; one that a flood has made big is freed. */
+void ms_log_buf_reset(struct ms_buf *b);
 
 #endif

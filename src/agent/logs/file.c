@@ -1,3 +1,4 @@
+/* file.c - appends to a log file, rotates it, and survives a full disk */
 #include "agent/logs/file.h"
 #include "base/cleanup.h"
 
@@ -8,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static int reopen(struct ms_logfile *f)
+static int reopen(struct ms_log_file *f)
 {
     struct stat st;
 
@@ -19,16 +20,16 @@ static int reopen(struct ms_logfile *f)
     return 0;
 }
 
-int ms_logfile_open(struct ms_logfile *f, const char *path, uint64_t size_max)
+int ms_log_file_open(struct ms_log_file *f, const char *path, uint64_t size_max)
 {
-    *f = (struct ms_logfile){.fd = -1, .size_max = size_max, .path = strdup(path)};
+    *f = (struct ms_log_file){.fd = -1, .size_max = size_max, .path = strdup(path)};
     if (!f->path)
         return -ENOMEM;
     reopen(f);
     return 0;
 }
 
-void ms_logfile_close(struct ms_logfile *f)
+void ms_log_file_close(struct ms_log_file *f)
 {
     if (!f->path)
         return;
@@ -38,7 +39,7 @@ void ms_logfile_close(struct ms_logfile *f)
 }
 
 /* Another agent that writes the same file may have renamed it. */
-static bool is_ours(const struct ms_logfile *f)
+static bool is_ours(const struct ms_log_file *f)
 {
     struct stat ours, there;
 
@@ -46,7 +47,7 @@ static bool is_ours(const struct ms_logfile *f)
            ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
 }
 
-static void rotate(struct ms_logfile *f)
+static void rotate(struct ms_log_file *f)
 {
     MS_CLEANUP(ms_cleanup_free) char *old = NULL;
 
@@ -75,7 +76,7 @@ static int write_all(int fd, const char *data, size_t len, size_t *done)
     return 0;
 }
 
-static int say_what_was_lost(struct ms_logfile *f)
+static int say_what_was_lost(struct ms_log_file *f)
 {
     char text[96];
     size_t done;
@@ -91,7 +92,7 @@ static int say_what_was_lost(struct ms_logfile *f)
     return rc;
 }
 
-static int write_now(struct ms_logfile *f, const void *data, size_t len, size_t *done)
+static int write_now(struct ms_log_file *f, const void *data, size_t len, size_t *done)
 {
     int rc = 0;
 
@@ -109,7 +110,7 @@ static int write_now(struct ms_logfile *f, const void *data, size_t len, size_t 
     return rc;
 }
 
-int ms_logfile_write(struct ms_logfile *f, const void *data, size_t len)
+int ms_log_file_write(struct ms_log_file *f, const void *data, size_t len)
 {
     size_t done = 0;
     int rc = write_now(f, data, len, &done);

@@ -53,55 +53,55 @@ static const char *content(const char *path)
 static void test_appends_and_rotates(void **state)
 {
     struct place *p = *state;
-    struct ms_logfile f;
+    struct ms_log_file f;
 
-    assert_int_equal(ms_logfile_open(&f, p->path, 10), 0);
-    assert_int_equal(ms_logfile_write(&f, "12345\n", 6), 0);
+    assert_int_equal(ms_log_file_open(&f, p->path, 10), 0);
+    assert_int_equal(ms_log_file_write(&f, "12345\n", 6), 0);
     assert_null(content(p->old));
-    assert_int_equal(ms_logfile_write(&f, "67890\n", 6), 0);
+    assert_int_equal(ms_log_file_write(&f, "67890\n", 6), 0);
     assert_string_equal(content(p->old), "12345\n");
     assert_string_equal(content(p->path), "67890\n");
-    ms_logfile_close(&f);
-    ms_logfile_close(&f);
+    ms_log_file_close(&f);
+    ms_log_file_close(&f);
     /* a later one counts what is there */
-    assert_int_equal(ms_logfile_open(&f, p->path, 10), 0);
-    assert_int_equal(ms_logfile_write(&f, "abcde\n", 6), 0);
+    assert_int_equal(ms_log_file_open(&f, p->path, 10), 0);
+    assert_int_equal(ms_log_file_write(&f, "abcde\n", 6), 0);
     assert_string_equal(content(p->old), "67890\n");
-    ms_logfile_close(&f);
+    ms_log_file_close(&f);
 }
 
 static void test_full_disk_loses_counts_and_says(void **state)
 {
     struct place *p = *state;
-    struct ms_logfile f;
+    struct ms_log_file f;
 
-    assert_int_equal(ms_logfile_open(&f, "/dev/full", 1000), 0);
-    assert_int_equal(ms_logfile_write(&f, "12345\n", 6), -ENOSPC);
-    assert_int_equal(ms_logfile_write(&f, "12345\n", 6), -ENOSPC);
+    assert_int_equal(ms_log_file_open(&f, "/dev/full", 1000), 0);
+    assert_int_equal(ms_log_file_write(&f, "12345\n", 6), -ENOSPC);
+    assert_int_equal(ms_log_file_write(&f, "12345\n", 6), -ENOSPC);
     assert_int_equal(f.lost, 12);
     /* room again */
     close(f.fd);
     f.fd = open(p->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    assert_int_equal(ms_logfile_write(&f, "after\n", 6), 0);
+    assert_int_equal(ms_log_file_write(&f, "after\n", 6), 0);
     assert_int_equal(f.lost, 0);
     assert_string_equal(
         content(p->path),
         "\n[muster: the disk was full, 12 bytes are lost here]\nafter\n");
-    ms_logfile_close(&f);
+    ms_log_file_close(&f);
 }
 
 static void test_file_that_cannot_be_opened_is_tried_again(void **state)
 {
     struct place *p = *state;
-    struct ms_logfile f;
+    struct ms_log_file f;
 
     assert_int_equal(mkdir(p->path, 0700), 0);
-    assert_int_equal(ms_logfile_open(&f, p->path, 1000), 0);
-    assert_int_equal(ms_logfile_write(&f, "x\n", 2), -EISDIR);
+    assert_int_equal(ms_log_file_open(&f, p->path, 1000), 0);
+    assert_int_equal(ms_log_file_write(&f, "x\n", 2), -EISDIR);
     assert_int_equal(rmdir(p->path), 0);
-    assert_int_equal(ms_logfile_write(&f, "y\n", 2), 0);
+    assert_int_equal(ms_log_file_write(&f, "y\n", 2), 0);
     assert_non_null(strstr(content(p->path), "2 bytes are lost here]\ny\n"));
-    ms_logfile_close(&f);
+    ms_log_file_close(&f);
 }
 
 int main(void)

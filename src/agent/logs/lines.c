@@ -1,3 +1,4 @@
+/* lines.c - cuts what a worker prints into lines, and keeps the last ones */
 #include "agent/logs/lines.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* logs.c - reads the pipes of workers and writes each line where it belongs */
 #include "agent/logs/logs.h"
 #include "agent/logs/file.h"
 #include "base/cleanup.h"
@@ -11,8 +12,8 @@
 struct ms_logs {
     struct ms_loop *loop;
     char *dir, *node;
-    struct ms_logfile merged;
-    struct ms_logbatch batch;
+    struct ms_log_file merged;
+    struct ms_log_batch batch;
     struct ms_buf file_text, merged_text; /* of one read, not yet written */
     char *read_room;                      /* MS_LOG_READ_MAX bytes */
 };
@@ -29,7 +30,7 @@ struct ms_log {
     struct ms_logs *logs;
     struct ms_log_source from;
     char *cluster, *prefix;
-    struct ms_logfile file;
+    struct ms_log_file file;
     struct ms_tail tail;
     struct stream stream[2];
     bool told_full;
@@ -40,7 +41,7 @@ struct ms_log {
 struct ms_logs *ms_logs_create(struct ms_loop *loop,
                                const char *dir,
                                const char *node,
-                               const struct ms_logbatch_ops *ops,
+                               const struct ms_log_batch_ops *ops,
                                void *arg)
 {
     struct ms_logs *logs = calloc(1, sizeof *logs);
@@ -55,8 +56,8 @@ struct ms_logs *ms_logs_create(struct ms_loop *loop,
     if (asprintf(&path, "%s/merged.log", dir) < 0)
         path = NULL;
     if (!logs->dir || !logs->node || !logs->read_room || !path ||
-        ms_logfile_open(&logs->merged, path, MS_LOG_FILE_MAX) < 0 ||
-        ms_logbatch_init(&logs->batch, loop, ops, arg) < 0) {
+        ms_log_file_open(&logs->merged, path, MS_LOG_FILE_MAX) < 0 ||
+        ms_log_batch_init(&logs->batch, loop, ops, arg) < 0) {
         ms_logs_destroy(logs);
         return NULL;
     }
@@ -67,8 +68,8 @@ void ms_logs_destroy(struct ms_logs *logs)
 {
     if (!logs)
         return;
-    ms_logbatch_finish(&logs->batch);
-    ms_logfile_close(&logs->merged);
+    ms_log_batch_finish(&logs->batch);
+    ms_log_file_close(&logs->merged);
     ms_buf_finish(&logs->file_text);
     ms_buf_finish(&logs->merged_text);
     free(logs->read_room);
@@ -79,7 +80,7 @@ void ms_logs_destroy(struct ms_logs *logs)
 
 void ms_logs_flush(struct ms_logs *logs)
 {
-    ms_logbatch_flush(&logs->batch);
+    ms_log_batch_flush(&logs->batch);
 }
 
 /* ---- lines out ------------------------------------------------------------------- */
@@ -100,15 +101,7 @@ static void tell_full(struct ms_log *log, int code)
                  log->file.lost);
     if (n >= (int)sizeof text)
         n = (int)sizeof text - 1;
-    ms_logbatch_add(&log->logs->batch, &log->from, true, text, (size_t)n);
-}
-
-/* Empty it; a flood's worth of memory goes back. */
-static void forget(struct ms_buf *b)
-{
-    b->len = 0;
-    if (b->capacity > MS_LOG_LINE_MAX)
-        ms_buf_finish(b);
+    ms_log_batch_add(&log->logs->batch, &log->from, true, text, (size_t)n);
 }
 
 static void write_out(struct ms_log *log)
@@ -117,15 +110,15 @@ static void write_out(struct ms_log *log)
     int rc = 0;
 
     if (logs->file_text.len)
-        rc = ms_logfile_write(&log->file, logs->file_text.data, logs->file_text.len);
+        rc = ms_log_file_write(&log->file, logs->file_text.data, logs->file_text.len);
     if (logs->merged_text.len)
-        ms_logfile_write(&logs->merged, logs->merged_text.data, logs->merged_text.len);
+        ms_log_file_write(&logs->merged, logs->merged_text.data, logs->merged_text.len);
     if (rc < 0)
         tell_full(log, rc);
     else if (logs->file_text.len)
         log->told_full = false;
-    forget(&logs->file_text);
-    forget(&logs->merged_text);
+    ms_log_buf_reset(&logs->file_text);
+    ms_log_buf_reset(&logs->merged_text);
 }
 
 static void add_line(struct ms_log *log, bool is_stderr, const char *text, size_t len)
@@ -140,7 +133,7 @@ static void add_line(struct ms_log *log, bool is_stderr, const char *text, size_
         ms_buf_append(&logs->merged_text, text, len) == 0)
         ms_buf_append(&logs->merged_text, "\n", 1);
     ms_tail_add(&log->tail, text, len);
-    ms_logbatch_add(&logs->batch, &log->from, is_stderr, text, len);
+    ms_log_batch_add(&logs->batch, &log->from, is_stderr, text, len);
 }
 
 static void on_line(void *arg, const char *text, size_t len)
@@ -255,7 +248,7 @@ static int open_file(struct ms_log *log)
         path = NULL;
         return -ENOMEM;
     }
-    return ms_logfile_open(&log->file, path, MS_LOG_FILE_MAX);
+    return ms_log_file_open(&log->file, path, MS_LOG_FILE_MAX);
 }
 
 static int log_init(struct ms_log *log)
@@ -309,8 +302,8 @@ void ms_log_close(struct ms_log *log)
         ms_fd_close(&log->stream[i].fd);
         ms_lines_finish(&log->stream[i].lines);
     }
-    ms_logbatch_flush(&log->logs->batch); /* its lines point at us */
-    ms_logfile_close(&log->file);
+    ms_log_batch_flush(&log->logs->batch); /* its lines point at us */
+    ms_log_file_close(&log->file);
     ms_tail_finish(&log->tail);
     free(log->cluster);
     free(log->prefix);

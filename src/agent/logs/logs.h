@@ -4,8 +4,8 @@
  * at a time, so that one that floods starves nobody. Each line goes to
  * <dir>/<cluster>-<rank>.log (of a driver with an id: <cluster>-<rank>.<id>.log, so that
  * no two share a file), with the prefix "cluster/rank@node: " to
- * <dir>/merged.log, to the head (logbatch.h), and the last ones are kept for error
- * reports. A full disk stops nobody: see logfile.h; the head is told once.
+ * <dir>/merged.log, to the head (batch.h), and the last ones are kept for error
+ * reports. A full disk stops nobody: see file.h; the head is told once.
  */
 #ifndef MS_AGENT_LOGS_LOGS_H
 #define MS_AGENT_LOGS_LOGS_H
@@ -22,7 +22,7 @@ struct ms_log;  /* of a worker */
 struct ms_logs *ms_logs_create(struct ms_loop *loop,
                                const char *dir,
                                const char *node,
-                               const struct ms_logbatch_ops *ops,
+                               const struct ms_log_batch_ops *ops,
                                void *arg);
 /* All logs of workers are closed before. */
 void ms_logs_destroy(struct ms_logs *logs);

@@ -54,7 +54,7 @@ static void on_send(void *arg, const Muster__LogLines *lines)
     }
 }
 
-static const struct ms_logbatch_ops ops = {.queued = queued, .send = on_send};
+static const struct ms_log_batch_ops ops = {.queued = queued, .send = on_send};
 
 static void make_pipe(int *ours, int *theirs)
 {

@@ -1,3 +1,4 @@
+/* cgroup.c - control groups that limit the memory of workers */
 #include "agent/machine/cgroup.h"
 #include "base/cleanup.h"
 #include "io/cgpath.h"
@@ -12,32 +13,6 @@
 #include <time.h>
 
 enum { NEW_S = 60, PATH_ROOM = MS_CGROUP_PATH_MAX + 64 };
-
-static int read_text(const char *path, char *out, size_t room)
-{
-    MS_CLEANUP(ms_cleanup_fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
-    size_t len = 0;
-    ssize_t n = 1;
-
-    if (fd < 0)
-        return -errno;
-    while (n > 0 && len < room - 1) {
-        n = read(fd, out + len, room - 1 - len);
-        if (n < 0)
-            return -errno;
-        len += (size_t)n;
-    }
-    out[len] = 0;
-    return 0;
-}
-
-static int read_of(const char *dir, const char *name, char *out, size_t room)
-{
-    char path[PATH_ROOM];
-
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    return read_text(path, out, room);
-}
 
 static int write_of(const char *dir, const char *name, const char *text)
 {
@@ -59,16 +34,10 @@ static long long kills_of(const char *dir, bool is_v2)
 
     if (!*dir)
         return 0;
-    if (read_of(
+    if (ms_cgdir_read(
             dir, is_v2 ? "memory.events" : "memory.oom_control", text, sizeof text) < 0)
         return 0;
     return ms_cgpath_number(text, "oom_kill");
-}
-
-static void find_own(struct ms_cgroups *g)
-{
-    if (ms_cgdir_find_own("memory", g->own, &g->is_v2) < 0)
-        g->own[0] = 0;
 }
 
 /* Whether groups with a memory limit can be made in this folder; if not, why not. */
@@ -86,7 +55,7 @@ static bool can_hold(struct ms_cgroups *g, const char *dir)
     }
     if (!g->is_v2)
         return true;
-    if (read_of(dir, "cgroup.subtree_control", text, sizeof text) == 0 &&
+    if (ms_cgdir_read(dir, "cgroup.subtree_control", text, sizeof text) == 0 &&
         strstr(text, "memory"))
         return true;
     if (write_of(dir, "cgroup.subtree_control", "+memory") == 0)
@@ -125,7 +94,8 @@ void ms_cgroups_init(struct ms_cgroups *g, const char *session)
 {
     *g = (struct ms_cgroups){0};
     snprintf(g->session, sizeof g->session, "%s", session);
-    find_own(g);
+    if (ms_cgdir_find_own("memory", g->own, &g->is_v2) < 0)
+        g->own[0] = 0;
     find_base(g);
     g->own_kills = kills_of(g->own, g->is_v2);
 }

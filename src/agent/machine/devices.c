@@ -1,3 +1,4 @@
+/* devices.c - the devices of this machine in order, named as its variables name them */
 #include "agent/machine/devices.h"
 #include "base/cleanup.h"
 #include "resource/shape.h"
@@ -145,7 +146,7 @@ int ms_devices_add(Muster__NodeShape *s,
     return rc;
 }
 
-static const char *own_variable(const char *name)
+const char *ms_devices_own_variable(const char *name)
 {
     return getenv(name);
 }
@@ -161,7 +162,7 @@ int ms_devices_find(Muster__NodeShape *s, struct ms_error *err)
     for (size_t i = 0; i < found.count && !topology; i++)
         if (found.at[i].pci[0])
             topology = ms_topology_open();
-    rc = ms_devices_add(s, &found, topology, own_variable, err);
+    rc = ms_devices_add(s, &found, topology, ms_devices_own_variable, err);
     ms_topology_close(topology);
     return rc;
 }

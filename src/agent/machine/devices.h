@@ -46,6 +46,9 @@ void ms_found_finish(struct ms_found *f);
 /* Add the devices of this machine to a node, in the order of the topology. */
 int ms_devices_find(Muster__NodeShape *s, struct ms_error *err);
 
+/* A variable of this process's environment; NULL: it is not set. */
+const char *ms_devices_own_variable(const char *name);
+
 /* The pure part of it. `topology` may be NULL; `visible` says what a variable has (NULL:
  * it is not set). */
 int ms_devices_add(Muster__NodeShape *s,

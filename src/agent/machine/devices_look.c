@@ -1,4 +1,4 @@
-/* What the files of the drivers say. */
+/* devices_look.c - the devices that the files of the kernel and of drivers tell of */
 #include "agent/machine/devices.h"
 #include "base/cleanup.h"
 #include "base/name.h"
@@ -311,60 +311,63 @@ static int look_amd(struct ms_found *f, const char *root)
 }
 
 /* Gaudi names modules, not devices. */
-static int look_accel(struct ms_found *f, const char *root)
+static int look_accel(struct ms_found *f, const char *dir, const char *number)
 {
     enum { HABANA = 0x1da3, GOOGLE = 0x1ae0 };
-    MS_CLEANUP(names_finish) struct names names;
-    int rc = list(&names, root, "/sys/class/accel", "accel", true);
+    unsigned long vendor = read_number(dir, "vendor");
+    struct ms_found_device *d;
     char text[TEXT_MAX];
 
-    for (size_t i = 0; i < names.count && rc == 0; i++) {
-        struct ms_found_device *d;
-        char dir[PATH_MAX];
-        unsigned long vendor;
-
-        snprintf(dir,
-                 sizeof dir,
-                 "%.2000s/sys/class/accel/%.255s/device",
-                 root,
-                 names.at[i]);
-        vendor = read_number(dir, "vendor");
-        if (vendor != HABANA && vendor != GOOGLE)
-            continue;
-        d = vendor == HABANA ? found(f, "habana", "hpu") : found(f, "google", "tpu");
-        if (!d)
-            return -ENOMEM;
-        if (read_file(text, "%s/module_id", dir))
-            snprintf(d->id, sizeof d->id, "%lu", strtoul(text, NULL, 10));
-        else
-            snprintf(d->id, sizeof d->id, "%s", names.at[i] + strlen("accel"));
-        read_pci(dir, d->pci);
-    }
-    return rc;
+    if (vendor != HABANA && vendor != GOOGLE)
+        return 0;
+    d = vendor == HABANA ? found(f, "habana", "hpu") : found(f, "google", "tpu");
+    if (!d)
+        return -ENOMEM;
+    if (read_file(text, "%s/module_id", dir))
+        snprintf(d->id, sizeof d->id, "%lu", strtoul(text, NULL, 10));
+    else
+        snprintf(d->id, sizeof d->id, "%s", number);
+    read_pci(dir, d->pci);
+    return 0;
 }
 
-/* Not the ones with a display. */
-static int look_intel(struct ms_found *f, const char *root)
+/* Not the ones with a display; counted from 0. */
+static int look_intel(struct ms_found *f, const char *dir, const char *number)
 {
     enum { INTEL = 0x8086, CLASS_OTHER_DISPLAY = 0x0380 };
-    MS_CLEANUP(names_finish) struct names names;
-    int rc = list(&names, root, "/sys/class/drm", "card", true);
+    struct ms_found_device *d;
     size_t count = 0;
 
+    (void)number;
+    if (read_number(dir, "vendor") != INTEL ||
+        read_number(dir, "class") >> 8 != CLASS_OTHER_DISPLAY)
+        return 0;
+    for (size_t i = 0; i < f->count; i++)
+        count += strcmp(f->at[i].vendor, "intel") == 0;
+    d = found(f, "intel", "xpu");
+    if (!d)
+        return -ENOMEM;
+    snprintf(d->id, sizeof d->id, "%zu", count);
+    read_pci(dir, d->pci);
+    return 0;
+}
+
+/* Each device of a class: its folder, and the number in its name. */
+static int
+look_class(struct ms_found *f,
+           const char *root,
+           const char *class,
+           const char *prefix,
+           int (*look)(struct ms_found *f, const char *dir, const char *number))
+{
+    MS_CLEANUP(names_finish) struct names names;
+    int rc = list(&names, root, class, prefix, true);
+
     for (size_t i = 0; i < names.count && rc == 0; i++) {
-        struct ms_found_device *d;
         char dir[PATH_MAX];
 
-        snprintf(
-            dir, sizeof dir, "%.2000s/sys/class/drm/%.255s/device", root, names.at[i]);
-        if (read_number(dir, "vendor") != INTEL ||
-            read_number(dir, "class") >> 8 != CLASS_OTHER_DISPLAY)
-            continue;
-        d = found(f, "intel", "xpu");
-        if (!d)
-            return -ENOMEM;
-        snprintf(d->id, sizeof d->id, "%zu", count++);
-        read_pci(dir, d->pci);
+        snprintf(dir, sizeof dir, "%.2000s%s/%.255s/device", root, class, names.at[i]);
+        rc = look(f, dir, names.at[i] + strlen(prefix));
     }
     return rc;
 }
@@ -378,9 +381,9 @@ int ms_devices_look(const char *root, struct ms_found *out)
     if (rc == 0)
         rc = look_dev(out, root, "davinci", "huawei", "npu");
     if (rc == 0)
-        rc = look_accel(out, root);
+        rc = look_class(out, root, "/sys/class/accel", "accel", look_accel);
     if (rc == 0)
-        rc = look_intel(out, root);
+        rc = look_class(out, root, "/sys/class/drm", "card", look_intel);
     if (rc == 0)
         rc = look_dev(out, root, "cambricon_dev", "cambricon", "mlu");
     return rc;

@@ -1,6 +1,8 @@
+/* listen.c - where the TCP sockets of a node's workers are bound, and told of */
 #include "agent/machine/listen.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "io/tcp.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -15,31 +17,15 @@ enum { BACKLOG = 1024 };
 
 static bool parse(const char *text, struct sockaddr_storage *out)
 {
-    struct sockaddr_in *v4 = (struct sockaddr_in *)out;
-    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)out;
+    socklen_t len;
 
-    *out = (struct sockaddr_storage){0};
-    if (inet_pton(AF_INET, text, &v4->sin_addr) == 1)
-        out->ss_family = AF_INET;
-    else if (inet_pton(AF_INET6, text, &v6->sin6_addr) == 1)
-        out->ss_family = AF_INET6;
-    return out->ss_family != 0;
+    return !strchr(text, '%') && ms_tcp_numeric(text, 0, out, &len) == 0;
 }
 
 static socklen_t size_of(const struct sockaddr_storage *at)
 {
     return at->ss_family == AF_INET ? sizeof(struct sockaddr_in)
                                     : sizeof(struct sockaddr_in6);
-}
-
-static bool is_loopback(const struct sockaddr *at)
-{
-    const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)at;
-    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)at;
-
-    if (at->sa_family == AF_INET)
-        return ntohl(v4->sin_addr.s_addr) >> 24 == 127;
-    return at->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
 }
 
 static bool is_link_local(const struct sockaddr *at)
@@ -57,16 +43,12 @@ static bool is_any(const char *text)
     return !strcmp(text, "*") || !strcmp(text, "0.0.0.0") || !strcmp(text, "::");
 }
 
-static void add_host(struct ms_listen *l, const struct sockaddr *at)
+static void add_host(struct ms_listen *l, const void *at)
 {
-    const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)at;
-    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)at;
-    const void *from = at->sa_family == AF_INET ? (const void *)&v4->sin_addr
-                                                : (const void *)&v6->sin6_addr;
     char text[INET6_ADDRSTRLEN];
 
-    if (!inet_ntop(at->sa_family, from, text, sizeof text) ||
-        l->host_count == MS_LISTEN_HOSTS_MAX)
+    ms_sockaddr_host(at, text);
+    if (!*text || l->host_count == MS_LISTEN_HOSTS_MAX)
         return;
     for (size_t i = 0; i < l->host_count; i++)
         if (!strcmp(l->hosts[i], text))
@@ -103,7 +85,8 @@ static void add_interface(struct ms_listen *l,
             !(i->ifa_flags & IFF_UP) || is_link_local(i->ifa_addr))
             continue;
         if (name ? strcmp(i->ifa_name, name) != 0
-                 : is_loopback(i->ifa_addr) || !strcmp(i->ifa_name, not ))
+                 : ms_sockaddr_is_loopback((const void *)i->ifa_addr) ||
+                       !strcmp(i->ifa_name, not ))
             continue;
         add_host(l, i->ifa_addr);
     }
@@ -155,7 +138,7 @@ static int add_one(struct ms_listen *l,
     if (is_any(text))
         add_all(l, all);
     else if (parse(text, &at))
-        add_host(l, (const struct sockaddr *)&at);
+        add_host(l, &at);
     else
         return add_named(l, all, text, err);
     return 0;
@@ -219,7 +202,7 @@ static void set_options(int fd, const struct ms_listen *l)
     if (l->at.ss_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
     /* also where the loopback interface is down: the address is nobody else's */
-    if (is_loopback((const struct sockaddr *)&l->at))
+    if (ms_sockaddr_is_loopback(&l->at))
         setsockopt(fd, IPPROTO_IP, IP_FREEBIND, &one, sizeof one);
 }
 

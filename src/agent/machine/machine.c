@@ -1,49 +1,23 @@
+/* machine.c - the CPUs and the memory that this node may use */
 #include "agent/machine/machine.h"
 #include "agent/machine/devices.h"
 #include "base/cleanup.h"
+#include "io/cgdir.h"
 #include "io/cgpath.h"
 #include "resource/shape.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_MAX = 64 << 10, DIR_MAX = 512, STAT_MAX = 8192 };
-
-static bool read_text(const char *dir, const char *name, char *out, size_t room)
-{
-    MS_CLEANUP(ms_cleanup_fd) int fd = -1;
-    char path[DIR_MAX + 64];
-    size_t len = 0;
-    ssize_t n = 1;
-
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    while (fd >= 0 && n > 0 && len < room - 1) {
-        n = read(fd, out + len, room - 1 - len);
-        len += n > 0 ? (size_t)n : 0;
-    }
-    out[len] = 0;
-    return fd >= 0 && n >= 0;
-}
-
-static bool find_group(const char *controller, char dir[DIR_MAX], bool *is_v2)
-{
-    MS_CLEANUP(ms_cleanup_free) char *cgroup = malloc(TEXT_MAX);
-    MS_CLEANUP(ms_cleanup_free) char *mounts = malloc(TEXT_MAX);
-
-    return cgroup && mounts && read_text("/proc/self", "cgroup", cgroup, TEXT_MAX) &&
-           read_text("/proc/self", "mountinfo", mounts, TEXT_MAX) &&
-           ms_cgpath_find(cgroup, mounts, controller, dir, DIR_MAX, is_v2) == 0;
-}
+enum { STAT_MAX = 8192 };
 
 /* Any group above us may limit us too: walk up while it is below a mount. */
-static bool go_up(char dir[DIR_MAX])
+static bool go_up(char dir[MS_CGROUP_PATH_MAX])
 {
     char *slash = strrchr(dir, '/');
 
@@ -78,11 +52,11 @@ static unsigned quota_of(const char *dir, bool is_v2)
     char quota[64], period[64];
 
     if (is_v2)
-        return read_text(dir, "cpu.max", quota, sizeof quota)
-                   ? ms_machine_quota_v2(quota)
-                   : 0;
-    if (!read_text(dir, "cpu.cfs_quota_us", quota, sizeof quota) ||
-        !read_text(dir, "cpu.cfs_period_us", period, sizeof period))
+        return ms_cgdir_read(dir, "cpu.max", quota, sizeof quota) < 0
+                   ? 0
+                   : ms_machine_quota_v2(quota);
+    if (ms_cgdir_read(dir, "cpu.cfs_quota_us", quota, sizeof quota) < 0 ||
+        ms_cgdir_read(dir, "cpu.cfs_period_us", period, sizeof period) < 0)
         return 0;
     return ms_machine_quota_v1(quota, period);
 }
@@ -102,10 +76,10 @@ static unsigned affinity_cpus(void)
 unsigned ms_machine_cpus(void)
 {
     unsigned cpus = affinity_cpus();
-    char dir[DIR_MAX];
+    char dir[MS_CGROUP_PATH_MAX];
     bool is_v2;
 
-    if (!find_group("cpu", dir, &is_v2))
+    if (ms_cgdir_find_own("cpu", dir, &is_v2) < 0)
         return cpus ? cpus : 1;
     do {
         unsigned quota = quota_of(dir, is_v2);
@@ -120,16 +94,17 @@ uint64_t ms_machine_memory(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGE_SIZE);
     uint64_t memory = pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
-    char dir[DIR_MAX], text[64];
+    char dir[MS_CGROUP_PATH_MAX], text[64];
     bool is_v2;
 
-    if (!find_group("memory", dir, &is_v2))
+    if (ms_cgdir_find_own("memory", dir, &is_v2) < 0)
         return memory;
     do {
         const char *name = is_v2 ? "memory.max" : "memory.limit_in_bytes";
         unsigned long long limit = 0;
 
-        if (read_text(dir, name, text, sizeof text) && isdigit((unsigned char)text[0]))
+        if (ms_cgdir_read(dir, name, text, sizeof text) == 0 &&
+            isdigit((unsigned char)text[0]))
             limit = strtoull(text, NULL, 10);
         if (limit && limit < memory)
             memory = limit;
@@ -159,14 +134,15 @@ static uint64_t left_of(const char *dir, bool is_v2)
 {
     char limit[64], usage[64], stat[STAT_MAX];
 
-    if (!read_text(
-            dir, is_v2 ? "memory.max" : "memory.limit_in_bytes", limit, sizeof limit) ||
-        !read_text(dir,
-                   is_v2 ? "memory.current" : "memory.usage_in_bytes",
-                   usage,
-                   sizeof usage))
+    if (ms_cgdir_read(
+            dir, is_v2 ? "memory.max" : "memory.limit_in_bytes", limit, sizeof limit) <
+            0 ||
+        ms_cgdir_read(dir,
+                      is_v2 ? "memory.current" : "memory.usage_in_bytes",
+                      usage,
+                      sizeof usage) < 0)
         return UINT64_MAX;
-    if (!read_text(dir, "memory.stat", stat, sizeof stat))
+    if (ms_cgdir_read(dir, "memory.stat", stat, sizeof stat) < 0)
         stat[0] = 0;
     return ms_machine_left(
         limit, usage, stat, is_v2 ? "inactive_file" : "total_inactive_file");
@@ -175,10 +151,10 @@ static uint64_t left_of(const char *dir, bool is_v2)
 uint64_t ms_machine_memory_left(void)
 {
     uint64_t least = UINT64_MAX;
-    char dir[DIR_MAX];
+    char dir[MS_CGROUP_PATH_MAX];
     bool is_v2;
 
-    if (!find_group("memory", dir, &is_v2))
+    if (ms_cgdir_find_own("memory", dir, &is_v2) < 0)
         return least;
     do {
         uint64_t left = left_of(dir, is_v2);
@@ -186,11 +162,6 @@ uint64_t ms_machine_memory_left(void)
         least = left < least ? left : least;
     } while (go_up(dir));
     return least;
-}
-
-static const char *own_variable(const char *name)
-{
-    return getenv(name);
 }
 
 Muster__NodeShape *
@@ -208,7 +179,8 @@ ms_machine_shape(const char *node, const Muster__NodeShape *told, struct ms_erro
         s->cpus = (int32_t)ms_machine_cpus();
     if (s->memory == 0)
         s->memory = ms_machine_memory();
-    if (looks ? ms_devices_find(s, err) < 0 : ms_devices_rename(s, own_variable) < 0)
+    if (looks ? ms_devices_find(s, err) < 0
+              : ms_devices_rename(s, ms_devices_own_variable) < 0)
         return NULL;
     s->look_for_devices = false;
     return MS_TAKE(s);

@@ -1,3 +1,4 @@
+/* ports.c - TCP ports that are reserved for others by holding their sockets */
 #include "agent/machine/ports.h"
 #include "base/limits.h"
 #include "io/sock.h"

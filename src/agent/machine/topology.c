@@ -1,3 +1,4 @@
+/* topology.c - where devices are in the machine, as hwloc sees it */
 #include "agent/machine/topology.h"
 #include "base/cleanup.h"
 

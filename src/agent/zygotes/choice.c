@@ -1,4 +1,5 @@
-#include "agent/zygotes/choice.h"
+/* choice.c - which zygote serves a key, and which ones go. Pure */
+#include "agent/zygotes/zygote_impl.h"
 #include "base/clock.h"
 #include "base/limits.h"
 
@@ -12,22 +13,22 @@ static bool can_fork(const struct ms_zygote *z)
     return can_serve(z) && z->state != MS_ZYGOTE_UNFORKABLE;
 }
 
-typedef bool relation(const struct ms_zygote_key *a, const struct ms_zygote_key *b);
+typedef bool relation(const Muster__DriverContext *a, const Muster__DriverContext *b);
 
 /* For it as it was made, or as it is for whoever was forked from it. */
 static bool
-is_so(relation *is, const struct ms_zygote_key *key, const struct ms_zygote *z)
+is_so(relation *is, const Muster__DriverContext *key, const struct ms_zygote *z)
 {
     return is(key, z->key) || (z->after && is(key, z->after));
 }
 
-static bool is_within(const struct ms_zygote_key *key, const struct ms_zygote_key *of)
+static bool is_within(const Muster__DriverContext *key, const Muster__DriverContext *of)
 {
     return ms_zygote_key_extends(of, key);
 }
 
 struct ms_zygote *ms_zygote_find(const struct ms_list *list,
-                                 const struct ms_zygote_key *key)
+                                 const Muster__DriverContext *key)
 {
     ms_list_each (z, list, struct ms_zygote, link)
         if (can_serve(z) && is_so(ms_zygote_key_equal, key, z))
@@ -36,7 +37,7 @@ struct ms_zygote *ms_zygote_find(const struct ms_list *list,
 }
 
 struct ms_zygote *ms_zygote_find_base(const struct ms_list *list,
-                                      const struct ms_zygote_key *key)
+                                      const Muster__DriverContext *key)
 {
     struct ms_zygote *best = NULL;
 
@@ -48,7 +49,7 @@ struct ms_zygote *ms_zygote_find_base(const struct ms_list *list,
 }
 
 struct ms_zygote *ms_zygote_find_richer(const struct ms_list *list,
-                                        const struct ms_zygote_key *key)
+                                        const Muster__DriverContext *key)
 {
     ms_list_each (z, list, struct ms_zygote, link)
         if (can_serve(z) && is_so(is_within, key, z))

@@ -1,4 +1,4 @@
-#include "agent/zygotes/choice.h"
+#include "agent/zygotes/zygote_impl.h"
 #include "base/clock.h"
 #include "base/limits.h"
 
@@ -16,7 +16,7 @@ enum { ROOM = 8 };
 struct rig {
     struct ms_list list;
     struct ms_zygote at[ROOM];
-    struct ms_zygote_key keys[ROOM];
+    Muster__DriverContext keys[ROOM];
     char *modules[ROOM][3];
     size_t count;
 };
@@ -25,13 +25,13 @@ static char env_a[] = "A=1", env_b[] = "A=2", one[] = "one", two[] = "two",
             folder[] = "/job";
 static char *envs[] = {env_a, env_b};
 
-static void set_key(struct ms_zygote_key *k, char **modules, size_t count, int env)
+static void set_key(Muster__DriverContext *k, char **modules, size_t count, int env)
 {
-    *k = (struct ms_zygote_key){.working_dir = folder,
-                                .env = &envs[env],
-                                .n_env = 1,
-                                .preload = modules,
-                                .n_preload = count};
+    *k = (Muster__DriverContext){.working_dir = folder,
+                                 .env = &envs[env],
+                                 .n_env = 1,
+                                 .preload = modules,
+                                 .n_preload = count};
 }
 
 static void rig_init(struct rig *r)
@@ -83,7 +83,7 @@ static void test_base_has_most_and_nothing_else(void **state)
 {
     struct rig r;
     struct ms_zygote *plain, *more, *all;
-    struct ms_zygote_key want;
+    Muster__DriverContext want;
     char *modules[] = {two, one};
 
     (void)state;
@@ -106,7 +106,7 @@ static void test_imports_change_variables(void **state)
 {
     struct rig r;
     struct ms_zygote *z;
-    struct ms_zygote_key after, want;
+    Muster__DriverContext after, want;
     char *modules[] = {one, two};
 
     (void)state;

@@ -1,57 +1,38 @@
-#include "agent/zygotes/files.h"
+/* files.c - the user's files that a zygote has loaded modules from, as they were then */
+#include "agent/zygotes/zygote_impl.h"
 #include "base/clock.h"
+#include "base/proto.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
-struct ms_zygote_file {
-    char *path;
-    uint64_t size;
-    int64_t mtime_ns;
-};
+static Muster__LoadedFile **files_of(const struct ms_zygote_files *files, size_t *count)
+{
+    *count = files->list.len / sizeof(Muster__LoadedFile *);
+    return (Muster__LoadedFile **)(void *)files->list.data;
+}
 
 void ms_zygote_files_finish(struct ms_zygote_files *files)
 {
-    for (size_t i = 0; i < files->count; i++)
-        free(files->at[i].path);
-    free(files->at);
-    *files = (struct ms_zygote_files){0};
-}
+    size_t count;
+    Muster__LoadedFile **at = files_of(files, &count);
 
-static int grow(struct ms_zygote_files *files)
-{
-    size_t capacity = files->capacity ? 2 * files->capacity : 16;
-    struct ms_zygote_file *at;
-
-    if (files->count < files->capacity)
-        return 0;
-    at = realloc(files->at, capacity * sizeof *at);
-    if (!at)
-        return -ENOMEM;
-    files->at = at;
-    files->capacity = capacity;
-    return 0;
+    for (size_t i = 0; i < count; i++)
+        muster__loaded_file__free_unpacked(at[i], NULL);
+    ms_buf_finish(&files->list);
 }
 
 int ms_zygote_files_add(struct ms_zygote_files *files, const Muster__LoadedFile *file)
 {
-    struct ms_zygote_file *f;
+    ProtobufCMessage *copy = ms_proto_copy(&file->base);
 
-    if (grow(files) < 0)
-        return -ENOMEM;
-    f = &files->at[files->count];
-    f->path = strdup(file->path);
-    if (!f->path)
-        return -ENOMEM;
-    f->size = file->size;
-    f->mtime_ns = file->mtime_ns;
-    files->count++;
-    return 0;
+    if (copy && ms_buf_append(&files->list, &copy, sizeof copy) == 0)
+        return 0;
+    protobuf_c_message_free_unpacked(copy, NULL);
+    return -ENOMEM;
 }
 
-static bool has_changed(const struct ms_zygote_file *f)
+static bool has_changed(const Muster__LoadedFile *f)
 {
     struct stat st;
 
@@ -61,8 +42,11 @@ static bool has_changed(const struct ms_zygote_file *f)
 
 const char *ms_zygote_files_changed(const struct ms_zygote_files *files)
 {
-    for (size_t i = 0; i < files->count; i++)
-        if (has_changed(&files->at[i]))
-            return files->at[i].path;
+    size_t count;
+    Muster__LoadedFile **at = files_of(files, &count);
+
+    for (size_t i = 0; i < count; i++)
+        if (has_changed(at[i]))
+            return at[i]->path;
     return NULL;
 }

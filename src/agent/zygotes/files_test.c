@@ -1,4 +1,4 @@
-#include "agent/zygotes/files.h"
+#include "agent/zygotes/zygote_impl.h"
 #include "base/clock.h"
 
 #include <fcntl.h>

@@ -1,5 +1,7 @@
+/* key.c - keys of zygotes: made, changed, compared */
 #include "agent/zygotes/key.h"
 #include "base/cleanup.h"
+#include "base/proto.h"
 #include "resource/shape.h"
 #include "resource/visible.h"
 
@@ -99,34 +101,6 @@ static bool has(char *const *list, size_t count, const char *text)
     return false;
 }
 
-/* Append a copy to a list that has room. */
-static bool add(char **list, size_t *count, const char *text)
-{
-    list[*count] = strdup(text);
-    if (!list[*count])
-        return false;
-    ++*count;
-    return true;
-}
-
-static bool copy_list(char ***out, size_t *n_out, char *const *from, size_t count)
-{
-    *out = calloc(count + 1, sizeof **out);
-    if (!*out)
-        return false;
-    for (size_t i = 0; i < count; i++)
-        if (!add(*out, n_out, from[i]))
-            return false;
-    return true;
-}
-
-static void free_list(char **list, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        free(list[i]);
-    free(list);
-}
-
 static bool same_list(char *const *a, size_t a_count, char *const *b, size_t b_count)
 {
     if (a_count != b_count)
@@ -139,40 +113,17 @@ static bool same_list(char *const *a, size_t a_count, char *const *b, size_t b_c
 
 /* ---- a key is made --------------------------------------------------------------- */
 
-static bool fill_python(struct ms_zygote_key *k, const struct ms_zygote_need *need)
-{
-    bool is_named = need->asked && need->asked->n_python;
-    char **from = is_named ? need->asked->python : need->context->python;
-    size_t count = is_named ? need->asked->n_python : need->context->n_python;
-
-    return copy_list(&k->python, &k->n_python, from, count);
-}
-
 static bool is_always_there(const char *module)
 {
     return !strcmp(module, "numpy") || !strcmp(module, "cloudpickle");
 }
 
-static bool add_modules(struct ms_zygote_key *k, char *const *modules, size_t count)
+static void add_modules(Muster__DriverContext *key, char *const *modules, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (!has(k->preload, k->n_preload, modules[i]) &&
-            !is_always_there(modules[i]) && !add(k->preload, &k->n_preload, modules[i]))
-            return false;
-    return true;
-}
-
-/* What the driver asks for all its workers is for its own interpreter. */
-static bool fill_preload(struct ms_zygote_key *k, const struct ms_zygote_need *need)
-{
-    const Muster__DriverContext *context = need->context;
-    bool is_named = need->asked && need->asked->n_python;
-    size_t common = is_named ? 0 : context->n_preload;
-    size_t own = need->asked ? need->asked->n_preload : 0;
-
-    k->preload = calloc(common + own + 1, sizeof *k->preload);
-    return k->preload && add_modules(k, context->preload, common) &&
-           (!own || add_modules(k, need->asked->preload, own));
+        if (!has(key->preload, key->n_preload, modules[i]) &&
+            !is_always_there(modules[i]))
+            key->preload[key->n_preload++] = modules[i];
 }
 
 static int compare(const void *a, const void *b)
@@ -180,129 +131,104 @@ static int compare(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static bool is_set(char *const *env, size_t count, const char *entry)
-{
-    size_t len = strcspn(entry, "=") + 1;
-
-    for (size_t i = 0; i < count; i++)
-        if (env[i] && !strncmp(env[i], entry, len))
-            return true;
-    return false;
-}
-
-static bool fill_env(struct ms_zygote_key *k, const struct ms_zygote_need *need)
-{
-    static const char *const standard[] = {
-        "OMP_NUM_THREADS=1", "JE_ARROW_MALLOC_CONF=background_thread:false"};
-
-    k->env = calloc(need->n_env + MS_COUNT(standard) + 1, sizeof *k->env);
-    if (!k->env)
-        return false;
-    for (size_t i = 0; i < need->n_env; i++)
-        if (ms_zygote_key_counts(need->env[i], need->shape) &&
-            !add(k->env, &k->n_env, need->env[i]))
-            return false;
-    for (size_t i = 0; i < MS_COUNT(standard); i++)
-        if (!is_set(k->env, k->n_env, standard[i]) &&
-            !add(k->env, &k->n_env, standard[i]))
-            return false;
-    qsort(k->env, k->n_env, sizeof *k->env, compare);
-    return true;
-}
-
-struct ms_zygote_key *ms_zygote_key_create(const struct ms_zygote_need *need)
-{
-    const Muster__DriverContext *context = need->context;
-    bool is_named = need->working_dir && *need->working_dir;
-    struct ms_zygote_key *k = calloc(1, sizeof *k);
-
-    if (!k)
-        return NULL;
-    k->working_dir = strdup(is_named ? need->working_dir : context->working_dir);
-    if (k->working_dir && fill_python(k, need) && fill_preload(k, need) &&
-        fill_env(k, need) &&
-        copy_list(&k->sys_path, &k->n_sys_path, context->sys_path, context->n_sys_path))
-        return k;
-    ms_zygote_key_destroy(k);
-    return NULL;
-}
-
-struct ms_zygote_key *ms_zygote_key_copy(const struct ms_zygote_key *from)
-{
-    struct ms_zygote_key *k = calloc(1, sizeof *k);
-
-    if (!k)
-        return NULL;
-    k->working_dir = strdup(from->working_dir);
-    if (k->working_dir &&
-        copy_list(&k->python, &k->n_python, from->python, from->n_python) &&
-        copy_list(&k->sys_path, &k->n_sys_path, from->sys_path, from->n_sys_path) &&
-        copy_list(&k->env, &k->n_env, from->env, from->n_env) &&
-        copy_list(&k->preload, &k->n_preload, from->preload, from->n_preload))
-        return k;
-    ms_zygote_key_destroy(k);
-    return NULL;
-}
-
-static void drop_env(struct ms_zygote_key *key, const char *name, size_t len)
-{
-    size_t kept = 0;
-
-    for (size_t i = 0; i < key->n_env; i++)
-        if (!strncmp(key->env[i], name, len) && key->env[i][len] == '=')
-            free(key->env[i]);
-        else
-            key->env[kept++] = key->env[i];
-    key->env[kept] = NULL;
-    key->n_env = kept;
-}
-
-static bool grow_env(struct ms_zygote_key *key)
-{
-    char **env = realloc(key->env, (key->n_env + 2) * sizeof *env);
-
-    if (env)
-        key->env = env;
-    return env != NULL;
-}
-
-int ms_zygote_key_change_env(struct ms_zygote_key *key, const char *entry)
+static char **find_variable(char **env, size_t count, const char *entry)
 {
     size_t len = strcspn(entry, "=");
 
-    if (!grow_env(key))
-        return -ENOMEM;
-    drop_env(key, entry, len);
-    if (!entry[len])
-        return 0;
-    if (!add(key->env, &key->n_env, entry))
-        return -ENOMEM;
-    key->env[key->n_env] = NULL;
-    qsort(key->env, key->n_env, sizeof *key->env, compare);
-    return 0;
+    for (size_t i = 0; i < count; i++)
+        if (!strncmp(env[i], entry, len) && env[i][len] == '=')
+            return &env[i];
+    return NULL;
 }
 
-void ms_zygote_key_destroy(struct ms_zygote_key *key)
+static char standard[][64] = {"OMP_NUM_THREADS=1",
+                              "JE_ARROW_MALLOC_CONF=background_thread:false"};
+
+static void add_env(Muster__DriverContext *key, const struct ms_zygote_need *need)
 {
-    if (!key)
-        return;
-    free_list(key->python, key->n_python);
-    free_list(key->sys_path, key->n_sys_path);
-    free_list(key->env, key->n_env);
-    free_list(key->preload, key->n_preload);
-    free(key->working_dir);
-    free(key);
+    for (size_t i = 0; i < need->n_env; i++)
+        if (ms_zygote_key_counts(need->env[i], need->shape))
+            key->env[key->n_env++] = need->env[i];
+    for (size_t i = 0; i < MS_COUNT(standard); i++)
+        if (!find_variable(key->env, key->n_env, standard[i]))
+            key->env[key->n_env++] = standard[i];
+    qsort(key->env, key->n_env, sizeof *key->env, compare);
+}
+
+Muster__DriverContext *ms_zygote_key_create(const struct ms_zygote_need *need)
+{
+    const Muster__DriverContext *context = need->context;
+    static const Muster__ZygoteKey nothing = MUSTER__ZYGOTE_KEY__INIT;
+    const Muster__ZygoteKey *asked = need->asked ? need->asked : &nothing;
+    MS_CLEANUP(ms_cleanup_free)
+    char **env = calloc(need->n_env + MS_COUNT(standard), sizeof *env);
+    MS_CLEANUP(ms_cleanup_free)
+    char **preload = calloc(context->n_preload + asked->n_preload + 1, sizeof *preload);
+    Muster__DriverContext key = *context;
+
+    if (!env || !preload)
+        return NULL;
+    key.driver = 0;
+    key.env = env;
+    key.preload = preload;
+    key.n_env = key.n_preload = 0;
+    if (asked->n_python) {
+        key.python = asked->python;
+        key.n_python = asked->n_python;
+    } else { /* what a driver asks for all its workers is for its own interpreter */
+        add_modules(&key, context->preload, context->n_preload);
+    }
+    add_modules(&key, asked->preload, asked->n_preload);
+    add_env(&key, need);
+    if (need->working_dir && *need->working_dir)
+        key.working_dir = (char *)(uintptr_t)need->working_dir;
+    return ms_zygote_key_copy(&key);
+}
+
+Muster__DriverContext *ms_zygote_key_copy(const Muster__DriverContext *key)
+{
+    return (Muster__DriverContext *)ms_proto_copy(&key->base);
+}
+
+void ms_zygote_key_destroy(Muster__DriverContext *key)
+{
+    muster__driver_context__free_unpacked(key, NULL);
+}
+
+int ms_zygote_key_change_env(Muster__DriverContext *key, const char *entry)
+{
+    char **old = find_variable(key->env, key->n_env, entry);
+    char **env, *copy;
+
+    if (old) {
+        free(*old);
+        *old = key->env[--key->n_env];
+    }
+    if (strchr(entry, '=')) {
+        env = realloc(key->env, (key->n_env + 1) * sizeof *env);
+        copy = strdup(entry);
+        if (!env || !copy) {
+            key->env = env ? env : key->env;
+            free(copy);
+            return -ENOMEM;
+        }
+        key->env = env;
+        env[key->n_env++] = copy;
+    }
+    if (key->n_env)
+        qsort(key->env, key->n_env, sizeof *key->env, compare);
+    return 0;
 }
 
 /* ---- keys compared --------------------------------------------------------------- */
 
-bool ms_zygote_key_has_env(const struct ms_zygote_key *key, const char *entry)
+bool ms_zygote_key_has_env(const Muster__DriverContext *key, const char *entry)
 {
     return bsearch(&entry, key->env, key->n_env, sizeof *key->env, compare) != NULL;
 }
 
-bool ms_zygote_key_extends(const struct ms_zygote_key *key,
-                           const struct ms_zygote_key *base)
+bool ms_zygote_key_extends(const Muster__DriverContext *key,
+                           const Muster__DriverContext *base)
 {
     if (strcmp(key->working_dir, base->working_dir) != 0 ||
         !same_list(key->python, key->n_python, base->python, base->n_python) ||
@@ -315,13 +241,13 @@ bool ms_zygote_key_extends(const struct ms_zygote_key *key,
     return true;
 }
 
-bool ms_zygote_key_equal(const struct ms_zygote_key *a, const struct ms_zygote_key *b)
+bool ms_zygote_key_equal(const Muster__DriverContext *a, const Muster__DriverContext *b)
 {
     return a->n_preload == b->n_preload && ms_zygote_key_extends(a, b);
 }
 
-size_t ms_zygote_key_missing(const struct ms_zygote_key *key,
-                             const struct ms_zygote_key *base,
+size_t ms_zygote_key_missing(const Muster__DriverContext *key,
+                             const Muster__DriverContext *base,
                              char **out)
 {
     size_t count = 0;

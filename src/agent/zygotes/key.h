@@ -1,4 +1,4 @@
-/* zygote_key.h - which workers can come from which zygote
+/* key.h - which workers can come from which zygote
  *
  * A worker can be forked from an interpreter that has what a fresh one would have when it
  * imports: the same command, module path, working folder and environment; and that has
@@ -13,6 +13,10 @@
  * Where nobody says otherwise a zygote has OMP_NUM_THREADS=1 (many workers on one machine
  * must not each start a thread for every core) and JE_ARROW_MALLOC_CONF with
  * background_thread:false (the thread of pyarrow's allocator forbids a fork).
+ *
+ * A key is a DriverContext of its own (freed with muster__driver_context__free_unpacked):
+ * the interpreter's command, module path, working folder, environment (sorted) and modules
+ * (in the order of their imports, each once).
  */
 #ifndef MS_AGENT_ZYGOTES_KEY_H
 #define MS_AGENT_ZYGOTES_KEY_H
@@ -21,19 +25,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-
-/* All lists end with NULL, which is not counted. */
-struct ms_zygote_key {
-    char **python; /* interpreter argv */
-    size_t n_python;
-    char **sys_path;
-    size_t n_sys_path;
-    char *working_dir;
-    char **env; /* sorted */
-    size_t n_env;
-    char **preload; /* modules, in the order of their imports, each once */
-    size_t n_preload;
-};
 
 /* What a worker-to-be needs. All is borrowed. */
 struct ms_zygote_need {
@@ -47,10 +38,10 @@ struct ms_zygote_need {
 };
 
 /* NULL: out of memory. */
-struct ms_zygote_key *ms_zygote_key_create(const struct ms_zygote_need *need);
-struct ms_zygote_key *ms_zygote_key_copy(const struct ms_zygote_key *key);
-void ms_zygote_key_destroy(struct ms_zygote_key *key);
-static inline void ms_zygote_key_cleanup(struct ms_zygote_key **key)
+Muster__DriverContext *ms_zygote_key_create(const struct ms_zygote_need *need);
+Muster__DriverContext *ms_zygote_key_copy(const Muster__DriverContext *key);
+void ms_zygote_key_destroy(Muster__DriverContext *key); /* NULL is nothing */
+static inline void ms_zygote_key_cleanup(Muster__DriverContext **key)
 {
     ms_zygote_key_destroy(*key);
 }
@@ -59,20 +50,21 @@ static inline void ms_zygote_key_cleanup(struct ms_zygote_key **key)
 bool ms_zygote_key_counts(const char *entry, const Muster__NodeShape *shape);
 
 /* Set a variable ("NAME=value") or take it out ("NAME"). 0 or -ENOMEM. */
-int ms_zygote_key_change_env(struct ms_zygote_key *key, const char *entry);
+int ms_zygote_key_change_env(Muster__DriverContext *key, const char *entry);
 
-bool ms_zygote_key_has_env(const struct ms_zygote_key *key, const char *entry);
+bool ms_zygote_key_has_env(const Muster__DriverContext *key, const char *entry);
 
-bool ms_zygote_key_equal(const struct ms_zygote_key *a, const struct ms_zygote_key *b);
+bool ms_zygote_key_equal(const Muster__DriverContext *a,
+                         const Muster__DriverContext *b);
 
 /* Whether `base`, with more imports (or none), becomes `key`. */
-bool ms_zygote_key_extends(const struct ms_zygote_key *key,
-                           const struct ms_zygote_key *base);
+bool ms_zygote_key_extends(const Muster__DriverContext *key,
+                           const Muster__DriverContext *base);
 
 /* The modules of `key` that `base` lacks, borrowed, into `out` (room for all of key's);
  * how many. */
-size_t ms_zygote_key_missing(const struct ms_zygote_key *key,
-                             const struct ms_zygote_key *base,
+size_t ms_zygote_key_missing(const Muster__DriverContext *key,
+                             const Muster__DriverContext *base,
                              char **out);
 
 #endif

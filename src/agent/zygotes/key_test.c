@@ -38,9 +38,9 @@ static void rig_init(struct rig *r, char **env, size_t n_env)
         .context = &r->context, .asked = &r->asked, .env = env, .n_env = n_env};
 }
 
-static struct ms_zygote_key *make(const struct rig *r)
+static Muster__DriverContext *make(const struct rig *r)
 {
-    struct ms_zygote_key *k = ms_zygote_key_create(&r->need);
+    Muster__DriverContext *k = ms_zygote_key_create(&r->need);
 
     assert_non_null(k);
     return k;
@@ -50,8 +50,8 @@ static struct ms_zygote_key *make(const struct rig *r)
 static bool same(char **a, size_t n_a, char **b, size_t n_b)
 {
     struct rig ra, rb;
-    MS_CLEANUP(ms_zygote_key_cleanup) struct ms_zygote_key *ka = NULL;
-    MS_CLEANUP(ms_zygote_key_cleanup) struct ms_zygote_key *kb = NULL;
+    MS_CLEANUP(ms_zygote_key_cleanup) Muster__DriverContext *ka = NULL;
+    MS_CLEANUP(ms_zygote_key_cleanup) Muster__DriverContext *kb = NULL;
 
     rig_init(&ra, a, n_a);
     rig_init(&rb, b, n_b);
@@ -64,7 +64,7 @@ static void test_what_nobody_says(void **state)
 {
     char *env[] = {home}, *said[] = {omp1, arrow, home}, *four[] = {home, omp4};
     struct rig r;
-    MS_CLEANUP(ms_zygote_key_cleanup) struct ms_zygote_key *k = NULL;
+    MS_CLEANUP(ms_zygote_key_cleanup) Muster__DriverContext *k = NULL;
 
     (void)state;
     rig_init(&r, env, 1);
@@ -134,9 +134,9 @@ static void test_changed_variables(void **state)
 {
     char set[] = "A=2", more[] = "B=3", *env[] = {home}, *then[] = {home, more};
     struct rig r;
-    MS_CLEANUP(ms_zygote_key_cleanup) struct ms_zygote_key *k = NULL;
-    MS_CLEANUP(ms_zygote_key_cleanup) struct ms_zygote_key *copy = NULL;
-    MS_CLEANUP(ms_zygote_key_cleanup) struct ms_zygote_key *want = NULL;
+    MS_CLEANUP(ms_zygote_key_cleanup) Muster__DriverContext *k = NULL;
+    MS_CLEANUP(ms_zygote_key_cleanup) Muster__DriverContext *copy = NULL;
+    MS_CLEANUP(ms_zygote_key_cleanup) Muster__DriverContext *want = NULL;
 
     (void)state;
     rig_init(&r, env, 1);
@@ -162,9 +162,9 @@ static void test_folder_and_path(void **state)
 {
     char *env[] = {home};
     struct rig r;
-    MS_CLEANUP(ms_zygote_key_cleanup) struct ms_zygote_key *a = NULL;
-    MS_CLEANUP(ms_zygote_key_cleanup) struct ms_zygote_key *b = NULL;
-    MS_CLEANUP(ms_zygote_key_cleanup) struct ms_zygote_key *c = NULL;
+    MS_CLEANUP(ms_zygote_key_cleanup) Muster__DriverContext *a = NULL;
+    MS_CLEANUP(ms_zygote_key_cleanup) Muster__DriverContext *b = NULL;
+    MS_CLEANUP(ms_zygote_key_cleanup) Muster__DriverContext *c = NULL;
 
     (void)state;
     rig_init(&r, env, 1);
@@ -184,9 +184,9 @@ static void test_modules(void **state)
     char *env[] = {home}, *preload[] = {torch, numpy, mod, torch},
          *turned[] = {mod, torch}, *missing[2];
     struct rig r;
-    MS_CLEANUP(ms_zygote_key_cleanup) struct ms_zygote_key *base = NULL;
-    MS_CLEANUP(ms_zygote_key_cleanup) struct ms_zygote_key *more = NULL;
-    MS_CLEANUP(ms_zygote_key_cleanup) struct ms_zygote_key *again = NULL;
+    MS_CLEANUP(ms_zygote_key_cleanup) Muster__DriverContext *base = NULL;
+    MS_CLEANUP(ms_zygote_key_cleanup) Muster__DriverContext *more = NULL;
+    MS_CLEANUP(ms_zygote_key_cleanup) Muster__DriverContext *again = NULL;
 
     (void)state;
     rig_init(&r, env, 1);
@@ -212,8 +212,8 @@ static void test_modules_of_all_workers(void **state)
 {
     char *env[] = {home}, *common[] = {torch}, *own[] = {mod, torch};
     struct rig r;
-    MS_CLEANUP(ms_zygote_key_cleanup) struct ms_zygote_key *with = NULL;
-    MS_CLEANUP(ms_zygote_key_cleanup) struct ms_zygote_key *elsewhere = NULL;
+    MS_CLEANUP(ms_zygote_key_cleanup) Muster__DriverContext *with = NULL;
+    MS_CLEANUP(ms_zygote_key_cleanup) Muster__DriverContext *elsewhere = NULL;
 
     (void)state;
     rig_init(&r, env, 1);

@@ -1,4 +1,5 @@
-#include "agent/zygotes/choice.h"
+/* pool.c - all zygotes of an agent: which are started, and which go */
+#include "agent/zygotes/zygote_impl.h"
 #include "base/clock.h"
 #include "base/limits.h"
 
@@ -6,8 +7,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
-
-enum { EVENT_MAX = 32 << 10 };
 
 static void on_idle(void *arg);
 
@@ -21,7 +20,7 @@ int ms_zygotes_init(struct ms_zygotes *p,
     *p = (struct ms_zygotes){
         .loop = loop, .nofile = *nofile, .ops = ops, .arg = arg, .log_fd = -1};
     ms_list_init(&p->list);
-    p->room = malloc(EVENT_MAX);
+    p->room = malloc(MS_ZYGOTE_EVENT_MAX);
     if (asprintf(&p->log_path, "%s/logs/zygote.log", session_dir) < 0)
         p->log_path = NULL;
     if (!p->room || !p->log_path || ms_timer_init(&p->idle, loop, on_idle, p) < 0) {
@@ -145,10 +144,10 @@ static bool make_room(struct ms_zygotes *p)
 /* ---- one for a key --------------------------------------------------------------- */
 
 typedef struct ms_zygote *finder(const struct ms_list *list,
-                                 const struct ms_zygote_key *key);
+                                 const Muster__DriverContext *key);
 
 static struct ms_zygote *
-find_fresh(struct ms_zygotes *p, finder *find, const struct ms_zygote_key *key)
+find_fresh(struct ms_zygotes *p, finder *find, const Muster__DriverContext *key)
 {
     struct ms_zygote *z;
 
@@ -161,7 +160,7 @@ find_fresh(struct ms_zygotes *p, finder *find, const struct ms_zygote_key *key)
 /* Forked from `base`, or a fresh interpreter if there is none. Takes the key. */
 static struct ms_zygote *start_from(struct ms_zygotes *p,
                                     struct ms_zygote *base,
-                                    struct ms_zygote_key *key,
+                                    Muster__DriverContext *key,
                                     struct ms_error *err)
 {
     struct ms_zygote *z = ms_zygote_create(p, key);
@@ -185,7 +184,7 @@ static struct ms_zygote *start_from(struct ms_zygotes *p,
 
 /* Takes the key. */
 static struct ms_zygote *
-start(struct ms_zygotes *p, struct ms_zygote_key *key, struct ms_error *err)
+start(struct ms_zygotes *p, Muster__DriverContext *key, struct ms_error *err)
 {
     if (!make_room(p)) {
         ms_zygote_key_destroy(key);
@@ -213,16 +212,17 @@ static void note_use(struct ms_zygote *z, uint64_t driver)
         ms_buf_append(&z->drivers, &driver, sizeof driver);
 }
 
-/* Takes the key. */
+/* One that `find` finds, or else a new one. Takes the key. */
 static struct ms_zygote *get(struct ms_zygotes *p,
-                             struct ms_zygote_key *key,
+                             finder *find,
+                             Muster__DriverContext *key,
                              uint64_t driver,
                              struct ms_error *err)
 {
     struct ms_zygote *z;
 
     purge(p);
-    z = find_fresh(p, ms_zygote_find, key);
+    z = find_fresh(p, find, key);
     if (z)
         ms_zygote_key_destroy(key);
     else
@@ -235,7 +235,7 @@ static struct ms_zygote *get(struct ms_zygotes *p,
 /* One in the place of another. Nothing is purged: the list may be walked. */
 static struct ms_zygote *start_again(struct ms_zygote *old)
 {
-    struct ms_zygote_key *key = ms_zygote_key_copy(old->key);
+    Muster__DriverContext *key = ms_zygote_key_copy(old->key);
     struct ms_zygote *z = key ? start_from(old->pool, NULL, key, NULL) : NULL;
 
     if (z) {
@@ -277,39 +277,28 @@ void ms_zygotes_begin_round(struct ms_zygotes *p)
 }
 
 int ms_zygotes_prepare(struct ms_zygotes *p,
-                       struct ms_zygote_key *key,
+                       Muster__DriverContext *key,
                        uint64_t driver,
                        uint64_t token,
                        struct ms_error *err)
 {
-    struct ms_error why = {.code = -EIO};
-    struct ms_zygote *z = get(p, key, driver, &why);
+    struct ms_zygote *z = get(p, ms_zygote_find, key, driver, err);
 
     if (!z)
-        return ms_error_set(err, why.code, "%s", why.text);
-    if (z->state != MS_ZYGOTE_STARTING) {
+        return err->code;
+    if (z->state != MS_ZYGOTE_STARTING)
         p->ops->on_prepared(p->arg, token, NULL);
-        return 0;
-    }
-    return ms_buf_append(&z->waiters, &token, sizeof token);
+    else if (ms_buf_append(&z->waiters, &token, sizeof token) < 0)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    return 0;
 }
 
 int ms_zygotes_warm_up(struct ms_zygotes *p,
-                       struct ms_zygote_key *key,
+                       Muster__DriverContext *key,
                        uint64_t driver,
                        struct ms_error *err)
 {
-    struct ms_error why = {.code = -EIO};
-    struct ms_zygote *z;
-
-    purge(p);
-    z = find_fresh(p, ms_zygote_find_richer, key);
-    if (z) {
-        ms_zygote_key_destroy(key);
-        note_use(z, driver);
-        return 0;
-    }
-    return get(p, key, driver, &why) ? 0 : ms_error_set(err, why.code, "%s", why.text);
+    return get(p, ms_zygote_find_richer, key, driver, err) ? 0 : err->code;
 }
 
 static void on_unforkable_later(void *arg)
@@ -322,16 +311,15 @@ static void on_unforkable_later(void *arg)
 }
 
 int ms_zygotes_spawn(struct ms_zygotes *p,
-                     struct ms_zygote_key *key,
+                     Muster__DriverContext *key,
                      uint64_t driver,
                      struct ms_zygote_item *item,
                      struct ms_error *err)
 {
-    struct ms_error why = {.code = -EIO};
-    struct ms_zygote *z = get(p, key, driver, &why);
+    struct ms_zygote *z = get(p, ms_zygote_find, key, driver, err);
 
     if (!z)
-        return ms_error_set(err, why.code, "%s", why.text);
+        return err->code;
     ms_list_add_tail(&z->queue, &item->link);
     if (z->state == MS_ZYGOTE_READY)
         ms_zygote_flush(z);

@@ -1,6 +1,8 @@
+/* process.c - in a zygote: requests in, forks, and reports of them */
 #include "agent/zygotes/process.h"
 #include "base/cleanup.h"
 #include "base/limits.h"
+#include "base/proto.h"
 #include "io/proc.h"
 #include "io/sock.h"
 
@@ -94,17 +96,19 @@ static void end(void)
 
 /* ---- to the agent ---------------------------------------------------------------- */
 
-static int send_event(int fd, const Muster__ZygoteEvent *event)
+/* Blocks until the agent has room. `body` is that of the case. */
+static int send_event(int fd, Muster__ZygoteEvent__BodyCase body_case, const void *body)
 {
-    size_t len = muster__zygote_event__get_packed_size(event);
-    MS_CLEANUP(ms_cleanup_free) uint8_t *data = malloc(len);
+    Muster__ZygoteEvent event = MUSTER__ZYGOTE_EVENT__INIT;
+    MS_CLEANUP(ms_buf_finish) struct ms_buf data = {0};
 
-    if (!data)
+    event.body_case = body_case;
+    event.loaded = (Muster__LoadedFile *)(uintptr_t)body; /* a union of pointers */
+    if (ms_proto_pack(&event.base, &data) < 0)
         return -ENOMEM;
-    muster__zygote_event__pack(event, data);
     for (;;) {
         struct pollfd p = {.fd = fd, .events = POLLOUT};
-        ssize_t n = ms_fds_send(fd, data, len, NULL, 0);
+        ssize_t n = ms_fds_send(fd, data.data, data.len, NULL, 0);
 
         if (n != -EAGAIN)
             return n < 0 ? (int)n : 0;
@@ -115,31 +119,24 @@ static int send_event(int fd, const Muster__ZygoteEvent *event)
 
 int ms_zygote_loaded(int fd, const char *path, uint64_t size, int64_t mtime_ns)
 {
-    Muster__ZygoteEvent event = MUSTER__ZYGOTE_EVENT__INIT;
     Muster__LoadedFile file = MUSTER__LOADED_FILE__INIT;
 
     file.path = (char *)(uintptr_t)path;
     file.size = size;
     file.mtime_ns = mtime_ns;
-    event.body_case = MUSTER__ZYGOTE_EVENT__BODY_LOADED;
-    event.loaded = &file;
-    return send_event(fd, &event);
+    return send_event(fd, MUSTER__ZYGOTE_EVENT__BODY_LOADED, &file);
 }
 
 int ms_zygote_changed(int fd, const char *entry)
 {
-    Muster__ZygoteEvent event = MUSTER__ZYGOTE_EVENT__INIT;
     Muster__ChangedVariable changed = MUSTER__CHANGED_VARIABLE__INIT;
 
     changed.entry = (char *)(uintptr_t)entry;
-    event.body_case = MUSTER__ZYGOTE_EVENT__BODY_CHANGED;
-    event.changed = &changed;
-    return send_event(fd, &event);
+    return send_event(fd, MUSTER__ZYGOTE_EVENT__BODY_CHANGED, &changed);
 }
 
 int ms_zygote_ready(int fd, const char *problem, bool forkable)
 {
-    Muster__ZygoteEvent event = MUSTER__ZYGOTE_EVENT__INIT;
     Muster__ZygoteReady ready = MUSTER__ZYGOTE_READY__INIT;
     /* a traceback may be long; a message is one packet */
     MS_CLEANUP(ms_cleanup_free) char *text = strndup(problem, MS_LOG_LINE_MAX);
@@ -149,36 +146,29 @@ int ms_zygote_ready(int fd, const char *problem, bool forkable)
     ready.pid = getpid();
     ready.problem = text;
     ready.forkable = forkable;
-    event.body_case = MUSTER__ZYGOTE_EVENT__BODY_READY;
-    event.ready = &ready;
-    return send_event(fd, &event);
+    return send_event(fd, MUSTER__ZYGOTE_EVENT__BODY_READY, &ready);
 }
 
 int ms_zygote_started(int fd, uint64_t uid, pid_t pid, int error)
 {
-    Muster__ZygoteEvent event = MUSTER__ZYGOTE_EVENT__INIT;
     Muster__Spawned spawned = MUSTER__SPAWNED__INIT;
 
     if (pid > 0)
-        setpgid(pid, pid); /* as the child does: whoever is told can signal the group */
+        setpgid(pid,
+                pid); /* as the child does: its group can be signalled from now on */
     spawned.uid = uid;
     spawned.pid = pid;
     spawned.error = error;
-    event.body_case = MUSTER__ZYGOTE_EVENT__BODY_SPAWNED;
-    event.spawned = &spawned;
-    return send_event(fd, &event);
+    return send_event(fd, MUSTER__ZYGOTE_EVENT__BODY_SPAWNED, &spawned);
 }
 
 static int report_reaped(int fd, pid_t pid, int status)
 {
-    Muster__ZygoteEvent event = MUSTER__ZYGOTE_EVENT__INIT;
     Muster__Reaped reaped = MUSTER__REAPED__INIT;
 
     reaped.pid = pid;
     reaped.status = status;
-    event.body_case = MUSTER__ZYGOTE_EVENT__BODY_REAPED;
-    event.reaped = &reaped;
-    return send_event(fd, &event);
+    return send_event(fd, MUSTER__ZYGOTE_EVENT__BODY_REAPED, &reaped);
 }
 
 /* The group is killed while the dead leader still keeps its number. */
@@ -286,29 +276,29 @@ static void set_names(const Muster__Spawn *s)
     snprintf(side.args, side.args_len, "muster-worker %s%s", s->cluster, rank);
 }
 
+/* On the worker's own stderr, which is its log. */
+static int explain(int code, const char *what, const char *name)
+{
+    dprintf(STDERR_FILENO,
+            "[muster] cannot enter %s%s%s%s: %s\n",
+            what,
+            *name ? " '" : "",
+            name,
+            *name ? "'" : "",
+            strerrordesc_np(code));
+    return -code;
+}
+
 static int place(const struct ms_zygote_request *r, const Muster__Spawn *s)
 {
     if (dup2(r->fds[MS_SPAWN_STDOUT], STDOUT_FILENO) < 0 ||
         dup2(r->fds[MS_SPAWN_STDERR], STDERR_FILENO) < 0)
         return -errno;
     setpgid(0, 0);
-    if (r->fd_count > MS_SPAWN_CGROUP && write(r->fds[MS_SPAWN_CGROUP], "0", 1) < 0) {
-        int code = errno;
-
-        dprintf(STDERR_FILENO,
-                "[muster] cannot enter its memory control group: %s\n",
-                strerrordesc_np(code));
-        return -code;
-    }
-    if (*s->working_dir && chdir(s->working_dir) < 0) {
-        int code = errno;
-
-        dprintf(STDERR_FILENO,
-                "[muster] cannot enter the working folder '%s': %s\n",
-                s->working_dir,
-                strerrordesc_np(code));
-        return -code;
-    }
+    if (r->fd_count > MS_SPAWN_CGROUP && write(r->fds[MS_SPAWN_CGROUP], "0", 1) < 0)
+        return explain(errno, "its memory control group", "");
+    if (*s->working_dir && chdir(s->working_dir) < 0)
+        return explain(errno, "the working folder", s->working_dir);
     return 0;
 }
 

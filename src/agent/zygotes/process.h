@@ -1,4 +1,4 @@
-/* zygote_side.h - the zygote's half of its talk with the agent
+/* process.h - in the process of a zygote: its half of the talk with the agent
  *
  * A zygote is an interpreter of one thread that has imported what workers need. It
  * reads requests from a seqpacket socket, forks, reports, and reaps; it has no event
@@ -9,7 +9,7 @@
  *   _core.zygote_next(fd) -> tuple | None   None: the agent is gone, exit
  *     ("setup", sys_path: list[str], preload: list[str])
  *     ("spawn", uid: int, cluster: str, rank: int, env: list[str], working_dir: str,
- *               boot: bytes, control_fd: int, listen_fd: int, listen_tcp_fd: int)
+ *               control_fd: int, listen_fd: int, listen_tcp_fd: int)
  *     ("derive", uid: int, preload: list[str])
  *   _core.zygote_loaded(fd, path: str, size: int, mtime_ns: int) -> None
  *   _core.zygote_changed(fd, entry: str) -> None

@@ -1,4 +1,5 @@
-#include "agent/launch.h"
+/* talk.c - what a zygote is sent, what it says, and what its end means to those who wait */
+#include "agent/exec.h"
 #include "agent/zygotes/zygote_impl.h"
 #include "base/limits.h"
 #include "io/sock.h"
@@ -11,7 +12,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-enum { EVENT_MAX = 32 << 10, TAIL_MAX = 2048 };
+enum { TAIL_MAX = 2048 };
 
 static struct ms_zygote_item *item_of(struct ms_list *link)
 {
@@ -127,7 +128,6 @@ void ms_zygote_ended(struct ms_zygote *z, int status)
                                  .signaled = WIFSIGNALED(status),
                                  .code = WIFSIGNALED(status) ? WTERMSIG(status)
                                                              : WEXITSTATUS(status)};
-    struct ms_launch l = {.argv = z->key->python, .working_dir = z->key->working_dir};
     struct ms_error err = {0};
     struct ms_buf text = {0};
     const char *why;
@@ -136,7 +136,7 @@ void ms_zygote_ended(struct ms_zygote *z, int status)
     z->pid = 0;
     if (z->state == MS_ZYGOTE_UNFORKABLE)
         return;
-    if (z->problem_fd >= 0 && ms_launch_result(&l, z->problem_fd, &err) < 0 && err.code)
+    if (z->problem_fd >= 0 && ms_exec_result(z->problem_fd, &err) < 0 && err.code)
         ms_buf_printf(&text, "the zygote did not start: %s", err.text);
     else
         ms_buf_printf(&text,
@@ -374,7 +374,8 @@ void ms_zygote_read(struct ms_zygote *z)
 {
     while (z->fd >= 0) {
         size_t no_fds = 0;
-        ssize_t n = ms_fds_recv(z->fd, z->pool->room, EVENT_MAX, NULL, &no_fds);
+        ssize_t n =
+            ms_fds_recv(z->fd, z->pool->room, MS_ZYGOTE_EVENT_MAX, NULL, &no_fds);
         Muster__ZygoteEvent *event;
 
         if (n == -EAGAIN)

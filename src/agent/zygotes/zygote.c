@@ -1,8 +1,10 @@
+/* zygote.c - the making of one zygote: a fresh interpreter, or forked from another */
 #include "agent/env.h"
-#include "agent/launch.h"
+#include "agent/exec.h"
 #include "agent/zygotes/zygote_impl.h"
 #include "base/limits.h"
 #include "base/name.h"
+#include "base/proto.h"
 #include "io/sock.h"
 
 #include <errno.h>
@@ -23,7 +25,7 @@ static void on_late(void *arg)
         ms_zygote_late(z);
 }
 
-struct ms_zygote *ms_zygote_create(struct ms_zygotes *p, struct ms_zygote_key *key)
+struct ms_zygote *ms_zygote_create(struct ms_zygotes *p, Muster__DriverContext *key)
 {
     struct ms_zygote *z = calloc(1, sizeof *z);
     struct stat st;
@@ -111,25 +113,14 @@ static int make_socket(struct ms_zygote *z, int *theirs)
     return 0;
 }
 
-static int pack(struct ms_buf *out, const Muster__ZygoteRequest *request)
-{
-    size_t len = muster__zygote_request__get_packed_size(request);
-
-    if (ms_buf_reserve(out, len) < 0)
-        return -ENOMEM;
-    out->len += muster__zygote_request__pack(request, out->data + out->len);
-    return 0;
-}
-
 /* ---- a fresh interpreter --------------------------------------------------------- */
 
 static int send_setup(struct ms_zygote *z)
 {
     Muster__ZygoteRequest request = MUSTER__ZYGOTE_REQUEST__INIT;
     Muster__Setup setup = MUSTER__SETUP__INIT;
-    struct ms_buf data = {0};
+    MS_CLEANUP(ms_buf_finish) struct ms_buf data = {0};
     ssize_t n;
-    int rc;
 
     setup.n_sys_path = z->key->n_sys_path;
     setup.sys_path = z->key->sys_path;
@@ -137,13 +128,10 @@ static int send_setup(struct ms_zygote *z)
     setup.preload = z->key->preload;
     request.body_case = MUSTER__ZYGOTE_REQUEST__BODY_SETUP;
     request.setup = &setup;
-    rc = pack(&data, &request);
-    if (rc == 0) {
-        n = ms_fds_send(z->fd, data.data, data.len, NULL, 0);
-        rc = n < 0 ? (int)n : 0;
-    }
-    ms_buf_finish(&data);
-    return rc;
+    if (ms_proto_pack(&request.base, &data) < 0)
+        return -ENOMEM;
+    n = ms_fds_send(z->fd, data.data, data.len, NULL, 0);
+    return n < 0 ? (int)n : 0;
 }
 
 static int make_env(struct ms_env *env, const struct ms_zygote *z)
@@ -152,7 +140,7 @@ static int make_env(struct ms_env *env, const struct ms_zygote *z)
 
     if (rc == 0)
         rc = ms_env_set_supervisor(env);
-    if (rc == 0) /* its digits are written over in each worker (zygote_side.h) */
+    if (rc == 0) /* its digits are written over in each worker (process.h) */
         rc = ms_env_set(env, "MUSTER_WORKER_UID=0000000000000000");
     return rc == 0 ? ms_env_set(env, "MUSTER_ZYGOTE_FD=3") : rc;
 }
@@ -176,21 +164,21 @@ static int execute(struct ms_zygote *z, int socket, struct ms_error *err)
     MS_CLEANUP(ms_env_finish) struct ms_env env = {0};
     MS_CLEANUP(ms_cleanup_free) char **argv = make_argv(z);
     int log = z->pool->log_fd;
-    struct ms_launch l = {.working_dir = z->key->working_dir,
-                          .fds = {-1, log, log, socket, -1, -1},
-                          .new_session = true,
-                          .death_signal = SIGKILL,
-                          .cgroup_fd = -1,
-                          .nofile = &z->pool->nofile};
+    struct ms_exec x = {.working_dir = z->key->working_dir,
+                        .fds = {-1, log, log, socket, -1, -1},
+                        .new_session = true,
+                        .death_signal = SIGKILL,
+                        .cgroup_fd = -1,
+                        .nofile = &z->pool->nofile};
     pid_t pid;
 
     if (!argv || make_env(&env, z) < 0)
         return ms_error_set(err, -ENOMEM, "cannot make the zygote's environment");
     if (!argv[0] || !z->key->n_python)
         return ms_error_set(err, -EINVAL, "no interpreter is named for the zygote");
-    l.argv = argv;
-    l.env = env.entries;
-    pid = ms_launch(&l, &z->problem_fd, err);
+    x.argv = argv;
+    x.env = env.entries;
+    pid = ms_exec_start(&x, &z->problem_fd, err);
     if (pid < 0)
         return pid;
     z->pid = pid;
@@ -235,7 +223,7 @@ static int pack_derive(struct ms_zygote *z, const struct ms_zygote *base)
     derive.preload = missing;
     request.body_case = MUSTER__ZYGOTE_REQUEST__BODY_DERIVE;
     request.derive = &derive;
-    return pack(&z->derive.data, &request);
+    return ms_proto_pack(&request.base, &z->derive.data);
 }
 
 int ms_zygote_derive(struct ms_zygote *z, struct ms_zygote *base, struct ms_error *err)

@@ -87,10 +87,12 @@ void ms_zygotes_finish(struct ms_zygotes *p);
 /* Another request of the head begins: files may have changed since the last one. */
 void ms_zygotes_begin_round(struct ms_zygotes *p);
 
+/* In all that follows `err` is not NULL. */
+
 /* Start the zygote of a key for this driver unless it is there. Takes the key, also on
  * failure. */
 int ms_zygotes_prepare(struct ms_zygotes *p,
-                       struct ms_zygote_key *key,
+                       Muster__DriverContext *key,
                        uint64_t driver,
                        uint64_t token,
                        struct ms_error *err);
@@ -98,14 +100,14 @@ int ms_zygotes_prepare(struct ms_zygotes *p,
 /* The same in good time, nobody waits for it: nothing is started where a zygote has that
  * key with more modules. */
 int ms_zygotes_warm_up(struct ms_zygotes *p,
-                       struct ms_zygote_key *key,
+                       Muster__DriverContext *key,
                        uint64_t driver,
                        struct ms_error *err);
 
 /* Queue a request at the zygote of its key, which is started if need be. Takes the key,
  * also on failure. -ENOSPC: there are too many, execute the worker. */
 int ms_zygotes_spawn(struct ms_zygotes *p,
-                     struct ms_zygote_key *key,
+                     Muster__DriverContext *key,
                      uint64_t driver,
                      struct ms_zygote_item *item,
                      struct ms_error *err);

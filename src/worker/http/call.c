@@ -1,3 +1,4 @@
+/* call.c - HTTP requests that the engine's thread answers */
 #include "base/cleanup.h"
 #include "io/json.h"
 #include "worker/http/http_impl.h"

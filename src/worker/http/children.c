@@ -1,5 +1,8 @@
-/* Children beside this worker, which the agent starts, reaps and ends: a worker that dies
- * takes none of its children's exit codes with it, and leaves none behind. */
+/* children.c - processes beside this worker, asked for by HTTP
+ *
+ * The agent starts, reaps and ends them: a worker that dies takes none of their exit codes
+ * with it, and leaves none of them behind.
+ */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/name.h"
@@ -190,13 +193,10 @@ static char **take_env(const struct ms_worker_http *h, json_t *asked, size_t *co
 static int
 send_fork(struct child *child, char **words, size_t n, char **env, size_t vars)
 {
-    Muster__WorkerToAgent m;
-    Muster__ForkWorker fork;
-    Muster__WorkerSpec spec;
+    const struct ms_worker_http_options *o = &child->http->o;
+    Muster__ForkWorker fork = MUSTER__FORK_WORKER__INIT;
+    Muster__WorkerSpec spec = MUSTER__WORKER_SPEC__INIT;
 
-    muster__worker_to_agent__init(&m);
-    muster__fork_worker__init(&fork);
-    muster__worker_spec__init(&spec);
     spec.uid = child->uid;
     spec.cluster = child->role;
     spec.rank = child->index;
@@ -205,11 +205,9 @@ send_fork(struct child *child, char **words, size_t n, char **env, size_t vars)
     spec.n_command = n;
     spec.env = env;
     spec.n_env = vars;
-    fork.beside = child->http->o.boot->uid;
+    fork.beside = o->boot->uid;
     fork.spec = &spec;
-    m.body_case = MUSTER__WORKER_TO_AGENT__BODY_FORK;
-    m.fork = &fork;
-    return child->http->o.tell_agent(child->http->o.arg, &m);
+    return o->tell_agent(o->arg, MUSTER__WORKER_TO_AGENT__BODY_FORK, &fork);
 }
 
 static struct child *
@@ -266,28 +264,22 @@ static void fork_child(struct ms_worker_http *h,
     variables_free(env, env_count);
 }
 
-void ms_http_fork(struct ms_worker_http *h,
-                  struct ms_http_conn *c,
-                  const struct ms_http_request *r)
+void ms_http_fork(struct ms_worker_http *h, struct ms_http_conn *c, json_t *json)
 {
-    json_t *json = ms_http_body(c, r);
     struct child *old;
     const char *role;
     uint32_t i;
 
-    if (!json)
+    if (!take_name(c, json, &role, &i))
         return;
-    if (take_name(c, json, &role, &i)) {
-        old = child_find(h, role, i);
-        if (old && old->state != CHILD_ENDED) {
-            ms_http_conn_fail(c, 409, "a child of this role and index lives already");
-        } else {
-            if (old)
-                child_free(old);
-            fork_child(h, c, role, i, json);
-        }
+    old = child_find(h, role, i);
+    if (old && old->state != CHILD_ENDED) {
+        ms_http_conn_fail(c, 409, "a child of this role and index lives already");
+        return;
     }
-    json_decref(json);
+    if (old)
+        child_free(old);
+    fork_child(h, c, role, i, json);
 }
 
 void ms_worker_http_forked(struct ms_worker_http *h, const Muster__Forked *m)
@@ -306,7 +298,7 @@ void ms_worker_http_forked(struct ms_worker_http *h, const Muster__Forked *m)
         if (c)
             ms_http_conn_fail(c, 500, m->problem);
     } else if (c) {
-        ms_http_own_host(c, host, sizeof host);
+        ms_http_own_host(c, host);
         ms_http_reply_json(
             c,
             200,
@@ -335,18 +327,14 @@ static void reply_killed(struct child *child, struct ms_http_conn *c)
 
 static int send_kill(const struct child *child)
 {
-    Muster__WorkerToAgent m;
-    Muster__StopWorkers stop;
+    const struct ms_worker_http_options *o = &child->http->o;
+    Muster__StopWorkers stop = MUSTER__STOP_WORKERS__INIT;
     uint64_t uid = child->uid;
 
-    muster__worker_to_agent__init(&m);
-    muster__stop_workers__init(&stop);
     stop.uids = &uid;
     stop.n_uids = 1;
     stop.grace_ns = MS_STOP_GRACE_NS;
-    m.body_case = MUSTER__WORKER_TO_AGENT__BODY_KILL;
-    m.kill = &stop;
-    return child->http->o.tell_agent(child->http->o.arg, &m);
+    return o->tell_agent(o->arg, MUSTER__WORKER_TO_AGENT__BODY_KILL, &stop);
 }
 
 static void kill_child(struct child *child, struct ms_http_conn *c)
@@ -363,25 +351,19 @@ static void kill_child(struct child *child, struct ms_http_conn *c)
     }
 }
 
-void ms_http_kill(struct ms_worker_http *h,
-                  struct ms_http_conn *c,
-                  const struct ms_http_request *r)
+void ms_http_kill(struct ms_worker_http *h, struct ms_http_conn *c, json_t *json)
 {
-    json_t *json = ms_http_body(c, r);
     struct child *child;
     const char *role;
     uint32_t i;
 
-    if (!json)
+    if (!take_name(c, json, &role, &i))
         return;
-    if (take_name(c, json, &role, &i)) {
-        child = child_find(h, role, i);
-        if (child)
-            kill_child(child, c);
-        else
-            ms_http_conn_fail(c, 404, "there is no child of this role and index");
-    }
-    json_decref(json);
+    child = child_find(h, role, i);
+    if (child)
+        kill_child(child, c);
+    else
+        ms_http_conn_fail(c, 404, "there is no child of this role and index");
 }
 
 void ms_worker_http_child_ended(struct ms_worker_http *h, const Muster__WorkerExited *m)

@@ -1,5 +1,6 @@
-#include "worker/http/http.h"
+/* http.c - the routes of a worker's HTTP: who may ask, health, ports */
 #include "base/cleanup.h"
+#include "io/tcp.h"
 #include "worker/http/http_impl.h"
 
 #include <arpa/inet.h>
@@ -7,6 +8,37 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/eventfd.h>
+
+/* ---- JSON in, and addresses --------------------------------------------------------- */
+
+json_t *ms_http_parse(const void *body, size_t len, size_t flags, struct ms_error *err)
+{
+    json_error_t why;
+    json_t *json = json_loadb(body, len, flags | JSON_REJECT_DUPLICATES, &why);
+
+    if (json_is_object(json))
+        return json;
+    ms_error_set(err,
+                 -EINVAL,
+                 "the body is not a JSON object%s%s",
+                 json ? "" : ": ",
+                 json ? "" : why.text);
+    json_decref(json);
+    return NULL;
+}
+
+void ms_http_own_host(struct ms_http_conn *c, char out[INET6_ADDRSTRLEN])
+{
+    struct sockaddr_storage at = {0};
+    socklen_t len = sizeof at;
+
+    if (getsockname(ms_http_conn_fd(c), (struct sockaddr *)&at, &len) == 0)
+        ms_sockaddr_host(&at, out);
+    else
+        out[0] = 0;
+    if (!*out)
+        strcpy(out, "127.0.0.1"); /* a unix socket */
+}
 
 /* ---- health ---------------------------------------------------------------------- */
 
@@ -57,11 +89,9 @@ int ms_worker_http_set_engines(struct ms_worker_http *h,
     return 0;
 }
 
-static void do_health(struct ms_worker_http *h,
-                      struct ms_http_conn *c,
-                      const struct ms_http_request *r)
+static void do_health(struct ms_worker_http *h, struct ms_http_conn *c, json_t *json)
 {
-    (void)r;
+    (void)json;
     if (atomic_load(&h->is_ending)) {
         ms_http_conn_fail(c, 503, "the worker is shutting down");
         return;
@@ -87,20 +117,15 @@ static json_t *ports_json(const uint32_t *ports, uint32_t count, const char *hos
         "{s:s, s:s, s:o}", "status", "success", "host", host, "ports", list);
 }
 
-static void do_alloc_ports(struct ms_worker_http *h,
-                           struct ms_http_conn *c,
-                           const struct ms_http_request *r)
+static void
+do_alloc_ports(struct ms_worker_http *h, struct ms_http_conn *c, json_t *json)
 {
-    json_t *json = ms_http_body(c, r), *count;
+    const json_t *count = json_object_get(json, "count");
+    json_int_t n = json_integer_value(count);
     uint32_t ports[MS_PORTS_MAX];
     char host[INET6_ADDRSTRLEN];
     struct ms_error err = {0};
-    json_int_t n;
 
-    if (!json)
-        return;
-    count = json_object_get(json, "count");
-    n = json_integer_value(count);
     if (!json_is_integer(count) || n <= 0) {
         ms_http_conn_fail(c, 400, "'count' must be a positive integer");
     } else if (n > (json_int_t)MS_PORTS_MAX) {
@@ -108,20 +133,17 @@ static void do_alloc_ports(struct ms_worker_http *h,
     } else if (h->o.alloc_ports(h->o.arg, (uint32_t)n, ports, &err) < 0) {
         ms_http_conn_fail(c, 500, err.text);
     } else {
-        ms_http_own_host(c, host, sizeof host);
+        ms_http_own_host(c, host);
         ms_http_reply_json(c, 200, ports_json(ports, (uint32_t)n, host));
     }
-    json_decref(json);
 }
 
 /* ---- routes ---------------------------------------------------------------------- */
 
-static void do_data(struct ms_worker_http *h,
-                    struct ms_http_conn *c,
-                    const struct ms_http_request *r)
+static void do_data(struct ms_worker_http *h, struct ms_http_conn *c, json_t *json)
 {
     (void)h;
-    (void)r;
+    (void)json;
     ms_http_conn_fail(
         c, 501, "/data is not served here: tensors travel by the data plane");
 }
@@ -130,24 +152,28 @@ struct route {
     const char *method, *path;
     uint64_t body_max;
     uint16_t op; /* of the engine's thread; 0: `answer` */
-    void (*answer)(struct ms_worker_http *h,
-                   struct ms_http_conn *c,
-                   const struct ms_http_request *r);
-    bool is_open;
+    void (*answer)(struct ms_worker_http *h, struct ms_http_conn *c, json_t *json);
+    bool is_open, has_json; /* needs no token; its body is a JSON object */
 };
 
 static const struct route routes[] = {
-    {"GET", "/health", MS_HTTP_SMALL_MAX, 0, do_health, true},
-    {"POST", "/call", MS_HTTP_BODY_MAX, MS_OP_HTTP_CALL, NULL, false},
-    {"POST", "/configure", MS_HTTP_BODY_MAX, MS_OP_HTTP_CONFIGURE, NULL, false},
-    {"POST", "/create_engine", MS_HTTP_BODY_MAX, MS_OP_HTTP_CREATE_ENGINE, NULL, false},
-    {"POST", "/set_env", MS_HTTP_SMALL_MAX, MS_OP_HTTP_SET_ENV, NULL, false},
-    {"POST", "/alloc_ports", MS_HTTP_SMALL_MAX, 0, do_alloc_ports, false},
-    {"POST", "/fork", MS_HTTP_SMALL_MAX, 0, ms_http_fork, false},
-    {"POST", "/kill_forked_worker", MS_HTTP_SMALL_MAX, 0, ms_http_kill, false},
+    {"GET", "/health", MS_HTTP_SMALL_MAX, 0, do_health, true, false},
+    {"POST", "/call", MS_HTTP_BODY_MAX, MS_OP_HTTP_CALL, NULL, false, false},
+    {"POST", "/configure", MS_HTTP_BODY_MAX, MS_OP_HTTP_CONFIGURE, NULL, false, false},
+    {"POST",
+     "/create_engine",
+     MS_HTTP_BODY_MAX,
+     MS_OP_HTTP_CREATE_ENGINE,
+     NULL,
+     false,
+     false},
+    {"POST", "/set_env", MS_HTTP_SMALL_MAX, MS_OP_HTTP_SET_ENV, NULL, false, false},
+    {"POST", "/alloc_ports", MS_HTTP_SMALL_MAX, 0, do_alloc_ports, false, true},
+    {"POST", "/fork", MS_HTTP_SMALL_MAX, 0, ms_http_fork, false, true},
+    {"POST", "/kill_forked_worker", MS_HTTP_SMALL_MAX, 0, ms_http_kill, false, true},
 };
 static const struct route data_route = {
-    NULL, "/data/", MS_HTTP_SMALL_MAX, 0, do_data, false};
+    NULL, "/data/", MS_HTTP_SMALL_MAX, 0, do_data, false, false};
 
 static const struct route *route_find(const char *path)
 {
@@ -208,10 +234,25 @@ static int on_head(void *arg,
     return route == &data_route ? 0 : check_origin(r, why);
 }
 
+static void answer(struct ms_worker_http *h,
+                   struct ms_http_conn *c,
+                   const struct ms_http_request *r,
+                   const struct route *route)
+{
+    struct ms_error err = {0};
+    json_t *json =
+        route->has_json ? ms_http_parse(r->body, r->body_len, 0, &err) : NULL;
+
+    if (route->has_json && !json)
+        ms_http_conn_fail(c, 400, err.text);
+    else
+        route->answer(h, c, json);
+    json_decref(json);
+}
+
 static void
 on_request(void *arg, struct ms_http_conn *c, const struct ms_http_request *r)
 {
-    struct ms_worker_http *h = arg;
     const struct route *route = route_find(r->path);
 
     if (!route)
@@ -219,9 +260,9 @@ on_request(void *arg, struct ms_http_conn *c, const struct ms_http_request *r)
     else if (!method_is(route, r->method))
         ms_http_conn_fail(c, 405, "this path has another method");
     else if (route->op)
-        ms_http_call(h, c, r, route->op);
+        ms_http_call(arg, c, r, route->op);
     else
-        route->answer(h, c, r);
+        answer(arg, c, r, route);
 }
 
 void ms_http_wait_begin(struct http_wait *w, struct ms_http_conn *c)

@@ -30,7 +30,10 @@ struct ms_worker_http_options {
                        uint32_t count,
                        uint32_t *ports,
                        struct ms_error *err);
-    int (*tell_agent)(void *arg, const Muster__WorkerToAgent *m); /* as ms_link_send */
+    /* One message with this body, which is borrowed; as ms_link_send. */
+    int (*tell_agent)(void *arg,
+                      Muster__WorkerToAgent__BodyCase body_case,
+                      const void *body);
     void *arg;
 };
 
@@ -59,7 +62,7 @@ void ms_worker_http_forked(struct ms_worker_http *h, const Muster__Forked *m);
 void ms_worker_http_child_ended(struct ms_worker_http *h,
                                 const Muster__WorkerExited *m);
 
-/* json.c: an object, parsed with jansson's flags. NULL with the reason. Any thread. */
+/* An object, parsed with jansson's flags. NULL with the reason. Any thread. */
 json_t *ms_http_parse(const void *body, size_t len, size_t flags, struct ms_error *err);
 
 #endif

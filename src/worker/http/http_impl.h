@@ -1,9 +1,8 @@
 /* http_impl.h - what the files of a worker's HTTP share
  *
- * http.c       routes, who may, health, ports
- * http_call.c  what the engine's thread answers
- * http_fork.c  children beside the worker
- * http_json.c  JSON in and out
+ * http.c      routes, who may, health, ports
+ * call.c      what the engine's thread answers
+ * children.c  processes beside the worker
  */
 #ifndef MS_WORKER_HTTP_HTTP_IMPL_H
 #define MS_WORKER_HTTP_HTTP_IMPL_H
@@ -12,6 +11,7 @@
 #include "io/http_token.h"
 #include "worker/http/http.h"
 
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -45,13 +45,10 @@ void ms_http_wait_begin(struct http_wait *w, struct ms_http_conn *c);
 /* Children came or went. */
 void ms_http_health_set(struct ms_worker_http *h, size_t living);
 
-/* http_json.c */
-/* The body as an object; NULL: it is none, and that was answered. */
-json_t *ms_http_body(struct ms_http_conn *c, const struct ms_http_request *r);
 /* The address by which the client has found us. */
-void ms_http_own_host(struct ms_http_conn *c, char *out, size_t room);
+void ms_http_own_host(struct ms_http_conn *c, char out[INET6_ADDRSTRLEN]);
 
-/* http_call.c */
+/* call.c */
 void ms_http_call(struct ms_worker_http *h,
                   struct ms_http_conn *c,
                   const struct ms_http_request *r,
@@ -60,13 +57,9 @@ void ms_http_calls_end(struct ms_worker_http *h);
 void ms_http_calls_forget(struct ms_worker_http *h); /* the server is gone */
 void ms_http_calls_finish(struct ms_worker_http *h);
 
-/* http_fork.c */
-void ms_http_fork(struct ms_worker_http *h,
-                  struct ms_http_conn *c,
-                  const struct ms_http_request *r);
-void ms_http_kill(struct ms_worker_http *h,
-                  struct ms_http_conn *c,
-                  const struct ms_http_request *r);
+/* children.c */
+void ms_http_fork(struct ms_worker_http *h, struct ms_http_conn *c, json_t *json);
+void ms_http_kill(struct ms_worker_http *h, struct ms_http_conn *c, json_t *json);
 void ms_http_children_finish(struct ms_worker_http *h);
 
 #endif

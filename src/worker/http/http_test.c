@@ -45,12 +45,17 @@ static int alloc_ports(void *arg, uint32_t count, uint32_t *ports, struct ms_err
     return 0;
 }
 
-static int tell_agent(void *arg, const Muster__WorkerToAgent *m)
+static int
+tell_agent(void *arg, Muster__WorkerToAgent__BodyCase body_case, const void *body)
 {
     struct rig *rig = arg;
+    Muster__WorkerToAgent m = MUSTER__WORKER_TO_AGENT__INIT;
     uint8_t packed[4096];
-    size_t len = muster__worker_to_agent__pack(m, packed);
+    size_t len;
 
+    m.body_case = body_case;
+    m.ask = (Muster__AskDeath *)(uintptr_t)body;
+    len = muster__worker_to_agent__pack(&m, packed);
     return send(rig->to_agent[0], packed, len, 0) == (ssize_t)len ? 0 : -EPIPE;
 }
 

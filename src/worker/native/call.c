@@ -1,3 +1,4 @@
+/* call.c - a call, as muster/worker.h shows it to a method, and its answer */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"

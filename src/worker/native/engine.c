@@ -1,3 +1,4 @@
+/* engine.c - shared libraries, the classes in them, and the engines made of those */
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/limits.h"
@@ -14,21 +15,15 @@
 /* As the variables of its node's vendors name them. */
 static char *read_variables(const Muster__WorkerBoot *boot)
 {
-    struct ms_buf all;
-    const char *text;
-    char *copy;
+    MS_CLEANUP(ms_buf_finish) struct ms_buf all = {0};
 
-    ms_buf_init(&all);
     for (size_t i = 0; i < boot->n_device_variables; i++) {
         const char *visible = getenv(boot->device_variables[i]);
 
         if (visible && *visible)
             ms_buf_printf(&all, "%s%s", all.len ? "," : "", visible);
     }
-    text = ms_buf_str(&all);
-    copy = text ? strdup(text) : NULL;
-    ms_buf_finish(&all);
-    return copy;
+    return ms_buf_str(&all) ? (char *)MS_TAKE(all.data) : NULL;
 }
 
 static void find_devices(struct muster_context *ctx)
@@ -84,12 +79,6 @@ const struct muster_value *muster_context_config(const struct muster_context *ct
 }
 
 /* ---- shared libraries ------------------------------------------------------------ */
-
-static Muster__Failure__Kind refuse(struct muster_error *err, int code)
-{
-    err->code = code;
-    return MUSTER__FAILURE__KIND__REFUSED;
-}
 
 /* A bare name is looked for in the working folder, and then where the loader looks. */
 static void *load(const char *path, struct muster_error *err)
@@ -183,12 +172,17 @@ static void engine_free(struct ms_engine *engine)
     free(engine);
 }
 
-/* What was found may be another engine's now. */
-static void forget_methods(struct ms_engines *e)
+/* Engines came or went: what was found may be another one's now, and health names them. */
+static void note_change(struct ms_engines *e)
 {
+    const char *names[MS_NATIVE_ENGINES_MAX];
+
     free(e->methods);
     e->methods = NULL;
     e->method_room = 0;
+    for (size_t i = 0; i < e->count; i++)
+        names[i] = e->at[i]->name;
+    ms_host_set_engines(e->host, names, e->count);
 }
 
 static Muster__Failure__Kind construct(struct ms_engines *e,
@@ -231,19 +225,18 @@ Muster__Failure__Kind ms_engine_create(struct ms_engines *e,
     Muster__Failure__Kind kind;
 
     if (!name || !class)
-        return refuse(err, muster_error_set(err, -EINVAL, NULL, "no name and class"));
-    if (ms_title_check(name, len, MS_ENGINE_NAME_MAX, "engine", &why) < 0)
-        return refuse(err, muster_error_set(err, why.code, NULL, "%s", why.text));
-    if (find_engine(e, name) || e->count == MS_NATIVE_ENGINES_MAX)
-        return refuse(
-            err,
-            muster_error_set(err,
-                             -EEXIST,
-                             NULL,
-                             "there is an engine '%s' in this worker already, "
-                             "or there are %d",
-                             name,
-                             MS_NATIVE_ENGINES_MAX));
+        ms_error_set(&why, -EINVAL, "no name and class");
+    else if (ms_title_check(name, len, MS_ENGINE_NAME_MAX, "engine", &why) == 0 &&
+             (find_engine(e, name) || e->count == MS_NATIVE_ENGINES_MAX))
+        ms_error_set(&why,
+                     -EEXIST,
+                     "there is an engine '%s' in this worker already, or there are %d",
+                     name,
+                     MS_NATIVE_ENGINES_MAX);
+    if (why.code) {
+        muster_error_set(err, why.code, NULL, "%s", why.text);
+        return MUSTER__FAILURE__KIND__REFUSED;
+    }
     engine = calloc(1, sizeof *engine);
     if (!engine || !(engine->name = strdup(name))) {
         free(engine);
@@ -256,7 +249,7 @@ Muster__Failure__Kind ms_engine_create(struct ms_engines *e,
         return kind;
     }
     e->at[e->count++] = engine;
-    forget_methods(e);
+    note_change(e);
     return MS_NATIVE_OK;
 }
 
@@ -277,22 +270,13 @@ ms_engine_destroy(struct ms_engines *e, const char *name, struct muster_error *e
             continue;
         memmove(
             &e->at[i], &e->at[i + 1], (--e->count - i) * sizeof(struct ms_engine *));
-        forget_methods(e);
+        note_change(e);
         engine_end(engine);
         return MS_NATIVE_OK;
     }
     muster_error_set(
         err, -ENOENT, NULL, "no engine '%s' in this worker", name ? name : "");
     return MUSTER__FAILURE__KIND__NO_ENGINE;
-}
-
-void ms_engines_tell(const struct ms_engines *e, struct ms_host *host)
-{
-    const char *names[MS_NATIVE_ENGINES_MAX];
-
-    for (size_t i = 0; i < e->count; i++)
-        names[i] = e->at[i]->name;
-    ms_host_set_engines(host, names, e->count);
 }
 
 void ms_engines_configure(struct ms_engines *e, struct muster_value *config)
@@ -305,7 +289,6 @@ void ms_engines_destroy_all(struct ms_engines *e)
 {
     while (e->count)
         engine_end(e->at[--e->count]);
-    forget_methods(e);
     ms_engines_configure(e, NULL);
 }
 

@@ -1,3 +1,4 @@
+/* http.c - operations of a worker in C that came by HTTP: JSON in, JSON out */
 #include "worker/http/http.h"
 #include "base/cleanup.h"
 #include "worker/native/json.h"
@@ -8,7 +9,7 @@
 
 /* ---- answers --------------------------------------------------------------------- */
 
-/* Three digits, then JSON (http_call.c takes it apart). `json` is let go of; NULL: no
+/* Three digits, then JSON (worker/http/call.c takes it apart). `json` is let go of; NULL: no
  * memory. The count of pieces, or -ENOMEM. */
 static int print(const char *status, json_t *json, char **text, struct iovec iov[2])
 {
@@ -65,7 +66,7 @@ static void refuse_value(struct ms_request *r, const struct ms_error *why)
 
 /* ---- fields ---------------------------------------------------------------------- */
 
-enum need { TEXT, OBJECT, LIST_OR_NONE, OBJECT_OR_NONE };
+enum need { TEXT, OBJECT, LIST_OR_NONE, OBJECT_OR_NONE, PRESENT };
 
 struct field {
     const char *name;
@@ -90,26 +91,26 @@ static bool is_good(const json_t *value, enum need need)
         return !value || json_is_array(value);
     case OBJECT_OR_NONE:
         return !value || json_is_object(value);
+    case PRESENT:
+        return value && !json_is_null(value);
     }
     return false;
 }
 
-/* Are they what they must be? If not, that was answered. */
-static bool check(struct ms_request *r,
-                  const json_t *body,
-                  const struct field *fields,
-                  size_t count)
+/* Are they what they must be? If not, that was answered. `fields` end with a NULL name. */
+static bool check(struct ms_request *r, const json_t *body, const struct field *fields)
 {
     static const char *const must[] = {
         [TEXT] = "must be a string, and not empty",
         [OBJECT] = "must be an object",
         [LIST_OR_NONE] = "must be a list",
         [OBJECT_OR_NONE] = "must be an object",
+        [PRESENT] = "is missing",
     };
 
-    for (size_t i = 0; i < count; i++)
-        if (!is_good(json_object_get(body, fields[i].name), fields[i].need)) {
-            refuse(r, fields[i].name, must[fields[i].need]);
+    for (; fields->name; fields++)
+        if (!is_good(json_object_get(body, fields->name), fields->need)) {
+            refuse(r, fields->name, must[fields->need]);
             return false;
         }
     return true;
@@ -122,22 +123,12 @@ static const char *text_at(const json_t *body, const char *name)
 
 /* ---- what can be asked ----------------------------------------------------------- */
 
-static void do_configure(struct ms_host *host,
-                         struct ms_engines *e,
-                         struct ms_request *r,
-                         const json_t *body)
+static void do_configure(struct ms_engines *e, struct ms_request *r, const json_t *body)
 {
-    const json_t *config = json_object_get(body, "config");
-    const json_t *rank = json_object_get(body, "rank");
     struct ms_error why = {0};
-    struct muster_value *value;
+    struct muster_value *value =
+        ms_value_from_json(json_object_get(body, "config"), &why);
 
-    (void)host;
-    if (!config || json_is_null(config) || !rank || json_is_null(rank)) {
-        refuse(r, !config || json_is_null(config) ? "config" : "rank", "is missing");
-        return;
-    }
-    value = ms_value_from_json(config, &why);
     if (!value) {
         refuse_value(r, &why);
         return;
@@ -164,20 +155,13 @@ static const char *variable(const char *name, const json_t *value, char room[32]
     return is_text(value) ? json_string_value(value) : NULL;
 }
 
-static void do_set_env(struct ms_host *host,
-                       struct ms_engines *e,
-                       struct ms_request *r,
-                       const json_t *body)
+static void do_set_env(struct ms_engines *e, struct ms_request *r, const json_t *body)
 {
-    static const struct field fields[] = {{"env", OBJECT}};
     json_t *env = json_object_get(body, "env"), *value;
     const char *name;
     char room[32];
 
-    (void)host;
     (void)e;
-    if (!check(r, body, fields, MS_COUNT(fields)))
-        return;
     json_object_foreach(env, name, value)
     {
         if (!variable(name, value, room)) {
@@ -223,23 +207,14 @@ static struct muster_value *spec_of(const json_t *body, struct ms_error *why)
     return value;
 }
 
-static void do_create_engine(struct ms_host *host,
-                             struct ms_engines *e,
-                             struct ms_request *r,
-                             const json_t *body)
+static void
+do_create_engine(struct ms_engines *e, struct ms_request *r, const json_t *body)
 {
-    static const struct field fields[] = {{"engine", TEXT},
-                                          {"engine_name", TEXT},
-                                          {"init_args", LIST_OR_NONE},
-                                          {"init_kwargs", OBJECT_OR_NONE}};
     static struct muster_error err; /* the engine's thread alone runs this */
     struct ms_error why = {0};
-    struct muster_value *spec;
+    struct muster_value *spec = spec_of(body, &why);
     Muster__Failure__Kind kind;
 
-    if (!check(r, body, fields, MS_COUNT(fields)))
-        return;
-    spec = spec_of(body, &why);
     if (!spec) {
         refuse_value(r, &why);
         return;
@@ -247,7 +222,6 @@ static void do_create_engine(struct ms_host *host,
     ms_report_clear(&err);
     kind = ms_engine_create(e, spec, &err);
     muster_value_destroy(spec);
-    ms_engines_tell(e, host);
     if (kind != MS_NATIVE_OK)
         ms_request_fail_report(r, kind, err.code, &err);
     else
@@ -266,15 +240,9 @@ static void do_create_engine(struct ms_host *host,
 /* May it be called so? If not, that was answered. */
 static bool check_call(struct ms_request *r, const json_t *body)
 {
-    static const struct field fields[] = {{"method", TEXT},
-                                          {"engine_name", TEXT},
-                                          {"args", LIST_OR_NONE},
-                                          {"kwargs", OBJECT_OR_NONE}};
     const json_t *meta = json_object_get(body, "rpc_meta");
     const json_t *broadcast = json_object_get(meta, "broadcast");
 
-    if (!check(r, body, fields, MS_COUNT(fields)))
-        return false;
     if (meta && !json_is_null(meta) && !json_is_object(meta)) {
         refuse(r, "rpc_meta", "must be an object or null");
         return false;
@@ -296,10 +264,7 @@ static bool check_call(struct ms_request *r, const json_t *body)
     return false;
 }
 
-static void do_call(struct ms_host *host,
-                    struct ms_engines *e,
-                    struct ms_request *r,
-                    const json_t *body)
+static void do_call(struct ms_engines *e, struct ms_request *r, const json_t *body)
 {
     static struct muster_error err; /* the engine's thread alone runs this */
     struct muster_call call = {.request = r,
@@ -311,7 +276,6 @@ static void do_call(struct ms_host *host,
     struct ms_native_method m;
     Muster__Failure__Kind kind;
 
-    (void)host;
     if (!check_call(r, body))
         return;
     ms_report_clear(&err);
@@ -333,16 +297,26 @@ static void do_call(struct ms_host *host,
 
 static const struct {
     uint16_t op;
-    void (*run)(struct ms_host *host,
-                struct ms_engines *e,
-                struct ms_request *r,
-                const json_t *body);
-} operations[] = {{MS_OP_HTTP_CONFIGURE, do_configure},
-                  {MS_OP_HTTP_SET_ENV, do_set_env},
-                  {MS_OP_HTTP_CREATE_ENGINE, do_create_engine},
-                  {MS_OP_HTTP_CALL, do_call}};
+    struct field fields[5]; /* that its body must have; NULL-terminated */
+    void (*run)(struct ms_engines *e, struct ms_request *r, const json_t *body);
+} operations[] = {
+    {MS_OP_HTTP_CONFIGURE, {{"config", PRESENT}, {"rank", PRESENT}}, do_configure},
+    {MS_OP_HTTP_SET_ENV, {{"env", OBJECT}}, do_set_env},
+    {MS_OP_HTTP_CREATE_ENGINE,
+     {{"engine", TEXT},
+      {"engine_name", TEXT},
+      {"init_args", LIST_OR_NONE},
+      {"init_kwargs", OBJECT_OR_NONE}},
+     do_create_engine},
+    {MS_OP_HTTP_CALL,
+     {{"method", TEXT},
+      {"engine_name", TEXT},
+      {"args", LIST_OR_NONE},
+      {"kwargs", OBJECT_OR_NONE}},
+     do_call},
+};
 
-bool ms_native_http(struct ms_host *host, struct ms_engines *e, struct ms_request *r)
+bool ms_native_http(struct ms_engines *e, struct ms_request *r)
 {
     struct ms_error why = {0};
     json_t *body;
@@ -353,10 +327,10 @@ bool ms_native_http(struct ms_host *host, struct ms_engines *e, struct ms_reques
     if (i == MS_COUNT(operations))
         return false;
     body = ms_http_parse(r->body, r->len, JSON_ALLOW_NUL, &why);
-    if (body)
-        operations[i].run(host, e, r, body);
-    else
+    if (!body)
         refuse_value(r, &why);
+    else if (check(r, body, operations[i].fields))
+        operations[i].run(e, r, body);
     json_decref(body);
     return true;
 }

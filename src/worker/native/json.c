@@ -1,3 +1,4 @@
+/* json.c - JSON as plain data, and back */
 #include "worker/native/json.h"
 #include "plain/tree.h"
 

@@ -1,4 +1,4 @@
-/* native_json.h - JSON as plain data and back, for calls to C that came by HTTP
+/* json.h - JSON as plain data and back, for calls to C that came by HTTP
  *
  * JSON's own values are what they are. What JSON does not have comes as an object with a
  * "type" (doc/http.md): here a tensor and an ndarray become a tensor, bytes bytes; a
@@ -30,7 +30,7 @@ ms_arguments_from_json(const json_t *args, const json_t *kwargs, struct ms_error
  * becomes an ndarray, one of bfloat16 (which numpy does not have) a tensor. */
 int ms_value_to_json(const struct muster_value *v, json_t **json);
 
-/* ---- within: native_json.c, native_json_types.c ------------------------------------ */
+/* ---- within: json.c, json_types.c -------------------------------------------------- */
 
 /* What is being read; `blocks` own what the writer borrows. */
 struct ms_json_reader {

@@ -1,4 +1,4 @@
-/* What JSON does not have: objects with a "type". */
+/* json_types.c - what JSON does not have: objects with a "type" */
 #include "base/cleanup.h"
 #include "io/base64.h"
 #include "worker/native/json.h"

@@ -1,3 +1,4 @@
+/* native.c - the program of a worker without Python: start, signals, operations */
 #include "worker/native/native.h"
 #include "base/clock.h"
 #include "plain/tree.h"
@@ -52,8 +53,7 @@ static Muster__Failure__Kind operate(struct ms_engines *e,
     }
 }
 
-static void
-run_operation(struct ms_host *host, struct ms_engines *e, struct ms_request *r)
+static void run_operation(struct ms_engines *e, struct ms_request *r)
 {
     static struct muster_error err;
     struct ms_error why = {0};
@@ -78,7 +78,6 @@ run_operation(struct ms_host *host, struct ms_engines *e, struct ms_request *r)
     ms_report_clear(&err);
     kind = operate(e, r->op, &argument, &err);
     muster_value_destroy(argument);
-    ms_engines_tell(e, host);
     if (kind == MS_NATIVE_OK)
         ms_request_reply(r, MS_CODEC_PLAIN, NULL, 0);
     else
@@ -116,7 +115,7 @@ static int take_fd(const char *name)
     return fd;
 }
 
-static void serve(struct ms_host *host, struct ms_engines *e)
+static void serve(struct ms_engines *e)
 {
     for (;;) {
         struct ms_request *r = NULL;
@@ -128,8 +127,8 @@ static void serve(struct ms_host *host, struct ms_engines *e)
             continue;
         if (r->method)
             ms_call_run(e, r);
-        else if (!ms_native_http(host, e, r))
-            run_operation(host, e, r);
+        else if (!ms_native_http(e, r))
+            run_operation(e, r);
     }
 }
 
@@ -141,7 +140,6 @@ int ms_native_main(void)
                                 .listen_fd = take_fd("MUSTER_LISTEN_FD"),
                                 .listen_tcp_fd = take_fd("MUSTER_LISTEN_TCP_FD"),
                                 .python_stack_fd = -1};
-    struct ms_host *host;
 
     if (o.control_fd < 0 || o.listen_fd < 0) {
         fprintf(stderr, "muster worker: an agent starts this, people need not\n");
@@ -149,15 +147,15 @@ int ms_native_main(void)
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
     ms_stack_init();
-    host = ms_host_start(&o, &err);
-    if (!host) {
+    engines.host = ms_host_start(&o, &err);
+    if (!engines.host) {
         fprintf(stderr, "muster worker: %s\n", err.text);
         return 1;
     }
-    server = ms_host_server(host);
+    server = ms_host_server(engines.host);
     prepare_signals();
-    ms_context_init(&engines.context, ms_host_boot(host));
-    serve(host, &engines);
+    ms_context_init(&engines.context, ms_host_boot(engines.host));
+    serve(&engines);
     ms_engines_destroy_all(&engines);
     fflush(NULL);
     _exit(128 + SIGTERM); /* the I/O thread runs on, and nobody's exit handlers wait */

@@ -1,9 +1,9 @@
 /* native_impl.h - what the files of a worker without Python share
  *
- * native.c         the program: start, signals, the loop, operations
- * native_engine.c  shared libraries, their classes and engines
- * native_call.c    a call, as muster/worker.h shows it to a method
- * native_http.c    what came by HTTP; native_json.h: its JSON
+ * native.c  the program: start, signals, the loop, operations
+ * engine.c  shared libraries, their classes and engines
+ * call.c    a call, as muster/worker.h shows it to a method
+ * http.c    what came by HTTP; json.h: its JSON
  */
 #ifndef MS_WORKER_NATIVE_NATIVE_IMPL_H
 #define MS_WORKER_NATIVE_NATIVE_IMPL_H
@@ -40,6 +40,7 @@ struct ms_native_method {
 };
 
 struct ms_engines {
+    struct ms_host *host; /* whose health names them; borrowed */
     struct muster_context context;
     struct ms_engine *at[MS_NATIVE_ENGINES_MAX];
     size_t count;
@@ -47,7 +48,7 @@ struct ms_engines {
     size_t method_room;
 };
 
-/* native_engine.c. What fails gives the kind of Failure, with type and message in err. */
+/* engine.c. What fails gives the kind of Failure, with type and message in err. */
 #define MS_NATIVE_OK ((Muster__Failure__Kind)-1)
 
 void ms_context_init(struct muster_context *ctx, const Muster__WorkerBoot *boot);
@@ -57,8 +58,6 @@ Muster__Failure__Kind ms_engine_create(struct ms_engines *e,
 Muster__Failure__Kind
 ms_engine_destroy(struct ms_engines *e, const char *name, struct muster_error *err);
 void ms_engines_destroy_all(struct ms_engines *e);
-/* The names of all of them, for health. */
-void ms_engines_tell(const struct ms_engines *e, struct ms_host *host);
 /* Takes `config`. */
 void ms_engines_configure(struct ms_engines *e, struct muster_value *config);
 Muster__Failure__Kind ms_engine_find_method(const struct ms_engines *e,
@@ -72,7 +71,7 @@ const struct ms_native_method *ms_engine_method(struct ms_engines *e,
                                                 Muster__Failure__Kind *kind,
                                                 struct muster_error *err);
 
-/* native_call.c */
+/* call.c */
 struct muster_call {
     struct ms_request *request; /* NULL: answered */
     const char *method;
@@ -100,10 +99,10 @@ void ms_call_invoke(struct muster_call *call,
                     const struct ms_native_method *m,
                     struct muster_error *err);
 
-/* native_http.c */
+/* http.c */
 /* Do what the JSON in its body asks, and answer with JSON (ops MS_OP_HTTP_*). False: it is
  * none of these. */
-bool ms_native_http(struct ms_host *host, struct ms_engines *e, struct ms_request *r);
+bool ms_native_http(struct ms_engines *e, struct ms_request *r);
 /* A result as the answer to a call: the count of pieces, which borrow from *text (malloc'd,
  * yours); or a negative errno as of ms_value_to_json. */
 int ms_native_http_result(const struct muster_value *value,

@@ -1,4 +1,5 @@
-#include "agent/logs/reader.h"
+/* piece.c - reads the next bytes of a log file, also of one that was rotated */
+#include "agent/logs/piece.h"
 #include "base/cleanup.h"
 #include "base/limits.h"
 
@@ -123,10 +124,10 @@ static bool is_log(const char *name)
     return true;
 }
 
-int ms_readlog(const char *session_dir,
-               const Muster__ReadLog *want,
-               Muster__LogPiece *out,
-               struct ms_error *err)
+int ms_log_piece_read(const char *session_dir,
+                      const Muster__ReadLog *want,
+                      Muster__LogPiece *out,
+                      struct ms_error *err)
 {
     char path[PATH_ROOM];
     int rc;

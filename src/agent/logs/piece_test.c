@@ -1,4 +1,4 @@
-#include "agent/logs/reader.h"
+#include "agent/logs/piece.h"
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "io/tree.h"
@@ -54,7 +54,7 @@ static void expect(Muster__ReadLog *want, const char *text)
 {
     Muster__LogPiece piece = MUSTER__LOG_PIECE__INIT;
 
-    assert_int_equal(ms_readlog(dir, want, &piece, NULL), 0);
+    assert_int_equal(ms_log_piece_read(dir, want, &piece, NULL), 0);
     assert_int_equal(piece.data.len, strlen(text));
     if (piece.data.len)
         assert_memory_equal(piece.data.data, text, piece.data.len);
@@ -133,7 +133,7 @@ static void test_pieces_have_a_limit(void **state)
         put("actor-0.log", line);
     want.name = actor_0;
     want.all = true;
-    assert_int_equal(ms_readlog(dir, &want, &piece, NULL), 0);
+    assert_int_equal(ms_log_piece_read(dir, &want, &piece, NULL), 0);
     assert_int_equal(piece.data.len, MS_LOG_PIECE_MAX);
     want.file = piece.file;
     want.offset = piece.offset;
@@ -158,13 +158,13 @@ static void test_names_and_links(void **state)
     (void)state;
     for (size_t i = 0; i < MS_COUNT(bad); i++) {
         want.name = (char *)(uintptr_t)bad[i];
-        assert_int_equal(ms_readlog(dir, &want, &piece, NULL), -EINVAL);
+        assert_int_equal(ms_log_piece_read(dir, &want, &piece, NULL), -EINVAL);
     }
     snprintf(path, sizeof path, "%s/logs/actor-0.log", dir);
     assert_int_equal(symlink("/etc/passwd", path), 0);
     want.name = actor_0;
     want.all = true;
-    assert_int_equal(ms_readlog(dir, &want, &piece, NULL), -ELOOP);
+    assert_int_equal(ms_log_piece_read(dir, &want, &piece, NULL), -ELOOP);
     assert_null(piece.data.data);
 }
 

@@ -1,4 +1,4 @@
-#include "agent/logs/follow.h"
+#include "agent/logs/readers.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
@@ -21,14 +21,14 @@ static char actor_0[] = "actor-0.log", actor_1[] = "actor-1.log";
 static struct {
     char dir[32];
     struct ms_loop *loop;
-    struct ms_logwaits waits;
+    struct ms_log_readers waits;
     /* the last answer */
     unsigned answers, refusals;
     uint64_t request, file, offset, time_ns;
     char text[64];
 } rig;
 
-static void on_piece(void *arg, uint64_t request, Muster__LogPiece *piece)
+static void on_piece(void *arg, uint64_t request, const Muster__LogPiece *piece)
 {
     assert_ptr_equal(arg, &rig);
     assert_true(piece->data.len < sizeof rig.text);
@@ -50,7 +50,7 @@ static void on_refused(void *arg, uint64_t request, const char *why)
     snprintf(rig.text, sizeof rig.text, "%.40s", why);
 }
 
-static const struct ms_logwaits_ops ops = {on_piece, on_refused};
+static const struct ms_log_readers_ops ops = {on_piece, on_refused};
 
 static int setup(void **state)
 {
@@ -63,15 +63,14 @@ static int setup(void **state)
         return -1;
     snprintf(logs, sizeof logs, "%s/logs", rig.dir);
     rig.loop = ms_loop_create();
-    ms_logwaits_init(&rig.waits);
-    ms_logwaits_open(&rig.waits, rig.loop, rig.dir, &ops, &rig);
+    ms_log_readers_init(&rig.waits, rig.loop, rig.dir, &ops, &rig);
     return rig.loop ? mkdir(logs, 0700) : -1;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    ms_logwaits_finish(&rig.waits);
+    ms_log_readers_finish(&rig.waits);
     ms_loop_destroy(rig.loop);
     return ms_tree_remove(AT_FDCWD, rig.dir);
 }
@@ -98,7 +97,7 @@ static void ask(uint64_t request, char *name, int64_t wait_ns)
     want.file = rig.file;
     want.offset = rig.offset;
     want.wait_ns = (uint64_t)wait_ns;
-    ms_logwaits_ask(&rig.waits, request, &want);
+    ms_log_readers_ask(&rig.waits, request, &want);
 }
 
 static void run_until(unsigned answers)
@@ -182,7 +181,7 @@ static void test_refusals(void **state)
     ask(9, actor_1, MS_HOLD_MAX_NS);
     assert_int_equal(rig.refusals, 2);
     assert_non_null(strstr(rig.text, "too many"));
-    ms_logwaits_finish(&rig.waits);
+    ms_log_readers_finish(&rig.waits);
     snprintf(logs, sizeof logs, "%s/logs", rig.dir);
     assert_int_equal(rmdir(logs), 0);
     ask(10, actor_1, MS_HOLD_MAX_NS);

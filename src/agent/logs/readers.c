@@ -1,5 +1,6 @@
-#include "agent/logs/follow.h"
-#include "agent/logs/reader.h"
+/* readers.c - requests for pieces of logs wait here until a file grows */
+#include "agent/logs/readers.h"
+#include "agent/logs/piece.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
@@ -10,34 +11,30 @@
 #include <string.h>
 #include <sys/inotify.h>
 
-struct question {
+struct reader {
     struct ms_list link;
-    struct ms_logwaits *waits;
+    struct ms_log_readers *waits;
     struct ms_timer timer;
     uint64_t request;
     Muster__ReadLog want; /* name is ours, node is none */
     bool is_due;          /* something has happened to its file */
 };
 
-void ms_logwaits_init(struct ms_logwaits *w)
+void ms_log_readers_init(struct ms_log_readers *w,
+                         struct ms_loop *loop,
+                         const char *session_dir,
+                         const struct ms_log_readers_ops *ops,
+                         void *arg)
 {
-    *w = (struct ms_logwaits){.inotify = -1};
+    *w = (struct ms_log_readers){.loop = loop,
+                                 .session_dir = session_dir,
+                                 .ops = ops,
+                                 .arg = arg,
+                                 .inotify = -1};
     ms_list_init(&w->held);
 }
 
-void ms_logwaits_open(struct ms_logwaits *w,
-                      struct ms_loop *loop,
-                      const char *session_dir,
-                      const struct ms_logwaits_ops *ops,
-                      void *arg)
-{
-    w->loop = loop;
-    w->session_dir = session_dir;
-    w->ops = ops;
-    w->arg = arg;
-}
-
-static void forget(struct question *q)
+static void forget(struct reader *q)
 {
     ms_timer_finish(&q->timer);
     ms_list_remove(&q->link);
@@ -48,7 +45,7 @@ static void forget(struct question *q)
 
 /* ---- the folder ------------------------------------------------------------------ */
 
-static void unwatch(struct ms_logwaits *w)
+static void unwatch(struct ms_log_readers *w)
 {
     ms_watch_finish(&w->watch);
     ms_fd_close(&w->inotify);
@@ -57,7 +54,7 @@ static void unwatch(struct ms_logwaits *w)
 static void on_events(void *arg, unsigned events);
 
 /* Before a file is looked at: what happens to it afterwards is an event then. */
-static int watch(struct ms_logwaits *w, struct ms_error *err)
+static int watch(struct ms_log_readers *w, struct ms_error *err)
 {
     char logs[4096];
     int rc = 0;
@@ -80,30 +77,30 @@ static int watch(struct ms_logwaits *w, struct ms_error *err)
 /* ---- questions ------------------------------------------------------------------- */
 
 /* Read and answer; false: there is nothing, and it may wait. */
-static bool answer(struct ms_logwaits *w,
+static bool answer(struct ms_log_readers *w,
                    uint64_t request,
                    const Muster__ReadLog *want,
                    bool may_wait)
 {
     Muster__LogPiece piece = MUSTER__LOG_PIECE__INIT;
     struct ms_error err = {0};
-    bool waits = false;
+    int rc;
 
     piece.time_ns = (uint64_t)ms_wall_ns();
-    if (ms_readlog(w->session_dir, want, &piece, &err) < 0)
+    rc = ms_log_piece_read(w->session_dir, want, &piece, &err);
+    may_wait = may_wait && rc == 0 && !piece.data.len;
+    if (rc < 0)
         w->ops->on_refused(w->arg, request, err.text);
-    else if (piece.data.len || !may_wait)
+    else if (!may_wait)
         w->ops->on_piece(w->arg, request, &piece);
-    else
-        waits = true;
     free(piece.data.data);
-    return !waits;
+    return !may_wait;
 }
 
 static void on_time(void *arg)
 {
-    struct question *q = arg;
-    struct ms_logwaits *w = q->waits;
+    struct reader *q = arg;
+    struct ms_log_readers *w = q->waits;
 
     answer(w, q->request, &q->want, false);
     forget(q);
@@ -111,14 +108,13 @@ static void on_time(void *arg)
         unwatch(w);
 }
 
-static int hold(struct ms_logwaits *w, uint64_t request, const Muster__ReadLog *want)
+static int hold(struct ms_log_readers *w, uint64_t request, const Muster__ReadLog *want)
 {
-    struct question *q = calloc(1, sizeof *q);
-    uint64_t wait_ns = want->wait_ns;
+    struct reader *q = calloc(1, sizeof *q);
 
     if (!q)
         return -ENOMEM;
-    *q = (struct question){.waits = w, .request = request, .want = *want};
+    *q = (struct reader){.waits = w, .request = request, .want = *want};
     q->want.node = NULL;
     q->want.name = strdup(want->name);
     if (!q->want.name || ms_timer_init(&q->timer, w->loop, on_time, q) < 0) {
@@ -126,17 +122,17 @@ static int hold(struct ms_logwaits *w, uint64_t request, const Muster__ReadLog *
         free(q);
         return -ENOMEM;
     }
-    if (wait_ns > MS_HOLD_MAX_NS)
-        wait_ns = MS_HOLD_MAX_NS;
-    ms_timer_set(&q->timer, (int64_t)wait_ns);
+    ms_timer_set(&q->timer,
+                 want->wait_ns < MS_HOLD_MAX_NS ? (int64_t)want->wait_ns
+                                                : MS_HOLD_MAX_NS);
     ms_list_add_tail(&w->held, &q->link);
     w->count++;
     return 0;
 }
 
-void ms_logwaits_ask(struct ms_logwaits *w,
-                     uint64_t request,
-                     const Muster__ReadLog *want)
+void ms_log_readers_ask(struct ms_log_readers *w,
+                        uint64_t request,
+                        const Muster__ReadLog *want)
 {
     bool may_wait = want->wait_ns > 0;
     struct ms_error err = {0};
@@ -155,14 +151,14 @@ void ms_logwaits_ask(struct ms_logwaits *w,
 /* ---- what has happened ----------------------------------------------------------- */
 
 /* NULL: to any of them. */
-static void mark(struct ms_logwaits *w, const char *name)
+static void mark(struct ms_log_readers *w, const char *name)
 {
-    ms_list_each (q, &w->held, struct question, link)
+    ms_list_each (q, &w->held, struct reader, link)
         if (!name || strcmp(q->want.name, name) == 0)
             q->is_due = true;
 }
 
-static void mark_events(struct ms_logwaits *w)
+static void mark_events(struct ms_log_readers *w)
 {
     _Alignas(struct inotify_event) char events[16 << 10];
     ssize_t n;
@@ -179,11 +175,11 @@ static void mark_events(struct ms_logwaits *w)
 /* An answer may end the link, but asks nothing: the list changes only here. */
 static void on_events(void *arg, unsigned events)
 {
-    struct ms_logwaits *w = arg;
+    struct ms_log_readers *w = arg;
 
     (void)events;
     mark_events(w);
-    ms_list_each (q, &w->held, struct question, link) {
+    ms_list_each (q, &w->held, struct reader, link) {
         if (!q->is_due)
             continue;
         q->is_due = false;
@@ -194,9 +190,11 @@ static void on_events(void *arg, unsigned events)
         unwatch(w);
 }
 
-void ms_logwaits_finish(struct ms_logwaits *w)
+void ms_log_readers_finish(struct ms_log_readers *w)
 {
-    ms_list_each (q, &w->held, struct question, link)
+    if (!w->loop)
+        return;
+    ms_list_each (q, &w->held, struct reader, link)
         forget(q);
     unwatch(w);
 }

@@ -1,4 +1,4 @@
-#include "agent/launch.h"
+#include "agent/exec.h"
 #include "base/cleanup.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ static char sh[] = "sh", dash_c[] = "-c", path[] = "PATH=/usr/bin:/bin",
 static char *env[] = {path, name, NULL};
 
 /* Run a shell command line with its stdout in `out`; what waitpid says. */
-static int run(struct ms_launch l, const char *script, char *out, size_t room)
+static int run(struct ms_exec l, const char *script, char *out, size_t room)
 {
     char *argv[] = {sh, dash_c, (char *)(uintptr_t)script, NULL};
     struct ms_error err = {0};
@@ -35,25 +35,24 @@ static int run(struct ms_launch l, const char *script, char *out, size_t room)
     l.fds[0] = -1;
     l.fds[1] = fds[1];
     l.fds[2] = fds[1];
-    pid = ms_launch(&l, &problem, &err);
+    pid = ms_exec_start(&l, &problem, &err);
     assert_true(pid > 0);
     close(fds[1]);
     while ((n = read(fds[0], out + len, room - 1 - len)) > 0)
         len += (size_t)n;
     out[len] = 0;
     close(fds[0]);
-    assert_int_equal(ms_launch_result(&l, problem, &err), 0);
+    assert_int_equal(ms_exec_result(problem, &err), 0);
     close(problem);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     return status;
 }
 
-static const struct ms_launch plain = {.fds = {-1, -1, -1, -1, -1, -1},
-                                       .cgroup_fd = -1};
+static const struct ms_exec plain = {.fds = {-1, -1, -1, -1, -1, -1}, .cgroup_fd = -1};
 
 static void test_environment_folder_and_exit_code(void **state)
 {
-    struct ms_launch l = plain;
+    struct ms_exec l = plain;
     char out[256];
     int status;
 
@@ -70,7 +69,7 @@ static void test_own_group_or_session(void **state)
     /* fields of stat behind the name: state, parent, group, session */
     const char *script = "read -r line </proc/$$/stat; set -- ${line##*)}; "
                          "[ $3 = $$ ] && echo group; [ $4 = $$ ] && echo session";
-    struct ms_launch l = plain;
+    struct ms_exec l = plain;
     char out[256];
 
     (void)state;
@@ -83,7 +82,7 @@ static void test_own_group_or_session(void **state)
 
 static void test_signals_are_as_new(void **state)
 {
-    struct ms_launch l = plain;
+    struct ms_exec l = plain;
     sigset_t mask, before;
     char out[256];
     int status;
@@ -103,7 +102,7 @@ static void test_signals_are_as_new(void **state)
 
 static void test_descriptors_are_those_asked_for(void **state)
 {
-    struct ms_launch l = plain;
+    struct ms_exec l = plain;
     char out[256];
     int fds[2];
 
@@ -124,7 +123,7 @@ static void test_descriptors_are_those_asked_for(void **state)
 static void test_limit_of_descriptors(void **state)
 {
     struct rlimit limit;
-    struct ms_launch l = plain;
+    struct ms_exec l = plain;
     char out[64];
 
     (void)state;
@@ -135,15 +134,15 @@ static void test_limit_of_descriptors(void **state)
     assert_string_equal(out, "77\n");
 }
 
-static void run_to_failure(struct ms_launch *l, struct ms_error *err)
+static void run_to_failure(struct ms_exec *l, struct ms_error *err)
 {
     int problem, status, rc;
-    pid_t pid = ms_launch(l, &problem, err);
+    pid_t pid = ms_exec_start(l, &problem, err);
     struct pollfd p = {.fd = problem, .events = POLLIN};
 
     assert_true(pid > 0);
     assert_int_equal(poll(&p, 1, 5000), 1);
-    rc = ms_launch_result(l, problem, err);
+    rc = ms_exec_result(problem, err);
     assert_true(rc < 0 && rc != -EAGAIN);
     assert_int_equal(rc, err->code);
     close(problem);
@@ -155,7 +154,7 @@ static void test_failures_say_what_and_why(void **state)
 {
     char missing[] = "/no/such/program", folder[] = "/tmp";
     char *argv[] = {missing, NULL};
-    struct ms_launch l = plain;
+    struct ms_exec l = plain;
     struct ms_error err = {0};
 
     (void)state;
