@@ -1,7 +1,7 @@
 /* whole.c - a gang that asks for all of each described node */
 #include "orchestrator/whole.h"
 
-#include "agent/machine.h"
+#include "agent/machine/machine.h"
 #include "resource/shape.h"
 
 #include <errno.h>
