@@ -74,9 +74,9 @@ static void on_run_steps(struct ms_agent *a, Muster__HeadToAgent *m)
     ms_worker_run_steps(a, m); /* takes it */
 }
 
-static void on_resized(struct ms_agent *a, Muster__HeadToAgent *m)
+static void on_cluster_changed(struct ms_agent *a, Muster__HeadToAgent *m)
 {
-    ms_agent_note_resize(a);
+    ms_agent_note_change(a);
     ms_agent_done(a, m->request);
     muster__head_to_agent__free_unpacked(m, NULL);
 }
@@ -241,7 +241,7 @@ static const struct {
     {MUSTER__HEAD_TO_AGENT__BODY_START, on_start},
     {MUSTER__HEAD_TO_AGENT__BODY_FORK, on_fork},
     {MUSTER__HEAD_TO_AGENT__BODY_RUN_STEPS, on_run_steps},
-    {MUSTER__HEAD_TO_AGENT__BODY_RESIZED, on_resized},
+    {MUSTER__HEAD_TO_AGENT__BODY_CHANGED, on_cluster_changed},
     {MUSTER__HEAD_TO_AGENT__BODY_KEEP_OBJECTS, on_keep_objects},
     {MUSTER__HEAD_TO_AGENT__BODY_STOP, on_stop},
     {MUSTER__HEAD_TO_AGENT__BODY_HOLD_PORT, on_hold_port},
