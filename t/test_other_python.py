@@ -1,6 +1,7 @@
 """Workers of another Python than the driver's (`python=` of a role)."""
 
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,10 @@ def version_of(python: Path) -> tuple[int, ...]:
     return tuple(int(d) for d in digits) if all(d.isdigit() for d in digits) else ()
 
 
+def runs(python: Path) -> bool:
+    return subprocess.run([python, "-c", ""], capture_output=True).returncode == 0
+
+
 @pytest.fixture
 def python() -> str:
     """Of another minor version: on the PATH, or installed beside this one."""
@@ -25,7 +30,8 @@ def python() -> str:
     found = [Path(path) for name in names if (path := shutil.which(name))]
     found += Path(sys.base_prefix).parent.glob("*/bin/python3.*")
     for one in found:
-        if version_of(one) >= OLDEST and version_of(one) != sys.version_info[:2]:
+        version = version_of(one)
+        if version >= OLDEST and version != sys.version_info[:2] and runs(one):
             return str(one)
     pytest.skip("there is no other Python of version 3.11 or newer here")
 

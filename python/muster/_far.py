@@ -163,7 +163,9 @@ def read(wanted: Sequence[tuple[Far, int, int]]) -> list[Far]:
     return out
 
 
-_known: WeakSet[Far | FarObjects] = WeakSet()  # that came from elsewhere, and are still referred to
+_known: WeakSet[Far | FarObjects] = (
+    WeakSet()
+)  # that came from elsewhere, and are still referred to
 
 
 def fetch_known() -> None:
