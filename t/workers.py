@@ -55,7 +55,7 @@ class Echo:
 
     def close_descriptors(self) -> None:
         os.closerange(3, 4096)
-        time.sleep(DEADLINE_S)
+        time.sleep(60.0)
 
     def execute(self, *command: str) -> None:
         os.execvp(command[0], command)
