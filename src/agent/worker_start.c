@@ -2,7 +2,7 @@
 #include "agent/launch.h"
 #include "agent/worker.h"
 #include "io/addr.h"
-#include "resource/visible.h"
+#include "resource/shape.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,7 +1,6 @@
 #include "agent/zygote_key.h"
 #include "base/cleanup.h"
 #include "resource/shape.h"
-#include "resource/visible.h"
 
 #include <errno.h>
 #include <stdlib.h>

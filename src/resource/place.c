@@ -1,7 +1,6 @@
 #include "resource/place.h"
 #include "base/cleanup.h"
 #include "resource/place_impl.h"
-#include "resource/view.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -215,12 +214,12 @@ int ms_place(struct ms_stock *s,
              struct ms_placement *out,
              struct ms_error *err)
 {
-    struct ms_view view;
+    struct ms_stock_view view;
     int rc = check_request(r, err);
 
     if (rc < 0 || !r->scope)
         return rc < 0 ? rc : place(s, r, out, err);
-    rc = ms_view_init(&view, s, r->scope, err);
+    rc = ms_stock_view_init(&view, s, r->scope, err);
     if (rc < 0) {
         ms_error_wrap(err, "group '%s'", r->name);
         return rc == -ENOENT ? -ENOSPC : rc;
@@ -228,7 +227,7 @@ int ms_place(struct ms_stock *s,
     rc = place(&view.stock, r, out, err);
     for (size_t i = 0; rc == 0 && i < out->count; i++)
         out->nodes[i] = view.scope.nodes[out->nodes[i]];
-    ms_view_finish(&view);
+    ms_stock_view_finish(&view);
     return rc;
 }
 

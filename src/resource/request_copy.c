@@ -1,3 +1,4 @@
+/* request_copy.c - a request for a placement that owns what it points to */
 #include "resource/request_copy.h"
 #include "base/cleanup.h"
 
