@@ -18,7 +18,8 @@ static void add_node(struct ms_books *b, const char *name, uint32_t devices)
 {
     const struct ms_shape_devices d = {.count = devices, .memory = 80 * GIB};
     MS_CLEANUP(ms_shape_cleanup) Muster__NodeShape *shape = ms_shape_create(name);
-    static char *labels[] = {"rack=r1", "nonsense"};
+    static char rack[] = "rack=r1", nonsense[] = "nonsense";
+    char *labels[] = {rack, nonsense};
     Muster__NodeShape s;
 
     assert_int_equal(ms_shape_add_devices(shape, &d, NULL), 0);

@@ -85,29 +85,20 @@ void ms_books_drop_newest(struct ms_books *b, const char *cluster)
 
 /* ---- in bundles ------------------------------------------------------------------ */
 
-static int no_seats(const struct ms_claim_request *r,
-                    int code,
-                    const char *text,
-                    struct ms_error *err)
-{
-    return ms_error_set(err, code, "cluster '%s': %s", r->request.cluster, text);
-}
-
 static int check_seats(const struct ms_claim_request *r, struct ms_error *err)
 {
     const struct ms_layout_request *q = &r->request;
 
     if (r->seat_count == 0 || r->seat_count > MS_LAYOUT_WORKERS_MAX)
-        return no_seats(r, -EINVAL, "it has no bundle to stand in", err);
+        return ms_error_set(err, -EINVAL, "it has no bundle to stand in");
     if (q->device_count)
-        return no_seats(
-            r, -EINVAL, "a device mapping makes no sense in a placement group", err);
+        return ms_error_set(
+            err, -EINVAL, "a device mapping makes no sense in a placement group");
     if (q->world_size > r->seat_count)
         return ms_error_set(err,
                             -ENOSPC,
-                            "cluster '%s': %u workers are asked for, and there are %u "
-                            "bundles (it fits with world_size=%u)",
-                            q->cluster,
+                            "%u workers are asked for, and there are %u bundles (it "
+                            "fits with world_size=%u)",
                             q->world_size,
                             r->seat_count,
                             r->seat_count);
@@ -117,16 +108,14 @@ static int check_seats(const struct ms_claim_request *r, struct ms_error *err)
         if (g->state != MS_GROUP_PLACED)
             return ms_error_set(err,
                                 -EINVAL,
-                                "cluster '%s': group '%s' is not placed%s",
-                                q->cluster,
+                                "group '%s' is not placed%s",
                                 g->name,
                                 g->state == MS_GROUP_BROKEN ? ": a node of it is gone"
                                                             : "");
         if (r->seats[i].bundle >= g->request.count)
             return ms_error_set(err,
                                 -EINVAL,
-                                "cluster '%s': group '%s' has %zu bundles, not %u",
-                                q->cluster,
+                                "group '%s' has %zu bundles, not %u",
                                 g->name,
                                 g->request.count,
                                 r->seats[i].bundle + 1);
@@ -134,8 +123,7 @@ static int check_seats(const struct ms_claim_request *r, struct ms_error *err)
     return 0;
 }
 
-static int too_much(const struct ms_claim_request *r,
-                    const struct ms_seat *seat,
+static int too_much(const struct ms_seat *seat,
                     struct ms_amount want,
                     struct ms_amount have,
                     const char *what,
@@ -144,9 +132,7 @@ static int too_much(const struct ms_claim_request *r,
     return ms_error_set(
         err,
         -ENOSPC,
-        "cluster '%s': a worker wants %s%s, and bundle %u of group '%s' has "
-        "%s of its own left",
-        r->request.cluster,
+        "a worker wants %s%s, and bundle %u of group '%s' has %s of its own left",
         want.text,
         what,
         seat->bundle,
@@ -166,17 +152,15 @@ static int sit(const struct ms_claim_request *r, uint32_t i, struct ms_error *er
 
     if (q->cpu_milli > cpus)
         return too_much(
-            r, seat, ms_amount_cpus(q->cpu_milli), ms_amount_cpus(cpus), " CPUs", err);
+            seat, ms_amount_cpus(q->cpu_milli), ms_amount_cpus(cpus), " CPUs", err);
     if (q->memory > memory)
-        return too_much(r,
-                        seat,
+        return too_much(seat,
                         ms_amount_bytes(q->memory),
                         ms_amount_bytes(memory),
                         " of memory",
                         err);
     if (q->device_memory > device)
-        return too_much(r,
-                        seat,
+        return too_much(seat,
                         ms_amount_bytes(q->device_memory),
                         ms_amount_bytes(device),
                         " of device memory",
@@ -245,7 +229,7 @@ claim_seats(struct ms_claim *c, const struct ms_claim_request *r, struct ms_erro
     c->seats = calloc(count, sizeof *c->seats);
     if (!c->seats || layout_seats(&c->layout, r->seats, count) < 0 ||
         reserve_uses(r, count) < 0)
-        return no_seats(r, -ENOMEM, "out of memory", err);
+        return ms_error_set(err, -ENOMEM, "out of memory");
     memcpy(c->seats, r->seats, count * sizeof *c->seats);
     c->layout.cpu_milli = r->request.cpu_milli;
     c->layout.memory = r->request.memory;
@@ -317,10 +301,12 @@ int ms_books_claim(struct ms_books *b,
                 err, -EEXIST, "there is a cluster '%s' already", cluster);
     c = claim_create(cluster, r->owner, MS_CLAIM_WHOLE);
     if (!c)
-        return no_seats(r, -ENOMEM, "out of memory", err);
+        return ms_error_set(err, -ENOMEM, "cluster '%s': out of memory", cluster);
     rc = r->seats ? claim_seats(c, r, err)
                   : claim_devices(b, &b->stock, c, r, table, err);
     if (rc < 0) {
+        if (r->seats)
+            ms_error_wrap(err, "cluster '%s'", cluster);
         ms_claim_destroy(c);
         return rc;
     }

@@ -205,56 +205,45 @@ static int spread(struct ms_attempt *a)
 
 /* ---- holding --------------------------------------------------------------------- */
 
+/* `sign` is 1 to hold it, and -1 to give it back. */
 static void hold_devices(struct ms_stock_node *n,
                          const struct ms_layout *l,
-                         const struct ms_piece *p)
+                         const struct ms_piece *p,
+                         int sign)
 {
     for (uint32_t i = 0; i < p->count; i++) {
         struct ms_device *d = &n->devices[l->devices[p->first + i]];
 
+        assert(sign > 0 || (d->mapped && d->memory_held >= l->device_memory));
         n->whole -= ms_device_is_free(d);
-        d->mapped++;
-        d->memory_held += l->device_memory;
+        d->mapped += (uint32_t)sign;
+        d->memory_held += (uint64_t)sign * l->device_memory;
+        n->whole += ms_device_is_free(d);
     }
 }
 
-static void give_devices(struct ms_stock_node *n,
-                         const struct ms_layout *l,
-                         const struct ms_piece *p)
+static void hold(struct ms_stock *s, const struct ms_layout *l, int sign)
 {
-    for (uint32_t i = 0; i < p->count; i++) {
-        struct ms_device *d = &n->devices[l->devices[p->first + i]];
+    assert(!l->in_bundles);
+    for (uint32_t i = 0; i < l->first[l->world_size]; i++) {
+        struct ms_stock_node *n = &s->nodes[l->pieces[i].node];
 
-        assert(d->mapped && d->memory_held >= l->device_memory);
-        d->mapped--;
-        d->memory_held -= l->device_memory;
-        n->whole += ms_device_is_free(d);
+        assert(sign > 0 ||
+               (n->cpu_milli_held >= l->cpu_milli && n->memory_held >= l->memory));
+        n->cpu_milli_held += (uint64_t)sign * l->cpu_milli;
+        n->memory_held += (uint64_t)sign * l->memory;
+        hold_devices(n, l, &l->pieces[i], sign);
     }
 }
 
 void ms_layout_hold(struct ms_stock *s, const struct ms_layout *l)
 {
-    assert(!l->in_bundles);
-    for (uint32_t i = 0; i < l->first[l->world_size]; i++) {
-        struct ms_stock_node *n = &s->nodes[l->pieces[i].node];
-
-        n->cpu_milli_held += l->cpu_milli;
-        n->memory_held += l->memory;
-        hold_devices(n, l, &l->pieces[i]);
-    }
+    hold(s, l, 1);
 }
 
 void ms_layout_release(struct ms_stock *s, struct ms_layout *l)
 {
-    assert(!l->in_bundles);
-    for (uint32_t i = 0; i < l->first[l->world_size]; i++) {
-        struct ms_stock_node *n = &s->nodes[l->pieces[i].node];
-
-        assert(n->cpu_milli_held >= l->cpu_milli && n->memory_held >= l->memory);
-        n->cpu_milli_held -= l->cpu_milli;
-        n->memory_held -= l->memory;
-        give_devices(n, l, &l->pieces[i]);
-    }
+    hold(s, l, -1);
     ms_layout_finish(l);
 }
 

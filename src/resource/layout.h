@@ -99,11 +99,4 @@ void ms_layout_add_node(struct ms_grid *g,
                         size_t i,
                         const struct ms_holders *holders);
 
-/* Append the map of ranks as a table: rank, node, devices there, global ids, and who
- * else holds those devices; a line for each piece. 0 or -ENOMEM. */
-int ms_layout_print(const struct ms_layout *l,
-                    const struct ms_stock *s,
-                    const struct ms_scope *scope,
-                    struct ms_buf *out);
-
 #endif

@@ -1,4 +1,4 @@
-/* layout_why.c - the tables of layouts: why there is none, and the map of ranks */
+/* layout_why.c - why there is no layout, as a table */
 #include "base/cleanup.h"
 #include "resource/amount.h"
 #include "resource/layout_impl.h"
@@ -152,75 +152,4 @@ int ms_attempt_explain(const struct ms_attempt *a,
     if (rc == 0 && lines < count)
         rc = ms_buf_printf(table, "   and %zu more nodes\n", count - lines);
     return rc;
-}
-
-/* ---- the map of ranks ------------------------------------------------------------ */
-
-static uint32_t first_id(const struct ms_scope *scope, uint32_t node)
-{
-    for (size_t i = 0; i < scope->count; i++)
-        if (scope->nodes[i] == node)
-            return scope->first[i];
-    return 0;
-}
-
-/* How many other clusters have mapped the devices of a piece: the most. */
-static uint32_t shared(const struct ms_stock_node *n,
-                       const struct ms_layout *l,
-                       const struct ms_piece *p)
-{
-    uint32_t most = 1;
-
-    for (uint32_t i = 0; i < p->count; i++)
-        if (n->devices[l->devices[p->first + i]].mapped > most)
-            most = n->devices[l->devices[p->first + i]].mapped;
-    return most - 1;
-}
-
-static void add_piece(struct ms_grid *g,
-                      const struct ms_layout *l,
-                      uint32_t rank,
-                      uint32_t at,
-                      const struct ms_stock *s,
-                      const struct ms_scope *scope)
-{
-    const struct ms_piece *p = &l->pieces[at];
-    const struct ms_stock_node *n = &s->nodes[p->node];
-    const uint32_t *devices = l->devices + p->first;
-    struct ms_buf text = {0};
-    uint32_t others = shared(n, l, p);
-
-    if (at == l->first[rank])
-        ms_grid_add(g, NULL, "%u", rank);
-    else
-        ms_grid_add(g, NULL, "+");
-    ms_grid_add(g, NULL, "%s", n->name);
-    for (int global = 0; global < 2; global++) {
-        uint32_t base = global ? first_id(scope, p->node) : 0;
-        int rc = p->count ? ms_mapping_print(devices, p->count, base, &text) : 0;
-
-        ms_grid_move(g, &text, rc);
-    }
-    if (others)
-        ms_grid_add(g, NULL, "%u other%s", others, others == 1 ? "" : "s");
-    else
-        ms_grid_add(g, NULL, "%s", "");
-    ms_buf_finish(&text);
-}
-
-int ms_layout_print(const struct ms_layout *l,
-                    const struct ms_stock *s,
-                    const struct ms_scope *scope,
-                    struct ms_buf *out)
-{
-    static const char *const titles[] = {
-        "RANK", "NODE", "DEVICES", "GLOBAL", "SHARED WITH"};
-    struct ms_grid g;
-
-    ms_grid_init(&g, "rllll");
-    ms_grid_add_titles(&g, titles);
-    for (uint32_t rank = 0; rank < l->world_size; rank++)
-        for (uint32_t at = l->first[rank]; at < l->first[rank + 1]; at++)
-            add_piece(&g, l, rank, at, s, scope);
-    return ms_grid_end(&g, out);
 }

@@ -195,7 +195,7 @@ void ms_place_node_came(struct ms_head *h, const struct ms_node *n)
     if (!has)
         return;
     s = *has;
-    s.name = n->name;
+    s.name = (char *)(uintptr_t)n->name;
     s.cpus = (int32_t)n->cpus;
     s.memory = n->ready->memory;
     came(h, &s);
