@@ -164,12 +164,12 @@ static PyObject *get_joined(PyObject *self, void *unused)
     return PyBool_FromLong(h->driver && ms_driver_session_is_joined(h->driver));
 }
 
-static PyObject *get_resizes(PyObject *self, void *unused)
+static PyObject *get_changes(PyObject *self, void *unused)
 {
     struct head *h = (struct head *)self;
 
     (void)unused;
-    return PyLong_FromUnsignedLongLong(h->head ? ms_head_resizes(h->head) : 0);
+    return PyLong_FromUnsignedLongLong(h->head ? ms_head_changes(h->head) : 0);
 }
 
 static PyMethodDef head_methods[] = {{"ask", head_ask, METH_VARARGS, NULL},
@@ -189,7 +189,7 @@ static PyGetSetDef head_getset[] = {
     {"http_token", get_http_token, NULL, NULL, NULL},
     {"alive", get_alive, NULL, NULL, NULL},
     {"joined", get_joined, NULL, NULL, NULL},
-    {"resizes", get_resizes, NULL, NULL, NULL},
+    {"changes", get_changes, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot head_slots[] = {{Py_tp_new, head_new},

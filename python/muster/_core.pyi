@@ -129,7 +129,7 @@ class Head:
         """The head runs elsewhere."""
 
     @property
-    def resizes(self) -> int:
+    def changes(self) -> int:
         """Of any cluster, that this process knows of."""
 
     @property
@@ -322,7 +322,7 @@ class Inbox:
 # ---- inside a worker ------------------------------------------------------------------
 
 def zygote_next(fd: int) -> tuple[Any, ...] | None:
-    """See src/agent/zygote_side.h."""
+    """See src/agent/zygotes/process.h."""
 
 def zygote_loaded(fd: int, path: str, size: int, mtime_ns: int) -> None: ...
 def zygote_changed(fd: int, entry: str) -> None: ...
@@ -343,7 +343,6 @@ class Host:
 
     def __init__(
         self,
-        boot: bytes | None,
         control_fd: int,
         listen_fd: int,
         listen_tcp_fd: int,
@@ -352,7 +351,7 @@ class Host:
         describe: Callable[[BaseException, int], tuple[int, str, str, str, bytes]],
     ) -> None: ...
     @property
-    def resizes(self) -> int:
+    def changes(self) -> int:
         """Of any cluster, that this worker's agent has told of."""
 
     @property
