@@ -5,7 +5,7 @@ from typing import Any
 import muster
 import numpy as np
 from muster import roll, verl
-from muster._cells import Late
+from muster._adapters.lazy_column import Late
 
 _RollDispatch = roll.Dispatch
 

@@ -250,7 +250,7 @@ def test_clusters_made_at_once_take_nothing_twice(session: Any, cluster: Make) -
 
 
 def test_a_handle_where_there_is_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    from muster._member import Worker
+    from muster._cluster.member import Worker
     from muster.cluster import Cluster
 
     monkeypatch.setattr(muster.api, "_session", None)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from muster import Batch, Ragged, roll, verl
-from muster._cells import Late
+from muster._adapters.lazy_column import Late
 
 FLAVOURS: list[Any] = [roll, verl]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from dataproto_workers import Plain, RollActor, VerlActor
 from muster import roll, verl
-from muster._cells import Late
+from muster._adapters.lazy_column import Late
 
 BIG = 1 << 16  # rows whose columns go through the store
 

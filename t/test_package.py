@@ -10,7 +10,8 @@ import muster
 import pytest
 from daemon_rig import Daemon, daemon  # noqa: F401  (fixture)
 from helpers import Driver
-from muster import _package, api
+from muster import api
+from muster._session import package as _package
 from muster.errors import MusterError
 
 MODULE = """

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from muster import _serialize
-from muster._serialize import BUFFER_MIN, Once, dumps, loads
+from muster._data import serialize as _serialize
+from muster._data.serialize import BUFFER_MIN, Once, dumps, loads
 from muster.errors import SerializationError
 
 
@@ -49,7 +49,7 @@ def test_what_main_defines_goes_by_value() -> None:
     script = """
 import sys, pickle
 sys.path[:0] = {path!r}
-from muster._serialize import dumps
+from muster._data.serialize import dumps
 SCALE = 3
 class Thing:
     def __init__(self, x): self.x = x

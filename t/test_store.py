@@ -11,7 +11,7 @@ import muster
 import numpy as np
 import pytest
 from helpers import until
-from muster._far import own
+from muster._data.remote_array import own
 
 BIG = 1 << 20  # float64: 8 MiB
 

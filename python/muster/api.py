@@ -9,12 +9,16 @@ import threading
 import warnings
 from time import monotonic
 
-from muster import _core, _launch, _nodes, _options, _package
-from muster._env import session_env
-from muster._logs import LogPump
-from muster._names import options_checked
-from muster._node import Node, by_name
-from muster._programs import find_executable, interpreter
+from muster import _core
+from muster._arguments import options_checked
+from muster._session import launch as _launch
+from muster._session import node_watch as _nodes
+from muster._session import options as _options
+from muster._session import package as _package
+from muster._session.env import session_env
+from muster._session.logs import LogPump
+from muster._session.node import Node, by_name
+from muster._session.programs import find_executable, interpreter
 from muster.errors import DeadlineExceeded, MusterError, NotInitialized
 
 TYPE_CHECKING = False
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from muster._lent import Reservation
+    from muster._session.reservation import Reservation
 
 STOP_GRACE_S = 3.0  # SIGTERM until SIGKILL
 START_S = 60.0  # of `init`, where no other machines are waited for
@@ -202,7 +206,7 @@ def init(
             "init() is for drivers; this process is a worker, which makes clusters without"
         )
     if orchestrator is not None:
-        from muster import _lent
+        from muster._session import reservation as _lent
 
         _lent.check(orchestrator, address, num_nodes)
         asked["listen"] = listen or _lent.listen_at(address)
@@ -365,7 +369,7 @@ def shutdown(*, grace: float = STOP_GRACE_S) -> None:
     Workers get SIGTERM, and SIGKILL `grace` seconds later. Arrays of results that were not
     read yet are fetched first, if they fit. Does nothing if there is nothing to end.
     """
-    far = sys.modules.get("muster._far")
+    far = sys.modules.get("muster._data.remote_array")
     if _session is not None and far is not None:
         far.fetch_known()
     _stop(grace)

@@ -13,8 +13,10 @@ from os import fspath
 
 import numpy as np
 
-from muster import _column, _core
-from muster._batch_parts import (
+from muster import _core
+from muster._core import Rows
+from muster._data import column as _column
+from muster._data.batch_parts import (
     METRICS,
     check_name,
     check_names,
@@ -27,12 +29,11 @@ from muster._batch_parts import (
     text_of,
     written,
 )
-from muster._column import Column, part_of
-from muster._core import Rows
-from muster._data import empty
-from muster._far import Far, FarObjects, is_wanted, together
-from muster._sending import is_worth, ready
-from muster._torch import has_tensors, tensor_of
+from muster._data.column import Column, part_of
+from muster._data.column_send import is_worth, ready
+from muster._data.remote_array import Far, FarObjects, is_wanted, together
+from muster._data.store import empty
+from muster._data.torch_arrays import has_tensors, tensor_of
 from muster.ragged import Ragged
 
 TYPE_CHECKING = False

@@ -6,17 +6,13 @@ from contextlib import suppress
 from errno import EEXIST, EINVAL, ENOSPC, EPIPE, ETIMEDOUT
 
 from muster import api
-from muster._bind import Binding, check_names
-from muster._core import Refused, decode_answer
-from muster._fork import Processes, command_of, fork_cluster, fork_processes
-from muster._helpers import helper_members
-from muster._known import Known, meta_of
-from muster._meet import barrier as meet
-from muster._member import Worker
-from muster._names import check_options
-from muster._package import send_again
-from muster._serialize import Once
-from muster._spec import (
+from muster._arguments import check_options
+from muster._cluster.beside import Processes, command_of, fork_cluster, fork_processes
+from muster._cluster.binding import Binding, check_names
+from muster._cluster.helpers import helper_members
+from muster._cluster.member import Worker
+from muster._cluster.meta import Known, meta_of
+from muster._cluster.spec import (
     Step,
     bound_methods,
     call_step,
@@ -25,6 +21,10 @@ from muster._spec import (
     is_native,
     ns,
 )
+from muster._core import Refused, decode_answer
+from muster._data.serialize import Once
+from muster._session.package import send_again
+from muster._session.rendezvous import barrier as meet
 from muster.config import WorkerConfig, fields_known, mesh_sizes
 from muster.errors import ClusterError, DeadlineExceeded, MusterError
 from muster.groups import refused

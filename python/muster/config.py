@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from muster._names import options_checked
+from muster._arguments import options_checked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from math import prod
 
 import numpy as np
 
-from muster._far import Far, is_wanted
-from muster._torch import array_of, is_tensor
+from muster._data.remote_array import Far, is_wanted
+from muster._data.torch_arrays import array_of, is_tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

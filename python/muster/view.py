@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from muster import _core
-from muster._bind import Binding, Bound, Plan, check_names, each_parts
+from muster._arguments import options_checked
+from muster._cluster.binding import Binding, Bound, Plan, check_names, each_parts
+from muster._cluster.member import NoPeer, Worker, http_url, tcp_entry
+from muster._cluster.spec import bound_methods, engine_spec, is_native
 from muster._core import call_all, call_each
-from muster._member import NoPeer, Worker, http_url, tcp_entry
-from muster._names import options_checked
-from muster._spec import bound_methods, engine_spec, is_native
 from muster.errors import ClusterError
 from muster.future import Future, gather_ranks, take
 

@@ -121,7 +121,7 @@ static bool is_module(const struct ms_worker *w)
 static char **make_argv(const struct ms_worker *w)
 {
     static char dash_c[] = "-c",
-                code[] = "from muster._worker import main_exec; main_exec()";
+                code[] = "from muster._worker.main import main_exec; main_exec()";
     const Muster__DriverContext *context = w->context->message;
     const Muster__ZygoteKey *key = w->spec->zygote;
     bool has_python = key && key->n_python;

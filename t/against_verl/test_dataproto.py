@@ -20,9 +20,10 @@ import numpy as np
 import torch
 import verl.protocol as theirs
 from dataproto_workers import RollActor, VerlActor
-from muster import _far, roll
+from muster import roll
 from muster import verl as ours
-from muster._cells import Late
+from muster._adapters.lazy_column import Late
+from muster._data import remote_array as _far
 from tensordict import TensorDict
 
 CASES = 60

@@ -6,8 +6,8 @@ Everything is importable from here, whichever module of ROLL's it was in.
 doc/adapters.md says what differs.
 """
 
-from muster._adapt import Handle, remote
-from muster._data import put
+from muster._adapters.actor import Handle, remote
+from muster._data.store import put
 from muster.api import init, is_initialized, shutdown
 from muster.dispatch import Dispatch, Execute
 from muster.future import get, wait

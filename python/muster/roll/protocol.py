@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster import _dataproto
-from muster._cells import join
-from muster._dataproto import pad_dataproto_to_divisor, unpad_dataproto
-from muster._dataproto_parts import names_of, objects
-from muster._tensors import Columns
-from muster._torch import is_tensor
+from muster._adapters import dataproto as _dataproto
+from muster._adapters.dataproto import pad_dataproto_to_divisor, unpad_dataproto
+from muster._adapters.dataproto_parts import names_of, objects
+from muster._adapters.lazy_column import join
+from muster._adapters.tensors import Columns
+from muster._data.torch_arrays import is_tensor
 from muster.roll import decorator
 
 TYPE_CHECKING = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 
 from muster import kv
-from muster._settled import Settled
+from muster._data.completed_future import Settled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

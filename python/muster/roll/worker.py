@@ -6,7 +6,7 @@ import logging
 import os
 from concurrent import futures
 
-from muster._adapt import free_port, is_port_free, node_ip, visible_devices
+from muster._adapters.actor import free_port, is_port_free, node_ip, visible_devices
 from muster.dispatch import Dispatch
 from muster.roll.decorator import register
 from muster.roll.rank_info import RankInfo

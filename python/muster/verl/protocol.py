@@ -7,12 +7,12 @@ import os
 
 import numpy as np
 
-from muster import _dataproto
-from muster._cells import join, repeat, same
-from muster._dataproto import pad_dataproto_to_divisor, unpad_dataproto
-from muster._dataproto_parts import copied_meta
-from muster._tensors import Columns
-from muster._torch import is_tensor
+from muster._adapters import dataproto as _dataproto
+from muster._adapters.dataproto import pad_dataproto_to_divisor, unpad_dataproto
+from muster._adapters.dataproto_parts import copied_meta
+from muster._adapters.lazy_column import join, repeat, same
+from muster._adapters.tensors import Columns
+from muster._data.torch_arrays import is_tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

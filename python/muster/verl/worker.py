@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from muster._adapt import free_port, node_ip, visible_devices
-from muster._engines import engines
+from muster._adapters.actor import free_port, node_ip, visible_devices
+from muster._worker.engines import engines
 from muster.verl.decorator import register
 from muster.verl.modes import Dispatch, Execute
 from muster.view import ENGINE

@@ -1,0 +1,74 @@
+"""Settled: a future of what is known already, such as one that came from another process."""
+
+from __future__ import annotations
+
+from muster._core import Call
+from muster._data.store import Ref, resolvable
+from muster.future import Future
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+
+class Settled(Future):
+    """`value` may be a Ref: whoever asks for the result fetches it then."""
+
+    __slots__ = ("_error", "_known")
+
+    def __init__(
+        self, value: Any, what: str, error: BaseException | None = None
+    ) -> None:
+        self._known = value
+        self._error = error
+        self._what = what
+        self._noted = None
+
+    def done(self) -> bool:
+        return True
+
+    def result(self, timeout: float | None = None) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._known.get() if isinstance(self._known, Ref) else self._known
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        return self._error
+
+    def cancel(self) -> bool:
+        return False
+
+    def cancelled(self) -> bool:
+        return False
+
+    def add_done_callback(self, fn: Callable[[Future], object]) -> None:
+        fn(self)
+
+    def _calls(self) -> Sequence[Any]:
+        return ()
+
+    def _value(self) -> Any:
+        return self.result()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Settled, (self._known, self._what, self._error)
+
+
+def settle(future: Future) -> Settled:
+    """The same, done: it is waited for. What lies in a store stays there."""
+    what = future._what
+    if type(future) is Future and type(future._call) is Call:
+        future._call.wait(None)
+        if future._call.is_stream():
+            raise TypeError(f"{what} gives a stream, which does not travel")
+        stored = future._call.stored()
+        if stored is not None:
+            return Settled(Ref(*stored), what)
+    try:
+        return Settled(future.result(), what)
+    except Exception as e:
+        return Settled(None, what, e)
+
+
+resolvable[Settled] = Settled.result
