@@ -207,7 +207,7 @@ from job.reader import Reader
 from helpers import below, describe
 
 def zygotes():
-    return [pid for pid in below(os.getpid()) if "_zygote" in describe(pid)]
+    return [pid for pid in below(os.getpid()) if "_worker.zygote" in describe(pid)]
 
 muster.init(working_dir=os.environ["CODE"])
 c = muster.Cluster("c", Reader)

@@ -28,13 +28,10 @@ static PyObject *raise_errno(int rc)
 
 static PyObject *spawn_tuple(const Muster__Spawn *s)
 {
-    return Py_BuildValue("sKsINsy#iii",
+    return Py_BuildValue("sKNy#(iii)",
                          "spawn",
                          (unsigned long long)s->uid,
-                         s->cluster,
-                         (unsigned)s->rank,
                          fs_list(s->env, s->n_env),
-                         s->working_dir,
                          (const char *)s->boot.data,
                          (Py_ssize_t)s->boot.len,
                          request.fds[MS_SPAWN_CONTROL],

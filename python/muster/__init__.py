@@ -11,14 +11,14 @@ from muster._worker import fork_hooks  # noqa: F401  isort: skip
 
 from muster import _core, errors, kv
 from muster._cluster.beside import Processes
-from muster._cluster.helpers import helpers
+from muster._cluster.member import helpers
 from muster._data import plain, serialize
 from muster._data.rows import each, same
 from muster._data.store import Ref, empty, put, site, store_stats, stored_objects
 from muster._session.node import Node
 from muster._session.rendezvous import CollectiveGroup, barrier, collective_group
 from muster._session.reservation import LentPiece, Reservation, reservation, reserve
-from muster._worker.mesh import register_mesh
+from muster._worker.engines import register_mesh, worker_config
 from muster.api import (
     http_address,
     http_token,
@@ -68,22 +68,11 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> object:
     """Batches need numpy, which is imported when they are asked for."""
-    if name == "Batch":
-        from muster.batch import Batch
+    if name not in __all__:
+        raise AttributeError(f"module 'muster' has no attribute {name!r}")
+    from muster import batch
 
-        return Batch
-    if name == "Ragged":
-        from muster.ragged import Ragged
-
-        return Ragged
-    raise AttributeError(f"module 'muster' has no attribute {name!r}")
-
-
-def worker_config() -> object:
-    """Inside a worker: what `cluster.configure(...)` gave to it; None elsewhere."""
-    from muster._worker import main
-
-    return main.worker_config()
+    return getattr(batch, name)
 
 
 __version__ = _core.version

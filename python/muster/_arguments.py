@@ -1,4 +1,4 @@
-"""Names of options: one that does not exist is refused with the name nearest to it."""
+"""Checks of arguments. An option that does not exist is refused with the nearest name."""
 
 from __future__ import annotations
 
@@ -35,6 +35,13 @@ def check_misspelt(what: str, given: Iterable[str], known: tuple[str, ...]) -> N
             continue
         if found[1] * _LETTERS <= len(name):
             raise TypeError(f"{what}: {name!r} is misspelt: {found[0]!r} is meant")
+
+
+def check_count(value: Any, field: str, least: int) -> int:
+    """ValueError unless it is an integer of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{field}: must be an integer of at least {least}: {value!r}")
+    return int(value)
 
 
 def _meant(name: str, known: tuple[str, ...]) -> str | None:

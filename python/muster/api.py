@@ -15,10 +15,9 @@ from muster._session import launch as _launch
 from muster._session import node_watch as _nodes
 from muster._session import options as _options
 from muster._session import package as _package
-from muster._session.env import session_env
 from muster._session.logs import LogPump
 from muster._session.node import Node, by_name
-from muster._session.programs import find_executable, interpreter
+from muster._session.programs import find_executable, interpreter, session_env
 from muster.errors import DeadlineExceeded, MusterError, NotInitialized
 
 TYPE_CHECKING = False
@@ -28,9 +27,9 @@ if TYPE_CHECKING:
 
     from muster._session.reservation import Reservation
 
-STOP_GRACE_S = 3.0  # SIGTERM until SIGKILL
 START_S = 60.0  # of `init`, where no other machines are waited for
-ANSWER_S = 30.0  # of a head that may just be coming back
+ANSWER_S = _core.HEAD_ANSWER_S
+_NOT_THE_HEADS = ("lent_nodes", "min_nodes", "package")  # options
 
 
 class Session:
@@ -271,29 +270,13 @@ def _start(
     sys_path, folder = _package.places()
     head = _core.Head(
         agent_path=find_executable(),
-        node_name=options["node_name"],
-        num_gpus=options["num_gpus"],
-        num_cpus=options["num_cpus"],
-        num_nodes=options["num_nodes"],
-        nodes=options["nodes"],
-        log_to_driver=options["log_to_driver"],
         python=interpreter(),
         sys_path=[os.path.abspath(p) for p in map(str, sys_path)],
-        preload=options["preload"],
         env=[f"{name}={value}" for name, value in env.items()],
         working_dir=folder if package is None else "/",
         script=sys.argv[0] if sys.argv else "",
         timeout=timeout,
-        address=options["address"],
-        secret_file=options["secret_file"],
-        tls=options["tls"],
-        store_limit=options["store_limit"],
-        spill=options["spill"],
-        spill_limit=options["spill_limit"],
-        http=options["http"],
-        listen=options["listen"],
-        lender=options["lender"],
-        lent_by=options["lent_by"],
+        **{k: v for k, v in options.items() if k not in _NOT_THE_HEADS},
     )
     try:
         session = Session(options, head, env, package)
@@ -307,30 +290,9 @@ def _start(
 def _join_from_worker(host: _core.Host) -> Session:
     """What a worker makes ends with it."""
     global _session
-    address, tls = host.head
-    options: dict[str, Any] = {
-        "num_cpus": -1,
-        "num_gpus": -1,
-        "num_nodes": 0,
-        "nodes": None,
-        "node_name": None,
-        "log_to_driver": True,
-        "preload": host.preload,
-        "http": None,
-        "listen": None,
-        "lender": None,
-        "lent_by": None,
-        "min_nodes": 1,
-        "store_limit": -1,
-        "spill": "",
-        "spill_limit": 0,
-        "address": address,
-        "secret_file": None,
-        "tls": tls,
-    }
     with _lock:
         if _session is None:
-            _session = _start(options, ANSWER_S)
+            _session = _start(_options.of_worker(host), ANSWER_S)
         return _session
 
 
@@ -363,15 +325,15 @@ def _let_others_come(
         options["secret_file"] = _launch.find_secret(secret_file, host)
 
 
-def shutdown(*, grace: float = STOP_GRACE_S) -> None:
+def shutdown(*, grace: float = _core.STOP_GRACE_S) -> None:
     """End all workers and whatever `init` started, and wait until they are gone.
 
     Workers get SIGTERM, and SIGKILL `grace` seconds later. Arrays of results that were not
     read yet are fetched first, if they fit. Does nothing if there is nothing to end.
     """
-    far = sys.modules.get("muster._data.remote_array")
-    if _session is not None and far is not None:
-        far.fetch_known()
+    arrays = sys.modules.get("muster._data.remote_array")
+    if _session is not None and arrays is not None:
+        arrays.fetch_referred()
     _stop(grace)
 
 
@@ -392,7 +354,7 @@ def _stop(grace: float) -> None:
 @atexit.register
 def _at_exit() -> None:
     if _session is not None and _session.pid == os.getpid():
-        _stop(STOP_GRACE_S)
+        _stop(_core.STOP_GRACE_S)
 
 
 def _after_fork() -> None:

@@ -110,9 +110,9 @@ class Future:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """It is waited for, and arrives as one that is done."""
-        from muster._data.completed_future import settle
+        from muster._data.completed_future import completed
 
-        return settle(self).__reduce__()
+        return completed(self).__reduce__()
 
     def __repr__(self) -> str:
         if not self.done():

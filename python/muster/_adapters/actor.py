@@ -6,7 +6,9 @@ import os
 import socket
 
 from muster import _core
-from muster._session.env import DEVICE_VARIABLE, VISIBLE_DEVICES
+
+VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+DEVICE_VARIABLE = "MUSTER_DEVICE_VARIABLE"  # names the variable with a worker's devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ import pickle
 
 import numpy as np
 
-from muster._adapters import arrays as _arrays
-from muster._adapters import lazy_column as _cells
-from muster._adapters.arrays import cells_of
+from muster._adapters import lazy_column
+from muster._adapters.columns import Columns, as_dict, cells_of, packed_cells
 from muster._adapters.dataproto_parts import (
     as_array,
     check_same,
@@ -26,11 +25,11 @@ from muster._adapters.dataproto_parts import (
     copied_meta,
     index_loader,
     names_of,
-    objects,
     put_together,
 )
-from muster._adapters.lazy_column import Late
-from muster._adapters.tensors import Columns, indexes_of
+from muster._adapters.lazy_column import LazyColumn, shared
+from muster._data.batch_parts import METRICS, even_slices, indexes_of, same_values
+from muster._data.remote_array import object_array
 from muster._data.torch_arrays import has_tensors, is_tensor
 from muster.batch import Batch
 
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from numpy.typing import NDArray
-
-METRICS = "metrics"  # meta information that concat merges
 
 
 class DataProto:
@@ -143,29 +140,29 @@ class DataProto:
         others: dict[str, Any] = {}
         for name, column in batch._columns.items():
             if column.kind == "ragged":
-                others[name] = objects(list(column.read()))
+                others[name] = object_array(list(column.read()))
             elif column.kind == "fixed" and has_tensors(column.parts[0].dtype):
-                tensors[name] = Late(column, has_torch)
+                tensors[name] = LazyColumn(column, has_torch)
             elif column.kind == "objects":
-                others[name] = Late(column, False)
+                others[name] = LazyColumn(column, False)
             else:
                 others[name] = cls._objects(column.read())
         new = cls.__new__(cls)
         new.batch = Columns(tensors, len(batch)) if tensors else None
-        new.non_tensor_batch = _arrays.of(others)
+        new.non_tensor_batch = as_dict(others)
         new.meta_info = copied_meta(batch.meta)
         return new
 
     def to_batch(self) -> Batch:
         """A muster.Batch of the same memory."""
-        cells = _cells_of(self)
-        arrays = cells_of(self.non_tensor_batch)
+        cells, arrays = cells_of(self.batch), cells_of(self.non_tensor_batch)
         both = cells.keys() & arrays.keys()
         if both:
             raise ValueError(
                 f"to_batch: a tensor and an array are called {both.pop()!r}"
             )
-        columns = {n: _cells.as_column(n, c) for n, c in {**cells, **arrays}.items()}
+        all_cells = {**cells, **arrays}
+        columns = {n: lazy_column.as_column(n, c) for n, c in all_cells.items()}
         return Batch._of(columns, len(self), copied_meta(self.meta_info))
 
     def _stored(self, chunks: int) -> Self:
@@ -176,7 +173,8 @@ class DataProto:
     def __getstate__(self) -> dict[str, Any]:
         """The bytes of columns are beside the pickle, or stay in the store."""
         state = dict(self.__dict__)
-        state["non_tensor_batch"] = _arrays.of(_arrays.sent(self.non_tensor_batch))
+        cells = packed_cells(cells_of(self.non_tensor_batch))
+        state["non_tensor_batch"] = as_dict(cells)
         return state
 
     # ---- rows -------------------------------------------------------------------------
@@ -221,22 +219,23 @@ class DataProto:
         self, start: int | None = None, end: int | None = None, step: int | None = None
     ) -> Self:
         part = slice(start, end, step)
-        batch = None if self.batch is None else self.batch.rows(part)
+        count = len(range(len(self))[part])
+        return self._each(lambda c, memo: lazy_column.rows(c, part, memo), count)
+
+    def _each(self, change: Callable[[Any, Any], Any], count: int = -1) -> Self:
+        """The same done to all columns, which have so many rows then."""
         memo: dict[Any, Any] = {}
-        return self._like(
-            batch,
-            _arrays.each(self.non_tensor_batch, lambda v: _cells.rows(v, part, memo)),
-        )
+        batch = self.batch
+        if batch is not None:
+            batch = batch.each(lambda cell: change(cell, memo), count)
+        arrays = cells_of(self.non_tensor_batch).items()
+        return self._like(batch, as_dict({n: change(c, memo) for n, c in arrays}))
 
     def select_idxs(self, idxs: Any) -> Self:
         """The rows of these indexes, in this order, or those where a mask is true."""
         found = indexes_of(idxs, len(self))
-        batch = None if self.batch is None else self.batch.take(found)
-        memo: dict[Any, Any] = {}
-        return self._like(
-            batch,
-            _arrays.each(self.non_tensor_batch, lambda v: _cells.take(v, found, memo)),
-        )
+        count = int(found.sum()) if found.dtype == bool else len(found)
+        return self._each(lambda c, memo: lazy_column.take(c, found, memo), count)
 
     def reorder(self, indices: Any) -> None:
         """Other rows in the place of these."""
@@ -244,16 +243,10 @@ class DataProto:
         self.batch, self.non_tensor_batch = moved.batch, moved.non_tensor_batch
 
     def _repeated(self, times: Any, interleave: bool, count: int) -> Self:
-        memo: dict[Any, Any] = {}
-        batch = None
-        if self.batch is not None:
-            cells = self.batch.cells().items()
-            repeated = {n: _cells.repeat(c, times, interleave, memo) for n, c in cells}
-            batch = Columns(repeated, count)
-        others = _arrays.each(
-            self.non_tensor_batch, lambda v: _cells.repeat(v, times, interleave, memo)
-        )
-        return self._like(batch, others)
+        def repeated(cell: Any, memo: Any) -> Any:
+            return lazy_column.repeat(cell, times, interleave, memo)
+
+        return self._each(repeated, count)
 
     def repeat(self, repeat_times: int = 2, interleave: bool = True) -> Self:
         """Each row several times: one after another, or all again and again."""
@@ -264,11 +257,7 @@ class DataProto:
     def chunk(self, chunks: int) -> list[Self]:
         """That many parts, as even as possible, the longer ones first; of fewer rows the
         last parts are empty."""
-        if chunks < 1:
-            raise ValueError(f"chunks: at least 1 is needed: {chunks}")
-        each, more = divmod(len(self), chunks)
-        ends = [(i + 1) * each + min(i + 1, more) for i in range(chunks)]
-        return [self.slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
+        return [self.slice(a, b) for a, b in even_slices(len(self), chunks)]
 
     def split(self, split_size: int) -> list[Self]:
         """Parts of `split_size` rows, the last one with what is left."""
@@ -313,10 +302,8 @@ class DataProto:
             batch = (Columns() if batch is None else batch).select(*batch_keys)
         elif batch is not None:
             batch = batch.copy()
-        names = None
-        if non_tensor_batch_keys is not None:
-            names = names_of(non_tensor_batch_keys)
-        others = _arrays.chosen(self.non_tensor_batch, names)
+        arrays = cells_of(self.non_tensor_batch)
+        others = as_dict(chosen(arrays, non_tensor_batch_keys))
         if deepcopy:
             others = copy.deepcopy(others)
         return self._like(batch, others, chosen(self.meta_info, meta_info_keys))
@@ -339,7 +326,10 @@ class DataProto:
         for name in wanted:
             del self.batch[name]
         new = self._like(tensors if wanted else None, {}, {})
-        new.non_tensor_batch = _arrays.taken(self.non_tensor_batch, others)
+        arrays = cells_of(self.non_tensor_batch)
+        new.non_tensor_batch = as_dict({name: arrays[name] for name in others})
+        for name in others:
+            del self.non_tensor_batch[name]
         new.meta_info = {n: self.meta_info.pop(n) for n in metas}
         return new
 
@@ -358,7 +348,7 @@ class DataProto:
         """Take over what the other has; what both have must be equal. In place."""
         if self.has_columns() and other.has_columns() and len(self) != len(other):
             raise ValueError(f"union of {len(self)} and {len(other)} rows")
-        mine, theirs = _cells_of(self), _cells_of(other)
+        mine, theirs = cells_of(self.batch), cells_of(other.batch)
         check_same("tensor", mine, theirs)
         arrays = cells_of(self.non_tensor_batch), cells_of(other.non_tensor_batch)
         check_same("array", *arrays)
@@ -366,7 +356,7 @@ class DataProto:
         if theirs or self.batch is not None:
             count = len(self) if self.has_columns() else len(other)
             self.batch = Columns({**theirs, **mine}, count)
-        self.non_tensor_batch = _arrays.of({**arrays[0], **arrays[1]})
+        self.non_tensor_batch = as_dict({**arrays[0], **arrays[1]})
         self.meta_info.update(copied_meta(other.meta_info))
         return self
 
@@ -388,7 +378,7 @@ class DataProto:
         batch = None
         others: dict[str, Any] = {}
         if full and any(d.batch is not None for d in full):
-            tables = [_cells_of(d) for d in full]
+            tables = [cells_of(d.batch) for d in full]
             cells = {
                 n: put_together("tensor", n, tables, put, memo)
                 for n in common_names(tables)
@@ -399,13 +389,13 @@ class DataProto:
             for name in common_names(arrays):
                 others[name] = put_together("array", name, arrays, put, memo)
         meta = cls._merged([d.meta_info for d in data], keys)
-        return data[0]._like(batch, _arrays.of(others), meta)
+        return data[0]._like(batch, as_dict(others), meta)
 
     @classmethod
     def join_results(cls, data: Sequence[Self]) -> Self:
         """What concat gives, of results that nobody else has: their tensors are put
         together when they are read, not before."""
-        return cls._concat(data, {METRICS}, _cells.join_later)
+        return cls._concat(data, {METRICS}, lazy_column.join_later)
 
     def meta_only(self) -> Self:
         """What a rank gets that will have the rows from another one."""
@@ -446,8 +436,7 @@ class DataProto:
         return self._like(batch, copies)
 
     def __copy__(self) -> Self:
-        batch = None if self.batch is None else self.batch.copy()
-        return self._like(batch, _arrays.each(self.non_tensor_batch, lambda v: v))
+        return self._each(lambda cell, _: cell)
 
     def save_to_disk(self, filepath: str | PathLike[str]) -> None:
         with open(filepath, "wb") as file:
@@ -466,10 +455,14 @@ class DataProto:
         return (
             isinstance(other, DataProto)
             and len(self) == len(other)
-            and _cells.same(_cells_of(self), _cells_of(other))
-            and _cells.same(self.non_tensor_batch, other.non_tensor_batch)
-            and _cells.same(self.meta_info, other.meta_info)
+            and same_values(self._shared(), other._shared())
+            and same_values(self.non_tensor_batch, other.non_tensor_batch)
+            and same_values(self.meta_info, other.meta_info)
         )
+
+    def _shared(self) -> dict[str, Any]:
+        """The tensors, without a copy."""
+        return {name: shared(cell) for name, cell in cells_of(self.batch).items()}
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -478,11 +471,6 @@ class DataProto:
             f"DataProto(batch={self.batch}, non_tensor_batch={self.non_tensor_batch}, "
             f"meta_info={self.meta_info})"
         )
-
-
-def _cells_of(data: DataProto) -> dict[str, Any]:
-    cells: dict[str, Any] = {} if data.batch is None else data.batch.cells()
-    return cells
 
 
 # ---- padding --------------------------------------------------------------------------

@@ -7,8 +7,8 @@ import importlib.util
 
 import numpy as np
 
-from muster._adapters import lazy_column as _cells
-from muster._data.column import objects as objects
+from muster._adapters.lazy_column import shared
+from muster._data.batch_parts import same_values
 from muster._data.torch_arrays import dtype_of, is_tensor
 
 TYPE_CHECKING = False
@@ -68,7 +68,7 @@ def check_there(what: str, entries: dict[str, Any], keys: list[str]) -> None:
 
 def check_same(what: str, mine: dict[str, Any], theirs: dict[str, Any]) -> None:
     for key in mine.keys() & theirs.keys():
-        if not _cells.same(mine[key], theirs[key]):
+        if not same_values(shared(mine[key]), shared(theirs[key])):
             raise ValueError(f"union: {what} {key!r} is in both, with other values")
 
 

@@ -1,8 +1,8 @@
 """One column of a DataProto: a numpy array or a tensor of torch, whichever it came as.
 
-A column may also be Late: one that came with a call, or the results of several ranks. Its
-bytes lie in memory that must not be written, or on another node. It is divided, reordered,
-joined and passed on as it is; whoever reads it gets a tensor of his own, whose pages are
+A column may also be a LazyColumn: one that came with a call, or the results of several
+ranks. Its bytes lie in memory that must not be written, or on another node. It is divided,
+reordered, joined and passed on as it is; a reader gets a tensor of its own, whose pages are
 copied when they are first written.
 """
 
@@ -11,11 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from muster._data import column as _column
-from muster._data.batch_parts import equal
 from muster._data.column import Column
-from muster._data.column_send import is_worth
-from muster._data.column_send import ready as sendable
-from muster._data.remote_array import is_wanted, own
+from muster._data.column_send import is_worth, sendable
+from muster._data.remote_array import can_refer, object_array, private_copy
 from muster._data.torch_arrays import (
     array_of,
     is_plain,
@@ -33,27 +31,27 @@ if TYPE_CHECKING:
 
     from muster._core import Rows
 
-    Cell = Any  # an array, a tensor, or Late
+    Cell = Any  # an array, a tensor, or a LazyColumn
     Memo = dict[Any, tuple[Any, Any]]  # rows that several columns share
 
 
-class Late:
+class LazyColumn:
     """A column that is put together, or fetched, when it is read. `tensor`: as a tensor of
     torch, else as an array."""
 
-    __slots__ = ("_own", "column", "tensor")
+    __slots__ = ("_read", "column", "tensor")
 
     def __init__(self, column: Column, tensor: bool) -> None:
         self.column = column
         self.tensor = tensor
-        self._own: Any = None  # what a reader got, who may have written to it
+        self._read: Any = None  # what a reader got, who may have written to it
 
     def __len__(self) -> int:
         return len(self.column)
 
     @property
     def is_read(self) -> bool:
-        return self._own is not None
+        return self._read is not None
 
     @property
     def nbytes(self) -> int:
@@ -63,14 +61,14 @@ class Late:
         """What may be written, if it is a tensor or has objects; arrays of numbers only
         where their memory is ours. All who share this cell, and slices from then on, see
         what is written."""
-        if self._own is None:
+        if self._read is None:
             array: Any = self.column.read()
             if self._is_ours():
                 array.flags.writeable = True
             elif self.tensor:
-                array = own(array)
-            self._own = tensor_of(array) if self.tensor else array
-        return self._own
+                array = private_copy(array)
+            self._read = tensor_of(array) if self.tensor else array
+        return self._read
 
     def _is_ours(self) -> bool:
         """Reading has put it together, or the memory may be written."""
@@ -85,14 +83,14 @@ class Late:
 
     def shared(self) -> Any:
         """The same in this very memory: it must not be written."""
-        if self._own is not None:
-            return self._own
+        if self._read is not None:
+            return self._read
         array: Any = self.column.read()
         return tensor_of(array) if self.tensor else array
 
     def with_rows(
         self, key: Any, memo: Memo | None, make: Callable[[Rows], Rows]
-    ) -> Late:
+    ) -> LazyColumn:
         """Other rows of it; `memo` has those that were made for other columns."""
         memo = {} if memo is None else memo
         mine = self.column.rows
@@ -100,21 +98,21 @@ class Late:
         if full not in memo:
             chosen = _column.choose(make(mine), len(self.column.parts))
             memo[full] = (chosen, mine)  # held, so that no other has its id
-        return Late(self.column.with_rows(memo[full][0]), self.tensor)
+        return LazyColumn(self.column.with_rows(memo[full][0]), self.tensor)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Late, (_sent(self.now(), {}), self.tensor)
+        return LazyColumn, (_sent(self.now(), {}), self.tensor)
 
     def now(self) -> Column:
         """With what its reader has written."""
-        if self._own is None:
+        if self._read is None:
             return self.column
-        array = array_of(self._own) if self.tensor else self._own
+        array = array_of(self._read) if self.tensor else self._read
         return Column.of(_column.with_whole_rows(array))
 
 
 def _sent(column: Column, memo: Memo) -> Column:
-    if is_wanted():
+    if can_refer():
         return sendable(column, memo)
     whole: Any = column.bare()
     if whole.dtype != object:
@@ -124,48 +122,48 @@ def _sent(column: Column, memo: Memo) -> Column:
 
 def packed(cell: Cell, memo: Memo) -> Cell:
     """As it is sent: the bytes are beside the pickle, or stay in the store."""
-    if isinstance(cell, Late):
-        return Late(_sent(cell.now(), memo), cell.tensor)
+    if isinstance(cell, LazyColumn):
+        return LazyColumn(_sent(cell.now(), memo), cell.tensor)
     if isinstance(cell, np.ndarray):
         return _packed_array(cell, memo)
     if not is_tensor(cell) or not is_plain(cell):
         return cell  # as torch does it, or muster refuses it
-    return Late(_sent(Column.of(array_of(cell.contiguous())), memo), True)
+    return LazyColumn(_sent(Column.of(array_of(cell.contiguous())), memo), True)
 
 
 def stored(cell: Cell, chunks: int, memo: Memo) -> Cell:
     """In the store of this node, if a chunk of it would go there."""
-    late = _late(cell)
-    if late is None or not is_worth(late.column, chunks):
+    lazy = _lazy(cell)
+    if lazy is None or not is_worth(lazy.column, chunks):
         return cell
-    return Late(sendable(late.column, memo), late.tensor)
+    return LazyColumn(sendable(lazy.column, memo), lazy.tensor)
 
 
 def _packed_array(array: NDArray[Any], memo: Memo) -> Cell:
     objects = array.dtype == object
-    if array.dtype.hasobject and not (objects and array.ndim == 1 and is_wanted()):
+    if array.dtype.hasobject and not (objects and array.ndim == 1 and can_refer()):
         return array
-    if not is_wanted():
+    if not can_refer():
         return np.ascontiguousarray(array)
     part = array if objects else _column.with_whole_rows(array)
-    return Late(_sent(Column.of(part), memo), False)
+    return LazyColumn(_sent(Column.of(part), memo), False)
 
 
 # ---- one column -----------------------------------------------------------------------
 
 
-def ready(cell: Cell) -> Any:
+def read(cell: Cell) -> Any:
     """An array or a tensor."""
-    return cell.read() if isinstance(cell, Late) else cell
+    return cell.read() if isinstance(cell, LazyColumn) else cell
 
 
 def shared(cell: Cell) -> Any:
     """The same, that may be memory which must not be written."""
-    return cell.shared() if isinstance(cell, Late) else cell
+    return cell.shared() if isinstance(cell, LazyColumn) else cell
 
 
 def _unread(cell: Cell) -> bool:
-    return isinstance(cell, Late) and not cell.is_read
+    return isinstance(cell, LazyColumn) and not cell.is_read
 
 
 def rows(cell: Cell, chosen: slice, memo: Memo | None = None) -> Cell:
@@ -173,14 +171,14 @@ def rows(cell: Cell, chosen: slice, memo: Memo | None = None) -> Cell:
     if _unread(cell):
         where = _column.slice_of(chosen, len(cell))
         return cell.with_rows(where, memo, lambda r: r.slice(*where))
-    values = ready(cell)
+    values = read(cell)
     if is_tensor(values) and (chosen.step or 1) < 0:
         return take(values, np.arange(len(values))[chosen])
     return values[chosen]
 
 
 def take(cell: Cell, indexes: NDArray[Any], memo: Memo | None = None) -> Cell:
-    """The rows of these indexes, or of a mask; a copy, or Late."""
+    """The rows of these indexes, or of a mask; a copy, or LazyColumn."""
     if _unread(cell):
         found = np.flatnonzero(indexes) if indexes.dtype == bool else indexes
         found = np.ascontiguousarray(found, dtype=np.int64)
@@ -199,7 +197,7 @@ def repeat(
 ) -> Cell:
     """Each row several times, or all rows; `times` may be a number for each row."""
     if _unread(cell):
-        return _repeat_late(cell, times, interleave, memo)
+        return _repeat_lazy(cell, times, interleave, memo)
     if not interleave:
         return join([cell] * int(times)) if times else rows(cell, slice(0, 0))
     values = shared(cell)
@@ -209,9 +207,12 @@ def repeat(
     return np.repeat(values, times, axis=0)
 
 
-def _repeat_late(
-    cell: Late, times: int | NDArray[np.int64], interleave: bool, memo: Memo | None
-) -> Late:
+def _repeat_lazy(
+    cell: LazyColumn,
+    times: int | NDArray[np.int64],
+    interleave: bool,
+    memo: Memo | None,
+) -> LazyColumn:
     if isinstance(times, int):
         key = ("repeat", times, interleave)
         return cell.with_rows(key, memo, lambda r: r.repeat(times, interleave))
@@ -220,7 +221,7 @@ def _repeat_late(
 
 
 def join(cells: Iterable[Cell], memo: Memo | None = None) -> Cell:
-    """One after another, in new memory; of those that nobody has read yet: Late."""
+    """One after another, in new memory; of those that nobody has read yet: LazyColumn."""
     cells = list(cells)
     if all(map(_unread, cells)) and len({_kind(cell) for cell in cells}) == 1:
         return _joined(cells, memo)
@@ -234,24 +235,24 @@ def join(cells: Iterable[Cell], memo: Memo | None = None) -> Cell:
 
 def join_later(cells: list[Cell], memo: Memo | None = None) -> Cell:
     """The same, put together when it is read, if nothing has to be changed for that."""
-    late = [_late(cell) for cell in cells]
-    if None in late or len({_kind(cell) for cell in late}) > 1:
+    lazy = [_lazy(cell) for cell in cells]
+    if None in lazy or len({_kind(cell) for cell in lazy}) > 1:
         return join(cells, memo)
-    return _joined(late, memo)
+    return _joined(lazy, memo)
 
 
-def _late(cell: Cell) -> Late | None:
+def _lazy(cell: Cell) -> LazyColumn | None:
     """In the same memory; None if that is not possible."""
-    if isinstance(cell, Late):
-        return Late(cell.now(), cell.tensor)
+    if isinstance(cell, LazyColumn):
+        return LazyColumn(cell.now(), cell.tensor)
     if is_tensor(cell):
         if not is_plain(cell) or cell.requires_grad:
             return None
-        return Late(Column.of(_column.with_whole_rows(array_of(cell))), True)
+        return LazyColumn(Column.of(_column.with_whole_rows(array_of(cell))), True)
     if not isinstance(cell, np.ndarray) or (cell.dtype.hasobject and cell.ndim != 1):
         return None
     part = cell if cell.dtype == object else _column.with_whole_rows(cell)
-    return Late(Column.of(part), False)
+    return LazyColumn(Column.of(part), False)
 
 
 def _kind(cell: Any) -> tuple[Any, ...]:
@@ -259,37 +260,17 @@ def _kind(cell: Any) -> tuple[Any, ...]:
     return cell.tensor, *cell.column.describe()
 
 
-def _joined(cells: list[Any], memo: Memo | None) -> Late:
+def _joined(cells: list[Any], memo: Memo | None) -> LazyColumn:
     columns = [cell.column for cell in cells]
-    return Late(_column.join(columns, {} if memo is None else memo), cells[0].tensor)
-
-
-def same(a: Any, b: Any) -> bool:
-    """Equal values; NaN equals NaN."""
-    a, b = shared(a), shared(b)
-    if a is b:
-        return True
-    if is_tensor(a) or is_tensor(b):
-        if not (is_tensor(a) and is_tensor(b)) or a.dtype != b.dtype:
-            return False
-        if a.equal(b):
-            return True
-        differs = (a != b) & ((a == a) | (b == b)) if a.shape == b.shape else None
-        return differs is not None and not bool(differs.any())
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
-    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
-        return len(a) == len(b) and all(map(same, a, b))
-    try:
-        return equal(a, b) or bool(a != a and b != b)
-    except (ValueError, TypeError, RuntimeError):  # of unlike shapes or kinds
-        return False
+    return LazyColumn(
+        _column.join(columns, {} if memo is None else memo), cells[0].tensor
+    )
 
 
 def as_column(name: str, cell: Cell) -> Column:
     """A column of a Batch in the same memory."""
-    if isinstance(cell, Late):
+    if isinstance(cell, LazyColumn):
         return cell.now()
     if isinstance(cell, np.ndarray) and cell.dtype == object and cell.ndim > 1:
-        cell = _column.objects(cell)
+        cell = object_array(cell)
     return Column.of(_column.part_of(name, cell))

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from muster import api
+from muster import _core, api
 from muster._cluster.binding import check_names
-from muster._cluster.meta import Known
-from muster._cluster.spec import (
-    PICKLE,
-    beside_spec,
-    bound_methods,
-    engine_step,
-    is_native,
-    ns,
-)
+from muster._cluster.meta import ClusterMeta
+from muster._cluster.spec import beside_spec, engine_step, ns
+from muster._cluster.worker_class import bound_methods, is_native
 from muster._core import Refused
-from muster.errors import ClusterError
+from muster.errors import ClusterError, cluster_refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,10 +16,6 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from muster.cluster import Cluster
-
-_FORK, _COMMAND = 0, 2
-ANSWER_S = 30.0
-GRACE_S = 3.0
 
 
 class Processes:
@@ -48,10 +38,10 @@ class Processes:
     def __repr__(self) -> str:
         return f"<muster.Processes {self.name!r}: {len(self)}>"
 
-    def destroy(self, *, grace: float = GRACE_S) -> None:
+    def destroy(self, *, grace: float = _core.STOP_GRACE_S) -> None:
         """End them: SIGTERM, and SIGKILL `grace` seconds later. Idempotent."""
         if not self._gone and self._session.head.alive:
-            until = grace + ANSWER_S
+            until = grace + _core.HEAD_ANSWER_S
             self._session.head.destroy_cluster(self.name, True, self._uid, grace, until)
         self._gone = True
 
@@ -75,15 +65,13 @@ def command_of(module: str | None, command: Sequence[str] | None) -> list[str]:
 def fork_processes(
     parent: Cluster, name: str, command: list[str], env: Mapping[str, str]
 ) -> Processes:
-    from muster.cluster import _refusal
-
     session = api.session()
-    worker = {"start": _COMMAND, "command": command}
+    worker = {"start": _core.START_COMMAND, "command": command}
     spec = beside_spec(name, parent._name, worker, env)
     try:
         status = session.head.ask("create", {"spec": spec}).result(None)
     except Refused as e:
-        raise _refusal(e) from None
+        raise cluster_refused(e) from None
     return Processes(name, status["workers"], session)
 
 
@@ -103,12 +91,10 @@ def fork_cluster(
     methods = bound_methods(worker_cls)
     cls = type(parent)
     check_names(cls, methods or {})
-    spec = beside_spec(name, parent._name, {"start": _FORK}, env)
+    spec = beside_spec(name, parent._name, {"start": _core.START_FORK}, env)
     spec["step_timeout_ns"] = ns(timeout)
-    mesh = parent._bound.mesh
-    known = Known(
-        PICKLE, False, None, methods, mesh if isinstance(mesh, dict) else None
-    )
+    mesh = parent._bound.mesh if isinstance(parent._bound.mesh, dict) else None
+    meta = ClusterMeta(False, methods=methods, mesh=mesh)
     child = cls.__new__(cls)
-    child._ask(name, session, known, parent._nodes, spec, [step])
+    child._ask(name, session, meta, parent._nodes, spec, [step])
     return child.wait()

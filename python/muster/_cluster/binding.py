@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     Call = tuple[tuple[Any, ...], dict[str, Any] | None]  # arguments
 
-LOOK = 20  # wire/frame.h, MS_OP_LOOK
-_PICKLE = 1
 UNKNOWN = "unknown"  # a mesh that the workers have to be asked for
 
 _DIMENSIONS = ("tp", "cp", "dp", "pp", "ep")
@@ -112,7 +110,10 @@ class Binding:
         return gather(
             [
                 Future(
-                    view._peers[i].operation(LOOK, ask, view._timeout, _PICKLE), what
+                    view._peers[i].operation(
+                        _core.OP_LOOK, ask, view._timeout, _core.CODEC_PICKLE
+                    ),
+                    what,
                 )
                 for i in ranks
             ]
@@ -452,7 +453,7 @@ def _row_parts(
         if missing and count != _rows.UNKNOWN:
             value = _rows.pad(value, rows, missing)
             count += missing
-        if view._codec == _PICKLE:
+        if view._codec == _core.CODEC_PICKLE:
             value = _rows.stored(value, chunks)
         return _rows.divide(value, count, chunks)
 

@@ -1,69 +1,76 @@
-"""One worker of a cluster: where it is, and the way to it."""
+"""One worker of a cluster: where it is, and the connection to it.
+
+A worker that is wider than a node has helpers: processes on its further nodes.
+"""
 
 from __future__ import annotations
+
+import os
 
 from muster import _core, api
 from muster.errors import ClusterError, NotInitialized
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from typing import Any, NoReturn
 
+    from muster.view import View
 
-class Worker:
-    """Where one worker is, and the way to it. Pickles without the way."""
+_HELPERS = "MUSTER_HELPERS"  # src/head/clusters/helpers.c
+
+
+class Member:
+    """A worker, as the head tells of it. Pickles without its connection, `peer`."""
+
+    native: bool  # a process without Python
+    uid: int
+    pid: int
+    address: str
+    log_path: str
+    incarnation: int
+    devices: list[int]
+    node: tuple[int, str]  # its index among the cluster's, and its name
+    label: str  # "cluster/rank@node"
+    peer: Any
 
     def __init__(
         self,
+        cluster: str,
         rank: int,
-        uid: int,
-        pid: int,
-        address: str,
-        log_path: str,
-        label: str,
-        node: tuple[int, str],
-        devices: list[int],
+        told: Mapping[str, Any],
+        nodes: Sequence[str] = (),
         native: bool = False,
-        incarnation: int = 1,
     ) -> None:
         self.rank = rank
-        self.uid = uid
-        self.pid = pid
-        self.address = address
-        self.log_path = log_path
-        self.label = label
-        self.node = node
-        self.devices = devices
-        self.native = native  # a process without Python
-        self.incarnation = incarnation
-        self.peer = _find_peer(address, uid, label)
+        self.native = native
+        self.update(cluster, told, nodes)
+        self.peer = _find_peer(self.address, self.uid, self.label)
 
-    def renew(
-        self, uid: int, pid: int, address: str, log_path: str, incarnation: int
+    def update(
+        self, cluster: str, told: Mapping[str, Any], nodes: Sequence[str]
     ) -> None:
-        """Another process has its place. The way to it was told to the peer already."""
-        self.uid = uid
-        self.pid = pid
-        self.address = address
-        self.log_path = log_path
-        self.incarnation = incarnation
-
-    def move(
-        self, nodes: list[str], node: str, devices: list[int], cluster: str
-    ) -> None:
-        """It is elsewhere: its node was lost."""
+        """What the head tells, also of a new process in its place, elsewhere perhaps."""
+        self.uid = int(told["uid"])
+        self.pid = told["pid"]
+        self.address = told["address"]
+        self.log_path = told["log_path"]
+        self.incarnation = told.get("incarnation", 1)
+        self.devices = list(told["devices"])
+        node = told["node"]
         self.node = (nodes.index(node) if node in nodes else -1, node)
-        self.devices = devices
-        self.label = f"{cluster}/{self.rank}@{node}"
+        self.label = f"{cluster}/{told.get('rank', self.rank)}@{node}"
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        fields = (self.rank, self.uid, self.pid, self.address, self.log_path)
-        place = (self.label, self.node, self.devices, self.native, self.incarnation)
-        return Worker, (*fields, *place)
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: v for name, v in self.__dict__.items() if name != "peer"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.peer = _find_peer(self.address, self.uid, self.label)
 
 
 class NoPeer:
-    """Stands for a worker in a process that has no way to it."""
+    """Stands for a worker in a process that has no connection to it."""
 
     def __init__(self, label: str) -> None:
         self.label = label
@@ -102,3 +109,31 @@ def http_url(address: str) -> str:
     if entry is None:
         raise ClusterError(f"no TCP port at {address!r}")
     return f"http://{entry}"
+
+
+# ---- helpers --------------------------------------------------------------------------
+
+
+def helper_members(
+    cluster: str, rank: int, helpers: Sequence[Mapping[str, Any]], native: bool
+) -> list[Member]:
+    """Those of one rank, in the order of the nodes."""
+    return [
+        Member(cluster, number, {**one, "rank": rank}, native=native)
+        for number, one in enumerate(helpers)
+    ]
+
+
+def helpers() -> View:
+    """Inside a worker that is wider than a node: a view of its helpers, in the order of the
+    nodes. `create_engine` puts objects into them."""
+    from muster.view import View
+
+    told = os.environ.get(_HELPERS)
+    if _core.in_worker() is None or told is None:
+        raise ClusterError("helpers() is for workers that are wider than a node")
+    import json
+
+    said = json.loads(told)
+    name = said["cluster"]
+    return View(name, helper_members(name, said["rank"], said["helpers"], False))

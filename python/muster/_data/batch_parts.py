@@ -15,7 +15,7 @@ from muster.ragged import Ragged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from typing import IO, Any
 
     from numpy.typing import ArrayLike, NDArray
@@ -47,6 +47,36 @@ def text_of(value: Any) -> str:
     return str(value.tolist() if isinstance(value, np.ndarray) else value)
 
 
+def indexes_of(index: Any, count: int) -> NDArray[Any]:
+    """Whole numbers, or a mask of `count`."""
+    if is_tensor(index):
+        index = index.detach().cpu().numpy()
+    found = np.asarray(index)
+    if found.dtype != bool and (found.ndim == 0 or found.size == 0):
+        found = found.reshape(-1)
+    if found.ndim != 1 or (found.size and found.dtype.kind not in "iub"):
+        raise IndexError(f"a list of numbers, or a mask, is needed: {index!r}")
+    if found.dtype == bool:
+        if len(found) != count:
+            raise IndexError(f"a mask of {len(found)}: there are {count} rows")
+        return found
+    # as they are: a huge one must not turn negative
+    for i in (int(found.min()), int(found.max())) if len(found) else ():
+        if not -count <= i < count:
+            raise IndexError(f"there is no row {i}: there are {count}")
+    return np.ascontiguousarray(found, dtype=np.int64)
+
+
+def even_slices(count: int, chunks: int) -> list[tuple[int, int]]:
+    """(first, end) of that many parts, as even as possible, the longer ones first; of
+    fewer rows the last parts are empty."""
+    if chunks < 1:
+        raise ValueError(f"chunks: at least 1 is needed: {chunks}")
+    each, more = divmod(count, chunks)
+    ends = [(i + 1) * each + min(i + 1, more) for i in range(chunks)]
+    return list(zip([0, *ends], ends, strict=False))
+
+
 def dtype_named(name: str, kind: Any) -> np.dtype[Any]:
     try:
         return dtype_of(kind)
@@ -70,7 +100,7 @@ def ragged_room(
     return Ragged(empty(int(offsets[-1]), dtype), offsets)
 
 
-def own(part: NDArray[Any] | Ragged) -> NDArray[Any] | Ragged:
+def copied(part: NDArray[Any] | Ragged) -> NDArray[Any] | Ragged:
     if isinstance(part, Ragged):
         return Ragged(part._used().copy(), part.offsets - part.offsets[0])
     return part.copy()
@@ -112,10 +142,18 @@ def equal(a: Any, b: Any) -> bool:
     return bool(np.all(a == b)) or (_is_nan(a) and _is_nan(b))
 
 
+def same_values(a: Any, b: Any) -> bool:
+    """Also of what cannot be compared, which differs."""
+    try:
+        return equal(a, b)
+    except (ValueError, TypeError, RuntimeError):  # of unlike shapes or kinds
+        return False
+
+
 def _same_tensors(a: Any, b: Any) -> bool:
     if not (is_tensor(a) and is_tensor(b)) or a.dtype != b.dtype or a.shape != b.shape:
         return False
-    return bool(((a == b) | ((a != a) & (b != b))).all())
+    return a.equal(b) or bool(((a == b) | ((a != a) & (b != b))).all())
 
 
 def _same_numbers(a: Any, b: Any) -> bool:
@@ -130,19 +168,27 @@ def _same_numbers(a: Any, b: Any) -> bool:
 
 def _is_nan(value: Any) -> bool:
     """A number that does not equal itself."""
-    return isinstance(value, (float, complex, np.generic)) and bool(value != value)
+    return isinstance(value, (Number, np.generic)) and bool(value != value)
 
 
-def merged(metas: Sequence[dict[str, Any]], merge: Sequence[str]) -> dict[str, Any]:
-    """Of batches that are put together."""
+def common_meta(
+    metas: Sequence[dict[str, Any]], merge: Collection[str]
+) -> dict[str, Any]:
+    """What batches that are put together agree on; `merge`: but for these keys."""
     out: dict[str, Any] = {}
     for meta in metas:
         for key, value in meta.items():
             if key in merge:
                 continue
-            if key in out and not equal(out[key], value):
+            if key in out and not same_values(out[key], value):
                 raise ValueError(f"concat: meta information {key!r} differs")
-            out[key] = value
+            out.setdefault(key, value)
+    return out
+
+
+def merged(metas: Sequence[dict[str, Any]], merge: Sequence[str]) -> dict[str, Any]:
+    """The meta information of batches that are put together."""
+    out = common_meta(metas, merge)
     for key in merge:
         values = [meta[key] for meta in metas if key in meta]
         if values:

@@ -12,8 +12,8 @@ from math import prod
 import numpy as np
 
 from muster._core import Rows, spare_new
-from muster._data import remote_array as _far
-from muster._data.remote_array import Far, FarObjects, read
+from muster._data import remote_array
+from muster._data.remote_array import RemoteArray, RemoteObjects, object_array, read
 from muster._data.torch_arrays import array_of, dtype_of, is_tensor, name_of
 from muster.ragged import Ragged
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Part = NDArray[Any] | Ragged | Far | FarObjects
+    Part = NDArray[Any] | Ragged | RemoteArray | RemoteObjects
     Whole = NDArray[Any] | Ragged
     Memo = dict[Any, tuple[Rows, Any]]  # rows that several columns share
     Chosen = tuple[Rows, list[int] | None]  # rows, and the parts they are of; None: all
@@ -34,7 +34,7 @@ copied = 0  # bytes of payload that were gathered in this process
 
 def part_of(name: str, value: Any) -> Part:
     """What a column is made of: an array with rows, Ragged, or an array of objects."""
-    if isinstance(value, (Far, FarObjects)):
+    if isinstance(value, (RemoteArray, RemoteObjects)):
         return value
     if isinstance(value, Ragged):
         return _checked_ragged(name, value)
@@ -54,7 +54,7 @@ def part_of(name: str, value: Any) -> Part:
             f"column {name!r}: an array, a tensor, muster.Ragged or a list is needed, "
             f"not {type(value).__name__}"
         )
-    return objects(value)
+    return object_array(value)
 
 
 def _checked(name: str, array: NDArray[Any]) -> NDArray[Any]:
@@ -71,7 +71,7 @@ def _checked(name: str, array: NDArray[Any]) -> NDArray[Any]:
 
 def _checked_ragged(name: str, ragged: Ragged) -> Ragged:
     values = ragged._values
-    if isinstance(values, Far):
+    if isinstance(values, RemoteArray):
         return ragged
     checked = _checked(name, values)
     return ragged if checked is values else Ragged._view(checked, ragged.offsets)
@@ -82,14 +82,6 @@ def _is_known(name: str) -> bool:
         return dtype_of(name).names is not None
     except TypeError:
         return False
-
-
-def objects(values: Sequence[Any] | NDArray[Any]) -> NDArray[Any]:
-    """A one-dimensional array of them, whatever they are."""
-    out = np.empty(len(values), dtype=object)
-    for i, value in enumerate(values):
-        out[i] = value
-    return out
 
 
 def with_whole_rows(array: NDArray[Any]) -> NDArray[Any]:
@@ -212,7 +204,7 @@ class Column:
 
 def is_here(part: Part) -> bool:
     values = _values(part)
-    return not isinstance(values, (Far, FarObjects)) or values.is_here
+    return not isinstance(values, (RemoteArray, RemoteObjects)) or values.is_here
 
 
 def join(columns: Sequence[Column], memo: Memo) -> Column:
@@ -227,7 +219,7 @@ def join(columns: Sequence[Column], memo: Memo) -> Column:
     for column in columns:
         mine = []
         for part in column.parts:
-            key = part.key if isinstance(part, Far) else id(part)
+            key = part.key if isinstance(part, RemoteArray) else id(part)
             if key not in at:
                 at[key] = len(parts)
                 parts.append(part)
@@ -246,11 +238,11 @@ def _adjacent(columns: Sequence[Column]) -> Part | None:
     for column, part in zip(columns, parts, strict=True):
         if len(column.parts) > 1 or not len(part) or len(part) != len(column):
             return None
-        if column.rows.view != (0, 0, 1) or not isinstance(_values(part), Far):
+        if column.rows.view != (0, 0, 1) or not isinstance(_values(part), RemoteArray):
             return None
     if isinstance(parts[0], Ragged):
         return _adjacent_ragged(parts)
-    return _far.joined(parts)
+    return remote_array.joined(parts)
 
 
 def _adjacent_ragged(parts: list[Any]) -> Ragged | None:
@@ -274,7 +266,7 @@ def _count_copy(nbytes: int) -> None:
 
 def _near(part: Any) -> Any:
     """An array, or Ragged."""
-    return part.read() if isinstance(part, (Far, FarObjects)) else part
+    return part.read() if isinstance(part, (RemoteArray, RemoteObjects)) else part
 
 
 def _used(column: Column, none: Any) -> list[Any]:
@@ -290,7 +282,7 @@ def _values(part: Part) -> Any:
 def came_together(columns: Iterable[Column]) -> None:
     """They are of one batch, which has arrived."""
     parts = (_values(part) for column in columns for part in column.parts)
-    _far.came_together(part for part in parts if isinstance(part, Far))
+    remote_array.came_together(part for part in parts if isinstance(part, RemoteArray))
 
 
 def near(column: Column) -> Column:
@@ -299,7 +291,7 @@ def near(column: Column) -> Column:
     spans = [
         span
         for span in column.rows.spans(len(column.parts))
-        if isinstance(_values(column.parts[span[0]]), Far)
+        if isinstance(_values(column.parts[span[0]]), RemoteArray)
     ]
     got = read([_range(column.parts[block], a, b) for block, a, b, _ in spans])
     parts = list(column.parts)

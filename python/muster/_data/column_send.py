@@ -12,10 +12,10 @@ import numpy as np
 from muster import _core
 from muster._core import Rows
 from muster._data import column as _column
-from muster._data import remote_array as _far
+from muster._data import remote_array
 from muster._data.column import Column
-from muster._data.remote_array import Far, FarObjects
-from muster._data.store import put
+from muster._data.remote_array import RemoteArray, RemoteObjects
+from muster._data.store import empty, put
 from muster.ragged import Ragged
 
 TYPE_CHECKING = False
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PARTS_MAX = 256  # of one column; more are put together first
 
 
-def ready(column: Column, memo: Memo) -> Column:
+def sendable(column: Column, memo: Memo) -> Column:
     """The same rows, of parts that can be pickled beside their bytes. `memo` lets columns
     with the same rows share them."""
     spans = column.rows.spans(len(column.parts))
@@ -39,7 +39,7 @@ def ready(column: Column, memo: Memo) -> Column:
     if len(spans) > PARTS_MAX:
         return Column.of(_gathered(column))
     if column.kind == "objects":
-        return _ready_objects(column, spans, memo)
+        return _sendable_objects(column, spans, memo)
     parts: list[Part] = []
     to = [(0, 0)] * len(column.parts)
     for span in spans:
@@ -54,7 +54,9 @@ def ready(column: Column, memo: Memo) -> Column:
 
 def is_worth(column: Column, chunks: int) -> bool:
     """Would a chunk of it go by name anyway?"""
-    return column.kind != "objects" and column.nbytes // chunks >= _far.FAR_MIN
+    return (
+        column.kind != "objects" and column.nbytes // chunks >= remote_array.REMOTE_MIN
+    )
 
 
 def _moved(rows: Rows, to: list[tuple[int, int]], memo: Memo) -> Rows:
@@ -75,31 +77,31 @@ def _part(part: Part, span: Span) -> tuple[Part, int] | None:
     """(what is sent of it, which of its rows is the first there); None: so few of its
     rows are meant that they are better put together."""
     _, first, end, count = span
-    if isinstance(part, Far):
+    if isinstance(part, RemoteArray):
         return part, 0
     if isinstance(part, Ragged):
         return _ragged_part(part, span)
     assert isinstance(part, np.ndarray)
     rows = part[first:end]
-    if end - first <= count or _far.is_stored(rows):
-        return _far.sent(rows), first
+    if end - first <= count or remote_array.is_stored(rows):
+        return remote_array.sent(rows), first
     return None
 
 
 def _ragged_part(part: Ragged, span: Span) -> tuple[Part, int] | None:
     _, first, end, count = span
     offsets = part.offsets[first : end + 1]
-    if isinstance(part._values, Far):
+    if isinstance(part._values, RemoteArray):
         return Ragged._view(part._values, offsets), first
     values = part.values[offsets[0] : offsets[-1]]
-    if end - first <= count or _far.is_stored(values):
-        return Ragged._view(_far.sent(values), offsets - offsets[0]), first
+    if end - first <= count or remote_array.is_stored(values):
+        return Ragged._view(remote_array.sent(values), offsets - offsets[0]), first
     return None
 
 
 def _gathered(column: Column) -> Part:
     """All rows in one part, which is in the store if it is big."""
-    if column.nbytes < _far.FAR_MIN or column._whole is not None:
+    if column.nbytes < remote_array.REMOTE_MIN or column._whole is not None:
         return _whole(column)
     if column.kind == "fixed":
         part: Any = column.parts[0]
@@ -111,26 +113,28 @@ def _gathered(column: Column) -> Part:
     return Ragged._view(_in_store(column, shape, part.dtype), sums)
 
 
-def _in_store(column: Column, shape: tuple[int, ...], dtype: Any) -> Far:
-    out = _far.new(shape, dtype)
+def _in_store(column: Column, shape: tuple[int, ...], dtype: Any) -> RemoteArray:
+    out = empty(shape, dtype)
     fill = _column.gather_fixed if column.kind == "fixed" else _column.gather_ragged
     fill(_column.near(column), out)
     _core.piece_count(out.nbytes)
-    return Far.of(out)
+    return RemoteArray.of(out)
 
 
 def _whole(column: Column) -> Part:
     whole = column.read()
     if isinstance(whole, Ragged):
-        return Ragged._view(_far.sent(whole._used()), whole.offsets - whole.offsets[0])
+        return Ragged._view(
+            remote_array.sent(whole._used()), whole.offsets - whole.offsets[0]
+        )
     if whole.dtype == object:
-        return FarObjects(put(whole), len(whole))
-    return _far.sent(whole)
+        return RemoteObjects(put(whole), len(whole))
+    return remote_array.sent(whole)
 
 
-def _ready_objects(column: Column, spans: list[Span], memo: Memo) -> Column:
+def _sendable_objects(column: Column, spans: list[Span], memo: Memo) -> Column:
     parts: list[Any] = [column.parts[block] for block, *_ in spans]
-    if not all(isinstance(part, FarObjects) for part in parts):
+    if not all(isinstance(part, RemoteObjects) for part in parts):
         return Column.of(_whole(column))
     to = [(0, 0)] * len(column.parts)
     for i, (block, *_) in enumerate(spans):

@@ -1,4 +1,4 @@
-"""Settled: a future of what is known already, such as one that came from another process."""
+"""CompletedFuture: a future of what is known already, such as one that came from another process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Settled(Future):
+class CompletedFuture(Future):
     """`value` may be a Ref: whoever asks for the result fetches it then."""
 
     __slots__ = ("_error", "_known")
@@ -52,10 +52,10 @@ class Settled(Future):
         return self.result()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Settled, (self._known, self._what, self._error)
+        return CompletedFuture, (self._known, self._what, self._error)
 
 
-def settle(future: Future) -> Settled:
+def completed(future: Future) -> CompletedFuture:
     """The same, done: it is waited for. What lies in a store stays there."""
     what = future._what
     if type(future) is Future and type(future._call) is Call:
@@ -64,11 +64,11 @@ def settle(future: Future) -> Settled:
             raise TypeError(f"{what} gives a stream, which does not travel")
         stored = future._call.stored()
         if stored is not None:
-            return Settled(Ref(*stored), what)
+            return CompletedFuture(Ref(*stored), what)
     try:
-        return Settled(future.result(), what)
+        return CompletedFuture(future.result(), what)
     except Exception as e:
-        return Settled(None, what, e)
+        return CompletedFuture(None, what, e)
 
 
-resolvable[Settled] = Settled.result
+resolvable[CompletedFuture] = CompletedFuture.result

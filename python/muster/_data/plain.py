@@ -9,32 +9,14 @@ from __future__ import annotations
 
 import sys
 
+from muster import _core
 from muster._data.serialize import _is_tensor_type
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# muster/value.h, enum muster_dtype
-_NAMES = (
-    "",
-    "bool",
-    "int8",
-    "uint8",
-    "int16",
-    "uint16",
-    "int32",
-    "uint32",
-    "int64",
-    "uint64",
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-)
-_CODES = {name: code for code, name in enumerate(_NAMES) if name}
+_CODES = {name: code for code, name in enumerate(_core.DTYPES) if name}
 _BFLOAT16 = _CODES["bfloat16"]
 
 
@@ -89,7 +71,7 @@ def tensor(code: int, shape: tuple[int, ...], data: memoryview) -> Any:
         import numpy
     except ImportError:
         raise ValueError("a tensor has come, and numpy is not here") from None
-    return numpy.frombuffer(data, dtype=_NAMES[code]).reshape(shape)
+    return numpy.frombuffer(data, dtype=_core.DTYPES[code]).reshape(shape)
 
 
 def _torch() -> Any:

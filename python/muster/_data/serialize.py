@@ -124,7 +124,7 @@ Pickled = tuple[bytes, list[memoryview], list[Held]]
 def dumps(obj: Any) -> Pickled:
     """The pickle of `obj`, the buffers that `loads` wants beside it, and what it refers to
     in a store."""
-    if type(obj) is Once:
+    if type(obj) is PickledOnce:
         return plain_dumps(obj, PROTOCOL), [], obj.held
     buffers: list[memoryview] = []
 
@@ -148,11 +148,11 @@ def dumps(obj: Any) -> Pickled:
 
 def dumps_alone(obj: Any) -> Pickled:
     """The same for those who have no store: nothing of batches is left there."""
-    outer, collecting.far = collecting.far, False
+    outer, collecting.by_name = collecting.by_name, False
     try:
         return dumps(obj)
     finally:
-        collecting.far = outer
+        collecting.by_name = outer
 
 
 def dumps_call(call: tuple[tuple[Any, ...], dict[str, Any] | None]) -> Pickled:
@@ -165,11 +165,11 @@ def _pickle_refs(
 ) -> tuple[bytes, list[Held]]:
     outer, collecting.held = collecting.held, []
     line, collecting.line = collecting.line, ""
-    later, collecting.later = collecting.later, None  # of this pickle: written with it
+    writes, collecting.writes = collecting.writes, None  # of this pickle: at its end
     try:
         return _pickle(obj, callback), collecting.held
     finally:
-        collecting.held, collecting.line, collecting.later = outer, line, later
+        collecting.held, collecting.line, collecting.writes = outer, line, writes
 
 
 def dumps_inline(obj: Any) -> bytes:
@@ -186,7 +186,7 @@ def to_bytes(obj: Any) -> bytes:
         raise _explain(obj, e) from None
 
 
-class Once:
+class PickledOnce:
     """Pickles `value` now, and is pickled as that: for what goes to many workers.
     `plain`: all in it goes by name, and cloudpickle need not be imported. `name`: what it
     is, for the sender."""
@@ -210,11 +210,11 @@ class Once:
             return plain_loads, (self.data,)
         import cloudpickle
 
-        return _loads_once, (PYTHON, cloudpickle.__version__, self.data)
+        return _load_pickled, (PYTHON, cloudpickle.__version__, self.data)
 
 
-def _loads_once(python: str, pickler: str, data: bytes) -> Any:
-    """What a `Once` of that Python and that cloudpickle holds. A class by value is code of
+def _load_pickled(python: str, pickler: str, data: bytes) -> Any:
+    """What a `PickledOnce` of that Python and that cloudpickle holds. A class by value is code of
     one minor version of Python: another one may crash on it, so it does not try."""
     if python != PYTHON:
         raise SerializationError(

@@ -10,7 +10,7 @@ from muster import _core
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     import numpy as np
@@ -24,15 +24,15 @@ class _Collecting(threading.local):
     """The objects of the store that what is being pickled now refers to."""
 
     held: list[_core.Held] | None = None
-    far = True  # columns of batches may be left in the store
-    later: list[Any] | None = None  # those that are written together: _far.together
+    by_name = True  # columns of batches may be left in the store
+    writes: list[Any] | None = None  # at the end of remote_array.together
     line = ""  # of the user's program that pickles; empty: not looked for yet
 
 
 collecting = _Collecting()
 
 
-def _collect(held: list[_core.Held]) -> None:
+def collect(held: list[_core.Held]) -> None:
     if collecting.held is None:
         raise TypeError(
             "a muster.Ref travels in calls and results alone: nobody would hold its "
@@ -64,7 +64,7 @@ class Ref:
         return sum(held.nbytes for held in self._held)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        _collect(self._held)
+        collect(self._held)
         return _load_ref, (self._meta,)
 
     def __repr__(self) -> str:
@@ -83,7 +83,7 @@ class Resolved:
         self._held = held
 
     def __reduce__(self) -> tuple[Any, ...]:
-        _collect(self._held)
+        collect(self._held)
         return _core.store_get, (self._meta,)
 
 
@@ -110,10 +110,6 @@ def put(value: Any) -> Ref:
     """Write `value` into the store of this node, once, and hold it there. StoreFull if
     there is no room."""
     return Ref(*_core.store_put(value))
-
-
-def get_refs(refs: Iterable[Ref]) -> list[Any]:
-    return [ref.get() for ref in refs]
 
 
 def empty(shape: int | Sequence[int], dtype: Any = float) -> np.ndarray[Any, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster import _core, api
 
-ANSWER_S = 30.0  # of a head that may just be coming back
+ANSWER_S = _core.HEAD_ANSWER_S
 
 
 def head() -> _core.Head:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from muster import _core
+from muster._arguments import check_count
 from muster.config import parse_size, words_of
 
 TYPE_CHECKING = False
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from muster._session.launch import Launch
+
+_LOOK = -1  # a number that the head finds out
 
 
 def of(asked: dict[str, Any]) -> dict[str, Any]:
@@ -50,6 +53,24 @@ def of(asked: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
+def of_worker(host: _core.Host) -> dict[str, Any]:
+    """Of a worker that joins its head."""
+    address, tls = host.head
+    return {
+        "num_cpus": _LOOK,
+        "num_gpus": _LOOK,
+        "num_nodes": 0,
+        "nodes": None,
+        "node_name": None,
+        "min_nodes": 1,
+        "lender": None,
+        "log_to_driver": True,
+        "preload": host.preload,
+        "address": address,
+        "tls": tls,
+    }
+
+
 def is_open(asked: dict[str, Any], options: dict[str, Any]) -> bool:
     """Whether nothing says which head is meant, or what its nodes are."""
     return not (options["address"] or asked["listen"] or _is_described(asked))
@@ -58,9 +79,7 @@ def is_open(asked: dict[str, Any], options: dict[str, Any]) -> bool:
 def at_least_one(min_nodes: int | None, launch: Launch | None) -> int:
     if min_nodes is None:
         return launch.world_size if launch else 1
-    if isinstance(min_nodes, bool) or not isinstance(min_nodes, int) or min_nodes < 1:
-        raise ValueError(f"min_nodes: must be a number of at least 1: {min_nodes!r}")
-    return min_nodes
+    return check_count(min_nodes, "min_nodes", 1)
 
 
 def _has_numbers(asked: dict[str, Any]) -> bool:
@@ -106,12 +125,7 @@ def _folder(spill: str | os.PathLike[str] | bool) -> str | None:
 
 
 def _number(value: int | None, field: str, least: int = 0) -> int:
-    """As the head takes it: -1 is "look"."""
-    if value is None:
-        return -1
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{field}: must be a number of at least {least}: {value!r}")
-    return value
+    return _LOOK if value is None else check_count(value, field, least)
 
 
 def _find_head(

@@ -1,15 +1,16 @@
-"""What a session starts: the muster executable, and interpreters like this one."""
+"""What a session starts: the muster executable, interpreters, and their environment."""
 
 from __future__ import annotations
 
 import os
 import sys
 
+from muster import _core
 from muster.errors import MusterError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 _FLAGS = (
     ("isolated", "-I"),
@@ -70,3 +71,11 @@ def find_executable() -> str:
         f"the muster executable was not found in {', '.join(dict.fromkeys(looked))}: "
         "install muster-rl again, or name it in MUSTER_BIN"
     )
+
+
+def session_env(environ: Mapping[str, str]) -> dict[str, str]:
+    """What all processes of a session start from: the driver's environment, but for what
+    must not travel. As for a driver in C."""
+    driver = [f"{name}={value}" for name, value in environ.items()]
+    pairs = (entry.partition("=") for entry in _core.session_env(driver))
+    return {name: value for name, _, value in pairs}

@@ -10,8 +10,8 @@ import signal
 import traceback
 from typing import TYPE_CHECKING, Any
 
+from muster import _core
 from muster._worker.exit import leave
-from muster._worker.main import OP_FINISH
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -19,16 +19,8 @@ if TYPE_CHECKING:
     from muster._core import Request
     from muster._worker.main import Worker
 
-CANCELLED = 5
-BAD_ARGUMENT = 6
-BAD_RESULT = 7
-RAISED = 1
-NO_METHOD = 3
-
-
-LOST_S = (
-    1.0  # until a closed window is looked at without a reason: who reads may be lost
-)
+# until a closed window is looked at without a reason: its reader may be lost
+LOST_S = 1.0
 END_S = 1.0  # for tasks that are cancelled because the worker ends
 LATE_S = 0.25  # and if one of them holds up the loop, it is interrupted
 
@@ -55,7 +47,7 @@ class AsyncServer:
         loop.remove_reader(fd)
         if self.tasks:
             for task, request in self.tasks.items():
-                if request.op != OP_FINISH:  # the engines clean up
+                if request.op != _core.OP_FINISH:  # the engines clean up
                     task.cancel()
             await asyncio.wait(self.tasks, timeout=END_S)
         raise SystemExit(code)
@@ -88,20 +80,20 @@ class AsyncServer:
         self.told.discard(task)
 
     async def _answer(self, request: Request) -> None:
-        kind = NO_METHOD
+        kind = _core.NO_METHOD
         try:
             async with self.slots:
                 function = request.function()
-                kind = BAD_ARGUMENT
+                kind = _core.BAD_ARGUMENT
                 if request.is_far:  # others have their turn while it is fetched
                     argument = await asyncio.to_thread(request.argument)
                 else:
                     argument = request.argument()
-                kind = RAISED
+                kind = _core.RAISED
                 result = await self._apply(request, function, argument)
                 if self.worker.is_child:
                     leave(0)
-                kind = BAD_RESULT
+                kind = _core.BAD_RESULT
                 request.reply(result)
         except BaseException as error:
             if self.worker.is_child:
@@ -116,7 +108,7 @@ class AsyncServer:
             self._end(error.code if isinstance(error.code, int) else 1)
         elif isinstance(error, asyncio.CancelledError):
             if not self.ended.done():
-                request.fail(error, CANCELLED)
+                request.fail(error, _core.CANCELLED)
         elif isinstance(error, Exception):
             request.fail(error, kind)
         else:

@@ -39,7 +39,7 @@ def exit_code(end: SystemExit) -> int:
     return 1
 
 
-def finish(worker: Worker) -> None:
+def finish_engines(worker: Worker) -> None:
     """The engines' clean-up, to its end."""
     later = worker.finish()
     if later is None:

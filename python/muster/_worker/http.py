@@ -23,7 +23,8 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from muster import _core
-from muster._worker import broadcast as _broadcast
+from muster._worker import broadcast
+from muster._worker.main import find_class
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -31,12 +32,6 @@ if TYPE_CHECKING:
     from muster._worker.main import Worker
 
 _Arguments: TypeAlias = tuple[list[Any], dict[str, Any]]
-
-# Operations of the engine's thread: wire/frame.h.
-OP_CONFIGURE = 32
-OP_SET_ENV = 33
-OP_CREATE_ENGINE = 34
-OP_CALL = 35
 
 
 class _Refused(Exception):
@@ -339,7 +334,7 @@ def _create_engine(worker: Worker, body: dict[str, Any]) -> bytes:
     args = _field(body, "init_args", list, [])
     kwargs = _field(body, "init_kwargs", dict, {})
     try:
-        cls = worker.find_class(path)
+        cls = find_class(path)
     except Exception as e:
         return _failure(400, f"the engine '{path}' cannot be imported: {e}", e)
     if not callable(cls):
@@ -379,16 +374,16 @@ def _own_arguments(body: dict[str, Any]) -> _Arguments:
 
 def _arguments(engine: Any, body: dict[str, Any]) -> tuple[_Arguments, bool]:
     """Its own, or those of the head of its model-parallel group; is its result wanted?"""
-    default = _broadcast.by_default(engine)
+    default = broadcast.by_default(engine)
     if not (body.get("rpc_meta") or {}).get("broadcast", default):
         return _own_arguments(body), True
     try:
-        target = _broadcast.target_of(engine, body["method"])
-    except _broadcast.CannotBroadcast as e:
+        target = broadcast.target_of(engine, body["method"])
+    except broadcast.CannotBroadcast as e:
         raise _Refused(501, f"'rpc_meta': arguments cannot be broadcast: {e}") from None
     try:
-        found = _broadcast.broadcast(target, lambda: _own_arguments(body))
-    except _broadcast.CannotBroadcast as e:
+        found = broadcast.broadcast(target, lambda: _own_arguments(body))
+    except broadcast.CannotBroadcast as e:
         raise _Refused(400, f"arguments were not broadcast: {e}") from None
     return found, target.is_source
 
@@ -405,19 +400,19 @@ def _raised(body: dict[str, Any], error: Exception) -> bytes:
 
 
 async def _finish(
-    body: dict[str, Any], value: Awaitable[Any], is_wanted: bool
+    body: dict[str, Any], value: Awaitable[Any], can_refer: bool
 ) -> bytes:
     try:
         value = await value
     except Exception as e:
         return _raised(body, e)
-    return _result(value if is_wanted else None)
+    return _result(value if can_refer else None)
 
 
 def _call(worker: Worker, body: dict[str, Any]) -> bytes | Awaitable[bytes]:
     engine, method = _find_method(worker, body)
     try:
-        (args, kwargs), is_wanted = _arguments(engine, body)
+        (args, kwargs), can_refer = _arguments(engine, body)
         threads = worker.threads_of(method)
         value = (
             method(*args, **kwargs)
@@ -431,19 +426,19 @@ def _call(worker: Worker, body: dict[str, Any]) -> bytes | Awaitable[bytes]:
         elif isinstance(value, Future):
             value = value.result()
         if inspect.isawaitable(value):
-            return _finish(body, value, is_wanted)
+            return _finish(body, value, can_refer)
     except _Refused:
         raise
     except Exception as e:
         return _raised(body, e)
-    return _result(value if is_wanted else None)
+    return _result(value if can_refer else None)
 
 
 _OPERATIONS: dict[int, Callable[[Worker, dict[str, Any]], bytes | Awaitable[bytes]]] = {
-    OP_CONFIGURE: _configure,
-    OP_SET_ENV: _set_env,
-    OP_CREATE_ENGINE: _create_engine,
-    OP_CALL: _call,
+    _core.OP_HTTP_CONFIGURE: _configure,
+    _core.OP_HTTP_SET_ENV: _set_env,
+    _core.OP_HTTP_CREATE_ENGINE: _create_engine,
+    _core.OP_HTTP_CALL: _call,
 }
 
 

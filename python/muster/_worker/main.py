@@ -22,30 +22,15 @@ import types
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from muster import _core
-from muster._data import serialize as _serialize
-from muster._session import package as _package
-from muster._worker import engines as _engines
-from muster._worker import exit as _end
-from muster._worker import mesh as _mesh
+from muster._data.serialize import dumps_exception
+from muster._session import package
+from muster._worker import engines
+from muster._worker.exit import exit_code, finish_engines, hide_dropped, leave
 from muster.dispatch import methods_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Executor
-
-# Operations of the engine's thread: wire/frame.h.
-OP_CONFIGURE = 16
-OP_SET_ENV = 17
-OP_CREATE_ENGINE = 18
-OP_DESTROY_ENGINE = 19
-OP_LOOK = 20
-OP_FINISH = 21
-OPS_HTTP = range(32, 36)  # answered with bytes; see _http.py
-
-# Kinds of failure: proto/muster.proto.
-RAISED = 1
-NO_ENGINE = 2
-NO_METHOD = 3
 
 DEFAULT_CONCURRENCY = 1000
 
@@ -58,7 +43,7 @@ class _NoSuchMethod(AttributeError):
     """A call to a method that the engine does not have."""
 
 
-def _find_class(cls: Any) -> Any:
+def find_class(cls: Any) -> Any:
     """A class as it is, or the one at an import path ("pkg.mod.Class")."""
     if not isinstance(cls, str):
         return cls
@@ -89,12 +74,6 @@ def _has_async_methods(cls: Any) -> bool:
 
 
 _mask = threading.local()  # of signals, before a fork
-_config: Any = None  # of this worker, by configure()
-
-
-def worker_config() -> Any:
-    """What `cluster.configure(...)` gave to this worker; None outside of one."""
-    return _config
 
 
 class Worker:
@@ -103,7 +82,7 @@ class Worker:
     def __init__(
         self, boot: bytes | None, control_fd: int, listen_fd: int, listen_tcp_fd: int
     ) -> None:
-        self.engines = _engines.engines
+        self.engines = engines.engines
         self.mesh: dict[str, int] | None = None  # as the cluster's creator gave it
         self.is_async = False
         self.finished: set[int] = set()  # engines whose clean-up was begun, by id
@@ -134,32 +113,23 @@ class Worker:
         return target
 
     def operate(self, op: int, argument: Any) -> Any:
-        if op == OP_CREATE_ENGINE:
-            return self.create_engine(**argument)
-        if op == OP_DESTROY_ENGINE:
-            return self._destroy_engine(argument)
-        if op == OP_SET_ENV:
-            return self.set_env(argument)
-        if op == OP_LOOK:
-            return self.look(**argument)
-        if op == OP_FINISH:
-            return self.finish()
-        if op == OP_CONFIGURE:
-            return self.configure(argument)
-        if op in OPS_HTTP:
-            from muster._worker import http as _http
+        if _core.OP_HTTP_CONFIGURE <= op <= _core.OP_HTTP_CALL:  # answered with bytes
+            from muster._worker import http
 
-            return _http.operate(self, op, argument)
-        raise ValueError(f"unknown operation {op}")
+            return http.operate(self, op, argument)
+        operation = _OPERATIONS.get(op)
+        if operation is None:
+            raise ValueError(f"unknown operation {op}")
+        return operation(self, argument)
 
     def describe(
         self, error: BaseException, kind: int
     ) -> tuple[int, str, str, str, bytes]:
         """(kind, type, message, traceback, pickled) of an exception."""
         if isinstance(error, _NoSuchEngine):
-            kind = NO_ENGINE
+            kind = _core.NO_ENGINE
         elif isinstance(error, _NoSuchMethod):
-            kind = NO_METHOD
+            kind = _core.NO_METHOD
         cls = type(error)
         text = "".join(traceback.format_exception(cls, error, error.__traceback__))
         return (
@@ -167,7 +137,7 @@ class Worker:
             f"{cls.__module__}.{cls.__qualname__}",
             _as_text(_message_of(error)),
             _as_text(text),
-            _serialize.dumps_exception(error),
+            dumps_exception(error),
         )
 
     # -- operations ---------------------------------------------------------------------
@@ -185,12 +155,12 @@ class Worker:
         _core.check_engine_name(name)
         if name in self.engines:
             raise ValueError(f"there is an engine '{name}' in this worker already")
-        found = self.find_class(cls)
-        _engines.making.append(name)
+        found = find_class(cls)
+        engines.constructing.append(name)
         try:
             self.engines[name] = found(*args, **(kwargs or {}))
         finally:
-            _engines.making.pop()
+            engines.constructing.pop()
         has_async = _has_async_methods(found)
         if max_concurrency and has_async:
             self.concurrency = max_concurrency
@@ -224,34 +194,30 @@ class Worker:
         if what == "mesh":
             return self.mesh
         if what == "registered":
-            return _mesh.registered(engine, name)
+            return engines.registered_mesh(engine, name)
         target = self.engines.get(engine)
         if target is None:
             raise _NoSuchEngine(f"no engine '{engine}' in this worker")
         if what == "methods":
             return methods_of(type(target))
-        return _mesh.rank_info(target)
+        return engines.rank_info(target)
 
     def _destroy_engine(self, name: str) -> Any:
         engine = self.engines.pop(name, None)
         if engine is None:
             raise _NoSuchEngine(f"no engine '{name}' in this worker")
-        _mesh.forget(name)
+        engines.forget_meshes(name)
         threads = self.threads.pop(id(engine), None)
         if threads is not None:
             threads.shutdown(wait=False)
         self.host.set_engines(list(self.engines))
         return _call_hook(engine)
 
-    def find_class(self, cls: Any) -> Any:
-        return _find_class(cls)
-
     def set_env(self, env: Mapping[str, str]) -> None:
         os.environ.update(env)
 
     def configure(self, config: Any, seed: str | None = None) -> None:
-        global _config
-        _config = config
+        engines.set_worker_config(config)
         if seed is None:
             seed = f"{self.host.cluster}{self.host.rank}"
         random.seed(seed)
@@ -265,13 +231,13 @@ class Worker:
         """The handler of SIGTERM."""
         if self.host.terminate(signum):  # no exception ends what runs
             self.host.leave()
-            _end.leave(128 + signum, self.end, atexit._run_exitfuncs)
+            leave(128 + signum, self.end, atexit._run_exitfuncs)
 
     def end(self) -> None:
         """Answer what can be answered, and let the engines clean up."""
         self.host.end()
         signal.set_wakeup_fd(-1)
-        _end.finish(self)
+        finish_engines(self)
 
     @property
     def is_child(self) -> bool:
@@ -314,6 +280,16 @@ class Worker:
             if hook is not None:
                 later.append(hook)
         return later
+
+
+_OPERATIONS: dict[int, Callable[[Worker, Any], Any]] = {
+    _core.OP_CREATE_ENGINE: lambda worker, fields: worker.create_engine(**fields),
+    _core.OP_DESTROY_ENGINE: Worker._destroy_engine,
+    _core.OP_SET_ENV: Worker.set_env,
+    _core.OP_LOOK: lambda worker, fields: worker.look(**fields),
+    _core.OP_FINISH: lambda worker, _: worker.finish(),
+    _core.OP_CONFIGURE: Worker.configure,
+}
 
 
 def _call_hook(engine: Any) -> Any:
@@ -362,7 +338,7 @@ def _prepare(worker: Worker) -> None:
             sys.path.insert(0, entry)
     signum, fd = host.stack
     faulthandler.register(signum, file=fd, all_threads=True, chain=True)
-    _end.hide_dropped(host)
+    hide_dropped(host)
     signal.signal(signal.SIGTERM, worker.on_terminate)
     signal.set_wakeup_fd(host.wake_fd, warn_on_full_buffer=False)
     os.register_at_fork(
@@ -391,12 +367,12 @@ def _run(
         worker = Worker(boot, control_fd, listen_fd, listen_tcp_fd)
         try:
             _prepare(worker)
-            _package.enter(os.environ)
+            package.enter(os.environ)
             _serve(worker)
             code = 0
         except SystemExit as end:
             worker.host.leave()
-            code = _end.exit_code(end)
+            code = exit_code(end)
         finally:
             worker.host.leave()
             if worker.is_child:
@@ -405,7 +381,7 @@ def _run(
                 worker.end()
     except BaseException:
         traceback.print_exc()
-    _end.leave(code, *steps)
+    leave(code, *steps)
 
 
 def main_fork(

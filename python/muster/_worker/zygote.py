@@ -18,8 +18,7 @@ import traceback
 from typing import Any, NoReturn
 
 from muster import _core
-from muster._worker import fork_hooks as _forks
-from muster._worker import loaded_files as _loaded
+from muster._worker import fork_hooks, loaded_files
 
 # What every worker has, if it is installed.
 _ALWAYS = ("numpy", "cloudpickle")
@@ -30,7 +29,7 @@ def _import(names: list[str] | tuple[str, ...], *, optional: bool) -> list[str]:
     problems = []
     for name in names:
         try:
-            with _loaded.watch():
+            with loaded_files.watch():
                 importlib.import_module(name)
         except BaseException as error:  # a module may even call sys.exit
             missing = isinstance(error, ModuleNotFoundError) and error.name == name
@@ -62,9 +61,9 @@ def _obstacle() -> str:
 
 
 def _report(fd: int, problems: list[str]) -> None:
-    for path, (size, mtime_ns) in _loaded.files.items():
+    for path, (size, mtime_ns) in loaded_files.files.items():
         _core.zygote_loaded(fd, path, size, mtime_ns)
-    for entry in _loaded.changed_variables():
+    for entry in loaded_files.changed_variables():
         _core.zygote_changed(fd, entry)
     obstacle = _obstacle()
     if obstacle:
@@ -74,11 +73,11 @@ def _report(fd: int, problems: list[str]) -> None:
 
 def _settle() -> None:
     """Let children share the memory of what was imported."""
-    from muster._worker import main as _worker
+    from muster._worker.main import ignore_interrupts
 
     sys.stdout.flush()
     sys.stderr.flush()
-    _worker.ignore_interrupts()
+    ignore_interrupts()
     gc.freeze()
     _core.zygote_fill()
 
@@ -100,7 +99,7 @@ def _run_worker(fd: int, request: tuple[Any, ...]) -> NoReturn:
     code = 1
     try:
         _core.zygote_child(fd)
-        _, _uid, _cluster, _rank, env, _working_dir, boot, *fds = request
+        _, _, env, boot, fds = request
         environ = os.environ
         for entry in env:
             name, _, value = entry.partition("=")
@@ -110,9 +109,9 @@ def _run_worker(fd: int, request: tuple[Any, ...]) -> NoReturn:
         if numpy_random is not None:
             # from numbers: ten times as quick as from nothing
             numpy_random.seed(memoryview(os.urandom(16)).cast("I").tolist())
-        from muster._worker import main as _worker
+        from muster._worker.main import main_fork
 
-        _worker.main_fork(boot, *fds)
+        main_fork(boot, *fds)
         code = 0
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
@@ -129,7 +128,7 @@ def _run_worker(fd: int, request: tuple[Any, ...]) -> NoReturn:
 def _fork(fd: int, uid: int) -> int:
     """A fork, reported. -1: it failed, 0: this is the child."""
     try:
-        pid = _forks.fork()
+        pid = fork_hooks.fork()
     except OSError as error:
         _core.zygote_started(fd, uid, 0, error.errno or errno.EAGAIN)
         return -1

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from muster.future import Future
-    from muster.roll.rank_info import RankInfo
+    from muster.roll.worker import RankInfo
 
 # what a handle of a cluster has, beside what every handle has
 _KEPT = (

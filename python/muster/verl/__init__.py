@@ -67,20 +67,10 @@ if TYPE_CHECKING:
         unpad_dataproto,
     )
 
-_PROTOCOL = (
-    "DataProto",
-    "DataProtoConfig",
-    "DataProtoItem",
-    "fold_batch_dim",
-    "pad_dataproto_to_divisor",
-    "unfold_batch_dim",
-    "unpad_dataproto",
-)
-
 
 def __getattr__(name: str) -> object:
     """DataProto needs numpy, which is imported when it is asked for."""
-    if name not in _PROTOCOL:
+    if name not in __all__:
         raise AttributeError(f"module 'muster.verl' has no attribute {name!r}")
     from muster.verl import protocol
 

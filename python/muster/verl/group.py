@@ -10,7 +10,7 @@ import muster
 from muster import _core
 from muster._adapters.actor import Handle
 from muster._arguments import check_misspelt
-from muster._cluster.spec import modules_of
+from muster._cluster.worker_class import modules_of
 from muster._data.rows import Each, each_if_lists
 from muster.config import WorkerConfig
 from muster.future import Future, get

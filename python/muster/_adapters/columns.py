@@ -1,22 +1,121 @@
-"""The tensors of a DataProto, by name."""
+"""The columns of a DataProto by name, some of which may not have been read yet.
+
+`batch` is a Columns, `non_tensor_batch` a dict, which is a LazyDict where a column of it was
+not read yet.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from muster._adapters.lazy_column import Late, packed, ready, rows, shared, stored, take
+from muster._adapters.lazy_column import LazyColumn, packed, read, rows, shared, stored
+from muster._adapters.lazy_column import take as take_rows
+from muster._data.batch_parts import indexes_of
 from muster._data.column import came_together
 from muster._data.remote_array import together
 from muster._data.torch_arrays import is_tensor, tensor_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from typing import Any
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Any, Self
 
     from numpy.typing import NDArray
 
-    Cell = Any  # an array, a tensor, or Late
+    from muster._adapters.lazy_column import Cell, Memo
+
+
+# ---- a dict ---------------------------------------------------------------------------
+
+
+class LazyDict(dict[str, "Any"]):
+    """A dict whose values are read when they are asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        value = super().__getitem__(name)
+        if isinstance(value, LazyColumn):
+            value = self[name] = read(value)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        """Its own, so that dict(x) and {**x} ask for the values, as all others do."""
+        return iter(self.keys())
+
+    def cells(self) -> dict[str, Cell]:
+        """As they are, read or not."""
+        return {name: super(LazyDict, self).__getitem__(name) for name in self.keys()}
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self else default
+
+    def values(self) -> Any:
+        return [self[name] for name in self.keys()]
+
+    def items(self) -> Any:
+        return [(name, self[name]) for name in self.keys()]
+
+    def pop(self, name: str, *default: Any) -> Any:
+        if name in self:
+            value = self[name]
+            del self[name]
+            return value
+        return super().pop(name, *default)
+
+    def popitem(self) -> tuple[str, Any]:
+        name, value = super().popitem()
+        return name, read(value)
+
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        if name not in self:
+            self[name] = default
+        return self[name]
+
+    def copy(self) -> Self:
+        return type(self)(self.cells())
+
+    def __or__(self, other: Any) -> Any:
+        return dict(self.items()) | other
+
+    def __ror__(self, other: Any) -> Any:
+        return other | dict(self.items())
+
+    def __eq__(self, other: object) -> bool:
+        return dict(self.items()) == other
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None
+
+    def __repr__(self) -> str:
+        return repr(dict(self.items()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return as_dict, (packed_cells(self.cells()),)
+
+
+def as_dict(cells: dict[str, Cell]) -> dict[str, Any]:
+    """A LazyDict where one is needed."""
+    if any(isinstance(cell, LazyColumn) for cell in cells.values()):
+        return LazyDict(cells)
+    return cells
+
+
+def cells_of(columns: dict[str, Any] | Columns | None) -> dict[str, Cell]:
+    """As they are, read or not."""
+    if isinstance(columns, (LazyDict, Columns)):
+        return columns.cells()
+    return columns or {}
+
+
+def packed_cells(cells: dict[str, Cell]) -> dict[str, Cell]:
+    """As they are pickled."""
+    memo: Memo = {}
+    with together():
+        return {name: packed(cell, memo) for name, cell in cells.items()}
+
+
+# ---- tensors --------------------------------------------------------------------------
 
 
 class Columns:
@@ -50,6 +149,11 @@ class Columns:
         self._cells = cells
         self._rows = count
         return self
+
+    def each(self, change: Callable[[Cell], Cell], count: int = -1) -> Columns:
+        """Of the same names; `count`: how many rows they have then."""
+        cells = {name: change(cell) for name, cell in self._cells.items()}
+        return self._made(cells, self._rows if count < 0 else count)
 
     @property
     def batch_size(self) -> tuple[int]:
@@ -87,7 +191,7 @@ class Columns:
             raise KeyError(f"there is no tensor {name!r}; there are: {known}") from None
 
     def cells(self) -> dict[str, Cell]:
-        """As they are."""
+        """As they are, read or not."""
         return self._cells
 
     def shared(self, name: str) -> Any:
@@ -99,8 +203,8 @@ class Columns:
         """A column by its name; a row as a dict; rows by a slice, a list or a mask."""
         if isinstance(index, str):
             cell = self.cell(index)
-            if isinstance(cell, Late):
-                cell = self._cells[index] = ready(cell)
+            if isinstance(cell, LazyColumn):
+                cell = self._cells[index] = read(cell)
             return cell
         if isinstance(index, slice):
             return self.rows(index)
@@ -145,27 +249,24 @@ class Columns:
         self.cell(old)
         if new in self and new != old:
             raise ValueError(f"there is a tensor {new!r} already")
-        cells = {new if n == old else n: c for n, c in self._cells.items()}
-        self._cells = cells
+        self._cells = {new if n == old else n: c for n, c in self._cells.items()}
         return self
 
     def rows(self, chosen: slice) -> Columns:
-        memo: dict[Any, Any] = {}
-        cells = {name: rows(c, chosen, memo) for name, c in self._cells.items()}
-        return self._made(cells, len(range(self._rows)[chosen]))
+        memo: Memo = {}
+        count = len(range(self._rows)[chosen])
+        return self.each(lambda cell: rows(cell, chosen, memo), count)
+
+    def take(self, indexes: NDArray[Any]) -> Columns:
+        memo: Memo = {}
+        count = int(indexes.sum()) if indexes.dtype == bool else len(indexes)
+        return self.each(lambda cell: take_rows(cell, indexes, memo), count)
 
     def stored(self, chunks: int) -> Columns:
         """Those of which a chunk would go by name are in the store of this node then."""
-        memo: dict[Any, Any] = {}
+        memo: Memo = {}
         with together():
-            cells = {n: stored(c, chunks, memo) for n, c in self._cells.items()}
-        return self._made(cells, self._rows)
-
-    def take(self, indexes: NDArray[Any]) -> Columns:
-        memo: dict[Any, Any] = {}
-        cells = {name: take(c, indexes, memo) for name, c in self._cells.items()}
-        mask = indexes.dtype == bool
-        return self._made(cells, int(indexes.sum()) if mask else len(indexes))
+            return self.each(lambda cell: stored(cell, chunks, memo))
 
     def copy(self) -> Columns:
         """Of the names; the tensors are the same."""
@@ -173,32 +274,31 @@ class Columns:
 
     def clone(self) -> Columns:
         """Of the tensors too."""
-        values = {name: shared(cell) for name, cell in self._cells.items()}
-        cells = {
-            name: value.clone() if is_tensor(value) else value.copy()
-            for name, value in values.items()
-        }
-        return self._made(cells, self._rows)
+
+        def copied(cell: Cell) -> Any:
+            value = shared(cell)
+            return value.clone() if is_tensor(value) else value.copy()
+
+        return self.each(copied)
 
     def contiguous(self) -> Columns:
-        values = dict(self.items())
-        cells = {
-            name: v.contiguous() if is_tensor(v) else np.ascontiguousarray(v)
-            for name, v in values.items()
-        }
-        return self._made(cells, self._rows)
+        def made(value: Any) -> Any:
+            return (
+                value.contiguous() if is_tensor(value) else np.ascontiguousarray(value)
+            )
+
+        return self._made({name: made(v) for name, v in self.items()}, self._rows)
 
     def to(self, device: Any) -> Columns:
         """On another device; arrays become tensors there."""
-        if str(device) == "cpu":
-            moved = {n: c.cpu() if is_tensor(c) else c for n, c in self._cells.items()}
-            return self._made(moved, self._rows)
-        values = {n: shared(cell) for n, cell in self._cells.items()}
-        moved = {
-            n: (v if is_tensor(v) else tensor_of(v)).to(device)
-            for n, v in values.items()
-        }
-        return self._made(moved, self._rows)
+
+        def moved(cell: Cell) -> Any:
+            if str(device) == "cpu":
+                return cell.cpu() if is_tensor(cell) else cell
+            value = shared(cell)
+            return (value if is_tensor(value) else tensor_of(value)).to(device)
+
+        return self.each(moved)
 
     def to_dict(self) -> dict[str, Any]:
         return dict(self.items())
@@ -210,19 +310,16 @@ class Columns:
         return TensorDict(self.to_dict(), batch_size=[self._rows])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        memo: dict[Any, Any] = {}
-        with together():
-            cells = {name: packed(cell, memo) for name, cell in self._cells.items()}
         bare = {
-            name: (cell.column, cell.tensor) if isinstance(cell, Late) else cell
-            for name, cell in cells.items()
+            name: (cell.column, cell.tensor) if isinstance(cell, LazyColumn) else cell
+            for name, cell in packed_cells(self._cells).items()
         }
         return _load_columns, (bare, self._rows)
 
     def __repr__(self) -> str:
         columns = ", ".join(
             f"{name}: {tuple(getattr(c, 'shape', ()))}"
-            if not isinstance(c, Late)
+            if not isinstance(c, LazyColumn)
             else f"{name}: not read yet"
             for name, c in self._cells.items()
         )
@@ -232,15 +329,15 @@ class Columns:
 def _load_columns(bare: dict[str, Any], count: int) -> Columns:
     """A function by its name: what is bound to a class would travel by value."""
     cells = {
-        name: Late(*cell) if isinstance(cell, tuple) else cell
+        name: LazyColumn(*cell) if isinstance(cell, tuple) else cell
         for name, cell in bare.items()
     }
-    came_together(cell.column for cell in cells.values() if isinstance(cell, Late))
+    came_together(c.column for c in cells.values() if isinstance(c, LazyColumn))
     return Columns._made(cells, count)
 
 
 def _count(name: str, value: Any) -> int:
-    if isinstance(value, Late):
+    if isinstance(value, LazyColumn):
         return len(value)
     shape = getattr(value, "shape", None)
     if shape is None:
@@ -251,25 +348,3 @@ def _count(name: str, value: Any) -> int:
     if not len(shape):
         raise ValueError(f"tensor {name!r}: a single number has no rows")
     return int(shape[0])
-
-
-def indexes_of(index: Any, count: int) -> NDArray[Any]:
-    """Whole numbers, or a mask of `count`."""
-    if is_tensor(index):
-        index = index.detach().cpu().numpy()
-    found = np.asarray(index)
-    if found.ndim == 0 and found.dtype != bool:
-        found = found.reshape(1)
-    if found.size == 0 and found.dtype != bool:
-        found = found.reshape(-1).astype(np.int64)
-    if found.ndim != 1 or found.dtype.kind not in "iub":
-        raise IndexError(f"a list of numbers, or a mask, is needed: {index!r}")
-    if found.dtype == bool:
-        if len(found) != count:
-            raise IndexError(f"a mask of {len(found)}: there are {count} rows")
-        return found
-    found = found.astype(np.int64, copy=False)
-    for i in (int(found.min()), int(found.max())) if len(found) else ():
-        if not -count <= i < count:
-            raise IndexError(f"there is no row {i}: there are {count}")
-    return found
