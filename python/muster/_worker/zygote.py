@@ -2,7 +2,7 @@
 
 Started by the agent as ``python -c "from muster._worker.zygote import main; main()"`` with a
 seqpacket socket whose number is in ``MUSTER_ZYGOTE_FD``. One thread and no event loop:
-it waits in C (``src/agent/zygote_side.h``), forks, reports and reaps. A module that cannot
+it waits in C (``src/agent/zygotes/process.h``), forks, reports and reaps. A module that cannot
 be imported here is no failure: whoever needs it imports it again in the worker, where the
 error reaches the person who asked for it.
 """
@@ -99,7 +99,7 @@ def _run_worker(fd: int, request: tuple[Any, ...]) -> NoReturn:
     code = 1
     try:
         _core.zygote_child(fd)
-        _, _, env, boot, fds = request
+        _, _, env, fds = request
         environ = os.environ
         for entry in env:
             name, _, value = entry.partition("=")
@@ -109,9 +109,9 @@ def _run_worker(fd: int, request: tuple[Any, ...]) -> NoReturn:
         if numpy_random is not None:
             # from numbers: ten times as quick as from nothing
             numpy_random.seed(memoryview(os.urandom(16)).cast("I").tolist())
-        from muster._worker.main import main_fork
+        from muster._worker.main import run
 
-        main_fork(boot, *fds)
+        run(*fds)
         code = 0
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
