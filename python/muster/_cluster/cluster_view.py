@@ -37,7 +37,7 @@ class ClusterView(View):
         self._nodes = nodes  # by index
         self._kept: list[Any] = []  # what its steps refer to in the store
         self._helpers: dict[int, list[Member]] = {}
-        self._resizes = api.resizes()
+        self._changes = api.changes()
 
     def _enter(
         self, members: Sequence[Member], bound: Binding, engine: str = ENGINE
@@ -98,11 +98,12 @@ class ClusterView(View):
         self._bound.forget(member.rank)
 
     def _refresh(self) -> None:
-        """Somebody else may have resized it."""
-        known = api.resizes()
-        if known == self._resizes or self._gone:
+        """It may have been resized or initialized by another process."""
+        self._bound.refresh()
+        known = api.changes()
+        if known == self._changes or self._gone:
             return
-        self._resizes = known
+        self._changes = known
         try:
             asked = {"name": self._name}
             status = api.session().head.ask("find", asked).result(ANSWER_S)
@@ -124,7 +125,7 @@ class ClusterView(View):
 
     def _resized(self, status: dict[str, Any]) -> None:
         """Its members are those that the head tells of."""
-        self._resizes = api.resizes()
+        self._changes = api.changes()
         kept = {w.uid: w for w in self._members}
         workers = [kept.get(w.uid, w) for w in self._take_workers(status)]
         self._members = tuple(workers)

@@ -6,6 +6,7 @@ the same node, and otherwise fetches it once per node.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from math import prod
 from weakref import WeakSet, ref
 
@@ -13,7 +14,6 @@ import numpy as np
 
 from muster import _core
 from muster._data.store import Ref, collect, collecting, empty
-from muster.errors import MusterError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -173,17 +173,16 @@ def read(wanted: Sequence[tuple[RemoteArray, int, int]]) -> list[RemoteArray]:
     return out
 
 
-_referred: WeakSet[RemoteArray] = WeakSet()  # those that came, and are still used
+# those that came from elsewhere, and are still referred to
+_referred: WeakSet[RemoteArray | RemoteObjects] = WeakSet()
 
 
 def fetch_referred() -> None:
-    """Read what was not read yet, before the stores go. What does not fit, or is lost,
-    stays unread."""
+    """Read what was not read yet, before the stores go. What does not fit, is lost, or
+    cannot be unpickled here stays unread."""
     for array in [array for array in _referred if not array.is_here]:
-        try:
+        with suppress(Exception):
             array.read()
-        except MusterError:
-            continue
 
 
 def _unread_mates(wanted: list[RemoteArray]) -> list[RemoteArray]:
@@ -242,7 +241,7 @@ class together:
 class RemoteObjects:
     """A row of Python objects in a store."""
 
-    __slots__ = ("_objects", "_ref", "shape")
+    __slots__ = ("__weakref__", "_objects", "_ref", "shape")
 
     dtype = np.dtype(object)
 
@@ -250,6 +249,7 @@ class RemoteObjects:
         self._ref = ref
         self._objects: NDArray[Any] | None = None
         self.shape = (count,)
+        _referred.add(self)
 
     def __len__(self) -> int:
         return self.shape[0]

@@ -193,6 +193,20 @@ def fetch(name: str) -> list[Entry]:
 
 # ---- in a worker ----------------------------------------------------------------------
 
+
+def usable_paths(entries: Sequence[str]) -> list[str]:
+    """A driver's sys.path as this interpreter can use it: what belongs to another version
+    of Python (its library, its packages) is replaced by our own."""
+    import re  # 4 ms that drivers can do without
+
+    version = re.compile(r"(?:^|/)python(\d)\.?(\d+)(?:\.zip)?(?=/|$)")
+    ours = (str(sys.version_info.major), str(sys.version_info.minor))
+    kept = [p for p in entries if all(v == ours for v in version.findall(p))]
+    if len(kept) < len(entries):
+        kept += [p for p in sys.path if p not in kept]
+    return kept
+
+
 _lock_fd = -1  # of the package that this process uses: held until its end
 entered = ""  # its folder
 _paths: tuple[list[str], list[str]] = (

@@ -18,6 +18,7 @@ import traceback
 from typing import Any, NoReturn
 
 from muster import _core
+from muster._session.package import usable_paths
 from muster._worker import fork_hooks, loaded_files
 
 # What every worker has, if it is installed.
@@ -84,7 +85,7 @@ def _settle() -> None:
 
 def _set_up(sys_path: list[str], preload: list[str]) -> list[str]:
     if sys_path:
-        sys.path[:] = sys_path
+        sys.path[:] = usable_paths(sys_path)
     sys.argv = ["muster-worker"]
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
