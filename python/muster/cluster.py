@@ -185,9 +185,9 @@ class Cluster(ClusterView):
 
     def _give_up(self) -> None:
         self._fail()
-        head = self._require_owner().head
+        owner = self._require_owner()
         with suppress(Exception):
-            head.destroy_cluster(self._name, True, 0, 0, ANSWER_S)
+            owner.destroy_cluster(self._name, True, 0, 0)
 
     def _complete(self, status: dict[str, Any]) -> None:
         """It was created: what the head tells of it."""
@@ -360,10 +360,9 @@ class Cluster(ClusterView):
     def _change(self, verb: str, asked: dict[str, Any]) -> dict[str, Any]:
         head = self._require_owner().head
         try:
-            status: dict[str, Any] = head.ask(verb, asked).result(None)
+            return head.ask(verb, asked).result(None)
         except Refused as e:
             raise cluster_refused(e) from None
-        return status
 
     def resize(self, world_size: int, *, grace: float = STOP_GRACE_S) -> None:
         """Another number of workers; those that stay go on. The last ranks go (SIGTERM, and
@@ -407,10 +406,8 @@ class Cluster(ClusterView):
         self._peers = []
         self._members = members
         self._first = self._destroyed
-        head = self._owner.head
-        if head.alive:
-            how = (self._is_maker, first, grace, grace + ANSWER_S)
-            head.destroy_cluster(self._name, *how)
+        if self._owner.head.alive:
+            self._owner.destroy_cluster(self._name, self._is_maker, first, grace)
         self._gone = True
 
     shutdown = destroy

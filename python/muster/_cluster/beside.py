@@ -41,8 +41,7 @@ class Processes:
     def destroy(self, *, grace: float = _core.STOP_GRACE_S) -> None:
         """End them: SIGTERM, and SIGKILL `grace` seconds later. Idempotent."""
         if not self._gone and self._session.head.alive:
-            until = grace + _core.HEAD_ANSWER_S
-            self._session.head.destroy_cluster(self.name, True, self._uid, grace, until)
+            self._session.destroy_cluster(self.name, True, self._uid, grace)
         self._gone = True
 
     def __enter__(self) -> Self:
