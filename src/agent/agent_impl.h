@@ -27,8 +27,8 @@
 #include "io/json.h"
 #include "io/loop.h"
 #include "proto/muster.pb-c.h"
-#include "wire/exits.h"
-#include "wire/link.h"
+#include "wire/client/exits.h"
+#include "wire/link/link.h"
 
 #include <stdbool.h>
 #include <sys/resource.h>

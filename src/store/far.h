@@ -25,7 +25,7 @@
 #define MS_STORE_FAR_H
 
 #include "store/server_impl.h"
-#include "wire/link.h"
+#include "wire/link/link.h"
 
 /* A store of another node that we have dialled. */
 struct ms_far {

@@ -30,7 +30,7 @@
 #include "cluster/registry.h"
 #include "io/loop.h"
 #include "proto/muster.pb-c.h"
-#include "wire/link.h"
+#include "wire/link/link.h"
 
 #include <stdbool.h>
 

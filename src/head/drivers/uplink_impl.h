@@ -16,8 +16,8 @@
 #include "head/drivers/uplink.h"
 #include "io/loop.h"
 #include "proto/muster.pb-c.h"
-#include "wire/link.h"
-#include "wire/tls.h"
+#include "wire/link/link.h"
+#include "wire/transport/tls.h"
 
 #include <stdbool.h>
 #include <stdint.h>

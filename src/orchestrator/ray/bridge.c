@@ -6,7 +6,7 @@
 #include "orchestrator/ray/child.h"
 #include "orchestrator/ray/offer.h"
 #include "orchestrator/ray/wire.h"
-#include "wire/server.h"
+#include "wire/server/server.h"
 
 #include <errno.h>
 #include <signal.h>

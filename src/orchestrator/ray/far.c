@@ -8,7 +8,7 @@
 #include "orchestrator/ray/job.h"
 #include "orchestrator/ray/offer.h"
 #include "orchestrator/ray/wire.h"
-#include "wire/server.h"
+#include "wire/server/server.h"
 
 #include <errno.h>
 #include <openssl/crypto.h>

@@ -4,7 +4,7 @@
 
 #include "orchestrator/ray/relay.h"
 #include "proto/muster.pb-c.h"
-#include "wire/link.h"
+#include "wire/link/link.h"
 
 /* How long both sides try again after a connection broke, beyond any grace. */
 #define MS_BRIDGE_BROKEN_NS (30 * MS_NS_PER_S)
