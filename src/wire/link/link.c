@@ -263,10 +263,14 @@ ms_link_create(struct ms_loop *loop, int fd, const struct ms_link_ops *ops, void
 }
 
 struct ms_link *
-ms_link_from_conn(struct ms_loop *loop, struct ms_conn *conn, struct ms_pulse *pulse)
+ms_link_from_conn(struct ms_loop *loop, struct ms_conn *conn, struct ms_pulse **pulse)
 {
-    struct ms_link *l = ms_link_alloc(loop, NULL, NULL);
+    struct ms_link *l = NULL;
 
+    if (!*pulse)
+        *pulse = ms_pulse_create(loop, &ms_link_pulse_ops);
+    if (*pulse)
+        l = ms_link_alloc(loop, NULL, NULL);
     if (!l) {
         ms_conn_destroy(conn);
         return NULL;
@@ -274,7 +278,7 @@ ms_link_from_conn(struct ms_loop *loop, struct ms_conn *conn, struct ms_pulse *p
     l->conn = conn;
     l->held = true;
     ms_conn_set_lazy(conn);
-    if (ms_link_open(l, pulse) < 0) {
+    if (ms_link_open(l, *pulse) < 0) {
         ms_link_destroy(l);
         return NULL;
     }

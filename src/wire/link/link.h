@@ -10,8 +10,8 @@
  * may take long to find out that it is healed: whoever dialled should dial anew while it is
  * suspect, and keep the one that opens.
  */
-#ifndef MS_WIRE_LINK_H
-#define MS_WIRE_LINK_H
+#ifndef MS_WIRE_LINK_LINK_H
+#define MS_WIRE_LINK_LINK_H
 
 #include "base/error.h"
 #include "io/loop.h"
@@ -23,7 +23,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct ms_conn;
 struct ms_link;
+struct ms_pulse;
 
 struct ms_link_ops {
     /* One packed message; borrowed. */
@@ -76,6 +78,10 @@ struct ms_link *ms_link_dial(struct ms_loop *loop,
                              void *arg,
                              struct ms_error *err);
 
+/* For a server: a proven connection becomes a link; taken, also on failure (NULL). *pulse
+ * is of all links of the server, and made for the first. */
+struct ms_link *
+ms_link_from_conn(struct ms_loop *loop, struct ms_conn *conn, struct ms_pulse **pulse);
 /* In a server's on_link: from now on it is ours; its messages come when on_link has
  * returned. Or destroy it there. */
 void ms_link_accept(struct ms_link *l, const struct ms_link_ops *ops, void *arg);

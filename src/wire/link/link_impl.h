@@ -1,6 +1,6 @@
-/* link_internal.h - what link.c, link_dial.c and the server share */
-#ifndef MS_WIRE_LINK_INTERNAL_H
-#define MS_WIRE_LINK_INTERNAL_H
+/* link_impl.h - what link.c and link_dial.c share */
+#ifndef MS_WIRE_LINK_LINK_IMPL_H
+#define MS_WIRE_LINK_LINK_IMPL_H
 
 #include "wire/conn.h"
 #include "wire/dial.h"
@@ -36,9 +36,6 @@ ms_link_alloc(struct ms_loop *loop, const struct ms_link_ops *ops, void *arg);
 void ms_link_close_soon(struct ms_link *l, const struct ms_error *why);
 /* The connection is proven: watch it as a link. 0 or a negative errno. */
 int ms_link_open(struct ms_link *l, struct ms_pulse *pulse);
-/* A proven connection of a server; takes it, also on failure (NULL). */
-struct ms_link *
-ms_link_from_conn(struct ms_loop *loop, struct ms_conn *conn, struct ms_pulse *pulse);
 extern const struct ms_pulse_ops ms_link_pulse_ops;
 
 /* link_dial.c */

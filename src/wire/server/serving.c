@@ -1,7 +1,7 @@
 #include "base/clock.h"
 #include "base/name.h"
 #include "io/tcp.h"
-#include "wire/link/link_impl.h"
+#include "wire/link/link.h"
 #include "wire/server/server_impl.h"
 
 #include <assert.h>
@@ -229,15 +229,10 @@ static void give_link(struct server_conn *sc)
 {
     struct ms_server *s = sc->server;
     struct ms_conn *conn = MS_TAKE(sc->conn);
-    struct ms_link *l = NULL;
+    struct ms_link *l;
 
-    if (!s->pulse)
-        s->pulse = ms_pulse_create(s->loop, &ms_link_pulse_ops);
     ms_serving_destroy(sc);
-    if (s->pulse)
-        l = ms_link_from_conn(s->loop, conn, s->pulse);
-    else
-        ms_conn_destroy(conn);
+    l = ms_link_from_conn(s->loop, conn, &s->pulse);
     if (!l)
         return;
     pthread_mutex_unlock(&s->lock);
