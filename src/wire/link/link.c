@@ -337,22 +337,37 @@ void ms_link_abandon(struct ms_link *l)
 
 /* ---- sending ---------------------------------------------------------------------- */
 
-int ms_link_send(struct ms_link *l, const ProtobufCMessage *m)
+static int check_open(const struct ms_link *l)
 {
-    struct ms_frame head = {.kind = MS_KIND_CONTROL, .codec = MS_CODEC_PROTO};
-    MS_CLEANUP(ms_cleanup_free) uint8_t *body = NULL;
-    struct iovec iov = {0};
-    int rc;
-
     if (l->closed || l->broken)
         return -EPIPE;
-    if (!l->is_open)
-        return -ENOTCONN;
-    iov.iov_len = protobuf_c_message_get_packed_size(m);
-    iov.iov_base = body = malloc(iov.iov_len ? iov.iov_len : 1);
+    return l->is_open ? 0 : -ENOTCONN;
+}
+
+int ms_link_send(struct ms_link *l, const ProtobufCMessage *m)
+{
+    MS_CLEANUP(ms_cleanup_free) uint8_t *body = NULL;
+    size_t len;
+    int rc = check_open(l);
+
+    if (rc < 0)
+        return rc;
+    len = protobuf_c_message_get_packed_size(m);
+    body = malloc(len ? len : 1);
     if (!body)
         return -ENOMEM;
     protobuf_c_message_pack(m, body);
+    return ms_link_send_packed(l, body, len);
+}
+
+int ms_link_send_packed(struct ms_link *l, const uint8_t *body, size_t len)
+{
+    struct ms_frame head = {.kind = MS_KIND_CONTROL, .codec = MS_CODEC_PROTO};
+    struct iovec iov = {(uint8_t *)(uintptr_t)body, len};
+    int rc = check_open(l);
+
+    if (rc < 0)
+        return rc;
     head.call_id = ++l->sent;
     rc = ms_conn_send(l->conn, &head, &iov, 1);
     if (rc < 0 && rc != -ENOMEM && rc != -ENOBUFS && rc != -EMSGSIZE)
@@ -364,12 +379,10 @@ int ms_link_send(struct ms_link *l, const ProtobufCMessage *m)
 int ms_link_send_data(struct ms_link *l, uint64_t id, const struct ms_loan *loan)
 {
     struct ms_frame head = {.kind = MS_KIND_DATA, .call_id = id};
-    int rc;
+    int rc = check_open(l);
 
-    if (l->closed || l->broken)
-        return -EPIPE;
-    if (!l->is_open)
-        return -ENOTCONN;
+    if (rc < 0)
+        return rc;
     rc = ms_conn_send_loan(l->conn, &head, loan);
     if (rc < 0 && rc != -ENOMEM && rc != -ENOBUFS) {
         l->broken = true;

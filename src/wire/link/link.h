@@ -92,6 +92,8 @@ void ms_link_set_ops(struct ms_link *l, const struct ms_link_ops *ops, void *arg
  * once nobody reads at the other end (on_closed follows when all that came from there was
  * read). Never blocks; what does not fit is queued. Messages arrive in order. */
 int ms_link_send(struct ms_link *l, const ProtobufCMessage *m);
+/* The same with a message that is packed already; copied. */
+int ms_link_send_packed(struct ms_link *l, const uint8_t *body, size_t len);
 
 /* Bytes for whoever has an on_data, named by `id`; they are not copied, and on_sent comes as
  * said there. 1 to MS_DATA_MAX at a time. As ms_link_send; data and messages arrive in the
