@@ -1,7 +1,7 @@
 /* uplink.c - the link of a head that has joined another one: dialling, welcome, loss */
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "cluster/copy.h"
+#include "base/proto.h"
 #include "head/drivers/uplink_impl.h"
 #include "head/fields.h"
 #include "head/head_impl.h"

@@ -1,6 +1,6 @@
 /* uplink_groups.c - the placement groups of a driver, for a head that was started again */
 #include "base/cleanup.h"
-#include "cluster/copy.h"
+#include "base/proto.h"
 #include "head/drivers/uplink_impl.h"
 
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  * meanwhile may name a worker whose end has come first. So ends that come while such an
  * answer is due are remembered until none is.
  */
-#include "cluster/copy.h"
+#include "base/proto.h"
 #include "head/drivers/uplink_impl.h"
 #include "head/head_impl.h"
 #include "head/op.h"
