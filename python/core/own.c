@@ -11,11 +11,8 @@ struct own {
 
 static void own_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
-
     ms_own_destroy(((struct own *)self)->own);
-    PyObject_Free(self);
-    Py_DECREF((PyObject *)type);
+    core_object_free(self);
 }
 
 static int own_getbuffer(PyObject *self, Py_buffer *view, int flags)
@@ -28,11 +25,6 @@ static int own_getbuffer(PyObject *self, Py_buffer *view, int flags)
 
 static PyType_Slot own_slots[] = {
     {Py_tp_dealloc, own_dealloc}, {Py_bf_getbuffer, own_getbuffer}, {0, NULL}};
-static PyType_Spec own_spec = {.name = "muster._core.Own",
-                               .basicsize = sizeof(struct own),
-                               .flags = Py_TPFLAGS_DEFAULT |
-                                        Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                               .slots = own_slots};
 
 /* The memory from `at` on, as an object that may be written; NULL without an exception: it
  * is not in the store, or cannot be mapped. */
@@ -84,6 +76,6 @@ static PyMethodDef functions[] = {{"store_own", store_own, METH_VARARGS, NULL},
 
 int core_own_setup(PyObject *module)
 {
-    own_type = core_type(module, &own_spec, NULL);
+    own_type = core_type(module, "muster._core.Own", sizeof(struct own), own_slots);
     return own_type ? PyModule_AddFunctions(module, functions) : -1;
 }
