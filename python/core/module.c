@@ -296,7 +296,7 @@ PyMODINIT_FUNC PyInit__core(void)
         core_operation_setup(module) < 0 || core_step_setup(module) < 0 ||
         core_worker_setup(module) < 0 || core_rows_setup(module) < 0 ||
         core_store_setup(module) < 0 || core_piece_setup(module) < 0 ||
-        core_own_setup(module) < 0 || core_spare_setup(module) < 0 ||
+        core_private_map_setup(module) < 0 || core_spare_setup(module) < 0 ||
         PyModule_AddFunctions(module, core_zygote_methods) < 0 ||
         PyModule_AddFunctions(module, core_mapping_methods) < 0 ||
         PyModule_AddFunctions(module, core_fan_methods) < 0 ||
