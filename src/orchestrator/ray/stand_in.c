@@ -156,6 +156,13 @@ static struct ms_orch_op *release(const json_t *numbers, struct request *r)
     return it.o->ops->release(it.o, r->key, all, count, on_done, r);
 }
 
+/* What is asked next finds it done. It takes some milliseconds of simulated time. */
+static void wait_for(const struct request *r)
+{
+    while (r->op && ms_sim_step(it.sim, MS_NEVER))
+        ;
+}
+
 /* What it has made meanwhile goes too, if that is asked for. */
 static void cancel(const json_t *m, struct request *r)
 {
@@ -166,11 +173,13 @@ static void cancel(const json_t *m, struct request *r)
 
         if (other->id != of)
             continue;
-        if (other->op)
+        if (other->op) {
             it.o->ops->cancel(other->op);
-        else if (json_is_true(json_object_get(m, "undo"))) {
+            wait_for(other);
+        } else if (json_is_true(json_object_get(m, "undo"))) {
             memcpy(r->key, other->key, sizeof r->key);
             r->op = release(NULL, r);
+            wait_for(r);
             return;
         }
     }
@@ -191,8 +200,10 @@ static void hear(const json_t *m)
         r->op = launch(m, strcmp(verb, "grow") == 0, r);
     } else if (strcmp(verb, "release") == 0) {
         r->op = release(json_object_get(m, "pieces"), r);
+        wait_for(r);
     } else if (strcmp(verb, "list") == 0) {
         r->op = it.o->ops->list(it.o, NULL, on_done, r);
+        wait_for(r);
     } else if (strcmp(verb, "cancel") == 0) {
         cancel(m, r);
     } else if (strcmp(verb, "avoid") == 0) {
