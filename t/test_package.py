@@ -10,7 +10,8 @@ import muster
 import pytest
 from daemon_rig import Daemon, daemon  # noqa: F401  (fixture)
 from helpers import Driver
-from muster import _package, api
+from muster import api
+from muster._session import package as _package
 from muster.errors import MusterError
 
 MODULE = """
@@ -206,7 +207,7 @@ from job.reader import Reader
 from helpers import below, describe
 
 def zygotes():
-    return [pid for pid in below(os.getpid()) if "_zygote" in describe(pid)]
+    return [pid for pid in below(os.getpid()) if "_worker.zygote" in describe(pid)]
 
 muster.init(working_dir=os.environ["CODE"])
 c = muster.Cluster("c", Reader)
@@ -240,9 +241,10 @@ def test_a_second_init_ships_nothing(
     muster.init(address=daemon.address, secret_file=daemon.secret_file)
     try:
         assert len(muster.kv.keys("muster/package/")) == 2  # the package, in one piece
-        before = api.session().head.kv_keys("muster/package/", 10)[3]
+        asked = {"prefix": "muster/package/"}
+        before = api.session().head.request("kv_keys", asked, 10)["entries"]
         run(code, tmp_path, **where)
-        after = api.session().head.kv_keys("muster/package/", 10)[3]
+        after = api.session().head.request("kv_keys", asked, 10)["entries"]
         assert before[1] == after[1]  # the piece was not put again
     finally:
         muster.shutdown()
