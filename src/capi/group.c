@@ -219,7 +219,7 @@ static struct ms_head_op *place(struct muster_session *s,
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_PLACE_GROUP;
     m.place_group = group;
     if (rc == 0)
-        op = ms_capi_request(s, &m, MS_CAPI_ANSWER_NS, err);
+        op = ms_capi_request(s, &m, MS_ANSWER_NS, err);
     else if (rc == -ENOMEM)
         ms_capi_no_memory(err);
     else
@@ -278,12 +278,8 @@ struct muster_group *muster_group_open(struct muster_session *session,
 
     if (!session || !name)
         return ms_capi_missing(session ? "a name" : "a session", err), NULL;
-    op = ask(session,
-             MUSTER__DRIVER_TO_HEAD__BODY_FIND_GROUP,
-             0,
-             name,
-             MS_CAPI_ANSWER_NS,
-             err);
+    op = ask(
+        session, MUSTER__DRIVER_TO_HEAD__BODY_FIND_GROUP, 0, name, MS_ANSWER_NS, err);
     return group_create(session, op, err);
 }
 
@@ -298,7 +294,7 @@ int muster_group_remove(struct muster_group *g, struct muster_error *err)
              MUSTER__DRIVER_TO_HEAD__BODY_REMOVE_GROUP,
              g->told->id,
              NULL,
-             MS_CAPI_ANSWER_NS,
+             MS_ANSWER_NS,
              &why);
     ms_head_op_unref(op);
     if (!op && why.code != -ENOENT) {
@@ -329,7 +325,7 @@ enum muster_group_state muster_group_state(struct muster_group *g)
                                 MUSTER__DRIVER_TO_HEAD__BODY_FIND_GROUP,
                                 g->told->id,
                                 NULL,
-                                MS_CAPI_ANSWER_NS,
+                                MS_ANSWER_NS,
                                 &why);
 
     if (renew(g, op, &why) == 0)
