@@ -87,7 +87,4 @@ int ms_stored_encode(struct ms_buf *out,
                      size_t part_count,
                      int64_t now_ns);
 
-/* In a body: to whom the answer may be granted. */
-void ms_stored_set_caller(uint8_t *body, uint64_t holder, uint64_t node);
-
 #endif

@@ -1,3 +1,4 @@
+/* client.c - the life of a process's client, and its maps of the arena */
 #include "store/client/state.h"
 
 #include "base/cleanup.h"

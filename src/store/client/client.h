@@ -123,9 +123,6 @@ int ms_store_client_attach(struct ms_store_client *c,
 struct ms_held *ms_store_client_adopt(struct ms_store_client *c,
                                       const struct ms_stored_name *name,
                                       uint64_t from);
-/* What we already have of it; a new reference, or NULL. */
-struct ms_held *
-ms_store_client_find(struct ms_store_client *c, uint64_t node, uint64_t id);
 /* The object that [at, at + len) lies in, whole; a new reference, or NULL. Memory of private_map.h
  * is found too, if it was not written. */
 struct ms_held *ms_store_client_find_memory(struct ms_store_client *c,

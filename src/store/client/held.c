@@ -258,21 +258,6 @@ bool ms_held_name_range(const struct ms_held *h,
     return true;
 }
 
-struct ms_held *
-ms_store_client_find(struct ms_store_client *c, uint64_t node, uint64_t id)
-{
-    struct ms_held *h;
-
-    pthread_mutex_lock(&c->lock);
-    h = ms_map_find(&c->held, key_of(node, id));
-    if (h) {
-        h->refs++;
-        read_more(c, h);
-    }
-    pthread_mutex_unlock(&c->lock);
-    return h;
-}
-
 static bool is_in(const uint8_t *map, uint64_t size, const uint8_t *at, size_t len)
 {
     return at >= map && at <= map + size && len <= (size_t)(map + size - at);

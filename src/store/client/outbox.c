@@ -1,7 +1,9 @@
-/* Messages to the agent. An agent that does not read, because it is stopped, holds nobody up
- * for longer than its time to answer, and only once: from then on messages wait here, in
- * order, and go with the next one that finds it reading again. Questions do not: whoever asks
- * is told. */
+/* outbox.c - messages to the agent
+ *
+ * An agent that does not read, because it is stopped, blocks a
+ * sender for no longer than its time to answer, and only once: from then on messages wait
+ * here, in order, and go with the next one that finds it reading again. Requests do not wait:
+ * they fail. */
 #include "store/client/state.h"
 
 #include "base/clock.h"

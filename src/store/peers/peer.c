@@ -102,7 +102,7 @@ void ms_peer_link_opened(struct ms_peer_link *l)
     ms_store_message_send(l->link, MUSTER__STORE_PEER__BODY_HELLO, &hello);
 }
 
-int ms_peer_link_init(struct ms_peer_link *l, struct ms_store_peer *p)
+static int link_init(struct ms_peer_link *l, struct ms_store_peer *p)
 {
     l->peer = p;
     return ms_timer_init(&l->retry, p->store->loop, on_retry, l);
@@ -245,8 +245,7 @@ ms_store_peer_get(struct ms_store *s, uint64_t node, const char *address)
     ms_list_init(&p->unacked);
     ms_list_init(&p->wants);
     ms_list_add_tail(&s->peers, &p->link_in);
-    if (ms_peer_link_init(&p->control, p) < 0 || ms_peer_link_init(&p->bulk, p) < 0 ||
-        !p->address) {
+    if (link_init(&p->control, p) < 0 || link_init(&p->bulk, p) < 0 || !p->address) {
         peer_destroy(p);
         return NULL;
     }

@@ -90,7 +90,6 @@ int ms_store_peer_tell(struct ms_store_peer *p,
                        void *body);
 void ms_store_peers_finish(struct ms_store *s);
 
-int ms_peer_link_init(struct ms_peer_link *l, struct ms_store_peer *p);
 /* It is not wanted any more, or has gone. */
 void ms_peer_link_close(struct ms_peer_link *l);
 /* See to it that it is dialled, never from inside of the caller. */

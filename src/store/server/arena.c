@@ -1,3 +1,4 @@
+/* arena.c - the shared memory itself, and the thread that clears it */
 #include "store/server/arena.h"
 
 #include "base/cleanup.h"

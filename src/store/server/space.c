@@ -1,3 +1,4 @@
+/* space.c - ranges of the arena: given out, given back, with memory or without */
 #include "store/server/space.h"
 
 #include "base/list.h"

@@ -1,3 +1,4 @@
+/* spill.c - objects that nobody reads, written to files and read back */
 #include "store/server/spill.h"
 #include "store/server/work.h"
 
@@ -80,7 +81,7 @@ static void write_run(struct ms_work_job *job)
     m->fd = m->rc = ms_spill_open(sp->dir, m->len, &m->why);
     if (m->fd < 0)
         return;
-    m->rc = ms_spill_write(m->fd, m->memory, m->len, sp->work);
+    m->rc = ms_spill_move(m->fd, m->memory, m->len, true, sp->work);
     if (m->rc < 0)
         ms_error_sys(&m->why, m->rc, "cannot spill to %s", sp->dir);
 }
@@ -215,7 +216,7 @@ static void read_run(struct ms_work_job *job)
 {
     struct moving *m = moving_of(job);
 
-    m->rc = ms_spill_read(m->fd, m->memory, 0, m->len, m->store->spill->work);
+    m->rc = ms_spill_move(m->fd, m->memory, m->len, false, m->store->spill->work);
 }
 
 static void read_done(struct ms_work_job *job)

@@ -51,13 +51,10 @@ bool ms_spill_explain(const struct ms_store *s, char *out, size_t room);
 
 /* A new file without a name, with disk space for `len` bytes; its descriptor, or why not. */
 int ms_spill_open(const char *dir, uint64_t len, struct ms_error *err);
-/* All of them, chunk by chunk. 0, a negative errno, or -ECANCELED when `work` ends. */
-int ms_spill_write(int fd,
-                   const uint8_t *from,
-                   uint64_t len,
-                   const struct ms_work *work);
-int ms_spill_read(
-    int fd, uint8_t *to, uint64_t at, uint64_t len, const struct ms_work *work);
+/* Write all of an object's bytes, or read them, chunk by chunk. 0, a negative errno, or
+ * -ECANCELED when `work` ends. */
+int ms_spill_move(
+    int fd, uint8_t *memory, uint64_t len, bool is_write, const struct ms_work *work);
 /* Files that were left by agents that were killed in the wrong moment. */
 void ms_spill_clean(const char *dir);
 

@@ -113,8 +113,9 @@ void ms_store_punch_idle(struct ms_store *s);
 
 /* ---- conn.c ---------------------------------------------------------------------- */
 
-void ms_store_conn_accept(struct ms_store *s);
-void ms_store_conn_destroy(struct ms_store_conn *c);
+/* Processes connect; of the listening socket. */
+void ms_store_conn_accept(void *store, unsigned events);
+void ms_store_conn_destroy(void *conn);
 /* That of this holder; NULL: it has gone. */
 struct ms_store_conn *ms_store_conn_find(struct ms_store *s, uint64_t holder);
 /* A connection that cannot be written to ends soon. */
@@ -134,9 +135,5 @@ void ms_store_conn_handle(struct ms_store_conn *c, const Muster__StoreAsk *ask);
 /* A count of one of our objects, or of what we have of another's, for somebody who will
  * confirm it. */
 void ms_store_grant_to(struct ms_store *s, const Muster__StoreGrant *m);
-/* An object as others know it; `out` borrows the store's address. */
-void ms_store_name(const struct ms_store *s,
-                   const struct ms_object *o,
-                   Muster__StoredName *out);
 
 #endif

@@ -1,3 +1,4 @@
+/* work.c - a thread for what takes long */
 #include "store/server/work.h"
 
 #include <errno.h>
