@@ -101,7 +101,7 @@ static void settle(struct moving *m, struct ms_object *o)
     ms_object_spill(o, spilled);
 }
 
-static void write_done(struct ms_work_job *job)
+static void write_done(struct ms_work_job *job, bool was_dropped)
 {
     struct moving *m = moving_of(job);
     struct ms_store *s = m->store;
@@ -109,27 +109,17 @@ static void write_done(struct ms_work_job *job)
 
     s->spill->writing -= m->len;
     s->spill->why = m->why;
-    if (m->rc >= 0)
+    if (m->rc >= 0 && !was_dropped)
         settle(m, o);
     ms_fd_close(&m->fd);
-    if (m->rc < 0)
+    if (m->rc < 0 && !was_dropped)
         ms_store_fail_places(s);
-    else
+    else if (!was_dropped)
         ms_store_retry_places(s);
     free(m);
 }
 
-static void write_drop(struct ms_work_job *job)
-{
-    struct moving *m = moving_of(job);
-
-    release(m);
-    ms_fd_close(&m->fd);
-    free(m);
-}
-
-static const struct ms_work_job write_job = {
-    .run = write_run, .done = write_done, .drop = write_drop};
+static const struct ms_work_job write_job = {.run = write_run, .done = write_done};
 
 static int write_out(struct ms_store *s, struct ms_object *o)
 {
@@ -219,13 +209,15 @@ static void read_run(struct ms_work_job *job)
     m->rc = ms_spill_move(m->fd, m->memory, m->len, false, m->store->spill->work);
 }
 
-static void read_done(struct ms_work_job *job)
+static void read_done(struct ms_work_job *job, bool was_dropped)
 {
     struct moving *m = moving_of(job);
     struct ms_store *s = m->store;
     struct ms_object *o = ms_table_find(&s->table, m->node, m->id);
 
     assert(o && o->spilled);
+    if (was_dropped)
+        m->rc = -ECANCELED;
     if (m->rc < 0) {
         ms_error_sys(&m->why, m->rc, "an object cannot be read back from disk");
         give_up(s, o, &m->why);
@@ -242,14 +234,7 @@ static void read_done(struct ms_work_job *job)
     free(m);
 }
 
-static void read_drop(struct ms_work_job *job)
-{
-    moving_of(job)->rc = -ECANCELED;
-    read_done(job);
-}
-
-static const struct ms_work_job read_job = {
-    .run = read_run, .done = read_done, .drop = read_drop};
+static const struct ms_work_job read_job = {.run = read_run, .done = read_done};
 
 static void on_placed(void *arg,
                       struct ms_store *s,
@@ -343,19 +328,12 @@ void ms_spill_finish(struct ms_store *s)
     s->spill = NULL;
 }
 
-uint64_t ms_spill_used(const struct ms_store *s)
+int ms_spill_stats(const struct ms_store *s, Muster__StoreStats *m)
 {
-    return s->spill ? s->spill->used : 0;
-}
-
-const char *ms_spill_dir(const struct ms_store *s)
-{
-    return s->spill ? s->spill->dir : "";
-}
-
-uint64_t ms_spill_limit(const struct ms_store *s)
-{
-    return s->spill ? s->spill->limit : 0;
+    m->spilled = s->spill ? s->spill->used : 0;
+    m->spill_limit = s->spill ? s->spill->limit : 0;
+    m->spill_dir = strdup(s->spill ? s->spill->dir : "");
+    return m->spill_dir ? 0 : -ENOMEM;
 }
 
 bool ms_spill_explain(const struct ms_store *s, char *out, size_t room)

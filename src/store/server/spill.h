@@ -40,10 +40,8 @@ void ms_spill_want(struct ms_store *s,
 /* A spilled object goes. */
 void ms_spill_drop(struct ms_store *s, struct ms_object *o);
 
-/* Bytes in files now; the folder ("": nothing is spilled); what may be there. */
-uint64_t ms_spill_used(const struct ms_store *s);
-const char *ms_spill_dir(const struct ms_store *s);
-uint64_t ms_spill_limit(const struct ms_store *s);
+/* What is in files, and what may be. -ENOMEM. */
+int ms_spill_stats(const struct ms_store *s, Muster__StoreStats *m);
 /* What a person should know about spilling when there is no room; false: nothing. */
 bool ms_spill_explain(const struct ms_store *s, char *out, size_t room);
 
