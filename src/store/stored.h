@@ -12,7 +12,7 @@
  *     the parts that are inline, each at a multiple of 16
  *
  * Every object that the payload refers to is named, also those of references inside the
- * pickle: whoever carries it knows what to hold. All numbers are little-endian. Pure.
+ * pickle, so that the carrier knows what to hold. All numbers are little-endian. Pure.
  */
 #ifndef MS_STORE_STORED_H
 #define MS_STORE_STORED_H

@@ -236,7 +236,7 @@ void ms_held_name(const struct ms_held *h, struct ms_stored_name *name)
                                     .address = h->address,
                                     .address_len = (uint32_t)strlen(h->address)};
     pthread_mutex_lock(&h->client->lock);
-    if (h->read && h->reading) /* it stays there while whoever asks reads it */
+    if (h->read && h->reading) /* it stays there while the caller reads it */
         name->at = h->at;
     pthread_mutex_unlock(&h->client->lock);
 }

@@ -46,7 +46,7 @@ static int flush(struct ms_store_client *c)
         if (ms_fds_send(c->fd, w->data, w->len, NULL, 0) == -EAGAIN)
             return -EAGAIN;
         ms_list_remove(&w->link);
-        free(w); /* what fails otherwise has nobody to read it */
+        free(w); /* after any other failure the agent has gone */
         c->outbox_count--;
     }
     return 0;

@@ -109,7 +109,7 @@ void ms_replica_part(struct ms_store_peer *p,
     struct ms_replica *m = o->user;
 
     if (m->source != p || at != m->received)
-        return; /* it has been had of somebody else meanwhile */
+        return; /* it came from another node meanwhile */
     m->received += len;
     p->store->received += len;
     if (m->asked < m->received)

@@ -155,7 +155,7 @@ int ms_store_peer_tell(struct ms_store_peer *p,
 
     m.body_case = what;
     m.hello = body;
-    if (p->is_lost) { /* somebody asks again */
+    if (p->is_lost) { /* it is asked again */
         p->is_lost = false;
         p->control.lost_ns = 0;
     }

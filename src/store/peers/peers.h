@@ -53,7 +53,7 @@ struct ms_store_peer {
     struct ms_peer_link control;
     struct ms_list unacked; /* confirmations and grants, until they have arrived */
     uint64_t last_number;   /* of these */
-    bool is_lost;           /* for good: until somebody asks again */
+    bool is_lost;           /* for good: until it is asked again */
 
     struct ms_peer_link bulk;
     uint64_t last_request; /* on the bulk link */
@@ -67,7 +67,7 @@ struct ms_replica {
     struct ms_object *object;
     struct ms_store_peer *origin;
     uint64_t of, offset;          /* of a slice (slice.h): which; else 0 */
-    struct ms_store_peer *source; /* whom we ask for bytes; NULL: nobody */
+    struct ms_store_peer *source; /* which node we ask for bytes, or NULL */
     int64_t counts;               /* that the origin has of us */
     bool is_asked;                /* to be held; not answered yet */
     bool wants_bytes, is_placing;
@@ -117,7 +117,7 @@ int ms_replica_want(
 void ms_replica_confirm(struct ms_object *o);
 /* A process of ours grants it to one of a third node. */
 void ms_replica_grant(struct ms_object *o, const Muster__StoreGrant *m);
-/* Nobody here holds it any more; of struct ms_table_ops. */
+/* No process here holds it any more; of struct ms_table_ops. */
 void ms_replica_unheld(void *store, struct ms_object *o);
 /* It goes; what is in `user` is freed by the caller. Those who wait for it are told soon, by
  * ms_replicas_tell_bereft. */
@@ -163,7 +163,7 @@ void ms_holdings_take(struct ms_store *s,
 /* Room for it, memory behind that, and the first pieces, of `source`; or go on there from
  * the byte where it was. */
 void ms_replica_fetch(struct ms_object *o, struct ms_store_peer *source);
-/* No more of it is wanted, whoever was asked. */
+/* No more of its bytes are wanted. */
 void ms_replica_stop(struct ms_object *o);
 /* Is this what comes next? */
 bool ms_replica_expects(struct ms_store_peer *p,
@@ -178,10 +178,10 @@ void ms_replica_part(struct ms_store_peer *p,
                      bool is_last);
 /* The bulk link is there: ask for what is wanted of it. */
 void ms_replicas_refetch(struct ms_store_peer *p);
-/* It is not: those that can ask elsewhere do; with `for_good` the others fail. True: somebody
- * still wants something of it. */
+/* It is not: those that can ask elsewhere do; with `for_good` the others fail. True: something is
+ * still wanted of it. */
 bool ms_replicas_cut(struct ms_store_peer *p, bool for_good);
-/* Is somebody passed over who is too slow? On a timer. */
+/* Pass over nodes that send too slowly; on a timer. */
 void ms_replicas_look(void *store);
 
 /* ---- bulk.c ---------------------------------------------------------------------- */

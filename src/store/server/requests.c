@@ -250,7 +250,7 @@ void ms_store_grant_to(struct ms_store *s, const Muster__StoreGrant *m)
     to = is_here ? ms_table_find_holder(&s->table, m->holder)
                  : ms_store_node_holder(s, m->node, "that was answered");
     if (!to)
-        return; /* whoever asked has gone */
+        return; /* the caller has gone */
     if (m->is_taken_back) {
         ms_holder_take_back(to, o);
         ms_store_retry_places(s);

@@ -1,4 +1,4 @@
-/* spill.c - objects that nobody reads, written to files and read back */
+/* spill.c - objects that no process reads, written to files and read back */
 #include "store/server/spill.h"
 #include "store/server/work.h"
 
@@ -86,7 +86,7 @@ static void write_run(struct ms_work_job *job)
         ms_error_sys(&m->why, m->rc, "cannot spill to %s", sp->dir);
 }
 
-/* It is in the file. Does still nobody read it? */
+/* It is in the file. Is it still not read? */
 static void settle(struct moving *m, struct ms_object *o)
 {
     struct ms_spill *sp = m->store->spill;

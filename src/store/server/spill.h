@@ -1,7 +1,7 @@
-/* spill.h - objects that nobody reads, in files, inside this folder only
+/* spill.h - objects that no process reads, in files; for the files of server/ and peers/
  *
  * An object that is idle (see table.h) is written to a file without a name, one for each,
- * and loses its room; whoever wants its bytes has it read back first. A thread writes and
+ * and loses its room; it is read back before its bytes are used. A thread writes and
  * reads; the object is pinned meanwhile. If it is used while it is written, the file is
  * dropped, and nothing has happened.
  *

@@ -103,7 +103,9 @@ void ms_spill_clean(const char *dir)
 
     while (d && (e = readdir(d)))
         if (strncmp(e->d_name, PREFIX, strlen(PREFIX)) == 0)
-            unlinkat(dirfd(d), e->d_name, 0); /* whoever lives has done so already */
+            unlinkat(dirfd(d),
+                     e->d_name,
+                     0); /* living agents have unlinked theirs already */
     if (d)
         closedir(d);
 }
