@@ -8,7 +8,7 @@
 #define MS_AGENT_WORKER_H
 
 #include "agent/agent_impl.h"
-#include "agent/zygote_side.h"
+#include "agent/zygotes/process.h"
 
 struct ms_worker {
     struct ms_list link; /* in the agent's `dead` */
@@ -26,7 +26,8 @@ struct ms_worker {
     char *path;    /* of its unix socket */
     char *address; /* where others find it, as io/addr.h has it */
     struct ms_log *log;
-    struct ms_link *control; /* NULL: it closed its end */
+    struct ms_link *control;  /* NULL: it closed its end */
+    struct ms_timer detached; /* since then, while it lives */
     struct ms_cgroup cgroup;
     int child_fds[MS_SPAWN_FDS]; /* its ends, until they are handed over */
     struct ms_zygote_item item;  /* of a fork under way */
@@ -38,6 +39,7 @@ struct ms_worker {
     uint64_t steps_request; /* whose answer its steps are */
     bool is_pending;        /* begun, and the result is not known */
     bool is_requested;      /* we have asked it to end */
+    bool is_detached;       /* ended because it had closed its link */
     bool has_ended;
     bool has_orphans;             /* as the last sweep found */
     Muster__WorkerExited *exited; /* not yet told; the start will */
@@ -51,18 +53,22 @@ struct ms_worker *ms_worker_create(struct ms_agent *a,
                                    Muster__WorkerSpec *spec,
                                    struct ms_error *err);
 void ms_worker_destroy(struct ms_worker *w);
-/* Its start is answered. */
-void ms_worker_release(struct ms_worker *w);
+
+/* One message with this body, which is borrowed, to its control link. 0, or a negative
+ * errno: -EPIPE, `w` is NULL or has closed its end. */
+int ms_worker_send(struct ms_worker *w,
+                   Muster__AgentToWorker__BodyCase body_case,
+                   const void *body);
 
 /* Start it the way its spec says. On failure nothing is under way. */
 int ms_worker_begin(struct ms_worker *w, struct ms_error *err);
-/* Execute it, also where its spec says fork. */
-int ms_worker_execute(struct ms_worker *w, struct ms_error *err);
 /* The callbacks of the zygotes. */
 extern const struct ms_zygote_ops ms_worker_zygote_ops;
 
 /* The names of its descriptors are the child's now. */
 void ms_worker_close_child_fds(struct ms_worker *w);
+/* How others find it. Borrowed from `w`. */
+void ms_worker_describe(const struct ms_worker *w, Muster__WorkerStarted *out);
 /* It runs: find it by its pid from now on. */
 int ms_worker_set_pid(struct ms_worker *w, pid_t pid, pid_t zygote);
 /* An exec under way: look how it went. */

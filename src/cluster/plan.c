@@ -2,8 +2,8 @@
 #include "agent/env.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "cluster/copy.h"
-#include "resource/visible.h"
+#include "base/proto.h"
+#include "resource/shape.h"
 
 #include <errno.h>
 #include <string.h>

@@ -19,17 +19,16 @@
 struct ms_host;
 
 struct ms_host_options {
-    const uint8_t *boot; /* a packed WorkerBoot; NULL: it comes on the control socket */
-    size_t boot_len;
-    int control_fd; /* these three are taken over, also on failure */
+    int control_fd; /* these three are taken over, also on failure; WorkerBoot is the first
+                       message on this one */
     int listen_fd;
     int listen_tcp_fd;   /* -1: none */
     int python_stack_fd; /* where the interpreter writes its stacks; -1: none */
-    /* See struct ms_server_ops. */
+    /* See struct ms_server_ops; `arg` is the host, and may come before ms_host_start has
+     * returned it. */
     void (*on_cancel)(void *arg, struct ms_request *r);
     void (*on_queued)(void *arg);
     void (*on_unread)(void *arg, const struct ms_request *r);
-    void *arg;
     /* See struct ms_client_options; may be NULL. */
     void *(*on_stored)(void *arg, const uint8_t *body, size_t len);
     void (*on_stored_drop)(void *token);
@@ -42,8 +41,8 @@ struct ms_host *ms_host_start(const struct ms_host_options *o, struct ms_error *
 const Muster__WorkerBoot *ms_host_boot(const struct ms_host *h);
 struct ms_server *ms_host_server(struct ms_host *h);
 struct ms_client *ms_host_client(struct ms_host *h);
-/* How many resizes of clusters its agent knows of. Any thread. */
-uint64_t ms_host_resizes(const struct ms_host *h);
+/* How many changes of clusters (resized, initialized) its agent knows of. Any thread. */
+uint64_t ms_host_changes(const struct ms_host *h);
 
 /* The engines that health reports; the names are copied. Any thread. */
 int ms_host_set_engines(struct ms_host *h, const char *const *names, size_t count);
