@@ -9,13 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t key_of(uint64_t node, uint64_t id)
-{
-    uint64_t key = node ^ (id * UINT64_C(0x9E3779B97F4A7C15));
-
-    return key ? key : 1;
-}
-
 /* Locked. */
 static void leave_resting(struct ms_store_client *c, struct ms_held *h)
 {
@@ -104,7 +97,7 @@ struct ms_held *ms_held_get(struct ms_store_client *c,
                             const char *address,
                             size_t address_len)
 {
-    uint64_t key = key_of(node, id);
+    uint64_t key = ms_object_key(node, id);
     struct ms_held *h = ms_map_find(&c->held, key);
 
     if (h) {

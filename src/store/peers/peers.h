@@ -3,8 +3,7 @@
  * peer.c           a store of another node that we dial, and its two links
  * replica.c        what we have of its objects: holding them
  * holdings.c       what a node holds of another's, compared when a link opens
- * fetch.c          getting their bytes
- * bulk.c           the bulk link to a store that has bytes for us
+ * fetch.c          getting their bytes over the bulk link to a node that has them
  * remote_holder.c  a store of another node that holds objects of ours
  * remote_reader.c  a store of another node that reads bytes of us, on its bulk link
  * pace.h           how fast those bytes are sent
@@ -165,37 +164,13 @@ void ms_holdings_take(struct ms_store *s,
 void ms_replica_fetch(struct ms_object *o, struct ms_store_peer *source);
 /* No more of its bytes are wanted. */
 void ms_replica_stop(struct ms_object *o);
-/* Is this what comes next? */
-bool ms_replica_expects(struct ms_store_peer *p,
-                        const struct ms_object *o,
-                        uint64_t offset,
-                        uint64_t len);
-/* Bytes [at, at + len) have come; a piece ends here. The object is pinned. */
-void ms_replica_part(struct ms_store_peer *p,
-                     struct ms_object *o,
-                     uint64_t at,
-                     uint64_t len,
-                     bool is_last);
-/* The bulk link is there: ask for what is wanted of it. */
-void ms_replicas_refetch(struct ms_store_peer *p);
-/* It is not: those that can ask elsewhere do; with `for_good` the others fail. True: something is
- * still wanted of it. */
-bool ms_replicas_cut(struct ms_store_peer *p, bool for_good);
 /* Pass over nodes that send too slowly; on a timer. */
 void ms_replicas_look(void *store);
 
-/* ---- bulk.c ---------------------------------------------------------------------- */
-
+/* Of the bulk link to a peer. */
 extern const struct ms_link_ops ms_bulk_ops;
 bool ms_bulk_on_lost(struct ms_store_peer *p, bool for_good);
 void ms_bulk_close(struct ms_store_peer *p);
-/* Ask for a piece. -ENOTCONN: the link is dialled, and ms_replicas_refetch comes. */
-int ms_bulk_want(struct ms_store_peer *p,
-                 const struct ms_object *o,
-                 uint64_t at,
-                 uint64_t len);
-/* Say that no more of it is wanted. */
-void ms_bulk_done(struct ms_store_peer *p, const struct ms_object *o);
 
 /* ---- remote_reader.c ------------------------------------------------------------- */
 

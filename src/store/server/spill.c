@@ -138,14 +138,14 @@ bool ms_spill_some(struct ms_store *s, uint64_t need)
 {
     struct ms_spill *sp = s->spill;
     struct ms_object *o;
-    uint64_t idle, room;
+    uint64_t idle, promised, room;
 
     if (!sp)
         return false;
     sp->was_limited = false;
     if (!sp->writing)
         sp->why = (struct ms_error){0};
-    ms_table_find_idle(&s->table, MS_SPILL_MIN, &idle);
+    ms_table_find_idle(&s->table, MS_SPILL_MIN, &idle, &promised);
     if (sp->writing + idle < need)
         return false;
     room = sp->limit - sp->used; /* what is written now has a part of it */
@@ -154,7 +154,7 @@ bool ms_spill_some(struct ms_store *s, uint64_t need)
         return false;
     }
     while (sp->writing < need) {
-        o = ms_table_find_idle(&s->table, MS_SPILL_MIN, &idle);
+        o = ms_table_find_idle(&s->table, MS_SPILL_MIN, &idle, &promised);
         if (!o || o->len > room - sp->writing) {
             sp->was_limited = o != NULL;
             break;
@@ -172,8 +172,7 @@ bool ms_spill_will(const struct ms_store *s, uint64_t need)
 
     if (!sp || sp->why.code || sp->was_limited)
         return false;
-    ms_table_find_idle(&s->table, MS_SPILL_MIN, &idle);
-    promised = ms_table_promised(&s->table, MS_SPILL_MIN);
+    ms_table_find_idle(&s->table, MS_SPILL_MIN, &idle, &promised);
     return promised && sp->writing + idle + promised >= need;
 }
 

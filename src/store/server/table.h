@@ -212,13 +212,12 @@ void ms_holder_read(struct ms_holder *h,
 /* May it be spilled? */
 bool ms_object_is_idle(const struct ms_object *o);
 /* The one that may be spilled and was not used for the longest time, of at least `least`
- * bytes; and how many bytes all of those have. NULL: none. */
-struct ms_object *
-ms_table_find_idle(const struct ms_table *t, uint64_t least, uint64_t *bytes);
-
-/* How many bytes those have that could be spilled, but were promised: their
- * receivers are about to say so. */
-uint64_t ms_table_promised(const struct ms_table *t, uint64_t least);
+ * bytes, or NULL; how many bytes all of those have; and how many those have that were promised,
+ * whose receivers are about to say that they have them. */
+struct ms_object *ms_table_find_idle(const struct ms_table *t,
+                                     uint64_t least,
+                                     uint64_t *bytes,
+                                     uint64_t *promised);
 
 bool ms_object_is_held(const struct ms_object *o);
 /* How much of the arena a holder holds, in bytes and objects. */
