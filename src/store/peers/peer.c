@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/proto.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -129,15 +130,10 @@ static void drop_unacked(struct ms_store_peer *p, uint64_t number)
 /* A copy is kept until the other side has acknowledged its number. */
 static int send_kept(struct ms_store_peer *p, const Muster__StorePeer *m)
 {
-    size_t len = muster__store_peer__get_packed_size(m);
-    uint8_t *body = malloc(len);
     struct unacked *u = calloc(1, sizeof *u);
 
-    if (u && body) {
-        muster__store_peer__pack(m, body);
-        u->message = muster__store_peer__unpack(NULL, len, body);
-    }
-    free(body);
+    if (u)
+        u->message = (Muster__StorePeer *)ms_proto_copy(&m->base);
     if (!u || !u->message) {
         free(u);
         return -ENOMEM;
