@@ -90,14 +90,9 @@ int ms_held_set_bytes(struct ms_store_client *c, struct ms_held *h, uint64_t at)
     return 0;
 }
 
-struct ms_held *ms_held_get(struct ms_store_client *c,
-                            uint64_t node,
-                            uint64_t id,
-                            uint64_t len,
-                            const char *address,
-                            size_t address_len)
+struct ms_held *ms_held_get(struct ms_store_client *c, const struct ms_stored_name *n)
 {
-    uint64_t key = ms_object_key(node, id);
+    uint64_t key = ms_object_key(n->node, n->id);
     struct ms_held *h = ms_map_find(&c->held, key);
 
     if (h) {
@@ -108,14 +103,14 @@ struct ms_held *ms_held_get(struct ms_store_client *c,
     h = calloc(1, sizeof *h);
     if (!h)
         return NULL;
-    h->node = node;
-    h->id = id;
-    h->len = len;
+    h->node = n->node;
+    h->id = n->id;
+    h->len = n->len;
     h->key = key;
     h->client = c;
     h->refs = h->reading = 1;
     ms_list_init(&h->resting);
-    h->address = strndup(address, address_len);
+    h->address = strndup(n->address, n->address_len);
     if (!h->address || ms_map_add(&c->held, key, h) < 0) {
         free((void *)(uintptr_t)h->address);
         free(h);

@@ -69,11 +69,16 @@ static struct ms_held *hold_made(struct ms_store_client *c,
                                  uint64_t len,
                                  struct ms_error *err)
 {
+    struct ms_stored_name name = {.node = c->node,
+                                  .id = made->id,
+                                  .len = len,
+                                  .address = c->address,
+                                  .address_len = (uint32_t)strlen(c->address)};
     struct ms_held *h;
     int rc = -ENOMEM;
 
     pthread_mutex_lock(&c->lock);
-    h = ms_held_get(c, c->node, made->id, len, c->address, strlen(c->address));
+    h = ms_held_get(c, &name);
     if (h) {
         h->counts++;
         rc = ms_held_set_bytes(c, h, made->at);
@@ -284,8 +289,7 @@ static size_t hold_all(struct ms_store_client *c,
     pthread_mutex_lock(&c->lock);
     for (i = 0; i < count; i++) {
         const struct ms_stored_name *n = &names[i];
-        struct ms_held *h =
-            ms_held_get(c, n->node, n->id, n->len, n->address, n->address_len);
+        struct ms_held *h = ms_held_get(c, n);
 
         if (!h)
             break;
@@ -344,8 +348,7 @@ struct ms_held *ms_store_client_adopt(struct ms_store_client *c,
     int rc = 0;
 
     pthread_mutex_lock(&c->lock);
-    h = ms_held_get(
-        c, name->node, name->id, name->len, name->address, name->address_len);
+    h = ms_held_get(c, name);
     if (h) {
         int64_t reads = h->reads;
 

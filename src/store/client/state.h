@@ -65,12 +65,7 @@ void ms_store_client_unref(struct ms_store_client *c);
 
 /* Locked. What we have of an object, made if there is nothing; a new reference, or NULL
  * (out of memory). */
-struct ms_held *ms_held_get(struct ms_store_client *c,
-                            uint64_t node,
-                            uint64_t id,
-                            uint64_t len,
-                            const char *address,
-                            size_t address_len);
+struct ms_held *ms_held_get(struct ms_store_client *c, const struct ms_stored_name *n);
 /* Locked. It can be read from now on, and the agent knows that. -EPROTO: that is not in the arena; -ENOMEM. */
 int ms_held_set_bytes(struct ms_store_client *c, struct ms_held *h, uint64_t at);
 /* The agent has `by` more counts of us, and so many more reads. */
