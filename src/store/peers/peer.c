@@ -109,7 +109,12 @@ static int link_init(struct ms_peer_link *l, struct ms_store_peer *p)
     return ms_timer_init(&l->retry, p->store->loop, on_retry, l);
 }
 
-/* ---- what must arrive ------------------------------------------------------------ */
+/* ---- what must arrive ------------------------------------------------------------
+ *
+ * Confirmations and grants are numbered 1, 2, 3, ... for as long as this store lives. Each is
+ * kept until the peer has acknowledged its number, sent again behind the hello of every new
+ * link, and taken once: the peer drops numbers up to the last that it took. They are given up
+ * only when the peer is lost for good, and it drops all that we hold there. */
 
 struct unacked {
     struct ms_list link;
