@@ -568,6 +568,11 @@ def check_engine_name(name: str) -> None: ...
 def store_warning() -> str: ...
 def store_copied() -> int: ...
 
+# Sizes in bytes at which the path of a payload forks (src/store/payload.h).
+PAYLOAD_BUFFER_MIN: int
+PAYLOAD_ARRAY_MIN: int
+PAYLOAD_MATES_MAX: int
+
 # Bytes in a store that are read only when they are wanted.
 PieceName = tuple[int, int, int, int, str]
 
