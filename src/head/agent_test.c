@@ -1,6 +1,6 @@
 /* agent_test.c - the head with the real agent of this build ($MUSTER_CLI) */
 #include "base/cleanup.h"
-#include "head/seen.h"
+#include "head/test_events.h"
 #include "head/test_ops.h"
 #include "head/test_spec.h"
 #include "io/addr.h"

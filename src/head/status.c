@@ -2,15 +2,15 @@
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "head/clusters/clusters.h"
-#include "head/clusters/place.h"
+#include "head/place/place.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
-#include "head/op.h"
+#include "head/ops/op.h"
 #include "head/rest/rest.h"
 #include "head/status.h"
 #include "head/version.h"
-#include "head/waiting.h"
+#include "head/ops/waiting.h"
 #include "resource/shape.h"
 
 #include <errno.h>

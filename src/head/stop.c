@@ -3,10 +3,10 @@
 #include "head/drivers/driver.h"
 #include "head/fleet/fleet.h"
 #include "head/head_impl.h"
-#include "head/nodes/lent.h"
+#include "head/nodes/child_agent.h"
 #include "head/nodes/node.h"
 #include "head/nodes/orphan.h"
-#include "head/op.h"
+#include "head/ops/op.h"
 
 #include <errno.h>
 

@@ -6,7 +6,7 @@
 #ifndef MS_HEAD_TEST_LOCAL_H
 #define MS_HEAD_TEST_LOCAL_H
 
-#include "head/seen.h"
+#include "head/test_events.h"
 #include "head/test_ops.h"
 #include "head/test_spec.h"
 

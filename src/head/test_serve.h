@@ -6,7 +6,7 @@
 #define MS_HEAD_TEST_SERVE_H
 
 #include "head/nodes/far_agent.h"
-#include "head/seen.h"
+#include "head/test_events.h"
 #include "head/test_ops.h"
 #include "head/test_spec.h"
 

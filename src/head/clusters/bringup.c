@@ -10,7 +10,7 @@
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
-#include "head/op.h"
+#include "head/ops/op.h"
 #include "head/status.h"
 
 #include <assert.h>

@@ -1,7 +1,7 @@
 #include "head/clusters/bringup_failure.h"
 #include "base/cleanup.h"
 #include "cluster/copy.h"
-#include "head/op.h"
+#include "head/ops/op.h"
 
 #include <errno.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "head/clusters/clusters_impl.h"
 #include "head/clusters/helpers.h"
 #include "head/clusters/objects.h"
-#include "head/clusters/place.h"
+#include "head/place/place.h"
 #include "head/clusters/ports.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
@@ -12,11 +12,11 @@
 #include "head/kv/kv_ask.h"
 #include "head/nodes/node.h"
 #include "head/nodes/orphan.h"
-#include "head/op.h"
-#include "head/request.h"
+#include "head/ops/op.h"
+#include "head/ops/request.h"
 #include "head/status.h"
 #include "head/stop.h"
-#include "head/waiting.h"
+#include "head/ops/waiting.h"
 
 #include <errno.h>
 #include <stdio.h>

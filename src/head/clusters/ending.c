@@ -4,7 +4,7 @@
 #include "cluster/spec.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
-#include "head/op.h"
+#include "head/ops/op.h"
 #include "wire/frame.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
 #include "head/clusters/start.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
-#include "head/op.h"
+#include "head/ops/op.h"
 #include "io/json.h"
 #include "plain/plain.h"
 #include "wire/frame.h"

@@ -2,7 +2,7 @@
 #include "base/name.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
-#include "head/op.h"
+#include "head/ops/op.h"
 
 int ms_objects_ask_keep(struct ms_head_op *op,
                         struct ms_cluster *c,

@@ -11,15 +11,15 @@
 #include "base/name.h"
 #include "head/clusters/bringup.h"
 #include "head/clusters/clusters_impl.h"
-#include "head/clusters/place.h"
+#include "head/place/place.h"
 #include "head/clusters/ports.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
-#include "head/kept.h"
+#include "head/state/persist.h"
 #include "head/nodes/node.h"
-#include "head/op.h"
-#include "head/request.h"
-#include "head/waiting.h"
+#include "head/ops/op.h"
+#include "head/ops/request.h"
+#include "head/ops/waiting.h"
 
 #include <errno.h>
 #include <string.h>

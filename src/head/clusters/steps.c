@@ -5,9 +5,9 @@
 #include "head/clusters/clusters_impl.h"
 #include "head/clusters/objects.h"
 #include "head/head_impl.h"
-#include "head/kept.h"
-#include "head/op.h"
-#include "head/waiting.h"
+#include "head/state/persist.h"
+#include "head/ops/op.h"
+#include "head/ops/waiting.h"
 
 #include <errno.h>
 

@@ -2,8 +2,8 @@
 #include "head/clusters/clusters.h"
 #include "head/fields.h"
 #include "head/head_impl.h"
-#include "head/op.h"
-#include "head/request.h"
+#include "head/ops/op.h"
+#include "head/ops/request.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #include "head/drivers/driver.h"
 #include "base/cleanup.h"
-#include "head/clusters/place.h"
+#include "head/place/place.h"
 #include "head/clusters/ports.h"
 #include "head/drivers/driver_impl.h"
 #include "head/fleet/fleet.h"
@@ -9,7 +9,7 @@
 #include "head/nodes/dialled.h"
 #include "head/nodes/node.h"
 #include "head/stop.h"
-#include "head/waiting.h"
+#include "head/ops/waiting.h"
 
 #include <errno.h>
 #include <stdio.h>

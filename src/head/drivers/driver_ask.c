@@ -1,10 +1,10 @@
 #include "base/cleanup.h"
 #include "cluster/copy.h"
-#include "head/answer.h"
+#include "head/ops/answer.h"
 #include "head/drivers/driver_impl.h"
-#include "head/op.h"
-#include "head/request.h"
-#include "head/verbs.h"
+#include "head/ops/op.h"
+#include "head/ops/request.h"
+#include "head/ops/verbs.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,12 +1,12 @@
 #include "base/cleanup.h"
 #include "cluster/copy.h"
-#include "head/clusters/wanted.h"
+#include "head/place/group_request.h"
 #include "head/drivers/driver.h"
 #include "head/fields.h"
 #include "head/fleet/fleet_impl.h"
 #include "head/head_impl.h"
-#include "head/op.h"
-#include "head/request.h"
+#include "head/ops/op.h"
+#include "head/ops/request.h"
 
 #include <errno.h>
 #include <stdlib.h>

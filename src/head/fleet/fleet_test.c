@@ -5,7 +5,7 @@
 #include "base/cleanup.h"
 #include "head/head.h"
 #include "head/nodes/far_agent.h"
-#include "head/seen.h"
+#include "head/test_events.h"
 #include "head/test_ops.h"
 #include "head/test_serve.h"
 #include "io/secret.h"

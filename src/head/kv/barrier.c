@@ -3,8 +3,8 @@
 #include "base/cleanup.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
-#include "head/op.h"
-#include "head/waiting.h"
+#include "head/ops/op.h"
+#include "head/ops/waiting.h"
 
 #include <errno.h>
 #include <stdlib.h>

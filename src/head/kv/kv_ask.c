@@ -3,11 +3,11 @@
 #include "head/drivers/driver.h"
 #include "head/fields.h"
 #include "head/head_impl.h"
-#include "head/kept.h"
+#include "head/state/persist.h"
 #include "head/kv/kv.h"
 #include "head/kv/kv_impl.h"
-#include "head/op.h"
-#include "head/waiting.h"
+#include "head/ops/op.h"
+#include "head/ops/waiting.h"
 #include "wire/frame.h"
 
 #include <errno.h>

@@ -2,16 +2,16 @@
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "head/clusters/clusters.h"
-#include "head/clusters/place.h"
+#include "head/place/place.h"
 #include "head/clusters/ports.h"
 #include "head/drivers/driver.h"
 #include "head/fleet/fleet.h"
 #include "head/head_impl.h"
-#include "head/hello.h"
+#include "head/daemon/hello.h"
 #include "head/nodes/node.h"
-#include "head/nodes/recovery.h"
+#include "head/state/recovery.h"
 #include "head/stop.h"
-#include "head/waiting.h"
+#include "head/ops/waiting.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -2,12 +2,12 @@
 #include "base/cleanup.h"
 #include "cluster/copy.h"
 #include "head/clusters/clusters.h"
-#include "head/clusters/place.h"
+#include "head/place/place.h"
 #include "head/clusters/ports.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
-#include "head/nodes/lent.h"
-#include "head/op.h"
+#include "head/nodes/child_agent.h"
+#include "head/ops/op.h"
 #include "resource/shape.h"
 
 #include <errno.h>

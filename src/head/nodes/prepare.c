@@ -2,7 +2,7 @@
 #include "head/head_impl.h"
 #include "head/nodes/ask.h"
 #include "head/nodes/node.h"
-#include "head/op.h"
+#include "head/ops/op.h"
 
 static void prepare_step(struct ms_head_op *op)
 {

@@ -1,7 +1,7 @@
 #include "base/cleanup.h"
 #include "head/nodes/ask.h"
 #include "head/nodes/node.h"
-#include "head/op.h"
+#include "head/ops/op.h"
 
 #include <errno.h>
 

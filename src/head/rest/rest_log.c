@@ -2,7 +2,7 @@
 #include "base/cleanup.h"
 #include "cluster/copy.h"
 #include "head/head_impl.h"
-#include "head/request.h"
+#include "head/ops/request.h"
 #include "head/rest/rest_impl.h"
 #include "io/addr.h"
 

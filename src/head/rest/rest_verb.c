@@ -1,4 +1,4 @@
-/* rest_verb.c - any verb by HTTP, as its row says (head/verbs.h)
+/* rest_verb.c - any verb by HTTP, as its row says (head/ops/verbs.h)
  *
  * The fields of its message come from the path, the query and, with POST, a JSON object.
  * A verb without a result answers 204.
@@ -6,7 +6,7 @@
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "head/head_impl.h"
-#include "head/request.h"
+#include "head/ops/request.h"
 #include "head/rest/message_field.h"
 #include "head/rest/message_json.h"
 #include "head/rest/rest_impl.h"

@@ -15,7 +15,7 @@ json_t *ms_view_id(uint64_t id);
 json_t *ms_view_node(const Muster__NodeStatus *n);
 json_t *ms_view_worker(const char *cluster, const Muster__WorkerStatus *w);
 json_t *ms_view_cluster(const Muster__ClusterStatus *c);
-/* The same of an answer; for rows of head/verbs.c. */
+/* The same of an answer; for rows of head/ops/verbs.c. */
 json_t *ms_view_changed_cluster(const ProtobufCMessage *cluster, int *status);
 const char *ms_view_group_word(Muster__GroupState state);
 json_t *ms_view_group(const Muster__GroupStatus *g);

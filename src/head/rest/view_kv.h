@@ -1,4 +1,4 @@
-/* view_kv.h - the key-value store as JSON; for rows of head/verbs.c */
+/* view_kv.h - the key-value store as JSON; for rows of head/ops/verbs.c */
 #ifndef MS_HEAD_REST_VIEW_KV_H
 #define MS_HEAD_REST_VIEW_KV_H
 

@@ -1,0 +1,261 @@
+#include "base/cleanup.h"
+#include "head/clusters/clusters.h"
+#include "head/place/place_impl.h"
+#include "head/drivers/driver.h"
+#include "head/head_impl.h"
+#include "head/state/persist.h"
+#include "head/nodes/node.h"
+#include "head/ops/op.h"
+#include "head/ops/waiting.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- who waits ------------------------------------------------------------------- */
+
+/* What to tell an operation that waits for a group; nothing if that waits on. */
+struct verdict {
+    Muster__GroupStatus *status;
+    struct ms_error err;
+    bool is_open;
+};
+
+static struct ms_group *find_id(const struct ms_books *b, uint64_t id)
+{
+    ms_list_each (g, &b->groups.all, struct ms_group, link)
+        if (g->id == id && !g->is_ending)
+            return g;
+    return NULL;
+}
+
+static struct verdict judge(struct ms_head *h, const struct ms_head_op *op)
+{
+    struct ms_books *b = &h->place.books;
+    struct verdict v = {0};
+    const struct ms_group *g;
+
+    pthread_mutex_lock(&h->place.lock);
+    g = find_id(b, op->wanted->wait_group->id);
+    if (!g)
+        ms_error_set(&v.err, -ENOENT, "the group was removed");
+    else if (g->state == MS_GROUP_WAITING)
+        v.is_open = true;
+    else if (!(v.status = ms_place_group_message(b, g)))
+        ms_error_set(&v.err, -ENOMEM, "out of memory");
+    pthread_mutex_unlock(&h->place.lock);
+    return v;
+}
+
+/* True if it has completed. */
+static bool answer(struct ms_head *h, struct ms_head_op *op)
+{
+    struct verdict v = judge(h, op);
+
+    if (v.is_open)
+        return false;
+    if (v.status)
+        ms_head_op_succeed(op, &v.status->base);
+    else
+        ms_head_op_fail_with(op, &v.err);
+    return true;
+}
+
+/* Under the lock. */
+static void keep(struct ms_head *h, const struct ms_group *g)
+{
+    Muster__GroupStatus *status =
+        h->kept.durable ? ms_place_group_message(&h->place.books, g) : NULL;
+
+    if (!status)
+        return;
+    ms_head_keep_group(h, NULL, status);
+    muster__group_status__free_unpacked(status, NULL);
+}
+
+/* Deadlines that have come, and the next one; -1: none. */
+static int64_t pass_time(struct ms_head *h)
+{
+    struct ms_groups *g = &h->place.books.groups;
+    int64_t now_ns = ms_now_ns(), next_ns;
+    const struct ms_group *news;
+
+    pthread_mutex_lock(&h->place.lock);
+    ms_groups_expire(g, now_ns);
+    while ((news = ms_groups_next(g))) /* those who want to know wait below */
+        keep(h, news);
+    next_ns = ms_groups_deadline(g);
+    pthread_mutex_unlock(&h->place.lock);
+    if (next_ns == MS_NEVER)
+        return -1;
+    return next_ns > now_ns ? next_ns - now_ns : 0;
+}
+
+static void look(void *arg)
+{
+    struct ms_head *h = arg;
+    int64_t delay_ns = pass_time(h);
+    bool again = true;
+
+    if (delay_ns >= 0)
+        ms_timer_set(&h->place.timer, delay_ns);
+    ms_creations_step(h);
+    while (again) { /* an answer may end others */
+        again = false;
+        ms_list_each (op, &h->place.waits, struct ms_head_op, wait_link)
+            if (answer(h, op)) {
+                again = true;
+                break;
+            }
+    }
+}
+
+void ms_place_kick(struct ms_head *h)
+{
+    ms_loop_post(h->loop, look, h); /* without memory: at the next change */
+}
+
+static bool is_unknown(struct ms_head *h, const struct ms_head_op *op)
+{
+    bool unknown;
+
+    pthread_mutex_lock(&h->place.lock);
+    unknown = !find_id(&h->place.books, op->wanted->wait_group->id);
+    pthread_mutex_unlock(&h->place.lock);
+    return unknown;
+}
+
+void ms_place_wait_run(struct ms_head_op *op)
+{
+    struct ms_head *h = op->head;
+
+    if (op->driver && is_unknown(h, op) && ms_head_wait_for_nodes(op))
+        return; /* its driver may tell us of it */
+    if (answer(h, op))
+        return;
+    ms_list_add_tail(&h->place.waits, &op->wait_link);
+    look(h);
+}
+
+void ms_place_fail_waits(struct ms_head *h, const struct ms_driver *d)
+{
+    ms_list_each (op, &h->place.waits, struct ms_head_op, wait_link)
+        if (op->driver == d)
+            ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
+}
+
+/* ---- life ------------------------------------------------------------------------ */
+
+int ms_place_init(struct ms_head *h)
+{
+    /* Drivers bring their groups back to a head that was started again: its own numbers
+     * begin behind those of the one before. */
+    if (h->is_daemon)
+        h->place.books.last_id = (uint64_t)(ms_wall_ns() / MS_NS_PER_MS);
+    return ms_timer_init(&h->place.timer, h->loop, look, h);
+}
+
+void ms_place_finish(struct ms_head *h)
+{
+    ms_timer_finish(&h->place.timer);
+    ms_books_finish(&h->place.books);
+    pthread_mutex_destroy(&h->place.lock);
+}
+
+/* ---- nodes ----------------------------------------------------------------------- */
+
+/* Runs of equal devices; the number of them. */
+static size_t runs_of(const Muster__NodeShape *s, struct ms_device_run *out)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < s->n_devices; i++) {
+        const Muster__Device *d = s->devices[i];
+        struct ms_device_run *last = count ? &out[count - 1] : NULL;
+
+        if (last && strcmp(last->kind, d->kind) == 0 && last->memory == d->memory &&
+            last->domain == d->domain)
+            last->count++;
+        else
+            out[count++] = (struct ms_device_run){d->kind, 1, d->memory, d->domain};
+    }
+    return count;
+}
+
+static void came(struct ms_head *h, const struct ms_node_offer *o)
+{
+    struct ms_error err = {0};
+
+    pthread_mutex_lock(&h->place.lock);
+    ms_books_node_came(&h->place.books, o, &err);
+    pthread_mutex_unlock(&h->place.lock);
+    ms_place_kick(h);
+}
+
+static void came_in_shape(struct ms_head *h, const struct ms_node *n)
+{
+    const Muster__NodeShape *s = n->ready->shape;
+    MS_CLEANUP(ms_cleanup_free)
+    struct ms_device_run *runs = calloc(s->n_devices + 1, sizeof *runs);
+    MS_CLEANUP(ms_cleanup_free)
+    struct ms_extra_need *extras = calloc(s->n_resources + 1, sizeof *extras);
+    struct ms_node_offer o = {.name = n->name,
+                              .cpu_milli = n->cpus * UINT64_C(1000),
+                              .memory = n->ready->memory,
+                              .devices = runs,
+                              .extras = extras,
+                              .extra_count = s->n_resources,
+                              .labels = (const char *const *)s->labels,
+                              .label_count = s->n_labels};
+
+    if (!runs || !extras)
+        return;
+    o.device_runs = runs_of(s, runs);
+    for (size_t i = 0; i < s->n_resources; i++)
+        extras[i] =
+            (struct ms_extra_need){s->resources[i]->name, s->resources[i]->amount};
+    came(h, &o);
+}
+
+void ms_place_node_came(struct ms_head *h, const struct ms_node *n)
+{
+    const struct ms_device_run run = {"gpu", n->ready->gpus, 0, 0};
+    const struct ms_node_offer o = {.name = n->name,
+                                    .cpu_milli = n->cpus * UINT64_C(1000),
+                                    .memory = n->ready->memory,
+                                    .devices = &run,
+                                    .device_runs = 1,
+                                    .labels = (const char *const *)n->ready->labels,
+                                    .label_count = n->ready->n_labels};
+
+    if (n->ready->shape)
+        came_in_shape(h, n);
+    else
+        came(h, &o);
+}
+
+void ms_place_node_gone(struct ms_head *h, const struct ms_node *n)
+{
+    pthread_mutex_lock(&h->place.lock);
+    ms_books_node_gone(&h->place.books, n->name);
+    pthread_mutex_unlock(&h->place.lock);
+    ms_place_kick(h);
+}
+
+void ms_place_driver_gone(struct ms_head *h, uint64_t driver)
+{
+    pthread_mutex_lock(&h->place.lock);
+    ms_books_drop_owner(&h->place.books, driver);
+    pthread_mutex_unlock(&h->place.lock);
+    ms_place_kick(h);
+}
+
+void ms_place_fail(struct ms_head_op *op,
+                   const struct ms_error *err,
+                   struct ms_buf *table)
+{
+    const char *text = table->len ? ms_buf_str(table) : NULL;
+
+    if (text)
+        op->table = strdup(text);
+    ms_head_op_fail_with(op, err);
+}

@@ -1,0 +1,28 @@
+/* place_impl.h - what the files of place.h share
+ *
+ * place.c          nodes, deadlines, who waits
+ * place_group.c    groups
+ * place_cluster.c  clusters: from the plan to the end
+ * place_status.c   the messages
+ */
+#ifndef MS_HEAD_PLACE_PLACE_IMPL_H
+#define MS_HEAD_PLACE_PLACE_IMPL_H
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "head/place/place.h"
+
+/* Something has changed for those who wait: look on the head's thread. Any thread. */
+void ms_place_kick(struct ms_head *h);
+
+/* ---- messages, under the lock ---------------------------------------------------------- */
+
+/* NULL: out of memory. */
+Muster__GroupStatus *ms_place_group_message(struct ms_books *b,
+                                            const struct ms_group *g);
+Muster__ClusterPlaced *ms_place_cluster_message(const struct ms_books *b,
+                                                const struct ms_layout *l);
+/* What the message says; the names are borrowed. */
+void ms_place_scope(const Muster__Scope *m, struct ms_scope_request *out);
+
+#endif
