@@ -91,7 +91,7 @@ static bool close_if_watching(int epoll, int fd)
 }
 
 /* The open descriptors, by the kernel's own call: opendir would take memory. */
-void ms_inherited_close(int fd)
+void ms_forked_close(int fd)
 {
     MS_CLEANUP(ms_cleanup_fd)
     int dir = open("/proc/self/fdinfo", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

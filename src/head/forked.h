@@ -10,6 +10,6 @@
 
 /* Close the epoll that watches `fd`, and all that it watches, `fd` too. Takes no lock
  * and no memory. */
-void ms_inherited_close(int fd);
+void ms_forked_close(int fd);
 
 #endif

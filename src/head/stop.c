@@ -40,15 +40,15 @@ static void tell_agents(struct ms_head *h)
     m.shutdown = &stop;
     h->stopping.sent = true;
     ms_list_each (n, &h->nodes, struct ms_node, link)
-        if (ms_node_tell(n, &m) == -ENOMEM && n->lent)
-            ms_lent_hang_up(n->lent); /* which means the same to it */
+        if (ms_node_tell(n, &m) == -ENOMEM && n->child)
+            ms_child_agent_hang_up(n->child); /* which means the same to it */
 }
 
 static void kill_agents(struct ms_head *h, bool only_unready)
 {
     ms_list_each (n, &h->nodes, struct ms_node, link)
-        if (n->lent && (!only_unready || n->state == MS_NODE_STARTING))
-            ms_lent_kill(n->lent);
+        if (n->child && (!only_unready || n->state == MS_NODE_STARTING))
+            ms_child_agent_kill(n->child);
 }
 
 /* One that is away is not waited for: it ends itself when nobody answers. */

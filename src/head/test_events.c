@@ -3,19 +3,19 @@
 #include <stdio.h>
 #include <string.h>
 
-void seen_init(struct seen *s)
+void events_init(struct test_events *s)
 {
     memset(s, 0, sizeof *s);
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
 }
 
-void seen_exit(void *arg, uint64_t uid, const Muster__Exit *exit)
+void events_exit(void *arg, uint64_t uid, const Muster__Exit *exit)
 {
-    struct seen *s = arg;
+    struct test_events *s = arg;
 
     pthread_mutex_lock(&s->lock);
-    if (s->exits < SEEN_MAX) {
+    if (s->exits < EVENTS_MAX) {
         s->uids[s->exits] = uid;
         s->codes[s->exits] = exit->code;
         snprintf(s->details[s->exits], sizeof s->details[0], "%s", exit->detail);
@@ -31,12 +31,12 @@ void seen_exit(void *arg, uint64_t uid, const Muster__Exit *exit)
     pthread_mutex_unlock(&s->lock);
 }
 
-void seen_log(void *arg, const Muster__LogLines *lines)
+void events_log(void *arg, const Muster__LogLines *lines)
 {
-    struct seen *s = arg;
+    struct test_events *s = arg;
 
     pthread_mutex_lock(&s->lock);
-    for (size_t i = 0; i < lines->n_lines && s->lines < SEEN_MAX; i++)
+    for (size_t i = 0; i < lines->n_lines && s->lines < EVENTS_MAX; i++)
         snprintf(s->line[s->lines++],
                  sizeof s->line[0],
                  "%.*s",
@@ -46,9 +46,9 @@ void seen_log(void *arg, const Muster__LogLines *lines)
     pthread_mutex_unlock(&s->lock);
 }
 
-void seen_lost(void *arg, const char *why)
+void events_lost(void *arg, const char *why)
 {
-    struct seen *s = arg;
+    struct test_events *s = arg;
 
     pthread_mutex_lock(&s->lock);
     snprintf(s->lost, sizeof s->lost, "%s", why);
@@ -57,7 +57,7 @@ void seen_lost(void *arg, const char *why)
     pthread_mutex_unlock(&s->lock);
 }
 
-void seen_wait_exits(struct seen *s, size_t count)
+void events_wait_exits(struct test_events *s, size_t count)
 {
     pthread_mutex_lock(&s->lock);
     while (s->exits < count)
@@ -65,7 +65,7 @@ void seen_wait_exits(struct seen *s, size_t count)
     pthread_mutex_unlock(&s->lock);
 }
 
-static bool has_line(const struct seen *s, const char *line)
+static bool has_line(const struct test_events *s, const char *line)
 {
     for (size_t i = 0; i < s->lines; i++)
         if (strcmp(s->line[i], line) == 0)
@@ -73,7 +73,7 @@ static bool has_line(const struct seen *s, const char *line)
     return false;
 }
 
-void seen_wait_line(struct seen *s, const char *line)
+void events_wait_line(struct test_events *s, const char *line)
 {
     pthread_mutex_lock(&s->lock);
     while (!has_line(s, line))
@@ -81,7 +81,7 @@ void seen_wait_line(struct seen *s, const char *line)
     pthread_mutex_unlock(&s->lock);
 }
 
-void seen_wait_lost(struct seen *s)
+void events_wait_lost(struct test_events *s)
 {
     pthread_mutex_lock(&s->lock);
     while (!s->lost[0])

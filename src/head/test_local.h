@@ -12,7 +12,7 @@
 
 #include <sys/types.h>
 
-extern struct seen local_seen; /* what the head told us */
+extern struct test_events local_events; /* what the head told us */
 
 /* A home, and nothing seen yet. Its teardown is ops_home_remove. */
 int local_setup(void **state);

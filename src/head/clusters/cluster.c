@@ -4,7 +4,6 @@
 #include "head/clusters/clusters_impl.h"
 #include "head/clusters/helpers.h"
 #include "head/clusters/objects.h"
-#include "head/place/place.h"
 #include "head/clusters/ports.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
@@ -14,9 +13,10 @@
 #include "head/nodes/orphan.h"
 #include "head/ops/op.h"
 #include "head/ops/request.h"
+#include "head/ops/waiting.h"
+#include "head/place/place.h"
 #include "head/status.h"
 #include "head/stop.h"
-#include "head/ops/waiting.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -130,7 +130,7 @@ void ms_head_cluster_forget(struct ms_head *h, struct ms_cluster *c)
 
     ms_head_ports_drop(h, c);
     ms_objects_drop(h, c);
-    ms_head_forget_spec(h, c->name);
+    ms_persist_forget_cluster(h, c->name);
     ms_place_cluster_gone(h, c->name);
     /* whoever waits for this may place one of the same name from another thread */
     ms_list_each (op, &h->destroying, struct ms_head_op, wait_link)
@@ -138,7 +138,7 @@ void ms_head_cluster_forget(struct ms_head *h, struct ms_cluster *c)
             ms_head_op_succeed(op, NULL);
     ms_registry_remove(&h->registry, c);
     ms_driver_cluster_gone(h, driver);
-    ms_head_seek_step(h);
+    ms_successors_step(h);
     ms_head_changed(h);
     if (are_helpers)
         helpers_are_gone(h);
@@ -334,7 +334,7 @@ void ms_head_worker_exited(struct ms_head *h, uint64_t uid, const Muster__Exit *
     if (is_over(h, slot->cluster))
         ms_head_cluster_forget(h, slot->cluster);
     ms_drivers_worker_ended(h, uid);
-    ms_head_seek_step(h);
+    ms_successors_step(h);
     ms_head_changed(h);
     ms_head_stop_step(h);
 }
@@ -347,7 +347,7 @@ static void lose_worker(struct ms_head *h,
 {
     Muster__Exit exit = MUSTER__EXIT__INIT;
 
-    if (n->lent)
+    if (n->child)
         ms_orphans_add(&h->orphans, slot->now.pid, slot->now.since_ns);
     exit.code = -1;
     exit.unreachable = n->silent;
@@ -377,5 +377,5 @@ void ms_head_workers_lost(struct ms_head *h, struct ms_node *n, const char *why)
         if (is_over(h, c))
             ms_head_cluster_forget(h, c);
     ms_bringups_lost(h, n->name);
-    ms_head_seek_step(h);
+    ms_successors_step(h);
 }

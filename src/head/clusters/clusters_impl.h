@@ -40,6 +40,6 @@ int ms_head_check_change(const struct ms_cluster *c,
 /* ---- successor.c ------------------------------------------------------------------- */
 
 /* Something has changed: who waits for a successor may have one. */
-void ms_head_seek_step(struct ms_head *h);
+void ms_successors_step(struct ms_head *h);
 
 #endif

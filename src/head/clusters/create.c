@@ -15,14 +15,14 @@
 #include "head/clusters/clusters_impl.h"
 #include "head/clusters/helpers.h"
 #include "head/clusters/objects.h"
-#include "head/place/place.h"
 #include "head/clusters/ports.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
-#include "head/state/persist.h"
 #include "head/nodes/node.h"
 #include "head/ops/op.h"
 #include "head/ops/waiting.h"
+#include "head/place/place.h"
+#include "head/state/persist.h"
 
 #include <errno.h>
 #include <string.h>
@@ -86,7 +86,7 @@ static void launched(struct ms_head_op *op)
     }
     c->is_made = true;
     op->on_failed = NULL;
-    ms_head_keep_spec(h, c);
+    ms_persist_cluster(h, c);
     ms_head_op_succeed(op, &s->base);
     for (size_t i = 0; i < c->count; i++)
         if (!ms_slot_is_live(&c->slots[i]))

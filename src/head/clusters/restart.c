@@ -11,15 +11,15 @@
 #include "base/name.h"
 #include "head/clusters/bringup.h"
 #include "head/clusters/clusters_impl.h"
-#include "head/place/place.h"
 #include "head/clusters/ports.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
-#include "head/state/persist.h"
 #include "head/nodes/node.h"
 #include "head/ops/op.h"
 #include "head/ops/request.h"
 #include "head/ops/waiting.h"
+#include "head/place/place.h"
+#include "head/state/persist.h"
 
 #include <errno.h>
 #include <string.h>
@@ -58,12 +58,12 @@ static void finish(struct ms_head_op *op)
         ms_error_set(&op->why, -ENOMEM, "cluster '%s': out of memory", c->name);
     restart_failed(op);
     op->on_failed = NULL;
-    ms_head_keep_spec(h, c);
+    ms_persist_cluster(h, c);
     if (op->why.code)
         ms_head_op_fail_with(op, &op->why);
     else
         ms_head_op_succeed(op, &s->base);
-    ms_head_seek_step(h);
+    ms_successors_step(h);
     ms_head_begin_destroys(h, c);
 }
 

@@ -5,9 +5,9 @@
 #include "head/clusters/clusters_impl.h"
 #include "head/clusters/objects.h"
 #include "head/head_impl.h"
-#include "head/state/persist.h"
 #include "head/ops/op.h"
 #include "head/ops/waiting.h"
+#include "head/state/persist.h"
 
 #include <errno.h>
 
@@ -20,7 +20,7 @@ static void finish(struct ms_head_op *op)
         return;
     c = ms_registry_find(&op->head->registry, op->wanted->add_step->cluster);
     if (c)
-        ms_head_keep_spec(op->head, c);
+        ms_persist_cluster(op->head, c);
     ms_head_op_succeed(op, NULL);
 }
 

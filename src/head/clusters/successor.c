@@ -1,6 +1,6 @@
 /* successor.c - who has a dead worker's place now
  *
- * A question waits in head->seeking while the place is being filled: until the new worker
+ * A question waits in head->successor_waits while the place is being filled: until the new worker
  * has done its steps, or there is none.
  */
 #include "cluster/status.h"
@@ -59,15 +59,15 @@ static bool answer(struct ms_head_op *op)
 void ms_head_ask_successor_run(struct ms_head_op *op)
 {
     if (!answer(op))
-        ms_list_add_tail(&op->head->seeking, &op->wait_link);
+        ms_list_add_tail(&op->head->successor_waits, &op->wait_link);
 }
 
-void ms_head_seek_step(struct ms_head *h)
+void ms_successors_step(struct ms_head *h)
 {
     struct ms_list now;
 
     ms_list_init(&now);
-    ms_list_splice(&now, &h->seeking);
+    ms_list_splice(&now, &h->successor_waits);
     while (!ms_list_is_empty(&now)) {
         struct ms_head_op *op = ms_list_first(&now, struct ms_head_op, wait_link);
 
@@ -102,7 +102,7 @@ static void tell_node(struct ms_head_op *op)
 /* Agents ask again while they have no answer: one question at a time is enough. */
 static bool is_asked(const struct ms_head *h, const struct ms_node *n, uint64_t uid)
 {
-    ms_list_each (op, &h->seeking, struct ms_head_op, wait_link)
+    ms_list_each (op, &h->successor_waits, struct ms_head_op, wait_link)
         if (op->done_arg == n && op->wanted->ask_successor->uid == uid)
             return true;
     return false;

@@ -1,27 +1,27 @@
 #include "head/daemon/hello.h"
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "head/ops/answer.h"
 #include "head/drivers/driver.h"
 #include "head/fields.h"
 #include "head/head_impl.h"
 #include "head/nodes/dialled.h"
 #include "head/nodes/node.h"
+#include "head/ops/answer.h"
 #include "head/status.h"
 #include "wire/frame.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-/* Somebody who has proven the secret and not yet said who it is. */
-struct guest {
-    struct ms_list link; /* head->guests */
+/* A link whose peer has proven the secret and not yet said who it is. */
+struct handshake {
+    struct ms_list link; /* head->handshakes */
     struct ms_head *head;
     struct ms_link *wire;
     struct ms_timer patience;
 };
 
-static void guest_destroy(struct guest *g)
+static void handshake_destroy(struct handshake *g)
 {
     ms_list_remove(&g->link);
     ms_timer_finish(&g->patience);
@@ -29,10 +29,10 @@ static void guest_destroy(struct guest *g)
     free(g);
 }
 
-void ms_guests_finish(struct ms_head *h)
+void ms_handshakes_finish(struct ms_head *h)
 {
-    ms_list_each (g, &h->guests, struct guest, link)
-        guest_destroy(g);
+    ms_list_each (g, &h->handshakes, struct handshake, link)
+        handshake_destroy(g);
 }
 
 /* ---- what they are told ---------------------------------------------------------- */
@@ -108,7 +108,7 @@ static void welcome_driver(struct ms_head *h, struct ms_link *wire, uint64_t req
 
 /* The last word; then the link ends. */
 static void
-refuse(struct guest *g, bool is_agent, uint64_t request, const struct ms_error *why)
+refuse(struct handshake *g, bool is_agent, uint64_t request, const struct ms_error *why)
 {
     Muster__Failure failure;
     Muster__HeadToAgent to_agent = MUSTER__HEAD_TO_AGENT__INIT;
@@ -120,7 +120,7 @@ refuse(struct guest *g, bool is_agent, uint64_t request, const struct ms_error *
     to_driver.body_case = MUSTER__HEAD_TO_DRIVER__BODY_FAILURE;
     to_driver.request = request;
     ms_link_send(g->wire, is_agent ? &to_agent.base : &to_driver.base);
-    guest_destroy(g);
+    handshake_destroy(g);
 }
 
 /* ---- who they are ---------------------------------------------------------------- */
@@ -142,7 +142,7 @@ static int check_hello(const struct ms_head *h,
     return 0;
 }
 
-static void meet_agent(struct guest *g, Muster__LinkHello *hello)
+static void accept_agent(struct handshake *g, Muster__LinkHello *hello)
 {
     struct ms_error why = {0};
     int rc = check_hello(g->head, hello, &why);
@@ -154,7 +154,7 @@ static void meet_agent(struct guest *g, Muster__LinkHello *hello)
         return;
     }
     g->wire = NULL;
-    guest_destroy(g);
+    handshake_destroy(g);
 }
 
 /* A head that was started again hears of workers from their agents, perhaps later. */
@@ -186,7 +186,8 @@ static int check_driver(const struct ms_head *h,
                         (int)h->session.driver_pid);
 }
 
-static void meet_driver(struct guest *g, uint64_t request, Muster__LinkHello *hello)
+static void
+accept_driver(struct handshake *g, uint64_t request, Muster__LinkHello *hello)
 {
     struct ms_head *h = g->head;
     struct ms_link *wire = g->wire;
@@ -203,32 +204,32 @@ static void meet_driver(struct guest *g, uint64_t request, Muster__LinkHello *he
         return;
     }
     g->wire = NULL;
-    guest_destroy(g);
+    handshake_destroy(g);
     welcome_driver(h, wire, request);
     ms_driver_tell_exits(ms_driver_find(h, id));
 }
 
-static bool try_agent(struct guest *g, const uint8_t *body, size_t len)
+static bool try_agent(struct handshake *g, const uint8_t *body, size_t len)
 {
     Muster__AgentToHead *m = muster__agent_to_head__unpack(NULL, len, body);
     bool is = m && m->body_case == MUSTER__AGENT_TO_HEAD__BODY_HELLO &&
               m->hello->who_case == MUSTER__LINK_HELLO__WHO_AGENT;
 
     if (is)
-        meet_agent(g, m->hello);
+        accept_agent(g, m->hello);
     if (m)
         muster__agent_to_head__free_unpacked(m, NULL);
     return is;
 }
 
-static bool try_driver(struct guest *g, const uint8_t *body, size_t len)
+static bool try_driver(struct handshake *g, const uint8_t *body, size_t len)
 {
     Muster__DriverToHead *m = muster__driver_to_head__unpack(NULL, len, body);
     bool is = m && m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_HELLO &&
               m->hello->who_case == MUSTER__LINK_HELLO__WHO_DRIVER;
 
     if (is)
-        meet_driver(g, m->request, m->hello);
+        accept_driver(g, m->request, m->hello);
     if (m)
         muster__driver_to_head__free_unpacked(m, NULL);
     return is;
@@ -236,28 +237,28 @@ static bool try_driver(struct guest *g, const uint8_t *body, size_t len)
 
 static void on_body(void *arg, const uint8_t *body, size_t len)
 {
-    struct guest *g = arg;
+    struct handshake *g = arg;
 
     if (!try_agent(g, body, len) && !try_driver(g, body, len))
-        guest_destroy(g);
+        handshake_destroy(g);
 }
 
 static void on_closed(void *arg, const struct ms_error *why)
 {
     (void)why;
-    guest_destroy(arg);
+    handshake_destroy(arg);
 }
 
 static void on_impatient(void *arg)
 {
-    guest_destroy(arg);
+    handshake_destroy(arg);
 }
 
 void ms_head_on_link(void *arg, struct ms_link *wire)
 {
     static const struct ms_link_ops ops = {.on_body = on_body, .on_closed = on_closed};
     struct ms_head *h = arg;
-    struct guest *g = calloc(1, sizeof *g);
+    struct handshake *g = calloc(1, sizeof *g);
 
     if (!g) {
         ms_link_destroy(wire);
@@ -265,9 +266,9 @@ void ms_head_on_link(void *arg, struct ms_link *wire)
     }
     g->head = h;
     g->wire = wire;
-    ms_list_add_tail(&h->guests, &g->link);
+    ms_list_add_tail(&h->handshakes, &g->link);
     if (ms_timer_init(&g->patience, h->loop, on_impatient, g) < 0) {
-        guest_destroy(g);
+        handshake_destroy(g);
         return;
     }
     ms_timer_set(&g->patience, MS_HANDSHAKE_NS);

@@ -1,7 +1,7 @@
 /* hello.h - who dials, and what it is told
  *
  * Whoever has proven the secret has MS_HANDSHAKE_NS to say whether it is an agent or a
- * driver; until then it is a guest and its link is owned here. Then its link is handed to
+ * driver; until then its link is owned here. Then its link is handed to
  * nodes/dialled.h or drivers/driver.h, or it is told why not. The head's thread.
  */
 #ifndef MS_HEAD_DAEMON_HELLO_H
@@ -15,7 +15,7 @@ struct ms_node;
 void ms_head_on_link(void *arg, struct ms_link *wire);
 /* The first message to an agent that has been accepted. */
 void ms_hello_welcome_agent(struct ms_head *h, struct ms_node *n);
-/* Guests are sent away; the loop does not run any more. */
-void ms_guests_finish(struct ms_head *h);
+/* Links that have not said who they are are closed; the loop does not run any more. */
+void ms_handshakes_finish(struct ms_head *h);
 
 #endif

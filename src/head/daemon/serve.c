@@ -6,9 +6,9 @@
 #include "head/daemon/control.h"
 #include "head/fleet/fleet.h"
 #include "head/head_impl.h"
+#include "head/rest/rest.h"
 #include "head/state/persist.h"
 #include "head/state/recovery.h"
-#include "head/rest/rest.h"
 #include "io/tree.h"
 
 #include <errno.h>
@@ -104,7 +104,7 @@ struct ms_head *ms_head_serve(const struct ms_head_serve_options *o,
     if (rc == 0 && (ms_recovery_init(h) < 0 || set_config(h, o->store) < 0))
         rc = ms_error_sys(err, -ENOMEM, "cannot make the head");
     if (rc == 0)
-        rc = ms_head_kept_open(h, err);
+        rc = ms_persist_open(h, err);
     if (rc == 0)
         rc = ms_head_control_open(h, err);
     if (rc == 0)

@@ -39,14 +39,14 @@ static void wait_for_names(const char *names)
 static void test_a_head_that_was_started_again(void **state)
 {
     struct far_agent *a = serve_agent("a"), *b = serve_agent("b");
-    struct seen s;
+    struct test_events s;
     struct ms_head *h;
     struct ms_head_op *op, *late;
     const Muster__Status *st;
     uint64_t uids[2], kept[2];
 
     (void)state;
-    seen_init(&s);
+    events_init(&s);
     h = serve_join(&s);
     serve_create(h, "actor", false, uids);
     serve_create(h, "kept", true, kept);
@@ -71,7 +71,7 @@ static void test_a_head_that_was_started_again(void **state)
     assert_int_equal(s.exits, 0); /* nothing was disturbed */
 
     far_exit(a, uids[0], 7);
-    seen_wait_exits(&s, 1);
+    events_wait_exits(&s, 1);
     assert_int_equal(s.codes[0], 7);
     ms_head_stop(h, 0);
     assert_int_equal(far_living(b), 1); /* the detached one */
@@ -80,12 +80,12 @@ static void test_a_head_that_was_started_again(void **state)
 static void test_a_driver_that_does_not_come_back(void **state)
 {
     struct far_agent *a = serve_agent("a"), *b = serve_agent("b");
-    struct seen s;
+    struct test_events s;
     struct ms_head *h;
     uint64_t uids[2];
 
     (void)state;
-    seen_init(&s);
+    events_init(&s);
     h = serve_join(&s);
     serve_create(h, "actor", false, uids);
     ms_head_crash(serve_head);
@@ -99,7 +99,7 @@ static void test_a_driver_that_does_not_come_back(void **state)
 
 /* Two nodes, "b" behind a proxy, a driver, and its cluster on both. */
 static struct far_agent *
-behind(struct proxy *p, struct seen *s, struct ms_head **h, uint64_t uids[2])
+behind(struct proxy *p, struct test_events *s, struct ms_head **h, uint64_t uids[2])
 {
     struct far_agent *b;
 
@@ -107,7 +107,7 @@ behind(struct proxy *p, struct seen *s, struct ms_head **h, uint64_t uids[2])
     break_point(p);
     b = far_dial(p->address, serve_secret(), "b", 4);
     assert_non_null(b);
-    seen_init(s);
+    events_init(s);
     *h = serve_join(s);
     serve_create(*h, "actor", false, uids);
     return b;
@@ -117,7 +117,7 @@ static void test_an_agents_link_breaks_and_heals(void **state)
 {
     struct far_agent *b;
     struct proxy p;
-    struct seen s;
+    struct test_events s;
     struct ms_head *h;
     struct ms_head_op *op;
     uint64_t uids[2];
@@ -145,7 +145,7 @@ static void test_an_agents_link_breaks_for_good(void **state)
 {
     struct far_agent *b;
     struct proxy p;
-    struct seen s;
+    struct test_events s;
     struct ms_head *h;
     struct ms_head_op *op;
     uint64_t uids[2];
@@ -154,7 +154,7 @@ static void test_an_agents_link_breaks_for_good(void **state)
     b = behind(&p, &s, &h, uids);
     proxy_reset(&p);
     op = ms_head_destroy_cluster(h, "actor", 0); /* waits for the node */
-    seen_wait_exits(&s, 2);
+    events_wait_exits(&s, 2);
     assert_int_equal(s.uids[1], uids[1]);
     assert_non_null(strstr(s.details[1], "node b was silent for 1 s"));
     ops_expect(op, 0, NULL);
@@ -168,14 +168,14 @@ static void test_a_drivers_link_breaks_and_heals(void **state)
 {
     struct far_agent *a = serve_agent("a"), *b = serve_agent("b");
     struct proxy p;
-    struct seen s;
+    struct test_events s;
     struct ms_head *h;
     struct ms_head_op *op;
     uint64_t uids[2];
 
     (void)state;
     break_point(&p);
-    seen_init(&s);
+    events_init(&s);
     h = serve_join_at(&s, p.address);
     serve_create(h, "actor", false, uids);
     far_set_mode(b, FAR_KEEPS);
@@ -185,7 +185,7 @@ static void test_a_drivers_link_breaks_and_heals(void **state)
     far_exit(a, uids[0], 3); /* perhaps while nobody hears it */
     far_answer(b);
     ops_expect(op, 0, NULL);
-    seen_wait_exits(&s, 1);
+    events_wait_exits(&s, 1);
     ops_expect(ms_head_status(h), 0, NULL); /* what came before has arrived */
     assert_int_equal(s.exits, 1);
     assert_int_equal(s.codes[0], 3);

@@ -8,14 +8,14 @@
 static void test_a_cluster_over_two_nodes(void **state)
 {
     struct far_agent *a = serve_agent("a"), *b = serve_agent("b");
-    struct seen s;
+    struct test_events s;
     struct ms_head *h;
     struct ms_head_op *op;
     const Muster__Status *st;
     uint64_t uids[2];
 
     (void)state;
-    seen_init(&s);
+    events_init(&s);
     h = serve_join(&s);
     serve_create(h, "actor", false, uids);
     assert_int_equal(far_living(a), 1);
@@ -36,14 +36,14 @@ static void test_a_cluster_over_two_nodes(void **state)
     ms_head_op_unref(op);
 
     far_exit(b, uids[1], 5);
-    seen_wait_exits(&s, 1);
+    events_wait_exits(&s, 1);
     assert_int_equal(s.uids[0], uids[1]);
     assert_int_equal(s.codes[0], 5);
     far_print(a, uids[0], "hello");
-    seen_wait_line(&s, "hello");
+    events_wait_line(&s, "hello");
     ops_expect(ms_head_destroy_cluster(h, "actor", 0), 0, NULL);
     assert_int_equal(far_living(a), 0);
-    seen_wait_exits(&s, 2);
+    events_wait_exits(&s, 2);
     ms_head_stop(h, 0);
     far_wait_contexts(a, 0);
 }
@@ -51,11 +51,11 @@ static void test_a_cluster_over_two_nodes(void **state)
 static void test_all_or_none_across_nodes(void **state)
 {
     struct far_agent *a = serve_agent("a"), *b = serve_agent("b");
-    struct seen s;
+    struct test_events s;
     struct ms_head *h;
 
     (void)state;
-    seen_init(&s);
+    events_init(&s);
     h = serve_join(&s);
     far_set_mode(b, FAR_FAILS);
     ops_expect(serve_ask(h, "actor", false), -EIO, "node b: no zygote today");
@@ -77,12 +77,12 @@ static void test_all_or_none_across_nodes(void **state)
 static void test_a_node_ends_while_a_cluster_is_made(void **state)
 {
     struct far_agent *a = serve_agent("a"), *b = serve_agent("b");
-    struct seen s;
+    struct test_events s;
     struct ms_head *h;
     struct ms_head_op *op;
 
     (void)state;
-    seen_init(&s);
+    events_init(&s);
     h = serve_join(&s);
     far_set_mode(b, FAR_KEEPS);
     op = serve_ask(h, "actor", false);
@@ -107,13 +107,13 @@ static struct ms_head_op *ask_death(struct ms_head *h, uint64_t uid)
 static void test_drivers_have_their_own(void **state)
 {
     struct far_agent *a = serve_agent("a"), *b = serve_agent("b");
-    struct seen s, t;
+    struct test_events s, t;
     struct ms_head *one, *two;
     uint64_t mine[2], yours[2], kept[2];
 
     (void)state;
-    seen_init(&s);
-    seen_init(&t);
+    events_init(&s);
+    events_init(&t);
     one = serve_join(&s);
     two = serve_join(&t);
     serve_create(one, "mine", false, mine);
@@ -126,8 +126,8 @@ static void test_drivers_have_their_own(void **state)
         ms_head_destroy_that_cluster(two, "mine", false, yours[0], 0), -ENOENT, NULL);
     far_exit(a, mine[0], 1);
     far_print(b, yours[1], "to two");
-    seen_wait_exits(&s, 1);
-    seen_wait_line(&t, "to two");
+    events_wait_exits(&s, 1);
+    events_wait_line(&t, "to two");
     assert_int_equal(t.exits, 0);
     assert_int_equal(s.lines, 0);
     assert_int_equal(far_contexts(a), 2);
@@ -138,7 +138,7 @@ static void test_drivers_have_their_own(void **state)
     assert_int_equal(serve_count(), 2);
     far_exit(b, kept[1], 9);
     ops_expect(ask_death(two, kept[1]), 0, NULL);
-    seen_wait_exits(&t, 1);
+    events_wait_exits(&t, 1);
     assert_int_equal(t.uids[0], kept[1]);
     ops_expect(ms_head_destroy_that_cluster(two, "kept", false, kept[0], 0), 0, NULL);
     ms_head_stop(two, 0);
@@ -162,14 +162,14 @@ static struct ms_head_op *ask_stop(struct ms_head *h, const char *cluster, bool 
 static void test_a_driver_may_not_stop_what_others_have(void **state)
 {
     struct far_agent *a = serve_agent("a"), *b = serve_agent("b");
-    struct seen s;
+    struct test_events s;
     struct ms_head *driver;
     struct ms_head_op *op;
     const Muster__Stopped *done;
     uint64_t uids[2];
 
     (void)state;
-    seen_init(&s);
+    events_init(&s);
     driver = serve_join(&s);
     serve_create(driver, "one", false, uids);
     serve_create(driver, "two", false, uids);
@@ -190,14 +190,14 @@ static void test_a_driver_may_not_stop_what_others_have(void **state)
 static void test_a_detached_cluster_must_be_made(void **state)
 {
     struct far_agent *a = serve_agent("a"), *b = serve_agent("b");
-    struct seen s;
+    struct test_events s;
     struct ms_head *h;
     struct ms_head_op *op;
     uint64_t kept[2];
     struct spec spec;
 
     (void)state;
-    seen_init(&s);
+    events_init(&s);
     h = serve_join(&s);
     serve_create(h, "kept", true, kept);
     far_set_mode(b, FAR_STEPS_NEVER);
@@ -219,18 +219,18 @@ static void test_a_detached_cluster_must_be_made(void **state)
 static void test_an_agent_that_ends_takes_its_workers(void **state)
 {
     struct far_agent *b;
-    struct seen s;
+    struct test_events s;
     struct ms_head *h;
     uint64_t uids[2];
 
     (void)state;
     serve_agent("a");
     b = serve_agent("b");
-    seen_init(&s);
+    events_init(&s);
     h = serve_join(&s);
     serve_create(h, "actor", false, uids);
     far_end(b);
-    seen_wait_exits(&s, 1);
+    events_wait_exits(&s, 1);
     assert_int_equal(s.uids[0], uids[1]);
     assert_non_null(strstr(s.details[0], "node b"));
     ops_expect(serve_ask(h, "more", false), -ENOSPC, "node 'b' is gone");
@@ -271,17 +271,17 @@ static void test_a_second_head_of_a_name_is_refused(void **state)
 static void test_goodbye_ends_all(void **state)
 {
     struct far_agent *a = serve_agent("a");
-    struct seen s;
+    struct test_events s;
     struct ms_head *h;
     uint64_t uids[2];
 
     (void)state;
     serve_agent("b");
-    seen_init(&s);
+    events_init(&s);
     h = serve_join(&s);
     serve_create(h, "actor", false, uids);
     ms_head_stop(MS_TAKE(serve_head), 0);
-    seen_wait_lost(&s);
+    events_wait_lost(&s);
     assert_int_equal(s.exits, 2);
     assert_int_equal(far_living(a), 0);
     ops_expect(ms_head_status(h), -EPIPE, "the head was stopped");

@@ -3,11 +3,11 @@
 #include "head/drivers/driver.h"
 #include "head/fields.h"
 #include "head/head_impl.h"
-#include "head/state/persist.h"
 #include "head/kv/kv.h"
 #include "head/kv/kv_impl.h"
 #include "head/ops/op.h"
 #include "head/ops/waiting.h"
+#include "head/state/persist.h"
 #include "wire/frame.h"
 
 #include <errno.h>
@@ -173,7 +173,7 @@ void ms_head_kv_wait(struct ms_head_op *op, uint64_t wait_ns)
 
 void ms_head_kv_changed(struct ms_head *h)
 {
-    ms_head_keep_kv(h);
+    ms_persist_kv(h);
     ms_list_each (op, &h->kv.waiting, struct ms_head_op, wait_link)
         try(op, false);
 }

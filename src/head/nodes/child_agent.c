@@ -23,7 +23,7 @@
 /* What of the agent's log goes into an error's text. */
 enum { TAIL_MAX = 240, NAMES_MAX = 96 };
 
-struct ms_lent {
+struct ms_child_agent {
     struct ms_head *head;
     struct ms_node *node;
     struct ms_lent_agent *agent;
@@ -40,7 +40,7 @@ struct ms_lent {
 
 /* ---- the end of an agent --------------------------------------------------------- */
 
-static void describe(const struct ms_lent *l, struct ms_error *out)
+static void describe(const struct ms_child_agent *l, struct ms_error *out)
 {
     const struct ms_node *n = l->node;
     char how[96];
@@ -73,12 +73,12 @@ static void describe(const struct ms_lent *l, struct ms_error *out)
 static void forget_start(struct ms_head *h)
 {
     ms_list_each (n, &h->nodes, struct ms_node, link)
-        if (n->lent)
-            n->lent->start_op = NULL;
+        if (n->child)
+            n->child->start_op = NULL;
 }
 
 /* The start will not succeed: say why, with what the agent itself said last. */
-static void fail_start(struct ms_lent *l, const struct ms_error *why)
+static void fail_start(struct ms_child_agent *l, const struct ms_error *why)
 {
     struct ms_head_op *op = l->start_op;
     const char *log_path = l->head->log_path;
@@ -94,7 +94,7 @@ static void fail_start(struct ms_lent *l, const struct ms_error *why)
         ms_head_op_fail_with(op, why);
 }
 
-static void gone(struct ms_lent *l)
+static void gone(struct ms_child_agent *l)
 {
     struct ms_head *h = l->head;
     bool was_ready = l->node->state == MS_NODE_READY;
@@ -115,7 +115,7 @@ static void gone(struct ms_lent *l)
 }
 
 /* Both signs are there, or one has been alone for too long. */
-static void settle(struct ms_lent *l)
+static void settle(struct ms_child_agent *l)
 {
     if (l->ended && (l->node->closed || !l->node->wire))
         gone(l);
@@ -125,17 +125,17 @@ static void settle(struct ms_lent *l)
 
 static void on_verdict(void *arg)
 {
-    struct ms_lent *l = arg;
+    struct ms_child_agent *l = arg;
 
     if (l->ended || l->killed) {
         gone(l);
         return;
     }
-    ms_lent_kill(l);
+    ms_child_agent_kill(l);
     ms_timer_set(&l->verdict, VERDICT_NS);
 }
 
-void ms_lent_kill(struct ms_lent *l)
+void ms_child_agent_kill(struct ms_child_agent *l)
 {
     if (!l->agent || l->ended || l->killed)
         return;
@@ -143,7 +143,7 @@ void ms_lent_kill(struct ms_lent *l)
     ms_lent_agent_stop(l->agent);
 }
 
-void ms_lent_hang_up(struct ms_lent *l)
+void ms_child_agent_hang_up(struct ms_child_agent *l)
 {
     ms_link_destroy(MS_TAKE(l->node->wire));
     settle(l);
@@ -154,12 +154,12 @@ void ms_lent_hang_up(struct ms_lent *l)
 static bool is_starting(const struct ms_head *h)
 {
     ms_list_each (n, &h->nodes, struct ms_node, link)
-        if (n->lent && n->lent->start_op)
+        if (n->child && n->child->start_op)
             return true;
     return false;
 }
 
-void ms_lent_is_ready(struct ms_lent *l, Muster__AgentReady *ready)
+void ms_child_agent_is_ready(struct ms_child_agent *l, Muster__AgentReady *ready)
 {
     struct ms_head_op *op = l->start_op;
 
@@ -175,18 +175,18 @@ void ms_lent_is_ready(struct ms_lent *l, Muster__AgentReady *ready)
 
 static void on_body(void *arg, const uint8_t *body, size_t len)
 {
-    struct ms_lent *l = arg;
+    struct ms_child_agent *l = arg;
 
     if (ms_node_read(l->node, body, len))
         return;
     ms_error_set(&l->closed_why, -EPROTO, "it sent what is no message");
     l->node->closed = true;
-    ms_lent_kill(l);
+    ms_child_agent_kill(l);
 }
 
 static void on_closed(void *arg, const struct ms_error *why)
 {
-    struct ms_lent *l = arg;
+    struct ms_child_agent *l = arg;
 
     if (!l->node->closed)
         l->closed_why = *why;
@@ -197,7 +197,7 @@ static void on_closed(void *arg, const struct ms_error *why)
 /* ---- its start ------------------------------------------------------------------- */
 
 /* There is no agent and there never was. */
-static void not_started(struct ms_lent *l, const struct ms_error *why)
+static void not_started(struct ms_child_agent *l, const struct ms_error *why)
 {
     fail_start(l, why);
     ms_node_is_gone(l->node, why->text);
@@ -208,14 +208,14 @@ static void
 start_refused(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
 {
     (void)op;
-    fail_start(n->lent, why);
+    fail_start(n->child, why);
 }
 
 static void
 on_started(void *arg, int rc, int link_fd, pid_t pid, const struct ms_error *why)
 {
     static const struct ms_link_ops ops = {.on_body = on_body, .on_closed = on_closed};
-    struct ms_lent *l = arg;
+    struct ms_child_agent *l = arg;
     struct ms_node *n = l->node;
     struct ms_error err = {0};
 
@@ -233,13 +233,13 @@ on_started(void *arg, int rc, int link_fd, pid_t pid, const struct ms_error *why
         return; /* it has ended already; on_ended says how */
     if (rc < 0) {
         fail_start(l, &err);
-        ms_lent_kill(l);
+        ms_child_agent_kill(l);
     }
 }
 
 static void on_ended(void *arg, const struct ms_process_end *end)
 {
-    struct ms_lent *l = arg;
+    struct ms_child_agent *l = arg;
 
     l->ended = true;
     l->end = *end;
@@ -251,14 +251,14 @@ static void on_late(void *arg)
 {
     struct ms_head_op *op = arg;
     struct ms_head *h = op->head;
-    struct ms_lent *any = NULL;
+    struct ms_child_agent *any = NULL;
     char names[NAMES_MAX] = "", tail[TAIL_MAX];
     size_t len = 0, count = 0;
 
     ms_list_each (n, &h->nodes, struct ms_node, link) {
-        if (!n->lent || !n->lent->start_op)
+        if (!n->child || !n->child->start_op)
             continue;
-        any = n->lent;
+        any = n->child;
         if (len + strlen(n->name) + 3 < sizeof names)
             len += (size_t)snprintf(
                 names + len, sizeof names - len, "%s%s", count ? ", " : "", n->name);
@@ -279,7 +279,7 @@ static void on_late(void *arg)
         tail);
 }
 
-static void run_one(struct ms_lent *l)
+static void run_one(struct ms_child_agent *l)
 {
     static const struct ms_agent_events events = {
         .on_started = on_started,
@@ -291,13 +291,13 @@ static void run_one(struct ms_lent *l)
         not_started(l, &(struct ms_error){-ENOMEM, "out of memory"});
 }
 
-void ms_lent_run(struct ms_head_op *op)
+void ms_child_agent_run(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
 
     op->on_refused = start_refused;
     ms_list_each (n, &h->nodes, struct ms_node, link)
-        n->lent->start_op = op;
+        n->child->start_op = op;
     if (ms_timer_init(&op->deadline, h->loop, on_late, op) < 0) {
         forget_start(h);
         ms_head_op_fail(op, -ENOMEM, "out of memory");
@@ -305,23 +305,23 @@ void ms_lent_run(struct ms_head_op *op)
     }
     ms_timer_set(&op->deadline, h->start_ns);
     ms_list_each (n, &h->nodes, struct ms_node, link)
-        if (n->lent->start_op) /* else another one has failed */
-            run_one(n->lent);
+        if (n->child->start_op) /* else another one has failed */
+            run_one(n->child);
 }
 
-int ms_lent_init(struct ms_head *h,
-                 const struct ms_head_options *o,
-                 Muster__HeadToAgent *config)
+int ms_child_agent_init(struct ms_head *h,
+                        const struct ms_head_options *o,
+                        Muster__HeadToAgent *config)
 {
     struct ms_node *n = config ? ms_node_create(h, config->config->node_name) : NULL;
-    struct ms_lent *l = n ? calloc(1, sizeof *l) : NULL;
+    struct ms_child_agent *l = n ? calloc(1, sizeof *l) : NULL;
 
     if (!l) {
         if (config)
             muster__head_to_agent__free_unpacked(config, NULL);
         return -ENOMEM;
     }
-    n->lent = l;
+    n->child = l;
     l->head = h;
     l->node = n;
     l->config = config;
@@ -334,7 +334,7 @@ int ms_lent_init(struct ms_head *h,
     return ms_timer_init(&l->verdict, h->loop, on_verdict, l);
 }
 
-void ms_lent_destroy(struct ms_lent *l)
+void ms_child_agent_destroy(struct ms_child_agent *l)
 {
     if (!l)
         return;

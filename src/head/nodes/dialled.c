@@ -2,16 +2,16 @@
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "head/clusters/clusters.h"
-#include "head/place/place.h"
 #include "head/clusters/ports.h"
+#include "head/daemon/hello.h"
 #include "head/drivers/driver.h"
 #include "head/fleet/fleet.h"
 #include "head/head_impl.h"
-#include "head/daemon/hello.h"
 #include "head/nodes/node.h"
+#include "head/ops/waiting.h"
+#include "head/place/place.h"
 #include "head/state/recovery.h"
 #include "head/stop.h"
-#include "head/ops/waiting.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -105,7 +105,7 @@ void ms_dialled_is_over(struct ms_head *h, const char *name, const char *why)
 {
     struct ms_node *n = ms_node_find(h, name);
 
-    if (n && !n->lent)
+    if (n && !n->child)
         lose(n, why);
 }
 

@@ -15,15 +15,15 @@ static int no_memory(struct ms_error *err)
     return ms_error_set(err, -ENOMEM, "out of memory");
 }
 
-void ms_described_finish(struct ms_described *d)
+void ms_local_nodes_finish(struct ms_local_nodes *d)
 {
     for (size_t i = 0; i < d->count; i++)
         ms_shape_destroy(d->shapes[i]);
     free(d->shapes);
-    *d = (struct ms_described){0};
+    *d = (struct ms_local_nodes){0};
 }
 
-static int check_name(const struct ms_described *d, size_t i, struct ms_error *err)
+static int check_name(const struct ms_local_nodes *d, size_t i, struct ms_error *err)
 {
     int rc = ms_name_check(d->shapes[i]->name, "node", err);
 
@@ -72,15 +72,15 @@ static Muster__NodeShape *next_shape(const struct ms_head_options *o,
     return s;
 }
 
-int ms_described_init(struct ms_described *d,
-                      const struct ms_head_options *o,
-                      const char *host,
-                      struct ms_error *err)
+int ms_local_nodes_init(struct ms_local_nodes *d,
+                        const struct ms_head_options *o,
+                        const char *host,
+                        struct ms_error *err)
 {
     size_t count = o->shape_count ? o->shape_count : o->num_nodes ? o->num_nodes : 1;
     int rc = 0;
 
-    *d = (struct ms_described){0};
+    *d = (struct ms_local_nodes){0};
     if (count > MS_NODES_HERE_MAX)
         return ms_error_set(
             err,
@@ -103,7 +103,7 @@ int ms_described_init(struct ms_described *d,
         rc = check_name(d, d->count - 1, err);
     }
     if (rc < 0)
-        ms_described_finish(d);
+        ms_local_nodes_finish(d);
     return rc;
 }
 
@@ -120,10 +120,10 @@ static size_t fill_bind(const char *const *listen, struct ms_addr *at, char **ou
     return count;
 }
 
-Muster__HeadToAgent *ms_described_config(const struct ms_described *d,
-                                         size_t index,
-                                         const struct ms_session *session,
-                                         const struct ms_head_options *o)
+Muster__HeadToAgent *ms_local_nodes_config(const struct ms_local_nodes *d,
+                                           size_t index,
+                                           const struct ms_session *session,
+                                           const struct ms_head_options *o)
 {
     struct ms_addr at[MS_ADDRS_MAX];
     char *bind[MS_ADDRS_MAX];

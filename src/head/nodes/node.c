@@ -2,12 +2,12 @@
 #include "base/cleanup.h"
 #include "cluster/copy.h"
 #include "head/clusters/clusters.h"
-#include "head/place/place.h"
 #include "head/clusters/ports.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/nodes/child_agent.h"
 #include "head/ops/op.h"
+#include "head/place/place.h"
 #include "resource/shape.h"
 
 #include <errno.h>
@@ -40,7 +40,7 @@ void ms_node_destroy(struct ms_node *n)
     ms_list_remove(&n->link);
     ms_timer_finish(&n->grace);
     ms_link_destroy(n->wire);
-    ms_lent_destroy(n->lent);
+    ms_child_agent_destroy(n->child);
     ms_map_finish(&n->pending);
     ms_map_finish(&n->contexts);
     if (n->ready)
@@ -84,7 +84,7 @@ int ms_node_check(const struct ms_node *n, struct ms_error *err)
 {
     if (n->state == MS_NODE_GONE)
         return ms_error_set(err, -EPIPE, "%s", n->gone ? n->gone : "out of memory");
-    if (n->lent && (n->closed || !n->wire))
+    if (n->child && (n->closed || !n->wire))
         return ms_error_set(err, -EPIPE, "the agent on node %s is ending", n->name);
     return 0;
 }
@@ -114,9 +114,9 @@ ask_create(struct ms_node *n, struct ms_head_op *op, Muster__HeadToAgent *m)
         return NULL;
     }
     ms_list_add_tail(&op->asks, &a->link);
-    if (!n->lent)
+    if (!n->child)
         a->message = (Muster__HeadToAgent *)ms_proto_copy(&m->base);
-    if (!n->lent && !a->message) {
+    if (!n->child && !a->message) {
         ms_ask_destroy(a);
         return NULL;
     }
@@ -140,7 +140,7 @@ int ms_node_ask(struct ms_node *n,
     if (!n->wire)
         return 0; /* it is away: when it comes back */
     rc = ms_link_send(n->wire, &m->base);
-    if (rc == 0 || (!n->lent && rc != -ENOMEM && rc != -ENOBUFS && rc != -EMSGSIZE))
+    if (rc == 0 || (!n->child && rc != -ENOMEM && rc != -ENOBUFS && rc != -EMSGSIZE))
         return 0; /* or its link has just broken: when it comes back */
     ms_ask_destroy(a);
     return ms_error_sys(err, rc, "cannot ask the agent on node %s", n->name);
@@ -256,8 +256,8 @@ bool ms_node_read(struct ms_node *n, const uint8_t *body, size_t len)
         return false;
     switch (m->body_case) {
     case MUSTER__AGENT_TO_HEAD__BODY_READY:
-        if (n->lent)
-            ms_lent_is_ready(n->lent, MS_TAKE(m->ready));
+        if (n->child)
+            ms_child_agent_is_ready(n->child, MS_TAKE(m->ready));
         else if (n->ready)
             swap_folder(n->ready, m->ready);
         break;

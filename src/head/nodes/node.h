@@ -1,6 +1,6 @@
 /* node.h - one machine that lends itself, as the head sees it
  *
- * A node is there because the head's own orchestrator started an agent (lent.h) or
+ * A node is there because the head's own orchestrator started an agent (child_agent.h) or
  * because an agent dialled and said who it is (dialled.h). What happens to it in either
  * case ends here: it becomes ready, it may be silent for a while, and one day it is
  * gone, which ends its workers and whatever was asked of it.
@@ -29,7 +29,7 @@
 
 struct ms_head;
 struct ms_head_op;
-struct ms_lent;
+struct ms_child_agent;
 
 enum ms_node_state { MS_NODE_STARTING, MS_NODE_READY, MS_NODE_AWAY, MS_NODE_GONE };
 
@@ -52,9 +52,9 @@ struct ms_node {
 
     pid_t pid; /* of the agent */
     uint32_t cpus;
-    Muster__AgentReady *ready; /* what it said of itself; NULL until then */
-    uint64_t agent;            /* id of its process; 0: lent */
-    struct ms_lent *lent;      /* NULL: dialled */
+    Muster__AgentReady *ready;    /* what it said of itself; NULL until then */
+    uint64_t agent;               /* id of its process; 0: lent */
+    struct ms_child_agent *child; /* NULL: dialled */
 
     struct ms_timer grace; /* while suspect or AWAY */
     char *gone;            /* once GONE: why, for people */

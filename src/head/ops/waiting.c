@@ -2,14 +2,14 @@
 #include "base/cleanup.h"
 #include "cluster/copy.h"
 #include "head/clusters/clusters.h"
-#include "head/place/place.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
-#include "head/state/persist.h"
 #include "head/kv/barrier.h"
-#include "head/state/recovery.h"
 #include "head/ops/op.h"
 #include "head/ops/request.h"
+#include "head/place/place.h"
+#include "head/state/persist.h"
+#include "head/state/recovery.h"
 
 #include <errno.h>
 
@@ -51,7 +51,7 @@ void ms_head_node_has_come(struct ms_head *h, const char *name)
 
     ms_recovery_has_come(h, name);
     ms_recovery_note(h);
-    ms_head_restore_groups(h); /* before who asks for them */
+    ms_persist_restore_groups(h); /* before who asks for them */
     ms_list_init(&now);
     ms_list_splice(&now, &h->waiting.for_nodes);
     while (!ms_list_is_empty(&now))
@@ -136,7 +136,7 @@ void ms_head_fail_waiting(struct ms_head *h, const struct ms_driver *d)
     ms_list_each (op, &h->waiting.for_deaths, struct ms_head_op, wait_link)
         if (op->driver == d)
             ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
-    ms_list_each (op, &h->seeking, struct ms_head_op, wait_link)
+    ms_list_each (op, &h->successor_waits, struct ms_head_op, wait_link)
         if (op->driver == d)
             ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
     ms_list_each (op, &h->status.watching, struct ms_head_op, wait_link)

@@ -1,10 +1,10 @@
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "head/place/place_impl.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/ops/op.h"
 #include "head/ops/waiting.h"
+#include "head/place/place_impl.h"
 #include "resource/mapping.h"
 
 #include <errno.h>
@@ -170,7 +170,7 @@ void ms_place_cluster_run(struct ms_head_op *op)
 {
     MS_CLEANUP(ms_buf_finish) struct ms_buf table = {0};
     const Muster__PlaceCluster *m = op->wanted->place_cluster;
-    struct ms_place_desk *desk = &op->head->place;
+    struct ms_place *desk = &op->head->place;
     Muster__ClusterPlaced *placed = NULL;
     struct ms_place_claim what = {.request = m, .cluster = m->name, .is_more = true};
     struct ms_error err = {0};

@@ -1,13 +1,13 @@
 #include "base/cleanup.h"
-#include "head/place/place_impl.h"
-#include "head/place/group_request.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
-#include "head/state/persist.h"
 #include "head/nodes/node.h"
 #include "head/ops/op.h"
 #include "head/ops/request.h"
 #include "head/ops/waiting.h"
+#include "head/place/group_request.h"
+#include "head/place/place_impl.h"
+#include "head/state/persist.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -41,10 +41,10 @@ static int ask(struct ms_head_op *op,
 {
     const Muster__PlaceGroup *m = op->wanted->place_group;
     struct ms_books *b = &op->head->place.books;
-    MS_CLEANUP(ms_wanted_finish) struct ms_wanted w = {0};
+    MS_CLEANUP(ms_group_request_finish) struct ms_group_request w = {0};
     int64_t now_ns = m->timeout_ns ? ms_now_ns() : 0;
     struct ms_group *g = NULL;
-    int rc = ms_wanted_read(&w, &b->stock, m, err);
+    int rc = ms_group_request_read(&w, &b->stock, m, err);
 
     if (rc == 0)
         rc = ms_books_ask(b,
@@ -68,7 +68,7 @@ static int ask(struct ms_head_op *op,
 
 void ms_place_group_run(struct ms_head_op *op)
 {
-    struct ms_place_desk *desk = &op->head->place;
+    struct ms_place *desk = &op->head->place;
     MS_CLEANUP(ms_buf_finish) struct ms_buf table = {0};
     Muster__GroupStatus *status = NULL;
     struct ms_error err = {0};
@@ -83,7 +83,7 @@ void ms_place_group_run(struct ms_head_op *op)
         ms_place_fail(op, &err, &table);
         return;
     }
-    ms_head_keep_group(op->head, op->wanted->place_group, status);
+    ms_persist_group(op->head, op->wanted->place_group, status);
     if (status->state == MUSTER__GROUP_STATE__GROUP_WAITING)
         ms_place_kick(op->head);
     ms_head_op_succeed(op, &status->base);
@@ -98,7 +98,7 @@ static bool has_news(const struct ms_books *b)
 /* It is not known, but may be when the nodes are back. */
 static bool may_come(struct ms_head_op *op, const Muster__GroupRef *ref)
 {
-    struct ms_place_desk *desk = &op->head->place;
+    struct ms_place *desk = &op->head->place;
     bool is_known;
 
     pthread_mutex_lock(&desk->lock);
@@ -109,7 +109,7 @@ static bool may_come(struct ms_head_op *op, const Muster__GroupRef *ref)
 
 void ms_place_remove_run(struct ms_head_op *op)
 {
-    struct ms_place_desk *desk = &op->head->place;
+    struct ms_place *desk = &op->head->place;
     const Muster__GroupRef *ref = op->wanted->remove_group;
     struct ms_error err = {0};
     struct ms_group *g;
@@ -128,8 +128,8 @@ void ms_place_remove_run(struct ms_head_op *op)
     pthread_mutex_unlock(&desk->lock);
     if (was_waiting || news)
         ms_place_kick(op->head);
-    if (rc == 0 && op->head->kept.durable)
-        ms_head_forget_group(op->head, id);
+    if (rc == 0 && op->head->persist.journal)
+        ms_persist_forget_group(op->head, id);
     if (rc == 0)
         ms_head_op_succeed(op, NULL);
     else
@@ -138,7 +138,7 @@ void ms_place_remove_run(struct ms_head_op *op)
 
 void ms_place_find_run(struct ms_head_op *op)
 {
-    struct ms_place_desk *desk = &op->head->place;
+    struct ms_place *desk = &op->head->place;
     const Muster__GroupRef *ref = op->wanted->find_group;
     Muster__GroupStatus *status = NULL;
     struct ms_error err = {0};
@@ -222,10 +222,10 @@ static int restore(struct ms_books *b,
                    uint64_t owner,
                    struct ms_error *err)
 {
-    MS_CLEANUP(ms_wanted_finish) struct ms_wanted w = {0};
+    MS_CLEANUP(ms_group_request_finish) struct ms_group_request w = {0};
     int64_t now_ns = ms_now_ns();
     struct ms_group *g = NULL;
-    int rc = ms_wanted_read(&w, &b->stock, m->group, err);
+    int rc = ms_group_request_read(&w, &b->stock, m->group, err);
 
     w.request.name = m->status->name;
     if (rc == 0 && m->status->n_pieces == 0)

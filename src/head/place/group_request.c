@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-void ms_wanted_finish(struct ms_wanted *w)
+void ms_group_request_finish(struct ms_group_request *w)
 {
     for (size_t i = 0; i < w->specs; i++) {
         ms_selector_finish(&w->selectors[i]);
@@ -22,7 +22,7 @@ static size_t count_of(const Muster__BundleSpec *b)
 
 /* -E2BIG, -ENOMEM */
 static int
-reserve(struct ms_wanted *w, const Muster__PlaceGroup *m, struct ms_error *err)
+reserve(struct ms_group_request *w, const Muster__PlaceGroup *m, struct ms_error *err)
 {
     size_t total = 0;
 
@@ -45,7 +45,7 @@ reserve(struct ms_wanted *w, const Muster__PlaceGroup *m, struct ms_error *err)
     return 0;
 }
 
-static int read_parts(struct ms_wanted *w,
+static int read_parts(struct ms_group_request *w,
                       const Muster__BundleSpec *m,
                       size_t at,
                       struct ms_bundle *b,
@@ -79,7 +79,7 @@ static int kind_of(struct ms_stock *kinds, const char *kind, struct ms_error *er
         err, -ENOTSUP, "kind '%.32s': name what it has by a label instead", kind);
 }
 
-static int read_bundle(struct ms_wanted *w,
+static int read_bundle(struct ms_group_request *w,
                        struct ms_stock *kinds,
                        const Muster__BundleSpec *m,
                        size_t at,
@@ -100,10 +100,10 @@ static int read_bundle(struct ms_wanted *w,
     return rc;
 }
 
-int ms_wanted_read(struct ms_wanted *w,
-                   struct ms_stock *kinds,
-                   const Muster__PlaceGroup *m,
-                   struct ms_error *err)
+int ms_group_request_read(struct ms_group_request *w,
+                          struct ms_stock *kinds,
+                          const Muster__PlaceGroup *m,
+                          struct ms_error *err)
 {
     int rc = reserve(w, m, err);
 

@@ -6,7 +6,7 @@
 #include "resource/place.h"
 
 /* It borrows from the message. */
-struct ms_wanted {
+struct ms_group_request {
     struct ms_place_request request;
     struct ms_scope_request scope;
     struct ms_bundle *bundles;
@@ -17,10 +17,10 @@ struct ms_wanted {
 
 /* 0, or -EINVAL, -E2BIG, -ENOMEM, -ENOTSUP. Finish it in any case. `kinds` knows the kinds of
  * devices by name; NULL: none can be asked for. */
-int ms_wanted_read(struct ms_wanted *w,
-                   struct ms_stock *kinds,
-                   const Muster__PlaceGroup *m,
-                   struct ms_error *err);
-void ms_wanted_finish(struct ms_wanted *w);
+int ms_group_request_read(struct ms_group_request *w,
+                          struct ms_stock *kinds,
+                          const Muster__PlaceGroup *m,
+                          struct ms_error *err);
+void ms_group_request_finish(struct ms_group_request *w);
 
 #endif

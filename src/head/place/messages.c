@@ -1,9 +1,9 @@
 #include "base/cleanup.h"
-#include "head/place/place_impl.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
 #include "head/ops/op.h"
 #include "head/ops/waiting.h"
+#include "head/place/place_impl.h"
 #include "resource/why.h"
 
 #include <errno.h>
@@ -263,7 +263,7 @@ static Muster__Resources *resources_message(struct ms_books *b,
 
 void ms_place_resources_run(struct ms_head_op *op)
 {
-    struct ms_place_desk *desk = &op->head->place;
+    struct ms_place *desk = &op->head->place;
     MS_CLEANUP(ms_buf_finish) struct ms_buf table = {0};
     MS_CLEANUP(ms_scope_finish) struct ms_scope scope = {0};
     struct ms_scope_request r;

@@ -1,12 +1,12 @@
 #include "base/cleanup.h"
 #include "head/clusters/clusters.h"
-#include "head/place/place_impl.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
-#include "head/state/persist.h"
 #include "head/nodes/node.h"
 #include "head/ops/op.h"
 #include "head/ops/waiting.h"
+#include "head/place/place_impl.h"
+#include "head/state/persist.h"
 
 #include <errno.h>
 #include <string.h>
@@ -64,11 +64,11 @@ static bool answer(struct ms_head *h, struct ms_head_op *op)
 static void keep(struct ms_head *h, const struct ms_group *g)
 {
     Muster__GroupStatus *status =
-        h->kept.durable ? ms_place_group_message(&h->place.books, g) : NULL;
+        h->persist.journal ? ms_place_group_message(&h->place.books, g) : NULL;
 
     if (!status)
         return;
-    ms_head_keep_group(h, NULL, status);
+    ms_persist_group(h, NULL, status);
     muster__group_status__free_unpacked(status, NULL);
 }
 

@@ -22,7 +22,7 @@ struct ms_driver;
 struct ms_slot;
 struct ms_cluster;
 
-struct ms_place_desk {
+struct ms_place {
     pthread_mutex_t lock;
     struct ms_books books; /* under the lock */
 

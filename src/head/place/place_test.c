@@ -7,7 +7,7 @@
 
 enum { RACES = 100 };
 
-static struct seen told[2];
+static struct test_events told[2];
 static struct ms_head *drivers[2];
 static struct far_agent *node;
 
@@ -18,7 +18,7 @@ static int setup(void **state)
         return -1;
     node = serve_agent("a");
     for (size_t i = 0; i < 2; i++) {
-        seen_init(&told[i]);
+        events_init(&told[i]);
         drivers[i] = serve_join(&told[i]);
     }
     return 0;

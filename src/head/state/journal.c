@@ -17,20 +17,20 @@
 /* A file up to this size is not written anew. */
 enum { SMALL = 1 << 20, HEAD_SIZE = 2 * sizeof(uint32_t), PATH_ROOM = 4096 };
 
-struct ms_durable {
+struct ms_journal {
     char path[PATH_ROOM], new_path[PATH_ROOM + 8];
     int fd;
     uint64_t size, rewrite_at; /* bytes */
     bool is_rewriting;
     bool has_lost; /* a change could not be written */
-    const struct ms_durable_ops *ops;
+    const struct ms_journal_ops *ops;
     void *arg;
 };
 
 /* ---- reading --------------------------------------------------------------------- */
 
 /* The record at the beginning of these bytes; how long it is, 0: it is not whole. */
-static size_t read_record(struct ms_durable *d, const uint8_t *data, size_t len)
+static size_t read_record(struct ms_journal *d, const uint8_t *data, size_t len)
 {
     static const uint8_t nothing[1];
     uint32_t head[2];
@@ -51,7 +51,7 @@ static size_t read_record(struct ms_durable *d, const uint8_t *data, size_t len)
     return HEAD_SIZE + head[0];
 }
 
-static int read_all(struct ms_durable *d)
+static int read_all(struct ms_journal *d)
 {
     MS_CLEANUP(ms_cleanup_fd) int fd = open(d->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     struct stat st;
@@ -76,7 +76,7 @@ static int read_all(struct ms_durable *d)
 /* ---- writing --------------------------------------------------------------------- */
 
 /* All or nothing. */
-static int append(struct ms_durable *d, const Muster__KeptRecord *r)
+static int append(struct ms_journal *d, const Muster__KeptRecord *r)
 {
     size_t len = muster__kept_record__get_packed_size(r);
     MS_CLEANUP(ms_cleanup_free) uint8_t *all = malloc(HEAD_SIZE + len);
@@ -97,7 +97,7 @@ static int append(struct ms_durable *d, const Muster__KeptRecord *r)
     return 0;
 }
 
-static int rewrite(struct ms_durable *d)
+static int rewrite(struct ms_journal *d)
 {
     int old = d->fd, rc = 0;
     uint64_t old_size = d->size;
@@ -127,7 +127,7 @@ static int rewrite(struct ms_durable *d)
     return 0;
 }
 
-static void change(struct ms_durable *d, const Muster__KeptRecord *r)
+static void change(struct ms_journal *d, const Muster__KeptRecord *r)
 {
     if (d->is_rewriting) {
         d->has_lost = d->has_lost || append(d, r) < 0;
@@ -138,7 +138,7 @@ static void change(struct ms_durable *d, const Muster__KeptRecord *r)
     d->has_lost = rewrite(d) < 0; /* this change is in what there is */
 }
 
-void ms_durable_put(struct ms_durable *d,
+void ms_journal_put(struct ms_journal *d,
                     uint32_t space,
                     const char *key,
                     const uint8_t *data,
@@ -154,7 +154,7 @@ void ms_durable_put(struct ms_durable *d,
     change(d, &r);
 }
 
-void ms_durable_delete(struct ms_durable *d, uint32_t space, const char *key)
+void ms_journal_delete(struct ms_journal *d, uint32_t space, const char *key)
 {
     Muster__KeptRecord r = MUSTER__KEPT_RECORD__INIT;
 
@@ -168,19 +168,19 @@ void ms_durable_delete(struct ms_durable *d, uint32_t space, const char *key)
 
 /* ---- life ------------------------------------------------------------------------ */
 
-int ms_durable_open(struct ms_durable **out,
+int ms_journal_open(struct ms_journal **out,
                     const char *dir,
                     const char *name,
                     bool is_kept,
-                    const struct ms_durable_ops *ops,
+                    const struct ms_journal_ops *ops,
                     void *arg,
                     struct ms_error *err)
 {
-    struct ms_durable *d = calloc(1, sizeof *d);
+    struct ms_journal *d = calloc(1, sizeof *d);
     int rc = d ? 0 : -ENOMEM;
 
     if (d) {
-        *d = (struct ms_durable){.fd = -1, .ops = ops, .arg = arg};
+        *d = (struct ms_journal){.fd = -1, .ops = ops, .arg = arg};
         if (snprintf(d->path, sizeof d->path, "%s/%s", dir, name) >=
             (int)sizeof d->path)
             rc = -ENAMETOOLONG;
@@ -191,14 +191,14 @@ int ms_durable_open(struct ms_durable **out,
     if (rc == 0)
         rc = rewrite(d);
     if (rc < 0) {
-        ms_durable_close(d);
+        ms_journal_close(d);
         return ms_error_sys(err, rc, "cannot keep '%.200s/%s'", dir, name);
     }
     *out = d;
     return 0;
 }
 
-void ms_durable_close(struct ms_durable *d)
+void ms_journal_close(struct ms_journal *d)
 {
     if (!d)
         return;

@@ -1,4 +1,4 @@
-/* durable.h - a few named things that outlive this process: a log of changes in a file
+/* journal.h - a few named things that outlive this process: a log of changes in a file
  *
  * Each change is one record at the end of the file (its length, its CRC, a KeptRecord),
  * written at once: it survives the death of the process, not that of the machine. A record
@@ -16,34 +16,34 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct ms_durable;
+struct ms_journal;
 
-struct ms_durable_ops {
+struct ms_journal_ops {
     /* While it is opened: what was kept; `data` NULL: it was deleted. Borrowed. */
     void (*on_record)(
         void *arg, uint32_t space, const char *key, const uint8_t *data, size_t len);
-    /* Write all that there is with ms_durable_put; also before ms_durable_open returns. */
-    void (*on_rewrite)(void *arg, struct ms_durable *d);
+    /* Write all that there is with ms_journal_put; also before ms_journal_open returns. */
+    void (*on_rewrite)(void *arg, struct ms_journal *d);
 };
 
 /* The file in the folder `dir`; its records are read if `is_kept`, else it begins anew.
  * 0 or a negative errno. */
-int ms_durable_open(struct ms_durable **out,
+int ms_journal_open(struct ms_journal **out,
                     const char *dir,
                     const char *name,
                     bool is_kept,
-                    const struct ms_durable_ops *ops,
+                    const struct ms_journal_ops *ops,
                     void *arg,
                     struct ms_error *err);
 /* The file stays. NULL is nothing. */
-void ms_durable_close(struct ms_durable *d);
+void ms_journal_close(struct ms_journal *d);
 
 /* `d` may be NULL: nothing is kept. */
-void ms_durable_put(struct ms_durable *d,
+void ms_journal_put(struct ms_journal *d,
                     uint32_t space,
                     const char *key,
                     const uint8_t *data,
                     size_t len);
-void ms_durable_delete(struct ms_durable *d, uint32_t space, const char *key);
+void ms_journal_delete(struct ms_journal *d, uint32_t space, const char *key);
 
 #endif

@@ -18,7 +18,7 @@ enum { KEYS = 4, VALUE_MAX = 128 << 10 };
 /* What an owner has: the values of a few keys, as text. */
 static struct {
     char dir[32], path[64];
-    struct ms_durable *d;
+    struct ms_journal *d;
     char *values[KEYS];
     unsigned rewrites;
 } rig;
@@ -37,7 +37,7 @@ on_record(void *arg, uint32_t space, const char *key, const uint8_t *data, size_
     set((unsigned)atoi(key), (const char *)data, len);
 }
 
-static void on_rewrite(void *arg, struct ms_durable *d)
+static void on_rewrite(void *arg, struct ms_journal *d)
 {
     char key[4];
 
@@ -46,19 +46,19 @@ static void on_rewrite(void *arg, struct ms_durable *d)
     for (int i = 0; i < KEYS; i++)
         if (rig.values[i]) {
             snprintf(key, sizeof key, "%d", i);
-            ms_durable_put(d, 7, key, (uint8_t *)rig.values[i], strlen(rig.values[i]));
+            ms_journal_put(d, 7, key, (uint8_t *)rig.values[i], strlen(rig.values[i]));
         }
 }
 
 static void reopen(bool is_kept)
 {
-    static const struct ms_durable_ops ops = {on_record, on_rewrite};
+    static const struct ms_journal_ops ops = {on_record, on_rewrite};
 
-    ms_durable_close(rig.d);
+    ms_journal_close(rig.d);
     for (unsigned i = 0; i < KEYS; i++)
         set(i, NULL, 0);
     assert_int_equal(
-        ms_durable_open(&rig.d, rig.dir, "state", is_kept, &ops, &rig, NULL), 0);
+        ms_journal_open(&rig.d, rig.dir, "state", is_kept, &ops, &rig, NULL), 0);
 }
 
 static int setup(void **state)
@@ -76,7 +76,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    ms_durable_close(rig.d);
+    ms_journal_close(rig.d);
     for (unsigned i = 0; i < KEYS; i++)
         set(i, NULL, 0);
     return ms_tree_remove(AT_FDCWD, rig.dir);
@@ -88,7 +88,7 @@ static void put(unsigned key, const char *value)
 
     set(key, value, strlen(value));
     snprintf(name, sizeof name, "%u", key);
-    ms_durable_put(rig.d, 7, name, (const uint8_t *)value, strlen(value));
+    ms_journal_put(rig.d, 7, name, (const uint8_t *)value, strlen(value));
 }
 
 static void test_changes_come_back(void **state)
@@ -101,7 +101,7 @@ static void test_changes_come_back(void **state)
     put(0, "c");
     put(2, "");
     set(1, NULL, 0);
-    ms_durable_delete(rig.d, 7, "1");
+    ms_journal_delete(rig.d, 7, "1");
     reopen(true);
     assert_string_equal(rig.values[0], "c");
     assert_null(rig.values[1]);

@@ -3,12 +3,12 @@
 #include "base/clock.h"
 #include "cluster/copy.h"
 #include "head/clusters/clusters.h"
-#include "head/place/place.h"
 #include "head/drivers/driver.h"
-#include "head/state/journal.h"
 #include "head/head_impl.h"
 #include "head/kv/kv.h"
 #include "head/kv/kv_ask.h"
+#include "head/place/place.h"
+#include "head/state/journal.h"
 #include "head/state/recovery.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ enum { SPACE_KV = 1, SPACE_GROUP = 2, SPACE_STORE = 3, SPACE_CLUSTER = 4 };
 
 /* ---- the key-value store --------------------------------------------------------- */
 
-static void put_entry(struct ms_durable *d, const struct ms_kv_entry *e)
+static void put_entry(struct ms_journal *d, const struct ms_kv_entry *e)
 {
     Muster__KeptEntry m = MUSTER__KEPT_ENTRY__INIT;
     MS_CLEANUP(ms_cleanup_free) uint8_t *packed = NULL;
@@ -39,35 +39,35 @@ static void put_entry(struct ms_durable *d, const struct ms_kv_entry *e)
     if (!packed)
         return;
     muster__kept_entry__pack(&m, packed);
-    ms_durable_put(d, SPACE_KV, e->key, packed, len);
+    ms_journal_put(d, SPACE_KV, e->key, packed, len);
 }
 
-static void put_entries(const struct ms_head *h, struct ms_durable *d)
+static void put_entries(const struct ms_head *h, struct ms_journal *d)
 {
     for (size_t i = 0; i < h->kv.store.count; i++)
         put_entry(d, h->kv.store.entries[i]);
 }
 
-void ms_head_keep_kv(struct ms_head *h)
+void ms_persist_kv(struct ms_head *h)
 {
     const struct ms_kv_entry *c, *now;
-    uint64_t at = h->kept.kv_revision;
+    uint64_t at = h->persist.kv_revision;
 
-    if (!h->kept.durable)
+    if (!h->persist.journal)
         return;
     if (!ms_kv_has_changes(&h->kv.store, at)) { /* more at once than are remembered */
-        put_entries(h, h->kept.durable);
+        put_entries(h, h->persist.journal);
         at = h->kv.store.revision - h->kv.store.change_count;
     }
     while ((c = ms_kv_next_change(&h->kv.store, "", at))) {
         at = c->revision;
         now = ms_kv_find(&h->kv.store, c->key);
         if (now)
-            put_entry(h->kept.durable, now);
+            put_entry(h->persist.journal, now);
         else
-            ms_durable_delete(h->kept.durable, SPACE_KV, c->key);
+            ms_journal_delete(h->persist.journal, SPACE_KV, c->key);
     }
-    h->kept.kv_revision = h->kv.store.revision;
+    h->persist.kv_revision = h->kv.store.revision;
 }
 
 static void
@@ -108,7 +108,7 @@ static bool is_known(const struct ms_head *h, struct ms_kv_owner owner)
 /* ---- placement groups ------------------------------------------------------------ */
 
 struct kept_group {
-    struct ms_list link; /* head->kept.groups */
+    struct ms_list link; /* head->persist.groups */
     uint64_t id;
     bool is_open; /* of the head before, and not placed again yet */
     Muster__RestoreGroup *message;
@@ -123,13 +123,13 @@ static void group_destroy(struct kept_group *k)
 
 static struct kept_group *find_group(const struct ms_head *h, uint64_t id)
 {
-    ms_list_each (k, &h->kept.groups, struct kept_group, link)
+    ms_list_each (k, &h->persist.groups, struct kept_group, link)
         if (k->id == id)
             return k;
     return NULL;
 }
 
-static void put_group(struct ms_durable *d, const struct kept_group *k)
+static void put_group(struct ms_journal *d, const struct kept_group *k)
 {
     size_t len = muster__restore_group__get_packed_size(k->message);
     MS_CLEANUP(ms_cleanup_free) uint8_t *packed = malloc(len + 1);
@@ -139,7 +139,7 @@ static void put_group(struct ms_durable *d, const struct kept_group *k)
         return;
     snprintf(key, sizeof key, "%" PRIu64, k->id);
     muster__restore_group__pack(k->message, packed);
-    ms_durable_put(d, SPACE_GROUP, key, packed, len);
+    ms_journal_put(d, SPACE_GROUP, key, packed, len);
 }
 
 /* Takes the message. */
@@ -154,18 +154,18 @@ static struct kept_group *add_group(struct ms_head *h, Muster__RestoreGroup *m)
     }
     k->id = m->status->id;
     k->message = m;
-    ms_list_add_tail(&h->kept.groups, &k->link);
+    ms_list_add_tail(&h->persist.groups, &k->link);
     return k;
 }
 
-void ms_head_keep_group(struct ms_head *h,
-                        const Muster__PlaceGroup *group,
-                        const Muster__GroupStatus *status)
+void ms_persist_group(struct ms_head *h,
+                      const Muster__PlaceGroup *group,
+                      const Muster__GroupStatus *status)
 {
     Muster__RestoreGroup m = MUSTER__RESTORE_GROUP__INIT;
     struct kept_group *old, *k;
 
-    if (!h->kept.durable || !status->detached)
+    if (!h->persist.journal || !status->detached)
         return;
     old = find_group(h, status->id);
     if (!old && !group)
@@ -177,10 +177,10 @@ void ms_head_keep_group(struct ms_head *h,
         return;
     if (old)
         group_destroy(old);
-    put_group(h->kept.durable, k);
+    put_group(h->persist.journal, k);
 }
 
-void ms_head_forget_group(struct ms_head *h, uint64_t id)
+void ms_persist_forget_group(struct ms_head *h, uint64_t id)
 {
     struct kept_group *k = find_group(h, id);
     char key[24];
@@ -189,12 +189,12 @@ void ms_head_forget_group(struct ms_head *h, uint64_t id)
         return;
     group_destroy(k);
     snprintf(key, sizeof key, "%" PRIu64, id);
-    ms_durable_delete(h->kept.durable, SPACE_GROUP, key);
+    ms_journal_delete(h->persist.journal, SPACE_GROUP, key);
 }
 
-void ms_head_restore_groups(struct ms_head *h)
+void ms_persist_restore_groups(struct ms_head *h)
 {
-    ms_list_each (k, &h->kept.groups, struct kept_group, link) {
+    ms_list_each (k, &h->persist.groups, struct kept_group, link) {
         const Muster__RestoreGroup *m = k->message;
         int rc = k->is_open ? ms_place_restore(h, m, m->status->driver, NULL) : 0;
 
@@ -205,7 +205,7 @@ void ms_head_restore_groups(struct ms_head *h)
 
 static void expect_nodes(struct ms_head *h)
 {
-    ms_list_each (k, &h->kept.groups, struct kept_group, link)
+    ms_list_each (k, &h->persist.groups, struct kept_group, link)
         for (size_t i = 0; i < k->message->status->n_pieces; i++)
             ms_recovery_expect(h, k->message->status->pieces[i]->node);
 }
@@ -228,7 +228,7 @@ static void fill_slot(Muster__KeptSlot *m, const struct ms_slot *s, uint64_t *ou
 }
 
 static void
-put_message(struct ms_durable *d, const char *name, const Muster__KeptCluster *m)
+put_message(struct ms_journal *d, const char *name, const Muster__KeptCluster *m)
 {
     size_t len = muster__kept_cluster__get_packed_size(m);
     MS_CLEANUP(ms_cleanup_free) uint8_t *packed = malloc(len + 1);
@@ -236,10 +236,10 @@ put_message(struct ms_durable *d, const char *name, const Muster__KeptCluster *m
     if (!packed)
         return;
     muster__kept_cluster__pack(m, packed);
-    ms_durable_put(d, SPACE_CLUSTER, name, packed, len);
+    ms_journal_put(d, SPACE_CLUSTER, name, packed, len);
 }
 
-static void put_spec(struct ms_durable *d, const struct ms_cluster *c)
+static void put_spec(struct ms_journal *d, const struct ms_cluster *c)
 {
     Muster__KeptCluster m = MUSTER__KEPT_CLUSTER__INIT;
     MS_CLEANUP(ms_cleanup_free)
@@ -267,15 +267,15 @@ static void put_spec(struct ms_durable *d, const struct ms_cluster *c)
     put_message(d, c->name, &m);
 }
 
-void ms_head_keep_spec(struct ms_head *h, const struct ms_cluster *c)
+void ms_persist_cluster(struct ms_head *h, const struct ms_cluster *c)
 {
-    if (h->kept.durable && c->spec && c->is_made)
-        put_spec(h->kept.durable, c);
+    if (h->persist.journal && c->spec && c->is_made)
+        put_spec(h->persist.journal, c);
 }
 
-void ms_head_forget_spec(struct ms_head *h, const char *cluster)
+void ms_persist_forget_cluster(struct ms_head *h, const char *cluster)
 {
-    ms_durable_delete(h->kept.durable, SPACE_CLUSTER, cluster);
+    ms_journal_delete(h->persist.journal, SPACE_CLUSTER, cluster);
 }
 
 /* It stands in the registry, and its agents will tell who of it lives. */
@@ -385,9 +385,9 @@ static void on_grace(void *arg)
     }
     if (has_changed)
         ms_head_kv_changed(h);
-    ms_list_each (k, &h->kept.groups, struct kept_group, link)
+    ms_list_each (k, &h->persist.groups, struct kept_group, link)
         if (k->is_open)
-            ms_head_forget_group(h, k->id);
+            ms_persist_forget_group(h, k->id);
 }
 
 static void
@@ -412,46 +412,51 @@ on_record(void *arg, uint32_t space, const char *key, const uint8_t *data, size_
         k->is_open = true;
 }
 
-static void on_rewrite(void *arg, struct ms_durable *d)
+static void on_rewrite(void *arg, struct ms_journal *d)
 {
     struct ms_head *h = arg;
 
-    ms_durable_put(
+    ms_journal_put(
         d, SPACE_STORE, "id", (uint8_t *)&h->kv.store.id, sizeof h->kv.store.id);
     put_entries(h, d);
-    ms_list_each (k, &h->kept.groups, struct kept_group, link)
+    ms_list_each (k, &h->persist.groups, struct kept_group, link)
         put_group(d, k);
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
         if (c->spec && c->is_made)
             put_spec(d, c);
 }
 
-int ms_head_kept_open(struct ms_head *h, struct ms_error *err)
+int ms_persist_open(struct ms_head *h, struct ms_error *err)
 {
-    static const struct ms_durable_ops ops = {on_record, on_rewrite};
+    static const struct ms_journal_ops ops = {on_record, on_rewrite};
     int rc;
 
     if (!h->is_daemon || h->is_of_job)
         return 0;
-    rc = ms_durable_open(
-        &h->kept.durable, h->session.dir, FILE_NAME, h->session.was_left, &ops, h, err);
+    rc = ms_journal_open(&h->persist.journal,
+                         h->session.dir,
+                         FILE_NAME,
+                         h->session.was_left,
+                         &ops,
+                         h,
+                         err);
     if (rc == 0)
-        rc = ms_timer_init(&h->kept.timer, h->loop, on_grace, h);
+        rc = ms_timer_init(&h->persist.timer, h->loop, on_grace, h);
     if (rc < 0)
         return rc;
     if (h->session.was_left)
         ms_kv_restored(&h->kv.store, h->kv.store.id);
-    h->kept.kv_revision = h->kv.store.revision;
+    h->persist.kv_revision = h->kv.store.revision;
     expect_nodes(h);
     if (h->session.was_left)
-        ms_timer_set(&h->kept.timer, h->link_grace_ns);
+        ms_timer_set(&h->persist.timer, h->link_grace_ns);
     return 0;
 }
 
-void ms_head_kept_close(struct ms_head *h)
+void ms_persist_close(struct ms_head *h)
 {
-    ms_timer_finish(&h->kept.timer);
-    ms_list_each (k, &h->kept.groups, struct kept_group, link)
+    ms_timer_finish(&h->persist.timer);
+    ms_list_each (k, &h->persist.groups, struct kept_group, link)
         group_destroy(k);
-    ms_durable_close(MS_TAKE(h->kept.durable));
+    ms_journal_close(MS_TAKE(h->persist.journal));
 }
