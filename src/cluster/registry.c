@@ -1,8 +1,8 @@
 #include "cluster/registry.h"
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "cluster/copy.h"
 #include "cluster/registry_impl.h"
+#include "proto/message.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -39,8 +39,7 @@ static void instance_finish(struct ms_instance *i)
     free(i->address);
     free(i->why);
     free(i->log_path);
-    if (i->exit)
-        muster__exit__free_unpacked(i->exit, NULL);
+    muster__exit__free_unpacked(i->exit, NULL);
     *i = (struct ms_instance){0};
 }
 
@@ -59,12 +58,9 @@ static void cluster_destroy(struct ms_cluster *c)
         free(c->slots[i].devices);
     }
     free(c->slots);
-    if (c->spec)
-        muster__cluster_spec__free_unpacked(c->spec, NULL);
-    if (c->placed)
-        muster__cluster_placed__free_unpacked(c->placed, NULL);
-    if (c->master)
-        muster__port_held__free_unpacked(c->master, NULL);
+    muster__cluster_spec__free_unpacked(c->spec, NULL);
+    muster__cluster_placed__free_unpacked(c->placed, NULL);
+    muster__port_held__free_unpacked(c->master, NULL);
     free(c->port_owner);
     free(c);
 }
@@ -296,7 +292,7 @@ struct ms_slot *ms_registry_exited(struct ms_registry *r,
 
     if (!slot || !ms_slot_is_live(slot))
         return NULL;
-    slot->now.exit = exit ? (Muster__Exit *)ms_proto_copy(&exit->base) : NULL;
+    slot->now.exit = exit ? (Muster__Exit *)ms_message_copy(&exit->base) : NULL;
     become(&slot->now, MUSTER__WORKER_STATE__WORKER_EXITED, now_ns);
     assert(slot->cluster->live > 0 && r->live > 0);
     slot->cluster->live--;

@@ -3,7 +3,7 @@
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "base/name.h"
-#include "cluster/copy.h"
+#include "proto/message.h"
 #include "wire/frame.h"
 
 #include <errno.h>
@@ -196,7 +196,7 @@ static int
 put_step(Muster__ClusterSpec *spec, const Muster__Step *step, struct ms_error *err)
 {
     size_t at = find_earlier(spec, step);
-    Muster__Step *copy = (Muster__Step *)ms_proto_copy(&step->base);
+    Muster__Step *copy = (Muster__Step *)ms_message_copy(&step->base);
 
     if (copy && at < spec->n_steps) {
         muster__step__free_unpacked(spec->steps[at], NULL);
@@ -205,8 +205,7 @@ put_step(Muster__ClusterSpec *spec, const Muster__Step *step, struct ms_error *e
     }
     if (copy && append(spec, copy) == 0)
         return 0;
-    if (copy)
-        muster__step__free_unpacked(copy, NULL);
+    muster__step__free_unpacked(copy, NULL);
     return ms_error_set(err, -ENOMEM, "out of memory");
 }
 
@@ -242,7 +241,7 @@ static Muster__Step *step_of(const Muster__Step *step, uint32_t rank)
     one.n_arguments = 1;
     one.objects = NULL;
     one.n_objects = 0;
-    return (Muster__Step *)ms_proto_copy(&one.base);
+    return (Muster__Step *)ms_message_copy(&one.base);
 }
 
 Muster__RunSteps *ms_cluster_spec_run(const Muster__ClusterSpec *spec,

@@ -1,8 +1,8 @@
 #include "cluster/status.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "cluster/copy.h"
 #include "cluster/spec.h"
+#include "proto/message.h"
 
 #include <errno.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static int set_exit(Muster__WorkerStatus *w, const struct ms_slot *slot)
 {
     if (!slot->now.exit)
         return 0;
-    w->exit = (Muster__Exit *)ms_proto_copy(&slot->now.exit->base);
+    w->exit = (Muster__Exit *)ms_message_copy(&slot->now.exit->base);
     return w->exit ? 0 : -ENOMEM;
 }
 

@@ -91,8 +91,7 @@ static void head_destroy(struct ms_head *h)
     for (size_t i = 0; h->addresses && h->addresses[i]; i++)
         free(h->addresses[i]);
     free(h->addresses);
-    if (h->config)
-        muster__head_to_agent__free_unpacked(h->config, NULL);
+    muster__head_to_agent__free_unpacked(h->config, NULL);
     ms_registry_finish(&h->registry);
     ms_loop_destroy(h->loop);
     close_session(h);

@@ -70,8 +70,7 @@ void ms_bringup_destroy(struct ms_bringup *l)
         return;
     let_go(l);
     ms_timer_finish(&l->timer);
-    if (l->first)
-        muster__steps_done__free_unpacked(l->first, NULL);
+    muster__steps_done__free_unpacked(l->first, NULL);
     free(l->ranks);
     free(l->begun);
     free(l->is_done);
@@ -254,8 +253,7 @@ static int ask_steps(struct ms_bringup *l, size_t i, struct ms_error *err)
     else
         ms_error_set(err, rc, "out of memory");
     l->begun[i] = spec->n_steps;
-    if (m.run_steps)
-        muster__run_steps__free_unpacked(m.run_steps, NULL);
+    muster__run_steps__free_unpacked(m.run_steps, NULL);
     return rc;
 }
 

@@ -1,7 +1,7 @@
 #include "head/clusters/bringup_failure.h"
 #include "base/cleanup.h"
-#include "cluster/copy.h"
 #include "head/ops/op.h"
+#include "proto/message.h"
 
 #include <errno.h>
 #include <string.h>
@@ -40,7 +40,7 @@ Muster__Failure *ms_bringup_died(const Muster__Exit *exit)
     Muster__Failure *f = create(MUSTER__FAILURE__KIND__WORKER_DIED, "");
 
     if (f)
-        f->exit = (Muster__Exit *)ms_proto_copy(exit ? &exit->base : &none.base);
+        f->exit = (Muster__Exit *)ms_message_copy(exit ? &exit->base : &none.base);
     return f;
 }
 
@@ -104,8 +104,7 @@ void ms_bringup_add_failure(struct ms_head_op *op,
     if (!failure || !op->failure || set_text(&failure->where, where) < 0) {
         if (!op->why.code)
             ms_error_set(&op->why, -ENOMEM, "%s: out of memory", where);
-        if (failure)
-            muster__failure__free_unpacked(failure, NULL);
+        muster__failure__free_unpacked(failure, NULL);
         return;
     }
     if (!op->why.code)

@@ -8,7 +8,6 @@
  */
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "cluster/copy.h"
 #include "cluster/spec.h"
 #include "cluster/status.h"
 #include "head/clusters/bringup.h"
@@ -23,6 +22,7 @@
 #include "head/ops/waiting.h"
 #include "head/place/place.h"
 #include "head/state/persist.h"
+#include "proto/message.h"
 
 #include <errno.h>
 #include <string.h>
@@ -48,7 +48,7 @@ static int add_answers(Muster__ClusterStatus *s, const Muster__StepsDone *first)
 {
     s->answers = calloc(first->n_answers + 1, sizeof(Muster__StepAnswer *));
     for (size_t i = 0; s->answers && i < first->n_answers; i++) {
-        s->answers[i] = (Muster__StepAnswer *)ms_proto_copy(&first->answers[i]->base);
+        s->answers[i] = (Muster__StepAnswer *)ms_message_copy(&first->answers[i]->base);
         if (!s->answers[i])
             return -ENOMEM;
         s->n_answers++;
@@ -65,8 +65,7 @@ Muster__ClusterStatus *ms_head_cluster_status(const struct ms_head *h,
     if (s && ms_helpers_add_status(h, c, s) == 0 &&
         (!first || add_answers(s, first) == 0))
         return s;
-    if (s)
-        muster__cluster_status__free_unpacked(s, NULL);
+    muster__cluster_status__free_unpacked(s, NULL);
     return NULL;
 }
 
@@ -196,7 +195,7 @@ static Muster__ClusterSpec *keep_spec(const struct ms_head_op *op)
     Muster__ClusterSpec like = *spec_of(op);
 
     like.context = d && d->hello ? d->hello->context : NULL;
-    return (Muster__ClusterSpec *)ms_proto_copy(&like.base);
+    return (Muster__ClusterSpec *)ms_message_copy(&like.base);
 }
 
 static int
@@ -291,7 +290,7 @@ static Muster__ClusterPlaced *place_beside(struct ms_head_op *op, struct ms_erro
         list[all.n_ranks++] = &ranks[i];
     }
     all.ranks = list;
-    copy = all.n_ranks ? (Muster__ClusterPlaced *)ms_proto_copy(&all.base) : NULL;
+    copy = all.n_ranks ? (Muster__ClusterPlaced *)ms_message_copy(&all.base) : NULL;
     return copy ? copy : no_memory(err);
 }
 
@@ -411,7 +410,7 @@ static Muster__ClusterStatus *waiting_status(const struct ms_head_op *op)
     s.driver = ms_driver_id(op->driver);
     s.detached = spec_of(op)->detached;
     s.waits_for = (char *)(uintptr_t)op->why.text;
-    return (Muster__ClusterStatus *)ms_proto_copy(&s.base);
+    return (Muster__ClusterStatus *)ms_message_copy(&s.base);
 }
 
 bool ms_creations_add_status(const struct ms_head *h, Muster__Status *s)

@@ -239,8 +239,7 @@ static int ask_one(struct ms_head_op *op,
         ms_start_fill(op, slot, spec);
         rc = ms_start_ask_node(op, n, &spec, 1, err);
     }
-    if (spec)
-        muster__worker_spec__free_unpacked(spec, NULL);
+    muster__worker_spec__free_unpacked(spec, NULL);
     return rc;
 }
 
@@ -378,8 +377,7 @@ int ms_helpers_add_step(const struct ms_head *h,
     more =
         step ? realloc(run->steps, (run->n_steps + 1) * sizeof(Muster__Step *)) : NULL;
     if (!more) {
-        if (step)
-            muster__step__free_unpacked(step, NULL);
+        muster__step__free_unpacked(step, NULL);
         return -ENOMEM;
     }
     run->steps = more;

@@ -159,8 +159,7 @@ int ms_head_cluster_port_take(struct ms_cluster *c,
     if (answer->body_case != MUSTER__AGENT_TO_HEAD__BODY_PORT)
         return ms_error_set(
             err, -EPROTO, "the agent on node %s answered without a port", n->name);
-    if (c->master)
-        muster__port_held__free_unpacked(c->master, NULL);
+    muster__port_held__free_unpacked(c->master, NULL);
     c->master = MS_TAKE(answer->port);
     if (ms_head_port_add(n->head, c->port_owner, c->driver, n) < 0)
         return ms_error_set(err, -ENOMEM, "out of memory");

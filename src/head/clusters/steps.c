@@ -70,7 +70,6 @@ void ms_head_find_run(struct ms_head_op *op)
         ms_head_op_succeed(op, &s->base);
         return;
     }
-    if (s)
-        muster__cluster_status__free_unpacked(s, NULL);
+    muster__cluster_status__free_unpacked(s, NULL);
     ms_head_op_fail(op, -ENOMEM, "out of memory");
 }

@@ -2,12 +2,12 @@
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "head/drivers/driver.h"
-#include "head/fields.h"
 #include "head/head_impl.h"
 #include "head/nodes/dialled.h"
 #include "head/nodes/node.h"
 #include "head/ops/answer.h"
 #include "head/status.h"
+#include "proto/message.h"
 #include "wire/frame.h"
 
 #include <errno.h>
@@ -217,8 +217,7 @@ static bool try_agent(struct handshake *g, const uint8_t *body, size_t len)
 
     if (is)
         accept_agent(g, m->hello);
-    if (m)
-        muster__agent_to_head__free_unpacked(m, NULL);
+    muster__agent_to_head__free_unpacked(m, NULL);
     return is;
 }
 
@@ -230,8 +229,7 @@ static bool try_driver(struct handshake *g, const uint8_t *body, size_t len)
 
     if (is)
         accept_driver(g, m->request, m->hello);
-    if (m)
-        muster__driver_to_head__free_unpacked(m, NULL);
+    muster__driver_to_head__free_unpacked(m, NULL);
     return is;
 }
 

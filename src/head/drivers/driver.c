@@ -1,6 +1,5 @@
 #include "head/drivers/driver.h"
 #include "base/cleanup.h"
-#include "head/place/place.h"
 #include "head/clusters/ports.h"
 #include "head/drivers/driver_impl.h"
 #include "head/fleet/fleet.h"
@@ -8,8 +7,9 @@
 #include "head/kv/kv_ask.h"
 #include "head/nodes/dialled.h"
 #include "head/nodes/node.h"
-#include "head/stop.h"
 #include "head/ops/waiting.h"
+#include "head/place/place.h"
+#include "head/stop.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -75,8 +75,7 @@ void ms_driver_destroy(struct ms_driver *d)
     ms_link_destroy(d->wire);
     ms_driver_forget_answers(d, UINT64_MAX);
     ms_map_finish(&d->ops);
-    if (d->hello)
-        muster__driver_hello__free_unpacked(d->hello, NULL);
+    muster__driver_hello__free_unpacked(d->hello, NULL);
     free(d);
 }
 

@@ -1,10 +1,10 @@
 #include "base/cleanup.h"
-#include "cluster/copy.h"
-#include "head/ops/answer.h"
 #include "head/drivers/driver_impl.h"
+#include "head/ops/answer.h"
 #include "head/ops/op.h"
 #include "head/ops/request.h"
 #include "head/ops/verbs.h"
+#include "proto/message.h"
 
 #include <errno.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static void keep(struct ms_driver *d, const Muster__HeadToDriver *m)
 
     if (!k)
         return;
-    k->answer = (Muster__HeadToDriver *)ms_proto_copy(&m->base);
+    k->answer = (Muster__HeadToDriver *)ms_message_copy(&m->base);
     if (k->answer)
         ms_list_add_tail(&d->kept, &k->link);
     else
@@ -139,7 +139,6 @@ bool ms_driver_read(struct ms_driver *d, const uint8_t *body, size_t len)
     } else if (!is_known(d, m->request)) {
         begin(d, MS_TAKE(m));
     }
-    if (m)
-        muster__driver_to_head__free_unpacked(m, NULL);
+    muster__driver_to_head__free_unpacked(m, NULL);
     return true;
 }

@@ -1,13 +1,12 @@
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "cluster/copy.h"
 #include "head/drivers/uplink_impl.h"
-#include "head/fields.h"
 #include "head/head_impl.h"
 #include "head/ops/op.h"
 #include "head/ops/request.h"
 #include "head/version.h"
 #include "io/addr.h"
+#include "proto/message.h"
 #include "wire/frame.h"
 
 #include <errno.h>
@@ -247,7 +246,7 @@ static Muster__DriverToHead *hello_message(const struct ms_head_options *o)
     m.request = 1;
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_HELLO;
     m.hello = &hello;
-    return (Muster__DriverToHead *)ms_proto_copy(&m.base);
+    return (Muster__DriverToHead *)ms_message_copy(&m.base);
 }
 
 static void on_stop_timer(void *arg)
@@ -298,8 +297,7 @@ void ms_uplink_destroy(struct ms_uplink *u)
     ms_map_finish(&u->living);
     ms_map_finish(&u->dead);
     ms_uplink_forget_groups(u);
-    if (u->hello)
-        muster__driver_to_head__free_unpacked(u->hello, NULL);
+    muster__driver_to_head__free_unpacked(u->hello, NULL);
     free(u->addresses);
     free(u);
 }

@@ -1,12 +1,11 @@
 #include "base/cleanup.h"
-#include "cluster/copy.h"
 #include "head/drivers/driver.h"
-#include "head/fields.h"
 #include "head/fleet/fleet_impl.h"
 #include "head/head_impl.h"
 #include "head/ops/op.h"
 #include "head/ops/request.h"
 #include "head/place/group_request.h"
+#include "proto/message.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -91,7 +90,7 @@ static ProtobufCMessage *message_of(const struct ms_fleet *f,
     m.pieces = list;
     m.n_pieces = r->count;
     m.orchestrator = ms_field_text(f->o->ops->name);
-    return ms_proto_copy(&m.base);
+    return ms_message_copy(&m.base);
 }
 
 static void answer_with(struct ms_head_op *op,

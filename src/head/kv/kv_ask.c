@@ -1,13 +1,13 @@
 /* kv_ask.c - what is asked of the key-value store: put, delete, get */
 #include "base/cleanup.h"
 #include "head/drivers/driver.h"
-#include "head/fields.h"
 #include "head/head_impl.h"
 #include "head/kv/kv.h"
 #include "head/kv/kv_impl.h"
 #include "head/ops/op.h"
 #include "head/ops/waiting.h"
 #include "head/state/persist.h"
+#include "proto/message.h"
 #include "wire/frame.h"
 
 #include <errno.h>

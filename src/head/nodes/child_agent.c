@@ -317,8 +317,7 @@ int ms_child_agent_init(struct ms_head *h,
     struct ms_child_agent *l = n ? calloc(1, sizeof *l) : NULL;
 
     if (!l) {
-        if (config)
-            muster__head_to_agent__free_unpacked(config, NULL);
+        muster__head_to_agent__free_unpacked(config, NULL);
         return -ENOMEM;
     }
     n->child = l;
@@ -340,7 +339,6 @@ void ms_child_agent_destroy(struct ms_child_agent *l)
         return;
     ms_timer_finish(&l->verdict);
     ms_lent_agent_release(MS_TAKE(l->agent));
-    if (l->config)
-        muster__head_to_agent__free_unpacked(l->config, NULL);
+    muster__head_to_agent__free_unpacked(l->config, NULL);
     free(l);
 }

@@ -1,9 +1,8 @@
 #include "head/nodes/local_nodes.h"
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "cluster/copy.h"
-#include "head/fields.h"
 #include "io/addr.h"
+#include "proto/message.h"
 #include "resource/shape.h"
 #include "wire/frame.h"
 
@@ -157,5 +156,5 @@ Muster__HeadToAgent *ms_local_nodes_config(const struct ms_local_nodes *d,
     c.bind = bind;
     m.body_case = MUSTER__HEAD_TO_AGENT__BODY_CONFIG;
     m.config = &c;
-    return (Muster__HeadToAgent *)ms_proto_copy(&m.base);
+    return (Muster__HeadToAgent *)ms_message_copy(&m.base);
 }

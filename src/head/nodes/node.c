@@ -1,6 +1,5 @@
 #include "head/nodes/node.h"
 #include "base/cleanup.h"
-#include "cluster/copy.h"
 #include "head/clusters/clusters.h"
 #include "head/clusters/ports.h"
 #include "head/drivers/driver.h"
@@ -8,6 +7,7 @@
 #include "head/nodes/child_agent.h"
 #include "head/ops/op.h"
 #include "head/place/place.h"
+#include "proto/message.h"
 #include "resource/shape.h"
 
 #include <errno.h>
@@ -43,8 +43,7 @@ void ms_node_destroy(struct ms_node *n)
     ms_child_agent_destroy(n->child);
     ms_map_finish(&n->pending);
     ms_map_finish(&n->contexts);
-    if (n->ready)
-        muster__agent_ready__free_unpacked(n->ready, NULL);
+    muster__agent_ready__free_unpacked(n->ready, NULL);
     free(n->gone);
     free(n);
 }
@@ -93,8 +92,7 @@ void ms_ask_destroy(struct ms_ask *a)
 {
     ms_map_remove(&a->node->pending, a->request);
     ms_list_remove(&a->link);
-    if (a->message)
-        muster__head_to_agent__free_unpacked(a->message, NULL);
+    muster__head_to_agent__free_unpacked(a->message, NULL);
     free(a);
 }
 
@@ -115,7 +113,7 @@ ask_create(struct ms_node *n, struct ms_head_op *op, Muster__HeadToAgent *m)
     }
     ms_list_add_tail(&op->asks, &a->link);
     if (!n->child)
-        a->message = (Muster__HeadToAgent *)ms_proto_copy(&m->base);
+        a->message = (Muster__HeadToAgent *)ms_message_copy(&m->base);
     if (!n->child && !a->message) {
         ms_ask_destroy(a);
         return NULL;
@@ -230,8 +228,7 @@ void ms_node_is_ready(struct ms_node *n, Muster__AgentReady *ready)
 {
     if (!ready->shape)
         ready->shape = shape_of(n->name, ready);
-    if (n->ready)
-        muster__agent_ready__free_unpacked(n->ready, NULL);
+    muster__agent_ready__free_unpacked(n->ready, NULL);
     n->ready = ready;
     n->state = MS_NODE_READY;
     n->pid = ready->pid ? ready->pid : n->pid;

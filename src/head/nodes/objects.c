@@ -27,8 +27,7 @@ static void add(struct ms_head_op *op, Muster__StoreStats *stats)
         stats ? realloc(all->nodes, (all->n_nodes + 1) * sizeof(*more)) : NULL;
 
     if (!more) {
-        if (stats)
-            muster__store_stats__free_unpacked(stats, NULL);
+        muster__store_stats__free_unpacked(stats, NULL);
         return;
     }
     all->nodes = more;

@@ -1,9 +1,9 @@
 #include "head/ops/op.h"
 #include "base/cleanup.h"
-#include "cluster/copy.h"
 #include "head/clusters/bringup.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
+#include "proto/message.h"
 
 #include <errno.h>
 
@@ -57,12 +57,9 @@ void ms_head_op_unref(struct ms_head_op *op)
         return;
     if (atomic_fetch_sub_explicit(&op->refs, 1, memory_order_acq_rel) > 1)
         return;
-    if (op->message)
-        protobuf_c_message_free_unpacked(op->message, NULL);
-    if (op->wanted)
-        muster__driver_to_head__free_unpacked(op->wanted, NULL);
-    if (op->failure)
-        muster__failure__free_unpacked(op->failure, NULL);
+    protobuf_c_message_free_unpacked(op->message, NULL);
+    muster__driver_to_head__free_unpacked(op->wanted, NULL);
+    muster__failure__free_unpacked(op->failure, NULL);
     free(op->table);
     pthread_cond_destroy(&op->changed);
     pthread_mutex_destroy(&op->lock);
@@ -105,7 +102,7 @@ void ms_head_op_succeed(struct ms_head_op *op, ProtobufCMessage *message)
 
 void ms_head_op_succeed_copy(struct ms_head_op *op, const ProtobufCMessage *message)
 {
-    ProtobufCMessage *copy = ms_proto_copy(message);
+    ProtobufCMessage *copy = ms_message_copy(message);
 
     if (copy)
         ms_head_op_succeed(op, copy);

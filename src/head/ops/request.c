@@ -1,11 +1,10 @@
 #include "head/ops/request.h"
 #include "base/cleanup.h"
-#include "cluster/copy.h"
 #include "head/drivers/uplink.h"
-#include "head/fields.h"
 #include "head/head_impl.h"
 #include "head/ops/op.h"
 #include "head/ops/verbs.h"
+#include "proto/message.h"
 
 #include <errno.h>
 #include <string.h>
@@ -34,7 +33,7 @@ void ms_head_request_run(struct ms_head_op *op)
 static struct ms_head_op *submit(struct ms_head_op *op, const Muster__DriverToHead *m)
 {
     op->run = op->head->uplink ? ms_uplink_ask_run : ms_head_request_run;
-    op->wanted = (Muster__DriverToHead *)ms_proto_copy(&m->base);
+    op->wanted = (Muster__DriverToHead *)ms_message_copy(&m->base);
     if (op->wanted)
         return ms_head_op_submit(op);
     ms_head_op_fail(op, -ENOMEM, "out of memory");

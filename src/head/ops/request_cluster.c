@@ -1,9 +1,8 @@
 /* request_cluster.c - asking a head about clusters and their workers; see request.c */
-#include "cluster/copy.h"
-#include "head/fields.h"
 #include "head/head_impl.h"
 #include "head/ops/op.h"
 #include "head/ops/request.h"
+#include "proto/message.h"
 
 #include <errno.h>
 
@@ -88,7 +87,7 @@ Muster__DriverToHead *ms_head_wants_successor(uint64_t uid)
     ask.uid = uid;
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_ASK_SUCCESSOR;
     m.ask_successor = &ask;
-    return (Muster__DriverToHead *)ms_proto_copy(&m.base);
+    return (Muster__DriverToHead *)ms_message_copy(&m.base);
 }
 
 static void on_successor(struct ms_head_op *op)

@@ -1,6 +1,5 @@
 #include "head/ops/waiting.h"
 #include "base/cleanup.h"
-#include "cluster/copy.h"
 #include "head/clusters/clusters.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
@@ -10,6 +9,7 @@
 #include "head/place/place.h"
 #include "head/state/persist.h"
 #include "head/state/recovery.h"
+#include "proto/message.h"
 
 #include <errno.h>
 
@@ -67,7 +67,7 @@ static void tell_death(struct ms_head_op *op, uint64_t uid, const Muster__Exit *
 
     exited.uid = uid;
     exited.exit = (Muster__Exit *)(uintptr_t)exit;
-    copy = ms_proto_copy(&exited.base);
+    copy = ms_message_copy(&exited.base);
     if (copy)
         ms_head_op_succeed(op, copy);
     else

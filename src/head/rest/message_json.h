@@ -14,16 +14,13 @@
 #define MS_HEAD_REST_MESSAGE_JSON_H
 
 #include "base/error.h"
+#include "proto/message.h"
 
 #include <jansson.h>
 #include <protobuf-c/protobuf-c.h>
 
 /* Every field that is set, and all that have a default. NULL: out of memory. */
 json_t *ms_message_print(const ProtobufCMessage *m);
-
-/* As if it had been unpacked: freed with protobuf_c_message_free_unpacked. NULL: out of
- * memory. */
-ProtobufCMessage *ms_message_create(const ProtobufCMessageDescriptor *d);
 
 /* Set the fields that an object has. -EINVAL with the reason, -ENOMEM; some may be set then. */
 int ms_message_parse(ProtobufCMessage *m, const json_t *object, struct ms_error *err);

@@ -252,15 +252,6 @@ static int set_value(const ProtobufCFieldDescriptor *f,
 
 /* ---- messages -------------------------------------------------------------------- */
 
-ProtobufCMessage *ms_message_create(const ProtobufCMessageDescriptor *d)
-{
-    ProtobufCMessage *m = calloc(1, d->sizeof_message);
-
-    if (m)
-        protobuf_c_message_init(d, m);
-    return m;
-}
-
 /* The count grows with what is there, so that a failure leaves what can be freed. */
 static int set_list(ProtobufCMessage *m,
                     const ProtobufCFieldDescriptor *f,

@@ -1,10 +1,10 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "cluster/copy.h"
 #include "head/head_impl.h"
 #include "head/ops/request.h"
 #include "head/rest/rest_impl.h"
 #include "io/addr.h"
+#include "proto/message.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -163,8 +163,7 @@ static void far_destroy(struct rest_wait *w)
         f->op->on_done = NULL;
     ms_head_op_unref(f->op);
     ms_list_remove(&w->link);
-    if (f->want)
-        muster__read_log__free_unpacked(f->want, NULL);
+    muster__read_log__free_unpacked(f->want, NULL);
     ms_buf_finish(&f->text);
     free(f->path);
     free(f);
@@ -241,7 +240,7 @@ static Muster__ReadLog *far_want(const Muster__WorkerStatus *w, int64_t lines)
     want.node = w->node;
     want.name = (char *)(uintptr_t)(slash ? slash + 1 : w->log_path);
     want.lines_max = (uint64_t)lines;
-    return (Muster__ReadLog *)ms_proto_copy(&want.base);
+    return (Muster__ReadLog *)ms_message_copy(&want.base);
 }
 
 static void

@@ -24,8 +24,7 @@ static void cleanup_json(json_t **j)
 
 static void cleanup_message(Muster__DriverToHead **m)
 {
-    if (*m)
-        muster__driver_to_head__free_unpacked(*m, NULL);
+    muster__driver_to_head__free_unpacked(*m, NULL);
 }
 
 /* Workers are given time to end, unless it is said how much. */

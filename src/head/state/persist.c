@@ -1,7 +1,6 @@
 #include "head/state/persist.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "cluster/copy.h"
 #include "head/clusters/clusters.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
@@ -10,6 +9,7 @@
 #include "head/place/place.h"
 #include "head/state/journal.h"
 #include "head/state/recovery.h"
+#include "proto/message.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -148,8 +148,7 @@ static struct kept_group *add_group(struct ms_head *h, Muster__RestoreGroup *m)
     struct kept_group *k = m && m->group && m->status ? calloc(1, sizeof *k) : NULL;
 
     if (!k) {
-        if (m)
-            muster__restore_group__free_unpacked(m, NULL);
+        muster__restore_group__free_unpacked(m, NULL);
         return NULL;
     }
     k->id = m->status->id;
@@ -172,7 +171,7 @@ void ms_persist_group(struct ms_head *h,
         return;
     m.group = old ? old->message->group : (Muster__PlaceGroup *)(uintptr_t)group;
     m.status = (Muster__GroupStatus *)(uintptr_t)status;
-    k = add_group(h, (Muster__RestoreGroup *)ms_proto_copy(&m.base));
+    k = add_group(h, (Muster__RestoreGroup *)ms_message_copy(&m.base));
     if (!k)
         return;
     if (old)
@@ -313,8 +312,7 @@ take_cluster(struct ms_head *h, const char *name, const uint8_t *data, size_t le
         data ? muster__kept_cluster__unpack(NULL, len, data) : NULL;
 
     take_spec(h, name, m);
-    if (m)
-        muster__kept_cluster__free_unpacked(m, NULL);
+    muster__kept_cluster__free_unpacked(m, NULL);
 }
 
 /* Nobody has reported this worker: it has ended, with its agent or before. */
