@@ -34,13 +34,11 @@ static void done(struct ms_head *h)
 static void tell_agents(struct ms_head *h)
 {
     Muster__AgentStop stop = MUSTER__AGENT_STOP__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
 
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_SHUTDOWN;
-    m.shutdown = &stop;
     h->stopping.sent = true;
     ms_list_each (n, &h->nodes, struct ms_node, link)
-        if (ms_node_tell(n, &m) == -ENOMEM && n->child)
+        if (ms_node_tell(n, MUSTER__HEAD_TO_AGENT__BODY_SHUTDOWN, &stop) == -ENOMEM &&
+            n->child)
             ms_child_agent_hang_up(n->child); /* which means the same to it */
 }
 

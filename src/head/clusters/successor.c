@@ -37,22 +37,15 @@ static bool answer(struct ms_head_op *op)
 {
     uint64_t uid = op->wanted->ask_successor->uid;
     const struct ms_slot *worker;
-    Muster__Successor *s;
+    Muster__Successor s = MUSTER__SUCCESSOR__INIT;
+    Muster__WorkerStatus w;
 
     if (!find(op->head, uid, &worker))
         return false;
-    s = malloc(sizeof *s);
-    if (s) {
-        muster__successor__init(s);
-        s->uid = uid;
-        s->worker = worker ? ms_slot_status(worker) : NULL;
-    }
-    if (s && (s->worker || !worker)) {
-        ms_head_op_succeed(op, &s->base);
-        return true;
-    }
-    free(s);
-    ms_head_op_fail(op, -ENOMEM, "out of memory");
+    s.uid = uid;
+    if (worker)
+        ms_slot_describe(worker, s.worker = &w);
+    ms_head_op_succeed_copy(op, &s.base);
     return true;
 }
 
@@ -90,13 +83,12 @@ static void tell_node(struct ms_head_op *op)
 {
     struct ms_node *n = find_asker(op->head, op->done_arg);
     Muster__Successor none = MUSTER__SUCCESSOR__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
 
     none.uid = op->wanted->ask_successor->uid;
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_SUCCESSOR;
-    m.successor = op->message ? (Muster__Successor *)op->message : &none;
     if (n)
-        ms_node_tell(n, &m);
+        ms_node_tell(n,
+                     MUSTER__HEAD_TO_AGENT__BODY_SUCCESSOR,
+                     op->message ? (Muster__Successor *)op->message : &none);
 }
 
 /* Agents ask again while they have no answer: one question at a time is enough. */

@@ -1,14 +1,16 @@
+/* control.c - the head's server: requests of tools, links of agents and drivers */
 #include "head/daemon/control.h"
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "head/ops/answer.h"
-#include "head/head_impl.h"
 #include "head/daemon/hello.h"
+#include "head/head_impl.h"
+#include "head/ops/answer.h"
 #include "head/ops/op.h"
 #include "head/ops/request.h"
 #include "io/addr.h"
 #include "io/sock.h"
 #include "io/tcp.h"
+#include "proto/message.h"
 #include "wire/server.h"
 
 #include <errno.h>
@@ -17,16 +19,14 @@
 
 static void reply(struct ms_request *r, const ProtobufCMessage *m)
 {
-    size_t len = protobuf_c_message_get_packed_size(m);
-    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = malloc(len ? len : 1);
+    size_t len;
+    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = ms_message_pack(m, &len);
     struct iovec iov = {packed, len};
 
-    if (!packed) {
+    if (packed)
+        ms_request_reply(r, MS_CODEC_PROTO, &iov, 1);
+    else
         ms_request_fail_text(r, MUSTER__FAILURE__KIND__NO_MEMORY, "out of memory");
-        return;
-    }
-    protobuf_c_message_pack(m, packed);
-    ms_request_reply(r, MS_CODEC_PROTO, &iov, 1);
 }
 
 static void on_health(struct ms_head *h, struct ms_request *r)

@@ -1,3 +1,4 @@
+/* hello.c - links of peers that have not yet said who they are, and their welcome */
 #include "head/daemon/hello.h"
 #include "base/cleanup.h"
 #include "base/name.h"
@@ -40,7 +41,7 @@ void ms_handshakes_finish(struct ms_head *h)
 static void welcome_init(Muster__LinkWelcome *w, const struct ms_head *h)
 {
     muster__link_welcome__init(w);
-    w->session = (char *)(uintptr_t)h->session.name;
+    w->session = ms_field_text(h->session.name);
     w->head = h->id;
     w->link_grace_ns = (uint64_t)h->link_grace_ns;
     w->head_grace_ns = (uint64_t)h->head_grace_ns;
@@ -75,27 +76,13 @@ void ms_hello_welcome_agent(struct ms_head *h, struct ms_node *n)
     ms_link_send(n->wire, &m.base);
 }
 
-static int add_nodes(Muster__LinkWelcome *w, const struct ms_head *h)
-{
-    w->nodes = calloc(ms_node_count(h) + 1, sizeof(Muster__NodeStatus *));
-    if (!w->nodes)
-        return -ENOMEM;
-    ms_list_each (n, &h->nodes, struct ms_node, link) {
-        w->nodes[w->n_nodes] = ms_node_status(n);
-        if (!w->nodes[w->n_nodes])
-            return -ENOMEM;
-        w->n_nodes++;
-    }
-    return 0;
-}
-
 static void welcome_driver(struct ms_head *h, struct ms_link *wire, uint64_t request)
 {
     Muster__LinkWelcome welcome;
     Muster__HeadToDriver m = MUSTER__HEAD_TO_DRIVER__INIT;
 
     welcome_init(&welcome, h);
-    if (add_nodes(&welcome, h) == 0) {
+    if (ms_nodes_add_status(h, &welcome.nodes, &welcome.n_nodes)) {
         m.request = request;
         m.body_case = MUSTER__HEAD_TO_DRIVER__BODY_WELCOME;
         m.welcome = &welcome;

@@ -157,18 +157,14 @@ static void on_late(void *arg)
 
 void ms_head_kv_wait(struct ms_head_op *op, uint64_t wait_ns)
 {
-    struct ms_head *h = op->head;
-    bool is_last = wait_ns == 0;
-
-    if (try(op, is_last))
+    if (try(op, wait_ns == 0))
         return;
-    if (ms_timer_init(&op->deadline, h->loop, on_late, op) < 0) {
+    if (ms_head_op_set_deadline(
+            op, on_late, wait_ns < MS_KV_WAIT_NS ? (int64_t)wait_ns : MS_KV_WAIT_NS) <
+        0)
         ms_head_op_fail(op, -ENOMEM, "out of memory");
-        return;
-    }
-    ms_list_add_tail(&h->kv.waiting, &op->wait_link);
-    ms_timer_set(&op->deadline,
-                 wait_ns < MS_KV_WAIT_NS ? (int64_t)wait_ns : MS_KV_WAIT_NS);
+    else
+        ms_list_add_tail(&op->head->kv.waiting, &op->wait_link);
 }
 
 void ms_head_kv_changed(struct ms_head *h)

@@ -227,7 +227,11 @@ on_started(void *arg, int rc, int link_fd, pid_t pid, const struct ms_error *why
     n->wire = ms_link_create(l->head->loop, link_fd, &ops, l);
     rc = n->wire ? 0 : ms_error_sys(&err, -ENOMEM, "cannot talk to the agent");
     if (rc == 0 && l->start_op)
-        rc = ms_node_ask(n, l->start_op, l->config, &err);
+        rc = ms_node_ask(n,
+                         l->start_op,
+                         MUSTER__HEAD_TO_AGENT__BODY_CONFIG,
+                         l->config->config,
+                         &err);
     muster__head_to_agent__free_unpacked(MS_TAKE(l->config), NULL);
     if (rc == -EPIPE || rc == -ECONNRESET)
         return; /* it has ended already; on_ended says how */
@@ -298,12 +302,11 @@ void ms_child_agent_run(struct ms_head_op *op)
     op->on_refused = start_refused;
     ms_list_each (n, &h->nodes, struct ms_node, link)
         n->child->start_op = op;
-    if (ms_timer_init(&op->deadline, h->loop, on_late, op) < 0) {
+    if (ms_head_op_set_deadline(op, on_late, h->start_ns) < 0) {
         forget_start(h);
         ms_head_op_fail(op, -ENOMEM, "out of memory");
         return;
     }
-    ms_timer_set(&op->deadline, h->start_ns);
     ms_list_each (n, &h->nodes, struct ms_node, link)
         if (n->child->start_op) /* else another one has failed */
             run_one(n->child);

@@ -1,3 +1,4 @@
+/* node.c - one machine: what it is asked, what it says, its end */
 #include "head/nodes/node.h"
 #include "base/cleanup.h"
 #include "head/clusters/clusters.h"
@@ -122,36 +123,63 @@ ask_create(struct ms_node *n, struct ms_head_op *op, Muster__HeadToAgent *m)
     return a;
 }
 
+/* All bodies are pointers in a union. */
+static void
+message_init(Muster__HeadToAgent *m, Muster__HeadToAgent__BodyCase what, void *body)
+{
+    muster__head_to_agent__init(m);
+    m->body_case = what;
+    m->config = body;
+}
+
 int ms_node_ask(struct ms_node *n,
                 struct ms_head_op *op,
-                Muster__HeadToAgent *m,
+                Muster__HeadToAgent__BodyCase what,
+                void *body,
                 struct ms_error *err)
 {
     int rc = ms_node_check(n, err);
+    Muster__HeadToAgent m;
     struct ms_ask *a;
 
     if (rc < 0)
         return rc;
-    a = ask_create(n, op, m);
+    message_init(&m, what, body);
+    a = ask_create(n, op, &m);
     if (!a)
         return ms_error_sys(err, -ENOMEM, "cannot ask the agent on node %s", n->name);
     if (!n->wire)
         return 0; /* it is away: when it comes back */
-    rc = ms_link_send(n->wire, &m->base);
+    rc = ms_link_send(n->wire, &m.base);
     if (rc == 0 || (!n->child && rc != -ENOMEM && rc != -ENOBUFS && rc != -EMSGSIZE))
         return 0; /* or its link has just broken: when it comes back */
     ms_ask_destroy(a);
     return ms_error_sys(err, rc, "cannot ask the agent on node %s", n->name);
 }
 
-int ms_node_tell(struct ms_node *n, Muster__HeadToAgent *m)
+void ms_nodes_ask(struct ms_head_op *op, Muster__HeadToAgent__BodyCase what, void *body)
+{
+    ms_list_each (n, &op->head->nodes, struct ms_node, link)
+        ms_node_ask(n, op, what, body, NULL);
+}
+
+int ms_node_tell(struct ms_node *n, Muster__HeadToAgent__BodyCase what, void *body)
 {
     int rc = ms_node_check(n, NULL);
+    Muster__HeadToAgent m;
 
-    m->request = 0;
+    message_init(&m, what, body);
     if (rc == 0 && !n->wire)
         rc = -EPIPE;
-    return rc < 0 ? rc : ms_link_send(n->wire, &m->base);
+    return rc < 0 ? rc : ms_link_send(n->wire, &m.base);
+}
+
+int ms_node_tell_forget(struct ms_node *n, uint64_t driver)
+{
+    Muster__ForgetDriver forget = MUSTER__FORGET_DRIVER__INIT;
+
+    forget.driver = driver;
+    return ms_node_tell(n, MUSTER__HEAD_TO_AGENT__BODY_FORGET_DRIVER, &forget);
 }
 
 /* The head's own words for what an agent's failure means. */

@@ -86,13 +86,21 @@ size_t ms_node_count(const struct ms_head *h);
 int ms_node_check(const struct ms_node *n, struct ms_error *err);
 
 /* Ask on behalf of an operation; op->on_answer or op->on_refused follows, never from
- * inside. `m` is borrowed. On failure nothing was asked. */
+ * inside. `body` is the message of that name in HeadToAgent, borrowed. On failure nothing was
+ * asked. */
 int ms_node_ask(struct ms_node *n,
                 struct ms_head_op *op,
-                Muster__HeadToAgent *m,
+                Muster__HeadToAgent__BodyCase what,
+                void *body,
                 struct ms_error *err);
+/* The same of all nodes that are not gone. */
+void ms_nodes_ask(struct ms_head_op *op,
+                  Muster__HeadToAgent__BodyCase what,
+                  void *body);
 /* Say without an answer. -EPIPE: there is nobody now. */
-int ms_node_tell(struct ms_node *n, Muster__HeadToAgent *m);
+int ms_node_tell(struct ms_node *n, Muster__HeadToAgent__BodyCase what, void *body);
+/* It needs the context of this driver no longer. */
+int ms_node_tell_forget(struct ms_node *n, uint64_t driver);
 /* The operation has completed: nobody waits for this any more. */
 void ms_ask_destroy(struct ms_ask *a);
 

@@ -1,3 +1,4 @@
+/* op.c - the life of an operation: created, run on the head's thread, completed once */
 #include "head/ops/op.h"
 #include "base/cleanup.h"
 #include "head/clusters/bringup.h"
@@ -43,6 +44,7 @@ struct ms_head_op *ms_head_op_create(struct ms_head *h)
     init_condition(&op->changed);
     ms_list_init(&op->wait_link);
     ms_list_init(&op->asks);
+    ms_list_init(&op->bringup.link);
     op->head = h;
     op->asker = MS_ASKER_PROCESS;
     pthread_mutex_lock(&h->lock);
@@ -74,11 +76,9 @@ complete(struct ms_head_op *op, const struct ms_error *err, ProtobufCMessage *me
     struct ms_head *h = op->head;
 
     ms_timer_finish(&op->deadline);
-    ms_ending_finish(&op->ending);
-    ms_bringup_destroy(MS_TAKE(op->bringup));
+    ms_bringup_finish(op);
     ms_list_remove(&op->wait_link);
-    ms_list_each (a, &op->asks, struct ms_ask, link)
-        ms_ask_destroy(a);
+    ms_head_op_drop_asks(op);
     pthread_mutex_lock(&h->lock);
     ms_list_remove(&op->link);
     pthread_mutex_unlock(&h->lock);
@@ -100,14 +100,27 @@ void ms_head_op_succeed(struct ms_head_op *op, ProtobufCMessage *message)
     complete(op, NULL, message);
 }
 
-void ms_head_op_succeed_copy(struct ms_head_op *op, const ProtobufCMessage *message)
+void ms_head_op_answer(struct ms_head_op *op, ProtobufCMessage *message)
 {
-    ProtobufCMessage *copy = ms_message_copy(message);
-
-    if (copy)
-        ms_head_op_succeed(op, copy);
+    if (message)
+        ms_head_op_succeed(op, message);
     else
         ms_head_op_fail(op, -ENOMEM, "out of memory");
+}
+
+void ms_head_op_succeed_copy(struct ms_head_op *op, const ProtobufCMessage *message)
+{
+    ms_head_op_answer(op, ms_message_copy(message));
+}
+
+void ms_head_op_complete(struct ms_head_op *op,
+                         const struct ms_error *err,
+                         ProtobufCMessage *message)
+{
+    if (err->code)
+        ms_head_op_fail_with(op, err);
+    else
+        ms_head_op_succeed(op, message);
 }
 
 void ms_head_op_fail_with(struct ms_head_op *op, const struct ms_error *err)
@@ -128,29 +141,52 @@ void ms_head_op_fail(struct ms_head_op *op, int code, const char *fmt, ...)
     ms_head_op_fail_with(op, &err);
 }
 
-/* ---- nodes ----------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------- */
+
+int ms_head_op_set_deadline(struct ms_head_op *op,
+                            void (*on_late)(void *op),
+                            int64_t delay_ns)
+{
+    ms_timer_finish(&op->deadline);
+    if (ms_timer_init(&op->deadline, op->head->loop, on_late, op) < 0)
+        return -ENOMEM;
+    ms_timer_set(&op->deadline, delay_ns);
+    return 0;
+}
 
 static void
-gathered(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
+answered(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
 {
     (void)n;
     (void)answer;
-    op->step(op);
+    ms_head_op_gather_end(op);
 }
 
 static void
-not_gathered(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
+refused(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
 {
     (void)n;
     (void)why;
-    op->step(op);
+    ms_head_op_gather_end(op);
 }
 
-void ms_head_op_gather(struct ms_head_op *op, void (*step)(struct ms_head_op *op))
+void ms_head_op_gather(struct ms_head_op *op, void (*next)(struct ms_head_op *op))
 {
-    op->on_answer = gathered;
-    op->on_refused = not_gathered;
-    op->step = step;
+    op->on_answer = answered;
+    op->on_refused = refused;
+    op->next = next;
+}
+
+void ms_head_op_gather_end(struct ms_head_op *op)
+{
+    if (ms_list_is_empty(&op->asks))
+        op->next(op);
+}
+
+void ms_head_op_drop_asks(struct ms_head_op *op)
+{
+    ms_list_each (a, &op->asks, struct ms_ask, link)
+        ms_ask_destroy(a);
 }
 
 /* ---- the caller's side ----------------------------------------------------------- */

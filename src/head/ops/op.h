@@ -12,6 +12,7 @@
 
 #include "base/list.h"
 #include "cluster/registry.h"
+#include "head/clusters/bringup.h"
 #include "head/clusters/ending.h"
 #include "head/head.h"
 #include "head/ops/verbs.h"
@@ -19,7 +20,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-struct ms_bringup;
 struct ms_node;
 struct ms_driver;
 
@@ -50,7 +50,7 @@ struct ms_head_op {
     void (*on_refused)(struct ms_head_op *op,
                        struct ms_node *node,
                        const struct ms_error *why);
-    void (*step)(struct ms_head_op *op);      /* of ms_head_op_gather */
+    void (*next)(struct ms_head_op *op);      /* when all nodes have answered */
     void (*on_failed)(struct ms_head_op *op); /* before it completes with an error */
     void (*on_done)(struct ms_head_op *op);   /* completed; head's thread */
     void *done_arg;
@@ -63,10 +63,10 @@ struct ms_head_op {
 
     /* Clusters. */
     struct ms_cluster *cluster;
-    struct ms_error why;        /* code 0: all is well so far */
-    struct ms_ending ending;    /* ranks of it that end */
-    struct ms_bringup *bringup; /* ranks of it that start; NULL: none */
-    size_t bringup_count;       /* of a cluster that grows: how many those are */
+    struct ms_error why;       /* code 0: all is well so far */
+    struct ms_ending ending;   /* ranks of it that end */
+    struct ms_bringup bringup; /* ranks of it that start */
+    uint32_t size_before;      /* of a cluster that is resized */
     /* one of the lists in which operations wait: of the head, or of a barrier */
     struct ms_list wait_link;
     struct ms_timer deadline;
@@ -79,9 +79,18 @@ struct ms_head_op *ms_head_op_create(struct ms_head *h);
  * or with -EPERM in a forked child. */
 struct ms_head_op *ms_head_op_refused(const struct ms_head *h);
 
-/* Whatever nodes answer to what they are asked from now on, a refusal or their end too, only
- * `step` is called: it sees whether questions are still open (op->asks). */
-void ms_head_op_gather(struct ms_head_op *op, void (*step)(struct ms_head_op *op));
+/* Call `on_late` with the operation after that time, unless it completes or is given another
+ * deadline before. 0 or -ENOMEM. */
+int ms_head_op_set_deadline(struct ms_head_op *op,
+                            void (*on_late)(void *op),
+                            int64_t delay_ns);
+
+/* Ask several nodes and wait for all: between these two they are asked (node.h); `next` is
+ * called once, when all have answered, have refused or are gone. */
+void ms_head_op_gather(struct ms_head_op *op, void (*next)(struct ms_head_op *op));
+void ms_head_op_gather_end(struct ms_head_op *op);
+/* Do not wait for the answers that are missing. */
+void ms_head_op_drop_asks(struct ms_head_op *op);
 
 /* Let `run` be called on the head's thread. Completes with an error if that cannot be.
  * Returns op. */
@@ -89,10 +98,16 @@ struct ms_head_op *ms_head_op_submit(struct ms_head_op *op);
 
 /* Takes the message (may be NULL). */
 void ms_head_op_succeed(struct ms_head_op *op, ProtobufCMessage *message);
+/* The same; NULL: there was no memory for it. */
+void ms_head_op_answer(struct ms_head_op *op, ProtobufCMessage *message);
 /* With a copy of it. */
 void ms_head_op_succeed_copy(struct ms_head_op *op, const ProtobufCMessage *message);
 void ms_head_op_fail(struct ms_head_op *op, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void ms_head_op_fail_with(struct ms_head_op *op, const struct ms_error *err);
+/* Fail if there is an error in `err`, else succeed with the message. */
+void ms_head_op_complete(struct ms_head_op *op,
+                         const struct ms_error *err,
+                         ProtobufCMessage *message);
 
 #endif

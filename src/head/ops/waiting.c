@@ -1,3 +1,4 @@
+/* waiting.c - operations that wait for nodes to come back, or for a worker to end */
 #include "head/ops/waiting.h"
 #include "base/cleanup.h"
 #include "head/clusters/clusters.h"
@@ -30,10 +31,9 @@ bool ms_head_wait_for_nodes(struct ms_head_op *op)
     struct ms_head *h = op->head;
     int64_t left_ns = ms_recovery_left_ns(h);
 
-    if (left_ns == 0 || ms_timer_init(&op->deadline, h->loop, on_recovered, op) < 0)
+    if (left_ns == 0 || ms_head_op_set_deadline(op, on_recovered, left_ns) < 0)
         return false;
     ms_list_add_tail(&h->waiting.for_nodes, &op->wait_link);
-    ms_timer_set(&op->deadline, left_ns);
     return true;
 }
 
@@ -63,15 +63,10 @@ void ms_head_node_has_come(struct ms_head *h, const char *name)
 static void tell_death(struct ms_head_op *op, uint64_t uid, const Muster__Exit *exit)
 {
     Muster__WorkerExited exited = MUSTER__WORKER_EXITED__INIT;
-    ProtobufCMessage *copy;
 
     exited.uid = uid;
     exited.exit = (Muster__Exit *)(uintptr_t)exit;
-    copy = ms_message_copy(&exited.base);
-    if (copy)
-        ms_head_op_succeed(op, copy);
-    else
-        ms_head_op_fail(op, -ENOMEM, "out of memory");
+    ms_head_op_succeed_copy(op, &exited.base);
 }
 
 void ms_head_answer_deaths(struct ms_head *h, uint64_t uid, const Muster__Exit *exit)
@@ -99,10 +94,8 @@ static void wait_for_report(struct ms_head_op *op)
     int64_t left_ns =
         h->session.was_left ? h->started_ns + h->link_grace_ns - ms_now_ns() : 0;
 
-    if (ms_timer_init(&op->deadline, h->loop, on_unknown, op) < 0)
+    if (ms_head_op_set_deadline(op, on_unknown, left_ns > 0 ? left_ns : 0) < 0)
         ms_head_op_fail(op, -ENOMEM, "out of memory");
-    else
-        ms_timer_set(&op->deadline, left_ns > 0 ? left_ns : 0);
 }
 
 void ms_head_ask_death_run(struct ms_head_op *op)
@@ -130,22 +123,19 @@ void ms_head_death_is_open(struct ms_head *h, uint64_t uid)
 
 void ms_head_fail_waiting(struct ms_head *h, const struct ms_driver *d)
 {
-    ms_list_each (op, &h->waiting.for_nodes, struct ms_head_op, wait_link)
-        if (op->driver == d)
-            ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
-    ms_list_each (op, &h->waiting.for_deaths, struct ms_head_op, wait_link)
-        if (op->driver == d)
-            ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
-    ms_list_each (op, &h->successor_waits, struct ms_head_op, wait_link)
-        if (op->driver == d)
-            ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
-    ms_list_each (op, &h->status.watching, struct ms_head_op, wait_link)
-        if (op->driver == d)
-            ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
-    ms_place_fail_waits(h, d);
-    ms_creations_fail(h, d);
-    ms_list_each (op, &h->kv.waiting, struct ms_head_op, wait_link)
-        if (op->driver == d)
-            ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
+    const struct ms_list *lists[] = {
+        &h->waiting.for_nodes,
+        &h->waiting.for_deaths,
+        &h->successor_waits,
+        &h->status.watching,
+        &h->place.waits,
+        &h->creating,
+        &h->kv.waiting,
+    };
+
+    for (size_t i = 0; i < MS_COUNT(lists); i++)
+        ms_list_each (op, lists[i], struct ms_head_op, wait_link)
+            if (op->driver == d)
+                ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
     ms_head_barriers_leave(h, d);
 }

@@ -136,13 +136,6 @@ void ms_place_wait_run(struct ms_head_op *op)
     look(h);
 }
 
-void ms_place_fail_waits(struct ms_head *h, const struct ms_driver *d)
-{
-    ms_list_each (op, &h->place.waits, struct ms_head_op, wait_link)
-        if (op->driver == d)
-            ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
-}
-
 /* ---- life ------------------------------------------------------------------------ */
 
 int ms_place_init(struct ms_head *h)

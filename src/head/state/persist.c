@@ -1,3 +1,4 @@
+/* persist.c - what a daemon keeps in its journal, and takes out of it again */
 #include "head/state/persist.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -21,25 +22,31 @@
 
 enum { SPACE_KV = 1, SPACE_GROUP = 2, SPACE_STORE = 3, SPACE_CLUSTER = 4 };
 
+/* Without memory it is not kept until the journal is written anew. */
+static void put_message(struct ms_journal *j,
+                        uint32_t space,
+                        const char *key,
+                        const ProtobufCMessage *m)
+{
+    size_t len;
+    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = ms_message_pack(m, &len);
+
+    if (packed)
+        ms_journal_put(j, space, key, packed, len);
+}
+
 /* ---- the key-value store --------------------------------------------------------- */
 
-static void put_entry(struct ms_journal *d, const struct ms_kv_entry *e)
+static void put_entry(struct ms_journal *j, const struct ms_kv_entry *e)
 {
     Muster__KeptEntry m = MUSTER__KEPT_ENTRY__INIT;
-    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = NULL;
-    size_t len;
 
     m.value = (ProtobufCBinaryData){e->value->len, e->value->data};
     m.codec = e->value->codec;
     m.owner_kind = e->owner.kind;
     m.owner = e->owner.id;
     m.revision = e->revision;
-    len = muster__kept_entry__get_packed_size(&m);
-    packed = malloc(len + 1);
-    if (!packed)
-        return;
-    muster__kept_entry__pack(&m, packed);
-    ms_journal_put(d, SPACE_KV, e->key, packed, len);
+    put_message(j, SPACE_KV, e->key, &m.base);
 }
 
 static void put_entries(const struct ms_head *h, struct ms_journal *d)
@@ -131,15 +138,10 @@ static struct kept_group *find_group(const struct ms_head *h, uint64_t id)
 
 static void put_group(struct ms_journal *d, const struct kept_group *k)
 {
-    size_t len = muster__restore_group__get_packed_size(k->message);
-    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = malloc(len + 1);
     char key[24];
 
-    if (!packed)
-        return;
     snprintf(key, sizeof key, "%" PRIu64, k->id);
-    muster__restore_group__pack(k->message, packed);
-    ms_journal_put(d, SPACE_GROUP, key, packed, len);
+    put_message(d, SPACE_GROUP, key, &k->message->base);
 }
 
 /* Takes the message. */
@@ -226,18 +228,6 @@ static void fill_slot(Muster__KeptSlot *m, const struct ms_slot *s, uint64_t *ou
     }
 }
 
-static void
-put_message(struct ms_journal *d, const char *name, const Muster__KeptCluster *m)
-{
-    size_t len = muster__kept_cluster__get_packed_size(m);
-    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = malloc(len + 1);
-
-    if (!packed)
-        return;
-    muster__kept_cluster__pack(m, packed);
-    ms_journal_put(d, SPACE_CLUSTER, name, packed, len);
-}
-
 static void put_spec(struct ms_journal *d, const struct ms_cluster *c)
 {
     Muster__KeptCluster m = MUSTER__KEPT_CLUSTER__INIT;
@@ -263,7 +253,7 @@ static void put_spec(struct ms_journal *d, const struct ms_cluster *c)
     m.objects = c->objects;
     m.slots = list;
     m.n_slots = c->count;
-    put_message(d, c->name, &m);
+    put_message(d, SPACE_CLUSTER, c->name, &m.base);
 }
 
 void ms_persist_cluster(struct ms_head *h, const struct ms_cluster *c)
@@ -278,7 +268,7 @@ void ms_persist_forget_cluster(struct ms_head *h, const char *cluster)
 }
 
 /* It stands in the registry, and its agents will tell who of it lives. */
-static void take_spec(struct ms_head *h, const char *name, Muster__KeptCluster *m)
+static void take_cluster(struct ms_head *h, const char *name, Muster__KeptCluster *m)
 {
     struct ms_cluster *c = ms_registry_find(&h->registry, name);
 
@@ -303,16 +293,6 @@ static void take_spec(struct ms_head *h, const char *name, Muster__KeptCluster *
         for (size_t k = 0; k < m->slots[i]->n_former; k++)
             ms_slot_remember(&h->registry, &c->slots[i], m->slots[i]->former[k]);
     }
-}
-
-static void
-take_cluster(struct ms_head *h, const char *name, const uint8_t *data, size_t len)
-{
-    Muster__KeptCluster *m =
-        data ? muster__kept_cluster__unpack(NULL, len, data) : NULL;
-
-    take_spec(h, name, m);
-    muster__kept_cluster__free_unpacked(m, NULL);
 }
 
 /* Nobody has reported this worker: it has ended, with its agent or before. */
@@ -392,14 +372,18 @@ static void
 on_record(void *arg, uint32_t space, const char *key, const uint8_t *data, size_t len)
 {
     struct ms_head *h = arg;
+    Muster__KeptCluster *m;
     struct kept_group *k;
 
     if (space == SPACE_KV)
         take_entry(h, key, data, len);
-    if (space == SPACE_CLUSTER)
-        take_cluster(h, key, data, len);
+    if (space == SPACE_CLUSTER) {
+        m = data ? muster__kept_cluster__unpack(NULL, len, data) : NULL;
+        take_cluster(h, key, m);
+        muster__kept_cluster__free_unpacked(m, NULL);
+    }
     if (space == SPACE_STORE && data && len == sizeof h->kv.store.id)
-        memcpy(&h->kv.store.id, data, len); /* whoever watches goes on */
+        memcpy(&h->kv.store.id, data, len); /* who watches goes on */
     if (space != SPACE_GROUP)
         return;
     k = find_group(h, strtoull(key, NULL, 10));
