@@ -1,17 +1,16 @@
 #include "head/ops/verbs.h"
 #include "base/cleanup.h"
 #include "head/clusters/clusters.h"
-#include "head/place/place.h"
 #include "head/clusters/ports.h"
 #include "head/fleet/fleet.h"
 #include "head/kv/barrier.h"
 #include "head/kv/kv_ask.h"
 #include "head/nodes/ask.h"
+#include "head/ops/waiting.h"
+#include "head/place/place.h"
 #include "head/rest/view.h"
-#include "head/rest/view_kv.h"
 #include "head/rest/view_objects.h"
 #include "head/status.h"
-#include "head/ops/waiting.h"
 
 #include <errno.h>
 

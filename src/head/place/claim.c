@@ -1,3 +1,4 @@
+/* claim.c - places for the ranks of clusters: planned, held, given back */
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "head/drivers/driver.h"
@@ -28,9 +29,7 @@ static int read_seats(const struct ms_books *b,
         return ms_error_set(err, -ENOMEM, "cluster '%s': out of memory", cluster);
     for (size_t i = 0; i < m->n_seats; i++) {
         seats[i].bundle = m->seats[i]->bundle;
-        ms_list_each (g, &b->groups.all, struct ms_group, link)
-            if (g->id == m->seats[i]->group && !g->is_ending)
-                seats[i].group = g;
+        seats[i].group = ms_place_find(b, m->seats[i]->group);
         if (!seats[i].group)
             return ms_error_set(
                 err, -ENOENT, "cluster '%s': its placement group was removed", cluster);
@@ -38,35 +37,25 @@ static int read_seats(const struct ms_books *b,
     return 0;
 }
 
-/* The part of a request that is about these ranks: `first` and as many behind it as
- * world_size says (0: all that there are). */
-struct part {
-    Muster__PlaceCluster m;
-    int rc;
-};
-
-static struct part
-part_of(const Muster__PlaceCluster *whole, uint32_t first, uint32_t count)
+/* Leave in a request what is about `count` ranks from `first` on. -ENOSPC: it has not that
+ * many. */
+static int cut(Muster__PlaceCluster *m, uint32_t first, uint32_t count)
 {
-    struct part p = {*whole, 0};
-    size_t each = whole->devices_per_worker ? whole->devices_per_worker : 1;
+    size_t each = m->devices_per_worker ? m->devices_per_worker : 1;
+    size_t end = first + (size_t)count;
 
-    if (first == 0 && count == 0)
-        return p;
-    p.m.world_size = count;
-    if (whole->n_devices && (first + (size_t)count) * each > whole->n_devices)
-        p.rc = -ENOSPC;
-    if (whole->n_devices && p.rc == 0) {
-        p.m.devices = whole->devices + first * each;
-        p.m.n_devices = count * each;
+    if ((m->n_devices && end * each > m->n_devices) || (m->n_seats && end > m->n_seats))
+        return -ENOSPC;
+    m->world_size = count;
+    if (m->n_devices) {
+        m->devices += first * each;
+        m->n_devices = count * each;
     }
-    if (whole->n_seats && first + (size_t)count > whole->n_seats)
-        p.rc = -ENOSPC;
-    if (whole->n_seats && p.rc == 0) {
-        p.m.seats = whole->seats + first;
-        p.m.n_seats = count;
+    if (m->n_seats) {
+        m->seats += first;
+        m->n_seats = count;
     }
-    return p;
+    return 0;
 }
 
 /* As the books take it; borrows from all three. */
@@ -128,19 +117,19 @@ static int place(struct ms_head *h,
                  struct ms_buf *table,
                  struct ms_error *err)
 {
-    struct part p = part_of(what->request, what->first, what->count);
+    Muster__PlaceCluster m = *what->request;
     struct ms_books *b = &h->place.books;
     struct ms_claim *c = NULL;
-    int rc;
+    int rc = what->count ? cut(&m, what->first, what->count) : 0;
 
-    if (p.rc < 0)
+    if (rc < 0)
         return ms_error_set(
             err,
-            p.rc,
+            rc,
             "cluster '%s': its devices or bundles do not make %u workers",
             what->cluster,
             what->first + what->count);
-    rc = claim(b, &p.m, what, &c, table, err);
+    rc = claim(b, &m, what, &c, table, err);
     if (rc < 0)
         return rc;
     *out = ms_place_cluster_message(b, &c->layout);

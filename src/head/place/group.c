@@ -1,3 +1,4 @@
+/* group.c - placement groups: asked for, found, removed, restored */
 #include "base/cleanup.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
@@ -16,12 +17,7 @@
 
 static struct ms_group *find(const struct ms_books *b, const Muster__GroupRef *ref)
 {
-    if (!ref->id)
-        return ms_books_find_group(b, ref->name);
-    ms_list_each (g, &b->groups.all, struct ms_group, link)
-        if (g->id == ref->id && !g->is_ending)
-            return g;
-    return NULL;
+    return ref->id ? ms_place_find(b, ref->id) : ms_books_find_group(b, ref->name);
 }
 
 static int not_found(const Muster__GroupRef *ref, struct ms_error *err)
@@ -130,10 +126,7 @@ void ms_place_remove_run(struct ms_head_op *op)
         ms_place_kick(op->head);
     if (rc == 0 && op->head->persist.journal)
         ms_persist_forget_group(op->head, id);
-    if (rc == 0)
-        ms_head_op_succeed(op, NULL);
-    else
-        ms_head_op_fail_with(op, &err);
+    ms_head_op_complete(op, &err, NULL);
 }
 
 void ms_place_find_run(struct ms_head_op *op)
@@ -153,18 +146,10 @@ void ms_place_find_run(struct ms_head_op *op)
     else if (!(status = ms_place_group_message(&desk->books, g)))
         ms_error_set(&err, -ENOMEM, "out of memory");
     pthread_mutex_unlock(&desk->lock);
-    if (status)
-        ms_head_op_succeed(op, &status->base);
-    else
-        ms_head_op_fail_with(op, &err);
+    ms_head_op_complete(op, &err, status ? &status->base : NULL);
 }
 
 /* ---- after a restart ------------------------------------------------------------- */
-
-static void free_placement(struct ms_placement *p)
-{
-    ms_placement_finish(p);
-}
 
 /* Where it was; -ENOENT: a node of it has not come back. */
 static int read_pieces(const struct ms_books *b,
@@ -205,15 +190,19 @@ static int restore_placed(struct ms_books *b,
                           struct ms_group **out,
                           struct ms_error *err)
 {
-    MS_CLEANUP(free_placement) struct ms_placement p = {0};
+    MS_CLEANUP(ms_placement_finish) struct ms_placement p = {0};
     int rc;
 
     if (m->n_pieces != r->count)
         return ms_error_set(err, -EINVAL, "group '%s' has other bundles", r->name);
     rc = read_pieces(b, r, m, &p);
-    if (rc == -ENOENT)
-        return ms_error_set(err, rc, "group '%s': a node of it is gone", r->name);
-    return rc < 0 ? rc : ms_groups_restore(&b->groups, r, &p, out, err);
+    if (rc < 0)
+        return ms_error_set(err,
+                            rc,
+                            rc == -ENOENT ? "group '%s': a node of it is gone"
+                                          : "group '%s': out of memory",
+                            r->name);
+    return ms_groups_restore(&b->groups, r, &p, out, err);
 }
 
 /* One that waited waits anew. */
@@ -267,7 +256,6 @@ void ms_place_restore_run(struct ms_head_op *op)
 {
     const Muster__RestoreGroup *m = op->wanted->restore_group;
     struct ms_error err = {0};
-    int rc;
 
     if (!m->group || !m->status) {
         ms_head_op_fail(op, -EINVAL, "there is no group to restore");
@@ -275,9 +263,6 @@ void ms_place_restore_run(struct ms_head_op *op)
     }
     if (ms_head_wait_for_nodes(op))
         return;
-    rc = ms_place_restore(op->head, m, ms_driver_id(op->driver), &err);
-    if (rc == 0)
-        ms_head_op_succeed(op, NULL);
-    else
-        ms_head_op_fail_with(op, &err);
+    ms_place_restore(op->head, m, ms_driver_id(op->driver), &err);
+    ms_head_op_complete(op, &err, NULL);
 }

@@ -1,37 +1,28 @@
+/* messages.c - groups, placements and resources as messages */
 #include "base/cleanup.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
 #include "head/ops/op.h"
 #include "head/ops/waiting.h"
 #include "head/place/place_impl.h"
+#include "proto/message.h"
 #include "resource/why.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* On failure the field keeps the message's own empty text. */
-static bool set_text(char **field, const char *text)
-{
-    char *copy = strdup(text);
-
-    if (copy)
-        *field = copy;
-    return copy;
-}
-
 static Muster__Piece *piece_message(const struct ms_stock *s,
                                     uint32_t node,
                                     const uint32_t *devices,
                                     size_t count)
 {
-    Muster__Piece *p = malloc(sizeof *p);
+    Muster__Piece *p = (Muster__Piece *)ms_message_create(&muster__piece__descriptor);
 
     if (!p)
         return NULL;
-    muster__piece__init(p);
     p->devices = calloc(count + 1, sizeof *p->devices);
-    if (!p->devices || !set_text(&p->node, s->nodes[node].name)) {
+    if (!p->devices || !ms_message_set_text(&p->node, s->nodes[node].name)) {
         muster__piece__free_unpacked(p, NULL);
         return NULL;
     }
@@ -60,17 +51,15 @@ add_pieces(Muster__GroupStatus *m, const struct ms_books *b, const struct ms_gro
 {
     const struct ms_placement *p = &g->placement;
 
-    m->pieces = calloc(p->count + 1, sizeof(Muster__Piece *));
-    for (size_t i = 0; m->pieces && i < p->count; i++) {
-        m->pieces[i] = piece_message(&b->stock,
-                                     p->nodes[i],
-                                     p->devices + p->first[i],
-                                     p->first[i + 1] - p->first[i]);
-        if (!m->pieces[i])
+    for (size_t i = 0; i < p->count; i++)
+        if (!ms_message_append(&m->pieces,
+                               &m->n_pieces,
+                               piece_message(&b->stock,
+                                             p->nodes[i],
+                                             p->devices + p->first[i],
+                                             p->first[i + 1] - p->first[i])))
             return false;
-        m->n_pieces++;
-    }
-    return m->pieces;
+    return true;
 }
 
 /* Why it has failed: the table is as things are now. */
@@ -83,8 +72,8 @@ add_why(Muster__GroupStatus *m, struct ms_books *b, const struct ms_group *g)
     if (g->state != MS_GROUP_FAILED)
         return true;
     return ms_place_explain(&b->stock, &g->request, &holders, &table) == 0 &&
-           set_text(&m->why, g->why.text) &&
-           (table.len == 0 || set_text(&m->table, ms_buf_str(&table)));
+           ms_message_set_text(&m->why, g->why.text) &&
+           (table.len == 0 || ms_message_set_text(&m->table, ms_buf_str(&table)));
 }
 
 static bool is_in(const struct ms_claim *c, const struct ms_group *g)
@@ -116,18 +105,18 @@ add_clusters(Muster__GroupStatus *m, const struct ms_books *b, const struct ms_g
 Muster__GroupStatus *ms_place_group_message(struct ms_books *b,
                                             const struct ms_group *g)
 {
-    Muster__GroupStatus *m = malloc(sizeof *m);
+    Muster__GroupStatus *m =
+        (Muster__GroupStatus *)ms_message_create(&muster__group_status__descriptor);
 
     if (!m)
         return NULL;
-    muster__group_status__init(m);
     m->id = g->id;
     m->state = state_of(g);
     m->bundles = (uint32_t)g->request.count;
     m->driver = g->owner;
     m->detached = g->detached;
-    if (set_text(&m->name, g->name) &&
-        set_text(&m->strategy, ms_strategy_name(g->request.strategy)) &&
+    if (ms_message_set_text(&m->name, g->name) &&
+        ms_message_set_text(&m->strategy, ms_strategy_name(g->request.strategy)) &&
         add_pieces(m, b, g) && add_why(m, b, g) && add_clusters(m, b, g))
         return m;
     muster__group_status__free_unpacked(m, NULL);
@@ -137,20 +126,15 @@ Muster__GroupStatus *ms_place_group_message(struct ms_books *b,
 bool ms_place_add_groups(struct ms_head *h, Muster__Status *s)
 {
     struct ms_books *b = &h->place.books;
-    bool ok;
+    bool is_good = true;
 
     pthread_mutex_lock(&h->place.lock);
-    s->groups = calloc(b->groups.count + 1, sizeof(Muster__GroupStatus *));
-    ok = s->groups;
-    ms_list_each (g, &b->groups.all, struct ms_group, link) {
-        if (!ok || !(s->groups[s->n_groups] = ms_place_group_message(b, g))) {
-            ok = false;
-            break;
-        }
-        s->n_groups++;
-    }
+    ms_list_each (g, &b->groups.all, struct ms_group, link)
+        is_good =
+            is_good &&
+            ms_message_append(&s->groups, &s->n_groups, ms_place_group_message(b, g));
     pthread_mutex_unlock(&h->place.lock);
-    return ok;
+    return is_good;
 }
 
 /* ---- clusters -------------------------------------------------------------------- */
@@ -158,47 +142,35 @@ bool ms_place_add_groups(struct ms_head *h, Muster__Status *s)
 static Muster__RankPlace *
 rank_message(const struct ms_books *b, const struct ms_layout *l, uint32_t rank)
 {
-    Muster__RankPlace *m = malloc(sizeof *m);
-    uint32_t first = l->first[rank], count = l->first[rank + 1] - first;
+    Muster__RankPlace *m =
+        (Muster__RankPlace *)ms_message_create(&muster__rank_place__descriptor);
 
-    if (!m)
-        return NULL;
-    muster__rank_place__init(m);
-    m->pieces = calloc(count, sizeof(Muster__Piece *));
-    for (uint32_t i = 0; m->pieces && i < count; i++) {
-        const struct ms_piece *p = &l->pieces[first + i];
+    for (uint32_t i = l->first[rank]; m && i < l->first[rank + 1]; i++) {
+        const struct ms_piece *p = &l->pieces[i];
 
-        m->pieces[i] =
-            piece_message(&b->stock, p->node, l->devices + p->first, p->count);
-        if (!m->pieces[i])
-            break;
-        m->n_pieces++;
+        if (!ms_message_append(
+                &m->pieces,
+                &m->n_pieces,
+                piece_message(&b->stock, p->node, l->devices + p->first, p->count))) {
+            muster__rank_place__free_unpacked(m, NULL);
+            return NULL;
+        }
     }
-    if (m->n_pieces == count)
-        return m;
-    muster__rank_place__free_unpacked(m, NULL);
-    return NULL;
+    return m;
 }
 
 Muster__ClusterPlaced *ms_place_cluster_message(const struct ms_books *b,
                                                 const struct ms_layout *l)
 {
-    Muster__ClusterPlaced *m = malloc(sizeof *m);
+    Muster__ClusterPlaced *m =
+        (Muster__ClusterPlaced *)ms_message_create(&muster__cluster_placed__descriptor);
 
-    if (!m)
-        return NULL;
-    muster__cluster_placed__init(m);
-    m->ranks = calloc(l->world_size + (size_t)1, sizeof(Muster__RankPlace *));
-    for (uint32_t i = 0; m->ranks && i < l->world_size; i++) {
-        m->ranks[i] = rank_message(b, l, i);
-        if (!m->ranks[i])
-            break;
-        m->n_ranks++;
-    }
-    if (m->n_ranks == l->world_size)
-        return m;
-    muster__cluster_placed__free_unpacked(m, NULL);
-    return NULL;
+    for (uint32_t i = 0; m && i < l->world_size; i++)
+        if (!ms_message_append(&m->ranks, &m->n_ranks, rank_message(b, l, i))) {
+            muster__cluster_placed__free_unpacked(m, NULL);
+            return NULL;
+        }
+    return m;
 }
 
 /* ---- what there is --------------------------------------------------------------- */
@@ -219,43 +191,34 @@ void ms_place_scope(const Muster__Scope *m, struct ms_scope_request *out)
 
 static Muster__NodeUse *node_message(const struct ms_stock_node *n, uint32_t devices)
 {
-    Muster__NodeUse *m = malloc(sizeof *m);
+    Muster__NodeUse m = MUSTER__NODE_USE__INIT;
 
-    if (!m)
-        return NULL;
-    muster__node_use__init(m);
-    m->cpu_milli = n->cpu_milli;
-    m->cpu_milli_held = n->cpu_milli_held;
-    m->memory = n->memory;
-    m->memory_held = n->memory_held;
-    m->devices = devices;
-    m->devices_free = n->whole;
-    m->gone = n->is_gone;
-    if (set_text(&m->name, n->name))
-        return m;
-    muster__node_use__free_unpacked(m, NULL);
-    return NULL;
+    m.name = ms_field_text(n->name);
+    m.cpu_milli = n->cpu_milli;
+    m.cpu_milli_held = n->cpu_milli_held;
+    m.memory = n->memory;
+    m.memory_held = n->memory_held;
+    m.devices = devices;
+    m.devices_free = n->whole;
+    m.gone = n->is_gone;
+    return (Muster__NodeUse *)ms_message_copy(&m.base);
 }
 
 static Muster__Resources *resources_message(struct ms_books *b,
                                             const struct ms_scope *scope)
 {
     MS_CLEANUP(ms_buf_finish) struct ms_buf table = {0};
-    Muster__Resources *m = malloc(sizeof *m);
+    Muster__Resources *m =
+        (Muster__Resources *)ms_message_create(&muster__resources__descriptor);
+    bool is_good = m && ms_books_print(b, scope, &table) == 0 &&
+                   ms_message_set_text(&m->table, ms_buf_str(&table));
 
-    if (!m)
-        return NULL;
-    muster__resources__init(m);
-    m->nodes = calloc(scope->count + 1, sizeof(Muster__NodeUse *));
-    for (size_t i = 0; m->nodes && i < scope->count; i++) {
-        m->nodes[i] = node_message(&b->stock.nodes[scope->nodes[i]],
-                                   ms_scope_devices_of(scope, i));
-        if (!m->nodes[i])
-            break;
-        m->n_nodes++;
-    }
-    if (m->n_nodes == scope->count && ms_books_print(b, scope, &table) == 0 &&
-        set_text(&m->table, ms_buf_str(&table)))
+    for (size_t i = 0; is_good && i < scope->count; i++)
+        is_good = ms_message_append(&m->nodes,
+                                    &m->n_nodes,
+                                    node_message(&b->stock.nodes[scope->nodes[i]],
+                                                 ms_scope_devices_of(scope, i)));
+    if (is_good)
         return m;
     muster__resources__free_unpacked(m, NULL);
     return NULL;

@@ -1,3 +1,4 @@
+/* place.c - nodes that come and go, deadlines of groups, operations that wait for one */
 #include "base/cleanup.h"
 #include "head/clusters/clusters.h"
 #include "head/drivers/driver.h"
@@ -13,14 +14,7 @@
 
 /* ---- who waits ------------------------------------------------------------------- */
 
-/* What to tell an operation that waits for a group; nothing if that waits on. */
-struct verdict {
-    Muster__GroupStatus *status;
-    struct ms_error err;
-    bool is_open;
-};
-
-static struct ms_group *find_id(const struct ms_books *b, uint64_t id)
+struct ms_group *ms_place_find(const struct ms_books *b, uint64_t id)
 {
     ms_list_each (g, &b->groups.all, struct ms_group, link)
         if (g->id == id && !g->is_ending)
@@ -28,36 +22,26 @@ static struct ms_group *find_id(const struct ms_books *b, uint64_t id)
     return NULL;
 }
 
-static struct verdict judge(struct ms_head *h, const struct ms_head_op *op)
-{
-    struct ms_books *b = &h->place.books;
-    struct verdict v = {0};
-    const struct ms_group *g;
-
-    pthread_mutex_lock(&h->place.lock);
-    g = find_id(b, op->wanted->wait_group->id);
-    if (!g)
-        ms_error_set(&v.err, -ENOENT, "the group was removed");
-    else if (g->state == MS_GROUP_WAITING)
-        v.is_open = true;
-    else if (!(v.status = ms_place_group_message(b, g)))
-        ms_error_set(&v.err, -ENOMEM, "out of memory");
-    pthread_mutex_unlock(&h->place.lock);
-    return v;
-}
-
-/* True if it has completed. */
+/* True if it has completed; otherwise its group waits on. */
 static bool answer(struct ms_head *h, struct ms_head_op *op)
 {
-    struct verdict v = judge(h, op);
+    struct ms_books *b = &h->place.books;
+    Muster__GroupStatus *status = NULL;
+    struct ms_error err = {0};
+    const struct ms_group *g;
+    bool is_waiting;
 
-    if (v.is_open)
-        return false;
-    if (v.status)
-        ms_head_op_succeed(op, &v.status->base);
-    else
-        ms_head_op_fail_with(op, &v.err);
-    return true;
+    pthread_mutex_lock(&h->place.lock);
+    g = ms_place_find(b, op->wanted->wait_group->id);
+    is_waiting = g && g->state == MS_GROUP_WAITING;
+    if (!g)
+        ms_error_set(&err, -ENOENT, "the group was removed");
+    else if (!is_waiting && !(status = ms_place_group_message(b, g)))
+        ms_error_set(&err, -ENOMEM, "out of memory");
+    pthread_mutex_unlock(&h->place.lock);
+    if (!is_waiting)
+        ms_head_op_complete(op, &err, status ? &status->base : NULL);
+    return !is_waiting;
 }
 
 /* Under the lock. */
@@ -90,23 +74,25 @@ static int64_t pass_time(struct ms_head *h)
     return next_ns > now_ns ? next_ns - now_ns : 0;
 }
 
+/* An answer may end others. */
+static bool answer_one(struct ms_head *h)
+{
+    ms_list_each (op, &h->place.waits, struct ms_head_op, wait_link)
+        if (answer(h, op))
+            return true;
+    return false;
+}
+
 static void look(void *arg)
 {
     struct ms_head *h = arg;
     int64_t delay_ns = pass_time(h);
-    bool again = true;
 
     if (delay_ns >= 0)
         ms_timer_set(&h->place.timer, delay_ns);
     ms_creations_step(h);
-    while (again) { /* an answer may end others */
-        again = false;
-        ms_list_each (op, &h->place.waits, struct ms_head_op, wait_link)
-            if (answer(h, op)) {
-                again = true;
-                break;
-            }
-    }
+    while (answer_one(h))
+        ;
 }
 
 void ms_place_kick(struct ms_head *h)
@@ -119,7 +105,7 @@ static bool is_unknown(struct ms_head *h, const struct ms_head_op *op)
     bool unknown;
 
     pthread_mutex_lock(&h->place.lock);
-    unknown = !find_id(&h->place.books, op->wanted->wait_group->id);
+    unknown = !ms_place_find(&h->place.books, op->wanted->wait_group->id);
     pthread_mutex_unlock(&h->place.lock);
     return unknown;
 }
@@ -174,56 +160,33 @@ static size_t runs_of(const Muster__NodeShape *s, struct ms_device_run *out)
     return count;
 }
 
-static void came(struct ms_head *h, const struct ms_node_offer *o)
-{
-    struct ms_error err = {0};
-
-    pthread_mutex_lock(&h->place.lock);
-    ms_books_node_came(&h->place.books, o, &err);
-    pthread_mutex_unlock(&h->place.lock);
-    ms_place_kick(h);
-}
-
-static void came_in_shape(struct ms_head *h, const struct ms_node *n)
+void ms_place_node_came(struct ms_head *h, const struct ms_node *n)
 {
     const Muster__NodeShape *s = n->ready->shape;
     MS_CLEANUP(ms_cleanup_free)
-    struct ms_device_run *runs = calloc(s->n_devices + 1, sizeof *runs);
+    struct ms_device_run *runs = s ? calloc(s->n_devices + 1, sizeof *runs) : NULL;
     MS_CLEANUP(ms_cleanup_free)
-    struct ms_extra_need *extras = calloc(s->n_resources + 1, sizeof *extras);
+    struct ms_extra_need *extras =
+        s ? calloc(s->n_resources + 1, sizeof *extras) : NULL;
     struct ms_node_offer o = {.name = n->name,
                               .cpu_milli = n->cpus * UINT64_C(1000),
                               .memory = n->ready->memory,
                               .devices = runs,
-                              .extras = extras,
-                              .extra_count = s->n_resources,
-                              .labels = (const char *const *)s->labels,
-                              .label_count = s->n_labels};
+                              .extras = extras};
 
     if (!runs || !extras)
         return;
     o.device_runs = runs_of(s, runs);
+    o.extra_count = s->n_resources;
+    o.labels = (const char *const *)s->labels;
+    o.label_count = s->n_labels;
     for (size_t i = 0; i < s->n_resources; i++)
         extras[i] =
             (struct ms_extra_need){s->resources[i]->name, s->resources[i]->amount};
-    came(h, &o);
-}
-
-void ms_place_node_came(struct ms_head *h, const struct ms_node *n)
-{
-    const struct ms_device_run run = {"gpu", n->ready->gpus, 0, 0};
-    const struct ms_node_offer o = {.name = n->name,
-                                    .cpu_milli = n->cpus * UINT64_C(1000),
-                                    .memory = n->ready->memory,
-                                    .devices = &run,
-                                    .device_runs = 1,
-                                    .labels = (const char *const *)n->ready->labels,
-                                    .label_count = n->ready->n_labels};
-
-    if (n->ready->shape)
-        came_in_shape(h, n);
-    else
-        came(h, &o);
+    pthread_mutex_lock(&h->place.lock);
+    ms_books_node_came(&h->place.books, &o, NULL);
+    pthread_mutex_unlock(&h->place.lock);
+    ms_place_kick(h);
 }
 
 void ms_place_node_gone(struct ms_head *h, const struct ms_node *n)

@@ -1,9 +1,9 @@
 /* place_impl.h - what the files of place.h share
  *
  * place.c          nodes, deadlines, who waits
- * place_group.c    groups
- * place_cluster.c  clusters: from the plan to the end
- * place_status.c   the messages
+ * group.c          groups; group_request.h: as the planner takes them
+ * claim.c          clusters: from the plan to the end
+ * messages.c       the messages
  */
 #ifndef MS_HEAD_PLACE_PLACE_IMPL_H
 #define MS_HEAD_PLACE_PLACE_IMPL_H
@@ -11,6 +11,9 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "head/place/place.h"
+
+/* The group that has this id; NULL: there is none, or it ends. Under the lock. */
+struct ms_group *ms_place_find(const struct ms_books *b, uint64_t id);
 
 /* Something has changed for those who wait: look on the head's thread. Any thread. */
 void ms_place_kick(struct ms_head *h);

@@ -1,6 +1,6 @@
+/* message_parse.c - a message from JSON, or from the texts of a path or query */
 #include "base/clock.h"
 #include "base/limits.h"
-#include "head/rest/message_field.h"
 #include "head/rest/message_json.h"
 #include "io/base64.h"
 

@@ -7,7 +7,6 @@
 #include "base/limits.h"
 #include "head/head_impl.h"
 #include "head/ops/request.h"
-#include "head/rest/message_field.h"
 #include "head/rest/message_json.h"
 #include "head/rest/rest_impl.h"
 
