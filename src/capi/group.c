@@ -2,7 +2,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "capi/capi.h"
-#include "proto/message.h"
+#include "base/proto.h"
 
 #include <errno.h>
 #include <string.h>
@@ -130,7 +130,7 @@ group_create(struct muster_session *s, struct ms_head_op *op, struct muster_erro
     if (!op)
         return NULL;
     if (g)
-        g->told = (Muster__GroupStatus *)ms_message_copy(ms_head_op_message(op));
+        g->told = (Muster__GroupStatus *)ms_proto_copy(ms_head_op_message(op));
     ms_head_op_unref(op);
     if (!g || !g->told) {
         free(g);
@@ -174,7 +174,7 @@ renew(struct muster_group *g, struct ms_head_op *op, struct muster_error *err)
 
     if (!op)
         return err && err->code ? err->code : -EIO;
-    told = (Muster__GroupStatus *)ms_message_copy(ms_head_op_message(op));
+    told = (Muster__GroupStatus *)ms_proto_copy(ms_head_op_message(op));
     ms_head_op_unref(op);
     if (!told)
         return muster_error_set(err, -ENOMEM, NULL, "out of memory");

@@ -2,7 +2,7 @@
 #include "base/name.h"
 #include "cluster/registry.h"
 #include "cluster/registry_impl.h"
-#include "proto/message.h"
+#include "base/proto.h"
 
 #include <assert.h>
 #include <errno.h>

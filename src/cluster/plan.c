@@ -2,7 +2,7 @@
 #include "agent/env.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "proto/message.h"
+#include "base/proto.h"
 #include "resource/visible.h"
 
 #include <errno.h>
@@ -286,7 +286,7 @@ static Muster__WorkerSpec *make(const struct ms_plan *p,
     like.n_devices = piece->n_devices;
     like.env = env->entries;
     like.n_env = env->count;
-    made = (Muster__WorkerSpec *)ms_message_copy(&like.base);
+    made = (Muster__WorkerSpec *)ms_proto_copy(&like.base);
     return made ? made : no_memory(err);
 }
 

@@ -2,7 +2,7 @@
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "cluster/registry_impl.h"
-#include "proto/message.h"
+#include "base/proto.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -292,7 +292,7 @@ struct ms_slot *ms_registry_exited(struct ms_registry *r,
 
     if (!slot || !ms_slot_is_live(slot))
         return NULL;
-    slot->now.exit = exit ? (Muster__Exit *)ms_message_copy(&exit->base) : NULL;
+    slot->now.exit = exit ? (Muster__Exit *)ms_proto_copy(&exit->base) : NULL;
     become(&slot->now, MUSTER__WORKER_STATE__WORKER_EXITED, now_ns);
     assert(slot->cluster->live > 0 && r->live > 0);
     slot->cluster->live--;

@@ -4,7 +4,7 @@
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "base/name.h"
-#include "proto/message.h"
+#include "base/proto.h"
 #include "wire/frame.h"
 
 #include <errno.h>
@@ -185,14 +185,14 @@ static int
 put_step(Muster__ClusterSpec *spec, const Muster__Step *step, struct ms_error *err)
 {
     size_t at = find_earlier(spec, step);
-    Muster__Step *copy = (Muster__Step *)ms_message_copy(&step->base);
+    Muster__Step *copy = (Muster__Step *)ms_proto_copy(&step->base);
 
     if (copy && at < spec->n_steps) {
         muster__step__free_unpacked(spec->steps[at], NULL);
         spec->steps[at] = copy;
         return 0;
     }
-    return ms_message_append(&spec->steps, &spec->n_steps, copy)
+    return ms_proto_append(&spec->steps, &spec->n_steps, copy)
                ? 0
                : ms_error_set(err, -ENOMEM, "out of memory");
 }
@@ -229,7 +229,7 @@ static Muster__Step *step_of(const Muster__Step *step, uint32_t rank)
     one.n_arguments = 1;
     one.objects = NULL;
     one.n_objects = 0;
-    return (Muster__Step *)ms_message_copy(&one.base);
+    return (Muster__Step *)ms_proto_copy(&one.base);
 }
 
 Muster__RunSteps *ms_cluster_spec_run(const Muster__ClusterSpec *spec,
@@ -239,14 +239,14 @@ Muster__RunSteps *ms_cluster_spec_run(const Muster__ClusterSpec *spec,
                                       uint64_t run)
 {
     Muster__RunSteps *m =
-        (Muster__RunSteps *)ms_message_create(&muster__run_steps__descriptor);
+        (Muster__RunSteps *)ms_proto_create(&muster__run_steps__descriptor);
 
     if (!m)
         return NULL;
     m->uid = uid;
     m->run = run;
     for (size_t i = first; i < spec->n_steps; i++)
-        if (!ms_message_append(&m->steps, &m->n_steps, step_of(spec->steps[i], rank))) {
+        if (!ms_proto_append(&m->steps, &m->n_steps, step_of(spec->steps[i], rank))) {
             muster__run_steps__free_unpacked(m, NULL);
             return NULL;
         }

@@ -2,7 +2,7 @@
 #include "base/limits.h"
 #include "base/test_random.h"
 #include "cluster/spec.h"
-#include "proto/message.h"
+#include "base/proto.h"
 #include "wire/frame.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ static Muster__ClusterSpec *spec_create(void)
     spec.name = name;
     spec.worker = &worker;
     spec.place = &place;
-    return (Muster__ClusterSpec *)ms_message_copy(&spec.base);
+    return (Muster__ClusterSpec *)ms_proto_copy(&spec.base);
 }
 
 static void spec_free(Muster__ClusterSpec **spec)

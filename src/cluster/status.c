@@ -2,7 +2,7 @@
 #include "cluster/status.h"
 #include "base/buf.h"
 #include "cluster/spec.h"
-#include "proto/message.h"
+#include "base/proto.h"
 
 #include <errno.h>
 
@@ -29,7 +29,7 @@ Muster__WorkerStatus *ms_slot_status(const struct ms_slot *slot)
     Muster__WorkerStatus w;
 
     ms_slot_describe(slot, &w);
-    return (Muster__WorkerStatus *)ms_message_copy(&w.base);
+    return (Muster__WorkerStatus *)ms_proto_copy(&w.base);
 }
 
 Muster__ClusterStatus *ms_cluster_status(const struct ms_cluster *c,
@@ -45,9 +45,9 @@ Muster__ClusterStatus *ms_cluster_status(const struct ms_cluster *c,
         like.answers = first->answers;
         like.n_answers = first->n_answers;
     }
-    s = (Muster__ClusterStatus *)ms_message_copy(&like.base);
+    s = (Muster__ClusterStatus *)ms_proto_copy(&like.base);
     for (size_t i = 0; s && i < c->count; i++)
-        if (!ms_message_append(
+        if (!ms_proto_append(
                 &s->workers, &s->n_workers, ms_slot_status(&c->slots[i]))) {
             muster__cluster_status__free_unpacked(s, NULL);
             return NULL;

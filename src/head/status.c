@@ -11,7 +11,7 @@
 #include "head/rest/rest.h"
 #include "head/status.h"
 #include "head/version.h"
-#include "proto/message.h"
+#include "base/proto.h"
 
 #include <errno.h>
 #include <string.h>
@@ -38,7 +38,7 @@ Muster__NodeStatus *ms_node_status(const struct ms_node *n)
         s.addresses = r->addresses;
         s.n_addresses = r->n_addresses;
     }
-    return (Muster__NodeStatus *)ms_message_copy(&s.base);
+    return (Muster__NodeStatus *)ms_proto_copy(&s.base);
 }
 
 bool ms_nodes_add_status(const struct ms_head *h,
@@ -46,7 +46,7 @@ bool ms_nodes_add_status(const struct ms_head *h,
                          size_t *count)
 {
     ms_list_each (n, &h->nodes, struct ms_node, link)
-        if (!ms_message_append(list, count, ms_node_status(n)))
+        if (!ms_proto_append(list, count, ms_node_status(n)))
             return false;
     return true;
 }
@@ -62,7 +62,7 @@ static Muster__DriverStatus *driver_status(const struct ms_driver *d)
         s.host = d->hello->host;
         s.script = d->hello->script;
     }
-    return (Muster__DriverStatus *)ms_message_copy(&s.base);
+    return (Muster__DriverStatus *)ms_proto_copy(&s.base);
 }
 
 static bool add_drivers(Muster__Status *s, const struct ms_head *h)
@@ -72,7 +72,7 @@ static bool add_drivers(Muster__Status *s, const struct ms_head *h)
 
     while ((d = ms_map_next(&h->drivers, &at)))
         if (!ms_driver_worker(d) &&
-            !ms_message_append(&s->drivers, &s->n_drivers, driver_status(d)))
+            !ms_proto_append(&s->drivers, &s->n_drivers, driver_status(d)))
             return false;
     return true;
 }
@@ -80,7 +80,7 @@ static bool add_drivers(Muster__Status *s, const struct ms_head *h)
 static bool add_clusters(Muster__Status *s, const struct ms_head *h)
 {
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
-        if (!ms_message_append(
+        if (!ms_proto_append(
                 &s->clusters, &s->n_clusters, ms_cluster_status(c, NULL)))
             return false;
     return ms_creations_add_status(h, s);
@@ -100,7 +100,7 @@ Muster__Status *ms_head_status_message(struct ms_head *h)
     like.http_address = ms_field_text(ms_rest_address(h->rest));
     like.addresses = h->addresses;
     like.n_addresses = ms_field_count((const char *const *)h->addresses);
-    s = (Muster__Status *)ms_message_copy(&like.base);
+    s = (Muster__Status *)ms_proto_copy(&like.base);
     if (s && ms_nodes_add_status(h, &s->nodes, &s->n_nodes) && add_clusters(s, h) &&
         ms_place_add_groups(h, s) && add_drivers(s, h))
         return s;

@@ -2,7 +2,7 @@
 #include "head/clusters/bringup_failure.h"
 #include "base/cleanup.h"
 #include "head/ops/op.h"
-#include "proto/message.h"
+#include "base/proto.h"
 
 #include <errno.h>
 #include <string.h>
@@ -13,7 +13,7 @@ static Muster__Failure *create(Muster__Failure__Kind kind, const char *message)
 
     f.kind = kind;
     f.message = ms_field_text(message);
-    return (Muster__Failure *)ms_message_copy(&f.base);
+    return (Muster__Failure *)ms_proto_copy(&f.base);
 }
 
 Muster__Failure *ms_bringup_died(const Muster__Exit *exit)
@@ -22,7 +22,7 @@ Muster__Failure *ms_bringup_died(const Muster__Exit *exit)
     Muster__Failure *f = create(MUSTER__FAILURE__KIND__WORKER_DIED, "");
 
     if (f)
-        f->exit = (Muster__Exit *)ms_message_copy(exit ? &exit->base : &none.base);
+        f->exit = (Muster__Exit *)ms_proto_copy(exit ? &exit->base : &none.base);
     return f;
 }
 
@@ -70,7 +70,7 @@ void ms_bringup_add_failure(struct ms_head_op *op,
         where, sizeof where, "%s/%u@%s", slot->cluster->name, slot->rank, slot->node);
     if (!op->failure)
         op->failure = create(MUSTER__FAILURE__KIND__REFUSED, "");
-    if (!failure || !op->failure || !ms_message_set_text(&failure->where, where)) {
+    if (!failure || !op->failure || !ms_proto_set_text(&failure->where, where)) {
         if (!op->why.code)
             ms_error_set(&op->why, -ENOMEM, "%s: out of memory", where);
         muster__failure__free_unpacked(failure, NULL);
@@ -78,5 +78,5 @@ void ms_bringup_add_failure(struct ms_head_op *op,
     }
     if (!op->why.code)
         set_why(op, where, failure);
-    ms_message_append(&op->failure->workers, &op->failure->n_workers, failure);
+    ms_proto_append(&op->failure->workers, &op->failure->n_workers, failure);
 }

@@ -21,7 +21,7 @@
 #include "head/ops/waiting.h"
 #include "head/place/place.h"
 #include "head/state/persist.h"
-#include "proto/message.h"
+#include "base/proto.h"
 
 #include <errno.h>
 #include <string.h>
@@ -71,7 +71,7 @@ static Muster__ClusterSpec *keep_spec(const struct ms_head_op *op)
     Muster__ClusterSpec like = *spec_of(op);
 
     like.context = d && d->hello ? d->hello->context : NULL;
-    return (Muster__ClusterSpec *)ms_message_copy(&like.base);
+    return (Muster__ClusterSpec *)ms_proto_copy(&like.base);
 }
 
 static int
@@ -128,7 +128,7 @@ static Muster__RankPlace *place_at(const struct ms_slot *slot)
     piece.n_devices = slot->device_count;
     place.pieces = pieces;
     place.n_pieces = 1;
-    return (Muster__RankPlace *)ms_message_copy(&place.base);
+    return (Muster__RankPlace *)ms_proto_copy(&place.base);
 }
 
 /* Where the ranks of the other cluster are. */
@@ -145,10 +145,10 @@ static int place_beside(const struct ms_head_op *op,
         return ms_error_set(
             err, -ENOENT, "there is no cluster '%s'", spec_of(op)->beside);
     all =
-        (Muster__ClusterPlaced *)ms_message_create(&muster__cluster_placed__descriptor);
+        (Muster__ClusterPlaced *)ms_proto_create(&muster__cluster_placed__descriptor);
     is_good = all;
     for (size_t i = 0; is_good && i < c->count; i++)
-        is_good = ms_message_append(&all->ranks, &all->n_ranks, place_at(&c->slots[i]));
+        is_good = ms_proto_append(&all->ranks, &all->n_ranks, place_at(&c->slots[i]));
     if (is_good) {
         *out = all;
         return 0;
@@ -262,13 +262,13 @@ static Muster__ClusterStatus *waiting_status(const struct ms_head_op *op)
     s.driver = ms_driver_id(op->driver);
     s.detached = spec_of(op)->detached;
     s.waits_for = ms_field_text(op->why.text);
-    return (Muster__ClusterStatus *)ms_message_copy(&s.base);
+    return (Muster__ClusterStatus *)ms_proto_copy(&s.base);
 }
 
 bool ms_creations_add_status(const struct ms_head *h, Muster__Status *s)
 {
     ms_list_each (op, &h->creating, struct ms_head_op, wait_link)
-        if (!ms_message_append(&s->clusters, &s->n_clusters, waiting_status(op)))
+        if (!ms_proto_append(&s->clusters, &s->n_clusters, waiting_status(op)))
             return false;
     return true;
 }

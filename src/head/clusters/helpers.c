@@ -11,7 +11,7 @@
 #include "head/ops/op.h"
 #include "io/json.h"
 #include "plain/plain.h"
-#include "proto/message.h"
+#include "base/proto.h"
 #include "wire/frame.h"
 
 #include <errno.h>
@@ -340,7 +340,7 @@ static Muster__Step *step_create(const char *text)
     like.codec = MS_CODEC_PLAIN;
     like.arguments = &argument;
     like.n_arguments = 1;
-    step = (Muster__Step *)ms_message_copy(&like.base);
+    step = (Muster__Step *)ms_proto_copy(&like.base);
     free(argument.data);
     return step;
 }
@@ -356,7 +356,7 @@ int ms_helpers_add_step(const struct ms_head *h,
 
     if (!own)
         return 0;
-    if (!ms_message_append(&run->steps, &run->n_steps, step))
+    if (!ms_proto_append(&run->steps, &run->n_steps, step))
         return -ENOMEM;
     memmove(run->steps + 1, run->steps, (run->n_steps - 1) * sizeof(Muster__Step *));
     run->steps[0] = step;
@@ -372,7 +372,7 @@ static bool add_helpers(const struct ms_head *h,
     const struct ms_cluster *own = worker->now.uid ? find(h, worker) : NULL;
 
     for (size_t i = 0; own && i < own->count; i++)
-        if (!ms_message_append(
+        if (!ms_proto_append(
                 &w->helpers, &w->n_helpers, ms_slot_status(&own->slots[i])))
             return false;
     return true;

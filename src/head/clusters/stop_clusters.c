@@ -3,7 +3,7 @@
 #include "head/head_impl.h"
 #include "head/ops/op.h"
 #include "head/ops/request.h"
-#include "proto/message.h"
+#include "base/proto.h"
 
 #include <errno.h>
 #include <stdlib.h>

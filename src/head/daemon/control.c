@@ -10,7 +10,7 @@
 #include "io/addr.h"
 #include "io/sock.h"
 #include "io/tcp.h"
-#include "proto/message.h"
+#include "base/proto.h"
 #include "wire/server.h"
 
 #include <errno.h>

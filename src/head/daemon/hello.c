@@ -8,7 +8,7 @@
 #include "head/nodes/node.h"
 #include "head/ops/answer.h"
 #include "head/status.h"
-#include "proto/message.h"
+#include "base/proto.h"
 #include "wire/frame.h"
 
 #include <errno.h>

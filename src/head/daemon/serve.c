@@ -9,7 +9,7 @@
 #include "head/state/persist.h"
 #include "head/state/recovery.h"
 #include "io/tree.h"
-#include "proto/message.h"
+#include "base/proto.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -73,7 +73,7 @@ static int set_config(struct ms_head *h, const Muster__StoreConfig *store)
     c.store = (Muster__StoreConfig *)(uintptr_t)store;
     m.body_case = MUSTER__HEAD_TO_AGENT__BODY_CONFIG;
     m.config = &c;
-    h->config = (Muster__HeadToAgent *)ms_message_copy(&m.base);
+    h->config = (Muster__HeadToAgent *)ms_proto_copy(&m.base);
     return h->config ? 0 : -ENOMEM;
 }
 

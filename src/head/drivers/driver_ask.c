@@ -4,7 +4,7 @@
 #include "head/ops/op.h"
 #include "head/ops/request.h"
 #include "head/ops/verbs.h"
-#include "proto/message.h"
+#include "base/proto.h"
 
 #include <errno.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static void keep(struct ms_driver *d, const Muster__HeadToDriver *m)
 
     if (!k)
         return;
-    k->answer = (Muster__HeadToDriver *)ms_message_copy(&m->base);
+    k->answer = (Muster__HeadToDriver *)ms_proto_copy(&m->base);
     if (k->answer)
         ms_list_add_tail(&d->kept, &k->link);
     else

@@ -6,7 +6,7 @@
 #include "head/ops/request.h"
 #include "head/version.h"
 #include "io/addr.h"
-#include "proto/message.h"
+#include "base/proto.h"
 #include "wire/frame.h"
 
 #include <errno.h>
@@ -246,7 +246,7 @@ static Muster__DriverToHead *hello_message(const struct ms_head_options *o)
     m.request = 1;
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_HELLO;
     m.hello = &hello;
-    return (Muster__DriverToHead *)ms_message_copy(&m.base);
+    return (Muster__DriverToHead *)ms_proto_copy(&m.base);
 }
 
 static void on_stop_timer(void *arg)

@@ -1,7 +1,7 @@
 /* Groups that we have: a head that was started again learns of them from us. */
 #include "base/cleanup.h"
 #include "head/drivers/uplink_impl.h"
-#include "proto/message.h"
+#include "base/proto.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +36,8 @@ static void keep(struct ms_uplink *u,
     if (!k)
         return;
     ms_list_add_tail(&u->groups, &k->link);
-    k->group = (Muster__PlaceGroup *)ms_message_copy(&group->base);
-    k->status = (Muster__GroupStatus *)ms_message_copy(&status->base);
+    k->group = (Muster__PlaceGroup *)ms_proto_copy(&group->base);
+    k->status = (Muster__GroupStatus *)ms_proto_copy(&status->base);
     if (!k->group || !k->status)
         kept_destroy(k);
 }
@@ -48,7 +48,7 @@ static void renew(struct ms_uplink *u, const Muster__GroupStatus *status)
 
     ms_list_each (k, &u->groups, struct kept, link)
         if (k->status->id == status->id &&
-            (copy = (Muster__GroupStatus *)ms_message_copy(&status->base))) {
+            (copy = (Muster__GroupStatus *)ms_proto_copy(&status->base))) {
             muster__group_status__free_unpacked(k->status, NULL);
             k->status = copy;
         }

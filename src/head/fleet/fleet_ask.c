@@ -5,7 +5,7 @@
 #include "head/ops/op.h"
 #include "head/ops/request.h"
 #include "head/place/group_request.h"
-#include "proto/message.h"
+#include "base/proto.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -90,7 +90,7 @@ static ProtobufCMessage *message_of(const struct ms_fleet *f,
     m.pieces = list;
     m.n_pieces = r->count;
     m.orchestrator = ms_field_text(f->o->ops->name);
-    return ms_message_copy(&m.base);
+    return ms_proto_copy(&m.base);
 }
 
 static void answer_with(struct ms_head_op *op,

@@ -7,7 +7,7 @@
 #include "head/ops/op.h"
 #include "head/ops/waiting.h"
 #include "head/state/persist.h"
-#include "proto/message.h"
+#include "base/proto.h"
 #include "wire/frame.h"
 
 #include <errno.h>

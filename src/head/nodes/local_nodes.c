@@ -2,7 +2,7 @@
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "io/addr.h"
-#include "proto/message.h"
+#include "base/proto.h"
 #include "resource/shape.h"
 #include "wire/frame.h"
 
@@ -156,5 +156,5 @@ Muster__HeadToAgent *ms_local_nodes_config(const struct ms_local_nodes *d,
     c.bind = bind;
     m.body_case = MUSTER__HEAD_TO_AGENT__BODY_CONFIG;
     m.config = &c;
-    return (Muster__HeadToAgent *)ms_message_copy(&m.base);
+    return (Muster__HeadToAgent *)ms_proto_copy(&m.base);
 }

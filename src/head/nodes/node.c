@@ -8,7 +8,7 @@
 #include "head/nodes/child_agent.h"
 #include "head/ops/op.h"
 #include "head/place/place.h"
-#include "proto/message.h"
+#include "base/proto.h"
 #include "resource/shape.h"
 
 #include <errno.h>
@@ -114,7 +114,7 @@ ask_create(struct ms_node *n, struct ms_head_op *op, Muster__HeadToAgent *m)
     }
     ms_list_add_tail(&op->asks, &a->link);
     if (!n->child)
-        a->message = (Muster__HeadToAgent *)ms_message_copy(&m->base);
+        a->message = (Muster__HeadToAgent *)ms_proto_copy(&m->base);
     if (!n->child && !a->message) {
         ms_ask_destroy(a);
         return NULL;

@@ -5,7 +5,7 @@
 #include "head/nodes/ask.h"
 #include "head/nodes/node.h"
 #include "head/ops/op.h"
-#include "proto/message.h"
+#include "base/proto.h"
 
 #include <errno.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static void finish(struct ms_head_op *op)
 /* Takes it; without memory for it the node is left out. */
 static void add(struct ms_head_op *op, Muster__StoreStats *stats)
 {
-    ms_message_append(&found(op)->nodes, &found(op)->n_nodes, stats);
+    ms_proto_append(&found(op)->nodes, &found(op)->n_nodes, stats);
 }
 
 static void add_why(struct ms_head_op *op, const char *node, const char *why)
@@ -33,7 +33,7 @@ static void add_why(struct ms_head_op *op, const char *node, const char *why)
 
     stats.node_name = ms_field_text(node);
     stats.why = ms_field_text(why);
-    add(op, (Muster__StoreStats *)ms_message_copy(&stats.base));
+    add(op, (Muster__StoreStats *)ms_proto_copy(&stats.base));
 }
 
 static void
@@ -72,7 +72,7 @@ void ms_head_objects_run(struct ms_head_op *op)
     uint32_t most = op->wanted->objects->most;
     Muster__ListObjects want = MUSTER__LIST_OBJECTS__INIT;
 
-    op->message = ms_message_create(&muster__objects__descriptor);
+    op->message = ms_proto_create(&muster__objects__descriptor);
     op->on_failed = forget;
     if (!op->message || ms_head_op_set_deadline(op, on_late, MS_STORE_SHOW_NS) < 0) {
         ms_head_op_fail(op, -ENOMEM, "out of memory");

@@ -4,7 +4,7 @@
 #include "head/clusters/bringup.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
-#include "proto/message.h"
+#include "base/proto.h"
 
 #include <errno.h>
 
@@ -110,7 +110,7 @@ void ms_head_op_answer(struct ms_head_op *op, ProtobufCMessage *message)
 
 void ms_head_op_succeed_copy(struct ms_head_op *op, const ProtobufCMessage *message)
 {
-    ms_head_op_answer(op, ms_message_copy(message));
+    ms_head_op_answer(op, ms_proto_copy(message));
 }
 
 void ms_head_op_complete(struct ms_head_op *op,

@@ -5,7 +5,7 @@
 #include "head/head_impl.h"
 #include "head/ops/op.h"
 #include "head/ops/verbs.h"
-#include "proto/message.h"
+#include "base/proto.h"
 
 #include <errno.h>
 #include <string.h>
@@ -34,7 +34,7 @@ void ms_head_request_run(struct ms_head_op *op)
 static struct ms_head_op *submit(struct ms_head_op *op, const Muster__DriverToHead *m)
 {
     op->run = op->head->uplink ? ms_uplink_ask_run : ms_head_request_run;
-    op->wanted = (Muster__DriverToHead *)ms_message_copy(&m->base);
+    op->wanted = (Muster__DriverToHead *)ms_proto_copy(&m->base);
     if (op->wanted)
         return ms_head_op_submit(op);
     ms_head_op_fail(op, -ENOMEM, "out of memory");
@@ -228,7 +228,7 @@ Muster__DriverToHead *ms_head_wants_successor(uint64_t uid)
     ask.uid = uid;
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_ASK_SUCCESSOR;
     m.ask_successor = &ask;
-    return (Muster__DriverToHead *)ms_message_copy(&m.base);
+    return (Muster__DriverToHead *)ms_proto_copy(&m.base);
 }
 
 static void on_successor(struct ms_head_op *op)

@@ -10,7 +10,7 @@
 #include "head/place/place.h"
 #include "head/state/persist.h"
 #include "head/state/recovery.h"
-#include "proto/message.h"
+#include "base/proto.h"
 
 #include <errno.h>
 

@@ -5,7 +5,7 @@
 #include "head/ops/op.h"
 #include "head/ops/waiting.h"
 #include "head/place/place_impl.h"
-#include "proto/message.h"
+#include "base/proto.h"
 #include "resource/why.h"
 
 #include <errno.h>
@@ -17,12 +17,12 @@ static Muster__Piece *piece_message(const struct ms_stock *s,
                                     const uint32_t *devices,
                                     size_t count)
 {
-    Muster__Piece *p = (Muster__Piece *)ms_message_create(&muster__piece__descriptor);
+    Muster__Piece *p = (Muster__Piece *)ms_proto_create(&muster__piece__descriptor);
 
     if (!p)
         return NULL;
     p->devices = calloc(count + 1, sizeof *p->devices);
-    if (!p->devices || !ms_message_set_text(&p->node, s->nodes[node].name)) {
+    if (!p->devices || !ms_proto_set_text(&p->node, s->nodes[node].name)) {
         muster__piece__free_unpacked(p, NULL);
         return NULL;
     }
@@ -52,7 +52,7 @@ add_pieces(Muster__GroupStatus *m, const struct ms_books *b, const struct ms_gro
     const struct ms_placement *p = &g->placement;
 
     for (size_t i = 0; i < p->count; i++)
-        if (!ms_message_append(&m->pieces,
+        if (!ms_proto_append(&m->pieces,
                                &m->n_pieces,
                                piece_message(&b->stock,
                                              p->nodes[i],
@@ -72,8 +72,8 @@ add_why(Muster__GroupStatus *m, struct ms_books *b, const struct ms_group *g)
     if (g->state != MS_GROUP_FAILED)
         return true;
     return ms_place_explain(&b->stock, &g->request, &holders, &table) == 0 &&
-           ms_message_set_text(&m->why, g->why.text) &&
-           (table.len == 0 || ms_message_set_text(&m->table, ms_buf_str(&table)));
+           ms_proto_set_text(&m->why, g->why.text) &&
+           (table.len == 0 || ms_proto_set_text(&m->table, ms_buf_str(&table)));
 }
 
 static bool is_in(const struct ms_claim *c, const struct ms_group *g)
@@ -106,7 +106,7 @@ Muster__GroupStatus *ms_place_group_message(struct ms_books *b,
                                             const struct ms_group *g)
 {
     Muster__GroupStatus *m =
-        (Muster__GroupStatus *)ms_message_create(&muster__group_status__descriptor);
+        (Muster__GroupStatus *)ms_proto_create(&muster__group_status__descriptor);
 
     if (!m)
         return NULL;
@@ -115,8 +115,8 @@ Muster__GroupStatus *ms_place_group_message(struct ms_books *b,
     m->bundles = (uint32_t)g->request.count;
     m->driver = g->owner;
     m->detached = g->detached;
-    if (ms_message_set_text(&m->name, g->name) &&
-        ms_message_set_text(&m->strategy, ms_strategy_name(g->request.strategy)) &&
+    if (ms_proto_set_text(&m->name, g->name) &&
+        ms_proto_set_text(&m->strategy, ms_strategy_name(g->request.strategy)) &&
         add_pieces(m, b, g) && add_why(m, b, g) && add_clusters(m, b, g))
         return m;
     muster__group_status__free_unpacked(m, NULL);
@@ -132,7 +132,7 @@ bool ms_place_add_groups(struct ms_head *h, Muster__Status *s)
     ms_list_each (g, &b->groups.all, struct ms_group, link)
         is_good =
             is_good &&
-            ms_message_append(&s->groups, &s->n_groups, ms_place_group_message(b, g));
+            ms_proto_append(&s->groups, &s->n_groups, ms_place_group_message(b, g));
     pthread_mutex_unlock(&h->place.lock);
     return is_good;
 }
@@ -143,12 +143,12 @@ static Muster__RankPlace *
 rank_message(const struct ms_books *b, const struct ms_layout *l, uint32_t rank)
 {
     Muster__RankPlace *m =
-        (Muster__RankPlace *)ms_message_create(&muster__rank_place__descriptor);
+        (Muster__RankPlace *)ms_proto_create(&muster__rank_place__descriptor);
 
     for (uint32_t i = l->first[rank]; m && i < l->first[rank + 1]; i++) {
         const struct ms_piece *p = &l->pieces[i];
 
-        if (!ms_message_append(
+        if (!ms_proto_append(
                 &m->pieces,
                 &m->n_pieces,
                 piece_message(&b->stock, p->node, l->devices + p->first, p->count))) {
@@ -163,10 +163,10 @@ Muster__ClusterPlaced *ms_place_cluster_message(const struct ms_books *b,
                                                 const struct ms_layout *l)
 {
     Muster__ClusterPlaced *m =
-        (Muster__ClusterPlaced *)ms_message_create(&muster__cluster_placed__descriptor);
+        (Muster__ClusterPlaced *)ms_proto_create(&muster__cluster_placed__descriptor);
 
     for (uint32_t i = 0; m && i < l->world_size; i++)
-        if (!ms_message_append(&m->ranks, &m->n_ranks, rank_message(b, l, i))) {
+        if (!ms_proto_append(&m->ranks, &m->n_ranks, rank_message(b, l, i))) {
             muster__cluster_placed__free_unpacked(m, NULL);
             return NULL;
         }
@@ -201,7 +201,7 @@ static Muster__NodeUse *node_message(const struct ms_stock_node *n, uint32_t dev
     m.devices = devices;
     m.devices_free = n->whole;
     m.gone = n->is_gone;
-    return (Muster__NodeUse *)ms_message_copy(&m.base);
+    return (Muster__NodeUse *)ms_proto_copy(&m.base);
 }
 
 static Muster__Resources *resources_message(struct ms_books *b,
@@ -209,12 +209,12 @@ static Muster__Resources *resources_message(struct ms_books *b,
 {
     MS_CLEANUP(ms_buf_finish) struct ms_buf table = {0};
     Muster__Resources *m =
-        (Muster__Resources *)ms_message_create(&muster__resources__descriptor);
+        (Muster__Resources *)ms_proto_create(&muster__resources__descriptor);
     bool is_good = m && ms_books_print(b, scope, &table) == 0 &&
-                   ms_message_set_text(&m->table, ms_buf_str(&table));
+                   ms_proto_set_text(&m->table, ms_buf_str(&table));
 
     for (size_t i = 0; is_good && i < scope->count; i++)
-        is_good = ms_message_append(&m->nodes,
+        is_good = ms_proto_append(&m->nodes,
                                     &m->n_nodes,
                                     node_message(&b->stock.nodes[scope->nodes[i]],
                                                  ms_scope_devices_of(scope, i)));

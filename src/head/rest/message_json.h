@@ -14,7 +14,7 @@
 #define MS_HEAD_REST_MESSAGE_JSON_H
 
 #include "base/error.h"
-#include "proto/message.h"
+#include "base/proto.h"
 
 #include <jansson.h>
 #include <protobuf-c/protobuf-c.h>

@@ -217,7 +217,7 @@ static int set_message(const ProtobufCFieldDescriptor *f,
     if (!json_is_object(v))
         return bad(f, "an object", err);
     if (!*at)
-        *at = ms_message_create(f->descriptor);
+        *at = ms_proto_create(f->descriptor);
     return *at ? ms_message_parse(*at, v, err) : out_of_memory(err);
 }
 

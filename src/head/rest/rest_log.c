@@ -4,7 +4,7 @@
 #include "head/ops/request.h"
 #include "head/rest/rest_impl.h"
 #include "io/addr.h"
-#include "proto/message.h"
+#include "base/proto.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -240,7 +240,7 @@ static Muster__ReadLog *far_want(const Muster__WorkerStatus *w, int64_t lines)
     want.node = w->node;
     want.name = (char *)(uintptr_t)(slash ? slash + 1 : w->log_path);
     want.lines_max = (uint64_t)lines;
-    return (Muster__ReadLog *)ms_message_copy(&want.base);
+    return (Muster__ReadLog *)ms_proto_copy(&want.base);
 }
 
 static void

@@ -46,7 +46,7 @@ static Muster__DriverToHead *create(const struct ms_verb *v, ProtobufCMessage **
     if (!m)
         return NULL;
     muster__driver_to_head__init(m);
-    *body = ms_message_create(ms_verb_message(v));
+    *body = ms_proto_create(ms_verb_message(v));
     if (!*body)
         return NULL;
     m->body_case = v->body;

@@ -10,7 +10,7 @@
 #include "head/place/place.h"
 #include "head/state/journal.h"
 #include "head/state/recovery.h"
-#include "proto/message.h"
+#include "base/proto.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -173,7 +173,7 @@ void ms_persist_group(struct ms_head *h,
         return;
     m.group = old ? old->message->group : (Muster__PlaceGroup *)(uintptr_t)group;
     m.status = (Muster__GroupStatus *)(uintptr_t)status;
-    k = add_group(h, (Muster__RestoreGroup *)ms_message_copy(&m.base));
+    k = add_group(h, (Muster__RestoreGroup *)ms_proto_copy(&m.base));
     if (!k)
         return;
     if (old)

@@ -1,4 +1,4 @@
-/* message.h - protobuf messages: copying, packing and filling them
+/* proto.h - protobuf messages of any type: copied, packed and filled
  *
  * A message is either owned, as if it had been unpacked (freed with
  * protobuf_c_message_free_unpacked(m, NULL) or its own free_unpacked; NULL is nothing), or it
@@ -6,26 +6,30 @@
  * functions are for the second kind: protobuf-c's fields are not const, and nothing is changed
  * through them.
  */
-#ifndef MS_PROTO_MESSAGE_H
-#define MS_PROTO_MESSAGE_H
+#ifndef MS_BASE_PROTO_H
+#define MS_BASE_PROTO_H
+
+#include "base/buf.h"
 
 #include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* Owned and empty; NULL: out of memory. */
-ProtobufCMessage *ms_message_create(const ProtobufCMessageDescriptor *d);
-/* A deep copy, owned; NULL: out of memory. */
-ProtobufCMessage *ms_message_copy(const ProtobufCMessage *m);
-/* Its bytes, malloc'd; NULL: out of memory. */
-uint8_t *ms_message_pack(const ProtobufCMessage *m, size_t *len);
+/* A deep copy, freed with protobuf_c_message_free_unpacked(m, NULL). NULL: out of
+ * memory. */
+ProtobufCMessage *ms_proto_copy(const ProtobufCMessage *m);
 
+/* Append the packed message. 0 or -ENOMEM. */
+int ms_proto_pack(const ProtobufCMessage *m, struct ms_buf *out);
+
+/* Owned and empty; NULL: out of memory. */
+ProtobufCMessage *ms_proto_create(const ProtobufCMessageDescriptor *d);
 /* Set a text of an owned message that has none yet, to a copy. False: out of memory. */
-bool ms_message_set_text(char **field, const char *text);
+bool ms_proto_set_text(char **field, const char *text);
 /* Add to a repeated field of an owned message: `list` is the address of the field, and `item`
  * an owned message, which is taken. False: out of memory (also if `item` is NULL). */
-bool ms_message_append(void *list, size_t *count, void *item);
+bool ms_proto_append(void *list, size_t *count, void *item);
 
 /* ---- borrowing ------------------------------------------------------------------------- */
 
