@@ -1,4 +1,4 @@
-#include "agent/machine.h"
+#include "agent/machine/machine.h"
 #include "base/cleanup.h"
 #include "cli/out.h"
 #include "cli/plan_check.h"

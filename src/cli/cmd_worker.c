@@ -1,5 +1,5 @@
 #include "cli/cli.h"
-#include "worker/native.h"
+#include "worker/native/native.h"
 
 enum ms_exit ms_cmd_worker(const struct ms_cli *cli)
 {

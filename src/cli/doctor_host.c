@@ -1,5 +1,5 @@
-#include "agent/cgroup.h"
-#include "agent/machine.h"
+#include "agent/machine/cgroup.h"
+#include "agent/machine/machine.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "cli/doctor.h"

@@ -1,8 +1,8 @@
 #include "base/cleanup.h"
 #include "base/name.h"
+#include "base/proto.h"
 #include "cluster/registry.h"
 #include "cluster/registry_impl.h"
-#include "base/proto.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,8 +1,8 @@
 #include "cluster/registry.h"
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "cluster/registry_impl.h"
 #include "base/proto.h"
+#include "cluster/registry_impl.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,8 +1,8 @@
 #include "base/cleanup.h"
 #include "base/limits.h"
+#include "base/proto.h"
 #include "base/test_random.h"
 #include "cluster/spec.h"
-#include "base/proto.h"
 #include "wire/frame.h"
 
 #include <errno.h>

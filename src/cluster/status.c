@@ -1,8 +1,8 @@
 /* status.c - what is known of clusters and their workers, as messages */
 #include "cluster/status.h"
 #include "base/buf.h"
-#include "cluster/spec.h"
 #include "base/proto.h"
+#include "cluster/spec.h"
 
 #include <errno.h>
 

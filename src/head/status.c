@@ -1,6 +1,7 @@
 /* status.c - the Status message, and who waits for another one */
 #include "cluster/status.h"
 #include "base/limits.h"
+#include "base/proto.h"
 #include "head/clusters/clusters.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
@@ -11,7 +12,6 @@
 #include "head/rest/rest.h"
 #include "head/status.h"
 #include "head/version.h"
-#include "base/proto.h"
 
 #include <errno.h>
 #include <string.h>
@@ -80,8 +80,7 @@ static bool add_drivers(Muster__Status *s, const struct ms_head *h)
 static bool add_clusters(Muster__Status *s, const struct ms_head *h)
 {
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
-        if (!ms_proto_append(
-                &s->clusters, &s->n_clusters, ms_cluster_status(c, NULL)))
+        if (!ms_proto_append(&s->clusters, &s->n_clusters, ms_cluster_status(c, NULL)))
             return false;
     return ms_creations_add_status(h, s);
 }

@@ -10,12 +10,15 @@
 
 enum { TEXT_MAX = 64 << 10, PATH_ROOM = MS_CGROUP_PATH_MAX + 64 };
 
-static int read_text(const char *path, char *out, size_t room)
+int ms_cgdir_read(const char *dir, const char *name, char *out, size_t room)
 {
-    MS_CLEANUP(ms_cleanup_fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
+    MS_CLEANUP(ms_cleanup_fd) int fd = -1;
+    char path[PATH_ROOM];
     size_t len = 0;
     ssize_t n = 1;
 
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
     while (n > 0 && len < room - 1) {
@@ -37,9 +40,9 @@ int ms_cgdir_find_own(const char *controller, char dir[MS_CGROUP_PATH_MAX], bool
 
     if (!cgroup || !mounts)
         return -ENOMEM;
-    rc = read_text("/proc/self/cgroup", cgroup, TEXT_MAX);
+    rc = ms_cgdir_read("/proc/self", "cgroup", cgroup, TEXT_MAX);
     if (rc == 0)
-        rc = read_text("/proc/self/mountinfo", mounts, TEXT_MAX);
+        rc = ms_cgdir_read("/proc/self", "mountinfo", mounts, TEXT_MAX);
     if (rc == 0)
         rc = ms_cgpath_find(cgroup, mounts, controller, dir, MS_CGROUP_PATH_MAX, is_v2);
     if (rc < 0)
@@ -64,10 +67,10 @@ static bool kill_at_once(const char *dir)
 void ms_cgdir_kill(const char *dir)
 {
     MS_CLEANUP(ms_cleanup_free) char *text = malloc(TEXT_MAX);
-    char path[PATH_ROOM], *at = text, *end;
+    char *at = text, *end;
 
-    snprintf(path, sizeof path, "%s/cgroup.procs", dir);
-    if (kill_at_once(dir) || !text || read_text(path, text, TEXT_MAX) < 0)
+    if (kill_at_once(dir) || !text ||
+        ms_cgdir_read(dir, "cgroup.procs", text, TEXT_MAX) < 0)
         return;
     for (long pid = strtol(at, &end, 10); end != at; pid = strtol(at, &end, 10)) {
         if (pid > 1)

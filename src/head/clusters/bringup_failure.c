@@ -1,8 +1,8 @@
 /* bringup_failure.c - why workers were not made, as Failure messages */
 #include "head/clusters/bringup_failure.h"
 #include "base/cleanup.h"
-#include "head/ops/op.h"
 #include "base/proto.h"
+#include "head/ops/op.h"
 
 #include <errno.h>
 #include <string.h>

@@ -8,6 +8,7 @@
  */
 #include "base/cleanup.h"
 #include "base/name.h"
+#include "base/proto.h"
 #include "cluster/spec.h"
 #include "head/clusters/bringup.h"
 #include "head/clusters/clusters_impl.h"
@@ -21,7 +22,6 @@
 #include "head/ops/waiting.h"
 #include "head/place/place.h"
 #include "head/state/persist.h"
-#include "base/proto.h"
 
 #include <errno.h>
 #include <string.h>
@@ -144,8 +144,7 @@ static int place_beside(const struct ms_head_op *op,
     if (!c)
         return ms_error_set(
             err, -ENOENT, "there is no cluster '%s'", spec_of(op)->beside);
-    all =
-        (Muster__ClusterPlaced *)ms_proto_create(&muster__cluster_placed__descriptor);
+    all = (Muster__ClusterPlaced *)ms_proto_create(&muster__cluster_placed__descriptor);
     is_good = all;
     for (size_t i = 0; is_good && i < c->count; i++)
         is_good = ms_proto_append(&all->ranks, &all->n_ranks, place_at(&c->slots[i]));

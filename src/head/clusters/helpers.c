@@ -2,6 +2,7 @@
 #include "head/clusters/helpers.h"
 #include "base/cleanup.h"
 #include "base/name.h"
+#include "base/proto.h"
 #include "cluster/spec.h"
 #include "cluster/status.h"
 #include "head/clusters/clusters_impl.h"
@@ -11,7 +12,6 @@
 #include "head/ops/op.h"
 #include "io/json.h"
 #include "plain/plain.h"
-#include "base/proto.h"
 #include "wire/frame.h"
 
 #include <errno.h>

@@ -2,6 +2,7 @@
 #include "head/daemon/control.h"
 #include "base/cleanup.h"
 #include "base/name.h"
+#include "base/proto.h"
 #include "head/daemon/hello.h"
 #include "head/head_impl.h"
 #include "head/ops/answer.h"
@@ -10,7 +11,6 @@
 #include "io/addr.h"
 #include "io/sock.h"
 #include "io/tcp.h"
-#include "base/proto.h"
 #include "wire/server.h"
 
 #include <errno.h>
@@ -19,11 +19,11 @@
 
 static void reply(struct ms_request *r, const ProtobufCMessage *m)
 {
-    size_t len;
-    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = ms_message_pack(m, &len);
-    struct iovec iov = {packed, len};
+    MS_CLEANUP(ms_buf_finish) struct ms_buf packed = {0};
+    int rc = ms_proto_pack(m, &packed);
+    struct iovec iov = {packed.data, packed.len};
 
-    if (packed)
+    if (rc == 0)
         ms_request_reply(r, MS_CODEC_PROTO, &iov, 1);
     else
         ms_request_fail_text(r, MUSTER__FAILURE__KIND__NO_MEMORY, "out of memory");

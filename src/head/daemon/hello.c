@@ -2,13 +2,13 @@
 #include "head/daemon/hello.h"
 #include "base/cleanup.h"
 #include "base/name.h"
+#include "base/proto.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/nodes/dialled.h"
 #include "head/nodes/node.h"
 #include "head/ops/answer.h"
 #include "head/status.h"
-#include "base/proto.h"
 #include "wire/frame.h"
 
 #include <errno.h>

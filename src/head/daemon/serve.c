@@ -2,6 +2,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/name.h"
+#include "base/proto.h"
 #include "head/daemon/control.h"
 #include "head/fleet/fleet.h"
 #include "head/head_impl.h"
@@ -9,7 +10,6 @@
 #include "head/state/persist.h"
 #include "head/state/recovery.h"
 #include "io/tree.h"
-#include "base/proto.h"
 
 #include <errno.h>
 #include <fcntl.h>

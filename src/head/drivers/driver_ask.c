@@ -1,10 +1,10 @@
 #include "base/cleanup.h"
+#include "base/proto.h"
 #include "head/drivers/driver_impl.h"
 #include "head/ops/answer.h"
 #include "head/ops/op.h"
 #include "head/ops/request.h"
 #include "head/ops/verbs.h"
-#include "base/proto.h"
 
 #include <errno.h>
 #include <string.h>

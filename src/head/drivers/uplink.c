@@ -1,12 +1,12 @@
 #include "base/cleanup.h"
 #include "base/name.h"
+#include "base/proto.h"
 #include "head/drivers/uplink_impl.h"
 #include "head/head_impl.h"
 #include "head/ops/op.h"
 #include "head/ops/request.h"
 #include "head/version.h"
 #include "io/addr.h"
-#include "base/proto.h"
 #include "wire/frame.h"
 
 #include <errno.h>

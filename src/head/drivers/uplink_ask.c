@@ -1,7 +1,7 @@
 #include "base/cleanup.h"
-#include "head/ops/answer.h"
 #include "head/drivers/uplink_impl.h"
 #include "head/head_impl.h"
+#include "head/ops/answer.h"
 #include "head/ops/op.h"
 #include "head/ops/verbs.h"
 

@@ -1,7 +1,7 @@
 /* Groups that we have: a head that was started again learns of them from us. */
 #include "base/cleanup.h"
-#include "head/drivers/uplink_impl.h"
 #include "base/proto.h"
+#include "head/drivers/uplink_impl.h"
 
 #include <stdlib.h>
 #include <string.h>

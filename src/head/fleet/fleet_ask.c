@@ -1,11 +1,11 @@
 #include "base/cleanup.h"
+#include "base/proto.h"
 #include "head/drivers/driver.h"
 #include "head/fleet/fleet_impl.h"
 #include "head/head_impl.h"
 #include "head/ops/op.h"
 #include "head/ops/request.h"
 #include "head/place/group_request.h"
-#include "base/proto.h"
 
 #include <errno.h>
 #include <stdlib.h>

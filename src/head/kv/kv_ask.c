@@ -1,5 +1,6 @@
 /* kv_ask.c - what is asked of the key-value store: put, delete, get */
 #include "base/cleanup.h"
+#include "base/proto.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/kv/kv.h"
@@ -7,7 +8,6 @@
 #include "head/ops/op.h"
 #include "head/ops/waiting.h"
 #include "head/state/persist.h"
-#include "base/proto.h"
 #include "wire/frame.h"
 
 #include <errno.h>

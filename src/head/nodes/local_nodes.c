@@ -1,8 +1,8 @@
 #include "head/nodes/local_nodes.h"
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "io/addr.h"
 #include "base/proto.h"
+#include "io/addr.h"
 #include "resource/shape.h"
 #include "wire/frame.h"
 

@@ -1,6 +1,7 @@
 /* node.c - one machine: what it is asked, what it says, its end */
 #include "head/nodes/node.h"
 #include "base/cleanup.h"
+#include "base/proto.h"
 #include "head/clusters/clusters.h"
 #include "head/clusters/ports.h"
 #include "head/drivers/driver.h"
@@ -8,7 +9,6 @@
 #include "head/nodes/child_agent.h"
 #include "head/ops/op.h"
 #include "head/place/place.h"
-#include "base/proto.h"
 #include "resource/shape.h"
 
 #include <errno.h>

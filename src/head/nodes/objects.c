@@ -1,11 +1,11 @@
 /* objects.c - what is in the stores of all nodes */
 #include "base/cleanup.h"
 #include "base/limits.h"
+#include "base/proto.h"
 #include "head/head_impl.h"
 #include "head/nodes/ask.h"
 #include "head/nodes/node.h"
 #include "head/ops/op.h"
-#include "base/proto.h"
 
 #include <errno.h>
 #include <string.h>

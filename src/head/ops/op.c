@@ -1,10 +1,10 @@
 /* op.c - the life of an operation: created, run on the head's thread, completed once */
 #include "head/ops/op.h"
 #include "base/cleanup.h"
+#include "base/proto.h"
 #include "head/clusters/bringup.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
-#include "base/proto.h"
 
 #include <errno.h>
 

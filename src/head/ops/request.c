@@ -1,11 +1,11 @@
 /* request.c - asking a head: from a function of head.h to a message, and to its verb */
 #include "head/ops/request.h"
 #include "base/cleanup.h"
+#include "base/proto.h"
 #include "head/drivers/uplink.h"
 #include "head/head_impl.h"
 #include "head/ops/op.h"
 #include "head/ops/verbs.h"
-#include "base/proto.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* waiting.c - operations that wait for nodes to come back, or for a worker to end */
 #include "head/ops/waiting.h"
 #include "base/cleanup.h"
+#include "base/proto.h"
 #include "head/clusters/clusters.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
@@ -10,7 +11,6 @@
 #include "head/place/place.h"
 #include "head/state/persist.h"
 #include "head/state/recovery.h"
-#include "base/proto.h"
 
 #include <errno.h>
 

@@ -1,11 +1,11 @@
 /* messages.c - groups, placements and resources as messages */
 #include "base/cleanup.h"
+#include "base/proto.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
 #include "head/ops/op.h"
 #include "head/ops/waiting.h"
 #include "head/place/place_impl.h"
-#include "base/proto.h"
 #include "resource/why.h"
 
 #include <errno.h>
@@ -53,11 +53,11 @@ add_pieces(Muster__GroupStatus *m, const struct ms_books *b, const struct ms_gro
 
     for (size_t i = 0; i < p->count; i++)
         if (!ms_proto_append(&m->pieces,
-                               &m->n_pieces,
-                               piece_message(&b->stock,
-                                             p->nodes[i],
-                                             p->devices + p->first[i],
-                                             p->first[i + 1] - p->first[i])))
+                             &m->n_pieces,
+                             piece_message(&b->stock,
+                                           p->nodes[i],
+                                           p->devices + p->first[i],
+                                           p->first[i + 1] - p->first[i])))
             return false;
     return true;
 }
@@ -215,9 +215,9 @@ static Muster__Resources *resources_message(struct ms_books *b,
 
     for (size_t i = 0; is_good && i < scope->count; i++)
         is_good = ms_proto_append(&m->nodes,
-                                    &m->n_nodes,
-                                    node_message(&b->stock.nodes[scope->nodes[i]],
-                                                 ms_scope_devices_of(scope, i)));
+                                  &m->n_nodes,
+                                  node_message(&b->stock.nodes[scope->nodes[i]],
+                                               ms_scope_devices_of(scope, i)));
     if (is_good)
         return m;
     muster__resources__free_unpacked(m, NULL);

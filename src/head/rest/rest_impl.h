@@ -11,9 +11,9 @@
 #define MS_HEAD_REST_REST_IMPL_H
 
 #include "head/ops/op.h"
+#include "head/ops/verbs.h"
 #include "head/rest/rest.h"
 #include "head/rest/view.h"
-#include "head/ops/verbs.h"
 #include "io/http_json.h"
 #include "io/http_token.h"
 #include "wire/client.h"

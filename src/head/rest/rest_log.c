@@ -1,10 +1,10 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/proto.h"
 #include "head/head_impl.h"
 #include "head/ops/request.h"
 #include "head/rest/rest_impl.h"
 #include "io/addr.h"
-#include "base/proto.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,6 +2,7 @@
 #include "head/state/persist.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/proto.h"
 #include "head/clusters/clusters.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
@@ -10,7 +11,6 @@
 #include "head/place/place.h"
 #include "head/state/journal.h"
 #include "head/state/recovery.h"
-#include "base/proto.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -28,11 +28,10 @@ static void put_message(struct ms_journal *j,
                         const char *key,
                         const ProtobufCMessage *m)
 {
-    size_t len;
-    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = ms_message_pack(m, &len);
+    MS_CLEANUP(ms_buf_finish) struct ms_buf packed = {0};
 
-    if (packed)
-        ms_journal_put(j, space, key, packed, len);
+    if (ms_proto_pack(m, &packed) == 0)
+        ms_journal_put(j, space, key, packed.data, packed.len);
 }
 
 /* ---- the key-value store --------------------------------------------------------- */
