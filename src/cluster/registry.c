@@ -1,3 +1,4 @@
+/* registry.c - which clusters there are, and what happens to their workers */
 #include "cluster/registry.h"
 #include "base/cleanup.h"
 #include "base/name.h"
@@ -70,23 +71,6 @@ static void cleanup_cluster(struct ms_cluster **c)
     cluster_destroy(*c);
 }
 
-static int set_devices(struct ms_slot *s, const uint32_t *devices, size_t count)
-{
-    if (count == 0)
-        return 0;
-    s->devices = calloc(count, sizeof *s->devices);
-    if (!s->devices)
-        return -ENOMEM;
-    memcpy(s->devices, devices, count * sizeof *s->devices);
-    s->device_count = count;
-    return 0;
-}
-
-static void set_node(struct ms_slot *s, const char *node)
-{
-    snprintf(s->node, sizeof s->node, "%s", node ? node : "");
-}
-
 int ms_slot_init(struct ms_slot *s, const struct ms_slot_spec *spec, int64_t now_ns)
 {
     s->now.uid = spec->uid;
@@ -95,9 +79,9 @@ int ms_slot_init(struct ms_slot *s, const struct ms_slot_spec *spec, int64_t now
     s->device_memory = spec->device_memory;
     s->cpu_milli = spec->cpu_milli;
     s->helps = spec->helps;
-    set_node(s, spec->node);
     become(&s->now, MUSTER__WORKER_STATE__WORKER_STARTING, now_ns);
-    return set_devices(s, spec->devices, spec->device_count);
+    return ms_slot_move(
+        s, spec->node ? spec->node : "", spec->devices, spec->device_count);
 }
 
 struct ms_cluster *ms_cluster_create(const char *name, size_t count)
@@ -108,7 +92,7 @@ struct ms_cluster *ms_cluster_create(const char *name, size_t count)
         return NULL;
     ms_list_init(&c->link);
     strcpy(c->name, name); /* ms_name_check knows that it fits */
-    c->slots = calloc(count, sizeof *c->slots);
+    c->slots = calloc(count + 1, sizeof *c->slots);
     if (!c->slots)
         return NULL;
     c->count = c->unknown = count;
@@ -117,17 +101,6 @@ struct ms_cluster *ms_cluster_create(const char *name, size_t count)
         c->slots[i].rank = (uint32_t)i;
     }
     return MS_TAKE(c);
-}
-
-static int
-fill_slots(struct ms_cluster *c, const struct ms_slot_spec *slots, int64_t now_ns)
-{
-    for (size_t i = 0; i < c->count; i++)
-        if (ms_slot_init(&c->slots[i], &slots[i], now_ns) < 0)
-            return -ENOMEM;
-    c->live = c->unconfirmed = c->count;
-    c->unknown = 0;
-    return 0;
 }
 
 /* ---- clusters -------------------------------------------------------------------- */
@@ -151,20 +124,6 @@ static int check_room(const struct ms_registry *r,
     return 0;
 }
 
-static int add_uids(struct ms_registry *r, struct ms_cluster *c)
-{
-    for (size_t i = 0; i < c->count; i++) {
-        int rc = ms_map_add(&r->by_uid, c->slots[i].now.uid, &c->slots[i]);
-
-        if (rc == 0)
-            continue;
-        while (i--)
-            ms_map_remove(&r->by_uid, c->slots[i].now.uid);
-        return rc;
-    }
-    return 0;
-}
-
 int ms_registry_add(struct ms_registry *r,
                     const char *name,
                     const struct ms_slot_spec *slots,
@@ -183,14 +142,11 @@ int ms_registry_add(struct ms_registry *r,
     rc = check_room(r, name, count, err);
     if (rc < 0)
         return rc;
-    c = ms_cluster_create(name, count);
-    rc = c ? fill_slots(c, slots, now_ns) : -ENOMEM;
-    if (rc == 0)
-        rc = add_uids(r, c);
+    c = ms_cluster_create(name, 0);
+    rc = c ? ms_cluster_resize(r, c, slots, count, now_ns) : -ENOMEM;
     if (rc < 0)
         return ms_error_sys(err, rc, "cannot add cluster '%s'", name);
     ms_list_add_tail(&r->clusters, &c->link);
-    r->live += count;
     *out = MS_TAKE(c);
     return 0;
 }

@@ -99,7 +99,8 @@ static int grow(struct ms_registry *r,
         free(all);
         return rc;
     }
-    memcpy(all, c->slots, c->count * sizeof *all);
+    if (c->count)
+        memcpy(all, c->slots, c->count * sizeof *all);
     free(c->slots);
     c->slots = all;
     for (size_t i = 0; i < c->count; i++)

@@ -4,7 +4,6 @@
 #include "head/clusters/ports.h"
 #include "head/daemon/control.h"
 #include "head/daemon/hello.h"
-#include "head/daemon/serve.h"
 #include "head/drivers/driver.h"
 #include "head/drivers/uplink.h"
 #include "head/fleet/fleet.h"
@@ -330,11 +329,11 @@ build(struct ms_head *h, const struct ms_head_options *o, struct ms_error *err)
     if (rc == 0 && o->lender && !o->listen)
         rc = ms_error_set(err, -EINVAL, "lent nodes need an address to dial");
     if (rc == 0 && o->http)
-        rc = ms_head_http_open(h, o->http, o->http_open_metrics, err);
+        rc = ms_rest_open(h, o->http, o->http_open_metrics, err);
     if (rc == 0)
         rc = ms_head_control_open(h, err);
     if (rc == 0 && o->listen)
-        rc = ms_head_listen(h, o->listen, err);
+        rc = ms_head_control_listen(h, o->listen, err);
     return rc == 0 && o->lender ? open_fleet(h, o, err) : rc;
 }
 

@@ -10,12 +10,11 @@
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
 #include "head/ops/op.h"
-#include "io/json.h"
+#include "head/rest/message_json.h"
 #include "plain/plain.h"
 #include "wire/frame.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -270,25 +269,11 @@ int ms_helpers_begin(struct ms_head_op *op, struct ms_error *err)
 
 static json_t *describe(const struct ms_slot *s)
 {
-    json_t *devices = json_array();
+    Muster__WorkerStatus w;
 
-    for (size_t i = 0; i < s->device_count; i++)
-        json_array_append_new(devices, json_integer(s->devices[i]));
-    return json_pack("{s:o s:i s:i s:s s:s s:s s:o}",
-                     "uid",
-                     json_sprintf("%" PRIu64, s->now.uid),
-                     "rank",
-                     (int)s->rank,
-                     "pid",
-                     (int)s->now.pid,
-                     "address",
-                     s->now.address ? s->now.address : "",
-                     "log_path",
-                     s->now.log_path ? s->now.log_path : "",
-                     "node",
-                     s->node,
-                     "devices",
-                     devices);
+    ms_slot_describe(s, &w);
+    return ms_message_print_fields(&w.base,
+                                   "uid rank pid address log_path node devices");
 }
 
 /* {"cluster": ..., "rank": ..., "helpers": [...]} as text; NULL: out of memory. */

@@ -1,15 +1,48 @@
 /* steps.c - what was done to a cluster since, and who looks for it */
-#include "base/cleanup.h"
+#include "base/name.h"
 #include "cluster/spec.h"
 #include "cluster/status.h"
 #include "head/clusters/clusters_impl.h"
-#include "head/clusters/objects.h"
 #include "head/head_impl.h"
+#include "head/nodes/node.h"
 #include "head/ops/op.h"
 #include "head/ops/waiting.h"
 #include "head/state/persist.h"
 
 #include <errno.h>
+
+/* ---- what steps refer to in the stores of nodes ---------------------------------- */
+
+void ms_objects_ask_keep(struct ms_head_op *op,
+                         struct ms_cluster *c,
+                         const Muster__Step *step)
+{
+    Muster__KeepObjects keep = MUSTER__KEEP_OBJECTS__INIT;
+
+    if (step->n_objects == 0)
+        return;
+    if (c->objects == 0)
+        c->objects = ms_random_id();
+    keep.holder = c->objects;
+    keep.cluster = c->name;
+    keep.names = step->objects;
+    keep.n_names = step->n_objects;
+    ms_nodes_ask(op, MUSTER__HEAD_TO_AGENT__BODY_KEEP_OBJECTS, &keep);
+}
+
+void ms_objects_drop(struct ms_head *h, const struct ms_cluster *c)
+{
+    Muster__KeepObjects drop = MUSTER__KEEP_OBJECTS__INIT;
+
+    if (c->objects == 0)
+        return;
+    drop.holder = c->objects;
+    drop.is_end = true;
+    ms_list_each (n, &h->nodes, struct ms_node, link)
+        ms_node_tell(n, MUSTER__HEAD_TO_AGENT__BODY_KEEP_OBJECTS, &drop);
+}
+
+/* ---- requests -------------------------------------------------------------------- */
 
 /* What it refers to is held. The cluster may have ended meanwhile. */
 static void objects_kept(struct ms_head_op *op)

@@ -109,7 +109,8 @@ static void on_late(void *arg)
 
 /* ---- the end of the waiting ------------------------------------------------------ */
 
-static void let_all_go(struct ms_barrier *b)
+/* All who wait go on, or fail if there is a reason. */
+static void end(struct ms_barrier *b, const struct ms_error *why)
 {
     b->count++; /* so that it is there until the last one has gone */
     while (!ms_list_is_empty(&b->ops)) {
@@ -118,17 +119,8 @@ static void let_all_go(struct ms_barrier *b)
         op->own = NULL;
         op->on_failed = NULL;
         b->count--;
-        ms_head_op_succeed(op, NULL);
+        ms_head_op_complete(op, why, NULL);
     }
-    b->count--;
-    release(b);
-}
-
-static void fail_all(struct ms_barrier *b, const struct ms_error *why)
-{
-    b->count++;
-    while (!ms_list_is_empty(&b->ops))
-        ms_head_op_fail_with(ms_list_first(&b->ops, struct ms_head_op, wait_link), why);
     b->count--;
     release(b);
 }
@@ -153,7 +145,7 @@ void ms_head_barriers_lose(struct ms_head *h, const struct ms_slot *slot)
     ms_list_each (b, &h->barriers, struct ms_barrier, link)
         if (strcmp(b->cluster, slot->cluster->name) == 0) {
             describe_dead(&why, b->name, slot);
-            fail_all(b, &why);
+            end(b, &why);
         }
 }
 
@@ -238,7 +230,7 @@ void ms_head_barrier_run(struct ms_head_op *op)
     b->count++;
     b->came[slot->rank] = true;
     if (b->count == b->size)
-        let_all_go(b);
+        end(b, &err);
 }
 
 void ms_head_barriers_leave(struct ms_head *h, const struct ms_driver *d)

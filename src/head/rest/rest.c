@@ -1,3 +1,4 @@
+/* rest.c - the head by HTTP: listening, who may, routes */
 #include "head/rest/rest.h"
 #include "base/cleanup.h"
 #include "head/head_impl.h"
@@ -324,16 +325,16 @@ static int rest_listen(struct ms_rest *rest, const char *at, struct ms_error *er
                          rest);
 }
 
-struct ms_rest *
-ms_rest_open(struct ms_head *h, const char *at, bool open_metrics, struct ms_error *err)
+int ms_rest_open(struct ms_head *h,
+                 const char *at,
+                 bool open_metrics,
+                 struct ms_error *err)
 {
-    struct ms_rest *rest = calloc(1, sizeof *rest);
+    struct ms_rest *rest = h->rest = calloc(1, sizeof *rest);
     int rc;
 
-    if (!rest) {
-        ms_error_sys(err, -ENOMEM, "cannot serve HTTP");
-        return NULL;
-    }
+    if (!rest)
+        return ms_error_sys(err, -ENOMEM, "cannot serve HTTP");
     rest->head = h;
     rest->open_metrics = open_metrics;
     rest->listen_fd = -1;
@@ -344,11 +345,7 @@ ms_rest_open(struct ms_head *h, const char *at, bool open_metrics, struct ms_err
         ms_error_sys(err, rc, "cannot make the token");
     else
         rc = rest_listen(rest, at, err);
-    if (rc == 0)
-        return rest;
-    ms_error_wrap(err, "cannot serve HTTP");
-    ms_rest_close(rest);
-    return NULL;
+    return rc < 0 ? ms_error_wrap(err, "cannot serve HTTP") : 0;
 }
 
 void ms_rest_close(struct ms_rest *rest)
@@ -363,17 +360,6 @@ void ms_rest_close(struct ms_rest *rest)
     ms_fd_close(&rest->listen_fd);
     explicit_bzero(&rest->token, sizeof rest->token);
     free(rest);
-}
-
-int ms_head_http_open(struct ms_head *h,
-                      const char *at,
-                      bool open_metrics,
-                      struct ms_error *err)
-{
-    struct ms_error why = {0};
-
-    h->rest = ms_rest_open(h, at, open_metrics, &why);
-    return h->rest ? 0 : ms_error_set(err, why.code, "%s", why.text);
 }
 
 const char *ms_head_http_address(const struct ms_head *h)

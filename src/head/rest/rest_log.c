@@ -1,3 +1,4 @@
+/* rest_log.c - GET of a log: read here, or piece by piece from its agent */
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/proto.h"
@@ -17,13 +18,6 @@ enum {
     TAIL_MAX = 1 << 20,     /* bytes that are shown */
     FAR_READ_MAX = 32 << 20 /* that are read for them, of a log that grows meanwhile */
 };
-
-static void cleanup_status(Muster__Status **s)
-{
-    muster__status__free_unpacked(*s, NULL);
-}
-
-#define OWNED MS_CLEANUP(cleanup_status)
 
 /* ---- of this machine --------------------------------------------------------------- */
 
@@ -270,7 +264,8 @@ void ms_rest_logs(const struct rest_ask *ask)
 {
     int64_t lines = ms_rest_number(ask, "lines", LINES_DEFAULT, 1, LINES_MAX);
     const Muster__WorkerStatus *w = NULL;
-    OWNED Muster__Status *s = lines < 0 ? NULL : ms_rest_find_worker(ask, &w);
+    MS_CLEANUP(ms_rest_cleanup_status)
+    Muster__Status *s = lines < 0 ? NULL : ms_rest_find_worker(ask, &w);
 
     if (!s)
         return;
