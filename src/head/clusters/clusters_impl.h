@@ -54,6 +54,13 @@ Muster__ClusterStatus *ms_head_cluster_status(const struct ms_head *h,
                                               const struct ms_cluster *c,
                                               const Muster__StepsDone *first);
 
+/* ---- refresh.c --------------------------------------------------------------------- */
+
+/* Every driver and worker is to look again at its handles of clusters; then `next`. */
+void ms_head_tell_changed(struct ms_head_op *op,
+                          char *cluster,
+                          void (*next)(struct ms_head_op *op));
+
 /* ---- successor.c ------------------------------------------------------------------- */
 
 /* Something has changed: who waits for a successor may have one. */
