@@ -67,6 +67,12 @@ void ms_objects_ask_keep(struct ms_head_op *op,
                          const Muster__Step *step);
 /* The cluster is no more. */
 void ms_objects_drop(struct ms_head *h, const struct ms_cluster *c);
+/* ---- refresh.c --------------------------------------------------------------------- */
+
+/* Every driver and worker is to look again at its handles of clusters; then `next`. */
+void ms_head_tell_changed(struct ms_head_op *op,
+                          char *cluster,
+                          void (*next)(struct ms_head_op *op));
 
 /* ---- successor.c ------------------------------------------------------------------- */
 

@@ -34,20 +34,10 @@ static void cut_places(struct ms_cluster *c)
         muster__rank_place__free_unpacked(c->placed->ranks[--c->placed->n_ranks], NULL);
 }
 
-/* ---- who has handles of it ------------------------------------------------------- */
-
-/* All drivers and workers, before the end of the operation is known. */
+/* Who has handles of it learns it before the end of the operation is known. */
 static void tell_all(struct ms_head_op *op)
 {
-    Muster__ClusterResized resized = MUSTER__CLUSTER_RESIZED__INIT;
-
-    resized.cluster = op->cluster->name;
-    resized.world_size = (uint32_t)op->cluster->count;
-    atomic_fetch_add(&op->head->resizes, 1);
-    ms_drivers_tell_resized(op->head, &resized);
-    ms_head_op_gather(op, ms_change_finish);
-    ms_nodes_ask(op, MUSTER__HEAD_TO_AGENT__BODY_RESIZED, &resized);
-    ms_head_op_gather_end(op);
+    ms_head_tell_changed(op, op->cluster->name, ms_change_finish);
 }
 
 /* ---- fewer ----------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
-#include "orchestrator/told.h"
+/* watches.c - tells each watch the changes of the mirror that it has not heard yet */
+#include "orchestrator/watches.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 struct ms_orch_watch {
@@ -9,32 +9,34 @@ struct ms_orch_watch {
     ms_orch_watched *watched;
     void *arg;
     uint64_t cursor;
-    bool is_dead; /* freed when nobody is being told */
+    bool is_dead; /* freed by the next pump: its own callback may have removed it */
 };
 
 void ms_watches_init(struct ms_watches *w,
                      const struct ms_mirror *mirror,
-                     bool (*schedule)(void *arg),
+                     void (*pump_soon)(void *arg),
                      void *arg)
 {
-    *w = (struct ms_watches){.mirror = mirror, .schedule = schedule, .arg = arg};
+    *w = (struct ms_watches){.mirror = mirror, .pump_soon = pump_soon, .arg = arg};
     ms_list_init(&w->all);
+}
+
+static void watch_free(struct ms_orch_watch *w)
+{
+    ms_list_remove(&w->link);
+    free(w);
 }
 
 void ms_watches_finish(struct ms_watches *w)
 {
-    if (w->finish)
-        w->finish(w);
-    ms_list_each (one, &w->all, struct ms_orch_watch, link) {
-        ms_list_remove(&one->link);
-        free(one);
-    }
+    ms_list_each (one, &w->all, struct ms_orch_watch, link)
+        watch_free(one);
 }
 
 void ms_watches_wake(struct ms_watches *w)
 {
-    if (!w->is_scheduled && !ms_list_is_empty(&w->all))
-        w->is_scheduled = w->schedule(w->arg);
+    if (!ms_list_is_empty(&w->all))
+        w->pump_soon(w->arg);
 }
 
 struct ms_orch_watch *ms_watches_add(struct ms_watches *w,
@@ -61,7 +63,6 @@ void ms_watches_remove(struct ms_orch_watch *w)
     ms_watches_wake(w->all);
 }
 
-/* One watch hears what it has not heard. */
 static void pump_one(struct ms_orch_watch *w)
 {
     struct ms_orch_event event = {0};
@@ -79,34 +80,9 @@ static void pump_one(struct ms_orch_watch *w)
 
 void ms_watches_pump(struct ms_watches *w)
 {
-    w->is_scheduled = true; /* whoever wakes us meanwhile is heard in this round */
     ms_list_each (one, &w->all, struct ms_orch_watch, link)
         pump_one(one);
-    w->is_scheduled = false;
     ms_list_each (one, &w->all, struct ms_orch_watch, link)
-        if (one->is_dead) {
-            ms_list_remove(&one->link);
-            free(one);
-        }
-}
-
-void ms_told_answer(const struct ms_mirror *m,
-                    const char *key,
-                    ms_orch_done *done,
-                    void *arg)
-{
-    struct ms_orch_answer answer = {0};
-    struct ms_error why = {0};
-    int rc = ms_mirror_answer(m, key[0] ? key : NULL, &answer);
-
-    if (rc < 0)
-        ms_error_set(&why,
-                     rc,
-                     rc == -ENOENT ? "there is no reservation '%s'"
-                                   : "reservation '%s': out of memory",
-                     key);
-    if (done)
-        done(arg, rc, rc < 0 ? &why : NULL, rc < 0 ? NULL : &answer);
-    if (rc == 0)
-        ms_mirror_answer_finish(&answer);
+        if (one->is_dead)
+            watch_free(one);
 }

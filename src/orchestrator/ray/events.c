@@ -1,3 +1,4 @@
+/* events.c - what the bridge says: pieces, answers, and whether Ray answers it */
 #include "orchestrator/ray/ray_impl.h"
 
 #include <errno.h>
@@ -44,15 +45,15 @@ static size_t devices_of(const json_t *list, uint32_t *out)
  * there is gone, but for a new controller that is told of all there is. */
 static struct ms_mirrored *piece_place(struct ray *r, const char *key, uint32_t number)
 {
-    struct ms_mirrored *m = ms_mirror_find(&r->mirror, key);
+    struct ms_mirrored *m = ms_mirror_find(&r->controller.mirror, key);
 
     if (m && (uintptr_t)m->owner != r->life) {
-        ms_mirror_remove(&r->mirror, m);
+        ms_mirror_remove(&r->controller.mirror, m);
         m = NULL;
     }
-    if (!m && (m = ms_mirror_add(&r->mirror, key)))
+    if (!m && (m = ms_mirror_add(&r->controller.mirror, key)))
         m->owner = (void *)r->life;
-    if (m && (number >= m->next || r->tie == TIE_STARTING) &&
+    if (m && (number >= m->next || r->bridge == BRIDGE_STARTING) &&
         ms_mirror_add_piece(m, number) < 0)
         return NULL;
     return m;
@@ -82,23 +83,24 @@ static void on_piece(struct ray *r, const json_t *o)
         incarnation > UINT32_MAX || !phase_of(text_of(o, "phase"), &said.phase))
         return; /* of a newer bridge, or none at all */
     m = piece_place(r, key, said.number);
-    if (m && ms_mirror_tell(&r->mirror, m, &said) > 0)
-        ms_watches_wake(&r->watches);
+    if (m && ms_mirror_tell(&r->controller.mirror, m, &said) > 0)
+        ms_watches_wake(&r->controller.watches);
 }
 
 static void on_gone(struct ray *r, const json_t *o)
 {
     const char *key = text_of(o, "key");
     const json_t *number = json_object_get(o, "number");
-    struct ms_mirrored *m = key ? ms_mirror_find(&r->mirror, key) : NULL;
+    struct ms_mirrored *m = key ? ms_mirror_find(&r->controller.mirror, key) : NULL;
 
     if (!m)
         return;
     if (json_is_integer(number))
-        ms_mirror_remove_piece(&r->mirror, m, (uint32_t)json_integer_value(number));
+        ms_mirror_remove_piece(
+            &r->controller.mirror, m, (uint32_t)json_integer_value(number));
     if (!json_is_integer(number) || m->count == 0)
-        ms_mirror_remove(&r->mirror, m);
-    ms_watches_wake(&r->watches);
+        ms_mirror_remove(&r->controller.mirror, m);
+    ms_watches_wake(&r->controller.watches);
 }
 
 static void on_ray_silent(struct ray *r, const json_t *o)
@@ -107,7 +109,7 @@ static void on_ray_silent(struct ray *r, const json_t *o)
 
     r->is_ray_silent = true;
     ms_error_set(&r->silence, -EAGAIN, "Ray does not answer: %s", why ? why : "");
-    ms_ray_turn_soon(r);
+    ms_controller_wake(&r->controller);
 }
 
 static void on_event(struct ray *r, const char *event, json_t *o)
@@ -120,11 +122,10 @@ static void on_event(struct ray *r, const char *event, json_t *o)
         on_ray_silent(r, o);
     } else if (strcmp(event, "heard") == 0) {
         r->is_ray_silent = false;
-        ms_ray_turn_soon(r);
-    } else if (strcmp(event, "hello") == 0 && r->tie == TIE_STARTING) {
+        ms_controller_wake(&r->controller);
+    } else if (strcmp(event, "hello") == 0 && r->bridge == BRIDGE_STARTING) {
         json_t *list = json_pack("{s:s}", "verb", "list");
 
-        ms_ray_set_hello(r, json_incref(o));
         r->is_ray_silent = r->is_silent = false;
         if (list)
             ms_ray_send(r, list, &r->known_id); /* what a controller before has left */
@@ -150,7 +151,7 @@ void ms_ray_heard(struct ray *r, const char *line, size_t len)
 
 void ms_ray_all_ended(struct ray *r, const struct ms_error *why)
 {
-    ms_list_each (m, &r->mirror.all, struct ms_mirrored, link)
+    ms_list_each (m, &r->controller.mirror.all, struct ms_mirrored, link)
         for (size_t i = 0; i < m->count; i++) {
             struct ms_lent_piece said = *ms_mirror_piece_at(m, i);
 
@@ -159,33 +160,7 @@ void ms_ray_all_ended(struct ray *r, const struct ms_error *why)
             said.phase = MS_PHASE_ENDED;
             said.cause = MS_CAUSE_UNKNOWN;
             said.detail = why->text;
-            ms_mirror_tell(&r->mirror, m, &said);
+            ms_mirror_tell(&r->controller.mirror, m, &said);
         }
-    ms_watches_wake(&r->watches);
-}
-
-/* ---- what it said of itself -------------------------------------------------------- */
-
-void ms_ray_set_hello(struct ray *r, json_t *line)
-{
-    const json_t *nodes = json_object_get(line, "nodes");
-    size_t count = json_array_size(nodes);
-    struct ms_ray_node *all = count ? calloc(count, sizeof *all) : NULL;
-
-    free((struct ms_ray_node *)(uintptr_t)r->hello.nodes);
-    json_decref(r->hello_line);
-    r->hello_line = line;
-    r->hello = (struct ms_ray_hello){.ray = text_of(line, "ray"),
-                                     .python = text_of(line, "python"),
-                                     .nodes = all,
-                                     .node_count = all ? count : 0};
-    for (size_t i = 0; all && i < count; i++) {
-        const json_t *n = json_array_get(nodes, i);
-
-        all[i] =
-            (struct ms_ray_node){.name = text_of(n, "name"),
-                                 .address = text_of(n, "address"),
-                                 .cpus = json_number_value(json_object_get(n, "cpus")),
-                                 .gpus = json_number_value(json_object_get(n, "gpus"))};
-    }
+    ms_watches_wake(&r->controller.watches);
 }

@@ -1,3 +1,4 @@
+/* request.c - what is asked of the bridge, as JSON (doc/orchestrators.md) */
 #include "base/name.h"
 #include "io/json.h"
 #include "io/secret.h"
@@ -86,54 +87,66 @@ static json_t *agent_of(const struct ms_agent_start *a, struct ms_error *err)
     return o;
 }
 
-json_t *
-ms_ray_ask_pieces(const char *verb, const struct ms_reserve *r, struct ms_error *err)
+static json_t *pieces_of(const struct ms_orch_op *op)
 {
-    static const struct ms_agent_start none = {0};
-    json_t *agent = agent_of(r->agent ? r->agent : &none, err), *pieces, *o;
+    json_t *list = json_array();
 
-    if (!agent)
-        return NULL;
-    pieces = json_array();
-    for (size_t i = 0; pieces && i < r->pieces.count; i++)
-        if (json_array_append_new(pieces, piece_of(&r->pieces.bundles[i])) < 0) {
-            json_decref(pieces);
-            pieces = NULL;
-        }
-    o = pieces ? json_pack("{s:s, s:s, s:o, s:s, s:s?, s:o}",
-                           "verb",
-                           verb,
-                           "key",
-                           r->key,
-                           "pieces",
-                           pieces,
-                           "strategy",
-                           ms_strategy_name(r->pieces.strategy),
-                           "same",
-                           r->pieces.same,
-                           "agent",
-                           agent)
-               : NULL;
-    if (!pieces)
-        json_decref(agent);
-    if (!o)
-        ms_error_set(err, -ENOMEM, "out of memory");
-    return o;
+    for (size_t i = 0; list && i < op->pieces.count; i++)
+        json_array_append_new(list, piece_of(&op->pieces.bundles[i]));
+    return list;
 }
 
-json_t *ms_ray_ask_release(const char *key, const uint32_t *numbers, size_t count)
+static json_t *numbers_of(const struct ms_orch_op *op)
 {
-    json_t *o = json_pack("{s:s, s:s}", "verb", "release", "key", key), *list;
+    json_t *list = json_array();
 
-    if (!o || count == 0)
-        return o;
-    list = json_array();
-    for (size_t i = 0; list && i < count; i++)
-        json_array_append_new(list, json_integer(numbers[i]));
-    if (!list || json_array_size(list) != count ||
-        json_object_set_new(o, "pieces", list) < 0) {
-        json_decref(o);
+    for (size_t i = 0; list && i < op->count; i++)
+        json_array_append_new(list, json_integer(op->numbers[i]));
+    return list;
+}
+
+static json_t *
+launch_of(const struct ms_orch_op *op, double timeout_s, struct ms_error *err)
+{
+    json_t *agent = agent_of(&op->agent, err), *pieces = pieces_of(op);
+
+    if (!agent || json_array_size(pieces) != op->pieces.count) {
+        json_decref(agent);
+        json_decref(pieces);
         return NULL;
     }
-    return o;
+    return json_pack("{s:s, s:s, s:o, s:s, s:s?, s:o, s:f}",
+                     "verb",
+                     op->kind == MS_OP_GROW ? "grow" : "reserve",
+                     "key",
+                     op->key,
+                     "pieces",
+                     pieces,
+                     "strategy",
+                     ms_strategy_name(op->pieces.strategy),
+                     "same",
+                     op->pieces.same,
+                     "agent",
+                     agent,
+                     "timeout_s",
+                     timeout_s);
+}
+
+json_t *
+ms_ray_request(const struct ms_orch_op *op, double timeout_s, struct ms_error *err)
+{
+    if (ms_op_is_launch(op))
+        return launch_of(op, timeout_s, err);
+    if (op->kind == MS_OP_LIST)
+        return json_pack("{s:s}", "verb", "list");
+    if (op->kind == MS_OP_AVOID)
+        return json_pack(
+            "{s:s, s:s, s:s}", "verb", "avoid", "node", op->node, "reason", op->reason);
+    return json_pack("{s:s, s:s, s:o*}",
+                     "verb",
+                     "release",
+                     "key",
+                     op->key,
+                     "pieces",
+                     op->count ? numbers_of(op) : NULL);
 }
