@@ -48,11 +48,11 @@ void ms_change_fail(struct ms_head_op *op, int rc);
 
 /* ---- helpers.c --------------------------------------------------------------------- */
 
-/* Its status, whole: with helpers, and with the answers of rank 0 if they are given. NULL:
- * out of memory. */
+/* As ms_cluster_status (cluster/status.h), with helpers. */
 Muster__ClusterStatus *ms_head_cluster_status(const struct ms_head *h,
                                               const struct ms_cluster *c,
-                                              const Muster__StepsDone *first);
+                                              const Muster__StepsDone *first,
+                                              bool with_meta);
 
 /* ---- steps.c ----------------------------------------------------------------------- */
 
@@ -67,8 +67,6 @@ void ms_objects_ask_keep(struct ms_head_op *op,
                          const Muster__Step *step);
 /* The cluster is no more. */
 void ms_objects_drop(struct ms_head *h, const struct ms_cluster *c);
-/* ---- refresh.c --------------------------------------------------------------------- */
-
 /* Every driver and worker is to look again at its handles of clusters; then `next`. */
 void ms_head_tell_changed(struct ms_head_op *op,
                           char *cluster,

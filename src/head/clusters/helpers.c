@@ -208,6 +208,7 @@ static int ask_one(struct ms_head_op *op,
     struct ms_node *n = ms_node_find(op->head, slot->node);
     Muster__WorkerSpec *spec =
         ms_plan_helper(plan, rank, slot->rank + 1, slot->helps, err);
+    Muster__StartWorkers start = MUSTER__START_WORKERS__INIT;
     int rc = spec ? rename_spec(spec, slot) : -EINVAL;
 
     if (rc == -ENOMEM)
@@ -216,7 +217,9 @@ static int ask_one(struct ms_head_op *op,
         rc = ms_error_set(err, -ENODEV, "there is no node %s", slot->node);
     if (rc == 0) {
         ms_start_fill(op, slot, spec);
-        rc = ms_start_ask_node(op, n, &spec, 1, err);
+        start.workers = &spec;
+        start.n_workers = 1;
+        rc = ms_start_ask_node(op, n, &start, err);
     }
     muster__worker_spec__free_unpacked(spec, NULL);
     return rc;
@@ -365,9 +368,10 @@ static bool add_helpers(const struct ms_head *h,
 
 Muster__ClusterStatus *ms_head_cluster_status(const struct ms_head *h,
                                               const struct ms_cluster *c,
-                                              const Muster__StepsDone *first)
+                                              const Muster__StepsDone *first,
+                                              bool with_meta)
 {
-    Muster__ClusterStatus *s = ms_cluster_status(c, first);
+    Muster__ClusterStatus *s = ms_cluster_status(c, first, with_meta);
     bool is_good = s;
 
     for (size_t i = 0; is_good && i < c->count; i++)

@@ -94,29 +94,22 @@ static void describe(const struct ms_child_agent *l, struct ms_error *out)
 {
     const struct ms_node *n = l->node;
     char how[96];
+    const char *what = how;
 
     if (n->closed && l->closed_why.code != -EPIPE && l->closed_why.code != -ECONNRESET)
-        ms_error_set(out,
-                     -EPIPE,
-                     "the agent on node %s (pid %d) broke its link: %s",
-                     n->name,
-                     (int)n->pid,
-                     l->closed_why.text);
+        what = "broke its link: ";
     else if (l->killed || !l->ended)
-        ms_error_set(out,
-                     -EPIPE,
-                     "the agent on node %s (pid %d) %s",
-                     n->name,
-                     (int)n->pid,
-                     l->head->stop_op ? "did not end in time and was killed"
-                                      : "closed its link and was killed");
+        what = l->head->stop_op ? "did not end in time and was killed"
+                                : "closed its link and was killed";
     else
-        ms_error_set(out,
-                     -EPIPE,
-                     "the agent on node %s (pid %d) %s",
-                     n->name,
-                     (int)n->pid,
-                     ms_process_end_print(&l->end, how, sizeof how));
+        ms_process_end_print(&l->end, how, sizeof how);
+    ms_error_set(out,
+                 -EPIPE,
+                 "the agent on node %s (pid %d) %s%s",
+                 n->name,
+                 (int)n->pid,
+                 what,
+                 what[strlen(what) - 1] == ' ' ? l->closed_why.text : "");
 }
 
 /* One start is that of all. */
