@@ -1,5 +1,6 @@
 /* place.c - nodes that come and go, deadlines of groups, operations that wait for one */
 #include "base/cleanup.h"
+#include "base/proto.h"
 #include "head/clusters/clusters.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
@@ -142,49 +143,18 @@ void ms_place_finish(struct ms_head *h)
 
 /* ---- nodes ----------------------------------------------------------------------- */
 
-/* Runs of equal devices; the number of them. */
-static size_t runs_of(const Muster__NodeShape *s, struct ms_device_run *out)
-{
-    size_t count = 0;
-
-    for (size_t i = 0; i < s->n_devices; i++) {
-        const Muster__Device *d = s->devices[i];
-        struct ms_device_run *last = count ? &out[count - 1] : NULL;
-
-        if (last && strcmp(last->kind, d->kind) == 0 && last->memory == d->memory &&
-            last->domain == d->domain)
-            last->count++;
-        else
-            out[count++] = (struct ms_device_run){d->kind, 1, d->memory, d->domain};
-    }
-    return count;
-}
-
 void ms_place_node_came(struct ms_head *h, const struct ms_node *n)
 {
-    const Muster__NodeShape *s = n->ready->shape;
-    MS_CLEANUP(ms_cleanup_free)
-    struct ms_device_run *runs = s ? calloc(s->n_devices + 1, sizeof *runs) : NULL;
-    MS_CLEANUP(ms_cleanup_free)
-    struct ms_extra_need *extras =
-        s ? calloc(s->n_resources + 1, sizeof *extras) : NULL;
-    struct ms_node_offer o = {.name = n->name,
-                              .cpu_milli = n->cpus * UINT64_C(1000),
-                              .memory = n->ready->memory,
-                              .devices = runs,
-                              .extras = extras};
+    Muster__NodeShape s;
 
-    if (!runs || !extras)
+    if (!n->ready->shape) /* there was no memory for it */
         return;
-    o.device_runs = runs_of(s, runs);
-    o.extra_count = s->n_resources;
-    o.labels = (const char *const *)s->labels;
-    o.label_count = s->n_labels;
-    for (size_t i = 0; i < s->n_resources; i++)
-        extras[i] =
-            (struct ms_extra_need){s->resources[i]->name, s->resources[i]->amount};
+    s = *n->ready->shape;
+    s.name = ms_field_text(n->name);
+    s.cpus = (int32_t)n->cpus;
+    s.memory = n->ready->memory;
     pthread_mutex_lock(&h->place.lock);
-    ms_books_node_came(&h->place.books, &o, NULL);
+    ms_books_node_came(&h->place.books, &s, NULL);
     pthread_mutex_unlock(&h->place.lock);
     ms_place_kick(h);
 }
