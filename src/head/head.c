@@ -1,3 +1,4 @@
+/* head.c - the start and the end of a head */
 #include "head/head.h"
 #include "base/cleanup.h"
 #include "base/name.h"

@@ -1,3 +1,4 @@
+/* stop.c - the orderly end: workers, agents, what is lent */
 #include "head/stop.h"
 #include "head/clusters/clusters.h"
 #include "head/drivers/driver.h"

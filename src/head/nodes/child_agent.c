@@ -94,22 +94,25 @@ static void describe(const struct ms_child_agent *l, struct ms_error *out)
 {
     const struct ms_node *n = l->node;
     char how[96];
-    const char *what = how;
+    const char *what = how, *why = "";
 
-    if (n->closed && l->closed_why.code != -EPIPE && l->closed_why.code != -ECONNRESET)
+    if (n->closed && l->closed_why.code != -EPIPE &&
+        l->closed_why.code != -ECONNRESET) {
         what = "broke its link: ";
-    else if (l->killed || !l->ended)
+        why = l->closed_why.text;
+    } else if (l->killed || !l->ended) {
         what = l->head->stop_op ? "did not end in time and was killed"
                                 : "closed its link and was killed";
-    else
+    } else {
         ms_process_end_print(&l->end, how, sizeof how);
+    }
     ms_error_set(out,
                  -EPIPE,
                  "the agent on node %s (pid %d) %s%s",
                  n->name,
                  (int)n->pid,
                  what,
-                 what[strlen(what) - 1] == ' ' ? l->closed_why.text : "");
+                 why);
 }
 
 /* One start is that of all. */
