@@ -46,11 +46,12 @@ bool ms_proto_set_text(char **field, const char *text)
 
 bool ms_proto_append(void *list, size_t *count, void *item)
 {
-    void **all = NULL;
+    bool is_full = (*count & (*count - 1)) == 0; /* room for 1, 2, 4, ... */
+    void **all = *(void **)list;
 
-    if (item)
-        all = realloc(*(void **)list, (*count + 1) * sizeof *all);
-    if (!all) {
+    if (item && is_full)
+        all = realloc(all, (*count ? 2 * *count : 1) * sizeof *all);
+    if (!item || !all) {
         protobuf_c_message_free_unpacked(item, NULL);
         return false;
     }

@@ -27,8 +27,9 @@ int ms_proto_pack(const ProtobufCMessage *m, struct ms_buf *out);
 ProtobufCMessage *ms_proto_create(const ProtobufCMessageDescriptor *d);
 /* Set a text of an owned message that has none yet, to a copy. False: out of memory. */
 bool ms_proto_set_text(char **field, const char *text);
-/* Add to a repeated field of an owned message: `list` is the address of the field, and `item`
- * an owned message, which is taken. False: out of memory (also if `item` is NULL). */
+/* Add to a repeated field of an owned message, which only this function has filled: `list` is
+ * the address of the field, and `item` an owned message, which is taken. False: out of memory
+ * (also if `item` is NULL). */
 bool ms_proto_append(void *list, size_t *count, void *item);
 
 /* ---- borrowing ------------------------------------------------------------------------- */

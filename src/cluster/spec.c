@@ -185,16 +185,21 @@ static int
 put_step(Muster__ClusterSpec *spec, const Muster__Step *step, struct ms_error *err)
 {
     size_t at = find_earlier(spec, step);
-    Muster__Step *copy = (Muster__Step *)ms_proto_copy(&step->base);
+    Muster__Step *copy = (Muster__Step *)ms_proto_copy(&step->base), **more;
 
     if (copy && at < spec->n_steps) {
         muster__step__free_unpacked(spec->steps[at], NULL);
         spec->steps[at] = copy;
         return 0;
     }
-    return ms_proto_append(&spec->steps, &spec->n_steps, copy)
-               ? 0
-               : ms_error_set(err, -ENOMEM, "out of memory");
+    more = copy ? realloc(spec->steps, (spec->n_steps + 1) * sizeof(*more)) : NULL;
+    if (!more) {
+        muster__step__free_unpacked(copy, NULL);
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    }
+    spec->steps = more;
+    spec->steps[spec->n_steps++] = copy;
+    return 0;
 }
 
 int ms_cluster_spec_add(Muster__ClusterSpec *spec,
