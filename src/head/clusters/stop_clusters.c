@@ -19,7 +19,7 @@ struct stop {
 
 static void request_failed(struct ms_head_op *op)
 {
-    struct stop *s = op->own;
+    struct stop *s = op->data;
 
     s->op = NULL;
 }
@@ -102,7 +102,7 @@ void ms_head_stop_clusters_run(struct ms_head_op *op)
     s->open = 1;
     muster__stopped__init(&s->done);
     s->done.head = op->wanted->stop->head && op->head->on_stop_asked;
-    op->own = s;
+    op->data = s;
     op->on_failed = request_failed;
     begin(s, op->wanted->stop);
     release(s);

@@ -39,7 +39,7 @@ static void release(struct ms_barrier *b)
 
 static void on_failed(struct ms_head_op *op)
 {
-    struct ms_barrier *b = MS_TAKE(op->own);
+    struct ms_barrier *b = MS_TAKE(op->data);
 
     b->count--;
     ms_list_remove(&op->wait_link);
@@ -79,7 +79,7 @@ static size_t print_missing(struct ms_buf *out, const struct ms_barrier *b)
 static void on_late(void *arg)
 {
     struct ms_head_op *op = arg;
-    const struct ms_barrier *b = op->own;
+    const struct ms_barrier *b = op->data;
     struct ms_buf ranks;
     struct ms_error why = {0};
     size_t missing;
@@ -116,7 +116,7 @@ static void end(struct ms_barrier *b, const struct ms_error *why)
     while (!ms_list_is_empty(&b->ops)) {
         struct ms_head_op *op = ms_list_first(&b->ops, struct ms_head_op, wait_link);
 
-        op->own = NULL;
+        op->data = NULL;
         op->on_failed = NULL;
         b->count--;
         ms_head_op_complete(op, why, NULL);
@@ -224,7 +224,7 @@ void ms_head_barrier_run(struct ms_head_op *op)
         ms_head_op_fail_with(op, &err);
         return;
     }
-    op->own = b;
+    op->data = b;
     op->on_failed = on_failed;
     ms_list_add_tail(&b->ops, &op->wait_link);
     b->count++;

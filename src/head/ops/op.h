@@ -57,7 +57,7 @@ struct ms_head_op {
     void *done_arg;
     void (*then)(void *arg);   /* the caller's own on_done, of done_arg */
     struct ms_list asks;       /* open questions to nodes */
-    void *own;                 /* what the verb's own file keeps of it */
+    void *data;                /* of the file that carries it out */
     struct ms_pending request; /* of a driver's link, or of our uplink */
 
     int64_t grace_ns; /* of the head's end */

@@ -132,9 +132,9 @@ static bool is_name(const char *text)
 
 enum { SEGMENT_MAX = 3 * (int)MS_KV_KEY_MAX + 1, VARIABLES_MAX = 2 };
 
-/* What a request is for: `own`, `verb` or neither. */
+/* What a request is for: `route`, `verb` or neither. */
 struct match {
-    const struct route *own;
+    const struct route *route;
     const struct ms_verb *verb;
     char allow[64]; /* methods of this path; empty: nothing is there */
     char variables[VARIABLES_MAX][SEGMENT_MAX];
@@ -193,13 +193,13 @@ static void match_init(struct match *m, const struct ms_http_request *r)
     size_t count;
     const struct ms_verb *verbs = ms_verbs(&count);
 
-    m->own = NULL;
+    m->route = NULL;
     m->verb = NULL;
     m->allow[0] = m->variables[0][0] = m->variables[1][0] = 0;
-    for (size_t i = 0; i < MS_COUNT(routes) && !m->own; i++)
+    for (size_t i = 0; i < MS_COUNT(routes) && !m->route; i++)
         if (matches(routes[i].path, r->path, m->variables) && fits(m, r->method, "GET"))
-            m->own = &routes[i];
-    for (size_t i = 0; i < count && !m->own && !m->verb; i++)
+            m->route = &routes[i];
+    for (size_t i = 0; i < count && !m->route && !m->verb; i++)
         if (verbs[i].http.method &&
             matches(verbs[i].http.path, r->path, m->variables) &&
             fits(m, r->method, verbs[i].http.method))
@@ -228,7 +228,8 @@ check_page(const struct match *m, const struct ms_http_request *r, const char **
 /* Anybody may see it. */
 static bool is_open(const struct ms_rest *rest, const struct match *m)
 {
-    return m->own && (m->own->is_open || (rest->open_metrics && m->own == &routes[0]));
+    return m->route &&
+           (m->route->is_open || (rest->open_metrics && m->route == &routes[0]));
 }
 
 static bool is_public(void *arg, const struct ms_http_request *r)
@@ -275,8 +276,8 @@ on_request(void *arg, struct ms_http_conn *c, const struct ms_http_request *r)
 
     rest->requests++;
     match_init(&m, r);
-    if (m.own)
-        m.own->get(&ask);
+    if (m.route)
+        m.route->get(&ask);
     else if (m.verb)
         ms_rest_verb(&ask, m.verb);
     else if (m.allow[0])
