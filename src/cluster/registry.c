@@ -393,7 +393,7 @@ static int fill(struct ms_registry *r,
             rc = ms_map_add(&r->by_uid, all[i].now.uid, &all[i]);
         if (rc == 0)
             continue;
-        all[i].now.uid = 0; /* is somebody else's, or in no map */
+        all[i].now.uid = 0; /* another slot has it, or no map */
         for (size_t k = c->count; k <= i; k++)
             slot_finish(r, &all[k]);
         return rc;

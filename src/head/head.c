@@ -61,7 +61,7 @@ static void close_session(struct ms_head *h)
         ms_session_remove(h->session.dir);
     if (h->is_of_job)
         ms_node_dirs_sweep(h->session.name);
-    flock(h->lock_fd, LOCK_UN); /* also for a child that somebody forked and forgot */
+    flock(h->lock_fd, LOCK_UN); /* also for a forked child that has a copy of it */
     ms_fd_close(&h->lock_fd);
 }
 

@@ -13,9 +13,9 @@ struct ms_driver;
 
 /* ---- cluster.c --------------------------------------------------------------------- */
 
-/* Has somebody asked for its end? */
+/* Does an operation wait to destroy it? */
 bool ms_head_is_to_end(const struct ms_head *h, const struct ms_cluster *c);
-/* It is not busy any more: end it if somebody asked for that meanwhile. */
+/* It is not busy any more: end it if that was asked for meanwhile. */
 void ms_head_begin_destroys(struct ms_head *h, struct ms_cluster *c);
 
 /* ---- create.c ---------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
  *
  *   place -> hold a port -> launch (start, helpers, steps) -> made
  *
- * Undone as a whole when any part fails, or when somebody destroys it meanwhile. A creation
+ * Undone as a whole when any part fails, or when it is destroyed meanwhile. A creation
  * that may wait for room stands in head->creating, in order: the first one is tried again
  * whenever something was given back.
  */

@@ -4,7 +4,7 @@
  * exactly once, by ms_head_op_succeed or ms_head_op_fail, on the head's thread (or in
  * the caller's before it was submitted, or when that thread has ended).
  *
- * What is wanted is a DriverToHead message, whoever asks: a head carries it out itself
+ * What is wanted is a DriverToHead message: a head carries it out itself
  * (request.h), one that has joined another sends it there (drivers/uplink.h).
  */
 #ifndef MS_HEAD_OPS_OP_H

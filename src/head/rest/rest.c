@@ -206,7 +206,7 @@ static void match_init(struct match *m, const struct ms_http_request *r)
             m->verb = &verbs[i];
 }
 
-/* A page in somebody's browser may be able to reach us; it cannot send JSON elsewhere
+/* A page in a user's browser may be able to reach us; it cannot send JSON elsewhere
  * without asking first, and says where it comes from. */
 static int
 check_page(const struct match *m, const struct ms_http_request *r, const char **why)
