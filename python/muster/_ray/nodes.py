@@ -10,7 +10,7 @@ from typing import Any, Callable
 
 import ray
 
-from muster._ray_order import LABEL_NODE, amounts_text, natural
+from muster._ray.order import LABEL_NODE, amounts_text, natural
 
 POLL_S = 1.0
 SILENCE_S = 5.0  # Ray has not answered for so long: it is silent
@@ -40,16 +40,12 @@ def _free() -> dict[str, dict[str, float]]:
 class Nodes:
     """What Ray last said of them. A node has one name for as long as it lives."""
 
-    def __init__(
-        self,
-        on_silent: Callable[[str], None],
-        on_heard: Callable[[], None],
-    ) -> None:
+    def __init__(self, say: Callable[[dict[str, Any]], None]) -> None:
         self.all: dict[str, dict[str, Any]] = {}
         self.names: dict[str, str] = {}
         self.avoided: dict[str, str] = {}  # name: reason
         self.silent = ""  # why
-        self._on_silent, self._on_heard = on_silent, on_heard
+        self.say = say  # to the controller: that Ray is silent, and that it is not
 
     # -- asking
 
@@ -76,12 +72,12 @@ class Nodes:
                 self._fall_silent(f"Ray does not answer: {text[:200]}")
             elif self.silent:
                 self.silent = ""
-                self._on_heard()
+                self.say({"event": "heard"})
 
     def _fall_silent(self, why: str) -> None:
         if not self.silent:
             self.silent = why
-            self._on_silent(why)
+            self.say({"event": "silent", "why": why})
 
     async def refuses(self, node: str) -> bool:
         """Nobody listens where its raylet did: it is dead before Ray has noticed."""
@@ -93,10 +89,8 @@ class Nodes:
         def dial() -> bool:
             try:
                 socket.create_connection(where, PROBE_S).close()
-            except ConnectionRefusedError:
-                return True
-            except OSError:
-                return False
+            except OSError as e:
+                return isinstance(e, ConnectionRefusedError)
             return False
 
         return bool(await asked(dial))
@@ -126,19 +120,16 @@ class Nodes:
         ]
 
     def described(self) -> list[dict[str, Any]]:
-        out = []
-        for node in self._sorted():
-            told = self.all[node]
-            out.append(
-                {
-                    "name": self.name(node),
-                    "address": told["NodeManagerAddress"],
-                    "cpus": told["Resources"].get("CPU", 0),
-                    "gpus": told["Resources"].get("GPU", 0),
-                    "labels": self.labels(node),
-                }
-            )
-        return out
+        return [
+            {
+                "name": self.name(node),
+                "address": self.all[node]["NodeManagerAddress"],
+                "cpus": self.all[node]["Resources"].get("CPU", 0),
+                "gpus": self.all[node]["Resources"].get("GPU", 0),
+                "labels": self.labels(node),
+            }
+            for node in self._sorted()
+        ]
 
     def _sorted(self) -> list[str]:
         alive = [i for i in self.all if self.is_alive(i)]

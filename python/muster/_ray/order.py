@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from typing import Any, Callable
 
 LABEL_NODE = "ray.io/node-id"
 # Ray wants something in every bundle, and an actor that it starts wants some of it.
@@ -56,32 +56,31 @@ def _kinds(pieces: list[dict[str, Any]], indexes: list[int]) -> list[list[int]]:
     return list(out.values())
 
 
+def _assign(
+    pieces: list[dict[str, Any]], slots: dict[int, int], key: Callable[[int], Any]
+) -> dict[int, int]:
+    """The slots of bundles anew, by `key`. Those that ask for different things keep the
+    slots that they were asked for in."""
+    out: dict[int, int] = {}
+    for kind in _kinds(pieces, sorted(slots)):
+        theirs = sorted(slots[i] for i in kind)
+        out.update(zip(sorted(kind, key=lambda i: (key(i), i)), theirs))
+    return out
+
+
 def number(
     pieces: list[dict[str, Any]], places: dict[int, str], names: dict[str, str]
 ) -> dict[int, int]:
-    """The piece of each bundle: by the name of its node.
-
-    Pieces that ask for different things keep the places that they were asked for in.
-    """
-    out: dict[int, int] = {}
-    for kind in _kinds(pieces, list(range(len(pieces)))):
-        found = sorted(kind, key=lambda i: (natural(names[places[i]]), i))
-        for at, index in enumerate(found):
-            out[index] = kind[at]
-    return out
+    """The piece of each bundle: by the name of its node."""
+    slots = {i: i for i in range(len(pieces))}
+    return _assign(pieces, slots, lambda i: natural(names[places[i]]))
 
 
 def number_on_node(
     pieces: list[dict[str, Any]], numbers: dict[int, int], devices: dict[int, list[str]]
 ) -> dict[int, int]:
     """The same of one node, whose devices are known now: by them."""
-    out: dict[int, int] = {}
-    for kind in _kinds(pieces, sorted(numbers)):
-        theirs = sorted(numbers[i] for i in kind)
-        found = sorted(kind, key=lambda i: ([natural(d) for d in devices[i]], i))
-        for at, index in enumerate(found):
-            out[index] = theirs[at]
-    return out
+    return _assign(pieces, numbers, lambda i: [natural(d) for d in devices[i]])
 
 
 def whole_cpus(pieces: list[dict[str, Any]]) -> int:

@@ -11,7 +11,7 @@ import sys
 import threading
 from typing import Any, Callable
 
-from muster._ray_gang import Refused
+from muster._ray.gang import Refused
 
 LINE_MAX = 64 << 20
 PIECES_MAX = 1 << 16
@@ -63,60 +63,61 @@ class Lines:
         threading.Thread(target=run, daemon=True).start()
 
 
+def _check(is_good: bool, code: int, why: str) -> None:
+    if not is_good:
+        raise Refused(code, why)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def _amount(piece: dict[str, Any], name: str) -> float:
     value = piece.get(name) or 0
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
-        raise Refused(errno.EINVAL, f"'{name}' of a piece is {value!r}")
+    is_good = _is_number(value) and value >= 0
+    _check(is_good, errno.EINVAL, f"'{name}' of a piece is {value!r}")
     return float(value)
 
 
 def _check_piece(piece: Any) -> None:
-    if not isinstance(piece, dict):
-        raise Refused(errno.EINVAL, "a piece is an object")
-    if _amount(piece, "gpus") % 1:
-        raise Refused(
-            errno.ENOTSUP,
-            "a share of a GPU: Ray does not tie it to its piece; ask for whole ones",
-        )
+    _check(isinstance(piece, dict), errno.EINVAL, "a piece is an object")
+    why = "a share of a GPU: Ray does not tie it to its piece; ask for whole ones"
+    _check(not _amount(piece, "gpus") % 1, errno.ENOTSUP, why)
     _amount(piece, "cpus")
     _amount(piece, "memory")
     resources, labels = piece.get("resources") or {}, piece.get("labels") or {}
-    if not isinstance(resources, dict) or not isinstance(labels, dict):
-        raise Refused(errno.EINVAL, "'resources' and 'labels' are objects")
+    are_good = isinstance(resources, dict) and isinstance(labels, dict)
+    _check(are_good, errno.EINVAL, "'resources' and 'labels' are objects")
     for name in resources:
         _amount(resources, name)
-        if name in OWN:
-            raise Refused(
-                errno.EINVAL, f"{name!r} is Ray's own: '{OWN[name]}' asks for it"
-            )
+        why = f"{name!r} is Ray's own: '{OWN.get(name)}' asks for it"
+        _check(name not in OWN, errno.EINVAL, why)
 
 
 def check_request(m: dict[str, Any]) -> None:
     """Of reserve and grow; raises Refused."""
     check_key(m)
-    pieces, timeout = m.get("pieces"), m.get("timeout_s")
+    key, pieces, timeout = m["key"], m.get("pieces"), m.get("timeout_s")
     if not isinstance(pieces, list) or not pieces:
-        raise Refused(errno.EINVAL, f"{m['key']}: no pieces are asked for")
-    if len(pieces) > PIECES_MAX:
-        raise Refused(errno.E2BIG, f"{m['key']}: more than {PIECES_MAX} pieces")
+        raise Refused(errno.EINVAL, f"{key}: no pieces are asked for")
+    why = f"{key}: more than {PIECES_MAX} pieces"
+    _check(len(pieces) <= PIECES_MAX, errno.E2BIG, why)
     for piece in pieces:
         _check_piece(piece)
-    if (m.get("strategy") or "PACK") not in STRATEGIES:
-        raise Refused(errno.EINVAL, f"no strategy is called {m['strategy']!r}")
-    if (
-        isinstance(timeout, bool)
-        or not isinstance(timeout, (int, float))
-        or not 0 < timeout <= TIMEOUT_MAX_S
-    ):
-        raise Refused(errno.EINVAL, f"'timeout_s' is {timeout!r}")
+    strategy = m.get("strategy") or "PACK"
+    why = f"no strategy is called {strategy!r}"
+    _check(strategy in STRATEGIES, errno.EINVAL, why)
+    is_good = _is_number(timeout) and 0 < timeout <= TIMEOUT_MAX_S
+    _check(is_good, errno.EINVAL, f"'timeout_s' is {timeout!r}")
 
 
 def check_key(m: dict[str, Any]) -> None:
-    if not isinstance(m.get("key"), str) or not KEY.fullmatch(m["key"]):
-        raise Refused(errno.EINVAL, f"{m.get('key')!r} is no key")
+    key = m.get("key")
+    is_good = isinstance(key, str) and KEY.fullmatch(key) is not None
+    _check(is_good, errno.EINVAL, f"{key!r} is no key")
 
 
-def mark(m: dict[str, Any]) -> str:
+def mark_of(m: dict[str, Any]) -> str:
     """Equal requests have equal marks."""
     asks = [m["pieces"], m.get("strategy") or "PACK", m.get("same") or None]
     return json.dumps(asks, sort_keys=True)

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from typing import Any
 
-from muster._ray_nodes import asked
+from muster._ray.nodes import asked
 
 JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # of a driver that was submitted as a job
 END_S = 5.0

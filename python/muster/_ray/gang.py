@@ -17,11 +17,10 @@ from ray.util.placement_group import (
 )
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from muster import _ray_causes as causes
-from muster import _ray_order as order
-from muster._ray_keeper import STOP_GRACE_S, MusterKeeper
-from muster._ray_nodes import Nodes, asked
-from muster._ray_package import Package
+from muster._ray import causes, order
+from muster._ray.keeper import STOP_GRACE_S, MusterKeeper
+from muster._ray.nodes import Nodes, asked
+from muster._ray.package import Package
 
 READY_STEP_S = 600  # a wait for a placement group that is begun again
 RELEASED = ("released", 0, "")
@@ -92,20 +91,18 @@ class Kept:
 
 
 class Gang:
-    """`tell` hears every change of a piece."""
+    """The controller hears every change of a piece."""
 
     def __init__(
-        self,
-        request: dict[str, Any],
-        first: int,
-        nodes: Nodes,
-        package: Package,
-        agent_names: set[str],
-        muster: str,
-        tell: Callable[[dict[str, Any]], None],
+        self, request: dict[str, Any], first: int, bridge: Any, op: Any
     ) -> None:
         key = self.key = request["key"]
-        self.request, self.nodes, self.package = request, nodes, package
+        self.nodes: Nodes = bridge.nodes
+        self.package: Package = bridge.package
+        self.agent_names: set[str] = bridge.agent_names
+        self.muster, self.tell = bridge.muster, bridge.lines.say
+        self.op, self.begun = op, op.begun  # who asked for it
+        self.request = request
         self.wanted: list[dict[str, Any]] = request["pieces"]
         self.bundles = [order.bundle_of(p) for p in self.wanted]
         self.pieces = [Piece(key, first + i) for i in range(len(self.wanted))]
@@ -118,10 +115,7 @@ class Gang:
         self.actors: dict[int, Any] = {}  # of each bundle
         self.making: asyncio.Future[Any] | None = None
         self.kept: list[Kept] = []
-        self.agent_names, self.muster, self.tell = agent_names, muster, tell
         self.watches: list[asyncio.Task[None]] = []
-        self.begun = time.monotonic()
-        self.op: Any = None  # the bridge's: who asked for it
         self.closing: asyncio.Future[None] | None = None
         self.stage = "placing"
 
@@ -180,10 +174,8 @@ class Gang:
                     "or avoid some: 2.49 and later can",
                 )
             options["bundle_label_selector"] = selectors
-        strategy, same = (
-            self.request.get("strategy") or "PACK",
-            self.request.get("same"),
-        )
+        strategy = self.request.get("strategy") or "PACK"
+        same = self.request.get("same")
         if same and not CAN_SAME:
             raise Refused(
                 errno.ENOTSUP,
