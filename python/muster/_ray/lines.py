@@ -97,7 +97,8 @@ def _check_piece(piece: Any) -> None:
 def check_request(m: dict[str, Any]) -> None:
     """Of reserve and grow; raises Refused."""
     check_key(m)
-    key, pieces, timeout = m["key"], m.get("pieces"), m.get("timeout_s")
+    key, pieces = m["key"], m.get("pieces")
+    timeout: Any = m.get("timeout_s")
     if not isinstance(pieces, list) or not pieces:
         raise Refused(errno.EINVAL, f"{key}: no pieces are asked for")
     why = f"{key}: more than {PIECES_MAX} pieces"
