@@ -3,7 +3,7 @@
 
 #include "base/cleanup.h"
 #include "io/tcp.h"
-#include "orchestrator/ray/child.h"
+#include "orchestrator/ray/bridge_child.h"
 #include "orchestrator/ray/offer.h"
 #include "orchestrator/ray/wire.h"
 
@@ -18,7 +18,7 @@
 struct bridge {
     const struct ms_bridge_options *options;
     struct ms_loop *loop;
-    struct ms_carrier *child;
+    struct ms_bridge_transport *child;
     struct ms_wire wire;
     char *hello; /* the child's first line; each new controller hears it */
     struct ms_timer alone, force;
@@ -37,7 +37,7 @@ static void end(struct bridge *b, int64_t within_ns, const char *why)
         fprintf(b->options->out, "muster bridge: %s\n", why);
     fflush(b->options->out);
     b->is_ending = true;
-    ms_ray_child_end(b->child);
+    ms_bridge_child_end(b->child);
     ms_timer_set(&b->force, within_ns);
 }
 
@@ -184,8 +184,8 @@ static int watch_signals(struct bridge *b)
 static int begin(struct bridge *b)
 {
     static const struct ms_wire_events wire_events = {on_up, on_lost, on_line};
-    static const struct ms_carrier_events events = {.on_line = on_child_line,
-                                                    .on_down = on_child_ended};
+    static const struct ms_bridge_transport_events events = {.on_line = on_child_line,
+                                                             .on_down = on_child_ended};
     struct ms_error err = {0};
     int rc = ms_wire_init(&b->wire, b->loop, &wire_events, b);
 
@@ -199,12 +199,12 @@ static int begin(struct bridge *b)
         rc = ms_timer_init(&b->force, b->loop, on_force, b);
     if (rc < 0)
         return rc;
-    b->child = ms_ray_child_start(
-        &(struct ms_ray_child_spec){.loop = b->loop,
-                                    .python = b->options->python,
-                                    .script = b->options->script,
-                                    .name = b->options->name,
-                                    .grace_ns = b->options->grace_ns},
+    b->child = ms_bridge_child_start(
+        &(struct ms_bridge_child_spec){.loop = b->loop,
+                                       .python = b->options->python,
+                                       .script = b->options->script,
+                                       .name = b->options->name,
+                                       .grace_ns = b->options->grace_ns},
         &events,
         b,
         &err);

@@ -4,8 +4,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "io/tree.h"
-#include "orchestrator/ray/content.h"
-#include "orchestrator/ray/needs.h"
+#include "orchestrator/ray/libraries.h"
+#include "orchestrator/ray/package_files.h"
 #include "orchestrator/ray/python.h"
 #include "orchestrator/ray/zip.h"
 
@@ -65,20 +65,21 @@ static int find_python_dir(const struct ms_ray_site *site,
 
 /* The extension needs what the program does. */
 static int
-add_libraries(struct ms_content *c, const char *program, struct ms_error *err)
+add_libraries(struct ms_package_files *c, const char *program, struct ms_error *err)
 {
-    MS_CLEANUP(ms_needs_finish) struct ms_needs needs = {0};
+    MS_CLEANUP(ms_libraries_finish) struct ms_libraries needs = {0};
     char name[PATH_MAX];
-    int rc = ms_needs_add(&needs, program, err);
+    int rc = ms_libraries_add(&needs, program, err);
 
     for (size_t i = 0; i < needs.count && rc == 0; i++) {
         snprintf(name, sizeof name, "lib/%s", needs.at[i].name);
-        rc = ms_content_add(c, name, needs.at[i].path, err);
+        rc = ms_package_files_add(c, name, needs.at[i].path, err);
     }
     return rc;
 }
 
-static int add_job(struct ms_content *c, const char *const *files, struct ms_error *err)
+static int
+add_job(struct ms_package_files *c, const char *const *files, struct ms_error *err)
 {
     char name[PATH_MAX];
     int rc = 0;
@@ -88,8 +89,8 @@ static int add_job(struct ms_content *c, const char *const *files, struct ms_err
 
         snprintf(name, sizeof name, "job/%s", files[i]);
         rc = stat(files[i + 1], &st) == 0 && S_ISDIR(st.st_mode)
-                 ? ms_content_add_tree(c, name, files[i + 1], err)
-                 : ms_content_add(c, name, files[i + 1], err);
+                 ? ms_package_files_add_tree(c, name, files[i + 1], err)
+                 : ms_package_files_add(c, name, files[i + 1], err);
     }
     return rc;
 }
@@ -97,7 +98,7 @@ static int add_job(struct ms_content *c, const char *const *files, struct ms_err
 /* The one module that `muster` needs: a plain Ray does not have it. Where it is not
  * beside `muster`, the Python of the cluster has to bring it. */
 static int
-add_pickler(struct ms_content *c, const char *python_dir, struct ms_error *err)
+add_pickler(struct ms_package_files *c, const char *python_dir, struct ms_error *err)
 {
     char path[PATH_MAX];
     struct stat st;
@@ -106,10 +107,10 @@ add_pickler(struct ms_content *c, const char *python_dir, struct ms_error *err)
         return ms_error_set(err, -ENAMETOOLONG, "%s: too long a path", python_dir);
     if (stat(path, &st) < 0 || !S_ISDIR(st.st_mode))
         return 0;
-    return ms_content_add_tree(c, "cloudpickle", path, err);
+    return ms_package_files_add_tree(c, "cloudpickle", path, err);
 }
 
-static int collect(struct ms_content *c,
+static int collect(struct ms_package_files *c,
                    const struct ms_ray_site *site,
                    const char *const *files,
                    struct ms_error *err)
@@ -124,9 +125,9 @@ static int collect(struct ms_content *c,
     if (rc == 0)
         rc = find_python_dir(site, program, python_dir, err);
     if (rc == 0)
-        rc = ms_content_add(c, "bin/muster", program, err);
+        rc = ms_package_files_add(c, "bin/muster", program, err);
     if (rc == 0)
-        rc = ms_content_add_tree(c, "muster", python_dir, err);
+        rc = ms_package_files_add_tree(c, "muster", python_dir, err);
     if (rc == 0)
         rc = add_pickler(c, python_dir, err);
     if (rc == 0)
@@ -166,7 +167,7 @@ static bool read_kept(int dir, struct ms_package *p)
 {
     MS_CLEANUP(ms_cleanup_fd) int fd = openat(dir, p->name, O_RDONLY | O_CLOEXEC);
 
-    if (fd < 0 || ms_content_read(fd, MS_PACKAGE_MAX, &p->data, &p->len) < 0)
+    if (fd < 0 || ms_package_files_read(fd, MS_PACKAGE_MAX, &p->data, &p->len) < 0)
         return false;
     futimens(fd, NULL); /* it is in use */
     return true;
@@ -215,7 +216,8 @@ static void keep(int dir, const struct ms_package *p)
 
 /* ---- making it --------------------------------------------------------------------- */
 
-static int pack(struct ms_package *p, const struct ms_content *c, struct ms_error *err)
+static int
+pack(struct ms_package *p, const struct ms_package_files *c, struct ms_error *err)
 {
     struct ms_zip zip;
     int rc = 0;
@@ -252,7 +254,7 @@ int ms_package_make(struct ms_package *p,
                     const char *const *files,
                     struct ms_error *err)
 {
-    MS_CLEANUP(ms_content_finish) struct ms_content c = {0};
+    MS_CLEANUP(ms_package_files_finish) struct ms_package_files c = {0};
     MS_CLEANUP(ms_cleanup_fd) int dir = -1;
     char hash[33];
     int rc = collect(&c, site, files, err);
@@ -260,7 +262,7 @@ int ms_package_make(struct ms_package *p,
     *p = (struct ms_package){0};
     if (rc < 0)
         return rc;
-    if (ms_content_name(&c, hash) < 0)
+    if (ms_package_files_hash(&c, hash) < 0)
         return ms_error_set(err, -ENOMEM, "out of memory");
     snprintf(p->name, sizeof p->name, PREFIX "%s.zip", hash);
     dir = open_cache(site);

@@ -1,7 +1,7 @@
 /* package.h - Muster as a zip that a machine can run which has nothing of it
  *
  *   bin/muster   the program
- *   lib/         the shared libraries that it and the extension need (needs.h)
+ *   lib/         the shared libraries that it and the extension need (libraries.h)
  *   muster/      the Python package, with its extension
  *   job/         what belongs to one job
  *

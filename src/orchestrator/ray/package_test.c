@@ -2,7 +2,7 @@
 
 #include "base/cleanup.h"
 #include "io/tree.h"
-#include "orchestrator/ray/needs.h"
+#include "orchestrator/ray/libraries.h"
 #include "orchestrator/ray/python.h"
 #include "orchestrator/ray/token.h"
 
@@ -126,22 +126,26 @@ static void test_files_of_a_job(void **state)
 
 static void test_lines_of_the_loader(void **state)
 {
-    struct ms_needs n = {0};
+    struct ms_libraries n = {0};
     struct ms_error err = {0};
 
     (void)state;
-    assert_int_equal(ms_needs_read(&n, "\tlinux-vdso.so.1 (0x7ff)", &err), 0);
-    assert_int_equal(ms_needs_read(&n, "\tlibx.so.1 => /l/libx.so.1 (0x7ff)", &err), 1);
-    assert_int_equal(ms_needs_read(&n, "\tlibx.so.1 => /l/libx.so.1 (0x7ff)", &err), 0);
-    assert_int_equal(ms_needs_read(&n, "\tlibc.so.6 => /l/libc.so.6 (0x7ff)", &err), 0);
-    assert_int_equal(ms_needs_read(&n, "\t/lib64/ld-linux-x86-64.so.2 (0x7ff)", &err),
-                     0);
-    assert_int_equal(ms_needs_read(&n, "\tlibgone.so => not found", &err), -ENOENT);
+    assert_int_equal(ms_libraries_parse(&n, "\tlinux-vdso.so.1 (0x7ff)", &err), 0);
+    assert_int_equal(
+        ms_libraries_parse(&n, "\tlibx.so.1 => /l/libx.so.1 (0x7ff)", &err), 1);
+    assert_int_equal(
+        ms_libraries_parse(&n, "\tlibx.so.1 => /l/libx.so.1 (0x7ff)", &err), 0);
+    assert_int_equal(
+        ms_libraries_parse(&n, "\tlibc.so.6 => /l/libc.so.6 (0x7ff)", &err), 0);
+    assert_int_equal(
+        ms_libraries_parse(&n, "\t/lib64/ld-linux-x86-64.so.2 (0x7ff)", &err), 0);
+    assert_int_equal(ms_libraries_parse(&n, "\tlibgone.so => not found", &err),
+                     -ENOENT);
     assert_non_null(strstr(err.text, "libgone.so"));
     assert_int_equal(n.count, 1);
     assert_string_equal(n.at[0].name, "libx.so.1");
     assert_string_equal(n.at[0].path, "/l/libx.so.1");
-    ms_needs_finish(&n);
+    ms_libraries_finish(&n);
 }
 
 static void test_python_of_a_raylet(void **state)

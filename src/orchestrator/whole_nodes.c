@@ -1,5 +1,5 @@
-/* whole.c - a gang that asks for all of each described node */
-#include "orchestrator/whole.h"
+/* whole_nodes.c - a gang that asks for all of each described node */
+#include "orchestrator/whole_nodes.h"
 
 #include "agent/machine/machine.h"
 #include "resource/shape.h"
@@ -21,9 +21,9 @@ shape_of(const Muster__NodeShape *told, bool is_here, struct ms_error *err)
     }
     s->look_for_devices = false;
     if (s->cpus < 0)
-        s->cpus = MS_WHOLE_OPEN_CPUS;
+        s->cpus = MS_WHOLE_NODES_OPEN_CPUS;
     if (s->memory == 0)
-        s->memory = MS_WHOLE_OPEN_MEMORY;
+        s->memory = MS_WHOLE_NODES_OPEN_MEMORY;
     return s;
 }
 
@@ -31,10 +31,11 @@ shape_of(const Muster__NodeShape *told, bool is_here, struct ms_error *err)
 static int fill_bundle(struct ms_bundle *b, const struct ms_stock_node *n)
 {
     struct ms_extra_need *extras = calloc(n->extra_count + 1, sizeof *extras);
-    bool is_open = n->cpu_milli >= (uint64_t)MS_WHOLE_OPEN_CPUS * MS_WHOLE_MILLI;
+    bool is_open = n->cpu_milli >= (uint64_t)MS_WHOLE_NODES_OPEN_CPUS * MS_WHOLE_MILLI;
 
     *b = (struct ms_bundle){.cpu_milli = is_open ? 0 : n->cpu_milli,
-                            .memory = n->memory >= MS_WHOLE_OPEN_MEMORY ? 0 : n->memory,
+                            .memory =
+                                n->memory >= MS_WHOLE_NODES_OPEN_MEMORY ? 0 : n->memory,
                             .devices = n->device_count,
                             .extras = extras,
                             .extra_count = n->extra_count};
@@ -43,7 +44,7 @@ static int fill_bundle(struct ms_bundle *b, const struct ms_stock_node *n)
     return extras ? 0 : -ENOMEM;
 }
 
-static int add(struct ms_whole *w,
+static int add(struct ms_whole_nodes *w,
                const Muster__NodeShape *told,
                bool is_here,
                struct ms_error *err)
@@ -58,17 +59,17 @@ static int add(struct ms_whole *w,
     return at < 0 ? (int)at : 0;
 }
 
-int ms_whole_init(struct ms_whole *w,
-                  const Muster__NodeShape *const *nodes,
-                  size_t count,
-                  bool are_here,
-                  struct ms_error *err)
+int ms_whole_nodes_init(struct ms_whole_nodes *w,
+                        const Muster__NodeShape *const *nodes,
+                        size_t count,
+                        bool are_here,
+                        struct ms_error *err)
 {
     size_t room = count ? count : 1;
     int rc = 0;
 
-    *w = (struct ms_whole){.shapes = calloc(room, sizeof *w->shapes),
-                           .bundles = calloc(room, sizeof *w->bundles)};
+    *w = (struct ms_whole_nodes){.shapes = calloc(room, sizeof *w->shapes),
+                                 .bundles = calloc(room, sizeof *w->bundles)};
     ms_stock_init(&w->stock);
     if (!w->shapes || !w->bundles)
         return ms_error_set(err, -ENOMEM, "out of memory");
@@ -83,7 +84,9 @@ int ms_whole_init(struct ms_whole *w,
     return rc;
 }
 
-int ms_whole_stock(const struct ms_whole *w, struct ms_stock *out, struct ms_error *err)
+int ms_whole_nodes_stock(const struct ms_whole_nodes *w,
+                         struct ms_stock *out,
+                         struct ms_error *err)
 {
     ms_stock_init(out);
     for (size_t i = 0; i < w->count; i++)
@@ -94,7 +97,7 @@ int ms_whole_stock(const struct ms_whole *w, struct ms_stock *out, struct ms_err
     return 0;
 }
 
-void ms_whole_finish(struct ms_whole *w)
+void ms_whole_nodes_finish(struct ms_whole_nodes *w)
 {
     for (size_t i = 0; i < w->count; i++) {
         ms_shape_destroy(w->shapes[i]);
@@ -103,5 +106,5 @@ void ms_whole_finish(struct ms_whole *w)
     free(w->shapes);
     free(w->bundles);
     ms_stock_finish(&w->stock);
-    *w = (struct ms_whole){0};
+    *w = (struct ms_whole_nodes){0};
 }

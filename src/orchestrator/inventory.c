@@ -1,5 +1,5 @@
-/* mirror.c - the reservations that an engine has told of, and the log of their changes */
-#include "orchestrator/mirror.h"
+/* inventory.c - the reservations that an engine has told of, and the log of their changes */
+#include "orchestrator/inventory.h"
 
 #include "base/cleanup.h"
 
@@ -10,7 +10,7 @@
 
 /* ---- what is shared ---------------------------------------------------------------- */
 
-struct ms_mirror_key {
+struct ms_inventory_key {
     unsigned refs;
     char text[];
 };
@@ -22,10 +22,10 @@ struct ms_snapshot {
     uint32_t tail[];
 };
 
-static struct ms_mirror_key *key_create(const char *text)
+static struct ms_inventory_key *key_create(const char *text)
 {
     size_t size = strlen(text) + 1;
-    struct ms_mirror_key *k = malloc(sizeof *k + size);
+    struct ms_inventory_key *k = malloc(sizeof *k + size);
 
     if (!k)
         return NULL;
@@ -34,7 +34,7 @@ static struct ms_mirror_key *key_create(const char *text)
     return k;
 }
 
-static void key_unref(struct ms_mirror_key *k)
+static void key_unref(struct ms_inventory_key *k)
 {
     if (k && --k->refs == 0)
         free(k);
@@ -81,27 +81,27 @@ static void snapshot_unref(struct ms_snapshot *s)
 
 /* ---- the log ----------------------------------------------------------------------- */
 
-static void change_drop(struct ms_mirror_change *c)
+static void change_drop(struct ms_inventory_change *c)
 {
     key_unref(c->key);
     snapshot_unref(c->piece);
 }
 
-static struct ms_mirror_change *log_at(const struct ms_mirror *m, size_t i)
+static struct ms_inventory_change *log_at(const struct ms_inventory *m, size_t i)
 {
     assert(m->log_capacity > 0);
     return &m->log[(m->log_first + i) % m->log_capacity];
 }
 
 /* Room for one more; the oldest goes when there are too many. */
-static int log_reserve(struct ms_mirror *m)
+static int log_reserve(struct ms_inventory *m)
 {
     size_t capacity = m->log_capacity ? 2 * m->log_capacity : 64;
-    struct ms_mirror_change *grown;
+    struct ms_inventory_change *grown;
 
     if (m->log_count < m->log_capacity)
         return 0;
-    if (m->log_count == MS_MIRROR_LOG_MAX) {
+    if (m->log_count == MS_INVENTORY_LOG_MAX) {
         change_drop(log_at(m, 0));
         m->log_first = (m->log_first + 1) % m->log_capacity;
         m->log_count--;
@@ -120,24 +120,24 @@ static int log_reserve(struct ms_mirror *m)
 }
 
 /* With log_reserve done: it cannot fail. */
-static void log_add(struct ms_mirror *m,
-                    struct ms_mirrored *r,
+static void log_add(struct ms_inventory *m,
+                    struct ms_inventory_entry *r,
                     struct ms_snapshot *piece,
                     bool gone)
 {
     r->key->refs++;
     piece->refs++;
     *log_at(m, m->log_count++) =
-        (struct ms_mirror_change){.key = r->key, .piece = piece, .gone = gone};
+        (struct ms_inventory_change){.key = r->key, .piece = piece, .gone = gone};
     m->cursor++;
 }
 
-int ms_mirror_next(const struct ms_mirror *m,
-                   uint64_t cursor,
-                   struct ms_orch_event *out)
+int ms_inventory_next(const struct ms_inventory *m,
+                      uint64_t cursor,
+                      struct ms_orch_event *out)
 {
     uint64_t oldest = m->cursor - m->log_count; /* a watch from here misses nothing */
-    const struct ms_mirror_change *c;
+    const struct ms_inventory_change *c;
 
     if (cursor > m->cursor || cursor < oldest)
         return -ESTALE;
@@ -153,13 +153,13 @@ int ms_mirror_next(const struct ms_mirror *m,
 
 /* ---- reservations ------------------------------------------------------------------ */
 
-void ms_mirror_init(struct ms_mirror *m, uint64_t cursor)
+void ms_inventory_init(struct ms_inventory *m, uint64_t cursor)
 {
-    *m = (struct ms_mirror){.cursor = cursor};
+    *m = (struct ms_inventory){.cursor = cursor};
     ms_list_init(&m->all);
 }
 
-static void mirrored_free(struct ms_mirrored *r)
+static void entry_free(struct ms_inventory_entry *r)
 {
     ms_list_remove(&r->link);
     for (size_t i = 0; i < r->count; i++)
@@ -169,27 +169,28 @@ static void mirrored_free(struct ms_mirrored *r)
     free(r);
 }
 
-void ms_mirror_finish(struct ms_mirror *m)
+void ms_inventory_finish(struct ms_inventory *m)
 {
-    ms_list_each (r, &m->all, struct ms_mirrored, link)
-        mirrored_free(r);
+    ms_list_each (r, &m->all, struct ms_inventory_entry, link)
+        entry_free(r);
     for (size_t i = 0; i < m->log_count; i++)
         change_drop(log_at(m, i));
     free(m->log);
-    ms_mirror_init(m, m->cursor);
+    ms_inventory_init(m, m->cursor);
 }
 
-struct ms_mirrored *ms_mirror_find(const struct ms_mirror *m, const char *key)
+struct ms_inventory_entry *ms_inventory_find(const struct ms_inventory *m,
+                                             const char *key)
 {
-    ms_list_each (r, &m->all, struct ms_mirrored, link)
+    ms_list_each (r, &m->all, struct ms_inventory_entry, link)
         if (strcmp(r->key->text, key) == 0)
             return r;
     return NULL;
 }
 
-struct ms_mirrored *ms_mirror_add(struct ms_mirror *m, const char *key)
+struct ms_inventory_entry *ms_inventory_add(struct ms_inventory *m, const char *key)
 {
-    struct ms_mirrored *r = calloc(1, sizeof *r);
+    struct ms_inventory_entry *r = calloc(1, sizeof *r);
 
     if (r)
         r->key = key_create(key);
@@ -202,18 +203,18 @@ struct ms_mirrored *ms_mirror_add(struct ms_mirror *m, const char *key)
     return r;
 }
 
-void ms_mirror_remove(struct ms_mirror *m, struct ms_mirrored *r)
+void ms_inventory_remove(struct ms_inventory *m, struct ms_inventory_entry *r)
 {
     for (size_t i = 0; i < r->count; i++)
         if (log_reserve(m) == 0)
             log_add(m, r, r->pieces[i], true);
     m->count--;
-    mirrored_free(r);
+    entry_free(r);
 }
 
 /* ---- pieces ------------------------------------------------------------------------ */
 
-static int pieces_reserve(struct ms_mirrored *r, size_t count)
+static int pieces_reserve(struct ms_inventory_entry *r, size_t count)
 {
     struct ms_snapshot **grown;
 
@@ -229,7 +230,7 @@ static int pieces_reserve(struct ms_mirrored *r, size_t count)
     return 0;
 }
 
-int64_t ms_mirror_add_pieces(struct ms_mirrored *r, size_t count)
+int64_t ms_inventory_add_pieces(struct ms_inventory_entry *r, size_t count)
 {
     uint32_t first = r->next;
     int rc = pieces_reserve(r, count);
@@ -254,7 +255,7 @@ int64_t ms_mirror_add_pieces(struct ms_mirrored *r, size_t count)
 }
 
 /* Where it is, or would be. */
-static size_t piece_place(const struct ms_mirrored *r, uint32_t number)
+static size_t piece_place(const struct ms_inventory_entry *r, uint32_t number)
 {
     size_t low = 0, high = r->count;
 
@@ -270,14 +271,14 @@ static size_t piece_place(const struct ms_mirrored *r, uint32_t number)
 }
 
 /* Its place; r->count: there is none. */
-static size_t piece_index(const struct ms_mirrored *r, uint32_t number)
+static size_t piece_index(const struct ms_inventory_entry *r, uint32_t number)
 {
     size_t i = piece_place(r, number);
 
     return i < r->count && r->pieces[i]->piece.number == number ? i : r->count;
 }
 
-int ms_mirror_add_piece(struct ms_mirrored *r, uint32_t number)
+int ms_inventory_add_piece(struct ms_inventory_entry *r, uint32_t number)
 {
     const struct ms_lent_piece piece = {.number = number, .incarnation = 1};
     size_t i = piece_place(r, number);
@@ -298,22 +299,24 @@ int ms_mirror_add_piece(struct ms_mirrored *r, uint32_t number)
     return 0;
 }
 
-const struct ms_lent_piece *ms_mirror_piece(const struct ms_mirrored *r,
-                                            uint32_t number)
+const struct ms_lent_piece *ms_inventory_piece(const struct ms_inventory_entry *r,
+                                               uint32_t number)
 {
     size_t i = piece_index(r, number);
 
     return i < r->count ? &r->pieces[i]->piece : NULL;
 }
 
-const struct ms_lent_piece *ms_mirror_piece_at(const struct ms_mirrored *r,
-                                               size_t index)
+const struct ms_lent_piece *ms_inventory_piece_at(const struct ms_inventory_entry *r,
+                                                  size_t index)
 {
     assert(index < r->count);
     return &r->pieces[index]->piece;
 }
 
-int ms_mirror_remove_piece(struct ms_mirror *m, struct ms_mirrored *r, uint32_t number)
+int ms_inventory_remove_piece(struct ms_inventory *m,
+                              struct ms_inventory_entry *r,
+                              uint32_t number)
 {
     size_t i = piece_index(r, number);
 
@@ -355,9 +358,9 @@ static bool is_old(const struct ms_lent_piece *now, const struct ms_lent_piece *
     return said->phase < now->phase || now->phase == MS_PHASE_ENDED;
 }
 
-int ms_mirror_tell(struct ms_mirror *m,
-                   struct ms_mirrored *r,
-                   const struct ms_lent_piece *said)
+int ms_inventory_update(struct ms_inventory *m,
+                        struct ms_inventory_entry *r,
+                        const struct ms_lent_piece *said)
 {
     size_t i = piece_index(r, said->number);
     struct ms_snapshot *s;
@@ -378,7 +381,7 @@ int ms_mirror_tell(struct ms_mirror *m,
 
 /* ---- answers ----------------------------------------------------------------------- */
 
-static int view_init(const struct ms_mirrored *r, struct ms_reservation *out)
+static int view_init(const struct ms_inventory_entry *r, struct ms_reservation *out)
 {
     const struct ms_lent_piece **pieces = calloc(r->count + 1, sizeof *pieces);
 
@@ -391,16 +394,16 @@ static int view_init(const struct ms_mirrored *r, struct ms_reservation *out)
     return 0;
 }
 
-int ms_mirror_answer(const struct ms_mirror *m,
-                     const char *key,
-                     struct ms_orch_answer *out)
+int ms_inventory_answer(const struct ms_inventory *m,
+                        const char *key,
+                        struct ms_orch_answer *out)
 {
     struct ms_orch_answer a = {.cursor = m->cursor};
     struct ms_reservation *views = calloc(m->count + 1, sizeof *views);
     int rc = views ? 0 : -ENOMEM;
 
     a.reservations = views;
-    ms_list_each (r, &m->all, struct ms_mirrored, link) {
+    ms_list_each (r, &m->all, struct ms_inventory_entry, link) {
         if (rc < 0 || (key && strcmp(key, r->key->text) != 0))
             continue;
         rc = view_init(r, &views[a.count]);
@@ -409,13 +412,13 @@ int ms_mirror_answer(const struct ms_mirror *m,
     if (rc == 0 && key && a.count == 0)
         rc = -ENOENT;
     if (rc < 0)
-        ms_mirror_answer_finish(&a);
+        ms_inventory_answer_finish(&a);
     else
         *out = a;
     return rc;
 }
 
-void ms_mirror_answer_finish(struct ms_orch_answer *a)
+void ms_inventory_answer_finish(struct ms_orch_answer *a)
 {
     for (size_t i = 0; i < a->count; i++)
         free((void *)(uintptr_t)a->reservations[i].pieces);

@@ -1,5 +1,5 @@
-/* child.c - a bridge (ray_bridge.py) as a child process of ours, by lines */
-#include "orchestrator/ray/child.h"
+/* bridge_child.c - a bridge (ray_bridge.py) as a child process of ours, by lines */
+#include "orchestrator/ray/bridge_child.h"
 
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -17,7 +17,7 @@
 enum { READ_SIZE = 64 << 10 };
 
 struct child {
-    struct ms_carrier base;
+    struct ms_bridge_transport base;
     struct ms_process process;
     int fd; /* its stdin and stdout; -1: it has closed them */
     struct ms_watch io, ended;
@@ -25,7 +25,7 @@ struct child {
     bool is_ending;         /* its stdin ends when everything is sent */
     bool is_deaf;           /* it does not read any more, or its stdin has ended */
     struct ms_error broken; /* what it did wrong */
-    const struct ms_carrier_events *events;
+    const struct ms_bridge_transport_events *events;
     void *arg;
 };
 
@@ -128,7 +128,7 @@ static void on_io(void *arg, unsigned events)
         ms_process_signal(c->process.pidfd, SIGKILL);
 }
 
-static int child_send(struct ms_carrier *base, const char *line, size_t len)
+static int child_send(struct ms_bridge_transport *base, const char *line, size_t len)
 {
     struct child *c = (struct child *)base;
 
@@ -142,7 +142,7 @@ static int child_send(struct ms_carrier *base, const char *line, size_t len)
     return 0;
 }
 
-void ms_ray_child_end(struct ms_carrier *base)
+void ms_bridge_child_end(struct ms_bridge_transport *base)
 {
     struct child *c = (struct child *)base;
 
@@ -153,7 +153,7 @@ void ms_ray_child_end(struct ms_carrier *base)
 /* ---- life -------------------------------------------------------------------------- */
 
 static int spawn(struct child *c,
-                 const struct ms_ray_child_spec *spec,
+                 const struct ms_bridge_child_spec *spec,
                  int theirs,
                  struct ms_error *err)
 {
@@ -185,7 +185,7 @@ static int spawn(struct child *c,
 }
 
 static int
-start(struct child *c, const struct ms_ray_child_spec *spec, struct ms_error *err)
+start(struct child *c, const struct ms_bridge_child_spec *spec, struct ms_error *err)
 {
     int ends[2], rc;
 
@@ -206,7 +206,7 @@ start(struct child *c, const struct ms_ray_child_spec *spec, struct ms_error *er
 }
 
 /* It is below us: with `keep` it does not outlive us either. */
-static void child_destroy(struct ms_carrier *base, bool keep, int64_t until_ns)
+static void child_destroy(struct ms_bridge_transport *base, bool keep, int64_t until_ns)
 {
     struct child *c = (struct child *)base;
     struct ms_process_end end;
@@ -228,12 +228,13 @@ static void child_destroy(struct ms_carrier *base, bool keep, int64_t until_ns)
     free(c);
 }
 
-struct ms_carrier *ms_ray_child_start(const struct ms_ray_child_spec *spec,
-                                      const struct ms_carrier_events *events,
-                                      void *arg,
-                                      struct ms_error *err)
+struct ms_bridge_transport *
+ms_bridge_child_start(const struct ms_bridge_child_spec *spec,
+                      const struct ms_bridge_transport_events *events,
+                      void *arg,
+                      struct ms_error *err)
 {
-    static const struct ms_carrier_ops ops = {child_send, child_destroy};
+    static const struct ms_bridge_transport_ops ops = {child_send, child_destroy};
     struct child *c = calloc(1, sizeof *c);
 
     if (!c) {
@@ -248,13 +249,14 @@ struct ms_carrier *ms_ray_child_start(const struct ms_ray_child_spec *spec,
     return NULL;
 }
 
-struct ms_carrier *ms_near_open(const struct ms_ray_options *o,
-                                const struct ms_carrier_events *events,
-                                void *arg,
-                                struct ms_error *err)
+struct ms_bridge_transport *
+ms_bridge_open_child(const struct ms_ray_options *o,
+                     const struct ms_bridge_transport_events *events,
+                     void *arg,
+                     struct ms_error *err)
 {
-    return ms_ray_child_start(
-        &(struct ms_ray_child_spec){
+    return ms_bridge_child_start(
+        &(struct ms_bridge_child_spec){
             .loop = o->loop, .python_dir = o->site.python_dir, .name = o->name},
         events,
         arg,

@@ -1,10 +1,10 @@
-/* state.h - what the next controller needs to go on with a bridge
+/* bridge_state.h - what the next controller needs to go on with a bridge
  *
  * One file in the options' state_dir, readable by its owner alone: it has the secret of
  * the bridge's wire. Only where there is a grace; otherwise all of this does nothing.
  */
-#ifndef MS_ORCHESTRATOR_RAY_STATE_H
-#define MS_ORCHESTRATOR_RAY_STATE_H
+#ifndef MS_ORCHESTRATOR_RAY_BRIDGE_STATE_H
+#define MS_ORCHESTRATOR_RAY_BRIDGE_STATE_H
 
 #include "orchestrator/ray/ray.h"
 #include "orchestrator/ray/wire.h"

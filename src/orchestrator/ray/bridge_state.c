@@ -1,5 +1,5 @@
-/* state.c - the file by which the next controller finds the bridge of the one before */
-#include "orchestrator/ray/state.h"
+/* bridge_state.c - the file by which the next controller finds the bridge of the one before */
+#include "orchestrator/ray/bridge_state.h"
 
 #include "base/cleanup.h"
 #include "base/name.h"

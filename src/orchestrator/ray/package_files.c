@@ -1,5 +1,5 @@
-/* content.c - reads the files of a package, and names it by what is in them */
-#include "orchestrator/ray/content.h"
+/* package_files.c - reads the files of a package, and names it by what is in them */
+#include "orchestrator/ray/package_files.h"
 
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -15,7 +15,7 @@
 
 enum { DEPTH_MAX = 16, FILES_MAX = 20000 };
 
-int ms_content_read(int fd, size_t max, uint8_t **data, size_t *len)
+int ms_package_files_read(int fd, size_t max, uint8_t **data, size_t *len)
 {
     MS_CLEANUP(ms_cleanup_free) uint8_t *bytes = NULL;
     struct stat st;
@@ -43,10 +43,10 @@ int ms_content_read(int fd, size_t max, uint8_t **data, size_t *len)
     return st.st_mode & 0100 ? 0755 : 0644;
 }
 
-static int grow(struct ms_content *c)
+static int grow(struct ms_package_files *c)
 {
     size_t capacity = c->capacity ? 2 * c->capacity : 64;
-    struct ms_content_file *files;
+    struct ms_package_file *files;
 
     if (c->count < c->capacity)
         return 0;
@@ -60,17 +60,17 @@ static int grow(struct ms_content *c)
     return 0;
 }
 
-int ms_content_add(struct ms_content *c,
-                   const char *name,
-                   const char *path,
-                   struct ms_error *err)
+int ms_package_files_add(struct ms_package_files *c,
+                         const char *name,
+                         const char *path,
+                         struct ms_error *err)
 {
     MS_CLEANUP(ms_cleanup_fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct ms_content_file f = {0};
+    struct ms_package_file f = {0};
     int rc = fd < 0 ? -errno : grow(c);
 
     if (rc == 0)
-        rc = ms_content_read(fd, MS_CONTENT_FILE_MAX, &f.data, &f.len);
+        rc = ms_package_files_read(fd, MS_PACKAGE_FILE_MAX, &f.data, &f.len);
     if (rc > 0 && !(f.name = strdup(name)))
         rc = -ENOMEM;
     if (rc < 0) {
@@ -91,7 +91,7 @@ static bool is_left_out(const char *name)
 }
 
 /* One entry of a tree whose root has `skip` characters. */
-static int add_entry(struct ms_content *c,
+static int add_entry(struct ms_package_files *c,
                      const char *name,
                      size_t skip,
                      const FTSENT *e,
@@ -110,13 +110,13 @@ static int add_entry(struct ms_content *c,
         return 0; /* a folder, a link to nowhere, or it has just gone */
     if (ms_buf_printf(&in, "%s%s", name, e->fts_path + skip) < 0 || !ms_buf_str(&in))
         return ms_error_set(err, -ENOMEM, "out of memory");
-    return ms_content_add(c, ms_buf_str(&in), e->fts_path, err);
+    return ms_package_files_add(c, ms_buf_str(&in), e->fts_path, err);
 }
 
-int ms_content_add_tree(struct ms_content *c,
-                        const char *name,
-                        const char *path,
-                        struct ms_error *err)
+int ms_package_files_add_tree(struct ms_package_files *c,
+                              const char *name,
+                              const char *path,
+                              struct ms_error *err)
 {
     char *const roots[] = {(char *)(uintptr_t)path, NULL};
     FTS *tree = fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, NULL);
@@ -135,11 +135,11 @@ int ms_content_add_tree(struct ms_content *c,
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(((const struct ms_content_file *)a)->name,
-                  ((const struct ms_content_file *)b)->name);
+    return strcmp(((const struct ms_package_file *)a)->name,
+                  ((const struct ms_package_file *)b)->name);
 }
 
-static bool digest_file(EVP_MD_CTX *md, const struct ms_content_file *f)
+static bool digest_file(EVP_MD_CTX *md, const struct ms_package_file *f)
 {
     uint64_t facts[] = {strlen(f->name), f->mode, f->len};
 
@@ -148,7 +148,7 @@ static bool digest_file(EVP_MD_CTX *md, const struct ms_content_file *f)
            EVP_DigestUpdate(md, f->data, f->len) == 1;
 }
 
-int ms_content_name(struct ms_content *c, char out[33])
+int ms_package_files_hash(struct ms_package_files *c, char out[33])
 {
     EVP_MD_CTX *md = EVP_MD_CTX_new();
     uint8_t hash[EVP_MAX_MD_SIZE];
@@ -166,12 +166,12 @@ int ms_content_name(struct ms_content *c, char out[33])
     return 0;
 }
 
-void ms_content_finish(struct ms_content *c)
+void ms_package_files_finish(struct ms_package_files *c)
 {
     for (size_t i = 0; i < c->count; i++) {
         free(c->files[i].name);
         free(c->files[i].data);
     }
     free(c->files);
-    *c = (struct ms_content){0};
+    *c = (struct ms_package_files){0};
 }

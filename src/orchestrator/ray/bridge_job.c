@@ -1,13 +1,13 @@
-/* far.c - a bridge in a job on a cluster: the controller's end of its wire */
+/* bridge_job.c - a bridge in a job on a cluster: the controller's end of its wire */
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "io/tcp.h"
 #include "orchestrator/ray/bridge.h"
-#include "orchestrator/ray/carrier.h"
+#include "orchestrator/ray/bridge_state.h"
+#include "orchestrator/ray/bridge_transport.h"
 #include "orchestrator/ray/job.h"
 #include "orchestrator/ray/offer.h"
-#include "orchestrator/ray/state.h"
 
 #include <errno.h>
 #include <openssl/crypto.h>
@@ -20,10 +20,10 @@
 
 enum { LOG_KEPT = 64 << 10 };
 
-struct far {
-    struct ms_carrier base;
+struct bridge_job {
+    struct ms_bridge_transport base;
     const struct ms_ray_options *options;
-    const struct ms_carrier_events *events;
+    const struct ms_bridge_transport_events *events;
     void *arg;
     struct ms_ray_job *job;
     struct ms_bridge_state state; /* without the secret, which the wire has */
@@ -38,11 +38,11 @@ struct far {
     const char *env[4]; /* of the job: those */
 };
 
-static int begin(struct far *f, struct ms_error *err);
+static int begin(struct bridge_job *f, struct ms_error *err);
 
 /* ---- silence and the end ----------------------------------------------------------- */
 
-static void set_silent(struct far *f, const struct ms_error *why)
+static void set_silent(struct bridge_job *f, const struct ms_error *why)
 {
     if (f->is_silent == (why != NULL))
         return;
@@ -50,7 +50,7 @@ static void set_silent(struct far *f, const struct ms_error *why)
     f->events->on_silent(f->arg, why);
 }
 
-static void down(struct far *f, const struct ms_error *why)
+static void down(struct bridge_job *f, const struct ms_error *why)
 {
     struct ms_error said = *why;
 
@@ -66,7 +66,7 @@ static void down(struct far *f, const struct ms_error *why)
 /* The job runs, and nobody has connected. */
 static void on_first(void *arg)
 {
-    struct far *f = arg;
+    struct bridge_job *f = arg;
     struct ms_error why = {0};
 
     ms_error_set(&why,
@@ -83,7 +83,7 @@ static void on_first(void *arg)
 
 static void on_up(void *arg, bool is_new)
 {
-    struct far *f = arg;
+    struct bridge_job *f = arg;
 
     (void)is_new;
     f->was_up = true;
@@ -93,7 +93,7 @@ static void on_up(void *arg, bool is_new)
 
 static void on_lost(void *arg, bool has_ended, const struct ms_error *why)
 {
-    struct far *f = arg;
+    struct bridge_job *f = arg;
     struct ms_error said = {0};
 
     (void)has_ended; /* its job says that */
@@ -104,13 +104,13 @@ static void on_lost(void *arg, bool has_ended, const struct ms_error *why)
 
 static void on_line(void *arg, const char *line, size_t len)
 {
-    struct far *f = arg;
+    struct bridge_job *f = arg;
 
     f->events->on_line(f->arg, line, len);
 }
 
 /* The secret is known: connect, in whatever ways there are. */
-static void connect_now(struct far *f)
+static void connect_now(struct bridge_job *f)
 {
     f->has_secret = true;
     snprintf(f->wire.peer_at, sizeof f->wire.peer_at, "%s", f->state.bridge_at);
@@ -123,7 +123,7 @@ static void connect_now(struct far *f)
 /* On the job's thread: until the bridge's answer has come nobody else looks at these. */
 static void on_submitting(void *arg, const char *local)
 {
-    struct far *f = arg;
+    struct bridge_job *f = arg;
     MS_CLEANUP(ms_cleanup_free) char *offer = NULL;
 
     if (f->listen_fd >= 0)
@@ -135,7 +135,7 @@ static void on_submitting(void *arg, const char *local)
 }
 
 /* Its answer to our offer, if it is in the log by now. */
-static void look_for_answer(struct far *f)
+static void look_for_answer(struct bridge_job *f)
 {
     struct ms_offer answer;
     struct ms_error err = {0};
@@ -151,7 +151,7 @@ static void look_for_answer(struct far *f)
         return;
     }
     ms_offer_keys_wipe(&f->keys);
-    if (f->options->way != MS_RAY_DIALLED)
+    if (f->options->dialling != MS_RAY_BRIDGE_DIALS)
         strcpy(f->state.bridge_at, answer.addresses);
     memcpy(f->state.secret, f->wire.secret, sizeof f->state.secret);
     ms_bridge_state_write(f->options, &f->state);
@@ -161,7 +161,7 @@ static void look_for_answer(struct far *f)
 
 static void on_log(void *arg, const char *text, size_t len)
 {
-    struct far *f = arg;
+    struct bridge_job *f = arg;
 
     if (f->options->on_log)
         f->options->on_log(f->options->log_arg, text, len);
@@ -174,7 +174,7 @@ static void on_log(void *arg, const char *text, size_t len)
 }
 
 /* The bridge of the controller before is gone, and with it what it held: a new one. */
-static int begin_anew(struct far *f, struct ms_error *err)
+static int begin_anew(struct bridge_job *f, struct ms_error *err)
 {
     f->is_adopted = f->has_secret = false;
     f->state.bridge_at[0] = 0;
@@ -187,7 +187,7 @@ static int begin_anew(struct far *f, struct ms_error *err)
 
 static void on_job_ended(void *arg, int rc, int exit_code, const struct ms_error *why)
 {
-    struct far *f = arg;
+    struct bridge_job *f = arg;
     struct ms_error said = {0};
 
     (void)exit_code;
@@ -200,15 +200,15 @@ static void on_job_ended(void *arg, int rc, int exit_code, const struct ms_error
     down(f, &said);
 }
 
-static int listen_here(struct far *f, struct ms_error *err)
+static int listen_here(struct bridge_job *f, struct ms_error *err)
 {
-    if (f->options->way == MS_RAY_DIALS || f->listen_fd >= 0)
+    if (f->options->dialling == MS_RAY_CONTROLLER_DIALS || f->listen_fd >= 0)
         return 0;
     f->listen_fd = ms_tcp_listen("*", &f->state.port, err);
     return f->listen_fd < 0 ? f->listen_fd : 0;
 }
 
-static int open_job(struct far *f, struct ms_error *err)
+static int open_job(struct bridge_job *f, struct ms_error *err)
 {
     static const struct ms_ray_job_events events = {
         .on_submitting = on_submitting, .on_log = on_log, .on_ended = on_job_ended};
@@ -236,7 +236,7 @@ static int open_job(struct far *f, struct ms_error *err)
 }
 
 /* A new job. */
-static int begin(struct far *f, struct ms_error *err)
+static int begin(struct bridge_job *f, struct ms_error *err)
 {
     int rc;
 
@@ -253,7 +253,7 @@ static int begin(struct far *f, struct ms_error *err)
 }
 
 /* The job of the controller before, if it left one. */
-static int resume(struct far *f, struct ms_error *err)
+static int resume(struct bridge_job *f, struct ms_error *err)
 {
     int rc;
 
@@ -271,20 +271,20 @@ static int resume(struct far *f, struct ms_error *err)
     return rc;
 }
 
-/* ---- the carrier ------------------------------------------------------------------- */
+/* ---- the transport ------------------------------------------------------------------- */
 
-static int far_send(struct ms_carrier *c, const char *line, size_t len)
+static int send_line(struct ms_bridge_transport *c, const char *line, size_t len)
 {
-    struct far *f = (struct far *)c;
+    struct bridge_job *f = (struct bridge_job *)c;
 
     if (len > MS_CONTROL_MAX / 2)
         return -EMSGSIZE;
     return f->is_over ? -EPIPE : ms_wire_send(&f->wire, line, len);
 }
 
-static void far_destroy(struct ms_carrier *c, bool keep, int64_t until_ns)
+static void destroy(struct ms_bridge_transport *c, bool keep, int64_t until_ns)
 {
-    struct far *f = (struct far *)c;
+    struct bridge_job *f = (struct bridge_job *)c;
     bool leave = keep && f->has_secret && !f->is_over;
 
     f->is_over = true;
@@ -303,25 +303,26 @@ static void far_destroy(struct ms_carrier *c, bool keep, int64_t until_ns)
     free(f);
 }
 
-void ms_far_cut(struct ms_carrier *c)
+void ms_bridge_job_cut(struct ms_bridge_transport *c)
 {
-    ms_wire_cut(&((struct far *)c)->wire);
+    ms_wire_cut(&((struct bridge_job *)c)->wire);
 }
 
-struct ms_carrier *ms_far_open(const struct ms_ray_options *o,
-                               const struct ms_carrier_events *events,
-                               void *arg,
-                               struct ms_error *err)
+struct ms_bridge_transport *
+ms_bridge_open_job(const struct ms_ray_options *o,
+                   const struct ms_bridge_transport_events *events,
+                   void *arg,
+                   struct ms_error *err)
 {
-    static const struct ms_carrier_ops ops = {far_send, far_destroy};
+    static const struct ms_bridge_transport_ops ops = {send_line, destroy};
     static const struct ms_wire_events wire_events = {on_up, on_lost, on_line};
-    struct far *f = calloc(1, sizeof *f);
+    struct bridge_job *f = calloc(1, sizeof *f);
 
     if (!f) {
         ms_error_set(err, -ENOMEM, "out of memory");
         return NULL;
     }
-    *f = (struct far){
+    *f = (struct bridge_job){
         .base.ops = &ops, .options = o, .events = events, .arg = arg, .listen_fd = -1};
     if (ms_wire_init(&f->wire, o->loop, &wire_events, f) < 0 ||
         ms_timer_init(&f->first, o->loop, on_first, f) < 0)
@@ -332,6 +333,6 @@ struct ms_carrier *ms_far_open(const struct ms_ray_options *o,
         if (resume(f, err) == 0)
             return &f->base;
     }
-    far_destroy(&f->base, false, 0);
+    destroy(&f->base, false, 0);
     return NULL;
 }

@@ -1,4 +1,5 @@
-#include "orchestrator/local/lent.h"
+/* agent_process.c - starts `muster agent` for a head that it dials, and watches its process */
+#include "orchestrator/local/agent_process.h"
 
 #include "agent/env.h"
 #include "base/cleanup.h"
@@ -52,7 +53,7 @@ static bool is_loopback(const char *head)
            ms_sockaddr_is_loopback(&sa);
 }
 
-static int fill_args(struct args *a, const struct ms_lent_spec *s)
+static int fill_args(struct args *a, const struct ms_agent_process_spec *s)
 {
     const char *const options[][2] = {
         {"--head", s->head},
@@ -92,7 +93,7 @@ static int fill_env(struct ms_env *e, const char *const *more)
 }
 
 /* It is read from the beginning, to the end. */
-static int open_shape(const struct ms_lent_spec *s)
+static int open_shape(const struct ms_agent_process_spec *s)
 {
     MS_CLEANUP(ms_cleanup_fd) int fd = memfd_create("shape", MFD_CLOEXEC);
 
@@ -117,8 +118,10 @@ static int open_log(const char *path)
     return fd < 0 ? -errno : fd;
 }
 
-static int
-spawn(struct ms_lent *l, const struct ms_lent_spec *s, int ready, struct ms_error *err)
+static int spawn(struct ms_agent_process *l,
+                 const struct ms_agent_process_spec *s,
+                 int ready,
+                 struct ms_error *err)
 {
     MS_CLEANUP(ms_env_finish) struct ms_env env = {0};
     MS_CLEANUP(ms_cleanup_fd) int shape = open_shape(s);
@@ -151,7 +154,7 @@ spawn(struct ms_lent *l, const struct ms_lent_spec *s, int ready, struct ms_erro
 
 static void on_ready(void *arg, unsigned events)
 {
-    struct ms_lent *l = arg;
+    struct ms_agent_process *l = arg;
     char byte;
     ssize_t n = read(l->ready_fd, &byte, 1);
 
@@ -164,7 +167,7 @@ static void on_ready(void *arg, unsigned events)
         l->events->on_ready(l->arg);
 }
 
-static void forget_process(struct ms_lent *l)
+static void forget_process(struct ms_agent_process *l)
 {
     ms_watch_finish(&l->ended);
     ms_watch_finish(&l->ready);
@@ -175,7 +178,7 @@ static void forget_process(struct ms_lent *l)
 
 static void on_ended(void *arg, unsigned events)
 {
-    struct ms_lent *l = arg;
+    struct ms_agent_process *l = arg;
     struct ms_process_end end = {0};
 
     (void)events;
@@ -189,7 +192,7 @@ static void on_ended(void *arg, unsigned events)
 
 static void on_force(void *arg)
 {
-    struct ms_lent *l = arg;
+    struct ms_agent_process *l = arg;
 
     ms_proc_group_kill(l->process.pid, SIGKILL);
     ms_process_signal(l->process.pidfd, SIGKILL);
@@ -197,21 +200,21 @@ static void on_force(void *arg)
 
 /* ---- life -------------------------------------------------------------------------- */
 
-int ms_lent_start(struct ms_lent *l,
-                  struct ms_loop *loop,
-                  const struct ms_lent_spec *spec,
-                  const struct ms_lent_events *events,
-                  void *arg,
-                  struct ms_error *err)
+int ms_agent_process_start(struct ms_agent_process *l,
+                           struct ms_loop *loop,
+                           const struct ms_agent_process_spec *spec,
+                           const struct ms_agent_process_events *events,
+                           void *arg,
+                           struct ms_error *err)
 {
     MS_CLEANUP(ms_cleanup_fd) int theirs = -1;
     int ends[2], rc;
 
-    *l = (struct ms_lent){.loop = loop,
-                          .process.pidfd = -1,
-                          .ready_fd = -1,
-                          .events = events,
-                          .arg = arg};
+    *l = (struct ms_agent_process){.loop = loop,
+                                   .process.pidfd = -1,
+                                   .ready_fd = -1,
+                                   .events = events,
+                                   .arg = arg};
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
         return ms_error_sys(err, -errno, "cannot start the agent of %s", spec->name);
     l->ready_fd = ends[0];
@@ -231,13 +234,13 @@ int ms_lent_start(struct ms_lent *l,
     }
     rc = ms_watch_init(&l->ended, loop, l->process.pidfd, MS_READ, on_ended, l);
     if (rc < 0) {
-        ms_lent_finish(l, 0);
+        ms_agent_process_finish(l, 0);
         return ms_error_sys(err, rc, "cannot watch the agent of node %s", spec->name);
     }
     return 0;
 }
 
-void ms_lent_stop(struct ms_lent *l, int64_t grace_ns)
+void ms_agent_process_stop(struct ms_agent_process *l, int64_t grace_ns)
 {
     if (l->process.pidfd < 0)
         return;
@@ -245,7 +248,7 @@ void ms_lent_stop(struct ms_lent *l, int64_t grace_ns)
     ms_timer_set(&l->force, grace_ns);
 }
 
-void ms_lent_finish(struct ms_lent *l, int64_t until_ns)
+void ms_agent_process_finish(struct ms_agent_process *l, int64_t until_ns)
 {
     struct ms_process_end end;
 

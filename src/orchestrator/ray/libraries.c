@@ -1,5 +1,5 @@
-/* needs.c - the shared libraries that a program runs with, as its loader lists them */
-#include "orchestrator/ray/needs.h"
+/* libraries.c - the shared libraries that a program runs with, as its loader lists them */
+#include "orchestrator/ray/libraries.h"
 
 #include "agent/env.h"
 #include "base/cleanup.h"
@@ -49,7 +49,7 @@ static bool is_system(const char *name)
     return false;
 }
 
-static bool has(const struct ms_needs *n, const char *name)
+static bool has(const struct ms_libraries *n, const char *name)
 {
     for (size_t i = 0; i < n->count; i++)
         if (strcmp(n->at[i].name, name) == 0)
@@ -57,11 +57,11 @@ static bool has(const struct ms_needs *n, const char *name)
     return false;
 }
 
-static int add(struct ms_needs *n, const char *name, const char *path)
+static int add(struct ms_libraries *n, const char *name, const char *path)
 {
-    struct ms_need *need = &n->at[n->count];
+    struct ms_library *need = &n->at[n->count];
 
-    if (n->count == MS_NEEDS_MAX)
+    if (n->count == MS_LIBRARIES_MAX)
         return -E2BIG;
     need->name = strdup(name);
     need->path = strdup(path);
@@ -76,7 +76,7 @@ static int add(struct ms_needs *n, const char *name, const char *path)
 
 /* "\tlibssl.so.3 => /lib/libssl.so.3 (0x7f...)", "\t/lib64/ld-linux-x86-64.so.2 (0x...)",
  * "\tlibx.so => not found" */
-int ms_needs_read(struct ms_needs *n, const char *line, struct ms_error *err)
+int ms_libraries_parse(struct ms_libraries *n, const char *line, struct ms_error *err)
 {
     char name[256], path[1024];
     int rc;
@@ -129,7 +129,7 @@ static int run(const char *path, char *out, size_t room, struct ms_error *err)
     return 0;
 }
 
-int ms_needs_add(struct ms_needs *n, const char *program, struct ms_error *err)
+int ms_libraries_add(struct ms_libraries *n, const char *program, struct ms_error *err)
 {
     MS_CLEANUP(ms_cleanup_free) char *list = malloc(LIST_MAX);
     char *save = NULL;
@@ -138,17 +138,17 @@ int ms_needs_add(struct ms_needs *n, const char *program, struct ms_error *err)
 
     for (char *line = rc < 0 ? NULL : strtok_r(list, "\n", &save); rc >= 0 && line;
          line = strtok_r(NULL, "\n", &save))
-        rc = ms_needs_read(n, line, err);
+        rc = ms_libraries_parse(n, line, err);
     if (rc < 0)
         ms_error_wrap(err, "%s", program);
     return rc < 0 ? rc : 0;
 }
 
-void ms_needs_finish(struct ms_needs *n)
+void ms_libraries_finish(struct ms_libraries *n)
 {
     for (size_t i = 0; i < n->count; i++) {
         free(n->at[i].name);
         free(n->at[i].path);
     }
-    *n = (struct ms_needs){0};
+    *n = (struct ms_libraries){0};
 }
