@@ -8,7 +8,7 @@
 #define MS_ORCHESTRATOR_RAY_RAY_IMPL_H
 
 #include "orchestrator/op.h"
-#include "orchestrator/ray/bridge_transport.h"
+#include "orchestrator/ray/bridge/transport.h"
 
 #include <jansson.h>
 

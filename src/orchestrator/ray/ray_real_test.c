@@ -5,7 +5,7 @@
 #include "io/spawn.h"
 #include "io/tree.h"
 #include "orchestrator/conformance.h"
-#include "orchestrator/ray/bridge.h"
+#include "orchestrator/ray/bridge/bridge.h"
 #include "orchestrator/ray/ray_impl.h"
 
 #include <dirent.h>

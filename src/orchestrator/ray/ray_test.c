@@ -3,10 +3,10 @@
 #include "base/cleanup.h"
 #include "io/tree.h"
 #include "orchestrator/conformance.h"
-#include "orchestrator/ray/bridge.h"
-#include "orchestrator/ray/bridge_state.h"
+#include "orchestrator/ray/bridge/bridge.h"
+#include "orchestrator/ray/bridge/offer.h"
+#include "orchestrator/ray/bridge/state.h"
 #include "orchestrator/ray/fake_ray.h"
-#include "orchestrator/ray/offer.h"
 #include "orchestrator/ray/ray_impl.h"
 #include "orchestrator/ray/stand_in.h"
 
