@@ -29,7 +29,7 @@
 #define MS_STREAM_KEPT_MAX  ((size_t)64 << 20)   /* bytes of a stream, to send again */
 #define MS_HANDSHAKE_NS     (10 * MS_NS_PER_S)   /* connect until proven */
 #define MS_LINK_GRACE_NS    (30 * MS_NS_PER_S)   /* a session without a connection */
-#define MS_VERDICT_NS       (5 * MS_NS_PER_S)    /* EOF until somebody knows why */
+#define MS_EXIT_WAIT_NS     (5 * MS_NS_PER_S)    /* EOF until somebody knows why */
 #define MS_SEEK_NS          (5 * MS_NS_PER_S)    /* a successor is asked for again */
 #define MS_CALL_TIMEOUT_NS  (7200 * MS_NS_PER_S) /* a call, unless told otherwise */
 #define MS_SPIN_NS          (100 * MS_NS_PER_US) /* poll before blocking */

@@ -63,7 +63,7 @@ static void test_cut_for_too_long(void **state)
     proxy_stop(&proxy);
 }
 
-/* Nobody answers a SYN: tried until the grace, and nobody is asked for a verdict. */
+/* Nobody answers a SYN: tried until the grace, and nobody is asked how it ended. */
 static void test_unreachable(void **state)
 {
     struct rig rig = {.client_grace_ns = 2500 * MS_NS_PER_MS};

@@ -30,6 +30,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "wire/client/client.h"
+#include "wire/client/exits.h"
 #include "wire/conn.h"
 #include "wire/dial.h"
 
@@ -42,13 +43,13 @@ struct ms_client {
     struct ms_loop *loop;
     struct ms_net net;
     struct ms_spin *spin;
-    void (*ask_verdict)(void *arg, uint64_t uid);
+    void (*ask_exit)(void *arg, uint64_t uid);
     void (*ask_successor)(void *arg, uint64_t uid);
     void (*on_suspect)(void *arg, uint64_t uid, bool is_suspect);
     void *(*on_stored)(void *arg, const uint8_t *body, size_t len);
     void (*on_stored_drop)(void *token);
     void *arg;
-    int64_t verdict_ns, grace_ns;
+    int64_t exit_wait_ns, grace_ns;
     _Atomic unsigned refs; /* the owner, and each peer */
     int epoll_fd, timer_fd;
     struct ms_watch epoll_watch, timer_watch;
@@ -59,6 +60,7 @@ struct ms_client {
     pthread_mutex_t lock;
     struct ms_list peers;
     struct ms_map by_id;
+    struct ms_exits exits; /* how workers ended; under `lock` */
     uint64_t next_id;
     bool closed;
 };
@@ -66,7 +68,7 @@ struct ms_client {
 enum peer_state {
     PEER_IDLE,   /* never connected, or given up: the next call tries */
     PEER_UP,     /* there is a connection */
-    PEER_LOST,   /* it broke: reconnecting, or waiting for a verdict */
+    PEER_LOST,   /* it broke: reconnecting, or waiting for how it ended */
     PEER_DEAD,   /* `failure` is the answer to everything */
     PEER_SEEKING /* it is dead, and who has its place is asked */
 };
@@ -110,13 +112,13 @@ struct ms_peer {
     int probe_fd; /* suspect: a fresh connection that is tried */
     int64_t probe_ns;
 
-    bool was_known;  /* its worker may have heard of this session */
-    bool is_working; /* something has come over this connection */
-    bool wants_verdict, asked;
-    bool is_mortal;  /* DEAD because its worker died: there may be a successor */
-    int64_t seek_ns; /* when to ask for it again */
+    bool was_known;         /* its worker may have heard of this session */
+    bool is_working;        /* something has come over this connection */
+    bool wants_exit, asked; /* how its worker ended */
+    bool is_mortal;         /* DEAD because its worker died: there may be a successor */
+    int64_t seek_ns;        /* when to ask for it again */
     struct ms_successor *successor; /* to come when the old connection is dropped */
-    int64_t lost_ns, retry_ns, verdict_ns;
+    int64_t lost_ns, retry_ns, exit_due_ns;
     unsigned attempts;
     char problem[PROBLEM_MAX]; /* why the last attempt to connect was given up */
     uint8_t *failure;
@@ -192,8 +194,8 @@ void ms_peer_break(struct ms_peer *p, int why);
  * time; and one that is suspect was lost when it was last heard. */
 void ms_peer_set_lost(struct ms_peer *p, int64_t now_ns);
 void ms_peer_retry_later(struct ms_peer *p, int64_t now_ns);
-/* Nobody listens: somebody knows why, and will say so. */
-void ms_peer_await_verdict(struct ms_peer *p, int64_t now_ns);
+/* Nobody listens: ask how its worker ended. */
+void ms_peer_await_exit(struct ms_peer *p, int64_t now_ns);
 /* Takes the failure. Calls that can go on (peer_successor.c) stay open. */
 void ms_peer_die(struct ms_peer *p, uint8_t *failure, size_t len);
 /* All open ones; the failure is borrowed. */
@@ -230,7 +232,7 @@ int ms_late_ask(struct ms_peer *p, uint64_t id);
 
 /* peer_connect.c; the peer's lock is held */
 void ms_peer_connect(struct ms_peer *p);
-/* Retries, verdicts that do not come, deadlines; the next time to look. */
+/* Retries, exits that are not told, deadlines; the next time to look. */
 int64_t ms_peer_on_time(struct ms_peer *p, int64_t now_ns);
 
 /* peer_successor.c; the peer's lock is held */
@@ -241,8 +243,8 @@ void ms_peer_seek(struct ms_peer *p);
 /* The old connection is no more: be the new worker's, if there is one. */
 void ms_peer_succeed(struct ms_peer *p);
 void ms_successor_free(struct ms_successor *s);
-/* This worker has its place; uid 0: nobody has. */
-void ms_peer_next(struct ms_peer *p, uint64_t uid, const char *addresses);
+/* This worker has its place; NULL: nobody has. */
+void ms_peer_next(struct ms_peer *p, const Muster__WorkerStatus *worker);
 
 /* peer_keepalive.c; the peer's lock is held */
 /* A call was sent: silence counts from now on, if it did not before. */

@@ -105,7 +105,7 @@ void ms_peer_give_up(struct ms_peer *p, const char *text)
         ms_failure_pack(MUSTER__FAILURE__KIND__UNREACHABLE, p->label, text, NULL, &len);
 
     p->state = PEER_IDLE;
-    p->asked = p->wants_verdict = false;
+    p->asked = p->wants_exit = false;
     p->attempts = 0;
     if (text != p->problem)
         snprintf(p->problem, sizeof p->problem, "%s", text);
@@ -127,11 +127,11 @@ void ms_peer_retry_later(struct ms_peer *p, int64_t now_ns)
     ms_client_wake_at(p->client, p->retry_ns);
 }
 
-void ms_peer_await_verdict(struct ms_peer *p, int64_t now_ns)
+void ms_peer_await_exit(struct ms_peer *p, int64_t now_ns)
 {
-    if (p->verdict_ns == MS_NEVER)
-        p->verdict_ns = ms_deadline_ns(now_ns, p->client->verdict_ns);
-    p->wants_verdict = true;
+    if (p->exit_due_ns == MS_NEVER)
+        p->exit_due_ns = ms_deadline_ns(now_ns, p->client->exit_wait_ns);
+    p->wants_exit = true;
     ms_client_wake_at(p->client, now_ns); /* it is asked for from there */
 }
 
@@ -149,7 +149,7 @@ void ms_peer_set_lost(struct ms_peer *p, int64_t now_ns)
         p->attempts = 0;
     }
     p->state = PEER_LOST;
-    p->verdict_ns = MS_NEVER;
+    p->exit_due_ns = MS_NEVER;
 }
 
 /* The handshake was refused. A worker that had talked to us is no longer there: its port
@@ -159,7 +159,7 @@ static void be_refused(struct ms_peer *p, const struct ms_error *err, int64_t no
     const char *text = err && err->code ? err->text : "it refused the handshake";
 
     if (p->is_network && p->was_known)
-        ms_peer_await_verdict(p, now_ns);
+        ms_peer_await_exit(p, now_ns);
     else
         die_of(p, text);
 }
@@ -191,7 +191,7 @@ void ms_peer_lose(struct ms_peer *p, int why, const struct ms_error *err)
         return;
     }
     if (why == -ESTALE) { /* the worker's place was taken by another */
-        ms_peer_await_verdict(p, now_ns);
+        ms_peer_await_exit(p, now_ns);
     } else if (is_refusal(why)) {
         be_refused(p, err, now_ns);
     } else if (was_proven) {

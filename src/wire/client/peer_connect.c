@@ -111,7 +111,7 @@ static void round_over(struct ms_peer *p, int64_t now_ns)
 
     ms_dial_restart(&p->dial);
     if (refused)
-        ms_peer_await_verdict(p, now_ns);
+        ms_peer_await_exit(p, now_ns);
     else if (last == -ENXIO && !p->was_known)
         give_up_for(p, last); /* a name that never meant anything */
     else
@@ -156,16 +156,16 @@ static void give_up_lost(struct ms_peer *p, int64_t now_ns)
     ms_peer_give_up(p, text);
 }
 
-/* Lost: a verdict that does not come, the grace, the next attempt; the next time to look. */
+/* Lost: an exit that is not told, the grace, the next attempt; the next time to look. */
 static int64_t lost_on_time(struct ms_peer *p, int64_t now_ns)
 {
     if (p->is_network && p->pending.count && now_ns - p->lost_ns >= MS_SUSPECT_NS)
         p->is_suspect = true;
-    if (p->verdict_ns <= now_ns) {
+    if (p->exit_due_ns <= now_ns) {
         ms_peer_give_up(p,
                         "nobody answers for it at its address, and nobody knows why");
-    } else if (p->verdict_ns != MS_NEVER) {
-        return p->verdict_ns;
+    } else if (p->exit_due_ns != MS_NEVER) {
+        return p->exit_due_ns;
     } else if (now_ns - p->lost_ns > p->client->grace_ns) {
         give_up_lost(p, now_ns);
     } else if (p->retry_ns <= now_ns) {

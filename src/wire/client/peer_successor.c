@@ -17,14 +17,14 @@ void ms_successor_free(struct ms_successor *s)
     free(s);
 }
 
-static struct ms_successor *successor_create(uint64_t uid, const char *addresses)
+static struct ms_successor *successor_create(const Muster__WorkerStatus *worker)
 {
-    struct ms_successor *s = uid ? calloc(1, sizeof *s) : NULL;
+    struct ms_successor *s = worker && worker->uid ? calloc(1, sizeof *s) : NULL;
 
     if (!s)
         return NULL;
-    s->uid = uid;
-    if (ms_dial_init(&s->dial, addresses, NULL) == 0)
+    s->uid = worker->uid;
+    if (ms_dial_init(&s->dial, worker->address, NULL) == 0)
         return s;
     ms_successor_free(s);
     return NULL;
@@ -57,12 +57,12 @@ static int become(struct ms_peer *p, struct ms_successor *s)
     p->failure = NULL;
     p->failure_len = 0;
     p->is_mortal = p->was_known = p->is_working = false;
-    p->wants_verdict = p->asked = false;
+    p->wants_exit = p->asked = false;
     p->is_suspect = false;
     p->ack_count = p->attempts = 0;
     p->worker_core = 0;
     p->problem[0] = 0;
-    p->verdict_ns = MS_NEVER;
+    p->exit_due_ns = MS_NEVER;
     p->state = PEER_IDLE;
     return 0;
 }
@@ -101,9 +101,9 @@ static void be_replaced(struct ms_peer *p)
     ms_peer_die(p, f, len);
 }
 
-void ms_peer_next(struct ms_peer *p, uint64_t uid, const char *addresses)
+void ms_peer_next(struct ms_peer *p, const Muster__WorkerStatus *worker)
 {
-    struct ms_successor *s = successor_create(uid, addresses);
+    struct ms_successor *s = successor_create(worker);
 
     if (!s) {
         be_alone(p);
