@@ -58,15 +58,6 @@ bool ms_sender_is_empty(const struct ms_sender *s)
            ms_list_is_empty(&s->begun);
 }
 
-static void gather(uint8_t *to, const struct iovec *iov, int count)
-{
-    for (int i = 0; i < count; i++) {
-        if (iov[i].iov_len)
-            memcpy(to, iov[i].iov_base, iov[i].iov_len);
-        to += iov[i].iov_len;
-    }
-}
-
 static struct ms_out_message *message_create(const struct ms_frame *head,
                                              const struct iovec *iov,
                                              int count,
@@ -78,7 +69,7 @@ static struct ms_out_message *message_create(const struct ms_frame *head,
         return NULL;
     *m = (struct ms_out_message){.head = *head, .len = total, .body = m->data};
     ms_list_init(&m->link);
-    gather(m->data, iov, count);
+    ms_iov_copy(m->data, iov, count);
     return m;
 }
 

@@ -270,20 +270,14 @@ static int keep_request(struct ms_call *c, const struct iovec *iov, int count)
 {
     /* it cannot be sent now */
     bool needed = !c->peer->conn || c->peer->state == PEER_SEEKING;
-    size_t len = 0, at = 0;
+    size_t len = ms_iov_len(iov, count);
 
-    for (int i = 0; i < count; i++)
-        len += iov[i].iov_len;
     if (len > MS_RESEND_MAX && !needed)
         return 0;
     c->request = malloc(len ? len : 1);
     if (!c->request)
         return needed ? -ENOMEM : 0;
-    for (int i = 0; i < count; i++) {
-        if (iov[i].iov_len)
-            memcpy(c->request + at, iov[i].iov_base, iov[i].iov_len);
-        at += iov[i].iov_len;
-    }
+    ms_iov_copy(c->request, iov, count);
     c->request_len = len;
     return 0;
 }

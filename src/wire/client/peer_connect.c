@@ -1,5 +1,5 @@
+/* peer_connect.c - making a peer's connection, again and again */
 #include "base/clock.h"
-#include "base/name.h"
 #include "io/sock.h"
 #include "wire/client/client_impl.h"
 
@@ -8,34 +8,14 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-/* Takes the transport. */
-static struct ms_conn *conn_make(struct ms_peer *p, struct ms_transport *t, int *rc)
-{
-    struct ms_handshake h;
-    struct ms_conn *conn;
-    uint8_t nonce[32];
-
-    *rc = ms_random_bytes(nonce, sizeof nonce);
-    if (*rc < 0) {
-        ms_transport_destroy(t);
-        return NULL;
-    }
-    ms_handshake_init_client(
-        &h, p->client->net.secret, nonce, p->session, MS_LANE_CALL, p->uid);
-    conn = ms_conn_create_client(t, &h);
-    ms_handshake_finish(&h);
-    *rc = conn ? 0 : -ENOMEM;
-    return conn;
-}
-
 static int conn_begin(struct ms_peer *p, struct ms_transport *t)
 {
     struct epoll_event ev = {.events = EPOLLONESHOT, .data.u64 = p->id};
     int fd = t->fd, rc;
 
-    p->conn = conn_make(p, t, &rc);
+    p->conn = ms_conn_dial(t, p->client->net.secret, p->session, MS_LANE_CALL, p->uid);
     if (!p->conn)
-        return rc;
+        return -ENOMEM;
     if (epoll_ctl(p->client->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0) {
         rc = -errno;
         ms_peer_drop_conn(p);

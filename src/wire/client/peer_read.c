@@ -188,27 +188,19 @@ static void count_poll(struct ms_peer *p, bool found)
         p->spin_misses++;
 }
 
-static int read_polling(struct ms_peer *p, struct ms_conn *conn, struct ms_error *err)
+/* `yields`: one of many calls: whoever else can run does, but the core does not fall
+ * asleep. */
+static inline int __attribute__((always_inline))
+read_polling(struct ms_peer *p, struct ms_conn *conn, bool yields, struct ms_error *err)
 {
     int64_t until_ns = ms_now_ns() + MS_SPIN_NS;
     int rc = ms_conn_read(conn, &sink, p, err);
 
     while (rc == -EAGAIN && ms_now_ns() < until_ns) {
-        ms_spin_relax();
-        if (ms_conn_is_readable(conn))
-            rc = ms_conn_read(conn, &sink, p, err);
-    }
-    return rc;
-}
-
-/* One of many: whoever else can run does, but the core does not fall asleep. */
-static int read_yielding(struct ms_peer *p, struct ms_conn *conn, struct ms_error *err)
-{
-    int64_t until_ns = ms_now_ns() + MS_SPIN_NS;
-    int rc = ms_conn_read(conn, &sink, p, err);
-
-    while (rc == -EAGAIN && ms_now_ns() < until_ns) {
-        sched_yield();
+        if (yields)
+            sched_yield();
+        else
+            ms_spin_relax();
         if (ms_conn_is_readable(conn))
             rc = ms_conn_read(conn, &sink, p, err);
     }
@@ -244,9 +236,9 @@ static int read_proven(struct ms_peer *p,
         c->spin = c->just_sent = c->yields = false;
     pthread_mutex_unlock(&p->lock);
     if (spin)
-        rc = read_polling(p, conn, err);
+        rc = read_polling(p, conn, false, err);
     else if (yields)
-        rc = read_yielding(p, conn, err);
+        rc = read_polling(p, conn, true, err);
     else if (!sure)
         rc = ms_conn_read(conn, &sink, p, err);
     if (rc == -EAGAIN && until_ns != 0) {

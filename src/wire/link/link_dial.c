@@ -1,6 +1,6 @@
-/* Dialling a link: attempts, one after the other, until one is proven or time is up. */
+/* link_dial.c - dialling a link: one attempt after the other, until one is proven or time is
+ * up */
 #include "base/clock.h"
-#include "base/name.h"
 #include "wire/link/link_impl.h"
 
 #include <assert.h>
@@ -137,20 +137,8 @@ static void on_ready(void *arg, unsigned events)
 
 static int begin(struct dialing *d, struct ms_transport *t)
 {
-    uint8_t nonce[32], session[MS_SESSION_SIZE];
-    struct ms_handshake h;
-    struct ms_conn *c;
-    int rc = ms_random_bytes(nonce, sizeof nonce);
+    struct ms_conn *c = ms_conn_dial(t, d->net.secret, NULL, MS_LANE_LINK, 0);
 
-    if (rc == 0)
-        rc = ms_random_bytes(session, sizeof session);
-    if (rc < 0) {
-        ms_transport_destroy(t);
-        return rc;
-    }
-    ms_handshake_init_client(&h, d->net.secret, nonce, session, MS_LANE_LINK, 0);
-    c = ms_conn_create_client(t, &h);
-    ms_handshake_finish(&h);
     if (!c)
         return -ENOMEM;
     d->link->conn = c;

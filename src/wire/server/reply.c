@@ -99,19 +99,12 @@ static void trim_kept(struct ms_ledger *l)
 
 static int copy_reply(struct ms_request *r, const struct iovec *iov, int count)
 {
-    size_t len = 0, at = 0;
-    uint8_t *reply;
+    size_t len = ms_iov_len(iov, count);
+    uint8_t *reply = malloc(len ? len : 1);
 
-    for (int i = 0; i < count; i++)
-        len += iov[i].iov_len;
-    reply = malloc(len ? len : 1);
     if (!reply)
         return -ENOMEM;
-    for (int i = 0; i < count; i++) {
-        if (iov[i].iov_len)
-            memcpy(reply + at, iov[i].iov_base, iov[i].iov_len);
-        at += iov[i].iov_len;
-    }
+    ms_iov_copy(reply, iov, count);
     r->reply = reply;
     r->reply_len = len;
     return 0;
@@ -232,10 +225,8 @@ int ms_request_reply(struct ms_request *r,
                      const struct iovec *iov,
                      int count)
 {
-    uint64_t len = 0;
+    uint64_t len = ms_iov_len(iov, count);
 
-    for (int i = 0; i < count; i++)
-        len += iov[i].iov_len;
     if (len > MS_MESSAGE_MAX) {
         ms_request_fail_text(r,
                              MUSTER__FAILURE__KIND__BAD_RESULT,

@@ -256,6 +256,8 @@ int ms_ledger_keep_only(struct ms_ledger *l, const struct ms_message *m);
 void ms_ledger_leave(struct ms_ledger *l);
 
 /* request.c; all with the lock held */
+/* In the ledger; NULL: out of memory. */
+struct ms_request *ms_request_create(struct ms_ledger *l, uint64_t call_id);
 bool ms_request_is_for_engine(const struct ms_request *r);
 /* The first piece of a CALL that will take several. */
 int ms_request_begin(struct ms_ledger *l, const struct ms_frame *head);

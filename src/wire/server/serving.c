@@ -341,7 +341,8 @@ conn_accept(struct ms_server *s, struct ms_transport *t, bool refuses_plain)
     struct ms_conn *conn;
     uint8_t nonce[32];
 
-    if (t->ops->check_peer(t, NULL) < 0 || ms_random_bytes(nonce, sizeof nonce) < 0) {
+    if ((t->ops->check_peer && t->ops->check_peer(t, NULL) < 0) ||
+        ms_random_bytes(nonce, sizeof nonce) < 0) {
         ms_transport_destroy(t);
         return NULL;
     }

@@ -39,20 +39,11 @@ void ms_stream_forget(struct ms_request *r)
     r->stream.is_adrift = false;
 }
 
-static size_t length_of(const struct iovec *iov, int count)
-{
-    size_t len = 0;
-
-    for (int i = 0; i < count; i++)
-        len += iov[i].iov_len;
-    return len;
-}
-
 /* It is the newest. */
 static void
 keep(struct ms_request *r, uint8_t codec, const struct iovec *iov, int count)
 {
-    size_t len = length_of(iov, count), at = 0;
+    size_t len = ms_iov_len(iov, count);
     struct kept_item *item;
 
     if (r->stream.made == r->stream.consumed)
@@ -68,11 +59,7 @@ keep(struct ms_request *r, uint8_t codec, const struct iovec *iov, int count)
     }
     item->codec = codec;
     item->len = len;
-    for (int i = 0; i < count; i++) {
-        if (iov[i].iov_len)
-            memcpy(item->body + at, iov[i].iov_base, iov[i].iov_len);
-        at += iov[i].iov_len;
-    }
+    ms_iov_copy(item->body, iov, count);
     ms_list_add_tail(&r->stream.items, &item->link);
     r->stream.kept++;
     r->stream.bytes += len;
@@ -107,7 +94,7 @@ static int add_item(struct ms_request *r, uint8_t codec, const struct iovec *iov
         .kind = MS_KIND_ITEM, .codec = codec, .call_id = r->call_id};
     int rc = 0;
 
-    if (length_of(iov, n) > MS_MESSAGE_MAX)
+    if (ms_iov_len(iov, n) > MS_MESSAGE_MAX)
         return -EMSGSIZE;
     if (!r->ledger->conn)
         r->stream.is_adrift = true;

@@ -1,4 +1,4 @@
-#include "wire/transport/tls_transport_impl.h"
+#include "wire/transport/tls_impl.h"
 
 #include <errno.h>
 #include <string.h>
