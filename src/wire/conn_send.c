@@ -1,3 +1,4 @@
+/* conn_send.c - the sending half of a connection: queues, and frames in turn */
 #include "wire/conn_send.h"
 #include "base/limits.h"
 

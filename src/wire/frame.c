@@ -1,3 +1,4 @@
+/* frame.c - the fixed header of a frame, encoded and checked */
 #include "wire/frame.h"
 #include "base/limits.h"
 

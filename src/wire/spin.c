@@ -1,3 +1,4 @@
+/* spin.c - leases to poll, in a page that all processes of a session share */
 #include "wire/spin.h"
 #include "base/cleanup.h"
 #include "base/limits.h"

@@ -1,3 +1,4 @@
+/* driver.c - the head's record of a driver: made, found, ended */
 #include "head/drivers/driver.h"
 #include "base/cleanup.h"
 #include "head/clusters/place.h"

@@ -1,3 +1,4 @@
+/* call.c - a call: waiting, completing, items of its stream */
 #include "base/clock.h"
 #include "wire/client/client_impl.h"
 
@@ -169,7 +170,7 @@ static void give_up(struct ms_call *c, Muster__Failure__Kind kind, const char *t
 
     ms_map_remove(&p->pending, c->id);
     if (p->conn ? ms_peer_send(p, &head, NULL, 0) == 0 : c->sent)
-        ms_late_add(p, c);
+        ms_abandoned_add(p, c);
     ms_call_fail(c, kind, text);
     ms_peer_hand_over(p);
     ms_peer_drop_call(p, c);

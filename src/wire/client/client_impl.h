@@ -94,8 +94,9 @@ struct ms_peer {
     struct ms_list garbage; /* calls to unreference when the lock is free */
     uint64_t next_call;
     struct ms_map pending;
-    struct ms_map late; /* calls that were given up, until they end; peer_abandoned.c */
-    char **methods;     /* "engine\0method" of op MS_OP_METHOD + i */
+    struct ms_map
+        abandoned;  /* calls that were given up, until they end; peer_abandoned.c */
+    char **methods; /* "engine\0method" of op MS_OP_METHOD + i */
     size_t *method_lens;
     uint32_t method_count, method_room;
     uint64_t acks[ACKS_MAX];
@@ -216,19 +217,19 @@ int ms_peer_send_resume(struct ms_peer *p,
 
 /* peer_abandoned.c; the peer's lock is held */
 /* It was given up, and its answer may still come. */
-void ms_late_add(struct ms_peer *p, const struct ms_call *c);
+void ms_abandoned_add(struct ms_peer *p, const struct ms_call *c);
 /* None will come any more. */
-void ms_lates_forget(struct ms_peer *p);
-/* Their ids; there is room for p->late.count. */
-size_t ms_lates_ids(const struct ms_peer *p, uint64_t *ids);
+void ms_abandoned_forget(struct ms_peer *p);
+/* Their ids; there is room for p->abandoned.count. */
+size_t ms_abandoned_ids(const struct ms_peer *p, uint64_t *ids);
 /* Nobody wants this answer or item: what it grants is given back. */
 void ms_peer_refuse(struct ms_peer *p, const struct ms_message *m);
 /* An item, or the end, of a call that is not open. Each comes once: what has arrived is not
  * sent again. */
-void ms_late_item(struct ms_peer *p, const struct ms_message *m);
-void ms_late_end(struct ms_peer *p, const struct ms_message *m);
+void ms_abandoned_item(struct ms_peer *p, const struct ms_message *m);
+void ms_abandoned_end(struct ms_peer *p, const struct ms_message *m);
 /* On a new connection: let the worker send what has not arrived. 0 or a negative errno. */
-int ms_late_ask(struct ms_peer *p, uint64_t id);
+int ms_abandoned_ask(struct ms_peer *p, uint64_t id);
 
 /* peer_connect.c; the peer's lock is held */
 void ms_peer_connect(struct ms_peer *p);

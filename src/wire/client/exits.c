@@ -1,3 +1,4 @@
+/* exits.c - how the last workers ended, and who waits to hear of an end */
 #include "wire/client/exits.h"
 
 #include "base/proto.h"

@@ -1,3 +1,4 @@
+/* peer.c - a peer: life, names of methods, starting calls */
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/name.h"
@@ -43,21 +44,21 @@ static struct ms_peer *peer_alloc(struct ms_client *c,
     ms_list_init(&p->waiters);
     ms_list_init(&p->garbage);
     ms_map_init(&p->pending);
-    ms_map_init(&p->late);
+    ms_map_init(&p->abandoned);
     pthread_mutex_init(&p->lock, NULL);
     return p;
 }
 
 static void peer_free(struct ms_peer *p)
 {
-    assert(p->pending.count + p->late.count == 0); /* each holds a reference */
+    assert(p->pending.count + p->abandoned.count == 0); /* each holds a reference */
     ms_peer_drop_conn(p);
     for (uint32_t i = 0; i < p->method_count; i++)
         free(p->methods[i]);
     free(p->methods);
     free(p->method_lens);
     ms_map_finish(&p->pending);
-    ms_map_finish(&p->late);
+    ms_map_finish(&p->abandoned);
     pthread_mutex_destroy(&p->lock);
     free(p->failure);
     ms_successor_free(p->successor);

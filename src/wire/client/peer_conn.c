@@ -1,3 +1,4 @@
+/* peer_conn.c - a peer's connection: sending, losing it, and the peer's death */
 #include "base/buf.h"
 #include "base/clock.h"
 #include "io/sock.h"
@@ -82,7 +83,7 @@ void ms_peer_die(struct ms_peer *p, uint8_t *failure, size_t len)
         shutdown(ms_conn_fd(p->conn), SHUT_RDWR); /* its reader will drop it */
     else
         ms_peer_drop_conn(p);
-    ms_lates_forget(p);
+    ms_abandoned_forget(p);
     fail_calls(p, failure, p->failure_len, !p->is_mortal);
     if (p->pending.count)
         ms_peer_seek(p);
@@ -109,7 +110,7 @@ void ms_peer_give_up(struct ms_peer *p, const char *text)
     p->attempts = 0;
     if (text != p->problem)
         snprintf(p->problem, sizeof p->problem, "%s", text);
-    ms_lates_forget(p);
+    ms_abandoned_forget(p);
     ms_peer_fail_all(p, f, f ? len : 0);
     free(f);
 }
@@ -183,7 +184,7 @@ void ms_peer_lose(struct ms_peer *p, int why, const struct ms_error *err)
         ms_peer_succeed(p);
         return;
     }
-    if (p->is_network && was_proven && p->pending.count + p->late.count == 0) {
+    if (p->is_network && was_proven && p->pending.count + p->abandoned.count == 0) {
         /* nobody waits: the next call tries */
         ms_dial_restart(&p->dial);
         p->attempts = 0;

@@ -1,6 +1,6 @@
-/* Silence on a network connection: PING while calls are open, suspicion, fresh connections
- * beside the old one, and the end of patience. All on the loop's thread, at the client's
- * timer, which is set only while something is expected. */
+/* peer_keepalive.c - silence on a network connection: PING while calls are open,
+ * suspicion, fresh connections beside the old one, and the end of patience. All on the
+ * loop's thread, at the client's timer, which is set only while something is expected. */
 #include "base/clock.h"
 #include "wire/client/client_impl.h"
 

@@ -1,3 +1,4 @@
+/* peer_read.c - reading a peer's connection: who reads, and what comes */
 #include "base/clock.h"
 #include "wire/client/client_impl.h"
 
@@ -48,7 +49,7 @@ void ms_peer_hand_over(struct ms_peer *p)
         ms_waiter_wake(ms_list_first(&p->waiters, struct waiter, link));
         return;
     }
-    if ((!p->reading && (p->pending.count || p->late.count)) ||
+    if ((!p->reading && (p->pending.count || p->abandoned.count)) ||
         ms_conn_wants_write(p->conn))
         ms_peer_arm(p);
 }
@@ -79,7 +80,8 @@ void ms_peer_leave(struct ms_peer *p)
 {
     struct ms_frame head = {.kind = MS_KIND_LEAVE};
 
-    if (!p->conn || !ms_conn_is_ready(p->conn) || p->pending.count + p->late.count == 0)
+    if (!p->conn || !ms_conn_is_ready(p->conn) ||
+        p->pending.count + p->abandoned.count == 0)
         return;
     if ((p->ack_count == 0 || send_acks(p) == 0) && p->conn)
         ms_peer_send(p, &head, NULL, 0);
@@ -93,7 +95,7 @@ static int on_reply(struct ms_peer *p, struct ms_message *m)
     p->worker_core = m->head.core;
     add_ack(p, m->head.call_id, m->len);
     if (!c) { /* it was given up meanwhile */
-        ms_late_end(p, m);
+        ms_abandoned_end(p, m);
         return 0;
     }
     body = ms_message_take(m);
@@ -115,7 +117,7 @@ static int on_item(struct ms_peer *p, struct ms_message *m)
 
     if (c)
         return ms_call_add_item(c, m);
-    ms_late_item(p, m);
+    ms_abandoned_item(p, m);
     return 0;
 }
 

@@ -1,3 +1,4 @@
+/* peer_successor.c - the worker that takes a dead one's place */
 #include "base/clock.h"
 #include "base/name.h"
 #include "wire/client/client_impl.h"

@@ -25,7 +25,7 @@
 
 struct ms_conn;
 struct ms_link;
-struct ms_pulse;
+struct ms_heartbeat;
 
 struct ms_link_ops {
     /* One packed message; borrowed. */
@@ -78,10 +78,11 @@ struct ms_link *ms_link_dial(struct ms_loop *loop,
                              void *arg,
                              struct ms_error *err);
 
-/* For a server: a proven connection becomes a link; taken, also on failure (NULL). *pulse
+/* For a server: a proven connection becomes a link; taken, also on failure (NULL). *heartbeat
  * is of all links of the server, and made for the first. */
-struct ms_link *
-ms_link_from_conn(struct ms_loop *loop, struct ms_conn *conn, struct ms_pulse **pulse);
+struct ms_link *ms_link_from_conn(struct ms_loop *loop,
+                                  struct ms_conn *conn,
+                                  struct ms_heartbeat **heartbeat);
 /* In a server's on_link: from now on it is ours; its messages come when on_link has
  * returned. Or destroy it there. */
 void ms_link_accept(struct ms_link *l, const struct ms_link_ops *ops, void *arg);

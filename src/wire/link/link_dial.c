@@ -13,7 +13,7 @@ struct dialing {
     struct ms_link *link;
     struct ms_dial dial;
     struct ms_net net;
-    struct ms_pulse *pulse;
+    struct ms_heartbeat *heartbeat;
     struct ms_watch watch;
     struct ms_timer timer; /* of the attempt, or until the next one */
     int64_t deadline_ns, began_ns;
@@ -30,7 +30,7 @@ void ms_dialing_destroy(struct dialing *d)
         return;
     ms_watch_finish(&d->watch);
     ms_timer_finish(&d->timer);
-    ms_pulse_unref(d->pulse);
+    ms_heartbeat_unref(d->heartbeat);
     ms_dial_finish(&d->dial);
     ms_net_finish(&d->net);
     free(d);
@@ -64,7 +64,7 @@ static void proven(struct dialing *d)
     ms_watch_finish(&d->watch);
     ms_timer_finish(&d->timer);
     ms_conn_set_lazy(l->conn);
-    rc = ms_link_open(l, d->pulse);
+    rc = ms_link_open(l, d->heartbeat);
     l->dialing = NULL;
     if (rc < 0) {
         ms_error_sys(&d->last, rc, "cannot watch the link");
@@ -245,8 +245,8 @@ struct ms_link *ms_link_dial(struct ms_loop *loop,
     ms_net_init(&d->net, o->secret, o->tls);
     rc = ms_dial_init(&d->dial, o->addresses, err);
     if (rc == 0) {
-        d->pulse = ms_pulse_create(loop, &ms_link_pulse_ops);
-        rc = d->pulse ? ms_timer_init(&d->timer, loop, on_time, d) : -ENOMEM;
+        d->heartbeat = ms_heartbeat_create(loop, &ms_link_heartbeat_ops);
+        rc = d->heartbeat ? ms_timer_init(&d->timer, loop, on_time, d) : -ENOMEM;
         if (rc == 0)
             rc = ms_timer_set(&d->timer, 0); /* nothing completes before we return */
         if (rc < 0)

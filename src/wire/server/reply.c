@@ -1,3 +1,4 @@
+/* reply.c - replies: sent, kept until acknowledged, dropped */
 #include "base/clock.h"
 #include "wire/server/server_impl.h"
 
@@ -22,7 +23,7 @@ pack_failure(Muster__Failure__Kind kind, const char *text, uint8_t body[FAILURE_
 
 /* ---- sending --------------------------------------------------------------------- */
 
-void ms_reply_failure(struct server_conn *sc,
+void ms_reply_failure(struct ms_server_conn *sc,
                       uint64_t call_id,
                       Muster__Failure__Kind kind,
                       const char *text)
@@ -32,12 +33,12 @@ void ms_reply_failure(struct server_conn *sc,
     uint8_t body[FAILURE_MAX];
     struct iovec iov = {body, pack_failure(kind, text, body)};
 
-    ms_serving_send(sc, &head, &iov, 1);
+    ms_server_conn_send(sc, &head, &iov, 1);
 }
 
 void ms_reply_send(struct ms_request *r)
 {
-    struct server_conn *sc = r->ledger ? r->ledger->conn : NULL;
+    struct ms_server_conn *sc = r->ledger ? r->ledger->conn : NULL;
     struct ms_frame head = {
         .kind = r->reply_kind,
         .codec = r->reply_codec,
@@ -56,7 +57,7 @@ void ms_reply_send(struct ms_request *r)
                              ? "the connection broke in the middle of the stream"
                              : "the reply was kept too long and was dropped");
     else
-        ms_serving_send(sc, &head, &iov, 1);
+        ms_server_conn_send(sc, &head, &iov, 1);
 }
 
 /* ---- keeping --------------------------------------------------------------------- */

@@ -1,3 +1,4 @@
+/* request.c - requests: arriving, queued for the engine, cancelled */
 #include "base/clock.h"
 #include "wire/server/server_impl.h"
 
@@ -154,7 +155,7 @@ static int fill(struct ms_request *r, struct ms_message *m)
 }
 
 /* A whole request: to the engine's queue, or to the loop. */
-static void route(struct server_conn *sc, struct ms_request *r)
+static void route(struct ms_server_conn *sc, struct ms_request *r)
 {
     struct ms_server *s = sc->server;
 
@@ -189,7 +190,7 @@ static int attach_again(struct ms_request *r, const struct ms_message *m)
 
 /* Sent again without its body: to be attached, and else lost. */
 static int
-attach_bare(struct server_conn *sc, struct ms_request *r, const struct ms_message *m)
+attach_bare(struct ms_server_conn *sc, struct ms_request *r, const struct ms_message *m)
 {
     if (r && r->state != MS_REQUEST_RECEIVING)
         return attach_again(r, m);
@@ -205,7 +206,7 @@ attach_bare(struct server_conn *sc, struct ms_request *r, const struct ms_messag
     return 0;
 }
 
-static int unknown(struct server_conn *sc, const struct ms_message *m)
+static int unknown(struct ms_server_conn *sc, const struct ms_message *m)
 {
     if (m->head.flags & MS_FRAME_RESEND) {
         ms_reply_failure(sc,
@@ -218,7 +219,7 @@ static int unknown(struct server_conn *sc, const struct ms_message *m)
     return m->owned ? 0 : -EPROTO; /* cancelled and forgotten while its pieces came */
 }
 
-int ms_request_whole(struct server_conn *sc, struct ms_message *m)
+int ms_request_whole(struct ms_server_conn *sc, struct ms_message *m)
 {
     struct ms_ledger *l = sc->ledger;
     struct ms_request *r = ms_map_find(&l->requests, m->head.call_id);

@@ -1,10 +1,10 @@
-/* The server's side of streams: items, windows, and what a broken connection means.
+/* stream.c - the server's side of streams: items, windows, and what a broken connection
+ * means.
  *
- * An item is kept until its client has consumed it, so that a client that comes back is sent
- * what it has missed. Meanwhile the stream is adrift: the handler goes on until the window
- * is closed. If more would have to be kept than MS_STREAM_KEPT_MAX nothing is, and a break
- * ends that stream.
- */
+ * An item is kept until its client has consumed it, so that a client that comes back
+ * is sent what it has missed. Meanwhile the stream is adrift: the handler goes on until
+ * the window is closed. If more would have to be kept than MS_STREAM_KEPT_MAX nothing
+ * is, and a break ends that stream. */
 #include "wire/server/server_impl.h"
 
 #include <endian.h>
@@ -84,7 +84,7 @@ static int send_kept(struct ms_request *r, const struct kept_item *i)
     struct iovec iov = {(void *)(uintptr_t)i->body, i->len};
 
     r->stream.is_wired = true;
-    return ms_serving_send(r->ledger->conn, &head, &iov, 1);
+    return ms_server_conn_send(r->ledger->conn, &head, &iov, 1);
 }
 
 /* The window is open. */
@@ -108,7 +108,7 @@ static int add_item(struct ms_request *r, uint8_t codec, const struct iovec *iov
     if (r->stream.is_adrift)
         return 0;
     r->stream.is_wired = true;
-    rc = ms_serving_send(r->ledger->conn, &head, iov, n);
+    rc = ms_server_conn_send(r->ledger->conn, &head, iov, n);
     return r->stream.is_unkept ? rc : 0; /* what broke on the way is sent again */
 }
 

@@ -1,3 +1,4 @@
+/* tcp.c - the TCP transport */
 #include "base/cleanup.h"
 #include "wire/transport/transport.h"
 

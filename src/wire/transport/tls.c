@@ -1,3 +1,4 @@
+/* tls.c - keys and the library's context of TLS */
 #include "wire/transport/tls.h"
 #include "base/cleanup.h"
 #include "base/limits.h"

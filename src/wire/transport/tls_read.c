@@ -1,3 +1,4 @@
+/* tls_read.c - receiving over TLS */
 #include "wire/transport/tls_impl.h"
 
 #include <errno.h>

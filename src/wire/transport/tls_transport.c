@@ -1,8 +1,8 @@
-/* TLS over a TCP socket.
+/* tls_transport.c - TLS over a TCP socket
  *
- * The TLS library shakes hands and makes the records, with buffers of our own below it:
- * received bytes are given to it from memory, what it wants to send goes to `out`, and from
- * there to the socket, several records at a time. */
+ * The TLS library shakes hands and makes the records, with buffers of our own below
+ * it: received bytes are given to it from memory, what it wants to send goes to `out`,
+ * and from there to the socket, several records at a time. */
 #include "wire/transport/tls_impl.h"
 
 #include <errno.h>

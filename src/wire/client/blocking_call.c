@@ -1,4 +1,5 @@
-#include "wire/client/tool.h"
+/* blocking_call.c - connect, call once, and wait for the reply */
+#include "wire/client/blocking_call.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "proto/muster.pb-c.h"
@@ -147,15 +148,15 @@ static int ask_all(const char *addresses,
     return rc;
 }
 
-int ms_tool_call(const char *addresses,
-                 const uint8_t secret[32],
-                 uint16_t op,
-                 const void *body,
-                 size_t len,
-                 int64_t timeout_ns,
-                 uint8_t **reply,
-                 size_t *reply_len,
-                 struct ms_error *err)
+int ms_blocking_call(const char *addresses,
+                     const uint8_t secret[32],
+                     uint16_t op,
+                     const void *body,
+                     size_t len,
+                     int64_t timeout_ns,
+                     uint8_t **reply,
+                     size_t *reply_len,
+                     struct ms_error *err)
 {
     struct ms_error here = {0};
     struct answer a = {.err = &here};
