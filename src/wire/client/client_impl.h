@@ -95,9 +95,8 @@ struct ms_peer {
     uint64_t next_call;
     struct ms_map pending;
     struct ms_map
-        abandoned;  /* calls that were given up, until they end; peer_abandoned.c */
-    char **methods; /* "engine\0method" of op MS_OP_METHOD + i */
-    size_t *method_lens;
+        abandoned; /* calls that were given up, until they end; peer_abandoned.c */
+    struct iovec *methods; /* "engine\0method" of op MS_OP_METHOD + i */
     uint32_t method_count, method_room;
     uint64_t acks[ACKS_MAX];
     unsigned ack_count;

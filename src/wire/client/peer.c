@@ -54,9 +54,8 @@ static void peer_free(struct ms_peer *p)
     assert(p->pending.count + p->abandoned.count == 0); /* each holds a reference */
     ms_peer_drop_conn(p);
     for (uint32_t i = 0; i < p->method_count; i++)
-        free(p->methods[i]);
+        free(p->methods[i].iov_base);
     free(p->methods);
-    free(p->method_lens);
     ms_map_finish(&p->pending);
     ms_map_finish(&p->abandoned);
     pthread_mutex_destroy(&p->lock);
@@ -166,18 +165,19 @@ static int method_find(const struct ms_peer *p,
                        size_t engine_len,
                        const char *method)
 {
-    for (uint32_t i = 0; i < p->method_count; i++)
-        if (strcmp(p->methods[i], engine) == 0 &&
-            strcmp(p->methods[i] + engine_len + 1, method) == 0)
+    for (uint32_t i = 0; i < p->method_count; i++) {
+        const char *known = p->methods[i].iov_base;
+
+        if (strcmp(known, engine) == 0 && strcmp(known + engine_len + 1, method) == 0)
             return (int)(MS_OP_METHOD + i);
+    }
     return -ENOENT;
 }
 
 static int methods_reserve(struct ms_peer *p)
 {
     uint32_t room = p->method_room ? p->method_room * 2 : 16;
-    char **methods;
-    size_t *lens;
+    struct iovec *methods;
 
     if (p->method_count < p->method_room)
         return 0;
@@ -185,10 +185,6 @@ static int methods_reserve(struct ms_peer *p)
     if (!methods)
         return -ENOMEM;
     p->methods = methods;
-    lens = realloc(p->method_lens, room * sizeof *lens);
-    if (!lens)
-        return -ENOMEM;
-    p->method_lens = lens;
     p->method_room = room;
     return 0;
 }
@@ -215,11 +211,10 @@ method_add(struct ms_peer *p, const char *engine, size_t engine_len, const char 
         return -ENOMEM;
     memcpy(text, engine, engine_len + 1);
     strcpy(text + engine_len + 1, method);
-    p->methods[p->method_count] = text;
-    p->method_lens[p->method_count] = len;
-    p->method_count++;
+    p->methods[p->method_count++] = (struct iovec){text, len};
     if (p->conn && ms_peer_send_method(p, p->method_count - 1) < 0) {
-        free(p->methods[--p->method_count]);
+        p->method_count--;
+        free(text);
         return -ENOMEM;
     }
     return (int)(MS_OP_METHOD + p->method_count - 1);

@@ -236,9 +236,8 @@ int ms_peer_send(struct ms_peer *p,
 int ms_peer_send_method(struct ms_peer *p, uint32_t i)
 {
     struct ms_frame head = {.kind = MS_KIND_METHOD, .op = (uint16_t)(MS_OP_METHOD + i)};
-    struct iovec iov = {p->methods[i], p->method_lens[i]};
 
-    return ms_peer_send(p, &head, &iov, 1);
+    return ms_peer_send(p, &head, &p->methods[i], 1);
 }
 
 static uint64_t budget(const struct ms_call *c, int64_t now_ns)
