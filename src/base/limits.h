@@ -47,7 +47,7 @@
 #define MS_PING_NS       (1 * MS_NS_PER_S) /* nothing sent until PING: calls */
 #define MS_LINK_BEAT_NS  (2400 * MS_NS_PER_MS) /* between two heart-beats of a link */
 #define MS_SUSPECT_NS    (3 * MS_NS_PER_S)     /* nothing heard until it is suspect */
-#define MS_DEAF_NS       (150 * MS_NS_PER_MS)  /* a look so late: nobody listened */
+#define MS_SUSPENDED_NS  (150 * MS_NS_PER_MS)  /* a look so late: nobody listened */
 #define MS_PROBE_NS      (1 * MS_NS_PER_S)     /* suspect: between two fresh connects */
 #define MS_LOOKUP_NS     (10 * MS_NS_PER_MS)   /* between two looks for a name */
 #define MS_RESOLVERS_MAX 64u                   /* names that are looked up at once */

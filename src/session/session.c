@@ -47,7 +47,7 @@ static void after_fork(void)
     pthread_mutex_unlock(&sessions_lock);
 }
 
-/* The other threads are gone, and with them whoever held a lock. */
+/* The other threads are gone, also those that held a lock. */
 static void after_fork_in_child(void)
 {
     ms_list_each (s, &sessions, struct ms_driver_session, link) {

@@ -77,7 +77,7 @@ struct ms_peer *ms_call_peer(struct ms_call *c)
     return c->peer;
 }
 
-/* In a forked child calls of the parent stay open for ever, unless somebody looks. */
+/* In a forked child the calls of the parent complete when they are looked at. */
 static void settle_forgotten(struct ms_call *c)
 {
     struct ms_peer *p = c->peer;
@@ -260,7 +260,7 @@ static int sleep_until(struct waiter *w, int64_t until_ns)
     return (int)rc;
 }
 
-/* Read in person, or wait for whoever reads. */
+/* Read the connection, or wait for the thread that does. */
 static int wait_step(struct waiter *w, int64_t until_ns)
 {
     struct ms_peer *p = w->call->peer;

@@ -90,8 +90,8 @@ static int64_t peer_on_time(struct ms_peer *p, int64_t late_ns, int64_t now_ns)
     bool ask, tell, is_suspect, seek;
 
     pthread_mutex_lock(&p->lock);
-    if (late_ns > MS_DEAF_NS)
-        ms_peer_was_deaf(p, late_ns, now_ns);
+    if (late_ns > MS_SUSPENDED_NS)
+        ms_peer_was_suspended(p, late_ns, now_ns);
     seek = p->state == PEER_SEEKING && !p->successor && p->seek_ns <= now_ns;
     if (seek)
         p->seek_ns = now_ns + MS_SEEK_NS;
@@ -220,7 +220,7 @@ static void peer_end(struct ms_peer *p,
     pthread_mutex_lock(&p->lock);
     if (kind == MUSTER__FAILURE__KIND__SHUTTING_DOWN)
         ms_peer_leave(p);
-    p->is_mortal =
+    p->may_have_successor =
         kind == MUSTER__FAILURE__KIND__WORKER_DIED && p->client->ask_successor;
     ms_peer_die(p, f, len);
     ms_peer_unlock(p);
@@ -305,7 +305,7 @@ void ms_client_successor(struct ms_client *c,
     for (int i = 0; i < n; i++) {
         pthread_mutex_lock(&peers[i]->lock);
         if (peers[i]->uid == uid)
-            ms_peer_next(peers[i], worker);
+            ms_peer_set_successor(peers[i], worker);
         ms_peer_unlock(peers[i]);
         ms_peer_unref(peers[i]);
     }
@@ -326,7 +326,7 @@ void ms_client_forget(struct ms_client *c)
         ms_fd_close(&p->probe_fd);
         p->conn = NULL; /* leaked on purpose: the parent owns what it stood for */
         p->state = PEER_DEAD;
-        p->is_mortal = false; /* nobody here asks for a successor */
+        p->may_have_successor = false; /* nobody here asks for a successor */
         p->reading = p->armed = false;
         ms_list_init(&p->waiters);
         ms_list_init(&p->garbage);

@@ -4,7 +4,7 @@
  * made on first use and remade when it breaks; a call is one request to a peer and
  * completes exactly once. All functions may be called from any thread.
  *
- * Whoever waits reads: a thread that waits for a call reads the peer's connection
+ * The thread that waits reads: a thread that waits for a call reads the peer's connection
  * itself, polling first if it holds a spin lease. Only when nobody waits does the
  * loop's thread read, for the sake of callbacks and deadlines.
  *
@@ -133,7 +133,7 @@ bool ms_call_is_done(struct ms_call *c);
 /* Wait until it is done (or, for a stream, an item is there): 0; -ETIMEDOUT at
  * until_ns; -EINTR after a signal. Several threads may wait for one call. */
 int ms_call_wait(struct ms_call *c, int64_t until_ns);
-/* Nobody wants it any more: it completes as cancelled unless it is done. */
+/* Give it up: it completes as cancelled unless it is done. */
 void ms_call_cancel(struct ms_call *c);
 /* Nobody will wait for it, although its spec said so: the loop's thread reads its
  * reply. */

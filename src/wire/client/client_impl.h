@@ -13,15 +13,15 @@
  * inbox.c           notifications
  *
  * A peer's lock guards the peer and its calls, but not the reading half of its
- * connection, which belongs to whoever has set `reading`. The client's lock
+ * connection, which belongs to the thread that set `reading`. The client's lock
  * guards the list of peers and is never taken inside a peer's.
  *
- * Somebody always reads a connection that has open calls: a waiting thread, or
- * else the loop (`armed`). Whoever stops reading says ms_peer_hand_over.
+ * A connection that has open calls is always read: by a waiting thread, or else by the
+ * loop (`armed`). A thread that stops reading calls ms_peer_hand_over.
  *
  * What is unreferenced under a peer's lock goes to `garbage` and is freed by
  * ms_peer_unlock, because the last call may hold the last reference to the
- * peer; whoever locks a peer has a reference of its own.
+ * peer; a thread that locks a peer has a reference of its own.
  */
 #ifndef MS_WIRE_CLIENT_CLIENT_IMPL_H
 #define MS_WIRE_CLIENT_CLIENT_IMPL_H
@@ -87,7 +87,7 @@ struct ms_peer {
     enum peer_state state;
     struct ms_conn *conn;
     uint8_t session[MS_SESSION_SIZE];
-    bool reading; /* somebody reads the connection */
+    bool reading; /* a thread reads the connection */
     bool armed;   /* the loop will */
     bool locked_read;
     struct ms_list waiters; /* threads in ms_call_wait */
@@ -115,7 +115,8 @@ struct ms_peer {
     bool was_known;         /* its worker may have heard of this session */
     bool is_working;        /* something has come over this connection */
     bool wants_exit, asked; /* how its worker ended */
-    bool is_mortal;         /* DEAD because its worker died: there may be a successor */
+    bool
+        may_have_successor; /* DEAD because its worker died: there may be a successor */
     int64_t seek_ns;        /* when to ask for it again */
     struct ms_successor *successor; /* to come when the old connection is dropped */
     int64_t lost_ns, retry_ns, exit_due_ns;
@@ -188,7 +189,7 @@ struct ms_frame ms_call_frame(const struct ms_call *c, int64_t now_ns);
 void ms_peer_drop_conn(struct ms_peer *p); /* nobody else reads it */
 /* The connection is over; the reader's role is ours, or nobody has it. */
 void ms_peer_lose(struct ms_peer *p, int why, const struct ms_error *err);
-/* End the connection for `why`; if somebody reads it, he will. */
+/* End the connection for `why`; a thread that reads it does that itself. */
 void ms_peer_break(struct ms_peer *p, int why);
 /* It has none. Losing it again and again, without a word in between, is being lost all the
  * time; and one that is suspect was lost when it was last heard. */
@@ -221,7 +222,7 @@ void ms_abandoned_add(struct ms_peer *p, const struct ms_call *c);
 void ms_abandoned_forget(struct ms_peer *p);
 /* Their ids; there is room for p->abandoned.count. */
 size_t ms_abandoned_ids(const struct ms_peer *p, uint64_t *ids);
-/* Nobody wants this answer or item: what it grants is given back. */
+/* An answer or item of an abandoned call: what it grants is given back. */
 void ms_peer_refuse(struct ms_peer *p, const struct ms_message *m);
 /* An item, or the end, of a call that is not open. Each comes once: what has arrived is not
  * sent again. */
@@ -239,20 +240,20 @@ int64_t ms_peer_on_time(struct ms_peer *p, int64_t now_ns);
 /* True if this call may wait for a successor: it was never sent. */
 bool ms_call_can_go_on(const struct ms_call *c);
 /* Ask for one. */
-void ms_peer_seek(struct ms_peer *p);
+void ms_peer_seek_successor(struct ms_peer *p);
 /* The old connection is no more: be the new worker's, if there is one. */
 void ms_peer_succeed(struct ms_peer *p);
 void ms_successor_free(struct ms_successor *s);
 /* This worker has its place; NULL: nobody has. */
-void ms_peer_next(struct ms_peer *p, const Muster__WorkerStatus *worker);
+void ms_peer_set_successor(struct ms_peer *p, const Muster__WorkerStatus *worker);
 
 /* peer_keepalive.c; the peer's lock is held */
 /* A call was sent: silence counts from now on, if it did not before. */
 void ms_peer_expect(struct ms_peer *p, int64_t now_ns);
 /* Pings, suspicion, the end of grace; the next time to look. */
-int64_t ms_peer_listen(struct ms_peer *p, int64_t now_ns);
+int64_t ms_peer_check_silence(struct ms_peer *p, int64_t now_ns);
 /* This process did not run for so long: that is not the other side's silence. */
-void ms_peer_was_deaf(struct ms_peer *p, int64_t deaf_ns, int64_t now_ns);
+void ms_peer_was_suspended(struct ms_peer *p, int64_t suspended_ns, int64_t now_ns);
 /* Since when nothing has come. */
 int64_t ms_peer_heard_ns(const struct ms_peer *p, int64_t now_ns);
 
@@ -264,7 +265,7 @@ void ms_peer_arm(struct ms_peer *p);
 int ms_peer_read(struct ms_peer *p, struct ms_call *c, int64_t until_ns);
 /* We end: what is on its way to us will not arrive. */
 void ms_peer_leave(struct ms_peer *p);
-/* Nobody reads now: wake a waiter that will, or let the loop do it. */
+/* If no thread reads now, wake a waiter that will, or let the loop read. */
 void ms_peer_hand_over(struct ms_peer *p);
 
 /* call.c; the peer's lock is held */

@@ -388,8 +388,8 @@ struct ms_call *ms_peer_call(struct ms_peer *p, const struct ms_call_spec *spec)
         return NULL;
     atomic_fetch_add(&p->client->outstanding, 1);
     pthread_mutex_lock(&p->lock);
-    if (p->state == PEER_DEAD && p->is_mortal)
-        ms_peer_seek(p);
+    if (p->state == PEER_DEAD && p->may_have_successor)
+        ms_peer_seek_successor(p);
     if (p->state == PEER_DEAD)
         fail_dead(p, c);
     else if (spec->count + 1 > CALL_IOV_MAX || spec->chain_count > MS_CHAIN_MAX)

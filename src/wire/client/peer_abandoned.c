@@ -12,7 +12,7 @@ struct abandoned {
     uint64_t arrived; /* items */
 };
 
-/* Whoever holds the lock has a reference of its own: this is never the last. */
+/* The thread that holds the lock has a reference of its own: this is never the last. */
 static void abandoned_free(struct ms_peer *p, struct abandoned *l)
 {
     free(l);

@@ -84,9 +84,9 @@ void ms_peer_die(struct ms_peer *p, uint8_t *failure, size_t len)
     else
         ms_peer_drop_conn(p);
     ms_abandoned_forget(p);
-    fail_calls(p, failure, p->failure_len, !p->is_mortal);
+    fail_calls(p, failure, p->failure_len, !p->may_have_successor);
     if (p->pending.count)
-        ms_peer_seek(p);
+        ms_peer_seek_successor(p);
 }
 
 static void die_of(struct ms_peer *p, const char *text)
@@ -154,7 +154,7 @@ void ms_peer_set_lost(struct ms_peer *p, int64_t now_ns)
 }
 
 /* The handshake was refused. A worker that had talked to us is no longer there: its port
- * belongs to somebody else now. */
+ * belongs to another process now. */
 static void be_refused(struct ms_peer *p, const struct ms_error *err, int64_t now_ns)
 {
     const char *text = err && err->code ? err->text : "it refused the handshake";

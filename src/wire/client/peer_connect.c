@@ -165,6 +165,6 @@ int64_t ms_peer_on_time(struct ms_peer *p, int64_t now_ns)
     else if (p->state == PEER_SEEKING)
         other_ns = p->seek_ns > now_ns ? p->seek_ns : now_ns + MS_SEEK_NS;
     else if (p->state == PEER_UP && p->conn && p->is_network)
-        other_ns = ms_peer_listen(p, now_ns);
+        other_ns = ms_peer_check_silence(p, now_ns);
     return other_ns < next_ns ? other_ns : next_ns;
 }

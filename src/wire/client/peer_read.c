@@ -190,8 +190,8 @@ static void count_poll(struct ms_peer *p, bool found)
         p->spin_misses++;
 }
 
-/* `yields`: one of many calls: whoever else can run does, but the core does not fall
- * asleep. */
+/* `yields`: one of many calls: other threads run between two looks, and the core does not
+ * fall asleep. */
 static inline int __attribute__((always_inline))
 read_polling(struct ms_peer *p, struct ms_conn *conn, bool yields, struct ms_error *err)
 {

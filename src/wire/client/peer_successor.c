@@ -33,10 +33,10 @@ static struct ms_successor *successor_create(const Muster__WorkerStatus *worker)
 
 bool ms_call_can_go_on(const struct ms_call *c)
 {
-    return c->peer->is_mortal && !c->sent && c->request;
+    return c->peer->may_have_successor && !c->sent && c->request;
 }
 
-void ms_peer_seek(struct ms_peer *p)
+void ms_peer_seek_successor(struct ms_peer *p)
 {
     p->state = PEER_SEEKING;
     p->seek_ns = 0;
@@ -57,7 +57,7 @@ static int become(struct ms_peer *p, struct ms_successor *s)
     free(p->failure);
     p->failure = NULL;
     p->failure_len = 0;
-    p->is_mortal = p->was_known = p->is_working = false;
+    p->may_have_successor = p->was_known = p->is_working = false;
     p->wants_exit = p->asked = false;
     p->is_suspect = false;
     p->ack_count = p->attempts = 0;
@@ -98,11 +98,11 @@ static void be_replaced(struct ms_peer *p)
         return;
     f = ms_failure_pack(
         MUSTER__FAILURE__KIND__WORKER_DIED, p->label, "it was replaced", NULL, &len);
-    p->is_mortal = true;
+    p->may_have_successor = true;
     ms_peer_die(p, f, len);
 }
 
-void ms_peer_next(struct ms_peer *p, const Muster__WorkerStatus *worker)
+void ms_peer_set_successor(struct ms_peer *p, const Muster__WorkerStatus *worker)
 {
     struct ms_successor *s = successor_create(worker);
 

@@ -39,15 +39,16 @@ static int64_t next_beat_ns(int64_t now_ns)
 }
 
 /* This process did not run for a while: what came meanwhile is not read yet, and the other
- * side may have waited for our beat. That time is nobody's silence. */
-static void forgive(struct ms_heartbeat *p, int64_t deaf_ns, int64_t now_ns)
+ * side may have waited for our beat. Do not count that time as silence. */
+static void forgive(struct ms_heartbeat *p, int64_t suspended_ns, int64_t now_ns)
 {
     ms_list_each (b, &p->live, struct ms_beat, link) {
         int64_t heard_ns = p->ops->heard_ns(b);
 
         if (heard_ns > b->heard_ns)
             b->heard_ns = heard_ns;
-        b->heard_ns = b->heard_ns + deaf_ns < now_ns ? b->heard_ns + deaf_ns : now_ns;
+        b->heard_ns =
+            b->heard_ns + suspended_ns < now_ns ? b->heard_ns + suspended_ns : now_ns;
     }
 }
 
@@ -86,7 +87,7 @@ static void on_time(void *arg)
     struct ms_heartbeat *p = ms_heartbeat_ref(arg);
     int64_t now_ns = ms_now_ns(), next_ns;
 
-    if (now_ns - p->wake_ns > MS_DEAF_NS)
+    if (now_ns - p->wake_ns > MS_SUSPENDED_NS)
         forgive(p, now_ns - p->wake_ns, now_ns);
     next_ns = look(p, now_ns);
     if (now_ns >= p->beat_ns) {

@@ -9,7 +9,7 @@
 #include <sched.h>
 #include <string.h>
 
-/* What we write into our own pipe; any other byte is somebody's signal. */
+/* What we write into our own pipe; any other byte is a signal handler's. */
 enum { WAKE_QUEUED = 'q', WAKE_STOP = 's' };
 
 /* Busy for longer: cancels may have come. */
@@ -42,7 +42,7 @@ void ms_engine_wake_any(struct ms_server *s)
         wake_engine(s, WAKE_QUEUED);
 }
 
-/* -EINTR if somebody else than we wrote. */
+/* -EINTR if a signal handler wrote. */
 static int wake_drain(struct ms_server *s)
 {
     char bytes[64];
@@ -109,7 +109,7 @@ static int poll_hot(struct ms_server *s, struct ms_server_conn *hot, int64_t unt
     return rc;
 }
 
-/* Sleep until the claimed connection has something or somebody wakes us: bits 1 and 2, 0
+/* Sleep until the claimed connection is readable (bit 1) or another thread wakes us (2). 0
  * at until_ns, or a negative errno. */
 static int sleep_on(struct ms_server *s, struct ms_server_conn *hot, int64_t until_ns)
 {

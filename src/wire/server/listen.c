@@ -1,6 +1,6 @@
 /* listen.c - listeners, and what comes to them before anything is known of it. A unix
  * socket is for our handshake alone; on TCP the first byte tells what it will be, and is
- * only looked at: it is read by whoever it is for. */
+ * only peeked at: its protocol reads it. */
 #include "base/clock.h"
 #include "io/sock.h"
 #include "io/tcp.h"

@@ -111,7 +111,7 @@ static int copy_reply(struct ms_request *r, const struct iovec *iov, int count)
     return 0;
 }
 
-/* It is answered; whoever asked is told. */
+/* The reply is complete: keep it, and send it to the client. */
 static void keep(struct ms_request *r)
 {
     r->state = MS_REQUEST_DONE;
@@ -184,7 +184,7 @@ static void handed_back(struct ms_request *r)
     ms_server_unref_locked(s);
 }
 
-/* What is sent instead of a result that nobody wants; NULL: somebody does. */
+/* The failure that replaces the result of a cancelled call; NULL: it was not cancelled. */
 static const char *dropped(const struct ms_request *r, Muster__Failure__Kind *kind)
 {
     if (r->stream_lost) {

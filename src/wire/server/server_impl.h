@@ -11,7 +11,7 @@
  * submit.c   requests that came by another way
  *
  * One lock guards everything below but the reading half of a connection, which
- * belongs to whoever has set `reading`. A connection is destroyed on the loop's
+ * belongs to the thread that set `reading`. A connection is destroyed on the loop's
  * thread only, when nobody reads it. No work is posted to the loop: what other
  * threads leave for it waits in lists of the server, so nothing outlives
  * ms_server_destroy.
@@ -57,7 +57,7 @@ struct ms_server_conn {
     bool attached;            /* has had a ledger */
     bool in_lane;             /* in lane_fd; read by the loop, or by the engine */
     bool armed;               /* lane_fd reports it, once */
-    bool reading;             /* somebody reads it */
+    bool reading;             /* a thread reads it */
     bool dead;                /* over; the loop will destroy it */
     char *peer;               /* who it is, for people; NULL: a unix socket */
     uint64_t read_turn;       /* the engine's turn when its last read began */
@@ -132,7 +132,7 @@ struct ms_server {
     int tick_fd;
     struct ms_watch tick_watch;
     bool tick_armed;
-    int long_fd; /* a timer; -1: nobody wants to know, or was told */
+    int long_fd; /* a timer; -1: there is no on_long, or it has come */
     struct ms_watch long_watch;
     bool long_armed;
     struct ms_server_conn *hot;   /* the one that the engine reads itself */
@@ -212,7 +212,7 @@ int ms_lane_init(struct ms_server *s);
 void ms_lane_finish(struct ms_server *s);
 int ms_lane_add(struct ms_server_conn *sc);
 void ms_lane_remove(struct ms_server_conn *sc);
-/* Let the loop read it, unless somebody reads it now. */
+/* Let the loop read it, unless a thread reads it now. */
 void ms_lane_arm(struct ms_server_conn *sc);
 /* Become its reader; nobody reads it now. */
 void ms_lane_claim(struct ms_server_conn *sc);
@@ -299,7 +299,7 @@ int ms_stream_credit(struct ms_ledger *l, const struct ms_message *m);
 void ms_stream_detach(struct ms_request *r);
 /* It was asked for again, over another one: what is missing there is sent. */
 void ms_stream_attach(struct ms_request *r);
-/* Nobody wants its items any more. */
+/* Free its items: no client waits for them. */
 void ms_stream_forget(struct ms_request *r);
 
 #endif
