@@ -216,7 +216,6 @@ class WorkerConfig:
 
 @functools.cache
 def fields_known() -> tuple[str, ...]:
-    """The names of all fields."""
     return tuple(vars(WorkerConfig()))
 
 
