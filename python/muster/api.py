@@ -39,13 +39,11 @@ class Session:
         self,
         options: dict[str, Any],
         head: _core.Head,
-        env: dict[str, str],
         package: _package.Package | None = None,
     ) -> None:
         self.package = package
         self.options = options
         self.head = head
-        self.env = env
         self.pid = os.getpid()
         self.reservations: dict[str, Reservation] = {}  # by name
         self._has_store = False
@@ -315,7 +313,7 @@ def _start(
         **{k: v for k, v in options.items() if k not in _NOT_THE_HEADS},
     )
     try:
-        session = Session(options, head, env, package)
+        session = Session(options, head, package)
         session.open_store()
         return session
     except BaseException:
