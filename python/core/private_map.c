@@ -60,7 +60,7 @@ static struct ms_private_map *create(const void *at, size_t len)
 
 /* (buffer, nbytes): the memory from the buffer's beginning on, which may be longer than it,
  * as an object that may be written without anybody else seeing it. None: copy it. */
-static PyObject *store_own(PyObject *self, PyObject *args)
+static PyObject *store_map_private(PyObject *self, PyObject *args)
 {
     struct ms_private_map *map;
     Py_ssize_t len;
@@ -83,8 +83,9 @@ static PyObject *store_own(PyObject *self, PyObject *args)
     return (PyObject *)o;
 }
 
-static PyMethodDef functions[] = {{"store_own", store_own, METH_VARARGS, NULL},
-                                  {NULL, NULL, 0, NULL}};
+static PyMethodDef functions[] = {
+    {"store_map_private", store_map_private, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL}};
 
 int core_private_map_setup(PyObject *module)
 {
