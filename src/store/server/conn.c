@@ -183,8 +183,8 @@ static int welcome(struct ms_store_conn *c, const Muster__StoreAsk *ask)
         return -ENOMEM;
     ms_timer_cancel(&c->patience);
     w.node = s->table.node;
-    w.arena_size = ms_space_size(s->table.space);
-    w.limit = ms_space_limit(s->table.space);
+    w.arena_size = s->table.space->size;
+    w.limit = s->table.space->limit;
     w.address = s->address;
     w.warning = s->warning;
     w.spills = s->spill != NULL;
