@@ -22,12 +22,7 @@ static int map_getbuffer(PyObject *self, Py_buffer *view, int flags)
 {
     const struct ms_private_map *map = ((struct private_map *)self)->map;
 
-    return PyBuffer_FillInfo(view,
-                             self,
-                             ms_private_map_bytes(map),
-                             (Py_ssize_t)ms_private_map_len(map),
-                             0,
-                             flags);
+    return PyBuffer_FillInfo(view, self, map->bytes, (Py_ssize_t)map->len, 0, flags);
 }
 
 static PyType_Slot map_slots[] = {
