@@ -203,14 +203,11 @@ static PyObject *get_repeated(const ProtobufCFieldDescriptor *f, const uint8_t *
 {
     size_t count = *(const size_t *)(const void *)(message + f->quantifier_offset);
     const uint8_t *at = *(uint8_t *const *)(const void *)(message + f->offset);
-    PyObject *list = PyList_New((Py_ssize_t)count);
+    PyObject *list = PyList_New(0);
 
-    for (size_t i = 0; list && i < count; i++) {
-        PyObject *item = get_value(f, at + i * ms_message_field_size(f));
-
-        if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) < 0)
+    for (size_t i = 0; list && i < count; i++)
+        if (!core_append(list, get_value(f, at + i * ms_message_field_size(f))))
             Py_CLEAR(list);
-    }
     return list;
 }
 
@@ -237,4 +234,11 @@ PyObject *core_message_dict(const ProtobufCMessage *m)
         Py_XDECREF(value);
     }
     return dict;
+}
+
+PyObject *core_message_field(const ProtobufCMessage *m, const char *name)
+{
+    return get_field(
+        protobuf_c_message_descriptor_get_field_by_name(m->descriptor, name),
+        (const uint8_t *)m);
 }

@@ -31,19 +31,12 @@ static int memory_getbuffer(PyObject *self, Py_buffer *view, int flags)
 
 static void memory_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
-
     free(((struct memory *)self)->memory);
-    PyObject_Free(self);
-    Py_DECREF((PyObject *)type);
+    core_object_free(self);
 }
 
 static PyType_Slot memory_slots[] = {
     {Py_tp_dealloc, memory_dealloc}, {Py_bf_getbuffer, memory_getbuffer}, {0, NULL}};
-static PyType_Spec memory_spec = {.name = "muster._core.Memory",
-                                  .basicsize = sizeof(struct memory),
-                                  .flags = Py_TPFLAGS_DEFAULT,
-                                  .slots = memory_slots};
 
 PyObject *core_memory_new(uint8_t *block, const uint8_t *at, size_t len)
 {
@@ -515,7 +508,8 @@ int core_payload_setup(PyObject *module)
     Py_DECREF(pickle);
     protocol = PyLong_FromLong(5);
     empty_tuple = PyTuple_New(0);
-    core_memory_type = core_type(module, &memory_spec, NULL);
+    core_memory_type =
+        core_type(module, "muster._core.Memory", sizeof(struct memory), memory_slots);
     return pickle_dumps && pickle_loads && protocol && empty_tuple && core_memory_type
                ? 0
                : -1;
