@@ -1,4 +1,4 @@
-"""Nodes that come and go: waiting for them, and telling of them."""
+"""The nodes of a session: what they are, hearing of them, and waiting for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from muster import _core
-    from muster._session.node import Node
     from muster.api import Session
 
 JOIN_S = 5.0
@@ -23,12 +22,80 @@ _SHOWN_MAX = 16  # names in a message
 _GIVEN_BACK = "was given back"  # by us
 
 
+class Device:
+    """A device of a node. `id` is how the variable `variable` names it to a process;
+    vendor is "" where it is only described, memory is in bytes (0: not known), devices
+    with the same domain are joined closely, numa is -1 where that is not known."""
+
+    def __init__(self, told: _core.Message) -> None:
+        self.kind: str = told["kind"]
+        self.vendor: str = told["vendor"]
+        self.id: str = told["id"]
+        self.variable: str = told["variable"]
+        self.memory: int = told["memory"]
+        self.domain: int = told["domain"]
+        self.numa: int = told["numa"]
+        self.pci: str = told["pci"]
+        self.model: str = told["model"]
+
+    def __repr__(self) -> str:
+        what = self.model or f"{self.vendor} {self.kind}".lstrip()
+        return f"<muster.Device {self.id}: {what}, {self.memory >> 20} MiB>"
+
+
+class Node:
+    """A machine that lends itself, or a part of one, as `muster.nodes()` gives it.
+
+    memory is in bytes; suspect: silent for longer than it should be; detail: why it is
+    not alive; devices: in the order of the topology; resources: those that only have a
+    name.
+    """
+
+    def __init__(self, told: _core.Message) -> None:
+        """Of a NodeStatus; one whose agent has not yet said what it has has no shape."""
+        shape = told["shape"] or {"devices": [], "resources": []}
+        self.name: str = told["name"]
+        self.cpus: int = told["cpus"]
+        self.memory: int = told["memory"]
+        self.gpus: int = told["gpus"]
+        self.alive: bool = told["alive"]
+        self.suspect: bool = told["suspect"]
+        self.labels = dict(label.partition("=")[::2] for label in told["labels"])
+        self.addresses: list[str] = told["addresses"]
+        self.detail: str = told["detail"]
+        self.agent_pid: int = told["agent_pid"]
+        self.devices = [Device(device) for device in shape["devices"]]
+        self.resources: dict[str, int] = {
+            one["name"]: one["amount"] for one in shape["resources"]
+        }
+
+    def __repr__(self) -> str:
+        state = "suspect" if self.suspect else "alive" if self.alive else "gone"
+        return (
+            f"<muster.Node {self.name!r}: {self.cpus} CPUs, {self.memory >> 20} MiB, "
+            f"{self.gpus} devices, {state}>"
+        )
+
+
+def by_name(node: Node) -> list[tuple[int, str]]:
+    """Numbers in names count as numbers."""
+    parts: list[tuple[int, str]] = []
+    for char in node.name:
+        if char.isdigit() and parts and parts[-1][1] == "":
+            parts[-1] = (parts[-1][0] * 10 + int(char), "")
+        else:
+            parts.append((int(char), "") if char.isdigit() else (-1, char))
+    return parts
+
+
+# ---- hearing of them ------------------------------------------------------------------
+
+
 class NodeWatch:
     """A daemon thread that hears of the nodes of a head until its end."""
 
-    def __init__(self, head: _core.Head, make: Callable[..., Node]) -> None:
+    def __init__(self, head: _core.Head) -> None:
         self._head = head
-        self._make = make
         self._changed = threading.Condition()
         self._changes = 0
         self._callbacks: list[Callable[[Node], object]] = []
@@ -54,7 +121,7 @@ class NodeWatch:
 
     def _run(self) -> None:
         while (events := self._head.next_nodes(None)) is not None:
-            nodes = [self._make(told) for told in events]
+            nodes = [Node(told) for told in events]
             with self._changed:
                 self._changes += len(nodes)
                 self._changed.notify_all()
