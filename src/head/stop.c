@@ -1,21 +1,22 @@
+/* stop.c - the orderly end: workers, agents, what is lent */
 #include "head/stop.h"
 #include "head/clusters/clusters.h"
 #include "head/drivers/driver.h"
 #include "head/fleet/fleet.h"
 #include "head/head_impl.h"
-#include "head/nodes/lent.h"
+#include "head/nodes/child_agent.h"
 #include "head/nodes/node.h"
 #include "head/nodes/orphan.h"
-#include "head/op.h"
+#include "head/ops/op.h"
 
 #include <errno.h>
 
-/* From now to the end, when it is asked to take `grace`:
+/* When the end is asked for with a grace:
  *
- *   0            workers get SIGTERM, and SIGKILL from the agent at `grace` (at once:
- * 0) all gone, or grace+SLACK  the agents are told to end KILL before  the end: it is
- * killed, and what it leaves behind too grace+MS_STOP_GRACE_NS  the end, whatever is
- * left
+ *  - at once workers get SIGTERM, and after the grace SIGKILL from their agents;
+ *  - when all are gone, or SLACK_NS after the grace, the agents are told to end;
+ *  - KILL_NS before the deadline they are killed, and what they leave behind too;
+ *  - the deadline is MS_STOP_GRACE_NS after the grace, whatever is left then.
  */
 #define SLACK_NS       (500 * MS_NS_PER_MS)
 #define KILL_NS        (1 * MS_NS_PER_S)
@@ -34,21 +35,19 @@ static void done(struct ms_head *h)
 static void tell_agents(struct ms_head *h)
 {
     Muster__AgentStop stop = MUSTER__AGENT_STOP__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
 
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_SHUTDOWN;
-    m.shutdown = &stop;
     h->stopping.sent = true;
     ms_list_each (n, &h->nodes, struct ms_node, link)
-        if (ms_node_tell(n, &m) == -ENOMEM && n->lent)
-            ms_lent_hang_up(n->lent); /* which means the same to it */
+        if (ms_node_tell(n, MUSTER__HEAD_TO_AGENT__BODY_SHUTDOWN, &stop) == -ENOMEM &&
+            n->child)
+            ms_child_agent_hang_up(n->child); /* which means the same to it */
 }
 
 static void kill_agents(struct ms_head *h, bool only_unready)
 {
     ms_list_each (n, &h->nodes, struct ms_node, link)
-        if (n->lent && (!only_unready || n->state == MS_NODE_STARTING))
-            ms_lent_kill(n->lent);
+        if (n->child && (!only_unready || n->state == MS_NODE_STARTING))
+            ms_child_agent_kill(n->child);
 }
 
 /* One that is away is not waited for: it ends itself when nobody answers. */

@@ -5,6 +5,7 @@
 #ifndef MS_HEAD_CLUSTERS_CLUSTERS_IMPL_H
 #define MS_HEAD_CLUSTERS_CLUSTERS_IMPL_H
 
+#include "base/buf.h"
 #include "base/error.h"
 #include "head/clusters/clusters.h"
 
@@ -12,9 +13,9 @@ struct ms_driver;
 
 /* ---- cluster.c --------------------------------------------------------------------- */
 
-/* Has somebody asked for its end? */
+/* Does an operation wait to destroy it? */
 bool ms_head_is_to_end(const struct ms_head *h, const struct ms_cluster *c);
-/* It is not busy any more: end it if somebody asked for that meanwhile. */
+/* It is not busy any more: end it if that was asked for meanwhile. */
 void ms_head_begin_destroys(struct ms_head *h, struct ms_cluster *c);
 
 /* ---- create.c ---------------------------------------------------------------------- */
@@ -24,30 +25,56 @@ void ms_head_begin_destroys(struct ms_head *h, struct ms_cluster *c);
 bool ms_head_give_up_waiting(struct ms_head *h,
                              const char *cluster,
                              const struct ms_driver *d);
-/* Its status, whole: with helpers, and when it was created with the answers of rank 0. NULL:
- * out of memory. */
-Muster__ClusterStatus *ms_head_cluster_status(const struct ms_head *h,
-                                              const struct ms_cluster *c,
-                                              const Muster__StepsDone *first);
 
-/* ---- restart.c --------------------------------------------------------------------- */
+/* ---- change.c: creating, restarting, resizing --------------------------------------- */
 
 /* May its ranks be restarted, or their number changed? -ENOENT, -EBUSY, -ENOTSUP. */
-int ms_head_check_change(const struct ms_cluster *c,
-                         const char *name,
-                         struct ms_error *err);
+int ms_change_check(const struct ms_cluster *c, const char *name, struct ms_error *err);
+/* -ENOTSUP: nobody knows how its workers were made. */
+int ms_cluster_check_spec(const struct ms_cluster *c, struct ms_error *err);
+/* This operation changes the cluster from now on. If it fails before it comes to
+ * ms_change_finish, a cluster that is new is forgotten. */
+void ms_change_begin(struct ms_head_op *op, struct ms_cluster *c);
+/* Hold a port for its ranks to meet at, then `next`; on failure ms_change_finish. */
+void ms_change_hold_port(struct ms_head_op *op, void (*next)(struct ms_head_op *op));
+/* True, with the reason in op->why: it was destroyed meanwhile. */
+bool ms_change_is_unwanted(struct ms_head_op *op);
+/* The table that belongs to a failure of placement; empty: none. */
+void ms_change_set_table(struct ms_head_op *op, struct ms_buf *table);
+/* It is over: with the cluster's status, or with op->why. The cluster can be changed again. */
+void ms_change_finish(struct ms_head_op *op);
+/* The same; with this code if op->why has none. */
+void ms_change_fail(struct ms_head_op *op, int rc);
 
-/* ---- refresh.c --------------------------------------------------------------------- */
+/* ---- helpers.c --------------------------------------------------------------------- */
 
-/* Every driver and worker is to look again at its handles of clusters. `step` is called
- * now and with each node's answer; no question is open (op->asks) when all know. */
+/* As ms_cluster_status (cluster/status.h), with helpers. */
+Muster__ClusterStatus *ms_head_cluster_status(const struct ms_head *h,
+                                              const struct ms_cluster *c,
+                                              const Muster__StepsDone *first,
+                                              bool with_meta);
+
+/* ---- steps.c ----------------------------------------------------------------------- */
+
+/* A constructor's big arguments, and the Refs among them, are objects of a store. The driver
+ * that gave them may end before the cluster does, so the head has them held, by the store of
+ * the node on which each was made, under a number that is the cluster's, until its end.
+ *
+ * Ask all nodes to keep what the step names, on behalf of the operation, whose on_answer and
+ * on_refused are set; none if it names nothing. */
+void ms_objects_ask_keep(struct ms_head_op *op,
+                         struct ms_cluster *c,
+                         const Muster__Step *step);
+/* The cluster is no more. */
+void ms_objects_drop(struct ms_head *h, const struct ms_cluster *c);
+/* Every driver and worker is to look again at its handles of clusters; then `next`. */
 void ms_head_tell_changed(struct ms_head_op *op,
                           char *cluster,
-                          void (*step)(struct ms_head_op *op));
+                          void (*next)(struct ms_head_op *op));
 
 /* ---- successor.c ------------------------------------------------------------------- */
 
 /* Something has changed: who waits for a successor may have one. */
-void ms_head_seek_step(struct ms_head *h);
+void ms_successors_step(struct ms_head *h);
 
 #endif

@@ -1,9 +1,12 @@
+/* start.c - what nodes are asked to start the processes of a cluster */
 #include "head/clusters/start.h"
 #include "base/cleanup.h"
+#include "base/name.h"
+#include "base/proto.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
-#include "head/op.h"
+#include "head/ops/op.h"
 
 #include <errno.h>
 #include <string.h>
@@ -18,23 +21,6 @@ static struct ms_driver *living_driver(const struct ms_head_op *op)
     return d && d->hello && d->state != MS_DRIVER_ENDING ? d : NULL;
 }
 
-/* Before and after the question: a node forgets a context only when nothing uses it. */
-static int tell_context(const struct ms_head_op *op, struct ms_node *n, bool is_end)
-{
-    Muster__ForgetDriver forget = MUSTER__FORGET_DRIVER__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
-
-    if (is_end) {
-        forget.driver = op->cluster->driver;
-        m.body_case = MUSTER__HEAD_TO_AGENT__BODY_FORGET_DRIVER;
-        m.forget_driver = &forget;
-    } else {
-        m.body_case = MUSTER__HEAD_TO_AGENT__BODY_DRIVER;
-        m.driver = op->cluster->spec->context;
-    }
-    return ms_node_tell(n, &m);
-}
-
 /* Its driver is gone: the spec knows its context. */
 static bool is_orphaned(const struct ms_head_op *op)
 {
@@ -46,7 +32,8 @@ static int introduce(struct ms_head_op *op, struct ms_node *n, struct ms_error *
     if (!is_orphaned(op))
         return ms_driver_introduce(living_driver(op), n, err);
     if (op->cluster->spec && op->cluster->spec->context) {
-        int rc = tell_context(op, n, false);
+        int rc = ms_node_tell(
+            n, MUSTER__HEAD_TO_AGENT__BODY_DRIVER, op->cluster->spec->context);
 
         return rc < 0 ? ms_error_sys(err, rc, "node %s cannot be reached", n->name) : 0;
     }
@@ -71,22 +58,15 @@ void ms_start_fill(const struct ms_head_op *op,
 
 int ms_start_ask_node(struct ms_head_op *op,
                       struct ms_node *n,
-                      Muster__WorkerSpec **specs,
-                      size_t count,
+                      Muster__StartWorkers *what,
                       struct ms_error *err)
 {
-    Muster__StartWorkers start = MUSTER__START_WORKERS__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
     int rc = introduce(op, n, err);
 
-    start.workers = specs;
-    start.n_workers = count;
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_START;
-    m.start = &start;
     if (rc == 0)
-        rc = ms_node_ask(n, op, &m, err);
-    if (rc == 0 && is_orphaned(op))
-        tell_context(op, n, true);
+        rc = ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_START, what, err);
+    if (rc == 0 && is_orphaned(op)) /* a node forgets a context when nothing uses it */
+        ms_node_tell_forget(n, op->cluster->driver);
     return rc;
 }
 
@@ -97,13 +77,10 @@ static int ask_fork(struct ms_head_op *op,
                     struct ms_error *err)
 {
     Muster__ForkWorker fork = MUSTER__FORK_WORKER__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
 
     fork.beside = spec->beside;
     fork.spec = spec;
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_FORK;
-    m.fork = &fork;
-    return ms_node_ask(n, op, &m, err);
+    return ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_FORK, &fork, err);
 }
 
 /* ---- the plan -------------------------------------------------------------------- */
@@ -171,91 +148,105 @@ static Muster__WorkerSpec *plan_rank(const struct ms_head_op *op,
 
 /* ---- all of them ----------------------------------------------------------------- */
 
-struct batch {
-    Muster__WorkerSpec **specs; /* of each rank */
-    size_t count;
-};
-
-static void batch_finish(struct batch *b)
+struct ms_slot_spec *ms_start_slots(const Muster__ClusterSpec *spec,
+                                    const Muster__ClusterPlaced *placed)
 {
-    for (size_t i = 0; b->specs && i < b->count; i++)
-        if (b->specs[i])
-            muster__worker_spec__free_unpacked(b->specs[i], NULL);
-    free(b->specs);
+    struct ms_slot_spec *slots = calloc(placed->n_ranks + 1, sizeof *slots);
+
+    for (size_t i = 0; slots && i < placed->n_ranks; i++) {
+        const Muster__Piece *p = placed->ranks[i]->pieces[0];
+
+        slots[i] = (struct ms_slot_spec){
+            .uid = ms_random_id(),
+            .node = p->node,
+            .devices = p->devices,
+            .device_count = p->n_devices,
+            .memory = spec->worker->memory_limit,
+            .cpu_milli = spec->worker->cpu_milli,
+            .device_memory =
+                spec->place && p->n_devices ? spec->place->device_memory : 0};
+    }
+    return slots;
 }
 
-static int plan_all(const struct ms_head_op *op,
-                    const uint32_t *ranks,
-                    struct batch *b,
-                    struct ms_error *err)
+/* What the changing ranks are started with, by rank; NULL for the others. */
+static int
+plan_all(const struct ms_head_op *op, Muster__StartWorkers *all, struct ms_error *err)
 {
     struct ms_plan plan = {0};
     int rc = ms_start_plan(op, &plan);
 
     if (rc < 0)
         ms_error_set(err, rc, "cluster '%s': out of memory", op->cluster->name);
-    for (size_t i = 0; rc == 0 && i < b->count; i++) {
-        b->specs[i] = plan_rank(op, &plan, ranks[i], err);
-        rc = b->specs[i] ? 0 : -EINVAL;
+    for (struct ms_slot *s = NULL;
+         rc == 0 && (s = ms_cluster_next_changing(op->cluster, s));) {
+        all->workers[s->rank] = plan_rank(op, &plan, s->rank, err);
+        rc = all->workers[s->rank] ? 0 : -EINVAL;
     }
     ms_plan_finish(&plan);
     return rc;
 }
 
 static struct ms_node *
-node_of(const struct ms_head_op *op, uint32_t rank, struct ms_error *err)
+node_of(const struct ms_head_op *op, const struct ms_slot *s, struct ms_error *err)
 {
-    const char *name = op->cluster->slots[rank].node;
-    struct ms_node *n = ms_node_find(op->head, name);
+    struct ms_node *n = ms_node_find(op->head, s->node);
 
     if (!n)
-        ms_error_set(err, -ENODEV, "there is no node %s", name);
+        ms_error_set(err, -ENODEV, "there is no node %s", s->node);
     return n && ms_node_check(n, err) == 0 ? n : NULL;
 }
 
-/* Those of the rank's node, from `first` on; they are taken out of the batch. */
-static int ask_from(struct ms_head_op *op,
-                    const uint32_t *ranks,
-                    struct batch *b,
-                    size_t first,
+/* Room for all ranks of the cluster; owned. */
+static Muster__StartWorkers *create_start(const struct ms_cluster *c)
+{
+    Muster__StartWorkers *m =
+        (Muster__StartWorkers *)ms_proto_create(&muster__start_workers__descriptor);
+
+    if (m)
+        m->workers = calloc(c->count + 1, sizeof(Muster__WorkerSpec *));
+    return m;
+}
+
+/* Those of this node; they are taken out of the message. */
+static int ask_some(struct ms_head_op *op,
+                    struct ms_node *n,
+                    Muster__StartWorkers *all,
                     struct ms_error *err)
 {
-    struct batch some = {calloc(b->count + 1, sizeof(Muster__WorkerSpec *)), 0};
-    struct ms_node *n = node_of(op, ranks[first], err);
-    int rc = some.specs && n ? 0 : n ? -ENOMEM : -ENODEV;
+    Muster__StartWorkers *some = create_start(op->cluster);
+    int rc = some && some->workers ? 0 : -ENOMEM;
 
-    for (size_t i = first; rc == 0 && i < b->count; i++)
-        if (b->specs[i] && strcmp(op->cluster->slots[ranks[i]].node, n->name) == 0)
-            some.specs[some.count++] = MS_TAKE(b->specs[i]);
+    for (size_t i = 0; rc == 0 && i < all->n_workers; i++)
+        if (all->workers[i] && strcmp(op->cluster->slots[i].node, n->name) == 0)
+            some->workers[some->n_workers++] = MS_TAKE(all->workers[i]);
     if (rc == 0)
-        rc = ms_start_ask_node(op, n, some.specs, some.count, err);
+        rc = ms_start_ask_node(op, n, some, err);
     if (rc == -ENOMEM)
         ms_error_set(err, rc, "cluster '%s': out of memory", op->cluster->name);
-    batch_finish(&some);
+    muster__start_workers__free_unpacked(some, NULL);
     return rc;
 }
 
-int ms_start_ask(struct ms_head_op *op,
-                 const uint32_t *ranks,
-                 size_t count,
-                 struct ms_error *err)
+int ms_start_ask(struct ms_head_op *op, struct ms_error *err)
 {
-    struct batch b = {calloc(count + 1, sizeof(Muster__WorkerSpec *)), count};
-    bool is_beside = op->cluster->spec->beside[0];
-    int rc = b.specs ? plan_all(op, ranks, &b, err)
-                     : ms_error_set(err, -ENOMEM, "out of memory");
+    const struct ms_cluster *c = op->cluster;
+    Muster__StartWorkers *all = create_start(c);
+    int rc = all && all->workers ? 0 : ms_error_set(err, -ENOMEM, "out of memory");
 
-    for (size_t i = 0; rc == 0 && i < count; i++) {
-        if (!b.specs[i])
-            continue;
-        if (!is_beside) {
-            rc = ask_from(op, ranks, &b, i, err);
-        } else {
-            struct ms_node *n = node_of(op, ranks[i], err);
-
-            rc = n ? ask_fork(op, n, b.specs[i], err) : -ENODEV;
-        }
+    if (rc == 0) {
+        all->n_workers = c->count;
+        rc = plan_all(op, all, err);
     }
-    batch_finish(&b);
+    for (size_t i = 0; rc == 0 && i < c->count; i++) {
+        struct ms_node *n = all->workers[i] ? node_of(op, &c->slots[i], err) : NULL;
+
+        if (all->workers[i] && !n)
+            rc = -ENODEV;
+        else if (n)
+            rc = c->spec->beside[0] ? ask_fork(op, n, all->workers[i], err)
+                                    : ask_some(op, n, all, err);
+    }
+    muster__start_workers__free_unpacked(all, NULL);
     return rc;
 }
