@@ -1,6 +1,6 @@
 #include "head_object.h"
 
-#include "io/http_token.h"
+#include "io/http/token.h"
 
 #include <pthread.h>
 #include <string.h>

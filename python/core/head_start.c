@@ -2,7 +2,7 @@
 #include "host_object.h"
 #include "store.h"
 
-#include "io/session.h"
+#include "io/session/session.h"
 #include "job/file.h"
 
 #include <errno.h>

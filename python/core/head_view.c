@@ -1,7 +1,7 @@
 #include "head_object.h"
 
 #include "io/addr.h"
-#include "io/session.h"
+#include "io/session/session.h"
 #include "session/env.h"
 #include "session/find.h"
 

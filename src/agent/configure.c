@@ -2,7 +2,7 @@
 #include "agent/machine.h"
 #include "agent/worker.h"
 #include "io/addr.h"
-#include "io/session.h"
+#include "io/session/session.h"
 #include "io/spawn.h"
 #include "resource/shape.h"
 

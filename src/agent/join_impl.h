@@ -10,7 +10,7 @@
 #include "agent/agent.h"
 #include "agent/agent_impl.h"
 #include "agent/answers.h"
-#include "io/node_dir.h"
+#include "io/session/node_dir.h"
 
 struct ms_line {
     struct ms_join *join;

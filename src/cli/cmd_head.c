@@ -2,7 +2,7 @@
 #include "cli/out.h"
 #include "cli/store_args.h"
 #include "head/head.h"
-#include "io/secret.h"
+#include "io/session/secret.h"
 
 #include <signal.h>
 #include <stdio.h>

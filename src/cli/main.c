@@ -5,8 +5,8 @@
  */
 #include "cli/args.h"
 #include "cli/cli.h"
-#include "cli/help.h"
 #include "cli/out.h"
+#include "cli/pages/help.h"
 
 #include <errno.h>
 #include <stdio.h>

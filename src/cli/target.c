@@ -6,7 +6,7 @@
 #include "cli/progress.h"
 #include "head/answer.h"
 #include "head/verbs.h"
-#include "io/secret.h"
+#include "io/session/secret.h"
 #include "wire/frame.h"
 #include "wire/tool.h"
 

@@ -15,7 +15,7 @@
 #define MS_CLI_TARGET_H
 
 #include "cli/cli.h"
-#include "io/session.h"
+#include "io/session/session.h"
 #include "proto/muster.pb-c.h"
 
 #include <stdbool.h>

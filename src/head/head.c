@@ -22,7 +22,7 @@
 #include "head/rest/rest.h"
 #include "head/serve.h"
 #include "head/stop.h"
-#include "io/node_dir.h"
+#include "io/session/node_dir.h"
 #include "io/tree.h"
 
 #include <errno.h>

@@ -20,7 +20,7 @@
 
 #include "base/error.h"
 #include "io/loop.h"
-#include "io/session.h"
+#include "io/session/session.h"
 #include "proto/muster.pb-c.h"
 #include "wire/tls.h"
 

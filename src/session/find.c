@@ -1,7 +1,7 @@
 #include "session/find.h"
 
-#include "io/secret.h"
-#include "io/session.h"
+#include "io/session/secret.h"
+#include "io/session/session.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #include "session/session.h"
 
 #include "base/map.h"
-#include "io/secret.h"
+#include "io/session/secret.h"
 #include "wire/verdicts.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/name.h"
-#include "io/http_text.h"
+#include "io/http/text.h"
 #include "worker/http_impl.h"
 
 #include <arpa/inet.h>

@@ -8,8 +8,8 @@
 #ifndef MS_WORKER_HTTP_IMPL_H
 #define MS_WORKER_HTTP_IMPL_H
 
-#include "io/http_json.h"
-#include "io/http_token.h"
+#include "io/http/json.h"
+#include "io/http/token.h"
 #include "worker/http.h"
 
 #include <pthread.h>

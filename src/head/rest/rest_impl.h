@@ -14,8 +14,8 @@
 #include "head/rest/rest.h"
 #include "head/rest/view.h"
 #include "head/verbs.h"
-#include "io/http_json.h"
-#include "io/http_token.h"
+#include "io/http/json.h"
+#include "io/http/token.h"
 #include "wire/client.h"
 
 struct ms_rest {

@@ -1,6 +1,6 @@
 #include "base/name.h"
 #include "io/json.h"
-#include "io/secret.h"
+#include "io/session/secret.h"
 #include "orchestrator/ray/ray_impl.h"
 #include "orchestrator/ray/rest.h"
 

@@ -1,0 +1,67 @@
+/* remote.h - logs of workers on other machines, read through the head
+ *
+ * A daemon head has no logs of its own: each node keeps those of its workers. The head is
+ * asked for them piece by piece. To follow them, one question for each log is under way,
+ * which its node holds until there is something, and one for the head's status, which is
+ * held until nodes or workers come or go: nothing is asked twice in vain. What comes then is
+ * printed in the order in which it was written, by the nodes' clocks and as exact as the way
+ * of a question to the node and back; what was there before comes log by log.
+ *
+ * remote.c         which logs there are, and what is in them now
+ * remote_follow.c  what comes then
+ */
+#ifndef MS_CLI_LOGS_REMOTE_H
+#define MS_CLI_LOGS_REMOTE_H
+
+#include "base/buf.h"
+#include "cli/logs/view.h"
+#include "cli/target.h"
+
+struct ms_call;
+
+/* One file of a node: a worker's, the merged one, or the agent's. */
+struct ms_far_log {
+    char cluster[MS_NAME_MAX + 1]; /* "": not a worker's */
+    char node[MS_NAME_MAX + 1];
+    char name[160]; /* of the file */
+    uint32_t rank;
+    uint64_t file, offset;
+    bool failed;          /* said so */
+    bool is_listed;       /* in the last status... */
+    bool was_listed;      /* ...and in the one before */
+    struct ms_buf part;   /* a line that has not ended */
+    struct ms_call *call; /* under way; NULL: none */
+};
+
+struct ms_far_logs {
+    const struct ms_target *target;
+    const struct ms_logview *view;
+    struct ms_far_log *at;
+    size_t count;
+    uint64_t change; /* of the last status */
+    bool following;  /* what appears now is read from its beginning */
+};
+
+/* What `v` selects: its `single` means all workers, or the agents. */
+enum ms_exit ms_logs_far(const struct ms_target *t, const struct ms_logview *v);
+
+/* Which logs there are: those of a status are added. 0 or -ENOMEM. */
+int ms_far_logs_add(struct ms_far_logs *f, const Muster__Status *s);
+/* Ask for the status; says its own failure. */
+enum ms_exit ms_far_logs_look(struct ms_far_logs *f);
+
+/* The question for what comes next; borrows from `l`. */
+void ms_far_log_want(const struct ms_far_logs *f,
+                     struct ms_far_log *l,
+                     Muster__ReadLog *want);
+/* The next question goes on behind this piece. */
+void ms_far_log_move(struct ms_far_log *l, const Muster__LogPiece *piece);
+/* Print the whole lines of a piece, keep the rest. 0 or -ENOMEM. */
+int ms_far_log_take(const struct ms_far_logs *f,
+                    struct ms_far_log *l,
+                    const Muster__LogPiece *piece);
+
+/* remote_follow.c: until nobody reads any more, or the head is gone. */
+enum ms_exit ms_far_logs_follow(struct ms_far_logs *f);
+
+#endif

@@ -1,0 +1,234 @@
+#include "cli/logs/view.h"
+#include "base/cleanup.h"
+#include "cli/logs/line.h"
+#include "cli/logs/tail.h"
+#include "cli/out.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+/* The longest line that is kept until its end comes; the agent cuts them sooner. */
+enum { PART_MAX = 1 << 20, DRIVER_LEN = 17 };
+
+struct ms_logview_file {
+    struct ms_tailfile tail;
+    char cluster[MS_NAME_MAX + 1]; /* "": not a worker's */
+    uint32_t rank;
+    struct ms_buf part; /* a line that has not ended */
+};
+
+/* Where "CLUSTER-RANK" ends: before ".log", or before ".<driver's id>.log". 0: this is no
+ * log. */
+static size_t find_stem(const char *name)
+{
+    static const char hex[] = "0123456789abcdef";
+    size_t len = strlen(name);
+
+    if (len < 4 || strcmp(name + len - 4, ".log") != 0)
+        return 0;
+    len -= 4;
+    if (len > DRIVER_LEN && name[len - DRIVER_LEN] == '.' &&
+        strspn(name + len - DRIVER_LEN + 1, hex) == DRIVER_LEN - 1)
+        len -= DRIVER_LEN;
+    return len;
+}
+
+bool ms_logview_is_worker(const char *name,
+                          char cluster[MS_NAME_MAX + 1],
+                          uint32_t *rank)
+{
+    size_t len = find_stem(name), at;
+    unsigned long n = 0;
+
+    for (at = len; at > 0 && isdigit((unsigned char)name[at - 1]); at--)
+        ;
+    if (at == len || len - at > 9 || at < 2 || name[at - 1] != '-' ||
+        at - 1 > MS_NAME_MAX)
+        return false;
+    for (size_t i = at; i < len; i++)
+        n = n * 10 + (unsigned long)(name[i] - '0');
+    memcpy(cluster, name, at - 1);
+    cluster[at - 1] = 0;
+    *rank = (uint32_t)n;
+    return true;
+}
+
+int ms_logview_open(struct ms_logview *v, const char *path)
+{
+    v->files = NULL;
+    v->count = 0;
+    v->merged = v->single && strcmp(v->single, MS_LOGVIEW_MERGED) == 0;
+    v->by_line = v->json || v->labels || (v->merged && ms_out_is_colour(stdout));
+    v->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return v->dir < 0 ? -errno : 0;
+}
+
+static void file_finish(struct ms_logview_file *f)
+{
+    ms_tailfile_close(&f->tail);
+    ms_buf_finish(&f->part);
+}
+
+void ms_logview_close(struct ms_logview *v)
+{
+    for (size_t i = 0; i < v->count; i++)
+        file_finish(&v->files[i]);
+    free(v->files);
+    ms_fd_close(&v->dir);
+    v->files = NULL;
+    v->count = 0;
+}
+
+/* ---- which files ----------------------------------------------------------------- */
+
+static bool has_file(const struct ms_logview *v, const char *name)
+{
+    for (size_t i = 0; i < v->count; i++)
+        if (strcmp(v->files[i].tail.name, name) == 0)
+            return true;
+    return false;
+}
+
+static int add_file(struct ms_logview *v, const char *name)
+{
+    struct ms_logview_file *files, f = {0};
+    int rc;
+
+    if (v->single ? strcmp(name, v->single) != 0
+                  : !ms_logview_is_worker(name, f.cluster, &f.rank) ||
+                        !ms_cli_selector_matches(&v->selector, f.cluster, f.rank))
+        return 0;
+    if (has_file(v, name))
+        return 0;
+    rc = ms_tailfile_open(&f.tail, v->dir, name);
+    if (rc < 0)
+        return rc == -ENOENT ? 0 : rc;
+    files = realloc(v->files, (v->count + 1) * sizeof *files);
+    if (!files) {
+        file_finish(&f);
+        return -ENOMEM;
+    }
+    v->files = files;
+    v->files[v->count++] = f;
+    return 0;
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct ms_logview_file *x = a, *y = b;
+    int order = strcmp(x->cluster, y->cluster);
+
+    return order ? order : (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+int ms_logview_scan(struct ms_logview *v)
+{
+    int fd = openat(v->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+
+    if (!d) {
+        rc = -errno;
+        if (fd >= 0)
+            close(fd);
+        return rc;
+    }
+    while (rc == 0 && (entry = readdir(d)))
+        rc = add_file(v, entry->d_name);
+    closedir(d);
+    if (rc < 0)
+        return rc;
+    if (v->count)
+        qsort(v->files, v->count, sizeof *v->files, by_rank);
+    return (int)v->count;
+}
+
+/* ---- what is in them ------------------------------------------------------------- */
+
+static int print_line(const struct ms_logview *v,
+                      const struct ms_logview_file *f,
+                      const char *text,
+                      size_t len)
+{
+    struct ms_logline l = {.rank = f->rank, .text = text, .len = len};
+
+    if (v->merged)
+        ms_logline_split(&l);
+    else if (v->json || v->labels)
+        memcpy(l.cluster, f->cluster, sizeof l.cluster);
+    if (v->json)
+        return ms_logline_print_json(&l);
+    ms_logline_print(&l);
+    return 0;
+}
+
+/* Print whole lines, keep the rest. */
+static int feed(const struct ms_logview *v,
+                struct ms_logview_file *f,
+                const char *data,
+                size_t len)
+{
+    int rc = 0;
+
+    while (rc == 0 && len) {
+        const char *newline = memchr(data, '\n', len);
+        size_t piece = newline ? (size_t)(newline - data) : len;
+
+        if (newline && !f->part.len) {
+            rc = print_line(v, f, data, piece);
+        } else {
+            rc = ms_buf_append(&f->part, data, piece);
+            if (rc == 0 && (newline || f->part.len > PART_MAX)) {
+                rc = print_line(v, f, (char *)f->part.data, f->part.len);
+                f->part.len = 0;
+            }
+        }
+        piece += newline != NULL;
+        data += piece;
+        len -= piece;
+    }
+    return rc;
+}
+
+struct sink {
+    const struct ms_logview *view;
+    struct ms_logview_file *file;
+};
+
+static int on_data(void *arg, const char *data, size_t len)
+{
+    const struct sink *s = arg;
+
+    if (s->view->by_line)
+        return feed(s->view, s->file, data, len);
+    return fwrite(data, 1, len, stdout) == len ? 0 : -EIO;
+}
+
+int ms_logview_print(struct ms_logview *v)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < v->count; i++) {
+        struct sink s = {v, &v->files[i]};
+
+        rc = ms_tailfile_read(&v->files[i].tail, v->lines_max, on_data, &s);
+    }
+    return rc;
+}
+
+int ms_logview_end(struct ms_logview *v)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < v->count; i++) {
+        struct ms_buf *part = &v->files[i].part;
+
+        if (part->len)
+            rc = print_line(v, &v->files[i], (char *)part->data, part->len);
+        part->len = 0;
+    }
+    return rc;
+}
