@@ -1,3 +1,4 @@
+/* cmd_stack.c - `muster stack`: where the threads of workers are */
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "cli/out.h"
@@ -35,11 +36,6 @@ static void print_indented(const char *title, const char *text)
     }
 }
 
-static json_t *text_json(const char *text)
-{
-    return ms_json_text(text, text ? strlen(text) : 0);
-}
-
 /* `stack` is NULL where `problem` is not. */
 static void answer_json(struct job *j,
                         const Muster__ClusterStatus *c,
@@ -47,22 +43,15 @@ static void answer_json(struct job *j,
                         const Muster__Stack *stack,
                         const char *problem)
 {
-    json_array_append_new(j->answers,
-                          json_pack("{s:o, s:i, s:i, s:o, s:o, s:o, s:o}",
-                                    "cluster",
-                                    text_json(c->name),
-                                    "rank",
-                                    (int)w->rank,
-                                    "pid",
-                                    (int)w->pid,
-                                    "node",
-                                    text_json(w->node),
-                                    "python",
-                                    text_json(stack ? stack->python : NULL),
-                                    "native",
-                                    text_json(stack ? stack->native : NULL),
-                                    "error",
-                                    text_json(problem)));
+    json_array_append_new(
+        j->answers,
+        MS_JSON({"cluster", ms_json_string(c->name)},
+                {"rank", json_integer(w->rank)},
+                {"pid", json_integer(w->pid)},
+                {"node", ms_json_string(w->node)},
+                {"python", ms_json_string(stack ? stack->python : NULL)},
+                {"native", ms_json_string(stack ? stack->native : NULL)},
+                {"error", ms_json_string(problem)}));
 }
 
 static void answer_text(const struct job *j,
@@ -223,7 +212,7 @@ enum ms_exit ms_cmd_stack(const struct ms_cli *cli)
 {
     MS_CLEANUP(ms_target_finish) struct ms_target t = {0};
     struct job j = {.cli = cli, .target = &t};
-    Muster__Status *status = NULL;
+    MS_CLEANUP(ms_status_cleanup) Muster__Status *status = NULL;
     enum ms_exit code = parse(&j);
 
     if (!code)
@@ -234,6 +223,5 @@ enum ms_exit ms_cmd_stack(const struct ms_cli *cli)
     j.answers = ms_cli_has(cli, MS_OPT_JSON) ? json_array() : NULL;
     code = ask_all(&j);
     json_decref(j.answers);
-    muster__status__free_unpacked(status, NULL);
     return code;
 }

@@ -1,3 +1,4 @@
+/* cmd_stop.c - `muster stop`: end a cluster, all clusters, or a session */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/nearest.h"
@@ -74,13 +75,13 @@ static enum ms_exit check_only(const struct job *j)
 static enum ms_exit count(struct job *j)
 {
     struct ms_nearest near = {.word = j->cluster ? j->cluster : ""};
-    Muster__Status *s = NULL;
+    MS_CLEANUP(ms_status_cleanup) Muster__Status *s = NULL;
     enum ms_exit code = ms_target_status(&j->target, &s);
 
     if (code)
         return code;
     for (size_t i = 0; i < s->n_clusters; i++) {
-        struct ms_view_counts n = ms_view_count(s->clusters[i]);
+        struct ms_view_workers n = ms_view_count_workers(s->clusters[i]);
 
         if (j->cluster && strcmp(s->clusters[i]->name, j->cluster) != 0) {
             ms_nearest_consider(&near, s->clusters[i]->name);
@@ -90,15 +91,14 @@ static enum ms_exit count(struct job *j)
         j->workers += n.running + n.starting;
     }
     j->is_daemon = s->is_daemon;
-    if (j->cluster && j->clusters == 0)
-        code = ms_out_fail(j->cli,
-                           MS_EXIT_NOT_FOUND,
-                           near.best ? "there is no cluster '%s'; did you mean '%s'?"
-                                     : "there is no cluster '%s'",
-                           j->cluster,
-                           near.best);
-    muster__status__free_unpacked(s, NULL);
-    return code;
+    if (!j->cluster || j->clusters)
+        return MS_EXIT_OK;
+    return ms_out_fail(j->cli,
+                       MS_EXIT_NOT_FOUND,
+                       near.best ? "there is no cluster '%s'; did you mean '%s'?"
+                                 : "there is no cluster '%s'",
+                       j->cluster,
+                       near.best);
 }
 
 /* "y" or "yes" on a terminal; where there is none, nobody is asked. */
@@ -127,13 +127,9 @@ static enum ms_exit confirm(const struct job *j)
 static enum ms_exit report(const struct job *j, const Muster__Stopped *done)
 {
     if (ms_cli_has(j->cli, MS_OPT_JSON))
-        return ms_out_json(json_pack("{s:i, s:i, s:b}",
-                                     "clusters",
-                                     (int)done->clusters,
-                                     "workers",
-                                     (int)done->workers,
-                                     "head",
-                                     (int)done->head));
+        return ms_out_json(MS_JSON({"clusters", json_integer(done->clusters)},
+                                   {"workers", json_integer(done->workers)},
+                                   {"head", json_boolean(done->head)}));
     printf("ended %u cluster%s, %u worker%s%s\n",
            done->clusters,
            done->clusters == 1 ? "" : "s",

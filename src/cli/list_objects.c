@@ -1,3 +1,4 @@
+/* list_objects.c - `muster list objects` */
 #include "cli/list_objects.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -39,17 +40,12 @@ static void print_holders(struct ms_buf *out, const Muster__StoredStatus *o)
         ms_buf_printf(out, ", and %zu more", o->n_holders - shown);
 }
 
-static const char *text_of(struct ms_buf *b)
-{
-    const char *text = ms_buf_str(b);
-
-    return text ? text : "";
-}
-
 static void add_object(struct ms_grid *g, const struct ms_view_object *v)
 {
     const Muster__StoredStatus *o = v->object;
-    struct ms_buf size = {0}, age = {0}, holders = {0};
+    MS_CLEANUP(ms_buf_finish) struct ms_buf size = {0};
+    MS_CLEANUP(ms_buf_finish) struct ms_buf age = {0};
+    MS_CLEANUP(ms_buf_finish) struct ms_buf holders = {0};
 
     ms_amount_print_bytes(o->len, &size);
     print_age(&age, o->age_ns);
@@ -63,14 +59,11 @@ static void add_object(struct ms_grid *g, const struct ms_view_object *v)
                     (unsigned long long)o->id);
     else
         ms_grid_add(g, NULL, "%llu", (unsigned long long)o->id);
-    ms_grid_add(g, NULL, "%s", text_of(&size));
+    ms_grid_add(g, NULL, "%s", ms_buf_str(&size));
     ms_grid_add(g, o->is_spilled ? MS_STYLE_WARN : NULL, "%s", ms_view_object_where(o));
-    ms_grid_add(g, NULL, "%s", text_of(&age));
+    ms_grid_add(g, NULL, "%s", ms_buf_str(&age));
     ms_grid_add(g, NULL, "%s", v->site);
-    ms_grid_add(g, NULL, "%s", text_of(&holders));
-    ms_buf_finish(&size);
-    ms_buf_finish(&age);
-    ms_buf_finish(&holders);
+    ms_grid_add(g, NULL, "%s", ms_buf_str(&holders));
 }
 
 /* Nodes that did not answer, and those with more than is shown. */
@@ -90,8 +83,6 @@ static void print_rest(const Muster__Objects *all)
 
 static enum ms_exit print(const Muster__Objects *all)
 {
-    static const char *const title[] = {
-        "NODE", "OBJECT", "SIZE", "WHERE", "AGE", "FROM", "HELD BY"};
     MS_CLEANUP(ms_cleanup_free) struct ms_view_object *list = NULL;
     enum ms_exit code = MS_EXIT_OK;
     struct ms_grid g;
@@ -101,8 +92,7 @@ static enum ms_exit print(const Muster__Objects *all)
     if (!list)
         return MS_EXIT_FAILED;
     if (count) {
-        ms_grid_init(&g, "llrlrll");
-        ms_view_title(&g, title);
+        ms_view_grid(&g, "llrlrll", "NODE|OBJECT|SIZE|WHERE|AGE|FROM|HELD BY");
         for (size_t i = 0; i < count; i++)
             add_object(&g, &list[i]);
         code = ms_out_grid(&g);

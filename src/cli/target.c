@@ -29,7 +29,7 @@ static const char *given_address(const struct ms_cli *cli)
     return env;
 }
 
-bool ms_target_is_far(const struct ms_cli *cli)
+bool ms_target_is_remote(const struct ms_cli *cli)
 {
     return given_address(cli) != NULL;
 }

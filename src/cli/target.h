@@ -50,7 +50,7 @@ struct ms_target {
 };
 
 /* Is it named by an address? */
-bool ms_target_is_far(const struct ms_cli *cli);
+bool ms_target_is_remote(const struct ms_cli *cli);
 
 /* Find it; nobody is asked yet. Finish it in any case. */
 enum ms_exit ms_target_init(struct ms_target *t, const struct ms_cli *cli);
@@ -75,6 +75,10 @@ int ms_target_read(Muster__DriverToHead__BodyCase asked,
 enum ms_exit ms_target_fail_unreadable(const struct ms_target *t);
 
 /* Freed with muster__status__free_unpacked. */
+static inline void ms_status_cleanup(Muster__Status **s)
+{
+    muster__status__free_unpacked(*s, NULL);
+}
 enum ms_exit ms_target_status(const struct ms_target *t, Muster__Status **out);
 /* ms_target_init and that. */
 enum ms_exit

@@ -1,11 +1,14 @@
+/* doctor.c - `muster doctor`: run the checks, print what they find */
 #include "cli/doctor/doctor.h"
 #include "base/cleanup.h"
 #include "cli/out.h"
 
 #include <stdarg.h>
-#include <string.h>
 
-static const struct ms_check checks[] = {
+static const struct {
+    const char *name; /* a stable word, for --json */
+    void (*run)(struct ms_finding *f);
+} checks[] = {
     {"python", ms_check_python},
     {"root", ms_check_root},
     {"sessions", ms_check_sessions},
@@ -31,19 +34,21 @@ static const struct {
     [MS_FINDING_FAIL] = {"fail", MS_STYLE_BAD},
 };
 
-void ms_finding_set(struct ms_finding *f,
-                    enum ms_finding_level level,
-                    const char *advice,
-                    const char *fmt,
-                    ...)
+void ms_finding_set(struct ms_finding *f, const char *fmt, ...)
 {
     va_list ap;
 
-    f->level = level;
-    snprintf(f->advice, sizeof f->advice, "%s", advice ? advice : "");
     va_start(ap, fmt);
     vsnprintf(f->text, sizeof f->text, fmt, ap);
     va_end(ap);
+}
+
+void ms_finding_rate(struct ms_finding *f,
+                     enum ms_finding_level level,
+                     const char *advice)
+{
+    f->level = level;
+    snprintf(f->advice, sizeof f->advice, "%s", advice);
 }
 
 static enum ms_exit print_json(const struct ms_finding *found,
@@ -54,24 +59,15 @@ static enum ms_exit print_json(const struct ms_finding *found,
     for (size_t i = 0; i < MS_COUNT(checks); i++)
         json_array_append_new(
             list,
-            json_pack("{s:s, s:s, s:o, s:o}",
-                      "check",
-                      checks[i].name,
-                      "level",
-                      levels[found[i].level].name,
-                      "text",
-                      ms_json_text(found[i].text, strlen(found[i].text)),
-                      "advice",
-                      ms_json_text(found[i].advice, strlen(found[i].advice))));
-    return ms_out_json(json_pack("{s:o, s:i, s:i, s:i}",
-                                 "checks",
-                                 list,
-                                 "ok",
-                                 (int)counts[MS_FINDING_OK],
-                                 "warn",
-                                 (int)counts[MS_FINDING_WARN],
-                                 "fail",
-                                 (int)counts[MS_FINDING_FAIL]));
+            MS_JSON({"check", json_string(checks[i].name)},
+                    {"level", json_string(levels[found[i].level].name)},
+                    {"text", ms_json_string(found[i].text)},
+                    {"advice", ms_json_string(found[i].advice)}));
+    return ms_out_json(
+        MS_JSON({"checks", list},
+                {"ok", json_integer((json_int_t)counts[MS_FINDING_OK])},
+                {"warn", json_integer((json_int_t)counts[MS_FINDING_WARN])},
+                {"fail", json_integer((json_int_t)counts[MS_FINDING_FAIL])}));
 }
 
 static enum ms_exit print_text(const struct ms_finding *found,
@@ -108,7 +104,8 @@ enum ms_exit ms_cmd_doctor(const struct ms_cli *cli)
     enum ms_exit code;
 
     for (size_t i = 0; i < MS_COUNT(checks); i++) {
-        checks[i].run(cli, &found[i]);
+        found[i].python = cli->values[MS_OPT_PYTHON];
+        checks[i].run(&found[i]);
         counts[found[i].level]++;
     }
     code = ms_cli_has(cli, MS_OPT_JSON) ? print_json(found, counts)

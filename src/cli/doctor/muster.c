@@ -1,3 +1,4 @@
+/* muster.c - doctor: sessions, disk and Python */
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -23,32 +24,28 @@
 
 /* ---- sessions -------------------------------------------------------------------- */
 
-void ms_check_root(const struct ms_cli *cli, struct ms_finding *f)
+void ms_check_root(struct ms_finding *f)
 {
     char path[MS_SESSION_DIR_MAX];
     struct ms_error err = {0};
 
-    (void)cli;
-    if (ms_session_root(path, &err) < 0)
-        ms_finding_set(
-            f,
-            MS_FINDING_FAIL,
-            "set MUSTER_HOME to a short path of a folder of yours (mode 0700), "
-            "or remove what is in the way",
-            "%s",
-            err.text);
-    else
-        ms_finding_set(
-            f, MS_FINDING_OK, NULL, "sessions are in %s, which is ours alone", path);
+    if (ms_session_root(path, &err) == 0) {
+        ms_finding_set(f, "sessions are in %s, which is ours alone", path);
+        return;
+    }
+    ms_finding_set(f, "%s", err.text);
+    ms_finding_rate(f,
+                    MS_FINDING_FAIL,
+                    "set MUSTER_HOME to a short path of a folder of yours (mode 0700), "
+                    "or remove what is in the way");
 }
 
-void ms_check_sessions(const struct ms_cli *cli, struct ms_finding *f)
+void ms_check_sessions(struct ms_finding *f)
 {
     MS_CLEANUP(ms_cleanup_free) struct ms_session *all = NULL;
     size_t alive = 0, ended = 0, stale = 0;
     int count = ms_session_list(&all, NULL);
 
-    (void)cli;
     for (int i = 0; i < count; i++) {
         char secret[MS_SESSION_DIR_MAX + sizeof "/secret"];
 
@@ -56,49 +53,44 @@ void ms_check_sessions(const struct ms_cli *cli, struct ms_finding *f)
         if (all[i].alive)
             alive++;
         else if (access(secret, F_OK) == 0)
-            stale++; /* it ended without anybody who could tidy up */
+            stale++; /* it was killed before it could remove its secret */
         else
             ended++;
     }
-    if (count < 0)
-        ms_finding_set(
-            f, MS_FINDING_FAIL, NULL, "cannot be listed: %s", strerror(-count));
-    else
-        ms_finding_set(f,
-                       stale ? MS_FINDING_WARN : MS_FINDING_OK,
-                       stale ? "the next muster.init() removes what they left" : NULL,
-                       "%zu running, %zu ended with logs kept, %zu left behind",
-                       alive,
-                       ended,
-                       stale);
+    ms_finding_set(f,
+                   "%zu running, %zu ended with logs kept, %zu left behind",
+                   alive,
+                   ended,
+                   stale);
+    if (stale)
+        ms_finding_rate(
+            f, MS_FINDING_WARN, "the next muster.init() removes what they left");
+    if (count < 0) {
+        ms_finding_set(f, "cannot be listed: %s", strerror(-count));
+        ms_finding_rate(f, MS_FINDING_FAIL, "");
+    }
 }
 
-void ms_check_disk(const struct ms_cli *cli, struct ms_finding *f)
+void ms_check_disk(struct ms_finding *f)
 {
     MS_CLEANUP(ms_buf_finish) struct ms_buf size = {0};
     char path[MS_SESSION_DIR_MAX];
     struct statvfs fs;
     uint64_t bytes;
 
-    (void)cli;
     if (ms_session_root(path, NULL) < 0 || statvfs(path, &fs) < 0) {
-        ms_finding_set(
-            f, MS_FINDING_FAIL, NULL, "the folder of the logs cannot be used");
+        ms_finding_set(f, "the folder of the logs cannot be used");
+        ms_finding_rate(f, MS_FINDING_FAIL, "");
         return;
     }
     bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
     ms_amount_print_bytes(bytes, &size);
-    ms_finding_set(f,
-                   bytes < DISK_MIN    ? MS_FINDING_FAIL
-                   : bytes < DISK_GOOD ? MS_FINDING_WARN
-                                       : MS_FINDING_OK,
-                   bytes < DISK_GOOD ? "make room, or set MUSTER_HOME to another disk; "
-                                       "workers go on when it is full, their lines are "
-                                       "lost"
-                                     : NULL,
-                   "%s free for logs in %s",
-                   ms_buf_str(&size),
-                   path);
+    ms_finding_set(f, "%s free for logs in %s", ms_buf_str(&size), path);
+    if (bytes < DISK_GOOD)
+        ms_finding_rate(f,
+                        bytes < DISK_MIN ? MS_FINDING_FAIL : MS_FINDING_WARN,
+                        "make room, or set MUSTER_HOME to another disk; workers go on "
+                        "when it is full, their lines are lost");
 }
 
 /* ---- Python ---------------------------------------------------------------------- */
@@ -112,16 +104,12 @@ static const char program[] =
     "print(getattr(muster, '__version__', ''))\n";
 
 /* The interpreter beside this program (a venv), of VIRTUAL_ENV, or in PATH. */
-static bool find_python(const struct ms_cli *cli, char out[PATH_MAX])
+static bool find_python(char out[PATH_MAX])
 {
     const char *venv = getenv("VIRTUAL_ENV"), *path = getenv("PATH");
     ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 1);
     char *slash;
 
-    if (ms_cli_has(cli, MS_OPT_PYTHON)) {
-        snprintf(out, PATH_MAX, "%s", cli->values[MS_OPT_PYTHON]);
-        return true;
-    }
     out[n > 0 ? n : 0] = 0;
     slash = strrchr(out, '/');
     if (slash && out + PATH_MAX - slash > (ptrdiff_t)sizeof "/python3") {
@@ -218,50 +206,51 @@ static void judge_python(char *out, struct ms_finding *f)
         muster = strchr(path, '\n');
     }
     if (!muster) {
-        ms_finding_set(f, MS_FINDING_FAIL, NULL, "said only '%s'", last_line(out));
+        ms_finding_set(f, "said only '%s'", last_line(out));
+        ms_finding_rate(f, MS_FINDING_FAIL, "");
         return;
     }
     *muster++ = 0;
     muster[strcspn(muster, "\n")] = 0;
+    ms_finding_set(f,
+                   "Python %s (%s) imports muster%s%s",
+                   version,
+                   path,
+                   muster[0] ? " " : "",
+                   muster);
     if (!muster[0] || strcmp(muster, MS_VERSION) == 0)
-        ms_finding_set(f,
-                       MS_FINDING_OK,
-                       NULL,
-                       "Python %s (%s) imports muster%s%s",
-                       version,
-                       path,
-                       muster[0] ? " " : "",
-                       muster);
-    else
-        ms_finding_set(f,
-                       MS_FINDING_WARN,
-                       "use the `muster` that was installed with the package",
-                       "Python %s (%s) imports muster %s, this program is %s",
-                       version,
-                       path,
-                       muster,
-                       MS_VERSION);
+        return;
+    ms_finding_set(f,
+                   "Python %s (%s) imports muster %s, this program is %s",
+                   version,
+                   path,
+                   muster,
+                   MS_VERSION);
+    ms_finding_rate(
+        f, MS_FINDING_WARN, "use the `muster` that was installed with the package");
 }
 
-void ms_check_python(const struct ms_cli *cli, struct ms_finding *f)
+void ms_check_python(struct ms_finding *f)
 {
-    char python[PATH_MAX], out[4096] = "";
+    char found[PATH_MAX], out[4096] = "";
+    const char *python = f->python ? f->python : find_python(found) ? found : NULL;
     struct ms_process_end end = {0};
     struct ms_error err = {0};
 
-    if (!find_python(cli, python))
-        ms_finding_set(
-            f, MS_FINDING_FAIL, "install Python 3.11 or newer", "there is no python3");
-    else if (run_python(python, out, sizeof out, &end, &err) < 0)
-        ms_finding_set(f, MS_FINDING_FAIL, "name one with --python", "%s", err.text);
-    else if (!end.known || end.signaled || end.code != 0)
-        ms_finding_set(f,
-                       MS_FINDING_FAIL,
-                       "`pip install muster-rl` into that Python, or name another with "
-                       "--python",
-                       "%s: %s",
-                       python,
-                       last_line(out));
-    else
+    if (!python) {
+        ms_finding_set(f, "there is no python3");
+        ms_finding_rate(f, MS_FINDING_FAIL, "install Python 3.11 or newer");
+    } else if (run_python(python, out, sizeof out, &end, &err) < 0) {
+        ms_finding_set(f, "%s", err.text);
+        ms_finding_rate(f, MS_FINDING_FAIL, "name one with --python");
+    } else if (!end.known || end.signaled || end.code != 0) {
+        ms_finding_set(f, "%s: %s", python, last_line(out));
+        ms_finding_rate(
+            f,
+            MS_FINDING_FAIL,
+            "`pip install muster-rl` into that Python, or name another with "
+            "--python");
+    } else {
         judge_python(out, f);
+    }
 }

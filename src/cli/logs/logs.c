@@ -1,3 +1,4 @@
+/* logs.c - `muster logs`: what workers have printed */
 #include "base/cleanup.h"
 #include "cli/args.h"
 #include "cli/logs/remote.h"
@@ -73,17 +74,17 @@ print_first(const struct ms_cli *cli, struct ms_logview *v, const struct ms_sess
 }
 
 static enum ms_exit
-follow(const struct ms_cli *cli, struct ms_logview *v, struct ms_follow *f)
+follow(const struct ms_cli *cli, struct ms_logview *v, struct ms_logwatch *f)
 {
-    int rc = 0, event = MS_FOLLOW_WRITTEN;
+    int rc = 0, event = MS_LOGWATCH_WRITTEN;
 
     v->lines_max = -1; /* of what is new, everything */
-    while (rc >= 0 && event != MS_FOLLOW_ENDED) {
+    while (rc >= 0 && event != MS_LOGWATCH_ENDED) {
         fflush(stdout);
         if (ferror(stdout))
             return MS_EXIT_FAILED;
-        event = rc = ms_follow_wait(f);
-        if (event >= MS_FOLLOW_NEW)
+        event = rc = ms_logwatch_wait(f);
+        if (event >= MS_LOGWATCH_NEW)
             rc = ms_logview_scan(v);
         if (rc >= 0)
             rc = ms_logview_print(v);
@@ -98,7 +99,7 @@ show(const struct ms_cli *cli, struct ms_logview *v, const struct ms_session *s)
 {
     bool following = ms_cli_has(cli, MS_OPT_FOLLOW);
     char path[MS_SESSION_DIR_MAX + sizeof "/logs"];
-    struct ms_follow f = {-1, -1};
+    struct ms_logwatch f = {-1, -1};
     struct ms_error err = {0};
     enum ms_exit code;
     int rc;
@@ -111,25 +112,25 @@ show(const struct ms_cli *cli, struct ms_logview *v, const struct ms_session *s)
         return ms_out_fail(
             cli, MS_EXIT_FAILED, "cannot open '%s': %s", path, strerror(-rc));
     /* watch first: what is written while we read is an event then */
-    if (following && ms_follow_open(&f, s, path, &err) < 0)
+    if (following && ms_logwatch_open(&f, s, path, &err) < 0)
         return ms_out_fail(cli, MS_EXIT_FAILED, "%s", err.text);
     code = print_first(cli, v, s);
     if (!code && following)
         code = follow(cli, v, &f);
     if (!code)
         ms_logview_end(v);
-    ms_follow_close(&f);
+    ms_logwatch_close(&f);
     return code;
 }
 
 /* Through the head: nothing of it is in a folder of this machine. */
-static enum ms_exit show_far(const struct ms_cli *cli, struct ms_logview *v)
+static enum ms_exit show_remote(const struct ms_cli *cli, struct ms_logview *v)
 {
     MS_CLEANUP(ms_target_finish) struct ms_target t = {0};
     enum ms_exit code = ms_target_init(&t, cli);
 
     v->merged = v->single && strcmp(v->single, MS_LOGVIEW_MERGED) == 0;
-    return code ? code : ms_logs_far(&t, v);
+    return code ? code : ms_remote_logs_show(&t, v);
 }
 
 enum ms_exit ms_cmd_logs(const struct ms_cli *cli)
@@ -141,13 +142,13 @@ enum ms_exit ms_cmd_logs(const struct ms_cli *cli)
     struct rlimit original;
 
     ms_nofile_raise(&original); /* a file for each worker is open */
-    if (!code && ms_target_is_far(cli))
-        return show_far(cli, &v);
+    if (!code && ms_target_is_remote(cli))
+        return show_remote(cli, &v);
     if (!code)
         code = ms_sessions_init(&all, cli);
     if (!code)
         code = ms_target_session(cli, &all, false, &session);
     if (!code && session->is_daemon)
-        return show_far(cli, &v);
+        return show_remote(cli, &v);
     return code ? code : show(cli, &v, session);
 }

@@ -1,34 +1,34 @@
+/* remote.c - which logs other machines have, and what is in them now */
 #include "cli/logs/remote.h"
 #include "base/cleanup.h"
-#include "cli/logs/line.h"
 #include "cli/out.h"
 
 #include <errno.h>
 #include <string.h>
 
-enum { PART_MAX = 1 << 20 };
-
-static void finish(struct ms_far_logs *f)
+static void finish(struct ms_remote_logs *f)
 {
     for (size_t i = 0; i < f->count; i++)
-        ms_buf_finish(&f->at[i].part);
+        ms_buf_finish(&f->at[i].log.part);
     free(f->at);
 }
 
 /* ---- which ----------------------------------------------------------------------- */
 
-static struct ms_far_log *find(const struct ms_far_logs *f, const struct ms_far_log *l)
+static struct ms_remote_log *find(const struct ms_remote_logs *f,
+                                  const struct ms_remote_log *l)
 {
     for (size_t i = 0; i < f->count; i++)
-        if (strcmp(f->at[i].name, l->name) == 0 && strcmp(f->at[i].node, l->node) == 0)
+        if (strcmp(f->at[i].name, l->name) == 0 &&
+            strcmp(f->at[i].log.node, l->log.node) == 0)
             return &f->at[i];
     return NULL;
 }
 
 /* Takes nothing; the parts of `l` that name it are set. */
-static int add(struct ms_far_logs *f, const struct ms_far_log *l)
+static int add(struct ms_remote_logs *f, const struct ms_remote_log *l)
 {
-    struct ms_far_log *more = find(f, l);
+    struct ms_remote_log *more = find(f, l);
 
     if (!l->name[0])
         return 0;
@@ -47,33 +47,33 @@ static int add(struct ms_far_logs *f, const struct ms_far_log *l)
 }
 
 /* The merged file, or the agent's. */
-static int add_node(struct ms_far_logs *f, const Muster__NodeStatus *n)
+static int add_node(struct ms_remote_logs *f, const Muster__NodeStatus *n)
 {
-    struct ms_far_log l = {0};
+    struct ms_remote_log l = {0};
 
     if (!n->alive)
         return 0;
     snprintf(l.name, sizeof l.name, "%s", f->view->single);
-    snprintf(l.node, sizeof l.node, "%s", n->name);
+    snprintf(l.log.node, sizeof l.log.node, "%s", n->name);
     return add(f, &l);
 }
 
-static int add_worker(struct ms_far_logs *f,
+static int add_worker(struct ms_remote_logs *f,
                       const Muster__ClusterStatus *c,
                       const Muster__WorkerStatus *w)
 {
-    struct ms_far_log l = {.rank = w->rank};
+    struct ms_remote_log l = {.log.rank = w->rank};
     const char *slash = strrchr(w->log_path, '/');
 
     if (!ms_cli_selector_matches(&f->view->selector, c->name, w->rank))
         return 0;
-    snprintf(l.cluster, sizeof l.cluster, "%s", c->name);
-    snprintf(l.node, sizeof l.node, "%s", w->node);
+    snprintf(l.log.cluster, sizeof l.log.cluster, "%s", c->name);
+    snprintf(l.log.node, sizeof l.log.node, "%s", w->node);
     snprintf(l.name, sizeof l.name, "%s", slash ? slash + 1 : "");
     return add(f, &l);
 }
 
-int ms_far_logs_add(struct ms_far_logs *f, const Muster__Status *s)
+int ms_remote_logs_add(struct ms_remote_logs *f, const Muster__Status *s)
 {
     bool of_nodes = f->view->single != NULL;
     int rc = 0;
@@ -91,14 +91,14 @@ int ms_far_logs_add(struct ms_far_logs *f, const Muster__Status *s)
     return rc;
 }
 
-enum ms_exit ms_far_logs_look(struct ms_far_logs *f)
+enum ms_exit ms_remote_logs_look(struct ms_remote_logs *f)
 {
     Muster__Status *s = NULL;
     enum ms_exit code = ms_target_status(f->target, &s);
 
     if (code)
         return code;
-    if (ms_far_logs_add(f, s) < 0)
+    if (ms_remote_logs_add(f, s) < 0)
         code = ms_out_fail(f->target->cli, MS_EXIT_FAILED, "out of memory");
     muster__status__free_unpacked(s, NULL);
     return code;
@@ -106,66 +106,20 @@ enum ms_exit ms_far_logs_look(struct ms_far_logs *f)
 
 /* ---- what is in them ------------------------------------------------------------- */
 
-static int print_line(const struct ms_far_logs *f,
-                      const struct ms_far_log *l,
-                      const char *text,
-                      size_t len)
-{
-    const struct ms_logview *v = f->view;
-    struct ms_logline line = {.rank = l->rank, .text = text, .len = len};
-
-    if (v->merged) { /* nodes of one machine share the file */
-        if (ms_logline_split(&line) && strcmp(line.node, l->node) != 0)
-            return 0;
-    } else {
-        if (v->json || v->labels)
-            memcpy(line.cluster, l->cluster, sizeof line.cluster);
-        if (v->json)
-            memcpy(line.node, l->node, sizeof line.node);
-    }
-    if (v->json)
-        return ms_logline_print_json(&line);
-    if (v->single && !v->merged)
-        printf("%s: ", l->node);
-    ms_logline_print(&line);
-    return 0;
-}
-
-static int
-feed(const struct ms_far_logs *f, struct ms_far_log *l, const char *data, size_t len)
-{
-    int rc = 0;
-
-    while (rc == 0 && len) {
-        const char *newline = memchr(data, '\n', len);
-        size_t piece = newline ? (size_t)(newline - data) : len;
-
-        rc = ms_buf_append(&l->part, data, piece);
-        if (rc == 0 && (newline || l->part.len > PART_MAX)) {
-            rc = print_line(f, l, (char *)l->part.data, l->part.len);
-            l->part.len = 0;
-        }
-        piece += newline != NULL;
-        data += piece;
-        len -= piece;
-    }
-    return rc;
-}
-
-void ms_far_log_want(const struct ms_far_logs *f,
-                     struct ms_far_log *l,
-                     Muster__ReadLog *want)
+void ms_remote_log_want(const struct ms_remote_logs *f,
+                        struct ms_remote_log *l,
+                        Muster__ReadLog *want)
 {
     muster__read_log__init(want);
     want->name = l->name;
-    want->node = l->node;
+    want->node = l->log.node;
     want->file = l->file;
     want->offset = l->offset;
     want->all = f->following || f->view->lines_max < 0;
     want->lines_max = f->view->lines_max > 0 ? (uint64_t)f->view->lines_max : 0;
 }
 
-void ms_far_log_move(struct ms_far_log *l, const Muster__LogPiece *piece)
+void ms_remote_log_move(struct ms_remote_log *l, const Muster__LogPiece *piece)
 {
     if (!piece->file)
         return;
@@ -173,15 +127,15 @@ void ms_far_log_move(struct ms_far_log *l, const Muster__LogPiece *piece)
     l->offset = piece->offset;
 }
 
-int ms_far_log_take(const struct ms_far_logs *f,
-                    struct ms_far_log *l,
-                    const Muster__LogPiece *piece)
+int ms_remote_log_take(const struct ms_remote_logs *f,
+                       struct ms_remote_log *l,
+                       const Muster__LogPiece *piece)
 {
-    return feed(f, l, (char *)piece->data.data, piece->data.len);
+    return ms_log_print(f->view, &l->log, (char *)piece->data.data, piece->data.len);
 }
 
 /* One piece: how many bytes, or a negative errno. What a node refuses is said once. */
-static int read_piece(const struct ms_far_logs *f, struct ms_far_log *l)
+static int read_piece(const struct ms_remote_logs *f, struct ms_remote_log *l)
 {
     Muster__ReadLog want;
     Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
@@ -189,14 +143,14 @@ static int read_piece(const struct ms_far_logs *f, struct ms_far_log *l)
     Muster__LogPiece *piece;
     int rc;
 
-    ms_far_log_want(f, l, &want);
+    ms_remote_log_want(f, l, &want);
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG;
     m.read_log = &want;
     if (ms_target_ask(f->target, &m, f->target->timeout_ns, &answer))
         return -EIO;
     piece = (Muster__LogPiece *)answer;
-    ms_far_log_move(l, piece);
-    rc = ms_far_log_take(f, l, piece);
+    ms_remote_log_move(l, piece);
+    rc = ms_remote_log_take(f, l, piece);
     if (rc == 0)
         rc = (int)piece->data.len;
     muster__log_piece__free_unpacked(piece, NULL);
@@ -204,12 +158,12 @@ static int read_piece(const struct ms_far_logs *f, struct ms_far_log *l)
 }
 
 /* All there is now of all of them. A node that does not answer is left out from then on. */
-static size_t read_all(struct ms_far_logs *f)
+static size_t read_all(struct ms_remote_logs *f)
 {
     size_t failed = 0;
 
     for (size_t i = 0; i < f->count; i++) {
-        struct ms_far_log *l = &f->at[i];
+        struct ms_remote_log *l = &f->at[i];
         int rc = l->failed ? -EIO : 1;
 
         while (rc > 0 && !ferror(stdout))
@@ -221,18 +175,11 @@ static size_t read_all(struct ms_far_logs *f)
     return failed;
 }
 
-static void print_parts(struct ms_far_logs *f)
+enum ms_exit ms_remote_logs_show(const struct ms_target *t, const struct ms_logview *v)
 {
-    for (size_t i = 0; i < f->count; i++)
-        if (f->at[i].part.len)
-            print_line(f, &f->at[i], (char *)f->at[i].part.data, f->at[i].part.len);
-}
-
-enum ms_exit ms_logs_far(const struct ms_target *t, const struct ms_logview *v)
-{
-    struct ms_far_logs f = {.target = t, .view = v};
+    struct ms_remote_logs f = {.target = t, .view = v};
     bool following = ms_cli_has(t->cli, MS_OPT_FOLLOW);
-    enum ms_exit code = ms_far_logs_look(&f);
+    enum ms_exit code = ms_remote_logs_look(&f);
     size_t failed;
 
     if (!code && f.count == 0 && !following)
@@ -244,8 +191,9 @@ enum ms_exit ms_logs_far(const struct ms_target *t, const struct ms_logview *v)
         failed = read_all(&f);
         code = failed && failed == f.count ? MS_EXIT_UNREACHABLE : MS_EXIT_OK;
         if (!code && following)
-            code = ms_far_logs_follow(&f);
-        print_parts(&f);
+            code = ms_remote_logs_follow(&f);
+        for (size_t i = 0; i < f.count; i++)
+            ms_log_print_rest(v, &f.at[i].log);
     }
     finish(&f);
     return code;

@@ -20,48 +20,45 @@
 struct ms_call;
 
 /* One file of a node: a worker's, the merged one, or the agent's. */
-struct ms_far_log {
-    char cluster[MS_NAME_MAX + 1]; /* "": not a worker's */
-    char node[MS_NAME_MAX + 1];
+struct ms_remote_log {
+    struct ms_log log;
     char name[160]; /* of the file */
-    uint32_t rank;
     uint64_t file, offset;
     bool failed;          /* said so */
     bool is_listed;       /* in the last status... */
     bool was_listed;      /* ...and in the one before */
-    struct ms_buf part;   /* a line that has not ended */
     struct ms_call *call; /* under way; NULL: none */
 };
 
-struct ms_far_logs {
+struct ms_remote_logs {
     const struct ms_target *target;
     const struct ms_logview *view;
-    struct ms_far_log *at;
+    struct ms_remote_log *at;
     size_t count;
     uint64_t change; /* of the last status */
     bool following;  /* what appears now is read from its beginning */
 };
 
 /* What `v` selects: its `single` means all workers, or the agents. */
-enum ms_exit ms_logs_far(const struct ms_target *t, const struct ms_logview *v);
+enum ms_exit ms_remote_logs_show(const struct ms_target *t, const struct ms_logview *v);
 
 /* Which logs there are: those of a status are added. 0 or -ENOMEM. */
-int ms_far_logs_add(struct ms_far_logs *f, const Muster__Status *s);
+int ms_remote_logs_add(struct ms_remote_logs *f, const Muster__Status *s);
 /* Ask for the status; says its own failure. */
-enum ms_exit ms_far_logs_look(struct ms_far_logs *f);
+enum ms_exit ms_remote_logs_look(struct ms_remote_logs *f);
 
 /* The question for what comes next; borrows from `l`. */
-void ms_far_log_want(const struct ms_far_logs *f,
-                     struct ms_far_log *l,
-                     Muster__ReadLog *want);
+void ms_remote_log_want(const struct ms_remote_logs *f,
+                        struct ms_remote_log *l,
+                        Muster__ReadLog *want);
 /* The next question goes on behind this piece. */
-void ms_far_log_move(struct ms_far_log *l, const Muster__LogPiece *piece);
+void ms_remote_log_move(struct ms_remote_log *l, const Muster__LogPiece *piece);
 /* Print the whole lines of a piece, keep the rest. 0 or -ENOMEM. */
-int ms_far_log_take(const struct ms_far_logs *f,
-                    struct ms_far_log *l,
-                    const Muster__LogPiece *piece);
+int ms_remote_log_take(const struct ms_remote_logs *f,
+                       struct ms_remote_log *l,
+                       const Muster__LogPiece *piece);
 
 /* remote_follow.c: until nobody reads any more, or the head is gone. */
-enum ms_exit ms_far_logs_follow(struct ms_far_logs *f);
+enum ms_exit ms_remote_logs_follow(struct ms_remote_logs *f);
 
 #endif

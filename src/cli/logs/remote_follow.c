@@ -23,13 +23,13 @@
 enum { TAG_STATUS = 0, TAG_LOG = 1, TAGS_MAX = 64, TRIES_MAX = 3 };
 
 struct piece {
-    struct ms_merge_item item; /* first */
+    struct ms_reorder_item item; /* first */
     size_t log;
     Muster__LogPiece *message;
 };
 
 struct follow {
-    struct ms_far_logs *logs;
+    struct ms_remote_logs *logs;
     struct ms_loop *loop;
     struct ms_client *client;
     struct ms_peer *peer;
@@ -37,7 +37,7 @@ struct follow {
     struct ms_watch answers, reader;
     int reader_fd; /* an epoll that has an event when nobody reads our output any more */
     struct ms_timer print;
-    struct ms_merge pieces;
+    struct ms_reorder pieces;
     struct ms_call *status;
     bool had_answer;   /* the connection works */
     bool is_lost;      /* and does no more */
@@ -99,13 +99,13 @@ static void ask_status(struct follow *f)
 
 static void ask_log(struct follow *f, size_t i)
 {
-    struct ms_far_log *l = &f->logs->at[i];
+    struct ms_remote_log *l = &f->logs->at[i];
     Muster__ReadLog want;
     Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG;
     m.read_log = &want;
-    ms_far_log_want(f->logs, l, &want);
+    ms_remote_log_want(f->logs, l, &want);
     want.wait_ns = MS_HOLD_MAX_NS;
     l->call = ask(f, &m, TAG_LOG + i);
     if (!l->call)
@@ -127,8 +127,8 @@ static void print_until(struct follow *f, int64_t now_ns)
 {
     struct piece *p;
 
-    while ((p = (struct piece *)ms_merge_take(&f->pieces, now_ns))) {
-        if (ms_far_log_take(f->logs, &f->logs->at[p->log], p->message) < 0)
+    while ((p = (struct piece *)ms_reorder_take(&f->pieces, now_ns))) {
+        if (ms_remote_log_take(f->logs, &f->logs->at[p->log], p->message) < 0)
             end_memory(f);
         muster__log_piece__free_unpacked(p->message, NULL);
         free(p);
@@ -144,7 +144,7 @@ static void on_due(void *arg)
     int64_t now_ns = ms_now_ns(), next_ns;
 
     print_until(f, now_ns);
-    next_ns = ms_merge_next_ns(&f->pieces);
+    next_ns = ms_reorder_next_ns(&f->pieces);
     if (next_ns != MS_NEVER)
         ms_timer_set(&f->print, next_ns - now_ns);
 }
@@ -161,9 +161,9 @@ static void add_piece(struct follow *f, size_t log, Muster__LogPiece *m)
     }
     p->log = log;
     p->message = m;
-    if (ms_merge_next_ns(&f->pieces) == MS_NEVER)
+    if (ms_reorder_next_ns(&f->pieces) == MS_NEVER)
         ms_timer_set(&f->print, MERGE_NS);
-    ms_merge_add(&f->pieces, &p->item, m->time_ns, ms_now_ns());
+    ms_reorder_add(&f->pieces, &p->item, m->time_ns, ms_now_ns());
 }
 
 /* ---- answers --------------------------------------------------------------------- */
@@ -207,7 +207,7 @@ static void take_status(struct follow *f, const struct ms_outcome *o)
 
     if (!s)
         return;
-    if (ms_far_logs_add(f->logs, s) < 0)
+    if (ms_remote_logs_add(f->logs, s) < 0)
         end_memory(f);
     muster__status__free_unpacked(s, NULL);
     ask_status(f);
@@ -216,13 +216,13 @@ static void take_status(struct follow *f, const struct ms_outcome *o)
 
 static void take_piece(struct follow *f, size_t i, const struct ms_outcome *o)
 {
-    struct ms_far_log *l = &f->logs->at[i];
+    struct ms_remote_log *l = &f->logs->at[i];
     Muster__LogPiece *m =
         (Muster__LogPiece *)read_answer(f, MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG, o);
 
     if (!m)
         return;
-    ms_far_log_move(l, m);
+    ms_remote_log_move(l, m);
     if (m->data.len || l->is_listed)
         ask_log(f, i); /* else nobody writes there any more */
     if (m->data.len)
@@ -343,7 +343,7 @@ static void follow_close(struct follow *f)
 }
 
 /* Until it is lost (*is_lost), or there is no need any more. */
-static enum ms_exit follow_once(struct ms_far_logs *logs,
+static enum ms_exit follow_once(struct ms_remote_logs *logs,
                                 enum ms_tls_mode tls,
                                 bool *had_answer,
                                 bool *is_lost)
@@ -352,7 +352,7 @@ static enum ms_exit follow_once(struct ms_far_logs *logs,
     struct ms_error err = {0};
     enum ms_exit code;
 
-    ms_merge_init(&f.pieces, MERGE_NS);
+    ms_reorder_init(&f.pieces, MERGE_NS);
     if (follow_open(&f, tls, &err) < 0) {
         code = ms_out_fail(logs->target->cli, MS_EXIT_FAILED, "%s", err.text);
     } else {
@@ -369,7 +369,7 @@ static enum ms_exit follow_once(struct ms_far_logs *logs,
 
 /* A connection that was lost is made again if the head still answers; one that never
  * worked is tried with TLS, which it may want here too. */
-enum ms_exit ms_far_logs_follow(struct ms_far_logs *f)
+enum ms_exit ms_remote_logs_follow(struct ms_remote_logs *f)
 {
     enum ms_tls_mode tls = MS_TLS_AUTO;
     unsigned tries = 0;
@@ -384,7 +384,7 @@ enum ms_exit ms_far_logs_follow(struct ms_far_logs *f)
         tries = had_answer ? 0 : tries + 1;
         if (!had_answer)
             tls = tls == MS_TLS_AUTO ? MS_TLS_ON : MS_TLS_AUTO;
-        code = ms_far_logs_look(f);
+        code = ms_remote_logs_look(f);
     }
     if (!code && is_lost)
         code = ms_out_fail(f->target->cli,

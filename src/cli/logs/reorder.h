@@ -12,30 +12,30 @@
 #include <stdint.h>
 
 /* Embedded in what is merged. */
-struct ms_merge_item {
+struct ms_reorder_item {
     struct ms_list link;
     int64_t due_ns;
     uint64_t time_ns;
 };
 
-struct ms_merge {
+struct ms_reorder {
     struct ms_list items; /* oldest first */
     int64_t hold_ns;
 };
 
-void ms_merge_init(struct ms_merge *m, int64_t hold_ns);
+void ms_reorder_init(struct ms_reorder *m, int64_t hold_ns);
 
 /* `time_ns` is by the clock of who wrote it, `now_ns` by ours. Of the same time: the one
  * that came first. */
-void ms_merge_add(struct ms_merge *m,
-                  struct ms_merge_item *i,
-                  uint64_t time_ns,
-                  int64_t now_ns);
+void ms_reorder_add(struct ms_reorder *m,
+                    struct ms_reorder_item *i,
+                    uint64_t time_ns,
+                    int64_t now_ns);
 
 /* The oldest, if it or a younger one is due; NULL: none is. MS_NEVER: whatever is there. */
-struct ms_merge_item *ms_merge_take(struct ms_merge *m, int64_t now_ns);
+struct ms_reorder_item *ms_reorder_take(struct ms_reorder *m, int64_t now_ns);
 
 /* When one is due next; MS_NEVER: there is none. */
-int64_t ms_merge_next_ns(const struct ms_merge *m);
+int64_t ms_reorder_next_ns(const struct ms_reorder *m);
 
 #endif

@@ -1,11 +1,12 @@
+/* view.c - the log files of a session, and how their lines are printed */
 #include "cli/logs/view.h"
 #include "base/cleanup.h"
 #include "cli/logs/line.h"
 #include "cli/logs/tail.h"
 #include "cli/out.h"
+#include "io/tree.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -15,9 +16,7 @@ enum { PART_MAX = 1 << 20, DRIVER_LEN = 17 };
 
 struct ms_logview_file {
     struct ms_tailfile tail;
-    char cluster[MS_NAME_MAX + 1]; /* "": not a worker's */
-    uint32_t rank;
-    struct ms_buf part; /* a line that has not ended */
+    struct ms_log log;
 };
 
 /* Where "CLUSTER-RANK" ends: before ".log", or before ".<driver's id>.log". 0: this is no
@@ -69,7 +68,7 @@ int ms_logview_open(struct ms_logview *v, const char *path)
 static void file_finish(struct ms_logview_file *f)
 {
     ms_tailfile_close(&f->tail);
-    ms_buf_finish(&f->part);
+    ms_buf_finish(&f->log.part);
 }
 
 void ms_logview_close(struct ms_logview *v)
@@ -92,18 +91,20 @@ static bool has_file(const struct ms_logview *v, const char *name)
     return false;
 }
 
-static int add_file(struct ms_logview *v, const char *name)
+static int add_file(void *arg, int dir, const char *name)
 {
+    struct ms_logview *v = arg;
     struct ms_logview_file *files, f = {0};
     int rc;
 
-    if (v->single ? strcmp(name, v->single) != 0
-                  : !ms_logview_is_worker(name, f.cluster, &f.rank) ||
-                        !ms_cli_selector_matches(&v->selector, f.cluster, f.rank))
+    if (v->single
+            ? strcmp(name, v->single) != 0
+            : !ms_logview_is_worker(name, f.log.cluster, &f.log.rank) ||
+                  !ms_cli_selector_matches(&v->selector, f.log.cluster, f.log.rank))
         return 0;
     if (has_file(v, name))
         return 0;
-    rc = ms_tailfile_open(&f.tail, v->dir, name);
+    rc = ms_tailfile_open(&f.tail, dir, name);
     if (rc < 0)
         return rc == -ENOENT ? 0 : rc;
     files = realloc(v->files, (v->count + 1) * sizeof *files);
@@ -118,7 +119,8 @@ static int add_file(struct ms_logview *v, const char *name)
 
 static int by_rank(const void *a, const void *b)
 {
-    const struct ms_logview_file *x = a, *y = b;
+    const struct ms_log *x = &((const struct ms_logview_file *)a)->log,
+                        *y = &((const struct ms_logview_file *)b)->log;
     int order = strcmp(x->cluster, y->cluster);
 
     return order ? order : (x->rank > y->rank) - (x->rank < y->rank);
@@ -126,19 +128,8 @@ static int by_rank(const void *a, const void *b)
 
 int ms_logview_scan(struct ms_logview *v)
 {
-    int fd = openat(v->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
-    DIR *d = fd < 0 ? NULL : fdopendir(fd);
-    struct dirent *entry;
+    int rc = ms_tree_each(v->dir, add_file, v);
 
-    if (!d) {
-        rc = -errno;
-        if (fd >= 0)
-            close(fd);
-        return rc;
-    }
-    while (rc == 0 && (entry = readdir(d)))
-        rc = add_file(v, entry->d_name);
-    closedir(d);
     if (rc < 0)
         return rc;
     if (v->count)
@@ -149,27 +140,41 @@ int ms_logview_scan(struct ms_logview *v)
 /* ---- what is in them ------------------------------------------------------------- */
 
 static int print_line(const struct ms_logview *v,
-                      const struct ms_logview_file *f,
+                      const struct ms_log *l,
                       const char *text,
                       size_t len)
 {
-    struct ms_logline l = {.rank = f->rank, .text = text, .len = len};
+    struct ms_logline line = {.rank = l->rank, .text = text, .len = len};
 
-    if (v->merged)
-        ms_logline_split(&l);
-    else if (v->json || v->labels)
-        memcpy(l.cluster, f->cluster, sizeof l.cluster);
+    if (v->merged) { /* nodes of one machine share the file */
+        if (ms_logline_split(&line) && l->node[0] && strcmp(line.node, l->node) != 0)
+            return 0;
+    } else {
+        if (v->json || v->labels)
+            memcpy(line.cluster, l->cluster, sizeof line.cluster);
+        if (v->json)
+            memcpy(line.node, l->node, sizeof line.node);
+    }
     if (v->json)
-        return ms_logline_print_json(&l);
-    ms_logline_print(&l);
+        return ms_logline_print_json(&line);
+    if (v->single && !v->merged && l->node[0])
+        printf("%s: ", l->node);
+    ms_logline_print(&line);
     return 0;
 }
 
-/* Print whole lines, keep the rest. */
-static int feed(const struct ms_logview *v,
-                struct ms_logview_file *f,
-                const char *data,
-                size_t len)
+int ms_log_print_rest(const struct ms_logview *v, struct ms_log *l)
+{
+    size_t len = l->part.len;
+
+    l->part.len = 0;
+    return len ? print_line(v, l, (char *)l->part.data, len) : 0;
+}
+
+int ms_log_print(const struct ms_logview *v,
+                 struct ms_log *l,
+                 const char *data,
+                 size_t len)
 {
     int rc = 0;
 
@@ -177,14 +182,12 @@ static int feed(const struct ms_logview *v,
         const char *newline = memchr(data, '\n', len);
         size_t piece = newline ? (size_t)(newline - data) : len;
 
-        if (newline && !f->part.len) {
-            rc = print_line(v, f, data, piece);
+        if (newline && !l->part.len) {
+            rc = print_line(v, l, data, piece);
         } else {
-            rc = ms_buf_append(&f->part, data, piece);
-            if (rc == 0 && (newline || f->part.len > PART_MAX)) {
-                rc = print_line(v, f, (char *)f->part.data, f->part.len);
-                f->part.len = 0;
-            }
+            rc = ms_buf_append(&l->part, data, piece);
+            if (rc == 0 && (newline || l->part.len > PART_MAX))
+                rc = ms_log_print_rest(v, l);
         }
         piece += newline != NULL;
         data += piece;
@@ -195,7 +198,7 @@ static int feed(const struct ms_logview *v,
 
 struct sink {
     const struct ms_logview *view;
-    struct ms_logview_file *file;
+    struct ms_log *log;
 };
 
 static int on_data(void *arg, const char *data, size_t len)
@@ -203,7 +206,7 @@ static int on_data(void *arg, const char *data, size_t len)
     const struct sink *s = arg;
 
     if (s->view->by_line)
-        return feed(s->view, s->file, data, len);
+        return ms_log_print(s->view, s->log, data, len);
     return fwrite(data, 1, len, stdout) == len ? 0 : -EIO;
 }
 
@@ -212,7 +215,7 @@ int ms_logview_print(struct ms_logview *v)
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < v->count; i++) {
-        struct sink s = {v, &v->files[i]};
+        struct sink s = {v, &v->files[i].log};
 
         rc = ms_tailfile_read(&v->files[i].tail, v->lines_max, on_data, &s);
     }
@@ -223,12 +226,7 @@ int ms_logview_end(struct ms_logview *v)
 {
     int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i < v->count; i++) {
-        struct ms_buf *part = &v->files[i].part;
-
-        if (part->len)
-            rc = print_line(v, &v->files[i], (char *)part->data, part->len);
-        part->len = 0;
-    }
+    for (size_t i = 0; rc == 0 && i < v->count; i++)
+        rc = ms_log_print_rest(v, &v->files[i].log);
     return rc;
 }

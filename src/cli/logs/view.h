@@ -33,6 +33,22 @@ struct ms_logview {
     size_t count;
 };
 
+/* A log whose lines are printed, of a file here or on another machine. */
+struct ms_log {
+    char cluster[MS_NAME_MAX + 1]; /* "": not a worker's */
+    char node[MS_NAME_MAX + 1];    /* "": of this machine */
+    uint32_t rank;
+    struct ms_buf part; /* a line that has not ended */
+};
+
+/* Print the whole lines of what comes next, keep the rest. 0 or a negative errno. */
+int ms_log_print(const struct ms_logview *v,
+                 struct ms_log *l,
+                 const char *data,
+                 size_t len);
+/* Print the unfinished last line: nothing will come behind it. */
+int ms_log_print_rest(const struct ms_logview *v, struct ms_log *l);
+
 /* Open the folder. The caller has set single or selector, json, labels and lines_max;
  * the other fields are set here. 0 or a negative errno. */
 int ms_logview_open(struct ms_logview *v, const char *path);
@@ -46,7 +62,7 @@ int ms_logview_scan(struct ms_logview *v);
  * last lines_max lines. 0 or a negative errno. */
 int ms_logview_print(struct ms_logview *v);
 
-/* Print an unfinished last line, too: nothing will come behind it. */
+/* ms_log_print_rest of all files. */
 int ms_logview_end(struct ms_logview *v);
 
 /* Is this the log of a worker ("actor-0.log", "actor-0.<driver>.log")? Then whose. */

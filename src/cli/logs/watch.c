@@ -51,7 +51,7 @@ static int start_waiter(int lock, int ended)
     return 0;
 }
 
-static int watch_end(struct ms_follow *f, const struct ms_session *session)
+static int watch_end(struct ms_logwatch *f, const struct ms_session *session)
 {
     char path[MS_SESSION_DIR_MAX + sizeof "/lock"];
     MS_CLEANUP(ms_cleanup_fd) int lock = -1;
@@ -70,10 +70,10 @@ static int watch_end(struct ms_follow *f, const struct ms_session *session)
     return rc;
 }
 
-int ms_follow_open(struct ms_follow *f,
-                   const struct ms_session *session,
-                   const char *logs,
-                   struct ms_error *err)
+int ms_logwatch_open(struct ms_logwatch *f,
+                     const struct ms_session *session,
+                     const char *logs,
+                     struct ms_error *err)
 {
     int rc = 0;
 
@@ -86,11 +86,11 @@ int ms_follow_open(struct ms_follow *f,
         rc = watch_end(f, session);
     if (rc == 0)
         return 0;
-    ms_follow_close(f);
+    ms_logwatch_close(f);
     return ms_error_sys(err, rc, "cannot follow '%s'", logs);
 }
 
-void ms_follow_close(struct ms_follow *f)
+void ms_logwatch_close(struct ms_logwatch *f)
 {
     ms_fd_close(&f->inotify);
     ms_fd_close(&f->ended);
@@ -100,7 +100,7 @@ void ms_follow_close(struct ms_follow *f)
 static int drain(int inotify)
 {
     _Alignas(struct inotify_event) char events[16 << 10];
-    int found = MS_FOLLOW_WRITTEN;
+    int found = MS_LOGWATCH_WRITTEN;
     ssize_t n;
 
     while ((n = read(inotify, events, sizeof events)) > 0)
@@ -108,13 +108,13 @@ static int drain(int inotify)
             const struct inotify_event *e = (const void *)p;
 
             if (e->mask & ~(uint32_t)IN_MODIFY) /* also: events were lost */
-                found = MS_FOLLOW_NEW;
+                found = MS_LOGWATCH_NEW;
             p += sizeof *e + e->len;
         }
     return n < 0 && errno != EAGAIN && errno != EINTR ? -errno : found;
 }
 
-int ms_follow_wait(struct ms_follow *f)
+int ms_logwatch_wait(struct ms_logwatch *f)
 {
     struct pollfd fds[] = {{.fd = f->inotify, .events = POLLIN},
                            {.fd = f->ended, .events = POLLIN}};
@@ -126,6 +126,6 @@ int ms_follow_wait(struct ms_follow *f)
     if (rc < 0)
         return -errno;
     if (fds[1].revents)
-        return MS_FOLLOW_ENDED;
+        return MS_LOGWATCH_ENDED;
     return drain(f->inotify);
 }

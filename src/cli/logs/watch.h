@@ -11,27 +11,27 @@
 
 #include <stdbool.h>
 
-struct ms_follow {
+struct ms_logwatch {
     int inotify;
     int ended; /* readable when the session has ended */
 };
 
 /* `logs` is the path of the folder. A session that has ended already is fine: the first
  * wait says so. 0 or a negative errno. */
-int ms_follow_open(struct ms_follow *f,
-                   const struct ms_session *session,
-                   const char *logs,
-                   struct ms_error *err);
-void ms_follow_close(struct ms_follow *f);
+int ms_logwatch_open(struct ms_logwatch *f,
+                     const struct ms_session *session,
+                     const char *logs,
+                     struct ms_error *err);
+void ms_logwatch_close(struct ms_logwatch *f);
 
-enum ms_follow_event {
-    MS_FOLLOW_WRITTEN, /* a file has grown */
-    MS_FOLLOW_NEW,     /* there may be new files as well */
-    MS_FOLLOW_ENDED    /* nothing more will be written */
+enum ms_logwatch_event {
+    MS_LOGWATCH_WRITTEN, /* a file has grown */
+    MS_LOGWATCH_NEW,     /* there may be new files as well */
+    MS_LOGWATCH_ENDED    /* nothing more will be written */
 };
 
 /* Wait; several things that have happened are one event, the greatest. A negative errno
  * on failure. */
-int ms_follow_wait(struct ms_follow *f);
+int ms_logwatch_wait(struct ms_logwatch *f);
 
 #endif

@@ -106,7 +106,7 @@ static bool is_head_here(const struct ms_cli *cli)
 {
     MS_CLEANUP(ms_sessions_finish) struct ms_sessions all = {0};
 
-    if (ms_target_is_far(cli) || ms_cli_has(cli, MS_OPT_SESSION))
+    if (ms_target_is_remote(cli) || ms_cli_has(cli, MS_OPT_SESSION))
         return true; /* it was named: if it does not run, that is an error */
     if (ms_sessions_init(&all, cli))
         return false;
