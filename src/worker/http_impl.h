@@ -8,7 +8,7 @@
 #ifndef MS_WORKER_HTTP_IMPL_H
 #define MS_WORKER_HTTP_IMPL_H
 
-#include "io/http/json.h"
+#include "io/http/conn.h"
 #include "io/http/token.h"
 #include "worker/http.h"
 

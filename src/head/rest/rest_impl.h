@@ -14,7 +14,7 @@
 #include "head/rest/rest.h"
 #include "head/rest/view.h"
 #include "head/verbs.h"
-#include "io/http/json.h"
+#include "io/http/conn.h"
 #include "io/http/token.h"
 #include "wire/client.h"
 

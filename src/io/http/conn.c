@@ -1,3 +1,4 @@
+/* conn.c - the connections of an HTTP/1.1 server */
 #include "io/http/conn.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -163,11 +164,6 @@ void ms_http_conn_reply(struct ms_http_conn *c,
         go_on(c); /* what was sent behind it */
 }
 
-void ms_http_conn_close_after(struct ms_http_conn *c)
-{
-    c->close_after = true;
-}
-
 /* With its quotes. It may be a text that was cut, or that a client has sent. */
 static void append_text(struct ms_buf *b, const char *text)
 {
@@ -218,6 +214,18 @@ void ms_http_conn_fail(struct ms_http_conn *c, int status, const char *text)
     const char *more = status == 401 ? "WWW-Authenticate: Bearer\r\n" : NULL;
 
     ms_http_conn_fail_with(c, status, more, text);
+}
+
+void ms_http_reply_json(struct ms_http_conn *c, int status, json_t *json)
+{
+    MS_CLEANUP(ms_cleanup_free)
+    char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+
+    json_decref(json);
+    if (text)
+        ms_http_conn_reply(c, status, "application/json", NULL, text, strlen(text));
+    else
+        ms_http_conn_fail(c, 503, "out of memory");
 }
 
 void ms_http_conn_set_tag(struct ms_http_conn *c, void *tag)

@@ -23,6 +23,8 @@
 #include "io/http/parse.h"
 #include "io/loop.h"
 
+#include <jansson.h>
+
 struct ms_http_conn;
 
 struct ms_http_conn_ops {
@@ -80,16 +82,16 @@ int ms_http_conn_fd(const struct ms_http_conn *c);
 /* The body's memory, now the caller's (free). In on_request only; NULL: it has none. */
 uint8_t *ms_http_conn_take_body(struct ms_http_conn *c);
 
-/* Answer the request that waits; the connection may be gone afterwards. `type` is the Content-Type; `more` are further header
- * lines, each with its CRLF, or NULL. */
+/* Answer the request that waits; the connection may be gone afterwards. `type` is the
+ * Content-Type; `more` are further header lines, each with its CRLF, or NULL. */
 void ms_http_conn_reply(struct ms_http_conn *c,
                         int status,
                         const char *type,
                         const char *more,
                         const void *body,
                         size_t len);
-/* Close after the answer to this request, whatever the client wants. */
-void ms_http_conn_close_after(struct ms_http_conn *c);
+/* The same with JSON, which is taken (NULL: out of memory, and that is the answer). */
+void ms_http_reply_json(struct ms_http_conn *c, int status, json_t *json);
 
 /* {"status": "error", "error": text}, or a problem. `more` as above. */
 void ms_http_conn_fail_with(struct ms_http_conn *c,

@@ -1,3 +1,4 @@
+/* parse.c - an incremental reader of HTTP/1.1 requests */
 #include "io/http/parse.h"
 #include "io/http/text.h"
 

@@ -1,26 +1,17 @@
+/* text.c - the characters and numbers of HTTP/1.1 */
 #include "io/http/text.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
-static bool is_letter(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
+#define DIGITS  "0123456789"
+#define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 bool ms_http_is_token(const char *text)
 {
-    if (!*text)
-        return false;
-    for (; *text; text++)
-        if (!is_letter(*text) && !is_digit(*text) && !strchr("!#$%&'*+-.^_`|~", *text))
-            return false;
-    return true;
+    return *text && !text[strspn(text, DIGITS LETTERS "!#$%&'*+-.^_`|~")];
 }
 
 bool ms_http_is_target(const char *text)
@@ -65,43 +56,25 @@ char *ms_http_trim(char *text)
 
 bool ms_http_parse_decimal(const char *text, uint64_t *out)
 {
-    uint64_t value = 0;
+    uint64_t value;
 
-    if (!*text)
+    if (!*text || text[strspn(text, DIGITS)])
         return false;
-    for (; *text; text++) {
-        if (!is_digit(*text) || __builtin_mul_overflow(value, 10, &value) ||
-            __builtin_add_overflow(value, (uint64_t)(*text - '0'), &value))
-            return false;
-    }
+    errno = 0;
+    value = strtoull(text, NULL, 10);
+    if (errno)
+        return false;
     *out = value;
     return true;
 }
 
-static int hex_of(char c)
-{
-    if (is_digit(c))
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
 bool ms_http_parse_chunk_size(const char *text, uint64_t *out)
 {
-    uint64_t value = 0;
-    int digits = 0, hex;
+    size_t digits = strspn(text, DIGITS "abcdefABCDEF");
 
-    for (; (hex = hex_of(*text)) >= 0; text++) {
-        if (++digits > 15)
-            return false;
-        value = value * 16 + (uint64_t)hex;
-    }
-    if (!digits || (*text && *text != ';'))
+    if (!digits || digits > 15 || (text[digits] && text[digits] != ';'))
         return false;
-    *out = value;
+    *out = strtoull(text, NULL, 16);
     return true;
 }
 

@@ -1,10 +1,11 @@
+/* token.c - the token that stands for the secret in HTTP */
 #include "io/http/token.h"
+#include "base/name.h"
 
 #include <errno.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -22,8 +23,7 @@ int ms_http_token_make(struct ms_http_token *t, const uint8_t *secret, size_t le
               mac,
               &size))
         return -ENOMEM;
-    for (size_t i = 0; i < sizeof mac; i++)
-        snprintf(t->text + 2 * i, 3, "%02x", mac[i]);
+    ms_hex(mac, sizeof mac, t->text);
     return 0;
 }
 

@@ -1,3 +1,4 @@
+/* named.c - sessions of daemon heads, with names that people give */
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "io/session/root.h"
@@ -13,17 +14,6 @@
 #include <sys/stat.h>
 
 static const char *const transient[] = {"driver", "head.sock", "address", "spin", "w"};
-
-/* Of a folder that another process may be making at the same time. */
-static int open_lock(int dir)
-{
-    MS_CLEANUP(ms_cleanup_fd)
-    int fd = openat(dir, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-
-    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
-        return -errno;
-    return MS_TAKE_FD(fd);
-}
 
 static int busy(int dir, const char *name, struct ms_error *err)
 {
@@ -53,9 +43,8 @@ set_secret(int dir, const char *secret_file, struct ms_session *s, struct ms_err
     else if (had < 0)
         rc = ms_random_bytes(s->secret, sizeof s->secret);
     if (rc == 0 && (secret_file || had < 0)) {
-        ms_hex(s->secret, sizeof s->secret, text);
         ms_tree_remove(dir, "secret");
-        rc = ms_tree_write(dir, "secret", text, 2 * sizeof s->secret);
+        rc = ms_session_write_secret(dir, s->secret);
         if (rc < 0)
             ms_error_sys(err, rc, "cannot write '%s/secret'", s->dir);
     }
@@ -65,14 +54,12 @@ set_secret(int dir, const char *secret_file, struct ms_session *s, struct ms_err
 
 static int fill(int dir, struct ms_session *s)
 {
-    char pid[16];
     int rc;
 
     s->was_left = faccessat(dir, "driver", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
     for (size_t i = 0; i < MS_COUNT(transient); i++)
         ms_tree_remove(dir, transient[i]);
-    snprintf(pid, sizeof pid, "%d", (int)s->driver_pid);
-    rc = ms_tree_write(dir, "driver", pid, strlen(pid));
+    rc = ms_session_write_driver(dir, s->driver_pid);
     if (rc == 0)
         rc = ms_tree_write(dir, MS_SESSION_DAEMON, "", 0);
     if (rc == -EEXIST)
@@ -124,7 +111,7 @@ int ms_session_open(const char *name,
     dir = ms_tree_open(root, name);
     if (dir < 0)
         return ms_error_sys(err, dir, "cannot open '%s'", made.dir);
-    lock = open_lock(dir);
+    lock = ms_session_lock(dir, O_CREAT, LOCK_EX);
     if (lock == -EWOULDBLOCK)
         return busy(dir, name, err);
     if (lock < 0)

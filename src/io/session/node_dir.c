@@ -1,3 +1,4 @@
+/* node_dir.c - the folder of an agent that has joined a head on another machine */
 #include "io/session/node_dir.h"
 #include "base/cleanup.h"
 #include "base/name.h"
@@ -37,29 +38,9 @@ static void make_name(char *out, size_t room, const char *session, const char *n
     snprintf(out, room, "%.*s@%.*s~%08x", cut, session, cut, node, hash(session, node));
 }
 
-static int clear_entry(void *arg, int dir, const char *name)
-{
-    (void)arg;
-    if (strcmp(name, "logs") != 0 && strcmp(name, "lock") != 0)
-        ms_tree_remove(dir, name);
-    return 0;
-}
-
 static int make_folder(int at, const char *name)
 {
     return mkdirat(at, name, 0700) < 0 && errno != EEXIST ? -errno : 0;
-}
-
-static int take_lock(int dir)
-{
-    MS_CLEANUP(ms_cleanup_fd)
-    int fd = openat(dir, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-
-    if (fd < 0)
-        return -errno;
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-        return errno == EWOULDBLOCK ? -EBUSY : -errno;
-    return MS_TAKE_FD(fd);
 }
 
 /* The lock's descriptor. */
@@ -71,10 +52,10 @@ static int fill(int root, const char *name)
     int rc = make_folder(root, name);
 
     dir = rc < 0 ? rc : ms_tree_open(root, name);
-    lock = dir < 0 ? dir : take_lock(dir);
+    lock = dir < 0 ? dir : ms_session_lock(dir, O_CREAT, LOCK_EX);
     if (lock < 0)
         return lock;
-    ms_tree_each(dir, clear_entry, NULL);
+    ms_session_empty(dir);
     rc = make_folder(dir, "logs");
     if (rc == 0)
         rc = make_folder(dir, "w");
@@ -107,7 +88,8 @@ static int find_oldest(void *arg, int root, const char *name)
 {
     struct oldest *o = arg;
     MS_CLEANUP(ms_cleanup_fd) int dir = is_of_job(name) ? ms_tree_open(root, name) : -1;
-    MS_CLEANUP(ms_cleanup_fd) int lock = dir < 0 ? -1 : ms_session_lock(dir, LOCK_EX);
+    MS_CLEANUP(ms_cleanup_fd)
+    int lock = dir < 0 ? -1 : ms_session_lock(dir, 0, LOCK_EX);
 
     if (lock < 0)
         return 0;
@@ -150,7 +132,7 @@ int ms_node_dir_open(struct ms_node_dir *d,
     strcat(made.dir, "/");
     strcat(made.dir, name);
     made.lock_fd = fill(root, name);
-    if (made.lock_fd == -EBUSY)
+    if (made.lock_fd == -EWOULDBLOCK)
         return ms_error_set(err,
                             -EBUSY,
                             "an agent of the name %s runs on this machine already: "
@@ -170,7 +152,7 @@ void ms_node_dir_close(struct ms_node_dir *d)
         return;
     dir = ms_tree_open(AT_FDCWD, d->dir);
     if (dir >= 0)
-        ms_tree_each(dir, clear_entry, NULL);
+        ms_session_empty(dir);
     ms_fd_close(&d->lock_fd);
 }
 
@@ -190,9 +172,9 @@ static int sweep_dead(void *arg, int root, const char *name)
     MS_CLEANUP(ms_cleanup_fd) int lock = -1;
 
     dir = is_of(name, session) ? ms_tree_open(root, name) : -1;
-    lock = dir < 0 ? -1 : ms_session_lock(dir, LOCK_EX);
+    lock = dir < 0 ? -1 : ms_session_lock(dir, 0, LOCK_EX);
     if (lock >= 0) /* nobody lives there */
-        ms_tree_each(dir, clear_entry, NULL);
+        ms_session_empty(dir);
     return 0;
 }
 

@@ -1,3 +1,4 @@
+/* root.c - the folder of all sessions: its checks, names, locks and `latest` */
 #include "io/session/root.h"
 #include "base/cleanup.h"
 #include "base/name.h"
@@ -158,35 +159,58 @@ void ms_session_names_finish(struct ms_session_names *n)
     *n = (struct ms_session_names){0};
 }
 
-int ms_session_lock(int dir, int how)
+int ms_session_lock(int dir, int flags, int how)
 {
     MS_CLEANUP(ms_cleanup_fd)
-    int fd = openat(dir, "lock", O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    int fd =
+        openat(dir, "lock", flags | O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
 
     if (fd < 0 || flock(fd, how | LOCK_NB) < 0)
         return -errno;
     return MS_TAKE_FD(fd);
 }
 
-static int clear_entry(void *arg, int dir, const char *name)
+int ms_session_write_secret(int dir, const uint8_t secret[MS_SESSION_SECRET_SIZE])
 {
-    int *first = arg;
+    char text[2 * MS_SESSION_SECRET_SIZE + 1];
     int rc;
 
-    if (strcmp(name, "logs") == 0 || strcmp(name, "lock") == 0)
-        return 0;
-    rc = ms_tree_remove(dir, name);
+    ms_hex(secret, MS_SESSION_SECRET_SIZE, text);
+    rc = ms_tree_write(dir, "secret", text, strlen(text));
+    explicit_bzero(text, sizeof text);
+    return rc;
+}
+
+int ms_session_write_driver(int dir, pid_t pid)
+{
+    char text[16];
+
+    return ms_tree_write(
+        dir, "driver", text, (size_t)snprintf(text, sizeof text, "%d", (int)pid));
+}
+
+static int remove_entry(void *arg, int dir, const char *name)
+{
+    int *first = arg;
+    int rc =
+        strcmp(name, "logs") && strcmp(name, "lock") ? ms_tree_remove(dir, name) : 0;
+
     if (rc < 0 && *first == 0)
         *first = rc;
     return 0; /* the others shall go all the same */
 }
 
+int ms_session_empty(int dir)
+{
+    int first = 0, rc = ms_tree_each(dir, remove_entry, &first);
+
+    return rc < 0 ? rc : first;
+}
+
 int ms_session_clear(int root, int dir, const char *name)
 {
-    int first = 0, rc = ms_tree_each(dir, clear_entry, &first);
+    int rc = ms_session_empty(dir);
 
-    if (rc == 0)
-        rc = first;
     unlinkat(dir, "logs", AT_REMOVEDIR); /* stays if there is something in it */
     if (rc == 0)
         rc = ms_tree_remove(dir, "lock");
@@ -197,7 +221,8 @@ int ms_session_clear(int root, int dir, const char *name)
 static bool is_alive(int root, const char *name)
 {
     MS_CLEANUP(ms_cleanup_fd) int dir = ms_tree_open(root, name);
-    MS_CLEANUP(ms_cleanup_fd) int lock = dir < 0 ? -1 : ms_session_lock(dir, LOCK_SH);
+    MS_CLEANUP(ms_cleanup_fd)
+    int lock = dir < 0 ? -1 : ms_session_lock(dir, 0, LOCK_SH);
 
     return lock == -EWOULDBLOCK;
 }

@@ -1,4 +1,4 @@
-/* root.h - the folder of all sessions, for session*.c alone
+/* root.h - the folder of all sessions, for the files of this folder
  *
  * Sessions appear in the root by a rename, with their lock already held, so whoever
  * finds one without a holder may remove it. Names that begin with a dot are under way:
@@ -35,10 +35,17 @@ struct ms_session_names {
 int ms_session_names_init(struct ms_session_names *n, int root);
 void ms_session_names_finish(struct ms_session_names *n);
 
-/* Take the lock of a session's folder without waiting; `how` is LOCK_SH or LOCK_EX. The
- * descriptor, -EWOULDBLOCK (alive), -ENOENT (it has none: its session has ended). */
-int ms_session_lock(int dir, int how);
+/* Take the lock of a session's folder without waiting; `flags` is 0, O_CREAT or
+ * O_CREAT | O_EXCL, `how` is LOCK_SH or LOCK_EX. The descriptor, -EWOULDBLOCK (alive), -ENOENT
+ * (it has none: its session has ended). */
+int ms_session_lock(int dir, int flags, int how);
 
+/* The files `secret` and `driver`. 0 or a negative errno. */
+int ms_session_write_secret(int dir, const uint8_t secret[MS_SESSION_SECRET_SIZE]);
+int ms_session_write_driver(int dir, pid_t pid);
+
+/* Remove everything below it but the logs and the lock; the first failure. */
+int ms_session_empty(int dir);
 /* Remove everything below an open session folder but logs with something in it, the
  * lock last, and then the folder if it is empty. */
 int ms_session_clear(int root, int dir, const char *name);

@@ -1,6 +1,8 @@
+/* secret.c - read a secret from a file that others cannot read */
 #include "io/session/secret.h"
 #include "base/cleanup.h"
 #include "base/name.h"
+#include "io/tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,19 +37,6 @@ static int check(int fd, const char *path, struct ms_error *err)
     return 0;
 }
 
-/* How many bytes there are, at most `room`. */
-static ssize_t read_all(int fd, char *out, size_t room)
-{
-    size_t len = 0;
-    ssize_t n = 1;
-
-    while (n > 0 && len < room) {
-        n = read(fd, out + len, room - len);
-        len += n > 0 ? (size_t)n : 0;
-    }
-    return n < 0 ? -errno : (ssize_t)len;
-}
-
 int ms_secret_read(const char *path,
                    uint8_t out[MS_SECRET_FILE_SIZE],
                    struct ms_error *err)
@@ -64,7 +53,7 @@ int ms_secret_read(const char *path,
     rc = check(fd, path, err);
     if (rc < 0)
         return rc;
-    len = read_all(fd, text, sizeof text);
+    len = ms_fd_read_all(fd, text, sizeof text);
     if (len == DIGITS + 1 && text[DIGITS] == '\n')
         len--;
     text[len == DIGITS ? DIGITS : 0] = 0;

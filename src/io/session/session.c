@@ -1,3 +1,4 @@
+/* session.c - sessions: made, swept, removed and listed */
 #include "io/session/session.h"
 #include "base/cleanup.h"
 #include "base/name.h"
@@ -41,7 +42,7 @@ static int sweep_unfinished(void *arg, int root, const char *name)
         return 0;
     dir = ms_tree_open(root, name);
     if (dir >= 0)
-        lock = ms_session_lock(dir, LOCK_EX);
+        lock = ms_session_lock(dir, 0, LOCK_EX);
     if (lock != -EWOULDBLOCK)
         ms_tree_remove(root, name);
     return 0;
@@ -52,7 +53,8 @@ static int sweep_unfinished(void *arg, int root, const char *name)
 static bool sweep_session(int root, const char *name, bool keep_logs)
 {
     MS_CLEANUP(ms_cleanup_fd) int dir = ms_tree_open(root, name);
-    MS_CLEANUP(ms_cleanup_fd) int lock = dir < 0 ? dir : ms_session_lock(dir, LOCK_EX);
+    MS_CLEANUP(ms_cleanup_fd)
+    int lock = dir < 0 ? dir : ms_session_lock(dir, 0, LOCK_EX);
 
     if (dir < 0 || (lock < 0 && lock != -ENOENT))
         return false;
@@ -88,36 +90,21 @@ void ms_session_sweep(void)
 
 /* ---- create ---------------------------------------------------------------------- */
 
-static int make_lock(int dir)
-{
-    MS_CLEANUP(ms_cleanup_fd)
-    int fd =
-        openat(dir, "lock", O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-
-    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
-        return -errno;
-    return MS_TAKE_FD(fd);
-}
-
 /* Everything below the folder; the lock's descriptor. */
 static int fill_folder(int dir, struct ms_session *s, const uint8_t *given)
 {
-    MS_CLEANUP(ms_cleanup_fd) int lock = make_lock(dir);
-    char secret[2 * MS_SESSION_SECRET_SIZE + 1], pid[16];
+    MS_CLEANUP(ms_cleanup_fd)
+    int lock = ms_session_lock(dir, O_CREAT | O_EXCL, LOCK_EX);
     int rc = lock < 0 ? lock : 0;
 
     if (given)
         memcpy(s->secret, given, sizeof s->secret);
     else if (rc == 0)
         rc = ms_random_bytes(s->secret, sizeof s->secret);
-    if (rc < 0)
-        return rc;
-    ms_hex(s->secret, sizeof s->secret, secret);
-    snprintf(pid, sizeof pid, "%d", (int)s->driver_pid);
-    rc = ms_tree_write(dir, "secret", secret, strlen(secret));
-    explicit_bzero(secret, sizeof secret);
     if (rc == 0)
-        rc = ms_tree_write(dir, "driver", pid, strlen(pid));
+        rc = ms_session_write_secret(dir, s->secret);
+    if (rc == 0)
+        rc = ms_session_write_driver(dir, s->driver_pid);
     if (rc == 0 && (mkdirat(dir, "logs", 0700) < 0 || mkdirat(dir, "w", 0700) < 0))
         rc = -errno;
     return rc < 0 ? rc : MS_TAKE_FD(lock);
@@ -239,7 +226,8 @@ int ms_session_remove(const char *dir)
 static bool look_at(int root, const char *path, const char *name, struct ms_session *s)
 {
     MS_CLEANUP(ms_cleanup_fd) int dir = ms_tree_open(root, name);
-    MS_CLEANUP(ms_cleanup_fd) int lock = dir < 0 ? -1 : ms_session_lock(dir, LOCK_SH);
+    MS_CLEANUP(ms_cleanup_fd)
+    int lock = dir < 0 ? -1 : ms_session_lock(dir, 0, LOCK_SH);
     char secret[2 * MS_SESSION_SECRET_SIZE + 2], pid[16];
 
     if (dir < 0)
