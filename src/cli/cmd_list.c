@@ -1,7 +1,6 @@
 /* cmd_list.c - `muster list KIND`: all nodes, clusters, ..., objects or sessions */
 #include "base/cleanup.h"
 #include "base/nearest.h"
-#include "cli/list_objects.h"
 #include "cli/target.h"
 #include "cli/view.h"
 

@@ -1,3 +1,4 @@
+/* commands.c - the table of commands */
 #include "cli/cli.h"
 
 #include <string.h>

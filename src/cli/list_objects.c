@@ -1,5 +1,4 @@
 /* list_objects.c - `muster list objects` */
-#include "cli/list_objects.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"

@@ -6,7 +6,7 @@
 #include "cli/args.h"
 #include "cli/cli.h"
 #include "cli/out.h"
-#include "cli/pages/help.h"
+#include "cli/pages/pages.h"
 
 #include <errno.h>
 #include <stdio.h>

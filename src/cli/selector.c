@@ -1,3 +1,4 @@
+/* selector.c - CLUSTER/RANK, and how a worker ended in words */
 #include "cli/selector.h"
 #include "base/name.h"
 #include "cli/out.h"

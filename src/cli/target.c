@@ -1,3 +1,4 @@
+/* target.c - which head a command asks, and asking it */
 #include "cli/target.h"
 #include "base/cleanup.h"
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* line.c - one line of a log: whose it is, and how it is shown */
 #include "cli/logs/line.h"
 #include "base/cleanup.h"
 #include "base/name.h"

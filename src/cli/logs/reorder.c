@@ -1,3 +1,4 @@
+/* reorder.c - pieces of several logs, in the order of their times */
 #include "cli/logs/reorder.h"
 #include "base/clock.h"
 

@@ -1,3 +1,4 @@
+/* tail.c - a log file from its last lines on, through renames */
 #include "cli/logs/tail.h"
 #include "base/cleanup.h"
 

@@ -1,3 +1,4 @@
+/* watch.c - wait until a session's logs grow, or the session ends */
 #include "cli/logs/watch.h"
 #include "base/cleanup.h"
 

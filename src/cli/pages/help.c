@@ -1,55 +1,48 @@
-#include "cli/pages/help.h"
+/* help.c - `muster help` and --help */
+#include "base/cleanup.h"
 #include "base/nearest.h"
 #include "cli/out.h"
 #include "cli/pages/pages.h"
 
 #include <string.h>
 
-/* Print rows of two columns below a title, indented by two blanks. */
-struct section {
-    struct ms_grid grid;
-};
-
-static void section_init(struct section *s)
+/* A row of two columns, indented by two blanks. */
+static void add_row(struct ms_grid *g, const char *left, const char *right)
 {
-    ms_grid_init(&s->grid, "lll");
+    ms_grid_add(g, NULL, "%s", "");
+    ms_grid_add(g, NULL, "%s", left);
+    ms_grid_add(g, NULL, "%s", right);
 }
 
-static void section_add(struct section *s, const char *left, const char *right)
+/* Print the rows below a title, and begin anew. */
+static void print_rows(struct ms_grid *g, const char *title, FILE *f)
 {
-    ms_grid_add(&s->grid, NULL, "%s", "");
-    ms_grid_add(&s->grid, NULL, "%s", left);
-    ms_grid_add(&s->grid, NULL, "%s", right);
-}
+    MS_CLEANUP(ms_buf_finish) struct ms_buf text = {0};
 
-static void section_print(struct section *s, const char *title, FILE *f)
-{
-    struct ms_buf text = {0};
-
-    if (s->grid.count && ms_grid_print(&s->grid, &text) == 0)
+    if (g->count && ms_grid_print(g, &text) == 0)
         fprintf(f, "\n%s\n%s", title, ms_buf_str(&text));
-    ms_buf_finish(&text);
-    ms_grid_finish(&s->grid);
+    ms_grid_finish(g);
+    ms_grid_init(g, "lll");
 }
 
 void ms_help_print(FILE *f)
 {
-    struct section s;
+    struct ms_grid g;
 
+    ms_grid_init(&g, "lll");
     fprintf(f, "usage: muster COMMAND [OPTION...]\n\n%s\n", ms_cli_description);
-    section_init(&s);
     for (const struct ms_cli_command *c = ms_cli_commands; c->name; c++)
         if (!c->hidden)
-            section_add(&s, c->name, c->summary);
-    section_print(&s, "commands:", f);
-    section_init(&s);
+            add_row(&g, c->name, c->summary);
+    print_rows(&g, "commands:", f);
     for (const struct ms_cli_variable *v = ms_cli_environment; v->name; v++)
-        section_add(&s, v->name, v->help);
-    section_print(&s, "environment:", f);
+        add_row(&g, v->name, v->help);
+    print_rows(&g, "environment:", f);
+    ms_grid_finish(&g);
     fputs("\n`muster COMMAND --help` says more.\n", f);
 }
 
-static void add_option(struct section *s, const struct ms_cli_option *o)
+static void add_option(struct ms_grid *g, const struct ms_cli_option *o)
 {
     char left[64], letter[8] = "    ";
 
@@ -62,13 +55,14 @@ static void add_option(struct section *s, const struct ms_cli_option *o)
              o->name,
              o->value ? " " : "",
              o->value ? o->value : "");
-    section_add(s, left, o->help);
+    add_row(g, left, o->help);
 }
 
 void ms_help_print_command(const struct ms_cli_command *c, FILE *f)
 {
-    struct section s;
+    struct ms_grid g;
 
+    ms_grid_init(&g, "lll");
     fprintf(f,
             "muster %s - %s\n\nusage: muster %s%s%s%s\n",
             c->name,
@@ -79,16 +73,15 @@ void ms_help_print_command(const struct ms_cli_command *c, FILE *f)
             c->operands);
     if (c->text)
         fprintf(f, "\n%s\n", c->text);
-    section_init(&s);
     for (enum ms_opt id = 0; id < MS_OPT_COUNT; id++)
         if (ms_cli_shows(c, id))
-            add_option(&s, &ms_cli_options[id]);
-    section_print(&s, "options:", f);
-    section_init(&s);
+            add_option(&g, &ms_cli_options[id]);
+    print_rows(&g, "options:", f);
     for (unsigned code = 0; code < MS_EXIT_COUNT; code++)
         if (c->exits & (1u << code))
-            section_add(&s, (char[]){(char)('0' + code), 0}, ms_cli_exits[code]);
-    section_print(&s, "exit codes:", f);
+            add_row(&g, (char[]){(char)('0' + code), 0}, ms_cli_exits[code]);
+    print_rows(&g, "exit codes:", f);
+    ms_grid_finish(&g);
 }
 
 enum ms_exit ms_help_unknown(const char *word)

@@ -1,3 +1,4 @@
+/* man.c - manual pages, from the table of commands */
 #include "cli/pages/pages.h"
 
 #include <string.h>

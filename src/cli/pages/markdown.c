@@ -1,3 +1,4 @@
+/* markdown.c - the reference of all commands, from their table */
 #include "cli/pages/pages.h"
 
 static void put_option(const struct ms_cli_option *o, FILE *f)

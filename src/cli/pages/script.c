@@ -1,3 +1,4 @@
+/* script.c - completion scripts for shells */
 #include "cli/pages/pages.h"
 
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* driver.c - a job's driver: its environment, start and end */
 #include "agent/env.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -28,10 +29,11 @@ static void on_ended(void *arg, unsigned events)
     ms_timer_cancel(&j->force);
     ms_fd_close(&j->driver.pidfd);
     j->code = (enum ms_exit)(end.signaled ? MS_RUN_SIGNALED + end.code : end.code);
-    ms_run_say(j->run,
-               json_pack("{s:s, s:i}", "event", "driver_ended", "exit_code", j->code),
-               "the driver has ended with exit code %d",
-               (int)j->code);
+    ms_run_report(
+        j->run,
+        json_pack("{s:s, s:i}", "event", "driver_ended", "exit_code", j->code),
+        "the driver has ended with exit code %d",
+        (int)j->code);
     ms_job_run_release(j);
 }
 
@@ -143,16 +145,12 @@ void ms_job_run_drive(struct ms_job_run *j)
 
     if (rc == 0)
         rc = spawn(j, &err);
-
     if (rc == 0) {
-        ms_run_say(j->run,
-                   json_pack("{s:s, s:s}",
-                             "event",
-                             "driver_started",
-                             "command",
-                             j->run->job->driver[0]),
-                   "the driver starts: %s",
-                   j->run->job->driver[0]);
+        ms_run_report(j->run,
+                      MS_JSON({"event", json_string("driver_started")},
+                              {"command", json_string(j->run->job->driver[0])}),
+                      "the driver starts: %s",
+                      j->run->job->driver[0]);
         rc = ms_watch_init(&j->ended, j->loop, j->driver.pidfd, MS_READ, on_ended, j);
         if (rc == 0)
             return;

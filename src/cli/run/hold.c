@@ -1,3 +1,4 @@
+/* hold.c - `muster hold`: run a driver that ends with `muster run` */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/out.h"

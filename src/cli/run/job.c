@@ -1,3 +1,4 @@
+/* job.c - a job while it runs: signals, the head, the end */
 #include "cli/run/job.h"
 #include "base/cleanup.h"
 #include "cli/out.h"
@@ -26,9 +27,9 @@ static void on_signal(void *arg, unsigned events)
     if (read(j->signal_fd, &info, sizeof info) != sizeof info || j->is_over)
         return;
     if (!j->stop_signal)
-        ms_run_say(j->run,
-                   json_pack("{s:s}", "event", "stopping"),
-                   "stopping; once more: by force");
+        ms_run_report(j->run,
+                      json_pack("{s:s}", "event", "stopping"),
+                      "stopping; once more: by force");
     if (!ms_job_run_stop_driver(j) && !j->releasing)
         ms_job_run_release(j);
     j->stop_signal = (int)info.ssi_signo;
@@ -59,17 +60,17 @@ struct prefix {
 };
 
 /* Where the nodes of a Ray cluster reach it; of this machine: loopback. */
-static const char *listen_at(const struct ms_run *r)
+static const char *listen_at(const struct ms_run_spec *r)
 {
-    const char *told = r->cli->values[MS_OPT_LISTEN];
+    const char *given = r->cli->values[MS_OPT_LISTEN];
 
-    return told ? told : r->is_inside ? "*:0" : "127.0.0.1:0";
+    return given ? given : r->is_inside ? "*:0" : "127.0.0.1:0";
 }
 
 static int
 serve(struct ms_job_run *j, const char *const *const *prefixes, struct ms_error *err)
 {
-    const struct ms_run *r = j->run;
+    const struct ms_run_spec *r = j->run;
     const char *const listen[] = {listen_at(r), NULL};
     const struct ms_head_lender lender = {
         .name = r->on,
@@ -98,6 +99,8 @@ static int open_head(struct ms_job_run *j, struct ms_error *err)
     struct prefix *made = calloc(job->node_count + 1, sizeof *made);
     MS_CLEANUP(ms_cleanup_free)
     const char *const **prefixes = calloc(job->node_count + 1, sizeof *prefixes);
+    const struct ms_session *session;
+    const char *address;
 
     if (!made || !prefixes)
         return ms_error_set(err, -ENOMEM, "out of memory");
@@ -108,25 +111,18 @@ static int open_head(struct ms_job_run *j, struct ms_error *err)
         }
     if (serve(j, prefixes, err) < 0)
         return -EIO;
-    snprintf(j->secret_file,
-             sizeof j->secret_file,
-             "%s/secret",
-             ms_head_session(j->head)->dir);
-    ms_run_say(j->run,
-               json_pack("{s:s, s:s, s:s, s:s, s:i}",
-                         "event",
-                         "begun",
-                         "session",
-                         ms_head_session(j->head)->name,
-                         "address",
-                         ms_head_addresses(j->head)[0],
-                         "orchestrator",
-                         j->run->on,
-                         "nodes",
-                         (int)j->run->nodes->count),
-               "session %s, head at %s",
-               ms_head_session(j->head)->name,
-               ms_head_addresses(j->head)[0]);
+    session = ms_head_session(j->head);
+    address = ms_head_addresses(j->head)[0];
+    snprintf(j->secret_file, sizeof j->secret_file, "%s/secret", session->dir);
+    ms_run_report(j->run,
+                  MS_JSON({"event", json_string("begun")},
+                          {"session", json_string(session->name)},
+                          {"address", json_string(address)},
+                          {"orchestrator", json_string(j->run->on)},
+                          {"nodes", json_integer((json_int_t)j->run->nodes->count)}),
+                  "session %s, head at %s",
+                  session->name,
+                  address);
     return 0;
 }
 
@@ -146,7 +142,7 @@ static void close_all(struct ms_job_run *j)
     ms_loop_destroy(j->loop);
 }
 
-enum ms_exit ms_run_job(const struct ms_run *r)
+enum ms_exit ms_run_job(const struct ms_run_spec *r)
 {
     struct ms_job_run j = {
         .run = r, .driver.pidfd = -1, .signal_fd = -1, .loop = ms_loop_create()};

@@ -19,7 +19,7 @@
 enum { MS_RUN_SIGNALED = 128 }; /* what shells add to the signal that ended somebody */
 
 struct ms_job_run {
-    const struct ms_run *run;
+    const struct ms_run_spec *run;
     struct ms_loop *loop;
     struct ms_head *head;
     struct ms_head_op *reserving, *releasing; /* NULL: not under way */

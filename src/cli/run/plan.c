@@ -1,18 +1,14 @@
-#include "cli/run/plan.h"
+/* plan.c - `muster plan`: where the ranks of a job would go */
+#include "job/plan.h"
 #include "agent/machine.h"
 #include "base/cleanup.h"
 #include "cli/out.h"
+#include "cli/run/run.h"
 #include "cli/target.h"
-#include "job/plan.h"
 #include "resource/shape.h"
 
 #include <errno.h>
 #include <string.h>
-
-static void plan_finish(struct ms_job_plan *p)
-{
-    ms_job_plan_finish(p);
-}
 
 /* Which nodes it is over, said above the map. */
 struct nodes {
@@ -76,15 +72,11 @@ static enum ms_exit
 ask_head(const struct ms_cli *cli, struct ms_job_plan *p, struct nodes *n)
 {
     MS_CLEANUP(ms_target_finish) struct ms_target t;
-    Muster__Status *status = NULL;
+    MS_CLEANUP(ms_status_cleanup) Muster__Status *status = NULL;
     enum ms_exit code = ms_target_look(&t, cli, &status);
 
-    if (code)
-        return code;
-    code = add_running(cli, p, status, &n->count);
-    muster__status__free_unpacked(status, NULL);
     snprintf(n->whose, sizeof n->whose, "%s", t.who);
-    return code;
+    return code ? code : add_running(cli, p, status, &n->count);
 }
 
 static enum ms_exit
@@ -161,14 +153,11 @@ print_misfit(const struct ms_cli *cli, struct ms_buf *table, const struct ms_err
         return fail(cli, err);
     if (ms_cli_has(cli, MS_OPT_JSON)) {
         fprintf(stderr, "muster %s: %s\n", cli->command->name, err->text);
-        ms_out_json(json_pack("{s:{s:i, s:o, s:o}}",
-                              "error",
-                              "exit_code",
-                              (int)MS_EXIT_NO_ROOM,
-                              "message",
-                              ms_json_string(err->text),
-                              "table",
-                              ms_json_string(table->len ? ms_buf_str(table) : "")));
+        ms_out_json(MS_JSON(
+            {"error",
+             MS_JSON({"exit_code", json_integer(MS_EXIT_NO_ROOM)},
+                     {"message", ms_json_string(err->text)},
+                     {"table", ms_json_string(table->len ? ms_buf_str(table) : "")})}));
         return MS_EXIT_NO_ROOM;
     }
     ms_out_fail(cli, MS_EXIT_NO_ROOM, "%s", err->text);
@@ -182,27 +171,25 @@ enum ms_exit ms_plan_check(const struct ms_cli *cli,
                            const Muster__NodeShape *const *nodes,
                            size_t count)
 {
-    MS_CLEANUP(plan_finish) struct ms_job_plan plan;
-    enum ms_exit code = MS_EXIT_OK;
+    MS_CLEANUP(ms_job_plan_finish) struct ms_job_plan plan;
+    MS_CLEANUP(ms_buf_finish) struct ms_buf table = {0};
     struct ms_error err = {0};
-    struct ms_buf table = {0};
 
     ms_job_plan_init(&plan);
-    for (size_t i = 0; i < count && !code; i++)
+    for (size_t i = 0; i < count; i++)
         if (ms_job_plan_add_node(&plan, nodes[i], &err) < 0)
-            code = fail(cli, &err);
-    if (!code && ms_job_plan_make(&plan, job, &table, &err) < 0)
-        code = print_misfit(cli, &table, &err);
-    ms_buf_finish(&table);
-    return code;
+            return fail(cli, &err);
+    if (ms_job_plan_make(&plan, job, &table, &err) < 0)
+        return print_misfit(cli, &table, &err);
+    return MS_EXIT_OK;
 }
 
 enum ms_exit ms_cmd_plan(const struct ms_cli *cli)
 {
     MS_CLEANUP(ms_job_finish) struct ms_job job = {0};
-    MS_CLEANUP(plan_finish) struct ms_job_plan plan;
+    MS_CLEANUP(ms_job_plan_finish) struct ms_job_plan plan;
     struct ms_error err = {0};
-    struct ms_buf table = {0};
+    MS_CLEANUP(ms_buf_finish) struct ms_buf table = {0};
     struct nodes nodes = {0};
     enum ms_exit code;
 
@@ -216,9 +203,6 @@ enum ms_exit ms_cmd_plan(const struct ms_cli *cli)
     if (code)
         return code;
     if (ms_job_plan_make(&plan, &job, &table, &err) < 0)
-        code = print_misfit(cli, &table, &err);
-    else
-        code = print_plan(cli, &plan, &nodes);
-    ms_buf_finish(&table);
-    return code;
+        return print_misfit(cli, &table, &err);
+    return print_plan(cli, &plan, &nodes);
 }

@@ -1,3 +1,4 @@
+/* ray.c - `muster run --on ray`: the job on a Ray cluster, its output shown here */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
@@ -32,7 +33,7 @@ struct shown {
 };
 
 struct ray_run {
-    const struct ms_run *run;
+    const struct ms_run_spec *run;
     struct ms_loop *loop;
     struct ms_ray_job *job;
     struct ms_watch signals;
@@ -82,7 +83,7 @@ static void on_submitted(void *arg)
 {
     struct ray_run *y = arg;
 
-    ms_run_say(
+    ms_run_report(
         y->run,
         json_pack("{s:s, s:s}", "event", "submitted", "address", y->run->address),
         "submitted to Ray at %s",
@@ -93,10 +94,10 @@ static void on_silent(void *arg, const struct ms_error *why)
 {
     struct ray_run *y = arg;
 
-    ms_run_say(y->run,
-               json_pack("{s:s}", "event", why ? "silent" : "heard"),
-               why ? "Ray does not answer: %.300s" : "Ray answers again%s",
-               why ? why->text : "");
+    ms_run_report(y->run,
+                  json_pack("{s:s}", "event", why ? "silent" : "heard"),
+                  why ? "Ray does not answer: %.300s" : "Ray answers again%s",
+                  why ? why->text : "");
 }
 
 /* What the command in the job has said is said; the rest is ours. */
@@ -129,9 +130,9 @@ static void on_signal(void *arg, unsigned events)
     }
     y->stop_signal = (int)info.ssi_signo;
     y->code = (enum ms_exit)(SIGNALED + y->stop_signal);
-    ms_run_say(y->run,
-               json_pack("{s:s}", "event", "stopping"),
-               "stopping; once more: by force");
+    ms_run_report(y->run,
+                  json_pack("{s:s}", "event", "stopping"),
+                  "stopping; once more: by force");
     ms_ray_job_stop(y->job);
 }
 
@@ -143,7 +144,7 @@ static int open_job(struct ray_run *y, struct ms_error *err)
                                                     .on_log = on_log,
                                                     .on_silent = on_silent,
                                                     .on_ended = on_ended};
-    const struct ms_run *r = y->run;
+    const struct ms_run_spec *r = y->run;
     char folder[PATH_MAX], id[MS_NAME_MAX + 32], line[LINE_MAX_BYTES];
     const char *const files[] = {
         FILE_NAME, r->cli->operands[0], FOLDER_NAME, folder, NULL};
@@ -188,7 +189,7 @@ static int open_all(struct ray_run *y, struct ms_error *err)
     return open_job(y, err);
 }
 
-enum ms_exit ms_run_ray(const struct ms_run *r)
+enum ms_exit ms_run_ray(const struct ms_run_spec *r)
 {
     struct ray_run y = {.run = r, .signal_fd = -1, .loop = ms_loop_create()};
     struct ms_error err = {0};

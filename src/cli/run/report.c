@@ -1,3 +1,4 @@
+/* report.c - what `muster run` says of itself, as text or as JSON */
 #include "cli/run/run.h"
 
 #include "base/clock.h"
@@ -23,20 +24,20 @@ int ms_run_signals(int *fd)
     return *fd < 0 ? -errno : 0;
 }
 
-void ms_run_mark(const struct ms_run *r)
+void ms_run_mark(const struct ms_run_spec *r)
 {
     if (r->is_inside)
         fputc(MS_RUN_MARK, r->out);
 }
 
-void ms_run_say_more(const struct ms_run *r, const char *text)
+void ms_run_report_detail(const struct ms_run_spec *r, const char *text)
 {
     ms_run_mark(r);
     fprintf(r->out, "  %s\n", text);
     fflush(r->out);
 }
 
-void ms_run_say(const struct ms_run *r, json_t *object, const char *fmt, ...)
+void ms_run_report(const struct ms_run_spec *r, json_t *object, const char *fmt, ...)
 {
     char *text = NULL;
     va_list ap;
@@ -58,24 +59,21 @@ void ms_run_say(const struct ms_run *r, json_t *object, const char *fmt, ...)
 
 static json_t *piece_json(const struct ms_lent_piece *p)
 {
-    json_t *devices = json_array();
+    json_t *devices = json_array(), *o;
 
     for (size_t i = 0; i < p->device_count; i++)
         json_array_append_new(devices, json_integer(p->devices[i]));
-    return json_pack("{s:i, s:s*, s:s, s:o}",
-                     "number",
-                     (int)p->number,
-                     "node",
-                     p->node,
-                     "phase",
-                     ms_phase_name(p->phase),
-                     "devices",
-                     devices);
+    o = MS_JSON({"number", json_integer(p->number)},
+                {"phase", json_string(ms_phase_name(p->phase))},
+                {"devices", devices});
+    if (p->node)
+        json_object_set_new(o, "node", json_string(p->node));
+    return o;
 }
 
-void ms_run_say_piece(const struct ms_run *r,
-                      const struct ms_lent_piece *p,
-                      int64_t at_ns)
+void ms_run_report_piece(const struct ms_run_spec *r,
+                         const struct ms_lent_piece *p,
+                         int64_t at_ns)
 {
     json_t *o = piece_json(p);
     bool has_ended = p->phase == MS_PHASE_ENDED;
@@ -91,22 +89,22 @@ void ms_run_say_piece(const struct ms_run *r,
         json_object_set_new(o, "code", json_integer(p->code));
         json_object_set_new(o, "detail", ms_json_string(p->detail ? p->detail : ""));
     }
-    ms_run_say(r,
-               o,
-               "%snode %s is %s%s%s%s",
-               when,
-               p->node ? p->node : "(none yet)",
-               ms_phase_name(p->phase),
-               has_ended ? " (" : "",
-               has_ended ? ms_cause_name(p->cause) : "",
-               has_ended ? ")" : "");
+    ms_run_report(r,
+                  o,
+                  "%snode %s is %s%s%s%s",
+                  when,
+                  p->node ? p->node : "(none yet)",
+                  ms_phase_name(p->phase),
+                  has_ended ? " (" : "",
+                  has_ended ? ms_cause_name(p->cause) : "",
+                  has_ended ? ")" : "");
 }
 
 /* Of many nodes the first ones. */
 enum { SHOWN_MAX = 8 };
 
 /* The CPUs of one that is elsewhere may not be known. */
-static void say_node(const struct ms_run *r, const struct ms_lent_piece *p)
+static void report_node(const struct ms_run_spec *r, const struct ms_lent_piece *p)
 {
     const struct ms_stock_node *n =
         p->node ? ms_stock_find(&r->nodes->stock, p->node) : NULL;
@@ -119,13 +117,14 @@ static void say_node(const struct ms_run *r, const struct ms_lent_piece *p)
     fprintf(r->out, "%zu device%s\n", p->device_count, p->device_count == 1 ? "" : "s");
 }
 
-void ms_run_say_reserved(const struct ms_run *r, const struct ms_reservation *got)
+void ms_run_report_reserved(const struct ms_run_spec *r,
+                            const struct ms_reservation *got)
 {
     json_t *all = json_array();
 
     for (size_t i = 0; i < got->count; i++)
         json_array_append_new(all, piece_json(got->pieces[i]));
-    ms_run_say(
+    ms_run_report(
         r,
         json_pack(
             "{s:s, s:s, s:o}", "event", "reserved", "key", got->key, "pieces", all),
@@ -136,7 +135,7 @@ void ms_run_say_reserved(const struct ms_run *r, const struct ms_reservation *go
     if (ms_cli_has(r->cli, MS_OPT_JSON))
         return;
     for (size_t i = 0; i < got->count && i < SHOWN_MAX; i++)
-        say_node(r, got->pieces[i]);
+        report_node(r, got->pieces[i]);
     if (got->count > SHOWN_MAX) {
         ms_run_mark(r);
         fprintf(r->out, "  and %zu more\n", got->count - SHOWN_MAX);

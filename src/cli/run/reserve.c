@@ -1,3 +1,4 @@
+/* reserve.c - a job's machines, by requests to the head, which owns the orchestrator */
 #include "base/cleanup.h"
 #include "cli/run/job.h"
 
@@ -15,15 +16,15 @@ struct end {
 };
 
 /* While the driver runs: it decides what that means. */
-static void say_end(void *arg)
+static void report_end(void *arg)
 {
     struct end *e = arg;
     struct ms_job_run *j = e->job;
 
     if (!j->is_over && !j->reserving) {
-        ms_run_say_piece(j->run, &e->piece, -1);
+        ms_run_report_piece(j->run, &e->piece, -1);
         if (e->piece.detail && !ms_cli_has(j->run->cli, MS_OPT_JSON))
-            ms_run_say_more(j->run, e->piece.detail);
+            ms_run_report_detail(j->run, e->piece.detail);
     }
     free(e);
 }
@@ -47,16 +48,13 @@ void ms_job_run_on_piece(void *arg, const char *key, const struct ms_lent_piece 
     e->piece.agent = NULL;
     e->piece.node = p->node ? e->node : NULL;
     e->piece.detail = p->detail ? e->detail : NULL;
-    if (ms_loop_post(j->loop, say_end, e) < 0)
+    if (ms_loop_post(j->loop, report_end, e) < 0)
         free(e);
 }
 
 /* ---- what is told of a request ----------------------------------------------------- */
 
-static void post_reserved(void *arg);
-static void post_released(void *arg);
-
-static void say_reserved(const struct ms_job_run *j, const Muster__Reservation *m)
+static void report_reserved(const struct ms_job_run *j, const Muster__Reservation *m)
 {
     MS_CLEANUP(ms_cleanup_free)
     struct ms_lent_piece *pieces = calloc(m->n_pieces + 1, sizeof *pieces);
@@ -73,9 +71,10 @@ static void say_reserved(const struct ms_job_run *j, const Muster__Reservation *
                                            .device_count = m->pieces[i]->n_devices};
         list[i] = &pieces[i];
     }
-    ms_run_say_reserved(j->run,
-                        &(struct ms_reservation){
-                            .key = j->run->key, .pieces = list, .count = m->n_pieces});
+    ms_run_report_reserved(j->run,
+                           &(struct ms_reservation){.key = j->run->key,
+                                                    .pieces = list,
+                                                    .count = m->n_pieces});
 }
 
 static void stop_early(struct ms_job_run *j)
@@ -91,7 +90,7 @@ static void on_reserved(void *arg)
     int rc = ms_head_op_result(op, &why);
 
     if (rc == 0)
-        say_reserved(j, (const Muster__Reservation *)ms_head_op_message(op));
+        report_reserved(j, (const Muster__Reservation *)ms_head_op_message(op));
     else if (!j->stop_signal)
         ms_job_run_fail(j, why.text);
     if (j->stop_signal)
@@ -116,28 +115,28 @@ static void on_released(void *arg)
     if (ms_head_op_result(op, &why) < 0)
         ms_job_run_fail(j, why.text);
     else
-        ms_run_say(j->run, json_pack("{s:s}", "event", "released"), "released");
+        ms_run_report(j->run, json_pack("{s:s}", "event", "released"), "released");
     ms_head_op_unref(op);
     if (j->stop_signal && j->reserving)
         stop_early(j);
     ms_loop_stop(j->loop);
 }
 
-/* On the head's thread. */
+/* From the head's thread to the loop. */
+static void post(struct ms_job_run *j, void (*fn)(void *arg))
+{
+    if (ms_loop_post(j->loop, fn, j) < 0)
+        ms_loop_stop(j->loop);
+}
+
 static void post_reserved(void *arg)
 {
-    struct ms_job_run *j = arg;
-
-    if (ms_loop_post(j->loop, on_reserved, j) < 0)
-        ms_loop_stop(j->loop);
+    post(arg, on_reserved);
 }
 
 static void post_released(void *arg)
 {
-    struct ms_job_run *j = arg;
-
-    if (ms_loop_post(j->loop, on_released, j) < 0)
-        ms_loop_stop(j->loop);
+    post(arg, on_released);
 }
 
 /* ---- asking ------------------------------------------------------------------------ */

@@ -1,9 +1,9 @@
+/* run.c - `muster run`: read the job, check it, and run it */
 #include "cli/run/run.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/args.h"
 #include "cli/out.h"
-#include "cli/run/plan.h"
 
 #include <errno.h>
 #include <string.h>
@@ -13,13 +13,13 @@
 
 enum { TIMEOUT_S = 120, TIMEOUT_MAX_S = 7 * 86400 };
 
-static bool is_on(const struct ms_run *r, const char *name)
+static bool is_on(const struct ms_run_spec *r, const char *name)
 {
     return strcmp(r->on, name) == 0;
 }
 
 /* What is missing for this orchestrator. */
-static enum ms_exit check(const struct ms_run *r)
+static enum ms_exit check(const struct ms_run_spec *r)
 {
     const char *file = r->cli->operands[0];
 
@@ -45,7 +45,7 @@ static enum ms_exit check(const struct ms_run *r)
     return MS_EXIT_OK;
 }
 
-static enum ms_exit run_on(struct ms_run *r)
+static enum ms_exit run_on(struct ms_run_spec *r)
 {
     r->out = is_on(r, "sim") ? stdout : stderr;
     if (is_on(r, "sim"))
@@ -54,7 +54,7 @@ static enum ms_exit run_on(struct ms_run *r)
 }
 
 /* By the command line, else by the file. */
-static int find_timeout(struct ms_run *r, struct ms_error *err)
+static int find_timeout(struct ms_run_spec *r, struct ms_error *err)
 {
     long seconds = r->job->timeout_s ? (long)r->job->timeout_s : TIMEOUT_S;
     int rc = ms_args_number(r->cli, MS_OPT_TIMEOUT, 1, TIMEOUT_MAX_S, &seconds, err);
@@ -70,7 +70,7 @@ static int find_timeout(struct ms_run *r, struct ms_error *err)
     return rc;
 }
 
-static enum ms_exit run(struct ms_run *r, struct ms_whole *nodes)
+static enum ms_exit run(struct ms_run_spec *r, struct ms_whole *nodes)
 {
     const struct ms_job *job = r->job;
     bool are_here = !is_on(r, "ray");
@@ -98,12 +98,12 @@ enum ms_exit ms_cmd_run(const struct ms_cli *cli)
     MS_CLEANUP(ms_job_finish) struct ms_job job = {0};
     MS_CLEANUP(ms_whole_finish) struct ms_whole nodes = {0};
     const char *on = cli->values[MS_OPT_ON], *at = cli->values[MS_OPT_ADDRESS];
-    struct ms_run r = {.cli = cli,
-                       .job = &job,
-                       .nodes = &nodes,
-                       .on = on ? on : "local",
-                       .address = at,
-                       .is_inside = at && strcmp(at, INSIDE) == 0};
+    struct ms_run_spec r = {.cli = cli,
+                            .job = &job,
+                            .nodes = &nodes,
+                            .on = on ? on : "local",
+                            .address = at,
+                            .is_inside = at && strcmp(at, INSIDE) == 0};
     struct ms_error err = {0};
 
     if (cli->operand_count != 1)

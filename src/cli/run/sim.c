@@ -1,3 +1,4 @@
+/* sim.c - `muster run --on sim`: how a reservation would go, in virtual time */
 #include "orchestrator/sim/sim.h"
 #include "base/clock.h"
 #include "cli/out.h"
@@ -10,7 +11,7 @@
 #define RESERVE_NS (600 * MS_NS_PER_S)
 
 struct dry {
-    const struct ms_run *run;
+    const struct ms_run_spec *run;
     struct ms_sim *engine;
     bool is_done;
     int rc;
@@ -23,7 +24,7 @@ static void on_event(void *arg, int rc, const struct ms_orch_event *e)
     struct dry *d = arg;
 
     if (rc == 0 && !e->gone)
-        ms_run_say_piece(d->run, e->piece, ms_sim_now_ns(d->engine));
+        ms_run_report_piece(d->run, e->piece, ms_sim_now_ns(d->engine));
 }
 
 static void on_done(void *arg,
@@ -38,7 +39,7 @@ static void on_done(void *arg,
     if (rc < 0)
         d->why = *why;
     else if (d->tells)
-        ms_run_say_reserved(d->run, &answer->reservations[0]);
+        ms_run_report_reserved(d->run, &answer->reservations[0]);
 }
 
 static bool wait(struct dry *d)
@@ -72,7 +73,7 @@ static bool release(struct dry *d, struct ms_orchestrator *o)
     return ms_sim_held(d->engine) == 0;
 }
 
-enum ms_exit ms_run_sim(const struct ms_run *r)
+enum ms_exit ms_run_sim(const struct ms_run_spec *r)
 {
     struct dry d = {.run = r};
     struct ms_stock stock;
@@ -86,15 +87,12 @@ enum ms_exit ms_run_sim(const struct ms_run *r)
     o = d.engine ? ms_orchestrator_sim(d.engine) : NULL;
     is_good = o && reserve(&d, o) && release(&d, o);
     if (is_good)
-        ms_run_say(r,
-                   json_pack("{s:s, s:I}",
-                             "event",
-                             "released",
-                             "at_ns",
-                             (json_int_t)ms_sim_now_ns(d.engine)),
-                   "%10.3f s  released; this was a simulation: nothing was started, "
-                   "and the driver did not run",
-                   (double)ms_sim_now_ns(d.engine) / MS_NS_PER_S);
+        ms_run_report(r,
+                      MS_JSON({"event", json_string("released")},
+                              {"at_ns", json_integer(ms_sim_now_ns(d.engine))}),
+                      "%10.3f s  released; this was a simulation: nothing was started, "
+                      "and the driver did not run",
+                      (double)ms_sim_now_ns(d.engine) / MS_NS_PER_S);
     if (o)
         o->ops->destroy(o);
     ms_sim_destroy(d.engine);
