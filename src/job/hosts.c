@@ -1,3 +1,4 @@
+/* hosts.c - names with ranges in brackets, expanded */
 #include "job/hosts.h"
 #include "base/cleanup.h"
 #include "base/name.h"

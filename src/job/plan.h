@@ -20,14 +20,10 @@ struct ms_job_plan {
     const struct ms_claim **claims; /* [job->role_count], in the books */
 };
 
-/* Empty books. */
+/* Empty books; ms_books_add_shape adds a node to p->books. */
 void ms_job_plan_init(struct ms_job_plan *p);
 void ms_job_plan_finish(struct ms_job_plan *p);
 
-/* A node. 0; -EINVAL, -E2BIG, -ENOMEM. */
-int ms_job_plan_add_node(struct ms_job_plan *p,
-                         const Muster__NodeShape *s,
-                         struct ms_error *err);
 /* A worker that runs there already. */
 int ms_job_plan_add_worker(struct ms_job_plan *p,
                            const char *cluster,
