@@ -7,6 +7,7 @@
 #define MS_IO_TREE_H
 
 #include <dirent.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
