@@ -1,6 +1,6 @@
 /* JSON of HTTP calls to C: what becomes a value becomes JSON again, and that stays as it is,
  * unless fields and values were taken out of objects (they may look like others then). */
-#include "worker/native_json.h"
+#include "worker/native/json.h"
 
 #include <assert.h>
 #include <stdlib.h>

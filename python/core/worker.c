@@ -25,15 +25,18 @@ static void wake_async(struct host *h)
         return; /* a full counter is readable already */
 }
 
+/* Both come after the engine's thread has taken a request: the host is there. */
 static void on_cancel(void *arg, struct ms_request *r)
 {
+    (void)arg;
     (void)r;
-    wake_async(arg);
+    wake_async(the_host);
 }
 
 static void on_queued(void *arg)
 {
-    wake_async(arg);
+    (void)arg;
+    wake_async(the_host);
 }
 
 static int host_start(struct host *h, struct ms_host_options *o)
@@ -52,7 +55,6 @@ static int host_start(struct host *h, struct ms_host_options *o)
     o->on_unread = core_on_unread;
     o->on_stored = core_on_stored;
     o->on_stored_drop = core_hold_unref;
-    o->arg = h;
     h->host = ms_host_start(o, &err);
     if (!h->host) {
         PyErr_SetString(PyExc_RuntimeError, err.text);
@@ -65,8 +67,7 @@ static int host_start(struct host *h, struct ms_host_options *o)
 
 static PyObject *host_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static const char *const names[] = {"boot",
-                                        "control_fd",
+    static const char *const names[] = {"control_fd",
                                         "listen_fd",
                                         "listen_tcp_fd",
                                         "handler",
@@ -75,16 +76,12 @@ static PyObject *host_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
                                         NULL};
     struct ms_host_options o = {0};
     PyObject *handler, *resolve, *describe;
-    const char *boot;
-    Py_ssize_t len;
     struct host *h;
 
     if (!PyArg_ParseTupleAndKeywords(args,
                                      kwargs,
-                                     "z#iiiOOO",
+                                     "iiiOOO",
                                      CORE_NAMES(names),
-                                     &boot,
-                                     &len,
                                      &o.control_fd,
                                      &o.listen_fd,
                                      &o.listen_tcp_fd,
@@ -105,8 +102,6 @@ static PyObject *host_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     h->handler = Py_NewRef(handler);
     h->resolve = Py_NewRef(resolve);
     h->describe = Py_NewRef(describe);
-    o.boot = (const uint8_t *)boot;
-    o.boot_len = (size_t)len;
     if (host_start(h, &o) < 0)
         return NULL;                 /* the process ends: nothing is taken back */
     return Py_NewRef((PyObject *)h); /* lives as long as the process */

@@ -1,6 +1,6 @@
 #include "core.h"
 
-#include "agent/zygote_side.h"
+#include "agent/zygotes/process.h"
 #include "io/proc.h"
 
 #include <errno.h>
@@ -28,15 +28,13 @@ static PyObject *raise_errno(int rc)
 
 static PyObject *spawn_tuple(const Muster__Spawn *s)
 {
-    return Py_BuildValue("sKsINsy#iii",
+    return Py_BuildValue("sKsINsiii",
                          "spawn",
                          (unsigned long long)s->uid,
                          s->cluster,
                          (unsigned)s->rank,
                          fs_list(s->env, s->n_env),
                          s->working_dir,
-                         (const char *)s->boot.data,
-                         (Py_ssize_t)s->boot.len,
                          request.fds[MS_SPAWN_CONTROL],
                          request.fds[MS_SPAWN_LISTEN],
                          request.fds[MS_SPAWN_LISTEN_TCP]);

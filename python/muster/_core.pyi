@@ -435,7 +435,7 @@ class Inbox:
 # ---- inside a worker ------------------------------------------------------------------
 
 def zygote_next(fd: int) -> tuple[Any, ...] | None:
-    """See src/agent/zygote_side.h."""
+    """See src/agent/zygotes/process.h."""
 
 def zygote_loaded(fd: int, path: str, size: int, mtime_ns: int) -> None: ...
 def zygote_changed(fd: int, entry: str) -> None: ...
@@ -456,7 +456,6 @@ class Host:
 
     def __init__(
         self,
-        boot: bytes | None,
         control_fd: int,
         listen_fd: int,
         listen_tcp_fd: int,

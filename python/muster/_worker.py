@@ -95,9 +95,7 @@ def worker_config() -> Any:
 class Worker:
     """The engines of this process."""
 
-    def __init__(
-        self, boot: bytes | None, control_fd: int, listen_fd: int, listen_tcp_fd: int
-    ) -> None:
+    def __init__(self, control_fd: int, listen_fd: int, listen_tcp_fd: int) -> None:
         self.engines = _engines.engines
         self.mesh: dict[str, int] | None = None  # as the cluster's creator gave it
         self.is_async = False
@@ -106,7 +104,6 @@ class Worker:
         self.threads: dict[int, Executor] = {}  # of engines whose methods run in them
         self.unanswered: dict[Any, _core.Request] = {}  # the process's end answers them
         self.host = _core.Host(
-            boot,
             control_fd,
             listen_fd,
             listen_tcp_fd,
@@ -377,13 +374,12 @@ def _serve(worker: Worker) -> None:
     serve_async(worker)
 
 
-def _run(
-    boot: bytes | None, control_fd: int, listen_fd: int, listen_tcp_fd: int
-) -> NoReturn:
+def run(control_fd: int, listen_fd: int, listen_tcp_fd: int) -> NoReturn:
+    """The life of a worker; a zygote calls it in the process that it has forked."""
     code = 1
     steps: tuple[Callable[[], object], ...] = (atexit._run_exitfuncs,)
     try:
-        worker = Worker(boot, control_fd, listen_fd, listen_tcp_fd)
+        worker = Worker(control_fd, listen_fd, listen_tcp_fd)
         try:
             _prepare(worker)
             _package.enter(os.environ)
@@ -403,13 +399,6 @@ def _run(
     _end.leave(code, *steps)
 
 
-def main_fork(
-    boot: bytes, control_fd: int, listen_fd: int, listen_tcp_fd: int
-) -> NoReturn:
-    """Of a worker that was forked from a zygote."""
-    _run(boot, control_fd, listen_fd, listen_tcp_fd)
-
-
 def main_exec() -> NoReturn:
     """Of a worker that was started as a fresh interpreter."""
     ignore_interrupts()
@@ -418,4 +407,4 @@ def main_exec() -> NoReturn:
     control_fd = int(os.environ.pop("MUSTER_CONTROL_FD"))
     listen_fd = int(os.environ.pop("MUSTER_LISTEN_FD"))
     listen_tcp_fd = int(os.environ.pop("MUSTER_LISTEN_TCP_FD"))
-    _run(None, control_fd, listen_fd, listen_tcp_fd)
+    run(control_fd, listen_fd, listen_tcp_fd)

@@ -2,7 +2,7 @@
 
 Started by the agent as ``python -c "from muster._zygote import main; main()"`` with a
 seqpacket socket whose number is in ``MUSTER_ZYGOTE_FD``. One thread and no event loop:
-it waits in C (``src/agent/zygote_side.h``), forks, reports and reaps. A module that cannot
+it waits in C (``src/agent/zygotes/process.h``), forks, reports and reaps. A module that cannot
 be imported here is no failure: whoever needs it imports it again in the worker, where the
 error reaches the person who asked for it.
 """
@@ -98,7 +98,7 @@ def _run_worker(fd: int, request: tuple[Any, ...]) -> NoReturn:
     code = 1
     try:
         _core.zygote_child(fd)
-        _, _uid, _cluster, _rank, env, _working_dir, boot, *fds = request
+        _, _uid, _cluster, _rank, env, _working_dir, *fds = request
         environ = os.environ
         for entry in env:
             name, _, value = entry.partition("=")
@@ -110,7 +110,7 @@ def _run_worker(fd: int, request: tuple[Any, ...]) -> NoReturn:
             numpy_random.seed(memoryview(os.urandom(16)).cast("I").tolist())
         from . import _worker
 
-        _worker.main_fork(boot, *fds)
+        _worker.run(*fds)
         code = 0
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)

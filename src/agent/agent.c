@@ -1,5 +1,5 @@
+/* agent.c - the life of an agent, and its table of what a head can ask */
 #include "agent/agent.h"
-#include "agent/readlog.h"
 #include "agent/worker.h"
 #include "io/proc.h"
 #include "resource/shape.h"
@@ -17,25 +17,28 @@
 
 /* ---- what it sends ---------------------------------------------------------------- */
 
-void ms_agent_send(struct ms_agent *a, uint64_t request, Muster__AgentToHead *m)
+void ms_agent_send(struct ms_agent *a,
+                   uint64_t request,
+                   Muster__AgentToHead__BodyCase body_case,
+                   const void *body)
 {
-    m->request = request;
+    Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
+
+    m.request = request;
+    m.body_case = body_case;
+    m.done = (Muster__Done *)(uintptr_t)body; /* a union of pointers */
     if (a->join)
-        ms_join_send(a->join, request, m);
+        ms_join_send(a->join, request, &m);
     else if (a->link)
-        ms_link_send(a->link, &m->base);
+        ms_link_send(a->link, &m.base);
 }
 
 void ms_agent_done(struct ms_agent *a, uint64_t request)
 {
-    Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
     Muster__Done done = MUSTER__DONE__INIT;
 
-    if (!request)
-        return;
-    m.body_case = MUSTER__AGENT_TO_HEAD__BODY_DONE;
-    m.done = &done;
-    ms_agent_send(a, request, &m);
+    if (request)
+        ms_agent_send(a, request, MUSTER__AGENT_TO_HEAD__BODY_DONE, &done);
 }
 
 void ms_agent_refuse(struct ms_agent *a,
@@ -43,7 +46,6 @@ void ms_agent_refuse(struct ms_agent *a,
                      Muster__Failure__Kind kind,
                      const char *message)
 {
-    Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
     Muster__Failure failure = MUSTER__FAILURE__INIT;
 
     ms_agent_say("refused: %s", message);
@@ -52,33 +54,20 @@ void ms_agent_refuse(struct ms_agent *a,
     failure.kind = kind;
     failure.message = (char *)(uintptr_t)message;
     failure.where = a->node ? (char *)(uintptr_t)a->node : failure.where;
-    m.body_case = MUSTER__AGENT_TO_HEAD__BODY_FAILURE;
-    m.failure = &failure;
-    ms_agent_send(a, request, &m);
+    ms_agent_send(a, request, MUSTER__AGENT_TO_HEAD__BODY_FAILURE, &failure);
 }
 
 /* ---- what the head wants --------------------------------------------------------- */
 
 static void on_start(struct ms_agent *a, Muster__HeadToAgent *m)
 {
-    ms_start_begin(a, m); /* takes it */
-}
-
-static void on_fork(struct ms_agent *a, Muster__HeadToAgent *m)
-{
-    ms_fork_begin(a, m); /* takes it */
-}
-
-static void on_run_steps(struct ms_agent *a, Muster__HeadToAgent *m)
-{
-    ms_worker_run_steps(a, m); /* takes it */
+    ms_start_begin(a, m->request, m->start->workers, m->start->n_workers, NULL, 0);
 }
 
 static void on_resized(struct ms_agent *a, Muster__HeadToAgent *m)
 {
     ms_agent_note_resize(a);
     ms_agent_done(a, m->request);
-    muster__head_to_agent__free_unpacked(m, NULL);
 }
 
 static void on_keep_objects(struct ms_agent *a, Muster__HeadToAgent *m)
@@ -90,202 +79,113 @@ static void on_keep_objects(struct ms_agent *a, Muster__HeadToAgent *m)
     else if (a->store)
         (void)ms_store_keep(a->store, k->holder, k->cluster, k->names, k->n_names);
     ms_agent_done(a, m->request);
-    muster__head_to_agent__free_unpacked(m, NULL);
 }
 
 static void on_stop(struct ms_agent *a, Muster__HeadToAgent *m)
 {
     ms_stop_begin(a, m->request, m->stop);
-    muster__head_to_agent__free_unpacked(m, NULL);
 }
 
 static void on_hold_port(struct ms_agent *a, Muster__HeadToAgent *m)
 {
-    Muster__AgentToHead out = MUSTER__AGENT_TO_HEAD__INIT;
     Muster__PortHeld held = MUSTER__PORT_HELD__INIT;
     struct ms_error err = {0};
-    const char *host = a->listen.hosts[0];
     uint16_t port;
 
-    if (ms_ports_hold(&a->ports, host, m->hold_port->owner, &port, &err) < 0) {
+    held.host = a->listen.hosts[0];
+    if (ms_ports_hold(&a->ports, held.host, m->hold_port->owner, &port, &err) < 0) {
         ms_agent_refuse(a, m->request, MUSTER__FAILURE__KIND__REFUSED, err.text);
-    } else {
-        held.host = (char *)(uintptr_t)host;
-        held.port = port;
-        out.body_case = MUSTER__AGENT_TO_HEAD__BODY_PORT;
-        out.port = &held;
-        ms_agent_send(a, m->request, &out);
+        return;
     }
-    muster__head_to_agent__free_unpacked(m, NULL);
+    held.port = port;
+    ms_agent_send(a, m->request, MUSTER__AGENT_TO_HEAD__BODY_PORT, &held);
 }
 
 static void on_drop_port(struct ms_agent *a, Muster__HeadToAgent *m)
 {
     ms_ports_drop(&a->ports, m->drop_port->owner);
     ms_agent_done(a, m->request);
-    muster__head_to_agent__free_unpacked(m, NULL);
-}
-
-static void prepare(struct ms_agent *a,
-                    const struct ms_context *context,
-                    const Muster__HeadToAgent *m)
-{
-    struct ms_zygote_key *key = ms_agent_driver_key(a, context, m->prepare->key);
-    struct ms_error err = {0};
-
-    ms_zygotes_begin_round(&a->zygotes);
-    if (!key)
-        ms_agent_refuse(
-            a, m->request, MUSTER__FAILURE__KIND__NO_MEMORY, "out of memory");
-    else if (ms_zygotes_prepare(&a->zygotes, key, context->driver, m->request, &err) <
-             0)
-        ms_agent_refuse(a, m->request, MUSTER__FAILURE__KIND__REFUSED, err.text);
-}
-
-static void on_prepare(struct ms_agent *a, Muster__HeadToAgent *m)
-{
-    const struct ms_context *context =
-        ms_contexts_find(&a->contexts, m->prepare->driver);
-
-    if (!context)
-        ms_agent_refuse(a,
-                        m->request,
-                        MUSTER__FAILURE__KIND__REFUSED,
-                        "the driver is not known here, or gone");
-    else if (a->is_stopping)
-        ms_agent_refuse(a,
-                        m->request,
-                        MUSTER__FAILURE__KIND__SHUTTING_DOWN,
-                        "the agent is shutting down");
-    else
-        prepare(a, context, m);
-    muster__head_to_agent__free_unpacked(m, NULL);
-}
-
-static void on_driver(struct ms_agent *a, Muster__HeadToAgent *m)
-{
-    ms_agent_add_driver(a, m->request, m->driver);
-    muster__head_to_agent__free_unpacked(m, NULL);
-}
-
-static void on_forget_driver(struct ms_agent *a, Muster__HeadToAgent *m)
-{
-    ms_agent_forget_driver(a, m->forget_driver->driver);
-    ms_agent_done(a, m->request);
-    muster__head_to_agent__free_unpacked(m, NULL);
 }
 
 static void on_read_log(struct ms_agent *a, Muster__HeadToAgent *m)
 {
-    ms_logwaits_ask(&a->log_waits, m->request, m->read_log);
-    muster__head_to_agent__free_unpacked(m, NULL);
+    ms_log_readers_ask(&a->log_readers, m->request, m->read_log);
 }
 
 static void on_list_objects(struct ms_agent *a, Muster__HeadToAgent *m)
 {
-    Muster__AgentToHead out = MUSTER__AGENT_TO_HEAD__INIT;
     uint32_t most = m->list_objects->most;
     Muster__StoreStats *stats =
         a->store ? ms_store_stats(a->store,
                                   most < MS_STORE_SHOWN_MAX ? most : MS_STORE_SHOWN_MAX)
                  : NULL;
 
-    out.body_case = MUSTER__AGENT_TO_HEAD__BODY_STORE;
-    out.store = stats;
     if (stats)
-        ms_agent_send(a, m->request, &out);
+        ms_agent_send(a, m->request, MUSTER__AGENT_TO_HEAD__BODY_STORE, stats);
     else
         ms_agent_refuse(a,
                         m->request,
                         MUSTER__FAILURE__KIND__REFUSED,
                         a->store ? "out of memory" : "it has no store");
     ms_store_stats_free(stats);
-    muster__head_to_agent__free_unpacked(m, NULL);
 }
-
-static void on_log_piece(void *arg, uint64_t request, Muster__LogPiece *piece)
-{
-    Muster__AgentToHead out = MUSTER__AGENT_TO_HEAD__INIT;
-
-    out.body_case = MUSTER__AGENT_TO_HEAD__BODY_PIECE;
-    out.piece = piece;
-    ms_agent_send(arg, request, &out);
-}
-
-static void on_log_refused(void *arg, uint64_t request, const char *why)
-{
-    ms_agent_refuse(arg, request, MUSTER__FAILURE__KIND__REFUSED, why);
-}
-
-const struct ms_logwaits_ops ms_agent_log_ops = {on_log_piece, on_log_refused};
 
 static void on_successor(struct ms_agent *a, Muster__HeadToAgent *m)
 {
     ms_worker_tell_successor(a, m->successor);
-    muster__head_to_agent__free_unpacked(m, NULL);
 }
 
 static void on_shutdown(struct ms_agent *a, Muster__HeadToAgent *m)
 {
-    uint64_t request = m->request;
-
-    muster__head_to_agent__free_unpacked(m, NULL);
-    ms_stop_agent(a, request, "the head said so");
+    ms_stop_agent(a, m->request, "the head said so");
 }
 
-/* Each takes the message. */
+/* The message is borrowed; a handler may take parts out of it. */
 static const struct {
     Muster__HeadToAgent__BodyCase body_case;
     void (*handle)(struct ms_agent *a, Muster__HeadToAgent *m);
 } handlers[] = {
+    {MUSTER__HEAD_TO_AGENT__BODY_CONFIG, ms_agent_configure},
     {MUSTER__HEAD_TO_AGENT__BODY_START, on_start},
-    {MUSTER__HEAD_TO_AGENT__BODY_FORK, on_fork},
-    {MUSTER__HEAD_TO_AGENT__BODY_RUN_STEPS, on_run_steps},
+    {MUSTER__HEAD_TO_AGENT__BODY_FORK, ms_fork_begin},
+    {MUSTER__HEAD_TO_AGENT__BODY_RUN_STEPS, ms_worker_run_steps},
     {MUSTER__HEAD_TO_AGENT__BODY_RESIZED, on_resized},
     {MUSTER__HEAD_TO_AGENT__BODY_KEEP_OBJECTS, on_keep_objects},
     {MUSTER__HEAD_TO_AGENT__BODY_STOP, on_stop},
     {MUSTER__HEAD_TO_AGENT__BODY_HOLD_PORT, on_hold_port},
     {MUSTER__HEAD_TO_AGENT__BODY_DROP_PORT, on_drop_port},
-    {MUSTER__HEAD_TO_AGENT__BODY_PREPARE, on_prepare},
-    {MUSTER__HEAD_TO_AGENT__BODY_DRIVER, on_driver},
-    {MUSTER__HEAD_TO_AGENT__BODY_FORGET_DRIVER, on_forget_driver},
+    {MUSTER__HEAD_TO_AGENT__BODY_PREPARE, ms_agent_prepare},
+    {MUSTER__HEAD_TO_AGENT__BODY_DRIVER, ms_agent_add_driver},
+    {MUSTER__HEAD_TO_AGENT__BODY_FORGET_DRIVER, ms_agent_forget_driver},
     {MUSTER__HEAD_TO_AGENT__BODY_READ_LOG, on_read_log},
     {MUSTER__HEAD_TO_AGENT__BODY_LIST_OBJECTS, on_list_objects},
     {MUSTER__HEAD_TO_AGENT__BODY_SHUTDOWN, on_shutdown},
     {MUSTER__HEAD_TO_AGENT__BODY_SUCCESSOR, on_successor},
 };
 
-void ms_agent_read(struct ms_agent *a, Muster__HeadToAgent *m)
+static void handle(struct ms_agent *a, Muster__HeadToAgent *m)
 {
     bool is_config = m->body_case == MUSTER__HEAD_TO_AGENT__BODY_CONFIG;
+    bool is_in_order = is_config == !a->config;
 
-    if (a->is_over) {
-        muster__head_to_agent__free_unpacked(m, NULL);
-        return;
-    }
-    if (is_config != !a->config) {
-        ms_agent_refuse(a,
-                        m->request,
-                        MUSTER__FAILURE__KIND__REFUSED,
-                        is_config ? "the agent is configured already"
-                                  : "the agent must be configured first");
-        muster__head_to_agent__free_unpacked(m, NULL);
-        return;
-    }
-    if (is_config) {
-        ms_agent_configure(a, m);
-        return;
-    }
-    for (size_t i = 0; i < MS_COUNT(handlers); i++) {
+    for (size_t i = 0; i < MS_COUNT(handlers) && is_in_order; i++)
         if (handlers[i].body_case == m->body_case) {
             handlers[i].handle(a, m);
             return;
         }
-    }
     ms_agent_refuse(a,
                     m->request,
                     MUSTER__FAILURE__KIND__REFUSED,
-                    "the agent does not understand this request: is it older?");
+                    is_in_order
+                        ? "the agent does not understand this request: is it older?"
+                    : is_config ? "the agent is configured already"
+                                : "the agent must be configured first");
+}
+
+void ms_agent_read(struct ms_agent *a, Muster__HeadToAgent *m)
+{
+    if (!a->is_over)
+        handle(a, m);
     muster__head_to_agent__free_unpacked(m, NULL);
 }
 
@@ -395,7 +295,6 @@ int ms_agent_init(struct ms_agent *a, int link_fd, int lock_fd, int kept_fd)
     ms_contexts_init(&a->contexts);
     ms_exits_init(&a->exits);
     ms_exits_init(&a->seeks);
-    ms_logwaits_init(&a->log_waits);
     a->loop = ms_loop_create();
     if (!a->loop || ms_sweep_init(a) < 0) {
         ms_fd_close(&link_fd);
@@ -414,7 +313,7 @@ void ms_agent_finish(struct ms_agent *a)
     ms_stops_finish(a);
     ms_store_destroy(a->store);
     ms_zygotes_finish(&a->zygotes);
-    ms_logwaits_finish(&a->log_waits);
+    ms_log_readers_finish(&a->log_readers);
     ms_logs_destroy(a->logs);
     ms_link_destroy(a->link);
     ms_watch_finish(&a->signals);
@@ -432,8 +331,8 @@ void ms_agent_finish(struct ms_agent *a)
     ms_timer_finish(&a->sweep_again);
     ms_loop_destroy(a->loop);
     ms_agent_say_as(NULL);
-    if (a->config_message)
-        muster__head_to_agent__free_unpacked(a->config_message, NULL);
+    if (a->config)
+        muster__agent_config__free_unpacked(a->config, NULL);
     ms_shape_destroy(a->shape);
     ms_fd_close(&a->folder_fd);
     ms_fd_close(&a->lock_fd);

@@ -4,7 +4,7 @@
  * join*.c     of one that dials: the same over links that come and go
  * configure.c the first of them
  * data.c      the node's store
- * drivers.c   contexts of drivers
+ * drivers.c   contexts of drivers, and their zygotes
  * start.c     StartWorkers: all or none
  * steps.c     RunSteps: what a worker does before its first caller
  * fork.c      workers beside workers
@@ -16,13 +16,13 @@
 #ifndef MS_AGENT_AGENT_IMPL_H
 #define MS_AGENT_AGENT_IMPL_H
 
-#include "agent/cgroup.h"
 #include "agent/context.h"
-#include "agent/listen.h"
-#include "agent/logs.h"
-#include "agent/logwait.h"
-#include "agent/ports.h"
-#include "agent/zygote.h"
+#include "agent/logs/logs.h"
+#include "agent/logs/readers.h"
+#include "agent/machine/cgroup.h"
+#include "agent/machine/listen.h"
+#include "agent/machine/ports.h"
+#include "agent/zygotes/zygote.h"
 #include "base/map.h"
 #include "io/json.h"
 #include "io/loop.h"
@@ -43,18 +43,17 @@ struct ms_agent {
     struct ms_join *join; /* NULL: a head has started us */
     int lock_fd;
     int exit_code;
-    const char *node;         /* borrowed; NULL until told */
-    Muster__NodeShape *shape; /* what this node has; NULL until known */
-    Muster__HeadToAgent *config_message;
-    const Muster__AgentConfig *config; /* inside it; NULL until told */
-    struct rlimit nofile;              /* as it was before us */
+    const char *node;            /* borrowed; NULL until told */
+    Muster__NodeShape *shape;    /* what this node has; NULL until known */
+    Muster__AgentConfig *config; /* NULL until told */
+    struct rlimit nofile;        /* as it was before us */
 
     int signal_fd, driver_fd, supervisor_fd;
     int folder_fd; /* locked while we use the session's folder; -1: it is ours alone */
     struct ms_watch signals, driver, supervisor;
 
     struct ms_logs *logs;
-    struct ms_logwaits log_waits;
+    struct ms_log_readers log_readers;
     struct ms_zygotes zygotes;
     struct ms_contexts contexts;
     struct ms_cgroups cgroups;
@@ -76,15 +75,16 @@ struct ms_agent {
 
 /* ---- to the head ----------------------------------------------------------------- */
 
-void ms_agent_send(struct ms_agent *a, uint64_t request, Muster__AgentToHead *m);
+/* One message with this body, which is borrowed; `request` 0: an event. */
+void ms_agent_send(struct ms_agent *a,
+                   uint64_t request,
+                   Muster__AgentToHead__BodyCase body_case,
+                   const void *body);
 /* Of this process; link_fd -1: none. */
 int ms_agent_init(struct ms_agent *a, int link_fd, int lock_fd, int kept_fd);
 void ms_agent_finish(struct ms_agent *a);
-/* One message from the head. */
+/* One message from the head, which is taken. */
 void ms_agent_read(struct ms_agent *a, Muster__HeadToAgent *m);
-
-/* Of a->log_waits. */
-extern const struct ms_logwaits_ops ms_agent_log_ops;
 
 /* Nothing is sent for request 0. */
 void ms_agent_done(struct ms_agent *a, uint64_t request);
@@ -95,8 +95,8 @@ void ms_agent_refuse(struct ms_agent *a,
 
 /* ---- configure.c ----------------------------------------------------------------- */
 
-/* Takes the message, whose body is AgentConfig, and answers AgentReady. */
-void ms_agent_configure(struct ms_agent *a, Muster__HeadToAgent *message);
+/* AgentConfig, which is taken out of the message; answered with AgentReady. */
+void ms_agent_configure(struct ms_agent *a, Muster__HeadToAgent *m);
 /* With a->config, a->node and a->listen there: all that is below. */
 int ms_agent_set_up(struct ms_agent *a, struct ms_error *err);
 /* End with this process; 0: with none. */
@@ -106,16 +106,14 @@ int ms_agent_watch_supervisor(struct ms_agent *a, pid_t pid);
 /* What this node is. `hosts` has room for MS_LISTEN_HOSTS_MAX; all is borrowed. */
 void ms_agent_describe(struct ms_agent *a, Muster__AgentReady *ready, char **hosts);
 
-/* The driver's context, and the zygote that its workers will come from. */
-void ms_agent_add_driver(struct ms_agent *a,
-                         uint64_t request,
-                         const Muster__DriverContext *context);
-void ms_agent_forget_driver(struct ms_agent *a, uint64_t driver);
-/* The key of workers of this driver that have nothing of their own but what is asked (may
- * be NULL). NULL: out of memory. */
-struct ms_zygote_key *ms_agent_driver_key(const struct ms_agent *a,
-                                          const struct ms_context *context,
-                                          const Muster__ZygoteKey *asked);
+/* ---- drivers.c ------------------------------------------------------------------- */
+
+/* DriverContext: the driver's context, and the zygote that its workers will come from. */
+void ms_agent_add_driver(struct ms_agent *a, Muster__HeadToAgent *m);
+/* ForgetDriver. */
+void ms_agent_forget_driver(struct ms_agent *a, Muster__HeadToAgent *m);
+/* PrepareZygote: answered when it is ready. */
+void ms_agent_prepare(struct ms_agent *a, Muster__HeadToAgent *m);
 /* The zygote warms up while the driver goes on; nobody waits for it here. */
 void ms_agent_warm_up(struct ms_agent *a, const struct ms_context *context);
 /* Something of a driver has gone: end what nobody uses any more, soon. */
@@ -132,15 +130,16 @@ void ms_agent_send_ready(struct ms_agent *a, uint64_t request);
 
 struct ms_start;
 
-/* Takes the message, whose body is StartWorkers. Answers when all have started, or none
- * is left. */
-void ms_start_begin(struct ms_agent *a, Muster__HeadToAgent *message);
-/* The same for one that is to run beside `parent`, in its context. `asker`: the uid of the
- * worker that is answered instead of the head; 0: the head. */
-void ms_start_begin_beside(struct ms_agent *a,
-                           Muster__HeadToAgent *message,
-                           struct ms_worker *parent,
-                           uint64_t asker);
+/* Start one worker for each spec, which are taken out of `specs`. Answered when all have
+ * started, or none is left. `parent`: the worker beside which they run, in its context;
+ * NULL: none. `asker`: the uid of the worker that is answered instead of the head; 0: the
+ * head. */
+void ms_start_begin(struct ms_agent *a,
+                    uint64_t request,
+                    Muster__WorkerSpec **specs,
+                    size_t count,
+                    struct ms_worker *parent,
+                    uint64_t asker);
 /* A worker has started (`why` NULL), or will not. Called once for each. */
 void ms_start_result(struct ms_start *s, struct ms_worker *w, const char *why);
 /* Whether a worker of it that has ended is to be kept until the start is answered:
@@ -155,8 +154,8 @@ void ms_starts_finish(struct ms_agent *a);
 
 /* ---- steps.c --------------------------------------------------------------------- */
 
-/* Takes the message, whose body is RunSteps. */
-void ms_worker_run_steps(struct ms_agent *a, Muster__HeadToAgent *message);
+/* RunSteps. */
+void ms_worker_run_steps(struct ms_agent *a, Muster__HeadToAgent *m);
 /* A cluster was resized: every process here can see that. */
 void ms_agent_note_resize(struct ms_agent *a);
 /* Borrowed. */
@@ -164,11 +163,13 @@ void ms_worker_steps_done(struct ms_worker *w, Muster__StepsDone *done);
 
 /* ---- fork.c ---------------------------------------------------------------------- */
 
-/* Takes the message, whose body is ForkWorker. */
-void ms_fork_begin(struct ms_agent *a, Muster__HeadToAgent *message);
+/* ForkWorker, whose spec is taken out of the message. */
+void ms_fork_begin(struct ms_agent *a, Muster__HeadToAgent *m);
 /* A worker asks for one beside itself, or to end some of those. */
 void ms_fork_asked(struct ms_worker *parent, Muster__ForkWorker *fork);
 void ms_fork_kill(struct ms_worker *parent, const Muster__StopWorkers *kill);
+/* It has the pid (`why` NULL), or does not run. `asker` may be NULL: it has ended. */
+void ms_fork_answer(struct ms_worker *asker, uint64_t uid, pid_t pid, const char *why);
 /* A worker has ended: so do those beside it. */
 void ms_fork_parent_ended(struct ms_worker *parent);
 /* The worker that it was to run beside has ended. */
@@ -219,12 +220,12 @@ void ms_stops_finish(struct ms_agent *a);
  * session; stop the loop. `request` is answered with Done (0: nobody asked). */
 void ms_agent_end(struct ms_agent *a, uint64_t request, const char *why);
 
-/* A line in the agent's own log, with the time; in the foreground with who says it. */
-void ms_agent_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* The same; with --json one object a line, to which the text is added as "message". Takes
- * `event`; NULL is one that is only said. */
+/* A line in the agent's own log, with the time; in the foreground with who says it. With
+ * --json one object a line, to which the text is added as "message". Takes `event`; NULL is
+ * one that is only said. */
 void ms_agent_say_event(json_t *event, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+#define ms_agent_say(...) ms_agent_say_event(NULL, __VA_ARGS__)
 void ms_agent_say_in_foreground(bool json);
 /* One of several that share a log: its lines begin with the node's name, which is borrowed. */
 void ms_agent_say_as(const char *node);

@@ -124,6 +124,7 @@ static void test_fork(void **state)
     assert_int_equal(m->exited->exit->code, 6);
     assert_non_null(strstr(m->exited->exit->last_lines[0],
                            "forked actor/0 uid=0000000000000011 group=1 boot="));
+    assert_null(strstr(m->exited->exit->last_lines[0], "boot=0 "));
     fake_free(m);
     fake_head_wait_line(h, "forked actor/1 uid=0000000000000022");
     kill(pid, SIGKILL);

@@ -1,5 +1,6 @@
+/* configure.c - the first message: what an agent needs before it can start workers */
 #include "agent/agent.h"
-#include "agent/machine.h"
+#include "agent/machine/machine.h"
 #include "agent/worker.h"
 #include "io/addr.h"
 #include "io/session/session.h"
@@ -25,14 +26,23 @@ static size_t on_queued(void *arg)
 
 static void on_lines(void *arg, const Muster__LogLines *lines)
 {
-    Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
-
-    m.body_case = MUSTER__AGENT_TO_HEAD__BODY_LOG;
-    m.log = (Muster__LogLines *)(uintptr_t)lines;
-    ms_agent_send(arg, 0, &m);
+    ms_agent_send(arg, 0, MUSTER__AGENT_TO_HEAD__BODY_LOG, lines);
 }
 
-static const struct ms_logbatch_ops log_ops = {.queued = on_queued, .send = on_lines};
+static const struct ms_log_batch_ops batch_ops = {.queued = on_queued,
+                                                  .send = on_lines};
+
+static void on_log_piece(void *arg, uint64_t request, const Muster__LogPiece *piece)
+{
+    ms_agent_send(arg, request, MUSTER__AGENT_TO_HEAD__BODY_PIECE, piece);
+}
+
+static void on_log_refused(void *arg, uint64_t request, const char *why)
+{
+    ms_agent_refuse(arg, request, MUSTER__FAILURE__KIND__REFUSED, why);
+}
+
+static const struct ms_log_readers_ops reader_ops = {on_log_piece, on_log_refused};
 
 /* ---- the first message ----------------------------------------------------------- */
 
@@ -53,26 +63,6 @@ static void sweep_cgroups(void *arg)
     struct ms_agent *a = arg;
 
     ms_cgroups_sweep(&a->cgroups, is_session_alive);
-}
-
-static void on_process_dead(void *arg, unsigned events)
-{
-    struct ms_agent *a = arg;
-
-    (void)events;
-    a->exit_code = a->join ? 1 : 0;
-    ms_agent_end(a, 0, "the process that it ends with has ended");
-}
-
-int ms_agent_watch_process(struct ms_agent *a, pid_t pid)
-{
-    if (pid <= 0)
-        return 0;
-    a->driver_fd = ms_process_open(pid);
-    if (a->driver_fd < 0)
-        return a->driver_fd;
-    return ms_watch_init(
-        &a->driver, a->loop, a->driver_fd, MS_READ, on_process_dead, a);
 }
 
 /* stdin from nowhere, stdout and stderr to our own log. */
@@ -115,14 +105,11 @@ void ms_agent_describe(struct ms_agent *a, Muster__AgentReady *ready, char **hos
 
 void ms_agent_send_ready(struct ms_agent *a, uint64_t request)
 {
-    Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
     Muster__AgentReady ready;
     char *hosts[MS_LISTEN_HOSTS_MAX];
 
     ms_agent_describe(a, &ready, hosts);
-    m.body_case = MUSTER__AGENT_TO_HEAD__BODY_READY;
-    m.ready = &ready;
-    ms_agent_send(a, request, &m);
+    ms_agent_send(a, request, MUSTER__AGENT_TO_HEAD__BODY_READY, &ready);
 }
 
 static int check_config(const Muster__AgentConfig *config, struct ms_error *err)
@@ -195,10 +182,10 @@ int ms_agent_set_up(struct ms_agent *a, struct ms_error *err)
     if (!a->join) /* else stderr is a terminal's, or a service manager's */
         redirect(logs);
     ms_cgroups_init(&a->cgroups, cgroup_name(a));
-    a->logs = ms_logs_create(a->loop, logs, a->node, &log_ops, a);
+    a->logs = ms_logs_create(a->loop, logs, a->node, &batch_ops, a);
     if (!a->logs || !ms_contexts_add_own(&a->contexts, config))
         return ms_error_set(err, -ENOMEM, "out of memory");
-    ms_logwaits_open(&a->log_waits, a->loop, config->session_dir, &ms_agent_log_ops, a);
+    ms_log_readers_init(&a->log_readers, a->loop, config->session_dir, &reader_ops, a);
     rc = ms_zygotes_init(&a->zygotes,
                          a->loop,
                          config->session_dir,
@@ -214,34 +201,34 @@ int ms_agent_set_up(struct ms_agent *a, struct ms_error *err)
                   : 0;
 }
 
-void ms_agent_configure(struct ms_agent *a, Muster__HeadToAgent *message)
+/* Takes the configuration. */
+static int
+configure(struct ms_agent *a, Muster__AgentConfig *config, struct ms_error *err)
+{
+    int rc;
+
+    a->config = config;
+    a->node = config->node_name;
+    if (config->nodes_here > 1)
+        ms_agent_say_as(a->node);
+    a->shape = find_shape(a, err);
+    if (!a->shape)
+        return err->code;
+    rc = ms_listen_init(
+        &a->listen, (const char *const *)config->bind, config->n_bind, err);
+    return rc < 0 ? rc : ms_agent_set_up(a, err);
+}
+
+void ms_agent_configure(struct ms_agent *a, Muster__HeadToAgent *m)
 {
     struct ms_error err = {0};
-    uint64_t request = message->request;
-    int rc = check_config(message->config, &err);
 
-    if (rc == 0) {
-        a->config_message = message;
-        a->config = message->config;
-        a->node = a->config->node_name;
-        if (a->config->nodes_here > 1)
-            ms_agent_say_as(a->node);
-        a->shape = find_shape(a, &err);
-        rc = a->shape ? ms_listen_init(&a->listen,
-                                       (const char *const *)a->config->bind,
-                                       a->config->n_bind,
-                                       &err)
-                      : err.code;
-        if (rc == 0)
-            rc = ms_agent_set_up(a, &err);
-    } else {
-        muster__head_to_agent__free_unpacked(message, NULL);
-    }
-    if (rc < 0) {
-        ms_agent_refuse(a, request, MUSTER__FAILURE__KIND__REFUSED, err.text);
+    if (check_config(m->config, &err) < 0 ||
+        configure(a, MS_TAKE(m->config), &err) < 0) {
+        ms_agent_refuse(a, m->request, MUSTER__FAILURE__KIND__REFUSED, err.text);
         ms_agent_end(a, 0, err.text);
         return;
     }
-    ms_agent_send_ready(a, request);
+    ms_agent_send_ready(a, m->request);
     ms_agent_warm_up(a, ms_contexts_find(&a->contexts, 0));
 }

@@ -1,6 +1,8 @@
+/* context.c - what the workers of each driver are started with */
 #include "agent/context.h"
 #include "agent/env.h"
 #include "base/cleanup.h"
+#include "base/proto.h"
 
 #include <errno.h>
 #include <string.h>
@@ -27,17 +29,6 @@ void ms_contexts_finish(struct ms_contexts *c)
         context_free(context);
 }
 
-static Muster__DriverContext *copy_of(const Muster__DriverContext *message)
-{
-    size_t len = muster__driver_context__get_packed_size(message);
-    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = malloc(len ? len : 1);
-
-    if (!packed)
-        return NULL;
-    muster__driver_context__pack(message, packed);
-    return muster__driver_context__unpack(NULL, len, packed);
-}
-
 static struct ms_context *find(const struct ms_contexts *c, uint64_t driver)
 {
     ms_list_each (context, &c->list, struct ms_context, link)
@@ -55,7 +46,7 @@ static struct ms_context *add(struct ms_contexts *c,
         return NULL;
     ms_list_init(&context->link);
     context->driver = message->driver;
-    context->message = copy_of(message);
+    context->message = (Muster__DriverContext *)ms_proto_copy(&message->base);
     if (!context->message) {
         context_free(context);
         return NULL;

@@ -1,6 +1,7 @@
+/* data.c - the store of this node: how much memory it may have, and where it spills */
 #include "agent/agent_impl.h"
-#include "agent/listen.h"
-#include "agent/machine.h"
+#include "agent/machine/listen.h"
+#include "agent/machine/machine.h"
 #include "store/path.h"
 #include "store/server.h"
 

@@ -1,3 +1,4 @@
+/* env.c - an environment under construction */
 #include "agent/env.h"
 #include "base/cleanup.h"
 #include "io/supervised.h"

@@ -1,5 +1,5 @@
 #include "agent/fake_python.h"
-#include "agent/zygote_side.h"
+#include "agent/zygotes/process.h"
 #include "base/clock.h"
 #include "io/proc.h"
 
@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,18 +23,21 @@ static const char *fake_mode(void)
 }
 
 /* What the host would do: here, what the role's environment says. */
-static void be_worker(const Muster__Spawn *s)
+static void be_worker(const struct ms_zygote_request *r)
 {
+    const Muster__Spawn *s = r->message->spawn;
     const char *to_do = getenv("DO");
     char uid[17] = "?";
+    int waiting = 0;
 
     ms_proc_env(getpid(), "MUSTER_WORKER_UID", uid, sizeof uid);
-    printf("forked %s/%u uid=%s group=%d boot=%zu pid=%d sent=",
+    ioctl(r->fds[MS_SPAWN_CONTROL], FIONREAD, &waiting); /* what it is told at first */
+    printf("forked %s/%u uid=%s group=%d boot=%d pid=%d sent=",
            s->cluster,
            s->rank,
            uid,
            getpgrp() == getpid(),
-           s->boot.len,
+           waiting,
            (int)getpid());
     for (size_t i = 0; i < s->n_env; i++)
         printf("%s,", s->env[i]);
@@ -91,7 +95,7 @@ static int be_zygote(void)
         if (pid == 0) {
             fd = ms_zygote_child(fd, &r);
             if (is_spawn)
-                be_worker(r.message->spawn);
+                be_worker(&r);
             printf("derived for %s\n", r.message->derive->preload[0]);
             fflush(stdout);
             ms_zygote_ready(fd, "", true);

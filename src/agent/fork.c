@@ -1,5 +1,7 @@
+/* fork.c - workers beside workers: with the environment, devices and folder of another */
 #include "agent/env.h"
 #include "agent/worker.h"
+#include "base/proto.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -40,17 +42,9 @@ static int add_text(char **field, const char *from)
 
 static int add_zygote(Muster__WorkerSpec *spec, const Muster__WorkerSpec *from)
 {
-    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = NULL;
-    size_t len;
-
     if (spec->zygote || !from->zygote)
         return 0;
-    len = muster__zygote_key__get_packed_size(from->zygote);
-    packed = malloc(len ? len : 1);
-    if (packed) {
-        muster__zygote_key__pack(from->zygote, packed);
-        spec->zygote = muster__zygote_key__unpack(NULL, len, packed);
-    }
+    spec->zygote = (Muster__ZygoteKey *)ms_proto_copy(&from->zygote->base);
     return spec->zygote ? 0 : -ENOMEM;
 }
 
@@ -89,52 +83,6 @@ static int complete_spec(Muster__WorkerSpec *spec, const struct ms_worker *paren
 
 /* ---- asked ----------------------------------------------------------------------- */
 
-/* StartWorkers with this one; takes the spec, also on failure. */
-static Muster__HeadToAgent *make_start(uint64_t request, Muster__WorkerSpec *spec)
-{
-    Muster__HeadToAgent *m = malloc(sizeof *m);
-    Muster__StartWorkers *start = malloc(sizeof *start);
-    Muster__WorkerSpec **at = malloc(sizeof(Muster__WorkerSpec *));
-
-    if (!m || !start || !at) {
-        muster__worker_spec__free_unpacked(spec, NULL);
-        free(m);
-        free(start);
-        free(at);
-        return NULL;
-    }
-    muster__head_to_agent__init(m);
-    muster__start_workers__init(start);
-    at[0] = spec;
-    start->n_workers = 1;
-    start->workers = at;
-    m->request = request;
-    m->body_case = MUSTER__HEAD_TO_AGENT__BODY_START;
-    m->start = start;
-    return m;
-}
-
-/* Takes the spec. NULL: it has begun; else why not. */
-static const char *begin(struct ms_worker *parent,
-                         uint64_t request,
-                         uint64_t asker,
-                         Muster__WorkerSpec *spec)
-{
-    Muster__HeadToAgent *m;
-    int rc = complete_spec(spec, parent);
-
-    if (rc < 0) {
-        muster__worker_spec__free_unpacked(spec, NULL);
-        return rc == -EINVAL ? "its environment has what is not NAME=value"
-                             : "out of memory";
-    }
-    m = make_start(request, spec);
-    if (!m)
-        return "out of memory";
-    ms_start_begin_beside(parent->agent, m, parent, asker);
-    return NULL;
-}
-
 static const char *refusal(const struct ms_worker *parent, const Muster__ForkWorker *f)
 {
     if (!parent || parent->pid <= 0 || parent->has_ended)
@@ -148,42 +96,49 @@ static const char *refusal(const struct ms_worker *parent, const Muster__ForkWor
     return NULL;
 }
 
-void ms_fork_begin(struct ms_agent *a, Muster__HeadToAgent *message)
+/* Takes the spec out of `f`. NULL: it has begun; else why not. */
+static const char *
+begin(struct ms_worker *parent, uint64_t request, uint64_t asker, Muster__ForkWorker *f)
 {
-    Muster__ForkWorker *f = message->fork;
-    struct ms_worker *parent = ms_map_find(&a->by_uid, f->beside);
     const char *why = refusal(parent, f);
+    int rc = why ? 0 : complete_spec(f->spec, parent);
 
+    if (rc < 0)
+        why = rc == -EINVAL ? "its environment has what is not NAME=value"
+                            : "out of memory";
     if (!why)
-        why = begin(parent, message->request, 0, MS_TAKE(f->spec));
-    if (why)
-        ms_agent_refuse(a, message->request, MUSTER__FAILURE__KIND__REFUSED, why);
-    muster__head_to_agent__free_unpacked(message, NULL);
+        ms_start_begin(parent->agent, request, &f->spec, 1, parent, asker);
+    return why;
 }
 
-static void answer_problem(struct ms_worker *parent, uint64_t uid, const char *why)
+void ms_fork_begin(struct ms_agent *a, Muster__HeadToAgent *m)
 {
-    Muster__AgentToWorker m = MUSTER__AGENT_TO_WORKER__INIT;
+    const char *why =
+        begin(ms_map_find(&a->by_uid, m->fork->beside), m->request, 0, m->fork);
+
+    if (why)
+        ms_agent_refuse(a, m->request, MUSTER__FAILURE__KIND__REFUSED, why);
+}
+
+void ms_fork_answer(struct ms_worker *asker, uint64_t uid, pid_t pid, const char *why)
+{
     Muster__Forked forked = MUSTER__FORKED__INIT;
 
     forked.uid = uid;
-    forked.problem = (char *)(uintptr_t)why;
-    m.body_case = MUSTER__AGENT_TO_WORKER__BODY_FORKED;
-    m.forked = &forked;
-    if (parent->control)
-        ms_link_send(parent->control, &m.base);
+    forked.pid = pid;
+    if (why)
+        forked.problem = (char *)(uintptr_t)why;
+    ms_worker_send(asker, MUSTER__AGENT_TO_WORKER__BODY_FORKED, &forked);
 }
 
 /* Whatever it says: beside itself alone. */
 void ms_fork_asked(struct ms_worker *parent, Muster__ForkWorker *f)
 {
-    const char *why = refusal(parent, f);
     uint64_t uid = f->spec ? f->spec->uid : 0;
+    const char *why = begin(parent, uid, parent->uid, f);
 
-    if (!why)
-        why = begin(parent, uid, parent->uid, MS_TAKE(f->spec));
     if (why)
-        answer_problem(parent, uid, why);
+        ms_fork_answer(parent, uid, 0, why);
 }
 
 void ms_fork_kill(struct ms_worker *parent, const Muster__StopWorkers *kill)
@@ -229,12 +184,7 @@ void ms_fork_parent_ended(struct ms_worker *parent)
 
 void ms_fork_child_ended(struct ms_worker *child, const Muster__WorkerExited *x)
 {
-    struct ms_worker *parent = ms_map_find(&child->agent->by_uid, child->beside);
-    Muster__AgentToWorker m = MUSTER__AGENT_TO_WORKER__INIT;
-
-    if (!parent || !parent->control)
-        return;
-    m.body_case = MUSTER__AGENT_TO_WORKER__BODY_CHILD;
-    m.child = (Muster__WorkerExited *)(uintptr_t)x;
-    ms_link_send(parent->control, &m.base);
+    ms_worker_send(ms_map_find(&child->agent->by_uid, child->beside),
+                   MUSTER__AGENT_TO_WORKER__BODY_CHILD,
+                   x);
 }

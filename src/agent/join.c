@@ -1,5 +1,5 @@
 #include "agent/join_impl.h"
-#include "agent/machine.h"
+#include "agent/machine/machine.h"
 #include "agent/worker.h"
 #include "base/cleanup.h"
 #include "base/name.h"

@@ -49,16 +49,6 @@ static void fill_spec(const struct ms_worker *w, Muster__WorkerSpec *out)
     out->working_dir = (char *)(uintptr_t)protobuf_c_empty_string;
 }
 
-static void fill_started(const struct ms_worker *w, Muster__WorkerStarted *out)
-{
-    muster__worker_started__init(out);
-    out->uid = w->uid;
-    out->pid = w->pid;
-    out->address = w->address;
-    if (w->log)
-        out->log_path = (char *)(uintptr_t)ms_log_path(w->log);
-}
-
 /* Only the newest keep their last lines: a hello has its limit. */
 static void drop_old_lines(struct ms_join *j)
 {
@@ -87,7 +77,7 @@ void ms_join_ended(struct ms_join *j,
     struct ended *e = calloc(1, sizeof *e);
 
     fill_spec(w, &spec);
-    fill_started(w, &started);
+    ms_worker_describe(w, &started);
     report.spec = &spec;
     report.started = &started;
     report.exit = x->exit;
@@ -155,7 +145,7 @@ static void add_workers(struct hello *h, const struct ms_join *j)
         if (w->pid <= 0 || w->has_ended || w->is_private)
             continue;
         fill_spec(w, &h->specs[i]);
-        fill_started(w, &h->started[i]);
+        ms_worker_describe(w, &h->started[i]);
         muster__worker_report__init(&h->reports[i]);
         h->reports[i].spec = &h->specs[i];
         h->reports[i].started = &h->started[i];

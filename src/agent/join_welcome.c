@@ -63,22 +63,12 @@ static int
 take_config(struct ms_join *j, Muster__LinkWelcome *welcome, struct ms_error *err)
 {
     struct ms_agent *a = j->agent;
-    Muster__HeadToAgent *message = malloc(sizeof *message);
     Muster__AgentConfig *config = welcome->config;
-    int rc;
+    int rc = ms_node_dir_open(&j->dir, welcome->session, j->node, err);
 
-    if (!message)
-        return ms_error_set(err, -ENOMEM, "out of memory");
-    rc = ms_node_dir_open(&j->dir, welcome->session, j->node, err);
-    if (rc < 0) {
-        free(message);
+    if (rc < 0)
         return rc;
-    }
-    muster__head_to_agent__init(message);
-    message->body_case = MUSTER__HEAD_TO_AGENT__BODY_CONFIG;
-    message->config = MS_TAKE(welcome->config);
-    a->config_message = message;
-    a->config = config;
+    a->config = MS_TAKE(welcome->config);
     if (set_secret(&config->secret, j->options->secret) < 0 ||
         set_text(&config->session, welcome->session) < 0 ||
         set_text(&config->session_dir, j->dir.dir) < 0 ||

@@ -1,3 +1,4 @@
+/* say.c - what an agent tells people: in its log, on a terminal, or as JSON */
 #include "agent/agent_impl.h"
 
 #include <stdarg.h>
@@ -59,17 +60,6 @@ static void print(json_t *event, const char *text)
             said_by ? said_by : "",
             said_by ? " " : "",
             text);
-}
-
-void ms_agent_say(const char *fmt, ...)
-{
-    char text[TEXT_MAX];
-    va_list ap;
-
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    print(NULL, text);
 }
 
 void ms_agent_say_event(json_t *event, const char *fmt, ...)

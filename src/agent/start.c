@@ -1,3 +1,4 @@
+/* start.c - workers are started together: all of them, or none is left */
 #include "agent/worker.h"
 #include "base/name.h"
 
@@ -10,15 +11,15 @@
 struct ms_start {
     struct ms_list link; /* in the agent's `starts` */
     struct ms_agent *agent;
-    Muster__HeadToAgent *message; /* owned; its specs go to the workers */
-    uint64_t asker;               /* a worker that is answered; 0: the head */
-    struct ms_worker *parent;     /* while it begins: beside whom; NULL: nobody */
-    struct ms_worker **workers;   /* NULL: not created */
+    uint64_t request;
+    uint64_t asker;           /* a worker that is answered; 0: the head */
+    struct ms_worker *parent; /* while it begins: beside which; NULL: none */
+    bool is_beginning;        /* inside ms_start_begin: not to be finished yet */
+    char *why;                /* the first failure; NULL: none so far */
+    struct ms_timer timeout;  /* after a failure: how long what is left is waited for */
+    bool is_timed_out;
     size_t count;
-    bool is_beginning;    /* inside ms_start_begin: not to be finished yet */
-    char *why;            /* the first failure; NULL: none so far */
-    struct ms_timer late; /* after a failure: how long what is left is waited for */
-    bool is_late;
+    struct ms_worker *workers[]; /* NULL: not created */
 };
 
 /* ---- before anything is made ----------------------------------------------------- */
@@ -86,9 +87,7 @@ static struct ms_context *context_of(const struct ms_start *s,
 static void start_destroy(struct ms_start *s)
 {
     ms_list_remove(&s->link);
-    ms_timer_finish(&s->late);
-    muster__head_to_agent__free_unpacked(s->message, NULL);
-    free(s->workers);
+    ms_timer_finish(&s->timeout);
     free(s->why);
     free(s);
 }
@@ -101,7 +100,7 @@ static void release_workers(struct ms_start *s)
 
         if (!w)
             continue;
-        ms_worker_release(w);
+        w->start = NULL;
         if (s->why && w->pid <= 0)
             ms_worker_destroy(w);
     }
@@ -114,39 +113,25 @@ static void answer_started(struct ms_start *s)
     MS_CLEANUP(ms_cleanup_free)
     Muster__WorkerStarted **at = calloc(s->count, sizeof *at);
     Muster__WorkersStarted started = MUSTER__WORKERS_STARTED__INIT;
-    Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
 
     if (!each || !at) {
-        ms_agent_refuse(s->agent,
-                        s->message->request,
-                        MUSTER__FAILURE__KIND__NO_MEMORY,
-                        "out of memory");
+        ms_agent_refuse(
+            s->agent, s->request, MUSTER__FAILURE__KIND__NO_MEMORY, "out of memory");
         return;
     }
     for (size_t i = 0; i < s->count; i++) {
-        struct ms_worker *w = s->workers[i];
-
         at[i] = &each[i];
-        muster__worker_started__init(at[i]);
-        at[i]->uid = w->uid;
-        at[i]->pid = w->pid;
-        at[i]->address = w->address;
-        if (w->log)
-            at[i]->log_path = (char *)(uintptr_t)ms_log_path(w->log);
-        else if (w->exited && w->exited->exit)
-            at[i]->log_path = w->exited->exit->log_path;
+        ms_worker_describe(s->workers[i], at[i]);
     }
     started.n_workers = s->count;
     started.workers = at;
-    m.body_case = MUSTER__AGENT_TO_HEAD__BODY_STARTED;
-    m.started = &started;
-    ms_agent_send(s->agent, s->message->request, &m);
+    ms_agent_send(s->agent, s->request, MUSTER__AGENT_TO_HEAD__BODY_STARTED, &started);
 }
 
 /* Some result is not known, or after a failure something is left. */
 static bool is_under_way(const struct ms_start *s)
 {
-    for (size_t i = 0; i < s->count && !s->is_late; i++) {
+    for (size_t i = 0; i < s->count && !s->is_timed_out; i++) {
         const struct ms_worker *w = s->workers[i];
 
         if (w && (w->is_pending || (s->why && w->pid > 0)))
@@ -155,55 +140,33 @@ static bool is_under_way(const struct ms_start *s)
     return false;
 }
 
-/* Nobody but the worker that asked: it hears of one that started, or why not. */
-static void answer_asker(struct ms_start *s)
-{
-    struct ms_worker *asker = ms_map_find(&s->agent->by_uid, s->asker);
-    Muster__AgentToWorker m = MUSTER__AGENT_TO_WORKER__INIT;
-    Muster__Forked forked = MUSTER__FORKED__INIT;
-
-    if (!asker || !asker->control)
-        return;
-    forked.uid = s->message->request;
-    if (s->why)
-        forked.problem = s->why;
-    else
-        forked.pid = s->workers[0]->pid;
-    m.body_case = MUSTER__AGENT_TO_WORKER__BODY_FORKED;
-    m.forked = &forked;
-    ms_link_send(asker->control, &m.base);
-}
-
-static void answer_failed(struct ms_start *s)
+static void answer(struct ms_start *s)
 {
     if (s->asker)
-        answer_asker(s);
+        ms_fork_answer(ms_map_find(&s->agent->by_uid, s->asker),
+                       s->request,
+                       s->why ? 0 : s->workers[0]->pid,
+                       s->why);
+    else if (s->why)
+        ms_agent_refuse(s->agent, s->request, MUSTER__FAILURE__KIND__REFUSED, s->why);
     else
-        ms_agent_refuse(
-            s->agent, s->message->request, MUSTER__FAILURE__KIND__REFUSED, s->why);
+        answer_started(s);
 }
 
 static void finish_if_complete(struct ms_start *s)
 {
     struct ms_agent *a = s->agent;
+    bool is_success = !s->why;
 
     if (s->is_beginning || is_under_way(s))
         return;
-    if (s->why) {
-        answer_failed(s);
-        release_workers(s);
-        start_destroy(s);
-        return;
-    }
-    if (s->asker)
-        answer_asker(s);
-    else
-        answer_started(s);
+    answer(s);
     release_workers(s);
-    for (size_t i = 0; i < s->count; i++)
+    for (size_t i = 0; i < s->count && is_success; i++)
         ms_worker_tell_end(s->workers[i]); /* of those that are already over */
     start_destroy(s);
-    ms_sweep_soon(a);
+    if (is_success)
+        ms_sweep_soon(a);
 }
 
 /* ---- failure: all or none -------------------------------------------------------- */
@@ -229,7 +192,7 @@ fail(struct ms_start *s, const char *cluster, uint32_t rank, const char *why)
         return;
     if (asprintf(&s->why, "cannot start %s/%u: %s", cluster, rank, why) < 0)
         s->why = strdup("out of memory");
-    ms_timer_set(&s->late, MS_END_NS);
+    ms_timer_set(&s->timeout, MS_END_NS);
     give_up(s);
 }
 
@@ -256,11 +219,11 @@ void ms_start_gone(struct ms_start *s, struct ms_worker *w)
 }
 
 /* What does not even end by SIGKILL is not waited for. */
-static void on_late(void *arg)
+static void on_timeout(void *arg)
 {
     struct ms_start *s = arg;
 
-    s->is_late = true;
+    s->is_timed_out = true;
     finish_if_complete(s);
 }
 
@@ -269,7 +232,7 @@ void ms_starts_cancel(struct ms_agent *a, const char *why)
     ms_list_each (s, &a->starts, struct ms_start, link) {
         if (!s->why) {
             s->why = strdup(why);
-            ms_timer_set(&s->late, MS_END_NS);
+            ms_timer_set(&s->timeout, MS_END_NS);
         }
         give_up(s);
         finish_if_complete(s);
@@ -281,14 +244,14 @@ void ms_starts_finish(struct ms_agent *a)
     ms_list_each (s, &a->starts, struct ms_start, link) {
         for (size_t i = 0; i < s->count; i++)
             if (s->workers[i])
-                ms_worker_release(s->workers[i]);
+                s->workers[i]->start = NULL;
         start_destroy(s);
     }
 }
 
 /* ---- the beginning --------------------------------------------------------------- */
 
-/* Takes the spec out of the message: it is the worker's. */
+/* Takes the spec: it is the worker's. */
 static void begin_one(struct ms_start *s, size_t i, Muster__WorkerSpec **at)
 {
     MS_CLEANUP(ms_cleanup_free) char *cluster = strdup((*at)->cluster);
@@ -307,67 +270,57 @@ static void begin_one(struct ms_start *s, size_t i, Muster__WorkerSpec **at)
         fail(s, cluster ? cluster : "", rank, err.text);
 }
 
-static const char *refusal(const struct ms_agent *a, const Muster__StartWorkers *start)
+static const char *refusal(const struct ms_agent *a, size_t count)
 {
     if (a->is_stopping)
         return "the agent is shutting down";
-    if (!start->n_workers)
+    if (!count)
         return "no workers were named";
-    if (a->by_uid.count + start->n_workers > MS_WORKERS_MAX)
+    if (a->by_uid.count + count > MS_WORKERS_MAX)
         return "too many workers for one agent";
     return NULL;
 }
 
-static void begin(struct ms_agent *a,
-                  Muster__HeadToAgent *message,
-                  struct ms_worker *parent,
-                  uint64_t asker)
+static struct ms_start *start_create(struct ms_agent *a, uint64_t request, size_t count)
 {
-    const Muster__StartWorkers *start = message->start;
-    const char *why = refusal(a, start);
-    struct ms_start *s = why ? NULL : calloc(1, sizeof *s);
+    struct ms_start *s = calloc(1, sizeof *s + count * sizeof s->workers[0]);
 
-    if (s) {
-        s->workers = calloc(start->n_workers, sizeof(struct ms_worker *));
-        if (!s->workers || ms_timer_init(&s->late, a->loop, on_late, s) < 0) {
-            free(s->workers);
-            free(s);
-            s = NULL;
-        }
+    if (!s || ms_timer_init(&s->timeout, a->loop, on_timeout, s) < 0) {
+        free(s);
+        return NULL;
     }
+    s->agent = a;
+    s->request = request;
+    s->count = count;
+    ms_list_add_tail(&a->starts, &s->link);
+    return s;
+}
+
+void ms_start_begin(struct ms_agent *a,
+                    uint64_t request,
+                    Muster__WorkerSpec **specs,
+                    size_t count,
+                    struct ms_worker *parent,
+                    uint64_t asker)
+{
+    const char *why = refusal(a, count);
+    struct ms_start *s = why ? NULL : start_create(a, request, count);
+
     if (!s) {
         ms_agent_refuse(a,
-                        message->request,
+                        request,
                         a->is_stopping ? MUSTER__FAILURE__KIND__SHUTTING_DOWN
                                        : MUSTER__FAILURE__KIND__REFUSED,
                         why ? why : "out of memory");
-        muster__head_to_agent__free_unpacked(message, NULL);
         return;
     }
-    s->agent = a;
-    s->message = message;
     s->asker = asker;
     s->parent = parent;
-    s->count = start->n_workers;
-    ms_list_add_tail(&a->starts, &s->link);
     s->is_beginning = true;
     ms_zygotes_begin_round(&a->zygotes);
-    for (size_t i = 0; i < s->count && !s->why; i++)
-        begin_one(s, i, &start->workers[i]);
+    for (size_t i = 0; i < count && !s->why; i++)
+        begin_one(s, i, &specs[i]);
     s->is_beginning = false;
     s->parent = NULL;
     finish_if_complete(s);
-}
-
-void ms_start_begin(struct ms_agent *a, Muster__HeadToAgent *message)
-{
-    begin(a, message, NULL, 0);
-}
-
-void ms_start_begin_beside(struct ms_agent *a,
-                           Muster__HeadToAgent *message,
-                           struct ms_worker *parent,
-                           uint64_t asker)
-{
-    begin(a, message, parent, asker);
 }

@@ -12,49 +12,38 @@ static void answer_for(struct ms_agent *a, const Muster__HeadToAgent *asked, cha
 {
     Muster__StepsDone done = MUSTER__STEPS_DONE__INIT;
     Muster__Failure failure = MUSTER__FAILURE__INIT;
-    Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
 
     failure.kind = MUSTER__FAILURE__KIND__REFUSED;
     failure.message = why;
     done.uid = asked->run_steps->uid;
     done.run = asked->run_steps->run;
     done.failure = &failure;
-    m.body_case = MUSTER__AGENT_TO_HEAD__BODY_STEPS_DONE;
-    m.steps_done = &done;
     if (asked->request)
-        ms_agent_send(a, asked->request, &m);
+        ms_agent_send(a, asked->request, MUSTER__AGENT_TO_HEAD__BODY_STEPS_DONE, &done);
 }
 
-void ms_worker_run_steps(struct ms_agent *a, Muster__HeadToAgent *message)
+void ms_worker_run_steps(struct ms_agent *a, Muster__HeadToAgent *m)
 {
     static char ended[] = "it has ended",
                 closed[] = "it has closed its control socket: its command is no worker",
                 unsent[] = "its steps cannot be sent to it";
-    Muster__RunSteps *run = message->run_steps;
-    struct ms_worker *w = ms_map_find(&a->by_uid, run->uid);
-    Muster__AgentToWorker m = MUSTER__AGENT_TO_WORKER__INIT;
-    char *why = !w || w->has_ended ? ended : w->control ? NULL : closed;
+    struct ms_worker *w = ms_map_find(&a->by_uid, m->run_steps->uid);
 
-    m.body_case = MUSTER__AGENT_TO_WORKER__BODY_STEPS;
-    m.steps = run;
-    if (!why && ms_link_send(w->control, &m.base) < 0)
-        why = unsent;
-    if (why)
-        answer_for(a, message, why);
+    if (!w || w->has_ended)
+        answer_for(a, m, ended);
+    else if (!w->control)
+        answer_for(a, m, closed);
+    else if (ms_worker_send(w, MUSTER__AGENT_TO_WORKER__BODY_STEPS, m->run_steps) < 0)
+        answer_for(a, m, unsent);
     else
-        w->steps_request = message->request;
-    muster__head_to_agent__free_unpacked(message, NULL);
+        w->steps_request = m->request;
 }
 
 void ms_worker_steps_done(struct ms_worker *w, Muster__StepsDone *done)
 {
-    Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
-
-    if (w->steps_request == 0)
-        return; /* the head does not want to know */
-    m.body_case = MUSTER__AGENT_TO_HEAD__BODY_STEPS_DONE;
-    m.steps_done = done;
-    ms_agent_send(w->agent, w->steps_request, &m);
+    if (w->steps_request) /* else the head does not want to know */
+        ms_agent_send(
+            w->agent, w->steps_request, MUSTER__AGENT_TO_HEAD__BODY_STEPS_DONE, done);
 }
 
 void ms_agent_note_resize(struct ms_agent *a)

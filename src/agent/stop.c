@@ -1,3 +1,4 @@
+/* stop.c - workers end in order, or at once; and so does the agent */
 #include "agent/worker.h"
 #include "base/clock.h"
 #include "io/proc.h"
@@ -257,13 +258,34 @@ static void on_supervisor_gone(void *arg, unsigned events)
     ms_agent_end(a, 0, "its supervisor was killed");
 }
 
-int ms_agent_watch_supervisor(struct ms_agent *a, pid_t pid)
+static void on_process_dead(void *arg, unsigned events)
+{
+    struct ms_agent *a = arg;
+
+    (void)events;
+    a->exit_code = a->join ? 1 : 0;
+    ms_agent_end(a, 0, "the process that it ends with has ended");
+}
+
+/* End with a process; 0: with none. */
+static int watch_process(struct ms_agent *a,
+                         pid_t pid,
+                         int *fd,
+                         struct ms_watch *watch,
+                         void (*on_end)(void *arg, unsigned events))
 {
     if (pid <= 0)
         return 0;
-    a->supervisor_fd = ms_process_open(pid);
-    if (a->supervisor_fd < 0)
-        return a->supervisor_fd;
-    return ms_watch_init(
-        &a->supervisor, a->loop, a->supervisor_fd, MS_READ, on_supervisor_gone, a);
+    *fd = ms_process_open(pid);
+    return *fd < 0 ? *fd : ms_watch_init(watch, a->loop, *fd, MS_READ, on_end, a);
+}
+
+int ms_agent_watch_process(struct ms_agent *a, pid_t pid)
+{
+    return watch_process(a, pid, &a->driver_fd, &a->driver, on_process_dead);
+}
+
+int ms_agent_watch_supervisor(struct ms_agent *a, pid_t pid)
+{
+    return watch_process(a, pid, &a->supervisor_fd, &a->supervisor, on_supervisor_gone);
 }

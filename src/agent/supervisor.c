@@ -1,3 +1,4 @@
+/* supervisor.c - the process above an agent: it ends what an agent that was killed has left */
 #include "agent/supervisor.h"
 #include "base/cleanup.h"
 #include "base/clock.h"

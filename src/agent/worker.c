@@ -1,3 +1,4 @@
+/* worker.c - one worker: its endpoints, its control link, its signals */
 #include "agent/worker.h"
 #include "io/addr.h"
 #include "io/proc.h"
@@ -44,6 +45,19 @@ static void on_control_closed(void *arg, const struct ms_error *why)
 static const struct ms_link_ops control_ops = {.on_body = on_control,
                                                .on_closed = on_control_closed};
 
+int ms_worker_send(struct ms_worker *w,
+                   Muster__AgentToWorker__BodyCase body_case,
+                   const void *body)
+{
+    Muster__AgentToWorker m = MUSTER__AGENT_TO_WORKER__INIT;
+
+    if (!w || !w->control)
+        return -EPIPE;
+    m.body_case = body_case;
+    m.boot = (Muster__WorkerBoot *)(uintptr_t)body; /* a union of pointers */
+    return ms_link_send(w->control, &m.base);
+}
+
 /* ---- its endpoints --------------------------------------------------------------- */
 
 /* <session>/w/<cluster>-<rank>-<uid>.sock; a long cluster name is cut to what fits, the
@@ -70,17 +84,12 @@ static char *make_path(const struct ms_worker *w, struct ms_error *err)
 
 static int make_socket(struct ms_worker *w, struct ms_error *err)
 {
-    char *path = make_path(w, err);
-    int fd;
+    MS_CLEANUP(ms_cleanup_free) char *path = make_path(w, err);
+    int fd = path ? ms_unix_listen(path, err) : err->code;
 
-    if (!path)
-        return err->code;
-    fd = ms_unix_listen(path, err);
-    if (fd < 0) {
-        free(path);
+    if (fd < 0)
         return fd;
-    }
-    w->path = path;
+    w->path = MS_TAKE(path);
     w->child_fds[MS_SPAWN_LISTEN] = fd;
     return 0;
 }
@@ -163,28 +172,22 @@ static int make_cgroup(struct ms_worker *w, struct ms_error *err)
 
 static int make_endpoints(struct ms_worker *w, struct ms_error *err)
 {
-    int rc = make_socket(w, err);
+    static int (*const make[])(struct ms_worker *, struct ms_error *) = {
+        make_socket, make_tcp, make_log, make_control, make_cgroup};
+    struct rlimit limit = {0};
+    int rc = 0;
 
-    if (rc == 0)
-        rc = make_tcp(w, err);
-    if (rc == 0)
-        rc = make_log(w, err);
-    if (rc == 0)
-        rc = make_control(w, err);
-    if (rc == 0)
-        rc = make_cgroup(w, err);
-    if (rc == -EMFILE || rc == -ENFILE) {
-        struct rlimit limit = {0};
-
-        getrlimit(RLIMIT_NOFILE, &limit);
-        ms_error_set(
-            err,
-            rc,
-            "no descriptor left: the agent may have %llu (ulimit -Hn), and each "
-            "worker needs 4",
-            (unsigned long long)limit.rlim_cur);
-    }
-    return rc;
+    for (size_t i = 0; i < MS_COUNT(make) && rc == 0; i++)
+        rc = make[i](w, err);
+    if (rc != -EMFILE && rc != -ENFILE)
+        return rc;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    return ms_error_set(
+        err,
+        rc,
+        "no descriptor left: the agent may have %llu (ulimit -Hn), and each "
+        "worker needs 4",
+        (unsigned long long)limit.rlim_cur);
 }
 
 struct ms_worker *ms_worker_create(struct ms_agent *a,
@@ -222,16 +225,10 @@ struct ms_worker *ms_worker_create(struct ms_agent *a,
     return NULL;
 }
 
-void ms_worker_release(struct ms_worker *w)
-{
-    w->start = NULL;
-}
-
 void ms_worker_destroy(struct ms_worker *w)
 {
     if (!w)
         return;
-    ms_worker_release(w);
     w->context->workers--;
     ms_agent_collect_soon(w->agent);
     if (ms_map_find(&w->agent->by_uid, w->uid) == w)
@@ -262,6 +259,18 @@ void ms_worker_close_child_fds(struct ms_worker *w)
 {
     for (int i = 0; i < MS_SPAWN_FDS; i++)
         ms_fd_close(&w->child_fds[i]);
+}
+
+void ms_worker_describe(const struct ms_worker *w, Muster__WorkerStarted *out)
+{
+    muster__worker_started__init(out);
+    out->uid = w->uid;
+    out->pid = w->pid;
+    out->address = w->address;
+    if (w->log)
+        out->log_path = (char *)(uintptr_t)ms_log_path(w->log);
+    else if (w->exited && w->exited->exit)
+        out->log_path = w->exited->exit->log_path;
 }
 
 int ms_worker_set_pid(struct ms_worker *w, pid_t pid, pid_t zygote)

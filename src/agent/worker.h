@@ -8,7 +8,7 @@
 #define MS_AGENT_WORKER_H
 
 #include "agent/agent_impl.h"
-#include "agent/zygote_side.h"
+#include "agent/zygotes/process.h"
 
 struct ms_worker {
     struct ms_list link; /* in the agent's `dead` */
@@ -51,18 +51,22 @@ struct ms_worker *ms_worker_create(struct ms_agent *a,
                                    Muster__WorkerSpec *spec,
                                    struct ms_error *err);
 void ms_worker_destroy(struct ms_worker *w);
-/* Its start is answered. */
-void ms_worker_release(struct ms_worker *w);
+
+/* One message with this body, which is borrowed, to its control link. 0, or a negative
+ * errno: -EPIPE, `w` is NULL or has closed its end. */
+int ms_worker_send(struct ms_worker *w,
+                   Muster__AgentToWorker__BodyCase body_case,
+                   const void *body);
 
 /* Start it the way its spec says. On failure nothing is under way. */
 int ms_worker_begin(struct ms_worker *w, struct ms_error *err);
-/* Execute it, also where its spec says fork. */
-int ms_worker_execute(struct ms_worker *w, struct ms_error *err);
 /* The callbacks of the zygotes. */
 extern const struct ms_zygote_ops ms_worker_zygote_ops;
 
 /* The names of its descriptors are the child's now. */
 void ms_worker_close_child_fds(struct ms_worker *w);
+/* How others find it. Borrowed from `w`. */
+void ms_worker_describe(const struct ms_worker *w, Muster__WorkerStarted *out);
 /* It runs: find it by its pid from now on. */
 int ms_worker_set_pid(struct ms_worker *w, pid_t pid, pid_t zygote);
 /* An exec under way: look how it went. */

@@ -1,3 +1,4 @@
+/* worker_end.c - the end of a worker, described and told to all who want to know */
 #include "agent/worker.h"
 #include "io/proc.h"
 
@@ -84,38 +85,25 @@ describe(struct ms_worker *w, int status, const char *detail)
     return x;
 }
 
-static void send_died(struct ms_worker *to, const Muster__WorkerExited *x)
-{
-    Muster__AgentToWorker m = MUSTER__AGENT_TO_WORKER__INIT;
-
-    if (!to || !to->control)
-        return;
-    m.body_case = MUSTER__AGENT_TO_WORKER__BODY_DIED;
-    m.died = (Muster__WorkerExited *)(uintptr_t)x;
-    ms_link_send(to->control, &m.base);
-}
-
 static void tell_askers(struct ms_agent *a, const Muster__WorkerExited *x)
 {
     uint64_t asker;
 
     while ((asker = ms_exits_take_asker(&a->exits, x->uid)))
-        send_died(ms_map_find(&a->by_uid, asker), x);
+        ms_worker_send(
+            ms_map_find(&a->by_uid, asker), MUSTER__AGENT_TO_WORKER__BODY_DIED, x);
 }
 
 void ms_worker_tell_end(struct ms_worker *w)
 {
     Muster__WorkerExited *x = MS_TAKE(w->exited);
-    Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
 
     if (!x)
         return;
     if (w->agent->join && !w->is_private)
         ms_join_ended(w->agent->join, w, x);
-    m.body_case = MUSTER__AGENT_TO_HEAD__BODY_EXITED;
-    m.exited = x;
     if (!w->is_private)
-        ms_agent_send(w->agent, 0, &m);
+        ms_agent_send(w->agent, 0, MUSTER__AGENT_TO_HEAD__BODY_EXITED, x);
     if (w->beside)
         ms_fork_child_ended(w, x);
     ms_exits_add(&w->agent->exits, x);
@@ -167,7 +155,7 @@ void ms_worker_ask(struct ms_worker *w, uint64_t about)
     char detail[] = "unknown: this agent does not know such a worker";
 
     if (known) {
-        send_died(w, known);
+        ms_worker_send(w, MUSTER__AGENT_TO_WORKER__BODY_DIED, known);
         return;
     }
     if (other && ms_exits_ask(&a->exits, w->uid, about) == 0)
@@ -176,32 +164,22 @@ void ms_worker_ask(struct ms_worker *w, uint64_t about)
     x.exit = &exit;
     exit.node = (char *)(uintptr_t)a->node;
     exit.detail = detail;
-    send_died(w, &x);
+    ms_worker_send(w, MUSTER__AGENT_TO_WORKER__BODY_DIED, &x);
 }
 
 /* The head knows; a question that is lost is asked again. */
 void ms_worker_ask_successor(struct ms_worker *w, Muster__AskSuccessor *ask)
 {
-    Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
-
-    if (ms_exits_ask(&w->agent->seeks, w->uid, ask->uid) < 0)
-        return;
-    m.body_case = MUSTER__AGENT_TO_HEAD__BODY_ASK_SUCCESSOR;
-    m.ask_successor = ask;
-    ms_agent_send(w->agent, 0, &m);
+    if (ms_exits_ask(&w->agent->seeks, w->uid, ask->uid) == 0)
+        ms_agent_send(w->agent, 0, MUSTER__AGENT_TO_HEAD__BODY_ASK_SUCCESSOR, ask);
 }
 
 void ms_worker_tell_successor(struct ms_agent *a, Muster__Successor *successor)
 {
-    Muster__AgentToWorker m = MUSTER__AGENT_TO_WORKER__INIT;
     uint64_t asker;
 
-    m.body_case = MUSTER__AGENT_TO_WORKER__BODY_SUCCESSOR;
-    m.successor = successor;
-    while ((asker = ms_exits_take_asker(&a->seeks, successor->uid))) {
-        struct ms_worker *w = ms_map_find(&a->by_uid, asker);
-
-        if (w && w->control)
-            ms_link_send(w->control, &m.base);
-    }
+    while ((asker = ms_exits_take_asker(&a->seeks, successor->uid)))
+        ms_worker_send(ms_map_find(&a->by_uid, asker),
+                       MUSTER__AGENT_TO_WORKER__BODY_SUCCESSOR,
+                       successor);
 }

@@ -1,6 +1,13 @@
+/* worker_start.c - a worker begins: told who it is, then executed, or forked by a zygote
+ *
+ * All three ways (fork, exec, command) have the same endpoints, the same first message on
+ * the control socket and the same environment; they differ in which process makes the
+ * child, and in how its failure is heard of.
+ */
 #include "agent/env.h"
-#include "agent/launch.h"
+#include "agent/exec.h"
 #include "agent/worker.h"
+#include "base/proto.h"
 #include "io/addr.h"
 #include "resource/visible.h"
 
@@ -12,47 +19,39 @@
 
 /* ---- what it is told ------------------------------------------------------------- */
 
-struct boot {
-    Muster__WorkerBoot message;
-    const char *variables[MS_DEVICE_VARIABLES_MAX];
-};
-
-static void fill_boot(struct ms_worker *w, struct boot *b, char *spin_path)
+static int send_boot(struct ms_worker *w)
 {
-    Muster__WorkerBoot *boot = &b->message;
+    MS_CLEANUP(ms_cleanup_free) char *spin_path = NULL;
+    const char *variables[MS_DEVICE_VARIABLES_MAX];
+    Muster__WorkerBoot boot = MUSTER__WORKER_BOOT__INIT;
     const Muster__AgentConfig *config = w->agent->config;
 
-    muster__worker_boot__init(boot);
-    boot->uid = w->uid;
-    boot->secret = config->secret;
-    boot->cluster = w->cluster;
-    boot->rank = w->rank;
-    boot->agent_pid = getpid();
-    boot->session_dir = config->session_dir;
-    boot->n_sys_path = w->context->message->n_sys_path;
-    boot->sys_path = w->context->message->sys_path;
-    boot->n_preload = w->context->message->n_preload;
-    boot->preload = w->context->message->preload;
-    boot->node_name = (char *)(uintptr_t)w->agent->node;
-    boot->host = w->agent->listen.hosts[0];
-    boot->spin_path = spin_path;
-    boot->tls = config->tls;
-    boot->link_grace_ns = (uint64_t)ms_join_link_grace(w->agent->join);
-    boot->head = (char *)(uintptr_t)ms_join_head(w->agent->join);
-    boot->host_id = (char *)(uintptr_t)ms_host_id();
-    boot->http_open = w->spec->http_open;
-    boot->world_size = w->spec->world_size;
-    boot->n_device_variables = ms_shape_variables(w->agent->shape, b->variables);
-    boot->device_variables = (char **)(uintptr_t)b->variables;
-}
-
-static int send_boot(struct ms_worker *w, Muster__WorkerBoot *boot)
-{
-    Muster__AgentToWorker m = MUSTER__AGENT_TO_WORKER__INIT;
-
-    m.body_case = MUSTER__AGENT_TO_WORKER__BODY_BOOT;
-    m.boot = boot;
-    return ms_link_send(w->control, &m.base);
+    if (asprintf(&spin_path, "%s/spin", config->session_dir) < 0) {
+        spin_path = NULL;
+        return -ENOMEM;
+    }
+    boot.uid = w->uid;
+    boot.secret = config->secret;
+    boot.cluster = w->cluster;
+    boot.rank = w->rank;
+    boot.agent_pid = getpid();
+    boot.session_dir = config->session_dir;
+    boot.n_sys_path = w->context->message->n_sys_path;
+    boot.sys_path = w->context->message->sys_path;
+    boot.n_preload = w->context->message->n_preload;
+    boot.preload = w->context->message->preload;
+    boot.node_name = (char *)(uintptr_t)w->agent->node;
+    boot.host = w->agent->listen.hosts[0];
+    boot.spin_path = spin_path;
+    boot.tls = config->tls;
+    boot.link_grace_ns = (uint64_t)ms_join_link_grace(w->agent->join);
+    boot.head = (char *)(uintptr_t)ms_join_head(w->agent->join);
+    boot.host_id = (char *)(uintptr_t)ms_host_id();
+    boot.http_open = w->spec->http_open;
+    boot.world_size = w->spec->world_size;
+    boot.n_device_variables = ms_shape_variables(w->agent->shape, variables);
+    boot.device_variables = (char **)(uintptr_t)variables;
+    return ms_worker_send(w, MUSTER__AGENT_TO_WORKER__BODY_BOOT, &boot);
 }
 
 static int set_identity(const struct ms_worker *w, struct ms_env *env)
@@ -78,14 +77,12 @@ static int set_env(const struct ms_worker *w, struct ms_env *env)
 
 static int make_env(struct ms_env *env, const struct ms_worker *w)
 {
+    static char fds[][32] = {
+        "MUSTER_CONTROL_FD=3", "MUSTER_LISTEN_FD=4", "MUSTER_LISTEN_TCP_FD=5"};
     int rc = set_env(w, env);
 
-    if (rc == 0)
-        rc = ms_env_set(env, "MUSTER_CONTROL_FD=3");
-    if (rc == 0)
-        rc = ms_env_set(env, "MUSTER_LISTEN_FD=4");
-    if (rc == 0)
-        rc = ms_env_set(env, "MUSTER_LISTEN_TCP_FD=5");
+    for (size_t i = 0; i < MS_COUNT(fds) && rc == 0; i++)
+        rc = ms_env_set(env, fds[i]);
     return rc == 0 ? set_identity(w, env) : rc;
 }
 
@@ -99,29 +96,23 @@ static char *own_path(void)
     return path;
 }
 
-static char **make_native_argv(void)
-{
-    static char command[] = "worker";
-    char **argv = calloc(3, sizeof *argv);
-
-    if (argv) {
-        argv[0] = own_path();
-        argv[1] = command;
-    }
-    return argv;
-}
-
 /* A command that begins with "-m": the interpreter goes before it. */
 static bool is_module(const struct ms_worker *w)
 {
     return w->spec->n_command && !strcmp(w->spec->command[0], "-m");
 }
 
-/* `command`, or the interpreter with the host's code. Borrowed strings. */
+/* `command`, or the interpreter (or this program) with what makes it a host. Borrowed
+ * strings. */
 static char **make_argv(const struct ms_worker *w)
 {
     static char dash_c[] = "-c",
-                code[] = "from muster._worker import main_exec; main_exec()";
+                code[] = "from muster._worker import main_exec; main_exec()",
+                worker[] = "worker";
+    char *host[] = {dash_c, code}, *native[] = {own_path(), worker};
+    bool is_native = w->spec->start == MUSTER__START_KIND__START_NATIVE;
+    char **rest = w->is_command ? w->spec->command : is_native ? native : host;
+    size_t rest_count = w->is_command ? w->spec->n_command : 2;
     const Muster__DriverContext *context = w->context->message;
     const Muster__ZygoteKey *key = w->spec->zygote;
     bool has_python = key && key->n_python;
@@ -129,21 +120,14 @@ static char **make_argv(const struct ms_worker *w)
     size_t count = has_python ? key->n_python : context->n_python;
     char **argv;
 
-    if (w->spec->start == MUSTER__START_KIND__START_NATIVE)
-        return make_native_argv();
-    if (w->is_command && !is_module(w))
+    if (is_native || (w->is_command && !is_module(w)))
         count = 0;
-    argv = calloc(count + w->spec->n_command + 3, sizeof *argv);
+    argv = calloc(count + rest_count + 1, sizeof *argv);
     if (!argv)
         return NULL;
     if (count)
         memcpy(argv, from, count * sizeof *argv);
-    if (w->is_command) {
-        memcpy(argv + count, w->spec->command, w->spec->n_command * sizeof *argv);
-    } else {
-        argv[count] = dash_c;
-        argv[count + 1] = code;
-    }
+    memcpy(argv + count, rest, rest_count * sizeof *argv);
     return argv;
 }
 
@@ -156,7 +140,7 @@ static void on_problem(void *arg, unsigned events)
 static int launch(struct ms_worker *w, char **argv, char **env, struct ms_error *err)
 {
     const int *fds = w->child_fds;
-    struct ms_launch l = {
+    struct ms_exec x = {
         .argv = argv,
         .env = env,
         .working_dir = w->spec->working_dir,
@@ -172,7 +156,7 @@ static int launch(struct ms_worker *w, char **argv, char **env, struct ms_error 
         .cgroup_fd = fds[MS_SPAWN_CGROUP],
         .nofile = &w->agent->nofile,
     };
-    pid_t pid = ms_launch(&l, &w->problem_fd, err);
+    pid_t pid = ms_exec_start(&x, &w->problem_fd, err);
 
     if (pid < 0)
         return pid;
@@ -190,38 +174,27 @@ static int launch(struct ms_worker *w, char **argv, char **env, struct ms_error 
     return 0;
 }
 
-int ms_worker_execute(struct ms_worker *w, struct ms_error *err)
+static int execute(struct ms_worker *w, struct ms_error *err)
 {
     MS_CLEANUP(ms_env_finish) struct ms_env env = {0};
     MS_CLEANUP(ms_cleanup_free) char **argv = make_argv(w);
-    MS_CLEANUP(ms_cleanup_free) char *spin = NULL;
-    struct boot boot;
-    int rc;
 
-    if (asprintf(&spin, "%s/spin", w->agent->config->session_dir) < 0)
-        spin = NULL;
-    if (!argv || !spin || make_env(&env, w) < 0)
+    if (!argv || make_env(&env, w) < 0)
         return ms_error_set(err, -ENOMEM, "out of memory");
     if (!argv[0])
         return ms_error_set(err, -EINVAL, "no interpreter is named");
-    fill_boot(w, &boot, spin);
-    rc = send_boot(w, &boot.message);
-    if (rc < 0)
-        return ms_error_sys(err, rc, "cannot write to its control socket");
     return launch(w, argv, env.entries, err);
 }
 
 void ms_worker_check_problem(struct ms_worker *w)
 {
-    MS_CLEANUP(ms_cleanup_free) char **argv = make_argv(w);
-    struct ms_launch l = {.argv = argv, .working_dir = w->spec->working_dir};
     struct ms_error err = {0};
     int rc;
 
-    if (!w->is_pending || w->problem_fd < 0 || !argv)
+    if (!w->is_pending || w->problem_fd < 0)
         return;
-    rc = ms_launch_result(&l, w->problem_fd, &err);
-    if (rc == -EAGAIN)
+    rc = ms_exec_result(w->problem_fd, &err);
+    if (rc == -EAGAIN && !err.code)
         return;
     ms_watch_finish(&w->problem);
     ms_fd_close(&w->problem_fd);
@@ -231,32 +204,8 @@ void ms_worker_check_problem(struct ms_worker *w)
 
 /* ---- by fork --------------------------------------------------------------------- */
 
-static int pack_spawn(struct ms_worker *w, Muster__Spawn *spawn)
-{
-    MS_CLEANUP(ms_cleanup_free) char *spin = NULL;
-    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = NULL;
-    Muster__ZygoteRequest request = MUSTER__ZYGOTE_REQUEST__INIT;
-    struct boot boot;
-
-    if (asprintf(&spin, "%s/spin", w->agent->config->session_dir) < 0)
-        spin = NULL;
-    fill_boot(w, &boot, spin);
-    packed = malloc(muster__worker_boot__get_packed_size(&boot.message));
-    if (!spin || !packed)
-        return -ENOMEM;
-    spawn->boot.len = muster__worker_boot__pack(&boot.message, packed);
-    spawn->boot.data = packed;
-    request.body_case = MUSTER__ZYGOTE_REQUEST__BODY_SPAWN;
-    request.spawn = spawn;
-    if (ms_buf_reserve(&w->item.data,
-                       muster__zygote_request__get_packed_size(&request)) < 0)
-        return -ENOMEM;
-    w->item.data.len = muster__zygote_request__pack(&request, w->item.data.data);
-    return 0;
-}
-
-static struct ms_zygote_key *make_key(const struct ms_worker *w,
-                                      const struct ms_env *env)
+static Muster__DriverContext *make_key(const struct ms_worker *w,
+                                       const struct ms_env *env)
 {
     struct ms_zygote_need need = {.context = w->context->message,
                                   .asked = w->spec->zygote,
@@ -269,8 +218,9 @@ static struct ms_zygote_key *make_key(const struct ms_worker *w,
 }
 
 /* What the zygote of `key` does not have of `all`. */
-static int
-leave_own(struct ms_env *own, const struct ms_env *all, const struct ms_zygote_key *key)
+static int leave_own(struct ms_env *own,
+                     const struct ms_env *all,
+                     const Muster__DriverContext *key)
 {
     int rc = 0;
 
@@ -285,11 +235,12 @@ leave_own(struct ms_env *own, const struct ms_env *all, const struct ms_zygote_k
 }
 
 /* The key of its zygote, and the request to it. NULL: out of memory. */
-static struct ms_zygote_key *make_request(struct ms_worker *w)
+static Muster__DriverContext *make_request(struct ms_worker *w)
 {
     MS_CLEANUP(ms_env_finish) struct ms_env all = {0};
     MS_CLEANUP(ms_env_finish) struct ms_env own = {0};
-    MS_CLEANUP(ms_zygote_key_cleanup) struct ms_zygote_key *key = NULL;
+    MS_CLEANUP(ms_zygote_key_cleanup) Muster__DriverContext *key = NULL;
+    Muster__ZygoteRequest request = MUSTER__ZYGOTE_REQUEST__INIT;
     Muster__Spawn spawn = MUSTER__SPAWN__INIT;
 
     if (set_env(w, &all) < 0)
@@ -303,19 +254,21 @@ static struct ms_zygote_key *make_request(struct ms_worker *w)
     spawn.working_dir = w->spec->working_dir;
     spawn.n_env = own.count;
     spawn.env = own.entries;
-    return pack_spawn(w, &spawn) < 0 ? NULL : MS_TAKE(key);
+    request.body_case = MUSTER__ZYGOTE_REQUEST__BODY_SPAWN;
+    request.spawn = &spawn;
+    return ms_proto_pack(&request.base, &w->item.data) < 0 ? NULL : MS_TAKE(key);
 }
 
 static int execute_instead(struct ms_worker *w, const char *why, struct ms_error *err)
 {
     ms_buf_finish(&w->item.data);
     ms_log_note(w->log, "[muster] this worker is a fresh interpreter: %s", why);
-    return ms_worker_execute(w, err);
+    return execute(w, err);
 }
 
 static int fork_from_zygote(struct ms_worker *w, struct ms_error *err)
 {
-    struct ms_zygote_key *key = make_request(w);
+    Muster__DriverContext *key = make_request(w);
     struct ms_error why = {0};
     int rc;
 
@@ -343,21 +296,6 @@ static void on_sent(void *arg, struct ms_zygote_item *item)
     ms_worker_close_child_fds(worker_of(item));
 }
 
-static void on_spawned(void *arg, struct ms_zygote_item *item, pid_t pid, pid_t zygote)
-{
-    struct ms_worker *w = worker_of(item);
-
-    (void)arg;
-    w->is_pending = false;
-    if (ms_worker_set_pid(w, pid, zygote) < 0) {
-        kill(pid, SIGKILL);
-        w->pid = 0;
-        ms_start_result(w->start, w, "out of memory");
-        return;
-    }
-    ms_start_result(w->start, w, NULL);
-}
-
 static void on_failed(void *arg, struct ms_zygote_item *item, const char *why)
 {
     struct ms_worker *w = worker_of(item);
@@ -365,6 +303,18 @@ static void on_failed(void *arg, struct ms_zygote_item *item, const char *why)
     (void)arg;
     w->is_pending = false;
     ms_start_result(w->start, w, why);
+}
+
+static void on_spawned(void *arg, struct ms_zygote_item *item, pid_t pid, pid_t zygote)
+{
+    struct ms_worker *w = worker_of(item);
+    bool is_known = ms_worker_set_pid(w, pid, zygote) == 0;
+
+    if (!is_known) {
+        kill(pid, SIGKILL);
+        w->pid = 0;
+    }
+    on_failed(arg, item, is_known ? NULL : "out of memory");
 }
 
 static void on_unforkable(void *arg, struct ms_zygote_item *item, const char *why)
@@ -405,6 +355,10 @@ const struct ms_zygote_ops ms_worker_zygote_ops = {
 
 int ms_worker_begin(struct ms_worker *w, struct ms_error *err)
 {
+    int rc = send_boot(w);
+
+    if (rc < 0)
+        return ms_error_sys(err, rc, "cannot write to its control socket");
     return w->spec->start == MUSTER__START_KIND__START_FORK ? fork_from_zygote(w, err)
-                                                            : ms_worker_execute(w, err);
+                                                            : execute(w, err);
 }

@@ -1,8 +1,8 @@
 /* Placement groups. */
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/proto.h"
 #include "capi/capi.h"
-#include "cluster/copy.h"
 
 #include <errno.h>
 #include <string.h>

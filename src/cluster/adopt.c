@@ -1,6 +1,6 @@
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "cluster/copy.h"
+#include "base/proto.h"
 #include "cluster/registry.h"
 #include "cluster/registry_impl.h"
 

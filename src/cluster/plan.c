@@ -2,7 +2,7 @@
 #include "agent/env.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "cluster/copy.h"
+#include "base/proto.h"
 #include "resource/visible.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 #include "cluster/registry.h"
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "cluster/copy.h"
+#include "base/proto.h"
 #include "cluster/registry_impl.h"
 
 #include <assert.h>

@@ -3,7 +3,7 @@
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "base/name.h"
-#include "cluster/copy.h"
+#include "base/proto.h"
 #include "wire/frame.h"
 
 #include <errno.h>

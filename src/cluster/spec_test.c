@@ -1,7 +1,7 @@
 #include "base/cleanup.h"
 #include "base/limits.h"
+#include "base/proto.h"
 #include "base/test_random.h"
-#include "cluster/copy.h"
 #include "cluster/spec.h"
 #include "wire/frame.h"
 

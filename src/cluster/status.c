@@ -1,7 +1,7 @@
 #include "cluster/status.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "cluster/copy.h"
+#include "base/proto.h"
 #include "cluster/spec.h"
 
 #include <errno.h>

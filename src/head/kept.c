@@ -1,7 +1,7 @@
 #include "head/kept.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "cluster/copy.h"
+#include "base/proto.h"
 #include "head/clusters/clusters.h"
 #include "head/clusters/place.h"
 #include "head/drivers/driver.h"

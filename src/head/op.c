@@ -1,6 +1,6 @@
 #include "head/op.h"
 #include "base/cleanup.h"
-#include "cluster/copy.h"
+#include "base/proto.h"
 #include "head/clusters/bringup.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"

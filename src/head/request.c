@@ -1,6 +1,6 @@
 #include "head/request.h"
 #include "base/cleanup.h"
-#include "cluster/copy.h"
+#include "base/proto.h"
 #include "head/drivers/uplink.h"
 #include "head/fields.h"
 #include "head/head_impl.h"

@@ -1,5 +1,5 @@
 /* request_cluster.c - asking a head about clusters and their workers; see request.c */
-#include "cluster/copy.h"
+#include "base/proto.h"
 #include "head/fields.h"
 #include "head/head_impl.h"
 #include "head/op.h"

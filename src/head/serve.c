@@ -2,7 +2,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "cluster/copy.h"
+#include "base/proto.h"
 #include "head/control.h"
 #include "head/fleet/fleet.h"
 #include "head/head_impl.h"

@@ -1,6 +1,6 @@
 #include "head/waiting.h"
 #include "base/cleanup.h"
-#include "cluster/copy.h"
+#include "base/proto.h"
 #include "head/clusters/clusters.h"
 #include "head/clusters/place.h"
 #include "head/drivers/driver.h"

@@ -7,10 +7,19 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { TEXT_MAX = 64 << 10, PATH_ROOM = MS_CGROUP_PATH_MAX + 64 };
+
+int ms_cgdir_read(const char *dir, const char *name, char *out, size_t room)
+{
+    char path[PATH_ROOM];
+    int len;
+
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    len = ms_file_read(path, out, room);
+    return len < 0 ? len : 0;
+}
 
 int ms_cgdir_find_own(const char *controller, char dir[MS_CGROUP_PATH_MAX], bool *is_v2)
 {
@@ -21,10 +30,10 @@ int ms_cgdir_find_own(const char *controller, char dir[MS_CGROUP_PATH_MAX], bool
 
     if (!cgroup || !mounts)
         return -ENOMEM;
-    rc = ms_file_read("/proc/self/cgroup", cgroup, TEXT_MAX);
-    if (rc >= 0)
-        rc = ms_file_read("/proc/self/mountinfo", mounts, TEXT_MAX);
-    if (rc >= 0)
+    rc = ms_cgdir_read("/proc/self", "cgroup", cgroup, TEXT_MAX);
+    if (rc == 0)
+        rc = ms_cgdir_read("/proc/self", "mountinfo", mounts, TEXT_MAX);
+    if (rc == 0)
         rc = ms_cgpath_find(cgroup, mounts, controller, dir, MS_CGROUP_PATH_MAX, is_v2);
     if (rc < 0)
         return rc;
@@ -46,15 +55,12 @@ static int open_file(const char *dir, const char *name)
 
 void ms_cgdir_kill(const char *dir)
 {
-    MS_CLEANUP(ms_cleanup_fd)
-    int kill_fd = open_file(dir, "cgroup.kill"); /* version 2 */
+    MS_CLEANUP(ms_cleanup_fd) int all = open_file(dir, "cgroup.kill"); /* version 2 */
     MS_CLEANUP(ms_cleanup_free) char *text = malloc(TEXT_MAX);
-    char path[PATH_ROOM], *at = text, *end;
+    char *at = text, *end;
 
-    if (kill_fd >= 0 && write(kill_fd, "1", 1) == 1)
-        return;
-    snprintf(path, sizeof path, "%s/cgroup.procs", dir);
-    if (!text || ms_file_read(path, text, TEXT_MAX) < 0)
+    if ((all >= 0 && write(all, "1", 1) == 1) || !text ||
+        ms_cgdir_read(dir, "cgroup.procs", text, TEXT_MAX) < 0)
         return;
     for (long pid = strtol(at, &end, 10); end != at; pid = strtol(at, &end, 10)) {
         if (pid > 1)

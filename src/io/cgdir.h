@@ -16,6 +16,9 @@ int ms_cgdir_find_own(const char *controller,
                       char dir[MS_CGROUP_PATH_MAX],
                       bool *is_v2);
 
+/* The text of a file in a group's folder, cut to what fits. 0 or a negative errno. */
+int ms_cgdir_read(const char *dir, const char *name, char *out, size_t room);
+
 /* SIGKILL to all in it. */
 void ms_cgdir_kill(const char *dir);
 

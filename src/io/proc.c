@@ -174,6 +174,54 @@ int ms_proc_children(pid_t **out)
     return (int)(pids.len / sizeof(pid_t));
 }
 
+static bool has_pid(const struct ms_buf *pids, pid_t pid)
+{
+    const pid_t *at = (const pid_t *)(const void *)pids->data;
+
+    for (size_t i = 0; i < pids->len / sizeof pid; i++)
+        if (at[i] == pid)
+            return true;
+    return false;
+}
+
+/* One pass over /proc: add every living process whose parent is us or already found. */
+static bool add_descendants(struct ms_buf *found)
+{
+    MS_CLEANUP(cleanup_dir) DIR *proc = opendir("/proc");
+    size_t before = found->len;
+    struct dirent *e;
+
+    while (proc && (e = readdir(proc))) {
+        pid_t pid = (pid_t)atoi(e->d_name);
+        struct stat_line stat;
+
+        if (pid <= 1 || pid == getpid() || has_pid(found, pid) ||
+            !read_stat(pid, &stat) || stat.state == 'Z')
+            continue;
+        if (stat.parent == getpid() || has_pid(found, stat.parent))
+            add_pid(found, pid);
+    }
+    return found->len > before;
+}
+
+void ms_proc_kill_descendants(void)
+{
+    enum { ROUNDS_MAX = 8 };
+
+    for (int round = 0; round < ROUNDS_MAX; round++) {
+        MS_CLEANUP(cleanup_buf) struct ms_buf found = {0};
+        const pid_t *at;
+
+        while (add_descendants(&found))
+            ;
+        if (!found.len)
+            return;
+        at = (const pid_t *)(const void *)found.data;
+        for (size_t i = 0; i < found.len / sizeof *at; i++)
+            kill(at[i], SIGKILL);
+    }
+}
+
 static int copy_value(const char *value, size_t len, char *out, size_t room)
 {
     if (len >= room)

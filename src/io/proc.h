@@ -17,6 +17,10 @@
  * none). One that is born or ends meanwhile may be missing. */
 int ms_proc_children(pid_t **out);
 
+/* SIGKILL every descendant of this process, wherever it has put itself by setsid, until
+ * none is found. */
+void ms_proc_kill_descendants(void);
+
 /* The value of an environment variable in the block that a process was started with.
  * 0; -ENOENT: it has none of this name, or it has ended; -ENAMETOOLONG: it does not
  * fit; -EACCES: not ours to look at; -EAGAIN: it is within an exec, look again soon. */

@@ -69,24 +69,34 @@ bool ms_sockaddr_is_loopback(const struct sockaddr_storage *sa)
     return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
 }
 
-void ms_sockaddr_format(const struct sockaddr_storage *sa, char *out, size_t room)
+void ms_sockaddr_host(const struct sockaddr_storage *sa, char out[INET6_ADDRSTRLEN])
 {
-    char text[INET6_ADDRSTRLEN] = "?";
     const struct sockaddr_in *v4 = (const void *)sa;
     const struct sockaddr_in6 *v6 = (const void *)sa;
 
-    if (sa->ss_family == AF_INET) {
-        inet_ntop(AF_INET, &v4->sin_addr, text, sizeof text);
-        snprintf(out, room, "%s:%u", text, ntohs(v4->sin_port));
-    } else if (sa->ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) {
-        inet_ntop(AF_INET, v6->sin6_addr.s6_addr + 12, text, sizeof text);
-        snprintf(out, room, "%s:%u", text, ntohs(v6->sin6_port));
-    } else if (sa->ss_family == AF_INET6) {
-        inet_ntop(AF_INET6, &v6->sin6_addr, text, sizeof text);
-        snprintf(out, room, "[%s]:%u", text, ntohs(v6->sin6_port));
-    } else {
+    out[0] = 0;
+    if (sa->ss_family == AF_INET)
+        inet_ntop(AF_INET, &v4->sin_addr, out, INET6_ADDRSTRLEN);
+    else if (sa->ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr))
+        inet_ntop(AF_INET, v6->sin6_addr.s6_addr + 12, out, INET6_ADDRSTRLEN);
+    else if (sa->ss_family == AF_INET6)
+        inet_ntop(AF_INET6, &v6->sin6_addr, out, INET6_ADDRSTRLEN);
+}
+
+void ms_sockaddr_format(const struct sockaddr_storage *sa, char *out, size_t room)
+{
+    const struct sockaddr_in *at = (const void *)sa; /* the port is there in both */
+    char host[INET6_ADDRSTRLEN];
+
+    ms_sockaddr_host(sa, host);
+    if (!*host)
         snprintf(out, room, "unix");
-    }
+    else
+        snprintf(out,
+                 room,
+                 strchr(host, ':') ? "[%s]:%u" : "%s:%u",
+                 host,
+                 ntohs(at->sin_port));
 }
 
 bool ms_tcp_is_same_host(int fd)

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "io/addr.h"
 
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 /* A numeric host as a socket address: 0, or -EINVAL (a name: look it up). */
@@ -39,6 +40,8 @@ void ms_tcp_keep_alive(int fd);
 int64_t ms_tcp_unheard_ns(int fd);
 
 bool ms_sockaddr_is_loopback(const struct sockaddr_storage *sa);
+/* The address as text; one of IPv4 within IPv6 as IPv4; "": it has none. */
+void ms_sockaddr_host(const struct sockaddr_storage *sa, char out[INET6_ADDRSTRLEN]);
 /* "10.0.0.1:80", "[::1]:80", or "unix". */
 void ms_sockaddr_format(const struct sockaddr_storage *sa, char *out, size_t room);
 /* Do both ends of this connection have the same address, so the same host? */

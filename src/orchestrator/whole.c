@@ -1,6 +1,6 @@
 #include "orchestrator/whole.h"
 
-#include "agent/machine.h"
+#include "agent/machine/machine.h"
 #include "resource/shape.h"
 
 #include <errno.h>

@@ -1,9 +1,11 @@
+/* host.c - the life of a worker's host: its start, what the agent says, its end */
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "io/proc.h"
+#include "io/spawn.h"
 #include "io/supervised.h"
 #include "wire/frame.h"
-#include "worker/descend.h"
 #include "worker/host_impl.h"
 #include "worker/keeper.h"
 
@@ -20,7 +22,7 @@ enum { BOOT_LOOK_MS = 1000 }; /* between two looks at the deadline */
 
 static void die(void)
 {
-    ms_descend_kill();
+    ms_proc_kill_descendants();
     ms_supervised_agent_lost(); /* daemons, if nobody else is left to do it */
     kill(0, SIGKILL);           /* our process group, and so ourselves */
     _exit(128 + SIGKILL);
@@ -42,30 +44,6 @@ static void on_link_closed(void *arg, const struct ms_error *why)
 
 /* ---- the server ------------------------------------------------------------------- */
 
-static void on_cancel(void *arg, struct ms_request *r)
-{
-    struct ms_host *h = arg;
-
-    if (h->on_cancel)
-        h->on_cancel(h->arg, r);
-}
-
-static void on_queued(void *arg)
-{
-    struct ms_host *h = arg;
-
-    if (h->on_queued)
-        h->on_queued(h->arg);
-}
-
-static void on_unread(void *arg, const struct ms_request *r)
-{
-    struct ms_host *h = arg;
-
-    if (h->on_unread)
-        h->on_unread(h->arg, r);
-}
-
 static void on_http(void *arg, int fd, const struct sockaddr_storage *peer)
 {
     struct ms_host *h = arg;
@@ -82,51 +60,15 @@ static void on_long(void *arg)
     ms_keeper_start(); /* without one, deaths are only known later */
 }
 
-static const struct ms_server_ops server_ops = {.on_request = ms_host_on_request,
-                                                .on_cancel = on_cancel,
-                                                .on_queued = on_queued,
-                                                .on_unread = on_unread,
-                                                .on_long = on_long,
-                                                .on_http = on_http};
-
-/* ---- HTTP ------------------------------------------------------------------------ */
-
 static int
-http_alloc_ports(void *arg, uint32_t n, uint32_t *ports, struct ms_error *err)
+tell_agent(void *arg, Muster__WorkerToAgent__BodyCase body_case, const void *body)
 {
     struct ms_host *h = arg;
-    int rc;
+    Muster__WorkerToAgent m = MUSTER__WORKER_TO_AGENT__INIT;
 
-    pthread_mutex_lock(&h->lock);
-    rc = ms_host_hold_ports(h, n, err);
-    if (rc == 0)
-        memcpy(ports, h->ports + h->port_count - n, n * sizeof *ports);
-    pthread_mutex_unlock(&h->lock);
-    return rc;
-}
-
-int ms_host_hold_port(struct ms_host *h, uint32_t *port, struct ms_error *err)
-{
-    return http_alloc_ports(h, 1, port, err);
-}
-
-static int http_tell_agent(void *arg, const Muster__WorkerToAgent *m)
-{
-    struct ms_host *h = arg;
-
-    return ms_link_send(h->link, &m->base);
-}
-
-static struct ms_worker_http *http_create(struct ms_host *h)
-{
-    struct ms_worker_http_options o = {.loop = h->loop,
-                                       .server = h->server,
-                                       .boot = h->boot,
-                                       .alloc_ports = http_alloc_ports,
-                                       .tell_agent = http_tell_agent,
-                                       .arg = h};
-
-    return ms_worker_http_create(&o);
+    m.body_case = body_case;
+    m.ask = (Muster__AskDeath *)(uintptr_t)body; /* a union of pointers */
+    return ms_link_send(h->link, &m.base);
 }
 
 /* ---- the agent ------------------------------------------------------------------- */
@@ -153,12 +95,7 @@ static void on_link_body(void *arg, const uint8_t *body, size_t len)
 
 static void on_steps_done(void *arg, const Muster__StepsDone *done)
 {
-    struct ms_host *h = arg;
-    Muster__WorkerToAgent m = MUSTER__WORKER_TO_AGENT__INIT;
-
-    m.body_case = MUSTER__WORKER_TO_AGENT__BODY_STEPS_DONE;
-    m.steps_done = (Muster__StepsDone *)(uintptr_t)done;
-    ms_link_send(h->link, &m.base);
+    tell_agent(arg, MUSTER__WORKER_TO_AGENT__BODY_STEPS_DONE, done);
 }
 
 static const struct ms_link_ops link_ops = {.on_body = on_link_body,
@@ -166,26 +103,18 @@ static const struct ms_link_ops link_ops = {.on_body = on_link_body,
 
 static void ask_agent(void *arg, uint64_t uid)
 {
-    struct ms_host *h = arg;
-    Muster__WorkerToAgent m = MUSTER__WORKER_TO_AGENT__INIT;
     Muster__AskDeath ask = MUSTER__ASK_DEATH__INIT;
 
     ask.uid = uid;
-    m.body_case = MUSTER__WORKER_TO_AGENT__BODY_ASK;
-    m.ask = &ask;
-    ms_link_send(h->link, &m.base);
+    tell_agent(arg, MUSTER__WORKER_TO_AGENT__BODY_ASK, &ask);
 }
 
 static void ask_agent_successor(void *arg, uint64_t uid)
 {
-    struct ms_host *h = arg;
-    Muster__WorkerToAgent m = MUSTER__WORKER_TO_AGENT__INIT;
     Muster__AskSuccessor ask = MUSTER__ASK_SUCCESSOR__INIT;
 
     ask.uid = uid;
-    m.body_case = MUSTER__WORKER_TO_AGENT__BODY_ASK_SUCCESSOR;
-    m.ask_successor = &ask;
-    ms_link_send(h->link, &m.base);
+    tell_agent(arg, MUSTER__WORKER_TO_AGENT__BODY_ASK_SUCCESSOR, &ask);
 }
 
 static void ask_verdict(void *arg, uint64_t uid)
@@ -273,19 +202,6 @@ static Muster__WorkerBoot *boot_receive(int fd, struct ms_error *err)
     return boot;
 }
 
-static Muster__WorkerBoot *boot_get(const struct ms_host_options *o,
-                                    struct ms_error *err)
-{
-    Muster__WorkerBoot *boot;
-
-    if (!o->boot)
-        return boot_receive(o->control_fd, err);
-    boot = muster__worker_boot__unpack(NULL, o->boot_len, o->boot);
-    if (!boot)
-        ms_error_set(err, -EPROTO, "the worker's description cannot be read");
-    return boot;
-}
-
 static void *io_main(void *arg)
 {
     struct ms_host *h = arg;
@@ -309,14 +225,14 @@ static int thread_start(struct ms_host *h)
 }
 
 static int
-parts_create(struct ms_host *h, const struct ms_host_options *o, struct ms_error *err)
+create_parts(struct ms_host *h, const struct ms_host_options *o, struct ms_error *err)
 {
     struct ms_server_options so = {.secret = h->boot->secret.data,
                                    .identity = h->boot->uid,
                                    .has_engine = true,
                                    .tls = (enum ms_tls_mode)h->boot->tls,
                                    .grace_ns = 2 * (int64_t)h->boot->link_grace_ns,
-                                   .ops = &server_ops,
+                                   .ops = &h->server_ops,
                                    .arg = h};
     struct ms_client_options co = {.secret = h->boot->secret.data,
                                    .tls = (enum ms_tls_mode)h->boot->tls,
@@ -326,34 +242,37 @@ parts_create(struct ms_host *h, const struct ms_host_options *o, struct ms_error
                                    .on_stored = o->on_stored,
                                    .on_stored_drop = o->on_stored_drop,
                                    .arg = h};
+    struct ms_worker_http_options ho = {.boot = h->boot,
+                                        .alloc_ports = ms_host_alloc_ports,
+                                        .tell_agent = tell_agent,
+                                        .arg = h};
 
     if (h->boot->secret.len != MS_SECRET_SIZE)
         return ms_error_set(err, -EPROTO, "the secret has a wrong size");
-    h->loop = so.loop = co.loop = ms_loop_create();
+    h->loop = so.loop = co.loop = ho.loop = ms_loop_create();
     if (!h->loop)
         return ms_error_set(err, -ENOMEM, "cannot make an event loop");
     h->spin = co.spin = ms_spin_open(h->boot->spin_path);
-    h->server = ms_server_create(&so);
+    h->server = ho.server = ms_server_create(&so);
     ms_verdicts_init(&h->verdicts, ask_agent, ask_agent_successor, h);
     h->client = h->verdicts.client = ms_client_create(&co);
     h->link = ms_link_create(h->loop, h->control_fd, &link_ops, h);
     if (h->server) {
-        h->http = http_create(h);
-        h->steps = ms_steps_create(&(struct ms_steps_options){
-            .server = h->server, .on_done = on_steps_done, .arg = h});
+        h->http = ms_worker_http_create(&ho);
+        h->steps = ms_steps_create(h->server, on_steps_done, h);
     }
     if (!h->server || !h->client || !h->link || !h->http || !h->steps)
         return ms_error_set(err, -ENOMEM, "cannot make the worker's server");
-    if (h->listen_tcp_fd >= 0 && ms_server_listen(h->server, h->listen_tcp_fd) < 0)
+    if (o->listen_tcp_fd >= 0 && ms_server_listen(h->server, o->listen_tcp_fd) < 0)
         return ms_error_set(err, -ENOMEM, "cannot watch the TCP port");
-    return ms_server_listen(h->server, h->listen_fd);
+    return ms_server_listen(h->server, o->listen_fd);
 }
 
 static int agent_watch(struct ms_host *h, struct ms_error *err)
 {
-    h->agent_pidfd = (int)syscall(SYS_pidfd_open, h->boot->agent_pid, 0);
+    h->agent_pidfd = ms_process_open(h->boot->agent_pid);
     if (h->agent_pidfd < 0)
-        return ms_error_sys(err, -errno, "cannot watch the agent");
+        return ms_error_sys(err, h->agent_pidfd, "cannot watch the agent");
     return ms_watch_init(
         &h->agent_watch, h->loop, h->agent_pidfd, MS_READ, on_agent_gone, h);
 }
@@ -370,15 +289,15 @@ struct ms_host *ms_host_start(const struct ms_host_options *o, struct ms_error *
     pthread_mutex_init(&h->lock, NULL);
     h->main_tid = (pid_t)syscall(SYS_gettid);
     h->control_fd = o->control_fd;
-    h->listen_fd = o->listen_fd;
-    h->listen_tcp_fd = o->listen_tcp_fd;
     h->python_stack_fd = o->python_stack_fd;
-    h->on_cancel = o->on_cancel;
-    h->on_queued = o->on_queued;
-    h->on_unread = o->on_unread;
-    h->arg = o->arg;
-    h->boot = boot_get(o, err);
-    rc = h->boot ? parts_create(h, o, err) : -EPROTO;
+    h->server_ops = (struct ms_server_ops){.on_request = ms_host_on_request,
+                                           .on_cancel = o->on_cancel,
+                                           .on_queued = o->on_queued,
+                                           .on_unread = o->on_unread,
+                                           .on_long = on_long,
+                                           .on_http = on_http};
+    h->boot = boot_receive(h->control_fd, err);
+    rc = h->boot ? create_parts(h, o, err) : -EPROTO;
     if (rc == 0)
         rc = agent_watch(h, err);
     if (rc == 0 && (rc = thread_start(h)) < 0)

@@ -19,17 +19,16 @@
 struct ms_host;
 
 struct ms_host_options {
-    const uint8_t *boot; /* a packed WorkerBoot; NULL: it comes on the control socket */
-    size_t boot_len;
-    int control_fd; /* these three are taken over, also on failure */
+    int control_fd; /* these three are taken over, also on failure; WorkerBoot is the first
+                       message on this one */
     int listen_fd;
     int listen_tcp_fd;   /* -1: none */
     int python_stack_fd; /* where the interpreter writes its stacks; -1: none */
-    /* See struct ms_server_ops. */
+    /* See struct ms_server_ops; `arg` is the host, and may come before ms_host_start has
+     * returned it. */
     void (*on_cancel)(void *arg, struct ms_request *r);
     void (*on_queued)(void *arg);
     void (*on_unread)(void *arg, const struct ms_request *r);
-    void *arg;
     /* See struct ms_client_options; may be NULL. */
     void *(*on_stored)(void *arg, const uint8_t *body, size_t len);
     void (*on_stored_drop)(void *token);

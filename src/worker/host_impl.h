@@ -11,7 +11,7 @@
 #include "wire/link.h"
 #include "wire/verdicts.h"
 #include "worker/host.h"
-#include "worker/http.h"
+#include "worker/http/http.h"
 #include "worker/steps.h"
 
 #include <pthread.h>
@@ -28,13 +28,10 @@ struct ms_host {
     Muster__WorkerBoot *boot;
     pthread_t thread;
     pid_t main_tid;
-    int agent_pidfd, listen_fd, listen_tcp_fd, control_fd;
+    int agent_pidfd, control_fd;
     struct ms_watch agent_watch;
     int python_stack_fd;
-    void (*on_cancel)(void *arg, struct ms_request *r);
-    void (*on_queued)(void *arg);
-    void (*on_unread)(void *arg, const struct ms_request *r);
-    void *arg;
+    struct ms_server_ops server_ops;
 
     pthread_mutex_t lock; /* guards the engines and the ports */
     char **engines;
@@ -45,8 +42,11 @@ struct ms_host {
 };
 
 /* host_ops.c */
-/* Hold `count` more ports, the last of h->ports then; all or none. With the lock held. */
-int ms_host_hold_ports(struct ms_host *h, uint32_t count, struct ms_error *err);
+/* Hold `count` more ports of the host `arg`, all or none; their numbers go into `ports`. */
+int ms_host_alloc_ports(void *arg,
+                        uint32_t count,
+                        uint32_t *ports,
+                        struct ms_error *err);
 /* The server's; its argument is the host. */
 void ms_host_on_request(void *arg, struct ms_request *r);
 

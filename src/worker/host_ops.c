@@ -1,34 +1,32 @@
+/* host_ops.c - what a worker's I/O thread answers by itself: health, stacks, ports */
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/proto.h"
 #include "io/sock.h"
 #include "worker/host_impl.h"
 #include "worker/stack.h"
 
 #include <errno.h>
+#include <string.h>
 
 static void reply_message(struct ms_request *r, const ProtobufCMessage *m)
 {
-    size_t len = protobuf_c_message_get_packed_size(m);
-    MS_CLEANUP(ms_cleanup_free) uint8_t *body = malloc(len ? len : 1);
-    struct iovec iov = {body, len};
+    MS_CLEANUP(ms_buf_finish) struct ms_buf body = {0};
 
-    if (!body) {
+    if (ms_proto_pack(m, &body) < 0)
         ms_request_fail_text(r, MUSTER__FAILURE__KIND__NO_MEMORY, "out of memory");
-        return;
-    }
-    protobuf_c_message_pack(m, body);
-    ms_request_reply(r, MS_CODEC_PROTO, &iov, 1);
+    else
+        ms_request_reply(r, MS_CODEC_PROTO, &(struct iovec){body.data, body.len}, 1);
 }
 
 static void do_health(struct ms_host *h, struct ms_request *r)
 {
-    Muster__Health m;
+    Muster__Health m = MUSTER__HEALTH__INIT;
     char running[MS_METHOD_NAME_MAX + 2];
     char status[] = "ok";
     int64_t since_ns;
 
-    muster__health__init(&m);
     m.status = status;
     m.uid = h->boot->uid;
     m.cluster = h->boot->cluster;
@@ -55,22 +53,18 @@ static void do_health(struct ms_host *h, struct ms_request *r)
 
 static void do_stack(struct ms_host *h, struct ms_request *r)
 {
-    struct ms_buf python, native;
-    Muster__Stack m;
+    MS_CLEANUP(ms_buf_finish) struct ms_buf python = {0};
+    MS_CLEANUP(ms_buf_finish) struct ms_buf native = {0};
+    Muster__Stack m = MUSTER__STACK__INIT;
 
-    ms_buf_init(&python);
-    ms_buf_init(&native);
     ms_stack_python(h->main_tid, h->python_stack_fd, &python);
     ms_stack_native(&native);
-    muster__stack__init(&m);
     m.python = (char *)(uintptr_t)ms_buf_str(&python);
     m.native = (char *)(uintptr_t)ms_buf_str(&native);
     if (m.python && m.native)
         reply_message(r, &m.base);
     else
         ms_request_fail_text(r, MUSTER__FAILURE__KIND__NO_MEMORY, "out of memory");
-    ms_buf_finish(&python);
-    ms_buf_finish(&native);
 }
 
 const char *ms_host_address(const struct ms_host *h)
@@ -78,7 +72,8 @@ const char *ms_host_address(const struct ms_host *h)
     return h->boot->host[0] ? h->boot->host : "127.0.0.1";
 }
 
-int ms_host_hold_ports(struct ms_host *h, uint32_t count, struct ms_error *err)
+/* With the lock held. */
+static int hold_ports(struct ms_host *h, uint32_t count, struct ms_error *err)
 {
     size_t before = h->port_count;
 
@@ -104,30 +99,47 @@ int ms_host_hold_ports(struct ms_host *h, uint32_t count, struct ms_error *err)
     return 0;
 }
 
+int ms_host_alloc_ports(void *arg,
+                        uint32_t count,
+                        uint32_t *ports,
+                        struct ms_error *err)
+{
+    struct ms_host *h = arg;
+    int rc;
+
+    pthread_mutex_lock(&h->lock);
+    rc = hold_ports(h, count, err);
+    if (rc == 0)
+        memcpy(ports, h->ports + h->port_count - count, count * sizeof *ports);
+    pthread_mutex_unlock(&h->lock);
+    return rc;
+}
+
+int ms_host_hold_port(struct ms_host *h, uint32_t *port, struct ms_error *err)
+{
+    return ms_host_alloc_ports(h, 1, port, err);
+}
+
 static void do_alloc_ports(struct ms_host *h, struct ms_request *r)
 {
     Muster__AllocPorts *ask = muster__alloc_ports__unpack(NULL, r->len, r->body);
+    Muster__Ports m = MUSTER__PORTS__INIT;
+    uint32_t ports[MS_PORTS_MAX];
     struct ms_error err = {0};
-    Muster__Ports m;
-    int rc;
 
     if (!ask) {
         ms_request_fail_text(
             r, MUSTER__FAILURE__KIND__BAD_ARGUMENT, "not an AllocPorts message");
         return;
     }
-    pthread_mutex_lock(&h->lock);
-    rc = ms_host_hold_ports(h, ask->count, &err);
-    if (rc == 0) {
-        muster__ports__init(&m);
+    if (ms_host_alloc_ports(h, ask->count, ports, &err) < 0) {
+        ms_request_fail_text(r, MUSTER__FAILURE__KIND__REFUSED, "%s", err.text);
+    } else {
         m.host = (char *)(uintptr_t)ms_host_address(h);
         m.n_ports = ask->count;
-        m.ports = h->ports + h->port_count - ask->count;
+        m.ports = ports;
         reply_message(r, &m.base);
     }
-    pthread_mutex_unlock(&h->lock);
-    if (rc < 0)
-        ms_request_fail_text(r, MUSTER__FAILURE__KIND__REFUSED, "%s", err.text);
     muster__alloc_ports__free_unpacked(ask, NULL);
 }
 

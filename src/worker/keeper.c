@@ -1,3 +1,4 @@
+/* keeper.c - a child that holds a worker's memory, so that its death is known at once */
 #include "worker/keeper.h"
 #include "base/clock.h"
 

@@ -1,3 +1,4 @@
+/* stack.c - the stacks of all threads of this process, native and Python's */
 #include "worker/stack.h"
 #include "base/cleanup.h"
 #include "base/limits.h"

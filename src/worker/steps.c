@@ -1,3 +1,4 @@
+/* steps.c - runs the steps of a cluster in the engine, one after the other */
 #include "worker/steps.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -6,7 +7,9 @@
 #include <string.h>
 
 struct ms_steps {
-    struct ms_steps_options o;
+    struct ms_server *server;
+    ms_steps_done_fn *on_done;
+    void *arg;
     Muster__RunSteps *run;   /* under way, or the last one; NULL: there was none */
     Muster__StepsDone *done; /* its answers so far */
     bool is_over;
@@ -14,12 +17,13 @@ struct ms_steps {
 
 static void next(struct ms_steps *s);
 
-struct ms_steps *ms_steps_create(const struct ms_steps_options *o)
+struct ms_steps *
+ms_steps_create(struct ms_server *server, ms_steps_done_fn *on_done, void *arg)
 {
     struct ms_steps *s = calloc(1, sizeof *s);
 
     if (s)
-        s->o = *o;
+        *s = (struct ms_steps){.server = server, .on_done = on_done, .arg = arg};
     return s;
 }
 
@@ -44,7 +48,7 @@ void ms_steps_destroy(struct ms_steps *s)
 static void finish(struct ms_steps *s)
 {
     s->is_over = true;
-    s->o.on_done(s->o.arg, s->done);
+    s->on_done(s->arg, s->done);
 }
 
 /* A failure of our own; without memory for it the run ends without a failure, and with
@@ -107,7 +111,7 @@ static int op_of(struct ms_steps *s, const Muster__Step *step)
 {
     if (step->op)
         return step->op < MS_OP_METHOD ? (int)step->op : -EINVAL;
-    return ms_server_submit_method(s->o.server, step->engine, step->method);
+    return ms_server_submit_method(s->server, step->engine, step->method);
 }
 
 static void next(struct ms_steps *s)
@@ -127,7 +131,7 @@ static void next(struct ms_steps *s)
         return;
     }
     body = ms_bytes_copy(step->arguments[0].data, step->arguments[0].len);
-    if (!body || !ms_server_submit(s->o.server,
+    if (!body || !ms_server_submit(s->server,
                                    (uint16_t)op,
                                    (uint8_t)step->codec,
                                    body,
@@ -167,7 +171,7 @@ static void refuse(struct ms_steps *s, Muster__RunSteps *run)
     done.uid = run->uid;
     done.run = run->run;
     done.failure = &failure;
-    s->o.on_done(s->o.arg, &done);
+    s->on_done(s->arg, &done);
     muster__run_steps__free_unpacked(run, NULL);
 }
 
@@ -178,7 +182,7 @@ void ms_steps_run(struct ms_steps *s, Muster__RunSteps *run)
     if (s->run && s->run->run == run->run) {
         muster__run_steps__free_unpacked(run, NULL);
         if (s->is_over)
-            s->o.on_done(s->o.arg, s->done);
+            s->on_done(s->arg, s->done);
         return;
     }
     done = s->run && !s->is_over ? NULL : done_create(run);

@@ -15,14 +15,12 @@
 
 struct ms_steps;
 
-struct ms_steps_options {
-    struct ms_server *server; /* of the engine */
-    /* A run is over; `done` is borrowed. Loop's thread. */
-    void (*on_done)(void *arg, const Muster__StepsDone *done);
-    void *arg;
-};
+/* A run is over; `done` is borrowed. Loop's thread. */
+typedef void ms_steps_done_fn(void *arg, const Muster__StepsDone *done);
 
-struct ms_steps *ms_steps_create(const struct ms_steps_options *o);
+/* `server` is the engine's. NULL: out of memory. */
+struct ms_steps *
+ms_steps_create(struct ms_server *server, ms_steps_done_fn *on_done, void *arg);
 /* Before the server, and not while a run is under way on a loop that still runs. */
 void ms_steps_destroy(struct ms_steps *s);
 

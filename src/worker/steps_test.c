@@ -59,8 +59,7 @@ static void make_steps(void *arg)
 {
     struct bench *b = arg;
 
-    b->steps = ms_steps_create(&(struct ms_steps_options){
-        .server = b->rig.server, .on_done = on_done, .arg = b});
+    b->steps = ms_steps_create(b->rig.server, on_done, b);
 }
 
 static void drop_steps(void *arg)

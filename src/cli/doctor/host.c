@@ -1,6 +1,6 @@
 /* host.c - doctor: what the machine gives to workers */
-#include "agent/cgroup.h"
-#include "agent/machine.h"
+#include "agent/machine/cgroup.h"
+#include "agent/machine/machine.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "cli/doctor/doctor.h"

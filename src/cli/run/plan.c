@@ -1,6 +1,6 @@
 /* plan.c - `muster plan`: where the ranks of a job would go */
 #include "job/plan.h"
-#include "agent/machine.h"
+#include "agent/machine/machine.h"
 #include "base/cleanup.h"
 #include "cli/out.h"
 #include "cli/run/run.h"

@@ -1,6 +1,6 @@
 #include "head/clusters/bringup_failure.h"
 #include "base/cleanup.h"
-#include "cluster/copy.h"
+#include "base/proto.h"
 #include "head/op.h"
 
 #include <errno.h>

@@ -8,7 +8,7 @@
  */
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "cluster/copy.h"
+#include "base/proto.h"
 #include "cluster/spec.h"
 #include "cluster/status.h"
 #include "head/clusters/bringup.h"

@@ -1,5 +1,5 @@
 #include "base/cleanup.h"
-#include "cluster/copy.h"
+#include "base/proto.h"
 #include "head/answer.h"
 #include "head/drivers/driver_impl.h"
 #include "head/op.h"

@@ -1,6 +1,6 @@
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "cluster/copy.h"
+#include "base/proto.h"
 #include "head/drivers/uplink_impl.h"
 #include "head/fields.h"
 #include "head/head_impl.h"

@@ -1,6 +1,6 @@
 /* Groups that we have: a head that was started again learns of them from us. */
 #include "base/cleanup.h"
-#include "cluster/copy.h"
+#include "base/proto.h"
 #include "head/drivers/uplink_impl.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 #include "base/cleanup.h"
-#include "cluster/copy.h"
+#include "base/proto.h"
 #include "head/clusters/wanted.h"
 #include "head/drivers/driver.h"
 #include "head/fields.h"

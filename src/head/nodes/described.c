@@ -1,7 +1,7 @@
 #include "head/nodes/described.h"
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "cluster/copy.h"
+#include "base/proto.h"
 #include "head/fields.h"
 #include "io/addr.h"
 #include "resource/shape.h"

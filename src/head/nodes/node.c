@@ -1,6 +1,6 @@
 #include "head/nodes/node.h"
 #include "base/cleanup.h"
-#include "cluster/copy.h"
+#include "base/proto.h"
 #include "head/clusters/clusters.h"
 #include "head/clusters/place.h"
 #include "head/clusters/ports.h"

@@ -1,6 +1,6 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "cluster/copy.h"
+#include "base/proto.h"
 #include "head/head_impl.h"
 #include "head/request.h"
 #include "head/rest/rest_impl.h"

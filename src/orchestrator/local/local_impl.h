@@ -11,7 +11,7 @@
 #ifndef MS_ORCHESTRATOR_LOCAL_LOCAL_IMPL_H
 #define MS_ORCHESTRATOR_LOCAL_LOCAL_IMPL_H
 
-#include "agent/cgroup.h"
+#include "agent/machine/cgroup.h"
 #include "base/clock.h"
 #include "orchestrator/local/lent.h"
 #include "orchestrator/local/local.h"

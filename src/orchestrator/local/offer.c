@@ -1,6 +1,6 @@
 #include "orchestrator/local/offer.h"
 
-#include "agent/machine.h"
+#include "agent/machine/machine.h"
 #include "base/cleanup.h"
 #include "resource/shape.h"
 

@@ -1,0 +1,344 @@
+/* process.c - in a zygote: requests in, forks, and reports of them */
+#include "agent/zygotes/process.h"
+#include "base/cleanup.h"
+#include "base/limits.h"
+#include "base/proto.h"
+#include "io/proc.h"
+#include "io/sock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+
+/* Facts of the process, set by the first ms_zygote_next. */
+static struct {
+    bool ready;
+    int signal_fd; /* SIGCHLD */
+    sigset_t mask_before;
+    uint8_t *room;    /* MS_SPAWN_MAX bytes for a request */
+    char *uid_digits; /* in the memory behind /proc/self/environ; NULL: none */
+    char *args;       /* the memory behind /proc/self/cmdline; NULL: unknown */
+    size_t args_len;
+} side = {.signal_fd = -1};
+
+/* ---- once ------------------------------------------------------------------------ */
+
+/* Fields 48 to 51 of /proc/self/stat: where arguments and environment begin and end. */
+static bool find_areas(uintptr_t at[4])
+{
+    char text[1024], *field;
+    MS_CLEANUP(ms_cleanup_fd) int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+
+    if (n <= 0)
+        return false;
+    text[n] = 0;
+    field = strrchr(text, ')');
+    for (int i = 2; field && i < 48; i++)
+        field = strchr(field + 1, ' ');
+    for (int i = 0; i < 4; i++) {
+        if (!field)
+            return false;
+        at[i] = (uintptr_t)strtoull(field, &field, 10);
+    }
+    return at[0] && at[0] < at[1] && at[2] && at[2] < at[3];
+}
+
+static void remember_areas(void)
+{
+    static const char name[] = "MUSTER_WORKER_UID=";
+    uintptr_t at[4];
+
+    if (!find_areas(at))
+        return;
+    side.args = (char *)at[0];
+    side.args_len = at[1] - at[0];
+    for (char *e = (char *)at[2]; e < (char *)at[3]; e += strlen(e) + 1)
+        if (!strncmp(e, name, sizeof name - 1) && strlen(e) == sizeof name - 1 + 16)
+            side.uid_digits = e + sizeof name - 1;
+}
+
+static int begin(void)
+{
+    sigset_t mask;
+
+    if (!side.room)
+        side.room = malloc(MS_SPAWN_MAX);
+    if (!side.room)
+        return -ENOMEM;
+    if (!side.args)
+        remember_areas();
+    sigemptyset(&mask);
+    sigaddset(&mask, SIGCHLD);
+    if (sigprocmask(SIG_BLOCK, &mask, &side.mask_before) < 0)
+        return -errno;
+    side.signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (side.signal_fd < 0)
+        return -errno;
+    side.ready = true;
+    return 0;
+}
+
+/* Undo `begin`, in a child. */
+static void end(void)
+{
+    ms_fd_close(&side.signal_fd);
+    if (side.ready)
+        sigprocmask(SIG_SETMASK, &side.mask_before, NULL);
+    side.ready = false;
+}
+
+/* ---- to the agent ---------------------------------------------------------------- */
+
+/* Blocks until the agent has room. `body` is that of the case. */
+static int send_event(int fd, Muster__ZygoteEvent__BodyCase body_case, const void *body)
+{
+    Muster__ZygoteEvent event = MUSTER__ZYGOTE_EVENT__INIT;
+    MS_CLEANUP(ms_buf_finish) struct ms_buf data = {0};
+
+    event.body_case = body_case;
+    event.loaded = (Muster__LoadedFile *)(uintptr_t)body; /* a union of pointers */
+    if (ms_proto_pack(&event.base, &data) < 0)
+        return -ENOMEM;
+    for (;;) {
+        struct pollfd p = {.fd = fd, .events = POLLOUT};
+        ssize_t n = ms_fds_send(fd, data.data, data.len, NULL, 0);
+
+        if (n != -EAGAIN)
+            return n < 0 ? (int)n : 0;
+        if (poll(&p, 1, -1) < 0 && errno != EINTR)
+            return -errno;
+    }
+}
+
+int ms_zygote_loaded(int fd, const char *path, uint64_t size, int64_t mtime_ns)
+{
+    Muster__LoadedFile file = MUSTER__LOADED_FILE__INIT;
+
+    file.path = (char *)(uintptr_t)path;
+    file.size = size;
+    file.mtime_ns = mtime_ns;
+    return send_event(fd, MUSTER__ZYGOTE_EVENT__BODY_LOADED, &file);
+}
+
+int ms_zygote_changed(int fd, const char *entry)
+{
+    Muster__ChangedVariable changed = MUSTER__CHANGED_VARIABLE__INIT;
+
+    changed.entry = (char *)(uintptr_t)entry;
+    return send_event(fd, MUSTER__ZYGOTE_EVENT__BODY_CHANGED, &changed);
+}
+
+int ms_zygote_ready(int fd, const char *problem, bool forkable)
+{
+    Muster__ZygoteReady ready = MUSTER__ZYGOTE_READY__INIT;
+    /* a traceback may be long; a message is one packet */
+    MS_CLEANUP(ms_cleanup_free) char *text = strndup(problem, MS_LOG_LINE_MAX);
+
+    if (!text)
+        return -ENOMEM;
+    ready.pid = getpid();
+    ready.problem = text;
+    ready.forkable = forkable;
+    return send_event(fd, MUSTER__ZYGOTE_EVENT__BODY_READY, &ready);
+}
+
+int ms_zygote_started(int fd, uint64_t uid, pid_t pid, int error)
+{
+    Muster__Spawned spawned = MUSTER__SPAWNED__INIT;
+
+    if (pid > 0)
+        setpgid(pid,
+                pid); /* as the child does: its group can be signalled from now on */
+    spawned.uid = uid;
+    spawned.pid = pid;
+    spawned.error = error;
+    return send_event(fd, MUSTER__ZYGOTE_EVENT__BODY_SPAWNED, &spawned);
+}
+
+static int report_reaped(int fd, pid_t pid, int status)
+{
+    Muster__Reaped reaped = MUSTER__REAPED__INIT;
+
+    reaped.pid = pid;
+    reaped.status = status;
+    return send_event(fd, MUSTER__ZYGOTE_EVENT__BODY_REAPED, &reaped);
+}
+
+/* The group is killed while the dead leader still keeps its number. */
+static int reap(int fd)
+{
+    struct signalfd_siginfo ignored[8];
+    ssize_t n = read(side.signal_fd, ignored, sizeof ignored);
+
+    (void)n;
+    for (;;) {
+        siginfo_t info = {0};
+        int status, rc;
+
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || !info.si_pid)
+            return 0;
+        ms_proc_group_kill(info.si_pid, SIGKILL);
+        if (waitpid(info.si_pid, &status, 0) != info.si_pid)
+            return -errno;
+        rc = report_reaped(fd, info.si_pid, status);
+        if (rc < 0)
+            return rc;
+    }
+}
+
+/* ---- from the agent -------------------------------------------------------------- */
+
+void ms_zygote_request_finish(struct ms_zygote_request *r)
+{
+    if (r->message)
+        muster__zygote_request__free_unpacked(r->message, NULL);
+    for (size_t i = 0; i < r->fd_count; i++)
+        ms_fd_close(&r->fds[i]);
+    *r = (struct ms_zygote_request){0};
+}
+
+static size_t fds_expected(const Muster__ZygoteRequest *m)
+{
+    switch (m->body_case) {
+    case MUSTER__ZYGOTE_REQUEST__BODY_SPAWN:
+        return MS_SPAWN_CGROUP;
+    case MUSTER__ZYGOTE_REQUEST__BODY_DERIVE:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+static int receive(int fd, struct ms_zygote_request *r)
+{
+    ssize_t n;
+
+    r->fd_count = MS_SPAWN_FDS;
+    n = ms_fds_recv(fd, side.room, MS_SPAWN_MAX, r->fds, &r->fd_count);
+    if (n <= 0) {
+        r->fd_count = 0;
+        return n == -ECONNRESET ? 0 : (int)n;
+    }
+    r->message = muster__zygote_request__unpack(NULL, (size_t)n, side.room);
+    if (!r->message || r->fd_count < fds_expected(r->message)) {
+        ms_zygote_request_finish(r);
+        return -EPROTO;
+    }
+    return 1;
+}
+
+int ms_zygote_next(int fd, struct ms_zygote_request *r)
+{
+    int rc = side.ready ? 0 : begin();
+
+    ms_zygote_request_finish(r);
+    while (rc == 0) {
+        struct pollfd p[] = {{.fd = fd, .events = POLLIN},
+                             {.fd = side.signal_fd, .events = POLLIN}};
+
+        if (poll(p, 2, -1) < 0 && errno != EINTR)
+            return -errno;
+        if (p[1].revents)
+            rc = reap(fd);
+        if (rc == -EPIPE || rc == -ECONNRESET)
+            return 0;
+        if (rc == 0 && p[0].revents) {
+            rc = receive(fd, r);
+            if (rc != -EAGAIN)
+                return rc;
+            rc = 0;
+        }
+    }
+    return rc;
+}
+
+/* ---- in the child ---------------------------------------------------------------- */
+
+/* "muster-worker cluster/rank" where the interpreter's arguments were, and the short
+ * name, whose 15 bytes keep the rank. */
+static void set_names(const Muster__Spawn *s)
+{
+    char rank[16], name[32];
+    int rank_len = snprintf(rank, sizeof rank, "/%u", s->rank);
+
+    snprintf(name, sizeof name, "%.*s%s", 15 - rank_len, s->cluster, rank);
+    ms_proc_set_name(name);
+    if (!side.args)
+        return;
+    memset(side.args, 0, side.args_len);
+    snprintf(side.args, side.args_len, "muster-worker %s%s", s->cluster, rank);
+}
+
+/* On the worker's own stderr, which is its log. */
+static int explain(int code, const char *what, const char *name)
+{
+    dprintf(STDERR_FILENO,
+            "[muster] cannot enter %s%s%s%s: %s\n",
+            what,
+            *name ? " '" : "",
+            name,
+            *name ? "'" : "",
+            strerrordesc_np(code));
+    return -code;
+}
+
+static int place(const struct ms_zygote_request *r, const Muster__Spawn *s)
+{
+    if (dup2(r->fds[MS_SPAWN_STDOUT], STDOUT_FILENO) < 0 ||
+        dup2(r->fds[MS_SPAWN_STDERR], STDERR_FILENO) < 0)
+        return -errno;
+    setpgid(0, 0);
+    if (r->fd_count > MS_SPAWN_CGROUP && write(r->fds[MS_SPAWN_CGROUP], "0", 1) < 0)
+        return explain(errno, "its memory control group", "");
+    if (*s->working_dir && chdir(s->working_dir) < 0)
+        return explain(errno, "the working folder", s->working_dir);
+    return 0;
+}
+
+static int be_worker(struct ms_zygote_request *r)
+{
+    const Muster__Spawn *s = r->message->spawn;
+    int rc = place(r, s);
+
+    ms_fd_close(&r->fds[MS_SPAWN_STDOUT]);
+    ms_fd_close(&r->fds[MS_SPAWN_STDERR]);
+    if (r->fd_count > MS_SPAWN_CGROUP)
+        ms_fd_close(&r->fds[MS_SPAWN_CGROUP]);
+    if (side.uid_digits) {
+        char digits[17];
+
+        snprintf(digits, sizeof digits, "%016" PRIx64, s->uid);
+        memcpy(side.uid_digits, digits, 16);
+    }
+    set_names(s);
+    return rc;
+}
+
+/* A zygote of its own: it goes when the one that made it goes. */
+static int be_zygote(struct ms_zygote_request *r)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    setpgid(0, 0);
+    return MS_TAKE_FD(r->fds[0]);
+}
+
+int ms_zygote_child(int fd, struct ms_zygote_request *r)
+{
+    end();
+    close(fd);
+    switch (r->message ? r->message->body_case : 0) {
+    case MUSTER__ZYGOTE_REQUEST__BODY_SPAWN:
+        return be_worker(r);
+    case MUSTER__ZYGOTE_REQUEST__BODY_DERIVE:
+        return be_zygote(r);
+    default:
+        return -EINVAL;
+    }
+}

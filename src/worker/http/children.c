@@ -1,0 +1,392 @@
+/* children.c - processes beside this worker, asked for by HTTP
+ *
+ * The agent starts, reaps and ends them: a worker that dies takes none of their exit codes
+ * with it, and leaves none of them behind.
+ */
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/name.h"
+#include "io/http/text.h"
+#include "worker/http/http_impl.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+enum child_state { CHILD_STARTING, CHILD_LIVES, CHILD_ENDED };
+
+/* Kept after its end, until somebody asks to kill it or forks another of its name. */
+struct child {
+    struct ms_list link;
+    struct ms_worker_http *http;
+    char role[MS_NAME_MAX + 1];
+    uint32_t index;
+    uint64_t uid;
+    int32_t pid;
+    enum child_state state;
+    struct http_wait wait; /* for its start, then for its end */
+    struct ms_timer deadline;
+};
+
+static void tell_health(struct ms_worker_http *h)
+{
+    ms_http_health_set(h, h->children_living);
+}
+
+static void child_ended(struct child *child)
+{
+    if (child->state != CHILD_ENDED)
+        child->http->children_living--;
+    child->state = CHILD_ENDED;
+}
+
+static void child_free(struct child *child)
+{
+    child_ended(child);
+    ms_list_remove(&child->link);
+    ms_timer_finish(&child->deadline);
+    free(child);
+}
+
+static struct child *child_find(struct ms_worker_http *h, const char *role, uint32_t i)
+{
+    ms_list_each (child, &h->children, struct child, link)
+        if (child->index == i && strcmp(child->role, role) == 0)
+            return child;
+    return NULL;
+}
+
+static struct child *child_by_uid(struct ms_worker_http *h, uint64_t uid)
+{
+    ms_list_each (child, &h->children, struct child, link)
+        if (child->uid == uid)
+            return child;
+    return NULL;
+}
+
+/* It goes on without whoever asked. */
+static void on_gone(struct http_wait *w)
+{
+    (void)w;
+}
+
+/* The connection that waited, if it still does. */
+static struct ms_http_conn *wait_end(struct child *child)
+{
+    ms_timer_cancel(&child->deadline);
+    return MS_TAKE(child->wait.conn);
+}
+
+static void on_deadline(void *arg)
+{
+    struct child *child = arg;
+    struct ms_http_conn *c = wait_end(child);
+
+    if (c)
+        ms_http_conn_fail(c,
+                          504,
+                          child->state == CHILD_STARTING
+                              ? "the agent has not started it in time"
+                              : "it has not ended in time");
+}
+
+/* ---- what is asked --------------------------------------------------------------- */
+
+/* "role" and "worker_index"; false: that was answered. */
+static bool
+take_name(struct ms_http_conn *c, const json_t *json, const char **role, uint32_t *i)
+{
+    const json_t *index = json_object_get(json, "worker_index");
+    struct ms_error err = {0};
+    uint64_t n = UINT32_MAX;
+
+    *role = json_string_value(json_object_get(json, "role"));
+    if (!*role || ms_name_check(*role, "role", &err) < 0) {
+        ms_http_conn_fail(c, 400, *role ? err.text : "'role' must be a string");
+        return false;
+    }
+    if (json_is_integer(index) && json_integer_value(index) >= 0)
+        n = (uint64_t)json_integer_value(index);
+    else if (json_is_string(index) &&
+             !ms_http_parse_decimal(json_string_value(index), &n))
+        n = UINT32_MAX;
+    if (n >= UINT32_MAX) {
+        ms_http_conn_fail(c, 400, "'worker_index' must be a number of at least 0");
+        return false;
+    }
+    *i = (uint32_t)n;
+    return true;
+}
+
+/* Words of a JSON array, NULL-terminated and borrowed; NULL: not an array of strings. */
+static char **take_words(const json_t *list, size_t *count)
+{
+    size_t n = json_array_size(list), i;
+    char **words = calloc(n + 1, sizeof *words);
+    json_t *word;
+
+    *count = n;
+    if (!words || n == 0) {
+        free(words);
+        return NULL;
+    }
+    json_array_foreach(list, i, word)
+    {
+        words[i] = (char *)(uintptr_t)json_string_value(word);
+        if (!words[i] || strlen(words[i]) != json_string_length(word)) {
+            free(words);
+            return NULL;
+        }
+    }
+    return words;
+}
+
+static char *variable(const char *name, const json_t *value)
+{
+    MS_CLEANUP(ms_cleanup_free) char *text = NULL;
+    char *out = NULL;
+
+    if (!*name || strchr(name, '='))
+        return NULL;
+    if (!json_is_string(value))
+        text = json_dumps(value, JSON_ENCODE_ANY);
+    if (asprintf(&out, "%s=%s", name, text ? text : json_string_value(value)) < 0)
+        return NULL;
+    return out;
+}
+
+static void variables_free(char **env, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        free(env[i]);
+    free(env);
+}
+
+/* "NAME=value" of what /set_env has set and of what is asked; NULL: one of them is not
+ * possible, or no memory. */
+static char **take_env(const struct ms_worker_http *h, json_t *asked, size_t *count)
+{
+    json_t *all = json_copy(h->env), *value;
+    char **env = NULL;
+    const char *name;
+
+    *count = 0;
+    if (all && (!asked || json_object_update(all, asked) == 0))
+        env = calloc(json_object_size(all) + 1, sizeof *env);
+    json_object_foreach(all, name, value)
+    {
+        if (!env)
+            break;
+        env[*count] = variable(name, value);
+        if (!env[(*count)++]) {
+            variables_free(env, *count);
+            env = NULL;
+            *count = 0;
+        }
+    }
+    json_decref(all);
+    return env;
+}
+
+/* ---- fork ------------------------------------------------------------------------ */
+
+static int
+send_fork(struct child *child, char **words, size_t n, char **env, size_t vars)
+{
+    const struct ms_worker_http_options *o = &child->http->o;
+    Muster__ForkWorker fork = MUSTER__FORK_WORKER__INIT;
+    Muster__WorkerSpec spec = MUSTER__WORKER_SPEC__INIT;
+
+    spec.uid = child->uid;
+    spec.cluster = child->role;
+    spec.rank = child->index;
+    spec.start = MUSTER__START_KIND__START_COMMAND;
+    spec.command = words;
+    spec.n_command = n;
+    spec.env = env;
+    spec.n_env = vars;
+    fork.beside = o->boot->uid;
+    fork.spec = &spec;
+    return o->tell_agent(o->arg, MUSTER__WORKER_TO_AGENT__BODY_FORK, &fork);
+}
+
+static struct child *
+child_create(struct ms_worker_http *h, const char *role, uint32_t i)
+{
+    struct child *child = calloc(1, sizeof *child);
+
+    if (!child)
+        return NULL;
+    ms_list_add_tail(&h->children, &child->link);
+    child->http = h;
+    h->children_living++;
+    child->index = i;
+    child->wait.on_gone = on_gone;
+    snprintf(child->role, sizeof child->role, "%s", role);
+    child->uid = ms_random_id();
+    if (ms_timer_init(&child->deadline, h->o.loop, on_deadline, child) < 0) {
+        child_free(child);
+        return NULL;
+    }
+    return child;
+}
+
+static void fork_child(struct ms_worker_http *h,
+                       struct ms_http_conn *c,
+                       const char *role,
+                       uint32_t i,
+                       const json_t *json)
+{
+    json_t *asked = json_object_get(json, "env");
+    size_t words_count, env_count = 0;
+    MS_CLEANUP(ms_cleanup_free)
+    char **words = take_words(json_object_get(json, "raw_cmd"), &words_count);
+    bool has_env = asked && !json_is_null(asked);
+    char **env = !has_env || json_is_object(asked)
+                     ? take_env(h, has_env ? asked : NULL, &env_count)
+                     : NULL;
+    struct child *child = words && env ? child_create(h, role, i) : NULL;
+
+    if (!words) {
+        ms_http_conn_fail(c, 400, "'raw_cmd' must be a list of strings, and not empty");
+    } else if (!env) {
+        ms_http_conn_fail(c, 400, "'env' must be an object of names and values");
+    } else if (!child) {
+        ms_http_conn_fail(c, 503, "out of memory");
+    } else if (send_fork(child, words, words_count, env, env_count) < 0) {
+        child_free(child);
+        ms_http_conn_fail(c, 500, "the agent cannot be told");
+    } else {
+        ms_http_wait_begin(&child->wait, c);
+        ms_timer_set(&child->deadline, MS_AGENT_START_NS);
+        tell_health(h);
+    }
+    variables_free(env, env_count);
+}
+
+void ms_http_fork(struct ms_worker_http *h, struct ms_http_conn *c, json_t *json)
+{
+    struct child *old;
+    const char *role;
+    uint32_t i;
+
+    if (!take_name(c, json, &role, &i))
+        return;
+    old = child_find(h, role, i);
+    if (old && old->state != CHILD_ENDED) {
+        ms_http_conn_fail(c, 409, "a child of this role and index lives already");
+        return;
+    }
+    if (old)
+        child_free(old);
+    fork_child(h, c, role, i, json);
+}
+
+void ms_worker_http_forked(struct ms_worker_http *h, const Muster__Forked *m)
+{
+    struct child *child = child_by_uid(h, m->uid);
+    struct ms_http_conn *c;
+    char host[INET6_ADDRSTRLEN];
+
+    if (!child || child->state != CHILD_STARTING)
+        return;
+    c = wait_end(child);
+    child->pid = m->pid;
+    child->state = CHILD_LIVES;
+    if (*m->problem) {
+        child_free(child);
+        if (c)
+            ms_http_conn_fail(c, 500, m->problem);
+    } else if (c) {
+        ms_http_own_host(c, host);
+        ms_http_reply_json(
+            c,
+            200,
+            json_pack(
+                "{s:s, s:s, s:i}", "status", "success", "host", host, "pid", m->pid));
+    }
+    tell_health(h);
+}
+
+/* ---- kill ------------------------------------------------------------------------ */
+
+static void reply_killed(struct child *child, struct ms_http_conn *c)
+{
+    char text[MS_NAME_MAX + 64];
+
+    snprintf(text,
+             sizeof text,
+             "killed %s/%u (pid %d)",
+             child->role,
+             child->index,
+             child->pid);
+    child_free(child);
+    ms_http_reply_json(
+        c, 200, json_pack("{s:s, s:s}", "status", "success", "message", text));
+}
+
+static int send_kill(const struct child *child)
+{
+    const struct ms_worker_http_options *o = &child->http->o;
+    Muster__StopWorkers stop = MUSTER__STOP_WORKERS__INIT;
+    uint64_t uid = child->uid;
+
+    stop.uids = &uid;
+    stop.n_uids = 1;
+    stop.grace_ns = MS_STOP_GRACE_NS;
+    return o->tell_agent(o->arg, MUSTER__WORKER_TO_AGENT__BODY_KILL, &stop);
+}
+
+static void kill_child(struct child *child, struct ms_http_conn *c)
+{
+    if (child->state == CHILD_ENDED) {
+        reply_killed(child, c);
+    } else if (child->wait.conn) {
+        ms_http_conn_fail(c, 409, "somebody starts or kills it right now");
+    } else if (send_kill(child) < 0) {
+        ms_http_conn_fail(c, 500, "the agent cannot be told");
+    } else {
+        ms_http_wait_begin(&child->wait, c);
+        ms_timer_set(&child->deadline, MS_STOP_GRACE_NS + 2 * MS_END_NS);
+    }
+}
+
+void ms_http_kill(struct ms_worker_http *h, struct ms_http_conn *c, json_t *json)
+{
+    struct child *child;
+    const char *role;
+    uint32_t i;
+
+    if (!take_name(c, json, &role, &i))
+        return;
+    child = child_find(h, role, i);
+    if (child)
+        kill_child(child, c);
+    else
+        ms_http_conn_fail(c, 404, "there is no child of this role and index");
+}
+
+void ms_worker_http_child_ended(struct ms_worker_http *h, const Muster__WorkerExited *m)
+{
+    struct child *child = child_by_uid(h, m->uid);
+    struct ms_http_conn *c;
+
+    bool is_new;
+
+    if (!child || child->state == CHILD_ENDED)
+        return;
+    c = wait_end(child);
+    is_new = child->state == CHILD_STARTING;
+    child_ended(child);
+    if (c && is_new)
+        ms_http_conn_fail(c, 500, "it ended before it had begun");
+    else if (c)
+        reply_killed(child, c);
+    tell_health(h);
+}
+
+void ms_http_children_finish(struct ms_worker_http *h)
+{
+    ms_list_each (child, &h->children, struct child, link)
+        child_free(child);
+}

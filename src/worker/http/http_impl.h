@@ -1,0 +1,65 @@
+/* http_impl.h - what the files of a worker's HTTP share
+ *
+ * http.c      routes, who may, health, ports
+ * call.c      what the engine's thread answers
+ * children.c  processes beside the worker
+ */
+#ifndef MS_WORKER_HTTP_HTTP_IMPL_H
+#define MS_WORKER_HTTP_HTTP_IMPL_H
+
+#include "io/http/conn.h"
+#include "io/http/token.h"
+#include "worker/http/http.h"
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* What a request waits for; first in the struct that knows more. */
+struct http_wait {
+    struct ms_http_conn *conn; /* NULL: the client is gone */
+    void (*on_gone)(struct http_wait *w);
+};
+
+struct ms_worker_http {
+    struct ms_worker_http_options o;
+    struct ms_http_server server;
+    struct ms_http_token token;
+    _Atomic bool is_ending;
+    int end_fd; /* wakes the loop for the end */
+    struct ms_watch end_watch;
+    struct ms_list calls;    /* of the engine */
+    struct ms_list children; /* forked beside this worker */
+    size_t children_living;
+    json_t *env; /* what /set_env has set: for children */
+
+    pthread_mutex_t lock; /* guards the rest */
+    json_t *engines;      /* names */
+    size_t living;        /* children */
+    char *health;         /* the answer, NULL: no memory */
+};
+
+/* http.c */
+/* The request of `c` waits for `w`. */
+void ms_http_wait_begin(struct http_wait *w, struct ms_http_conn *c);
+/* Children came or went. */
+void ms_http_health_set(struct ms_worker_http *h, size_t living);
+
+/* The address by which the client has found us. */
+void ms_http_own_host(struct ms_http_conn *c, char out[INET6_ADDRSTRLEN]);
+
+/* call.c */
+void ms_http_call(struct ms_worker_http *h,
+                  struct ms_http_conn *c,
+                  const struct ms_http_request *r,
+                  uint16_t op);
+void ms_http_calls_end(struct ms_worker_http *h);
+void ms_http_calls_forget(struct ms_worker_http *h); /* the server is gone */
+void ms_http_calls_finish(struct ms_worker_http *h);
+
+/* children.c */
+void ms_http_fork(struct ms_worker_http *h, struct ms_http_conn *c, json_t *json);
+void ms_http_kill(struct ms_worker_http *h, struct ms_http_conn *c, json_t *json);
+void ms_http_children_finish(struct ms_worker_http *h);
+
+#endif
