@@ -55,6 +55,16 @@ def test_exits(cluster: Make) -> None:
     assert e.log_path in str(e) and "about to exit" in Path(e.log_path).read_text()
 
 
+@pytest.mark.parametrize("how", [("close_descriptors",), ("execute", "sleep", "60")])
+def test_cuts_itself_off(cluster: Make, how: tuple[str, ...]) -> None:
+    """It lives, and cannot be reached any more: it is ended, with that reason."""
+    start = time.monotonic()
+    e = fails_with_death(cluster(Echo), *how)
+    assert time.monotonic() - start < DEADLINE_S / 2
+    assert e.signal == signal.SIGKILL
+    assert "closed its link to the agent" in str(e)
+
+
 @pytest.mark.parametrize("code", [0, 7])
 def test_leaves_by_sys_exit(cluster: Make, code: int) -> None:
     e = fails_with_death(cluster(Echo), "sys_exit", code)

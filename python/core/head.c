@@ -150,12 +150,12 @@ static PyObject *get_joined(PyObject *self, void *unused)
     return PyBool_FromLong(h->own && ms_driver_session_is_joined(h->own));
 }
 
-static PyObject *get_resizes(PyObject *self, void *unused)
+static PyObject *get_changes(PyObject *self, void *unused)
 {
     struct head *h = (struct head *)self;
 
     (void)unused;
-    return PyLong_FromUnsignedLongLong(h->head ? ms_head_resizes(h->head) : 0);
+    return PyLong_FromUnsignedLongLong(h->head ? ms_head_changes(h->head) : 0);
 }
 
 static PyMethodDef head_methods[] = {
@@ -195,7 +195,7 @@ static PyGetSetDef head_getset[] = {
     {"http_token", get_http_token, NULL, NULL, NULL},
     {"alive", get_alive, NULL, NULL, NULL},
     {"joined", get_joined, NULL, NULL, NULL},
-    {"resizes", get_resizes, NULL, NULL, NULL},
+    {"changes", get_changes, NULL, NULL, NULL},
     {"node", head_node, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 

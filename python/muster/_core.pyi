@@ -152,7 +152,7 @@ class Head:
         """The head runs elsewhere."""
 
     @property
-    def resizes(self) -> int:
+    def changes(self) -> int:
         """Of any cluster, that this process knows of."""
 
     @property
@@ -464,7 +464,7 @@ class Host:
         describe: Callable[[BaseException, int], tuple[int, str, str, str, bytes]],
     ) -> None: ...
     @property
-    def resizes(self) -> int:
+    def changes(self) -> int:
         """Of any cluster, that this worker's agent has told of."""
 
     @property

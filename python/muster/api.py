@@ -95,12 +95,12 @@ def is_initialized() -> bool:
     return _session is not None
 
 
-def resizes() -> int:
+def changes() -> int:
     """Of any cluster, that this process knows of: a handle looks again when it grows."""
     host = _core.in_worker()
     if host is not None:
-        return host.resizes
-    return _session.head.resizes if _session is not None else 0
+        return host.changes
+    return _session.head.changes if _session is not None else 0
 
 
 def nodes() -> list[Node]:

@@ -153,7 +153,7 @@ class Cluster(View):
         self._nodes = nodes  # by index
         self._kept = [step.kept for step in steps]  # what they refer to in the store
         self._helpers: dict[int, list[Worker]] = {}
-        self._resizes = api.resizes()
+        self._changes = api.changes()
         if session.package is not None:
             send_again(session.package)
         spec["steps"] = [step.message for step in steps]
@@ -300,7 +300,7 @@ class Cluster(View):
         self._kept = []
         self._helpers = {}
         self._operation = None
-        self._resizes = api.resizes()
+        self._changes = api.changes()
         View.__init__(self, name, members, engine, timeout, codec, bound)
         self._bind()
         return self
@@ -508,11 +508,12 @@ class Cluster(View):
         self._resized(self._change("resize", asked))
 
     def _refresh(self) -> None:
-        """Somebody else may have resized it."""
-        known = api.resizes()
-        if known == self._resizes or self._gone:
+        """It may have been resized or initialized by another process."""
+        self._bound.refresh()
+        known = api.changes()
+        if known == self._changes or self._gone:
             return
-        self._resizes = known
+        self._changes = known
         try:
             asked = {"name": self._name}
             status = api.session().head.ask("find", asked).result(ANSWER_S)
@@ -534,7 +535,7 @@ class Cluster(View):
 
     def _resized(self, status: dict[str, Any]) -> None:
         """Its members are those that the head tells of."""
-        self._resizes = api.resizes()
+        self._changes = api.changes()
         kept = {w.uid: w for w in self._members}
         workers = [kept.get(w.uid, w) for w in self._take_workers(status)]
         self._members = tuple(workers)
@@ -635,7 +636,7 @@ def get_cluster(name: str) -> Cluster:
     handle._kept = []
     handle._helpers = {}
     handle._operation = None
-    handle._resizes = api.resizes()
+    handle._changes = api.changes()
     members = handle._take_workers(status)
     how = (ENGINE, said.timeout, said.codec, said.bound)
     View.__init__(handle, name, members, *how)

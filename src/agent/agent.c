@@ -64,9 +64,9 @@ static void on_start(struct ms_agent *a, Muster__HeadToAgent *m)
     ms_start_begin(a, m->request, m->start->workers, m->start->n_workers, NULL, 0);
 }
 
-static void on_resized(struct ms_agent *a, Muster__HeadToAgent *m)
+static void on_cluster_changed(struct ms_agent *a, Muster__HeadToAgent *m)
 {
-    ms_agent_note_resize(a);
+    ms_agent_note_change(a);
     ms_agent_done(a, m->request);
 }
 
@@ -149,7 +149,7 @@ static const struct {
     {MUSTER__HEAD_TO_AGENT__BODY_START, on_start},
     {MUSTER__HEAD_TO_AGENT__BODY_FORK, ms_fork_begin},
     {MUSTER__HEAD_TO_AGENT__BODY_RUN_STEPS, ms_worker_run_steps},
-    {MUSTER__HEAD_TO_AGENT__BODY_RESIZED, on_resized},
+    {MUSTER__HEAD_TO_AGENT__BODY_CHANGED, on_cluster_changed},
     {MUSTER__HEAD_TO_AGENT__BODY_KEEP_OBJECTS, on_keep_objects},
     {MUSTER__HEAD_TO_AGENT__BODY_STOP, on_stop},
     {MUSTER__HEAD_TO_AGENT__BODY_HOLD_PORT, on_hold_port},

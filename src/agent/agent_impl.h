@@ -156,8 +156,8 @@ void ms_starts_finish(struct ms_agent *a);
 
 /* RunSteps. */
 void ms_worker_run_steps(struct ms_agent *a, Muster__HeadToAgent *m);
-/* A cluster was resized: every process here can see that. */
-void ms_agent_note_resize(struct ms_agent *a);
+/* A cluster was resized or initialized: every process here can see that. */
+void ms_agent_note_change(struct ms_agent *a);
 /* Borrowed. */
 void ms_worker_steps_done(struct ms_worker *w, Muster__StepsDone *done);
 

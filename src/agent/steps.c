@@ -46,7 +46,7 @@ void ms_worker_steps_done(struct ms_worker *w, Muster__StepsDone *done)
             w->agent, w->steps_request, MUSTER__AGENT_TO_HEAD__BODY_STEPS_DONE, done);
 }
 
-void ms_agent_note_resize(struct ms_agent *a)
+void ms_agent_note_change(struct ms_agent *a)
 {
     MS_CLEANUP(ms_cleanup_free) char *path = NULL;
     struct ms_spin *page;
@@ -56,6 +56,6 @@ void ms_agent_note_resize(struct ms_agent *a)
         return;
     }
     page = ms_spin_open(path);
-    ms_spin_add_resize(page);
+    ms_spin_add_change(page);
     ms_spin_close(page);
 }

@@ -158,9 +158,10 @@
 #define MS_EXITS_KEPT       1024u /* ends that are remembered */
 #define MS_EXITS_LINES_KEPT 32u   /* of those, with their last lines */
 #define MS_ZYGOTES_MAX      32u   /* of one agent; then workers are executed */
-#define MS_STOP_GRACE_NS    (3 * MS_NS_PER_S) /* SIGTERM until SIGKILL */
-#define MS_END_NS           (2 * MS_NS_PER_S) /* SIGKILL until we no longer wait */
-#define MS_SUPERVISOR_NS    (4 * MS_NS_PER_S) /* for an agent that is to end */
+#define MS_STOP_GRACE_NS    (3 * MS_NS_PER_S)    /* SIGTERM until SIGKILL */
+#define MS_END_NS           (2 * MS_NS_PER_S)    /* SIGKILL until we no longer wait */
+#define MS_DETACHED_NS      (500 * MS_NS_PER_MS) /* link closed until it is killed */
+#define MS_SUPERVISOR_NS    (4 * MS_NS_PER_S)    /* for an agent that is to end */
 #define MS_SUPERVISOR_SWEEP_NS                                                         \
     (500 * MS_NS_PER_MS) /* until a new one looks for what others have left */
 #define MS_SWEEP_AGAIN_NS  (5 * MS_NS_PER_MS) /* an orphan within an exec */
