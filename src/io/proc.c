@@ -187,7 +187,7 @@ static bool has_pid(const struct ms_buf *pids, pid_t pid)
 /* One pass over /proc: add every living process whose parent is us or already found. */
 static bool add_descendants(struct ms_buf *found)
 {
-    MS_CLEANUP(cleanup_dir) DIR *proc = opendir("/proc");
+    MS_CLEANUP(ms_cleanup_dir) DIR *proc = opendir("/proc");
     size_t before = found->len;
     struct dirent *e;
 
@@ -209,7 +209,7 @@ void ms_proc_kill_descendants(void)
     enum { ROUNDS_MAX = 8 };
 
     for (int round = 0; round < ROUNDS_MAX; round++) {
-        MS_CLEANUP(cleanup_buf) struct ms_buf found = {0};
+        MS_CLEANUP(ms_buf_finish) struct ms_buf found = {0};
         const pid_t *at;
 
         while (add_descendants(&found))
