@@ -42,7 +42,7 @@ def fails_with_death(cluster: Any, method: str, *args: Any) -> muster.WorkerDied
             later.result(QUICK_S)
     e = caught.value
     assert (e.cluster, e.rank, e.pid) == (cluster.name, 0, cluster.pids[0])
-    assert e.node == api.session().head.node[0]
+    assert e.node == muster.nodes()[0].name
     assert f"{e.cluster}/0@{e.node}" in str(e) and str(e.pid) in str(e)
     assert wait_gone(cluster.pids) == []
     return e

@@ -203,9 +203,9 @@ class Cluster(View):
 
     def _give_up(self) -> None:
         self._fail()
-        head = self._require_owner().head
+        owner = self._require_owner()
         with suppress(Exception):
-            head.destroy_cluster(self._name, True, 0, 0, ANSWER_S)
+            owner.destroy_cluster(self._name, True, 0, 0)
 
     def _complete(self, status: dict[str, Any]) -> None:
         """It was created: what the head tells of it."""
@@ -471,12 +471,9 @@ class Cluster(View):
 
     def _change(self, verb: str, asked: dict[str, Any]) -> dict[str, Any]:
         try:
-            status: dict[str, Any] = (
-                self._require_owner().head.ask(verb, asked).result(None)
-            )
+            return self._require_owner().head.ask(verb, asked).result(None)
         except Refused as e:
             raise _refusal(e) from None
-        return status
 
     def _renew(self, head: _core.Head, worker: Worker, now: dict[str, Any]) -> None:
         former = worker.peer.uid
@@ -579,10 +576,8 @@ class Cluster(View):
         self._peers = []
         self._members = members
         self._first = self._destroyed
-        head = self._owner.head
-        if head.alive:
-            how = (self._is_maker, first, grace, grace + ANSWER_S)
-            head.destroy_cluster(self._name, *how)
+        if self._owner.head.alive:
+            self._owner.destroy_cluster(self._name, self._is_maker, first, grace)
         self._gone = True
 
     shutdown = destroy

@@ -3,7 +3,7 @@
 #include "agent/worker.h"
 #include "io/proc.h"
 #include "resource/shape.h"
-#include "store/server.h"
+#include "store/server/server.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -127,7 +127,7 @@ static void on_list_objects(struct ms_agent *a, Muster__HeadToAgent *m)
                         m->request,
                         MUSTER__FAILURE__KIND__REFUSED,
                         a->store ? "out of memory" : "it has no store");
-    ms_store_stats_free(stats);
+    muster__store_stats__free_unpacked(stats, NULL);
 }
 
 static void on_successor(struct ms_agent *a, Muster__HeadToAgent *m)

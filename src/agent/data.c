@@ -3,7 +3,7 @@
 #include "agent/machine/listen.h"
 #include "agent/machine/machine.h"
 #include "store/path.h"
-#include "store/server.h"
+#include "store/server/server.h"
 
 #include <linux/magic.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #include "agent/worker.h"
 #include "base/proto.h"
 #include "io/addr.h"
-#include "resource/visible.h"
+#include "resource/shape.h"
 
 #include <errno.h>
 #include <inttypes.h>

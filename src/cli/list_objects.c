@@ -42,15 +42,13 @@ static void print_holders(struct ms_buf *out, const Muster__StoredStatus *o)
 static void add_object(struct ms_grid *g, const struct ms_view_object *v)
 {
     const Muster__StoredStatus *o = v->object;
-    MS_CLEANUP(ms_buf_finish) struct ms_buf size = {0};
     MS_CLEANUP(ms_buf_finish) struct ms_buf age = {0};
     MS_CLEANUP(ms_buf_finish) struct ms_buf holders = {0};
 
-    ms_amount_print_bytes(o->len, &size);
     print_age(&age, o->age_ns);
     print_holders(&holders, o);
     ms_grid_add(g, NULL, "%s", v->at->node_name);
-    if (o->is_mirror)
+    if (o->is_replica)
         ms_grid_add(g,
                     NULL,
                     "%s:%llu",
@@ -58,7 +56,7 @@ static void add_object(struct ms_grid *g, const struct ms_view_object *v)
                     (unsigned long long)o->id);
     else
         ms_grid_add(g, NULL, "%llu", (unsigned long long)o->id);
-    ms_grid_add(g, NULL, "%s", ms_buf_str(&size));
+    ms_grid_add(g, NULL, "%s", ms_amount_bytes(o->len).text);
     ms_grid_add(g, o->is_spilled ? MS_STYLE_WARN : NULL, "%s", ms_view_object_where(o));
     ms_grid_add(g, NULL, "%s", ms_buf_str(&age));
     ms_grid_add(g, NULL, "%s", v->site);

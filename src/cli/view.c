@@ -33,14 +33,12 @@ static void add_node(struct ms_grid *g, struct ms_view_item i)
     const char *style = !n->alive    ? MS_STYLE_BAD
                         : n->suspect ? MS_STYLE_WARN
                                      : MS_STYLE_GOOD;
-    MS_CLEANUP(ms_buf_finish) struct ms_buf memory = {0};
 
-    ms_amount_print_bytes(n->memory, &memory);
     ms_grid_add(g, NULL, "%s", n->name);
     ms_grid_add(g, style, "%s", ms_view_node_word(n));
     ms_grid_add(g, NULL, "%d", (int)n->agent_pid);
     ms_grid_add(g, NULL, "%u", n->cpus);
-    ms_grid_add(g, NULL, "%s", ms_buf_str(&memory));
+    ms_grid_add(g, NULL, "%s", ms_amount_bytes(n->memory).text);
     ms_grid_add(g, NULL, "%u", n->gpus);
     ms_grid_add(g, NULL, "%s", n->n_addresses ? n->addresses[0] : "");
     ms_grid_add(g, style, "%s", n->detail);

@@ -3,7 +3,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/proto.h"
-#include "resource/visible.h"
+#include "resource/shape.h"
 
 #include <errno.h>
 #include <string.h>

@@ -20,7 +20,7 @@ struct ms_job_plan {
     const struct ms_claim **claims; /* [job->role_count], in the books */
 };
 
-/* Empty books; ms_books_add_shape adds a node to p->books. */
+/* Empty books; ms_books_node_came adds a node to p->books. */
 void ms_job_plan_init(struct ms_job_plan *p);
 void ms_job_plan_finish(struct ms_job_plan *p);
 

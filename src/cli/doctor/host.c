@@ -59,7 +59,6 @@ void ms_check_descriptors(struct ms_finding *f)
 
 void ms_check_shm(struct ms_finding *f)
 {
-    MS_CLEANUP(ms_buf_finish) struct ms_buf size = {0};
     struct statvfs fs;
     uint64_t bytes;
 
@@ -73,8 +72,7 @@ void ms_check_shm(struct ms_finding *f)
         return;
     }
     bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
-    ms_amount_print_bytes(bytes, &size);
-    ms_finding_set(f, "/dev/shm has %s free", ms_buf_str(&size));
+    ms_finding_set(f, "/dev/shm has %s free", ms_amount_bytes(bytes).text);
     if (bytes < SHM_GOOD)
         ms_finding_rate(
             f,

@@ -73,7 +73,6 @@ void ms_check_sessions(struct ms_finding *f)
 
 void ms_check_disk(struct ms_finding *f)
 {
-    MS_CLEANUP(ms_buf_finish) struct ms_buf size = {0};
     char path[MS_SESSION_DIR_MAX];
     struct statvfs fs;
     uint64_t bytes;
@@ -84,8 +83,7 @@ void ms_check_disk(struct ms_finding *f)
         return;
     }
     bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
-    ms_amount_print_bytes(bytes, &size);
-    ms_finding_set(f, "%s free for logs in %s", ms_buf_str(&size), path);
+    ms_finding_set(f, "%s free for logs in %s", ms_amount_bytes(bytes).text, path);
     if (bytes < DISK_GOOD)
         ms_finding_rate(f,
                         bytes < DISK_MIN ? MS_FINDING_FAIL : MS_FINDING_WARN,

@@ -37,7 +37,7 @@ add_described(const struct ms_cli *cli, struct ms_job_plan *p, const struct ms_j
             s->cpus = cpus;
         if (s->memory == 0)
             s->memory = memory;
-        if (ms_books_add_shape(&p->books, s, &err) < 0)
+        if (ms_books_node_came(&p->books, s, &err) < 0)
             return fail(cli, &err);
     }
     return MS_EXIT_OK;
@@ -53,7 +53,7 @@ static enum ms_exit add_running(const struct ms_cli *cli,
 
     for (size_t i = 0; i < s->n_nodes; i++)
         if (s->nodes[i]->alive && s->nodes[i]->shape) {
-            if (ms_books_add_shape(&p->books, s->nodes[i]->shape, &err) < 0)
+            if (ms_books_node_came(&p->books, s->nodes[i]->shape, &err) < 0)
                 return fail(cli, &err);
             (*count)++;
         }
@@ -86,7 +86,7 @@ look_here(const struct ms_cli *cli, struct ms_job_plan *p, struct nodes *n)
     struct ms_error err = {0};
 
     s = ms_machine_shape("localhost", NULL, &err);
-    if (!s || ms_books_add_shape(&p->books, s, &err) < 0)
+    if (!s || ms_books_node_came(&p->books, s, &err) < 0)
         return fail(cli, &err);
     n->count = 1;
     snprintf(n->whose, sizeof n->whose, "this machine");
@@ -177,7 +177,7 @@ enum ms_exit ms_plan_check(const struct ms_cli *cli,
 
     ms_job_plan_init(&plan);
     for (size_t i = 0; i < count; i++)
-        if (ms_books_add_shape(&plan.books, nodes[i], &err) < 0)
+        if (ms_books_node_came(&plan.books, nodes[i], &err) < 0)
             return fail(cli, &err);
     if (ms_job_plan_make(&plan, job, &table, &err) < 0)
         return print_misfit(cli, &table, &err);
