@@ -11,10 +11,8 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 enum { DEVICES_MAX = 4096, WITHIN_MAX = 30 * 24 * 3600, SHAPE_MAX = 4 << 20 };
 

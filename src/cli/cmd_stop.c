@@ -9,7 +9,6 @@
 
 #include <poll.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { GRACE_S = 3, GRACE_MAX_S = 86400 };
 
@@ -158,14 +157,10 @@ static void wait_head(const struct job *j)
 static enum ms_exit end(struct job *j)
 {
     Muster__StopRequest want = MUSTER__STOP_REQUEST__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     ProtobufCMessage *answer = NULL;
     Muster__Stopped *done;
     enum ms_exit code;
     char text[64];
-
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_STOP;
-    m.stop = &want;
 
     if (j->cluster)
         want.cluster = (char *)(uintptr_t)j->cluster;
@@ -177,8 +172,11 @@ static enum ms_exit end(struct job *j)
              j->workers,
              j->workers == 1 ? "" : "s");
     j->target.doing = text;
-    code = ms_target_ask(
-        &j->target, &m, ms_deadline_ns(j->target.timeout_ns, j->grace_ns), &answer);
+    code = ms_target_ask(&j->target,
+                         MUSTER__DRIVER_TO_HEAD__BODY_STOP,
+                         &want.base,
+                         ms_deadline_ns(j->target.timeout_ns, j->grace_ns),
+                         &answer);
     j->target.doing = NULL;
     if (code)
         return code;

@@ -7,9 +7,6 @@
 #include "head/rest/view_objects.h"
 #include "resource/amount.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { HOLDERS_SHOWN = 3 };
 
 static void print_age(struct ms_buf *out, uint64_t ns)
@@ -104,15 +101,16 @@ enum ms_exit ms_list_objects(const struct ms_cli *cli)
 {
     MS_CLEANUP(ms_target_finish) struct ms_target t;
     Muster__ListObjects want = MUSTER__LIST_OBJECTS__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     ProtobufCMessage *answer = NULL;
     Muster__Objects *all;
     enum ms_exit code = ms_target_init(&t, cli);
 
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_OBJECTS;
-    m.objects = &want;
     if (!code)
-        code = ms_target_ask(&t, &m, t.timeout_ns, &answer);
+        code = ms_target_ask(&t,
+                             MUSTER__DRIVER_TO_HEAD__BODY_OBJECTS,
+                             &want.base,
+                             t.timeout_ns,
+                             &answer);
     if (code)
         return code;
     all = (Muster__Objects *)answer;

@@ -14,6 +14,7 @@
 #ifndef MS_CLI_TARGET_H
 #define MS_CLI_TARGET_H
 
+#include "base/buf.h"
 #include "cli/cli.h"
 #include "io/session/session.h"
 #include "proto/muster.pb-c.h"
@@ -59,12 +60,18 @@ void ms_target_finish(struct ms_target *t);
 /* How many sessions run on this machine besides the target. */
 size_t ms_target_others(const struct ms_target *t);
 
-/* Ask the head (head/verbs.h): what answers, freed with protobuf_c_message_free_unpacked. Its
- * kind is as proto/muster.proto says; where that is Done, it is NULL. */
+/* Ask the head (head/verbs.h) with `want`, which is the body `what` of a DriverToHead: what
+ * answers, freed with protobuf_c_message_free_unpacked. Its kind is as proto/muster.proto
+ * says; where that is Done, it is NULL. */
 enum ms_exit ms_target_ask(const struct ms_target *t,
-                           const Muster__DriverToHead *m,
+                           Muster__DriverToHead__BodyCase what,
+                           const ProtobufCMessage *want,
                            int64_t timeout_ns,
                            ProtobufCMessage **answer);
+/* The request alone, packed. 0 or -ENOMEM. */
+int ms_target_pack(Muster__DriverToHead__BodyCase what,
+                   const ProtobufCMessage *want,
+                   struct ms_buf *out);
 /* The same in a reply to MS_OP_ASK. -EPROTO: it is no answer to what was asked. */
 int ms_target_read(Muster__DriverToHead__BodyCase asked,
                    const uint8_t *reply,

@@ -11,8 +11,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 
 /* One that is killed may have started another just before. */

@@ -3,7 +3,6 @@
 #include "base/cleanup.h"
 #include "base/name.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <string.h>
 

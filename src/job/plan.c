@@ -5,7 +5,6 @@
 #include "resource/shape.h"
 
 #include <errno.h>
-#include <string.h>
 
 static int no_memory(struct ms_error *err)
 {

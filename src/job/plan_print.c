@@ -6,7 +6,6 @@
 #include "resource/mapping.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 /* Which roles stand on each device: [role * devices + id]. */
 struct seen {

@@ -138,15 +138,16 @@ int ms_remote_log_take(const struct ms_remote_logs *f,
 static int read_piece(const struct ms_remote_logs *f, struct ms_remote_log *l)
 {
     Muster__ReadLog want;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     ProtobufCMessage *answer = NULL;
     Muster__LogPiece *piece;
     int rc;
 
     ms_remote_log_want(f, l, &want);
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG;
-    m.read_log = &want;
-    if (ms_target_ask(f->target, &m, f->target->timeout_ns, &answer))
+    if (ms_target_ask(f->target,
+                      MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG,
+                      &want.base,
+                      f->target->timeout_ns,
+                      &answer))
         return -EIO;
     piece = (Muster__LogPiece *)answer;
     ms_remote_log_move(l, piece);

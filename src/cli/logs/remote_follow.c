@@ -10,9 +10,7 @@
 #include "wire/frame.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
 /* Pieces of several logs that come within this time are printed in the order of their own
  * times. */
@@ -55,61 +53,57 @@ static void end_memory(struct follow *f)
     end(f, ms_out_fail(f->logs->target->cli, MS_EXIT_FAILED, "out of memory"));
 }
 
+static void drop(struct ms_call **c)
+{
+    if (*c) {
+        ms_call_cancel(*c);
+        ms_call_unref(*c);
+    }
+    *c = NULL;
+}
+
 /* ---- questions ------------------------------------------------------------------- */
 
-static struct ms_call *
-ask(struct follow *f, const Muster__DriverToHead *m, uint64_t tag)
+static struct ms_call *ask(struct follow *f,
+                           Muster__DriverToHead__BodyCase what,
+                           const ProtobufCMessage *want,
+                           uint64_t tag)
 {
-    size_t len = muster__driver_to_head__get_packed_size(m);
-    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = malloc(len + 1);
-    struct iovec iov = {packed, len};
+    MS_CLEANUP(ms_buf_finish) struct ms_buf packed = {0};
+    int rc = ms_target_pack(what, want, &packed);
+    struct iovec iov = {packed.data, packed.len};
     struct ms_call_spec spec = {.op = MS_OP_ASK,
                                 .codec = MS_CODEC_PROTO,
                                 .deadline_ns = ms_now_ns() + MS_HOLD_MAX_NS +
                                                f->logs->target->timeout_ns,
                                 .iov = &iov,
                                 .count = 1};
-    struct ms_call *c;
+    struct ms_call *c = rc == 0 ? ms_peer_call(f->peer, &spec) : NULL;
 
-    if (!packed)
-        return NULL;
-    muster__driver_to_head__pack(m, packed);
-    c = ms_peer_call(f->peer, &spec);
-    if (c && ms_call_notify(c, f->inbox, tag) < 0) {
-        ms_call_cancel(c);
-        ms_call_unref(c);
-        c = NULL;
-    }
-    return c;
+    if (c && ms_call_notify(c, f->inbox, tag) == 0)
+        return c;
+    drop(&c);
+    end_memory(f);
+    return NULL;
 }
 
 static void ask_status(struct follow *f)
 {
     Muster__StatusRequest want = MUSTER__STATUS_REQUEST__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_STATUS;
-    m.status = &want;
     want.seen = f->logs->change;
     want.wait_ns = MS_HOLD_MAX_NS;
-    f->status = ask(f, &m, TAG_STATUS);
-    if (!f->status)
-        end_memory(f);
+    f->status = ask(f, MUSTER__DRIVER_TO_HEAD__BODY_STATUS, &want.base, TAG_STATUS);
 }
 
 static void ask_log(struct follow *f, size_t i)
 {
     struct ms_remote_log *l = &f->logs->at[i];
     Muster__ReadLog want;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG;
-    m.read_log = &want;
     ms_remote_log_want(f->logs, l, &want);
     want.wait_ns = MS_HOLD_MAX_NS;
-    l->call = ask(f, &m, TAG_LOG + i);
-    if (!l->call)
-        end_memory(f);
+    l->call = ask(f, MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG, &want.base, TAG_LOG + i);
 }
 
 /* For each log that none is under way for. */
@@ -315,15 +309,6 @@ static int follow_open(struct follow *f, enum ms_tls_mode tls, struct ms_error *
     if (rc == 0)
         rc = watch_reader(f);
     return rc < 0 ? ms_error_sys(err, rc, "cannot follow") : 0;
-}
-
-static void drop(struct ms_call **c)
-{
-    if (*c) {
-        ms_call_cancel(*c);
-        ms_call_unref(*c);
-    }
-    *c = NULL;
 }
 
 static void follow_close(struct follow *f)

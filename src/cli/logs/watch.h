@@ -9,8 +9,6 @@
 #include "base/error.h"
 #include "io/session/session.h"
 
-#include <stdbool.h>
-
 struct ms_logwatch {
     int inotify;
     int ended; /* readable when the session has ended */

@@ -5,7 +5,6 @@
 #include "cli/target.h"
 #include "cli/view.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* How long a head may take; a person waits. */

@@ -1,8 +1,6 @@
 /* man.c - manual pages, from the table of commands */
 #include "cli/pages/pages.h"
 
-#include <string.h>
-
 /* One character; what roff would take for its own is escaped. */
 static void put(char c, FILE *f)
 {

@@ -8,9 +8,7 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* How long a driver that was told to end may take; inside of a Ray job, which Ray ends by
  * force after 3 s, less. */

@@ -13,12 +13,10 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 /* `muster hold PID DIR WORD...` runs a driver for the process PID, its parent: it ends
  * with the driver's exit code (128 and the signal, if that ended it), and ends the driver

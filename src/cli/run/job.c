@@ -5,10 +5,7 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/signalfd.h>
-#include <unistd.h>
 
 void ms_job_run_fail(struct ms_job_run *j, const char *what)
 {

@@ -8,7 +8,6 @@
 #include "resource/shape.h"
 
 #include <errno.h>
-#include <string.h>
 
 /* Which nodes it is over, said above the map. */
 struct nodes {

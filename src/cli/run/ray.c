@@ -10,10 +10,8 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <unistd.h>
 
 /* In the package, below job/. */
 #define FILE_NAME   "job.yaml"

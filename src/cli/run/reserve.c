@@ -3,7 +3,6 @@
 #include "cli/run/job.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- what has ended ---------------------------------------------------------------- */

@@ -4,8 +4,6 @@
 #include "cli/out.h"
 #include "cli/run/run.h"
 
-#include <errno.h>
-
 /* A start takes up to this, and the reservation is given up after that. */
 #define START_NS   (5 * MS_NS_PER_S)
 #define RESERVE_NS (600 * MS_NS_PER_S)

@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { DIGITS = 2 * MS_SECRET_FILE_SIZE };
 
