@@ -12,8 +12,8 @@
 
 #include "base/error.h"
 #include "plain/plain.h"
-#include "wire/client.h"
-#include "wire/server.h"
+#include "wire/client/client.h"
+#include "wire/server/server.h"
 
 #include <sys/uio.h>
 
@@ -154,6 +154,7 @@ extern PyMethodDef core_mapping_methods[];
 extern PyMethodDef core_fan_methods[];
 extern PyMethodDef core_dispatch_methods[];
 int core_rows_setup(PyObject *module);
+int core_constants_setup(PyObject *module);
 extern PyMethodDef core_head_functions[]; /* head_start.c */
 
 #endif

@@ -5,8 +5,8 @@
 #include "cli/progress.h"
 #include "cli/selector.h"
 #include "cli/target.h"
+#include "wire/client/tool.h"
 #include "wire/frame.h"
-#include "wire/tool.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #include "cli/doctor/doctor.h"
 #include "io/addr.h"
 #include "io/tcp.h"
-#include "wire/tls.h"
+#include "wire/transport/tls.h"
 
 #include <string.h>
 
