@@ -69,7 +69,7 @@ const char *ms_exit_text(const Muster__Exit *e, char *out, size_t room)
     else if (e->signaled)
         snprintf(what, sizeof what, "killed by signal %d", e->code);
     else if (e->code < 0)
-        snprintf(what, sizeof what, "lost"); /* nobody saw its end */
+        snprintf(what, sizeof what, "lost"); /* its exit status was not seen */
     else
         snprintf(what, sizeof what, "exit code %d", e->code);
     snprintf(out,
