@@ -48,7 +48,7 @@ static enum ms_exit parse(struct job *j)
     return MS_EXIT_OK;
 }
 
-/* Nobody's work ends by a guess. */
+/* With several sessions here, the one to stop must be named. */
 static enum ms_exit check_only(const struct job *j)
 {
     const struct ms_sessions *all = &j->target.sessions;
@@ -100,7 +100,7 @@ static enum ms_exit count(struct job *j)
                        near.best);
 }
 
-/* "y" or "yes" on a terminal; where there is none, nobody is asked. */
+/* Ask for "y" or "yes", if there is a terminal. */
 static enum ms_exit confirm(const struct job *j)
 {
     char answer[16] = "";

@@ -88,7 +88,7 @@ ms_out_fail(const struct ms_cli *cli, enum ms_exit code, const char *fmt, ...)
         return fail_memory();
     fflush(stdout);
     if (ferror(stdout) && ms_out_is_closed(STDOUT_FILENO)) {
-        free(text); /* it failed because nobody wants to know */
+        free(text); /* the reader has closed our output: not worth a message */
         return code;
     }
     fprintf(stderr, "muster %s: %s\n", cli->command->name, ms_out_clean(text));

@@ -53,7 +53,7 @@ struct ms_target {
 /* Is it named by an address? */
 bool ms_target_is_remote(const struct ms_cli *cli);
 
-/* Find it; nobody is asked yet. Finish it in any case. */
+/* Find it; no request is sent yet. Finish it also after a failure. */
 enum ms_exit ms_target_init(struct ms_target *t, const struct ms_cli *cli);
 void ms_target_finish(struct ms_target *t);
 

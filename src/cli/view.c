@@ -71,7 +71,7 @@ static enum ms_exit print_node_sum(const Muster__Status *s, size_t count, size_t
 
 /* ---- workers --------------------------------------------------------------------- */
 
-/* Ended though nobody asked it to, or badly. */
+/* It ended without being stopped, by a signal or with an exit code other than 0. */
 static bool has_failed(const Muster__WorkerStatus *w)
 {
     return w->exit && !w->exit->requested && (w->exit->signaled || w->exit->code != 0);

@@ -59,7 +59,7 @@ static int read_driver(struct ms_yaml_at at, void *out, struct ms_error *err)
     return rc;
 }
 
-/* What `muster run` itself tells the driver. */
+/* Variables that `muster run` sets for the driver. */
 static bool is_ours(const char *name)
 {
     return strcmp(name, "MUSTER_ADDRESS") == 0 ||

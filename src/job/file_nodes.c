@@ -235,7 +235,7 @@ static int by_name(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-/* Names are the nodes' own. */
+/* No two nodes have the same name. */
 static int
 check_names(const struct ms_job *job, struct ms_yaml_at at, struct ms_error *err)
 {

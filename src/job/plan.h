@@ -1,7 +1,7 @@
 /* plan.h - where every rank of a job's roles would go
  *
  * A plan is the books (resource/books.h) of some nodes, in which the roles of a job stand
- * one after the other, as if each had been created. Nothing is started, and nobody is
+ * one after the other, as if each had been created. Nothing is started, and no head is
  * asked: nodes and what is held of them already come in as they are.
  */
 #ifndef MS_JOB_PLAN_H

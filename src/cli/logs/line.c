@@ -3,15 +3,13 @@
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "cli/out.h"
+#include "cli/selector.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <string.h>
 
 /* Neighbouring ranks differ. */
 static const char *const styles[] = {"36", "35", "34", "33", "32"};
-
-enum { RANK_DIGITS_MAX = 9 };
 
 /* Copy what comes before `end` as a name; what comes behind it, or NULL. */
 static const char *
@@ -30,15 +28,13 @@ bool ms_logline_split(struct ms_logline *l)
 {
     const char *last = l->text + l->len, *at;
     struct ms_logline found = {0};
-    int digits = 0;
+    size_t digits;
 
     at = take_name(l->text, last, '/', found.cluster);
-    for (; at && at < last && isdigit((unsigned char)*at) && digits <= RANK_DIGITS_MAX;
-         at++, digits++)
-        found.rank = found.rank * 10 + (uint32_t)(*at - '0');
-    if (!at || !digits || digits > RANK_DIGITS_MAX || at == last || *at != '@')
+    digits = at ? ms_rank_parse(at, (size_t)(last - at), &found.rank) : 0;
+    if (!digits || at + digits == last || at[digits] != '@')
         return false;
-    at = take_name(at + 1, last, ':', found.node);
+    at = take_name(at + digits + 1, last, ':', found.node);
     if (!at || at == last || *at != ' ')
         return false;
     found.text = at + 1;

@@ -3,9 +3,9 @@
  * A daemon head has no logs of its own: each node keeps those of its workers. The head is
  * asked for them piece by piece. To follow them, one question for each log is under way,
  * which its node holds until there is something, and one for the head's status, which is
- * held until nodes or workers come or go: nothing is asked twice in vain. What comes then is
- * printed in the order in which it was written, by the nodes' clocks and as exact as the way
- * of a question to the node and back; what was there before comes log by log.
+ * held until nodes or workers come or go (long polling). What comes then is printed in the
+ * order in which it was written, by the nodes' clocks and as exact as a round trip to the
+ * node; what was there before comes log by log.
  *
  * remote.c         which logs there are, and what is in them now
  * remote_follow.c  what comes then
@@ -44,7 +44,7 @@ enum ms_exit ms_remote_logs_show(const struct ms_target *t, const struct ms_logv
 
 /* Which logs there are: those of a status are added. 0 or -ENOMEM. */
 int ms_remote_logs_add(struct ms_remote_logs *f, const Muster__Status *s);
-/* Ask for the status; says its own failure. */
+/* Ask for the status; prints its failure. */
 enum ms_exit ms_remote_logs_look(struct ms_remote_logs *f);
 
 /* The question for what comes next; borrows from `l`. */

@@ -1,8 +1,9 @@
 /* reorder.h - pieces of several logs, in the order of their times
  *
- * Pure: time is passed in. Pieces come over different ways, so an older one may come later:
- * each is kept for `hold_ns` after it came, and is given out then, behind all that are older
- * by their own time. What comes later than that is too late.
+ * Pure: time is passed in. Pieces come over different connections, so an older one may
+ * arrive later. Each is held for `hold_ns` after its arrival and given out behind all that
+ * are older by the time at which they were written. One that arrives after that is printed
+ * out of order.
  */
 #ifndef MS_CLI_LOGS_REORDER_H
 #define MS_CLI_LOGS_REORDER_H
@@ -11,7 +12,7 @@
 
 #include <stdint.h>
 
-/* Embedded in what is merged. */
+/* Embedded in a piece. */
 struct ms_reorder_item {
     struct ms_list link;
     int64_t due_ns;

@@ -40,18 +40,14 @@ bool ms_logview_is_worker(const char *name,
                           uint32_t *rank)
 {
     size_t len = find_stem(name), at;
-    unsigned long n = 0;
 
     for (at = len; at > 0 && isdigit((unsigned char)name[at - 1]); at--)
         ;
-    if (at == len || len - at > 9 || at < 2 || name[at - 1] != '-' ||
-        at - 1 > MS_NAME_MAX)
+    if (at < 2 || name[at - 1] != '-' || at - 1 > MS_NAME_MAX ||
+        !ms_rank_parse(name + at, len - at, rank))
         return false;
-    for (size_t i = at; i < len; i++)
-        n = n * 10 + (unsigned long)(name[i] - '0');
     memcpy(cluster, name, at - 1);
     cluster[at - 1] = 0;
-    *rank = (uint32_t)n;
     return true;
 }
 

@@ -69,8 +69,8 @@ void ms_help_print_command(const struct ms_cli_command *c, FILE *f)
             c->summary,
             c->name,
             c->options ? " [OPTION...]" : "",
-            c->operands[0] ? " " : "",
-            c->operands);
+            c->operands ? " " : "",
+            c->operands ? c->operands : "");
     if (c->text)
         fprintf(f, "\n%s\n", c->text);
     for (enum ms_opt id = 0; id < MS_OPT_COUNT; id++)
@@ -78,7 +78,7 @@ void ms_help_print_command(const struct ms_cli_command *c, FILE *f)
             add_option(&g, &ms_cli_options[id]);
     print_rows(&g, "options:", f);
     for (unsigned code = 0; code < MS_EXIT_COUNT; code++)
-        if (c->exits & (1u << code))
+        if (ms_cli_exits_with(c, code))
             add_row(&g, (char[]){(char)('0' + code), 0}, ms_cli_exits[code]);
     print_rows(&g, "exit codes:", f);
     ms_grid_finish(&g);

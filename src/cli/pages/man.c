@@ -67,11 +67,12 @@ static void put_option(const struct ms_cli_option *o, FILE *f)
     put_text(o->help, f);
 }
 
-static void put_exits(unsigned exits, FILE *f)
+/* `c` NULL: all. */
+static void put_exits(const struct ms_cli_command *c, FILE *f)
 {
     fputs(".SH EXIT STATUS\n", f);
     for (unsigned code = 0; code < MS_EXIT_COUNT; code++)
-        if (exits & (1u << code)) {
+        if (!c || ms_cli_exits_with(c, code)) {
             fprintf(f, ".TP\n\\fB%u\\fR\n", code);
             put_text(ms_cli_exits[code], f);
         }
@@ -128,7 +129,7 @@ static void put_program(FILE *f)
             put_text(c->summary, f);
         }
     put_environment(f);
-    put_exits((1u << MS_EXIT_COUNT) - 1, f);
+    put_exits(NULL, f);
     put_see_also(NULL, f);
 }
 
@@ -140,14 +141,14 @@ void ms_page_man(const struct ms_cli_command *c, FILE *f)
     }
     put_header(c, f);
     fprintf(f, "\\fBmuster %s\\fR [\\fIOPTION\\fR...] ", c->name);
-    put_text(c->operands, f);
+    put_text(c->operands ? c->operands : "", f);
     fputs(".SH DESCRIPTION\n", f);
     put_text(c->text ? c->text : c->summary, f);
     fputs(".SH OPTIONS\n", f);
     for (enum ms_opt id = 0; id < MS_OPT_COUNT; id++)
         if (ms_cli_shows(c, id))
             put_option(&ms_cli_options[id], f);
-    put_exits(c->exits, f);
+    put_exits(c, f);
     if (c->example)
         put_example(c->example, f);
     put_see_also(c, f);

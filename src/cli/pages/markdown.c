@@ -20,8 +20,8 @@ static void put_command(const struct ms_cli_command *c, FILE *f)
             "## muster %s\n\n`muster %s [OPTION...]%s%s`: %s\n\n",
             c->name,
             c->name,
-            c->operands[0] ? " " : "",
-            c->operands,
+            c->operands ? " " : "",
+            c->operands ? c->operands : "",
             c->summary);
     if (c->text)
         fprintf(f, "%s\n\n", c->text);
@@ -30,7 +30,7 @@ static void put_command(const struct ms_cli_command *c, FILE *f)
             put_option(&ms_cli_options[id], f);
     fputs("\nExit codes:", f);
     for (unsigned code = 0; code < MS_EXIT_COUNT; code++)
-        if (c->exits & (1u << code))
+        if (ms_cli_exits_with(c, code))
             fprintf(f, "%s %u %s", code ? ";" : "", code, ms_cli_exits[code]);
     fputs(".\n", f);
     if (c->example)

@@ -18,12 +18,12 @@
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 
-/* `muster hold PID DIR WORD...` runs a driver for the process PID, its parent: it ends
- * with the driver's exit code (128 and the signal, if that ended it), and ends the driver
- * when PID ends. Whatever the driver has started and left behind goes with it: this
- * process adopts it. When PID ends without a word, what its session in DIR has left goes
- * too (or the folder of a Ray of its own). SIGTERM is passed on, SIGUSR1 ends the driver by force, and SIGINT is for the
- * driver alone, which gets it from the same terminal. */
+/* `muster hold PID DIR WORD...` runs a driver for the process PID, its parent. It ends with
+ * the driver's exit code (128 and the signal, if one ended the driver), and ends the driver
+ * when PID ends. It is a subreaper: processes that the driver has left behind are ended too.
+ * If PID ends first, the session in DIR is removed, or the folder of a local Ray. SIGTERM is
+ * passed on, SIGUSR1 kills the driver, and SIGINT is left to the driver, which gets it from
+ * the same terminal. */
 
 /* How long those that the driver has left behind may take after SIGTERM. */
 #define LEFT_GRACE_NS (3 * MS_NS_PER_S)

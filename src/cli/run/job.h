@@ -4,7 +4,7 @@
  * reserve.c  its machines, by requests to the head, which owns the orchestrator
  * driver.c   its driver
  *
- * All of it runs on one loop; what the head's thread tells is posted there.
+ * All of it runs on one loop; events of the head's thread are posted there.
  */
 #ifndef MS_CLI_RUN_JOB_H
 #define MS_CLI_RUN_JOB_H
@@ -16,7 +16,7 @@
 
 #include <limits.h>
 
-enum { MS_RUN_SIGNALED = 128 }; /* what shells add to the signal that ended somebody */
+enum { MS_RUN_SIGNALED = 128 }; /* what shells add to the signal that ended a process */
 
 struct ms_job_run {
     const struct ms_run_spec *run;

@@ -92,7 +92,7 @@ look_here(const struct ms_cli *cli, struct ms_job_plan *p, struct nodes *n)
     return MS_EXIT_OK;
 }
 
-/* Does a head run that nobody had to name? */
+/* Is there a head to ask: one that was named, or one that runs here? */
 static bool is_head_here(const struct ms_cli *cli)
 {
     MS_CLEANUP(ms_sessions_finish) struct ms_sessions all = {0};

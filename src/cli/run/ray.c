@@ -17,7 +17,7 @@
 #define FILE_NAME   "job.yaml"
 #define FOLDER_NAME "work"
 
-/* How long its end may take when nobody waits for it any more. */
+/* How long the job may take to end after the command was interrupted twice. */
 #define LAST_NS (20 * MS_NS_PER_S)
 
 enum { SIGNALED = 128, LINE_MAX_BYTES = 1024 };

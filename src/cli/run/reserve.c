@@ -51,7 +51,7 @@ void ms_job_run_on_piece(void *arg, const char *key, const struct ms_lent_piece 
         free(e);
 }
 
-/* ---- what is told of a request ----------------------------------------------------- */
+/* ---- answers ----------------------------------------------------------------------- */
 
 static void report_reserved(const struct ms_job_run *j, const Muster__Reservation *m)
 {

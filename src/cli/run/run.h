@@ -46,7 +46,7 @@ enum ms_exit ms_run_sim(const struct ms_run_spec *r);
 int ms_run_signals(int *fd);
 
 /* Inside of a Ray job, where the driver's output and ours are one stream, each line of ours
- * begins with this: who shows it tells them apart. */
+ * begins with this mark, by which `muster run` outside tells them apart. */
 #define MS_RUN_MARK '\036'
 void ms_run_mark(const struct ms_run_spec *r);
 

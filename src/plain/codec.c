@@ -1,16 +1,16 @@
-#include "plain/tree.h"
 #include "base/cleanup.h"
+#include "plain/value.h"
 
 #include <errno.h>
 #include <string.h>
 
-struct ms_tree {
+struct ms_value_block {
     uint8_t *memory; /* the message; the tree points into it */
     uint8_t *at;     /* where the next part goes */
     struct muster_value root;
 };
 
-void ms_tree_free(struct ms_tree *t)
+void ms_value_block_free(struct ms_value_block *t)
 {
     free(t->memory);
     free(t);
@@ -97,7 +97,7 @@ static int measure(struct measure *m, struct ms_plain_cursor c, unsigned depth)
 
 /* ---- building; all of it was found right ----------------------------------------- */
 
-static void *take(struct ms_tree *t, size_t size)
+static void *take(struct ms_value_block *t, size_t size)
 {
     void *at = t->at;
 
@@ -116,10 +116,11 @@ static char *terminate(const char *text, size_t len)
 }
 
 static void
-build(struct ms_tree *t, struct ms_plain_cursor c, struct muster_value *out);
+build(struct ms_value_block *t, struct ms_plain_cursor c, struct muster_value *out);
 
-static void
-build_list(struct ms_tree *t, struct ms_plain_cursor list, struct muster_value *out)
+static void build_list(struct ms_value_block *t,
+                       struct ms_plain_cursor list,
+                       struct muster_value *out)
 {
     struct ms_plain_cursor at = list, c;
     size_t count = 0;
@@ -135,7 +136,7 @@ build_list(struct ms_tree *t, struct ms_plain_cursor list, struct muster_value *
     }
 }
 
-static void build_entries(struct ms_tree *t,
+static void build_entries(struct ms_value_block *t,
                           struct ms_plain_cursor map,
                           struct muster_value *out,
                           __typeof__(ms_plain_next_entry) *next)
@@ -160,7 +161,7 @@ static void build_entries(struct ms_tree *t,
     }
 }
 
-static void build_tensor(struct ms_tree *t,
+static void build_tensor(struct ms_value_block *t,
                          const struct ms_plain_item *item,
                          struct muster_value *out)
 {
@@ -181,7 +182,8 @@ static void build_tensor(struct ms_tree *t,
     out->tensor = tensor;
 }
 
-static void build(struct ms_tree *t, struct ms_plain_cursor c, struct muster_value *out)
+static void
+build(struct ms_value_block *t, struct ms_plain_cursor c, struct muster_value *out)
 {
     struct ms_plain_item item;
 
@@ -220,11 +222,11 @@ static void build(struct ms_tree *t, struct ms_plain_cursor c, struct muster_val
 }
 
 /* A tree with room for what was measured. Takes `memory`, also on failure. */
-static struct ms_tree *tree_create(uint8_t *memory, const struct measure *m)
+static struct ms_value_block *tree_create(uint8_t *memory, const struct measure *m)
 {
-    size_t head =
-        (sizeof(struct ms_tree) + MS_PLAIN_ALIGN - 1) / MS_PLAIN_ALIGN * MS_PLAIN_ALIGN;
-    struct ms_tree *t = malloc(head + m->size);
+    size_t head = (sizeof(struct ms_value_block) + MS_PLAIN_ALIGN - 1) /
+                  MS_PLAIN_ALIGN * MS_PLAIN_ALIGN;
+    struct ms_value_block *t = malloc(head + m->size);
 
     if (!t) {
         free(memory);
@@ -236,18 +238,18 @@ static struct ms_tree *tree_create(uint8_t *memory, const struct measure *m)
     return t;
 }
 
-static struct muster_value *rooted(struct ms_tree *t)
+static struct muster_value *rooted(struct ms_value_block *t)
 {
     t->root.tree = t;
     return &t->root;
 }
 
 struct muster_value *
-ms_tree_decode(uint8_t *memory, const uint8_t *body, size_t len, struct ms_error *err)
+ms_value_decode(uint8_t *memory, const uint8_t *body, size_t len, struct ms_error *err)
 {
     struct measure m = {.err = err};
     struct ms_plain_cursor c;
-    struct ms_tree *t;
+    struct ms_value_block *t;
 
     body = ms_plain_align(memory, body, len);
     c = (struct ms_plain_cursor){body, body + len};
@@ -262,15 +264,15 @@ ms_tree_decode(uint8_t *memory, const uint8_t *body, size_t len, struct ms_error
     return rooted(t);
 }
 
-struct muster_value *ms_tree_decode_arguments(uint8_t *memory,
-                                              const uint8_t *body,
-                                              size_t len,
-                                              struct ms_error *err)
+struct muster_value *ms_value_decode_arguments(uint8_t *memory,
+                                               const uint8_t *body,
+                                               size_t len,
+                                               struct ms_error *err)
 {
     struct measure m = {.size = 2 * sizeof(struct muster_value), .err = err};
     struct muster_value *parts;
     struct ms_plain_cursor c;
-    struct ms_tree *t;
+    struct ms_value_block *t;
 
     body = ms_plain_align(memory, body, len);
     c = (struct ms_plain_cursor){body, body + len};
@@ -293,10 +295,11 @@ struct muster_value *ms_tree_decode_arguments(uint8_t *memory,
     return rooted(t);
 }
 
-struct muster_value *ms_tree_bytes(uint8_t *memory, const uint8_t *body, size_t len)
+struct muster_value *
+ms_value_over_bytes(uint8_t *memory, const uint8_t *body, size_t len)
 {
     struct measure m = {0};
-    struct ms_tree *t = tree_create(memory, &m);
+    struct ms_value_block *t = tree_create(memory, &m);
     static char none[1];
 
     if (!t)
@@ -398,16 +401,16 @@ static void put(struct ms_plain_writer *w,
     }
 }
 
-void ms_tree_encode(struct ms_plain_writer *w,
-                    enum ms_plain_place place,
-                    const struct muster_value *v)
+void ms_value_encode(struct ms_plain_writer *w,
+                     enum ms_plain_place place,
+                     const struct muster_value *v)
 {
     put(w, place, v, 0);
 }
 
-void ms_tree_encode_arguments(struct ms_plain_writer *w,
-                              const struct muster_value *args,
-                              const struct muster_value *kwargs)
+void ms_value_encode_arguments(struct ms_plain_writer *w,
+                               const struct muster_value *args,
+                               const struct muster_value *kwargs)
 {
     if ((args && args->kind != MUSTER_LIST) || (kwargs && kwargs->kind != MUSTER_MAP))
         w->rc = -EINVAL;
@@ -430,7 +433,7 @@ int muster_value_encode(const struct muster_value *v, void **data, size_t *len)
     int rc;
 
     ms_plain_writer_init(&w);
-    ms_tree_encode(&w, MS_PLAIN_ROOT, v);
+    ms_value_encode(&w, MS_PLAIN_ROOT, v);
     rc = ms_plain_flatten(&w, &out, len);
     ms_plain_writer_finish(&w);
     if (rc == 0)
@@ -443,7 +446,7 @@ muster_value_decode(const void *data, size_t len, struct muster_error *err)
 {
     struct ms_error e = {.code = -ENOMEM, .text = "out of memory"};
     uint8_t *copy = ms_bytes_copy(data, len);
-    struct muster_value *v = copy ? ms_tree_decode(copy, copy, len, &e) : NULL;
+    struct muster_value *v = copy ? ms_value_decode(copy, copy, len, &e) : NULL;
 
     if (!v)
         muster_error_set(err, e.code, NULL, "%s", e.text);

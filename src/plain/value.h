@@ -1,11 +1,11 @@
-/* tree.h - values as objects: what is behind muster/value.h
+/* value.h - values as objects: what is behind muster/value.h
  *
  * A value that was made here owns its parts, each on the heap. A decoded one is a tree in
  * a single block, whose texts, bytes and tensors point into the message's own memory; its
  * root owns both, and its parts are read-only.
  */
-#ifndef MS_PLAIN_TREE_H
-#define MS_PLAIN_TREE_H
+#ifndef MS_PLAIN_VALUE_H
+#define MS_PLAIN_VALUE_H
 
 #include "base/error.h"
 #include "muster/value.h"
@@ -21,7 +21,7 @@ struct ms_tensor {
 };
 
 struct ms_entry;
-struct ms_tree;
+struct ms_value_block;
 
 struct muster_value {
     uint8_t kind;
@@ -47,8 +47,8 @@ struct muster_value {
         struct ms_tensor *tensor;
     };
     union {
-        struct ms_tree *tree;       /* of which this is the root; NULL: of none */
-        struct muster_value *above; /* while all of it is freed */
+        struct ms_value_block *tree; /* of which this is the root; NULL: of none */
+        struct muster_value *above;  /* while all of it is freed */
     };
 };
 
@@ -62,28 +62,29 @@ struct ms_entry {
  * the tree points into it and changes it. NULL: -EBADMSG, -E2BIG (beyond a limit) or
  * -ENOMEM, with the reason in err. */
 struct muster_value *
-ms_tree_decode(uint8_t *memory, const uint8_t *body, size_t len, struct ms_error *err);
+ms_value_decode(uint8_t *memory, const uint8_t *body, size_t len, struct ms_error *err);
 
 /* Likewise Arguments: a list of a list and a map. */
-struct muster_value *ms_tree_decode_arguments(uint8_t *memory,
-                                              const uint8_t *body,
-                                              size_t len,
-                                              struct ms_error *err);
+struct muster_value *ms_value_decode_arguments(uint8_t *memory,
+                                               const uint8_t *body,
+                                               size_t len,
+                                               struct ms_error *err);
 
 /* A bytes value over a block, without a copy. Takes `memory`, also on failure. NULL: out
  * of memory. */
-struct muster_value *ms_tree_bytes(uint8_t *memory, const uint8_t *body, size_t len);
+struct muster_value *
+ms_value_over_bytes(uint8_t *memory, const uint8_t *body, size_t len);
 
 /* Its root is of no use then, and in no list. */
-void ms_tree_free(struct ms_tree *t);
+void ms_value_block_free(struct ms_value_block *t);
 
 /* Write it. The writer borrows from the value. Failures are the writer's. */
-void ms_tree_encode(struct ms_plain_writer *w,
-                    enum ms_plain_place place,
-                    const struct muster_value *v);
+void ms_value_encode(struct ms_plain_writer *w,
+                     enum ms_plain_place place,
+                     const struct muster_value *v);
 /* `args`: a list or NULL; `kwargs`: a map or NULL. Else the writer fails with -EINVAL. */
-void ms_tree_encode_arguments(struct ms_plain_writer *w,
-                              const struct muster_value *args,
-                              const struct muster_value *kwargs);
+void ms_value_encode_arguments(struct ms_plain_writer *w,
+                               const struct muster_value *args,
+                               const struct muster_value *kwargs);
 
 #endif
