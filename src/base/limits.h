@@ -29,12 +29,8 @@
 #define MS_STREAM_KEPT_MAX  ((size_t)64 << 20)   /* bytes of a stream, to send again */
 #define MS_HANDSHAKE_NS     (10 * MS_NS_PER_S)   /* connect until proven */
 #define MS_LINK_GRACE_NS    (30 * MS_NS_PER_S)   /* a session without a connection */
-<<<<<<< HEAD
-#define MS_ANSWER_NS  (10 * MS_NS_PER_S) /* for what is answered at once */
-#define MS_VERDICT_NS (5 * MS_NS_PER_S)  /* EOF until somebody knows why */
-    =======
-#define MS_VERDICT_NS (5 * MS_NS_PER_S) /* EOF until the reason is known */
-    >>>>>>> wt-cli-next
+#define MS_ANSWER_NS        (10 * MS_NS_PER_S)   /* for what is answered at once */
+#define MS_VERDICT_NS       (5 * MS_NS_PER_S)    /* EOF until the reason is known */
 #define MS_SEEK_NS          (5 * MS_NS_PER_S)    /* a successor is asked for again */
 #define MS_CALL_TIMEOUT_NS  (7200 * MS_NS_PER_S) /* a call, unless told otherwise */
 #define MS_SPIN_NS          (100 * MS_NS_PER_US) /* poll before blocking */
@@ -177,9 +173,7 @@
 #define MS_STACK_THREADS_MAX 512u
 #define MS_SESSIONS_KEPT     16u /* log folders of ended sessions */
 
-    /* Agents that one head starts on its own machine. */
-    enum {
-        MS_NODES_HERE_MAX = 256
-    };
+/* Agents that one head starts on its own machine. */
+enum { MS_NODES_HERE_MAX = 256 };
 
 #endif
