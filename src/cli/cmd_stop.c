@@ -12,8 +12,8 @@
 
 enum { GRACE_S = 3, GRACE_MAX_S = 86400 };
 
-/* One run of the command. */
-struct job {
+/* What is to be stopped, and what that would end. */
+struct stop {
     const struct ms_cli *cli;
     struct ms_target target;
     const char *cluster; /* NULL: all of them */
@@ -23,7 +23,7 @@ struct job {
     bool is_daemon;
 };
 
-static enum ms_exit parse(struct job *j)
+static enum ms_exit parse(struct stop *j)
 {
     const char *const *words = j->cli->operands;
     size_t count = j->cli->operand_count;
@@ -49,7 +49,7 @@ static enum ms_exit parse(struct job *j)
 }
 
 /* With several sessions here, the one to stop must be named. */
-static enum ms_exit check_only(const struct job *j)
+static enum ms_exit check_only(const struct stop *j)
 {
     const struct ms_sessions *all = &j->target.sessions;
     char names[512] = "";
@@ -71,7 +71,7 @@ static enum ms_exit check_only(const struct job *j)
                        names);
 }
 
-static enum ms_exit count(struct job *j)
+static enum ms_exit count(struct stop *j)
 {
     struct ms_nearest near = {.word = j->cluster ? j->cluster : ""};
     MS_CLEANUP(ms_status_cleanup) Muster__Status *s = NULL;
@@ -101,7 +101,7 @@ static enum ms_exit count(struct job *j)
 }
 
 /* Ask for "y" or "yes", if there is a terminal. */
-static enum ms_exit confirm(const struct job *j)
+static enum ms_exit confirm(const struct stop *j)
 {
     char answer[16] = "";
 
@@ -123,7 +123,7 @@ static enum ms_exit confirm(const struct job *j)
     return ms_out_fail(j->cli, MS_EXIT_FAILED, "nothing was ended");
 }
 
-static enum ms_exit report(const struct job *j, const Muster__Stopped *done)
+static enum ms_exit report(const struct stop *j, const Muster__Stopped *done)
 {
     if (ms_cli_has(j->cli, MS_OPT_JSON))
         return ms_out_json(MS_JSON({"clusters", json_integer(done->clusters)},
@@ -142,7 +142,7 @@ static enum ms_exit report(const struct job *j, const Muster__Stopped *done)
 }
 
 /* It has answered, and ends: of this machine we see when it is gone. */
-static void wait_head(const struct job *j)
+static void wait_head(const struct stop *j)
 {
     const struct ms_session *s = j->target.session;
     struct pollfd head = {.fd = s ? ms_process_open(s->driver_pid) : -1,
@@ -154,7 +154,7 @@ static void wait_head(const struct job *j)
     close(head.fd);
 }
 
-static enum ms_exit end(struct job *j)
+static enum ms_exit end(struct stop *j)
 {
     Muster__StopRequest want = MUSTER__STOP_REQUEST__INIT;
     ProtobufCMessage *answer = NULL;
@@ -190,7 +190,7 @@ static enum ms_exit end(struct job *j)
 
 enum ms_exit ms_cmd_stop(const struct ms_cli *cli)
 {
-    struct job j = {.cli = cli};
+    struct stop j = {.cli = cli};
     enum ms_exit code = parse(&j);
 
     if (!code)

@@ -164,49 +164,29 @@ void ms_http_conn_reply(struct ms_http_conn *c,
         go_on(c); /* what was sent behind it */
 }
 
-/* With its quotes. It may be a text that was cut, or that a client has sent. */
-static void append_text(struct ms_buf *b, const char *text)
-{
-    json_t *clean = ms_json_string(text);
-    char *quoted = clean ? json_dumps(clean, JSON_ENCODE_ANY) : NULL;
-
-    ms_buf_printf(b, "%s", quoted ? quoted : "\"\"");
-    free(quoted);
-    json_decref(clean);
-}
-
-/* Without memory the answer is shorter than it should be, but one. */
-static void error_body(struct ms_buf *b, bool is_problem, int status, const char *text)
-{
-    ms_buf_init(b);
-    if (is_problem)
-        ms_buf_printf(b,
-                      "{\"type\": \"about:blank\", \"title\": \"%s\", \"status\": %d, "
-                      "\"detail\": ",
-                      ms_http_reason(status),
-                      status);
-    else
-        ms_buf_printf(b, "{\"status\": \"error\", \"error\": ");
-    append_text(b, text);
-    ms_buf_printf(b, "}\n");
-}
-
 void ms_http_conn_fail_with(struct ms_http_conn *c,
                             int status,
                             const char *more,
                             const char *text)
 {
     bool is_problem = c->server->ops->has_problems;
-    struct ms_buf body;
+    json_t *o = is_problem ? MS_JSON({"type", json_string("about:blank")},
+                                     {"title", json_string(ms_http_reason(status))},
+                                     {"status", json_integer(status)},
+                                     {"detail", ms_json_string(text)})
+                           : MS_JSON({"status", json_string("error")},
+                                     {"error", ms_json_string(text)});
+    MS_CLEANUP(ms_cleanup_free) char *json = o ? json_dumps(o, 0) : NULL;
+    MS_CLEANUP(ms_buf_finish) struct ms_buf body = {0};
 
-    error_body(&body, is_problem, status, text);
+    json_decref(o);
+    ms_buf_printf(&body, "%s\n", json ? json : "{}"); /* without memory: no reason */
     ms_http_conn_reply(c,
                        status,
                        is_problem ? "application/problem+json" : "application/json",
                        more,
                        body.data,
                        body.len);
-    ms_buf_finish(&body);
 }
 
 void ms_http_conn_fail(struct ms_http_conn *c, int status, const char *text)
