@@ -9,7 +9,7 @@
 #include "head/ops/answer.h"
 #include "head/ops/verbs.h"
 #include "io/session/secret.h"
-#include "wire/client/tool.h"
+#include "wire/client/blocking_call.h"
 #include "wire/frame.h"
 
 #include <errno.h>
@@ -225,15 +225,15 @@ enum ms_exit ms_target_ask(const struct ms_target *t,
         return ms_out_fail(t->cli, MS_EXIT_FAILED, "out of memory");
     snprintf(waiting, sizeof waiting, "waiting for %s", t->who);
     progress = ms_progress_start(t->cli, t->doing ? t->doing : waiting);
-    rc = ms_tool_call(t->address,
-                      t->secret,
-                      MS_OP_ASK,
-                      packed.data,
-                      packed.len,
-                      timeout_ns,
-                      &reply,
-                      &len,
-                      &err);
+    rc = ms_blocking_call(t->address,
+                          t->secret,
+                          MS_OP_ASK,
+                          packed.data,
+                          packed.len,
+                          timeout_ns,
+                          &reply,
+                          &len,
+                          &err);
     ms_progress_stop(progress);
     if (rc < 0)
         return fail_ask(t, rc, err.text);

@@ -1,10 +1,10 @@
-/* What a client is told of workers that ended. */
-#include "wire/client/verdicts.h"
+/* client_exits_test.c - what a client is told of workers that ended */
+#include "wire/client/client_impl.h"
 #include "wire/test_rig.h"
 
 struct site {
     struct ms_loop *loop;
-    struct ms_verdicts verdicts;
+    struct ms_client *client;
     unsigned asked, sought;
     uint64_t about; /* the last of both */
 };
@@ -25,40 +25,28 @@ static void seek(void *arg, uint64_t uid)
     s->about = uid;
 }
 
-static void ask_verdict(void *arg, uint64_t uid)
-{
-    ms_verdicts_ask(arg, uid);
-}
-
-static void ask_successor(void *arg, uint64_t uid)
-{
-    ms_verdicts_seek(arg, uid);
-}
-
 static int set_up(void **state)
 {
     static struct site s;
     static const uint8_t secret[32];
     struct ms_client_options o = {.secret = secret,
-                                  .ask_verdict = ask_verdict,
-                                  .ask_successor = ask_successor,
-                                  .verdict_ns = RIG_DEADLINE_NS};
+                                  .ask_exit = ask,
+                                  .ask_successor = seek,
+                                  .exit_wait_ns = RIG_DEADLINE_NS,
+                                  .arg = &s};
 
     s = (struct site){.loop = ms_loop_create()};
-    ms_verdicts_init(&s.verdicts, ask, seek, &s);
     o.loop = s.loop;
-    o.arg = &s.verdicts;
-    s.verdicts.client = ms_client_create(&o);
+    s.client = ms_client_create(&o);
     *state = &s;
-    return s.verdicts.client ? 0 : -1;
+    return s.client ? 0 : -1;
 }
 
 static int tear_down(void **state)
 {
     struct site *s = *state;
 
-    ms_client_destroy(s->verdicts.client, "over");
-    ms_verdicts_finish(&s->verdicts);
+    ms_client_destroy(s->client, "over");
     ms_loop_destroy(s->loop);
     return 0;
 }
@@ -68,14 +56,13 @@ static void end(struct site *s, uint64_t uid, int code)
     Muster__Exit exit = MUSTER__EXIT__INIT;
 
     exit.code = code;
-    ms_verdicts_add(&s->verdicts, uid, &exit);
+    ms_client_worker_exited(s->client, uid, &exit);
 }
 
 /* A call to a worker where nobody listens. */
 static struct ms_call *call(struct site *s, uint64_t uid)
 {
-    struct ms_peer *p =
-        ms_peer_create(s->verdicts.client, "/nowhere/w.sock", uid, "it", NULL);
+    struct ms_peer *p = ms_peer_create(s->client, "/nowhere/w.sock", uid, "it", NULL);
     struct ms_call *c;
 
     assert_non_null(p);
@@ -106,7 +93,7 @@ static void expect_death(struct site *s, struct ms_call *c, int code)
         ms_loop_run_once(s->loop, true);
         assert_true(ms_now_ns() < until_ns);
         if (s->sought)
-            ms_verdicts_replace(&s->verdicts, s->about, NULL);
+            ms_client_successor(s->client, s->about, NULL);
     }
     ms_call_outcome(c, &o);
     assert_int_equal(o.kind, MS_KIND_ERROR);
@@ -159,7 +146,7 @@ static void test_the_oldest_is_forgotten_and_asked_again(void **state)
 
     for (uint64_t uid = 1; uid <= 10 * MS_EXITS_KEPT; uid++)
         end(s, uid, 9);
-    assert_int_equal(kept(&s->verdicts.known), MS_EXITS_KEPT);
+    assert_int_equal(kept(&s->client->exits), MS_EXITS_KEPT);
     expect_death(s, call(s, 10 * MS_EXITS_KEPT), 9);
     assert_int_equal(s->asked, 0);
     c = call(s, 1);
@@ -167,18 +154,18 @@ static void test_the_oldest_is_forgotten_and_asked_again(void **state)
     assert_int_equal(s->about, 1);
     end(s, 1, -1); /* who was asked does not know either */
     expect_death(s, c, -1);
-    assert_int_equal(kept(&s->verdicts.known), MS_EXITS_KEPT);
+    assert_int_equal(kept(&s->client->exits), MS_EXITS_KEPT);
 }
 
-static void test_before_and_after_the_client(void **state)
+/* Of a worker that nobody here calls: it is known when somebody does. */
+static void test_before_there_is_a_peer(void **state)
 {
     struct site *s = *state;
-    struct ms_client *client = MS_TAKE(s->verdicts.client);
 
     end(s, 8, 1);
-    ms_verdicts_replace(&s->verdicts, 8, NULL);
-    s->verdicts.client = client;
+    ms_client_successor(s->client, 8, NULL);
     expect_death(s, call(s, 8), 1);
+    assert_int_equal(s->asked, 0);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -189,7 +176,7 @@ int main(void)
         TEST(test_what_is_known_is_not_asked),
         TEST(test_what_is_unknown_is_asked),
         TEST(test_the_oldest_is_forgotten_and_asked_again),
-        TEST(test_before_and_after_the_client),
+        TEST(test_before_there_is_a_peer),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

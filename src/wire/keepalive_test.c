@@ -63,7 +63,7 @@ static void test_cut_for_too_long(void **state)
     proxy_stop(&proxy);
 }
 
-/* Nobody answers a SYN: tried until the grace, and nobody is asked for a verdict. */
+/* Nobody answers a SYN: tried until the grace, and nobody is asked how it ended. */
 static void test_unreachable(void **state)
 {
     struct rig rig = {.client_grace_ns = 2500 * MS_NS_PER_MS};
@@ -118,14 +118,14 @@ static void look_around(void *arg)
 static void test_deaf_is_not_silent(void **state)
 {
     struct rig rig = {.tcp = "127.0.0.1", .client_grace_ns = MS_SUSPECT_NS};
-    int64_t deaf_ns = rig.client_grace_ns + MS_PING_NS;
+    int64_t suspended_ns = rig.client_grace_ns + MS_PING_NS;
     struct ms_call *c;
 
     (void)state;
     rig_start(&rig);
     c = rig_call(&rig, "hold", "x");
     rig_wait_count(&rig, &rig.held, 1);
-    rig_on_loop(&rig, rig.client_loop, stand_still, &deaf_ns);
+    rig_on_loop(&rig, rig.client_loop, stand_still, &suspended_ns);
     for (int i = 0; i < 2; i++) /* its timer has had its turn */
         rig_on_loop(&rig, rig.client_loop, look_around, NULL);
     assert_int_equal(atomic_load(&rig.suspected), 0);

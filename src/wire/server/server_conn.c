@@ -1,3 +1,4 @@
+/* server_conn.c - one connection of a server: handshake, messages, end */
 #include "base/clock.h"
 #include "base/name.h"
 #include "io/tcp.h"
@@ -14,7 +15,7 @@
 
 static int on_begin(void *arg, const struct ms_frame *head)
 {
-    struct server_conn *sc = arg;
+    struct ms_server_conn *sc = arg;
     int rc;
 
     pthread_mutex_lock(&sc->server->lock);
@@ -37,7 +38,7 @@ static void on_acks(struct ms_ledger *l, const struct ms_message *m)
 
 /* Of a call of an older connection, whose answer has not arrived: it is sent again, because
  * it may grant something that has to be given back. */
-static void on_late_cancel(struct server_conn *sc, uint64_t call_id)
+static void on_late_cancel(struct ms_server_conn *sc, uint64_t call_id)
 {
     struct ms_request *r = ms_map_find(&sc->ledger->requests, call_id);
 
@@ -53,7 +54,7 @@ static void on_late_cancel(struct server_conn *sc, uint64_t call_id)
         ms_request_cancel(r);
 }
 
-static void on_cancel(struct server_conn *sc, const struct ms_frame *head)
+static void on_cancel(struct ms_server_conn *sc, const struct ms_frame *head)
 {
     struct ms_request *r = ms_map_find(&sc->ledger->requests, head->call_id);
 
@@ -63,14 +64,14 @@ static void on_cancel(struct server_conn *sc, const struct ms_frame *head)
         ms_request_cancel(r);
 }
 
-static int on_ping(struct server_conn *sc, const struct ms_message *m)
+static int on_ping(struct ms_server_conn *sc, const struct ms_message *m)
 {
     struct ms_frame pong = {.kind = MS_KIND_PONG, .call_id = m->head.call_id};
 
-    return ms_serving_send(sc, &pong, NULL, 0);
+    return ms_server_conn_send(sc, &pong, NULL, 0);
 }
 
-static int take_message(struct server_conn *sc, struct ms_message *m)
+static int take_message(struct ms_server_conn *sc, struct ms_message *m)
 {
     struct ms_ledger *l = sc->ledger;
 
@@ -104,7 +105,7 @@ static int take_message(struct server_conn *sc, struct ms_message *m)
 /* Without the lock; the connection's reader. */
 static int on_message(void *arg, struct ms_message *m)
 {
-    struct server_conn *sc = arg;
+    struct ms_server_conn *sc = arg;
     struct ms_server *s = sc->server;
     bool tell;
     int rc;
@@ -125,7 +126,7 @@ static int on_message(void *arg, struct ms_message *m)
     return rc;
 }
 
-int ms_serving_read(struct server_conn *sc, struct ms_error *err)
+int ms_server_conn_read(struct ms_server_conn *sc, struct ms_error *err)
 {
     static const struct ms_conn_sink sink = {.on_begin = on_begin,
                                              .on_message = on_message};
@@ -135,7 +136,7 @@ int ms_serving_read(struct server_conn *sc, struct ms_error *err)
 
 /* ---- sending --------------------------------------------------------------------- */
 
-static void todo(struct server_conn *sc)
+static void todo(struct ms_server_conn *sc)
 {
     if (!ms_list_is_empty(&sc->todo_link))
         return;
@@ -143,20 +144,20 @@ static void todo(struct server_conn *sc)
     ms_server_wake_loop(sc->server);
 }
 
-void ms_serving_break(struct server_conn *sc)
+void ms_server_conn_break(struct ms_server_conn *sc)
 {
     shutdown(ms_conn_fd(sc->conn), SHUT_RDWR);
 }
 
-int ms_serving_send(struct server_conn *sc,
-                    const struct ms_frame *head,
-                    const struct iovec *iov,
-                    int count)
+int ms_server_conn_send(struct ms_server_conn *sc,
+                        const struct ms_frame *head,
+                        const struct iovec *iov,
+                        int count)
 {
     int rc = ms_conn_send(sc->conn, head, iov, count);
 
     if (rc < 0)
-        ms_serving_break(sc);
+        ms_server_conn_break(sc);
     else if (ms_conn_wants_write(sc->conn) && !(sc->watch.events & MS_WRITE))
         todo(sc);
     return rc;
@@ -164,7 +165,7 @@ int ms_serving_send(struct server_conn *sc,
 
 /* ---- life ------------------------------------------------------------------------ */
 
-void ms_serving_watch(struct server_conn *sc)
+void ms_server_conn_watch(struct ms_server_conn *sc)
 {
     unsigned events = 0;
 
@@ -177,7 +178,7 @@ void ms_serving_watch(struct server_conn *sc)
     ms_watch_set(&sc->watch, events);
 }
 
-void ms_serving_lost(struct server_conn *sc)
+void ms_server_conn_lost(struct ms_server_conn *sc)
 {
     assert(!sc->reading);
     if (sc->dead)
@@ -188,7 +189,7 @@ void ms_serving_lost(struct server_conn *sc)
     todo(sc);
 }
 
-void ms_serving_destroy(struct server_conn *sc)
+void ms_server_conn_destroy(struct ms_server_conn *sc)
 {
     struct ms_server *s = sc->server;
 
@@ -209,7 +210,7 @@ void ms_serving_destroy(struct server_conn *sc)
 /* ---- the handshake's end --------------------------------------------------------- */
 
 /* Into the lane, or it stays with the loop. */
-static int proven(struct server_conn *sc)
+static int proven(struct ms_server_conn *sc)
 {
     uint8_t lane = ms_conn_handshake(sc->conn)->lane;
     int rc;
@@ -225,14 +226,14 @@ static int proven(struct server_conn *sc)
 }
 
 /* It becomes a link, and is no longer the server's. Lock held; let go meanwhile. */
-static void give_link(struct server_conn *sc)
+static void give_link(struct ms_server_conn *sc)
 {
     struct ms_server *s = sc->server;
     struct ms_conn *conn = MS_TAKE(sc->conn);
     struct ms_link *l;
 
-    ms_serving_destroy(sc);
-    l = ms_link_from_conn(s->loop, conn, &s->pulse);
+    ms_server_conn_destroy(sc);
+    l = ms_link_from_conn(s->loop, conn, &s->heartbeat);
     if (!l)
         return;
     pthread_mutex_unlock(&s->lock);
@@ -241,7 +242,7 @@ static void give_link(struct server_conn *sc)
 }
 
 /* A person may want to know who was turned away, and why. Lock held; let go meanwhile. */
-static void tell_refused(struct server_conn *sc, const struct ms_error *why)
+static void tell_refused(struct ms_server_conn *sc, const struct ms_error *why)
 {
     struct ms_server *s = sc->server;
 
@@ -255,7 +256,7 @@ static void tell_refused(struct server_conn *sc, const struct ms_error *why)
 }
 
 /* Loop's thread, lock held; let go meanwhile. False: it was given away. */
-static bool read_here(struct server_conn *sc)
+static bool read_here(struct ms_server_conn *sc)
 {
     struct ms_server *s = sc->server;
     bool was_ready = ms_conn_is_ready(sc->conn);
@@ -264,7 +265,7 @@ static bool read_here(struct server_conn *sc)
 
     sc->reading = true;
     pthread_mutex_unlock(&s->lock);
-    rc = ms_serving_read(sc, &err);
+    rc = ms_server_conn_read(sc, &err);
     pthread_mutex_lock(&s->lock);
     sc->reading = false;
     pthread_cond_signal(&s->released);
@@ -282,19 +283,19 @@ static bool read_here(struct server_conn *sc)
     if (rc < 0 && !was_ready)
         tell_refused(sc, &err);
     if (rc < 0)
-        ms_serving_lost(sc);
+        ms_server_conn_lost(sc);
     return true;
 }
 
 static void on_conn(void *arg, unsigned events)
 {
-    struct server_conn *sc = arg;
+    struct ms_server_conn *sc = arg;
     struct ms_server *s = sc->server;
     bool ours = true;
 
     pthread_mutex_lock(&s->lock);
     if (!sc->dead && (events & MS_WRITE) && ms_conn_flush(sc->conn) < 0) {
-        ms_serving_break(sc);
+        ms_server_conn_break(sc);
         ms_watch_set(&sc->watch, sc->watch.events & ~(unsigned)MS_WRITE);
         pthread_mutex_unlock(&s->lock);
         return; /* its reader sees the end */
@@ -302,20 +303,20 @@ static void on_conn(void *arg, unsigned events)
     if (!sc->dead && (events & MS_READ) && !sc->in_lane)
         ours = read_here(sc);
     if (ours) {
-        ms_serving_watch(sc);
+        ms_server_conn_watch(sc);
         if (sc->dead)
             ms_watch_set(&sc->watch, 0);
     }
     pthread_mutex_unlock(&s->lock);
 }
 
-static void cut(struct server_conn *sc)
+static void cut(struct ms_server_conn *sc)
 {
     struct ms_server *s = sc->server;
 
     pthread_mutex_lock(&s->lock);
     if (!sc->reading)
-        ms_serving_lost(sc);
+        ms_server_conn_lost(sc);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -326,7 +327,7 @@ static void on_handshake_deadline(void *arg)
 
 static void on_too_many(struct unproven *u)
 {
-    struct server_conn *sc = MS_CONTAINER(u, struct server_conn, unproven);
+    struct ms_server_conn *sc = MS_CONTAINER(u, struct ms_server_conn, unproven);
 
     ms_unproven_remove(u); /* it is buried a little later */
     cut(sc);
@@ -341,7 +342,8 @@ conn_accept(struct ms_server *s, struct ms_transport *t, bool refuses_plain)
     struct ms_conn *conn;
     uint8_t nonce[32];
 
-    if (t->ops->check_peer(t, NULL) < 0 || ms_random_bytes(nonce, sizeof nonce) < 0) {
+    if ((t->ops->check_peer && t->ops->check_peer(t, NULL) < 0) ||
+        ms_random_bytes(nonce, sizeof nonce) < 0) {
         ms_transport_destroy(t);
         return NULL;
     }
@@ -362,15 +364,15 @@ static char *peer_text(const struct sockaddr_storage *peer)
     return strdup(text);
 }
 
-void ms_serving_create(struct ms_server *s,
-                       struct ms_transport *t,
-                       struct listener *l,
-                       const struct sockaddr_storage *peer,
-                       bool refuses_plain,
-                       int64_t deadline_ns)
+void ms_server_conn_create(struct ms_server *s,
+                           struct ms_transport *t,
+                           struct listener *l,
+                           const struct sockaddr_storage *peer,
+                           bool refuses_plain,
+                           int64_t deadline_ns)
 {
     struct ms_conn *conn = conn_accept(s, t, refuses_plain);
-    struct server_conn *sc = conn ? calloc(1, sizeof *sc) : NULL;
+    struct ms_server_conn *sc = conn ? calloc(1, sizeof *sc) : NULL;
 
     if (!sc) {
         ms_conn_destroy(conn);
@@ -389,6 +391,6 @@ void ms_serving_create(struct ms_server *s,
         ms_timer_init(&sc->deadline, s->loop, on_handshake_deadline, sc) < 0 ||
         ms_timer_set(&sc->deadline, deadline_ns - ms_now_ns()) < 0 ||
         ms_watch_init(&sc->watch, s->loop, ms_conn_fd(conn), MS_READ, on_conn, sc) < 0)
-        ms_serving_destroy(sc);
+        ms_server_conn_destroy(sc);
     pthread_mutex_unlock(&s->lock);
 }

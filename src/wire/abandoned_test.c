@@ -4,7 +4,7 @@
 #include "wire/server/server_impl.h"
 #include "wire/test_rig.h"
 
-struct late {
+struct abandoned {
     struct rig rig;
     _Atomic unsigned granted, dropped, unread, refused; /* answers */
     _Atomic unsigned paused, go_on;                     /* the client's loop */
@@ -14,7 +14,7 @@ struct late {
 /* Answers "stored" when it may, perhaps after its connection broke. */
 static void answer_stored(struct rig *rig, struct ms_request *r)
 {
-    struct late *t = rig->data;
+    struct abandoned *t = rig->data;
     struct iovec iov = {(char[]){"stored"}, 6};
     unsigned ticket = atomic_load(&rig->held) + 1;
 
@@ -28,7 +28,7 @@ static void answer_stored(struct rig *rig, struct ms_request *r)
 
 static void *on_stored(void *arg, const uint8_t *body, size_t len)
 {
-    struct late *t = ((struct rig *)arg)->data;
+    struct abandoned *t = ((struct rig *)arg)->data;
 
     if (len != 6 || memcmp(body, "stored", 6) != 0)
         abort();
@@ -38,21 +38,21 @@ static void *on_stored(void *arg, const uint8_t *body, size_t len)
 
 static void on_stored_drop(void *token)
 {
-    struct late *t = token;
+    struct abandoned *t = token;
 
     rig_count(&t->rig, &t->dropped);
 }
 
 static void on_unread(void *arg, const struct ms_request *r)
 {
-    struct late *t = ((struct rig *)arg)->data;
+    struct abandoned *t = ((struct rig *)arg)->data;
 
     if (r->reply_codec != MS_CODEC_STORED || r->reply_len != 6)
         abort();
     rig_count(&t->rig, &t->unread);
 }
 
-static void late_start(struct late *t)
+static void late_start(struct abandoned *t)
 {
     t->rig.engine = answer_stored;
     t->rig.on_stored = on_stored;
@@ -65,7 +65,7 @@ static void late_start(struct late *t)
 /* The client reads nothing until it may. */
 static void pause_loop(void *arg)
 {
-    struct late *t = arg;
+    struct abandoned *t = arg;
 
     rig_count(&t->rig, &t->paused);
     rig_wait_count(&t->rig, &t->go_on, 1);
@@ -73,7 +73,7 @@ static void pause_loop(void *arg)
         ms_loop_stop(t->rig.client_loop);
 }
 
-static void late_pause(struct late *t)
+static void late_pause(struct abandoned *t)
 {
     assert_int_equal(ms_loop_post(t->rig.client_loop, pause_loop, t), 0);
     rig_wait_count(&t->rig, &t->paused, 1);
@@ -91,7 +91,7 @@ static size_t replies_kept(struct ms_server *s)
     return n;
 }
 
-static void wait_kept(struct late *t)
+static void wait_kept(struct abandoned *t)
 {
     int64_t until_ns = ms_now_ns() + RIG_DEADLINE_NS;
 
@@ -100,7 +100,7 @@ static void wait_kept(struct late *t)
     assert_int_equal(replies_kept(t->rig.server), 1);
 }
 
-static void expect_one_given_back(struct late *t)
+static void expect_one_given_back(struct abandoned *t)
 {
     rig_wait_count(&t->rig, &t->dropped, 1);
     rig_stop(&t->rig);
@@ -110,7 +110,7 @@ static void expect_one_given_back(struct late *t)
 }
 
 /* The answer has left the worker, and its caller, who has not read it, gives up. */
-static void give_up_late(struct late *t)
+static void give_up_late(struct abandoned *t)
 {
     struct ms_call *c;
 
@@ -129,7 +129,7 @@ static void give_up_late(struct late *t)
 /* The answer is on its way when its caller gives up. */
 static void test_answer_crosses_the_cancel(void **state)
 {
-    struct late t = {0};
+    struct abandoned t = {0};
 
     (void)state;
     give_up_late(&t);
@@ -138,7 +138,7 @@ static void test_answer_crosses_the_cancel(void **state)
 /* It got lost with its connection: it is asked for. */
 static void test_answer_is_lost_with_its_connection(void **state)
 {
-    struct late t = {.breaks = true};
+    struct abandoned t = {.breaks = true};
 
     (void)state;
     give_up_late(&t);
@@ -147,7 +147,7 @@ static void test_answer_is_lost_with_its_connection(void **state)
 /* The last reference to the peer has gone before the answer comes. */
 static void test_answer_outlives_the_peer(void **state)
 {
-    struct late t = {0};
+    struct abandoned t = {0};
     struct ms_call *c;
 
     (void)state;
@@ -168,7 +168,7 @@ static void test_answer_outlives_the_peer(void **state)
 /* The handler is told that its answer was not sent. */
 static void test_answer_to_a_cancelled_call(void **state)
 {
-    struct late t = {0};
+    struct abandoned t = {0};
     struct ms_call *c;
 
     (void)state;
@@ -187,7 +187,7 @@ static void test_answer_to_a_cancelled_call(void **state)
 /* The client ends with an answer that it has not read, and another that is not made yet. */
 static void test_client_ends(void **state)
 {
-    struct late t = {.stops = true};
+    struct abandoned t = {.stops = true};
     struct rig *rig = &t.rig;
     struct ms_call *c[2];
 

@@ -1,7 +1,7 @@
-#include "wire/client/tool.h"
+/* blocking_call.c - connect, call once, and wait for the reply */
+#include "wire/client/blocking_call.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/name.h"
 #include "proto/muster.pb-c.h"
 #include "wire/conn.h"
 #include "wire/dial.h"
@@ -56,24 +56,6 @@ static int on_message(void *arg, struct ms_message *m)
     return 0;
 }
 
-/* Takes the transport. */
-static struct ms_conn *make_conn(struct ms_transport *t, const uint8_t secret[32])
-{
-    uint8_t nonce[32], session[MS_SESSION_SIZE];
-    struct ms_handshake h;
-    struct ms_conn *c;
-
-    if (ms_random_bytes(nonce, sizeof nonce) < 0 ||
-        ms_random_bytes(session, sizeof session) < 0) {
-        ms_transport_destroy(t);
-        return NULL;
-    }
-    ms_handshake_init_client(&h, secret, nonce, session, MS_LANE_CONTROL, 0);
-    c = ms_conn_create_client(t, &h);
-    ms_handshake_finish(&h);
-    return c;
-}
-
 /* Write and read what can be written and read; wait for more until the deadline. */
 static int
 step(struct ms_conn *c, struct answer *a, int64_t until_ns, struct ms_error *err)
@@ -95,12 +77,10 @@ step(struct ms_conn *c, struct answer *a, int64_t until_ns, struct ms_error *err
 
 /* One address: the call, and its answer. A connection that is not proven in time leaves time
  * for the next one. */
-static int ask(struct ms_conn *c,
-               const struct question *q,
-               struct answer *a,
-               int64_t until_ns,
-               struct ms_error *err)
+static int
+ask(struct ms_conn *c, const struct question *q, struct answer *a, struct ms_error *err)
 {
+    int64_t until_ns = q->until_ns;
     struct ms_frame head = {.kind = MS_KIND_CALL,
                             .codec = MS_CODEC_PROTO,
                             .op = q->op,
@@ -144,9 +124,10 @@ static int ask_all(const char *addresses,
             continue;
         }
         if (rc == 0) {
-            MS_CLEANUP(conn_cleanup) struct ms_conn *c = make_conn(t, net->secret);
+            MS_CLEANUP(conn_cleanup)
+            struct ms_conn *c = ms_conn_dial(t, net->secret, NULL, MS_LANE_CONTROL, 0);
 
-            rc = c ? ask(c, q, a, q->until_ns, &here) : -ENOMEM;
+            rc = c ? ask(c, q, a, &here) : -ENOMEM;
             if (is_final(rc, a)) {
                 if (rc < 0 && !a->done)
                     *err = here;
@@ -167,15 +148,15 @@ static int ask_all(const char *addresses,
     return rc;
 }
 
-int ms_tool_call(const char *addresses,
-                 const uint8_t secret[32],
-                 uint16_t op,
-                 const void *body,
-                 size_t len,
-                 int64_t timeout_ns,
-                 uint8_t **reply,
-                 size_t *reply_len,
-                 struct ms_error *err)
+int ms_blocking_call(const char *addresses,
+                     const uint8_t secret[32],
+                     uint16_t op,
+                     const void *body,
+                     size_t len,
+                     int64_t timeout_ns,
+                     uint8_t **reply,
+                     size_t *reply_len,
+                     struct ms_error *err)
 {
     struct ms_error here = {0};
     struct answer a = {.err = &here};

@@ -1,6 +1,6 @@
-/* tool.h - one call, blocking: for the command line */
-#ifndef MS_WIRE_CLIENT_TOOL_H
-#define MS_WIRE_CLIENT_TOOL_H
+/* blocking_call.h - one call, blocking: for the command line */
+#ifndef MS_WIRE_CLIENT_BLOCKING_CALL_H
+#define MS_WIRE_CLIENT_BLOCKING_CALL_H
 
 #include "base/error.h"
 
@@ -13,14 +13,14 @@
  * the reason: -ECONNREFUSED and -ENOENT (nobody listens), -EACCES (the secret is
  * wrong), -ETIMEDOUT, -EREMOTEIO (it answered with a failure; `err` has its message).
  */
-int ms_tool_call(const char *addresses,
-                 const uint8_t secret[32],
-                 uint16_t op,
-                 const void *body,
-                 size_t len,
-                 int64_t timeout_ns,
-                 uint8_t **reply,
-                 size_t *reply_len,
-                 struct ms_error *err);
+int ms_blocking_call(const char *addresses,
+                     const uint8_t secret[32],
+                     uint16_t op,
+                     const void *body,
+                     size_t len,
+                     int64_t timeout_ns,
+                     uint8_t **reply,
+                     size_t *reply_len,
+                     struct ms_error *err);
 
 #endif

@@ -1,13 +1,14 @@
-#include "wire/link/pulse.h"
+/* heartbeat.c - heartbeats of many links on one timer */
+#include "wire/link/heartbeat.h"
 #include "base/clock.h"
 #include "base/limits.h"
 
 #include <stdlib.h>
 #include <time.h>
 
-struct ms_pulse {
+struct ms_heartbeat {
     unsigned refs;
-    const struct ms_pulse_ops *ops;
+    const struct ms_heartbeat_ops *ops;
     bool is_set;
     int64_t beat_ns; /* the next beat */
     int64_t wake_ns; /* when the timer is due */
@@ -18,7 +19,7 @@ struct ms_pulse {
 
 /* ---- the timer -------------------------------------------------------------------- */
 
-static void wake_at(struct ms_pulse *p, int64_t at_ns, int64_t now_ns)
+static void wake_at(struct ms_heartbeat *p, int64_t at_ns, int64_t now_ns)
 {
     p->is_set = true;
     p->wake_ns = at_ns > now_ns ? at_ns : now_ns;
@@ -38,20 +39,21 @@ static int64_t next_beat_ns(int64_t now_ns)
 }
 
 /* This process did not run for a while: what came meanwhile is not read yet, and the other
- * side may have waited for our beat. That time is nobody's silence. */
-static void forgive(struct ms_pulse *p, int64_t deaf_ns, int64_t now_ns)
+ * side may have waited for our beat. Do not count that time as silence. */
+static void forgive(struct ms_heartbeat *p, int64_t suspended_ns, int64_t now_ns)
 {
     ms_list_each (b, &p->live, struct ms_beat, link) {
         int64_t heard_ns = p->ops->heard_ns(b);
 
         if (heard_ns > b->heard_ns)
             b->heard_ns = heard_ns;
-        b->heard_ns = b->heard_ns + deaf_ns < now_ns ? b->heard_ns + deaf_ns : now_ns;
+        b->heard_ns =
+            b->heard_ns + suspended_ns < now_ns ? b->heard_ns + suspended_ns : now_ns;
     }
 }
 
 /* Those that are silent for too long become suspect; when to look again. */
-static int64_t look(struct ms_pulse *p, int64_t now_ns)
+static int64_t look(struct ms_heartbeat *p, int64_t now_ns)
 {
     while (!ms_list_is_empty(&p->live)) {
         struct ms_beat *b = ms_list_first(&p->live, struct ms_beat, link);
@@ -73,7 +75,7 @@ static int64_t look(struct ms_pulse *p, int64_t now_ns)
  * and an eighth, which is less than MS_SUSPECT_NS, and all of them keep one rhythm. */
 _Static_assert(MS_LINK_BEAT_NS * 9 / 8 < MS_SUSPECT_NS, "a beat comes in time");
 
-static void beat(struct ms_pulse *p, struct ms_list *list, int64_t now_ns)
+static void beat(struct ms_heartbeat *p, struct ms_list *list, int64_t now_ns)
 {
     ms_list_each (b, list, struct ms_beat, link)
         if (now_ns - p->ops->sent_ns(b) >= MS_LINK_BEAT_NS / 8)
@@ -82,10 +84,10 @@ static void beat(struct ms_pulse *p, struct ms_list *list, int64_t now_ns)
 
 static void on_time(void *arg)
 {
-    struct ms_pulse *p = ms_pulse_ref(arg);
+    struct ms_heartbeat *p = ms_heartbeat_ref(arg);
     int64_t now_ns = ms_now_ns(), next_ns;
 
-    if (now_ns - p->wake_ns > MS_DEAF_NS)
+    if (now_ns - p->wake_ns > MS_SUSPENDED_NS)
         forgive(p, now_ns - p->wake_ns, now_ns);
     next_ns = look(p, now_ns);
     if (now_ns >= p->beat_ns) {
@@ -97,12 +99,12 @@ static void on_time(void *arg)
         p->is_set = false;
     else
         wake_at(p, p->beat_ns < next_ns ? p->beat_ns : next_ns, now_ns);
-    ms_pulse_unref(p);
+    ms_heartbeat_unref(p);
 }
 
 /* ---- beats ------------------------------------------------------------------------ */
 
-void ms_pulse_add(struct ms_pulse *p, struct ms_beat *b)
+void ms_heartbeat_add(struct ms_heartbeat *p, struct ms_beat *b)
 {
     int64_t now_ns = ms_now_ns();
 
@@ -115,7 +117,7 @@ void ms_pulse_add(struct ms_pulse *p, struct ms_beat *b)
     wake_at(p, p->beat_ns, now_ns);
 }
 
-void ms_pulse_remove(struct ms_pulse *p, struct ms_beat *b)
+void ms_heartbeat_remove(struct ms_heartbeat *p, struct ms_beat *b)
 {
     ms_list_remove(&b->link);
     if (ms_list_is_empty(&p->live) && ms_list_is_empty(&p->silent)) {
@@ -124,7 +126,7 @@ void ms_pulse_remove(struct ms_pulse *p, struct ms_beat *b)
     }
 }
 
-void ms_pulse_heard(struct ms_pulse *p, struct ms_beat *b)
+void ms_heartbeat_heard(struct ms_heartbeat *p, struct ms_beat *b)
 {
     bool was_suspect = b->is_suspect;
 
@@ -138,9 +140,10 @@ void ms_pulse_heard(struct ms_pulse *p, struct ms_beat *b)
 
 /* ---- life ------------------------------------------------------------------------- */
 
-struct ms_pulse *ms_pulse_create(struct ms_loop *loop, const struct ms_pulse_ops *ops)
+struct ms_heartbeat *ms_heartbeat_create(struct ms_loop *loop,
+                                         const struct ms_heartbeat_ops *ops)
 {
-    struct ms_pulse *p = calloc(1, sizeof *p);
+    struct ms_heartbeat *p = calloc(1, sizeof *p);
 
     if (!p)
         return NULL;
@@ -155,13 +158,13 @@ struct ms_pulse *ms_pulse_create(struct ms_loop *loop, const struct ms_pulse_ops
     return p;
 }
 
-struct ms_pulse *ms_pulse_ref(struct ms_pulse *p)
+struct ms_heartbeat *ms_heartbeat_ref(struct ms_heartbeat *p)
 {
     p->refs++;
     return p;
 }
 
-void ms_pulse_unref(struct ms_pulse *p)
+void ms_heartbeat_unref(struct ms_heartbeat *p)
 {
     if (!p || --p->refs)
         return;

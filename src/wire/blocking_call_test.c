@@ -1,5 +1,5 @@
 #include "io/sock.h"
-#include "wire/client/tool.h"
+#include "wire/client/blocking_call.h"
 #include "wire/test_rig.h"
 
 #include <unistd.h>
@@ -13,7 +13,7 @@ static int call(struct rig *rig, const uint8_t *secret, int64_t timeout_ns, char
     int rc;
 
     memset(&err, 0, sizeof err);
-    rc = ms_tool_call(
+    rc = ms_blocking_call(
         rig->path, secret, MS_OP_ASK, "body", 4, timeout_ns, &reply, &len, &err);
     if (rc == 0) {
         assert_true(len < 64);
