@@ -1,7 +1,7 @@
 /* cmd_bridge.c - `muster bridge`, for a job on a Ray cluster */
 #include "cli/out.h"
 #include "io/proc.h"
-#include "orchestrator/ray/bridge.h"
+#include "orchestrator/ray/bridge/bridge.h"
 
 /* `muster bridge` runs in a job on a Ray cluster. What it needs to know is in its
  * environment, and none of it is secret. */

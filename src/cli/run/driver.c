@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "cli/run/job.h"
 #include "io/session/secret.h"
-#include "orchestrator/ray/python.h"
+#include "orchestrator/ray/job/python.h"
 
 #include <errno.h>
 #include <signal.h>

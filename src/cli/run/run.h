@@ -10,7 +10,7 @@
 #include "io/json.h"
 #include "job/file.h"
 #include "orchestrator/orchestrator.h"
-#include "orchestrator/whole.h"
+#include "orchestrator/whole_nodes.h"
 
 #include <stdio.h>
 
@@ -22,7 +22,7 @@ struct ms_run_spec {
     const char *address; /* of it; NULL: not said */
     bool is_inside;      /* this is the part of --on ray that is in the Ray job */
     int64_t timeout_ns;  /* for the machines to be there */
-    struct ms_whole *nodes;
+    struct ms_whole_nodes *nodes;
     FILE *out;
 };
 
