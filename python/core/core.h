@@ -86,6 +86,8 @@ int core_encode_call(PyObject *args,
 /* The argument of an operation; a value that is put into the store. */
 int core_encode_argument(PyObject *value, uint8_t codec, struct core_payload *p);
 int core_encode_put(PyObject *value, struct core_payload *p);
+/* All of it, as one bytes object. */
+PyObject *core_payload_bytes(const struct core_payload *p);
 /* With the interpreter's lock. */
 void core_payload_release(struct core_payload *p);
 
