@@ -287,7 +287,7 @@ static int add_all(PyObject *module)
                                                 core_constants_setup};
     PyMethodDef *const functions[] = {core_zygote_methods,
                                       core_mapping_methods,
-                                      core_fan_methods,
+                                      core_call_many_methods,
                                       core_step_methods,
                                       core_dispatch_methods,
                                       core_head_functions};
