@@ -6,7 +6,6 @@
  */
 #include "core.h"
 
-#include "head/rest/message_field.h"
 #include "head/rest/message_json.h"
 #include "message.h"
 
@@ -152,7 +151,7 @@ ProtobufCMessage *core_message_parse(PyObject *dict,
         PyErr_Format(PyExc_TypeError, "%s is made of a dict", d->name);
         return NULL;
     }
-    m = ms_message_create(d);
+    m = ms_proto_create(d);
     if (!m) {
         PyErr_NoMemory();
         return NULL;

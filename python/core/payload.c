@@ -3,6 +3,7 @@
  * A pickled payload: u32 count of buffers, u32 zero, u64 length of the pickle, u64
  * length of each buffer; then the pickle, then each buffer, all at multiples of ALIGN.
  */
+#include "store/payload.h"
 #include "store.h"
 
 #include "base/cleanup.h"
@@ -231,6 +232,14 @@ static int encode_pickle(PyObject *value, struct core_payload *p)
     return pickle_value(value, core_dumps_alone, p) < 0 ? -1 : lay_out_inline(p);
 }
 
+/* A result that needs no store: a worker opens its store when the first one does. */
+static bool is_small_result(const struct core_payload *p, enum core_stored_how how)
+{
+    return how == CORE_STORED_RESULT && !p->buffer_count &&
+           (!p->refs || PySequence_Size(p->refs) == 0) &&
+           (size_t)PyBytes_Size(p->pickle) <= MS_PAYLOAD_PICKLE_MAX;
+}
+
 /* With what is big in the node's store, if there is one. */
 static int encode_stored(PyObject *value,
                          PyObject *dumps,
@@ -241,6 +250,8 @@ static int encode_stored(PyObject *value,
 
     if (pickle_value(value, dumps, p) < 0)
         return -1;
+    if (is_small_result(p, how))
+        return lay_out_inline(p);
     rc = core_store_get() ? core_stored_lay_out(p, p->refs, how) : 1;
     return rc > 0 ? lay_out_inline(p) : rc;
 }

@@ -39,7 +39,7 @@ static void test_start_and_stop(void **state)
     ms_head_stop(h, 0);
     local_assert_gone(dir);
     assert_int_equal(local_count_fds(), before);
-    assert_int_equal(local_seen.lost[0], 0);
+    assert_int_equal(local_events.lost[0], 0);
     ms_head_stop(NULL, 0);
 }
 

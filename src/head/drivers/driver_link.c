@@ -98,8 +98,7 @@ int ms_driver_attach(struct ms_head *h,
         d = ms_driver_create(h, (*hello)->driver);
     if (!d)
         return ms_error_sys(err, -ENOMEM, "cannot take another driver");
-    if (d->hello)
-        muster__driver_hello__free_unpacked(d->hello, NULL);
+    muster__driver_hello__free_unpacked(d->hello, NULL);
     d->hello = MS_TAKE(*hello);
     d->hello->context->driver = d->id;
     ms_link_destroy(d->wire);

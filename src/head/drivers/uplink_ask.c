@@ -1,10 +1,10 @@
 /* uplink_ask.c - what a head that has joined another asks it, and the answers */
 #include "base/cleanup.h"
-#include "head/answer.h"
 #include "head/drivers/uplink_impl.h"
 #include "head/head_impl.h"
-#include "head/op.h"
-#include "head/verbs.h"
+#include "head/ops/answer.h"
+#include "head/ops/op.h"
+#include "head/ops/verbs.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -15,10 +15,8 @@ struct kept {
 static void kept_destroy(struct kept *k)
 {
     ms_list_remove(&k->link);
-    if (k->group)
-        muster__place_group__free_unpacked(k->group, NULL);
-    if (k->status)
-        muster__group_status__free_unpacked(k->status, NULL);
+    muster__place_group__free_unpacked(k->group, NULL);
+    muster__group_status__free_unpacked(k->status, NULL);
     free(k);
 }
 
