@@ -1,4 +1,4 @@
-/* Meshes and dispatch modes: the vectors of src/dispatch as Python's lists. */
+/* dispatch.c - meshes and dispatch modes: the vectors of src/dispatch as Python's lists. */
 #include "core.h"
 
 #include "base/cleanup.h"
