@@ -1,4 +1,4 @@
-/* One call to many workers: the same arguments, or one of several parts of them. */
+/* call_many.c - one call to many workers: the same arguments, or one of several parts */
 #include "peer_object.h"
 
 #include "base/limits.h"
@@ -203,7 +203,7 @@ static PyObject *call_each(PyObject *self, PyObject *const *a, Py_ssize_t nargs)
     return fan_collect(fans, n);
 }
 
-PyMethodDef core_fan_methods[] = {
+PyMethodDef core_call_many_methods[] = {
     {"call_all", (PyCFunction)(void (*)(void))call_all, METH_FASTCALL, NULL},
     {"call_each", (PyCFunction)(void (*)(void))call_each, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL}};

@@ -1,3 +1,10 @@
+/* zygote_fill.c - what a zygote does before it forks, so that its children start faster
+ *
+ * A child that is forked shares the memory of its parent until it writes. What it allocates
+ * first are the holes that imports have left all over the heap, and each of them costs the
+ * copy of a page. So the parent fills the holes before it forks: its children then begin
+ * with pages of their own, which need no copy and lie together.
+ */
 #include "core.h"
 
 #include "io/loop.h"
@@ -7,11 +14,6 @@
 
 #include <malloc.h>
 #include <unistd.h>
-
-/* A child that is forked shares the memory of its parent until it writes. What it
- * allocates first are the holes that imports have left all over the heap, and each of them
- * costs the copy of a page. So the parent fills the holes before it forks: its children
- * then begin with pages of their own, which need no copy and lie together. */
 
 enum {
     BIG = 96 << 10, /* below what malloc asks the kernel for by itself */
