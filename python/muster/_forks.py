@@ -89,5 +89,5 @@ def _correct_native_id() -> None:
         correct()
 
 
-if "MUSTER_ZYGOTE_FD" in os.environ:
+if "MUSTER_ZYGOTE_FD" in os.environ and os.environ.get("MUSTER_FORK_HOOKS") != "all":
     watch()

@@ -4,6 +4,7 @@
 #include "io/proc.h"
 #include "resource/shape.h"
 #include "store/server.h"
+#include "wire/spin.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -64,9 +65,17 @@ static void on_start(struct ms_agent *a, Muster__HeadToAgent *m)
     ms_start_begin(a, m->request, m->start->workers, m->start->n_workers, NULL, 0);
 }
 
+/* A cluster was resized: every process here can see that. */
 static void on_resized(struct ms_agent *a, Muster__HeadToAgent *m)
 {
-    ms_agent_note_resize(a);
+    MS_CLEANUP(ms_cleanup_free) char *path = NULL;
+    struct ms_spin *page;
+
+    if (asprintf(&path, "%s/spin", a->config->session_dir) < 0)
+        path = NULL;
+    page = path ? ms_spin_open(path) : NULL;
+    ms_spin_add_resize(page);
+    ms_spin_close(page);
     ms_agent_done(a, m->request);
 }
 

@@ -2,13 +2,11 @@
  *
  * agent.c     life, messages from the head
  * join*.c     of one that dials: the same over links that come and go
- * configure.c the first of them
- * data.c      the node's store
+ * configure.c the first of them, and the node's store
  * drivers.c   contexts of drivers, and their zygotes
  * start.c     StartWorkers: all or none
- * steps.c     RunSteps: what a worker does before its first caller
  * fork.c      workers beside workers
- * worker*.c   one worker: its endpoints, its start, its end
+ * worker*.c   one worker: its endpoints, its start, its steps, its end
  * reap.c      who has ended, and what of it is left
  * say.c       what is told to people
  * stop.c      StopWorkers, and the agent's own end
@@ -119,10 +117,6 @@ void ms_agent_warm_up(struct ms_agent *a, const struct ms_context *context);
 /* Something of a driver has gone: end what nobody uses any more, soon. */
 void ms_agent_collect_soon(struct ms_agent *a);
 
-/* ---- data.c ---------------------------------------------------------------------- */
-
-/* The store of this node; without one, data travels in messages. */
-void ms_agent_open_store(struct ms_agent *a);
 /* What there is here; `request` 0: more is known than was said in the hello. */
 void ms_agent_send_ready(struct ms_agent *a, uint64_t request);
 
@@ -152,12 +146,10 @@ void ms_starts_cancel(struct ms_agent *a, const char *why);
 /* Forget them; their workers are the caller's to destroy. */
 void ms_starts_finish(struct ms_agent *a);
 
-/* ---- steps.c --------------------------------------------------------------------- */
+/* ---- worker.c: its steps --------------------------------------------------------------------- */
 
 /* RunSteps. */
 void ms_worker_run_steps(struct ms_agent *a, Muster__HeadToAgent *m);
-/* A cluster was resized: every process here can see that. */
-void ms_agent_note_resize(struct ms_agent *a);
 /* Borrowed. */
 void ms_worker_steps_done(struct ms_worker *w, Muster__StepsDone *done);
 

@@ -1,7 +1,7 @@
 /* context.c - what the workers of each driver are started with */
 #include "agent/context.h"
-#include "agent/env.h"
 #include "base/cleanup.h"
+#include "base/env.h"
 #include "base/proto.h"
 
 #include <errno.h>
@@ -60,14 +60,12 @@ static struct ms_context *add_foreign(struct ms_contexts *c,
                                       const Muster__DriverContext *message)
 {
     MS_CLEANUP(ms_env_finish) struct ms_env env = {0};
-    const char *home = getenv("MUSTER_HOME");
     Muster__DriverContext with = *message;
 
     for (size_t i = 0; i < message->n_env; i++)
         if (ms_env_set(&env, message->env[i]) == -ENOMEM)
             return NULL;
-    ms_env_drop(&env, "MUSTER_HOME");
-    if (home && ms_env_printf(&env, "MUSTER_HOME=%s", home) < 0)
+    if (ms_env_inherit(&env, "MUSTER_HOME") < 0)
         return NULL;
     with.env = env.entries;
     with.n_env = env.count;

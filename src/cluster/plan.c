@@ -1,7 +1,7 @@
 #include "cluster/plan.h"
-#include "agent/env.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/env.h"
 #include "base/proto.h"
 #include "resource/visible.h"
 

@@ -243,6 +243,7 @@ create_parts(struct ms_host *h, const struct ms_host_options *o, struct ms_error
                                    .on_stored_drop = o->on_stored_drop,
                                    .arg = h};
     struct ms_worker_http_options ho = {.boot = h->boot,
+                                        .engines = ms_host_engines,
                                         .alloc_ports = ms_host_alloc_ports,
                                         .tell_agent = tell_agent,
                                         .arg = h};
@@ -353,7 +354,7 @@ int ms_host_set_engines(struct ms_host *h, const char *const *names, size_t coun
     h->engine_count = count;
     pthread_mutex_unlock(&h->lock);
     names_free(old, old_count);
-    return ms_worker_http_set_engines(h->http, names, count);
+    return 0;
 }
 
 void ms_host_end(struct ms_host *h)

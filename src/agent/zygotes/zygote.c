@@ -1,11 +1,12 @@
 /* zygote.c - the making of one zygote: a fresh interpreter, or forked from another */
-#include "agent/env.h"
 #include "agent/exec.h"
 #include "agent/zygotes/zygote_impl.h"
+#include "base/env.h"
 #include "base/limits.h"
 #include "base/name.h"
 #include "base/proto.h"
 #include "io/sock.h"
+#include "io/supervised.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -139,7 +140,7 @@ static int make_env(struct ms_env *env, const struct ms_zygote *z)
     int rc = ms_env_set_all(env, z->key->env, z->key->n_env);
 
     if (rc == 0)
-        rc = ms_env_set_supervisor(env);
+        rc = ms_env_inherit(env, MS_SUPERVISOR_VARIABLE);
     if (rc == 0) /* its digits are written over in each worker (process.h) */
         rc = ms_env_set(env, "MUSTER_WORKER_UID=0000000000000000");
     return rc == 0 ? ms_env_set(env, "MUSTER_ZYGOTE_FD=3") : rc;

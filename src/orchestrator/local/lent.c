@@ -1,8 +1,8 @@
 #include "orchestrator/local/lent.h"
 
-#include "agent/env.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/env.h"
 #include "io/addr.h"
 #include "io/proc.h"
 #include "io/tcp.h"

@@ -1,9 +1,9 @@
 #include "orchestrator/ray/child.h"
 
-#include "agent/env.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/env.h"
 #include "io/spawn.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 #include "orchestrator/ray/local_ray.h"
 
-#include "agent/env.h"
 #include "base/cleanup.h"
+#include "base/env.h"
 #include "io/spawn.h"
 #include "io/tcp.h"
 #include "io/tree.h"

@@ -1,8 +1,8 @@
 #include "orchestrator/ray/needs.h"
 
-#include "agent/env.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/env.h"
 #include "io/spawn.h"
 
 #include <errno.h>
