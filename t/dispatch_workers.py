@@ -203,6 +203,22 @@ class RollWorker(Base):
         return [(self.number, row) for row in rows]
 
 
+class HandleUser:
+    """Another process with a handle of a cluster, and a view of a part of it."""
+
+    def take(self, cluster: Any, part: Any) -> None:
+        self.cluster, self.part = cluster, part
+
+    def compute(self, rows: Any) -> Any:
+        return self.cluster.compute(rows)
+
+    def compute_in_part(self, rows: Any) -> Any:
+        return self.part.compute(rows)
+
+    def initialize_cluster(self, tp: int, pp: int) -> None:
+        self.cluster.initialize(tp, pp)
+
+
 class Meshes(Base):
     """Two meshes, as in verl: train 2 x 4, infer 2 x 2 x 2."""
 

@@ -42,7 +42,7 @@ def fails_with_death(cluster: Any, method: str, *args: Any) -> muster.WorkerDied
             later.result(QUICK_S)
     e = caught.value
     assert (e.cluster, e.rank, e.pid) == (cluster.name, 0, cluster.pids[0])
-    assert e.node == api.session().head.node[0]
+    assert e.node == muster.nodes()[0].name
     assert f"{e.cluster}/0@{e.node}" in str(e) and str(e.pid) in str(e)
     assert wait_gone(cluster.pids) == []
     return e
@@ -53,6 +53,16 @@ def test_exits(cluster: Make) -> None:
     assert (e.exit_code, e.signal) == (3, None)
     assert e.last_lines[-1] == "about to exit" and "about to exit" in str(e)
     assert e.log_path in str(e) and "about to exit" in Path(e.log_path).read_text()
+
+
+@pytest.mark.parametrize("how", [("close_descriptors",), ("execute", "sleep", "60")])
+def test_cuts_itself_off(cluster: Make, how: tuple[str, ...]) -> None:
+    """It lives, and cannot be reached any more: it is ended, with that reason."""
+    start = time.monotonic()
+    e = fails_with_death(cluster(Echo), *how)
+    assert time.monotonic() - start < DEADLINE_S / 2
+    assert e.signal == signal.SIGKILL
+    assert "closed its link to the agent" in str(e)
 
 
 @pytest.mark.parametrize("code", [0, 7])

@@ -15,7 +15,11 @@ def test_results_can_be_read_after_the_shutdown() -> None:
         a = np.arange(ROWS * WIDE).reshape(ROWS, WIDE)
         got = keepers.only(Batch({"a": a}), "a")
         alone = keepers[1].execute_rank_zero_sync("only", Batch({"a": a}), "a")
+        texts = [f"row {i}" for i in range(ROWS)]
+        kept = keepers.echo(Batch({"a": a, "text": texts}))
+        assert not kept.is_here("text")
     finally:
         muster.shutdown()
     assert (np.asarray(got["a"]) == 2 * a).all()
     assert (np.asarray(alone["a"]) == 2 * a).all()
+    assert list(kept["text"]) == texts

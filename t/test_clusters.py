@@ -103,7 +103,7 @@ def test_the_roles_environment(cluster: Make, tmp_path: Any) -> None:
 def test_placement_that_does_not_fit(session: Any) -> None:
     with pytest.raises(muster.PlacementError) as caught:
         muster.Cluster("wide", Echo, device_mapping="0-7")
-    assert "8" in str(caught.value) and session.head.node[0] in caught.value.table
+    assert "8" in str(caught.value) and muster.nodes()[0].name in caught.value.table
     with pytest.raises(muster.PlacementError, match="devices"):
         muster.ResourceManager(num_gpus_per_node=8)
     with pytest.raises(muster.PlacementError):
@@ -205,7 +205,7 @@ def test_dropping_the_object_ends_nothing(session: Any) -> None:
     handle = pickle.loads(pickle.dumps(c))
     del c
     assert handle.execute_rank_zero_sync("echo", 1) == 1
-    session.head.destroy_cluster("kept", True, 0, 0.0, DEADLINE_S)
+    session.destroy_cluster("kept", True, 0, 0.0)
 
 
 def test_looking_at_workers(cluster: Make, session: Any) -> None:
@@ -219,5 +219,5 @@ def test_looking_at_workers(cluster: Make, session: Any) -> None:
     assert c.world_size == len(c) == 3 and c.ranks == [0, 1, 2]
     assert c.rank2worker[1].execute_rank_zero_sync("rank") == 1
     assert [w.execute_rank_zero_sync("rank") for w in c.workers] == [0, 1, 2]
-    assert set(c.worker2nodes.values()) == {session.head.node[0]}
+    assert set(c.worker2nodes.values()) == {muster.nodes()[0].name}
     assert c.name in repr(c) and "3 workers" in repr(c)

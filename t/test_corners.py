@@ -232,7 +232,7 @@ def test_destroying_twice_leaves_the_next_one_alone(
 
 def test_clusters_made_at_once_take_nothing_twice(session: Any, cluster: Make) -> None:
     outcomes: list[str] = []
-    all_cpus = session.head.node[1]
+    all_cpus = muster.nodes()[0].cpus
 
     def make() -> None:
         try:

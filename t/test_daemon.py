@@ -135,8 +135,8 @@ muster.Cluster("half", Hangs, args=({here.path!r},), world_size=1, detached=True
         muster.get_cluster("half")  # not yet
 
     def pids() -> list[int]:
-        found = api.session().head.clusters(DEADLINE_S)
-        return [w[1] for name, _, workers in found if name == "half" for w in workers]
+        found = api.session().head.request("status", {}, DEADLINE_S)["clusters"]
+        return [w["pid"] for c in found if c["name"] == "half" for w in c["workers"]]
 
     living = pids()
     two.signal(signal.SIGKILL)
@@ -157,7 +157,7 @@ def test_the_head_is_killed_and_started_again(
     joined.head.kill()
     assert c.execute_rank_sync(0, "rank") == 0  # calls need no head
     with pytest.raises(TimeoutError, match="the head is away"):
-        api.session().head.resources(([], 0, -1), 0.2)
+        api.session().head.request("resources", {"scope": {}}, 0.2)
     joined.start()
     late = muster.Cluster("late", Echo, device_mapping="0-3")  # waits for the nodes
     assert late.execute_all_sync("rank") == [0, 1, 2, 3]

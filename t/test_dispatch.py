@@ -417,6 +417,26 @@ def test_places_that_the_workers_tell(cluster: Callable[..., Any]) -> None:
     assert here.compute([1, 2]) == [(0, 1), (1, 2)]
 
 
+def test_an_initialize_is_seen_by_handles_in_other_processes(
+    cluster: Callable[..., Any],
+) -> None:
+    here = cluster(dw.RollWorker, 8)
+    user = cluster(dw.HandleUser, 1)[0]
+    user.execute_rank_zero_sync("take", here, here[:4])
+    rows = [1, 2]
+    assert user.execute_rank_zero_sync("compute", rows) == [(0, 1), (1, 2)]
+    assert user.execute_rank_zero_sync("compute_in_part", rows) == [(0, 1), (1, 2)]
+
+    here.initialize(2, 2)
+    assert user.execute_rank_zero_sync("compute", rows) == [(2, 1), (6, 2)]
+    assert user.execute_rank_zero_sync("compute_in_part", rows) == [(2, 1), (2, 2)]
+
+    here.execute_all_sync("initialize", 1, 1)
+    assert user.execute_rank_zero_sync("compute", rows) == [(0, 1), (1, 2)]
+    user.execute_rank_zero_sync("initialize_cluster", 2, 2)
+    assert here.compute(rows) == [(2, 1), (6, 2)]
+
+
 def test_several_meshes_in_one_cluster(cluster: Callable[..., Any]) -> None:
     here = cluster(dw.Meshes, 8)
     assert here.train([0, 1, 1, 2]) == [1, 3]

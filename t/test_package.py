@@ -240,9 +240,10 @@ def test_a_second_init_ships_nothing(
     muster.init(address=daemon.address, secret_file=daemon.secret_file)
     try:
         assert len(muster.kv.keys("muster/package/")) == 2  # the package, in one piece
-        before = api.session().head.kv_keys("muster/package/", 10)[3]
+        asked = {"prefix": "muster/package/"}
+        before = api.session().head.request("kv_keys", asked, 10)["entries"]
         run(code, tmp_path, **where)
-        after = api.session().head.kv_keys("muster/package/", 10)[3]
+        after = api.session().head.request("kv_keys", asked, 10)["entries"]
         assert before[1] == after[1]  # the piece was not put again
     finally:
         muster.shutdown()

@@ -1,12 +1,13 @@
 """`muster plan`: where every rank would go."""
 
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import muster
 import pytest
-from cli_rig import Home
+from cli_rig import CLI, Home
 from workers import Echo
 
 NODES = """
@@ -158,6 +159,25 @@ def test_words(home: Home, tmp_path: Path) -> None:
     done = home.run("plan", str(tmp_path / "nowhere.yaml"))
     assert done.returncode == 2
     assert "nowhere.yaml" in done.stderr
+
+
+def reads_of_plan(home: Home, file: str) -> int:
+    """How many read calls it takes; /proc tells that of a process until it is reaped."""
+    asked = subprocess.Popen(
+        [CLI, "plan", file], env=home.env, stdout=subprocess.DEVNULL
+    )
+    os.waitid(os.P_PID, asked.pid, os.WEXITED | os.WNOWAIT)
+    counts = Path(f"/proc/{asked.pid}/io").read_text()
+    assert asked.wait() == 0
+    return int(counts.partition("syscr: ")[2].split()[0])
+
+
+def test_it_looks_at_this_machine_once(home: Home, tmp_path: Path) -> None:
+    """Nodes that do not say their CPUs and memory have those of this machine."""
+    text = "nodes: [{name: 'n[1-%d]', gpus: 1}]\nroles: {a: {world_size: 1}}"
+    few = reads_of_plan(home, write(tmp_path, text % 10))
+    many = reads_of_plan(home, write(tmp_path, text % 4000))
+    assert many <= few + 10
 
 
 def test_over_this_machine(home: Home, tmp_path: Path) -> None:

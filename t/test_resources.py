@@ -317,7 +317,9 @@ def test_a_placed_group_that_was_removed(rm: muster.ResourceManager) -> None:
 
 
 def test_a_part_of_a_resource_is_refused() -> None:
-    assert muster.Bundle.of({"license": 2.0})._tuple[8] == [("license", 2)]
+    assert muster.Bundle.of({"license": 2.0})._message["resources"] == [
+        {"name": "license", "amount": 2}
+    ]
     with pytest.raises(ValueError, match=r"'license': a whole number is needed: 0\.5"):
         muster.Bundle.of({"license": 0.5})
 

@@ -68,7 +68,7 @@ def test_init_twice_and_again() -> None:
             assert api.session() is first
             with pytest.raises(muster.MusterError, match="already"):
                 muster.init(num_gpus=3)
-            assert first.head.node[3] == 2
+            assert muster.nodes()[0].gpus == 2
             assert first.head.session in first.head.session_dir
             muster.shutdown()
             muster.shutdown()
@@ -140,7 +140,7 @@ def test_what_workers_print(
     c.execute_all_sync("print", "all of us")
     c[1].execute_rank_zero_sync("print", "oh no", err=True)
     paths = [c.log_path(r) for r in range(4)]
-    node = own_session.head.node[0]
+    node = muster.nodes()[0].name
     muster.shutdown()
     out, err = capfd.readouterr()
     assert f"(talker/0@{node}) only me\n" in out

@@ -131,7 +131,7 @@ def test_a_lost_node_is_an_error(nodes: Any) -> None:
         ref = cluster.execute_rank_sync(2, "put", BIG, 6.0)
         agents = {n.name: n for n in muster.nodes()}
         node = cluster._members[2].node[1]
-        pid = next(fields[9] for fields in nodes.head.nodes(10.0) if fields[0] == node)
+        pid = agents[node].agent_pid
         assert agents[node].alive
         orphans = below(pid)
         os.kill(pid, signal.SIGKILL)

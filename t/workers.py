@@ -27,6 +27,13 @@ class Mishap(Exception):
         self.b = b
 
 
+class Version:
+    """Of the worker's Python."""
+
+    def version(self) -> tuple[int, ...]:
+        return sys.version_info[:2]
+
+
 class Echo:
     """A bit of everything."""
 
@@ -45,6 +52,13 @@ class Echo:
 
     def env(self, *names: str) -> dict[str, str | None]:
         return {name: os.environ.get(name) for name in names}
+
+    def close_descriptors(self) -> None:
+        os.closerange(3, 4096)
+        time.sleep(60.0)
+
+    def execute(self, *command: str) -> None:
+        os.execvp(command[0], command)
 
     def rank(self) -> int:
         return int(os.environ["RANK"])

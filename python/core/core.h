@@ -42,8 +42,10 @@ int64_t core_slice(int64_t until_ns);
 PyObject *core_text(const char *text);
 /* Take the exception that is set, as an object. */
 PyObject *core_exception_take(void);
-/* A new list of str from bytes-free C strings; NULL on failure. */
+/* A new list of str from C strings; NULL on failure. */
 PyObject *core_str_list(char **texts, size_t count);
+/* Append and give away; false with an exception set. */
+bool core_append(PyObject *list, PyObject *item);
 /* NULL-terminated UTF-8 copies of a list of str; core_strings_free. NULL on failure. */
 char **core_strings(PyObject *list);
 void core_strings_free(char **strings);
@@ -140,7 +142,7 @@ int core_check_deadlock(struct ms_peer *peer);
 const uint64_t *core_chain(uint32_t *count);
 int core_worker_setup(PyObject *module);
 
-/* ---- head.c, operation.c, step.c, zygote.c, mapping.c, fan.c, dispatch.c ---------------------- */
+/* ---- head.c, operation.c, step.c, zygote.c, mapping.c, fan.c, dispatch.c ---------- */
 
 int core_head_setup(PyObject *module);
 int core_operation_setup(PyObject *module);
@@ -152,6 +154,6 @@ extern PyMethodDef core_mapping_methods[];
 extern PyMethodDef core_fan_methods[];
 extern PyMethodDef core_dispatch_methods[];
 int core_rows_setup(PyObject *module);
-extern PyMethodDef core_head_functions[]; /* head_view.c */
+extern PyMethodDef core_head_functions[]; /* head_start.c */
 
 #endif

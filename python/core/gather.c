@@ -61,7 +61,7 @@ static int buffers_get(PyObject *list, int flags, struct buffers *out)
 static bool rows_fit(const struct ms_rows *r, const uint64_t *counts, size_t blocks)
 {
     for (size_t i = 0; i < r->run_count; i++) {
-        const struct ms_run *run = &r->runs[i];
+        const struct ms_row_run *run = &r->runs[i];
         __int128 last = (__int128)run->first + (__int128)run->step * (run->count - 1);
 
         if (run->block >= blocks || run->first >= counts[run->block] || last < 0 ||

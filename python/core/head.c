@@ -1,3 +1,4 @@
+/* head.c - the Head object: a driver's session as Python has it */
 #include "head_object.h"
 
 #include "io/http_token.h"
@@ -14,16 +15,16 @@ static PyObject *head_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     (void)kwargs;
     if (!h)
         return NULL;
-    memset((char *)h + offsetof(struct head, own),
+    memset((char *)h + offsetof(struct head, driver),
            0,
-           sizeof *h - offsetof(struct head, own));
+           sizeof *h - offsetof(struct head, driver));
     pthread_mutex_init(&h->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&h->logged, &attr);
+    pthread_cond_init(&h->told, &attr);
     pthread_condattr_destroy(&attr);
-    ms_list_init(&h->logs);
-    ms_list_init(&h->node_events);
+    ms_list_init(&h->logs.events);
+    ms_list_init(&h->nodes.events);
     return (PyObject *)h;
 }
 
@@ -31,14 +32,14 @@ static PyObject *head_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 static void stop(struct head *h, int64_t grace_ns)
 {
-    if (!h->own)
+    if (!h->driver)
         return;
-    ms_driver_session_stop(h->own, grace_ns);
+    ms_driver_session_stop(h->driver, grace_ns);
     h->head = NULL;
     h->client = NULL;
     pthread_mutex_lock(&h->lock);
     h->stopped = true;
-    pthread_cond_broadcast(&h->logged);
+    pthread_cond_broadcast(&h->told);
     pthread_mutex_unlock(&h->lock);
 }
 
@@ -79,9 +80,8 @@ static void head_dealloc(PyObject *self)
     Py_BEGIN_ALLOW_THREADS;
     stop(h, 0);
     Py_END_ALLOW_THREADS;
-    head_logs_free(h);
-    head_node_events_free(h);
-    ms_driver_session_destroy(h->own);
+    head_events_free(h);
+    ms_driver_session_destroy(h->driver);
     Py_XDECREF(h->session);
     Py_XDECREF(h->session_dir);
     PyObject_Free(self);
@@ -95,6 +95,19 @@ static PyObject *head_peer(PyObject *self, PyObject *args)
     struct head *h = (struct head *)self;
 
     return head_is_running(h) ? core_peer_new(h->client, args, self) : NULL;
+}
+
+/* (former uid, uid, address): calls from here to the former worker go to this one. */
+static PyObject *head_redirect(PyObject *self, PyObject *args)
+{
+    struct head *h = (struct head *)self;
+    unsigned long long former, uid;
+    const char *address;
+
+    if (!PyArg_ParseTuple(args, "KKs", &former, &uid, &address) || !head_is_running(h))
+        return NULL;
+    ms_client_successor(h->client, former, uid, address);
+    Py_RETURN_NONE;
 }
 
 static PyObject *get_session(PyObject *self, void *unused)
@@ -139,7 +152,8 @@ static PyObject *get_alive(PyObject *self, void *unused)
     struct head *h = (struct head *)self;
 
     (void)unused;
-    return PyBool_FromLong(h->own && !h->closing && ms_driver_session_is_alive(h->own));
+    return PyBool_FromLong(h->driver && !h->closing &&
+                           ms_driver_session_is_alive(h->driver));
 }
 
 static PyObject *get_joined(PyObject *self, void *unused)
@@ -147,46 +161,26 @@ static PyObject *get_joined(PyObject *self, void *unused)
     struct head *h = (struct head *)self;
 
     (void)unused;
-    return PyBool_FromLong(h->own && ms_driver_session_is_joined(h->own));
+    return PyBool_FromLong(h->driver && ms_driver_session_is_joined(h->driver));
 }
 
-static PyObject *get_resizes(PyObject *self, void *unused)
+static PyObject *get_changes(PyObject *self, void *unused)
 {
     struct head *h = (struct head *)self;
 
     (void)unused;
-    return PyLong_FromUnsignedLongLong(h->head ? ms_head_resizes(h->head) : 0);
+    return PyLong_FromUnsignedLongLong(h->head ? ms_head_changes(h->head) : 0);
 }
 
-static PyMethodDef head_methods[] = {
-    {"ask", head_ask, METH_VARARGS, NULL},
-    {"redirect", head_redirect, METH_VARARGS, NULL},
-    {"reserve", head_reserve, METH_VARARGS, NULL},
-    {"release", head_release, METH_VARARGS, NULL},
-    {"reservation", head_reservation, METH_VARARGS, NULL},
-    {"destroy_cluster", head_destroy_cluster, METH_VARARGS, NULL},
-    {"hold_port", head_hold_port, METH_VARARGS, NULL},
-    {"drop_port", head_drop_port, METH_VARARGS, NULL},
-    {"place_group", head_place_group, METH_VARARGS, NULL},
-    {"wait_group", head_wait_group, METH_VARARGS, NULL},
-    {"find_group", head_find_group, METH_VARARGS, NULL},
-    {"remove_group", head_remove_group, METH_VARARGS, NULL},
-    {"resources", head_resources, METH_VARARGS, NULL},
-    {"nodes", head_nodes, METH_O, NULL},
-    {"store_place", head_store_place, METH_O, NULL},
-    {"clusters", head_clusters, METH_O, NULL},
-    {"peer", head_peer, METH_VARARGS, NULL},
-    {"next_logs", head_next_logs, METH_O, NULL},
-    {"next_nodes", head_next_nodes, METH_O, NULL},
-    {"kv_put", head_kv_put, METH_VARARGS, NULL},
-    {"kv_get", head_kv_get, METH_VARARGS, NULL},
-    {"kv_delete", head_kv_delete, METH_VARARGS, NULL},
-    {"kv_keys", head_kv_keys, METH_VARARGS, NULL},
-    {"kv_watch", head_kv_watch, METH_VARARGS, NULL},
-    {"barrier", head_barrier, METH_VARARGS, NULL},
-    {"stop", head_stop, METH_VARARGS, NULL},
-    {"forget", head_forget, METH_NOARGS, NULL},
-    {NULL, NULL, 0, NULL}};
+static PyMethodDef head_methods[] = {{"ask", head_ask, METH_VARARGS, NULL},
+                                     {"request", head_request, METH_VARARGS, NULL},
+                                     {"redirect", head_redirect, METH_VARARGS, NULL},
+                                     {"peer", head_peer, METH_VARARGS, NULL},
+                                     {"next_logs", head_next_logs, METH_O, NULL},
+                                     {"next_nodes", head_next_nodes, METH_O, NULL},
+                                     {"stop", head_stop, METH_VARARGS, NULL},
+                                     {"forget", head_forget, METH_NOARGS, NULL},
+                                     {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef head_getset[] = {
     {"session", get_session, NULL, NULL, NULL},
@@ -195,8 +189,7 @@ static PyGetSetDef head_getset[] = {
     {"http_token", get_http_token, NULL, NULL, NULL},
     {"alive", get_alive, NULL, NULL, NULL},
     {"joined", get_joined, NULL, NULL, NULL},
-    {"resizes", get_resizes, NULL, NULL, NULL},
-    {"node", head_node, NULL, NULL, NULL},
+    {"changes", get_changes, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot head_slots[] = {{Py_tp_new, head_new},

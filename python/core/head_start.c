@@ -1,9 +1,13 @@
+/* head_start.c - a driver's session from its options, and what is asked before there is one */
 #include "head_object.h"
 #include "host_object.h"
 #include "store.h"
 
+#include "io/addr.h"
 #include "io/session.h"
 #include "job/file.h"
+#include "session/env.h"
+#include "session/find.h"
 
 #include <errno.h>
 
@@ -34,14 +38,14 @@ static int start(struct head *h, struct ms_driver_session_options *o)
     o->on_stored = core_on_stored;
     o->on_stored_drop = core_hold_unref;
     Py_BEGIN_ALLOW_THREADS;
-    h->own = ms_driver_session_start(o, &err);
+    h->driver = ms_driver_session_start(o, &err);
     Py_END_ALLOW_THREADS;
-    if (!h->own) {
+    if (!h->driver) {
         core_raise(&err);
         return -1;
     }
-    h->head = ms_driver_session_head(h->own);
-    h->client = ms_driver_session_client(h->own);
+    h->head = ms_driver_session_head(h->driver);
+    h->client = ms_driver_session_client(h->driver);
     session = ms_head_session(h->head);
     h->session = PyUnicode_FromString(session->name);
     h->session_dir = PyUnicode_DecodeFSDefault(session->dir);
@@ -182,3 +186,66 @@ int head_init(PyObject *self, PyObject *args, PyObject *kwargs)
     asked_finish(&a);
     return rc;
 }
+
+/* ---- before there is one --------------------------------------------------------- */
+
+static PyObject *find_head(PyObject *self, PyObject *args)
+{
+    const char *address, *secret_file;
+    struct ms_found_head found = {0};
+    struct ms_error err = {0};
+    PyObject *result;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "zz", &address, &secret_file))
+        return NULL;
+    if (ms_find_head(address, secret_file, &found, &err) < 0)
+        return core_raise(&err);
+    result = Py_BuildValue("zz", found.address, found.secret_file);
+    ms_found_head_finish(&found);
+    return result;
+}
+
+static PyObject *session_env(PyObject *self, PyObject *driver)
+{
+    char **from = core_strings(driver), **env;
+    PyObject *list;
+
+    (void)self;
+    if (!from)
+        return NULL;
+    env = ms_session_env((const char *const *)from);
+    core_strings_free(from);
+    if (!env)
+        return PyErr_NoMemory();
+    list = PyList_New(0);
+    for (size_t i = 0; list && env[i]; i++)
+        if (!core_append(list, PyUnicode_DecodeFSDefault(env[i])))
+            Py_CLEAR(list);
+    ms_session_env_free(env);
+    return list;
+}
+
+static PyObject *session_root(PyObject *self, PyObject *unused)
+{
+    char root[MS_SESSION_DIR_MAX];
+    struct ms_error err = {0};
+
+    (void)self;
+    (void)unused;
+    return ms_session_root(root, &err) < 0 ? core_raise(&err)
+                                           : PyUnicode_DecodeFSDefault(root);
+}
+
+static PyObject *host_id(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyUnicode_FromString(ms_host_id());
+}
+
+PyMethodDef core_head_functions[] = {{"find_head", find_head, METH_VARARGS, NULL},
+                                     {"session_env", session_env, METH_O, NULL},
+                                     {"host_id", host_id, METH_NOARGS, NULL},
+                                     {"session_root", session_root, METH_NOARGS, NULL},
+                                     {NULL, NULL, 0, NULL}};

@@ -6,28 +6,11 @@
  */
 #include "core.h"
 
-#include "base/cleanup.h"
+#include "head/rest/message_field.h"
+#include "head/rest/message_json.h"
 #include "message.h"
 
 #include <string.h>
-
-static ProtobufCMessage *parse(PyObject *dict, const ProtobufCMessageDescriptor *d);
-
-static size_t size_of(ProtobufCType type)
-{
-    switch (type) {
-    case PROTOBUF_C_TYPE_INT32:
-    case PROTOBUF_C_TYPE_UINT32:
-    case PROTOBUF_C_TYPE_ENUM:
-        return 4;
-    case PROTOBUF_C_TYPE_BOOL:
-        return sizeof(protobuf_c_boolean);
-    case PROTOBUF_C_TYPE_BYTES:
-        return sizeof(ProtobufCBinaryData);
-    default:
-        return 8; /* 64 bits, or a pointer */
-    }
-}
 
 /* ---- from Python ----------------------------------------------------------------- */
 
@@ -101,7 +84,7 @@ static int set_value(const ProtobufCFieldDescriptor *f, PyObject *value, void *a
         return set_bytes(value, at);
     if (f->type != PROTOBUF_C_TYPE_MESSAGE)
         return set_number(f, value, at);
-    *(ProtobufCMessage **)at = parse(value, f->descriptor);
+    *(ProtobufCMessage **)at = core_message_parse(value, f->descriptor);
     return *(ProtobufCMessage **)at ? 0 : -1;
 }
 
@@ -114,14 +97,15 @@ set_repeated(const ProtobufCFieldDescriptor *f, PyObject *list, uint8_t *message
 
     if (n < 0)
         return -1;
-    *at = calloc((size_t)n + 1, size_of(f->type));
+    *at = calloc((size_t)n + 1, ms_message_field_size(f));
     if (!*at) {
         PyErr_NoMemory();
         return -1;
     }
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *item = PySequence_GetItem(list, i);
-        int rc = item ? set_value(f, item, *at + (size_t)i * size_of(f->type)) : -1;
+        int rc =
+            item ? set_value(f, item, *at + (size_t)i * ms_message_field_size(f)) : -1;
 
         Py_XDECREF(item);
         if (rc < 0)
@@ -157,7 +141,8 @@ static int set_named(PyObject *key, PyObject *value, ProtobufCMessage *m)
     return f ? set_field(f, value, (uint8_t *)m) : -1;
 }
 
-static ProtobufCMessage *parse(PyObject *dict, const ProtobufCMessageDescriptor *d)
+ProtobufCMessage *core_message_parse(PyObject *dict,
+                                     const ProtobufCMessageDescriptor *d)
 {
     ProtobufCMessage *m;
     PyObject *key, *value;
@@ -167,24 +152,17 @@ static ProtobufCMessage *parse(PyObject *dict, const ProtobufCMessageDescriptor 
         PyErr_Format(PyExc_TypeError, "%s is made of a dict", d->name);
         return NULL;
     }
-    m = calloc(1, d->sizeof_message);
+    m = ms_message_create(d);
     if (!m) {
         PyErr_NoMemory();
         return NULL;
     }
-    d->message_init(m);
     while (PyDict_Next(dict, &at, &key, &value))
         if (set_named(key, value, m) < 0) {
             protobuf_c_message_free_unpacked(m, NULL);
             return NULL;
         }
     return m;
-}
-
-ProtobufCMessage *core_message_parse(PyObject *dict,
-                                     const ProtobufCMessageDescriptor *d)
-{
-    return parse(dict, d);
 }
 
 /* ---- to Python ------------------------------------------------------------------- */
@@ -228,7 +206,7 @@ static PyObject *get_repeated(const ProtobufCFieldDescriptor *f, const uint8_t *
     PyObject *list = PyList_New((Py_ssize_t)count);
 
     for (size_t i = 0; list && i < count; i++) {
-        PyObject *item = get_value(f, at + i * size_of(f->type));
+        PyObject *item = get_value(f, at + i * ms_message_field_size(f));
 
         if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) < 0)
             Py_CLEAR(list);

@@ -1,3 +1,4 @@
+/* module.c - the module muster._core, and what all its files use */
 #include "store.h"
 
 #include "base/cleanup.h"
@@ -95,16 +96,21 @@ int64_t core_slice(int64_t until_ns)
     return slice_ns < until_ns ? slice_ns : until_ns;
 }
 
+bool core_append(PyObject *list, PyObject *item)
+{
+    bool ok = item && PyList_Append(list, item) == 0;
+
+    Py_XDECREF(item);
+    return ok;
+}
+
 PyObject *core_str_list(char **texts, size_t count)
 {
-    PyObject *list = PyList_New((Py_ssize_t)count);
+    PyObject *list = PyList_New(0);
 
-    for (size_t i = 0; list && i < count; i++) {
-        PyObject *text = core_text(texts[i]);
-
-        if (!text || PyList_SetItem(list, (Py_ssize_t)i, text) < 0)
+    for (size_t i = 0; list && i < count; i++)
+        if (!core_append(list, core_text(texts[i])))
             Py_CLEAR(list);
-    }
     return list;
 }
 
@@ -233,7 +239,17 @@ static PyObject *check_engine_name(PyObject *self, PyObject *name)
     return NULL;
 }
 
+/* (seconds): as messages have a duration; 0 if it is not positive. */
+static PyObject *ns(PyObject *self, PyObject *seconds)
+{
+    double s = PyFloat_AsDouble(seconds);
+
+    (void)self;
+    return s == -1.0 && PyErr_Occurred() ? NULL : PyLong_FromLongLong(core_ns(s));
+}
+
 static PyMethodDef methods[] = {
+    {"ns", ns, METH_O, NULL},
     {"check_engine_name", check_engine_name, METH_O, NULL},
     {"setup", (PyCFunction)(void (*)(void))setup, METH_VARARGS | METH_KEYWORDS, NULL},
     {NULL, NULL, 0, NULL}};
@@ -256,7 +272,7 @@ PyMODINIT_FUNC PyInit__core(void)
         core_operation_setup(module) < 0 || core_step_setup(module) < 0 ||
         core_worker_setup(module) < 0 || core_rows_setup(module) < 0 ||
         core_store_setup(module) < 0 || core_piece_setup(module) < 0 ||
-        core_own_setup(module) < 0 || core_spare_setup(module) < 0 ||
+        core_private_map_setup(module) < 0 || core_spare_setup(module) < 0 ||
         PyModule_AddFunctions(module, core_zygote_methods) < 0 ||
         PyModule_AddFunctions(module, core_mapping_methods) < 0 ||
         PyModule_AddFunctions(module, core_fan_methods) < 0 ||

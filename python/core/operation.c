@@ -1,13 +1,17 @@
-/* operation.c - what a head was asked and has not answered yet
+/* operation.c - what a head is asked, and what has not been answered yet
  *
- * `Head.ask(verb, fields)` begins any request of proto/muster.proto, by the name of its field
- * in DriverToHead; `Operation.result(timeout)` waits for the answer, a dict, or None for one
- * that says nothing. Refusals are Refused(text, table, errno): the caller knows what they mean. What workers said is raised as their calls would raise it.
+ * Any request of proto/muster.proto, by the name of its field in DriverToHead and a dict of its
+ * fields. `Head.request(verb, fields, timeout)` waits for the answer, a dict, or None for one
+ * that has no fields; what the head refuses is raised as core_raise does. `Head.ask(verb,
+ * fields)` only begins it: `Operation.result(timeout)` waits, and a refusal is Refused(text,
+ * table, errno), for callers that know what it means. What workers said is raised as their
+ * calls would raise it.
  */
 #include "head_object.h"
 #include "message.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <string.h>
@@ -20,16 +24,22 @@ struct operation {
     PyObject *head;
 };
 
-PyObject *head_ask(PyObject *self, PyObject *args)
+int head_is_running(struct head *h)
 {
-    struct head *h = (struct head *)self;
-    Muster__DriverToHead *m;
-    struct operation *made;
-    PyObject *fields, *outer;
-    const char *verb;
+    if (h->head && h->client && !h->closing)
+        return 1;
+    PyErr_SetString(core_error, "this head has been stopped");
+    return 0;
+}
 
-    if (!PyArg_ParseTuple(args, "sO!", &verb, &PyDict_Type, &fields) ||
-        !head_is_running(h))
+/* NULL with an exception set. */
+static struct ms_head_op *begin(struct head *h, const char *verb, PyObject *fields)
+{
+    Muster__DriverToHead *m;
+    struct ms_head_op *op;
+    PyObject *outer;
+
+    if (!head_is_running(h))
         return NULL;
     outer = Py_BuildValue("{sO}", verb, fields);
     m = outer ? (Muster__DriverToHead *)core_message_parse(
@@ -38,12 +48,30 @@ PyObject *head_ask(PyObject *self, PyObject *args)
     Py_XDECREF(outer);
     if (!m)
         return NULL;
-    made = PyObject_New(struct operation, operation_type);
-    if (made) {
-        made->op = ms_head_request(h->head, m);
-        made->head = Py_NewRef(self);
-    }
+    op = ms_head_request(h->head, m);
     muster__driver_to_head__free_unpacked(m, NULL);
+    if (!op)
+        PyErr_NoMemory();
+    return op;
+}
+
+PyObject *head_ask(PyObject *self, PyObject *args)
+{
+    struct operation *made;
+    struct ms_head_op *op;
+    PyObject *fields;
+    const char *verb;
+
+    if (!PyArg_ParseTuple(args, "sO!", &verb, &PyDict_Type, &fields))
+        return NULL;
+    op = begin((struct head *)self, verb, fields);
+    made = op ? PyObject_New(struct operation, operation_type) : NULL;
+    if (!made) {
+        ms_head_op_unref(op);
+        return NULL;
+    }
+    made->op = op;
+    made->head = Py_NewRef(self);
     return (PyObject *)made;
 }
 
@@ -106,21 +134,78 @@ static PyObject *raise_workers(const Muster__Failure *all)
 
 /* ---- waiting --------------------------------------------------------------------- */
 
-static PyObject *operation_result(PyObject *self, PyObject *timeout)
+/* Until it has completed, with signals looked at: 0, or -1 with an exception set. */
+static int wait_for(struct ms_head_op *op, PyObject *timeout)
 {
-    struct operation *o = (struct operation *)self;
+    int64_t until_ns;
+    int rc;
+
+    if (core_deadline(timeout, MS_NEVER, &until_ns) < 0)
+        return -1;
+    for (;;) {
+        Py_BEGIN_ALLOW_THREADS;
+        rc = ms_head_op_wait(op, core_slice(until_ns));
+        Py_END_ALLOW_THREADS;
+        if (rc == 0)
+            return 0;
+        if (PyErr_CheckSignals() < 0)
+            return -1;
+        if (ms_now_ns() >= until_ns) {
+            PyErr_SetString(PyExc_TimeoutError, ms_head_op_delay(op));
+            return -1;
+        }
+    }
+}
+
+static PyObject *raise_refused(struct ms_head_op *op, const struct ms_error *err)
+{
+    const char *table = ms_head_op_table(op);
+    PyObject *args =
+        Py_BuildValue("Nsi", core_text(err->text), table ? table : "", -err->code);
+
+    if (args)
+        PyErr_SetObject(core_refused, args);
+    Py_XDECREF(args);
+    return NULL;
+}
+
+/* What a completed one answered; `is_coded`: a refusal is Refused. */
+static PyObject *answer_of(struct ms_head_op *op, bool is_coded)
+{
     const Muster__Failure *failure;
     const ProtobufCMessage *m;
+    struct ms_error err = {0};
 
-    if (head_op_finish_coded(o->op, timeout) < 0) {
-        failure = ms_head_op_failure(o->op);
-        if (!failure || failure->n_workers == 0)
-            return NULL;
-        PyErr_Clear();
-        return raise_workers(failure);
+    if (ms_head_op_result(op, &err) < 0) {
+        failure = ms_head_op_failure(op);
+        if (failure && failure->n_workers)
+            return raise_workers(failure);
+        return is_coded ? raise_refused(op, &err) : core_raise(&err);
     }
-    m = ms_head_op_message(o->op);
+    m = ms_head_op_message(op);
     return m ? core_message_dict(m) : Py_NewRef(Py_None);
+}
+
+PyObject *head_request(PyObject *self, PyObject *args)
+{
+    PyObject *fields, *timeout, *answer = NULL;
+    struct ms_head_op *op;
+    const char *verb;
+
+    if (!PyArg_ParseTuple(args, "sO!O", &verb, &PyDict_Type, &fields, &timeout))
+        return NULL;
+    op = begin((struct head *)self, verb, fields);
+    if (op && wait_for(op, timeout) == 0)
+        answer = answer_of(op, false);
+    ms_head_op_unref(op);
+    return answer;
+}
+
+static PyObject *operation_result(PyObject *self, PyObject *timeout)
+{
+    struct ms_head_op *op = ((struct operation *)self)->op;
+
+    return wait_for(op, timeout) < 0 ? NULL : answer_of(op, true);
 }
 
 static PyObject *operation_done(PyObject *self, void *unused)

@@ -1,21 +1,11 @@
-/* Pieces: bytes in a store that are named by themselves, beside a pickle. Whoever gets
- * one holds its object; the bytes are mapped, or come from their node, when they are read. */
+/* piece.c - pieces: bytes in a store that are named by themselves, beside a pickle. A process
+ * that gets one holds its object; the bytes are mapped, or come from their node, when they
+ * are read. */
 #include "store.h"
 
 #include "base/cleanup.h"
-#include "base/copy.h"
-#include "base/limits.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-static PyObject *no_store(void)
-{
-    return core_raise_kind(
-        "object_lost",
-        "this process has no store: its node has no agent, or the agent has ended",
-        "");
-}
 
 /* Whether pieces can be written here. */
 static PyObject *piece_can(PyObject *self, PyObject *unused)
@@ -24,101 +14,51 @@ static PyObject *piece_can(PyObject *self, PyObject *unused)
 
     (void)self;
     (void)unused;
-    return PyBool_FromLong(c && ms_store_limit(c) > 0);
+    return PyBool_FromLong(c && ms_store_client_limit(c) > 0);
 }
 
 /* Buffers to be written, and what they are in the store then. */
 struct writing {
-    size_t count, fresh; /* those that are not in the store yet */
+    size_t count;
     Py_buffer *buffers;
-    struct ms_held **held;
-    uint64_t *offsets, *lens;
-    size_t *which; /* of the fresh ones */
-    struct ms_held **made;
+    struct ms_store_bytes *bytes;
 };
 
 static void writing_finish(struct writing *w)
 {
-    for (size_t i = 0; w->buffers && i < w->count; i++) {
+    for (size_t i = 0; i < w->count; i++) {
         PyBuffer_Release(&w->buffers[i]);
-        ms_held_unref(w->held ? w->held[i] : NULL);
+        ms_held_unref(w->bytes[i].held);
     }
     free(w->buffers);
-    free(w->held);
-    free(w->offsets);
-    free(w->lens);
-    free(w->which);
-    free(w->made);
+    free(w->bytes);
 }
 
-static int writing_init(struct writing *w, size_t room)
+static int writing_init(struct writing *w, PyObject *list, size_t room)
 {
     w->buffers = calloc(room + 1, sizeof *w->buffers);
-    w->held = calloc(room + 1, sizeof(*w->held));
-    w->offsets = calloc(room + 1, sizeof *w->offsets);
-    w->lens = calloc(room + 1, sizeof *w->lens);
-    w->which = calloc(room + 1, sizeof *w->which);
-    w->made = calloc(room + 1, sizeof(*w->made));
-    if (w->buffers && w->held && w->offsets && w->lens && w->which && w->made)
-        return 0;
-    PyErr_NoMemory();
-    return -1;
-}
-
-static int writing_add(struct writing *w, struct ms_store_client *c, PyObject *buffer)
-{
-    size_t i = w->count;
-    Py_buffer *b = &w->buffers[i];
-
-    if (!buffer || PyObject_GetBuffer(buffer, b, PyBUF_C_CONTIGUOUS) < 0)
+    w->bytes = calloc(room + 1, sizeof *w->bytes);
+    if (!w->buffers || !w->bytes) {
+        PyErr_NoMemory();
         return -1;
-    w->count++;
-    if (b->len)
-        w->held[i] = ms_store_find_memory(c, b->buf, (size_t)b->len, &w->offsets[i]);
-    if (!w->held[i]) {
-        w->lens[w->fresh] = (uint64_t)b->len;
-        w->which[w->fresh++] = i;
+    }
+    for (; w->count < room; w->count++) {
+        PyObject *buffer = PyList_GetItem(list, (Py_ssize_t)w->count);
+        Py_buffer *b = &w->buffers[w->count];
+
+        if (!buffer || PyObject_GetBuffer(buffer, b, PyBUF_C_CONTIGUOUS) < 0)
+            return -1;
+        w->bytes[w->count] =
+            (struct ms_store_bytes){.data = b->buf, .len = (uint64_t)b->len};
     }
     return 0;
 }
 
-/* Room for all that are not there, in one round trip; then their bytes. */
-static int write_fresh(struct writing *w, struct ms_store_client *c)
+static PyObject *written(struct ms_store_bytes *b)
 {
-    PyObject *text = NULL;
-    const char *site = core_site_text(&text);
-    struct ms_error err = {0};
-    uint64_t bytes = 0;
-    int rc;
+    PyObject *held = core_held_new(MS_TAKE(b->held), CORE_HELD_READS);
 
-    for (size_t k = 0; k < w->fresh; k++)
-        bytes += w->lens[k];
-    Py_BEGIN_ALLOW_THREADS;
-    rc = ms_store_make_many(c, w->lens, w->fresh, site, w->made, &err);
-    for (size_t k = 0; rc == 0 && k < w->fresh; k++) {
-        const Py_buffer *b = &w->buffers[w->which[k]];
-
-        if (bytes >= MS_COPY_BIG)
-            ms_copy_past_cache(w->made[k]->write, b->buf, (size_t)b->len);
-        else
-            memcpy(w->made[k]->write, b->buf, (size_t)b->len);
-        w->held[w->which[k]] = w->made[k];
-    }
-    Py_END_ALLOW_THREADS;
-    Py_XDECREF(text);
-    if (rc < 0)
-        core_store_raise(&err);
-    else
-        core_copied += bytes;
-    return rc;
-}
-
-static PyObject *written(struct writing *w, size_t i)
-{
-    PyObject *held = core_held_new(w->held[i], CORE_HELD_READS);
-
-    w->held[i] = NULL; /* its own now */
-    return held ? Py_BuildValue("NK", held, (unsigned long long)w->offsets[i]) : NULL;
+    return held ? Py_BuildValue("NK", held, (unsigned long long)b->offset) : NULL;
 }
 
 static PyObject *write_all(struct writing *w, struct ms_store_client *c, PyObject *list)
@@ -126,16 +66,14 @@ static PyObject *write_all(struct writing *w, struct ms_store_client *c, PyObjec
     Py_ssize_t count = PyList_Size(list);
     PyObject *out;
 
-    if (count < 0 || writing_init(w, (size_t)count) < 0)
+    if (count < 0 || writing_init(w, list, (size_t)count) < 0)
         return NULL;
-    for (Py_ssize_t i = 0; i < count; i++)
-        if (writing_add(w, c, PyList_GetItem(list, i)) < 0)
-            return NULL;
-    if (w->fresh && write_fresh(w, c) < 0)
+    ms_store_client_find_all(c, w->bytes, w->count);
+    if (core_store_write(c, w->bytes, w->count, false) < 0)
         return NULL;
     out = PyList_New(count);
     for (Py_ssize_t i = 0; out && i < count; i++) {
-        PyObject *one = written(w, (size_t)i);
+        PyObject *one = written(&w->bytes[i]);
 
         if (!one || PyList_SetItem(out, i, one) < 0)
             Py_CLEAR(out);
@@ -153,7 +91,7 @@ static PyObject *piece_write(PyObject *self, PyObject *list)
 
     (void)self;
     if (!c)
-        return no_store();
+        return core_no_store();
     out = write_all(&w, c, list);
     writing_finish(&w);
     return out;
@@ -173,7 +111,7 @@ static PyObject *piece_is_stored(PyObject *self, PyObject *buffer)
     if (PyObject_GetBuffer(buffer, &b, PyBUF_STRIDES) < 0)
         return NULL;
     if (b.len && PyBuffer_IsContiguous(&b, 'C'))
-        h = ms_store_find_memory(c, b.buf, (size_t)b.len, &offset);
+        h = ms_store_client_find_memory(c, b.buf, (size_t)b.len, &offset);
     PyBuffer_Release(&b);
     ms_held_unref(h);
     return PyBool_FromLong(h != NULL);
@@ -224,7 +162,7 @@ static PyObject *piece_hold(PyObject *self, PyObject *name)
 
     (void)self;
     if (!c)
-        return no_store();
+        return core_no_store();
     if (!PyArg_ParseTuple(
             name, "KKKKs#", &node, &id, &len, &at, &address, &address_len))
         return NULL;
@@ -235,7 +173,7 @@ static PyObject *piece_hold(PyObject *self, PyObject *name)
                                 .address = address,
                                 .address_len = (uint32_t)address_len};
     Py_BEGIN_ALLOW_THREADS;
-    rc = ms_store_attach(c, &n, 1, true, &h, &err);
+    rc = ms_store_client_attach(c, &n, 1, true, &h, &err);
     Py_END_ALLOW_THREADS;
     return rc < 0 ? core_store_raise(&err) : core_held_new(h, CORE_HELD_RESTS);
 }
@@ -324,7 +262,7 @@ static PyObject *read_all(struct ms_store_client *c, PyObject *list, struct read
         if (reading_set(r, i, PyList_GetItem(list, (Py_ssize_t)i)) < 0)
             return NULL;
     Py_BEGIN_ALLOW_THREADS;
-    rc = ms_store_attach(c, r->names, r->count, false, r->held, &err);
+    rc = ms_store_client_attach(c, r->names, r->count, false, r->held, &err);
     Py_END_ALLOW_THREADS;
     return rc < 0 ? core_store_raise(&err) : reading_all(r);
 }
@@ -341,7 +279,7 @@ static PyObject *piece_read(PyObject *self, PyObject *list)
 
     (void)self;
     if (!c)
-        return no_store();
+        return core_no_store();
     count = PyList_Size(list);
     if (count < 0 || reading_init(&r, (size_t)count) < 0)
         return NULL;

@@ -165,7 +165,7 @@ static PyObject *request_is_far(PyObject *self, void *unused)
     if (c && r->codec == MS_CODEC_STORED &&
         ms_stored_parse(&s, r->body, r->len, NULL) == 0)
         while (!is_far && ms_stored_next(&s, &at, &name))
-            is_far = name.node != ms_store_node(c);
+            is_far = name.node != ms_store_client_node(c);
     return PyBool_FromLong(is_far);
 }
 

@@ -56,8 +56,9 @@ static PyObject *rows_create(PyTypeObject *type, PyObject *args, PyObject *kwarg
     }
     if (!PyArg_ParseTuple(args, "K", &count) || !(self = rows_new()))
         return NULL;
-    return done(
-        self, ms_rows_add(&self->r, (struct ms_run){.count = count, .step = 1}), NULL);
+    return done(self,
+                ms_rows_add(&self->r, (struct ms_row_run){.count = count, .step = 1}),
+                NULL);
 }
 
 /* concat([(rows, [its block b is this one here, ...]), ...]) */
@@ -180,7 +181,7 @@ static PyObject *rows_reduce(PyObject *object, PyObject *unused)
 
 static PyObject *rows_load(PyObject *unused, PyObject *args)
 {
-    struct ms_run run;
+    struct ms_row_run run;
     const char *bytes;
     Py_ssize_t len;
     struct rows *out;

@@ -74,7 +74,7 @@ static int leave_child(PyObject *result)
 static void grant(struct ms_request *r, const struct core_payload *p)
 {
     for (size_t i = 0; p->hold && i < p->hold->count; i++)
-        ms_store_grant(p->hold->held[i], r->owner_words[1], r->owner_words[0]);
+        ms_store_client_grant(p->hold->held[i], r->owner_words[1], r->owner_words[0]);
 }
 
 static void take_back(const struct core_payload *p, const uint64_t *caller)
@@ -83,7 +83,8 @@ static void take_back(const struct core_payload *p, const uint64_t *caller)
         struct ms_stored_name name;
 
         ms_held_name(p->hold->held[i], &name);
-        ms_store_take_back(p->hold->held[i]->client, &name, caller[1], caller[0]);
+        ms_store_client_take_back(
+            p->hold->held[i]->client, &name, caller[1], caller[0]);
     }
 }
 

@@ -3,7 +3,7 @@
 #include "store.h"
 
 #include "base/limits.h"
-#include "store/spare.h"
+#include "store/client/spare.h"
 
 static PyTypeObject *spare_type;
 static struct ms_spare pool;

@@ -1,3 +1,4 @@
+/* store.c - the store client of this process, and its objects as Python sees them */
 #include "store.h"
 
 #include "head_object.h"
@@ -44,7 +45,7 @@ static struct ms_store_client *open_store(const char *dir,
                                         .name = name,
                                         .is_interrupted = is_interrupted};
 
-    return ms_store_open(&o, err);
+    return ms_store_client_open(&o, err);
 }
 
 /* Nobody listens: the agent could not make one, and goes on without. */
@@ -84,7 +85,7 @@ struct ms_store_client *core_store_get(void)
 
 void core_store_forget(void)
 {
-    ms_store_forget(the_store);
+    ms_store_client_forget(the_store);
     the_store = NULL; /* what is held there stays readable */
     was_tried = true;
 }
@@ -102,7 +103,7 @@ static PyObject *store_open(PyObject *self, PyObject *args)
         return NULL;
     session = ms_head_session(((struct head *)head)->head);
     if (the_store) {
-        ms_store_close(the_store);
+        ms_store_client_close(the_store);
         the_store = NULL;
     }
     Py_BEGIN_ALLOW_THREADS;
@@ -129,7 +130,7 @@ static PyObject *store_close(PyObject *self, PyObject *unused)
     (void)unused;
     the_store = NULL;
     why_none.code = 0;
-    ms_store_close(c);
+    ms_store_client_close(c);
     Py_RETURN_NONE;
 }
 
@@ -157,6 +158,61 @@ struct ms_store_client *core_store_need(void)
                         "there is no store here: call muster.init() first, and run an "
                         "agent on this machine");
     return c;
+}
+
+PyObject *core_no_store(void)
+{
+    return core_raise_kind(
+        "object_lost",
+        "this process has no store: its node has no agent, or the agent has ended",
+        "");
+}
+
+/* Which line of the user's program does this; empty if that cannot be told. `text` is a
+ * new reference that keeps it, or NULL. */
+static const char *site_of(PyObject **text)
+{
+    const char *site = NULL;
+
+    *text = core_site ? PyObject_CallFunctionObjArgs(core_site, NULL) : NULL;
+    if (*text)
+        site = PyUnicode_AsUTF8AndSize(*text, NULL);
+    if (!site)
+        PyErr_Clear();
+    return site ? site : "";
+}
+
+_Atomic uint64_t core_copied;
+
+int core_store_write(struct ms_store_client *c,
+                     struct ms_store_bytes *all,
+                     size_t count,
+                     bool together)
+{
+    struct ms_error err = {0};
+    PyObject *text = NULL;
+    const char *site = "";
+    uint64_t fresh = 0;
+    bool is_missing = false;
+    int rc;
+
+    for (size_t i = 0; i < count; i++)
+        if (!all[i].held) {
+            is_missing = true;
+            fresh += all[i].len;
+        }
+    if (!is_missing)
+        return 0;
+    site = site_of(&text);
+    Py_BEGIN_ALLOW_THREADS;
+    rc = ms_store_client_write(c, all, count, together, site, &err);
+    Py_END_ALLOW_THREADS;
+    Py_XDECREF(text);
+    if (rc < 0)
+        core_store_raise(&err);
+    else
+        core_copied += fresh;
+    return rc;
 }
 
 /* ---- what several calls hold ----------------------------------------------------- */
@@ -210,7 +266,7 @@ static void adopt(struct ms_store_client *c,
             continue;
         if (!is_fresh)
             name.at = MS_PLACE_UNKNOWN;
-        h = ms_store_adopt(c, &name, s->node);
+        h = ms_store_client_adopt(c, &name, s->node);
         if (!h)
             continue;
         out->held[out->count++] = h;
@@ -256,7 +312,7 @@ void core_on_unread(void *arg, const struct ms_request *r)
         ms_stored_parse(&s, r->reply, r->reply_len, NULL) < 0)
         return;
     while (ms_stored_next(&s, &at, &name))
-        ms_store_take_back(c, &name, r->owner_words[1], r->owner_words[0]);
+        ms_store_client_take_back(c, &name, r->owner_words[1], r->owner_words[0]);
 }
 
 /* ---- objects --------------------------------------------------------------------- */
@@ -361,7 +417,7 @@ static PyObject *store_empty(PyObject *self, PyObject *args)
     if (!c)
         return NULL;
     Py_BEGIN_ALLOW_THREADS;
-    h = ms_store_make(c, len, site, &err);
+    h = ms_store_client_make(c, len, site, &err);
     Py_END_ALLOW_THREADS;
     return h ? core_held_new(h, CORE_HELD_WRITES) : core_store_raise(&err);
 }
@@ -394,7 +450,7 @@ static PyObject *store_put(PyObject *self, PyObject *value)
     (void)self;
     if (!core_store_need())
         return NULL;
-    if (!ms_store_limit(the_store))
+    if (!ms_store_client_limit(the_store))
         return core_raise_kind(
             "store_full", "this node has no store: its store_limit is 0", "");
     if (core_encode_put(value, &p) < 0)
@@ -450,8 +506,8 @@ static PyObject *store_node(PyObject *self, PyObject *unused)
     if (!the_store)
         Py_RETURN_NONE;
     return Py_BuildValue("KK",
-                         (unsigned long long)ms_store_node(the_store),
-                         (unsigned long long)ms_store_limit(the_store));
+                         (unsigned long long)ms_store_client_node(the_store),
+                         (unsigned long long)ms_store_client_limit(the_store));
 }
 
 /* What a user should know of this node's store; or "". */
@@ -459,7 +515,7 @@ static PyObject *store_warning(PyObject *self, PyObject *unused)
 {
     (void)self;
     (void)unused;
-    return PyUnicode_FromString(the_store ? ms_store_warning(the_store) : "");
+    return PyUnicode_FromString(the_store ? ms_store_client_warning(the_store) : "");
 }
 
 static PyObject *store_copied(PyObject *self, PyObject *unused)

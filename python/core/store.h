@@ -4,7 +4,7 @@
  * store_view.c  what there is
  * stored.c      payloads whose big parts are in a store
  * piece.c       bytes in a store that are read only when they are wanted
- * own.c         parts of objects that this process may write
+ * private_map.c parts of objects that this process may write
  * spare.c       memory of this process alone, that is used again
  */
 #ifndef MS_PYTHON_STORE_H
@@ -12,7 +12,7 @@
 
 #include "core.h"
 
-#include "store/client.h"
+#include "store/client/client.h"
 #include "wire/server.h"
 
 /* The node's store; NULL: there is none. A worker opens it when it is first asked for. */
@@ -65,9 +65,15 @@ PyObject *core_stored_ref(const uint8_t *body, size_t len);
 /* Raise StoreFull, ObjectLost or MusterError; returns NULL. */
 PyObject *core_store_raise(const struct ms_error *err);
 
-/* Which line of the user's program does this; empty if that cannot be told. `text` is a
- * new reference that keeps it, or NULL. */
-const char *core_site_text(PyObject **text);
+/* This process has no store: raise ObjectLost. Returns NULL. */
+PyObject *core_no_store(void);
+
+/* ms_store_client_write, for the line of the user's program that does this. 0, or -1 with an
+ * exception set. */
+int core_store_write(struct ms_store_client *c,
+                     struct ms_store_bytes *all,
+                     size_t count,
+                     bool together);
 
 /* Functions of the module. */
 PyObject *core_store_stats(PyObject *self, PyObject *unused);
@@ -75,7 +81,7 @@ PyObject *core_store_objects(PyObject *self, PyObject *unused);
 
 int core_store_setup(PyObject *module);
 int core_piece_setup(PyObject *module);
-int core_own_setup(PyObject *module);   /* own.c */
-int core_spare_setup(PyObject *module); /* spare.c */
+int core_private_map_setup(PyObject *module); /* own.c */
+int core_spare_setup(PyObject *module);       /* spare.c */
 
 #endif

@@ -111,7 +111,7 @@ static PyObject *object_dict(const Muster__StoredStatus *o)
     if (dict && (set_numbers(dict, o, numbers) < 0 ||
                  set(dict, "age", PyFloat_FromDouble((double)o->age_ns / 1e9)) < 0 ||
                  set(dict, "site", core_text(o->site)) < 0 ||
-                 set(dict, "copy", PyBool_FromLong(o->is_mirror)) < 0 ||
+                 set(dict, "copy", PyBool_FromLong(o->is_replica)) < 0 ||
                  set(dict, "here", PyBool_FromLong(o->has_bytes)) < 0 ||
                  set(dict, "spilled", PyBool_FromLong(o->is_spilled)) < 0 ||
                  set(dict, "holders", holders_list(o)) < 0))

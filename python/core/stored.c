@@ -1,17 +1,16 @@
+/* stored.c - payloads whose big parts are in a store: laid out, and read */
 #include "store.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "store/payload.h"
 #include "wire/frame.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* Smaller pickles stay in the message. */
-enum { PICKLE_INLINE_MAX = 16 << 10, PART_ALIGN = 64, INLINE_IOV_MAX = 16 };
-
-_Atomic uint64_t core_copied;
+enum { INLINE_IOV_MAX = 16 };
 
 static size_t padded(size_t len, size_t to)
 {
@@ -22,17 +21,19 @@ static size_t padded(size_t len, size_t to)
 
 /* Where each part goes, and which objects that makes. Part 0 is the pickle. */
 struct layout {
-    size_t part_count, object_count;
+    size_t part_count;
     struct ms_stored_part *parts;
-    const void **at; /* of each part, in our memory */
+    struct ms_store_bytes *bytes; /* of each part */
     struct core_hold *hold;
     struct ms_stored_name *names;
 };
 
 static void layout_finish(struct layout *l)
 {
+    for (size_t i = 0; l->bytes && i < l->part_count; i++)
+        ms_held_unref(l->bytes[i].held);
     free(l->parts);
-    free(l->at);
+    free(l->bytes);
     free(l->names);
     core_hold_unref(l->hold);
 }
@@ -44,12 +45,12 @@ static int layout_init(struct layout *l, const struct core_payload *p, size_t re
     *l = (struct layout){
         .part_count = parts,
         .parts = calloc(parts, sizeof *l->parts),
-        .at = calloc(parts, sizeof(*l->at)),
+        .bytes = calloc(parts, sizeof *l->bytes),
         .names = calloc(objects, sizeof *l->names),
         .hold = calloc(1, sizeof *l->hold + objects * sizeof(l->hold->held[0]))};
     if (l->hold)
         l->hold->refs = 1;
-    if (l->parts && l->at && l->names && l->hold)
+    if (l->parts && l->bytes && l->names && l->hold)
         return 0;
     layout_finish(l);
     PyErr_NoMemory();
@@ -71,56 +72,26 @@ static int layout_add(struct layout *l, struct ms_held *h)
     return (int)hold->count++;
 }
 
-/* Parts that lie in the arena already are referred to. Returns the bytes that do not. */
-static uint64_t find_stored(struct ms_store_client *c, struct layout *l)
+/* See payload.h. 0, or -1 with an exception set. */
+static int
+store_parts(struct ms_store_client *c, struct layout *l, enum core_stored_how how)
 {
-    uint64_t bytes = 0;
+    size_t first = l->bytes[0].len <= MS_PAYLOAD_PICKLE_MAX;
+    uint64_t fresh =
+        ms_store_client_find_all(c, l->bytes + first, l->part_count - first);
+    uint64_t least = how == CORE_STORED_PUT ? 1 : MS_PAYLOAD_MIN;
 
-    for (size_t i = 0; i < l->part_count; i++) {
-        struct ms_stored_part *part = &l->parts[i];
-        struct ms_held *h =
-            part->len && i ? ms_store_find_memory(c, l->at[i], part->len, &part->offset)
-                           : NULL;
-
-        part->object = h ? layout_add(l, h) : -1;
-        if (!h && (i || part->len > PICKLE_INLINE_MAX))
-            bytes += padded(part->len, PART_ALIGN);
-    }
-    return bytes;
-}
-
-/* Put those into one new object. 0, or -1 with an exception set. */
-static int store_rest(struct ms_store_client *c,
-                      struct layout *l,
-                      uint64_t bytes,
-                      const char *site)
-{
-    struct ms_error err = {0};
-    struct ms_held *h;
-    uint64_t at = 0;
-
-    Py_BEGIN_ALLOW_THREADS;
-    h = ms_store_make(c, bytes, site, &err);
-    for (size_t i = 0; h && i < l->part_count; i++) {
-        struct ms_stored_part *part = &l->parts[i];
-
-        if (part->object >= 0 || (!i && part->len <= PICKLE_INLINE_MAX))
-            continue;
-        if (part->len)
-            memcpy(h->write + at, l->at[i], part->len);
-        part->offset = at;
-        at += padded(part->len, PART_ALIGN);
-    }
-    Py_END_ALLOW_THREADS;
-    if (!h) {
-        core_store_raise(&err);
+    if (fresh >= least && (ms_store_client_limit(c) || how == CORE_STORED_PUT) &&
+        core_store_write(c, l->bytes + first, l->part_count - first, true) < 0)
         return -1;
+    for (size_t i = 0; i < l->part_count; i++) {
+        struct ms_store_bytes *b = &l->bytes[i];
+
+        l->parts[i] = (struct ms_stored_part){
+            .len = b->len,
+            .offset = b->offset,
+            .object = b->held ? layout_add(l, MS_TAKE(b->held)) : -1};
     }
-    core_copied += bytes;
-    for (size_t i = 0; i < l->part_count; i++)
-        if (l->parts[i].object < 0 && (i || l->parts[i].len > PICKLE_INLINE_MAX))
-            l->parts[i].object = (int)l->hold->count;
-    layout_add(l, h);
     return 0;
 }
 
@@ -165,7 +136,7 @@ static int gather(struct core_payload *p, const struct layout *l)
     for (size_t i = 0; i < l->part_count; i++)
         if (l->parts[i].object < 0) {
             if (l->parts[i].len)
-                memcpy(p->gathered + at, l->at[i], l->parts[i].len);
+                memcpy(p->gathered + at, l->bytes[i].data, l->parts[i].len);
             at += padded(l->parts[i].len, MS_STORED_ALIGN);
         }
     p->iov[p->count++] = (struct iovec){p->gathered, total};
@@ -182,8 +153,8 @@ static int write_out(struct core_payload *p,
 
     ms_buf_init(&head);
     if (ms_stored_encode(&head,
-                         how == CORE_STORED_CALL ? ms_store_holder(c) : 0,
-                         ms_store_node(c),
+                         how == CORE_STORED_CALL ? ms_store_client_holder(c) : 0,
+                         ms_store_client_node(c),
                          l->names,
                          l->hold->count,
                          l->parts,
@@ -201,20 +172,8 @@ static int write_out(struct core_payload *p,
         return gather(p, l);
     for (size_t i = 0; i < l->part_count; i++)
         if (l->parts[i].object < 0)
-            add_inline(p, l->at[i], l->parts[i].len);
+            add_inline(p, l->bytes[i].data, l->parts[i].len);
     return 0;
-}
-
-const char *core_site_text(PyObject **text)
-{
-    const char *site = NULL;
-
-    *text = core_site ? PyObject_CallFunctionObjArgs(core_site, NULL) : NULL;
-    if (*text)
-        site = PyUnicode_AsUTF8AndSize(*text, NULL);
-    if (!site)
-        PyErr_Clear();
-    return site ? site : "";
 }
 
 static int lay_out(struct core_payload *p,
@@ -223,18 +182,9 @@ static int lay_out(struct core_payload *p,
                    enum core_stored_how how)
 {
     struct ms_store_client *c = core_store_get();
-    uint64_t bytes = find_stored(c, l);
-    uint64_t least = how == CORE_STORED_PUT ? 1 : MS_STORE_MIN;
-    PyObject *text = NULL;
-    int rc = 0;
 
-    if (bytes >= least && (ms_store_limit(c) || how == CORE_STORED_PUT)) {
-        const char *site = core_site_text(&text);
-
-        rc = store_rest(c, l, bytes, site);
-        Py_XDECREF(text);
-    }
-    if (rc < 0 || (refs && add_refs(l, refs, PySequence_Size(refs)) < 0))
+    if (store_parts(c, l, how) < 0 ||
+        (refs && add_refs(l, refs, PySequence_Size(refs)) < 0))
         return -1;
     if (l->hold->count > MS_STORED_OBJECTS_MAX) {
         PyErr_Format(PyExc_ValueError,
@@ -256,8 +206,14 @@ static int lay_out_bare(struct core_payload *p, const char *pickle, size_t len)
     struct ms_buf head;
 
     ms_buf_init(&head);
-    if (ms_stored_encode(
-            &head, ms_store_holder(c), ms_store_node(c), NULL, 0, &part, 1, 0) < 0) {
+    if (ms_stored_encode(&head,
+                         ms_store_client_holder(c),
+                         ms_store_client_node(c),
+                         NULL,
+                         0,
+                         &part,
+                         1,
+                         0) < 0) {
         PyErr_NoMemory();
         return -1;
     }
@@ -280,16 +236,14 @@ int core_stored_lay_out(struct core_payload *p,
     if (ref_count < 0 || PyBytes_AsStringAndSize(p->pickle, &pickle, &len) < 0)
         return -1;
     if (how == CORE_STORED_CALL && !ref_count && !p->buffer_count &&
-        len <= PICKLE_INLINE_MAX)
+        (size_t)len <= MS_PAYLOAD_PICKLE_MAX)
         return lay_out_bare(p, pickle, (size_t)len);
     if (layout_init(&l, p, (size_t)ref_count) < 0)
         return -1;
-    l.at[0] = pickle;
-    l.parts[0].len = (uint64_t)len;
-    for (Py_ssize_t i = 0; i < p->buffer_count; i++) {
-        l.at[i + 1] = p->buffers[i].buf;
-        l.parts[i + 1].len = (uint64_t)p->buffers[i].len;
-    }
+    l.bytes[0] = (struct ms_store_bytes){.data = pickle, .len = (uint64_t)len};
+    for (Py_ssize_t i = 0; i < p->buffer_count; i++)
+        l.bytes[i + 1] = (struct ms_store_bytes){.data = p->buffers[i].buf,
+                                                 .len = (uint64_t)p->buffers[i].len};
     rc = lay_out(p, &l, refs, how);
     if (rc == 0 && l.hold->count)
         p->hold = MS_TAKE(l.hold);
@@ -319,16 +273,6 @@ static void reading_finish(struct reading *r)
     free(r->views);
 }
 
-static int no_store(void)
-{
-    core_raise_kind(
-        "object_lost",
-        "this process has no store: its node has no agent, or the agent has "
-        "ended",
-        "");
-    return -1;
-}
-
 /* First those whose bytes are wanted, then the others. */
 static int reading_attach(struct reading *r, bool bare)
 {
@@ -341,10 +285,12 @@ static int reading_attach(struct reading *r, bool bare)
         i++;
     if (!r->s.object_count)
         return 0;
-    if (!c)
-        return no_store();
+    if (!c) {
+        core_no_store();
+        return -1;
+    }
     Py_BEGIN_ALLOW_THREADS;
-    rc = ms_store_attach(c, r->names, r->s.object_count, bare, r->held, &err);
+    rc = ms_store_client_attach(c, r->names, r->s.object_count, bare, r->held, &err);
     Py_END_ALLOW_THREADS;
     if (rc < 0) {
         core_store_raise(&err);
@@ -370,7 +316,7 @@ static int reading_fetch(struct reading *r)
         if (part.object < 0 || r->views[part.object])
             continue;
         Py_BEGIN_ALLOW_THREADS;
-        rc = ms_store_attach(c, &r->names[part.object], 1, false, &again, &err);
+        rc = ms_store_client_attach(c, &r->names[part.object], 1, false, &again, &err);
         Py_END_ALLOW_THREADS;
         if (rc < 0) {
             core_store_raise(&err);

@@ -265,13 +265,13 @@ static PyMethodDef host_methods[] = {
     {"forget", host_forget, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL}};
 
-static PyObject *get_resizes(PyObject *self, void *unused)
+static PyObject *get_changes(PyObject *self, void *unused)
 {
     struct host *h = (struct host *)self;
 
     (void)unused;
     return PyLong_FromUnsignedLongLong(host_is_forgotten(h) ? 0
-                                                            : ms_host_resizes(h->host));
+                                                            : ms_host_changes(h->host));
 }
 
 static PyGetSetDef host_getset[] = {{"uid", get_uid, NULL, NULL, NULL},
@@ -282,7 +282,7 @@ static PyGetSetDef host_getset[] = {{"uid", get_uid, NULL, NULL, NULL},
                                     {"head", get_head, NULL, NULL, NULL},
                                     {"sys_path", get_sys_path, NULL, NULL, NULL},
                                     {"preload", get_preload, NULL, NULL, NULL},
-                                    {"resizes", get_resizes, NULL, NULL, NULL},
+                                    {"changes", get_changes, NULL, NULL, NULL},
                                     {"stack", get_stack, NULL, NULL, NULL},
                                     {"is_ending", host_get_is_ending, NULL, NULL, NULL},
                                     {"wake_fd", get_wake_fd, NULL, NULL, NULL},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster import _core, _rows
+from muster import _core, _rows, api
 from muster._core import call_all, call_each
 from muster._data import Ref
 from muster._member import NoPeer
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 LOOK = 20  # wire/frame.h, MS_OP_LOOK
 _PICKLE = 1
+INITIALIZE = "initialize"  # after it ranks may say other places in the mesh
 UNKNOWN = "unknown"  # a mesh that the workers have to be asked for
 
 _DIMENSIONS = ("tp", "cp", "dp", "pp", "ep")
@@ -48,6 +49,7 @@ class Binding:
         self.methods = None if methods is None else dict(methods)
         self.mesh = mesh  # None: as the ranks say
         self.version = 0  # of the places
+        self._changes = 0  # of clusters, when they were asked for
         self._fixed: list[Place] | None = None  # of the mesh that was given
         self._places: dict[int, Any] = {}  # as the ranks have told
         self._registered: dict[str, dict[int, tuple[int, bool]]] = {}
@@ -73,6 +75,13 @@ class Binding:
 
     def drop_engine(self, engine: str) -> None:
         self._engines.pop(engine, None)
+
+    def refresh(self) -> None:
+        """Forget the places if any process has resized or initialized a cluster since."""
+        known = api.changes()
+        if known != self._changes:
+            self._changes = known
+            self.forget()
 
     def forget(self, rank: int | None = None) -> None:
         """That rank, or all of them, may be elsewhere in the mesh by now."""
@@ -129,6 +138,7 @@ class Binding:
 
     def places(self, view: View) -> list[Place]:
         """Where each worker of the view is."""
+        self.refresh()
         if self.mesh == UNKNOWN:
             told = self.look(view, "mesh", [0])[0]
             self.mesh = mesh_sizes(told, self.world_size) if told else None
@@ -162,6 +172,7 @@ class Binding:
 
     def registered(self, view: View, mesh: str) -> list[tuple[int, bool]]:
         """(dp_rank, is_collect) of each worker of a view, as it has said."""
+        self.refresh()
         known = self._registered.setdefault(mesh, {})
         ranks = view.ranks
         new = [i for i, rank in enumerate(ranks) if rank not in known]
@@ -288,8 +299,6 @@ def _start(
         view._destroyed()
     if isinstance(peers[0], NoPeer):
         peers[0].refuse()
-    if name == "initialize":
-        view._bound.forget()
     mode = mode_of(method)
     plan = view._plans.get(name)
     if plan is None or not plan.fits(view, mode):
@@ -303,7 +312,18 @@ def _start(
         calls = call_all(some, view._engine, name, args, named, *how)
     else:
         calls = call_each(peers, view._engine, name, parts, plan.which, *how)
-    return calls, _finisher(view, mode, plan, padded)
+    finish = _finisher(view, mode, plan, padded)
+    return calls, _initializer(view, finish) if name == INITIALIZE else finish
+
+
+def _initializer(
+    view: View, finish: Callable[[list[Any]], Any]
+) -> Callable[[list[Any]], Any]:
+    def finish_initialize(values: list[Any]) -> Any:
+        view._initialized()
+        return finish(values)
+
+    return finish_initialize
 
 
 def _finisher(

@@ -46,30 +46,7 @@ def setup(
 ) -> None:
     """Once, at import. `error` is raised for what fails outside of calls."""
 
-# names of nodes (none: any), how many of the first ones (0: all), devices of each (-1: all)
-Scope = tuple[list[str], int, int]
-# how many like it, CPUs and memory, devices or thousandths of one, memory of each, kind,
-# one domain, resources, labels
-BundleTuple = tuple[
-    int,
-    int,
-    int,
-    int,
-    int,
-    int,
-    str,
-    bool,
-    list[tuple[str, int]],
-    list[tuple[str, str]],
-]
-# id, name, state, bundles, pieces, why, table, detached, clusters
-GroupTuple = tuple[
-    int, str, int, int, list[tuple[str, list[int]]], str, str, bool, list[str]
-]
-# name, thousandths of CPUs and those held, memory and held, devices, free ones, gone
-NodeUse = tuple[str, int, int, int, int, int, int, bool]
-
-LentTuple = tuple[int, str, list[int], str, str, int, str, str]
+Message = dict[str, Any]  # of proto/muster.proto: its fields by their names
 
 class Refused(LookupError):
     """(text, table, errno): the head refused."""
@@ -79,8 +56,8 @@ class Operation:
 
     @property
     def done(self) -> bool: ...
-    def result(self, timeout: float | None, /) -> Any:
-        """Its answer, a dict, or None for one that says nothing. Refused(text, table,
+    def result(self, timeout: float | None, /) -> Message:
+        """Its answer (None where that has no fields). Refused(text, table,
         errno): the head does not. What workers said is raised as their calls raise it.
         TimeoutError: not yet."""
 
@@ -152,122 +129,32 @@ class Head:
         """The head runs elsewhere."""
 
     @property
-    def resizes(self) -> int:
+    def changes(self) -> int:
         """Of any cluster, that this process knows of."""
 
-    @property
-    def node(self) -> tuple[str, int, int, int]:
-        """Name, cpus, memory in bytes, gpus of the first one."""
-
-    def nodes(self, timeout: float) -> list[tuple[Any, ...]]:
-        """The arguments of muster.Node."""
-
-    def store_place(self, timeout: float) -> tuple[str, str] | None:
-        """Folder and name of a node of this machine, whose store is ours."""
-
-    def clusters(self, timeout: float) -> list[tuple[str, bool, list[WorkerTuple]]]:
-        """(name, detached, workers), whoever made them."""
-
-    def reserve(
-        self,
-        key: str,
-        more: bool,
-        whole: bool,
-        bundles: list[BundleTuple],
-        strategy: str,
-        same: str,
-        wait: float,
-        timeout: float,
-    ) -> list[LentTuple]:
-        """LookupError(text, table, errno) if that cannot be."""
-
-    def release(self, key: str, numbers: list[int], timeout: float) -> list[LentTuple]:
-        """All of it without numbers."""
-
-    def reservation(self, key: str, timeout: float) -> list[LentTuple]: ...
     @property
     def alive(self) -> bool:
         """False once the agent is lost or the head was stopped."""
 
-    def ask(self, verb: str, fields: dict[str, Any], /) -> Operation:
+    def ask(self, verb: str, fields: Message, /) -> Operation:
         """Any request of proto/muster.proto: the name of its field in DriverToHead, and its
         fields. What is no field is a TypeError."""
 
+    def request(self, verb: str, fields: Message, timeout: float | None, /) -> Message:
+        """The same, and its answer. What the head refuses is FileExistsError, TimeoutError or
+        the `error` of `setup`."""
+
     def redirect(self, former: int, uid: int, address: str, /) -> None:
         """Whoever calls the worker `former` from here calls this one."""
-
-    def destroy_cluster(
-        self, name: str, own: bool, uid: int, grace: float, timeout: float
-    ) -> None:
-        """`own`: only if this driver has made it. `uid`: only if rank 0 is or was that
-        one; 0: whoever it is. None is there: that is fine."""
-
-    def hold_port(
-        self, owner: str, node: str | None, timeout: float
-    ) -> tuple[str, int]: ...
-    def drop_port(self, owner: str, timeout: float) -> None: ...
-
-    # Places. LookupError(text, table, errno) if it cannot be.
-    def place_group(
-        self,
-        name: str,
-        bundles: list[BundleTuple],
-        strategy: str,
-        same: str,
-        wait: float,
-        detached: bool,
-        scope: Scope | None,
-        timeout: float | None,
-        /,
-    ) -> GroupTuple: ...
-    def wait_group(
-        self, id: int, name: str, timeout: float | None, /
-    ) -> GroupTuple: ...
-    def find_group(
-        self, id: int, name: str, timeout: float | None, /
-    ) -> GroupTuple: ...
-    def remove_group(self, id: int, name: str, timeout: float | None, /) -> None: ...
-    def resources(
-        self, scope: Scope | None, timeout: float | None, /
-    ) -> tuple[list[NodeUse], str]:
-        """What each node has, and a table."""
 
     def peer(self, address: str, uid: int, label: str) -> Peer: ...
     def next_logs(self, timeout: float) -> list[tuple[str, int, str, bool, str]] | None:
         """(cluster, rank, node, is_stderr, text); [] after the timeout, None at the end."""
 
-    def next_nodes(self, timeout: float | None) -> list[tuple[Any, ...]] | None:
-        """Agents on other machines that have come, fallen silent, or gone; [] after the
+    def next_nodes(self, timeout: float | None) -> list[Message] | None:
+        """NodeStatus: agents on other machines that have come, fallen silent, or gone; [] after the
         timeout, None at the end."""
 
-    # entries: (key, value, codec, revision, deleted); owner: 0 driver, 1 worker, 2 none
-    def kv_put(
-        self,
-        key: str,
-        value: bytes,
-        codec: int,
-        owner: int,
-        only_if_absent: bool,
-        timeout: float,
-        /,
-    ) -> bool: ...
-    def kv_get(self, key: str, wait: float, timeout: float, /) -> KvEntry | None: ...
-    def kv_delete(self, key: str, timeout: float, /) -> bool: ...
-    def kv_keys(
-        self, prefix: str, timeout: float, /
-    ) -> tuple[int, int, bool, list[KvEntry]]: ...
-    def kv_watch(
-        self,
-        prefix: str,
-        store: int,
-        revision: int,
-        wait: float,
-        timeout: float,
-        /,
-    ) -> tuple[int, int, bool, list[KvEntry]]:
-        """(store, revision, is_all, entries); store 0: the first time."""
-
-    def barrier(self, name: str, wait: float, timeout: float, /) -> None: ...
     def stop(self, grace: float) -> None:
         """End everything and wait for it. Idempotent."""
 
@@ -275,11 +162,11 @@ class Head:
         """In a forked child: this is of no use any more. What was inherited is closed
         already."""
 
-# uid, pid, address, log path, incarnation, node, devices, lives, thousandths of a CPU,
-# memory
-WorkerTuple = tuple[int, int, str, str, int, str, list[int], bool, int, int]
+def ns(seconds: float, /) -> int:
+    """As messages have a duration; 0 if it is not positive."""
 
-KvEntry = tuple[str, bytes, int, int, bool]
+def host_id() -> str:
+    """Of this machine, as NodeStatus has it."""
 
 def session_root() -> str:
     """The folder of this user's sessions; it is there, and nobody else's."""
@@ -464,7 +351,7 @@ class Host:
         describe: Callable[[BaseException, int], tuple[int, str, str, str, bytes]],
     ) -> None: ...
     @property
-    def resizes(self) -> int:
+    def changes(self) -> int:
         """Of any cluster, that this worker's agent has told of."""
 
     @property

@@ -6,6 +6,7 @@ bytes are on his node; else they come from theirs, once for each node.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from math import prod
 from weakref import WeakSet, ref
 
@@ -13,7 +14,6 @@ import numpy as np
 
 from muster import _core
 from muster._data import Ref, _collect, collecting, site
-from muster.errors import MusterError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -163,17 +163,17 @@ def read(wanted: Sequence[tuple[Far, int, int]]) -> list[Far]:
     return out
 
 
-_known: WeakSet[Far] = WeakSet()  # that came from elsewhere, and are still referred to
+_known: WeakSet[Far | FarObjects] = (
+    WeakSet()
+)  # that came from elsewhere, and are still referred to
 
 
 def fetch_known() -> None:
-    """Read what was not read yet, before the stores go. What does not fit, or is lost,
-    stays unread."""
+    """Read what was not read yet, before the stores go. What does not fit, is lost, or
+    cannot be unpickled here stays unread."""
     for far in [far for far in _known if not far.is_here]:
-        try:
+        with suppress(Exception):
             far.read()
-        except MusterError:
-            continue
 
 
 def _unread_mates(wanted: list[Far]) -> list[Far]:
@@ -238,7 +238,7 @@ def _load_far(
 class FarObjects:
     """A row of Python objects in a store."""
 
-    __slots__ = ("_objects", "_ref", "shape")
+    __slots__ = ("__weakref__", "_objects", "_ref", "shape")
 
     dtype = np.dtype(object)
 
@@ -246,6 +246,7 @@ class FarObjects:
         self._ref = ref
         self._objects: NDArray[Any] | None = None
         self.shape = (count,)
+        _known.add(self)
 
     def __len__(self) -> int:
         return self.shape[0]

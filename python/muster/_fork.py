@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from muster.cluster import Cluster
 
 _FORK, _COMMAND = 0, 2
-ANSWER_S = 30.0
 GRACE_S = 3.0
 
 
@@ -44,8 +43,7 @@ class Processes:
     def destroy(self, *, grace: float = GRACE_S) -> None:
         """End them: SIGTERM, and SIGKILL `grace` seconds later. Idempotent."""
         if not self._gone and self._session.head.alive:
-            until = grace + ANSWER_S
-            self._session.head.destroy_cluster(self.name, True, self._uid, grace, until)
+            self._session.destroy_cluster(self.name, True, self._uid, grace)
         self._gone = True
 
     def __enter__(self) -> Self:

@@ -6,7 +6,7 @@ from errno import EEXIST, EINVAL, ENOENT, ENOSPC, ENOTSUP, ETIMEDOUT
 
 from muster import _core, api
 from muster.errors import DeadlineExceeded, MusterError, PlacementError
-from muster.groups import Bundle, bundle_tuples
+from muster.groups import Bundle, bundle_messages
 from muster.resources import ResourceManager
 
 TYPE_CHECKING = False
@@ -25,25 +25,15 @@ class LentPiece:
     machine. phase: "pending", "starting", "running" or "ended"; then cause, code and
     detail say why."""
 
-    def __init__(
-        self,
-        number: int,
-        node: str,
-        devices: list[int],
-        phase: str,
-        cause: str,
-        code: int,
-        detail: str,
-        machine: str,
-    ) -> None:
-        self.number = number
-        self.node = node
-        self.devices = devices
-        self.phase = phase
-        self.cause = cause
-        self.code = code
-        self.detail = detail
-        self.machine = machine
+    def __init__(self, told: _core.Message) -> None:
+        self.number: int = told["number"]
+        self.node: str = told["node"]
+        self.devices: list[int] = told["devices"]
+        self.phase: str = told["phase"]
+        self.cause: str = told["cause"]
+        self.code: int = told["code"]
+        self.detail: str = told["detail"]
+        self.machine: str = told["machine"]
 
     def __repr__(self) -> str:
         why = f" ({self.cause}: {self.detail})" if self.cause else ""
@@ -54,7 +44,7 @@ class Reservation:
     """Machines that were lent under one name, as `muster.reserve` gives it."""
 
     def __init__(
-        self, name: str, bundle: _core.BundleTuple | None, strategy: str, same: str
+        self, name: str, bundle: _core.Message | None, strategy: str, same: str
     ) -> None:
         self.name = name
         self._bundle = bundle  # of each piece; None: they are whole nodes
@@ -66,10 +56,11 @@ class Reservation:
     def pieces(self) -> list[LentPiece]:
         """As they are now."""
         try:
-            found = self._session.head.reservation(self.name, api.ANSWER_S)
+            asked = {"key": self.name}
+            found = self._session.head.ask("reservation", asked).result(api.ANSWER_S)
         except LookupError as e:
             raise _refused(e) from None
-        return [LentPiece(*fields) for fields in found]
+        return [LentPiece(piece) for piece in found["pieces"]]
 
     @property
     def nodes(self) -> list[str]:
@@ -113,34 +104,33 @@ class Reservation:
         self._session.reservations.pop(self.name, None)
 
     def _give_back(self, numbers: list[int]) -> None:
+        asked = {"key": self.name, "numbers": numbers}
         try:
-            self._session.head.release(self.name, numbers, _SETTLE_S)
+            self._session.head.ask("release_pieces", asked).result(_SETTLE_S)
         except LookupError as e:
             raise _refused(e) from None
 
     def _ask(self, count: int, timeout: float, more: bool = False) -> list[LentPiece]:
         one = self._bundle
-        bundles = [] if one is None else [(count, *one[1:])]
+        pieces = {
+            "name": self.name,
+            "bundles": [] if one is None else [one | {"count": count}],
+            "strategy": self._strategy,
+            "same": self._same,
+            "timeout_ns": _core.ns(timeout),
+        }
+        asked = {"pieces": pieces, "more": more, "whole": one is None}
         head = self._session.head
         try:
-            found = head.reserve(
-                self.name,
-                more,
-                one is None,
-                bundles,
-                self._strategy,
-                self._same,
-                timeout,
-                timeout + _SETTLE_S,
-            )
+            found = head.ask("reserve", asked).result(timeout + _SETTLE_S)
         except LookupError as e:
             raise _refused(e) from None
         except BaseException:
             if not more:  # Ctrl-C: nothing of it may come later
-                head.release(self.name, [], _SETTLE_S)
+                self._give_back([])
             raise
         self._session.open_store()
-        return [LentPiece(*fields) for fields in found]
+        return [LentPiece(piece) for piece in found["pieces"]]
 
     def __repr__(self) -> str:
         return f"<muster.Reservation {self.name!r}>"
@@ -190,7 +180,7 @@ def reserve(
         resources=resources,
         labels=labels,
     )
-    one = bundle_tuples([bundle], None)[0]
+    one = bundle_messages([bundle], None)[0]
     return _make(Reservation(name, one, strategy, same or ""), num_nodes, timeout)
 
 
@@ -260,5 +250,5 @@ def begin(
     if num_nodes == 0:
         return
     one = Bundle(cpus=num_cpus or 0, gpus=num_gpus or 0)
-    bundle = None if whole else bundle_tuples([one], None)[0]
+    bundle = None if whole else bundle_messages([one], None)[0]
     _make(Reservation(OWN, bundle, "STRICT_SPREAD", ""), num_nodes or 1, timeout)

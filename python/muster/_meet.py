@@ -31,7 +31,8 @@ def barrier(
         )
     wait = BARRIER_S if timeout is None else max(timeout, 0.001)
     try:
-        _way.head().barrier(name or "default", wait, wait + _way.ANSWER_S)
+        asked = {"name": name or "default", "wait_ns": _core.ns(wait)}
+        _way.head().request("barrier", asked, wait + _way.ANSWER_S)
     except TimeoutError as e:
         raise DeadlineExceeded(str(e)) from None
     except MusterError as e:
@@ -87,7 +88,7 @@ class CollectiveGroup:
         """Let go of the port. Idempotent; nothing in a worker."""
         held, self._held = self._held, None
         if held is not None and held[0].alive:
-            held[0].drop_port(held[1], _way.ANSWER_S)
+            held[0].request("drop_port", {"owner": held[1]}, _way.ANSWER_S)
 
     def __enter__(self) -> CollectiveGroup:
         return self
@@ -117,7 +118,9 @@ def collective_group(src: View, tgt: View, name: str | None = None) -> Collectiv
     name = name or f"{src._name}-{tgt._name}"
     owner = f"{src._name}:group-{os.urandom(4).hex()}"
     head = api.session().head
-    master = head.hold_port(owner, first.node[1], _way.ANSWER_S)
+    asked = {"owner": owner, "node": first.node[1]}
+    port = head.request("hold_port", asked, _way.ANSWER_S)
+    master = port["host"], port["port"]
     group = CollectiveGroup(name, master, len(src._members), len(tgt._members))
     group._held = head, owner
     return group

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from muster import _core
 
 
 class Device:
@@ -12,27 +12,16 @@ class Device:
     vendor is "" where it is only described, memory is in bytes (0: not known), devices
     with the same domain are joined closely, numa is -1 where that is not known."""
 
-    def __init__(
-        self,
-        kind: str,
-        vendor: str,
-        id: str,
-        variable: str,
-        memory: int,
-        domain: int,
-        numa: int,
-        pci: str,
-        model: str,
-    ) -> None:
-        self.kind = kind
-        self.vendor = vendor
-        self.id = id
-        self.variable = variable
-        self.memory = memory
-        self.domain = domain
-        self.numa = numa
-        self.pci = pci
-        self.model = model
+    def __init__(self, told: _core.Message) -> None:
+        self.kind: str = told["kind"]
+        self.vendor: str = told["vendor"]
+        self.id: str = told["id"]
+        self.variable: str = told["variable"]
+        self.memory: int = told["memory"]
+        self.domain: int = told["domain"]
+        self.numa: int = told["numa"]
+        self.pci: str = told["pci"]
+        self.model: str = told["model"]
 
     def __repr__(self) -> str:
         what = self.model or f"{self.vendor} {self.kind}".lstrip()
@@ -47,33 +36,23 @@ class Node:
     name.
     """
 
-    def __init__(
-        self,
-        name: str,
-        cpus: int,
-        memory: int,
-        gpus: int,
-        alive: bool,
-        suspect: bool,
-        labels: list[str],
-        addresses: list[str],
-        detail: str,
-        agent_pid: int,
-        devices: list[tuple[Any, ...]],
-        resources: list[tuple[str, int]],
-    ) -> None:
-        self.name = name
-        self.cpus = cpus
-        self.memory = memory
-        self.gpus = gpus
-        self.alive = alive
-        self.suspect = suspect
-        self.labels = dict(label.partition("=")[::2] for label in labels)
-        self.addresses = addresses
-        self.detail = detail
-        self.agent_pid = agent_pid
-        self.devices = [Device(*fields) for fields in devices]
-        self.resources = dict(resources)
+    def __init__(self, told: _core.Message) -> None:
+        """Of a NodeStatus; one whose agent has not yet said what it has has no shape."""
+        shape = told["shape"] or {"devices": [], "resources": []}
+        self.name: str = told["name"]
+        self.cpus: int = told["cpus"]
+        self.memory: int = told["memory"]
+        self.gpus: int = told["gpus"]
+        self.alive: bool = told["alive"]
+        self.suspect: bool = told["suspect"]
+        self.labels = dict(label.partition("=")[::2] for label in told["labels"])
+        self.addresses: list[str] = told["addresses"]
+        self.detail: str = told["detail"]
+        self.agent_pid: int = told["agent_pid"]
+        self.devices = [Device(device) for device in shape["devices"]]
+        self.resources: dict[str, int] = {
+            one["name"]: one["amount"] for one in shape["resources"]
+        }
 
     def __repr__(self) -> str:
         state = "suspect" if self.suspect else "alive" if self.alive else "gone"

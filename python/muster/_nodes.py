@@ -54,7 +54,7 @@ class NodeWatch:
 
     def _run(self) -> None:
         while (events := self._head.next_nodes(None)) is not None:
-            nodes = [self._make(*fields) for fields in events]
+            nodes = [self._make(told) for told in events]
             with self._changed:
                 self._changes += len(nodes)
                 self._changed.notify_all()

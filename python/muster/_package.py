@@ -10,6 +10,7 @@ on sys.path, in place of the driver's own folder.
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 from muster.errors import MusterError
@@ -192,6 +193,19 @@ def fetch(name: str) -> list[Entry]:
 
 
 # ---- in a worker ----------------------------------------------------------------------
+
+_VERSION = re.compile(r"(?:^|/)python(\d)\.?(\d+)(?:\.zip)?(?=/|$)")
+
+
+def usable_paths(entries: Sequence[str]) -> list[str]:
+    """A driver's sys.path as this interpreter can use it: what belongs to another version
+    of Python (its library, its packages) is replaced by our own."""
+    ours = (str(sys.version_info.major), str(sys.version_info.minor))
+    kept = [p for p in entries if all(v == ours for v in _VERSION.findall(p))]
+    if len(kept) < len(entries):
+        kept += [p for p in sys.path if p not in kept]
+    return kept
+
 
 _lock_fd = -1  # of the package that this process uses: held until its end
 entered = ""  # its folder

@@ -349,7 +349,7 @@ def ignore_interrupts() -> None:
 def _prepare(worker: Worker) -> None:
     """Signals, stacks, and what forked children must not keep."""
     host = worker.host
-    for entry in reversed(host.sys_path):
+    for entry in reversed(_package.usable_paths(host.sys_path)):
         if entry not in sys.path:
             sys.path.insert(0, entry)
     signum, fd = host.stack

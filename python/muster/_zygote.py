@@ -17,7 +17,7 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
-from . import _core, _forks, _loaded
+from . import _core, _forks, _loaded, _package
 
 # What every worker has, if it is installed.
 _ALWAYS = ("numpy", "cloudpickle")
@@ -83,7 +83,7 @@ def _settle() -> None:
 
 def _set_up(sys_path: list[str], preload: list[str]) -> list[str]:
     if sys_path:
-        sys.path[:] = sys_path
+        sys.path[:] = _package.usable_paths(sys_path)
     sys.argv = ["muster-worker"]
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import warnings
+from errno import ENOENT, ETIMEDOUT
 from time import monotonic
 
 from muster import _core, _launch, _nodes, _options, _package
@@ -58,9 +59,10 @@ class Session:
 
     def open_store(self) -> None:
         """That of a node of this machine, once there is one."""
-        if self._has_store or not (place := self.head.store_place(ANSWER_S)):
+        if self._has_store or (node := self._local_node()) is None:
             return
-        _core.store_open(self.head, *place, f"driver {os.getpid()}")
+        who = f"driver {os.getpid()}"
+        _core.store_open(self.head, node["session_dir"], node["name"], who)
         if warning := _core.store_warning():
             warnings.warn(warning, RuntimeWarning, stacklevel=2)
         self._has_store = True
@@ -72,8 +74,33 @@ class Session:
 
     def nodes(self) -> list[Node]:
         """All of the head's, by name: "n2" before "n10"."""
-        found = [Node(*fields) for fields in self.head.nodes(ANSWER_S)]
-        return sorted(found, key=by_name)
+        return sorted(map(Node, self._status()["nodes"]), key=by_name)
+
+    def _status(self) -> _core.Message:
+        return self.head.request("status", {}, ANSWER_S)
+
+    def _local_node(self) -> _core.Message | None:
+        """One of this machine, whose store is ours."""
+        here = _core.host_id()
+        nodes: list[_core.Message] = self._status()["nodes"]
+        for node in nodes:
+            if node["alive"] and node["session_dir"] and node["host_id"] == here:
+                return node
+        return None
+
+    def destroy_cluster(self, name: str, own: bool, uid: int, grace: float) -> None:
+        """`own`: only if this driver has made it. `uid`: only if rank 0 is or was that
+        one; 0: whoever it is. None is there: that is fine."""
+        asked = {"name": name, "own": own, "uid": uid, "grace_ns": _core.ns(grace)}
+        operation = self.head.ask("destroy", asked)
+        try:
+            operation.result(grace + ANSWER_S)
+        except _core.Refused as e:
+            text, _, code = e.args
+            if code != ENOENT:
+                raise (TimeoutError if code == ETIMEDOUT else MusterError)(
+                    text
+                ) from None
 
 
 _lock = threading.RLock()
@@ -95,12 +122,12 @@ def is_initialized() -> bool:
     return _session is not None
 
 
-def resizes() -> int:
+def changes() -> int:
     """Of any cluster, that this process knows of: a handle looks again when it grows."""
     host = _core.in_worker()
     if host is not None:
-        return host.resizes
-    return _session.head.resizes if _session is not None else 0
+        return host.changes
+    return _session.head.changes if _session is not None else 0
 
 
 def nodes() -> list[Node]:

@@ -153,7 +153,7 @@ class Cluster(View):
         self._nodes = nodes  # by index
         self._kept = [step.kept for step in steps]  # what they refer to in the store
         self._helpers: dict[int, list[Worker]] = {}
-        self._resizes = api.resizes()
+        self._changes = api.changes()
         if session.package is not None:
             send_again(session.package)
         spec["steps"] = [step.message for step in steps]
@@ -203,9 +203,9 @@ class Cluster(View):
 
     def _give_up(self) -> None:
         self._fail()
-        head = self._require_owner().head
+        owner = self._require_owner()
         with suppress(Exception):
-            head.destroy_cluster(self._name, True, 0, 0, ANSWER_S)
+            owner.destroy_cluster(self._name, True, 0, 0)
 
     def _complete(self, status: dict[str, Any]) -> None:
         """It was created: what the head tells of it."""
@@ -300,7 +300,7 @@ class Cluster(View):
         self._kept = []
         self._helpers = {}
         self._operation = None
-        self._resizes = api.resizes()
+        self._changes = api.changes()
         View.__init__(self, name, members, engine, timeout, codec, bound)
         self._bind()
         return self
@@ -471,12 +471,9 @@ class Cluster(View):
 
     def _change(self, verb: str, asked: dict[str, Any]) -> dict[str, Any]:
         try:
-            status: dict[str, Any] = (
-                self._require_owner().head.ask(verb, asked).result(None)
-            )
+            return self._require_owner().head.ask(verb, asked).result(None)
         except Refused as e:
             raise _refusal(e) from None
-        return status
 
     def _renew(self, head: _core.Head, worker: Worker, now: dict[str, Any]) -> None:
         former = worker.peer.uid
@@ -508,11 +505,12 @@ class Cluster(View):
         self._resized(self._change("resize", asked))
 
     def _refresh(self) -> None:
-        """Somebody else may have resized it."""
-        known = api.resizes()
-        if known == self._resizes or self._gone:
+        """It may have been resized or initialized by another process."""
+        self._bound.refresh()
+        known = api.changes()
+        if known == self._changes or self._gone:
             return
-        self._resizes = known
+        self._changes = known
         try:
             asked = {"name": self._name}
             status = api.session().head.ask("find", asked).result(ANSWER_S)
@@ -534,7 +532,7 @@ class Cluster(View):
 
     def _resized(self, status: dict[str, Any]) -> None:
         """Its members are those that the head tells of."""
-        self._resizes = api.resizes()
+        self._changes = api.changes()
         kept = {w.uid: w for w in self._members}
         workers = [kept.get(w.uid, w) for w in self._take_workers(status)]
         self._members = tuple(workers)
@@ -578,10 +576,8 @@ class Cluster(View):
         self._peers = []
         self._members = members
         self._first = self._destroyed
-        head = self._owner.head
-        if head.alive:
-            how = (self._is_maker, first, grace, grace + ANSWER_S)
-            head.destroy_cluster(self._name, *how)
+        if self._owner.head.alive:
+            self._owner.destroy_cluster(self._name, self._is_maker, first, grace)
         self._gone = True
 
     shutdown = destroy
@@ -635,7 +631,7 @@ def get_cluster(name: str) -> Cluster:
     handle._kept = []
     handle._helpers = {}
     handle._operation = None
-    handle._resizes = api.resizes()
+    handle._changes = api.changes()
     members = handle._take_workers(status)
     how = (ENGINE, said.timeout, said.codec, said.bound)
     View.__init__(handle, name, members, *how)

@@ -41,7 +41,7 @@ class Bundle:
     resources: others, by name. labels: conditions on the node, "v", "!v", "in(a,b)".
     """
 
-    __slots__ = ("_tuple",)
+    __slots__ = ("_message",)
 
     def __init__(
         self,
@@ -58,21 +58,20 @@ class Bundle:
         _check_amount(gpus, "GPU")
         if gpus > 1 and gpus != int(gpus):
             raise ValueError(f"gpus: whole devices or a share of one: {gpus!r}")
-        self._tuple: _core.BundleTuple = (
-            1,
-            round(cpus * 1000),
-            parse_size(memory, "memory") if memory else 0,
-            int(gpus),
-            round(gpus * 1000) if 0 < gpus < 1 else 0,
-            parse_size(gpu_memory, "gpu_memory") if gpu_memory else 0,
-            kind or "",
-            one_domain,
-            [
-                (name, _whole(name, amount))
+        self._message: _core.Message = {
+            "cpu_milli": round(cpus * 1000),
+            "memory": parse_size(memory, "memory") if memory else 0,
+            "devices": int(gpus),
+            "share_milli": round(gpus * 1000) if 0 < gpus < 1 else 0,
+            "device_memory": parse_size(gpu_memory, "gpu_memory") if gpu_memory else 0,
+            "kind": kind or "",
+            "one_domain": one_domain,
+            "resources": [
+                {"name": name, "amount": _whole(name, amount)}
                 for name, amount in (resources or {}).items()
             ],
-            list(labels.items()) if labels else [],
-        )
+            "labels": _conditions(labels),
+        }
 
     @classmethod
     def of(cls, value: Bundle | Mapping[str, Any]) -> Bundle:
@@ -103,11 +102,17 @@ class Bundle:
         return cls(**fields)
 
     def __repr__(self) -> str:
-        _, cpus, memory, devices, share, device_memory, kind, one, *rest = self._tuple
+        m = self._message
+        rest = [
+            [(one["name"], one["amount"]) for one in m["resources"]],
+            [(one["name"], one["condition"]) for one in m["labels"]],
+        ]
         return (
-            f"<muster.Bundle: {cpus / 1000:g} CPUs, {devices or share / 1000:g} "
-            f"{kind or 'device'}s, {memory} and {device_memory} bytes"
-            f"{', one domain' if one else ''}{f', {rest}' if any(rest) else ''}>"
+            f"<muster.Bundle: {m['cpu_milli'] / 1000:g} CPUs, "
+            f"{m['devices'] or m['share_milli'] / 1000:g} {m['kind'] or 'device'}s, "
+            f"{m['memory']} and {m['device_memory']} bytes"
+            f"{', one domain' if m['one_domain'] else ''}"
+            f"{f', {rest}' if any(rest) else ''}>"
         )
 
 
@@ -117,7 +122,7 @@ def _check_amount(amount: Any, of: str) -> None:
 
 
 def _whole(name: str, amount: Any) -> int:
-    if not isinstance(amount, (int, float)) or int(amount) != amount:
+    if not isinstance(amount, (int, float)) or int(amount) != amount or amount < 0:
         raise ValueError(f"resources: {name!r}: a whole number is needed: {amount!r}")
     return int(amount)
 
@@ -127,19 +132,24 @@ _KEYS |= {name: name for name in ("memory", "gpu_memory", "kind", "one_domain")}
 _KEYS |= {name: name for name in ("resources", "labels")}
 
 
-def bundle_tuples(
+def _conditions(labels: Mapping[str, str] | None) -> list[_core.Message]:
+    return [{"name": name, "condition": c} for name, c in (labels or {}).items()]
+
+
+def bundle_messages(
     bundles: Sequence[Bundle | Mapping[str, Any]], labels: Mapping[str, str] | None
-) -> list[_core.BundleTuple]:
+) -> list[_core.Message]:
     """As the head takes them: equal ones that stand side by side only once."""
-    made: list[_core.BundleTuple] = []
+    made: list[_core.Message] = []
     last: object = None
+    more = _conditions(labels)
     for value in bundles:
         if made and (value is last or value == last):
-            made[-1] = (made[-1][0] + 1, *made[-1][1:])
+            made[-1]["count"] += 1
             continue
         last = value
-        one = Bundle.of(value)._tuple
-        made.append((*one[:9], [*one[9], *labels.items()]) if labels else one)
+        one = Bundle.of(value)._message
+        made.append({**one, "count": 1, "labels": one["labels"] + more})
     return made
 
 
@@ -218,37 +228,44 @@ def amounts(config: WorkerConfig) -> dict[str, int]:
     }
 
 
+def _ask(
+    verb: str, asked: _core.Message, timeout: float | None = api.ANSWER_S
+) -> _core.Message:
+    return api.session().head.ask(verb, asked).result(timeout)
+
+
 class PlacementGroup(GroupPart):
     """Bundles that the head holds until `remove()`, or until this driver ends."""
 
-    def __init__(self, told: _core.GroupTuple) -> None:
-        self.id = told[0]
-        self.name = told[1]
-        self._told = told
+    def __init__(self, told: _core.Message) -> None:
+        self.id: int = told["id"]
+        self.name: str = told["name"]
+        self._told = told  # a GroupStatus
         self._seats_made: list[tuple[PlacementGroup, int]] | None = None
 
     @property
     def _seats(self) -> list[tuple[PlacementGroup, int]]:  # type: ignore[override]
         if self._seats_made is None:
-            self._seats_made = [(self, i) for i in range(self._told[3])]
+            self._seats_made = [(self, i) for i in range(len(self))]
         return self._seats_made
 
     def __len__(self) -> int:
-        return self._told[3]
+        return int(self._told["bundles"])
 
     def _piece(self, bundle: int) -> Place:
-        if not self._told[4]:
+        if not self._told["pieces"]:
             self._refresh()
-        if not self._told[4]:
+        if not self._told["pieces"]:
             raise PlacementError(
                 f"group {self.name!r} is not placed: it is {self.state}"
             )
-        return self._told[4][bundle]
+        piece = self._told["pieces"][bundle]
+        return piece["node"], piece["devices"]
 
     def _refresh(self) -> bool:
         """False: it was removed."""
         try:
-            self._told = api.session().head.find_group(self.id, "", api.ANSWER_S)
+            self._told = _ask("find_group", {"id": self.id})
         except LookupError as e:
             if e.args[2] == ENOENT:
                 return False
@@ -259,21 +276,21 @@ class PlacementGroup(GroupPart):
     def state(self) -> str:
         """ "waiting", "placed", "broken" (one of its nodes is gone), "failed" (its time was
         up), or "removed"."""
-        return _STATES[self._told[2]] if self._refresh() else "removed"
+        return _STATES[self._told["state"]] if self._refresh() else "removed"
 
     @property
     def clusters(self) -> list[str]:
         """The names of those that stand in it."""
-        return self._told[8] if self._refresh() else []
+        return self._told["clusters"] if self._refresh() else []
 
     def wait(self, timeout: float | None = None) -> Self:
         """Until it is placed. PlacementError when its own time is up or it was removed."""
-        state = self._told[2]
+        state = self._told["state"]
         if state != _WAITING and not self._refresh() and state != _FAILED:
             raise PlacementError(f"group {self.name!r} was removed")
         try:
-            if self._told[2] == _WAITING:
-                self._told = api.session().head.wait_group(self.id, "", timeout)
+            if self._told["state"] == _WAITING:
+                self._told = _ask("wait_group", {"id": self.id}, timeout)
         except TimeoutError:
             raise DeadlineExceeded(
                 f"group {self.name!r} was not placed within {timeout:g} s"
@@ -282,14 +299,14 @@ class PlacementGroup(GroupPart):
             if e.args[2] == ENOENT:
                 raise PlacementError(f"group {self.name!r} was removed") from None
             raise refused(e) from None
-        if self._told[2] == _FAILED:
-            raise PlacementError(self._told[5], self._told[6])
+        if self._told["state"] == _FAILED:
+            raise PlacementError(self._told["why"], self._told["table"])
         return self
 
     def remove(self) -> None:
         """Give back what it holds, or stop waiting. Its clusters must have ended. Idempotent."""
         try:
-            api.session().head.remove_group(self.id, "", api.ANSWER_S)
+            _ask("remove_group", {"id": self.id})
         except LookupError as e:
             if e.args[2] != ENOENT:
                 raise refused(e) from None
@@ -297,13 +314,13 @@ class PlacementGroup(GroupPart):
     def __repr__(self) -> str:
         return (
             f"<muster.PlacementGroup {self.name!r}: {len(self)} bundles, "
-            f"{_STATES[self._told[2]]}>"
+            f"{_STATES[self._told['state']]}>"
         )
 
 
 def get_placement_group(name: str) -> PlacementGroup:
     """The group of that name, whoever made it."""
     try:
-        return PlacementGroup(api.session().head.find_group(0, name, api.ANSWER_S))
+        return PlacementGroup(_ask("find_group", {"name": name}))
     except LookupError as e:
         raise refused(e) from None

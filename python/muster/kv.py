@@ -48,8 +48,18 @@ def _put(key: str, value: Any, owner: str, only_if_absent: bool) -> bool:
         raise ValueError(f"owner: must be one of {', '.join(_OWNERS)}: {owner!r}")
     codec = _BYTES if type(value) is bytes else _PICKLE
     data = value if codec == _BYTES else to_bytes(value)
-    number = _OWNERS[owner]
-    return _way.head().kv_put(key, data, codec, number, only_if_absent, _way.ANSWER_S)
+    return _done(
+        "kv_put",
+        key=key,
+        value=data,
+        codec=codec,
+        owner=_OWNERS[owner],
+        only_if_absent=only_if_absent,
+    )
+
+
+def _done(verb: str, **fields: Any) -> bool:
+    return bool(_way.head().request(verb, fields, _way.ANSWER_S)["done"])
 
 
 def get(key: str, default: Any = _NOTHING, *, timeout: float | None = 0) -> Any:
@@ -60,8 +70,9 @@ def get(key: str, default: Any = _NOTHING, *, timeout: float | None = 0) -> Any:
     while True:
         left = max(0.0, deadline - monotonic())
         wait = min(left, POLL_S)
-        entry = _way.head().kv_get(key, wait, wait + _way.ANSWER_S)
-        if entry is not None:
+        asked = {"key": key, "wait_ns": _core.ns(wait)}
+        entry = _way.head().request("kv_get", asked, wait + _way.ANSWER_S)
+        if entry["key"]:
             return _value(entry)
         if left <= wait:
             break
@@ -72,12 +83,13 @@ def get(key: str, default: Any = _NOTHING, *, timeout: float | None = 0) -> Any:
 
 def delete(key: str) -> bool:
     """False: there was none."""
-    return _way.head().kv_delete(key, _way.ANSWER_S)
+    return _done("kv_delete", key=key)
 
 
 def keys(prefix: str = "") -> list[str]:
     """Those that begin with it, in order."""
-    return [entry[0] for entry in _way.head().kv_keys(prefix, _way.ANSWER_S)[3]]
+    found = _way.head().request("kv_keys", {"prefix": prefix}, _way.ANSWER_S)
+    return [entry["key"] for entry in found["entries"]]
 
 
 class Event:
@@ -104,7 +116,7 @@ class Watch:
         self.prefix = prefix
         self._store = self._revision = 0
         self._known: dict[str, int] = {}  # key -> revision
-        self._ready: list[_core.KvEntry] = []
+        self._ready: list[_core.Message] = []
         self._closed = threading.Event()
         if not existing:
             self._poll(0)
@@ -138,32 +150,35 @@ class Watch:
         self._closed.set()
 
     def _poll(self, wait: float) -> None:
-        answer = _way.head().kv_watch(
-            self.prefix, self._store, self._revision, wait, wait + _way.ANSWER_S
-        )
-        is_new = answer[0] != self._store
-        self._store, self._revision, is_all, entries = answer
-        if is_all:
-            self._catch_up(entries, is_new)
+        asked = {
+            "prefix": self.prefix,
+            "store": self._store,
+            "revision": self._revision,
+            "wait_ns": _core.ns(wait),
+        }
+        answer = _way.head().request("kv_watch", asked, wait + _way.ANSWER_S)
+        is_new = answer["store"] != self._store
+        self._store, self._revision = answer["store"], answer["revision"]
+        if answer["is_all"]:
+            self._catch_up(answer["entries"], is_new)
             return
-        for entry in entries:
+        for entry in answer["entries"]:
             self._add(entry)
 
-    def _catch_up(self, entries: list[_core.KvEntry], is_new: bool) -> None:
+    def _catch_up(self, entries: list[_core.Message], is_new: bool) -> None:
         """From all that there is: only what is new to us."""
-        here = {entry[0] for entry in entries}
+        here = {entry["key"] for entry in entries}
         for key in [key for key in self._known if key not in here]:
-            self._add((key, b"", 0, self._revision, True))
+            self._add({"key": key, "revision": self._revision, "deleted": True})
         for entry in entries:
-            if is_new or self._known.get(entry[0]) != entry[3]:
+            if is_new or self._known.get(entry["key"]) != entry["revision"]:
                 self._add(entry)
 
-    def _add(self, entry: _core.KvEntry) -> None:
-        key, _, _, revision, deleted = entry
-        if deleted:
-            self._known.pop(key, None)
+    def _add(self, entry: _core.Message) -> None:
+        if entry["deleted"]:
+            self._known.pop(entry["key"], None)
         else:
-            self._known[key] = revision
+            self._known[entry["key"]] = entry["revision"]
         self._ready.append(entry)
 
 
@@ -172,13 +187,11 @@ def watch(prefix: str = "", *, existing: bool = True) -> Watch:
     return Watch(prefix, existing)
 
 
-def _event(entry: _core.KvEntry) -> Event:
-    key, _, _, revision, deleted = entry
-    if deleted:
-        return Event("delete", key, None, revision)
-    return Event("put", key, _value(entry), revision)
+def _event(entry: _core.Message) -> Event:
+    kind, value = ("delete", None) if entry["deleted"] else ("put", _value(entry))
+    return Event(kind, entry["key"], value, entry["revision"])
 
 
-def _value(entry: _core.KvEntry) -> Any:
-    _, data, codec, _, _ = entry
-    return data if codec == _BYTES else loads(data, [])
+def _value(entry: _core.Message) -> Any:
+    data = entry["value"]
+    return data if entry["codec"] == _BYTES else loads(data, [])

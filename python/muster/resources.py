@@ -8,7 +8,7 @@ from muster.groups import (
     GroupPart,
     PlacementGroup,
     amounts,
-    bundle_tuples,
+    bundle_messages,
     refused,
 )
 
@@ -52,20 +52,23 @@ class ResourceManager:
         if nodes is not None and (not nodes or num_nodes is not None):
             raise PlacementError("nodes=: the names of some, without num_nodes")
         try:
-            uses, _ = api.session().head.resources(
-                (list(nodes or ()), num_nodes or 0, per_node), api.ANSWER_S
-            )
+            uses = _resources(_scope(list(nodes or ()), num_nodes or 0, per_node))[
+                "nodes"
+            ]
         except LookupError as e:
             raise PlacementError(
                 f"{e.args[0]} (init(num_gpus=N) describes N devices here, "
                 "`muster agent --num-gpus N` on another machine)",
                 e.args[1],
             ) from None
-        self.nodes = [(use[0], use[1] // 1000, use[3], use[5]) for use in uses]
+        self.nodes: list[tuple[str, int, int, int]] = [
+            (use["name"], use["cpu_milli"] // 1000, use["memory"], use["devices"])
+            for use in uses
+        ]
         self.num_nodes = len(uses)
-        self.num_gpus = sum(use[5] for use in uses)
-        self.num_gpus_per_node = uses[0][5]
-        self._scope = ([use[0] for use in uses], 0, per_node)
+        self.num_gpus = sum(use["devices"] for use in uses)
+        self.num_gpus_per_node = uses[0]["devices"]
+        self._scope = _scope([use["name"] for use in uses], 0, per_node)
         is_all = num_gpus_per_node is None and num_nodes is None and nodes is None
         self._group_scope = None if is_all else self._scope
 
@@ -90,19 +93,17 @@ class ResourceManager:
                 "detached=True needs a head that outlives this process: start one with "
                 '`muster head`, and muster.init(address="HOST:PORT")'
             )
+        asked = {
+            "name": name or "",
+            "bundles": bundle_messages(bundles, labels),
+            "strategy": strategy,
+            "same": same or "",
+            "timeout_ns": _core.ns(timeout),
+            "detached": detached,
+            "scope": self._group_scope,
+        }
         try:
-            group = PlacementGroup(
-                head.place_group(
-                    name or "",
-                    bundle_tuples(bundles, labels),
-                    strategy,
-                    same or "",
-                    timeout,
-                    detached,
-                    self._group_scope,
-                    api.ANSWER_S,
-                )
-            )
+            group = PlacementGroup(head.ask("place_group", asked).result(api.ANSWER_S))
         except LookupError as e:
             raise refused(e) from None
         if wait and timeout > 0:
@@ -119,7 +120,7 @@ class ResourceManager:
         devices = _core.device_ids(mapping) if isinstance(mapping, str) else mapping
         width = config.num_gpus_per_worker
         return {
-            "scope": _scope_message(self._scope),
+            "scope": self._scope,
             "world_size": config.world_size or (1 if mapping is None else 0),
             "devices": devices or [],
             "devices_per_worker": int(mapping is not None) if width is None else width,
@@ -141,7 +142,7 @@ class ResourceManager:
         return placements_of(ranks, self.nodes)
 
     def __str__(self) -> str:
-        return api.session().head.resources(self._scope, api.ANSWER_S)[1]
+        return str(_resources(self._scope)["table"])
 
     def __repr__(self) -> str:
         return (
@@ -214,7 +215,7 @@ def place_entries(
         for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
             # the widest is the hardest to place
             free = [node for node in order if node not in taken]
-            manager._group_scope = (free, 0, _ALL) if free else None
+            manager._group_scope = _scope(free, 0, _ALL) if free else None
             made[i] = make(i)
             taken.update(node for node, _ in made[i].placement)
     except BaseException:
@@ -231,8 +232,11 @@ def place_entries(
     return [made[where[i]] for i in range(len(sizes))]
 
 
-def _scope_message(scope: tuple[list[str], int, int]) -> dict[str, Any]:
-    nodes, num_nodes, per_node = scope
+def _resources(scope: _core.Message) -> _core.Message:
+    return api.session().head.ask("resources", {"scope": scope}).result(api.ANSWER_S)
+
+
+def _scope(nodes: list[str], num_nodes: int, per_node: int) -> _core.Message:
     return {
         "nodes": nodes,
         "num_nodes": num_nodes,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from muster import _core
-from muster._bind import Binding, Bound, Plan, check_names, each_parts
-from muster._core import call_all, call_each
+from contextlib import suppress
+
+from muster import _core, api
+from muster._bind import INITIALIZE, Binding, Bound, Plan, check_names, each_parts
+from muster._core import Refused, call_all, call_each
 from muster._member import NoPeer, Worker, http_url, tcp_entry
 from muster._names import options_checked
 from muster._spec import bound_methods, engine_spec, is_native
-from muster.errors import ClusterError
+from muster.errors import ClusterError, MusterError
 from muster.future import Future, gather_ranks, take
 
 TYPE_CHECKING = False
@@ -124,8 +126,16 @@ class View:
         )
 
     def _refresh(self) -> None:
-        """Before its workers are called: are they still all of them? A view has those that
-        were chosen."""
+        """Before its workers are called: are their places still known? A cluster looks
+        whether they are still all of them, too."""
+        self._bound.refresh()
+
+    def _initialized(self) -> None:
+        """Its ranks may say other places now: in this process, and in all others."""
+        self._bound.forget()
+        asked = {"cluster": self._name}
+        with suppress(Refused, MusterError):  # of a head that is away
+            api.session().head.ask("refresh", asked).result(ANSWER_S)
 
     def _cluster(self) -> Cluster | None:
         """The cluster, if this is all of it: what is done to the view is done to that."""
@@ -194,11 +204,12 @@ class View:
 
     def execute_rank_zero_sync(self, method: str, /, *args: Any, **kwargs: Any) -> Any:
         """Call the first worker."""
-        if method == "initialize":
-            self._bound.forget()
-        return self._first(
+        result = self._first(
             self._engine, method, args, kwargs or None, self._timeout, True, self._codec
         )
+        if method == INITIALIZE:
+            self._initialized()
+        return result
 
     def _begin(
         self,
@@ -208,9 +219,7 @@ class View:
         kwargs: dict[str, Any],
         waits: bool = False,
     ) -> _core.Call:
-        if method == "initialize":
-            self._bound.forget()
-        return peer.call(
+        call = peer.call(
             self._engine,
             method,
             args,
@@ -219,6 +228,9 @@ class View:
             waits,
             self._codec,
         )
+        if method == INITIALIZE:
+            self._initialized()
+        return call
 
     def execute_rank_zero_async(
         self, method: str, /, *args: Any, **kwargs: Any
@@ -232,12 +244,12 @@ class View:
         self, rank: int, method: str, /, *args: Any, **kwargs: Any
     ) -> Any:
         """Call worker `rank` of this view."""
-        peer = self._peer(rank)
-        if method == "initialize":
-            self._bound.forget()
-        return peer.call_sync(
+        result = self._peer(rank).call_sync(
             self._engine, method, args, kwargs or None, self._timeout, True, self._codec
         )
+        if method == INITIALIZE:
+            self._initialized()
+        return result
 
     def execute_rank_async(
         self, rank: int, method: str, /, *args: Any, **kwargs: Any
@@ -255,7 +267,10 @@ class View:
         """
         self._refresh()
         if len(self._peers) > 1:
-            return take(self._start_all(method, args, kwargs, True), method)
+            results = take(self._start_all(method, args, kwargs, True), method)
+            if method == INITIALIZE:
+                self._initialized()
+            return results
         args, named = each_parts(*self._listed(args, kwargs), 1)[0]
         return [self.execute_rank_zero_sync(method, *args, **(named or {}))]
 
@@ -265,6 +280,8 @@ class View:
         """Call all workers; their futures."""
         self._refresh()
         calls = self._start_all(method, args, kwargs, False)
+        if method == INITIALIZE:
+            self._initialized()
         return [Future(call, method) for call in calls]
 
     def _start_all(
@@ -275,8 +292,6 @@ class View:
         first: Any = self._peers[0]
         if isinstance(first, NoPeer):
             first.refuse()
-        if method == "initialize":
-            self._bound.forget()  # ranks may say another place afterwards
         how = (self._timeout, waits, self._codec)
         parts = each_parts(*self._listed(args, kwargs), len(self._peers))
         where = (self._peers, self._engine, method)

@@ -3,7 +3,7 @@
 #include "agent/worker.h"
 #include "io/proc.h"
 #include "resource/shape.h"
-#include "store/server.h"
+#include "store/server/server.h"
 #include "wire/spin.h"
 
 #include <errno.h>
@@ -65,8 +65,8 @@ static void on_start(struct ms_agent *a, Muster__HeadToAgent *m)
     ms_start_begin(a, m->request, m->start->workers, m->start->n_workers, NULL, 0);
 }
 
-/* A cluster was resized: every process here can see that. */
-static void on_resized(struct ms_agent *a, Muster__HeadToAgent *m)
+/* A cluster was resized or initialized: every process here can see that. */
+static void on_cluster_changed(struct ms_agent *a, Muster__HeadToAgent *m)
 {
     MS_CLEANUP(ms_cleanup_free) char *path = NULL;
     struct ms_spin *page;
@@ -74,7 +74,7 @@ static void on_resized(struct ms_agent *a, Muster__HeadToAgent *m)
     if (asprintf(&path, "%s/spin", a->config->session_dir) < 0)
         path = NULL;
     page = path ? ms_spin_open(path) : NULL;
-    ms_spin_add_resize(page);
+    ms_spin_add_change(page);
     ms_spin_close(page);
     ms_agent_done(a, m->request);
 }
@@ -136,7 +136,7 @@ static void on_list_objects(struct ms_agent *a, Muster__HeadToAgent *m)
                         m->request,
                         MUSTER__FAILURE__KIND__REFUSED,
                         a->store ? "out of memory" : "it has no store");
-    ms_store_stats_free(stats);
+    muster__store_stats__free_unpacked(stats, NULL);
 }
 
 static void on_successor(struct ms_agent *a, Muster__HeadToAgent *m)
@@ -158,7 +158,7 @@ static const struct {
     {MUSTER__HEAD_TO_AGENT__BODY_START, on_start},
     {MUSTER__HEAD_TO_AGENT__BODY_FORK, ms_fork_begin},
     {MUSTER__HEAD_TO_AGENT__BODY_RUN_STEPS, ms_worker_run_steps},
-    {MUSTER__HEAD_TO_AGENT__BODY_RESIZED, on_resized},
+    {MUSTER__HEAD_TO_AGENT__BODY_CHANGED, on_cluster_changed},
     {MUSTER__HEAD_TO_AGENT__BODY_KEEP_OBJECTS, on_keep_objects},
     {MUSTER__HEAD_TO_AGENT__BODY_STOP, on_stop},
     {MUSTER__HEAD_TO_AGENT__BODY_HOLD_PORT, on_hold_port},

@@ -7,7 +7,7 @@
 #include "io/spawn.h"
 #include "resource/shape.h"
 #include "store/path.h"
-#include "store/server.h"
+#include "store/server/server.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -33,13 +33,26 @@ static void on_control(void *arg, const uint8_t *body, size_t len)
     muster__worker_to_agent__free_unpacked(m, NULL);
 }
 
-/* Not its death: pipes and links may be closed by anybody. The reaper knows. */
+/* It lives, and nobody can reach it any more: its calls would wait for ever. */
+static void on_detached(void *arg)
+{
+    struct ms_worker *w = arg;
+
+    w->is_detached = true;
+    ms_worker_signal(w, SIGKILL);
+}
+
+/* Mostly it is dying, and the reaper tells how. A command may close what it likes; a worker
+ * that has closed its descriptors, or has executed another program, is ended. */
 static void on_control_closed(void *arg, const struct ms_error *why)
 {
     struct ms_worker *w = arg;
 
     (void)why;
     ms_link_destroy(MS_TAKE(w->control));
+    if (!w->is_command && w->pid > 0 &&
+        ms_timer_init(&w->detached, w->agent->loop, on_detached, w) == 0)
+        ms_timer_set(&w->detached, MS_DETACHED_NS);
 }
 
 static const struct ms_link_ops control_ops = {.on_body = on_control,
@@ -287,6 +300,7 @@ void ms_worker_destroy(struct ms_worker *w)
     ms_watch_finish(&w->problem);
     ms_fd_close(&w->problem_fd);
     ms_link_destroy(w->control);
+    ms_timer_finish(&w->detached);
     ms_log_close(w->log);
     ms_cgroup_remove(&w->cgroup);
     if (w->path)

@@ -26,7 +26,8 @@ struct ms_worker {
     char *path;    /* of its unix socket */
     char *address; /* where others find it, as io/addr.h has it */
     struct ms_log *log;
-    struct ms_link *control; /* NULL: it closed its end */
+    struct ms_link *control;  /* NULL: it closed its end */
+    struct ms_timer detached; /* since then, while it lives */
     struct ms_cgroup cgroup;
     int child_fds[MS_SPAWN_FDS]; /* its ends, until they are handed over */
     struct ms_zygote_item item;  /* of a fork under way */
@@ -38,6 +39,7 @@ struct ms_worker {
     uint64_t steps_request; /* whose answer its steps are */
     bool is_pending;        /* begun, and the result is not known */
     bool is_requested;      /* we have asked it to end */
+    bool is_detached;       /* ended because it had closed its link */
     bool has_ended;
     bool has_orphans;             /* as the last sweep found */
     Muster__WorkerExited *exited; /* not yet told; the start will */

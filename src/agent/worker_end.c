@@ -77,6 +77,9 @@ describe(struct ms_worker *w, int status, const char *detail)
     exit->pid = w->pid;
     set_text(&exit->node, w->agent->node);
     set_text(&exit->log_path, ms_log_path(w->log));
+    if (w->is_detached && exit->signaled && exit->code == SIGKILL)
+        detail = "it was ended because it had closed its link to the agent: all "
+                 "descriptors were closed, or another program was executed";
     if (detail)
         set_text(&exit->detail, detail);
     else
@@ -119,6 +122,7 @@ static void close_endpoints(struct ms_worker *w)
     ms_exits_forget_asker(&a->exits, w->uid);
     ms_exits_forget_asker(&a->seeks, w->uid);
     ms_link_destroy(MS_TAKE(w->control));
+    ms_timer_finish(&w->detached);
     ms_log_close(MS_TAKE(w->log));
     if (w->path)
         unlink(w->path);

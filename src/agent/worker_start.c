@@ -10,7 +10,7 @@
 #include "base/proto.h"
 #include "io/addr.h"
 #include "io/supervised.h"
-#include "resource/visible.h"
+#include "resource/shape.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -77,27 +77,24 @@
 #define MS_PLAIN_REF_MIN   ((size_t)16 << 10) /* smaller ones are copied */
 
 /* Store */
-#define MS_STORE_LEASE_NS    (120 * MS_NS_PER_S) /* a grant until it is confirmed */
-#define MS_STORE_MESSAGE_MAX ((size_t)128 << 10) /* on the store's socket */
-#define MS_STORE_NAMES_MAX   512u                /* objects of one message */
-#define MS_STORE_OWN_MAX     8192u               /* private maps of one process */
-#define MS_STORE_OBJECT_MAX  ((uint64_t)1 << 46) /* bytes of one object */
-#define MS_STORE_MIN         ((size_t)256 << 10) /* smaller payloads stay in messages */
-#define MS_STORE_IDLE_NS     (30 * MS_NS_PER_S)  /* unused memory until given back */
-#define MS_STORE_SPARE_MIN   ((uint64_t)256 << 20)   /* memory that the machine keeps */
-#define MS_STORE_SPARE_HERE  ((uint64_t)64 << 20)    /* and its container */
-#define MS_STORE_CLIENTS_MAX 8192u                   /* processes of one store */
+#define MS_STORE_LEASE_NS    (120 * MS_NS_PER_S)   /* a grant until it is confirmed */
+#define MS_STORE_MESSAGE_MAX ((size_t)128 << 10)   /* on the store's socket */
+#define MS_STORE_NAMES_MAX   512u                  /* objects of one message */
+#define MS_STORE_PRIVATE_MAX 8192u                 /* private maps of one process */
+#define MS_STORE_OBJECT_MAX  ((uint64_t)1 << 46)   /* bytes of one object */
+#define MS_STORE_IDLE_NS     (30 * MS_NS_PER_S)    /* unused memory until given back */
+#define MS_STORE_SPARE_MIN   ((uint64_t)256 << 20) /* memory that the machine keeps */
+#define MS_STORE_SPARE_HERE  ((uint64_t)64 << 20)  /* and its container */
+#define MS_STORE_CLIENTS_MAX 8192u                 /* processes of one store */
 #define MS_STORE_PIECE_MAX   ((uint64_t)MS_DATA_MAX) /* of an object, between nodes */
 #define MS_STORE_PIECES      6u                      /* asked for at a time */
 #define MS_STORE_STALL_NS    (2 * MS_NS_PER_S) /* a node that hands on is passed over */
-#define MS_STORE_SLOW_MIN    ((uint64_t)1 << 20)  /* if less comes of it in that time */
-#define MS_PACE_LOOK_NS      (4 * MS_NS_PER_MS)   /* between two looks at a bulk link */
-#define MS_PACE_IDLE_LOOKS   50u                  /* without a send: no more are made */
-#define MS_STORE_SHOWN_MAX   1000u                /* objects of one node */
-#define MS_STORE_SHOW_NS     (3 * MS_NS_PER_S)    /* until a node is left out */
-#define MS_STORE_RESTING_MAX ((uint64_t)8 << 20)  /* unread, before the agent is told */
-#define MS_COPY_BIG          ((uint64_t)16 << 20) /* written at once: past the cache */
-#define MS_STORE_SLICE_MIN   ((uint64_t)64 << 10) /* bytes that must be saved by one */
+#define MS_STORE_SLOW_MIN    ((uint64_t)1 << 20) /* if less comes of it in that time */
+#define MS_PACE_LOOK_NS      (4 * MS_NS_PER_MS)  /* between two looks at a bulk link */
+#define MS_PACE_IDLE_LOOKS   50u                 /* without a send: no more are made */
+#define MS_STORE_SHOWN_MAX   1000u               /* objects of one node */
+#define MS_STORE_SHOW_NS     (3 * MS_NS_PER_S)   /* until a node is left out */
+#define MS_STORE_RESTING_MAX ((uint64_t)8 << 20) /* unread, before the agent is told */
 #define MS_SPARE_MAX         ((uint64_t)1 << 30) /* memory that a process keeps to use again */
 #define MS_SPARE_MIN         ((size_t)2 << 20) /* smaller columns are not worth it */
 #define MS_SPILL_MIN         ((uint64_t)256 << 10) /* smaller objects stay in memory */
@@ -158,9 +155,10 @@
 #define MS_EXITS_KEPT       1024u /* ends that are remembered */
 #define MS_EXITS_LINES_KEPT 32u   /* of those, with their last lines */
 #define MS_ZYGOTES_MAX      32u   /* of one agent; then workers are executed */
-#define MS_STOP_GRACE_NS    (3 * MS_NS_PER_S) /* SIGTERM until SIGKILL */
-#define MS_END_NS           (2 * MS_NS_PER_S) /* SIGKILL until we no longer wait */
-#define MS_SUPERVISOR_NS    (4 * MS_NS_PER_S) /* for an agent that is to end */
+#define MS_STOP_GRACE_NS    (3 * MS_NS_PER_S)    /* SIGTERM until SIGKILL */
+#define MS_END_NS           (2 * MS_NS_PER_S)    /* SIGKILL until we no longer wait */
+#define MS_DETACHED_NS      (500 * MS_NS_PER_MS) /* link closed until it is killed */
+#define MS_SUPERVISOR_NS    (4 * MS_NS_PER_S)    /* for an agent that is to end */
 #define MS_SUPERVISOR_SWEEP_NS                                                         \
     (500 * MS_NS_PER_MS) /* until a new one looks for what others have left */
 #define MS_SWEEP_AGAIN_NS  (5 * MS_NS_PER_MS) /* an orphan within an exec */

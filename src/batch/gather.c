@@ -8,7 +8,7 @@ void ms_gather_fixed(const struct ms_rows *r,
                      uint8_t *out)
 {
     for (size_t at = 0; at < r->run_count; at++) {
-        const struct ms_run *run = &r->runs[at];
+        const struct ms_row_run *run = &r->runs[at];
         const struct ms_fixed_part *b = &blocks[run->block];
         const uint8_t *from = b->base + run->first * b->stride;
         int64_t step = run->step * (int64_t)b->stride;
@@ -31,7 +31,7 @@ void ms_gather_offsets(const struct ms_rows *r,
 
     *out++ = 0;
     for (size_t at = 0; at < r->run_count; at++) {
-        const struct ms_run *run = &r->runs[at];
+        const struct ms_row_run *run = &r->runs[at];
         const int64_t *offsets = blocks[run->block].offsets + run->first;
 
         for (uint64_t i = 0; i < run->count; i++) {
@@ -63,7 +63,7 @@ void ms_gather_ragged(const struct ms_rows *r,
                       uint8_t *out)
 {
     for (size_t at = 0; at < r->run_count; at++) {
-        const struct ms_run *run = &r->runs[at];
+        const struct ms_row_run *run = &r->runs[at];
         const struct ms_ragged_part *b = &blocks[run->block];
         uint64_t together = run->step == 1 ? run->count : 1;
 

@@ -21,7 +21,7 @@ void ms_rows_finish(struct ms_rows *r)
 static int grow(struct ms_rows *r)
 {
     size_t capacity = r->capacity ? 2 * r->capacity : 4;
-    struct ms_run *runs = realloc(r->runs, capacity * sizeof *runs);
+    struct ms_row_run *runs = realloc(r->runs, capacity * sizeof *runs);
     uint64_t *ends;
 
     if (!runs)
@@ -35,14 +35,14 @@ static int grow(struct ms_rows *r)
     return 0;
 }
 
-static uint64_t row_of(const struct ms_run *run, uint64_t i)
+static uint64_t row_of(const struct ms_row_run *run, uint64_t i)
 {
     return run->first +
            (uint64_t)run->step * i; /* modulo 2^64: a step may be negative */
 }
 
 /* True if `run` goes on where `last` ends, which is then longer. */
-static bool join(struct ms_run *last, const struct ms_run *run)
+static bool join(struct ms_row_run *last, const struct ms_row_run *run)
 {
     int64_t step = last->count > 1 ? last->step : (int64_t)(run->first - last->first);
 
@@ -54,7 +54,7 @@ static bool join(struct ms_run *last, const struct ms_run *run)
     return true;
 }
 
-int ms_rows_add(struct ms_rows *r, struct ms_run run)
+int ms_rows_add(struct ms_rows *r, struct ms_row_run run)
 {
     if (run.count == 0)
         return 0;
@@ -82,7 +82,7 @@ int ms_rows_append(struct ms_rows *r,
     int rc = 0;
 
     for (size_t i = 0; i < from->run_count && rc == 0; i++) {
-        struct ms_run run = from->runs[i];
+        struct ms_row_run run = from->runs[i];
 
         if (block_of)
             run.block = block_of[run.block];
@@ -98,7 +98,7 @@ int ms_rows_append_moved(struct ms_rows *r,
     int rc = 0;
 
     for (size_t i = 0; i < from->run_count && rc == 0; i++) {
-        struct ms_run run = from->runs[i];
+        struct ms_row_run run = from->runs[i];
 
         run.first -= to[run.block].first;
         run.block = to[run.block].block;
@@ -130,7 +130,7 @@ int ms_rows_append_packed(struct ms_rows *r,
         if (!count || blocks[count - 1] != blocks[i])
             blocks[count++] = blocks[i];
     for (size_t i = 0; i < from->run_count && rc == 0; i++) {
-        struct ms_run run = from->runs[i];
+        struct ms_row_run run = from->runs[i];
         const uint32_t *at =
             bsearch(&run.block, blocks, count, sizeof *blocks, by_number);
 
@@ -179,7 +179,7 @@ int ms_rows_spans(const struct ms_rows *r, struct ms_span *spans, size_t block_c
     for (size_t i = 0; i < block_count; i++)
         spans[i] = (struct ms_span){.first = UINT64_MAX};
     for (size_t i = 0; i < r->run_count; i++) {
-        const struct ms_run *run = &r->runs[i];
+        const struct ms_row_run *run = &r->runs[i];
         uint64_t a = run->first, b = row_of(run, run->count - 1);
         struct ms_span *s;
 
@@ -209,7 +209,7 @@ slice_on(const struct ms_rows *r, uint64_t first, uint64_t count, struct ms_rows
     int rc = 0;
 
     for (size_t at = find_run(r, first); count > 0 && rc == 0; at++) {
-        struct ms_run run = r->runs[at];
+        struct ms_row_run run = r->runs[at];
         uint64_t skip = first - start_of(r, at);
 
         run.first = row_of(&run, skip);
@@ -238,9 +238,9 @@ static int slice_by(const struct ms_rows *r,
         uint64_t start = start_of(r, at), in = first - start;
         uint64_t room = step < 0 ? in : r->runs[at].count - 1 - in;
         uint64_t n = room / stride + 1;
-        struct ms_run run = {.block = r->runs[at].block,
-                             .first = row_of(&r->runs[at], in),
-                             .step = r->runs[at].step * step};
+        struct ms_row_run run = {.block = r->runs[at].block,
+                                 .first = row_of(&r->runs[at], in),
+                                 .step = r->runs[at].step * step};
 
         run.count = n < count ? n : count;
         rc = ms_rows_add(out, run);
@@ -291,7 +291,7 @@ int ms_rows_take(const struct ms_rows *r,
 
     for (size_t i = 0; i < count && rc == 0; i++) {
         int64_t index = indexes[i] < 0 ? indexes[i] + (int64_t)r->count : indexes[i];
-        struct ms_run run = {.count = 1, .step = 1};
+        struct ms_row_run run = {.count = 1, .step = 1};
 
         if (index < 0 || (uint64_t)index >= r->count)
             return ms_error_set(err,
@@ -312,9 +312,9 @@ static int interleaved(const struct ms_rows *r, uint64_t times, struct ms_rows *
     for (size_t at = 0; at < r->run_count; at++)
         for (uint64_t i = 0; i < r->runs[at].count && rc == 0; i++)
             rc = ms_rows_add(out,
-                             (struct ms_run){.block = r->runs[at].block,
-                                             .first = row_of(&r->runs[at], i),
-                                             .count = times});
+                             (struct ms_row_run){.block = r->runs[at].block,
+                                                 .first = row_of(&r->runs[at], i),
+                                                 .count = times});
     return rc;
 }
 

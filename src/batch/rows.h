@@ -21,14 +21,14 @@
 
 /* Rows first, first + step, ... of a block. The step may be 0 (the same row again) or
  * negative. */
-struct ms_run {
+struct ms_row_run {
     uint32_t block;
     uint64_t first, count;
     int64_t step;
 };
 
 struct ms_rows {
-    struct ms_run *runs;
+    struct ms_row_run *runs;
     uint64_t *ends; /* [run_count] rows of all runs up to and with this one */
     size_t run_count, capacity;
     uint64_t count;
@@ -38,7 +38,7 @@ void ms_rows_init(struct ms_rows *r); /* none */
 void ms_rows_finish(struct ms_rows *r);
 
 /* Append a run; it is joined to the last one where that is possible. 0, -E2BIG, -ENOMEM. */
-int ms_rows_add(struct ms_rows *r, struct ms_run run);
+int ms_rows_add(struct ms_rows *r, struct ms_row_run run);
 
 /* Append all of `from`; its block b is `block_of[b]` here (NULL: b). */
 int ms_rows_append(struct ms_rows *r,

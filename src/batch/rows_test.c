@@ -139,7 +139,7 @@ static void test_any_operations(void **state)
         ms_rows_init(&r);
         l->count = 0;
         for (uint32_t b = 0; b < BLOCKS; b++) {
-            struct ms_run run = {.block = b, .count = BLOCK_ROWS, .step = 1};
+            struct ms_row_run run = {.block = b, .count = BLOCK_ROWS, .step = 1};
 
             assert_int_equal(ms_rows_add(&r, run), 0);
             list_of_block(l, b);
@@ -170,9 +170,9 @@ static void test_runs_are_joined(void **state)
     ms_rows_init(&even);
     ms_rows_init(&back);
     ms_rows_init(&same);
-    assert_int_equal(ms_rows_add(&r, (struct ms_run){.count = 4, .step = 1}), 0);
+    assert_int_equal(ms_rows_add(&r, (struct ms_row_run){.count = 4, .step = 1}), 0);
     assert_int_equal(
-        ms_rows_add(&r, (struct ms_run){.first = 4, .count = 6, .step = 1}), 0);
+        ms_rows_add(&r, (struct ms_row_run){.first = 4, .count = 6, .step = 1}), 0);
     assert_true(ms_rows_is_view(&r));
     assert_int_equal(ms_rows_take(&r, indexes, 5, &even, NULL), 0);
     assert_true(ms_rows_is_view(&even));
@@ -197,7 +197,7 @@ static void test_wrong_indexes(void **state)
     (void)state;
     ms_rows_init(&r);
     ms_rows_init(&out);
-    assert_int_equal(ms_rows_add(&r, (struct ms_run){.count = 3, .step = 1}), 0);
+    assert_int_equal(ms_rows_add(&r, (struct ms_row_run){.count = 3, .step = 1}), 0);
     for (size_t i = 0; i < 2; i++) {
         assert_int_equal(ms_rows_take(&r, &bad[i], 1, &out, &err), -ERANGE);
         assert_non_null(strstr(err.text, "there are 3"));
@@ -229,9 +229,9 @@ static void test_fixed_payload(void **state)
     (void)state;
     ms_rows_init(&r);
     ms_rows_init(&out);
-    assert_int_equal(ms_rows_add(&r, (struct ms_run){.count = 3, .step = 1}), 0);
+    assert_int_equal(ms_rows_add(&r, (struct ms_row_run){.count = 3, .step = 1}), 0);
     assert_int_equal(
-        ms_rows_add(&r, (struct ms_run){.block = 1, .count = 3, .step = 1}), 0);
+        ms_rows_add(&r, (struct ms_row_run){.block = 1, .count = 3, .step = 1}), 0);
     assert_int_equal(ms_rows_take(&r, indexes, 8, &out, NULL), 0);
     ms_gather_fixed(&out, parts, 8, (uint8_t *)got);
     assert_memory_equal(got, wanted, sizeof wanted);
@@ -253,7 +253,7 @@ static void test_ragged_payload(void **state)
     (void)state;
     ms_rows_init(&r);
     ms_rows_init(&out);
-    assert_int_equal(ms_rows_add(&r, (struct ms_run){.count = 4, .step = 1}), 0);
+    assert_int_equal(ms_rows_add(&r, (struct ms_row_run){.count = 4, .step = 1}), 0);
     assert_int_equal(ms_rows_take(&r, indexes, 7, &out, NULL), 0);
     ms_gather_offsets(&out, &part, got);
     assert_int_equal(got[7], 12);
@@ -280,9 +280,9 @@ static void test_spans_and_moves(void **state)
     ms_rows_init(&r);
     ms_rows_init(&some);
     ms_rows_init(&moved);
-    assert_int_equal(ms_rows_add(&r, (struct ms_run){.count = 10, .step = 1}), 0);
+    assert_int_equal(ms_rows_add(&r, (struct ms_row_run){.count = 10, .step = 1}), 0);
     assert_int_equal(
-        ms_rows_add(&r, (struct ms_run){.block = 1, .count = 4, .step = 1}), 0);
+        ms_rows_add(&r, (struct ms_row_run){.block = 1, .count = 4, .step = 1}), 0);
     assert_int_equal(ms_rows_take(&r, indexes, 5, &some, NULL), 0);
     assert_int_equal(ms_rows_spans(&some, spans, 3), 0);
     assert_int_equal(spans[0].first, 3);
@@ -308,7 +308,7 @@ static void test_spans_and_moves(void **state)
 
 static void test_packed_without_blocks_that_have_no_rows(void **unused)
 {
-    const struct ms_run runs[] = {
+    const struct ms_row_run runs[] = {
         {9, 4, 3, -2}, {2, 1, 1, 1}, {9, 5, 1, 1}, {7, 0, 4, 0}};
     struct ms_rows r, packed;
     uint32_t blocks[4];
@@ -350,7 +350,7 @@ static void test_steps_and_times_without_end(void **unused)
     assert_int_equal(ms_rows_repeat(&r, UINT64_MAX, false, &out), 0);
     assert_int_equal(ms_rows_repeat(&r, UINT64_MAX, true, &out), 0);
     assert_int_equal(out.count, 0);
-    assert_int_equal(ms_rows_add(&r, (struct ms_run){.count = 9, .step = 4}), 0);
+    assert_int_equal(ms_rows_add(&r, (struct ms_row_run){.count = 9, .step = 4}), 0);
     assert_int_equal(ms_rows_slice(&r, 2, 1, INT64_MAX, &out, NULL), 0);
     assert_int_equal(ms_rows_slice(&r, 2, 1, INT64_MIN, &out, NULL), 0);
     assert_int_equal(out.count, 2);

@@ -29,15 +29,12 @@ static void print_clean(const char *text)
 
 static void print_value(const char *key, const json_t *value)
 {
-    struct ms_buf amount = {0};
     char *text;
 
     if (json_is_string(value)) {
         print_clean(json_string_value(value));
     } else if (json_is_integer(value) && strcmp(key, "memory") == 0) {
-        ms_amount_print_bytes((uint64_t)json_integer_value(value), &amount);
-        fputs(ms_buf_str(&amount), stdout);
-        ms_buf_finish(&amount);
+        fputs(ms_amount_bytes((uint64_t)json_integer_value(value)).text, stdout);
     } else if (json_is_boolean(value)) {
         fputs(json_is_true(value) ? "yes" : "no", stdout);
     } else if (!json_is_null(value)) {

@@ -68,7 +68,6 @@ void ms_check_descriptors(const struct ms_cli *cli, struct ms_finding *f)
 
 void ms_check_shm(const struct ms_cli *cli, struct ms_finding *f)
 {
-    MS_CLEANUP(ms_buf_finish) struct ms_buf size = {0};
     struct statvfs fs;
     uint64_t bytes;
 
@@ -84,14 +83,13 @@ void ms_check_shm(const struct ms_cli *cli, struct ms_finding *f)
         return;
     }
     bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
-    ms_amount_print_bytes(bytes, &size);
     ms_finding_set(f,
                    bytes < SHM_GOOD ? MS_FINDING_WARN : MS_FINDING_OK,
                    bytes < SHM_GOOD ? "NCCL and data loaders want more: `docker run "
                                       "--shm-size=16g`, or an emptyDir of medium Memory"
                                     : NULL,
                    "/dev/shm has %s free",
-                   ms_buf_str(&size));
+                   ms_amount_bytes(bytes).text);
 }
 
 /* The first line of a small file; false if there is none. */

@@ -75,7 +75,6 @@ void ms_check_sessions(const struct ms_cli *cli, struct ms_finding *f)
 
 void ms_check_disk(const struct ms_cli *cli, struct ms_finding *f)
 {
-    MS_CLEANUP(ms_buf_finish) struct ms_buf size = {0};
     char path[MS_SESSION_DIR_MAX];
     struct statvfs fs;
     uint64_t bytes;
@@ -87,7 +86,6 @@ void ms_check_disk(const struct ms_cli *cli, struct ms_finding *f)
         return;
     }
     bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
-    ms_amount_print_bytes(bytes, &size);
     ms_finding_set(f,
                    bytes < DISK_MIN    ? MS_FINDING_FAIL
                    : bytes < DISK_GOOD ? MS_FINDING_WARN
@@ -97,7 +95,7 @@ void ms_check_disk(const struct ms_cli *cli, struct ms_finding *f)
                                        "lost"
                                      : NULL,
                    "%s free for logs in %s",
-                   ms_buf_str(&size),
+                   ms_amount_bytes(bytes).text,
                    path);
 }
 

@@ -49,13 +49,12 @@ static const char *text_of(struct ms_buf *b)
 static void add_object(struct ms_grid *g, const struct ms_view_object *v)
 {
     const Muster__StoredStatus *o = v->object;
-    struct ms_buf size = {0}, age = {0}, holders = {0};
+    struct ms_buf age = {0}, holders = {0};
 
-    ms_amount_print_bytes(o->len, &size);
     print_age(&age, o->age_ns);
     print_holders(&holders, o);
     ms_grid_add(g, NULL, "%s", v->at->node_name);
-    if (o->is_mirror)
+    if (o->is_replica)
         ms_grid_add(g,
                     NULL,
                     "%s:%llu",
@@ -63,12 +62,11 @@ static void add_object(struct ms_grid *g, const struct ms_view_object *v)
                     (unsigned long long)o->id);
     else
         ms_grid_add(g, NULL, "%llu", (unsigned long long)o->id);
-    ms_grid_add(g, NULL, "%s", text_of(&size));
+    ms_grid_add(g, NULL, "%s", ms_amount_bytes(o->len).text);
     ms_grid_add(g, o->is_spilled ? MS_STYLE_WARN : NULL, "%s", ms_view_object_where(o));
     ms_grid_add(g, NULL, "%s", text_of(&age));
     ms_grid_add(g, NULL, "%s", v->site);
     ms_grid_add(g, NULL, "%s", text_of(&holders));
-    ms_buf_finish(&size);
     ms_buf_finish(&age);
     ms_buf_finish(&holders);
 }

@@ -68,18 +68,15 @@ static enum ms_exit print_rows(struct ms_grid *g, size_t rows)
 static void add_node(struct ms_grid *g, const Muster__NodeStatus *n)
 {
     struct ms_view_state state = ms_view_node_state(n);
-    struct ms_buf memory = {0};
 
-    ms_amount_print_bytes(n->memory, &memory);
     ms_grid_add(g, NULL, "%s", n->name);
     ms_grid_add(g, state.style, "%s", state.name);
     ms_grid_add(g, NULL, "%d", (int)n->agent_pid);
     ms_grid_add(g, NULL, "%u", n->cpus);
-    ms_grid_add(g, NULL, "%s", ms_buf_str(&memory));
+    ms_grid_add(g, NULL, "%s", ms_amount_bytes(n->memory).text);
     ms_grid_add(g, NULL, "%u", n->gpus);
     ms_grid_add(g, NULL, "%s", n->n_addresses ? n->addresses[0] : "");
     ms_grid_add(g, state.style, "%s", n->detail);
-    ms_buf_finish(&memory);
 }
 
 static void print_node_sum(const Muster__Status *s)

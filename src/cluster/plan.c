@@ -3,7 +3,7 @@
 #include "base/cleanup.h"
 #include "base/env.h"
 #include "base/proto.h"
-#include "resource/visible.h"
+#include "resource/shape.h"
 
 #include <errno.h>
 #include <string.h>

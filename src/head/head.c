@@ -406,9 +406,9 @@ struct ms_head *ms_head_start(const struct ms_head_options *o, struct ms_error *
     return NULL;
 }
 
-uint64_t ms_head_resizes(const struct ms_head *h)
+uint64_t ms_head_changes(const struct ms_head *h)
 {
-    return atomic_load(&h->resizes);
+    return atomic_load(&h->changes);
 }
 
 struct ms_loop *ms_head_loop(struct ms_head *h)

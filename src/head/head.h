@@ -205,9 +205,9 @@ struct ms_head_op *ms_head_resize(struct ms_head *h,
                                   const char *cluster,
                                   uint32_t world_size,
                                   int64_t grace_ns);
-/* How many resizes of clusters this process knows of: whoever has a handle looks again when
- * it has grown. Any thread. */
-uint64_t ms_head_resizes(const struct ms_head *h);
+/* How many changes of clusters (resized, initialized) this process knows of: a handle looks
+ * again when it has grown. Any thread. */
+uint64_t ms_head_changes(const struct ms_head *h);
 /* This was done to all workers of a cluster: new incarnations do it too. `meta` is what
  * drivers tell each other of it; empty: as before. -ENOENT, -E2BIG, -EINVAL. */
 struct ms_head_op *ms_head_add_step(struct ms_head *h,

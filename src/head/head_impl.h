@@ -97,7 +97,7 @@ struct ms_head {
     struct ms_list bringups;   /* of operations that start workers */
     struct ms_list creating;   /* operations that wait for room, in order */
     struct ms_list seeking;    /* operations that ask who has a worker's place */
-    _Atomic uint64_t resizes;  /* of any cluster; any thread */
+    _Atomic uint64_t changes;  /* of any cluster; any thread */
 
     struct ms_head_kv kv;
     struct ms_list barriers;

@@ -43,6 +43,7 @@ static const struct ms_verb verbs[] = {
      .http = {"POST", "api/v1/clusters/{cluster}/restart", ms_view_changed_cluster}},
     {CHANGE(RESIZE, CREATED, OWNERS | TOOL | HTTP, ms_head_resize_run),
      .http = {"POST", "api/v1/clusters/{cluster}/resize", ms_view_changed_cluster}},
+    {CHANGE(REFRESH, DONE, OWNERS, ms_head_refresh_run)},
     {CHANGE(ADD_STEP, DONE, OWNERS, ms_head_add_step_run)},
     {QUESTION(FIND, FOUND, OWNERS | TOOL, ms_head_find_run)},
     {QUESTION(ASK_SUCCESSOR, SUCCESSOR, OWNERS | TOOL, ms_head_ask_successor_run)},

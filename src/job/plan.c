@@ -29,7 +29,7 @@ int ms_job_plan_add_node(struct ms_job_plan *p,
                          const Muster__NodeShape *s,
                          struct ms_error *err)
 {
-    return ms_books_add_shape(&p->books, s, err);
+    return ms_books_node_came(&p->books, s, err);
 }
 
 int ms_job_plan_add_worker(struct ms_job_plan *p,

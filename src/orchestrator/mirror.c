@@ -1,3 +1,4 @@
+/* mirror.c - the reservations that an engine has told of, and the log of their changes */
 #include "orchestrator/mirror.h"
 
 #include "base/cleanup.h"
@@ -210,16 +211,6 @@ void ms_mirror_remove(struct ms_mirror *m, struct ms_mirrored *r)
     mirrored_free(r);
 }
 
-const char *ms_mirrored_key(const struct ms_mirrored *r)
-{
-    return r->key->text;
-}
-
-bool ms_mirrored_is(const struct ms_mirrored *r, enum ms_phase phase)
-{
-    return r->in_phase[phase] == r->count;
-}
-
 /* ---- pieces ------------------------------------------------------------------------ */
 
 static int pieces_reserve(struct ms_mirrored *r, size_t count)
@@ -238,12 +229,11 @@ static int pieces_reserve(struct ms_mirrored *r, size_t count)
     return 0;
 }
 
-int64_t ms_mirror_add_pieces(struct ms_mirror *m, struct ms_mirrored *r, size_t count)
+int64_t ms_mirror_add_pieces(struct ms_mirrored *r, size_t count)
 {
     uint32_t first = r->next;
     int rc = pieces_reserve(r, count);
 
-    (void)m; /* a piece that is only asked for is no news */
     for (size_t i = 0; i < count && rc == 0; i++) {
         struct ms_lent_piece piece = {.number = first + (uint32_t)i, .incarnation = 1};
         struct ms_snapshot *s = snapshot_create(&piece);

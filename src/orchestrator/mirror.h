@@ -53,7 +53,7 @@ struct ms_mirrored *ms_mirror_add(struct ms_mirror *m, const char *key);
 void ms_mirror_remove(struct ms_mirror *m, struct ms_mirrored *r);
 
 /* More pieces, PENDING, incarnation 1; the number of the first. A negative errno. */
-int64_t ms_mirror_add_pieces(struct ms_mirror *m, struct ms_mirrored *r, size_t count);
+int64_t ms_mirror_add_pieces(struct ms_mirrored *r, size_t count);
 /* The piece of this number, PENDING, incarnation 1, where there is none: of a reservation
  * that others have made. 0, or a negative errno. */
 int ms_mirror_add_piece(struct ms_mirrored *r, uint32_t number);
@@ -61,7 +61,6 @@ const struct ms_lent_piece *ms_mirror_piece(const struct ms_mirrored *r,
                                             uint32_t number);
 const struct ms_lent_piece *ms_mirror_piece_at(const struct ms_mirrored *r,
                                                size_t index);
-const char *ms_mirrored_key(const struct ms_mirrored *r);
 /* It is told as gone and forgotten; one that is not there is nothing. -ENOMEM. */
 int ms_mirror_remove_piece(struct ms_mirror *m, struct ms_mirrored *r, uint32_t number);
 
@@ -70,9 +69,6 @@ int ms_mirror_remove_piece(struct ms_mirror *m, struct ms_mirrored *r, uint32_t 
 int ms_mirror_tell(struct ms_mirror *m,
                    struct ms_mirrored *r,
                    const struct ms_lent_piece *said);
-
-/* All pieces are in this phase. */
-bool ms_mirrored_is(const struct ms_mirrored *r, enum ms_phase phase);
 
 /* The first change after `cursor`: 1, and borrowed until the mirror is told more; 0: there
  * is none yet; -ESTALE: it is kept no more. */

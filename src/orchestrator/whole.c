@@ -1,3 +1,4 @@
+/* whole.c - a gang that asks for all of each described node */
 #include "orchestrator/whole.h"
 
 #include "agent/machine/machine.h"
@@ -51,7 +52,7 @@ static int add(struct ms_whole *w,
     int64_t at;
 
     if (!s)
-        return -ENOMEM;
+        return err && err->code ? err->code : -ENOMEM;
     w->shapes[w->count++] = s;
     at = ms_stock_add_shape(&w->stock, s, err);
     return at < 0 ? (int)at : 0;

@@ -1,25 +1,35 @@
+/* amount.c - CPUs and bytes as people read them */
 #include "resource/amount.h"
 #include "base/cleanup.h"
 
-int ms_amount_print_cpus(uint64_t cpu_milli, struct ms_buf *out)
+#include <stdio.h>
+
+struct ms_amount ms_amount_cpus(uint64_t cpu_milli)
 {
     unsigned long long whole = cpu_milli / 1000, part = cpu_milli % 1000;
+    struct ms_amount a;
 
     if (part == 0)
-        return ms_buf_printf(out, "%llu", whole);
-    return part % 100 ? ms_buf_printf(out, "%llu.%03llu", whole, part)
-                      : ms_buf_printf(out, "%llu.%llu", whole, part / 100);
+        snprintf(a.text, sizeof a.text, "%llu", whole);
+    else if (part % 100)
+        snprintf(a.text, sizeof a.text, "%llu.%03llu", whole, part);
+    else
+        snprintf(a.text, sizeof a.text, "%llu.%llu", whole, part / 100);
+    return a;
 }
 
-int ms_amount_print_bytes(uint64_t bytes, struct ms_buf *out)
+struct ms_amount ms_amount_bytes(uint64_t bytes)
 {
     static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double n = (double)bytes / 1024;
+    struct ms_amount a;
     size_t i = 0;
 
-    if (bytes < 1024)
-        return ms_buf_printf(out, "%llu B", (unsigned long long)bytes);
     for (; n >= 1023.95 && i + 1 < MS_COUNT(units); i++)
         n /= 1024;
-    return ms_buf_printf(out, "%.1f %s", n, units[i]);
+    if (bytes < 1024)
+        snprintf(a.text, sizeof a.text, "%llu B", (unsigned long long)bytes);
+    else
+        snprintf(a.text, sizeof a.text, "%.1f %s", n, units[i]);
+    return a;
 }

@@ -1,18 +1,21 @@
 /* amount.h - CPUs and bytes as people read them
  *
- * Both append to `out` and return 0 or -ENOMEM.
+ * Both are given by value, for a printf in the same expression:
+ *     ms_buf_printf(out, "%s CPUs", ms_amount_cpus(n->cpu_milli).text)
  */
 #ifndef MS_RESOURCE_AMOUNT_H
 #define MS_RESOURCE_AMOUNT_H
 
-#include "base/buf.h"
-
 #include <stdint.h>
 
+struct ms_amount {
+    char text[32];
+};
+
 /* "4", "1.5", "0.125": thousandths of a CPU. */
-int ms_amount_print_cpus(uint64_t cpu_milli, struct ms_buf *out);
+struct ms_amount ms_amount_cpus(uint64_t cpu_milli);
 
 /* "512 B", "16.0 GiB": powers of 1024. */
-int ms_amount_print_bytes(uint64_t bytes, struct ms_buf *out);
+struct ms_amount ms_amount_bytes(uint64_t bytes);
 
 #endif

@@ -1,3 +1,4 @@
+/* books.c - nodes that come and go, and the groups on them */
 #include "resource/books.h"
 #include "base/cleanup.h"
 #include "base/name.h"
@@ -39,10 +40,10 @@ static void shift(struct ms_books *b, uint32_t at)
 
 /* A new node in its place by name. Its index or a negative errno. */
 static int64_t
-insert_node(struct ms_books *b, const struct ms_node_offer *o, struct ms_error *err)
+insert_node(struct ms_books *b, const Muster__NodeShape *shape, struct ms_error *err)
 {
     struct ms_stock *s = &b->stock;
-    int64_t last = ms_stock_append(s, o->name, o->cpu_milli, o->memory, err);
+    int64_t last = ms_stock_append(s, shape->name, 0, 0, err);
     struct ms_stock_node n;
     size_t at;
 
@@ -58,50 +59,6 @@ insert_node(struct ms_books *b, const struct ms_node_offer *o, struct ms_error *
     return (int64_t)at;
 }
 
-static int add_devices(struct ms_stock *s,
-                       size_t node,
-                       const struct ms_node_offer *o,
-                       struct ms_error *err)
-{
-    for (size_t i = 0; i < o->device_runs; i++) {
-        const struct ms_device_run *d = &o->devices[i];
-        int kind = ms_stock_kind(s, d->kind, err);
-        int rc = kind < 0
-                     ? kind
-                     : ms_stock_add_devices(
-                           s, node, (uint8_t)kind, d->count, d->memory, d->domain, err);
-
-        if (rc < 0)
-            return rc;
-    }
-    return 0;
-}
-
-static void add_label(struct ms_stock *s, size_t node, const char *text)
-{
-    char name[MS_LABEL_MAX + 1];
-    const char *equals = strchr(text, '=');
-
-    if (!equals || (size_t)(equals - text) > MS_LABEL_MAX)
-        return;
-    snprintf(name, sizeof name, "%.*s", (int)(equals - text), text);
-    ms_stock_add_label(s, node, name, equals + 1, NULL);
-}
-
-static int describe(struct ms_stock *s,
-                    size_t node,
-                    const struct ms_node_offer *o,
-                    struct ms_error *err)
-{
-    int rc = add_devices(s, node, o, err);
-
-    for (size_t i = 0; rc == 0 && i < o->extra_count; i++)
-        rc = ms_stock_add_extra(s, node, o->extras[i].name, o->extras[i].amount, err);
-    for (size_t i = 0; rc == 0 && i < o->label_count; i++)
-        add_label(s, node, o->labels[i]);
-    return rc;
-}
-
 static bool is_held(const struct ms_stock_node *n)
 {
     for (size_t i = 0; i < n->extra_count; i++)
@@ -111,22 +68,22 @@ static bool is_held(const struct ms_stock_node *n)
 }
 
 int ms_books_node_came(struct ms_books *b,
-                       const struct ms_node_offer *o,
+                       const Muster__NodeShape *s,
                        struct ms_error *err)
 {
-    struct ms_stock_node *n = ms_stock_find(&b->stock, o->name);
-    int64_t at = n ? n - b->stock.nodes : insert_node(b, o, err);
+    struct ms_stock_node *n = ms_stock_find(&b->stock, s->name);
+    int64_t at = n ? n - b->stock.nodes : insert_node(b, s, err);
     int rc = 0;
 
     if (at < 0)
         return (int)at;
     n = &b->stock.nodes[at];
     n->is_gone = false;
-    n->cpu_milli = o->cpu_milli;
-    n->memory = o->memory;
+    n->cpu_milli = ms_shape_cpu_milli(s);
+    n->memory = s->memory;
     if (!is_held(n)) {
         ms_stock_strip(&b->stock, (size_t)at);
-        rc = describe(&b->stock, (size_t)at, o, err);
+        rc = ms_stock_describe(&b->stock, (size_t)at, s, true, err);
     }
     ms_groups_retry(&b->groups);
     return rc;

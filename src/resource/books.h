@@ -19,6 +19,7 @@
 
 #include "resource/groups.h"
 #include "resource/layout.h"
+#include "resource/shape.h"
 
 #define MS_CLAIM_WHOLE UINT32_MAX
 
@@ -58,29 +59,10 @@ int ms_books_print(struct ms_books *b,
 
 /* ---- nodes ----------------------------------------------------------------------- */
 
-/* A run of equal devices. */
-struct ms_device_run {
-    const char *kind; /* "gpu" */
-    uint32_t count;
-    uint64_t memory; /* 0: not known */
-    uint32_t domain;
-};
-
-struct ms_node_offer {
-    const char *name;
-    uint64_t cpu_milli, memory;
-    const struct ms_device_run *devices;
-    size_t device_runs;
-    const struct ms_extra_need *extras;
-    size_t extra_count;
-    const char *const *labels; /* "name=value"; what is none is passed over */
-    size_t label_count;
-};
-
-/* It has come, or come back. One that is known and of which something is held keeps the
+/* It has come, or come back; labels of it that are none are passed over. One that is known and of which something is held keeps the
  * devices that it had; its amounts are new. 0; -EINVAL, -E2BIG, -ENOMEM. */
 int ms_books_node_came(struct ms_books *b,
-                       const struct ms_node_offer *o,
+                       const Muster__NodeShape *s,
                        struct ms_error *err);
 void ms_books_node_gone(struct ms_books *b, const char *name);
 

@@ -16,17 +16,19 @@ static const uint32_t ids[] = {0, 1, 2, 3, 4, 5, 6, 7};
 
 static void add_node(struct ms_books *b, const char *name, uint32_t devices)
 {
-    const struct ms_device_run run = {"gpu", devices, 80 * GIB, 0};
-    static const char *const labels[] = {"rack=r1", "nonsense"};
-    const struct ms_node_offer o = {.name = name,
-                                    .cpu_milli = 8000,
-                                    .memory = 32 * GIB,
-                                    .devices = &run,
-                                    .device_runs = 1,
-                                    .labels = labels,
-                                    .label_count = 2};
+    const struct ms_shape_devices d = {.count = devices, .memory = 80 * GIB};
+    MS_CLEANUP(ms_shape_cleanup) Muster__NodeShape *shape = ms_shape_create(name);
+    static char rack[] = "rack=r1", nonsense[] = "nonsense";
+    char *labels[] = {rack, nonsense};
+    Muster__NodeShape s;
 
-    assert_int_equal(ms_books_node_came(b, &o, NULL), 0);
+    assert_int_equal(ms_shape_add_devices(shape, &d, NULL), 0);
+    s = *shape;
+    s.cpus = 8;
+    s.memory = 32 * GIB;
+    s.labels = labels;
+    s.n_labels = 2;
+    assert_int_equal(ms_books_node_came(b, &s, NULL), 0);
 }
 
 static int setup(void **state)

@@ -1,3 +1,4 @@
+/* bundle.c - what one process needs on one node, and taking it there */
 #include "resource/bundle.h"
 
 #include <assert.h>
@@ -266,45 +267,41 @@ static void choose_whole(const struct ms_bundle *b,
 
 /* ---- taking and giving ----------------------------------------------------------- */
 
-static void add_device(struct ms_stock_node *n, const struct ms_bundle *b, uint32_t at)
+/* `sign` is 1 to hold it, and -1 to give it back. */
+static void
+hold_device(struct ms_stock_node *n, const struct ms_bundle *b, uint32_t at, int sign)
 {
     struct ms_device *d = &n->devices[at];
+    uint32_t milli = b->share_milli ? b->share_milli : MS_WHOLE_MILLI;
 
     n->whole -= ms_device_is_free(d);
-    d->held_milli += b->share_milli ? b->share_milli : MS_WHOLE_MILLI;
-    d->memory_held += b->device_memory;
-}
-
-static void
-remove_device(struct ms_stock_node *n, const struct ms_bundle *b, uint32_t at)
-{
-    struct ms_device *d = &n->devices[at];
-
-    d->held_milli -= b->share_milli ? b->share_milli : MS_WHOLE_MILLI;
-    d->memory_held -= b->device_memory;
+    d->held_milli += (uint32_t)sign * milli;
+    d->memory_held += (uint64_t)sign * b->device_memory;
     n->whole += ms_device_is_free(d);
 }
 
-static void
-hold_extras(const struct ms_bundle *b, struct ms_stock_node *n, uint64_t sign)
+static void hold(const struct ms_bundle *b,
+                 struct ms_stock_node *n,
+                 const uint32_t *devices,
+                 int sign)
 {
+    n->cpu_milli_held += (uint64_t)sign * b->cpu_milli;
+    n->memory_held += (uint64_t)sign * b->memory;
     for (size_t i = 0; i < b->extra_count; i++) {
         struct ms_extra *x = ms_stock_find_extra(n, b->extras[i].name);
 
         if (x)
-            x->held += sign * b->extras[i].amount;
+            x->held += (uint64_t)sign * b->extras[i].amount;
     }
+    for (uint32_t i = 0; i < ms_bundle_width(b); i++)
+        hold_device(n, b, devices[i], sign);
 }
 
 void ms_bundle_hold(const struct ms_bundle *b,
                     struct ms_stock_node *n,
                     const uint32_t *devices)
 {
-    n->cpu_milli_held += b->cpu_milli;
-    n->memory_held += b->memory;
-    hold_extras(b, n, 1);
-    for (uint32_t i = 0; i < ms_bundle_width(b); i++)
-        add_device(n, b, devices[i]);
+    hold(b, n, devices, 1);
 }
 
 bool ms_bundle_take(const struct ms_bundle *b,
@@ -337,9 +334,5 @@ void ms_bundle_give(const struct ms_bundle *b,
                     const uint32_t *devices)
 {
     assert(n->cpu_milli_held >= b->cpu_milli && n->memory_held >= b->memory);
-    n->cpu_milli_held -= b->cpu_milli;
-    n->memory_held -= b->memory;
-    hold_extras(b, n, UINT64_MAX); /* -1 */
-    for (uint32_t i = 0; i < ms_bundle_width(b); i++)
-        remove_device(n, b, devices[i]);
+    hold(b, n, devices, -1);
 }

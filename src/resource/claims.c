@@ -1,3 +1,4 @@
+/* claims.c - what clusters hold of the books */
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "resource/amount.h"
@@ -84,29 +85,20 @@ void ms_books_drop_newest(struct ms_books *b, const char *cluster)
 
 /* ---- in bundles ------------------------------------------------------------------ */
 
-static int no_seats(const struct ms_claim_request *r,
-                    int code,
-                    const char *text,
-                    struct ms_error *err)
-{
-    return ms_error_set(err, code, "cluster '%s': %s", r->request.cluster, text);
-}
-
 static int check_seats(const struct ms_claim_request *r, struct ms_error *err)
 {
     const struct ms_layout_request *q = &r->request;
 
     if (r->seat_count == 0 || r->seat_count > MS_LAYOUT_WORKERS_MAX)
-        return no_seats(r, -EINVAL, "it has no bundle to stand in", err);
+        return ms_error_set(err, -EINVAL, "it has no bundle to stand in");
     if (q->device_count)
-        return no_seats(
-            r, -EINVAL, "a device mapping makes no sense in a placement group", err);
+        return ms_error_set(
+            err, -EINVAL, "a device mapping makes no sense in a placement group");
     if (q->world_size > r->seat_count)
         return ms_error_set(err,
                             -ENOSPC,
-                            "cluster '%s': %u workers are asked for, and there are %u "
-                            "bundles (it fits with world_size=%u)",
-                            q->cluster,
+                            "%u workers are asked for, and there are %u bundles (it "
+                            "fits with world_size=%u)",
                             q->world_size,
                             r->seat_count,
                             r->seat_count);
@@ -116,16 +108,14 @@ static int check_seats(const struct ms_claim_request *r, struct ms_error *err)
         if (g->state != MS_GROUP_PLACED)
             return ms_error_set(err,
                                 -EINVAL,
-                                "cluster '%s': group '%s' is not placed%s",
-                                q->cluster,
+                                "group '%s' is not placed%s",
                                 g->name,
                                 g->state == MS_GROUP_BROKEN ? ": a node of it is gone"
                                                             : "");
         if (r->seats[i].bundle >= g->request.count)
             return ms_error_set(err,
                                 -EINVAL,
-                                "cluster '%s': group '%s' has %zu bundles, not %u",
-                                q->cluster,
+                                "group '%s' has %zu bundles, not %u",
                                 g->name,
                                 g->request.count,
                                 r->seats[i].bundle + 1);
@@ -133,38 +123,21 @@ static int check_seats(const struct ms_claim_request *r, struct ms_error *err)
     return 0;
 }
 
-static int too_much(const struct ms_claim_request *r,
-                    const struct ms_seat *seat,
-                    uint64_t want,
-                    uint64_t have,
+static int too_much(const struct ms_seat *seat,
+                    struct ms_amount want,
+                    struct ms_amount have,
                     const char *what,
-                    int (*print)(uint64_t, struct ms_buf *),
                     struct ms_error *err)
 {
-    struct ms_buf asked = {0}, left = {0};
-    int rc;
-
-    print(want, &asked);
-    print(have, &left);
-    rc = ms_error_set(
+    return ms_error_set(
         err,
         -ENOSPC,
-        "cluster '%s': a worker wants %s%s, and bundle %u of group '%s' has "
-        "%s of its own left",
-        r->request.cluster,
-        ms_buf_str(&asked),
+        "a worker wants %s%s, and bundle %u of group '%s' has %s of its own left",
+        want.text,
         what,
         seat->bundle,
         seat->group->name,
-        ms_buf_str(&left));
-    ms_buf_finish(&asked);
-    ms_buf_finish(&left);
-    return rc;
-}
-
-static uint64_t left(uint64_t total, uint64_t used)
-{
-    return total > used ? total - used : 0;
+        have.text);
 }
 
 static int sit(const struct ms_claim_request *r, uint32_t i, struct ms_error *err)
@@ -173,23 +146,24 @@ static int sit(const struct ms_claim_request *r, uint32_t i, struct ms_error *er
     const struct ms_seat *seat = &r->seats[i];
     const struct ms_bundle *b = &seat->group->request.bundles[seat->bundle];
     struct ms_bundle_use *u = &seat->group->uses[seat->bundle];
-    uint64_t cpus = left(b->cpu_milli, u->cpu_milli);
-    uint64_t memory = left(b->memory, u->memory);
-    uint64_t device = left(b->device_memory, u->device_memory);
+    uint64_t cpus = ms_stock_left(b->cpu_milli, u->cpu_milli);
+    uint64_t memory = ms_stock_left(b->memory, u->memory);
+    uint64_t device = ms_stock_left(b->device_memory, u->device_memory);
 
     if (q->cpu_milli > cpus)
         return too_much(
-            r, seat, q->cpu_milli, cpus, " CPUs", ms_amount_print_cpus, err);
+            seat, ms_amount_cpus(q->cpu_milli), ms_amount_cpus(cpus), " CPUs", err);
     if (q->memory > memory)
-        return too_much(
-            r, seat, q->memory, memory, " of memory", ms_amount_print_bytes, err);
+        return too_much(seat,
+                        ms_amount_bytes(q->memory),
+                        ms_amount_bytes(memory),
+                        " of memory",
+                        err);
     if (q->device_memory > device)
-        return too_much(r,
-                        seat,
-                        q->device_memory,
-                        device,
+        return too_much(seat,
+                        ms_amount_bytes(q->device_memory),
+                        ms_amount_bytes(device),
                         " of device memory",
-                        ms_amount_print_bytes,
                         err);
     u->cpu_milli += q->cpu_milli;
     u->memory += q->memory;
@@ -255,7 +229,7 @@ claim_seats(struct ms_claim *c, const struct ms_claim_request *r, struct ms_erro
     c->seats = calloc(count, sizeof *c->seats);
     if (!c->seats || layout_seats(&c->layout, r->seats, count) < 0 ||
         reserve_uses(r, count) < 0)
-        return no_seats(r, -ENOMEM, "out of memory", err);
+        return ms_error_set(err, -ENOMEM, "out of memory");
     memcpy(c->seats, r->seats, count * sizeof *c->seats);
     c->layout.cpu_milli = r->request.cpu_milli;
     c->layout.memory = r->request.memory;
@@ -274,6 +248,7 @@ claim_seats(struct ms_claim *c, const struct ms_claim_request *r, struct ms_erro
 /* ---- by name --------------------------------------------------------------------- */
 
 static int claim_devices(struct ms_books *b,
+                         struct ms_stock *stock,
                          struct ms_claim *c,
                          const struct ms_claim_request *r,
                          struct ms_buf *table,
@@ -282,14 +257,14 @@ static int claim_devices(struct ms_books *b,
     MS_CLEANUP(ms_scope_finish) struct ms_scope scope = {0};
     struct ms_holders holders = ms_books_holders(b);
     struct ms_layout_request q = r->request;
-    int rc = ms_scope_init(&scope, &b->stock, &r->scope, table, err);
+    int rc = ms_scope_init(&scope, stock, &r->scope, table, err);
 
     if (rc < 0) {
         ms_error_wrap(err, "cluster '%s'", q.cluster);
         return rc == -ENOENT ? -ENOSPC : rc;
     }
     q.scope = &scope;
-    return ms_layout_make(&b->stock, &q, &c->layout, &holders, table, err);
+    return ms_layout_make(stock, &q, &c->layout, &holders, table, err);
 }
 
 static struct ms_claim *claim_create(const char *cluster, uint64_t owner, uint32_t rank)
@@ -326,9 +301,12 @@ int ms_books_claim(struct ms_books *b,
                 err, -EEXIST, "there is a cluster '%s' already", cluster);
     c = claim_create(cluster, r->owner, MS_CLAIM_WHOLE);
     if (!c)
-        return no_seats(r, -ENOMEM, "out of memory", err);
-    rc = r->seats ? claim_seats(c, r, err) : claim_devices(b, c, r, table, err);
+        return ms_error_set(err, -ENOMEM, "cluster '%s': out of memory", cluster);
+    rc = r->seats ? claim_seats(c, r, err)
+                  : claim_devices(b, &b->stock, c, r, table, err);
     if (rc < 0) {
+        if (r->seats)
+            ms_error_wrap(err, "cluster '%s'", cluster);
         ms_claim_destroy(c);
         return rc;
     }
@@ -338,42 +316,6 @@ int ms_books_claim(struct ms_books *b,
 }
 
 /* ---- if nobody held anything ------------------------------------------------------- */
-
-/* What is held of a node is put aside, and comes back. */
-struct aside {
-    uint64_t cpu_milli, memory;
-    uint32_t whole;
-    struct ms_device *devices;
-};
-
-static int put_aside(struct ms_stock_node *n, struct aside *a)
-{
-    *a = (struct aside){n->cpu_milli_held, n->memory_held, n->whole, NULL};
-    a->devices = calloc(n->device_count + (size_t)1, sizeof *a->devices);
-    if (!a->devices)
-        return -ENOMEM;
-    n->cpu_milli_held = n->memory_held = 0;
-    n->whole = n->device_count;
-    for (uint32_t i = 0; i < n->device_count; i++) {
-        struct ms_device *d = &n->devices[i];
-
-        a->devices[i] = *d;
-        d->held_milli = d->mapped = 0;
-        d->memory_held = 0;
-    }
-    return 0;
-}
-
-static void put_back(struct ms_stock_node *n, struct aside *a)
-{
-    if (!a->devices)
-        return;
-    n->cpu_milli_held = a->cpu_milli;
-    n->memory_held = a->memory;
-    n->whole = a->whole;
-    memcpy(n->devices, a->devices, n->device_count * sizeof *a->devices);
-    free(a->devices);
-}
 
 /* In its bundle with nobody else in it. */
 static bool seat_has_room(const struct ms_claim_request *r, const struct ms_seat *seat)
@@ -389,20 +331,19 @@ static bool seat_has_room(const struct ms_claim_request *r, const struct ms_seat
 
 bool ms_books_is_possible(struct ms_books *b, const struct ms_claim_request *r)
 {
-    struct aside *aside = calloc(b->stock.count + 1, sizeof *aside);
     struct ms_claim trial = {0};
-    bool is_possible = aside != NULL;
+    struct ms_stock free_stock;
+    bool is_possible = true;
 
     for (uint32_t i = 0; r->seats && i < r->seat_count; i++)
         is_possible = is_possible && seat_has_room(r, &r->seats[i]);
-    for (size_t i = 0; !r->seats && is_possible && i < b->stock.count; i++)
-        is_possible = put_aside(&b->stock.nodes[i], &aside[i]) == 0;
-    if (!r->seats && is_possible)
-        is_possible = claim_devices(b, &trial, r, NULL, NULL) == 0;
-    ms_layout_finish(&trial.layout); /* what it holds is forgotten below */
-    for (size_t i = 0; aside && i < b->stock.count; i++)
-        put_back(&b->stock.nodes[i], &aside[i]);
-    free(aside);
+    if (r->seats)
+        return is_possible;
+    if (ms_stock_copy_unheld(&b->stock, &free_stock) < 0)
+        return false;
+    is_possible = claim_devices(b, &free_stock, &trial, r, NULL, NULL) == 0;
+    ms_layout_finish(&trial.layout);
+    ms_stock_copy_finish(&free_stock);
     return is_possible;
 }
 

@@ -1,3 +1,4 @@
+/* grid.c - text in columns */
 #include "resource/grid.h"
 
 #include <assert.h>
@@ -77,6 +78,23 @@ void ms_grid_add(struct ms_grid *g, const char *style, const char *fmt, ...)
         (struct ms_grid_cell){.text = text, .style = style, .width = tame(text)};
 }
 
+void ms_grid_move(struct ms_grid *g, struct ms_buf *text, int rc)
+{
+    const char *s = rc == 0 ? ms_buf_str(text) : NULL;
+
+    if (s)
+        ms_grid_add(g, NULL, "%s", *s ? s : "-");
+    else
+        g->failed = -ENOMEM;
+    text->len = 0;
+}
+
+void ms_grid_add_titles(struct ms_grid *g, const char *const *titles)
+{
+    for (size_t i = 0; i < g->columns; i++)
+        ms_grid_add(g, NULL, "%s", titles[i]);
+}
+
 static void measure(const struct ms_grid *g, size_t widths[COLUMNS_MAX])
 {
     memset(widths, 0, COLUMNS_MAX * sizeof *widths);
@@ -128,5 +146,13 @@ int ms_grid_print(const struct ms_grid *g, struct ms_buf *out)
         if (rc == 0 && last)
             rc = ms_buf_append(out, "\n", 1);
     }
+    return rc;
+}
+
+int ms_grid_end(struct ms_grid *g, struct ms_buf *out)
+{
+    int rc = ms_grid_print(g, out);
+
+    ms_grid_finish(g);
     return rc;
 }

@@ -1,3 +1,4 @@
+/* groups.c - placement groups that are held, and those that wait for room */
 #include "resource/groups.h"
 #include "base/clock.h"
 #include "base/name.h"
@@ -44,62 +45,6 @@ struct ms_group *ms_groups_find(const struct ms_groups *g, const char *name)
 
 /* ---- asking ---------------------------------------------------------------------- */
 
-/* The stock as if nothing were held. Its parts, but for amounts, are borrowed. */
-static int empty_copy(const struct ms_stock *s, struct ms_stock *out)
-{
-    size_t devices = 0, extras = 0, device = 0, extra = 0;
-    struct ms_device *all_devices;
-    struct ms_extra *all_extras;
-
-    for (size_t i = 0; i < s->count; i++) {
-        devices += s->nodes[i].device_count;
-        extras += s->nodes[i].extra_count;
-    }
-    *out = *s;
-    out->nodes = calloc(s->count ? s->count : 1, sizeof *out->nodes);
-    all_devices = calloc(devices ? devices : 1, sizeof *all_devices);
-    all_extras = calloc(extras ? extras : 1, sizeof *all_extras);
-    if (!out->nodes || !all_devices || !all_extras) {
-        free(out->nodes);
-        free(all_devices);
-        free(all_extras);
-        return -ENOMEM;
-    }
-    for (size_t i = 0; i < s->count; i++) {
-        struct ms_stock_node *n = &out->nodes[i];
-
-        *n = s->nodes[i];
-        n->cpu_milli_held = n->memory_held = 0;
-        n->whole = n->device_count;
-        n->devices = all_devices + device;
-        n->extras = all_extras + extra;
-        for (uint32_t d = 0; d < n->device_count; d++, device++) {
-            all_devices[device] = s->nodes[i].devices[d];
-            all_devices[device].held_milli = 0;
-            all_devices[device].memory_held = 0;
-            all_devices[device].mapped = 0;
-        }
-        for (size_t x = 0; x < n->extra_count; x++, extra++) {
-            all_extras[extra] = s->nodes[i].extras[x];
-            all_extras[extra].held = 0;
-        }
-    }
-    if (s->count == 0) { /* else the first node has them */
-        free(all_devices);
-        free(all_extras);
-    }
-    return 0;
-}
-
-static void empty_finish(struct ms_stock *s)
-{
-    if (s->count) {
-        free(s->nodes[0].devices);
-        free(s->nodes[0].extras);
-    }
-    free(s->nodes);
-}
-
 /* Could it be placed if nothing were held? 0, or why not. */
 static int check_possible(const struct ms_stock *s,
                           const struct ms_place_request *r,
@@ -107,14 +52,14 @@ static int check_possible(const struct ms_stock *s,
 {
     struct ms_placement p;
     struct ms_stock empty;
-    int rc = empty_copy(s, &empty);
+    int rc = ms_stock_copy_unheld(s, &empty);
 
     if (rc < 0)
         return ms_error_set(err, rc, "group '%s': out of memory", r->name);
     rc = ms_place(&empty, r, &p, err);
     if (rc == 0)
         ms_placement_finish(&p);
-    empty_finish(&empty);
+    ms_stock_copy_finish(&empty);
     return rc;
 }
 

@@ -1,6 +1,4 @@
-/* Who holds the devices of a node, for people. */
-#include "base/cleanup.h"
-#include "resource/amount.h"
+/* holders.c - who holds the devices of a node, for people */
 #include "resource/books_impl.h"
 #include "resource/grid.h"
 
@@ -104,69 +102,21 @@ struct ms_holders ms_books_holders(struct ms_books *b)
 
 /* ---- all that there is ----------------------------------------------------------- */
 
-static uint64_t left(uint64_t total, uint64_t held)
-{
-    return total > held ? total - held : 0;
-}
-
-static void add_cell(struct ms_grid *g, struct ms_buf *text, int rc)
-{
-    if (rc < 0)
-        g->failed = -ENOMEM;
-    else
-        ms_grid_add(g, NULL, "%s", text->len ? ms_buf_str(text) : "-");
-    text->len = 0;
-}
-
-static int print_free(uint64_t total,
-                      uint64_t held,
-                      int (*print_amount)(uint64_t, struct ms_buf *),
-                      struct ms_buf *out)
-{
-    int rc = print_amount(left(total, held), out);
-
-    rc = rc ? rc : ms_buf_printf(out, " of ");
-    return rc ? rc : print_amount(total, out);
-}
-
-static void
-add_node(struct ms_grid *g, struct ms_books *b, const struct ms_scope *scope, size_t i)
-{
-    const struct ms_stock_node *n = &b->stock.nodes[scope->nodes[i]];
-    uint32_t first = scope->first[i], count = ms_scope_devices_of(scope, i);
-    struct ms_buf text = {0};
-    int rc = 0;
-
-    ms_grid_add(g, NULL, n->is_gone ? "%s (gone)" : "%s", n->name);
-    if (count)
-        rc = count == 1 ? ms_buf_printf(&text, "%u", first)
-                        : ms_buf_printf(&text, "%u-%u", first, first + count - 1);
-    add_cell(g, &text, rc);
-    add_cell(g, &text, print(b, scope->nodes[i], first, count, &text));
-    add_cell(g,
-             &text,
-             print_free(n->cpu_milli, n->cpu_milli_held, ms_amount_print_cpus, &text));
-    add_cell(
-        g, &text, print_free(n->memory, n->memory_held, ms_amount_print_bytes, &text));
-    ms_buf_finish(&text);
-}
-
 int ms_books_print(struct ms_books *b, const struct ms_scope *scope, struct ms_buf *out)
 {
     static const char *const titles[] = {
         "NODE", "DEVICES", "HELD BY", "CPUS FREE", "MEMORY FREE"};
     size_t lines =
         scope->count < MS_LAYOUT_LINES_MAX ? scope->count : MS_LAYOUT_LINES_MAX;
+    struct ms_holders holders = ms_books_holders(b);
     struct ms_grid g;
     int rc;
 
     ms_grid_init(&g, "lllll");
-    for (size_t i = 0; i < MS_COUNT(titles); i++)
-        ms_grid_add(&g, NULL, "%s", titles[i]);
+    ms_grid_add_titles(&g, titles);
     for (size_t i = 0; i < lines; i++)
-        add_node(&g, b, scope, i);
-    rc = ms_grid_print(&g, out);
-    ms_grid_finish(&g);
+        ms_layout_add_node(&g, &b->stock, scope, i, &holders);
+    rc = ms_grid_end(&g, out);
     if (rc == 0 && lines < scope->count)
         rc = ms_buf_printf(out, "and %zu more nodes\n", scope->count - lines);
     return rc;

@@ -1,3 +1,4 @@
+/* layout.c - a layout: checks, ranks without devices, holding and giving back */
 #include "resource/layout.h"
 #include "base/cleanup.h"
 #include "resource/amount.h"
@@ -24,85 +25,54 @@ void ms_attempt_finish(struct ms_attempt *a)
     a->ids = NULL;
 }
 
-static uint64_t left(uint64_t total, uint64_t held)
-{
-    return total > held ? total - held : 0;
-}
-
-static uint64_t times(uint64_t a, uint64_t b)
-{
-    uint64_t product;
-
-    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
-}
-
 /* ---- is the request one? --------------------------------------------------------- */
 
 static int check_devices(struct ms_attempt *a)
 {
     const struct ms_layout_request *r = a->request;
     uint32_t per = r->devices_per_worker;
-    const char *who = r->cluster;
 
     if (per == 0)
-        return ms_error_set(
-            a->err,
-            -EINVAL,
-            "cluster '%s': %zu devices are given, but 0 for each worker",
-            who,
-            r->device_count);
-    if (r->device_count % per)
-        return ms_error_set(
-            a->err,
-            -EINVAL,
-            "cluster '%s': %zu devices cannot be divided into workers of "
-            "%u devices",
-            who,
-            r->device_count,
-            per);
-    if (r->world_size && r->device_count / per != r->world_size)
         return ms_error_set(a->err,
                             -EINVAL,
-                            "cluster '%s': %zu devices make %zu workers of %u "
-                            "device%s, but world_size is %u",
-                            who,
+                            "%zu devices are given, but 0 for each worker",
+                            r->device_count);
+    if (r->device_count % per)
+        return ms_error_set(a->err,
+                            -EINVAL,
+                            "%zu devices cannot be divided into workers of %u devices",
                             r->device_count,
-                            r->device_count / per,
-                            per,
-                            per == 1 ? "" : "s",
-                            r->world_size);
+                            per);
+    if (r->world_size && r->device_count / per != r->world_size)
+        return ms_error_set(
+            a->err,
+            -EINVAL,
+            "%zu devices make %zu workers of %u device%s, but world_size is %u",
+            r->device_count,
+            r->device_count / per,
+            per,
+            per == 1 ? "" : "s",
+            r->world_size);
     return 0;
 }
 
 static int check_request(struct ms_attempt *a)
 {
     const struct ms_layout_request *r = a->request;
-    const char *who = r->cluster;
-    int rc;
 
     if (r->scope->count == 0)
-        return ms_error_set(a->err, -EINVAL, "cluster '%s': there are no nodes", who);
+        return ms_error_set(a->err, -EINVAL, "there are no nodes");
     if (r->world_size > MS_LAYOUT_WORKERS_MAX ||
         r->device_count > MS_LAYOUT_WORKERS_MAX)
-        return ms_error_set(a->err,
-                            -EINVAL,
-                            "cluster '%s': more than %u workers or devices",
-                            who,
-                            MS_LAYOUT_WORKERS_MAX);
-    rc = r->device_count ? check_devices(a) : 0;
-    if (rc < 0)
-        return rc;
-    if (r->device_count == 0 && r->world_size == 0)
         return ms_error_set(
-            a->err,
-            -EINVAL,
-            "cluster '%s': say how many workers: world_size or device_mapping",
-            who);
-    if (r->device_count == 0 && r->devices_per_worker == 0 && r->device_memory)
-        return ms_error_set(a->err,
-                            -EINVAL,
-                            "cluster '%s': gpu_memory is asked for, but no device",
-                            who);
+            a->err, -EINVAL, "more than %u workers or devices", MS_LAYOUT_WORKERS_MAX);
+    if (r->device_count)
+        return check_devices(a);
+    if (r->world_size == 0)
+        return ms_error_set(
+            a->err, -EINVAL, "say how many workers: world_size or device_mapping");
+    if (r->devices_per_worker == 0 && r->device_memory)
+        return ms_error_set(a->err, -EINVAL, "gpu_memory is asked for, but no device");
     return 0;
 }
 
@@ -127,14 +97,14 @@ static int prepare(struct ms_attempt *a)
     if (!a->needs)
         a->needs = calloc(r->scope->count, sizeof *a->needs);
     if (!l->first || !l->pieces || !l->devices || !a->needs)
-        return ms_error_set(a->err, -ENOMEM, "cluster '%s': out of memory", r->cluster);
+        return ms_error_set(a->err, -ENOMEM, "out of memory");
     return 0;
 }
 
 /* How often `each` fits into what is left. */
 static uint32_t fits(uint64_t total, uint64_t held, uint64_t each)
 {
-    uint64_t n = each ? left(total, held) / each : UINT32_MAX;
+    uint64_t n = each ? ms_stock_left(total, held) / each : UINT32_MAX;
 
     return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
@@ -159,39 +129,27 @@ static int fail_node(struct ms_attempt *a, size_t node)
 {
     const struct ms_stock_node *n = ms_attempt_node(a, node);
     uint32_t workers = a->needs[node].workers;
-    uint64_t cpu_milli = times(workers, a->request->cpu_milli);
-    bool cpus = cpu_milli > left(n->cpu_milli, n->cpu_milli_held);
-    struct ms_buf want = {0}, have = {0};
-    int rc;
+    uint64_t want = ms_times(workers, a->request->cpu_milli);
+    uint64_t have = ms_stock_left(n->cpu_milli, n->cpu_milli_held);
+    bool cpus = want > have;
 
     a->misfit = node;
     if (n->is_gone)
-        return ms_error_set(a->err,
-                            -ENOSPC,
-                            "cluster '%s': node '%s' is gone",
-                            a->request->cluster,
-                            n->name);
-    if (cpus) {
-        ms_amount_print_cpus(cpu_milli, &want);
-        ms_amount_print_cpus(left(n->cpu_milli, n->cpu_milli_held), &have);
-    } else {
-        ms_amount_print_bytes(times(workers, a->request->memory), &want);
-        ms_amount_print_bytes(left(n->memory, n->memory_held), &have);
+        return ms_error_set(a->err, -ENOSPC, "node '%s' is gone", n->name);
+    if (!cpus) {
+        want = ms_times(workers, a->request->memory);
+        have = ms_stock_left(n->memory, n->memory_held);
     }
-    rc = ms_error_set(a->err,
-                      -ENOSPC,
-                      "cluster '%s': %u worker%s on node '%s' would need %s%s, "
-                      "and %s is what is free",
-                      a->request->cluster,
-                      workers,
-                      workers == 1 ? "" : "s",
-                      n->name,
-                      ms_buf_str(&want),
-                      cpus ? " CPUs" : " of memory",
-                      ms_buf_str(&have));
-    ms_buf_finish(&want);
-    ms_buf_finish(&have);
-    return rc;
+    return ms_error_set(
+        a->err,
+        -ENOSPC,
+        "%u worker%s on node '%s' would need %s%s, and %s is what is free",
+        workers,
+        workers == 1 ? "" : "s",
+        n->name,
+        cpus ? ms_amount_cpus(want).text : ms_amount_bytes(want).text,
+        cpus ? " CPUs" : " of memory",
+        cpus ? ms_amount_cpus(have).text : ms_amount_bytes(have).text);
 }
 
 static int check_room(struct ms_attempt *a)
@@ -213,14 +171,12 @@ static int fail_spread(struct ms_attempt *a)
         if (a->misfit == SIZE_MAX && a->needs[i].room == 0)
             a->misfit = i;
     }
-    return ms_error_set(
-        a->err,
-        -ENOSPC,
-        "cluster '%s': %u workers are asked for, but the CPUs and memory "
-        "that are free are enough for %llu",
-        a->request->cluster,
-        a->layout.world_size,
-        (unsigned long long)room);
+    return ms_error_set(a->err,
+                        -ENOSPC,
+                        "%u workers are asked for, but the CPUs and memory that are "
+                        "free are enough for %llu",
+                        a->layout.world_size,
+                        (unsigned long long)room);
 }
 
 static int spread(struct ms_attempt *a)
@@ -249,62 +205,51 @@ static int spread(struct ms_attempt *a)
 
 /* ---- holding --------------------------------------------------------------------- */
 
+/* `sign` is 1 to hold it, and -1 to give it back. */
 static void hold_devices(struct ms_stock_node *n,
                          const struct ms_layout *l,
-                         const struct ms_piece *p)
+                         const struct ms_piece *p,
+                         int sign)
 {
     for (uint32_t i = 0; i < p->count; i++) {
         struct ms_device *d = &n->devices[l->devices[p->first + i]];
 
+        assert(sign > 0 || (d->mapped && d->memory_held >= l->device_memory));
         n->whole -= ms_device_is_free(d);
-        d->mapped++;
-        d->memory_held += l->device_memory;
+        d->mapped += (uint32_t)sign;
+        d->memory_held += (uint64_t)sign * l->device_memory;
+        n->whole += ms_device_is_free(d);
     }
 }
 
-static void give_devices(struct ms_stock_node *n,
-                         const struct ms_layout *l,
-                         const struct ms_piece *p)
+static void hold(struct ms_stock *s, const struct ms_layout *l, int sign)
 {
-    for (uint32_t i = 0; i < p->count; i++) {
-        struct ms_device *d = &n->devices[l->devices[p->first + i]];
+    assert(!l->in_bundles);
+    for (uint32_t i = 0; i < l->first[l->world_size]; i++) {
+        struct ms_stock_node *n = &s->nodes[l->pieces[i].node];
 
-        assert(d->mapped && d->memory_held >= l->device_memory);
-        d->mapped--;
-        d->memory_held -= l->device_memory;
-        n->whole += ms_device_is_free(d);
+        assert(sign > 0 ||
+               (n->cpu_milli_held >= l->cpu_milli && n->memory_held >= l->memory));
+        n->cpu_milli_held += (uint64_t)sign * l->cpu_milli;
+        n->memory_held += (uint64_t)sign * l->memory;
+        hold_devices(n, l, &l->pieces[i], sign);
     }
 }
 
 void ms_layout_hold(struct ms_stock *s, const struct ms_layout *l)
 {
-    assert(!l->in_bundles);
-    for (uint32_t i = 0; i < l->first[l->world_size]; i++) {
-        struct ms_stock_node *n = &s->nodes[l->pieces[i].node];
-
-        n->cpu_milli_held += l->cpu_milli;
-        n->memory_held += l->memory;
-        hold_devices(n, l, &l->pieces[i]);
-    }
+    hold(s, l, 1);
 }
 
 void ms_layout_release(struct ms_stock *s, struct ms_layout *l)
 {
-    assert(!l->in_bundles);
-    for (uint32_t i = 0; i < l->first[l->world_size]; i++) {
-        struct ms_stock_node *n = &s->nodes[l->pieces[i].node];
-
-        assert(n->cpu_milli_held >= l->cpu_milli && n->memory_held >= l->memory);
-        n->cpu_milli_held -= l->cpu_milli;
-        n->memory_held -= l->memory;
-        give_devices(n, l, &l->pieces[i]);
-    }
+    hold(s, l, -1);
     ms_layout_finish(l);
 }
 
 /* -----------------------------------------------------------------------------------*/
 
-int ms_attempt_run(struct ms_attempt *a)
+static int run(struct ms_attempt *a)
 {
     int rc = check_request(a);
 
@@ -320,6 +265,15 @@ int ms_attempt_run(struct ms_attempt *a)
         return spread(a);
     rc = ms_attempt_map(a);
     return rc ? rc : check_room(a);
+}
+
+int ms_attempt_run(struct ms_attempt *a)
+{
+    int rc = run(a);
+
+    if (rc < 0)
+        ms_error_wrap(a->err, "cluster '%s'", a->request->cluster);
+    return rc;
 }
 
 int ms_layout_make(struct ms_stock *s,

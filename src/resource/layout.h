@@ -90,11 +90,13 @@ void ms_layout_release(struct ms_stock *s, struct ms_layout *l);
 /* Free it without giving anything back. */
 void ms_layout_finish(struct ms_layout *l);
 
-/* Append the map of ranks as a table: rank, node, devices there, global ids, and who
- * else holds those devices; a line for each piece. 0 or -ENOMEM. */
-int ms_layout_print(const struct ms_layout *l,
-                    const struct ms_stock *s,
-                    const struct ms_scope *scope,
-                    struct ms_buf *out);
+/* Five cells for the i-th node of the scope: its name, the ids of its devices, who holds
+ * them (`holders` may be NULL), the CPUs and the memory that are free. */
+struct ms_grid;
+void ms_layout_add_node(struct ms_grid *g,
+                        const struct ms_stock *s,
+                        const struct ms_scope *scope,
+                        size_t i,
+                        const struct ms_holders *holders);
 
 #endif

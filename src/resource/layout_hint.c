@@ -1,4 +1,4 @@
-/* The nearest change with which a layout can be made. */
+/* layout_hint.c - the nearest change with which a layout can be made */
 #include "base/cleanup.h"
 #include "resource/amount.h"
 #include "resource/layout_impl.h"
@@ -104,7 +104,7 @@ hint_amounts(struct ms_stock *s, const struct ms_layout_request *r, struct ms_bu
 {
     struct ms_layout_request other = *r;
     uint64_t most = largest(s, r, &other, &other.cpu_milli, 1000);
-    int rc;
+    const char *of = "memory per worker";
 
     if (most)
         return ms_buf_printf(out,
@@ -112,17 +112,15 @@ hint_amounts(struct ms_stock *s, const struct ms_layout_request *r, struct ms_bu
                              (unsigned long long)most,
                              most == 1 ? "" : "s");
     most = largest(s, r, &other, &other.memory, (uint64_t)1 << 20);
-    if (most) {
-        rc = ms_buf_printf(out, "it fits with ");
-        rc = rc ? rc : ms_amount_print_bytes(most << 20, out);
-        return rc ? rc : ms_buf_printf(out, " of memory per worker\n");
+    if (!most) {
+        of = "the memory of each device";
+        most = largest(s, r, &other, &other.device_memory, (uint64_t)1 << 20);
     }
-    most = largest(s, r, &other, &other.device_memory, (uint64_t)1 << 20);
-    if (most == 0)
-        return 0;
-    rc = ms_buf_printf(out, "it fits with ");
-    rc = rc ? rc : ms_amount_print_bytes(most << 20, out);
-    return rc ? rc : ms_buf_printf(out, " of the memory of each device\n");
+    return most ? ms_buf_printf(out,
+                                "it fits with %s of %s\n",
+                                ms_amount_bytes(most << 20).text,
+                                of)
+                : 0;
 }
 
 /* ---- other devices --------------------------------------------------------------- */

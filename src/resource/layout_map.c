@@ -1,4 +1,4 @@
-/* Ranks on the devices that were named. */
+/* layout_map.c - ranks on the devices that were named, or on free ones */
 #include "base/cleanup.h"
 #include "resource/amount.h"
 #include "resource/layout_impl.h"
@@ -20,17 +20,13 @@ static int fail_unknown(struct ms_attempt *a, uint32_t rank, uint32_t id)
     if (all == 0)
         return ms_error_set(a->err,
                             -ENOSPC,
-                            "cluster '%s': rank %u wants device %u, but no node has "
-                            "devices",
-                            a->request->cluster,
+                            "rank %u wants device %u, but no node has devices",
                             rank,
                             id);
     return ms_error_set(
         a->err,
         -ENOSPC,
-        "cluster '%s': rank %u wants device %u, but the ids are 0 to %u "
-        "(on %zu node%s)",
-        a->request->cluster,
+        "rank %u wants device %u, but the ids are 0 to %u (on %zu node%s)",
         rank,
         id,
         all - 1,
@@ -41,19 +37,13 @@ static int fail_unknown(struct ms_attempt *a, uint32_t rank, uint32_t id)
 static int fail_held(struct ms_attempt *a, uint32_t rank, uint32_t id, size_t node)
 {
     a->misfit = node;
-    return ms_error_set(a->err,
-                        -ENOSPC,
-                        "cluster '%s': rank %u wants device %u (on node '%s'), but a "
-                        "placement group holds it",
-                        a->request->cluster,
-                        rank,
-                        id,
-                        ms_attempt_node(a, node)->name);
-}
-
-static uint64_t memory_left(const struct ms_device *d)
-{
-    return d->memory > d->memory_held ? d->memory - d->memory_held : 0;
+    return ms_error_set(
+        a->err,
+        -ENOSPC,
+        "rank %u wants device %u (on node '%s'), but a placement group holds it",
+        rank,
+        id,
+        ms_attempt_node(a, node)->name);
 }
 
 static int fail_memory(struct ms_attempt *a,
@@ -62,29 +52,19 @@ static int fail_memory(struct ms_attempt *a,
                        size_t node,
                        const struct ms_device *d)
 {
-    struct ms_buf want = {0}, have = {0};
-    int rc;
+    uint64_t have = ms_stock_left(d->memory, d->memory_held);
 
     a->misfit = node;
-    ms_amount_print_bytes(a->request->device_memory, &want);
-    if (d->memory)
-        ms_amount_print_bytes(memory_left(d), &have);
-    else
-        ms_buf_printf(&have, "nothing (nobody has told how much it has)");
-    rc = ms_error_set(
-        a->err,
-        -ENOSPC,
-        "cluster '%s': rank %u wants %s of the memory of device %u (on node "
-        "'%s'), and %s is what is free",
-        a->request->cluster,
-        rank,
-        ms_buf_str(&want),
-        id,
-        ms_attempt_node(a, node)->name,
-        ms_buf_str(&have));
-    ms_buf_finish(&want);
-    ms_buf_finish(&have);
-    return rc;
+    return ms_error_set(a->err,
+                        -ENOSPC,
+                        "rank %u wants %s of the memory of device %u (on node '%s'), "
+                        "and %s is what is free",
+                        rank,
+                        ms_amount_bytes(a->request->device_memory).text,
+                        id,
+                        ms_attempt_node(a, node)->name,
+                        d->memory ? ms_amount_bytes(have).text
+                                  : "nothing (nobody has told how much it has)");
 }
 
 static int fail_twice(struct ms_attempt *a, uint32_t rank, uint32_t id)
@@ -92,9 +72,8 @@ static int fail_twice(struct ms_attempt *a, uint32_t rank, uint32_t id)
     return ms_error_set(
         a->err,
         -EINVAL,
-        "cluster '%s': device %u is given twice (again for rank %u); two "
-        "clusters can share a device, two ranks of one cluster cannot",
-        a->request->cluster,
+        "device %u is given twice (again for rank %u); two clusters can "
+        "share a device, two ranks of one cluster cannot",
         id,
         rank);
 }
@@ -108,7 +87,7 @@ static int find_devices(struct ms_attempt *a, struct place *places)
     unsigned char *seen = calloc(ms_scope_devices(r->scope) + (size_t)1, 1);
 
     if (!seen)
-        return ms_error_set(a->err, -ENOMEM, "cluster '%s': out of memory", r->cluster);
+        return ms_error_set(a->err, -ENOMEM, "out of memory");
     for (size_t i = 0; i < r->device_count; i++) {
         uint32_t id = r->devices[i], rank = (uint32_t)(i / r->devices_per_worker);
 
@@ -133,7 +112,7 @@ static int check_devices(struct ms_attempt *a, const struct place *places)
 
         if (d->held_milli)
             return fail_held(a, rank, r->devices[i], p->node);
-        if (r->device_memory > memory_left(d))
+        if (r->device_memory > ms_stock_left(d->memory, d->memory_held))
             return fail_memory(a, rank, r->devices[i], p->node, d);
     }
     return 0;
@@ -182,15 +161,80 @@ int ms_attempt_map(struct ms_attempt *a)
 {
     MS_CLEANUP(ms_cleanup_free)
     struct place *places = calloc(a->request->device_count, sizeof *places);
-    int rc =
-        places
-            ? find_devices(a, places)
-            : ms_error_set(
-                  a->err, -ENOMEM, "cluster '%s': out of memory", a->request->cluster);
+    int rc = places ? find_devices(a, places)
+                    : ms_error_set(a->err, -ENOMEM, "out of memory");
 
     if (rc == 0)
         rc = check_devices(a, places);
     if (rc == 0)
         place_ranks(a, places);
     return rc;
+}
+
+/* ---- free devices, where none were named ------------------------------------------- */
+
+static bool is_free(const struct ms_device *d, uint64_t memory)
+{
+    return ms_device_is_free(d) && d->memory >= d->memory_held + memory;
+}
+
+/* The ids of free devices of a node, for whole workers alone; how many workers. */
+static uint32_t
+take_node(const struct ms_attempt *a, size_t i, uint32_t workers_max, uint32_t *ids)
+{
+    const struct ms_layout_request *r = a->request;
+    const struct ms_stock_node *n = ms_attempt_node(a, i);
+    uint32_t per = r->devices_per_worker, count = 0;
+    uint32_t room = ms_attempt_room(a, i);
+    uint64_t most = (uint64_t)(room < workers_max ? room : workers_max) * per;
+
+    for (uint32_t d = 0; d < ms_scope_devices_of(r->scope, i) && count < most; d++)
+        if (is_free(&n->devices[d], r->device_memory))
+            ids[count++] = r->scope->first[i] + d;
+    return count / per;
+}
+
+static int fail_choice(struct ms_attempt *a, uint32_t found)
+{
+    uint32_t per = a->request->devices_per_worker, workers = a->request->world_size;
+
+    return ms_error_set(a->err,
+                        -ENOSPC,
+                        "%u worker%s with %u device%s each %s asked for, and what is "
+                        "free on the nodes is enough for %u (a worker that is wider "
+                        "than a node needs a device_mapping)",
+                        workers,
+                        workers == 1 ? "" : "s",
+                        per,
+                        per == 1 ? "" : "s",
+                        workers == 1 ? "is" : "are",
+                        found);
+}
+
+int ms_attempt_choose(struct ms_attempt *a)
+{
+    const struct ms_layout_request *r = a->request;
+    uint32_t per = r->devices_per_worker, found = 0;
+    uint64_t wanted = (uint64_t)r->world_size * per;
+
+    if (wanted > MS_LAYOUT_WORKERS_MAX)
+        return ms_error_set(
+            a->err, -EINVAL, "more than %u devices", MS_LAYOUT_WORKERS_MAX);
+    a->ids = calloc(wanted, sizeof *a->ids);
+    a->needs = calloc(r->scope->count, sizeof *a->needs);
+    if (!a->ids || !a->needs)
+        return ms_error_set(a->err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < r->scope->count && found < r->world_size; i++) {
+        uint32_t *at = a->ids + (size_t)found * per;
+
+        a->needs[i].room = take_node(a, i, r->world_size - found, at);
+        found += a->needs[i].room;
+    }
+    if (found < r->world_size)
+        return fail_choice(a, found);
+    a->chosen = *r;
+    a->chosen.devices = a->ids;
+    a->chosen.device_count = wanted;
+    a->request = &a->chosen;
+    return 0;
 }

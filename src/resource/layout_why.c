@@ -1,35 +1,10 @@
-/* The tables of layouts. */
+/* layout_why.c - why there is no layout, as a table */
 #include "base/cleanup.h"
 #include "resource/amount.h"
-#include "resource/grid.h"
 #include "resource/layout_impl.h"
 #include "resource/mapping.h"
 
 #include <errno.h>
-
-/* Move the text so far into the grid's next cell. */
-static void add_cell(struct ms_grid *g, struct ms_buf *text, int rc)
-{
-    const char *s = rc == 0 ? ms_buf_str(text) : NULL;
-
-    if (s)
-        ms_grid_add(g, NULL, "%s", text->len ? s : "-");
-    else
-        g->failed = -ENOMEM;
-    text->len = 0;
-}
-
-/* "3 of 8" with one of the printers; what is held may be more than there is. */
-static int print_free(uint64_t total,
-                      uint64_t held,
-                      int (*print)(uint64_t, struct ms_buf *),
-                      struct ms_buf *out)
-{
-    int rc = print(total > held ? total - held : 0, out);
-
-    rc = rc ? rc : ms_buf_printf(out, " of ");
-    return rc ? rc : print(total, out);
-}
 
 /* The ids first .. first + count - 1. */
 static int print_ids(uint32_t first, uint32_t count, struct ms_buf *out)
@@ -46,13 +21,6 @@ static int print_count(uint32_t n, const char *noun, struct ms_buf *out)
     return ms_buf_printf(out, "%u %s%s", n, noun, n == 1 ? "" : "s");
 }
 
-static uint64_t times(uint64_t a, uint64_t b)
-{
-    uint64_t product;
-
-    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
-}
-
 /* ", 4 CPUs<tail>, 16.0 GiB<tail>" for so many, without what is not asked for. */
 static int print_amounts(const struct ms_layout_request *r,
                          uint32_t count,
@@ -61,16 +29,14 @@ static int print_amounts(const struct ms_layout_request *r,
 {
     int rc = 0;
 
-    if (r->cpu_milli) {
-        rc = ms_buf_printf(out, ", ");
-        rc = rc ? rc : ms_amount_print_cpus(times(r->cpu_milli, count), out);
-        rc = rc ? rc : ms_buf_printf(out, " CPUs%s", tail);
-    }
-    if (rc == 0 && r->memory) {
-        rc = ms_buf_printf(out, ", ");
-        rc = rc ? rc : ms_amount_print_bytes(times(r->memory, count), out);
-        rc = rc ? rc : ms_buf_printf(out, "%s", tail);
-    }
+    if (r->cpu_milli)
+        rc = ms_buf_printf(out,
+                           ", %s CPUs%s",
+                           ms_amount_cpus(ms_times(r->cpu_milli, count)).text,
+                           tail);
+    if (rc == 0 && r->memory)
+        rc = ms_buf_printf(
+            out, ", %s%s", ms_amount_bytes(ms_times(r->memory, count)).text, tail);
     return rc;
 }
 
@@ -80,30 +46,28 @@ static int print_asked(const struct ms_attempt *a, struct ms_buf *out)
     uint32_t per = r->devices_per_worker;
     uint32_t workers =
         per && r->device_count ? (uint32_t)(r->device_count / per) : r->world_size;
-    int rc = ms_buf_printf(
-        out, "%sasked: cluster '%s', ", a->misfit == SIZE_MAX ? "> " : "", r->cluster);
+    int rc = ms_buf_printf(out,
+                           "%sasked: cluster '%s', %u worker%s",
+                           a->misfit == SIZE_MAX ? "> " : "",
+                           r->cluster,
+                           workers,
+                           workers == 1 ? "" : "s");
 
-    rc = rc ? rc : print_count(workers, "worker", out);
-    if (rc == 0 && (per || r->device_count)) {
-        rc = ms_buf_printf(out, ", ");
-        rc = rc ? rc : print_count(per, "device", out);
-        rc = rc ? rc : ms_buf_printf(out, " each");
-    }
+    if (rc == 0 && (per || r->device_count))
+        rc = ms_buf_printf(out, ", %u device%s each", per, per == 1 ? "" : "s");
     if (rc == 0 && r->device_count) {
         rc = ms_buf_printf(out, ", of ");
         rc = rc ? rc : ms_mapping_print(r->devices, r->device_count, 0, out);
     }
     rc = rc ? rc : print_amounts(r, 1, " each", out);
-    if (rc == 0 && r->device_memory) {
-        rc = ms_buf_printf(out, ", ");
-        rc = rc ? rc : ms_amount_print_bytes(r->device_memory, out);
-        rc = rc ? rc : ms_buf_printf(out, " of each device");
-    }
+    if (rc == 0 && r->device_memory)
+        rc = ms_buf_printf(
+            out, ", %s of each device", ms_amount_bytes(r->device_memory).text);
     return rc ? rc : ms_buf_printf(out, "\n");
 }
 
 static int print_wanted(const struct ms_layout_request *r,
-                        const struct ms_need *need,
+                        const struct ms_layout_need *need,
                         struct ms_buf *out)
 {
     int rc;
@@ -114,10 +78,41 @@ static int print_wanted(const struct ms_layout_request *r,
     return rc ? rc : print_amounts(r, need->workers, "", out);
 }
 
-static int print_room(const struct ms_need *need, struct ms_buf *out)
+static int print_room(const struct ms_layout_need *need, struct ms_buf *out)
 {
     return !need || need->room == UINT32_MAX ? ms_buf_printf(out, "any number")
                                              : print_count(need->room, "worker", out);
+}
+
+void ms_layout_add_node(struct ms_grid *g,
+                        const struct ms_stock *s,
+                        const struct ms_scope *scope,
+                        size_t i,
+                        const struct ms_holders *holders)
+{
+    const struct ms_stock_node *n = &s->nodes[scope->nodes[i]];
+    uint32_t first = scope->first[i], count = ms_scope_devices_of(scope, i);
+    uint64_t cpus = ms_stock_left(n->cpu_milli, n->cpu_milli_held);
+    uint64_t memory = ms_stock_left(n->memory, n->memory_held);
+    struct ms_buf text = {0};
+    int rc = 0;
+
+    ms_grid_add(g, NULL, n->is_gone ? "%s (gone)" : "%s", n->name);
+    ms_grid_move(g, &text, print_ids(first, count, &text));
+    if (holders)
+        rc = holders->print(holders->arg, scope->nodes[i], first, count, &text);
+    ms_grid_move(g, &text, rc);
+    ms_grid_add(g,
+                NULL,
+                "%s of %s",
+                ms_amount_cpus(cpus).text,
+                ms_amount_cpus(n->cpu_milli).text);
+    ms_grid_add(g,
+                NULL,
+                "%s of %s",
+                ms_amount_bytes(memory).text,
+                ms_amount_bytes(n->memory).text);
+    ms_buf_finish(&text);
 }
 
 static void add_node(struct ms_grid *g,
@@ -125,27 +120,13 @@ static void add_node(struct ms_grid *g,
                      size_t i,
                      const struct ms_holders *holders)
 {
-    const struct ms_scope *scope = a->request->scope;
-    const struct ms_stock_node *n = ms_attempt_node(a, i);
-    const struct ms_need *need = a->needs ? &a->needs[i] : NULL;
-    uint32_t first = scope->first[i], count = ms_scope_devices_of(scope, i);
+    const struct ms_layout_need *need = a->needs ? &a->needs[i] : NULL;
     struct ms_buf text = {0};
 
     ms_grid_add(g, NULL, "%s", a->misfit == i ? ">" : "");
-    ms_grid_add(g, NULL, n->is_gone ? "%s (gone)" : "%s", n->name);
-    add_cell(g, &text, print_ids(first, count, &text));
-    add_cell(g,
-             &text,
-             holders
-                 ? holders->print(holders->arg, scope->nodes[i], first, count, &text)
-                 : 0);
-    add_cell(g,
-             &text,
-             print_free(n->cpu_milli, n->cpu_milli_held, ms_amount_print_cpus, &text));
-    add_cell(
-        g, &text, print_free(n->memory, n->memory_held, ms_amount_print_bytes, &text));
-    add_cell(g, &text, print_wanted(a->request, need, &text));
-    add_cell(g, &text, print_room(need, &text));
+    ms_layout_add_node(g, a->stock, a->request->scope, i, holders);
+    ms_grid_move(g, &text, print_wanted(a->request, need, &text));
+    ms_grid_move(g, &text, print_room(need, &text));
     ms_buf_finish(&text);
 }
 
@@ -153,103 +134,22 @@ int ms_attempt_explain(const struct ms_attempt *a,
                        const struct ms_holders *holders,
                        struct ms_buf *table)
 {
-    static const char *const head[] = {
+    static const char *const titles[] = {
         "", "NODE", "DEVICES", "HELD BY", "CPUS FREE", "MEMORY FREE", "WANTED", "ROOM"};
     size_t count = a->request->scope->count, lines = 0;
     struct ms_grid g;
     int rc = print_asked(a, table);
 
     ms_grid_init(&g, "llllllll");
-    for (size_t i = 0; i < MS_COUNT(head); i++)
-        ms_grid_add(&g, NULL, "%s", head[i]);
+    ms_grid_add_titles(&g, titles);
     for (size_t i = 0; i < count; i++)
         if (lines < MS_LAYOUT_LINES_MAX || i == a->misfit) {
             add_node(&g, a, i, holders);
             lines++;
         }
-    if (rc == 0)
-        rc = ms_grid_print(&g, table);
-    ms_grid_finish(&g);
+    g.failed = rc ? rc : g.failed;
+    rc = ms_grid_end(&g, table);
     if (rc == 0 && lines < count)
         rc = ms_buf_printf(table, "   and %zu more nodes\n", count - lines);
-    return rc;
-}
-
-/* ---- the map of ranks ------------------------------------------------------------ */
-
-static uint32_t first_id(const struct ms_scope *scope, uint32_t node)
-{
-    for (size_t i = 0; i < scope->count; i++)
-        if (scope->nodes[i] == node)
-            return scope->first[i];
-    return 0;
-}
-
-/* How many other clusters have mapped the devices of a piece: the most. */
-static uint32_t shared(const struct ms_stock_node *n,
-                       const struct ms_layout *l,
-                       const struct ms_piece *p)
-{
-    uint32_t most = 1;
-
-    for (uint32_t i = 0; i < p->count; i++)
-        if (n->devices[l->devices[p->first + i]].mapped > most)
-            most = n->devices[l->devices[p->first + i]].mapped;
-    return most - 1;
-}
-
-static void add_piece(struct ms_grid *g,
-                      const struct ms_layout *l,
-                      uint32_t rank,
-                      uint32_t at,
-                      const struct ms_stock *s,
-                      const struct ms_scope *scope)
-{
-    const struct ms_piece *p = &l->pieces[at];
-    const struct ms_stock_node *n = &s->nodes[p->node];
-    const uint32_t *devices = l->devices + p->first;
-    struct ms_buf text = {0};
-    uint32_t others = shared(n, l, p);
-
-    if (at == l->first[rank])
-        ms_grid_add(g, NULL, "%u", rank);
-    else
-        ms_grid_add(g, NULL, "+");
-    ms_grid_add(g, NULL, "%s", n->name);
-    if (p->count)
-        add_cell(g, &text, ms_mapping_print(devices, p->count, 0, &text));
-    else
-        add_cell(g, &text, 0);
-    if (p->count)
-        add_cell(g,
-                 &text,
-                 ms_mapping_print(devices, p->count, first_id(scope, p->node), &text));
-    else
-        add_cell(g, &text, 0);
-    if (others)
-        ms_grid_add(g, NULL, "%u other%s", others, others == 1 ? "" : "s");
-    else
-        ms_grid_add(g, NULL, "%s", "");
-    ms_buf_finish(&text);
-}
-
-int ms_layout_print(const struct ms_layout *l,
-                    const struct ms_stock *s,
-                    const struct ms_scope *scope,
-                    struct ms_buf *out)
-{
-    static const char *const head[] = {
-        "RANK", "NODE", "DEVICES", "GLOBAL", "SHARED WITH"};
-    struct ms_grid g;
-    int rc;
-
-    ms_grid_init(&g, "rllll");
-    for (size_t i = 0; i < MS_COUNT(head); i++)
-        ms_grid_add(&g, NULL, "%s", head[i]);
-    for (uint32_t rank = 0; rank < l->world_size; rank++)
-        for (uint32_t at = l->first[rank]; at < l->first[rank + 1]; at++)
-            add_piece(&g, l, rank, at, s, scope);
-    rc = ms_grid_print(&g, out);
-    ms_grid_finish(&g);
     return rc;
 }

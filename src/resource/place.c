@@ -1,7 +1,7 @@
+/* place.c - placement groups: checks, holding, giving back */
 #include "resource/place.h"
 #include "base/cleanup.h"
 #include "resource/place_impl.h"
-#include "resource/view.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -90,6 +90,8 @@ void ms_domains_finish(struct ms_domains *d)
 
 static int check_request(const struct ms_place_request *r, struct ms_error *err)
 {
+    int rc = 0;
+
     if (r->count == 0)
         return ms_error_set(err, -EINVAL, "group '%s' has no bundles", r->name);
     if (r->count > MS_PLACE_BUNDLES_MAX)
@@ -99,15 +101,12 @@ static int check_request(const struct ms_place_request *r, struct ms_error *err)
                             r->name,
                             r->count,
                             MS_PLACE_BUNDLES_MAX);
-    for (size_t i = 0; i < r->count; i++) {
-        int rc = ms_bundle_check(&r->bundles[i], err);
-
-        if (rc < 0) {
+    for (size_t i = 0; i < r->count && rc == 0; i++) {
+        rc = ms_bundle_check(&r->bundles[i], err);
+        if (rc < 0)
             ms_error_wrap(err, "group '%s': bundle %zu", r->name, i);
-            return rc;
-        }
     }
-    return 0;
+    return rc;
 }
 
 static bool is_equal(const struct ms_place_request *r)
@@ -143,18 +142,6 @@ void ms_placement_finish(struct ms_placement *p)
     free(p->first);
     free(p->devices);
     *p = (struct ms_placement){0};
-}
-
-static void
-hold(struct ms_stock *s, const struct ms_place_request *r, struct ms_placement *p)
-{
-    for (size_t i = 0; i < r->count; i++) {
-        bool taken = ms_bundle_take(
-            &r->bundles[i], &s->nodes[p->nodes[i]], p->devices + p->first[i]);
-
-        assert(taken);
-        (void)taken;
-    }
 }
 
 static int
@@ -196,8 +183,12 @@ static int place(struct ms_stock *s,
         rc = ms_domains_init(&domains, s, r->same);
     if (rc == 0 && is_equal(r)) {
         rc = ms_place_equal(s, r, &domains, &p);
-        if (rc == 0)
-            hold(s, r, &p);
+        for (size_t i = 0; rc == 0 && i < r->count; i++) {
+            bool taken = ms_bundle_take(
+                &r->bundles[i], &s->nodes[p.nodes[i]], p.devices + p.first[i]);
+
+            assert(taken);
+        }
     } else if (rc == 0) {
         rc = ms_place_mixed(s, r, &domains, &p, &steps);
     }
@@ -215,12 +206,12 @@ int ms_place(struct ms_stock *s,
              struct ms_placement *out,
              struct ms_error *err)
 {
-    struct ms_view view;
+    struct ms_stock_view view;
     int rc = check_request(r, err);
 
     if (rc < 0 || !r->scope)
         return rc < 0 ? rc : place(s, r, out, err);
-    rc = ms_view_init(&view, s, r->scope, err);
+    rc = ms_stock_view_init(&view, s, r->scope, err);
     if (rc < 0) {
         ms_error_wrap(err, "group '%s'", r->name);
         return rc == -ENOENT ? -ENOSPC : rc;
@@ -228,7 +219,7 @@ int ms_place(struct ms_stock *s,
     rc = place(&view.stock, r, out, err);
     for (size_t i = 0; rc == 0 && i < out->count; i++)
         out->nodes[i] = view.scope.nodes[out->nodes[i]];
-    ms_view_finish(&view);
+    ms_stock_view_finish(&view);
     return rc;
 }
 

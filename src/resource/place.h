@@ -45,9 +45,10 @@ struct ms_place_request {
     enum ms_strategy strategy;
     const char *same;   /* a label; NULL: none */
     uint64_t steps_max; /* 0: MS_PLACE_STEPS_MAX */
-    const struct ms_scope_request
-        *scope; /* only there, in the order of names; NULL: all
-                                             nodes, in the order of the stock */
+    /* Only there, in the order of names; NULL: all nodes, in the order of the stock. */
+    const struct ms_scope_request *scope;
+    struct ms_request_block
+        *owned; /* what a copy (request_copy.h) points to; else NULL */
 };
 
 /* Where each bundle is. */
@@ -77,11 +78,5 @@ void ms_place_release(struct ms_stock *s,
 
 /* Free it without giving anything back. */
 void ms_placement_finish(struct ms_placement *p);
-
-/* How many bundles like the first one of `r` could be placed by its strategy, at most
- * `most`; nothing is held. -ENOMEM. */
-int64_t ms_place_count(const struct ms_stock *s,
-                       const struct ms_place_request *r,
-                       uint32_t most);
 
 #endif

@@ -1,3 +1,4 @@
+/* place_equal.c - bundles of one kind, exactly */
 #include "base/cleanup.h"
 #include "resource/place_impl.h"
 
@@ -46,13 +47,12 @@ static void measure(struct attempt *a, const struct ms_bundle *b)
 static int attempt_init(struct attempt *a,
                         const struct ms_stock *s,
                         const struct ms_place_request *r,
-                        const struct ms_domains *d,
-                        uint32_t want)
+                        const struct ms_domains *d)
 {
     size_t nodes = s->count ? s->count : 1;
 
     *a = (struct attempt){
-        .stock = s, .domains = d, .strategy = r->strategy, .want = want};
+        .stock = s, .domains = d, .strategy = r->strategy, .want = (uint32_t)r->count};
     a->room = calloc(nodes, sizeof *a->room);
     a->total = calloc(nodes, sizeof *a->total);
     if (!a->room || !a->total)
@@ -212,7 +212,7 @@ int ms_place_equal(const struct ms_stock *s,
                    struct ms_placement *p)
 {
     MS_CLEANUP(attempt_finish) struct attempt a = {0};
-    int rc = attempt_init(&a, s, r, d, (uint32_t)r->count);
+    int rc = attempt_init(&a, s, r, d);
     uint32_t domain;
     size_t bundle = 0;
 
@@ -229,20 +229,4 @@ int ms_place_equal(const struct ms_stock *s,
             a.room[i]--;
         }
     return rc;
-}
-
-int64_t ms_place_count(const struct ms_stock *s,
-                       const struct ms_place_request *r,
-                       uint32_t most)
-{
-    MS_CLEANUP(ms_domains_finish) struct ms_domains d = {0};
-    MS_CLEANUP(attempt_finish) struct attempt a = {0};
-    uint64_t best = 0;
-
-    if (ms_domains_init(&d, s, r->same) < 0 || attempt_init(&a, s, r, &d, most) < 0)
-        return -ENOMEM;
-    for (size_t i = 0; i < s->count; i++)
-        if (a.total[i] > best)
-            best = a.total[i];
-    return best < most ? (int64_t)best : (int64_t)most;
 }

@@ -1,3 +1,4 @@
+#include "base/cleanup.h"
 #include "resource/place.h"
 
 #include <errno.h>
@@ -324,20 +325,28 @@ static void test_a_gone_node_is_not_used(void **state)
     ms_stock_finish(&s);
 }
 
-static void test_count_tells_how_many_fit(void **state)
+static void test_as_many_as_fit(void **state)
 {
-    struct ms_stock s = {0};
-    struct ms_place_request r = {.name = "g", .bundles = &two_gpus, .count = 1};
+    static const struct {
+        enum ms_strategy strategy;
+        size_t most;
+    } cases[] = {{MS_STRATEGY_PACK, 6},
+                 {MS_STRATEGY_STRICT_PACK, 2},
+                 {MS_STRATEGY_STRICT_SPREAD, 3}};
+    struct ms_placement p;
 
     (void)state;
-    add_nodes(&s, 3, 8, 5);
-    assert_int_equal(ms_place_count(&s, &r, 100), 6);
-    assert_int_equal(ms_place_count(&s, &r, 4), 4);
-    r.strategy = MS_STRATEGY_STRICT_PACK;
-    assert_int_equal(ms_place_count(&s, &r, 100), 2);
-    r.strategy = MS_STRATEGY_STRICT_SPREAD;
-    assert_int_equal(ms_place_count(&s, &r, 100), 3);
-    ms_stock_finish(&s);
+    for (size_t i = 0; i < MS_COUNT(cases); i++) {
+        enum ms_strategy how = cases[i].strategy;
+        struct ms_stock s = {0};
+
+        add_nodes(&s, 3, 8, 5);
+        assert_int_equal(place_equal(&s, how, two_gpus, cases[i].most + 1, &p),
+                         -ENOSPC);
+        assert_int_equal(place_equal(&s, how, two_gpus, cases[i].most, &p), 0);
+        ms_placement_finish(&p);
+        ms_stock_finish(&s);
+    }
 }
 
 int main(void)
@@ -357,7 +366,7 @@ int main(void)
         cmocka_unit_test(test_at_the_limit_it_says_so),
         cmocka_unit_test(test_bad_requests),
         cmocka_unit_test(test_a_gone_node_is_not_used),
-        cmocka_unit_test(test_count_tells_how_many_fit),
+        cmocka_unit_test(test_as_many_as_fit),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

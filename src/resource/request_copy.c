@@ -1,190 +1,133 @@
+/* request_copy.c - a request for a placement that owns what it points to
+ *
+ * All parts of a copy are blocks of one chain, which begins at `owned`: they are freed
+ * together, also after a failure half-way.
+ */
 #include "resource/request_copy.h"
 #include "base/cleanup.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void selector_free(const struct ms_selector *s)
-{
-    struct ms_selector *own = (struct ms_selector *)(uintptr_t)s;
+struct ms_request_block {
+    struct ms_request_block *next;
+    max_align_t data[];
+};
 
-    if (own)
-        ms_selector_finish(own);
-    free(own);
+/* A copy of so many bytes, at least one; NULL: out of memory. */
+static void *keep(struct ms_place_request *r, const void *bytes, size_t len)
+{
+    struct ms_request_block *b = malloc(sizeof *b + (len ? len : 1));
+
+    if (!b)
+        return NULL;
+    b->next = r->owned;
+    r->owned = b;
+    if (len)
+        memcpy(b->data, bytes, len);
+    return b->data;
 }
 
-static void extras_free(const struct ms_extra_need *extras, size_t count)
+static char *keep_text(struct ms_place_request *r, const char *text)
 {
-    for (size_t i = 0; i < count; i++)
-        free((void *)(uintptr_t)extras[i].name);
-    free((void *)(uintptr_t)extras);
+    return keep(r, text, strlen(text) + 1);
 }
 
-/* Its parts belong to the bundle before it. */
-static bool shares_parts(const struct ms_bundle *bundles, size_t i)
+/* Copies of texts in a copy of their array. */
+static char **keep_texts(struct ms_place_request *r, const void *texts, size_t count)
 {
-    return i && bundles[i].selector == bundles[i - 1].selector &&
-           bundles[i].extras == bundles[i - 1].extras;
+    char **copy = keep(r, texts, count * sizeof *copy);
+
+    for (size_t i = 0; copy && i < count; i++)
+        if (!(copy[i] = keep_text(r, copy[i])))
+            return NULL;
+    return copy;
 }
 
-static void scope_free(const struct ms_scope_request *s)
+static int copy_selector(struct ms_place_request *r, struct ms_bundle *b)
 {
-    struct ms_scope_request *own = (struct ms_scope_request *)(uintptr_t)s;
-    char **names = own ? (char **)(uintptr_t)own->names : NULL;
+    struct ms_selector *s = keep(r, b->selector, sizeof *s);
 
-    for (size_t i = 0; names && i < own->name_count; i++)
-        free(names[i]);
-    free(names);
-    free(own);
-}
-
-void ms_request_finish(struct ms_place_request *r)
-{
-    scope_free(r->scope);
-    for (size_t i = 0; r->bundles && i < r->count; i++) {
-        const struct ms_bundle *b = &r->bundles[i];
-
-        if (shares_parts(r->bundles, i))
-            continue;
-        selector_free(b->selector);
-        extras_free(b->extras, b->extra_count);
-    }
-    free((void *)(uintptr_t)r->bundles);
-    free((void *)(uintptr_t)r->name);
-    free((void *)(uintptr_t)r->same);
-    *r = (struct ms_place_request){0};
-    /* The analyzer does not see that scope_free frees what it is given.
-     * NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
-}
-
-static int copy_condition(struct ms_condition *to, const struct ms_condition *from)
-{
-    to->negated = from->negated;
-    to->name = strdup(from->name);
-    to->values = calloc(from->value_count, sizeof *to->values);
-    if (!to->name || !to->values)
+    if (!s ||
+        !(s->conditions = keep(r, s->conditions, s->count * sizeof *s->conditions)))
         return -ENOMEM;
-    for (size_t i = 0; i < from->value_count; i++, to->value_count++)
-        if (!(to->values[i] = strdup(from->values[i])))
-            return -ENOMEM;
-    return 0;
-}
+    b->selector = s;
+    for (size_t i = 0; i < s->count; i++) {
+        struct ms_condition *c = &s->conditions[i];
 
-static int copy_selector(struct ms_bundle *b)
-{
-    const struct ms_selector *from = b->selector;
-    struct ms_selector *to;
-
-    if (!from)
-        return 0;
-    b->selector = to = calloc(1, sizeof *to);
-    if (!to)
-        return -ENOMEM;
-    to->conditions = calloc(from->count ? from->count : 1, sizeof *to->conditions);
-    if (!to->conditions)
-        return -ENOMEM;
-    while (to->count < from->count) {
-        size_t i = to->count++;
-
-        if (copy_condition(&to->conditions[i], &from->conditions[i]) < 0)
+        c->name = keep_text(r, c->name);
+        c->values = keep_texts(r, c->values, c->value_count);
+        if (!c->name || !c->values)
             return -ENOMEM;
     }
     return 0;
 }
 
-static int copy_extras(struct ms_bundle *b)
+static int copy_extras(struct ms_place_request *r, struct ms_bundle *b)
 {
-    const struct ms_extra_need *from = b->extras;
-    size_t count = b->extra_count;
-    struct ms_extra_need *to;
+    struct ms_extra_need *extras = keep(r, b->extras, b->extra_count * sizeof *extras);
 
-    b->extras = NULL;
-    b->extra_count = 0;
-    if (count == 0)
-        return 0;
-    b->extras = to = calloc(count, sizeof *to);
-    if (!to)
-        return -ENOMEM;
-    for (; b->extra_count < count; b->extra_count++) {
-        to[b->extra_count] = from[b->extra_count];
-        to[b->extra_count].name = strdup(from[b->extra_count].name);
-        if (!to[b->extra_count].name)
+    for (size_t i = 0; extras && i < b->extra_count; i++)
+        if (!(extras[i].name = keep_text(r, extras[i].name)))
             return -ENOMEM;
-    }
-    return 0;
+    b->extras = extras;
+    return extras ? 0 : -ENOMEM;
 }
 
-/* On failure what was made is the bundle's, to be freed with it. */
-static int copy_bundle(struct ms_bundle *to, const struct ms_bundle *from)
+static int copy_bundles(struct ms_place_request *r)
 {
-    int rc;
+    const struct ms_bundle *from = r->bundles;
+    struct ms_bundle *bundles = keep(r, from, r->count * sizeof *bundles);
 
-    *to = *from;
-    to->selector = NULL;
-    rc = copy_extras(to);
-    if (rc == 0) {
-        to->selector = from->selector;
-        rc = copy_selector(to);
-    }
-    return rc;
-}
-
-static int copy_bundles(struct ms_place_request *to,
-                        const struct ms_place_request *from)
-{
-    struct ms_bundle *bundles = calloc(from->count ? from->count : 1, sizeof *bundles);
-
-    to->bundles = bundles;
-    to->count = 0;
     if (!bundles)
         return -ENOMEM;
-    for (size_t i = 0; i < from->count; i++) {
-        to->count++;
-        if (i && ms_bundle_is_equal(&from->bundles[i], &from->bundles[i - 1]))
+    r->bundles = bundles;
+    for (size_t i = 0; i < r->count; i++)
+        if (i && ms_bundle_is_equal(&from[i], &from[i - 1]))
             bundles[i] = bundles[i - 1];
-        else if (copy_bundle(&bundles[i], &from->bundles[i]) < 0)
+        else if ((bundles[i].extras && copy_extras(r, &bundles[i]) < 0) ||
+                 (bundles[i].selector && copy_selector(r, &bundles[i]) < 0))
             return -ENOMEM;
-    }
     return 0;
 }
 
-static int copy_scope(struct ms_place_request *to, const struct ms_scope_request *from)
+static int copy_scope(struct ms_place_request *r)
 {
-    struct ms_scope_request *s;
-    char **names;
+    struct ms_scope_request *s = keep(r, r->scope, sizeof *s);
 
-    to->scope = NULL;
-    if (!from)
-        return 0;
-    s = malloc(sizeof *s);
-    to->scope = s;
     if (!s)
         return -ENOMEM;
-    *s = *from;
-    if (!from->names)
+    r->scope = s;
+    if (!s->names)
         return 0;
-    names = calloc(from->name_count + 1, sizeof *names);
-    s->names = (const char *const *)names;
-    s->name_count = 0;
-    for (size_t i = 0; names && i < from->name_count; i++, s->name_count++)
-        if (!(names[i] = strdup(from->names[i])))
-            return -ENOMEM;
-    return names ? 0 : -ENOMEM;
+    s->names = (const char *const *)keep_texts(
+        r, (const void *)(uintptr_t)s->names, s->name_count);
+    return s->names ? 0 : -ENOMEM;
 }
 
 int ms_request_copy(struct ms_place_request *to, const struct ms_place_request *from)
 {
     struct ms_place_request r = *from;
-    int rc;
 
-    r.name = strdup(from->name);
-    r.same = from->same ? strdup(from->same) : NULL;
-    rc = copy_scope(&r, from->scope);
-    if (copy_bundles(&r, from) < 0 || rc < 0 || !r.name || (from->same && !r.same)) {
+    r.owned = NULL;
+    r.name = keep_text(&r, from->name);
+    r.same = from->same ? keep_text(&r, from->same) : NULL;
+    if (!r.name || (from->same && !r.same) || copy_bundles(&r) < 0 ||
+        (from->scope && copy_scope(&r) < 0)) {
         ms_request_finish(&r);
         return -ENOMEM;
     }
     *to = r;
     return 0;
+}
+
+void ms_request_finish(struct ms_place_request *r)
+{
+    for (struct ms_request_block *b = r->owned, *next; b; b = next) {
+        next = b->next;
+        free(b);
+    }
+    *r = (struct ms_place_request){0};
 }

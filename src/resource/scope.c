@@ -1,3 +1,4 @@
+/* scope.c - which nodes count, and a stock of those alone */
 #include "resource/scope.h"
 #include "base/cleanup.h"
 #include "base/name.h"
@@ -125,26 +126,19 @@ static int print_nodes(const struct ms_stock *s,
     int rc;
 
     ms_grid_init(&g, "lllll");
-    for (size_t i = 0; i < MS_COUNT(titles); i++)
-        ms_grid_add(&g, NULL, "%s", titles[i]);
+    ms_grid_add_titles(&g, titles);
     for (size_t i = 0; i < s->count && i < TABLE_LINES_MAX; i++) {
         const struct ms_stock_node *n = &s->nodes[all[i].node];
         bool misfit = !marked && (n->is_gone || !is_enough(n, r));
-        struct ms_buf text = {0};
 
         marked = marked || misfit;
         ms_grid_add(&g, NULL, "%s", misfit ? ">" : "");
         ms_grid_add(&g, NULL, "%s", n->name);
         ms_grid_add(&g, NULL, n->is_gone ? "%u (gone)" : "%u", n->device_count);
-        rc = ms_amount_print_cpus(n->cpu_milli, &text);
-        ms_grid_add(&g, NULL, "%s", rc ? "" : ms_buf_str(&text));
-        text.len = 0;
-        rc = ms_amount_print_bytes(n->memory, &text);
-        ms_grid_add(&g, NULL, "%s", rc ? "" : ms_buf_str(&text));
-        ms_buf_finish(&text);
+        ms_grid_add(&g, NULL, "%s", ms_amount_cpus(n->cpu_milli).text);
+        ms_grid_add(&g, NULL, "%s", ms_amount_bytes(n->memory).text);
     }
-    rc = ms_grid_print(&g, out);
-    ms_grid_finish(&g);
+    rc = ms_grid_end(&g, out);
     if (rc == 0 && s->count > TABLE_LINES_MAX)
         rc = ms_buf_printf(out, "   and %zu more nodes\n", s->count - TABLE_LINES_MAX);
     return rc;
@@ -238,4 +232,64 @@ int ms_scope_init(struct ms_scope *out,
     else
         *out = scope;
     return rc;
+}
+
+/* ---- a view ---------------------------------------------------------------------- */
+
+/* A node with its first `count` devices. */
+static struct ms_stock_node cut(const struct ms_stock_node *from, uint32_t count)
+{
+    struct ms_stock_node n = *from;
+
+    if (count == n.device_count)
+        return n;
+    n.device_count = count;
+    n.whole = 0;
+    for (uint32_t i = 0; i < count; i++)
+        n.whole += ms_device_is_free(&n.devices[i]);
+    return n;
+}
+
+int ms_stock_view_init(struct ms_stock_view *v,
+                       struct ms_stock *s,
+                       const struct ms_scope_request *r,
+                       struct ms_error *err)
+{
+    struct ms_stock_view view = {.real = s, .stock = *s};
+    int rc = ms_scope_init(&view.scope, s, r, NULL, err);
+
+    if (rc < 0)
+        return rc;
+    view.stock.count = view.stock.capacity = view.scope.count;
+    view.stock.nodes = calloc(view.scope.count + 1, sizeof *view.stock.nodes);
+    view.whole = calloc(view.scope.count + 1, sizeof *view.whole);
+    if (!view.stock.nodes || !view.whole) {
+        free(view.stock.nodes);
+        free(view.whole);
+        ms_scope_finish(&view.scope);
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    }
+    for (size_t i = 0; i < view.scope.count; i++) {
+        view.stock.nodes[i] =
+            cut(&s->nodes[view.scope.nodes[i]], ms_scope_devices_of(&view.scope, i));
+        view.whole[i] = view.stock.nodes[i].whole;
+    }
+    *v = view;
+    return 0;
+}
+
+void ms_stock_view_finish(struct ms_stock_view *v)
+{
+    for (size_t i = 0; i < v->scope.count; i++) {
+        struct ms_stock_node *n = &v->real->nodes[v->scope.nodes[i]];
+        const struct ms_stock_node *seen = &v->stock.nodes[i];
+
+        n->cpu_milli_held = seen->cpu_milli_held;
+        n->memory_held = seen->memory_held;
+        n->whole = n->whole - v->whole[i] + seen->whole;
+    }
+    free(v->stock.nodes);
+    free(v->whole);
+    ms_scope_finish(&v->scope);
+    *v = (struct ms_stock_view){0};
 }

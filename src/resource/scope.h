@@ -55,4 +55,25 @@ bool ms_scope_find(const struct ms_scope *s,
                    size_t *node,
                    uint32_t *index);
 
+/* ---- a view --------------------------------------------------------------------------
+ *
+ * The part of a stock that a scope shows, as a stock of its own. Its nodes are those of the
+ * scope, in its order, with as many devices as count there. It borrows everything: what is
+ * taken from it or given back to it is taken from or given back to the real stock when the
+ * view is finished, and not before. Nothing else may touch the real one meanwhile.
+ */
+struct ms_stock_view {
+    struct ms_stock stock;
+    struct ms_stock *real;
+    struct ms_scope scope; /* node i of the view is scope.nodes[i] of the real one */
+    uint32_t *whole;       /* of each node, as it was */
+};
+
+/* 0, or as ms_scope_init. */
+int ms_stock_view_init(struct ms_stock_view *v,
+                       struct ms_stock *s,
+                       const struct ms_scope_request *r,
+                       struct ms_error *err);
+void ms_stock_view_finish(struct ms_stock_view *v);
+
 #endif

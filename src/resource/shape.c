@@ -1,3 +1,4 @@
+/* shape.c - what a node has, as a message */
 #include "resource/shape.h"
 #include "base/cleanup.h"
 
@@ -297,64 +298,83 @@ add_label(struct ms_stock *stock, size_t node, const char *text, struct ms_error
                 : no_memory(err);
 }
 
+uint64_t ms_shape_cpu_milli(const Muster__NodeShape *s)
+{
+    return s->cpus > 0 ? (uint64_t)s->cpus * 1000 : 0;
+}
+
+int ms_stock_describe(struct ms_stock *stock,
+                      size_t node,
+                      const Muster__NodeShape *s,
+                      bool skip_bad_labels,
+                      struct ms_error *err)
+{
+    int rc = add_devices(stock, node, s, err);
+
+    for (size_t i = 0; i < s->n_resources && rc == 0; i++)
+        rc = ms_stock_add_extra(
+            stock, node, s->resources[i]->name, s->resources[i]->amount, err);
+    for (size_t i = 0; i < s->n_labels && rc == 0; i++) {
+        rc = add_label(stock, node, s->labels[i], skip_bad_labels ? NULL : err);
+        rc = skip_bad_labels ? 0 : rc;
+    }
+    return rc;
+}
+
 int64_t ms_stock_add_shape(struct ms_stock *stock,
                            const Muster__NodeShape *s,
                            struct ms_error *err)
 {
-    int64_t node = ms_stock_add(
-        stock, s->name, s->cpus > 0 ? (uint64_t)s->cpus * 1000 : 0, s->memory, err);
-    int rc = node < 0 ? (int)node : add_devices(stock, (size_t)node, s, err);
+    int64_t node = ms_stock_add(stock, s->name, ms_shape_cpu_milli(s), s->memory, err);
+    int rc =
+        node < 0 ? (int)node : ms_stock_describe(stock, (size_t)node, s, false, err);
 
-    for (size_t i = 0; i < s->n_resources && rc == 0; i++)
-        rc = ms_stock_add_extra(
-            stock, (size_t)node, s->resources[i]->name, s->resources[i]->amount, err);
-    for (size_t i = 0; i < s->n_labels && rc == 0; i++)
-        rc = add_label(stock, (size_t)node, s->labels[i], err);
     return rc < 0 ? rc : node;
 }
 
-/* Runs of devices that are alike; `out` has room for all. */
-static size_t make_runs(const Muster__NodeShape *s, struct ms_device_run *out)
+/* ---- what a process may see -------------------------------------------------------- */
+
+static bool has(const char *const *texts, size_t count, const char *text)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(texts[i], text) == 0)
+            return true;
+    return false;
+}
+
+size_t ms_shape_variables(const Muster__NodeShape *s,
+                          const char *out[MS_DEVICE_VARIABLES_MAX])
 {
     size_t count = 0;
 
-    for (size_t i = 0; i < s->n_devices; i++) {
-        const Muster__Device *d = s->devices[i];
-        struct ms_device_run *last = count ? &out[count - 1] : NULL;
-
-        if (last && last->memory == d->memory && last->domain == d->domain &&
-            strcmp(last->kind, d->kind) == 0)
-            last->count++;
-        else
-            out[count++] = (struct ms_device_run){d->kind, 1, d->memory, d->domain};
-    }
+    for (size_t i = 0; s && i < s->n_devices && count < MS_DEVICE_VARIABLES_MAX; i++)
+        if (!has(out, count, s->devices[i]->variable))
+            out[count++] = s->devices[i]->variable;
+    if (count == 0)
+        out[count++] = ms_device_variable("gpu", "");
     return count;
 }
 
-int ms_books_add_shape(struct ms_books *books,
-                       const Muster__NodeShape *s,
-                       struct ms_error *err)
+int ms_shape_visible(const Muster__NodeShape *s,
+                     const char *variable,
+                     const uint32_t *devices,
+                     size_t count,
+                     struct ms_buf *out)
 {
-    MS_CLEANUP(ms_cleanup_free)
-    struct ms_device_run *runs = calloc(s->n_devices + 1, sizeof *runs);
-    MS_CLEANUP(ms_cleanup_free)
-    struct ms_extra_need *extras = calloc(s->n_resources + 1, sizeof *extras);
-    struct ms_node_offer offer = {
-        .name = s->name,
-        .cpu_milli = s->cpus > 0 ? (uint64_t)s->cpus * 1000 : 0,
-        .memory = s->memory,
-        .devices = runs,
-        .extras = extras,
-        .extra_count = s->n_resources,
-        .labels = (const char *const *)s->labels,
-        .label_count = s->n_labels,
-    };
+    bool is_first = true;
+    int rc = 0;
 
-    if (!runs || !extras)
-        return no_memory(err);
-    offer.device_runs = make_runs(s, runs);
-    for (size_t i = 0; i < s->n_resources; i++)
-        extras[i] =
-            (struct ms_extra_need){s->resources[i]->name, s->resources[i]->amount};
-    return ms_books_node_came(books, &offer, err);
+    for (size_t i = 0; s && rc == 0 && i < count; i++) {
+        const Muster__Device *d =
+            devices[i] < s->n_devices ? s->devices[devices[i]] : NULL;
+
+        if (!d || strcmp(d->variable, variable) != 0)
+            continue;
+        if (!is_first)
+            rc = ms_buf_append(out, ",", 1);
+        if (rc == 0)
+            rc = ms_buf_append(out, d->id, strlen(d->id));
+        is_first = false;
+    }
+    return rc;
 }

@@ -7,8 +7,8 @@
 #ifndef MS_RESOURCE_SHAPE_H
 #define MS_RESOURCE_SHAPE_H
 
+#include "base/buf.h"
 #include "proto/muster.pb-c.h"
-#include "resource/books.h"
 #include "resource/stock.h"
 
 /* An empty one: the CPUs are to be looked for (-1), and so is the memory (0). NULL: out of
@@ -58,14 +58,40 @@ const char *ms_device_variable(const char *kind, const char *vendor);
 /* Whether it is such a variable, of any vendor that is known. `name` has `len` bytes. */
 bool ms_is_device_variable(const char *name, size_t len);
 
+/* What it has of CPUs; 0 if that is to be looked for. */
+uint64_t ms_shape_cpu_milli(const Muster__NodeShape *s);
+/* Give devices, resources and labels to a node of the stock that has none. 0, or a negative
+ * errno as ms_stock_add_devices and so on have it. */
+int ms_stock_describe(struct ms_stock *stock,
+                      size_t node,
+                      const Muster__NodeShape *s,
+                      bool skip_bad_labels,
+                      struct ms_error *err);
 /* A new node of the stock; its index, or a negative errno as ms_stock_add has it. */
 int64_t ms_stock_add_shape(struct ms_stock *stock,
                            const Muster__NodeShape *s,
                            struct ms_error *err);
 
-/* The same for books: it has come. 0, or as ms_books_node_came. */
-int ms_books_add_shape(struct ms_books *books,
-                       const Muster__NodeShape *s,
-                       struct ms_error *err);
+/* ---- what a process may see ----------------------------------------------------------
+ *
+ * Each vendor has a variable of the environment that tells a process which devices of its
+ * node it may see (ms_device_variable); a node with devices of several vendors has several.
+ * All of them are set for every worker, so that it sees no device that it was not given.
+ */
+
+enum { MS_DEVICE_VARIABLES_MAX = 16 }; /* of one node */
+
+/* The variables of a node's devices, each once, in the order of the devices; that of
+ * NVIDIA's for a node without any (or NULL). Borrowed from `s`. Their number. */
+size_t ms_shape_variables(const Muster__NodeShape *s,
+                          const char *out[MS_DEVICE_VARIABLES_MAX]);
+
+/* What the variable says to whom these devices of the node were given: their names, with
+ * commas. Appended to `out`; 0 or -ENOMEM. */
+int ms_shape_visible(const Muster__NodeShape *s,
+                     const char *variable,
+                     const uint32_t *devices,
+                     size_t count,
+                     struct ms_buf *out);
 
 #endif

@@ -1,3 +1,4 @@
+/* stock.c - what there is, and what of it is held */
 #include "resource/stock.h"
 #include "base/cleanup.h"
 #include "base/name.h"
@@ -255,4 +256,58 @@ int ms_stock_add_label(struct ms_stock *s,
     }
     n->labels[n->label_count++] = label;
     return 0;
+}
+
+/* ---- a copy ---------------------------------------------------------------------- */
+
+int ms_stock_copy_unheld(const struct ms_stock *s, struct ms_stock *out)
+{
+    size_t devices = 0, extras = 0;
+    struct ms_device *device;
+    struct ms_extra *extra;
+
+    for (size_t i = 0; i < s->count; i++) {
+        devices += s->nodes[i].device_count;
+        extras += s->nodes[i].extra_count;
+    }
+    *out = *s;
+    out->nodes = calloc(s->count + 1, sizeof *out->nodes);
+    device = calloc(devices + 1, sizeof *device);
+    extra = calloc(extras + 1, sizeof *extra);
+    if (out->nodes) { /* they are freed with the first node, or in place of one */
+        out->nodes[0].devices = device;
+        out->nodes[0].extras = extra;
+    }
+    if (!out->nodes || !device || !extra) {
+        ms_stock_copy_finish(out);
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < s->count; i++) {
+        const struct ms_stock_node *from = &s->nodes[i];
+        struct ms_stock_node *n = &out->nodes[i];
+
+        *n = *from;
+        n->cpu_milli_held = n->memory_held = 0;
+        n->whole = n->device_count;
+        n->devices = device;
+        n->extras = extra;
+        for (uint32_t d = 0; d < n->device_count; d++)
+            *device++ = (struct ms_device){.kind = from->devices[d].kind,
+                                           .domain = from->devices[d].domain,
+                                           .memory = from->devices[d].memory};
+        for (size_t x = 0; x < n->extra_count; x++)
+            *extra++ =
+                (struct ms_extra){from->extras[x].name, from->extras[x].total, 0};
+    }
+    return 0;
+}
+
+void ms_stock_copy_finish(struct ms_stock *s)
+{
+    if (s->nodes) {
+        free(s->nodes[0].devices);
+        free(s->nodes[0].extras);
+    }
+    free(s->nodes);
+    *s = (struct ms_stock){0};
 }

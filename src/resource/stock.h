@@ -102,6 +102,17 @@ int ms_stock_add_label(struct ms_stock *s,
                        const char *value,
                        struct ms_error *err);
 
+/* The stock as if nothing were held, to try things on; names and labels are borrowed. 0 or
+ * -ENOMEM. Freed with ms_stock_copy_finish. */
+int ms_stock_copy_unheld(const struct ms_stock *s, struct ms_stock *out);
+void ms_stock_copy_finish(struct ms_stock *s);
+
+/* What is free; more may be held than there is. */
+static inline uint64_t ms_stock_left(uint64_t total, uint64_t held)
+{
+    return total > held ? total - held : 0;
+}
+
 /* Nobody has any of it. */
 bool ms_device_is_free(const struct ms_device *d);
 

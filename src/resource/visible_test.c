@@ -1,6 +1,5 @@
 #include "base/cleanup.h"
 #include "resource/shape.h"
-#include "resource/visible.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,13 +1,75 @@
+/* why.c - why a group could not be placed, as a table */
 #include "resource/why.h"
 #include "base/cleanup.h"
 #include "resource/amount.h"
 #include "resource/grid.h"
-#include "resource/view.h"
 
 #include <errno.h>
 #include <string.h>
 
 /* ---- what was asked -------------------------------------------------------------- */
+
+/* Before all but the first. */
+static const char *comma(const struct ms_buf *out, size_t start)
+{
+    return out->len > start ? ", " : "";
+}
+
+static int
+print_devices(const struct ms_stock *s, const struct ms_bundle *b, struct ms_buf *out)
+{
+    const char *kind = ms_stock_kind_name(s, b->kind);
+    int rc;
+
+    if (b->share_milli)
+        rc = ms_buf_printf(out, "0.%03u of a %s", b->share_milli, kind);
+    else
+        rc =
+            ms_buf_printf(out, "%u %s%s", b->devices, kind, b->devices == 1 ? "" : "s");
+    if (rc == 0 && b->one_domain)
+        rc = ms_buf_printf(out, " of one domain");
+    if (rc == 0 && b->device_memory)
+        rc = ms_buf_printf(out, " with %s", ms_amount_bytes(b->device_memory).text);
+    return rc;
+}
+
+static int
+print_condition(const struct ms_condition *c, const char *before, struct ms_buf *out)
+{
+    const char *verb = c->negated ? "not " : c->value_count > 1 ? "in " : "";
+    int rc = ms_buf_printf(out, "%s%s %s", before, c->name, verb);
+
+    for (size_t i = 0; rc == 0 && i < c->value_count; i++)
+        rc = ms_buf_printf(out, "%s%s", i ? "|" : "", c->values[i]);
+    return rc;
+}
+
+/* "4 gpus, 2 CPUs, 16.0 GiB, zone in a|b" */
+static int
+print_bundle(const struct ms_stock *s, const struct ms_bundle *b, struct ms_buf *out)
+{
+    size_t start = out->len;
+    int rc = ms_bundle_width(b) ? print_devices(s, b, out) : 0;
+
+    if (rc == 0 && b->cpu_milli)
+        rc = ms_buf_printf(out,
+                           "%s%s CPU%s",
+                           comma(out, start),
+                           ms_amount_cpus(b->cpu_milli).text,
+                           b->cpu_milli == 1000 ? "" : "s");
+    if (rc == 0 && b->memory)
+        rc = ms_buf_printf(
+            out, "%s%s", comma(out, start), ms_amount_bytes(b->memory).text);
+    for (size_t i = 0; rc == 0 && i < b->extra_count; i++)
+        rc = ms_buf_printf(out,
+                           "%s%llu %s",
+                           comma(out, start),
+                           (unsigned long long)b->extras[i].amount,
+                           b->extras[i].name);
+    for (size_t i = 0; rc == 0 && b->selector && i < b->selector->count; i++)
+        rc = print_condition(&b->selector->conditions[i], comma(out, start), out);
+    return rc == 0 && out->len == start ? ms_buf_printf(out, "nothing") : rc;
+}
 
 static int print_group(const struct ms_place_request *r, struct ms_buf *out)
 {
@@ -40,7 +102,7 @@ static int print_bundles(const struct ms_stock *s,
             return ms_buf_printf(out, "  and %zu more\n", r->count - i);
         rc = end - i == 1 ? ms_buf_printf(out, "  bundle %zu  ", i)
                           : ms_buf_printf(out, "  bundle %zu-%zu  ", i, end - 1);
-        rc = rc ? rc : ms_bundle_print(s, &r->bundles[i], out);
+        rc = rc ? rc : print_bundle(s, &r->bundles[i], out);
         rc = rc ? rc : ms_buf_printf(out, "\n");
     }
     return rc;
@@ -66,41 +128,12 @@ static const struct ms_bundle *hardest(const struct ms_stock *s,
 
 /* ---- why not on this node -------------------------------------------------------- */
 
-static uint64_t left(uint64_t total, uint64_t held)
+static int why_amount(struct ms_amount want,
+                      const char *what,
+                      struct ms_amount have,
+                      struct ms_buf *out)
 {
-    return total > held ? total - held : 0;
-}
-
-static int
-why_amount(const char *want, const char *what, const char *have, struct ms_buf *out)
-{
-    return ms_buf_printf(out, "%s%s asked for, %s free", want, what, have);
-}
-
-static int
-why_cpus(const struct ms_bundle *b, const struct ms_stock_node *n, struct ms_buf *out)
-{
-    struct ms_buf want = {0}, have = {0};
-    int rc = ms_amount_print_cpus(b->cpu_milli, &want);
-
-    rc = rc ? rc : ms_amount_print_cpus(left(n->cpu_milli, n->cpu_milli_held), &have);
-    rc = rc ? rc : why_amount(ms_buf_str(&want), " CPUs", ms_buf_str(&have), out);
-    ms_buf_finish(&want);
-    ms_buf_finish(&have);
-    return rc;
-}
-
-static int
-why_memory(const struct ms_bundle *b, const struct ms_stock_node *n, struct ms_buf *out)
-{
-    struct ms_buf want = {0}, have = {0};
-    int rc = ms_amount_print_bytes(b->memory, &want);
-
-    rc = rc ? rc : ms_amount_print_bytes(left(n->memory, n->memory_held), &have);
-    rc = rc ? rc : why_amount(ms_buf_str(&want), " of memory", ms_buf_str(&have), out);
-    ms_buf_finish(&want);
-    ms_buf_finish(&have);
-    return rc;
+    return ms_buf_printf(out, "%s%s asked for, %s free", want.text, what, have.text);
 }
 
 static int why_devices(const struct ms_stock *s,
@@ -139,42 +172,38 @@ static int why_not(const struct ms_stock *s,
 {
     const struct ms_condition *c =
         b->selector ? ms_selector_misfit(b->selector, n->labels, n->label_count) : NULL;
+    uint64_t cpus = ms_stock_left(n->cpu_milli, n->cpu_milli_held);
+    uint64_t memory = ms_stock_left(n->memory, n->memory_held);
 
     if (n->is_gone)
         return ms_buf_printf(out, "it is gone");
     if (c)
         return why_label(c, n, out);
-    if (b->cpu_milli > left(n->cpu_milli, n->cpu_milli_held))
-        return why_cpus(b, n, out);
-    if (b->memory > left(n->memory, n->memory_held))
-        return why_memory(b, n, out);
+    if (b->cpu_milli > cpus)
+        return why_amount(
+            ms_amount_cpus(b->cpu_milli), " CPUs", ms_amount_cpus(cpus), out);
+    if (b->memory > memory)
+        return why_amount(
+            ms_amount_bytes(b->memory), " of memory", ms_amount_bytes(memory), out);
     for (size_t i = 0; i < b->extra_count; i++) {
         const struct ms_extra *x = ms_stock_find_extra(n, b->extras[i].name);
+        uint64_t have = x ? ms_stock_left(x->total, x->held) : 0;
 
-        if (!x || b->extras[i].amount > left(x->total, x->held))
+        if (!x || b->extras[i].amount > have)
             return ms_buf_printf(out,
                                  "%llu %s asked for, %llu free",
                                  (unsigned long long)b->extras[i].amount,
                                  b->extras[i].name,
-                                 x ? (unsigned long long)left(x->total, x->held) : 0);
+                                 (unsigned long long)have);
     }
     return why_devices(s, b, n, out);
 }
 
 /* ---- the nodes ------------------------------------------------------------------- */
 
-static void add_amount(struct ms_grid *g,
-                       uint64_t total,
-                       uint64_t held,
-                       int (*print)(uint64_t, struct ms_buf *))
+static void add_free(struct ms_grid *g, struct ms_amount left, struct ms_amount total)
 {
-    struct ms_buf cell = {0};
-
-    print(left(total, held), &cell);
-    ms_buf_printf(&cell, " of ");
-    print(total, &cell);
-    ms_grid_add(g, NULL, "%s", ms_buf_str(&cell));
-    ms_buf_finish(&cell);
+    ms_grid_add(g, NULL, "%s of %s", left.text, total.text);
 }
 
 static bool look_alike(const struct ms_stock_node *a, const struct ms_stock_node *b)
@@ -211,10 +240,11 @@ add_holders(struct ms_grid *g, const struct table *t, size_t node, uint32_t id)
     uint32_t real = t->real ? t->real[node] : (uint32_t)node;
     struct ms_buf text = {0};
 
-    if (t->holders->print(
-            t->holders->arg, real, id, t->stock->nodes[node].device_count, &text) < 0)
-        g->failed = -ENOMEM;
-    ms_grid_add(g, NULL, "%s", text.len ? ms_buf_str(&text) : "-");
+    ms_grid_move(
+        g,
+        &text,
+        t->holders->print(
+            t->holders->arg, real, id, t->stock->nodes[node].device_count, &text));
     ms_buf_finish(&text);
 }
 
@@ -232,8 +262,12 @@ add_node(struct ms_grid *g, struct table *t, size_t first, size_t last, uint32_t
         ms_grid_add(g, NULL, "%s", n->name);
     else
         ms_grid_add(g, NULL, "%s - %s", n->name, t->stock->nodes[last].name);
-    add_amount(g, n->cpu_milli, n->cpu_milli_held, ms_amount_print_cpus);
-    add_amount(g, n->memory, n->memory_held, ms_amount_print_bytes);
+    add_free(g,
+             ms_amount_cpus(ms_stock_left(n->cpu_milli, n->cpu_milli_held)),
+             ms_amount_cpus(n->cpu_milli));
+    add_free(g,
+             ms_amount_bytes(ms_stock_left(n->memory, n->memory_held)),
+             ms_amount_bytes(n->memory));
     ms_grid_add(g, NULL, "%u of %u", n->whole, n->device_count);
     if (t->holders)
         add_holders(g, t, first, id);
@@ -279,8 +313,7 @@ static int print_nodes(struct table *t, struct ms_buf *out)
         for (; first < end; first++)
             id += t->stock->nodes[first].device_count;
     }
-    rc = ms_grid_print(&g, out);
-    ms_grid_finish(&g);
+    rc = ms_grid_end(&g, out);
     if (rc == 0 && first < t->stock->count)
         rc = ms_buf_printf(out, "   and %zu more nodes\n", t->stock->count - first);
     return rc;
@@ -315,16 +348,16 @@ int ms_place_explain(struct ms_stock *s,
                      struct ms_buf *out)
 {
     struct ms_place_request inside = *r;
-    struct ms_view view;
+    struct ms_stock_view view;
     int rc;
 
     if (!r->scope)
         return explain(s, r, holders, NULL, out);
-    rc = ms_view_init(&view, s, r->scope, NULL);
+    rc = ms_stock_view_init(&view, s, r->scope, NULL);
     if (rc < 0)
         return rc == -ENOMEM ? rc : 0;
     inside.scope = NULL;
     rc = explain(&view.stock, &inside, holders, view.scope.nodes, out);
-    ms_view_finish(&view);
+    ms_stock_view_finish(&view);
     return rc;
 }

@@ -26,11 +26,6 @@ int ms_place_explain(struct ms_stock *s,
                      const struct ms_holders *holders,
                      struct ms_buf *out);
 
-/* Append what one bundle asks for: "4 gpus, 2 CPUs, 16.0 GiB, zone in(a,b)". */
-int ms_bundle_print(const struct ms_stock *s,
-                    const struct ms_bundle *b,
-                    struct ms_buf *out);
-
 /* The nearest change with which the group can be placed, as a sentence without a full
  * stop ("it fits with 4 gpus for each"); nothing if none is known. 0, -ENOMEM. */
 int ms_place_suggest(struct ms_stock *s,

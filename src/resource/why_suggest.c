@@ -1,4 +1,4 @@
-/* The nearest change with which a group can be placed. */
+/* why_suggest.c - the nearest change with which a group can be placed */
 #include "base/cleanup.h"
 #include "resource/amount.h"
 #include "resource/why.h"
@@ -37,70 +37,52 @@ static bool fits(struct trial *t)
     return true;
 }
 
-/* The most that one bundle asks of a resource, and a limit to it for all. */
-typedef uint64_t get_fn(const struct ms_bundle *b);
-typedef void limit_fn(struct ms_bundle *b, uint64_t most);
+/* What may be limited, in the units of a suggestion. */
+enum resource { DEVICES, CPUS, MEMORY };
 
-static uint64_t get_devices(const struct ms_bundle *b)
+static uint64_t amount_of(const struct ms_bundle *b, enum resource what)
 {
-    return b->devices;
+    return what == DEVICES ? b->devices
+           : what == CPUS  ? b->cpu_milli / 1000
+                           : b->memory >> 20;
 }
 
-static void limit_devices(struct ms_bundle *b, uint64_t most)
+static void limit(struct ms_bundle *b, enum resource what, uint64_t most)
 {
-    if (b->devices > most)
+    if (what == DEVICES && b->devices > most)
         b->devices = (uint32_t)most;
-}
-
-static uint64_t get_cpus(const struct ms_bundle *b)
-{
-    return b->cpu_milli / 1000;
-}
-
-static void limit_cpus(struct ms_bundle *b, uint64_t most)
-{
-    if (b->cpu_milli > most * 1000)
+    if (what == CPUS && b->cpu_milli > most * 1000)
         b->cpu_milli = most * 1000;
-}
-
-static uint64_t get_memory(const struct ms_bundle *b)
-{
-    return b->memory >> 20;
-}
-
-static void limit_memory(struct ms_bundle *b, uint64_t most)
-{
-    if (b->memory > most << 20)
+    if (what == MEMORY && b->memory > most << 20)
         b->memory = most << 20;
 }
 
 static bool fits_with(struct trial *t,
                       const struct ms_place_request *r,
-                      limit_fn *limit,
+                      enum resource what,
                       uint64_t most)
 {
     reset(t, r);
     for (size_t i = 0; i < r->count; i++)
-        limit(&t->bundles[i], most);
+        limit(&t->bundles[i], what, most);
     return fits(t);
 }
 
 /* The most of a resource with which it fits; less always fits better. 0: with none. */
 static uint64_t
-largest(struct trial *t, const struct ms_place_request *r, get_fn *get, limit_fn *limit)
+largest(struct trial *t, const struct ms_place_request *r, enum resource what)
 {
-    uint64_t low = 0, high = 0;
+    uint64_t low = 1, high = 0; /* low fits, high does not */
 
     for (size_t i = 0; i < r->count; i++)
-        if (get(&r->bundles[i]) > high)
-            high = get(&r->bundles[i]);
-    if (high < 2 || !fits_with(t, r, limit, 1))
+        if (amount_of(&r->bundles[i], what) > high)
+            high = amount_of(&r->bundles[i], what);
+    if (high < 2 || !fits_with(t, r, what, 1))
         return 0;
-    low = 1; /* fits; `high` does not */
     while (high - low > 1) {
         uint64_t middle = low + (high - low) / 2;
 
-        if (fits_with(t, r, limit, middle))
+        if (fits_with(t, r, what, middle))
             low = middle;
         else
             high = middle;
@@ -127,9 +109,9 @@ static size_t largest_count(struct trial *t, const struct ms_place_request *r)
 
 /* ---- as text --------------------------------------------------------------------- */
 
-static int begin(struct ms_buf *out, size_t start)
+static const char *begin(const struct ms_buf *out, size_t start)
 {
-    return ms_buf_printf(out, out->len > start ? ", or " : "it fits ");
+    return out->len > start ? ", or " : "it fits ";
 }
 
 static int suggest_strategy(struct trial *t,
@@ -137,8 +119,6 @@ static int suggest_strategy(struct trial *t,
                             struct ms_buf *out,
                             size_t start)
 {
-    int rc;
-
     reset(t, r);
     if (r->strategy == MS_STRATEGY_STRICT_PACK)
         t->request.strategy = MS_STRATEGY_PACK;
@@ -146,12 +126,11 @@ static int suggest_strategy(struct trial *t,
         t->request.strategy = MS_STRATEGY_SPREAD;
     else
         return 0;
-    if (!fits(t))
-        return 0;
-    rc = begin(out, start);
-    return rc ? rc
-              : ms_buf_printf(
-                    out, "with strategy %s", ms_strategy_name(t->request.strategy));
+    return fits(t) ? ms_buf_printf(out,
+                                   "%swith strategy %s",
+                                   begin(out, start),
+                                   ms_strategy_name(t->request.strategy))
+                   : 0;
 }
 
 static int suggest_same(struct trial *t,
@@ -159,14 +138,11 @@ static int suggest_same(struct trial *t,
                         struct ms_buf *out,
                         size_t start)
 {
-    int rc;
-
     reset(t, r);
     t->request.same = NULL;
-    if (!r->same || !fits(t))
-        return 0;
-    rc = begin(out, start);
-    return rc ? rc : ms_buf_printf(out, "on more than one %s", r->same);
+    return r->same && fits(t)
+               ? ms_buf_printf(out, "%son more than one %s", begin(out, start), r->same)
+               : 0;
 }
 
 static int suggest_amount(struct trial *t,
@@ -174,28 +150,25 @@ static int suggest_amount(struct trial *t,
                           struct ms_buf *out,
                           size_t start)
 {
-    uint64_t devices = largest(t, r, get_devices, limit_devices);
-    uint64_t cpus = devices ? 0 : largest(t, r, get_cpus, limit_cpus);
-    uint64_t memory = devices || cpus ? 0 : largest(t, r, get_memory, limit_memory);
-    int rc;
+    enum resource what = DEVICES;
+    uint64_t most = largest(t, r, what);
 
-    if (!devices && !cpus && !memory)
+    while (!most && what < MEMORY)
+        most = largest(t, r, ++what);
+    if (!most)
         return 0;
-    rc = begin(out, start);
-    if (rc == 0 && devices)
-        rc = ms_buf_printf(out,
-                           "with %llu %s%s",
-                           (unsigned long long)devices,
-                           ms_stock_kind_name(t->stock, r->bundles[0].kind),
-                           devices == 1 ? "" : "s");
-    else if (rc == 0 && cpus)
-        rc = ms_buf_printf(
-            out, "with %llu CPU%s", (unsigned long long)cpus, cpus == 1 ? "" : "s");
-    else if (rc == 0) {
-        rc = ms_buf_printf(out, "with ");
-        rc = rc ? rc : ms_amount_print_bytes(memory << 20, out);
-    }
-    return rc ? rc : ms_buf_printf(out, " for each");
+    if (what == MEMORY)
+        return ms_buf_printf(out,
+                             "%swith %s for each",
+                             begin(out, start),
+                             ms_amount_bytes(most << 20).text);
+    return ms_buf_printf(
+        out,
+        "%swith %llu %s%s for each",
+        begin(out, start),
+        (unsigned long long)most,
+        what == CPUS ? "CPU" : ms_stock_kind_name(t->stock, r->bundles[0].kind),
+        most == 1 ? "" : "s");
 }
 
 static int suggest_count(struct trial *t,
@@ -204,13 +177,13 @@ static int suggest_count(struct trial *t,
                          size_t start)
 {
     size_t count = largest_count(t, r);
-    int rc;
 
-    if (count == 0)
-        return 0;
-    rc = begin(out, start);
-    return rc ? rc
-              : ms_buf_printf(out, "with %zu bundle%s", count, count == 1 ? "" : "s");
+    return count ? ms_buf_printf(out,
+                                 "%swith %zu bundle%s",
+                                 begin(out, start),
+                                 count,
+                                 count == 1 ? "" : "s")
+                 : 0;
 }
 
 int ms_place_suggest(struct ms_stock *s,

@@ -1,6 +1,6 @@
 #include "store/pages.h"
 
-#include "store/space.h"
+#include "store/server/space.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -61,7 +61,7 @@ void *ms_pages_map(int fd, uint64_t size, int prot)
     return at;
 }
 
-void *ms_pages_map_own(int fd, uint64_t at, uint64_t len)
+void *ms_pages_map_private(int fd, uint64_t at, uint64_t len)
 {
     void *own;
 

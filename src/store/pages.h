@@ -16,7 +16,7 @@
 void *ms_pages_map(int fd, uint64_t size, int prot);
 
 /* A part of it, in whole pages, that we may write and nobody else sees. */
-void *ms_pages_map_own(int fd, uint64_t at, uint64_t len);
+void *ms_pages_map_private(int fd, uint64_t at, uint64_t len);
 
 /* Memory behind [at, at + len) of a map that may be written, in whole blocks; what is there
  * already stays. A negative errno if there is none, -EINVAL: an old kernel. */

@@ -1,7 +1,7 @@
 #include "store/pages.h"
 
 #include "base/cleanup.h"
-#include "store/space.h"
+#include "store/server/space.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

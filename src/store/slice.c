@@ -1,7 +1,5 @@
+/* slice.c - the numbers of slices */
 #include "store/slice.h"
-
-#include "base/clock.h"
-#include "store/far.h"
 
 #define IS_SLICE (UINT64_C(1) << 63)
 
@@ -24,38 +22,4 @@ uint64_t ms_slice_id(uint64_t of, uint64_t offset, uint64_t len)
 bool ms_slice_is(uint64_t id)
 {
     return id & IS_SLICE;
-}
-
-static bool is_same(const struct ms_object *o, const Muster__PeerHold *m)
-{
-    return o->whole && o->whole->id == m->of && o->len == m->len &&
-           o->at - o->whole->at == m->offset;
-}
-
-struct ms_object *ms_slice_find(struct ms_store *s,
-                                const Muster__PeerHold *m,
-                                struct ms_object **whole,
-                                bool *is_new)
-{
-    struct ms_object *o = ms_table_find(&s->table, s->table.node, m->id);
-    struct ms_object *from;
-
-    *whole = NULL;
-    *is_new = false;
-    if (o || !m->of)
-        return o && m->of && !is_same(o, m) ? NULL : o;
-    from = ms_table_find(&s->table, s->table.node, m->of);
-    if (!from || !ms_slice_is(m->id) || !m->len || m->offset > from->len ||
-        m->len > from->len - m->offset)
-        return NULL;
-    if (!from->is_ready) {
-        *whole = from->spilled ? from : NULL;
-        return NULL;
-    }
-    o = ms_table_slice(&s->table, from, m->id, m->offset, m->len, ms_now_ns());
-    if (!o)
-        return NULL;
-    ms_table_pin(o);
-    *is_new = true;
-    return o;
 }

@@ -3,7 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/limits.h"
-#include "store/server_impl.h"
+#include "store/server/state.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -33,13 +33,13 @@ static void test_written_once_and_read_in_place(void **unused)
     assert_int_equal(rig_object_count(b, &used), 1);
     assert_int_equal(used, 5 * MIB);
 
-    part = ms_store_find_memory(b, theirs->read + 100, 1000, &offset);
+    part = ms_store_client_find_memory(b, theirs->read + 100, 1000, &offset);
     assert_ptr_equal(part, theirs);
     assert_int_equal(offset, 100);
     ms_held_unref(part);
-    assert_null(ms_store_find_memory(b, theirs->read + 100, 5 * MIB, &offset));
-    assert_null(ms_store_find_memory(b, &offset, 8, &offset));
-    part = ms_store_find_memory(a, mine->write, 5 * MIB, &offset);
+    assert_null(ms_store_client_find_memory(b, theirs->read + 100, 5 * MIB, &offset));
+    assert_null(ms_store_client_find_memory(b, &offset, 8, &offset));
+    part = ms_store_client_find_memory(a, mine->write, 5 * MIB, &offset);
     assert_ptr_equal(part, mine);
     ms_held_unref(part);
 
@@ -47,8 +47,8 @@ static void test_written_once_and_read_in_place(void **unused)
     assert_int_equal(rig_object_count(a, NULL), 1); /* b has it */
     ms_held_unref(theirs);
     rig_wait_objects(a, 0);
-    ms_store_close(a);
-    ms_store_close(b);
+    ms_store_client_close(a);
+    ms_store_client_close(b);
     rig_stop(&r);
 }
 
@@ -70,11 +70,11 @@ static void test_what_is_gone_is_an_error(void **unused)
     rig_wait_objects(a, 0);
     name.address = "";
     name.address_len = 0;
-    assert_int_equal(ms_store_attach(b, &name, 1, false, &out, &err), -ENOENT);
+    assert_int_equal(ms_store_client_attach(b, &name, 1, false, &out, &err), -ENOENT);
     assert_non_null(strstr(err.text, "gone"));
-    assert_null(ms_store_find(b, name.node, name.id));
-    ms_store_close(a);
-    ms_store_close(b);
+    assert_null(ms_store_client_find(b, name.node, name.id));
+    ms_store_client_close(a);
+    ms_store_client_close(b);
     rig_stop(&r);
 }
 
@@ -92,17 +92,17 @@ static void test_an_answer_grants(void **unused)
     for (int i = 0; i < 200; i++) {
         h = rig_make(a, 4096);
         h->write[0] = (uint8_t)i;
-        assert_int_equal(ms_store_grant(h, ms_store_node(b), 2), 0);
+        assert_int_equal(ms_store_client_grant(h, ms_store_client_node(b), 2), 0);
         ms_held_name(h, &name);
-        got = ms_store_adopt(b, &name, ms_store_node(a));
+        got = ms_store_client_adopt(b, &name, ms_store_client_node(a));
         ms_held_unref(h);
         assert_non_null(got);
         assert_int_equal(got->read[0], (uint8_t)i);
         ms_held_unref(got);
     }
     rig_wait_objects(a, 0);
-    ms_store_close(a);
-    ms_store_close(b);
+    ms_store_client_close(a);
+    ms_store_client_close(b);
     rig_stop(&r);
 }
 
@@ -127,14 +127,14 @@ static void test_an_answer_that_comes_too_late(void **unused)
     ms_held_unref(h);
     rig_wait_objects(a, 0);
     name.at = MS_PLACE_UNKNOWN; /* as of an answer that is not fresh */
-    got = ms_store_adopt(b, &name, ms_store_node(a));
+    got = ms_store_client_adopt(b, &name, ms_store_client_node(a));
     assert_non_null(got);
     assert_null(got->read);
-    assert_int_equal(ms_store_attach(b, &name, 1, false, &out, &err), -ENOENT);
+    assert_int_equal(ms_store_client_attach(b, &name, 1, false, &out, &err), -ENOENT);
     ms_held_unref(got);
     assert_int_equal(rig_object_count(b, NULL), 0);
-    ms_store_close(a);
-    ms_store_close(b);
+    ms_store_client_close(a);
+    ms_store_client_close(b);
     rig_stop(&r);
 }
 
@@ -149,20 +149,20 @@ static void test_full_and_none(void **unused)
     rig_start(&r, 4 * MIB);
     a = rig_enter(&r, 1);
     h = rig_make(a, 3 * MIB);
-    assert_null(ms_store_make(a, 2 * MIB, "", &err));
+    assert_null(ms_store_client_make(a, 2 * MIB, "", &err));
     assert_int_equal(err.code, -ENOSPC);
     assert_non_null(strstr(err.text, "actor/1 holds 3.0 MiB in 1"));
     ms_held_unref(h);
     ms_held_unref(rig_make(a, 4 * MIB));
-    ms_store_close(a);
+    ms_store_client_close(a);
     rig_stop(&r);
 
     rig_start(&r, 0);
     a = rig_enter(&r, 1);
-    assert_int_equal(ms_store_limit(a), 0);
-    assert_null(ms_store_make(a, 1, "", &err));
+    assert_int_equal(ms_store_client_limit(a), 0);
+    assert_null(ms_store_client_make(a, 1, "", &err));
     assert_non_null(strstr(err.text, "store_limit is 0"));
-    ms_store_close(a);
+    ms_store_client_close(a);
     rig_stop(&r);
 }
 
@@ -179,7 +179,8 @@ static int unread(struct rig *r, uint64_t guest)
 {
     int bytes = 0;
 
-    return ioctl(ms_guest_find(r->store, guest)->fd, FIONREAD, &bytes) < 0 ? -1 : bytes;
+    return ioctl(ms_store_conn_find(r->store, guest)->fd, FIONREAD, &bytes) < 0 ? -1
+                                                                                : bytes;
 }
 
 static void on_pause(void *arg)
@@ -219,8 +220,8 @@ static void test_what_was_let_go_of_is_room(void **unused)
     sem_post(&p.sent);
     sem_wait(&p.begun);
     ms_held_unref(rig_make(b, 2 * MIB));
-    ms_store_close(a);
-    ms_store_close(b);
+    ms_store_client_close(a);
+    ms_store_client_close(b);
     rig_stop(&r);
     sem_destroy(&p.begun);
     sem_destroy(&p.sent);
@@ -268,7 +269,7 @@ static void test_who_goes_while_it_waits_for_another_node(void **unused)
     rig_start(&r, 4 * MIB);
     a = rig_enter(&r, 1);
     o.path = r.path;
-    hasty = ms_store_open(&o, &err);
+    hasty = ms_store_client_open(&o, &err);
     assert_non_null(hasty);
     for (uint64_t i = 0; i < 2; i++)
         names[i] = (struct ms_stored_name){.node = 4711,
@@ -276,12 +277,12 @@ static void test_who_goes_while_it_waits_for_another_node(void **unused)
                                            .len = MIB,
                                            .address = address,
                                            .address_len = (uint32_t)strlen(address)};
-    assert_int_equal(ms_store_attach(hasty, names, 2, false, out, &err), -EINTR);
+    assert_int_equal(ms_store_client_attach(hasty, names, 2, false, out, &err), -EINTR);
     rig_wait_objects(a, 2);
-    ms_store_close(hasty);
+    ms_store_client_close(hasty);
     rig_wait_objects(a, 0);
     ms_held_unref(rig_make(a, MIB)); /* the store goes on */
-    ms_store_close(a);
+    ms_store_client_close(a);
     rig_stop(&r);
 }
 
@@ -329,7 +330,7 @@ static void test_the_dead_hold_nothing(void **unused)
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     rig_wait_objects(a, 0);
     close(said);
-    ms_store_close(a);
+    ms_store_client_close(a);
     rig_stop(&r);
 }
 
@@ -344,11 +345,11 @@ static void test_who_does_not_know_the_secret(void **unused)
     (void)unused;
     rig_start(&r, 64 * MIB);
     o.path = r.path;
-    assert_null(ms_store_open(&o, &err));
+    assert_null(ms_store_client_open(&o, &err));
     assert_int_not_equal(err.code, 0);
     a = rig_enter(&r, 1); /* others are served */
     assert_int_equal(rig_object_count(a, NULL), 0);
-    ms_store_close(a);
+    ms_store_client_close(a);
     rig_stop(&r);
 }
 
@@ -401,8 +402,8 @@ static void test_many_threads_of_two_processes(void **unused)
     rig_wait_objects(a, 0);
     rig_object_count(a, &used);
     assert_int_equal(used, 0);
-    ms_store_close(a);
-    ms_store_close(b);
+    ms_store_client_close(a);
+    ms_store_client_close(b);
     rig_stop(&r);
 }
 

@@ -58,7 +58,7 @@ struct ms_store_client *rig_enter(struct rig *r, uint64_t holder)
     struct ms_store_client *c;
 
     snprintf(name, sizeof name, "actor/%d", (int)holder);
-    c = ms_store_open(&o, &err);
+    c = ms_store_client_open(&o, &err);
     if (!c)
         fail_msg("%s", err.text);
     return c;
@@ -67,7 +67,7 @@ struct ms_store_client *rig_enter(struct rig *r, uint64_t holder)
 struct ms_held *rig_make(struct ms_store_client *c, uint64_t len)
 {
     struct ms_error err = {0};
-    struct ms_held *h = ms_store_make(c, len, "test.c:1", &err);
+    struct ms_held *h = ms_store_client_make(c, len, "test.c:1", &err);
 
     if (!h)
         fail_msg("%s", err.text);
@@ -81,7 +81,7 @@ struct ms_held *rig_attach(struct ms_store_client *c, const struct ms_held *h)
     struct ms_held *out = NULL;
 
     ms_held_name(h, &name);
-    if (ms_store_attach(c, &name, 1, false, &out, &err) < 0)
+    if (ms_store_client_attach(c, &name, 1, false, &out, &err) < 0)
         fail_msg("%s", err.text);
     return out;
 }

@@ -3,8 +3,8 @@
 #define MS_STORE_TEST_RIG_H
 
 #include "base/clock.h"
-#include "store/client.h"
-#include "store/server.h"
+#include "store/client/client.h"
+#include "store/server/server.h"
 
 #include <pthread.h>
 #include <setjmp.h>

@@ -22,7 +22,7 @@ struct ms_spin {
     _Atomic uint32_t slots; /* 0: not yet counted */
     uint32_t zero;
     _Atomic uint64_t slot[SLOTS_MAX];
-    _Atomic uint64_t resizes;
+    _Atomic uint64_t changes;
 };
 
 enum { TIME_BITS = 40 };
@@ -91,15 +91,15 @@ struct ms_spin *ms_spin_open(const char *path)
     return s;
 }
 
-uint64_t ms_spin_resizes(const struct ms_spin *s)
+uint64_t ms_spin_changes(const struct ms_spin *s)
 {
-    return s ? atomic_load(&s->resizes) : 0;
+    return s ? atomic_load(&s->changes) : 0;
 }
 
-void ms_spin_add_resize(struct ms_spin *s)
+void ms_spin_add_change(struct ms_spin *s)
 {
     if (s)
-        atomic_fetch_add(&s->resizes, 1);
+        atomic_fetch_add(&s->changes, 1);
 }
 
 void ms_spin_close(struct ms_spin *s)

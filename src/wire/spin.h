@@ -21,11 +21,11 @@ struct ms_spin;
 struct ms_spin *ms_spin_open(const char *path);
 void ms_spin_close(struct ms_spin *s);
 
-/* How often clusters of this session were resized: whoever has a handle of one looks again
+/* How often clusters of this session were resized or initialized: a handle looks again
  * when it has grown. It stands here because it must be seen at once by all processes of the
  * node. */
-uint64_t ms_spin_resizes(const struct ms_spin *s);
-void ms_spin_add_resize(struct ms_spin *s);
+uint64_t ms_spin_changes(const struct ms_spin *s);
+void ms_spin_add_change(struct ms_spin *s);
 
 /* Take or renew the lease of `pair` (not 0). False: none is free. */
 bool ms_spin_take(struct ms_spin *s, uint64_t pair, int64_t now_ns);

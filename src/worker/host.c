@@ -311,9 +311,9 @@ const Muster__WorkerBoot *ms_host_boot(const struct ms_host *h)
     return h->boot;
 }
 
-uint64_t ms_host_resizes(const struct ms_host *h)
+uint64_t ms_host_changes(const struct ms_host *h)
 {
-    return ms_spin_resizes(h->spin);
+    return ms_spin_changes(h->spin);
 }
 
 struct ms_server *ms_host_server(struct ms_host *h)

@@ -41,8 +41,8 @@ struct ms_host *ms_host_start(const struct ms_host_options *o, struct ms_error *
 const Muster__WorkerBoot *ms_host_boot(const struct ms_host *h);
 struct ms_server *ms_host_server(struct ms_host *h);
 struct ms_client *ms_host_client(struct ms_host *h);
-/* How many resizes of clusters its agent knows of. Any thread. */
-uint64_t ms_host_resizes(const struct ms_host *h);
+/* How many changes of clusters (resized, initialized) its agent knows of. Any thread. */
+uint64_t ms_host_changes(const struct ms_host *h);
 
 /* The engines that health reports; the names are copied. Any thread. */
 int ms_host_set_engines(struct ms_host *h, const char *const *names, size_t count);

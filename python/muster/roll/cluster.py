@@ -167,6 +167,7 @@ class Cluster(muster.Cluster):
     def worker_rank_info(self) -> list[RankInfo]:
         """Asked for anew until `initialize` was called, and after each further one, which
         may change it."""
+        self._refresh()
         known, version = self._rank_info, self._bound.version
         if known is None or known[0] != version or not self.initialized:
             told: list[RankInfo] = self.execute_all_sync("get_rank_info")

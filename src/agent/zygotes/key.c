@@ -3,7 +3,6 @@
 #include "base/cleanup.h"
 #include "base/proto.h"
 #include "resource/shape.h"
-#include "resource/visible.h"
 
 #include <errno.h>
 #include <stdlib.h>

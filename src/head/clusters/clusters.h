@@ -35,6 +35,7 @@ void ms_head_create_run(struct ms_head_op *op);
 void ms_head_destroy_run(struct ms_head_op *op);
 void ms_head_restart_run(struct ms_head_op *op);
 void ms_head_resize_run(struct ms_head_op *op);
+void ms_head_refresh_run(struct ms_head_op *op);
 void ms_head_add_step_run(struct ms_head_op *op);
 void ms_head_stop_clusters_run(struct ms_head_op *op);
 void ms_head_ask_successor_run(struct ms_head_op *op);

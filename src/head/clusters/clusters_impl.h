@@ -37,6 +37,14 @@ int ms_head_check_change(const struct ms_cluster *c,
                          const char *name,
                          struct ms_error *err);
 
+/* ---- refresh.c --------------------------------------------------------------------- */
+
+/* Every driver and worker is to look again at its handles of clusters. `step` is called
+ * now and with each node's answer; no question is open (op->asks) when all know. */
+void ms_head_tell_changed(struct ms_head_op *op,
+                          char *cluster,
+                          void (*step)(struct ms_head_op *op));
+
 /* ---- successor.c ------------------------------------------------------------------- */
 
 /* Something has changed: who waits for a successor may have one. */

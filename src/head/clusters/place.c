@@ -163,74 +163,42 @@ void ms_place_finish(struct ms_head *h)
 
 /* ---- nodes ----------------------------------------------------------------------- */
 
-/* Runs of equal devices; the number of them. */
-static size_t runs_of(const Muster__NodeShape *s, struct ms_device_run *out)
-{
-    size_t count = 0;
-
-    for (size_t i = 0; i < s->n_devices; i++) {
-        const Muster__Device *d = s->devices[i];
-        struct ms_device_run *last = count ? &out[count - 1] : NULL;
-
-        if (last && strcmp(last->kind, d->kind) == 0 && last->memory == d->memory &&
-            last->domain == d->domain)
-            last->count++;
-        else
-            out[count++] = (struct ms_device_run){d->kind, 1, d->memory, d->domain};
-    }
-    return count;
-}
-
-static void came(struct ms_head *h, const struct ms_node_offer *o)
+static void came(struct ms_head *h, const Muster__NodeShape *s)
 {
     struct ms_error err = {0};
 
     pthread_mutex_lock(&h->place.lock);
-    ms_books_node_came(&h->place.books, o, &err);
+    ms_books_node_came(&h->place.books, s, &err);
     pthread_mutex_unlock(&h->place.lock);
     ms_place_kick(h);
 }
 
-static void came_in_shape(struct ms_head *h, const struct ms_node *n)
+/* Of an agent that has only told how many devices it has. */
+static Muster__NodeShape *guess_shape(const struct ms_node *n)
 {
-    const Muster__NodeShape *s = n->ready->shape;
-    MS_CLEANUP(ms_cleanup_free)
-    struct ms_device_run *runs = calloc(s->n_devices + 1, sizeof *runs);
-    MS_CLEANUP(ms_cleanup_free)
-    struct ms_extra_need *extras = calloc(s->n_resources + 1, sizeof *extras);
-    struct ms_node_offer o = {.name = n->name,
-                              .cpu_milli = n->cpus * UINT64_C(1000),
-                              .memory = n->ready->memory,
-                              .devices = runs,
-                              .extras = extras,
-                              .extra_count = s->n_resources,
-                              .labels = (const char *const *)s->labels,
-                              .label_count = s->n_labels};
+    const struct ms_shape_devices gpus = {.count = n->ready->gpus};
+    Muster__NodeShape *s = ms_shape_create(n->name);
+    int rc = s ? ms_shape_add_devices(s, &gpus, NULL) : 0;
 
-    if (!runs || !extras)
-        return;
-    o.device_runs = runs_of(s, runs);
-    for (size_t i = 0; i < s->n_resources; i++)
-        extras[i] =
-            (struct ms_extra_need){s->resources[i]->name, s->resources[i]->amount};
-    came(h, &o);
+    for (size_t i = 0; s && rc == 0 && i < n->ready->n_labels; i++)
+        ms_shape_add_label_text(s, n->ready->labels[i], NULL);
+    return s;
 }
 
 void ms_place_node_came(struct ms_head *h, const struct ms_node *n)
 {
-    const struct ms_device_run run = {"gpu", n->ready->gpus, 0, 0};
-    const struct ms_node_offer o = {.name = n->name,
-                                    .cpu_milli = n->cpus * UINT64_C(1000),
-                                    .memory = n->ready->memory,
-                                    .devices = &run,
-                                    .device_runs = 1,
-                                    .labels = (const char *const *)n->ready->labels,
-                                    .label_count = n->ready->n_labels};
+    MS_CLEANUP(ms_shape_cleanup)
+    Muster__NodeShape *guess = n->ready->shape ? NULL : guess_shape(n);
+    const Muster__NodeShape *has = n->ready->shape ? n->ready->shape : guess;
+    Muster__NodeShape s;
 
-    if (n->ready->shape)
-        came_in_shape(h, n);
-    else
-        came(h, &o);
+    if (!has)
+        return;
+    s = *has;
+    s.name = (char *)(uintptr_t)n->name;
+    s.cpus = (int32_t)n->cpus;
+    s.memory = n->ready->memory;
+    came(h, &s);
 }
 
 void ms_place_node_gone(struct ms_head *h, const struct ms_node *n)

@@ -11,10 +11,8 @@
 #include "head/clusters/bringup.h"
 #include "head/clusters/clusters_impl.h"
 #include "head/clusters/place.h"
-#include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/kept.h"
-#include "head/nodes/node.h"
 #include "head/op.h"
 #include "head/request.h"
 #include "head/waiting.h"
@@ -65,31 +63,10 @@ static void finish(struct ms_head_op *op)
     ms_head_begin_destroys(h, c);
 }
 
-/* ---- who has handles of it ------------------------------------------------------- */
-
 static void told(struct ms_head_op *op)
 {
     if (ms_list_is_empty(&op->asks))
         finish(op);
-}
-
-/* All drivers and workers, before whoever asked hears that it is done. */
-static void tell_all(struct ms_head_op *op)
-{
-    Muster__ClusterResized resized = MUSTER__CLUSTER_RESIZED__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
-
-    resized.cluster = op->cluster->name;
-    resized.world_size = (uint32_t)op->cluster->count;
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_RESIZED;
-    m.resized = &resized;
-    atomic_fetch_add(&op->head->resizes, 1);
-    ms_drivers_tell_resized(op->head, &resized);
-    ms_head_op_gather(op, told);
-    ms_list_each (n, &op->head->nodes, struct ms_node, link)
-        if (ms_node_check(n, NULL) == 0)
-            ms_node_ask(n, op, &m, NULL);
-    told(op);
 }
 
 /* ---- fewer ----------------------------------------------------------------------- */
@@ -111,7 +88,7 @@ static void last_are_gone(struct ms_head_op *op)
         return;
     }
     cut(op, wanted(op)->world_size);
-    tell_all(op);
+    ms_head_tell_changed(op, op->cluster->name, told);
 }
 
 /* The ranks from `first` on; NULL: out of memory. */
@@ -151,7 +128,7 @@ static void launched(struct ms_head_op *op)
         finish(op);
     } else {
         op->cluster->is_busy = true; /* until all have been told */
-        tell_all(op);
+        ms_head_tell_changed(op, op->cluster->name, told);
     }
 }
 

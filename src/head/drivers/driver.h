@@ -105,7 +105,7 @@ void ms_driver_cluster_gone(struct ms_head *h, uint64_t id);
 void ms_head_logged(struct ms_head *h, char *node, Muster__LogLines *lines);
 /* A node has come, is suspected, or has gone: to all. */
 void ms_drivers_tell_node(struct ms_head *h, const struct ms_node *n);
-void ms_drivers_tell_resized(struct ms_head *h, Muster__ClusterResized *resized);
+void ms_drivers_tell_changed(struct ms_head *h, Muster__ClusterChanged *changed);
 void ms_drivers_say_goodbye(struct ms_head *h, const char *why);
 
 #endif

@@ -124,12 +124,12 @@ void ms_drivers_tell_node(struct ms_head *h, const struct ms_node *n)
     muster__node_status__free_unpacked(m.node, NULL);
 }
 
-void ms_drivers_tell_resized(struct ms_head *h, Muster__ClusterResized *resized)
+void ms_drivers_tell_changed(struct ms_head *h, Muster__ClusterChanged *changed)
 {
     Muster__HeadToDriver m = MUSTER__HEAD_TO_DRIVER__INIT;
 
-    m.body_case = MUSTER__HEAD_TO_DRIVER__BODY_RESIZED;
-    m.resized = resized;
+    m.body_case = MUSTER__HEAD_TO_DRIVER__BODY_CHANGED;
+    m.changed = changed;
     tell_all(h, &m);
 }
 

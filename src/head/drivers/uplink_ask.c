@@ -190,8 +190,8 @@ bool ms_uplink_read(struct ms_uplink *u, const uint8_t *body, size_t len)
         created(u, m->created);
     if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_EXITED && m->exited->exit)
         ms_uplink_worker_exited(u, m->exited->uid, m->exited->exit);
-    if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_RESIZED)
-        atomic_fetch_add(&h->resizes, 1);
+    if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_CHANGED)
+        atomic_fetch_add(&h->changes, 1);
     if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_WELCOME)
         ms_uplink_welcomed(u, m->welcome);
     else if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_FAILURE &&

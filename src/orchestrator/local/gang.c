@@ -1,3 +1,4 @@
+/* gang.c - pieces that were asked for together: they wait, are placed, and are released */
 #include "base/cleanup.h"
 #include "orchestrator/local/local_impl.h"
 #include "resource/request_copy.h"
@@ -7,69 +8,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- how agents are started -------------------------------------------------------- */
-
-static int copy_text(char **to, const char *from)
-{
-    if (from && !(*to = strdup(from)))
-        return -ENOMEM;
-    return 0;
-}
-
-void ms_agent_start_finish(struct agent_start *s)
-{
-    for (size_t i = 0; s->env && s->env[i]; i++)
-        free(s->env[i]);
-    free(s->env);
-    free(s->head);
-    free(s->secret_file);
-    *s = (struct agent_start){0};
-}
-
-int ms_agent_start_copy(struct agent_start *to, const struct ms_agent_start *from)
-{
-    size_t count = 0;
-    int rc;
-
-    *to = (struct agent_start){0};
-    if (!from)
-        return 0;
-    while (from->env && from->env[count])
-        count++;
-    to->env = calloc(count + 1, sizeof(char *));
-    rc = to->env ? copy_text(&to->head, from->head) : -ENOMEM;
-    if (rc == 0)
-        rc = copy_text(&to->secret_file, from->secret_file);
-    for (size_t i = 0; i < count && rc == 0; i++)
-        rc = copy_text(&to->env[i], from->env[i]);
-    if (rc < 0)
-        ms_agent_start_finish(to);
-    return rc;
-}
-
 /* ---- gangs ------------------------------------------------------------------------- */
 
-struct gang *ms_gang_create(struct local *l, const struct ms_reserve *r, uint32_t first)
+int ms_gang_create(struct local *l, struct ms_orch_op *launch)
 {
     struct gang *g = calloc(1, sizeof *g);
 
-    if (!g)
-        return NULL;
-    ms_list_init(&g->parts);
-    ms_list_init(&g->link);
-    g->local = l;
-    g->first = first;
-    g->left = r->pieces.count;
-    g->is_released = calloc(r->pieces.count, sizeof *g->is_released);
-    snprintf(g->key, sizeof g->key, "%s", r->key);
-    if (!g->is_released || ms_request_copy(&g->pieces, &r->pieces) < 0 ||
-        ms_agent_start_copy(&g->start, r->agent) < 0) {
-        ms_gang_destroy(g);
-        return NULL;
+    if (!g || !(g->is_released = calloc(launch->piece_count, sizeof(bool)))) {
+        free(g);
+        return -ENOMEM;
     }
+    ms_list_init(&g->parts);
+    g->local = l;
+    g->first = launch->first;
+    g->left = launch->piece_count;
+    g->pieces = launch->pieces;
+    g->start = launch->agent;
+    launch->pieces = (struct ms_place_request){0};
+    launch->agent = (struct ms_agent_start){0};
+    snprintf(g->key, sizeof g->key, "%s", launch->key);
     ms_list_add_tail(&l->gangs, &g->link);
     l->has_room = true;
-    return g;
+    return 0;
 }
 
 void ms_gang_destroy(struct gang *g)
@@ -96,7 +56,7 @@ struct gang *ms_gang_find(const struct local *l, const char *key, uint32_t numbe
 void ms_gang_tell(struct gang *g, uint32_t node, const struct ms_lent_piece *like)
 {
     struct local *l = g->local;
-    struct ms_mirrored *r = ms_mirror_find(&l->mirror, g->key);
+    struct ms_mirrored *r = ms_mirror_find(&l->controller.mirror, g->key);
 
     for (size_t i = 0; r && i < g->pieces.count; i++) {
         uint32_t at = g->placement.nodes[i], first = g->placement.first[i];
@@ -106,12 +66,12 @@ void ms_gang_tell(struct gang *g, uint32_t node, const struct ms_lent_piece *lik
             continue;
         said.number = g->first + (uint32_t)i;
         said.incarnation = 1;
-        said.node = l->stock.nodes[at].name;
+        said.node = l->nodes.stock.nodes[at].name;
         said.devices = g->placement.devices + first;
         said.device_count = g->placement.first[i + 1] - first;
-        ms_mirror_tell(&l->mirror, r, &said);
+        ms_mirror_tell(&l->controller.mirror, r, &said);
     }
-    ms_watches_wake(&l->watches);
+    ms_watches_wake(&l->controller.watches);
 }
 
 /* ---- placing ----------------------------------------------------------------------- */
@@ -130,12 +90,12 @@ static void add_avoided(struct gang *g)
     const struct local *l = g->local;
     size_t len = strlen(g->why.text);
 
-    for (size_t i = 0; i < l->stock.count; i++)
+    for (size_t i = 0; i < l->nodes.stock.count; i++)
         if (l->avoided[i] && len < sizeof g->why.text)
             len += (size_t)snprintf(g->why.text + len,
                                     sizeof g->why.text - len,
                                     "; %.30s is avoided: %.60s",
-                                    l->stock.nodes[i].name,
+                                    l->nodes.stock.nodes[i].name,
                                     l->avoided[i]);
 }
 
@@ -155,7 +115,7 @@ static int create_parts(struct gang *g)
 static void place(struct gang *g)
 {
     struct local *l = g->local;
-    int rc = ms_place(&l->stock, &g->pieces, &g->placement, &g->why);
+    int rc = ms_place(&l->nodes.stock, &g->pieces, &g->placement, &g->why);
 
     if (rc < 0) {
         add_avoided(g);
@@ -164,7 +124,7 @@ static void place(struct gang *g)
     rc = create_parts(g);
     if (rc < 0) {
         ms_error_set(&g->why, rc, "out of memory");
-        ms_place_release(&l->stock, &g->pieces, &g->placement);
+        ms_place_release(&l->nodes.stock, &g->pieces, &g->placement);
         return;
     }
     g->is_placed = true;

@@ -1,9 +1,8 @@
+/* local.c - the orchestrator `local`: gangs on this host, as the engine of op.h */
 #include "orchestrator/local/local.h"
 
 #include "base/cleanup.h"
-#include "orchestrator/launch.h"
 #include "orchestrator/local/local_impl.h"
-#include "resource/request_copy.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -11,93 +10,145 @@
 #include <string.h>
 #include <unistd.h>
 
-static struct local *local_of(struct ms_orchestrator *o)
+static struct local *local_of(const struct ms_orch_op *op)
 {
-    return (struct local *)o;
+    return (struct local *)op->controller;
 }
 
-/* ---- operations -------------------------------------------------------------------- */
+/* ---- releasing --------------------------------------------------------------------- */
 
-static struct ms_orch_op *reserve(struct ms_orchestrator *o,
-                                  const struct ms_reserve *r,
-                                  ms_orch_done *done,
-                                  void *arg)
+/* Does it name this piece? */
+static bool is_named(const struct ms_orch_op *op, const struct gang *g, size_t i)
 {
-    enum op_kind kind = r->is_more ? OP_GROW : OP_RESERVE;
-    struct ms_orch_op *op = ms_local_op_create(local_of(o), kind, r->key, done, arg);
+    if (strcmp(op->key, g->key) != 0)
+        return false;
+    if (!op->numbers)
+        return true;
+    for (size_t k = 0; k < op->count; k++)
+        if (op->numbers[k] == g->first + (uint32_t)i)
+            return true;
+    return false;
+}
 
-    if (!op)
-        return NULL;
-    op->deadline_ns = ms_deadline_ns(ms_now_ns(), r->timeout_ns);
-    if (ms_reserve_check(o, r, &op->why) < 0) {
-        op->state = OP_REFUSED;
-        return op;
+static void stop(struct ms_orch_op *op)
+{
+    ms_list_each (g, &local_of(op)->gangs, struct gang, link)
+        for (size_t i = 0; i < g->pieces.count; i++)
+            if (is_named(op, g, i))
+                ms_gang_release(g, g->first + (uint32_t)i);
+    ms_controller_wake(op->controller);
+}
+
+static bool is_clear(const struct ms_orch_op *op)
+{
+    ms_list_each (g, &local_of(op)->gangs, struct gang, link)
+        for (size_t i = 0; i < g->pieces.count; i++)
+            if (is_named(op, g, i) && !ms_gang_is_clear(g, g->first + (uint32_t)i))
+                return false;
+    return true;
+}
+
+static bool has_living(const struct gang *g)
+{
+    ms_list_each (p, &g->parts, struct part, link)
+        if (p->is_alive)
+            return true;
+    return false;
+}
+
+/* Gangs without pieces go. */
+static void clear(struct ms_orch_op *op)
+{
+    ms_list_each (g, &local_of(op)->gangs, struct gang, link)
+        if (strcmp(g->key, op->key) == 0 && g->left == 0 && !has_living(g))
+            ms_gang_destroy(g);
+    ms_controller_wake(op->controller); /* who waits for the key */
+    ms_op_stopped(op);
+}
+
+/* What had this key is on its way out. */
+static bool is_clearing(const struct ms_orch_op *op)
+{
+    ms_list_each (other, &op->controller->ops, struct ms_orch_op, link)
+        if (other->state == MS_OP_UNDOING && !other->numbers &&
+            strcmp(other->key, op->key) == 0)
+            return true;
+    return false;
+}
+
+/* ---- the others -------------------------------------------------------------------- */
+
+static void avoid_node(struct ms_orch_op *op)
+{
+    struct local *l = local_of(op);
+    struct ms_stock_node *n = ms_stock_find(&l->nodes.stock, op->node);
+    struct ms_error why = {0};
+
+    if (!n) {
+        ms_error_set(&why, -ENOENT, "there is no node '%.64s'", op->node);
+        ms_op_fail(op, &why);
+        return;
     }
-    if (kind == OP_GROW)
-        op->numbers = calloc(r->pieces.count, sizeof *op->numbers);
-    if ((kind == OP_GROW && !op->numbers) ||
-        ms_request_copy(&op->pieces, &r->pieces) < 0 ||
-        ms_agent_start_copy(&op->start, r->agent) < 0) {
-        ms_local_op_free(op);
-        return NULL;
-    }
-    op->mark = ms_reserve_mark(&op->pieces);
-    return op;
+    n->is_gone = true;
+    free(l->avoided[n - l->nodes.stock.nodes]);
+    l->avoided[n - l->nodes.stock.nodes] = MS_TAKE(op->reason);
+    ms_op_succeed(op);
 }
 
-static struct ms_orch_op *release(struct ms_orchestrator *o,
-                                  const char *key,
-                                  const uint32_t *pieces,
-                                  size_t count,
-                                  ms_orch_done *done,
-                                  void *arg)
+static void begin(struct ms_orch_op *op)
 {
-    struct ms_orch_op *op = ms_local_op_create(local_of(o), OP_RELEASE, key, done, arg);
-
-    if (op && ms_launch_numbers(&op->numbers, &op->count, pieces, count) < 0) {
-        ms_local_op_free(op);
-        return NULL;
-    }
-    return op;
+    if (op->kind == MS_OP_LIST)
+        ms_op_succeed(op);
+    else if (op->kind == MS_OP_AVOID)
+        avoid_node(op);
+    else if (op->kind == MS_OP_RELEASE)
+        ms_op_stop(op);
+    else if (!is_clearing(op))
+        ms_op_launch(op);
 }
 
-static struct ms_orch_op *
-list(struct ms_orchestrator *o, const char *key, ms_orch_done *done, void *arg)
+static int launch(struct ms_orch_op *op, bool is_new)
 {
-    return ms_local_op_create(local_of(o), OP_LIST, key, done, arg);
+    ms_controller_wake(op->controller);
+    return is_new ? ms_gang_create(local_of(op), op) : 0;
 }
 
-static struct ms_orch_op *avoid(struct ms_orchestrator *o,
-                                const char *node,
-                                const char *reason,
-                                ms_orch_done *done,
-                                void *arg)
+static void look(struct ms_orch_op *op)
 {
-    struct ms_orch_op *op = ms_local_op_create(local_of(o), OP_AVOID, NULL, done, arg);
+    const struct gang *g = ms_gang_find(local_of(op), op->key, op->first);
 
-    if (!op)
-        return NULL;
-    op->node = strdup(node);
-    op->reason = strdup(reason);
-    if (op->node && op->reason)
-        return op;
-    ms_local_op_free(op);
-    return NULL;
+    if (op->state == MS_OP_UNDOING && is_clear(op))
+        clear(op);
+    else if (op->state == MS_OP_ASKED && g && !g->is_placed && g->why.code == -EINVAL)
+        ms_op_undo(op, &g->why); /* it contradicts itself: no room will help */
+    else if (op->state == MS_OP_ASKED)
+        ms_op_check_pieces(op);
 }
 
-static void cancel(struct ms_orch_op *op)
+static const char *why_late(const struct ms_orch_op *op)
 {
-    op->is_cancelled = true;
-    ms_local_turn_soon(op->local);
+    const struct gang *g = ms_gang_find(local_of(op), op->key, op->first);
+
+    return op->state == MS_OP_ASKED && g && !g->is_placed && g->why.code
+               ? g->why.text
+               : "its agents have not all joined the head";
 }
 
-/* ---- watches ----------------------------------------------------------------------- */
-
-static struct ms_orch_watch *
-watch(struct ms_orchestrator *o, uint64_t cursor, ms_orch_watched *watched, void *arg)
+static void place_gangs(struct ms_controller *c)
 {
-    return ms_watches_add(&local_of(o)->watches, cursor, watched, arg);
+    ms_gangs_place((struct local *)c);
 }
+
+static const struct ms_engine engine = {
+    .answer_ns = MS_NEVER,
+    .undo_ns = MS_NEVER, /* agents are killed after their grace */
+    .begin = begin,
+    .launch = launch,
+    .stop = stop,
+    .look = look,
+    .why_late = why_late,
+    .turned = place_gangs,
+};
 
 /* ---- what is there ----------------------------------------------------------------- */
 
@@ -168,20 +219,15 @@ static void stop_all(struct local *l)
 
 static void destroy(struct ms_orchestrator *o)
 {
-    struct local *l = local_of(o);
+    struct local *l = (struct local *)o;
 
-    ms_list_each (op, &l->ops, struct ms_orch_op, link)
-        ms_local_op_free(op);
     stop_all(l);
-    ms_watches_finish(&l->watches);
-    ms_timer_finish(&l->turn);
-    ms_mirror_finish(&l->mirror);
-    for (size_t i = 0; l->prefixes && i < l->offers.count; i++)
+    ms_controller_finish(&l->controller);
+    for (size_t i = 0; l->prefixes && i < l->nodes.count; i++)
         free_prefix(l->prefixes[i]);
     free(l->prefixes);
-    free_texts(l->avoided, l->offers.count);
-    ms_offers_finish(&l->offers);
-    ms_stock_finish(&l->stock);
+    free_texts(l->avoided, l->nodes.count);
+    ms_whole_finish(&l->nodes);
     free(l->agent_path);
     free(l->log_dir);
     free(l);
@@ -205,13 +251,13 @@ static char **copy_prefix(const char *const *from)
 
 static int copy_options(struct local *l, const struct ms_local_options *o)
 {
-    l->prefixes = calloc(l->offers.count, sizeof *l->prefixes);
-    l->avoided = calloc(l->offers.count, sizeof *l->avoided);
+    l->prefixes = calloc(l->nodes.count, sizeof *l->prefixes);
+    l->avoided = calloc(l->nodes.count, sizeof *l->avoided);
     l->agent_path = strdup(o->agent_path);
     l->log_dir = o->log_dir ? strdup(o->log_dir) : NULL;
     if (!l->prefixes || !l->avoided || !l->agent_path || (o->log_dir && !l->log_dir))
         return -ENOMEM;
-    for (size_t i = 0; o->prefixes && i < l->offers.count; i++)
+    for (size_t i = 0; o->prefixes && i < l->nodes.count; i++)
         if (o->prefixes[i] && !(l->prefixes[i] = copy_prefix(o->prefixes[i])))
             return -ENOMEM;
     l->end_with = o->end_with ? o->end_with : getpid();
@@ -221,12 +267,19 @@ static int copy_options(struct local *l, const struct ms_local_options *o)
 
 static int init(struct local *l, const struct ms_local_options *o, struct ms_error *err)
 {
-    int rc = ms_watches_init_on(&l->watches, &l->mirror, o->loop);
+    static const struct ms_orchestrator_ops ops = {
+        .name = "local",
+        .can = MS_ORCH_BUNDLES | MS_ORCH_LABELS | MS_ORCH_SAME | MS_ORCH_AVOID |
+               MS_ORCH_GROW,
+        MS_CONTROLLER_OPS,
+        .destroy = destroy,
+    };
+    /* cursors are after all of a controller before */
+    int rc = ms_controller_init(
+        &l->controller, &ops, &engine, o->loop, (uint64_t)ms_now_ns());
 
-    if (rc == 0)
-        rc = ms_timer_init(&l->turn, o->loop, ms_local_turn, l);
     if (rc == 0) {
-        rc = ms_offers_init(&l->offers, o->nodes, o->node_count, &l->stock, err);
+        rc = ms_whole_init(&l->nodes, o->nodes, o->node_count, true, err);
         if (rc < 0)
             return rc;
         rc = copy_options(l, o);
@@ -237,34 +290,17 @@ static int init(struct local *l, const struct ms_local_options *o, struct ms_err
 struct ms_orchestrator *ms_orchestrator_local(const struct ms_local_options *o,
                                               struct ms_error *err)
 {
-    static const struct ms_orchestrator_ops ops = {
-        .name = "local",
-        .can = MS_ORCH_BUNDLES | MS_ORCH_LABELS | MS_ORCH_SAME | MS_ORCH_AVOID |
-               MS_ORCH_GROW,
-        .reserve = reserve,
-        .release = release,
-        .list = list,
-        .watch = watch,
-        .unwatch = ms_watches_remove,
-        .avoid = avoid,
-        .cancel = cancel,
-        .destroy = destroy,
-    };
     struct local *l = calloc(1, sizeof *l);
 
     if (!l) {
         ms_error_set(err, -ENOMEM, "out of memory");
         return NULL;
     }
-    l->base.ops = &ops;
     l->loop = o->loop;
-    ms_list_init(&l->ops);
     ms_list_init(&l->gangs);
-    ms_stock_init(&l->stock);
-    ms_mirror_init(&l->mirror, (uint64_t)ms_now_ns()); /* after all of one before */
     ms_cgroups_init(&l->cgroups, "");
     if (init(l, o, err) == 0)
-        return &l->base;
-    destroy(&l->base);
+        return &l->controller.base;
+    destroy(&l->controller.base);
     return NULL;
 }

@@ -59,7 +59,7 @@ static bool is_quiet(void *arg)
     const struct local_rig *r = arg;
     const struct local *l = (const struct local *)r->o;
 
-    return ms_list_is_empty(&l->ops) && !l->watches.is_scheduled &&
+    return ms_list_is_empty(&l->controller.ops) && !l->controller.is_turn_due &&
            count_children() == 1;
 }
 
@@ -342,8 +342,8 @@ static void test_signal_is_told(void **state)
 
     open_rig(*state, false);
     assert_int_equal(reserve(r, "shot", &one, 1, "FAKE_AGENT=").rc, 0);
-    assert_non_null(
-        r->o->ops->watch(r->o, ((struct local *)r->o)->mirror.cursor, on_event, &last));
+    assert_non_null(r->o->ops->watch(
+        r->o, ((struct local *)r->o)->controller.mirror.cursor, on_event, &last));
     kill(ms_local_agent_pid(r->o, "shot", 0), SIGKILL);
     run(*state, &never, PATIENCE_NS);
     assert_int_equal(last.cause, MS_CAUSE_SIGNALED);

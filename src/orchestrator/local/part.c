@@ -1,5 +1,7 @@
+/* part.c - the agent of a gang on one node: its start, what it lends, and its end */
 #include "base/cleanup.h"
 #include "orchestrator/local/local_impl.h"
+#include "resource/shape.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -34,7 +36,7 @@ static void give_back(struct part *p)
     for (size_t i = 0; i < g->pieces.count; i++)
         if (g->placement.nodes[i] == p->node)
             ms_bundle_give(&g->pieces.bundles[i],
-                           &g->local->stock.nodes[p->node],
+                           &g->local->nodes.stock.nodes[p->node],
                            g->placement.devices + g->placement.first[i]);
     p->is_alive = false;
     g->local->has_room = true;
@@ -50,7 +52,7 @@ static void has_ended(struct part *p, enum ms_cause cause, int code, const char 
                                          .code = code,
                                          .agent = p->name,
                                          .detail = detail});
-    ms_local_turn_soon(p->gang->local);
+    ms_controller_wake(&p->gang->local->controller);
 }
 
 static void on_ended(void *arg, const struct ms_process_end *end)
@@ -80,7 +82,92 @@ static void on_ready(void *arg)
     ms_gang_tell(p->gang,
                  p->node,
                  &(struct ms_lent_piece){.phase = MS_PHASE_RUNNING, .agent = p->name});
-    ms_local_turn_soon(p->gang->local);
+    ms_controller_wake(&p->gang->local->controller);
+}
+
+/* ---- what it is to lend ------------------------------------------------------------- */
+
+/* Devices that nobody has marked go; the order stays. */
+static void keep_devices(Muster__NodeShape *s, const bool *is_held)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < s->n_devices; i++)
+        if (is_held[i])
+            s->devices[kept++] = s->devices[i];
+        else
+            muster__device__free_unpacked(s->devices[i], NULL);
+    s->n_devices = kept;
+}
+
+static void keep_resources(Muster__NodeShape *s, const uint64_t *held)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < s->n_resources; i++)
+        if (held[i] > 0) {
+            s->resources[i]->amount = held[i];
+            s->resources[kept++] = s->resources[i];
+        } else {
+            muster__named_amount__free_unpacked(s->resources[i], NULL);
+        }
+    s->n_resources = kept;
+}
+
+static void
+add_resources(const Muster__NodeShape *s, const struct ms_bundle *b, uint64_t *held)
+{
+    for (size_t i = 0; i < b->extra_count; i++)
+        for (size_t k = 0; k < s->n_resources; k++)
+            if (strcmp(s->resources[k]->name, b->extras[i].name) == 0)
+                held[k] += b->extras[i].amount;
+}
+
+/* Of its node only what the pieces of this part hold. 0, -ENOMEM. */
+static int cut(Muster__NodeShape *s, const struct part *p)
+{
+    const struct gang *g = p->gang;
+    MS_CLEANUP(ms_cleanup_free) bool *is_held = calloc(s->n_devices + 1, sizeof(bool));
+    MS_CLEANUP(ms_cleanup_free)
+    uint64_t *held = calloc(s->n_resources + 1, sizeof *held);
+    uint64_t cpu_milli = 0, memory = 0;
+
+    if (!is_held || !held)
+        return -ENOMEM;
+    for (size_t i = 0; i < g->pieces.count; i++) {
+        const struct ms_bundle *b = &g->pieces.bundles[i];
+
+        if (g->placement.nodes[i] != p->node)
+            continue;
+        cpu_milli += b->cpu_milli;
+        memory += b->memory;
+        for (uint32_t k = g->placement.first[i]; k < g->placement.first[i + 1]; k++)
+            is_held[g->placement.devices[k]] = true;
+        add_resources(s, b, held);
+    }
+    if (cpu_milli > 0)
+        s->cpus = (int32_t)((cpu_milli + MS_WHOLE_MILLI - 1) / MS_WHOLE_MILLI);
+    if (memory > 0)
+        s->memory = memory;
+    keep_devices(s, is_held);
+    keep_resources(s, held);
+    return 0;
+}
+
+/* malloc'd; NULL: out of memory. */
+static uint8_t *pack_shape(const struct part *p, size_t *len)
+{
+    MS_CLEANUP(ms_shape_cleanup)
+    Muster__NodeShape *s = ms_shape_copy(p->gang->local->nodes.shapes[p->node]);
+    uint8_t *packed;
+
+    if (!s || ms_shape_set_name(s, p->name) < 0 || cut(s, p) < 0)
+        return NULL;
+    *len = muster__node_shape__get_packed_size(s);
+    packed = malloc(*len + 1);
+    if (packed)
+        muster__node_shape__pack(s, packed);
+    return packed;
 }
 
 /* ---- starting ---------------------------------------------------------------------- */
@@ -98,39 +185,18 @@ static bool is_taken(const struct local *l, const char *name)
 static void make_name(struct part *p)
 {
     const struct local *l = p->gang->local;
-    const char *node = l->stock.nodes[p->node].name;
+    const char *node = l->nodes.stock.nodes[p->node].name;
 
     snprintf(p->name, sizeof p->name, "%s", node);
     for (unsigned i = 2; is_taken(l, p->name); i++)
         snprintf(p->name, sizeof p->name, "%.50s.%u", node, i);
 }
 
-/* What it is to lend. */
-static uint8_t *pack_shape(const struct part *p, size_t *len)
-{
-    const struct gang *g = p->gang;
-    size_t count = 0, room = g->pieces.count;
-    MS_CLEANUP(ms_cleanup_free)
-    const struct ms_bundle **bundles = calloc(room, sizeof *bundles);
-    MS_CLEANUP(ms_cleanup_free)
-    const uint32_t **devices = calloc(room, sizeof *devices);
-
-    if (!bundles || !devices)
-        return NULL;
-    for (size_t i = 0; i < room; i++)
-        if (g->placement.nodes[i] == p->node) {
-            bundles[count] = &g->pieces.bundles[i];
-            devices[count++] = g->placement.devices + g->placement.first[i];
-        }
-    return ms_offer_pack(
-        g->local->offers.nodes[p->node], p->name, bundles, devices, count, len);
-}
-
 static int start(struct part *p, struct ms_error *err)
 {
     static const struct ms_lent_events events = {on_ready, on_ended};
     const struct local *l = p->gang->local;
-    const struct agent_start *s = &p->gang->start;
+    const struct ms_agent_start *s = &p->gang->start;
     char log_path[PATH_ROOM];
     size_t len = 0;
     MS_CLEANUP(ms_cleanup_free) uint8_t *shape = pack_shape(p, &len);
@@ -149,7 +215,7 @@ static int start(struct part *p, struct ms_error *err)
                                .name = p->name,
                                .shape = shape,
                                .shape_len = len,
-                               .env = (const char *const *)s->env,
+                               .env = s->env,
                                .log_path = l->log_dir ? log_path : NULL,
                                .end_with = l->end_with},
         &events,

@@ -1,12 +1,11 @@
+/* bridge.c - `muster bridge`: the process in the job, between the controller and Python */
 #include "orchestrator/ray/bridge.h"
 
-#include "base/buf.h"
 #include "base/cleanup.h"
 #include "io/tcp.h"
 #include "orchestrator/ray/child.h"
 #include "orchestrator/ray/offer.h"
 #include "orchestrator/ray/wire.h"
-#include "wire/server.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -16,31 +15,17 @@
 #define END_NS  (20 * MS_NS_PER_S) /* the child's time to release everything */
 #define TERM_NS (2 * MS_NS_PER_S) /* the same when Ray stops the job: it kills at 3 s */
 
-enum { HOSTS_MAX = 6 };
-
 struct bridge {
     const struct ms_bridge_options *options;
     struct ms_loop *loop;
     struct ms_ray_child *child;
-    struct ms_server *server;
-    struct ms_list callers;  /* connections, not all of a controller that we know */
-    struct caller *attached; /* the one of our controller; NULL: nobody is there */
-    struct ms_relay relay;
+    struct ms_wire wire;
     char *hello; /* the child's first line; each new controller hears it */
-    struct ms_timer alone, force, redial;
+    struct ms_timer alone, force;
     struct ms_watch signals;
     int signal_fd;
-    uint8_t secret[MS_OFFER_KEY];
-    struct ms_offer offer;
-    bool is_dialling, is_ending;
+    bool is_ending;
     int code;
-};
-
-struct caller {
-    struct ms_list link;
-    struct bridge *bridge;
-    struct ms_link *wire;
-    bool is_dialled; /* and not open yet */
 };
 
 /* ---- the end ----------------------------------------------------------------------- */
@@ -83,8 +68,6 @@ static void on_child_ended(void *arg, const struct ms_error *why)
         fflush(b->options->out);
         b->code = 1;
     }
-    if (b->attached)
-        ms_link_drain(b->attached->wire, ms_now_ns() + MS_NS_PER_S);
     ms_loop_stop(b->loop);
 }
 
@@ -97,12 +80,8 @@ static void on_alone(void *arg)
 
 static void tell(struct bridge *b, const char *line, size_t len)
 {
-    const struct ms_relayed *one = ms_relay_add(&b->relay, line, len);
-
-    if (!one)
+    if (ms_wire_send(&b->wire, line, len) < 0)
         end(b, END_NS, "too much waits for a controller that does not read");
-    else if (b->attached)
-        ms_wire_send(b->attached->wire, &b->relay, one);
 }
 
 static void on_child_line(void *arg, const char *line, size_t len)
@@ -111,30 +90,33 @@ static void on_child_line(void *arg, const char *line, size_t len)
 
     if (!b->hello)
         b->hello = strndup(line, len);
-    if (b->relay.instance != 0)
+    if (b->wire.relay.instance != 0)
         tell(b, line, len); /* before there is a controller: it will ask for all */
 }
 
-/* ---- connections ------------------------------------------------------------------- */
-
-static void caller_free(struct caller *c)
+static void on_line(void *arg, const char *line, size_t len)
 {
-    struct bridge *b = c->bridge;
+    ms_ray_child_send(((struct bridge *)arg)->child, line, len);
+}
 
-    if (b->attached == c)
-        b->attached = NULL;
-    if (c->is_dialled)
-        b->is_dialling = false;
-    ms_list_remove(&c->link);
-    ms_link_destroy(c->wire);
-    free(c);
+/* ---- the controller ---------------------------------------------------------------- */
+
+static void on_up(void *arg, bool is_new)
+{
+    struct bridge *b = arg;
+
+    ms_timer_cancel(&b->alone);
+    if (is_new && b->hello)
+        tell(b, b->hello, strlen(b->hello));
 }
 
 /* Our controller is gone, or only the way to it. */
-static void lost(struct bridge *b, bool has_ended)
+static void on_lost(void *arg, bool has_ended, const struct ms_error *why)
 {
+    struct bridge *b = arg;
     int64_t wait_ns = b->options->grace_ns;
 
+    (void)why;
     if (b->is_ending)
         return;
     if (!has_ended && wait_ns < MS_BRIDGE_BROKEN_NS)
@@ -145,188 +127,31 @@ static void lost(struct bridge *b, bool has_ended)
         ms_timer_set(&b->alone, wait_ns);
 }
 
-static void on_closed(void *arg, const struct ms_error *why)
-{
-    struct caller *c = arg;
-    struct bridge *b = c->bridge;
-    bool was_attached = b->attached == c, was_dialled = c->is_dialled,
-         has_ended = ms_link_has_ended(why);
-
-    caller_free(c); /* and with it `why` */
-    if (was_attached)
-        lost(b, has_ended);
-    if (was_attached || was_dialled)
-        ms_timer_set(&b->redial, was_attached ? MS_REDIAL_MIN_NS : MS_REDIAL_MAX_NS);
-}
-
-/* The controller has said who it is, on this connection: it is taken. */
-static void attach(struct caller *c, const Muster__BridgeMessage *m)
-{
-    struct bridge *b = c->bridge;
-    bool is_new = ms_relay_begin(&b->relay, m->instance);
-
-    if (b->attached && b->attached != c)
-        caller_free(b->attached);
-    b->attached = c;
-    ms_timer_cancel(&b->alone);
-    ms_relay_acked(&b->relay, m->heard);
-    ms_wire_greet(c->wire, &b->relay);
-    if (!is_new)
-        ms_wire_send_kept(c->wire, &b->relay);
-    else if (b->hello)
-        tell(b, b->hello, strlen(b->hello));
-}
-
-static void on_body(void *arg, const uint8_t *body, size_t len)
-{
-    struct caller *c = arg;
-    struct bridge *b = c->bridge;
-    Muster__BridgeMessage *m = muster__bridge_message__unpack(NULL, len, body);
-
-    if (!m)
-        return;
-    if (m->instance != 0)
-        attach(c, m);
-    if (b->attached == c) {
-        ms_relay_acked(&b->relay, m->heard);
-        if (m->number != 0 && ms_relay_take(&b->relay, m->number))
-            ms_ray_child_send(b->child, (char *)m->line.data, m->line.len);
-        if (m->number != 0)
-            ms_wire_ack(c->wire, &b->relay);
-    }
-    muster__bridge_message__free_unpacked(m, NULL);
-}
-
-static void on_suspect(void *arg, bool is_suspect)
-{
-    struct caller *c = arg;
-    struct bridge *b = c->bridge;
-
-    if (b->attached != c)
-        return;
-    if (!is_suspect) {
-        ms_timer_cancel(&b->alone);
-        return;
-    }
-    /* when the network is back the first new connection is taken, whoever makes it */
-    lost(b, false);
-    ms_timer_set(&b->redial, 0);
-}
-
-static void on_open(void *arg)
-{
-    struct caller *c = arg;
-
-    c->is_dialled = c->bridge->is_dialling = false; /* as any other from now on */
-}
-
-static const struct ms_link_ops link_ops = {
-    .on_body = on_body,
-    .on_closed = on_closed,
-    .on_open = on_open,
-    .on_suspect = on_suspect,
-};
-
-static struct caller *caller_create(struct bridge *b)
-{
-    struct caller *c = calloc(1, sizeof *c);
-
-    if (!c)
-        return NULL;
-    c->bridge = b;
-    ms_list_add_tail(&b->callers, &c->link);
-    return c;
-}
-
-static void on_link(void *arg, struct ms_link *wire)
-{
-    struct caller *c = caller_create(arg);
-
-    if (!c) {
-        ms_link_destroy(wire);
-        return;
-    }
-    c->wire = wire;
-    ms_link_accept(wire, &link_ops, c);
-}
-
-static void on_redial(void *arg)
-{
-    struct bridge *b = arg;
-    struct caller *c;
-
-    bool is_well = b->attached && !ms_link_is_suspect(b->attached->wire);
-
-    if (!b->offer.addresses[0] || b->is_dialling || b->is_ending || is_well ||
-        !(c = caller_create(b)))
-        return;
-    c->is_dialled = b->is_dialling = true;
-    c->wire = ms_link_dial(
-        b->loop,
-        &(struct ms_link_dial){.addresses = b->offer.addresses,
-                               .secret = b->secret,
-                               .tls = MS_TLS_ON,
-                               .deadline_ns = ms_now_ns() + MS_BRIDGE_FIRST_NS,
-                               .is_patient = true},
-        &link_ops,
-        c,
-        NULL);
-    if (!c->wire)
-        caller_free(c);
-}
-
-/* ---- life -------------------------------------------------------------------------- */
-
-static const struct ms_server_ops server_ops = {.on_link = on_link};
-
-/* Where we listen, as a list of addresses. */
-static int listen_somewhere(struct bridge *b, struct ms_buf *addresses)
-{
-    char hosts[HOSTS_MAX][MS_HOST_MAX + 1];
-    uint16_t port = 0;
-    struct ms_error err = {0};
-    int fd = ms_tcp_listen("*", &port, &err),
-        count = ms_host_addresses(hosts, HOSTS_MAX);
-
-    b->server = ms_server_create(&(struct ms_server_options){.loop = b->loop,
-                                                             .secret = b->secret,
-                                                             .tls = MS_TLS_ON,
-                                                             .ops = &server_ops,
-                                                             .arg = b});
-    if (fd < 0 || !b->server || ms_server_listen(b->server, fd) < 0)
-        return -EIO; /* the controller can still be dialled */
-    if (count <= 0) {
-        snprintf(hosts[0], sizeof hosts[0], "127.0.0.1");
-        count = 1;
-    }
-    for (int i = 0; i < count; i++)
-        if (ms_buf_printf(addresses,
-                          strchr(hosts[i], ':') ? "%s[%s]:%u" : "%s%s:%u",
-                          i ? "," : "",
-                          hosts[i],
-                          port) < 0)
-            return -ENOMEM;
-    return 0;
-}
-
+/* Answer the controller's offer, in our log, with where we listen; and dial it. */
 static int agree(struct bridge *b)
 {
     struct ms_offer_keys keys;
-    MS_CLEANUP(ms_buf_finish) struct ms_buf addresses = {0};
+    struct ms_offer offer;
+    char addresses[MS_ADDR_LIST_MAX + 1] = "";
     MS_CLEANUP(ms_cleanup_free) char *answer = NULL;
     struct ms_error err = {0};
+    uint16_t port = 0;
+    int fd;
 
-    if (ms_offer_parse(b->options->offer, &b->offer, &err) < 0 ||
+    if (ms_offer_parse(b->options->offer, &offer, &err) < 0 ||
         ms_offer_keys_make(&keys) < 0 ||
-        ms_offer_secret(&keys, b->offer.public_key, b->secret) < 0) {
+        ms_offer_secret(&keys, offer.public_key, b->wire.secret) < 0) {
         fprintf(b->options->out,
                 "muster bridge: there is no offer of a controller: %s\n",
                 err.text);
         return -EINVAL;
     }
-    listen_somewhere(b, &addresses);
-    answer =
-        ms_offer_print(keys.public_key, addresses.len ? ms_buf_str(&addresses) : "");
+    fd = ms_tcp_listen("*", &port, NULL);
+    strcpy(b->wire.peer_at, offer.addresses);
+    if (ms_wire_connect(&b->wire, fd) == 0 && fd >= 0)
+        ms_wire_addresses(
+            addresses, "", port); /* else the controller is still dialled */
+    answer = ms_offer_print(keys.public_key, addresses);
     ms_offer_keys_wipe(&keys);
     if (!answer)
         return -ENOMEM;
@@ -334,6 +159,8 @@ static int agree(struct bridge *b)
     fflush(b->options->out);
     return 0;
 }
+
+/* ---- life -------------------------------------------------------------------------- */
 
 static int watch_signals(struct bridge *b)
 {
@@ -354,18 +181,19 @@ static int watch_signals(struct bridge *b)
 
 static int begin(struct bridge *b)
 {
+    static const struct ms_wire_events wire_events = {on_up, on_lost, on_line};
     static const struct ms_ray_child_events events = {on_child_line, on_child_ended};
     struct ms_error err = {0};
-    int rc = agree(b);
+    int rc = ms_wire_init(&b->wire, b->loop, &wire_events, b);
 
+    if (rc == 0)
+        rc = agree(b);
     if (rc == 0)
         rc = watch_signals(b);
     if (rc == 0)
         rc = ms_timer_init(&b->alone, b->loop, on_alone, b);
     if (rc == 0)
         rc = ms_timer_init(&b->force, b->loop, on_force, b);
-    if (rc == 0)
-        rc = ms_timer_init(&b->redial, b->loop, on_redial, b);
     if (rc < 0)
         return rc;
     b->child = ms_ray_child_start(
@@ -381,24 +209,17 @@ static int begin(struct bridge *b)
         fprintf(b->options->out, "muster bridge: %s\n", err.text);
         return err.code;
     }
-    ms_timer_set(&b->alone, MS_BRIDGE_FIRST_NS);
-    on_redial(b);
-    return 0;
+    return ms_timer_set(&b->alone, MS_BRIDGE_FIRST_NS);
 }
 
 static void finish(struct bridge *b)
 {
-    ms_list_each (c, &b->callers, struct caller, link)
-        caller_free(c);
+    ms_wire_finish(&b->wire);
     ms_ray_child_destroy(b->child, ms_now_ns());
-    if (b->server)
-        ms_server_destroy(b->server);
     ms_timer_finish(&b->alone);
     ms_timer_finish(&b->force);
-    ms_timer_finish(&b->redial);
     ms_watch_finish(&b->signals);
     ms_fd_close(&b->signal_fd);
-    ms_relay_finish(&b->relay);
     free(b->hello);
     ms_loop_destroy(b->loop);
 }
@@ -409,8 +230,6 @@ int ms_bridge_run(const struct ms_bridge_options *o)
 
     if (!b.loop)
         return 1;
-    ms_list_init(&b.callers);
-    ms_relay_init(&b.relay);
     if (begin(&b) < 0 || ms_loop_run(b.loop) < 0)
         b.code = 1;
     finish(&b);

@@ -44,9 +44,4 @@ ms_carrier_open ms_far_open, ms_near_open;
 /* The connection to the bridge breaks, as a network breaks it: for tests. */
 void ms_far_cut(struct ms_carrier *c);
 
-/* An orchestrator on bridges that `open` makes; ms_ray_create chooses for itself. */
-struct ms_orchestrator *ms_ray_create_on(const struct ms_ray_options *o,
-                                         ms_carrier_open *open,
-                                         struct ms_error *err);
-
 #endif

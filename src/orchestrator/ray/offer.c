@@ -1,3 +1,4 @@
+/* offer.c - the key exchange of a controller and its bridge, in text that everybody may read */
 #include "orchestrator/ray/offer.h"
 
 #include "base/buf.h"

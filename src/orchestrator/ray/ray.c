@@ -1,3 +1,4 @@
+/* ray.c - the orchestrator `ray`: operations (op.h) that a bridge on Ray carries out */
 #include "orchestrator/ray/ray.h"
 
 #include "base/cleanup.h"
@@ -8,69 +9,75 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct ray *ray_of(struct ms_orchestrator *o)
+#define START_NS                                                                       \
+    (300 * MS_NS_PER_S) /* from the first question until the bridge speaks */
+#define LIST_NS    (5 * MS_NS_PER_S) /* an answer that needs no work */
+#define RELEASE_NS (120 * MS_NS_PER_S)
+#define LATE_NS    (15 * MS_NS_PER_S)
+#define AGAIN_NS   (250 * MS_NS_PER_MS) /* between two looks at those that wait */
+#define END_NS     (30 * MS_NS_PER_S)   /* the bridge's, when all is over */
+#define LINGER_NS                                                                      \
+    (5 * MS_NS_PER_S) /* for a bridge that is over to leave nothing behind */
+#define LAUNCH_MAX_S                                                                   \
+    (30.0 * 24 * 3600) /* what a bridge takes as a timeout; later ends here */
+
+struct avoided {
+    struct ms_list link;
+    char *node, *reason;
+};
+
+static struct ray *ray_of(const struct ms_orch_op *op)
 {
-    return (struct ray *)o;
+    return (struct ray *)op->controller;
 }
 
-/* ---- operations -------------------------------------------------------------------- */
+/* ---- sending ----------------------------------------------------------------------- */
 
-static struct ms_orch_op *reserve(struct ms_orchestrator *o,
-                                  const struct ms_reserve *r,
-                                  ms_orch_done *done,
-                                  void *arg)
+int ms_ray_send(struct ray *r, json_t *request, uint64_t *id)
 {
-    enum op_kind kind = r->is_more ? OP_GROW : OP_RESERVE;
-    struct ms_orch_op *op = ms_ray_op_create(ray_of(o), kind, r->key, done, arg);
+    MS_CLEANUP(ms_cleanup_free) char *line = NULL;
+    int rc;
 
-    if (!op)
-        return NULL;
-    op->deadline_ns = ms_deadline_ns(ms_now_ns(), r->timeout_ns);
-    if (ms_reserve_check(o, r, &op->why) < 0) {
-        op->state = OP_REFUSED;
-        return op;
-    }
-    op->request = ms_ray_ask_pieces(r->is_more ? "grow" : "reserve", r, &op->why);
-    if (!op->request)
-        op->state = OP_REFUSED;
-    return op;
+    if (json_object_set_new(request, "id", json_integer((json_int_t)r->next_id)) < 0 ||
+        !(line = json_dumps(request, JSON_COMPACT)))
+        return -ENOMEM;
+    rc = r->carrier->ops->send(r->carrier, line, strlen(line));
+    if (rc == 0)
+        *id = r->next_id++;
+    return rc;
 }
 
-/* An operation that was made, with its request, which is taken. */
-static struct ms_orch_op *with_request(struct ms_orch_op *op, json_t *request)
+/* A request whose answer nobody waits for; taken. */
+static void post(struct ray *r, json_t *request)
 {
-    if (op && request) {
-        op->request = request;
-        return op;
-    }
+    uint64_t id;
+
+    if (request && r->carrier)
+        ms_ray_send(r, request, &id);
     json_decref(request);
-    if (op)
-        ms_ray_op_free(op);
-    return NULL;
 }
 
-static struct ms_orch_op *release(struct ms_orchestrator *o,
-                                  const char *key,
-                                  const uint32_t *pieces,
-                                  size_t count,
-                                  ms_orch_done *done,
-                                  void *arg)
+/* ---- nodes to avoid ---------------------------------------------------------------- */
+
+static void post_avoided(struct ray *r)
 {
-    return with_request(ms_ray_op_create(ray_of(o), OP_RELEASE, key, done, arg),
-                        ms_ray_ask_release(key, pieces, count));
+    ms_list_each (a, &r->avoided, struct avoided, link)
+        post(r,
+             json_pack("{s:s, s:s, s:s}",
+                       "verb",
+                       "avoid",
+                       "node",
+                       a->node,
+                       "reason",
+                       a->reason));
 }
 
-static struct ms_orch_op *
-list(struct ms_orchestrator *o, const char *key, ms_orch_done *done, void *arg)
+static void avoided_free(struct avoided *a)
 {
-    return with_request(ms_ray_op_create(ray_of(o), OP_LIST, key, done, arg),
-                        json_pack("{s:s}", "verb", "list"));
-}
-
-static json_t *ask_avoid(const char *node, const char *reason)
-{
-    return json_pack(
-        "{s:s, s:s, s:s}", "verb", "avoid", "node", node, "reason", reason);
+    ms_list_remove(&a->link);
+    free(a->node);
+    free(a->reason);
+    free(a);
 }
 
 /* The next bridge is to know it too. */
@@ -78,71 +85,256 @@ static bool remember(struct ray *r, const char *node, const char *reason)
 {
     struct avoided *a = calloc(1, sizeof *a);
 
+    ms_list_each (old, &r->avoided, struct avoided, link)
+        if (strcmp(old->node, node) == 0)
+            avoided_free(old);
     if (!a)
         return false;
+    ms_list_add_tail(&r->avoided, &a->link);
     a->node = strdup(node);
     a->reason = strdup(reason);
-    ms_list_add_tail(&r->avoided, &a->link);
-    return a->node && a->reason;
+    if (!a->node || !a->reason) {
+        avoided_free(a);
+        return false;
+    }
+    return true;
 }
 
-static struct ms_orch_op *avoid(struct ms_orchestrator *o,
-                                const char *node,
-                                const char *reason,
-                                ms_orch_done *done,
-                                void *arg)
+/* ---- answers ----------------------------------------------------------------------- */
+
+/* What only asks has two answers beside its own: not allowed, and not now. */
+static void fail_to_ask(struct ms_orch_op *op, const struct ms_error *why)
 {
-    if (!remember(ray_of(o), node, reason))
-        return NULL;
-    return with_request(ms_ray_op_create(ray_of(o), OP_AVOID, NULL, done, arg),
-                        ask_avoid(node, reason));
+    struct ms_error said = *why;
+
+    if (!ms_op_is_launch(op) && said.code != -EACCES && said.code != -ENOMEM)
+        said.code = -EAGAIN;
+    ms_op_fail(op, &said);
 }
 
-void ms_ray_avoid_again(struct ray *r)
+/* It is asked again when Ray answers. */
+static void hold(struct ms_orch_op *op, const struct ms_error *why)
 {
-    uint64_t id;
+    op->state = MS_OP_HELD;
+    op->give_up_ns = op->deadline_ns;
+    op->why = *why;
+}
 
-    ms_list_each (a, &r->avoided, struct avoided, link) {
-        json_t *o = ask_avoid(a->node, a->reason);
+void ms_ray_answered(struct ray *r, uint64_t id, int rc, const char *why)
+{
+    struct ms_error said = {0};
 
-        if (o)
-            ms_ray_send(r, o, &id);
-        json_decref(o);
+    if (id == r->known_id && r->bridge == BRIDGE_STARTING) {
+        r->bridge = BRIDGE_UP;
+        post_avoided(r);
+        ms_controller_wake(&r->controller);
+        return;
+    }
+    ms_list_each (op, &r->controller.ops, struct ms_orch_op, link) {
+        if (op->request != id || op->state != MS_OP_ASKED)
+            continue;
+        ms_error_set(&said, rc, "%s", why ? why : "the bridge does not say why");
+        if (rc >= 0)
+            ms_op_succeed(op);
+        else if (rc == -EAGAIN && ms_op_is_launch(op) && !op->was_cancelled)
+            hold(op, &said);
+        else
+            ms_op_fail(op, &said);
+        return;
     }
 }
 
-static void cancel(struct ms_orch_op *op)
+/* ---- the bridge -------------------------------------------------------------------- */
+
+static void drop(struct ms_carrier **at, bool keep, int64_t within_ns)
 {
-    op->is_cancelled = true;
-    ms_ray_turn_soon(op->ray);
+    struct ms_carrier *c = MS_TAKE(*at);
+
+    if (c)
+        c->ops->destroy(c, keep, ms_now_ns() + within_ns);
 }
 
-/* ---- watches ----------------------------------------------------------------------- */
-
-static struct ms_orch_watch *
-watch(struct ms_orchestrator *o, uint64_t cursor, ms_orch_watched *watched, void *arg)
+static void on_linger(void *arg)
 {
-    return ms_watches_add(&ray_of(o)->watches, cursor, watched, arg);
+    struct ray *r = arg;
+
+    drop(&r->old, false, 0);
 }
 
-const struct ms_ray_hello *ms_ray_hello(const struct ms_orchestrator *o)
+static void on_line(void *arg, const char *line, size_t len)
 {
-    const struct ray *r = (const struct ray *)o;
-
-    return r->hello_line ? &r->hello : NULL;
+    ms_ray_heard(arg, line, len);
 }
+
+static void on_silent(void *arg, const struct ms_error *why)
+{
+    struct ray *r = arg;
+
+    r->is_silent = why != NULL;
+    if (why)
+        ms_error_set(&r->silence, -EAGAIN, "%s", why->text);
+    ms_controller_wake(&r->controller);
+}
+
+static void on_down(void *arg, const struct ms_error *why)
+{
+    struct ray *r = arg;
+    bool was_up = r->bridge == BRIDGE_UP;
+    struct ms_error said = *why;
+
+    on_linger(r);
+    r->old = MS_TAKE(r->carrier);
+    ms_timer_set(&r->linger, LINGER_NS);
+    r->bridge = BRIDGE_DOWN;
+    r->life++;
+    r->is_silent = r->is_ray_silent = false;
+    ms_ray_all_ended(r, &said);
+    ms_list_each (op, &r->controller.ops, struct ms_orch_op, link) {
+        if (op->state == MS_OP_REFUSED || (was_up && op->state == MS_OP_NEW))
+            continue; /* of a bridge that comes after it */
+        if (was_up && op->kind == MS_OP_RELEASE)
+            ms_op_succeed(op); /* it has released everything */
+        else
+            fail_to_ask(op, &said);
+    }
+    ms_controller_wake(&r->controller);
+}
+
+/* Have a bridge; 0, or why not. */
+static int start_bridge(struct ray *r, struct ms_error *err)
+{
+    static const struct ms_carrier_events events = {on_line, on_silent, on_down};
+
+    /* ids are below 2^53, and no two controllers use the same */
+    r->next_id = (ms_random_id() >> 12) | 1;
+    r->carrier = r->open(&r->options, &events, r, err);
+    if (!r->carrier)
+        return err->code ? err->code : -ENOMEM;
+    r->bridge = BRIDGE_STARTING;
+    return 0;
+}
+
+void ms_ray_leave_bridge(struct ray *r, bool keep)
+{
+    if (!keep &&
+        r->bridge == BRIDGE_UP) /* nobody needs what it holds, whatever its grace */
+        post(r, json_pack("{s:s}", "verb", "end"));
+    drop(&r->carrier, keep, END_NS);
+    drop(&r->old, false, LINGER_NS);
+}
+
+/* ---- the engine -------------------------------------------------------------------- */
+
+static bool is_silent(const struct ray *r)
+{
+    return r->is_silent || r->is_ray_silent;
+}
+
+/* How long it may take by the bridge's clock, and by ours. */
+static double set_timeout(struct ms_orch_op *op)
+{
+    int64_t now_ns = ms_now_ns(), left_ns = op->deadline_ns - now_ns;
+    double left_s = left_ns > 1 ? (double)left_ns / 1e9 : 1e-9;
+
+    if (ms_op_is_launch(op))
+        op->give_up_ns = ms_deadline_ns(op->deadline_ns, ray_of(op)->late_ns);
+    else
+        op->give_up_ns = now_ns + (op->kind == MS_OP_RELEASE ? RELEASE_NS : LIST_NS);
+    return left_s < LAUNCH_MAX_S ? left_s : LAUNCH_MAX_S;
+}
+
+static void ask(struct ms_orch_op *op)
+{
+    struct ray *r = ray_of(op);
+    struct ms_error why = {0};
+    json_t *request;
+    int rc;
+
+    if (is_silent(r) && ms_op_is_launch(op)) {
+        hold(op, &r->silence);
+        return;
+    }
+    if (is_silent(r)) {
+        fail_to_ask(op, &r->silence);
+        return;
+    }
+    request = ms_ray_request(op, set_timeout(op), &why);
+    rc = request ? ms_ray_send(r, request, &op->request) : -ENOMEM;
+    json_decref(request);
+    op->state = MS_OP_ASKED;
+    if (rc < 0 && !why.code)
+        ms_error_sys(&why, rc, "it cannot be asked of the bridge");
+    if (rc < 0)
+        ms_op_fail(op, &why);
+}
+
+/* Whatever it needs to be asked. */
+static void begin(struct ms_orch_op *op)
+{
+    struct ray *r = ray_of(op);
+    struct ms_error why = {0};
+    bool is_durable = r->controller.base.ops->can & MS_ORCH_DURABLE;
+
+    if (op->kind == MS_OP_AVOID && !remember(r, op->node, op->reason))
+        fail_to_ask(op, (ms_error_set(&why, -ENOMEM, "out of memory"), &why));
+    else if (r->bridge == BRIDGE_UP)
+        ask(op);
+    else if (r->bridge == BRIDGE_DOWN && op->kind == MS_OP_RELEASE && !is_durable)
+        ms_op_succeed(op); /* without a bridge there is nothing */
+    else if (r->bridge == BRIDGE_DOWN && start_bridge(r, &why) < 0)
+        fail_to_ask(op, &why);
+}
+
+static void look(struct ms_orch_op *op)
+{
+    struct ray *r = ray_of(op);
+
+    if (op->state == MS_OP_ASKED && !ms_op_is_launch(op) && is_silent(r))
+        fail_to_ask(op, &r->silence);
+    else if (op->state == MS_OP_HELD && r->bridge == BRIDGE_UP && !is_silent(r) &&
+             ms_now_ns() < op->give_up_ns)
+        ask(op);
+}
+
+/* Cancelled: its own answer says how that went, for a while. Late: nobody hears of it any
+ * more, and also what it has won meanwhile is undone. */
+static void give_up(struct ms_orch_op *op, const struct ms_error *why)
+{
+    int64_t now_ns = ms_now_ns(),
+            until_ns = ms_deadline_ns(now_ns, ray_of(op)->late_ns);
+    bool is_late = now_ns >= op->give_up_ns;
+
+    post(ray_of(op),
+         json_pack("{s:s, s:I, s:b}",
+                   "verb",
+                   "cancel",
+                   "of",
+                   (json_int_t)op->request,
+                   "undo",
+                   (int)is_late));
+    if (is_late)
+        ms_op_fail(op, why);
+    else if (until_ns < op->give_up_ns)
+        op->give_up_ns = until_ns;
+}
+
+static const char *why_late(const struct ms_orch_op *op)
+{
+    return op->why.code                      ? op->why.text
+           : ray_of(op)->bridge == BRIDGE_UP ? "the bridge does not answer"
+                                             : "there is no bridge on Ray yet";
+}
+
+static const struct ms_engine engine = {
+    .answer_ns = START_NS,
+    .again_ns = AGAIN_NS,
+    .begin = begin,
+    .look = look,
+    .give_up = give_up,
+    .why_late = why_late,
+};
 
 /* ---- life -------------------------------------------------------------------------- */
-
-static void forget_avoided(struct ray *r)
-{
-    ms_list_each (a, &r->avoided, struct avoided, link) {
-        ms_list_remove(&a->link);
-        free(a->node);
-        free(a->reason);
-        free(a);
-    }
-}
 
 /* Our copies of what the options point to. */
 static const char **texts_of(struct ms_ray_options *o, size_t i)
@@ -153,57 +345,45 @@ static const char **texts_of(struct ms_ray_options *o, size_t i)
                           &o->site.python_dir,
                           &o->site.cache_dir,
                           &o->name,
-                          &o->listen,
                           &o->state_dir};
 
     return i < MS_COUNT(all) ? all[i] : NULL;
 }
 
-static void free_options(struct ms_ray_options *o)
-{
-    for (size_t i = 0; texts_of(o, i); i++)
-        free((char *)(uintptr_t)*texts_of(o, i));
-}
-
 static bool copy_options(struct ms_ray_options *to, const struct ms_ray_options *from)
 {
-    bool good = true;
+    bool is_good = true;
 
     *to = *from;
     for (size_t i = 0; texts_of(to, i); i++) {
-        const char **at = texts_of(to, i);
+        const char **at = texts_of(to, i), *text = *at;
 
-        *at = *at ? strdup(*at) : NULL;
+        *at = text ? strdup(text) : NULL;
+        is_good = is_good && !text == !*at;
     }
-    for (size_t i = 0; texts_of(to, i); i++)
-        good = good &&
-               (*texts_of(to, i) != NULL) ==
-                   (*texts_of((struct ms_ray_options *)(uintptr_t)from, i) != NULL);
-    return good;
+    return is_good;
 }
 
 static void end(struct ray *r, bool keep)
 {
-    ms_list_each (op, &r->ops, struct ms_orch_op, link)
-        ms_ray_op_free(op);
-    ms_ray_untie(r, keep);
-    ms_watches_finish(&r->watches);
-    ms_timer_finish(&r->turn);
+    ms_ray_leave_bridge(r, keep);
+    ms_controller_finish(&r->controller);
     ms_timer_finish(&r->linger);
-    ms_mirror_finish(&r->mirror);
-    forget_avoided(r);
-    free_options(&r->options);
+    ms_list_each (a, &r->avoided, struct avoided, link)
+        avoided_free(a);
+    for (size_t i = 0; texts_of(&r->options, i); i++)
+        free((char *)(uintptr_t)*texts_of(&r->options, i));
     free(r);
 }
 
 static void destroy(struct ms_orchestrator *o)
 {
-    end(ray_of(o), o->ops->can & MS_ORCH_DURABLE);
+    end((struct ray *)o, o->ops->can & MS_ORCH_DURABLE);
 }
 
 void ms_ray_abandon(struct ms_orchestrator *o)
 {
-    end(ray_of(o), true);
+    end((struct ray *)o, true);
 }
 
 #define RAY_OPS(more)                                                                  \
@@ -211,9 +391,7 @@ void ms_ray_abandon(struct ms_orchestrator *o)
         .name = "ray",                                                                 \
         .can = MS_ORCH_BUNDLES | MS_ORCH_LABELS | MS_ORCH_SAME | MS_ORCH_AVOID |       \
                MS_ORCH_GROW | (more),                                                  \
-        .reserve = reserve, .release = release, .list = list, .watch = watch,          \
-        .unwatch = ms_watches_remove, .avoid = avoid, .cancel = cancel,                \
-        .destroy = destroy,                                                            \
+        MS_CONTROLLER_OPS, .destroy = destroy,                                         \
     }
 
 static const struct ms_orchestrator_ops plain_ops = RAY_OPS(0),
@@ -235,9 +413,8 @@ static int check(const struct ms_ray_options *o, struct ms_error *err)
     return 0;
 }
 
-struct ms_orchestrator *ms_ray_create_on(const struct ms_ray_options *o,
-                                         ms_carrier_open *open,
-                                         struct ms_error *err)
+struct ms_orchestrator *ms_ray_create(const struct ms_ray_options *o,
+                                      struct ms_error *err)
 {
     struct ray *r = check(o, err) == 0 ? calloc(1, sizeof *r) : NULL;
 
@@ -246,26 +423,19 @@ struct ms_orchestrator *ms_ray_create_on(const struct ms_ray_options *o,
             ms_error_set(err, -ENOMEM, "out of memory");
         return NULL;
     }
-    r->base.ops = o->grace_ns > 0 ? &durable_ops : &plain_ops;
-    r->open = open;
-    r->late_ns = MS_RAY_LATE_NS;
-    ms_list_init(&r->ops);
+    r->open = strcmp(o->site.address, MS_RAY_INSIDE) == 0 ? ms_near_open : ms_far_open;
+    r->late_ns = LATE_NS;
     ms_list_init(&r->avoided);
-    ms_mirror_init(&r->mirror, (uint64_t)ms_now_ns()); /* after all of one before */
-    if (ms_watches_init_on(&r->watches, &r->mirror, o->loop) == 0 &&
+    /* cursors are after all of a controller before */
+    if (ms_controller_init(&r->controller,
+                           o->grace_ns > 0 ? &durable_ops : &plain_ops,
+                           &engine,
+                           o->loop,
+                           (uint64_t)ms_now_ns()) == 0 &&
         copy_options(&r->options, o) &&
-        ms_timer_init(&r->turn, o->loop, ms_ray_turn, r) == 0 &&
-        ms_timer_init(&r->linger, o->loop, ms_ray_on_linger, r) == 0)
-        return &r->base;
+        ms_timer_init(&r->linger, o->loop, on_linger, r) == 0)
+        return &r->controller.base;
     ms_error_set(err, -ENOMEM, "out of memory");
-    destroy(&r->base);
+    destroy(&r->controller.base);
     return NULL;
-}
-
-struct ms_orchestrator *ms_ray_create(const struct ms_ray_options *o,
-                                      struct ms_error *err)
-{
-    bool is_inside = o->site.address && strcmp(o->site.address, MS_RAY_INSIDE) == 0;
-
-    return ms_ray_create_on(o, is_inside ? ms_near_open : ms_far_open, err);
 }

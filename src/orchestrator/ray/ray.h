@@ -34,10 +34,9 @@ struct ms_ray_options {
     struct ms_ray_site site; /* which cluster */
     const char *name;        /* of the session: in the names of what Ray shows */
     enum ms_ray_way way;
-    const char *listen;    /* "HOST:PORT" where the bridge finds us; NULL: any port */
     int64_t grace_ns;      /* 0: nothing outlives the controller */
     const char *state_dir; /* with a grace: what the next controller needs; 0700 */
-    /* What the bridge prints, a piece at a time; may be NULL. */
+    /* What the bridge prints, a part at a time; may be NULL. */
     void (*on_log)(void *arg, const char *text, size_t len);
     void *log_arg;
 };
@@ -45,17 +44,5 @@ struct ms_ray_options {
 /* Returns at once; nothing was asked yet. NULL: with the reason. */
 struct ms_orchestrator *ms_ray_create(const struct ms_ray_options *o,
                                       struct ms_error *err);
-
-/* What the bridge said of itself when it came; NULL: it is not there (yet). Borrowed
- * until the loop goes on. */
-struct ms_ray_hello {
-    const char *ray, *python; /* versions */
-    size_t node_count;
-    const struct ms_ray_node {
-        const char *name, *address;
-        double cpus, gpus;
-    } * nodes;
-};
-const struct ms_ray_hello *ms_ray_hello(const struct ms_orchestrator *o);
 
 #endif

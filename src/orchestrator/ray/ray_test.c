@@ -5,10 +5,10 @@
 #include "orchestrator/conformance.h"
 #include "orchestrator/ray/bridge.h"
 #include "orchestrator/ray/fake_ray.h"
-#include "orchestrator/ray/far_state.h"
 #include "orchestrator/ray/offer.h"
 #include "orchestrator/ray/ray_impl.h"
 #include "orchestrator/ray/stand_in.h"
+#include "orchestrator/ray/state.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -218,7 +218,7 @@ static void destroy(struct ms_rig *rig)
 
     on_wake(r);
     if (r->o) {
-        ms_ray_untie(ray_of(rig), false);
+        ms_ray_leave_bridge(ray_of(rig), false);
         r->o->ops->destroy(r->o);
     }
     assert_int_equal(held(rig), 0);
@@ -323,7 +323,8 @@ static void test_bridge_dies_while_a_reservation_waits(void **state)
     assert_int_equal(waits.rc, -ECHILD);
     assert_non_null(strstr(waits.why.text, "the bridge has fallen")); /* from the log */
     assert_int_equal(
-        ms_mirror_piece(ms_mirror_find(&ray_of(rig)->mirror, "first"), 0)->phase,
+        ms_mirror_piece(ms_mirror_find(&ray_of(rig)->controller.mirror, "first"), 0)
+            ->phase,
         MS_PHASE_ENDED);
     assert_non_null(o->ops->release(o, "first", NULL, 0, on_done, &released));
     wait_for(rig, &released);
@@ -397,7 +398,7 @@ static void give_up(struct ms_rig *rig, bool by_cancel)
     on_wake(rig);
     assert_non_null(o->ops->list(o, NULL, on_done, &listed));
     wait_for(rig, &listed);
-    assert_null(ms_mirror_find(&ray_of(rig)->mirror, "x"));
+    assert_null(ms_mirror_find(&ray_of(rig)->controller.mirror, "x"));
     assert_int_equal(held(rig), 1);
     ask_within(rig, "x", 2, INT64_MAX, &after);
     wait_for(rig, &after);
@@ -440,15 +441,14 @@ static void test_next_controller_after_a_release_of_some(void **state)
 static void test_state_of_a_bridge_that_is_gone(void **state)
 {
     struct ray_rig *r = rig_of(*state);
-    const uint8_t secret[MS_OFFER_KEY] = {1};
     struct told t = {0};
 
     r->way = MS_RAY_DIALS;
     open_one(*state, false);
-    ms_far_state_write(&ray_of(*state)->options,
-                       &(struct ms_far_state){.id = "muster-test-gone",
-                                              .secret = (uint8_t *)(uintptr_t)secret,
-                                              .bridge_at = "127.0.0.1:9"});
+    ms_bridge_state_write(&ray_of(*state)->options,
+                          &(struct ms_bridge_state){.job = "muster-test-gone",
+                                                    .secret = {1},
+                                                    .bridge_at = "127.0.0.1:9"});
     ask(*state, "x", 1, &t);
     wait_for(*state, &t);
     if (t.rc < 0)

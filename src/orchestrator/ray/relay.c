@@ -1,3 +1,4 @@
+/* relay.c - lines that are kept until the other side has them */
 #include "orchestrator/ray/relay.h"
 
 #include <stdlib.h>

@@ -1,74 +1,159 @@
+/* sim.c - the orchestrator `sim`: operations (op.h) on a simulated engine, in its time */
 #include "orchestrator/sim/sim.h"
 
-#include "orchestrator/launch.h"
-#include "orchestrator/sim/sim_impl.h"
-#include "resource/request_copy.h"
+#include "orchestrator/op.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-static struct sim *sim_of(struct ms_orchestrator *o)
+#define ASK_AGAIN_NS (5 * MS_NS_PER_S)  /* without an answer */
+#define GIVE_UP_NS   (30 * MS_NS_PER_S) /* of what only asks: "could not ask" */
+#define COMPARE_NS   (10 * MS_NS_PER_S) /* with all that there is, while somebody cares */
+#define UNDO_NS      (600 * MS_NS_PER_S) /* then nobody waits for it any more */
+
+struct sim {
+    struct ms_controller controller;
+    struct ms_sim *engine;
+    uint64_t asked;      /* the last request's number */
+    uint64_t compare;    /* that of the last comparison */
+    int64_t compared_ns; /* when it was asked for */
+    bool is_known;       /* what the controller before had is in the mirror */
+    bool is_ticking;
+};
+
+static struct sim *sim_of(const struct ms_orch_op *op)
 {
-    return (struct sim *)o;
+    return (struct sim *)op->controller;
 }
 
-/* ---- watches ------------------------------------------------------------------------- */
+static void compare(struct sim *s)
+{
+    s->compare = ++s->asked;
+    s->compared_ns = ms_sim_now_ns(s->engine);
+    ms_sim_ask_all(s->engine, s->compare);
+}
 
-static void pump(void *arg)
+/* ---- time -------------------------------------------------------------------------- */
+
+static int64_t now_ns(const struct ms_controller *c)
+{
+    return ms_sim_now_ns(((const struct sim *)c)->engine);
+}
+
+static void turn(void *arg)
 {
     struct sim *s = arg;
 
-    ms_watches_pump(&s->watches);
+    ms_controller_turn(&s->controller);
+    if (!s->is_known && !s->compare)
+        compare(s);
 }
 
-static bool pump_soon(void *arg)
+static void tick(void *arg);
+
+static void wake(struct ms_controller *c)
+{
+    struct sim *s = (struct sim *)c;
+    struct ms_sim_clock *clock = ms_sim_clock(s->engine);
+
+    if (!c->is_turn_due)
+        c->is_turn_due = ms_sim_clock_add(clock, 0, turn, s) != 0;
+    if (!s->is_ticking)
+        s->is_ticking = ms_sim_clock_add(clock, ASK_AGAIN_NS, tick, s) != 0;
+}
+
+/* ---- asking ------------------------------------------------------------------------ */
+
+/* Also again: what is done is not done twice. What is lost is asked again by the tick. */
+static void ask(struct ms_orch_op *op)
+{
+    struct sim *s = sim_of(op);
+
+    op->request = ++s->asked;
+    if (op->state == MS_OP_UNDOING || op->kind == MS_OP_RELEASE)
+        ms_sim_stop(s->engine, op->request, op->key, op->numbers, op->count);
+    else if (op->kind == MS_OP_AVOID)
+        ms_sim_cordon(s->engine, op->request, op->node);
+    else if (op->kind == MS_OP_LIST)
+        ms_sim_ask_all(s->engine, op->request);
+    else
+        ms_sim_launch(
+            s->engine, op->request, op->key, op->first, &op->pieces, op->mark);
+}
+
+static int launch(struct ms_orch_op *op, bool is_new)
+{
+    (void)is_new;
+    ask(op);
+    return 0;
+}
+
+static void begin(struct ms_orch_op *op)
+{
+    if (!sim_of(op)->is_known && op->kind != MS_OP_LIST)
+        return;
+    if (ms_op_is_launch(op)) {
+        ms_op_launch(op);
+        return;
+    }
+    op->state = MS_OP_ASKED;
+    ask(op);
+}
+
+static void tick(void *arg)
 {
     struct sim *s = arg;
+    struct ms_controller *c = &s->controller;
 
-    return ms_sim_clock_add(ms_sim_clock(s->engine), 0, pump, s) != 0;
+    s->is_ticking = false;
+    ms_list_each (op, &c->ops, struct ms_orch_op, link)
+        if (op->state == MS_OP_ASKED || op->state == MS_OP_UNDOING)
+            ask(op);
+    if (!s->is_known || now_ns(c) >= s->compared_ns + COMPARE_NS)
+        compare(s);
+    if (!ms_list_is_empty(&c->ops) || !ms_list_is_empty(&c->watches.all))
+        wake(c);
 }
 
-static struct ms_orch_watch *
-watch(struct ms_orchestrator *o, uint64_t cursor, ms_orch_watched *watched, void *arg)
+static const char *why_late(const struct ms_orch_op *op)
 {
-    struct ms_orch_watch *w = ms_watches_add(&sim_of(o)->watches, cursor, watched, arg);
-
-    if (w)
-        ms_sim_turn_soon(sim_of(o));
-    return w;
+    return ms_op_is_launch(op) ? op->why.text : "the engine does not answer";
 }
 
-/* ---- what is heard ------------------------------------------------------------------- */
+/* ---- what is heard ----------------------------------------------------------------- */
 
-static void step_all(struct sim *s)
+static void check_launches(struct sim *s)
 {
-    ms_watches_wake(&s->watches);
-    ms_list_each (op, &s->ops, struct ms_orch_op, link)
-        ms_sim_op_step(op);
-    ms_sim_turn_soon(s);
+    ms_watches_wake(&s->controller.watches);
+    ms_list_each (op, &s->controller.ops, struct ms_orch_op, link)
+        if (op->state == MS_OP_ASKED && ms_op_is_launch(op))
+            ms_op_check_pieces(op);
+    wake(&s->controller);
 }
 
 static void on_news(void *arg, const char *key, const struct ms_lent_piece *piece)
 {
     struct sim *s = arg;
-    struct ms_mirrored *r = ms_mirror_find(&s->mirror, key);
+    struct ms_mirror *m = &s->controller.mirror;
+    struct ms_mirrored *r = ms_mirror_find(m, key);
 
-    if (r && ms_mirror_tell(&s->mirror, r, piece) > 0)
-        step_all(s);
+    if (r && ms_mirror_tell(m, r, piece) > 0)
+        check_launches(s);
 }
 
-/* One piece of the whole. What is not known here is of a controller before. */
+/* One of all the pieces. What is not known here is of a controller before. */
 static void compare_one(void *arg,
                         const char *key,
                         uint64_t mark,
                         const struct ms_lent_piece *piece)
 {
     struct sim *s = arg;
-    struct ms_mirrored *r = ms_mirror_find(&s->mirror, key);
+    struct ms_mirror *m = &s->controller.mirror;
+    struct ms_mirrored *r = ms_mirror_find(m, key);
 
     if (!r) {
-        if (s->is_known || !(r = ms_mirror_add(&s->mirror, key)))
+        if (s->is_known || !(r = ms_mirror_add(m, key)))
             return; /* it is being stopped, and its key forgotten */
         r->owner = (void *)(uintptr_t)mark;
     }
@@ -76,21 +161,28 @@ static void compare_one(void *arg,
     if ((piece->number >= r->next || !s->is_known) &&
         ms_mirror_add_piece(r, piece->number) < 0)
         return;
-    ms_mirror_tell(&s->mirror, r, piece);
-}
-
-void ms_sim_compare(struct sim *s)
-{
-    s->compare = ++s->asked;
-    s->compared_ns = ms_sim_now_ns(s->engine);
-    ms_sim_ask_all(s->engine, s->compare);
+    ms_mirror_tell(m, r, piece);
 }
 
 static void compared(struct sim *s)
 {
     ms_sim_each(s->engine, compare_one, s);
     s->is_known = true;
-    step_all(s);
+    check_launches(s);
+}
+
+static void answered(struct ms_orch_op *op, int rc, const struct ms_error *why)
+{
+    if (op->state == MS_OP_UNDOING)
+        ms_op_stopped(op);
+    else if (ms_op_is_launch(op) && rc == -EBUSY)
+        op->why = *why; /* why it still waits */
+    else if (ms_op_is_launch(op) && rc < 0)
+        ms_op_undo(op, why);
+    else if (rc < 0)
+        ms_op_fail(op, why);
+    else if (!ms_op_is_launch(op))
+        ms_op_succeed(op);
 }
 
 static void on_reply(void *arg, uint64_t request, int rc, const struct ms_error *why)
@@ -101,86 +193,24 @@ static void on_reply(void *arg, uint64_t request, int rc, const struct ms_error 
         compared(s);
         return;
     }
-    ms_list_each (op, &s->ops, struct ms_orch_op, link)
-        if (op->request == request && op->state != MS_SIM_NEW) {
-            if (op->kind == MS_SIM_LIST && rc == 0)
+    ms_list_each (op, &s->controller.ops, struct ms_orch_op, link)
+        if (op->request == request && op->state != MS_OP_NEW) {
+            if (op->kind == MS_OP_LIST && rc == 0)
                 compared(s);
-            ms_sim_op_answered(op, rc, why);
+            answered(op, rc, why);
             return;
         }
 }
 
-/* ---- the interface ------------------------------------------------------------------- */
-
-static struct ms_orch_op *reserve(struct ms_orchestrator *o,
-                                  const struct ms_reserve *r,
-                                  ms_orch_done *done,
-                                  void *arg)
-{
-    enum ms_sim_kind kind = r->is_more ? MS_SIM_GROW : MS_SIM_RESERVE;
-    struct ms_orch_op *op = ms_sim_op_create(o, kind, r->key, done, arg);
-
-    if (!op)
-        return NULL;
-    op->deadline_ns = ms_deadline_ns(ms_sim_now_ns(sim_of(o)->engine), r->timeout_ns);
-    if (ms_reserve_check(o, r, &op->why) < 0) {
-        op->state = MS_SIM_REFUSED;
-    } else if (ms_request_copy(&op->pieces, &r->pieces) < 0) {
-        ms_sim_op_free(op);
-        return NULL;
-    }
-    op->mark = ms_reserve_mark(&op->pieces);
-    return op;
-}
-
-static struct ms_orch_op *release(struct ms_orchestrator *o,
-                                  const char *key,
-                                  const uint32_t *pieces,
-                                  size_t count,
-                                  ms_orch_done *done,
-                                  void *arg)
-{
-    struct ms_orch_op *op = ms_sim_op_create(o, MS_SIM_RELEASE, key, done, arg);
-
-    if (op && ms_launch_numbers(&op->numbers, &op->count, pieces, count) < 0) {
-        ms_sim_op_free(op);
-        return NULL;
-    }
-    return op;
-}
-
-static struct ms_orch_op *
-list(struct ms_orchestrator *o, const char *key, ms_orch_done *done, void *arg)
-{
-    return ms_sim_op_create(o, MS_SIM_LIST, key, done, arg);
-}
-
-static struct ms_orch_op *avoid(struct ms_orchestrator *o,
-                                const char *node,
-                                const char *reason,
-                                ms_orch_done *done,
-                                void *arg)
-{
-    (void)reason; /* a simulated engine has nobody who reads it */
-    return ms_sim_op_create(o, MS_SIM_AVOID, node, done, arg);
-}
-
-static void cancel(struct ms_orch_op *op)
-{
-    op->is_cancelled = true;
-    ms_sim_turn_soon(op->sim);
-}
+/* ---- life -------------------------------------------------------------------------- */
 
 static void destroy(struct ms_orchestrator *o)
 {
-    struct sim *s = sim_of(o);
+    struct sim *s = (struct sim *)o;
 
     ms_sim_listen(s->engine, NULL);
     ms_sim_clock_cancel(ms_sim_clock(s->engine), s);
-    ms_list_each (op, &s->ops, struct ms_orch_op, link)
-        ms_sim_op_free(op);
-    ms_watches_finish(&s->watches);
-    ms_mirror_finish(&s->mirror);
+    ms_controller_finish(&s->controller);
     free(s);
 }
 
@@ -190,14 +220,18 @@ struct ms_orchestrator *ms_orchestrator_sim(struct ms_sim *engine)
         .name = "sim",
         .can = MS_ORCH_BUNDLES | MS_ORCH_LABELS | MS_ORCH_SAME | MS_ORCH_AVOID |
                MS_ORCH_GROW | MS_ORCH_DURABLE,
-        .reserve = reserve,
-        .release = release,
-        .list = list,
-        .watch = watch,
-        .unwatch = ms_watches_remove,
-        .avoid = avoid,
-        .cancel = cancel,
+        MS_CONTROLLER_OPS,
         .destroy = destroy,
+    };
+    static const struct ms_engine hooks = {
+        .now_ns = now_ns,
+        .wake = wake,
+        .answer_ns = GIVE_UP_NS,
+        .undo_ns = UNDO_NS,
+        .begin = begin,
+        .launch = launch,
+        .stop = ask,
+        .why_late = why_late,
     };
     struct sim *s = calloc(1, sizeof *s);
     const struct ms_sim_listener listener = {
@@ -205,11 +239,12 @@ struct ms_orchestrator *ms_orchestrator_sim(struct ms_sim *engine)
 
     if (!s)
         return NULL;
-    s->base.ops = &ops;
     s->engine = engine;
-    ms_list_init(&s->ops);
-    ms_watches_init(&s->watches, &s->mirror, pump_soon, s);
     /* cursors of a controller before are older than all of this one */
-    ms_mirror_init(&s->mirror, (uint64_t)ms_sim_listen(engine, &listener) << 32);
-    return &s->base;
+    ms_controller_init(&s->controller,
+                       &ops,
+                       &hooks,
+                       NULL,
+                       (uint64_t)ms_sim_listen(engine, &listener) << 32);
+    return &s->controller.base;
 }
