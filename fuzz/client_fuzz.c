@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "feed.h"
 #include "io/sock.h"
-#include "wire/client.h"
+#include "wire/client/client.h"
 #include "wire/conn.h"
 
 #include <assert.h>

@@ -6,7 +6,7 @@
 #ifndef MS_FUZZ_FEED_H
 #define MS_FUZZ_FEED_H
 
-#include "wire/transport.h"
+#include "wire/transport/transport.h"
 
 #include <errno.h>
 #include <stddef.h>

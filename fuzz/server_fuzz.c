@@ -5,7 +5,7 @@
 #include "feed.h"
 #include "io/sock.h"
 #include "wire/conn.h"
-#include "wire/server_internal.h"
+#include "wire/server/server_impl.h"
 
 #include <assert.h>
 #include <sys/socket.h>

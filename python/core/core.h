@@ -12,8 +12,8 @@
 
 #include "base/error.h"
 #include "plain/plain.h"
-#include "wire/client.h"
-#include "wire/server.h"
+#include "wire/client/client.h"
+#include "wire/server/server.h"
 
 #include <sys/uio.h>
 

@@ -2,7 +2,7 @@
 
 #include "io/loop.h"
 #include "wire/handshake.h"
-#include "wire/tls.h"
+#include "wire/transport/tls.h"
 #include "worker/stack.h"
 
 #include <malloc.h>

@@ -13,7 +13,7 @@
 #include "core.h"
 
 #include "store/client/client.h"
-#include "wire/server.h"
+#include "wire/server/server.h"
 
 /* The node's store; NULL: there is none. A worker opens it when it is first asked for. */
 struct ms_store_client *core_store_get(void);

@@ -28,7 +28,7 @@
 #define MS_AGENT_AGENT_H
 
 #include "proto/muster.pb-c.h"
-#include "wire/tls.h"
+#include "wire/transport/tls.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
  * program, run with "as-worker" and the command line that it wants beside it. */
 #include "agent/fake_head.h"
 #include "base/clock.h"
-#include "wire/link.h"
+#include "wire/link/link.h"
 
 #include <setjmp.h>
 #include <signal.h>

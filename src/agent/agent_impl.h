@@ -25,8 +25,8 @@
 #include "io/json.h"
 #include "io/loop.h"
 #include "proto/muster.pb-c.h"
-#include "wire/exits.h"
-#include "wire/link.h"
+#include "wire/client/exits.h"
+#include "wire/link/link.h"
 
 #include <stdbool.h>
 #include <sys/resource.h>
@@ -171,7 +171,7 @@ void ms_fork_child_ended(struct ms_worker *child, const Muster__WorkerExited *x)
 
 /* ---- join.c ---------------------------------------------------------------------- */
 
-/* `request` is one of our own numbers (answers.h); 0: an event. */
+/* `request` is the id of a request (wire/link/requests.h); 0: an event. */
 void ms_join_send(struct ms_join *j, uint64_t request, Muster__AgentToHead *m);
 /* Bytes of lines that wait for the head. */
 size_t ms_join_queued(const struct ms_join *j);

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "io/proc.h"
-#include "wire/link.h"
+#include "wire/link/link.h"
 
 #include <errno.h>
 #include <poll.h>

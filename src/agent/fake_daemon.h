@@ -5,7 +5,7 @@
 #define MS_AGENT_FAKE_DAEMON_H
 
 #include "agent/fake_head.h"
-#include "wire/server.h"
+#include "wire/server/server.h"
 
 struct fake_daemon {
     struct fake_head head;

@@ -7,7 +7,7 @@
 #include "base/list.h"
 #include "io/loop.h"
 #include "proto/muster.pb-c.h"
-#include "wire/link.h"
+#include "wire/link/link.h"
 
 #include <stdbool.h>
 #include <sys/types.h>

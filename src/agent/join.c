@@ -156,9 +156,9 @@ static void line_is_up(struct ms_line *line, const Muster__LinkWelcome *welcome)
             drop_line(&j->lines[i]);
     j->up = line;
     j->agent->link = line->link;
-    if (j->answers.head && j->answers.head != welcome->head)
+    if (j->replies.asker && j->replies.asker != welcome->head)
         ms_starts_cancel(j->agent, "the head was started again");
-    ms_answers_set_head(&j->answers, welcome->head);
+    ms_replies_set_asker(&j->replies, welcome->head);
     j->link_grace_ns =
         welcome->link_grace_ns ? (int64_t)welcome->link_grace_ns : MS_LINK_GRACE_NS;
     j->head_grace_ns =
@@ -211,30 +211,21 @@ static void on_refusal(struct ms_line *line, const Muster__Failure *failure)
 
 /* ---- lines ----------------------------------------------------------------------- */
 
+/* Inside the agent a request goes by its id (wire/link/requests.h). */
 static void read_request(struct ms_join *j, Muster__HeadToAgent *m)
 {
-    const uint8_t *data;
-    size_t len;
-    uint64_t number = 0;
+    const struct ms_reply *kept = NULL;
+    int rc = 1;
 
+    ms_replies_settle(&j->replies, m->answered, m->arrived, m->n_arrived);
     if (m->request)
-        switch (ms_answers_ask(&j->answers, m->request, &number, &data, &len)) {
-        case MS_ANSWERS_KNOWN: {
-            Muster__AgentToHead *answer =
-                muster__agent_to_head__unpack(NULL, len, data);
-
-            if (answer)
-                ms_link_send(j->up->link, &answer->base);
-            muster__agent_to_head__free_unpacked(answer, NULL);
-        }
-            /* fall through */
-        case MS_ANSWERS_UNDER_WAY:
-            muster__head_to_agent__free_unpacked(m, NULL);
-            return;
-        case MS_ANSWERS_NEW:
-            m->request = number;
-        }
-    ms_agent_read(j->agent, m);
+        rc = ms_replies_begin(&j->replies, m->request, &m->request, &kept);
+    if (kept)
+        ms_link_send_packed(j->up->link, kept->data, kept->len);
+    if (rc == 1)
+        ms_agent_read(j->agent, m);
+    else
+        muster__head_to_agent__free_unpacked(m, NULL);
 }
 
 static void on_body(void *arg, const uint8_t *body, size_t len)
@@ -472,7 +463,7 @@ static void join_finish(struct ms_join *j)
             drop_line(&j->lines[i]);
     ms_timer_finish(&j->retry);
     ms_timer_finish(&j->grace);
-    ms_answers_finish(&j->answers);
+    ms_replies_finish(&j->replies);
     ms_buf_finish(&j->held);
     ms_join_forget_ended(j, MS_NEVER);
     ms_fd_close(&j->ready_fd);
@@ -494,7 +485,7 @@ int ms_agent_join(const struct ms_join_options *o)
         rc = ms_agent_watch_supervisor(&a, o->supervisor_pid);
     ms_agent_say_in_foreground(o->json);
     ms_list_init(&j.ended);
-    ms_answers_init(&j.answers);
+    ms_replies_init(&j.replies);
     if (rc < 0)
         ms_error_sys(&err, rc, "cannot begin");
     else

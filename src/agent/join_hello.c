@@ -181,7 +181,7 @@ static int say(struct ms_join *j, struct ms_link *link, struct hello *h)
     ms_ports_each(&j->agent->ports, add_port, h);
     ms_agent_describe(j->agent, &ready, hosts);
     agent.agent = j->id;
-    agent.head = j->answers.head;
+    agent.head = j->replies.asker;
     agent.ready = &ready;
     agent.n_workers = h->report_count;
     agent.workers = h->report_at;

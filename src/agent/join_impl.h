@@ -9,8 +9,8 @@
 
 #include "agent/agent.h"
 #include "agent/agent_impl.h"
-#include "agent/answers.h"
 #include "io/node_dir.h"
+#include "wire/link/requests.h"
 
 struct ms_line {
     struct ms_join *join;
@@ -35,7 +35,7 @@ struct ms_join {
     int64_t link_grace_ns, head_grace_ns;
     char said[MS_ERROR_TEXT_MAX]; /* why we are not joined: told once */
 
-    struct ms_answers answers;
+    struct ms_replies replies; /* to the requests of the head that welcomed us last */
     struct ms_buf held; /* packed lines that wait for a head, each behind its length */
     struct ms_list ended; /* workers that a head may not know to have ended */
     unsigned ended_count;

@@ -9,14 +9,15 @@ static bool can_send(const struct ms_join *j)
 }
 
 /* Lines that nobody reads now. logbatch.h stops at the limit, by ms_join_queued. */
-static void hold(struct ms_join *j, const uint8_t *data, size_t len)
+static void hold(struct ms_join *j, const Muster__AgentToHead *m)
 {
-    uint32_t head = (uint32_t)len;
-    size_t before = j->held.len;
+    uint32_t len = (uint32_t)muster__agent_to_head__get_packed_size(m);
 
-    if (ms_buf_append(&j->held, &head, sizeof head) < 0 ||
-        ms_buf_append(&j->held, data, len) < 0)
-        j->held.len = before;
+    if (ms_buf_reserve(&j->held, sizeof len + len) < 0)
+        return;
+    ms_buf_append(&j->held, &len, sizeof len);
+    muster__agent_to_head__pack(m, j->held.data + j->held.len);
+    j->held.len += len;
 }
 
 void ms_join_send_held(struct ms_join *j)
@@ -24,44 +25,32 @@ void ms_join_send_held(struct ms_join *j)
     size_t at = 0;
 
     while (at < j->held.len) {
-        Muster__AgentToHead *m;
         uint32_t len;
 
         memcpy(&len, j->held.data + at, sizeof len);
         at += sizeof len;
-        m = muster__agent_to_head__unpack(NULL, len, j->held.data + at);
+        ms_link_send_packed(j->up->link, j->held.data + at, len);
         at += len;
-        if (!m)
-            continue;
-        ms_link_send(j->up->link, &m->base);
-        muster__agent_to_head__free_unpacked(m, NULL);
     }
     ms_buf_finish(&j->held);
 }
 
 void ms_join_send(struct ms_join *j, uint64_t request, Muster__AgentToHead *m)
 {
-    bool is_log = m->body_case == MUSTER__AGENT_TO_HEAD__BODY_LOG;
-    bool is_kept = request || (is_log && !can_send(j));
-    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = NULL;
-    size_t len;
+    const struct ms_reply *kept = NULL;
 
     if (request) {
-        m->request = ms_answers_request(&j->answers, request);
+        m->request = ms_replies_number(&j->replies, request);
         if (!m->request)
             return; /* who asked is gone */
+        kept = ms_replies_keep(&j->replies, m->request, &m->base);
+    } else if (m->body_case == MUSTER__AGENT_TO_HEAD__BODY_LOG && !can_send(j)) {
+        hold(j, m);
+        return;
     }
-    if (is_kept) {
-        len = muster__agent_to_head__get_packed_size(m);
-        packed = malloc(len ? len : 1);
-        if (packed)
-            muster__agent_to_head__pack(m, packed);
-        if (packed && request)
-            ms_answers_put(&j->answers, request, packed, len);
-        else if (packed)
-            hold(j, packed, len);
-    }
-    if (j->up && (!is_log || !is_kept))
+    if (j->up && kept)
+        ms_link_send_packed(j->up->link, kept->data, kept->len);
+    else if (j->up)
         ms_link_send(j->up->link, &m->base);
 }
 

@@ -18,7 +18,7 @@
 #include "head/head.h"
 #include "muster/driver.h"
 #include "session/session.h"
-#include "wire/client.h"
+#include "wire/client/client.h"
 
 #include <pthread.h>
 

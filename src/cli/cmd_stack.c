@@ -4,8 +4,8 @@
 #include "cli/progress.h"
 #include "cli/selector.h"
 #include "cli/target.h"
+#include "wire/client/tool.h"
 #include "wire/frame.h"
-#include "wire/tool.h"
 
 #include <string.h>
 

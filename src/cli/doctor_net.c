@@ -4,7 +4,7 @@
 #include "cli/doctor.h"
 #include "io/addr.h"
 #include "io/tcp.h"
-#include "wire/tls.h"
+#include "wire/transport/tls.h"
 
 #include <errno.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include "cli/merge.h"
 #include "cli/out.h"
 #include "io/loop.h"
-#include "wire/client.h"
+#include "wire/client/client.h"
 #include "wire/frame.h"
 
 #include <errno.h>

@@ -7,8 +7,8 @@
 #include "head/answer.h"
 #include "head/verbs.h"
 #include "io/secret.h"
+#include "wire/client/tool.h"
 #include "wire/frame.h"
-#include "wire/tool.h"
 
 #include <errno.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #include "io/addr.h"
 #include "io/sock.h"
 #include "io/tcp.h"
-#include "wire/server.h"
+#include "wire/server/server.h"
 
 #include <errno.h>
 #include <stdio.h>

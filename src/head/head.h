@@ -22,7 +22,7 @@
 #include "io/loop.h"
 #include "io/session.h"
 #include "proto/muster.pb-c.h"
-#include "wire/tls.h"
+#include "wire/transport/tls.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -82,6 +82,7 @@ struct ms_head {
 
     /* nodes/ */
     struct ms_list nodes;
+    uint64_t last_ask; /* the highest number that a node which was freed was asked */
     struct ms_orphans orphans;
     struct ms_head_recovery recovery;
 

@@ -2,8 +2,8 @@
 #include "base/cleanup.h"
 #include "head/nodes/fake_agent.h"
 #include "head/test_local.h"
+#include "wire/client/tool.h"
 #include "wire/frame.h"
-#include "wire/tool.h"
 
 #include <pthread.h>
 #include <stdio.h>

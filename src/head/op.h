@@ -15,6 +15,7 @@
 #include "head/clusters/ending.h"
 #include "head/head.h"
 #include "head/verbs.h"
+#include "wire/link/requests.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -54,10 +55,10 @@ struct ms_head_op {
     void (*on_failed)(struct ms_head_op *op); /* before it completes with an error */
     void (*on_done)(struct ms_head_op *op);   /* completed; head's thread */
     void *done_arg;
-    void (*then)(void *arg); /* the caller's own on_done, of done_arg */
-    struct ms_list asks;     /* open questions to nodes */
-    void *own;               /* what the verb's own file keeps of it */
-    uint64_t request;        /* of a driver's link or of our uplink; 0: none */
+    void (*then)(void *arg);   /* the caller's own on_done, of done_arg */
+    struct ms_list asks;       /* open questions to nodes */
+    void *own;                 /* what the verb's own file keeps of it */
+    struct ms_pending request; /* of a driver's link, or of our uplink */
 
     int64_t grace_ns; /* of the head's end */
 

@@ -2,7 +2,7 @@
 
 #include "base/map.h"
 #include "io/secret.h"
-#include "wire/verdicts.h"
+#include "wire/client/verdicts.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -5,7 +5,7 @@
  * (python/core) are thin layers over this, so that both see the same: which secret proves
  * what, how a worker ended, who has its place, what a forked child may do, how it ends.
  *
- * Ended workers. The head reports ends as they come; wire/verdicts.h remembers the last
+ * Ended workers. The head reports ends as they come; wire/client/verdicts.h remembers the last
  * MS_EXITS_KEPT. When a connection breaks and the end is not known here, the head is asked
  * (once at a time for each worker) and answers when it knows; a worker that it does not
  * know either has ended with code -1 and a detail that says so.
@@ -25,7 +25,7 @@
 
 #include "base/error.h"
 #include "head/head.h"
-#include "wire/client.h"
+#include "wire/client/client.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,7 +41,7 @@ struct ms_driver_session_options {
     const char *secret_file; /* of the head to join, or what agents of others have */
     const uint8_t *secret; /* the same as 32 bytes, if there is no file; may be NULL */
     const char *tls;       /* "auto", "on" or "off"; NULL: "auto" */
-    /* As for a client (wire/client.h), with head.arg. May be NULL. */
+    /* As for a client (wire/client/client.h), with head.arg. May be NULL. */
     void *(*on_stored)(void *arg, const uint8_t *body, size_t len);
     void (*on_stored_drop)(void *token);
 };

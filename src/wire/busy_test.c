@@ -1,8 +1,8 @@
 /* A busy engine: what is cancelled, what expires, and who answers meanwhile. */
 #include "base/limits.h"
-#include "wire/server_internal.h"
+#include "wire/client/tool.h"
+#include "wire/server/server_impl.h"
 #include "wire/test_raw.h"
-#include "wire/tool.h"
 
 #include <sched.h>
 #include <stdio.h>

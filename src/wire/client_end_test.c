@@ -1,5 +1,5 @@
 /* Processes that end: a worker that is killed, a client that is destroyed, a fork. */
-#include "wire/client_internal.h"
+#include "wire/client/client_impl.h"
 #include "wire/test_rig.h"
 
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* When nobody answers: deaths, verdicts, strangers, no descriptors. */
 #include "base/limits.h"
 #include "io/sock.h"
-#include "wire/client.h"
-#include "wire/client_internal.h"
+#include "wire/client/client.h"
+#include "wire/client/client_impl.h"
 #include "wire/test_rig.h"
 
 #include <stdio.h>

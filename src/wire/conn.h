@@ -14,7 +14,7 @@
 #include "wire/conn_send.h"
 #include "wire/frame.h"
 #include "wire/handshake.h"
-#include "wire/transport.h"
+#include "wire/transport/transport.h"
 
 #include <stdbool.h>
 #include <sys/uio.h>

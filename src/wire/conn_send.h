@@ -16,7 +16,7 @@
 
 #include "base/list.h"
 #include "wire/frame.h"
-#include "wire/transport.h"
+#include "wire/transport/transport.h"
 
 enum { MS_SEND_RING = 16, MS_SEND_RING_BIG = 4, MS_FRESH_IN_ROW = 64 };
 

@@ -4,7 +4,7 @@
 #include "io/tcp.h"
 #include "wire/conn.h"
 #include "wire/test_pipe.h"
-#include "wire/tls.h"
+#include "wire/transport/tls.h"
 
 #include <errno.h>
 #include <poll.h>

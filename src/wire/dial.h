@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "io/tcp.h"
-#include "wire/tls.h"
-#include "wire/transport.h"
+#include "wire/transport/tls.h"
+#include "wire/transport/transport.h"
 
 struct ms_dial {
     char *text;   /* the list */

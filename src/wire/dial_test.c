@@ -3,7 +3,7 @@
 #include "base/name.h"
 #include "io/sock.h"
 #include "io/tcp.h"
-#include "wire/test_site.h"
+#include "wire/link/test_site.h"
 
 static void check(const char *host, enum ms_tls_mode tls)
 {

@@ -1,5 +1,5 @@
 /* Completions for those that cannot block, and engines with a loop of their own. */
-#include "wire/server_internal.h"
+#include "wire/server/server_impl.h"
 #include "wire/test_rig.h"
 
 #include <poll.h>

@@ -1,7 +1,7 @@
 /* Answers that nobody wants any more: what they grant is given back, once. */
 #include "base/limits.h"
-#include "wire/client_internal.h"
-#include "wire/server_internal.h"
+#include "wire/client/client_impl.h"
+#include "wire/server/server_impl.h"
 #include "wire/test_rig.h"
 
 struct late {

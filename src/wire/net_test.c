@@ -2,7 +2,7 @@
 #include "base/name.h"
 #include "io/sock.h"
 #include "io/tcp.h"
-#include "wire/client_internal.h"
+#include "wire/client/client_impl.h"
 #include "wire/test_proxy.h"
 #include "wire/test_rig.h"
 

@@ -1,7 +1,7 @@
 /* At most once: whatever breaks and whenever, a call completes exactly once, runs at
  * most once, and a reply that was kept is found again. */
 #include "base/limits.h"
-#include "wire/server_internal.h"
+#include "wire/server/server_impl.h"
 #include "wire/test_raw.h"
 
 #include <stdio.h>

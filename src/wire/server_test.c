@@ -2,8 +2,8 @@
 #include "base/limits.h"
 #include "base/name.h"
 #include "io/sock.h"
-#include "wire/server.h"
-#include "wire/server_internal.h"
+#include "wire/server/server.h"
+#include "wire/server/server_impl.h"
 #include "wire/test_pipe.h"
 #include "wire/test_raw.h"
 

@@ -1,6 +1,6 @@
 /* Streams: windows, cancels, breaks, fast and slow ends. */
 #include "base/limits.h"
-#include "wire/client_internal.h"
+#include "wire/client/client_impl.h"
 #include "wire/test_rig.h"
 
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * break; answers from other threads; a server that is replaced under way. Every call
  * completes, none runs twice, no answer goes to the wrong call. */
 #include "base/limits.h"
-#include "wire/client_internal.h"
+#include "wire/client/client_impl.h"
 #include "wire/test_pipe.h"
 #include "wire/test_rig.h"
 

@@ -1,5 +1,5 @@
 /* Requests that came by another way than a connection. */
-#include "wire/server_internal.h"
+#include "wire/server/server_impl.h"
 #include "wire/test_rig.h"
 
 enum { MANY = 8 };

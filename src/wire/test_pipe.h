@@ -9,7 +9,7 @@
 
 #include "base/buf.h"
 #include "base/test_random.h"
-#include "wire/transport.h"
+#include "wire/transport/transport.h"
 
 #include <stdbool.h>
 #include <stdint.h>

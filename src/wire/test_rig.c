@@ -2,8 +2,8 @@
 #include "base/name.h"
 #include "io/sock.h"
 #include "io/tcp.h"
-#include "wire/client_internal.h"
-#include "wire/server_internal.h"
+#include "wire/client/client_impl.h"
+#include "wire/server/server_impl.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -12,8 +12,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "wire/client.h"
-#include "wire/server.h"
+#include "wire/client/client.h"
+#include "wire/server/server.h"
 
 #include <errno.h>
 #include <pthread.h>

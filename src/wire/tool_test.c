@@ -1,6 +1,6 @@
 #include "io/sock.h"
+#include "wire/client/tool.h"
 #include "wire/test_rig.h"
-#include "wire/tool.h"
 
 #include <unistd.h>
 

@@ -13,8 +13,8 @@
 
 #include "base/error.h"
 #include "proto/muster.pb-c.h"
-#include "wire/client.h"
-#include "wire/server.h"
+#include "wire/client/client.h"
+#include "wire/server/server.h"
 
 struct ms_host;
 

@@ -8,8 +8,8 @@
 
 #include "base/limits.h"
 #include "io/loop.h"
-#include "wire/link.h"
-#include "wire/verdicts.h"
+#include "wire/client/verdicts.h"
+#include "wire/link/link.h"
 #include "worker/host.h"
 #include "worker/http/http.h"
 #include "worker/steps.h"

@@ -11,7 +11,7 @@
 #define MS_WORKER_STEPS_H
 
 #include "proto/muster.pb-c.h"
-#include "wire/server.h"
+#include "wire/server/server.h"
 
 struct ms_steps;
 

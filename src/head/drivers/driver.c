@@ -73,8 +73,7 @@ void ms_driver_destroy(struct ms_driver *d)
     ms_map_remove(&d->head->drivers, d->id);
     ms_timer_finish(&d->grace);
     ms_link_destroy(d->wire);
-    ms_driver_forget_answers(d, UINT64_MAX);
-    ms_map_finish(&d->ops);
+    ms_replies_finish(&d->replies);
     if (d->hello)
         muster__driver_hello__free_unpacked(d->hello, NULL);
     free(d);
@@ -108,8 +107,7 @@ struct ms_driver *ms_driver_create(struct ms_head *h, uint64_t id)
         return NULL;
     d->head = h;
     d->id = id;
-    ms_map_init(&d->ops);
-    ms_list_init(&d->kept);
+    ms_replies_init(&d->replies);
     if (ms_timer_init(&d->grace, h->loop, on_grace, d) < 0 ||
         ms_map_add(&h->drivers, id, d) < 0) {
         ms_timer_finish(&d->grace);
@@ -159,7 +157,7 @@ static void settle(struct ms_driver *d)
     Muster__Done done = MUSTER__DONE__INIT;
     Muster__HeadToDriver m = MUSTER__HEAD_TO_DRIVER__INIT;
 
-    if (d->state != MS_DRIVER_ENDING || d->over || d->ops.count || has_clusters(d) ||
+    if (d->state != MS_DRIVER_ENDING || d->over || d->running || has_clusters(d) ||
         ms_fleet_has(d->head->fleet, d->id))
         return;
     d->over = true;

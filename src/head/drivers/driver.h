@@ -10,9 +10,8 @@
  * only. AWAY is one whose link broke without a word. Both have link_grace to come. In
  * ENDING its clusters are being destroyed; the record stays until they are.
  *
- * Requests are answered once: an answer is kept until the driver has acknowledged it
- * (DriverToHead.answered), and a request that is sent again after a reconnect finds its
- * operation or its answer.
+ * Requests are carried out once and answered once, also if its link breaks meanwhile
+ * (wire/link/requests.h).
  *
  * A worker that asks its head for something is a driver that makes no clusters: its link
  * tells who it is (DriverHello.worker).
@@ -25,12 +24,11 @@
 #define MS_HEAD_DRIVERS_DRIVER_H
 
 #include "base/error.h"
-#include "base/list.h"
-#include "base/map.h"
 #include "cluster/registry.h"
 #include "io/loop.h"
 #include "proto/muster.pb-c.h"
-#include "wire/link.h"
+#include "wire/link/link.h"
+#include "wire/link/requests.h"
 
 #include <stdbool.h>
 
@@ -52,8 +50,8 @@ struct ms_driver {
     bool suspect;
     struct ms_link *wire;
     Muster__DriverHello *hello; /* NULL while EXPECTED */
-    struct ms_map ops;          /* request -> operation */
-    struct ms_list kept;        /* answers */
+    struct ms_replies replies;  /* to its requests */
+    unsigned running;           /* operations of it that have not completed */
     struct ms_timer grace;
     uint64_t goodbye; /* the request to be answered when its clusters are gone */
     bool over;        /* all of it is gone; only the link is left */

@@ -1,5 +1,5 @@
+/* driver_ask.c - what a driver asks, and its answers */
 #include "base/cleanup.h"
-#include "base/proto.h"
 #include "head/answer.h"
 #include "head/drivers/driver_impl.h"
 #include "head/op.h"
@@ -7,40 +7,6 @@
 #include "head/verbs.h"
 
 #include <errno.h>
-#include <string.h>
-
-/* An answer that may have to be given once more. */
-struct kept {
-    struct ms_list link; /* driver->kept, in no order */
-    Muster__HeadToDriver *answer;
-};
-
-static void kept_destroy(struct kept *k)
-{
-    ms_list_remove(&k->link);
-    muster__head_to_driver__free_unpacked(k->answer, NULL);
-    free(k);
-}
-
-void ms_driver_forget_answers(struct ms_driver *d, uint64_t upto)
-{
-    ms_list_each (k, &d->kept, struct kept, link)
-        if (k->answer->request <= upto)
-            kept_destroy(k);
-}
-
-static void keep(struct ms_driver *d, const Muster__HeadToDriver *m)
-{
-    struct kept *k = calloc(1, sizeof *k);
-
-    if (!k)
-        return;
-    k->answer = (Muster__HeadToDriver *)ms_proto_copy(&m->base);
-    if (k->answer)
-        ms_list_add_tail(&d->kept, &k->link);
-    else
-        free(k);
-}
 
 /* ---- answers --------------------------------------------------------------------- */
 
@@ -51,18 +17,33 @@ static bool is_question(const Muster__DriverToHead *wanted)
     return v && v->is_question;
 }
 
+static void send_reply(struct ms_driver *d, const struct ms_reply *kept)
+{
+    if (d->wire)
+        ms_link_send_packed(d->wire, kept->data, kept->len);
+}
+
+static void send_answer(struct ms_driver *d, const Muster__HeadToDriver *m)
+{
+    const struct ms_reply *kept = ms_replies_keep(&d->replies, m->request, &m->base);
+
+    if (kept)
+        send_reply(d, kept);
+    else if (d->wire)
+        ms_link_send(d->wire, &m->base);
+}
+
 static void on_done(struct ms_head_op *op)
 {
     struct ms_driver *d = op->driver;
     struct ms_answer a;
 
-    ms_map_remove(&d->ops, op->request);
+    d->running--;
     ms_answer_init(&a, op);
-    a.message.request = op->request;
-    if (d->state != MS_DRIVER_ENDING && !is_question(op->wanted))
-        keep(d, &a.message);
-    if (d->wire)
-        ms_link_send(d->wire, &a.message.base);
+    a.message.request = op->request.number;
+    if (is_question(op->wanted))
+        ms_replies_forget(&d->replies, op->request.number);
+    send_answer(d, &a.message);
     ms_driver_op_gone(d);
 }
 
@@ -83,41 +64,39 @@ static void refuse(struct ms_driver *d, uint64_t request, int code, const char *
 
 /* ---- requests -------------------------------------------------------------------- */
 
-/* True if it was sent before: its answer is there, or will come. */
-static bool is_known(struct ms_driver *d, uint64_t request)
-{
-    if (ms_map_find(&d->ops, request))
-        return true;
-    /* The analyzer does not see that what was freed was removed.
-     * NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
-    ms_list_each (k, &d->kept, struct kept, link)
-        if (k->answer->request == request) {
-            if (d->wire)
-                ms_link_send(d->wire, &k->answer->base);
-            return true;
-        }
-    return false;
-}
-
 static void begin(struct ms_driver *d, Muster__DriverToHead *m)
 {
     struct ms_head_op *op = ms_head_op_create(d->head);
 
-    if (!op || ms_map_add(&d->ops, m->request, op) < 0) {
+    if (!op) {
+        ms_replies_forget(&d->replies, m->request);
         refuse(d, m->request, -ENOMEM, "out of memory");
         muster__driver_to_head__free_unpacked(m, NULL);
-        if (op)
-            ms_head_op_fail(op, -ENOMEM, "out of memory");
-        ms_head_op_unref(op);
         return;
     }
+    d->running++;
     op->wanted = m;
-    op->request = m->request;
+    op->request.number = m->request;
     op->asker = ms_driver_worker(d) ? MS_ASKER_WORKER : MS_ASKER_DRIVER;
     op->driver = d;
     op->on_done = on_done;
     ms_head_request_run(op);
     ms_head_op_unref(op);
+}
+
+/* A request: carried out if it is new, answered again if it was. */
+static void take(struct ms_driver *d, Muster__DriverToHead **m)
+{
+    const struct ms_reply *kept = NULL;
+    uint64_t id;
+    int rc = ms_replies_begin(&d->replies, (*m)->request, &id, &kept);
+
+    if (rc > 0)
+        begin(d, MS_TAKE(*m));
+    else if (rc < 0)
+        refuse(d, (*m)->request, -ENOMEM, "out of memory");
+    else if (kept)
+        send_reply(d, kept);
 }
 
 bool ms_driver_read(struct ms_driver *d, const uint8_t *body, size_t len)
@@ -126,8 +105,7 @@ bool ms_driver_read(struct ms_driver *d, const uint8_t *body, size_t len)
 
     if (!m)
         return false;
-    if (m->answered)
-        ms_driver_forget_answers(d, m->answered);
+    ms_replies_settle(&d->replies, m->answered, m->arrived, m->n_arrived);
     if (m->body_case == MUSTER__DRIVER_TO_HEAD__BODY_GOODBYE) {
         d->goodbye = m->request;
         ms_driver_end(d, ms_head_grace(m->goodbye->grace_ns));
@@ -136,8 +114,8 @@ bool ms_driver_read(struct ms_driver *d, const uint8_t *body, size_t len)
         return false;
     } else if (d->state == MS_DRIVER_ENDING) {
         refuse(d, m->request, -ESHUTDOWN, "this driver has ended");
-    } else if (!is_known(d, m->request)) {
-        begin(d, MS_TAKE(m));
+    } else {
+        take(d, &m);
     }
     if (m)
         muster__driver_to_head__free_unpacked(m, NULL);

@@ -20,7 +20,5 @@ void ms_driver_op_gone(struct ms_driver *d);
 
 /* A message from it; false: it is none. */
 bool ms_driver_read(struct ms_driver *d, const uint8_t *body, size_t len);
-/* Answers to requests up to this one are not kept any longer. */
-void ms_driver_forget_answers(struct ms_driver *d, uint64_t upto);
 
 #endif

@@ -1,3 +1,4 @@
+/* uplink.c - the link of a head that has joined another one: dialling, welcome, loss */
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "base/proto.h"
@@ -15,21 +16,6 @@
 #include <string.h>
 
 /* ---- the end of it --------------------------------------------------------------- */
-
-/* Nobody can say how they ended, but they do: agents miss the head too. */
-static void lose_workers(struct ms_uplink *u, const char *why)
-{
-    Muster__Exit exit = MUSTER__EXIT__INIT;
-    size_t at = 0;
-
-    exit.code = -1;
-    exit.detail = (char *)(uintptr_t)why;
-    while (u->living.count > 0) {
-        while (!u->living.slots[at].key)
-            at = (at + 1) % u->living.capacity;
-        ms_uplink_worker_exited(u, u->living.slots[at].key, &exit);
-    }
-}
 
 static void end_start(struct ms_uplink *u, const struct ms_error *why)
 {
@@ -54,7 +40,7 @@ void ms_uplink_lose(struct ms_uplink *u, const char *why)
     ms_timer_cancel(&u->redial);
     end_start(u, &u->why);
     ms_uplink_fail_open(u, &u->why);
-    lose_workers(u, u->why.text);
+    ms_uplink_lose_workers(u, u->why.text);
     if (had_started && !h->stop_op && h->on_agent_lost)
         h->on_agent_lost(h->arg, u->why.text);
     if (h->stop_op)
@@ -257,7 +243,7 @@ static void on_stop_timer(void *arg)
 
     if (!op)
         return;
-    ms_map_remove(&u->open, op->request);
+    ms_requests_remove(&u->requests, &op->request);
     ms_head_op_succeed(op, NULL);
 }
 
@@ -272,13 +258,12 @@ static int uplink_init(struct ms_head *h,
     if (!u)
         return ms_error_sys(err, -ENOMEM, "cannot join");
     u->head = h;
-    u->last_request = 1; /* the hello */
     u->tls = a->tls;
     u->addresses = strdup(a->addresses);
     u->hello = hello_message(o);
-    ms_map_init(&u->open);
-    ms_map_init(&u->living);
-    ms_map_init(&u->dead);
+    ms_requests_init(&u->requests);
+    u->requests.last = 1; /* the hello */
+    ms_map_init(&u->workers);
     ms_list_init(&u->groups);
     if (!u->addresses || !u->hello ||
         ms_timer_init(&u->redial, h->loop, on_redial, u) < 0 ||
@@ -294,9 +279,9 @@ void ms_uplink_destroy(struct ms_uplink *u)
     ms_timer_finish(&u->redial);
     ms_timer_finish(&u->stop_timer);
     ms_link_destroy(u->wire);
-    ms_map_finish(&u->open);
-    ms_map_finish(&u->living);
-    ms_map_finish(&u->dead);
+    ms_requests_finish(&u->requests);
+    ms_uplink_forget_ends(u);
+    ms_map_finish(&u->workers);
     ms_uplink_forget_groups(u);
     if (u->hello)
         muster__driver_to_head__free_unpacked(u->hello, NULL);
@@ -313,17 +298,17 @@ void ms_uplink_stop_run(struct ms_head_op *op)
     Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
     h->stop_op = op;
-    m.request = ++u->last_request;
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_GOODBYE;
     m.goodbye = &goodbye;
     goodbye.grace_ns = (uint64_t)op->grace_ns;
-    if (u->state != MS_UPLINK_READY || ms_link_send(u->wire, &m.base) < 0 ||
-        ms_map_add(&u->open, m.request, op) < 0) {
+    if (u->state == MS_UPLINK_READY && ms_requests_add(&u->requests, &op->request) == 0)
+        m.request = op->request.number;
+    if (!m.request || ms_link_send(u->wire, &m.base) < 0) {
+        ms_requests_remove(&u->requests, &op->request);
         h->stop_op = NULL;
         ms_head_op_succeed(op, NULL);
         return;
     }
-    op->request = m.request;
     ms_timer_set(&u->stop_timer, ms_deadline_ns(MS_STOP_GRACE_NS, op->grace_ns));
 }
 

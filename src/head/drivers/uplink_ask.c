@@ -1,3 +1,4 @@
+/* uplink_ask.c - what a head that has joined another asks it, and the answers */
 #include "base/cleanup.h"
 #include "head/answer.h"
 #include "head/drivers/uplink_impl.h"
@@ -11,29 +12,32 @@
 
 /* ---- asking ---------------------------------------------------------------------- */
 
-/* All answers up to this one have come. */
-static uint64_t answered(const struct ms_uplink *u)
+static struct ms_head_op *op_of(struct ms_pending *p)
 {
-    uint64_t lowest = u->last_request + 1;
-    const struct ms_head_op *op;
-    size_t at = 0;
-
-    while ((op = ms_map_next(&u->open, &at)))
-        if (op->request < lowest)
-            lowest = op->request;
-    return lowest - 1;
+    return MS_CONTAINER(p, struct ms_head_op, request);
 }
 
 static int send(struct ms_uplink *u, struct ms_head_op *op)
 {
-    op->wanted->answered = answered(u);
-    return ms_link_send(u->wire, &op->wanted->base);
+    struct ms_requests *r = &u->requests;
+    int rc;
+
+    op->wanted->answered = ms_requests_watermark(r);
+    op->wanted->n_arrived = r->arrived_count;
+    op->wanted->arrived = r->arrived;
+    rc = ms_link_send(u->wire, &op->wanted->base);
+    op->wanted->n_arrived = 0;
+    op->wanted->arrived = NULL; /* it is not the message's */
+    if (rc == 0)
+        ms_requests_told(r);
+    return rc;
 }
 
 /* Whatever way it ends. */
 static void on_failed(struct ms_head_op *op)
 {
-    ms_map_remove(&op->head->uplink->open, op->request);
+    ms_requests_remove(&op->head->uplink->requests, &op->request);
+    ms_uplink_forget_ends(op->head->uplink);
 }
 
 void ms_uplink_ask_run(struct ms_head_op *op)
@@ -45,11 +49,11 @@ void ms_uplink_ask_run(struct ms_head_op *op)
         ms_head_op_fail_with(op, &u->why);
         return;
     }
-    op->request = op->wanted->request = ++u->last_request;
-    if (ms_map_add(&u->open, op->request, op) < 0) {
+    if (ms_requests_add(&u->requests, &op->request) < 0) {
         ms_head_op_fail(op, -ENOMEM, "out of memory");
         return;
     }
+    op->wanted->request = op->request.number;
     op->on_failed = on_failed;
     if (u->state == MS_UPLINK_READY)
         rc = send(u, op);
@@ -59,22 +63,14 @@ void ms_uplink_ask_run(struct ms_head_op *op)
 
 void ms_uplink_fail_open(struct ms_uplink *u, const struct ms_error *why)
 {
-    struct ms_head_op *op;
-    size_t at;
+    while (!ms_list_is_empty(&u->requests.open)) {
+        struct ms_head_op *op =
+            op_of(ms_list_first(&u->requests.open, struct ms_pending, link));
 
-    for (at = 0; (op = ms_map_next(&u->open, &at)); at = 0) {
-        ms_map_remove(&u->open, op->request);
+        ms_requests_remove(&u->requests, &op->request);
         if (op != u->head->stop_op)
             ms_head_op_fail_with(op, why);
     }
-}
-
-static int by_request(const void *a, const void *b)
-{
-    const struct ms_head_op *x = *(const struct ms_head_op *const *)a;
-    const struct ms_head_op *y = *(const struct ms_head_op *const *)b;
-
-    return x->request < y->request ? -1 : x->request > y->request;
 }
 
 /* Another process of the head may have begun this one: what there is of it ends first.
@@ -84,7 +80,7 @@ static void begin_anew(struct ms_uplink *u, const struct ms_head_op *op)
     Muster__DestroyCluster destroy = MUSTER__DESTROY_CLUSTER__INIT;
     Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
-    m.request = ++u->last_request;
+    m.request = ++u->requests.last;
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_DESTROY;
     m.destroy = &destroy;
     destroy.name = op->wanted->create->spec->name;
@@ -94,49 +90,20 @@ static void begin_anew(struct ms_uplink *u, const struct ms_head_op *op)
 
 void ms_uplink_resend(struct ms_uplink *u, bool is_new)
 {
-    MS_CLEANUP(ms_cleanup_free)
-    struct ms_head_op **open = calloc(u->open.count + 1, sizeof(struct ms_head_op *));
-    struct ms_head_op *op;
-    size_t count = 0, at = 0;
-
     if (is_new)
         ms_uplink_restore_groups(u);
-    while (open && (op = ms_map_next(&u->open, &at)))
-        if (op->wanted)
-            open[count++] = op;
-    if (open)
-        qsort(open, count, sizeof *open, by_request);
-    for (size_t i = 0; i < count; i++) {
-        if (is_new && open[i]->wanted->body_case == MUSTER__DRIVER_TO_HEAD__BODY_CREATE)
-            begin_anew(u, open[i]);
-        send(u, open[i]);
+    ms_list_each (p, &u->requests.open, struct ms_pending, link) {
+        struct ms_head_op *op = op_of(p);
+
+        if (!op->wanted)
+            continue; /* the goodbye goes with its link */
+        if (is_new && op->wanted->body_case == MUSTER__DRIVER_TO_HEAD__BODY_CREATE)
+            begin_anew(u, op);
+        send(u, op);
     }
 }
 
 /* ---- answers --------------------------------------------------------------------- */
-
-static void has_come(struct ms_uplink *u, uint64_t uid)
-{
-    if (!ms_map_find(&u->dead, uid))
-        (void)ms_map_add(&u->living, uid, u);
-}
-
-static void created(struct ms_uplink *u, const Muster__ClusterStatus *c)
-{
-    for (size_t i = 0; i < c->n_workers; i++)
-        has_come(u, c->workers[i]->uid);
-}
-
-void ms_uplink_worker_exited(struct ms_uplink *u,
-                             uint64_t uid,
-                             const Muster__Exit *exit)
-{
-    struct ms_head *h = u->head;
-
-    ms_map_remove(&u->living, uid);
-    if (uid && ms_map_add(&u->dead, uid, u) != -EEXIST && h->on_exit)
-        h->on_exit(h->arg, uid, exit);
-}
 
 /* Takes what workers said out of the answer. */
 static void fail(struct ms_head_op *op, Muster__HeadToDriver *m)
@@ -165,14 +132,20 @@ static void succeed(struct ms_head_op *op, Muster__HeadToDriver *m)
 
 static void on_answer(struct ms_uplink *u, Muster__HeadToDriver *m)
 {
-    struct ms_head_op *op = ms_map_remove(&u->open, m->request);
+    struct ms_pending *p = ms_requests_find(&u->requests, m->request);
+    struct ms_head_op *op;
 
-    if (!op)
+    if (!p)
         return; /* nobody waits for it any more, or it has come twice */
+    ms_requests_remove(&u->requests, p);
+    op = op_of(p);
     op->on_failed = NULL;
     if (op == u->head->stop_op)
         u->head->stop_op = NULL;
     ms_uplink_note_group(u, op->wanted, m);
+    if (op->wanted && m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_CREATED)
+        ms_uplink_workers_named(u, op->wanted, m->created);
+    ms_uplink_forget_ends(u);
     if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_FAILURE)
         fail(op, m);
     else
@@ -186,10 +159,9 @@ bool ms_uplink_read(struct ms_uplink *u, const uint8_t *body, size_t len)
 
     if (!m)
         return false;
-    if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_CREATED)
-        created(u, m->created);
     if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_EXITED && m->exited->exit)
-        ms_uplink_worker_exited(u, m->exited->uid, m->exited->exit);
+        (m->request ? ms_uplink_worker_asked
+                    : ms_uplink_worker_exited)(u, m->exited->uid, m->exited->exit);
     if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_CHANGED)
         atomic_fetch_add(&h->changes, 1);
     if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_WELCOME)

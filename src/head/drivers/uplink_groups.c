@@ -1,4 +1,4 @@
-/* Groups that we have: a head that was started again learns of them from us. */
+/* uplink_groups.c - the placement groups of a driver, for a head that was started again */
 #include "base/cleanup.h"
 #include "base/proto.h"
 #include "head/drivers/uplink_impl.h"
@@ -89,7 +89,7 @@ void ms_uplink_restore_groups(struct ms_uplink *u)
 
         restore.group = k->group;
         restore.status = k->status;
-        m.request = ++u->last_request;
+        m.request = ++u->requests.last;
         m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RESTORE_GROUP;
         m.restore_group = &restore;
         ms_link_send(u->wire, &m.base);

@@ -2,10 +2,9 @@
  *
  *   DIALLING -> GREETING -> READY -> DIALLING ...   -> LOST
  *
- * Requests have numbers that grow by one and are sent when READY; those without an answer
- * are sent again after a reconnect, in order. The head tells by its id whether it is the
- * same process as before: that one knows what it has carried out (driver.h), another one
- * does not.
+ * Requests (wire/link/requests.h) are sent when READY. The head tells by its id whether it
+ * is the same process as before: that one knows what it has carried out (driver.h), another
+ * one does not.
  */
 #ifndef MS_HEAD_DRIVERS_UPLINK_IMPL_H
 #define MS_HEAD_DRIVERS_UPLINK_IMPL_H
@@ -16,8 +15,9 @@
 #include "head/drivers/uplink.h"
 #include "io/loop.h"
 #include "proto/muster.pb-c.h"
-#include "wire/link.h"
-#include "wire/tls.h"
+#include "wire/link/link.h"
+#include "wire/link/requests.h"
+#include "wire/transport/tls.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,12 +36,10 @@ struct ms_uplink {
     enum ms_tls_mode tls;
     Muster__DriverToHead *hello;
     struct ms_link *wire;
-    uint64_t head_id;   /* that welcomed us last; 0: none has */
-    struct ms_map open; /* request -> operation */
-    uint64_t last_request;
-    struct ms_map living;  /* uids of workers that we may hear of; values nothing */
-    struct ms_map dead;    /* uids of those whose end was told */
-    struct ms_list groups; /* that we have; see uplink_groups.c */
+    uint64_t head_id;            /* that welcomed us last; 0: none has */
+    struct ms_requests requests; /* operations that the head has not answered */
+    struct ms_map workers;       /* uid -> what uplink_workers.c knows of it */
+    struct ms_list groups;       /* that we have; see uplink_groups.c */
     struct ms_head_op *start_op; /* until we are welcomed for the first time */
     struct ms_timer redial;      /* from outside of the link's own callbacks */
     struct ms_timer stop_timer;
@@ -54,9 +52,24 @@ void ms_uplink_resend(struct ms_uplink *u, bool is_new);
 /* A message from the head; false: it is none. */
 bool ms_uplink_read(struct ms_uplink *u, const uint8_t *body, size_t len);
 void ms_uplink_fail_open(struct ms_uplink *u, const struct ms_error *why);
+
+/* uplink_workers.c */
+/* The head tells an end; on_exit comes if it is news. */
 void ms_uplink_worker_exited(struct ms_uplink *u,
                              uint64_t uid,
                              const Muster__Exit *exit);
+/* The same, as the answer to an AskDeath: on_exit comes, whosever worker it is. */
+void ms_uplink_worker_asked(struct ms_uplink *u,
+                            uint64_t uid,
+                            const Muster__Exit *exit);
+/* An answer to `wanted` names the workers of a cluster. */
+void ms_uplink_workers_named(struct ms_uplink *u,
+                             const Muster__DriverToHead *wanted,
+                             const Muster__ClusterStatus *c);
+/* A request was answered or has failed: ends that no answer can name any more. */
+void ms_uplink_forget_ends(struct ms_uplink *u);
+/* Nobody can say how they ended, but they do: agents miss the head too. */
+void ms_uplink_lose_workers(struct ms_uplink *u, const char *why);
 
 /* uplink_groups.c */
 /* An answer that may be about a group. */

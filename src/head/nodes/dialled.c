@@ -314,30 +314,6 @@ static void tell_contexts(struct ms_node *n)
     }
 }
 
-static int by_request(const void *a, const void *b)
-{
-    const struct ms_ask *x = *(const struct ms_ask *const *)a;
-    const struct ms_ask *y = *(const struct ms_ask *const *)b;
-
-    return x->request < y->request ? -1 : x->request > y->request;
-}
-
-/* What it has not answered; it knows what it has begun. */
-static void ask_again(struct ms_node *n)
-{
-    MS_CLEANUP(ms_cleanup_free)
-    struct ms_ask **open = calloc(n->pending.count + 1, sizeof(struct ms_ask *));
-    struct ms_ask *a;
-    size_t count = 0, at = 0;
-
-    while (open && (a = ms_map_next(&n->pending, &at)))
-        open[count++] = a;
-    if (open)
-        qsort(open, count, sizeof *open, by_request);
-    for (size_t i = 0; i < count; i++)
-        ms_link_send(n->wire, &open[i]->message->base);
-}
-
 /* The same agent again: its link, and what was asked of it. */
 static void come_back(struct ms_node *n, struct ms_link *wire)
 {
@@ -373,7 +349,7 @@ int ms_dialled_attach(struct ms_head *h,
     ms_hello_welcome_agent(h, n);
     tell_contexts(n);
     take_reports(n, hello);
-    ask_again(n);
+    ms_node_ask_again(n);
     ms_drivers_tell_node(h, n);
     ms_head_node_has_come(h, n->name);
     return 0;

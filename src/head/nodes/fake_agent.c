@@ -3,7 +3,7 @@
 #include "head/nodes/test_steps.h"
 #include "io/loop.h"
 #include "proto/muster.pb-c.h"
-#include "wire/link.h"
+#include "wire/link/link.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include "io/loop.h"
 #include "proto/muster.pb-c.h"
 #include "wire/frame.h"
-#include "wire/link.h"
+#include "wire/link/link.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -6,7 +6,7 @@
 #ifndef MS_HEAD_NODES_FAR_AGENT_H
 #define MS_HEAD_NODES_FAR_AGENT_H
 
-#include "wire/tls.h"
+#include "wire/transport/tls.h"
 
 #include <stdbool.h>
 #include <stddef.h>

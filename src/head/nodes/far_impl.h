@@ -6,7 +6,7 @@
 #include "head/nodes/far_agent.h"
 #include "io/loop.h"
 #include "proto/muster.pb-c.h"
-#include "wire/link.h"
+#include "wire/link/link.h"
 
 #include <pthread.h>
 

@@ -14,6 +14,11 @@
 #include <stdio.h>
 #include <string.h>
 
+static struct ms_ask *ask_of(struct ms_pending *p)
+{
+    return MS_CONTAINER(p, struct ms_ask, request);
+}
+
 struct ms_node *ms_node_create(struct ms_head *h, const char *name)
 {
     struct ms_node *n = calloc(1, sizeof *n);
@@ -22,7 +27,9 @@ struct ms_node *ms_node_create(struct ms_head *h, const char *name)
         return NULL;
     n->head = h;
     snprintf(n->name, sizeof n->name, "%s", name);
-    ms_map_init(&n->pending);
+    ms_requests_init(&n->requests);
+    n->requests.last =
+        h->last_ask; /* its agent may know the numbers of an earlier one */
     ms_map_init(&n->contexts);
     ms_list_add_tail(&h->nodes, &n->link);
     return n;
@@ -30,18 +37,17 @@ struct ms_node *ms_node_create(struct ms_head *h, const char *name)
 
 void ms_node_destroy(struct ms_node *n)
 {
-    struct ms_ask *a;
-    size_t at;
-
     if (!n)
         return;
-    for (at = 0; (a = ms_map_next(&n->pending, &at)); at = 0)
-        ms_ask_destroy(a);
+    ms_list_each (p, &n->requests.open, struct ms_pending, link)
+        ms_ask_destroy(ask_of(p));
     ms_list_remove(&n->link);
     ms_timer_finish(&n->grace);
     ms_link_destroy(n->wire);
     ms_lent_destroy(n->lent);
-    ms_map_finish(&n->pending);
+    if (n->requests.last > n->head->last_ask)
+        n->head->last_ask = n->requests.last;
+    ms_requests_finish(&n->requests);
     ms_map_finish(&n->contexts);
     if (n->ready)
         muster__agent_ready__free_unpacked(n->ready, NULL);
@@ -91,7 +97,7 @@ int ms_node_check(const struct ms_node *n, struct ms_error *err)
 
 void ms_ask_destroy(struct ms_ask *a)
 {
-    ms_map_remove(&a->node->pending, a->request);
+    ms_requests_remove(&a->node->requests, &a->request);
     ms_list_remove(&a->link);
     if (a->message)
         muster__head_to_agent__free_unpacked(a->message, NULL);
@@ -108,20 +114,38 @@ ask_create(struct ms_node *n, struct ms_head_op *op, Muster__HeadToAgent *m)
     ms_list_init(&a->link);
     a->node = n;
     a->op = op;
-    a->request = m->request = n->last_request + 1;
-    if (ms_map_add(&n->pending, a->request, a) < 0) {
-        free(a);
-        return NULL;
-    }
-    ms_list_add_tail(&op->asks, &a->link);
     if (!n->lent)
         a->message = (Muster__HeadToAgent *)ms_proto_copy(&m->base);
-    if (!n->lent && !a->message) {
+    if ((!n->lent && !a->message) || ms_requests_add(&n->requests, &a->request) < 0) {
         ms_ask_destroy(a);
         return NULL;
     }
-    n->last_request = a->request;
+    ms_list_add_tail(&op->asks, &a->link);
     return a;
+}
+
+/* Send `m`, which is what was asked, or its copy. */
+static int ask_send(struct ms_ask *a, Muster__HeadToAgent *m)
+{
+    struct ms_requests *r = &a->node->requests;
+    int rc;
+
+    m->request = a->request.number;
+    m->answered = ms_requests_watermark(r);
+    m->n_arrived = r->arrived_count;
+    m->arrived = r->arrived;
+    rc = ms_link_send(a->node->wire, &m->base);
+    m->n_arrived = 0;
+    m->arrived = NULL; /* it is not the message's */
+    if (rc == 0)
+        ms_requests_told(r);
+    return rc;
+}
+
+void ms_node_ask_again(struct ms_node *n)
+{
+    ms_list_each (p, &n->requests.open, struct ms_pending, link)
+        ask_send(ask_of(p), ask_of(p)->message);
 }
 
 int ms_node_ask(struct ms_node *n,
@@ -139,7 +163,7 @@ int ms_node_ask(struct ms_node *n,
         return ms_error_sys(err, -ENOMEM, "cannot ask the agent on node %s", n->name);
     if (!n->wire)
         return 0; /* it is away: when it comes back */
-    rc = ms_link_send(n->wire, &m->base);
+    rc = ask_send(a, m);
     if (rc == 0 || (!n->lent && rc != -ENOMEM && rc != -ENOBUFS && rc != -EMSGSIZE))
         return 0; /* or its link has just broken: when it comes back */
     ms_ask_destroy(a);
@@ -185,14 +209,16 @@ static void refuse(struct ms_ask *a, const struct ms_error *why)
 
 static void on_answer(struct ms_node *n, Muster__AgentToHead *m)
 {
-    struct ms_ask *a = m->request ? ms_map_find(&n->pending, m->request) : NULL;
+    struct ms_pending *p = ms_requests_find(&n->requests, m->request);
     struct ms_error why = {0};
     struct ms_head_op *op;
+    struct ms_ask *a;
 
-    if (!a) { /* nobody waits for it any more */
+    if (!p) { /* nobody waits for it any more */
         ms_head_stop_unwanted(n, m);
         return;
     }
+    a = ask_of(p);
     if (m->body_case == MUSTER__AGENT_TO_HEAD__BODY_FAILURE) {
         ms_error_set(&why,
                      failure_code(m->failure),
@@ -282,8 +308,6 @@ bool ms_node_read(struct ms_node *n, const uint8_t *body, size_t len)
 void ms_node_is_gone(struct ms_node *n, const char *why)
 {
     struct ms_error err = {0};
-    struct ms_ask *a;
-    size_t at;
 
     if (n->state == MS_NODE_GONE)
         return;
@@ -293,8 +317,8 @@ void ms_node_is_gone(struct ms_node *n, const char *why)
     ms_link_destroy(MS_TAKE(n->wire));
     ms_error_set(&err, -EPIPE, "%s", why);
     ms_head_workers_lost(n->head, n, why);
-    for (at = 0; (a = ms_map_next(&n->pending, &at)); at = 0)
-        refuse(a, &err);
+    while (!ms_list_is_empty(&n->requests.open))
+        refuse(ask_of(ms_list_first(&n->requests.open, struct ms_pending, link)), &err);
     ms_head_ports_lost(n->head, n);
     ms_place_node_gone(n->head, n);
 }

@@ -22,7 +22,8 @@
 #include "base/map.h"
 #include "io/loop.h"
 #include "proto/muster.pb-c.h"
-#include "wire/link.h"
+#include "wire/link/link.h"
+#include "wire/link/requests.h"
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -46,8 +47,7 @@ struct ms_node {
                              * for a moment it may say why */
     struct ms_link *wire;
 
-    struct ms_map pending; /* request -> ms_ask */
-    uint64_t last_request;
+    struct ms_requests requests; /* ms_ask: what it has not answered */
     struct ms_map contexts; /* drivers whose context it has; the values are nothing */
 
     pid_t pid; /* of the agent */
@@ -66,7 +66,7 @@ struct ms_ask {
     struct ms_list link; /* op->asks */
     struct ms_head_op *op;
     struct ms_node *node;
-    uint64_t request;
+    struct ms_pending request;
     Muster__HeadToAgent *message; /* kept for a node that may come back */
 };
 
@@ -93,6 +93,8 @@ int ms_node_ask(struct ms_node *n,
                 struct ms_error *err);
 /* Say without an answer. -EPIPE: there is nobody now. */
 int ms_node_tell(struct ms_node *n, Muster__HeadToAgent *m);
+/* What it has not answered, once more; it knows what it has begun. */
+void ms_node_ask_again(struct ms_node *n);
 /* The operation has completed: nobody waits for this any more. */
 void ms_ask_destroy(struct ms_ask *a);
 

@@ -95,7 +95,8 @@ static void test_one_of_several(void **state)
     assert_int_equal(m->body_case, MUSTER__DRIVER_TO_HEAD__BODY_KV_DELETE);
     assert_string_equal(m->kv_delete->key, "k");
     assert_prints(&m->base,
-                  "{\"request\": 0, \"kv_delete\": {\"key\": \"k\"}, \"answered\": 0}");
+                  "{\"request\": 0, \"kv_delete\": {\"key\": \"k\"}, \"answered\": 0,"
+                  " \"arrived\": []}");
     muster__driver_to_head__free_unpacked(m, NULL);
     refused(&muster__driver_to_head__descriptor,
             "{\"kv_delete\": {\"key\": \"k\"}, \"kv_get\": {\"key\": \"k\"}}");

@@ -16,7 +16,7 @@
 #include "head/verbs.h"
 #include "io/http_json.h"
 #include "io/http_token.h"
-#include "wire/client.h"
+#include "wire/client/client.h"
 
 struct ms_rest {
     struct ms_head *head;

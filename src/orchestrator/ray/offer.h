@@ -6,7 +6,7 @@
  * it listens, by one line in its job's log, which only the job writes and which everybody
  * can read as well. Both derive the same 32 bytes from their own private key and the
  * other's public one; who only reads cannot. Those are the secret of Muster's wire
- * between the two (wire/tls.h, wire/handshake.h), for this job alone.
+ * between the two (wire/transport/tls.h, wire/handshake.h), for this job alone.
  *
  * Pure, but for the random numbers of new keys.
  */

@@ -3,8 +3,8 @@
 
 #include "io/addr.h"
 #include "proto/muster.pb-c.h"
-#include "wire/link.h"
-#include "wire/server.h"
+#include "wire/link/link.h"
+#include "wire/server/server.h"
 
 #include <errno.h>
 #include <openssl/crypto.h>

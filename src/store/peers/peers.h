@@ -25,7 +25,7 @@
 #define MS_STORE_PEERS_H
 
 #include "store/server/state.h"
-#include "wire/link.h"
+#include "wire/link/link.h"
 
 struct ms_store_peer;
 

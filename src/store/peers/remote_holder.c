@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
-#include "wire/server.h"
+#include "wire/server/server.h"
 
 #include <errno.h>
 #include <stdlib.h>

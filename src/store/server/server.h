@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "io/loop.h"
 #include "proto/muster.pb-c.h"
-#include "wire/tls.h"
+#include "wire/transport/tls.h"
 
 struct ms_store;
 

@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "proto/muster.pb-c.h"
-#include "wire/server.h"
+#include "wire/server/server.h"
 
 #include <jansson.h>
 

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "muster/worker.h"
-#include "wire/server.h"
+#include "wire/server/server.h"
 #include "worker/host.h"
 
 #include <stdatomic.h>

@@ -1,0 +1,399 @@
+#include "base/clock.h"
+#include "wire/client/client_impl.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+/* ---- failures made here ---------------------------------------------------------- */
+
+uint8_t *ms_failure_pack(Muster__Failure__Kind kind,
+                         const char *where,
+                         const char *text,
+                         const Muster__Exit *exit,
+                         size_t *len)
+{
+    Muster__Failure f;
+    uint8_t *body;
+
+    muster__failure__init(&f);
+    f.kind = kind;
+    f.where = (char *)(uintptr_t)where;
+    f.message = (char *)(uintptr_t)text;
+    f.exit = (Muster__Exit *)(uintptr_t)exit;
+    *len = muster__failure__get_packed_size(&f);
+    body = malloc(*len ? *len : 1);
+    if (body)
+        muster__failure__pack(&f, body);
+    else
+        *len = 0;
+    return body;
+}
+
+void ms_call_fail(struct ms_call *c, Muster__Failure__Kind kind, const char *text)
+{
+    size_t len;
+    uint8_t *body = ms_failure_pack(kind, c->peer->label, text, NULL, &len);
+
+    /* without memory the failure is an empty one: still a failure */
+    ms_call_complete(c, MS_KIND_ERROR, MS_CODEC_PROTO, body, len);
+}
+
+/* ---- life ------------------------------------------------------------------------ */
+
+struct ms_call *ms_call_ref(struct ms_call *c)
+{
+    atomic_fetch_add(&c->refs, 1);
+    return c;
+}
+
+void ms_call_unref(struct ms_call *c)
+{
+    struct ms_peer *p;
+
+    if (!c || atomic_fetch_sub(&c->refs, 1) != 1)
+        return;
+    p = c->peer;
+    ms_list_each (i, &c->items, struct item, link) {
+        if (i->stored)
+            p->client->on_stored_drop(i->stored);
+        free(i->body);
+        free(i);
+    }
+    if (c->stored)
+        p->client->on_stored_drop(c->stored);
+    ms_notices_free(c);
+    free(c->request);
+    free(c->body);
+    free(c);
+    ms_peer_unref(p);
+}
+
+struct ms_peer *ms_call_peer(struct ms_call *c)
+{
+    return c->peer;
+}
+
+/* In a forked child calls of the parent stay open for ever, unless somebody looks. */
+static void settle_forgotten(struct ms_call *c)
+{
+    struct ms_peer *p = c->peer;
+
+    if (c->done || p->state != PEER_DEAD)
+        return;
+    c->done = true;
+    c->kind = MS_KIND_ERROR;
+    c->reply_codec = MS_CODEC_PROTO;
+    c->body = malloc(p->failure_len ? p->failure_len : 1);
+    c->len = c->body ? p->failure_len : 0;
+    if (c->len)
+        memcpy(c->body, p->failure, c->len);
+}
+
+bool ms_call_is_done(struct ms_call *c)
+{
+    bool done;
+
+    pthread_mutex_lock(&c->peer->lock);
+    settle_forgotten(c);
+    done = c->done;
+    pthread_mutex_unlock(&c->peer->lock);
+    return done;
+}
+
+/* ---- completing ------------------------------------------------------------------ */
+
+void ms_waiter_wake(struct waiter *w)
+{
+    if (!atomic_exchange(&w->asleep, 0))
+        return;
+    /* with the lock held: it cannot be gone */
+    syscall(SYS_futex, &w->asleep, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+static void tell(struct ms_call *c)
+{
+    ms_notices_put(c);
+    ms_list_each (w, &c->peer->waiters, struct waiter, link)
+        if (w->call == c)
+            ms_waiter_wake(w);
+}
+
+void ms_call_complete(
+    struct ms_call *c, uint8_t kind, uint8_t codec, uint8_t *body, size_t len)
+{
+    assert(!c->done);
+    c->done = true;
+    c->kind = kind;
+    c->reply_codec = codec;
+    c->body = body;
+    c->len = len;
+    if (kind == MS_KIND_REPLY && codec == MS_CODEC_STORED && c->peer->client->on_stored)
+        c->stored = c->peer->client->on_stored(c->peer->client->arg, body, len);
+    if (c->on_end)
+        c->on_end(c->end_arg);
+    free(c->request);
+    c->request = NULL;
+    atomic_fetch_sub(&c->peer->client->outstanding, 1);
+    tell(c);
+}
+
+int ms_call_add_item(struct ms_call *c, struct ms_message *m)
+{
+    struct item *i = calloc(1, sizeof *i);
+
+    if (!i)
+        return -ENOMEM;
+    i->codec = m->head.codec;
+    i->len = m->len;
+    i->body = ms_message_take(m);
+    if (!i->body) {
+        free(i);
+        return -ENOMEM;
+    }
+    if (i->codec == MS_CODEC_STORED && c->peer->client->on_stored)
+        i->stored = c->peer->client->on_stored(c->peer->client->arg, i->body, i->len);
+    ms_list_add_tail(&c->items, &i->link);
+    c->arrived++;
+    tell(c);
+    return 0;
+}
+
+/* Take it out of the open ones and tell the worker. */
+static void give_up(struct ms_call *c, Muster__Failure__Kind kind, const char *text)
+{
+    struct ms_frame head = {.kind = MS_KIND_CANCEL, .call_id = c->id};
+    struct ms_peer *p = c->peer;
+
+    ms_map_remove(&p->pending, c->id);
+    if (p->conn ? ms_peer_send(p, &head, NULL, 0) == 0 : c->sent)
+        ms_late_add(p, c);
+    ms_call_fail(c, kind, text);
+    ms_peer_hand_over(p);
+    ms_peer_drop_call(p, c);
+}
+
+static void expire(struct ms_call *c)
+{
+    give_up(c,
+            MUSTER__FAILURE__KIND__DEADLINE,
+            "no answer before the call's deadline; the method may still be running");
+}
+
+void ms_call_cancel(struct ms_call *c)
+{
+    struct ms_peer *p = c->peer;
+
+    pthread_mutex_lock(&p->lock);
+    settle_forgotten(c);
+    if (!c->done)
+        give_up(c, MUSTER__FAILURE__KIND__CANCELLED, "cancelled by the caller");
+    ms_peer_unlock(p);
+}
+
+int64_t ms_calls_expire(struct ms_peer *p, int64_t now_ns)
+{
+    int64_t next_ns = MS_NEVER;
+    struct ms_list expired;
+    struct ms_call *c;
+    size_t at = 0;
+
+    ms_list_init(&expired);
+    while ((c = ms_map_next(&p->pending, &at))) {
+        if (c->deadline_ns <= now_ns)
+            ms_list_add_tail(&expired, &c->link);
+        else if (c->deadline_ns < next_ns)
+            next_ns = c->deadline_ns;
+    }
+    while (!ms_list_is_empty(&expired)) {
+        c = ms_list_first(&expired, struct ms_call, link);
+        ms_list_remove(&c->link);
+        expire(c);
+    }
+    return next_ns;
+}
+
+void ms_call_let_go(struct ms_call *c)
+{
+    struct ms_peer *p = c->peer;
+
+    pthread_mutex_lock(&p->lock);
+    if (!c->done) {
+        ms_client_wake_at(p->client, c->deadline_ns);
+        ms_peer_hand_over(p);
+    }
+    ms_peer_unlock(p);
+}
+
+/* ---- waiting --------------------------------------------------------------------- */
+
+static bool has_news(const struct ms_call *c)
+{
+    return c->done || !ms_list_is_empty(&c->items);
+}
+
+/* Sleep until ms_waiter_wake: 0 (also for nothing), -ETIMEDOUT, -EINTR. */
+static int sleep_until(struct waiter *w, int64_t until_ns)
+{
+    struct ms_peer *p = w->call->peer;
+    struct timespec at = {.tv_sec = until_ns / MS_NS_PER_S,
+                          .tv_nsec = until_ns % MS_NS_PER_S};
+    long rc;
+
+    atomic_store(&w->asleep, 1);
+    ms_peer_unlock(p);
+    /* an absolute time of CLOCK_MONOTONIC; a condition would sleep through signals */
+    rc = syscall(SYS_futex,
+                 &w->asleep,
+                 FUTEX_WAIT_BITSET_PRIVATE,
+                 1,
+                 until_ns == MS_NEVER ? NULL : &at,
+                 NULL,
+                 FUTEX_BITSET_MATCH_ANY);
+    if (rc < 0)
+        rc = errno == EAGAIN ? 0 : -errno;
+    pthread_mutex_lock(&p->lock);
+    atomic_store(&w->asleep, 0);
+    return (int)rc;
+}
+
+/* Read in person, or wait for whoever reads. */
+static int wait_step(struct waiter *w, int64_t until_ns)
+{
+    struct ms_peer *p = w->call->peer;
+
+    if (p->reading || !p->conn)
+        return sleep_until(w, until_ns);
+    return ms_peer_read(p, w->call, until_ns);
+}
+
+int ms_call_wait(struct ms_call *c, int64_t until_ns)
+{
+    struct ms_peer *p = c->peer;
+    struct waiter w = {.call = c};
+    int rc = 0;
+
+    pthread_mutex_lock(&p->lock);
+    settle_forgotten(c);
+    ms_list_add_tail(&p->waiters, &w.link);
+    while (rc == 0 && !has_news(c)) {
+        bool own = c->deadline_ns <= until_ns;
+
+        rc = wait_step(&w, own ? c->deadline_ns : until_ns);
+        if (rc == -ETIMEDOUT && own && !has_news(c))
+            expire(c);
+    }
+    if (has_news(c))
+        rc = 0;
+    ms_list_remove(&w.link);
+    ms_peer_hand_over(p);
+    if (!c->done)
+        ms_client_wake_at(p->client, c->deadline_ns);
+    ms_peer_unlock(p);
+    return rc;
+}
+
+/* ---- results --------------------------------------------------------------------- */
+
+void ms_call_outcome(struct ms_call *c, struct ms_outcome *o)
+{
+    pthread_mutex_lock(&c->peer->lock);
+    *o = (struct ms_outcome){.kind = c->kind,
+                             .codec = c->reply_codec,
+                             .ends_stream = c->ends_stream,
+                             .body = c->body,
+                             .len = c->len};
+    pthread_mutex_unlock(&c->peer->lock);
+}
+
+uint8_t *ms_call_take_body(struct ms_call *c)
+{
+    uint8_t *body;
+
+    pthread_mutex_lock(&c->peer->lock);
+    body = MS_TAKE(c->body);
+    c->len = 0;
+    pthread_mutex_unlock(&c->peer->lock);
+    return body;
+}
+
+void *ms_call_take_stored(struct ms_call *c)
+{
+    void *stored;
+
+    pthread_mutex_lock(&c->peer->lock);
+    stored = MS_TAKE(c->stored);
+    pthread_mutex_unlock(&c->peer->lock);
+    return stored;
+}
+
+bool ms_call_has_items(struct ms_call *c)
+{
+    bool has;
+
+    pthread_mutex_lock(&c->peer->lock);
+    has = !ms_list_is_empty(&c->items);
+    pthread_mutex_unlock(&c->peer->lock);
+    return has;
+}
+
+static void send_credit(struct ms_call *c)
+{
+    struct ms_frame head = {
+        .kind = MS_KIND_CREDIT, .op = (uint16_t)c->consumed, .call_id = c->id};
+
+    if (c->done || c->consumed < MS_STREAM_WINDOW / 4 || !c->peer->conn)
+        return;
+    if (ms_peer_send(c->peer, &head, NULL, 0) == 0)
+        c->consumed = 0;
+}
+
+int ms_call_take_item(struct ms_call *c, uint8_t *codec, uint8_t **body, size_t *len)
+{
+    void *stored;
+    int rc = ms_call_take_stored_item(c, codec, body, len, &stored);
+
+    if (rc > 0 && stored)
+        c->peer->client->on_stored_drop(stored);
+    return rc;
+}
+
+int ms_call_take_stored_item(
+    struct ms_call *c, uint8_t *codec, uint8_t **body, size_t *len, void **stored)
+{
+    struct item *i = NULL;
+
+    pthread_mutex_lock(&c->peer->lock);
+    if (!ms_list_is_empty(&c->items)) {
+        i = ms_list_first(&c->items, struct item, link);
+        ms_list_remove(&i->link);
+        c->consumed++;
+        c->taken++;
+        send_credit(c);
+    }
+    ms_peer_unlock(c->peer);
+    if (!i)
+        return 0;
+    *codec = i->codec;
+    *body = i->body;
+    *len = i->len;
+    *stored = i->stored;
+    free(i);
+    return 1;
+}
+
+int ms_call_notify(struct ms_call *c, struct ms_inbox *i, uint64_t tag)
+{
+    int rc;
+
+    pthread_mutex_lock(&c->peer->lock);
+    settle_forgotten(c);
+    rc = ms_notice_add(c, i, tag, has_news(c));
+    if (!c->done)
+        ms_client_wake_at(c->peer->client, c->deadline_ns);
+    ms_peer_hand_over(c->peer);
+    ms_peer_unlock(c->peer);
+    return rc;
+}

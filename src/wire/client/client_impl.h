@@ -1,0 +1,288 @@
+/* client_impl.h - what the files of the client share
+ *
+ * client.c          the client: its peers, what the loop's thread does, the timer
+ * peer.c            a peer: life, methods, starting calls
+ * peer_conn.c       its connection: sending, losing, the end
+ * peer_connect.c    making it, again and again
+ * peer_attach.c     a new one: what is open goes on
+ * peer_successor.c  the next worker in its place
+ * peer_abandoned.c  answers to calls that were given up
+ * peer_keepalive.c  silence on the network
+ * peer_read.c       reading it: the role, and who takes it over
+ * call.c            a call: waiting, completing, items
+ * inbox.c           notifications
+ *
+ * A peer's lock guards the peer and its calls, but not the reading half of its
+ * connection, which belongs to whoever has set `reading`. The client's lock
+ * guards the list of peers and is never taken inside a peer's.
+ *
+ * Somebody always reads a connection that has open calls: a waiting thread, or
+ * else the loop (`armed`). Whoever stops reading says ms_peer_hand_over.
+ *
+ * What is unreferenced under a peer's lock goes to `garbage` and is freed by
+ * ms_peer_unlock, because the last call may hold the last reference to the
+ * peer; whoever locks a peer has a reference of its own.
+ */
+#ifndef MS_WIRE_CLIENT_CLIENT_IMPL_H
+#define MS_WIRE_CLIENT_CLIENT_IMPL_H
+
+#include "base/limits.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "wire/client/client.h"
+#include "wire/conn.h"
+#include "wire/dial.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { ACKS_MAX = 64, LABEL_MAX = 160, PROBLEM_MAX = 160 };
+
+struct ms_client {
+    struct ms_loop *loop;
+    struct ms_net net;
+    struct ms_spin *spin;
+    void (*ask_verdict)(void *arg, uint64_t uid);
+    void (*ask_successor)(void *arg, uint64_t uid);
+    void (*on_suspect)(void *arg, uint64_t uid, bool is_suspect);
+    void *(*on_stored)(void *arg, const uint8_t *body, size_t len);
+    void (*on_stored_drop)(void *token);
+    void *arg;
+    int64_t verdict_ns, grace_ns;
+    _Atomic unsigned refs; /* the owner, and each peer */
+    int epoll_fd, timer_fd;
+    struct ms_watch epoll_watch, timer_watch;
+    pthread_mutex_t timer_lock;
+    _Atomic int64_t wake_ns;      /* when the timer is set to fire */
+    int64_t due_ns;               /* the same, or when it was set if that is later */
+    _Atomic unsigned outstanding; /* open calls of all peers */
+    pthread_mutex_t lock;
+    struct ms_list peers;
+    struct ms_map by_id;
+    uint64_t next_id;
+    bool closed;
+};
+
+enum peer_state {
+    PEER_IDLE,   /* never connected, or given up: the next call tries */
+    PEER_UP,     /* there is a connection */
+    PEER_LOST,   /* it broke: reconnecting, or waiting for a verdict */
+    PEER_DEAD,   /* `failure` is the answer to everything */
+    PEER_SEEKING /* it is dead, and who has its place is asked */
+};
+
+struct ms_peer {
+    _Atomic unsigned refs;
+    struct ms_client *client;
+    struct ms_list link;
+    uint64_t id;          /* in the client */
+    _Atomic uint64_t uid; /* changed under the lock, with a successor */
+    uint64_t pair;        /* names it in spin leases */
+    struct ms_dial dial;
+    char label[LABEL_MAX];
+
+    pthread_mutex_t lock;
+    enum peer_state state;
+    struct ms_conn *conn;
+    uint8_t session[MS_SESSION_SIZE];
+    bool reading; /* somebody reads the connection */
+    bool armed;   /* the loop will */
+    bool locked_read;
+    struct ms_list waiters; /* threads in ms_call_wait */
+    struct ms_list garbage; /* calls to unreference when the lock is free */
+    uint64_t next_call;
+    struct ms_map pending;
+    struct ms_map late; /* calls that were given up, until they end; peer_abandoned.c */
+    char **methods;     /* "engine\0method" of op MS_OP_METHOD + i */
+    size_t *method_lens;
+    uint32_t method_count, method_room;
+    uint64_t acks[ACKS_MAX];
+    unsigned ack_count;
+    uint32_t worker_core; /* where the worker's engine was last seen, + 1 */
+    unsigned spin_misses; /* polls in a row that found nothing */
+    int64_t spin_again_ns;
+
+    bool is_network; /* the connection, or the last one */
+    bool is_remote;  /* its other end is on another host */
+    int64_t opened_ns;
+    int64_t expect_ns; /* since when something is waited for */
+    bool is_suspect, told_suspect;
+    int probe_fd; /* suspect: a fresh connection that is tried */
+    int64_t probe_ns;
+
+    bool was_known;  /* its worker may have heard of this session */
+    bool is_working; /* something has come over this connection */
+    bool wants_verdict, asked;
+    bool is_mortal;  /* DEAD because its worker died: there may be a successor */
+    int64_t seek_ns; /* when to ask for it again */
+    struct ms_successor *successor; /* to come when the old connection is dropped */
+    int64_t lost_ns, retry_ns, verdict_ns;
+    unsigned attempts;
+    char problem[PROBLEM_MAX]; /* why the last attempt to connect was given up */
+    uint8_t *failure;
+    size_t failure_len;
+};
+
+struct waiter {
+    struct ms_list link;
+    struct ms_call *call;
+    _Atomic uint32_t asleep; /* the futex it sleeps on */
+};
+
+struct item {
+    struct ms_list link;
+    uint8_t codec;
+    uint8_t *body;
+    size_t len;
+    void *stored; /* what on_stored gave for it */
+};
+
+struct ms_call {
+    _Atomic unsigned refs;
+    struct ms_peer *peer;
+    struct ms_list link; /* garbage, or being expired */
+    uint64_t id;
+    uint16_t op, flags;
+    uint8_t codec;
+    bool spin;      /* poll for it first */
+    bool yields;    /* ...but let others run in between */
+    bool just_sent; /* and its answer cannot be there yet */
+    bool sent;      /* on a connection that broke: it may have run */
+    bool done, ends_stream;
+    int64_t deadline_ns;
+    uint8_t *request; /* kept to be sent again; NULL if it was too big */
+    size_t request_len;
+    uint8_t kind, reply_codec;
+    uint8_t *body;
+    size_t len;
+    void *stored; /* what on_stored gave for the body */
+    void (*on_end)(void *arg);
+    void *end_arg;
+    struct ms_list items;
+    unsigned consumed;       /* since the last CREDIT */
+    uint64_t arrived, taken; /* items */
+    struct ms_list notices;
+};
+
+/* client.c */
+void ms_client_unref(struct ms_client *c);
+/* Let the timer fire at `at_ns` at the latest. Any thread, peer's lock may be
+ * held. */
+void ms_client_wake_at(struct ms_client *c, int64_t at_ns);
+
+/* peer.c */
+void ms_peer_unlock(struct ms_peer *p);
+/* Unreference a call with the lock held. */
+void ms_peer_drop_call(struct ms_peer *p, struct ms_call *c);
+
+/* peer_conn.c; the peer's lock is held */
+int ms_peer_send(struct ms_peer *p,
+                 const struct ms_frame *head,
+                 const struct iovec *iov,
+                 int count);
+int ms_peer_send_method(struct ms_peer *p, uint32_t i);
+/* The head of its CALL, with the time that is left. */
+struct ms_frame ms_call_frame(const struct ms_call *c, int64_t now_ns);
+void ms_peer_drop_conn(struct ms_peer *p); /* nobody else reads it */
+/* The connection is over; the reader's role is ours, or nobody has it. */
+void ms_peer_lose(struct ms_peer *p, int why, const struct ms_error *err);
+/* End the connection for `why`; if somebody reads it, he will. */
+void ms_peer_break(struct ms_peer *p, int why);
+/* It has none. Losing it again and again, without a word in between, is being lost all the
+ * time; and one that is suspect was lost when it was last heard. */
+void ms_peer_set_lost(struct ms_peer *p, int64_t now_ns);
+void ms_peer_retry_later(struct ms_peer *p, int64_t now_ns);
+/* Nobody listens: somebody knows why, and will say so. */
+void ms_peer_await_verdict(struct ms_peer *p, int64_t now_ns);
+/* Takes the failure. Calls that can go on (peer_successor.c) stay open. */
+void ms_peer_die(struct ms_peer *p, uint8_t *failure, size_t len);
+/* All open ones; the failure is borrowed. */
+void ms_peer_fail_all(struct ms_peer *p, const uint8_t *failure, size_t len);
+void ms_peer_give_up(struct ms_peer *p, const char *text);
+
+/* peer_attach.c; the peer's lock is held */
+/* What we wait for, methods, then every open call; the worker knows which it has. 0 or a
+ * negative errno. */
+int ms_peer_attach(struct ms_peer *p);
+
+/* How many items of its stream have arrived, and how many of them were taken: the worker
+ * sends what is missing. */
+int ms_peer_send_resume(struct ms_peer *p,
+                        uint64_t id,
+                        uint64_t arrived,
+                        uint64_t taken);
+
+/* peer_abandoned.c; the peer's lock is held */
+/* It was given up, and its answer may still come. */
+void ms_late_add(struct ms_peer *p, const struct ms_call *c);
+/* None will come any more. */
+void ms_lates_forget(struct ms_peer *p);
+/* Their ids; there is room for p->late.count. */
+size_t ms_lates_ids(const struct ms_peer *p, uint64_t *ids);
+/* Nobody wants this answer or item: what it grants is given back. */
+void ms_peer_refuse(struct ms_peer *p, const struct ms_message *m);
+/* An item, or the end, of a call that is not open. Each comes once: what has arrived is not
+ * sent again. */
+void ms_late_item(struct ms_peer *p, const struct ms_message *m);
+void ms_late_end(struct ms_peer *p, const struct ms_message *m);
+/* On a new connection: let the worker send what has not arrived. 0 or a negative errno. */
+int ms_late_ask(struct ms_peer *p, uint64_t id);
+
+/* peer_connect.c; the peer's lock is held */
+void ms_peer_connect(struct ms_peer *p);
+/* Retries, verdicts that do not come, deadlines; the next time to look. */
+int64_t ms_peer_on_time(struct ms_peer *p, int64_t now_ns);
+
+/* peer_successor.c; the peer's lock is held */
+/* True if this call may wait for a successor: it was never sent. */
+bool ms_call_can_go_on(const struct ms_call *c);
+/* Ask for one. */
+void ms_peer_seek(struct ms_peer *p);
+/* The old connection is no more: be the new worker's, if there is one. */
+void ms_peer_succeed(struct ms_peer *p);
+void ms_successor_free(struct ms_successor *s);
+/* This worker has its place; uid 0: nobody has. */
+void ms_peer_next(struct ms_peer *p, uint64_t uid, const char *addresses);
+
+/* peer_keepalive.c; the peer's lock is held */
+/* A call was sent: silence counts from now on, if it did not before. */
+void ms_peer_expect(struct ms_peer *p, int64_t now_ns);
+/* Pings, suspicion, the end of grace; the next time to look. */
+int64_t ms_peer_listen(struct ms_peer *p, int64_t now_ns);
+/* This process did not run for so long: that is not the other side's silence. */
+void ms_peer_was_deaf(struct ms_peer *p, int64_t deaf_ns, int64_t now_ns);
+/* Since when nothing has come. */
+int64_t ms_peer_heard_ns(const struct ms_peer *p, int64_t now_ns);
+
+/* peer_read.c; the peer's lock is held */
+void ms_peer_arm(struct ms_peer *p);
+/* Read with the role taken; lets go of the lock meanwhile. Polls first if
+ * `spin`, then waits until until_ns (0: not at all). 0, -EINTR or -ETIMEDOUT.
+ */
+int ms_peer_read(struct ms_peer *p, struct ms_call *c, int64_t until_ns);
+/* We end: what is on its way to us will not arrive. */
+void ms_peer_leave(struct ms_peer *p);
+/* Nobody reads now: wake a waiter that will, or let the loop do it. */
+void ms_peer_hand_over(struct ms_peer *p);
+
+/* call.c; the peer's lock is held */
+void ms_call_complete(
+    struct ms_call *c, uint8_t kind, uint8_t codec, uint8_t *body, size_t len);
+void ms_call_fail(struct ms_call *c, Muster__Failure__Kind kind, const char *text);
+int ms_call_add_item(struct ms_call *c, struct ms_message *m);
+/* Complete what is past its deadline; the next deadline. */
+int64_t ms_calls_expire(struct ms_peer *p, int64_t now_ns);
+void ms_waiter_wake(struct waiter *w);
+/* A packed Failure; NULL: out of memory. */
+uint8_t *ms_failure_pack(Muster__Failure__Kind kind,
+                         const char *where,
+                         const char *text,
+                         const Muster__Exit *exit,
+                         size_t *len);
+
+/* inbox.c; the peer's lock is held */
+void ms_notices_put(struct ms_call *c);
+void ms_notices_free(struct ms_call *c);
+int ms_notice_add(struct ms_call *c, struct ms_inbox *i, uint64_t tag, bool now);
+
+#endif

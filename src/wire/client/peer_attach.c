@@ -1,0 +1,116 @@
+#include "base/clock.h"
+#include "wire/client/client_impl.h"
+
+#include <endian.h>
+#include <errno.h>
+
+enum { ATTACH_IDS = 4096 }; /* in one message */
+
+static int compare_ids(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+/* The ids of the calls whose ends have not come, in order; NULL: out of memory. */
+static uint64_t *open_ids(struct ms_peer *p)
+{
+    uint64_t *ids = malloc((p->pending.count + p->late.count + 1) * sizeof *ids);
+    size_t at = 0, n = 0;
+    struct ms_call *c;
+
+    if (!ids)
+        return NULL;
+    while ((c = ms_map_next(&p->pending, &at)))
+        ids[n++] = c->id;
+    n += ms_lates_ids(p, ids + n);
+    qsort(ids, n, sizeof *ids, compare_ids);
+    return ids;
+}
+
+/* Tell which calls we still wait for: what else the worker remembers is of no use. */
+static int send_attach(struct ms_peer *p, const uint64_t *ids, size_t count)
+{
+    uint64_t body[ATTACH_IDS + 1], after = 0;
+    size_t at = 0;
+    int rc = 0;
+
+    do {
+        size_t n = count - at < ATTACH_IDS ? count - at : ATTACH_IDS;
+        bool is_last = at + n == count;
+        struct ms_frame head = {.kind = MS_KIND_ATTACH,
+                                .call_id = is_last ? p->next_call : ids[at + n - 1]};
+        struct iovec iov = {body, (n + 1) * sizeof *body};
+
+        body[0] = htole64(after);
+        for (size_t i = 0; i < n; i++)
+            body[i + 1] = htole64(ids[at + i]);
+        rc = ms_peer_send(p, &head, &iov, 1);
+        after = head.call_id;
+        at += n;
+    } while (rc == 0 && p->conn && at < count);
+    return rc;
+}
+
+int ms_peer_send_resume(struct ms_peer *p,
+                        uint64_t id,
+                        uint64_t arrived,
+                        uint64_t taken)
+{
+    struct ms_frame head = {
+        .kind = MS_KIND_CREDIT, .flags = MS_FRAME_RESEND, .call_id = id};
+    uint64_t body[2] = {htole64(arrived), htole64(taken)};
+    struct iovec iov = {body, sizeof body};
+
+    return ms_peer_send(p, &head, &iov, 1);
+}
+
+static int send_again(struct ms_peer *p, struct ms_call *c, int64_t now_ns)
+{
+    struct ms_frame head = ms_call_frame(c, now_ns);
+    struct iovec iov = {c->request, c->request_len};
+    int rc;
+
+    if (c->sent && c->flags & MS_FRAME_STREAM) {
+        c->consumed = 0;
+        rc = ms_peer_send_resume(p, c->id, c->arrived, c->taken);
+        if (rc < 0 || !p->conn)
+            return rc;
+    }
+    if (c->sent)
+        head.flags |= MS_FRAME_RESEND;
+    if (!c->request)
+        head.flags |= MS_FRAME_RESEND | MS_FRAME_BARE;
+    rc = ms_peer_send(p, &head, &iov, c->request ? 1 : 0);
+    if (rc != -EMSGSIZE)
+        return rc;
+    ms_map_remove(&p->pending, c->id);
+    ms_call_fail(
+        c, MUSTER__FAILURE__KIND__REFUSED, "the arguments are too big to be sent");
+    ms_peer_drop_call(p, c);
+    return 0;
+}
+
+int ms_peer_attach(struct ms_peer *p)
+{
+    int64_t now_ns = ms_now_ns();
+    size_t count = p->pending.count + p->late.count;
+    uint64_t *ids = open_ids(p);
+    int rc = 0;
+
+    if (!ids)
+        return -ENOMEM;
+    p->ack_count = 0; /* what is not in `ids` needs no other word */
+    if (p->was_known)
+        rc = send_attach(p, ids, count);
+    for (uint32_t i = 0; i < p->method_count && p->conn && rc == 0; i++)
+        rc = ms_peer_send_method(p, i);
+    for (size_t i = 0; i < count && p->conn && rc == 0; i++) {
+        struct ms_call *c = ms_map_find(&p->pending, ids[i]);
+
+        rc = c ? send_again(p, c, now_ns) : ms_late_ask(p, ids[i]);
+    }
+    free(ids);
+    return rc;
+}

@@ -1,0 +1,258 @@
+#include "base/buf.h"
+#include "base/clock.h"
+#include "io/sock.h"
+#include "wire/client/client_impl.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#define RETRY_FIRST_NS (1 * MS_NS_PER_MS)
+
+/* ---- the end --------------------------------------------------------------------- */
+
+/* All of them, or but for those that can go on. */
+static void
+fail_calls(struct ms_peer *p, const uint8_t *failure, size_t len, bool also_unsent)
+{
+    size_t at = 0;
+    struct ms_call *c;
+
+    while ((c = ms_map_next(&p->pending, &at))) {
+        uint8_t *copy;
+
+        if (!also_unsent && ms_call_can_go_on(c))
+            continue;
+        copy = ms_bytes_copy(failure, len);
+        ms_map_remove(&p->pending, c->id);
+        ms_call_complete(c, MS_KIND_ERROR, MS_CODEC_PROTO, copy, copy ? len : 0);
+        ms_peer_drop_call(p, c);
+        at = 0;
+    }
+}
+
+void ms_peer_fail_all(struct ms_peer *p, const uint8_t *failure, size_t len)
+{
+    fail_calls(p, failure, len, true);
+}
+
+/* Its calls may have arrived. */
+static void mark_sent(struct ms_peer *p)
+{
+    size_t at = 0;
+    struct ms_call *c;
+
+    p->was_known = true;
+    while ((c = ms_map_next(&p->pending, &at)))
+        c->sent = true;
+}
+
+/* `is_dead`: what is open now was never meant for it. */
+static void drop_conn(struct ms_peer *p, bool is_dead)
+{
+    if (!p->conn)
+        return;
+    if (ms_conn_has_sent(p->conn) && !is_dead)
+        mark_sent(p);
+    epoll_ctl(p->client->epoll_fd, EPOLL_CTL_DEL, ms_conn_fd(p->conn), NULL);
+    ms_conn_destroy(p->conn);
+    ms_fd_close(&p->probe_fd);
+    p->conn = NULL;
+    p->armed = p->is_working = false;
+}
+
+void ms_peer_drop_conn(struct ms_peer *p)
+{
+    drop_conn(p, false);
+}
+
+void ms_peer_die(struct ms_peer *p, uint8_t *failure, size_t len)
+{
+    if (p->state == PEER_DEAD) {
+        free(failure);
+        return;
+    }
+    p->state = PEER_DEAD;
+    free(p->failure);
+    p->failure = failure;
+    p->failure_len = failure ? len : 0;
+    if (p->conn && ms_conn_has_sent(p->conn))
+        mark_sent(p);
+    if (p->conn && p->reading)
+        shutdown(ms_conn_fd(p->conn), SHUT_RDWR); /* its reader will drop it */
+    else
+        ms_peer_drop_conn(p);
+    ms_lates_forget(p);
+    fail_calls(p, failure, p->failure_len, !p->is_mortal);
+    if (p->pending.count)
+        ms_peer_seek(p);
+}
+
+static void die_of(struct ms_peer *p, const char *text)
+{
+    size_t len = 0;
+    uint8_t *f =
+        ms_failure_pack(MUSTER__FAILURE__KIND__UNREACHABLE, p->label, text, NULL, &len);
+
+    ms_peer_die(p, f, len);
+}
+
+/* Nobody answers and nobody says why: what is open fails, a later call tries again. */
+void ms_peer_give_up(struct ms_peer *p, const char *text)
+{
+    size_t len = 0;
+    uint8_t *f =
+        ms_failure_pack(MUSTER__FAILURE__KIND__UNREACHABLE, p->label, text, NULL, &len);
+
+    p->state = PEER_IDLE;
+    p->asked = p->wants_verdict = false;
+    p->attempts = 0;
+    if (text != p->problem)
+        snprintf(p->problem, sizeof p->problem, "%s", text);
+    ms_lates_forget(p);
+    ms_peer_fail_all(p, f, f ? len : 0);
+    free(f);
+}
+
+void ms_peer_retry_later(struct ms_peer *p, int64_t now_ns)
+{
+    int64_t delay_ns = RETRY_FIRST_NS << (p->attempts < 8 ? p->attempts : 8);
+
+    if (p->attempts == 0)
+        delay_ns = 0;
+    if (delay_ns > MS_RETRY_MAX_NS)
+        delay_ns = MS_RETRY_MAX_NS;
+    p->attempts++;
+    p->retry_ns = now_ns + delay_ns;
+    ms_client_wake_at(p->client, p->retry_ns);
+}
+
+void ms_peer_await_verdict(struct ms_peer *p, int64_t now_ns)
+{
+    if (p->verdict_ns == MS_NEVER)
+        p->verdict_ns = ms_deadline_ns(now_ns, p->client->verdict_ns);
+    p->wants_verdict = true;
+    ms_client_wake_at(p->client, now_ns); /* it is asked for from there */
+}
+
+/* Was there a word from it, or was it at least there for a while? */
+static bool has_worked(const struct ms_peer *p, int64_t now_ns)
+{
+    return p->is_working || (p->conn && ms_conn_is_ready(p->conn) &&
+                             now_ns - p->opened_ns >= MS_NS_PER_S);
+}
+
+void ms_peer_set_lost(struct ms_peer *p, int64_t now_ns)
+{
+    if (p->state != PEER_LOST && (has_worked(p, now_ns) || p->attempts == 0)) {
+        p->lost_ns = p->is_suspect ? ms_peer_heard_ns(p, now_ns) : now_ns;
+        p->attempts = 0;
+    }
+    p->state = PEER_LOST;
+    p->verdict_ns = MS_NEVER;
+}
+
+/* The handshake was refused. A worker that had talked to us is no longer there: its port
+ * belongs to somebody else now. */
+static void be_refused(struct ms_peer *p, const struct ms_error *err, int64_t now_ns)
+{
+    const char *text = err && err->code ? err->text : "it refused the handshake";
+
+    if (p->is_network && p->was_known)
+        ms_peer_await_verdict(p, now_ns);
+    else
+        die_of(p, text);
+}
+
+static bool is_refusal(int why)
+{
+    return why == -EACCES || why == -EPERM || why == -EPROTONOSUPPORT || why == -ENOKEY;
+}
+
+void ms_peer_lose(struct ms_peer *p, int why, const struct ms_error *err)
+{
+    int64_t now_ns = ms_now_ns();
+    bool was_proven = p->conn && ms_conn_is_ready(p->conn);
+
+    bool is_dead = p->state == PEER_DEAD || p->state == PEER_SEEKING;
+
+    if (!is_dead)
+        ms_peer_set_lost(p, now_ns);
+    drop_conn(p, is_dead);
+    if (is_dead) {
+        ms_peer_succeed(p);
+        return;
+    }
+    if (p->is_network && was_proven && p->pending.count + p->late.count == 0) {
+        /* nobody waits: the next call tries */
+        ms_dial_restart(&p->dial);
+        p->attempts = 0;
+        p->state = PEER_IDLE;
+        return;
+    }
+    if (why == -ESTALE) { /* the worker's place was taken by another */
+        ms_peer_await_verdict(p, now_ns);
+    } else if (is_refusal(why)) {
+        be_refused(p, err, now_ns);
+    } else if (was_proven) {
+        ms_dial_restart(&p->dial);
+        ms_peer_retry_later(p, now_ns);
+    } else { /* the next address, at once */
+        ms_dial_failed(&p->dial, why);
+        p->retry_ns = now_ns;
+        ms_client_wake_at(p->client, now_ns);
+    }
+}
+
+void ms_peer_break(struct ms_peer *p, int why)
+{
+    if (p->reading)
+        shutdown(ms_conn_fd(p->conn), SHUT_RDWR);
+    else
+        ms_peer_lose(p, why, NULL);
+}
+
+/* ---- sending --------------------------------------------------------------------- */
+
+int ms_peer_send(struct ms_peer *p,
+                 const struct ms_frame *head,
+                 const struct iovec *iov,
+                 int count)
+{
+    int rc = ms_conn_send(p->conn, head, iov, count);
+
+    if (rc == -ENOMEM || rc == -ENOBUFS || rc == -EMSGSIZE)
+        return rc;
+    if (rc < 0) {
+        ms_peer_break(p, rc);
+        return 0;
+    }
+    if (ms_conn_wants_write(p->conn))
+        ms_peer_arm(p);
+    return 0;
+}
+
+int ms_peer_send_method(struct ms_peer *p, uint32_t i)
+{
+    struct ms_frame head = {.kind = MS_KIND_METHOD, .op = (uint16_t)(MS_OP_METHOD + i)};
+    struct iovec iov = {p->methods[i], p->method_lens[i]};
+
+    return ms_peer_send(p, &head, &iov, 1);
+}
+
+static uint64_t budget(const struct ms_call *c, int64_t now_ns)
+{
+    if (c->deadline_ns == MS_NEVER)
+        return 0;
+    return c->deadline_ns > now_ns ? (uint64_t)(c->deadline_ns - now_ns) : 1;
+}
+
+struct ms_frame ms_call_frame(const struct ms_call *c, int64_t now_ns)
+{
+    return (struct ms_frame){.kind = MS_KIND_CALL,
+                             .codec = c->codec,
+                             .op = c->op,
+                             .flags = c->flags,
+                             .call_id = c->id,
+                             .budget_ns = budget(c, now_ns)};
+}

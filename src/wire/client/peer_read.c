@@ -1,0 +1,294 @@
+#include "base/clock.h"
+#include "wire/client/client_impl.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/epoll.h>
+
+/* ---- the loop as the reader ------------------------------------------------------ */
+
+void ms_peer_arm(struct ms_peer *p)
+{
+    struct epoll_event ev = {.events = EPOLLONESHOT, .data.u64 = p->id};
+
+    if (!p->conn)
+        return;
+    if (!p->reading)
+        ev.events |= EPOLLIN | EPOLLRDHUP;
+    if (ms_conn_wants_write(p->conn))
+        ev.events |= EPOLLOUT;
+    if (p->armed && !(ev.events & EPOLLOUT))
+        return;
+    p->armed = !p->reading;
+    epoll_ctl(p->client->epoll_fd, EPOLL_CTL_MOD, ms_conn_fd(p->conn), &ev);
+}
+
+static void disarm(struct ms_peer *p)
+{
+    struct epoll_event ev = {.events = EPOLLONESHOT, .data.u64 = p->id};
+
+    if (!p->armed)
+        return;
+    p->armed = false;
+    if (ms_conn_wants_write(p->conn))
+        ev.events |= EPOLLOUT;
+    epoll_ctl(p->client->epoll_fd, EPOLL_CTL_MOD, ms_conn_fd(p->conn), &ev);
+}
+
+void ms_peer_hand_over(struct ms_peer *p)
+{
+    if (!p->conn)
+        return;
+    if (!p->reading && !ms_list_is_empty(&p->waiters)) {
+        ms_list_each (w, &p->waiters, struct waiter, link)
+            if (!atomic_load(&w->asleep))
+                return; /* it is on its way */
+        ms_waiter_wake(ms_list_first(&p->waiters, struct waiter, link));
+        return;
+    }
+    if ((!p->reading && (p->pending.count || p->late.count)) ||
+        ms_conn_wants_write(p->conn))
+        ms_peer_arm(p);
+}
+
+/* ---- messages -------------------------------------------------------------------- */
+
+static int send_acks(struct ms_peer *p)
+{
+    struct ms_frame head = {.kind = MS_KIND_ACK};
+    uint64_t ids[ACKS_MAX];
+    struct iovec iov = {ids, p->ack_count * sizeof(uint64_t)};
+
+    for (unsigned i = 0; i < p->ack_count; i++)
+        ids[i] = htole64(p->acks[i]);
+    p->ack_count = 0;
+    return ms_peer_send(p, &head, &iov, 1);
+}
+
+/* Told with a later call, or with many others; at once if much is kept for it. */
+static void add_ack(struct ms_peer *p, uint64_t id, size_t len)
+{
+    p->acks[p->ack_count++] = id;
+    if (p->ack_count == ACKS_MAX || len > MS_CHUNK_MAX)
+        send_acks(p);
+}
+
+void ms_peer_leave(struct ms_peer *p)
+{
+    struct ms_frame head = {.kind = MS_KIND_LEAVE};
+
+    if (!p->conn || !ms_conn_is_ready(p->conn) || p->pending.count + p->late.count == 0)
+        return;
+    if ((p->ack_count == 0 || send_acks(p) == 0) && p->conn)
+        ms_peer_send(p, &head, NULL, 0);
+}
+
+static int on_reply(struct ms_peer *p, struct ms_message *m)
+{
+    struct ms_call *c = ms_map_remove(&p->pending, m->head.call_id);
+    uint8_t *body;
+
+    p->worker_core = m->head.core;
+    add_ack(p, m->head.call_id, m->len);
+    if (!c) { /* it was given up meanwhile */
+        ms_late_end(p, m);
+        return 0;
+    }
+    body = ms_message_take(m);
+    c->ends_stream = m->head.flags & MS_FRAME_STREAM;
+    if (body) {
+        ms_call_complete(c, m->head.kind, m->head.codec, body, m->len);
+    } else {
+        if (m->head.kind == MS_KIND_REPLY)
+            ms_peer_refuse(p, m);
+        ms_call_fail(c, MUSTER__FAILURE__KIND__NO_MEMORY, "no memory for the result");
+    }
+    ms_peer_drop_call(p, c);
+    return 0;
+}
+
+static int on_item(struct ms_peer *p, struct ms_message *m)
+{
+    struct ms_call *c = ms_map_find(&p->pending, m->head.call_id);
+
+    if (c)
+        return ms_call_add_item(c, m);
+    ms_late_item(p, m);
+    return 0;
+}
+
+static int take_message(struct ms_peer *p, struct ms_message *m)
+{
+    if (!p->is_working) {
+        p->is_working = true;
+        ms_dial_worked(&p->dial);
+    }
+    switch (m->head.kind) {
+    case MS_KIND_REPLY:
+    case MS_KIND_ERROR:
+        return on_reply(p, m);
+    case MS_KIND_ITEM:
+        return on_item(p, m);
+    case MS_KIND_PONG:
+        return 0;
+    default:
+        return -EPROTO;
+    }
+}
+
+static int on_message(void *arg, struct ms_message *m)
+{
+    struct ms_peer *p = arg;
+    int rc;
+
+    if (p->locked_read)
+        return take_message(p, m);
+    pthread_mutex_lock(&p->lock);
+    rc = take_message(p, m);
+    ms_peer_unlock(p);
+    return rc;
+}
+
+static const struct ms_conn_sink sink = {.on_message = on_message};
+
+/* ---- reading --------------------------------------------------------------------- */
+
+/* Wait for the socket without the lock. */
+static int wait_socket(int fd, short events, int64_t until_ns)
+{
+    struct pollfd pfd = {.fd = fd, .events = events};
+    struct timespec ts, *timeout = NULL;
+    int n;
+
+    if (until_ns != MS_NEVER) {
+        int64_t left_ns = until_ns - ms_now_ns();
+
+        if (left_ns <= 0)
+            return -ETIMEDOUT;
+        ts.tv_sec = left_ns / MS_NS_PER_S;
+        ts.tv_nsec = left_ns % MS_NS_PER_S;
+        timeout = &ts;
+    }
+    n = ppoll(&pfd, 1, timeout, NULL);
+    return n < 0 ? -errno : n == 0 ? -ETIMEDOUT : 0;
+}
+
+/* Polls that find nothing are of no use: the answer takes longer, or the worker shares
+ * our core. Each one in a row doubles the time until the next try. */
+static void count_poll(struct ms_peer *p, bool found)
+{
+    if (found) {
+        p->spin_misses = 0;
+        return;
+    }
+    p->spin_again_ns = ms_now_ns() + ((2 * MS_SPIN_NS) << p->spin_misses);
+    if (p->spin_misses < 10)
+        p->spin_misses++;
+}
+
+static int read_polling(struct ms_peer *p, struct ms_conn *conn, struct ms_error *err)
+{
+    int64_t until_ns = ms_now_ns() + MS_SPIN_NS;
+    int rc = ms_conn_read(conn, &sink, p, err);
+
+    while (rc == -EAGAIN && ms_now_ns() < until_ns) {
+        ms_spin_relax();
+        if (ms_conn_is_readable(conn))
+            rc = ms_conn_read(conn, &sink, p, err);
+    }
+    return rc;
+}
+
+/* One of many: whoever else can run does, but the core does not fall asleep. */
+static int read_yielding(struct ms_peer *p, struct ms_conn *conn, struct ms_error *err)
+{
+    int64_t until_ns = ms_now_ns() + MS_SPIN_NS;
+    int rc = ms_conn_read(conn, &sink, p, err);
+
+    while (rc == -EAGAIN && ms_now_ns() < until_ns) {
+        sched_yield();
+        if (ms_conn_is_readable(conn))
+            rc = ms_conn_read(conn, &sink, p, err);
+    }
+    return rc;
+}
+
+/* During the handshake reading and sending share state: read under the lock. */
+static int read_handshake(struct ms_peer *p, struct ms_error *err)
+{
+    int rc;
+
+    p->locked_read = true;
+    rc = ms_conn_read(p->conn, &sink, p, err);
+    p->locked_read = false;
+    return rc;
+}
+
+/* The role is ours; lock held before and after. */
+static int read_proven(struct ms_peer *p,
+                       struct ms_call *c,
+                       int64_t until_ns,
+                       int *waited,
+                       struct ms_error *err)
+{
+    struct ms_conn *conn = p->conn;
+    bool spin = c && c->spin, yields = c && c->yields;
+    /* one call alone cannot have been answered yet; of many, most have */
+    bool sure = c && c->just_sent && !spin && atomic_load(&p->client->outstanding) == 1;
+    short events = (short)(POLLIN | (ms_conn_wants_write(conn) ? POLLOUT : 0));
+    int rc = -EAGAIN;
+
+    if (c)
+        c->spin = c->just_sent = c->yields = false;
+    pthread_mutex_unlock(&p->lock);
+    if (spin)
+        rc = read_polling(p, conn, err);
+    else if (yields)
+        rc = read_yielding(p, conn, err);
+    else if (!sure)
+        rc = ms_conn_read(conn, &sink, p, err);
+    if (rc == -EAGAIN && until_ns != 0) {
+        *waited = wait_socket(ms_conn_fd(conn), events, until_ns);
+        if (*waited == 0)
+            rc = ms_conn_read(conn, &sink, p, err);
+    }
+    pthread_mutex_lock(&p->lock);
+    if (spin)
+        count_poll(p, *waited == 1);
+    return rc;
+}
+
+static int
+read_unproven(struct ms_peer *p, int64_t until_ns, int *waited, struct ms_error *err)
+{
+    int fd = ms_conn_fd(p->conn), rc = read_handshake(p, err);
+    short events = (short)(POLLIN | (ms_conn_wants_write(p->conn) ? POLLOUT : 0));
+
+    if (rc != -EAGAIN || until_ns == 0)
+        return rc;
+    pthread_mutex_unlock(&p->lock);
+    *waited = wait_socket(fd, events, until_ns);
+    pthread_mutex_lock(&p->lock);
+    return rc;
+}
+
+int ms_peer_read(struct ms_peer *p, struct ms_call *c, int64_t until_ns)
+{
+    struct ms_error err = {0};
+    int rc, waited = 1; /* 1: there was no need to */
+
+    disarm(p);
+    p->reading = true;
+    if (ms_conn_is_ready(p->conn))
+        rc = read_proven(p, c, until_ns, &waited, &err);
+    else
+        rc = read_unproven(p, until_ns, &waited, &err);
+    p->reading = false;
+    if (rc < 0 && rc != -EAGAIN)
+        ms_peer_lose(p, rc, &err);
+    else if (ms_conn_wants_write(p->conn))
+        ms_conn_flush(p->conn); /* its failure is read as the end of file */
+    return waited < 0 ? waited : 0;
+}

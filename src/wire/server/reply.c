@@ -1,0 +1,294 @@
+#include "base/clock.h"
+#include "wire/server/server_impl.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+enum { FAILURE_MAX = MS_ERROR_TEXT_MAX + 64 };
+
+static size_t
+pack_failure(Muster__Failure__Kind kind, const char *text, uint8_t body[FAILURE_MAX])
+{
+    char message[MS_ERROR_TEXT_MAX];
+    Muster__Failure f;
+
+    snprintf(message, sizeof message, "%s", text);
+    muster__failure__init(&f);
+    f.kind = kind;
+    f.message = message;
+    return muster__failure__pack(&f, body);
+}
+
+/* ---- sending --------------------------------------------------------------------- */
+
+void ms_reply_failure(struct server_conn *sc,
+                      uint64_t call_id,
+                      Muster__Failure__Kind kind,
+                      const char *text)
+{
+    struct ms_frame head = {
+        .kind = MS_KIND_ERROR, .codec = MS_CODEC_PROTO, .call_id = call_id};
+    uint8_t body[FAILURE_MAX];
+    struct iovec iov = {body, pack_failure(kind, text, body)};
+
+    ms_serving_send(sc, &head, &iov, 1);
+}
+
+void ms_reply_send(struct ms_request *r)
+{
+    struct server_conn *sc = r->ledger ? r->ledger->conn : NULL;
+    struct ms_frame head = {
+        .kind = r->reply_kind,
+        .codec = r->reply_codec,
+        .flags = r->reply_flags,
+        .core = atomic_load_explicit(&r->server->engine_core, memory_order_relaxed),
+        .call_id = r->call_id};
+    struct iovec iov = {r->reply, r->reply_len};
+
+    if (!sc || r->stream.is_adrift)
+        return;
+    if (r->reply_lost)
+        ms_reply_failure(sc,
+                         r->call_id,
+                         MUSTER__FAILURE__KIND__LOST,
+                         r->stream_lost
+                             ? "the connection broke in the middle of the stream"
+                             : "the reply was kept too long and was dropped");
+    else
+        ms_serving_send(sc, &head, &iov, 1);
+}
+
+/* ---- keeping --------------------------------------------------------------------- */
+
+/* Who asks again is told so. */
+static void lose_reply(struct ms_request *r)
+{
+    r->reply_lost = true;
+    if (r->ledger)
+        r->ledger->kept_bytes -= r->reply_len;
+    free(r->reply);
+    r->reply = NULL;
+    r->reply_len = 0;
+}
+
+void ms_request_lose_stream(struct ms_request *r)
+{
+    if (r->stream_lost)
+        return;
+    r->stream_lost = true;
+    ms_stream_forget(r);
+    if (r->state == MS_REQUEST_DONE) {
+        lose_reply(r);
+    } else {
+        r->cancelled = true;
+        ms_server_tell(r->server, r);
+    }
+}
+
+/* Beyond the limit the oldest replies lose their bodies. */
+static void trim_kept(struct ms_ledger *l)
+{
+    ms_list_each (r, &l->kept, struct ms_request, ledger_link) {
+        if (l->kept_bytes <= MS_REPLY_RETAIN_MAX)
+            return;
+        if (r->reply_len)
+            lose_reply(r);
+    }
+}
+
+static int copy_reply(struct ms_request *r, const struct iovec *iov, int count)
+{
+    size_t len = 0, at = 0;
+    uint8_t *reply;
+
+    for (int i = 0; i < count; i++)
+        len += iov[i].iov_len;
+    reply = malloc(len ? len : 1);
+    if (!reply)
+        return -ENOMEM;
+    for (int i = 0; i < count; i++) {
+        if (iov[i].iov_len)
+            memcpy(reply + at, iov[i].iov_base, iov[i].iov_len);
+        at += iov[i].iov_len;
+    }
+    r->reply = reply;
+    r->reply_len = len;
+    return 0;
+}
+
+/* It is answered; whoever asked is told. */
+static void keep(struct ms_request *r)
+{
+    r->state = MS_REQUEST_DONE;
+    if (r->on_done) {
+        ms_submit_answered(r);
+        return;
+    }
+    ms_list_add_tail(&r->ledger->kept, &r->ledger_link);
+    r->ledger->kept_bytes += r->reply_len;
+    ms_reply_send(r);
+}
+
+static int answer(struct ms_request *r,
+                  uint8_t kind,
+                  uint8_t codec,
+                  uint16_t flags,
+                  const struct iovec *iov,
+                  int count)
+{
+    int rc;
+
+    assert(r->state != MS_REQUEST_DONE);
+    if (!r->ledger || r->ledger->is_left) { /* nobody to tell */
+        r->state = MS_REQUEST_DONE;
+        return -ECANCELED;
+    }
+    rc = copy_reply(r, iov, count);
+    if (rc < 0)
+        return rc;
+    free(r->memory); /* the arguments are of no more use */
+    r->memory = r->body = NULL;
+    r->reply_kind = kind;
+    r->reply_codec = codec;
+    r->reply_flags = flags;
+    keep(r);
+    if (r->ledger->kept_bytes > MS_REPLY_RETAIN_MAX)
+        trim_kept(r->ledger);
+    return 0;
+}
+
+int ms_request_fail_locked(struct ms_request *r,
+                           Muster__Failure__Kind kind,
+                           const char *text)
+{
+    uint8_t body[FAILURE_MAX];
+    struct iovec iov = {body, pack_failure(kind, text, body)};
+    int rc = answer(
+        r, MS_KIND_ERROR, MS_CODEC_PROTO, r->streamed ? MS_FRAME_STREAM : 0, &iov, 1);
+
+    if (rc < 0 && rc != -ECANCELED) { /* not even that: it is answered as lost */
+        r->reply_lost = true;
+        r->reply_kind = MS_KIND_ERROR;
+        keep(r);
+    }
+    return rc;
+}
+
+/* ---- the handler's side ---------------------------------------------------------- */
+
+/* The handler's last touch: unlock, and free the server if it only waited for us. */
+static void handed_back(struct ms_request *r)
+{
+    struct ms_server *s = r->server;
+
+    if (s->running == r)
+        s->running = NULL;
+    s->calls_done++;
+    ms_list_remove(&r->queue_link);
+    ms_request_unref_locked(r);
+    ms_server_unref_locked(s);
+}
+
+/* What is sent instead of a result that nobody wants; NULL: somebody does. */
+static const char *dropped(const struct ms_request *r, Muster__Failure__Kind *kind)
+{
+    if (r->stream_lost) {
+        *kind = MUSTER__FAILURE__KIND__LOST;
+        return "the connection broke in the middle of the stream";
+    }
+    *kind =
+        r->expired ? MUSTER__FAILURE__KIND__DEADLINE : MUSTER__FAILURE__KIND__CANCELLED;
+    return r->cancelled ? "its result was dropped" : NULL;
+}
+
+static int finish(struct ms_request *r,
+                  uint8_t kind,
+                  uint8_t codec,
+                  const struct iovec *iov,
+                  int count)
+{
+    Muster__Failure__Kind instead;
+    const char *text;
+    int rc;
+
+    pthread_mutex_lock(&r->server->lock);
+    text = dropped(r, &instead);
+    if (text) {
+        ms_request_fail_locked(r, instead, text);
+        rc = -ECANCELED;
+    } else {
+        rc = answer(r, kind, codec, r->streamed ? MS_FRAME_STREAM : 0, iov, count);
+    }
+    if (rc < 0 && r->state != MS_REQUEST_DONE)
+        ms_request_fail_locked(
+            r, MUSTER__FAILURE__KIND__NO_MEMORY, "no memory to keep the reply");
+    handed_back(r);
+    return rc;
+}
+
+int ms_request_reply(struct ms_request *r,
+                     uint8_t codec,
+                     const struct iovec *iov,
+                     int count)
+{
+    uint64_t len = 0;
+
+    for (int i = 0; i < count; i++)
+        len += iov[i].iov_len;
+    if (len > MS_MESSAGE_MAX) {
+        ms_request_fail_text(r,
+                             MUSTER__FAILURE__KIND__BAD_RESULT,
+                             "the result has %llu bytes, at most %llu are possible",
+                             (unsigned long long)len,
+                             (unsigned long long)MS_MESSAGE_MAX);
+        return -EMSGSIZE;
+    }
+    return finish(r, MS_KIND_REPLY, codec, iov, count);
+}
+
+int ms_request_fail(struct ms_request *r, const Muster__Failure *f)
+{
+    size_t len = muster__failure__get_packed_size(f);
+    MS_CLEANUP(ms_cleanup_free) uint8_t *body = malloc(len ? len : 1);
+    struct iovec iov = {body, len};
+
+    if (!body || len > MS_CONTROL_MAX)
+        return ms_request_fail_text(
+            r, f->kind, "%.200s (the details are too big)", f->message);
+    muster__failure__pack(f, body);
+    return finish(r, MS_KIND_ERROR, MS_CODEC_PROTO, &iov, 1);
+}
+
+int ms_request_fail_text(struct ms_request *r,
+                         Muster__Failure__Kind kind,
+                         const char *fmt,
+                         ...)
+{
+    char text[MS_ERROR_TEXT_MAX];
+    uint8_t body[FAILURE_MAX];
+    struct iovec iov = {body, 0};
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    iov.iov_len = pack_failure(kind, text, body);
+    return finish(r, MS_KIND_ERROR, MS_CODEC_PROTO, &iov, 1);
+}
+
+bool ms_request_is_cancelled(struct ms_request *r)
+{
+    bool cancelled;
+
+    pthread_mutex_lock(&r->server->lock);
+    cancelled = r->cancelled;
+    pthread_mutex_unlock(&r->server->lock);
+    return cancelled;
+}
+
+void ms_request_take_body(struct ms_request *r, uint8_t **memory)
+{
+    *memory = MS_TAKE(r->memory);
+    r->body = NULL;
+}
