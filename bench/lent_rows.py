@@ -95,7 +95,7 @@ def simulation(lab: Lab) -> list[Line]:
 def on_ray(lab: Lab) -> list[Line]:
     """Both on the same Ray cluster, in turn; neither is stopped for the other one: the
     workers of both are below Ray. So each begins when the processes of the other's turn
-    have ended. Once without a clock: the package has to be on the nodes."""
+    have ended. PickledOnce without a clock: the package has to be on the nodes."""
     target = Target("at_most", 1, "s")
     beyond = f"{RAY_NODES * RAY_GPUS} ranks on Ray, beyond its own group and actors"
     call = Target("better", 60, "s")

@@ -104,7 +104,7 @@ class Bare:
         first few."""
         # what workers have too
         import cloudpickle  # noqa: F401
-        import muster._worker  # noqa: F401
+        import muster._worker.main  # noqa: F401
         import numpy  # noqa: F401
 
         return [start_children(ranks) for _ in range(warm_up + count)][warm_up:]

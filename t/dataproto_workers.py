@@ -5,7 +5,7 @@ from typing import Any
 import muster
 import numpy as np
 from muster import roll, verl
-from muster._cells import Late
+from muster._adapters.lazy_column import LazyColumn
 
 _RollDispatch = roll.Dispatch
 
@@ -80,7 +80,7 @@ class VerlActor(verl.Worker):
         for name in names:
             _ = data.batch[name]
         cells = data.batch.cells()
-        return {n: not isinstance(c, Late) for n, c in cells.items()}
+        return {n: not isinstance(c, LazyColumn) for n, c in cells.items()}
 
     @verl.register(dispatch_mode=verl.Dispatch.ONE_TO_ALL)
     def stats(self) -> Any:

@@ -92,7 +92,7 @@ def _parent(pid: int) -> int:
 def _is_others(pid: int, mark: str) -> bool:
     """It is a zygote of an agent without this mark, which lives."""
     at = pid
-    while "muster._zygote" in describe(at):
+    while "muster._worker.zygote" in describe(at):
         at = _parent(at)
     is_agent = at != pid and " agent" in describe(at)
     return is_agent and at not in processes(mark)

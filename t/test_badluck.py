@@ -20,7 +20,6 @@ from helpers import (
     until,
     wait_gone,
 )
-from muster import api
 from workers import AsyncEcho, Dies, Echo, Hangs, Mishap, Raises
 
 Make = Callable[..., Any]

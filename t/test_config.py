@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from muster import WorkerConfig, roll
-from muster._env import session_env
+from muster._session.programs import session_env
 from muster.config import mesh_sizes, parse_size
 
 

@@ -250,11 +250,12 @@ def test_clusters_made_at_once_take_nothing_twice(session: Any, cluster: Make) -
 
 
 def test_a_handle_where_there_is_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    from muster._member import Worker
+    from muster._cluster.member import Member
     from muster.cluster import Cluster
 
     monkeypatch.setattr(muster.api, "_session", None)
-    member = Worker(0, 1, 1, "/nowhere", "", "actor/0@here", (0, "here"), [])
+    told = {"uid": 1, "pid": 1, "address": "/nowhere", "log_path": "", "devices": []}
+    member = Member("actor", 0, {**told, "node": "here"}, ["here"])
     handle = Cluster._handle("actor", [member], "default", None, {})
     again = pickle.loads(pickle.dumps(handle))
     for call in (again.execute_rank_zero_sync, again.execute_all_async):

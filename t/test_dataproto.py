@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from muster import Batch, Ragged, roll, verl
-from muster._cells import Late
+from muster._adapters.lazy_column import LazyColumn
 
 FLAVOURS: list[Any] = [roll, verl]
 
@@ -340,8 +340,10 @@ def test_joined_results_are_put_together_when_they_are_read(flavour: Any) -> Non
     parts = [proto(flavour, n, start=100 * n) for n in (3, 2, 4)]
     whole = flavour.DataProto.join_results(parts)
     chunks = whole.chunk(3)
-    assert isinstance(whole.batch.cell("wide"), Late)
-    assert isinstance(chunks[1].batch.cell("wide"), Late)  # of the first and second
+    assert isinstance(whole.batch.cell("wide"), LazyColumn)
+    assert isinstance(
+        chunks[1].batch.cell("wide"), LazyColumn
+    )  # of the first and second
     assert np.shares_memory(chunks[0].batch["wide"], parts[0].batch["wide"])
     sent = pickle.loads(pickle.dumps(chunks[1], protocol=5))
     expected = [row for part in parts for row in rows_of(part)]

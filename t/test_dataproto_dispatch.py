@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from dataproto_workers import Plain, RollActor, VerlActor
 from muster import roll, verl
-from muster._cells import Late
+from muster._adapters.lazy_column import LazyColumn
 
 BIG = 1 << 16  # rows whose columns go through the store
 
@@ -114,7 +114,7 @@ def test_what_is_passed_on_is_not_copied(actors: roll.Cluster) -> None:
     before = muster.store_stats()["copied"]
     assert before - first == BIG * 24  # each row once, for eight ranks
     again = actors.echo(got)
-    assert isinstance(got.batch.cell("wide"), Late)  # nobody has read it yet
+    assert isinstance(got.batch.cell("wide"), LazyColumn)  # nobody has read it yet
     assert muster.store_stats()["copied"] == before
     assert again == data
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from muster import _serialize, errors
+from muster import errors
+from muster._data import serialize as _serialize
 from muster.errors import RemoteError, WorkerDied, make_error
 
 

@@ -19,7 +19,7 @@ import pytest
 from cli_rig import CLI
 from daemon_rig import Daemon, daemon  # noqa: F401  (fixture)
 from helpers import DEADLINE_S, MARK, leftovers, new_mark, processes, wait_gone
-from muster import _launch
+from muster._session import launch as _launch
 from muster.errors import DeadlineExceeded, MusterError
 
 SCRIPT = """

@@ -8,7 +8,8 @@ from typing import Any
 import muster
 import pytest
 from helpers import agents_of, below, until
-from muster import _nodes, api
+from muster import api
+from muster._session import node_watch as _nodes
 
 AT_ONCE_S = 5.0
 

@@ -3,7 +3,7 @@
 import io
 
 import pytest
-from muster._logs import KEPT_MAX, Fold, Line, LogPump, render
+from muster._session.logs import KEPT_MAX, Fold, Line, LogPump, render
 
 
 def line(text: str, rank: int = 0, *, stderr: bool = False, cluster: str = "a") -> Line:

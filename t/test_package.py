@@ -10,7 +10,8 @@ import muster
 import pytest
 from daemon_rig import Daemon, daemon  # noqa: F401  (fixture)
 from helpers import Driver
-from muster import _package, api
+from muster import api
+from muster._session import package as _package
 from muster.errors import MusterError
 
 MODULE = """
@@ -206,7 +207,7 @@ from job.reader import Reader
 from helpers import below, describe
 
 def zygotes():
-    return [pid for pid in below(os.getpid()) if "_zygote" in describe(pid)]
+    return [pid for pid in below(os.getpid()) if "_worker.zygote" in describe(pid)]
 
 muster.init(working_dir=os.environ["CODE"])
 c = muster.Cluster("c", Reader)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from muster import _serialize
-from muster._serialize import BUFFER_MIN, Once, dumps, loads
+from muster._data import serialize as _serialize
+from muster._data.serialize import BUFFER_MIN, PickledOnce, dumps, loads
 from muster.errors import SerializationError
 
 
@@ -49,7 +49,7 @@ def test_what_main_defines_goes_by_value() -> None:
     script = """
 import sys, pickle
 sys.path[:0] = {path!r}
-from muster._serialize import dumps
+from muster._data.serialize import dumps
 SCALE = 3
 class Thing:
     def __init__(self, x): self.x = x
@@ -159,18 +159,18 @@ def test_recursion_is_an_error() -> None:
 
 
 def test_once_is_pickled_as_its_value() -> None:
-    once = Once({"a": (1, np.arange(10_000))})
+    once = PickledOnce({"a": (1, np.arange(10_000))})
     data, buffers, _ = dumps(once)
     again = loads(data, buffers)
     assert type(again) is dict and again["a"][1].sum() == 49_995_000
     assert pickle.loads(data).keys() == {"a"}
     with pytest.raises(SerializationError, match="lock"):
-        Once({"lock": LOCK})
+        PickledOnce({"lock": LOCK})
 
 
 def test_another_python_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    data, _, _ = dumps(Once(lambda: 1))
-    plain, _, _ = dumps(Once({"cls": "a.B"}, plain=True))
+    data, _, _ = dumps(PickledOnce(lambda: 1))
+    plain, _, _ = dumps(PickledOnce({"cls": "a.B"}, plain=True))
     monkeypatch.setattr(_serialize, "PYTHON", "2.7")
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     with pytest.raises(
@@ -184,7 +184,7 @@ def test_another_cloudpickle_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     import cloudpickle
 
     version = cloudpickle.__version__
-    data, _, _ = dumps(Once(lambda: 1))
+    data, _, _ = dumps(PickledOnce(lambda: 1))
     monkeypatch.setattr(cloudpickle, "__version__", "1.0")
     assert loads(data, [])() == 1  # it can read it: nobody asks
     monkeypatch.setitem(sys.modules, "cloudpickle.cloudpickle", None)

@@ -11,7 +11,7 @@ import muster
 import numpy as np
 import pytest
 from helpers import until
-from muster._far import own
+from muster._data.remote_array import private_copy
 
 BIG = 1 << 20  # float64: 8 MiB
 
@@ -54,12 +54,12 @@ class Worker:
 
     def scribble(self, x: Any) -> tuple[float, float]:
         """Writes into its own pages of what it was given."""
-        mine = own(x)
+        mine = private_copy(x)
         mine[0] = -1.0
         return float(mine[0]), float(x[0])
 
     def echo_owned(self, x: Any, write: bool) -> Any:
-        mine = own(x)
+        mine = private_copy(x)
         if write:
             mine[-1] = -1.0
         return mine
@@ -171,7 +171,9 @@ def test_pages_of_ones_own(actors: Any) -> None:
     assert np.array_equal(other[:-1], x[:-1])
     assert ref.get()[-1] == x[-1]
     assert actors.execute_rank_zero_sync("copied") == before[0] + x.nbytes
-    small = own(np.frombuffer(b"12345678", np.int64))  # not of the store: a copy
+    small = private_copy(
+        np.frombuffer(b"12345678", np.int64)
+    )  # not of the store: a copy
     small[0] = 1
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import muster
 import pytest
 from helpers import Bell
-from muster._async import LOST_S
+from muster._worker.async_server import LOST_S
 from workers import AsyncEcho, Echo
 
 Make = Callable[..., Any]

@@ -5,7 +5,7 @@ import json
 import cloudpickle
 import numpy
 import pytest
-from muster._uses import modules_used
+from muster._cluster.worker_class import modules_used
 from pytest import approx
 
 

@@ -154,6 +154,7 @@ extern PyMethodDef core_mapping_methods[];
 extern PyMethodDef core_fan_methods[];
 extern PyMethodDef core_dispatch_methods[];
 int core_rows_setup(PyObject *module);
+int core_constants_setup(PyObject *module);
 extern PyMethodDef core_head_functions[]; /* head_start.c */
 
 #endif

@@ -96,19 +96,20 @@ static int parse(struct asked *a, PyObject *args, PyObject *kwargs)
     static const char *const names[] = {
         "agent_path",  "node_name",     "num_gpus", "num_cpus",    "num_nodes",
         "nodes",       "log_to_driver", "python",   "sys_path",    "env",
-        "working_dir", "script",        "timeout",  "address",     "secret_file",
-        "tls",         "http",          "listen",   "store_limit", "lender",
-        "lent_by",     "preload",       "spill",    "spill_limit", NULL};
+        "working_dir", "script",        "timeout",  "preload",     "address",
+        "secret_file", "tls",           "http",     "listen",      "store_limit",
+        "lender",      "lent_by",       "spill",    "spill_limit", NULL};
     struct ms_head_options *o = &a->options.head;
-    unsigned long long spill_limit;
-    const char *spill;
-    long long store_limit;
+    unsigned long long spill_limit = 0;
+    const char *spill = "";
+    long long store_limit = -1;
     double timeout;
     int log_to_driver;
 
+    a->options.tls = "auto";
     if (!PyArg_ParseTupleAndKeywords(args,
                                      kwargs,
-                                     "$sziiIzpOOOssdzzszzLzzOzK",
+                                     "sziiIzpOOOssdO|zzszzLzzzK",
                                      CORE_NAMES(names),
                                      &o->agent_path,
                                      &o->node_name,
@@ -123,6 +124,7 @@ static int parse(struct asked *a, PyObject *args, PyObject *kwargs)
                                      &o->working_dir,
                                      &o->script,
                                      &timeout,
+                                     &a->preload,
                                      &a->options.address,
                                      &a->options.secret_file,
                                      &a->options.tls,
@@ -131,7 +133,6 @@ static int parse(struct asked *a, PyObject *args, PyObject *kwargs)
                                      &store_limit,
                                      &a->lender.name,
                                      &a->lender.address,
-                                     &a->preload,
                                      &spill,
                                      &spill_limit))
         return -1;

@@ -279,6 +279,7 @@ PyMODINIT_FUNC PyInit__core(void)
         PyModule_AddFunctions(module, core_step_methods) < 0 ||
         PyModule_AddFunctions(module, core_dispatch_methods) < 0 ||
         PyModule_AddFunctions(module, core_head_functions) < 0 ||
+        core_constants_setup(module) < 0 ||
         PyModule_AddStringConstant(module, "version", MS_VERSION) < 0) {
         Py_DECREF(module);
         return NULL;

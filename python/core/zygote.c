@@ -28,13 +28,10 @@ static PyObject *raise_errno(int rc)
 
 static PyObject *spawn_tuple(const Muster__Spawn *s)
 {
-    return Py_BuildValue("sKsINsiii",
+    return Py_BuildValue("sKN(iii)",
                          "spawn",
                          (unsigned long long)s->uid,
-                         s->cluster,
-                         (unsigned)s->rank,
                          fs_list(s->env, s->n_env),
-                         s->working_dir,
                          request.fds[MS_SPAWN_CONTROL],
                          request.fds[MS_SPAWN_LISTEN],
                          request.fds[MS_SPAWN_LISTEN_TCP]);

@@ -6,16 +6,19 @@ actors.execute_all_sync("step", batch)
 muster.shutdown()
 """
 
-# _forks early: it watches what the others register
-from muster import _core, _forks, _plain, _serialize, errors, kv  # noqa: F401
-from muster._data import Ref, empty, put, site, store_stats, stored_objects
-from muster._fork import Processes
-from muster._helpers import helpers
-from muster._lent import LentPiece, Reservation, reservation, reserve
-from muster._meet import CollectiveGroup, barrier, collective_group
-from muster._mesh import register_mesh
-from muster._node import Node
-from muster._rows import each, same
+# first: it watches which hooks the others register
+from muster._worker import fork_hooks  # noqa: F401  isort: skip
+
+from muster import _core, errors, kv
+from muster._cluster.beside import Processes
+from muster._cluster.member import helpers
+from muster._data import plain, serialize
+from muster._data.rows import each, same
+from muster._data.store import Ref, empty, put, site, store_stats, stored_objects
+from muster._session.node import Node
+from muster._session.rendezvous import CollectiveGroup, barrier, collective_group
+from muster._session.reservation import LentPiece, Reservation, reservation, reserve
+from muster._worker.engines import register_mesh, worker_config
 from muster.api import (
     http_address,
     http_token,
@@ -65,22 +68,11 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> object:
     """Batches need numpy, which is imported when they are asked for."""
-    if name == "Batch":
-        from muster.batch import Batch
+    if name not in __all__:
+        raise AttributeError(f"module 'muster' has no attribute {name!r}")
+    from muster import batch
 
-        return Batch
-    if name == "Ragged":
-        from muster.ragged import Ragged
-
-        return Ragged
-    raise AttributeError(f"module 'muster' has no attribute {name!r}")
-
-
-def worker_config() -> object:
-    """Inside a worker: what `cluster.configure(...)` gave to it; None elsewhere."""
-    from muster import _worker
-
-    return _worker.worker_config()
+    return getattr(batch, name)
 
 
 __version__ = _core.version
@@ -152,13 +144,13 @@ __all__ = [
 ]
 
 _core.setup(
-    dumps=_serialize.dumps,
-    dumps_call=_serialize.dumps_call,
-    dumps_alone=_serialize.dumps_alone,
+    dumps=serialize.dumps,
+    dumps_call=serialize.dumps_call,
+    dumps_alone=serialize.dumps_alone,
     site=site,
-    loads=_serialize.loads,
+    loads=serialize.loads,
     make_error=errors.make_error,
     error=MusterError,
-    tensor_of=_plain.tensor_of,
-    tensor=_plain.tensor,
+    tensor_of=plain.tensor_of,
+    tensor=plain.tensor,
 )

@@ -30,6 +30,40 @@ class ExitInfo(TypedDict):
 
 version: str
 
+# C facts. Built-in operations and codecs: wire/frame.h; failures, starts, visible devices:
+# proto/muster.proto; the rest: base/limits.h.
+OP_CONFIGURE: int
+OP_SET_ENV: int
+OP_CREATE_ENGINE: int
+OP_DESTROY_ENGINE: int
+OP_LOOK: int
+OP_FINISH: int
+OP_HTTP_CONFIGURE: int
+OP_HTTP_SET_ENV: int
+OP_HTTP_CREATE_ENGINE: int
+OP_HTTP_CALL: int
+CODEC_BYTES: int
+CODEC_PICKLE: int
+CODEC_PLAIN: int
+RAISED: int
+NO_ENGINE: int
+NO_METHOD: int
+CANCELLED: int
+BAD_ARGUMENT: int
+BAD_RESULT: int
+START_FORK: int
+START_EXEC: int
+START_COMMAND: int
+START_NATIVE: int
+VISIBLE_OWN: int
+VISIBLE_NODE: int
+META_MAX: int
+ANSWER_S: float  # of what an agent or a worker's I/O thread answers
+HEAD_ANSWER_S: float  # of a head that may just be coming back
+STOP_GRACE_S: float  # SIGTERM until SIGKILL
+WAIT_S: float  # for a call, a key or a barrier, unless told otherwise
+DTYPES: list[str]  # of tensors in plain data, by their codes
+
 def setup(
     *,
     dumps: Callable[[Any], tuple[bytes, list[Any], list[Held]]],

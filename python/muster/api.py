@@ -10,12 +10,15 @@ import warnings
 from errno import ENOENT, ETIMEDOUT
 from time import monotonic
 
-from muster import _core, _launch, _nodes, _options, _package
-from muster._env import session_env
-from muster._logs import LogPump
-from muster._names import options_checked
-from muster._node import Node, by_name
-from muster._programs import find_executable, interpreter
+from muster import _core
+from muster._arguments import options_checked
+from muster._session import launch as _launch
+from muster._session import node_watch as _nodes
+from muster._session import options as _options
+from muster._session import package as _package
+from muster._session.logs import LogPump
+from muster._session.node import Node, by_name
+from muster._session.programs import find_executable, interpreter, session_env
 from muster.errors import DeadlineExceeded, MusterError, NotInitialized
 
 TYPE_CHECKING = False
@@ -23,11 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from muster._lent import Reservation
+    from muster._session.reservation import Reservation
 
-STOP_GRACE_S = 3.0  # SIGTERM until SIGKILL
 START_S = 60.0  # of `init`, where no other machines are waited for
-ANSWER_S = 30.0  # of a head that may just be coming back
+ANSWER_S = _core.HEAD_ANSWER_S
+_NOT_THE_HEADS = ("lent_nodes", "min_nodes", "package")  # options
 
 
 class Session:
@@ -229,7 +232,7 @@ def init(
             "init() is for drivers; this process is a worker, which makes clusters without"
         )
     if orchestrator is not None:
-        from muster import _lent
+        from muster._session import reservation as _lent
 
         _lent.check(orchestrator, address, num_nodes)
         asked["listen"] = listen or _lent.listen_at(address)
@@ -294,29 +297,13 @@ def _start(
     sys_path, folder = _package.places()
     head = _core.Head(
         agent_path=find_executable(),
-        node_name=options["node_name"],
-        num_gpus=options["num_gpus"],
-        num_cpus=options["num_cpus"],
-        num_nodes=options["num_nodes"],
-        nodes=options["nodes"],
-        log_to_driver=options["log_to_driver"],
         python=interpreter(),
         sys_path=[os.path.abspath(p) for p in map(str, sys_path)],
-        preload=options["preload"],
         env=[f"{name}={value}" for name, value in env.items()],
         working_dir=folder if package is None else "/",
         script=sys.argv[0] if sys.argv else "",
         timeout=timeout,
-        address=options["address"],
-        secret_file=options["secret_file"],
-        tls=options["tls"],
-        store_limit=options["store_limit"],
-        spill=options["spill"],
-        spill_limit=options["spill_limit"],
-        http=options["http"],
-        listen=options["listen"],
-        lender=options["lender"],
-        lent_by=options["lent_by"],
+        **{k: v for k, v in options.items() if k not in _NOT_THE_HEADS},
     )
     try:
         session = Session(options, head, env, package)
@@ -330,30 +317,9 @@ def _start(
 def _join_from_worker(host: _core.Host) -> Session:
     """What a worker makes ends with it."""
     global _session
-    address, tls = host.head
-    options: dict[str, Any] = {
-        "num_cpus": -1,
-        "num_gpus": -1,
-        "num_nodes": 0,
-        "nodes": None,
-        "node_name": None,
-        "log_to_driver": True,
-        "preload": host.preload,
-        "http": None,
-        "listen": None,
-        "lender": None,
-        "lent_by": None,
-        "min_nodes": 1,
-        "store_limit": -1,
-        "spill": "",
-        "spill_limit": 0,
-        "address": address,
-        "secret_file": None,
-        "tls": tls,
-    }
     with _lock:
         if _session is None:
-            _session = _start(options, ANSWER_S)
+            _session = _start(_options.of_worker(host), ANSWER_S)
         return _session
 
 
@@ -386,15 +352,15 @@ def _let_others_come(
         options["secret_file"] = _launch.find_secret(secret_file, host)
 
 
-def shutdown(*, grace: float = STOP_GRACE_S) -> None:
+def shutdown(*, grace: float = _core.STOP_GRACE_S) -> None:
     """End all workers and whatever `init` started, and wait until they are gone.
 
     Workers get SIGTERM, and SIGKILL `grace` seconds later. Arrays of results that were not
     read yet are fetched first, if they fit. Does nothing if there is nothing to end.
     """
-    far = sys.modules.get("muster._far")
-    if _session is not None and far is not None:
-        far.fetch_known()
+    arrays = sys.modules.get("muster._data.remote_array")
+    if _session is not None and arrays is not None:
+        arrays.fetch_referred()
     _stop(grace)
 
 
@@ -415,7 +381,7 @@ def _stop(grace: float) -> None:
 @atexit.register
 def _at_exit() -> None:
     if _session is not None and _session.pid == os.getpid():
-        _stop(STOP_GRACE_S)
+        _stop(_core.STOP_GRACE_S)
 
 
 def _after_fork() -> None:

@@ -13,26 +13,29 @@ from os import fspath
 
 import numpy as np
 
-from muster import _column, _core
-from muster._batch_parts import (
+from muster import _core
+from muster._core import Rows
+from muster._data import column as _column
+from muster._data.batch_parts import (
     METRICS,
     check_name,
     check_names,
+    copied,
     dtype_named,
     equal,
+    even_slices,
+    indexes_of,
     merged,
-    own,
     ragged_room,
     same,
     text_of,
     written,
 )
-from muster._column import Column, part_of
-from muster._core import Rows
-from muster._data import empty
-from muster._far import Far, FarObjects, is_wanted, together
-from muster._sending import is_worth, ready
-from muster._torch import has_tensors, tensor_of
+from muster._data.column import Column, part_of
+from muster._data.column_send import is_worth, sendable
+from muster._data.remote_array import RemoteArray, RemoteObjects, can_refer, together
+from muster._data.store import empty
+from muster._data.torch_arrays import has_tensors, tensor_of
 from muster.ragged import Ragged
 
 TYPE_CHECKING = False
@@ -125,7 +128,7 @@ class Batch:
                 f"column {name!r} cannot be written: that is for batches of "
                 "Batch.allocate, before they are divided; assign a new column instead"
             )
-        assert not isinstance(array, (Far, FarObjects))
+        assert not isinstance(array, (RemoteArray, RemoteObjects))
         return part if isinstance(part, Ragged) else array
 
     def _check_count(self, name: str, count: int) -> None:
@@ -271,25 +274,9 @@ class Batch:
 
     def take(self, indexes: ArrayLike) -> Self:
         """The rows of these indexes, in this order, or those where a mask is true."""
-        chosen = np.asarray(indexes)
-        if chosen.dtype == bool:
-            if chosen.shape != (self._count,):
-                raise IndexError(
-                    f"a mask of {chosen.shape}: there are {self._count} rows"
-                )
-            chosen = np.flatnonzero(chosen)
-        if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
-            raise IndexError(f"a list of numbers is needed: {indexes!r}")
-        self._check_indexes(chosen)  # as they are: a huge one must not turn negative
-        chosen = np.ascontiguousarray(chosen, dtype=np.int64)
+        found = indexes_of(indexes, self._count)
+        chosen = np.flatnonzero(found) if found.dtype == bool else found
         return self._apply(len(chosen), lambda rows: rows.take(chosen))
-
-    def _check_indexes(self, indexes: NDArray[Any]) -> None:
-        if len(indexes) == 0:
-            return
-        for index in (int(indexes.min()), int(indexes.max())):
-            if not -self._count <= index < self._count:
-                raise IndexError(f"there is no row {index}: there are {self._count}")
 
     def reorder(self, indexes: ArrayLike) -> Self:
         """All rows in another order."""
@@ -324,11 +311,7 @@ class Batch:
     def chunk(self, chunks: int) -> list[Self]:
         """That many parts, as even as possible, the longer ones first; of fewer rows the
         last parts are empty."""
-        if chunks < 1:
-            raise ValueError(f"chunks: at least 1 is needed: {chunks}")
-        each, more = divmod(self._count, chunks)
-        ends = [(i + 1) * each + min(i + 1, more) for i in range(chunks)]
-        return [self.slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
+        return [self.slice(a, b) for a, b in even_slices(self._count, chunks)]
 
     def split(self, size: int) -> list[Self]:
         """Parts of `size` rows, the last one with what is left."""
@@ -470,7 +453,7 @@ class Batch:
         columns = {}
         rows = Rows(self._count)
         for name, column in self._columns.items():
-            columns[name] = Column([own(column.read())], rows)
+            columns[name] = Column([copied(column.read())], rows)
         return self._of(columns, self._count, self.meta)
 
     def meta_only(self) -> Self:
@@ -514,16 +497,16 @@ class Batch:
         memo: dict[Any, tuple[Rows, Any]] = {}
         with together():
             columns = {
-                name: ready(c, memo) if is_worth(c, chunks) else c
+                name: sendable(c, memo) if is_worth(c, chunks) else c
                 for name, c in self._columns.items()
             }
         return self._of(columns, self._count, self.meta)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if is_wanted():
+        if can_refer():
             memo: dict[Any, tuple[Rows, Any]] = {}
             with together():
-                columns = {name: ready(c, memo) for name, c in self._columns.items()}
+                columns = {name: sendable(c, memo) for name, c in self._columns.items()}
             return _arrived, (type(self), columns, self._count, self.meta)
         return _loaded, (type(self), self.to_dict(), self._count, self.meta)
 

@@ -3,51 +3,36 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from errno import EEXIST, EINVAL, ENOSPC, EPIPE, ETIMEDOUT
 
-from muster import api
-from muster._bind import Binding, check_names
-from muster._core import Refused, decode_answer
-from muster._fork import Processes, command_of, fork_cluster, fork_processes
-from muster._helpers import helper_members
-from muster._known import Known, meta_of
-from muster._meet import barrier as meet
-from muster._member import Worker
-from muster._names import check_options
-from muster._package import send_again
-from muster._serialize import Once
-from muster._spec import (
-    Step,
-    bound_methods,
-    call_step,
-    cluster_spec,
-    engine_step,
-    is_native,
-    ns,
-)
+from muster import _core, api
+from muster._arguments import check_options
+from muster._cluster.beside import Processes, command_of, fork_cluster, fork_processes
+from muster._cluster.binding import Binding, check_names
+from muster._cluster.cluster_view import ClusterView
+from muster._cluster.meta import ClusterMeta
+from muster._cluster.spec import Step, call_step, cluster_spec, engine_step, ns
+from muster._cluster.worker_class import bound_methods, is_native
+from muster._core import ANSWER_S, STOP_GRACE_S, Refused, decode_answer
+from muster._data.serialize import PickledOnce
+from muster._session.package import send_again
+from muster._session.rendezvous import barrier
 from muster.config import WorkerConfig, fields_known, mesh_sizes
-from muster.errors import ClusterError, DeadlineExceeded, MusterError
-from muster.groups import refused
-from muster.resources import ResourceManager
-from muster.view import (
-    ANSWER_S,
-    CREATE_ENGINE,
-    DESTROY_ENGINE,
-    ENGINE,
-    PICKLE,
-    PLAIN,
-    View,
+from muster.errors import (
+    ClusterError,
+    DeadlineExceeded,
+    cluster_refused,
 )
+from muster.resources import ResourceManager
+from muster.view import ENGINE, View
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any, Self
 
-    from muster import _core
+    from muster._cluster.member import Member
     from muster.groups import GroupPart
 
-GRACE_S = 3.0  # SIGTERM until SIGKILL
 FORK_S = 600.0  # a constructor beside a worker
 # arguments of Cluster() that are not fields of a WorkerConfig
 _OWN: tuple[str, ...] = (
@@ -72,7 +57,7 @@ def _check_arguments(name: Any, where: Any, fields: Mapping[str, Any]) -> None:
     check_options("Cluster()", fields, (*fields_known(), *_OWN))
 
 
-class Cluster(View):
+class Cluster(ClusterView):
     """The workers of one role: ranks 0 to world_size - 1, each with one `worker_cls`.
 
     worker_cls: a class, also one of `__main__` or of a notebook, or its import path,
@@ -118,12 +103,13 @@ class Cluster(View):
         made = (worker_cls, role.args, role.kwargs, role.max_concurrency)
         step = engine_step(ENGINE, *made, mesh=role.mesh)
         where = resource_manager if resource_manager is not None else ResourceManager()
-        native = is_native(worker_cls)
-        sizes = role.mesh or None
+        meta = ClusterMeta(
+            is_native(worker_cls), role.timeout, methods, role.mesh or None
+        )
         self._ask(
             name,
             session,
-            Known(PLAIN if native else PICKLE, native, role.timeout, methods, sizes),
+            meta,
             [node[0] for node in where.nodes],
             cluster_spec(name, worker_cls, role, where.request(role), detached),
             [step],
@@ -134,41 +120,37 @@ class Cluster(View):
 
     # ---- creation ---------------------------------------------------------------------
 
+    _is_maker = False
+    _operation: _core.Operation | None = None  # its creation
+
     def _ask(
         self,
         name: str,
         session: api.Session,
-        known: Known,
-        nodes: list[str],
+        meta: ClusterMeta,
+        nodes: Sequence[str],
         spec: dict[str, Any],
         steps: list[Step],
         wait: float = 0.0,
     ) -> None:
         """Ask the head for it."""
-        self._name = name
-        self._owner: api.Session | None = session
+        self._prepare(name, meta, session, nodes)
         self._is_maker = True
-        self._gone = False
-        self._known = known
-        self._nodes = nodes  # by index
-        self._kept = [step.kept for step in steps]  # what they refer to in the store
-        self._helpers: dict[int, list[Worker]] = {}
-        self._changes = api.changes()
+        self._kept += [step.kept for step in steps]
         if session.package is not None:
             send_again(session.package)
         spec["steps"] = [step.message for step in steps]
-        spec["meta"] = meta_of(known, Binding(name, ENGINE, 0, known.methods, None))
+        spec["meta"] = meta.encode(Binding(name, ENGINE, 0, meta.methods, None))
         asked = {"spec": spec, "wait_ns": ns(wait) if wait else 0}
-        self._operation: _core.Operation | None = session.head.ask("create", asked)
+        self._operation = session.head.ask("create", asked)
 
     def wait(self, timeout: float | None = None) -> Self:
         """Until all workers are there and constructed; raises what went wrong. Returns
         itself. Of a cluster that was made with blocking=True this does nothing."""
-        operation = self.__dict__.get("_operation")
-        if operation is None:
+        if self._operation is None:
             return self
         try:
-            status = operation.result(timeout)
+            status = self._operation.result(timeout)
         except DeadlineExceeded:  # of a constructor
             self._fail()
             raise
@@ -178,7 +160,7 @@ class Cluster(View):
             ) from None
         except Refused as e:
             self._fail()
-            raise _refusal(e) from None
+            raise cluster_refused(e) from None
         except Exception:
             self._fail()
             raise
@@ -209,74 +191,23 @@ class Cluster(View):
 
     def _complete(self, status: dict[str, Any]) -> None:
         """It was created: what the head tells of it."""
-        known = self._known
-        if known.methods is None and status["answers"]:
+        meta = self._meta
+        if meta.methods is None and status["answers"]:
             answer = status["answers"][0]
-            known.methods = decode_answer(answer["codec"], answer["body"]) or {}
-            check_names(type(self), known.methods)
+            meta.methods = decode_answer(answer["codec"], answer["body"]) or {}
+            check_names(type(self), meta.methods)
         size = len(status["workers"])
-        sizes = mesh_sizes(known.mesh, size) if known.mesh else None
-        bound = Binding(self._name, ENGINE, size, known.methods, sizes)
-        workers = self._take_workers(status)
-        how = (ENGINE, known.timeout, known.codec, bound)
-        View.__init__(self, self._name, workers, *how)
-        self._bind()
-
-    def _take_workers(self, status: dict[str, Any]) -> list[Worker]:
-        native = status["is_native"]
-        workers = []
-        for one in status["workers"]:
-            rank, node = one["rank"], one["node"]
-            if not one["address"]:
-                raise ClusterError(
-                    f"cluster {self._name!r} is not complete: rank {rank}"
-                )
-            index = self._nodes.index(node) if node in self._nodes else -1
-            workers.append(
-                Worker(
-                    rank,
-                    one["uid"],
-                    one["pid"],
-                    one["address"],
-                    one["log_path"],
-                    f"{self._name}/{rank}@{node}",
-                    (index, node),
-                    one["devices"],
-                    native,
-                    one["incarnation"],
-                )
-            )
-        self._take_helpers(status)
-        return workers
-
-    def _take_helpers(self, status: dict[str, Any]) -> None:
-        self._helpers = {
-            one["rank"]: helper_members(
-                self._name, one["rank"], one["helpers"], status["is_native"]
-            )
-            for one in status["workers"]
-            if one["helpers"]
-        }
+        sizes = mesh_sizes(meta.mesh, size) if meta.mesh else None
+        bound = Binding(self._name, ENGINE, size, meta.methods, sizes)
+        self._enter(self._take_workers(status), bound)
 
     def __getattr__(self, name: str) -> Any:
-        if self.__dict__.get("_operation") is not None:
+        if self._operation is not None:
             self.wait()
             return getattr(self, name)
         if not name.startswith("__") and "_bound" not in self.__dict__:
             raise ClusterError(f"cluster {self.__dict__.get('_name')!r} was never made")
         return super().__getattr__(name)
-
-    def _bind(self) -> None:
-        self.workers = [self[i] for i in range(len(self))]
-        self.rank2worker = dict(enumerate(self.workers))
-        self.worker2rank = {view: rank for rank, view in self.rank2worker.items()}
-        self.rank2devices = {
-            w.rank: [{"node_rank": w.node[0], "gpu_rank": d} for d in w.devices]
-            for w in self._members
-        }
-        self.worker2nodes = {
-            view: w.node[1] for view, w in zip(self.workers, self._members, strict=True)
-        }
 
     # ---- handles ----------------------------------------------------------------------
 
@@ -284,25 +215,16 @@ class Cluster(View):
     def _handle(
         cls,
         name: str,
-        members: Sequence[Worker],
+        members: Sequence[Member],
         engine: str,
         timeout: float | None,
         bound: Binding,
-        codec: int = PICKLE,
-        owner: api.Session | None = None,
+        codec: int = _core.CODEC_PICKLE,
     ) -> Self:
+        """One that came from another process."""
         self = cls.__new__(cls)
-        self._owner = owner
-        self._is_maker = False
-        self._gone = False
-        self._known = Known(codec, members[0].native, timeout, None, None)
-        self._nodes = []
-        self._kept = []
-        self._helpers = {}
-        self._operation = None
-        self._changes = api.changes()
-        View.__init__(self, name, members, engine, timeout, codec, bound)
-        self._bind()
+        self._prepare(name, ClusterMeta(members[0].native, timeout, codec=codec))
+        self._enter(members, bound, engine)
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -310,45 +232,12 @@ class Cluster(View):
         return Cluster._handle, (*fields, self._codec)
 
     def __repr__(self) -> str:
-        if self.__dict__.get("_operation") is not None:
+        if self._operation is not None:
             return f"<muster.Cluster {self._name!r}: being created>"
         state = "" if self._peers else ", destroyed"
         devices = sum(len(w.devices) for w in self._members)
         with_ = f" on {devices} devices" if devices else ""
         return f"<muster.Cluster {self._name!r}: {len(self)} workers{with_}{state}>"
-
-    def _require_owner(self) -> api.Session:
-        if self._owner is None:
-            raise ClusterError(
-                f"this is a handle of {self._name!r}: its creator changes its workers, "
-                "or a driver with muster.get_cluster"
-            )
-        return self._owner
-
-    # ---- its mesh ---------------------------------------------------------------------
-
-    @property
-    def mesh(self) -> dict[str, int]:
-        """The sizes of tp, cp, dp, pp and ep: as WorkerConfig(mesh=...) says, else as the
-        workers' rank_info does, else all are data parallel."""
-        return self._bound.sizes(self)
-
-    @property
-    def dp_size(self) -> int:
-        """Of the mesh: what tp, cp and pp leave over."""
-        return self.mesh["dp"]
-
-    @property
-    def tp_size(self) -> int:
-        return self.mesh["tp"]
-
-    @property
-    def pp_size(self) -> int:
-        return self.mesh["pp"]
-
-    @property
-    def cp_size(self) -> int:
-        return self.mesh["cp"]
 
     # ---- beside its workers -----------------------------------------------------------
 
@@ -392,9 +281,8 @@ class Cluster(View):
             return
         engine = _engine_of(op, argument)
         step: dict[str, Any] = {"op": op, "engine": engine}
-        if op != DESTROY_ENGINE:
-            codec = PLAIN if self._members[0].native else PICKLE
-            made = Step(op, engine, argument, codec)
+        if op != _core.OP_DESTROY_ENGINE:
+            made = Step(op, engine, argument, self._operation_codec)
             self._kept.append(made.kept)
             step = made.message
         self._add_step(step)
@@ -406,7 +294,7 @@ class Cluster(View):
 
     def _add_step(self, step: dict[str, Any]) -> None:
         owner = self._require_owner()
-        meta = meta_of(self._known, self._bound)
+        meta = self._meta.encode(self._bound)
         asked = {"cluster": self._name, "step": step, "meta": meta}
         try:
             owner.head.ask("add_step", asked).result(ANSWER_S)
@@ -422,7 +310,7 @@ class Cluster(View):
         return self._member(rank).incarnation
 
     def replace(
-        self, rank: int, *, grace: float = GRACE_S, timeout: float | None = None
+        self, rank: int, *, grace: float = STOP_GRACE_S, timeout: float | None = None
     ) -> View:
         """A new process in the place of a rank that has died, or of one that lives, which
         is ended first: SIGTERM, and SIGKILL `grace` seconds later. A view of it.
@@ -441,7 +329,7 @@ class Cluster(View):
         self,
         ranks: Iterable[int] | None = None,
         *,
-        grace: float = GRACE_S,
+        grace: float = STOP_GRACE_S,
         timeout: float | None = None,
     ) -> None:
         """The same for several ranks together (None: all): the old ones end, then all new
@@ -470,23 +358,13 @@ class Cluster(View):
         self._take_helpers(status)
 
     def _change(self, verb: str, asked: dict[str, Any]) -> dict[str, Any]:
+        head = self._require_owner().head
         try:
-            return self._require_owner().head.ask(verb, asked).result(None)
+            return head.ask(verb, asked).result(None)
         except Refused as e:
-            raise _refusal(e) from None
+            raise cluster_refused(e) from None
 
-    def _renew(self, head: _core.Head, worker: Worker, now: dict[str, Any]) -> None:
-        former = worker.peer.uid
-        worker.renew(
-            now["uid"], now["pid"], now["address"], now["log_path"], now["incarnation"]
-        )
-        if former != now["uid"]:
-            head.redirect(former, now["uid"], now["address"])
-        if now["node"] != worker.node[1]:
-            worker.move(self._nodes, now["node"], now["devices"], self._name)
-        self._bound.forget(worker.rank)
-
-    def resize(self, world_size: int, *, grace: float = GRACE_S) -> None:
+    def resize(self, world_size: int, *, grace: float = STOP_GRACE_S) -> None:
         """Another number of workers; those that stay go on. The last ranks go (SIGTERM, and
         SIGKILL `grace` seconds later), or more come behind the last one. For roles without
         tp, pp, cp or ep. If the new ones cannot be made the cluster is as it was."""
@@ -504,61 +382,13 @@ class Cluster(View):
         }
         self._resized(self._change("resize", asked))
 
-    def _refresh(self) -> None:
-        """It may have been resized or initialized by another process."""
-        self._bound.refresh()
-        known = api.changes()
-        if known == self._changes or self._gone:
-            return
-        self._changes = known
-        try:
-            asked = {"name": self._name}
-            status = api.session().head.ask("find", asked).result(ANSWER_S)
-        except (Refused, MusterError):
-            return  # whoever calls it hears what became of it
-        uids = {one["uid"] for one in status["workers"]}
-        if len(uids) != len(self._members) and self._members[0].uid in uids:
-            self._resized(status)
-
-    @property
-    def world_size(self) -> int:
-        """How many workers a call to all goes to."""
-        self._refresh()
-        return len(self._members)
-
-    def __len__(self) -> int:
-        self._refresh()
-        return len(self._members)
-
-    def _resized(self, status: dict[str, Any]) -> None:
-        """Its members are those that the head tells of."""
-        self._changes = api.changes()
-        kept = {w.uid: w for w in self._members}
-        workers = [kept.get(w.uid, w) for w in self._take_workers(status)]
-        self._members = tuple(workers)
-        self._peers = [w.peer for w in workers]
-        self._first = getattr(self._peers[0], "call_sync", None)
-        self._bound.resize(len(workers))
-        self._plans.clear()
-        self._bind()
-
-    def helpers(self, rank: int) -> View:
-        """The processes on further nodes of a rank that is wider than a node, in the order
-        of the nodes. They have no engine until `create_engine` makes one. They end with
-        their worker, and it with them."""
-        number = self._member(rank).rank
-        self._require_owner()
-        if number not in self._helpers:
-            raise ClusterError(f"rank {number} of {self._name!r} is on one node alone")
-        return View(self._name, self._helpers[number], ENGINE, self._timeout)
-
     def barrier(self, name: str = "", *, timeout: float | None = None) -> None:
         """Inside a worker of this cluster: `muster.barrier`."""
-        meet(name, timeout=timeout, cluster=self._name)
+        barrier(name, timeout=timeout, cluster=self._name)
 
     # ---- the end ----------------------------------------------------------------------
 
-    def destroy(self, *, grace: float = GRACE_S) -> None:
+    def destroy(self, *, grace: float = STOP_GRACE_S) -> None:
         """End its workers and wait until they are gone. `destroy()` (or `close()`) of their
         engines runs in all of them at once; rank 0 ends last; who is still there after
         `grace` seconds is killed. Idempotent. A handle that was pickled cannot; one of
@@ -589,26 +419,14 @@ class Cluster(View):
         self.destroy()
 
 
-def _refusal(e: Refused) -> Exception:
-    """What the head refused, as people read it."""
-    text, table, code = e.args
-    if code == EEXIST:
-        return ClusterError(f"{text}: destroy() it, or take another name")
-    if table or code == ENOSPC:
-        return refused(e)
-    if code == EINVAL:
-        return ValueError(text)
-    if code == ETIMEDOUT:
-        return DeadlineExceeded(text)
-    return MusterError(text) if code == EPIPE else ClusterError(text)
-
-
 def _engine_of(op: int, argument: Any) -> str:
     """The name in the argument of an operation, if it is about an engine."""
-    if op == DESTROY_ENGINE:
+    if op == _core.OP_DESTROY_ENGINE:
         return str(argument)
-    if op == CREATE_ENGINE:
-        return str(argument.name if isinstance(argument, Once) else argument["name"])
+    if op == _core.OP_CREATE_ENGINE:
+        return str(
+            argument.name if isinstance(argument, PickledOnce) else argument["name"]
+        )
     return ""
 
 
@@ -620,20 +438,9 @@ def get_cluster(name: str) -> Cluster:
         status = session.head.ask("find", {"name": name}).result(ANSWER_S)
     except Refused:
         raise ClusterError(f"there is no cluster {name!r}") from None
-    said = Known.read(name, len(status["workers"]), status["meta"], status["is_native"])
+    size, native = len(status["workers"]), status["is_native"]
+    meta, bound = ClusterMeta.decode(name, size, status["meta"], native)
     handle = Cluster.__new__(Cluster)
-    handle._name = name
-    handle._owner = session
-    handle._is_maker = False
-    handle._gone = False
-    handle._known = said
-    handle._nodes = [node.name for node in session.nodes()]
-    handle._kept = []
-    handle._helpers = {}
-    handle._operation = None
-    handle._changes = api.changes()
-    members = handle._take_workers(status)
-    how = (ENGINE, said.timeout, said.codec, said.bound)
-    View.__init__(handle, name, members, *how)
-    handle._bind()
+    handle._prepare(name, meta, session, [node.name for node in session.nodes()])
+    handle._enter(handle._take_workers(status), bound)
     return handle

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from muster._names import options_checked
+from muster._arguments import check_count, options_checked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,12 +52,6 @@ def _mapping(value: Any) -> str | list[int] | None:
     if not all(type(d) is int and d >= 0 for d in devices):
         raise ValueError(f"device_mapping: not a list of device ids: {value!r}")
     return devices
-
-
-def _count(value: Any, field: str, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{field}: must be an integer of at least {least}: {value!r}")
-    return int(value)
 
 
 def _seconds(value: Any, field: str) -> float | None:
@@ -143,11 +137,11 @@ class WorkerConfig:
         working_dir: str | None = None,
     ) -> None:
         if world_size is not None:
-            _count(world_size, "world_size", least=1)
+            check_count(world_size, "world_size", least=1)
         self.world_size = world_size
         self.device_mapping = _mapping(device_mapping)
         if num_gpus_per_worker is not None:
-            _count(num_gpus_per_worker, "num_gpus_per_worker", least=0)
+            check_count(num_gpus_per_worker, "num_gpus_per_worker", least=0)
         self.num_gpus_per_worker = num_gpus_per_worker
         if isinstance(num_cpus, bool) or not isinstance(num_cpus, (int, float)):
             raise ValueError(f"num_cpus: must be a number: {num_cpus!r}")
@@ -174,7 +168,7 @@ class WorkerConfig:
             raise ValueError(f"http_open: must be True or False: {http_open!r}")
         self.http_open = http_open
         if max_concurrency is not None:
-            _count(max_concurrency, "max_concurrency", least=1)
+            check_count(max_concurrency, "max_concurrency", least=1)
         self.max_concurrency = max_concurrency
         self.timeout = _seconds(timeout, "timeout")
         self.start_timeout = _seconds(start_timeout, "start_timeout")
@@ -233,7 +227,7 @@ def mesh_sizes(mesh: Mapping[str, int], world_size: int | None) -> dict[str, int
             raise ValueError(
                 f"mesh: unknown dimension {name!r} (of {', '.join(_MESH)})"
             )
-        _count(size, f"mesh[{name!r}]", least=1)
+        check_count(size, f"mesh[{name!r}]", least=1)
     sizes = {name: mesh.get(name, 1) for name in _MESH}
     if world_size is None:
         return sizes

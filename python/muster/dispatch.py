@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from types import FunctionType
 
-from muster._names import options_checked
+from muster._arguments import options_checked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ class Method:
         """Without importing what the user's functions need, until they are called."""
         mode: Any = self._mode
         if isinstance(mode, Mode) and mode.split == USER and not mode.name:
-            from muster._serialize import dumps_inline
+            from muster._data.serialize import dumps_inline
 
             mode = dumps_inline(mode)
         return Method, (mode, self.execute, self.blocking, self.pad)

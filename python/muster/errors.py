@@ -7,6 +7,7 @@ do about it; its attributes say the same to a program.
 from __future__ import annotations
 
 import _pickle
+import errno
 import types
 
 TYPE_CHECKING = False
@@ -322,6 +323,20 @@ def _died_text(message: str, exit: ExitInfo, where: str) -> str:
     if exit["log_path"] and exit["last_lines"]:
         lines.append(f"All it printed: {exit['log_path']}")
     return "\n".join(lines)
+
+
+# ---- what a head refuses --------------------------------------------------------------
+
+
+def cluster_refused(refused: LookupError) -> Exception:
+    """Why a head does not make or change a cluster, as people read it."""
+    text, table, code = refused.args
+    if code == errno.EEXIST:
+        return ClusterError(f"{text}: destroy() it, or take another name")
+    if table or code == errno.ENOSPC:
+        return PlacementError(text, table)
+    kinds = {errno.EINVAL: ValueError, errno.ETIMEDOUT: DeadlineExceeded}
+    return kinds.get(code, MusterError if code == errno.EPIPE else ClusterError)(text)
 
 
 # ---- several at once ------------------------------------------------------------------

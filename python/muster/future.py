@@ -10,7 +10,7 @@ import weakref
 from time import monotonic
 
 from muster._core import Call, Inbox, wait_all
-from muster._data import Ref, Resolved, resolvable
+from muster._data.store import Ref, Resolved, resolvable
 from muster.errors import Cancelled, DeadlineExceeded, together
 
 TYPE_CHECKING = False
@@ -110,9 +110,9 @@ class Future:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """It is waited for, and arrives as one that is done."""
-        from muster._settled import settle
+        from muster._data.completed_future import completed
 
-        return settle(self).__reduce__()
+        return completed(self).__reduce__()
 
     def __repr__(self) -> str:
         if not self.done():

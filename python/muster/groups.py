@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from muster import _core
-    from muster._spec import Place
+    from muster._cluster.spec import Place
     from muster.config import WorkerConfig
 
 _STATES = ("waiting", "placed", "broken", "failed")

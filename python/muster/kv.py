@@ -15,8 +15,9 @@ from __future__ import annotations
 import threading
 from time import monotonic
 
-from muster import _core, _way
-from muster._serialize import loads, to_bytes
+from muster import _core
+from muster._data.serialize import loads, to_bytes
+from muster._session import head_client as _way
 from muster.errors import DeadlineExceeded
 
 TYPE_CHECKING = False

@@ -6,8 +6,8 @@ from math import prod
 
 import numpy as np
 
-from muster._far import Far, is_wanted
-from muster._torch import array_of, is_tensor
+from muster._data.remote_array import RemoteArray, can_refer
+from muster._data.torch_arrays import array_of, is_tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Ragged:
 
     __slots__ = ("_values", "offsets")
 
-    _values: NDArray[Any] | Far  # far: in a store, and not read yet
+    _values: NDArray[Any] | RemoteArray  # far: in a store, and not read yet
     offsets: NDArray[np.int64]
 
     def __init__(self, values: ArrayLike, offsets: ArrayLike) -> None:
@@ -68,17 +68,19 @@ class Ragged:
         return cls(values, offsets)
 
     @classmethod
-    def _view(cls, values: NDArray[Any] | Far, offsets: NDArray[np.int64]) -> Ragged:
+    def _view(
+        cls, values: NDArray[Any] | RemoteArray, offsets: NDArray[np.int64]
+    ) -> Ragged:
         """Of arrays that are known to be right; nobody else's flags are changed."""
         self = cls.__new__(cls)
-        self._values = values if isinstance(values, Far) else values.view()
+        self._values = values if isinstance(values, RemoteArray) else values.view()
         self.offsets = offsets.view()
         return self
 
     @property
     def values(self) -> NDArray[Any]:
         """All elements, also those beside these rows."""
-        if isinstance(self._values, Far):
+        if isinstance(self._values, RemoteArray):
             return self._values.read()
         return self._values
 
@@ -130,7 +132,7 @@ class Ragged:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Only what these rows have, not what is beside them."""
-        if isinstance(self._values, Far) and is_wanted():
+        if isinstance(self._values, RemoteArray) and can_refer():
             return Ragged._view, (self._values, self.offsets)
         return Ragged, (self._used(), self.offsets - self.offsets[0])
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from muster._spec import Place, Placement
+    from muster._cluster.spec import Place, Placement
     from muster.config import WorkerConfig
     from muster.groups import Bundle
 

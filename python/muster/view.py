@@ -5,11 +5,26 @@ from __future__ import annotations
 from contextlib import suppress
 
 from muster import _core, api
-from muster._bind import INITIALIZE, Binding, Bound, Plan, check_names, each_parts
-from muster._core import Refused, call_all, call_each
-from muster._member import NoPeer, Worker, http_url, tcp_entry
-from muster._names import options_checked
-from muster._spec import bound_methods, engine_spec, is_native
+from muster._arguments import options_checked
+from muster._cluster.binding import (
+    INITIALIZE,
+    Binding,
+    Bound,
+    Plan,
+    check_names,
+    each_parts,
+)
+from muster._cluster.member import Member, NoPeer, http_url, tcp_entry
+from muster._cluster.worker_class import bound_methods, engine_spec, is_native
+from muster._core import (
+    ANSWER_S,
+    CODEC_BYTES,
+    CODEC_PICKLE,
+    CODEC_PLAIN,
+    Refused,
+    call_all,
+    call_each,
+)
 from muster.errors import ClusterError, MusterError
 from muster.future import Future, gather_ranks, take
 
@@ -20,22 +35,14 @@ if TYPE_CHECKING:
 
     from muster.cluster import Cluster
 
-CONFIGURE = 16  # wire/frame.h, enum ms_op
-SET_ENV = 17
-CREATE_ENGINE = 18
-DESTROY_ENGINE = 19
-FINISH = 21
 _OPERATIONS = {
-    CONFIGURE: "configure",
-    SET_ENV: "set_env",
-    CREATE_ENGINE: "create_engine",
-    DESTROY_ENGINE: "destroy_engine",
+    _core.OP_CONFIGURE: "configure",
+    _core.OP_SET_ENV: "set_env",
+    _core.OP_CREATE_ENGINE: "create_engine",
+    _core.OP_DESTROY_ENGINE: "destroy_engine",
 }
-CODECS = {"bytes": 0, "pickle": 1, "plain": 2}  # wire/frame.h, enum ms_codec
-PICKLE = CODECS["pickle"]
-PLAIN = CODECS["plain"]
+CODECS = {"bytes": CODEC_BYTES, "pickle": CODEC_PICKLE, "plain": CODEC_PLAIN}
 ENGINE = "default"
-ANSWER_S = 10.0  # of what a worker's I/O thread or the agent answers
 
 
 class View:
@@ -49,10 +56,10 @@ class View:
     def __init__(
         self,
         name: str,
-        members: Sequence[Worker],
+        members: Sequence[Member],
         engine: str = ENGINE,
         timeout: float | None = None,
-        codec: int = PICKLE,
+        codec: int = CODEC_PICKLE,
         bound: Binding | None = None,
     ) -> None:
         if not members:
@@ -149,7 +156,7 @@ class View:
     def __getitem__(self, index: int | slice | Iterable[int]) -> View:
         """One worker, a slice, or a list of them, counted within this view."""
         if isinstance(index, slice):
-            chosen: Sequence[Worker] = self._members[index]
+            chosen: Sequence[Member] = self._members[index]
         elif isinstance(index, int):
             chosen = [self._member(index)]
         else:
@@ -164,7 +171,7 @@ class View:
         self._member(index)
         return self._peers[index]
 
-    def _member(self, index: int) -> Worker:
+    def _member(self, index: int) -> Member:
         if not isinstance(index, int):
             raise TypeError(f"the number of a worker is an int: {index!r}")
         if not -len(self) <= index < len(self):
@@ -211,32 +218,11 @@ class View:
             self._initialized()
         return result
 
-    def _begin(
-        self,
-        peer: _core.Peer,
-        method: str,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        waits: bool = False,
-    ) -> _core.Call:
-        call = peer.call(
-            self._engine,
-            method,
-            args,
-            kwargs or None,
-            self._timeout,
-            waits,
-            self._codec,
-        )
-        if method == INITIALIZE:
-            self._initialized()
-        return call
-
     def execute_rank_zero_async(
         self, method: str, /, *args: Any, **kwargs: Any
     ) -> Future:
         """Call the first worker; a future."""
-        return Future(self._begin(self._peer(0), method, args, kwargs), method)
+        return self._future(self._peer(0), method, args, kwargs)
 
     execute_rank_zero = execute_rank_zero_async
 
@@ -255,7 +241,20 @@ class View:
         self, rank: int, method: str, /, *args: Any, **kwargs: Any
     ) -> Future:
         """Call worker `rank` of this view; a future."""
-        return Future(self._begin(self._peer(rank), method, args, kwargs), method)
+        return self._future(self._peer(rank), method, args, kwargs)
+
+    def _future(
+        self,
+        peer: _core.Peer,
+        method: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Future:
+        how = (self._timeout, False, self._codec)
+        call = peer.call(self._engine, method, args, kwargs or None, *how)
+        if method == INITIALIZE:
+            self._initialized()
+        return Future(call, method)
 
     execute_rank = execute_rank_async
 
@@ -338,7 +337,7 @@ class View:
         what = engine_spec(name, worker_cls, args, kwargs or {}, max_concurrency)
         methods = bound_methods(worker_cls)
         check_names(View, methods or {})
-        made = self._operate(CREATE_ENGINE, what, timeout or self._timeout)
+        made = self._operate(_core.OP_CREATE_ENGINE, what, timeout or self._timeout)
         if methods is None:
             methods = made[0] or {}
             check_names(View, methods)
@@ -347,24 +346,31 @@ class View:
 
     def destroy_engine(self, name: str) -> None:
         """Drop the object of that name; its process goes on."""
-        self._operate(DESTROY_ENGINE, name, self._timeout)
+        self._operate(_core.OP_DESTROY_ENGINE, name, self._timeout)
         self._bound.drop_engine(name)
 
     def configure(self, config: Any) -> None:
         """Give the workers what `muster.worker_config()` returns in them, and seed their
         random generators by cluster and rank."""
-        self._operate(CONFIGURE, config, self._timeout)
+        self._operate(_core.OP_CONFIGURE, config, self._timeout)
 
     def set_env(self, env: Mapping[str, str]) -> None:
         """Set variables in the workers. Libraries that read theirs when they are loaded
         want them earlier: WorkerConfig(env=...)."""
-        self._operate(SET_ENV, {str(k): str(v) for k, v in env.items()}, self._timeout)
+        self._operate(
+            _core.OP_SET_ENV, {str(k): str(v) for k, v in env.items()}, self._timeout
+        )
+
+    @property
+    def _operation_codec(self) -> int:
+        """Of operations, whatever calls have."""
+        return CODEC_PLAIN if self._members[0].native else CODEC_PICKLE
 
     def _operate(self, op: int, argument: Any, timeout: float | None) -> list[Any]:
         if not self._peers:
             self._destroyed()
         what = _OPERATIONS[op]
-        codec = PLAIN if self._members[0].native else PICKLE
+        codec = self._operation_codec
         answers = gather_ranks(
             [
                 Future(p.operation(op, argument, timeout, codec), what)

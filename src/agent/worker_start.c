@@ -108,7 +108,7 @@ static bool is_module(const struct ms_worker *w)
 static char **make_argv(const struct ms_worker *w)
 {
     static char dash_c[] = "-c",
-                code[] = "from muster._worker import main_exec; main_exec()",
+                code[] = "from muster._worker.main import main_exec; main_exec()",
                 worker[] = "worker";
     char *host[] = {dash_c, code}, *native[] = {own_path(), worker};
     bool is_native = w->spec->start == MUSTER__START_KIND__START_NATIVE;

@@ -29,6 +29,7 @@
 #define MS_STREAM_KEPT_MAX  ((size_t)64 << 20)   /* bytes of a stream, to send again */
 #define MS_HANDSHAKE_NS     (10 * MS_NS_PER_S)   /* connect until proven */
 #define MS_LINK_GRACE_NS    (30 * MS_NS_PER_S)   /* a session without a connection */
+#define MS_ANSWER_NS        (10 * MS_NS_PER_S)   /* for what is answered at once */
 #define MS_VERDICT_NS       (5 * MS_NS_PER_S)    /* EOF until somebody knows why */
 #define MS_SEEK_NS          (5 * MS_NS_PER_S)    /* a successor is asked for again */
 #define MS_CALL_TIMEOUT_NS  (7200 * MS_NS_PER_S) /* a call, unless told otherwise */

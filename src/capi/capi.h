@@ -22,8 +22,6 @@
 
 #include <pthread.h>
 
-#define MS_CAPI_ANSWER_NS (10 * MS_NS_PER_S) /* of what the agent answers at once */
-
 struct muster_session {
     struct ms_driver_session *own;
     struct ms_head *head;     /* its, until the shutdown */
@@ -76,7 +74,7 @@ const ProtobufCMessage *
 ms_capi_wait(struct ms_head_op *op, int64_t timeout_ns, struct muster_error *err);
 
 /* program.c: malloc'd; NULL with the reason. A driver in Python looks elsewhere
- * (python/muster/_programs.py): a wheel puts the program beside the interpreter, a C library
+ * (python/muster/_session/programs.py): a wheel puts the program beside the interpreter, a C library
  * has it below its own prefix. MUSTER_BIN and PATH mean the same to both. */
 char *ms_capi_find_program(const char *told, struct muster_error *err);
 

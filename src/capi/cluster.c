@@ -177,7 +177,7 @@ struct muster_cluster *muster_cluster_open(struct muster_session *session,
     struct ms_head_op *op = session && name ? ms_head_status(session->head) : NULL;
     const Muster__Status *status =
         session && name
-            ? (const Muster__Status *)ms_capi_wait(op, MS_CAPI_ANSWER_NS, err)
+            ? (const Muster__Status *)ms_capi_wait(op, MS_ANSWER_NS, err)
             : (ms_capi_missing("a session and a name", err), NULL);
     const Muster__ClusterStatus *found = NULL;
     struct muster_cluster *c;
@@ -200,7 +200,7 @@ static void end(struct muster_cluster *c, int64_t grace_ns)
         return;
     op = ms_head_destroy_that_cluster(
         c->session->head, c->name, !c->is_handle, c->workers[0].uid, grace_ns);
-    ms_capi_wait(op, ms_deadline_ns(grace_ns, MS_CAPI_ANSWER_NS), NULL);
+    ms_capi_wait(op, ms_deadline_ns(grace_ns, MS_ANSWER_NS), NULL);
     ms_head_op_unref(op);
 }
 

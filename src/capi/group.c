@@ -242,7 +242,7 @@ static struct ms_head_op *place(struct muster_session *s,
         group->n_bundles = o->count;
         m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_PLACE_GROUP;
         m.place_group = group;
-        op = ms_capi_place(s, &m, MS_CAPI_ANSWER_NS, err);
+        op = ms_capi_place(s, &m, MS_ANSWER_NS, err);
     }
     for (size_t i = 0; own && i < o->count; i++)
         bundle_finish(&own[i]);
@@ -304,7 +304,7 @@ struct muster_group *muster_group_open(struct muster_session *session,
              MUSTER__DRIVER_TO_HEAD__BODY_FIND_GROUP,
              0,
              name,
-             MS_CAPI_ANSWER_NS,
+             MS_ANSWER_NS,
              err);
     return group_create(session, op, err);
 }
@@ -320,7 +320,7 @@ int muster_group_remove(struct muster_group *g, struct muster_error *err)
              MUSTER__DRIVER_TO_HEAD__BODY_REMOVE_GROUP,
              g->told->id,
              NULL,
-             MS_CAPI_ANSWER_NS,
+             MS_ANSWER_NS,
              &why);
     ms_head_op_unref(op);
     if (!op && why.code != -ENOENT) {
@@ -351,7 +351,7 @@ enum muster_group_state muster_group_state(struct muster_group *g)
                                 MUSTER__DRIVER_TO_HEAD__BODY_FIND_GROUP,
                                 g->told->id,
                                 NULL,
-                                MS_CAPI_ANSWER_NS,
+                                MS_ANSWER_NS,
                                 &why);
 
     if (renew(g, op, &why) == 0)

@@ -46,7 +46,7 @@ static int take_nodes(struct muster_resources *r, const Muster__Resources *m)
 static int ask_status(struct muster_resources *r, struct muster_error *err)
 {
     r->status = ms_head_status(r->session->head);
-    return ms_capi_wait(r->status, MS_CAPI_ANSWER_NS, err) ? 0 : -EIO;
+    return ms_capi_wait(r->status, MS_ANSWER_NS, err) ? 0 : -EIO;
 }
 
 static void set_limit(Muster__Scope *scope, int32_t num_gpus_per_node)
@@ -75,7 +75,7 @@ struct muster_resources *muster_resources_create(struct muster_session *session,
     request.scope = &scope;
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RESOURCES;
     m.resources = &request;
-    op = ms_capi_place(session, &m, MS_CAPI_ANSWER_NS, err);
+    op = ms_capi_place(session, &m, MS_ANSWER_NS, err);
     if (!op)
         return NULL;
     r = calloc(1, sizeof *r);

@@ -38,6 +38,8 @@ struct ray_run {
     struct ms_watch signals;
     int signal_fd, stop_signal;
     struct shown shown;
+    char folder[PATH_MAX], id[MS_NAME_MAX + 32], line[LINE_MAX_BYTES]; /* of the job */
+    const char *files[5];
     enum ms_exit code;
 };
 
@@ -144,19 +146,19 @@ static int open_job(struct ray_run *y, struct ms_error *err)
                                                     .on_silent = on_silent,
                                                     .on_ended = on_ended};
     const struct ms_run *r = y->run;
-    char folder[PATH_MAX], id[MS_NAME_MAX + 32], line[LINE_MAX_BYTES];
     const char *const files[] = {
-        FILE_NAME, r->cli->operands[0], FOLDER_NAME, folder, NULL};
+        FILE_NAME, r->cli->operands[0], FOLDER_NAME, y->folder, NULL};
 
-    if (!getcwd(folder, sizeof folder))
+    memcpy(y->files, files, sizeof files);
+    if (!getcwd(y->folder, sizeof y->folder))
         return ms_error_sys(err, -errno, "which folder is this?");
-    snprintf(id,
-             sizeof id,
+    snprintf(y->id,
+             sizeof y->id,
              "muster-%s-%08llx",
              r->key,
              (unsigned long long)ms_random_id() & 0xffffffffU);
-    snprintf(line,
-             sizeof line,
+    snprintf(y->line,
+             sizeof y->line,
              "cd job/" FOLDER_NAME
              " && exec ../../bin/muster run --on ray --address inside --timeout %lld%s "
              "../" FILE_NAME,
@@ -165,9 +167,9 @@ static int open_job(struct ray_run *y, struct ms_error *err)
     y->job =
         ms_ray_job_create(&(struct ms_ray_job_spec){.loop = y->loop,
                                                     .site = {.address = r->address},
-                                                    .id = id,
-                                                    .entrypoint = line,
-                                                    .files = files},
+                                                    .id = y->id,
+                                                    .entrypoint = y->line,
+                                                    .files = y->files},
                           &events,
                           y,
                           err);

@@ -20,9 +20,10 @@ import numpy as np
 import torch
 import verl.protocol as theirs
 from dataproto_workers import RollActor, VerlActor
-from muster import _far, roll
+from muster import roll
 from muster import verl as ours
-from muster._cells import Late
+from muster._adapters.lazy_column import LazyColumn
+from muster._data import remote_array
 from tensordict import TensorDict
 
 CASES = 60
@@ -318,12 +319,12 @@ def test_the_same_of_what_arrived(
     op: Operation, _session: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Columns that lie in the store, and that nobody has read yet."""
-    monkeypatch.setattr(_far, "FAR_MIN", 1)
-    monkeypatch.setattr(_far, "STORED_MIN", 1)
+    monkeypatch.setattr(remote_array, "REMOTE_MIN", 1)
+    monkeypatch.setattr(remote_array, "STORED_MIN", 1)
     for case in range(CASES // 3):
         a, b = both(made(random.Random(case)))
         b = muster.put(b).get()
-        assert all(isinstance(cell, Late) for cell in b.batch.cells().values())
+        assert all(isinstance(cell, LazyColumn) for cell in b.batch.cells().values())
         results = [
             op(random.Random(case), data, lib) for data, lib in ((a, theirs), (b, ours))
         ]
@@ -479,8 +480,8 @@ def test_tensors_are_sent_beside_the_pickle(dtype: Any) -> None:
     assert raw.ctypes.data == part.batch["x"].data_ptr()  # not a copy
 
     got = pickle.loads(text, buffers=[bytes(b) for b in buffers])
-    assert isinstance(got.batch.cell("x"), Late)
-    assert isinstance(got.chunk(2)[1].batch.cell("x"), Late)
+    assert isinstance(got.batch.cell("x"), LazyColumn)
+    assert isinstance(got.chunk(2)[1].batch.cell("x"), LazyColumn)
     shared = got.batch.shared("x")
     assert shared.equal(part.batch["x"])
     mine = got.batch["x"]  # a tensor of one's own

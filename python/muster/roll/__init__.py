@@ -6,17 +6,16 @@ Everything is importable from here, whichever module of ROLL's it was in.
 doc/adapters.md says what differs.
 """
 
-from muster._adapt import Handle, remote
-from muster._data import put
+from muster._adapters.actor import Handle, remote
+from muster._data.store import put
 from muster.api import init, is_initialized, shutdown
 from muster.dispatch import Dispatch, Execute
 from muster.future import get, wait
 from muster.roll.cluster import Cluster, ResourceManager
 from muster.roll.config import StrategyArguments, WorkerConfig
 from muster.roll.decorator import ObjectRefWrap, materialize_concat, register
-from muster.roll.rank_info import RankInfo
 from muster.roll.storage import RAY_NAMESPACE, STORAGE_NAME, SharedStorage
-from muster.roll.worker import Worker
+from muster.roll.worker import RankInfo, Worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,12 +25,10 @@ if TYPE_CHECKING:
         unpad_dataproto,
     )
 
-_PROTOCOL = ("DataProto", "pad_dataproto_to_divisor", "unpad_dataproto")
-
 
 def __getattr__(name: str) -> object:
     """DataProto needs numpy, which is imported when it is asked for."""
-    if name not in _PROTOCOL:
+    if name not in __all__:
         raise AttributeError(f"module 'muster.roll' has no attribute {name!r}")
     from muster.roll import protocol
 

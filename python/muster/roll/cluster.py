@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import muster
-from muster import _rows
 from muster import config as native
-from muster._adapt import Handle, plain_class
-from muster._member import tcp_entry
+from muster._adapters.actor import Handle, plain_class
+from muster._cluster.member import tcp_entry
+from muster._data import rows as _rows
 from muster.roll.config import WorkerConfig
 from muster.roll.decorator import BoundMethod
 from muster.roll.storage import SharedStorage
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from muster.future import Future
-    from muster.roll.rank_info import RankInfo
+    from muster.roll.worker import RankInfo
 
 # what a handle of a cluster has, beside what every handle has
 _KEPT = (

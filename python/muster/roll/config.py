@@ -8,7 +8,7 @@ import os
 
 from muster import _core
 from muster import config as native
-from muster._names import check_misspelt
+from muster._arguments import check_misspelt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ import inspect
 import sys
 
 import muster
-from muster import _bind, _rows
-from muster._names import options_checked
+from muster._arguments import options_checked
+from muster._cluster import binding as _bind
+from muster._data import rows as _rows
 from muster.dispatch import JOIN, ONE, Dispatch, Execute
 from muster.future import Future, get
 

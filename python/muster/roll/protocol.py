@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster import _dataproto
-from muster._cells import join
-from muster._dataproto import pad_dataproto_to_divisor, unpad_dataproto
-from muster._dataproto_parts import names_of, objects
-from muster._tensors import Columns
-from muster._torch import is_tensor
+from muster._adapters import dataproto
+from muster._adapters.columns import Columns
+from muster._adapters.dataproto import pad_dataproto_to_divisor, unpad_dataproto
+from muster._adapters.dataproto_parts import names_of
+from muster._adapters.lazy_column import join
+from muster._data.batch_parts import METRICS
+from muster._data.remote_array import object_array
+from muster._data.torch_arrays import is_tensor
 from muster.roll import decorator
 
 TYPE_CHECKING = False
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["DataProto", "pad_dataproto_to_divisor", "unpad_dataproto"]
 
 
-class DataProto(_dataproto.DataProto):
+class DataProto(dataproto.DataProto):
     """Tensors, arrays of objects, and meta information, with the same rows."""
 
     def __init__(
@@ -38,7 +40,7 @@ class DataProto(_dataproto.DataProto):
 
     @staticmethod
     def _objects(values: Any) -> NDArray[Any]:
-        return objects(values)
+        return object_array(values)
 
     def check_consistency(self) -> None:
         super().check_consistency()
@@ -121,7 +123,7 @@ class DataProto(_dataproto.DataProto):
         become a list. A single one is given back as it is."""
         if len(data) == 1:
             return data[0]
-        keys = {_dataproto.METRICS} if global_keys is None else set(global_keys)
+        keys = {METRICS} if global_keys is None else set(global_keys)
         return DataProto._concat(data, keys, join)
 
     @classmethod

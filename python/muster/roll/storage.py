@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 
 from muster import kv
-from muster._settled import Settled
+from muster._data.completed_future import CompletedFuture
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,8 +27,10 @@ class _Method:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._function(*args, **kwargs)
 
-    def remote(self, *args: Any, **kwargs: Any) -> Settled:
-        return Settled(self(*args, **kwargs), self._function.__name__.lstrip("_"))
+    def remote(self, *args: Any, **kwargs: Any) -> CompletedFuture:
+        return CompletedFuture(
+            self(*args, **kwargs), self._function.__name__.lstrip("_")
+        )
 
 
 class SharedStorage:

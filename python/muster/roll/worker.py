@@ -1,24 +1,78 @@
-"""Worker: what the workers of a role are derived from."""
+"""Worker: what the workers of a role are derived from; RankInfo: where one is in the mesh."""
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 from concurrent import futures
 
-from muster._adapt import free_port, is_port_free, node_ip, visible_devices
+from muster import _core
+from muster._adapters.actor import free_port, is_port_free, node_ip, visible_devices
 from muster.dispatch import Dispatch
 from muster.roll.decorator import register
-from muster.roll.rank_info import RankInfo
 from muster.roll.storage import SharedStorage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable, Mapping
+    from typing import Any, Self
 
     from muster.roll.protocol import DataProto
 
 _THREADS = 5
+
+
+@dataclasses.dataclass
+class RankInfo:
+    """Owned by the worker, which may change it until `initialize` has returned."""
+
+    world_size: int = 1
+    tp_size: int = 1
+    dp_size: int = 1
+    pp_size: int = 1
+    cp_size: int = 1
+
+    rank: int = 0
+    tp_rank: int = 0
+    dp_rank: int = 0
+    pp_rank: int = 0
+    cp_rank: int = 0
+
+    @property
+    def is_pipeline_last_stage(self) -> bool:
+        return self.pp_rank == self.pp_size - 1
+
+    @classmethod
+    def of(cls, rank: int, world_size: int, mesh: Mapping[str, int]) -> Self:
+        """rank = tp + TP * (cp + CP * (dp + DP * pp)), as Megatron counts; without a
+        mesh all are data parallel."""
+        asked = [mesh.get(dim, 0) for dim in ("tp", "cp", "dp", "pp", "ep")]
+        places = _core.mesh_ranks(world_size, *asked)
+        tp, cp, dp, pp = places[rank]
+        last = places[-1]
+        return cls(
+            world_size=world_size,
+            tp_size=last[0] + 1,
+            cp_size=last[1] + 1,
+            dp_size=last[2] + 1,
+            pp_size=last[3] + 1,
+            rank=rank,
+            tp_rank=tp,
+            cp_rank=cp,
+            dp_rank=dp,
+            pp_rank=pp,
+        )
+
+
+def _of_strategy(method: str) -> Callable[..., None]:
+    """A method that is the strategy's."""
+
+    def call(self: Worker, *args: Any, **kwargs: Any) -> None:
+        self._strategy(method, *args, **kwargs)
+
+    call.__name__ = method
+    return call
 
 
 class Worker:
@@ -112,13 +166,13 @@ class Worker:
             return None
         return getattr(self.strategy, method)(*args, **kwargs)
 
-    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
-    def load_states(self, *args: Any, **kwargs: Any) -> None:
-        self._strategy("load_states", *args, **kwargs)
-
-    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
-    def offload_states(self, *args: Any, **kwargs: Any) -> None:
-        self._strategy("offload_states", *args, **kwargs)
+    load_states = register(Dispatch.ONE_TO_ALL)(_of_strategy("load_states"))
+    offload_states = register(Dispatch.ONE_TO_ALL)(_of_strategy("offload_states"))
+    setup_model_update = _of_strategy("setup_model_update")
+    setup_collective_group = _of_strategy("setup_collective_group")
+    broadcast_parameter = _of_strategy("broadcast_parameter")
+    update_parameter_in_bucket = _of_strategy("update_parameter_in_bucket")
+    add_lora = _of_strategy("add_lora")
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def process_weights_after_loading(self) -> None:
@@ -133,26 +187,11 @@ class Worker:
             return _metrics({})
         return _metrics(self.strategy.get_metrics(metric_names=metric_names))
 
-    def setup_model_update(self, *args: Any, **kwargs: Any) -> None:
-        self._strategy("setup_model_update", *args, **kwargs)
-
-    def setup_collective_group(self, *args: Any, **kwargs: Any) -> None:
-        self._strategy("setup_collective_group", *args, **kwargs)
-
     def start_model_update(self, *args: Any, **kwargs: Any) -> DataProto:
         """How long the parts of the strategy's `model_update` took, as metrics."""
         told = self._strategy("model_update", *args, **kwargs) or {}
         prefix = f"time/{self.cluster_name}/model_update"
         return _metrics({f"{prefix}/{name}": value for name, value in told.items()})
-
-    def broadcast_parameter(self, *args: Any, **kwargs: Any) -> None:
-        self._strategy("broadcast_parameter", *args, **kwargs)
-
-    def update_parameter_in_bucket(self, *args: Any, **kwargs: Any) -> None:
-        self._strategy("update_parameter_in_bucket", *args, **kwargs)
-
-    def add_lora(self, *args: Any, **kwargs: Any) -> None:
-        self._strategy("add_lora", *args, **kwargs)
 
 
 def _metrics(metrics: dict[str, Any]) -> DataProto:

@@ -7,8 +7,8 @@ Everything is importable from here, whichever module of verl's it was in.
 doc/adapters.md says what differs.
 """
 
-from muster._adapt import Handle, remote
-from muster._data import put
+from muster._adapters.actor import Handle, remote
+from muster._data.store import put
 from muster.api import init, is_initialized, shutdown
 from muster.future import get, wait
 from muster.verl.batch import DataProtoFuture
@@ -67,20 +67,10 @@ if TYPE_CHECKING:
         unpad_dataproto,
     )
 
-_PROTOCOL = (
-    "DataProto",
-    "DataProtoConfig",
-    "DataProtoItem",
-    "fold_batch_dim",
-    "pad_dataproto_to_divisor",
-    "unfold_batch_dim",
-    "unpad_dataproto",
-)
-
 
 def __getattr__(name: str) -> object:
     """DataProto needs numpy, which is imported when it is asked for."""
-    if name not in _PROTOCOL:
+    if name not in __all__:
         raise AttributeError(f"module 'muster.verl' has no attribute {name!r}")
     from muster.verl import protocol
 

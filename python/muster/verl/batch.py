@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 
-from muster import _rows
-from muster._data import resolvable
+from muster._data import rows as _rows
+from muster._data.store import resolvable
 from muster.future import Future, as_argument, get
 
 TYPE_CHECKING = False

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 
 from muster import _core
-from muster._names import options_checked
+from muster._arguments import options_checked
 from muster.verl import batch
 from muster.verl.modes import Dispatch, Execute
 

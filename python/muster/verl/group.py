@@ -8,10 +8,10 @@ import warnings
 
 import muster
 from muster import _core
-from muster._adapt import Handle
-from muster._names import check_misspelt
-from muster._rows import Each, each_if_lists
-from muster._spec import modules_of
+from muster._adapters.actor import Handle
+from muster._arguments import check_misspelt
+from muster._cluster.worker_class import modules_of
+from muster._data.rows import Each, each_if_lists
 from muster.config import WorkerConfig
 from muster.future import Future, get
 from muster.verl import batch

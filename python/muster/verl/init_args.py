@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from muster._adapt import plain_class
+from muster._adapters.actor import plain_class
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,12 +7,13 @@ import os
 
 import numpy as np
 
-from muster import _dataproto
-from muster._cells import join, repeat, same
-from muster._dataproto import pad_dataproto_to_divisor, unpad_dataproto
-from muster._dataproto_parts import copied_meta
-from muster._tensors import Columns
-from muster._torch import is_tensor
+from muster._adapters import dataproto
+from muster._adapters.columns import Columns
+from muster._adapters.dataproto import pad_dataproto_to_divisor, unpad_dataproto
+from muster._adapters.dataproto_parts import copied_meta
+from muster._adapters.lazy_column import join, repeat
+from muster._data.batch_parts import METRICS, common_meta
+from muster._data.torch_arrays import is_tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class DataProtoItem:
     meta_info: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
-class DataProto(_dataproto.DataProto):
+class DataProto(dataproto.DataProto):
     """Tensors, arrays of anything, and meta information, with the same rows."""
 
     @staticmethod
@@ -146,18 +147,11 @@ class DataProto(_dataproto.DataProto):
     def concat(data: Sequence[DataProto]) -> DataProto:
         """One after another. Meta information must agree, but for "metrics": the dicts
         of all, or the lists of them, become one dict of lists."""
-        return DataProto._concat(data, {_dataproto.METRICS}, join)
+        return DataProto._concat(data, {METRICS}, join)
 
     @staticmethod
     def _merged(metas: list[dict[str, Any]], keys: set[str]) -> dict[str, Any]:
-        out: dict[str, Any] = {}
-        for meta in metas:
-            for key, value in meta.items():
-                if key in keys:
-                    continue
-                if key in out and not same(out[key], value):
-                    raise ValueError(f"concat: meta information {key!r} differs")
-                out.setdefault(key, value)
+        out = common_meta(metas, keys)
         for key in keys:
             told = [m[key] for m in metas if m.get(key) is not None]
             dicts = [d for t in told for d in (t if isinstance(t, list) else [t])]

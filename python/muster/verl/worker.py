@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import os
 
-from muster._adapt import free_port, node_ip, visible_devices
-from muster._engines import engines
+from muster._adapters.actor import (
+    VISIBLE_DEVICES,
+    free_port,
+    node_ip,
+    visible_devices,
+)
+from muster._worker.engines import engines
 from muster.verl.decorator import register
 from muster.verl.modes import Dispatch, Execute
 from muster.view import ENGINE
@@ -14,8 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
-
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 class Worker:
@@ -29,7 +32,7 @@ class Worker:
 
     def __init__(self, cuda_visible_devices: str | None = None) -> None:
         if cuda_visible_devices is not None:
-            os.environ[_VISIBLE] = cuda_visible_devices
+            os.environ[VISIBLE_DEVICES] = cuda_visible_devices
 
     # ---- who it is --------------------------------------------------------------------
 
@@ -45,7 +48,14 @@ class Worker:
     def env_keys(cls) -> list[str]:
         """The variables that tell it."""
         local = ["LOCAL_WORLD_SIZE", "LOCAL_RANK"]
-        return ["WORLD_SIZE", "RANK", *local, "MASTER_ADDR", "MASTER_PORT", _VISIBLE]
+        return [
+            "WORLD_SIZE",
+            "RANK",
+            *local,
+            "MASTER_ADDR",
+            "MASTER_PORT",
+            VISIBLE_DEVICES,
+        ]
 
     def get_master_addr_port(self) -> tuple[str, str]:
         """Where rank 0 may listen; the port is held for it."""

@@ -2,7 +2,7 @@
  *
  * A zygote is an interpreter of one thread that has imported what workers need. It
  * reads requests from a seqpacket socket, forks, reports, and reaps; it has no event
- * loop. The Python half is python/muster/_zygote.py; the extension wraps the functions
+ * loop. The Python half is python/muster/_worker/zygote.py; the extension wraps the functions
  * below one to one, with one `static struct ms_zygote_request` that lives as long as
  * the process (zero at first):
  *

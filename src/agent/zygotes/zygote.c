@@ -148,7 +148,8 @@ static int make_env(struct ms_env *env, const struct ms_zygote *z)
 
 static char **make_argv(const struct ms_zygote *z)
 {
-    static char dash_c[] = "-c", code[] = "from muster._zygote import main; main()";
+    static char dash_c[] = "-c",
+                code[] = "from muster._worker.zygote import main; main()";
     size_t count = z->key->n_python;
     char **argv = calloc(count + 3, sizeof *argv);
 

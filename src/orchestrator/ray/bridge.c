@@ -18,7 +18,7 @@
 struct bridge {
     const struct ms_bridge_options *options;
     struct ms_loop *loop;
-    struct ms_ray_child *child;
+    struct ms_carrier *child;
     struct ms_wire wire;
     char *hello; /* the child's first line; each new controller hears it */
     struct ms_timer alone, force;
@@ -96,7 +96,9 @@ static void on_child_line(void *arg, const char *line, size_t len)
 
 static void on_line(void *arg, const char *line, size_t len)
 {
-    ms_ray_child_send(((struct bridge *)arg)->child, line, len);
+    struct bridge *b = arg;
+
+    b->child->ops->send(b->child, line, len);
 }
 
 /* ---- the controller ---------------------------------------------------------------- */
@@ -182,7 +184,8 @@ static int watch_signals(struct bridge *b)
 static int begin(struct bridge *b)
 {
     static const struct ms_wire_events wire_events = {on_up, on_lost, on_line};
-    static const struct ms_ray_child_events events = {on_child_line, on_child_ended};
+    static const struct ms_carrier_events events = {.on_line = on_child_line,
+                                                    .on_down = on_child_ended};
     struct ms_error err = {0};
     int rc = ms_wire_init(&b->wire, b->loop, &wire_events, b);
 
@@ -215,7 +218,8 @@ static int begin(struct bridge *b)
 static void finish(struct bridge *b)
 {
     ms_wire_finish(&b->wire);
-    ms_ray_child_destroy(b->child, ms_now_ns());
+    if (b->child)
+        b->child->ops->destroy(b->child, false, ms_now_ns());
     ms_timer_finish(&b->alone);
     ms_timer_finish(&b->force);
     ms_watch_finish(&b->signals);

@@ -1,12 +1,13 @@
+/* content.c - reads the files of a package, and names it by what is in them */
 #include "orchestrator/ray/content.h"
 
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/name.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fts.h>
 #include <openssl/evp.h>
 #include <stdbool.h>
 #include <string.h>
@@ -14,23 +15,22 @@
 
 enum { DEPTH_MAX = 16, FILES_MAX = 20000 };
 
-static int read_file(int fd, struct ms_content_file *f)
+int ms_content_read(int fd, size_t max, uint8_t **data, size_t *len)
 {
+    MS_CLEANUP(ms_cleanup_free) uint8_t *bytes = NULL;
     struct stat st;
 
     if (fstat(fd, &st) < 0)
         return -errno;
     if (!S_ISREG(st.st_mode))
         return -EINVAL;
-    if ((uint64_t)st.st_size > MS_CONTENT_FILE_MAX)
+    if ((uint64_t)st.st_size > max)
         return -EFBIG;
-    f->mode = st.st_mode & 0100 ? 0755 : 0644;
-    f->len = (size_t)st.st_size;
-    f->data = malloc(f->len ? f->len : 1);
-    if (!f->data)
+    bytes = malloc((size_t)st.st_size + 1);
+    if (!bytes)
         return -ENOMEM;
-    for (size_t at = 0; at < f->len;) {
-        ssize_t got = read(fd, f->data + at, f->len - at);
+    for (size_t at = 0; at < (size_t)st.st_size;) {
+        ssize_t got = read(fd, bytes + at, (size_t)st.st_size - at);
 
         if (got < 0 && errno == EINTR)
             continue;
@@ -38,7 +38,9 @@ static int read_file(int fd, struct ms_content_file *f)
             return got < 0 ? -errno : -EIO; /* it became shorter meanwhile */
         at += (size_t)got;
     }
-    return 0;
+    *data = MS_TAKE(bytes);
+    *len = (size_t)st.st_size;
+    return st.st_mode & 0100 ? 0755 : 0644;
 }
 
 static int grow(struct ms_content *c)
@@ -68,13 +70,14 @@ int ms_content_add(struct ms_content *c,
     int rc = fd < 0 ? -errno : grow(c);
 
     if (rc == 0)
-        rc = read_file(fd, &f);
-    if (rc == 0 && !(f.name = strdup(name)))
+        rc = ms_content_read(fd, MS_CONTENT_FILE_MAX, &f.data, &f.len);
+    if (rc > 0 && !(f.name = strdup(name)))
         rc = -ENOMEM;
     if (rc < 0) {
         free(f.data);
         return ms_error_sys(err, rc, "the package needs %s", path);
     }
+    f.mode = (uint32_t)rc;
     c->files[c->count++] = f;
     return 0;
 }
@@ -87,55 +90,27 @@ static bool is_left_out(const char *name)
            (len > 4 && strcmp(name + len - 4, ".pyc") == 0);
 }
 
-static int add_below(struct ms_content *c,
-                     const char *name,
-                     const char *path,
-                     unsigned depth,
-                     struct ms_error *err);
-
+/* One entry of a tree whose root has `skip` characters. */
 static int add_entry(struct ms_content *c,
                      const char *name,
-                     const char *path,
-                     const char *entry,
-                     unsigned depth,
+                     size_t skip,
+                     const FTSENT *e,
                      struct ms_error *err)
 {
-    MS_CLEANUP(ms_buf_finish) struct ms_buf in = {0}, at = {0};
-    struct stat st;
+    MS_CLEANUP(ms_buf_finish) struct ms_buf in = {0};
+    int problem = e->fts_info == FTS_DC || e->fts_level > DEPTH_MAX ? ELOOP
+                  : e->fts_info == FTS_DNR || (e->fts_info == FTS_NS && !e->fts_level)
+                      ? e->fts_errno
+                      : 0;
 
-    if (ms_buf_printf(&in, "%s/%s", name, entry) < 0 ||
-        ms_buf_printf(&at, "%s/%s", path, entry) < 0 || !ms_buf_str(&in) ||
-        !ms_buf_str(&at))
+    if (problem)
+        return ms_error_sys(
+            err, -problem, "the package needs the folder %s", e->fts_path);
+    if (e->fts_info != FTS_F)
+        return 0; /* a folder, a link to nowhere, or it has just gone */
+    if (ms_buf_printf(&in, "%s%s", name, e->fts_path + skip) < 0 || !ms_buf_str(&in))
         return ms_error_set(err, -ENOMEM, "out of memory");
-    if (stat(ms_buf_str(&at), &st) < 0)
-        return 0; /* a link to nowhere, or it has just gone */
-    if (S_ISDIR(st.st_mode))
-        return add_below(c, ms_buf_str(&in), ms_buf_str(&at), depth + 1, err);
-    if (!S_ISREG(st.st_mode))
-        return 0;
-    return ms_content_add(c, ms_buf_str(&in), ms_buf_str(&at), err);
-}
-
-static int add_below(struct ms_content *c,
-                     const char *name,
-                     const char *path,
-                     unsigned depth,
-                     struct ms_error *err)
-{
-    DIR *dir = depth < DEPTH_MAX ? opendir(path) : NULL;
-    const struct dirent *d;
-    int rc = 0;
-
-    if (!dir)
-        return ms_error_sys(err,
-                            depth < DEPTH_MAX ? -errno : -ELOOP,
-                            "the package needs the folder %s",
-                            path);
-    while (rc == 0 && (d = readdir(dir)))
-        if (!is_left_out(d->d_name))
-            rc = add_entry(c, name, path, d->d_name, depth, err);
-    closedir(dir);
-    return rc;
+    return ms_content_add(c, ms_buf_str(&in), e->fts_path, err);
 }
 
 int ms_content_add_tree(struct ms_content *c,
@@ -143,7 +118,19 @@ int ms_content_add_tree(struct ms_content *c,
                         const char *path,
                         struct ms_error *err)
 {
-    return add_below(c, name, path, 0, err);
+    char *const roots[] = {(char *)(uintptr_t)path, NULL};
+    FTS *tree = fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, NULL);
+    FTSENT *e;
+    int rc = tree ? 0 : ms_error_sys(err, -errno, "the package needs %s", path);
+
+    while (rc == 0 && (e = fts_read(tree)))
+        if (e->fts_level > 0 && is_left_out(e->fts_name))
+            fts_set(tree, e, FTS_SKIP);
+        else
+            rc = add_entry(c, name, strlen(path), e, err);
+    if (tree)
+        fts_close(tree);
+    return rc;
 }
 
 static int by_name(const void *a, const void *b)

@@ -21,6 +21,9 @@ struct ms_content {
     size_t count, capacity;
 };
 
+/* All of a regular file of at most `max` bytes, malloc'd, with a byte more room. The mode
+ * that it has in a package, or a negative errno. */
+int ms_content_read(int fd, size_t max, uint8_t **data, size_t *len);
 /* One file; it follows links. */
 int ms_content_add(struct ms_content *c,
                    const char *name,

@@ -1,3 +1,4 @@
+/* curl_api.c - loads libcurl, once */
 #include "orchestrator/ray/curl_api.h"
 
 #include "base/cleanup.h"
@@ -22,15 +23,17 @@ static const struct {
     {"curl_easy_init", offsetof(struct ms_curl_api, easy_init)},
     {"curl_easy_setopt", offsetof(struct ms_curl_api, easy_set)},
     {"curl_easy_getinfo", offsetof(struct ms_curl_api, easy_get)},
+    {"curl_easy_reset", offsetof(struct ms_curl_api, easy_reset)},
     {"curl_easy_cleanup", offsetof(struct ms_curl_api, easy_cleanup)},
     {"curl_easy_strerror", offsetof(struct ms_curl_api, easy_strerror)},
     {"curl_slist_append", offsetof(struct ms_curl_api, slist_append)},
     {"curl_slist_free_all", offsetof(struct ms_curl_api, slist_free)},
     {"curl_multi_init", offsetof(struct ms_curl_api, multi_init)},
-    {"curl_multi_setopt", offsetof(struct ms_curl_api, multi_set)},
     {"curl_multi_add_handle", offsetof(struct ms_curl_api, multi_add)},
     {"curl_multi_remove_handle", offsetof(struct ms_curl_api, multi_remove)},
-    {"curl_multi_socket_action", offsetof(struct ms_curl_api, multi_act)},
+    {"curl_multi_perform", offsetof(struct ms_curl_api, multi_perform)},
+    {"curl_multi_poll", offsetof(struct ms_curl_api, multi_poll)},
+    {"curl_multi_wakeup", offsetof(struct ms_curl_api, multi_wakeup)},
     {"curl_multi_info_read", offsetof(struct ms_curl_api, multi_read)},
     {"curl_multi_cleanup", offsetof(struct ms_curl_api, multi_cleanup)},
 };

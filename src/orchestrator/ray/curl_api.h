@@ -15,15 +15,21 @@ struct ms_curl_api {
     CURL *(*easy_init)(void);
     CURLcode (*easy_set)(CURL *easy, CURLoption option, ...);
     CURLcode (*easy_get)(CURL *easy, CURLINFO info, ...);
+    void (*easy_reset)(CURL *easy);
     void (*easy_cleanup)(CURL *easy);
     const char *(*easy_strerror)(CURLcode code);
     struct curl_slist *(*slist_append)(struct curl_slist *list, const char *text);
     void (*slist_free)(struct curl_slist *list);
     CURLM *(*multi_init)(void);
-    CURLMcode (*multi_set)(CURLM *multi, CURLMoption option, ...);
     CURLMcode (*multi_add)(CURLM *multi, CURL *easy);
     CURLMcode (*multi_remove)(CURLM *multi, CURL *easy);
-    CURLMcode (*multi_act)(CURLM *multi, curl_socket_t fd, int what, int *running);
+    CURLMcode (*multi_perform)(CURLM *multi, int *running);
+    CURLMcode (*multi_poll)(CURLM *multi,
+                            struct curl_waitfd *extra,
+                            unsigned extra_count,
+                            int timeout_ms,
+                            int *ready);
+    CURLMcode (*multi_wakeup)(CURLM *multi);
     CURLMsg *(*multi_read)(CURLM *multi, int *left);
     CURLMcode (*multi_cleanup)(CURLM *multi);
 };

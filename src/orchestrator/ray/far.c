@@ -34,6 +34,8 @@ struct far {
     int listen_fd;
     struct ms_wire wire;
     struct ms_timer first;
+    char env_name[128], env_grace[64], *env_offer;
+    const char *env[4]; /* of the job: those */
 };
 
 static int begin(struct far *f, struct ms_error *err);
@@ -118,18 +120,18 @@ static void connect_now(struct far *f)
 
 /* ---- the job ----------------------------------------------------------------------- */
 
+/* On the job's thread: until the bridge's answer has come nobody else looks at these. */
 static void on_submitting(void *arg, const char *local)
 {
     struct far *f = arg;
     MS_CLEANUP(ms_cleanup_free) char *offer = NULL;
-    MS_CLEANUP(ms_buf_finish) struct ms_buf entry = {0};
 
     if (f->listen_fd >= 0)
         ms_wire_addresses(f->reached_by, local, f->state.port);
     offer = ms_offer_print(f->keys.public_key, f->reached_by);
-    if (offer && ms_buf_printf(&entry, MS_OFFER_ENV "=%s", offer) == 0 &&
-        ms_buf_str(&entry))
-        ms_ray_job_set_env(f->job, ms_buf_str(&entry)); /* without it the job says so */
+    free(MS_TAKE(f->env_offer));
+    if (offer && asprintf(&f->env_offer, MS_OFFER_ENV "=%s", offer) >= 0)
+        f->env[2] = f->env_offer; /* without it the job says so */
 }
 
 /* Its answer to our offer, if it is in the log by now. */
@@ -210,19 +212,21 @@ static int open_job(struct far *f, struct ms_error *err)
 {
     static const struct ms_ray_job_events events = {
         .on_submitting = on_submitting, .on_log = on_log, .on_ended = on_job_ended};
-    char name[128], grace[64];
-    const char *env[] = {name, grace, NULL};
 
-    snprintf(name, sizeof name, MS_BRIDGE_NAME_ENV "=%s", f->options->name);
-    snprintf(grace,
-             sizeof grace,
+    snprintf(
+        f->env_name, sizeof f->env_name, MS_BRIDGE_NAME_ENV "=%s", f->options->name);
+    snprintf(f->env_grace,
+             sizeof f->env_grace,
              MS_BRIDGE_GRACE_ENV "=%.3f",
              (double)f->options->grace_ns / (double)MS_NS_PER_S);
+    f->env[0] = f->env_name;
+    f->env[1] = f->env_grace;
+    f->env[2] = NULL;
     f->job = ms_ray_job_create(&(struct ms_ray_job_spec){.loop = f->options->loop,
                                                          .site = f->options->site,
                                                          .id = f->state.job,
                                                          .entrypoint = ENTRYPOINT,
-                                                         .env = env,
+                                                         .env = f->env,
                                                          .polite_ns = POLITE_NS,
                                                          .is_there = f->is_adopted},
                                &events,
@@ -295,6 +299,7 @@ static void far_destroy(struct ms_carrier *c, bool keep, int64_t until_ns)
         ms_ray_job_destroy(f->job, until_ns);
     ms_buf_finish(&f->log);
     ms_offer_keys_wipe(&f->keys);
+    free(f->env_offer);
     free(f);
 }
 

@@ -1,149 +1,203 @@
+/* job.c - one job on a Ray cluster: its life, and what its thread tells the loop */
 #include "base/cleanup.h"
 #include "orchestrator/ray/job_impl.h"
 
 #include <errno.h>
-#include <stdlib.h>
+#include <poll.h>
 #include <string.h>
+#include <sys/eventfd.h>
 
-const char *ms_ray_job_address(const struct ms_ray_job *j)
+#define STOP_NS (30 * MS_NS_PER_S) /* then ending it has come to nothing */
+
+static void poke(int fd)
 {
-    return j->base ? j->base : j->site.address;
+    uint64_t one = 1;
+
+    if (write(fd, &one, sizeof one) < 0)
+        abort(); /* an eventfd that is ours takes it */
 }
 
-/* ---- steps ------------------------------------------------------------------------- */
+static void drain(int fd)
+{
+    uint64_t count;
 
-static void on_time(void *arg)
+    while (read(fd, &count, sizeof count) < 0 && errno == EINTR)
+        ;
+}
+
+/* ---- for the thread ---------------------------------------------------------------- */
+
+bool ms_ray_job_is_stopping(struct ms_ray_job *j)
+{
+    bool is;
+
+    pthread_mutex_lock(&j->lock);
+    is = j->is_stopping;
+    pthread_mutex_unlock(&j->lock);
+    return is;
+}
+
+static int64_t end_by_ns(struct ms_ray_job *j)
+{
+    int64_t at_ns;
+
+    pthread_mutex_lock(&j->lock);
+    at_ns = j->end_by_ns;
+    pthread_mutex_unlock(&j->lock);
+    return at_ns;
+}
+
+bool ms_ray_job_is_left(struct ms_ray_job *j)
+{
+    return ms_now_ns() >= end_by_ns(j);
+}
+
+bool ms_ray_job_may_submit(struct ms_ray_job *j)
+{
+    bool may;
+
+    pthread_mutex_lock(&j->lock);
+    may = ms_now_ns() < j->end_by_ns;
+    j->is_on_cluster = j->is_on_cluster || may;
+    pthread_mutex_unlock(&j->lock);
+    return may;
+}
+
+void ms_ray_job_set_gone(struct ms_ray_job *j)
+{
+    pthread_mutex_lock(&j->lock);
+    j->is_on_cluster = false;
+    pthread_mutex_unlock(&j->lock);
+}
+
+void ms_ray_job_wait(struct ms_ray_job *j, int64_t for_ns)
+{
+    struct pollfd p = {.fd = j->thread_fd, .events = POLLIN};
+    int64_t left_ns = end_by_ns(j) - ms_now_ns();
+
+    for_ns = left_ns < for_ns ? left_ns : for_ns;
+    if (for_ns > 0 && poll(&p, 1, (int)(for_ns / MS_NS_PER_MS) + 1) > 0)
+        drain(j->thread_fd);
+}
+
+void ms_ray_job_tell_submitted(struct ms_ray_job *j)
+{
+    pthread_mutex_lock(&j->lock);
+    j->news.is_submitted = true;
+    pthread_mutex_unlock(&j->lock);
+    poke(j->loop_fd);
+}
+
+void ms_ray_job_tell_log(struct ms_ray_job *j, const char *text, size_t len)
+{
+    pthread_mutex_lock(&j->lock);
+    ms_buf_append(&j->news.log, text, len);
+    pthread_mutex_unlock(&j->lock);
+    poke(j->loop_fd);
+}
+
+void ms_ray_job_tell_silent(struct ms_ray_job *j, const struct ms_error *why)
+{
+    pthread_mutex_lock(&j->lock);
+    j->news.has_silence = true;
+    j->news.is_silent = why != NULL;
+    if (why)
+        j->news.silence = *why;
+    pthread_mutex_unlock(&j->lock);
+    poke(j->loop_fd);
+}
+
+void ms_ray_job_tell_over(struct ms_ray_job *j,
+                          int exit_code,
+                          const struct ms_error *why)
+{
+    pthread_mutex_lock(&j->lock);
+    j->news.is_over = true;
+    j->news.exit_code = exit_code;
+    if (why)
+        j->news.why = *why;
+    pthread_mutex_unlock(&j->lock);
+    poke(j->loop_fd);
+}
+
+/* ---- on the loop ------------------------------------------------------------------- */
+
+static void on_woken(void *arg, unsigned events)
 {
     struct ms_ray_job *j = arg;
-    void (*next)(struct ms_ray_job * j) = MS_TAKE(j->next);
+    const struct ms_ray_job_events *e = j->events;
+    struct ms_ray_news news;
 
-    if (next)
-        next(j);
+    (void)events;
+    drain(j->loop_fd);
+    pthread_mutex_lock(&j->lock);
+    news = j->news;
+    j->news = (struct ms_ray_news){0};
+    pthread_mutex_unlock(&j->lock);
+    if (news.is_submitted && e->on_submitted)
+        e->on_submitted(j->arg);
+    if (news.log.len > 0 && e->on_log)
+        e->on_log(j->arg, (char *)news.log.data, news.log.len);
+    if (news.has_silence && e->on_silent)
+        e->on_silent(j->arg, news.is_silent ? &news.silence : NULL);
+    ms_buf_finish(&news.log);
+    if (news.is_over)
+        e->on_ended(
+            j->arg, news.why.code, news.exit_code, news.why.code ? &news.why : NULL);
 }
 
-void ms_ray_job_soon(struct ms_ray_job *j,
-                     int64_t delay_ns,
-                     void (*next)(struct ms_ray_job *j))
+void ms_ray_job_look(struct ms_ray_job *j)
 {
-    j->next = next;
-    ms_timer_set(&j->timer, delay_ns); /* fails only when out of memory at its making */
+    poke(j->thread_fd);
 }
 
-void ms_ray_job_ask(struct ms_ray_job *j,
-                    const struct ms_fetch_spec *spec,
-                    const char *path,
-                    ms_fetched *done)
+void ms_ray_job_stop(struct ms_ray_job *j)
 {
-    MS_CLEANUP(ms_buf_finish) struct ms_buf url = {0};
-    struct ms_fetch_spec s = *spec;
-    struct ms_error err = {0};
-
-    if (!j->fetcher && !(j->fetcher = ms_fetcher_create(j->loop, &err))) {
-        ms_ray_job_over(j, err.code, -1, &err);
-        return;
+    pthread_mutex_lock(&j->lock);
+    if (!j->is_stopping) {
+        j->is_stopping = true;
+        j->stop_until_ns = ms_now_ns() + STOP_NS;
+        j->polite_until_ns = ms_now_ns() + j->spec.polite_ns;
     }
-    s.token = j->token;
-    s.timeout_ns = s.timeout_ns ? s.timeout_ns : MS_RAY_ANSWER_NS;
-    if (ms_buf_printf(&url, "%s%s", j->base, path) == 0 && ms_buf_str(&url)) {
-        s.url = ms_buf_str(&url);
-        j->fetch = ms_fetch(j->fetcher, &s, done, j);
-    }
-    if (j->fetch)
-        return;
-    j->is_on_cluster = false; /* nothing more can be done for it */
-    ms_error_set(&err, -ENOMEM, "out of memory");
-    ms_ray_job_over(j, -ENOMEM, -1, &err);
-}
-
-void ms_ray_job_over(struct ms_ray_job *j,
-                     int rc,
-                     int exit_code,
-                     const struct ms_error *why)
-{
-    if (j->is_over)
-        return;
-    j->is_over = true;
-    if (j->events)
-        j->events->on_ended(j->arg, rc, exit_code, rc < 0 ? why : NULL);
-}
-
-/* ---- copies ------------------------------------------------------------------------ */
-
-static void free_texts(char **texts)
-{
-    for (size_t i = 0; texts && texts[i]; i++)
-        free(texts[i]);
-    free(texts);
-}
-
-/* NULL gives NULL, and is no failure. */
-static bool copy_texts(char ***to, const char *const *from)
-{
-    size_t count = 0;
-
-    if (!from)
-        return true;
-    while (from[count])
-        count++;
-    *to = calloc(count + 1, sizeof **to);
-    for (size_t i = 0; *to && i < count; i++)
-        if (!((*to)[i] = strdup(from[i])))
-            return false;
-    return *to != NULL;
-}
-
-static bool copy_text(const char **to, const char *from)
-{
-    *to = from ? strdup(from) : NULL;
-    return !from || *to;
-}
-
-static void free_site(struct ms_ray_site *s)
-{
-    const char *all[] = {s->address, s->token, s->muster, s->python_dir, s->cache_dir};
-
-    for (size_t i = 0; i < MS_COUNT(all); i++)
-        free((char *)(uintptr_t)all[i]);
-    *s = (struct ms_ray_site){0};
-}
-
-static bool copy_site(struct ms_ray_site *to, const struct ms_ray_site *from)
-{
-    return copy_text(&to->address, from->address) &&
-           copy_text(&to->token, from->token) && copy_text(&to->muster, from->muster) &&
-           copy_text(&to->python_dir, from->python_dir) &&
-           copy_text(&to->cache_dir, from->cache_dir);
-}
-
-static bool copy_spec(struct ms_ray_job *j, const struct ms_ray_job_spec *spec)
-{
-    j->id = strdup(spec->id);
-    j->entrypoint = strdup(spec->entrypoint ? spec->entrypoint : "");
-    if (!j->id || !j->entrypoint || !copy_site(&j->site, &spec->site) ||
-        !copy_texts(&j->env, spec->env) || !copy_texts(&j->files, spec->files))
-        return false;
-    if (spec->site.token)
-        j->token = strdup(spec->site.token);
-    return !spec->site.token || j->token;
+    pthread_mutex_unlock(&j->lock);
+    poke(j->thread_fd);
 }
 
 /* ---- life -------------------------------------------------------------------------- */
 
 static void job_free(struct ms_ray_job *j)
 {
-    ms_fetcher_destroy(j->fetcher);
-    ms_packing_destroy(j->packing);
+    ms_watch_finish(&j->woken);
+    if (j->has_thread)
+        pthread_join(j->thread, NULL);
     ms_local_ray_destroy(j->local_ray);
+    ms_fetcher_destroy(j->fetcher);
     ms_package_finish(&j->package);
-    ms_timer_finish(&j->timer);
-    free_site(&j->site);
-    free_texts(j->env);
-    free_texts(j->files);
+    ms_fd_close(&j->loop_fd);
+    ms_fd_close(&j->thread_fd);
+    pthread_mutex_destroy(&j->lock);
+    ms_buf_finish(&j->news.log);
     free(j->base);
     free(j->token);
-    free(j->id);
-    free(j->entrypoint);
     free(j);
+}
+
+/* Everything but the thread. */
+static int prepare(struct ms_ray_job *j, struct ms_error *err)
+{
+    const char *address = j->spec.site.address, *token = j->spec.site.token;
+
+    j->loop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    j->thread_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (strcmp(address, MS_RAY_LOCAL) != 0 &&
+        !(j->base = ms_ray_base_url(address, err)))
+        return -EINVAL;
+    j->fetcher = ms_fetcher_create(err);
+    if (!j->fetcher)
+        return -ENOPKG;
+    if ((token && !(j->token = strdup(token))) || j->loop_fd < 0 || j->thread_fd < 0)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    return 0;
 }
 
 struct ms_ray_job *ms_ray_job_create(const struct ms_ray_job_spec *spec,
@@ -151,114 +205,59 @@ struct ms_ray_job *ms_ray_job_create(const struct ms_ray_job_spec *spec,
                                      void *arg,
                                      struct ms_error *err)
 {
-    bool is_local = strcmp(spec->site.address, MS_RAY_LOCAL) == 0;
-    char *base = is_local ? NULL : ms_ray_base_url(spec->site.address, err);
-    struct ms_ray_job *j = is_local || base ? calloc(1, sizeof *j) : NULL;
+    struct ms_ray_job *j = calloc(1, sizeof *j);
+    int rc;
 
     if (!j) {
-        if (is_local || base)
-            ms_error_set(err, -ENOMEM, "out of memory");
-        free(base);
+        ms_error_set(err, -ENOMEM, "out of memory");
         return NULL;
     }
-    j->loop = spec->loop;
+    j->spec = *spec;
     j->events = events;
     j->arg = arg;
-    j->base = base;
-    j->is_there = j->is_on_cluster = spec->is_there;
-    j->pause_ns = MS_RAY_LOOK_NS;
-    j->polite_ns = spec->polite_ns;
-    if (!copy_spec(j, spec) || ms_timer_init(&j->timer, j->loop, on_time, j) < 0) {
-        ms_error_set(err, -ENOMEM, "out of memory");
+    j->end_by_ns = MS_NEVER;
+    j->is_on_cluster = spec->is_there;
+    pthread_mutex_init(&j->lock, NULL);
+    if (prepare(j, err) < 0) {
         job_free(j);
         return NULL;
     }
-    ms_ray_job_soon(j, 0, ms_ray_job_begin);
-    return j;
+    rc = ms_watch_init(&j->woken, spec->loop, j->loop_fd, MS_READ, on_woken, j);
+    if (rc == 0)
+        rc = -pthread_create(&j->thread, NULL, ms_ray_job_run, j);
+    j->has_thread = rc == 0;
+    if (rc == 0)
+        return j;
+    ms_error_sys(err, rc, "cannot begin the job");
+    job_free(j);
+    return NULL;
 }
 
-int ms_ray_job_set_env(struct ms_ray_job *j, const char *entry)
+/* Nothing more is told, and the thread ends by then. */
+static void end_by(struct ms_ray_job *j, int64_t until_ns)
 {
-    size_t count = 0;
-    char **env;
-
-    while (j->env && j->env[count])
-        count++;
-    env = realloc(j->env, (count + 2) * sizeof *env);
-    if (!env)
-        return -ENOMEM;
-    j->env = env;
-    env[count + 1] = NULL;
-    env[count] = strdup(entry);
-    return env[count] ? 0 : -ENOMEM;
-}
-
-void ms_ray_job_stop(struct ms_ray_job *j)
-{
-    if (j->is_stopping || j->is_over)
-        return;
+    ms_watch_finish(&j->woken);
+    pthread_mutex_lock(&j->lock);
+    if (!j->is_on_cluster || strcmp(j->spec.site.address, MS_RAY_LOCAL) == 0)
+        until_ns = 0; /* there is nothing to be stopped, or it ends with its Ray */
+    j->end_by_ns = until_ns;
     j->is_stopping = true;
-    j->stop_until_ns = ms_now_ns() + MS_RAY_STOP_NS;
-    j->polite_until_ns = ms_now_ns() + j->polite_ns;
-    if (!j->fetch && !j->packing)
-        ms_ray_job_soon(
-            j, 0, j->is_on_cluster ? ms_ray_job_begin_looking : ms_ray_job_begin);
-}
-
-void ms_ray_job_look(struct ms_ray_job *j)
-{
-    if (!j->fetch && !j->is_over && j->is_on_cluster)
-        ms_ray_job_soon(j, 0, ms_ray_job_begin_looking);
-}
-
-/* It only ends a wait. */
-static void on_limit(void *arg)
-{
-    (void)arg;
-}
-
-/* The rest of its life on a loop of its own, for somebody who cannot wait on theirs. */
-static void stop_now(struct ms_ray_job *j, int64_t until_ns)
-{
-    struct ms_loop *loop = ms_loop_create();
-    struct ms_timer limit = {0};
-
-    if (!loop)
-        return;
-    ms_fetcher_destroy(MS_TAKE(j->fetcher));
-    j->fetch = NULL;
-    ms_timer_finish(&j->timer);
-    j->loop = loop;
-    if (ms_timer_init(&j->timer, loop, on_time, j) == 0 &&
-        ms_timer_init(&limit, loop, on_limit, NULL) == 0) {
-        j->is_stopping = true;
-        j->is_stop_asked = false;
-        j->stop_until_ns = until_ns;
-        j->polite_until_ns = ms_now_ns() + j->polite_ns;
-        ms_ray_job_soon(j, 0, ms_ray_job_begin_looking);
-        ms_timer_set(&limit, until_ns - ms_now_ns());
-        while (j->is_on_cluster && ms_now_ns() < until_ns)
-            if (ms_loop_run_once(loop, true) < 0)
-                break;
-    }
-    ms_fetcher_destroy(MS_TAKE(j->fetcher));
-    ms_timer_finish(&j->timer);
-    ms_timer_finish(&limit);
-    ms_loop_destroy(loop);
+    j->stop_until_ns = until_ns;
+    j->polite_until_ns = ms_now_ns() + j->spec.polite_ns;
+    pthread_mutex_unlock(&j->lock);
+    ms_fetcher_end_by(j->fetcher, until_ns);
+    poke(j->thread_fd);
+    job_free(j);
 }
 
 void ms_ray_job_destroy(struct ms_ray_job *j, int64_t until_ns)
 {
-    if (!j)
-        return;
-    j->events = NULL;
-    if (j->is_on_cluster && !j->local_ray)
-        stop_now(j, until_ns);
-    job_free(j);
+    if (j)
+        end_by(j, until_ns);
 }
 
 void ms_ray_job_leave(struct ms_ray_job *j)
 {
     if (j)
-        job_free(j);
+        end_by(j, 0);
 }

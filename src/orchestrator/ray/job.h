@@ -9,6 +9,7 @@
  * later, unless it was destroyed without the time for that.
  *
  * The job runs in the folder of the package (doc/orchestrators.md says what is in there).
+ * A thread of its own does all of this; the events come on the loop, but for on_submitting.
  */
 #ifndef MS_ORCHESTRATOR_RAY_JOB_H
 #define MS_ORCHESTRATOR_RAY_JOB_H
@@ -23,6 +24,7 @@
 
 struct ms_ray_job;
 
+/* Borrowed for as long as the job lives. */
 struct ms_ray_job_spec {
     struct ms_loop *loop; /* outlives it */
     struct ms_ray_site site;
@@ -38,9 +40,9 @@ struct ms_ray_job_spec {
 };
 
 struct ms_ray_job_events {
-    /* Everything is there, and it is submitted next: ms_ray_job_set_env is legal now.
-     * `local` is our address, as the connection to the dashboard has it; "": not known. May
-     * be NULL. */
+    /* Everything is there, and it is submitted next: the spec's `env` may still change.
+     * `local` is our address, as the connection to the dashboard has it; "": not known. On
+     * the job's thread. May be NULL. */
     void (*on_submitting)(void *arg, const char *local);
     void (*on_submitted)(void *arg); /* it is on the cluster; may be NULL */
     /* What it has printed since the last time. May be NULL. */
@@ -53,13 +55,11 @@ struct ms_ray_job_events {
     void (*on_ended)(void *arg, int rc, int exit_code, const struct ms_error *why);
 };
 
-/* Copies what it needs of the spec. NULL: with the reason. */
+/* NULL: with the reason. */
 struct ms_ray_job *ms_ray_job_create(const struct ms_ray_job_spec *spec,
                                      const struct ms_ray_job_events *events,
                                      void *arg,
                                      struct ms_error *err);
-/* One more variable of its environment. -ENOMEM. */
-int ms_ray_job_set_env(struct ms_ray_job *j, const char *entry);
 void ms_ray_job_stop(struct ms_ray_job *j);
 /* Look at it soon: something has happened. */
 void ms_ray_job_look(struct ms_ray_job *j);

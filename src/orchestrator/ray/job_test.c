@@ -22,7 +22,7 @@ struct rig {
     struct ms_loop *loop;
     struct fake_ray ray;
     struct ms_ray_job *job;
-    char dir[64], log[4096];
+    char dir[64], python_dir[PATH_MAX], log[4096];
     bool is_submitted, is_silent;
     int ended, rc, code;
     struct ms_error why;
@@ -63,21 +63,20 @@ static const struct ms_ray_job_events events = {.on_submitted = on_submitted,
 
 static void start_at(struct rig *r, const char *address, const char *entrypoint)
 {
-    char python_dir[PATH_MAX];
     struct ms_error err = {0};
 
-    snprintf(python_dir, sizeof python_dir, "%s/muster", r->dir);
-    r->job =
-        ms_ray_job_create(&(struct ms_ray_job_spec){.loop = r->loop,
-                                                    .site = {.address = address,
-                                                             .muster = "/bin/true",
-                                                             .python_dir = python_dir,
-                                                             .cache_dir = r->dir},
-                                                    .id = "job-1",
-                                                    .entrypoint = entrypoint},
-                          &events,
-                          r,
-                          &err);
+    snprintf(r->python_dir, sizeof r->python_dir, "%s/muster", r->dir);
+    r->job = ms_ray_job_create(
+        &(struct ms_ray_job_spec){.loop = r->loop,
+                                  .site = {.address = address,
+                                           .muster = "/bin/true",
+                                           .python_dir = r->python_dir,
+                                           .cache_dir = r->dir},
+                                  .id = "job-1",
+                                  .entrypoint = entrypoint},
+        &events,
+        r,
+        &err);
     assert_non_null(r->job);
 }
 

@@ -7,28 +7,27 @@
 #ifndef MS_ORCHESTRATOR_RAY_LOCAL_RAY_H
 #define MS_ORCHESTRATOR_RAY_LOCAL_RAY_H
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "io/loop.h"
 #include "orchestrator/ray/site.h"
+
+#include <stdbool.h>
 
 /* Its folder; `muster hold` removes one of this name. Sockets are in there: it is short. */
 #define MS_LOCAL_RAY_DIR "muster-ray-"
 
-#define MS_LOCAL_RAY_START_NS (120 * MS_NS_PER_S)
-#define MS_LOCAL_RAY_END_NS   (20 * MS_NS_PER_S)
-
 struct ms_local_ray;
 
-/* `told` comes with rc 0 and its address ("http://127.0.0.1:40123") when it answers; and
- * with rc < 0 when it cannot be started or has ended, which is the last. Never from inside.
- * It may be destroyed there. NULL: with the reason. */
-struct ms_local_ray *ms_local_ray_start(
-    struct ms_loop *loop,
-    const struct ms_ray_site *site,
-    void (*told)(void *arg, int rc, const char *base, const struct ms_error *why),
-    void *arg,
-    struct ms_error *err);
+/* Begin to start it; *base is its address ("http://127.0.0.1:40123"), where it answers in a
+ * while, malloc'd. NULL: with the reason. */
+struct ms_local_ray *
+ms_local_ray_start(const struct ms_ray_site *site, char **base, struct ms_error *err);
+/* It has ended, or could not be started: why. */
+bool ms_local_ray_has_ended(struct ms_local_ray *r, struct ms_error *why);
+/* Say what is wrong with it, with the end of its log; rc. */
+int ms_local_ray_failed(const struct ms_local_ray *r,
+                        int rc,
+                        const char *what,
+                        struct ms_error *why);
 /* Ends it, and waits for that. NULL is nothing. */
 void ms_local_ray_destroy(struct ms_local_ray *r);
 

@@ -1,3 +1,4 @@
+/* needs.c - the shared libraries that a program runs with, as its loader lists them */
 #include "orchestrator/ray/needs.h"
 
 #include "base/cleanup.h"
@@ -7,6 +8,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,11 +41,8 @@ static const char *const system_libraries[] = {
     "libBrokenLocale.so",
 };
 
-bool ms_need_is_system(const char *name)
+static bool is_system(const char *name)
 {
-    const char *slash = strrchr(name, '/');
-
-    name = slash ? slash + 1 : name;
     for (size_t i = 0; i < MS_COUNT(system_libraries); i++)
         if (strncmp(name, system_libraries[i], strlen(system_libraries[i])) == 0)
             return true;
@@ -83,81 +83,64 @@ int ms_needs_read(struct ms_needs *n, const char *line, struct ms_error *err)
 
     if (strstr(line, "=> not found") && sscanf(line, " %255s", name) == 1)
         return ms_error_set(err, -ENOENT, "the library %s is not found", name);
-    if (sscanf(line, " %255s => %1023s", name, path) != 2) {
-        if (!n->loader && sscanf(line, " %1023s (", path) == 1 && path[0] == '/' &&
-            strstr(path, "/ld-") && !(n->loader = strdup(path)))
-            return ms_error_set(err, -ENOMEM, "out of memory");
-        return 0;
-    }
-    if (path[0] != '/' || ms_need_is_system(name) || has(n, name))
+    if (sscanf(line, " %255s => %1023s", name, path) != 2 || path[0] != '/' ||
+        is_system(name) || has(n, name))
         return 0;
     rc = add(n, name, path);
     return rc < 0 ? ms_error_sys(err, rc, "the libraries") : rc;
 }
 
-/* Until it ends, or that time. */
-static int read_all(int fd, char *out, size_t room)
+/* The loader's list, with a NUL behind it. */
+static int run(const char *path, char *out, size_t room, struct ms_error *err)
 {
-    size_t len = 0;
-    ssize_t got = 1;
-
-    while (got > 0 && len < room - 1) {
-        got = read(fd, out + len, room - 1 - len);
-        len += got > 0 ? (size_t)got : 0;
-    }
-    out[len] = 0;
-    return got < 0 ? -errno : 0;
-}
-
-static int run(const char *const *argv, char *out, size_t room, struct ms_error *err)
-{
-    struct ms_spawn s = {.path = argv[0], .argv = argv};
+    MS_CLEANUP(ms_env_finish) struct ms_env env = {0};
+    MS_CLEANUP(ms_cleanup_fd) int ours = -1, theirs = -1;
+    const char *argv[] = {path, NULL};
     struct ms_process p = {.pidfd = -1};
     struct ms_process_end end = {0};
-    struct ms_spawn_fd fds[] = {{-1, STDOUT_FILENO}};
-    struct ms_env env;
     int ends[2], rc;
 
     if (pipe2(ends, O_CLOEXEC) < 0)
         return ms_error_sys(err, -errno, "cannot make a pipe");
-    ms_env_init(&env);
-    rc = ms_env_set_own(&env);
-    if (rc == 0)
-        rc = ms_env_set(&env, "LD_TRACE_LOADED_OBJECTS=1");
-    fds[0].from = ends[1];
-    s.env = (const char *const *)env.entries;
-    s.fds = fds;
-    s.fd_count = 1;
-    rc = rc < 0 ? ms_error_sys(err, rc, "%s", argv[0]) : ms_spawn(&s, &p, err);
-    close(ends[1]);
-    if (rc == 0) {
-        read_all(ends[0], out, room);
-        if (ms_process_wait(p.pidfd, ms_now_ns() + ASK_NS, &end) < 0)
-            ms_process_signal(p.pidfd, 9);
-        ms_fd_close(&p.pidfd);
+    ours = ends[0];
+    theirs = ends[1];
+    if ((rc = ms_env_set_own(&env)) < 0 ||
+        (rc = ms_env_set(&env, "LD_TRACE_LOADED_OBJECTS=1")) < 0)
+        return ms_error_sys(err, rc, "%s", path);
+    rc =
+        ms_spawn(&(struct ms_spawn){.path = path,
+                                    .argv = argv,
+                                    .env = (const char *const *)env.entries,
+                                    .fds = &(struct ms_spawn_fd){theirs, STDOUT_FILENO},
+                                    .fd_count = 1},
+                 &p,
+                 err);
+    ms_fd_close(&theirs);
+    if (rc < 0)
+        return rc;
+    for (ssize_t got = 1; got > 0 && room > 1; room -= (size_t)got, out += got) {
+        got = read(ours, out, room - 1);
+        got = got < 0 ? 0 : got;
     }
-    close(ends[0]);
-    ms_env_finish(&env);
-    return rc;
+    *out = 0;
+    if (ms_process_wait(p.pidfd, ms_now_ns() + ASK_NS, &end) < 0)
+        ms_process_signal(p.pidfd, SIGKILL);
+    ms_fd_close(&p.pidfd);
+    return 0;
 }
 
-int ms_needs_add(struct ms_needs *n, const char *path, struct ms_error *err)
+int ms_needs_add(struct ms_needs *n, const char *program, struct ms_error *err)
 {
-    const char *program[] = {path, NULL};
-    const char *library[] = {n->loader, path, NULL};
-    char *list = malloc(LIST_MAX);
+    MS_CLEANUP(ms_cleanup_free) char *list = malloc(LIST_MAX);
     char *save = NULL;
-    int rc;
+    int rc = list ? run(program, list, LIST_MAX, err)
+                  : ms_error_set(err, -ENOMEM, "out of memory");
 
-    if (!list)
-        return ms_error_set(err, -ENOMEM, "out of memory");
-    rc = run(n->loader ? library : program, list, LIST_MAX, err);
-    for (char *line = strtok_r(list, "\n", &save); rc >= 0 && line;
+    for (char *line = rc < 0 ? NULL : strtok_r(list, "\n", &save); rc >= 0 && line;
          line = strtok_r(NULL, "\n", &save))
         rc = ms_needs_read(n, line, err);
-    free(list);
     if (rc < 0)
-        ms_error_wrap(err, "%s", path);
+        ms_error_wrap(err, "%s", program);
     return rc < 0 ? rc : 0;
 }
 
@@ -167,6 +150,5 @@ void ms_needs_finish(struct ms_needs *n)
         free(n->at[i].name);
         free(n->at[i].path);
     }
-    free(n->loader);
     *n = (struct ms_needs){0};
 }

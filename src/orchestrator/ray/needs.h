@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #define MS_NEEDS_MAX ((size_t)128)
@@ -22,18 +21,14 @@ struct ms_need {
 struct ms_needs {
     struct ms_need at[MS_NEEDS_MAX];
     size_t count;
-    char *loader; /* NULL: none was seen */
 };
 
 /* What one line of the loader's list says: 1 and a need was added, 0: nothing that is
  * needed; -ENOENT: a library that is not found; -ENOMEM, -E2BIG. Pure. */
 int ms_needs_read(struct ms_needs *n, const char *line, struct ms_error *err);
 
-/* Whether it comes with the C library. */
-bool ms_need_is_system(const char *name);
-
-/* Of a program, or of a shared library (then `program` was asked before). Blocks. */
-int ms_needs_add(struct ms_needs *n, const char *path, struct ms_error *err);
+/* Those of a program. Blocks. */
+int ms_needs_add(struct ms_needs *n, const char *program, struct ms_error *err);
 void ms_needs_finish(struct ms_needs *n);
 
 #endif

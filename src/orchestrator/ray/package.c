@@ -1,3 +1,4 @@
+/* package.c - makes the package for a cluster, or takes it from the cache */
 #include "orchestrator/ray/package.h"
 
 #include "base/cleanup.h"
@@ -5,6 +6,7 @@
 #include "io/tree.h"
 #include "orchestrator/ray/content.h"
 #include "orchestrator/ray/needs.h"
+#include "orchestrator/ray/python.h"
 #include "orchestrator/ray/zip.h"
 
 #include <errno.h>
@@ -18,22 +20,6 @@
 #define PREFIX "muster_"
 
 /* ---- what it is made of ------------------------------------------------------------ */
-
-static int
-find_program(const struct ms_ray_site *site, char out[PATH_MAX], struct ms_error *err)
-{
-    ssize_t len;
-
-    if (site->muster) {
-        snprintf(out, PATH_MAX, "%s", site->muster);
-        return 0;
-    }
-    len = readlink("/proc/self/exe", out, PATH_MAX - 1);
-    if (len < 0)
-        return ms_error_sys(err, -errno, "cannot find this program");
-    out[len] = 0;
-    return 0;
-}
 
 /* The Python package that was installed with the program. */
 static int find_python_dir(const struct ms_ray_site *site,
@@ -77,28 +63,18 @@ static int find_python_dir(const struct ms_ray_site *site,
                         program);
 }
 
+/* The extension needs what the program does. */
 static int
-add_libraries(struct ms_content *c, const struct ms_needs *n, struct ms_error *err)
+add_libraries(struct ms_content *c, const char *program, struct ms_error *err)
 {
+    MS_CLEANUP(ms_needs_finish) struct ms_needs needs = {0};
     char name[PATH_MAX];
-    int rc = 0;
-
-    for (size_t i = 0; i < n->count && rc == 0; i++) {
-        snprintf(name, sizeof name, "lib/%s", n->at[i].name);
-        rc = ms_content_add(c, name, n->at[i].path, err);
-    }
-    return rc;
-}
-
-/* The extension is beside the program in what it needs. */
-static int add_needs(struct ms_content *c, const char *program, struct ms_error *err)
-{
-    struct ms_needs needs = {0};
     int rc = ms_needs_add(&needs, program, err);
 
-    if (rc == 0)
-        rc = add_libraries(c, &needs, err);
-    ms_needs_finish(&needs);
+    for (size_t i = 0; i < needs.count && rc == 0; i++) {
+        snprintf(name, sizeof name, "lib/%s", needs.at[i].name);
+        rc = ms_content_add(c, name, needs.at[i].path, err);
+    }
     return rc;
 }
 
@@ -139,8 +115,12 @@ static int collect(struct ms_content *c,
                    struct ms_error *err)
 {
     char program[PATH_MAX], python_dir[PATH_MAX];
-    int rc = find_program(site, program, err);
+    int rc = 0;
 
+    if (site->muster)
+        snprintf(program, sizeof program, "%s", site->muster);
+    else
+        rc = ms_ray_find_self(program, err);
     if (rc == 0)
         rc = find_python_dir(site, program, python_dir, err);
     if (rc == 0)
@@ -150,7 +130,7 @@ static int collect(struct ms_content *c,
     if (rc == 0)
         rc = add_pickler(c, python_dir, err);
     if (rc == 0)
-        rc = add_needs(c, program, err);
+        rc = add_libraries(c, program, err);
     return rc < 0 ? rc : add_job(c, files, err);
 }
 
@@ -185,24 +165,11 @@ static int open_cache(const struct ms_ray_site *site)
 static bool read_kept(int dir, struct ms_package *p)
 {
     MS_CLEANUP(ms_cleanup_fd) int fd = openat(dir, p->name, O_RDONLY | O_CLOEXEC);
-    struct stat st;
-    size_t at = 0;
-    ssize_t got = 1;
 
-    if (fd < 0 || fstat(fd, &st) < 0 || (uint64_t)st.st_size > MS_PACKAGE_MAX ||
-        !(p->data = malloc((size_t)st.st_size + 1)))
+    if (fd < 0 || ms_content_read(fd, MS_PACKAGE_MAX, &p->data, &p->len) < 0)
         return false;
-    while (at < (size_t)st.st_size && got > 0) {
-        got = read(fd, p->data + at, (size_t)st.st_size - at);
-        at += got > 0 ? (size_t)got : 0;
-    }
-    if (at == (size_t)st.st_size && at > 0) {
-        futimens(fd, NULL); /* it is in use */
-        p->len = at;
-        return true;
-    }
-    free(MS_TAKE(p->data));
-    return false;
+    futimens(fd, NULL); /* it is in use */
+    return true;
 }
 
 struct oldest {

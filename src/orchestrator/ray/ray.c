@@ -182,6 +182,7 @@ static void on_down(void *arg, const struct ms_error *why)
     bool was_up = r->bridge == BRIDGE_UP;
     struct ms_error said = *why;
 
+    said.code = said.code ? said.code : -ECHILD;
     on_linger(r);
     r->old = MS_TAKE(r->carrier);
     ms_timer_set(&r->linger, LINGER_NS);

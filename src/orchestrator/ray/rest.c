@@ -1,3 +1,4 @@
+/* rest.c - what Ray's REST answers mean */
 #include "orchestrator/ray/rest.h"
 
 #include "base/cleanup.h"

@@ -1,3 +1,4 @@
+/* token.c - finds the token of a Ray cluster, as Ray does */
 #include "orchestrator/ray/token.h"
 
 #include "base/cleanup.h"

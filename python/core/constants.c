@@ -1,0 +1,83 @@
+/* constants.c - numbers that C decides, as constants of the module */
+#include "core.h"
+
+#include "base/limits.h"
+#include "muster/value.h"
+#include "proto/muster.pb-c.h"
+#include "wire/frame.h"
+
+static const struct {
+    const char *name;
+    long value;
+} numbers[] = {
+    {"OP_CONFIGURE", MS_OP_CONFIGURE},
+    {"OP_SET_ENV", MS_OP_SET_ENV},
+    {"OP_CREATE_ENGINE", MS_OP_CREATE_ENGINE},
+    {"OP_DESTROY_ENGINE", MS_OP_DESTROY_ENGINE},
+    {"OP_LOOK", MS_OP_LOOK},
+    {"OP_FINISH", MS_OP_FINISH},
+    {"OP_HTTP_CONFIGURE", MS_OP_HTTP_CONFIGURE},
+    {"OP_HTTP_SET_ENV", MS_OP_HTTP_SET_ENV},
+    {"OP_HTTP_CREATE_ENGINE", MS_OP_HTTP_CREATE_ENGINE},
+    {"OP_HTTP_CALL", MS_OP_HTTP_CALL},
+    {"CODEC_BYTES", MS_CODEC_BYTES},
+    {"CODEC_PICKLE", MS_CODEC_PICKLE},
+    {"CODEC_PLAIN", MS_CODEC_PLAIN},
+    {"RAISED", MUSTER__FAILURE__KIND__RAISED},
+    {"NO_ENGINE", MUSTER__FAILURE__KIND__NO_ENGINE},
+    {"NO_METHOD", MUSTER__FAILURE__KIND__NO_METHOD},
+    {"CANCELLED", MUSTER__FAILURE__KIND__CANCELLED},
+    {"BAD_ARGUMENT", MUSTER__FAILURE__KIND__BAD_ARGUMENT},
+    {"BAD_RESULT", MUSTER__FAILURE__KIND__BAD_RESULT},
+    {"START_FORK", MUSTER__START_KIND__START_FORK},
+    {"START_EXEC", MUSTER__START_KIND__START_EXEC},
+    {"START_COMMAND", MUSTER__START_KIND__START_COMMAND},
+    {"START_NATIVE", MUSTER__START_KIND__START_NATIVE},
+    {"VISIBLE_OWN", MUSTER__VISIBLE__VISIBLE_OWN},
+    {"VISIBLE_NODE", MUSTER__VISIBLE__VISIBLE_NODE},
+    {"META_MAX", (long)MS_META_MAX},
+};
+
+static const struct {
+    const char *name;
+    int64_t ns;
+} times[] = {
+    {"ANSWER_S", MS_ANSWER_NS},
+    {"HEAD_ANSWER_S", MS_LINK_GRACE_NS},
+    {"STOP_GRACE_S", MS_STOP_GRACE_NS},
+    {"WAIT_S", MS_CALL_TIMEOUT_NS},
+};
+
+static int add(PyObject *module, const char *name, PyObject *value)
+{
+    int rc = value ? PyModule_AddObjectRef(module, name, value) : -1;
+
+    Py_XDECREF(value);
+    return rc;
+}
+
+/* The names of the types of tensors, by their codes in plain data. */
+static PyObject *dtypes(void)
+{
+    PyObject *names = PyList_New(0);
+
+    for (int code = 0; names && code <= MUSTER_COMPLEX128; code++) {
+        PyObject *name = core_text(code ? muster_dtype_name(code) : "");
+
+        if (!name || PyList_Append(names, name) < 0)
+            Py_CLEAR(names);
+        Py_XDECREF(name);
+    }
+    return names;
+}
+
+int core_constants_setup(PyObject *module)
+{
+    int rc = add(module, "DTYPES", dtypes());
+
+    for (size_t i = 0; rc == 0 && i < sizeof numbers / sizeof *numbers; i++)
+        rc = add(module, numbers[i].name, PyLong_FromLong(numbers[i].value));
+    for (size_t i = 0; rc == 0 && i < sizeof times / sizeof *times; i++)
+        rc = add(module, times[i].name, PyFloat_FromDouble((double)times[i].ns / 1e9));
+    return rc;
+}

@@ -1,0 +1,1 @@
+"""What `muster.roll` and `muster.verl` share."""

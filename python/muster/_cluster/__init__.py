@@ -1,0 +1,1 @@
+"""Inside of `muster.Cluster`: its spec, its workers, and their registered methods."""

@@ -1,0 +1,1 @@
+"""What travels: serialization, the node's store, columns of batches."""

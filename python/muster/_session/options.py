@@ -1,0 +1,138 @@
+"""What `init` was asked for, checked, and as the head takes it."""
+
+from __future__ import annotations
+
+import os
+
+from muster import _core
+from muster._arguments import check_count
+from muster.config import parse_size, words_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from muster._session.launch import Launch
+
+_LOOK = -1  # a number that the head finds out
+
+
+def of(asked: dict[str, Any]) -> dict[str, Any]:
+    """From the arguments of `init`, by their names. What cannot be is a ValueError."""
+    lent = asked["orchestrator"] is not None
+    address = "local" if lent else asked["address"]
+    num_nodes, nodes = asked["num_nodes"], asked["nodes"]
+    options = {
+        "num_cpus": _number(asked["num_cpus"], "num_cpus"),
+        "num_gpus": _number(asked["num_gpus"], "num_gpus"),
+        "num_nodes": num_nodes or 1
+        if lent
+        else _number(1 if num_nodes is None else num_nodes, "num_nodes", least=1),
+        "nodes": None if nodes is None else os.path.abspath(nodes),
+        "lender": asked["orchestrator"],
+        "lent_by": asked["address"] if lent else None,
+        "lent_nodes": num_nodes if lent else None,
+        "log_to_driver": bool(asked["log_to_driver"]),
+        "http": asked["http"],
+        "listen": asked["listen"],
+        "preload": words_of(asked["preload"], "preload"),
+        "store_limit": _size(asked, "store_limit", -1),
+        "spill": _folder(asked["spill"]),
+        "spill_limit": _size(asked, "spill_limit", 0),
+        **_find_head(address, asked["secret_file"], asked["tls"]),
+    }
+    if nodes is not None and _has_numbers(asked) and not lent:
+        raise ValueError(
+            f"nodes={nodes!r} describes all there is: leave num_nodes, num_cpus and "
+            "num_gpus out"
+        )
+    if asked["spill_limit"] is not None and not options["spill_limit"]:
+        raise ValueError("spill_limit: 0 means nothing; say spill=False")
+    if options["address"]:
+        _refuse_what_is_the_heads(asked, options["address"])
+    return options
+
+
+def of_worker(host: _core.Host) -> dict[str, Any]:
+    """Of a worker that joins its head."""
+    address, tls = host.head
+    return {
+        "num_cpus": _LOOK,
+        "num_gpus": _LOOK,
+        "num_nodes": 0,
+        "nodes": None,
+        "node_name": None,
+        "min_nodes": 1,
+        "lender": None,
+        "log_to_driver": True,
+        "preload": host.preload,
+        "address": address,
+        "tls": tls,
+    }
+
+
+def is_open(asked: dict[str, Any], options: dict[str, Any]) -> bool:
+    """Whether nothing says which head is meant, or what its nodes are."""
+    return not (options["address"] or asked["listen"] or _is_described(asked))
+
+
+def at_least_one(min_nodes: int | None, launch: Launch | None) -> int:
+    if min_nodes is None:
+        return launch.world_size if launch else 1
+    return check_count(min_nodes, "min_nodes", 1)
+
+
+def _has_numbers(asked: dict[str, Any]) -> bool:
+    numbers = (asked["num_cpus"], asked["num_gpus"], asked["num_nodes"] or 1)
+    return numbers != (None, None, 1)
+
+
+def _is_described(asked: dict[str, Any]) -> bool:
+    return (asked["num_nodes"] or 1) != 1 or asked["nodes"] is not None
+
+
+def _refuse_what_is_the_heads(asked: dict[str, Any], address: str) -> None:
+    """One that was joined has settled these."""
+    if _has_numbers(asked) or _is_described(asked):
+        raise ValueError(
+            "num_cpus, num_gpus, num_nodes and nodes describe this machine: give them to "
+            f"`muster agent`, not to the head at {address}"
+        )
+    stores = (asked["store_limit"], asked["spill"], asked["spill_limit"])
+    if stores != (None, True, None):
+        raise ValueError(
+            "store_limit, spill and spill_limit are matters of the head and its agents: "
+            "`muster head --store-limit`, `muster agent --store-limit`"
+        )
+    for name in ("http", "listen"):
+        if asked[name] is not None:
+            raise ValueError(f"{name}: is the head's matter, `muster head --{name}`")
+
+
+def _size(asked: dict[str, Any], field: str, otherwise: int) -> int:
+    value = asked[field]
+    return otherwise if value is None else parse_size(value, field)
+
+
+def _folder(spill: str | os.PathLike[str] | bool) -> str | None:
+    """As the head takes it: "" is the session's own, None is nowhere."""
+    if isinstance(spill, bool):
+        return "" if spill else None
+    path = os.fspath(spill)
+    if not isinstance(path, str) or not path:
+        raise ValueError(f"spill: must be a folder, True or False: {spill!r}")
+    return os.path.abspath(path)
+
+
+def _number(value: int | None, field: str, least: int = 0) -> int:
+    return _LOOK if value is None else check_count(value, field, least)
+
+
+def _find_head(
+    address: str | None, secret_file: str | None, tls: str
+) -> dict[str, str | None]:
+    """Which head is meant, and where its secret is."""
+    if tls not in ("auto", "on", "off"):
+        raise ValueError(f'tls: must be "auto", "on" or "off": {tls!r}')
+    address, secret_file = _core.find_head(address, secret_file)
+    return {"address": address, "secret_file": secret_file, "tls": tls}

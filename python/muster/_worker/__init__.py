@@ -1,0 +1,1 @@
+"""What runs in worker processes, and in the zygotes that fork them."""

@@ -1,0 +1,84 @@
+"""Inside a worker: its engines by name, their places in meshes, and its configuration."""
+
+from __future__ import annotations
+
+import sys
+
+from muster._arguments import check_count
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+engines: dict[str, Any] = {}  # of this process
+constructing: list[str] = []  # those whose constructors run
+_config: Any = None
+# by engine; None: by nobody's method, for all
+_meshes: dict[str | None, dict[str, tuple[int, bool]]] = {}
+_DIMENSIONS = ("tp", "cp", "dp", "pp", "ep")
+
+
+def worker_config() -> Any:
+    """Inside a worker: what `cluster.configure(...)` gave to it; None elsewhere."""
+    return _config
+
+
+def set_worker_config(config: Any) -> None:
+    global _config
+    _config = config
+
+
+def _of_caller() -> str | None:
+    """The engine whose constructor or method runs, as the stack of this thread tells it."""
+    if constructing:
+        return constructing[-1]
+    names = {id(engine): name for name, engine in engines.items()}
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_argcount:
+            name = names.get(id(frame.f_locals.get(code.co_varnames[0])))
+            if name is not None:
+                return name
+        frame = frame.f_back
+    return None
+
+
+def register_mesh(name: str, dp_rank: int, is_collect: bool = True) -> None:
+    """Inside a worker: this rank works on chunk `dp_rank` of what goes to the mesh `name`
+    (`muster.nd_mesh(name)`), and its result is part of the result if `is_collect`. Said in
+    the constructor or a method of an engine it is of that engine, else of all that have not
+    said it themselves."""
+    check_count(dp_rank, "dp_rank", 0)
+    _meshes.setdefault(_of_caller(), {})[name] = (dp_rank, bool(is_collect))
+
+
+def registered_mesh(engine: str, name: str) -> tuple[int, bool] | None:
+    for known in (_meshes.get(engine), _meshes.get(None)):
+        if known is not None and name in known:
+            return known[name]
+    return None
+
+
+def forget_meshes(engine: str) -> None:
+    _meshes.pop(engine, None)
+
+
+def rank_info(engine: Any) -> tuple[int, ...] | None:
+    """(tp, cp, dp, pp) of its rank, then the sizes of those and of ep, if it tells them:
+    by `rank_info` or `get_rank_info`, attribute or method, object or dict."""
+    info = getattr(engine, "rank_info", None)
+    if info is None:
+        info = getattr(engine, "get_rank_info", None)
+    if callable(info):
+        info = info()
+    if info is None:
+        return None
+
+    def told(field: str, default: int) -> int:
+        if isinstance(info, dict):
+            return int(info.get(field, default))
+        return int(getattr(info, field, default))
+
+    ranks = [told(f"{d}_rank", 0) for d in _DIMENSIONS[:4]]
+    return (*ranks, *(told(f"{d}_size", 1) for d in _DIMENSIONS))
