@@ -8,17 +8,12 @@
 #include <sys/wait.h>
 
 /* protobuf-c's empty strings are not malloc'd: only give it what is. */
-static bool set_text(char **field, const char *text)
+static void set_text(char **field, const char *text)
 {
-    char *copy;
+    char *copy = text && *text ? strdup(text) : NULL;
 
-    if (!text || !*text)
-        return true;
-    copy = strdup(text);
-    if (!copy)
-        return false;
-    *field = copy;
-    return true;
+    if (copy)
+        *field = copy;
 }
 
 static void add_last_lines(struct ms_worker *w, Muster__Exit *exit)
@@ -27,13 +22,9 @@ static void add_last_lines(struct ms_worker *w, Muster__Exit *exit)
     const char *line;
 
     exit->last_lines = calloc(MS_LAST_LINES, sizeof *exit->last_lines);
-    for (unsigned i = 0; exit->last_lines && (line = ms_tail_get(tail, i)); i++) {
-        char *copy = strdup(line);
-
-        if (!copy)
-            return;
-        exit->last_lines[exit->n_last_lines++] = copy;
-    }
+    for (unsigned i = 0; exit->last_lines && (line = ms_tail_get(tail, i)); i++)
+        if ((exit->last_lines[exit->n_last_lines] = strdup(line)))
+            exit->n_last_lines++;
 }
 
 /* The kernel killed it at a limit: that of its own group, or of ours where it had none.
