@@ -8,7 +8,7 @@
  * fork.c      workers beside workers
  * worker*.c   one worker: its endpoints, its start, its steps, its end
  * reap.c      who has ended, and what of it is left
- * say.c       what is told to people
+ * log.c       the agent's own log
  * stop.c      StopWorkers, and the agent's own end
  */
 #ifndef MS_AGENT_AGENT_IMPL_H
@@ -58,8 +58,8 @@ struct ms_agent {
     struct ms_ports ports;
     struct ms_listen listen; /* for callers of workers */
     struct ms_exits exits;
-    struct ms_exits seeks;  /* who asks for whose successor; keeps no ends */
-    struct ms_store *store; /* NULL: there is none */
+    struct ms_exits successor_asks; /* who asks for whose successor; keeps no ends */
+    struct ms_store *store;         /* NULL: there is none */
 
     struct ms_map by_uid; /* workers, until nothing of them is left */
     struct ms_map by_pid; /* of those, the ones that live */
@@ -215,11 +215,11 @@ void ms_agent_end(struct ms_agent *a, uint64_t request, const char *why);
 /* A line in the agent's own log, with the time; in the foreground with who says it. With
  * --json one object a line, to which the text is added as "message". Takes `event`; NULL is
  * one that is only said. */
-void ms_agent_say_event(json_t *event, const char *fmt, ...)
+void ms_agent_log_event(json_t *event, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-#define ms_agent_say(...) ms_agent_say_event(NULL, __VA_ARGS__)
-void ms_agent_say_in_foreground(bool json);
+#define ms_agent_log(...) ms_agent_log_event(NULL, __VA_ARGS__)
+void ms_agent_log_to_terminal(bool json);
 /* One of several that share a log: its lines begin with the node's name, which is borrowed. */
-void ms_agent_say_as(const char *node);
+void ms_agent_log_as(const char *node);
 
 #endif

@@ -5,7 +5,6 @@
 #include "io/addr.h"
 #include "io/session.h"
 #include "io/spawn.h"
-#include "resource/shape.h"
 #include "store/path.h"
 #include "store/server/server.h"
 
@@ -75,7 +74,7 @@ static uint64_t limit_of(const struct ms_agent *a, char warning[WARNING_MAX])
         a->node,
         (unsigned long long)(memory >> 20),
         (unsigned long long)(limit >> 20));
-    ms_agent_say("%s", warning);
+    ms_agent_log("%s", warning);
     return limit;
 }
 
@@ -99,14 +98,14 @@ static const char *spill_dir(const struct ms_agent *a)
     if (!told || !told->spill_dir[0])
         return is_in_memory(a->config->session_dir) ? NULL : a->config->session_dir;
     if (ms_store_check_spill(told->spill_dir, &err) < 0)
-        ms_agent_say("the store will not be able to spill: %s", err.text);
+        ms_agent_log("the store will not be able to spill: %s", err.text);
     return told->spill_dir;
 }
 
 static void on_note(void *arg, const char *text)
 {
     (void)arg;
-    ms_agent_say("the store: %s", text);
+    ms_agent_log("the store: %s", text);
 }
 
 static void open_store(struct ms_agent *a)
@@ -134,7 +133,7 @@ static void open_store(struct ms_agent *a)
     o.path = ms_store_path(a->config->session_dir, a->node, path);
     a->store = ms_store_create(&o, &err);
     if (!a->store)
-        ms_agent_say("no store: %s", err.text);
+        ms_agent_log("no store: %s", err.text);
     free(addresses);
 }
 
@@ -181,11 +180,6 @@ void ms_agent_describe(struct ms_agent *a, Muster__AgentReady *ready, char **hos
     muster__agent_ready__init(ready);
     ready->pid = getpid();
     ready->shape = a->shape;
-    ready->cpus = (uint32_t)a->shape->cpus;
-    ready->memory = a->shape->memory;
-    ready->gpus = (uint32_t)a->shape->n_devices;
-    ready->n_labels = a->shape->n_labels;
-    ready->labels = a->shape->labels;
     ready->node_name = (char *)(uintptr_t)a->node;
     ready->cgroups = a->cgroups.base[0] != 0;
     ready->host_id = (char *)(uintptr_t)ms_host_id();
@@ -230,26 +224,6 @@ static int share_folder(struct ms_agent *a)
     if (a->folder_fd < 0 || flock(a->folder_fd, LOCK_SH | LOCK_NB) < 0)
         return -errno;
     return 0;
-}
-
-/* What the head has told of this node. */
-static Muster__NodeShape *find_shape(struct ms_agent *a, struct ms_error *err)
-{
-    MS_CLEANUP(ms_shape_cleanup) Muster__NodeShape *told = NULL;
-    int num_gpus = a->config->num_gpus;
-    struct ms_shape_devices d = {.count = num_gpus > 0 ? (uint32_t)num_gpus : 0};
-
-    if (a->config->shape)
-        return ms_machine_shape(a->node, a->config->shape, err);
-    told = ms_shape_create(a->node);
-    if (!told) {
-        ms_error_set(err, -ENOMEM, "out of memory");
-        return NULL;
-    }
-    told->look_for_devices = num_gpus < 0;
-    return ms_shape_add_devices(told, &d, err) < 0
-               ? NULL
-               : ms_machine_shape(a->node, told, err);
 }
 
 /* Its folder's name tells an agent that has joined apart from others of its session. */
@@ -304,8 +278,8 @@ configure(struct ms_agent *a, Muster__AgentConfig *config, struct ms_error *err)
     a->config = config;
     a->node = config->node_name;
     if (config->nodes_here > 1)
-        ms_agent_say_as(a->node);
-    a->shape = find_shape(a, err);
+        ms_agent_log_as(a->node);
+    a->shape = ms_machine_shape(a->node, config->shape, err);
     if (!a->shape)
         return err->code;
     rc = ms_listen_init(

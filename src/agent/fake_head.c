@@ -3,6 +3,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "io/sock.h"
+#include "resource/shape.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -113,7 +114,9 @@ static void send_config(struct fake_head *h)
     c.session_dir = h->dir;
     c.node_name = node;
     c.driver_pid = h->driver_pid;
-    c.num_gpus = 3;
+    c.shape = ms_shape_create(node);
+    assert_int_equal(
+        ms_shape_add_devices(c.shape, &(struct ms_shape_devices){.count = 3}, NULL), 0);
     c.log_to_driver = !h->is_quiet;
     c.default_python = h->python;
     while (h->python[c.n_default_python])
@@ -124,6 +127,7 @@ static void send_config(struct fake_head *h)
     m.body_case = MUSTER__HEAD_TO_AGENT__BODY_CONFIG;
     m.config = &c;
     fake_head_send(h, &m);
+    ms_shape_destroy(c.shape);
 }
 
 Muster__AgentToHead *fake_head_start(struct fake_head *h)

@@ -229,7 +229,7 @@ void ms_agent_end(struct ms_agent *a, uint64_t request, const char *why)
 {
     if (a->is_over)
         return;
-    ms_agent_say_event(json_pack("{s:s}", "event", "ends"), "ends: %s", why);
+    ms_agent_log_event(json_pack("{s:s}", "event", "ends"), "ends: %s", why);
     a->is_over = a->is_stopping = true;
     wait_below(a, ms_now_ns() + MS_END_NS);
     ms_starts_finish(a);
@@ -253,7 +253,7 @@ static void on_supervisor_gone(void *arg, unsigned events)
 
     (void)events;
     a->exit_code = 1;
-    ms_agent_say("ends: its supervisor was killed");
+    ms_agent_log("ends: its supervisor was killed");
     ms_supervised_groups_sweep(); /* all at once, and us: we may be the next */
     ms_agent_end(a, 0, "its supervisor was killed");
 }

@@ -65,7 +65,6 @@ void ms_hello_welcome_agent(struct ms_head *h, struct ms_node *n)
     config.node_name = n->name;
     if (h->is_daemon)
         config.log_to_driver = true;
-    config.num_gpus = -1;
     config.driver_pid = 0;
     config.protocol_version = MS_FRAME_VERSION;
     config.tls = (Muster__TlsMode)h->tls;

@@ -52,12 +52,15 @@ static bool copy_texts(char ***out, size_t *count, char *const *texts, size_t n)
 /* What its agent has said of it. */
 static bool add_ready(Muster__NodeStatus *s, const Muster__AgentReady *r)
 {
-    s->memory = r->memory;
-    s->gpus = r->gpus;
-    s->shape = r->shape ? ms_shape_copy(r->shape) : NULL;
-    return (s->shape || !r->shape) && set_text(&s->host_id, r->host_id) &&
+    static const Muster__NodeShape unknown = MUSTER__NODE_SHAPE__INIT;
+    const Muster__NodeShape *has = r->shape ? r->shape : &unknown;
+
+    s->memory = has->memory;
+    s->gpus = (uint32_t)has->n_devices;
+    s->shape = ms_shape_copy(has);
+    return s->shape && set_text(&s->host_id, r->host_id) &&
            set_text(&s->session_dir, r->session_dir) &&
-           copy_texts(&s->labels, &s->n_labels, r->labels, r->n_labels) &&
+           copy_texts(&s->labels, &s->n_labels, has->labels, has->n_labels) &&
            copy_texts(&s->addresses, &s->n_addresses, r->addresses, r->n_addresses);
 }
 

@@ -58,19 +58,14 @@ static void close_socket(struct ms_zygote *z)
     ms_fd_close(&z->fd);
 }
 
-static void drop_derive(struct ms_zygote *z)
-{
-    ms_list_remove(&z->derive.link);
-    ms_buf_finish(&z->derive.data);
-    ms_fd_close(&z->derive.fds[0]);
-}
-
 void ms_zygote_destroy(struct ms_zygote *z)
 {
     close_socket(z);
     ms_fd_close(&z->problem_fd);
     ms_timer_finish(&z->timer);
-    drop_derive(z);
+    ms_list_remove(&z->derive.link);
+    ms_buf_finish(&z->derive.data);
+    ms_fd_close(&z->derive.fds[0]);
     ms_buf_finish(&z->waiters);
     /* items are their owners': they must not point into us */
     while (!ms_list_is_empty(&z->queue))

@@ -173,31 +173,14 @@ static void came(struct ms_head *h, const Muster__NodeShape *s)
     ms_place_kick(h);
 }
 
-/* Of an agent that has only told how many devices it has. */
-static Muster__NodeShape *guess_shape(const struct ms_node *n)
-{
-    const struct ms_shape_devices gpus = {.count = n->ready->gpus};
-    Muster__NodeShape *s = ms_shape_create(n->name);
-    int rc = s ? ms_shape_add_devices(s, &gpus, NULL) : 0;
-
-    for (size_t i = 0; s && rc == 0 && i < n->ready->n_labels; i++)
-        ms_shape_add_label_text(s, n->ready->labels[i], NULL);
-    return s;
-}
-
 void ms_place_node_came(struct ms_head *h, const struct ms_node *n)
 {
-    MS_CLEANUP(ms_shape_cleanup)
-    Muster__NodeShape *guess = n->ready->shape ? NULL : guess_shape(n);
-    const Muster__NodeShape *has = n->ready->shape ? n->ready->shape : guess;
     Muster__NodeShape s;
 
-    if (!has)
+    if (!n->ready->shape)
         return;
-    s = *has;
+    s = *n->ready->shape;
     s.name = (char *)(uintptr_t)n->name;
-    s.cpus = (int32_t)n->cpus;
-    s.memory = n->ready->memory;
     came(h, &s);
 }
 

@@ -136,8 +136,6 @@ Muster__HeadToAgent *ms_described_config(const struct ms_described *d,
     c.session_dir = ms_field_text(session->dir);
     c.node_name = d->shapes[index]->name;
     c.driver_pid = session->driver_pid;
-    c.num_gpus =
-        d->shapes[index]->look_for_devices ? -1 : (int32_t)d->shapes[index]->n_devices;
     c.shape = d->shapes[index];
     c.nodes_here = (uint32_t)d->count;
     c.log_to_driver = o->log_to_driver;
