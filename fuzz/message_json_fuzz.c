@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static json_t *back_and_forth(const json_t *json)
 {
     struct ms_error err = {0};
-    ProtobufCMessage *m = ms_message_create(&muster__driver_to_head__descriptor);
+    ProtobufCMessage *m = ms_proto_create(&muster__driver_to_head__descriptor);
     json_t *again = NULL;
 
     assert(m);

@@ -371,7 +371,7 @@ def test_time_for_the_machines(job: Job, how: str) -> None:
         f"driver: [echo, never]\ntimeout: {time}\n"
     )
     done = job.run(path, *(["--timeout", "1"] if how == "option" else []))
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (6, "")
     assert "not lent in time: its agents have not all joined" in done.stderr
     assert "dial the head at 127.0.0.1:" in done.stderr
     assert job.left() == []

@@ -1,3 +1,4 @@
+/* call.c - a call under way, and the inbox that tells of many */
 #include "store.h"
 
 #include "base/clock.h"
@@ -69,15 +70,13 @@ static int call_clear(PyObject *self)
 static void call_dealloc(PyObject *self)
 {
     struct call *c = (struct call *)self;
-    PyTypeObject *type = Py_TYPE(self);
 
     PyObject_GC_UnTrack(self);
     ms_call_let_go(c->call);
     ms_call_unref(c->call);
     Py_XDECREF(c->peer);
     call_clear(self);
-    PyObject_GC_Del(self);
-    Py_DECREF((PyObject *)type);
+    core_object_free(self);
 }
 
 /* ---- waiting --------------------------------------------------------------------- */
@@ -410,12 +409,6 @@ static PyObject *call_stored(PyObject *self, PyObject *unused)
     return core_stored_ref(o.body, o.len);
 }
 
-static PyObject *call_peer(PyObject *self, void *unused)
-{
-    (void)unused;
-    return Py_NewRef(((struct call *)self)->peer);
-}
-
 static PyMethodDef call_methods[] = {{"done", call_done, METH_NOARGS, NULL},
                                      {"failed", call_failed, METH_NOARGS, NULL},
                                      {"wait", call_wait, METH_O, NULL},
@@ -428,20 +421,16 @@ static PyMethodDef call_methods[] = {{"done", call_done, METH_NOARGS, NULL},
                                      {"stored", call_stored, METH_NOARGS, NULL},
                                      {NULL, NULL, 0, NULL}};
 
-static PyGetSetDef call_getset[] = {{"peer", call_peer, NULL, NULL, NULL},
-                                    {NULL, NULL, NULL, NULL, NULL}};
+static PyMemberDef call_members[] = {
+    {"peer", T_OBJECT, offsetof(struct call, peer), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL}};
 
 static PyType_Slot call_slots[] = {{Py_tp_dealloc, call_dealloc},
                                    {Py_tp_traverse, call_traverse},
                                    {Py_tp_clear, call_clear},
                                    {Py_tp_methods, call_methods},
-                                   {Py_tp_getset, call_getset},
+                                   {Py_tp_members, call_members},
                                    {0, NULL}};
-static PyType_Spec call_spec = {.name = "muster._core.Call",
-                                .basicsize = sizeof(struct call),
-                                .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
-                                         Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                                .slots = call_slots};
 
 /* ---- inboxes --------------------------------------------------------------------- */
 
@@ -464,11 +453,8 @@ static PyObject *inbox_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 static void inbox_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
-
     ms_inbox_unref(((struct inbox *)self)->inbox);
-    PyObject_Free(self);
-    Py_DECREF((PyObject *)type);
+    core_object_free(self);
 }
 
 static PyObject *inbox_fileno(PyObject *self, PyObject *unused)
@@ -482,15 +468,12 @@ static PyObject *inbox_take(PyObject *self, PyObject *unused)
     uint64_t tags[256];
     size_t n =
         ms_inbox_take(((struct inbox *)self)->inbox, tags, sizeof tags / sizeof *tags);
-    PyObject *list = PyList_New((Py_ssize_t)n);
+    PyObject *list = PyList_New(0);
 
     (void)unused;
-    for (size_t i = 0; list && i < n; i++) {
-        PyObject *tag = PyLong_FromUnsignedLongLong(tags[i]);
-
-        if (!tag || PyList_SetItem(list, (Py_ssize_t)i, tag) < 0)
+    for (size_t i = 0; list && i < n; i++)
+        if (!core_append(list, PyLong_FromUnsignedLongLong(tags[i])))
             Py_CLEAR(list);
-    }
     return list;
 }
 
@@ -502,15 +485,13 @@ static PyType_Slot inbox_slots[] = {{Py_tp_new, inbox_new},
                                     {Py_tp_dealloc, inbox_dealloc},
                                     {Py_tp_methods, inbox_methods},
                                     {0, NULL}};
-static PyType_Spec inbox_spec = {.name = "muster._core.Inbox",
-                                 .basicsize = sizeof(struct inbox),
-                                 .flags = Py_TPFLAGS_DEFAULT,
-                                 .slots = inbox_slots};
 
 int core_call_setup(PyObject *module)
 {
-    core_call_type = core_type(module, &call_spec, "Call");
-    inbox_type = core_type(module, &inbox_spec, "Inbox");
+    core_call_type =
+        core_type(module, "muster._core.Call", sizeof(struct call), call_slots);
+    inbox_type =
+        core_type(module, "muster._core.Inbox", sizeof(struct inbox), inbox_slots);
     if (!core_call_type || !inbox_type)
         return -1;
     return PyModule_AddFunctions(module, call_functions);

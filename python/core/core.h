@@ -9,6 +9,7 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <structmember.h>
 
 #include "base/error.h"
 #include "plain/plain.h"
@@ -49,8 +50,12 @@ bool core_append(PyObject *list, PyObject *item);
 /* NULL-terminated UTF-8 copies of a list of str; core_strings_free. NULL on failure. */
 char **core_strings(PyObject *list);
 void core_strings_free(char **strings);
-/* A new type of this module. */
-PyTypeObject *core_type(PyObject *module, PyType_Spec *spec, const char *name);
+/* A new type of this module, "muster._core.NAME"; without a slot for `new` only C makes
+ * objects of it. */
+PyTypeObject *
+core_type(PyObject *module, const char *name, size_t size, PyType_Slot *slots);
+/* The end of a type's dealloc. */
+void core_object_free(PyObject *self);
 
 /* ---- payload.c ------------------------------------------------------------------- */
 
@@ -109,8 +114,9 @@ PyObject *core_plain_decode_call(uint8_t *memory, const uint8_t *body, size_t le
 
 /* Raise an exception object (NULL: another one is set already); returns NULL. */
 PyObject *core_raise_object(PyObject *e);
-/* The exception object of a packed Failure; NULL with another exception set. `where` is
+/* The exception object of a Failure, also of a packed one; NULL with another exception set. `where` is
  * named if the failure itself names no worker. */
+PyObject *core_failure_exception(const Muster__Failure *f, const char *where);
 PyObject *core_failure_object(const uint8_t *body, size_t len, const char *where);
 /* The exception of a packed Failure is set; returns NULL. `where` is named if the
  * failure itself names no worker. */

@@ -75,7 +75,6 @@ static PyObject *head_forget(PyObject *self, PyObject *unused)
 static void head_dealloc(PyObject *self)
 {
     struct head *h = (struct head *)self;
-    PyTypeObject *type = Py_TYPE(self);
 
     Py_BEGIN_ALLOW_THREADS;
     stop(h, 0);
@@ -84,8 +83,7 @@ static void head_dealloc(PyObject *self)
     ms_driver_session_destroy(h->driver);
     Py_XDECREF(h->session);
     Py_XDECREF(h->session_dir);
-    PyObject_Free(self);
-    Py_DECREF((PyObject *)type);
+    core_object_free(self);
 }
 
 /* ---- what it is ------------------------------------------------------------------ */
@@ -101,19 +99,16 @@ static PyObject *head_peer(PyObject *self, PyObject *args)
 static PyObject *head_redirect(PyObject *self, PyObject *args)
 {
     struct head *h = (struct head *)self;
+    Muster__WorkerStatus worker = MUSTER__WORKER_STATUS__INIT;
     unsigned long long former, uid;
     const char *address;
 
     if (!PyArg_ParseTuple(args, "KKs", &former, &uid, &address) || !head_is_running(h))
         return NULL;
-    ms_client_successor(h->client, former, uid, address);
+    worker.uid = uid;
+    worker.address = (char *)(uintptr_t)address;
+    ms_client_successor(h->client, former, &worker);
     Py_RETURN_NONE;
-}
-
-static PyObject *get_session(PyObject *self, void *unused)
-{
-    (void)unused;
-    return Py_NewRef(((struct head *)self)->session);
 }
 
 /* For the Authorization header of HTTP clients. */
@@ -139,12 +134,6 @@ static PyObject *get_http_address(PyObject *self, void *unused)
     (void)unused;
     return head_is_running(h) ? PyUnicode_FromString(ms_head_http_address(h->head))
                               : NULL;
-}
-
-static PyObject *get_session_dir(PyObject *self, void *unused)
-{
-    (void)unused;
-    return Py_NewRef(((struct head *)self)->session_dir);
 }
 
 static PyObject *get_alive(PyObject *self, void *unused)
@@ -182,9 +171,12 @@ static PyMethodDef head_methods[] = {{"ask", head_ask, METH_VARARGS, NULL},
                                      {"forget", head_forget, METH_NOARGS, NULL},
                                      {NULL, NULL, 0, NULL}};
 
+static PyMemberDef head_members[] = {
+    {"session", T_OBJECT, offsetof(struct head, session), READONLY, NULL},
+    {"session_dir", T_OBJECT, offsetof(struct head, session_dir), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL}};
+
 static PyGetSetDef head_getset[] = {
-    {"session", get_session, NULL, NULL, NULL},
-    {"session_dir", get_session_dir, NULL, NULL, NULL},
     {"http_address", get_http_address, NULL, NULL, NULL},
     {"http_token", get_http_token, NULL, NULL, NULL},
     {"alive", get_alive, NULL, NULL, NULL},
@@ -197,15 +189,13 @@ static PyType_Slot head_slots[] = {{Py_tp_new, head_new},
                                    {Py_tp_dealloc, head_dealloc},
                                    {Py_tp_methods, head_methods},
                                    {Py_tp_getset, head_getset},
+                                   {Py_tp_members, head_members},
                                    {0, NULL}};
-static PyType_Spec head_spec = {.name = "muster._core.Head",
-                                .basicsize = sizeof(struct head),
-                                .flags = Py_TPFLAGS_DEFAULT,
-                                .slots = head_slots};
 
 int core_head_setup(PyObject *module)
 {
-    PyTypeObject *type = core_type(module, &head_spec, "Head");
+    PyTypeObject *type =
+        core_type(module, "muster._core.Head", sizeof(struct head), head_slots);
 
     Py_XDECREF((PyObject *)type); /* the module holds it */
     return type ? 0 : -1;

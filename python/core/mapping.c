@@ -1,4 +1,4 @@
-/* What C knows of names that people write: device mappings, classes. */
+/* mapping.c - what C knows of names that people write: device mappings, classes */
 #include "core.h"
 
 #include "base/cleanup.h"
@@ -21,13 +21,10 @@ static PyObject *device_ids(PyObject *self, PyObject *text)
         PyErr_SetString(PyExc_ValueError, err.text);
         return NULL;
     }
-    list = PyList_New((Py_ssize_t)count);
-    for (size_t i = 0; list && i < count; i++) {
-        PyObject *id = PyLong_FromUnsignedLong(ids[i]);
-
-        if (!id || PyList_SetItem(list, (Py_ssize_t)i, id) < 0)
+    list = PyList_New(0);
+    for (size_t i = 0; list && i < count; i++)
+        if (!core_append(list, PyLong_FromUnsignedLong(ids[i])))
             Py_CLEAR(list);
-    }
     return list;
 }
 

@@ -6,7 +6,6 @@
  */
 #include "core.h"
 
-#include "head/rest/message_field.h"
 #include "head/rest/message_json.h"
 #include "message.h"
 
@@ -152,7 +151,7 @@ ProtobufCMessage *core_message_parse(PyObject *dict,
         PyErr_Format(PyExc_TypeError, "%s is made of a dict", d->name);
         return NULL;
     }
-    m = ms_message_create(d);
+    m = ms_proto_create(d);
     if (!m) {
         PyErr_NoMemory();
         return NULL;
@@ -203,14 +202,11 @@ static PyObject *get_repeated(const ProtobufCFieldDescriptor *f, const uint8_t *
 {
     size_t count = *(const size_t *)(const void *)(message + f->quantifier_offset);
     const uint8_t *at = *(uint8_t *const *)(const void *)(message + f->offset);
-    PyObject *list = PyList_New((Py_ssize_t)count);
+    PyObject *list = PyList_New(0);
 
-    for (size_t i = 0; list && i < count; i++) {
-        PyObject *item = get_value(f, at + i * ms_message_field_size(f));
-
-        if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) < 0)
+    for (size_t i = 0; list && i < count; i++)
+        if (!core_append(list, get_value(f, at + i * ms_message_field_size(f))))
             Py_CLEAR(list);
-    }
     return list;
 }
 
@@ -237,4 +233,11 @@ PyObject *core_message_dict(const ProtobufCMessage *m)
         Py_XDECREF(value);
     }
     return dict;
+}
+
+PyObject *core_message_field(const ProtobufCMessage *m, const char *name)
+{
+    return get_field(
+        protobuf_c_message_descriptor_get_field_by_name(m->descriptor, name),
+        (const uint8_t *)m);
 }

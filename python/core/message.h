@@ -13,4 +13,7 @@ ProtobufCMessage *core_message_parse(PyObject *dict,
 /* All its fields; an absent message is None. NULL with an exception set. */
 PyObject *core_message_dict(const ProtobufCMessage *m);
 
+/* One field, of which there is one. */
+PyObject *core_message_field(const ProtobufCMessage *m, const char *name);
+
 #endif

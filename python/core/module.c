@@ -159,13 +159,37 @@ void core_strings_free(char **strings)
     free(strings);
 }
 
-PyTypeObject *core_type(PyObject *module, PyType_Spec *spec, const char *name)
+static bool has_slot(const PyType_Slot *slots, int slot)
 {
-    PyObject *type = PyType_FromSpec(spec);
+    for (; slots->slot; slots++)
+        if (slots->slot == slot)
+            return true;
+    return false;
+}
 
-    if (type && name && PyModule_AddObjectRef(module, name, type) < 0)
+PyTypeObject *
+core_type(PyObject *module, const char *name, size_t size, PyType_Slot *slots)
+{
+    PyType_Spec spec = {
+        .name = name,
+        .basicsize = (int)size,
+        .flags = Py_TPFLAGS_DEFAULT |
+                 (has_slot(slots, Py_tp_traverse) ? Py_TPFLAGS_HAVE_GC : 0) |
+                 (has_slot(slots, Py_tp_new) ? 0 : Py_TPFLAGS_DISALLOW_INSTANTIATION),
+        .slots = slots};
+    PyObject *type = PyType_FromSpec(&spec);
+
+    if (type && PyModule_AddObjectRef(module, strrchr(name, '.') + 1, type) < 0)
         Py_CLEAR(type);
     return (PyTypeObject *)type;
+}
+
+void core_object_free(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF((PyObject *)type);
 }
 
 static void replace(PyObject **slot, PyObject *value)

@@ -10,7 +10,6 @@
 #include "head_object.h"
 #include "message.h"
 
-#include "base/cleanup.h"
 #include "base/clock.h"
 
 #include <errno.h>
@@ -78,12 +77,10 @@ PyObject *head_ask(PyObject *self, PyObject *args)
 static void operation_dealloc(PyObject *self)
 {
     struct operation *o = (struct operation *)self;
-    PyTypeObject *type = Py_TYPE(self);
 
     ms_head_op_unref(o->op);
     Py_XDECREF(o->head);
-    PyObject_Free(self);
-    Py_DECREF((PyObject *)type);
+    core_object_free(self);
 }
 
 /* ---- what workers said ----------------------------------------------------------- */
@@ -96,17 +93,6 @@ static long rank_of(const char *where)
     return slash ? strtol(slash + 1, NULL, 10) : -1;
 }
 
-static PyObject *exception_of(const Muster__Failure *f)
-{
-    size_t len = muster__failure__get_packed_size(f);
-    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = malloc(len + 1);
-
-    if (!packed)
-        return PyErr_NoMemory();
-    muster__failure__pack(f, packed);
-    return core_failure_object(packed, len, f->where);
-}
-
 /* The one of the lowest rank, which tells of the others too. */
 static PyObject *raise_workers(const Muster__Failure *all)
 {
@@ -114,7 +100,7 @@ static PyObject *raise_workers(const Muster__Failure *all)
 
     for (size_t i = 0; failures && i < all->n_workers; i++) {
         PyObject *rank = PyLong_FromLong(rank_of(all->workers[i]->where));
-        PyObject *one = rank ? exception_of(all->workers[i]) : NULL;
+        PyObject *one = rank ? core_failure_exception(all->workers[i], "") : NULL;
 
         if (!one || PyDict_SetItem(failures, rank, one) < 0)
             Py_CLEAR(failures);
@@ -225,17 +211,13 @@ static PyType_Slot operation_slots[] = {{Py_tp_dealloc, operation_dealloc},
                                         {Py_tp_methods, operation_methods},
                                         {Py_tp_getset, operation_getset},
                                         {0, NULL}};
-static PyType_Spec operation_spec = {.name = "muster._core.Operation",
-                                     .basicsize = sizeof(struct operation),
-                                     .flags = Py_TPFLAGS_DEFAULT |
-                                              Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                                     .slots = operation_slots};
 
 int core_operation_setup(PyObject *module)
 {
     core_refused = PyErr_NewException("muster._core.Refused", PyExc_LookupError, NULL);
     if (!core_refused || PyModule_AddObjectRef(module, "Refused", core_refused) < 0)
         return -1;
-    operation_type = core_type(module, &operation_spec, "Operation");
+    operation_type = core_type(
+        module, "muster._core.Operation", sizeof(struct operation), operation_slots);
     return operation_type ? 0 : -1;
 }

@@ -1,6 +1,7 @@
 /* A pickled payload: u32 count of buffers, u32 zero, u64 length of the pickle, u64
  * length of each buffer; then the pickle, then each buffer, all at multiples of ALIGN.
  */
+#include "store/payload.h"
 #include "store.h"
 
 #include "base/cleanup.h"
@@ -31,19 +32,12 @@ static int memory_getbuffer(PyObject *self, Py_buffer *view, int flags)
 
 static void memory_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
-
     free(((struct memory *)self)->memory);
-    PyObject_Free(self);
-    Py_DECREF((PyObject *)type);
+    core_object_free(self);
 }
 
 static PyType_Slot memory_slots[] = {
     {Py_tp_dealloc, memory_dealloc}, {Py_bf_getbuffer, memory_getbuffer}, {0, NULL}};
-static PyType_Spec memory_spec = {.name = "muster._core.Memory",
-                                  .basicsize = sizeof(struct memory),
-                                  .flags = Py_TPFLAGS_DEFAULT,
-                                  .slots = memory_slots};
 
 PyObject *core_memory_new(uint8_t *block, const uint8_t *at, size_t len)
 {
@@ -236,6 +230,14 @@ static int encode_pickle(PyObject *value, struct core_payload *p)
     return pickle_value(value, core_dumps_alone, p) < 0 ? -1 : lay_out_inline(p);
 }
 
+/* A result that needs no store: a worker opens its store when the first one does. */
+static bool is_small_result(const struct core_payload *p, enum core_stored_how how)
+{
+    return how == CORE_STORED_RESULT && !p->buffer_count &&
+           (!p->refs || PySequence_Size(p->refs) == 0) &&
+           (size_t)PyBytes_Size(p->pickle) <= MS_PAYLOAD_PICKLE_MAX;
+}
+
 /* With what is big in the node's store, if there is one. */
 static int encode_stored(PyObject *value,
                          PyObject *dumps,
@@ -246,6 +248,8 @@ static int encode_stored(PyObject *value,
 
     if (pickle_value(value, dumps, p) < 0)
         return -1;
+    if (is_small_result(p, how))
+        return lay_out_inline(p);
     rc = core_store_get() ? core_stored_lay_out(p, p->refs, how) : 1;
     return rc > 0 ? lay_out_inline(p) : rc;
 }
@@ -515,7 +519,8 @@ int core_payload_setup(PyObject *module)
     Py_DECREF(pickle);
     protocol = PyLong_FromLong(5);
     empty_tuple = PyTuple_New(0);
-    core_memory_type = core_type(module, &memory_spec, NULL);
+    core_memory_type =
+        core_type(module, "muster._core.Memory", sizeof(struct memory), memory_slots);
     return pickle_dumps && pickle_loads && protocol && empty_tuple && core_memory_type
                ? 0
                : -1;

@@ -1,8 +1,12 @@
+/* peer.c - a worker that can be called */
+#include "message.h"
 #include "peer_object.h"
 #include "store.h"
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/proto.h"
 
 #include <errno.h>
 #include <string.h>
@@ -38,15 +42,13 @@ PyObject *core_peer_new(struct ms_client *client, PyObject *args, PyObject *owne
 static void peer_dealloc(PyObject *self)
 {
     struct peer *p = (struct peer *)self;
-    PyTypeObject *type = Py_TYPE(self);
 
     ms_peer_unref(p->peer);
     Py_XDECREF(p->owner);
     Py_XDECREF(p->label);
     Py_XDECREF(p->engine);
     Py_XDECREF(p->method);
-    PyObject_Free(self);
-    Py_DECREF((PyObject *)type);
+    core_object_free(self);
 }
 
 struct ms_peer *core_peer_get(PyObject *peer)
@@ -262,134 +264,92 @@ static PyObject *peer_operation(PyObject *self, PyObject *args)
     return call ? core_call_new(call, self) : PyErr_NoMemory();
 }
 
-/* The result of a done call as a message of this kind; NULL with an exception set. */
-static ProtobufCMessage *control_result(struct ms_call *call,
-                                        const ProtobufCMessageDescriptor *kind)
+/* Operations whose argument and result are control messages. */
+static const struct control {
+    const char *name;
+    uint16_t op;
+    const ProtobufCMessageDescriptor *argument, *result; /* no argument: NULL */
+} controls[] = {
+    {"health", MS_OP_HEALTH, NULL, &muster__health__descriptor},
+    {"stack", MS_OP_STACK, NULL, &muster__stack__descriptor},
+    {"alloc_ports",
+     MS_OP_ALLOC_PORTS,
+     &muster__alloc_ports__descriptor,
+     &muster__ports__descriptor},
+};
+
+/* The result of a done call as a dict; NULL with an exception set. */
+static PyObject *control_result(struct ms_call *call, const struct control *c)
 {
     struct ms_outcome o;
     ProtobufCMessage *m;
+    PyObject *dict;
 
     ms_call_outcome(call, &o);
-    if (o.kind != MS_KIND_REPLY) {
-        core_raise_failure(o.body, o.len, ms_peer_label(ms_call_peer(call)));
+    if (o.kind != MS_KIND_REPLY)
+        return core_raise_failure(o.body, o.len, ms_peer_label(ms_call_peer(call)));
+    m = protobuf_c_message_unpack(c->result, NULL, o.len, o.body);
+    if (!m) {
+        PyErr_SetString(core_error, "the worker's answer cannot be read");
         return NULL;
     }
-    m = protobuf_c_message_unpack(kind, NULL, o.len, o.body);
-    if (!m)
-        PyErr_SetString(core_error, "the worker's answer cannot be read");
-    return m;
+    dict = core_message_dict(m);
+    protobuf_c_message_free_unpacked(m, NULL);
+    return dict;
 }
 
-/* Run an operation whose argument (may be NULL) and result are control messages. */
-static ProtobufCMessage *control(PyObject *self,
-                                 uint16_t op,
-                                 const ProtobufCMessage *m,
-                                 const ProtobufCMessageDescriptor *result_kind,
-                                 PyObject *timeout)
+/* Send the packed argument and wait. */
+static PyObject *run_control(struct peer *p,
+                             const struct control *c,
+                             struct ms_buf *body,
+                             PyObject *timeout)
 {
-    ProtobufCMessage *result = NULL;
-    uint8_t body[64];
-    struct iovec iov = {body, m ? protobuf_c_message_get_packed_size(m) : 0};
+    struct iovec iov = {body->data, body->len};
     struct ms_call_spec spec = {
-        .op = op, .codec = MS_CODEC_PROTO, .waits = true, .iov = &iov, .count = 1};
+        .op = c->op, .codec = MS_CODEC_PROTO, .waits = true, .iov = &iov, .count = 1};
+    PyObject *result = NULL;
     struct ms_call *call;
 
     if (core_deadline(timeout, MS_CALL_TIMEOUT_NS, &spec.deadline_ns) < 0)
         return NULL;
-    if (m)
-        protobuf_c_message_pack(m, body);
-    call = ms_peer_call(core_peer_get(self), &spec);
-    if (!call) {
-        PyErr_NoMemory();
-        return NULL;
-    }
+    call = ms_peer_call(p->peer, &spec);
+    if (!call)
+        return PyErr_NoMemory();
     if (core_call_wait(call, MS_NEVER) < 0)
         ms_call_cancel(call);
     else
-        result = control_result(call, result_kind);
+        result = control_result(call, c);
     ms_call_unref(call);
     return result;
 }
 
-static PyObject *numbers(const uint32_t *at, size_t count)
+static int pack(const struct control *c, PyObject *fields, struct ms_buf *out)
 {
-    PyObject *list = PyList_New((Py_ssize_t)count);
+    ProtobufCMessage *m = c->argument ? core_message_parse(fields, c->argument) : NULL;
+    int rc = m ? ms_proto_pack(m, out) : 0;
 
-    for (size_t i = 0; list && i < count; i++) {
-        PyObject *n = PyLong_FromUnsignedLong(at[i]);
-
-        if (!n || PyList_SetItem(list, (Py_ssize_t)i, n) < 0)
-            Py_CLEAR(list);
-    }
-    return list;
+    protobuf_c_message_free_unpacked(m, NULL);
+    if (rc < 0)
+        PyErr_NoMemory();
+    return PyErr_Occurred() ? -1 : 0;
 }
 
-static PyObject *peer_health(PyObject *self, PyObject *timeout)
+/* (name, fields, timeout): its answer as a dict. */
+static PyObject *peer_control(PyObject *self, PyObject *args)
 {
-    Muster__Health *m = (Muster__Health *)control(
-        self, MS_OP_HEALTH, NULL, &muster__health__descriptor, timeout);
-    PyObject *d;
+    MS_CLEANUP(ms_buf_finish) struct ms_buf body = {0};
+    PyObject *fields, *timeout;
+    const char *name;
 
-    if (!m)
+    if (!PyArg_ParseTuple(args, "sO!O", &name, &PyDict_Type, &fields, &timeout))
         return NULL;
-    d = Py_BuildValue("{ss sK ss sI si sN sK sK ss sd sN}",
-                      "status",
-                      m->status,
-                      "uid",
-                      (unsigned long long)m->uid,
-                      "cluster",
-                      m->cluster,
-                      "rank",
-                      (unsigned)m->rank,
-                      "pid",
-                      (int)m->pid,
-                      "engines",
-                      core_str_list(m->engines, m->n_engines),
-                      "calls_done",
-                      (unsigned long long)m->calls_done,
-                      "calls_queued",
-                      (unsigned long long)m->calls_queued,
-                      "running",
-                      m->running,
-                      "running_seconds",
-                      (double)m->running_ns / 1e9,
-                      "ports",
-                      numbers(m->ports, m->n_ports));
-    muster__health__free_unpacked(m, NULL);
-    return d;
-}
-
-static PyObject *peer_stack(PyObject *self, PyObject *timeout)
-{
-    Muster__Stack *m = (Muster__Stack *)control(
-        self, MS_OP_STACK, NULL, &muster__stack__descriptor, timeout);
-    PyObject *pair;
-
-    if (!m)
-        return NULL;
-    pair = Py_BuildValue("NN", core_text(m->python), core_text(m->native));
-    muster__stack__free_unpacked(m, NULL);
-    return pair;
-}
-
-static PyObject *peer_alloc_ports(PyObject *self, PyObject *args)
-{
-    Muster__AllocPorts ask;
-    PyObject *timeout, *pair;
-    Muster__Ports *m;
-    unsigned count;
-
-    if (!PyArg_ParseTuple(args, "IO", &count, &timeout))
-        return NULL;
-    muster__alloc_ports__init(&ask);
-    ask.count = count;
-    m = (Muster__Ports *)control(
-        self, MS_OP_ALLOC_PORTS, &ask.base, &muster__ports__descriptor, timeout);
-    if (!m)
-        return NULL;
-    pair = Py_BuildValue("sN", m->host, numbers(m->ports, m->n_ports));
-    muster__ports__free_unpacked(m, NULL);
-    return pair;
+    for (size_t i = 0; i < MS_COUNT(controls); i++)
+        if (strcmp(controls[i].name, name) == 0)
+            return pack(&controls[i], fields, &body) < 0
+                       ? NULL
+                       : run_control((struct peer *)self, &controls[i], &body, timeout);
+    PyErr_Format(PyExc_ValueError, "there is no operation %s", name);
+    return NULL;
 }
 
 static PyObject *peer_uid(PyObject *self, void *unused)
@@ -398,37 +358,29 @@ static PyObject *peer_uid(PyObject *self, void *unused)
     return PyLong_FromUnsignedLongLong(ms_peer_uid(((struct peer *)self)->peer));
 }
 
-static PyObject *peer_label(PyObject *self, void *unused)
-{
-    (void)unused;
-    return Py_NewRef(((struct peer *)self)->label);
-}
-
 static PyMethodDef peer_methods[] = {
     {"call", (PyCFunction)(void (*)(void))peer_call, METH_FASTCALL, NULL},
     {"call_sync", (PyCFunction)(void (*)(void))peer_call_sync, METH_FASTCALL, NULL},
     {"operation", peer_operation, METH_VARARGS, NULL},
-    {"health", peer_health, METH_O, NULL},
-    {"stack", peer_stack, METH_O, NULL},
-    {"alloc_ports", peer_alloc_ports, METH_VARARGS, NULL},
+    {"control", peer_control, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef peer_getset[] = {{"uid", peer_uid, NULL, NULL, NULL},
-                                    {"label", peer_label, NULL, NULL, NULL},
                                     {NULL, NULL, NULL, NULL, NULL}};
+
+static PyMemberDef peer_members[] = {
+    {"label", T_OBJECT, offsetof(struct peer, label), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL}};
 
 static PyType_Slot peer_slots[] = {{Py_tp_dealloc, peer_dealloc},
                                    {Py_tp_methods, peer_methods},
                                    {Py_tp_getset, peer_getset},
+                                   {Py_tp_members, peer_members},
                                    {0, NULL}};
-static PyType_Spec peer_spec = {.name = "muster._core.Peer",
-                                .basicsize = sizeof(struct peer),
-                                .flags = Py_TPFLAGS_DEFAULT |
-                                         Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                                .slots = peer_slots};
 
 int core_peer_setup(PyObject *module)
 {
-    core_peer_type = core_type(module, &peer_spec, "Peer");
+    core_peer_type =
+        core_type(module, "muster._core.Peer", sizeof(struct peer), peer_slots);
     return core_peer_type ? 0 : -1;
 }

@@ -4,6 +4,7 @@
 #include "store.h"
 
 #include "base/cleanup.h"
+#include "store/payload.h"
 
 #include <stdlib.h>
 
@@ -299,5 +300,11 @@ static PyMethodDef functions[] = {{"piece_can", piece_can, METH_NOARGS, NULL},
 
 int core_piece_setup(PyObject *module)
 {
+    if (PyModule_AddIntConstant(module, "PAYLOAD_BUFFER_MIN", MS_PAYLOAD_BUFFER_MIN) <
+            0 ||
+        PyModule_AddIntConstant(module, "PAYLOAD_ARRAY_MIN", MS_PAYLOAD_ARRAY_MIN) <
+            0 ||
+        PyModule_AddIntConstant(module, "PAYLOAD_MATES_MAX", MS_PAYLOAD_MATES_MAX) < 0)
+        return -1;
     return PyModule_AddFunctions(module, functions);
 }

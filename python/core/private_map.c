@@ -11,11 +11,8 @@ struct private_map {
 
 static void map_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
-
     ms_private_map_destroy(((struct private_map *)self)->map);
-    PyObject_Free(self);
-    Py_DECREF((PyObject *)type);
+    core_object_free(self);
 }
 
 static int map_getbuffer(PyObject *self, Py_buffer *view, int flags)
@@ -32,11 +29,6 @@ static int map_getbuffer(PyObject *self, Py_buffer *view, int flags)
 
 static PyType_Slot map_slots[] = {
     {Py_tp_dealloc, map_dealloc}, {Py_bf_getbuffer, map_getbuffer}, {0, NULL}};
-static PyType_Spec map_spec = {.name = "muster._core.PrivateMap",
-                               .basicsize = sizeof(struct private_map),
-                               .flags = Py_TPFLAGS_DEFAULT |
-                                        Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                               .slots = map_slots};
 
 /* The memory from `at` on, as an object that may be written; NULL without an exception: it
  * is not in the store, or cannot be mapped. */
@@ -88,6 +80,7 @@ static PyMethodDef functions[] = {{"store_own", store_own, METH_VARARGS, NULL},
 
 int core_private_map_setup(PyObject *module)
 {
-    map_type = core_type(module, &map_spec, NULL);
+    map_type = core_type(
+        module, "muster._core.PrivateMap", sizeof(struct private_map), map_slots);
     return map_type ? PyModule_AddFunctions(module, functions) : -1;
 }

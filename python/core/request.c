@@ -32,14 +32,12 @@ PyObject *host_poll(PyObject *self, PyObject *unused)
 static void request_dealloc(PyObject *self)
 {
     struct request *q = (struct request *)self;
-    PyTypeObject *type = Py_TYPE(self);
 
     if (q->request && !host_is_forgotten((struct host *)q->host))
         ms_request_fail_text(
             q->request, MUSTER__FAILURE__KIND__UNKNOWN, "the worker forgot to answer");
     Py_XDECREF(q->host);
-    PyObject_Free(self);
-    Py_DECREF((PyObject *)type);
+    core_object_free(self);
 }
 
 static struct ms_request *open_request(PyObject *self)
@@ -196,14 +194,10 @@ static PyType_Slot request_slots[] = {{Py_tp_dealloc, request_dealloc},
                                       {Py_tp_methods, request_methods},
                                       {Py_tp_getset, request_getset},
                                       {0, NULL}};
-static PyType_Spec request_spec = {.name = "muster._core.Request",
-                                   .basicsize = sizeof(struct request),
-                                   .flags = Py_TPFLAGS_DEFAULT |
-                                            Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                                   .slots = request_slots};
 
 int host_request_setup(PyObject *module)
 {
-    request_type = core_type(module, &request_spec, "Request");
+    request_type = core_type(
+        module, "muster._core.Request", sizeof(struct request), request_slots);
     return request_type ? 0 : -1;
 }

@@ -18,13 +18,10 @@ static struct rows *rows_new(void)
     return self;
 }
 
-static void rows_dealloc(PyObject *object)
+static void rows_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(object);
-
-    ms_rows_finish(&((struct rows *)object)->r);
-    ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
-    Py_DECREF(type);
+    ms_rows_finish(&((struct rows *)self)->r);
+    core_object_free(self);
 }
 
 /* The result of an operation; `rows` is taken over. */
@@ -416,16 +413,11 @@ static PyType_Slot rows_slots[] = {{Py_tp_new, (void *)(uintptr_t)rows_create},
                                    {Py_tp_getset, rows_getset},
                                    {0, NULL}};
 
-static PyType_Spec rows_spec = {.name = "muster._core.Rows",
-                                .basicsize = sizeof(struct rows),
-                                .flags = Py_TPFLAGS_DEFAULT,
-                                .slots = rows_slots};
-
 static PyMethodDef functions[] = {{"partition", rows_partition, METH_VARARGS, NULL},
                                   {NULL, NULL, 0, NULL}};
 
 int core_rows_setup(PyObject *module)
 {
-    rows_type = core_type(module, &rows_spec, "Rows");
+    rows_type = core_type(module, "muster._core.Rows", sizeof(struct rows), rows_slots);
     return rows_type ? PyModule_AddFunctions(module, functions) : -1;
 }

@@ -17,11 +17,8 @@ struct spare {
 /* Every view of it, of whatever library, has a reference: there are none. */
 static void spare_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
-
     ms_spare_give(&pool, ((struct spare *)self)->block);
-    PyObject_Free(self);
-    Py_DECREF((PyObject *)type);
+    core_object_free(self);
 }
 
 static int spare_getbuffer(PyObject *self, Py_buffer *view, int flags)
@@ -33,11 +30,6 @@ static int spare_getbuffer(PyObject *self, Py_buffer *view, int flags)
 
 static PyType_Slot spare_slots[] = {
     {Py_tp_dealloc, spare_dealloc}, {Py_bf_getbuffer, spare_getbuffer}, {0, NULL}};
-static PyType_Spec spare_spec = {.name = "muster._core.Spare",
-                                 .basicsize = sizeof(struct spare),
-                                 .flags = Py_TPFLAGS_DEFAULT |
-                                          Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                                 .slots = spare_slots};
 
 static struct ms_spare_block take(size_t len)
 {
@@ -93,6 +85,7 @@ static PyMethodDef functions[] = {{"spare_new", spare_new, METH_O, NULL},
 int core_spare_setup(PyObject *module)
 {
     ms_spare_init(&pool, MS_SPARE_MAX);
-    spare_type = core_type(module, &spare_spec, NULL);
+    spare_type =
+        core_type(module, "muster._core.Spare", sizeof(struct spare), spare_slots);
     return spare_type ? PyModule_AddFunctions(module, functions) : -1;
 }

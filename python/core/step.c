@@ -15,11 +15,8 @@ struct kept {
 
 static void kept_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
-
     core_hold_unref(((struct kept *)self)->hold);
-    PyObject_Free(self);
-    Py_DECREF((PyObject *)type);
+    core_object_free(self);
 }
 
 static PyObject *kept_new(struct core_hold *hold)
@@ -85,52 +82,53 @@ static uint8_t *flatten(const struct core_payload *p, size_t *len)
     return out;
 }
 
-static PyObject *result_of(const struct core_payload *p)
+/* Releases the payload. */
+static PyObject *result_of(struct core_payload *p)
 {
     MS_CLEANUP(ms_cleanup_free) uint8_t *body = NULL;
+    PyObject *result = NULL;
     size_t len;
 
     body = flatten(p, &len);
-    if (!body)
-        return PyErr_NoMemory();
-    return Py_BuildValue("By#NN",
-                         p->codec,
-                         (const char *)body,
-                         (Py_ssize_t)len,
-                         names_of(p, body, len),
-                         kept_new(p->hold));
+    if (body)
+        result = Py_BuildValue("By#NN",
+                               p->codec,
+                               (const char *)body,
+                               (Py_ssize_t)len,
+                               names_of(p, body, len),
+                               kept_new(p->hold));
+    else
+        PyErr_NoMemory();
+    core_payload_release(p);
+    return result;
 }
 
 /* (argument, codec): (codec, bytes, the objects that they name, what keeps those). */
 static PyObject *encode_operation(PyObject *self, PyObject *args)
 {
     struct core_payload p;
-    PyObject *argument, *result;
+    PyObject *argument;
     int codec;
 
     (void)self;
     if (!PyArg_ParseTuple(args, "Oi", &argument, &codec) ||
         core_encode_argument(argument, (uint8_t)codec, &p) < 0)
         return NULL;
-    result = result_of(&p);
-    core_payload_release(&p);
-    return result;
+    return result_of(&p);
 }
 
 /* (args, codec): the same of a call's positional arguments. */
 static PyObject *encode_call(PyObject *self, PyObject *args)
 {
     struct core_payload p;
-    PyObject *positional, *result;
+    PyObject *positional;
     int codec;
 
     (void)self;
     if (!PyArg_ParseTuple(args, "O!i", &PyTuple_Type, &positional, &codec) ||
         core_encode_call(positional, Py_None, (uint8_t)codec, &p) < 0)
         return NULL;
-    result = result_of(&p);
-    core_payload_release(&p);
-    return result;
+    return result_of(&p);
 }
 
 /* (codec, bytes): what a worker answered. */
@@ -157,14 +155,9 @@ PyMethodDef core_step_methods[] = {
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot kept_slots[] = {{Py_tp_dealloc, kept_dealloc}, {0, NULL}};
-static PyType_Spec kept_spec = {.name = "muster._core.Kept",
-                                .basicsize = sizeof(struct kept),
-                                .flags = Py_TPFLAGS_DEFAULT |
-                                         Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                                .slots = kept_slots};
 
 int core_step_setup(PyObject *module)
 {
-    kept_type = core_type(module, &kept_spec, "Kept");
+    kept_type = core_type(module, "muster._core.Kept", sizeof(struct kept), kept_slots);
     return kept_type ? 0 : -1;
 }

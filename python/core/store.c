@@ -347,14 +347,12 @@ struct ms_held *core_held_get(PyObject *held)
 
 static void held_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
     struct held *o = (struct held *)self;
 
     if (o->how == CORE_HELD_RESTS)
         ms_held_wake(o->held);
     ms_held_unref(o->held);
-    PyObject_Free(self);
-    Py_DECREF((PyObject *)type);
+    core_object_free(self);
 }
 
 static int held_getbuffer(PyObject *self, Py_buffer *view, int flags)
@@ -393,11 +391,6 @@ static PyType_Slot held_slots[] = {{Py_tp_dealloc, held_dealloc},
                                    {Py_bf_getbuffer, held_getbuffer},
                                    {Py_tp_getset, held_getset},
                                    {0, NULL}};
-static PyType_Spec held_spec = {.name = "muster._core.Held",
-                                .basicsize = sizeof(struct held),
-                                .flags = Py_TPFLAGS_DEFAULT |
-                                         Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                                .slots = held_slots};
 
 /* ---- functions ------------------------------------------------------------------- */
 
@@ -542,6 +535,6 @@ static PyMethodDef functions[] = {
 
 int core_store_setup(PyObject *module)
 {
-    held_type = core_type(module, &held_spec, "Held");
+    held_type = core_type(module, "muster._core.Held", sizeof(struct held), held_slots);
     return held_type ? PyModule_AddFunctions(module, functions) : -1;
 }

@@ -1,5 +1,6 @@
-/* The host of a worker, as a Python object. */
+/* worker.c - the host of a worker, as a Python object */
 #include "host_object.h"
+#include "message.h"
 #include "store.h"
 
 #include "worker/stack.h"
@@ -179,28 +180,10 @@ static const Muster__WorkerBoot *boot_of(PyObject *self)
     return ms_host_boot(((struct host *)self)->host);
 }
 
-static PyObject *get_uid(PyObject *self, void *unused)
+/* A field of WorkerBoot; the closure is its name. */
+static PyObject *get_boot(PyObject *self, void *name)
 {
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(boot_of(self)->uid);
-}
-
-static PyObject *get_cluster(PyObject *self, void *unused)
-{
-    (void)unused;
-    return PyUnicode_FromString(boot_of(self)->cluster);
-}
-
-static PyObject *get_rank(PyObject *self, void *unused)
-{
-    (void)unused;
-    return PyLong_FromUnsignedLong(boot_of(self)->rank);
-}
-
-static PyObject *get_node(PyObject *self, void *unused)
-{
-    (void)unused;
-    return PyUnicode_FromString(boot_of(self)->node_name);
+    return core_message_field(&boot_of(self)->base, name);
 }
 
 static PyObject *get_address(PyObject *self, void *unused)
@@ -221,18 +204,6 @@ static PyObject *get_head(PyObject *self, void *unused)
         return Py_BuildValue("ss", boot->head, tls);
     return Py_BuildValue(
         "Ns", PyUnicode_FromFormat("%s/head.sock", boot->session_dir), tls);
-}
-
-static PyObject *get_sys_path(PyObject *self, void *unused)
-{
-    (void)unused;
-    return core_str_list(boot_of(self)->sys_path, boot_of(self)->n_sys_path);
-}
-
-static PyObject *get_preload(PyObject *self, void *unused)
-{
-    (void)unused;
-    return core_str_list(boot_of(self)->preload, boot_of(self)->n_preload);
 }
 
 static PyObject *get_stack(PyObject *self, void *unused)
@@ -274,14 +245,17 @@ static PyObject *get_changes(PyObject *self, void *unused)
                                                             : ms_host_changes(h->host));
 }
 
-static PyGetSetDef host_getset[] = {{"uid", get_uid, NULL, NULL, NULL},
-                                    {"cluster", get_cluster, NULL, NULL, NULL},
-                                    {"rank", get_rank, NULL, NULL, NULL},
-                                    {"node", get_node, NULL, NULL, NULL},
+static char boot_fields[][10] = {
+    "uid", "cluster", "rank", "node_name", "sys_path", "preload"};
+
+static PyGetSetDef host_getset[] = {{"uid", get_boot, NULL, NULL, boot_fields[0]},
+                                    {"cluster", get_boot, NULL, NULL, boot_fields[1]},
+                                    {"rank", get_boot, NULL, NULL, boot_fields[2]},
+                                    {"node", get_boot, NULL, NULL, boot_fields[3]},
+                                    {"sys_path", get_boot, NULL, NULL, boot_fields[4]},
+                                    {"preload", get_boot, NULL, NULL, boot_fields[5]},
                                     {"address", get_address, NULL, NULL, NULL},
                                     {"head", get_head, NULL, NULL, NULL},
-                                    {"sys_path", get_sys_path, NULL, NULL, NULL},
-                                    {"preload", get_preload, NULL, NULL, NULL},
                                     {"changes", get_changes, NULL, NULL, NULL},
                                     {"stack", get_stack, NULL, NULL, NULL},
                                     {"is_ending", host_get_is_ending, NULL, NULL, NULL},
@@ -292,10 +266,6 @@ static PyType_Slot host_slots[] = {{Py_tp_new, host_new},
                                    {Py_tp_methods, host_methods},
                                    {Py_tp_getset, host_getset},
                                    {0, NULL}};
-static PyType_Spec host_spec = {.name = "muster._core.Host",
-                                .basicsize = sizeof(struct host),
-                                .flags = Py_TPFLAGS_DEFAULT,
-                                .slots = host_slots};
 
 static PyObject *in_worker(PyObject *self, PyObject *unused)
 {
@@ -309,7 +279,8 @@ static PyMethodDef worker_methods[] = {{"in_worker", in_worker, METH_NOARGS, NUL
 
 int core_worker_setup(PyObject *module)
 {
-    PyTypeObject *host_type = core_type(module, &host_spec, "Host");
+    PyTypeObject *host_type =
+        core_type(module, "muster._core.Host", sizeof(struct host), host_slots);
 
     Py_XDECREF((PyObject *)host_type); /* the module holds it */
     if (!host_type || host_serve_setup() < 0 || host_request_setup(module) < 0)

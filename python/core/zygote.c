@@ -1,3 +1,4 @@
+/* zygote.c - what a zygote is asked and answers (agent/zygotes) */
 #include "core.h"
 
 #include "agent/zygotes/process.h"
@@ -9,14 +10,11 @@ static struct ms_zygote_request request;
 
 static PyObject *fs_list(char **texts, size_t count)
 {
-    PyObject *list = PyList_New((Py_ssize_t)count);
+    PyObject *list = PyList_New(0);
 
-    for (size_t i = 0; list && i < count; i++) {
-        PyObject *text = PyUnicode_DecodeFSDefault(texts[i]);
-
-        if (!text || PyList_SetItem(list, (Py_ssize_t)i, text) < 0)
+    for (size_t i = 0; list && i < count; i++)
+        if (!core_append(list, PyUnicode_DecodeFSDefault(texts[i])))
             Py_CLEAR(list);
-    }
     return list;
 }
 
@@ -24,6 +22,11 @@ static PyObject *raise_errno(int rc)
 {
     errno = -rc;
     return PyErr_SetFromErrno(PyExc_OSError);
+}
+
+static PyObject *none_or_errno(int rc)
+{
+    return rc < 0 ? raise_errno(rc) : Py_NewRef(Py_None);
 }
 
 static PyObject *spawn_tuple(const Muster__Spawn *s)
@@ -85,9 +88,7 @@ static PyObject *zygote_loaded(PyObject *self, PyObject *args)
         return NULL;
     rc = ms_zygote_loaded(fd, PyBytes_AsString(path), size, mtime_ns);
     Py_DECREF(path);
-    if (rc < 0)
-        return raise_errno(rc);
-    Py_RETURN_NONE;
+    return none_or_errno(rc);
 }
 
 static PyObject *zygote_changed(PyObject *self, PyObject *args)
@@ -100,37 +101,29 @@ static PyObject *zygote_changed(PyObject *self, PyObject *args)
         return NULL;
     rc = ms_zygote_changed(fd, PyBytes_AsString(entry));
     Py_DECREF(entry);
-    if (rc < 0)
-        return raise_errno(rc);
-    Py_RETURN_NONE;
+    return none_or_errno(rc);
 }
 
 static PyObject *zygote_ready(PyObject *self, PyObject *args)
 {
     const char *problem;
-    int fd, forkable, rc;
+    int fd, forkable;
 
     (void)self;
     if (!PyArg_ParseTuple(args, "isp", &fd, &problem, &forkable))
         return NULL;
-    rc = ms_zygote_ready(fd, problem, forkable);
-    if (rc < 0)
-        return raise_errno(rc);
-    Py_RETURN_NONE;
+    return none_or_errno(ms_zygote_ready(fd, problem, forkable));
 }
 
 static PyObject *zygote_started(PyObject *self, PyObject *args)
 {
     unsigned long long uid;
-    int fd, pid, error, rc;
+    int fd, pid, error;
 
     (void)self;
     if (!PyArg_ParseTuple(args, "iKii", &fd, &uid, &pid, &error))
         return NULL;
-    rc = ms_zygote_started(fd, uid, pid, error);
-    if (rc < 0)
-        return raise_errno(rc);
-    Py_RETURN_NONE;
+    return none_or_errno(ms_zygote_started(fd, uid, pid, error));
 }
 
 static PyObject *zygote_child(PyObject *self, PyObject *args)

@@ -27,6 +27,7 @@ class ExitInfo(TypedDict):
     pid: int
     detail: str
     log_path: str
+    unreachable: bool
 
 version: str
 
@@ -261,11 +262,8 @@ class Peer:
     ) -> Call:
         """A built-in operation of the engine's thread (wire/frame.h, enum ms_op)."""
 
-    def health(self, timeout: float) -> dict[str, Any]: ...
-    def stack(self, timeout: float) -> tuple[str, str]:
-        """Python and native stacks of all its threads."""
-
-    def alloc_ports(self, count: int, timeout: float) -> tuple[str, list[int]]: ...
+    def control(self, name: str, fields: Message, timeout: float, /) -> Message:
+        """ "health", "stack" or "alloc_ports", which the worker's I/O thread answers."""
 
 def call_all(
     peers: list[Peer],
@@ -569,6 +567,11 @@ def store_objects() -> list[dict[str, Any]]: ...
 def check_engine_name(name: str) -> None: ...
 def store_warning() -> str: ...
 def store_copied() -> int: ...
+
+# Sizes in bytes at which the path of a payload forks (src/store/payload.h).
+PAYLOAD_BUFFER_MIN: int
+PAYLOAD_ARRAY_MIN: int
+PAYLOAD_MATES_MAX: int
 
 # Bytes in a store that are read only when they are wanted.
 PieceName = tuple[int, int, int, int, str]

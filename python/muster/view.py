@@ -395,20 +395,20 @@ class View:
 
     def health(self, rank: int = 0, timeout: float = ANSWER_S) -> dict[str, Any]:
         """What the worker says of itself; also while a method computes."""
-        answer: dict[str, Any] = self._member(rank).peer.health(timeout)
-        return answer
+        answer = self._member(rank).peer.control("health", {}, timeout)
+        seconds = answer.pop("running_ns") / 1e9
+        return {**answer, "running_seconds": seconds}
 
     def alloc_ports(
         self, count: int, rank: int = 0, timeout: float = ANSWER_S
     ) -> tuple[str, list[int]]:
         """(host, ports) that this worker holds for you until it ends: bound, not
         listening, so that whoever is given one can bind it with SO_REUSEADDR."""
-        held: tuple[str, list[int]] = self._member(rank).peer.alloc_ports(
-            count, timeout
-        )
-        return held
+        peer = self._member(rank).peer
+        held = peer.control("alloc_ports", {"count": count}, timeout)
+        return held["host"], held["ports"]
 
     def stack(self, rank: int = 0, timeout: float = ANSWER_S) -> tuple[str, str]:
         """The Python and the native stacks of all its threads."""
-        stacks: tuple[str, str] = self._member(rank).peer.stack(timeout)
-        return stacks
+        stack = self._member(rank).peer.control("stack", {}, timeout)
+        return stack["python"], stack["native"]

@@ -1,3 +1,4 @@
+/* call.c - calls to workers, to one or to many */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
@@ -128,7 +129,7 @@ static struct ms_call *send_to(struct muster_cluster *c,
     m->spec.op = (uint16_t)op;
     call = ms_peer_call(c->workers[rank].peer, &m->spec);
     if (!call)
-        muster_error_set(err, -ENOMEM, NULL, "out of memory");
+        ms_capi_no_memory(err);
     return call;
 }
 
@@ -165,7 +166,7 @@ static struct muster_future *future_of(struct ms_call *call, struct muster_error
 
     if (call && !f) {
         ms_call_unref(call);
-        muster_error_set(err, -ENOMEM, NULL, "out of memory");
+        ms_capi_no_memory(err);
     }
     if (f)
         f->call = call;
@@ -323,7 +324,7 @@ int muster_cluster_call_all_sync(struct muster_cluster *c,
     int rc;
 
     if (!futures || !values)
-        return muster_error_set(err, -ENOMEM, NULL, "out of memory");
+        return ms_capi_no_memory(err);
     rc = muster_cluster_call_some(c, NULL, n, method, args, options, futures, err);
     if (rc < 0)
         return rc;

@@ -23,7 +23,7 @@
 #include <pthread.h>
 
 struct muster_session {
-    struct ms_driver_session *own;
+    struct ms_driver_session *driver;
     struct ms_head *head;     /* its, until the shutdown */
     struct ms_client *client; /* likewise */
     void (*on_log)(void *arg, const struct muster_log_line *line);
@@ -34,14 +34,10 @@ struct muster_session {
 
 struct muster_resources {
     struct muster_session *session;
-    uint32_t count;
     int32_t limit; /* devices of each node; -1: all */
-    struct ms_capi_node {
-        const char *name;
-        uint32_t devices;
-    } * nodes;
-    char **names;
-    struct ms_head_op *status; /* what the nodes have, when this was made */
+    struct ms_head_op *op;
+    const Muster__Resources *found; /* its answer */
+    char **names;                   /* of `found` */
 };
 
 struct ms_capi_worker {
@@ -78,12 +74,28 @@ ms_capi_wait(struct ms_head_op *op, int64_t timeout_ns, struct muster_error *err
  * has it below its own prefix. MUSTER_BIN and PATH mean the same to both. */
 char *ms_capi_find_program(const char *told, struct muster_error *err);
 
+/* Ask the head; the operation has succeeded, or NULL with the reason. */
+struct ms_head_op *ms_capi_request(struct muster_session *s,
+                                   const Muster__DriverToHead *m,
+                                   int64_t timeout_ns,
+                                   struct muster_error *err);
+
+/* Texts of options: "" for NULL, and the length of a NULL-terminated list or of NULL. */
+static inline char *ms_capi_text(const char *text)
+{
+    return (char *)(uintptr_t)(text ? text : "");
+}
+
+static inline size_t ms_capi_count(const char *const *texts)
+{
+    size_t n = 0;
+
+    while (texts && texts[n])
+        n++;
+    return n;
+}
+
 /* place.c */
-/* Ask the head for a place; the operation has succeeded, or NULL with the reason. */
-struct ms_head_op *ms_capi_place(struct muster_session *s,
-                                 const Muster__DriverToHead *m,
-                                 int64_t timeout_ns,
-                                 struct muster_error *err);
 /* As a message that borrows from `r`. */
 void ms_capi_scope(const struct muster_resources *r, Muster__Scope *out);
 /* group.c */
@@ -129,5 +141,7 @@ int ms_capi_op_failure(const struct ms_head_op *op,
                        struct muster_error *err);
 /* -EINVAL: `what` ("a method") is NULL. */
 int ms_capi_missing(const char *what, struct muster_error *err);
+/* -ENOMEM */
+int ms_capi_no_memory(struct muster_error *err);
 
 #endif

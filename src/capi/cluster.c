@@ -1,3 +1,4 @@
+/* cluster.c - clusters: create, open, change, destroy */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
@@ -45,7 +46,7 @@ static int take_worker(struct muster_cluster *c,
     w->node = strdup(node);
     w->log_path = strdup(from->log_path);
     if (!w->node || !w->log_path)
-        return muster_error_set(err, -ENOMEM, NULL, "out of memory");
+        return ms_capi_no_memory(err);
     w->peer = ms_peer_create(c->session->client, from->address, from->uid, label, &why);
     return w->peer ? 0 : ms_capi_error(&why, err);
 }
@@ -59,7 +60,7 @@ static int fill(struct muster_cluster *c,
 
     c->workers = calloc(status->n_workers + 1, sizeof *c->workers);
     if (!c->workers)
-        return muster_error_set(err, -ENOMEM, NULL, "out of memory");
+        return ms_capi_no_memory(err);
     c->world_size = (uint32_t)status->n_workers;
     for (size_t i = 0; rc == 0 && i < status->n_workers; i++) {
         const Muster__WorkerStatus *w = status->workers[i];
@@ -111,6 +112,25 @@ static int check_options(struct muster_session *s,
     return 0;
 }
 
+/* Without workers yet. */
+static struct muster_cluster *cluster_new(struct muster_session *session,
+                                          const char *name,
+                                          int64_t timeout_ns,
+                                          struct muster_error *err)
+{
+    struct muster_cluster *c = calloc(1, sizeof *c);
+
+    if (c)
+        c->name = strdup(name);
+    if (!c || !c->name) {
+        free(c);
+        return ms_capi_no_memory(err), NULL;
+    }
+    c->session = ms_capi_session_ref(session);
+    c->timeout_ns = timeout_ns ? timeout_ns : MS_CALL_TIMEOUT_NS;
+    return c;
+}
+
 struct muster_cluster *
 muster_cluster_create(struct muster_session *session,
                       const struct muster_cluster_options *options,
@@ -119,29 +139,22 @@ muster_cluster_create(struct muster_session *session,
     struct muster_cluster_options o = MUSTER_CLUSTER_OPTIONS;
     struct muster_resources *own = NULL;
     struct muster_cluster *c;
-    bool is_made = false;
+    int rc = -1;
 
     if (!session || !options)
         return ms_capi_missing(session ? "options" : "a session", err), NULL;
     memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
     if (check_options(session, &o, err) < 0)
         return NULL;
-    c = calloc(1, sizeof *c);
-    if (!c) {
-        muster_error_set(err, -ENOMEM, NULL, "out of memory");
+    c = cluster_new(session, o.name, o.timeout_ns, err);
+    if (!c)
         return NULL;
-    }
-    c->session = ms_capi_session_ref(session);
-    c->timeout_ns = o.timeout_ns ? o.timeout_ns : MS_CALL_TIMEOUT_NS;
-    c->name = strdup(o.name);
     if (!o.resources)
-        own = muster_resources_create(session, -1, 0, err);
-    if (!c->name)
-        muster_error_set(err, -ENOMEM, NULL, "out of memory");
-    else if ((o.resources || own) && create(c, &o, own ? own : o.resources, err) == 0)
-        is_made = true;
+        o.resources = own = muster_resources_create(session, -1, 0, err);
+    if (o.resources)
+        rc = create(c, &o, o.resources, err);
     muster_resources_destroy(own);
-    if (is_made)
+    if (rc == 0)
         return c;
     cluster_free(c);
     return NULL;
@@ -151,23 +164,15 @@ static struct muster_cluster *handle_of(struct muster_session *session,
                                         const Muster__ClusterStatus *status,
                                         struct muster_error *err)
 {
-    struct muster_cluster *c = calloc(1, sizeof *c);
+    struct muster_cluster *c = cluster_new(session, status->name, 0, err);
 
-    if (!c) {
-        muster_error_set(err, -ENOMEM, NULL, "out of memory");
+    if (!c)
         return NULL;
-    }
-    c->session = ms_capi_session_ref(session);
-    c->timeout_ns = MS_CALL_TIMEOUT_NS;
     c->is_handle = true;
-    c->name = strdup(status->name);
-    if (!c->name)
-        muster_error_set(err, -ENOMEM, NULL, "out of memory");
-    if (!c->name || fill(c, status, err) < 0) {
-        cluster_free(c);
-        return NULL;
-    }
-    return c;
+    if (fill(c, status, err) == 0)
+        return c;
+    cluster_free(c);
+    return NULL;
 }
 
 struct muster_cluster *muster_cluster_open(struct muster_session *session,
@@ -176,9 +181,8 @@ struct muster_cluster *muster_cluster_open(struct muster_session *session,
 {
     struct ms_head_op *op = session && name ? ms_head_status(session->head) : NULL;
     const Muster__Status *status =
-        session && name
-            ? (const Muster__Status *)ms_capi_wait(op, MS_ANSWER_NS, err)
-            : (ms_capi_missing("a session and a name", err), NULL);
+        session && name ? (const Muster__Status *)ms_capi_wait(op, MS_ANSWER_NS, err)
+                        : (ms_capi_missing("a session and a name", err), NULL);
     const Muster__ClusterStatus *found = NULL;
     struct muster_cluster *c;
 

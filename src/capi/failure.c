@@ -1,3 +1,4 @@
+/* failure.c - failures of workers and of the head as errors */
 #include "capi/capi.h"
 
 #include <errno.h>
@@ -141,20 +142,9 @@ int ms_capi_missing(const char *what, struct muster_error *err)
     return -EINVAL;
 }
 
-/* That of the first of them. */
-static int fail_with_worker(const Muster__Failure *all, struct muster_error *err)
+int ms_capi_no_memory(struct muster_error *err)
 {
-    const Muster__Failure *first = all->workers[0];
-    size_t len = muster__failure__get_packed_size(first);
-    uint8_t *packed = malloc(len + 1);
-    int rc;
-
-    if (!packed)
-        return muster_error_set(err, -ENOMEM, NULL, "out of memory");
-    muster__failure__pack(first, packed);
-    rc = ms_capi_failure(packed, len, first->where, err);
-    free(packed);
-    return rc;
+    return muster_error_set(err, -ENOMEM, NULL, "out of memory");
 }
 
 int ms_capi_op_failure(const struct ms_head_op *op,
@@ -165,7 +155,7 @@ int ms_capi_op_failure(const struct ms_head_op *op,
     const char *table = ms_head_op_table(op);
 
     if (failure && failure->n_workers)
-        return fail_with_worker(failure, err);
+        return fill(failure->workers[0], "", err); /* that of the first of them */
     if (!table && why->code != -ENOSPC)
         return ms_capi_error(why, err);
     muster_error_set(err,

@@ -1,3 +1,4 @@
+/* future.c - what was begun: its items and its result */
 #include "base/clock.h"
 #include "capi/capi.h"
 #include "plain/tree.h"

@@ -1,4 +1,4 @@
-/* Placement groups. */
+/* group.c - placement groups */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/proto.h"
@@ -14,91 +14,72 @@ struct muster_group {
 
 /* ---- what is asked --------------------------------------------------------------- */
 
-/* One bundle as a message, which borrows the texts but for `own`. */
-struct bundle {
-    Muster__BundleSpec message;
-    Muster__NamedAmount *resources, **resource_list;
-    Muster__LabelCondition *labels, **label_list;
-    char **own; /* names, cut off their texts; NULL-terminated */
-};
-
-static void bundle_finish(struct bundle *b)
-{
-    for (size_t i = 0; b->own && b->own[i]; i++)
-        free(b->own[i]);
-    free(b->own);
-    free(b->resources);
-    free(b->resource_list);
-    free(b->labels);
-    free(b->label_list);
-}
-
-static size_t count_texts(const char *const *texts)
-{
-    size_t n = 0;
-
-    while (texts && texts[n])
-        n++;
-    return n;
-}
-
-/* The name before '='; *value is what is behind it. NULL: there is none, or no memory. */
-static char *cut_name(struct bundle *b, const char *text, size_t at, const char **value)
+/* "name=value": a copy of the name, and what is behind the sign. */
+static int split(const char *text, char **name, const char **value)
 {
     const char *equals = strchr(text, '=');
 
     if (!equals)
-        return NULL;
+        return -EINVAL;
     *value = equals + 1;
-    b->own[at] = strndup(text, (size_t)(equals - text));
-    return b->own[at];
+    *name = strndup(text, (size_t)(equals - text));
+    return *name ? 0 : -ENOMEM;
 }
 
-static int add_parts(struct bundle *b, const struct muster_bundle *from)
+static int add_resource(Muster__BundleSpec *m, const char *text)
 {
-    size_t resources = count_texts(from->resources), labels = count_texts(from->labels);
-    const char *value = NULL;
+    Muster__NamedAmount *a = malloc(sizeof *a);
+    const char *value = "";
+    char *end = NULL;
+    int rc;
 
-    b->own = calloc(resources + labels + 1, sizeof(char *));
-    b->resources = calloc(resources + 1, sizeof *b->resources);
-    b->resource_list = calloc(resources + 1, sizeof(Muster__NamedAmount *));
-    b->labels = calloc(labels + 1, sizeof *b->labels);
-    b->label_list = calloc(labels + 1, sizeof(Muster__LabelCondition *));
-    if (!b->own || !b->resources || !b->resource_list || !b->labels || !b->label_list)
+    if (!a)
         return -ENOMEM;
-    for (size_t i = 0; i < resources; i++) {
-        char *end = NULL;
-
-        muster__named_amount__init(&b->resources[i]);
-        b->resources[i].name = cut_name(b, from->resources[i], i, &value);
-        if (!b->resources[i].name)
-            return -EINVAL;
-        b->resources[i].amount = strtoull(value, &end, 10);
-        if (!*value || *end)
-            return -EINVAL;
-        b->resource_list[i] = &b->resources[i];
-    }
-    for (size_t i = 0; i < labels; i++) {
-        muster__label_condition__init(&b->labels[i]);
-        b->labels[i].name = cut_name(b, from->labels[i], resources + i, &value);
-        if (!b->labels[i].name)
-            return -EINVAL;
-        b->labels[i].condition = (char *)(uintptr_t)value;
-        b->label_list[i] = &b->labels[i];
-    }
-    b->message.resources = b->resource_list;
-    b->message.n_resources = resources;
-    b->message.labels = b->label_list;
-    b->message.n_labels = labels;
-    return 0;
+    muster__named_amount__init(a);
+    m->resources[m->n_resources++] = a;
+    rc = split(text, &a->name, &value);
+    a->amount = strtoull(value, &end, 10);
+    return rc ? rc : !*value || *end ? -EINVAL : 0;
 }
 
-static int bundle_fill(struct bundle *b, const struct muster_bundle *from)
+static int add_label(Muster__BundleSpec *m, const char *text)
 {
-    Muster__BundleSpec *m = &b->message;
+    Muster__LabelCondition *c = malloc(sizeof *c);
+    const char *value = "";
+    int rc;
+
+    if (!c)
+        return -ENOMEM;
+    muster__label_condition__init(c);
+    m->labels[m->n_labels++] = c;
+    rc = split(text, &c->name, &value);
+    if (rc == 0 && *value)
+        rc = (c->condition = strdup(value)) ? 0 : -ENOMEM;
+    return rc;
+}
+
+static int add_parts(Muster__BundleSpec *m, const struct muster_bundle *from)
+{
+    size_t resources = ms_capi_count(from->resources);
+    size_t labels = ms_capi_count(from->labels);
+    int rc = 0;
+
+    m->resources = calloc(resources + 1, sizeof(Muster__NamedAmount *));
+    m->labels = calloc(labels + 1, sizeof(Muster__LabelCondition *));
+    if (!m->resources || !m->labels)
+        return -ENOMEM;
+    for (size_t i = 0; rc == 0 && i < resources; i++)
+        rc = add_resource(m, from->resources[i]);
+    for (size_t i = 0; rc == 0 && i < labels; i++)
+        rc = add_label(m, from->labels[i]);
+    return rc;
+}
+
+/* To be freed with muster__bundle_spec__free_unpacked, also after a failure. */
+static int bundle_fill(Muster__BundleSpec *m, const struct muster_bundle *from)
+{
     bool is_share = from->gpus > 0 && from->gpus < 1;
 
-    muster__bundle_spec__init(m);
     if (!(from->cpus >= 0 && from->cpus < 1e9) ||
         !(from->gpus >= 0 && from->gpus < 1e6) ||
         (!is_share && (double)(uint32_t)from->gpus != from->gpus))
@@ -110,14 +91,9 @@ static int bundle_fill(struct bundle *b, const struct muster_bundle *from)
     m->share_milli = is_share ? (uint32_t)(from->gpus * 1000 + 0.5) : 0;
     m->device_memory = from->gpu_memory;
     m->one_domain = from->one_domain;
-    if (from->kind)
-        m->kind = (char *)(uintptr_t)from->kind;
-    return from->resources || from->labels ? add_parts(b, from) : 0;
-}
-
-static char *text_or_empty(const char *text)
-{
-    return (char *)(uintptr_t)(text ? text : "");
+    if (from->kind && !(m->kind = strdup(from->kind)))
+        return -ENOMEM;
+    return add_parts(m, from);
 }
 
 /* ---- life ------------------------------------------------------------------------ */
@@ -134,8 +110,7 @@ group_create(struct muster_session *s, struct ms_head_op *op, struct muster_erro
     ms_head_op_unref(op);
     if (!g || !g->told) {
         free(g);
-        muster_error_set(err, -ENOMEM, NULL, "out of memory");
-        return NULL;
+        return ms_capi_no_memory(err), NULL;
     }
     g->session = ms_capi_session_ref(s);
     return g;
@@ -161,10 +136,10 @@ static struct ms_head_op *ask(struct muster_session *s,
     Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
     ref.id = id;
-    ref.name = text_or_empty(name);
+    ref.name = ms_capi_text(name);
     m.body_case = body;
     m.find_group = &ref; /* the same place for all */
-    return ms_capi_place(s, &m, timeout_ns, err);
+    return ms_capi_request(s, &m, timeout_ns, err);
 }
 
 static int
@@ -177,7 +152,7 @@ renew(struct muster_group *g, struct ms_head_op *op, struct muster_error *err)
     told = (Muster__GroupStatus *)ms_proto_copy(ms_head_op_message(op));
     ms_head_op_unref(op);
     if (!told)
-        return muster_error_set(err, -ENOMEM, NULL, "out of memory");
+        return ms_capi_no_memory(err);
     muster__group_status__free_unpacked(g->told, NULL);
     g->told = told;
     return 0;
@@ -211,42 +186,51 @@ int muster_group_wait(struct muster_group *g,
     return rc;
 }
 
+/* Their number grows with what is there, so that all of it can be freed. */
+static int add_bundles(Muster__PlaceGroup *group, const struct muster_group_options *o)
+{
+    int rc = 0;
+
+    group->bundles = calloc(o->count + 1, sizeof(Muster__BundleSpec *));
+    if (!group->bundles)
+        return -ENOMEM;
+    for (size_t i = 0; rc == 0 && i < o->count; i++) {
+        Muster__BundleSpec *m = malloc(sizeof *m);
+
+        if (!m)
+            return -ENOMEM;
+        muster__bundle_spec__init(m);
+        group->bundles[group->n_bundles++] = m;
+        rc = bundle_fill(m, &o->bundles[i]);
+    }
+    return rc;
+}
+
 /* Ask with the bundles of the options. */
 static struct ms_head_op *place(struct muster_session *s,
                                 Muster__PlaceGroup *group,
                                 const struct muster_group_options *o,
                                 struct muster_error *err)
 {
-    struct bundle *own = calloc(o->count + 1, sizeof *own);
-    MS_CLEANUP(ms_cleanup_free)
-    Muster__BundleSpec **list = calloc(o->count + 1, sizeof(Muster__BundleSpec *));
     Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     struct ms_head_op *op = NULL;
-    int rc = own && list ? 0 : -ENOMEM;
+    int rc = add_bundles(group, o);
 
-    for (size_t i = 0; rc == 0 && i < o->count; i++) {
-        rc = bundle_fill(&own[i], &o->bundles[i]);
-        list[i] = &own[i].message;
-    }
-    if (rc < 0) {
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_PLACE_GROUP;
+    m.place_group = group;
+    if (rc == 0)
+        op = ms_capi_request(s, &m, MS_ANSWER_NS, err);
+    else if (rc == -ENOMEM)
+        ms_capi_no_memory(err);
+    else
         muster_error_set(err,
                          rc,
                          NULL,
-                         rc == -ENOMEM
-                             ? "out of memory"
-                             : "a bundle that makes no sense: amounts are not "
-                               "negative, resources are \"name=2\", labels "
-                               "\"name=condition\"");
-    } else {
-        group->bundles = list;
-        group->n_bundles = o->count;
-        m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_PLACE_GROUP;
-        m.place_group = group;
-        op = ms_capi_place(s, &m, MS_ANSWER_NS, err);
-    }
-    for (size_t i = 0; own && i < o->count; i++)
-        bundle_finish(&own[i]);
-    free(own);
+                         "a bundle that makes no sense: amounts are not negative, "
+                         "resources are \"name=2\", labels \"name=condition\"");
+    for (size_t i = 0; i < group->n_bundles; i++)
+        muster__bundle_spec__free_unpacked(group->bundles[i], NULL);
+    free(group->bundles);
     return op;
 }
 
@@ -259,22 +243,18 @@ struct muster_group *muster_group_create(struct muster_session *session,
     struct muster_group *g;
     Muster__Scope scope;
 
-    if (!session || !options) {
-        ms_capi_missing(session ? "options" : "a session", err);
-        return NULL;
-    }
+    if (!session || !options)
+        return ms_capi_missing(session ? "options" : "a session", err), NULL;
     memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
-    if (o.count && !o.bundles) {
-        ms_capi_missing("the array of bundles", err);
-        return NULL;
-    }
+    if (o.count && !o.bundles)
+        return ms_capi_missing("the array of bundles", err), NULL;
     if (ms_capi_is_stopped(session)) {
         muster_error_set(err, -ESHUTDOWN, NULL, "this session has ended");
         return NULL;
     }
-    group.name = text_or_empty(o.name);
-    group.strategy = text_or_empty(o.strategy);
-    group.same = text_or_empty(o.same);
+    group.name = ms_capi_text(o.name);
+    group.strategy = ms_capi_text(o.strategy);
+    group.same = ms_capi_text(o.same);
     group.timeout_ns = o.timeout_ns > 0 ? (uint64_t)o.timeout_ns : 0;
     group.detached = o.detached;
     if (o.resources) {
@@ -296,16 +276,10 @@ struct muster_group *muster_group_open(struct muster_session *session,
 {
     struct ms_head_op *op;
 
-    if (!session || !name) {
-        ms_capi_missing(session ? "a name" : "a session", err);
-        return NULL;
-    }
-    op = ask(session,
-             MUSTER__DRIVER_TO_HEAD__BODY_FIND_GROUP,
-             0,
-             name,
-             MS_ANSWER_NS,
-             err);
+    if (!session || !name)
+        return ms_capi_missing(session ? "a name" : "a session", err), NULL;
+    op = ask(
+        session, MUSTER__DRIVER_TO_HEAD__BODY_FIND_GROUP, 0, name, MS_ANSWER_NS, err);
     return group_create(session, op, err);
 }
 

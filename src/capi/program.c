@@ -1,3 +1,4 @@
+/* program.c - where the muster program is */
 #include "base/cleanup.h"
 #include "capi/capi.h"
 

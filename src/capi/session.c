@@ -1,3 +1,4 @@
+/* session.c - a C driver's session: its start from options, its logs, its end */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "capi/capi.h"
@@ -40,7 +41,7 @@ static void on_log(void *arg, const Muster__LogLines *lines)
 
 static void session_free(struct muster_session *s)
 {
-    ms_driver_session_destroy(s->own);
+    ms_driver_session_destroy(s->driver);
     pthread_mutex_destroy(&s->lock);
     free(s);
 }
@@ -67,11 +68,11 @@ static int start_with(struct muster_session *s,
 {
     struct ms_error why = {0};
 
-    s->own = ms_driver_session_start(o, &why);
-    if (!s->own)
+    s->driver = ms_driver_session_start(o, &why);
+    if (!s->driver)
         return ms_capi_error(&why, err);
-    s->head = ms_driver_session_head(s->own);
-    s->client = ms_driver_session_client(s->own);
+    s->head = ms_driver_session_head(s->driver);
+    s->client = ms_driver_session_client(s->driver);
     return 0;
 }
 
@@ -122,10 +123,8 @@ struct muster_session *muster_init(const struct muster_session_options *options,
 
     if (options) /* an older program knows fewer fields */
         memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
-    if (!s) {
-        muster_error_set(err, -ENOMEM, NULL, "out of memory");
-        return NULL;
-    }
+    if (!s)
+        return ms_capi_no_memory(err), NULL;
     pthread_mutex_init(&s->lock, NULL);
     s->on_log = o.on_log;
     s->arg = o.arg;
@@ -153,7 +152,7 @@ void muster_shutdown(struct muster_session *s, int64_t grace_ns)
 {
     if (!s || ms_capi_is_stopped(s))
         return; /* a forked child's: it is its parent's */
-    ms_driver_session_stop(s->own, grace_ns);
+    ms_driver_session_stop(s->driver, grace_ns);
     s->head = NULL;
     s->client = NULL;
     ms_capi_session_unref(s);
@@ -180,7 +179,7 @@ void ms_capi_session_unref(struct muster_session *s)
 
 bool ms_capi_is_stopped(struct muster_session *s)
 {
-    return !ms_driver_session_is_open(s->own);
+    return !ms_driver_session_is_open(s->driver);
 }
 
 const ProtobufCMessage *
@@ -200,4 +199,17 @@ ms_capi_wait(struct ms_head_op *op, int64_t timeout_ns, struct muster_error *err
     }
     m = ms_head_op_message(op);
     return m ? m : &nothing;
+}
+
+struct ms_head_op *ms_capi_request(struct muster_session *s,
+                                   const Muster__DriverToHead *m,
+                                   int64_t timeout_ns,
+                                   struct muster_error *err)
+{
+    struct ms_head_op *op = ms_head_request(s->head, m);
+
+    if (ms_capi_wait(op, timeout_ns, err))
+        return op;
+    ms_head_op_unref(op);
+    return NULL;
 }

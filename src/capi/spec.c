@@ -11,26 +11,12 @@
 
 static char engine_name[] = "default";
 
-static size_t count_strings(const char *const *strings)
-{
-    size_t n = 0;
-
-    while (strings && strings[n])
-        n++;
-    return n;
-}
-
-static char *borrow(const char *text)
-{
-    return (char *)(uintptr_t)(text ? text : "");
-}
-
 /* ---- its class ------------------------------------------------------------------- */
 
 /* The module of the class is imported before the fork, and what was asked for. */
 static int set_preload(struct ms_capi_spec *s, const struct muster_cluster_options *o)
 {
-    size_t n = count_strings(o->preload);
+    size_t n = ms_capi_count(o->preload);
     char *dot;
 
     muster__zygote_key__init(&s->zygote);
@@ -44,7 +30,7 @@ static int set_preload(struct ms_capi_spec *s, const struct muster_cluster_optio
         s->preload[s->zygote.n_preload++] = s->module;
     }
     for (size_t i = 0; i < n; i++)
-        s->preload[s->zygote.n_preload++] = borrow(o->preload[i]);
+        s->preload[s->zygote.n_preload++] = ms_capi_text(o->preload[i]);
     s->zygote.preload = s->preload;
     return 0;
 }
@@ -59,10 +45,10 @@ static int set_worker(struct ms_capi_spec *s, const struct muster_cluster_option
                                                  : MUSTER__START_KIND__START_FORK;
     w->zygote = &s->zygote;
     w->env = (char **)(uintptr_t)o->env;
-    w->n_env = count_strings(o->env);
+    w->n_env = ms_capi_count(o->env);
     w->memory_limit = o->memory;
     w->cpu_milli = (uint32_t)(o->num_cpus * 1000 + 0.5);
-    w->working_dir = borrow(o->working_dir);
+    w->working_dir = ms_capi_text(o->working_dir);
     return set_preload(s, o);
 }
 
@@ -192,7 +178,7 @@ int ms_capi_spec_init(struct ms_capi_spec *s,
     if (rc < 0)
         return rc;
     if (set_worker(s, o) < 0)
-        return muster_error_set(err, -ENOMEM, NULL, "out of memory");
+        return ms_capi_no_memory(err);
     rc = set_step(s, o);
     if (rc < 0)
         return muster_error_set(err,
@@ -201,7 +187,7 @@ int ms_capi_spec_init(struct ms_capi_spec *s,
                                 "the constructor's arguments cannot be sent: %s",
                                 strerror(-rc));
     muster__cluster_spec__init(m);
-    m->name = borrow(o->name);
+    m->name = ms_capi_text(o->name);
     m->place = &s->place;
     m->worker = &s->worker;
     m->detached = o->detached;

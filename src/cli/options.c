@@ -23,7 +23,7 @@ const char *const ms_cli_exits[MS_EXIT_COUNT] = {
     [MS_EXIT_NOT_RUNNING] = "nothing runs, or not that session (logs: nothing has run)",
     [MS_EXIT_UNREACHABLE] = "the head or a worker is there but does not answer",
     [MS_EXIT_NOT_FOUND] = "there is no such cluster, rank or log",
-    [MS_EXIT_NO_ROOM] = "the nodes do not have what is asked for",
+    [MS_EXIT_NO_ROOM] = "the nodes do not have what is asked for, or not in time",
 };
 
 const struct ms_cli_option ms_cli_options[MS_OPT_COUNT] = {

@@ -94,6 +94,8 @@ static void on_reserved(void *arg)
         say_reserved(j, (const Muster__Reservation *)ms_head_op_message(op));
     else if (!j->stop_signal)
         ms_job_run_fail(j, why.text);
+    if (rc == -ETIMEDOUT || rc == -ENOSPC)
+        j->code = MS_EXIT_NO_ROOM;
     if (j->stop_signal)
         stop_early(j);
     if (rc == 0 && !j->stop_signal)

@@ -59,7 +59,7 @@ void ms_target_finish(struct ms_target *t);
 /* How many sessions run on this machine besides the target. */
 size_t ms_target_others(const struct ms_target *t);
 
-/* Ask the head (head/verbs.h): what answers, freed with protobuf_c_message_free_unpacked. Its
+/* Ask the head (head/ops/verbs.h): what answers, freed with protobuf_c_message_free_unpacked. Its
  * kind is as proto/muster.proto says; where that is Done, it is NULL. */
 enum ms_exit ms_target_ask(const struct ms_target *t,
                            const Muster__DriverToHead *m,

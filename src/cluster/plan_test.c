@@ -103,8 +103,7 @@ static void rig_destroy(struct rig **rig)
 
 static void spec_free(Muster__WorkerSpec **w)
 {
-    if (*w)
-        muster__worker_spec__free_unpacked(*w, NULL);
+    muster__worker_spec__free_unpacked(*w, NULL);
 }
 
 static Muster__WorkerSpec *plan(struct rig *rig, uint32_t rank)

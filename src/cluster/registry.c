@@ -39,8 +39,7 @@ static void instance_finish(struct ms_instance *i)
     free(i->address);
     free(i->why);
     free(i->log_path);
-    if (i->exit)
-        muster__exit__free_unpacked(i->exit, NULL);
+    muster__exit__free_unpacked(i->exit, NULL);
     *i = (struct ms_instance){0};
 }
 
@@ -59,12 +58,9 @@ static void cluster_destroy(struct ms_cluster *c)
         free(c->slots[i].devices);
     }
     free(c->slots);
-    if (c->spec)
-        muster__cluster_spec__free_unpacked(c->spec, NULL);
-    if (c->placed)
-        muster__cluster_placed__free_unpacked(c->placed, NULL);
-    if (c->master)
-        muster__port_held__free_unpacked(c->master, NULL);
+    muster__cluster_spec__free_unpacked(c->spec, NULL);
+    muster__cluster_placed__free_unpacked(c->placed, NULL);
+    muster__port_held__free_unpacked(c->master, NULL);
     free(c->port_owner);
     free(c);
 }
@@ -302,6 +298,40 @@ struct ms_slot *ms_registry_exited(struct ms_registry *r,
     slot->cluster->live--;
     r->live--;
     return slot;
+}
+
+struct ms_slot *ms_cluster_next_changing(const struct ms_cluster *c,
+                                         const struct ms_slot *after)
+{
+    for (size_t i = after ? after->rank + (size_t)1 : 0; i < c->count; i++)
+        if (c->slots[i].is_changing)
+            return &c->slots[i];
+    return NULL;
+}
+
+void ms_cluster_set_changing(struct ms_cluster *c, size_t first)
+{
+    for (size_t i = 0; i < c->count; i++)
+        c->slots[i].is_changing = i >= first;
+}
+
+void ms_cluster_end_unstarted(struct ms_registry *r,
+                              struct ms_cluster *c,
+                              bool all,
+                              const char *why,
+                              int64_t now_ns)
+{
+    Muster__Exit exit = MUSTER__EXIT__INIT;
+
+    exit.code = -1;
+    exit.detail = ms_field_text(why);
+    for (size_t i = 0; i < c->count; i++) {
+        const struct ms_slot *s = &c->slots[i];
+
+        exit.node = ms_field_text(s->node);
+        if ((all || s->is_changing) && ms_slot_is_live(s) && !s->now.address)
+            ms_registry_exited(r, s->now.uid, &exit, now_ns);
+    }
 }
 
 /* Without memory for it nobody will find its successor. */

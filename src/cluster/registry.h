@@ -53,7 +53,9 @@ struct ms_slot {
     struct ms_instance now;
     uint64_t former[MS_FORMER_MAX]; /* uids of those before, a ring; 0: none */
     unsigned former_next;
-    bool is_changing;      /* just now: one goes, or a new one is being made */
+    bool is_changing;  /* part of the operation that its cluster is busy with: */
+    size_t steps_sent; /* so many steps of the spec were sent to its new instance, */
+    bool has_answered; /* and those were done, or it is known why not */
     uint64_t expected_uid; /* of another head's time, while nobody has reported it */
     uint32_t expected_incarnation;
 };
@@ -67,11 +69,11 @@ enum ms_cluster_state {
 struct ms_cluster {
     struct ms_list link;
     char name[MS_NAME_MAX + 1];
-    uint64_t driver; /* that made it; 0: the process of the registry itself */
-    bool detached;   /* outlives its driver, once it is made: */
-    bool is_made;    /* its creation has succeeded */
-    bool is_busy;    /* an operation starts workers of it: its end waits for that */
-    Muster__ClusterSpec *spec;     /* NULL: adopted, and nobody knows it; or helpers */
+    uint64_t driver;           /* that made it; 0: the process of the registry itself */
+    bool detached;             /* outlives its driver, once it is made: */
+    bool is_made;              /* its creation has succeeded */
+    bool is_busy;              /* an operation changes it: its end waits for that */
+    Muster__ClusterSpec *spec; /* NULL: adopted, and nobody knows it; or helpers */
     Muster__ClusterPlaced *placed; /* the places of its ranks; NULL with the spec */
     Muster__PortHeld *master;      /* the port that is held for it; NULL: none */
     char *port_owner;              /* under this name */
@@ -163,6 +165,20 @@ struct ms_slot *ms_registry_exited(struct ms_registry *r,
                                    int64_t now_ns);
 
 bool ms_slot_is_live(const struct ms_slot *slot);
+
+/* The slots that are part of what its cluster is busy with, one after the other: NULL comes
+ * before the first and after the last. */
+struct ms_slot *ms_cluster_next_changing(const struct ms_cluster *c,
+                                         const struct ms_slot *after);
+/* Slots from this rank on are changing, or with none of them: no slot is. */
+void ms_cluster_set_changing(struct ms_cluster *c, size_t first);
+/* Changing slots (or all of them) whose process was never confirmed have none: they have
+ * ended, and `why` says why. */
+void ms_cluster_end_unstarted(struct ms_registry *r,
+                              struct ms_cluster *c,
+                              bool all,
+                              const char *why,
+                              int64_t now_ns);
 
 /* Put a new incarnation into a slot whose instance has exited. 0, -EBUSY (it has not),
  * -EINVAL (uid 0), -EEXIST (the uid), -ENOSPC, -ENOMEM. */

@@ -1,3 +1,4 @@
+/* spec.c - checking a cluster's spec, and adding what is done to it */
 #include "cluster/spec.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -165,18 +166,6 @@ static void remove_at(Muster__ClusterSpec *spec, size_t i)
     spec->n_steps--;
 }
 
-static int append(Muster__ClusterSpec *spec, Muster__Step *step)
-{
-    Muster__Step **more =
-        realloc(spec->steps, (spec->n_steps + 1) * sizeof(Muster__Step *));
-
-    if (!more)
-        return -ENOMEM;
-    spec->steps = more;
-    spec->steps[spec->n_steps++] = step;
-    return 0;
-}
-
 static int set_meta(Muster__ClusterSpec *spec, const ProtobufCBinaryData *meta)
 {
     uint8_t *copy;
@@ -196,18 +185,21 @@ static int
 put_step(Muster__ClusterSpec *spec, const Muster__Step *step, struct ms_error *err)
 {
     size_t at = find_earlier(spec, step);
-    Muster__Step *copy = (Muster__Step *)ms_proto_copy(&step->base);
+    Muster__Step *copy = (Muster__Step *)ms_proto_copy(&step->base), **more;
 
     if (copy && at < spec->n_steps) {
         muster__step__free_unpacked(spec->steps[at], NULL);
         spec->steps[at] = copy;
         return 0;
     }
-    if (copy && append(spec, copy) == 0)
-        return 0;
-    if (copy)
+    more = copy ? realloc(spec->steps, (spec->n_steps + 1) * sizeof(*more)) : NULL;
+    if (!more) {
         muster__step__free_unpacked(copy, NULL);
-    return ms_error_set(err, -ENOMEM, "out of memory");
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    }
+    spec->steps = more;
+    spec->steps[spec->n_steps++] = copy;
+    return 0;
 }
 
 int ms_cluster_spec_add(Muster__ClusterSpec *spec,
@@ -251,26 +243,18 @@ Muster__RunSteps *ms_cluster_spec_run(const Muster__ClusterSpec *spec,
                                       uint64_t uid,
                                       uint64_t run)
 {
-    Muster__RunSteps *m = malloc(sizeof *m);
-    Muster__Step **steps = calloc(spec->n_steps + 1, sizeof(Muster__Step *));
+    Muster__RunSteps *m =
+        (Muster__RunSteps *)ms_proto_create(&muster__run_steps__descriptor);
 
-    if (!m || !steps) {
-        free(m);
-        free(steps);
+    if (!m)
         return NULL;
-    }
-    muster__run_steps__init(m);
     m->uid = uid;
     m->run = run;
-    m->steps = steps;
-    for (size_t i = first; i < spec->n_steps; i++) {
-        m->steps[m->n_steps] = step_of(spec->steps[i], rank);
-        if (!m->steps[m->n_steps]) {
+    for (size_t i = first; i < spec->n_steps; i++)
+        if (!ms_proto_append(&m->steps, &m->n_steps, step_of(spec->steps[i], rank))) {
             muster__run_steps__free_unpacked(m, NULL);
             return NULL;
         }
-        m->n_steps++;
-    }
     return m;
 }
 

@@ -1,57 +1,13 @@
+/* status.c - what is known of clusters and their workers, as messages */
 #include "cluster/status.h"
 #include "base/buf.h"
-#include "base/cleanup.h"
 #include "base/proto.h"
 #include "cluster/spec.h"
 
 #include <errno.h>
-#include <string.h>
 
-/* An absent text is the message's own empty one, which is never freed. */
-static int set_text(char **field, const char *text)
+void ms_slot_describe(const struct ms_slot *slot, Muster__WorkerStatus *w)
 {
-    char *copy;
-
-    if (!text || !text[0])
-        return 0;
-    copy = strdup(text);
-    if (!copy)
-        return -ENOMEM;
-    *field = copy;
-    return 0;
-}
-
-static int set_devices(Muster__WorkerStatus *w, const struct ms_slot *slot)
-{
-    if (slot->device_count == 0)
-        return 0;
-    w->devices = calloc(slot->device_count, sizeof *w->devices);
-    if (!w->devices)
-        return -ENOMEM;
-    memcpy(w->devices, slot->devices, slot->device_count * sizeof *w->devices);
-    w->n_devices = slot->device_count;
-    return 0;
-}
-
-static int set_exit(Muster__WorkerStatus *w, const struct ms_slot *slot)
-{
-    if (!slot->now.exit)
-        return 0;
-    w->exit = (Muster__Exit *)ms_proto_copy(&slot->now.exit->base);
-    return w->exit ? 0 : -ENOMEM;
-}
-
-static void cleanup_worker(Muster__WorkerStatus **w)
-{
-    muster__worker_status__free_unpacked(*w, NULL);
-}
-
-Muster__WorkerStatus *ms_slot_status(const struct ms_slot *slot)
-{
-    MS_CLEANUP(cleanup_worker) Muster__WorkerStatus *w = malloc(sizeof *w);
-
-    if (!w)
-        return NULL;
     muster__worker_status__init(w);
     w->uid = slot->now.uid;
     w->rank = slot->rank;
@@ -60,39 +16,43 @@ Muster__WorkerStatus *ms_slot_status(const struct ms_slot *slot)
     w->memory = slot->memory;
     w->cpu_milli = slot->cpu_milli;
     w->incarnation = slot->now.incarnation;
-    if (set_text(&w->node, slot->node) < 0 ||
-        set_text(&w->address, slot->now.address) < 0 ||
-        set_text(&w->log_path, slot->now.log_path) < 0 || set_devices(w, slot) < 0 ||
-        set_exit(w, slot) < 0)
-        return NULL;
-    return MS_TAKE(w);
+    w->node = ms_field_text(slot->node);
+    w->address = ms_field_text(slot->now.address);
+    w->log_path = ms_field_text(slot->now.log_path);
+    w->devices = slot->devices;
+    w->n_devices = slot->device_count;
+    w->exit = slot->now.exit;
 }
 
-static void cleanup_status(Muster__ClusterStatus **s)
+Muster__WorkerStatus *ms_slot_status(const struct ms_slot *slot)
 {
-    muster__cluster_status__free_unpacked(*s, NULL);
+    Muster__WorkerStatus w;
+
+    ms_slot_describe(slot, &w);
+    return (Muster__WorkerStatus *)ms_proto_copy(&w.base);
 }
 
-Muster__ClusterStatus *ms_cluster_status(const struct ms_cluster *c)
+Muster__ClusterStatus *ms_cluster_status(const struct ms_cluster *c,
+                                         const Muster__StepsDone *first)
 {
-    MS_CLEANUP(cleanup_status) Muster__ClusterStatus *s = malloc(sizeof *s);
+    Muster__ClusterStatus like = MUSTER__CLUSTER_STATUS__INIT, *s;
 
-    if (!s)
-        return NULL;
-    muster__cluster_status__init(s);
-    s->driver = c->driver;
-    s->detached = c->detached;
-    s->is_native = c->spec && ms_cluster_spec_is_native(c->spec);
-    s->workers = calloc(c->count, sizeof(Muster__WorkerStatus *));
-    if (!s->workers || set_text(&s->name, c->name) < 0)
-        return NULL;
-    for (size_t i = 0; i < c->count; i++) {
-        s->workers[i] = ms_slot_status(&c->slots[i]);
-        if (!s->workers[i])
-            return NULL;
-        s->n_workers++;
+    like.name = ms_field_text(c->name);
+    like.driver = c->driver;
+    like.detached = c->detached;
+    like.is_native = c->spec && ms_cluster_spec_is_native(c->spec);
+    if (first) {
+        like.answers = first->answers;
+        like.n_answers = first->n_answers;
     }
-    return MS_TAKE(s);
+    s = (Muster__ClusterStatus *)ms_proto_copy(&like.base);
+    for (size_t i = 0; s && i < c->count; i++)
+        if (!ms_proto_append(
+                &s->workers, &s->n_workers, ms_slot_status(&c->slots[i]))) {
+            muster__cluster_status__free_unpacked(s, NULL);
+            return NULL;
+        }
+    return s;
 }
 
 int ms_cluster_status_add_meta(Muster__ClusterStatus *s, const struct ms_cluster *c)

@@ -4,14 +4,16 @@
 
 #include "cluster/registry.h"
 
-/* All workers with what is known of them. Freed with
- * muster__cluster_status__free_unpacked(s, NULL). NULL: out of memory. */
-Muster__ClusterStatus *ms_cluster_status(const struct ms_cluster *c);
+/* All workers with what is known of them, and what rank 0 answered to its steps (NULL:
+ * nothing). Freed with muster__cluster_status__free_unpacked(s, NULL). NULL: out of memory. */
+Muster__ClusterStatus *ms_cluster_status(const struct ms_cluster *c,
+                                         const Muster__StepsDone *first);
 
 /* Its meta, too. 0 or -ENOMEM. */
 int ms_cluster_status_add_meta(Muster__ClusterStatus *s, const struct ms_cluster *c);
 
-/* The same of one worker. */
+/* One worker; the first of these borrows all from the slot. */
+void ms_slot_describe(const struct ms_slot *slot, Muster__WorkerStatus *w);
 Muster__WorkerStatus *ms_slot_status(const struct ms_slot *slot);
 
 #endif

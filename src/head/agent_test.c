@@ -1,6 +1,6 @@
 /* agent_test.c - the head with the real agent of this build ($MUSTER_CLI) */
 #include "base/cleanup.h"
-#include "head/seen.h"
+#include "head/test_events.h"
 #include "head/test_ops.h"
 #include "head/test_spec.h"
 #include "io/addr.h"
@@ -11,11 +11,11 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
-static struct seen seen;
+static struct test_events seen;
 
 static int setup(void **state)
 {
-    seen_init(&seen);
+    events_init(&seen);
     return ops_home_make(state);
 }
 
@@ -29,7 +29,7 @@ static struct ms_head *start(struct ms_error *err)
             .num_cpus = -1,
             .env = (const char *const *)environ,
             .working_dir = "/",
-            .on_exit = seen_exit,
+            .on_exit = events_exit,
             .arg = &seen,
         },
         err);
@@ -120,7 +120,7 @@ static void test_workers_live_and_die(void **state)
     }
     ms_head_op_unref(op);
     assert_int_equal(kill(pids[1], SIGKILL), 0);
-    seen_wait_exits(&seen, 1);
+    events_wait_exits(&seen, 1);
     assert_true(seen.signaled && !seen.requested);
     assert_int_equal(seen.codes[seen.exits - 1], SIGKILL);
     ops_expect(ms_head_destroy_cluster(h, "actor", MS_NS_PER_S), 0, NULL);
@@ -129,7 +129,7 @@ static void test_workers_live_and_die(void **state)
     assert_true(test_has_ended(pids[0]));
 
     ops_expect(create(h, "echo last words; exit 3", 1), 0, NULL);
-    seen_wait_exits(&seen, 3);
+    events_wait_exits(&seen, 3);
     assert_int_equal(seen.codes[seen.exits - 1], 3);
     assert_string_equal(seen.last_words, "last words");
     ms_head_stop(h, 0);
@@ -176,7 +176,7 @@ static void test_a_killed_agent_leaves_nothing(void **state)
     agent = ops_status(h, &op)->nodes[0]->agent_pid;
     ms_head_op_unref(op);
     assert_int_equal(kill(agent, SIGKILL), 0);
-    seen_wait_exits(&seen, 2);
+    events_wait_exits(&seen, 2);
     assert_int_equal(seen.codes[seen.exits - 1], -1); /* nobody saw how */
     ms_head_stop(h, 0);
     assert_true(test_has_ended(workers[0]) && test_has_ended(workers[1]));

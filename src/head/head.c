@@ -1,26 +1,26 @@
 #include "head/head.h"
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "head/clusters/place.h"
 #include "head/clusters/ports.h"
-#include "head/control.h"
+#include "head/daemon/control.h"
+#include "head/daemon/hello.h"
+#include "head/daemon/serve.h"
 #include "head/drivers/driver.h"
 #include "head/drivers/uplink.h"
 #include "head/fleet/fleet.h"
+#include "head/forked.h"
 #include "head/head_impl.h"
-#include "head/hello.h"
-#include "head/inherited.h"
-#include "head/kept.h"
 #include "head/kv/barrier.h"
 #include "head/kv/kv.h"
-#include "head/nodes/described.h"
-#include "head/nodes/lent.h"
+#include "head/nodes/child_agent.h"
+#include "head/nodes/local_nodes.h"
 #include "head/nodes/node.h"
 #include "head/nodes/orphan.h"
-#include "head/nodes/recovery.h"
-#include "head/op.h"
+#include "head/ops/op.h"
+#include "head/place/place.h"
 #include "head/rest/rest.h"
-#include "head/serve.h"
+#include "head/state/persist.h"
+#include "head/state/recovery.h"
 #include "head/stop.h"
 #include "io/node_dir.h"
 #include "io/tree.h"
@@ -76,10 +76,10 @@ static void head_destroy(struct ms_head *h)
         ms_list_each (n, &h->nodes, struct ms_node, link)
             ms_node_destroy(n);
         ms_drivers_finish(h);
-        ms_guests_finish(h);
+        ms_handshakes_finish(h);
         ms_uplink_destroy(h->uplink);
         ms_recovery_finish(h);
-        ms_head_kept_close(h);
+        ms_persist_close(h);
         ms_timer_finish(&h->stopping.timer);
         ms_watch_finish(&h->marker);
     }
@@ -91,8 +91,7 @@ static void head_destroy(struct ms_head *h)
     for (size_t i = 0; h->addresses && h->addresses[i]; i++)
         free(h->addresses[i]);
     free(h->addresses);
-    if (h->config)
-        muster__head_to_agent__free_unpacked(h->config, NULL);
+    muster__head_to_agent__free_unpacked(h->config, NULL);
     ms_registry_finish(&h->registry);
     ms_loop_destroy(h->loop);
     close_session(h);
@@ -150,7 +149,7 @@ void ms_head_forget(struct ms_head *h)
         return;
     h->forgotten = true;
     if (h->marker_fd >= 0)
-        ms_inherited_close(h->marker_fd);
+        ms_forked_close(h->marker_fd);
     h->marker_fd = -1;
     ms_fd_close(&h->lock_fd);
 }
@@ -195,15 +194,15 @@ struct ms_head *ms_head_create(const struct ms_head_options *o)
     ms_list_init(&h->creating);
     ms_list_init(&h->waiting.for_nodes);
     ms_list_init(&h->waiting.for_deaths);
-    ms_list_init(&h->seeking);
+    ms_list_init(&h->successor_waits);
     ms_list_init(&h->status.watching);
     ms_list_init(&h->kv.waiting);
     ms_list_init(&h->barriers);
     ms_list_init(&h->nodes);
     ms_list_init(&h->ports);
-    ms_list_init(&h->guests);
+    ms_list_init(&h->handshakes);
     ms_list_init(&h->recovery.expected);
-    ms_list_init(&h->kept.groups);
+    ms_list_init(&h->persist.groups);
     ms_map_init(&h->drivers);
     h->link_grace_ns = MS_LINK_GRACE_NS;
     h->head_grace_ns = MS_HEAD_GRACE_NS;
@@ -280,15 +279,15 @@ static int open_marker(struct ms_head *h)
 static int
 add_nodes(struct ms_head *h, const struct ms_head_options *o, struct ms_error *err)
 {
-    struct ms_described d;
-    int rc = ms_described_init(&d, o, h->node, err);
+    struct ms_local_nodes d;
+    int rc = ms_local_nodes_init(&d, o, h->node, err);
 
     for (size_t i = 0; rc == 0 && !o->lender && i < d.count; i++)
-        if (ms_lent_init(h, o, ms_described_config(&d, i, &h->session, o)) < 0)
+        if (ms_child_agent_init(h, o, ms_local_nodes_config(&d, i, &h->session, o)) < 0)
             rc = ms_error_set(err, -ENOMEM, "cannot make the head: out of memory");
     if (rc == 0)
-        h->config = ms_described_config(&d, 0, &h->session, o);
-    ms_described_finish(&d);
+        h->config = ms_local_nodes_config(&d, 0, &h->session, o);
+    ms_local_nodes_finish(&d);
     return rc;
 }
 
@@ -308,8 +307,8 @@ static int
 open_fleet(struct ms_head *h, const struct ms_head_options *o, struct ms_error *err)
 {
     struct ms_head_lender lender = *o->lender;
-    struct ms_described d;
-    int rc = ms_described_init(&d, o, h->node, err);
+    struct ms_local_nodes d;
+    int rc = ms_local_nodes_init(&d, o, h->node, err);
 
     if (rc < 0)
         return rc;
@@ -317,7 +316,7 @@ open_fleet(struct ms_head *h, const struct ms_head_options *o, struct ms_error *
     lender.nodes = (const Muster__NodeShape *const *)d.shapes;
     lender.node_count = d.count;
     rc = ms_fleet_open(h, &lender, err);
-    ms_described_finish(&d);
+    ms_local_nodes_finish(&d);
     return rc;
 }
 
@@ -370,7 +369,7 @@ static int start_agents(struct ms_head *h, struct ms_error *err)
 
     if (!op)
         return ms_error_sys(err, -ENOMEM, "cannot start the agent");
-    op->run = ms_lent_run;
+    op->run = ms_child_agent_run;
     ms_head_op_submit(op);
     ms_head_op_wait(op, MS_NEVER);
     rc = ms_head_op_result(op, err);

@@ -12,7 +12,7 @@
  * that runs elsewhere: requests travel there, what happens to workers comes back.
  * ms_head_serve makes that head: it has no agent of its own, agents and drivers dial.
  *
- * The head is a guest in the driver's process: it handles no signal, prints nothing,
+ * The head lives in the driver's process: it handles no signal, prints nothing,
  * never exits, and waits for no child but its agent.
  */
 #ifndef MS_HEAD_HEAD_H

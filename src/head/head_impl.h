@@ -3,21 +3,19 @@
  * head.c makes it and ends it. Every folder has its headers, which say what it does for
  * the others; a file includes those and this one, to reach the state that they share:
  *
+ *   ops/       operations: what can be asked (verbs.h), asking, answers, waiting
  *   nodes/     machines and their agents
  *   drivers/   programs that have joined this head, or this head another one
- *   clusters/  clusters from creation to end, placement, ports
+ *   clusters/  clusters from creation to end, ports
+ *   place/     the resource manager: placement groups, places of clusters
  *   kv/        the key-value store, barriers
  *   fleet/     nodes that an orchestrator lends
+ *   state/     what a daemon keeps on disk, and what it learns again after a crash
+ *   daemon/    a head that others dial: its socket, and who says hello there
  *   rest/      HTTP
  *
- * and beside this file:
- *
- *   op.h       operations              verbs.h    all that can be asked: one table
- *   answer.h   what answers            request.h  from a message to who carries it out
- *   waiting.h  what is not known yet   hello.h    who dials, and what it is told
- *   status.h   what there is           control.h  head.sock, for tools
- *   kept.h     what outlives the head  stop.h     the orderly end
- *   serve.h    a daemon
+ * and beside this file status.h (what there is), stop.h (the orderly end) and forked.h (in a
+ * forked child).
  *
  * All of the state belongs to the head's thread, but `ops` (guarded by `lock`), what
  * place.h guards itself, and what is constant after the start.
@@ -28,15 +26,15 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "cluster/registry.h"
-#include "head/clusters/place.h"
 #include "head/head.h"
-#include "head/kept.h"
 #include "head/kv/kv_ask.h"
 #include "head/nodes/orphan.h"
-#include "head/nodes/recovery.h"
+#include "head/ops/waiting.h"
+#include "head/place/place.h"
+#include "head/state/persist.h"
+#include "head/state/recovery.h"
 #include "head/status.h"
 #include "head/stop.h"
-#include "head/waiting.h"
 #include "io/loop.h"
 
 #include <pthread.h>
@@ -92,23 +90,23 @@ struct ms_head {
 
     /* clusters/ */
     struct ms_registry registry;
-    struct ms_place_desk place;
+    struct ms_place place;
     struct ms_list ports;
-    struct ms_list destroying; /* operations that destroy */
-    struct ms_list bringups;   /* of operations that start workers */
-    struct ms_list creating;   /* operations that wait for room, in order */
-    struct ms_list seeking;    /* operations that ask who has a worker's place */
-    _Atomic uint64_t changes;  /* of any cluster; any thread */
+    struct ms_list destroying;      /* operations that destroy */
+    struct ms_list bringups;        /* of operations that start workers */
+    struct ms_list creating;        /* operations that wait for room, in order */
+    struct ms_list successor_waits; /* operations that ask who has a worker's place */
+    _Atomic uint64_t changes;       /* of any cluster; any thread */
 
     struct ms_head_kv kv;
     struct ms_list barriers;
     struct ms_fleet *fleet; /* NULL: nobody lends us nodes */
     struct ms_rest *rest;   /* NULL: no HTTP */
 
-    struct ms_list guests; /* hello.c: have not yet said who they are */
+    struct ms_list handshakes; /* daemon/hello.c: who has not yet said who it is */
     struct ms_head_waiting waiting;
     struct ms_head_status status;
-    struct ms_head_kept kept;
+    struct ms_persist persist;
     struct ms_server *control;
 
     struct ms_head_op *stop_op; /* NULL: not stopping */

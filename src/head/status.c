@@ -1,125 +1,70 @@
+/* status.c - the Status message, and who waits for another one */
 #include "cluster/status.h"
-#include "base/cleanup.h"
 #include "base/limits.h"
+#include "base/proto.h"
 #include "head/clusters/clusters.h"
-#include "head/clusters/place.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
-#include "head/op.h"
+#include "head/ops/op.h"
+#include "head/ops/waiting.h"
+#include "head/place/place.h"
 #include "head/rest/rest.h"
 #include "head/status.h"
 #include "head/version.h"
-#include "head/waiting.h"
-#include "resource/shape.h"
 
 #include <errno.h>
 #include <string.h>
 
-static void cleanup_status(Muster__Status **s)
-{
-    muster__status__free_unpacked(*s, NULL);
-}
-
-static void cleanup_node(Muster__NodeStatus **n)
-{
-    muster__node_status__free_unpacked(*n, NULL);
-}
-
-/* On failure the field keeps the message's own empty text. */
-static bool set_text(char **field, const char *text)
-{
-    char *copy = strdup(text);
-
-    if (copy)
-        *field = copy;
-    return copy;
-}
-
-static bool copy_texts(char ***out, size_t *count, char *const *texts, size_t n)
-{
-    *out = n ? calloc(n, sizeof(char *)) : NULL;
-    if (n && !*out)
-        return false;
-    for (; *count < n; (*count)++) {
-        (*out)[*count] = strdup(texts[*count]);
-        if (!(*out)[*count])
-            return false;
-    }
-    return true;
-}
-
-/* What its agent has said of it. */
-static bool add_ready(Muster__NodeStatus *s, const Muster__AgentReady *r)
-{
-    static const Muster__NodeShape unknown = MUSTER__NODE_SHAPE__INIT;
-    const Muster__NodeShape *has = r->shape ? r->shape : &unknown;
-
-    s->memory = has->memory;
-    s->gpus = (uint32_t)has->n_devices;
-    s->shape = ms_shape_copy(has);
-    return s->shape && set_text(&s->host_id, r->host_id) &&
-           set_text(&s->session_dir, r->session_dir) &&
-           copy_texts(&s->labels, &s->n_labels, has->labels, has->n_labels) &&
-           copy_texts(&s->addresses, &s->n_addresses, r->addresses, r->n_addresses);
-}
-
 Muster__NodeStatus *ms_node_status(const struct ms_node *n)
 {
-    MS_CLEANUP(cleanup_node) Muster__NodeStatus *s = malloc(sizeof *s);
+    const Muster__AgentReady *r = n->ready;
+    Muster__NodeStatus s = MUSTER__NODE_STATUS__INIT;
 
-    if (!s)
-        return NULL;
-    muster__node_status__init(s);
-    s->agent_pid = n->pid;
-    s->cpus = n->cpus;
-    s->alive = n->state == MS_NODE_READY || n->state == MS_NODE_AWAY;
-    s->suspect = n->suspect;
-    if (!set_text(&s->name, n->name) || (n->ready && !add_ready(s, n->ready)) ||
-        (n->gone && !set_text(&s->detail, n->gone)))
-        return NULL;
-    return MS_TAKE(s);
-}
-
-static size_t list_count(const struct ms_list *l)
-{
-    size_t count = 0;
-
-    for (const struct ms_list *at = l->next; at != l; at = at->next)
-        count++;
-    return count;
-}
-
-static bool add_nodes(Muster__Status *s, const struct ms_head *h)
-{
-    s->nodes = calloc(list_count(&h->nodes) + 1, sizeof(Muster__NodeStatus *));
-    if (!s->nodes)
-        return false;
-    ms_list_each (n, &h->nodes, struct ms_node, link) {
-        s->nodes[s->n_nodes] = ms_node_status(n);
-        if (!s->nodes[s->n_nodes])
-            return false;
-        s->n_nodes++;
+    s.name = ms_field_text(n->name);
+    s.agent_pid = n->pid;
+    s.cpus = n->cpus;
+    s.alive = n->state == MS_NODE_READY || n->state == MS_NODE_AWAY;
+    s.suspect = n->suspect;
+    s.detail = ms_field_text(n->gone);
+    if (r) { /* what its agent has said of it */
+        s.shape = r->shape;
+        s.host_id = r->host_id;
+        s.session_dir = r->session_dir;
+        s.addresses = r->addresses;
+        s.n_addresses = r->n_addresses;
     }
+    if (s.shape) {
+        s.memory = s.shape->memory;
+        s.gpus = (uint32_t)s.shape->n_devices;
+        s.labels = s.shape->labels;
+        s.n_labels = s.shape->n_labels;
+    }
+    return (Muster__NodeStatus *)ms_proto_copy(&s.base);
+}
+
+bool ms_nodes_add_status(const struct ms_head *h,
+                         Muster__NodeStatus ***list,
+                         size_t *count)
+{
+    ms_list_each (n, &h->nodes, struct ms_node, link)
+        if (!ms_proto_append(list, count, ms_node_status(n)))
+            return false;
     return true;
 }
 
 static Muster__DriverStatus *driver_status(const struct ms_driver *d)
 {
-    Muster__DriverStatus *s = malloc(sizeof *s);
+    Muster__DriverStatus s = MUSTER__DRIVER_STATUS__INIT;
 
-    if (!s)
-        return NULL;
-    muster__driver_status__init(s);
-    s->driver = d->id;
-    s->suspect = d->suspect || d->state == MS_DRIVER_EXPECTED;
-    if (!d->hello)
-        return s;
-    s->pid = d->hello->pid;
-    if (set_text(&s->host, d->hello->host) && set_text(&s->script, d->hello->script))
-        return s;
-    muster__driver_status__free_unpacked(s, NULL);
-    return NULL;
+    s.driver = d->id;
+    s.suspect = d->suspect || d->state == MS_DRIVER_EXPECTED;
+    if (d->hello) {
+        s.pid = d->hello->pid;
+        s.host = d->hello->host;
+        s.script = d->hello->script;
+    }
+    return (Muster__DriverStatus *)ms_proto_copy(&s.base);
 }
 
 static bool add_drivers(Muster__Status *s, const struct ms_head *h)
@@ -127,63 +72,41 @@ static bool add_drivers(Muster__Status *s, const struct ms_head *h)
     const struct ms_driver *d;
     size_t at = 0;
 
-    s->drivers = calloc(h->drivers.count + 1, sizeof(Muster__DriverStatus *));
-    if (!s->drivers)
-        return false;
-    while ((d = ms_map_next(&h->drivers, &at))) {
-        if (ms_driver_worker(d))
-            continue;
-        s->drivers[s->n_drivers] = driver_status(d);
-        if (!s->drivers[s->n_drivers])
+    while ((d = ms_map_next(&h->drivers, &at)))
+        if (!ms_driver_worker(d) &&
+            !ms_proto_append(&s->drivers, &s->n_drivers, driver_status(d)))
             return false;
-        s->n_drivers++;
-    }
     return true;
 }
 
 static bool add_clusters(Muster__Status *s, const struct ms_head *h)
 {
-    s->clusters =
-        calloc(list_count(&h->registry.clusters) + 1, sizeof(Muster__ClusterStatus *));
-    if (!s->clusters)
-        return false;
-    ms_list_each (c, &h->registry.clusters, struct ms_cluster, link) {
-        s->clusters[s->n_clusters] = ms_cluster_status(c);
-        if (!s->clusters[s->n_clusters])
+    ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
+        if (!ms_proto_append(&s->clusters, &s->n_clusters, ms_cluster_status(c, NULL)))
             return false;
-        s->n_clusters++;
-    }
     return ms_creations_add_status(h, s);
-}
-
-static bool add_addresses(Muster__Status *s, const struct ms_head *h)
-{
-    size_t count = 0;
-
-    while (h->addresses && h->addresses[count])
-        count++;
-    return copy_texts(&s->addresses, &s->n_addresses, h->addresses, count);
 }
 
 Muster__Status *ms_head_status_message(struct ms_head *h)
 {
-    MS_CLEANUP(cleanup_status) Muster__Status *s = malloc(sizeof *s);
+    Muster__Status like = MUSTER__STATUS__INIT, *s;
 
-    if (!s)
-        return NULL;
-    muster__status__init(s);
-    s->driver_pid = h->session.driver_pid;
-    s->is_daemon = h->is_daemon;
-    s->change = h->status.change;
-    s->uptime_ns = (uint64_t)(ms_now_ns() - h->started_ns);
-    if (!set_text(&s->session, h->session.name) ||
-        !set_text(&s->session_dir, h->session.dir) ||
-        !set_text(&s->version, MS_VERSION) ||
-        !set_text(&s->http_address, ms_rest_address(h->rest)) || !add_nodes(s, h) ||
-        !add_clusters(s, h) || !ms_place_add_groups(h, s) || !add_drivers(s, h) ||
-        !add_addresses(s, h))
-        return NULL;
-    return MS_TAKE(s);
+    like.driver_pid = h->session.driver_pid;
+    like.is_daemon = h->is_daemon;
+    like.change = h->status.change;
+    like.uptime_ns = (uint64_t)(ms_now_ns() - h->started_ns);
+    like.session = h->session.name;
+    like.session_dir = h->session.dir;
+    like.version = ms_field_text(MS_VERSION);
+    like.http_address = ms_field_text(ms_rest_address(h->rest));
+    like.addresses = h->addresses;
+    like.n_addresses = ms_field_count((const char *const *)h->addresses);
+    s = (Muster__Status *)ms_proto_copy(&like.base);
+    if (s && ms_nodes_add_status(h, &s->nodes, &s->n_nodes) && add_clusters(s, h) &&
+        ms_place_add_groups(h, s) && add_drivers(s, h))
+        return s;
+    muster__status__free_unpacked(s, NULL);
+    return NULL;
 }
 
 /* ---- who asks, and waits for another one ------------------------------------------- */
@@ -192,10 +115,7 @@ static void answer(struct ms_head_op *op)
 {
     Muster__Status *s = ms_head_status_message(op->head);
 
-    if (s)
-        ms_head_op_succeed(op, &s->base);
-    else
-        ms_head_op_fail(op, -ENOMEM, "out of memory");
+    ms_head_op_answer(op, s ? &s->base : NULL);
 }
 
 static void on_late(void *arg)
@@ -209,13 +129,13 @@ static bool hold(struct ms_head_op *op)
     const Muster__StatusRequest *asked = op->wanted->status;
     struct ms_head *h = op->head;
 
-    if (asked->wait_ns == 0 || asked->seen != h->status.change ||
-        ms_timer_init(&op->deadline, h->loop, on_late, op) < 0)
+    int64_t wait_ns =
+        asked->wait_ns < MS_HOLD_MAX_NS ? (int64_t)asked->wait_ns : MS_HOLD_MAX_NS;
+
+    if (wait_ns == 0 || asked->seen != h->status.change ||
+        ms_head_op_set_deadline(op, on_late, wait_ns) < 0)
         return false;
     ms_list_add_tail(&h->status.watching, &op->wait_link);
-    ms_timer_set(&op->deadline,
-                 asked->wait_ns < MS_HOLD_MAX_NS ? (int64_t)asked->wait_ns
-                                                 : MS_HOLD_MAX_NS);
     return true;
 }
 

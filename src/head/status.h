@@ -10,6 +10,7 @@
 #include "base/list.h"
 #include "proto/muster.pb-c.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct ms_head;
@@ -24,6 +25,10 @@ struct ms_head_status {
 /* The caller's; NULL: out of memory. */
 Muster__Status *ms_head_status_message(struct ms_head *h);
 Muster__NodeStatus *ms_node_status(const struct ms_node *n);
+/* Of all nodes, behind what is in the list of a message. False: out of memory. */
+bool ms_nodes_add_status(const struct ms_head *h,
+                         Muster__NodeStatus ***list,
+                         size_t *count);
 
 /* `run` of a request */
 void ms_head_status_run(struct ms_head_op *op);

@@ -3,10 +3,10 @@
 #include "head/drivers/driver.h"
 #include "head/fleet/fleet.h"
 #include "head/head_impl.h"
-#include "head/nodes/lent.h"
+#include "head/nodes/child_agent.h"
 #include "head/nodes/node.h"
 #include "head/nodes/orphan.h"
-#include "head/op.h"
+#include "head/ops/op.h"
 
 #include <errno.h>
 
@@ -34,21 +34,19 @@ static void done(struct ms_head *h)
 static void tell_agents(struct ms_head *h)
 {
     Muster__AgentStop stop = MUSTER__AGENT_STOP__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
 
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_SHUTDOWN;
-    m.shutdown = &stop;
     h->stopping.sent = true;
     ms_list_each (n, &h->nodes, struct ms_node, link)
-        if (ms_node_tell(n, &m) == -ENOMEM && n->lent)
-            ms_lent_hang_up(n->lent); /* which means the same to it */
+        if (ms_node_tell(n, MUSTER__HEAD_TO_AGENT__BODY_SHUTDOWN, &stop) == -ENOMEM &&
+            n->child)
+            ms_child_agent_hang_up(n->child); /* which means the same to it */
 }
 
 static void kill_agents(struct ms_head *h, bool only_unready)
 {
     ms_list_each (n, &h->nodes, struct ms_node, link)
-        if (n->lent && (!only_unready || n->state == MS_NODE_STARTING))
-            ms_lent_kill(n->lent);
+        if (n->child && (!only_unready || n->state == MS_NODE_STARTING))
+            ms_child_agent_kill(n->child);
 }
 
 /* One that is away is not waited for: it ends itself when nobody answers. */

@@ -6,11 +6,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-struct seen local_seen;
+struct test_events local_events;
 
 int local_setup(void **state)
 {
-    seen_init(&local_seen);
+    events_init(&local_events);
     return ops_home_make(state);
 }
 
@@ -33,9 +33,9 @@ struct ms_head *local_start_with(const char *path,
             .python = python,
             .env = env,
             .timeout_ns = timeout_ns,
-            .on_exit = seen_exit,
-            .on_agent_lost = seen_lost,
-            .arg = &local_seen,
+            .on_exit = events_exit,
+            .on_agent_lost = events_lost,
+            .arg = &local_events,
         },
         err);
 }

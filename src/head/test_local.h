@@ -6,13 +6,13 @@
 #ifndef MS_HEAD_TEST_LOCAL_H
 #define MS_HEAD_TEST_LOCAL_H
 
-#include "head/seen.h"
+#include "head/test_events.h"
 #include "head/test_ops.h"
 #include "head/test_spec.h"
 
 #include <sys/types.h>
 
-extern struct seen local_seen; /* what the head told us */
+extern struct test_events local_events; /* what the head told us */
 
 /* A home, and nothing seen yet. Its teardown is ops_home_remove. */
 int local_setup(void **state);

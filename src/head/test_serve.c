@@ -77,7 +77,7 @@ struct far_agent *serve_agent(const char *node)
     return a;
 }
 
-struct ms_head *serve_join_at(struct seen *s, const char *at)
+struct ms_head *serve_join_at(struct test_events *s, const char *at)
 {
     const char *const python[] = {"python3", NULL};
     struct ms_error err = {0};
@@ -86,9 +86,9 @@ struct ms_head *serve_join_at(struct seen *s, const char *at)
             .python = python,
             .script = "train.py",
             .log_to_driver = true,
-            .on_exit = seen_exit,
-            .on_log = seen_log,
-            .on_agent_lost = seen_lost,
+            .on_exit = events_exit,
+            .on_log = events_log,
+            .on_agent_lost = events_lost,
             .arg = s,
         },
         &(struct ms_head_address){.addresses = at, .secret = serve_secret()},
@@ -99,7 +99,7 @@ struct ms_head *serve_join_at(struct seen *s, const char *at)
     return h;
 }
 
-struct ms_head *serve_join(struct seen *s)
+struct ms_head *serve_join(struct test_events *s)
 {
     return serve_join_at(s, serve_address);
 }

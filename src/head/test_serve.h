@@ -6,7 +6,7 @@
 #define MS_HEAD_TEST_SERVE_H
 
 #include "head/nodes/far_agent.h"
-#include "head/seen.h"
+#include "head/test_events.h"
 #include "head/test_ops.h"
 #include "head/test_spec.h"
 
@@ -30,8 +30,8 @@ size_t serve_count(void);
 struct far_agent *serve_agent(const char *node);
 
 /* A driver; what it is told goes to `s`. */
-struct ms_head *serve_join(struct seen *s);
-struct ms_head *serve_join_at(struct seen *s, const char *address);
+struct ms_head *serve_join(struct test_events *s);
+struct ms_head *serve_join_at(struct test_events *s, const char *address);
 
 /* A cluster of two, on nodes "a" and "b" with devices 2 and 3 of each. */
 void serve_spec(struct spec *s, const char *name);

@@ -1,3 +1,4 @@
+/* pages.c - maps of the arena, and huge pages behind them */
 #include "store/pages.h"
 
 #include "store/server/space.h"

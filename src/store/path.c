@@ -1,3 +1,4 @@
+/* path.c - where the store of a node is found */
 #include "store/path.h"
 
 #include <stdint.h>

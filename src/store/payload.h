@@ -1,7 +1,7 @@
 /* payload.h - the path of a big payload, and the sizes at which it forks
  *
  * 1. Python pickles the value; buffers of MS_PAYLOAD_BUFFER_MIN bytes and more come out of
- *    band, smaller ones are in the pickle (python/muster/_serialize.py).
+ *    band, smaller ones are in the pickle (python/muster/_data/serialize.py).
  * 2. Columns of MS_PAYLOAD_ARRAY_MIN bytes and more become objects of their own, which can be
  *    divided and passed on unread (piece.c). If the pickle and all other buffers have
  *    MS_PAYLOAD_MIN bytes or more, they become one object; pickles of up to

@@ -1,4 +1,4 @@
-/* slice.c - the numbers of slices */
+/* slice.c - the numbers of objects and slices */
 #include "store/slice.h"
 
 #define IS_SLICE (UINT64_C(1) << 63)
@@ -22,4 +22,11 @@ uint64_t ms_slice_id(uint64_t of, uint64_t offset, uint64_t len)
 bool ms_slice_is(uint64_t id)
 {
     return id & IS_SLICE;
+}
+
+uint64_t ms_object_key(uint64_t node, uint64_t id)
+{
+    uint64_t key = node ^ (id * UINT64_C(0x9E3779B97F4A7C15));
+
+    return key ? key : 1;
 }

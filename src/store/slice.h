@@ -1,4 +1,6 @@
-/* slice.h - a range of another node's object, as an object of its own
+/* slice.h - the numbers of objects: of whole ones, and of slices of them
+ *
+ * A slice is a range of another node's object, as an object of its own.
  *
  * A node that needs a few rows of a large column fetches those alone. It names the range
  * like an object, by a number that follows from the range, and asks for that; the origin
@@ -19,5 +21,9 @@
 /* Of [offset, offset + len) of object `of`. */
 uint64_t ms_slice_id(uint64_t of, uint64_t offset, uint64_t len);
 bool ms_slice_is(uint64_t id);
+
+/* The key of an object in a map: numbers of one node are 1, 2, 3, ...; those of nodes are
+ * random. Never 0. */
+uint64_t ms_object_key(uint64_t node, uint64_t id);
 
 #endif

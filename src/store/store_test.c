@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/limits.h"
+#include "store/client/state.h"
 #include "store/server/state.h"
 
 #include <errno.h>
@@ -72,7 +73,7 @@ static void test_what_is_gone_is_an_error(void **unused)
     name.address_len = 0;
     assert_int_equal(ms_store_client_attach(b, &name, 1, false, &out, &err), -ENOENT);
     assert_non_null(strstr(err.text, "gone"));
-    assert_null(ms_store_client_find(b, name.node, name.id));
+    assert_int_equal(b->held.count, 0);
     ms_store_client_close(a);
     ms_store_client_close(b);
     rig_stop(&r);
@@ -168,19 +169,20 @@ static void test_full_and_none(void **unused)
 
 /* ---- the order of messages --------------------------------------------------------- */
 
-/* The store does nothing until another message of this guest has come. */
+/* The store does nothing until another message of this holder has come. */
 struct pause {
     struct rig *r;
-    uint64_t guest;
+    uint64_t holder;
     sem_t begun, sent;
 };
 
-static int unread(struct rig *r, uint64_t guest)
+static int unread(struct rig *r, uint64_t holder)
 {
     int bytes = 0;
 
-    return ioctl(ms_store_conn_find(r->store, guest)->fd, FIONREAD, &bytes) < 0 ? -1
-                                                                                : bytes;
+    return ioctl(ms_store_conn_find(r->store, holder)->fd, FIONREAD, &bytes) < 0
+               ? -1
+               : bytes;
 }
 
 static void on_pause(void *arg)
@@ -191,9 +193,9 @@ static void on_pause(void *arg)
 
     sem_post(&p->begun);
     sem_wait(&p->sent);
-    before = unread(p->r, p->guest);
+    before = unread(p->r, p->holder);
     sem_post(&p->begun);
-    while (unread(p->r, p->guest) == before && ms_now_ns() < until_ns)
+    while (unread(p->r, p->holder) == before && ms_now_ns() < until_ns)
         sched_yield();
 }
 
@@ -211,7 +213,7 @@ static void test_what_was_let_go_of_is_room(void **unused)
     b = rig_enter(&r, 2);
     big = rig_make(a, 3 * MIB);
     small = rig_make(b, 1);
-    p = (struct pause){.r = &r, .guest = 2};
+    p = (struct pause){.r = &r, .holder = 2};
     assert_int_equal(sem_init(&p.begun, 0, 0) | sem_init(&p.sent, 0, 0), 0);
     assert_int_equal(ms_loop_post(r.loop, on_pause, &p), 0);
     sem_wait(&p.begun);

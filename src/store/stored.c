@@ -1,3 +1,4 @@
+/* stored.c - the message that names stored objects: read, checked, written */
 #include "store/stored.h"
 
 #include "base/limits.h"
@@ -177,12 +178,6 @@ static void put32(uint8_t *at, uint32_t v)
     memcpy(at, &v, sizeof v);
 }
 
-void ms_stored_set_caller(uint8_t *body, uint64_t holder, uint64_t node)
-{
-    put64(body, holder);
-    put64(body + 8, node);
-}
-
 static uint8_t *write_name(uint8_t *p, const struct ms_stored_name *n)
 {
     put64(p, n->node);
@@ -215,7 +210,8 @@ int ms_stored_encode(struct ms_buf *out,
     p = out->data + out->len;
     memset(p, 0, len);
     out->len += len;
-    ms_stored_set_caller(p, holder, node);
+    put64(p, holder);
+    put64(p + 8, node);
     put32(p + 16, (uint32_t)name_count);
     put32(p + 20, (uint32_t)part_count);
     put32(p + 24, (uint32_t)names_len);

@@ -12,7 +12,7 @@
  *     the parts that are inline, each at a multiple of 16
  *
  * Every object that the payload refers to is named, also those of references inside the
- * pickle: whoever carries it knows what to hold. All numbers are little-endian. Pure.
+ * pickle, so that the carrier knows what to hold. All numbers are little-endian. Pure.
  */
 #ifndef MS_STORE_STORED_H
 #define MS_STORE_STORED_H
@@ -86,8 +86,5 @@ int ms_stored_encode(struct ms_buf *out,
                      const struct ms_stored_part *parts,
                      size_t part_count,
                      int64_t now_ns);
-
-/* In a body: to whom the answer may be granted. */
-void ms_stored_set_caller(uint8_t *body, uint64_t holder, uint64_t node);
 
 #endif

@@ -106,3 +106,23 @@ def test_there_is_no_ray(tmp_path: Path) -> None:
     )
     assert done.returncode == 1 and "ray[default]" in done.stderr, done
     assert done.stdout == ""
+
+
+def test_what_ray_does_not_have(tmp_path: Path, env: dict[str, str]) -> None:
+    """One sentence with what was asked for and what there is, and the exit code for it."""
+    (tmp_path / "job.yaml").write_text(
+        "nodes: [{name: n0, cpus: 1000}]\ndriver: [echo, never]\ntimeout: 15\n"
+    )
+    done = subprocess.run(
+        [CLI, "run", "--on", "ray", "--address", "local", "job.yaml"],
+        cwd=tmp_path,
+        env=os.environ | env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=4 * SLOW_S,
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == 6, done
+    assert "asked for 1 x {1000 CPU}" in said and "free: " in said
+    assert "Traceback" not in said and "never" not in said

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-REMOTE_MIN = 64 << 10  # bytes: less travels in the message, or with all that is small
-STORED_MIN = 2048  # bytes: the same of what lies in the store already
-MATES_MAX = 64 << 20  # bytes of objects that are mapped with the first of them
+REMOTE_MIN = _core.PAYLOAD_ARRAY_MIN  # less travels in the message
+STORED_MIN = _core.PAYLOAD_BUFFER_MIN  # the same of what lies in the store already
+MATES_MAX = _core.PAYLOAD_MATES_MAX  # of objects that are mapped with the first of them
 
 
 def can_refer() -> bool:

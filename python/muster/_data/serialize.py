@@ -14,6 +14,7 @@ from _pickle import PickleBuffer
 from _pickle import dumps as plain_dumps
 from _pickle import loads as plain_loads
 
+from muster._core import PAYLOAD_BUFFER_MIN as BUFFER_MIN
 from muster._core import Held
 from muster._data.store import collecting, resolve_arguments
 from muster.errors import (
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 PROTOCOL = 5
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
-BUFFER_MIN = 2048  # bytes: smaller ones are copied into the pickle
 STEPS_MAX = 2000  # attempts to find the part that cannot be pickled
 DEPTH_MAX = 16
 

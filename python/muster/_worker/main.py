@@ -19,6 +19,9 @@ import sys
 import threading
 import traceback
 import types
+from _signal import (  # type: ignore[import-not-found]
+    signal as set_signal,  # without its enums
+)
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from muster import _core
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 DEFAULT_CONCURRENCY = 1000
+_SIGTERM = int(signal.SIGTERM)
 
 
 class _NoSuchEngine(LookupError):
@@ -330,19 +334,23 @@ def ignore_interrupts() -> None:
 def _prepare(worker: Worker) -> None:
     """Signals, stacks, and what forked children must not keep."""
     host = worker.host
-    for entry in reversed(package.usable_paths(host.sys_path)):
-        if entry not in sys.path:
-            sys.path.insert(0, entry)
     signum, fd = host.stack
     faulthandler.register(signum, file=fd, all_threads=True, chain=True)
     hide_dropped(host)
-    signal.signal(signal.SIGTERM, worker.on_terminate)
+    set_signal(_SIGTERM, worker.on_terminate)
     signal.set_wakeup_fd(host.wake_fd, warn_on_full_buffer=False)
     os.register_at_fork(
         before=worker.before_fork,
         after_in_parent=worker.after_fork,
         after_in_child=worker.after_fork_in_child,
     )
+
+
+def _take_path(host: _core.Host) -> None:
+    """Look for modules where the driver does."""
+    for entry in reversed(package.usable_paths(host.sys_path)):
+        if entry not in sys.path:
+            sys.path.insert(0, entry)
 
 
 def _serve(worker: Worker) -> None:
@@ -355,14 +363,20 @@ def _serve(worker: Worker) -> None:
     serve_async(worker)
 
 
-def run(control_fd: int, listen_fd: int, listen_tcp_fd: int) -> NoReturn:
-    """The life of a worker; a zygote calls it in the process that it has forked."""
+def run(
+    control_fd: int, listen_fd: int, listen_tcp_fd: int, *, is_forked: bool = True
+) -> NoReturn:
+    """The life of a worker. A zygote calls it in the process that it has forked, which has
+    the driver's module path already. Until the first answer every page of shared memory
+    that is touched is copied, so little is done here."""
     code = 1
     steps: tuple[Callable[[], object], ...] = (atexit._run_exitfuncs,)
     try:
         worker = Worker(control_fd, listen_fd, listen_tcp_fd)
         try:
             _prepare(worker)
+            if not is_forked:
+                _take_path(worker.host)
             package.enter(os.environ)
             _serve(worker)
             code = 0
@@ -388,4 +402,4 @@ def main_exec() -> NoReturn:
     control_fd = int(os.environ.pop("MUSTER_CONTROL_FD"))
     listen_fd = int(os.environ.pop("MUSTER_LISTEN_FD"))
     listen_tcp_fd = int(os.environ.pop("MUSTER_LISTEN_TCP_FD"))
-    run(control_fd, listen_fd, listen_tcp_fd)
+    run(control_fd, listen_fd, listen_tcp_fd, is_forked=False)

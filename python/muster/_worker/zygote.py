@@ -101,10 +101,11 @@ def _run_worker(fd: int, request: tuple[Any, ...]) -> NoReturn:
     try:
         _core.zygote_child(fd)
         _, _, env, fds = request
-        environ = os.environ
+        environ = os.environb
         for entry in env:
-            name, _, value = entry.partition("=")
-            environ[name] = value
+            name, _, value = os.fsencode(entry).partition(b"=")
+            if environ.get(name) != value:  # most are the zygote's own
+                environ[name] = value
         gc.enable()
         numpy_random = sys.modules.get("numpy.random")  # random does it by itself
         if numpy_random is not None:

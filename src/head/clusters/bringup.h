@@ -1,7 +1,8 @@
 /* bringup.h - starting ranks of a cluster and having them do their steps
  *
- * One way for all beginnings: of a new cluster, of ranks that are restarted, of those that a
- * larger cluster has more. The slots of these ranks have fresh uids and their places.
+ * Used for the ranks of a new cluster, for ranks that are restarted, and for those that a
+ * larger cluster has more: the changing slots of op->cluster, which have fresh uids and their
+ * places.
  *
  *   START    each node starts its processes; those of other clusters beside which they run
  *   HELPERS  processes on the further nodes of ranks that are wider than one
@@ -10,41 +11,50 @@
  * All or none: if one fails, dies or takes too long, all of these ranks end. A failure is
  * reported with those of other ranks that come soon after it.
  *
- * An operation has one bring-up at a time; its slots are `is_changing` and its cluster is
- * `is_busy` meanwhile. The head's thread.
+ * An operation has one bring-up at a time. The head's thread.
  */
 #ifndef MS_HEAD_CLUSTERS_BRINGUP_H
 #define MS_HEAD_CLUSTERS_BRINGUP_H
 
 #include "base/error.h"
+#include "base/list.h"
 #include "cluster/registry.h"
 
 struct ms_head;
 struct ms_head_op;
-struct ms_bringup;
 
-struct ms_bringup_options {
-    const uint32_t *ranks; /* of op->cluster; copied */
-    size_t count;
-    int64_t step_timeout_ns; /* 0: as the spec says */
-    /* Once, perhaps before ms_bringup_begin returns: all are there (op->why.code is 0), or
-     * none of these ranks lives any more. */
+enum ms_bringup_phase {
+    MS_BRINGUP_START,
+    MS_BRINGUP_HELPERS,
+    MS_BRINGUP_STEPS,
+    MS_BRINGUP_FAILING,
+    MS_BRINGUP_ENDING
+};
+
+struct ms_bringup {
+    struct ms_list link; /* head->bringups, while it is under way */
+    enum ms_bringup_phase phase;
+    size_t open; /* ranks whose steps are not done */
+    int64_t step_timeout_ns;
+    Muster__StepsDone
+        *first; /* what rank 0 answered to its steps; NULL: not among them */
     void (*done)(struct ms_head_op *op);
 };
 
-void ms_bringup_begin(struct ms_head_op *op, const struct ms_bringup_options *o);
+/* Begin; step_timeout_ns 0: as the spec says. `done` is called once, perhaps before this
+ * returns: all are there (op->why.code is 0), or none of these ranks lives any more. */
+void ms_bringup_begin(struct ms_head_op *op,
+                      int64_t step_timeout_ns,
+                      void (*done)(struct ms_head_op *op));
 /* Nobody wants them any more: as a failure. */
 void ms_bringup_cancel(struct ms_head_op *op, const struct ms_error *why);
 /* A cluster of helpers is gone: one that has waited for that goes on. */
 void ms_bringup_step(struct ms_head_op *op);
-/* What rank 0 answered to its steps; NULL: it was not among these. Borrowed. */
-const Muster__StepsDone *ms_bringup_first(const struct ms_bringup *l);
+/* The operation has completed. */
+void ms_bringup_finish(struct ms_head_op *op);
 
 /* How long nodes have to start processes whose steps have so long. */
 int64_t ms_bringup_start_ns(int64_t step_timeout_ns);
-
-/* The operation has completed. NULL is nothing. */
-void ms_bringup_destroy(struct ms_bringup *l);
 
 /* A worker has ended: it may be one that is being brought up. */
 void ms_bringup_worker_ended(struct ms_head *h,

@@ -1,37 +1,19 @@
+/* bringup_failure.c - why workers were not made, as Failure messages */
 #include "head/clusters/bringup_failure.h"
 #include "base/cleanup.h"
 #include "base/proto.h"
-#include "head/op.h"
+#include "head/ops/op.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* An absent text is the message's own empty one, which is never freed. */
-static int set_text(char **field, const char *text)
-{
-    char *copy;
-
-    if (!text[0])
-        return 0;
-    copy = strdup(text);
-    if (!copy)
-        return -ENOMEM;
-    *field = copy;
-    return 0;
-}
-
 static Muster__Failure *create(Muster__Failure__Kind kind, const char *message)
 {
-    Muster__Failure *f = malloc(sizeof *f);
+    Muster__Failure f = MUSTER__FAILURE__INIT;
 
-    if (!f)
-        return NULL;
-    muster__failure__init(f);
-    f->kind = kind;
-    if (set_text(&f->message, message) == 0)
-        return f;
-    free(f);
-    return NULL;
+    f.kind = kind;
+    f.message = ms_field_text(message);
+    return (Muster__Failure *)ms_proto_copy(&f.base);
 }
 
 Muster__Failure *ms_bringup_died(const Muster__Exit *exit)
@@ -49,7 +31,7 @@ Muster__Failure *ms_bringup_refused(const struct ms_error *why)
     return create(MUSTER__FAILURE__KIND__REFUSED, why->text);
 }
 
-Muster__Failure *ms_bringup_late(const struct ms_head_op *op, int64_t timeout_ns)
+Muster__Failure *ms_bringup_late(int64_t timeout_ns)
 {
     struct ms_error text = {0};
 
@@ -58,7 +40,6 @@ Muster__Failure *ms_bringup_late(const struct ms_head_op *op, int64_t timeout_ns
                  "it was not made within %.3g s (start_timeout); its constructor may "
                  "still be running",
                  (double)timeout_ns / (double)MS_NS_PER_S);
-    (void)op;
     return create(MUSTER__FAILURE__KIND__DEADLINE, text.text);
 }
 
@@ -79,18 +60,6 @@ set_why(struct ms_head_op *op, const char *where, const Muster__Failure *failure
                  is_dead ? "it has ended" : failure->message);
 }
 
-static int append(Muster__Failure *all, Muster__Failure *one)
-{
-    Muster__Failure **more =
-        realloc(all->workers, (all->n_workers + 1) * sizeof(Muster__Failure *));
-
-    if (!more)
-        return -ENOMEM;
-    all->workers = more;
-    all->workers[all->n_workers++] = one;
-    return 0;
-}
-
 void ms_bringup_add_failure(struct ms_head_op *op,
                             const struct ms_slot *slot,
                             Muster__Failure *failure)
@@ -101,15 +70,13 @@ void ms_bringup_add_failure(struct ms_head_op *op,
         where, sizeof where, "%s/%u@%s", slot->cluster->name, slot->rank, slot->node);
     if (!op->failure)
         op->failure = create(MUSTER__FAILURE__KIND__REFUSED, "");
-    if (!failure || !op->failure || set_text(&failure->where, where) < 0) {
+    if (!failure || !op->failure || !ms_proto_set_text(&failure->where, where)) {
         if (!op->why.code)
             ms_error_set(&op->why, -ENOMEM, "%s: out of memory", where);
-        if (failure)
-            muster__failure__free_unpacked(failure, NULL);
+        muster__failure__free_unpacked(failure, NULL);
         return;
     }
     if (!op->why.code)
         set_why(op, where, failure);
-    if (append(op->failure, failure) < 0)
-        muster__failure__free_unpacked(failure, NULL);
+    ms_proto_append(&op->failure->workers, &op->failure->n_workers, failure);
 }

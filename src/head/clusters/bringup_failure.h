@@ -10,7 +10,7 @@ struct ms_head_op;
 /* Each is malloc'd; NULL: out of memory. */
 Muster__Failure *ms_bringup_died(const Muster__Exit *exit); /* may be NULL */
 Muster__Failure *ms_bringup_refused(const struct ms_error *why);
-Muster__Failure *ms_bringup_late(const struct ms_head_op *op, int64_t timeout_ns);
+Muster__Failure *ms_bringup_late(int64_t timeout_ns);
 
 /* Of this worker, among op->failure->workers; takes it (NULL: out of memory). The first one
  * is also the operation's own reason. */

@@ -1,10 +1,10 @@
+/* cluster.c - destroying clusters, and what happens to their workers */
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "head/clusters/bringup.h"
 #include "head/clusters/clusters_impl.h"
 #include "head/clusters/helpers.h"
 #include "head/clusters/objects.h"
-#include "head/clusters/place.h"
 #include "head/clusters/ports.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
@@ -12,11 +12,12 @@
 #include "head/kv/kv_ask.h"
 #include "head/nodes/node.h"
 #include "head/nodes/orphan.h"
-#include "head/op.h"
-#include "head/request.h"
+#include "head/ops/op.h"
+#include "head/ops/request.h"
+#include "head/ops/waiting.h"
+#include "head/place/place.h"
 #include "head/status.h"
 #include "head/stop.h"
-#include "head/waiting.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -34,44 +35,27 @@ static size_t living_on(const struct ms_cluster *c, const char *node, uint64_t *
     return n;
 }
 
-static void stop_message(Muster__HeadToAgent *m,
-                         Muster__StopWorkers *stop,
-                         uint64_t *uids,
-                         size_t count,
-                         int64_t grace_ns)
+int ms_node_tell_stop(struct ms_node *n, uint64_t *uids, size_t count, int64_t grace_ns)
 {
-    muster__head_to_agent__init(m);
-    muster__stop_workers__init(stop);
-    stop->uids = uids;
-    stop->n_uids = count;
-    stop->grace_ns = grace_ns > 0 ? (uint64_t)grace_ns : 0;
-    m->body_case = MUSTER__HEAD_TO_AGENT__BODY_STOP;
-    m->stop = stop;
+    Muster__StopWorkers stop = MUSTER__STOP_WORKERS__INIT;
+
+    stop.uids = uids;
+    stop.n_uids = count;
+    stop.grace_ns = grace_ns > 0 ? (uint64_t)grace_ns : 0;
+    return ms_node_tell(n, MUSTER__HEAD_TO_AGENT__BODY_STOP, &stop);
 }
 
 int ms_head_stop_workers_of(struct ms_head *h, struct ms_node *n, int64_t grace_ns)
 {
     MS_CLEANUP(ms_cleanup_free)
     uint64_t *uids = calloc(h->registry.live + 1, sizeof *uids);
-    Muster__HeadToAgent m;
-    Muster__StopWorkers stop;
     size_t count = 0;
 
     if (!uids)
         return -ENOMEM;
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
         count += living_on(c, n->name, uids + count);
-    stop_message(&m, &stop, uids, count, grace_ns);
-    return count ? ms_node_tell(n, &m) : 0;
-}
-
-void ms_head_tell_stop(struct ms_node *n, uint64_t uid)
-{
-    Muster__HeadToAgent m;
-    Muster__StopWorkers stop;
-
-    stop_message(&m, &stop, &uid, 1, 0);
-    ms_node_tell(n, &m);
+    return count ? ms_node_tell_stop(n, uids, count, grace_ns) : 0;
 }
 
 void ms_head_stop_unwanted(struct ms_node *n, const Muster__AgentToHead *answer)
@@ -85,25 +69,29 @@ void ms_head_stop_unwanted(struct ms_node *n, const Muster__AgentToHead *answer)
             ms_registry_find_uid(&n->head->registry, s->workers[i]->uid);
 
         if (!slot || !ms_slot_is_live(slot))
-            ms_head_tell_stop(n, s->workers[i]->uid);
+            ms_node_tell_stop(n, &s->workers[i]->uid, 1, 0);
     }
 }
 
 /* ---- destroy --------------------------------------------------------------------- */
 
 /* Its workers have ended and its port is free: it is no more when its helpers are gone. */
+static bool is_destroyed(const struct ms_head_op *op)
+{
+    return op->ending.is_over && ms_list_is_empty(&op->asks) &&
+           op->cluster->live == 0 && !ms_helpers_are_left(op->head, op->cluster);
+}
+
 static void forget_when_over(struct ms_head_op *op)
 {
-    if (op->ending.is_over && ms_list_is_empty(&op->asks) &&
-        !ms_helpers_are_left(op->head, op->cluster))
+    if (is_destroyed(op))
         ms_head_cluster_forget(op->head, op->cluster);
 }
 
 static struct ms_head_op *find_over(const struct ms_head *h)
 {
     ms_list_each (op, &h->destroying, struct ms_head_op, wait_link)
-        if (op->ending.is_over && ms_list_is_empty(&op->asks) &&
-            op->cluster->live == 0 && !ms_helpers_are_left(h, op->cluster))
+        if (is_destroyed(op))
             return op;
     return NULL;
 }
@@ -130,7 +118,7 @@ void ms_head_cluster_forget(struct ms_head *h, struct ms_cluster *c)
 
     ms_head_ports_drop(h, c);
     ms_objects_drop(h, c);
-    ms_head_forget_spec(h, c->name);
+    ms_persist_forget_cluster(h, c->name);
     ms_place_cluster_gone(h, c->name);
     /* whoever waits for this may place one of the same name from another thread */
     ms_list_each (op, &h->destroying, struct ms_head_op, wait_link)
@@ -138,7 +126,7 @@ void ms_head_cluster_forget(struct ms_head *h, struct ms_cluster *c)
             ms_head_op_succeed(op, NULL);
     ms_registry_remove(&h->registry, c);
     ms_driver_cluster_gone(h, driver);
-    ms_head_seek_step(h);
+    ms_successors_step(h);
     ms_head_changed(h);
     if (are_helpers)
         helpers_are_gone(h);
@@ -160,7 +148,7 @@ static void drop_port(struct ms_head_op *op)
     ms_head_op_gather(op, forget_when_over);
     if (c->port_owner)
         ms_head_ports_ask_drop(op, c->port_owner, c->driver);
-    forget_when_over(op);
+    ms_head_op_gather_end(op);
 }
 
 /* Each node has reaped them all and cleaned up after them, and told each exit before;
@@ -183,7 +171,7 @@ static void begin_destroy(struct ms_head_op *op)
     int64_t grace_ns = ms_head_grace(op->wanted->destroy->grace_ns);
 
     op->cluster->state = MS_CLUSTER_STOPPING;
-    if (ms_ending_begin(op, NULL, 0, grace_ns, ended) < 0)
+    if (ms_ending_begin(op, true, grace_ns, ended) < 0)
         ms_head_op_fail(op, -ENOMEM, "cannot stop cluster '%s'", op->cluster->name);
 }
 
@@ -334,7 +322,7 @@ void ms_head_worker_exited(struct ms_head *h, uint64_t uid, const Muster__Exit *
     if (is_over(h, slot->cluster))
         ms_head_cluster_forget(h, slot->cluster);
     ms_drivers_worker_ended(h, uid);
-    ms_head_seek_step(h);
+    ms_successors_step(h);
     ms_head_changed(h);
     ms_head_stop_step(h);
 }
@@ -347,7 +335,7 @@ static void lose_worker(struct ms_head *h,
 {
     Muster__Exit exit = MUSTER__EXIT__INIT;
 
-    if (n->lent)
+    if (n->child)
         ms_orphans_add(&h->orphans, slot->now.pid, slot->now.since_ns);
     exit.code = -1;
     exit.unreachable = n->silent;
@@ -377,5 +365,5 @@ void ms_head_workers_lost(struct ms_head *h, struct ms_node *n, const char *why)
         if (is_over(h, c))
             ms_head_cluster_forget(h, c);
     ms_bringups_lost(h, n->name);
-    ms_head_seek_step(h);
+    ms_successors_step(h);
 }

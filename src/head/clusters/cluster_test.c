@@ -39,7 +39,7 @@ static void test_life_of_a_cluster(void **state)
     ops_expect(ms_head_destroy_cluster(h, "other", 0), -ENOENT, "'other'");
     ops_expect(ms_head_destroy_cluster(h, NULL, 0), -EINVAL, NULL);
     ops_expect(ms_head_destroy_cluster(h, "actor", MS_NS_PER_S), 0, NULL);
-    seen_wait_exits(&local_seen, 2);
+    events_wait_exits(&local_events, 2);
     assert_int_equal(kill(pid, 0), -1);
     ops_expect(local_create(h, "actor", 1), 0, NULL); /* the name is free again */
     ms_head_stop(h, MS_NS_PER_S);
@@ -77,7 +77,7 @@ static void test_a_failed_creation_leaves_no_trace(void **state)
     ops_expect(local_create(h, "actor", 2), -EIO, "no zygote today");
     assert_int_equal(ops_status(h, &op)->n_clusters, 0);
     ms_head_op_unref(op);
-    assert_int_equal(local_seen.exits, 0);
+    assert_int_equal(local_events.exits, 0);
     ms_head_stop(h, 0);
 
     h = local_start("partial");
@@ -85,7 +85,7 @@ static void test_a_failed_creation_leaves_no_trace(void **state)
     assert_int_equal(ops_status(h, &op)->n_clusters, 0);
     ms_head_op_unref(op);
     ms_head_stop(h, 0);
-    assert_int_equal(local_seen.exits, 0);
+    assert_int_equal(local_events.exits, 0);
 }
 
 static void test_exit_before_the_answer_is_told_after_it(void **state)
@@ -98,9 +98,9 @@ static void test_exit_before_the_answer_is_told_after_it(void **state)
     c = (const Muster__ClusterStatus *)ops_message(op);
     assert_int_equal(c->workers[1]->state, MUSTER__WORKER_STATE__WORKER_EXITED);
     assert_int_equal(c->workers[1]->exit->code, 5);
-    seen_wait_exits(&local_seen, 1);
-    assert_int_equal(local_seen.codes[0], 5);
-    assert_int_equal(local_seen.uids[0], c->workers[1]->uid);
+    events_wait_exits(&local_events, 1);
+    assert_int_equal(local_events.codes[0], 5);
+    assert_int_equal(local_events.uids[0], c->workers[1]->uid);
     ms_head_op_unref(op);
     ms_head_stop(h, 0);
 }
@@ -131,7 +131,7 @@ static void test_destroy_interrupts_a_start(void **state)
     ops_expect(second, 0, NULL);
     ops_expect(ms_head_destroy_cluster(h, "actor", 0), -ENOENT, NULL);
     assert_no_cluster(h);
-    assert_int_equal(local_seen.exits, 0);
+    assert_int_equal(local_events.exits, 0);
     ms_head_stop(h, 0);
 }
 
@@ -172,9 +172,9 @@ static void test_agent_dies_in_the_middle_of_a_request(void **state)
     (void)state;
     strcpy(dir, ms_head_session(h)->dir);
     ops_expect(local_create(h, "actor", 2), -EPIPE, "was killed by signal 9 (Killed)");
-    seen_wait_lost(&local_seen);
-    assert_non_null(strstr(local_seen.lost, "the agent on node here"));
-    assert_int_equal(local_seen.exits, 0); /* there was no such cluster yet */
+    events_wait_lost(&local_events);
+    assert_non_null(strstr(local_events.lost, "the agent on node here"));
+    assert_int_equal(local_events.exits, 0); /* there was no such cluster yet */
     ops_expect(local_create(h, "actor", 1), -EPIPE, "signal 9");
     ops_expect(ms_head_hold_port(h, "x"), -EPIPE, "signal 9");
     ms_head_stop(h, MS_NS_PER_S);
@@ -195,11 +195,11 @@ static void test_workers_of_a_dead_agent(void **state)
     ops_expect(local_create(h, "critic", 1), 0, NULL);
     destroy = ms_head_destroy_cluster(h, "critic", 0);
     assert_int_equal(kill(local_agent_pid(h), SIGKILL), 0);
-    seen_wait_lost(&local_seen);
-    assert_int_equal(local_seen.exits_before_lost, 3);
-    assert_int_equal(local_seen.uids[1], c->workers[1]->uid);
-    assert_non_null(strstr(local_seen.details[1], "the agent on node here"));
-    assert_non_null(strstr(local_seen.details[1], "signal 9"));
+    events_wait_lost(&local_events);
+    assert_int_equal(local_events.exits_before_lost, 3);
+    assert_int_equal(local_events.uids[1], c->workers[1]->uid);
+    assert_non_null(strstr(local_events.details[1], "the agent on node here"));
+    assert_non_null(strstr(local_events.details[1], "signal 9"));
     ms_head_op_unref(op);
     ops_expect(destroy, 0, NULL); /* they are dead, as was wanted */
 

@@ -2,21 +2,21 @@
  *
  * The registry (cluster/registry.h) knows slots and incarnations; here it is carried out. A
  * cluster is in the registry from the begin of its creation until all that it had is gone.
- * One that is busy (created, restarted, resized) is not destroyed before that was undone. Nodes report what happens to workers here, and from here the rest of the
- * head hears of it: drivers, the key-value store, barriers, ports, placement.
+ * One that is busy (created, restarted, resized) is not destroyed before that was undone.
+ * Nodes report what happens to workers here, and from here the rest of the head hears of it:
+ * drivers, the key-value store, barriers, ports, placement.
  * The head's thread.
  *
  * create.c     creating: place, port, bring-up
  * restart.c    new incarnations of ranks; resize.c: more or fewer of them
- * bringup.h    starting ranks and having them do their steps, one way for all of these;
- *              start.h: what nodes are asked for that
- * ending.h     ending ranks, one way for all ends
+ * change.c     what these three have in common: the begin, the port, the end
+ * bringup.h    starting ranks and having them do their steps; start.h: what nodes are asked
+ * ending.h     ending ranks, rank 0 last
  * cluster.c    destroying, and what happens to workers; stop_clusters.c: of several
  * steps.c      what is done to clusters since, and who asks for them
  * successor.c  who has a dead worker's place
  * helpers.h    helpers of workers that are wider than a node
  * ports.h      ports that are held for them
- * place.h      the resource manager
  */
 #ifndef MS_HEAD_CLUSTERS_CLUSTERS_H
 #define MS_HEAD_CLUSTERS_CLUSTERS_H
@@ -41,9 +41,8 @@ void ms_head_stop_clusters_run(struct ms_head_op *op);
 void ms_head_ask_successor_run(struct ms_head_op *op);
 void ms_head_find_run(struct ms_head_op *op);
 
-/* Creations that wait for room: something was given back; a driver has ended. */
+/* Creations that wait for room: something was given back. */
 void ms_creations_step(struct ms_head *h);
-void ms_creations_fail(struct ms_head *h, const struct ms_driver *d);
 /* As clusters that have no workers yet, into a Status. False: out of memory. */
 bool ms_creations_add_status(const struct ms_head *h, Muster__Status *s);
 
@@ -62,8 +61,11 @@ void ms_head_tell_exit(struct ms_head *h, const struct ms_slot *slot);
 
 /* ---- stopping workers, without an answer ------------------------------------------- */
 
-/* Tell a node to stop one of its workers by force. */
-void ms_head_tell_stop(struct ms_node *n, uint64_t uid);
+/* Tell a node to stop some of its workers; without a grace by force. */
+int ms_node_tell_stop(struct ms_node *n,
+                      uint64_t *uids,
+                      size_t count,
+                      int64_t grace_ns);
 /* An answer that nobody waits for: workers that it has started and that are none of ours end. */
 void ms_head_stop_unwanted(struct ms_node *n, const Muster__AgentToHead *answer);
 /* Tell a node to stop all its workers. */

@@ -5,6 +5,7 @@
 #ifndef MS_HEAD_CLUSTERS_CLUSTERS_IMPL_H
 #define MS_HEAD_CLUSTERS_CLUSTERS_IMPL_H
 
+#include "base/buf.h"
 #include "base/error.h"
 #include "head/clusters/clusters.h"
 
@@ -24,30 +25,45 @@ void ms_head_begin_destroys(struct ms_head *h, struct ms_cluster *c);
 bool ms_head_give_up_waiting(struct ms_head *h,
                              const char *cluster,
                              const struct ms_driver *d);
-/* Its status, whole: with helpers, and when it was created with the answers of rank 0. NULL:
+
+/* ---- change.c: creating, restarting, resizing --------------------------------------- */
+
+/* May its ranks be restarted, or their number changed? -ENOENT, -EBUSY, -ENOTSUP. */
+int ms_change_check(const struct ms_cluster *c, const char *name, struct ms_error *err);
+/* -ENOTSUP: nobody knows how its workers were made. */
+int ms_cluster_check_spec(const struct ms_cluster *c, struct ms_error *err);
+/* This operation changes the cluster from now on. If it fails before it comes to
+ * ms_change_finish, a cluster that is new is forgotten. */
+void ms_change_begin(struct ms_head_op *op, struct ms_cluster *c);
+/* Hold a port for its ranks to meet at, then `next`; on failure ms_change_finish. */
+void ms_change_hold_port(struct ms_head_op *op, void (*next)(struct ms_head_op *op));
+/* True, with the reason in op->why: it was destroyed meanwhile. */
+bool ms_change_is_unwanted(struct ms_head_op *op);
+/* The table that belongs to a failure of placement; empty: none. */
+void ms_change_set_table(struct ms_head_op *op, struct ms_buf *table);
+/* It is over: with the cluster's status, or with op->why. The cluster can be changed again. */
+void ms_change_finish(struct ms_head_op *op);
+/* The same; with this code if op->why has none. */
+void ms_change_fail(struct ms_head_op *op, int rc);
+
+/* ---- helpers.c --------------------------------------------------------------------- */
+
+/* Its status, whole: with helpers, and with the answers of rank 0 if they are given. NULL:
  * out of memory. */
 Muster__ClusterStatus *ms_head_cluster_status(const struct ms_head *h,
                                               const struct ms_cluster *c,
                                               const Muster__StepsDone *first);
 
-/* ---- restart.c --------------------------------------------------------------------- */
-
-/* May its ranks be restarted, or their number changed? -ENOENT, -EBUSY, -ENOTSUP. */
-int ms_head_check_change(const struct ms_cluster *c,
-                         const char *name,
-                         struct ms_error *err);
-
 /* ---- refresh.c --------------------------------------------------------------------- */
 
-/* Every driver and worker is to look again at its handles of clusters. `step` is called
- * now and with each node's answer; no question is open (op->asks) when all know. */
+/* Every driver and worker is to look again at its handles of clusters; then `next`. */
 void ms_head_tell_changed(struct ms_head_op *op,
                           char *cluster,
-                          void (*step)(struct ms_head_op *op));
+                          void (*next)(struct ms_head_op *op));
 
 /* ---- successor.c ------------------------------------------------------------------- */
 
 /* Something has changed: who waits for a successor may have one. */
-void ms_head_seek_step(struct ms_head *h);
+void ms_successors_step(struct ms_head *h);
 
 #endif

@@ -10,19 +10,18 @@
 #include "base/name.h"
 #include "base/proto.h"
 #include "cluster/spec.h"
-#include "cluster/status.h"
 #include "head/clusters/bringup.h"
 #include "head/clusters/clusters_impl.h"
-#include "head/clusters/helpers.h"
 #include "head/clusters/objects.h"
-#include "head/clusters/place.h"
-#include "head/clusters/ports.h"
+#include "head/clusters/start.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
-#include "head/kept.h"
 #include "head/nodes/node.h"
-#include "head/op.h"
-#include "head/waiting.h"
+#include "head/ops/op.h"
+#include "head/ops/request.h"
+#include "head/ops/waiting.h"
+#include "head/place/place.h"
+#include "head/state/persist.h"
 
 #include <errno.h>
 #include <string.h>
@@ -32,99 +31,12 @@ static const Muster__ClusterSpec *spec_of(const struct ms_head_op *op)
     return op->wanted->create->spec;
 }
 
-static void create_failed(struct ms_head_op *op)
+/* ---- it is known, and placed ----------------------------------------------------- */
+
+static void bring_up(struct ms_head_op *op)
 {
-    struct ms_cluster *c = op->cluster;
-
-    ms_bringup_destroy(MS_TAKE(op->bringup));
-    op->cluster = NULL;
-    if (c)
-        ms_head_cluster_forget(op->head, c);
-}
-
-/* ---- it is there ----------------------------------------------------------------- */
-
-static int add_answers(Muster__ClusterStatus *s, const Muster__StepsDone *first)
-{
-    s->answers = calloc(first->n_answers + 1, sizeof(Muster__StepAnswer *));
-    for (size_t i = 0; s->answers && i < first->n_answers; i++) {
-        s->answers[i] = (Muster__StepAnswer *)ms_proto_copy(&first->answers[i]->base);
-        if (!s->answers[i])
-            return -ENOMEM;
-        s->n_answers++;
-    }
-    return s->answers ? 0 : -ENOMEM;
-}
-
-Muster__ClusterStatus *ms_head_cluster_status(const struct ms_head *h,
-                                              const struct ms_cluster *c,
-                                              const Muster__StepsDone *first)
-{
-    Muster__ClusterStatus *s = ms_cluster_status(c);
-
-    if (s && ms_helpers_add_status(h, c, s) == 0 &&
-        (!first || add_answers(s, first) == 0))
-        return s;
-    if (s)
-        muster__cluster_status__free_unpacked(s, NULL);
-    return NULL;
-}
-
-static void launched(struct ms_head_op *op)
-{
-    struct ms_head *h = op->head;
-    struct ms_cluster *c = op->cluster;
-    Muster__ClusterStatus *s =
-        op->why.code ? NULL
-                     : ms_head_cluster_status(h, c, ms_bringup_first(op->bringup));
-
-    if (!op->why.code && !s)
-        ms_error_set(&op->why, -ENOMEM, "cluster '%s': out of memory", c->name);
-    if (op->why.code) {
-        ms_head_op_fail_with(op, &op->why);
-        return;
-    }
-    c->is_made = true;
-    op->on_failed = NULL;
-    ms_head_keep_spec(h, c);
-    ms_head_op_succeed(op, &s->base);
-    for (size_t i = 0; i < c->count; i++)
-        if (!ms_slot_is_live(&c->slots[i]))
-            ms_head_tell_exit(h, &c->slots[i]);
-    ms_head_begin_destroys(h, c);
-}
-
-static void launch(struct ms_head_op *op)
-{
-    size_t count = op->cluster->count;
-    MS_CLEANUP(ms_cleanup_free) uint32_t *ranks = calloc(count + 1, sizeof *ranks);
-    struct ms_bringup_options o = {ranks, count, 0, launched};
-
-    if (!ranks) {
-        ms_head_op_fail(op, -ENOMEM, "out of memory");
-        return;
-    }
-    for (uint32_t i = 0; i < count; i++)
-        ranks[i] = i;
-    ms_bringup_begin(op, &o);
-}
-
-/* ---- its port -------------------------------------------------------------------- */
-
-static void
-port_held(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
-{
-    struct ms_cluster *c = op->cluster;
-    struct ms_error err = {0};
-
-    ms_timer_finish(&op->deadline);
-    if (ms_head_cluster_port_take(c, n, answer, &err) < 0)
-        ms_head_op_fail_with(op, &err);
-    else if (ms_head_is_to_end(op->head, c))
-        ms_head_op_fail(
-            op, -ECANCELED, "cluster '%s' was destroyed meanwhile", c->name);
-    else
-        launch(op);
+    ms_cluster_set_changing(op->cluster, 0);
+    ms_bringup_begin(op, 0, ms_change_finish);
 }
 
 /* Processes beside others that host no engine meet nowhere. */
@@ -133,61 +45,24 @@ static bool needs_port(const Muster__ClusterSpec *spec)
     return !spec->beside[0] || spec->worker->start != MUSTER__START_KIND__START_COMMAND;
 }
 
-static void on_port_late(void *arg)
+/* What it refers to stays, even if its driver ends. */
+static void objects_kept(struct ms_head_op *op)
 {
-    struct ms_head_op *op = arg;
-
-    ms_head_op_fail(op,
-                    -ETIMEDOUT,
-                    "cluster '%s': the agent on node %s has not held a port in time",
-                    op->cluster->name,
-                    op->cluster->slots[0].node);
-}
-
-static int64_t step_timeout_ns(const Muster__ClusterSpec *spec)
-{
-    return spec->step_timeout_ns && spec->step_timeout_ns < (uint64_t)MS_CALL_TIMEOUT_NS
-               ? (int64_t)spec->step_timeout_ns
-               : MS_CALL_TIMEOUT_NS;
-}
-
-static int hold_port(struct ms_head_op *op, struct ms_error *err)
-{
-    op->on_answer = port_held;
-    op->on_refused = NULL;
-    if (ms_timer_init(&op->deadline, op->head->loop, on_port_late, op) < 0)
-        return ms_error_set(err, -ENOMEM, "out of memory");
-    ms_timer_set(&op->deadline,
-                 ms_bringup_start_ns(step_timeout_ns(op->cluster->spec)));
-    return ms_head_cluster_port_ask(op, err);
-}
-
-/* ---- what its steps refer to ----------------------------------------------------- */
-
-/* All nodes have answered: what it refers to stays, whoever ends. */
-static void objects_step(struct ms_head_op *op)
-{
-    struct ms_error err = {0};
-
-    if (!ms_list_is_empty(&op->asks))
-        return;
-    if (!needs_port(op->cluster->spec))
-        launch(op);
-    else if (hold_port(op, &err) < 0)
-        ms_head_op_fail_with(op, &err);
+    if (needs_port(op->cluster->spec))
+        ms_change_hold_port(op, bring_up);
+    else
+        bring_up(op);
 }
 
 static void keep_objects(struct ms_head_op *op)
 {
     const Muster__ClusterSpec *spec = op->cluster->spec;
 
-    ms_head_op_gather(op, objects_step);
+    ms_head_op_gather(op, objects_kept);
     for (size_t i = 0; i < spec->n_steps; i++)
         ms_objects_ask_keep(op, op->cluster, spec->steps[i]);
-    objects_step(op);
+    ms_head_op_gather_end(op);
 }
-
-/* ---- it is known ----------------------------------------------------------------- */
 
 /* A copy that has what a new incarnation needs of the driver too. */
 static Muster__ClusterSpec *keep_spec(const struct ms_head_op *op)
@@ -202,28 +77,18 @@ static Muster__ClusterSpec *keep_spec(const struct ms_head_op *op)
 static int
 add(struct ms_head_op *op, Muster__ClusterPlaced *placed, struct ms_error *err)
 {
-    const Muster__ClusterSpec *spec = spec_of(op);
-    size_t count = placed->n_ranks;
     MS_CLEANUP(ms_cleanup_free)
-    struct ms_slot_spec *slots = calloc(count + 1, sizeof *slots);
-    int rc = slots ? 0 : -ENOMEM;
+    struct ms_slot_spec *slots = ms_start_slots(spec_of(op), placed);
 
-    for (size_t i = 0; rc == 0 && i < count; i++) {
-        const Muster__Piece *p = placed->ranks[i]->pieces[0];
-
-        slots[i] = (struct ms_slot_spec){.uid = ms_random_id(),
-                                         .node = p->node,
-                                         .devices = p->devices,
-                                         .device_count = p->n_devices,
-                                         .memory = spec->worker->memory_limit,
-                                         .cpu_milli = spec->worker->cpu_milli};
-        if (spec->place && p->n_devices)
-            slots[i].device_memory = spec->place->device_memory;
-    }
-    if (rc < 0)
-        return ms_error_sys(err, rc, "cluster '%s'", spec->name);
-    return ms_registry_add(
-        &op->head->registry, spec->name, slots, count, ms_now_ns(), &op->cluster, err);
+    if (!slots)
+        return ms_error_sys(err, -ENOMEM, "cluster '%s'", spec_of(op)->name);
+    return ms_registry_add(&op->head->registry,
+                           spec_of(op)->name,
+                           slots,
+                           placed->n_ranks,
+                           ms_now_ns(),
+                           &op->cluster,
+                           err);
 }
 
 /* Takes the placement, also on failure. */
@@ -239,12 +104,11 @@ begin(struct ms_head_op *op, Muster__ClusterPlaced *placed, struct ms_error *err
             ms_place_cluster_gone(op->head, spec_of(op)->name);
         return rc;
     }
-    op->on_failed = create_failed;
+    ms_change_begin(op, c);
     c->placed = placed;
     c->spec = keep_spec(op);
     c->driver = ms_driver_id(op->driver);
     c->detached = spec_of(op)->detached;
-    c->is_busy = true;
     if (!c->spec)
         return ms_error_sys(err, -ENOMEM, "cluster '%s'", c->name);
     ms_head_changed(op->head);
@@ -254,45 +118,42 @@ begin(struct ms_head_op *op, Muster__ClusterPlaced *placed, struct ms_error *err
 
 /* ---- where ----------------------------------------------------------------------- */
 
-static Muster__ClusterPlaced *no_memory(struct ms_error *err)
+static Muster__RankPlace *place_at(const struct ms_slot *slot)
 {
-    ms_error_set(err, -ENOMEM, "out of memory");
-    return NULL;
+    Muster__Piece piece = MUSTER__PIECE__INIT, *pieces[] = {&piece};
+    Muster__RankPlace place = MUSTER__RANK_PLACE__INIT;
+
+    piece.node = ms_field_text(slot->node);
+    piece.devices = slot->devices;
+    piece.n_devices = slot->device_count;
+    place.pieces = pieces;
+    place.n_pieces = 1;
+    return (Muster__RankPlace *)ms_proto_copy(&place.base);
 }
 
 /* Where the ranks of the other cluster are. */
-static Muster__ClusterPlaced *place_beside(struct ms_head_op *op, struct ms_error *err)
+static int place_beside(const struct ms_head_op *op,
+                        Muster__ClusterPlaced **out,
+                        struct ms_error *err)
 {
     const struct ms_cluster *c =
         ms_registry_find(&op->head->registry, spec_of(op)->beside);
-    MS_CLEANUP(ms_cleanup_free) Muster__Piece *pieces = NULL;
-    MS_CLEANUP(ms_cleanup_free) Muster__Piece **pointers = NULL;
-    MS_CLEANUP(ms_cleanup_free) Muster__RankPlace *ranks = NULL;
-    MS_CLEANUP(ms_cleanup_free) Muster__RankPlace **list = NULL;
-    Muster__ClusterPlaced all = MUSTER__CLUSTER_PLACED__INIT, *copy;
+    Muster__ClusterPlaced *all;
+    bool is_good;
 
-    if (!c) {
-        ms_error_set(err, -ENOENT, "there is no cluster '%s'", spec_of(op)->beside);
-        return NULL;
+    if (!c)
+        return ms_error_set(
+            err, -ENOENT, "there is no cluster '%s'", spec_of(op)->beside);
+    all = (Muster__ClusterPlaced *)ms_proto_create(&muster__cluster_placed__descriptor);
+    is_good = all;
+    for (size_t i = 0; is_good && i < c->count; i++)
+        is_good = ms_proto_append(&all->ranks, &all->n_ranks, place_at(&c->slots[i]));
+    if (is_good) {
+        *out = all;
+        return 0;
     }
-    pieces = calloc(c->count, sizeof *pieces);
-    pointers = calloc(c->count, sizeof(Muster__Piece *));
-    ranks = calloc(c->count, sizeof *ranks);
-    list = calloc(c->count, sizeof(Muster__RankPlace *));
-    for (size_t i = 0; pieces && pointers && ranks && list && i < c->count; i++) {
-        muster__piece__init(&pieces[i]);
-        muster__rank_place__init(&ranks[i]);
-        pieces[i].node = c->slots[i].node;
-        pieces[i].devices = c->slots[i].devices;
-        pieces[i].n_devices = c->slots[i].device_count;
-        pointers[i] = &pieces[i];
-        ranks[i].pieces = &pointers[i];
-        ranks[i].n_pieces = 1;
-        list[all.n_ranks++] = &ranks[i];
-    }
-    all.ranks = list;
-    copy = all.n_ranks ? (Muster__ClusterPlaced *)ms_proto_copy(&all.base) : NULL;
-    return copy ? copy : no_memory(err);
+    muster__cluster_placed__free_unpacked(all, NULL);
+    return ms_error_set(err, -ENOMEM, "out of memory");
 }
 
 static int place(struct ms_head_op *op,
@@ -307,8 +168,7 @@ static int place(struct ms_head_op *op,
 
     if (!spec->beside[0])
         return ms_place_claim(op->head, &what, out, table, err);
-    *out = place_beside(op, err);
-    return *out ? 0 : err->code;
+    return place_beside(op, out, err);
 }
 
 /* ---- waiting for room ------------------------------------------------------------ */
@@ -331,20 +191,17 @@ static void on_late(void *arg)
 static bool
 wait_for_room(struct ms_head_op *op, const struct ms_error *err, struct ms_buf *table)
 {
-    const Muster__CreateCluster *m = op->wanted->create;
-    int64_t wait_ns = m->wait_ns < INT64_MAX ? (int64_t)m->wait_ns : INT64_MAX;
+    int64_t wait_ns = ms_head_grace(op->wanted->create->wait_ns);
 
     if (wait_ns == 0 || err->code != -ENOSPC || spec_of(op)->beside[0] ||
         !ms_place_is_possible(op->head, spec_of(op)))
         return false;
     op->why = *err;
-    free(op->table);
-    op->table = table->len && ms_buf_str(table) ? strdup(ms_buf_str(table)) : NULL;
+    ms_change_set_table(op, table);
     if (!ms_list_is_empty(&op->wait_link))
         return true; /* it waits already */
-    if (ms_timer_init(&op->deadline, op->head->loop, on_late, op) < 0)
+    if (ms_head_op_set_deadline(op, on_late, wait_ns) < 0)
         return false;
-    ms_timer_set(&op->deadline, wait_ns);
     ms_list_add_tail(&op->head->creating, &op->wait_link);
     ms_head_changed(op->head);
     return true;
@@ -396,13 +253,6 @@ bool ms_head_give_up_waiting(struct ms_head *h,
     return false;
 }
 
-void ms_creations_fail(struct ms_head *h, const struct ms_driver *d)
-{
-    ms_list_each (op, &h->creating, struct ms_head_op, wait_link)
-        if (op->driver == d)
-            ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
-}
-
 static Muster__ClusterStatus *waiting_status(const struct ms_head_op *op)
 {
     Muster__ClusterStatus s = MUSTER__CLUSTER_STATUS__INIT;
@@ -410,30 +260,15 @@ static Muster__ClusterStatus *waiting_status(const struct ms_head_op *op)
     s.name = spec_of(op)->name;
     s.driver = ms_driver_id(op->driver);
     s.detached = spec_of(op)->detached;
-    s.waits_for = (char *)(uintptr_t)op->why.text;
+    s.waits_for = ms_field_text(op->why.text);
     return (Muster__ClusterStatus *)ms_proto_copy(&s.base);
 }
 
 bool ms_creations_add_status(const struct ms_head *h, Muster__Status *s)
 {
-    size_t more = 0;
-    Muster__ClusterStatus **all;
-
     ms_list_each (op, &h->creating, struct ms_head_op, wait_link)
-        more++;
-    if (more == 0)
-        return true;
-    all =
-        realloc(s->clusters, (s->n_clusters + more) * sizeof(Muster__ClusterStatus *));
-    if (!all)
-        return false;
-    s->clusters = all;
-    ms_list_each (op, &h->creating, struct ms_head_op, wait_link) {
-        all[s->n_clusters] = waiting_status(op);
-        if (!all[s->n_clusters])
+        if (!ms_proto_append(&s->clusters, &s->n_clusters, waiting_status(op)))
             return false;
-        s->n_clusters++;
-    }
     return true;
 }
 

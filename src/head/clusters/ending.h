@@ -1,6 +1,6 @@
 /* ending.h - ending ranks of a cluster, in order
  *
- * One way for all ends: of a cluster, of ranks that are restarted, of those that a smaller
+ * Used for all ends: of a cluster, of ranks that are restarted, of those that a smaller
  * cluster does not have any more, of what a failed start has begun. Each node is asked to
  * stop its part (SIGTERM, after the grace SIGKILL) and answers when all of that is reaped.
  *
@@ -19,19 +19,17 @@
 struct ms_head_op;
 
 struct ms_ending {
-    uint32_t *ranks; /* NULL: all of the cluster */
-    size_t count;
+    bool is_all; /* of the cluster; else its changing slots */
     int64_t grace_ns, until_ns;
     bool is_over;
     void (*done)(struct ms_head_op *op);
 };
 
-/* End these ranks of op->cluster (NULL: all), also what dead ones have left. `done` comes
+/* End the changing ranks of op->cluster (or all), also what dead ones have left. `done` comes
  * once, perhaps before this returns: when they are gone, or MS_STOP_GRACE_NS after the grace
  * with some that even SIGKILL did not end (ms_ending_left). -ENOMEM: nothing has begun. */
 int ms_ending_begin(struct ms_head_op *op,
-                    const uint32_t *ranks,
-                    size_t count,
+                    bool is_all,
                     int64_t grace_ns,
                     void (*done)(struct ms_head_op *op));
 
@@ -39,8 +37,5 @@ int ms_ending_begin(struct ms_head_op *op,
 size_t ms_ending_left(const struct ms_head_op *op);
 /* -ETIMEDOUT, with who does not end. */
 int ms_ending_late(const struct ms_head_op *op, struct ms_error *err);
-
-/* The operation has completed. */
-void ms_ending_finish(struct ms_ending *e);
 
 #endif

@@ -1,13 +1,15 @@
+/* helpers.c - the processes of wide workers on the nodes beyond their first */
 #include "head/clusters/helpers.h"
 #include "base/cleanup.h"
 #include "base/name.h"
+#include "base/proto.h"
 #include "cluster/spec.h"
 #include "cluster/status.h"
 #include "head/clusters/clusters_impl.h"
 #include "head/clusters/start.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
-#include "head/op.h"
+#include "head/ops/op.h"
 #include "io/json.h"
 #include "plain/plain.h"
 #include "wire/frame.h"
@@ -48,16 +50,9 @@ static void
 tell_stop(struct ms_head *h, const char *node, uint64_t uid, int64_t grace_ns)
 {
     struct ms_node *n = ms_node_find(h, node);
-    Muster__StopWorkers stop = MUSTER__STOP_WORKERS__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
 
-    stop.uids = &uid;
-    stop.n_uids = 1;
-    stop.grace_ns = (uint64_t)grace_ns;
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_STOP;
-    m.stop = &stop;
     if (n)
-        ms_node_tell(n, &m);
+        ms_node_tell_stop(n, &uid, 1, grace_ns);
 }
 
 static void stop_all(struct ms_head *h, const struct ms_cluster *c, int64_t grace_ns)
@@ -86,31 +81,16 @@ void ms_helpers_settle(struct ms_head *h, const struct ms_cluster *c)
     }
 }
 
-/* One of which nobody has said that it was started has no process. */
-static void mark_unstarted(struct ms_head *h, struct ms_cluster *own)
+void ms_helpers_end(struct ms_head *h, const struct ms_cluster *c)
 {
-    static char detail[] = "it was not started";
-    Muster__Exit exit = MUSTER__EXIT__INIT;
-
-    exit.code = -1;
-    exit.detail = detail;
-    for (size_t i = 0; i < own->count; i++)
-        if (ms_slot_is_live(&own->slots[i]) && !own->slots[i].now.address)
-            ms_registry_exited(&h->registry, own->slots[i].now.uid, &exit, ms_now_ns());
-    own->state = MS_CLUSTER_RUNNING;
-}
-
-void ms_helpers_end(struct ms_head *h,
-                    const struct ms_cluster *c,
-                    const uint32_t *ranks,
-                    size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        struct ms_cluster *own = find(h, &c->slots[ranks[i]]);
+    for (const struct ms_slot *s = NULL; (s = ms_cluster_next_changing(c, s));) {
+        struct ms_cluster *own = find(h, s);
 
         if (!own)
             continue;
-        mark_unstarted(h, own);
+        ms_cluster_end_unstarted(
+            &h->registry, own, true, "it was not started", ms_now_ns());
+        own->state = MS_CLUSTER_RUNNING;
         stop_all(h, own, 0);
         if (ms_helpers_are_over(own))
             ms_head_cluster_forget(h, own);
@@ -239,8 +219,7 @@ static int ask_one(struct ms_head_op *op,
         ms_start_fill(op, slot, spec);
         rc = ms_start_ask_node(op, n, &spec, 1, err);
     }
-    if (spec)
-        muster__worker_spec__free_unpacked(spec, NULL);
+    muster__worker_spec__free_unpacked(spec, NULL);
     return rc;
 }
 
@@ -258,27 +237,32 @@ static int begin_one(struct ms_head_op *op, uint32_t rank, struct ms_error *err)
     return rc;
 }
 
-int ms_helpers_begin(struct ms_head_op *op,
-                     const uint32_t *ranks,
-                     size_t count,
-                     struct ms_error *err)
+/* Have those of an incarnation before not ended? */
+static bool has_old(const struct ms_head_op *op, uint32_t rank, struct ms_error *err)
 {
     char name[HELPERS_NAME_MAX];
+    const struct ms_cluster *old;
+
+    print_name(name, op->cluster, rank);
+    old = ms_registry_find(&op->head->registry, name);
+    if (!old || !old->slots[0].helps)
+        return false;
+    ms_error_set(err, -EBUSY, "'%s' has not ended", name);
+    return true;
+}
+
+int ms_helpers_begin(struct ms_head_op *op, struct ms_error *err)
+{
     int rc = 0;
 
-    for (size_t i = 0; i < count; i++) {
-        const struct ms_cluster *old;
-
-        print_name(name, op->cluster, ranks[i]);
-        old = further(op->cluster, ranks[i])
-                  ? ms_registry_find(&op->head->registry, name)
-                  : NULL;
-        if (old && old->slots[0].helps)
-            return ms_error_set(err, -EBUSY, "'%s' has not ended", name);
-    }
-    for (size_t i = 0; rc == 0 && i < count; i++)
-        if (further(op->cluster, ranks[i]))
-            rc = begin_one(op, ranks[i], err);
+    for (const struct ms_slot *s = NULL;
+         (s = ms_cluster_next_changing(op->cluster, s));)
+        if (further(op->cluster, s->rank) && has_old(op, s->rank, err))
+            return -EBUSY;
+    for (const struct ms_slot *s = NULL;
+         rc == 0 && (s = ms_cluster_next_changing(op->cluster, s));)
+        if (further(op->cluster, s->rank))
+            rc = begin_one(op, s->rank, err);
     return rc;
 }
 
@@ -347,19 +331,17 @@ static int encode(const char *text, ProtobufCBinaryData *out)
 
 static Muster__Step *step_create(const char *text)
 {
-    Muster__Step *step = malloc(sizeof *step);
-    ProtobufCBinaryData *argument = calloc(1, sizeof *argument);
+    ProtobufCBinaryData argument = {0};
+    Muster__Step like = MUSTER__STEP__INIT, *step;
 
-    if (!step || !argument || encode(text, argument) < 0) {
-        free(step);
-        free(argument);
+    if (encode(text, &argument) < 0)
         return NULL;
-    }
-    muster__step__init(step);
-    step->op = MS_OP_SET_ENV;
-    step->codec = MS_CODEC_PLAIN;
-    step->arguments = argument;
-    step->n_arguments = 1;
+    like.op = MS_OP_SET_ENV;
+    like.codec = MS_CODEC_PLAIN;
+    like.arguments = &argument;
+    like.n_arguments = 1;
+    step = (Muster__Step *)ms_proto_copy(&like.base);
+    free(argument.data);
     return step;
 }
 
@@ -371,50 +353,42 @@ int ms_helpers_add_step(const struct ms_head *h,
         ms_cluster_spec_is_native(worker->cluster->spec) ? NULL : find(h, worker);
     MS_CLEANUP(ms_cleanup_free) char *text = own ? print(worker, own) : NULL;
     Muster__Step *step = text ? step_create(text) : NULL;
-    Muster__Step **more;
 
     if (!own)
         return 0;
-    more =
-        step ? realloc(run->steps, (run->n_steps + 1) * sizeof(Muster__Step *)) : NULL;
-    if (!more) {
-        if (step)
-            muster__step__free_unpacked(step, NULL);
+    if (!ms_proto_append(&run->steps, &run->n_steps, step))
         return -ENOMEM;
-    }
-    run->steps = more;
-    memmove(more + 1, more, run->n_steps * sizeof(Muster__Step *));
-    more[0] = step;
-    run->n_steps++;
+    memmove(run->steps + 1, run->steps, (run->n_steps - 1) * sizeof(Muster__Step *));
+    run->steps[0] = step;
     return 0;
 }
 
 /* ---- status ---------------------------------------------------------------------- */
 
-static int add_to(Muster__WorkerStatus *w, const struct ms_cluster *own)
+static bool add_helpers(const struct ms_head *h,
+                        const struct ms_slot *worker,
+                        Muster__WorkerStatus *w)
 {
-    w->helpers = calloc(own->count, sizeof(Muster__WorkerStatus *));
-    for (size_t i = 0; w->helpers && i < own->count; i++) {
-        w->helpers[i] = ms_slot_status(&own->slots[i]);
-        if (!w->helpers[i])
-            return -ENOMEM;
-        w->n_helpers++;
-    }
-    return w->helpers ? 0 : -ENOMEM;
+    const struct ms_cluster *own = worker->now.uid ? find(h, worker) : NULL;
+
+    for (size_t i = 0; own && i < own->count; i++)
+        if (!ms_proto_append(
+                &w->helpers, &w->n_helpers, ms_slot_status(&own->slots[i])))
+            return false;
+    return true;
 }
 
-int ms_helpers_add_status(const struct ms_head *h,
-                          const struct ms_cluster *c,
-                          Muster__ClusterStatus *s)
+Muster__ClusterStatus *ms_head_cluster_status(const struct ms_head *h,
+                                              const struct ms_cluster *c,
+                                              const Muster__StepsDone *first)
 {
-    int rc = 0;
+    Muster__ClusterStatus *s = ms_cluster_status(c, first);
+    bool is_good = s;
 
-    for (size_t i = 0; rc == 0 && i < c->count; i++) {
-        const struct ms_cluster *own =
-            c->slots[i].now.uid ? find(h, &c->slots[i]) : NULL;
-
-        if (own)
-            rc = add_to(s->workers[i], own);
-    }
-    return rc;
+    for (size_t i = 0; is_good && i < c->count; i++)
+        is_good = add_helpers(h, &c->slots[i], s->workers[i]);
+    if (is_good)
+        return s;
+    muster__cluster_status__free_unpacked(s, NULL);
+    return NULL;
 }

@@ -14,22 +14,16 @@
 struct ms_head;
 struct ms_head_op;
 
-/* Ask nodes to start the helpers of those of these ranks of op->cluster that are wide; their
+/* Ask nodes to start the helpers of the changing ranks of op->cluster that are wide; their
  * answers are as those of workers. 0; -EBUSY: those of an earlier incarnation have not
  * ended, and nothing was asked; any other failure may come after some were asked. */
-int ms_helpers_begin(struct ms_head_op *op,
-                     const uint32_t *ranks,
-                     size_t count,
-                     struct ms_error *err);
+int ms_helpers_begin(struct ms_head_op *op, struct ms_error *err);
 /* Tell a worker of its helpers before anything else. 0 or -ENOMEM. */
 int ms_helpers_add_step(const struct ms_head *h,
                         const struct ms_slot *worker,
                         Muster__RunSteps *run);
-/* These ranks were not made: their helpers end by force. */
-void ms_helpers_end(struct ms_head *h,
-                    const struct ms_cluster *c,
-                    const uint32_t *ranks,
-                    size_t count);
+/* The changing ranks were not made: their helpers end by force. */
+void ms_helpers_end(struct ms_head *h, const struct ms_cluster *c);
 /* Some of any of its workers have not ended. */
 bool ms_helpers_are_left(const struct ms_head *h, const struct ms_cluster *c);
 /* Helpers whose worker has ended before they were there end too. */
@@ -41,10 +35,5 @@ void ms_helpers_exited(struct ms_head *h,
                        const Muster__Exit *exit);
 /* A cluster of helpers of which none is left: to be forgotten. */
 bool ms_helpers_are_over(const struct ms_cluster *c);
-
-/* Each worker's, into its status. 0 or -ENOMEM. */
-int ms_helpers_add_status(const struct ms_head *h,
-                          const struct ms_cluster *c,
-                          Muster__ClusterStatus *s);
 
 #endif

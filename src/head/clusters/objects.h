@@ -14,10 +14,10 @@ struct ms_head;
 struct ms_head_op;
 
 /* Ask all nodes to keep what the step names, on behalf of the operation, whose on_answer and
- * on_refused are set: the number of questions; 0: it names nothing. */
-int ms_objects_ask_keep(struct ms_head_op *op,
-                        struct ms_cluster *c,
-                        const Muster__Step *step);
+ * on_refused are set; none if it names nothing. */
+void ms_objects_ask_keep(struct ms_head_op *op,
+                         struct ms_cluster *c,
+                         const Muster__Step *step);
 /* The cluster is no more. */
 void ms_objects_drop(struct ms_head *h, const struct ms_cluster *c);
 

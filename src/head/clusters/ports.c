@@ -1,11 +1,12 @@
+/* ports.c - which nodes hold which ports, and for which clusters */
 #include "head/clusters/ports.h"
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
-#include "head/op.h"
-#include "head/waiting.h"
+#include "head/ops/op.h"
+#include "head/ops/waiting.h"
 
 #include <errno.h>
 #include <string.h>
@@ -59,26 +60,16 @@ void ms_head_ports_lost(struct ms_head *h, const struct ms_node *n)
             port_destroy(p);
 }
 
-static void drop_message(Muster__HeadToAgent *m, Muster__DropPort *drop, char *owner)
-{
-    muster__head_to_agent__init(m);
-    muster__drop_port__init(drop);
-    drop->owner = owner;
-    m->body_case = MUSTER__HEAD_TO_AGENT__BODY_DROP_PORT;
-    m->drop_port = drop;
-}
-
 /* Without waiting for it; a node that is away forgets nothing, but there it is only a
  * number that nobody else gets. */
 static void tell_drop(struct ms_head *h, struct port *p)
 {
     struct ms_node *n = ms_node_find(h, p->node);
-    Muster__HeadToAgent m;
-    Muster__DropPort drop;
+    Muster__DropPort drop = MUSTER__DROP_PORT__INIT;
 
-    drop_message(&m, &drop, p->owner);
+    drop.owner = p->owner;
     if (n)
-        ms_node_tell(n, &m);
+        ms_node_tell(n, MUSTER__HEAD_TO_AGENT__BODY_DROP_PORT, &drop);
     port_destroy(p);
 }
 
@@ -136,7 +127,6 @@ int ms_head_cluster_port_ask(struct ms_head_op *op, struct ms_error *err)
     struct ms_cluster *c = op->cluster;
     struct ms_node *n = ms_node_find(op->head, c->slots[0].node);
     Muster__HoldPort hold = MUSTER__HOLD_PORT__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
     char *owner = NULL;
 
     if (asprintf(&owner, "%s:%08x", c->name, (unsigned)ms_random_id()) < 0)
@@ -146,9 +136,7 @@ int ms_head_cluster_port_ask(struct ms_head_op *op, struct ms_error *err)
     if (!n)
         return ms_error_set(err, -ENODEV, "there is no node %s", c->slots[0].node);
     hold.owner = owner;
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_HOLD_PORT;
-    m.hold_port = &hold;
-    return ms_node_ask(n, op, &m, err);
+    return ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_HOLD_PORT, &hold, err);
 }
 
 int ms_head_cluster_port_take(struct ms_cluster *c,
@@ -159,8 +147,7 @@ int ms_head_cluster_port_take(struct ms_cluster *c,
     if (answer->body_case != MUSTER__AGENT_TO_HEAD__BODY_PORT)
         return ms_error_set(
             err, -EPROTO, "the agent on node %s answered without a port", n->name);
-    if (c->master)
-        muster__port_held__free_unpacked(c->master, NULL);
+    muster__port_held__free_unpacked(c->master, NULL);
     c->master = MS_TAKE(answer->port);
     if (ms_head_port_add(n->head, c->port_owner, c->driver, n) < 0)
         return ms_error_set(err, -ENOMEM, "out of memory");
@@ -183,53 +170,45 @@ static void held(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *
 
 void ms_head_hold_port_run(struct ms_head_op *op)
 {
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
-    struct ms_node *n = ms_head_find_node(op->head, op->wanted->hold_port->node);
+    Muster__HoldPort *hold = op->wanted->hold_port;
+    struct ms_node *n = ms_head_find_node(op->head, hold->node);
     struct ms_error err = {0};
 
     if (!n && ms_head_wait_for_nodes(op))
         return;
     op->on_answer = held;
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_HOLD_PORT;
-    m.hold_port = op->wanted->hold_port;
     if (!n)
         ms_head_op_fail(op,
                         -ENODEV,
-                        op->wanted->hold_port->node[0] ? "there is no node %s"
-                                                       : "there is no node%s",
-                        op->wanted->hold_port->node);
-    else if (ms_node_ask(n, op, &m, &err) < 0)
+                        hold->node[0] ? "there is no node %s" : "there is no node%s",
+                        hold->node);
+    else if (ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_HOLD_PORT, hold, &err) < 0)
         ms_head_op_fail_with(op, &err);
 }
 
-static void drop_step(struct ms_head_op *op)
+void ms_head_ports_ask_drop(struct ms_head_op *op, const char *owner, uint64_t driver)
 {
-    if (ms_list_is_empty(&op->asks))
-        ms_head_op_succeed(op, NULL);
-}
-
-int ms_head_ports_ask_drop(struct ms_head_op *op, const char *owner, uint64_t driver)
-{
-    struct ms_head *h = op->head;
-    int asked = 0;
-
-    ms_list_each (p, &h->ports, struct port, link) {
-        struct ms_node *n = ms_node_find(h, p->node);
-        Muster__HeadToAgent m;
-        Muster__DropPort drop;
+    ms_list_each (p, &op->head->ports, struct port, link) {
+        struct ms_node *n = ms_node_find(op->head, p->node);
+        Muster__DropPort drop = MUSTER__DROP_PORT__INIT;
 
         if (strcmp(p->owner, owner) != 0 || p->driver != driver)
             continue;
-        drop_message(&m, &drop, p->owner);
-        asked += n && ms_node_ask(n, op, &m, NULL) == 0;
+        drop.owner = p->owner;
+        if (n)
+            ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_DROP_PORT, &drop, NULL);
         port_destroy(p);
     }
-    return asked;
+}
+
+static void dropped(struct ms_head_op *op)
+{
+    ms_head_op_succeed(op, NULL);
 }
 
 void ms_head_drop_port_run(struct ms_head_op *op)
 {
-    ms_head_op_gather(op, drop_step);
+    ms_head_op_gather(op, dropped);
     ms_head_ports_ask_drop(op, op->wanted->drop_port->owner, ms_driver_id(op->driver));
-    drop_step(op);
+    ms_head_op_gather_end(op);
 }

@@ -41,9 +41,8 @@ int ms_head_cluster_port_take(struct ms_cluster *c,
 
 /* Its own port, and what was held for it if its driver cannot drop that any more. */
 void ms_head_ports_drop(struct ms_head *h, const struct ms_cluster *c);
-/* Ask the nodes to drop what this owner holds, on behalf of the operation: the number of
- * questions. */
-int ms_head_ports_ask_drop(struct ms_head_op *op, const char *owner, uint64_t driver);
+/* Ask the nodes to drop what this owner holds, on behalf of the operation. */
+void ms_head_ports_ask_drop(struct ms_head_op *op, const char *owner, uint64_t driver);
 /* What a driver that ended held for no cluster. */
 void ms_head_ports_drop_driver(struct ms_head *h, uint64_t driver);
 /* The node is gone, and what it held with it. */

@@ -7,34 +7,28 @@
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
-#include "head/op.h"
-#include "head/waiting.h"
+#include "head/ops/op.h"
+#include "head/ops/waiting.h"
 
 #include <errno.h>
 
 void ms_head_tell_changed(struct ms_head_op *op,
                           char *cluster,
-                          void (*step)(struct ms_head_op *op))
+                          void (*next)(struct ms_head_op *op))
 {
     Muster__ClusterChanged changed = MUSTER__CLUSTER_CHANGED__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
 
     changed.cluster = cluster;
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_CHANGED;
-    m.changed = &changed;
     atomic_fetch_add(&op->head->changes, 1);
     ms_drivers_tell_changed(op->head, &changed);
-    ms_head_op_gather(op, step);
-    ms_list_each (n, &op->head->nodes, struct ms_node, link)
-        if (ms_node_check(n, NULL) == 0)
-            ms_node_ask(n, op, &m, NULL);
-    step(op);
+    ms_head_op_gather(op, next);
+    ms_nodes_ask(op, MUSTER__HEAD_TO_AGENT__BODY_CHANGED, &changed);
+    ms_head_op_gather_end(op);
 }
 
-static void finish(struct ms_head_op *op)
+static void told(struct ms_head_op *op)
 {
-    if (ms_list_is_empty(&op->asks))
-        ms_head_op_succeed(op, NULL);
+    ms_head_op_succeed(op, NULL);
 }
 
 void ms_head_refresh_run(struct ms_head_op *op)
@@ -47,5 +41,5 @@ void ms_head_refresh_run(struct ms_head_op *op)
     if (!c)
         ms_head_op_fail(op, -ENOENT, "there is no cluster '%.64s'", name);
     else
-        ms_head_tell_changed(op, c->name, finish);
+        ms_head_tell_changed(op, c->name, told);
 }

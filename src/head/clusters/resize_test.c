@@ -64,7 +64,7 @@ static void test_more_and_fewer(void **state)
     assert_int_equal(now[0], before[0]); /* the last ones have gone */
     assert_int_equal(far_living(a), 1);
     assert_int_equal(far_living(b), 0);
-    seen_wait_exits(&seen, 3);
+    events_wait_exits(&seen, 3);
     ops_expect(resize(1), 0, NULL); /* as it is */
     ops_expect(resize(2), 0, NULL);
     assert_int_equal(look("actor", now), 2);

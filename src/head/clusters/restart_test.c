@@ -131,7 +131,7 @@ static void test_one_rank(void **state)
     assert_int_equal(successor(driver, before[1].uid), now[1].uid);
     assert_int_equal(far_living(a) + far_living(b), 2);
     assert_int_equal(far_ports(a), 1); /* as before */
-    seen_wait_exits(&seen, 1);
+    events_wait_exits(&seen, 1);
     assert_int_equal(seen.uids[0], before[1].uid);
     assert_false(seen.requested);
     assert_non_null(strstr(seen.details[0], "ended by a restart"));
@@ -146,7 +146,7 @@ static void test_all_ranks(void **state)
     create(false);
     look(driver, before);
     far_exit(b, before[1].uid, 9); /* also one that is dead already */
-    seen_wait_exits(&seen, 1);
+    events_wait_exits(&seen, 1);
     op = restart(driver, NULL, 0);
     assert_int_equal(((const Muster__ClusterStatus *)ops_message(op))->n_answers,
                      1); /* of rank 0 */
@@ -257,7 +257,7 @@ static void test_a_rank_moves_when_its_node_is_gone(void **state)
     create(false);
     look(driver, before);
     far_end(b);
-    seen_wait_exits(&seen, 1);
+    events_wait_exits(&seen, 1);
     ops_expect(restart_one(1), 0, NULL);
     look(driver, now);
     assert_string_equal(now[1].node, "a");
@@ -276,7 +276,7 @@ static void test_the_port_moves_with_rank_0(void **state)
     (void)state;
     create(false);
     far_end(a);
-    seen_wait_exits(&seen, 1);
+    events_wait_exits(&seen, 1);
     ops_expect(restart(driver, NULL, 0), 0, NULL);
     look(driver, now);
     assert_string_equal(now[0].node, "b");
@@ -299,7 +299,7 @@ static void test_a_mapped_device_does_not_move(void **state)
     serve_spec(&s, "actor");
     ops_expect(spec_create(driver, &s), 0, NULL);
     far_end(b);
-    seen_wait_exits(&seen, 1);
+    events_wait_exits(&seen, 1);
     op = restart(driver, NULL, 0);
     assert_int_equal(ops_finish(op, &err), -ENOSPC);
     if (!strstr(err.text, "actor/1: node b is gone"))

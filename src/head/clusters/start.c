@@ -1,9 +1,11 @@
+/* start.c - what nodes are asked to start the processes of a cluster */
 #include "head/clusters/start.h"
 #include "base/cleanup.h"
+#include "base/name.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
-#include "head/op.h"
+#include "head/ops/op.h"
 
 #include <errno.h>
 #include <string.h>
@@ -18,23 +20,6 @@ static struct ms_driver *living_driver(const struct ms_head_op *op)
     return d && d->hello && d->state != MS_DRIVER_ENDING ? d : NULL;
 }
 
-/* Before and after the question: a node forgets a context only when nothing uses it. */
-static int tell_context(const struct ms_head_op *op, struct ms_node *n, bool is_end)
-{
-    Muster__ForgetDriver forget = MUSTER__FORGET_DRIVER__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
-
-    if (is_end) {
-        forget.driver = op->cluster->driver;
-        m.body_case = MUSTER__HEAD_TO_AGENT__BODY_FORGET_DRIVER;
-        m.forget_driver = &forget;
-    } else {
-        m.body_case = MUSTER__HEAD_TO_AGENT__BODY_DRIVER;
-        m.driver = op->cluster->spec->context;
-    }
-    return ms_node_tell(n, &m);
-}
-
 /* Its driver is gone: the spec knows its context. */
 static bool is_orphaned(const struct ms_head_op *op)
 {
@@ -46,7 +31,8 @@ static int introduce(struct ms_head_op *op, struct ms_node *n, struct ms_error *
     if (!is_orphaned(op))
         return ms_driver_introduce(living_driver(op), n, err);
     if (op->cluster->spec && op->cluster->spec->context) {
-        int rc = tell_context(op, n, false);
+        int rc = ms_node_tell(
+            n, MUSTER__HEAD_TO_AGENT__BODY_DRIVER, op->cluster->spec->context);
 
         return rc < 0 ? ms_error_sys(err, rc, "node %s cannot be reached", n->name) : 0;
     }
@@ -76,17 +62,14 @@ int ms_start_ask_node(struct ms_head_op *op,
                       struct ms_error *err)
 {
     Muster__StartWorkers start = MUSTER__START_WORKERS__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
     int rc = introduce(op, n, err);
 
     start.workers = specs;
     start.n_workers = count;
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_START;
-    m.start = &start;
     if (rc == 0)
-        rc = ms_node_ask(n, op, &m, err);
-    if (rc == 0 && is_orphaned(op))
-        tell_context(op, n, true);
+        rc = ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_START, &start, err);
+    if (rc == 0 && is_orphaned(op)) /* a node forgets a context when nothing uses it */
+        ms_node_tell_forget(n, op->cluster->driver);
     return rc;
 }
 
@@ -97,13 +80,10 @@ static int ask_fork(struct ms_head_op *op,
                     struct ms_error *err)
 {
     Muster__ForkWorker fork = MUSTER__FORK_WORKER__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
 
     fork.beside = spec->beside;
     fork.spec = spec;
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_FORK;
-    m.fork = &fork;
-    return ms_node_ask(n, op, &m, err);
+    return ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_FORK, &fork, err);
 }
 
 /* ---- the plan -------------------------------------------------------------------- */
@@ -171,61 +151,77 @@ static Muster__WorkerSpec *plan_rank(const struct ms_head_op *op,
 
 /* ---- all of them ----------------------------------------------------------------- */
 
+struct ms_slot_spec *ms_start_slots(const Muster__ClusterSpec *spec,
+                                    const Muster__ClusterPlaced *placed)
+{
+    struct ms_slot_spec *slots = calloc(placed->n_ranks + 1, sizeof *slots);
+
+    for (size_t i = 0; slots && i < placed->n_ranks; i++) {
+        const Muster__Piece *p = placed->ranks[i]->pieces[0];
+
+        slots[i] = (struct ms_slot_spec){
+            .uid = ms_random_id(),
+            .node = p->node,
+            .devices = p->devices,
+            .device_count = p->n_devices,
+            .memory = spec->worker->memory_limit,
+            .cpu_milli = spec->worker->cpu_milli,
+            .device_memory =
+                spec->place && p->n_devices ? spec->place->device_memory : 0};
+    }
+    return slots;
+}
+
+/* What ranks are started with, by rank; NULL: it is not started now, or was asked for. */
 struct batch {
-    Muster__WorkerSpec **specs; /* of each rank */
+    Muster__WorkerSpec **specs;
     size_t count;
 };
 
 static void batch_finish(struct batch *b)
 {
     for (size_t i = 0; b->specs && i < b->count; i++)
-        if (b->specs[i])
-            muster__worker_spec__free_unpacked(b->specs[i], NULL);
+        muster__worker_spec__free_unpacked(b->specs[i], NULL);
     free(b->specs);
 }
 
-static int plan_all(const struct ms_head_op *op,
-                    const uint32_t *ranks,
-                    struct batch *b,
-                    struct ms_error *err)
+static int plan_all(const struct ms_head_op *op, struct batch *b, struct ms_error *err)
 {
     struct ms_plan plan = {0};
     int rc = ms_start_plan(op, &plan);
 
     if (rc < 0)
         ms_error_set(err, rc, "cluster '%s': out of memory", op->cluster->name);
-    for (size_t i = 0; rc == 0 && i < b->count; i++) {
-        b->specs[i] = plan_rank(op, &plan, ranks[i], err);
-        rc = b->specs[i] ? 0 : -EINVAL;
+    for (struct ms_slot *s = NULL;
+         rc == 0 && (s = ms_cluster_next_changing(op->cluster, s));) {
+        b->specs[s->rank] = plan_rank(op, &plan, s->rank, err);
+        rc = b->specs[s->rank] ? 0 : -EINVAL;
     }
     ms_plan_finish(&plan);
     return rc;
 }
 
 static struct ms_node *
-node_of(const struct ms_head_op *op, uint32_t rank, struct ms_error *err)
+node_of(const struct ms_head_op *op, const struct ms_slot *s, struct ms_error *err)
 {
-    const char *name = op->cluster->slots[rank].node;
-    struct ms_node *n = ms_node_find(op->head, name);
+    struct ms_node *n = ms_node_find(op->head, s->node);
 
     if (!n)
-        ms_error_set(err, -ENODEV, "there is no node %s", name);
+        ms_error_set(err, -ENODEV, "there is no node %s", s->node);
     return n && ms_node_check(n, err) == 0 ? n : NULL;
 }
 
-/* Those of the rank's node, from `first` on; they are taken out of the batch. */
-static int ask_from(struct ms_head_op *op,
-                    const uint32_t *ranks,
+/* Those of this node; they are taken out of the batch. */
+static int ask_some(struct ms_head_op *op,
+                    struct ms_node *n,
                     struct batch *b,
-                    size_t first,
                     struct ms_error *err)
 {
     struct batch some = {calloc(b->count + 1, sizeof(Muster__WorkerSpec *)), 0};
-    struct ms_node *n = node_of(op, ranks[first], err);
-    int rc = some.specs && n ? 0 : n ? -ENOMEM : -ENODEV;
+    int rc = some.specs ? 0 : -ENOMEM;
 
-    for (size_t i = first; rc == 0 && i < b->count; i++)
-        if (b->specs[i] && strcmp(op->cluster->slots[ranks[i]].node, n->name) == 0)
+    for (size_t i = 0; rc == 0 && i < b->count; i++)
+        if (b->specs[i] && strcmp(op->cluster->slots[i].node, n->name) == 0)
             some.specs[some.count++] = MS_TAKE(b->specs[i]);
     if (rc == 0)
         rc = ms_start_ask_node(op, n, some.specs, some.count, err);
@@ -235,26 +231,21 @@ static int ask_from(struct ms_head_op *op,
     return rc;
 }
 
-int ms_start_ask(struct ms_head_op *op,
-                 const uint32_t *ranks,
-                 size_t count,
-                 struct ms_error *err)
+int ms_start_ask(struct ms_head_op *op, struct ms_error *err)
 {
-    struct batch b = {calloc(count + 1, sizeof(Muster__WorkerSpec *)), count};
-    bool is_beside = op->cluster->spec->beside[0];
-    int rc = b.specs ? plan_all(op, ranks, &b, err)
-                     : ms_error_set(err, -ENOMEM, "out of memory");
+    const struct ms_cluster *c = op->cluster;
+    struct batch b = {calloc(c->count + 1, sizeof(Muster__WorkerSpec *)), c->count};
+    int rc =
+        b.specs ? plan_all(op, &b, err) : ms_error_set(err, -ENOMEM, "out of memory");
 
-    for (size_t i = 0; rc == 0 && i < count; i++) {
-        if (!b.specs[i])
-            continue;
-        if (!is_beside) {
-            rc = ask_from(op, ranks, &b, i, err);
-        } else {
-            struct ms_node *n = node_of(op, ranks[i], err);
+    for (size_t i = 0; rc == 0 && i < c->count; i++) {
+        struct ms_node *n = b.specs[i] ? node_of(op, &c->slots[i], err) : NULL;
 
-            rc = n ? ask_fork(op, n, b.specs[i], err) : -ENODEV;
-        }
+        if (b.specs[i] && !n)
+            rc = -ENODEV;
+        else if (n)
+            rc = c->spec->beside[0] ? ask_fork(op, n, b.specs[i], err)
+                                    : ask_some(op, n, &b, err);
     }
     batch_finish(&b);
     return rc;

@@ -14,13 +14,15 @@ struct ms_head;
 struct ms_head_op;
 struct ms_node;
 
-/* Ask for the processes of these ranks of op->cluster, whose slots are STARTING: one
+/* What new slots of ranks in these places are given, malloc'd; it borrows from the placement.
+ * NULL: out of memory. */
+struct ms_slot_spec *ms_start_slots(const Muster__ClusterSpec *spec,
+                                    const Muster__ClusterPlaced *placed);
+
+/* Ask for the processes of the changing ranks of op->cluster, whose slots are STARTING: one
  * question to each node, or to each worker beside which one is to run. On failure some may
  * have been asked. */
-int ms_start_ask(struct ms_head_op *op,
-                 const uint32_t *ranks,
-                 size_t count,
-                 struct ms_error *err);
+int ms_start_ask(struct ms_head_op *op, struct ms_error *err);
 
 /* The plan of op->cluster; to be finished. 0 or -ENOMEM. */
 int ms_start_plan(const struct ms_head_op *op, struct ms_plan *out);

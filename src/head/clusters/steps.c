@@ -5,22 +5,20 @@
 #include "head/clusters/clusters_impl.h"
 #include "head/clusters/objects.h"
 #include "head/head_impl.h"
-#include "head/kept.h"
-#include "head/op.h"
-#include "head/waiting.h"
+#include "head/ops/op.h"
+#include "head/ops/waiting.h"
+#include "head/state/persist.h"
 
 #include <errno.h>
 
 /* What it refers to is held. The cluster may have ended meanwhile. */
-static void finish(struct ms_head_op *op)
+static void objects_kept(struct ms_head_op *op)
 {
-    const struct ms_cluster *c;
+    const struct ms_cluster *c =
+        ms_registry_find(&op->head->registry, op->wanted->add_step->cluster);
 
-    if (!ms_list_is_empty(&op->asks))
-        return;
-    c = ms_registry_find(&op->head->registry, op->wanted->add_step->cluster);
     if (c)
-        ms_head_keep_spec(op->head, c);
+        ms_persist_cluster(op->head, c);
     ms_head_op_succeed(op, NULL);
 }
 
@@ -34,23 +32,17 @@ void ms_head_add_step_run(struct ms_head_op *op)
         return;
     if (!c)
         ms_error_set(&err, -ENOENT, "there is no cluster '%.64s'", m->cluster);
-    else if (!c->spec)
-        ms_error_set(&err,
-                     -ENOTSUP,
-                     "cluster '%s': how its workers were made was lost with an earlier "
-                     "head",
-                     c->name);
-    else if (!m->step)
+    else if (ms_cluster_check_spec(c, &err) == 0 && !m->step)
         ms_error_set(&err, -EINVAL, "there is no step");
-    else
+    else if (!err.code)
         ms_cluster_spec_add(c->spec, m->step, &m->meta, &err);
     if (err.code) {
         ms_head_op_fail_with(op, &err);
         return;
     }
-    ms_head_op_gather(op, finish);
+    ms_head_op_gather(op, objects_kept);
     ms_objects_ask_keep(op, c, m->step);
-    finish(op);
+    ms_head_op_gather_end(op);
 }
 
 void ms_head_find_run(struct ms_head_op *op)
@@ -66,11 +58,9 @@ void ms_head_find_run(struct ms_head_op *op)
         return;
     }
     s = ms_head_cluster_status(op->head, c, NULL);
-    if (s && ms_cluster_status_add_meta(s, c) == 0) {
-        ms_head_op_succeed(op, &s->base);
-        return;
-    }
-    if (s)
+    if (s && ms_cluster_status_add_meta(s, c) < 0) {
         muster__cluster_status__free_unpacked(s, NULL);
-    ms_head_op_fail(op, -ENOMEM, "out of memory");
+        s = NULL;
+    }
+    ms_head_op_answer(op, s ? &s->base : NULL);
 }

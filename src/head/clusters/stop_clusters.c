@@ -1,9 +1,9 @@
 /* stop_clusters.c - ending a cluster, or all of them, whoever made them */
+#include "base/proto.h"
 #include "head/clusters/clusters.h"
-#include "head/fields.h"
 #include "head/head_impl.h"
-#include "head/op.h"
-#include "head/request.h"
+#include "head/ops/op.h"
+#include "head/ops/request.h"
 
 #include <errno.h>
 #include <stdlib.h>

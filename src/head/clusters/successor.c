@@ -1,6 +1,6 @@
 /* successor.c - who has a dead worker's place now
  *
- * A question waits in head->seeking while the place is being filled: until the new worker
+ * A question waits in head->successor_waits while the place is being filled: until the new worker
  * has done its steps, or there is none.
  */
 #include "cluster/status.h"
@@ -8,8 +8,8 @@
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
-#include "head/op.h"
-#include "head/request.h"
+#include "head/ops/op.h"
+#include "head/ops/request.h"
 
 #include <errno.h>
 
@@ -37,37 +37,30 @@ static bool answer(struct ms_head_op *op)
 {
     uint64_t uid = op->wanted->ask_successor->uid;
     const struct ms_slot *worker;
-    Muster__Successor *s;
+    Muster__Successor s = MUSTER__SUCCESSOR__INIT;
+    Muster__WorkerStatus w;
 
     if (!find(op->head, uid, &worker))
         return false;
-    s = malloc(sizeof *s);
-    if (s) {
-        muster__successor__init(s);
-        s->uid = uid;
-        s->worker = worker ? ms_slot_status(worker) : NULL;
-    }
-    if (s && (s->worker || !worker)) {
-        ms_head_op_succeed(op, &s->base);
-        return true;
-    }
-    free(s);
-    ms_head_op_fail(op, -ENOMEM, "out of memory");
+    s.uid = uid;
+    if (worker)
+        ms_slot_describe(worker, s.worker = &w);
+    ms_head_op_succeed_copy(op, &s.base);
     return true;
 }
 
 void ms_head_ask_successor_run(struct ms_head_op *op)
 {
     if (!answer(op))
-        ms_list_add_tail(&op->head->seeking, &op->wait_link);
+        ms_list_add_tail(&op->head->successor_waits, &op->wait_link);
 }
 
-void ms_head_seek_step(struct ms_head *h)
+void ms_successors_step(struct ms_head *h)
 {
     struct ms_list now;
 
     ms_list_init(&now);
-    ms_list_splice(&now, &h->seeking);
+    ms_list_splice(&now, &h->successor_waits);
     while (!ms_list_is_empty(&now)) {
         struct ms_head_op *op = ms_list_first(&now, struct ms_head_op, wait_link);
 
@@ -90,19 +83,18 @@ static void tell_node(struct ms_head_op *op)
 {
     struct ms_node *n = find_asker(op->head, op->done_arg);
     Muster__Successor none = MUSTER__SUCCESSOR__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
 
     none.uid = op->wanted->ask_successor->uid;
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_SUCCESSOR;
-    m.successor = op->message ? (Muster__Successor *)op->message : &none;
     if (n)
-        ms_node_tell(n, &m);
+        ms_node_tell(n,
+                     MUSTER__HEAD_TO_AGENT__BODY_SUCCESSOR,
+                     op->message ? (Muster__Successor *)op->message : &none);
 }
 
 /* Agents ask again while they have no answer: one question at a time is enough. */
 static bool is_asked(const struct ms_head *h, const struct ms_node *n, uint64_t uid)
 {
-    ms_list_each (op, &h->seeking, struct ms_head_op, wait_link)
+    ms_list_each (op, &h->successor_waits, struct ms_head_op, wait_link)
         if (op->done_arg == n && op->wanted->ask_successor->uid == uid)
             return true;
     return false;

@@ -11,7 +11,7 @@
 #include "head/test_serve.h"
 
 static struct far_agent *a, *b;
-static struct seen seen;
+static struct test_events seen;
 static struct ms_head *driver;
 
 static int setup(void **state)
@@ -20,7 +20,7 @@ static int setup(void **state)
         return -1;
     a = serve_agent("a");
     b = serve_agent("b");
-    seen_init(&seen);
+    events_init(&seen);
     driver = serve_join(&seen);
     return 0;
 }

@@ -1,6 +1,6 @@
+/* driver.c - the head's record of a driver: made, found, ended */
 #include "head/drivers/driver.h"
 #include "base/cleanup.h"
-#include "head/clusters/place.h"
 #include "head/clusters/ports.h"
 #include "head/drivers/driver_impl.h"
 #include "head/fleet/fleet.h"
@@ -8,8 +8,9 @@
 #include "head/kv/kv_ask.h"
 #include "head/nodes/dialled.h"
 #include "head/nodes/node.h"
+#include "head/ops/waiting.h"
+#include "head/place/place.h"
 #include "head/stop.h"
-#include "head/waiting.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -74,8 +75,7 @@ void ms_driver_destroy(struct ms_driver *d)
     ms_timer_finish(&d->grace);
     ms_link_destroy(d->wire);
     ms_replies_finish(&d->replies);
-    if (d->hello)
-        muster__driver_hello__free_unpacked(d->hello, NULL);
+    muster__driver_hello__free_unpacked(d->hello, NULL);
     free(d);
 }
 
@@ -140,19 +140,12 @@ static bool has_clusters(const struct ms_driver *d)
 
 static void tell_forget(struct ms_driver *d)
 {
-    Muster__ForgetDriver forget = MUSTER__FORGET_DRIVER__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
-
-    forget.driver = d->id;
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_FORGET_DRIVER;
-    m.forget_driver = &forget;
     ms_list_each (n, &d->head->nodes, struct ms_node, link)
-        if (ms_map_remove(&n->contexts, d->id) && ms_node_tell(n, &m) < 0)
+        if (ms_map_remove(&n->contexts, d->id) && ms_node_tell_forget(n, d->id) < 0)
             ms_map_add(&n->contexts, d->id, ms_node_unforgotten());
 }
 
-/* In ENDING: is all of it gone? Then it is told so, if it asked, and forgotten. */
-static void settle(struct ms_driver *d)
+void ms_driver_settle(struct ms_driver *d)
 {
     Muster__Done done = MUSTER__DONE__INIT;
     Muster__HeadToDriver m = MUSTER__HEAD_TO_DRIVER__INIT;
@@ -179,12 +172,7 @@ void ms_driver_cluster_gone(struct ms_head *h, uint64_t id)
     struct ms_driver *d = ms_driver_find(h, id);
 
     if (d)
-        settle(d);
-}
-
-void ms_driver_op_gone(struct ms_driver *d)
-{
-    settle(d);
+        ms_driver_settle(d);
 }
 
 void ms_driver_end(struct ms_driver *d, int64_t grace_ns)
@@ -202,7 +190,7 @@ void ms_driver_end(struct ms_driver *d, int64_t grace_ns)
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
         if (c->driver == d->id && !ms_cluster_outlives_driver(c))
             ms_head_op_unref(ms_head_destroy_cluster(h, c->name, grace_ns));
-    settle(d);
+    ms_driver_settle(d);
     ms_head_stop_step(h);
 }
 
@@ -221,18 +209,15 @@ void ms_drivers_worker_ended(struct ms_head *h, uint64_t uid)
 
 int ms_driver_introduce(struct ms_driver *d, struct ms_node *n, struct ms_error *err)
 {
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
     int rc;
 
     if (!d || ms_map_find(&n->contexts, d->id))
         return 0;
     if (!d->hello)
         return ms_error_set(err, -EAGAIN, "the driver has not come back");
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_DRIVER;
-    m.driver = d->hello->context;
     rc = ms_map_add(&n->contexts, d->id, d);
     if (rc == 0 && n->wire) /* one that is away is told when it comes back */
-        rc = ms_node_tell(n, &m);
+        rc = ms_node_tell(n, MUSTER__HEAD_TO_AGENT__BODY_DRIVER, d->hello->context);
     if (rc != -ENOMEM && rc != -ENOBUFS && rc != -EMSGSIZE)
         return 0; /* told, or its link has just broken */
     ms_map_remove(&n->contexts, d->id);

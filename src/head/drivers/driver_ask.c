@@ -1,10 +1,10 @@
 /* driver_ask.c - what a driver asks, and its answers */
 #include "base/cleanup.h"
-#include "head/answer.h"
 #include "head/drivers/driver_impl.h"
-#include "head/op.h"
-#include "head/request.h"
-#include "head/verbs.h"
+#include "head/ops/answer.h"
+#include "head/ops/op.h"
+#include "head/ops/request.h"
+#include "head/ops/verbs.h"
 
 #include <errno.h>
 
@@ -44,7 +44,7 @@ static void on_done(struct ms_head_op *op)
     if (is_question(op->wanted))
         ms_replies_forget(&d->replies, op->request.number);
     send_answer(d, &a.message);
-    ms_driver_op_gone(d);
+    ms_driver_settle(d);
 }
 
 static void refuse(struct ms_driver *d, uint64_t request, int code, const char *why)
@@ -117,7 +117,6 @@ bool ms_driver_read(struct ms_driver *d, const uint8_t *body, size_t len)
     } else {
         take(d, &m);
     }
-    if (m)
-        muster__driver_to_head__free_unpacked(m, NULL);
+    muster__driver_to_head__free_unpacked(m, NULL);
     return true;
 }

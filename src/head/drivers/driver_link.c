@@ -1,3 +1,4 @@
+/* driver_link.c - a driver's link: it comes, is silent, breaks, comes back */
 #include "base/cleanup.h"
 #include "head/drivers/driver_impl.h"
 #include "head/head_impl.h"
@@ -98,8 +99,7 @@ int ms_driver_attach(struct ms_head *h,
         d = ms_driver_create(h, (*hello)->driver);
     if (!d)
         return ms_error_sys(err, -ENOMEM, "cannot take another driver");
-    if (d->hello)
-        muster__driver_hello__free_unpacked(d->hello, NULL);
+    muster__driver_hello__free_unpacked(d->hello, NULL);
     d->hello = MS_TAKE(*hello);
     d->hello->context->driver = d->id;
     ms_link_destroy(d->wire);

@@ -3,10 +3,9 @@
 #include "base/name.h"
 #include "base/proto.h"
 #include "head/drivers/uplink_impl.h"
-#include "head/fields.h"
 #include "head/head_impl.h"
-#include "head/op.h"
-#include "head/request.h"
+#include "head/ops/op.h"
+#include "head/ops/request.h"
 #include "head/version.h"
 #include "io/addr.h"
 #include "wire/frame.h"
@@ -279,12 +278,12 @@ void ms_uplink_destroy(struct ms_uplink *u)
     ms_timer_finish(&u->redial);
     ms_timer_finish(&u->stop_timer);
     ms_link_destroy(u->wire);
+    ms_list_init(&u->requests.open); /* what was open has ended */
     ms_requests_finish(&u->requests);
     ms_uplink_forget_ends(u);
     ms_map_finish(&u->workers);
     ms_uplink_forget_groups(u);
-    if (u->hello)
-        muster__driver_to_head__free_unpacked(u->hello, NULL);
+    muster__driver_to_head__free_unpacked(u->hello, NULL);
     free(u->addresses);
     free(u);
 }

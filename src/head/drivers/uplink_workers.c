@@ -8,7 +8,7 @@
 #include "base/proto.h"
 #include "head/drivers/uplink_impl.h"
 #include "head/head_impl.h"
-#include "head/op.h"
+#include "head/ops/op.h"
 
 /* What u->workers has of one: this, or its Exit, to be told when it is named. */
 static char lives, told;

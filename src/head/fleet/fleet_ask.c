@@ -1,12 +1,11 @@
 #include "base/cleanup.h"
 #include "base/proto.h"
-#include "head/clusters/wanted.h"
 #include "head/drivers/driver.h"
-#include "head/fields.h"
 #include "head/fleet/fleet_impl.h"
 #include "head/head_impl.h"
-#include "head/op.h"
-#include "head/request.h"
+#include "head/ops/op.h"
+#include "head/ops/request.h"
+#include "head/place/group_request.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -195,14 +194,14 @@ static int begin_reserve(struct ask *a, struct ms_error *err)
 {
     struct ms_fleet *f = a->lease->fleet;
     const Muster__Reserve *m = a->op->wanted->reserve;
-    MS_CLEANUP(ms_wanted_finish) struct ms_wanted w = {0};
+    MS_CLEANUP(ms_group_request_finish) struct ms_group_request w = {0};
     const struct ms_agent_start start = {.head = f->address,
                                          .secret_file = f->secret_file};
     struct ms_reserve r = {.key = a->lease->key,
                            .is_more = m->more,
                            .agent = &start,
                            .timeout_ns = a->deadline_ns - ms_now_ns()};
-    int rc = ms_wanted_read(&w, NULL, m->pieces, err);
+    int rc = ms_group_request_read(&w, NULL, m->pieces, err);
 
     if (rc < 0)
         return rc;

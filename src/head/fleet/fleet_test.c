@@ -5,7 +5,7 @@
 #include "base/cleanup.h"
 #include "head/head.h"
 #include "head/nodes/far_agent.h"
-#include "head/seen.h"
+#include "head/test_events.h"
 #include "head/test_ops.h"
 #include "head/test_serve.h"
 #include "io/secret.h"
@@ -309,7 +309,7 @@ static void test_wrong_requests(void **state)
 
 static void test_leases_are_their_drivers(void **state)
 {
-    struct seen s[2] = {0};
+    struct test_events s[2] = {0};
     struct ms_head *drivers[] = {serve_join(&s[0]), serve_join(&s[1])};
     struct ms_head_op *waits;
 

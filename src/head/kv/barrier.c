@@ -1,10 +1,11 @@
+/* barrier.c - barriers: the ranks of a cluster wait for each other */
 #include "head/kv/barrier.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
-#include "head/op.h"
-#include "head/waiting.h"
+#include "head/ops/op.h"
+#include "head/ops/waiting.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -202,6 +203,9 @@ void ms_head_barrier_run(struct ms_head_op *op)
 {
     const Muster__Barrier *asked = op->wanted->barrier;
     const struct ms_slot *slot = slot_of(op);
+    int64_t wait_ns = asked->wait_ns && asked->wait_ns < MS_BARRIER_WAIT_NS
+                          ? (int64_t)asked->wait_ns
+                          : MS_BARRIER_WAIT_NS;
     struct ms_error err = {0};
     struct ms_barrier *b = NULL;
     int rc;
@@ -220,7 +224,7 @@ void ms_head_barrier_run(struct ms_head_op *op)
                           b->name,
                           b->cluster,
                           slot->rank);
-    if (rc == 0 && ms_timer_init(&op->deadline, op->head->loop, on_late, op) < 0)
+    if (rc == 0 && ms_head_op_set_deadline(op, on_late, wait_ns) < 0)
         rc = ms_error_set(&err, -ENOMEM, "out of memory");
     if (rc < 0 || !b) {
         if (b)
@@ -233,10 +237,6 @@ void ms_head_barrier_run(struct ms_head_op *op)
     ms_list_add_tail(&b->ops, &op->wait_link);
     b->count++;
     b->came[slot->rank] = true;
-    ms_timer_set(&op->deadline,
-                 asked->wait_ns && asked->wait_ns < MS_BARRIER_WAIT_NS
-                     ? (int64_t)asked->wait_ns
-                     : MS_BARRIER_WAIT_NS);
     if (b->count == b->size)
         let_all_go(b);
 }

@@ -1,13 +1,13 @@
 /* kv_ask.c - what is asked of the key-value store: put, delete, get */
 #include "base/cleanup.h"
+#include "base/proto.h"
 #include "head/drivers/driver.h"
-#include "head/fields.h"
 #include "head/head_impl.h"
-#include "head/kept.h"
 #include "head/kv/kv.h"
 #include "head/kv/kv_impl.h"
-#include "head/op.h"
-#include "head/waiting.h"
+#include "head/ops/op.h"
+#include "head/ops/waiting.h"
+#include "head/state/persist.h"
 #include "wire/frame.h"
 
 #include <errno.h>
@@ -157,23 +157,19 @@ static void on_late(void *arg)
 
 void ms_head_kv_wait(struct ms_head_op *op, uint64_t wait_ns)
 {
-    struct ms_head *h = op->head;
-    bool is_last = wait_ns == 0;
-
-    if (try(op, is_last))
+    if (try(op, wait_ns == 0))
         return;
-    if (ms_timer_init(&op->deadline, h->loop, on_late, op) < 0) {
+    if (ms_head_op_set_deadline(
+            op, on_late, wait_ns < MS_KV_WAIT_NS ? (int64_t)wait_ns : MS_KV_WAIT_NS) <
+        0)
         ms_head_op_fail(op, -ENOMEM, "out of memory");
-        return;
-    }
-    ms_list_add_tail(&h->kv.waiting, &op->wait_link);
-    ms_timer_set(&op->deadline,
-                 wait_ns < MS_KV_WAIT_NS ? (int64_t)wait_ns : MS_KV_WAIT_NS);
+    else
+        ms_list_add_tail(&op->head->kv.waiting, &op->wait_link);
 }
 
 void ms_head_kv_changed(struct ms_head *h)
 {
-    ms_head_keep_kv(h);
+    ms_persist_kv(h);
     ms_list_each (op, &h->kv.waiting, struct ms_head_op, wait_link)
         try(op, false);
 }

@@ -1,7 +1,7 @@
 /* kv_ask.h - the key-value store of the head, as it is asked for
  *
  * kv.h is the store itself, pure. Here are the requests, those who wait for a change of it,
- * and what goes with a driver or a worker that ends. Every change is kept (kept.h).
+ * and what goes with a driver or a worker that ends. Every change is kept (state/persist.h).
  * The head's thread.
  */
 #ifndef MS_HEAD_KV_KV_ASK_H

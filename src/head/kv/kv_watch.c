@@ -2,7 +2,7 @@
 #include "head/head_impl.h"
 #include "head/kv/kv.h"
 #include "head/kv/kv_impl.h"
-#include "head/op.h"
+#include "head/ops/op.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,16 +2,16 @@
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "head/clusters/clusters.h"
-#include "head/clusters/place.h"
 #include "head/clusters/ports.h"
+#include "head/daemon/hello.h"
 #include "head/drivers/driver.h"
 #include "head/fleet/fleet.h"
 #include "head/head_impl.h"
-#include "head/hello.h"
 #include "head/nodes/node.h"
-#include "head/nodes/recovery.h"
+#include "head/ops/waiting.h"
+#include "head/place/place.h"
+#include "head/state/recovery.h"
 #include "head/stop.h"
-#include "head/waiting.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -105,7 +105,7 @@ void ms_dialled_is_over(struct ms_head *h, const char *name, const char *why)
 {
     struct ms_node *n = ms_node_find(h, name);
 
-    if (n && !n->lent)
+    if (n && !n->child)
         lose(n, why);
 }
 
@@ -177,14 +177,14 @@ take_living(struct ms_node *n, const Muster__WorkerReport *report, bool is_new)
 
     if (rc < 0 || !ms_slot_is_live(slot)) {
         if (uid)
-            ms_head_tell_stop(n, uid);
+            ms_node_tell_stop(n, &uid, 1, 0);
         return;
     }
     ms_place_adopt(h, slot);
     if (!slot->cluster->detached)
         ms_driver_expect(h, slot->cluster->driver);
     if (slot->cluster->state == MS_CLUSTER_STOPPING)
-        ms_head_tell_stop(n, slot->now.uid);
+        ms_node_tell_stop(n, &slot->now.uid, 1, 0);
     ms_head_death_is_open(h, slot->now.uid);
 }
 
@@ -293,24 +293,16 @@ static int check(struct ms_head *h,
 
 static void tell_contexts(struct ms_node *n)
 {
-    Muster__ForgetDriver forget = MUSTER__FORGET_DRIVER__INIT;
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
-
     for (size_t i = 0; i < n->contexts.capacity; i++) {
         const struct ms_map_slot *s = &n->contexts.slots[i];
         const struct ms_driver *d = s->value;
 
         if (!s->key)
             continue;
-        if (s->value == ms_node_unforgotten()) {
-            forget.driver = s->key;
-            m.body_case = MUSTER__HEAD_TO_AGENT__BODY_FORGET_DRIVER;
-            m.forget_driver = &forget;
-        } else {
-            m.body_case = MUSTER__HEAD_TO_AGENT__BODY_DRIVER;
-            m.driver = d->hello->context;
-        }
-        ms_node_tell(n, &m);
+        if (s->value == ms_node_unforgotten())
+            ms_node_tell_forget(n, s->key);
+        else
+            ms_node_tell(n, MUSTER__HEAD_TO_AGENT__BODY_DRIVER, d->hello->context);
     }
 }
 

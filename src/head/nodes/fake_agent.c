@@ -262,8 +262,7 @@ static void on_body(void *arg, const uint8_t *body, size_t len)
     default:
         answer_done(q->request);
     }
-    if (q)
-        muster__head_to_agent__free_unpacked(q, NULL);
+    muster__head_to_agent__free_unpacked(q, NULL);
 }
 
 static void on_closed(void *arg, const struct ms_error *why)
@@ -291,7 +290,6 @@ int fake_agent_main(void)
         stop_worker(i);
     ms_link_destroy(self.link);
     ms_loop_destroy(self.loop);
-    if (self.kept)
-        muster__head_to_agent__free_unpacked(self.kept, NULL);
+    muster__head_to_agent__free_unpacked(self.kept, NULL);
     return 0;
 }

@@ -1,13 +1,14 @@
+/* node.c - one machine: what it is asked, what it says, its end */
 #include "head/nodes/node.h"
 #include "base/cleanup.h"
 #include "base/proto.h"
 #include "head/clusters/clusters.h"
-#include "head/clusters/place.h"
 #include "head/clusters/ports.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
-#include "head/nodes/lent.h"
-#include "head/op.h"
+#include "head/nodes/child_agent.h"
+#include "head/ops/op.h"
+#include "head/place/place.h"
 #include "resource/shape.h"
 
 #include <errno.h>
@@ -44,13 +45,12 @@ void ms_node_destroy(struct ms_node *n)
     ms_list_remove(&n->link);
     ms_timer_finish(&n->grace);
     ms_link_destroy(n->wire);
-    ms_lent_destroy(n->lent);
+    ms_child_agent_destroy(n->child);
     if (n->requests.last > n->head->last_ask)
         n->head->last_ask = n->requests.last;
     ms_requests_finish(&n->requests);
     ms_map_finish(&n->contexts);
-    if (n->ready)
-        muster__agent_ready__free_unpacked(n->ready, NULL);
+    muster__agent_ready__free_unpacked(n->ready, NULL);
     free(n->gone);
     free(n);
 }
@@ -90,7 +90,7 @@ int ms_node_check(const struct ms_node *n, struct ms_error *err)
 {
     if (n->state == MS_NODE_GONE)
         return ms_error_set(err, -EPIPE, "%s", n->gone ? n->gone : "out of memory");
-    if (n->lent && (n->closed || !n->wire))
+    if (n->child && (n->closed || !n->wire))
         return ms_error_set(err, -EPIPE, "the agent on node %s is ending", n->name);
     return 0;
 }
@@ -99,8 +99,7 @@ void ms_ask_destroy(struct ms_ask *a)
 {
     ms_requests_remove(&a->node->requests, &a->request);
     ms_list_remove(&a->link);
-    if (a->message)
-        muster__head_to_agent__free_unpacked(a->message, NULL);
+    muster__head_to_agent__free_unpacked(a->message, NULL);
     free(a);
 }
 
@@ -114,14 +113,23 @@ ask_create(struct ms_node *n, struct ms_head_op *op, Muster__HeadToAgent *m)
     ms_list_init(&a->link);
     a->node = n;
     a->op = op;
-    if (!n->lent)
+    if (!n->child)
         a->message = (Muster__HeadToAgent *)ms_proto_copy(&m->base);
-    if ((!n->lent && !a->message) || ms_requests_add(&n->requests, &a->request) < 0) {
+    if ((!n->child && !a->message) || ms_requests_add(&n->requests, &a->request) < 0) {
         ms_ask_destroy(a);
         return NULL;
     }
     ms_list_add_tail(&op->asks, &a->link);
     return a;
+}
+
+/* All bodies are pointers in a union. */
+static void
+message_init(Muster__HeadToAgent *m, Muster__HeadToAgent__BodyCase what, void *body)
+{
+    muster__head_to_agent__init(m);
+    m->body_case = what;
+    m->config = body;
 }
 
 /* Send `m`, which is what was asked, or its copy. */
@@ -135,8 +143,8 @@ static int ask_send(struct ms_ask *a, Muster__HeadToAgent *m)
     m->n_arrived = r->arrived_count;
     m->arrived = r->arrived;
     rc = ms_link_send(a->node->wire, &m->base);
-    m->n_arrived = 0;
-    m->arrived = NULL; /* it is not the message's */
+    m->answered = m->n_arrived = 0; /* what it says of this node goes to no other */
+    m->arrived = NULL;
     if (rc == 0)
         ms_requests_told(r);
     return rc;
@@ -150,34 +158,52 @@ void ms_node_ask_again(struct ms_node *n)
 
 int ms_node_ask(struct ms_node *n,
                 struct ms_head_op *op,
-                Muster__HeadToAgent *m,
+                Muster__HeadToAgent__BodyCase what,
+                void *body,
                 struct ms_error *err)
 {
     int rc = ms_node_check(n, err);
+    Muster__HeadToAgent m;
     struct ms_ask *a;
 
     if (rc < 0)
         return rc;
-    a = ask_create(n, op, m);
+    message_init(&m, what, body);
+    a = ask_create(n, op, &m);
     if (!a)
         return ms_error_sys(err, -ENOMEM, "cannot ask the agent on node %s", n->name);
     if (!n->wire)
         return 0; /* it is away: when it comes back */
-    rc = ask_send(a, m);
-    if (rc == 0 || (!n->lent && rc != -ENOMEM && rc != -ENOBUFS && rc != -EMSGSIZE))
+    rc = ask_send(a, &m);
+    if (rc == 0 || (!n->child && rc != -ENOMEM && rc != -ENOBUFS && rc != -EMSGSIZE))
         return 0; /* or its link has just broken: when it comes back */
     ms_ask_destroy(a);
     return ms_error_sys(err, rc, "cannot ask the agent on node %s", n->name);
 }
 
-int ms_node_tell(struct ms_node *n, Muster__HeadToAgent *m)
+void ms_nodes_ask(struct ms_head_op *op, Muster__HeadToAgent__BodyCase what, void *body)
+{
+    ms_list_each (n, &op->head->nodes, struct ms_node, link)
+        ms_node_ask(n, op, what, body, NULL);
+}
+
+int ms_node_tell(struct ms_node *n, Muster__HeadToAgent__BodyCase what, void *body)
 {
     int rc = ms_node_check(n, NULL);
+    Muster__HeadToAgent m;
 
-    m->request = 0;
+    message_init(&m, what, body);
     if (rc == 0 && !n->wire)
         rc = -EPIPE;
-    return rc < 0 ? rc : ms_link_send(n->wire, &m->base);
+    return rc < 0 ? rc : ms_link_send(n->wire, &m.base);
+}
+
+int ms_node_tell_forget(struct ms_node *n, uint64_t driver)
+{
+    Muster__ForgetDriver forget = MUSTER__FORGET_DRIVER__INIT;
+
+    forget.driver = driver;
+    return ms_node_tell(n, MUSTER__HEAD_TO_AGENT__BODY_FORGET_DRIVER, &forget);
 }
 
 /* The head's own words for what an agent's failure means. */
@@ -241,8 +267,7 @@ void ms_node_is_ready(struct ms_node *n, Muster__AgentReady *ready)
 {
     if (!ready->shape)
         ready->shape = ms_shape_create(n->name);
-    if (n->ready)
-        muster__agent_ready__free_unpacked(n->ready, NULL);
+    muster__agent_ready__free_unpacked(n->ready, NULL);
     n->ready = ready;
     n->state = MS_NODE_READY;
     n->pid = ready->pid ? ready->pid : n->pid;
@@ -267,8 +292,8 @@ bool ms_node_read(struct ms_node *n, const uint8_t *body, size_t len)
         return false;
     switch (m->body_case) {
     case MUSTER__AGENT_TO_HEAD__BODY_READY:
-        if (n->lent)
-            ms_lent_is_ready(n->lent, MS_TAKE(m->ready));
+        if (n->child)
+            ms_child_agent_is_ready(n->child, MS_TAKE(m->ready));
         else if (n->ready)
             swap_folder(n->ready, m->ready);
         break;

@@ -1,6 +1,6 @@
 /* node.h - one machine that lends itself, as the head sees it
  *
- * A node is there because the head's own orchestrator started an agent (lent.h) or
+ * A node is there because the head's own orchestrator started an agent (child_agent.h) or
  * because an agent dialled and said who it is (dialled.h). What happens to it in either
  * case ends here: it becomes ready, it may be silent for a while, and one day it is
  * gone, which ends its workers and whatever was asked of it.
@@ -30,7 +30,7 @@
 
 struct ms_head;
 struct ms_head_op;
-struct ms_lent;
+struct ms_child_agent;
 
 enum ms_node_state { MS_NODE_STARTING, MS_NODE_READY, MS_NODE_AWAY, MS_NODE_GONE };
 
@@ -52,9 +52,9 @@ struct ms_node {
 
     pid_t pid; /* of the agent */
     uint32_t cpus;
-    Muster__AgentReady *ready; /* what it said of itself; NULL until then */
-    uint64_t agent;            /* id of its process; 0: lent */
-    struct ms_lent *lent;      /* NULL: dialled */
+    Muster__AgentReady *ready;    /* what it said of itself; NULL until then */
+    uint64_t agent;               /* id of its process; 0: lent */
+    struct ms_child_agent *child; /* NULL: dialled */
 
     struct ms_timer grace; /* while suspect or AWAY */
     char *gone;            /* once GONE: why, for people */
@@ -86,13 +86,21 @@ size_t ms_node_count(const struct ms_head *h);
 int ms_node_check(const struct ms_node *n, struct ms_error *err);
 
 /* Ask on behalf of an operation; op->on_answer or op->on_refused follows, never from
- * inside. `m` is borrowed. On failure nothing was asked. */
+ * inside. `body` is the message of that name in HeadToAgent, borrowed. On failure nothing was
+ * asked. */
 int ms_node_ask(struct ms_node *n,
                 struct ms_head_op *op,
-                Muster__HeadToAgent *m,
+                Muster__HeadToAgent__BodyCase what,
+                void *body,
                 struct ms_error *err);
+/* The same of all nodes that are not gone. */
+void ms_nodes_ask(struct ms_head_op *op,
+                  Muster__HeadToAgent__BodyCase what,
+                  void *body);
 /* Say without an answer. -EPIPE: there is nobody now. */
-int ms_node_tell(struct ms_node *n, Muster__HeadToAgent *m);
+int ms_node_tell(struct ms_node *n, Muster__HeadToAgent__BodyCase what, void *body);
+/* It needs the context of this driver no longer. */
+int ms_node_tell_forget(struct ms_node *n, uint64_t driver);
 /* What it has not answered, once more; it knows what it has begun. */
 void ms_node_ask_again(struct ms_node *n);
 /* The operation has completed: nobody waits for this any more. */

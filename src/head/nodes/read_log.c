@@ -1,7 +1,8 @@
+/* read_log.c - a piece of a log of one node */
 #include "base/cleanup.h"
 #include "head/nodes/ask.h"
 #include "head/nodes/node.h"
-#include "head/op.h"
+#include "head/ops/op.h"
 
 #include <errno.h>
 
@@ -19,15 +20,12 @@ void ms_head_read_log_run(struct ms_head_op *op)
 {
     Muster__ReadLog *want = op->wanted->read_log;
     struct ms_node *n = ms_node_find(op->head, want->node);
-    Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
     struct ms_error err = {0};
 
-    m.body_case = MUSTER__HEAD_TO_AGENT__BODY_READ_LOG;
-    m.read_log = want;
     op->on_answer = answered;
     if (!n)
         ms_head_op_fail(
             op, -ENODEV, "node %.64s is gone, and its logs with it", want->node);
-    else if (ms_node_check(n, &err) < 0 || ms_node_ask(n, op, &m, &err) < 0)
+    else if (ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_READ_LOG, want, &err) < 0)
         ms_head_op_fail_with(op, &err);
 }

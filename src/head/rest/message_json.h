@@ -14,16 +14,16 @@
 #define MS_HEAD_REST_MESSAGE_JSON_H
 
 #include "base/error.h"
+#include "base/proto.h"
 
 #include <jansson.h>
 #include <protobuf-c/protobuf-c.h>
 
 /* Every field that is set, and all that have a default. NULL: out of memory. */
 json_t *ms_message_print(const ProtobufCMessage *m);
-
-/* As if it had been unpacked: freed with protobuf_c_message_free_unpacked. NULL: out of
- * memory. */
-ProtobufCMessage *ms_message_create(const ProtobufCMessageDescriptor *d);
+/* Some fields, by their names in the message: "name memory", or under another name in JSON:
+ * "len=nbytes". */
+json_t *ms_message_print_fields(const ProtobufCMessage *m, const char *fields);
 
 /* Set the fields that an object has. -EINVAL with the reason, -ENOMEM; some may be set then. */
 int ms_message_parse(ProtobufCMessage *m, const json_t *object, struct ms_error *err);
@@ -32,5 +32,17 @@ int ms_message_parse_text(ProtobufCMessage *m,
                           const char *name,
                           const char *text,
                           struct ms_error *err);
+
+/* ---- fields, by their names in JSON ---------------------------------------------------- */
+
+/* NULL: there is none. */
+const ProtobufCFieldDescriptor *
+ms_message_field_find(const ProtobufCMessageDescriptor *d, const char *name);
+/* A time, which JSON has in seconds: its name is without "_ns". */
+bool ms_message_field_is_time(const ProtobufCFieldDescriptor *f);
+/* Its name in JSON has so many characters of f->name. */
+size_t ms_message_field_name_len(const ProtobufCFieldDescriptor *f);
+/* What a value of it takes in the message, or in a repeated field's array. */
+size_t ms_message_field_size(const ProtobufCFieldDescriptor *f);
 
 #endif

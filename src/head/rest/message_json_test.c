@@ -14,7 +14,7 @@
 static ProtobufCMessage *
 parse(const ProtobufCMessageDescriptor *d, const char *text, int code)
 {
-    ProtobufCMessage *m = ms_message_create(d);
+    ProtobufCMessage *m = ms_proto_create(d);
     json_t *object = json_loads(text, 0, NULL);
     struct ms_error err = {0};
 
@@ -135,7 +135,7 @@ static void test_what_is_wrong_is_refused(void **state)
 static void test_text_of_a_query(void **state)
 {
     Muster__StopRequest *m =
-        (Muster__StopRequest *)ms_message_create(&muster__stop_request__descriptor);
+        (Muster__StopRequest *)ms_proto_create(&muster__stop_request__descriptor);
     struct ms_error err = {0};
 
     (void)state;

@@ -1,6 +1,6 @@
+/* message_parse.c - a message from JSON, or from the texts of a path or query */
 #include "base/clock.h"
 #include "base/limits.h"
-#include "head/rest/message_field.h"
 #include "head/rest/message_json.h"
 #include "io/base64.h"
 
@@ -217,7 +217,7 @@ static int set_message(const ProtobufCFieldDescriptor *f,
     if (!json_is_object(v))
         return bad(f, "an object", err);
     if (!*at)
-        *at = ms_message_create(f->descriptor);
+        *at = ms_proto_create(f->descriptor);
     return *at ? ms_message_parse(*at, v, err) : out_of_memory(err);
 }
 
@@ -251,15 +251,6 @@ static int set_value(const ProtobufCFieldDescriptor *f,
 }
 
 /* ---- messages -------------------------------------------------------------------- */
-
-ProtobufCMessage *ms_message_create(const ProtobufCMessageDescriptor *d)
-{
-    ProtobufCMessage *m = calloc(1, d->sizeof_message);
-
-    if (m)
-        protobuf_c_message_init(d, m);
-    return m;
-}
 
 /* The count grows with what is there, so that a failure leaves what can be freed. */
 static int set_list(ProtobufCMessage *m,

@@ -1,10 +1,11 @@
-#include "head/rest/message_field.h"
+/* message_print.c - any message as JSON */
 #include "head/rest/message_json.h"
 
 #include "base/clock.h"
 #include "io/base64.h"
 #include "io/json.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -181,6 +182,15 @@ static json_t *print_field(const ProtobufCMessage *m, const ProtobufCFieldDescri
     return print_value(f, base + f->offset);
 }
 
+/* Takes the value. Without memory for it the object is given up. */
+static void set(json_t **object, const char *name, json_t *value)
+{
+    if (json_object_set_new(*object, name, value) == 0)
+        return;
+    json_decref(*object);
+    *object = NULL;
+}
+
 json_t *ms_message_print(const ProtobufCMessage *m)
 {
     json_t *out = json_object();
@@ -192,10 +202,28 @@ json_t *ms_message_print(const ProtobufCMessage *m)
         if (is_absent(m, f, (const char *)m + f->offset))
             continue;
         snprintf(name, sizeof name, "%.*s", (int)ms_message_field_name_len(f), f->name);
-        if (json_object_set_new(out, name, print_field(m, f)) < 0) {
-            json_decref(out);
-            out = NULL;
-        }
+        set(&out, name, print_field(m, f));
+    }
+    return out;
+}
+
+json_t *ms_message_print_fields(const ProtobufCMessage *m, const char *fields)
+{
+    json_t *out = json_object();
+    char field[64], name[64];
+    size_t len;
+
+    for (; out && *fields; fields += len + strspn(fields + len, " ")) {
+        size_t end = strcspn(fields, "= ");
+        const ProtobufCFieldDescriptor *f;
+
+        len = strcspn(fields, " ");
+        snprintf(field, sizeof field, "%.*s", (int)end, fields);
+        if (end < len)
+            snprintf(name, sizeof name, "%.*s", (int)(len - end - 1), fields + end + 1);
+        f = protobuf_c_message_descriptor_get_field_by_name(m->descriptor, field);
+        assert(f);
+        set(&out, end < len ? name : field, print_field(m, f));
     }
     return out;
 }

@@ -68,7 +68,7 @@ static void do_openapi(const struct rest_ask *ask)
 
 /* ---- routes ---------------------------------------------------------------------- */
 
-/* All of them answer GET; what else there is are verbs (head/verbs.h). */
+/* All of them answer GET; what else there is are verbs (head/ops/verbs.h). */
 struct route {
     const char *path; /* "*" stands for any segment: the first is a name, then a rank */
     void (*get)(const struct rest_ask *ask);

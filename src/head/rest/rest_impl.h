@@ -2,7 +2,7 @@
  *
  * rest.c         listening, who may, routes
  * rest_read.c    what is read from the Status message, as view.h shows it
- * rest_verb.c    verbs that have a route of their own (head/verbs.h)
+ * rest_verb.c    verbs that have a route of their own (head/ops/verbs.h)
  * rest_worker.c  stack of a worker
  * rest_log.c     its log, here or on another machine
  * metrics.c      for Prometheus
@@ -10,10 +10,10 @@
 #ifndef MS_HEAD_REST_REST_IMPL_H
 #define MS_HEAD_REST_REST_IMPL_H
 
-#include "head/op.h"
+#include "head/ops/op.h"
+#include "head/ops/verbs.h"
 #include "head/rest/rest.h"
 #include "head/rest/view.h"
-#include "head/verbs.h"
 #include "io/http_json.h"
 #include "io/http_token.h"
 #include "wire/client/client.h"

@@ -2,7 +2,7 @@
 #include "base/cleanup.h"
 #include "base/proto.h"
 #include "head/head_impl.h"
-#include "head/request.h"
+#include "head/ops/request.h"
 #include "head/rest/rest_impl.h"
 #include "io/addr.h"
 
@@ -163,8 +163,7 @@ static void far_destroy(struct rest_wait *w)
         f->op->on_done = NULL;
     ms_head_op_unref(f->op);
     ms_list_remove(&w->link);
-    if (f->want)
-        muster__read_log__free_unpacked(f->want, NULL);
+    muster__read_log__free_unpacked(f->want, NULL);
     ms_buf_finish(&f->text);
     free(f->path);
     free(f);

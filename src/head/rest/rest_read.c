@@ -1,4 +1,6 @@
+/* rest_read.c - GET: what is read from the Status message */
 #include "base/cleanup.h"
+#include "head/rest/message_json.h"
 #include "head/rest/rest_impl.h"
 #include "head/status.h"
 #include "head/version.h"
@@ -51,25 +53,14 @@ void ms_rest_version(const struct rest_ask *ask)
 
 static json_t *view_status(const Muster__Status *s)
 {
-    return json_pack("{s:o, s:o, s:f, s:b, s:i, s:i, s:i, s:i, s:o}",
-                     "session",
-                     ms_json_string(s->session),
-                     "version",
-                     ms_json_string(s->version),
-                     "uptime_s",
-                     (double)s->uptime_ns / (double)MS_NS_PER_S,
-                     "is_daemon",
-                     (int)s->is_daemon,
-                     "pid",
-                     (int)s->driver_pid,
-                     "nodes",
-                     (int)s->n_nodes,
-                     "clusters",
-                     (int)s->n_clusters,
-                     "drivers",
-                     (int)s->n_drivers,
-                     "addresses",
-                     ms_json_strings(s->addresses, s->n_addresses));
+    json_t *out = ms_message_print_fields(
+        &s->base,
+        "session version uptime_ns=uptime_s is_daemon driver_pid=pid addresses");
+
+    json_object_set_new(out, "nodes", json_integer((json_int_t)s->n_nodes));
+    json_object_set_new(out, "clusters", json_integer((json_int_t)s->n_clusters));
+    json_object_set_new(out, "drivers", json_integer((json_int_t)s->n_drivers));
+    return out;
 }
 
 void ms_rest_status(const struct rest_ask *ask)
@@ -80,15 +71,64 @@ void ms_rest_status(const struct rest_ask *ask)
         ms_http_reply_json(ask->conn, 200, view_status(s));
 }
 
-void ms_rest_nodes(const struct rest_ask *ask)
+/* ---- lists ------------------------------------------------------------------------- */
+
+/* A field of the status, as `view` shows each of its messages. */
+static void reply_list(const struct rest_ask *ask,
+                       const char *field,
+                       json_t *(*view)(const ProtobufCMessage *m))
 {
     OWNED Muster__Status *s = status_of(ask);
+    const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field_by_name(
+        &muster__status__descriptor, field);
     json_t *list = s ? json_array() : NULL;
 
-    for (size_t i = 0; s && i < s->n_nodes; i++)
-        json_array_append_new(list, ms_view_node(s->nodes[i]));
-    if (s)
-        ms_http_reply_json(ask->conn, 200, json_pack("{s:o}", "nodes", list));
+    if (!s)
+        return;
+    for (size_t i = 0; i < *(size_t *)((char *)s + f->quantifier_offset); i++)
+        json_array_append_new(
+            list, view((*(ProtobufCMessage ***)((char *)s + f->offset))[i]));
+    ms_http_reply_json(ask->conn, 200, json_pack("{s:o}", field, list));
+}
+
+static json_t *view_node(const ProtobufCMessage *m)
+{
+    return ms_view_node((const Muster__NodeStatus *)m);
+}
+
+static json_t *view_driver(const ProtobufCMessage *m)
+{
+    return ms_view_driver((const Muster__DriverStatus *)m);
+}
+
+static json_t *view_group(const ProtobufCMessage *m)
+{
+    return ms_view_group((const Muster__GroupStatus *)m);
+}
+
+static json_t *view_cluster(const ProtobufCMessage *m)
+{
+    return ms_view_cluster((const Muster__ClusterStatus *)m);
+}
+
+void ms_rest_nodes(const struct rest_ask *ask)
+{
+    reply_list(ask, "nodes", view_node);
+}
+
+void ms_rest_drivers(const struct rest_ask *ask)
+{
+    reply_list(ask, "drivers", view_driver);
+}
+
+void ms_rest_groups(const struct rest_ask *ask)
+{
+    reply_list(ask, "groups", view_group);
+}
+
+void ms_rest_clusters(const struct rest_ask *ask)
+{
+    reply_list(ask, "clusters", view_cluster);
 }
 
 void ms_rest_node(const struct rest_ask *ask)
@@ -103,39 +143,6 @@ void ms_rest_node(const struct rest_ask *ask)
             return;
         }
     not_found(ask, "node");
-}
-
-void ms_rest_drivers(const struct rest_ask *ask)
-{
-    OWNED Muster__Status *s = status_of(ask);
-    json_t *list = s ? json_array() : NULL;
-
-    for (size_t i = 0; s && i < s->n_drivers; i++)
-        json_array_append_new(list, ms_view_driver(s->drivers[i]));
-    if (s)
-        ms_http_reply_json(ask->conn, 200, json_pack("{s:o}", "drivers", list));
-}
-
-void ms_rest_groups(const struct rest_ask *ask)
-{
-    OWNED Muster__Status *s = status_of(ask);
-    json_t *list = s ? json_array() : NULL;
-
-    for (size_t i = 0; s && i < s->n_groups; i++)
-        json_array_append_new(list, ms_view_group(s->groups[i]));
-    if (s)
-        ms_http_reply_json(ask->conn, 200, json_pack("{s:o}", "groups", list));
-}
-
-void ms_rest_clusters(const struct rest_ask *ask)
-{
-    OWNED Muster__Status *s = status_of(ask);
-    json_t *list = s ? json_array() : NULL;
-
-    for (size_t i = 0; s && i < s->n_clusters; i++)
-        json_array_append_new(list, ms_view_cluster(s->clusters[i]));
-    if (s)
-        ms_http_reply_json(ask->conn, 200, json_pack("{s:o}", "clusters", list));
 }
 
 /* NULL: that was answered. */

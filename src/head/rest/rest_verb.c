@@ -1,4 +1,4 @@
-/* rest_verb.c - any verb by HTTP, as its row says (head/verbs.h)
+/* rest_verb.c - any verb by HTTP, as its row says (head/ops/verbs.h)
  *
  * The fields of its message come from the path, the query and, with POST, a JSON object.
  * A verb without a result answers 204.
@@ -6,8 +6,7 @@
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "head/head_impl.h"
-#include "head/request.h"
-#include "head/rest/message_field.h"
+#include "head/ops/request.h"
 #include "head/rest/message_json.h"
 #include "head/rest/rest_impl.h"
 
@@ -24,8 +23,7 @@ static void cleanup_json(json_t **j)
 
 static void cleanup_message(Muster__DriverToHead **m)
 {
-    if (*m)
-        muster__driver_to_head__free_unpacked(*m, NULL);
+    muster__driver_to_head__free_unpacked(*m, NULL);
 }
 
 /* Workers are given time to end, unless it is said how much. */
@@ -48,7 +46,7 @@ static Muster__DriverToHead *create(const struct ms_verb *v, ProtobufCMessage **
     if (!m)
         return NULL;
     muster__driver_to_head__init(m);
-    *body = ms_message_create(ms_verb_message(v));
+    *body = ms_proto_create(ms_verb_message(v));
     if (!*body)
         return NULL;
     m->body_case = v->body;

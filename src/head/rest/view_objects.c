@@ -1,10 +1,9 @@
+/* view_objects.c - objects of all stores, sorted, and as JSON */
 #include "head/rest/view_objects.h"
-#include "head/rest/view.h"
+#include "head/rest/message_json.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static const double ns_per_s = 1e9;
 
 const char *ms_view_object_where(const Muster__StoredStatus *o)
 {
@@ -70,43 +69,24 @@ struct ms_view_object *ms_view_sort_objects(const Muster__Objects *all, size_t *
     return list;
 }
 
-static json_t *holder_json(const Muster__HolderStatus *h)
-{
-    return json_pack("{s:o, s:i, s:I, s:f}",
-                     "name",
-                     ms_json_string(h->name),
-                     "pid",
-                     (int)h->pid,
-                     "count",
-                     (json_int_t)h->count,
-                     "since_s",
-                     (double)h->since_ns / ns_per_s);
-}
-
 static json_t *object_json(const struct ms_view_object *v)
 {
     const Muster__StoredStatus *o = v->object;
+    json_t *out = ms_message_print_fields(&o->base, "len=nbytes age_ns=age_s");
     json_t *holders = json_array();
 
     for (size_t i = 0; i < o->n_holders; i++)
-        json_array_append_new(holders, holder_json(o->holders[i]));
-    return json_pack("{s:o, s:o, s:I, s:I, s:s, s:f, s:o, s:o}",
-                     "node",
-                     ms_json_string(v->at->node_name),
-                     "origin",
-                     ms_json_string(v->origin),
-                     "id",
-                     (json_int_t)o->id,
-                     "nbytes",
-                     (json_int_t)o->len,
-                     "where",
-                     ms_view_object_where(o),
-                     "age_s",
-                     (double)o->age_ns / ns_per_s,
-                     "site",
-                     ms_json_string(v->site),
-                     "holders",
-                     holders);
+        json_array_append_new(
+            holders,
+            ms_message_print_fields(&o->holders[i]->base,
+                                    "name pid count since_ns=since_s"));
+    json_object_set_new(out, "node", ms_json_string(v->at->node_name));
+    json_object_set_new(out, "origin", ms_json_string(v->origin));
+    json_object_set_new(out, "id", json_integer((json_int_t)o->id));
+    json_object_set_new(out, "where", json_string(ms_view_object_where(o)));
+    json_object_set_new(out, "site", ms_json_string(v->site));
+    json_object_set_new(out, "holders", holders);
+    return out;
 }
 
 json_t *ms_view_objects(const Muster__Objects *all)
@@ -123,25 +103,14 @@ json_t *ms_view_objects(const Muster__Objects *all)
 
 static json_t *store_json(const Muster__StoreStats *s)
 {
-    return json_pack("{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:o, s:I}",
-                     "node",
-                     ms_json_string(s->node_name),
-                     "why",
-                     s->why[0] ? ms_json_string(s->why) : json_null(),
-                     "limit",
-                     (json_int_t)s->limit,
-                     "used",
-                     (json_int_t)s->used,
-                     "committed",
-                     (json_int_t)s->committed,
-                     "objects",
-                     (json_int_t)s->object_count,
-                     "spilled",
-                     (json_int_t)s->spilled,
-                     "spill",
-                     ms_json_string(s->spill_dir),
-                     "spill_limit",
-                     (json_int_t)s->spill_limit);
+    json_t *out = ms_message_print_fields(
+        &s->base,
+        "node_name=node limit used committed object_count=objects spilled "
+        "spill_dir=spill spill_limit why");
+
+    if (!s->why[0])
+        json_object_set_new(out, "why", json_null());
+    return out;
 }
 
 json_t *ms_view_stores(const Muster__Objects *all)

@@ -1,3 +1,4 @@
+/* client.c - the life of a process's client, and its maps of the arena */
 #include "store/client/state.h"
 
 #include "base/cleanup.h"
@@ -110,7 +111,7 @@ void ms_store_client_close(struct ms_store_client *c)
         return;
     pthread_mutex_lock(&c->lock);
     if (!c->is_read)
-        ms_fd_close(&c->fd); /* else whoever reads holds it; it ends with us */
+        ms_fd_close(&c->fd); /* else the reading thread holds it; it ends with us */
     c->is_forgotten = true;
     ms_store_client_unref(c);
 }
@@ -119,7 +120,8 @@ void ms_store_client_forget(struct ms_store_client *c)
 {
     if (!c)
         return;
-    pthread_mutex_init(&c->lock, NULL); /* whoever had them is not here */
+    pthread_mutex_init(&c->lock,
+                       NULL); /* the threads that had them are not in this process */
     pthread_mutex_init(&c->out_lock, NULL);
     ms_list_init(&c->outbox); /* the parent's to send */
     c->is_forgotten = true;

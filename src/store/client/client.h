@@ -4,14 +4,14 @@
  * needs the interpreter.
  *
  *   make     room for a new object: write into `write`, then send its name to others
- *   attach   hold an object that somebody has named, and read it
+ *   attach   hold an object by a name that was received, and read it
  *   adopt    the same for one that came with an answer: it is ours already, no round trip
- *   grant    give one of ours to whoever called, before the answer is sent; taken back if
+ *   grant    give one of ours to the caller, before the answer is sent; taken back if
  *            it is not sent after all
  *
  * A struct ms_held is what this process has of one object; there is one for each object,
  * with a count of its own. When the last reference goes, the agent is told, without
- * waiting. Whoever sends a name keeps a reference for as long as the other side may not
+ * waiting. The sender of a name keeps a reference for as long as the other side may not
  * have attached it: until the call has ended.
  *
  * An object that no process reads may be spilled to a disk when memory is short. Every
@@ -58,8 +58,8 @@ struct ms_store_client_options {
     const char *path;      /* of the store's socket */
     const uint8_t *secret; /* MS_SECRET_SIZE bytes */
     uint64_t holder;       /* who we are, never 0 */
-    const char *name;      /* for holder_list */
-    /* Asked now and then by whoever waits, without any lock: true ends the wait with
+    const char *name;      /* for people */
+    /* Asked now and then by a thread that waits, without any lock: true ends the wait with
      * -EINTR. May be NULL. */
     bool (*is_interrupted)(void);
     int64_t
@@ -123,9 +123,6 @@ int ms_store_client_attach(struct ms_store_client *c,
 struct ms_held *ms_store_client_adopt(struct ms_store_client *c,
                                       const struct ms_stored_name *name,
                                       uint64_t from);
-/* What we already have of it; a new reference, or NULL. */
-struct ms_held *
-ms_store_client_find(struct ms_store_client *c, uint64_t node, uint64_t id);
 /* The object that [at, at + len) lies in, whole; a new reference, or NULL. Memory of private_map.h
  * is found too, if it was not written. */
 struct ms_held *ms_store_client_find_memory(struct ms_store_client *c,

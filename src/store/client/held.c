@@ -9,13 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t key_of(uint64_t node, uint64_t id)
-{
-    uint64_t key = node ^ (id * UINT64_C(0x9E3779B97F4A7C15));
-
-    return key ? key : 1;
-}
-
 /* Locked. */
 static void leave_resting(struct ms_store_client *c, struct ms_held *h)
 {
@@ -97,14 +90,9 @@ int ms_held_set_bytes(struct ms_store_client *c, struct ms_held *h, uint64_t at)
     return 0;
 }
 
-struct ms_held *ms_held_get(struct ms_store_client *c,
-                            uint64_t node,
-                            uint64_t id,
-                            uint64_t len,
-                            const char *address,
-                            size_t address_len)
+struct ms_held *ms_held_get(struct ms_store_client *c, const struct ms_stored_name *n)
 {
-    uint64_t key = key_of(node, id);
+    uint64_t key = ms_object_key(n->node, n->id);
     struct ms_held *h = ms_map_find(&c->held, key);
 
     if (h) {
@@ -115,14 +103,14 @@ struct ms_held *ms_held_get(struct ms_store_client *c,
     h = calloc(1, sizeof *h);
     if (!h)
         return NULL;
-    h->node = node;
-    h->id = id;
-    h->len = len;
+    h->node = n->node;
+    h->id = n->id;
+    h->len = n->len;
     h->key = key;
     h->client = c;
     h->refs = h->reading = 1;
     ms_list_init(&h->resting);
-    h->address = strndup(address, address_len);
+    h->address = strndup(n->address, n->address_len);
     if (!h->address || ms_map_add(&c->held, key, h) < 0) {
         free((void *)(uintptr_t)h->address);
         free(h);
@@ -236,7 +224,7 @@ void ms_held_name(const struct ms_held *h, struct ms_stored_name *name)
                                     .address = h->address,
                                     .address_len = (uint32_t)strlen(h->address)};
     pthread_mutex_lock(&h->client->lock);
-    if (h->read && h->reading) /* it stays there while whoever asks reads it */
+    if (h->read && h->reading) /* it stays there while the caller reads it */
         name->at = h->at;
     pthread_mutex_unlock(&h->client->lock);
 }
@@ -256,21 +244,6 @@ bool ms_held_name_range(const struct ms_held *h,
     name->id = ms_slice_id(h->id, offset, len);
     name->len = len;
     return true;
-}
-
-struct ms_held *
-ms_store_client_find(struct ms_store_client *c, uint64_t node, uint64_t id)
-{
-    struct ms_held *h;
-
-    pthread_mutex_lock(&c->lock);
-    h = ms_map_find(&c->held, key_of(node, id));
-    if (h) {
-        h->refs++;
-        read_more(c, h);
-    }
-    pthread_mutex_unlock(&c->lock);
-    return h;
 }
 
 static bool is_in(const uint8_t *map, uint64_t size, const uint8_t *at, size_t len)

@@ -69,11 +69,16 @@ static struct ms_held *hold_made(struct ms_store_client *c,
                                  uint64_t len,
                                  struct ms_error *err)
 {
+    struct ms_stored_name name = {.node = c->node,
+                                  .id = made->id,
+                                  .len = len,
+                                  .address = c->address,
+                                  .address_len = (uint32_t)strlen(c->address)};
     struct ms_held *h;
     int rc = -ENOMEM;
 
     pthread_mutex_lock(&c->lock);
-    h = ms_held_get(c, c->node, made->id, len, c->address, strlen(c->address));
+    h = ms_held_get(c, &name);
     if (h) {
         h->counts++;
         rc = ms_held_set_bytes(c, h, made->at);
@@ -227,36 +232,14 @@ void ms_store_client_refuse_answer(struct ms_store_client *c,
         }
 }
 
-/* Those that the agent must be asked for. */
-struct asking {
-    size_t count;
-    struct ms_held **held;
-    Muster__StoredName *names;
-    Muster__StoredName **pointers;
-};
-
-static int asking_init(struct asking *a, size_t count)
-{
-    *a = (struct asking){.held = calloc(count + 1, sizeof(*a->held)),
-                         .names = calloc(count + 1, sizeof *a->names),
-                         .pointers = calloc(count + 1, sizeof(*a->pointers))};
-    return a->held && a->names && a->pointers ? 0 : -ENOMEM;
-}
-
-static void asking_finish(struct asking *a)
-{
-    free(a->held);
-    free(a->names);
-    free(a->pointers);
-}
-
 /* Of the names in one question: the rest of it is small. */
 #define ATTACH_MAX (MS_STORE_MESSAGE_MAX - 1024)
 
-/* Ask for some of them, from `first` on: as many as fit, at least one. Returns how many. */
+/* Ask for as many of them as fit into one question, at least one. Returns how many. */
 static int ask_some(struct ms_store_client *c,
-                    struct asking *a,
-                    size_t first,
+                    struct ms_held **held,
+                    Muster__StoredName **names,
+                    size_t count,
                     bool bare,
                     struct ms_error *err)
 {
@@ -265,10 +248,8 @@ static int ask_some(struct ms_store_client *c,
     struct ms_store_rpc w;
     int rc = 0;
 
-    attach.names = a->pointers + first;
-    attach.n_names = a->count - first;
-    if (attach.n_names > MS_STORE_NAMES_MAX)
-        attach.n_names = MS_STORE_NAMES_MAX;
+    attach.names = names;
+    attach.n_names = count < MS_STORE_NAMES_MAX ? count : MS_STORE_NAMES_MAX;
     while (attach.n_names > 1 &&
            muster__store_attach__get_packed_size(&attach) > ATTACH_MAX)
         attach.n_names /= 2; /* long addresses */
@@ -283,16 +264,45 @@ static int ask_some(struct ms_store_client *c,
     }
     pthread_mutex_lock(&c->lock);
     for (size_t i = 0; i < attach.n_names; i++) {
-        const Muster__StoredName *n = answer->attached->names[i];
-
-        a->held[first + i]->counts++;
-        if (rc == 0 && n->is_here)
-            rc = ms_held_set_bytes(c, a->held[first + i], n->at);
+        held[i]->counts++;
+        if (rc == 0 && answer->attached->names[i]->is_here)
+            rc = ms_held_set_bytes(c, held[i], answer->attached->names[i]->at);
     }
     pthread_mutex_unlock(&c->lock);
     muster__store_answer__free_unpacked(answer, NULL);
     return rc < 0 ? ms_error_set(err, rc, "the object does not fit the arena")
                   : (int)attach.n_names;
+}
+
+/* Hold all of these; those of `asked` are not known to the agent, or have no bytes here. How
+ * many were held, all or fewer. */
+static size_t hold_all(struct ms_store_client *c,
+                       const struct ms_stored_name *names,
+                       size_t count,
+                       bool bare,
+                       struct ms_held **out,
+                       struct ms_held **asked,
+                       size_t *asked_count)
+{
+    size_t i;
+
+    pthread_mutex_lock(&c->lock);
+    for (i = 0; i < count; i++) {
+        const struct ms_stored_name *n = &names[i];
+        struct ms_held *h = ms_held_get(c, n);
+
+        if (!h)
+            break;
+        out[i] = h;
+        if (n->of) {
+            h->of = n->of;
+            h->offset = n->offset;
+        }
+        if (!h->counts || (!bare && !h->read))
+            asked[(*asked_count)++] = h;
+    }
+    pthread_mutex_unlock(&c->lock);
+    return i;
 }
 
 int ms_store_client_attach(struct ms_store_client *c,
@@ -302,41 +312,27 @@ int ms_store_client_attach(struct ms_store_client *c,
                            struct ms_held **out,
                            struct ms_error *err)
 {
+    MS_CLEANUP(ms_cleanup_free)
+    struct ms_held **asked = calloc(count + 1, sizeof(*asked));
+    MS_CLEANUP(ms_cleanup_free)
+    Muster__StoredName *ask = calloc(count + 1, sizeof *ask);
+    MS_CLEANUP(ms_cleanup_free)
+    Muster__StoredName **asks = calloc(count + 1, sizeof(*asks));
     struct ms_error unused = {0};
-    struct asking a;
-    size_t held = 0;
-    int rc = asking_init(&a, count);
+    size_t held = 0, n = 0;
+    int rc = asked && ask && asks ? 0 : -ENOMEM;
 
     err = err ? err : &unused;
-    pthread_mutex_lock(&c->lock);
-    for (; rc == 0 && held < count; held++) {
-        const struct ms_stored_name *n = &names[held];
-        struct ms_held *h =
-            ms_held_get(c, n->node, n->id, n->len, n->address, n->address_len);
-
-        if (!h) {
-            rc = -ENOMEM;
-            break;
-        }
-        out[held] = h;
-        if (n->of) {
-            h->of = n->of;
-            h->offset = n->offset;
-        }
-        if (!h->counts || (!bare && !h->read)) {
-            a.held[a.count] = h;
-            name_held(h, a.pointers[a.count] = &a.names[a.count]);
-            a.count++;
-        }
-    }
-    pthread_mutex_unlock(&c->lock);
-    if (rc < 0)
-        ms_error_set(err, rc, "out of memory");
-    for (size_t i = 0; rc >= 0 && i < a.count; i += (size_t)rc)
-        rc = ask_some(c, &a, i, bare, err);
+    if (rc == 0)
+        held = hold_all(c, names, count, bare, out, asked, &n);
+    if (held < count)
+        rc = ms_error_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < n; i++)
+        name_held(asked[i], asks[i] = &ask[i]);
+    for (size_t i = 0; rc >= 0 && i < n; i += (size_t)rc)
+        rc = ask_some(c, asked + i, asks + i, n - i, bare, err);
     for (size_t i = 0; rc < 0 && i < held; i++)
         ms_held_unref(out[i]);
-    asking_finish(&a);
     return rc < 0 ? rc : 0;
 }
 
@@ -352,8 +348,7 @@ struct ms_held *ms_store_client_adopt(struct ms_store_client *c,
     int rc = 0;
 
     pthread_mutex_lock(&c->lock);
-    h = ms_held_get(
-        c, name->node, name->id, name->len, name->address, name->address_len);
+    h = ms_held_get(c, name);
     if (h) {
         int64_t reads = h->reads;
 

@@ -1,7 +1,9 @@
-/* Messages to the agent. An agent that does not read, because it is stopped, holds nobody up
- * for longer than its time to answer, and only once: from then on messages wait here, in
- * order, and go with the next one that finds it reading again. Questions do not: whoever asks
- * is told. */
+/* outbox.c - messages to the agent
+ *
+ * An agent that does not read, because it is stopped, blocks a
+ * sender for no longer than its time to answer, and only once: from then on messages wait
+ * here, in order, and go with the next one that finds it reading again. Requests do not wait:
+ * they fail. */
 #include "store/client/state.h"
 
 #include "base/clock.h"
@@ -44,7 +46,7 @@ static int flush(struct ms_store_client *c)
         if (ms_fds_send(c->fd, w->data, w->len, NULL, 0) == -EAGAIN)
             return -EAGAIN;
         ms_list_remove(&w->link);
-        free(w); /* what fails otherwise has nobody to read it */
+        free(w); /* after any other failure the agent has gone */
         c->outbox_count--;
     }
     return 0;

@@ -1,3 +1,4 @@
+/* private_map.c - private, writable maps of stored objects, and whether they were written */
 #include "store/client/private_map.h"
 
 #include "base/cleanup.h"

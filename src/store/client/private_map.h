@@ -1,9 +1,9 @@
 /* private_map.h - a part of an object that this process may write, for itself alone
  *
  * A private map of the object's pages. What is read is the page that all share; a page
- * that is written is copied first, and nobody else sees that. So what arrived can be given
- * to somebody who may write it (torch knows no other tensors) without a copy, and costs one
- * only where he does.
+ * that is written is copied first, for this process alone. So what arrived can be given to
+ * code that may write it (torch has no read-only tensors) without a copy, and costs one only
+ * for the pages that are written.
  *
  * ms_store_client_find_memory finds the object behind such memory for as long as nothing of the
  * part that is asked for was written: then it is sent on by its name.

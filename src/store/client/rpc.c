@@ -81,7 +81,7 @@ int ms_store_rpc_send(struct ms_store_client *c,
 
 /* ---- waiting --------------------------------------------------------------------- */
 
-/* Locked. Give an answer to whoever waits for it; true: somebody does. */
+/* Locked. Give an answer to the request that waits for it; false: none does. */
 static bool hand_out(struct ms_store_client *c, Muster__StoreAnswer *m)
 {
     ms_list_each (w, &c->waiting, struct ms_store_rpc, link)
@@ -116,7 +116,7 @@ static void end_silence(struct ms_store_client *c)
     c->is_pinged = false;
 }
 
-/* Locked, and so again afterwards. Read one answer, whoever it is for. */
+/* Locked, and so again afterwards. Read one answer, of any request. */
 static void read_turn(struct ms_store_client *c)
 {
     Muster__StoreAnswer *m = NULL;

@@ -1,3 +1,4 @@
+/* spare.c - blocks of memory that are used again */
 #include "store/client/spare.h"
 
 #include "store/pages.h"

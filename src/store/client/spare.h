@@ -8,8 +8,8 @@
  *
  * A block begins at a multiple of MS_SPACE_BLOCK and is a number of those, so that huge
  * pages fit. What is in it is not defined. The caller has one owner for each block; here
- * are only those that have none. Not locked, and no clock: a pool belongs to whoever calls
- * it, and a forked child has a pool and blocks of its own.
+ * are only those that have none. Not locked, and no clock: a pool belongs to its
+ * caller, and a forked child has a pool and blocks of its own.
  */
 #ifndef MS_STORE_SPARE_H
 #define MS_STORE_SPARE_H

@@ -44,13 +44,14 @@ struct ms_store_client {
     struct ms_list private_maps;
     size_t private_map_count;
     uint64_t next_request;
-    int64_t silent_ns; /* for how long somebody has waited for a word of the agent */
-    bool is_pinged;    /* since then it was asked for one */
-    bool is_read;      /* somebody reads the socket, */
-    uint8_t *answer;   /* into this */
+    int64_t
+        silent_ns;   /* for how long requests have waited without a word of the agent */
+    bool is_pinged;  /* since then it was asked for one */
+    bool is_read;    /* a thread reads the socket, */
+    uint8_t *answer; /* into this */
     struct ms_list waiting;
     struct ms_list
-        resting; /* what nobody reads, and the agent was not told: oldest first */
+        resting; /* not read any more, and the agent was not told: oldest first */
     uint64_t resting_bytes, resting_max;
     bool *is_touched; /* by blocks: our writing map has its pages */
 };
@@ -64,12 +65,7 @@ void ms_store_client_unref(struct ms_store_client *c);
 
 /* Locked. What we have of an object, made if there is nothing; a new reference, or NULL
  * (out of memory). */
-struct ms_held *ms_held_get(struct ms_store_client *c,
-                            uint64_t node,
-                            uint64_t id,
-                            uint64_t len,
-                            const char *address,
-                            size_t address_len);
+struct ms_held *ms_held_get(struct ms_store_client *c, const struct ms_stored_name *n);
 /* Locked. It can be read from now on, and the agent knows that. -EPROTO: that is not in the arena; -ENOMEM. */
 int ms_held_set_bytes(struct ms_store_client *c, struct ms_held *h, uint64_t at);
 /* The agent has `by` more counts of us, and so many more reads. */
@@ -86,7 +82,7 @@ struct ms_held *ms_private_map_find(struct ms_store_client *c,
 
 /* ---- objects.c ------------------------------------------------------------------- */
 
-/* An answer that nobody waits for any more has given us counts. */
+/* Give back the counts of an answer whose request has given up. */
 void ms_store_client_refuse_answer(struct ms_store_client *c,
                                    const Muster__StoreAnswer *m);
 

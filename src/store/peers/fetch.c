@@ -1,5 +1,5 @@
-/* fetch.c - getting the bytes of another node's object, piece by piece, from its origin or
- * from a node that gets them too */
+/* fetch.c - getting the bytes of another node's object, piece by piece over the bulk link to
+ * its source: its origin, or a node that gets them too */
 #include "store/peers/peers.h"
 
 #include "base/clock.h"
@@ -9,7 +9,62 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A piece that was asked for. */
+struct want {
+    struct ms_list link; /* peer->wants */
+    uint64_t request;
+    uint64_t node, id, offset;
+};
+
+static struct ms_store_peer *peer_of(void *link)
+{
+    return ((struct ms_peer_link *)link)->peer;
+}
+
+/* NULL: it is not a replica, or not one that is fetched from this peer. */
+static struct ms_replica *replica_from(const struct ms_store_peer *p,
+                                       const struct ms_object *o)
+{
+    struct ms_replica *m = o && o->is_replica ? o->user : NULL;
+
+    return m && m->source == p ? m : NULL;
+}
+
 /* ---- asking ---------------------------------------------------------------------- */
+
+static void want_free(struct want *w)
+{
+    ms_list_remove(&w->link);
+    free(w);
+}
+
+/* -ENOTCONN: the link is dialled, and on_open asks again. */
+static int
+ask_piece(struct ms_store_peer *p, const struct ms_object *o, uint64_t at, uint64_t len)
+{
+    Muster__PeerWant ask = MUSTER__PEER_WANT__INIT;
+    struct want *w;
+    int rc;
+
+    if (!p->bulk.is_open) {
+        ms_peer_link_wake(&p->bulk);
+        return -ENOTCONN;
+    }
+    w = malloc(sizeof *w);
+    if (!w)
+        return -ENOMEM;
+    *w = (struct want){.request = ++p->last_request, o->node, o->id, at};
+    ms_list_add_tail(&p->wants, &w->link);
+    ask.node = o->node;
+    ask.id = o->id;
+    ask.offset = at;
+    ask.len = len;
+    ask.request = w->request;
+    rc = ms_store_message_send(p->bulk.link, MUSTER__STORE_PEER__BODY_WANT, &ask);
+    if (rc < 0)
+        want_free(w);
+    return rc;
+}
 
 static void ask_pieces(struct ms_replica *m)
 {
@@ -21,7 +76,7 @@ static void ask_pieces(struct ms_replica *m)
 
         if (len > MS_STORE_PIECE_MAX)
             len = MS_STORE_PIECE_MAX;
-        if (ms_bulk_want(m->source, o, m->asked, len) < 0)
+        if (ask_piece(m->source, o, m->asked, len) < 0)
             return; /* when the link is there */
         m->asked += len;
     }
@@ -30,10 +85,13 @@ static void ask_pieces(struct ms_replica *m)
 void ms_replica_stop(struct ms_object *o)
 {
     struct ms_replica *m = o->user;
+    struct ms_store_peer *source = MS_TAKE(m->source);
+    Muster__PeerDone done = MUSTER__PEER_DONE__INIT;
 
-    if (m->source)
-        ms_bulk_done(m->source, o);
-    m->source = NULL;
+    done.node = o->node;
+    done.id = o->id;
+    if (source && source->bulk.is_open)
+        ms_store_message_send(source->bulk.link, MUSTER__STORE_PEER__BODY_DONE, &done);
 }
 
 static void become_whole(struct ms_store *s, struct ms_object *o)
@@ -89,27 +147,48 @@ void ms_replica_fetch(struct ms_object *o, struct ms_store_peer *source)
 
 /* ---- what comes ------------------------------------------------------------------ */
 
-bool ms_replica_expects(struct ms_store_peer *p,
-                        const struct ms_object *o,
-                        uint64_t offset,
-                        uint64_t len)
+static struct want *find(struct ms_store_peer *p, uint64_t request)
 {
-    const struct ms_replica *m = o->is_replica ? o->user : NULL;
-
-    return m && m->source == p && o->is_ready && !o->is_whole &&
-           offset == m->received && len <= o->len - offset;
+    ms_list_each (w, &p->wants, struct want, link)
+        if (w->request == request)
+            return w;
+    return NULL;
 }
 
-void ms_replica_part(struct ms_store_peer *p,
-                     struct ms_object *o,
-                     uint64_t at,
-                     uint64_t len,
-                     bool is_last)
+static uint8_t *on_data(void *link, uint64_t request, size_t len)
 {
-    struct ms_replica *m = o->user;
+    struct ms_store_peer *p = peer_of(link);
+    struct want *w = find(p, request);
+    struct ms_object *o = w ? ms_table_find(&p->store->table, w->node, w->id) : NULL;
+    const struct ms_replica *m = replica_from(p, o);
 
-    if (m->source != p || at != m->received)
-        return; /* it has been had of somebody else meanwhile */
+    if (!m || !o->is_ready || o->is_whole || w->offset != m->received ||
+        len > o->len - w->offset)
+        return NULL; /* of one that was given up, or asked for twice */
+    ms_object_pin(o);
+    p->filling = o;
+    p->filled = w->offset;
+    return ms_arena_memory(p->store->arena) + o->at + w->offset;
+}
+
+static void stop_filling(struct ms_store_peer *p)
+{
+    struct ms_object *o = MS_TAKE(p->filling);
+
+    if (o)
+        ms_object_unpin(o);
+}
+
+/* `len` more bytes of what is filled are there; a piece ends here. */
+static void take_part(struct ms_store_peer *p, uint64_t len, bool is_last)
+{
+    struct ms_object *o = p->filling;
+    struct ms_replica *m = replica_from(p, o);
+    uint64_t at = p->filled;
+
+    p->filled += len;
+    if (!m || at != m->received)
+        return; /* it came from another node meanwhile */
     m->received += len;
     p->store->received += len;
     if (m->asked < m->received)
@@ -121,44 +200,87 @@ void ms_replica_part(struct ms_store_peer *p,
         ask_pieces(m);
 }
 
-/* ---- trouble --------------------------------------------------------------------- */
+static void on_part(void *link, uint64_t request, size_t len, size_t rest)
+{
+    struct ms_store_peer *p = peer_of(link);
+    struct want *w = rest ? NULL : find(p, request);
+
+    if (w)
+        want_free(w);
+    if (p->filling)
+        take_part(p, len, rest == 0);
+    if (rest == 0)
+        stop_filling(p);
+}
+
+static void on_body(void *link, const uint8_t *body, size_t len)
+{
+    Muster__StorePeer *m = muster__store_peer__unpack(NULL, len, body);
+
+    if (m && m->body_case == MUSTER__STORE_PEER__BODY_GONE)
+        ms_replica_gone(peer_of(link), m->gone);
+    muster__store_peer__free_unpacked(m, NULL);
+}
+
+/* ---- the bulk link --------------------------------------------------------------- */
 
 static void refetch(struct ms_object *o, struct ms_store_peer *p)
 {
-    if (((struct ms_replica *)o->user)->source == p)
+    if (replica_from(p, o))
         ms_replica_fetch(o, p);
 }
 
-void ms_replicas_refetch(struct ms_store_peer *p)
+static void on_open(void *link)
 {
-    ms_replicas_walk(p->store, refetch, p);
+    ms_peer_link_opened(link);
+    ms_replicas_walk(peer_of(link)->store, refetch, peer_of(link));
+}
+
+const struct ms_link_ops ms_bulk_ops = {.on_body = on_body,
+                                        .on_closed = ms_peer_link_on_closed,
+                                        .on_open = on_open,
+                                        .on_suspect = ms_peer_link_on_suspect,
+                                        .on_data = on_data,
+                                        .on_part = on_part};
+
+void ms_bulk_close(struct ms_store_peer *p)
+{
+    ms_peer_link_close(&p->bulk);
+    ms_list_each (w, &p->wants, struct want, link)
+        want_free(w);
+    stop_filling(p);
 }
 
 /* A node that only hands it on is not needed. */
 static void pass_over(struct ms_object *o, struct ms_store_peer *p)
 {
-    struct ms_replica *m = o->user;
+    const struct ms_replica *m = replica_from(p, o);
 
-    if (m->source == p && m->origin != p)
+    if (m && m->origin != p)
         ms_replica_fetch(o, m->origin);
 }
 
 static void give_up(struct ms_object *o, struct ms_store_peer *p)
 {
-    if (((struct ms_replica *)o->user)->source == p)
+    if (replica_from(p, o))
         ms_replica_unreached(p->store, o);
 }
 
-bool ms_replicas_cut(struct ms_store_peer *p, bool for_good)
+/* Those that can ask elsewhere do. */
+bool ms_bulk_on_lost(struct ms_store_peer *p, bool for_good)
 {
+    ms_bulk_close(p);
     ms_replicas_walk(p->store, pass_over, p);
     if (for_good)
         ms_replicas_walk(p->store, give_up, p);
     ms_list_each (o, &p->store->table.all, struct ms_object, link)
-        if (o->is_replica && ((struct ms_replica *)o->user)->source == p)
+        if (replica_from(p, o))
             return true;
+    p->bulk.lost_ns = 0;
     return false;
 }
+
+/* ---- slow nodes ------------------------------------------------------------------ */
 
 static void look(struct ms_object *o, struct ms_store_peer *unused)
 {

@@ -1,3 +1,4 @@
+/* pace.c - how fast bytes are sent to another node */
 #include "store/peers/pace.h"
 
 void ms_pace_init(struct ms_pace *p)

@@ -6,7 +6,7 @@
  * much again as the way is long) it sends a little less than what arrives, and the queue
  * empties; otherwise a little more, to find out what the way can carry. It does not give
  * way without end: never below a share of the best that it has seen, since the queue may
- * be somebody else's.
+ * be that of other traffic.
  *
  * Pure: what the kernel has measured in, a rate out.
  */

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/proto.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -102,13 +103,18 @@ void ms_peer_link_opened(struct ms_peer_link *l)
     ms_store_message_send(l->link, MUSTER__STORE_PEER__BODY_HELLO, &hello);
 }
 
-int ms_peer_link_init(struct ms_peer_link *l, struct ms_store_peer *p)
+static int link_init(struct ms_peer_link *l, struct ms_store_peer *p)
 {
     l->peer = p;
     return ms_timer_init(&l->retry, p->store->loop, on_retry, l);
 }
 
-/* ---- what must arrive ------------------------------------------------------------ */
+/* ---- what must arrive ------------------------------------------------------------
+ *
+ * Confirmations and grants are numbered 1, 2, 3, ... for as long as this store lives. Each is
+ * kept until the peer has acknowledged its number, sent again behind the hello of every new
+ * link, and taken once: the peer drops numbers up to the last that it took. They are given up
+ * only when the peer is lost for good, and it drops all that we hold there. */
 
 struct unacked {
     struct ms_list link;
@@ -129,15 +135,10 @@ static void drop_unacked(struct ms_store_peer *p, uint64_t number)
 /* A copy is kept until the other side has acknowledged its number. */
 static int send_kept(struct ms_store_peer *p, const Muster__StorePeer *m)
 {
-    size_t len = muster__store_peer__get_packed_size(m);
-    uint8_t *body = malloc(len);
     struct unacked *u = calloc(1, sizeof *u);
 
-    if (u && body) {
-        muster__store_peer__pack(m, body);
-        u->message = muster__store_peer__unpack(NULL, len, body);
-    }
-    free(body);
+    if (u)
+        u->message = (Muster__StorePeer *)ms_proto_copy(&m->base);
     if (!u || !u->message) {
         free(u);
         return -ENOMEM;
@@ -155,7 +156,7 @@ int ms_store_peer_tell(struct ms_store_peer *p,
 
     m.body_case = what;
     m.hello = body;
-    if (p->is_lost) { /* somebody asks again */
+    if (p->is_lost) { /* it is asked again */
         p->is_lost = false;
         p->control.lost_ns = 0;
     }
@@ -245,8 +246,7 @@ ms_store_peer_get(struct ms_store *s, uint64_t node, const char *address)
     ms_list_init(&p->unacked);
     ms_list_init(&p->wants);
     ms_list_add_tail(&s->peers, &p->link_in);
-    if (ms_peer_link_init(&p->control, p) < 0 || ms_peer_link_init(&p->bulk, p) < 0 ||
-        !p->address) {
+    if (link_init(&p->control, p) < 0 || link_init(&p->bulk, p) < 0 || !p->address) {
         peer_destroy(p);
         return NULL;
     }

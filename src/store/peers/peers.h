@@ -3,8 +3,7 @@
  * peer.c           a store of another node that we dial, and its two links
  * replica.c        what we have of its objects: holding them
  * holdings.c       what a node holds of another's, compared when a link opens
- * fetch.c          getting their bytes
- * bulk.c           the bulk link to a store that has bytes for us
+ * fetch.c          getting their bytes over the bulk link to a node that has them
  * remote_holder.c  a store of another node that holds objects of ours
  * remote_reader.c  a store of another node that reads bytes of us, on its bulk link
  * pace.h           how fast those bytes are sent
@@ -53,7 +52,7 @@ struct ms_store_peer {
     struct ms_peer_link control;
     struct ms_list unacked; /* confirmations and grants, until they have arrived */
     uint64_t last_number;   /* of these */
-    bool is_lost;           /* for good: until somebody asks again */
+    bool is_lost;           /* for good: until it is asked again */
 
     struct ms_peer_link bulk;
     uint64_t last_request; /* on the bulk link */
@@ -67,7 +66,7 @@ struct ms_replica {
     struct ms_object *object;
     struct ms_store_peer *origin;
     uint64_t of, offset;          /* of a slice (slice.h): which; else 0 */
-    struct ms_store_peer *source; /* whom we ask for bytes; NULL: nobody */
+    struct ms_store_peer *source; /* which node we ask for bytes, or NULL */
     int64_t counts;               /* that the origin has of us */
     bool is_asked;                /* to be held; not answered yet */
     bool wants_bytes, is_placing;
@@ -90,7 +89,6 @@ int ms_store_peer_tell(struct ms_store_peer *p,
                        void *body);
 void ms_store_peers_finish(struct ms_store *s);
 
-int ms_peer_link_init(struct ms_peer_link *l, struct ms_store_peer *p);
 /* It is not wanted any more, or has gone. */
 void ms_peer_link_close(struct ms_peer_link *l);
 /* See to it that it is dialled, never from inside of the caller. */
@@ -118,7 +116,7 @@ int ms_replica_want(
 void ms_replica_confirm(struct ms_object *o);
 /* A process of ours grants it to one of a third node. */
 void ms_replica_grant(struct ms_object *o, const Muster__StoreGrant *m);
-/* Nobody here holds it any more; of struct ms_table_ops. */
+/* No process here holds it any more; of struct ms_table_ops. */
 void ms_replica_unheld(void *store, struct ms_object *o);
 /* It goes; what is in `user` is freed by the caller. Those who wait for it are told soon, by
  * ms_replicas_tell_bereft. */
@@ -164,39 +162,15 @@ void ms_holdings_take(struct ms_store *s,
 /* Room for it, memory behind that, and the first pieces, of `source`; or go on there from
  * the byte where it was. */
 void ms_replica_fetch(struct ms_object *o, struct ms_store_peer *source);
-/* No more of it is wanted, whoever was asked. */
+/* No more of its bytes are wanted. */
 void ms_replica_stop(struct ms_object *o);
-/* Is this what comes next? */
-bool ms_replica_expects(struct ms_store_peer *p,
-                        const struct ms_object *o,
-                        uint64_t offset,
-                        uint64_t len);
-/* Bytes [at, at + len) have come; a piece ends here. The object is pinned. */
-void ms_replica_part(struct ms_store_peer *p,
-                     struct ms_object *o,
-                     uint64_t at,
-                     uint64_t len,
-                     bool is_last);
-/* The bulk link is there: ask for what is wanted of it. */
-void ms_replicas_refetch(struct ms_store_peer *p);
-/* It is not: those that can ask elsewhere do; with `for_good` the others fail. True: somebody
- * still wants something of it. */
-bool ms_replicas_cut(struct ms_store_peer *p, bool for_good);
-/* Is somebody passed over who is too slow? On a timer. */
+/* Pass over nodes that send too slowly; on a timer. */
 void ms_replicas_look(void *store);
 
-/* ---- bulk.c ---------------------------------------------------------------------- */
-
+/* Of the bulk link to a peer. */
 extern const struct ms_link_ops ms_bulk_ops;
 bool ms_bulk_on_lost(struct ms_store_peer *p, bool for_good);
 void ms_bulk_close(struct ms_store_peer *p);
-/* Ask for a piece. -ENOTCONN: the link is dialled, and ms_replicas_refetch comes. */
-int ms_bulk_want(struct ms_store_peer *p,
-                 const struct ms_object *o,
-                 uint64_t at,
-                 uint64_t len);
-/* Say that no more of it is wanted. */
-void ms_bulk_done(struct ms_store_peer *p, const struct ms_object *o);
 
 /* ---- remote_reader.c ------------------------------------------------------------- */
 

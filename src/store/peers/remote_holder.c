@@ -43,19 +43,15 @@ static void remote_destroy(struct ms_remote_holder *r)
 }
 
 /* It is gone, and so are its counts. */
-static void remote_gone(struct ms_remote_holder *r)
+static void remote_gone(void *remote)
 {
+    struct ms_remote_holder *r = remote;
     struct ms_store *s = r->store;
     struct ms_holder *h = r->node ? ms_table_find_holder(&s->table, r->node) : NULL;
 
     remote_destroy(r);
     if (h)
         ms_holder_remove(h);
-}
-
-static void on_grace(void *arg)
-{
-    remote_gone(arg);
 }
 
 static struct ms_remote_holder *remote_of(struct ms_store *s, uint64_t node)
@@ -365,7 +361,7 @@ static void on_link(void *arg, struct ms_link *l)
     struct ms_store *s = arg;
     struct ms_remote_holder *r = calloc(1, sizeof *r);
 
-    if (!r || ms_timer_init(&r->grace, s->loop, on_grace, r) < 0) {
+    if (!r || ms_timer_init(&r->grace, s->loop, remote_gone, r) < 0) {
         free(r);
         ms_link_destroy(l);
         return;

@@ -163,7 +163,7 @@ void ms_replica_held(struct ms_store_peer *p, const Muster__PeerHeld *held)
     struct ms_object *o = ms_table_find(&s->table, p->node, held->id);
     struct ms_replica *m;
 
-    if (!o || !o->is_replica) { /* nobody wants it any more */
+    if (!o || !o->is_replica) { /* it is not wanted any more */
         tell_count(p, held->id, -1);
         return;
     }
@@ -177,7 +177,7 @@ void ms_replica_held(struct ms_store_peer *p, const Muster__PeerHeld *held)
             s, o, -EPROTO, "the object has another size than it was said to have");
         return;
     }
-    ms_object_pin(o); /* a fetch that fails tells all, and then nobody holds it */
+    ms_object_pin(o); /* a fetch that fails tells all, and then it may not be held */
     if (m->wants_bytes && !o->is_whole && !m->source) {
         struct ms_store_peer *relay =
             held->address[0] && held->relay != s->table.node

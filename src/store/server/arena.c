@@ -1,3 +1,4 @@
+/* arena.c - the shared memory itself, and the thread that clears it */
 #include "store/server/arena.h"
 
 #include "base/cleanup.h"
@@ -82,21 +83,14 @@ static void job_run(struct ms_work_job *job)
 
 /* ---- asking ---------------------------------------------------------------------- */
 
-static void job_done(struct ms_work_job *job)
+static void job_done(struct ms_work_job *job, bool was_dropped)
 {
     struct job *j = MS_CONTAINER(job, struct job, job);
 
-    if (j->on_done)
-        j->on_done(j->arg, j->rc, j->runs, j->done);
-    free(j);
-}
-
-static void job_drop(struct ms_work_job *job)
-{
-    struct job *j = MS_CONTAINER(job, struct job, job);
-
-    if (j->on_done)
+    if (j->on_done && was_dropped)
         j->on_done(j->arg, -ECANCELED, j->runs, 0);
+    else if (j->on_done)
+        j->on_done(j->arg, j->rc, j->runs, j->done);
     free(j);
 }
 
@@ -111,7 +105,7 @@ static int add_job(struct ms_arena *a,
 
     if (!j)
         return -ENOMEM;
-    j->job = (struct ms_work_job){.run = job_run, .done = job_done, .drop = job_drop};
+    j->job = (struct ms_work_job){.run = job_run, .done = job_done};
     j->arena = a;
     j->punches = punches;
     j->on_done = on_done;

@@ -1,6 +1,6 @@
 /* arena.h - the shared memory itself: one sparse file without a name
  *
- * Its size is fixed and sealed, so that nobody who maps it meets SIGBUS. Memory is
+ * Its size is fixed and sealed, so that no process that maps it meets SIGBUS. Memory is
  * allocated run by run before use, on a thread of its own (clearing pages takes 0.25 ms a
  * MiB), and punched out of the file when it is not needed. Both are done in the order of
  * asking. Before memory is allocated the machine and the container are asked whether they

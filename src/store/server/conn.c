@@ -27,8 +27,9 @@ static void packet_free(struct packet *p)
     free(p);
 }
 
-void ms_store_conn_destroy(struct ms_store_conn *c)
+void ms_store_conn_destroy(void *conn)
 {
+    struct ms_store_conn *c = conn;
     struct ms_store *s = c->store;
 
     ms_watch_finish(&c->watch);
@@ -259,11 +260,6 @@ static void on_death(void *arg, unsigned events)
     ms_store_conn_destroy(arg);
 }
 
-static void on_late(void *arg)
-{
-    ms_store_conn_destroy(arg);
-}
-
 /* ---- coming ---------------------------------------------------------------------- */
 
 /* Takes the descriptor. */
@@ -295,7 +291,7 @@ static int conn_create(struct ms_store *s, int fd)
     if (rc >= 0)
         rc = ms_watch_init(&c->watch, s->loop, fd, MS_READ, on_ready, c);
     if (rc >= 0)
-        rc = ms_timer_init(&c->patience, s->loop, on_late, c);
+        rc = ms_timer_init(&c->patience, s->loop, ms_store_conn_destroy, c);
     if (rc >= 0)
         rc = ms_timer_set(&c->patience, MS_HANDSHAKE_NS);
     if (rc >= 0 && c->pidfd >= 0)
@@ -305,10 +301,12 @@ static int conn_create(struct ms_store *s, int fd)
     return rc;
 }
 
-void ms_store_conn_accept(struct ms_store *s)
+void ms_store_conn_accept(void *store, unsigned events)
 {
+    struct ms_store *s = store;
     int fd;
 
+    (void)events;
     while ((fd = ms_unix_accept(s->listen_fd)) >= 0)
         if (s->conn_count >= MS_STORE_CLIENTS_MAX)
             close(fd);

@@ -10,7 +10,7 @@
 
 enum { RUNS_MAX = 64 };
 
-/* Somebody waits for room, and then for the memory behind it. */
+/* An object that waits for room, and then for the memory behind it. */
 struct placing {
     struct ms_list link; /* store->placings, while it waits for room */
     struct ms_store *store;
@@ -258,7 +258,7 @@ void ms_store_place(struct ms_store *s,
 void ms_store_retry_places(struct ms_store *s)
 {
     if (!ms_list_is_empty(&s->placings))
-        ms_timer_set(&s->place_timer, 0); /* never from inside of whoever frees */
+        ms_timer_set(&s->place_timer, 0); /* never from inside of the code that frees */
 }
 
 void ms_store_on_place_time(void *arg)

@@ -11,9 +11,9 @@
 
 enum { OBJECTS_SHOWN = 64 }; /* that fit one packet */
 
-void ms_store_name(const struct ms_store *s,
-                   const struct ms_object *o,
-                   Muster__StoredName *out)
+/* An object as others know it; `out` borrows the store's address. */
+static void
+name_of(const struct ms_store *s, const struct ms_object *o, Muster__StoredName *out)
 {
     muster__stored_name__init(out);
     out->node = o->node;
@@ -41,7 +41,7 @@ on_made(void *arg, struct ms_store *s, struct ms_object *o, const struct ms_erro
 
     if (c && o && !why) {
         o->is_ready = true;
-        ms_store_name(s, o, &name);
+        name_of(s, o, &name);
         ms_store_conn_answer(c, k->request, MUSTER__STORE_ANSWER__BODY_MADE, &name);
     } else if (c && o) {
         ms_store_conn_refuse(c, k->request, why->code, why->text);
@@ -75,37 +75,31 @@ struct attaching {
     struct ms_error why;
     bool bare;
     struct {
-        uint64_t node, id;
+        Muster__StoredName name;
         bool is_held;
     } at[];
 };
 
-static void attached(struct ms_store_conn *c, const struct attaching *a)
+static void attached(struct ms_store_conn *c, struct attaching *a)
 {
     struct ms_store *s = c->store;
     Muster__StoreAttached all = MUSTER__STORE_ATTACHED__INIT;
-    Muster__StoredName *names = calloc(a->count + 1, sizeof *names);
-    Muster__StoredName **pointers = calloc(a->count + 1, sizeof *pointers);
+    Muster__StoredName *names[MS_STORE_NAMES_MAX];
 
-    for (size_t i = 0; names && pointers && i < a->count; i++) {
-        struct ms_object *o = ms_table_find(&s->table, a->at[i].node, a->at[i].id);
+    for (size_t i = 0; i < a->count; i++) {
+        Muster__StoredName *n = names[i] = &a->at[i].name;
+        struct ms_object *o = ms_table_find(&s->table, n->node, n->id);
 
-        pointers[i] = &names[i];
         if (o)
-            ms_store_name(s, o, &names[i]);
+            name_of(s, o, n);
         else /* let go of while it was waited for */
-            muster__stored_name__init(&names[i]);
-        if (a->bare && names[i].is_here)
+            muster__stored_name__init(n);
+        if (a->bare && n->is_here)
             ms_holder_read(c->holder, o, 1, ms_now_ns());
     }
-    all.names = pointers;
+    all.names = names;
     all.n_names = a->count;
-    if (names && pointers)
-        ms_store_conn_answer(c, a->request, MUSTER__STORE_ANSWER__BODY_ATTACHED, &all);
-    else
-        ms_store_conn_refuse(c, a->request, -ENOMEM, "out of memory");
-    free(names);
-    free(pointers);
+    ms_store_conn_answer(c, a->request, MUSTER__STORE_ANSWER__BODY_ATTACHED, &all);
 }
 
 static void let_go(struct ms_store_conn *c, const struct attaching *a)
@@ -113,7 +107,8 @@ static void let_go(struct ms_store_conn *c, const struct attaching *a)
     struct ms_store *s = c->store;
 
     for (size_t i = 0; i < a->count; i++) {
-        struct ms_object *o = ms_table_find(&s->table, a->at[i].node, a->at[i].id);
+        struct ms_object *o =
+            ms_table_find(&s->table, a->at[i].name.node, a->at[i].name.id);
 
         if (!o || !a->at[i].is_held)
             continue;
@@ -162,8 +157,8 @@ static void attach_one(struct ms_store_conn *c,
                               : ms_replica_get(s, n);
     int rc;
 
-    a->at[i].node = n->node;
-    a->at[i].id = n->id;
+    a->at[i].name.node = n->node;
+    a->at[i].name.id = n->id;
     if (!o) {
         ms_error_set(&a->why,
                      -ENOENT,
@@ -255,7 +250,7 @@ void ms_store_grant_to(struct ms_store *s, const Muster__StoreGrant *m)
     to = is_here ? ms_table_find_holder(&s->table, m->holder)
                  : ms_store_node_holder(s, m->node, "that was answered");
     if (!to)
-        return; /* whoever asked has gone */
+        return; /* the caller has gone */
     if (m->is_taken_back) {
         ms_holder_take_back(to, o);
         ms_store_retry_places(s);

@@ -78,12 +78,6 @@ static void on_lease(void *arg)
 
 /* ---- life ------------------------------------------------------------------------ */
 
-static void on_connect(void *arg, unsigned events)
-{
-    (void)events;
-    ms_store_conn_accept(arg);
-}
-
 static const struct {
     size_t at;
     void (*on_time)(void *store);
@@ -118,7 +112,8 @@ static int start(struct ms_store *s, uint64_t limit, int tcp_fd, struct ms_error
     s->listen_fd = ms_unix_listen_packets(s->path, err);
     if (s->listen_fd < 0)
         return s->listen_fd;
-    rc = ms_watch_init(&s->watch, s->loop, s->listen_fd, MS_READ, on_connect, s);
+    rc = ms_watch_init(
+        &s->watch, s->loop, s->listen_fd, MS_READ, ms_store_conn_accept, s);
     for (size_t i = 0; rc == 0 && i < TIMERS; i++)
         rc = ms_timer_init(timer_at(s, i), s->loop, timers[i].on_time, s);
     if (rc == 0 && fd >= 0)

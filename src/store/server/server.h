@@ -5,7 +5,7 @@
  * it asks for objects (one round trip for each payload, however many buffers that has) and
  * reads and writes them by itself; see client.h.
  *
- * Stores of other nodes come over TCP, on the link lane; see far.h.
+ * Stores of other nodes come over TCP, on the link lane; see peers/peers.h.
  *
  * A process that ends, by its pidfd or by the end of its connection, holds nothing any
  * more.
@@ -25,8 +25,8 @@ struct ms_store_options {
     const char *path;      /* of the socket; copied */
     const char *node_name; /* copied */
     const uint8_t *secret; /* MS_SECRET_SIZE bytes, copied */
-    uint64_t limit;        /* bytes; 0: nobody gets any */
-    /* Where objects that nobody reads go when there is no room; copied. NULL: nowhere. */
+    uint64_t limit;        /* bytes; 0: no objects */
+    /* Where objects that are not read go when there is no room; copied. NULL: nowhere. */
     const char *spill_dir;
     uint64_t spill_limit; /* bytes; 0: half of what is free there */
     /* For stores of other nodes: a listening TCP socket, which is taken over, also on

@@ -1,3 +1,4 @@
+/* space.c - ranges of the arena: given out, given back, with memory or without */
 #include "store/server/space.h"
 
 #include "base/list.h"
@@ -215,26 +216,24 @@ static void give_back(struct ms_space *s, struct extent *e)
 static struct extent *carve(struct ms_space *s, struct extent *e, uint64_t len)
 {
     uint64_t begin = begin_of(e, len);
-    struct extent *front = NULL, *rest = NULL;
+    struct extent *rest;
 
     if (begin > e->at) {
-        front = e;
+        struct extent *front = e;
+
         e = cut(front, begin);
-        if (!e) {
-            give_back(s, front);
-            return NULL;
-        }
-    }
-    if (e->len > len)
-        rest = cut(e, e->at + len);
-    if (front)
         class_add(s, front);
-    if (rest)
-        class_add(s, rest);
-    if (e->len > len) {
+        if (!e)
+            return NULL;
+    }
+    if (e->len == len)
+        return e;
+    rest = cut(e, e->at + len);
+    if (!rest) {
         give_back(s, e);
         return NULL;
     }
+    class_add(s, rest);
     return e;
 }
 

@@ -7,9 +7,9 @@
  * Memory is taken and given back in blocks of MS_SPACE_BLOCK. A block is committed before
  * anybody is given a byte of it, and stays so when its last byte is freed: pages that are
  * there, zeroed and mapped by everybody are what makes the next use fast. Blocks that
- * nobody uses are given back when memory is short, or after a while.
+ * are not used are given back when memory is short, or after a while.
  *
- * Pure: it decides and remembers. Whoever private_maps the file does what it says:
+ * Pure: it decides and remembers. The owner of the file does what it says:
  *
  *   ms_space_alloc           a range; then, for every ms_space_missing run in it,
  *                            allocate memory and say ms_space_commit

@@ -1,3 +1,4 @@
+/* spill.c - objects that no process reads, written to files and read back */
 #include "store/server/spill.h"
 #include "store/server/work.h"
 
@@ -80,12 +81,12 @@ static void write_run(struct ms_work_job *job)
     m->fd = m->rc = ms_spill_open(sp->dir, m->len, &m->why);
     if (m->fd < 0)
         return;
-    m->rc = ms_spill_write(m->fd, m->memory, m->len, sp->work);
+    m->rc = ms_spill_move(m->fd, m->memory, m->len, true, sp->work);
     if (m->rc < 0)
         ms_error_sys(&m->why, m->rc, "cannot spill to %s", sp->dir);
 }
 
-/* It is in the file. Does still nobody read it? */
+/* It is in the file. Is it still not read? */
 static void settle(struct moving *m, struct ms_object *o)
 {
     struct ms_spill *sp = m->store->spill;
@@ -100,7 +101,7 @@ static void settle(struct moving *m, struct ms_object *o)
     ms_object_spill(o, spilled);
 }
 
-static void write_done(struct ms_work_job *job)
+static void write_done(struct ms_work_job *job, bool was_dropped)
 {
     struct moving *m = moving_of(job);
     struct ms_store *s = m->store;
@@ -108,27 +109,17 @@ static void write_done(struct ms_work_job *job)
 
     s->spill->writing -= m->len;
     s->spill->why = m->why;
-    if (m->rc >= 0)
+    if (m->rc >= 0 && !was_dropped)
         settle(m, o);
     ms_fd_close(&m->fd);
-    if (m->rc < 0)
+    if (m->rc < 0 && !was_dropped)
         ms_store_fail_places(s);
-    else
+    else if (!was_dropped)
         ms_store_retry_places(s);
     free(m);
 }
 
-static void write_drop(struct ms_work_job *job)
-{
-    struct moving *m = moving_of(job);
-
-    release(m);
-    ms_fd_close(&m->fd);
-    free(m);
-}
-
-static const struct ms_work_job write_job = {
-    .run = write_run, .done = write_done, .drop = write_drop};
+static const struct ms_work_job write_job = {.run = write_run, .done = write_done};
 
 static int write_out(struct ms_store *s, struct ms_object *o)
 {
@@ -147,14 +138,14 @@ bool ms_spill_some(struct ms_store *s, uint64_t need)
 {
     struct ms_spill *sp = s->spill;
     struct ms_object *o;
-    uint64_t idle, room;
+    uint64_t idle, promised, room;
 
     if (!sp)
         return false;
     sp->was_limited = false;
     if (!sp->writing)
         sp->why = (struct ms_error){0};
-    ms_table_find_idle(&s->table, MS_SPILL_MIN, &idle);
+    ms_table_find_idle(&s->table, MS_SPILL_MIN, &idle, &promised);
     if (sp->writing + idle < need)
         return false;
     room = sp->limit - sp->used; /* what is written now has a part of it */
@@ -163,7 +154,7 @@ bool ms_spill_some(struct ms_store *s, uint64_t need)
         return false;
     }
     while (sp->writing < need) {
-        o = ms_table_find_idle(&s->table, MS_SPILL_MIN, &idle);
+        o = ms_table_find_idle(&s->table, MS_SPILL_MIN, &idle, &promised);
         if (!o || o->len > room - sp->writing) {
             sp->was_limited = o != NULL;
             break;
@@ -181,8 +172,7 @@ bool ms_spill_will(const struct ms_store *s, uint64_t need)
 
     if (!sp || sp->why.code || sp->was_limited)
         return false;
-    ms_table_find_idle(&s->table, MS_SPILL_MIN, &idle);
-    promised = ms_table_promised(&s->table, MS_SPILL_MIN);
+    ms_table_find_idle(&s->table, MS_SPILL_MIN, &idle, &promised);
     return promised && sp->writing + idle + promised >= need;
 }
 
@@ -215,16 +205,18 @@ static void read_run(struct ms_work_job *job)
 {
     struct moving *m = moving_of(job);
 
-    m->rc = ms_spill_read(m->fd, m->memory, 0, m->len, m->store->spill->work);
+    m->rc = ms_spill_move(m->fd, m->memory, m->len, false, m->store->spill->work);
 }
 
-static void read_done(struct ms_work_job *job)
+static void read_done(struct ms_work_job *job, bool was_dropped)
 {
     struct moving *m = moving_of(job);
     struct ms_store *s = m->store;
     struct ms_object *o = ms_table_find(&s->table, m->node, m->id);
 
     assert(o && o->spilled);
+    if (was_dropped)
+        m->rc = -ECANCELED;
     if (m->rc < 0) {
         ms_error_sys(&m->why, m->rc, "an object cannot be read back from disk");
         give_up(s, o, &m->why);
@@ -241,14 +233,7 @@ static void read_done(struct ms_work_job *job)
     free(m);
 }
 
-static void read_drop(struct ms_work_job *job)
-{
-    moving_of(job)->rc = -ECANCELED;
-    read_done(job);
-}
-
-static const struct ms_work_job read_job = {
-    .run = read_run, .done = read_done, .drop = read_drop};
+static const struct ms_work_job read_job = {.run = read_run, .done = read_done};
 
 static void on_placed(void *arg,
                       struct ms_store *s,
@@ -342,19 +327,12 @@ void ms_spill_finish(struct ms_store *s)
     s->spill = NULL;
 }
 
-uint64_t ms_spill_used(const struct ms_store *s)
+int ms_spill_stats(const struct ms_store *s, Muster__StoreStats *m)
 {
-    return s->spill ? s->spill->used : 0;
-}
-
-const char *ms_spill_dir(const struct ms_store *s)
-{
-    return s->spill ? s->spill->dir : "";
-}
-
-uint64_t ms_spill_limit(const struct ms_store *s)
-{
-    return s->spill ? s->spill->limit : 0;
+    m->spilled = s->spill ? s->spill->used : 0;
+    m->spill_limit = s->spill ? s->spill->limit : 0;
+    m->spill_dir = strdup(s->spill ? s->spill->dir : "");
+    return m->spill_dir ? 0 : -ENOMEM;
 }
 
 bool ms_spill_explain(const struct ms_store *s, char *out, size_t room)

@@ -1,7 +1,7 @@
-/* spill.h - objects that nobody reads, in files, inside this folder only
+/* spill.h - objects that no process reads, in files; for the files of server/ and peers/
  *
  * An object that is idle (see table.h) is written to a file without a name, one for each,
- * and loses its room; whoever wants its bytes has it read back first. A thread writes and
+ * and loses its room; it is read back before its bytes are used. A thread writes and
  * reads; the object is pinned meanwhile. If it is used while it is written, the file is
  * dropped, and nothing has happened.
  *
@@ -40,10 +40,8 @@ void ms_spill_want(struct ms_store *s,
 /* A spilled object goes. */
 void ms_spill_drop(struct ms_store *s, struct ms_object *o);
 
-/* Bytes in files now; the folder ("": nothing is spilled); what may be there. */
-uint64_t ms_spill_used(const struct ms_store *s);
-const char *ms_spill_dir(const struct ms_store *s);
-uint64_t ms_spill_limit(const struct ms_store *s);
+/* What is in files, and what may be. -ENOMEM. */
+int ms_spill_stats(const struct ms_store *s, Muster__StoreStats *m);
 /* What a person should know about spilling when there is no room; false: nothing. */
 bool ms_spill_explain(const struct ms_store *s, char *out, size_t room);
 
@@ -51,13 +49,10 @@ bool ms_spill_explain(const struct ms_store *s, char *out, size_t room);
 
 /* A new file without a name, with disk space for `len` bytes; its descriptor, or why not. */
 int ms_spill_open(const char *dir, uint64_t len, struct ms_error *err);
-/* All of them, chunk by chunk. 0, a negative errno, or -ECANCELED when `work` ends. */
-int ms_spill_write(int fd,
-                   const uint8_t *from,
-                   uint64_t len,
-                   const struct ms_work *work);
-int ms_spill_read(
-    int fd, uint8_t *to, uint64_t at, uint64_t len, const struct ms_work *work);
+/* Write all of an object's bytes, or read them, chunk by chunk. 0, a negative errno, or
+ * -ECANCELED when `work` ends. */
+int ms_spill_move(
+    int fd, uint8_t *memory, uint64_t len, bool is_write, const struct ms_work *work);
 /* Files that were left by agents that were killed in the wrong moment. */
 void ms_spill_clean(const char *dir);
 

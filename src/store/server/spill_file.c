@@ -1,3 +1,4 @@
+/* spill_file.c - the files of spilled objects */
 #include "store/server/spill.h"
 #include "store/server/work.h"
 
@@ -71,10 +72,8 @@ int ms_store_check_spill(const char *dir, struct ms_error *err)
     return 0;
 }
 
-int ms_spill_write(int fd,
-                   const uint8_t *from,
-                   uint64_t len,
-                   const struct ms_work *work)
+int ms_spill_move(
+    int fd, uint8_t *memory, uint64_t len, bool is_write, const struct ms_work *work)
 {
     uint64_t at = 0;
 
@@ -84,37 +83,15 @@ int ms_spill_write(int fd,
 
         if (ms_work_ends(work))
             return -ECANCELED;
-        n = pwrite(fd, from + at, some, (off_t)at);
+        n = is_write ? pwrite(fd, memory + at, some, (off_t)at)
+                     : pread(fd, memory + at, some, (off_t)at);
         if (n < 0 && errno != EINTR)
             return -errno;
         if (n == 0)
             return -EIO;
-        if (n > 0) { /* to the disk soon: it is memory that is short */
+        if (n > 0 && is_write) /* to the disk soon: it is memory that is short */
             sync_file_range(fd, (off_t)at, n, SYNC_FILE_RANGE_WRITE);
-            at += (uint64_t)n;
-        }
-    }
-    return 0;
-}
-
-int ms_spill_read(
-    int fd, uint8_t *to, uint64_t at, uint64_t len, const struct ms_work *work)
-{
-    uint64_t done = 0;
-
-    while (done < len) {
-        size_t some =
-            len - done < MS_SPILL_CHUNK ? (size_t)(len - done) : MS_SPILL_CHUNK;
-        ssize_t n;
-
-        if (ms_work_ends(work))
-            return -ECANCELED;
-        n = pread(fd, to + done, some, (off_t)(at + done));
-        if (n < 0 && errno != EINTR)
-            return -errno;
-        if (n == 0)
-            return -EIO;
-        done += n > 0 ? (uint64_t)n : 0;
+        at += n > 0 ? (uint64_t)n : 0;
     }
     return 0;
 }
@@ -126,7 +103,9 @@ void ms_spill_clean(const char *dir)
 
     while (d && (e = readdir(d)))
         if (strncmp(e->d_name, PREFIX, strlen(PREFIX)) == 0)
-            unlinkat(dirfd(d), e->d_name, 0); /* whoever lives has done so already */
+            unlinkat(dirfd(d),
+                     e->d_name,
+                     0); /* living agents have unlinked theirs already */
     if (d)
         closedir(d);
 }

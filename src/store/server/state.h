@@ -82,7 +82,7 @@ typedef void ms_object_fn(void *arg,
                           struct ms_store *s,
                           struct ms_object *o,
                           const struct ms_error *why);
-/* Somebody who waits for that. */
+/* A function that waits for that. */
 struct ms_waiter {
     struct ms_list link;
     bool bare; /* for the object without its bytes */
@@ -108,13 +108,14 @@ void ms_store_retry_places(struct ms_store *s);
 /* There is no more: those who wait try once more, and fail. */
 void ms_store_fail_places(struct ms_store *s);
 void ms_store_on_place_time(void *arg); /* of place_timer */
-/* Give memory that nobody uses back to the machine. */
+/* Give unused memory back to the machine. */
 void ms_store_punch_idle(struct ms_store *s);
 
 /* ---- conn.c ---------------------------------------------------------------------- */
 
-void ms_store_conn_accept(struct ms_store *s);
-void ms_store_conn_destroy(struct ms_store_conn *c);
+/* Processes connect; of the listening socket. */
+void ms_store_conn_accept(void *store, unsigned events);
+void ms_store_conn_destroy(void *conn);
 /* That of this holder; NULL: it has gone. */
 struct ms_store_conn *ms_store_conn_find(struct ms_store *s, uint64_t holder);
 /* A connection that cannot be written to ends soon. */
@@ -131,12 +132,8 @@ void ms_store_conn_refuse(struct ms_store_conn *c,
 
 /* One message of a process that has said who it is. */
 void ms_store_conn_handle(struct ms_store_conn *c, const Muster__StoreAsk *ask);
-/* A count of one of our objects, or of what we have of another's, for somebody who will
- * confirm it. */
+/* A count of one of our objects, or of what we have of another's, for a holder that
+ * will confirm it. */
 void ms_store_grant_to(struct ms_store *s, const Muster__StoreGrant *m);
-/* An object as others know it; `out` borrows the store's address. */
-void ms_store_name(const struct ms_store *s,
-                   const struct ms_object *o,
-                   Muster__StoredName *out);
 
 #endif

@@ -106,12 +106,9 @@ Muster__StoreStats *ms_store_stats(struct ms_store *s, size_t objects_max)
     m->allocated = s->table.allocated;
     m->received = s->received;
     m->sent = s->sent;
-    m->spilled = ms_spill_used(s);
-    m->spill_limit = ms_spill_limit(s);
-    m->spill_dir = strdup(ms_spill_dir(s));
     m->node_name = strdup(s->node_name);
     m->objects = calloc(objects_max + 1, sizeof *m->objects);
-    if (!m->node_name || !m->spill_dir || !m->objects ||
+    if (!m->node_name || !m->objects || ms_spill_stats(s, m) < 0 ||
         (objects_max && add_objects(m, &s->table, objects_max) < 0)) {
         muster__store_stats__free_unpacked(m, NULL);
         return NULL;

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "store/slice.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -14,14 +15,6 @@ struct lease {
     int64_t deadline_ns;
     struct ms_list link;
 };
-
-/* Numbers of one node are 1, 2, 3, ...; those of nodes are random. */
-static uint64_t key_of(uint64_t node, uint64_t id)
-{
-    uint64_t key = node ^ (id * UINT64_C(0x9E3779B97F4A7C15));
-
-    return key ? key : 1;
-}
 
 int ms_table_init(struct ms_table *t,
                   uint64_t node,
@@ -112,7 +105,7 @@ static void object_free(struct ms_object *o)
         hold_free(hold);
     if (o->has_room && !whole)
         ms_space_free(t->space, o->at);
-    ms_map_remove(&t->objects, key_of(o->node, o->id));
+    ms_map_remove(&t->objects, ms_object_key(o->node, o->id));
     ms_list_remove(&o->link);
     free(o);
     if (whole)
@@ -159,7 +152,7 @@ static struct ms_object *object_create(
     o->is_replica = node != t->node;
     ms_list_init(&o->holds);
     ms_list_init(&o->link);
-    if (ms_map_add(&t->objects, key_of(node, id), o) < 0) {
+    if (ms_map_add(&t->objects, ms_object_key(node, id), o) < 0) {
         free(o);
         return NULL;
     }
@@ -233,7 +226,7 @@ struct ms_object *ms_object_slice(
 
     assert(!whole->is_replica && whole->is_ready && offset <= whole->len &&
            len <= whole->len - offset);
-    if (ms_map_find(&t->objects, key_of(t->node, id)))
+    if (ms_map_find(&t->objects, ms_object_key(t->node, id)))
         return NULL;
     o = object_create(t, t->node, id, len, now_ns);
     if (!o)
@@ -248,7 +241,7 @@ struct ms_object *ms_object_slice(
 
 struct ms_object *ms_table_find(const struct ms_table *t, uint64_t node, uint64_t id)
 {
-    struct ms_object *o = ms_map_find(&t->objects, key_of(node, id));
+    struct ms_object *o = ms_map_find(&t->objects, ms_object_key(node, id));
 
     return o && o->node == node && o->id == id ? o : NULL;
 }
@@ -527,27 +520,19 @@ bool ms_object_is_idle(const struct ms_object *o)
     return is_unread(o) && !is_promised(o);
 }
 
-uint64_t ms_table_promised(const struct ms_table *t, uint64_t least)
-{
-    uint64_t bytes = 0;
-
-    ms_list_each (o, &t->all, struct ms_object, link)
-        if (o->len >= least && is_unread(o) && is_promised(o))
-            bytes += o->len;
-    return bytes;
-}
-
-struct ms_object *
-ms_table_find_idle(const struct ms_table *t, uint64_t least, uint64_t *bytes)
+struct ms_object *ms_table_find_idle(const struct ms_table *t,
+                                     uint64_t least,
+                                     uint64_t *bytes,
+                                     uint64_t *promised)
 {
     struct ms_object *oldest = NULL;
 
-    *bytes = 0;
+    *bytes = *promised = 0;
     ms_list_each (o, &t->all, struct ms_object, link) {
-        if (o->len < least || !ms_object_is_idle(o))
+        if (o->len < least || !is_unread(o))
             continue;
-        *bytes += o->len;
-        if (!oldest || o->used_ns < oldest->used_ns)
+        *(is_promised(o) ? promised : bytes) += o->len;
+        if (!is_promised(o) && (!oldest || o->used_ns < oldest->used_ns))
             oldest = o;
     }
     return oldest;

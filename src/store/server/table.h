@@ -4,31 +4,31 @@
  * is one of
  *
  *   ours         made on this node; has its bytes here
- *   a replica    of another node's object: without bytes (somebody here only holds a
+ *   a replica    of another node's object: without bytes (a process here only holds a
  *                reference), or with a copy that is being received, or with a whole one
  *
- * Counts. Who holds an object is a holder: a process of this node, or another node, which
- * counts once for each time that it was given one of ours. An object has gone when no holder
+ * Counts. A holder is a process of this node, or another node, which counts once for each
+ * time that it was given one of ours. An object has gone when no holder
  * has a count other than zero.
  *
- * Grants. Whoever answers a call with an object gives a count to the caller, which
+ * Grants. A process that answers a call with an object gives a count to the caller, which
  * confirms it when the answer has arrived. A grant that is not confirmed by its deadline
  * lapses. Grant and confirmation may come in any order: what is confirmed counts, and its grant
  * then adds nothing, also if it was lost. A confirmation that comes after its
  * grant has lapsed brings the count back, if the object is still there. An answer that is not
- * sent after all, because nobody waits for it any more, takes its grants back.
+ * sent after all, because the caller waits no more, takes its grants back.
  *
  * A replica whose last count has gone is kept while there is room, if its bytes are whole;
  * `on_unheld` says so. Pins keep an object for as long as the agent itself reads or writes
  * its bytes.
  *
  * Reads. A process says when it reads an object and when it only holds it: one that is
- * whole and that nobody reads, or was promised to in a grant, is idle, and may be spilled:
+ * whole, is not read and not promised in a grant, is idle, and may be spilled:
  * it loses its room, and keeps its entry with what the owner of the table needs to bring
  * it back.
  *
  * Slices. A range of one of ours may be an object too, in the same memory. It keeps the
- * whole one, and that in its place. A replica of a slice is not kept when nobody holds it:
+ * whole one, and that in its place. A replica of a slice is not kept without holders:
  * its origin would not say when it has become useless.
  *
  * Pure: state and time in, state out. What must be done besides comes by callbacks, which
@@ -103,7 +103,7 @@ struct ms_hold {
 struct ms_table_ops {
     /* It goes now; its range is given back afterwards. */
     void (*on_free)(void *arg, struct ms_object *o);
-    /* A replica that nobody here holds any more (it is kept, or goes). */
+    /* A replica has lost its last holder here (it is kept, or goes). */
     void (*on_unheld)(void *arg, struct ms_object *o);
 };
 
@@ -113,8 +113,8 @@ struct ms_table {
     struct ms_space *space;
     struct ms_map objects; /* by node and id */
     struct ms_map holders;
-    struct ms_list all;    /* objects, oldest first; of which */
-    struct ms_list unheld; /* replicas that nobody holds, the longest unused first */
+    struct ms_list all;         /* objects, oldest first; of which */
+    struct ms_list unheld;      /* replicas without holders, the longest unused first */
     struct ms_list holder_list; /* holders, in the order of coming */
     struct ms_list leases;      /* in the order of their deadlines */
     uint64_t allocated;         /* bytes ever */
@@ -172,9 +172,9 @@ struct ms_object *ms_table_find(const struct ms_table *t, uint64_t node, uint64_
 void ms_object_pin(struct ms_object *o);
 /* It may go with that. */
 void ms_object_unpin(struct ms_object *o);
-/* If nobody holds or pins it, it goes, or is kept among the unheld. */
+/* Without holders and pins it goes, or is kept among the unheld. */
 void ms_object_settle(struct ms_object *o);
-/* A replica that nobody holds is not worth keeping: its origin has gone. */
+/* A replica without holders is not worth keeping: its origin has gone. */
 void ms_object_forget(struct ms_object *o);
 
 /* ---- counts ---------------------------------------------------------------------- */
@@ -199,7 +199,7 @@ int ms_holder_grant(struct ms_holder *h,
                     int64_t now_ns,
                     int64_t deadline_ns);
 int ms_holder_confirm(struct ms_holder *h, struct ms_object *o, int64_t now_ns);
-/* A grant that nobody will confirm goes; it may have lapsed. The object may go. */
+/* A grant that will not be confirmed goes; it may have lapsed. The object may go. */
 void ms_holder_take_back(struct ms_holder *h, struct ms_object *o);
 /* Grants that have lapsed go. When the next one does; MS_NEVER: none. */
 int64_t ms_table_expire(struct ms_table *t, int64_t now_ns);
@@ -212,13 +212,12 @@ void ms_holder_read(struct ms_holder *h,
 /* May it be spilled? */
 bool ms_object_is_idle(const struct ms_object *o);
 /* The one that may be spilled and was not used for the longest time, of at least `least`
- * bytes; and how many bytes all of those have. NULL: none. */
-struct ms_object *
-ms_table_find_idle(const struct ms_table *t, uint64_t least, uint64_t *bytes);
-
-/* How many bytes those have that could be spilled, but were promised: whoever gets them is
- * about to say so. */
-uint64_t ms_table_promised(const struct ms_table *t, uint64_t least);
+ * bytes, or NULL; how many bytes all of those have; and how many those have that were promised,
+ * whose receivers are about to say that they have them. */
+struct ms_object *ms_table_find_idle(const struct ms_table *t,
+                                     uint64_t least,
+                                     uint64_t *bytes,
+                                     uint64_t *promised);
 
 bool ms_object_is_held(const struct ms_object *o);
 /* How much of the arena a holder holds, in bytes and objects. */

@@ -165,7 +165,7 @@ static void test_a_dead_holder_holds_nothing(void **unused)
     ms_table_finish(&w.t);
 }
 
-static void test_whole_mirrors_are_kept_while_there_is_room(void **unused)
+static void test_whole_replicas_are_kept_while_there_is_room(void **unused)
 {
     struct world w;
     struct ms_holder *a;
@@ -205,7 +205,7 @@ static void test_a_slice_keeps_the_whole_object(void **unused)
     struct world w;
     struct ms_holder *a, *b;
     struct ms_object *o, *slice;
-    uint64_t bytes;
+    uint64_t bytes, promised;
 
     (void)unused;
     world_init(&w, 4 * MIB);
@@ -221,7 +221,8 @@ static void test_a_slice_keeps_the_whole_object(void **unused)
     assert_int_equal(ms_space_used(w.t.space), 3 * MIB); /* it takes nothing */
     assert_int_equal(ms_holder_count(b, slice, 1, 0), 0);
     ms_holder_read(a, o, -1, 0);
-    assert_null(ms_table_find_idle(&w.t, 1, &bytes)); /* both stay where they are */
+    assert_null(
+        ms_table_find_idle(&w.t, 1, &bytes, &promised)); /* both stay where they are */
     assert_int_equal(ms_holder_count(a, o, -1, 0), 0);
     assert_int_equal(w.freed, 0);
     assert_ptr_equal(ms_table_find(&w.t, HERE, 77), slice);
@@ -231,7 +232,7 @@ static void test_a_slice_keeps_the_whole_object(void **unused)
     ms_table_finish(&w.t);
 }
 
-static void test_mirrors_of_slices_are_not_kept(void **unused)
+static void test_replicas_of_slices_are_not_kept(void **unused)
 {
     struct world w;
     struct ms_holder *a;
@@ -283,7 +284,7 @@ static void test_idle_is_what_nobody_reads(void **unused)
     struct world w;
     struct ms_holder *a, *b;
     struct ms_object *one, *two;
-    uint64_t bytes;
+    uint64_t bytes, promised;
 
     (void)unused;
     world_init(&w, 8 * MIB);
@@ -292,16 +293,19 @@ static void test_idle_is_what_nobody_reads(void **unused)
     one = make(&w, a, MIB);
     two = make(&w, a, 2 * MIB);
     one->is_ready = two->is_ready = true;
-    assert_null(ms_table_find_idle(&w.t, 1, &bytes)); /* who makes it writes it */
+    assert_null(
+        ms_table_find_idle(&w.t, 1, &bytes, &promised)); /* who makes it writes it */
     ms_holder_read(a, two, -1, 5);
     ms_holder_read(a, one, -1, 6);
-    assert_ptr_equal(ms_table_find_idle(&w.t, 1, &bytes), two); /* the longest */
+    assert_ptr_equal(ms_table_find_idle(&w.t, 1, &bytes, &promised),
+                     two); /* the longest */
     assert_int_equal(bytes, 3 * MIB);
-    assert_ptr_equal(ms_table_find_idle(&w.t, 2 * MIB, &bytes), two);
+    assert_ptr_equal(ms_table_find_idle(&w.t, 2 * MIB, &bytes, &promised), two);
     assert_int_equal(bytes, 2 * MIB);
 
     assert_int_equal(ms_holder_grant(b, two, 7, 100), 0);
-    assert_ptr_equal(ms_table_find_idle(&w.t, 1, &bytes), one); /* two is promised */
+    assert_ptr_equal(ms_table_find_idle(&w.t, 1, &bytes, &promised),
+                     one); /* two is promised */
     assert_int_equal(ms_holder_confirm(b, two, 8), 0);
     ms_holder_read(b, two, 1, 8);
     assert_int_equal(ms_holder_count(a, two, -1, 9), 0);
@@ -502,9 +506,9 @@ int main(void)
         cmocka_unit_test(test_a_confirmation_without_its_grant),
         cmocka_unit_test(test_a_grant_is_taken_back),
         cmocka_unit_test(test_a_dead_holder_holds_nothing),
-        cmocka_unit_test(test_whole_mirrors_are_kept_while_there_is_room),
+        cmocka_unit_test(test_whole_replicas_are_kept_while_there_is_room),
         cmocka_unit_test(test_a_slice_keeps_the_whole_object),
-        cmocka_unit_test(test_mirrors_of_slices_are_not_kept),
+        cmocka_unit_test(test_replicas_of_slices_are_not_kept),
         cmocka_unit_test(test_full_names_the_largest_holders),
         cmocka_unit_test(test_idle_is_what_nobody_reads),
         cmocka_unit_test(test_random_counts_are_exact),

@@ -1,3 +1,4 @@
+/* work.c - a thread for what takes long */
 #include "store/server/work.h"
 
 #include <errno.h>
@@ -32,7 +33,7 @@ static void deliver(void *arg)
     pthread_mutex_unlock(&w->lock);
     ms_list_each (j, &done, struct ms_work_job, link) {
         ms_list_remove(&j->link);
-        j->done(j);
+        j->done(j, false);
     }
 }
 
@@ -96,7 +97,7 @@ static void drop_all(struct ms_list *jobs)
 {
     ms_list_each (j, jobs, struct ms_work_job, link) {
         ms_list_remove(&j->link);
-        j->drop(j);
+        j->done(j, true);
     }
 }
 

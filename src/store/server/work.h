@@ -3,12 +3,12 @@
  * Jobs are done one after the other, in the order of adding. The thread is started with
  * the first one: most agents never have any.
  *
- * How to write a job: begin your struct with a struct ms_work_job and fill its three functions.
+ * How to write a job: begin your struct with a struct ms_work_job and fill its two functions.
  *
  *   run    on the thread; touches only what is the job's own. If it takes long it asks
  *          ms_work_ends now and then, and gives up
- *   done   on the loop, when it has run
- *   drop   instead of done, if the work is destroyed first: free what the job has
+ *   done   on the loop, when it has run, or was dropped because the work is destroyed
+ *          first: free what the job has
  */
 #ifndef MS_STORE_WORK_H
 #define MS_STORE_WORK_H
@@ -21,8 +21,7 @@
 struct ms_work_job {
     struct ms_list link;
     void (*run)(struct ms_work_job *j);
-    void (*done)(struct ms_work_job *j);
-    void (*drop)(struct ms_work_job *j);
+    void (*done)(struct ms_work_job *j, bool was_dropped);
 };
 
 struct ms_work;

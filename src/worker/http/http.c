@@ -175,19 +175,31 @@ static bool is_public(void *arg, const struct ms_http_request *r)
     return route && route->is_open;
 }
 
+/* The token is made when the first request shows one: that takes a twentieth of the time
+ * in which a worker starts, and few workers are asked by HTTP. */
+static bool shows_token(struct ms_worker_http *h, const struct ms_http_request *r)
+{
+    const Muster__WorkerBoot *boot = h->o.boot;
+
+    if (!h->token.text[0] &&
+        ms_http_token_make(&h->token, boot->secret.data, boot->secret.len) < 0)
+        return false;
+    return ms_http_token_is_shown(&h->token, r);
+}
+
 static int on_head(void *arg,
                    const struct ms_http_request *r,
                    uint64_t *body_max,
                    const char **why)
 {
-    const struct ms_worker_http *h = arg;
+    struct ms_worker_http *h = arg;
     const struct route *route = route_find(r->path);
 
     *body_max =
         route && method_is(route, r->method) ? route->body_max : MS_HTTP_SMALL_MAX;
     if (is_public(arg, r))
         return 0;
-    if (!h->o.boot->http_open && !ms_http_token_is_shown(&h->token, r)) {
+    if (!h->o.boot->http_open && !shows_token(h, r)) {
         *why = "the token is missing or wrong: Authorization: Bearer <token>";
         return 401;
     }
@@ -278,7 +290,6 @@ struct ms_worker_http *ms_worker_http_create(const struct ms_worker_http_options
     h->env = json_object();
     h->end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (!h->env || h->end_fd < 0 ||
-        ms_http_token_make(&h->token, o->boot->secret.data, o->boot->secret.len) < 0 ||
         ms_watch_init(&h->end_watch, o->loop, h->end_fd, MS_READ, on_end, h) < 0) {
         ms_worker_http_destroy(h);
         return NULL;

@@ -1,0 +1,213 @@
+/* serve_break_test.c - a daemon head that is started again, and links to it that break */
+#include "base/cleanup.h"
+#include "head/head_impl.h"
+#include "head/nodes/far_agent.h"
+#include "head/test_events.h"
+#include "head/test_ops.h"
+#include "head/test_serve.h"
+#include "io/tree.h"
+#include "wire/test_proxy.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/inotify.h>
+
+/* A way to the head that can be broken. */
+static void break_point(struct proxy *p)
+{
+    proxy_start(p, (uint16_t)atoi(strrchr(serve_address, ':') + 1));
+    snprintf(p->address, sizeof p->address, "127.0.0.1:%u", p->port);
+}
+
+/* Until the head has written down which nodes it has. */
+static void wait_for_names(const char *names)
+{
+    const char *path = ms_head_session(serve_head)->dir;
+    MS_CLEANUP(ms_cleanup_fd) int dir = ms_tree_open(AT_FDCWD, path);
+    MS_CLEANUP(ms_cleanup_fd) int changes = inotify_init1(IN_CLOEXEC);
+    struct pollfd p = {.fd = changes, .events = POLLIN};
+    char text[256] = "", event[4096];
+
+    assert_true(inotify_add_watch(changes, path, IN_CLOSE_WRITE | IN_MOVED_TO) >= 0);
+    while (ms_tree_read(dir, "nodes", text, sizeof text), strcmp(text, names) != 0) {
+        assert_int_equal(poll(&p, 1, OPS_DEADLINE_NS / MS_NS_PER_MS), 1);
+        assert_true(read(changes, event, sizeof event) > 0);
+    }
+}
+
+static void test_a_head_that_was_started_again(void **state)
+{
+    struct far_agent *a = serve_agent("a"), *b = serve_agent("b");
+    struct test_events s;
+    struct ms_head *h;
+    struct ms_head_op *op, *late;
+    const Muster__Status *st;
+    uint64_t uids[2], kept[2];
+
+    (void)state;
+    events_init(&s);
+    h = serve_join(&s);
+    serve_create(h, "actor", false, uids);
+    serve_create(h, "kept", true, kept);
+    wait_for_names("a\nb\n");
+    ms_head_crash(serve_head);
+    serve_begin(serve_address);
+    late = serve_ask(h, "new", false); /* waits for head and nodes */
+    assert_true(far_come_back(a, serve_address));
+    assert_true(far_come_back(b, serve_address));
+    ops_expect(late, 0, NULL);
+    assert_int_equal(far_living(a), 3);
+
+    st = ops_status(serve_head, &op);
+    assert_int_equal(st->n_nodes, 2);
+    assert_int_equal(st->n_clusters, 3);
+    assert_string_equal(st->clusters[0]->name, "actor");
+    assert_int_equal(st->clusters[0]->workers[1]->uid, uids[1]);
+    assert_string_equal(st->clusters[0]->workers[1]->address, "/w/far.sock");
+    assert_true(st->clusters[1]->detached);
+    assert_int_equal(st->n_drivers, 1);
+    ms_head_op_unref(op);
+    assert_int_equal(s.exits, 0); /* nothing was disturbed */
+
+    far_exit(a, uids[0], 7);
+    events_wait_exits(&s, 1);
+    assert_int_equal(s.codes[0], 7);
+    ms_head_stop(h, 0);
+    assert_int_equal(far_living(b), 1); /* the detached one */
+}
+
+static void test_a_driver_that_does_not_come_back(void **state)
+{
+    struct far_agent *a = serve_agent("a"), *b = serve_agent("b");
+    struct test_events s;
+    struct ms_head *h;
+    uint64_t uids[2];
+
+    (void)state;
+    events_init(&s);
+    h = serve_join(&s);
+    serve_create(h, "actor", false, uids);
+    ms_head_crash(serve_head);
+    ms_head_stop(h, 0); /* nobody hears of it */
+    serve_begin(serve_address);
+    assert_true(far_come_back(a, serve_address));
+    assert_true(far_come_back(b, serve_address));
+    far_wait_living(a, 0); /* after link_grace */
+    far_wait_living(b, 0);
+}
+
+/* Two nodes, "b" behind a proxy, a driver, and its cluster on both. */
+static struct far_agent *
+behind(struct proxy *p, struct test_events *s, struct ms_head **h, uint64_t uids[2])
+{
+    struct far_agent *b;
+
+    serve_agent("a");
+    break_point(p);
+    b = far_dial(p->address, serve_secret(), "b", 4);
+    assert_non_null(b);
+    events_init(s);
+    *h = serve_join(s);
+    serve_create(*h, "actor", false, uids);
+    return b;
+}
+
+static void test_an_agents_link_breaks_and_heals(void **state)
+{
+    struct far_agent *b;
+    struct proxy p;
+    struct test_events s;
+    struct ms_head *h;
+    struct ms_head_op *op;
+    uint64_t uids[2];
+
+    (void)state;
+    b = behind(&p, &s, &h, uids);
+    far_set_mode(b, FAR_KEEPS);
+    op = serve_ask(h, "more", false);
+    far_wait_started(b, 2);
+    proxy_reset(&p);
+    assert_true(far_come_back(b, p.address));
+    far_answer(b); /* under the number of before */
+    ops_expect(op, 0, NULL);
+    assert_int_equal(far_started(b), 2); /* none was started twice */
+    assert_int_equal(s.exits, 0);
+    far_set_mode(b, FAR_HONEST);
+    ops_expect(ms_head_destroy_cluster(h, "actor", 0), 0, NULL);
+    assert_int_equal(far_contexts(b), 2); /* told once more, before that */
+    ms_head_stop(h, 0);
+    assert_int_equal(far_living(b), 0);
+    proxy_stop(&p);
+}
+
+static void test_an_agents_link_breaks_for_good(void **state)
+{
+    struct far_agent *b;
+    struct proxy p;
+    struct test_events s;
+    struct ms_head *h;
+    struct ms_head_op *op;
+    uint64_t uids[2];
+
+    (void)state;
+    b = behind(&p, &s, &h, uids);
+    proxy_reset(&p);
+    op = ms_head_destroy_cluster(h, "actor", 0); /* waits for the node */
+    events_wait_exits(&s, 2);
+    assert_int_equal(s.uids[1], uids[1]);
+    assert_non_null(strstr(s.details[1], "node b was silent for 1 s"));
+    ops_expect(op, 0, NULL);
+    assert_true(far_come_back(b, p.address)); /* too late */
+    far_wait_living(b, 0);
+    ms_head_stop(h, 0);
+    proxy_stop(&p);
+}
+
+static void test_a_drivers_link_breaks_and_heals(void **state)
+{
+    struct far_agent *a = serve_agent("a"), *b = serve_agent("b");
+    struct proxy p;
+    struct test_events s;
+    struct ms_head *h;
+    struct ms_head_op *op;
+    uint64_t uids[2];
+
+    (void)state;
+    break_point(&p);
+    events_init(&s);
+    h = serve_join_at(&s, p.address);
+    serve_create(h, "actor", false, uids);
+    far_set_mode(b, FAR_KEEPS);
+    op = serve_ask(h, "more", false);
+    far_wait_started(b, 2);
+    proxy_reset(&p);
+    far_exit(a, uids[0], 3); /* perhaps while nobody hears it */
+    far_answer(b);
+    ops_expect(op, 0, NULL);
+    events_wait_exits(&s, 1);
+    ops_expect(ms_head_status(h), 0, NULL); /* what came before has arrived */
+    assert_int_equal(s.exits, 1);
+    assert_int_equal(s.codes[0], 3);
+    assert_int_equal(far_started(b), 2);
+    ms_head_stop(h, 0);
+    assert_int_equal(far_living(a) + far_living(b), 0);
+    proxy_stop(&p);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, serve_setup, serve_teardown)
+#define HASTY_TEST(name)                                                               \
+    cmocka_unit_test_setup_teardown(name, serve_setup_hasty, serve_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_a_head_that_was_started_again),
+        HASTY_TEST(test_a_driver_that_does_not_come_back),
+        TEST(test_an_agents_link_breaks_and_heals),
+        HASTY_TEST(test_an_agents_link_breaks_for_good),
+        TEST(test_a_drivers_link_breaks_and_heals),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,151 @@
+#include "head/ops/verbs.h"
+#include "base/cleanup.h"
+#include "head/clusters/clusters.h"
+#include "head/clusters/ports.h"
+#include "head/fleet/fleet.h"
+#include "head/kv/barrier.h"
+#include "head/kv/kv_ask.h"
+#include "head/nodes/ask.h"
+#include "head/ops/waiting.h"
+#include "head/place/place.h"
+#include "head/rest/view.h"
+#include "head/rest/view_objects.h"
+#include "head/status.h"
+
+#include <errno.h>
+
+/* Whoever can own clusters, ports and places: they end with it. */
+#define OWNERS (MS_ASKER_PROCESS | MS_ASKER_DRIVER | MS_ASKER_WORKER)
+#define TOOL   MS_ASKER_TOOL
+#define HTTP   MS_ASKER_HTTP
+
+#define VERB(wanted, answered)                                                         \
+    .body = MUSTER__DRIVER_TO_HEAD__BODY_##wanted,                                     \
+    .answer = MUSTER__HEAD_TO_DRIVER__BODY_##answered
+#define CHANGE(wanted, answered, asker, runs)                                          \
+    VERB(wanted, answered), .who = (asker), .run = (runs)
+#define QUESTION(wanted, answered, asker, runs)                                        \
+    CHANGE(wanted, answered, asker, runs), .is_question = true
+
+static const struct ms_verb verbs[] = {
+    /* the link's own (drivers/) */
+    {VERB(HELLO, WELCOME)},
+    {VERB(GOODBYE, DONE)},
+
+    /* clusters */
+    {CHANGE(CREATE, CREATED, OWNERS, ms_head_create_run)},
+    {CHANGE(DESTROY, DONE, OWNERS | TOOL | HTTP, ms_head_destroy_run),
+     .http = {"DELETE", "api/v1/clusters/{name}", NULL}},
+    {CHANGE(STOP, STOPPED, MS_ASKER_PROCESS | TOOL | HTTP, ms_head_stop_clusters_run),
+     .http = {"POST", "api/v1/clusters/{cluster}/stop", NULL}},
+    {CHANGE(RESTART, CREATED, OWNERS | TOOL | HTTP, ms_head_restart_run),
+     .http = {"POST", "api/v1/clusters/{cluster}/restart", ms_view_changed_cluster}},
+    {CHANGE(RESIZE, CREATED, OWNERS | TOOL | HTTP, ms_head_resize_run),
+     .http = {"POST", "api/v1/clusters/{cluster}/resize", ms_view_changed_cluster}},
+    {CHANGE(REFRESH, DONE, OWNERS, ms_head_refresh_run)},
+    {CHANGE(ADD_STEP, DONE, OWNERS, ms_head_add_step_run)},
+    {QUESTION(FIND, FOUND, OWNERS | TOOL, ms_head_find_run)},
+    {QUESTION(ASK_SUCCESSOR, SUCCESSOR, OWNERS | TOOL, ms_head_ask_successor_run)},
+    {QUESTION(ASK_DEATH, EXITED, OWNERS | TOOL, ms_head_ask_death_run)},
+
+    /* what nodes have */
+    {CHANGE(HOLD_PORT, PORT, OWNERS, ms_head_hold_port_run)},
+    {CHANGE(DROP_PORT, DONE, OWNERS, ms_head_drop_port_run)},
+    {CHANGE(PREPARE, DONE, OWNERS, ms_head_prepare_run)},
+    {QUESTION(STATUS, STATUS, OWNERS | TOOL, ms_head_status_run)},
+    {QUESTION(READ_LOG, PIECE, OWNERS | TOOL | HTTP, ms_head_read_log_run)},
+    {QUESTION(OBJECTS, OBJECTS, OWNERS | TOOL | HTTP, ms_head_objects_run),
+     .http = {"GET", "api/v1/objects", ms_view_all_objects}},
+
+    /* places */
+    {CHANGE(PLACE_GROUP, GROUP, OWNERS, ms_place_group_run), .on_any_thread = true},
+    {QUESTION(WAIT_GROUP, GROUP, OWNERS | TOOL, ms_place_wait_run)},
+    {QUESTION(FIND_GROUP, GROUP, OWNERS | TOOL, ms_place_find_run),
+     .on_any_thread = true},
+    {CHANGE(REMOVE_GROUP, DONE, OWNERS | TOOL, ms_place_remove_run),
+     .on_any_thread = true},
+    {CHANGE(
+        RESTORE_GROUP, DONE, MS_ASKER_DRIVER | MS_ASKER_WORKER, ms_place_restore_run)},
+    {QUESTION(PLACE_CLUSTER, PLACED, OWNERS | TOOL, ms_place_cluster_run),
+     .on_any_thread = true},
+    {QUESTION(RESOURCES, RESOURCES, OWNERS | TOOL, ms_place_resources_run),
+     .on_any_thread = true},
+
+    /* the key-value store, barriers */
+    {CHANGE(KV_PUT, KV_DONE, OWNERS | TOOL | HTTP, ms_head_kv_put_run),
+     .http = {"POST", "api/v1/kv/{+key}", NULL}},
+    {CHANGE(KV_DELETE, KV_DONE, OWNERS | TOOL | HTTP, ms_head_kv_delete_run),
+     .http = {"DELETE", "api/v1/kv/{+key}", NULL}},
+    {QUESTION(KV_GET, KV_ENTRY, OWNERS | TOOL | HTTP, ms_head_kv_get_run),
+     .http = {"GET", "api/v1/kv/{+key}", ms_view_kv_entry}},
+    {QUESTION(KV_KEYS, KV_EVENTS, OWNERS | TOOL | HTTP, ms_head_kv_keys_run),
+     .http = {"GET", "api/v1/kv", ms_view_kv_keys}},
+    {QUESTION(KV_WATCH, KV_EVENTS, OWNERS | TOOL, ms_head_kv_watch_run)},
+    {CHANGE(BARRIER, DONE, MS_ASKER_WORKER, ms_head_barrier_run)},
+
+    /* nodes that an orchestrator lends */
+    {CHANGE(RESERVE, RESERVATION, OWNERS, ms_fleet_reserve_run)},
+    {CHANGE(RELEASE_PIECES, DONE, OWNERS, ms_fleet_release_run)},
+    {QUESTION(RESERVATION, RESERVATION, OWNERS | TOOL, ms_fleet_describe_run)},
+};
+
+const struct ms_verb *ms_verbs(size_t *count)
+{
+    *count = MS_COUNT(verbs);
+    return verbs;
+}
+
+const struct ms_verb *ms_verb_find(Muster__DriverToHead__BodyCase body)
+{
+    for (size_t i = 0; i < MS_COUNT(verbs); i++)
+        if (verbs[i].body == body)
+            return &verbs[i];
+    return NULL;
+}
+
+static const ProtobufCFieldDescriptor *field_of(const struct ms_verb *v)
+{
+    return protobuf_c_message_descriptor_get_field(&muster__driver_to_head__descriptor,
+                                                   v->body);
+}
+
+const char *ms_verb_name(const struct ms_verb *v)
+{
+    return field_of(v)->name;
+}
+
+const ProtobufCMessageDescriptor *ms_verb_message(const struct ms_verb *v)
+{
+    return field_of(v)->descriptor;
+}
+
+static const char *describe(enum ms_asker who)
+{
+    switch (who) {
+    case MS_ASKER_PROCESS:
+    case MS_ASKER_DRIVER:
+        return "a driver";
+    case MS_ASKER_WORKER:
+        return "a worker";
+    case MS_ASKER_TOOL:
+        return "a tool";
+    case MS_ASKER_HTTP:
+        return "an HTTP client";
+    }
+    return "nobody";
+}
+
+const struct ms_verb *
+ms_verb_check(const Muster__DriverToHead *m, enum ms_asker who, struct ms_error *err)
+{
+    const struct ms_verb *v = ms_verb_find(m->body_case);
+
+    if (!v || !v->run)
+        ms_error_set(err, -ENOSYS, "the head does not know this request");
+    else if (v->who & who)
+        return v;
+    else
+        ms_error_set(
+            err, -EPERM, "%s may not ask for '%s'", describe(who), ms_verb_name(v));
+    return NULL;
+}

@@ -1,0 +1,74 @@
+/* verbs.h - all that a head can be asked: one table
+ *
+ * A request is a DriverToHead message, whoever asks: the process that has the head, a driver
+ * or a worker over its link, a tool over the control lane, HTTP. Each body of that message
+ * has one row here, which says who may ask, what carries it out, what answers it, and where
+ * it is found by HTTP. All of these read the row, so that a new verb is
+ *
+ *   - its message in the oneof of DriverToHead, and what answers it in that of HeadToDriver;
+ *   - a function that carries it out;
+ *   - a row in verbs.c.
+ *
+ * Constant; any thread.
+ */
+#ifndef MS_HEAD_OPS_VERBS_H
+#define MS_HEAD_OPS_VERBS_H
+
+#include "base/error.h"
+#include "proto/muster.pb-c.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct ms_head_op;
+struct json_t;
+
+/* Who asks; a set of them in a row. */
+enum ms_asker {
+    MS_ASKER_PROCESS = 1, /* the program that has this head, and the head itself */
+    MS_ASKER_DRIVER = 2,  /* over its link */
+    MS_ASKER_WORKER = 4,  /* over its link */
+    MS_ASKER_TOOL = 8,    /* over the control lane, with the secret: the command line */
+    MS_ASKER_HTTP = 16    /* with the token */
+};
+
+/* Where a verb is found by HTTP; see rest/rest_verb.c. */
+struct ms_verb_http {
+    const char *method; /* NULL: nowhere */
+    /* A segment in braces is a field of the verb's message: "api/v1/clusters/{name}". It is a
+     * name, or with a plus any text: "api/v1/kv/{+key}". Other fields come in the query, or
+     * as a JSON object in the body (POST). */
+    const char *path;
+    /* What answers, as JSON; *status is 200 and may be changed, from 400 on without JSON.
+     * NULL: field by field (rest/message_json.h). */
+    struct json_t *(*view)(const ProtobufCMessage *answer, int *status);
+};
+
+struct ms_verb {
+    Muster__DriverToHead__BodyCase body;
+    Muster__HeadToDriver__BodyCase answer; /* BODY_DONE: there is nothing to tell */
+    unsigned who;                          /* enum ms_asker */
+    bool
+        is_question; /* it changes nothing: asking again is as good as an answer kept */
+    bool
+        on_any_thread; /* completes at once, with locks of its own; else on the head's */
+    void (*run)(
+        struct ms_head_op *op); /* carries out op->wanted; NULL: nobody may ask */
+    struct ms_verb_http http;
+};
+
+/* All of them; *count is how many. */
+const struct ms_verb *ms_verbs(size_t *count);
+/* NULL: there is none. */
+const struct ms_verb *ms_verb_find(Muster__DriverToHead__BodyCase body);
+/* As people write it: "kv_put". */
+const char *ms_verb_name(const struct ms_verb *v);
+/* What describes its message. */
+const ProtobufCMessageDescriptor *ms_verb_message(const struct ms_verb *v);
+
+/* The verb of this message, if `who` may ask for it. NULL: -ENOSYS (the head has no such
+ * verb) or -EPERM, in err->code. */
+const struct ms_verb *
+ms_verb_check(const Muster__DriverToHead *m, enum ms_asker who, struct ms_error *err);
+
+#endif

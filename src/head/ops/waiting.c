@@ -1,0 +1,141 @@
+/* waiting.c - operations that wait for nodes to come back, or for a worker to end */
+#include "head/ops/waiting.h"
+#include "base/cleanup.h"
+#include "base/proto.h"
+#include "head/clusters/clusters.h"
+#include "head/drivers/driver.h"
+#include "head/head_impl.h"
+#include "head/kv/barrier.h"
+#include "head/ops/op.h"
+#include "head/ops/request.h"
+#include "head/place/place.h"
+#include "head/state/persist.h"
+#include "head/state/recovery.h"
+
+#include <errno.h>
+
+/* ---- for nodes ------------------------------------------------------------------- */
+
+/* It waits no longer, whatever it finds now. */
+static void on_recovered(void *arg)
+{
+    struct ms_head_op *op = arg;
+
+    ms_timer_finish(&op->deadline);
+    ms_list_remove(&op->wait_link);
+    ms_head_request_run(op);
+}
+
+bool ms_head_wait_for_nodes(struct ms_head_op *op)
+{
+    struct ms_head *h = op->head;
+    int64_t left_ns = ms_recovery_left_ns(h);
+
+    if (left_ns == 0 || ms_head_op_set_deadline(op, on_recovered, left_ns) < 0)
+        return false;
+    ms_list_add_tail(&h->waiting.for_nodes, &op->wait_link);
+    return true;
+}
+
+bool ms_head_wait_for_worker(struct ms_head_op *op)
+{
+    uint64_t uid = ms_driver_worker(op->driver);
+
+    return uid && !ms_registry_find_uid(&op->head->registry, uid) &&
+           ms_head_wait_for_nodes(op);
+}
+
+void ms_head_node_has_come(struct ms_head *h, const char *name)
+{
+    struct ms_list now;
+
+    ms_recovery_has_come(h, name);
+    ms_recovery_note(h);
+    ms_persist_restore_groups(h); /* before who asks for them */
+    ms_list_init(&now);
+    ms_list_splice(&now, &h->waiting.for_nodes);
+    while (!ms_list_is_empty(&now))
+        on_recovered(ms_list_first(&now, struct ms_head_op, wait_link));
+}
+
+/* ---- for deaths ------------------------------------------------------------------ */
+
+static void tell_death(struct ms_head_op *op, uint64_t uid, const Muster__Exit *exit)
+{
+    Muster__WorkerExited exited = MUSTER__WORKER_EXITED__INIT;
+
+    exited.uid = uid;
+    exited.exit = (Muster__Exit *)(uintptr_t)exit;
+    ms_head_op_succeed_copy(op, &exited.base);
+}
+
+void ms_head_answer_deaths(struct ms_head *h, uint64_t uid, const Muster__Exit *exit)
+{
+    ms_list_each (op, &h->waiting.for_deaths, struct ms_head_op, wait_link)
+        if (op->wanted->ask_death->uid == uid)
+            tell_death(op, uid, exit);
+}
+
+/* A worker that no agent has reported is none. */
+static void on_unknown(void *arg)
+{
+    static char detail[] = "the head knows nothing of it: its cluster was ended";
+    struct ms_head_op *op = arg;
+    Muster__Exit none = MUSTER__EXIT__INIT;
+
+    none.code = -1;
+    none.detail = detail;
+    tell_death(op, op->wanted->ask_death->uid, &none);
+}
+
+static void wait_for_report(struct ms_head_op *op)
+{
+    struct ms_head *h = op->head;
+    int64_t left_ns =
+        h->session.was_left ? h->started_ns + h->link_grace_ns - ms_now_ns() : 0;
+
+    if (ms_head_op_set_deadline(op, on_unknown, left_ns > 0 ? left_ns : 0) < 0)
+        ms_head_op_fail(op, -ENOMEM, "out of memory");
+}
+
+void ms_head_ask_death_run(struct ms_head_op *op)
+{
+    struct ms_head *h = op->head;
+    uint64_t uid = op->wanted->ask_death->uid;
+    const struct ms_slot *slot = ms_registry_find_uid(&h->registry, uid);
+    const Muster__Exit none = MUSTER__EXIT__INIT;
+
+    if (slot && slot->now.state == MUSTER__WORKER_STATE__WORKER_EXITED) {
+        tell_death(op, uid, slot->now.exit ? slot->now.exit : &none);
+        return;
+    }
+    ms_list_add_tail(&h->waiting.for_deaths, &op->wait_link);
+    if (!slot)
+        wait_for_report(op);
+}
+
+void ms_head_death_is_open(struct ms_head *h, uint64_t uid)
+{
+    ms_list_each (op, &h->waiting.for_deaths, struct ms_head_op, wait_link)
+        if (op->wanted->ask_death->uid == uid)
+            ms_timer_cancel(&op->deadline);
+}
+
+void ms_head_fail_waiting(struct ms_head *h, const struct ms_driver *d)
+{
+    const struct ms_list *lists[] = {
+        &h->waiting.for_nodes,
+        &h->waiting.for_deaths,
+        &h->successor_waits,
+        &h->status.watching,
+        &h->place.waits,
+        &h->creating,
+        &h->kv.waiting,
+    };
+
+    for (size_t i = 0; i < MS_COUNT(lists); i++)
+        ms_list_each (op, lists[i], struct ms_head_op, wait_link)
+            if (op->driver == d)
+                ms_head_op_fail(op, -ESHUTDOWN, "the driver has ended");
+    ms_head_barriers_leave(h, d);
+}

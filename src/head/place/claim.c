@@ -1,0 +1,236 @@
+/* claim.c - places for the ranks of clusters: planned, held, given back */
+#include "base/cleanup.h"
+#include "base/name.h"
+#include "head/drivers/driver.h"
+#include "head/head_impl.h"
+#include "head/ops/op.h"
+#include "head/ops/waiting.h"
+#include "head/place/place_impl.h"
+#include "resource/mapping.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- claiming, under the lock ---------------------------------------------------- */
+
+/* The seats as the books take them; malloc'd. */
+static int read_seats(const struct ms_books *b,
+                      const Muster__PlaceCluster *m,
+                      const char *cluster,
+                      struct ms_seat **out,
+                      struct ms_error *err)
+{
+    struct ms_seat *seats = calloc(m->n_seats + 1, sizeof *seats);
+
+    *out = seats;
+    if (!seats)
+        return ms_error_set(err, -ENOMEM, "cluster '%s': out of memory", cluster);
+    for (size_t i = 0; i < m->n_seats; i++) {
+        seats[i].bundle = m->seats[i]->bundle;
+        seats[i].group = ms_place_find(b, m->seats[i]->group);
+        if (!seats[i].group)
+            return ms_error_set(
+                err, -ENOENT, "cluster '%s': its placement group was removed", cluster);
+    }
+    return 0;
+}
+
+/* Leave in a request what is about `count` ranks from `first` on. -ENOSPC: it has not that
+ * many. */
+static int cut(Muster__PlaceCluster *m, uint32_t first, uint32_t count)
+{
+    size_t each = m->devices_per_worker ? m->devices_per_worker : 1;
+    size_t end = first + (size_t)count;
+
+    if ((m->n_devices && end * each > m->n_devices) || (m->n_seats && end > m->n_seats))
+        return -ENOSPC;
+    m->world_size = count;
+    if (m->n_devices) {
+        m->devices += first * each;
+        m->n_devices = count * each;
+    }
+    if (m->n_seats) {
+        m->seats += first;
+        m->n_seats = count;
+    }
+    return 0;
+}
+
+/* As the books take it; borrows from all three. */
+static void fill_request(struct ms_claim_request *r,
+                         const Muster__PlaceCluster *m,
+                         const struct ms_place_claim *what,
+                         const struct ms_seat *seats)
+{
+    *r = (struct ms_claim_request){
+        .owner = what->driver,
+        .is_more = what->is_more,
+        .request = {.cluster = what->cluster,
+                    .world_size = m->world_size,
+                    .devices = m->devices,
+                    .device_count = m->n_devices,
+                    .devices_per_worker = m->devices_per_worker,
+                    .cpu_milli = m->cpu_milli,
+                    .memory = m->memory,
+                    .device_memory = m->device_memory}};
+    ms_place_scope(m->scope, &r->scope);
+    r->seats = m->n_seats ? seats : NULL;
+    r->seat_count = (uint32_t)m->n_seats;
+}
+
+static int claim(struct ms_books *b,
+                 const Muster__PlaceCluster *m,
+                 const struct ms_place_claim *what,
+                 struct ms_claim **out,
+                 struct ms_buf *table,
+                 struct ms_error *err)
+{
+    MS_CLEANUP(ms_cleanup_free) struct ms_seat *seats = NULL;
+    struct ms_claim_request r;
+    int rc = read_seats(b, m, what->cluster, &seats, err);
+
+    fill_request(&r, m, what, seats);
+    return rc < 0 ? rc : ms_books_claim(b, &r, out, table, err);
+}
+
+bool ms_place_is_possible(struct ms_head *h, const Muster__ClusterSpec *spec)
+{
+    const struct ms_place_claim what = {.cluster = spec->name};
+    MS_CLEANUP(ms_cleanup_free) struct ms_seat *seats = NULL;
+    struct ms_claim_request r;
+    bool is_possible = false;
+
+    pthread_mutex_lock(&h->place.lock);
+    if (read_seats(&h->place.books, spec->place, spec->name, &seats, NULL) == 0) {
+        fill_request(&r, spec->place, &what, seats);
+        is_possible = ms_books_is_possible(&h->place.books, &r);
+    }
+    pthread_mutex_unlock(&h->place.lock);
+    return is_possible;
+}
+
+static int place(struct ms_head *h,
+                 const struct ms_place_claim *what,
+                 Muster__ClusterPlaced **out,
+                 struct ms_buf *table,
+                 struct ms_error *err)
+{
+    Muster__PlaceCluster m = *what->request;
+    struct ms_books *b = &h->place.books;
+    struct ms_claim *c = NULL;
+    int rc = what->count ? cut(&m, what->first, what->count) : 0;
+
+    if (rc < 0)
+        return ms_error_set(
+            err,
+            rc,
+            "cluster '%s': its devices or bundles do not make %u workers",
+            what->cluster,
+            what->first + what->count);
+    rc = claim(b, &m, what, &c, table, err);
+    if (rc < 0)
+        return rc;
+    *out = ms_place_cluster_message(b, &c->layout);
+    if (*out)
+        return 0;
+    ms_books_drop_cluster(b, what->cluster);
+    return ms_error_set(err, -ENOMEM, "cluster '%s': out of memory", what->cluster);
+}
+
+int ms_place_claim(struct ms_head *h,
+                   const struct ms_place_claim *what,
+                   Muster__ClusterPlaced **out,
+                   struct ms_buf *table,
+                   struct ms_error *err)
+{
+    int rc;
+
+    pthread_mutex_lock(&h->place.lock);
+    rc = place(h, what, out, table, err);
+    pthread_mutex_unlock(&h->place.lock);
+    return rc;
+}
+
+/* ---- a plan: nothing is held ----------------------------------------------------- */
+
+void ms_place_cluster_run(struct ms_head_op *op)
+{
+    MS_CLEANUP(ms_buf_finish) struct ms_buf table = {0};
+    const Muster__PlaceCluster *m = op->wanted->place_cluster;
+    struct ms_place *desk = &op->head->place;
+    Muster__ClusterPlaced *placed = NULL;
+    struct ms_place_claim what = {.request = m, .cluster = m->name, .is_more = true};
+    struct ms_error err = {0};
+    int rc = ms_name_check(m->name, "cluster", &err);
+
+    if (op->driver && ms_head_wait_for_nodes(op))
+        return;
+    pthread_mutex_lock(&desk->lock);
+    if (rc == 0)
+        rc = place(op->head, &what, &placed, &table, &err);
+    if (rc == 0)
+        ms_books_drop_newest(&desk->books, m->name);
+    pthread_mutex_unlock(&desk->lock);
+    if (rc == 0)
+        ms_head_op_succeed(op, &placed->base);
+    else
+        ms_place_fail(op, &err, &table);
+}
+
+/* ---- the end --------------------------------------------------------------------- */
+
+void ms_place_cluster_gone(struct ms_head *h, const char *cluster)
+{
+    pthread_mutex_lock(&h->place.lock);
+    ms_books_drop_cluster(&h->place.books, cluster);
+    pthread_mutex_unlock(&h->place.lock);
+    ms_place_kick(h);
+}
+
+/* ---- what runs already ----------------------------------------------------------- */
+
+static void adopt(struct ms_books *b, const struct ms_slot *slot)
+{
+    struct ms_piece piece = {.count = (uint32_t)slot->device_count};
+    struct ms_layout what = {.cpu_milli = slot->cpu_milli,
+                             .memory = slot->memory,
+                             .device_memory = slot->device_memory,
+                             .pieces = &piece,
+                             .devices = slot->devices};
+
+    ms_books_adopt(
+        b, slot->cluster->name, slot->rank, slot->cluster->driver, slot->node, &what);
+}
+
+void ms_place_adopt(struct ms_head *h, const struct ms_slot *slot)
+{
+    pthread_mutex_lock(&h->place.lock);
+    adopt(&h->place.books, slot);
+    pthread_mutex_unlock(&h->place.lock);
+}
+
+static bool is_wide(const struct ms_cluster *c)
+{
+    for (size_t i = 0; i < c->placed->n_ranks; i++)
+        if (c->placed->ranks[i]->n_pieces > 1)
+            return true;
+    return false;
+}
+
+void ms_place_settle(struct ms_head *h, const struct ms_cluster *c)
+{
+    struct ms_books *b = &h->place.books;
+    const struct ms_claim *whole;
+
+    pthread_mutex_lock(&h->place.lock);
+    whole = ms_books_find_claim(b, c->name);
+    if ((!whole || !whole->seats) && !is_wide(c)) {
+        ms_books_drop_cluster(b, c->name);
+        for (size_t i = 0; i < c->count; i++)
+            adopt(b, &c->slots[i]);
+    }
+    pthread_mutex_unlock(&h->place.lock);
+    ms_place_kick(h);
+}

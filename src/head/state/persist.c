@@ -1,0 +1,443 @@
+/* persist.c - what a daemon keeps in its journal, and takes out of it again */
+#include "head/state/persist.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/proto.h"
+#include "head/clusters/clusters.h"
+#include "head/drivers/driver.h"
+#include "head/head_impl.h"
+#include "head/kv/kv.h"
+#include "head/kv/kv_ask.h"
+#include "head/place/place.h"
+#include "head/state/journal.h"
+#include "head/state/recovery.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_NAME "state"
+
+enum { SPACE_KV = 1, SPACE_GROUP = 2, SPACE_STORE = 3, SPACE_CLUSTER = 4 };
+
+/* Without memory it is not kept until the journal is written anew. */
+static void put_message(struct ms_journal *j,
+                        uint32_t space,
+                        const char *key,
+                        const ProtobufCMessage *m)
+{
+    MS_CLEANUP(ms_buf_finish) struct ms_buf packed = {0};
+
+    if (ms_proto_pack(m, &packed) == 0)
+        ms_journal_put(j, space, key, packed.data, packed.len);
+}
+
+/* ---- the key-value store --------------------------------------------------------- */
+
+static void put_entry(struct ms_journal *j, const struct ms_kv_entry *e)
+{
+    Muster__KeptEntry m = MUSTER__KEPT_ENTRY__INIT;
+
+    m.value = (ProtobufCBinaryData){e->value->len, e->value->data};
+    m.codec = e->value->codec;
+    m.owner_kind = e->owner.kind;
+    m.owner = e->owner.id;
+    m.revision = e->revision;
+    put_message(j, SPACE_KV, e->key, &m.base);
+}
+
+static void put_entries(const struct ms_head *h, struct ms_journal *d)
+{
+    for (size_t i = 0; i < h->kv.store.count; i++)
+        put_entry(d, h->kv.store.entries[i]);
+}
+
+void ms_persist_kv(struct ms_head *h)
+{
+    const struct ms_kv_entry *c, *now;
+    uint64_t at = h->persist.kv_revision;
+
+    if (!h->persist.journal)
+        return;
+    if (!ms_kv_has_changes(&h->kv.store, at)) { /* more at once than are remembered */
+        put_entries(h, h->persist.journal);
+        at = h->kv.store.revision - h->kv.store.change_count;
+    }
+    while ((c = ms_kv_next_change(&h->kv.store, "", at))) {
+        at = c->revision;
+        now = ms_kv_find(&h->kv.store, c->key);
+        if (now)
+            put_entry(h->persist.journal, now);
+        else
+            ms_journal_delete(h->persist.journal, SPACE_KV, c->key);
+    }
+    h->persist.kv_revision = h->kv.store.revision;
+}
+
+static void
+take_entry(struct ms_head *h, const char *key, const uint8_t *data, size_t len)
+{
+    Muster__KeptEntry *m = data ? muster__kept_entry__unpack(NULL, len, data) : NULL;
+
+    if (!data)
+        ms_kv_delete(&h->kv.store, key);
+    if (!m)
+        return;
+    ms_kv_restore(
+        &h->kv.store,
+        &(struct ms_kv_put){.key = key,
+                            .value = m->value.data,
+                            .len = m->value.len,
+                            .codec = m->codec,
+                            .owner = {(enum ms_kv_kind)m->owner_kind, m->owner}},
+        m->revision);
+    muster__kept_entry__free_unpacked(m, NULL);
+}
+
+static bool is_known(const struct ms_head *h, struct ms_kv_owner owner)
+{
+    const struct ms_slot *slot;
+
+    switch (owner.kind) {
+    case MS_KV_DRIVER:
+        return ms_driver_find(h, owner.id) != NULL;
+    case MS_KV_WORKER:
+        slot = ms_registry_find_uid(&h->registry, owner.id);
+        return slot && ms_slot_is_live(slot);
+    default:
+        return true;
+    }
+}
+
+/* ---- placement groups ------------------------------------------------------------ */
+
+struct kept_group {
+    struct ms_list link; /* head->persist.groups */
+    uint64_t id;
+    bool is_open; /* of the head before, and not placed again yet */
+    Muster__RestoreGroup *message;
+};
+
+static void group_destroy(struct kept_group *k)
+{
+    ms_list_remove(&k->link);
+    muster__restore_group__free_unpacked(k->message, NULL);
+    free(k);
+}
+
+static struct kept_group *find_group(const struct ms_head *h, uint64_t id)
+{
+    ms_list_each (k, &h->persist.groups, struct kept_group, link)
+        if (k->id == id)
+            return k;
+    return NULL;
+}
+
+static void put_group(struct ms_journal *d, const struct kept_group *k)
+{
+    char key[24];
+
+    snprintf(key, sizeof key, "%" PRIu64, k->id);
+    put_message(d, SPACE_GROUP, key, &k->message->base);
+}
+
+/* Takes the message. */
+static struct kept_group *add_group(struct ms_head *h, Muster__RestoreGroup *m)
+{
+    struct kept_group *k = m && m->group && m->status ? calloc(1, sizeof *k) : NULL;
+
+    if (!k) {
+        muster__restore_group__free_unpacked(m, NULL);
+        return NULL;
+    }
+    k->id = m->status->id;
+    k->message = m;
+    ms_list_add_tail(&h->persist.groups, &k->link);
+    return k;
+}
+
+void ms_persist_group(struct ms_head *h,
+                      const Muster__PlaceGroup *group,
+                      const Muster__GroupStatus *status)
+{
+    Muster__RestoreGroup m = MUSTER__RESTORE_GROUP__INIT;
+    struct kept_group *old, *k;
+
+    if (!h->persist.journal || !status->detached)
+        return;
+    old = find_group(h, status->id);
+    if (!old && !group)
+        return;
+    m.group = old ? old->message->group : (Muster__PlaceGroup *)(uintptr_t)group;
+    m.status = (Muster__GroupStatus *)(uintptr_t)status;
+    k = add_group(h, (Muster__RestoreGroup *)ms_proto_copy(&m.base));
+    if (!k)
+        return;
+    if (old)
+        group_destroy(old);
+    put_group(h->persist.journal, k);
+}
+
+void ms_persist_forget_group(struct ms_head *h, uint64_t id)
+{
+    struct kept_group *k = find_group(h, id);
+    char key[24];
+
+    if (!k)
+        return;
+    group_destroy(k);
+    snprintf(key, sizeof key, "%" PRIu64, id);
+    ms_journal_delete(h->persist.journal, SPACE_GROUP, key);
+}
+
+void ms_persist_restore_groups(struct ms_head *h)
+{
+    ms_list_each (k, &h->persist.groups, struct kept_group, link) {
+        const Muster__RestoreGroup *m = k->message;
+        int rc = k->is_open ? ms_place_restore(h, m, m->status->driver, NULL) : 0;
+
+        if (rc == 0 || rc == -EEXIST) /* its driver may have been first */
+            k->is_open = false;
+    }
+}
+
+static void expect_nodes(struct ms_head *h)
+{
+    ms_list_each (k, &h->persist.groups, struct kept_group, link)
+        for (size_t i = 0; i < k->message->status->n_pieces; i++)
+            ms_recovery_expect(h, k->message->status->pieces[i]->node);
+}
+
+/* ---- clusters -------------------------------------------------------------------- */
+
+/* The uids of earlier incarnations, oldest first; borrowed from `out`. */
+static void fill_slot(Muster__KeptSlot *m, const struct ms_slot *s, uint64_t *out)
+{
+    muster__kept_slot__init(m);
+    m->uid = s->now.uid;
+    m->incarnation = s->now.incarnation;
+    m->former = out;
+    for (unsigned i = 0; i < MS_FORMER_MAX; i++) {
+        uint64_t uid = s->former[(s->former_next + i) % MS_FORMER_MAX];
+
+        if (uid)
+            m->former[m->n_former++] = uid;
+    }
+}
+
+static void put_spec(struct ms_journal *d, const struct ms_cluster *c)
+{
+    Muster__KeptCluster m = MUSTER__KEPT_CLUSTER__INIT;
+    MS_CLEANUP(ms_cleanup_free)
+    Muster__KeptSlot *slots = calloc(c->count + 1, sizeof *slots);
+    MS_CLEANUP(ms_cleanup_free)
+    Muster__KeptSlot **list = calloc(c->count + 1, sizeof(Muster__KeptSlot *));
+    MS_CLEANUP(ms_cleanup_free)
+    uint64_t *uids = calloc(c->count * MS_FORMER_MAX + 1, sizeof *uids);
+
+    if (!slots || !list || !uids)
+        return;
+    for (size_t i = 0; i < c->count; i++) {
+        fill_slot(&slots[i], &c->slots[i], uids + i * MS_FORMER_MAX);
+        list[i] = &slots[i];
+    }
+    m.spec = c->spec;
+    m.placed = c->placed;
+    m.master = c->master;
+    if (c->port_owner)
+        m.port_owner = c->port_owner;
+    m.driver = c->driver;
+    m.objects = c->objects;
+    m.slots = list;
+    m.n_slots = c->count;
+    put_message(d, SPACE_CLUSTER, c->name, &m.base);
+}
+
+void ms_persist_cluster(struct ms_head *h, const struct ms_cluster *c)
+{
+    if (h->persist.journal && c->spec && c->is_made)
+        put_spec(h->persist.journal, c);
+}
+
+void ms_persist_forget_cluster(struct ms_head *h, const char *cluster)
+{
+    ms_journal_delete(h->persist.journal, SPACE_CLUSTER, cluster);
+}
+
+/* It stands in the registry, and its agents will tell who of it lives. */
+static void take_cluster(struct ms_head *h, const char *name, Muster__KeptCluster *m)
+{
+    struct ms_cluster *c = ms_registry_find(&h->registry, name);
+
+    if (c)
+        ms_registry_remove(&h->registry, c);
+    if (!m || !m->spec || !m->placed || m->n_slots == 0)
+        return;
+    c = ms_registry_expect(&h->registry, name, m->n_slots);
+    if (!c)
+        return;
+    c->driver = m->driver;
+    c->detached = m->spec->detached;
+    c->objects = m->objects;
+    if (m->port_owner[0])
+        c->port_owner = strdup(m->port_owner);
+    c->spec = MS_TAKE(m->spec);
+    c->placed = MS_TAKE(m->placed);
+    c->master = MS_TAKE(m->master);
+    for (size_t i = 0; i < c->count; i++) {
+        c->slots[i].expected_uid = m->slots[i]->uid;
+        c->slots[i].expected_incarnation = m->slots[i]->incarnation;
+        for (size_t k = 0; k < m->slots[i]->n_former; k++)
+            ms_slot_remember(&h->registry, &c->slots[i], m->slots[i]->former[k]);
+    }
+}
+
+/* Nobody has reported this worker: it has ended, with its agent or before. */
+static void lose(struct ms_head *h, const struct ms_slot *slot)
+{
+    static char detail[] = "nobody has reported it since the head was started again";
+    Muster__WorkerSpec spec = MUSTER__WORKER_SPEC__INIT;
+    Muster__WorkerReport report = MUSTER__WORKER_REPORT__INIT;
+    Muster__Exit exit = MUSTER__EXIT__INIT;
+    const Muster__Piece *piece = slot->cluster->placed->ranks[slot->rank]->pieces[0];
+    struct ms_slot *found = NULL;
+
+    spec.uid = slot->expected_uid;
+    spec.cluster = slot->cluster->name;
+    spec.rank = slot->rank;
+    spec.incarnation = slot->expected_incarnation;
+    spec.world_size = (uint32_t)slot->cluster->count;
+    spec.driver = slot->cluster->driver;
+    spec.devices = piece->devices;
+    spec.n_devices = piece->n_devices;
+    report.spec = &spec;
+    exit.code = -1;
+    exit.node = piece->node;
+    exit.detail = detail;
+    if (ms_registry_adopt(
+            &h->registry, piece->node, &report, ms_now_ns(), &found, NULL) == 0)
+        ms_head_worker_exited(h, spec.uid, &exit);
+}
+
+/* Those whose cluster lives on without them can be restarted then. */
+static void lose_unreported(struct ms_head *h)
+{
+    ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
+        for (size_t i = 0; c->spec && c->placed && i < c->count; i++)
+            if (!c->slots[i].now.uid && c->slots[i].expected_uid)
+                lose(h, &c->slots[i]);
+}
+
+/* Nobody has reported any of its workers. */
+static struct ms_cluster *find_lost(const struct ms_head *h)
+{
+    ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
+        if (c->unknown == c->count)
+            return c;
+    return NULL;
+}
+
+/* ---- the file -------------------------------------------------------------------- */
+
+/* Who has not come back by now will not: what was its goes. */
+static void on_grace(void *arg)
+{
+    struct ms_head *h = arg;
+    struct ms_cluster *lost;
+    size_t i = 0;
+    bool has_changed = false;
+
+    while ((lost = find_lost(h)))
+        ms_head_cluster_forget(h, lost);
+    lose_unreported(h);
+    while (i < h->kv.store.count) {
+        struct ms_kv_owner owner = h->kv.store.entries[i]->owner;
+
+        if (is_known(h, owner))
+            i++;
+        else
+            has_changed = ms_kv_drop(&h->kv.store, owner) > 0 || has_changed;
+    }
+    if (has_changed)
+        ms_head_kv_changed(h);
+    ms_list_each (k, &h->persist.groups, struct kept_group, link)
+        if (k->is_open)
+            ms_persist_forget_group(h, k->id);
+}
+
+static void
+on_record(void *arg, uint32_t space, const char *key, const uint8_t *data, size_t len)
+{
+    struct ms_head *h = arg;
+    Muster__KeptCluster *m;
+    struct kept_group *k;
+
+    if (space == SPACE_KV)
+        take_entry(h, key, data, len);
+    if (space == SPACE_CLUSTER) {
+        m = data ? muster__kept_cluster__unpack(NULL, len, data) : NULL;
+        take_cluster(h, key, m);
+        muster__kept_cluster__free_unpacked(m, NULL);
+    }
+    if (space == SPACE_STORE && data && len == sizeof h->kv.store.id)
+        memcpy(&h->kv.store.id, data, len); /* who watches goes on */
+    if (space != SPACE_GROUP)
+        return;
+    k = find_group(h, strtoull(key, NULL, 10));
+    if (k)
+        group_destroy(k);
+    k = data ? add_group(h, muster__restore_group__unpack(NULL, len, data)) : NULL;
+    if (k)
+        k->is_open = true;
+}
+
+static void on_rewrite(void *arg, struct ms_journal *d)
+{
+    struct ms_head *h = arg;
+
+    ms_journal_put(
+        d, SPACE_STORE, "id", (uint8_t *)&h->kv.store.id, sizeof h->kv.store.id);
+    put_entries(h, d);
+    ms_list_each (k, &h->persist.groups, struct kept_group, link)
+        put_group(d, k);
+    ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
+        if (c->spec && c->is_made)
+            put_spec(d, c);
+}
+
+int ms_persist_open(struct ms_head *h, struct ms_error *err)
+{
+    static const struct ms_journal_ops ops = {on_record, on_rewrite};
+    int rc;
+
+    if (!h->is_daemon || h->is_of_job)
+        return 0;
+    rc = ms_journal_open(&h->persist.journal,
+                         h->session.dir,
+                         FILE_NAME,
+                         h->session.was_left,
+                         &ops,
+                         h,
+                         err);
+    if (rc == 0)
+        rc = ms_timer_init(&h->persist.timer, h->loop, on_grace, h);
+    if (rc < 0)
+        return rc;
+    if (h->session.was_left)
+        ms_kv_restored(&h->kv.store, h->kv.store.id);
+    h->persist.kv_revision = h->kv.store.revision;
+    expect_nodes(h);
+    if (h->session.was_left)
+        ms_timer_set(&h->persist.timer, h->link_grace_ns);
+    return 0;
+}
+
+void ms_persist_close(struct ms_head *h)
+{
+    ms_timer_finish(&h->persist.timer);
+    ms_list_each (k, &h->persist.groups, struct kept_group, link)
+        group_destroy(k);
+    ms_journal_close(MS_TAKE(h->persist.journal));
+}

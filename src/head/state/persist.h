@@ -1,0 +1,46 @@
+/* persist.h - what a daemon head knows that nobody else could tell it again
+ *
+ * Agents and drivers report to a head that was started again what they have. The rest
+ * stands in the session's folder (journal.h): the key-value store, the specs of clusters,
+ * and placement groups that are detached. Other heads keep nothing: `journal` is NULL and
+ * all of this does nothing. The head's thread, or before it runs.
+ */
+#ifndef MS_HEAD_STATE_PERSIST_H
+#define MS_HEAD_STATE_PERSIST_H
+
+#include "base/error.h"
+#include "base/list.h"
+#include "io/loop.h"
+#include "proto/muster.pb-c.h"
+
+#include <stdint.h>
+
+struct ms_cluster;
+struct ms_journal;
+struct ms_head;
+
+struct ms_persist {
+    struct ms_journal *journal; /* NULL: nothing is kept */
+    struct ms_list groups;      /* detached ones, as they stand there */
+    uint64_t kv_revision;       /* up to which the key-value store stands there */
+    struct ms_timer timer;      /* owners that have not come back by then are gone */
+};
+
+/* Reads what the head before has left, if there was one. */
+int ms_persist_open(struct ms_head *h, struct ms_error *err);
+void ms_persist_close(struct ms_head *h);
+
+/* The key-value store has changed. */
+void ms_persist_kv(struct ms_head *h);
+/* A group has changed, or is new; `group` NULL: it is not. What is not detached is not kept. */
+void ms_persist_group(struct ms_head *h,
+                      const Muster__PlaceGroup *group,
+                      const Muster__GroupStatus *status);
+void ms_persist_forget_group(struct ms_head *h, uint64_t id);
+/* The spec of this cluster, its places or its incarnations have changed. */
+void ms_persist_cluster(struct ms_head *h, const struct ms_cluster *c);
+void ms_persist_forget_cluster(struct ms_head *h, const char *cluster);
+/* A node has come: groups that wait for it are placed there again. */
+void ms_persist_restore_groups(struct ms_head *h);
+
+#endif
