@@ -22,6 +22,9 @@ int ms_described_init(struct ms_described *d,
                       struct ms_error *err);
 void ms_described_finish(struct ms_described *d);
 
+/* What the workers of the driver of this process are started with. Borrowed from `o`. */
+void ms_described_context(Muster__DriverContext *c, const struct ms_head_options *o);
+
 /* What the agent of one of them is told first; NULL: out of memory. */
 Muster__HeadToAgent *ms_described_config(const struct ms_described *d,
                                          size_t index,
