@@ -112,9 +112,9 @@ void ms_agent_add_driver(struct ms_agent *a, Muster__HeadToAgent *m);
 void ms_agent_forget_driver(struct ms_agent *a, Muster__HeadToAgent *m);
 /* PrepareZygote: answered when it is ready. */
 void ms_agent_prepare(struct ms_agent *a, Muster__HeadToAgent *m);
-/* The zygote warms up while the driver goes on; nobody waits for it here. */
+/* The zygote warms up while the driver goes on; this does not wait for it. */
 void ms_agent_warm_up(struct ms_agent *a, const struct ms_context *context);
-/* Something of a driver has gone: end what nobody uses any more, soon. */
+/* Something of a driver has gone: free what is no longer used, soon. */
 void ms_agent_collect_soon(struct ms_agent *a);
 
 /* What there is here; `request` 0: more is known than was said in the hello. */
@@ -166,7 +166,7 @@ void ms_fork_answer(struct ms_worker *asker, uint64_t uid, pid_t pid, const char
 void ms_fork_parent_ended(struct ms_worker *parent);
 /* The worker that it was to run beside has ended. */
 bool ms_fork_is_orphan(const struct ms_worker *w);
-/* One that was forked has ended: whoever it ran beside is told. */
+/* One that was forked has ended: the worker that it ran beside is told. */
 void ms_fork_child_ended(struct ms_worker *child, const Muster__WorkerExited *x);
 
 /* ---- join.c ---------------------------------------------------------------------- */
@@ -190,7 +190,7 @@ void ms_join_close(struct ms_join *j);
 
 /* SIGCHLD: take every status that is there. */
 void ms_reap(struct ms_agent *a);
-/* This process has ended, by the word of whoever was its parent. */
+/* This process has ended; its parent (us, or a zygote) has its status. */
 void ms_reap_one(struct ms_agent *a, pid_t pid, int status);
 int ms_sweep_init(struct ms_agent *a);
 /* Look for what dead workers have left, soon. */
@@ -209,7 +209,7 @@ void ms_stops_check(struct ms_agent *a);
 void ms_stops_finish(struct ms_agent *a);
 
 /* Kill all that is below us and wait until it is gone, at most MS_END_NS; remove the
- * session; stop the loop. `request` is answered with Done (0: nobody asked). */
+ * session; stop the loop. `request` is answered with Done (0: not asked by the head). */
 void ms_agent_end(struct ms_agent *a, uint64_t request, const char *why);
 
 /* A line in the agent's own log, with the time; in the foreground with who says it. With

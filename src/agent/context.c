@@ -90,21 +90,12 @@ struct ms_context *ms_contexts_add(struct ms_contexts *c,
 struct ms_context *ms_contexts_add_own(struct ms_contexts *c,
                                        const Muster__AgentConfig *config)
 {
-    Muster__DriverContext message = MUSTER__DRIVER_CONTEXT__INIT;
-    struct ms_context *context;
+    static const Muster__DriverContext empty = MUSTER__DRIVER_CONTEXT__INIT;
+    const Muster__DriverContext *own = config->context ? config->context : &empty;
+    struct ms_context *context = config->driver_pid ? add(c, own) : add_foreign(c, own);
 
-    message.n_python = config->n_default_python;
-    message.python = config->default_python;
-    message.n_sys_path = config->n_sys_path;
-    message.sys_path = config->sys_path;
-    message.n_preload = config->n_preload;
-    message.preload = config->preload;
-    message.working_dir = config->working_dir;
-    message.n_env = config->n_env;
-    message.env = config->env;
-    context = config->driver_pid ? add(c, &message) : add_foreign(c, &message);
     if (context)
-        context->wants_logs = config->log_to_driver;
+        context->wants_logs = own->wants_logs;
     return context;
 }
 

@@ -106,6 +106,7 @@ static void send_config(struct fake_head *h)
     static uint8_t secret[32];
     Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
     Muster__AgentConfig c = MUSTER__AGENT_CONFIG__INIT;
+    Muster__DriverContext context = MUSTER__DRIVER_CONTEXT__INIT;
     char node[] = "here";
 
     c.secret.data = secret;
@@ -117,13 +118,14 @@ static void send_config(struct fake_head *h)
     c.shape = ms_shape_create(node);
     assert_int_equal(
         ms_shape_add_devices(c.shape, &(struct ms_shape_devices){.count = 3}, NULL), 0);
-    c.log_to_driver = !h->is_quiet;
-    c.default_python = h->python;
-    while (h->python[c.n_default_python])
-        c.n_default_python++;
-    c.env = h->env;
-    while (h->env[c.n_env])
-        c.n_env++;
+    c.context = &context;
+    context.wants_logs = !h->is_quiet;
+    context.python = h->python;
+    while (h->python[context.n_python])
+        context.n_python++;
+    context.env = h->env;
+    while (h->env[context.n_env])
+        context.n_env++;
     m.body_case = MUSTER__HEAD_TO_AGENT__BODY_CONFIG;
     m.config = &c;
     fake_head_send(h, &m);

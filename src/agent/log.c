@@ -10,7 +10,8 @@
 enum { TEXT_MAX = 1024 };
 
 static bool is_foreground, is_json;
-static const char *said_by; /* NULL: there is nobody else */
+static const char *
+    said_by; /* a node's name before each line; NULL: one agent alone writes this log */
 
 void ms_agent_log_as(const char *node)
 {

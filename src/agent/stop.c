@@ -174,11 +174,8 @@ static void kill_below(struct ms_agent *a)
 
     while ((w = ms_map_next(&a->by_pid, &at)))
         ms_worker_signal(w, SIGKILL);
-    for (int i = 0; i < count; i++) {
-        if (getpgid(pids[i]) == pids[i])
-            ms_proc_group_kill(pids[i], SIGKILL);
-        kill(pids[i], SIGKILL);
-    }
+    for (int i = 0; i < count; i++)
+        ms_proc_kill(pids[i]);
 }
 
 /* Each one that goes may leave us its children: kill and wait until there is none. */
@@ -217,7 +214,7 @@ static void remove_workers(struct ms_agent *a)
     }
 }
 
-/* Others may still use it; whoever is last removes it. */
+/* Other agents may still use the folder; the last one removes it. */
 static bool is_last_in_folder(const struct ms_agent *a)
 {
     return a->config &&

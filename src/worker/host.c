@@ -23,7 +23,7 @@ enum { BOOT_LOOK_MS = 1000 }; /* between two looks at the deadline */
 static void die(void)
 {
     ms_proc_kill_descendants();
-    ms_supervised_agent_lost(); /* daemons, if nobody else is left to do it */
+    ms_supervised_agent_lost(); /* daemons, if no supervisor is left to end them */
     kill(0, SIGKILL);           /* our process group, and so ourselves */
     _exit(128 + SIGKILL);
 }
@@ -52,8 +52,8 @@ static void on_http(void *arg, int fd, const struct sockaddr_storage *peer)
     ms_worker_http_serve(h->http, fd, NULL, 0);
 }
 
-/* Somebody may wait for this worker, and so for its death: that is to be known soon. Not
- * from the start, because it takes a tenth of that. */
+/* A long call has callers that wait, and that must know of a death soon. Not at the start,
+ * because a keeper takes a tenth of the time of one. */
 static void on_long(void *arg)
 {
     (void)arg;

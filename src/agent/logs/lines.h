@@ -2,7 +2,7 @@
  *
  * Pure: bytes in, lines out. A line that is longer than MS_LOG_LINE_MAX comes in
  * pieces. A carriage return starts the line anew, as on a terminal, so a progress bar
- * gives one line when it is done and, so that somebody sees it move, at most one each
+ * gives one line when it is done and, so that it is seen to move, at most one each
  * MS_LOG_PROGRESS_NS before. "\r\n" ends a line like "\n".
  */
 #ifndef MS_AGENT_LOGS_LINES_H

@@ -255,7 +255,7 @@ void ms_zygote_flush(struct ms_zygote *z)
 
 /* ---- from it --------------------------------------------------------------------- */
 
-/* Whoever has asked since it read a file wants what is there now. Another zygote is tried
+/* Requests that came since it read a file want what is there now. Another zygote is tried
  * once: there are modules that write to their own files. */
 static void check_loaded(struct ms_zygote *z)
 {

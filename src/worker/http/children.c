@@ -17,7 +17,7 @@
 
 enum child_state { CHILD_STARTING, CHILD_LIVES, CHILD_ENDED };
 
-/* Kept after its end, until somebody asks to kill it or forks another of its name. */
+/* Kept after its end, until a client kills it or forks another of its name. */
 struct child {
     struct ms_list link;
     struct ms_worker_http *http;
@@ -61,7 +61,7 @@ static struct child *child_by_uid(struct ms_worker_http *h, uint64_t uid)
     return NULL;
 }
 
-/* It goes on without whoever asked. */
+/* The child goes on without the client that asked. */
 static void on_gone(struct http_wait *w)
 {
     (void)w;

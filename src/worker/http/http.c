@@ -150,7 +150,7 @@ static bool method_is(const struct route *route, const char *method)
     return strcmp(route->method, "GET") == 0 && strcmp(method, "HEAD") == 0;
 }
 
-/* A page in somebody's browser may be able to reach us; it cannot send JSON elsewhere
+/* A page in a user's browser may be able to reach us; it cannot send JSON elsewhere
  * without asking first, and says where it comes from. */
 static int check_origin(const struct ms_http_request *r, const char **why)
 {
