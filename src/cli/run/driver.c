@@ -1,7 +1,6 @@
-/* driver.c - a job's driver: its environment, start and end */
-#include "agent/env.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/env.h"
 #include "cli/run/job.h"
 #include "io/session/secret.h"
 #include "orchestrator/ray/job/python.h"
