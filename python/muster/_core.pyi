@@ -545,7 +545,7 @@ def store_forget() -> None:
 def store_empty(nbytes: int, site: str) -> Any:
     """A Held with a buffer that can be written."""
 
-def store_own(buffer: Any, nbytes: int) -> Any:
+def store_map_private(buffer: Any, nbytes: int) -> Any:
     """The memory from the buffer's beginning on, in one object of the store, as something
     that this process may write without anybody else seeing that. None: copy it."""
 

@@ -276,7 +276,7 @@ def private_copy(array: NDArray[Any]) -> NDArray[Any]:
     """The same numbers, to be written by us alone: copied page by page when that happens,
     or at once where the memory is not the store's."""
     if array.nbytes >= REMOTE_MIN and array.flags.c_contiguous:
-        memory = _core.store_own(array.reshape(-1).view(np.uint8), array.nbytes)
+        memory = _core.store_map_private(array.reshape(-1).view(np.uint8), array.nbytes)
         if memory is not None:
             return np.frombuffer(memory, array.dtype).reshape(array.shape)
     return array.copy()
