@@ -1,6 +1,6 @@
-#include "agent/env.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/env.h"
 #include "cli/run_job.h"
 #include "io/secret.h"
 #include "orchestrator/ray/job/python.h"

@@ -299,6 +299,13 @@ int ms_proc_group_kill(pid_t group, int sig)
     return kill(-group, sig) < 0 ? -errno : 0;
 }
 
+void ms_proc_kill(pid_t pid)
+{
+    if (getpgid(pid) == pid)
+        ms_proc_group_kill(pid, SIGKILL);
+    kill(pid, SIGKILL);
+}
+
 void ms_proc_set_name(const char *name)
 {
     prctl(PR_SET_NAME, name, 0, 0, 0);

@@ -35,6 +35,9 @@ int ms_proc_threads(void);
  * groups whose names mean something else to kill(2), and our own. */
 int ms_proc_group_kill(pid_t group, int sig);
 
+/* SIGKILL to a process, and to its group if it leads one. */
+void ms_proc_kill(pid_t pid);
+
 /* The short name that ps shows; cut to 15 bytes. */
 void ms_proc_set_name(const char *name);
 

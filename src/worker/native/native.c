@@ -158,5 +158,5 @@ int ms_native_main(void)
     serve(&engines);
     ms_engines_destroy_all(&engines);
     fflush(NULL);
-    _exit(128 + SIGTERM); /* the I/O thread runs on, and nobody's exit handlers wait */
+    _exit(128 + SIGTERM); /* without exit handlers: the I/O thread runs on */
 }

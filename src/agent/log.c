@@ -1,4 +1,4 @@
-/* say.c - what an agent tells people: in its log, on a terminal, or as JSON */
+/* log.c - the own log of an agent: a file, a terminal, or JSON */
 #include "agent/agent_impl.h"
 
 #include <stdarg.h>
@@ -10,14 +10,15 @@
 enum { TEXT_MAX = 1024 };
 
 static bool is_foreground, is_json;
-static const char *said_by; /* NULL: there is nobody else */
+static const char *
+    said_by; /* a node's name before each line; NULL: one agent alone writes this log */
 
-void ms_agent_say_as(const char *node)
+void ms_agent_log_as(const char *node)
 {
     said_by = node;
 }
 
-void ms_agent_say_in_foreground(bool json)
+void ms_agent_log_to_terminal(bool json)
 {
     is_foreground = true;
     is_json = json;
@@ -62,7 +63,7 @@ static void print(json_t *event, const char *text)
             text);
 }
 
-void ms_agent_say_event(json_t *event, const char *fmt, ...)
+void ms_agent_log_event(json_t *event, const char *fmt, ...)
 {
     char text[TEXT_MAX];
     va_list ap;

@@ -1,4 +1,4 @@
-#include "agent/env.h"
+#include "base/env.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* env.h - an environment under construction: "NAME=value", each name once */
-#ifndef MS_AGENT_ENV_H
-#define MS_AGENT_ENV_H
+#ifndef MS_BASE_ENV_H
+#define MS_BASE_ENV_H
 
 #include <stddef.h>
 
@@ -17,8 +17,8 @@ int ms_env_set(struct ms_env *e, const char *entry);
 int ms_env_set_all(struct ms_env *e, char *const *entries, size_t count);
 /* All that this process itself has. */
 int ms_env_set_own(struct ms_env *e);
-/* Our own supervisor, if we have one (io/supervised.h); another one's goes. */
-int ms_env_set_supervisor(struct ms_env *e);
+/* This variable as this process has it; without it there, it goes. */
+int ms_env_inherit(struct ms_env *e, const char *name);
 int ms_env_printf(struct ms_env *e, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -1,7 +1,6 @@
 /* env.c - an environment under construction */
-#include "agent/env.h"
+#include "base/env.h"
 #include "base/cleanup.h"
-#include "io/supervised.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -92,12 +91,12 @@ int ms_env_set_own(struct ms_env *e)
     return rc;
 }
 
-int ms_env_set_supervisor(struct ms_env *e)
+int ms_env_inherit(struct ms_env *e, const char *name)
 {
-    const char *name = getenv(MS_SUPERVISOR_VARIABLE);
+    const char *value = getenv(name);
 
-    ms_env_drop(e, MS_SUPERVISOR_VARIABLE);
-    return name ? ms_env_printf(e, MS_SUPERVISOR_VARIABLE "=%s", name) : 0;
+    ms_env_drop(e, name);
+    return value ? ms_env_printf(e, "%s=%s", name, value) : 0;
 }
 
 int ms_env_printf(struct ms_env *e, const char *fmt, ...)
