@@ -101,12 +101,12 @@ static void open_client(struct world *w)
     ms_handshake_init_client(
         &h, secret, nonce, session, w->how & 32 ? MS_LANE_CONTROL : MS_LANE_CALL, 7);
     w->client = ms_conn_create_client(ms_transport_unix(fds[0]), &h);
-    ms_serving_create(w->server,
-                      ms_transport_unix(fds[1]),
-                      NULL,
-                      NULL,
-                      false,
-                      ms_now_ns() + MS_HANDSHAKE_NS);
+    ms_server_conn_create(w->server,
+                          ms_transport_unix(fds[1]),
+                          NULL,
+                          NULL,
+                          false,
+                          ms_now_ns() + MS_HANDSHAKE_NS);
     ms_conn_flush(w->client);
     for (int i = 0; i < 8 && !ms_conn_is_ready(w->client); i++) {
         run(w);

@@ -99,12 +99,15 @@ static PyObject *head_peer(PyObject *self, PyObject *args)
 static PyObject *head_redirect(PyObject *self, PyObject *args)
 {
     struct head *h = (struct head *)self;
+    Muster__WorkerStatus worker = MUSTER__WORKER_STATUS__INIT;
     unsigned long long former, uid;
     const char *address;
 
     if (!PyArg_ParseTuple(args, "KKs", &former, &uid, &address) || !head_is_running(h))
         return NULL;
-    ms_client_successor(h->client, former, uid, address);
+    worker.uid = uid;
+    worker.address = (char *)(uintptr_t)address;
+    ms_client_successor(h->client, former, &worker);
     Py_RETURN_NONE;
 }
 

@@ -19,12 +19,7 @@ static int map_getbuffer(PyObject *self, Py_buffer *view, int flags)
 {
     const struct ms_private_map *map = ((struct private_map *)self)->map;
 
-    return PyBuffer_FillInfo(view,
-                             self,
-                             ms_private_map_bytes(map),
-                             (Py_ssize_t)ms_private_map_len(map),
-                             0,
-                             flags);
+    return PyBuffer_FillInfo(view, self, map->bytes, (Py_ssize_t)map->len, 0, flags);
 }
 
 static PyType_Slot map_slots[] = {
@@ -52,7 +47,7 @@ static struct ms_private_map *create(const void *at, size_t len)
 
 /* (buffer, nbytes): the memory from the buffer's beginning on, which may be longer than it,
  * as an object that may be written without anybody else seeing it. None: copy it. */
-static PyObject *store_own(PyObject *self, PyObject *args)
+static PyObject *store_map_private(PyObject *self, PyObject *args)
 {
     struct ms_private_map *map;
     Py_ssize_t len;
@@ -75,8 +70,9 @@ static PyObject *store_own(PyObject *self, PyObject *args)
     return (PyObject *)o;
 }
 
-static PyMethodDef functions[] = {{"store_own", store_own, METH_VARARGS, NULL},
-                                  {NULL, NULL, 0, NULL}};
+static PyMethodDef functions[] = {
+    {"store_map_private", store_map_private, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL}};
 
 int core_private_map_setup(PyObject *module)
 {

@@ -71,20 +71,16 @@ static int leave_child(PyObject *result)
 
 /* ---- replies --------------------------------------------------------------------- */
 
-static void grant(struct ms_request *r, const struct core_payload *p)
-{
-    for (size_t i = 0; p->hold && i < p->hold->count; i++)
-        ms_store_client_grant(p->hold->held[i], r->owner_words[1], r->owner_words[0]);
-}
-
-static void take_back(const struct core_payload *p, const uint64_t *caller)
+/* To the caller; or the grants are taken back. */
+static void
+grant(const struct core_payload *p, const uint64_t *caller, bool is_taken_back)
 {
     for (size_t i = 0; p->hold && i < p->hold->count; i++) {
+        struct ms_held *h = p->hold->held[i];
         struct ms_stored_name name;
 
-        ms_held_name(p->hold->held[i], &name);
-        ms_store_client_take_back(
-            p->hold->held[i]->client, &name, caller[1], caller[0]);
+        ms_held_name(h, &name);
+        ms_store_client_grant(h->client, &name, caller[1], caller[0], is_taken_back);
     }
 }
 
@@ -93,9 +89,9 @@ void host_reply(struct ms_request *r, struct core_payload *p)
 {
     uint64_t caller[2] = {r->owner_words[0], r->owner_words[1]};
 
-    grant(r, p);
+    grant(p, caller, false);
     if (ms_request_reply(r, p->codec, p->iov, p->count) < 0)
-        take_back(p, caller);
+        grant(p, caller, true);
     core_payload_release(p);
 }
 
@@ -103,8 +99,8 @@ int host_item(struct ms_request *r, struct core_payload *p)
 {
     int rc = ms_request_item(r, p->codec, p->iov, p->count);
 
-    if (rc == 0)
-        grant(r, p); /* not before: what was not sent would stay until its lease ends */
+    if (rc == 0) /* not before: what was not sent would stay until its lease ends */
+        grant(p, r->owner_words, false);
     return rc;
 }
 

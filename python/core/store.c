@@ -312,7 +312,7 @@ void core_on_unread(void *arg, const struct ms_request *r)
         ms_stored_parse(&s, r->reply, r->reply_len, NULL) < 0)
         return;
     while (ms_stored_next(&s, &at, &name))
-        ms_store_client_take_back(c, &name, r->owner_words[1], r->owner_words[0]);
+        ms_store_client_grant(c, &name, r->owner_words[1], r->owner_words[0], true);
 }
 
 /* ---- objects --------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
 #include "cli/progress.h"
 #include "cli/selector.h"
 #include "cli/target.h"
-#include "wire/client/tool.h"
+#include "wire/client/blocking_call.h"
 #include "wire/frame.h"
 
 #include <string.h>
@@ -106,15 +106,15 @@ ask_worker(struct job *j, const Muster__ClusterStatus *c, const Muster__WorkerSt
 
     snprintf(waiting, sizeof waiting, "waiting for %s/%u", c->name, w->rank);
     progress = ms_progress_start(j->cli, waiting);
-    rc = ms_tool_call(w->address,
-                      j->target->secret,
-                      MS_OP_STACK,
-                      NULL,
-                      0,
-                      j->target->timeout_ns,
-                      &reply,
-                      &len,
-                      &err);
+    rc = ms_blocking_call(w->address,
+                          j->target->secret,
+                          MS_OP_STACK,
+                          NULL,
+                          0,
+                          j->target->timeout_ns,
+                          &reply,
+                          &len,
+                          &err);
     ms_progress_stop(progress);
     if (rc < 0)
         snprintf(problem,

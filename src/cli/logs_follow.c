@@ -18,7 +18,7 @@
  * times. */
 #define MERGE_NS (20 * MS_NS_PER_MS)
 /* The head's socket is gone: for how long it may be one that is being started again. */
-#define VERDICT_NS (200 * MS_NS_PER_MS)
+#define EXIT_WAIT_NS (200 * MS_NS_PER_MS)
 
 enum { TAG_STATUS = 0, TAG_LOG = 1, TAGS_MAX = 64, TRIES_MAX = 3 };
 
@@ -301,7 +301,7 @@ static int follow_open(struct follow *f, enum ms_tls_mode tls, struct ms_error *
         ms_client_create(&(struct ms_client_options){.loop = f->loop,
                                                      .secret = t->secret,
                                                      .tls = tls,
-                                                     .verdict_ns = VERDICT_NS,
+                                                     .exit_wait_ns = EXIT_WAIT_NS,
                                                      .grace_ns = t->timeout_ns});
     if (!f->client)
         return ms_error_set(err, -ENOMEM, "out of memory");

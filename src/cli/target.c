@@ -7,7 +7,7 @@
 #include "head/ops/answer.h"
 #include "head/ops/verbs.h"
 #include "io/secret.h"
-#include "wire/client/tool.h"
+#include "wire/client/blocking_call.h"
 #include "wire/frame.h"
 
 #include <errno.h>
@@ -210,7 +210,7 @@ enum ms_exit ms_target_ask(const struct ms_target *t,
     muster__driver_to_head__pack(m, packed);
     snprintf(waiting, sizeof waiting, "waiting for %s", t->who);
     progress = ms_progress_start(t->cli, t->doing ? t->doing : waiting);
-    rc = ms_tool_call(
+    rc = ms_blocking_call(
         t->address, t->secret, MS_OP_ASK, packed, size, timeout_ns, &reply, &len, &err);
     ms_progress_stop(progress);
     if (rc < 0)

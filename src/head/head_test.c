@@ -2,7 +2,7 @@
 #include "base/cleanup.h"
 #include "head/nodes/fake_agent.h"
 #include "head/test_local.h"
-#include "wire/client/tool.h"
+#include "wire/client/blocking_call.h"
 #include "wire/frame.h"
 
 #include <pthread.h>
@@ -166,7 +166,7 @@ static int ask(const struct ms_session *s,
     if (m)
         muster__driver_to_head__pack(m, packed);
     snprintf(path, sizeof path, "%s/head.sock", s->dir);
-    return ms_tool_call(
+    return ms_blocking_call(
         path, secret, op, packed, size, 5 * MS_NS_PER_S, reply, len, err);
 }
 

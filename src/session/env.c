@@ -1,3 +1,4 @@
+/* env.c - the environment that a driver's workers start from */
 #include "session/env.h"
 
 #include "base/cleanup.h"

@@ -1,3 +1,4 @@
+/* find.c - which head a driver means, and where that head's secret is */
 #include "session/find.h"
 
 #include "io/secret.h"

@@ -1,8 +1,9 @@
+/* session.c - a driver's head and client: started, told what happens, stopped */
 #include "session/session.h"
 
+#include "base/list.h"
 #include "base/map.h"
 #include "io/secret.h"
-#include "wire/client/verdicts.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -23,7 +24,6 @@ struct ms_driver_session {
     } driver;
 
     /* of the head's loop */
-    struct ms_verdicts verdicts;
     struct ms_map asking; /* uid -> question that the head has */
 
     struct ms_list link; /* of all sessions of this process */
@@ -47,7 +47,7 @@ static void after_fork(void)
     pthread_mutex_unlock(&sessions_lock);
 }
 
-/* The other threads are gone, and with them whoever held a lock. */
+/* The other threads are gone, also those that held a lock. */
 static void after_fork_in_child(void)
 {
     ms_list_each (s, &sessions, struct ms_driver_session, link) {
@@ -100,14 +100,16 @@ static void on_exit_(void *arg, uint64_t uid, const Muster__Exit *exit)
 {
     struct ms_driver_session *s = arg;
 
-    ms_verdicts_add(&s->verdicts, uid, exit);
+    if (s->client)
+        ms_client_worker_exited(s->client, uid, exit);
 }
 
 static void on_successor(void *arg, uint64_t uid, const Muster__WorkerStatus *worker)
 {
     struct ms_driver_session *s = arg;
 
-    ms_verdicts_replace(&s->verdicts, uid, worker);
+    if (s->client)
+        ms_client_successor(s->client, uid, worker);
 }
 
 static void on_agent_lost(void *arg, const char *why)
@@ -148,7 +150,7 @@ static void on_answered(void *arg)
     if (ms_head_op_result(q->op, NULL) == 0)
         exited = (const Muster__WorkerExited *)ms_head_op_message(q->op);
     if (exited && exited->exit)
-        ms_verdicts_add(&q->session->verdicts, q->uid, exited->exit);
+        on_exit_(q->session, q->uid, exited->exit);
     question_end(q);
 }
 
@@ -183,7 +185,7 @@ static void ask_death(void *arg, uint64_t uid)
         question_end(q);
 }
 
-static void seek(void *arg, uint64_t uid)
+static void ask_successor(void *arg, uint64_t uid)
 {
     struct ms_driver_session *s = arg;
 
@@ -191,20 +193,6 @@ static void seek(void *arg, uint64_t uid)
 }
 
 /* ---- the client ------------------------------------------------------------------ */
-
-static void ask_verdict(void *arg, uint64_t uid)
-{
-    struct ms_driver_session *s = arg;
-
-    ms_verdicts_ask(&s->verdicts, uid);
-}
-
-static void ask_successor(void *arg, uint64_t uid)
-{
-    struct ms_driver_session *s = arg;
-
-    ms_verdicts_seek(&s->verdicts, uid);
-}
 
 static void *on_stored(void *arg, const uint8_t *body, size_t len)
 {
@@ -220,18 +208,17 @@ static void client_open(struct ms_driver_session *s)
                                   .secret = session->secret,
                                   .spin = s->spin,
                                   .tls = s->tls,
-                                  .ask_verdict = ask_verdict,
+                                  .ask_exit = ask_death,
                                   .ask_successor = ask_successor,
                                   .on_stored = s->driver.on_stored ? on_stored : NULL,
                                   .on_stored_drop = s->driver.on_stored_drop,
                                   .arg = s};
 
-    s->client = s->verdicts.client = ms_client_create(&o);
+    s->client = ms_client_create(&o);
 }
 
 static void client_close(struct ms_driver_session *s)
 {
-    s->verdicts.client = NULL;
     ms_client_destroy(MS_TAKE(s->client), "muster was shut down");
 }
 
@@ -351,7 +338,6 @@ ms_driver_session_start(const struct ms_driver_session_options *o, struct ms_err
     pthread_mutex_init(&s->lock, NULL);
     ms_list_init(&s->link);
     ms_map_init(&s->asking);
-    ms_verdicts_init(&s->verdicts, ask_death, seek, s);
     s->joined = o->address;
     s->driver.on_log = o->head.on_log;
     s->driver.on_node = o->head.on_node;
@@ -388,7 +374,6 @@ void ms_driver_session_destroy(struct ms_driver_session *s)
 {
     if (!s)
         return;
-    ms_verdicts_finish(&s->verdicts);
     ms_map_finish(&s->asking);
     ms_spin_close(s->spin);
     pthread_mutex_destroy(&s->lock);

@@ -5,7 +5,7 @@
  * (python/core) are thin layers over this, so that both see the same: which secret proves
  * what, how a worker ended, who has its place, what a forked child may do, how it ends.
  *
- * Ended workers. The head reports ends as they come; wire/client/verdicts.h remembers the last
+ * Ended workers. The head reports ends as they come, and the client remembers the last
  * MS_EXITS_KEPT. When a connection breaks and the end is not known here, the head is asked
  * (once at a time for each worker) and answers when it knows; a worker that it does not
  * know either has ended with code -1 and a detail that says so.

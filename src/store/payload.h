@@ -3,7 +3,7 @@
  * 1. Python pickles the value; buffers of MS_PAYLOAD_BUFFER_MIN bytes and more come out of
  *    band, smaller ones are in the pickle (python/muster/_data/serialize.py).
  * 2. Columns of MS_PAYLOAD_ARRAY_MIN bytes and more become objects of their own, which can be
- *    divided and passed on unread (piece.c). If the pickle and all other buffers have
+ *    divided and passed on unread (python/core/piece.c). If the pickle and all other buffers have
  *    MS_PAYLOAD_MIN bytes or more, they become one object; pickles of up to
  *    MS_PAYLOAD_PICKLE_MAX bytes stay in the message (python/core/stored.c).
  * 3. Both go through ms_store_client_find_all, which refers to what is in the arena already,

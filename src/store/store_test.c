@@ -93,8 +93,9 @@ static void test_an_answer_grants(void **unused)
     for (int i = 0; i < 200; i++) {
         h = rig_make(a, 4096);
         h->write[0] = (uint8_t)i;
-        assert_int_equal(ms_store_client_grant(h, ms_store_client_node(b), 2), 0);
         ms_held_name(h, &name);
+        assert_int_equal(
+            ms_store_client_grant(a, &name, ms_store_client_node(b), 2, false), 0);
         got = ms_store_client_adopt(b, &name, ms_store_client_node(a));
         ms_held_unref(h);
         assert_non_null(got);

@@ -1,6 +1,6 @@
 /* A busy engine: what is cancelled, what expires, and who answers meanwhile. */
 #include "base/limits.h"
-#include "wire/client/tool.h"
+#include "wire/client/blocking_call.h"
 #include "wire/server/server_impl.h"
 #include "wire/test_raw.h"
 
@@ -271,15 +271,15 @@ static void test_control_lane_while_busy(void **state)
     rig_start(&rig);
     held = rig_call(&rig, "hold", "x");
     rig_wait_count(&rig, &rig.held, 1);
-    assert_int_equal(ms_tool_call(rig.path,
-                                  rig.secret,
-                                  MS_OP_HEALTH,
-                                  NULL,
-                                  0,
-                                  RIG_DEADLINE_NS,
-                                  &reply,
-                                  &len,
-                                  NULL),
+    assert_int_equal(ms_blocking_call(rig.path,
+                                      rig.secret,
+                                      MS_OP_HEALTH,
+                                      NULL,
+                                      0,
+                                      RIG_DEADLINE_NS,
+                                      &reply,
+                                      &len,
+                                      NULL),
                      0);
     assert_int_equal(len, 4);
     free(reply);

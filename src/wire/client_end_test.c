@@ -65,7 +65,7 @@ static void count_asked(void *arg, uint64_t uid)
     atomic_fetch_add((_Atomic unsigned *)arg, 1);
 }
 
-/* SIGKILL in the middle of a call: the verdict is asked for at once. */
+/* SIGKILL in the middle of a call: its exit is asked for at once. */
 static void test_a_killed_process(void **state)
 {
     struct rig rig = {0};
@@ -73,7 +73,7 @@ static void test_a_killed_process(void **state)
     struct ms_loop *loop = ms_loop_create();
     _Atomic unsigned asked = 0;
     struct ms_client *client = ms_client_create(&(struct ms_client_options){
-        .loop = loop, .secret = rig.secret, .ask_verdict = count_asked, .arg = &asked});
+        .loop = loop, .secret = rig.secret, .ask_exit = count_asked, .arg = &asked});
     struct ms_peer *peer = ms_peer_create(client, rig.path, RIG_UID, "it", NULL);
     int op = ms_peer_method(peer, "e", "hold");
     struct ms_call *c = ms_peer_call(
@@ -90,7 +90,7 @@ static void test_a_killed_process(void **state)
         assert_true(ms_now_ns() < until_ns);
     }
     assert_false(ms_call_is_done(c));
-    ms_client_verdict(client, RIG_UID, &exit);
+    ms_client_worker_exited(client, RIG_UID, &exit);
     rig_expect_failure(c, MUSTER__FAILURE__KIND__WORKER_DIED);
     ms_client_destroy(client, "over");
     ms_peer_unref(peer);
@@ -105,15 +105,15 @@ static void test_a_killed_process(void **state)
 struct seeker {
     struct ms_loop *loop;
     struct ms_client *client;
-    unsigned verdicts, seeks;
+    unsigned exits, seeks;
 };
 
-static void on_verdict_asked(void *arg, uint64_t uid)
+static void on_exit_asked(void *arg, uint64_t uid)
 {
     struct seeker *k = arg;
 
     (void)uid;
-    k->verdicts++;
+    k->exits++;
 }
 
 static void on_successor_asked(void *arg, uint64_t uid)
@@ -166,6 +166,7 @@ static void test_a_successor(void **state)
     pid_t pid = start_worker(&rig), next_pid;
     struct seeker k = {.loop = ms_loop_create()};
     Muster__Exit exit = MUSTER__EXIT__INIT;
+    Muster__WorkerStatus worker = MUSTER__WORKER_STATUS__INIT;
     struct ms_call *sent, *later, *none;
     struct ms_peer *peer;
 
@@ -176,7 +177,7 @@ static void test_a_successor(void **state)
     k.client = ms_client_create(
         &(struct ms_client_options){.loop = k.loop,
                                     .secret = next.secret,
-                                    .ask_verdict = on_verdict_asked,
+                                    .ask_exit = on_exit_asked,
                                     .ask_successor = on_successor_asked,
                                     .arg = &k});
     peer = ms_peer_create(k.client, rig.path, RIG_UID, "it", NULL);
@@ -184,22 +185,24 @@ static void test_a_successor(void **state)
     run_until_sent(k.loop, peer);
     assert_int_equal(kill(pid, SIGKILL), 0);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
-    run_until(&k, &k.verdicts, 1);
-    ms_client_verdict(k.client, RIG_UID, &exit);
+    run_until(&k, &k.exits, 1);
+    ms_client_worker_exited(k.client, RIG_UID, &exit);
     rig_expect_failure(sent, MUSTER__FAILURE__KIND__WORKER_DIED);
     assert_int_equal(k.seeks, 0); /* nobody wants one */
 
     none = call_method(peer, "echo"); /* there is none yet */
     run_until(&k, &k.seeks, 1);
     assert_false(ms_call_is_done(none));
-    ms_client_successor(k.client, RIG_UID, 0, "");
+    ms_client_successor(k.client, RIG_UID, NULL);
     rig_expect_failure(none, MUSTER__FAILURE__KIND__WORKER_DIED);
 
     later = call_method(peer, "echo");
     run_until(&k, &k.seeks, 2);
-    ms_client_successor(k.client, RIG_UID + 1, RIG_UID, next.path); /* of another */
+    worker.uid = RIG_UID;
+    worker.address = next.path;
+    ms_client_successor(k.client, RIG_UID + 1, &worker); /* of another */
     assert_false(ms_call_is_done(later));
-    ms_client_successor(k.client, RIG_UID, RIG_UID, next.path);
+    ms_client_successor(k.client, RIG_UID, &worker);
     run_until_done(&k, later);
     rig_expect(later, "");
     ms_client_destroy(k.client, "over");

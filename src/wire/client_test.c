@@ -1,4 +1,4 @@
-/* When nobody answers: deaths, verdicts, strangers, no descriptors. */
+/* When nobody answers: deaths, exits that are told, strangers, no descriptors. */
 #include "base/limits.h"
 #include "io/sock.h"
 #include "wire/client/client.h"
@@ -9,13 +9,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-static void give_verdict(struct rig *rig)
+static void tell_exit(struct rig *rig)
 {
     Muster__Exit exit = MUSTER__EXIT__INIT;
 
     exit.signaled = true;
     exit.code = 9;
-    ms_client_verdict(rig->client, RIG_UID, &exit);
+    ms_client_worker_exited(rig->client, RIG_UID, &exit);
 }
 
 static void destroy_client(void *arg)
@@ -37,7 +37,7 @@ static Muster__Failure *failure_of(struct ms_call *c)
 }
 
 /* The worker goes in the middle of calls; somebody knows why. */
-static void test_a_verdict_fails_all_at_once(void **state)
+static void test_an_exit_fails_all_at_once(void **state)
 {
     struct rig rig = {0};
     struct ms_call *c[10];
@@ -50,8 +50,8 @@ static void test_a_verdict_fails_all_at_once(void **state)
         c[i] = rig_call(&rig, "echo", "x");
     rig_wait_count(&rig, &rig.asked, 1);
     for (size_t i = 0; i < MS_COUNT(c); i++)
-        assert_false(ms_call_is_done(c[i])); /* it waits for the verdict */
-    give_verdict(&rig);
+        assert_false(ms_call_is_done(c[i])); /* it waits to hear of its exit */
+    tell_exit(&rig);
     for (size_t i = 0; i < MS_COUNT(c); i++) {
         Muster__Failure *f = failure_of(c[i]);
 
@@ -62,19 +62,19 @@ static void test_a_verdict_fails_all_at_once(void **state)
         ms_call_unref(c[i]);
     }
     rig_expect_failure(rig_call(&rig, "echo", "x"), MUSTER__FAILURE__KIND__WORKER_DIED);
-    give_verdict(&rig); /* again: nothing */
+    tell_exit(&rig); /* again: nothing */
     assert_int_equal(rig.asked, 1);
     rig_stop(&rig);
 }
 
-/* A verdict that was not asked for, while threads wait. */
+/* An exit that was not asked for, while threads wait. */
 static void *wait_dead(void *arg)
 {
     rig_expect_failure(arg, MUSTER__FAILURE__KIND__WORKER_DIED);
     return NULL;
 }
 
-static void test_a_verdict_wakes_waiters(void **state)
+static void test_an_exit_wakes_waiters(void **state)
 {
     struct rig rig = {0};
     pthread_t threads[4];
@@ -86,16 +86,16 @@ static void test_a_verdict_wakes_waiters(void **state)
             pthread_create(&threads[i], NULL, wait_dead, rig_call(&rig, "hold", "x")),
             0);
     rig_wait_count(&rig, &rig.held, 1);
-    give_verdict(&rig);
+    tell_exit(&rig);
     for (size_t i = 0; i < MS_COUNT(threads); i++)
         pthread_join(threads[i], NULL);
     rig_stop(&rig);
 }
 
 /* Nobody knows: it is unreachable after a while, and a later call tries again. */
-static void test_without_a_verdict(void **state)
+static void test_without_an_exit(void **state)
 {
-    struct rig rig = {.verdict_ns = 20 * MS_NS_PER_MS};
+    struct rig rig = {.exit_wait_ns = 20 * MS_NS_PER_MS};
     struct ms_call_spec spec = {.waits = true};
 
     (void)state;
@@ -114,7 +114,7 @@ static void test_without_a_verdict(void **state)
 /* Broken while a call runs, and its server does not come back. */
 static void test_it_dies_while_a_call_runs(void **state)
 {
-    struct rig rig = {.verdict_ns = 20 * MS_NS_PER_MS};
+    struct rig rig = {.exit_wait_ns = 20 * MS_NS_PER_MS};
     struct ms_call *c;
 
     (void)state;
@@ -161,7 +161,7 @@ static void test_a_wrong_secret(void **state)
 /* Another worker listens at the address: the one we mean is gone. */
 static void test_another_identity(void **state)
 {
-    struct rig rig = {.verdict_ns = 50 * MS_NS_PER_MS};
+    struct rig rig = {.exit_wait_ns = 50 * MS_NS_PER_MS};
     struct ms_peer *stranger;
     struct ms_call_spec spec = {.op = MS_OP_HEALTH, .deadline_ns = MS_NEVER};
 
@@ -226,7 +226,8 @@ static void test_no_descriptor_left(void **state)
 /* A server that takes the connection and ends it, again and again, is given up. */
 static void test_a_server_that_hangs_up(void **state)
 {
-    struct rig rig = {.client_grace_ns = 50 * MS_NS_PER_MS, .verdict_ns = MS_NS_PER_MS};
+    struct rig rig = {.client_grace_ns = 50 * MS_NS_PER_MS,
+                      .exit_wait_ns = MS_NS_PER_MS};
     struct ms_call *c;
     int fd, accepted;
 
@@ -249,9 +250,9 @@ static void test_a_server_that_hangs_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_verdict_fails_all_at_once),
-        cmocka_unit_test(test_a_verdict_wakes_waiters),
-        cmocka_unit_test(test_without_a_verdict),
+        cmocka_unit_test(test_an_exit_fails_all_at_once),
+        cmocka_unit_test(test_an_exit_wakes_waiters),
+        cmocka_unit_test(test_without_an_exit),
         cmocka_unit_test(test_it_dies_while_a_call_runs),
         cmocka_unit_test(test_a_wrong_secret),
         cmocka_unit_test(test_another_identity),

@@ -1,4 +1,6 @@
+/* conn.c - a connection: life, and sending */
 #include "base/limits.h"
+#include "base/name.h"
 #include "wire/conn_impl.h"
 
 #include <assert.h>
@@ -49,6 +51,28 @@ struct ms_conn *ms_conn_create_client(struct ms_transport *t,
         ms_conn_destroy(c);
         return NULL;
     }
+    return c;
+}
+
+struct ms_conn *ms_conn_dial(struct ms_transport *t,
+                             const uint8_t *secret,
+                             const uint8_t *session,
+                             enum ms_lane lane,
+                             uint64_t identity)
+{
+    uint8_t nonce[32], fresh[MS_SESSION_SIZE];
+    struct ms_handshake h;
+    struct ms_conn *c;
+
+    if (ms_random_bytes(nonce, sizeof nonce) < 0 ||
+        ms_random_bytes(fresh, sizeof fresh) < 0) {
+        ms_transport_destroy(t);
+        return NULL;
+    }
+    ms_handshake_init_client(
+        &h, secret, nonce, session ? session : fresh, (uint8_t)lane, identity);
+    c = ms_conn_create_client(t, &h);
+    ms_handshake_finish(&h);
     return c;
 }
 
@@ -170,11 +194,9 @@ int ms_conn_send(struct ms_conn *c,
                  int count)
 {
     struct ms_frame first = *head;
-    size_t total = 0;
+    size_t total = ms_iov_len(iov, count);
     int rc;
 
-    for (int i = 0; i < count; i++)
-        total += iov[i].iov_len;
     if (total > ms_frame_total_max(head->kind))
         return -EMSGSIZE;
     first.total = total;

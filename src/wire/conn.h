@@ -40,6 +40,13 @@ struct ms_conn *ms_conn_create_client(struct ms_transport *t,
                                       const struct ms_handshake *h);
 struct ms_conn *ms_conn_create_server(struct ms_transport *t,
                                       const struct ms_handshake *h);
+/* The client's side with a fresh nonce. `session` NULL: a random one; `identity` 0: any
+ * server's. Takes the transport; NULL: no memory, or no random bytes. */
+struct ms_conn *ms_conn_dial(struct ms_transport *t,
+                             const uint8_t *secret,
+                             const uint8_t *session,
+                             enum ms_lane lane,
+                             uint64_t identity);
 /* A connection that needs no proof: an inherited socket pair. */
 struct ms_conn *ms_conn_create_trusted(struct ms_transport *t);
 void ms_conn_destroy(struct ms_conn *c);

@@ -9,8 +9,8 @@
 
 #include <stdatomic.h>
 
-/* A big message that is arriving. Its memory grows with what has come of it: whoever only
- * announces one gets none. */
+/* A big message that is arriving. Its memory grows with what has come of it: an
+ * announced length alone allocates nothing. */
 struct partial {
     struct ms_list link;
     struct ms_frame head;

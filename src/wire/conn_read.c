@@ -1,3 +1,4 @@
+/* conn_read.c - the reading half of a connection: handshake, frames, whole messages */
 #include "base/limits.h"
 #include "wire/conn_impl.h"
 

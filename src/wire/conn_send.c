@@ -1,3 +1,4 @@
+/* conn_send.c - the sending half of a connection: queues, and frames in turn */
 #include "wire/conn_send.h"
 #include "base/limits.h"
 
@@ -58,15 +59,6 @@ bool ms_sender_is_empty(const struct ms_sender *s)
            ms_list_is_empty(&s->begun);
 }
 
-static void gather(uint8_t *to, const struct iovec *iov, int count)
-{
-    for (int i = 0; i < count; i++) {
-        if (iov[i].iov_len)
-            memcpy(to, iov[i].iov_base, iov[i].iov_len);
-        to += iov[i].iov_len;
-    }
-}
-
 static struct ms_out_message *message_create(const struct ms_frame *head,
                                              const struct iovec *iov,
                                              int count,
@@ -78,7 +70,7 @@ static struct ms_out_message *message_create(const struct ms_frame *head,
         return NULL;
     *m = (struct ms_out_message){.head = *head, .len = total, .body = m->data};
     ms_list_init(&m->link);
-    gather(m->data, iov, count);
+    ms_iov_copy(m->data, iov, count);
     return m;
 }
 

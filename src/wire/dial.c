@@ -1,3 +1,4 @@
+/* dial.c - trying the addresses of a list, one after the other */
 #include "wire/dial.h"
 #include "base/cleanup.h"
 #include "io/sock.h"

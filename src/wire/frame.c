@@ -1,3 +1,4 @@
+/* frame.c - the fixed header of a frame, encoded and checked */
 #include "wire/frame.h"
 #include "base/limits.h"
 
@@ -5,62 +6,32 @@
 #include <errno.h>
 #include <string.h>
 
-static void put16(uint8_t *at, uint16_t v)
-{
-    v = htole16(v);
-    memcpy(at, &v, sizeof v);
-}
+/* As it travels; all numbers are little-endian. */
+struct encoded {
+    uint8_t magic, version, kind, codec;
+    uint16_t op, flags;
+    uint32_t length, core;
+    uint64_t call_id, total, budget_ns, ack;
+};
 
-static void put32(uint8_t *at, uint32_t v)
-{
-    v = htole32(v);
-    memcpy(at, &v, sizeof v);
-}
-
-static void put64(uint8_t *at, uint64_t v)
-{
-    v = htole64(v);
-    memcpy(at, &v, sizeof v);
-}
-
-static uint16_t get16(const uint8_t *at)
-{
-    uint16_t v;
-
-    memcpy(&v, at, sizeof v);
-    return le16toh(v);
-}
-
-static uint32_t get32(const uint8_t *at)
-{
-    uint32_t v;
-
-    memcpy(&v, at, sizeof v);
-    return le32toh(v);
-}
-
-static uint64_t get64(const uint8_t *at)
-{
-    uint64_t v;
-
-    memcpy(&v, at, sizeof v);
-    return le64toh(v);
-}
+_Static_assert(sizeof(struct encoded) == MS_FRAME_SIZE, "a frame has no padding");
 
 void ms_frame_encode(const struct ms_frame *f, uint8_t out[MS_FRAME_SIZE])
 {
-    out[0] = MS_FRAME_MAGIC;
-    out[1] = MS_FRAME_VERSION;
-    out[2] = f->kind;
-    out[3] = f->codec;
-    put16(out + 4, f->op);
-    put16(out + 6, f->flags);
-    put32(out + 8, f->length);
-    put32(out + 12, f->core);
-    put64(out + 16, f->call_id);
-    put64(out + 24, f->total);
-    put64(out + 32, f->budget_ns);
-    put64(out + 40, f->ack);
+    struct encoded e = {.magic = MS_FRAME_MAGIC,
+                        .version = MS_FRAME_VERSION,
+                        .kind = f->kind,
+                        .codec = f->codec,
+                        .op = htole16(f->op),
+                        .flags = htole16(f->flags),
+                        .length = htole32(f->length),
+                        .core = htole32(f->core),
+                        .call_id = htole64(f->call_id),
+                        .total = htole64(f->total),
+                        .budget_ns = htole64(f->budget_ns),
+                        .ack = htole64(f->ack)};
+
+    memcpy(out, &e, sizeof e);
 }
 
 /* Big bodies are for payloads; everything else is small. */
@@ -122,6 +93,7 @@ int ms_frame_decode(const uint8_t in[MS_FRAME_SIZE],
                     struct ms_error *err)
 {
     struct ms_frame got;
+    struct encoded e;
     int rc;
 
     if (in[0] != MS_FRAME_MAGIC)
@@ -132,16 +104,17 @@ int ms_frame_decode(const uint8_t in[MS_FRAME_SIZE],
                             "frames of version %u, this side speaks %u",
                             in[1],
                             MS_FRAME_VERSION);
-    got = (struct ms_frame){.kind = in[2],
-                            .codec = in[3],
-                            .op = get16(in + 4),
-                            .flags = get16(in + 6),
-                            .length = get32(in + 8),
-                            .core = get32(in + 12),
-                            .call_id = get64(in + 16),
-                            .total = get64(in + 24),
-                            .budget_ns = get64(in + 32),
-                            .ack = get64(in + 40)};
+    memcpy(&e, in, sizeof e);
+    got = (struct ms_frame){.kind = e.kind,
+                            .codec = e.codec,
+                            .op = le16toh(e.op),
+                            .flags = le16toh(e.flags),
+                            .length = le32toh(e.length),
+                            .core = le32toh(e.core),
+                            .call_id = le64toh(e.call_id),
+                            .total = le64toh(e.total),
+                            .budget_ns = le64toh(e.budget_ns),
+                            .ack = le64toh(e.ack)};
     got.flags &= (uint16_t)~MS_FRAME_IGNORED;
     if (got.kind == 0 || (got.kind > MS_KIND_LAST && got.kind < MS_KIND_IGNORED))
         return ms_error_set(err, -EPROTO, "a frame of unknown kind %u", got.kind);

@@ -4,7 +4,7 @@
  * message can pass a big one on the same connection. The first frame of a message
  * carries `total`; the later ones (MS_FRAME_MORE_OF) carry their offset instead. Frames
  * of one message (same kind and call id) come in order; frames of several messages may
- * be mixed. All numbers are little-endian. DATA is cut by whoever asked for it: it is one
+ * be mixed. All numbers are little-endian. DATA is cut by the side that asked for it: it is one
  * frame of at most MS_DATA_MAX.
  *
  *  0 magic   u8      1 version u8     2 kind u8     3 codec u8

@@ -1,3 +1,4 @@
+/* handshake.c - both sides prove the secret */
 #include "wire/handshake.h"
 
 #include <assert.h>

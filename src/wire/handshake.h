@@ -1,6 +1,6 @@
 /* handshake.h - both sides prove the secret before anything else is parsed
  *
- * Three fixed-size messages; whoever sees a byte out of place closes.
+ * Three fixed-size messages; a side that sees a wrong byte closes the connection.
  *
  *   client -> server  "MSTR" major lane minor ignored | nonce_c[32] | session[16]
  *   server -> client  "MSTR" major status minor ignored | nonce_s[32] | identity u64

@@ -127,7 +127,7 @@ static void test_items_are_told(void **state)
 
 static void test_failures_are_told(void **state)
 {
-    struct rig rig = {.verdict_ns = MS_NS_PER_MS};
+    struct rig rig = {.exit_wait_ns = MS_NS_PER_MS};
     struct ms_inbox *inbox = ms_inbox_create();
     struct ms_call *c;
     uint64_t tag;

@@ -229,7 +229,7 @@ static void test_the_address_that_works(void **state)
 
 static void test_nobody_listens(void **state)
 {
-    struct rig rig = {.tcp = "127.0.0.1", .verdict_ns = 50 * MS_NS_PER_MS};
+    struct rig rig = {.tcp = "127.0.0.1", .exit_wait_ns = 50 * MS_NS_PER_MS};
     uint16_t port = 0;
     int held = ms_port_hold("127.0.0.1", &port, NULL);
     char address[64];

@@ -1,3 +1,4 @@
+/* partial.c - big messages that are arriving piece by piece */
 #include "base/limits.h"
 #include "wire/conn_impl.h"
 

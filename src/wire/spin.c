@@ -1,3 +1,4 @@
+/* spin.c - leases to poll, in a page that all processes of a session share */
 #include "wire/spin.h"
 #include "base/cleanup.h"
 #include "base/limits.h"
@@ -12,12 +13,11 @@
 
 enum { PAGE_SIZE = 4096, SLOTS_MAX = 128 };
 
-/* Longer than a poll and the hand-over after it: whoever still uses it has renewed it.
- */
+/* Longer than a poll and the hand-over after it: a pair in use has renewed its lease. */
 #define LEASE_NS (4 * MS_SPIN_NS)
 
 /* Owner and time of last use in one word, so that a lease never has two owners: the
- * high 24 bits name the pair (0: nobody's), the low 40 are microseconds, which wrap. */
+ * high 24 bits name the pair (0: free), the low 40 are microseconds, which wrap. */
 struct ms_spin {
     _Atomic uint32_t slots; /* 0: not yet counted */
     uint32_t zero;
@@ -65,7 +65,7 @@ unsigned ms_spin_cores(void)
     return cores < quota ? cores : quota;
 }
 
-/* Whoever opens it first counts: reading the quota of a control group takes longer than
+/* The first process to open the page counts: reading the quota of a control group takes longer than
  * the rest. */
 static void count_slots(struct ms_spin *s)
 {

@@ -276,7 +276,7 @@ static void bad_luck(struct rig *rig, struct ms_peer *other)
 
 static void test_stress(void **state)
 {
-    struct rig rig = {.engine = work, .spin = true, .verdict_ns = 2 * MS_NS_PER_MS};
+    struct rig rig = {.engine = work, .spin = true, .exit_wait_ns = 2 * MS_NS_PER_MS};
     struct caller callers[CALLERS];
     pthread_t threads[CALLERS], answering;
     struct ms_peer *other;

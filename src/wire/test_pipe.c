@@ -69,13 +69,6 @@ static ssize_t pipe_write(struct ms_transport *t, const struct iovec *iov, int c
     return (ssize_t)n;
 }
 
-static int pipe_check_peer(struct ms_transport *t, struct ms_error *err)
-{
-    (void)t;
-    (void)err;
-    return 0;
-}
-
 static void pipe_destroy(struct ms_transport *t)
 {
     end_of(t)->closed = true;
@@ -85,7 +78,6 @@ static const struct ms_transport_ops pipe_ops = {
     .name = "test",
     .read = pipe_read,
     .write = pipe_write,
-    .check_peer = pipe_check_peer,
     .destroy = pipe_destroy,
 };
 

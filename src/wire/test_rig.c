@@ -101,7 +101,7 @@ static void on_cancel(void *arg, struct ms_request *r)
     rig_count(rig, &rig->cancelled);
 }
 
-static void ask_verdict(void *arg, uint64_t uid)
+static void ask_exit(void *arg, uint64_t uid)
 {
     struct rig *rig = arg;
 
@@ -184,13 +184,13 @@ static void start_client(struct rig *rig)
         .loop = rig->client_loop,
         .secret = rig->secret,
         .spin = rig->leases,
-        .ask_verdict = ask_verdict,
+        .ask_exit = ask_exit,
         .on_suspect = on_suspect,
         .on_stored = rig->on_stored,
         .on_stored_drop = rig->on_stored_drop,
         .tls = rig->tls,
         .arg = rig,
-        .verdict_ns = rig->verdict_ns,
+        .exit_wait_ns = rig->exit_wait_ns,
         .grace_ns = rig->client_grace_ns,
     });
     assert_non_null(rig->client);

@@ -37,7 +37,7 @@ struct rig {
     const char *tcp; /* also listen here, and call there; NULL: the unix socket */
     enum ms_tls_mode tls;
     const char *address; /* call there instead */
-    int64_t handshake_ns, server_grace_ns, client_grace_ns, verdict_ns;
+    int64_t handshake_ns, server_grace_ns, client_grace_ns, exit_wait_ns;
     void *(*on_stored)(void *arg, const uint8_t *body, size_t len);
     void (*on_stored_drop)(void *token);
     void *data; /* the test's */
@@ -57,7 +57,7 @@ struct rig {
     _Atomic unsigned executed;  /* requests that came out of engine_next */
     _Atomic unsigned held;      /* "hold" that began */
     _Atomic unsigned cancelled; /* on_cancel */
-    _Atomic unsigned asked;     /* verdicts */
+    _Atomic unsigned asked;     /* how it ended */
     _Atomic unsigned gate;      /* "hold" that may go on */
     _Atomic unsigned suspected; /* on_suspect(true) */
     _Atomic unsigned cleared;   /* on_suspect(false) */

@@ -81,9 +81,9 @@ static void on_link_body(void *arg, const uint8_t *body, size_t len)
     if (!m)
         return;
     if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_DIED && m->died->exit)
-        ms_verdicts_add(&h->verdicts, m->died->uid, m->died->exit);
+        ms_client_worker_exited(h->client, m->died->uid, m->died->exit);
     else if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_SUCCESSOR)
-        ms_verdicts_replace(&h->verdicts, m->successor->uid, m->successor->worker);
+        ms_client_successor(h->client, m->successor->uid, m->successor->worker);
     else if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_STEPS)
         ms_steps_run(h->steps, MS_TAKE(m->steps));
     else if (m->body_case == MUSTER__AGENT_TO_WORKER__BODY_FORKED)
@@ -101,7 +101,7 @@ static void on_steps_done(void *arg, const Muster__StepsDone *done)
 static const struct ms_link_ops link_ops = {.on_body = on_link_body,
                                             .on_closed = on_link_closed};
 
-static void ask_agent(void *arg, uint64_t uid)
+static void ask_exit(void *arg, uint64_t uid)
 {
     Muster__AskDeath ask = MUSTER__ASK_DEATH__INIT;
 
@@ -109,26 +109,12 @@ static void ask_agent(void *arg, uint64_t uid)
     tell_agent(arg, MUSTER__WORKER_TO_AGENT__BODY_ASK, &ask);
 }
 
-static void ask_agent_successor(void *arg, uint64_t uid)
+static void ask_successor(void *arg, uint64_t uid)
 {
     Muster__AskSuccessor ask = MUSTER__ASK_SUCCESSOR__INIT;
 
     ask.uid = uid;
     tell_agent(arg, MUSTER__WORKER_TO_AGENT__BODY_ASK_SUCCESSOR, &ask);
-}
-
-static void ask_verdict(void *arg, uint64_t uid)
-{
-    struct ms_host *h = arg;
-
-    ms_verdicts_ask(&h->verdicts, uid);
-}
-
-static void ask_successor(void *arg, uint64_t uid)
-{
-    struct ms_host *h = arg;
-
-    ms_verdicts_seek(&h->verdicts, uid);
 }
 
 /* ---- start ----------------------------------------------------------------------- */
@@ -237,7 +223,7 @@ create_parts(struct ms_host *h, const struct ms_host_options *o, struct ms_error
     struct ms_client_options co = {.secret = h->boot->secret.data,
                                    .tls = (enum ms_tls_mode)h->boot->tls,
                                    .grace_ns = (int64_t)h->boot->link_grace_ns,
-                                   .ask_verdict = ask_verdict,
+                                   .ask_exit = ask_exit,
                                    .ask_successor = ask_successor,
                                    .on_stored = o->on_stored,
                                    .on_stored_drop = o->on_stored_drop,
@@ -254,8 +240,7 @@ create_parts(struct ms_host *h, const struct ms_host_options *o, struct ms_error
         return ms_error_set(err, -ENOMEM, "cannot make an event loop");
     h->spin = co.spin = ms_spin_open(h->boot->spin_path);
     h->server = ho.server = ms_server_create(&so);
-    ms_verdicts_init(&h->verdicts, ask_agent, ask_agent_successor, h);
-    h->client = h->verdicts.client = ms_client_create(&co);
+    h->client = ms_client_create(&co);
     h->link = ms_link_create(h->loop, h->control_fd, &link_ops, h);
     if (h->server) {
         h->http = ms_worker_http_create(&ho);

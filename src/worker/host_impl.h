@@ -8,7 +8,7 @@
 
 #include "base/limits.h"
 #include "io/loop.h"
-#include "wire/client/verdicts.h"
+#include "wire/client/client.h"
 #include "wire/link/link.h"
 #include "worker/host.h"
 #include "worker/http/http.h"
@@ -20,7 +20,6 @@ struct ms_host {
     struct ms_loop *loop;
     struct ms_server *server;
     struct ms_client *client;
-    struct ms_verdicts verdicts; /* the agent tells them */
     struct ms_link *link;
     struct ms_spin *spin;
     struct ms_worker_http *http;

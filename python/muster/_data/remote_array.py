@@ -70,7 +70,6 @@ class RemoteArray:
         dtype: np.dtype[Any],
         shape: tuple[int, ...],
     ) -> RemoteArray:
-        """The one at this offset of an object."""
         self = cls(dtype, shape)
         self._held, self._offset = held, offset
         _referred.add(self)
@@ -116,7 +115,6 @@ class RemoteArray:
         return (*self.object, self._offset, self.dtype, self.shape)
 
     def read(self) -> NDArray[Any]:
-        """The array, read-only."""
         if self._array is None:
             only = read([(self, 0, len(self))])[0]
             if only is not self:  # of an object that has more than this array
@@ -276,7 +274,7 @@ def private_copy(array: NDArray[Any]) -> NDArray[Any]:
     """The same numbers, to be written by us alone: copied page by page when that happens,
     or at once where the memory is not the store's."""
     if array.nbytes >= REMOTE_MIN and array.flags.c_contiguous:
-        memory = _core.store_own(array.reshape(-1).view(np.uint8), array.nbytes)
+        memory = _core.store_map_private(array.reshape(-1).view(np.uint8), array.nbytes)
         if memory is not None:
             return np.frombuffer(memory, array.dtype).reshape(array.shape)
     return array.copy()
@@ -290,7 +288,6 @@ def is_stored(array: NDArray[Any]) -> bool:
 
 
 def sent(array: NDArray[Any]) -> NDArray[Any] | RemoteArray:
-    """What is pickled for an array of numbers."""
     if array.nbytes >= REMOTE_MIN or is_stored(array):
         return RemoteArray.of(array)
     return np.ascontiguousarray(array)

@@ -1,3 +1,4 @@
+/* driver.c - the head's record of a driver: made, found, ended */
 #include "head/drivers/driver.h"
 #include "base/cleanup.h"
 #include "head/clusters/ports.h"
@@ -144,8 +145,7 @@ static void tell_forget(struct ms_driver *d)
             ms_map_add(&n->contexts, d->id, ms_node_unforgotten());
 }
 
-/* In ENDING: is all of it gone? Then it is told so, if it asked, and forgotten. */
-static void settle(struct ms_driver *d)
+void ms_driver_settle(struct ms_driver *d)
 {
     Muster__Done done = MUSTER__DONE__INIT;
     Muster__HeadToDriver m = MUSTER__HEAD_TO_DRIVER__INIT;
@@ -172,12 +172,7 @@ void ms_driver_cluster_gone(struct ms_head *h, uint64_t id)
     struct ms_driver *d = ms_driver_find(h, id);
 
     if (d)
-        settle(d);
-}
-
-void ms_driver_op_gone(struct ms_driver *d)
-{
-    settle(d);
+        ms_driver_settle(d);
 }
 
 void ms_driver_end(struct ms_driver *d, int64_t grace_ns)
@@ -195,7 +190,7 @@ void ms_driver_end(struct ms_driver *d, int64_t grace_ns)
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
         if (c->driver == d->id && !ms_cluster_outlives_driver(c))
             ms_head_op_unref(ms_head_destroy_cluster(h, c->name, grace_ns));
-    settle(d);
+    ms_driver_settle(d);
     ms_head_stop_step(h);
 }
 

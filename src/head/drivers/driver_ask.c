@@ -44,7 +44,7 @@ static void on_done(struct ms_head_op *op)
     if (is_question(op->wanted))
         ms_replies_forget(&d->replies, op->request.number);
     send_answer(d, &a.message);
-    ms_driver_op_gone(d);
+    ms_driver_settle(d);
 }
 
 static void refuse(struct ms_driver *d, uint64_t request, int code, const char *why)

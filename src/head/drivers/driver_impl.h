@@ -15,8 +15,8 @@ struct ms_driver *ms_driver_create(struct ms_head *h, uint64_t id);
 void ms_driver_destroy(struct ms_driver *d);
 /* Its clusters end, and then its record. */
 void ms_driver_end(struct ms_driver *d, int64_t grace_ns);
-/* An operation of it has completed. */
-void ms_driver_op_gone(struct ms_driver *d);
+/* In ENDING: is all of it gone? Then it is told so, if it asked, and forgotten. */
+void ms_driver_settle(struct ms_driver *d);
 
 /* A message from it; false: it is none. */
 bool ms_driver_read(struct ms_driver *d, const uint8_t *body, size_t len);

@@ -1,3 +1,4 @@
+/* driver_link.c - a driver's link: it comes, is silent, breaks, comes back */
 #include "base/cleanup.h"
 #include "head/drivers/driver_impl.h"
 #include "head/head_impl.h"

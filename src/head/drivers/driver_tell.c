@@ -1,3 +1,4 @@
+/* driver_tell.c - what drivers are told: exits, log lines, nodes */
 #include "base/cleanup.h"
 #include "head/clusters/clusters.h"
 #include "head/drivers/driver.h"
@@ -6,10 +7,16 @@
 
 #include <string.h>
 
-static void tell(struct ms_driver *d, Muster__HeadToDriver *m)
+/* The body is one of the message's, all of which are pointers. */
+static void
+tell(struct ms_driver *d, Muster__HeadToDriver__BodyCase which, const void *body)
 {
+    Muster__HeadToDriver m = MUSTER__HEAD_TO_DRIVER__INIT;
+
+    m.body_case = which;
+    m.welcome = (Muster__LinkWelcome *)(uintptr_t)body;
     if (d->wire)
-        ms_link_send(d->wire, &m->base); /* its closing tells what went wrong */
+        ms_link_send(d->wire, &m.base); /* its closing tells what went wrong */
 }
 
 void ms_driver_tell_exit(struct ms_head *h,
@@ -19,15 +26,12 @@ void ms_driver_tell_exit(struct ms_head *h,
 {
     struct ms_driver *d = ms_driver_find(h, c->driver);
     Muster__WorkerExited exited = MUSTER__WORKER_EXITED__INIT;
-    Muster__HeadToDriver m = MUSTER__HEAD_TO_DRIVER__INIT;
 
     if (!d)
         return;
     exited.uid = uid;
     exited.exit = (Muster__Exit *)(uintptr_t)exit;
-    m.body_case = MUSTER__HEAD_TO_DRIVER__BODY_EXITED;
-    m.exited = &exited;
-    tell(d, &m);
+    tell(d, MUSTER__HEAD_TO_DRIVER__BODY_EXITED, &exited);
 }
 
 void ms_driver_tell_exits(struct ms_driver *d)
@@ -56,7 +60,6 @@ static void tell_lines(
 {
     struct ms_driver *d = ms_driver_find(h, id);
     Muster__LogLines some = MUSTER__LOG_LINES__INIT;
-    Muster__HeadToDriver m = MUSTER__HEAD_TO_DRIVER__INIT;
 
     if (!d || !d->wire || !d->hello || !d->hello->context->wants_logs)
         return;
@@ -69,9 +72,7 @@ static void tell_lines(
     some.node = node;
     some.dropped = d->lines_dropped;
     d->lines_dropped = 0;
-    m.body_case = MUSTER__HEAD_TO_DRIVER__BODY_LOG;
-    m.log = &some;
-    tell(d, &m);
+    tell(d, MUSTER__HEAD_TO_DRIVER__BODY_LOG, &some);
 }
 
 void ms_head_logged(struct ms_head *h, char *node, Muster__LogLines *lines)
@@ -98,48 +99,41 @@ void ms_head_logged(struct ms_head *h, char *node, Muster__LogLines *lines)
 
 /* ---- to all ---------------------------------------------------------------------- */
 
-static void tell_all(struct ms_head *h, Muster__HeadToDriver *m)
+static void
+tell_all(struct ms_head *h, Muster__HeadToDriver__BodyCase which, const void *body)
 {
     struct ms_driver *d;
     size_t at = 0;
 
     while ((d = ms_map_next(&h->drivers, &at)))
-        tell(d, m);
+        tell(d, which, body);
 }
 
 void ms_drivers_tell_node(struct ms_head *h, const struct ms_node *n)
 {
-    Muster__HeadToDriver m = MUSTER__HEAD_TO_DRIVER__INIT;
+    Muster__NodeStatus *status;
 
     ms_head_changed(h);
     if (h->drivers.count == 0 && !h->on_node)
         return;
-    m.body_case = MUSTER__HEAD_TO_DRIVER__BODY_NODE;
-    m.node = ms_node_status(n);
-    if (!m.node)
+    status = ms_node_status(n);
+    if (!status)
         return;
-    tell_all(h, &m);
+    tell_all(h, MUSTER__HEAD_TO_DRIVER__BODY_NODE, status);
     if (h->on_node && !h->stop_op)
-        h->on_node(h->arg, m.node);
-    muster__node_status__free_unpacked(m.node, NULL);
+        h->on_node(h->arg, status);
+    muster__node_status__free_unpacked(status, NULL);
 }
 
 void ms_drivers_tell_changed(struct ms_head *h, Muster__ClusterChanged *changed)
 {
-    Muster__HeadToDriver m = MUSTER__HEAD_TO_DRIVER__INIT;
-
-    m.body_case = MUSTER__HEAD_TO_DRIVER__BODY_CHANGED;
-    m.changed = changed;
-    tell_all(h, &m);
+    tell_all(h, MUSTER__HEAD_TO_DRIVER__BODY_CHANGED, changed);
 }
 
 void ms_drivers_say_goodbye(struct ms_head *h, const char *why)
 {
     Muster__Goodbye goodbye = MUSTER__GOODBYE__INIT;
-    Muster__HeadToDriver m = MUSTER__HEAD_TO_DRIVER__INIT;
 
     goodbye.why = (char *)(uintptr_t)why;
-    m.body_case = MUSTER__HEAD_TO_DRIVER__BODY_GOODBYE;
-    m.goodbye = &goodbye;
-    tell_all(h, &m);
+    tell_all(h, MUSTER__HEAD_TO_DRIVER__BODY_GOODBYE, &goodbye);
 }

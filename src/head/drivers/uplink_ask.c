@@ -61,6 +61,18 @@ void ms_uplink_ask_run(struct ms_head_op *op)
         ms_head_op_fail(op, rc, "cannot ask the head: %s", strerror(-rc));
 }
 
+void ms_uplink_tell(struct ms_uplink *u,
+                    Muster__DriverToHead__BodyCase which,
+                    const void *body)
+{
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+
+    m.request = ++u->requests.last;
+    m.body_case = which;
+    m.hello = (Muster__LinkHello *)(uintptr_t)body;
+    ms_link_send(u->wire, &m.base);
+}
+
 void ms_uplink_fail_open(struct ms_uplink *u, const struct ms_error *why)
 {
     while (!ms_list_is_empty(&u->requests.open)) {
@@ -73,19 +85,14 @@ void ms_uplink_fail_open(struct ms_uplink *u, const struct ms_error *why)
     }
 }
 
-/* Another process of the head may have begun this one: what there is of it ends first.
- * Nobody waits for the answer. */
+/* Another process of the head may have begun this one: what there is of it ends first. */
 static void begin_anew(struct ms_uplink *u, const struct ms_head_op *op)
 {
     Muster__DestroyCluster destroy = MUSTER__DESTROY_CLUSTER__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
-    m.request = ++u->requests.last;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_DESTROY;
-    m.destroy = &destroy;
     destroy.name = op->wanted->create->spec->name;
     destroy.own = true;
-    ms_link_send(u->wire, &m.base);
+    ms_uplink_tell(u, MUSTER__DRIVER_TO_HEAD__BODY_DESTROY, &destroy);
 }
 
 void ms_uplink_resend(struct ms_uplink *u, bool is_new)

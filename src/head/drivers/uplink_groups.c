@@ -83,13 +83,9 @@ void ms_uplink_restore_groups(struct ms_uplink *u)
 {
     ms_list_each (k, &u->groups, struct kept, link) {
         Muster__RestoreGroup restore = MUSTER__RESTORE_GROUP__INIT;
-        Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
         restore.group = k->group;
         restore.status = k->status;
-        m.request = ++u->requests.last;
-        m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_RESTORE_GROUP;
-        m.restore_group = &restore;
-        ms_link_send(u->wire, &m.base);
+        ms_uplink_tell(u, MUSTER__DRIVER_TO_HEAD__BODY_RESTORE_GROUP, &restore);
     }
 }

@@ -51,6 +51,10 @@ struct ms_uplink {
 void ms_uplink_resend(struct ms_uplink *u, bool is_new);
 /* A message from the head; false: it is none. */
 bool ms_uplink_read(struct ms_uplink *u, const uint8_t *body, size_t len);
+/* A request whose answer nobody waits for; one of the bodies of DriverToHead. */
+void ms_uplink_tell(struct ms_uplink *u,
+                    Muster__DriverToHead__BodyCase which,
+                    const void *body);
 void ms_uplink_fail_open(struct ms_uplink *u, const struct ms_error *why);
 
 /* uplink_workers.c */

@@ -143,8 +143,8 @@ static int ask_send(struct ms_ask *a, Muster__HeadToAgent *m)
     m->n_arrived = r->arrived_count;
     m->arrived = r->arrived;
     rc = ms_link_send(a->node->wire, &m->base);
-    m->n_arrived = 0;
-    m->arrived = NULL; /* it is not the message's */
+    m->answered = m->n_arrived = 0; /* what it says of this node goes to no other */
+    m->arrived = NULL;
     if (rc == 0)
         ms_requests_told(r);
     return rc;

@@ -130,13 +130,13 @@ struct ms_held *ms_store_client_find_memory(struct ms_store_client *c,
                                             size_t len,
                                             uint64_t *offset);
 
-/* One count of ours to a process of some node, which adopts it. */
-int ms_store_client_grant(struct ms_held *h, uint64_t node, uint64_t holder);
-/* It was granted with an answer that was not sent, or was not read. */
-int ms_store_client_take_back(struct ms_store_client *c,
-                              const struct ms_stored_name *name,
-                              uint64_t node,
-                              uint64_t holder);
+/* One count of ours to a process of some node, which adopts it; or it is taken back: the
+ * answer that it was granted with was not sent, or was not read. */
+int ms_store_client_grant(struct ms_store_client *c,
+                          const struct ms_stored_name *name,
+                          uint64_t node,
+                          uint64_t holder,
+                          bool is_taken_back);
 
 struct ms_held *ms_held_ref(struct ms_held *h);
 void ms_held_unref(struct ms_held *h);

@@ -19,10 +19,17 @@ static void leave_resting(struct ms_store_client *c, struct ms_held *h)
 }
 
 /* Locked. One reference more that reads. */
-static void read_more(struct ms_store_client *c, struct ms_held *h)
+static void read_more(struct ms_held *h)
 {
     h->reading++;
-    leave_resting(c, h);
+    leave_resting(h->client, h);
+}
+
+struct ms_held *ms_held_ref_locked(struct ms_held *h)
+{
+    h->refs++;
+    read_more(h);
+    return h;
 }
 
 /* The number of those that begin at or before `at`. */
@@ -95,11 +102,8 @@ struct ms_held *ms_held_get(struct ms_store_client *c, const struct ms_stored_na
     uint64_t key = ms_object_key(n->node, n->id);
     struct ms_held *h = ms_map_find(&c->held, key);
 
-    if (h) {
-        h->refs++;
-        read_more(c, h);
-        return h;
-    }
+    if (h)
+        return ms_held_ref_locked(h);
     h = calloc(1, sizeof *h);
     if (!h)
         return NULL;
@@ -135,8 +139,7 @@ int ms_store_client_count(
 struct ms_held *ms_held_ref(struct ms_held *h)
 {
     pthread_mutex_lock(&h->client->lock);
-    h->refs++;
-    read_more(h->client, h);
+    ms_held_ref_locked(h);
     pthread_mutex_unlock(&h->client->lock);
     return h;
 }
@@ -187,7 +190,7 @@ void ms_held_rest(struct ms_held *h)
 void ms_held_wake(struct ms_held *h)
 {
     pthread_mutex_lock(&h->client->lock);
-    read_more(h->client, h);
+    read_more(h);
     pthread_mutex_unlock(&h->client->lock);
 }
 
@@ -274,12 +277,8 @@ struct ms_held *ms_store_client_find_memory(struct ms_store_client *c,
         i = ms_slice_is(h->id) ? i : 1; /* one before it may be the whole one */
         h = NULL;
     }
-    if (h) {
-        h->refs++;
-        read_more(c, h);
-    }
-    pthread_mutex_unlock(&c->lock);
     if (h)
-        *offset = place - h->at;
+        *offset = place - ms_held_ref_locked(h)->at;
+    pthread_mutex_unlock(&c->lock);
     return h;
 }

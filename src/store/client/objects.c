@@ -370,40 +370,23 @@ struct ms_held *ms_store_client_adopt(struct ms_store_client *c,
     return h;
 }
 
-static int tell_grant(struct ms_store_client *c,
-                      Muster__StoredName *n,
-                      uint64_t node,
-                      uint64_t holder,
-                      bool is_taken_back)
+int ms_store_client_grant(struct ms_store_client *c,
+                          const struct ms_stored_name *name,
+                          uint64_t node,
+                          uint64_t holder,
+                          bool is_taken_back)
 {
     Muster__StoreGrant grant = MUSTER__STORE_GRANT__INIT;
-
-    grant.name = n;
-    grant.node = node;
-    grant.holder = holder;
-    grant.is_taken_back = is_taken_back;
-    return ms_store_rpc_send(c, MUSTER__STORE_ASK__BODY_GRANT, &grant);
-}
-
-int ms_store_client_grant(struct ms_held *h, uint64_t node, uint64_t holder)
-{
-    Muster__StoredName n;
-
-    name_held(h, &n);
-    return tell_grant(h->client, &n, node, holder, false);
-}
-
-int ms_store_client_take_back(struct ms_store_client *c,
-                              const struct ms_stored_name *name,
-                              uint64_t node,
-                              uint64_t holder)
-{
     Muster__StoredName n = MUSTER__STORED_NAME__INIT;
 
     n.node = name->node;
     n.id = name->id;
     n.len = name->len;
-    return tell_grant(c, &n, node, holder, true);
+    grant.name = &n;
+    grant.node = node;
+    grant.holder = holder;
+    grant.is_taken_back = is_taken_back;
+    return ms_store_rpc_send(c, MUSTER__STORE_ASK__BODY_GRANT, &grant);
 }
 
 Muster__StoreStats *

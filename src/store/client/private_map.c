@@ -18,15 +18,6 @@
 #define ENTRY_SHARED  (UINT64_C(1) << 61) /* of a file: not a copy of our own */
 enum { ENTRIES = 512 };
 
-struct ms_private_map {
-    struct ms_list link; /* of its client's */
-    struct ms_held *held;
-    uint64_t offset, len; /* in the object */
-    uint8_t *bytes;
-    uint8_t *map; /* whole pages */
-    size_t map_len;
-};
-
 /* ---- life ------------------------------------------------------------------------ */
 
 static int map_part(struct ms_private_map *o)
@@ -98,16 +89,6 @@ void ms_private_map_destroy(struct ms_private_map *o)
     free(o);
 }
 
-uint8_t *ms_private_map_bytes(const struct ms_private_map *o)
-{
-    return o->bytes;
-}
-
-uint64_t ms_private_map_len(const struct ms_private_map *o)
-{
-    return o->len;
-}
-
 /* ---- finding --------------------------------------------------------------------- */
 
 static bool is_copy(uint64_t entry)
@@ -162,8 +143,7 @@ struct ms_held *ms_private_map_find(struct ms_store_client *c,
     pthread_mutex_lock(&c->lock);
     o = c->private_map_count ? find_map(c, at, len) : NULL;
     if (o && o->held->counts) {
-        h = o->held;
-        h->refs++;
+        h = ms_held_ref_locked(o->held);
         found = o->offset + (uint64_t)(at - o->bytes);
     }
     pthread_mutex_unlock(&c->lock);

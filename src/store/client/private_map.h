@@ -13,7 +13,17 @@
 
 #include "store/client/client.h"
 
-struct ms_private_map;
+struct ms_private_map {
+    uint8_t *bytes;
+    uint64_t len;
+
+    /* of private_map.c alone */
+    struct ms_list link; /* of its client's */
+    struct ms_held *held;
+    uint64_t offset; /* in the object */
+    uint8_t *map;    /* whole pages */
+    size_t map_len;
+};
 
 /* [offset, offset + len) of an object whose bytes are here; holds it. NULL: it is not here,
  * there are MS_STORE_PRIVATE_MAX already, or the kernel gives no map: make a copy instead. */
@@ -21,8 +31,5 @@ struct ms_private_map *
 ms_private_map_create(struct ms_held *h, uint64_t offset, uint64_t len);
 /* Unmaps it. */
 void ms_private_map_destroy(struct ms_private_map *o);
-
-uint8_t *ms_private_map_bytes(const struct ms_private_map *o);
-uint64_t ms_private_map_len(const struct ms_private_map *o);
 
 #endif

@@ -37,15 +37,18 @@ static void pair_stop(struct pair *p)
 static bool is_found(const struct pair *p, const uint8_t *at, size_t len, uint64_t want)
 {
     uint64_t offset = UINT64_MAX;
+    unsigned reading = p->theirs->reading;
     struct ms_held *h = ms_store_client_find_memory(p->b, at, len, &offset);
 
     if (!h) {
+        assert_int_equal(p->theirs->reading, reading);
         assert_true(offset == UINT64_MAX); /* nothing was said of it */
         return false;
     }
     assert_ptr_equal(h, p->theirs);
     assert_int_equal(offset, want);
     ms_held_unref(h);
+    assert_int_equal(p->theirs->reading, reading);
     return true;
 }
 
@@ -61,15 +64,15 @@ static void test_writing_is_seen_by_nobody_else(void **unused)
     other = ms_private_map_create(p.theirs, 64, MIB); /* of less than a block */
     assert_non_null(own);
     assert_non_null(other);
-    at = ms_private_map_bytes(own);
-    assert_int_equal(ms_private_map_len(own), 5 * MIB);
+    at = own->bytes;
+    assert_int_equal(own->len, 5 * MIB);
     assert_int_equal(at[0], 7);
     assert_int_equal(at[5 * MIB - 1], 7);
     at[3 * MIB] = 1;
     assert_int_equal(at[3 * MIB], 1);
     assert_int_equal(p.mine->read[3 * MIB + 100], 7);
     assert_int_equal(p.theirs->read[3 * MIB + 100], 7);
-    ms_private_map_bytes(other)[0] = 2;
+    other->bytes[0] = 2;
     assert_int_equal(p.theirs->read[64], 7);
     ms_private_map_destroy(other);
     ms_private_map_destroy(own);
@@ -87,7 +90,7 @@ static void test_what_was_not_written_is_found(void **unused)
     pair_start(&p, 6 * MIB);
     own = ms_private_map_create(p.theirs, 100, 5 * MIB);
     assert_non_null(own);
-    at = ms_private_map_bytes(own);
+    at = own->bytes;
     assert_true(is_found(&p, at, 5 * MIB, 100)); /* nobody has looked at it */
     assert_int_equal(at[2 * MIB], 7);
     assert_true(is_found(&p, at + 10, 4 * MIB, 110));
@@ -113,7 +116,7 @@ static void test_it_holds_the_object(void **unused)
     ms_held_unref(p.theirs);
     p.mine = p.theirs = NULL;
     assert_int_equal(rig_object_count(p.a, NULL), 1);
-    assert_int_equal(ms_private_map_bytes(own)[MIB - 1], 7);
+    assert_int_equal(own->bytes[MIB - 1], 7);
     ms_private_map_destroy(own);
     rig_wait_objects(p.a, 0);
     pair_stop(&p);
@@ -156,13 +159,12 @@ static void test_a_forked_child_keeps_what_it_has(void **unused)
     pid = fork();
     if (pid == 0) {
         ms_store_client_forget(p.b);
-        ms_private_map_bytes(own)[5] = 1;
-        _exit(ms_private_map_create(p.theirs, 0, MIB) ||
-              ms_private_map_bytes(own)[6] != 7);
+        own->bytes[5] = 1;
+        _exit(ms_private_map_create(p.theirs, 0, MIB) || own->bytes[6] != 7);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
-    assert_int_equal(ms_private_map_bytes(own)[5], 7);
+    assert_int_equal(own->bytes[5], 7);
     ms_private_map_destroy(own);
     pair_stop(&p);
 }

@@ -66,6 +66,8 @@ void ms_store_client_unref(struct ms_store_client *c);
 /* Locked. What we have of an object, made if there is nothing; a new reference, or NULL
  * (out of memory). */
 struct ms_held *ms_held_get(struct ms_store_client *c, const struct ms_stored_name *n);
+/* Locked. A new reference, which reads. */
+struct ms_held *ms_held_ref_locked(struct ms_held *h);
 /* Locked. It can be read from now on, and the agent knows that. -EPROTO: that is not in the arena; -ENOMEM. */
 int ms_held_set_bytes(struct ms_store_client *c, struct ms_held *h, uint64_t at);
 /* The agent has `by` more counts of us, and so many more reads. */

@@ -142,8 +142,11 @@ static struct ms_held *answer(struct node *from, struct node *to, struct ms_held
     struct ms_stored_name name;
     struct ms_held *out;
 
-    assert_int_equal(ms_store_client_grant(h, ms_store_client_node(to->client), 1), 0);
     ms_held_name(h, &name);
+    assert_int_equal(
+        ms_store_client_grant(
+            from->client, &name, ms_store_client_node(to->client), 1, false),
+        0);
     out = ms_store_client_adopt(to->client, &name, ms_store_client_node(from->client));
     assert_non_null(out);
     return out;

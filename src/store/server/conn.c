@@ -15,17 +15,10 @@ enum { READS_MAX = 64 };
 
 struct packet {
     struct ms_list link;
-    int fd; /* -1: none */
+    bool has_arena; /* its descriptor goes with it */
     size_t len;
     uint8_t data[];
 };
-
-static void packet_free(struct packet *p)
-{
-    ms_list_remove(&p->link);
-    ms_fd_close(&p->fd);
-    free(p);
-}
 
 void ms_store_conn_destroy(void *conn)
 {
@@ -36,7 +29,7 @@ void ms_store_conn_destroy(void *conn)
     ms_watch_finish(&c->death);
     ms_timer_finish(&c->patience);
     ms_list_each (p, &c->unsent, struct packet, link)
-        packet_free(p);
+        free(p);
     ms_handshake_finish(&c->handshake);
     ms_fd_close(&c->fd);
     ms_fd_close(&c->pidfd);
@@ -62,14 +55,17 @@ struct ms_store_conn *ms_store_conn_find(struct ms_store *s, uint64_t holder)
 /* 0, or a negative errno other than -EAGAIN. */
 static int flush(struct ms_store_conn *c)
 {
+    int arena = ms_arena_fd(c->store->arena);
+
     ms_list_each (p, &c->unsent, struct packet, link) {
-        ssize_t n = ms_fds_send(c->fd, p->data, p->len, &p->fd, p->fd >= 0);
+        ssize_t n = ms_fds_send(c->fd, p->data, p->len, &arena, p->has_arena);
 
         if (n == -EAGAIN)
             break;
         if (n < 0)
             return (int)n;
-        packet_free(p);
+        ms_list_remove(&p->link);
+        free(p);
     }
     return ms_watch_set(&c->watch,
                         ms_list_is_empty(&c->unsent) ? MS_READ : MS_READ | MS_WRITE);
@@ -83,14 +79,14 @@ static void send_packet_or_end(struct ms_store_conn *c, struct packet *p)
         shutdown(c->fd, SHUT_RDWR);
 }
 
-static struct packet *packet_create(size_t len, int fd)
+static struct packet *packet_create(size_t len, bool has_arena)
 {
     struct packet *p = malloc(sizeof *p + len);
 
-    if (!p)
-        return NULL;
-    p->fd = fd >= 0 ? dup(fd) : -1;
-    p->len = len;
+    if (p) {
+        p->has_arena = has_arena;
+        p->len = len;
+    }
     return p;
 }
 
@@ -99,7 +95,6 @@ void ms_store_conn_answer(struct ms_store_conn *c,
                           Muster__StoreAnswer__BodyCase what,
                           void *body)
 {
-    bool is_welcome = what == MUSTER__STORE_ANSWER__BODY_WELCOME;
     Muster__StoreAnswer m = MUSTER__STORE_ANSWER__INIT;
     struct packet *p;
 
@@ -107,7 +102,7 @@ void ms_store_conn_answer(struct ms_store_conn *c,
     m.body_case = what;
     m.welcome = body; /* any of the union */
     p = packet_create(muster__store_answer__get_packed_size(&m),
-                      is_welcome ? ms_arena_fd(c->store->arena) : -1);
+                      what == MUSTER__STORE_ANSWER__BODY_WELCOME);
     if (!p) {
         shutdown(c->fd, SHUT_RDWR);
         return;
@@ -158,7 +153,7 @@ static int shake(struct ms_store_conn *c, const uint8_t *in, size_t len)
     rc = ms_handshake_step(&c->handshake, in, out, &out_len, NULL);
     if (rc < 0 || !out_len)
         return rc;
-    p = packet_create(out_len, -1);
+    p = packet_create(out_len, false);
     if (!p)
         return -ENOMEM;
     memcpy(p->data, out, out_len);
@@ -188,8 +183,8 @@ static int welcome(struct ms_store_conn *c, const Muster__StoreAsk *ask)
         return -ENOMEM;
     ms_timer_cancel(&c->patience);
     w.node = s->table.node;
-    w.arena_size = ms_space_size(s->table.space);
-    w.limit = ms_space_limit(s->table.space);
+    w.arena_size = s->table.space->size;
+    w.limit = s->table.space->limit;
     w.address = s->address;
     w.warning = s->warning;
     w.spills = s->spill != NULL;

@@ -144,7 +144,7 @@ static void commit(struct placing *p, const struct ms_object *o)
         finish(p, 0, "");
         return;
     }
-    if (ms_space_committed(s->table.space) + bytes > ms_space_limit(s->table.space))
+    if (s->table.space->committed + bytes > s->table.space->limit)
         ms_store_punch_idle(s);
     p->punches = s->punches;
     if (ms_arena_commit(s->arena, runs, count, on_committed, p) < 0)
@@ -160,7 +160,7 @@ static void fail_full(struct placing *p, uint64_t len)
     struct ms_buf text;
 
     ms_buf_init(&text);
-    if (ms_space_limit(s->table.space) == 0)
+    if (s->table.space->limit == 0)
         ms_buf_printf(
             &text, "node %s has no store: its store_limit is 0", s->node_name);
     else
@@ -176,7 +176,7 @@ static void fail_full(struct placing *p, uint64_t len)
 /* How much more than is free it needs; 0: it does not fit for another reason. */
 static uint64_t shortage(const struct ms_space *space, uint64_t len)
 {
-    uint64_t limit = ms_space_limit(space), used = ms_space_used(space);
+    uint64_t limit = space->limit, used = space->used;
 
     len = (len + MS_SPACE_ALIGN - 1) / MS_SPACE_ALIGN * MS_SPACE_ALIGN;
     return len > limit || used + len <= limit ? 0 : used + len - limit;
@@ -186,7 +186,7 @@ static uint64_t shortage(const struct ms_space *space, uint64_t len)
  * their sockets: all of them are read before it fails. */
 static bool listen_first(struct placing *p, uint64_t len)
 {
-    if (p->has_listened || len > ms_space_limit(p->store->table.space))
+    if (p->has_listened || len > p->store->table.space->limit)
         return false;
     p->is_listening = p->has_listened = true;
     return true;

@@ -96,7 +96,7 @@ on_first(void *arg, struct ms_store *s, struct ms_object *o, const struct ms_err
     scene->told++;
     ms_holder_remove(scene->process);
     ms_store_punch_idle(s);
-    assert_int_equal(ms_space_committed(s->table.space), 0);
+    assert_int_equal(s->table.space->committed, 0);
 }
 
 static void on_second(void *arg,
@@ -143,7 +143,7 @@ static void test_memory_that_is_given_back_meanwhile_is_made_again(void **unused
     ms_loop_run(scene.loop);
     assert_int_equal(scene.told, 2);
     assert_int_equal(memory_of(ms_arena_fd(scene.store->arena)),
-                     ms_space_committed(t->space) + MS_SPACE_BLOCK);
+                     t->space->committed + MS_SPACE_BLOCK);
     ms_store_destroy(scene.store);
     ms_loop_destroy(scene.loop);
     assert_int_equal(rmdir(dir), 0);

@@ -105,8 +105,7 @@ static int start(struct ms_store *s, uint64_t limit, int tcp_fd, struct ms_error
     if (!node || !s->path || !s->node_name || !s->address || !s->warning ||
         ms_table_init(&s->table, node, size, limit, &table_ops, s) < 0)
         return ms_error_set(err, -ENOMEM, "no memory for a store");
-    s->arena =
-        ms_arena_create(s->loop, ms_space_size(s->table.space), s->memory_left, err);
+    s->arena = ms_arena_create(s->loop, s->table.space->size, s->memory_left, err);
     if (!s->arena)
         return err->code;
     s->listen_fd = ms_unix_listen_packets(s->path, err);

@@ -8,10 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Free ranges are kept in classes by size: four to each power of two. A range of class c
- * has at least the smallest size of c, so that any range of a class above that of what is
- * wanted fits. */
-enum { CLASS_SHIFT = 2, CLASSES = 64 << CLASS_SHIFT, TRIES_MAX = 32 };
+enum { TRIES_MAX = 32 };
 
 /* A piece of the arena, free or given out; neighbours in the order of addresses. */
 struct extent {
@@ -21,24 +18,15 @@ struct extent {
     struct ms_list class; /* free: of its size */
 };
 
-struct ms_space {
-    uint64_t size, limit, used, committed;
-    struct ms_list order;
-    struct ms_list classes[CLASSES];
-    uint64_t filled[CLASSES / 64]; /* which classes have a range */
-    struct ms_map given;           /* by address + 1 */
-    uint32_t *users;               /* of each block: ranges that touch it */
-    bool *has_memory;
-};
-
 static unsigned class_of(uint64_t len)
 {
     unsigned top = 63 - (unsigned)__builtin_clzll(len);
 
-    if (top < CLASS_SHIFT)
+    if (top < MS_SPACE_CLASS_SHIFT)
         return (unsigned)len;
-    return (top << CLASS_SHIFT) +
-           (unsigned)((len >> (top - CLASS_SHIFT)) & ((1u << CLASS_SHIFT) - 1));
+    return (top << MS_SPACE_CLASS_SHIFT) +
+           (unsigned)((len >> (top - MS_SPACE_CLASS_SHIFT)) &
+                      ((1u << MS_SPACE_CLASS_SHIFT) - 1));
 }
 
 static void class_add(struct ms_space *s, struct extent *e)
@@ -90,7 +78,7 @@ struct ms_space *ms_space_create(uint64_t size, uint64_t limit)
     s->limit = limit;
     blocks = (size_t)(s->size / MS_SPACE_BLOCK);
     ms_list_init(&s->order);
-    for (unsigned c = 0; c < CLASSES; c++)
+    for (unsigned c = 0; c < MS_SPACE_CLASSES; c++)
         ms_list_init(&s->classes[c]);
     ms_map_init(&s->given);
     s->users = calloc(blocks, sizeof *s->users);
@@ -123,7 +111,7 @@ void ms_space_destroy(struct ms_space *s)
 /* The first range of a class from `c` on. */
 static struct extent *first_from(const struct ms_space *s, unsigned c)
 {
-    for (unsigned word = c / 64; word < CLASSES / 64; word++) {
+    for (unsigned word = c / 64; word < MS_SPACE_CLASSES / 64; word++) {
         uint64_t bits = s->filled[word];
 
         if (word == c / 64)
@@ -344,26 +332,6 @@ void ms_space_commit(struct ms_space *s, const struct ms_block_run *run)
 void ms_space_decommit(struct ms_space *s, const struct ms_block_run *run)
 {
     set_memory(s, run, false);
-}
-
-uint64_t ms_space_used(const struct ms_space *s)
-{
-    return s->used;
-}
-
-uint64_t ms_space_committed(const struct ms_space *s)
-{
-    return s->committed;
-}
-
-uint64_t ms_space_limit(const struct ms_space *s)
-{
-    return s->limit;
-}
-
-uint64_t ms_space_size(const struct ms_space *s)
-{
-    return s->size;
 }
 
 /* ---- for tests ------------------------------------------------------------------- */

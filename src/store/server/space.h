@@ -20,6 +20,9 @@
 #ifndef MS_STORE_SPACE_H
 #define MS_STORE_SPACE_H
 
+#include "base/list.h"
+#include "base/map.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,7 +30,24 @@
 #define MS_SPACE_BLOCK ((uint64_t)2 << 20) /* what memory is taken in */
 #define MS_SPACE_ALIGN ((uint64_t)64)      /* of every range */
 
-struct ms_space;
+/* Free ranges are kept in classes by size: four to each power of two. A range of class c
+ * has at least the smallest size of c, so that any range of a class above that of what is
+ * wanted fits. */
+enum { MS_SPACE_CLASS_SHIFT = 2, MS_SPACE_CLASSES = 64 << MS_SPACE_CLASS_SHIFT };
+
+struct ms_space {
+    uint64_t size, limit;
+    uint64_t used;      /* bytes given out */
+    uint64_t committed; /* bytes with memory */
+
+    /* of space.c alone */
+    struct ms_list order;
+    struct ms_list classes[MS_SPACE_CLASSES];
+    uint64_t filled[MS_SPACE_CLASSES / 64]; /* which classes have a range */
+    struct ms_map given;                    /* by address + 1 */
+    uint32_t *users;                        /* of each block: ranges that touch it */
+    bool *has_memory;
+};
 
 struct ms_block_run {
     uint64_t at, len;
@@ -52,11 +72,6 @@ void ms_space_commit(struct ms_space *s, const struct ms_block_run *run);
 /* The first run, from `from` on, of blocks that have memory and no use. */
 bool ms_space_idle(const struct ms_space *s, uint64_t from, struct ms_block_run *run);
 void ms_space_decommit(struct ms_space *s, const struct ms_block_run *run);
-
-uint64_t ms_space_used(const struct ms_space *s);      /* bytes given out */
-uint64_t ms_space_committed(const struct ms_space *s); /* bytes with memory */
-uint64_t ms_space_limit(const struct ms_space *s);
-uint64_t ms_space_size(const struct ms_space *s);
 
 /* Is everything as it should be? For tests: walks all of it. */
 bool ms_space_check(const struct ms_space *s);

@@ -84,7 +84,7 @@ static void test_random_ranges_never_overlap(void **unused)
             ms_space_free(s, live[i].at);
             live[i] = live[--count];
         }
-        assert_true(ms_space_used(s) <= 64 * MIB);
+        assert_true(s->used <= 64 * MIB);
         if (step % 500 == 0)
             assert_true(ms_space_check(s));
         if (step % 2000 == 0)
@@ -95,9 +95,9 @@ static void test_random_ranges_never_overlap(void **unused)
     while (count)
         ms_space_free(s, live[--count].at);
     assert_true(ms_space_check(s));
-    assert_int_equal(ms_space_used(s), 0);
+    assert_int_equal(s->used, 0);
     decommit_all(s);
-    assert_int_equal(ms_space_committed(s), 0);
+    assert_int_equal(s->committed, 0);
     ms_space_destroy(s);
 }
 
@@ -116,7 +116,7 @@ static void test_what_was_freed_is_used_again(void **unused)
         assert_int_equal(at, first);
         assert_false(ms_space_missing(s, at, 100 * MIB, &run));
     }
-    assert_int_equal(ms_space_committed(s), 100 * MIB);
+    assert_int_equal(s->committed, 100 * MIB);
     ms_space_destroy(s);
 }
 

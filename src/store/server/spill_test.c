@@ -165,7 +165,8 @@ static void test_granted_while_it_is_spilled(void **unused)
     big = rig_make(a, 3 * MIB);
     assert_int_equal(spilled(a), 2 * MIB);
     ms_held_name(h, &name);
-    assert_int_equal(ms_store_client_grant(h, ms_store_client_node(b), 2), 0);
+    assert_int_equal(ms_store_client_grant(a, &name, ms_store_client_node(b), 2, false),
+                     0);
     got = ms_store_client_adopt(b, &name, ms_store_client_node(a));
     assert_non_null(got);
     assert_null(got->read);
@@ -433,8 +434,9 @@ static void test_what_was_promised_is_waited_for(void **unused)
     for (int i = 0; i < 2; i++) {
         held[i] = rig_make(a, 6 * MIB);
         memset(held[i]->write, i + 1, 6 * MIB);
-        assert_int_equal(ms_store_client_grant(held[i], ms_store_client_node(b), 2), 0);
         ms_held_name(held[i], &names[i]);
+        assert_int_equal(
+            ms_store_client_grant(a, &names[i], ms_store_client_node(b), 2, false), 0);
         names[i].address = "";
         names[i].address_len = 0;
         names[i].at = MS_PLACE_UNKNOWN;

@@ -98,9 +98,9 @@ Muster__StoreStats *ms_store_stats(struct ms_store *s, size_t objects_max)
         return NULL;
     muster__store_stats__init(m);
     m->node = s->table.node;
-    m->limit = ms_space_limit(s->table.space);
-    m->used = ms_space_used(s->table.space);
-    m->committed = ms_space_committed(s->table.space);
+    m->limit = s->table.space->limit;
+    m->used = s->table.space->used;
+    m->committed = s->table.space->committed;
     m->object_count = s->table.objects.count;
     m->holder_count = s->table.holders.count;
     m->allocated = s->table.allocated;
@@ -162,9 +162,9 @@ void ms_table_explain_full(const struct ms_table *t,
     ms_buf_printf(out, "the store is full: ");
     print_bytes(out, len);
     ms_buf_printf(out, " wanted, ");
-    print_bytes(out, ms_space_used(t->space));
+    print_bytes(out, t->space->used);
     ms_buf_printf(out, " of ");
-    print_bytes(out, ms_space_limit(t->space));
+    print_bytes(out, t->space->limit);
     ms_buf_printf(out, " used%s%s", besides ? ", " : "", besides ? besides : "");
     for (int i = 0; i < NAMED_MAX && (h = next_largest(t, h)); i++) {
         uint64_t bytes = ms_holder_bytes(h, &n);

@@ -80,7 +80,7 @@ static void test_goes_with_its_last_count(void **unused)
     assert_int_equal(w.freed, 0);
     assert_int_equal(ms_holder_count(b, o, -1, 0), 0);
     assert_int_equal(w.freed, 1);
-    assert_int_equal(ms_space_used(w.t.space), 0);
+    assert_int_equal(w.t.space->used, 0);
     ms_table_finish(&w.t);
 }
 
@@ -218,7 +218,7 @@ static void test_a_slice_keeps_the_whole_object(void **unused)
     assert_null(ms_object_slice(o, 77, 0, MIB, 0)); /* that number is taken */
     assert_int_equal(slice->at, o->at + MIB);
     assert_true(slice->is_ready && slice->is_whole);
-    assert_int_equal(ms_space_used(w.t.space), 3 * MIB); /* it takes nothing */
+    assert_int_equal(w.t.space->used, 3 * MIB); /* it takes nothing */
     assert_int_equal(ms_holder_count(b, slice, 1, 0), 0);
     ms_holder_read(a, o, -1, 0);
     assert_null(
@@ -228,7 +228,7 @@ static void test_a_slice_keeps_the_whole_object(void **unused)
     assert_ptr_equal(ms_table_find(&w.t, HERE, 77), slice);
     ms_holder_remove(b); /* the last one of both */
     assert_int_equal(w.freed, 2);
-    assert_int_equal(ms_space_used(w.t.space), 0);
+    assert_int_equal(w.t.space->used, 0);
     ms_table_finish(&w.t);
 }
 
@@ -248,7 +248,7 @@ static void test_replicas_of_slices_are_not_kept(void **unused)
     m->is_ready = m->is_whole = true;
     assert_int_equal(ms_holder_count(a, m, -1, 0), 0);
     assert_int_equal(w.freed, 1);
-    assert_int_equal(ms_space_used(w.t.space), 0);
+    assert_int_equal(w.t.space->used, 0);
     ms_table_finish(&w.t);
 }
 
@@ -318,7 +318,7 @@ static void test_idle_is_what_nobody_reads(void **unused)
     ms_object_unpin(two);
 
     ms_object_spill(two, (struct ms_spilled *)&w);
-    assert_int_equal(ms_space_used(w.t.space), MIB);
+    assert_int_equal(w.t.space->used, MIB);
     assert_ptr_equal(ms_table_find(&w.t, HERE, two->id), two);
     assert_false(ms_object_is_idle(two));
     ms_holder_remove(a);
@@ -417,7 +417,7 @@ static void test_random_counts_are_exact(void **unused)
     for (int i = 0; i < PEOPLE; i++)
         ms_holder_remove(holder_list[i]);
     assert_int_equal(w.t.objects.count, 0);
-    assert_int_equal(ms_space_used(w.t.space), 0);
+    assert_int_equal(w.t.space->used, 0);
     assert_true(ms_space_check(w.t.space));
     ms_table_finish(&w.t);
 }

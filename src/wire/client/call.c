@@ -1,3 +1,4 @@
+/* call.c - a call: waiting, completing, items of its stream */
 #include "base/clock.h"
 #include "wire/client/client_impl.h"
 
@@ -76,7 +77,7 @@ struct ms_peer *ms_call_peer(struct ms_call *c)
     return c->peer;
 }
 
-/* In a forked child calls of the parent stay open for ever, unless somebody looks. */
+/* In a forked child the calls of the parent complete when they are looked at. */
 static void settle_forgotten(struct ms_call *c)
 {
     struct ms_peer *p = c->peer;
@@ -169,7 +170,7 @@ static void give_up(struct ms_call *c, Muster__Failure__Kind kind, const char *t
 
     ms_map_remove(&p->pending, c->id);
     if (p->conn ? ms_peer_send(p, &head, NULL, 0) == 0 : c->sent)
-        ms_late_add(p, c);
+        ms_abandoned_add(p, c);
     ms_call_fail(c, kind, text);
     ms_peer_hand_over(p);
     ms_peer_drop_call(p, c);
@@ -259,7 +260,7 @@ static int sleep_until(struct waiter *w, int64_t until_ns)
     return (int)rc;
 }
 
-/* Read in person, or wait for whoever reads. */
+/* Read the connection, or wait for the thread that does. */
 static int wait_step(struct waiter *w, int64_t until_ns)
 {
     struct ms_peer *p = w->call->peer;

@@ -1,3 +1,4 @@
+/* client.c - a client: its peers, its timer, and the ends of workers that it is told */
 #include "wire/client/client.h"
 #include "base/clock.h"
 #include "wire/client/client_impl.h"
@@ -9,6 +10,8 @@
 
 enum { EVENTS_MAX = 64 };
 
+static void ask_exit(struct ms_client *c, uint64_t uid);
+
 void ms_client_unref(struct ms_client *c)
 {
     if (atomic_fetch_sub(&c->refs, 1) != 1)
@@ -16,6 +19,7 @@ void ms_client_unref(struct ms_client *c)
     ms_fd_close(&c->epoll_fd); /* not before: peers may use it from any thread */
     ms_fd_close(&c->timer_fd);
     ms_map_finish(&c->by_id);
+    ms_exits_finish(&c->exits);
     pthread_mutex_destroy(&c->lock);
     pthread_mutex_destroy(&c->timer_lock);
     ms_net_finish(&c->net);
@@ -86,14 +90,14 @@ static int64_t peer_on_time(struct ms_peer *p, int64_t late_ns, int64_t now_ns)
     bool ask, tell, is_suspect, seek;
 
     pthread_mutex_lock(&p->lock);
-    if (late_ns > MS_DEAF_NS)
-        ms_peer_was_deaf(p, late_ns, now_ns);
+    if (late_ns > MS_SUSPENDED_NS)
+        ms_peer_was_suspended(p, late_ns, now_ns);
     seek = p->state == PEER_SEEKING && !p->successor && p->seek_ns <= now_ns;
     if (seek)
         p->seek_ns = now_ns + MS_SEEK_NS;
     next_ns = ms_peer_on_time(p, now_ns);
-    ask = p->wants_verdict && !p->asked;
-    p->wants_verdict = false;
+    ask = p->wants_exit && !p->asked;
+    p->wants_exit = false;
     p->asked |= ask;
     is_suspect = p->is_suspect;
     tell = p->told_suspect != is_suspect;
@@ -101,8 +105,8 @@ static int64_t peer_on_time(struct ms_peer *p, int64_t late_ns, int64_t now_ns)
     ms_peer_unlock(p);
     if (tell && c->on_suspect)
         c->on_suspect(c->arg, p->uid, is_suspect);
-    if (ask && c->ask_verdict)
-        c->ask_verdict(c->arg, p->uid);
+    if (ask)
+        ask_exit(c, p->uid);
     if (seek && c->ask_successor)
         c->ask_successor(c->arg, p->uid);
     return next_ns;
@@ -181,13 +185,13 @@ struct ms_client *ms_client_create(const struct ms_client_options *o)
     c->loop = o->loop;
     ms_net_init(&c->net, o->secret, o->tls);
     c->spin = o->spin;
-    c->ask_verdict = o->ask_verdict;
+    c->ask_exit = o->ask_exit;
     c->ask_successor = o->ask_successor;
     c->on_suspect = o->on_suspect;
     c->on_stored = o->on_stored;
     c->on_stored_drop = o->on_stored_drop;
     c->arg = o->arg;
-    c->verdict_ns = o->verdict_ns ? o->verdict_ns : MS_VERDICT_NS;
+    c->exit_wait_ns = o->exit_wait_ns ? o->exit_wait_ns : MS_EXIT_WAIT_NS;
     c->grace_ns = o->grace_ns ? o->grace_ns : MS_LINK_GRACE_NS;
     c->refs = 1;
     c->epoll_fd = c->timer_fd = -1;
@@ -196,6 +200,7 @@ struct ms_client *ms_client_create(const struct ms_client_options *o)
     pthread_mutex_init(&c->timer_lock, NULL);
     ms_list_init(&c->peers);
     ms_map_init(&c->by_id);
+    ms_exits_init(&c->exits);
     if (loop_init(c) < 0) {
         ms_client_destroy(c, "it could not be made");
         return NULL;
@@ -215,7 +220,7 @@ static void peer_end(struct ms_peer *p,
     pthread_mutex_lock(&p->lock);
     if (kind == MUSTER__FAILURE__KIND__SHUTTING_DOWN)
         ms_peer_leave(p);
-    p->is_mortal =
+    p->may_have_successor =
         kind == MUSTER__FAILURE__KIND__WORKER_DIED && p->client->ask_successor;
     ms_peer_die(p, f, len);
     ms_peer_unlock(p);
@@ -243,7 +248,7 @@ void ms_client_destroy(struct ms_client *c, const char *why)
     ms_client_unref(c);
 }
 
-void ms_client_verdict(struct ms_client *c, uint64_t uid, const Muster__Exit *exit)
+static void end_peers(struct ms_client *c, uint64_t uid, const Muster__Exit *exit)
 {
     struct ms_peer **peers;
     int n = peers_snapshot(c, &peers);
@@ -258,10 +263,41 @@ void ms_client_verdict(struct ms_client *c, uint64_t uid, const Muster__Exit *ex
     free(peers);
 }
 
+void ms_client_worker_exited(struct ms_client *c,
+                             uint64_t uid,
+                             const Muster__Exit *exit)
+{
+    Muster__WorkerExited exited = MUSTER__WORKER_EXITED__INIT;
+    bool is_known;
+
+    exited.uid = uid;
+    exited.exit = (Muster__Exit *)(uintptr_t)exit;
+    pthread_mutex_lock(&c->lock);
+    is_known = ms_exits_find(&c->exits, uid);
+    if (!is_known)
+        (void)ms_exits_add(&c->exits,
+                           &exited); /* without memory it is asked for again */
+    pthread_mutex_unlock(&c->lock);
+    if (!is_known)
+        end_peers(c, uid, exit);
+}
+
+static void ask_exit(struct ms_client *c, uint64_t uid)
+{
+    const Muster__WorkerExited *known;
+
+    pthread_mutex_lock(&c->lock);
+    known = ms_exits_find(&c->exits, uid);
+    pthread_mutex_unlock(&c->lock);
+    if (known && known->exit)
+        end_peers(c, uid, known->exit);
+    else if (c->ask_exit)
+        c->ask_exit(c->arg, uid);
+}
+
 void ms_client_successor(struct ms_client *c,
                          uint64_t uid,
-                         uint64_t new_uid,
-                         const char *addresses)
+                         const Muster__WorkerStatus *worker)
 {
     struct ms_peer **peers;
     int n = peers_snapshot(c, &peers);
@@ -269,7 +305,7 @@ void ms_client_successor(struct ms_client *c,
     for (int i = 0; i < n; i++) {
         pthread_mutex_lock(&peers[i]->lock);
         if (peers[i]->uid == uid)
-            ms_peer_next(peers[i], new_uid, addresses);
+            ms_peer_set_successor(peers[i], worker);
         ms_peer_unlock(peers[i]);
         ms_peer_unref(peers[i]);
     }
@@ -290,7 +326,7 @@ void ms_client_forget(struct ms_client *c)
         ms_fd_close(&p->probe_fd);
         p->conn = NULL; /* leaked on purpose: the parent owns what it stood for */
         p->state = PEER_DEAD;
-        p->is_mortal = false; /* nobody here asks for a successor */
+        p->may_have_successor = false; /* nobody here asks for a successor */
         p->reading = p->armed = false;
         ms_list_init(&p->waiters);
         ms_list_init(&p->garbage);

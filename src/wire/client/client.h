@@ -4,14 +4,15 @@
  * made on first use and remade when it breaks; a call is one request to a peer and
  * completes exactly once. All functions may be called from any thread.
  *
- * Whoever waits reads: a thread that waits for a call reads the peer's connection
+ * The thread that waits reads: a thread that waits for a call reads the peer's connection
  * itself, polling first if it holds a spin lease. Only when nobody waits does the
  * loop's thread read, for the sake of callbacks and deadlines.
  *
  * When a connection ends, the client tries to reconnect and attach its open calls
- * again. If nobody listens there any more it waits for a verdict (ms_client_verdict:
- * the worker died, like this), which fails all open calls at once; without one, they
- * fail as unreachable after MS_VERDICT_NS.
+ * again. If nobody listens there any more it asks how the worker ended (ask_exit) and waits
+ * for the answer (ms_client_worker_exited), which fails all open calls at once; without one
+ * they fail as unreachable after MS_EXIT_WAIT_NS. The last MS_EXITS_KEPT ends are known and
+ * not asked for.
  *
  * A worker that died may have a successor in its place (ask_successor). A call that was
  * certainly never sent to the dead one, because it was made later, waits for the answer and
@@ -45,9 +46,9 @@ struct ms_client_options {
     struct ms_loop *loop;
     const uint8_t *secret; /* copied */
     struct ms_spin *spin;  /* borrowed; may be NULL */
-    /* The connection to this worker broke and nobody listens: find out, and then say
-     * ms_client_verdict. May be NULL. Loop's thread; no lock is held. */
-    void (*ask_verdict)(void *arg, uint64_t uid);
+    /* The connection to this worker broke and nobody listens: find out how it ended, and
+     * then say ms_client_worker_exited. May be NULL. Loop's thread; no lock is held. */
+    void (*ask_exit)(void *arg, uint64_t uid);
     /* A call was made to a worker that is dead: find out who has its place, and then say
      * ms_client_successor. May be NULL: then nobody has. Asked again every MS_SEEK_NS. Loop's
      * thread; no lock is held. */
@@ -62,7 +63,7 @@ struct ms_client_options {
     void (*on_stored_drop)(void *token);
     void *arg;
     enum ms_tls_mode tls; /* what TCP connections begin with */
-    int64_t verdict_ns;   /* 0: MS_VERDICT_NS */
+    int64_t exit_wait_ns; /* 0: MS_EXIT_WAIT_NS */
     int64_t grace_ns;     /* broken or silent until given up; 0: MS_LINK_GRACE_NS */
 };
 
@@ -71,15 +72,17 @@ struct ms_client *ms_client_create(const struct ms_client_options *o);
  * they are unreferenced. On the loop's thread, or when the loop does not run. */
 void ms_client_destroy(struct ms_client *c, const char *why);
 
-/* The worker is dead: its calls fail now, and every later one at once. */
-void ms_client_verdict(struct ms_client *c, uint64_t uid, const Muster__Exit *exit);
+/* This worker has ended, as was asked for or not: its calls fail now, and every later one at
+ * once. Only the first report counts. */
+void ms_client_worker_exited(struct ms_client *c,
+                             uint64_t uid,
+                             const Muster__Exit *exit);
 
 /* Another worker has its place now: all peers of `uid` are the new one's, and what was open
- * at the old one fails, if it has not yet. 0 as new_uid: nobody has. */
+ * at the old one fails, if it has not yet. NULL: nobody has. */
 void ms_client_successor(struct ms_client *c,
                          uint64_t uid,
-                         uint64_t new_uid,
-                         const char *addresses);
+                         const Muster__WorkerStatus *worker);
 
 /* In a forked child: close the inherited descriptors. Open calls are over and new ones
  * fail, both with a failure that says why. */
@@ -130,7 +133,7 @@ bool ms_call_is_done(struct ms_call *c);
 /* Wait until it is done (or, for a stream, an item is there): 0; -ETIMEDOUT at
  * until_ns; -EINTR after a signal. Several threads may wait for one call. */
 int ms_call_wait(struct ms_call *c, int64_t until_ns);
-/* Nobody wants it any more: it completes as cancelled unless it is done. */
+/* Give it up: it completes as cancelled unless it is done. */
 void ms_call_cancel(struct ms_call *c);
 /* Nobody will wait for it, although its spec said so: the loop's thread reads its
  * reply. */

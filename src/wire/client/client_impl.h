@@ -13,15 +13,15 @@
  * inbox.c           notifications
  *
  * A peer's lock guards the peer and its calls, but not the reading half of its
- * connection, which belongs to whoever has set `reading`. The client's lock
+ * connection, which belongs to the thread that set `reading`. The client's lock
  * guards the list of peers and is never taken inside a peer's.
  *
- * Somebody always reads a connection that has open calls: a waiting thread, or
- * else the loop (`armed`). Whoever stops reading says ms_peer_hand_over.
+ * A connection that has open calls is always read: by a waiting thread, or else by the
+ * loop (`armed`). A thread that stops reading calls ms_peer_hand_over.
  *
  * What is unreferenced under a peer's lock goes to `garbage` and is freed by
  * ms_peer_unlock, because the last call may hold the last reference to the
- * peer; whoever locks a peer has a reference of its own.
+ * peer; a thread that locks a peer has a reference of its own.
  */
 #ifndef MS_WIRE_CLIENT_CLIENT_IMPL_H
 #define MS_WIRE_CLIENT_CLIENT_IMPL_H
@@ -30,6 +30,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "wire/client/client.h"
+#include "wire/client/exits.h"
 #include "wire/conn.h"
 #include "wire/dial.h"
 
@@ -42,13 +43,13 @@ struct ms_client {
     struct ms_loop *loop;
     struct ms_net net;
     struct ms_spin *spin;
-    void (*ask_verdict)(void *arg, uint64_t uid);
+    void (*ask_exit)(void *arg, uint64_t uid);
     void (*ask_successor)(void *arg, uint64_t uid);
     void (*on_suspect)(void *arg, uint64_t uid, bool is_suspect);
     void *(*on_stored)(void *arg, const uint8_t *body, size_t len);
     void (*on_stored_drop)(void *token);
     void *arg;
-    int64_t verdict_ns, grace_ns;
+    int64_t exit_wait_ns, grace_ns;
     _Atomic unsigned refs; /* the owner, and each peer */
     int epoll_fd, timer_fd;
     struct ms_watch epoll_watch, timer_watch;
@@ -59,6 +60,7 @@ struct ms_client {
     pthread_mutex_t lock;
     struct ms_list peers;
     struct ms_map by_id;
+    struct ms_exits exits; /* how workers ended; under `lock` */
     uint64_t next_id;
     bool closed;
 };
@@ -66,7 +68,7 @@ struct ms_client {
 enum peer_state {
     PEER_IDLE,   /* never connected, or given up: the next call tries */
     PEER_UP,     /* there is a connection */
-    PEER_LOST,   /* it broke: reconnecting, or waiting for a verdict */
+    PEER_LOST,   /* it broke: reconnecting, or waiting for how it ended */
     PEER_DEAD,   /* `failure` is the answer to everything */
     PEER_SEEKING /* it is dead, and who has its place is asked */
 };
@@ -85,16 +87,16 @@ struct ms_peer {
     enum peer_state state;
     struct ms_conn *conn;
     uint8_t session[MS_SESSION_SIZE];
-    bool reading; /* somebody reads the connection */
+    bool reading; /* a thread reads the connection */
     bool armed;   /* the loop will */
     bool locked_read;
     struct ms_list waiters; /* threads in ms_call_wait */
     struct ms_list garbage; /* calls to unreference when the lock is free */
     uint64_t next_call;
     struct ms_map pending;
-    struct ms_map late; /* calls that were given up, until they end; peer_abandoned.c */
-    char **methods;     /* "engine\0method" of op MS_OP_METHOD + i */
-    size_t *method_lens;
+    struct ms_map
+        abandoned; /* calls that were given up, until they end; peer_abandoned.c */
+    struct iovec *methods; /* "engine\0method" of op MS_OP_METHOD + i */
     uint32_t method_count, method_room;
     uint64_t acks[ACKS_MAX];
     unsigned ack_count;
@@ -110,13 +112,14 @@ struct ms_peer {
     int probe_fd; /* suspect: a fresh connection that is tried */
     int64_t probe_ns;
 
-    bool was_known;  /* its worker may have heard of this session */
-    bool is_working; /* something has come over this connection */
-    bool wants_verdict, asked;
-    bool is_mortal;  /* DEAD because its worker died: there may be a successor */
-    int64_t seek_ns; /* when to ask for it again */
+    bool was_known;         /* its worker may have heard of this session */
+    bool is_working;        /* something has come over this connection */
+    bool wants_exit, asked; /* how its worker ended */
+    bool
+        may_have_successor; /* DEAD because its worker died: there may be a successor */
+    int64_t seek_ns;        /* when to ask for it again */
     struct ms_successor *successor; /* to come when the old connection is dropped */
-    int64_t lost_ns, retry_ns, verdict_ns;
+    int64_t lost_ns, retry_ns, exit_due_ns;
     unsigned attempts;
     char problem[PROBLEM_MAX]; /* why the last attempt to connect was given up */
     uint8_t *failure;
@@ -186,14 +189,14 @@ struct ms_frame ms_call_frame(const struct ms_call *c, int64_t now_ns);
 void ms_peer_drop_conn(struct ms_peer *p); /* nobody else reads it */
 /* The connection is over; the reader's role is ours, or nobody has it. */
 void ms_peer_lose(struct ms_peer *p, int why, const struct ms_error *err);
-/* End the connection for `why`; if somebody reads it, he will. */
+/* End the connection for `why`; a thread that reads it does that itself. */
 void ms_peer_break(struct ms_peer *p, int why);
 /* It has none. Losing it again and again, without a word in between, is being lost all the
  * time; and one that is suspect was lost when it was last heard. */
 void ms_peer_set_lost(struct ms_peer *p, int64_t now_ns);
 void ms_peer_retry_later(struct ms_peer *p, int64_t now_ns);
-/* Nobody listens: somebody knows why, and will say so. */
-void ms_peer_await_verdict(struct ms_peer *p, int64_t now_ns);
+/* Nobody listens: ask how its worker ended. */
+void ms_peer_await_exit(struct ms_peer *p, int64_t now_ns);
 /* Takes the failure. Calls that can go on (peer_successor.c) stay open. */
 void ms_peer_die(struct ms_peer *p, uint8_t *failure, size_t len);
 /* All open ones; the failure is borrowed. */
@@ -214,43 +217,43 @@ int ms_peer_send_resume(struct ms_peer *p,
 
 /* peer_abandoned.c; the peer's lock is held */
 /* It was given up, and its answer may still come. */
-void ms_late_add(struct ms_peer *p, const struct ms_call *c);
+void ms_abandoned_add(struct ms_peer *p, const struct ms_call *c);
 /* None will come any more. */
-void ms_lates_forget(struct ms_peer *p);
-/* Their ids; there is room for p->late.count. */
-size_t ms_lates_ids(const struct ms_peer *p, uint64_t *ids);
-/* Nobody wants this answer or item: what it grants is given back. */
+void ms_abandoned_forget(struct ms_peer *p);
+/* Their ids; there is room for p->abandoned.count. */
+size_t ms_abandoned_ids(const struct ms_peer *p, uint64_t *ids);
+/* An answer or item of an abandoned call: what it grants is given back. */
 void ms_peer_refuse(struct ms_peer *p, const struct ms_message *m);
 /* An item, or the end, of a call that is not open. Each comes once: what has arrived is not
  * sent again. */
-void ms_late_item(struct ms_peer *p, const struct ms_message *m);
-void ms_late_end(struct ms_peer *p, const struct ms_message *m);
+void ms_abandoned_item(struct ms_peer *p, const struct ms_message *m);
+void ms_abandoned_end(struct ms_peer *p, const struct ms_message *m);
 /* On a new connection: let the worker send what has not arrived. 0 or a negative errno. */
-int ms_late_ask(struct ms_peer *p, uint64_t id);
+int ms_abandoned_ask(struct ms_peer *p, uint64_t id);
 
 /* peer_connect.c; the peer's lock is held */
 void ms_peer_connect(struct ms_peer *p);
-/* Retries, verdicts that do not come, deadlines; the next time to look. */
+/* Retries, exits that are not told, deadlines; the next time to look. */
 int64_t ms_peer_on_time(struct ms_peer *p, int64_t now_ns);
 
 /* peer_successor.c; the peer's lock is held */
 /* True if this call may wait for a successor: it was never sent. */
 bool ms_call_can_go_on(const struct ms_call *c);
 /* Ask for one. */
-void ms_peer_seek(struct ms_peer *p);
+void ms_peer_seek_successor(struct ms_peer *p);
 /* The old connection is no more: be the new worker's, if there is one. */
 void ms_peer_succeed(struct ms_peer *p);
 void ms_successor_free(struct ms_successor *s);
-/* This worker has its place; uid 0: nobody has. */
-void ms_peer_next(struct ms_peer *p, uint64_t uid, const char *addresses);
+/* This worker has its place; NULL: nobody has. */
+void ms_peer_set_successor(struct ms_peer *p, const Muster__WorkerStatus *worker);
 
 /* peer_keepalive.c; the peer's lock is held */
 /* A call was sent: silence counts from now on, if it did not before. */
 void ms_peer_expect(struct ms_peer *p, int64_t now_ns);
 /* Pings, suspicion, the end of grace; the next time to look. */
-int64_t ms_peer_listen(struct ms_peer *p, int64_t now_ns);
+int64_t ms_peer_check_silence(struct ms_peer *p, int64_t now_ns);
 /* This process did not run for so long: that is not the other side's silence. */
-void ms_peer_was_deaf(struct ms_peer *p, int64_t deaf_ns, int64_t now_ns);
+void ms_peer_was_suspended(struct ms_peer *p, int64_t suspended_ns, int64_t now_ns);
 /* Since when nothing has come. */
 int64_t ms_peer_heard_ns(const struct ms_peer *p, int64_t now_ns);
 
@@ -262,7 +265,7 @@ void ms_peer_arm(struct ms_peer *p);
 int ms_peer_read(struct ms_peer *p, struct ms_call *c, int64_t until_ns);
 /* We end: what is on its way to us will not arrive. */
 void ms_peer_leave(struct ms_peer *p);
-/* Nobody reads now: wake a waiter that will, or let the loop do it. */
+/* If no thread reads now, wake a waiter that will, or let the loop read. */
 void ms_peer_hand_over(struct ms_peer *p);
 
 /* call.c; the peer's lock is held */

@@ -1,4 +1,7 @@
+/* exits.c - how the last workers ended, and who waits to hear of an end */
 #include "wire/client/exits.h"
+
+#include "base/proto.h"
 
 #include <errno.h>
 #include <string.h>
@@ -37,17 +40,6 @@ void ms_exits_finish(struct ms_exits *e)
         drop(e, a);
 }
 
-static Muster__WorkerExited *copy_of(const Muster__WorkerExited *x)
-{
-    size_t len = muster__worker_exited__get_packed_size(x);
-    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = malloc(len ? len : 1);
-
-    if (!packed)
-        return NULL;
-    muster__worker_exited__pack(x, packed);
-    return muster__worker_exited__unpack(NULL, len, packed);
-}
-
 static void drop_lines(Muster__WorkerExited *x)
 {
     if (!x || !x->exit)
@@ -61,7 +53,7 @@ static void drop_lines(Muster__WorkerExited *x)
 
 int ms_exits_add(struct ms_exits *e, const Muster__WorkerExited *exited)
 {
-    Muster__WorkerExited *x = copy_of(exited);
+    Muster__WorkerExited *x = (Muster__WorkerExited *)ms_proto_copy(&exited->base);
 
     if (!x)
         return -ENOMEM;

@@ -1,3 +1,4 @@
+/* inbox.c - completions of calls, for event loops */
 #include "wire/client/client_impl.h"
 
 #include <errno.h>

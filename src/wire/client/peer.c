@@ -1,3 +1,4 @@
+/* peer.c - a peer: life, names of methods, starting calls */
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/name.h"
@@ -43,21 +44,20 @@ static struct ms_peer *peer_alloc(struct ms_client *c,
     ms_list_init(&p->waiters);
     ms_list_init(&p->garbage);
     ms_map_init(&p->pending);
-    ms_map_init(&p->late);
+    ms_map_init(&p->abandoned);
     pthread_mutex_init(&p->lock, NULL);
     return p;
 }
 
 static void peer_free(struct ms_peer *p)
 {
-    assert(p->pending.count + p->late.count == 0); /* each holds a reference */
+    assert(p->pending.count + p->abandoned.count == 0); /* each holds a reference */
     ms_peer_drop_conn(p);
     for (uint32_t i = 0; i < p->method_count; i++)
-        free(p->methods[i]);
+        free(p->methods[i].iov_base);
     free(p->methods);
-    free(p->method_lens);
     ms_map_finish(&p->pending);
-    ms_map_finish(&p->late);
+    ms_map_finish(&p->abandoned);
     pthread_mutex_destroy(&p->lock);
     free(p->failure);
     ms_successor_free(p->successor);
@@ -165,18 +165,19 @@ static int method_find(const struct ms_peer *p,
                        size_t engine_len,
                        const char *method)
 {
-    for (uint32_t i = 0; i < p->method_count; i++)
-        if (strcmp(p->methods[i], engine) == 0 &&
-            strcmp(p->methods[i] + engine_len + 1, method) == 0)
+    for (uint32_t i = 0; i < p->method_count; i++) {
+        const char *known = p->methods[i].iov_base;
+
+        if (strcmp(known, engine) == 0 && strcmp(known + engine_len + 1, method) == 0)
             return (int)(MS_OP_METHOD + i);
+    }
     return -ENOENT;
 }
 
 static int methods_reserve(struct ms_peer *p)
 {
     uint32_t room = p->method_room ? p->method_room * 2 : 16;
-    char **methods;
-    size_t *lens;
+    struct iovec *methods;
 
     if (p->method_count < p->method_room)
         return 0;
@@ -184,10 +185,6 @@ static int methods_reserve(struct ms_peer *p)
     if (!methods)
         return -ENOMEM;
     p->methods = methods;
-    lens = realloc(p->method_lens, room * sizeof *lens);
-    if (!lens)
-        return -ENOMEM;
-    p->method_lens = lens;
     p->method_room = room;
     return 0;
 }
@@ -214,11 +211,10 @@ method_add(struct ms_peer *p, const char *engine, size_t engine_len, const char 
         return -ENOMEM;
     memcpy(text, engine, engine_len + 1);
     strcpy(text + engine_len + 1, method);
-    p->methods[p->method_count] = text;
-    p->method_lens[p->method_count] = len;
-    p->method_count++;
+    p->methods[p->method_count++] = (struct iovec){text, len};
     if (p->conn && ms_peer_send_method(p, p->method_count - 1) < 0) {
-        free(p->methods[--p->method_count]);
+        p->method_count--;
+        free(text);
         return -ENOMEM;
     }
     return (int)(MS_OP_METHOD + p->method_count - 1);
@@ -270,20 +266,14 @@ static int keep_request(struct ms_call *c, const struct iovec *iov, int count)
 {
     /* it cannot be sent now */
     bool needed = !c->peer->conn || c->peer->state == PEER_SEEKING;
-    size_t len = 0, at = 0;
+    size_t len = ms_iov_len(iov, count);
 
-    for (int i = 0; i < count; i++)
-        len += iov[i].iov_len;
     if (len > MS_RESEND_MAX && !needed)
         return 0;
     c->request = malloc(len ? len : 1);
     if (!c->request)
         return needed ? -ENOMEM : 0;
-    for (int i = 0; i < count; i++) {
-        if (iov[i].iov_len)
-            memcpy(c->request + at, iov[i].iov_base, iov[i].iov_len);
-        at += iov[i].iov_len;
-    }
+    ms_iov_copy(c->request, iov, count);
     c->request_len = len;
     return 0;
 }
@@ -398,8 +388,8 @@ struct ms_call *ms_peer_call(struct ms_peer *p, const struct ms_call_spec *spec)
         return NULL;
     atomic_fetch_add(&p->client->outstanding, 1);
     pthread_mutex_lock(&p->lock);
-    if (p->state == PEER_DEAD && p->is_mortal)
-        ms_peer_seek(p);
+    if (p->state == PEER_DEAD && p->may_have_successor)
+        ms_peer_seek_successor(p);
     if (p->state == PEER_DEAD)
         fail_dead(p, c);
     else if (spec->count + 1 > CALL_IOV_MAX || spec->chain_count > MS_CHAIN_MAX)

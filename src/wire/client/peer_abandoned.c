@@ -1,55 +1,55 @@
-/* Calls that were given up: cancelled, or past their deadline. Their answers may still come,
- * and what those grant is ours until it is given back. So the connection is read until each
- * of them has ended, one that broke is made again, and the worker is asked for what it has.
- * The peer is kept meanwhile. */
+/* peer_abandoned.c - calls that were given up: cancelled, or past their deadline. Their
+ * answers may still come, and what those grant is ours until it is given back. So the
+ * connection is read until each of them has ended, one that broke is made again, and the
+ * worker is asked for what it has. The peer is kept meanwhile. */
 #include "wire/client/client_impl.h"
 
 #include <errno.h>
 
-struct late {
+struct abandoned {
     uint64_t id;
     bool is_stream;
     uint64_t arrived; /* items */
 };
 
-/* Whoever holds the lock has a reference of its own: this is never the last. */
-static void late_free(struct ms_peer *p, struct late *l)
+/* The thread that holds the lock has a reference of its own: this is never the last. */
+static void abandoned_free(struct ms_peer *p, struct abandoned *l)
 {
     free(l);
     ms_peer_unref(p);
 }
 
-void ms_late_add(struct ms_peer *p, const struct ms_call *c)
+void ms_abandoned_add(struct ms_peer *p, const struct ms_call *c)
 {
-    struct late *l = malloc(sizeof *l);
+    struct abandoned *l = malloc(sizeof *l);
 
     if (!l)
         return; /* what it grants lapses */
-    *l = (struct late){
+    *l = (struct abandoned){
         .id = c->id, .is_stream = c->flags & MS_FRAME_STREAM, .arrived = c->arrived};
-    if (ms_map_add(&p->late, c->id, l) < 0)
+    if (ms_map_add(&p->abandoned, c->id, l) < 0)
         free(l);
     else
         ms_peer_ref(p);
 }
 
-void ms_lates_forget(struct ms_peer *p)
+void ms_abandoned_forget(struct ms_peer *p)
 {
-    struct late *l;
+    struct abandoned *l;
     size_t at = 0;
 
-    while ((l = ms_map_next(&p->late, &at)))
-        late_free(p, l);
-    ms_map_finish(&p->late);
-    ms_map_init(&p->late);
+    while ((l = ms_map_next(&p->abandoned, &at)))
+        abandoned_free(p, l);
+    ms_map_finish(&p->abandoned);
+    ms_map_init(&p->abandoned);
 }
 
-size_t ms_lates_ids(const struct ms_peer *p, uint64_t *ids)
+size_t ms_abandoned_ids(const struct ms_peer *p, uint64_t *ids)
 {
-    const struct late *l;
+    const struct abandoned *l;
     size_t at = 0, n = 0;
 
-    while ((l = ms_map_next(&p->late, &at)))
+    while ((l = ms_map_next(&p->abandoned, &at)))
         ids[n++] = l->id;
     return n;
 }
@@ -67,9 +67,9 @@ void ms_peer_refuse(struct ms_peer *p, const struct ms_message *m)
         c->on_stored_drop(stored);
 }
 
-void ms_late_item(struct ms_peer *p, const struct ms_message *m)
+void ms_abandoned_item(struct ms_peer *p, const struct ms_message *m)
 {
-    struct late *l = ms_map_find(&p->late, m->head.call_id);
+    struct abandoned *l = ms_map_find(&p->abandoned, m->head.call_id);
 
     if (!l)
         return;
@@ -77,24 +77,24 @@ void ms_late_item(struct ms_peer *p, const struct ms_message *m)
     ms_peer_refuse(p, m);
 }
 
-void ms_late_end(struct ms_peer *p, const struct ms_message *m)
+void ms_abandoned_end(struct ms_peer *p, const struct ms_message *m)
 {
-    struct late *l = ms_map_remove(&p->late, m->head.call_id);
+    struct abandoned *l = ms_map_remove(&p->abandoned, m->head.call_id);
 
     if (!l)
         return;
     if (m->head.kind == MS_KIND_REPLY)
         ms_peer_refuse(p, m);
-    late_free(p, l);
+    abandoned_free(p, l);
 }
 
 /* ---- a new connection ------------------------------------------------------------ */
 
-int ms_late_ask(struct ms_peer *p, uint64_t id)
+int ms_abandoned_ask(struct ms_peer *p, uint64_t id)
 {
     struct ms_frame head = {
         .kind = MS_KIND_CANCEL, .flags = MS_FRAME_RESEND, .call_id = id};
-    const struct late *l = ms_map_find(&p->late, id);
+    const struct abandoned *l = ms_map_find(&p->abandoned, id);
     int rc = 0;
 
     if (l && l->is_stream)

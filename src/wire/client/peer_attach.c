@@ -1,3 +1,4 @@
+/* peer_attach.c - a new connection of a peer: open calls are attached or sent again */
 #include "base/clock.h"
 #include "wire/client/client_impl.h"
 
@@ -16,7 +17,7 @@ static int compare_ids(const void *a, const void *b)
 /* The ids of the calls whose ends have not come, in order; NULL: out of memory. */
 static uint64_t *open_ids(struct ms_peer *p)
 {
-    uint64_t *ids = malloc((p->pending.count + p->late.count + 1) * sizeof *ids);
+    uint64_t *ids = malloc((p->pending.count + p->abandoned.count + 1) * sizeof *ids);
     size_t at = 0, n = 0;
     struct ms_call *c;
 
@@ -24,7 +25,7 @@ static uint64_t *open_ids(struct ms_peer *p)
         return NULL;
     while ((c = ms_map_next(&p->pending, &at)))
         ids[n++] = c->id;
-    n += ms_lates_ids(p, ids + n);
+    n += ms_abandoned_ids(p, ids + n);
     qsort(ids, n, sizeof *ids, compare_ids);
     return ids;
 }
@@ -95,7 +96,7 @@ static int send_again(struct ms_peer *p, struct ms_call *c, int64_t now_ns)
 int ms_peer_attach(struct ms_peer *p)
 {
     int64_t now_ns = ms_now_ns();
-    size_t count = p->pending.count + p->late.count;
+    size_t count = p->pending.count + p->abandoned.count;
     uint64_t *ids = open_ids(p);
     int rc = 0;
 
@@ -109,7 +110,7 @@ int ms_peer_attach(struct ms_peer *p)
     for (size_t i = 0; i < count && p->conn && rc == 0; i++) {
         struct ms_call *c = ms_map_find(&p->pending, ids[i]);
 
-        rc = c ? send_again(p, c, now_ns) : ms_late_ask(p, ids[i]);
+        rc = c ? send_again(p, c, now_ns) : ms_abandoned_ask(p, ids[i]);
     }
     free(ids);
     return rc;

@@ -1,3 +1,4 @@
+/* peer_conn.c - a peer's connection: sending, losing it, and the peer's death */
 #include "base/buf.h"
 #include "base/clock.h"
 #include "io/sock.h"
@@ -82,10 +83,10 @@ void ms_peer_die(struct ms_peer *p, uint8_t *failure, size_t len)
         shutdown(ms_conn_fd(p->conn), SHUT_RDWR); /* its reader will drop it */
     else
         ms_peer_drop_conn(p);
-    ms_lates_forget(p);
-    fail_calls(p, failure, p->failure_len, !p->is_mortal);
+    ms_abandoned_forget(p);
+    fail_calls(p, failure, p->failure_len, !p->may_have_successor);
     if (p->pending.count)
-        ms_peer_seek(p);
+        ms_peer_seek_successor(p);
 }
 
 static void die_of(struct ms_peer *p, const char *text)
@@ -105,11 +106,11 @@ void ms_peer_give_up(struct ms_peer *p, const char *text)
         ms_failure_pack(MUSTER__FAILURE__KIND__UNREACHABLE, p->label, text, NULL, &len);
 
     p->state = PEER_IDLE;
-    p->asked = p->wants_verdict = false;
+    p->asked = p->wants_exit = false;
     p->attempts = 0;
     if (text != p->problem)
         snprintf(p->problem, sizeof p->problem, "%s", text);
-    ms_lates_forget(p);
+    ms_abandoned_forget(p);
     ms_peer_fail_all(p, f, f ? len : 0);
     free(f);
 }
@@ -127,11 +128,11 @@ void ms_peer_retry_later(struct ms_peer *p, int64_t now_ns)
     ms_client_wake_at(p->client, p->retry_ns);
 }
 
-void ms_peer_await_verdict(struct ms_peer *p, int64_t now_ns)
+void ms_peer_await_exit(struct ms_peer *p, int64_t now_ns)
 {
-    if (p->verdict_ns == MS_NEVER)
-        p->verdict_ns = ms_deadline_ns(now_ns, p->client->verdict_ns);
-    p->wants_verdict = true;
+    if (p->exit_due_ns == MS_NEVER)
+        p->exit_due_ns = ms_deadline_ns(now_ns, p->client->exit_wait_ns);
+    p->wants_exit = true;
     ms_client_wake_at(p->client, now_ns); /* it is asked for from there */
 }
 
@@ -149,17 +150,17 @@ void ms_peer_set_lost(struct ms_peer *p, int64_t now_ns)
         p->attempts = 0;
     }
     p->state = PEER_LOST;
-    p->verdict_ns = MS_NEVER;
+    p->exit_due_ns = MS_NEVER;
 }
 
 /* The handshake was refused. A worker that had talked to us is no longer there: its port
- * belongs to somebody else now. */
+ * belongs to another process now. */
 static void be_refused(struct ms_peer *p, const struct ms_error *err, int64_t now_ns)
 {
     const char *text = err && err->code ? err->text : "it refused the handshake";
 
     if (p->is_network && p->was_known)
-        ms_peer_await_verdict(p, now_ns);
+        ms_peer_await_exit(p, now_ns);
     else
         die_of(p, text);
 }
@@ -183,7 +184,7 @@ void ms_peer_lose(struct ms_peer *p, int why, const struct ms_error *err)
         ms_peer_succeed(p);
         return;
     }
-    if (p->is_network && was_proven && p->pending.count + p->late.count == 0) {
+    if (p->is_network && was_proven && p->pending.count + p->abandoned.count == 0) {
         /* nobody waits: the next call tries */
         ms_dial_restart(&p->dial);
         p->attempts = 0;
@@ -191,7 +192,7 @@ void ms_peer_lose(struct ms_peer *p, int why, const struct ms_error *err)
         return;
     }
     if (why == -ESTALE) { /* the worker's place was taken by another */
-        ms_peer_await_verdict(p, now_ns);
+        ms_peer_await_exit(p, now_ns);
     } else if (is_refusal(why)) {
         be_refused(p, err, now_ns);
     } else if (was_proven) {
@@ -235,9 +236,8 @@ int ms_peer_send(struct ms_peer *p,
 int ms_peer_send_method(struct ms_peer *p, uint32_t i)
 {
     struct ms_frame head = {.kind = MS_KIND_METHOD, .op = (uint16_t)(MS_OP_METHOD + i)};
-    struct iovec iov = {p->methods[i], p->method_lens[i]};
 
-    return ms_peer_send(p, &head, &iov, 1);
+    return ms_peer_send(p, &head, &p->methods[i], 1);
 }
 
 static uint64_t budget(const struct ms_call *c, int64_t now_ns)

@@ -1,5 +1,5 @@
+/* peer_connect.c - making a peer's connection, again and again */
 #include "base/clock.h"
-#include "base/name.h"
 #include "io/sock.h"
 #include "wire/client/client_impl.h"
 
@@ -8,34 +8,14 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-/* Takes the transport. */
-static struct ms_conn *conn_make(struct ms_peer *p, struct ms_transport *t, int *rc)
-{
-    struct ms_handshake h;
-    struct ms_conn *conn;
-    uint8_t nonce[32];
-
-    *rc = ms_random_bytes(nonce, sizeof nonce);
-    if (*rc < 0) {
-        ms_transport_destroy(t);
-        return NULL;
-    }
-    ms_handshake_init_client(
-        &h, p->client->net.secret, nonce, p->session, MS_LANE_CALL, p->uid);
-    conn = ms_conn_create_client(t, &h);
-    ms_handshake_finish(&h);
-    *rc = conn ? 0 : -ENOMEM;
-    return conn;
-}
-
 static int conn_begin(struct ms_peer *p, struct ms_transport *t)
 {
     struct epoll_event ev = {.events = EPOLLONESHOT, .data.u64 = p->id};
     int fd = t->fd, rc;
 
-    p->conn = conn_make(p, t, &rc);
+    p->conn = ms_conn_dial(t, p->client->net.secret, p->session, MS_LANE_CALL, p->uid);
     if (!p->conn)
-        return rc;
+        return -ENOMEM;
     if (epoll_ctl(p->client->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0) {
         rc = -errno;
         ms_peer_drop_conn(p);
@@ -111,7 +91,7 @@ static void round_over(struct ms_peer *p, int64_t now_ns)
 
     ms_dial_restart(&p->dial);
     if (refused)
-        ms_peer_await_verdict(p, now_ns);
+        ms_peer_await_exit(p, now_ns);
     else if (last == -ENXIO && !p->was_known)
         give_up_for(p, last); /* a name that never meant anything */
     else
@@ -156,16 +136,16 @@ static void give_up_lost(struct ms_peer *p, int64_t now_ns)
     ms_peer_give_up(p, text);
 }
 
-/* Lost: a verdict that does not come, the grace, the next attempt; the next time to look. */
+/* Lost: an exit that is not told, the grace, the next attempt; the next time to look. */
 static int64_t lost_on_time(struct ms_peer *p, int64_t now_ns)
 {
     if (p->is_network && p->pending.count && now_ns - p->lost_ns >= MS_SUSPECT_NS)
         p->is_suspect = true;
-    if (p->verdict_ns <= now_ns) {
+    if (p->exit_due_ns <= now_ns) {
         ms_peer_give_up(p,
                         "nobody answers for it at its address, and nobody knows why");
-    } else if (p->verdict_ns != MS_NEVER) {
-        return p->verdict_ns;
+    } else if (p->exit_due_ns != MS_NEVER) {
+        return p->exit_due_ns;
     } else if (now_ns - p->lost_ns > p->client->grace_ns) {
         give_up_lost(p, now_ns);
     } else if (p->retry_ns <= now_ns) {
@@ -185,6 +165,6 @@ int64_t ms_peer_on_time(struct ms_peer *p, int64_t now_ns)
     else if (p->state == PEER_SEEKING)
         other_ns = p->seek_ns > now_ns ? p->seek_ns : now_ns + MS_SEEK_NS;
     else if (p->state == PEER_UP && p->conn && p->is_network)
-        other_ns = ms_peer_listen(p, now_ns);
+        other_ns = ms_peer_check_silence(p, now_ns);
     return other_ns < next_ns ? other_ns : next_ns;
 }

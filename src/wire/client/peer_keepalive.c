@@ -1,6 +1,6 @@
-/* Silence on a network connection: PING while calls are open, suspicion, fresh connections
- * beside the old one, and the end of patience. All on the loop's thread, at the client's
- * timer, which is set only while something is expected. */
+/* peer_keepalive.c - silence on a network connection: PING while calls are open,
+ * suspicion, fresh connections beside the old one, and the end of patience. All on the
+ * loop's thread, at the client's timer, which is set only while something is expected. */
 #include "base/clock.h"
 #include "wire/client/client_impl.h"
 
@@ -40,15 +40,15 @@ int64_t ms_peer_heard_ns(const struct ms_peer *p, int64_t now_ns)
     return heard_ns;
 }
 
-void ms_peer_was_deaf(struct ms_peer *p, int64_t deaf_ns, int64_t now_ns)
+void ms_peer_was_suspended(struct ms_peer *p, int64_t suspended_ns, int64_t now_ns)
 {
     if (p->state == PEER_UP && p->conn && p->is_network)
-        p->expect_ns = sooner(ms_peer_heard_ns(p, now_ns) + deaf_ns, now_ns);
+        p->expect_ns = sooner(ms_peer_heard_ns(p, now_ns) + suspended_ns, now_ns);
 }
 
 /* ---- a connection that is not proven yet ------------------------------------------- */
 
-static int64_t listen_unproven(struct ms_peer *p, int64_t now_ns)
+static int64_t check_unproven(struct ms_peer *p, int64_t now_ns)
 {
     int64_t age_ns = now_ns - p->opened_ns;
 
@@ -123,12 +123,12 @@ static void give_up_silent(struct ms_peer *p, int64_t silent_ns)
     ms_peer_give_up(p, text);
 }
 
-int64_t ms_peer_listen(struct ms_peer *p, int64_t now_ns)
+int64_t ms_peer_check_silence(struct ms_peer *p, int64_t now_ns)
 {
     int64_t heard_ns, silent_ns, next_ns;
 
     if (!ms_conn_is_ready(p->conn))
-        return listen_unproven(p, now_ns);
+        return check_unproven(p, now_ns);
     heard_ns = ms_peer_heard_ns(p, now_ns);
     silent_ns = now_ns - heard_ns;
     if (silent_ns < MS_SUSPECT_NS)

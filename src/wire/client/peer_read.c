@@ -1,3 +1,4 @@
+/* peer_read.c - reading a peer's connection: who reads, and what comes */
 #include "base/clock.h"
 #include "wire/client/client_impl.h"
 
@@ -48,7 +49,7 @@ void ms_peer_hand_over(struct ms_peer *p)
         ms_waiter_wake(ms_list_first(&p->waiters, struct waiter, link));
         return;
     }
-    if ((!p->reading && (p->pending.count || p->late.count)) ||
+    if ((!p->reading && (p->pending.count || p->abandoned.count)) ||
         ms_conn_wants_write(p->conn))
         ms_peer_arm(p);
 }
@@ -79,7 +80,8 @@ void ms_peer_leave(struct ms_peer *p)
 {
     struct ms_frame head = {.kind = MS_KIND_LEAVE};
 
-    if (!p->conn || !ms_conn_is_ready(p->conn) || p->pending.count + p->late.count == 0)
+    if (!p->conn || !ms_conn_is_ready(p->conn) ||
+        p->pending.count + p->abandoned.count == 0)
         return;
     if ((p->ack_count == 0 || send_acks(p) == 0) && p->conn)
         ms_peer_send(p, &head, NULL, 0);
@@ -93,7 +95,7 @@ static int on_reply(struct ms_peer *p, struct ms_message *m)
     p->worker_core = m->head.core;
     add_ack(p, m->head.call_id, m->len);
     if (!c) { /* it was given up meanwhile */
-        ms_late_end(p, m);
+        ms_abandoned_end(p, m);
         return 0;
     }
     body = ms_message_take(m);
@@ -115,7 +117,7 @@ static int on_item(struct ms_peer *p, struct ms_message *m)
 
     if (c)
         return ms_call_add_item(c, m);
-    ms_late_item(p, m);
+    ms_abandoned_item(p, m);
     return 0;
 }
 
@@ -188,27 +190,19 @@ static void count_poll(struct ms_peer *p, bool found)
         p->spin_misses++;
 }
 
-static int read_polling(struct ms_peer *p, struct ms_conn *conn, struct ms_error *err)
+/* `yields`: one of many calls: other threads run between two looks, and the core does not
+ * fall asleep. */
+static inline int __attribute__((always_inline))
+read_polling(struct ms_peer *p, struct ms_conn *conn, bool yields, struct ms_error *err)
 {
     int64_t until_ns = ms_now_ns() + MS_SPIN_NS;
     int rc = ms_conn_read(conn, &sink, p, err);
 
     while (rc == -EAGAIN && ms_now_ns() < until_ns) {
-        ms_spin_relax();
-        if (ms_conn_is_readable(conn))
-            rc = ms_conn_read(conn, &sink, p, err);
-    }
-    return rc;
-}
-
-/* One of many: whoever else can run does, but the core does not fall asleep. */
-static int read_yielding(struct ms_peer *p, struct ms_conn *conn, struct ms_error *err)
-{
-    int64_t until_ns = ms_now_ns() + MS_SPIN_NS;
-    int rc = ms_conn_read(conn, &sink, p, err);
-
-    while (rc == -EAGAIN && ms_now_ns() < until_ns) {
-        sched_yield();
+        if (yields)
+            sched_yield();
+        else
+            ms_spin_relax();
         if (ms_conn_is_readable(conn))
             rc = ms_conn_read(conn, &sink, p, err);
     }
@@ -244,9 +238,9 @@ static int read_proven(struct ms_peer *p,
         c->spin = c->just_sent = c->yields = false;
     pthread_mutex_unlock(&p->lock);
     if (spin)
-        rc = read_polling(p, conn, err);
+        rc = read_polling(p, conn, false, err);
     else if (yields)
-        rc = read_yielding(p, conn, err);
+        rc = read_polling(p, conn, true, err);
     else if (!sure)
         rc = ms_conn_read(conn, &sink, p, err);
     if (rc == -EAGAIN && until_ns != 0) {

@@ -1,3 +1,4 @@
+/* peer_successor.c - the worker that takes a dead one's place */
 #include "base/clock.h"
 #include "base/name.h"
 #include "wire/client/client_impl.h"
@@ -17,14 +18,14 @@ void ms_successor_free(struct ms_successor *s)
     free(s);
 }
 
-static struct ms_successor *successor_create(uint64_t uid, const char *addresses)
+static struct ms_successor *successor_create(const Muster__WorkerStatus *worker)
 {
-    struct ms_successor *s = uid ? calloc(1, sizeof *s) : NULL;
+    struct ms_successor *s = worker && worker->uid ? calloc(1, sizeof *s) : NULL;
 
     if (!s)
         return NULL;
-    s->uid = uid;
-    if (ms_dial_init(&s->dial, addresses, NULL) == 0)
+    s->uid = worker->uid;
+    if (ms_dial_init(&s->dial, worker->address, NULL) == 0)
         return s;
     ms_successor_free(s);
     return NULL;
@@ -32,10 +33,10 @@ static struct ms_successor *successor_create(uint64_t uid, const char *addresses
 
 bool ms_call_can_go_on(const struct ms_call *c)
 {
-    return c->peer->is_mortal && !c->sent && c->request;
+    return c->peer->may_have_successor && !c->sent && c->request;
 }
 
-void ms_peer_seek(struct ms_peer *p)
+void ms_peer_seek_successor(struct ms_peer *p)
 {
     p->state = PEER_SEEKING;
     p->seek_ns = 0;
@@ -56,13 +57,13 @@ static int become(struct ms_peer *p, struct ms_successor *s)
     free(p->failure);
     p->failure = NULL;
     p->failure_len = 0;
-    p->is_mortal = p->was_known = p->is_working = false;
-    p->wants_verdict = p->asked = false;
+    p->may_have_successor = p->was_known = p->is_working = false;
+    p->wants_exit = p->asked = false;
     p->is_suspect = false;
     p->ack_count = p->attempts = 0;
     p->worker_core = 0;
     p->problem[0] = 0;
-    p->verdict_ns = MS_NEVER;
+    p->exit_due_ns = MS_NEVER;
     p->state = PEER_IDLE;
     return 0;
 }
@@ -97,13 +98,13 @@ static void be_replaced(struct ms_peer *p)
         return;
     f = ms_failure_pack(
         MUSTER__FAILURE__KIND__WORKER_DIED, p->label, "it was replaced", NULL, &len);
-    p->is_mortal = true;
+    p->may_have_successor = true;
     ms_peer_die(p, f, len);
 }
 
-void ms_peer_next(struct ms_peer *p, uint64_t uid, const char *addresses)
+void ms_peer_set_successor(struct ms_peer *p, const Muster__WorkerStatus *worker)
 {
-    struct ms_successor *s = successor_create(uid, addresses);
+    struct ms_successor *s = successor_create(worker);
 
     if (!s) {
         be_alone(p);

@@ -1,3 +1,4 @@
+/* link.c - a link: reading, sending, silence, its end */
 #include "wire/link/link.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -21,8 +22,8 @@ void ms_link_close_soon(struct ms_link *l, const struct ms_error *why)
         return;
     l->closed = true;
     l->why = *why;
-    if (l->pulse)
-        ms_pulse_remove(l->pulse, &l->beat);
+    if (l->heartbeat)
+        ms_heartbeat_remove(l->heartbeat, &l->beat);
     ms_watch_set(&l->watch, 0);
     ms_timer_set(&l->soon, 0);
 }
@@ -100,15 +101,15 @@ static void after_read(struct ms_link *l, int rc, struct ms_error *why)
 
 static void destroy(struct ms_link *l)
 {
-    if (l->pulse)
-        ms_pulse_remove(l->pulse, &l->beat);
+    if (l->heartbeat)
+        ms_heartbeat_remove(l->heartbeat, &l->beat);
     ms_watch_finish(&l->watch);
     ms_timer_finish(&l->soon);
     if (l->reading) {
         l->doomed = true;
         return;
     }
-    ms_pulse_unref(l->pulse);
+    ms_heartbeat_unref(l->heartbeat);
     ms_dialing_destroy(l->dialing);
     ms_conn_destroy(l->conn);
     free(l);
@@ -136,8 +137,8 @@ static void on_ready(void *arg, unsigned events)
     l->reading = true;
     if (events & MS_READ)
         rc = ms_conn_read(l->conn, &sink, l, &why);
-    if (rc > 0 && l->pulse && !l->doomed)
-        ms_pulse_heard(l->pulse, &l->beat);
+    if (rc > 0 && l->heartbeat && !l->doomed)
+        ms_heartbeat_heard(l->heartbeat, &l->beat);
     if (!was_doomed(l))
         after_read(l, rc, &why);
 }
@@ -199,7 +200,7 @@ static void beat_suspect(struct ms_beat *b, bool is_suspect)
         l->ops->on_suspect(l->arg, is_suspect);
 }
 
-const struct ms_pulse_ops ms_link_pulse_ops = {
+const struct ms_heartbeat_ops ms_link_heartbeat_ops = {
     .heard_ns = beat_heard_ns,
     .sent_ns = beat_sent_ns,
     .send_beat = beat_send,
@@ -226,7 +227,7 @@ ms_link_alloc(struct ms_loop *loop, const struct ms_link_ops *ops, void *arg)
     return l;
 }
 
-int ms_link_open(struct ms_link *l, struct ms_pulse *pulse)
+int ms_link_open(struct ms_link *l, struct ms_heartbeat *heartbeat)
 {
     unsigned events = l->held ? 0 : MS_READ;
     int rc =
@@ -235,9 +236,9 @@ int ms_link_open(struct ms_link *l, struct ms_pulse *pulse)
     if (rc < 0)
         return rc;
     l->is_open = true;
-    if (pulse && ms_conn_is_network(l->conn)) {
-        l->pulse = ms_pulse_ref(pulse);
-        ms_pulse_add(pulse, &l->beat);
+    if (heartbeat && ms_conn_is_network(l->conn)) {
+        l->heartbeat = ms_heartbeat_ref(heartbeat);
+        ms_heartbeat_add(heartbeat, &l->beat);
     }
     update(l);
     return 0;
@@ -262,14 +263,15 @@ ms_link_create(struct ms_loop *loop, int fd, const struct ms_link_ops *ops, void
     return l;
 }
 
-struct ms_link *
-ms_link_from_conn(struct ms_loop *loop, struct ms_conn *conn, struct ms_pulse **pulse)
+struct ms_link *ms_link_from_conn(struct ms_loop *loop,
+                                  struct ms_conn *conn,
+                                  struct ms_heartbeat **heartbeat)
 {
     struct ms_link *l = NULL;
 
-    if (!*pulse)
-        *pulse = ms_pulse_create(loop, &ms_link_pulse_ops);
-    if (*pulse)
+    if (!*heartbeat)
+        *heartbeat = ms_heartbeat_create(loop, &ms_link_heartbeat_ops);
+    if (*heartbeat)
         l = ms_link_alloc(loop, NULL, NULL);
     if (!l) {
         ms_conn_destroy(conn);
@@ -278,7 +280,7 @@ ms_link_from_conn(struct ms_loop *loop, struct ms_conn *conn, struct ms_pulse **
     l->conn = conn;
     l->held = true;
     ms_conn_set_lazy(conn);
-    if (ms_link_open(l, *pulse) < 0) {
+    if (ms_link_open(l, *heartbeat) < 0) {
         ms_link_destroy(l);
         return NULL;
     }

@@ -7,7 +7,7 @@
  * Silence. On a network link each side says every MS_LINK_BEAT_NS that it is here, unless
  * it has just said something else; both notice when nothing has come for MS_SUSPECT_NS:
  * on_suspect(true), and (false) when something comes again. The link stays open; how long it may be silent is its owner's to decide. A link that was cut for longer
- * may take long to find out that it is healed: whoever dialled should dial anew while it is
+ * may take long to find out that it is healed: the side that dialled should dial anew while it is
  * suspect, and keep the one that opens.
  */
 #ifndef MS_WIRE_LINK_LINK_H
@@ -25,7 +25,7 @@
 
 struct ms_conn;
 struct ms_link;
-struct ms_pulse;
+struct ms_heartbeat;
 
 struct ms_link_ops {
     /* One packed message; borrowed. */
@@ -65,7 +65,7 @@ struct ms_link_dial {
     const uint8_t *secret; /* 32 bytes; copied */
     enum ms_tls_mode tls;
     int64_t deadline_ns; /* until it must be open, absolute */
-    bool is_patient;     /* where nobody listens now, somebody may later: keep trying */
+    bool is_patient;     /* keep trying addresses that refuse connections */
 };
 
 /* Dial; on_open or on_closed follows, never before this has returned. A wrong secret and
@@ -78,14 +78,15 @@ struct ms_link *ms_link_dial(struct ms_loop *loop,
                              void *arg,
                              struct ms_error *err);
 
-/* For a server: a proven connection becomes a link; taken, also on failure (NULL). *pulse
+/* For a server: a proven connection becomes a link; taken, also on failure (NULL). *heartbeat
  * is of all links of the server, and made for the first. */
-struct ms_link *
-ms_link_from_conn(struct ms_loop *loop, struct ms_conn *conn, struct ms_pulse **pulse);
+struct ms_link *ms_link_from_conn(struct ms_loop *loop,
+                                  struct ms_conn *conn,
+                                  struct ms_heartbeat **heartbeat);
 /* In a server's on_link: from now on it is ours; its messages come when on_link has
  * returned. Or destroy it there. */
 void ms_link_accept(struct ms_link *l, const struct ms_link_ops *ops, void *arg);
-/* Somebody else's from now on; legal in a callback. */
+/* Give it to another owner; legal in a callback. */
 void ms_link_set_ops(struct ms_link *l, const struct ms_link_ops *ops, void *arg);
 
 /* 0 or a negative errno: -EMSGSIZE beyond MS_CONTROL_MAX, -ENOTCONN before on_open, -EPIPE
@@ -95,7 +96,7 @@ int ms_link_send(struct ms_link *l, const ProtobufCMessage *m);
 /* The same with a message that is packed already; copied. */
 int ms_link_send_packed(struct ms_link *l, const uint8_t *body, size_t len);
 
-/* Bytes for whoever has an on_data, named by `id`; they are not copied, and on_sent comes as
+/* Bytes for an on_data at the other end, named by `id`; they are not copied, and on_sent comes as
  * said there. 1 to MS_DATA_MAX at a time. As ms_link_send; data and messages arrive in the
  * order of sending. */
 int ms_link_send_data(struct ms_link *l, uint64_t id, const struct ms_loan *loan);

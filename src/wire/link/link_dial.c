@@ -1,6 +1,6 @@
-/* Dialling a link: attempts, one after the other, until one is proven or time is up. */
+/* link_dial.c - dialling a link: one attempt after the other, until one is proven or time is
+ * up */
 #include "base/clock.h"
-#include "base/name.h"
 #include "wire/link/link_impl.h"
 
 #include <assert.h>
@@ -13,7 +13,7 @@ struct dialing {
     struct ms_link *link;
     struct ms_dial dial;
     struct ms_net net;
-    struct ms_pulse *pulse;
+    struct ms_heartbeat *heartbeat;
     struct ms_watch watch;
     struct ms_timer timer; /* of the attempt, or until the next one */
     int64_t deadline_ns, began_ns;
@@ -30,7 +30,7 @@ void ms_dialing_destroy(struct dialing *d)
         return;
     ms_watch_finish(&d->watch);
     ms_timer_finish(&d->timer);
-    ms_pulse_unref(d->pulse);
+    ms_heartbeat_unref(d->heartbeat);
     ms_dial_finish(&d->dial);
     ms_net_finish(&d->net);
     free(d);
@@ -64,7 +64,7 @@ static void proven(struct dialing *d)
     ms_watch_finish(&d->watch);
     ms_timer_finish(&d->timer);
     ms_conn_set_lazy(l->conn);
-    rc = ms_link_open(l, d->pulse);
+    rc = ms_link_open(l, d->heartbeat);
     l->dialing = NULL;
     if (rc < 0) {
         ms_error_sys(&d->last, rc, "cannot watch the link");
@@ -137,20 +137,8 @@ static void on_ready(void *arg, unsigned events)
 
 static int begin(struct dialing *d, struct ms_transport *t)
 {
-    uint8_t nonce[32], session[MS_SESSION_SIZE];
-    struct ms_handshake h;
-    struct ms_conn *c;
-    int rc = ms_random_bytes(nonce, sizeof nonce);
+    struct ms_conn *c = ms_conn_dial(t, d->net.secret, NULL, MS_LANE_LINK, 0);
 
-    if (rc == 0)
-        rc = ms_random_bytes(session, sizeof session);
-    if (rc < 0) {
-        ms_transport_destroy(t);
-        return rc;
-    }
-    ms_handshake_init_client(&h, d->net.secret, nonce, session, MS_LANE_LINK, 0);
-    c = ms_conn_create_client(t, &h);
-    ms_handshake_finish(&h);
     if (!c)
         return -ENOMEM;
     d->link->conn = c;
@@ -257,8 +245,8 @@ struct ms_link *ms_link_dial(struct ms_loop *loop,
     ms_net_init(&d->net, o->secret, o->tls);
     rc = ms_dial_init(&d->dial, o->addresses, err);
     if (rc == 0) {
-        d->pulse = ms_pulse_create(loop, &ms_link_pulse_ops);
-        rc = d->pulse ? ms_timer_init(&d->timer, loop, on_time, d) : -ENOMEM;
+        d->heartbeat = ms_heartbeat_create(loop, &ms_link_heartbeat_ops);
+        rc = d->heartbeat ? ms_timer_init(&d->timer, loop, on_time, d) : -ENOMEM;
         if (rc == 0)
             rc = ms_timer_set(&d->timer, 0); /* nothing completes before we return */
         if (rc < 0)

@@ -4,8 +4,8 @@
 
 #include "wire/conn.h"
 #include "wire/dial.h"
+#include "wire/link/heartbeat.h"
 #include "wire/link/link.h"
-#include "wire/link/pulse.h"
 
 struct dialing; /* link_dial.c */
 
@@ -19,7 +19,7 @@ struct ms_link {
     struct ms_error why;
     uint64_t sent; /* names messages, so that big ones can be told apart */
     struct dialing *dialing;
-    struct ms_pulse *pulse; /* network */
+    struct ms_heartbeat *heartbeat; /* network */
     struct ms_beat beat;
     bool is_open;
     bool held; /* given by a server: what has come already waits */
@@ -35,8 +35,8 @@ ms_link_alloc(struct ms_loop *loop, const struct ms_link_ops *ops, void *arg);
 /* on_closed follows. */
 void ms_link_close_soon(struct ms_link *l, const struct ms_error *why);
 /* The connection is proven: watch it as a link. 0 or a negative errno. */
-int ms_link_open(struct ms_link *l, struct ms_pulse *pulse);
-extern const struct ms_pulse_ops ms_link_pulse_ops;
+int ms_link_open(struct ms_link *l, struct ms_heartbeat *heartbeat);
+extern const struct ms_heartbeat_ops ms_link_heartbeat_ops;
 
 /* link_dial.c */
 void ms_dialing_destroy(struct dialing *d);

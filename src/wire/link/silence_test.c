@@ -112,7 +112,7 @@ static void test_deaf_is_not_silent(void **state)
     site_dial(&s, &e, MS_TLS_OFF);
     site_run_until(&s, &e.opened, 1);
     site_talk(&s, &e);
-    poll(NULL, 0, (MS_SUSPECT_NS + MS_DEAF_NS) / MS_NS_PER_MS);
+    poll(NULL, 0, (MS_SUSPECT_NS + MS_SUSPENDED_NS) / MS_NS_PER_MS);
     site_talk(&s, &e);
     assert_int_equal(e.suspected + s.there.suspected, 0);
     site_end_finish(&e);

@@ -1,4 +1,5 @@
-/* The engine's own thread: taking requests, reading the hot connection, polling, sleeping. */
+/* engine.c - the engine's own thread: taking requests, reading the hot connection,
+ * polling, sleeping. */
 #include "base/clock.h"
 #include "wire/server/server_impl.h"
 #include "wire/spin.h"
@@ -8,7 +9,7 @@
 #include <sched.h>
 #include <string.h>
 
-/* What we write into our own pipe; any other byte is somebody's signal. */
+/* What we write into our own pipe; any other byte is a signal handler's. */
 enum { WAKE_QUEUED = 'q', WAKE_STOP = 's' };
 
 /* Busy for longer: cancels may have come. */
@@ -27,7 +28,7 @@ static void wake_engine(struct ms_server *s, char why)
     (void)n; /* a full pipe wakes too */
 }
 
-void ms_engine_wake(struct server_conn *sc)
+void ms_engine_wake(struct ms_server_conn *sc)
 {
     struct ms_server *s = sc->server;
 
@@ -41,7 +42,7 @@ void ms_engine_wake_any(struct ms_server *s)
         wake_engine(s, WAKE_QUEUED);
 }
 
-/* -EINTR if somebody else than we wrote. */
+/* -EINTR if a signal handler wrote. */
 static int wake_drain(struct ms_server *s)
 {
     char bytes[64];
@@ -60,7 +61,7 @@ static int wake_drain(struct ms_server *s)
 /* The connection of a request becomes hot if it gives two in a row. */
 static void follow(struct ms_server *s, const struct ms_request *r)
 {
-    struct server_conn *sc = r->ledger->conn;
+    struct ms_server_conn *sc = r->ledger->conn;
 
     if (!sc || !sc->in_lane || sc == s->hot) {
         s->rival = NULL;
@@ -94,23 +95,23 @@ static void become_busy(struct ms_server *s, struct ms_request *r, int64_t now_n
 }
 
 /* Poll the claimed connection, without the lock. */
-static int poll_hot(struct ms_server *s, struct server_conn *hot, int64_t until_ns)
+static int poll_hot(struct ms_server *s, struct ms_server_conn *hot, int64_t until_ns)
 {
-    int rc = ms_serving_read(hot, NULL);
+    int rc = ms_server_conn_read(hot, NULL);
 
     while (rc == -EAGAIN && ms_now_ns() < until_ns &&
            !atomic_load_explicit(&s->queued, memory_order_relaxed) &&
            !atomic_load_explicit(&s->stopping, memory_order_relaxed)) {
         ms_spin_relax();
         if (ms_conn_is_readable(hot->conn))
-            rc = ms_serving_read(hot, NULL);
+            rc = ms_server_conn_read(hot, NULL);
     }
     return rc;
 }
 
-/* Sleep until the claimed connection has something or somebody wakes us: bits 1 and 2, 0
+/* Sleep until the claimed connection is readable (bit 1) or another thread wakes us (2). 0
  * at until_ns, or a negative errno. */
-static int sleep_on(struct ms_server *s, struct server_conn *hot, int64_t until_ns)
+static int sleep_on(struct ms_server *s, struct ms_server_conn *hot, int64_t until_ns)
 {
     struct pollfd pfd[2] = {
         {.fd = s->wake_read, .events = POLLIN},
@@ -134,7 +135,8 @@ static int sleep_on(struct ms_server *s, struct server_conn *hot, int64_t until_
 }
 
 /* Sleep, and read what came. Lock held; let go meanwhile. 0; -ETIMEDOUT, -EINTR. */
-static int engine_sleep(struct ms_server *s, struct server_conn *hot, int64_t until_ns)
+static int
+engine_sleep(struct ms_server *s, struct ms_server_conn *hot, int64_t until_ns)
 {
     int what, rc = -EAGAIN;
 
@@ -143,7 +145,7 @@ static int engine_sleep(struct ms_server *s, struct server_conn *hot, int64_t un
     pthread_mutex_unlock(&s->lock);
     what = sleep_on(s, hot, until_ns);
     if (what > 0 && (what & 1))
-        rc = ms_serving_read(hot, NULL);
+        rc = ms_server_conn_read(hot, NULL);
     pthread_mutex_lock(&s->lock);
     s->engine_blocked = false;
     if (hot) {
@@ -158,7 +160,7 @@ static int engine_sleep(struct ms_server *s, struct server_conn *hot, int64_t un
 /* One step towards a request: read what is there, poll, or sleep. */
 static int engine_step(struct ms_server *s, int64_t spin_until_ns, int64_t until_ns)
 {
-    struct server_conn *hot = s->hot && !s->hot->reading ? s->hot : NULL;
+    struct ms_server_conn *hot = s->hot && !s->hot->reading ? s->hot : NULL;
     int rc;
 
     if (hot)
@@ -209,7 +211,7 @@ static bool may_spin(const struct ms_server *s)
 
 /* Cancels that came while the engine was away count, wherever they are on their way: what
  * this connection has sent is read once after the engine came back. */
-static bool is_up_to_date(const struct ms_server *s, const struct server_conn *sc)
+static bool is_up_to_date(const struct ms_server *s, const struct ms_server_conn *sc)
 {
     if (!sc)
         return true;
@@ -217,7 +219,7 @@ static bool is_up_to_date(const struct ms_server *s, const struct server_conn *s
 }
 
 /* Lock held; let go meanwhile: the connection may be gone then, and the request too. */
-static void bring_up_to_date(struct ms_server *s, struct server_conn *sc)
+static void bring_up_to_date(struct ms_server *s, struct ms_server_conn *sc)
 {
     if (sc->reading) {
         pthread_cond_wait(&s->released, &s->lock);
@@ -234,7 +236,7 @@ static struct ms_request *take_next(struct ms_server *s, int64_t now_ns)
     struct ms_request *r;
 
     while ((r = ms_request_next(s))) {
-        struct server_conn *sc = r->ledger->conn;
+        struct ms_server_conn *sc = r->ledger->conn;
 
         if (!is_up_to_date(s, sc)) {
             bring_up_to_date(s, sc);

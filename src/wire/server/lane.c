@@ -1,12 +1,13 @@
-/* The engine's lane. Every connection in it is read by the loop's thread (armed: lane_fd
- * reports it, once), but for one: `hot`, which gave the engine its last calls. That one the
- * engine reads itself, polling it or sleeping on it, because a hand-over between two threads
- * costs as much as the call.
+/* lane.c - connections that the engine's thread and the loop's read in turns. Every
+ * connection in it is read by the loop's thread (armed: lane_fd reports it, once), but
+ * for one: `hot`, which gave the engine its last calls. That one the engine reads
+ * itself, polling it or sleeping on it, because a hand-over between two threads costs as
+ * much as the call.
  *
- * When the engine stays away the loop takes hot over (arms it), so that cancels and more
- * calls are seen. It looks at a tick whether the engine is away for longer than a moment. A
- * tick that finds the engine asleep is the last; so a row of calls costs a timer now and
- * then, and an idle server none. */
+ * When the engine stays away the loop takes hot over (arms it), so that cancels and
+ * more calls are seen. It looks at a tick whether the engine is away for longer than a
+ * moment. A tick that finds the engine asleep is the last; so a row of calls costs a
+ * timer now and then, and an idle server none. */
 #include "base/clock.h"
 #include "wire/server/server_impl.h"
 
@@ -21,14 +22,14 @@ enum { EVENTS_MAX = 16 };
 /* Busy for less than this: the engine will be back before the loop has read anything. */
 #define MOMENT_NS (MS_TAKEOVER_TICK_NS / 8)
 
-static void lane_ctl(struct server_conn *sc, unsigned events)
+static void lane_ctl(struct ms_server_conn *sc, unsigned events)
 {
     struct epoll_event ev = {.events = events | EPOLLONESHOT, .data.u64 = sc->id};
 
     epoll_ctl(sc->server->lane_fd, EPOLL_CTL_MOD, ms_conn_fd(sc->conn), &ev);
 }
 
-void ms_lane_arm(struct server_conn *sc)
+void ms_lane_arm(struct ms_server_conn *sc)
 {
     if (sc->armed || sc->reading)
         return;
@@ -36,7 +37,7 @@ void ms_lane_arm(struct server_conn *sc)
     lane_ctl(sc, EPOLLIN | EPOLLRDHUP);
 }
 
-void ms_lane_claim(struct server_conn *sc)
+void ms_lane_claim(struct ms_server_conn *sc)
 {
     if (sc->armed)
         lane_ctl(sc, 0);
@@ -44,30 +45,30 @@ void ms_lane_claim(struct server_conn *sc)
     sc->reading = true;
 }
 
-int ms_lane_read(struct server_conn *sc)
+int ms_lane_read(struct ms_server_conn *sc)
 {
     struct ms_server *s = sc->server;
     uint64_t turn = s->turn;
     int rc;
 
     pthread_mutex_unlock(&s->lock);
-    rc = ms_serving_read(sc, NULL);
+    rc = ms_server_conn_read(sc, NULL);
     pthread_mutex_lock(&s->lock);
     sc->read_turn = turn;
     return rc;
 }
 
-void ms_lane_release(struct server_conn *sc, int rc)
+void ms_lane_release(struct ms_server_conn *sc, int rc)
 {
     sc->reading = false;
     pthread_cond_signal(&sc->server->released);
     if ((rc < 0 && rc != -EAGAIN) || (sc->attached && !sc->ledger))
-        ms_serving_lost(sc);
+        ms_server_conn_lost(sc);
 }
 
-void ms_lane_set_hot(struct ms_server *s, struct server_conn *sc)
+void ms_lane_set_hot(struct ms_server *s, struct ms_server_conn *sc)
 {
-    struct server_conn *old = s->hot;
+    struct ms_server_conn *old = s->hot;
 
     s->hot = sc;
     s->rival = NULL;
@@ -75,7 +76,7 @@ void ms_lane_set_hot(struct ms_server *s, struct server_conn *sc)
         ms_lane_arm(old);
 }
 
-int ms_lane_add(struct server_conn *sc)
+int ms_lane_add(struct ms_server_conn *sc)
 {
     struct ms_server *s = sc->server;
     struct epoll_event ev = {.events = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT,
@@ -89,7 +90,7 @@ int ms_lane_add(struct server_conn *sc)
     return 0;
 }
 
-void ms_lane_remove(struct server_conn *sc)
+void ms_lane_remove(struct ms_server_conn *sc)
 {
     struct ms_server *s = sc->server;
 
@@ -125,7 +126,7 @@ void ms_lane_watch_engine(struct ms_server *s)
 /* lane_fd has reported this one. Lock held; let go meanwhile. */
 static void read_reported(struct ms_server *s, uint64_t id)
 {
-    struct server_conn *sc = ms_map_find(&s->by_id, id);
+    struct ms_server_conn *sc = ms_map_find(&s->by_id, id);
     int rc;
 
     if (!sc || !sc->armed || sc->reading || sc->dead)

@@ -1,3 +1,4 @@
+/* ledger.c - the sessions of a server, which outlive their connections */
 #include "base/clock.h"
 #include "wire/server/server_impl.h"
 
@@ -36,16 +37,16 @@ static struct ms_ledger *ledger_create(struct ms_server *s, const uint8_t *sessi
 /* The client has given this connection up, whether we have noticed or not. */
 static void replace(struct ms_ledger *l)
 {
-    struct server_conn *old = l->conn;
+    struct ms_server_conn *old = l->conn;
 
     ms_ledger_detach(old);
     if (old->reading)
-        ms_serving_break(old);
+        ms_server_conn_break(old);
     else
-        ms_serving_lost(old);
+        ms_server_conn_lost(old);
 }
 
-int ms_ledger_attach(struct server_conn *sc)
+int ms_ledger_attach(struct ms_server_conn *sc)
 {
     struct ms_server *s = sc->server;
     const uint8_t *session = ms_conn_handshake(sc->conn)->session;
@@ -71,7 +72,7 @@ int ms_ledger_attach(struct server_conn *sc)
     return 0;
 }
 
-void ms_ledger_detach(struct server_conn *sc)
+void ms_ledger_detach(struct ms_server_conn *sc)
 {
     struct ms_ledger *l = sc->ledger;
     struct ms_request *r;

@@ -1,6 +1,6 @@
-/* Listeners, and what comes to them before anything is known of it. A unix socket is for
- * our handshake alone; on TCP the first byte tells what it will be, and is only looked at:
- * it is read by whoever it is for. */
+/* listen.c - listeners, and what comes to them before anything is known of it. A unix
+ * socket is for our handshake alone; on TCP the first byte tells what it will be, and is
+ * only peeked at: its protocol reads it. */
 #include "base/clock.h"
 #include "io/sock.h"
 #include "io/tcp.h"
@@ -97,12 +97,12 @@ static void serve(struct greeting *g, bool is_tls)
         return;
     ms_watch_finish(&g->watch); /* before the next owner watches it */
     g->fd = -1;
-    ms_serving_create(s,
-                      t,
-                      l,
-                      &g->peer,
-                      !is_tls && ms_tls_is_due(s->net.mode, &g->peer),
-                      g->deadline_ns);
+    ms_server_conn_create(s,
+                          t,
+                          l,
+                          &g->peer,
+                          !is_tls && ms_tls_is_due(s->net.mode, &g->peer),
+                          g->deadline_ns);
 }
 
 static void give_http(struct greeting *g)
@@ -183,7 +183,7 @@ static int accept_one(struct listener *l)
     }
     t = ms_transport_unix(fd);
     if (t)
-        ms_serving_create(s, t, l, NULL, false, ms_now_ns() + s->handshake_ns);
+        ms_server_conn_create(s, t, l, NULL, false, ms_now_ns() + s->handshake_ns);
     else
         close(fd);
     return 0;

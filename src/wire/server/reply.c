@@ -1,3 +1,4 @@
+/* reply.c - replies: sent, kept until acknowledged, dropped */
 #include "base/clock.h"
 #include "wire/server/server_impl.h"
 
@@ -22,7 +23,7 @@ pack_failure(Muster__Failure__Kind kind, const char *text, uint8_t body[FAILURE_
 
 /* ---- sending --------------------------------------------------------------------- */
 
-void ms_reply_failure(struct server_conn *sc,
+void ms_reply_failure(struct ms_server_conn *sc,
                       uint64_t call_id,
                       Muster__Failure__Kind kind,
                       const char *text)
@@ -32,12 +33,12 @@ void ms_reply_failure(struct server_conn *sc,
     uint8_t body[FAILURE_MAX];
     struct iovec iov = {body, pack_failure(kind, text, body)};
 
-    ms_serving_send(sc, &head, &iov, 1);
+    ms_server_conn_send(sc, &head, &iov, 1);
 }
 
 void ms_reply_send(struct ms_request *r)
 {
-    struct server_conn *sc = r->ledger ? r->ledger->conn : NULL;
+    struct ms_server_conn *sc = r->ledger ? r->ledger->conn : NULL;
     struct ms_frame head = {
         .kind = r->reply_kind,
         .codec = r->reply_codec,
@@ -56,7 +57,7 @@ void ms_reply_send(struct ms_request *r)
                              ? "the connection broke in the middle of the stream"
                              : "the reply was kept too long and was dropped");
     else
-        ms_serving_send(sc, &head, &iov, 1);
+        ms_server_conn_send(sc, &head, &iov, 1);
 }
 
 /* ---- keeping --------------------------------------------------------------------- */
@@ -99,25 +100,18 @@ static void trim_kept(struct ms_ledger *l)
 
 static int copy_reply(struct ms_request *r, const struct iovec *iov, int count)
 {
-    size_t len = 0, at = 0;
-    uint8_t *reply;
+    size_t len = ms_iov_len(iov, count);
+    uint8_t *reply = malloc(len ? len : 1);
 
-    for (int i = 0; i < count; i++)
-        len += iov[i].iov_len;
-    reply = malloc(len ? len : 1);
     if (!reply)
         return -ENOMEM;
-    for (int i = 0; i < count; i++) {
-        if (iov[i].iov_len)
-            memcpy(reply + at, iov[i].iov_base, iov[i].iov_len);
-        at += iov[i].iov_len;
-    }
+    ms_iov_copy(reply, iov, count);
     r->reply = reply;
     r->reply_len = len;
     return 0;
 }
 
-/* It is answered; whoever asked is told. */
+/* The reply is complete: keep it, and send it to the client. */
 static void keep(struct ms_request *r)
 {
     r->state = MS_REQUEST_DONE;
@@ -190,7 +184,7 @@ static void handed_back(struct ms_request *r)
     ms_server_unref_locked(s);
 }
 
-/* What is sent instead of a result that nobody wants; NULL: somebody does. */
+/* The failure that replaces the result of a cancelled call; NULL: it was not cancelled. */
 static const char *dropped(const struct ms_request *r, Muster__Failure__Kind *kind)
 {
     if (r->stream_lost) {
@@ -232,10 +226,8 @@ int ms_request_reply(struct ms_request *r,
                      const struct iovec *iov,
                      int count)
 {
-    uint64_t len = 0;
+    uint64_t len = ms_iov_len(iov, count);
 
-    for (int i = 0; i < count; i++)
-        len += iov[i].iov_len;
     if (len > MS_MESSAGE_MAX) {
         ms_request_fail_text(r,
                              MUSTER__FAILURE__KIND__BAD_RESULT,

@@ -1,3 +1,4 @@
+/* request.c - requests: arriving, queued for the engine, cancelled */
 #include "base/clock.h"
 #include "wire/server/server_impl.h"
 
@@ -47,22 +48,14 @@ static struct ms_method *method_of(struct ms_ledger *l, uint16_t op)
     return op >= MS_OP_METHOD && i < l->method_room ? l->methods[i] : NULL;
 }
 
-static struct ms_request *request_create(struct ms_ledger *l,
-                                         const struct ms_frame *head)
+struct ms_request *ms_request_create(struct ms_ledger *l, uint64_t call_id)
 {
     struct ms_request *r = calloc(1, sizeof *r);
 
     if (!r)
         return NULL;
-    r->call_id = head->call_id;
-    r->op = head->op;
-    r->flags = head->flags;
-    r->codec = head->codec;
-    r->core = head->core;
-    r->method = method_of(l, head->op);
+    r->call_id = call_id;
     r->deadline_ns = MS_NEVER;
-    if (head->budget_ns && head->budget_ns < INT64_MAX)
-        r->deadline_ns = ms_deadline_ns(ms_now_ns(), (int64_t)head->budget_ns);
     r->refs = 1;
     r->ledger = l;
     r->server = l->server;
@@ -70,12 +63,29 @@ static struct ms_request *request_create(struct ms_ledger *l,
     ms_list_init(&r->ledger_link);
     ms_list_init(&r->tell_link);
     ms_list_init(&r->stream.items);
-    if (ms_map_add(&l->requests, r->call_id, r) < 0) {
+    if (ms_map_add(&l->requests, call_id, r) < 0) {
         free(r);
         return NULL;
     }
-    if (head->call_id > l->newest)
-        l->newest = head->call_id;
+    if (call_id > l->newest)
+        l->newest = call_id;
+    return r;
+}
+
+static struct ms_request *request_arrives(struct ms_ledger *l,
+                                          const struct ms_frame *head)
+{
+    struct ms_request *r = ms_request_create(l, head->call_id);
+
+    if (!r)
+        return NULL;
+    r->op = head->op;
+    r->flags = head->flags;
+    r->codec = head->codec;
+    r->core = head->core;
+    r->method = method_of(l, head->op);
+    if (head->budget_ns && head->budget_ns < INT64_MAX)
+        r->deadline_ns = ms_deadline_ns(ms_now_ns(), (int64_t)head->budget_ns);
     return r;
 }
 
@@ -98,7 +108,7 @@ int ms_request_begin(struct ms_ledger *l, const struct ms_frame *head)
         return head->flags & MS_FRAME_RESEND ? 0 : -EPROTO;
     if (!may_begin(l, head)) /* an answer is due once it is whole */
         return head->flags & MS_FRAME_RESEND ? 0 : -EPROTO;
-    r = request_create(l, head);
+    r = request_arrives(l, head);
     if (!r)
         return -ENOMEM;
     if (ms_request_is_for_engine(r))
@@ -145,7 +155,7 @@ static int fill(struct ms_request *r, struct ms_message *m)
 }
 
 /* A whole request: to the engine's queue, or to the loop. */
-static void route(struct server_conn *sc, struct ms_request *r)
+static void route(struct ms_server_conn *sc, struct ms_request *r)
 {
     struct ms_server *s = sc->server;
 
@@ -180,7 +190,7 @@ static int attach_again(struct ms_request *r, const struct ms_message *m)
 
 /* Sent again without its body: to be attached, and else lost. */
 static int
-attach_bare(struct server_conn *sc, struct ms_request *r, const struct ms_message *m)
+attach_bare(struct ms_server_conn *sc, struct ms_request *r, const struct ms_message *m)
 {
     if (r && r->state != MS_REQUEST_RECEIVING)
         return attach_again(r, m);
@@ -196,7 +206,7 @@ attach_bare(struct server_conn *sc, struct ms_request *r, const struct ms_messag
     return 0;
 }
 
-static int unknown(struct server_conn *sc, const struct ms_message *m)
+static int unknown(struct ms_server_conn *sc, const struct ms_message *m)
 {
     if (m->head.flags & MS_FRAME_RESEND) {
         ms_reply_failure(sc,
@@ -209,7 +219,7 @@ static int unknown(struct server_conn *sc, const struct ms_message *m)
     return m->owned ? 0 : -EPROTO; /* cancelled and forgotten while its pieces came */
 }
 
-int ms_request_whole(struct server_conn *sc, struct ms_message *m)
+int ms_request_whole(struct ms_server_conn *sc, struct ms_message *m)
 {
     struct ms_ledger *l = sc->ledger;
     struct ms_request *r = ms_map_find(&l->requests, m->head.call_id);
@@ -224,7 +234,7 @@ int ms_request_whole(struct server_conn *sc, struct ms_message *m)
     if (!r) {
         if (!may_begin(l, &m->head))
             return unknown(sc, m);
-        r = request_create(l, &m->head);
+        r = request_arrives(l, &m->head);
         if (!r)
             return -ENOMEM;
     }

@@ -1,3 +1,4 @@
+/* server.c - a server: life, timers, and what other threads leave to the loop */
 #include "wire/server/server.h"
 #include "base/clock.h"
 #include "wire/server/server_impl.h"
@@ -56,13 +57,14 @@ void ms_server_tell(struct ms_server *s, struct ms_request *r)
 static void conns_do(struct ms_server *s)
 {
     while (!ms_list_is_empty(&s->todo)) {
-        struct server_conn *sc = ms_list_first(&s->todo, struct server_conn, todo_link);
+        struct ms_server_conn *sc =
+            ms_list_first(&s->todo, struct ms_server_conn, todo_link);
 
         ms_list_remove(&sc->todo_link);
         if (sc->dead)
-            ms_serving_destroy(sc);
+            ms_server_conn_destroy(sc);
         else
-            ms_serving_watch(sc);
+            ms_server_conn_watch(sc);
     }
 }
 
@@ -263,21 +265,21 @@ void ms_server_destroy(struct ms_server *s)
     ms_timer_finish(&s->timer);
     pthread_mutex_lock(&s->lock);
     s->destroyed = true;
-    ms_list_each (sc, &s->conns, struct server_conn, link)
-        ms_serving_destroy(sc);
+    ms_list_each (sc, &s->conns, struct ms_server_conn, link)
+        ms_server_conn_destroy(sc);
     while (!ms_list_is_empty(&s->ledgers))
         ms_ledger_destroy(ms_list_first(&s->ledgers, struct ms_ledger, link));
     ms_submit_finish(s);
     drop_undelivered(s);
     ms_lane_finish(s);
-    ms_pulse_unref(s->pulse);
+    ms_heartbeat_unref(s->heartbeat);
     ms_fd_close(&s->todo_fd);
     ms_server_unref_locked(s);
 }
 
 void ms_server_forget(struct ms_server *s)
 {
-    ms_list_each (sc, &s->conns, struct server_conn, link)
+    ms_list_each (sc, &s->conns, struct ms_server_conn, link)
         close(ms_conn_fd(sc->conn));
     ms_listeners_forget(s);
     ms_fd_close(&s->todo_fd);

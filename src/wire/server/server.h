@@ -75,7 +75,7 @@ struct ms_stream {
     bool is_held_up; /* the handler has found the window closed */
     bool is_adrift;  /* the connection broke: items are not sent now */
     bool is_resumed; /* and its client has said what it has */
-    bool is_wired;   /* an item was sent to somebody */
+    bool is_wired;   /* an item was sent to a client */
     bool is_unkept;  /* some could not be kept */
 };
 
@@ -191,7 +191,7 @@ struct ms_request *ms_server_engine_poll(struct ms_server *s);
 /* Any thread, also a signal handler's (it only sets a flag and writes an eventfd). */
 void ms_server_engine_stop(struct ms_server *s);
 
-/* Whoever writes a byte here makes ms_server_engine_next return -EINTR: for
+/* Writing a byte here makes ms_server_engine_next return -EINTR: for
  * signal.set_wakeup_fd and the like. */
 int ms_server_engine_wake_fd(const struct ms_server *s);
 
@@ -222,14 +222,14 @@ struct ms_request *ms_server_submit(struct ms_server *s,
 int ms_server_submit_method(struct ms_server *s,
                             const char *engine,
                             const char *method);
-/* Nobody waits for it any more: it does not begin, or its handler is told. on_done still
+/* Cancel it: it does not begin, or its handler is told. on_done still
  * comes. Loop's thread, before on_done. */
 void ms_server_submit_cancel(struct ms_request *r);
 
 /* ---- answering, from any thread -------------------------------------------------- */
 
 /* Each of these ends the request; it must not be touched afterwards. A failure means that
- * the caller does not get this answer: -ECANCELED, nobody wants it any more; -EMSGSIZE and
+ * the caller does not get this answer: -ECANCELED, the call was cancelled; -EMSGSIZE and
  * -ENOMEM, an error was sent instead. */
 int ms_request_reply(struct ms_request *r,
                      uint8_t codec,

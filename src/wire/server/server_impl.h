@@ -2,7 +2,7 @@
  *
  * server.c   life, what the loop's thread does for the others
  * listen.c   listeners, and connections of which nothing is known yet
- * serving.c  one connection: shaking hands, messages, watching
+ * server_conn.c  one connection: shaking hands, messages, watching
  * lane.c     the connections that the engine's and the loop's thread read in turn
  * engine.c   the engine's thread
  * ledger.c   sessions: attaching, losing, forgetting
@@ -11,7 +11,7 @@
  * submit.c   requests that came by another way
  *
  * One lock guards everything below but the reading half of a connection, which
- * belongs to whoever has set `reading`. A connection is destroyed on the loop's
+ * belongs to the thread that set `reading`. A connection is destroyed on the loop's
  * thread only, when nobody reads it. No work is posted to the loop: what other
  * threads leave for it waits in lists of the server, so nothing outlives
  * ms_server_destroy.
@@ -21,7 +21,7 @@
 
 #include "base/map.h"
 #include "wire/conn.h"
-#include "wire/link/pulse.h"
+#include "wire/link/heartbeat.h"
 #include "wire/server/server.h"
 
 #include <pthread.h>
@@ -44,7 +44,7 @@ struct unproven {
     void (*cut)(struct unproven *u);
 };
 
-struct server_conn {
+struct ms_server_conn {
     struct unproven unproven;
     struct ms_list link;      /* server->conns */
     struct ms_list todo_link; /* server->todo */
@@ -57,7 +57,7 @@ struct server_conn {
     bool attached;            /* has had a ledger */
     bool in_lane;             /* in lane_fd; read by the loop, or by the engine */
     bool armed;               /* lane_fd reports it, once */
-    bool reading;             /* somebody reads it */
+    bool reading;             /* a thread reads it */
     bool dead;                /* over; the loop will destroy it */
     char *peer;               /* who it is, for people; NULL: a unix socket */
     uint64_t read_turn;       /* the engine's turn when its last read began */
@@ -68,8 +68,8 @@ struct ms_ledger {
     struct ms_list link;
     uint8_t session[MS_SESSION_SIZE];
     struct ms_server *server;
-    struct server_conn *conn; /* NULL: no connection now */
-    uint64_t conns;           /* that it has had */
+    struct ms_server_conn *conn; /* NULL: no connection now */
+    uint64_t conns;              /* that it has had */
     int64_t lost_ns;
     bool is_left;           /* its client has ended: nobody will read an answer */
     struct ms_map requests; /* call id -> request */
@@ -101,8 +101,8 @@ struct ms_server {
 
     struct listener listeners[MS_LISTENERS_MAX];
     unsigned listener_count;
-    struct ms_list greetings; /* of which nothing is known yet (listen.c) */
-    struct ms_pulse *pulse;   /* of links; NULL: there were none */
+    struct ms_list greetings;       /* of which nothing is known yet (listen.c) */
+    struct ms_heartbeat *heartbeat; /* of links; NULL: there were none */
     struct ms_list conns, ledgers;
     struct ms_map by_id;      /* id -> server_conn */
     struct ms_map by_session; /* -> ledger */
@@ -132,20 +132,20 @@ struct ms_server {
     int tick_fd;
     struct ms_watch tick_watch;
     bool tick_armed;
-    int long_fd; /* a timer; -1: nobody wants to know, or was told */
+    int long_fd; /* a timer; -1: there is no on_long, or it has come */
     struct ms_watch long_watch;
     bool long_armed;
-    struct server_conn *hot;   /* the one that the engine reads itself */
-    struct server_conn *rival; /* another one that gave the engine its last call */
-    struct ms_list queue;      /* requests for the engine */
+    struct ms_server_conn *hot;   /* the one that the engine reads itself */
+    struct ms_server_conn *rival; /* another one that gave the engine its last call */
+    struct ms_list queue;         /* requests for the engine */
     _Atomic unsigned queued;
     bool is_ready; /* something may have become ready for the engine */
     bool is_async;
-    bool engine_blocked;              /* asleep, or just awake and reading... */
-    struct server_conn *engine_reads; /* ...this one */
-    bool spin_next;                   /* the last request came with a lease */
-    uint32_t caller_core;             /* and from this core, + 1 */
-    atomic_uint engine_core;          /* where the engine ran when it took it, + 1 */
+    bool engine_blocked;                 /* asleep, or just awake and reading... */
+    struct ms_server_conn *engine_reads; /* ...this one */
+    bool spin_next;                      /* the last request came with a lease */
+    uint32_t caller_core;                /* and from this core, + 1 */
+    atomic_uint engine_core;             /* where the engine ran when it took it, + 1 */
     int64_t move_again_ns; /* when the engine may leave the caller's core again */
     int64_t move_wait_ns;
     _Atomic bool stopping;
@@ -181,47 +181,47 @@ void ms_unproven_remove(struct unproven *u);
 void ms_listeners_finish(struct ms_server *s);
 void ms_listeners_forget(struct ms_server *s); /* in a forked child */
 
-/* serving.c */
+/* server_conn.c */
 /* Loop's thread. Takes the transport. `peer` may be NULL; refuses_plain: TLS
  * is due and is not there. */
-void ms_serving_create(struct ms_server *s,
-                       struct ms_transport *t,
-                       struct listener *l,
-                       const struct sockaddr_storage *peer,
-                       bool refuses_plain,
-                       int64_t deadline_ns);
+void ms_server_conn_create(struct ms_server *s,
+                           struct ms_transport *t,
+                           struct listener *l,
+                           const struct sockaddr_storage *peer,
+                           bool refuses_plain,
+                           int64_t deadline_ns);
 /* Loop's thread; the lock is held and nobody reads it. */
-void ms_serving_destroy(struct server_conn *sc);
+void ms_server_conn_destroy(struct ms_server_conn *sc);
 /* Read with the role, without the lock. As ms_conn_read. */
-int ms_serving_read(struct server_conn *sc, struct ms_error *err);
+int ms_server_conn_read(struct ms_server_conn *sc, struct ms_error *err);
 /* The rest with the lock held. */
-void ms_serving_watch(struct server_conn *sc); /* loop's thread */
+void ms_server_conn_watch(struct ms_server_conn *sc); /* loop's thread */
 /* The connection is over, and nobody else reads it. */
-void ms_serving_lost(struct server_conn *sc);
+void ms_server_conn_lost(struct ms_server_conn *sc);
 /* Send; what cannot be sent ends the connection, and the client will ask again.
  */
-int ms_serving_send(struct server_conn *sc,
-                    const struct ms_frame *head,
-                    const struct iovec *iov,
-                    int count);
+int ms_server_conn_send(struct ms_server_conn *sc,
+                        const struct ms_frame *head,
+                        const struct iovec *iov,
+                        int count);
 /* Make its reader, now or later, find the end. */
-void ms_serving_break(struct server_conn *sc);
+void ms_server_conn_break(struct ms_server_conn *sc);
 
 /* lane.c; the lock is held where a connection is given */
 int ms_lane_init(struct ms_server *s);
 void ms_lane_finish(struct ms_server *s);
-int ms_lane_add(struct server_conn *sc);
-void ms_lane_remove(struct server_conn *sc);
-/* Let the loop read it, unless somebody reads it now. */
-void ms_lane_arm(struct server_conn *sc);
+int ms_lane_add(struct ms_server_conn *sc);
+void ms_lane_remove(struct ms_server_conn *sc);
+/* Let the loop read it, unless a thread reads it now. */
+void ms_lane_arm(struct ms_server_conn *sc);
 /* Become its reader; nobody reads it now. */
-void ms_lane_claim(struct server_conn *sc);
+void ms_lane_claim(struct ms_server_conn *sc);
 /* Read what is there. The lock is let go meanwhile. */
-int ms_lane_read(struct server_conn *sc);
+int ms_lane_read(struct ms_server_conn *sc);
 /* Give it back after a read that ended with `rc`. */
-void ms_lane_release(struct server_conn *sc, int rc);
+void ms_lane_release(struct ms_server_conn *sc, int rc);
 /* The engine reads this one itself; NULL: none. */
-void ms_lane_set_hot(struct ms_server *s, struct server_conn *sc);
+void ms_lane_set_hot(struct ms_server *s, struct ms_server_conn *sc);
 /* The engine goes away with a request: hot is taken over if it stays away. */
 void ms_lane_watch_engine(struct ms_server *s);
 /* Look after a while whether the engine still has the request that it has taken now. */
@@ -229,7 +229,7 @@ void ms_lane_await_long(struct ms_server *s, int64_t delay_ns);
 
 /* engine.c; the lock is held */
 /* What was read from `sc` made something ready: wake the engine, if it sleeps. */
-void ms_engine_wake(struct server_conn *sc);
+void ms_engine_wake(struct ms_server_conn *sc);
 
 /* Something else made something ready. */
 void ms_engine_wake_any(struct ms_server *s);
@@ -245,8 +245,8 @@ void ms_submit_tell(struct ms_server *s);
 /* ledger.c; all with the lock held */
 /* 0, or a negative errno: -ENOMEM, -EPIPE if a newer connection has replaced
  * this one. */
-int ms_ledger_attach(struct server_conn *sc);
-void ms_ledger_detach(struct server_conn *sc);
+int ms_ledger_attach(struct ms_server_conn *sc);
+void ms_ledger_detach(struct ms_server_conn *sc);
 void ms_ledger_destroy(struct ms_ledger *l);
 int64_t ms_ledger_sweep(struct ms_server *s, int64_t now_ns); /* next time, or NEVER */
 int ms_ledger_method(struct ms_ledger *l, const struct ms_message *m);
@@ -256,11 +256,13 @@ int ms_ledger_keep_only(struct ms_ledger *l, const struct ms_message *m);
 void ms_ledger_leave(struct ms_ledger *l);
 
 /* request.c; all with the lock held */
+/* In the ledger; NULL: out of memory. */
+struct ms_request *ms_request_create(struct ms_ledger *l, uint64_t call_id);
 bool ms_request_is_for_engine(const struct ms_request *r);
 /* The first piece of a CALL that will take several. */
 int ms_request_begin(struct ms_ledger *l, const struct ms_frame *head);
 /* A whole CALL; a request that is now whole is put where it belongs. */
-int ms_request_whole(struct server_conn *sc, struct ms_message *m);
+int ms_request_whole(struct ms_server_conn *sc, struct ms_message *m);
 void ms_request_acked(struct ms_ledger *l, uint64_t call_id);
 /* The client no longer waits for it. */
 void ms_request_cancel(struct ms_request *r);
@@ -281,7 +283,7 @@ int ms_request_fail_locked(struct ms_request *r,
                            Muster__Failure__Kind kind,
                            const char *text);
 /* Answer a call that has no request. */
-void ms_reply_failure(struct server_conn *sc,
+void ms_reply_failure(struct ms_server_conn *sc,
                       uint64_t call_id,
                       Muster__Failure__Kind kind,
                       const char *text);
@@ -297,7 +299,7 @@ int ms_stream_credit(struct ms_ledger *l, const struct ms_message *m);
 void ms_stream_detach(struct ms_request *r);
 /* It was asked for again, over another one: what is missing there is sent. */
 void ms_stream_attach(struct ms_request *r);
-/* Nobody wants its items any more. */
+/* Free its items: no client waits for them. */
 void ms_stream_forget(struct ms_request *r);
 
 #endif

@@ -1,10 +1,10 @@
-/* The server's side of streams: items, windows, and what a broken connection means.
+/* stream.c - the server's side of streams: items, windows, and what a broken connection
+ * means.
  *
- * An item is kept until its client has consumed it, so that a client that comes back is sent
- * what it has missed. Meanwhile the stream is adrift: the handler goes on until the window
- * is closed. If more would have to be kept than MS_STREAM_KEPT_MAX nothing is, and a break
- * ends that stream.
- */
+ * An item is kept until its client has consumed it, so that a client that comes back
+ * is sent what it has missed. Meanwhile the stream is adrift: the handler goes on until
+ * the window is closed. If more would have to be kept than MS_STREAM_KEPT_MAX nothing
+ * is, and a break ends that stream. */
 #include "wire/server/server_impl.h"
 
 #include <endian.h>
@@ -39,20 +39,11 @@ void ms_stream_forget(struct ms_request *r)
     r->stream.is_adrift = false;
 }
 
-static size_t length_of(const struct iovec *iov, int count)
-{
-    size_t len = 0;
-
-    for (int i = 0; i < count; i++)
-        len += iov[i].iov_len;
-    return len;
-}
-
 /* It is the newest. */
 static void
 keep(struct ms_request *r, uint8_t codec, const struct iovec *iov, int count)
 {
-    size_t len = length_of(iov, count), at = 0;
+    size_t len = ms_iov_len(iov, count);
     struct kept_item *item;
 
     if (r->stream.made == r->stream.consumed)
@@ -68,11 +59,7 @@ keep(struct ms_request *r, uint8_t codec, const struct iovec *iov, int count)
     }
     item->codec = codec;
     item->len = len;
-    for (int i = 0; i < count; i++) {
-        if (iov[i].iov_len)
-            memcpy(item->body + at, iov[i].iov_base, iov[i].iov_len);
-        at += iov[i].iov_len;
-    }
+    ms_iov_copy(item->body, iov, count);
     ms_list_add_tail(&r->stream.items, &item->link);
     r->stream.kept++;
     r->stream.bytes += len;
@@ -97,7 +84,7 @@ static int send_kept(struct ms_request *r, const struct kept_item *i)
     struct iovec iov = {(void *)(uintptr_t)i->body, i->len};
 
     r->stream.is_wired = true;
-    return ms_serving_send(r->ledger->conn, &head, &iov, 1);
+    return ms_server_conn_send(r->ledger->conn, &head, &iov, 1);
 }
 
 /* The window is open. */
@@ -107,7 +94,7 @@ static int add_item(struct ms_request *r, uint8_t codec, const struct iovec *iov
         .kind = MS_KIND_ITEM, .codec = codec, .call_id = r->call_id};
     int rc = 0;
 
-    if (length_of(iov, n) > MS_MESSAGE_MAX)
+    if (ms_iov_len(iov, n) > MS_MESSAGE_MAX)
         return -EMSGSIZE;
     if (!r->ledger->conn)
         r->stream.is_adrift = true;
@@ -121,7 +108,7 @@ static int add_item(struct ms_request *r, uint8_t codec, const struct iovec *iov
     if (r->stream.is_adrift)
         return 0;
     r->stream.is_wired = true;
-    rc = ms_serving_send(r->ledger->conn, &head, iov, n);
+    rc = ms_server_conn_send(r->ledger->conn, &head, iov, n);
     return r->stream.is_unkept ? rc : 0; /* what broke on the way is sent again */
 }
 

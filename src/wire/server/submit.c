@@ -1,3 +1,4 @@
+/* submit.c - requests for the engine that came by another way than a connection */
 #include "base/clock.h"
 #include "wire/server/server_impl.h"
 
@@ -22,30 +23,6 @@ void ms_submit_finish(struct ms_server *s)
     ms_map_finish(&s->local.requests);
 }
 
-static struct ms_request *request_create(struct ms_server *s)
-{
-    struct ms_request *r = calloc(1, sizeof *r);
-
-    if (!r)
-        return NULL;
-    r->call_id = s->local.newest + 1;
-    r->deadline_ns = MS_NEVER;
-    r->refs = 1;
-    r->ledger = &s->local;
-    r->server = s;
-    r->state = MS_REQUEST_WAITING;
-    ms_list_init(&r->queue_link);
-    ms_list_init(&r->ledger_link);
-    ms_list_init(&r->tell_link);
-    ms_list_init(&r->stream.items);
-    if (ms_map_add(&s->local.requests, r->call_id, r) < 0) {
-        free(r);
-        return NULL;
-    }
-    s->local.newest = r->call_id;
-    return r;
-}
-
 struct ms_request *ms_server_submit(struct ms_server *s,
                                     uint16_t op,
                                     uint8_t codec,
@@ -58,12 +35,13 @@ struct ms_request *ms_server_submit(struct ms_server *s,
     bool tell;
 
     pthread_mutex_lock(&s->lock);
-    r = request_create(s);
+    r = ms_request_create(&s->local, s->local.newest + 1);
     if (!r) {
         pthread_mutex_unlock(&s->lock);
         free(body);
         return NULL;
     }
+    r->state = MS_REQUEST_WAITING;
     r->op = op;
     r->method = op >= MS_OP_METHOD ? s->methods[op - MS_OP_METHOD] : NULL;
     r->codec = codec;

@@ -1,3 +1,4 @@
+/* tcp.c - the TCP transport */
 #include "base/cleanup.h"
 #include "wire/transport/transport.h"
 
@@ -91,13 +92,6 @@ static ssize_t tcp_send_file(
     return n < 0 ? failed(t, -errno) : first + n;
 }
 
-static int tcp_check_peer(struct ms_transport *t, struct ms_error *err)
-{
-    (void)t;
-    (void)err;
-    return 0; /* the handshake decides */
-}
-
 static void tcp_destroy(struct ms_transport *t)
 {
     close(t->fd);
@@ -110,7 +104,6 @@ static const struct ms_transport_ops tcp_ops = {
     .read = tcp_read,
     .write = tcp_write,
     .send_file = tcp_send_file,
-    .check_peer = tcp_check_peer,
     .destroy = tcp_destroy,
 };
 

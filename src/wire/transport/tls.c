@@ -1,3 +1,4 @@
+/* tls.c - keys and the library's context of TLS */
 #include "wire/transport/tls.h"
 #include "base/cleanup.h"
 #include "base/limits.h"
@@ -30,11 +31,6 @@ int ms_tls_mode_parse(const char *text, enum ms_tls_mode *mode, struct ms_error 
         }
     }
     return ms_error_set(err, -EINVAL, "tls is auto, on or off, not '%.40s'", text);
-}
-
-const char *ms_tls_mode_name(enum ms_tls_mode mode)
-{
-    return (size_t)mode < MS_COUNT(mode_names) ? mode_names[mode] : "?";
 }
 
 bool ms_tls_is_due(enum ms_tls_mode mode, const struct sockaddr_storage *other)

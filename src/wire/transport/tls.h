@@ -29,9 +29,8 @@ enum ms_tls_mode {
 
 /* "auto", "on", "off": 0 or -EINVAL. */
 int ms_tls_mode_parse(const char *text, enum ms_tls_mode *mode, struct ms_error *err);
-const char *ms_tls_mode_name(enum ms_tls_mode mode);
 
-/* Must a connection with somebody at this address be TLS? */
+/* Must a connection with this address be TLS? */
 bool ms_tls_is_due(enum ms_tls_mode mode, const struct sockaddr_storage *other);
 
 /* What all connections of one secret share; may be used by several threads. Costs some

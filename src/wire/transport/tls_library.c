@@ -1,7 +1,7 @@
-/* What is asked of the TLS library, and the buffers below it: it reads from the feed and
- * writes to `out`, and never sees the socket. */
+/* tls_library.c - what is asked of the TLS library, and the buffers below it: it reads
+ * from the feed and writes to `out`, and never sees the socket. */
 #include "base/limits.h"
-#include "wire/transport/tls_transport_impl.h"
+#include "wire/transport/tls_impl.h"
 
 #include <assert.h>
 #include <errno.h>

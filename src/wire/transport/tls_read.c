@@ -1,4 +1,5 @@
-#include "wire/transport/tls_transport_impl.h"
+/* tls_read.c - receiving over TLS */
+#include "wire/transport/tls_impl.h"
 
 #include <errno.h>
 #include <string.h>

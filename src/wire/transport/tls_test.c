@@ -1,6 +1,6 @@
 /* The transport against the TLS library as anybody uses it, and against itself. */
 #include "base/cleanup.h"
-#include "wire/transport/tls_transport_impl.h"
+#include "wire/transport/tls_impl.h"
 
 // clang-format off
 #include <stdarg.h>

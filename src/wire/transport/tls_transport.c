@@ -1,9 +1,9 @@
-/* TLS over a TCP socket.
+/* tls_transport.c - TLS over a TCP socket
  *
- * The TLS library shakes hands and makes the records, with buffers of our own below it:
- * received bytes are given to it from memory, what it wants to send goes to `out`, and from
- * there to the socket, several records at a time. */
-#include "wire/transport/tls_transport_impl.h"
+ * The TLS library shakes hands and makes the records, with buffers of our own below
+ * it: received bytes are given to it from memory, what it wants to send goes to `out`,
+ * and from there to the socket, several records at a time. */
+#include "wire/transport/tls_impl.h"
 
 #include <errno.h>
 #include <string.h>
@@ -48,15 +48,6 @@ int ms_tls_send_out(struct transport_tls *t)
 
 /* ---- writing ---------------------------------------------------------------------- */
 
-static size_t total(const struct iovec *iov, int count)
-{
-    size_t sum = 0;
-
-    for (int i = 0; i < count; i++)
-        sum += iov[i].iov_len;
-    return sum;
-}
-
 /* The next `len` bytes of a list behind the first `skip`: where they are, or gathered. */
 static const uint8_t *
 next_bytes(const struct iovec *iov, size_t skip, size_t len, uint8_t *gathered)
@@ -83,7 +74,8 @@ next_bytes(const struct iovec *iov, size_t skip, size_t len, uint8_t *gathered)
 static ssize_t encrypt(struct transport_tls *t, const struct iovec *iov, int count)
 {
     uint8_t gathered[MS_TLS_RECORD_MAX];
-    size_t all = total(iov, count), most = all < WRITE_MAX ? all : WRITE_MAX, done = 0;
+    size_t all = ms_iov_len(iov, count), most = all < WRITE_MAX ? all : WRITE_MAX,
+           done = 0;
     int rc = ms_buf_reserve(&t->out,
                             most + (most / MS_TLS_RECORD_MAX + 1) * MS_TLS_RECORD_MORE);
 
@@ -179,13 +171,6 @@ static bool tls_explain(struct ms_transport *base, struct ms_error *err)
     return true;
 }
 
-static int tls_check_peer(struct ms_transport *base, struct ms_error *err)
-{
-    (void)base;
-    (void)err;
-    return 0; /* whoever has the key may talk */
-}
-
 static void tls_destroy(struct ms_transport *base)
 {
     struct transport_tls *t = ms_tls_of(base);
@@ -204,7 +189,6 @@ static const struct ms_transport_ops tls_ops = {
     .is_network = true,
     .read = ms_tls_read,
     .write = tls_write,
-    .check_peer = tls_check_peer,
     .destroy = tls_destroy,
     .wants_write = tls_wants_write,
     .flush = tls_flush,

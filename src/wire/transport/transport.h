@@ -14,6 +14,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
@@ -25,7 +26,8 @@ struct ms_transport_ops {
     bool is_network; /* silence means something */
     ssize_t (*read)(struct ms_transport *t, void *at, size_t room);
     ssize_t (*write)(struct ms_transport *t, const struct iovec *iov, int count);
-    /* 0, or a negative errno if the peer may not talk to us at all. */
+    /* 0, or a negative errno if the peer may not talk to us at all. NULL: the handshake
+     * decides. */
     int (*check_peer)(struct ms_transport *t, struct ms_error *err);
     void (*destroy)(struct ms_transport *t);
 
@@ -64,6 +66,24 @@ struct ms_transport {
 struct ms_transport *ms_transport_unix(int fd);
 struct ms_transport *ms_transport_tcp(int fd);
 struct ms_transport *ms_transport_tls(int fd, struct ms_tls *tls, bool is_server);
+
+static inline size_t ms_iov_len(const struct iovec *iov, int count)
+{
+    size_t len = 0;
+
+    for (int i = 0; i < count; i++)
+        len += iov[i].iov_len;
+    return len;
+}
+
+static inline void ms_iov_copy(uint8_t *to, const struct iovec *iov, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (iov[i].iov_len)
+            memcpy(to, iov[i].iov_base, iov[i].iov_len);
+        to += iov[i].iov_len;
+    }
+}
 
 static inline void ms_transport_destroy(struct ms_transport *t)
 {

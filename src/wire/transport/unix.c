@@ -1,3 +1,4 @@
+/* unix.c - the transport over unix sockets */
 #include "io/sock.h"
 #include "wire/transport/transport.h"
 
