@@ -22,7 +22,7 @@
 #include "head/state/persist.h"
 #include "head/state/recovery.h"
 #include "head/stop.h"
-#include "io/node_dir.h"
+#include "io/session/node_dir.h"
 #include "io/tree.h"
 
 #include <errno.h>

@@ -110,6 +110,20 @@ static size_t fill_bind(const char *const *listen, struct ms_addr *at, char **ou
     return count;
 }
 
+void ms_local_nodes_context(Muster__DriverContext *c, const struct ms_head_options *o)
+{
+    c->n_python = ms_field_count(o->python);
+    c->python = ms_field_strings(o->python);
+    c->n_sys_path = ms_field_count(o->sys_path);
+    c->sys_path = ms_field_strings(o->sys_path);
+    c->n_preload = ms_field_count(o->preload);
+    c->preload = ms_field_strings(o->preload);
+    c->working_dir = ms_field_text(o->working_dir);
+    c->n_env = ms_field_count(o->env);
+    c->env = ms_field_strings(o->env);
+    c->wants_logs = o->log_to_driver;
+}
+
 Muster__HeadToAgent *ms_local_nodes_config(const struct ms_local_nodes *d,
                                            size_t index,
                                            const struct ms_session *session,
@@ -117,6 +131,7 @@ Muster__HeadToAgent *ms_local_nodes_config(const struct ms_local_nodes *d,
 {
     struct ms_addr at[MS_ADDRS_MAX];
     char *bind[MS_ADDRS_MAX];
+    Muster__DriverContext context = MUSTER__DRIVER_CONTEXT__INIT;
     Muster__AgentConfig c = MUSTER__AGENT_CONFIG__INIT;
     Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
 
@@ -126,20 +141,10 @@ Muster__HeadToAgent *ms_local_nodes_config(const struct ms_local_nodes *d,
     c.session_dir = ms_field_text(session->dir);
     c.node_name = d->shapes[index]->name;
     c.driver_pid = session->driver_pid;
-    c.num_gpus =
-        d->shapes[index]->look_for_devices ? -1 : (int32_t)d->shapes[index]->n_devices;
     c.shape = d->shapes[index];
     c.nodes_here = (uint32_t)d->count;
-    c.log_to_driver = o->log_to_driver;
-    c.n_default_python = ms_field_count(o->python);
-    c.default_python = ms_field_strings(o->python);
-    c.n_sys_path = ms_field_count(o->sys_path);
-    c.sys_path = ms_field_strings(o->sys_path);
-    c.n_preload = ms_field_count(o->preload);
-    c.preload = ms_field_strings(o->preload);
-    c.working_dir = ms_field_text(o->working_dir);
-    c.n_env = ms_field_count(o->env);
-    c.env = ms_field_strings(o->env);
+    ms_local_nodes_context(&context, o);
+    c.context = &context;
     c.protocol_version = MS_FRAME_VERSION;
     c.store = (Muster__StoreConfig *)(uintptr_t)o->store;
     c.tls = (Muster__TlsMode)o->tls;
