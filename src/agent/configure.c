@@ -3,7 +3,7 @@
 #include "agent/machine/machine.h"
 #include "agent/worker.h"
 #include "io/addr.h"
-#include "io/session.h"
+#include "io/session/session.h"
 #include "io/spawn.h"
 #include "store/path.h"
 #include "store/server/server.h"

@@ -2,7 +2,7 @@
 #include "agent/worker.h"
 #include "base/clock.h"
 #include "io/proc.h"
-#include "io/session.h"
+#include "io/session/session.h"
 #include "io/spawn.h"
 #include "io/supervised_group.h"
 

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
@@ -27,6 +28,9 @@ int ms_proc_env(pid_t pid, const char *name, char *out, size_t room);
 
 /* Whether it is on its way out, or dead and not reaped, or gone. */
 bool ms_proc_is_ending(pid_t pid);
+
+/* When it began, in ticks since the machine did; 0: it has ended, or is a zombie. */
+uint64_t ms_proc_start(pid_t pid);
 
 /* How many threads this process has. */
 int ms_proc_threads(void);

@@ -265,9 +265,7 @@ void ms_uplink_destroy(struct ms_uplink *u)
     ms_timer_finish(&u->redial);
     ms_timer_finish(&u->stop_timer);
     ms_link_destroy(u->wire);
-    ms_list_init(&u->requests.open); /* what was open has ended */
     ms_requests_finish(&u->requests);
-    ms_uplink_forget_ends(u);
     ms_map_finish(&u->workers);
     ms_uplink_forget_groups(u);
     muster__driver_to_head__free_unpacked(u->hello, NULL);

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/env.h"
 #include "base/name.h"
-#include "io/http_text.h"
+#include "io/http/text.h"
 #include "worker/http/http_impl.h"
 
 #include <arpa/inet.h>

@@ -7,8 +7,8 @@
 #ifndef MS_WORKER_HTTP_HTTP_IMPL_H
 #define MS_WORKER_HTTP_HTTP_IMPL_H
 
-#include "io/http_json.h"
-#include "io/http_token.h"
+#include "io/http/conn.h"
+#include "io/http/token.h"
 #include "worker/http/http.h"
 
 #include <netinet/in.h>

@@ -1,6 +1,6 @@
 /* A worker's HTTP without a worker: the test is the client, the engine and the agent. */
 #include "base/clock.h"
-#include "io/http_token.h"
+#include "io/http/token.h"
 #include "io/sock.h"
 #include "worker/http/http.h"
 
