@@ -9,7 +9,6 @@ import muster
 import pytest
 from helpers import agents_of, below, until
 from muster import api
-from muster._session import node_watch as _nodes
 
 AT_ONCE_S = 5.0
 
@@ -29,14 +28,14 @@ def fails_at_once() -> None:
 
 
 def test_when_it_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    wait_for = _nodes.wait_for
+    wait_for = api.wait_for
 
     def wait(session: Any, *args: Any) -> None:
         kill_agent()
         until(lambda: not all(node.alive for node in session.nodes()))
         wait_for(session, *args)
 
-    monkeypatch.setattr(_nodes, "wait_for", wait)
+    monkeypatch.setattr(api, "wait_for", wait)
     fails_at_once()
 
 

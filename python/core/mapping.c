@@ -1,8 +1,10 @@
-/* mapping.c - what C knows of names that people write: device mappings, classes */
+/* mapping.c - what C knows of texts that people write: device mappings, classes, sizes,
+ * variables */
 #include "core.h"
 
 #include "base/cleanup.h"
 #include "base/nearest.h"
+#include "base/size.h"
 #include "cluster/spec.h"
 #include "resource/mapping.h"
 
@@ -36,6 +38,37 @@ static PyObject *class_is_native(PyObject *self, PyObject *name)
     return utf8 ? PyBool_FromLong(ms_class_is_native(utf8)) : NULL;
 }
 
+/* Bytes, of a text such as "512MiB"; None: it is no size. */
+static PyObject *parse_size(PyObject *self, PyObject *text)
+{
+    const char *utf8 = PyUnicode_AsUTF8AndSize(text, NULL);
+    uint64_t size;
+
+    (void)self;
+    if (!utf8)
+        return NULL;
+    if (ms_size_parse(utf8, &size) < 0)
+        Py_RETURN_NONE;
+    return PyLong_FromUnsignedLongLong(size);
+}
+
+/* ValueError for a variable, "NAME=value", that a role cannot have. */
+static PyObject *check_env(PyObject *self, PyObject *list)
+{
+    char **env = core_strings(list);
+    struct ms_error err = {0};
+
+    (void)self;
+    if (!env)
+        return NULL;
+    ms_role_env_check(env, (size_t)PyList_Size(list), &err);
+    core_strings_free(env);
+    if (!err.code)
+        Py_RETURN_NONE;
+    PyErr_SetString(PyExc_ValueError, err.text);
+    return NULL;
+}
+
 /* (word, candidates): (the nearest of a sequence of names, mistakes), or None. */
 static PyObject *nearest(PyObject *self, PyObject *args)
 {
@@ -63,6 +96,8 @@ static PyObject *nearest(PyObject *self, PyObject *args)
 
 PyMethodDef core_mapping_methods[] = {
     {"device_ids", device_ids, METH_O, NULL},
+    {"parse_size", parse_size, METH_O, NULL},
+    {"check_env", check_env, METH_O, NULL},
     {"class_is_native", class_is_native, METH_O, NULL},
     {"nearest", nearest, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL}};

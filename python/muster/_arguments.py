@@ -51,10 +51,14 @@ def _meant(name: str, known: tuple[str, ...]) -> str | None:
     return found[0] if found else None
 
 
+def argument_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    code = function.__code__
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
 def options_checked(function: F) -> F:
     """A function whose keyword arguments are checked so."""
-    code = function.__code__
-    known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    known = argument_names(function)
     what = f"{function.__qualname__.removesuffix('.__init__')}()"
 
     @functools.wraps(function)

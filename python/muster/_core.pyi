@@ -219,6 +219,12 @@ def session_env(driver: list[str]) -> list[str]:
 def device_ids(text: str) -> list[int]:
     """Of a device mapping such as "0-7,16"; ValueError says what is wrong with it."""
 
+def parse_size(text: str, /) -> int | None:
+    """Bytes, of "512MiB"; None: it is no size."""
+
+def check_env(env: list[str], /) -> None:
+    """ValueError for a variable, "NAME=value", that a role cannot have."""
+
 def nearest(
     word: str, candidates: list[str] | tuple[str, ...], /
 ) -> tuple[str, int] | None:

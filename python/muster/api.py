@@ -13,11 +13,10 @@ from time import monotonic
 from muster import _core
 from muster._arguments import options_checked
 from muster._session import launch as _launch
-from muster._session import node_watch as _nodes
 from muster._session import options as _options
 from muster._session import package as _package
 from muster._session.logs import LogPump
-from muster._session.node import Node, by_name
+from muster._session.nodes import Node, NodeWatch, by_name, wait_for
 from muster._session.programs import find_executable, interpreter, session_env
 from muster.errors import DeadlineExceeded, MusterError, NotInitialized
 
@@ -40,18 +39,16 @@ class Session:
         self,
         options: dict[str, Any],
         head: _core.Head,
-        env: dict[str, str],
         package: _package.Package | None = None,
     ) -> None:
         self.package = package
         self.options = options
         self.head = head
-        self.env = env
         self.pid = os.getpid()
         self.reservations: dict[str, Reservation] = {}  # by name
         self._has_store = False
         self.pump = LogPump(head)
-        self.watch = _nodes.NodeWatch(head, Node)
+        self.watch = NodeWatch(head)
         self.watch.is_waiting = options["lender"] is not None  # all that come
 
     @property
@@ -72,7 +69,7 @@ class Session:
 
     def wait_for_nodes(self, ranks: bool, timeout: float) -> None:
         self.watch.is_waiting = True
-        _nodes.wait_for(self, self.options["min_nodes"], ranks, timeout)
+        wait_for(self, self.options["min_nodes"], ranks, timeout)
         self.watch.is_waiting = False
 
     def nodes(self) -> list[Node]:
@@ -119,6 +116,16 @@ def session() -> Session:
     if _session is None:
         raise NotInitialized("call muster.init() first")
     return _session
+
+
+def ask(verb: str, fields: _core.Message, wait: float = 0.0) -> _core.Message:
+    """Ask the session's head, which may take `wait` seconds for it. A worker joins its head
+    when that is needed first, or again."""
+    head = session().head
+    if not head.alive and _core.in_worker() is not None:
+        shutdown(grace=0)
+        head = session().head
+    return head.request(verb, fields, wait + ANSWER_S)
 
 
 def is_initialized() -> bool:
@@ -306,7 +313,7 @@ def _start(
         **{k: v for k, v in options.items() if k not in _NOT_THE_HEADS},
     )
     try:
-        session = Session(options, head, env, package)
+        session = Session(options, head, package)
         session.open_store()
         return session
     except BaseException:

@@ -5,23 +5,25 @@ from __future__ import annotations
 from contextlib import suppress
 
 from muster import _core, api
-from muster._arguments import check_options
+from muster._arguments import argument_names, check_options
 from muster._cluster.beside import Processes, command_of, fork_cluster, fork_processes
 from muster._cluster.binding import Binding, check_names
 from muster._cluster.cluster_view import ClusterView
-from muster._cluster.meta import ClusterMeta
-from muster._cluster.spec import Step, call_step, cluster_spec, engine_step, ns
+from muster._cluster.spec import (
+    ClusterMeta,
+    Step,
+    call_step,
+    cluster_spec,
+    engine_step,
+    ns,
+)
 from muster._cluster.worker_class import bound_methods, is_native
 from muster._core import ANSWER_S, STOP_GRACE_S, Refused, decode_answer
 from muster._data.serialize import PickledOnce
 from muster._session.package import send_again
 from muster._session.rendezvous import barrier
 from muster.config import WorkerConfig, fields_known, mesh_sizes
-from muster.errors import (
-    ClusterError,
-    DeadlineExceeded,
-    cluster_refused,
-)
+from muster.errors import ClusterError, DeadlineExceeded, cluster_refused
 from muster.resources import ResourceManager
 from muster.view import ENGINE, View
 
@@ -34,15 +36,6 @@ if TYPE_CHECKING:
     from muster.groups import GroupPart
 
 FORK_S = 600.0  # a constructor beside a worker
-# arguments of Cluster() that are not fields of a WorkerConfig
-_OWN: tuple[str, ...] = (
-    "name",
-    "worker_cls",
-    "resource_manager",
-    "worker_config",
-    "config",
-)
-_OWN += ("detached", "blocking", "wait")
 
 
 def _check_arguments(name: Any, where: Any, fields: Mapping[str, Any]) -> None:
@@ -54,7 +47,8 @@ def _check_arguments(name: Any, where: Any, fields: Mapping[str, Any]) -> None:
             "resource_manager: a muster.ResourceManager, a placement group or a part of "
             f"one: {where!r}"
         )
-    check_options("Cluster()", fields, (*fields_known(), *_OWN))
+    known = (*fields_known(), *argument_names(Cluster.__init__))
+    check_options("Cluster()", fields, known)
 
 
 class Cluster(ClusterView):
@@ -133,7 +127,6 @@ class Cluster(ClusterView):
         steps: list[Step],
         wait: float = 0.0,
     ) -> None:
-        """Ask the head for it."""
         self._prepare(name, meta, session, nodes)
         self._is_maker = True
         self._kept += [step.kept for step in steps]
@@ -141,7 +134,7 @@ class Cluster(ClusterView):
             send_again(session.package)
         spec["steps"] = [step.message for step in steps]
         spec["meta"] = meta.encode(Binding(name, ENGINE, 0, meta.methods, None))
-        asked = {"spec": spec, "wait_ns": ns(wait) if wait else 0}
+        asked = {"spec": spec, "wait_ns": _core.ns(wait)}
         self._operation = session.head.ask("create", asked)
 
     def wait(self, timeout: float | None = None) -> Self:
@@ -176,7 +169,6 @@ class Cluster(ClusterView):
         return self
 
     def _fail(self) -> None:
-        """There is none, and there will be none."""
         self._operation = None
         self._gone = True
         self._peers = []
@@ -221,7 +213,6 @@ class Cluster(ClusterView):
         bound: Binding,
         codec: int = _core.CODEC_PICKLE,
     ) -> Self:
-        """One that came from another process."""
         self = cls.__new__(cls)
         self._prepare(name, ClusterMeta(members[0].native, timeout, codec=codec))
         self._enter(members, bound, engine)
@@ -348,7 +339,7 @@ class Cluster(ClusterView):
         asked = {
             "cluster": self._name,
             "ranks": ranks or [],
-            "grace_ns": ns(grace) if grace else 0,
+            "grace_ns": _core.ns(grace),
             "step_timeout_ns": ns(timeout),
         }
         status = self._change("restart", asked)
@@ -378,7 +369,7 @@ class Cluster(ClusterView):
         asked = {
             "cluster": self._name,
             "world_size": world_size,
-            "grace_ns": ns(grace) if grace else 0,
+            "grace_ns": _core.ns(grace),
         }
         self._resized(self._change("resize", asked))
 

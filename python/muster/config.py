@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+from muster import _core
 from muster._arguments import check_count, options_checked
 
 TYPE_CHECKING = False
@@ -11,14 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any, Self
 
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-_UNITS |= {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
-# each rank has its own, or all of a node: one value for all would break them
-_OF_RANKS = (
-    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK"),
-    *("CLUSTER_NAME", "WORKER_NAME"),
-)
-_MASTER = ("MASTER_ADDR", "MASTER_PORT")
 _MESH = ("tp", "cp", "dp", "pp", "ep")
 
 
@@ -29,16 +22,12 @@ def parse_size(value: int | float | str | None, field: str) -> int:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         size = int(value)
     else:
-        import re  # 4 ms, and seldom needed
-
-        found = re.fullmatch(
-            r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", str(value), re.IGNORECASE
-        )
-        if not found or found[2].lower() not in _UNITS:
+        found = _core.parse_size(str(value))
+        if found is None:
             raise ValueError(
                 f'{field}: not a size: {value!r} (such as "512MiB", "2GB")'
             )
-        size = int(float(found[1]) * _UNITS[found[2].lower()])
+        size = found
     if size < 0:
         raise ValueError(f"{field}: must not be negative: {value!r}")
     return size
@@ -76,15 +65,10 @@ def _environment(value: Mapping[str, Any] | None) -> dict[str, str]:
     for name, content in (value or {}).items():
         if not isinstance(name, str) or not name or "=" in name or "\0" in name:
             raise ValueError(f"env: not a variable's name: {name!r}")
-        if name in _OF_RANKS:
-            raise ValueError(
-                f"env: {name} comes from Muster, for each rank its own: leave it out"
-            )
         if not isinstance(content, (str, int, float)) or "\0" in str(content):
             raise ValueError(f"env[{name!r}]: must be a string: {content!r}")
         env[name] = str(content)
-    if len(env.keys() & set(_MASTER)) == 1:
-        raise ValueError("env: MASTER_ADDR and MASTER_PORT go together: give both")
+    _core.check_env([f"{name}={content}" for name, content in env.items()])
     return env
 
 
@@ -216,7 +200,6 @@ class WorkerConfig:
 
 @functools.cache
 def fields_known() -> tuple[str, ...]:
-    """The names of all fields."""
     return tuple(vars(WorkerConfig()))
 
 

@@ -256,7 +256,6 @@ _CRASHES = (4, 6, 7, 8, 11)  # SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV
 
 
 def _how(exit: ExitInfo) -> tuple[str, str]:
-    """How it ended, and what to do."""
     if exit["requested"]:
         return "was stopped on request", ""
     if exit["out_of_memory"]:

@@ -15,9 +15,9 @@ from __future__ import annotations
 import threading
 from time import monotonic
 
-from muster import _core
+from muster import _core, api
+from muster._core import CODEC_BYTES, CODEC_PICKLE
 from muster._data.serialize import loads, to_bytes
-from muster._session import head_client as _way
 from muster.errors import DeadlineExceeded
 
 TYPE_CHECKING = False
@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 
     Owner = Literal["driver", "worker", "none"]
 
-GET_S = 7200.0  # unless told otherwise
 POLL_S = 60.0  # one question; it is asked again
 _OWNERS = {"driver": 0, "worker": 1, "none": 2}
-_BYTES, _PICKLE = 0, 1  # codecs
 _NOTHING: Any = object()
 
 
@@ -47,8 +45,8 @@ def put_if_absent(key: str, value: Any, *, owner: Owner = "driver") -> bool:
 def _put(key: str, value: Any, owner: str, only_if_absent: bool) -> bool:
     if owner not in _OWNERS:
         raise ValueError(f"owner: must be one of {', '.join(_OWNERS)}: {owner!r}")
-    codec = _BYTES if type(value) is bytes else _PICKLE
-    data = value if codec == _BYTES else to_bytes(value)
+    codec = CODEC_BYTES if type(value) is bytes else CODEC_PICKLE
+    data = value if codec == CODEC_BYTES else to_bytes(value)
     return _done(
         "kv_put",
         key=key,
@@ -60,19 +58,19 @@ def _put(key: str, value: Any, owner: str, only_if_absent: bool) -> bool:
 
 
 def _done(verb: str, **fields: Any) -> bool:
-    return bool(_way.head().request(verb, fields, _way.ANSWER_S)["done"])
+    return bool(api.ask(verb, fields)["done"])
 
 
 def get(key: str, default: Any = _NOTHING, *, timeout: float | None = 0) -> Any:
     """The value; else `default`, which is None. With a timeout (None: two hours) the key
     is waited for, and DeadlineExceeded says that it did not come, unless there is a
     default."""
-    deadline = monotonic() + (GET_S if timeout is None else timeout)
+    deadline = monotonic() + (_core.WAIT_S if timeout is None else timeout)
     while True:
         left = max(0.0, deadline - monotonic())
         wait = min(left, POLL_S)
         asked = {"key": key, "wait_ns": _core.ns(wait)}
-        entry = _way.head().request("kv_get", asked, wait + _way.ANSWER_S)
+        entry = api.ask("kv_get", asked, wait)
         if entry["key"]:
             return _value(entry)
         if left <= wait:
@@ -89,7 +87,7 @@ def delete(key: str) -> bool:
 
 def keys(prefix: str = "") -> list[str]:
     """Those that begin with it, in order."""
-    found = _way.head().request("kv_keys", {"prefix": prefix}, _way.ANSWER_S)
+    found = api.ask("kv_keys", {"prefix": prefix})
     return [entry["key"] for entry in found["entries"]]
 
 
@@ -157,7 +155,7 @@ class Watch:
             "revision": self._revision,
             "wait_ns": _core.ns(wait),
         }
-        answer = _way.head().request("kv_watch", asked, wait + _way.ANSWER_S)
+        answer = api.ask("kv_watch", asked, wait)
         is_new = answer["store"] != self._store
         self._store, self._revision = answer["store"], answer["revision"]
         if answer["is_all"]:
@@ -195,4 +193,4 @@ def _event(entry: _core.Message) -> Event:
 
 def _value(entry: _core.Message) -> Any:
     data = entry["value"]
-    return data if entry["codec"] == _BYTES else loads(data, [])
+    return data if entry["codec"] == CODEC_BYTES else loads(data, [])

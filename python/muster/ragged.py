@@ -94,7 +94,6 @@ class Ragged:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Of each row."""
         return np.diff(self.offsets)
 
     @property

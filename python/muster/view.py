@@ -16,15 +16,7 @@ from muster._cluster.binding import (
 )
 from muster._cluster.member import Member, NoPeer, http_url, tcp_entry
 from muster._cluster.worker_class import bound_methods, engine_spec, is_native
-from muster._core import (
-    ANSWER_S,
-    CODEC_BYTES,
-    CODEC_PICKLE,
-    CODEC_PLAIN,
-    Refused,
-    call_all,
-    call_each,
-)
+from muster._core import ANSWER_S, CODEC_PICKLE, Refused, call_all, call_each
 from muster.errors import ClusterError, MusterError
 from muster.future import Future, gather_ranks, take
 
@@ -41,7 +33,11 @@ _OPERATIONS = {
     _core.OP_CREATE_ENGINE: "create_engine",
     _core.OP_DESTROY_ENGINE: "destroy_engine",
 }
-CODECS = {"bytes": CODEC_BYTES, "pickle": CODEC_PICKLE, "plain": CODEC_PLAIN}
+CODECS = {
+    "bytes": _core.CODEC_BYTES,
+    "pickle": _core.CODEC_PICKLE,
+    "plain": _core.CODEC_PLAIN,
+}
 ENGINE = "default"
 
 
@@ -364,7 +360,7 @@ class View:
     @property
     def _operation_codec(self) -> int:
         """Of operations, whatever calls have."""
-        return CODEC_PLAIN if self._members[0].native else CODEC_PICKLE
+        return _core.CODEC_PLAIN if self._members[0].native else CODEC_PICKLE
 
     def _operate(self, op: int, argument: Any, timeout: float | None) -> list[Any]:
         if not self._peers:

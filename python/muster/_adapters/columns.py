@@ -102,14 +102,12 @@ def as_dict(cells: dict[str, Cell]) -> dict[str, Any]:
 
 
 def cells_of(columns: dict[str, Any] | Columns | None) -> dict[str, Cell]:
-    """As they are, read or not."""
     if isinstance(columns, (LazyDict, Columns)):
         return columns.cells()
     return columns or {}
 
 
 def packed_cells(cells: dict[str, Cell]) -> dict[str, Cell]:
-    """As they are pickled."""
     memo: Memo = {}
     with together():
         return {name: packed(cell, memo) for name, cell in cells.items()}
@@ -191,7 +189,6 @@ class Columns:
             raise KeyError(f"there is no tensor {name!r}; there are: {known}") from None
 
     def cells(self) -> dict[str, Cell]:
-        """As they are, read or not."""
         return self._cells
 
     def shared(self, name: str) -> Any:
@@ -304,7 +301,6 @@ class Columns:
         return dict(self.items())
 
     def to_tensordict(self) -> Any:
-        """A TensorDict of the same tensors."""
         from tensordict import TensorDict  # type: ignore[import-not-found]
 
         return TensorDict(self.to_dict(), batch_size=[self._rows])

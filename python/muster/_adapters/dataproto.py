@@ -191,7 +191,6 @@ class DataProto:
         return self.batch is not None or bool(self.non_tensor_batch)
 
     def _item(self, index: int) -> Any:
-        """Row `index`, which is there."""
         raise NotImplementedError
 
     def __getitem__(self, index: Any) -> Any:
@@ -364,7 +363,6 @@ class DataProto:
 
     @staticmethod
     def _merged(metas: list[dict[str, Any]], keys: set[str]) -> dict[str, Any]:
-        """The meta information of several; `keys` are merged."""
         raise NotImplementedError
 
     @classmethod
@@ -461,7 +459,6 @@ class DataProto:
         )
 
     def _shared(self) -> dict[str, Any]:
-        """The tensors, without a copy."""
         return {name: shared(cell) for name, cell in cells_of(self.batch).items()}
 
     __hash__ = None  # type: ignore[assignment]

@@ -153,7 +153,6 @@ def _packed_array(array: NDArray[Any], memo: Memo) -> Cell:
 
 
 def read(cell: Cell) -> Any:
-    """An array or a tensor."""
     return cell.read() if isinstance(cell, LazyColumn) else cell
 
 

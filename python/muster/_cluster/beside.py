@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from muster import _core, api
 from muster._cluster.binding import check_names
-from muster._cluster.meta import ClusterMeta
-from muster._cluster.spec import beside_spec, engine_step, ns
+from muster._cluster.spec import ClusterMeta, beside_spec, engine_step, ns
 from muster._cluster.worker_class import bound_methods, is_native
 from muster._core import Refused
 from muster.errors import ClusterError, cluster_refused

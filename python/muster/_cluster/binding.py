@@ -112,7 +112,6 @@ class Binding:
     def look(
         self, view: View, what: str, ranks: list[int], name: str = ""
     ) -> list[Any]:
-        """Ask these workers of a view."""
         if not view._peers:
             view._destroyed()
         ask = {"engine": self.engine, "what": what, "name": name}
@@ -129,7 +128,6 @@ class Binding:
         )
 
     def find(self, view: View, name: str) -> Method | None:
-        """A registered method."""
         if self.methods is None:
             if view._members[0].native or isinstance(view._peers[0], NoPeer):
                 return None
@@ -139,7 +137,6 @@ class Binding:
         return self.methods.get(name)
 
     def places(self, view: View) -> list[Place]:
-        """Where each worker of the view is."""
         self.refresh()
         if self.mesh == UNKNOWN:
             told = self.look(view, "mesh", [0])[0]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from muster import _core
     from muster._cluster.binding import Binding
-    from muster._cluster.meta import ClusterMeta
+    from muster._cluster.spec import ClusterMeta
 
 
 class ClusterView(View):

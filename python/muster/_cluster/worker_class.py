@@ -178,7 +178,6 @@ def _is_worth_it(module: str) -> bool:
 
 
 def _parts(thing: Any) -> Iterator[Any]:
-    """What a class or a function is made of."""
     if isinstance(thing, type):
         yield from thing.__bases__
         for member in vars(thing).values():

@@ -167,7 +167,6 @@ def _same_numbers(a: Any, b: Any) -> bool:
 
 
 def _is_nan(value: Any) -> bool:
-    """A number that does not equal itself."""
     return isinstance(value, (Number, np.generic)) and bool(value != value)
 
 
@@ -187,7 +186,6 @@ def common_meta(
 
 
 def merged(metas: Sequence[dict[str, Any]], merge: Sequence[str]) -> dict[str, Any]:
-    """The meta information of batches that are put together."""
     out = common_meta(metas, merge)
     for key in merge:
         values = [meta[key] for meta in metas if key in meta]

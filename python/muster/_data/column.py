@@ -180,7 +180,6 @@ class Column:
 
     @property
     def nbytes(self) -> int:
-        """Of the numbers of these rows."""
         part = self.parts[0]
         if isinstance(part, Ragged):
             each = part.dtype.itemsize * prod(part.element_shape)
@@ -265,7 +264,6 @@ def _count_copy(nbytes: int) -> None:
 
 
 def _near(part: Any) -> Any:
-    """An array, or Ragged."""
     return part.read() if isinstance(part, (RemoteArray, RemoteObjects)) else part
 
 
@@ -312,7 +310,6 @@ def near(column: Column) -> Column:
 
 
 def _range(part: Part, first: int, end: int) -> tuple[Any, int, int]:
-    """Of its values, these rows."""
     if isinstance(part, Ragged):
         return part._values, int(part.offsets[first]), int(part.offsets[end])
     return part, first, end
@@ -343,7 +340,6 @@ def _fixed(column: Column) -> NDArray[Any]:
 
 
 def gather_fixed(column: Column, out: NDArray[Any]) -> None:
-    """The rows, one after another."""
     none: NDArray[Any] = np.empty((0, *out.shape[1:]), dtype=out.dtype)
     parts = [_bits(part) for part in _used(column, none)]
     column.rows.gather(parts, out.nbytes // len(out), _bits(out))
@@ -386,7 +382,6 @@ def _ragged(column: Column) -> Ragged:
 
 
 def gather_ragged(column: Column, out: NDArray[Any]) -> None:
-    """The values of the rows, one after another."""
     none: NDArray[Any] = np.empty((0, *out.shape[1:]), dtype=out.dtype)
     used = {block for block, *_ in column.rows.spans(len(column.parts))}
     values, offsets = [], []

@@ -70,7 +70,6 @@ class RemoteArray:
         dtype: np.dtype[Any],
         shape: tuple[int, ...],
     ) -> RemoteArray:
-        """The one at this offset of an object."""
         self = cls(dtype, shape)
         self._held, self._offset = held, offset
         _referred.add(self)
@@ -116,7 +115,6 @@ class RemoteArray:
         return (*self.object, self._offset, self.dtype, self.shape)
 
     def read(self) -> NDArray[Any]:
-        """The array, read-only."""
         if self._array is None:
             only = read([(self, 0, len(self))])[0]
             if only is not self:  # of an object that has more than this array
@@ -290,7 +288,6 @@ def is_stored(array: NDArray[Any]) -> bool:
 
 
 def sent(array: NDArray[Any]) -> NDArray[Any] | RemoteArray:
-    """What is pickled for an array of numbers."""
     if array.nbytes >= REMOTE_MIN or is_stored(array):
         return RemoteArray.of(array)
     return np.ascontiguousarray(array)

@@ -24,8 +24,6 @@ _COLOURS = (36, 35, 34, 33, 32, 96, 95, 94, 93, 92)
 
 
 class Line:
-    """One line of a worker."""
-
     __slots__ = ("cluster", "is_stderr", "node", "rank", "repeated", "text")
 
     def __init__(
@@ -104,7 +102,6 @@ class Fold:
         return show
 
     def flush(self) -> list[Line]:
-        """All that was held back."""
         return [line for key in list(self._seen) for line in self._end(key)]
 
     def due_in(self, now: float) -> float | None:
@@ -123,7 +120,6 @@ class Fold:
 
 
 def render(line: Line, colour: bool) -> str:
-    """As it is printed."""
     prefix = f"({line.cluster}/{line.rank}@{line.node})"
     if colour:
         code = _COLOURS[sum(line.cluster.encode()) % len(_COLOURS)]

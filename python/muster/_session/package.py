@@ -83,14 +83,10 @@ def _walk(folder: str, excludes: Sequence[str]) -> Iterator[str]:
 
     for root, folders, files in os.walk(folder):
         here = os.path.relpath(root, folder)
-        below = [os.path.normpath(os.path.join(here, name)) for name in folders + files]
-        kept = [path for path in below if not is_excluded(path)]
-        folders[:] = [name for name in folders if _is_in(kept, here, name)]
-        yield from kept
-
-
-def _is_in(kept: list[str], here: str, name: str) -> bool:
-    return os.path.normpath(os.path.join(here, name)) in kept
+        paths = {n: os.path.normpath(os.path.join(here, n)) for n in folders + files}
+        kept = {n: path for n, path in paths.items() if not is_excluded(path)}
+        folders[:] = [name for name in folders if name in kept]
+        yield from kept.values()
 
 
 def _entry(folder: str, path: str) -> Entry:

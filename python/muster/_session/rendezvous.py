@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 
 from muster import _core, api
-from muster._session import head_client as _way
 from muster.errors import ClusterError, DeadlineExceeded, MusterError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from muster.view import View
-
-BARRIER_S = 7200.0  # unless told otherwise
 
 
 def barrier(
@@ -30,10 +27,10 @@ def barrier(
         raise ClusterError(
             f"barrier(): this is a worker of {host.cluster!r}, not of {cluster!r}"
         )
-    wait = BARRIER_S if timeout is None else max(timeout, 0.001)
+    wait = _core.WAIT_S if timeout is None else max(timeout, 0.001)
     try:
         asked = {"name": name or "default", "wait_ns": _core.ns(wait)}
-        _way.head().request("barrier", asked, wait + _way.ANSWER_S)
+        api.ask("barrier", asked, wait)
     except TimeoutError as e:
         raise DeadlineExceeded(str(e)) from None
     except MusterError as e:
@@ -89,7 +86,7 @@ class CollectiveGroup:
         """Let go of the port. Idempotent; nothing in a worker."""
         held, self._held = self._held, None
         if held is not None and held[0].alive:
-            held[0].request("drop_port", {"owner": held[1]}, _way.ANSWER_S)
+            held[0].request("drop_port", {"owner": held[1]}, api.ANSWER_S)
 
     def __enter__(self) -> CollectiveGroup:
         return self
@@ -120,7 +117,7 @@ def collective_group(src: View, tgt: View, name: str | None = None) -> Collectiv
     owner = f"{src._name}:group-{os.urandom(4).hex()}"
     head = api.session().head
     asked = {"owner": owner, "node": first.node[1]}
-    port = head.request("hold_port", asked, _way.ANSWER_S)
+    port = head.request("hold_port", asked, api.ANSWER_S)
     master = port["host"], port["port"]
     group = CollectiveGroup(name, master, len(src._members), len(tgt._members))
     group._held = head, owner

@@ -5,6 +5,7 @@ from __future__ import annotations
 from errno import EEXIST, EINVAL, ENOENT, ENOSPC, ENOTSUP, ETIMEDOUT
 
 from muster import _core, api
+from muster._arguments import check_count
 from muster.errors import DeadlineExceeded, MusterError, PlacementError
 from muster.groups import Bundle, bundle_messages
 from muster.resources import ResourceManager
@@ -79,7 +80,7 @@ class Reservation:
                 f"{self.name!r} has all nodes that were described: reserve() others"
             )
         before = {piece.number for piece in self.pieces}
-        after = self._ask(_count(n, "n"), timeout, more=True)
+        after = self._ask(check_count(n, "n", 1), timeout, more=True)
         return list(dict.fromkeys(p.node for p in after if p.number not in before))
 
     def shrink(self, which: int | Iterable[str] = 1) -> None:
@@ -87,7 +88,7 @@ class Reservation:
         are ended first."""
         pieces = self.pieces
         if isinstance(which, int):
-            chosen = pieces[-_count(which, "which") :]
+            chosen = pieces[-check_count(which, "which", 1) :]
         else:
             names = set(which)
             if missing := names - {piece.node for piece in pieces}:
@@ -136,12 +137,6 @@ class Reservation:
         return f"<muster.Reservation {self.name!r}>"
 
 
-def _count(value: int, field: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{field}: must be a number of at least 1: {value!r}")
-    return value
-
-
 def _refused(e: LookupError) -> Exception:
     text, _, code = e.args
     if code == ETIMEDOUT:
@@ -172,7 +167,7 @@ def reserve(
     DeadlineExceeded: not within `timeout` seconds; it says what was asked and what is
     there, and nothing of it is left. It is given back by `release()`, `shutdown()`, or the
     end of this driver."""
-    _count(num_nodes, "num_nodes")
+    check_count(num_nodes, "num_nodes", 1)
     bundle = Bundle(
         cpus=num_cpus,
         gpus=num_gpus,
@@ -212,8 +207,8 @@ def check(orchestrator: str, address: str | None, num_nodes: int | None) -> None
             f"orchestrator={orchestrator!r}: address= says where "
             '("http://HEAD:8265", or "local" to start one here)'
         )
-    if num_nodes is not None and (isinstance(num_nodes, bool) or num_nodes < 0):
-        raise ValueError(f"num_nodes: must be a number of at least 0: {num_nodes!r}")
+    if num_nodes is not None:
+        check_count(num_nodes, "num_nodes", 0)
 
 
 def listen_at(address: str | None) -> str:

@@ -108,7 +108,6 @@ class WorkerConfig(native.WorkerConfig):
 
 @functools.cache
 def _known() -> tuple[str, ...]:
-    """The names of fields that mean something."""
     own = (
         name
         for name, value in vars(WorkerConfig).items()

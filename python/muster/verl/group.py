@@ -9,7 +9,7 @@ import warnings
 import muster
 from muster import _core
 from muster._adapters.actor import Handle
-from muster._arguments import check_misspelt
+from muster._arguments import argument_names, check_misspelt
 from muster._cluster.worker_class import modules_of
 from muster._data.rows import Each, each_if_lists
 from muster.config import WorkerConfig
@@ -37,17 +37,12 @@ if TYPE_CHECKING:
 # what tells a worker who it is
 _PROTECTED = ("WORLD_SIZE", "RANK", "WG_PREFIX", "WG_BACKEND", "RAY_LOCAL_WORLD_SIZE")
 _MASTER = ("MASTER_ADDR", "MASTER_PORT")
-# named arguments; verl's own versions differ in which others they take
-_OPTIONS: tuple[str, ...] = (
-    "resource_pool",
-    "ray_cls_with_init",
-    "bin_pack",
-    "name_prefix",
-    "detached",
+# further named arguments: verl's own versions differ in which they take
+_OPTIONS = (
+    *("use_gpu", "worker_env", "master_addr", "master_port", "master_port_range"),
+    *("worker_nsight_options", "device_name", "profile_steps"),
+    "ray_wait_register_center_timeout",
 )
-_OPTIONS += ("worker_names", "worker_handles", "use_gpu", "worker_env", "master_addr")
-_OPTIONS += ("master_port", "master_port_range", "worker_nsight_options")
-_OPTIONS += ("device_name", "profile_steps", "ray_wait_register_center_timeout")
 _ONE = (Dispatch.RANK_ZERO, Dispatch.DIRECT_ROLLOUT_METHOD)  # rank 0 alone is called
 
 
@@ -93,7 +88,8 @@ class WorkerGroup:
         self._dispatch_info: dict[str, list[int]] = {}
         self._collect_info: dict[str, list[bool]] = {}
         self._cluster: muster.Cluster | None = None
-        check_misspelt("WorkerGroup()", kwargs, _OPTIONS)
+        known = (*argument_names(WorkerGroup.__init__), *_OPTIONS)
+        check_misspelt("WorkerGroup()", kwargs, known)
         self._options = kwargs
         self._check_names()
         if resource_pool is None:

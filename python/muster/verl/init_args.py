@@ -26,7 +26,6 @@ class ClassWithInitArgs:
         self._options: dict[str, Any] = {}
 
     def __call__(self) -> Any:
-        """Construct it here."""
         return self.cls(*self.args, **self.kwargs)
 
     def update_options(self, options: dict[str, Any]) -> None:

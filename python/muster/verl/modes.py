@@ -33,8 +33,6 @@ class _Names(type):
 
 
 class Mode(metaclass=_Names):
-    """One of the names of its class."""
-
     _registry: dict[str, Any] = {}
     _next_value = 0
 

@@ -56,8 +56,6 @@ class DataProtoConfig(metaclass=_Config):
 
 @dataclasses.dataclass
 class DataProtoItem:
-    """One row."""
-
     batch: Any = None  # a dict
     non_tensor_batch: dict[str, Any] = dataclasses.field(default_factory=dict)
     meta_info: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -197,7 +195,6 @@ class DataProto(dataproto.DataProto):
         print(f"{prefix}, {text}" if prefix else text)
 
     def get_data_info(self) -> str:
-        """What is in it, as text."""
         lines = ["batch"]
         for name, value in [] if self.batch is None else self.batch.items():
             device = getattr(value, "device", "cpu")

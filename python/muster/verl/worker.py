@@ -112,7 +112,6 @@ class Worker:
         return self._mesh(mesh_name)[1]
 
     def get_dispatch_collect(self) -> dict[str, dict[str, Any]]:
-        """All meshes of this rank."""
         meshes = self._meshes().items()
         return {
             "dispatch_dp_rank": {name: dp_rank for name, (dp_rank, _) in meshes},

@@ -26,7 +26,7 @@ enum { TAIL_MAX = 240, NAMES_MAX = 96 };
 struct ms_child_agent {
     struct ms_head *head;
     struct ms_node *node;
-    struct ms_lent_agent *agent;
+    struct ms_local_agent *agent;
     struct ms_agent_spec spec;
     struct ms_head_op *start_op; /* while STARTING */
     Muster__HeadToAgent *config; /* until it was sent */
@@ -140,7 +140,7 @@ void ms_child_agent_kill(struct ms_child_agent *l)
     if (!l->agent || l->ended || l->killed)
         return;
     l->killed = true;
-    ms_lent_agent_stop(l->agent);
+    ms_local_agent_stop(l->agent);
 }
 
 void ms_child_agent_hang_up(struct ms_child_agent *l)
@@ -290,7 +290,7 @@ static void run_one(struct ms_child_agent *l)
         .on_ended = on_ended,
     };
 
-    l->agent = ms_lent_agent_start(l->head->loop, &l->spec, &events, l);
+    l->agent = ms_local_agent_start(l->head->loop, &l->spec, &events, l);
     if (!l->agent)
         not_started(l, &(struct ms_error){-ENOMEM, "out of memory"});
 }
@@ -341,7 +341,7 @@ void ms_child_agent_destroy(struct ms_child_agent *l)
     if (!l)
         return;
     ms_timer_finish(&l->verdict);
-    ms_lent_agent_release(MS_TAKE(l->agent));
+    ms_local_agent_release(MS_TAKE(l->agent));
     muster__head_to_agent__free_unpacked(l->config, NULL);
     free(l);
 }
