@@ -49,6 +49,10 @@ class Forked:
         other.join()
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
+    def registers(self) -> str:
+        """Whose function notes the hooks of forks."""
+        return os.register_at_fork.__module__
+
     def has(self, module: str) -> bool:
         return module in sys.modules
 
@@ -66,6 +70,14 @@ def test_threads(cluster: Any) -> None:
 
 def test_a_worker_forks_as_everybody_does(cluster: Any) -> None:
     assert cluster(Forked, 1).execute_all_sync("threads_of_a_child") == [1]
+
+
+def test_fork_hooks_as_they_are(cluster: Any) -> None:
+    [replaced] = cluster(Forked, 1).execute_all_sync("registers")
+    assert replaced.startswith("muster.")
+    plain = cluster(Forked, 1, env={"MUSTER_FORK_HOOKS": "all"})
+    assert plain.execute_all_sync("registers") == ["posix"]
+    assert plain.execute_all_sync("threads_of_a_child") == [1]
 
 
 def test_modules_of_all_workers(cluster: Any) -> None:

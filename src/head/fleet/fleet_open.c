@@ -1,3 +1,4 @@
+/* fleet_open.c - which orchestrator lends, and the life of a fleet */
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "head/fleet/fleet_impl.h"
