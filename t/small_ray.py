@@ -216,6 +216,6 @@ class SmallRay:
 def forget_bridge() -> None:
     """So that the next import of it takes the Ray that is there then."""
     for name in list(sys.modules):
-        if name.startswith("muster._ray_") or name == "muster.ray_bridge":
+        if name.startswith("muster._ray") or name == "muster.ray_bridge":
             del sys.modules[name]
             vars(sys.modules["muster"]).pop(name.partition(".")[2], None)

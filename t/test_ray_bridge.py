@@ -260,7 +260,7 @@ def test_record_of_a_killed_controller(
     ray: SmallRay, tmp_path: Path, said: str, asked: str
 ) -> None:
     """It goes, though the dashboard has a bad moment."""
-    record = importlib.import_module("muster._ray_record")
+    record = importlib.import_module("muster._ray.record")
     package = tmp_path / "ray"
     package.mkdir()
     (package / "__init__.py").touch()

@@ -4,19 +4,19 @@
 
 It reads and writes lines of JSON (doc/orchestrators.md, "The bridge's lines"), runs with
 the cluster's own Python and Ray, and does not import `muster`, which may want a newer
-Python: of this folder it takes the modules _ray_*.py alone.
+Python: of this folder it takes the package _ray alone.
 
-    _ray_lines.py    lines in and out, and what they may ask for
-    _ray_gang.py     one placement group, the keepers of its nodes, its pieces
-    _ray_keeper.py   the actor on a node; the agent is its child
-    _ray_package.py  our package on the nodes
-    _ray_record.py   what Ray remembers of our job
-    _ray_nodes.py    the nodes of the cluster, and whether Ray answers
-    _ray_order.py    which piece is which (pure)
-    _ray_causes.py   why a piece ended (pure)
+    _ray/lines.py    lines in and out, and what they may ask for
+    _ray/gang.py     one placement group, the keepers of its nodes, its pieces
+    _ray/keeper.py   the actor on a node; the agent is its child
+    _ray/package.py  our package on the nodes
+    _ray/record.py   what Ray remembers of our job
+    _ray/nodes.py    the nodes of the cluster, and whether Ray answers
+    _ray/order.py    which piece is which (pure)
+    _ray/causes.py   why a piece ended (pure)
 
 Nothing outlives it: actors and placement groups are its own, and Ray ends them with it.
-But for the watcher of _ray_record.py, for seconds, where nobody else is left to tidy up.
+But for the watcher of _ray/record.py, for seconds, where nobody else is left to tidy up.
 """
 
 from __future__ import annotations
@@ -46,13 +46,14 @@ from typing import Any
 import ray
 from ray import cloudpickle
 
-from muster import _ray_keeper, _ray_lines
-from muster._ray_gang import CAN_LABELS, Gang, Refused
-from muster._ray_lines import Lines
-from muster._ray_nodes import Nodes
-from muster._ray_package import Package
-from muster._ray_record import Record
+from muster._ray import keeper
+from muster._ray.gang import CAN_LABELS, Gang, Refused
+from muster._ray.lines import Lines, check_key, check_request, mark_of
+from muster._ray.nodes import Nodes
+from muster._ray.package import Package
+from muster._ray.record import Record
 
+VERBS = ("reserve", "grow", "release", "cancel", "avoid", "list", "end")
 OLDEST = (2, 40)
 CLOSE_S = 30.0  # for everything to be given back at the end; Ray does the rest
 SILENT_CLOSE_S = 8.0  # and when Ray does not answer: for agents to end
@@ -107,16 +108,10 @@ class Bridge:
         self.held: dict[str, Reservation] = {}
         self.ops: dict[int, Op] = {}
         self.agent_names: set[str] = set()
-        self.nodes = Nodes(self._on_silent, self._on_heard)
+        self.nodes = Nodes(lines.say)
         self.tasks: set[asyncio.Task[None]] = set()
         self.ending = asyncio.Event()
         self.is_told = False  # to end, by the controller
-
-    def _on_silent(self, why: str) -> None:
-        self.lines.say({"event": "silent", "why": why})
-
-    def _on_heard(self) -> None:
-        self.lines.say({"event": "heard"})
 
     # ---- verbs -------------------------------------------------------------------------
 
@@ -148,24 +143,15 @@ class Bridge:
             self.ending.set()
 
     async def _do(self, verb: str, m: dict[str, Any], op: Op) -> None:
-        verbs = {
-            "reserve": self.reserve,
-            "grow": self.grow,
-            "release": self.release,
-            "cancel": self.cancel,
-            "avoid": self.avoid,
-            "list": self.list,
-            "end": self.end,
-        }
-        if verb not in verbs:
+        if verb not in VERBS:
             raise Refused(errno.EINVAL, f"there is no verb {verb!r}")
         if self.nodes.silent and verb not in ("cancel", "end"):
             raise Refused(errno.EAGAIN, self.nodes.silent)
-        await verbs[verb](m, op)
+        await getattr(self, verb)(m, op)
 
     async def reserve(self, m: dict[str, Any], op: Op) -> None:
-        _ray_lines.check_request(m)
-        key, mark = m["key"], _ray_lines.mark(m)
+        check_request(m)
+        key, mark = m["key"], mark_of(m)
         late = f"{key}: not lent in time: what had this key before is being given back"
         while key in self.held and self.held[key].is_leaving:
             await op.wait_for(self.held[key].gone, m["timeout_s"], late)
@@ -186,7 +172,7 @@ class Bridge:
         held.lent.set_result(None)
 
     async def grow(self, m: dict[str, Any], op: Op) -> None:
-        _ray_lines.check_request(m)
+        check_request(m)
         held = self.held.get(m["key"])
         if held is None or held.is_leaving:
             raise Refused(errno.ENOENT, f"{m['key']}: no such reservation")
@@ -198,16 +184,7 @@ class Bridge:
 
     async def _launch(self, held: Reservation, m: dict[str, Any], op: Op) -> None:
         """All of it, or nothing of it is left."""
-        gang = Gang(
-            m,
-            held.next,
-            self.nodes,
-            self.package,
-            self.agent_names,
-            self.muster,
-            self.lines.say,
-        )
-        gang.op, gang.begun = op, op.begun
+        gang = Gang(m, held.next, self, op)
         held.next += len(gang.pieces)
         held.gangs.append(gang)
         for piece in gang.pieces:
@@ -246,7 +223,7 @@ class Bridge:
             held.gangs.remove(gang)
 
     async def release(self, m: dict[str, Any], op: Op) -> None:
-        _ray_lines.check_key(m)
+        check_key(m)
         held = self.held.get(m["key"])
         numbers = m.get("pieces")
         if held is None:
@@ -378,7 +355,7 @@ def main() -> None:
     options = parser.parse_args()
     lines, package = Lines(), Package()
     check_version()
-    cloudpickle.register_pickle_by_value(_ray_keeper)
+    cloudpickle.register_pickle_by_value(keeper)
     connected = ray.init(
         address=os.environ.get("RAY_ADDRESS", "auto"),
         namespace=f"muster-{options.name}",

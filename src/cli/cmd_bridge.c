@@ -1,6 +1,6 @@
 #include "cli/out.h"
 #include "io/proc.h"
-#include "orchestrator/ray/bridge.h"
+#include "orchestrator/ray/bridge/bridge.h"
 
 /* `muster bridge` runs in a job on a Ray cluster. What it needs to know is in its
  * environment, and none of it is secret. */

@@ -6,7 +6,7 @@
 #include "io/session.h"
 #include "io/spawn.h"
 #include "io/tree.h"
-#include "orchestrator/ray/local_ray.h"
+#include "orchestrator/ray/job/local_ray.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -70,7 +70,7 @@ static int find_timeout(struct ms_run *r, struct ms_error *err)
     return rc;
 }
 
-static enum ms_exit run(struct ms_run *r, struct ms_whole *nodes)
+static enum ms_exit run(struct ms_run *r, struct ms_whole_nodes *nodes)
 {
     const struct ms_job *job = r->job;
     bool are_here = !is_on(r, "ray");
@@ -81,11 +81,11 @@ static enum ms_exit run(struct ms_run *r, struct ms_whole *nodes)
         return code;
     if (find_timeout(r, &err) < 0)
         return ms_out_fail(r->cli, MS_EXIT_USAGE, "%s", err.text);
-    if (ms_whole_init(nodes,
-                      (const Muster__NodeShape *const *)job->nodes,
-                      job->node_count,
-                      are_here,
-                      &err) < 0)
+    if (ms_whole_nodes_init(nodes,
+                            (const Muster__NodeShape *const *)job->nodes,
+                            job->node_count,
+                            are_here,
+                            &err) < 0)
         return ms_out_fail(r->cli, MS_EXIT_FAILED, "%s", err.text);
     nodes->pieces.name = r->key;
     code = ms_plan_check(
@@ -96,7 +96,7 @@ static enum ms_exit run(struct ms_run *r, struct ms_whole *nodes)
 enum ms_exit ms_cmd_run(const struct ms_cli *cli)
 {
     MS_CLEANUP(ms_job_finish) struct ms_job job = {0};
-    MS_CLEANUP(ms_whole_finish) struct ms_whole nodes = {0};
+    MS_CLEANUP(ms_whole_nodes_finish) struct ms_whole_nodes nodes = {0};
     const char *on = cli->values[MS_OPT_ON], *at = cli->values[MS_OPT_ADDRESS];
     struct ms_run r = {.cli = cli,
                        .job = &job,

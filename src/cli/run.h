@@ -9,7 +9,7 @@
 #include "cli/cli.h"
 #include "job/file.h"
 #include "orchestrator/orchestrator.h"
-#include "orchestrator/whole.h"
+#include "orchestrator/whole_nodes.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ struct ms_run {
     const char *address; /* of it; NULL: not said */
     bool is_inside;      /* this is the part of --on ray that is in the Ray job */
     int64_t timeout_ns;  /* for the machines to be there */
-    struct ms_whole *nodes;
+    struct ms_whole_nodes *nodes;
     FILE *out;
 };
 

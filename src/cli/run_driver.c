@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "cli/run_job.h"
 #include "io/secret.h"
-#include "orchestrator/ray/python.h"
+#include "orchestrator/ray/job/python.h"
 
 #include <errno.h>
 #include <signal.h>

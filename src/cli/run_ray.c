@@ -5,7 +5,7 @@
 #include "cli/out.h"
 #include "cli/run.h"
 #include "io/loop.h"
-#include "orchestrator/ray/job.h"
+#include "orchestrator/ray/job/job.h"
 
 #include <errno.h>
 #include <limits.h>

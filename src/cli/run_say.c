@@ -113,7 +113,7 @@ static void say_node(const struct ms_run *r, const struct ms_lent_piece *p)
 
     ms_run_mark(r);
     fprintf(r->out, "  %-16s ", p->node ? p->node : "(no name)");
-    if (n && n->cpu_milli < (uint64_t)MS_WHOLE_OPEN_CPUS * MS_WHOLE_MILLI)
+    if (n && n->cpu_milli < (uint64_t)MS_WHOLE_NODES_OPEN_CPUS * MS_WHOLE_MILLI)
         fprintf(
             r->out, "%llu CPUs, ", (unsigned long long)(n->cpu_milli / MS_WHOLE_MILLI));
     fprintf(r->out, "%zu device%s\n", p->device_count, p->device_count == 1 ? "" : "s");

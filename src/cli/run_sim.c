@@ -79,7 +79,7 @@ enum ms_exit ms_run_sim(const struct ms_run *r)
     struct ms_orchestrator *o;
     bool is_good;
 
-    if (ms_whole_stock(r->nodes, &stock, &d.why) < 0)
+    if (ms_whole_nodes_stock(r->nodes, &stock, &d.why) < 0)
         return ms_out_fail(r->cli, MS_EXIT_FAILED, "%s", d.why.text);
     d.engine = ms_sim_create(&(struct ms_sim_options){
         .seed = 1, .stock = &stock, .faults = {.start_ns = START_NS}});

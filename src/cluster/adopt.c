@@ -1,3 +1,4 @@
+/* adopt.c - clusters and workers of another head's time */
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "base/proto.h"
@@ -24,38 +25,6 @@ static int check(const Muster__WorkerReport *report, struct ms_error *err)
     return ms_name_check(s->cluster, "cluster", err);
 }
 
-static int find_cluster(struct ms_registry *r,
-                        const Muster__WorkerSpec *s,
-                        struct ms_cluster **out,
-                        struct ms_error *err)
-{
-    struct ms_cluster *c = ms_registry_find(r, s->cluster);
-
-    if (c && c->spec && s->rank < c->count && c->driver == s->driver) {
-        *out = c; /* it may have had another size when that worker was started */
-        return 0;
-    }
-    if (c && (c->count != s->world_size ||
-              (c->driver != s->driver && !(c->detached && s->detached))))
-        return ms_error_set(err,
-                            -EEXIST,
-                            "there is another cluster '%s' of %zu workers",
-                            c->name,
-                            c->count);
-    if (!c) {
-        c = ms_cluster_create(s->cluster, s->world_size);
-        if (!c)
-            return ms_error_sys(err, -ENOMEM, "cluster '%s'", s->cluster);
-        c->driver = s->driver;
-        c->detached = s->detached;
-        c->is_made = true; /* by the head before us, for all we know */
-        c->state = MS_CLUSTER_RUNNING;
-        ms_list_add_tail(&r->clusters, &c->link);
-    }
-    *out = c;
-    return 0;
-}
-
 struct ms_cluster *
 ms_registry_expect(struct ms_registry *r, const char *name, size_t count)
 {
@@ -67,10 +36,36 @@ ms_registry_expect(struct ms_registry *r, const char *name, size_t count)
     c = ms_cluster_create(name, count);
     if (!c)
         return NULL;
-    c->is_made = true;
+    c->is_made = true; /* by the head before us, for all we know */
     c->state = MS_CLUSTER_RUNNING;
     ms_list_add_tail(&r->clusters, &c->link);
     return c;
+}
+
+static int find_cluster(struct ms_registry *r,
+                        const Muster__WorkerSpec *s,
+                        struct ms_cluster **out,
+                        struct ms_error *err)
+{
+    struct ms_cluster *c = *out = ms_registry_find(r, s->cluster);
+
+    if (c && c->spec && s->rank < c->count && c->driver == s->driver)
+        return 0; /* it may have had another size when that worker was started */
+    if (c && (c->count != s->world_size ||
+              (c->driver != s->driver && !(c->detached && s->detached))))
+        return ms_error_set(err,
+                            -EEXIST,
+                            "there is another cluster '%s' of %zu workers",
+                            c->name,
+                            c->count);
+    if (c)
+        return 0;
+    c = *out = ms_registry_expect(r, s->cluster, s->world_size);
+    if (!c)
+        return ms_error_sys(err, -ENOMEM, "cluster '%s'", s->cluster);
+    c->driver = s->driver;
+    c->detached = s->detached;
+    return 0;
 }
 
 /* The worker takes its place. */
@@ -100,25 +95,11 @@ static int fill(struct ms_registry *r,
         memset(&slot->now, 0, sizeof slot->now);
         return rc;
     }
-    slot->now.incarnation = s->incarnation;
     slot->cluster->unknown--;
     slot->cluster->unconfirmed++;
     slot->cluster->live++;
     r->live++;
     return 0;
-}
-
-/* The one that it had replaced was reported before it. */
-static int take_over(struct ms_registry *r,
-                     struct ms_slot *slot,
-                     const Muster__WorkerSpec *s,
-                     int64_t now_ns)
-{
-    int rc = ms_slot_renew(r, slot, s->uid, now_ns);
-
-    if (rc == 0)
-        slot->now.incarnation = s->incarnation;
-    return rc;
 }
 
 /* A cluster that would have no worker that is known. */
@@ -157,9 +138,11 @@ int ms_registry_adopt(struct ms_registry *r,
         return ms_error_set(
             err, -EEXIST, "there is another worker %s/%u", c->name, s->rank);
     if (slot->now.uid) /* a dead one was reported before */
-        rc = take_over(r, slot, s, now_ns);
+        rc = ms_slot_renew(r, slot, s->uid, now_ns);
     else
         rc = fill(r, slot, node, s, now_ns);
+    if (rc == 0)
+        slot->now.incarnation = s->incarnation;
     if (rc == 0 && report->started)
         rc = ms_registry_started(r, report->started, now_ns);
     if (rc < 0) {

@@ -1,3 +1,4 @@
+/* plan.c - the environment and devices of each process of a cluster */
 #include "cluster/plan.h"
 #include "agent/env.h"
 #include "base/buf.h"
@@ -70,20 +71,16 @@ void ms_plan_finish(struct ms_plan *p)
 
 /* ---- devices --------------------------------------------------------------------- */
 
+/* What a process sees. */
 struct shown {
-    uint32_t *devices; /* NULL: `piece` has them */
-    const Muster__Piece *piece;
+    const uint32_t *devices;
     size_t count;
+    uint32_t *own; /* the same, if they are no piece's */
 };
 
 static void shown_finish(struct shown *s)
 {
-    free(s->devices);
-}
-
-static const uint32_t *devices_of(const struct shown *s)
-{
-    return s->devices ? s->devices : s->piece->devices;
+    free(s->own);
 }
 
 static bool has(const uint32_t *devices, size_t count, uint32_t device)
@@ -101,27 +98,26 @@ static int show_node(const struct ms_plan *p, uint32_t rank, struct shown *out)
     size_t room = 1;
 
     for (uint32_t r = first; r < p->placed->n_ranks; r++)
-        if (p->places[r].first == first)
-            room += piece_of(p, r)->n_devices;
-    out->devices = calloc(room, sizeof *out->devices);
-    if (!out->devices)
+        room += piece_of(p, r)->n_devices;
+    out->devices = out->own = calloc(room, sizeof *out->own);
+    if (!out->own)
         return -ENOMEM;
     for (uint32_t r = first; r < p->placed->n_ranks; r++)
         for (size_t i = 0; p->places[r].first == first && i < piece_of(p, r)->n_devices;
              i++)
-            if (!has(out->devices, out->count, piece_of(p, r)->devices[i]))
-                out->devices[out->count++] = piece_of(p, r)->devices[i];
+            if (!has(out->own, out->count, piece_of(p, r)->devices[i]))
+                out->own[out->count++] = piece_of(p, r)->devices[i];
     return 0;
 }
 
 static int show(const struct ms_plan *p, uint32_t rank, struct shown *out)
 {
-    out->piece = piece_of(p, rank);
-    out->count = out->piece->n_devices;
-    if (p->spec->visible != MUSTER__VISIBLE__VISIBLE_NODE)
-        return 0;
-    out->count = 0;
-    return show_node(p, rank, out);
+    const Muster__Piece *piece = piece_of(p, rank);
+
+    if (p->spec->visible == MUSTER__VISIBLE__VISIBLE_NODE)
+        return show_node(p, rank, out);
+    *out = (struct shown){.devices = piece->devices, .count = piece->n_devices};
+    return 0;
 }
 
 /* The value that the role gives a variable, or NULL. */
@@ -147,7 +143,7 @@ static int set_visible(struct ms_env *env,
     MS_CLEANUP(ms_buf_finish) struct ms_buf text = {0};
     const char *told = value_of(p->spec, variable), *value;
 
-    if (ms_shape_visible(shape, variable, devices_of(shown), shown->count, &text) < 0 ||
+    if (ms_shape_visible(shape, variable, shown->devices, shown->count, &text) < 0 ||
         !(value = ms_buf_str(&text)))
         return -ENOMEM;
     if (told && strcmp(told, value) != 0)
@@ -168,7 +164,7 @@ static const char *device_variable(const Muster__NodeShape *shape,
                                    const struct shown *shown)
 {
     const char *variables[MS_DEVICE_VARIABLES_MAX];
-    uint32_t first = shown->count ? devices_of(shown)[0] : 0;
+    uint32_t first = shown->count ? shown->devices[0] : 0;
 
     if (shape && first < shape->n_devices)
         return shape->devices[first]->variable;
@@ -298,16 +294,13 @@ static Muster__WorkerSpec *plan_on(const struct ms_plan *p,
                                    struct ms_error *err)
 {
     MS_CLEANUP(ms_env_finish) struct ms_env env = {0};
-    struct ms_error why = {0};
-    int rc = set_all(&env, p, rank, piece->node, shown, &why);
+    int rc = set_all(&env, p, rank, piece->node, shown, err);
 
     if (rc == 0 && helper)
         rc = ms_env_printf(&env, "MUSTER_HELPER=%u", helper);
     if (rc == 0)
         return make(p, rank, piece, &env, err);
-    if (why.code && err)
-        *err = why;
-    return why.code ? NULL : no_memory(err);
+    return rc == -ENOMEM ? no_memory(err) : NULL;
 }
 
 Muster__WorkerSpec *
@@ -327,7 +320,7 @@ Muster__WorkerSpec *ms_plan_helper(const struct ms_plan *p,
                                    struct ms_error *err)
 {
     const Muster__Piece *piece = p->placed->ranks[rank]->pieces[number];
-    struct shown shown = {.piece = piece, .count = piece->n_devices};
+    struct shown shown = {.devices = piece->devices, .count = piece->n_devices};
     Muster__WorkerSpec *made = plan_on(p, rank, piece, &shown, number, err);
 
     if (made)

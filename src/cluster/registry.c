@@ -1,3 +1,4 @@
+/* registry.c - which clusters there are, and what happens to their workers */
 #include "cluster/registry.h"
 #include "base/cleanup.h"
 #include "base/name.h"
@@ -70,21 +71,22 @@ static void cleanup_cluster(struct ms_cluster **c)
     cluster_destroy(*c);
 }
 
-static int set_devices(struct ms_slot *s, const uint32_t *devices, size_t count)
+int ms_slot_move(struct ms_slot *slot,
+                 const char *node,
+                 const uint32_t *devices,
+                 size_t count)
 {
-    if (count == 0)
-        return 0;
-    s->devices = calloc(count, sizeof *s->devices);
-    if (!s->devices)
-        return -ENOMEM;
-    memcpy(s->devices, devices, count * sizeof *s->devices);
-    s->device_count = count;
-    return 0;
-}
+    uint32_t *copy = calloc(count + 1, sizeof *copy);
 
-static void set_node(struct ms_slot *s, const char *node)
-{
-    snprintf(s->node, sizeof s->node, "%s", node ? node : "");
+    if (!copy)
+        return -ENOMEM;
+    if (count)
+        memcpy(copy, devices, count * sizeof *copy);
+    free(slot->devices);
+    slot->devices = copy;
+    slot->device_count = count;
+    snprintf(slot->node, sizeof slot->node, "%s", node);
+    return 0;
 }
 
 int ms_slot_init(struct ms_slot *s, const struct ms_slot_spec *spec, int64_t now_ns)
@@ -95,9 +97,9 @@ int ms_slot_init(struct ms_slot *s, const struct ms_slot_spec *spec, int64_t now
     s->device_memory = spec->device_memory;
     s->cpu_milli = spec->cpu_milli;
     s->helps = spec->helps;
-    set_node(s, spec->node);
     become(&s->now, MUSTER__WORKER_STATE__WORKER_STARTING, now_ns);
-    return set_devices(s, spec->devices, spec->device_count);
+    return ms_slot_move(
+        s, spec->node ? spec->node : "", spec->devices, spec->device_count);
 }
 
 struct ms_cluster *ms_cluster_create(const char *name, size_t count)
@@ -108,7 +110,7 @@ struct ms_cluster *ms_cluster_create(const char *name, size_t count)
         return NULL;
     ms_list_init(&c->link);
     strcpy(c->name, name); /* ms_name_check knows that it fits */
-    c->slots = calloc(count, sizeof *c->slots);
+    c->slots = calloc(count + 1, sizeof *c->slots);
     if (!c->slots)
         return NULL;
     c->count = c->unknown = count;
@@ -117,17 +119,6 @@ struct ms_cluster *ms_cluster_create(const char *name, size_t count)
         c->slots[i].rank = (uint32_t)i;
     }
     return MS_TAKE(c);
-}
-
-static int
-fill_slots(struct ms_cluster *c, const struct ms_slot_spec *slots, int64_t now_ns)
-{
-    for (size_t i = 0; i < c->count; i++)
-        if (ms_slot_init(&c->slots[i], &slots[i], now_ns) < 0)
-            return -ENOMEM;
-    c->live = c->unconfirmed = c->count;
-    c->unknown = 0;
-    return 0;
 }
 
 /* ---- clusters -------------------------------------------------------------------- */
@@ -151,20 +142,6 @@ static int check_room(const struct ms_registry *r,
     return 0;
 }
 
-static int add_uids(struct ms_registry *r, struct ms_cluster *c)
-{
-    for (size_t i = 0; i < c->count; i++) {
-        int rc = ms_map_add(&r->by_uid, c->slots[i].now.uid, &c->slots[i]);
-
-        if (rc == 0)
-            continue;
-        while (i--)
-            ms_map_remove(&r->by_uid, c->slots[i].now.uid);
-        return rc;
-    }
-    return 0;
-}
-
 int ms_registry_add(struct ms_registry *r,
                     const char *name,
                     const struct ms_slot_spec *slots,
@@ -183,14 +160,11 @@ int ms_registry_add(struct ms_registry *r,
     rc = check_room(r, name, count, err);
     if (rc < 0)
         return rc;
-    c = ms_cluster_create(name, count);
-    rc = c ? fill_slots(c, slots, now_ns) : -ENOMEM;
-    if (rc == 0)
-        rc = add_uids(r, c);
+    c = ms_cluster_create(name, 0);
+    rc = c ? ms_cluster_resize(r, c, slots, count, now_ns) : -ENOMEM;
     if (rc < 0)
         return ms_error_sys(err, rc, "cannot add cluster '%s'", name);
     ms_list_add_tail(&r->clusters, &c->link);
-    r->live += count;
     *out = MS_TAKE(c);
     return 0;
 }
@@ -213,15 +187,6 @@ static void forget_uids(struct ms_registry *r, struct ms_slot *s)
         ms_map_remove(&r->by_uid, s->now.uid);
     for (unsigned i = 0; i < MS_FORMER_MAX; i++)
         next_former(r, s);
-}
-
-void ms_slot_finish(struct ms_registry *r, struct ms_slot *s)
-{
-    forget_uids(r, s);
-    instance_finish(&s->now);
-    free(s->devices);
-    s->devices = NULL;
-    s->device_count = 0;
 }
 
 void ms_registry_remove(struct ms_registry *r, struct ms_cluster *c)
@@ -369,4 +334,114 @@ int ms_slot_renew(struct ms_registry *r,
     slot->cluster->live++;
     r->live++;
     return 0;
+}
+
+/* ---- more or fewer slots ---------------------------------------------------------- */
+
+/* Nothing of it stays: its uids are unknown, its memory is free. */
+static void slot_finish(struct ms_registry *r, struct ms_slot *s)
+{
+    forget_uids(r, s);
+    instance_finish(&s->now);
+    free(s->devices);
+    s->devices = NULL;
+    s->device_count = 0;
+}
+
+/* The maps lead to the slots, which are elsewhere now. Both have room: the keys stay. */
+static void point_to(struct ms_registry *r, struct ms_slot *s)
+{
+    if (s->now.uid) {
+        ms_map_remove(&r->by_uid, s->now.uid);
+        (void)ms_map_add(&r->by_uid, s->now.uid, s);
+    }
+    for (unsigned i = 0; i < MS_FORMER_MAX; i++)
+        if (s->former[i]) {
+            ms_map_remove(&r->by_former, s->former[i]);
+            (void)ms_map_add(&r->by_former, s->former[i], s);
+        }
+}
+
+static int shrink(struct ms_registry *r, struct ms_cluster *c, size_t count)
+{
+    for (size_t i = count; i < c->count; i++)
+        if (ms_slot_is_live(&c->slots[i]))
+            return -EBUSY;
+    for (size_t i = count; i < c->count; i++) {
+        c->unknown -= c->slots[i].now.uid == 0;
+        c->unconfirmed -= c->slots[i].now.uid && !c->slots[i].now.address;
+        slot_finish(r, &c->slots[i]);
+    }
+    c->count = count;
+    return 0;
+}
+
+/* The slots from c->count on, in memory of their own; -EEXIST, -ENOMEM: none is there. */
+static int fill(struct ms_registry *r,
+                struct ms_cluster *c,
+                struct ms_slot *all,
+                const struct ms_slot_spec *slots,
+                size_t count,
+                int64_t now_ns)
+{
+    for (size_t i = c->count; i < count; i++) {
+        int rc = ms_slot_init(&all[i], &slots[i - c->count], now_ns);
+
+        all[i].cluster = c;
+        all[i].rank = (uint32_t)i;
+        if (rc == 0)
+            rc = ms_map_add(&r->by_uid, all[i].now.uid, &all[i]);
+        if (rc == 0)
+            continue;
+        all[i].now.uid = 0; /* another slot has it, or no map */
+        for (size_t k = c->count; k <= i; k++)
+            slot_finish(r, &all[k]);
+        return rc;
+    }
+    return 0;
+}
+
+static int grow(struct ms_registry *r,
+                struct ms_cluster *c,
+                const struct ms_slot_spec *slots,
+                size_t count,
+                int64_t now_ns)
+{
+    struct ms_slot *all;
+    size_t more = count - c->count;
+    int rc;
+
+    if (count > MS_CLUSTER_WORKERS_MAX || r->live > MS_CLUSTER_WORKERS_MAX - more)
+        return -ENOSPC;
+    all = calloc(count, sizeof *all);
+    if (!all)
+        return -ENOMEM;
+    rc = fill(r, c, all, slots, count, now_ns);
+    if (rc < 0) {
+        free(all);
+        return rc;
+    }
+    if (c->count)
+        memcpy(all, c->slots, c->count * sizeof *all);
+    free(c->slots);
+    c->slots = all;
+    for (size_t i = 0; i < c->count; i++)
+        point_to(r, &all[i]);
+    c->count = count;
+    c->live += more;
+    c->unconfirmed += more;
+    r->live += more;
+    return 0;
+}
+
+int ms_cluster_resize(struct ms_registry *r,
+                      struct ms_cluster *c,
+                      const struct ms_slot_spec *slots,
+                      size_t count,
+                      int64_t now_ns)
+{
+    assert(count > 0);
+    if (count <= c->count)
+        return shrink(r, c, count);
+    return grow(r, c, slots, count, now_ns);
 }

@@ -3,7 +3,7 @@
  * A cluster has slots 0..count-1 that never change; in a slot there is an instance: one
  * incarnation of its worker, named by a uid. What happens to a uid that is not the
  * current instance of a slot changes nothing, so a late word about an older incarnation
- * is harmless. Pure: no clock, no socket; whoever owns the registry carries out what
+ * is harmless. Pure: no clock, no socket; the head, which owns it, carries out what
  * follows.
  *
  * Life of an instance: STARTING -> RUNNING -> EXITED, or STARTING -> EXITED. Its exit
@@ -63,7 +63,7 @@ struct ms_slot {
 enum ms_cluster_state {
     MS_CLUSTER_STARTING, /* not all workers are confirmed */
     MS_CLUSTER_RUNNING,
-    MS_CLUSTER_STOPPING /* somebody asked for its end */
+    MS_CLUSTER_STOPPING /* its end was asked for */
 };
 
 struct ms_cluster {

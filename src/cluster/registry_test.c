@@ -192,7 +192,7 @@ static void test_status_says_what_is_known(void **state)
     assert_int_equal(ms_registry_add(&reg, "actor", slots, 2, 0, &c, NULL), 0);
     assert_int_equal(started(11, 1011), 0);
     assert_non_null(exited(11, 3));
-    s = ms_cluster_status(c, NULL);
+    s = ms_cluster_status(c, NULL, false);
     assert_non_null(s);
     assert_string_equal(s->name, "actor");
     assert_int_equal(s->n_workers, 2);

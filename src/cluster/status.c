@@ -1,10 +1,7 @@
 /* status.c - what is known of clusters and their workers, as messages */
 #include "cluster/status.h"
-#include "base/buf.h"
 #include "base/proto.h"
 #include "cluster/spec.h"
-
-#include <errno.h>
 
 void ms_slot_describe(const struct ms_slot *slot, Muster__WorkerStatus *w)
 {
@@ -33,7 +30,8 @@ Muster__WorkerStatus *ms_slot_status(const struct ms_slot *slot)
 }
 
 Muster__ClusterStatus *ms_cluster_status(const struct ms_cluster *c,
-                                         const Muster__StepsDone *first)
+                                         const Muster__StepsDone *first,
+                                         bool with_meta)
 {
     Muster__ClusterStatus like = MUSTER__CLUSTER_STATUS__INIT, *s;
 
@@ -45,6 +43,8 @@ Muster__ClusterStatus *ms_cluster_status(const struct ms_cluster *c,
         like.answers = first->answers;
         like.n_answers = first->n_answers;
     }
+    if (with_meta && c->spec)
+        like.meta = c->spec->meta;
     s = (Muster__ClusterStatus *)ms_proto_copy(&like.base);
     for (size_t i = 0; s && i < c->count; i++)
         if (!ms_proto_append(
@@ -53,17 +53,4 @@ Muster__ClusterStatus *ms_cluster_status(const struct ms_cluster *c,
             return NULL;
         }
     return s;
-}
-
-int ms_cluster_status_add_meta(Muster__ClusterStatus *s, const struct ms_cluster *c)
-{
-    const ProtobufCBinaryData *meta = c->spec ? &c->spec->meta : NULL;
-
-    if (!meta || meta->len == 0)
-        return 0;
-    s->meta.data = ms_bytes_copy(meta->data, meta->len);
-    if (!s->meta.data)
-        return -ENOMEM;
-    s->meta.len = meta->len;
-    return 0;
 }

@@ -1,3 +1,4 @@
+/* forked.c - closing, in a forked child, what a loop of the parent watches */
 #include "head/forked.h"
 #include "base/cleanup.h"
 

@@ -1,4 +1,4 @@
-/* inherited.h - in a forked child: the descriptors of a loop that runs in the parent
+/* forked.h - in a forked child: the descriptors of a loop that runs in the parent
  *
  * The epoll descriptor is shared with the parent, so nothing may be removed from it
  * here, and the loop's memory may be in any state, because its thread was not copied.

@@ -1,10 +1,10 @@
+/* head.c - the start and the end of a head */
 #include "head/head.h"
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "head/clusters/ports.h"
 #include "head/daemon/control.h"
 #include "head/daemon/hello.h"
-#include "head/daemon/serve.h"
 #include "head/drivers/driver.h"
 #include "head/drivers/uplink.h"
 #include "head/fleet/fleet.h"
@@ -61,7 +61,7 @@ static void close_session(struct ms_head *h)
         ms_session_remove(h->session.dir);
     if (h->is_of_job)
         ms_node_dirs_sweep(h->session.name);
-    flock(h->lock_fd, LOCK_UN); /* also for a child that somebody forked and forgot */
+    flock(h->lock_fd, LOCK_UN); /* also for a forked child that has a copy of it */
     ms_fd_close(&h->lock_fd);
 }
 
@@ -330,11 +330,11 @@ build(struct ms_head *h, const struct ms_head_options *o, struct ms_error *err)
     if (rc == 0 && o->lender && !o->listen)
         rc = ms_error_set(err, -EINVAL, "lent nodes need an address to dial");
     if (rc == 0 && o->http)
-        rc = ms_head_http_open(h, o->http, o->http_open_metrics, err);
+        rc = ms_rest_open(h, o->http, o->http_open_metrics, err);
     if (rc == 0)
         rc = ms_head_control_open(h, err);
     if (rc == 0 && o->listen)
-        rc = ms_head_listen(h, o->listen, err);
+        rc = ms_head_control_listen(h, o->listen, err);
     return rc == 0 && o->lender ? open_fleet(h, o, err) : rc;
 }
 

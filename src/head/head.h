@@ -111,7 +111,7 @@ struct ms_head_address {
  * on_exit, and then on_agent_lost comes.
  *
  * ms_head_stop ends the clusters of this process, but not the detached ones, and waits for
- * that. on_exit also comes for a worker of somebody else that was asked about with an
+ * that. on_exit also comes for a worker of another driver that was asked about with an
  * AskDeath, which completes when it is known how the worker ended. */
 struct ms_head *ms_head_join(const struct ms_head_options *o,
                              const struct ms_head_address *a,
@@ -186,7 +186,7 @@ struct ms_head_op *ms_head_create_cluster(struct ms_head *h,
 struct ms_head_op *
 ms_head_destroy_cluster(struct ms_head *h, const char *name, int64_t grace_ns);
 
-/* The same, but -ENOENT if it is another one of that name. own: somebody else has made it,
+/* The same, but -ENOENT if it is another one of that name. own: another driver has made it,
  * for a creation that was given up, which may have failed because the name was taken.
  * uid, unless it is 0: rank 0 neither is nor was that worker. */
 struct ms_head_op *ms_head_destroy_that_cluster(

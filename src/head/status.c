@@ -80,7 +80,8 @@ static bool add_drivers(Muster__Status *s, const struct ms_head *h)
 static bool add_clusters(Muster__Status *s, const struct ms_head *h)
 {
     ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
-        if (!ms_proto_append(&s->clusters, &s->n_clusters, ms_cluster_status(c, NULL)))
+        if (!ms_proto_append(
+                &s->clusters, &s->n_clusters, ms_cluster_status(c, NULL, false)))
             return false;
     return ms_creations_add_status(h, s);
 }

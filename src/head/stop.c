@@ -1,3 +1,4 @@
+/* stop.c - the orderly end: workers, agents, what is lent */
 #include "head/stop.h"
 #include "head/clusters/clusters.h"
 #include "head/drivers/driver.h"
@@ -10,12 +11,12 @@
 
 #include <errno.h>
 
-/* From now to the end, when it is asked to take `grace`:
+/* When the end is asked for with a grace:
  *
- *   0            workers get SIGTERM, and SIGKILL from the agent at `grace` (at once:
- * 0) all gone, or grace+SLACK  the agents are told to end KILL before  the end: it is
- * killed, and what it leaves behind too grace+MS_STOP_GRACE_NS  the end, whatever is
- * left
+ *  - at once workers get SIGTERM, and after the grace SIGKILL from their agents;
+ *  - when all are gone, or SLACK_NS after the grace, the agents are told to end;
+ *  - KILL_NS before the deadline they are killed, and what they leave behind too;
+ *  - the deadline is MS_STOP_GRACE_NS after the grace, whatever is left then.
  */
 #define SLACK_NS       (500 * MS_NS_PER_MS)
 #define KILL_NS        (1 * MS_NS_PER_S)

@@ -1,4 +1,4 @@
-/* seen.h - for tests: what a head has told a driver */
+/* test_events.h - for tests: what a head has told a driver */
 #ifndef MS_HEAD_TEST_EVENTS_H
 #define MS_HEAD_TEST_EVENTS_H
 

@@ -1,3 +1,4 @@
+/* conformance.c - what every orchestrator must do, as tests that run on each of them */
 #include "orchestrator/conformance.h"
 
 #include "base/cleanup.h"

@@ -51,19 +51,19 @@ void ms_op_fail(struct ms_orch_op *op, const struct ms_error *why)
  * it has no pieces left. */
 static void forget(struct ms_orch_op *op)
 {
-    struct ms_mirror *m = &op->controller->mirror;
-    struct ms_mirrored *r = ms_mirror_find(m, op->key);
+    struct ms_inventory *m = &op->controller->inventory;
+    struct ms_inventory_entry *r = ms_inventory_find(m, op->key);
 
     for (size_t i = 0; r && op->numbers && i < op->count; i++)
-        ms_mirror_remove_piece(m, r, op->numbers[i]);
+        ms_inventory_remove_piece(m, r, op->numbers[i]);
     if (r && (!op->numbers || r->count == 0))
-        ms_mirror_remove(m, r);
+        ms_inventory_remove(m, r);
     ms_watches_wake(&op->controller->watches);
 }
 
 void ms_op_succeed(struct ms_orch_op *op)
 {
-    const struct ms_mirror *m = &op->controller->mirror;
+    const struct ms_inventory *m = &op->controller->inventory;
     struct ms_orch_answer answer = {.cursor = m->cursor};
     struct ms_error why = {0};
     ms_orch_done *done = op->done;
@@ -73,7 +73,7 @@ void ms_op_succeed(struct ms_orch_op *op)
     if (op->kind == MS_OP_RELEASE)
         forget(op);
     else if (op->kind != MS_OP_AVOID)
-        rc = ms_mirror_answer(m, op->key[0] ? op->key : NULL, &answer);
+        rc = ms_inventory_answer(m, op->key[0] ? op->key : NULL, &answer);
     if (rc < 0)
         ms_error_set(&why,
                      rc,
@@ -83,7 +83,7 @@ void ms_op_succeed(struct ms_orch_op *op)
     op_free(op);
     if (done)
         done(arg, rc, rc < 0 ? &why : NULL, rc < 0 ? NULL : &answer);
-    ms_mirror_answer_finish(&answer);
+    ms_inventory_answer_finish(&answer);
 }
 
 /* ---- undoing ----------------------------------------------------------------------- */
@@ -143,25 +143,25 @@ refuse(const struct ms_orch_op *op, int rc, const char *what, struct ms_error *w
 }
 
 static int
-add_pieces(struct ms_orch_op *op, struct ms_mirrored *r, struct ms_error *why)
+add_pieces(struct ms_orch_op *op, struct ms_inventory_entry *r, struct ms_error *why)
 {
-    struct ms_mirror *m = &op->controller->mirror;
-    int64_t first = ms_mirror_add_pieces(r, op->piece_count);
+    struct ms_inventory *m = &op->controller->inventory;
+    int64_t first = ms_inventory_add_pieces(r, op->piece_count);
 
     if (first >= 0) {
         op->first = (uint32_t)first;
         return 1;
     }
     if (r->count == 0)
-        ms_mirror_remove(m, r);
+        ms_inventory_remove(m, r);
     return refuse(op, (int)first, "too many pieces, or no memory", why);
 }
 
-/* Its pieces are in the mirror: 1. 0: a reserve of what is there already. Or the reason. */
+/* Its pieces are in the inventory: 1. 0: a reserve of what is there already. Or the reason. */
 static int record(struct ms_orch_op *op, struct ms_error *why)
 {
-    struct ms_mirror *m = &op->controller->mirror;
-    struct ms_mirrored *r = ms_mirror_find(m, op->key);
+    struct ms_inventory *m = &op->controller->inventory;
+    struct ms_inventory_entry *r = ms_inventory_find(m, op->key);
 
     if (op->kind == MS_OP_GROW)
         return r ? add_pieces(op, r, why) : refuse(op, -ENOENT, "there is none", why);
@@ -169,7 +169,7 @@ static int record(struct ms_orch_op *op, struct ms_error *why)
         return refuse(op, -EEXIST, "another one has this key", why);
     if (r)
         return 0;
-    r = ms_mirror_add(m, op->key);
+    r = ms_inventory_add(m, op->key);
     if (!r)
         return refuse(op, -ENOMEM, "out of memory", why);
     r->owner = (void *)(uintptr_t)op->mark;
@@ -179,20 +179,21 @@ static int record(struct ms_orch_op *op, struct ms_error *why)
 /* They came to nothing at once. */
 static void unrecord(struct ms_orch_op *op)
 {
-    struct ms_mirror *m = &op->controller->mirror;
-    struct ms_mirrored *r = ms_mirror_find(m, op->key);
+    struct ms_inventory *m = &op->controller->inventory;
+    struct ms_inventory_entry *r = ms_inventory_find(m, op->key);
 
     for (size_t i = 0; r && i < op->piece_count; i++)
-        ms_mirror_remove_piece(m, r, op->first + (uint32_t)i);
+        ms_inventory_remove_piece(m, r, op->first + (uint32_t)i);
     if (r && r->count == 0)
-        ms_mirror_remove(m, r);
+        ms_inventory_remove(m, r);
 }
 
 /* Nobody waits for it, and it has pieces that run and pieces that have ended: it was lent,
  * and to reserve the same again is to have it as it is. */
 static bool is_held(const struct ms_orch_op *op)
 {
-    const struct ms_mirrored *r = ms_mirror_find(&op->controller->mirror, op->key);
+    const struct ms_inventory_entry *r =
+        ms_inventory_find(&op->controller->inventory, op->key);
 
     return !has_other(op) && r && r->in_phase[MS_PHASE_RUNNING] > 0 &&
            r->in_phase[MS_PHASE_RUNNING] + r->in_phase[MS_PHASE_ENDED] == r->count;
@@ -238,7 +239,8 @@ static int say_ended(const struct ms_orch_op *op,
 /* All run: 1; not all, so far: 0; one has ended or is gone: -ECHILD with the reason. */
 static int progress(const struct ms_orch_op *op, struct ms_error *why)
 {
-    const struct ms_mirrored *r = ms_mirror_find(&op->controller->mirror, op->key);
+    const struct ms_inventory_entry *r =
+        ms_inventory_find(&op->controller->inventory, op->key);
     bool is_grow = op->kind == MS_OP_GROW, all = true;
     size_t count = is_grow || !r ? op->piece_count : r->count;
 
@@ -248,8 +250,8 @@ static int progress(const struct ms_orch_op *op, struct ms_error *why)
         return r->in_phase[MS_PHASE_RUNNING] == r->count; /* without a look at each */
     for (size_t i = 0; i < count; i++) {
         const struct ms_lent_piece *p =
-            is_grow ? ms_mirror_piece(r, op->first + (uint32_t)i)
-                    : ms_mirror_piece_at(r, i);
+            is_grow ? ms_inventory_piece(r, op->first + (uint32_t)i)
+                    : ms_inventory_piece_at(r, i);
 
         if (!p || p->phase == MS_PHASE_ENDED)
             return say_ended(op, p, why);
@@ -409,8 +411,8 @@ int ms_controller_init(struct ms_controller *c,
     c->base.ops = ops;
     c->engine = engine;
     ms_list_init(&c->ops);
-    ms_mirror_init(&c->mirror, cursor);
-    ms_watches_init(&c->watches, &c->mirror, wake, c);
+    ms_inventory_init(&c->inventory, cursor);
+    ms_watches_init(&c->watches, &c->inventory, wake, c);
     return loop ? ms_timer_init(&c->turn, loop, on_turn, c) : 0;
 }
 
@@ -420,7 +422,7 @@ void ms_controller_finish(struct ms_controller *c)
         op_free(op);
     ms_watches_finish(&c->watches);
     ms_timer_finish(&c->turn);
-    ms_mirror_finish(&c->mirror);
+    ms_inventory_finish(&c->inventory);
 }
 
 /* ---- what is asked ------------------------------------------------------------------ */

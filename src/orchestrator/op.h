@@ -1,7 +1,7 @@
 /* op.h - a controller's operations: what local, sim and ray do alike
  *
  * A controller is the half of an orchestrator that keeps the books: the operations that
- * are under way, the mirror of what its engine has said, and the watches. The engine does
+ * are under way, the inventory of what its engine has said, and the watches. The engine does
  * the work, through the hooks of `struct ms_engine`.
  *
  * Life of an operation:
@@ -55,8 +55,8 @@ struct ms_orch_op {
         pieces;                  /* of a launch; owned, until the engine takes them */
     struct ms_agent_start agent; /* of a launch; owned, like them */
     size_t piece_count;
-    uint64_t mark;     /* of the request (ms_reserve_mark) */
-    uint32_t first;    /* the number of its first piece, once they are in the mirror */
+    uint64_t mark;  /* of the request (ms_reserve_mark) */
+    uint32_t first; /* the number of its first piece, once they are in the inventory */
     uint32_t *numbers; /* RELEASE, and GROW that is undone: these; NULL: all */
     size_t count;
     char *node, *reason; /* AVOID */
@@ -76,7 +76,7 @@ struct ms_engine {
     int64_t
         again_ns; /* another turn after so long while there are operations; 0: none */
     void (*begin)(struct ms_orch_op *op); /* it is NEW; it may stay so */
-    /* The pieces of a launch are in the mirror: ask for them. Not is_new: another operation
+    /* The pieces of a launch are in the inventory: ask for them. Not is_new: another operation
      * has asked for the same. -ENOMEM: it fails. */
     int (*launch)(struct ms_orch_op *op, bool is_new);
     void (*stop)(struct ms_orch_op *op); /* stop the pieces that it names */
@@ -91,7 +91,7 @@ struct ms_engine {
 struct ms_controller {
     struct ms_orchestrator base;
     const struct ms_engine *engine;
-    struct ms_mirror mirror;
+    struct ms_inventory inventory;
     struct ms_watches watches;
     struct ms_list ops;
     struct ms_timer turn; /* of a controller on a loop */
@@ -151,7 +151,7 @@ int64_t ms_op_now_ns(const struct ms_orch_op *op);
 void ms_op_succeed(struct ms_orch_op *op);
 void ms_op_fail(struct ms_orch_op *op, const struct ms_error *why);
 
-/* Write the pieces of a launch into the mirror and ask for them; the same request again is
+/* Write the pieces of a launch into the inventory and ask for them; the same request again is
  * had as it is, or ends as that one does. */
 void ms_op_launch(struct ms_orch_op *op);
 /* Of a launch, when pieces have changed: it succeeds, is undone, or goes on. */

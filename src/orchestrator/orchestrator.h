@@ -10,7 +10,7 @@
  * forward.
  *
  * How to implement one. Put `struct ms_orchestrator` first in your own struct and fill a
- * const table of operations; mirror.h keeps what list, describe and watch tell. All of
+ * const table of operations; inventory.h keeps what list, describe and watch tell. All of
  * it runs on one thread.
  *  - Every operation returns at once. It completes exactly once, later, never from
  *    inside; after `cancel` still exactly once, with -ECANCELED unless it had won.

@@ -1,3 +1,4 @@
+/* request.c - names of phases and causes, and what any engine refuses of a request */
 #include "base/name.h"
 #include "orchestrator/orchestrator.h"
 

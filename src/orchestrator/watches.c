@@ -1,4 +1,4 @@
-/* watches.c - tells each watch the changes of the mirror that it has not heard yet */
+/* watches.c - tells each watch the changes of the inventory that it has not heard yet */
 #include "orchestrator/watches.h"
 
 #include <stdlib.h>
@@ -13,11 +13,12 @@ struct ms_orch_watch {
 };
 
 void ms_watches_init(struct ms_watches *w,
-                     const struct ms_mirror *mirror,
+                     const struct ms_inventory *inventory,
                      void (*pump_soon)(void *arg),
                      void *arg)
 {
-    *w = (struct ms_watches){.mirror = mirror, .pump_soon = pump_soon, .arg = arg};
+    *w =
+        (struct ms_watches){.inventory = inventory, .pump_soon = pump_soon, .arg = arg};
     ms_list_init(&w->all);
 }
 
@@ -69,7 +70,7 @@ static void pump_one(struct ms_orch_watch *w)
     int rc = 1;
 
     while (!w->is_dead && rc > 0) {
-        rc = ms_mirror_next(w->all->mirror, w->cursor, &event);
+        rc = ms_inventory_next(w->all->inventory, w->cursor, &event);
         if (rc == 0)
             return;
         w->is_dead = rc < 0;

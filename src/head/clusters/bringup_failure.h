@@ -1,4 +1,4 @@
-/* bringup_failure.h - why workers were not made, as messages for whoever asked */
+/* bringup_failure.h - why workers were not made, as messages */
 #ifndef MS_HEAD_CLUSTERS_BRINGUP_FAILURE_H
 #define MS_HEAD_CLUSTERS_BRINGUP_FAILURE_H
 

@@ -65,7 +65,7 @@ void ms_change_finish(struct ms_head_op *op)
     bool is_new = !c->is_made;
     Muster__ClusterStatus *s = NULL;
 
-    if (!op->why.code && !(s = ms_head_cluster_status(h, c, op->bringup.first)))
+    if (!op->why.code && !(s = ms_head_cluster_status(h, c, op->bringup.first, false)))
         ms_error_set(&op->why, -ENOMEM, "cluster '%s': out of memory", c->name);
     if (op->why.code && is_new) {
         ms_head_op_fail_with(op, &op->why); /* and `end` */

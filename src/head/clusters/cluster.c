@@ -4,7 +4,6 @@
 #include "head/clusters/bringup.h"
 #include "head/clusters/clusters_impl.h"
 #include "head/clusters/helpers.h"
-#include "head/clusters/objects.h"
 #include "head/clusters/ports.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
@@ -120,7 +119,7 @@ void ms_head_cluster_forget(struct ms_head *h, struct ms_cluster *c)
     ms_objects_drop(h, c);
     ms_persist_forget_cluster(h, c->name);
     ms_place_cluster_gone(h, c->name);
-    /* whoever waits for this may place one of the same name from another thread */
+    /* an operation that waits for this may place one of the same name from another thread */
     ms_list_each (op, &h->destroying, struct ms_head_op, wait_link)
         if (op->cluster == c)
             ms_head_op_succeed(op, NULL);
@@ -140,7 +139,7 @@ bool ms_head_is_to_end(const struct ms_head *h, const struct ms_cluster *c)
     return false;
 }
 
-/* Its port is free when whoever asked for its end hears of it. */
+/* Its port is free before the end is told to the asker. */
 static void drop_port(struct ms_head_op *op)
 {
     struct ms_cluster *c = op->cluster;

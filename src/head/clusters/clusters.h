@@ -49,7 +49,7 @@ bool ms_creations_add_status(const struct ms_head *h, Muster__Status *s);
 /* A node asks for the successor on behalf of a worker there. */
 void ms_head_node_asks_successor(struct ms_node *n, uint64_t uid);
 
-/* The cluster is no more: whoever waits for that is told, then it is forgotten. */
+/* The cluster is no more: operations that wait for that complete, then it is forgotten. */
 void ms_head_cluster_forget(struct ms_head *h, struct ms_cluster *c);
 
 /* ---- what nodes tell, and that one is gone ----------------------------------------- */

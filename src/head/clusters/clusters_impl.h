@@ -13,9 +13,9 @@ struct ms_driver;
 
 /* ---- cluster.c --------------------------------------------------------------------- */
 
-/* Has somebody asked for its end? */
+/* Does an operation wait to destroy it? */
 bool ms_head_is_to_end(const struct ms_head *h, const struct ms_cluster *c);
-/* It is not busy any more: end it if somebody asked for that meanwhile. */
+/* It is not busy any more: end it if that was asked for meanwhile. */
 void ms_head_begin_destroys(struct ms_head *h, struct ms_cluster *c);
 
 /* ---- create.c ---------------------------------------------------------------------- */
@@ -48,14 +48,25 @@ void ms_change_fail(struct ms_head_op *op, int rc);
 
 /* ---- helpers.c --------------------------------------------------------------------- */
 
-/* Its status, whole: with helpers, and with the answers of rank 0 if they are given. NULL:
- * out of memory. */
+/* As ms_cluster_status (cluster/status.h), with helpers. */
 Muster__ClusterStatus *ms_head_cluster_status(const struct ms_head *h,
                                               const struct ms_cluster *c,
-                                              const Muster__StepsDone *first);
+                                              const Muster__StepsDone *first,
+                                              bool with_meta);
 
-/* ---- refresh.c --------------------------------------------------------------------- */
+/* ---- steps.c ----------------------------------------------------------------------- */
 
+/* A constructor's big arguments, and the Refs among them, are objects of a store. The driver
+ * that gave them may end before the cluster does, so the head has them held, by the store of
+ * the node on which each was made, under a number that is the cluster's, until its end.
+ *
+ * Ask all nodes to keep what the step names, on behalf of the operation, whose on_answer and
+ * on_refused are set; none if it names nothing. */
+void ms_objects_ask_keep(struct ms_head_op *op,
+                         struct ms_cluster *c,
+                         const Muster__Step *step);
+/* The cluster is no more. */
+void ms_objects_drop(struct ms_head *h, const struct ms_cluster *c);
 /* Every driver and worker is to look again at its handles of clusters; then `next`. */
 void ms_head_tell_changed(struct ms_head_op *op,
                           char *cluster,

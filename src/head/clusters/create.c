@@ -2,7 +2,7 @@
  *
  *   place -> hold a port -> launch (start, helpers, steps) -> made
  *
- * Undone as a whole when any part fails, or when somebody destroys it meanwhile. A creation
+ * Undone as a whole when any part fails, or when it is destroyed meanwhile. A creation
  * that may wait for room stands in head->creating, in order: the first one is tried again
  * whenever something was given back.
  */
@@ -12,7 +12,6 @@
 #include "cluster/spec.h"
 #include "head/clusters/bringup.h"
 #include "head/clusters/clusters_impl.h"
-#include "head/clusters/objects.h"
 #include "head/clusters/start.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"

@@ -10,12 +10,11 @@
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
 #include "head/ops/op.h"
-#include "io/json.h"
+#include "head/rest/message_json.h"
 #include "plain/plain.h"
 #include "wire/frame.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -73,33 +72,33 @@ bool ms_helpers_are_left(const struct ms_head *h, const struct ms_cluster *c)
 void ms_helpers_settle(struct ms_head *h, const struct ms_cluster *c)
 {
     for (size_t i = 0; i < c->count; i++) {
-        const struct ms_cluster *own =
+        const struct ms_cluster *helpers =
             ms_slot_is_live(&c->slots[i]) ? NULL : find(h, &c->slots[i]);
 
-        if (own)
-            stop_all(h, own, 0);
+        if (helpers)
+            stop_all(h, helpers, 0);
     }
 }
 
 void ms_helpers_end(struct ms_head *h, const struct ms_cluster *c)
 {
     for (const struct ms_slot *s = NULL; (s = ms_cluster_next_changing(c, s));) {
-        struct ms_cluster *own = find(h, s);
+        struct ms_cluster *helpers = find(h, s);
 
-        if (!own)
+        if (!helpers)
             continue;
         ms_cluster_end_unstarted(
-            &h->registry, own, true, "it was not started", ms_now_ns());
-        own->state = MS_CLUSTER_RUNNING;
-        stop_all(h, own, 0);
-        if (ms_helpers_are_over(own))
-            ms_head_cluster_forget(h, own);
+            &h->registry, helpers, true, "it was not started", ms_now_ns());
+        helpers->state = MS_CLUSTER_RUNNING;
+        stop_all(h, helpers, 0);
+        if (ms_helpers_are_over(helpers))
+            ms_head_cluster_forget(h, helpers);
     }
 }
 
 /* The worker cannot go on without it. */
 static void
-doom(struct ms_head *h, const struct ms_slot *helper, const Muster__Exit *exit)
+end_worker(struct ms_head *h, const struct ms_slot *helper, const Muster__Exit *exit)
 {
     struct ms_slot *worker = ms_registry_find_uid(&h->registry, helper->helps);
     char how[64] = "is lost";
@@ -136,7 +135,7 @@ void ms_helpers_exited(struct ms_head *h,
             stop_all(h, c, grace_ns);
     if (slot->helps && !exit->requested && !h->stop_op &&
         slot->cluster->state == MS_CLUSTER_RUNNING)
-        doom(h, slot, exit);
+        end_worker(h, slot, exit);
 }
 
 bool ms_helpers_are_over(const struct ms_cluster *c)
@@ -209,6 +208,7 @@ static int ask_one(struct ms_head_op *op,
     struct ms_node *n = ms_node_find(op->head, slot->node);
     Muster__WorkerSpec *spec =
         ms_plan_helper(plan, rank, slot->rank + 1, slot->helps, err);
+    Muster__StartWorkers start = MUSTER__START_WORKERS__INIT;
     int rc = spec ? rename_spec(spec, slot) : -EINVAL;
 
     if (rc == -ENOMEM)
@@ -217,7 +217,9 @@ static int ask_one(struct ms_head_op *op,
         rc = ms_error_set(err, -ENODEV, "there is no node %s", slot->node);
     if (rc == 0) {
         ms_start_fill(op, slot, spec);
-        rc = ms_start_ask_node(op, n, &spec, 1, err);
+        start.workers = &spec;
+        start.n_workers = 1;
+        rc = ms_start_ask_node(op, n, &start, err);
     }
     muster__worker_spec__free_unpacked(spec, NULL);
     return rc;
@@ -225,14 +227,14 @@ static int ask_one(struct ms_head_op *op,
 
 static int begin_one(struct ms_head_op *op, uint32_t rank, struct ms_error *err)
 {
-    struct ms_cluster *own = NULL;
+    struct ms_cluster *helpers = NULL;
     struct ms_plan plan = {0};
-    int rc = add(op, rank, &own, err);
+    int rc = add(op, rank, &helpers, err);
 
     if (rc == 0 && ms_start_plan(op, &plan) < 0)
         rc = ms_error_set(err, -ENOMEM, "out of memory");
-    for (size_t i = 0; rc == 0 && i < own->count; i++)
-        rc = ask_one(op, &plan, &own->slots[i], rank, err);
+    for (size_t i = 0; rc == 0 && i < helpers->count; i++)
+        rc = ask_one(op, &plan, &helpers->slots[i], rank, err);
     ms_plan_finish(&plan);
     return rc;
 }
@@ -270,35 +272,21 @@ int ms_helpers_begin(struct ms_head_op *op, struct ms_error *err)
 
 static json_t *describe(const struct ms_slot *s)
 {
-    json_t *devices = json_array();
+    Muster__WorkerStatus w;
 
-    for (size_t i = 0; i < s->device_count; i++)
-        json_array_append_new(devices, json_integer(s->devices[i]));
-    return json_pack("{s:o s:i s:i s:s s:s s:s s:o}",
-                     "uid",
-                     json_sprintf("%" PRIu64, s->now.uid),
-                     "rank",
-                     (int)s->rank,
-                     "pid",
-                     (int)s->now.pid,
-                     "address",
-                     s->now.address ? s->now.address : "",
-                     "log_path",
-                     s->now.log_path ? s->now.log_path : "",
-                     "node",
-                     s->node,
-                     "devices",
-                     devices);
+    ms_slot_describe(s, &w);
+    return ms_message_print_fields(&w.base,
+                                   "uid rank pid address log_path node devices");
 }
 
 /* {"cluster": ..., "rank": ..., "helpers": [...]} as text; NULL: out of memory. */
-static char *print(const struct ms_slot *worker, const struct ms_cluster *own)
+static char *print(const struct ms_slot *worker, const struct ms_cluster *helpers)
 {
     json_t *list = json_array(), *all;
     char *text;
 
-    for (size_t i = 0; i < own->count; i++)
-        json_array_append_new(list, describe(&own->slots[i]));
+    for (size_t i = 0; i < helpers->count; i++)
+        json_array_append_new(list, describe(&helpers->slots[i]));
     all = json_pack("{s:s s:i s:o}",
                     "cluster",
                     worker->cluster->name,
@@ -349,12 +337,12 @@ int ms_helpers_add_step(const struct ms_head *h,
                         const struct ms_slot *worker,
                         Muster__RunSteps *run)
 {
-    const struct ms_cluster *own =
+    const struct ms_cluster *helpers =
         ms_cluster_spec_is_native(worker->cluster->spec) ? NULL : find(h, worker);
-    MS_CLEANUP(ms_cleanup_free) char *text = own ? print(worker, own) : NULL;
+    MS_CLEANUP(ms_cleanup_free) char *text = helpers ? print(worker, helpers) : NULL;
     Muster__Step *step = text ? step_create(text) : NULL;
 
-    if (!own)
+    if (!helpers)
         return 0;
     if (!ms_proto_append(&run->steps, &run->n_steps, step))
         return -ENOMEM;
@@ -369,20 +357,21 @@ static bool add_helpers(const struct ms_head *h,
                         const struct ms_slot *worker,
                         Muster__WorkerStatus *w)
 {
-    const struct ms_cluster *own = worker->now.uid ? find(h, worker) : NULL;
+    const struct ms_cluster *helpers = worker->now.uid ? find(h, worker) : NULL;
 
-    for (size_t i = 0; own && i < own->count; i++)
+    for (size_t i = 0; helpers && i < helpers->count; i++)
         if (!ms_proto_append(
-                &w->helpers, &w->n_helpers, ms_slot_status(&own->slots[i])))
+                &w->helpers, &w->n_helpers, ms_slot_status(&helpers->slots[i])))
             return false;
     return true;
 }
 
 Muster__ClusterStatus *ms_head_cluster_status(const struct ms_head *h,
                                               const struct ms_cluster *c,
-                                              const Muster__StepsDone *first)
+                                              const Muster__StepsDone *first,
+                                              bool with_meta)
 {
-    Muster__ClusterStatus *s = ms_cluster_status(c, first);
+    Muster__ClusterStatus *s = ms_cluster_status(c, first, with_meta);
     bool is_good = s;
 
     for (size_t i = 0; is_good && i < c->count; i++)

@@ -2,6 +2,7 @@
 #include "head/clusters/start.h"
 #include "base/cleanup.h"
 #include "base/name.h"
+#include "base/proto.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
@@ -57,17 +58,13 @@ void ms_start_fill(const struct ms_head_op *op,
 
 int ms_start_ask_node(struct ms_head_op *op,
                       struct ms_node *n,
-                      Muster__WorkerSpec **specs,
-                      size_t count,
+                      Muster__StartWorkers *what,
                       struct ms_error *err)
 {
-    Muster__StartWorkers start = MUSTER__START_WORKERS__INIT;
     int rc = introduce(op, n, err);
 
-    start.workers = specs;
-    start.n_workers = count;
     if (rc == 0)
-        rc = ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_START, &start, err);
+        rc = ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_START, what, err);
     if (rc == 0 && is_orphaned(op)) /* a node forgets a context when nothing uses it */
         ms_node_tell_forget(n, op->cluster->driver);
     return rc;
@@ -172,20 +169,9 @@ struct ms_slot_spec *ms_start_slots(const Muster__ClusterSpec *spec,
     return slots;
 }
 
-/* What ranks are started with, by rank; NULL: it is not started now, or was asked for. */
-struct batch {
-    Muster__WorkerSpec **specs;
-    size_t count;
-};
-
-static void batch_finish(struct batch *b)
-{
-    for (size_t i = 0; b->specs && i < b->count; i++)
-        muster__worker_spec__free_unpacked(b->specs[i], NULL);
-    free(b->specs);
-}
-
-static int plan_all(const struct ms_head_op *op, struct batch *b, struct ms_error *err)
+/* What the changing ranks are started with, by rank; NULL for the others. */
+static int
+plan_all(const struct ms_head_op *op, Muster__StartWorkers *all, struct ms_error *err)
 {
     struct ms_plan plan = {0};
     int rc = ms_start_plan(op, &plan);
@@ -194,8 +180,8 @@ static int plan_all(const struct ms_head_op *op, struct batch *b, struct ms_erro
         ms_error_set(err, rc, "cluster '%s': out of memory", op->cluster->name);
     for (struct ms_slot *s = NULL;
          rc == 0 && (s = ms_cluster_next_changing(op->cluster, s));) {
-        b->specs[s->rank] = plan_rank(op, &plan, s->rank, err);
-        rc = b->specs[s->rank] ? 0 : -EINVAL;
+        all->workers[s->rank] = plan_rank(op, &plan, s->rank, err);
+        rc = all->workers[s->rank] ? 0 : -EINVAL;
     }
     ms_plan_finish(&plan);
     return rc;
@@ -211,42 +197,56 @@ node_of(const struct ms_head_op *op, const struct ms_slot *s, struct ms_error *e
     return n && ms_node_check(n, err) == 0 ? n : NULL;
 }
 
-/* Those of this node; they are taken out of the batch. */
+/* Room for all ranks of the cluster; owned. */
+static Muster__StartWorkers *create_start(const struct ms_cluster *c)
+{
+    Muster__StartWorkers *m =
+        (Muster__StartWorkers *)ms_proto_create(&muster__start_workers__descriptor);
+
+    if (m)
+        m->workers = calloc(c->count + 1, sizeof(Muster__WorkerSpec *));
+    return m;
+}
+
+/* Those of this node; they are taken out of the message. */
 static int ask_some(struct ms_head_op *op,
                     struct ms_node *n,
-                    struct batch *b,
+                    Muster__StartWorkers *all,
                     struct ms_error *err)
 {
-    struct batch some = {calloc(b->count + 1, sizeof(Muster__WorkerSpec *)), 0};
-    int rc = some.specs ? 0 : -ENOMEM;
+    Muster__StartWorkers *some = create_start(op->cluster);
+    int rc = some && some->workers ? 0 : -ENOMEM;
 
-    for (size_t i = 0; rc == 0 && i < b->count; i++)
-        if (b->specs[i] && strcmp(op->cluster->slots[i].node, n->name) == 0)
-            some.specs[some.count++] = MS_TAKE(b->specs[i]);
+    for (size_t i = 0; rc == 0 && i < all->n_workers; i++)
+        if (all->workers[i] && strcmp(op->cluster->slots[i].node, n->name) == 0)
+            some->workers[some->n_workers++] = MS_TAKE(all->workers[i]);
     if (rc == 0)
-        rc = ms_start_ask_node(op, n, some.specs, some.count, err);
+        rc = ms_start_ask_node(op, n, some, err);
     if (rc == -ENOMEM)
         ms_error_set(err, rc, "cluster '%s': out of memory", op->cluster->name);
-    batch_finish(&some);
+    muster__start_workers__free_unpacked(some, NULL);
     return rc;
 }
 
 int ms_start_ask(struct ms_head_op *op, struct ms_error *err)
 {
     const struct ms_cluster *c = op->cluster;
-    struct batch b = {calloc(c->count + 1, sizeof(Muster__WorkerSpec *)), c->count};
-    int rc =
-        b.specs ? plan_all(op, &b, err) : ms_error_set(err, -ENOMEM, "out of memory");
+    Muster__StartWorkers *all = create_start(c);
+    int rc = all && all->workers ? 0 : ms_error_set(err, -ENOMEM, "out of memory");
 
+    if (rc == 0) {
+        all->n_workers = c->count;
+        rc = plan_all(op, all, err);
+    }
     for (size_t i = 0; rc == 0 && i < c->count; i++) {
-        struct ms_node *n = b.specs[i] ? node_of(op, &c->slots[i], err) : NULL;
+        struct ms_node *n = all->workers[i] ? node_of(op, &c->slots[i], err) : NULL;
 
-        if (b.specs[i] && !n)
+        if (all->workers[i] && !n)
             rc = -ENODEV;
         else if (n)
-            rc = c->spec->beside[0] ? ask_fork(op, n, b.specs[i], err)
-                                    : ask_some(op, n, &b, err);
+            rc = c->spec->beside[0] ? ask_fork(op, n, all->workers[i], err)
+                                    : ask_some(op, n, all, err);
     }
-    batch_finish(&b);
+    muster__start_workers__free_unpacked(all, NULL);
     return rc;
 }

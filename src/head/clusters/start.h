@@ -27,12 +27,10 @@ int ms_start_ask(struct ms_head_op *op, struct ms_error *err);
 /* The plan of op->cluster; to be finished. 0 or -ENOMEM. */
 int ms_start_plan(const struct ms_head_op *op, struct ms_plan *out);
 
-/* Ask one node; the specs have all but uid, incarnation and driver, which come from the slots
- * (of any cluster). */
+/* Ask one node, with the context of op->cluster; `what` is borrowed. */
 int ms_start_ask_node(struct ms_head_op *op,
                       struct ms_node *n,
-                      Muster__WorkerSpec **specs,
-                      size_t count,
+                      Muster__StartWorkers *what,
                       struct ms_error *err);
 /* What the registry knows of a slot, in the description of its process. */
 void ms_start_fill(const struct ms_head_op *op,

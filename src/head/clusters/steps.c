@@ -1,15 +1,53 @@
-/* steps.c - what was done to a cluster since, and who looks for it */
-#include "base/cleanup.h"
+/* steps.c - what was done to a cluster since, who looks for it, and handles that are out of date
+ *
+ * A handle looks again when the count of changes that its process knows of has grown. The
+ * count is raised everywhere before the caller hears that the change is done.
+ */
+#include "base/name.h"
 #include "cluster/spec.h"
 #include "cluster/status.h"
 #include "head/clusters/clusters_impl.h"
-#include "head/clusters/objects.h"
+#include "head/drivers/driver.h"
 #include "head/head_impl.h"
+#include "head/nodes/node.h"
 #include "head/ops/op.h"
 #include "head/ops/waiting.h"
 #include "head/state/persist.h"
 
 #include <errno.h>
+
+/* ---- what steps refer to in the stores of nodes ---------------------------------- */
+
+void ms_objects_ask_keep(struct ms_head_op *op,
+                         struct ms_cluster *c,
+                         const Muster__Step *step)
+{
+    Muster__KeepObjects keep = MUSTER__KEEP_OBJECTS__INIT;
+
+    if (step->n_objects == 0)
+        return;
+    if (c->objects == 0)
+        c->objects = ms_random_id();
+    keep.holder = c->objects;
+    keep.cluster = c->name;
+    keep.names = step->objects;
+    keep.n_names = step->n_objects;
+    ms_nodes_ask(op, MUSTER__HEAD_TO_AGENT__BODY_KEEP_OBJECTS, &keep);
+}
+
+void ms_objects_drop(struct ms_head *h, const struct ms_cluster *c)
+{
+    Muster__KeepObjects drop = MUSTER__KEEP_OBJECTS__INIT;
+
+    if (c->objects == 0)
+        return;
+    drop.holder = c->objects;
+    drop.is_end = true;
+    ms_list_each (n, &h->nodes, struct ms_node, link)
+        ms_node_tell(n, MUSTER__HEAD_TO_AGENT__BODY_KEEP_OBJECTS, &drop);
+}
+
+/* ---- requests -------------------------------------------------------------------- */
 
 /* What it refers to is held. The cluster may have ended meanwhile. */
 static void objects_kept(struct ms_head_op *op)
@@ -57,10 +95,40 @@ void ms_head_find_run(struct ms_head_op *op)
         ms_head_op_fail(op, -ENOENT, "there is no cluster '%.64s'", name);
         return;
     }
-    s = ms_head_cluster_status(op->head, c, NULL);
-    if (s && ms_cluster_status_add_meta(s, c) < 0) {
-        muster__cluster_status__free_unpacked(s, NULL);
-        s = NULL;
-    }
+    s = ms_head_cluster_status(op->head, c, NULL, true);
     ms_head_op_answer(op, s ? &s->base : NULL);
+}
+
+/* ---- handles that are out of date ------------------------------------------------- */
+
+void ms_head_tell_changed(struct ms_head_op *op,
+                          char *cluster,
+                          void (*next)(struct ms_head_op *op))
+{
+    Muster__ClusterChanged changed = MUSTER__CLUSTER_CHANGED__INIT;
+
+    changed.cluster = cluster;
+    atomic_fetch_add(&op->head->changes, 1);
+    ms_drivers_tell_changed(op->head, &changed);
+    ms_head_op_gather(op, next);
+    ms_nodes_ask(op, MUSTER__HEAD_TO_AGENT__BODY_CHANGED, &changed);
+    ms_head_op_gather_end(op);
+}
+
+static void told(struct ms_head_op *op)
+{
+    ms_head_op_succeed(op, NULL);
+}
+
+void ms_head_refresh_run(struct ms_head_op *op)
+{
+    const char *name = op->wanted->refresh->cluster;
+    struct ms_cluster *c = ms_registry_find(&op->head->registry, name);
+
+    if (!c && ms_head_wait_for_nodes(op))
+        return;
+    if (!c)
+        ms_head_op_fail(op, -ENOENT, "there is no cluster '%.64s'", name);
+    else
+        ms_head_tell_changed(op, c->name, told);
 }

@@ -1,4 +1,4 @@
-/* stop_clusters.c - ending a cluster, or all of them, whoever made them */
+/* stop_clusters.c - ending a cluster, or all clusters of all drivers */
 #include "base/proto.h"
 #include "head/clusters/clusters.h"
 #include "head/head_impl.h"
@@ -19,7 +19,7 @@ struct stop {
 
 static void request_failed(struct ms_head_op *op)
 {
-    struct stop *s = op->own;
+    struct stop *s = op->data;
 
     s->op = NULL;
 }
@@ -45,7 +45,7 @@ static void on_done(struct ms_head_op *op)
     struct ms_error err = {0};
     int rc = ms_head_op_result(op, &err);
 
-    /* somebody else has destroyed it meanwhile: so it is gone as was wanted */
+    /* another request has destroyed it meanwhile: it is gone, as was asked */
     if (rc < 0 && rc != -ENOENT && !s->why.code)
         s->why = err;
     release(s);
@@ -102,7 +102,7 @@ void ms_head_stop_clusters_run(struct ms_head_op *op)
     s->open = 1;
     muster__stopped__init(&s->done);
     s->done.head = op->wanted->stop->head && op->head->on_stop_asked;
-    op->own = s;
+    op->data = s;
     op->on_failed = request_failed;
     begin(s, op->wanted->stop);
     release(s);

@@ -147,7 +147,7 @@ static int add_addresses(struct ms_head *h, struct ms_addr *a)
     return count > 0 ? rc : add_address(h, a);
 }
 
-int ms_head_control_listen(struct ms_head *h, const char *address, struct ms_error *err)
+static int listen_at(struct ms_head *h, const char *address, struct ms_error *err)
 {
     struct ms_addr a;
     int fd, rc = ms_addr_parse_listen(address, &a, err);
@@ -163,6 +163,17 @@ int ms_head_control_listen(struct ms_head *h, const char *address, struct ms_err
     if (rc == 0)
         rc = add_addresses(h, &a);
     return rc < 0 ? ms_error_sys(err, rc, "cannot serve '%s'", address) : 0;
+}
+
+int ms_head_control_listen(struct ms_head *h,
+                           const char *const *addresses,
+                           struct ms_error *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; addresses[i] && rc == 0; i++)
+        rc = listen_at(h, addresses[i], err);
+    return rc;
 }
 
 void ms_head_control_close(struct ms_head *h)

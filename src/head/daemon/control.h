@@ -11,9 +11,9 @@
 struct ms_head;
 
 int ms_head_control_open(struct ms_head *h, struct ms_error *err);
-/* Also there: "HOST:PORT"; it is added to h->addresses. */
+/* Also at all of these, "HOST:PORT", NULL-terminated; they are added to h->addresses. */
 int ms_head_control_listen(struct ms_head *h,
-                           const char *address,
+                           const char *const *addresses,
                            struct ms_error *err);
 void ms_head_control_close(struct ms_head *h);
 

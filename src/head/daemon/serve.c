@@ -1,4 +1,4 @@
-#include "head/daemon/serve.h"
+/* serve.c - a head that others dial, as a daemon */
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/name.h"
@@ -33,17 +33,6 @@ static int write_addresses(const struct ms_head *h, struct ms_error *err)
     ms_buf_finish(&text);
     return rc < 0 ? ms_error_sys(err, rc, "cannot write '%s/address'", h->session.dir)
                   : 0;
-}
-
-int ms_head_listen(struct ms_head *h,
-                   const char *const *addresses,
-                   struct ms_error *err)
-{
-    int rc = 0;
-
-    for (size_t i = 0; addresses[i] && rc == 0; i++)
-        rc = ms_head_control_listen(h, addresses[i], err);
-    return rc;
 }
 
 static int open_session(struct ms_head *h,
@@ -108,11 +97,11 @@ struct ms_head *ms_head_serve(const struct ms_head_serve_options *o,
     if (rc == 0)
         rc = ms_head_control_open(h, err);
     if (rc == 0)
-        rc = ms_head_listen(h, addresses, err);
+        rc = ms_head_control_listen(h, addresses, err);
     if (rc == 0 && o->lender)
         rc = ms_fleet_open(h, o->lender, err);
     if (rc == 0 && o->http)
-        rc = ms_head_http_open(h, o->http, o->http_open_metrics, err);
+        rc = ms_rest_open(h, o->http, o->http_open_metrics, err);
     if (rc == 0)
         rc = write_addresses(h, err);
     if (rc == 0)

@@ -1,3 +1,4 @@
+/* fleet.c - leases of an orchestrator's pieces, and what happens to them */
 #include "head/drivers/driver.h"
 #include "head/fleet/fleet_impl.h"
 #include "head/head_impl.h"

@@ -1,3 +1,4 @@
+/* fleet_ask.c - reserving, releasing and describing pieces */
 #include "base/cleanup.h"
 #include "base/proto.h"
 #include "head/drivers/driver.h"

@@ -11,7 +11,7 @@
 #include "head/fleet/fleet.h"
 #include "io/loop.h"
 #include "orchestrator/orchestrator.h"
-#include "orchestrator/whole.h"
+#include "orchestrator/whole_nodes.h"
 #include "proto/muster.pb-c.h"
 
 #include <limits.h>
@@ -45,8 +45,8 @@ struct ms_fleet {
     struct ms_list leases;
     struct ms_list asks; /* fleet_ask.c */
     struct ms_timer again;
-    struct ms_whole whole; /* the nodes that were described */
-    char *address;         /* what agents dial */
+    struct ms_whole_nodes whole; /* the nodes that were described */
+    char *address;               /* what agents dial */
     char secret_file[PATH_MAX];
     void (*on_piece)(void *arg, const char *key, const struct ms_lent_piece *piece);
     void *arg;

@@ -1,3 +1,4 @@
+/* fleet_open.c - which orchestrator lends, and the life of a fleet */
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "head/fleet/fleet_impl.h"
@@ -73,7 +74,7 @@ void ms_fleet_destroy(struct ms_fleet *f)
     ms_list_each (l, &f->leases, struct ms_lease, link)
         ms_lease_destroy(l);
     ms_timer_finish(&f->again);
-    ms_whole_finish(&f->whole);
+    ms_whole_nodes_finish(&f->whole);
     free(f->address);
     free(f);
 }
@@ -111,7 +112,8 @@ int ms_fleet_open(struct ms_head *h,
     ms_list_init(&f->asks);
     snprintf(f->secret_file, sizeof f->secret_file, "%s/secret", h->session.dir);
     if (rc == 0)
-        rc = ms_whole_init(&f->whole, l->nodes, l->node_count, table[at].is_here, err);
+        rc = ms_whole_nodes_init(
+            &f->whole, l->nodes, l->node_count, table[at].is_here, err);
     if (rc == 0 && ms_timer_init(&f->again, h->loop, ms_fleet_again, f) < 0)
         rc = ms_error_set(err, -ENOMEM, "out of memory");
     if (rc < 0)

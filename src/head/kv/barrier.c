@@ -39,7 +39,7 @@ static void release(struct ms_barrier *b)
 
 static void on_failed(struct ms_head_op *op)
 {
-    struct ms_barrier *b = MS_TAKE(op->own);
+    struct ms_barrier *b = MS_TAKE(op->data);
 
     b->count--;
     ms_list_remove(&op->wait_link);
@@ -79,7 +79,7 @@ static size_t print_missing(struct ms_buf *out, const struct ms_barrier *b)
 static void on_late(void *arg)
 {
     struct ms_head_op *op = arg;
-    const struct ms_barrier *b = op->own;
+    const struct ms_barrier *b = op->data;
     struct ms_buf ranks;
     struct ms_error why = {0};
     size_t missing;
@@ -109,26 +109,18 @@ static void on_late(void *arg)
 
 /* ---- the end of the waiting ------------------------------------------------------ */
 
-static void let_all_go(struct ms_barrier *b)
+/* All who wait go on, or fail if there is a reason. */
+static void end(struct ms_barrier *b, const struct ms_error *why)
 {
     b->count++; /* so that it is there until the last one has gone */
     while (!ms_list_is_empty(&b->ops)) {
         struct ms_head_op *op = ms_list_first(&b->ops, struct ms_head_op, wait_link);
 
-        op->own = NULL;
+        op->data = NULL;
         op->on_failed = NULL;
         b->count--;
-        ms_head_op_succeed(op, NULL);
+        ms_head_op_complete(op, why, NULL);
     }
-    b->count--;
-    release(b);
-}
-
-static void fail_all(struct ms_barrier *b, const struct ms_error *why)
-{
-    b->count++;
-    while (!ms_list_is_empty(&b->ops))
-        ms_head_op_fail_with(ms_list_first(&b->ops, struct ms_head_op, wait_link), why);
     b->count--;
     release(b);
 }
@@ -153,7 +145,7 @@ void ms_head_barriers_lose(struct ms_head *h, const struct ms_slot *slot)
     ms_list_each (b, &h->barriers, struct ms_barrier, link)
         if (strcmp(b->cluster, slot->cluster->name) == 0) {
             describe_dead(&why, b->name, slot);
-            fail_all(b, &why);
+            end(b, &why);
         }
 }
 
@@ -232,13 +224,13 @@ void ms_head_barrier_run(struct ms_head_op *op)
         ms_head_op_fail_with(op, &err);
         return;
     }
-    op->own = b;
+    op->data = b;
     op->on_failed = on_failed;
     ms_list_add_tail(&b->ops, &op->wait_link);
     b->count++;
     b->came[slot->rank] = true;
     if (b->count == b->size)
-        let_all_go(b);
+        end(b, &err);
 }
 
 void ms_head_barriers_leave(struct ms_head *h, const struct ms_driver *d)

@@ -1,6 +1,6 @@
 /* barrier.h - the ranks of a cluster wait for each other
  *
- * A barrier is there while somebody waits at it. Whoever has waited long enough leaves with
+ * A barrier is there while a rank waits at it. A rank that has waited long enough leaves with
  * the names of the missing; a rank that dies ends the waiting of all. In head->barriers.
  * The head's thread.
  */

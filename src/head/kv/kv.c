@@ -1,3 +1,4 @@
+/* kv.c - entries by key, and the last changes of them */
 #include "head/kv/kv.h"
 #include "base/cleanup.h"
 #include "base/limits.h"

@@ -2,7 +2,7 @@
  *
  * Entries by key, in the order of the keys. An entry may belong to a driver or a worker and
  * goes with it. Every change has a revision, which grows by one; the last changes are kept,
- * so that whoever watches can go on where it was. Whoever has missed more than that is given
+ * so that a watch can go on where it was. A watch that has missed more than that is given
  * all that there is.
  *
  * Values are shared between an entry and the changes that tell of it.

@@ -1,9 +1,5 @@
 /* ask.h - requests that nodes answer
  *
- * prepare.c   warm a zygote on every node
- * read_log.c  a piece of a log of one node
- * objects.c   what is in the stores of all nodes
- *
  * The head's thread.
  */
 #ifndef MS_HEAD_NODES_ASK_H

@@ -1,15 +1,17 @@
+/* child_agent.c - agents that are children of this process: their start and their end */
 #include "head/nodes/child_agent.h"
 #include "base/cleanup.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
 #include "head/nodes/orphan.h"
-#include "head/nodes/tail.h"
 #include "head/ops/op.h"
 #include "head/stop.h"
 #include "orchestrator/local/starter.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +28,7 @@ enum { TAIL_MAX = 240, NAMES_MAX = 96 };
 struct ms_child_agent {
     struct ms_head *head;
     struct ms_node *node;
-    struct ms_lent_agent *agent;
+    struct ms_local_agent *agent;
     struct ms_agent_spec spec;
     struct ms_head_op *start_op; /* while STARTING */
     Muster__HeadToAgent *config; /* until it was sent */
@@ -38,35 +40,79 @@ struct ms_child_agent {
     struct ms_timer verdict; /* the other one must follow soon */
 };
 
+/* ---- its log --------------------------------------------------------------------- */
+
+enum { READ_MAX = 2048 };
+
+static size_t read_end(const char *path, char *out)
+{
+    MS_CLEANUP(ms_cleanup_fd) int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    off_t size = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);
+    ssize_t n;
+
+    if (size <= 0)
+        return 0;
+    n = pread(fd, out, READ_MAX, size > READ_MAX ? size - READ_MAX : 0);
+    return n > 0 ? (size_t)n : 0;
+}
+
+/* In place: what does not print becomes a blank, line ends become bars. `out` has three
+ * times the room. */
+static size_t join_lines(const char *in, size_t len, char *out)
+{
+    size_t n = 0;
+
+    while (len && isspace((unsigned char)in[len - 1]))
+        len--;
+    for (size_t i = 0; i < len; i++) {
+        if (in[i] == '\n') {
+            memcpy(out + n, " | ", 3);
+            n += 3;
+        } else {
+            out[n++] = (unsigned char)in[i] < ' ' ? ' ' : in[i];
+        }
+    }
+    return n;
+}
+
+/* The end of a log in one line of at most room - 1 bytes, " | " between its lines. Empty if
+ * there is nothing. Returns `out`. */
+static const char *read_tail(const char *path, char *out, size_t room)
+{
+    char raw[READ_MAX], line[3 * READ_MAX];
+    size_t len = join_lines(raw, read_end(path, raw), line);
+    size_t from = len < room ? 0 : len - (room - 1);
+
+    memcpy(out, line + from, len - from);
+    out[len - from] = 0;
+    return out;
+}
+
 /* ---- the end of an agent --------------------------------------------------------- */
 
 static void describe(const struct ms_child_agent *l, struct ms_error *out)
 {
     const struct ms_node *n = l->node;
     char how[96];
+    const char *what = how, *why = "";
 
-    if (n->closed && l->closed_why.code != -EPIPE && l->closed_why.code != -ECONNRESET)
-        ms_error_set(out,
-                     -EPIPE,
-                     "the agent on node %s (pid %d) broke its link: %s",
-                     n->name,
-                     (int)n->pid,
-                     l->closed_why.text);
-    else if (l->killed || !l->ended)
-        ms_error_set(out,
-                     -EPIPE,
-                     "the agent on node %s (pid %d) %s",
-                     n->name,
-                     (int)n->pid,
-                     l->head->stop_op ? "did not end in time and was killed"
-                                      : "closed its link and was killed");
-    else
-        ms_error_set(out,
-                     -EPIPE,
-                     "the agent on node %s (pid %d) %s",
-                     n->name,
-                     (int)n->pid,
-                     ms_process_end_print(&l->end, how, sizeof how));
+    if (n->closed && l->closed_why.code != -EPIPE &&
+        l->closed_why.code != -ECONNRESET) {
+        what = "broke its link: ";
+        why = l->closed_why.text;
+    } else if (l->killed || !l->ended) {
+        what = l->head->stop_op ? "did not end in time and was killed"
+                                : "closed its link and was killed";
+    } else {
+        ms_process_end_print(&l->end, how, sizeof how);
+    }
+    ms_error_set(out,
+                 -EPIPE,
+                 "the agent on node %s (pid %d) %s%s",
+                 n->name,
+                 (int)n->pid,
+                 what,
+                 why);
 }
 
 /* One start is that of all. */
@@ -87,7 +133,7 @@ static void fail_start(struct ms_child_agent *l, const struct ms_error *why)
     if (!op)
         return;
     forget_start(l->head);
-    if (ms_tail_read(log_path, tail, sizeof tail)[0])
+    if (read_tail(log_path, tail, sizeof tail)[0])
         ms_head_op_fail(
             op, why->code, "%.240s; %s ends: %s", why->text, log_path, tail);
     else
@@ -140,7 +186,7 @@ void ms_child_agent_kill(struct ms_child_agent *l)
     if (!l->agent || l->ended || l->killed)
         return;
     l->killed = true;
-    ms_lent_agent_stop(l->agent);
+    ms_local_agent_stop(l->agent);
 }
 
 void ms_child_agent_hang_up(struct ms_child_agent *l)
@@ -268,7 +314,7 @@ static void on_late(void *arg)
                 names + len, sizeof names - len, "%s%s", count ? ", " : "", n->name);
         count++;
     }
-    ms_tail_read(h->log_path, tail, sizeof tail);
+    read_tail(h->log_path, tail, sizeof tail);
     forget_start(h);
     ms_head_op_fail(
         op,
@@ -290,7 +336,7 @@ static void run_one(struct ms_child_agent *l)
         .on_ended = on_ended,
     };
 
-    l->agent = ms_lent_agent_start(l->head->loop, &l->spec, &events, l);
+    l->agent = ms_local_agent_start(l->head->loop, &l->spec, &events, l);
     if (!l->agent)
         not_started(l, &(struct ms_error){-ENOMEM, "out of memory"});
 }
@@ -341,7 +387,7 @@ void ms_child_agent_destroy(struct ms_child_agent *l)
     if (!l)
         return;
     ms_timer_finish(&l->verdict);
-    ms_lent_agent_release(MS_TAKE(l->agent));
+    ms_local_agent_release(MS_TAKE(l->agent));
     muster__head_to_agent__free_unpacked(l->config, NULL);
     free(l);
 }

@@ -1,3 +1,4 @@
+/* local_nodes.c - the nodes that options describe on this machine */
 #include "head/nodes/local_nodes.h"
 #include "base/cleanup.h"
 #include "base/name.h"

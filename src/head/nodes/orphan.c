@@ -1,3 +1,4 @@
+/* orphan.c - workers whose agent has died: watched, and killed if they stay */
 #include "head/nodes/orphan.h"
 #include "base/cleanup.h"
 #include "base/clock.h"

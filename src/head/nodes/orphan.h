@@ -32,7 +32,7 @@ int ms_orphans_init(struct ms_orphans *o,
 void ms_orphans_finish(struct ms_orphans *o);
 
 /* Watch for the end of `pid`, which was known at known_ns (monotonic) already. Nothing
- * happens if it is gone or somebody else. */
+ * happens if it is gone, or another process has that number. */
 void ms_orphans_add(struct ms_orphans *o, pid_t pid, int64_t known_ns);
 
 /* Kill what is left when delay_ns has passed (again: moves it). */

@@ -1,3 +1,4 @@
+/* answer.c - from a completed operation to HeadToDriver, and back */
 #include "head/ops/answer.h"
 #include "base/cleanup.h"
 #include "head/ops/op.h"

@@ -1,6 +1,6 @@
 /* answer.h - what answers a request, as it travels: HeadToDriver
  *
- * An operation that has completed becomes a message for whoever asked from outside, and at
+ * An operation that has completed becomes a message for the process that asked, and at
  * the other end the message becomes the operation's result again. Which body it has is said
  * by the row of its verb (verbs.h).
  */

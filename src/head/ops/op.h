@@ -4,7 +4,7 @@
  * exactly once, by ms_head_op_succeed or ms_head_op_fail, on the head's thread (or in
  * the caller's before it was submitted, or when that thread has ended).
  *
- * What is wanted is a DriverToHead message, whoever asks: a head carries it out itself
+ * What is wanted is a DriverToHead message: a head carries it out itself
  * (request.h), one that has joined another sends it there (drivers/uplink.h).
  */
 #ifndef MS_HEAD_OPS_OP_H
@@ -57,7 +57,7 @@ struct ms_head_op {
     void *done_arg;
     void (*then)(void *arg);   /* the caller's own on_done, of done_arg */
     struct ms_list asks;       /* open questions to nodes */
-    void *own;                 /* what the verb's own file keeps of it */
+    void *data;                /* of the file that carries it out */
     struct ms_pending request; /* of a driver's link, or of our uplink */
 
     int64_t grace_ns; /* of the head's end */

@@ -1,6 +1,6 @@
 /* request.h - from what is wanted to the function that carries it out
  *
- * What is wanted of a head is a DriverToHead message, whoever asks: this process (head.h),
+ * What is wanted of a head is a DriverToHead message of any asker: this process (head.h),
  * a driver over its link, a tool, HTTP, or the head itself. request.c makes
  * the messages of head.h; ms_head_request_run finds the verb (verbs.h) of a message.
  */

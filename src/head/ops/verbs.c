@@ -1,3 +1,4 @@
+/* verbs.c - the table of all that a head can be asked */
 #include "head/ops/verbs.h"
 #include "base/cleanup.h"
 #include "head/clusters/clusters.h"

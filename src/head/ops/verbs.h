@@ -1,6 +1,6 @@
 /* verbs.h - all that a head can be asked: one table
  *
- * A request is a DriverToHead message, whoever asks: the process that has the head, a driver
+ * A request is a DriverToHead message of any asker: the process that has the head, a driver
  * or a worker over its link, a tool over the control lane, HTTP. Each body of that message
  * has one row here, which says who may ask, what carries it out, what answers it, and where
  * it is found by HTTP. All of these read the row, so that a new verb is

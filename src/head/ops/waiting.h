@@ -33,7 +33,7 @@ void ms_head_node_has_come(struct ms_head *h, const char *name);
 void ms_head_ask_death_run(struct ms_head_op *op);
 /* A worker has ended: those who ask are answered. */
 void ms_head_answer_deaths(struct ms_head *h, uint64_t uid, const Muster__Exit *exit);
-/* A worker was reported that somebody asks about: it is not unknown. */
+/* A worker was reported whose end an operation asks about: it is not unknown. */
 void ms_head_death_is_open(struct ms_head *h, uint64_t uid);
 
 /* All that this driver waits for fails, in whichever folder it waits. */

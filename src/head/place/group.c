@@ -85,7 +85,7 @@ void ms_place_group_run(struct ms_head_op *op)
     ms_head_op_succeed(op, &status->base);
 }
 
-/* Does a change of ours matter to somebody who waits? Under the lock. */
+/* May a group or an operation that waits go on after a change? Under the lock. */
 static bool has_news(const struct ms_books *b)
 {
     return !ms_list_is_empty(&b->groups.news) || !ms_list_is_empty(&b->groups.waiting);

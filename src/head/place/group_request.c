@@ -1,3 +1,4 @@
+/* group_request.c - reading a PlaceGroup message */
 #include "head/place/group_request.h"
 #include "head/place/place_impl.h"
 

@@ -1,4 +1,4 @@
-/* wanted.h - a PlaceGroup message as the planner takes it */
+/* group_request.h - a PlaceGroup message as the planner takes it */
 #ifndef MS_HEAD_PLACE_GROUP_REQUEST_H
 #define MS_HEAD_PLACE_GROUP_REQUEST_H
 

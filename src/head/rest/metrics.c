@@ -1,4 +1,4 @@
-/* The head's state in the text format of Prometheus. */
+/* metrics.c - the head's state in the text format of Prometheus */
 #include "base/buf.h"
 #include "base/clock.h"
 #include "head/rest/rest_impl.h"
@@ -14,20 +14,22 @@
 
 /* ---- the format ------------------------------------------------------------------ */
 
-static void
-family(struct ms_buf *b, const char *name, const char *type, const char *help)
+/* `what` is "name type help". How long its name is. */
+static int family(struct ms_buf *b, const char *what)
 {
-    ms_buf_printf(b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+    int name = (int)strcspn(what, " "), type = (int)strcspn(what + name + 1, " ");
+    const char *after = what + name + 1;
+
+    ms_buf_printf(b, "# HELP %.*s %s\n", name, what, after + type + 1);
+    ms_buf_printf(b, "# TYPE %.*s %.*s\n", name, what, type, after);
+    return name;
 }
 
-static void plain(struct ms_buf *b,
-                  const char *name,
-                  const char *type,
-                  const char *help,
-                  double value)
+static void plain(struct ms_buf *b, const char *what, double value)
 {
-    family(b, name, type, help);
-    ms_buf_printf(b, "%s %.17g\n", name, value);
+    int name = family(b, what);
+
+    ms_buf_printf(b, "%.*s %.17g\n", name, what, value);
 }
 
 /* Of a label: backslash, quote and newline are escaped. */
@@ -56,7 +58,7 @@ static void add_nodes(struct ms_buf *b, const Muster__Status *s)
     static const char *const states[] = {"alive", "suspect", "gone"};
     char name[2 * MS_NAME_MAX + 1];
 
-    family(b, "muster_nodes", "gauge", "Nodes by state.");
+    family(b, "muster_nodes gauge Nodes by state.");
     for (size_t k = 0; k < MS_COUNT(states); k++) {
         unsigned count = 0;
 
@@ -64,13 +66,13 @@ static void add_nodes(struct ms_buf *b, const Muster__Status *s)
             count += strcmp(ms_view_node_word(s->nodes[i]), states[k]) == 0;
         ms_buf_printf(b, "muster_nodes{state=\"%s\"} %u\n", states[k], count);
     }
-    family(b, "muster_node_gpus", "gauge", "Devices of a node.");
+    family(b, "muster_node_gpus gauge Devices of a node.");
     for (size_t i = 0; i < s->n_nodes; i++)
         ms_buf_printf(b,
                       "muster_node_gpus{node=\"%s\"} %u\n",
                       label(s->nodes[i]->name, name),
                       s->nodes[i]->gpus);
-    family(b, "muster_node_cpus", "gauge", "Processors of a node.");
+    family(b, "muster_node_cpus gauge Processors of a node.");
     for (size_t i = 0; i < s->n_nodes; i++)
         ms_buf_printf(b,
                       "muster_node_cpus{node=\"%s\"} %u\n",
@@ -82,13 +84,9 @@ static void add_clusters(struct ms_buf *b, const Muster__Status *s)
 {
     char name[2 * MS_NAME_MAX + 1];
 
-    plain(b, "muster_clusters", "gauge", "Clusters.", (double)s->n_clusters);
-    plain(b,
-          "muster_drivers",
-          "gauge",
-          "Drivers that have joined.",
-          (double)s->n_drivers);
-    family(b, "muster_workers", "gauge", "Workers of a cluster by state.");
+    plain(b, "muster_clusters gauge Clusters.", (double)s->n_clusters);
+    plain(b, "muster_drivers gauge Drivers that have joined.", (double)s->n_drivers);
+    family(b, "muster_workers gauge Workers of a cluster by state.");
     for (size_t i = 0; i < s->n_clusters; i++) {
         const Muster__ClusterStatus *c = s->clusters[i];
 
@@ -131,14 +129,10 @@ static void add_memory(struct ms_buf *b)
     if (f)
         fclose(f);
     plain(b,
-          "process_virtual_memory_bytes",
-          "gauge",
-          "Virtual memory of the head's process.",
+          "process_virtual_memory_bytes gauge Virtual memory of the head's process.",
           (double)virtual_pages * page);
     plain(b,
-          "process_resident_memory_bytes",
-          "gauge",
-          "Resident memory of the head's process.",
+          "process_resident_memory_bytes gauge Resident memory of the head's process.",
           (double)resident_pages * page);
 }
 
@@ -149,13 +143,11 @@ static void add_process(struct ms_buf *b, const Muster__Status *s)
 
     getrusage(RUSAGE_SELF, &used);
     plain(b,
-          "process_cpu_seconds_total",
-          "counter",
-          "Processor time of the head's process.",
+          "process_cpu_seconds_total counter Processor time of the head's process.",
           (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
               (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6);
-    plain(b, "process_open_fds", "gauge", "Open descriptors.", open_fds());
-    plain(b, "muster_uptime_seconds", "gauge", "Time since the head began.", up_s);
+    plain(b, "process_open_fds gauge Open descriptors.", open_fds());
+    plain(b, "muster_uptime_seconds gauge Time since the head began.", up_s);
     add_memory(b);
 }
 
@@ -169,14 +161,12 @@ void ms_rest_metrics(const struct rest_ask *ask)
         ms_http_conn_fail(ask->conn, 503, "out of memory");
         return;
     }
-    family(&b, "muster_build_info", "gauge", "The version that runs.");
+    family(&b, "muster_build_info gauge The version that runs.");
     ms_buf_printf(&b, "muster_build_info{version=\"%s\"} 1\n", MS_VERSION);
     add_nodes(&b, s);
     add_clusters(&b, s);
     plain(&b,
-          "muster_http_requests_total",
-          "counter",
-          "Requests to the head by HTTP.",
+          "muster_http_requests_total counter Requests to the head by HTTP.",
           (double)ask->rest->requests);
     add_process(&b, s);
     muster__status__free_unpacked(s, NULL);

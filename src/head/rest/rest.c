@@ -1,3 +1,4 @@
+/* rest.c - the head by HTTP: listening, who may, routes */
 #include "head/rest/rest.h"
 #include "base/cleanup.h"
 #include "head/head_impl.h"
@@ -131,9 +132,9 @@ static bool is_name(const char *text)
 
 enum { SEGMENT_MAX = 3 * (int)MS_KV_KEY_MAX + 1, VARIABLES_MAX = 2 };
 
-/* What a request is for: `own`, `verb` or neither. */
+/* What a request is for: `route`, `verb` or neither. */
 struct match {
-    const struct route *own;
+    const struct route *route;
     const struct ms_verb *verb;
     char allow[64]; /* methods of this path; empty: nothing is there */
     char variables[VARIABLES_MAX][SEGMENT_MAX];
@@ -192,20 +193,20 @@ static void match_init(struct match *m, const struct ms_http_request *r)
     size_t count;
     const struct ms_verb *verbs = ms_verbs(&count);
 
-    m->own = NULL;
+    m->route = NULL;
     m->verb = NULL;
     m->allow[0] = m->variables[0][0] = m->variables[1][0] = 0;
-    for (size_t i = 0; i < MS_COUNT(routes) && !m->own; i++)
+    for (size_t i = 0; i < MS_COUNT(routes) && !m->route; i++)
         if (matches(routes[i].path, r->path, m->variables) && fits(m, r->method, "GET"))
-            m->own = &routes[i];
-    for (size_t i = 0; i < count && !m->own && !m->verb; i++)
+            m->route = &routes[i];
+    for (size_t i = 0; i < count && !m->route && !m->verb; i++)
         if (verbs[i].http.method &&
             matches(verbs[i].http.path, r->path, m->variables) &&
             fits(m, r->method, verbs[i].http.method))
             m->verb = &verbs[i];
 }
 
-/* A page in somebody's browser may be able to reach us; it cannot send JSON elsewhere
+/* A page in a user's browser may be able to reach us; it cannot send JSON elsewhere
  * without asking first, and says where it comes from. */
 static int
 check_page(const struct match *m, const struct ms_http_request *r, const char **why)
@@ -227,7 +228,8 @@ check_page(const struct match *m, const struct ms_http_request *r, const char **
 /* Anybody may see it. */
 static bool is_open(const struct ms_rest *rest, const struct match *m)
 {
-    return m->own && (m->own->is_open || (rest->open_metrics && m->own == &routes[0]));
+    return m->route &&
+           (m->route->is_open || (rest->open_metrics && m->route == &routes[0]));
 }
 
 static bool is_public(void *arg, const struct ms_http_request *r)
@@ -274,8 +276,8 @@ on_request(void *arg, struct ms_http_conn *c, const struct ms_http_request *r)
 
     rest->requests++;
     match_init(&m, r);
-    if (m.own)
-        m.own->get(&ask);
+    if (m.route)
+        m.route->get(&ask);
     else if (m.verb)
         ms_rest_verb(&ask, m.verb);
     else if (m.allow[0])
@@ -324,16 +326,16 @@ static int rest_listen(struct ms_rest *rest, const char *at, struct ms_error *er
                          rest);
 }
 
-struct ms_rest *
-ms_rest_open(struct ms_head *h, const char *at, bool open_metrics, struct ms_error *err)
+int ms_rest_open(struct ms_head *h,
+                 const char *at,
+                 bool open_metrics,
+                 struct ms_error *err)
 {
-    struct ms_rest *rest = calloc(1, sizeof *rest);
+    struct ms_rest *rest = h->rest = calloc(1, sizeof *rest);
     int rc;
 
-    if (!rest) {
-        ms_error_sys(err, -ENOMEM, "cannot serve HTTP");
-        return NULL;
-    }
+    if (!rest)
+        return ms_error_sys(err, -ENOMEM, "cannot serve HTTP");
     rest->head = h;
     rest->open_metrics = open_metrics;
     rest->listen_fd = -1;
@@ -344,11 +346,7 @@ ms_rest_open(struct ms_head *h, const char *at, bool open_metrics, struct ms_err
         ms_error_sys(err, rc, "cannot make the token");
     else
         rc = rest_listen(rest, at, err);
-    if (rc == 0)
-        return rest;
-    ms_error_wrap(err, "cannot serve HTTP");
-    ms_rest_close(rest);
-    return NULL;
+    return rc < 0 ? ms_error_wrap(err, "cannot serve HTTP") : 0;
 }
 
 void ms_rest_close(struct ms_rest *rest)
@@ -363,17 +361,6 @@ void ms_rest_close(struct ms_rest *rest)
     ms_fd_close(&rest->listen_fd);
     explicit_bzero(&rest->token, sizeof rest->token);
     free(rest);
-}
-
-int ms_head_http_open(struct ms_head *h,
-                      const char *at,
-                      bool open_metrics,
-                      struct ms_error *err)
-{
-    struct ms_error why = {0};
-
-    h->rest = ms_rest_open(h, at, open_metrics, &why);
-    return h->rest ? 0 : ms_error_set(err, why.code, "%s", why.text);
 }
 
 const char *ms_head_http_address(const struct ms_head *h)

@@ -15,20 +15,14 @@
 struct ms_head;
 struct ms_rest;
 
-/* Listen at "HOST:PORT" (port 0: any). Before the head's thread runs, or on it. NULL with
- * the reason. */
-struct ms_rest *ms_rest_open(struct ms_head *h,
-                             const char *at,
-                             bool open_metrics,
-                             struct ms_error *err);
+/* h->rest, listening at "HOST:PORT" (port 0: any). Before the head's thread runs, or on it.
+ * 0, or why not; it is to be closed then too. */
+int ms_rest_open(struct ms_head *h,
+                 const char *at,
+                 bool open_metrics,
+                 struct ms_error *err);
 /* When the loop does not run, or on its thread; no operation is open. NULL is nothing. */
 void ms_rest_close(struct ms_rest *rest);
-
-/* Open it for a head: 0, or a negative errno with the reason. */
-int ms_head_http_open(struct ms_head *h,
-                      const char *at,
-                      bool open_metrics,
-                      struct ms_error *err);
 
 /* Where it listens: "127.0.0.1:8080". Empty: there is none. */
 const char *ms_rest_address(const struct ms_rest *rest);

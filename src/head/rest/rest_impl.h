@@ -77,6 +77,11 @@ void ms_rest_clusters(const struct rest_ask *ask);
 void ms_rest_cluster(const struct rest_ask *ask);
 void ms_rest_workers(const struct rest_ask *ask);
 void ms_rest_worker(const struct rest_ask *ask);
+static inline void ms_rest_cleanup_status(Muster__Status **s)
+{
+    muster__status__free_unpacked(*s, NULL);
+}
+
 /* The status, of which *w is the worker that was asked for; NULL: there is none, and that
  * was answered. */
 Muster__Status *ms_rest_find_worker(const struct rest_ask *ask,

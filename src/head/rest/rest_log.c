@@ -1,3 +1,4 @@
+/* rest_log.c - GET of a log: read here, or piece by piece from its agent */
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/proto.h"
@@ -14,16 +15,10 @@
 enum {
     LINES_DEFAULT = 100,
     LINES_MAX = 10000,
-    TAIL_MAX = 1 << 20,     /* bytes that are shown */
-    FAR_READ_MAX = 32 << 20 /* that are read for them, of a log that grows meanwhile */
+    TAIL_MAX = 1 << 20, /* bytes that are shown */
+    REMOTE_READ_MAX =
+        32 << 20 /* that are read for them, of a log that grows meanwhile */
 };
-
-static void cleanup_status(Muster__Status **s)
-{
-    muster__status__free_unpacked(*s, NULL);
-}
-
-#define OWNED MS_CLEANUP(cleanup_status)
 
 /* ---- of this machine --------------------------------------------------------------- */
 
@@ -144,7 +139,7 @@ static void reply_log(const struct rest_ask *ask, const char *path, int64_t line
 /* ---- of another machine ------------------------------------------------------------ */
 
 /* Its agent is asked for piece after piece, until there is no more. */
-struct far {
+struct remote_log {
     struct rest_wait wait;
     struct ms_head_op *op; /* under way */
     Muster__ReadLog *want;
@@ -155,9 +150,9 @@ struct far {
     bool is_cut, is_piece, has_begun;
 };
 
-static void far_destroy(struct rest_wait *w)
+static void remote_destroy(struct rest_wait *w)
 {
-    struct far *f = (struct far *)w;
+    struct remote_log *f = (struct remote_log *)w;
 
     if (f->op)
         f->op->on_done = NULL;
@@ -169,17 +164,17 @@ static void far_destroy(struct rest_wait *w)
     free(f);
 }
 
-static void far_ask(struct far *f);
+static void remote_ask(struct remote_log *f);
 
-static void far_fail(struct far *f, int status, const char *text)
+static void remote_fail(struct remote_log *f, int status, const char *text)
 {
     if (f->wait.conn)
         ms_http_conn_fail(f->wait.conn, status, text);
-    far_destroy(&f->wait);
+    remote_destroy(&f->wait);
 }
 
 /* False: that was all. */
-static bool far_take(struct far *f, const Muster__LogPiece *piece)
+static bool remote_take(struct remote_log *f, const Muster__LogPiece *piece)
 {
     size_t len = piece->data.len;
 
@@ -195,44 +190,44 @@ static bool far_take(struct far *f, const Muster__LogPiece *piece)
         f->is_piece = true;
     }
     f->all += len;
-    return f->all < FAR_READ_MAX;
+    return f->all < REMOTE_READ_MAX;
 }
 
-static void far_done(struct ms_head_op *op)
+static void remote_done(struct ms_head_op *op)
 {
-    struct far *f = op->done_arg;
+    struct remote_log *f = op->done_arg;
     const Muster__LogPiece *piece = (const Muster__LogPiece *)op->message;
     struct ms_error err = {0};
     int rc = ms_head_op_result(op, &err);
 
     f->op = NULL;
     if (rc < 0)
-        far_fail(f, 502, err.text);
+        remote_fail(f, 502, err.text);
     else if (!f->wait.conn)
-        far_destroy(&f->wait);
+        remote_destroy(&f->wait);
     else if (!f->has_begun && !piece->file)
-        far_fail(f, 404, "the worker has no log");
-    else if (far_take(f, piece))
-        far_ask(f);
+        remote_fail(f, 404, "the worker has no log");
+    else if (remote_take(f, piece))
+        remote_ask(f);
     else {
         reply_lines(f->wait.conn, f->path, &f->text, f->lines, f->is_piece, f->is_cut);
-        far_destroy(&f->wait);
+        remote_destroy(&f->wait);
     }
     ms_head_op_unref(op);
 }
 
-static void far_ask(struct far *f)
+static void remote_ask(struct remote_log *f)
 {
     Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
 
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG;
     m.read_log = f->want;
-    f->op = ms_head_ask(f->wait.rest->head, &m, far_done, f);
+    f->op = ms_head_ask(f->wait.rest->head, &m, remote_done, f);
     if (!f->op)
-        far_fail(f, 503, "out of memory");
+        remote_fail(f, 503, "out of memory");
 }
 
-static Muster__ReadLog *far_want(const Muster__WorkerStatus *w, int64_t lines)
+static Muster__ReadLog *remote_want(const Muster__WorkerStatus *w, int64_t lines)
 {
     const char *slash = strrchr(w->log_path, '/');
     Muster__ReadLog want = MUSTER__READ_LOG__INIT;
@@ -244,38 +239,39 @@ static Muster__ReadLog *far_want(const Muster__WorkerStatus *w, int64_t lines)
 }
 
 static void
-far_begin(const struct rest_ask *ask, const Muster__WorkerStatus *w, int64_t lines)
+remote_begin(const struct rest_ask *ask, const Muster__WorkerStatus *w, int64_t lines)
 {
-    struct far *f = calloc(1, sizeof *f);
+    struct remote_log *f = calloc(1, sizeof *f);
 
     if (f) {
         ms_buf_init(&f->text);
         ms_list_init(&f->wait.link);
-        f->want = far_want(w, lines);
+        f->want = remote_want(w, lines);
         f->path = strdup(w->log_path);
         f->lines = lines;
     }
     if (!f || !f->want || !f->path) {
         ms_http_conn_fail(ask->conn, 503, "out of memory");
         if (f)
-            far_destroy(&f->wait);
+            remote_destroy(&f->wait);
         return;
     }
-    f->wait.destroy = far_destroy;
+    f->wait.destroy = remote_destroy;
     ms_rest_wait_begin(&f->wait, ask);
-    far_ask(f);
+    remote_ask(f);
 }
 
 void ms_rest_logs(const struct rest_ask *ask)
 {
     int64_t lines = ms_rest_number(ask, "lines", LINES_DEFAULT, 1, LINES_MAX);
     const Muster__WorkerStatus *w = NULL;
-    OWNED Muster__Status *s = lines < 0 ? NULL : ms_rest_find_worker(ask, &w);
+    MS_CLEANUP(ms_rest_cleanup_status)
+    Muster__Status *s = lines < 0 ? NULL : ms_rest_find_worker(ask, &w);
 
     if (!s)
         return;
     if (is_here(ask->rest, s, w->node))
         reply_log(ask, w->log_path, lines);
     else
-        far_begin(ask, w, lines);
+        remote_begin(ask, w, lines);
 }

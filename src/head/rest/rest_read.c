@@ -9,13 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static void cleanup_status(Muster__Status **s)
-{
-    muster__status__free_unpacked(*s, NULL);
-}
-
-#define OWNED MS_CLEANUP(cleanup_status)
-
 static Muster__Status *status_of(const struct rest_ask *ask)
 {
     Muster__Status *s = ms_head_status_message(ask->rest->head);
@@ -65,7 +58,7 @@ static json_t *view_status(const Muster__Status *s)
 
 void ms_rest_status(const struct rest_ask *ask)
 {
-    OWNED Muster__Status *s = status_of(ask);
+    MS_CLEANUP(ms_rest_cleanup_status) Muster__Status *s = status_of(ask);
 
     if (s)
         ms_http_reply_json(ask->conn, 200, view_status(s));
@@ -78,7 +71,7 @@ static void reply_list(const struct rest_ask *ask,
                        const char *field,
                        json_t *(*view)(const ProtobufCMessage *m))
 {
-    OWNED Muster__Status *s = status_of(ask);
+    MS_CLEANUP(ms_rest_cleanup_status) Muster__Status *s = status_of(ask);
     const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field_by_name(
         &muster__status__descriptor, field);
     json_t *list = s ? json_array() : NULL;
@@ -133,7 +126,7 @@ void ms_rest_clusters(const struct rest_ask *ask)
 
 void ms_rest_node(const struct rest_ask *ask)
 {
-    OWNED Muster__Status *s = status_of(ask);
+    MS_CLEANUP(ms_rest_cleanup_status) Muster__Status *s = status_of(ask);
 
     if (!s)
         return;
@@ -159,7 +152,7 @@ static const Muster__ClusterStatus *find_cluster(const struct rest_ask *ask,
 
 void ms_rest_cluster(const struct rest_ask *ask)
 {
-    OWNED Muster__Status *s = status_of(ask);
+    MS_CLEANUP(ms_rest_cleanup_status) Muster__Status *s = status_of(ask);
     const Muster__ClusterStatus *c = find_cluster(ask, s);
 
     if (c)
@@ -168,7 +161,7 @@ void ms_rest_cluster(const struct rest_ask *ask)
 
 void ms_rest_workers(const struct rest_ask *ask)
 {
-    OWNED Muster__Status *s = status_of(ask);
+    MS_CLEANUP(ms_rest_cleanup_status) Muster__Status *s = status_of(ask);
     const Muster__ClusterStatus *c = find_cluster(ask, s);
     json_t *list = c ? json_array() : NULL;
 
@@ -181,7 +174,7 @@ void ms_rest_workers(const struct rest_ask *ask)
 Muster__Status *ms_rest_find_worker(const struct rest_ask *ask,
                                     const Muster__WorkerStatus **w)
 {
-    OWNED Muster__Status *s = status_of(ask);
+    MS_CLEANUP(ms_rest_cleanup_status) Muster__Status *s = status_of(ask);
     const Muster__ClusterStatus *c = find_cluster(ask, s);
     uint64_t rank;
 
@@ -200,7 +193,7 @@ Muster__Status *ms_rest_find_worker(const struct rest_ask *ask,
 void ms_rest_worker(const struct rest_ask *ask)
 {
     const Muster__WorkerStatus *w = NULL;
-    OWNED Muster__Status *s = ms_rest_find_worker(ask, &w);
+    MS_CLEANUP(ms_rest_cleanup_status) Muster__Status *s = ms_rest_find_worker(ask, &w);
 
     if (s)
         ms_http_reply_json(ask->conn, 200, ms_view_worker(ask->name, w));

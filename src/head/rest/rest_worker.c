@@ -1,3 +1,4 @@
+/* rest_worker.c - GET of a stack, asked of the worker as any caller would */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "head/head_impl.h"
@@ -8,13 +9,6 @@
 #include <string.h>
 
 enum { TAGS = 16 };
-
-static void cleanup_status(Muster__Status **s)
-{
-    muster__status__free_unpacked(*s, NULL);
-}
-
-#define OWNED MS_CLEANUP(cleanup_status)
 
 /* ---- stacks ---------------------------------------------------------------------- */
 
@@ -128,7 +122,8 @@ stack_begin(struct stack *s, const Muster__WorkerStatus *w, const char *label)
 void ms_rest_stack(const struct rest_ask *ask)
 {
     const Muster__WorkerStatus *w = NULL;
-    OWNED Muster__Status *status = ms_rest_find_worker(ask, &w);
+    MS_CLEANUP(ms_rest_cleanup_status)
+    Muster__Status *status = ms_rest_find_worker(ask, &w);
     char label[2 * MS_NAME_MAX + 16];
     struct stack *s;
 

@@ -1,3 +1,4 @@
+/* journal.c - a log of changes in a file, written anew when it has grown */
 #include "head/state/journal.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -146,24 +147,17 @@ void ms_journal_put(struct ms_journal *d,
 {
     Muster__KeptRecord r = MUSTER__KEPT_RECORD__INIT;
 
-    if (!d)
-        return;
     r.space = space;
     r.key = (char *)(uintptr_t)key;
     r.data = (ProtobufCBinaryData){len, (uint8_t *)(uintptr_t)data};
-    change(d, &r);
+    r.deleted = !data;
+    if (d)
+        change(d, &r);
 }
 
 void ms_journal_delete(struct ms_journal *d, uint32_t space, const char *key)
 {
-    Muster__KeptRecord r = MUSTER__KEPT_RECORD__INIT;
-
-    if (!d)
-        return;
-    r.space = space;
-    r.key = (char *)(uintptr_t)key;
-    r.deleted = true;
-    change(d, &r);
+    ms_journal_put(d, space, key, NULL, 0);
 }
 
 /* ---- life ------------------------------------------------------------------------ */

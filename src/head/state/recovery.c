@@ -1,3 +1,4 @@
+/* recovery.c - the names of a daemon's nodes, and which are expected back */
 #include "head/state/recovery.h"
 #include "base/buf.h"
 #include "base/cleanup.h"

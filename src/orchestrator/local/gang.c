@@ -56,7 +56,7 @@ struct gang *ms_gang_find(const struct local *l, const char *key, uint32_t numbe
 void ms_gang_tell(struct gang *g, uint32_t node, const struct ms_lent_piece *like)
 {
     struct local *l = g->local;
-    struct ms_mirrored *r = ms_mirror_find(&l->controller.mirror, g->key);
+    struct ms_inventory_entry *r = ms_inventory_find(&l->controller.inventory, g->key);
 
     for (size_t i = 0; r && i < g->pieces.count; i++) {
         uint32_t at = g->placement.nodes[i], first = g->placement.first[i];
@@ -69,7 +69,7 @@ void ms_gang_tell(struct gang *g, uint32_t node, const struct ms_lent_piece *lik
         said.node = l->nodes.stock.nodes[at].name;
         said.devices = g->placement.devices + first;
         said.device_count = g->placement.first[i + 1] - first;
-        ms_mirror_tell(&l->controller.mirror, r, &said);
+        ms_inventory_update(&l->controller.inventory, r, &said);
     }
     ms_watches_wake(&l->controller.watches);
 }

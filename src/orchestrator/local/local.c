@@ -163,7 +163,7 @@ pid_t ms_local_agent_pid(const struct ms_orchestrator *o,
         return 0;
     ms_list_each (p, &g->parts, struct part, link)
         if (p->node == g->placement.nodes[number - g->first] && p->is_alive)
-            return p->lent.process.pid;
+            return p->agent.process.pid;
     return 0;
 }
 
@@ -227,7 +227,7 @@ static void destroy(struct ms_orchestrator *o)
         free_prefix(l->prefixes[i]);
     free(l->prefixes);
     free_texts(l->avoided, l->nodes.count);
-    ms_whole_finish(&l->nodes);
+    ms_whole_nodes_finish(&l->nodes);
     free(l->agent_path);
     free(l->log_dir);
     free(l);
@@ -279,7 +279,7 @@ static int init(struct local *l, const struct ms_local_options *o, struct ms_err
         &l->controller, &ops, &engine, o->loop, (uint64_t)ms_now_ns());
 
     if (rc == 0) {
-        rc = ms_whole_init(&l->nodes, o->nodes, o->node_count, true, err);
+        rc = ms_whole_nodes_init(&l->nodes, o->nodes, o->node_count, true, err);
         if (rc < 0)
             return rc;
         rc = copy_options(l, o);

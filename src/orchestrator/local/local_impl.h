@@ -11,17 +11,17 @@
 #define MS_ORCHESTRATOR_LOCAL_LOCAL_IMPL_H
 
 #include "agent/machine/cgroup.h"
-#include "orchestrator/local/lent.h"
+#include "orchestrator/local/agent_process.h"
 #include "orchestrator/local/local.h"
 #include "orchestrator/op.h"
-#include "orchestrator/whole.h"
+#include "orchestrator/whole_nodes.h"
 
 struct local {
     struct ms_controller controller;
     struct ms_loop *loop;
-    struct ms_whole nodes; /* as described, and what is free of them */
-    char ***prefixes;      /* of each node; an element may be NULL */
-    char **avoided;        /* of each node: why; NULL: it is not */
+    struct ms_whole_nodes nodes; /* as described, and what is free of them */
+    char ***prefixes;            /* of each node; an element may be NULL */
+    char **avoided;              /* of each node: why; NULL: it is not */
     char *agent_path, *log_dir;
     pid_t end_with;
     int64_t grace_ns;
@@ -71,7 +71,7 @@ struct part {
     size_t left; /* pieces that are not released */
     bool is_alive, is_ready, is_stopping;
     char name[MS_NAME_MAX + 1];
-    struct ms_lent lent;
+    struct ms_agent_process agent;
 };
 
 /* In the gang's list. -ENOMEM. */

@@ -343,7 +343,7 @@ static void test_signal_is_told(void **state)
     open_rig(*state, false);
     assert_int_equal(reserve(r, "shot", &one, 1, "FAKE_AGENT=").rc, 0);
     assert_non_null(r->o->ops->watch(
-        r->o, ((struct local *)r->o)->controller.mirror.cursor, on_event, &last));
+        r->o, ((struct local *)r->o)->controller.inventory.cursor, on_event, &last));
     kill(ms_local_agent_pid(r->o, "shot", 0), SIGKILL);
     run(*state, &never, PATIENCE_NS);
     assert_int_equal(last.cause, MS_CAUSE_SIGNALED);

@@ -194,7 +194,7 @@ static void make_name(struct part *p)
 
 static int start(struct part *p, struct ms_error *err)
 {
-    static const struct ms_lent_events events = {on_ready, on_ended};
+    static const struct ms_agent_process_events events = {on_ready, on_ended};
     const struct local *l = p->gang->local;
     const struct ms_agent_start *s = &p->gang->start;
     char log_path[PATH_ROOM];
@@ -205,19 +205,20 @@ static int start(struct part *p, struct ms_error *err)
         return ms_error_set(err, -ENOMEM, "out of memory");
     if (l->log_dir)
         snprintf(log_path, sizeof log_path, "%s/agent-%s.log", l->log_dir, p->name);
-    return ms_lent_start(
-        &p->lent,
+    return ms_agent_process_start(
+        &p->agent,
         l->loop,
-        &(struct ms_lent_spec){.prefix = (const char *const *)l->prefixes[p->node],
-                               .path = l->agent_path,
-                               .head = s->head,
-                               .secret_file = s->secret_file,
-                               .name = p->name,
-                               .shape = shape,
-                               .shape_len = len,
-                               .env = s->env,
-                               .log_path = l->log_dir ? log_path : NULL,
-                               .end_with = l->end_with},
+        &(struct ms_agent_process_spec){.prefix =
+                                            (const char *const *)l->prefixes[p->node],
+                                        .path = l->agent_path,
+                                        .head = s->head,
+                                        .secret_file = s->secret_file,
+                                        .name = p->name,
+                                        .shape = shape,
+                                        .shape_len = len,
+                                        .env = s->env,
+                                        .log_path = l->log_dir ? log_path : NULL,
+                                        .end_with = l->end_with},
         &events,
         p,
         err);
@@ -231,7 +232,7 @@ int ms_part_create(struct gang *g, uint32_t node)
         return -ENOMEM;
     p->gang = g;
     p->node = node;
-    p->lent.process.pidfd = -1;
+    p->agent.process.pidfd = -1;
     make_name(p);
     for (size_t i = 0; i < g->pieces.count; i++)
         p->left += g->placement.nodes[i] == node && !g->is_released[i];
@@ -256,12 +257,12 @@ void ms_part_stop(struct part *p)
     if (!p->is_alive || p->is_stopping)
         return;
     p->is_stopping = true;
-    ms_lent_stop(&p->lent, p->gang->local->grace_ns);
+    ms_agent_process_stop(&p->agent, p->gang->local->grace_ns);
 }
 
 void ms_part_destroy(struct part *p)
 {
-    ms_lent_finish(&p->lent, ms_now_ns() + p->gang->local->grace_ns);
+    ms_agent_process_finish(&p->agent, ms_now_ns() + p->gang->local->grace_ns);
     ms_list_remove(&p->link);
     free(p);
 }

@@ -1,3 +1,4 @@
+/* starter.c - starts an agent as a child with a socket to us, and watches its process */
 #include "orchestrator/local/starter.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -14,7 +15,7 @@
 /* Descriptors of the agent. */
 enum { AGENT_LINK_FD = 3, AGENT_LOCK_FD = 4 };
 
-struct ms_lent_agent {
+struct ms_local_agent {
     struct ms_loop *loop;
     struct ms_process process;
     int link_fd; /* until it is handed over */
@@ -29,7 +30,7 @@ struct ms_lent_agent {
 
 static void on_ended(void *arg, unsigned events)
 {
-    struct ms_lent_agent *a = arg;
+    struct ms_local_agent *a = arg;
     struct ms_process_end end = {0};
 
     (void)events;
@@ -43,7 +44,7 @@ static void on_ended(void *arg, unsigned events)
 
 static void on_started(void *arg)
 {
-    struct ms_lent_agent *a = arg;
+    struct ms_local_agent *a = arg;
 
     if (a->rc == 0)
         a->rc =
@@ -65,7 +66,7 @@ static int open_log(const char *path)
     return fd < 0 ? -errno : fd;
 }
 
-static int spawn(struct ms_lent_agent *a, const struct ms_agent_spec *spec, int theirs)
+static int spawn(struct ms_local_agent *a, const struct ms_agent_spec *spec, int theirs)
 {
     static const char *const argv[] = {"muster", "agent", "--fd", "3", NULL};
     MS_CLEANUP(ms_cleanup_fd) int log = open_log(spec->log_path);
@@ -90,7 +91,7 @@ static int spawn(struct ms_lent_agent *a, const struct ms_agent_spec *spec, int 
         &a->why);
 }
 
-static int start_process(struct ms_lent_agent *a, const struct ms_agent_spec *spec)
+static int start_process(struct ms_local_agent *a, const struct ms_agent_spec *spec)
 {
     int ends[2], rc = ms_unix_pair(SOCK_STREAM, ends);
 
@@ -108,21 +109,21 @@ static int start_process(struct ms_lent_agent *a, const struct ms_agent_spec *sp
 /* Its supervisor does not react: without it the agent ends by itself. */
 static void on_stopping(void *arg)
 {
-    struct ms_lent_agent *a = arg;
+    struct ms_local_agent *a = arg;
 
     ms_process_signal(a->process.pidfd, SIGKILL);
 }
 
-struct ms_lent_agent *ms_lent_agent_start(struct ms_loop *loop,
-                                          const struct ms_agent_spec *spec,
-                                          const struct ms_agent_events *events,
-                                          void *arg)
+struct ms_local_agent *ms_local_agent_start(struct ms_loop *loop,
+                                            const struct ms_agent_spec *spec,
+                                            const struct ms_agent_events *events,
+                                            void *arg)
 {
-    struct ms_lent_agent *a = calloc(1, sizeof *a);
+    struct ms_local_agent *a = calloc(1, sizeof *a);
 
     if (!a)
         return NULL;
-    *a = (struct ms_lent_agent){
+    *a = (struct ms_local_agent){
         .loop = loop,
         .process.pidfd = -1,
         .link_fd = -1,
@@ -140,7 +141,7 @@ struct ms_lent_agent *ms_lent_agent_start(struct ms_loop *loop,
     return a;
 }
 
-void ms_lent_agent_stop(struct ms_lent_agent *a)
+void ms_local_agent_stop(struct ms_local_agent *a)
 {
     if (a->process.pidfd < 0)
         return;
@@ -148,7 +149,7 @@ void ms_lent_agent_stop(struct ms_lent_agent *a)
     ms_timer_set(&a->stopping, VANISH_NS);
 }
 
-void ms_lent_agent_release(struct ms_lent_agent *a)
+void ms_local_agent_release(struct ms_local_agent *a)
 {
     struct ms_process_end end;
 

@@ -16,7 +16,7 @@
 #include "io/loop.h"
 #include "io/spawn.h"
 
-struct ms_lent_agent; /* one that was started */
+struct ms_local_agent; /* one that was started */
 
 /* What to start. */
 struct ms_agent_spec {
@@ -36,13 +36,13 @@ struct ms_agent_events {
 };
 
 /* NULL: out of memory, and there will be no completion. */
-struct ms_lent_agent *ms_lent_agent_start(struct ms_loop *loop,
-                                          const struct ms_agent_spec *spec,
-                                          const struct ms_agent_events *events,
-                                          void *arg);
+struct ms_local_agent *ms_local_agent_start(struct ms_loop *loop,
+                                            const struct ms_agent_spec *spec,
+                                            const struct ms_agent_events *events,
+                                            void *arg);
 /* End it by force, now: its supervisor is told so by SIGQUIT (agent/supervisor.h), and
  * killed if it does not react; on_ended follows. */
-void ms_lent_agent_stop(struct ms_lent_agent *a);
-void ms_lent_agent_release(struct ms_lent_agent *a); /* NULL is nothing */
+void ms_local_agent_stop(struct ms_local_agent *a);
+void ms_local_agent_release(struct ms_local_agent *a); /* NULL is nothing */
 
 #endif

@@ -67,7 +67,7 @@ static int teardown(void **state)
     return ms_tree_remove(AT_FDCWD, dir);
 }
 
-static struct ms_lent_agent *start(const char *path, const char *mode, int lock_fd)
+static struct ms_local_agent *start(const char *path, const char *mode, int lock_fd)
 {
     static const struct ms_agent_events events = {
         .on_started = on_started,
@@ -77,10 +77,10 @@ static struct ms_lent_agent *start(const char *path, const char *mode, int lock_
     const char *const env[] = {text, NULL};
     const struct ms_agent_spec spec = {
         .path = path, .env = env, .log_path = log_path, .lock_fd = lock_fd};
-    struct ms_lent_agent *a;
+    struct ms_local_agent *a;
 
     snprintf(text, sizeof text, "FAKE_AGENT=%s", mode);
-    a = ms_lent_agent_start(loop, &spec, &events, &seen);
+    a = ms_local_agent_start(loop, &spec, &events, &seen);
     assert_non_null(a);
     assert_int_equal(seen.started, 0); /* never before it has returned */
     return a;
@@ -100,7 +100,7 @@ static void read_log(char *out, size_t room)
 static void test_agent_has_its_descriptors(void **state)
 {
     MS_CLEANUP(ms_cleanup_fd) int lock = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    struct ms_lent_agent *a = start("/proc/self/exe", "hello", lock);
+    struct ms_local_agent *a = start("/proc/self/exe", "hello", lock);
     struct pollfd p = {.events = POLLIN};
     char text[128];
 
@@ -116,52 +116,52 @@ static void test_agent_has_its_descriptors(void **state)
     assert_int_equal(seen.end.code, 7);
     read_log(text, sizeof text);
     assert_string_equal(text, "lock is there, own session\n");
-    ms_lent_agent_release(a);
+    ms_local_agent_release(a);
     assert_int_equal(seen.started, 1);
     assert_int_equal(seen.ended, 1);
 }
 
 static void test_stop_kills(void **state)
 {
-    struct ms_lent_agent *a = start("/proc/self/exe", "stay", -1);
+    struct ms_local_agent *a = start("/proc/self/exe", "stay", -1);
 
     (void)state;
     run_until(&seen.started);
-    ms_lent_agent_stop(a);
+    ms_local_agent_stop(a);
     run_until(&seen.ended);
     assert_true(seen.end.signaled);
     assert_int_equal(seen.end.code, SIGQUIT); /* a supervisor passes on SIGKILL */
-    ms_lent_agent_stop(a);                    /* harmless */
-    ms_lent_agent_release(a);
+    ms_local_agent_stop(a);                   /* harmless */
+    ms_local_agent_release(a);
 }
 
 static void test_stop_kills_what_does_not_react(void **state)
 {
-    struct ms_lent_agent *a = start("/proc/self/exe", "ignore", -1);
+    struct ms_local_agent *a = start("/proc/self/exe", "ignore", -1);
     struct pollfd p = {.events = POLLIN};
 
     (void)state;
     run_until(&seen.started);
     p.fd = seen.link_fd;
     assert_int_equal(poll(&p, 1, -1), 1);
-    ms_lent_agent_stop(a);
+    ms_local_agent_stop(a);
     run_until(&seen.ended);
     assert_true(seen.end.signaled);
     assert_int_equal(seen.end.code, SIGKILL);
-    ms_lent_agent_release(a);
+    ms_local_agent_release(a);
 }
 
 static void test_failures_complete_once(void **state)
 {
-    struct ms_lent_agent *a = start("/nowhere/muster", "", -1);
+    struct ms_local_agent *a = start("/nowhere/muster", "", -1);
 
     (void)state;
     run_until(&seen.started);
     assert_int_equal(seen.rc, -ENOENT);
     assert_int_equal(seen.link_fd, -1);
     assert_non_null(strstr(seen.why.text, "/nowhere/muster"));
-    ms_lent_agent_stop(a);
-    ms_lent_agent_release(a);
+    ms_local_agent_stop(a);
+    ms_local_agent_release(a);
 
     seen.started = 0;
     strcpy(log_path, "/nowhere/agent.log");
@@ -169,18 +169,18 @@ static void test_failures_complete_once(void **state)
     run_until(&seen.started);
     assert_int_equal(seen.rc, -ENOENT);
     assert_non_null(strstr(seen.why.text, "/nowhere/agent.log"));
-    ms_lent_agent_release(a);
+    ms_local_agent_release(a);
     assert_int_equal(seen.ended, 0);
 }
 
 static void test_release_means_silence(void **state)
 {
     (void)state;
-    ms_lent_agent_release(start("/proc/self/exe", "stay", -1));
+    ms_local_agent_release(start("/proc/self/exe", "stay", -1));
     assert_int_equal(ms_loop_run_once(loop, false), 0);
     assert_int_equal(seen.started, 0);
     assert_int_equal(seen.ended, 0);
-    ms_lent_agent_release(NULL);
+    ms_local_agent_release(NULL);
 }
 
 /* ---- this program as an agent ---------------------------------------------------- */

@@ -43,18 +43,19 @@ static size_t devices_of(const json_t *list, uint32_t *out)
 /* The reservation with that piece in it. One of a bridge before has ended with it: this
  * is another one. Numbers are never used again, so what is below the next one and not
  * there is gone, but for a new controller that is told of all there is. */
-static struct ms_mirrored *piece_place(struct ray *r, const char *key, uint32_t number)
+static struct ms_inventory_entry *
+piece_place(struct ray *r, const char *key, uint32_t number)
 {
-    struct ms_mirrored *m = ms_mirror_find(&r->controller.mirror, key);
+    struct ms_inventory_entry *m = ms_inventory_find(&r->controller.inventory, key);
 
     if (m && (uintptr_t)m->owner != r->life) {
-        ms_mirror_remove(&r->controller.mirror, m);
+        ms_inventory_remove(&r->controller.inventory, m);
         m = NULL;
     }
-    if (!m && (m = ms_mirror_add(&r->controller.mirror, key)))
+    if (!m && (m = ms_inventory_add(&r->controller.inventory, key)))
         m->owner = (void *)r->life;
     if (m && (number >= m->next || r->bridge == BRIDGE_STARTING) &&
-        ms_mirror_add_piece(m, number) < 0)
+        ms_inventory_add_piece(m, number) < 0)
         return NULL;
     return m;
 }
@@ -76,14 +77,14 @@ static void on_piece(struct ray *r, const json_t *o)
         .devices = devices,
         .device_count = devices_of(json_object_get(o, "devices"), devices),
     };
-    struct ms_mirrored *m;
+    struct ms_inventory_entry *m;
 
     if (!key || strlen(key) > MS_ORCH_KEY_MAX || number < 0 ||
         number >= (json_int_t)MS_ORCH_PIECES_MAX || incarnation < 1 ||
         incarnation > UINT32_MAX || !phase_of(text_of(o, "phase"), &said.phase))
         return; /* of a newer bridge, or none at all */
     m = piece_place(r, key, said.number);
-    if (m && ms_mirror_tell(&r->controller.mirror, m, &said) > 0)
+    if (m && ms_inventory_update(&r->controller.inventory, m, &said) > 0)
         ms_watches_wake(&r->controller.watches);
 }
 
@@ -91,15 +92,16 @@ static void on_gone(struct ray *r, const json_t *o)
 {
     const char *key = text_of(o, "key");
     const json_t *number = json_object_get(o, "number");
-    struct ms_mirrored *m = key ? ms_mirror_find(&r->controller.mirror, key) : NULL;
+    struct ms_inventory_entry *m =
+        key ? ms_inventory_find(&r->controller.inventory, key) : NULL;
 
     if (!m)
         return;
     if (json_is_integer(number))
-        ms_mirror_remove_piece(
-            &r->controller.mirror, m, (uint32_t)json_integer_value(number));
+        ms_inventory_remove_piece(
+            &r->controller.inventory, m, (uint32_t)json_integer_value(number));
     if (!json_is_integer(number) || m->count == 0)
-        ms_mirror_remove(&r->controller.mirror, m);
+        ms_inventory_remove(&r->controller.inventory, m);
     ms_watches_wake(&r->controller.watches);
 }
 
@@ -151,16 +153,16 @@ void ms_ray_heard(struct ray *r, const char *line, size_t len)
 
 void ms_ray_all_ended(struct ray *r, const struct ms_error *why)
 {
-    ms_list_each (m, &r->controller.mirror.all, struct ms_mirrored, link)
+    ms_list_each (m, &r->controller.inventory.all, struct ms_inventory_entry, link)
         for (size_t i = 0; i < m->count; i++) {
-            struct ms_lent_piece said = *ms_mirror_piece_at(m, i);
+            struct ms_lent_piece said = *ms_inventory_piece_at(m, i);
 
             if (said.phase == MS_PHASE_ENDED)
                 continue;
             said.phase = MS_PHASE_ENDED;
             said.cause = MS_CAUSE_UNKNOWN;
             said.detail = why->text;
-            ms_mirror_tell(&r->controller.mirror, m, &said);
+            ms_inventory_update(&r->controller.inventory, m, &said);
         }
     ms_watches_wake(&r->controller.watches);
 }

@@ -1,3 +1,4 @@
+/* fake_ray.c - a Ray's dashboard for tests: takes packages, and runs a job by a shell */
 #include "orchestrator/ray/fake_ray.h"
 
 #include "base/cleanup.h"

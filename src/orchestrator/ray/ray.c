@@ -41,7 +41,7 @@ int ms_ray_send(struct ray *r, json_t *request, uint64_t *id)
     if (json_object_set_new(request, "id", json_integer((json_int_t)r->next_id)) < 0 ||
         !(line = json_dumps(request, JSON_COMPACT)))
         return -ENOMEM;
-    rc = r->carrier->ops->send(r->carrier, line, strlen(line));
+    rc = r->transport->ops->send(r->transport, line, strlen(line));
     if (rc == 0)
         *id = r->next_id++;
     return rc;
@@ -52,7 +52,7 @@ static void post(struct ray *r, json_t *request)
 {
     uint64_t id;
 
-    if (request && r->carrier)
+    if (request && r->transport)
         ms_ray_send(r, request, &id);
     json_decref(request);
 }
@@ -146,9 +146,9 @@ void ms_ray_answered(struct ray *r, uint64_t id, int rc, const char *why)
 
 /* ---- the bridge -------------------------------------------------------------------- */
 
-static void drop(struct ms_carrier **at, bool keep, int64_t within_ns)
+static void drop(struct ms_bridge_transport **at, bool keep, int64_t within_ns)
 {
-    struct ms_carrier *c = MS_TAKE(*at);
+    struct ms_bridge_transport *c = MS_TAKE(*at);
 
     if (c)
         c->ops->destroy(c, keep, ms_now_ns() + within_ns);
@@ -184,7 +184,7 @@ static void on_down(void *arg, const struct ms_error *why)
 
     said.code = said.code ? said.code : -ECHILD;
     on_linger(r);
-    r->old = MS_TAKE(r->carrier);
+    r->old = MS_TAKE(r->transport);
     ms_timer_set(&r->linger, LINGER_NS);
     r->bridge = BRIDGE_DOWN;
     r->life++;
@@ -204,12 +204,13 @@ static void on_down(void *arg, const struct ms_error *why)
 /* Have a bridge; 0, or why not. */
 static int start_bridge(struct ray *r, struct ms_error *err)
 {
-    static const struct ms_carrier_events events = {on_line, on_silent, on_down};
+    static const struct ms_bridge_transport_events events = {
+        on_line, on_silent, on_down};
 
     /* ids are below 2^53, and no two controllers use the same */
     r->next_id = (ms_random_id() >> 12) | 1;
-    r->carrier = r->open(&r->options, &events, r, err);
-    if (!r->carrier)
+    r->transport = r->open(&r->options, &events, r, err);
+    if (!r->transport)
         return err->code ? err->code : -ENOMEM;
     r->bridge = BRIDGE_STARTING;
     return 0;
@@ -220,7 +221,7 @@ void ms_ray_leave_bridge(struct ray *r, bool keep)
     if (!keep &&
         r->bridge == BRIDGE_UP) /* nobody needs what it holds, whatever its grace */
         post(r, json_pack("{s:s}", "verb", "end"));
-    drop(&r->carrier, keep, END_NS);
+    drop(&r->transport, keep, END_NS);
     drop(&r->old, false, LINGER_NS);
 }
 
@@ -424,7 +425,8 @@ struct ms_orchestrator *ms_ray_create(const struct ms_ray_options *o,
             ms_error_set(err, -ENOMEM, "out of memory");
         return NULL;
     }
-    r->open = strcmp(o->site.address, MS_RAY_INSIDE) == 0 ? ms_near_open : ms_far_open;
+    r->open = strcmp(o->site.address, MS_RAY_INSIDE) == 0 ? ms_bridge_open_child
+                                                          : ms_bridge_open_job;
     r->late_ns = LATE_NS;
     ms_list_init(&r->avoided);
     /* cursors are after all of a controller before */

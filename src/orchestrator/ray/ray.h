@@ -22,10 +22,10 @@
 #include "orchestrator/ray/site.h"
 
 /* How the wire to the bridge comes about. */
-enum ms_ray_way {
-    MS_RAY_EITHER,  /* both are tried; the first that is open is taken */
-    MS_RAY_DIALLED, /* the bridge dials us */
-    MS_RAY_DIALS,   /* we dial the bridge, at the address that its log says */
+enum ms_ray_dialling {
+    MS_RAY_BOTH_DIAL,        /* both are tried; the first that is open is taken */
+    MS_RAY_BRIDGE_DIALS,     /* the bridge dials us */
+    MS_RAY_CONTROLLER_DIALS, /* we dial the bridge, at the address that its log says */
 };
 
 /* Borrowed until it exists, but the loop, which outlives it. */
@@ -33,7 +33,7 @@ struct ms_ray_options {
     struct ms_loop *loop;
     struct ms_ray_site site; /* which cluster */
     const char *name;        /* of the session: in the names of what Ray shows */
-    enum ms_ray_way way;
+    enum ms_ray_dialling dialling;
     int64_t grace_ns;      /* 0: nothing outlives the controller */
     const char *state_dir; /* with a grace: what the next controller needs; 0700 */
     /* What the bridge prints, a part at a time; may be NULL. */

@@ -2,13 +2,13 @@
  *
  * ray.c       the orchestrator, the engine of its operations (op.h), the bridge's life
  * request.c   what is asked of the bridge, as JSON
- * events.c    what is heard from it, into the mirror
+ * events.c    what is heard from it, into the inventory
  */
 #ifndef MS_ORCHESTRATOR_RAY_RAY_IMPL_H
 #define MS_ORCHESTRATOR_RAY_RAY_IMPL_H
 
 #include "orchestrator/op.h"
-#include "orchestrator/ray/carrier.h"
+#include "orchestrator/ray/bridge/transport.h"
 
 #include <jansson.h>
 
@@ -17,10 +17,10 @@ enum bridge_state { BRIDGE_DOWN, BRIDGE_STARTING, BRIDGE_UP };
 struct ray {
     struct ms_controller controller;
     struct ms_ray_options options; /* its texts are ours */
-    ms_carrier_open *open;
+    ms_bridge_open *open;
     struct ms_list avoided;
     struct ms_timer linger;
-    struct ms_carrier *carrier, *old; /* `old` is over, and cleans up */
+    struct ms_bridge_transport *transport, *old; /* `old` is over, and cleans up */
     enum bridge_state bridge;
     bool is_silent;     /* the bridge cannot be reached */
     bool is_ray_silent; /* Ray does not answer the bridge */

@@ -5,7 +5,7 @@
 #include "io/spawn.h"
 #include "io/tree.h"
 #include "orchestrator/conformance.h"
-#include "orchestrator/ray/bridge.h"
+#include "orchestrator/ray/bridge/bridge.h"
 #include "orchestrator/ray/ray_impl.h"
 
 #include <dirent.h>
@@ -234,7 +234,7 @@ static void end_piece(struct ms_rig *rig, const char *key, uint32_t number, int 
 {
     struct ray *ray = (struct ray *)rig_of(rig)->o;
     const struct ms_lent_piece *p =
-        ms_mirror_piece(ms_mirror_find(&ray->controller.mirror, key), number);
+        ms_inventory_piece(ms_inventory_find(&ray->controller.inventory, key), number);
     pid_t pid = find_process("--node-name", p->node);
 
     assert_true(pid > 0);
@@ -278,7 +278,7 @@ static size_t held(struct ms_rig *rig)
                               json_object_get(json_array_get(actors, i), "class")),
                           "MusterKeeper") != NULL;
     json_decref(o);
-    ms_list_each (m, &ray->controller.mirror.all, struct ms_mirrored, link)
+    ms_list_each (m, &ray->controller.inventory.all, struct ms_inventory_entry, link)
         count += m->count - m->in_phase[MS_PHASE_ENDED];
     assert_true(count == 0 || (groups > 0 && keepers > 0));
     return count ? count : groups + keepers;

@@ -3,12 +3,12 @@
 #include "base/cleanup.h"
 #include "io/tree.h"
 #include "orchestrator/conformance.h"
-#include "orchestrator/ray/bridge.h"
+#include "orchestrator/ray/bridge/bridge.h"
+#include "orchestrator/ray/bridge/offer.h"
+#include "orchestrator/ray/bridge/state.h"
 #include "orchestrator/ray/fake_ray.h"
-#include "orchestrator/ray/offer.h"
 #include "orchestrator/ray/ray_impl.h"
 #include "orchestrator/ray/stand_in.h"
-#include "orchestrator/ray/state.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +36,7 @@ struct ray_rig {
     struct ms_loop *loop;
     struct ms_timer wake;
     bool is_durable;
-    enum ms_ray_way way;
+    enum ms_ray_dialling dialling;
     char dir[64], address[64];
     pid_t dashboard;
     struct ms_orchestrator *o;
@@ -98,7 +98,7 @@ static struct ms_orchestrator *open_one(struct ms_rig *rig, bool killed)
                                           .python_dir = python_dir,
                                           .cache_dir = r->dir},
                                  .name = "test",
-                                 .way = r->way,
+                                 .dialling = r->dialling,
                                  .grace_ns = r->is_durable ? 30 * MS_NS_PER_S : 0,
                                  .state_dir = r->dir},
         &err);
@@ -194,9 +194,9 @@ static struct ms_rig *make(void *arg)
 
     r->base.ops = &ops;
     r->is_durable = arg == durable;
-    r->way = arg == dialled ? MS_RAY_DIALLED
-             : arg == dials ? MS_RAY_DIALS
-                            : MS_RAY_EITHER;
+    r->dialling = arg == dialled ? MS_RAY_BRIDGE_DIALS
+                  : arg == dials ? MS_RAY_CONTROLLER_DIALS
+                                 : MS_RAY_BOTH_DIAL;
     snprintf(r->dir, sizeof r->dir, "/tmp/muster-ray-XXXXXX");
     assert_non_null(mkdtemp(r->dir));
     make_files(r);
@@ -323,7 +323,8 @@ static void test_bridge_dies_while_a_reservation_waits(void **state)
     assert_int_equal(waits.rc, -ECHILD);
     assert_non_null(strstr(waits.why.text, "the bridge has fallen")); /* from the log */
     assert_int_equal(
-        ms_mirror_piece(ms_mirror_find(&ray_of(rig)->controller.mirror, "first"), 0)
+        ms_inventory_piece(
+            ms_inventory_find(&ray_of(rig)->controller.inventory, "first"), 0)
             ->phase,
         MS_PHASE_ENDED);
     assert_non_null(o->ops->release(o, "first", NULL, 0, on_done, &released));
@@ -345,7 +346,7 @@ static void test_connection_breaks_and_comes_back(void **state)
     ask(rig, "first", 2, &first);
     wait_for(rig, &first);
     pid = read_number(rig_of(rig), "pid");
-    ms_far_cut(ray_of(rig)->carrier);
+    ms_bridge_job_cut(ray_of(rig)->transport);
     ask(rig, "second", 2, &second);
     wait_for(rig, &second);
     if (second.rc < 0)
@@ -398,7 +399,7 @@ static void give_up(struct ms_rig *rig, bool by_cancel)
     on_wake(rig);
     assert_non_null(o->ops->list(o, NULL, on_done, &listed));
     wait_for(rig, &listed);
-    assert_null(ms_mirror_find(&ray_of(rig)->controller.mirror, "x"));
+    assert_null(ms_inventory_find(&ray_of(rig)->controller.inventory, "x"));
     assert_int_equal(held(rig), 1);
     ask_within(rig, "x", 2, INT64_MAX, &after);
     wait_for(rig, &after);
@@ -443,7 +444,7 @@ static void test_state_of_a_bridge_that_is_gone(void **state)
     struct ray_rig *r = rig_of(*state);
     struct told t = {0};
 
-    r->way = MS_RAY_DIALS;
+    r->dialling = MS_RAY_CONTROLLER_DIALS;
     open_one(*state, false);
     ms_bridge_state_write(&ray_of(*state)->options,
                           &(struct ms_bridge_state){.job = "muster-test-gone",

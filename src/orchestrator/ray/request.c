@@ -2,8 +2,8 @@
 #include "base/name.h"
 #include "io/json.h"
 #include "io/secret.h"
+#include "orchestrator/ray/job/rest.h"
 #include "orchestrator/ray/ray_impl.h"
-#include "orchestrator/ray/rest.h"
 
 #include <errno.h>
 #include <openssl/crypto.h>

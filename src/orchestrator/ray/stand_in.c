@@ -15,6 +15,9 @@
 
 enum { REQUESTS_MAX = 1024, PIECES_MAX = 64, STEP_MS = 5 };
 
+/* It takes its time to notice that a node is dead: that is skipped. */
+#define NOTICE_NS (16 * MS_NS_PER_S)
+
 /* One that was asked; those that have made something are kept. */
 struct request {
     json_int_t id;
@@ -217,6 +220,7 @@ static void hear(const json_t *m)
         exit(9);
     } else if (strcmp(verb, "test_kill") == 0) {
         ms_sim_kill_node(it.sim, node);
+        it.begun_ns -= NOTICE_NS;
     } else if (strcmp(verb, "test_end") == 0) {
         ms_sim_end_piece(it.sim,
                          key,

@@ -1,3 +1,4 @@
+/* clock.c - virtual time: events in a heap, by when they happen */
 #include "orchestrator/sim/clock.h"
 
 #include "base/clock.h"

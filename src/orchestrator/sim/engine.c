@@ -1,3 +1,4 @@
+/* engine.c - the simulated engine: its nodes, its life, and what can happen to it */
 #include "orchestrator/sim/engine.h"
 
 #include "base/cleanup.h"

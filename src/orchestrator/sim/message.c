@@ -1,3 +1,4 @@
+/* message.c - what goes between the simulated engine and its controller, late or lost */
 #include "base/cleanup.h"
 #include "orchestrator/sim/engine_impl.h"
 

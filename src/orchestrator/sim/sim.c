@@ -18,7 +18,7 @@ struct sim {
     uint64_t asked;      /* the last request's number */
     uint64_t compare;    /* that of the last comparison */
     int64_t compared_ns; /* when it was asked for */
-    bool is_known;       /* what the controller before had is in the mirror */
+    bool is_known;       /* what the controller before had is in the inventory */
     bool is_ticking;
 };
 
@@ -135,10 +135,10 @@ static void check_launches(struct sim *s)
 static void on_news(void *arg, const char *key, const struct ms_lent_piece *piece)
 {
     struct sim *s = arg;
-    struct ms_mirror *m = &s->controller.mirror;
-    struct ms_mirrored *r = ms_mirror_find(m, key);
+    struct ms_inventory *m = &s->controller.inventory;
+    struct ms_inventory_entry *r = ms_inventory_find(m, key);
 
-    if (r && ms_mirror_tell(m, r, piece) > 0)
+    if (r && ms_inventory_update(m, r, piece) > 0)
         check_launches(s);
 }
 
@@ -149,19 +149,19 @@ static void compare_one(void *arg,
                         const struct ms_lent_piece *piece)
 {
     struct sim *s = arg;
-    struct ms_mirror *m = &s->controller.mirror;
-    struct ms_mirrored *r = ms_mirror_find(m, key);
+    struct ms_inventory *m = &s->controller.inventory;
+    struct ms_inventory_entry *r = ms_inventory_find(m, key);
 
     if (!r) {
-        if (s->is_known || !(r = ms_mirror_add(m, key)))
+        if (s->is_known || !(r = ms_inventory_add(m, key)))
             return; /* it is being stopped, and its key forgotten */
         r->owner = (void *)(uintptr_t)mark;
     }
     /* numbers are never used again: those before it may be gone */
     if ((piece->number >= r->next || !s->is_known) &&
-        ms_mirror_add_piece(r, piece->number) < 0)
+        ms_inventory_add_piece(r, piece->number) < 0)
         return;
-    ms_mirror_tell(m, r, piece);
+    ms_inventory_update(m, r, piece);
 }
 
 static void compared(struct sim *s)

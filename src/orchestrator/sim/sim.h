@@ -2,7 +2,7 @@
  *
  * It lives through what any engine does: it asks again until it is answered, compares
  * what it knows with the whole from time to time, and puts what it hears in order by the
- * mirror. Several may follow one another on the same engine, as controllers do that were
+ * inventory. Several may follow one another on the same engine, as controllers do that were
  * started again.
  */
 #ifndef MS_ORCHESTRATOR_SIM_SIM_H

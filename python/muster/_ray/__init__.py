@@ -1,0 +1,1 @@
+"""The parts of ray_bridge.py, which run with the cluster's own Python and Ray."""

@@ -1,0 +1,150 @@
+/* asks.c - requests that nodes answer: zygotes, logs, objects */
+#include "base/cleanup.h"
+#include "base/limits.h"
+#include "base/proto.h"
+#include "head/drivers/driver.h"
+#include "head/head_impl.h"
+#include "head/nodes/ask.h"
+#include "head/nodes/node.h"
+#include "head/ops/op.h"
+
+#include <errno.h>
+
+/* ---- zygotes --------------------------------------------------------------------- */
+
+static void prepared(struct ms_head_op *op)
+{
+    ms_head_op_complete(op, &op->why, NULL);
+}
+
+static void
+not_prepared(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
+{
+    (void)n;
+    op->why = *why;
+    ms_head_op_gather_end(op);
+}
+
+void ms_head_prepare_run(struct ms_head_op *op)
+{
+    Muster__Prepare *prepare = op->wanted->prepare;
+
+    ms_head_op_gather(op, prepared);
+    op->on_refused = not_prepared;
+    prepare->driver = ms_driver_id(op->driver);
+    ms_list_each (n, &op->head->nodes, struct ms_node, link)
+        if (ms_driver_introduce(op->driver, n, &op->why) == 0)
+            ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_PREPARE, prepare, &op->why);
+    ms_head_op_gather_end(op);
+}
+
+/* ---- logs ------------------------------------------------------------------------ */
+
+static void
+log_read(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
+{
+    (void)n;
+    if (answer->body_case == MUSTER__AGENT_TO_HEAD__BODY_PIECE)
+        ms_head_op_succeed(op, &MS_TAKE(answer->piece)->base);
+    else
+        ms_head_op_fail(op, -EPROTO, "the node gave another answer than was asked for");
+}
+
+void ms_head_read_log_run(struct ms_head_op *op)
+{
+    Muster__ReadLog *want = op->wanted->read_log;
+    struct ms_node *n = ms_node_find(op->head, want->node);
+    struct ms_error err = {0};
+
+    op->on_answer = log_read;
+    if (!n)
+        ms_head_op_fail(
+            op, -ENODEV, "node %.64s is gone, and its logs with it", want->node);
+    else if (ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_READ_LOG, want, &err) < 0)
+        ms_head_op_fail_with(op, &err);
+}
+
+/* ---- objects --------------------------------------------------------------------- */
+
+/* What was found until now; it is not read before the operation has completed. */
+static Muster__Objects *found(struct ms_head_op *op)
+{
+    return (Muster__Objects *)op->message;
+}
+
+static void all_listed(struct ms_head_op *op)
+{
+    ms_head_op_succeed(op, MS_TAKE(op->message));
+}
+
+/* Takes it; without memory for it the node is left out. */
+static void add(struct ms_head_op *op, Muster__StoreStats *stats)
+{
+    ms_proto_append(&found(op)->nodes, &found(op)->n_nodes, stats);
+}
+
+static void add_why(struct ms_head_op *op, const char *node, const char *why)
+{
+    Muster__StoreStats stats = MUSTER__STORE_STATS__INIT;
+
+    stats.node_name = ms_field_text(node);
+    stats.why = ms_field_text(why);
+    add(op, (Muster__StoreStats *)ms_proto_copy(&stats.base));
+}
+
+static void
+listed(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *answer)
+{
+    if (answer->body_case == MUSTER__AGENT_TO_HEAD__BODY_STORE)
+        add(op, MS_TAKE(answer->store));
+    else
+        add_why(op, n->name, "it gave another answer than was asked for");
+    ms_head_op_gather_end(op);
+}
+
+static void
+not_listed(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
+{
+    add_why(op, n->name, why->text);
+    ms_head_op_gather_end(op);
+}
+
+static void on_late(void *arg)
+{
+    struct ms_head_op *op = arg;
+
+    ms_list_each (a, &op->asks, struct ms_ask, link)
+        add_why(op, a->node->name, "it does not answer");
+    all_listed(op);
+}
+
+static void forget_list(struct ms_head_op *op)
+{
+    protobuf_c_message_free_unpacked(MS_TAKE(op->message), NULL);
+}
+
+void ms_head_objects_run(struct ms_head_op *op)
+{
+    uint32_t most = op->wanted->objects->most;
+    Muster__ListObjects want = MUSTER__LIST_OBJECTS__INIT;
+
+    op->message = ms_proto_create(&muster__objects__descriptor);
+    op->on_failed = forget_list;
+    if (!op->message || ms_head_op_set_deadline(op, on_late, MS_STORE_SHOW_NS) < 0) {
+        ms_head_op_fail(op, -ENOMEM, "out of memory");
+        return;
+    }
+    ms_head_op_gather(op, all_listed);
+    op->on_answer = listed;
+    op->on_refused = not_listed;
+    want.most = most && most < MS_STORE_SHOWN_MAX ? most : MS_STORE_SHOWN_MAX;
+    ms_list_each (n, &op->head->nodes, struct ms_node, link) {
+        struct ms_error err = {0};
+
+        if (n->state != MS_NODE_GONE &&
+            ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_LIST_OBJECTS, &want, &err) <
+                0)
+            add_why(op, n->name, err.text);
+    }
+    ms_head_op_gather_end(op);
+}

@@ -1,0 +1,121 @@
+/* python.c - finds the Python of a Ray, and what runs with it */
+#include "orchestrator/ray/job/python.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+int ms_ray_python_of(const char *words, size_t len, char out[PATH_MAX])
+{
+    static const char mark[] = "--python_worker_command=";
+
+    for (size_t at = 0; at < len; at += strnlen(words + at, len - at) + 1) {
+        const char *python = words + at + strlen(mark);
+        size_t n;
+
+        if (strncmp(words + at, mark, strlen(mark)) != 0)
+            continue;
+        n = strcspn(python, " ");
+        if (n == 0 || n >= PATH_MAX || python[0] != '/')
+            return -ENOENT;
+        memcpy(out, python, n);
+        out[n] = 0;
+        return 0;
+    }
+    return -ENOENT;
+}
+
+static ssize_t read_proc(int pid, const char *file, char *out, size_t room)
+{
+    char path[64];
+    MS_CLEANUP(ms_cleanup_file) FILE *f = NULL;
+    size_t len;
+
+    snprintf(path, sizeof path, "/proc/%d/%s", pid, file);
+    f = fopen(path, "re");
+    len = f ? fread(out, 1, room - 1, f) : 0;
+    out[len] = 0;
+    return (ssize_t)len;
+}
+
+static int parent_of(int pid)
+{
+    char stat[1024];
+    const char *behind;
+    int parent = 0;
+
+    read_proc(pid, "stat", stat, sizeof stat);
+    behind = strrchr(stat, ')');
+    return behind && sscanf(behind, ") %*c %d", &parent) == 1 ? parent : 0;
+}
+
+/* The Python of a raylet that we are below of. */
+static int python_above(char out[PATH_MAX])
+{
+    enum { COMMAND_MAX = 256 << 10, ANCESTORS_MAX = 64 };
+    MS_CLEANUP(ms_cleanup_free) char *words = malloc(COMMAND_MAX);
+    int rc = -ENOENT, pid = parent_of(getpid());
+
+    for (int i = 0; words && rc < 0 && pid > 1 && i < ANCESTORS_MAX; i++) {
+        ssize_t len = read_proc(pid, "cmdline", words, COMMAND_MAX);
+
+        rc = ms_ray_python_of(words, (size_t)len, out);
+        pid = parent_of(pid);
+    }
+    return rc;
+}
+
+int ms_ray_find_program(const char *name, char out[PATH_MAX])
+{
+    const char *venv = getenv("VIRTUAL_ENV"), *path = getenv("PATH");
+
+    if (venv && snprintf(out, PATH_MAX, "%s/bin/%s", venv, name) < PATH_MAX &&
+        access(out, X_OK) == 0)
+        return 0;
+    while (path && *path) {
+        int len = (int)strcspn(path, ":");
+
+        if (snprintf(out, PATH_MAX, "%.*s/%s", len, path, name) < PATH_MAX &&
+            access(out, X_OK) == 0)
+            return 0;
+        path += len + (path[len] == ':');
+    }
+    return -ENOENT;
+}
+
+int ms_ray_find_python(char out[PATH_MAX], struct ms_error *err)
+{
+    if (python_above(out) == 0 || ms_ray_find_program("python3", out) == 0)
+        return 0;
+    return ms_error_set(err, -ENOENT, "there is no python3 to run Ray's bridge with");
+}
+
+int ms_ray_find_self(char out[PATH_MAX], struct ms_error *err)
+{
+    ssize_t len = readlink("/proc/self/exe", out, PATH_MAX - 1);
+
+    if (len < 0)
+        return ms_error_sys(err, -errno, "cannot find this program");
+    out[len] = 0;
+    return 0;
+}
+
+int ms_ray_find_script(const char *python_dir, char out[PATH_MAX], struct ms_error *err)
+{
+    char self[PATH_MAX] = "";
+
+    if (python_dir &&
+        snprintf(out, PATH_MAX, "%s/ray_bridge.py", python_dir) < PATH_MAX &&
+        access(out, R_OK) == 0)
+        return 0;
+    ms_ray_find_self(self, NULL);
+    if (strrchr(self, '/'))
+        *strrchr(self, '/') = 0;
+    if (snprintf(out, PATH_MAX, "%s/../muster/ray_bridge.py", self) < PATH_MAX &&
+        access(out, R_OK) == 0)
+        return 0;
+    return ms_error_set(err, -ENOENT, "ray_bridge.py is not beside this program");
+}
