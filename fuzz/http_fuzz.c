@@ -1,6 +1,6 @@
 /* Requests by HTTP: the same bytes in pieces of any size give the same requests, and what
  * comes out keeps within the limits. */
-#include "io/http_parse.h"
+#include "io/http/parse.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* A job's description: what can be read can be planned, or is refused with a reason. */
 #include "job/plan.h"
+#include "resource/shape.h"
 
 #include <assert.h>
 
@@ -25,7 +26,7 @@ static void plan(const struct ms_job *job)
 
     ms_job_plan_init(&p);
     for (size_t i = 0; i < job->node_count && rc == 0; i++)
-        rc = ms_job_plan_add_node(&p, job->nodes[i], &err);
+        rc = ms_books_node_came(&p.books, job->nodes[i], &err);
     if (rc == 0)
         rc = ms_job_plan_make(&p, job, &text, &err);
     assert(rc == 0 || err.text[0]);

@@ -1,7 +1,7 @@
 /* Plain data: what decodes is encoded to something that decodes the same. The first byte
  * says whether it is a value or arguments. */
 #include "base/cleanup.h"
-#include "plain/tree.h"
+#include "plain/value.h"
 
 #include <assert.h>
 #include <string.h>
@@ -19,8 +19,8 @@ static struct muster_value *decode(bool arguments, const uint8_t *data, size_t l
     uint8_t *copy = ms_bytes_copy(data, len);
 
     assert(copy);
-    return arguments ? ms_tree_decode_arguments(copy, copy, len, &err)
-                     : ms_tree_decode(copy, copy, len, &err);
+    return arguments ? ms_value_decode_arguments(copy, copy, len, &err)
+                     : ms_value_decode(copy, copy, len, &err);
 }
 
 static struct encoded encode(bool arguments, const struct muster_value *v)
@@ -32,9 +32,9 @@ static struct encoded encode(bool arguments, const struct muster_value *v)
 
     ms_plain_writer_init(&w);
     if (arguments)
-        ms_tree_encode_arguments(&w, muster_list_at(v, 0), muster_list_at(v, 1));
+        ms_value_encode_arguments(&w, muster_list_at(v, 0), muster_list_at(v, 1));
     else
-        ms_tree_encode(&w, MS_PLAIN_ROOT, v);
+        ms_value_encode(&w, MS_PLAIN_ROOT, v);
     count = ms_plain_iov(&w, iov);
     assert(count >= 0);
     out.data = malloc(ms_plain_size(&w) + 1);

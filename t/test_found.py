@@ -9,7 +9,6 @@ import muster
 import pytest
 from daemon_rig import Daemon, daemon  # noqa: F401  (fixture)
 from helpers import until
-from muster import _core
 from replace_workers import Counter, Told
 from test_c import ROOT, build
 from test_daemon import join, joined, other_driver  # noqa: F401  (fixture)
@@ -91,7 +90,7 @@ def test_what_constructors_were_given_outlives_its_maker(
     big.replace(0, grace=0)
     assert big.execute_rank_zero_sync("total") == sums
     big.destroy()
-    until(lambda: not _core.store_objects(), _core.store_objects)
+    until(lambda: not muster.stored_objects(), muster.stored_objects)
 
 
 def test_of_a_worker_in_c(session: Any, tmp_path: Path) -> None:

@@ -49,21 +49,12 @@ class Forked:
         other.join()
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
-    def registers_hooks_by(self) -> str:
+    def registers(self) -> str:
+        """Whose function notes the hooks of forks."""
         return os.register_at_fork.__module__
 
     def has(self, module: str) -> bool:
         return module in sys.modules
-
-
-def test_all_fork_hooks_can_be_kept(session: None) -> None:
-    for env, module in (
-        ({}, "muster._worker.fork_hooks"),
-        ({"MUSTER_FORK_HOOKS": "all"}, "posix"),
-    ):
-        with muster.Cluster("hooks", Forked, world_size=1, env=env) as c:
-            assert c.execute_rank_zero_sync("registers_hooks_by") == module
-            assert c.execute_rank_zero_sync("threads_of_a_child") == 1
 
 
 def test_workers_draw_different_numbers(cluster: Any) -> None:
@@ -79,6 +70,13 @@ def test_threads(cluster: Any) -> None:
 
 def test_a_worker_forks_as_everybody_does(cluster: Any) -> None:
     assert cluster(Forked, 1).execute_all_sync("threads_of_a_child") == [1]
+
+
+def test_fork_hooks_as_they_are(cluster: Any) -> None:
+    assert cluster(Forked, 1).execute_all_sync("registers") == ["muster._forks"]
+    plain = cluster(Forked, 1, env={"MUSTER_FORK_HOOKS": "all"})
+    assert plain.execute_all_sync("registers") == ["posix"]
+    assert plain.execute_all_sync("threads_of_a_child") == [1]
 
 
 def test_modules_of_all_workers(cluster: Any) -> None:

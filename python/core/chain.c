@@ -1,5 +1,8 @@
-/* Who waits for whom. A call that its caller waits for carries the workers that wait
- * already; waiting for one of those can never end. */
+/* chain.c - who waits for whom
+ *
+ * A call that its caller waits for carries the workers that wait already; waiting for one of
+ * those can never end.
+ */
 #include "host_object.h"
 
 #include <string.h>

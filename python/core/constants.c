@@ -61,13 +61,9 @@ static PyObject *dtypes(void)
 {
     PyObject *names = PyList_New(0);
 
-    for (int code = 0; names && code <= MUSTER_COMPLEX128; code++) {
-        PyObject *name = core_text(code ? muster_dtype_name(code) : "");
-
-        if (!name || PyList_Append(names, name) < 0)
+    for (int code = 0; names && code <= MUSTER_COMPLEX128; code++)
+        if (!core_append(names, core_text(code ? muster_dtype_name(code) : "")))
             Py_CLEAR(names);
-        Py_XDECREF(name);
-    }
     return names;
 }
 

@@ -86,6 +86,8 @@ int core_encode_call(PyObject *args,
 /* The argument of an operation; a value that is put into the store. */
 int core_encode_argument(PyObject *value, uint8_t codec, struct core_payload *p);
 int core_encode_put(PyObject *value, struct core_payload *p);
+/* All of it, as one bytes object. */
+PyObject *core_payload_bytes(const struct core_payload *p);
 /* With the interpreter's lock. */
 void core_payload_release(struct core_payload *p);
 
@@ -148,16 +150,16 @@ int core_check_deadlock(struct ms_peer *peer);
 const uint64_t *core_chain(uint32_t *count);
 int core_worker_setup(PyObject *module);
 
-/* ---- head.c, operation.c, step.c, zygote.c, mapping.c, fan.c, dispatch.c ---------- */
+/* ---- head.c, operation.c, step.c, zygote.c, mapping.c, call_many.c, dispatch.c ---------- */
 
 int core_head_setup(PyObject *module);
 int core_operation_setup(PyObject *module);
 int core_step_setup(PyObject *module);
 extern PyMethodDef core_step_methods[];
 extern PyMethodDef core_zygote_methods[];
-PyObject *core_zygote_fill(PyObject *self, PyObject *unused); /* settle.c */
+PyObject *core_zygote_fill(PyObject *self, PyObject *unused); /* zygote_fill.c */
 extern PyMethodDef core_mapping_methods[];
-extern PyMethodDef core_fan_methods[];
+extern PyMethodDef core_call_many_methods[];
 extern PyMethodDef core_dispatch_methods[];
 int core_rows_setup(PyObject *module);
 int core_constants_setup(PyObject *module);

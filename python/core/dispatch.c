@@ -1,4 +1,4 @@
-/* Meshes and dispatch modes: the vectors of src/dispatch as Python's lists. */
+/* dispatch.c - meshes and dispatch modes: the vectors of src/dispatch as Python's lists. */
 #include "core.h"
 
 #include "base/cleanup.h"
@@ -11,24 +11,22 @@
 /* Not called is -1. */
 static PyObject *list_of_numbers(const uint32_t *at, uint32_t count)
 {
-    PyObject *list = PyList_New((Py_ssize_t)count);
+    PyObject *list = PyList_New(0);
 
-    for (uint32_t i = 0; list && i < count; i++) {
-        PyObject *n =
-            PyLong_FromLongLong(at[i] == MS_NOT_CALLED ? -1 : (long long)at[i]);
-
-        if (!n || PyList_SetItem(list, (Py_ssize_t)i, n) < 0)
+    for (uint32_t i = 0; list && i < count; i++)
+        if (!core_append(
+                list,
+                PyLong_FromLongLong(at[i] == MS_NOT_CALLED ? -1 : (long long)at[i])))
             Py_CLEAR(list);
-    }
     return list;
 }
 
 static PyObject *list_of_bools(const bool *at, uint32_t count)
 {
-    PyObject *list = PyList_New((Py_ssize_t)count);
+    PyObject *list = PyList_New(0);
 
     for (uint32_t i = 0; list && i < count; i++)
-        if (PyList_SetItem(list, (Py_ssize_t)i, PyBool_FromLong(at[i])) < 0)
+        if (!core_append(list, PyBool_FromLong(at[i])))
             Py_CLEAR(list);
     return list;
 }
@@ -158,12 +156,11 @@ static PyObject *mesh_ranks(PyObject *self, PyObject *args)
         return NULL;
     if (ms_mesh_fit(&m, world, &err) < 0)
         return refuse(&err);
-    list = PyList_New((Py_ssize_t)world);
+    list = PyList_New(0);
     for (uint32_t rank = 0; list && rank < world; rank++) {
         struct ms_mesh_rank at = ms_mesh_at(&m, rank);
-        PyObject *tuple = Py_BuildValue("IIII", at.tp, at.cp, at.dp, at.pp);
 
-        if (!tuple || PyList_SetItem(list, (Py_ssize_t)rank, tuple) < 0)
+        if (!core_append(list, Py_BuildValue("IIII", at.tp, at.cp, at.dp, at.pp)))
             Py_CLEAR(list);
     }
     return list;
@@ -183,15 +180,13 @@ static PyObject *chunk_bounds(PyObject *self, PyObject *args)
         PyErr_SetString(PyExc_ValueError, "rows cannot be divided so");
         return NULL;
     }
-    list = PyList_New((Py_ssize_t)chunks + 1);
+    list = PyList_New(0);
     for (uint32_t i = 0; list && i <= chunks; i++) {
         uint64_t first = rows, count;
-        PyObject *n;
 
         if (i < chunks)
             ms_chunk_rows(rows, chunks, i, &first, &count);
-        n = PyLong_FromUnsignedLongLong(first);
-        if (!n || PyList_SetItem(list, (Py_ssize_t)i, n) < 0)
+        if (!core_append(list, PyLong_FromUnsignedLongLong(first)))
             Py_CLEAR(list);
     }
     return list;

@@ -1,4 +1,4 @@
-/* The end of a worker that is asked for by SIGTERM, wherever its main thread is.
+/* end.c - the end of a worker that is asked for by SIGTERM, wherever its main thread is.
  *
  * SystemExit interrupts what runs. Python drops an exception that is raised in a weakref's
  * callback or in __del__, and a method may swallow it too: so the signal comes again until

@@ -1,3 +1,4 @@
+/* gather.c - the rows of a batch as bytes, and parts that weigh the same */
 #include "rows.h"
 
 #include "base/cleanup.h"

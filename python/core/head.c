@@ -1,7 +1,7 @@
 /* head.c - the Head object: a driver's session as Python has it */
 #include "head_object.h"
 
-#include "io/http_token.h"
+#include "io/http/token.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "store.h"
 
 #include "io/addr.h"
-#include "io/session.h"
+#include "io/session/session.h"
 #include "job/file.h"
 #include "session/env.h"
 #include "session/find.h"

@@ -192,53 +192,38 @@ void core_object_free(PyObject *self)
     Py_DECREF((PyObject *)type);
 }
 
-static void replace(PyObject **slot, PyObject *value)
-{
-    PyObject *old = *slot;
-
-    *slot = Py_NewRef(value);
-    Py_XDECREF(old);
-}
+/* What muster/__init__.py gives, by name. */
+static const struct {
+    const char *name;
+    PyObject **slot;
+} given[] = {
+    {"dumps", &core_dumps},
+    {"dumps_call", &core_dumps_call},
+    {"dumps_alone", &core_dumps_alone},
+    {"loads", &core_loads},
+    {"make_error", &core_make_error},
+    {"error", &core_error},
+    {"tensor_of", &core_tensor_of},
+    {"tensor", &core_tensor},
+    {"site", &core_site},
+};
 
 static PyObject *setup(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    static const char *const names[] = {"dumps",
-                                        "dumps_call",
-                                        "dumps_alone",
-                                        "loads",
-                                        "make_error",
-                                        "error",
-                                        "tensor_of",
-                                        "tensor",
-                                        "site",
-                                        NULL};
-    PyObject *dumps, *dumps_call, *dumps_alone, *loads, *make_error, *error, *tensor_of,
-        *tensor, *site;
-
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args,
-                                     kwargs,
-                                     "$OOOOOOOOO",
-                                     CORE_NAMES(names),
-                                     &dumps,
-                                     &dumps_call,
-                                     &dumps_alone,
-                                     &loads,
-                                     &make_error,
-                                     &error,
-                                     &tensor_of,
-                                     &tensor,
-                                     &site))
+    if (PyTuple_Size(args) || !kwargs || PyDict_Size(kwargs) != MS_COUNT(given)) {
+        PyErr_SetString(PyExc_TypeError, "setup takes all of its names, and no others");
         return NULL;
-    replace(&core_dumps, dumps);
-    replace(&core_dumps_call, dumps_call);
-    replace(&core_dumps_alone, dumps_alone);
-    replace(&core_site, site);
-    replace(&core_loads, loads);
-    replace(&core_make_error, make_error);
-    replace(&core_error, error);
-    replace(&core_tensor_of, tensor_of);
-    replace(&core_tensor, tensor);
+    }
+    for (size_t i = 0; i < MS_COUNT(given); i++) {
+        PyObject *value = PyDict_GetItemString(kwargs, given[i].name);
+        PyObject *old = *given[i].slot;
+
+        if (!value)
+            return PyErr_Format(PyExc_TypeError, "setup: no %s", given[i].name);
+        *given[i].slot = Py_NewRef(value);
+        Py_XDECREF(old);
+    }
     Py_RETURN_NONE;
 }
 
@@ -285,28 +270,41 @@ static struct PyModuleDef definition = {.m_base = PyModuleDef_HEAD_INIT,
 
 PyMODINIT_FUNC PyInit__core(void);
 
+static int add_all(PyObject *module)
+{
+    static int (*const setups[])(PyObject *) = {core_payload_setup,
+                                                core_call_setup,
+                                                core_peer_setup,
+                                                core_head_setup,
+                                                core_operation_setup,
+                                                core_step_setup,
+                                                core_worker_setup,
+                                                core_rows_setup,
+                                                core_store_setup,
+                                                core_piece_setup,
+                                                core_private_map_setup,
+                                                core_spare_setup,
+                                                core_constants_setup};
+    PyMethodDef *const functions[] = {core_zygote_methods,
+                                      core_mapping_methods,
+                                      core_call_many_methods,
+                                      core_step_methods,
+                                      core_dispatch_methods,
+                                      core_head_functions};
+    int rc = PyModule_AddStringConstant(module, "version", MS_VERSION);
+
+    for (size_t i = 0; rc == 0 && i < MS_COUNT(setups); i++)
+        rc = setups[i](module);
+    for (size_t i = 0; rc == 0 && i < MS_COUNT(functions); i++)
+        rc = PyModule_AddFunctions(module, functions[i]);
+    return rc;
+}
+
 PyMODINIT_FUNC PyInit__core(void)
 {
     PyObject *module = PyModule_Create(&definition);
 
-    if (!module)
-        return NULL;
-    if (core_payload_setup(module) < 0 || core_call_setup(module) < 0 ||
-        core_peer_setup(module) < 0 || core_head_setup(module) < 0 ||
-        core_operation_setup(module) < 0 || core_step_setup(module) < 0 ||
-        core_worker_setup(module) < 0 || core_rows_setup(module) < 0 ||
-        core_store_setup(module) < 0 || core_piece_setup(module) < 0 ||
-        core_private_map_setup(module) < 0 || core_spare_setup(module) < 0 ||
-        PyModule_AddFunctions(module, core_zygote_methods) < 0 ||
-        PyModule_AddFunctions(module, core_mapping_methods) < 0 ||
-        PyModule_AddFunctions(module, core_fan_methods) < 0 ||
-        PyModule_AddFunctions(module, core_step_methods) < 0 ||
-        PyModule_AddFunctions(module, core_dispatch_methods) < 0 ||
-        PyModule_AddFunctions(module, core_head_functions) < 0 ||
-        core_constants_setup(module) < 0 ||
-        PyModule_AddStringConstant(module, "version", MS_VERSION) < 0) {
-        Py_DECREF(module);
-        return NULL;
-    }
+    if (module && add_all(module) < 0)
+        Py_CLEAR(module);
     return module;
 }

@@ -1,4 +1,6 @@
-/* A pickled payload: u32 count of buffers, u32 zero, u64 length of the pickle, u64
+/* payload.c - payloads of calls: from Python objects to bytes and back
+ *
+ * A pickled payload: u32 count of buffers, u32 zero, u64 length of the pickle, u64
  * length of each buffer; then the pickle, then each buffer, all at multiples of ALIGN.
  */
 #include "store/payload.h"
@@ -12,7 +14,7 @@
 
 enum { ALIGN = 16, BUFFERS_IOV_MAX = 16, PLAIN_MAX = 64, PLAIN_DEPTH = 4 };
 
-static PyObject *pickle_dumps, *pickle_loads, *protocol, *empty_tuple;
+static PyObject *pickle_dumps, *pickle_loads, *protocol;
 PyTypeObject *core_memory_type;
 
 /* ---- memory that Python objects point into --------------------------------------- */
@@ -284,46 +286,38 @@ static int encode_bytes(PyObject *value, const char *what, struct core_payload *
     return 0;
 }
 
-int core_encode(PyObject *value, uint8_t codec, struct core_payload *p)
+/* The end of every encoding: what failed leaves nothing. */
+static int encoded(int rc, struct core_payload *p)
 {
-    int rc;
-
-    *p = (struct core_payload){.codec = MS_CODEC_PICKLE};
-    if (codec == MS_CODEC_PLAIN)
-        rc = core_plain_encode(value, p);
-    else if (codec == MS_CODEC_BYTES)
-        rc = encode_bytes(value, "value", p);
-    else if (codec == MS_CODEC_STORED)
-        rc = encode_stored(value, core_dumps, CORE_STORED_RESULT, p);
-    else
-        rc = encode_pickle(value, p);
     if (rc < 0)
         core_payload_release(p);
     return rc;
+}
+
+int core_encode(PyObject *value, uint8_t codec, struct core_payload *p)
+{
+    *p = (struct core_payload){.codec = MS_CODEC_PICKLE};
+    if (codec == MS_CODEC_PLAIN)
+        return encoded(core_plain_encode(value, p), p);
+    if (codec == MS_CODEC_BYTES)
+        return encoded(encode_bytes(value, "value", p), p);
+    if (codec == MS_CODEC_STORED)
+        return encoded(encode_stored(value, core_dumps, CORE_STORED_RESULT, p), p);
+    return encoded(encode_pickle(value, p), p);
 }
 
 int core_encode_argument(PyObject *value, uint8_t codec, struct core_payload *p)
 {
-    int rc;
-
     if (codec != MS_CODEC_PICKLE)
         return core_encode(value, codec, p);
     *p = (struct core_payload){.codec = MS_CODEC_PICKLE};
-    rc = encode_stored(value, core_dumps, CORE_STORED_CALL, p);
-    if (rc < 0)
-        core_payload_release(p);
-    return rc;
+    return encoded(encode_stored(value, core_dumps, CORE_STORED_CALL, p), p);
 }
 
 int core_encode_put(PyObject *value, struct core_payload *p)
 {
-    int rc;
-
     *p = (struct core_payload){.codec = MS_CODEC_PICKLE};
-    rc = encode_stored(value, core_dumps, CORE_STORED_PUT, p);
-    if (rc < 0)
-        core_payload_release(p);
-    return rc;
+    return encoded(encode_stored(value, core_dumps, CORE_STORED_PUT, p), p);
 }
 
 static int encode_one_bytes(PyObject *args, PyObject *kwargs, struct core_payload *p)
@@ -349,18 +343,29 @@ int core_encode_call(PyObject *args,
                      uint8_t codec,
                      struct core_payload *p)
 {
-    int rc;
-
     *p = (struct core_payload){.codec = MS_CODEC_PICKLE};
     if (codec == MS_CODEC_PLAIN)
-        rc = core_plain_encode_call(args, kwargs, p);
-    else if (codec == MS_CODEC_BYTES)
-        rc = encode_one_bytes(args, kwargs, p);
-    else
-        rc = encode_pair(args, kwargs, p);
-    if (rc < 0)
-        core_payload_release(p);
-    return rc;
+        return encoded(core_plain_encode_call(args, kwargs, p), p);
+    if (codec == MS_CODEC_BYTES)
+        return encoded(encode_one_bytes(args, kwargs, p), p);
+    return encoded(encode_pair(args, kwargs, p), p);
+}
+
+PyObject *core_payload_bytes(const struct core_payload *p)
+{
+    PyObject *bytes;
+    size_t len = 0;
+    char *at;
+
+    for (int i = 0; i < p->count; i++)
+        len += p->iov[i].iov_len;
+    bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)len);
+    at = bytes ? PyBytes_AsString(bytes) : NULL;
+    for (int i = 0; bytes && i < p->count; i++) {
+        memcpy(at, p->iov[i].iov_base, p->iov[i].iov_len);
+        at += p->iov[i].iov_len;
+    }
+    return bytes;
 }
 
 void core_payload_release(struct core_payload *p)
@@ -408,9 +413,8 @@ views(PyObject *owner, const uint8_t *body, size_t len, size_t at, uint32_t coun
             view = PySequence_GetSlice(whole, (Py_ssize_t)at, (Py_ssize_t)(at + size));
         else
             malformed();
-        if (!view || PyList_Append(list, view) < 0)
+        if (!core_append(list, view))
             Py_CLEAR(list);
-        Py_XDECREF(view);
         at += padded(size);
     }
     Py_XDECREF(whole);
@@ -518,10 +522,7 @@ int core_payload_setup(PyObject *module)
     pickle_loads = PyObject_GetAttrString(pickle, "loads");
     Py_DECREF(pickle);
     protocol = PyLong_FromLong(5);
-    empty_tuple = PyTuple_New(0);
     core_memory_type =
         core_type(module, "muster._core.Memory", sizeof(struct memory), memory_slots);
-    return pickle_dumps && pickle_loads && protocol && empty_tuple && core_memory_type
-               ? 0
-               : -1;
+    return pickle_dumps && pickle_loads && protocol && core_memory_type ? 0 : -1;
 }

@@ -163,19 +163,25 @@ struct ms_call *peer_send(struct peer *p, const struct peer_start *s)
     return call;
 }
 
-static PyObject *peer_call(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+/* Releases the payload. */
+static PyObject *start(PyObject *self, struct peer_start *s)
 {
-    struct peer *p = (struct peer *)self;
-    struct peer_start s = {0};
     struct ms_call *call;
 
-    if (start_parse(p, args, nargs, &s) < 0)
-        return NULL;
     Py_BEGIN_ALLOW_THREADS;
-    call = peer_send(p, &s);
+    call = peer_send((struct peer *)self, s);
     Py_END_ALLOW_THREADS;
-    core_payload_release(&s.payload);
+    core_payload_release(&s->payload);
     return call ? core_call_new(call, self) : PyErr_NoMemory();
+}
+
+static PyObject *peer_call(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    struct peer_start s = {0};
+
+    if (start_parse((struct peer *)self, args, nargs, &s) < 0)
+        return NULL;
+    return start(self, &s);
 }
 
 /* ---- waiting at once ------------------------------------------------------------- */
@@ -247,21 +253,15 @@ static PyObject *peer_call_sync(PyObject *self, PyObject *const *args, Py_ssize_
 
 static PyObject *peer_operation(PyObject *self, PyObject *args)
 {
-    struct peer *p = (struct peer *)self;
     PyObject *argument, *timeout;
     struct peer_start s = {0};
-    struct ms_call *call;
     int codec = MS_CODEC_PICKLE;
 
     if (!PyArg_ParseTuple(args, "iOO|i", &s.op, &argument, &timeout, &codec) ||
         core_deadline(timeout, MS_CALL_TIMEOUT_NS, &s.deadline_ns) < 0 ||
         core_encode_argument(argument, (uint8_t)codec, &s.payload) < 0)
         return NULL;
-    Py_BEGIN_ALLOW_THREADS;
-    call = peer_send(p, &s);
-    Py_END_ALLOW_THREADS;
-    core_payload_release(&s.payload);
-    return call ? core_call_new(call, self) : PyErr_NoMemory();
+    return start(self, &s);
 }
 
 /* Operations whose argument and result are control messages. */

@@ -1,4 +1,4 @@
-/* Plain data (codec 2) from Python objects and back; see src/plain/plain.h. Tensors are
+/* plain.c - plain data (codec 2) from Python objects and back; see src/plain/plain.h. Tensors are
  * taken apart and put together by muster/_plain.py. */
 #include "core.h"
 
@@ -404,13 +404,9 @@ get_items(struct decoder *d, struct ms_plain_cursor list, unsigned depth)
     struct ms_plain_cursor c;
     int rc = 0;
 
-    while (out && (rc = ms_plain_next_item(&list, &c)) > 0) {
-        PyObject *item = get(d, c, depth + 1);
-
-        if (!item || PyList_Append(out, item) < 0)
+    while (out && (rc = ms_plain_next_item(&list, &c)) > 0)
+        if (!core_append(out, get(d, c, depth + 1)))
             Py_CLEAR(out);
-        Py_XDECREF(item);
-    }
     if (rc < 0 && out) {
         Py_DECREF(out);
         return malformed();

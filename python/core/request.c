@@ -1,3 +1,4 @@
+/* request.c - requests as objects, for an engine with an event loop of its own */
 #include "host_object.h"
 #include "store.h"
 

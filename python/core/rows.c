@@ -1,3 +1,4 @@
+/* rows.c - which rows of which blocks a batch has (src/batch) */
 #include "rows.h"
 
 #include "base/cleanup.h"
@@ -281,18 +282,14 @@ static PyObject *rows_spans(PyObject *object, PyObject *args)
     }
     list = PyList_New(0);
     for (Py_ssize_t i = 0; list && i < count; i++) {
-        PyObject *item;
-
-        if (!spans[i].count)
-            continue;
-        item = Py_BuildValue("nKKK",
-                             i,
-                             (unsigned long long)spans[i].first,
-                             (unsigned long long)spans[i].end,
-                             (unsigned long long)spans[i].count);
-        if (!item || PyList_Append(list, item) < 0)
+        if (spans[i].count &&
+            !core_append(list,
+                         Py_BuildValue("nKKK",
+                                       i,
+                                       (unsigned long long)spans[i].first,
+                                       (unsigned long long)spans[i].end,
+                                       (unsigned long long)spans[i].count)))
             Py_CLEAR(list);
-        Py_XDECREF(item);
     }
     return list;
 }
@@ -345,13 +342,10 @@ static PyObject *rows_packed(PyObject *object, PyObject *unused)
         return PyErr_NoMemory();
     if (!out || !done(out, ms_rows_append_packed(&out->r, r, blocks, &count), NULL))
         return NULL;
-    list = PyList_New((Py_ssize_t)count);
-    for (size_t i = 0; list && i < count; i++) {
-        PyObject *block = PyLong_FromUnsignedLong(blocks[i]);
-
-        if (!block || PyList_SetItem(list, (Py_ssize_t)i, block) < 0)
+    list = PyList_New(0);
+    for (size_t i = 0; list && i < count; i++)
+        if (!core_append(list, PyLong_FromUnsignedLong(blocks[i])))
             Py_CLEAR(list);
-    }
     if (list)
         return Py_BuildValue("NN", out, list);
     Py_DECREF((PyObject *)out);

@@ -1,4 +1,4 @@
-/* The worker's engine thread, seen from Python. `serve` is the loop of a worker whose
+/* serve.c - the worker's engine thread, seen from Python. `serve` is the loop of a worker whose
  * classes are synchronous: it takes a request, runs it and replies, without a line of
  * Python in between. A worker with an async class takes requests as objects and answers
  * them from its own event loop (request.c). */

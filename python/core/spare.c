@@ -1,4 +1,4 @@
-/* Memory of this process that is used again when nothing points into it any more. The pool
+/* spare.c - memory of this process that is used again when nothing points into it any more. The pool
  * is used under the interpreter's lock alone. */
 #include "store.h"
 

@@ -1,7 +1,6 @@
 /* step.c - the argument of an operation as bytes, for the spec of a cluster */
 #include "store.h"
 
-#include "base/cleanup.h"
 #include "wire/frame.h"
 
 #include <string.h>
@@ -34,7 +33,7 @@ static PyObject *kept_new(struct core_hold *hold)
 }
 
 /* The objects that a payload names: a list of StoredName as dicts. */
-static PyObject *names_of(const struct core_payload *p, const uint8_t *body, size_t len)
+static PyObject *names_of(const struct core_payload *p, PyObject *body)
 {
     PyObject *list = PyList_New(0);
     struct ms_stored_name name;
@@ -42,63 +41,41 @@ static PyObject *names_of(const struct core_payload *p, const uint8_t *body, siz
     size_t at = 0;
 
     if (!list || p->codec != MS_CODEC_STORED ||
-        ms_stored_parse(&s, body, len, NULL) < 0)
+        ms_stored_parse(&s,
+                        (const uint8_t *)PyBytes_AsString(body),
+                        (size_t)PyBytes_Size(body),
+                        NULL) < 0)
         return list;
     while (list && ms_stored_next(&s, &at, &name)) {
-        PyObject *one = Py_BuildValue("{sK sK sK ss# sK sK}",
-                                      "node",
-                                      (unsigned long long)name.node,
-                                      "id",
-                                      (unsigned long long)name.id,
-                                      "len",
-                                      (unsigned long long)name.len,
-                                      "address",
-                                      name.address,
-                                      (Py_ssize_t)name.address_len,
-                                      "of",
-                                      (unsigned long long)name.of,
-                                      "offset",
-                                      (unsigned long long)name.offset);
-
-        if (!one || PyList_Append(list, one) < 0)
+        if (!core_append(list,
+                         Py_BuildValue("{sK sK sK ss# sK sK}",
+                                       "node",
+                                       (unsigned long long)name.node,
+                                       "id",
+                                       (unsigned long long)name.id,
+                                       "len",
+                                       (unsigned long long)name.len,
+                                       "address",
+                                       name.address,
+                                       (Py_ssize_t)name.address_len,
+                                       "of",
+                                       (unsigned long long)name.of,
+                                       "offset",
+                                       (unsigned long long)name.offset)))
             Py_CLEAR(list);
-        Py_XDECREF(one);
     }
     return list;
-}
-
-static uint8_t *flatten(const struct core_payload *p, size_t *len)
-{
-    uint8_t *out, *at;
-
-    *len = 0;
-    for (int i = 0; i < p->count; i++)
-        *len += p->iov[i].iov_len;
-    out = at = malloc(*len + 1);
-    for (int i = 0; out && i < p->count; i++) {
-        memcpy(at, p->iov[i].iov_base, p->iov[i].iov_len);
-        at += p->iov[i].iov_len;
-    }
-    return out;
 }
 
 /* Releases the payload. */
 static PyObject *result_of(struct core_payload *p)
 {
-    MS_CLEANUP(ms_cleanup_free) uint8_t *body = NULL;
-    PyObject *result = NULL;
-    size_t len;
+    PyObject *body = core_payload_bytes(p), *result = NULL;
 
-    body = flatten(p, &len);
     if (body)
-        result = Py_BuildValue("By#NN",
-                               p->codec,
-                               (const char *)body,
-                               (Py_ssize_t)len,
-                               names_of(p, body, len),
-                               kept_new(p->hold));
-    else
-        PyErr_NoMemory();
+        result =
+            Py_BuildValue("BONN", p->codec, body, names_of(p, body), kept_new(p->hold));
+    Py_XDECREF(body);
     core_payload_release(p);
     return result;
 }

@@ -415,25 +415,6 @@ static PyObject *store_empty(PyObject *self, PyObject *args)
     return h ? core_held_new(h, CORE_HELD_WRITES) : core_store_raise(&err);
 }
 
-static PyObject *body_of(const struct core_payload *p)
-{
-    Py_ssize_t len = 0;
-    PyObject *bytes;
-    char *at;
-
-    for (int i = 0; i < p->count; i++)
-        len += (Py_ssize_t)p->iov[i].iov_len;
-    bytes = PyBytes_FromStringAndSize(NULL, len);
-    if (!bytes)
-        return NULL;
-    at = PyBytes_AsString(bytes);
-    for (int i = 0; i < p->count; i++) {
-        memcpy(at, p->iov[i].iov_base, p->iov[i].iov_len);
-        at += p->iov[i].iov_len;
-    }
-    return bytes;
-}
-
 /* (value): its payload, with all that is big in the store: (meta, held objects). */
 static PyObject *store_put(PyObject *self, PyObject *value)
 {
@@ -448,7 +429,7 @@ static PyObject *store_put(PyObject *self, PyObject *value)
             "store_full", "this node has no store: its store_limit is 0", "");
     if (core_encode_put(value, &p) < 0)
         return NULL;
-    meta = body_of(&p);
+    meta = core_payload_bytes(&p);
     if (meta)
         ref = core_stored_ref((const uint8_t *)PyBytes_AsString(meta),
                               (size_t)PyBytes_Size(meta));
@@ -467,10 +448,9 @@ static PyObject *store_get(PyObject *self, PyObject *meta)
     (void)self;
     if (PyBytes_AsStringAndSize(meta, &at, &len) < 0 || !core_store_need())
         return NULL;
-    copy = malloc((size_t)len ? (size_t)len : 1);
+    copy = ms_bytes_copy(at, (size_t)len);
     if (!copy)
         return PyErr_NoMemory();
-    memcpy(copy, at, (size_t)len);
     /* taken over. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
     return core_stored_decode(copy, copy, (size_t)len);
 }
@@ -518,20 +498,18 @@ static PyObject *store_copied(PyObject *self, PyObject *unused)
     return PyLong_FromUnsignedLongLong(core_copied);
 }
 
-static PyMethodDef functions[] = {
-    {"store_open", store_open, METH_VARARGS, NULL},
-    {"store_close", store_close, METH_NOARGS, NULL},
-    {"store_forget", store_forget, METH_NOARGS, NULL},
-    {"store_empty", store_empty, METH_VARARGS, NULL},
-    {"store_put", store_put, METH_O, NULL},
-    {"store_get", store_get, METH_O, NULL},
-    {"store_hold", store_hold, METH_O, NULL},
-    {"store_node", store_node, METH_NOARGS, NULL},
-    {"store_stats", core_store_stats, METH_NOARGS, NULL},
-    {"store_objects", core_store_objects, METH_NOARGS, NULL},
-    {"store_warning", store_warning, METH_NOARGS, NULL},
-    {"store_copied", store_copied, METH_NOARGS, NULL},
-    {NULL, NULL, 0, NULL}};
+static PyMethodDef functions[] = {{"store_open", store_open, METH_VARARGS, NULL},
+                                  {"store_close", store_close, METH_NOARGS, NULL},
+                                  {"store_forget", store_forget, METH_NOARGS, NULL},
+                                  {"store_empty", store_empty, METH_VARARGS, NULL},
+                                  {"store_put", store_put, METH_O, NULL},
+                                  {"store_get", store_get, METH_O, NULL},
+                                  {"store_hold", store_hold, METH_O, NULL},
+                                  {"store_node", store_node, METH_NOARGS, NULL},
+                                  {"store_stats", core_store_stats, METH_O, NULL},
+                                  {"store_warning", store_warning, METH_NOARGS, NULL},
+                                  {"store_copied", store_copied, METH_NOARGS, NULL},
+                                  {NULL, NULL, 0, NULL}};
 
 int core_store_setup(PyObject *module)
 {

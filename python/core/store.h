@@ -76,12 +76,11 @@ int core_store_write(struct ms_store_client *c,
                      bool together);
 
 /* Functions of the module. */
-PyObject *core_store_stats(PyObject *self, PyObject *unused);
-PyObject *core_store_objects(PyObject *self, PyObject *unused);
+PyObject *core_store_stats(PyObject *self, PyObject *with_objects);
 
 int core_store_setup(PyObject *module);
 int core_piece_setup(PyObject *module);
-int core_private_map_setup(PyObject *module); /* own.c */
-int core_spare_setup(PyObject *module);       /* spare.c */
+int core_private_map_setup(PyObject *module);
+int core_spare_setup(PyObject *module);
 
 #endif

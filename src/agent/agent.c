@@ -4,6 +4,7 @@
 #include "io/proc.h"
 #include "resource/shape.h"
 #include "store/server/server.h"
+#include "wire/spin.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -48,7 +49,7 @@ void ms_agent_refuse(struct ms_agent *a,
 {
     Muster__Failure failure = MUSTER__FAILURE__INIT;
 
-    ms_agent_say("refused: %s", message);
+    ms_agent_log("refused: %s", message);
     if (!request)
         return;
     failure.kind = kind;
@@ -64,9 +65,17 @@ static void on_start(struct ms_agent *a, Muster__HeadToAgent *m)
     ms_start_begin(a, m->request, m->start->workers, m->start->n_workers, NULL, 0);
 }
 
+/* A cluster was resized or initialized: every process here can see that. */
 static void on_cluster_changed(struct ms_agent *a, Muster__HeadToAgent *m)
 {
-    ms_agent_note_change(a);
+    MS_CLEANUP(ms_cleanup_free) char *path = NULL;
+    struct ms_spin *page;
+
+    if (asprintf(&path, "%s/spin", a->config->session_dir) < 0)
+        path = NULL;
+    page = path ? ms_spin_open(path) : NULL;
+    ms_spin_add_change(page);
+    ms_spin_close(page);
     ms_agent_done(a, m->request);
 }
 
@@ -195,7 +204,7 @@ static void on_body(void *arg, const uint8_t *body, size_t len)
     Muster__HeadToAgent *m = muster__head_to_agent__unpack(NULL, len, body);
 
     if (!m)
-        ms_agent_say("the head sent what is no message (%zu bytes)", len);
+        ms_agent_log("the head sent what is no message (%zu bytes)", len);
     else
         ms_agent_read(a, m);
 }
@@ -294,7 +303,7 @@ int ms_agent_init(struct ms_agent *a, int link_fd, int lock_fd, int kept_fd)
     ms_ports_init(&a->ports);
     ms_contexts_init(&a->contexts);
     ms_exits_init(&a->exits);
-    ms_exits_init(&a->seeks);
+    ms_exits_init(&a->successor_asks);
     a->loop = ms_loop_create();
     if (!a->loop || ms_sweep_init(a) < 0) {
         ms_fd_close(&link_fd);
@@ -325,12 +334,12 @@ void ms_agent_finish(struct ms_agent *a)
     ms_ports_finish(&a->ports);
     ms_contexts_finish(&a->contexts);
     ms_exits_finish(&a->exits);
-    ms_exits_finish(&a->seeks);
+    ms_exits_finish(&a->successor_asks);
     ms_map_finish(&a->by_uid);
     ms_map_finish(&a->by_pid);
     ms_timer_finish(&a->sweep_again);
     ms_loop_destroy(a->loop);
-    ms_agent_say_as(NULL);
+    ms_agent_log_as(NULL);
     if (a->config)
         muster__agent_config__free_unpacked(a->config, NULL);
     ms_shape_destroy(a->shape);

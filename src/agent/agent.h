@@ -55,7 +55,7 @@ struct ms_join_options {
     enum ms_tls_mode tls;
     const Muster__StoreConfig *store; /* what is said here wins; NULL: nothing */
     int64_t join_within_ns;           /* 0: for ever */
-    pid_t end_with_pid;               /* 0: of nobody */
+    pid_t end_with_pid;               /* end with this process; 0: with none */
     pid_t supervisor_pid;             /* supervisor.h; 0: it has none */
     int ready_fd; /* gets a byte when the head was joined, and is closed; 0: none */
     bool json;    /* tell on stdout what happens, as one object a line */

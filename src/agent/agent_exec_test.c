@@ -24,9 +24,9 @@ static int set_up(void **state)
     fake_head_init(&h);
     ready = fake_head_start(&h);
     assert_int_equal(ready->ready->pid, h.agent_pid);
-    assert_true(ready->ready->cpus >= 1);
-    assert_true(ready->ready->memory > 0);
-    assert_int_equal(ready->ready->gpus, 3);
+    assert_true(ready->ready->shape->cpus >= 1);
+    assert_true(ready->ready->shape->memory > 0);
+    assert_int_equal(ready->ready->shape->n_devices, 3);
     assert_string_equal(ready->ready->node_name, "here");
     fake_free(ready);
     *state = &h;

@@ -2,15 +2,13 @@
  *
  * agent.c     life, messages from the head
  * join*.c     of one that dials: the same over links that come and go
- * configure.c the first of them
- * data.c      the node's store
+ * configure.c the first of them, and the node's store
  * drivers.c   contexts of drivers, and their zygotes
  * start.c     StartWorkers: all or none
- * steps.c     RunSteps: what a worker does before its first caller
  * fork.c      workers beside workers
- * worker*.c   one worker: its endpoints, its start, its end
+ * worker*.c   one worker: its endpoints, its start, its steps, its end
  * reap.c      who has ended, and what of it is left
- * say.c       what is told to people
+ * log.c       the agent's own log
  * stop.c      StopWorkers, and the agent's own end
  */
 #ifndef MS_AGENT_AGENT_IMPL_H
@@ -60,8 +58,8 @@ struct ms_agent {
     struct ms_ports ports;
     struct ms_listen listen; /* for callers of workers */
     struct ms_exits exits;
-    struct ms_exits seeks;  /* who asks for whose successor; keeps no ends */
-    struct ms_store *store; /* NULL: there is none */
+    struct ms_exits successor_asks; /* who asks for whose successor; keeps no ends */
+    struct ms_store *store;         /* NULL: there is none */
 
     struct ms_map by_uid; /* workers, until nothing of them is left */
     struct ms_map by_pid; /* of those, the ones that live */
@@ -114,15 +112,11 @@ void ms_agent_add_driver(struct ms_agent *a, Muster__HeadToAgent *m);
 void ms_agent_forget_driver(struct ms_agent *a, Muster__HeadToAgent *m);
 /* PrepareZygote: answered when it is ready. */
 void ms_agent_prepare(struct ms_agent *a, Muster__HeadToAgent *m);
-/* The zygote warms up while the driver goes on; nobody waits for it here. */
+/* The zygote warms up while the driver goes on; this does not wait for it. */
 void ms_agent_warm_up(struct ms_agent *a, const struct ms_context *context);
-/* Something of a driver has gone: end what nobody uses any more, soon. */
+/* Something of a driver has gone: free what is no longer used, soon. */
 void ms_agent_collect_soon(struct ms_agent *a);
 
-/* ---- data.c ---------------------------------------------------------------------- */
-
-/* The store of this node; without one, data travels in messages. */
-void ms_agent_open_store(struct ms_agent *a);
 /* What there is here; `request` 0: more is known than was said in the hello. */
 void ms_agent_send_ready(struct ms_agent *a, uint64_t request);
 
@@ -152,12 +146,10 @@ void ms_starts_cancel(struct ms_agent *a, const char *why);
 /* Forget them; their workers are the caller's to destroy. */
 void ms_starts_finish(struct ms_agent *a);
 
-/* ---- steps.c --------------------------------------------------------------------- */
+/* ---- worker.c: its steps --------------------------------------------------------------------- */
 
 /* RunSteps. */
 void ms_worker_run_steps(struct ms_agent *a, Muster__HeadToAgent *m);
-/* A cluster was resized or initialized: every process here can see that. */
-void ms_agent_note_change(struct ms_agent *a);
 /* Borrowed. */
 void ms_worker_steps_done(struct ms_worker *w, Muster__StepsDone *done);
 
@@ -174,7 +166,7 @@ void ms_fork_answer(struct ms_worker *asker, uint64_t uid, pid_t pid, const char
 void ms_fork_parent_ended(struct ms_worker *parent);
 /* The worker that it was to run beside has ended. */
 bool ms_fork_is_orphan(const struct ms_worker *w);
-/* One that was forked has ended: whoever it ran beside is told. */
+/* One that was forked has ended: the worker that it ran beside is told. */
 void ms_fork_child_ended(struct ms_worker *child, const Muster__WorkerExited *x);
 
 /* ---- join.c ---------------------------------------------------------------------- */
@@ -198,7 +190,7 @@ void ms_join_close(struct ms_join *j);
 
 /* SIGCHLD: take every status that is there. */
 void ms_reap(struct ms_agent *a);
-/* This process has ended, by the word of whoever was its parent. */
+/* This process has ended; its parent (us, or a zygote) has its status. */
 void ms_reap_one(struct ms_agent *a, pid_t pid, int status);
 int ms_sweep_init(struct ms_agent *a);
 /* Look for what dead workers have left, soon. */
@@ -217,17 +209,17 @@ void ms_stops_check(struct ms_agent *a);
 void ms_stops_finish(struct ms_agent *a);
 
 /* Kill all that is below us and wait until it is gone, at most MS_END_NS; remove the
- * session; stop the loop. `request` is answered with Done (0: nobody asked). */
+ * session; stop the loop. `request` is answered with Done (0: not asked by the head). */
 void ms_agent_end(struct ms_agent *a, uint64_t request, const char *why);
 
 /* A line in the agent's own log, with the time; in the foreground with who says it. With
  * --json one object a line, to which the text is added as "message". Takes `event`; NULL is
  * one that is only said. */
-void ms_agent_say_event(json_t *event, const char *fmt, ...)
+void ms_agent_log_event(json_t *event, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-#define ms_agent_say(...) ms_agent_say_event(NULL, __VA_ARGS__)
-void ms_agent_say_in_foreground(bool json);
+#define ms_agent_log(...) ms_agent_log_event(NULL, __VA_ARGS__)
+void ms_agent_log_to_terminal(bool json);
 /* One of several that share a log: its lines begin with the node's name, which is borrowed. */
-void ms_agent_say_as(const char *node);
+void ms_agent_log_as(const char *node);
 
 #endif

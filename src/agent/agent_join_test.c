@@ -96,11 +96,11 @@ static void test_hello_and_work(void **state)
     assert_string_equal(m->hello->agent->session, "");
     assert_string_equal(ready->node_name, "there");
     assert_int_equal(ready->pid, d->head.agent_pid);
-    assert_int_equal(ready->cpus, 5);
-    assert_int_equal(ready->gpus, 3);
+    assert_int_equal(ready->shape->cpus, 5);
+    assert_int_equal(ready->shape->n_devices, 3);
     assert_int_equal(strlen(ready->host_id), 16);
-    assert_int_equal(ready->n_labels, 1);
-    assert_string_equal(ready->labels[0], "rack=7");
+    assert_int_equal(ready->shape->n_labels, 1);
+    assert_string_equal(ready->shape->labels[0], "rack=7");
     assert_true(ready->n_addresses >= 1);
     fake_free(m);
     fake_daemon_welcome(d);

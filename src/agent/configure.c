@@ -3,15 +3,18 @@
 #include "agent/machine/machine.h"
 #include "agent/worker.h"
 #include "io/addr.h"
-#include "io/session.h"
+#include "io/session/session.h"
 #include "io/spawn.h"
-#include "resource/shape.h"
+#include "store/path.h"
+#include "store/server/server.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/vfs.h>
 
 /* ---- lines to the head ----------------------------------------------------------- */
 
@@ -43,6 +46,96 @@ static void on_log_refused(void *arg, uint64_t request, const char *why)
 }
 
 static const struct ms_log_readers_ops reader_ops = {on_log_piece, on_log_refused};
+
+/* ---- the store of this node ------------------------------------------------------- */
+
+/* Of the node's memory, unless told; and at most, if more was asked for than there is: in
+ * hundredths. */
+enum { SHARE = 30, SHARE_MAX = 75, WARNING_MAX = 256 };
+
+/* More than the container may use, or the machine has, cannot be had: `warning` says so. */
+static uint64_t limit_of(const struct ms_agent *a, char warning[WARNING_MAX])
+{
+    const Muster__StoreConfig *told = a->config->store;
+    uint32_t nodes = a->config->nodes_here ? a->config->nodes_here : 1;
+    uint64_t memory = ms_machine_memory(), limit = memory / 100 * SHARE_MAX;
+
+    warning[0] = 0;
+    if (!told || !told->is_told)
+        return a->shape->memory / 100 * SHARE / nodes;
+    if (!memory || told->limit <= memory)
+        return told->limit;
+    snprintf(
+        warning,
+        WARNING_MAX,
+        "store_limit is %llu MiB, but node %s may use %llu MiB (its container, or the "
+        "machine): %llu MiB are used",
+        (unsigned long long)(told->limit >> 20),
+        a->node,
+        (unsigned long long)(memory >> 20),
+        (unsigned long long)(limit >> 20));
+    ms_agent_log("%s", warning);
+    return limit;
+}
+
+/* Files in memory free none. */
+static bool is_in_memory(const char *dir)
+{
+    struct statfs fs;
+
+    return statfs(dir, &fs) == 0 &&
+           (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
+}
+
+/* Where objects go that do not fit; NULL: nowhere. */
+static const char *spill_dir(const struct ms_agent *a)
+{
+    const Muster__StoreConfig *told = a->config->store;
+    struct ms_error err = {0};
+
+    if (told && told->no_spill)
+        return NULL;
+    if (!told || !told->spill_dir[0])
+        return is_in_memory(a->config->session_dir) ? NULL : a->config->session_dir;
+    if (ms_store_check_spill(told->spill_dir, &err) < 0)
+        ms_agent_log("the store will not be able to spill: %s", err.text);
+    return told->spill_dir;
+}
+
+static void on_note(void *arg, const char *text)
+{
+    (void)arg;
+    ms_agent_log("the store: %s", text);
+}
+
+static void open_store(struct ms_agent *a)
+{
+    const Muster__StoreConfig *told = a->config->store;
+    char warning[WARNING_MAX];
+    struct ms_store_options o = {.loop = a->loop,
+                                 .node_name = a->node,
+                                 .secret = a->config->secret.data,
+                                 .on_note = on_note,
+                                 .limit = limit_of(a, warning),
+                                 .memory_left = ms_machine_memory_left,
+                                 .spill_dir = spill_dir(a),
+                                 .spill_limit = told ? told->spill_limit : 0};
+    char path[MS_STORE_PATH_MAX];
+    struct ms_error err = {0};
+    uint16_t port = 0;
+    char *addresses;
+
+    o.warning = warning;
+    o.listen_fd = ms_listen_open(&a->listen, &port, &err);
+    addresses = ms_listen_print(&a->listen, "", "", port);
+    o.address = addresses && addresses[0] ? addresses + 1 : NULL; /* behind the comma */
+    o.tls = (enum ms_tls_mode)a->config->tls;
+    o.path = ms_store_path(a->config->session_dir, a->node, path);
+    a->store = ms_store_create(&o, &err);
+    if (!a->store)
+        ms_agent_log("no store: %s", err.text);
+    free(addresses);
+}
 
 /* ---- the first message ----------------------------------------------------------- */
 
@@ -87,11 +180,6 @@ void ms_agent_describe(struct ms_agent *a, Muster__AgentReady *ready, char **hos
     muster__agent_ready__init(ready);
     ready->pid = getpid();
     ready->shape = a->shape;
-    ready->cpus = (uint32_t)a->shape->cpus;
-    ready->memory = a->shape->memory;
-    ready->gpus = (uint32_t)a->shape->n_devices;
-    ready->n_labels = a->shape->n_labels;
-    ready->labels = a->shape->labels;
     ready->node_name = (char *)(uintptr_t)a->node;
     ready->cgroups = a->cgroups.base[0] != 0;
     ready->host_id = (char *)(uintptr_t)ms_host_id();
@@ -138,26 +226,6 @@ static int share_folder(struct ms_agent *a)
     return 0;
 }
 
-/* What the head has told of this node. */
-static Muster__NodeShape *find_shape(struct ms_agent *a, struct ms_error *err)
-{
-    MS_CLEANUP(ms_shape_cleanup) Muster__NodeShape *told = NULL;
-    int num_gpus = a->config->num_gpus;
-    struct ms_shape_devices d = {.count = num_gpus > 0 ? (uint32_t)num_gpus : 0};
-
-    if (a->config->shape)
-        return ms_machine_shape(a->node, a->config->shape, err);
-    told = ms_shape_create(a->node);
-    if (!told) {
-        ms_error_set(err, -ENOMEM, "out of memory");
-        return NULL;
-    }
-    told->look_for_devices = num_gpus < 0;
-    return ms_shape_add_devices(told, &d, err) < 0
-               ? NULL
-               : ms_machine_shape(a->node, told, err);
-}
-
 /* Its folder's name tells an agent that has joined apart from others of its session. */
 static const char *cgroup_name(const struct ms_agent *a)
 {
@@ -194,7 +262,7 @@ int ms_agent_set_up(struct ms_agent *a, struct ms_error *err)
                          a);
     if (rc < 0)
         return ms_error_sys(err, rc, "cannot prepare zygotes");
-    ms_agent_open_store(a);
+    open_store(a);
     ms_loop_post(a->loop, sweep_cgroups, a);
     rc = ms_agent_watch_process(a, config->driver_pid);
     return rc < 0 ? ms_error_sys(err, rc, "cannot watch driver %d", config->driver_pid)
@@ -210,8 +278,8 @@ configure(struct ms_agent *a, Muster__AgentConfig *config, struct ms_error *err)
     a->config = config;
     a->node = config->node_name;
     if (config->nodes_here > 1)
-        ms_agent_say_as(a->node);
-    a->shape = find_shape(a, err);
+        ms_agent_log_as(a->node);
+    a->shape = ms_machine_shape(a->node, config->shape, err);
     if (!a->shape)
         return err->code;
     rc = ms_listen_init(

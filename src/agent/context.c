@@ -1,7 +1,7 @@
 /* context.c - what the workers of each driver are started with */
 #include "agent/context.h"
-#include "agent/env.h"
 #include "base/cleanup.h"
+#include "base/env.h"
 #include "base/proto.h"
 
 #include <errno.h>
@@ -60,14 +60,12 @@ static struct ms_context *add_foreign(struct ms_contexts *c,
                                       const Muster__DriverContext *message)
 {
     MS_CLEANUP(ms_env_finish) struct ms_env env = {0};
-    const char *home = getenv("MUSTER_HOME");
     Muster__DriverContext with = *message;
 
     for (size_t i = 0; i < message->n_env; i++)
         if (ms_env_set(&env, message->env[i]) == -ENOMEM)
             return NULL;
-    ms_env_drop(&env, "MUSTER_HOME");
-    if (home && ms_env_printf(&env, "MUSTER_HOME=%s", home) < 0)
+    if (ms_env_inherit(&env, "MUSTER_HOME") < 0)
         return NULL;
     with.env = env.entries;
     with.n_env = env.count;
@@ -92,21 +90,12 @@ struct ms_context *ms_contexts_add(struct ms_contexts *c,
 struct ms_context *ms_contexts_add_own(struct ms_contexts *c,
                                        const Muster__AgentConfig *config)
 {
-    Muster__DriverContext message = MUSTER__DRIVER_CONTEXT__INIT;
-    struct ms_context *context;
+    static const Muster__DriverContext empty = MUSTER__DRIVER_CONTEXT__INIT;
+    const Muster__DriverContext *own = config->context ? config->context : &empty;
+    struct ms_context *context = config->driver_pid ? add(c, own) : add_foreign(c, own);
 
-    message.n_python = config->n_default_python;
-    message.python = config->default_python;
-    message.n_sys_path = config->n_sys_path;
-    message.sys_path = config->sys_path;
-    message.n_preload = config->n_preload;
-    message.preload = config->preload;
-    message.working_dir = config->working_dir;
-    message.n_env = config->n_env;
-    message.env = config->env;
-    context = config->driver_pid ? add(c, &message) : add_foreign(c, &message);
     if (context)
-        context->wants_logs = config->log_to_driver;
+        context->wants_logs = own->wants_logs;
     return context;
 }
 

@@ -39,7 +39,7 @@ struct ms_context *ms_contexts_add(struct ms_contexts *c,
 struct ms_context *ms_contexts_add_own(struct ms_contexts *c,
                                        const Muster__AgentConfig *config);
 
-/* NULL: nobody told us of this driver, or it is forgotten. */
+/* NULL: this driver is not known, or forgotten. */
 struct ms_context *ms_contexts_find(const struct ms_contexts *c, uint64_t driver);
 
 /* Its driver is gone. */

@@ -53,14 +53,16 @@ static void test_own_is_as_it_is(void **state)
     static char *env[] = {home}, *pythons[] = {python};
     struct ms_contexts c;
     Muster__AgentConfig config = MUSTER__AGENT_CONFIG__INIT;
+    Muster__DriverContext own = MUSTER__DRIVER_CONTEXT__INIT;
     const struct ms_context *x;
 
     (void)state;
     config.driver_pid = 1;
-    config.n_env = 1;
-    config.env = env;
-    config.n_default_python = 1;
-    config.default_python = pythons;
+    config.context = &own;
+    own.n_env = 1;
+    own.env = env;
+    own.n_python = 1;
+    own.python = pythons;
     ms_contexts_init(&c);
     x = ms_contexts_add_own(&c, &config);
     assert_ptr_equal(ms_contexts_find(&c, 0), x);

@@ -28,7 +28,7 @@ void ms_agent_warm_up(struct ms_agent *a, const struct ms_context *context)
     key = driver_key(a, context, NULL);
     ms_zygotes_begin_round(&a->zygotes);
     if (!key || ms_zygotes_warm_up(&a->zygotes, key, context->driver, &err) < 0)
-        ms_agent_say("no zygote: %s", err.text);
+        ms_agent_log("no zygote: %s", err.text);
 }
 
 void ms_agent_prepare(struct ms_agent *a, Muster__HeadToAgent *m)

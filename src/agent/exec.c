@@ -92,7 +92,7 @@ static void run_child(const struct ms_exec *x, int problem_fd, pid_t parent)
     reset_signals();
     execute(x, &why);
     n = write(fd, &why, sizeof why);
-    (void)n; /* nobody is left to tell */
+    (void)n; /* the parent has gone: there is no reader */
     _exit(EXIT_NOT_EXECUTED);
 }
 
@@ -113,7 +113,7 @@ pid_t ms_exec_start(const struct ms_exec *x, int *problem_fd, struct ms_error *e
         close(fds[0]);
         return ms_error_sys(err, code, "cannot fork for '%s'", x->argv[0]);
     }
-    /* also here: whoever signals the group next must find it */
+    /* also here: the group must exist before it is signalled */
     if (!x->new_session)
         setpgid(pid, pid);
     *problem_fd = fds[0];

@@ -130,11 +130,13 @@ void fake_daemon_welcome(struct fake_daemon *d)
     Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
     Muster__LinkWelcome w = MUSTER__LINK_WELCOME__INIT;
     Muster__AgentConfig c = MUSTER__AGENT_CONFIG__INIT;
+    Muster__DriverContext context = MUSTER__DRIVER_CONTEXT__INIT;
 
-    c.log_to_driver = true;
-    c.env = d->head.env;
-    while (d->head.env[c.n_env])
-        c.n_env++;
+    c.context = &context;
+    context.wants_logs = true;
+    context.env = d->head.env;
+    while (d->head.env[context.n_env])
+        context.n_env++;
     w.session = (char *)(uintptr_t)d->session;
     w.head = d->id;
     w.link_grace_ns = d->link_grace_ns;

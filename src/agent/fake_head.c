@@ -3,6 +3,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "io/sock.h"
+#include "resource/shape.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -105,6 +106,7 @@ static void send_config(struct fake_head *h)
     static uint8_t secret[32];
     Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
     Muster__AgentConfig c = MUSTER__AGENT_CONFIG__INIT;
+    Muster__DriverContext context = MUSTER__DRIVER_CONTEXT__INIT;
     char node[] = "here";
 
     c.secret.data = secret;
@@ -113,17 +115,21 @@ static void send_config(struct fake_head *h)
     c.session_dir = h->dir;
     c.node_name = node;
     c.driver_pid = h->driver_pid;
-    c.num_gpus = 3;
-    c.log_to_driver = !h->is_quiet;
-    c.default_python = h->python;
-    while (h->python[c.n_default_python])
-        c.n_default_python++;
-    c.env = h->env;
-    while (h->env[c.n_env])
-        c.n_env++;
+    c.shape = ms_shape_create(node);
+    assert_int_equal(
+        ms_shape_add_devices(c.shape, &(struct ms_shape_devices){.count = 3}, NULL), 0);
+    c.context = &context;
+    context.wants_logs = !h->is_quiet;
+    context.python = h->python;
+    while (h->python[context.n_python])
+        context.n_python++;
+    context.env = h->env;
+    while (h->env[context.n_env])
+        context.n_env++;
     m.body_case = MUSTER__HEAD_TO_AGENT__BODY_CONFIG;
     m.config = &c;
     fake_head_send(h, &m);
+    ms_shape_destroy(c.shape);
 }
 
 Muster__AgentToHead *fake_head_start(struct fake_head *h)

@@ -1,6 +1,6 @@
 /* fork.c - workers beside workers: with the environment, devices and folder of another */
-#include "agent/env.h"
 #include "agent/worker.h"
+#include "base/env.h"
 #include "base/proto.h"
 
 #include <errno.h>

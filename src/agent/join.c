@@ -21,7 +21,7 @@ static void complain(struct ms_join *j, const char *why)
     if (!strcmp(j->said, why))
         return;
     snprintf(j->said, sizeof j->said, "%s", why);
-    ms_agent_say_event(
+    ms_agent_log_event(
         json_pack("{s:s, s:s}", "event", "lost", "head", j->options->head),
         "%s at %s: %s",
         j->agent->config ? "has lost its head" : "has not joined the head",
@@ -123,7 +123,7 @@ static void say_joined(const struct ms_join *j, const char *session)
     char peer[MS_ADDR_TEXT_MAX];
 
     ms_link_peer(j->up->link, peer, sizeof peer);
-    ms_agent_say_event(
+    ms_agent_log_event(
         joined_json(j, session, peer),
         "node %s has joined %s at %s: %d CPUs, %zu devices, reached at %s, logs in "
         "%s/logs",
@@ -142,7 +142,7 @@ static void tell_ready(struct ms_join *j)
     if (j->ready_fd < 0)
         return;
     if (write(j->ready_fd, "1", 1) < 0)
-        ms_agent_say("nobody waits any more until it has joined");
+        ms_agent_log("nobody waits any more until it has joined");
     ms_fd_close(&j->ready_fd);
 }
 
@@ -337,7 +337,7 @@ static void on_suspect(void *arg, bool is_suspect)
     for (size_t i = 0; i < MS_COUNT(j->lines); i++)
         if (&j->lines[i] != line)
             drop_line(&j->lines[i]);
-    ms_agent_say_event(json_pack("{s:s}", "event", "back"), "hears of its head again");
+    ms_agent_log_event(json_pack("{s:s}", "event", "back"), "hears of its head again");
     j->lost_ns = 0;
     j->said[0] = 0;
     ms_timer_cancel(&j->grace);
@@ -483,7 +483,7 @@ int ms_agent_join(const struct ms_join_options *o)
 
     if (rc == 0)
         rc = ms_agent_watch_supervisor(&a, o->supervisor_pid);
-    ms_agent_say_in_foreground(o->json);
+    ms_agent_log_to_terminal(o->json);
     ms_list_init(&j.ended);
     ms_replies_init(&j.replies);
     if (rc < 0)
@@ -491,7 +491,7 @@ int ms_agent_join(const struct ms_join_options *o)
     else
         rc = join_init(&j, &a, &err);
     if (rc < 0)
-        ms_agent_say("%s", err.text);
+        ms_agent_log("%s", err.text);
     else
         dial(&j);
     if (rc == 0 && !a.is_over)

@@ -9,7 +9,7 @@
 
 #include "agent/agent.h"
 #include "agent/agent_impl.h"
-#include "io/node_dir.h"
+#include "io/session/node_dir.h"
 #include "wire/link/requests.h"
 
 struct ms_line {

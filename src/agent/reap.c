@@ -10,8 +10,8 @@
 
 /* ---- who has ended --------------------------------------------------------------- */
 
-/* Workers of a zygote that is gone are our children now. One that is nobody's child had
- * been reaped by the zygote, which did not live to tell. */
+/* Workers of a zygote that is gone are our children now. One that is not our child
+ * was reaped by the zygote, which ended before it could report that. */
 static void check_orphaned(struct ms_agent *a, pid_t zygote)
 {
     bool again = true;
@@ -115,13 +115,11 @@ static enum orphan kill_if_orphan(struct ms_agent *a, pid_t pid)
         return NO_ORPHAN;
     if (w)
         w->has_orphans = true;
-    if (getpgid(pid) == pid)
-        ms_proc_group_kill(pid, SIGKILL);
-    kill(pid, SIGKILL);
+    ms_proc_kill(pid);
     return NO_ORPHAN;
 }
 
-/* Nothing of it is left: whoever waits for that is told. */
+/* Nothing of it is left: its start and its stops are told. */
 static void bury(struct ms_worker *w)
 {
     struct ms_start *start = w->start;

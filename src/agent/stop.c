@@ -2,7 +2,7 @@
 #include "agent/worker.h"
 #include "base/clock.h"
 #include "io/proc.h"
-#include "io/session.h"
+#include "io/session/session.h"
 #include "io/spawn.h"
 #include "io/supervised_group.h"
 
@@ -174,11 +174,8 @@ static void kill_below(struct ms_agent *a)
 
     while ((w = ms_map_next(&a->by_pid, &at)))
         ms_worker_signal(w, SIGKILL);
-    for (int i = 0; i < count; i++) {
-        if (getpgid(pids[i]) == pids[i])
-            ms_proc_group_kill(pids[i], SIGKILL);
-        kill(pids[i], SIGKILL);
-    }
+    for (int i = 0; i < count; i++)
+        ms_proc_kill(pids[i]);
 }
 
 /* Each one that goes may leave us its children: kill and wait until there is none. */
@@ -217,7 +214,7 @@ static void remove_workers(struct ms_agent *a)
     }
 }
 
-/* Others may still use it; whoever is last removes it. */
+/* Other agents may still use the folder; the last one removes it. */
 static bool is_last_in_folder(const struct ms_agent *a)
 {
     return a->config &&
@@ -229,7 +226,7 @@ void ms_agent_end(struct ms_agent *a, uint64_t request, const char *why)
 {
     if (a->is_over)
         return;
-    ms_agent_say_event(json_pack("{s:s}", "event", "ends"), "ends: %s", why);
+    ms_agent_log_event(json_pack("{s:s}", "event", "ends"), "ends: %s", why);
     a->is_over = a->is_stopping = true;
     wait_below(a, ms_now_ns() + MS_END_NS);
     ms_starts_finish(a);
@@ -253,7 +250,7 @@ static void on_supervisor_gone(void *arg, unsigned events)
 
     (void)events;
     a->exit_code = 1;
-    ms_agent_say("ends: its supervisor was killed");
+    ms_agent_log("ends: its supervisor was killed");
     ms_supervised_groups_sweep(); /* all at once, and us: we may be the next */
     ms_agent_end(a, 0, "its supervisor was killed");
 }

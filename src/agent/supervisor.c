@@ -19,7 +19,7 @@
 
 struct supervisor {
     pid_t agent;
-    int signal_fd, end_with_fd; /* -1: of nobody, or it has ended */
+    int signal_fd, end_with_fd; /* -1: none, or it has ended */
     bool is_over;               /* the agent has ended, with `status` */
     int status;
     int64_t kill_ns;  /* when the agent is killed; MS_NEVER: it is not */
@@ -133,7 +133,7 @@ static void end_all(struct supervisor *s)
     ms_supervised_group_end(&s->group);
 }
 
-/* Whoever started us sees how the agent ended. */
+/* The process that started us sees how the agent ended. */
 static void end_alike(int status)
 {
     struct rlimit no_core = {0, 0};

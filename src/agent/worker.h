@@ -81,10 +81,10 @@ void ms_worker_signal(struct ms_worker *w, int sig);
 /* Its parent has its status. Drains its pipes, tells the head, and leaves the rest to
  * the sweep. `detail` may be NULL. */
 void ms_worker_ended(struct ms_worker *w, int status, const char *detail);
-/* Tell the head and whoever asked. Takes w->exited. */
+/* Tell the head and the workers that asked. Takes w->exited. */
 void ms_worker_tell_end(struct ms_worker *w);
 
-/* Its control link: somebody asks how another ended. */
+/* Its control link: it asks how another worker ended. */
 void ms_worker_ask(struct ms_worker *w, uint64_t about);
 /* Who has the place of a dead one: asked by a worker, answered by the head. */
 void ms_worker_ask_successor(struct ms_worker *w, Muster__AskSuccessor *ask);

@@ -8,17 +8,12 @@
 #include <sys/wait.h>
 
 /* protobuf-c's empty strings are not malloc'd: only give it what is. */
-static bool set_text(char **field, const char *text)
+static void set_text(char **field, const char *text)
 {
-    char *copy;
+    char *copy = text && *text ? strdup(text) : NULL;
 
-    if (!text || !*text)
-        return true;
-    copy = strdup(text);
-    if (!copy)
-        return false;
-    *field = copy;
-    return true;
+    if (copy)
+        *field = copy;
 }
 
 static void add_last_lines(struct ms_worker *w, Muster__Exit *exit)
@@ -27,13 +22,9 @@ static void add_last_lines(struct ms_worker *w, Muster__Exit *exit)
     const char *line;
 
     exit->last_lines = calloc(MS_LAST_LINES, sizeof *exit->last_lines);
-    for (unsigned i = 0; exit->last_lines && (line = ms_tail_get(tail, i)); i++) {
-        char *copy = strdup(line);
-
-        if (!copy)
-            return;
-        exit->last_lines[exit->n_last_lines++] = copy;
-    }
+    for (unsigned i = 0; exit->last_lines && (line = ms_tail_get(tail, i)); i++)
+        if ((exit->last_lines[exit->n_last_lines] = strdup(line)))
+            exit->n_last_lines++;
 }
 
 /* The kernel killed it at a limit: that of its own group, or of ours where it had none.
@@ -120,7 +111,7 @@ static void close_endpoints(struct ms_worker *w)
     struct ms_agent *a = w->agent;
 
     ms_exits_forget_asker(&a->exits, w->uid);
-    ms_exits_forget_asker(&a->seeks, w->uid);
+    ms_exits_forget_asker(&a->successor_asks, w->uid);
     ms_link_destroy(MS_TAKE(w->control));
     ms_timer_finish(&w->detached);
     ms_log_close(MS_TAKE(w->log));
@@ -174,7 +165,7 @@ void ms_worker_ask(struct ms_worker *w, uint64_t about)
 /* The head knows; a question that is lost is asked again. */
 void ms_worker_ask_successor(struct ms_worker *w, Muster__AskSuccessor *ask)
 {
-    if (ms_exits_ask(&w->agent->seeks, w->uid, ask->uid) == 0)
+    if (ms_exits_ask(&w->agent->successor_asks, w->uid, ask->uid) == 0)
         ms_agent_send(w->agent, 0, MUSTER__AGENT_TO_HEAD__BODY_ASK_SUCCESSOR, ask);
 }
 
@@ -182,7 +173,7 @@ void ms_worker_tell_successor(struct ms_agent *a, Muster__Successor *successor)
 {
     uint64_t asker;
 
-    while ((asker = ms_exits_take_asker(&a->seeks, successor->uid)))
+    while ((asker = ms_exits_take_asker(&a->successor_asks, successor->uid)))
         ms_worker_send(ms_map_find(&a->by_uid, asker),
                        MUSTER__AGENT_TO_WORKER__BODY_SUCCESSOR,
                        successor);

@@ -4,11 +4,12 @@
  * the control socket and the same environment; they differ in which process makes the
  * child, and in how its failure is heard of.
  */
-#include "agent/env.h"
 #include "agent/exec.h"
 #include "agent/worker.h"
+#include "base/env.h"
 #include "base/proto.h"
 #include "io/addr.h"
+#include "io/supervised.h"
 #include "resource/shape.h"
 
 #include <errno.h>
@@ -59,7 +60,7 @@ static int set_identity(const struct ms_worker *w, struct ms_env *env)
     int rc = ms_env_printf(env, "MUSTER_WORKER_UID=%016" PRIx64, w->uid);
 
     if (rc == 0)
-        rc = ms_env_set_supervisor(env);
+        rc = ms_env_inherit(env, MS_SUPERVISOR_VARIABLE);
     return rc == 0 ? ms_env_printf(env, "MUSTER_INCARNATION=%u", w->spec->incarnation)
                    : rc;
 }

@@ -30,7 +30,7 @@
 #define MS_HANDSHAKE_NS     (10 * MS_NS_PER_S)   /* connect until proven */
 #define MS_LINK_GRACE_NS    (30 * MS_NS_PER_S)   /* a session without a connection */
 #define MS_ANSWER_NS        (10 * MS_NS_PER_S)   /* for what is answered at once */
-#define MS_EXIT_WAIT_NS     (5 * MS_NS_PER_S)    /* EOF until somebody knows why */
+#define MS_EXIT_WAIT_NS     (5 * MS_NS_PER_S)    /* EOF until the reason is known */
 #define MS_SEEK_NS          (5 * MS_NS_PER_S)    /* a successor is asked for again */
 #define MS_CALL_TIMEOUT_NS  (7200 * MS_NS_PER_S) /* a call, unless told otherwise */
 #define MS_SPIN_NS          (100 * MS_NS_PER_US) /* poll before blocking */
@@ -48,7 +48,7 @@
 #define MS_PING_NS       (1 * MS_NS_PER_S) /* nothing sent until PING: calls */
 #define MS_LINK_BEAT_NS  (2400 * MS_NS_PER_MS) /* between two heart-beats of a link */
 #define MS_SUSPECT_NS    (3 * MS_NS_PER_S)     /* nothing heard until it is suspect */
-#define MS_SUSPENDED_NS  (150 * MS_NS_PER_MS)  /* a look so late: nobody listened */
+#define MS_SUSPENDED_NS  (150 * MS_NS_PER_MS)  /* a check so late: we were suspended */
 #define MS_PROBE_NS      (1 * MS_NS_PER_S)     /* suspect: between two fresh connects */
 #define MS_LOOKUP_NS     (10 * MS_NS_PER_MS)   /* between two looks for a name */
 #define MS_RESOLVERS_MAX 64u                   /* names that are looked up at once */
@@ -146,11 +146,11 @@
 #define MS_LOG_READ_MAX    ((size_t)64 << 10)  /* read from one pipe in one wake-up */
 #define MS_LOG_DRAIN_MAX   ((size_t)1 << 20)   /* read from a dead worker's pipe */
 #define MS_LOG_BATCH_MAX   ((size_t)256 << 10) /* lines sent to the head together */
-#define MS_LOG_PIECE_MAX   ((size_t)256 << 10) /* of a file, read for somebody far away */
-#define MS_LOG_BACK_MAX    ((size_t)16 << 20) /* looked through for its last lines */
-#define MS_LOG_WAITERS_MAX ((size_t)4096)     /* questions that an agent holds */
-#define MS_HOLD_MAX_NS     (60 * MS_NS_PER_S) /* a question is held, at most */
-#define MS_LOG_BATCH_NS    (5 * MS_NS_PER_MS) /* first line until they are sent */
+#define MS_LOG_PIECE_MAX   ((size_t)256 << 10) /* of a file, read for another machine */
+#define MS_LOG_BACK_MAX    ((size_t)16 << 20)  /* looked through for its last lines */
+#define MS_LOG_WAITERS_MAX ((size_t)4096)      /* questions that an agent holds */
+#define MS_HOLD_MAX_NS     (60 * MS_NS_PER_S)  /* a question is held, at most */
+#define MS_LOG_BATCH_NS    (5 * MS_NS_PER_MS)  /* first line until they are sent */
 #define MS_LOG_PROGRESS_NS                                                             \
     (1 * MS_NS_PER_S)             /* between shown states of a progress bar */
 #define MS_EXITS_KEPT       1024u /* ends that are remembered */

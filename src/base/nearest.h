@@ -1,4 +1,4 @@
-/* nearest.h - what somebody may have meant */
+/* nearest.h - the nearest of some words to one that was mistyped */
 #ifndef MS_BASE_NEAREST_H
 #define MS_BASE_NEAREST_H
 
@@ -16,7 +16,7 @@ struct ms_nearest {
 void ms_nearest_consider(struct ms_nearest *n, const char *candidate);
 
 /* Insertions, deletions, changes and swaps of neighbours between two words; words
- * longer than 31 letters are as far as can be. */
+ * longer than 31 letters are SIZE_MAX apart. */
 size_t ms_nearest_distance(const char *a, const char *b);
 
 #endif

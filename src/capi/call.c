@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "capi/capi.h"
-#include "plain/tree.h"
+#include "plain/value.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -83,7 +83,7 @@ static int message_encode(struct message *m,
     if (rc < 0)
         return rc;
     message_init(m, c, method, options);
-    ms_tree_encode_arguments(&m->w, args, options ? options->kwargs : NULL);
+    ms_value_encode_arguments(&m->w, args, options ? options->kwargs : NULL);
     m->spec.count = ms_plain_iov(&m->w, m->iov);
     if (m->spec.count >= 0)
         return 0;

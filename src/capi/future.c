@@ -1,7 +1,7 @@
 /* future.c - what was begun: its items and its result */
 #include "base/clock.h"
 #include "capi/capi.h"
-#include "plain/tree.h"
+#include "plain/value.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -20,9 +20,9 @@ static int decode(uint8_t codec,
     struct muster_value *v = NULL;
 
     if (codec == MS_CODEC_PLAIN) {
-        v = ms_tree_decode(memory, body, len, &why);
+        v = ms_value_decode(memory, body, len, &why);
     } else if (codec == MS_CODEC_BYTES) {
-        v = ms_tree_bytes(memory, body, len);
+        v = ms_value_over_bytes(memory, body, len);
     } else {
         free(memory);
         ms_error_set(&why, -EPROTONOSUPPORT, "the answer is not plain data");

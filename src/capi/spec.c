@@ -2,7 +2,7 @@
 #include "cluster/spec.h"
 #include "base/cleanup.h"
 #include "capi/capi.h"
-#include "plain/tree.h"
+#include "plain/value.h"
 #include "resource/mapping.h"
 #include "wire/frame.h"
 
@@ -94,7 +94,7 @@ static int set_step(struct ms_capi_spec *s, const struct muster_cluster_options 
     int rc;
 
     ms_plain_writer_init(&w);
-    ms_tree_encode(&w, MS_PLAIN_ROOT, value);
+    ms_value_encode(&w, MS_PLAIN_ROOT, value);
     rc = ms_plain_flatten(&w, &s->argument.data, &s->argument.len);
     ms_plain_writer_finish(&w);
     muster_value_destroy(value);

@@ -1,5 +1,7 @@
+/* args.c - parse command lines by the table of options */
 #include "cli/args.h"
 #include "base/nearest.h"
+#include "base/size.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -199,5 +201,46 @@ int ms_args_number(const struct ms_cli *cli,
                             min,
                             max);
     *out = n;
+    return 0;
+}
+
+int ms_args_size(const struct ms_cli *cli,
+                 enum ms_opt id,
+                 const char *example,
+                 uint64_t *out,
+                 struct ms_error *err)
+{
+    if (!ms_cli_has(cli, id) || ms_size_parse(cli->values[id], out) == 0)
+        return 0;
+    return ms_error_set(err,
+                        -EINVAL,
+                        "--%s wants a size such as %s, not '%s'",
+                        ms_cli_options[id].name,
+                        example,
+                        cli->values[id]);
+}
+
+int ms_args_store(const struct ms_cli *cli,
+                  Muster__StoreConfig *out,
+                  struct ms_error *err)
+{
+    const char *dir = cli->values[MS_OPT_SPILL];
+
+    muster__store_config__init(out);
+    out->is_told = ms_cli_has(cli, MS_OPT_STORE_LIMIT);
+    if (ms_args_size(cli, MS_OPT_STORE_LIMIT, "20GiB", &out->limit, err) < 0 ||
+        ms_args_size(cli, MS_OPT_SPILL_LIMIT, "20GiB", &out->spill_limit, err) < 0)
+        return -EINVAL;
+    if (ms_cli_has(cli, MS_OPT_SPILL_LIMIT) && !out->spill_limit)
+        return ms_error_set(err, -EINVAL, "--spill-limit 0: say --spill off instead");
+    if (!dir)
+        return 0;
+    out->no_spill = strcmp(dir, "off") == 0;
+    if (out->no_spill)
+        return 0;
+    if (dir[0] != '/')
+        return ms_error_set(
+            err, -EINVAL, "--spill wants the whole path of a folder, not '%s'", dir);
+    out->spill_dir = (char *)(uintptr_t)dir;
     return 0;
 }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "cli/cli.h"
+#include "proto/muster.pb-c.h"
 
 /* Parse what follows the command's name: --name value, --name=value, -x value, -xvalue,
  * flags together (-fa), options and operands in any order, "--" before operands that
@@ -21,5 +22,18 @@ int ms_args_number(const struct ms_cli *cli,
                    long max,
                    long *out,
                    struct ms_error *err);
+
+/* The same of a size; `example` is one for the error. */
+int ms_args_size(const struct ms_cli *cli,
+                 enum ms_opt id,
+                 const char *example,
+                 uint64_t *out,
+                 struct ms_error *err);
+
+/* The options about the stores of nodes, of `muster head` and `agent`. `out` borrows from the
+ * command line. 0, or -EINVAL. */
+int ms_args_store(const struct ms_cli *cli,
+                  Muster__StoreConfig *out,
+                  struct ms_error *err);
 
 #endif

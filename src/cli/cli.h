@@ -120,12 +120,12 @@ struct ms_cli {
 
 struct ms_cli_command {
     const char *name;
-    const char *operands; /* e.g. "[CLUSTER[/RANK]]"; "": none */
+    const char *operands; /* e.g. "[CLUSTER[/RANK]]"; NULL: none */
     const char *summary;  /* one line, lower case, no full stop */
     const char *text;     /* paragraphs for --help; NULL: the summary is all */
     const char *example;  /* lines for the manual; NULL: none */
     uint64_t options;     /* MS_OPT bits; --help goes without saying */
-    unsigned exits;       /* bits (1u << code) of the codes it may end with */
+    unsigned exits;       /* bits (1u << code) of codes beyond those of all commands */
     size_t operands_max;
     enum ms_words words; /* what its operands can be */
     bool hidden;         /* for programs: not in the list of commands */
@@ -148,6 +148,12 @@ static inline bool ms_cli_shows(const struct ms_cli_command *c, enum ms_opt id)
 {
     return id == MS_OPT_HELP ||
            ((c->options & MS_OPT(id)) && !ms_cli_options[id].hidden);
+}
+
+/* May it end with this code? Every command can succeed, fail, or be used wrongly. */
+static inline bool ms_cli_exits_with(const struct ms_cli_command *c, unsigned code)
+{
+    return code <= MS_EXIT_USAGE || (c->exits & (1u << code));
 }
 
 /* The program in one line, and in a paragraph. */

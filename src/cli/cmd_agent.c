@@ -1,36 +1,20 @@
+/* cmd_agent.c - `muster agent`: lend this machine to a head */
 #include "agent/agent.h"
 #include "agent/supervisor.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/size.h"
 #include "cli/args.h"
 #include "cli/out.h"
-#include "cli/store_args.h"
 #include "cli/target.h"
+#include "io/tree.h"
 #include "resource/shape.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 enum { DEVICES_MAX = 4096, WITHIN_MAX = 30 * 24 * 3600, SHAPE_MAX = 4 << 20 };
-
-struct values {
-    const char *at[MS_CLI_MANY_MAX];
-    size_t count;
-};
-
-static void collect(const struct ms_cli *cli, enum ms_opt id, struct values *out)
-{
-    const char *value;
-    size_t pos = 0;
-
-    while ((value = ms_cli_next(cli, id, &pos)))
-        out->at[out->count++] = value;
-}
 
 /* "license=4" */
 static int add_resource(Muster__NodeShape *s, const char *text, struct ms_error *err)
@@ -66,15 +50,10 @@ static int add_devices(const struct ms_cli *cli,
                 "--%s describes the devices of --num-gpus: give that too",
                 ms_cli_options[details[i]].name);
     if (ms_args_number(cli, MS_OPT_GPUS_PER_DOMAIN, 1, DEVICES_MAX, &per_domain, err) <
-        0)
+            0 ||
+        ms_args_size(cli, MS_OPT_GPU_MEMORY, "80GiB", &devices.memory, err) < 0)
         return -EINVAL;
     devices.per_domain = (uint32_t)per_domain;
-    if (ms_cli_has(cli, MS_OPT_GPU_MEMORY) &&
-        ms_size_parse(cli->values[MS_OPT_GPU_MEMORY], &devices.memory) < 0)
-        return ms_error_set(err,
-                            -EINVAL,
-                            "--gpu-memory wants a size such as 80GiB, not '%s'",
-                            cli->values[MS_OPT_GPU_MEMORY]);
     return ms_shape_add_devices(s, &devices, err);
 }
 
@@ -103,18 +82,11 @@ describe(const struct ms_cli *cli, Muster__NodeShape *s, struct ms_error *err)
 static int read_shape(int fd, Muster__NodeShape **out, struct ms_error *err)
 {
     MS_CLEANUP(ms_cleanup_free) uint8_t *data = malloc(SHAPE_MAX);
-    size_t len = 0;
-    ssize_t n = 1;
+    ssize_t len = data ? ms_fd_read_all(fd, data, SHAPE_MAX) : -ENOMEM;
 
-    if (!data)
-        return ms_error_set(err, -ENOMEM, "out of memory");
-    while (n > 0 && len < SHAPE_MAX) {
-        n = read(fd, data + len, SHAPE_MAX - len);
-        len += n > 0 ? (size_t)n : 0;
-    }
-    if (n < 0)
-        return ms_error_sys(err, -errno, "cannot read --shape-fd %d", fd);
-    *out = n == 0 ? muster__node_shape__unpack(NULL, len, data) : NULL;
+    if (len < 0)
+        return ms_error_sys(err, (int)len, "cannot read --shape-fd %d", fd);
+    *out = len < SHAPE_MAX ? muster__node_shape__unpack(NULL, (size_t)len, data) : NULL;
     return *out ? 0 : ms_error_set(err, -EINVAL, "--shape-fd %d has no shape", fd);
 }
 
@@ -136,7 +108,8 @@ static enum ms_exit join(const struct ms_cli *cli, const struct ms_target *targe
 {
     MS_CLEANUP(ms_shape_cleanup) Muster__NodeShape *shape = NULL;
     Muster__StoreConfig store;
-    struct values bind = {0};
+    const char *bind[MS_CLI_MANY_MAX], *address;
+    size_t pos = 0;
     long within = 0, end_with = 0, ready_fd = 0;
     struct ms_error err = {0};
     struct ms_join_options o = {.head = target->address,
@@ -144,22 +117,22 @@ static enum ms_exit join(const struct ms_cli *cli, const struct ms_target *targe
                                 .node_name = cli->values[MS_OPT_NODE_NAME],
                                 .json = ms_cli_has(cli, MS_OPT_JSON)};
 
-    if (make_shape(cli, &shape, &err) < 0 || ms_store_args(cli, &store, &err) < 0 ||
+    if (make_shape(cli, &shape, &err) < 0 || ms_args_store(cli, &store, &err) < 0 ||
         ms_args_number(cli, MS_OPT_READY_FD, 3, INT_MAX, &ready_fd, &err) < 0 ||
         ms_args_number(cli, MS_OPT_JOIN_WITHIN, 1, WITHIN_MAX, &within, &err) < 0 ||
         ms_args_number(cli, MS_OPT_END_WITH, 1, INT_MAX, &end_with, &err) < 0 ||
         (ms_cli_has(cli, MS_OPT_TLS) &&
          ms_tls_mode_parse(cli->values[MS_OPT_TLS], &o.tls, &err) < 0))
         return ms_out_fail(cli, MS_EXIT_USAGE, "%s", err.text);
-    collect(cli, MS_OPT_BIND, &bind);
+    while ((address = ms_cli_next(cli, MS_OPT_BIND, &pos)))
+        bind[o.bind_count++] = address;
     o.shape = shape;
     o.store = &store;
     o.join_within_ns = within * MS_NS_PER_S;
     o.end_with_pid = (pid_t)end_with;
     o.supervisor_pid = ms_supervise(o.end_with_pid);
     o.ready_fd = (int)ready_fd;
-    o.bind = bind.at;
-    o.bind_count = bind.count;
+    o.bind = bind;
     return ms_agent_join(&o) == 0 ? MS_EXIT_OK : MS_EXIT_FAILED;
 }
 

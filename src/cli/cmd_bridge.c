@@ -1,3 +1,4 @@
+/* cmd_bridge.c - `muster bridge`, for a job on a Ray cluster */
 #include "cli/out.h"
 #include "io/proc.h"
 #include "orchestrator/ray/bridge/bridge.h"

@@ -1,3 +1,4 @@
+/* cmd_get.c - `muster get KIND/NAME`: everything that is known of one thing */
 #include "base/cleanup.h"
 #include "base/nearest.h"
 #include "cli/selector.h"
@@ -6,14 +7,6 @@
 #include "resource/amount.h"
 
 #include <string.h>
-
-/* One run of the command. */
-struct job {
-    const struct ms_target *target;
-    const Muster__Status *status;
-    const char *name; /* behind "node/", "cluster/", ... */
-    struct ms_nearest near;
-};
 
 /* ---- text ------------------------------------------------------------------------ */
 
@@ -89,118 +82,28 @@ static void print_end(const Muster__Exit *e)
     }
 }
 
-/* ---- what there is --------------------------------------------------------------- */
+/* ---- what text has beyond the fields ---------------------------------------------- */
 
-static bool is_named(struct job *j, const char *name)
+static enum ms_exit print_workers(const Muster__ClusterStatus *c)
 {
-    if (strcmp(name, j->name) == 0)
-        return true;
-    ms_nearest_consider(&j->near, name);
-    return false;
-}
+    Muster__ClusterStatus *only = (Muster__ClusterStatus *)(uintptr_t)c;
+    Muster__Status s = MUSTER__STATUS__INIT;
 
-/* Takes `object`. */
-static enum ms_exit show(const struct job *j, json_t *object)
-{
-    if (ms_cli_has(j->target->cli, MS_OPT_JSON))
-        return ms_out_json(object);
-    print_fields(object);
-    json_decref(object);
-    return MS_EXIT_OK;
-}
-
-static enum ms_exit get_node(struct job *j, bool *found)
-{
-    for (size_t i = 0; i < j->status->n_nodes && !*found; i++)
-        if (is_named(j, j->status->nodes[i]->name)) {
-            *found = true;
-            return show(j, ms_view_node(j->status->nodes[i]));
-        }
-    return MS_EXIT_OK;
-}
-
-static enum ms_exit show_cluster(const struct job *j, Muster__ClusterStatus *c)
-{
-    Muster__Status only = *j->status; /* with this cluster alone */
-    enum ms_exit code = show(j, ms_view_cluster(c));
-
-    if (code || ms_cli_has(j->target->cli, MS_OPT_JSON))
-        return code;
-    only.n_clusters = 1;
-    only.clusters = &c;
+    s.n_clusters = 1;
+    s.clusters = &only;
     putchar('\n');
-    return ms_view_print_workers(&only, 0);
-}
-
-static enum ms_exit get_cluster(struct job *j, bool *found)
-{
-    for (size_t i = 0; i < j->status->n_clusters; i++)
-        if (is_named(j, j->status->clusters[i]->name)) {
-            *found = true;
-            return show_cluster(j, j->status->clusters[i]);
-        }
-    return MS_EXIT_OK;
-}
-
-static enum ms_exit show_worker(const struct job *j,
-                                const Muster__ClusterStatus *c,
-                                const Muster__WorkerStatus *w)
-{
-    enum ms_exit code = show(j, ms_view_worker(c->name, w));
-
-    if (w->exit && !ms_cli_has(j->target->cli, MS_OPT_JSON))
-        print_end(w->exit);
-    return code;
-}
-
-static enum ms_exit get_worker(struct job *j, bool *found)
-{
-    struct ms_cli_selector s;
-    enum ms_exit code = ms_cli_selector_parse(j->target->cli, j->name, &s);
-
-    *found = code != MS_EXIT_OK; /* it is wrong, not missing */
-    for (size_t i = 0; !code && i < j->status->n_clusters; i++) {
-        const Muster__ClusterStatus *c = j->status->clusters[i];
-
-        for (size_t k = 0; k < c->n_workers; k++)
-            if (s.has_rank &&
-                ms_cli_selector_matches(&s, c->name, c->workers[k]->rank)) {
-                *found = true;
-                return show_worker(j, c, c->workers[k]);
-            }
-    }
-    return code;
-}
-
-static enum ms_exit get_driver(struct job *j, bool *found)
-{
-    for (size_t i = 0; i < j->status->n_drivers; i++) {
-        char id[17];
-
-        snprintf(id,
-                 sizeof id,
-                 "%016llx",
-                 (unsigned long long)j->status->drivers[i]->driver);
-        if (strcmp(id, j->name) == 0) {
-            *found = true;
-            return show(j, ms_view_driver(j->status->drivers[i]));
-        }
-    }
-    return MS_EXIT_OK;
+    return ms_view_print(&ms_view_kinds[MS_VIEW_WORKERS], &s, 0);
 }
 
 /* A line for each bundle that has a place. */
-static enum ms_exit show_group(const struct job *j, const Muster__GroupStatus *group)
+static enum ms_exit print_pieces(const Muster__GroupStatus *group)
 {
-    static const char *const title[] = {"BUNDLE", "NODE", "DEVICES"};
-    enum ms_exit code = show(j, ms_view_group(group));
     struct ms_grid g;
 
-    if (code || !group->n_pieces || ms_cli_has(j->target->cli, MS_OPT_JSON))
-        return code;
+    if (!group->n_pieces)
+        return MS_EXIT_OK;
     putchar('\n');
-    ms_grid_init(&g, "rll");
-    ms_view_title(&g, title);
+    ms_view_grid(&g, "rll", "BUNDLE|NODE|DEVICES");
     for (size_t i = 0; i < group->n_pieces; i++) {
         ms_grid_add(&g, NULL, "%zu", i);
         ms_grid_add(&g, NULL, "%s", group->pieces[i]->node);
@@ -209,75 +112,83 @@ static enum ms_exit show_group(const struct job *j, const Muster__GroupStatus *g
     return ms_out_grid(&g);
 }
 
-static enum ms_exit get_group(struct job *j, bool *found)
+static enum ms_exit
+show(const struct ms_cli *cli, size_t kind, struct ms_view_item item)
 {
-    for (size_t i = 0; i < j->status->n_groups; i++)
-        if (is_named(j, j->status->groups[i]->name)) {
-            *found = true;
-            return show_group(j, j->status->groups[i]);
-        }
-    return MS_EXIT_OK;
+    const Muster__WorkerStatus *w = item.at;
+    json_t *object = ms_view_kinds[kind].json(item);
+
+    if (ms_cli_has(cli, MS_OPT_JSON))
+        return ms_out_json(object);
+    print_fields(object);
+    json_decref(object);
+    if (kind == MS_VIEW_WORKERS && w->exit)
+        print_end(w->exit);
+    if (kind == MS_VIEW_CLUSTERS)
+        return print_workers(item.at);
+    return kind == MS_VIEW_GROUPS ? print_pieces(item.at) : MS_EXIT_OK;
 }
 
-static const struct kind {
-    const char *name, *plural;
-    enum ms_exit (*get)(struct job *j, bool *found);
-} kinds[] = {
-    {"node", "nodes", get_node},
-    {"cluster", "clusters", get_cluster},
-    {"worker", "workers", get_worker},
-    {"driver", "drivers", get_driver},
-    {"group", "groups", get_group},
-};
-
-static const struct kind *find_kind(const char *text, const char **name)
-{
-    size_t len = strcspn(text, "/");
-
-    for (size_t i = 0; i < MS_COUNT(kinds); i++)
-        if (strlen(kinds[i].name) == len && strncmp(kinds[i].name, text, len) == 0 &&
-            text[len] == '/' && text[len + 1]) {
-            *name = text + len + 1;
-            return &kinds[i];
-        }
-    return NULL;
-}
+/* ---- which ----------------------------------------------------------------------- */
 
 static enum ms_exit
-ask(const struct ms_cli *cli, const struct kind *k, const char *name)
+find(const struct ms_cli *cli, size_t kind, const char *name, const Muster__Status *s)
 {
-    MS_CLEANUP(ms_target_finish) struct ms_target t;
-    struct job j = {.target = &t, .name = name, .near = {.word = name}};
-    Muster__Status *status = NULL;
-    enum ms_exit code = ms_target_look(&t, cli, &status);
-    bool found = false;
+    const struct ms_view_kind *k = &ms_view_kinds[kind];
+    struct ms_nearest near = {.word = name};
 
-    if (code)
-        return code;
-    j.status = status;
-    code = k->get(&j, &found);
-    if (!found)
-        code = ms_out_fail(cli,
-                           MS_EXIT_NOT_FOUND,
-                           "there is no %s '%s'%s%s%s; `muster list %s` shows what "
-                           "there is",
-                           k->name,
-                           name,
-                           j.near.best ? "; did you mean '" : "",
-                           j.near.best ? j.near.best : "",
-                           j.near.best ? "'?" : "",
-                           k->plural);
-    muster__status__free_unpacked(status, NULL);
-    return code;
+    for (size_t i = 0; i < ms_view_count(k, s); i++) {
+        struct ms_view_item item = ms_view_at(k, s, i);
+        char text[MS_VIEW_NAME_MAX];
+        const char *its = ms_view_name(k, item, text);
+
+        if (strcmp(its, name) == 0)
+            return show(cli, kind, item);
+        if (its != text)
+            ms_nearest_consider(&near, its);
+    }
+    return ms_out_fail(
+        cli,
+        MS_EXIT_NOT_FOUND,
+        "there is no %s '%s'%s%s%s; `muster list %s` shows what there is",
+        k->name,
+        name,
+        near.best ? "; did you mean '" : "",
+        near.best ? near.best : "",
+        near.best ? "'?" : "",
+        k->plural);
+}
+
+static size_t find_kind(const char *text)
+{
+    size_t len = strcspn(text, "/"), i = 0;
+
+    while (i < MS_VIEW_KINDS && (strlen(ms_view_kinds[i].name) != len ||
+                                 strncmp(ms_view_kinds[i].name, text, len) != 0))
+        i++;
+    return text[len] && text[len + 1] ? i : MS_VIEW_KINDS;
 }
 
 enum ms_exit ms_cmd_get(const struct ms_cli *cli)
 {
-    const char *name = NULL;
-    const struct kind *k =
-        cli->operand_count ? find_kind(cli->operands[0], &name) : NULL;
+    MS_CLEANUP(ms_target_finish) struct ms_target t = {0};
+    const char *what = cli->operand_count ? cli->operands[0] : "";
+    const char *name = what + strcspn(what, "/") + 1;
+    size_t kind = find_kind(what);
+    struct ms_cli_selector worker;
+    char text[MS_VIEW_NAME_MAX];
+    MS_CLEANUP(ms_status_cleanup) Muster__Status *status = NULL;
+    enum ms_exit code;
 
-    if (!k)
+    if (kind == MS_VIEW_KINDS)
         return ms_out_fail(cli, MS_EXIT_USAGE, "say what: " MS_CLI_THINGS);
-    return ask(cli, k, name);
+    code = ms_target_look(&t, cli, &status);
+    if (!code && kind == MS_VIEW_WORKERS) { /* "actor/0@node", as in logs, is actor/0 */
+        code = ms_cli_selector_parse(cli, name, &worker);
+        if (!code && worker.has_rank) {
+            snprintf(text, sizeof text, "%s/%u", worker.cluster, worker.rank);
+            name = text;
+        }
+    }
+    return code ? code : find(cli, kind, name, status);
 }

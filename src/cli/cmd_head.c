@@ -1,13 +1,13 @@
+/* cmd_head.c - `muster head`: the head of several machines, as a daemon */
 #include "cli/args.h"
 #include "cli/out.h"
-#include "cli/store_args.h"
 #include "head/head.h"
-#include "io/secret.h"
+#include "io/proc.h"
+#include "io/session/secret.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 enum { SECONDS_MAX = 7 * 24 * 3600 };
@@ -32,27 +32,21 @@ seconds(const struct ms_cli *cli, enum ms_opt id, int64_t *out_ns, struct ms_err
 }
 
 /* One object a line. */
-static void say_json(const struct ms_head *h)
+static void announce_json(const struct ms_head *h)
 {
     const struct ms_session *s = ms_head_session(h);
     json_t *at = json_array();
 
     for (const char *const *a = ms_head_addresses(h); *a; a++)
         json_array_append_new(at, json_string(*a));
-    print_line(json_pack("{s:s, s:s, s:o, s:s, s:o}",
-                         "event",
-                         "listening",
-                         "session",
-                         s->name,
-                         "addresses",
-                         at,
-                         "http",
-                         ms_head_http_address(h),
-                         "secret_file",
-                         json_sprintf("%s/secret", s->dir)));
+    print_line(MS_JSON({"event", json_string("listening")},
+                       {"session", json_string(s->name)},
+                       {"addresses", at},
+                       {"http", json_string(ms_head_http_address(h))},
+                       {"secret_file", json_sprintf("%s/secret", s->dir)}));
 }
 
-static void say(const struct ms_head *h)
+static void announce(const struct ms_head *h)
 {
     const struct ms_session *s = ms_head_session(h);
     const char *const *at = ms_head_addresses(h);
@@ -69,28 +63,18 @@ static void say(const struct ms_head *h)
     fflush(stdout);
 }
 
-/* Somebody said `muster stop session`: as if a service manager had. */
+/* By `muster stop session`: ends as if a service manager had stopped it. */
 static void on_stop_asked(void *arg)
 {
     (void)arg;
     kill(getpid(), SIGTERM);
 }
 
-/* A connection is a descriptor, and there may be thousands. */
-static void raise_file_limit(void)
-{
-    struct rlimit files;
-
-    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
-        return;
-    files.rlim_cur = files.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &files);
-}
-
 enum ms_exit ms_cmd_head(const struct ms_cli *cli)
 {
     const char *const listen[] = {cli->values[MS_OPT_LISTEN], NULL};
     const char *secret_file = cli->values[MS_OPT_SECRET_FILE];
+    const char *tls = cli->values[MS_OPT_TLS];
     struct ms_head_serve_options o = {
         .name = cli->values[MS_OPT_NAME],
         .secret_file = secret_file ? secret_file : getenv(MS_SECRET_FILE_ENV),
@@ -103,16 +87,14 @@ enum ms_exit ms_cmd_head(const struct ms_cli *cli)
     Muster__StoreConfig store;
     struct ms_error err = {0};
     struct ms_head *h;
+    struct rlimit files;
     sigset_t ends;
     int signal_number = 0;
 
-    if (ms_tls_mode_parse(ms_cli_has(cli, MS_OPT_TLS) ? cli->values[MS_OPT_TLS]
-                                                      : "auto",
-                          &o.tls,
-                          &err) < 0 ||
+    if (ms_tls_mode_parse(tls ? tls : "auto", &o.tls, &err) < 0 ||
         seconds(cli, MS_OPT_LINK_GRACE, &o.link_grace_ns, &err) < 0 ||
         seconds(cli, MS_OPT_HEAD_GRACE, &o.head_grace_ns, &err) < 0 ||
-        ms_store_args(cli, &store, &err) < 0)
+        ms_args_store(cli, &store, &err) < 0)
         return ms_out_fail(cli, MS_EXIT_USAGE, "%s", err.text);
     o.store = &store;
     sigemptyset(&ends);
@@ -120,14 +102,14 @@ enum ms_exit ms_cmd_head(const struct ms_cli *cli)
     sigaddset(&ends, SIGTERM);
     sigprocmask(SIG_BLOCK, &ends, NULL);
     signal(SIGPIPE, SIG_IGN);
-    raise_file_limit();
+    ms_nofile_raise(&files); /* a connection is a descriptor; there may be thousands */
     h = ms_head_serve(&o, &err);
     if (!h)
         return ms_out_fail(cli, MS_EXIT_FAILED, "%s", err.text);
     if (json)
-        say_json(h);
+        announce_json(h);
     else
-        say(h);
+        announce(h);
     while (sigwait(&ends, &signal_number) != 0)
         ;
     if (json)

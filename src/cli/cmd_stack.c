@@ -1,3 +1,4 @@
+/* cmd_stack.c - `muster stack`: where the threads of workers are */
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "cli/out.h"
@@ -9,8 +10,8 @@
 
 #include <string.h>
 
-/* One run of the command. */
-struct job {
+/* The workers that are asked, and what they answered. */
+struct stacks {
     const struct ms_cli *cli;
     const struct ms_target *target;
     const Muster__Status *status;
@@ -35,37 +36,25 @@ static void print_indented(const char *title, const char *text)
     }
 }
 
-static json_t *text_json(const char *text)
-{
-    return ms_json_text(text, text ? strlen(text) : 0);
-}
-
 /* `stack` is NULL where `problem` is not. */
-static void answer_json(struct job *j,
+static void answer_json(struct stacks *j,
                         const Muster__ClusterStatus *c,
                         const Muster__WorkerStatus *w,
                         const Muster__Stack *stack,
                         const char *problem)
 {
-    json_array_append_new(j->answers,
-                          json_pack("{s:o, s:i, s:i, s:o, s:o, s:o, s:o}",
-                                    "cluster",
-                                    text_json(c->name),
-                                    "rank",
-                                    (int)w->rank,
-                                    "pid",
-                                    (int)w->pid,
-                                    "node",
-                                    text_json(w->node),
-                                    "python",
-                                    text_json(stack ? stack->python : NULL),
-                                    "native",
-                                    text_json(stack ? stack->native : NULL),
-                                    "error",
-                                    text_json(problem)));
+    json_array_append_new(
+        j->answers,
+        MS_JSON({"cluster", ms_json_string(c->name)},
+                {"rank", json_integer(w->rank)},
+                {"pid", json_integer(w->pid)},
+                {"node", ms_json_string(w->node)},
+                {"python", ms_json_string(stack ? stack->python : NULL)},
+                {"native", ms_json_string(stack ? stack->native : NULL)},
+                {"error", ms_json_string(problem)}));
 }
 
-static void answer_text(const struct job *j,
+static void answer_text(const struct stacks *j,
                         const Muster__ClusterStatus *c,
                         const Muster__WorkerStatus *w,
                         const Muster__Stack *stack)
@@ -80,7 +69,7 @@ static void answer_text(const struct job *j,
     print_indented("C", stack->native);
 }
 
-static void fail_worker(struct job *j,
+static void fail_worker(struct stacks *j,
                         const Muster__ClusterStatus *c,
                         const Muster__WorkerStatus *w,
                         const char *problem)
@@ -92,8 +81,9 @@ static void fail_worker(struct job *j,
     fprintf(stderr, "muster stack: %s/%u %s\n", c->name, w->rank, problem);
 }
 
-static void
-ask_worker(struct job *j, const Muster__ClusterStatus *c, const Muster__WorkerStatus *w)
+static void ask_worker(struct stacks *j,
+                       const Muster__ClusterStatus *c,
+                       const Muster__WorkerStatus *w)
 {
     MS_CLEANUP(ms_cleanup_free) uint8_t *reply = NULL;
     char problem[sizeof(struct ms_error) + 64];
@@ -134,7 +124,7 @@ ask_worker(struct job *j, const Muster__ClusterStatus *c, const Muster__WorkerSt
 
 /* A worker that has ended is only worth a word if it was asked for by its rank. */
 static void
-look_at(struct job *j, const Muster__ClusterStatus *c, const Muster__WorkerStatus *w)
+look_at(struct stacks *j, const Muster__ClusterStatus *c, const Muster__WorkerStatus *w)
 {
     char why[256], problem[320];
 
@@ -153,7 +143,7 @@ look_at(struct job *j, const Muster__ClusterStatus *c, const Muster__WorkerStatu
     }
 }
 
-static bool has_cluster(const struct job *j, const char *name)
+static bool has_cluster(const struct stacks *j, const char *name)
 {
     for (size_t i = 0; i < j->status->n_clusters; i++)
         if (strcmp(j->status->clusters[i]->name, name) == 0)
@@ -161,7 +151,7 @@ static bool has_cluster(const struct job *j, const char *name)
     return false;
 }
 
-static enum ms_exit fail_nobody(const struct job *j)
+static enum ms_exit fail_nobody(const struct stacks *j)
 {
     const struct ms_cli_selector *s = &j->selector;
 
@@ -186,8 +176,10 @@ static enum ms_exit fail_nobody(const struct job *j)
                        s->cluster);
 }
 
-static enum ms_exit ask_all(struct job *j)
+static enum ms_exit ask_all(struct stacks *j)
 {
+    enum ms_exit code = MS_EXIT_OK;
+
     for (size_t i = 0; i < j->status->n_clusters; i++) {
         const Muster__ClusterStatus *c = j->status->clusters[i];
 
@@ -197,15 +189,12 @@ static enum ms_exit ask_all(struct job *j)
     }
     if (!j->asked)
         return fail_nobody(j);
-    if (j->answers) {
-        enum ms_exit code = ms_out_json(json_pack("{s:O}", "workers", j->answers));
-
-        return j->code ? j->code : code;
-    }
-    return j->code;
+    if (j->answers)
+        code = ms_out_json(MS_JSON({"workers", json_incref(j->answers)}));
+    return j->code ? j->code : code;
 }
 
-static enum ms_exit parse(struct job *j)
+static enum ms_exit parse(struct stacks *j)
 {
     bool all = ms_cli_has(j->cli, MS_OPT_ALL);
 
@@ -222,8 +211,8 @@ static enum ms_exit parse(struct job *j)
 enum ms_exit ms_cmd_stack(const struct ms_cli *cli)
 {
     MS_CLEANUP(ms_target_finish) struct ms_target t = {0};
-    struct job j = {.cli = cli, .target = &t};
-    Muster__Status *status = NULL;
+    struct stacks j = {.cli = cli, .target = &t};
+    MS_CLEANUP(ms_status_cleanup) Muster__Status *status = NULL;
     enum ms_exit code = parse(&j);
 
     if (!code)
@@ -234,6 +223,5 @@ enum ms_exit ms_cmd_stack(const struct ms_cli *cli)
     j.answers = ms_cli_has(cli, MS_OPT_JSON) ? json_array() : NULL;
     code = ask_all(&j);
     json_decref(j.answers);
-    muster__status__free_unpacked(status, NULL);
     return code;
 }

@@ -1,3 +1,4 @@
+/* cmd_status.c - `muster status`: what runs, on about a screen */
 #include "base/cleanup.h"
 #include "cli/target.h"
 #include "cli/view.h"
@@ -7,46 +8,42 @@
 /* What fills a screen; beyond that the counts and what is not as it should be. */
 enum { NODES_SHOWN = 24, WORKERS_SHOWN = 64 };
 
+/* Another session of this machine that runs. */
+static bool is_other(const struct ms_session *s, const char *shown)
+{
+    return s->alive && strcmp(s->name, shown) != 0;
+}
+
 static json_t *others_json(const struct ms_sessions *all, const char *shown)
 {
     json_t *others = json_array();
 
     for (size_t i = 0; i < all->count; i++)
-        if (all->all[i].alive && strcmp(all->all[i].name, shown) != 0)
+        if (is_other(&all->all[i], shown))
             json_array_append_new(others, json_string(all->all[i].name));
     return others;
 }
 
 static enum ms_exit print_json(const struct ms_target *t, const Muster__Status *s)
 {
-    return ms_out_json(
-        json_pack("{s:o, s:o, s:b, s:i, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-                  "session",
-                  ms_json_string(s->session),
-                  "session_dir",
-                  ms_json_string(s->session_dir),
-                  "is_daemon",
-                  (int)s->is_daemon,
-                  "driver_pid",
-                  (int)s->driver_pid,
-                  "version",
-                  ms_json_string(s->version),
-                  "uptime_ns",
-                  (json_int_t)s->uptime_ns,
-                  "addresses",
-                  ms_json_strings(s->addresses, s->n_addresses),
-                  "http_address",
-                  ms_json_string(s->http_address),
-                  "other_sessions",
-                  others_json(&t->sessions, s->session),
-                  "nodes",
-                  ms_view_nodes(s),
-                  "drivers",
-                  ms_view_drivers(s),
-                  "groups",
-                  ms_view_groups(s),
-                  "clusters",
-                  ms_view_clusters(s)));
+    static const enum ms_view_kind_id lists[] = {
+        MS_VIEW_NODES, MS_VIEW_DRIVERS, MS_VIEW_GROUPS, MS_VIEW_CLUSTERS};
+    json_t *o = MS_JSON({"session", ms_json_string(s->session)},
+                        {"session_dir", ms_json_string(s->session_dir)},
+                        {"is_daemon", json_boolean(s->is_daemon)},
+                        {"driver_pid", json_integer(s->driver_pid)},
+                        {"version", ms_json_string(s->version)},
+                        {"uptime_ns", json_integer((json_int_t)s->uptime_ns)},
+                        {"addresses", ms_json_strings(s->addresses, s->n_addresses)},
+                        {"http_address", ms_json_string(s->http_address)},
+                        {"other_sessions", others_json(&t->sessions, s->session)});
+
+    for (size_t i = 0; i < MS_COUNT(lists); i++) {
+        const struct ms_view_kind *k = &ms_view_kinds[lists[i]];
+
+        json_object_set_new(o, k->plural, ms_view_json(k, s));
+    }
+    return ms_out_json(o);
 }
 
 static void print_session(const Muster__Status *s)
@@ -74,7 +71,7 @@ static void print_others(const struct ms_sessions *all, const char *shown)
     bool first = true;
 
     for (size_t i = 0; i < all->count; i++) {
-        if (!all->all[i].alive || strcmp(all->all[i].name, shown) == 0)
+        if (!is_other(&all->all[i], shown))
             continue;
         printf(first ? "also running: %s" : ", %s", all->all[i].name);
         first = false;
@@ -90,29 +87,28 @@ static enum ms_exit print_text(const struct ms_target *t, const Muster__Status *
     print_session(s);
     print_others(&t->sessions, s->session);
     putchar('\n');
-    code = ms_view_print_nodes(s, NODES_SHOWN);
+    code = ms_view_print(&ms_view_kinds[MS_VIEW_NODES], s, NODES_SHOWN);
     if (!code && s->is_daemon) {
         putchar('\n');
-        code = ms_view_print_drivers(s);
+        code = ms_view_print(&ms_view_kinds[MS_VIEW_DRIVERS], s, 0);
     }
     if (!code && s->n_groups) {
         putchar('\n');
-        code = ms_view_print_groups(s);
+        code = ms_view_print(&ms_view_kinds[MS_VIEW_GROUPS], s, 0);
     }
     putchar('\n');
-    return code ? code : ms_view_print_workers(s, WORKERS_SHOWN);
+    return code ? code
+                : ms_view_print(&ms_view_kinds[MS_VIEW_WORKERS], s, WORKERS_SHOWN);
 }
 
 enum ms_exit ms_cmd_status(const struct ms_cli *cli)
 {
     MS_CLEANUP(ms_target_finish) struct ms_target t;
-    Muster__Status *status = NULL;
+    MS_CLEANUP(ms_status_cleanup) Muster__Status *status = NULL;
     enum ms_exit code = ms_target_look(&t, cli, &status);
 
     if (code)
         return code;
-    code =
-        ms_cli_has(cli, MS_OPT_JSON) ? print_json(&t, status) : print_text(&t, status);
-    muster__status__free_unpacked(status, NULL);
-    return code;
+    return ms_cli_has(cli, MS_OPT_JSON) ? print_json(&t, status)
+                                        : print_text(&t, status);
 }

@@ -1,3 +1,4 @@
+/* cmd_stop.c - `muster stop`: end a cluster, all clusters, or a session */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/nearest.h"
@@ -8,12 +9,11 @@
 
 #include <poll.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { GRACE_S = 3, GRACE_MAX_S = 86400 };
 
-/* One run of the command. */
-struct job {
+/* What is to be stopped, and what that would end. */
+struct stop {
     const struct ms_cli *cli;
     struct ms_target target;
     const char *cluster; /* NULL: all of them */
@@ -23,7 +23,7 @@ struct job {
     bool is_daemon;
 };
 
-static enum ms_exit parse(struct job *j)
+static enum ms_exit parse(struct stop *j)
 {
     const char *const *words = j->cli->operands;
     size_t count = j->cli->operand_count;
@@ -48,8 +48,8 @@ static enum ms_exit parse(struct job *j)
     return MS_EXIT_OK;
 }
 
-/* Nobody's work ends by a guess. */
-static enum ms_exit check_only(const struct job *j)
+/* With several sessions here, the one to stop must be named. */
+static enum ms_exit check_only(const struct stop *j)
 {
     const struct ms_sessions *all = &j->target.sessions;
     char names[512] = "";
@@ -71,16 +71,16 @@ static enum ms_exit check_only(const struct job *j)
                        names);
 }
 
-static enum ms_exit count(struct job *j)
+static enum ms_exit count(struct stop *j)
 {
     struct ms_nearest near = {.word = j->cluster ? j->cluster : ""};
-    Muster__Status *s = NULL;
+    MS_CLEANUP(ms_status_cleanup) Muster__Status *s = NULL;
     enum ms_exit code = ms_target_status(&j->target, &s);
 
     if (code)
         return code;
     for (size_t i = 0; i < s->n_clusters; i++) {
-        struct ms_view_counts n = ms_view_count(s->clusters[i]);
+        struct ms_view_workers n = ms_view_count_workers(s->clusters[i]);
 
         if (j->cluster && strcmp(s->clusters[i]->name, j->cluster) != 0) {
             ms_nearest_consider(&near, s->clusters[i]->name);
@@ -90,19 +90,18 @@ static enum ms_exit count(struct job *j)
         j->workers += n.running + n.starting;
     }
     j->is_daemon = s->is_daemon;
-    if (j->cluster && j->clusters == 0)
-        code = ms_out_fail(j->cli,
-                           MS_EXIT_NOT_FOUND,
-                           near.best ? "there is no cluster '%s'; did you mean '%s'?"
-                                     : "there is no cluster '%s'",
-                           j->cluster,
-                           near.best);
-    muster__status__free_unpacked(s, NULL);
-    return code;
+    if (!j->cluster || j->clusters)
+        return MS_EXIT_OK;
+    return ms_out_fail(j->cli,
+                       MS_EXIT_NOT_FOUND,
+                       near.best ? "there is no cluster '%s'; did you mean '%s'?"
+                                 : "there is no cluster '%s'",
+                       j->cluster,
+                       near.best);
 }
 
-/* "y" or "yes" on a terminal; where there is none, nobody is asked. */
-static enum ms_exit confirm(const struct job *j)
+/* Ask for "y" or "yes", if there is a terminal. */
+static enum ms_exit confirm(const struct stop *j)
 {
     char answer[16] = "";
 
@@ -124,16 +123,12 @@ static enum ms_exit confirm(const struct job *j)
     return ms_out_fail(j->cli, MS_EXIT_FAILED, "nothing was ended");
 }
 
-static enum ms_exit report(const struct job *j, const Muster__Stopped *done)
+static enum ms_exit report(const struct stop *j, const Muster__Stopped *done)
 {
     if (ms_cli_has(j->cli, MS_OPT_JSON))
-        return ms_out_json(json_pack("{s:i, s:i, s:b}",
-                                     "clusters",
-                                     (int)done->clusters,
-                                     "workers",
-                                     (int)done->workers,
-                                     "head",
-                                     (int)done->head));
+        return ms_out_json(MS_JSON({"clusters", json_integer(done->clusters)},
+                                   {"workers", json_integer(done->workers)},
+                                   {"head", json_boolean(done->head)}));
     printf("ended %u cluster%s, %u worker%s%s\n",
            done->clusters,
            done->clusters == 1 ? "" : "s",
@@ -147,7 +142,7 @@ static enum ms_exit report(const struct job *j, const Muster__Stopped *done)
 }
 
 /* It has answered, and ends: of this machine we see when it is gone. */
-static void wait_head(const struct job *j)
+static void wait_head(const struct stop *j)
 {
     const struct ms_session *s = j->target.session;
     struct pollfd head = {.fd = s ? ms_process_open(s->driver_pid) : -1,
@@ -159,17 +154,13 @@ static void wait_head(const struct job *j)
     close(head.fd);
 }
 
-static enum ms_exit end(struct job *j)
+static enum ms_exit end(struct stop *j)
 {
     Muster__StopRequest want = MUSTER__STOP_REQUEST__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     ProtobufCMessage *answer = NULL;
     Muster__Stopped *done;
     enum ms_exit code;
     char text[64];
-
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_STOP;
-    m.stop = &want;
 
     if (j->cluster)
         want.cluster = (char *)(uintptr_t)j->cluster;
@@ -181,8 +172,11 @@ static enum ms_exit end(struct job *j)
              j->workers,
              j->workers == 1 ? "" : "s");
     j->target.doing = text;
-    code = ms_target_ask(
-        &j->target, &m, ms_deadline_ns(j->target.timeout_ns, j->grace_ns), &answer);
+    code = ms_target_ask(&j->target,
+                         MUSTER__DRIVER_TO_HEAD__BODY_STOP,
+                         &want.base,
+                         ms_deadline_ns(j->target.timeout_ns, j->grace_ns),
+                         &answer);
     j->target.doing = NULL;
     if (code)
         return code;
@@ -196,7 +190,7 @@ static enum ms_exit end(struct job *j)
 
 enum ms_exit ms_cmd_stop(const struct ms_cli *cli)
 {
-    struct job j = {.cli = cli};
+    struct stop j = {.cli = cli};
     enum ms_exit code = parse(&j);
 
     if (!code)

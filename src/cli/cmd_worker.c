@@ -1,3 +1,4 @@
+/* cmd_worker.c - `muster worker`: run classes of shared libraries */
 #include "cli/cli.h"
 #include "worker/native/native.h"
 

@@ -1,35 +1,31 @@
+/* commands.c - the table of commands */
 #include "cli/cli.h"
 
 #include <string.h>
 
-#define EXITS_ANY   (1u << MS_EXIT_OK | 1u << MS_EXIT_FAILED | 1u << MS_EXIT_USAGE)
+#define OPT(id) MS_OPT(MS_OPT_##id)
+
 #define EXITS_ASK   (1u << MS_EXIT_NOT_RUNNING | 1u << MS_EXIT_UNREACHABLE)
 #define EXITS_FOUND (1u << MS_EXIT_NOT_FOUND)
 
 /* Of every command that asks a head. */
-#define ASK                                                                            \
-    (MS_OPT(MS_OPT_SESSION) | MS_OPT(MS_OPT_HEAD) | MS_OPT(MS_OPT_SECRET_FILE) |       \
-     MS_OPT(MS_OPT_TIMEOUT) | MS_OPT(MS_OPT_JSON))
+#define ASK (OPT(SESSION) | OPT(HEAD) | OPT(SECRET_FILE) | OPT(TIMEOUT) | OPT(JSON))
 
 /* Of the memory of nodes. */
-#define STORE                                                                          \
-    (MS_OPT(MS_OPT_STORE_LIMIT) | MS_OPT(MS_OPT_SPILL) | MS_OPT(MS_OPT_SPILL_LIMIT))
+#define STORE (OPT(STORE_LIMIT) | OPT(SPILL) | OPT(SPILL_LIMIT))
 
 const struct ms_cli_command ms_cli_commands[] = {
     {
         .name = "status",
-        .operands = "",
         .summary = "nodes, drivers, clusters and workers of what runs",
-        .text =
-            "Shows the newest session that runs on this machine, and names the others. "
-            "A session\nbegins with muster.init() in a driver and ends with it, or is "
-            "that of `muster head`.\nOf many nodes or workers only the counts are "
-            "shown, "
-            "and those that are not well.",
+        .text = "Shows the newest session that runs on this machine, and names the "
+                "others. A session\nbegins with muster.init() in a driver and ends "
+                "with it, or is that of `muster head`.\nOf many nodes or workers only "
+                "the counts are shown, and those that are not well.",
         .example = "muster status\n"
                    "muster status --head 10.0.0.1:7777 --secret-file secret --json",
         .options = ASK,
-        .exits = EXITS_ANY | EXITS_ASK,
+        .exits = EXITS_ASK,
         .run = ms_cmd_status,
     },
     {
@@ -44,7 +40,7 @@ const struct ms_cli_command ms_cli_commands[] = {
                 "each node.",
         .example = "muster list workers\nmuster list nodes --json | jq '.[].name'",
         .options = ASK,
-        .exits = EXITS_ANY | EXITS_ASK,
+        .exits = EXITS_ASK,
         .run = ms_cmd_list,
     },
     {
@@ -59,7 +55,7 @@ const struct ms_cli_command ms_cli_commands[] = {
             "it printed last.",
         .example = "muster get worker/actor/0\nmuster get node/gpu-7 --json",
         .options = ASK,
-        .exits = EXITS_ANY | EXITS_ASK | EXITS_FOUND,
+        .exits = EXITS_ASK | EXITS_FOUND,
         .run = ms_cmd_get,
     },
     {
@@ -68,17 +64,15 @@ const struct ms_cli_command ms_cli_commands[] = {
         .operands_max = 1,
         .words = MS_WORDS_WORKERS,
         .summary = "what the workers have printed, also of sessions that have ended",
-        .text =
-            "Without an operand, all workers in the order of their lines. With a "
-            "cluster, each of its\nworkers, every line behind its CLUSTER/RANK. With "
-            "a rank, that worker's output as it is.\nIf nothing runs, the newest "
-            "session that has ended. With --json, one object a line. Of a "
-            "daemon head the\nlogs are read from its nodes: what is there one log "
-            "after the other, what -f waits for in\nthe order of its lines.",
+        .text = "Without an operand, all workers in the order of their lines. With a "
+                "cluster, each of its\nworkers, every line behind its CLUSTER/RANK. "
+                "With a rank, that worker's output as it is.\nIf nothing runs, the "
+                "newest session that has ended. With --json, one object a line. Of a "
+                "daemon head the\nlogs are read from its nodes: what is there one log "
+                "after the other, what -f waits for in\nthe order of its lines.",
         .example = "muster logs -f actor\nmuster logs actor/0 -n 100",
-        .options =
-            MS_OPT(MS_OPT_FOLLOW) | MS_OPT(MS_OPT_LINES) | MS_OPT(MS_OPT_AGENT) | ASK,
-        .exits = EXITS_ANY | EXITS_ASK | EXITS_FOUND,
+        .options = OPT(FOLLOW) | OPT(LINES) | OPT(AGENT) | ASK,
+        .exits = EXITS_ASK | EXITS_FOUND,
         .run = ms_cmd_logs,
     },
     {
@@ -87,12 +81,11 @@ const struct ms_cli_command ms_cli_commands[] = {
         .operands_max = 1,
         .words = MS_WORDS_WORKERS,
         .summary = "where every thread of a worker is right now, in Python and in C",
-        .text =
-            "A worker answers while its engine computes or hangs. Give a cluster, one "
-            "rank of it, or\n--all.",
+        .text = "A worker answers while its engine computes or hangs. Give a cluster, "
+                "one rank of it, or\n--all.",
         .example = "muster stack actor/0\nmuster stack --all --timeout 30",
-        .options = MS_OPT(MS_OPT_ALL) | ASK,
-        .exits = EXITS_ANY | EXITS_ASK | EXITS_FOUND,
+        .options = OPT(ALL) | ASK,
+        .exits = EXITS_ASK | EXITS_FOUND,
         .run = ms_cmd_stack,
     },
     {
@@ -101,37 +94,29 @@ const struct ms_cli_command ms_cli_commands[] = {
         .operands_max = 2,
         .words = MS_WORDS_STOP,
         .summary = "end a cluster, all clusters, or everything",
-        .text =
-            "`cluster NAME` ends that cluster, whoever made it; its pending calls "
-            "fail. "
-            "--all ends\nall clusters. `session` ends all clusters and, if the head is "
-            "a "
-            "daemon, then its agents\nand itself; a driver of its own is not ended. "
-            "Asks "
-            "first if it runs on a terminal. When\nit returns, the processes are gone.",
+        .text = "`cluster NAME` ends that cluster, whoever made it; its pending calls "
+                "fail. --all ends\nall clusters. `session` ends all clusters and, if "
+                "the head is a daemon, then its agents\nand itself; a driver of its "
+                "own is not ended. Asks first if it runs on a terminal. When\nit "
+                "returns, the processes are gone.",
         .example = "muster stop cluster actor\nmuster stop session --yes",
-        .options = MS_OPT(MS_OPT_ALL) | MS_OPT(MS_OPT_YES) | MS_OPT(MS_OPT_GRACE) | ASK,
-        .exits = EXITS_ANY | EXITS_ASK | EXITS_FOUND,
+        .options = OPT(ALL) | OPT(YES) | OPT(GRACE) | ASK,
+        .exits = EXITS_ASK | EXITS_FOUND,
         .run = ms_cmd_stop,
     },
     {
         .name = "head",
-        .operands = "",
         .summary = "the head of several machines: agents and drivers come to it",
-        .text =
-            "Runs until it gets SIGTERM or SIGINT, and then ends all workers and "
-            "agents. Started again\nunder the same name after a crash it has the same "
-            "secret and learns from agents and\ndrivers what runs: no worker is "
-            "disturbed. It starts no workers itself; a machine that is\nto lend its "
-            "devices runs `muster agent`. With --json what it says is one object a "
-            "line.",
+        .text = "Runs until it gets SIGTERM or SIGINT, and then ends all workers and "
+                "agents. Started again\nunder the same name after a crash it has the "
+                "same secret and learns from agents and\ndrivers what runs: no worker "
+                "is disturbed. It starts no workers itself; a machine that is\nto lend "
+                "its devices runs `muster agent`. With --json what it says is one "
+                "object a line.",
         .example = "muster head --listen 10.0.0.1:7777",
-        .options = MS_OPT(MS_OPT_LISTEN) | MS_OPT(MS_OPT_NAME) |
-                   MS_OPT(MS_OPT_SECRET_FILE) | MS_OPT(MS_OPT_HTTP) |
-                   MS_OPT(MS_OPT_OPEN_METRICS) | MS_OPT(MS_OPT_TLS) |
-                   MS_OPT(MS_OPT_LINK_GRACE) | MS_OPT(MS_OPT_HEAD_GRACE) | STORE |
-                   MS_OPT(MS_OPT_JSON),
-        .exits = EXITS_ANY,
+        .options = OPT(LISTEN) | OPT(NAME) | OPT(SECRET_FILE) | OPT(HTTP) |
+                   OPT(OPEN_METRICS) | OPT(TLS) | OPT(LINK_GRACE) | OPT(HEAD_GRACE) |
+                   STORE | OPT(JSON),
         .run = ms_cmd_head,
     },
     {
@@ -144,24 +129,22 @@ const struct ms_cli_command ms_cli_commands[] = {
         .text =
             "FILE is YAML, as for `muster plan`, with `driver` (the command, a list), "
             "`env`, `name` and `timeout`.\n`nodes` are what is lent, one agent on "
-            "each; without "
-            "them it is this machine. The driver\nruns here, with MUSTER_ADDRESS and "
-            "MUSTER_SECRET_FILE set: muster.init() in it joins. Its\nexit code is that "
-            "of this command (128 and the signal, if one ended it). SIGINT and\n"
-            "SIGTERM end the driver. However it ends, everything is given back.\n"
-            "With --on local the nodes are described ones of this machine; one with "
-            "`netns: NAME` is in\nthat network namespace, from where --listen must be "
-            "reached. With --on ray head and\ndriver run in a job on the Ray "
-            "cluster at --address, with this folder as it is here. With\n--on sim "
-            "nothing is started: it shows how the reservation would go, in virtual "
+            "each; without them it is this machine. The driver\nruns here, with "
+            "MUSTER_ADDRESS and MUSTER_SECRET_FILE set: muster.init() in it joins. "
+            "Its\nexit code is that of this command (128 and the signal, if one ended "
+            "it). SIGINT and\nSIGTERM end the driver. However it ends, everything is "
+            "given back.\nWith --on local the nodes are described ones of this "
+            "machine; one with `netns: NAME` is in\nthat network namespace, from where "
+            "--listen must be reached. With --on ray head and\ndriver run in a job on "
+            "the Ray cluster at --address, with this folder as it is here. With\n--on "
+            "sim nothing is started: it shows how the reservation would go, in virtual "
             "time. What\nthe command says itself goes to stderr, with --json as one "
             "object a line (of --on sim:\nto stdout).",
         .example = "muster run train.yaml\n"
                    "muster run --on ray --address http://head:8265 train.yaml\n"
                    "muster run --on sim big.yaml --json | jq .at_ns",
-        .options = MS_OPT(MS_OPT_ON) | MS_OPT(MS_OPT_ADDRESS) | MS_OPT(MS_OPT_LISTEN) |
-                   MS_OPT(MS_OPT_TIMEOUT) | MS_OPT(MS_OPT_JSON),
-        .exits = EXITS_ANY | 1u << MS_EXIT_NO_ROOM,
+        .options = OPT(ON) | OPT(ADDRESS) | OPT(LISTEN) | OPT(TIMEOUT) | OPT(JSON),
+        .exits = 1u << MS_EXIT_NO_ROOM,
         .run = ms_cmd_run,
     },
     {
@@ -180,25 +163,21 @@ const struct ms_cli_command ms_cli_commands[] = {
         .example = "muster plan train.yaml\n"
                    "muster plan train.yaml --json | jq '.roles[].ranks[].node'",
         .options = ASK,
-        .exits = EXITS_ANY | EXITS_ASK | 1u << MS_EXIT_NO_ROOM,
+        .exits = EXITS_ASK | 1u << MS_EXIT_NO_ROOM,
         .run = ms_cmd_plan,
     },
     {
         .name = "doctor",
-        .operands = "",
         .summary = "can this machine run Muster, and what would make it better",
         .text = "Each line is a check: ok, warn (it works, with what is said) or fail "
                 "(exit code 1), and\nwhat to do.",
-        .options = MS_OPT(MS_OPT_PYTHON) | MS_OPT(MS_OPT_JSON),
-        .exits = EXITS_ANY,
+        .options = OPT(PYTHON) | OPT(JSON),
         .run = ms_cmd_doctor,
     },
     {
         .name = "version",
-        .operands = "",
         .summary = "the version of this program and of its protocol",
-        .options = MS_OPT(MS_OPT_JSON),
-        .exits = EXITS_ANY,
+        .options = OPT(JSON),
         .run = ms_cmd_version,
     },
     {
@@ -210,13 +189,11 @@ const struct ms_cli_command ms_cli_commands[] = {
         .text = "With --format also as a manual page or in Markdown, and the scripts "
                 "with which shells\ncomplete command lines.",
         .example = "muster help status\nsource <(muster help --format bash)",
-        .options = MS_OPT(MS_OPT_FORMAT),
-        .exits = EXITS_ANY,
+        .options = OPT(FORMAT),
         .run = ms_cmd_help,
     },
     {
         .name = "agent",
-        .operands = "",
         .summary = "lend this machine to a head on another one",
         .text =
             "Runs in the foreground until it is stopped (SIGTERM, Ctrl-C): then its "
@@ -225,38 +202,29 @@ const struct ms_cli_command ms_cli_commands[] = {
             "(--link-grace, --head-grace); after that they end, and it ends with\nexit "
             "code 1, so that a service manager starts it anew. Before it has joined it "
             "waits for the\nhead without end, but a wrong secret ends it, and so does "
-            "a "
-            "node name that another still\nhas after half a minute. What happens is "
+            "a node name that another still\nhas after half a minute. What happens is "
             "told on stderr; with --json on stdout, as one\nobject a line with `event` "
             "(joined, lost, back, ends, said) and `message`.",
         .example =
             "muster agent --head 10.0.0.1:7777 --secret-file secret --num-gpus 8",
-        .options = MS_OPT(MS_OPT_HEAD) | MS_OPT(MS_OPT_SECRET_FILE) |
-                   MS_OPT(MS_OPT_NODE_NAME) | MS_OPT(MS_OPT_NUM_GPUS) |
-                   MS_OPT(MS_OPT_NUM_CPUS) | MS_OPT(MS_OPT_GPU_MEMORY) |
-                   MS_OPT(MS_OPT_GPUS_PER_DOMAIN) | MS_OPT(MS_OPT_DEVICE_KIND) |
-                   MS_OPT(MS_OPT_RESOURCE) | MS_OPT(MS_OPT_LABEL) |
-                   MS_OPT(MS_OPT_BIND) | STORE | MS_OPT(MS_OPT_TLS) |
-                   MS_OPT(MS_OPT_JOIN_WITHIN) | MS_OPT(MS_OPT_END_WITH) |
-                   MS_OPT(MS_OPT_FD) | MS_OPT(MS_OPT_SHAPE_FD) |
-                   MS_OPT(MS_OPT_READY_FD) | MS_OPT(MS_OPT_JSON),
-        .exits = EXITS_ANY,
+        .options = OPT(HEAD) | OPT(SECRET_FILE) | OPT(NODE_NAME) | OPT(NUM_GPUS) |
+                   OPT(NUM_CPUS) | OPT(GPU_MEMORY) | OPT(GPUS_PER_DOMAIN) |
+                   OPT(DEVICE_KIND) | OPT(RESOURCE) | OPT(LABEL) | OPT(BIND) | STORE |
+                   OPT(TLS) | OPT(JOIN_WITHIN) | OPT(END_WITH) | OPT(FD) |
+                   OPT(SHAPE_FD) | OPT(READY_FD) | OPT(JSON),
         .run = ms_cmd_agent,
     },
     {
         .name = "complete",
         .operands = "WORD...",
         .summary = "what could stand for the last word (the shells' scripts ask this)",
-        .exits = EXITS_ANY,
         .hidden = true,
         .is_raw = true,
         .run = ms_cmd_complete,
     },
     {
         .name = "bridge",
-        .operands = "",
         .summary = "carry what is asked of a Ray cluster (a job there runs this)",
-        .exits = EXITS_ANY,
         .hidden = true,
         .run = ms_cmd_bridge,
     },
@@ -264,16 +232,13 @@ const struct ms_cli_command ms_cli_commands[] = {
         .name = "hold",
         .operands = "PID DIR WORD...",
         .summary = "run a driver that ends with PID (`muster run` starts this)",
-        .exits = EXITS_ANY,
         .hidden = true,
         .is_raw = true,
         .run = ms_cmd_hold,
     },
     {
         .name = "worker",
-        .operands = "",
         .summary = "run classes of shared libraries (an agent starts this)",
-        .exits = EXITS_ANY,
         .hidden = true,
         .run = ms_cmd_worker,
     },

@@ -1,4 +1,4 @@
-#include "cli/list_objects.h"
+/* list_objects.c - `muster list objects` */
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -6,9 +6,6 @@
 #include "cli/view.h"
 #include "head/rest/view_objects.h"
 #include "resource/amount.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 enum { HOLDERS_SHOWN = 3 };
 
@@ -39,17 +36,11 @@ static void print_holders(struct ms_buf *out, const Muster__StoredStatus *o)
         ms_buf_printf(out, ", and %zu more", o->n_holders - shown);
 }
 
-static const char *text_of(struct ms_buf *b)
-{
-    const char *text = ms_buf_str(b);
-
-    return text ? text : "";
-}
-
 static void add_object(struct ms_grid *g, const struct ms_view_object *v)
 {
     const Muster__StoredStatus *o = v->object;
-    struct ms_buf age = {0}, holders = {0};
+    MS_CLEANUP(ms_buf_finish) struct ms_buf age = {0};
+    MS_CLEANUP(ms_buf_finish) struct ms_buf holders = {0};
 
     print_age(&age, o->age_ns);
     print_holders(&holders, o);
@@ -64,11 +55,9 @@ static void add_object(struct ms_grid *g, const struct ms_view_object *v)
         ms_grid_add(g, NULL, "%llu", (unsigned long long)o->id);
     ms_grid_add(g, NULL, "%s", ms_amount_bytes(o->len).text);
     ms_grid_add(g, o->is_spilled ? MS_STYLE_WARN : NULL, "%s", ms_view_object_where(o));
-    ms_grid_add(g, NULL, "%s", text_of(&age));
+    ms_grid_add(g, NULL, "%s", ms_buf_str(&age));
     ms_grid_add(g, NULL, "%s", v->site);
-    ms_grid_add(g, NULL, "%s", text_of(&holders));
-    ms_buf_finish(&age);
-    ms_buf_finish(&holders);
+    ms_grid_add(g, NULL, "%s", ms_buf_str(&holders));
 }
 
 /* Nodes that did not answer, and those with more than is shown. */
@@ -88,8 +77,6 @@ static void print_rest(const Muster__Objects *all)
 
 static enum ms_exit print(const Muster__Objects *all)
 {
-    static const char *const title[] = {
-        "NODE", "OBJECT", "SIZE", "WHERE", "AGE", "FROM", "HELD BY"};
     MS_CLEANUP(ms_cleanup_free) struct ms_view_object *list = NULL;
     enum ms_exit code = MS_EXIT_OK;
     struct ms_grid g;
@@ -99,8 +86,7 @@ static enum ms_exit print(const Muster__Objects *all)
     if (!list)
         return MS_EXIT_FAILED;
     if (count) {
-        ms_grid_init(&g, "llrlrll");
-        ms_view_title(&g, title);
+        ms_view_grid(&g, "llrlrll", "NODE|OBJECT|SIZE|WHERE|AGE|FROM|HELD BY");
         for (size_t i = 0; i < count; i++)
             add_object(&g, &list[i]);
         code = ms_out_grid(&g);
@@ -115,15 +101,16 @@ enum ms_exit ms_list_objects(const struct ms_cli *cli)
 {
     MS_CLEANUP(ms_target_finish) struct ms_target t;
     Muster__ListObjects want = MUSTER__LIST_OBJECTS__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     ProtobufCMessage *answer = NULL;
     Muster__Objects *all;
     enum ms_exit code = ms_target_init(&t, cli);
 
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_OBJECTS;
-    m.objects = &want;
     if (!code)
-        code = ms_target_ask(&t, &m, t.timeout_ns, &answer);
+        code = ms_target_ask(&t,
+                             MUSTER__DRIVER_TO_HEAD__BODY_OBJECTS,
+                             &want.base,
+                             t.timeout_ns,
+                             &answer);
     if (code)
         return code;
     all = (Muster__Objects *)answer;

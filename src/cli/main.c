@@ -5,8 +5,8 @@
  */
 #include "cli/args.h"
 #include "cli/cli.h"
-#include "cli/help.h"
 #include "cli/out.h"
+#include "cli/pages/pages.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ static const struct ms_cli_command *find(const char *word)
     return ms_cli_find(word);
 }
 
-/* Somebody who asked for JSON gets it, though the line is wrong. */
+/* With --json, errors in the command line are JSON too. */
 static void look_for_json(struct ms_cli *cli, char *const *args)
 {
     for (; *args; args++)

@@ -1,3 +1,4 @@
+/* options.c - the table of options, exit codes and variables */
 #include "cli/cli.h"
 
 const char ms_cli_summary[] = "look at and end what Muster runs";

@@ -1,3 +1,4 @@
+/* out.c - what people and programs read of a command */
 #include "cli/out.h"
 #include "base/clock.h"
 
@@ -87,17 +88,14 @@ ms_out_fail(const struct ms_cli *cli, enum ms_exit code, const char *fmt, ...)
         return fail_memory();
     fflush(stdout);
     if (ferror(stdout) && ms_out_is_closed(STDOUT_FILENO)) {
-        free(text); /* it failed because nobody wants to know */
+        free(text); /* the reader has closed our output: not worth a message */
         return code;
     }
     fprintf(stderr, "muster %s: %s\n", cli->command->name, ms_out_clean(text));
     if (ms_cli_has(cli, MS_OPT_JSON))
-        ms_out_json(json_pack("{s:{s:i, s:o}}",
-                              "error",
-                              "exit_code",
-                              (int)code,
-                              "message",
-                              ms_json_text(text, strlen(text))));
+        ms_out_json(MS_JSON({"error",
+                             MS_JSON({"exit_code", json_integer(code)},
+                                     {"message", ms_json_string(text)})}));
     free(text);
     return code;
 }

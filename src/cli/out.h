@@ -25,7 +25,7 @@
 
 bool ms_out_is_colour(FILE *f);
 
-/* Nobody reads any more at the other end of this pipe, socket or terminal. */
+/* The other end of this pipe, socket or terminal was closed. */
 bool ms_out_is_closed(int fd);
 
 /* Begin and end a style on stdout; nothing where there are no colours. */

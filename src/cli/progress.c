@@ -1,8 +1,8 @@
+/* progress.c - a sign of life while a command waits */
 #include "cli/progress.h"
 #include "base/clock.h"
 
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -83,19 +83,6 @@ struct ms_progress *ms_progress_start(const struct ms_cli *cli, const char *text
     pthread_mutex_destroy(&p->lock);
     free(p);
     return NULL;
-}
-
-void ms_progress_set(struct ms_progress *p, const char *fmt, ...)
-{
-    va_list ap;
-
-    if (!p)
-        return;
-    pthread_mutex_lock(&p->lock);
-    va_start(ap, fmt);
-    vsnprintf(p->text, sizeof p->text, fmt, ap);
-    va_end(ap);
-    pthread_mutex_unlock(&p->lock);
 }
 
 void ms_progress_stop(struct ms_progress *p)

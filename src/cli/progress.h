@@ -15,10 +15,6 @@ struct ms_progress;
  * thread, and so no sign of life; the other functions take that. */
 struct ms_progress *ms_progress_start(const struct ms_cli *cli, const char *text);
 
-/* Say something else from now on. */
-void ms_progress_set(struct ms_progress *p, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
-
 /* Before anything else is printed. Takes NULL. */
 void ms_progress_stop(struct ms_progress *p);
 

@@ -1,26 +1,24 @@
+/* selector.c - CLUSTER/RANK, and how a worker ended in words */
 #include "cli/selector.h"
 #include "base/name.h"
 #include "cli/out.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <string.h>
 
 enum { RANK_DIGITS_MAX = 9 };
 
-static int parse_rank(const char *text, size_t len, uint32_t *rank)
+size_t ms_rank_parse(const char *text, size_t len, uint32_t *rank)
 {
     uint32_t n = 0;
+    size_t i = 0;
 
-    if (len == 0 || len > RANK_DIGITS_MAX)
-        return -EINVAL;
-    for (size_t i = 0; i < len; i++) {
-        if (!isdigit((unsigned char)text[i]))
-            return -EINVAL;
+    for (; i < len && i <= RANK_DIGITS_MAX && isdigit((unsigned char)text[i]); i++)
         n = n * 10 + (uint32_t)(text[i] - '0');
-    }
+    if (i == 0 || i > RANK_DIGITS_MAX)
+        return 0;
     *rank = n;
-    return 0;
+    return i;
 }
 
 enum ms_exit ms_cli_selector_parse(const struct ms_cli *cli,
@@ -37,7 +35,8 @@ enum ms_exit ms_cli_selector_parse(const struct ms_cli *cli,
     memcpy(s.cluster, text, len);
     if (ms_name_check(s.cluster, "cluster", &err) < 0)
         return ms_out_fail(cli, MS_EXIT_USAGE, "%s", err.text);
-    if (slash && parse_rank(slash + 1, strcspn(slash + 1, "@"), &s.rank) < 0)
+    len = slash ? strcspn(slash + 1, "@") : 0;
+    if (slash && (!len || ms_rank_parse(slash + 1, len, &s.rank) != len))
         return ms_out_fail(cli,
                            MS_EXIT_USAGE,
                            "'%s' has no rank behind the slash; write for example %s/0",
@@ -68,7 +67,7 @@ const char *ms_exit_text(const Muster__Exit *e, char *out, size_t room)
     else if (e->signaled)
         snprintf(what, sizeof what, "killed by signal %d", e->code);
     else if (e->code < 0)
-        snprintf(what, sizeof what, "lost"); /* nobody saw its end */
+        snprintf(what, sizeof what, "lost"); /* its exit status was not seen */
     else
         snprintf(what, sizeof what, "exit code %d", e->code);
     snprintf(out,

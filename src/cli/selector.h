@@ -9,6 +9,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The digits of a rank at the start of a text of `len` bytes: how many there are; 0: none, or
+ * too many. */
+size_t ms_rank_parse(const char *text, size_t len, uint32_t *rank);
+
 /* CLUSTER or CLUSTER/RANK; "@node" behind a rank, as in log prefixes, is ignored. */
 struct ms_cli_selector {
     char cluster[MS_NAME_MAX + 1]; /* "": any */

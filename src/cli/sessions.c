@@ -1,3 +1,4 @@
+/* sessions.c - the sessions of this machine */
 #include "base/nearest.h"
 #include "cli/out.h"
 #include "cli/target.h"

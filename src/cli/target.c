@@ -1,12 +1,14 @@
+/* target.c - which head a command asks, and asking it */
 #include "cli/target.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/proto.h"
 #include "cli/args.h"
 #include "cli/out.h"
 #include "cli/progress.h"
 #include "head/ops/answer.h"
 #include "head/ops/verbs.h"
-#include "io/secret.h"
+#include "io/session/secret.h"
 #include "wire/client/blocking_call.h"
 #include "wire/frame.h"
 
@@ -29,7 +31,7 @@ static const char *given_address(const struct ms_cli *cli)
     return env;
 }
 
-bool ms_target_is_far(const struct ms_cli *cli)
+bool ms_target_is_remote(const struct ms_cli *cli)
 {
     return given_address(cli) != NULL;
 }
@@ -193,29 +195,49 @@ int ms_target_read(Muster__DriverToHead__BodyCase asked,
     return rc;
 }
 
+int ms_target_pack(Muster__DriverToHead__BodyCase what,
+                   const ProtobufCMessage *want,
+                   struct ms_buf *out)
+{
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+
+    m.body_case = what;
+    m.status =
+        (Muster__StatusRequest *)(uintptr_t)want; /* any body: they share a union */
+    return ms_proto_pack(&m.base, out);
+}
+
 enum ms_exit ms_target_ask(const struct ms_target *t,
-                           const Muster__DriverToHead *m,
+                           Muster__DriverToHead__BodyCase what,
+                           const ProtobufCMessage *want,
                            int64_t timeout_ns,
                            ProtobufCMessage **answer)
 {
-    size_t size = muster__driver_to_head__get_packed_size(m), len = 0;
-    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = malloc(size + 1), *reply = NULL;
+    MS_CLEANUP(ms_buf_finish) struct ms_buf packed = {0};
+    MS_CLEANUP(ms_cleanup_free) uint8_t *reply = NULL;
     char waiting[sizeof t->who + 32];
     struct ms_progress *progress;
     struct ms_error err = {0};
+    size_t len = 0;
     int rc;
 
-    if (!packed)
+    if (ms_target_pack(what, want, &packed) < 0)
         return ms_out_fail(t->cli, MS_EXIT_FAILED, "out of memory");
-    muster__driver_to_head__pack(m, packed);
     snprintf(waiting, sizeof waiting, "waiting for %s", t->who);
     progress = ms_progress_start(t->cli, t->doing ? t->doing : waiting);
-    rc = ms_blocking_call(
-        t->address, t->secret, MS_OP_ASK, packed, size, timeout_ns, &reply, &len, &err);
+    rc = ms_blocking_call(t->address,
+                          t->secret,
+                          MS_OP_ASK,
+                          packed.data,
+                          packed.len,
+                          timeout_ns,
+                          &reply,
+                          &len,
+                          &err);
     ms_progress_stop(progress);
     if (rc < 0)
         return fail_ask(t, rc, err.text);
-    rc = ms_target_read(m->body_case, reply, len, answer);
+    rc = ms_target_read(what, reply, len, answer);
     return rc < 0 ? ms_target_fail_unreadable(t) : MS_EXIT_OK;
 }
 
@@ -232,13 +254,10 @@ enum ms_exit ms_target_fail_unreadable(const struct ms_target *t)
 enum ms_exit ms_target_status(const struct ms_target *t, Muster__Status **out)
 {
     Muster__StatusRequest want = MUSTER__STATUS_REQUEST__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     ProtobufCMessage *answer = NULL;
-    enum ms_exit code;
+    enum ms_exit code = ms_target_ask(
+        t, MUSTER__DRIVER_TO_HEAD__BODY_STATUS, &want.base, t->timeout_ns, &answer);
 
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_STATUS;
-    m.status = &want;
-    code = ms_target_ask(t, &m, t->timeout_ns, &answer);
     *out = (Muster__Status *)answer;
     return code;
 }

@@ -14,8 +14,9 @@
 #ifndef MS_CLI_TARGET_H
 #define MS_CLI_TARGET_H
 
+#include "base/buf.h"
 #include "cli/cli.h"
-#include "io/session.h"
+#include "io/session/session.h"
 #include "proto/muster.pb-c.h"
 
 #include <stdbool.h>
@@ -50,21 +51,27 @@ struct ms_target {
 };
 
 /* Is it named by an address? */
-bool ms_target_is_far(const struct ms_cli *cli);
+bool ms_target_is_remote(const struct ms_cli *cli);
 
-/* Find it; nobody is asked yet. Finish it in any case. */
+/* Find it; no request is sent yet. Finish it also after a failure. */
 enum ms_exit ms_target_init(struct ms_target *t, const struct ms_cli *cli);
 void ms_target_finish(struct ms_target *t);
 
 /* How many sessions run on this machine besides the target. */
 size_t ms_target_others(const struct ms_target *t);
 
-/* Ask the head (head/ops/verbs.h): what answers, freed with protobuf_c_message_free_unpacked. Its
- * kind is as proto/muster.proto says; where that is Done, it is NULL. */
+/* Ask the head (head/ops/verbs.h) with `want`, which is the body `what` of a DriverToHead: what
+ * answers, freed with protobuf_c_message_free_unpacked. Its kind is as proto/muster.proto
+ * says; where that is Done, it is NULL. */
 enum ms_exit ms_target_ask(const struct ms_target *t,
-                           const Muster__DriverToHead *m,
+                           Muster__DriverToHead__BodyCase what,
+                           const ProtobufCMessage *want,
                            int64_t timeout_ns,
                            ProtobufCMessage **answer);
+/* The request alone, packed. 0 or -ENOMEM. */
+int ms_target_pack(Muster__DriverToHead__BodyCase what,
+                   const ProtobufCMessage *want,
+                   struct ms_buf *out);
 /* The same in a reply to MS_OP_ASK. -EPROTO: it is no answer to what was asked. */
 int ms_target_read(Muster__DriverToHead__BodyCase asked,
                    const uint8_t *reply,
@@ -75,6 +82,10 @@ int ms_target_read(Muster__DriverToHead__BodyCase asked,
 enum ms_exit ms_target_fail_unreadable(const struct ms_target *t);
 
 /* Freed with muster__status__free_unpacked. */
+static inline void ms_status_cleanup(Muster__Status **s)
+{
+    muster__status__free_unpacked(*s, NULL);
+}
 enum ms_exit ms_target_status(const struct ms_target *t, Muster__Status **out);
 /* ms_target_init and that. */
 enum ms_exit

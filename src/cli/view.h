@@ -1,7 +1,8 @@
 /* view.h - nodes, clusters, workers, drivers and placement groups, for people and for programs
  *
- * The JSON is that of head/rest/view.h. Tables have one line for each. `status` sums up what
- * would fill more than a screen.
+ * A kind says how the things of one sort in a status are listed. The JSON is that of
+ * head/rest/view.h. Tables have one line for each thing; `status` sums up what would fill
+ * more than a screen.
  */
 #ifndef MS_CLI_VIEW_H
 #define MS_CLI_VIEW_H
@@ -10,42 +11,69 @@
 #include "head/rest/view.h"
 #include "proto/muster.pb-c.h"
 
-json_t *ms_view_nodes(const Muster__Status *s);
-json_t *ms_view_workers(const Muster__Status *s);
-json_t *ms_view_clusters(const Muster__Status *s);
-json_t *ms_view_drivers(const Muster__Status *s);
-json_t *ms_view_groups(const Muster__Status *s);
+enum { MS_VIEW_NAME_MAX = 96 };
 
-/* A word, and the colour for it. */
-struct ms_view_state {
-    const char *name, *style;
+/* One thing. */
+struct ms_view_item {
+    const void *at;                       /* its message in the status */
+    const Muster__ClusterStatus *cluster; /* of a worker */
 };
 
-struct ms_view_state ms_view_node_state(const Muster__NodeStatus *n);
-struct ms_view_state ms_view_worker_state(const Muster__WorkerStatus *w);
+struct ms_view_kind {
+    const char *name, *plural;  /* "node", "nodes" */
+    const char *align, *titles; /* of its table; see ms_view_grid */
+    size_t count_at, items_at;  /* in Muster__Status; 0: the workers of all clusters */
+    size_t name_at;             /* in its message; 0: CLUSTER/RANK, or an id */
+    size_t hint_at;             /* text beside it in completions; 0: what kind it is */
+    void (*add_row)(struct ms_grid *g, struct ms_view_item i);
+    json_t *(*json)(struct ms_view_item i);
+    bool (*is_well)(struct ms_view_item i); /* NULL: all are always shown */
+    /* Print, instead of those that are well, a sum of `count`; `shown` others follow. */
+    enum ms_exit (*print_sum)(const Muster__Status *s, size_t count, size_t shown);
+};
 
-/* Ended though nobody asked it to, or badly. */
-bool ms_view_is_bad(const Muster__WorkerStatus *w);
+enum ms_view_kind_id {
+    MS_VIEW_NODES,
+    MS_VIEW_CLUSTERS,
+    MS_VIEW_WORKERS,
+    MS_VIEW_DRIVERS,
+    MS_VIEW_GROUPS,
+    MS_VIEW_KINDS
+};
+
+extern const struct ms_view_kind ms_view_kinds[MS_VIEW_KINDS];
+
+size_t ms_view_count(const struct ms_view_kind *k, const Muster__Status *s);
+struct ms_view_item
+ms_view_at(const struct ms_view_kind *k, const Muster__Status *s, size_t index);
+
+/* By what `get` finds it; returns `out`. */
+const char *ms_view_name(const struct ms_view_kind *k,
+                         struct ms_view_item i,
+                         char out[MS_VIEW_NAME_MAX]);
+/* What stands beside it in completions. */
+const char *ms_view_hint(const struct ms_view_kind *k, struct ms_view_item i);
+
+/* All of them: an array; a table. Of more than `most` (0: any number), only those that are
+ * not well, below a sum. */
+json_t *ms_view_json(const struct ms_view_kind *k, const Muster__Status *s);
+enum ms_exit
+ms_view_print(const struct ms_view_kind *k, const Muster__Status *s, size_t most);
 
 /* How many workers of a cluster are in which state. */
-struct ms_view_counts {
-    size_t running, starting, ended, bad;
+struct ms_view_workers {
+    size_t running, starting, ended, failed;
 };
 
-struct ms_view_counts ms_view_count(const Muster__ClusterStatus *c);
+struct ms_view_workers ms_view_count_workers(const Muster__ClusterStatus *c);
 
-/* The first row of a table. */
-void ms_view_title(struct ms_grid *g, const char *const *names);
+/* A table with its first row: "NODE|STATE". */
+void ms_view_grid(struct ms_grid *g, const char *align, const char *titles);
 
 /* A cell such as "0-3,7". */
 void ms_view_add_devices(struct ms_grid *g, const uint32_t *devices, size_t count);
 
-/* Tables; `most` rows at most are worth showing (0: all): beyond that only what is not
- * as it should be, with a line that says how many there are. */
-enum ms_exit ms_view_print_nodes(const Muster__Status *s, size_t most);
-enum ms_exit ms_view_print_workers(const Muster__Status *s, size_t most);
-enum ms_exit ms_view_print_clusters(const Muster__Status *s);
-enum ms_exit ms_view_print_drivers(const Muster__Status *s);
-enum ms_exit ms_view_print_groups(const Muster__Status *s);
+/* list_objects.c: `muster list objects`, what is in the stores of all nodes. */
+enum ms_exit ms_list_objects(const struct ms_cli *cli);
 
 #endif

@@ -1,8 +1,8 @@
 /* plan.c - the environment and devices of each process of a cluster */
 #include "cluster/plan.h"
-#include "agent/env.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/env.h"
 #include "base/proto.h"
 #include "resource/shape.h"
 

@@ -20,7 +20,7 @@
 
 #include "base/error.h"
 #include "io/loop.h"
-#include "io/session.h"
+#include "io/session/session.h"
 #include "proto/muster.pb-c.h"
 #include "wire/transport/tls.h"
 
@@ -79,7 +79,8 @@ struct ms_head_options {
 
     /* On the head's thread, which must not stop the head. `lines` and `exit` are
      * borrowed. on_exit comes once for each worker of a cluster whose creation has
-     * succeeded, and not before that. */
+     * succeeded, and not before that; from a head that was joined perhaps again after its
+     * link broke. */
     void (*on_log)(void *arg, const Muster__LogLines *lines);
     void (*on_exit)(void *arg, uint64_t uid, const Muster__Exit *exit);
     /* There is no node left; all workers get on_exit. */

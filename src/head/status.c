@@ -28,15 +28,17 @@ Muster__NodeStatus *ms_node_status(const struct ms_node *n)
     s.suspect = n->suspect;
     s.detail = ms_field_text(n->gone);
     if (r) { /* what its agent has said of it */
-        s.memory = r->memory;
-        s.gpus = r->gpus;
         s.shape = r->shape;
         s.host_id = r->host_id;
         s.session_dir = r->session_dir;
-        s.labels = r->labels;
-        s.n_labels = r->n_labels;
         s.addresses = r->addresses;
         s.n_addresses = r->n_addresses;
+    }
+    if (s.shape) {
+        s.memory = s.shape->memory;
+        s.gpus = (uint32_t)s.shape->n_devices;
+        s.labels = s.shape->labels;
+        s.n_labels = s.shape->n_labels;
     }
     return (Muster__NodeStatus *)ms_proto_copy(&s.base);
 }

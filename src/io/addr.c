@@ -1,22 +1,18 @@
+/* addr.c - addresses as text: unix sockets and TCP */
 #include "io/addr.h"
 
 #include <arpa/inet.h>
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char unix_prefix[] = "unix:";
 
-/* ---- pieces ----------------------------------------------------------------------- */
+#define DIGITS "0123456789"
+#define NAME   DIGITS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_."
 
-static bool is_hex(const char *text, size_t len)
-{
-    for (size_t i = 0; i < len; i++)
-        if (!isdigit((unsigned char)text[i]) && !(text[i] >= 'a' && text[i] <= 'f'))
-            return false;
-    return true;
-}
+/* ---- pieces ----------------------------------------------------------------------- */
 
 static int
 parse_path(const char *text, size_t len, struct ms_addr *a, struct ms_error *err)
@@ -43,7 +39,7 @@ parse_unix(const char *text, size_t len, struct ms_addr *a, struct ms_error *err
     text += prefix;
     len -= prefix;
     if (len <= MS_HOST_ID_LEN || text[MS_HOST_ID_LEN] != ':' ||
-        !is_hex(text, MS_HOST_ID_LEN))
+        strspn(text, "0123456789abcdef") < MS_HOST_ID_LEN)
         return ms_error_set(
             err, -EINVAL, "not unix:HOSTID:/path with a HOSTID of 16 hex digits");
     memcpy(a->host_id, text, MS_HOST_ID_LEN);
@@ -53,16 +49,10 @@ parse_unix(const char *text, size_t len, struct ms_addr *a, struct ms_error *err
 static int parse_port(
     const char *text, size_t len, bool listens, struct ms_addr *a, struct ms_error *err)
 {
-    unsigned port = 0;
+    unsigned long port = strtoul(text, NULL, 10);
 
-    if (len == 0 || len > 5)
-        return ms_error_set(err, -EINVAL, "a port is a number from 1 to 65535");
-    for (size_t i = 0; i < len; i++) {
-        if (!isdigit((unsigned char)text[i]))
-            return ms_error_set(err, -EINVAL, "a port is a number from 1 to 65535");
-        port = port * 10 + (unsigned)(text[i] - '0');
-    }
-    if (port > 65535 || (port == 0 && !listens))
+    if (len == 0 || len > 5 || strspn(text, DIGITS) < len || port > 65535 ||
+        (port == 0 && !listens))
         return ms_error_set(err, -EINVAL, "a port is a number from 1 to 65535");
     a->port = (uint16_t)port;
     return 0;
@@ -82,23 +72,15 @@ static bool is_v6(const char *host, size_t len)
     text[digits] = 0;
     if (inet_pton(AF_INET6, text, &in) != 1)
         return false;
-    if (!zone)
-        return true;
-    for (size_t i = digits + 1; i < len; i++)
-        if (!isalnum((unsigned char)host[i]) && !strchr("_.-", host[i]))
-            return false;
-    return len - digits > 1 && len - digits <= 16; /* the name of an interface */
+    /* the name of an interface */
+    return !zone || (len - digits > 1 && len - digits <= 16 &&
+                     strspn(zone + 1, NAME) >= len - digits - 1);
 }
 
-/* Letters, digits, '-', '_' and '.': names and IPv4. */
+/* Names and IPv4. */
 static bool is_name(const char *host, size_t len)
 {
-    if (host[0] == '-' || host[0] == '.')
-        return false;
-    for (size_t i = 0; i < len; i++)
-        if (!isalnum((unsigned char)host[i]) && !strchr("-_.", host[i]))
-            return false;
-    return true;
+    return host[0] != '-' && host[0] != '.' && strspn(host, NAME) >= len;
 }
 
 static int check_host(

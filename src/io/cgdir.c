@@ -1,34 +1,24 @@
+/* cgdir.c - find, enter and kill control groups by their folders */
 #include "io/cgdir.h"
 #include "base/cleanup.h"
 #include "io/cgpath.h"
+#include "io/tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { TEXT_MAX = 64 << 10, PATH_ROOM = MS_CGROUP_PATH_MAX + 64 };
 
 int ms_cgdir_read(const char *dir, const char *name, char *out, size_t room)
 {
-    MS_CLEANUP(ms_cleanup_fd) int fd = -1;
     char path[PATH_ROOM];
-    size_t len = 0;
-    ssize_t n = 1;
+    int len;
 
     snprintf(path, sizeof path, "%s/%s", dir, name);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    while (n > 0 && len < room - 1) {
-        n = read(fd, out + len, room - 1 - len);
-        if (n < 0)
-            return -errno;
-        len += (size_t)n;
-    }
-    out[len] = 0;
-    return 0;
+    len = ms_file_read(path, out, room);
+    return len < 0 ? len : 0;
 }
 
 int ms_cgdir_find_own(const char *controller, char dir[MS_CGROUP_PATH_MAX], bool *is_v2)
@@ -53,23 +43,23 @@ int ms_cgdir_find_own(const char *controller, char dir[MS_CGROUP_PATH_MAX], bool
     return 0;
 }
 
-/* Of version 2; false: it has no such file. */
-static bool kill_at_once(const char *dir)
+static int open_file(const char *dir, const char *name)
 {
-    MS_CLEANUP(ms_cleanup_fd) int fd = -1;
     char path[PATH_ROOM];
+    int fd;
 
-    snprintf(path, sizeof path, "%s/cgroup.kill", dir);
+    snprintf(path, sizeof path, "%s/%s", dir, name);
     fd = open(path, O_WRONLY | O_CLOEXEC);
-    return fd >= 0 && write(fd, "1", 1) == 1;
+    return fd < 0 ? -errno : fd;
 }
 
 void ms_cgdir_kill(const char *dir)
 {
+    MS_CLEANUP(ms_cleanup_fd) int all = open_file(dir, "cgroup.kill"); /* version 2 */
     MS_CLEANUP(ms_cleanup_free) char *text = malloc(TEXT_MAX);
     char *at = text, *end;
 
-    if (kill_at_once(dir) || !text ||
+    if ((all >= 0 && write(all, "1", 1) == 1) || !text ||
         ms_cgdir_read(dir, "cgroup.procs", text, TEXT_MAX) < 0)
         return;
     for (long pid = strtol(at, &end, 10); end != at; pid = strtol(at, &end, 10)) {
@@ -81,10 +71,5 @@ void ms_cgdir_kill(const char *dir)
 
 int ms_cgdir_open_procs(const char *dir)
 {
-    char path[PATH_ROOM];
-    int fd;
-
-    snprintf(path, sizeof path, "%s/cgroup.procs", dir);
-    fd = open(path, O_WRONLY | O_CLOEXEC);
-    return fd < 0 ? -errno : fd;
+    return open_file(dir, "cgroup.procs");
 }

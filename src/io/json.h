@@ -1,4 +1,4 @@
-/* json.h - text of any kind as JSON */
+/* json.h - JSON strings of any text, and objects */
 #ifndef MS_IO_JSON_H
 #define MS_IO_JSON_H
 
@@ -12,5 +12,17 @@ json_t *ms_json_text(const char *text, size_t len);
 json_t *ms_json_string(const char *text);
 /* A list of those. */
 json_t *ms_json_strings(char *const *texts, size_t count);
+
+/* A member of an object. */
+struct ms_json_member {
+    const char *name;
+    json_t *value;
+};
+
+/* An object of the members before one without a name; it takes their values. NULL: out of
+ * memory. MS_JSON({"rank", json_integer(3)}, ...) writes one down. */
+json_t *ms_json_object(const struct ms_json_member *members);
+
+#define MS_JSON(...) ms_json_object((const struct ms_json_member[]){__VA_ARGS__, {0}})
 
 #endif

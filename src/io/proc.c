@@ -1,29 +1,18 @@
+/* proc.c - processes, by what /proc says of them */
 #include "io/proc.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "io/tree.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-enum { READ_STEP = 4096, ENVIRON_MAX = 4 << 20 };
-
-static void cleanup_dir(DIR **d)
-{
-    if (*d)
-        closedir(*d);
-}
-
-static void cleanup_buf(struct ms_buf *b)
-{
-    ms_buf_finish(b);
-}
+enum { READ_STEP = 4096, ENVIRON_MAX = 4 << 20, STAT_MAX = 2048 };
 
 /* A whole file of /proc, which has no length before it is read. */
 static int read_file(const char *path, struct ms_buf *out)
@@ -70,8 +59,8 @@ static int add_listed(struct ms_buf *pids, const char *text)
 /* Where the kernel keeps a list for each thread. */
 static int children_listed(struct ms_buf *pids)
 {
-    MS_CLEANUP(cleanup_dir) DIR *tasks = opendir("/proc/self/task");
-    MS_CLEANUP(cleanup_buf) struct ms_buf text = {0};
+    MS_CLEANUP(ms_cleanup_dir) DIR *tasks = opendir("/proc/self/task");
+    MS_CLEANUP(ms_buf_finish) struct ms_buf text = {0};
     struct dirent *e;
 
     if (!tasks)
@@ -98,24 +87,24 @@ struct stat_line {
     char state;
     pid_t parent;
     unsigned flags;
+    uint64_t start_ticks;     /* since the machine began */
     unsigned long start_code; /* 0: it is within an exec, whose last step this is */
     unsigned long env_start, env_end; /* 0: it has no environment yet */
 };
 
 static bool read_stat(pid_t pid, struct stat_line *out)
 {
-    char path[64];
-    MS_CLEANUP(cleanup_buf) struct ms_buf text = {0};
+    char path[64], text[STAT_MAX];
     const char *behind_name;
 
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    if (read_file(path, &text) < 0 || !ms_buf_str(&text))
+    if (ms_file_read(path, text, sizeof text) <= 0)
         return false;
-    behind_name = strrchr((char *)text.data, ')');
+    behind_name = strrchr(text, ')'); /* the command's name may have anything in it */
     return behind_name && sscanf(behind_name + 1,
                                  " %c %d %*d %*d %*d %*d %u"
                                  " %*s %*s %*s %*s %*s %*s %*s %*s"
-                                 " %*s %*s %*s %*s %*s %*s %*s %*s"
+                                 " %*s %*s %*s %*s %" SCNu64 " %*s %*s %*s"
                                  " %lu %*s %*s %*s %*s %*s %*s %*s"
                                  " %*s %*s %*s %*s %*s %*s %*s %*s"
                                  " %*s %*s %*s %*s %*s %*s %*s %*s"
@@ -123,9 +112,19 @@ static bool read_stat(pid_t pid, struct stat_line *out)
                                  &out->state,
                                  &out->parent,
                                  &out->flags,
+                                 &out->start_ticks,
                                  &out->start_code,
                                  &out->env_start,
-                                 &out->env_end) == 6;
+                                 &out->env_end) == 7;
+}
+
+uint64_t ms_proc_start(pid_t pid)
+{
+    struct stat_line stat;
+
+    return read_stat(pid, &stat) && stat.state != 'Z' && stat.state != 'X'
+               ? stat.start_ticks
+               : 0;
 }
 
 static bool stat_is_ending(const struct stat_line *stat)
@@ -138,7 +137,7 @@ static bool stat_is_ending(const struct stat_line *stat)
 /* Where it does not: ask every process for its parent. */
 static int children_scanned(struct ms_buf *pids)
 {
-    MS_CLEANUP(cleanup_dir) DIR *proc = opendir("/proc");
+    MS_CLEANUP(ms_cleanup_dir) DIR *proc = opendir("/proc");
     pid_t self = getpid();
     struct dirent *e;
 
@@ -162,7 +161,7 @@ static int children_scanned(struct ms_buf *pids)
 
 int ms_proc_children(pid_t **out)
 {
-    MS_CLEANUP(cleanup_buf) struct ms_buf pids = {0};
+    MS_CLEANUP(ms_buf_finish) struct ms_buf pids = {0};
     int rc = children_listed(&pids);
 
     if (rc < 0 && rc != -ENOMEM) {
@@ -188,7 +187,7 @@ static bool has_pid(const struct ms_buf *pids, pid_t pid)
 /* One pass over /proc: add every living process whose parent is us or already found. */
 static bool add_descendants(struct ms_buf *found)
 {
-    MS_CLEANUP(cleanup_dir) DIR *proc = opendir("/proc");
+    MS_CLEANUP(ms_cleanup_dir) DIR *proc = opendir("/proc");
     size_t before = found->len;
     struct dirent *e;
 
@@ -210,7 +209,7 @@ void ms_proc_kill_descendants(void)
     enum { ROUNDS_MAX = 8 };
 
     for (int round = 0; round < ROUNDS_MAX; round++) {
-        MS_CLEANUP(cleanup_buf) struct ms_buf found = {0};
+        MS_CLEANUP(ms_buf_finish) struct ms_buf found = {0};
         const pid_t *at;
 
         while (add_descendants(&found))
@@ -247,7 +246,7 @@ static int explain_blank(pid_t pid)
 
 int ms_proc_env(pid_t pid, const char *name, char *out, size_t room)
 {
-    MS_CLEANUP(cleanup_buf) struct ms_buf env = {0};
+    MS_CLEANUP(ms_buf_finish) struct ms_buf env = {0};
     size_t name_len = strlen(name);
     char path[64];
     int rc;
@@ -280,7 +279,7 @@ bool ms_proc_is_ending(pid_t pid)
 
 int ms_proc_threads(void)
 {
-    MS_CLEANUP(cleanup_dir) DIR *tasks = opendir("/proc/self/task");
+    MS_CLEANUP(ms_cleanup_dir) DIR *tasks = opendir("/proc/self/task");
     struct dirent *e;
     int count = 0;
 
@@ -297,6 +296,13 @@ int ms_proc_group_kill(pid_t group, int sig)
     if (group <= 1 || group == getpgrp())
         return -EINVAL;
     return kill(-group, sig) < 0 ? -errno : 0;
+}
+
+void ms_proc_kill(pid_t pid)
+{
+    if (getpgid(pid) == pid)
+        ms_proc_group_kill(pid, SIGKILL);
+    kill(pid, SIGKILL);
 }
 
 void ms_proc_set_name(const char *name)

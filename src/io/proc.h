@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
@@ -28,12 +29,18 @@ int ms_proc_env(pid_t pid, const char *name, char *out, size_t room);
 /* Whether it is on its way out, or dead and not reaped, or gone. */
 bool ms_proc_is_ending(pid_t pid);
 
+/* When it began, in ticks since the machine did; 0: it has ended, or is a zombie. */
+uint64_t ms_proc_start(pid_t pid);
+
 /* How many threads this process has. */
 int ms_proc_threads(void);
 
 /* Signal a whole process group. 0; -ESRCH: nobody is in it. Refuses (-EINVAL) the
  * groups whose names mean something else to kill(2), and our own. */
 int ms_proc_group_kill(pid_t group, int sig);
+
+/* SIGKILL to a process, and to its group if it leads one. */
+void ms_proc_kill(pid_t pid);
 
 /* The short name that ps shows; cut to 15 bytes. */
 void ms_proc_set_name(const char *name);

@@ -1,14 +1,14 @@
+/* supervised_group.c - the control group of an agent */
 #include "io/supervised_group.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "io/supervised.h"
+#include "io/tree.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -92,7 +92,7 @@ void ms_supervised_group_end(struct ms_supervised_group *g)
 void ms_supervised_groups_sweep(void)
 {
     struct ms_supervised_group base = {0};
-    DIR *d = find_base(&base) ? opendir(base.dir) : NULL;
+    MS_CLEANUP(ms_cleanup_dir) DIR *d = find_base(&base) ? opendir(base.dir) : NULL;
     struct dirent *e;
 
     while (d && (e = readdir(d))) {
@@ -106,6 +106,4 @@ void ms_supervised_groups_sweep(void)
             continue;
         ms_supervised_group_end(&dead);
     }
-    if (d)
-        closedir(d);
 }

@@ -1,7 +1,7 @@
+/* tree.c - files and folders below a descriptor */
 #include "io/tree.h"
 #include "base/cleanup.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -9,12 +9,6 @@
 
 /* Our own folders are three deep; whoever made more gets -ELOOP, not our stack. */
 enum { DEPTH_MAX = 32 };
-
-static void cleanup_dir(DIR **d)
-{
-    if (*d)
-        closedir(*d);
-}
 
 int ms_tree_open(int at, const char *name)
 {
@@ -33,7 +27,7 @@ int ms_tree_each(int dir, int (*fn)(void *arg, int dir, const char *name), void 
 {
     MS_CLEANUP(ms_cleanup_fd)
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    MS_CLEANUP(cleanup_dir) DIR *d = NULL;
+    MS_CLEANUP(ms_cleanup_dir) DIR *d = NULL;
     struct dirent *e;
     int rc = 0;
 
@@ -118,30 +112,47 @@ int ms_tree_write(int at, const char *name, const void *data, size_t len)
     return rc;
 }
 
+ssize_t ms_fd_read_all(int fd, void *out, size_t room)
+{
+    size_t len = 0;
+
+    while (len < room) {
+        ssize_t n = read(fd, (char *)out + len, room - len);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : (ssize_t)len;
+        len += (size_t)n;
+    }
+    return (ssize_t)len;
+}
+
+static int read_text(int fd, char *out, size_t room)
+{
+    ssize_t len = ms_fd_read_all(fd, out, room - 1);
+
+    if (len >= 0)
+        out[len] = 0;
+    return (int)len;
+}
+
+int ms_file_read(const char *path, char *out, size_t room)
+{
+    MS_CLEANUP(ms_cleanup_fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    return fd < 0 ? -errno : read_text(fd, out, room);
+}
+
 int ms_tree_read(int at, const char *name, char *out, size_t room)
 {
     MS_CLEANUP(ms_cleanup_fd)
     int fd = openat(at, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     struct stat st;
-    size_t len = 0;
 
     if (fd < 0 || fstat(fd, &st) < 0)
         return -errno;
     if (!S_ISREG(st.st_mode) || st.st_uid != geteuid())
         return -EPERM;
-    while (len < room) {
-        ssize_t n = read(fd, out + len, room - len);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        if (n == 0)
-            break;
-        len += (size_t)n;
-    }
-    if (len == room)
-        return -EFBIG;
-    out[len] = 0;
-    return (int)len;
+    return st.st_size >= (off_t)room ? -EFBIG : read_text(fd, out, room);
 }

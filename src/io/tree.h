@@ -6,8 +6,23 @@
 #ifndef MS_IO_TREE_H
 #define MS_IO_TREE_H
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
+
+static inline void ms_cleanup_dir(DIR **d)
+{
+    if (*d)
+        closedir(*d);
+}
+
+/* Read until the end of the file, or until `room` is full. The count, or a negative errno. */
+ssize_t ms_fd_read_all(int fd, void *out, size_t room);
+
+/* The text of a file, such as one of /proc, cut to room - 1 bytes, with a NUL behind. Its
+ * length, or a negative errno. */
+int ms_file_read(const char *path, char *out, size_t room);
 
 /* Open a folder (not a link to one) that belongs to us. A descriptor, or a negative
  * errno; -EPERM: it is somebody else's. `at` may be AT_FDCWD. */

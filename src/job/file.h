@@ -13,8 +13,8 @@
  *   env: {STEPS: "100"}
  *   timeout: 300
  *
- * doc/resources.md has all keys of nodes and roles, doc/orchestrators.md the others. What is wrong is said with file, line and column. The
- * description owns all that is in it.
+ * doc/resources.md has all keys of nodes and roles, doc/orchestrators.md the others. Errors
+ * begin with file, line and column. The description owns all that is in it.
  */
 #ifndef MS_JOB_FILE_H
 #define MS_JOB_FILE_H
@@ -29,17 +29,6 @@
 #define MS_JOB_ROLES_MAX ((size_t)4096)
 #define MS_JOB_WORDS_MAX ((size_t)4096) /* of the driver's command, and of its env */
 
-/* What one process of a role in bundles needs on its node. */
-struct ms_job_bundle {
-    uint64_t cpu_milli, memory, gpu_memory;
-    uint64_t gpu_milli; /* whole devices, or a share of one */
-    char *kind;         /* of device; NULL: any */
-    bool one_domain;
-    struct ms_extra_need *extras;
-    size_t extra_count;
-    struct ms_selector selector;
-};
-
 struct ms_job_role {
     char *name;
     uint32_t world_size; /* 0: not said */
@@ -50,7 +39,10 @@ struct ms_job_role {
     uint64_t cpu_milli, memory, gpu_memory;
     /* by bundles, one a rank */
     bool has_bundle;
-    struct ms_job_bundle bundle;
+    struct ms_bundle bundle; /* without its kind */
+    char *kind;              /* of its devices; NULL: any */
+    uint64_t gpu_milli;      /* whole devices, or a share of one */
+    struct ms_selector selector;
     enum ms_strategy strategy;
     char *same; /* a label; NULL: none */
 };

@@ -1,3 +1,4 @@
+/* file_nodes.c - the key `nodes` of a job */
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "base/name.h"
@@ -11,28 +12,24 @@
 
 /* ---- one entry of the list ------------------------------------------------------- */
 
-/* Devices that are alike. */
-struct devices {
-    uint32_t count, domain, per_domain;
-    uint64_t memory;
-    char *kind, *vendor;
-};
-
 struct entry {
     char *name, *netns;
     uint32_t cpus;
     uint64_t memory;
-    struct devices gpus;
+    struct ms_shape_devices gpus;
     struct ms_yaml_at name_at, netns_at, gpus_at, devices, resources, labels;
 };
 
 static const struct ms_yaml_field device_fields[] = {
-    {"count", ms_yaml_to_count, offsetof(struct devices, count), true},
-    {"kind", ms_yaml_to_text, offsetof(struct devices, kind), false},
-    {"vendor", ms_yaml_to_text, offsetof(struct devices, vendor), false},
-    {"memory", ms_yaml_to_size, offsetof(struct devices, memory), false},
-    {"domain", ms_yaml_to_count, offsetof(struct devices, domain), false},
-    {"per_domain", ms_yaml_to_count, offsetof(struct devices, per_domain), false},
+    {"count", ms_yaml_to_count, offsetof(struct ms_shape_devices, count), true},
+    {"kind", ms_yaml_to_text, offsetof(struct ms_shape_devices, kind), false},
+    {"vendor", ms_yaml_to_text, offsetof(struct ms_shape_devices, vendor), false},
+    {"memory", ms_yaml_to_size, offsetof(struct ms_shape_devices, memory), false},
+    {"domain", ms_yaml_to_count, offsetof(struct ms_shape_devices, domain), false},
+    {"per_domain",
+     ms_yaml_to_count,
+     offsetof(struct ms_shape_devices, per_domain),
+     false},
     {0},
 };
 
@@ -55,10 +52,10 @@ static const struct ms_yaml_field node_fields[] = {
     {0},
 };
 
-static void devices_finish(struct devices *d)
+static void devices_finish(struct ms_shape_devices *d)
 {
-    free(d->kind);
-    free(d->vendor);
+    free((char *)(uintptr_t)d->kind);
+    free((char *)(uintptr_t)d->vendor);
 }
 
 static void entry_finish(struct entry *e)
@@ -69,21 +66,13 @@ static void entry_finish(struct entry *e)
 }
 
 static int add_devices(Muster__NodeShape *s,
-                       const struct devices *d,
+                       const struct ms_shape_devices *d,
                        struct ms_yaml_at at,
                        struct ms_error *err)
 {
-    struct ms_shape_devices alike = {
-        .kind = d->kind,
-        .vendor = d->vendor,
-        .count = d->count,
-        .memory = d->memory,
-        .domain = d->domain,
-        .per_domain = d->per_domain,
-    };
     struct ms_error why = {0};
 
-    return ms_shape_add_devices(s, &alike, &why) < 0 ? ms_yaml_blame(at, &why, err) : 0;
+    return ms_shape_add_devices(s, d, &why) < 0 ? ms_yaml_blame(at, &why, err) : 0;
 }
 
 static int
@@ -94,7 +83,7 @@ add_device_list(Muster__NodeShape *s, struct ms_yaml_at list, struct ms_error *e
     if (!ms_yaml_is_list(list))
         return ms_yaml_fail(list, err, "'devices' must be a list");
     for (size_t i = 0; i < ms_yaml_count(list) && rc == 0; i++) {
-        MS_CLEANUP(devices_finish) struct devices d = {0};
+        MS_CLEANUP(devices_finish) struct ms_shape_devices d = {0};
         struct ms_yaml_at item = ms_yaml_item(list, i);
 
         rc = ms_yaml_map(item, "an element of 'devices'", device_fields, &d, err);
@@ -246,7 +235,7 @@ static int by_name(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-/* Names are the nodes' own. */
+/* No two nodes have the same name. */
 static int
 check_names(const struct ms_job *job, struct ms_yaml_at at, struct ms_error *err)
 {
@@ -264,8 +253,9 @@ check_names(const struct ms_job *job, struct ms_yaml_at at, struct ms_error *err
     return 0;
 }
 
-int ms_job_read_nodes(struct ms_job *job, struct ms_yaml_at at, struct ms_error *err)
+int ms_job_read_nodes(struct ms_yaml_at at, void *out, struct ms_error *err)
 {
+    struct ms_job *job = out;
     int rc = 0;
 
     job->has_nodes = true;

@@ -1,3 +1,4 @@
+/* file_roles.c - the key `roles` of a job */
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "base/name.h"
@@ -21,19 +22,20 @@ static int read_strategy(struct ms_yaml_at at, void *out, struct ms_error *err)
     return 0;
 }
 
-static int
-add_extras(struct ms_job_bundle *b, struct ms_yaml_at map, struct ms_error *err)
+static int read_resources(struct ms_yaml_at map, void *out, struct ms_error *err)
 {
+    struct ms_bundle *b = &((struct ms_job_role *)out)->bundle;
+    struct ms_extra_need *extras;
     int rc = 0;
 
     if (!ms_yaml_is_map(map))
         return ms_yaml_fail(map, err, "'resources' must be a map of names and numbers");
-    b->extras = calloc(ms_yaml_count(map) + 1, sizeof *b->extras);
-    if (!b->extras)
+    b->extras = extras = calloc(ms_yaml_count(map) + 1, sizeof *extras);
+    if (!extras)
         return ms_error_set(err, -ENOMEM, "out of memory");
     for (size_t i = 0; i < ms_yaml_count(map) && rc == 0; i++) {
         const char *name = ms_yaml_text(ms_yaml_key(map, i));
-        struct ms_extra_need *need = &b->extras[i];
+        struct ms_extra_need *need = &extras[i];
         struct ms_error why = {0};
 
         rc = ms_yaml_to_amount(ms_yaml_value(map, i), &need->amount, err);
@@ -47,9 +49,9 @@ add_extras(struct ms_job_bundle *b, struct ms_yaml_at map, struct ms_error *err)
     return rc;
 }
 
-static int
-add_selector(struct ms_job_bundle *b, struct ms_yaml_at map, struct ms_error *err)
+static int read_labels(struct ms_yaml_at map, void *out, struct ms_error *err)
 {
+    struct ms_job_role *r = out;
     int rc = 0;
 
     if (!ms_yaml_is_map(map))
@@ -60,57 +62,40 @@ add_selector(struct ms_job_bundle *b, struct ms_yaml_at map, struct ms_error *er
         struct ms_error why = {0};
 
         if (ms_selector_add(
-                &b->selector, name ? name : "", condition ? condition : "", &why) < 0)
+                &r->selector, name ? name : "", condition ? condition : "", &why) < 0)
             rc = ms_yaml_blame(ms_yaml_value(map, i), &why, err);
     }
     return rc;
 }
 
-static int read_resources(struct ms_yaml_at at, void *out, struct ms_error *err)
-{
-    return add_extras(MS_CONTAINER(out, struct ms_job_bundle, extras), at, err);
-}
-
-static int read_labels(struct ms_yaml_at at, void *out, struct ms_error *err)
-{
-    return add_selector(MS_CONTAINER(out, struct ms_job_bundle, selector), at, err);
-}
-
-#define BUNDLE(field) offsetof(struct ms_job_bundle, field)
+#define ROLE(field) offsetof(struct ms_job_role, field)
 
 /* By Ray's keys or by ours. */
 static const struct ms_yaml_field bundle_fields[] = {
-    {"gpus", ms_yaml_to_milli, BUNDLE(gpu_milli), false},
-    {"GPU", ms_yaml_to_milli, BUNDLE(gpu_milli), false},
-    {"cpus", ms_yaml_to_milli, BUNDLE(cpu_milli), false},
-    {"CPU", ms_yaml_to_milli, BUNDLE(cpu_milli), false},
-    {"memory", ms_yaml_to_size, BUNDLE(memory), false},
-    {"gpu_memory", ms_yaml_to_size, BUNDLE(gpu_memory), false},
-    {"kind", ms_yaml_to_text, BUNDLE(kind), false},
-    {"one_domain", ms_yaml_to_bool, BUNDLE(one_domain), false},
-    {"resources", read_resources, BUNDLE(extras), false},
-    {"labels", read_labels, BUNDLE(selector), false},
+    {"gpus", ms_yaml_to_milli, ROLE(gpu_milli), false},
+    {"GPU", ms_yaml_to_milli, ROLE(gpu_milli), false},
+    {"cpus", ms_yaml_to_milli, ROLE(bundle.cpu_milli), false},
+    {"CPU", ms_yaml_to_milli, ROLE(bundle.cpu_milli), false},
+    {"memory", ms_yaml_to_size, ROLE(bundle.memory), false},
+    {"gpu_memory", ms_yaml_to_size, ROLE(bundle.device_memory), false},
+    {"kind", ms_yaml_to_text, ROLE(kind), false},
+    {"one_domain", ms_yaml_to_bool, ROLE(bundle.one_domain), false},
+    {"resources", read_resources, 0, false},
+    {"labels", read_labels, 0, false},
     {0},
 };
 
-static void bundle_finish(struct ms_job_bundle *b)
-{
-    for (size_t i = 0; i < b->extra_count; i++)
-        free((char *)(uintptr_t)b->extras[i].name);
-    free(b->extras);
-    free(b->kind);
-    ms_selector_finish(&b->selector);
-}
-
 static int read_bundle(struct ms_yaml_at at, void *out, struct ms_error *err)
 {
-    struct ms_job_role *r = MS_CONTAINER(out, struct ms_job_role, bundle);
-    int rc = ms_yaml_map(at, "a bundle", bundle_fields, out, err);
+    struct ms_job_role *r = out;
+    int rc = ms_yaml_map(at, "a bundle", bundle_fields, r, err);
 
     r->has_bundle = true;
-    if (rc == 0 && r->bundle.gpu_milli > MS_WHOLE_MILLI &&
-        r->bundle.gpu_milli % MS_WHOLE_MILLI)
+    if (rc == 0 && r->gpu_milli > MS_WHOLE_MILLI && r->gpu_milli % MS_WHOLE_MILLI)
         rc = ms_yaml_fail(at, err, "a bundle has whole devices or a share of one");
+    r->bundle.devices = (uint32_t)(r->gpu_milli / MS_WHOLE_MILLI);
+    r->bundle.share_milli = (uint32_t)(r->gpu_milli % MS_WHOLE_MILLI);
+    r->bundle.selector = r->selector.count ? &r->selector : NULL;
     return rc;
 }
 
@@ -136,7 +121,7 @@ read_id_list(struct ms_job_role *r, struct ms_yaml_at at, struct ms_error *err)
 /* "0-7,16", [0, 1, 2], or 3 */
 static int read_mapping(struct ms_yaml_at at, void *out, struct ms_error *err)
 {
-    struct ms_job_role *r = MS_CONTAINER(out, struct ms_job_role, devices);
+    struct ms_job_role *r = out;
     const char *text = ms_yaml_text(at);
     struct ms_error why = {0};
 
@@ -154,17 +139,16 @@ static int read_mapping(struct ms_yaml_at at, void *out, struct ms_error *err)
 
 /* ---- roles ----------------------------------------------------------------------- */
 
-#define UNSET       UINT32_MAX
-#define ROLE(field) offsetof(struct ms_job_role, field)
+#define UNSET UINT32_MAX
 
 static const struct ms_yaml_field role_fields[] = {
     {"world_size", ms_yaml_to_count, ROLE(world_size), false},
-    {"device_mapping", read_mapping, ROLE(devices), false},
+    {"device_mapping", read_mapping, 0, false},
     {"num_gpus_per_worker", ms_yaml_to_count, ROLE(num_gpus_per_worker), false},
     {"num_cpus", ms_yaml_to_milli, ROLE(cpu_milli), false},
     {"memory", ms_yaml_to_size, ROLE(memory), false},
     {"gpu_memory", ms_yaml_to_size, ROLE(gpu_memory), false},
-    {"bundle", read_bundle, ROLE(bundle), false},
+    {"bundle", read_bundle, 0, false},
     {"strategy", read_strategy, ROLE(strategy), false},
     {"same", ms_yaml_to_text, ROLE(same), false},
     {0},
@@ -175,7 +159,11 @@ void ms_job_role_finish(struct ms_job_role *r)
     free(r->name);
     free(r->devices);
     free(r->same);
-    bundle_finish(&r->bundle);
+    for (size_t i = 0; i < r->bundle.extra_count; i++)
+        free((char *)(uintptr_t)r->bundle.extras[i].name);
+    free((void *)(uintptr_t)r->bundle.extras);
+    free(r->kind);
+    ms_selector_finish(&r->selector);
 }
 
 static bool has_key(struct ms_yaml_at map, const char *key)
@@ -240,8 +228,9 @@ static int read_role(struct ms_job *job,
     return check_role(at, r, err);
 }
 
-int ms_job_read_roles(struct ms_job *job, struct ms_yaml_at at, struct ms_error *err)
+int ms_job_read_roles(struct ms_yaml_at at, void *out, struct ms_error *err)
 {
+    struct ms_job *job = out;
     size_t count = ms_yaml_count(at);
     int rc = 0;
 

@@ -108,11 +108,11 @@ static void test_roles(void **state)
     assert_true(job.roles[3].has_bundle);
     assert_int_equal(job.roles[3].strategy, MS_STRATEGY_STRICT_SPREAD);
     assert_string_equal(job.roles[3].same, "rack");
-    assert_int_equal(job.roles[3].bundle.gpu_milli, 2000);
+    assert_int_equal(job.roles[3].gpu_milli, 2000);
     assert_int_equal(job.roles[3].bundle.cpu_milli, 8000);
     assert_true(job.roles[3].bundle.one_domain);
     assert_int_equal(job.roles[3].bundle.extra_count, 1);
-    assert_int_equal(job.roles[3].bundle.selector.count, 1);
+    assert_int_equal(job.roles[3].bundle.selector->count, 1);
     ms_job_finish(&job);
 }
 

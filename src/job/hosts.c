@@ -1,8 +1,8 @@
+/* hosts.c - names with ranges in brackets, expanded */
 #include "job/hosts.h"
 #include "base/cleanup.h"
 #include "base/name.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <string.h>
 

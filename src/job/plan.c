@@ -1,10 +1,10 @@
+/* plan.c - place a job's roles one after the other in the books of some nodes */
 #include "job/plan.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "resource/shape.h"
 
 #include <errno.h>
-#include <string.h>
 
 static int no_memory(struct ms_error *err)
 {
@@ -23,13 +23,6 @@ void ms_job_plan_finish(struct ms_job_plan *p)
     free(p->first_ids);
     ms_scope_finish(&p->scope);
     ms_books_finish(&p->books);
-}
-
-int ms_job_plan_add_node(struct ms_job_plan *p,
-                         const Muster__NodeShape *s,
-                         struct ms_error *err)
-{
-    return ms_books_node_came(&p->books, s, err);
 }
 
 int ms_job_plan_add_worker(struct ms_job_plan *p,
@@ -51,28 +44,6 @@ int ms_job_plan_add_worker(struct ms_job_plan *p,
 
 /* ---- roles ----------------------------------------------------------------------- */
 
-static int fill_bundle(struct ms_job_plan *p,
-                       const struct ms_job_bundle *b,
-                       struct ms_bundle *out,
-                       struct ms_error *err)
-{
-    int kind = b->kind ? ms_stock_kind(&p->books.stock, b->kind, err) : 0;
-
-    *out = (struct ms_bundle){
-        .cpu_milli = b->cpu_milli,
-        .memory = b->memory,
-        .devices = (uint32_t)(b->gpu_milli / MS_WHOLE_MILLI),
-        .share_milli = (uint32_t)(b->gpu_milli % MS_WHOLE_MILLI),
-        .device_memory = b->gpu_memory,
-        .kind = (uint8_t)kind,
-        .one_domain = b->one_domain,
-        .extras = b->extras,
-        .extra_count = b->extra_count,
-        .selector = b->selector.count ? &b->selector : NULL,
-    };
-    return kind < 0 ? kind : 0;
-}
-
 /* A group of one bundle for each rank. */
 static int ask_group(struct ms_job_plan *p,
                      const struct ms_job_role *r,
@@ -91,11 +62,15 @@ static int ask_group(struct ms_job_plan *p,
         .strategy = r->strategy,
         .same = r->same,
     };
-    int rc = bundles ? fill_bundle(p, &r->bundle, &bundles[0], err) : no_memory(err);
+    int kind = r->kind ? ms_stock_kind(&p->books.stock, r->kind, err) : 0;
 
-    for (size_t i = 1; i < count && rc == 0; i++)
-        bundles[i] = bundles[0];
-    return rc == 0 ? ms_books_ask(&p->books, &request, 0, 0, 0, out, table, err) : rc;
+    if (!bundles || kind < 0)
+        return bundles ? kind : no_memory(err);
+    for (size_t i = 0; i < count; i++) {
+        bundles[i] = r->bundle;
+        bundles[i].kind = (uint8_t)kind;
+    }
+    return ms_books_ask(&p->books, &request, 0, 0, 0, out, table, err);
 }
 
 /* Its ranks stand in the bundles of a group of its name. */

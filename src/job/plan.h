@@ -1,7 +1,7 @@
 /* plan.h - where every rank of a job's roles would go
  *
  * A plan is the books (resource/books.h) of some nodes, in which the roles of a job stand
- * one after the other, as if each had been created. Nothing is started, and nobody is
+ * one after the other, as if each had been created. Nothing is started, and no head is
  * asked: nodes and what is held of them already come in as they are.
  */
 #ifndef MS_JOB_PLAN_H
@@ -20,14 +20,10 @@ struct ms_job_plan {
     const struct ms_claim **claims; /* [job->role_count], in the books */
 };
 
-/* Empty books. */
+/* Empty books; ms_books_node_came adds a node to p->books. */
 void ms_job_plan_init(struct ms_job_plan *p);
 void ms_job_plan_finish(struct ms_job_plan *p);
 
-/* A node. 0; -EINVAL, -E2BIG, -ENOMEM. */
-int ms_job_plan_add_node(struct ms_job_plan *p,
-                         const Muster__NodeShape *s,
-                         struct ms_error *err);
 /* A worker that runs there already. */
 int ms_job_plan_add_worker(struct ms_job_plan *p,
                            const char *cluster,

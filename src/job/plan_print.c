@@ -1,10 +1,11 @@
+/* plan_print.c - the map of a plan, for people and as JSON */
 #include "base/cleanup.h"
+#include "io/json.h"
 #include "job/plan.h"
 #include "resource/grid.h"
 #include "resource/mapping.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 /* Which roles stand on each device: [role * devices + id]. */
 struct seen {
@@ -140,13 +141,9 @@ static json_t *piece_json(const struct ms_job_plan *p,
 {
     const uint32_t *devices = l->devices + piece->first;
 
-    return json_pack("{s:s, s:o, s:o}",
-                     "node",
-                     p->books.stock.nodes[piece->node].name,
-                     "devices",
-                     ids_json(devices, piece->count, 0),
-                     "ids",
-                     ids_json(devices, piece->count, p->first_ids[piece->node]));
+    return MS_JSON({"node", json_string(p->books.stock.nodes[piece->node].name)},
+                   {"devices", ids_json(devices, piece->count, 0)},
+                   {"ids", ids_json(devices, piece->count, p->first_ids[piece->node])});
 }
 
 static json_t *
@@ -168,13 +165,9 @@ static json_t *role_json(const struct ms_job_plan *p, size_t role)
 
     for (uint32_t rank = 0; rank < l->world_size; rank++)
         json_array_append_new(ranks, rank_json(p, l, rank));
-    return json_pack("{s:s, s:I, s:o}",
-                     "name",
-                     p->job->roles[role].name,
-                     "world_size",
-                     (json_int_t)l->world_size,
-                     "ranks",
-                     ranks);
+    return MS_JSON({"name", json_string(p->job->roles[role].name)},
+                   {"world_size", json_integer(l->world_size)},
+                   {"ranks", ranks});
 }
 
 static json_t *nodes_json(const struct ms_job_plan *p)
@@ -185,17 +178,11 @@ static json_t *nodes_json(const struct ms_job_plan *p)
         const struct ms_stock_node *n = &p->books.stock.nodes[p->scope.nodes[i]];
 
         json_array_append_new(nodes,
-                              json_pack("{s:s, s:f, s:I, s:I, s:I}",
-                                        "name",
-                                        n->name,
-                                        "cpus",
-                                        (double)n->cpu_milli / 1000,
-                                        "memory",
-                                        (json_int_t)n->memory,
-                                        "devices",
-                                        (json_int_t)n->device_count,
-                                        "first_id",
-                                        (json_int_t)p->scope.first[i]));
+                              MS_JSON({"name", json_string(n->name)},
+                                      {"cpus", json_real((double)n->cpu_milli / 1000)},
+                                      {"memory", json_integer((json_int_t)n->memory)},
+                                      {"devices", json_integer(n->device_count)},
+                                      {"first_id", json_integer(p->scope.first[i])}));
     }
     return nodes;
 }
@@ -206,5 +193,5 @@ json_t *ms_job_plan_json(const struct ms_job_plan *p)
 
     for (size_t i = 0; i < p->job->role_count; i++)
         json_array_append_new(roles, role_json(p, i));
-    return json_pack("{s:o, s:o}", "nodes", nodes_json(p), "roles", roles);
+    return MS_JSON({"nodes", nodes_json(p)}, {"roles", roles});
 }

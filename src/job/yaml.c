@@ -1,7 +1,9 @@
+/* yaml.c - YAML files whose every value knows where it stands, over libyaml */
 #include "job/yaml.h"
 #include "base/cleanup.h"
 #include "base/nearest.h"
 #include "base/size.h"
+#include "io/tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -91,27 +93,12 @@ ms_yaml_read(const char *name, const char *text, size_t len, struct ms_error *er
     return rc < 0 ? NULL : MS_TAKE(y);
 }
 
-static int read_all(int fd, char *out, size_t len)
-{
-    size_t done = 0;
-
-    while (done < len) {
-        ssize_t n = read(fd, out + done, len - done);
-
-        if (n < 0 && errno != EINTR)
-            return -errno;
-        if (n == 0)
-            return -EIO;
-        done += n > 0 ? (size_t)n : 0;
-    }
-    return 0;
-}
-
 struct ms_yaml *ms_yaml_open(const char *path, struct ms_error *err)
 {
     MS_CLEANUP(ms_cleanup_fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
     MS_CLEANUP(ms_cleanup_free) char *text = NULL;
     struct stat st = {0};
+    ssize_t len;
     int rc = fd < 0 || fstat(fd, &st) < 0 ? -errno : 0;
 
     if (rc == 0 && !S_ISREG(st.st_mode))
@@ -120,8 +107,8 @@ struct ms_yaml *ms_yaml_open(const char *path, struct ms_error *err)
         rc = -EFBIG;
     if (rc == 0 && !(text = malloc((size_t)st.st_size + 1)))
         rc = -ENOMEM;
-    if (rc == 0)
-        rc = read_all(fd, text, (size_t)st.st_size);
+    if (rc == 0 && (len = ms_fd_read_all(fd, text, (size_t)st.st_size)) < st.st_size)
+        rc = len < 0 ? (int)len : -EIO;
     if (rc < 0) {
         ms_error_sys(err, rc, "cannot read '%s'", path);
         return NULL;
@@ -129,18 +116,13 @@ struct ms_yaml *ms_yaml_open(const char *path, struct ms_error *err)
     return ms_yaml_read(path, text, (size_t)st.st_size, err);
 }
 
-void ms_yaml_close(struct ms_yaml *y)
-{
-    if (!y)
-        return;
-    yaml_document_delete(&y->document);
-    free(y->name);
-    free(y);
-}
-
 void ms_yaml_cleanup(struct ms_yaml **y)
 {
-    ms_yaml_close(*y);
+    if (!*y)
+        return;
+    yaml_document_delete(&(*y)->document);
+    free((*y)->name);
+    free(*y);
 }
 
 struct ms_yaml_at ms_yaml_root(const struct ms_yaml *y)
@@ -215,18 +197,21 @@ bool ms_yaml_is_null(struct ms_yaml_at at)
             (!*text || !strcmp(text, "~") || !strcasecmp(text, "null")));
 }
 
-bool ms_yaml_is_map(struct ms_yaml_at at)
+static bool is_of(struct ms_yaml_at at, yaml_node_type_t type)
 {
     const yaml_node_t *n = node_of(at);
 
-    return n && n->type == YAML_MAPPING_NODE;
+    return n && n->type == type;
+}
+
+bool ms_yaml_is_map(struct ms_yaml_at at)
+{
+    return is_of(at, YAML_MAPPING_NODE);
 }
 
 bool ms_yaml_is_list(struct ms_yaml_at at)
 {
-    const yaml_node_t *n = node_of(at);
-
-    return n && n->type == YAML_SEQUENCE_NODE;
+    return is_of(at, YAML_SEQUENCE_NODE);
 }
 
 size_t ms_yaml_count(struct ms_yaml_at at)

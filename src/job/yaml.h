@@ -30,8 +30,7 @@ struct ms_yaml_at {
 struct ms_yaml *ms_yaml_open(const char *path, struct ms_error *err);
 struct ms_yaml *
 ms_yaml_read(const char *name, const char *text, size_t len, struct ms_error *err);
-void ms_yaml_close(struct ms_yaml *y); /* NULL is nothing */
-void ms_yaml_cleanup(struct ms_yaml **y);
+void ms_yaml_cleanup(struct ms_yaml **y); /* NULL is nothing */
 
 struct ms_yaml_at ms_yaml_root(const struct ms_yaml *y);
 
@@ -58,10 +57,13 @@ const char *ms_yaml_text(struct ms_yaml_at at);
 
 /* ---- maps by a table --------------------------------------------------------------- */
 
+/* Read a value into *out. 0, or a negative errno. */
+typedef int ms_yaml_reader(struct ms_yaml_at at, void *out, struct ms_error *err);
+
 /* One key of a map. `read` writes to out + offset. */
 struct ms_yaml_field {
     const char *key;
-    int (*read)(struct ms_yaml_at at, void *out, struct ms_error *err);
+    ms_yaml_reader *read;
     size_t offset;
     bool is_needed;
 };
@@ -73,26 +75,13 @@ int ms_yaml_map(struct ms_yaml_at at,
                 void *out,
                 struct ms_error *err);
 
-/* Readers for the tables. */
-int ms_yaml_to_text(struct ms_yaml_at at,
-                    void *out,
-                    struct ms_error *err); /* char *, owned */
-int ms_yaml_to_count(struct ms_yaml_at at,
-                     void *out,
-                     struct ms_error *err); /* uint32_t */
-int ms_yaml_to_amount(struct ms_yaml_at at,
-                      void *out,
-                      struct ms_error *err); /* uint64_t */
-int ms_yaml_to_milli(struct ms_yaml_at at,
-                     void *out,
-                     struct ms_error *err); /* uint64_t */
-int ms_yaml_to_size(struct ms_yaml_at at,
-                    void *out,
-                    struct ms_error *err); /* uint64_t */
-int ms_yaml_to_bool(struct ms_yaml_at at, void *out, struct ms_error *err); /* bool */
-/* Where it stands, to be read later. */
-int ms_yaml_to_at(struct ms_yaml_at at,
-                  void *out,
-                  struct ms_error *err); /* ms_yaml_at */
+/* Readers for the tables, and what *out is. */
+ms_yaml_reader ms_yaml_to_text;   /* char *, owned */
+ms_yaml_reader ms_yaml_to_count;  /* uint32_t */
+ms_yaml_reader ms_yaml_to_amount; /* uint64_t */
+ms_yaml_reader ms_yaml_to_milli;  /* uint64_t */
+ms_yaml_reader ms_yaml_to_size;   /* uint64_t */
+ms_yaml_reader ms_yaml_to_bool;   /* bool */
+ms_yaml_reader ms_yaml_to_at;     /* struct ms_yaml_at: to be read later */
 
 #endif

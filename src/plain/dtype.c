@@ -1,7 +1,6 @@
 #include "plain/plain.h"
 
 #include <errno.h>
-#include <string.h>
 
 static const struct {
     const char *name;

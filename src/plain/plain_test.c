@@ -1,7 +1,7 @@
 /* The wire: what is written is what a protobuf library reads, and the reverse; garbage
  * and what is beyond a limit is refused. */
 #include "base/cleanup.h"
-#include "plain/tree.h"
+#include "plain/value.h"
 #include "proto/muster.pb-c.h"
 
 #include <errno.h>
@@ -167,10 +167,10 @@ static void test_arguments(void **state)
     muster_list_append(args, muster_value_text("two"));
     muster_map_set(kwargs, "three", sample());
     ms_plain_writer_init(&w);
-    ms_tree_encode_arguments(&w, args, kwargs);
+    ms_value_encode_arguments(&w, args, kwargs);
     assert_int_equal(ms_plain_iov(&w, iov), 1);
     body = ms_bytes_copy(iov[0].iov_base, iov[0].iov_len);
-    back = ms_tree_decode_arguments(body, body, iov[0].iov_len, NULL);
+    back = ms_value_decode_arguments(body, body, iov[0].iov_len, NULL);
     ms_plain_writer_finish(&w);
     assert_non_null(back);
     assert_string_equal(
@@ -187,10 +187,10 @@ static void test_nothing_is_nothing(void **state)
 
     (void)state;
     ms_plain_writer_init(&w);
-    ms_tree_encode_arguments(&w, NULL, NULL);
+    ms_value_encode_arguments(&w, NULL, NULL);
     assert_int_equal(ms_plain_iov(&w, iov), 0);
     ms_plain_writer_finish(&w);
-    back = ms_tree_decode_arguments(NULL, NULL, 0, NULL);
+    back = ms_value_decode_arguments(NULL, NULL, 0, NULL);
     assert_int_equal(muster_list_count(muster_list_at(back, 0)), 0);
     null = muster_value_decode("", 0, NULL);
     assert_int_equal(muster_value_kind(null), MUSTER_NULL);
@@ -219,7 +219,7 @@ static void test_references(void **state)
                            muster_value_tensor_view(MUSTER_UINT8, shape, 1, numbers));
     }
     ms_plain_writer_init(&w);
-    ms_tree_encode(&w, MS_PLAIN_ROOT, list);
+    ms_value_encode(&w, MS_PLAIN_ROOT, list);
     assert_int_equal(ms_plain_iov(&w, iov), MS_PLAIN_IOV_MAX);
     assert_ptr_equal(iov[1].iov_base, numbers);
     ms_plain_writer_finish(&w);

@@ -1,5 +1,5 @@
+#include "plain/value.h"
 #include "base/cleanup.h"
-#include "plain/tree.h"
 
 #include <errno.h>
 #include <string.h>
@@ -173,7 +173,7 @@ static bool has_parts(const struct muster_value *v)
 static void finish_leaf(struct muster_value *v)
 {
     if (v->tree) {
-        ms_tree_free(v->tree); /* it may stand in there itself */
+        ms_value_block_free(v->tree); /* it may stand in there itself */
     } else if (v->frozen) {
         return;
     } else if (v->kind == MUSTER_TEXT || v->kind == MUSTER_BYTES) {

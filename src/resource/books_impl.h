@@ -11,9 +11,6 @@
 
 /* Free it; nothing is given back. */
 void ms_claim_destroy(struct ms_claim *c);
-/* Give back what it holds and free it; groups that wait are not tried. */
-void ms_claim_give(struct ms_books *b, struct ms_claim *c);
-
 /* Something was given back: groups that are ending and free are removed, others are tried. */
 void ms_books_settle(struct ms_books *b);
 

@@ -114,21 +114,15 @@ share_room(const struct ms_bundle *b, const struct ms_stock_node *n, uint32_t mo
     return room < most ? room : most;
 }
 
-/* The whole devices of the domain of device `at` from there on; `*first` if no earlier
- * device has that domain. */
-static uint32_t count_domain(const struct ms_bundle *b,
-                             const struct ms_stock_node *n,
-                             uint32_t at,
-                             bool *first)
+/* The whole devices of the domain of device `at`; 0 if an earlier device has that domain. */
+static uint32_t
+count_domain(const struct ms_bundle *b, const struct ms_stock_node *n, uint32_t at)
 {
     uint32_t domain = n->devices[at].domain, count = 0;
 
-    *first = true;
     for (uint32_t i = 0; i < at; i++)
-        if (n->devices[i].domain == domain) {
-            *first = false;
+        if (n->devices[i].domain == domain)
             return 0;
-        }
     for (uint32_t i = at; i < n->device_count; i++)
         count += n->devices[i].domain == domain && is_whole(b, &n->devices[i]);
     return count;
@@ -137,13 +131,12 @@ static uint32_t count_domain(const struct ms_bundle *b,
 static uint32_t whole_room(const struct ms_bundle *b, const struct ms_stock_node *n)
 {
     uint32_t room = 0;
-    bool first;
 
     if (n->whole < b->devices)
         return 0;
     if (b->one_domain) {
         for (uint32_t i = 0; i < n->device_count; i++)
-            room += count_domain(b, n, i, &first) / b->devices;
+            room += count_domain(b, n, i) / b->devices;
         return room;
     }
     if (b->kind == 0 && b->device_memory == 0)
@@ -169,7 +162,7 @@ uint32_t
 ms_bundle_room(const struct ms_bundle *b, const struct ms_stock_node *n, uint32_t most)
 {
     if (n->is_gone ||
-        (b->selector && !ms_selector_matches(b->selector, n->labels, n->label_count)))
+        (b->selector && ms_selector_misfit(b->selector, n->labels, n->label_count)))
         return 0;
     most = times(n->cpu_milli, n->cpu_milli_held, b->cpu_milli, most);
     most = times(n->memory, n->memory_held, b->memory, most);
@@ -200,29 +193,24 @@ static void choose_share(const struct ms_bundle *b,
 }
 
 /* The domain with the fewest whole devices that suffice, or with the most if none does;
- * by its first device. `least` is skipped: a domain is given up once it is used. */
+ * by its first device. Those that `used` marks are given up. */
 static uint32_t choose_domain(const struct ms_bundle *b,
                               const struct ms_stock_node *n,
                               const bool *used,
-                              uint32_t want,
-                              uint32_t *have)
+                              uint32_t want)
 {
     uint32_t best = UINT32_MAX, best_count = 0;
 
     for (uint32_t i = 0; i < n->device_count; i++) {
-        bool first, better;
-        uint32_t count = used[i] ? 0 : count_domain(b, n, i, &first);
+        uint32_t count = used[i] ? 0 : count_domain(b, n, i);
+        bool better = best_count < want ? count > best_count
+                                        : count >= want && count < best_count;
 
-        if (count == 0)
-            continue;
-        better = best_count < want ? count > best_count
-                                   : count >= want && count < best_count;
-        if (best == UINT32_MAX || better) {
+        if (count && (best == UINT32_MAX || better)) {
             best = i;
             best_count = count;
         }
     }
-    *have = best_count;
     return best;
 }
 
@@ -256,7 +244,7 @@ static void choose_whole(const struct ms_bundle *b,
     uint32_t got = 0;
 
     while (got < b->devices) {
-        uint32_t have, at = choose_domain(b, n, used, b->devices - got, &have);
+        uint32_t at = choose_domain(b, n, used, b->devices - got);
 
         assert(at != UINT32_MAX);
         used[at] = true;

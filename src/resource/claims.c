@@ -40,7 +40,7 @@ static void leave_bundles(struct ms_claim *c)
     }
 }
 
-void ms_claim_give(struct ms_books *b, struct ms_claim *c)
+static void give(struct ms_books *b, struct ms_claim *c)
 {
     if (c->seats)
         leave_bundles(c);
@@ -63,7 +63,7 @@ void ms_books_drop_cluster(struct ms_books *b, const char *cluster)
 
     ms_list_each (c, &b->claims, struct ms_claim, link)
         if (strcmp(c->cluster, cluster) == 0) {
-            ms_claim_give(b, c);
+            give(b, c);
             dropped = true;
         }
     if (dropped)
@@ -79,7 +79,7 @@ void ms_books_drop_newest(struct ms_books *b, const char *cluster)
             newest = c;
     if (!newest)
         return;
-    ms_claim_give(b, newest);
+    give(b, newest);
     ms_books_settle(b);
 }
 
@@ -195,13 +195,9 @@ layout_seats(struct ms_layout *l, const struct ms_seat *seats, uint32_t count)
 
         devices += p->first[seats[i].bundle + 1] - p->first[seats[i].bundle];
     }
-    l->world_size = count;
-    l->in_bundles = true;
-    l->first = calloc(count + (size_t)1, sizeof *l->first);
-    l->pieces = calloc(count, sizeof *l->pieces);
-    l->devices = calloc(devices + 1, sizeof *l->devices);
-    if (!l->first || !l->pieces || !l->devices)
+    if (ms_layout_init(l, count, count, devices) < 0)
         return -ENOMEM;
+    l->in_bundles = true;
     for (uint32_t i = 0, at = 0; i < count; at += l->pieces[i++].count) {
         const struct ms_placement *p = &seats[i].group->placement;
         uint32_t from = p->first[seats[i].bundle];
@@ -357,15 +353,11 @@ static int adopt_layout(struct ms_layout *l,
 {
     uint32_t count = what->pieces ? what->pieces[0].count : 0;
 
-    *l = (struct ms_layout){.world_size = 1,
-                            .cpu_milli = what->cpu_milli,
-                            .memory = what->memory,
-                            .device_memory = what->device_memory};
-    l->first = calloc(2, sizeof *l->first);
-    l->pieces = calloc(1, sizeof *l->pieces);
-    l->devices = calloc(count + (size_t)1, sizeof *l->devices);
-    if (!l->first || !l->pieces || !l->devices)
+    if (ms_layout_init(l, 1, 1, count) < 0)
         return -ENOMEM;
+    l->cpu_milli = what->cpu_milli;
+    l->memory = what->memory;
+    l->device_memory = what->device_memory;
     l->first[1] = 1;
     l->pieces[0].node = node;
     for (uint32_t i = 0; i < count; i++)

@@ -1,3 +1,4 @@
+/* label.c - labels of nodes, and conditions on them */
 #include "resource/label.h"
 #include "base/cleanup.h"
 
@@ -31,6 +32,29 @@ int ms_label_check(const char *text, const char *what, struct ms_error *err)
                             "%s '%s': only letters, digits and _ . / : - are allowed",
                             what,
                             text);
+    return 0;
+}
+
+int ms_label_check_new(const char *node,
+                       const char *noun,
+                       const char *name,
+                       bool is_taken,
+                       size_t count,
+                       struct ms_error *err)
+{
+    char what[32];
+    int rc;
+
+    snprintf(what, sizeof what, "name of a %s", noun);
+    rc = ms_label_check(name, what, err);
+    if (rc < 0)
+        return rc;
+    if (is_taken)
+        return ms_error_set(
+            err, -EEXIST, "node '%s' has the %s '%s' twice", node, noun, name);
+    if (count >= MS_LABELS_MAX)
+        return ms_error_set(
+            err, -E2BIG, "node '%s': more than %zu %ss", node, MS_LABELS_MAX, noun);
     return 0;
 }
 
@@ -167,13 +191,6 @@ const struct ms_condition *ms_selector_misfit(const struct ms_selector *s,
         if (!holds(&s->conditions[i], labels, count))
             return &s->conditions[i];
     return NULL;
-}
-
-bool ms_selector_matches(const struct ms_selector *s,
-                         const struct ms_label *labels,
-                         size_t count)
-{
-    return !ms_selector_misfit(s, labels, count);
 }
 
 static bool condition_is_equal(const struct ms_condition *a,

@@ -31,6 +31,15 @@ ms_label_find(const struct ms_label *labels, size_t count, const char *name);
 
 int ms_label_check(const char *text, const char *what, struct ms_error *err);
 
+/* A name that a node gets, beside `count` others: of a "label" or of a "resource". -EINVAL,
+ * -EEXIST (it has it already), -E2BIG. */
+int ms_label_check_new(const char *node,
+                       const char *noun,
+                       const char *name,
+                       bool is_taken,
+                       size_t count,
+                       struct ms_error *err);
+
 /* A condition on one label. */
 struct ms_condition {
     char *name;
@@ -54,10 +63,6 @@ int ms_selector_add(struct ms_selector *s,
                     const char *name,
                     const char *condition,
                     struct ms_error *err);
-
-bool ms_selector_matches(const struct ms_selector *s,
-                         const struct ms_label *labels,
-                         size_t count);
 
 /* The first condition that does not hold; NULL if all do. */
 const struct ms_condition *ms_selector_misfit(const struct ms_selector *s,

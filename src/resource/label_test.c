@@ -19,7 +19,7 @@ static bool matches(const char *name, const char *condition)
 
     ms_selector_init(&s);
     assert_int_equal(ms_selector_add(&s, name, condition, NULL), 0);
-    yes = ms_selector_matches(&s, labels, 2);
+    yes = !ms_selector_misfit(&s, labels, 2);
     ms_selector_finish(&s);
     return yes;
 }

@@ -8,6 +8,15 @@
 #include <errno.h>
 #include <stdlib.h>
 
+int ms_layout_init(struct ms_layout *l, uint32_t ranks, size_t pieces, size_t devices)
+{
+    *l = (struct ms_layout){.world_size = ranks};
+    l->first = calloc(ranks + (size_t)1, sizeof *l->first);
+    l->pieces = calloc(pieces + 1, sizeof *l->pieces);
+    l->devices = calloc(devices + 1, sizeof *l->devices);
+    return l->first && l->pieces && l->devices ? 0 : -ENOMEM;
+}
+
 void ms_layout_finish(struct ms_layout *l)
 {
     free(l->first);
@@ -81,24 +90,18 @@ static int check_request(struct ms_attempt *a)
 static int prepare(struct ms_attempt *a)
 {
     const struct ms_layout_request *r = a->request;
-    struct ms_layout *l = &a->layout;
-    size_t pieces;
+    uint32_t ranks = r->device_count
+                         ? (uint32_t)(r->device_count / r->devices_per_worker)
+                         : r->world_size;
+    size_t pieces = r->device_count ? r->device_count : ranks;
+    int rc = ms_layout_init(&a->layout, ranks, pieces, r->device_count);
 
-    l->world_size = r->device_count
-                        ? (uint32_t)(r->device_count / r->devices_per_worker)
-                        : r->world_size;
-    pieces = r->device_count ? r->device_count : l->world_size;
-    l->cpu_milli = r->cpu_milli;
-    l->memory = r->memory;
-    l->device_memory = r->device_memory;
-    l->first = calloc(l->world_size + (size_t)1, sizeof *l->first);
-    l->pieces = calloc(pieces, sizeof *l->pieces);
-    l->devices = calloc(r->device_count + 1, sizeof *l->devices);
+    a->layout.cpu_milli = r->cpu_milli;
+    a->layout.memory = r->memory;
+    a->layout.device_memory = r->device_memory;
     if (!a->needs)
         a->needs = calloc(r->scope->count, sizeof *a->needs);
-    if (!l->first || !l->pieces || !l->devices || !a->needs)
-        return ms_error_set(a->err, -ENOMEM, "out of memory");
-    return 0;
+    return rc == 0 && a->needs ? 0 : ms_error_set(a->err, -ENOMEM, "out of memory");
 }
 
 /* How often `each` fits into what is left. */

@@ -87,6 +87,8 @@ int ms_layout_make(struct ms_stock *s,
 void ms_layout_hold(struct ms_stock *s, const struct ms_layout *l);
 /* Give back exactly what it holds, and free it. */
 void ms_layout_release(struct ms_stock *s, struct ms_layout *l);
+/* Room for so many; 0 or -ENOMEM, and it is to be finished in both cases. */
+int ms_layout_init(struct ms_layout *l, uint32_t ranks, size_t pieces, size_t devices);
 /* Free it without giving anything back. */
 void ms_layout_finish(struct ms_layout *l);
 

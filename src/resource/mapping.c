@@ -1,3 +1,4 @@
+/* mapping.c - device mappings, as people write them */
 #include "resource/mapping.h"
 #include "base/cleanup.h"
 

@@ -1,4 +1,4 @@
-/* Bundles of several kinds: greedily first, and then every way there is, up to a limit.
+/* place_mixed.c - bundles of several kinds: greedily first, and then every way there is, up to a limit.
  *
  * The search tries the bundles from the biggest to the smallest, each on every node. Two
  * things keep it small: of nodes that are in the same state one is enough, and a bundle
@@ -149,6 +149,12 @@ static bool place_greedily(struct search *s)
 
 /* ---- every way ------------------------------------------------------------------- */
 
+static bool is_same_device(const struct ms_device *a, const struct ms_device *b)
+{
+    return a->kind == b->kind && a->domain == b->domain && a->memory == b->memory &&
+           a->memory_held == b->memory_held && a->held_milli == b->held_milli;
+}
+
 static bool is_same_room(const struct ms_stock_node *a, const struct ms_stock_node *b)
 {
     if (a->cpu_milli - a->cpu_milli_held != b->cpu_milli - b->cpu_milli_held ||
@@ -156,13 +162,9 @@ static bool is_same_room(const struct ms_stock_node *a, const struct ms_stock_no
         a->device_count != b->device_count || a->label_count || b->label_count ||
         a->extra_count || b->extra_count || a->is_gone != b->is_gone)
         return false;
-    for (uint32_t i = 0; i < a->device_count; i++) {
-        const struct ms_device *x = &a->devices[i], *y = &b->devices[i];
-
-        if (x->kind != y->kind || x->domain != y->domain || x->memory != y->memory ||
-            x->memory_held != y->memory_held || x->held_milli != y->held_milli)
+    for (uint32_t i = 0; i < a->device_count; i++)
+        if (!is_same_device(&a->devices[i], &b->devices[i]))
             return false;
-    }
     return true;
 }
 
@@ -174,12 +176,6 @@ static bool was_tried(const struct search *s, uint32_t first, uint32_t node)
             is_same_room(&s->stock->nodes[i], &s->stock->nodes[node]))
             return true;
     return false;
-}
-
-static bool is_same_device(const struct ms_device *a, const struct ms_device *b)
-{
-    return a->kind == b->kind && a->domain == b->domain && a->memory == b->memory &&
-           a->memory_held == b->memory_held && a->held_milli == b->held_milli;
 }
 
 static bool device_was_tried(const struct ms_stock_node *n, uint32_t device)

@@ -169,7 +169,7 @@ static void check_bundle(const struct ms_stock *s, const struct group *g, size_t
     assert_false(n->is_gone);
     assert_int_equal(p->first[i + 1] - p->first[i], ms_bundle_width(b));
     if (b->selector)
-        assert_true(ms_selector_matches(b->selector, n->labels, n->label_count));
+        assert_true(!ms_selector_misfit(b->selector, n->labels, n->label_count));
     for (uint32_t d = p->first[i]; d < p->first[i + 1]; d++) {
         assert_true(p->devices[d] < n->device_count);
         if (d > p->first[i])

@@ -1,6 +1,7 @@
 /* shape.c - what a node has, as a message */
 #include "resource/shape.h"
 #include "base/cleanup.h"
+#include "base/proto.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -73,13 +74,7 @@ void ms_shape_cleanup(Muster__NodeShape **s)
 
 Muster__NodeShape *ms_shape_copy(const Muster__NodeShape *s)
 {
-    size_t len = muster__node_shape__get_packed_size(s);
-    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = malloc(len ? len : 1);
-
-    if (!packed)
-        return NULL;
-    muster__node_shape__pack(s, packed);
-    return muster__node_shape__unpack(NULL, len, packed);
+    return (Muster__NodeShape *)ms_proto_copy(&s->base);
 }
 
 /* ---- devices --------------------------------------------------------------------- */
@@ -127,6 +122,12 @@ static size_t count_variable(const Muster__NodeShape *s, const char *variable)
     return count;
 }
 
+static int too_many_devices(const Muster__NodeShape *s, struct ms_error *err)
+{
+    return ms_error_set(
+        err, -E2BIG, "node '%s': more than %u devices", s->name, MS_STOCK_DEVICES_MAX);
+}
+
 int ms_shape_add_device(Muster__NodeShape *s,
                         const Muster__Device *like,
                         struct ms_error *err)
@@ -140,11 +141,7 @@ int ms_shape_add_device(Muster__NodeShape *s,
     if (rc < 0)
         return rc;
     if (s->n_devices >= MS_STOCK_DEVICES_MAX)
-        return ms_error_set(err,
-                            -E2BIG,
-                            "node '%s': more than %u devices",
-                            s->name,
-                            MS_STOCK_DEVICES_MAX);
+        return too_many_devices(s, err);
     d = grow(&s->devices, s->n_devices) ? malloc(sizeof *d) : NULL;
     if (!d)
         return no_memory(err);
@@ -175,11 +172,7 @@ int ms_shape_add_devices(Muster__NodeShape *s,
     like.memory = d->memory;
     like.numa = -1;
     if (d->count > MS_STOCK_DEVICES_MAX - s->n_devices)
-        return ms_error_set(err,
-                            -E2BIG,
-                            "node '%s': more than %u devices",
-                            s->name,
-                            MS_STOCK_DEVICES_MAX);
+        return too_many_devices(s, err);
     for (uint32_t i = 0; i < d->count && rc == 0; i++) {
         like.domain = d->domain + (d->per_domain ? i / d->per_domain : 0);
         rc = ms_shape_add_device(s, &like, err);
@@ -189,26 +182,25 @@ int ms_shape_add_devices(Muster__NodeShape *s,
 
 /* ---- resources and labels -------------------------------------------------------- */
 
+static bool has_resource(const Muster__NodeShape *s, const char *name)
+{
+    for (size_t i = 0; i < s->n_resources; i++)
+        if (strcmp(s->resources[i]->name, name) == 0)
+            return true;
+    return false;
+}
+
 int ms_shape_add_resource(Muster__NodeShape *s,
                           const char *name,
                           uint64_t amount,
                           struct ms_error *err)
 {
     Muster__NamedAmount *a;
-    int rc = ms_label_check(name, "name of a resource", err);
+    int rc = ms_label_check_new(
+        s->name, "resource", name, has_resource(s, name), s->n_resources, err);
 
     if (rc < 0)
         return rc;
-    for (size_t i = 0; i < s->n_resources; i++)
-        if (strcmp(s->resources[i]->name, name) == 0)
-            return ms_error_set(
-                err, -EEXIST, "node '%s' has the resource '%s' twice", s->name, name);
-    if (s->n_resources == MS_STOCK_EXTRAS_MAX)
-        return ms_error_set(err,
-                            -E2BIG,
-                            "node '%s': more than %zu resources",
-                            s->name,
-                            MS_STOCK_EXTRAS_MAX);
     a = grow(&s->resources, s->n_resources) ? malloc(sizeof *a) : NULL;
     if (!a)
         return no_memory(err);
@@ -233,36 +225,42 @@ int ms_shape_add_label(Muster__NodeShape *s,
                        const char *value,
                        struct ms_error *err)
 {
-    int rc = ms_label_check(name, "name of a label", err);
+    int rc = ms_label_check_new(
+        s->name, "label", name, has_label(s, name), s->n_labels, err);
     char *text = NULL;
 
     if (rc == 0)
         rc = ms_label_check(value, "value of a label", err);
     if (rc < 0)
         return rc;
-    if (has_label(s, name))
-        return ms_error_set(
-            err, -EEXIST, "node '%s' has the label '%s' twice", s->name, name);
-    if (s->n_labels == MS_LABELS_MAX)
-        return ms_error_set(
-            err, -E2BIG, "node '%s': more than %zu labels", s->name, MS_LABELS_MAX);
     if (!grow(&s->labels, s->n_labels) || asprintf(&text, "%s=%s", name, value) < 0)
         return no_memory(err);
     s->labels[s->n_labels++] = text;
     return 0;
 }
 
+/* "NAME=VALUE": a copy of the name, and where the value begins. */
+static int
+split(const char *text, char **name, const char **value, struct ms_error *err)
+{
+    const char *equals = strchr(text, '=');
+
+    if (!equals)
+        return ms_error_set(err, -EINVAL, "'%s' is no label: NAME=VALUE is", text);
+    *value = equals + 1;
+    *name = strndup(text, (size_t)(equals - text));
+    return *name ? 0 : no_memory(err);
+}
+
 int ms_shape_add_label_text(Muster__NodeShape *s,
                             const char *text,
                             struct ms_error *err)
 {
-    const char *equals = strchr(text, '=');
-    MS_CLEANUP(ms_cleanup_free)
-    char *name = equals ? strndup(text, (size_t)(equals - text)) : NULL;
+    MS_CLEANUP(ms_cleanup_free) char *name = NULL;
+    const char *value;
+    int rc = split(text, &name, &value, err);
 
-    if (!equals)
-        return ms_error_set(err, -EINVAL, "'%s' is no label: NAME=VALUE is", text);
-    return name ? ms_shape_add_label(s, name, equals + 1, err) : no_memory(err);
+    return rc < 0 ? rc : ms_shape_add_label(s, name, value, err);
 }
 
 /* ---- into a stock ---------------------------------------------------------------- */
@@ -288,14 +286,11 @@ static int add_devices(struct ms_stock *stock,
 static int
 add_label(struct ms_stock *stock, size_t node, const char *text, struct ms_error *err)
 {
-    const char *equals = strchr(text, '=');
-    MS_CLEANUP(ms_cleanup_free)
-    char *name = equals ? strndup(text, (size_t)(equals - text)) : NULL;
+    MS_CLEANUP(ms_cleanup_free) char *name = NULL;
+    const char *value;
+    int rc = split(text, &name, &value, err);
 
-    if (!equals)
-        return ms_error_set(err, -EINVAL, "'%s' is no label: NAME=VALUE is", text);
-    return name ? ms_stock_add_label(stock, node, name, equals + 1, err)
-                : no_memory(err);
+    return rc < 0 ? rc : ms_stock_add_label(stock, node, name, value, err);
 }
 
 uint64_t ms_shape_cpu_milli(const Muster__NodeShape *s)

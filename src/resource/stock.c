@@ -203,20 +203,12 @@ int ms_stock_add_extra(struct ms_stock *s,
                        struct ms_error *err)
 {
     struct ms_stock_node *n = &s->nodes[node];
-    int rc = ms_label_check(name, "name of a resource", err);
+    int rc = ms_label_check_new(
+        n->name, "resource", name, ms_stock_find_extra(n, name), n->extra_count, err);
     char *copy;
 
     if (rc < 0)
         return rc;
-    if (ms_stock_find_extra(n, name))
-        return ms_error_set(
-            err, -EEXIST, "node '%s' has the resource '%s' twice", n->name, name);
-    if (n->extra_count == MS_STOCK_EXTRAS_MAX)
-        return ms_error_set(err,
-                            -E2BIG,
-                            "node '%s': more than %zu resources",
-                            n->name,
-                            MS_STOCK_EXTRAS_MAX);
     copy = strdup(name);
     if (!copy || grow(&n->extras, n->extra_count, sizeof *n->extras) < 0) {
         free(copy);
@@ -233,19 +225,14 @@ int ms_stock_add_label(struct ms_stock *s,
                        struct ms_error *err)
 {
     struct ms_stock_node *n = &s->nodes[node];
-    int rc = ms_label_check(name, "name of a label", err);
+    const char *has = ms_label_find(n->labels, n->label_count, name);
+    int rc = ms_label_check_new(n->name, "label", name, has, n->label_count, err);
     struct ms_label label = {0};
 
     if (rc == 0)
         rc = ms_label_check(value, "value of a label", err);
     if (rc < 0)
         return rc;
-    if (ms_label_find(n->labels, n->label_count, name))
-        return ms_error_set(
-            err, -EEXIST, "node '%s' has the label '%s' twice", n->name, name);
-    if (n->label_count == MS_LABELS_MAX)
-        return ms_error_set(
-            err, -E2BIG, "node '%s': more than %zu labels", n->name, MS_LABELS_MAX);
     label.name = strdup(name);
     label.value = strdup(value);
     if (!label.name || !label.value ||

@@ -18,7 +18,6 @@
 #define MS_STOCK_NODES_MAX   ((size_t)1 << 20)
 #define MS_STOCK_DEVICES_MAX ((uint32_t)1 << 12) /* on one node */
 #define MS_STOCK_KINDS_MAX   ((uint32_t)255)     /* of devices */
-#define MS_STOCK_EXTRAS_MAX  ((size_t)64)        /* on one node */
 
 enum { MS_WHOLE_MILLI = 1000 }; /* a whole device, in thousandths */
 

@@ -1,8 +1,8 @@
 /* find.c - which head a driver means, and where that head's secret is */
 #include "session/find.h"
 
-#include "io/secret.h"
-#include "io/session.h"
+#include "io/session/secret.h"
+#include "io/session/session.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 
 #include "base/list.h"
 #include "base/map.h"
-#include "io/secret.h"
+#include "io/session/secret.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -23,7 +23,7 @@ enum { BOOT_LOOK_MS = 1000 }; /* between two looks at the deadline */
 static void die(void)
 {
     ms_proc_kill_descendants();
-    ms_supervised_agent_lost(); /* daemons, if nobody else is left to do it */
+    ms_supervised_agent_lost(); /* daemons, if no supervisor is left to end them */
     kill(0, SIGKILL);           /* our process group, and so ourselves */
     _exit(128 + SIGKILL);
 }
@@ -52,8 +52,8 @@ static void on_http(void *arg, int fd, const struct sockaddr_storage *peer)
     ms_worker_http_serve(h->http, fd, NULL, 0);
 }
 
-/* Somebody may wait for this worker, and so for its death: that is to be known soon. Not
- * from the start, because it takes a tenth of that. */
+/* A long call has callers that wait, and that must know of a death soon. Not at the start,
+ * because a keeper takes a tenth of the time of one. */
 static void on_long(void *arg)
 {
     (void)arg;
@@ -229,6 +229,7 @@ create_parts(struct ms_host *h, const struct ms_host_options *o, struct ms_error
                                    .on_stored_drop = o->on_stored_drop,
                                    .arg = h};
     struct ms_worker_http_options ho = {.boot = h->boot,
+                                        .engines = ms_host_engines,
                                         .alloc_ports = ms_host_alloc_ports,
                                         .tell_agent = tell_agent,
                                         .arg = h};
@@ -338,7 +339,7 @@ int ms_host_set_engines(struct ms_host *h, const char *const *names, size_t coun
     h->engine_count = count;
     pthread_mutex_unlock(&h->lock);
     names_free(old, old_count);
-    return ms_worker_http_set_engines(h->http, names, count);
+    return 0;
 }
 
 void ms_host_end(struct ms_host *h)

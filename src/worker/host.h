@@ -58,7 +58,7 @@ int ms_host_hold_port(struct ms_host *h, uint32_t *port, struct ms_error *err);
 void ms_host_end(struct ms_host *h);
 
 /* In a forked child of the worker (a data loader): close what was inherited, so that
- * nobody takes our open descriptors for a living worker. */
+ * open descriptors are not taken for a living worker. */
 void ms_host_forget(struct ms_host *h);
 
 #endif

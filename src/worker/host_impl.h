@@ -41,6 +41,8 @@ struct ms_host {
 };
 
 /* host_ops.c */
+/* The names of the engines of the host `arg`, as a new list of JSON; NULL: no memory. */
+json_t *ms_host_engines(void *arg);
 /* Hold `count` more ports of the host `arg`, all or none; their numbers go into `ports`. */
 int ms_host_alloc_ports(void *arg,
                         uint32_t count,

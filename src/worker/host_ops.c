@@ -51,6 +51,18 @@ static void do_health(struct ms_host *h, struct ms_request *r)
     pthread_mutex_unlock(&h->lock);
 }
 
+json_t *ms_host_engines(void *arg)
+{
+    struct ms_host *h = arg;
+    json_t *list = json_array();
+
+    pthread_mutex_lock(&h->lock);
+    for (size_t i = 0; i < h->engine_count; i++)
+        json_array_append_new(list, json_string(h->engines[i]));
+    pthread_mutex_unlock(&h->lock);
+    return list;
+}
+
 static void do_stack(struct ms_host *h, struct ms_request *r)
 {
     MS_CLEANUP(ms_buf_finish) struct ms_buf python = {0};

@@ -2,7 +2,7 @@
  *
  * The kernel tears down the address space of a dying process before it closes its
  * sockets and before it tells the parent: a millisecond for an interpreter, seconds for a
- * trainer with a hundred gigabytes. Whoever waits for that process waits so much longer.
+ * trainer with a hundred gigabytes. Its callers wait so much longer.
  *
  * The keeper is a tiny child that shares the address space and nothing else. While it
  * lives, a dying worker only lets go of the memory, so that its callers learn of the

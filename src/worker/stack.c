@@ -21,7 +21,7 @@ enum { FRAMES_MAX = 64 };
 /* One question at a time: the handlers have nowhere else to write. */
 static struct {
     sem_t answered;
-    _Atomic pid_t asked; /* the thread whose answer is wanted; 0: nobody's */
+    _Atomic pid_t asked; /* the thread whose answer is wanted; 0: none */
     void *frames[FRAMES_MAX];
     int count;
 } slot;

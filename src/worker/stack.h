@@ -2,7 +2,7 @@
  *
  * Native stacks are taken by a signal to each thread, whose handler walks its own frames;
  * Python stacks by the interpreter's own fault handler on another signal. Both work while
- * the interpreter's lock is held by somebody who never lets go. A thread that does not
+ * the interpreter's lock is held by a thread that never lets go. A thread that does not
  * answer (uninterruptible, or with signals blocked) is reported as such.
  */
 #ifndef MS_WORKER_STACK_H

@@ -2,6 +2,7 @@
 #include "worker/steps.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/proto.h"
 
 #include <errno.h>
 #include <string.h>
@@ -29,10 +30,8 @@ ms_steps_create(struct ms_server *server, ms_steps_done_fn *on_done, void *arg)
 
 static void forget(struct ms_steps *s)
 {
-    if (s->run)
-        muster__run_steps__free_unpacked(s->run, NULL);
-    if (s->done)
-        muster__steps_done__free_unpacked(s->done, NULL);
+    muster__run_steps__free_unpacked(s->run, NULL);
+    muster__steps_done__free_unpacked(s->done, NULL);
     s->run = NULL;
     s->done = NULL;
 }
@@ -55,18 +54,11 @@ static void finish(struct ms_steps *s)
  * fewer answers than steps. */
 static void fail(struct ms_steps *s, Muster__Failure__Kind kind, const char *message)
 {
-    Muster__Failure *f = malloc(sizeof *f);
-    char *copy = strdup(message);
+    Muster__Failure f = MUSTER__FAILURE__INIT;
 
-    if (f && copy) {
-        muster__failure__init(f);
-        f->kind = kind;
-        f->message = copy;
-        s->done->failure = f;
-    } else {
-        free(f);
-        free(copy);
-    }
+    f.kind = kind;
+    f.message = (char *)(uintptr_t)message;
+    s->done->failure = (Muster__Failure *)ms_proto_copy(&f.base);
     finish(s);
 }
 
@@ -143,20 +135,17 @@ static void next(struct ms_steps *s)
 
 static Muster__StepsDone *done_create(const Muster__RunSteps *run)
 {
-    Muster__StepsDone *d = malloc(sizeof *d);
-    Muster__StepAnswer **answers =
-        calloc(run->n_steps + 1, sizeof(Muster__StepAnswer *));
+    Muster__StepsDone empty = MUSTER__STEPS_DONE__INIT, *d;
 
-    if (!d || !answers) {
-        free(d);
-        free(answers);
-        return NULL;
-    }
-    muster__steps_done__init(d);
-    d->uid = run->uid;
-    d->run = run->run;
-    d->answers = answers;
-    return d;
+    empty.uid = run->uid;
+    empty.run = run->run;
+    d = (Muster__StepsDone *)ms_proto_copy(&empty.base);
+    if (d)
+        d->answers = calloc(run->n_steps + 1, sizeof(Muster__StepAnswer *));
+    if (d && d->answers)
+        return d;
+    muster__steps_done__free_unpacked(d, NULL);
+    return NULL;
 }
 
 /* Another run, while one is under way or no memory is left. */

@@ -133,14 +133,41 @@ def empty(shape: int | Sequence[int], dtype: Any = float) -> np.ndarray[Any, Any
 def store_stats() -> dict[str, Any]:
     """What the store of this node has; `copied` is what this process has copied into
     it. All in bytes but `objects` and `holders`."""
-    return {**_core.store_stats(), "copied": _core.store_copied()}
+    told = _core.store_stats(False)
+    names = ("limit", "used", "committed", "allocated", "received", "sent", "spilled")
+    return {
+        "node": told["node_name"],
+        "id": told["node"],
+        "objects": told["object_count"],
+        "holders": told["holder_count"],
+        "spill": told["spill_dir"],
+        "spill_limit": told["spill_limit"],
+        **{name: told[name] for name in names},
+        "copied": _core.store_copied(),
+    }
 
 
 def stored_objects() -> list[dict[str, Any]]:
     """The oldest objects in the store of this node: `nbytes`, `age` in seconds, `site` (the
     line that made it), `copy` (it is another node's), `here` (its bytes are), and `holders`:
     (name, pid, count, seconds) of each."""
-    return _core.store_objects()
+    return [
+        {
+            "node": told["node"],
+            "id": told["id"],
+            "nbytes": told["len"],
+            "age": told["age_ns"] / 1e9,
+            "site": told["site"],
+            "copy": told["is_replica"],
+            "here": told["has_bytes"],
+            "spilled": told["is_spilled"],
+            "holders": [
+                (h["name"], h["pid"], h["count"], h["since_ns"] / 1e9)
+                for h in told["holders"]
+            ],
+        }
+        for told in _core.store_stats(True)["objects"]
+    ]
 
 
 def site() -> str:

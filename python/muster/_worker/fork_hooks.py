@@ -2,10 +2,14 @@
 
 A zygote has one thread, and forks while it holds no lock. What `threading`, `logging` and
 this package do after a fork has nothing to do there, but running it writes to shared
-pages in each worker, and each write copies one: 732 page faults until the first answer
-instead of 676 (2026-11, Python 3.11). So in a zygote those hooks are passed over, for the
-fork of a worker alone: processes that a worker forks run them all. MUSTER_FORK_HOOKS=all
-leaves os.register_at_fork as it is.
+pages in each worker, and each write copies one. So in a zygote those hooks are passed over,
+for the fork of a worker alone: processes that a worker forks run them all.
+
+To see those hooks, `os.register_at_fork` is replaced in zygotes. MUSTER_FORK_HOOKS=all in
+the environment turns that off: nothing is replaced, and every fork runs every hook. What
+the replacement gains (2 cores, Python 3.11, nothing preloaded): a worker starts with 2.26
+MB of its own instead of 2.58 and 708 page faults instead of 785, and 16 workers answer
+their first call after 44 ms instead of 52 (best of 24).
 
 This has to be imported before the modules whose hooks it is about.
 """
@@ -20,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-_SWITCH = "MUSTER_FORK_HOOKS"
 _IDLE = frozenset(("threading", "logging", "muster.api", "muster.future"))
 _kept: dict[str, list[Callable[[], object]]] = {
     "before": [],
@@ -77,5 +80,5 @@ def _correct_native_id() -> None:
         correct()
 
 
-if "MUSTER_ZYGOTE_FD" in os.environ and os.environ.get(_SWITCH) != "all":
+if "MUSTER_ZYGOTE_FD" in os.environ and os.environ.get("MUSTER_FORK_HOOKS") != "all":
     watch()

@@ -30,7 +30,7 @@ struct ms_log_source {
 };
 
 struct ms_log_batch {
-    const struct ms_log_batch_ops *ops; /* NULL: nobody wants lines */
+    const struct ms_log_batch_ops *ops; /* NULL: lines are not sent */
     void *arg;
     struct ms_timer timer;
     bool timer_set;

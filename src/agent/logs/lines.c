@@ -120,11 +120,6 @@ void ms_lines_end(struct ms_lines *l, ms_line_fn *on_line, void *arg)
     l->returned = false;
 }
 
-void ms_tail_init(struct ms_tail *t)
-{
-    *t = (struct ms_tail){0};
-}
-
 void ms_tail_finish(struct ms_tail *t)
 {
     for (unsigned i = 0; i < MS_LAST_LINES; i++)

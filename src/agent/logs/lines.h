@@ -2,7 +2,7 @@
  *
  * Pure: bytes in, lines out. A line that is longer than MS_LOG_LINE_MAX comes in
  * pieces. A carriage return starts the line anew, as on a terminal, so a progress bar
- * gives one line when it is done and, so that somebody sees it move, at most one each
+ * gives one line when it is done and, so that it is seen to move, at most one each
  * MS_LOG_PROGRESS_NS before. "\r\n" ends a line like "\n".
  */
 #ifndef MS_AGENT_LOGS_LINES_H
@@ -36,14 +36,13 @@ void ms_lines_feed(struct ms_lines *l,
 /* Nothing more will come: give out the unfinished line, if there is one. */
 void ms_lines_end(struct ms_lines *l, ms_line_fn *on_line, void *arg);
 
-/* The last MS_LAST_LINES lines, each cut to MS_LAST_LINE_MAX bytes, kept for reports.
- */
+/* The last MS_LAST_LINES lines, each cut to MS_LAST_LINE_MAX bytes, kept for reports. All
+ * zero is none. */
 struct ms_tail {
     struct ms_buf line[MS_LAST_LINES];
     unsigned count, oldest;
 };
 
-void ms_tail_init(struct ms_tail *t);
 void ms_tail_finish(struct ms_tail *t);
 /* A NUL in the text becomes a space: reports are strings. */
 void ms_tail_add(struct ms_tail *t, const char *text, size_t len);

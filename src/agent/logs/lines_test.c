@@ -131,11 +131,10 @@ static void test_memory_is_given_back(void **state)
 
 static void test_tail_keeps_the_last(void **state)
 {
-    struct ms_tail t;
+    struct ms_tail t = {0};
     char text[16];
 
     (void)state;
-    ms_tail_init(&t);
     assert_null(ms_tail_get(&t, 0));
     for (unsigned i = 0; i < MS_LAST_LINES + 3; i++) {
         snprintf(text, sizeof text, "line %u", i);
@@ -149,12 +148,11 @@ static void test_tail_keeps_the_last(void **state)
 
 static void test_tail_lines_are_strings_of_bounded_length(void **state)
 {
-    struct ms_tail t;
+    struct ms_tail t = {0};
     char big[4096];
 
     (void)state;
     memset(big, 'x', sizeof big);
-    ms_tail_init(&t);
     ms_tail_add(&t, "a\0b", 3);
     ms_tail_add(&t, big, sizeof big);
     ms_tail_add(&t, "", 0);

@@ -88,20 +88,17 @@ void ms_logs_flush(struct ms_logs *logs)
 static void tell_full(struct ms_log *log, int code)
 {
     char text[512];
-    int n;
 
     if (log->told_full)
         return;
     log->told_full = true;
-    n = snprintf(text,
-                 sizeof text,
-                 "[muster] log file %s is full (%s): %" PRIu64 " bytes lost so far",
-                 log->file.path,
-                 strerrordesc_np(-code),
-                 log->file.lost);
-    if (n >= (int)sizeof text)
-        n = (int)sizeof text - 1;
-    ms_log_batch_add(&log->logs->batch, &log->from, true, text, (size_t)n);
+    snprintf(text,
+             sizeof text,
+             "[muster] log file %s is full (%s): %" PRIu64 " bytes lost so far",
+             log->file.path,
+             strerrordesc_np(-code),
+             log->file.lost);
+    ms_log_batch_add(&log->logs->batch, &log->from, true, text, strlen(text));
 }
 
 static void write_out(struct ms_log *log)
@@ -147,14 +144,11 @@ void ms_log_note(struct ms_log *log, const char *fmt, ...)
 {
     char text[1024];
     va_list ap;
-    int n;
 
     va_start(ap, fmt);
-    n = vsnprintf(text, sizeof text, fmt, ap);
+    vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    if (n < 0)
-        return;
-    add_line(log, true, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
+    add_line(log, true, text, strlen(text));
     write_out(log);
 }
 
@@ -220,50 +214,44 @@ void ms_log_drain(struct ms_log *log)
 
 static int open_streams(struct ms_log *log)
 {
-    for (int i = 0; i < 2; i++) {
-        struct stream *s = &log->stream[i];
-        int rc =
-            ms_watch_init(&s->watch, log->logs->loop, s->fd, MS_READ, on_readable, s);
+    int rc = 0;
 
-        if (rc < 0)
-            return rc;
-    }
-    return 0;
+    for (int i = 0; i < 2 && rc == 0; i++)
+        rc = ms_watch_init(&log->stream[i].watch,
+                           log->logs->loop,
+                           log->stream[i].fd,
+                           MS_READ,
+                           on_readable,
+                           &log->stream[i]);
+    return rc;
 }
 
 static int open_file(struct ms_log *log)
 {
     MS_CLEANUP(ms_cleanup_free) char *path = NULL;
-
+    const struct ms_log_source *from = &log->from;
     char driver[24] = "";
 
-    if (log->from.driver)
-        snprintf(driver, sizeof driver, ".%016" PRIx64, log->from.driver);
+    if (from->driver)
+        snprintf(driver, sizeof driver, ".%016" PRIx64, from->driver);
+    log->cluster = strdup(from->cluster);
+    if (asprintf(&log->prefix,
+                 "%s/%u@%s: ",
+                 from->cluster,
+                 from->rank,
+                 log->logs->node) < 0)
+        log->prefix = NULL;
     if (asprintf(&path,
                  "%s/%s-%u%s.log",
                  log->logs->dir,
-                 log->cluster,
-                 log->from.rank,
-                 driver) < 0) {
+                 from->cluster,
+                 from->rank,
+                 driver) < 0)
         path = NULL;
-        return -ENOMEM;
-    }
-    return ms_log_file_open(&log->file, path, MS_LOG_FILE_MAX);
-}
-
-static int log_init(struct ms_log *log)
-{
-    log->cluster = strdup(log->from.cluster);
-    if (!log->cluster)
-        return -ENOMEM;
     log->from.cluster = log->cluster;
-    if (asprintf(
-            &log->prefix, "%s/%u@%s: ", log->cluster, log->from.rank, log->logs->node) <
-        0) {
-        log->prefix = NULL;
-        return -ENOMEM;
-    }
-    return open_file(log);
+    return log->cluster && log->prefix && path
+               ? ms_log_file_open(&log->file, path, MS_LOG_FILE_MAX)
+               : -ENOMEM;
 }
 
 struct ms_log *ms_log_open(struct ms_logs *logs,
@@ -285,8 +273,7 @@ struct ms_log *ms_log_open(struct ms_logs *logs,
             (struct stream){.log = log, .fd = i ? err_fd : out_fd, .is_stderr = i == 1};
         ms_lines_init(&log->stream[i].lines);
     }
-    ms_tail_init(&log->tail);
-    if (log_init(log) < 0 || open_streams(log) < 0) {
+    if (open_file(log) < 0 || open_streams(log) < 0) {
         ms_log_close(log);
         return NULL;
     }

@@ -1,11 +1,11 @@
 /* logs.h - what workers print: to their files, to the merged file, and to the head
  *
  * Each worker's stdout and stderr are pipes that are read on the loop, a bounded amount
- * at a time, so that one that floods starves nobody. Each line goes to
+ * at a time, so that one that floods starves no other. Each line goes to
  * <dir>/<cluster>-<rank>.log (of a driver with an id: <cluster>-<rank>.<id>.log, so that
  * no two share a file), with the prefix "cluster/rank@node: " to
  * <dir>/merged.log, to the head (batch.h), and the last ones are kept for error
- * reports. A full disk stops nobody: see file.h; the head is told once.
+ * reports. A full disk stops no worker: see file.h; the head is told once.
  */
 #ifndef MS_AGENT_LOGS_LOGS_H
 #define MS_AGENT_LOGS_LOGS_H
@@ -38,7 +38,7 @@ struct ms_log *ms_log_open(struct ms_logs *logs,
 void ms_log_close(struct ms_log *log);
 
 /* The worker has ended: read what is left in the pipes, give out the unfinished lines
- * and close the pipes, whoever else still holds them. */
+ * and close the pipes, also if another process still holds them. */
 void ms_log_drain(struct ms_log *log);
 
 /* A line of our own, as if the worker had printed it on stderr. */

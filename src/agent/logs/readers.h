@@ -27,7 +27,7 @@ struct ms_log_readers {
     const char *session_dir; /* borrowed */
     const struct ms_log_readers_ops *ops;
     void *arg;
-    int inotify; /* -1: nobody waits */
+    int inotify; /* -1: no request is held */
     struct ms_watch watch;
     struct ms_list held;
     size_t count;

@@ -52,7 +52,7 @@ int ms_cgroup_create(struct ms_cgroup *c,
                      uint64_t memory_limit,
                      struct ms_error *err);
 
-/* A descriptor of its cgroup.procs: whoever writes "0" to it enters. */
+/* A descriptor of its cgroup.procs: a process that writes "0" to it enters. */
 int ms_cgroup_open_procs(const struct ms_cgroup *c);
 
 /* How many of its processes the kernel has killed at the limit. 0 if there is no group.
@@ -62,7 +62,7 @@ long long ms_cgroup_kills(const struct ms_cgroup *c);
 /* SIGKILL to all in it. */
 void ms_cgroup_kill(const struct ms_cgroup *c);
 
-/* 0 (also if there is none; it is then empty), or -EBUSY: somebody is still in it. */
+/* 0 (also if there is none; it is then empty), or -EBUSY: processes are still in it. */
 int ms_cgroup_remove(struct ms_cgroup *c);
 
 #endif

@@ -10,7 +10,7 @@
 #include <limits.h>
 #include <string.h>
 
-enum { TEXT_MAX = 16 << 10, NAMES_MAX = 4096, NODES_MAX = 512 };
+enum { TEXT_MAX = 16 << 10, NODES_MAX = 512 };
 
 void ms_found_finish(struct ms_found *f)
 {
@@ -99,7 +99,7 @@ static uint64_t find_number(const char *text, const char *key)
 /* The names in a folder that begin so and go on with digits (`digits`) or anything, in the
  * order in which people count. */
 struct names {
-    char **at;
+    struct dirent **at;
     size_t count;
 };
 
@@ -120,9 +120,9 @@ static bool is_wanted(const char *name, const char *prefix, bool digits)
     return !digits || (*rest && strspn(rest, "0123456789") == strlen(rest));
 }
 
-static int by_order(const void *a, const void *b)
+static int by_order(const struct dirent **a, const struct dirent **b)
 {
-    return ms_name_order(*(char *const *)a, *(char *const *)b);
+    return ms_name_order((*a)->d_name, (*b)->d_name);
 }
 
 static int list(struct names *out,
@@ -132,24 +132,17 @@ static int list(struct names *out,
                 bool digits)
 {
     char path[PATH_MAX];
-    struct dirent *e;
-    DIR *d;
+    int count;
 
     *out = (struct names){0};
     snprintf(path, sizeof path, "%s%s", root, dir);
-    d = opendir(path);
-    if (!d)
-        return 0;
-    out->at = calloc(NAMES_MAX, sizeof(char *));
-    while (out->at && out->count < NAMES_MAX && (e = readdir(d)))
-        if (is_wanted(e->d_name, prefix, digits) &&
-            (out->at[out->count] = strdup(e->d_name)))
-            out->count++;
-    closedir(d);
-    if (!out->at)
-        return -ENOMEM;
-    qsort(out->at, out->count, sizeof(char *), by_order);
-    return 0;
+    count = scandir(path, &out->at, NULL, by_order);
+    for (int i = 0; i < count; i++)
+        if (is_wanted(out->at[i]->d_name, prefix, digits))
+            out->at[out->count++] = out->at[i];
+        else
+            free(out->at[i]);
+    return count < 0 && errno == ENOMEM ? -ENOMEM : 0;
 }
 
 /* "PCI_SLOT_NAME=0000:3b:00.0" in the folder of a device. */
@@ -184,7 +177,7 @@ static int look_dev(struct ms_found *f,
         struct ms_found_device *d = found(f, vendor, kind);
 
         if (d)
-            snprintf(d->id, sizeof d->id, "%s", names.at[i] + strlen(prefix));
+            snprintf(d->id, sizeof d->id, "%s", names.at[i]->d_name + strlen(prefix));
         else
             rc = -ENOMEM;
     }
@@ -220,10 +213,12 @@ static int look_nvidia(struct ms_found *f, const char *root)
         if (!d)
             return -ENOMEM;
         snprintf(d->id, sizeof d->id, "%zu", i);
-        snprintf(d->pci, sizeof d->pci, "%s", names.at[i]);
+        snprintf(d->pci, sizeof d->pci, "%.95s", names.at[i]->d_name);
         d->links = switches.count ? 1 : 0; /* NVSwitch: each with each */
-        if (!read_file(
-                text, "%s/proc/driver/nvidia/gpus/%s/information", root, names.at[i]))
+        if (!read_file(text,
+                       "%s/proc/driver/nvidia/gpus/%s/information",
+                       root,
+                       names.at[i]->d_name))
             continue;
         find_value(text, "Model", d->model);
         find_value(text, "GPU UUID", d->uuid);
@@ -289,7 +284,7 @@ static int look_amd(struct ms_found *f, const char *root)
         if (!read_file(text,
                        "%s/sys/class/kfd/kfd/topology/nodes/%s/properties",
                        root,
-                       names.at[i]) ||
+                       names.at[i]->d_name) ||
             find_number(text, "simd_count") == 0)
             continue; /* a CPU */
         d = found(f, "amd", "gpu");
@@ -304,8 +299,8 @@ static int look_amd(struct ms_found *f, const char *root)
                  (unsigned)(at >> 8) & 0xff,
                  (unsigned)(at >> 3) & 0x1f,
                  (unsigned)at & 7);
-        d->memory = kfd_memory(root, names.at[i]);
-        d->links = kfd_group(root, names.at[i]);
+        d->memory = kfd_memory(root, names.at[i]->d_name);
+        d->links = kfd_group(root, names.at[i]->d_name);
     }
     return rc;
 }
@@ -366,8 +361,13 @@ look_class(struct ms_found *f,
     for (size_t i = 0; i < names.count && rc == 0; i++) {
         char dir[PATH_MAX];
 
-        snprintf(dir, sizeof dir, "%.2000s%s/%.255s/device", root, class, names.at[i]);
-        rc = look(f, dir, names.at[i] + strlen(prefix));
+        snprintf(dir,
+                 sizeof dir,
+                 "%.2000s%s/%.255s/device",
+                 root,
+                 class,
+                 names.at[i]->d_name);
+        rc = look(f, dir, names.at[i]->d_name + strlen(prefix));
     }
     return rc;
 }

@@ -73,23 +73,24 @@ static void find_default(char out[IF_NAMESIZE])
         }
 }
 
-/* Those of one interface (NULL: of all but `not`) and one family. */
+/* Those of one interface (NULL: of all but `not`), IPv4 before IPv6. */
 static void add_interface(struct ms_listen *l,
                           const struct ifaddrs *all,
                           const char *name,
-                          const char * not,
-                          int family)
+                          const char * not )
 {
-    for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
-        if (!i->ifa_addr || i->ifa_addr->sa_family != family ||
-            !(i->ifa_flags & IFF_UP) || is_link_local(i->ifa_addr))
-            continue;
-        if (name ? strcmp(i->ifa_name, name) != 0
-                 : ms_sockaddr_is_loopback((const void *)i->ifa_addr) ||
-                       !strcmp(i->ifa_name, not ))
-            continue;
-        add_host(l, i->ifa_addr);
-    }
+    static const int families[] = {AF_INET, AF_INET6};
+
+    for (size_t f = 0; f < MS_COUNT(families); f++)
+        for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+            if (!i->ifa_addr || i->ifa_addr->sa_family != families[f] ||
+                !(i->ifa_flags & IFF_UP) || is_link_local(i->ifa_addr))
+                continue;
+            if (name ? strcmp(i->ifa_name, name) == 0
+                     : !ms_sockaddr_is_loopback((const void *)i->ifa_addr) &&
+                           strcmp(i->ifa_name, not ) != 0)
+                add_host(l, i->ifa_addr);
+        }
 }
 
 /* Those of the default route first: bridges of containers are the same everywhere. */
@@ -98,12 +99,9 @@ static void add_all(struct ms_listen *l, const struct ifaddrs *all)
     char first[IF_NAMESIZE];
 
     find_default(first);
-    if (*first) {
-        add_interface(l, all, first, "", AF_INET);
-        add_interface(l, all, first, "", AF_INET6);
-    }
-    add_interface(l, all, NULL, first, AF_INET);
-    add_interface(l, all, NULL, first, AF_INET6);
+    if (*first)
+        add_interface(l, all, first, "");
+    add_interface(l, all, NULL, first);
 }
 
 static int add_named(struct ms_listen *l,
@@ -119,8 +117,7 @@ static int add_named(struct ms_listen *l,
             -EINVAL,
             "cannot bind to '%s': it is no address and no interface of this machine",
             name);
-    add_interface(l, all, name, "", AF_INET);
-    add_interface(l, all, name, "", AF_INET6);
+    add_interface(l, all, name, "");
     if (l->host_count == before)
         return ms_error_set(err, -EADDRNOTAVAIL, "interface '%s' has no address", name);
     return 0;
@@ -201,7 +198,7 @@ static void set_options(int fd, const struct ms_listen *l)
 
     if (l->at.ss_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
-    /* also where the loopback interface is down: the address is nobody else's */
+    /* also where the loopback interface is down: no other host has this address */
     if (ms_sockaddr_is_loopback(&l->at))
         setsockopt(fd, IPPROTO_IP, IP_FREEBIND, &one, sizeof one);
 }

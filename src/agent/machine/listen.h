@@ -3,7 +3,7 @@
  * Each worker has, beside its unix socket, one TCP socket that the agent makes before
  * anything runs. Where it is bound is decided once for the node:
  *
- *   nothing said       loopback: nobody outside comes in
+ *   nothing said       loopback: not reached from other machines
  *   one address        that address alone
  *   "*", "0.0.0.0", "::"  every interface, told with every address of the node
  *   several addresses  every interface too, but only these are told to others

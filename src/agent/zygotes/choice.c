@@ -15,7 +15,7 @@ static bool can_fork(const struct ms_zygote *z)
 
 typedef bool relation(const Muster__DriverContext *a, const Muster__DriverContext *b);
 
-/* For it as it was made, or as it is for whoever was forked from it. */
+/* For it as it was made, or as it is for workers that were forked from it. */
 static bool
 is_so(relation *is, const Muster__DriverContext *key, const struct ms_zygote *z)
 {

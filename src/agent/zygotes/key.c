@@ -10,8 +10,8 @@
 
 /* ---- which variables count ------------------------------------------------------- */
 
-/* Of one rank or one process. */
-static const char *const own_names[] = {
+static const char *const not_counted[] = {
+    /* of one rank or one process */
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",
@@ -33,18 +33,12 @@ static const char *const own_names[] = {
     "MUSTER_LISTEN_TCP_FD",
     "MUSTER_ZYGOTE_FD",
     "MUSTER_SUPERVISOR",
-};
-
-/* How a driver finds its head, and a worker its package: read after the fork. */
-static const char *const session_names[] = {
+    /* how a driver finds its head, and a worker its package: read after the fork */
     "MUSTER_HOME",
     "MUSTER_ADDRESS",
     "MUSTER_SECRET_FILE",
     "MUSTER_PACKAGE",
-};
-
-/* What differs between terminals and means nothing to imports. */
-static const char *const shell_names[] = {
+    /* what differs between terminals and means nothing to imports */
     "PWD",
     "OLDPWD",
     "SHLVL",
@@ -84,9 +78,7 @@ bool ms_zygote_key_counts(const char *entry, const Muster__NodeShape *shape)
 {
     size_t len = strcspn(entry, "=");
 
-    return !is_among(own_names, MS_COUNT(own_names), entry, len) &&
-           !is_among(session_names, MS_COUNT(session_names), entry, len) &&
-           !is_among(shell_names, MS_COUNT(shell_names), entry, len) &&
+    return !is_among(not_counted, MS_COUNT(not_counted), entry, len) &&
            !tells_devices(entry, len, shape);
 }
 

@@ -10,7 +10,7 @@
  * after the fork. So a worker that makes a cluster, whose environment is its driver's with
  * a rank's variables, asks for the key that its driver asked for.
  *
- * Where nobody says otherwise a zygote has OMP_NUM_THREADS=1 (many workers on one machine
+ * Where they are not set, a zygote has OMP_NUM_THREADS=1 (many workers on one machine
  * must not each start a thread for every core) and JE_ARROW_MALLOC_CONF with
  * background_thread:false (the thread of pyarrow's allocator forbids a fork).
  *

@@ -49,7 +49,7 @@ void ms_zygotes_finish(struct ms_zygotes *p)
     *p = (struct ms_zygotes){.log_fd = -1};
 }
 
-/* Nobody walks the list now. */
+/* Free the dead ones; not while the list is walked. */
 static void purge(struct ms_zygotes *p)
 {
     ms_list_each (z, &p->list, struct ms_zygote, link) {
@@ -108,7 +108,7 @@ static void set_stale(struct ms_zygote *z)
             set_stale(derived);
 }
 
-/* Files are looked at once in a round, when somebody wants it. */
+/* Files are looked at once in a round, when the zygote is asked for. */
 static bool is_stale_now(struct ms_zygote *z)
 {
     const char *changed;

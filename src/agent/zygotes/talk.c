@@ -14,18 +14,12 @@
 
 enum { TAIL_MAX = 2048 };
 
-static struct ms_zygote_item *item_of(struct ms_list *link)
-{
-    return ms_list_entry(link, struct ms_zygote_item, link);
-}
-
 static struct ms_zygote_item *pop(struct ms_list *list)
 {
-    struct ms_zygote_item *item;
+    struct ms_zygote_item *item = ms_list_first(list, struct ms_zygote_item, link);
 
     if (ms_list_is_empty(list))
         return NULL;
-    item = item_of(list->next);
     ms_list_remove(&item->link);
     return item;
 }
@@ -50,7 +44,7 @@ void ms_zygote_fail_item(struct ms_zygote *z,
 
 static void tell_waiters(struct ms_zygote *z, const char *why)
 {
-    struct ms_buf tokens = z->waiters;
+    MS_CLEANUP(ms_buf_finish) struct ms_buf tokens = z->waiters;
 
     ms_buf_init(&z->waiters);
     for (size_t at = 0; at < tokens.len; at += sizeof(uint64_t)) {
@@ -59,7 +53,6 @@ static void tell_waiters(struct ms_zygote *z, const char *why)
         memcpy(&token, tokens.data + at, sizeof token);
         z->pool->ops->on_prepared(z->pool->arg, token, why);
     }
-    ms_buf_finish(&tokens);
 }
 
 void ms_zygote_fail(struct ms_zygote *z, const char *why)
@@ -128,9 +121,8 @@ void ms_zygote_ended(struct ms_zygote *z, int status)
                                  .signaled = WIFSIGNALED(status),
                                  .code = WIFSIGNALED(status) ? WTERMSIG(status)
                                                              : WEXITSTATUS(status)};
+    MS_CLEANUP(ms_buf_finish) struct ms_buf text = {0};
     struct ms_error err = {0};
-    struct ms_buf text = {0};
-    const char *why;
     char end[96];
 
     z->pid = 0;
@@ -145,9 +137,7 @@ void ms_zygote_ended(struct ms_zygote *z, int status)
                       ms_process_end_print(&how, end, sizeof end),
                       z->state == MS_ZYGOTE_STARTING ? " before it was ready" : "");
     add_last_lines(z, &text);
-    why = ms_buf_str(&text) ? ms_buf_str(&text) : "the zygote ended";
-    lose(z, why);
-    ms_buf_finish(&text);
+    lose(z, ms_buf_str(&text) ? ms_buf_str(&text) : "the zygote ended");
 }
 
 void ms_zygote_late(struct ms_zygote *z)
@@ -249,7 +239,8 @@ void ms_zygote_flush(struct ms_zygote *z)
     if (z->state != MS_ZYGOTE_READY)
         return;
     while (rc == 0 && !ms_list_is_empty(&z->queue)) {
-        struct ms_zygote_item *item = item_of(z->queue.next);
+        struct ms_zygote_item *item =
+            ms_list_first(&z->queue, struct ms_zygote_item, link);
 
         rc = send_item(z, item);
         if (rc == 0) {
@@ -264,7 +255,7 @@ void ms_zygote_flush(struct ms_zygote *z)
 
 /* ---- from it --------------------------------------------------------------------- */
 
-/* Whoever has asked since it read a file wants what is there now. Another zygote is tried
+/* Requests that came since it read a file want what is there now. Another zygote is tried
  * once: there are modules that write to their own files. */
 static void check_loaded(struct ms_zygote *z)
 {
@@ -326,13 +317,6 @@ static void on_spawned(struct ms_zygote *z, const Muster__Spawned *spawned)
     }
 }
 
-/* Without memory for it, it is as if the file had changed. */
-static void on_loaded(struct ms_zygote *z, const Muster__LoadedFile *file)
-{
-    if (ms_zygote_files_add(&z->files, file) < 0)
-        z->is_stale = true;
-}
-
 /* Without memory for it, workers of its workers come from another one. */
 static void on_changed(struct ms_zygote *z, const char *entry)
 {
@@ -350,7 +334,8 @@ static void on_event(struct ms_zygote *z, const Muster__ZygoteEvent *event)
 {
     switch (event->body_case) {
     case MUSTER__ZYGOTE_EVENT__BODY_LOADED:
-        on_loaded(z, event->loaded);
+        if (ms_zygote_files_add(&z->files, event->loaded) < 0)
+            z->is_stale = true; /* as if the file had changed */
         break;
     case MUSTER__ZYGOTE_EVENT__BODY_CHANGED:
         on_changed(z, event->changed->entry);

@@ -1,11 +1,12 @@
 /* zygote.c - the making of one zygote: a fresh interpreter, or forked from another */
-#include "agent/env.h"
 #include "agent/exec.h"
 #include "agent/zygotes/zygote_impl.h"
+#include "base/env.h"
 #include "base/limits.h"
 #include "base/name.h"
 #include "base/proto.h"
 #include "io/sock.h"
+#include "io/supervised.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -57,19 +58,14 @@ static void close_socket(struct ms_zygote *z)
     ms_fd_close(&z->fd);
 }
 
-static void drop_derive(struct ms_zygote *z)
-{
-    ms_list_remove(&z->derive.link);
-    ms_buf_finish(&z->derive.data);
-    ms_fd_close(&z->derive.fds[0]);
-}
-
 void ms_zygote_destroy(struct ms_zygote *z)
 {
     close_socket(z);
     ms_fd_close(&z->problem_fd);
     ms_timer_finish(&z->timer);
-    drop_derive(z);
+    ms_list_remove(&z->derive.link);
+    ms_buf_finish(&z->derive.data);
+    ms_fd_close(&z->derive.fds[0]);
     ms_buf_finish(&z->waiters);
     /* items are their owners': they must not point into us */
     while (!ms_list_is_empty(&z->queue))
@@ -139,7 +135,7 @@ static int make_env(struct ms_env *env, const struct ms_zygote *z)
     int rc = ms_env_set_all(env, z->key->env, z->key->n_env);
 
     if (rc == 0)
-        rc = ms_env_set_supervisor(env);
+        rc = ms_env_inherit(env, MS_SUPERVISOR_VARIABLE);
     if (rc == 0) /* its digits are written over in each worker (process.h) */
         rc = ms_env_set(env, "MUSTER_WORKER_UID=0000000000000000");
     return rc == 0 ? ms_env_set(env, "MUSTER_ZYGOTE_FD=3") : rc;

@@ -6,13 +6,13 @@
  * what a ready one was not sent before it died goes to another of its kind.
  *
  * A zygote whose modules were loaded from files of the user that have changed since is
- * stale: nobody is forked from it any more, and it ends when nothing is under way there.
+ * stale: no worker is forked from it any more, and it ends when nothing is under way there.
  * One that no living driver has asked for ends after MS_ZYGOTE_IDLE_NS without a request.
  * There are at most MS_ZYGOTES_MAX: for another one the least recently used of those with
  * nothing under way goes, first of those without a living driver; if none can go, there is
  * no zygote (-ENOSPC) and the worker is to be executed.
  *
- * Nobody but the reaper says that a zygote is dead: the agent's own, or (of a derived
+ * Only the reaper says that a zygote is dead: the agent's own, or (of a derived
  * one) the zygote that it came from. Its workers live on and become the agent's
  * children.
  *
@@ -65,7 +65,7 @@ struct ms_zygotes {
     struct rlimit nofile; /* for the children */
     const struct ms_zygote_ops *ops;
     void *arg;
-    struct ms_list list; /* also dead ones, until nobody walks it */
+    struct ms_list list; /* also dead ones, until it is not walked */
     unsigned count;
     uint64_t round;       /* counts what is asked: files are looked at once in each */
     struct ms_timer idle; /* until the next one has waited long enough */
@@ -97,7 +97,7 @@ int ms_zygotes_prepare(struct ms_zygotes *p,
                        uint64_t token,
                        struct ms_error *err);
 
-/* The same in good time, nobody waits for it: nothing is started where a zygote has that
+/* The same ahead of time, without an answer: nothing is started where a zygote has that
  * key with more modules. */
 int ms_zygotes_warm_up(struct ms_zygotes *p,
                        Muster__DriverContext *key,

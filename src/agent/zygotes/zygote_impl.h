@@ -29,8 +29,8 @@ const char *ms_zygote_files_changed(const struct ms_zygote_files *files);
 enum ms_zygote_state {
     MS_ZYGOTE_STARTING,
     MS_ZYGOTE_READY,
-    MS_ZYGOTE_UNFORKABLE, /* remembered so that nobody tries again; no process */
-    MS_ZYGOTE_DEAD        /* removed when nobody walks the list */
+    MS_ZYGOTE_UNFORKABLE, /* remembered so that it is not tried again; no process */
+    MS_ZYGOTE_DEAD        /* removed when the list is not walked */
 };
 
 struct ms_zygote {
@@ -42,10 +42,10 @@ struct ms_zygote {
                                     its workers ask for. Owned; NULL: none were */
     struct ms_zygote *base; /* that it was forked from and ends with; NULL: none */
     enum ms_zygote_state state;
-    bool is_stale;         /* a file of its modules has changed: it serves nobody new */
-    bool is_again;         /* it has the requests of one that was lost or stale */
-    uint64_t round;        /* in which its files were looked at */
-    int64_t used_ns;       /* when it was asked for, or when its last driver went */
+    bool is_stale;   /* a file of its modules has changed: it serves no new worker */
+    bool is_again;   /* it has the requests of one that was lost or stale */
+    uint64_t round;  /* in which its files were looked at */
+    int64_t used_ns; /* when it was asked for, or when its last driver went */
     struct ms_buf drivers; /* ids of the living ones that have asked for it */
     struct ms_zygote_files files;
     pid_t pid;      /* 0: not known yet, or gone */

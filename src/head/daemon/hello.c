@@ -54,6 +54,7 @@ void ms_hello_welcome_agent(struct ms_head *h, struct ms_node *n)
     const Muster__AgentConfig no_config = MUSTER__AGENT_CONFIG__INIT;
     Muster__LinkWelcome welcome;
     Muster__AgentConfig config = h->config ? *h->config->config : no_config;
+    Muster__DriverContext context = MUSTER__DRIVER_CONTEXT__INIT;
     Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
 
     welcome_init(&welcome, h);
@@ -64,9 +65,10 @@ void ms_hello_welcome_agent(struct ms_head *h, struct ms_node *n)
     config.nodes_here = 0;
     config.session = h->session.name;
     config.node_name = n->name;
-    if (h->is_daemon)
-        config.log_to_driver = true;
-    config.num_gpus = -1;
+    if (config.context)
+        context = *config.context;
+    context.wants_logs |= h->is_daemon;
+    config.context = &context;
     config.driver_pid = 0;
     config.protocol_version = MS_FRAME_VERSION;
     config.tls = (Muster__TlsMode)h->tls;

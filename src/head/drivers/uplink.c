@@ -4,6 +4,7 @@
 #include "base/proto.h"
 #include "head/drivers/uplink_impl.h"
 #include "head/head_impl.h"
+#include "head/nodes/local_nodes.h"
 #include "head/ops/op.h"
 #include "head/ops/request.h"
 #include "head/version.h"
@@ -193,20 +194,6 @@ void ms_uplink_welcomed(struct ms_uplink *u, const Muster__LinkWelcome *w)
 
 /* ---- the start ------------------------------------------------------------------- */
 
-static void fill_context(Muster__DriverContext *c, const struct ms_head_options *o)
-{
-    c->n_python = ms_field_count(o->python);
-    c->python = ms_field_strings(o->python);
-    c->n_sys_path = ms_field_count(o->sys_path);
-    c->sys_path = ms_field_strings(o->sys_path);
-    c->n_preload = ms_field_count(o->preload);
-    c->preload = ms_field_strings(o->preload);
-    c->working_dir = ms_field_text(o->working_dir);
-    c->n_env = ms_field_count(o->env);
-    c->env = ms_field_strings(o->env);
-    c->wants_logs = o->log_to_driver;
-}
-
 /* As a copy of our own. */
 static Muster__DriverToHead *hello_message(const struct ms_head_options *o)
 {
@@ -216,7 +203,7 @@ static Muster__DriverToHead *hello_message(const struct ms_head_options *o)
     Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
     char host[MS_NAME_MAX + 1] = "", version[] = MS_VERSION;
 
-    fill_context(&context, o);
+    ms_local_nodes_context(&context, o);
     gethostname(host, sizeof host - 1);
     driver.driver = context.driver = ms_random_id();
     driver.pid = getpid();
@@ -278,9 +265,7 @@ void ms_uplink_destroy(struct ms_uplink *u)
     ms_timer_finish(&u->redial);
     ms_timer_finish(&u->stop_timer);
     ms_link_destroy(u->wire);
-    ms_list_init(&u->requests.open); /* what was open has ended */
     ms_requests_finish(&u->requests);
-    ms_uplink_forget_ends(u);
     ms_map_finish(&u->workers);
     ms_uplink_forget_groups(u);
     muster__driver_to_head__free_unpacked(u->hello, NULL);

@@ -167,8 +167,7 @@ bool ms_uplink_read(struct ms_uplink *u, const uint8_t *body, size_t len)
     if (!m)
         return false;
     if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_EXITED && m->exited->exit)
-        (m->request ? ms_uplink_worker_asked
-                    : ms_uplink_worker_exited)(u, m->exited->uid, m->exited->exit);
+        ms_uplink_worker_exited(u, m->exited->uid, m->exited->exit);
     if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_CHANGED)
         atomic_fetch_add(&h->changes, 1);
     if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_WELCOME)

@@ -38,7 +38,7 @@ struct ms_uplink {
     struct ms_link *wire;
     uint64_t head_id;            /* that welcomed us last; 0: none has */
     struct ms_requests requests; /* operations that the head has not answered */
-    struct ms_map workers;       /* uid -> what uplink_workers.c knows of it */
+    struct ms_map workers;       /* uid -> whether it lives (uplink_workers.c) */
     struct ms_list groups;       /* that we have; see uplink_groups.c */
     struct ms_head_op *start_op; /* until we are welcomed for the first time */
     struct ms_timer redial;      /* from outside of the link's own callbacks */
@@ -58,14 +58,10 @@ void ms_uplink_tell(struct ms_uplink *u,
 void ms_uplink_fail_open(struct ms_uplink *u, const struct ms_error *why);
 
 /* uplink_workers.c */
-/* The head tells an end; on_exit comes if it is news. */
+/* The head tells an end, or answers an AskDeath: on_exit comes, if it is news. */
 void ms_uplink_worker_exited(struct ms_uplink *u,
                              uint64_t uid,
                              const Muster__Exit *exit);
-/* The same, as the answer to an AskDeath: on_exit comes, whosever worker it is. */
-void ms_uplink_worker_asked(struct ms_uplink *u,
-                            uint64_t uid,
-                            const Muster__Exit *exit);
 /* An answer to `wanted` names the workers of a cluster. */
 void ms_uplink_workers_named(struct ms_uplink *u,
                              const Muster__DriverToHead *wanted,

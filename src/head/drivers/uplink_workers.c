@@ -1,19 +1,19 @@
-/* uplink_workers.c - workers of this driver, so that it hears of each one's end once
+/* uplink_workers.c - workers of this driver, so that all of them end when the head is lost
  *
  * A worker is known from the answer that names it (to a creation, a restart, a resize) until
- * its end is told. The head tells ends again after a reconnect, and an answer that was kept
- * meanwhile may name a worker whose end has come first. So ends that come while such an
- * answer is due are remembered until none is.
+ * its end is told. After a reconnect the head tells ends again, and sends answers that it
+ * kept, which may name a worker whose end was told before. So ends that come while such an
+ * answer is due are remembered until none is: they are not told twice, and who has ended is
+ * not taken for alive.
  */
-#include "base/proto.h"
 #include "head/drivers/uplink_impl.h"
 #include "head/head_impl.h"
 #include "head/ops/op.h"
 
-/* What u->workers has of one: this, or its Exit, to be told when it is named. */
+/* What u->workers has of one. */
 static char lives, told;
 
-static bool is_named_by(const struct ms_head_op *op)
+static bool is_naming(const struct ms_head_op *op)
 {
     const struct ms_verb *v = op->wanted ? ms_verb_find(op->wanted->body_case) : NULL;
 
@@ -23,36 +23,16 @@ static bool is_named_by(const struct ms_head_op *op)
 static bool may_be_named(const struct ms_uplink *u)
 {
     ms_list_each (p, &u->requests.open, struct ms_pending, link)
-        if (is_named_by(MS_CONTAINER(p, struct ms_head_op, request)))
+        if (is_naming(MS_CONTAINER(p, struct ms_head_op, request)))
             return true;
     return false;
 }
 
-static void tell(struct ms_uplink *u, uint64_t uid, const Muster__Exit *exit)
-{
-    if (u->head->on_exit)
-        u->head->on_exit(u->head->arg, uid, exit);
-}
-
-static void entry_free(void *entry)
-{
-    if (entry && entry != &lives && entry != &told)
-        muster__exit__free_unpacked(entry, NULL);
-}
-
-static void set(struct ms_uplink *u, uint64_t uid, void *entry)
-{
-    entry_free(ms_map_remove(&u->workers, uid));
-    if (entry && ms_map_add(&u->workers, uid, entry) < 0)
-        entry_free(entry);
-}
-
-/* Any of them that lives, or does not; 0: none. */
-static uint64_t find(const struct ms_uplink *u, bool is_alive)
+/* One that lives, or one whose end was told; 0: there is none. */
+static uint64_t find(const struct ms_uplink *u, const char *what)
 {
     for (size_t i = 0; i < u->workers.capacity; i++)
-        if (u->workers.slots[i].key &&
-            (u->workers.slots[i].value == &lives) == is_alive)
+        if (u->workers.slots[i].key && u->workers.slots[i].value == what)
             return u->workers.slots[i].key;
     return 0;
 }
@@ -61,36 +41,22 @@ void ms_uplink_worker_exited(struct ms_uplink *u,
                              uint64_t uid,
                              const Muster__Exit *exit)
 {
-    void *entry = ms_map_find(&u->workers, uid);
-    bool is_kept = may_be_named(u);
+    struct ms_head *h = u->head;
 
-    if (entry == &lives) {
-        set(u, uid, is_kept ? &told : NULL);
-        tell(u, uid, exit);
-    } else if (!entry && is_kept) {
-        set(u, uid, ms_proto_copy(&exit->base));
-    }
+    if (!uid || ms_map_find(&u->workers, uid) == &told)
+        return;
+    ms_map_remove(&u->workers, uid);
+    if (may_be_named(u))
+        (void)ms_map_add(&u->workers, uid, &told);
+    if (h->on_exit)
+        h->on_exit(h->arg, uid, exit);
 }
 
-void ms_uplink_worker_asked(struct ms_uplink *u, uint64_t uid, const Muster__Exit *exit)
-{
-    if (ms_map_find(&u->workers, uid) == &lives)
-        ms_uplink_worker_exited(u, uid, exit);
-    else
-        tell(u, uid, exit);
-}
-
-/* `is_new`: by its creation, so that its end was not told before. */
+/* One that its creation names lives, or its end follows. */
 static void name(struct ms_uplink *u, const Muster__WorkerStatus *w, bool is_new)
 {
-    void *entry = ms_map_find(&u->workers, w->uid);
-
-    if (!entry && (is_new || w->state != MUSTER__WORKER_STATE__WORKER_EXITED)) {
-        set(u, w->uid, &lives); /* or its end follows */
-    } else if (entry && entry != &lives && entry != &told) {
-        tell(u, w->uid, entry);
-        set(u, w->uid, &told);
-    }
+    if (is_new || w->state != MUSTER__WORKER_STATE__WORKER_EXITED)
+        (void)ms_map_add(&u->workers, w->uid, &lives); /* unless it is there */
     for (size_t i = 0; i < w->n_helpers; i++)
         name(u, w->helpers[i], is_new);
 }
@@ -108,8 +74,8 @@ void ms_uplink_forget_ends(struct ms_uplink *u)
 {
     uint64_t uid;
 
-    while (u->workers.count && !may_be_named(u) && (uid = find(u, false)))
-        set(u, uid, NULL);
+    while (u->workers.count && !may_be_named(u) && (uid = find(u, &told)))
+        ms_map_remove(&u->workers, uid);
 }
 
 void ms_uplink_lose_workers(struct ms_uplink *u, const char *why)
@@ -119,6 +85,6 @@ void ms_uplink_lose_workers(struct ms_uplink *u, const char *why)
 
     exit.code = -1;
     exit.detail = (char *)(uintptr_t)why;
-    while ((uid = find(u, true)))
+    while ((uid = find(u, &lives)))
         ms_uplink_worker_exited(u, uid, &exit);
 }

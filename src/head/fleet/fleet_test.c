@@ -8,7 +8,7 @@
 #include "head/test_events.h"
 #include "head/test_ops.h"
 #include "head/test_serve.h"
-#include "io/secret.h"
+#include "io/session/secret.h"
 #include "io/spawn.h"
 #include "orchestrator/orchestrator.h"
 

@@ -68,9 +68,9 @@ static void on_config(const Muster__HeadToAgent *q)
         return;
     }
     ready.pid = getpid();
-    ready.cpus = 7;
-    ready.memory = 1 << 20;
-    ready.gpus = (uint32_t)q->config->num_gpus;
+    ready.shape = q->config->shape;
+    ready.shape->cpus = 7;
+    ready.shape->memory = 1 << 20;
     m.request = q->request;
     m.body_case = MUSTER__AGENT_TO_HEAD__BODY_READY;
     m.ready = &ready;

@@ -6,6 +6,7 @@
 #include "head/nodes/test_steps.h"
 #include "io/loop.h"
 #include "proto/muster.pb-c.h"
+#include "resource/shape.h"
 #include "wire/frame.h"
 #include "wire/link/link.h"
 
@@ -354,9 +355,12 @@ static void on_open(void *arg)
 
     pthread_mutex_lock(&far.lock);
     ready.pid = getpid();
-    ready.cpus = 8;
-    ready.gpus = a->gpus;
-    ready.memory = 1 << 30;
+    ready.shape = ms_shape_create(a->node);
+    assert(ready.shape);
+    ready.shape->cpus = 8;
+    ready.shape->memory = 1 << 30;
+    ms_shape_add_devices(
+        ready.shape, &(struct ms_shape_devices){.count = a->gpus}, NULL);
     ready.node_name = a->node;
     ready.host_id = host_id;
     for (size_t i = 0; i < a->count; i++) {
@@ -381,6 +385,7 @@ static void on_open(void *arg)
     m.body_case = MUSTER__AGENT_TO_HEAD__BODY_HELLO;
     m.hello = &hello;
     far_send(a, &m);
+    ms_shape_destroy(ready.shape);
     pthread_mutex_unlock(&far.lock);
 }
 

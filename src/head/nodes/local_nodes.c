@@ -35,41 +35,28 @@ static int check_name(const struct ms_local_nodes *d, size_t i, struct ms_error 
 }
 
 /* By numbers. */
-static Muster__NodeShape *make_shape(const struct ms_head_options *o,
-                                     const char *host,
-                                     size_t index,
-                                     struct ms_error *err)
+static int make_shape(const struct ms_head_options *o,
+                      const char *host,
+                      size_t index,
+                      Muster__NodeShape **out,
+                      struct ms_error *err)
 {
     bool is_alone = o->num_nodes <= 1;
     struct ms_shape_devices devices = {.count =
                                            o->num_gpus > 0 ? (uint32_t)o->num_gpus : 0};
     MS_CLEANUP(ms_shape_cleanup) Muster__NodeShape *s = NULL;
     char name[32];
+    int rc;
 
     snprintf(name, sizeof name, "n%zu", index);
     s = ms_shape_create(is_alone ? host : name);
-    if (!s) {
-        no_memory(err);
-        return NULL;
-    }
+    if (!s)
+        return no_memory(err);
     s->cpus = o->num_cpus;
     s->look_for_devices = is_alone && o->num_gpus < 0;
-    return ms_shape_add_devices(s, &devices, err) < 0 ? NULL : MS_TAKE(s);
-}
-
-static Muster__NodeShape *next_shape(const struct ms_head_options *o,
-                                     const char *host,
-                                     size_t index,
-                                     struct ms_error *err)
-{
-    Muster__NodeShape *s;
-
-    if (!o->shape_count)
-        return make_shape(o, host, index, err);
-    s = ms_shape_copy(o->shapes[index]);
-    if (!s)
-        no_memory(err);
-    return s;
+    rc = ms_shape_add_devices(s, &devices, err);
+    *out = rc == 0 ? MS_TAKE(s) : NULL;
+    return rc;
 }
 
 int ms_local_nodes_init(struct ms_local_nodes *d,
@@ -92,13 +79,16 @@ int ms_local_nodes_init(struct ms_local_nodes *d,
     if (!d->shapes)
         return no_memory(err);
     while (rc == 0 && d->count < count) {
-        struct ms_error why = {0};
-        Muster__NodeShape *s = next_shape(o, host, d->count, &why);
+        Muster__NodeShape *s = NULL;
 
-        if (!s) {
-            rc = ms_error_set(err, why.code, "%s", why.text);
+        if (o->shape_count)
+            s = ms_shape_copy(o->shapes[d->count]);
+        else
+            rc = make_shape(o, host, d->count, &s, err);
+        if (rc == 0 && !s)
+            rc = no_memory(err);
+        if (rc < 0)
             break;
-        }
         d->shapes[d->count++] = s;
         rc = check_name(d, d->count - 1, err);
     }
@@ -120,6 +110,20 @@ static size_t fill_bind(const char *const *listen, struct ms_addr *at, char **ou
     return count;
 }
 
+void ms_local_nodes_context(Muster__DriverContext *c, const struct ms_head_options *o)
+{
+    c->n_python = ms_field_count(o->python);
+    c->python = ms_field_strings(o->python);
+    c->n_sys_path = ms_field_count(o->sys_path);
+    c->sys_path = ms_field_strings(o->sys_path);
+    c->n_preload = ms_field_count(o->preload);
+    c->preload = ms_field_strings(o->preload);
+    c->working_dir = ms_field_text(o->working_dir);
+    c->n_env = ms_field_count(o->env);
+    c->env = ms_field_strings(o->env);
+    c->wants_logs = o->log_to_driver;
+}
+
 Muster__HeadToAgent *ms_local_nodes_config(const struct ms_local_nodes *d,
                                            size_t index,
                                            const struct ms_session *session,
@@ -127,6 +131,7 @@ Muster__HeadToAgent *ms_local_nodes_config(const struct ms_local_nodes *d,
 {
     struct ms_addr at[MS_ADDRS_MAX];
     char *bind[MS_ADDRS_MAX];
+    Muster__DriverContext context = MUSTER__DRIVER_CONTEXT__INIT;
     Muster__AgentConfig c = MUSTER__AGENT_CONFIG__INIT;
     Muster__HeadToAgent m = MUSTER__HEAD_TO_AGENT__INIT;
 
@@ -136,20 +141,10 @@ Muster__HeadToAgent *ms_local_nodes_config(const struct ms_local_nodes *d,
     c.session_dir = ms_field_text(session->dir);
     c.node_name = d->shapes[index]->name;
     c.driver_pid = session->driver_pid;
-    c.num_gpus =
-        d->shapes[index]->look_for_devices ? -1 : (int32_t)d->shapes[index]->n_devices;
     c.shape = d->shapes[index];
     c.nodes_here = (uint32_t)d->count;
-    c.log_to_driver = o->log_to_driver;
-    c.n_default_python = ms_field_count(o->python);
-    c.default_python = ms_field_strings(o->python);
-    c.n_sys_path = ms_field_count(o->sys_path);
-    c.sys_path = ms_field_strings(o->sys_path);
-    c.n_preload = ms_field_count(o->preload);
-    c.preload = ms_field_strings(o->preload);
-    c.working_dir = ms_field_text(o->working_dir);
-    c.n_env = ms_field_count(o->env);
-    c.env = ms_field_strings(o->env);
+    ms_local_nodes_context(&context, o);
+    c.context = &context;
     c.protocol_version = MS_FRAME_VERSION;
     c.store = (Muster__StoreConfig *)(uintptr_t)o->store;
     c.tls = (Muster__TlsMode)o->tls;

@@ -22,6 +22,9 @@ int ms_local_nodes_init(struct ms_local_nodes *d,
                         struct ms_error *err);
 void ms_local_nodes_finish(struct ms_local_nodes *d);
 
+/* What the workers of the driver of this process are started with. Borrowed from `o`. */
+void ms_local_nodes_context(Muster__DriverContext *c, const struct ms_head_options *o);
+
 /* What the agent of one of them is told first; NULL: out of memory. */
 Muster__HeadToAgent *ms_local_nodes_config(const struct ms_local_nodes *d,
                                            size_t index,

@@ -263,30 +263,15 @@ static void on_answer(struct ms_node *n, Muster__AgentToHead *m)
 
 /* ---- what it says ---------------------------------------------------------------- */
 
-/* Of an agent that tells numbers alone. */
-static Muster__NodeShape *shape_of(const char *name, const Muster__AgentReady *ready)
-{
-    Muster__NodeShape *s = ms_shape_create(name);
-
-    if (!s)
-        return NULL;
-    s->cpus = (int32_t)ready->cpus;
-    s->memory = ready->memory;
-    ms_shape_add_devices(s, &(struct ms_shape_devices){.count = ready->gpus}, NULL);
-    for (size_t i = 0; i < ready->n_labels; i++)
-        ms_shape_add_label_text(s, ready->labels[i], NULL);
-    return s;
-}
-
 void ms_node_is_ready(struct ms_node *n, Muster__AgentReady *ready)
 {
     if (!ready->shape)
-        ready->shape = shape_of(n->name, ready);
+        ready->shape = ms_shape_create(n->name);
     muster__agent_ready__free_unpacked(n->ready, NULL);
     n->ready = ready;
     n->state = MS_NODE_READY;
     n->pid = ready->pid ? ready->pid : n->pid;
-    n->cpus = ready->cpus;
+    n->cpus = ready->shape ? (uint32_t)ready->shape->cpus : 0;
     ms_place_node_came(n->head, n);
 }
 

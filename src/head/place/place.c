@@ -151,8 +151,6 @@ void ms_place_node_came(struct ms_head *h, const struct ms_node *n)
         return;
     s = *n->ready->shape;
     s.name = ms_field_text(n->name);
-    s.cpus = (int32_t)n->cpus;
-    s.memory = n->ready->memory;
     pthread_mutex_lock(&h->place.lock);
     ms_books_node_came(&h->place.books, &s, NULL);
     pthread_mutex_unlock(&h->place.lock);

@@ -4,7 +4,7 @@
 #include "head/head_impl.h"
 #include "head/rest/rest_impl.h"
 #include "io/addr.h"
-#include "io/http_text.h"
+#include "io/http/text.h"
 #include "io/tcp.h"
 
 #include <errno.h>

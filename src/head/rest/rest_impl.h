@@ -14,8 +14,8 @@
 #include "head/ops/verbs.h"
 #include "head/rest/rest.h"
 #include "head/rest/view.h"
-#include "io/http_json.h"
-#include "io/http_token.h"
+#include "io/http/conn.h"
+#include "io/http/token.h"
 #include "wire/client/client.h"
 
 struct ms_rest {

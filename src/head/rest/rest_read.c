@@ -4,7 +4,7 @@
 #include "head/rest/rest_impl.h"
 #include "head/status.h"
 #include "head/version.h"
-#include "io/http_text.h"
+#include "io/http/text.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* agent_process.c - starts `muster agent` for a head that it dials, and watches its process */
 #include "orchestrator/local/agent_process.h"
 
-#include "agent/env.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/env.h"
 #include "io/addr.h"
 #include "io/proc.h"
 #include "io/tcp.h"

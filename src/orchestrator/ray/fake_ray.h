@@ -6,7 +6,7 @@
 #ifndef MS_ORCHESTRATOR_RAY_FAKE_RAY_H
 #define MS_ORCHESTRATOR_RAY_FAKE_RAY_H
 
-#include "io/http_conn.h"
+#include "io/http/conn.h"
 
 #include <sys/types.h>
 

@@ -1,7 +1,7 @@
 /* request.c - what is asked of the bridge, as JSON (doc/orchestrators.md) */
 #include "base/name.h"
 #include "io/json.h"
-#include "io/secret.h"
+#include "io/session/secret.h"
 #include "orchestrator/ray/job/rest.h"
 #include "orchestrator/ray/ray_impl.h"
 

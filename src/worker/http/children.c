@@ -5,17 +5,19 @@
  */
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/env.h"
 #include "base/name.h"
-#include "io/http_text.h"
+#include "io/http/text.h"
 #include "worker/http/http_impl.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 enum child_state { CHILD_STARTING, CHILD_LIVES, CHILD_ENDED };
 
-/* Kept after its end, until somebody asks to kill it or forks another of its name. */
+/* Kept after its end, until a client kills it or forks another of its name. */
 struct child {
     struct ms_list link;
     struct ms_worker_http *http;
@@ -27,11 +29,6 @@ struct child {
     struct http_wait wait; /* for its start, then for its end */
     struct ms_timer deadline;
 };
-
-static void tell_health(struct ms_worker_http *h)
-{
-    ms_http_health_set(h, h->children_living);
-}
 
 static void child_ended(struct child *child)
 {
@@ -64,7 +61,7 @@ static struct child *child_by_uid(struct ms_worker_http *h, uint64_t uid)
     return NULL;
 }
 
-/* It goes on without whoever asked. */
+/* The child goes on without the client that asked. */
 static void on_gone(struct http_wait *w)
 {
     (void)w;
@@ -141,57 +138,35 @@ static char **take_words(const json_t *list, size_t *count)
     return words;
 }
 
-static char *variable(const char *name, const json_t *value)
+/* What /set_env has set, and on top what is asked (NULL: nothing). -EINVAL: one of them is
+ * not possible; -ENOMEM. */
+static int
+take_env(const struct ms_worker_http *h, const json_t *asked, struct ms_env *env)
 {
-    MS_CLEANUP(ms_cleanup_free) char *text = NULL;
-    char *out = NULL;
-
-    if (!*name || strchr(name, '='))
-        return NULL;
-    if (!json_is_string(value))
-        text = json_dumps(value, JSON_ENCODE_ANY);
-    if (asprintf(&out, "%s=%s", name, text ? text : json_string_value(value)) < 0)
-        return NULL;
-    return out;
-}
-
-static void variables_free(char **env, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        free(env[i]);
-    free(env);
-}
-
-/* "NAME=value" of what /set_env has set and of what is asked; NULL: one of them is not
- * possible, or no memory. */
-static char **take_env(const struct ms_worker_http *h, json_t *asked, size_t *count)
-{
-    json_t *all = json_copy(h->env), *value;
-    char **env = NULL;
+    json_t *from[] = {h->env, (json_t *)(uintptr_t)asked}, *value;
     const char *name;
+    int rc = 0;
 
-    *count = 0;
-    if (all && (!asked || json_object_update(all, asked) == 0))
-        env = calloc(json_object_size(all) + 1, sizeof *env);
-    json_object_foreach(all, name, value)
-    {
-        if (!env)
-            break;
-        env[*count] = variable(name, value);
-        if (!env[(*count)++]) {
-            variables_free(env, *count);
-            env = NULL;
-            *count = 0;
+    for (size_t i = 0; i < MS_COUNT(from); i++)
+        json_object_foreach(from[i], name, value)
+        {
+            MS_CLEANUP(ms_cleanup_free)
+            char *text =
+                json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY);
+
+            if (rc == 0 && !strchr(name, '='))
+                rc = ms_env_printf(
+                    env, "%s=%s", name, text ? text : json_string_value(value));
+            else if (rc == 0)
+                rc = -EINVAL;
         }
-    }
-    json_decref(all);
-    return env;
+    return rc;
 }
 
 /* ---- fork ------------------------------------------------------------------------ */
 
 static int
-send_fork(struct child *child, char **words, size_t n, char **env, size_t vars)
+send_fork(struct child *child, char **words, size_t n, const struct ms_env *env)
 {
     const struct ms_worker_http_options *o = &child->http->o;
     Muster__ForkWorker fork = MUSTER__FORK_WORKER__INIT;
@@ -203,8 +178,8 @@ send_fork(struct child *child, char **words, size_t n, char **env, size_t vars)
     spec.start = MUSTER__START_KIND__START_COMMAND;
     spec.command = words;
     spec.n_command = n;
-    spec.env = env;
-    spec.n_env = vars;
+    spec.env = env->entries;
+    spec.n_env = env->count;
     fork.beside = o->boot->uid;
     fork.spec = &spec;
     return o->tell_agent(o->arg, MUSTER__WORKER_TO_AGENT__BODY_FORK, &fork);
@@ -237,31 +212,27 @@ static void fork_child(struct ms_worker_http *h,
                        uint32_t i,
                        const json_t *json)
 {
-    json_t *asked = json_object_get(json, "env");
-    size_t words_count, env_count = 0;
+    const json_t *asked = json_object_get(json, "env");
+    MS_CLEANUP(ms_env_finish) struct ms_env env = {0};
+    size_t count;
     MS_CLEANUP(ms_cleanup_free)
-    char **words = take_words(json_object_get(json, "raw_cmd"), &words_count);
-    bool has_env = asked && !json_is_null(asked);
-    char **env = !has_env || json_is_object(asked)
-                     ? take_env(h, has_env ? asked : NULL, &env_count)
-                     : NULL;
-    struct child *child = words && env ? child_create(h, role, i) : NULL;
+    char **words = take_words(json_object_get(json, "raw_cmd"), &count);
+    bool is_env = !asked || json_is_null(asked) || json_is_object(asked);
+    struct child *child;
 
     if (!words) {
         ms_http_conn_fail(c, 400, "'raw_cmd' must be a list of strings, and not empty");
-    } else if (!env) {
+    } else if (!is_env || take_env(h, asked, &env) < 0) {
         ms_http_conn_fail(c, 400, "'env' must be an object of names and values");
-    } else if (!child) {
+    } else if (!(child = child_create(h, role, i))) {
         ms_http_conn_fail(c, 503, "out of memory");
-    } else if (send_fork(child, words, words_count, env, env_count) < 0) {
+    } else if (send_fork(child, words, count, &env) < 0) {
         child_free(child);
         ms_http_conn_fail(c, 500, "the agent cannot be told");
     } else {
         ms_http_wait_begin(&child->wait, c);
         ms_timer_set(&child->deadline, MS_AGENT_START_NS);
-        tell_health(h);
     }
-    variables_free(env, env_count);
 }
 
 void ms_http_fork(struct ms_worker_http *h, struct ms_http_conn *c, json_t *json)
@@ -305,7 +276,6 @@ void ms_worker_http_forked(struct ms_worker_http *h, const Muster__Forked *m)
             json_pack(
                 "{s:s, s:s, s:i}", "status", "success", "host", host, "pid", m->pid));
     }
-    tell_health(h);
 }
 
 /* ---- kill ------------------------------------------------------------------------ */
@@ -382,7 +352,6 @@ void ms_worker_http_child_ended(struct ms_worker_http *h, const Muster__WorkerEx
         ms_http_conn_fail(c, 500, "it ended before it had begun");
     else if (c)
         reply_killed(child, c);
-    tell_health(h);
 }
 
 void ms_http_children_finish(struct ms_worker_http *h)

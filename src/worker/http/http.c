@@ -42,67 +42,27 @@ void ms_http_own_host(struct ms_http_conn *c, char out[INET6_ADDRSTRLEN])
 
 /* ---- health ---------------------------------------------------------------------- */
 
-/* Lock held. */
-static void health_build(struct ms_worker_http *h)
-{
-    json_t *json = json_pack("{s:s, s:I, s:I, s:O}",
-                             "status",
-                             "healthy",
-                             "forked_children",
-                             (json_int_t)h->living,
-                             "engine_count",
-                             (json_int_t)json_array_size(h->engines),
-                             "engines",
-                             h->engines);
-
-    free(h->health);
-    h->health = json ? json_dumps(json, JSON_COMPACT) : NULL;
-    json_decref(json);
-}
-
-void ms_http_health_set(struct ms_worker_http *h, size_t living)
-{
-    pthread_mutex_lock(&h->lock);
-    h->living = living;
-    health_build(h);
-    pthread_mutex_unlock(&h->lock);
-}
-
-int ms_worker_http_set_engines(struct ms_worker_http *h,
-                               const char *const *names,
-                               size_t count)
-{
-    json_t *engines = json_array();
-
-    for (size_t i = 0; engines && i < count; i++)
-        if (json_array_append_new(engines, json_string(names[i])) < 0) {
-            json_decref(engines);
-            engines = NULL;
-        }
-    if (!engines)
-        return -ENOMEM;
-    pthread_mutex_lock(&h->lock);
-    json_decref(h->engines);
-    h->engines = engines;
-    health_build(h);
-    pthread_mutex_unlock(&h->lock);
-    return 0;
-}
-
 static void do_health(struct ms_worker_http *h, struct ms_http_conn *c, json_t *json)
 {
+    json_t *engines;
+
     (void)json;
     if (atomic_load(&h->is_ending)) {
         ms_http_conn_fail(c, 503, "the worker is shutting down");
         return;
     }
-    pthread_mutex_lock(&h->lock);
-    if (h->health)
-        ms_http_conn_reply(
-            c, 200, "application/json", NULL, h->health, strlen(h->health));
-    else
-        ms_http_conn_fail(c, 503, "out of memory");
-    pthread_mutex_unlock(&h->lock);
+    engines = h->o.engines(h->o.arg);
+    ms_http_reply_json(c,
+                       200,
+                       json_pack("{s:s, s:I, s:I, s:o}",
+                                 "status",
+                                 "healthy",
+                                 "forked_children",
+                                 (json_int_t)h->children_living,
+                                 "engine_count",
+                                 (json_int_t)json_array_size(engines),
+                                 "engines",
+                                 engines));
 }
 
 /* ---- ports ----------------------------------------------------------------------- */
@@ -190,7 +150,7 @@ static bool method_is(const struct route *route, const char *method)
     return strcmp(route->method, "GET") == 0 && strcmp(method, "HEAD") == 0;
 }
 
-/* A page in somebody's browser may be able to reach us; it cannot send JSON elsewhere
+/* A page in a user's browser may be able to reach us; it cannot send JSON elsewhere
  * without asking first, and says where it comes from. */
 static int check_origin(const struct ms_http_request *r, const char **why)
 {
@@ -326,11 +286,10 @@ struct ms_worker_http *ms_worker_http_create(const struct ms_worker_http_options
     h->o = *o;
     ms_list_init(&h->calls);
     ms_list_init(&h->children);
-    pthread_mutex_init(&h->lock, NULL);
     ms_http_server_init(&h->server, o->loop, &conn_ops, h);
     h->env = json_object();
     h->end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (!h->env || h->end_fd < 0 || ms_worker_http_set_engines(h, NULL, 0) < 0 ||
+    if (!h->env || h->end_fd < 0 ||
         ms_watch_init(&h->end_watch, o->loop, h->end_fd, MS_READ, on_end, h) < 0) {
         ms_worker_http_destroy(h);
         return NULL;
@@ -349,9 +308,6 @@ void ms_worker_http_destroy(struct ms_worker_http *h)
     ms_watch_finish(&h->end_watch);
     ms_fd_close(&h->end_fd);
     json_decref(h->env);
-    json_decref(h->engines);
-    free(h->health);
-    pthread_mutex_destroy(&h->lock);
     free(h);
 }
 

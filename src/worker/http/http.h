@@ -24,6 +24,7 @@ struct ms_worker_http_options {
     struct ms_loop *loop;
     struct ms_server *server;
     const Muster__WorkerBoot *boot; /* borrowed for its life */
+    json_t *(*engines)(void *arg);  /* their names, as a new list; NULL: no memory */
     /* Hold `count` ports and give their numbers: 0, or a negative errno and nothing is
      * held. */
     int (*alloc_ports)(void *arg,
@@ -50,10 +51,6 @@ void ms_worker_http_serve(struct ms_worker_http *h,
                           const void *bytes,
                           size_t len);
 
-/* The engines that health names. Any thread. 0 or -ENOMEM. */
-int ms_worker_http_set_engines(struct ms_worker_http *h,
-                               const char *const *names,
-                               size_t count);
 /* The worker ends: queued calls and all that come are answered with 503. Any thread. */
 void ms_worker_http_end(struct ms_worker_http *h);
 

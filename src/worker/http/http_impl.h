@@ -7,12 +7,11 @@
 #ifndef MS_WORKER_HTTP_HTTP_IMPL_H
 #define MS_WORKER_HTTP_HTTP_IMPL_H
 
-#include "io/http_json.h"
-#include "io/http_token.h"
+#include "io/http/conn.h"
+#include "io/http/token.h"
 #include "worker/http/http.h"
 
 #include <netinet/in.h>
-#include <pthread.h>
 #include <stdatomic.h>
 
 /* What a request waits for; first in the struct that knows more. */
@@ -32,18 +31,11 @@ struct ms_worker_http {
     struct ms_list children; /* forked beside this worker */
     size_t children_living;
     json_t *env; /* what /set_env has set: for children */
-
-    pthread_mutex_t lock; /* guards the rest */
-    json_t *engines;      /* names */
-    size_t living;        /* children */
-    char *health;         /* the answer, NULL: no memory */
 };
 
 /* http.c */
 /* The request of `c` waits for `w`. */
 void ms_http_wait_begin(struct http_wait *w, struct ms_http_conn *c);
-/* Children came or went. */
-void ms_http_health_set(struct ms_worker_http *h, size_t living);
 
 /* The address by which the client has found us. */
 void ms_http_own_host(struct ms_http_conn *c, char out[INET6_ADDRSTRLEN]);

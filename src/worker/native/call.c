@@ -2,7 +2,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
-#include "plain/tree.h"
+#include "plain/value.h"
 #include "worker/native/native_impl.h"
 
 #include <errno.h>
@@ -98,7 +98,7 @@ static int encode(struct muster_call *call,
     if (!value)
         return -ENOMEM;
     if (call->codec == MS_CODEC_PLAIN) {
-        ms_tree_encode(w, MS_PLAIN_ROOT, value);
+        ms_value_encode(w, MS_PLAIN_ROOT, value);
         return ms_plain_iov(w, iov);
     }
     data = muster_value_get_bytes(value, &len);
@@ -237,7 +237,7 @@ static struct muster_value *take_arguments(struct ms_request *r, struct ms_error
     if (len == 0)
         return &no_arguments;
     ms_request_take_body(r, &memory);
-    return ms_tree_decode_arguments(memory, body, len, err);
+    return ms_value_decode_arguments(memory, body, len, err);
 }
 
 static const char *reason_of(int rc)

@@ -1,6 +1,6 @@
 /* json.c - JSON as plain data, and back */
 #include "worker/native/json.h"
-#include "plain/tree.h"
+#include "plain/value.h"
 
 #include <errno.h>
 #include <math.h>
@@ -119,7 +119,7 @@ struct muster_value *ms_value_from_json(const json_t *json, struct ms_error *err
     struct ms_json_reader r = {.err = err};
 
     ms_plain_writer_init(&r.w);
-    return conclude(&r, ms_json_read(&r, MS_PLAIN_ROOT, json, 0), ms_tree_decode);
+    return conclude(&r, ms_json_read(&r, MS_PLAIN_ROOT, json, 0), ms_value_decode);
 }
 
 struct muster_value *
@@ -133,7 +133,7 @@ ms_arguments_from_json(const json_t *args, const json_t *kwargs, struct ms_error
         rc = ms_json_read(&r, MS_PLAIN_ITEM, json_array_get(args, i), 1);
     if (rc == 0)
         rc = read_entries(&r, true, kwargs, 1);
-    return conclude(&r, rc, ms_tree_decode_arguments);
+    return conclude(&r, rc, ms_value_decode_arguments);
 }
 
 /* ---- out ------------------------------------------------------------------------- */

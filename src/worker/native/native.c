@@ -1,7 +1,7 @@
 /* native.c - the program of a worker without Python: start, signals, operations */
 #include "worker/native/native.h"
 #include "base/clock.h"
-#include "plain/tree.h"
+#include "plain/value.h"
 #include "worker/native/native_impl.h"
 #include "worker/stack.h"
 
@@ -70,7 +70,7 @@ static void run_operation(struct ms_engines *e, struct ms_request *r)
         return;
     }
     ms_request_take_body(r, &memory);
-    argument = ms_tree_decode(memory, body, len, &why);
+    argument = ms_value_decode(memory, body, len, &why);
     if (!argument) {
         ms_request_fail_text(r, MUSTER__FAILURE__KIND__BAD_ARGUMENT, "%s", why.text);
         return;
@@ -158,5 +158,5 @@ int ms_native_main(void)
     serve(&engines);
     ms_engines_destroy_all(&engines);
     fflush(NULL);
-    _exit(128 + SIGTERM); /* the I/O thread runs on, and nobody's exit handlers wait */
+    _exit(128 + SIGTERM); /* without exit handlers: the I/O thread runs on */
 }

@@ -1,9 +1,9 @@
 /* local_ray.c - a Ray of our own on this machine, which ends with us */
 #include "orchestrator/ray/job/local_ray.h"
 
-#include "agent/env.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/env.h"
 #include "io/spawn.h"
 #include "io/tcp.h"
 #include "io/tree.h"

@@ -1,9 +1,9 @@
 /* libraries.c - the shared libraries that a program runs with, as its loader lists them */
 #include "orchestrator/ray/package/libraries.h"
 
-#include "agent/env.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/env.h"
 #include "io/spawn.h"
 
 #include <errno.h>

@@ -1,0 +1,73 @@
+#include "base/env.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static void test_later_entries_win(void **state)
+{
+    char a[] = "A=1", ab[] = "AB=2", again[] = "A=3=x";
+    char *entries[] = {a, ab, again};
+    struct ms_env e;
+
+    (void)state;
+    ms_env_init(&e);
+    assert_null(ms_env_get(&e, "A"));
+    assert_int_equal(ms_env_set_all(&e, entries, 3), 0);
+    assert_int_equal(ms_env_printf(&e, "N=%d", 5), 0);
+    assert_int_equal(e.count, 3);
+    assert_null(e.entries[3]);
+    assert_string_equal(ms_env_get(&e, "A"), "3=x");
+    assert_string_equal(ms_env_get(&e, "AB"), "2");
+    assert_string_equal(ms_env_get(&e, "N"), "5");
+    assert_null(ms_env_get(&e, "B"));
+    ms_env_drop(&e, "A");
+    ms_env_drop(&e, "A");
+    assert_null(ms_env_get(&e, "A"));
+    assert_int_equal(e.count, 2);
+    assert_string_equal(e.entries[1], "N=5");
+    assert_null(e.entries[2]);
+    ms_env_finish(&e);
+}
+
+static void test_what_is_no_entry_is_refused(void **state)
+{
+    struct ms_env e;
+
+    (void)state;
+    ms_env_init(&e);
+    assert_int_equal(ms_env_set(&e, "NAME"), -EINVAL);
+    assert_int_equal(ms_env_set(&e, "=value"), -EINVAL);
+    assert_int_equal(ms_env_set(&e, ""), -EINVAL);
+    assert_int_equal(e.count, 0);
+    ms_env_finish(&e);
+}
+
+static void test_many(void **state)
+{
+    struct ms_env e;
+
+    (void)state;
+    ms_env_init(&e);
+    for (int i = 0; i < 500; i++)
+        assert_int_equal(ms_env_printf(&e, "NAME_%d=%d", i, i), 0);
+    assert_int_equal(e.count, 500);
+    assert_null(e.entries[500]);
+    assert_string_equal(ms_env_get(&e, "NAME_499"), "499");
+    ms_env_finish(&e);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_later_entries_win),
+        cmocka_unit_test(test_what_is_no_entry_is_refused),
+        cmocka_unit_test(test_many),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,253 @@
+/* muster.c - doctor: sessions, disk and Python */
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "cli/doctor/doctor.h"
+#include "io/session/session.h"
+#include "io/spawn.h"
+#include "resource/amount.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+#define DISK_GOOD ((uint64_t)1 << 30)
+#define DISK_MIN  ((uint64_t)16 << 20)
+
+#define PYTHON_NS (30 * MS_NS_PER_S)
+
+/* ---- sessions -------------------------------------------------------------------- */
+
+void ms_check_root(struct ms_finding *f)
+{
+    char path[MS_SESSION_DIR_MAX];
+    struct ms_error err = {0};
+
+    if (ms_session_root(path, &err) == 0) {
+        ms_finding_set(f, "sessions are in %s, which is ours alone", path);
+        return;
+    }
+    ms_finding_set(f, "%s", err.text);
+    ms_finding_rate(f,
+                    MS_FINDING_FAIL,
+                    "set MUSTER_HOME to a short path of a folder of yours (mode 0700), "
+                    "or remove what is in the way");
+}
+
+void ms_check_sessions(struct ms_finding *f)
+{
+    MS_CLEANUP(ms_cleanup_free) struct ms_session *all = NULL;
+    size_t alive = 0, ended = 0, stale = 0;
+    int count = ms_session_list(&all, NULL);
+
+    for (int i = 0; i < count; i++) {
+        char secret[MS_SESSION_DIR_MAX + sizeof "/secret"];
+
+        snprintf(secret, sizeof secret, "%s/secret", all[i].dir);
+        if (all[i].alive)
+            alive++;
+        else if (access(secret, F_OK) == 0)
+            stale++; /* it was killed before it could remove its secret */
+        else
+            ended++;
+    }
+    ms_finding_set(f,
+                   "%zu running, %zu ended with logs kept, %zu left behind",
+                   alive,
+                   ended,
+                   stale);
+    if (stale)
+        ms_finding_rate(
+            f, MS_FINDING_WARN, "the next muster.init() removes what they left");
+    if (count < 0) {
+        ms_finding_set(f, "cannot be listed: %s", strerror(-count));
+        ms_finding_rate(f, MS_FINDING_FAIL, "");
+    }
+}
+
+void ms_check_disk(struct ms_finding *f)
+{
+    char path[MS_SESSION_DIR_MAX];
+    struct statvfs fs;
+    uint64_t bytes;
+
+    if (ms_session_root(path, NULL) < 0 || statvfs(path, &fs) < 0) {
+        ms_finding_set(f, "the folder of the logs cannot be used");
+        ms_finding_rate(f, MS_FINDING_FAIL, "");
+        return;
+    }
+    bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+    ms_finding_set(f, "%s free for logs in %s", ms_amount_bytes(bytes).text, path);
+    if (bytes < DISK_GOOD)
+        ms_finding_rate(f,
+                        bytes < DISK_MIN ? MS_FINDING_FAIL : MS_FINDING_WARN,
+                        "make room, or set MUSTER_HOME to another disk; workers go on "
+                        "when it is full, their lines are lost");
+}
+
+/* ---- Python ---------------------------------------------------------------------- */
+
+/* Prints what it is, and fails as the driver would fail. */
+static const char program[] =
+    "import sys\n"
+    "print(sys.version.split()[0], sys.executable, sep='\\n', flush=True)\n"
+    "assert sys.version_info >= (3, 11), 'Python 3.11 or newer is needed'\n"
+    "import muster\n"
+    "print(getattr(muster, '__version__', ''))\n";
+
+/* The interpreter beside this program (a venv), of VIRTUAL_ENV, or in PATH. */
+static bool find_python(char out[PATH_MAX])
+{
+    const char *venv = getenv("VIRTUAL_ENV"), *path = getenv("PATH");
+    ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 1);
+    char *slash;
+
+    out[n > 0 ? n : 0] = 0;
+    slash = strrchr(out, '/');
+    if (slash && out + PATH_MAX - slash > (ptrdiff_t)sizeof "/python3") {
+        memcpy(slash, "/python3", sizeof "/python3");
+        if (access(out, X_OK) == 0)
+            return true;
+    }
+    if (venv && snprintf(out, PATH_MAX, "%s/bin/python3", venv) < PATH_MAX &&
+        access(out, X_OK) == 0)
+        return true;
+    for (; path && *path; path += strcspn(path, ":"), path += *path == ':') {
+        int len = (int)strcspn(path, ":");
+
+        if (snprintf(out, PATH_MAX, "%.*s/python3", len, path) < PATH_MAX &&
+            access(out, X_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Read until the other side closes, the buffer is full, or time is up. */
+static void read_all(int fd, int64_t deadline_ns, char *out, size_t room)
+{
+    size_t len = 0;
+    ssize_t n = 1;
+
+    while (n > 0 && len + 1 < room) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        int64_t left = deadline_ns - ms_now_ns();
+
+        if (left <= 0 || poll(&p, 1, (int)(left / MS_NS_PER_MS) + 1) <= 0)
+            break;
+        n = read(fd, out + len, room - 1 - len);
+        len += n > 0 ? (size_t)n : 0;
+    }
+    out[len] = 0;
+}
+
+/* Run it with our environment; its output and how it ended. */
+static int run_python(const char *python,
+                      char *out,
+                      size_t room,
+                      struct ms_process_end *end,
+                      struct ms_error *err)
+{
+    const char *argv[] = {python, "-c", program, NULL};
+    int64_t deadline_ns = ms_now_ns() + PYTHON_NS;
+    struct ms_process p = {.pidfd = -1};
+    int fds[2], rc;
+
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return ms_error_sys(err, -errno, "cannot make a pipe");
+    rc = ms_spawn(
+        &(struct ms_spawn){.path = python,
+                           .argv = argv,
+                           .env = (const char *const *)environ,
+                           .fds = (struct ms_spawn_fd[]){{fds[1], 1}, {fds[1], 2}},
+                           .fd_count = 2},
+        &p,
+        err);
+    close(fds[1]);
+    if (rc == 0) {
+        read_all(fds[0], deadline_ns, out, room);
+        rc = ms_process_wait(p.pidfd, deadline_ns, end);
+    }
+    if (rc == -ETIMEDOUT) {
+        ms_process_signal(p.pidfd, SIGKILL);
+        ms_process_wait(p.pidfd, MS_NEVER, end);
+        ms_error_set(err, rc, "%s does not end", python);
+    }
+    close(fds[0]);
+    ms_fd_close(&p.pidfd);
+    return rc;
+}
+
+/* The last line that is not empty: of a traceback, the exception. Cuts `text`. */
+static const char *last_line(char *text)
+{
+    char *start;
+
+    for (size_t len = strlen(text); len && text[len - 1] == '\n'; len--)
+        text[len - 1] = 0;
+    start = strrchr(text, '\n');
+    return start ? start + 1 : text;
+}
+
+/* Three lines: version, executable, muster.__version__ (empty: it does not say). */
+static void judge_python(char *out, struct ms_finding *f)
+{
+    char *version = out, *path = strchr(out, '\n'), *muster = NULL;
+
+    if (path) {
+        *path++ = 0;
+        muster = strchr(path, '\n');
+    }
+    if (!muster) {
+        ms_finding_set(f, "said only '%s'", last_line(out));
+        ms_finding_rate(f, MS_FINDING_FAIL, "");
+        return;
+    }
+    *muster++ = 0;
+    muster[strcspn(muster, "\n")] = 0;
+    ms_finding_set(f,
+                   "Python %s (%s) imports muster%s%s",
+                   version,
+                   path,
+                   muster[0] ? " " : "",
+                   muster);
+    if (!muster[0] || strcmp(muster, MS_VERSION) == 0)
+        return;
+    ms_finding_set(f,
+                   "Python %s (%s) imports muster %s, this program is %s",
+                   version,
+                   path,
+                   muster,
+                   MS_VERSION);
+    ms_finding_rate(
+        f, MS_FINDING_WARN, "use the `muster` that was installed with the package");
+}
+
+void ms_check_python(struct ms_finding *f)
+{
+    char found[PATH_MAX], out[4096] = "";
+    const char *python = f->python ? f->python : find_python(found) ? found : NULL;
+    struct ms_process_end end = {0};
+    struct ms_error err = {0};
+
+    if (!python) {
+        ms_finding_set(f, "there is no python3");
+        ms_finding_rate(f, MS_FINDING_FAIL, "install Python 3.11 or newer");
+    } else if (run_python(python, out, sizeof out, &end, &err) < 0) {
+        ms_finding_set(f, "%s", err.text);
+        ms_finding_rate(f, MS_FINDING_FAIL, "name one with --python");
+    } else if (!end.known || end.signaled || end.code != 0) {
+        ms_finding_set(f, "%s: %s", python, last_line(out));
+        ms_finding_rate(
+            f,
+            MS_FINDING_FAIL,
+            "`pip install muster-rl` into that Python, or name another with "
+            "--python");
+    } else {
+        judge_python(out, f);
+    }
+}

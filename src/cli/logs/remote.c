@@ -1,0 +1,201 @@
+/* remote.c - which logs other machines have, and what is in them now */
+#include "cli/logs/remote.h"
+#include "base/cleanup.h"
+#include "cli/out.h"
+
+#include <errno.h>
+#include <string.h>
+
+static void finish(struct ms_remote_logs *f)
+{
+    for (size_t i = 0; i < f->count; i++)
+        ms_buf_finish(&f->at[i].log.part);
+    free(f->at);
+}
+
+/* ---- which ----------------------------------------------------------------------- */
+
+static struct ms_remote_log *find(const struct ms_remote_logs *f,
+                                  const struct ms_remote_log *l)
+{
+    for (size_t i = 0; i < f->count; i++)
+        if (strcmp(f->at[i].name, l->name) == 0 &&
+            strcmp(f->at[i].log.node, l->log.node) == 0)
+            return &f->at[i];
+    return NULL;
+}
+
+/* Takes nothing; the parts of `l` that name it are set. */
+static int add(struct ms_remote_logs *f, const struct ms_remote_log *l)
+{
+    struct ms_remote_log *more = find(f, l);
+
+    if (!l->name[0])
+        return 0;
+    if (more) {
+        more->is_listed = true;
+        more->failed = more->failed && more->was_listed; /* a node came back */
+        return 0;
+    }
+    more = realloc(f->at, (f->count + 1) * sizeof *more);
+    if (!more)
+        return -ENOMEM;
+    f->at = more;
+    f->at[f->count] = *l;
+    f->at[f->count++].is_listed = true;
+    return 0;
+}
+
+/* The merged file, or the agent's. */
+static int add_node(struct ms_remote_logs *f, const Muster__NodeStatus *n)
+{
+    struct ms_remote_log l = {0};
+
+    if (!n->alive)
+        return 0;
+    snprintf(l.name, sizeof l.name, "%s", f->view->single);
+    snprintf(l.log.node, sizeof l.log.node, "%s", n->name);
+    return add(f, &l);
+}
+
+static int add_worker(struct ms_remote_logs *f,
+                      const Muster__ClusterStatus *c,
+                      const Muster__WorkerStatus *w)
+{
+    struct ms_remote_log l = {.log.rank = w->rank};
+    const char *slash = strrchr(w->log_path, '/');
+
+    if (!ms_cli_selector_matches(&f->view->selector, c->name, w->rank))
+        return 0;
+    snprintf(l.log.cluster, sizeof l.log.cluster, "%s", c->name);
+    snprintf(l.log.node, sizeof l.log.node, "%s", w->node);
+    snprintf(l.name, sizeof l.name, "%s", slash ? slash + 1 : "");
+    return add(f, &l);
+}
+
+int ms_remote_logs_add(struct ms_remote_logs *f, const Muster__Status *s)
+{
+    bool of_nodes = f->view->single != NULL;
+    int rc = 0;
+
+    f->change = s->change;
+    for (size_t i = 0; i < f->count; i++) {
+        f->at[i].was_listed = f->at[i].is_listed;
+        f->at[i].is_listed = false;
+    }
+    for (size_t i = 0; of_nodes && rc == 0 && i < s->n_nodes; i++)
+        rc = add_node(f, s->nodes[i]);
+    for (size_t i = 0; !of_nodes && i < s->n_clusters; i++)
+        for (size_t k = 0; rc == 0 && k < s->clusters[i]->n_workers; k++)
+            rc = add_worker(f, s->clusters[i], s->clusters[i]->workers[k]);
+    return rc;
+}
+
+enum ms_exit ms_remote_logs_look(struct ms_remote_logs *f)
+{
+    Muster__Status *s = NULL;
+    enum ms_exit code = ms_target_status(f->target, &s);
+
+    if (code)
+        return code;
+    if (ms_remote_logs_add(f, s) < 0)
+        code = ms_out_fail(f->target->cli, MS_EXIT_FAILED, "out of memory");
+    muster__status__free_unpacked(s, NULL);
+    return code;
+}
+
+/* ---- what is in them ------------------------------------------------------------- */
+
+void ms_remote_log_want(const struct ms_remote_logs *f,
+                        struct ms_remote_log *l,
+                        Muster__ReadLog *want)
+{
+    muster__read_log__init(want);
+    want->name = l->name;
+    want->node = l->log.node;
+    want->file = l->file;
+    want->offset = l->offset;
+    want->all = f->following || f->view->lines_max < 0;
+    want->lines_max = f->view->lines_max > 0 ? (uint64_t)f->view->lines_max : 0;
+}
+
+void ms_remote_log_move(struct ms_remote_log *l, const Muster__LogPiece *piece)
+{
+    if (!piece->file)
+        return;
+    l->file = piece->file;
+    l->offset = piece->offset;
+}
+
+int ms_remote_log_take(const struct ms_remote_logs *f,
+                       struct ms_remote_log *l,
+                       const Muster__LogPiece *piece)
+{
+    return ms_log_print(f->view, &l->log, (char *)piece->data.data, piece->data.len);
+}
+
+/* One piece: how many bytes, or a negative errno. What a node refuses is said once. */
+static int read_piece(const struct ms_remote_logs *f, struct ms_remote_log *l)
+{
+    Muster__ReadLog want;
+    ProtobufCMessage *answer = NULL;
+    Muster__LogPiece *piece;
+    int rc;
+
+    ms_remote_log_want(f, l, &want);
+    if (ms_target_ask(f->target,
+                      MUSTER__DRIVER_TO_HEAD__BODY_READ_LOG,
+                      &want.base,
+                      f->target->timeout_ns,
+                      &answer))
+        return -EIO;
+    piece = (Muster__LogPiece *)answer;
+    ms_remote_log_move(l, piece);
+    rc = ms_remote_log_take(f, l, piece);
+    if (rc == 0)
+        rc = (int)piece->data.len;
+    muster__log_piece__free_unpacked(piece, NULL);
+    return rc;
+}
+
+/* All there is now of all of them. A node that does not answer is left out from then on. */
+static size_t read_all(struct ms_remote_logs *f)
+{
+    size_t failed = 0;
+
+    for (size_t i = 0; i < f->count; i++) {
+        struct ms_remote_log *l = &f->at[i];
+        int rc = l->failed ? -EIO : 1;
+
+        while (rc > 0 && !ferror(stdout))
+            rc = read_piece(f, l);
+        l->failed = rc < 0;
+        failed += l->failed;
+    }
+    fflush(stdout);
+    return failed;
+}
+
+enum ms_exit ms_remote_logs_show(const struct ms_target *t, const struct ms_logview *v)
+{
+    struct ms_remote_logs f = {.target = t, .view = v};
+    bool following = ms_cli_has(t->cli, MS_OPT_FOLLOW);
+    enum ms_exit code = ms_remote_logs_look(&f);
+    size_t failed;
+
+    if (!code && f.count == 0 && !following)
+        code = ms_out_fail(t->cli,
+                           MS_EXIT_NOT_FOUND,
+                           "there are no such workers; `muster status` shows what "
+                           "there is");
+    if (!code) {
+        failed = read_all(&f);
+        code = failed && failed == f.count ? MS_EXIT_UNREACHABLE : MS_EXIT_OK;
+        if (!code && following)
+            code = ms_remote_logs_follow(&f);
+        for (size_t i = 0; i < f.count; i++)
+            ms_log_print_rest(v, &f.at[i].log);
+    }
+    finish(&f);
+    return code;
+}

@@ -1,0 +1,64 @@
+/* remote.h - logs of workers on other machines, read through the head
+ *
+ * A daemon head has no logs of its own: each node keeps those of its workers. The head is
+ * asked for them piece by piece. To follow them, one question for each log is under way,
+ * which its node holds until there is something, and one for the head's status, which is
+ * held until nodes or workers come or go (long polling). What comes then is printed in the
+ * order in which it was written, by the nodes' clocks and as exact as a round trip to the
+ * node; what was there before comes log by log.
+ *
+ * remote.c         which logs there are, and what is in them now
+ * remote_follow.c  what comes then
+ */
+#ifndef MS_CLI_LOGS_REMOTE_H
+#define MS_CLI_LOGS_REMOTE_H
+
+#include "base/buf.h"
+#include "cli/logs/view.h"
+#include "cli/target.h"
+
+struct ms_call;
+
+/* One file of a node: a worker's, the merged one, or the agent's. */
+struct ms_remote_log {
+    struct ms_log log;
+    char name[160]; /* of the file */
+    uint64_t file, offset;
+    bool failed;          /* said so */
+    bool is_listed;       /* in the last status... */
+    bool was_listed;      /* ...and in the one before */
+    struct ms_call *call; /* under way; NULL: none */
+};
+
+struct ms_remote_logs {
+    const struct ms_target *target;
+    const struct ms_logview *view;
+    struct ms_remote_log *at;
+    size_t count;
+    uint64_t change; /* of the last status */
+    bool following;  /* what appears now is read from its beginning */
+};
+
+/* What `v` selects: its `single` means all workers, or the agents. */
+enum ms_exit ms_remote_logs_show(const struct ms_target *t, const struct ms_logview *v);
+
+/* Which logs there are: those of a status are added. 0 or -ENOMEM. */
+int ms_remote_logs_add(struct ms_remote_logs *f, const Muster__Status *s);
+/* Ask for the status; prints its failure. */
+enum ms_exit ms_remote_logs_look(struct ms_remote_logs *f);
+
+/* The question for what comes next; borrows from `l`. */
+void ms_remote_log_want(const struct ms_remote_logs *f,
+                        struct ms_remote_log *l,
+                        Muster__ReadLog *want);
+/* The next question goes on behind this piece. */
+void ms_remote_log_move(struct ms_remote_log *l, const Muster__LogPiece *piece);
+/* Print the whole lines of a piece, keep the rest. 0 or -ENOMEM. */
+int ms_remote_log_take(const struct ms_remote_logs *f,
+                       struct ms_remote_log *l,
+                       const Muster__LogPiece *piece);
+
+/* remote_follow.c: until nobody reads any more, or the head is gone. */
+enum ms_exit ms_remote_logs_follow(struct ms_remote_logs *f);
+
+#endif

@@ -1,0 +1,519 @@
+/* conn.c - the connections of an HTTP/1.1 server */
+#include "io/http/conn.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "io/http/text.h"
+#include "io/json.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+
+enum { READ_SIZE = 64 << 10 };
+
+struct ms_http_conn {
+    struct ms_list link, unproven;
+    struct ms_http_server *server;
+    int fd;
+    struct ms_watch watch;
+    struct ms_timer timer;
+    int64_t deadline_ns; /* the timer may fire earlier and looks at this */
+    int64_t begun_ns;    /* the request that arrives */
+    int64_t sent_ns;     /* the last progress of sending */
+
+    struct ms_http_parser parser;
+    struct ms_buf in; /* read, not parsed: behind a request that waits */
+    size_t in_at;
+    struct ms_buf out;
+    size_t out_at;
+    void *tag;
+    bool is_waiting; /* a request is out */
+    bool is_head;    /* it is a HEAD */
+    bool close_after;
+    bool is_refused;   /* something of it was not read */
+    bool is_lingering; /* all is said; it is read until the client has heard it */
+    bool is_inside;    /* its callbacks, or its work: it is not freed meanwhile */
+    bool is_over;
+};
+
+/* ---- the end --------------------------------------------------------------------- */
+
+static void set_proven(struct ms_http_conn *c)
+{
+    if (ms_list_is_empty(&c->unproven))
+        return;
+    ms_list_remove(&c->unproven);
+    c->server->unproven_count--;
+}
+
+static void conn_free(struct ms_http_conn *c)
+{
+    const struct ms_http_server *s = c->server;
+
+    assert(!c->is_inside);
+    ms_list_remove(&c->link);
+    set_proven(c);
+    c->server->count--;
+    ms_watch_finish(&c->watch);
+    ms_timer_finish(&c->timer);
+    ms_http_parser_finish(&c->parser);
+    ms_buf_finish(&c->in);
+    ms_buf_finish(&c->out);
+    ms_fd_close(&c->fd);
+    if (c->is_waiting && s->ops->on_gone)
+        s->ops->on_gone(s->arg, c->tag);
+    free(c);
+}
+
+/* A socket that is closed with something unread takes back what was sent: the client would
+ * not hear why it was refused. */
+static void linger(struct ms_http_conn *c)
+{
+    shutdown(c->fd, SHUT_WR);
+    c->is_lingering = true;
+    ms_watch_set(&c->watch, MS_READ);
+    c->deadline_ns = 0;
+    ms_timer_set(&c->timer, MS_HTTP_LINGER_NS);
+}
+
+/* ---- answers --------------------------------------------------------------------- */
+
+static bool is_out(const struct ms_http_conn *c)
+{
+    return c->out.len > c->out_at;
+}
+
+/* 0: all is sent; 1: the socket is full; or a negative errno. */
+static int flush(struct ms_http_conn *c)
+{
+    while (is_out(c)) {
+        ssize_t n = send(c->fd,
+                         c->out.data + c->out_at,
+                         c->out.len - c->out_at,
+                         MSG_NOSIGNAL | MSG_DONTWAIT);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return errno == EAGAIN ? 1 : -errno;
+        c->out_at += (size_t)n;
+        c->sent_ns = ms_now_ns();
+    }
+    c->out_at = c->out.len = 0;
+    if (c->out.capacity > MS_HTTP_BACKLOG_MAX)
+        ms_buf_finish(&c->out);
+    return 0;
+}
+
+static int put_head(
+    struct ms_http_conn *c, int status, const char *type, const char *more, size_t len)
+{
+    if (status == 204) /* has no body, and says so by having no length */
+        return ms_buf_printf(&c->out,
+                             "HTTP/1.1 204 No Content\r\n%s%s\r\n",
+                             more ? more : "",
+                             c->close_after ? "Connection: close\r\n" : "");
+    return ms_buf_printf(&c->out,
+                         "HTTP/1.1 %d %s\r\n"
+                         "Content-Type: %s\r\n"
+                         "Content-Length: %zu\r\n"
+                         "%s%s\r\n",
+                         status,
+                         ms_http_reason(status),
+                         type,
+                         len,
+                         more ? more : "",
+                         c->close_after ? "Connection: close\r\n" : "");
+}
+
+static void put_reply(struct ms_http_conn *c,
+                      int status,
+                      const char *type,
+                      const char *more,
+                      const void *body,
+                      size_t len)
+{
+    size_t before = c->out.len;
+
+    if (put_head(c, status, type, more, len) == 0 &&
+        (c->is_head || ms_buf_append(&c->out, body, len) == 0))
+        return;
+    c->out.len = before; /* no memory: half an answer is none */
+    c->close_after = true;
+    c->is_over = before == c->out_at;
+}
+
+static void go_on(struct ms_http_conn *c);
+
+void ms_http_conn_reply(struct ms_http_conn *c,
+                        int status,
+                        const char *type,
+                        const char *more,
+                        const void *body,
+                        size_t len)
+{
+    assert(c->is_waiting);
+    c->is_waiting = false;
+    c->tag = NULL;
+    c->begun_ns = ms_now_ns(); /* idle from now on */
+    put_reply(c, status, type, more, body, len);
+    if (!c->is_inside)
+        go_on(c); /* what was sent behind it */
+}
+
+void ms_http_conn_fail_with(struct ms_http_conn *c,
+                            int status,
+                            const char *more,
+                            const char *text)
+{
+    bool is_problem = c->server->ops->has_problems;
+    json_t *o = is_problem ? MS_JSON({"type", json_string("about:blank")},
+                                     {"title", json_string(ms_http_reason(status))},
+                                     {"status", json_integer(status)},
+                                     {"detail", ms_json_string(text)})
+                           : MS_JSON({"status", json_string("error")},
+                                     {"error", ms_json_string(text)});
+    MS_CLEANUP(ms_cleanup_free) char *json = o ? json_dumps(o, 0) : NULL;
+    MS_CLEANUP(ms_buf_finish) struct ms_buf body = {0};
+
+    json_decref(o);
+    ms_buf_printf(&body, "%s\n", json ? json : "{}"); /* without memory: no reason */
+    ms_http_conn_reply(c,
+                       status,
+                       is_problem ? "application/problem+json" : "application/json",
+                       more,
+                       body.data,
+                       body.len);
+}
+
+void ms_http_conn_fail(struct ms_http_conn *c, int status, const char *text)
+{
+    const char *more = status == 401 ? "WWW-Authenticate: Bearer\r\n" : NULL;
+
+    ms_http_conn_fail_with(c, status, more, text);
+}
+
+void ms_http_reply_json(struct ms_http_conn *c, int status, json_t *json)
+{
+    MS_CLEANUP(ms_cleanup_free)
+    char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+
+    json_decref(json);
+    if (text)
+        ms_http_conn_reply(c, status, "application/json", NULL, text, strlen(text));
+    else
+        ms_http_conn_fail(c, 503, "out of memory");
+}
+
+void ms_http_conn_set_tag(struct ms_http_conn *c, void *tag)
+{
+    c->tag = tag;
+}
+
+int ms_http_conn_fd(const struct ms_http_conn *c)
+{
+    return c->fd;
+}
+
+uint8_t *ms_http_conn_take_body(struct ms_http_conn *c)
+{
+    return ms_http_parser_take_body(&c->parser);
+}
+
+/* ---- requests -------------------------------------------------------------------- */
+
+/* Refuse what arrives, and no more after it: where its body ends nobody wants to know. */
+static void refuse(struct ms_http_conn *c, int status, const char *why)
+{
+    c->close_after = c->is_refused = true;
+    c->is_waiting = true;
+    ms_http_conn_fail(c, status, why);
+}
+
+static void on_head(struct ms_http_conn *c)
+{
+    const struct ms_http_server *s = c->server;
+    const struct ms_http_request *r = &c->parser.request;
+    const char *why = NULL;
+    int status = s->ops->on_head(s->arg, r, &c->parser.body_max, &why);
+
+    if (!status && (!s->ops->is_public || !s->ops->is_public(s->arg, r)))
+        set_proven(c);
+    c->is_head = strcmp(r->method, "HEAD") == 0;
+    if (!status && r->content_length > c->parser.body_max) {
+        status = 413;
+        why = "the body is too big";
+    }
+    if (status)
+        refuse(c, status, why ? why : ms_http_reason(status));
+    else if (r->expects_continue && r->has_body)
+        ms_buf_printf(&c->out, "HTTP/1.1 100 Continue\r\n\r\n");
+}
+
+static void on_whole(struct ms_http_conn *c)
+{
+    if (!c->parser.request.keep_alive)
+        c->close_after = true;
+    c->is_waiting = true;
+    c->server->ops->on_request(c->server->arg, c, &c->parser.request);
+    ms_http_parser_next(&c->parser);
+}
+
+/* May more of what was read be parsed? */
+static bool is_open(const struct ms_http_conn *c)
+{
+    return !c->is_waiting && !c->close_after && !c->is_over &&
+           c->out.len - c->out_at <= MS_HTTP_BACKLOG_MAX;
+}
+
+/* Parse; how much was used. */
+static size_t parse(struct ms_http_conn *c, const uint8_t *data, size_t len)
+{
+    enum ms_http_event event = MS_HTTP_MORE;
+    size_t at = 0;
+
+    while (is_open(c) && (at < len || event == MS_HTTP_HEAD)) {
+        size_t used;
+
+        if (!ms_http_parser_is_inside(&c->parser))
+            c->begun_ns = ms_now_ns();
+        event = ms_http_parser_feed(&c->parser, data + at, len - at, &used);
+        at += used;
+        if (event == MS_HTTP_HEAD) {
+            on_head(c);
+        } else if (event == MS_HTTP_REQUEST) {
+            on_whole(c);
+        } else if (event == MS_HTTP_BAD) {
+            c->is_head = false;
+            refuse(c, c->parser.status, c->parser.why);
+        }
+    }
+    return at;
+}
+
+static void parse_kept(struct ms_http_conn *c)
+{
+    c->in_at += parse(c, c->in.data + c->in_at, c->in.len - c->in_at);
+    if (c->in_at == c->in.len)
+        c->in_at = c->in.len = 0;
+}
+
+/* Parse what has come; keep what cannot be parsed yet. */
+static void take(struct ms_http_conn *c, const uint8_t *data, size_t len)
+{
+    size_t used = 0;
+
+    if (c->in_at == c->in.len)
+        used = parse(c, data, len);
+    if (used == len || c->close_after)
+        return;
+    ms_buf_consume(&c->in, c->in_at);
+    c->in_at = 0;
+    if (ms_buf_append(&c->in, data + used, len - used) < 0)
+        c->is_over = true;
+}
+
+/* ---- the socket ------------------------------------------------------------------ */
+
+static void take_input(struct ms_http_conn *c)
+{
+    uint8_t data[READ_SIZE];
+    ssize_t n = recv(c->fd, data, sizeof data, MSG_DONTWAIT);
+
+    if (n > 0)
+        take(c, data, (size_t)n);
+    else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+        c->is_over = true;
+}
+
+/* A deadline follows from what is waited for. */
+static int64_t deadline_of(const struct ms_http_conn *c)
+{
+    uint64_t rate_s = c->parser.body.len / MS_HTTP_RATE_MIN;
+
+    if (is_out(c))
+        return c->sent_ns + c->server->limits.send_ns;
+    if (c->is_waiting)
+        return MS_NEVER;
+    if (ms_http_parser_is_inside(&c->parser))
+        return c->begun_ns + c->server->limits.head_ns + (int64_t)rate_s * MS_NS_PER_S;
+    return c->begun_ns + c->server->limits.idle_ns;
+}
+
+/* The timer is only moved when it would be late: most requests do not touch it. */
+static void set_timer(struct ms_http_conn *c)
+{
+    int64_t before_ns = c->deadline_ns;
+
+    c->deadline_ns = deadline_of(c);
+    if (c->deadline_ns < before_ns)
+        ms_timer_set(&c->timer, c->deadline_ns - ms_now_ns());
+    else
+        c->deadline_ns = before_ns;
+}
+
+static void set_watch(struct ms_http_conn *c)
+{
+    unsigned events = 0;
+
+    if (!c->close_after && c->in.len - c->in_at <= MS_HTTP_BACKLOG_MAX &&
+        c->out.len - c->out_at <= MS_HTTP_BACKLOG_MAX)
+        events |= MS_READ;
+    if (c->is_waiting)
+        events |= c->in.len - c->in_at <= MS_HTTP_BACKLOG_MAX ? MS_READ : 0;
+    if (is_out(c))
+        events |= MS_WRITE;
+    if (events != c->watch.events)
+        ms_watch_set(&c->watch, events);
+}
+
+/* Something has changed: send, parse what waited, and see what comes next. */
+static void go_on(struct ms_http_conn *c)
+{
+    int rc;
+
+    do {
+        c->is_inside = true;
+        if (is_open(c) && c->in_at < c->in.len)
+            parse_kept(c);
+        c->is_inside = false;
+        rc = flush(c);
+    } while (rc == 0 && is_open(c) && c->in_at < c->in.len);
+    if (rc < 0 || c->is_over) {
+        conn_free(c);
+    } else if (c->close_after && !c->is_waiting && !is_out(c)) {
+        if (c->is_refused)
+            linger(c);
+        else
+            conn_free(c);
+    } else {
+        set_watch(c);
+        set_timer(c);
+    }
+}
+
+static void discard(struct ms_http_conn *c)
+{
+    uint8_t data[READ_SIZE];
+    ssize_t n = recv(c->fd, data, sizeof data, MSG_DONTWAIT);
+
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+        conn_free(c);
+}
+
+static void on_ready(void *arg, unsigned events)
+{
+    struct ms_http_conn *c = arg;
+
+    if (c->is_lingering) {
+        discard(c);
+        return;
+    }
+    if (events & MS_READ) {
+        c->is_inside = true;
+        take_input(c);
+        c->is_inside = false;
+    }
+    go_on(c);
+}
+
+static void on_time(void *arg)
+{
+    struct ms_http_conn *c = arg;
+    int64_t at_ns = c->is_lingering ? 0 : deadline_of(c);
+
+    c->deadline_ns = MS_NEVER;
+    if (at_ns > ms_now_ns()) {
+        set_timer(c);
+        return;
+    }
+    if (is_out(c) || c->close_after || !ms_http_parser_is_inside(&c->parser)) {
+        conn_free(c);
+        return;
+    }
+    c->is_inside = true;
+    c->is_head = false;
+    refuse(c, 408, "the request did not arrive in time");
+    c->is_inside = false;
+    go_on(c);
+}
+
+/* ---- the server ------------------------------------------------------------------ */
+
+void ms_http_server_init(struct ms_http_server *s,
+                         struct ms_loop *loop,
+                         const struct ms_http_conn_ops *ops,
+                         void *arg)
+{
+    *s = (struct ms_http_server){
+        .loop = loop,
+        .ops = ops,
+        .arg = arg,
+        .limits = {MS_HTTP_IDLE_NS, MS_HTTP_HEAD_NS, MS_HTTP_SEND_NS}};
+    ms_list_init(&s->conns);
+    ms_list_init(&s->unproven);
+}
+
+void ms_http_server_finish(struct ms_http_server *s)
+{
+    if (!s->count)
+        return;
+    ms_list_each (c, &s->conns, struct ms_http_conn, link)
+        conn_free(c);
+}
+
+void ms_http_server_forget(struct ms_http_server *s)
+{
+    if (!s->count)
+        return;
+    ms_list_each (c, &s->conns, struct ms_http_conn, link)
+        close(c->fd);
+}
+
+/* Room for one more that nobody knows yet. */
+static void make_room(struct ms_http_server *s)
+{
+    if (s->unproven_count >= MS_HTTP_UNPROVEN_MAX ||
+        (s->count >= MS_HTTP_CONNS_MAX && s->unproven_count > 0))
+        conn_free(ms_list_first(&s->unproven, struct ms_http_conn, unproven));
+}
+
+int ms_http_server_add(struct ms_http_server *s, int fd, const void *bytes, size_t len)
+{
+    struct ms_http_conn *c;
+    int one = 1;
+
+    make_room(s);
+    c = s->count < MS_HTTP_CONNS_MAX ? calloc(1, sizeof *c) : NULL;
+
+    if (!c) {
+        close(fd);
+        return s->count < MS_HTTP_CONNS_MAX ? -ENOMEM : -EMFILE;
+    }
+    setsockopt(
+        fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* not on unix sockets */
+    c->server = s;
+    c->fd = fd;
+    c->deadline_ns = MS_NEVER;
+    c->begun_ns = c->sent_ns = ms_now_ns();
+    ms_http_parser_init(&c->parser);
+    ms_buf_init(&c->in);
+    ms_buf_init(&c->out);
+    ms_list_add_tail(&s->conns, &c->link);
+    ms_list_add_tail(&s->unproven, &c->unproven);
+    s->count++;
+    s->unproven_count++;
+    if (ms_watch_init(&c->watch, s->loop, fd, MS_READ, on_ready, c) < 0 ||
+        ms_timer_init(&c->timer, s->loop, on_time, c) < 0) {
+        conn_free(c);
+        return -ENOMEM;
+    }
+    c->is_inside = true;
+    take(c, bytes, len);
+    c->is_inside = false;
+    go_on(c);
+    return 0;
+}

@@ -1,0 +1,187 @@
+/* node_dir.c - the folder of an agent that has joined a head on another machine */
+#include "io/session/node_dir.h"
+#include "base/cleanup.h"
+#include "base/name.h"
+#include "io/session/root.h"
+#include "io/tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+enum { SPIN_PAGE_SIZE = 4096, TAG_LEN = 9 };
+
+/* FNV-1a: a name, not a secret. */
+static uint32_t hash(const char *a, const char *b)
+{
+    uint32_t h = UINT32_C(2166136261);
+
+    for (; *a; a++)
+        h = (h ^ (unsigned char)*a) * UINT32_C(16777619);
+    h = (h ^ '@') * UINT32_C(16777619);
+    for (; *b; b++)
+        h = (h ^ (unsigned char)*b) * UINT32_C(16777619);
+    return h;
+}
+
+static void make_name(char *out, size_t room, const char *session, const char *node)
+{
+    size_t half = (room - 1 - TAG_LEN - 1) / 2;
+    int cut = (int)half;
+
+    if (snprintf(out, room, "%s@%s", session, node) < (int)room)
+        return;
+    snprintf(out, room, "%.*s@%.*s~%08x", cut, session, cut, node, hash(session, node));
+}
+
+static int make_folder(int at, const char *name)
+{
+    return mkdirat(at, name, 0700) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+/* The lock's descriptor. */
+static int fill(int root, const char *name)
+{
+    static const char zeros[SPIN_PAGE_SIZE];
+    MS_CLEANUP(ms_cleanup_fd) int dir = -1;
+    MS_CLEANUP(ms_cleanup_fd) int lock = -1;
+    int rc = make_folder(root, name);
+
+    dir = rc < 0 ? rc : ms_tree_open(root, name);
+    lock = dir < 0 ? dir : ms_session_lock(dir, O_CREAT, LOCK_EX);
+    if (lock < 0)
+        return lock;
+    ms_session_empty(dir);
+    rc = make_folder(dir, "logs");
+    if (rc == 0)
+        rc = make_folder(dir, "w");
+    if (rc == 0)
+        rc = ms_tree_write(dir, "spin", zeros, sizeof zeros);
+    return rc < 0 ? rc : MS_TAKE_FD(lock);
+}
+
+/* ---- what ended jobs have left ---------------------------------------------------- */
+
+/* Of a session that comes once, unlike one with a name that a person gave. */
+static bool is_of_job(const char *name)
+{
+    char session[MS_NAME_MAX + 1];
+    size_t len = strcspn(name, "@");
+
+    if (name[len] != '@' || len >= sizeof session)
+        return false;
+    memcpy(session, name, len);
+    session[len] = 0;
+    return ms_session_name_is_ours(session);
+}
+
+struct oldest {
+    char name[MS_SESSION_DIR_MAX];
+    size_t count;
+};
+
+static int find_oldest(void *arg, int root, const char *name)
+{
+    struct oldest *o = arg;
+    MS_CLEANUP(ms_cleanup_fd) int dir = is_of_job(name) ? ms_tree_open(root, name) : -1;
+    MS_CLEANUP(ms_cleanup_fd)
+    int lock = dir < 0 ? -1 : ms_session_lock(dir, 0, LOCK_EX);
+
+    if (lock < 0)
+        return 0;
+    if (o->count++ == 0 || strverscmp(name, o->name) < 0)
+        snprintf(o->name, sizeof o->name, "%s", name);
+    return 0;
+}
+
+static void sweep(int root)
+{
+    for (;;) {
+        struct oldest o = {0};
+
+        if (ms_tree_each(root, find_oldest, &o) < 0 || o.count < MS_SESSIONS_KEPT ||
+            ms_tree_remove(root, o.name) < 0)
+            return;
+    }
+}
+
+int ms_node_dir_open(struct ms_node_dir *d,
+                     const char *session,
+                     const char *node,
+                     struct ms_error *err)
+{
+    struct ms_node_dir made = {0};
+    char root_path[MS_SESSION_DIR_MAX], name[MS_SESSION_DIR_MAX];
+    MS_CLEANUP(ms_cleanup_fd) int root = -1;
+    int rc = ms_name_check(session, "session", err);
+
+    if (rc == 0)
+        rc = ms_name_check(node, "node", err);
+    if (rc < 0)
+        return rc;
+    root = ms_session_root_open(root_path, err);
+    if (root < 0)
+        return root;
+    sweep(root);
+    make_name(name, sizeof made.dir - strlen(root_path) - 1, session, node);
+    strcpy(made.dir, root_path); /* make_name has left room for all of it */
+    strcat(made.dir, "/");
+    strcat(made.dir, name);
+    made.lock_fd = fill(root, name);
+    if (made.lock_fd == -EWOULDBLOCK)
+        return ms_error_set(err,
+                            -EBUSY,
+                            "an agent of the name %s runs on this machine already: "
+                            "give this one another with --node-name",
+                            node);
+    if (made.lock_fd < 0)
+        return ms_error_sys(err, made.lock_fd, "cannot make '%s'", made.dir);
+    *d = made;
+    return 0;
+}
+
+void ms_node_dir_close(struct ms_node_dir *d)
+{
+    MS_CLEANUP(ms_cleanup_fd) int dir = -1;
+
+    if (d->lock_fd < 0)
+        return;
+    dir = ms_tree_open(AT_FDCWD, d->dir);
+    if (dir >= 0)
+        ms_session_empty(dir);
+    ms_fd_close(&d->lock_fd);
+}
+
+/* A folder of that session, by its name; a cut one may be of another that begins alike. */
+static bool is_of(const char *name, const char *session)
+{
+    size_t len = strcspn(name, "@");
+
+    return name[len] == '@' && strncmp(name, session, len) == 0 &&
+           (!session[len] || strchr(name, '~'));
+}
+
+static int sweep_dead(void *arg, int root, const char *name)
+{
+    const char *session = arg;
+    MS_CLEANUP(ms_cleanup_fd) int dir = -1;
+    MS_CLEANUP(ms_cleanup_fd) int lock = -1;
+
+    dir = is_of(name, session) ? ms_tree_open(root, name) : -1;
+    lock = dir < 0 ? -1 : ms_session_lock(dir, 0, LOCK_EX);
+    if (lock >= 0) /* nobody lives there */
+        ms_session_empty(dir);
+    return 0;
+}
+
+void ms_node_dirs_sweep(const char *session)
+{
+    char path[MS_SESSION_DIR_MAX];
+    MS_CLEANUP(ms_cleanup_fd) int root = ms_session_root_open(path, NULL);
+
+    if (root >= 0)
+        ms_tree_each(root, sweep_dead, (void *)(uintptr_t)session);
+}
