@@ -39,6 +39,16 @@ class Mode:
     the ranks have registered, whose name is `mesh`.
     """
 
+    __slots__ = (
+        "collect",
+        "collect_fn",
+        "dispatch_fn",
+        "mesh",
+        "name",
+        "split",
+        "vectors",
+    )
+
     def __init__(
         self,
         name: str,
