@@ -1,3 +1,4 @@
+/* codec.c - decode a message into a value, and encode a value */
 #include "base/cleanup.h"
 #include "plain/value.h"
 

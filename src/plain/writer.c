@@ -1,3 +1,4 @@
+/* writer.c - write plain data in one pass */
 #include "plain/plain.h"
 
 #include <assert.h>
