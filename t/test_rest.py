@@ -142,7 +142,7 @@ def test_how_a_worker_ended(cluster: Callable[..., Any]) -> None:
 def test_stack(cluster: Callable[..., Any]) -> None:
     cluster(Talker, name="shown")
     stack = get("/clusters/shown/workers/0/stack")
-    assert "_worker.py" in stack["python"]
+    assert "muster/_worker/" in stack["python"]
     assert "#0" in stack["native"]
 
 

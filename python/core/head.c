@@ -21,7 +21,7 @@ static PyObject *head_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     pthread_mutex_init(&h->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&h->told, &attr);
+    pthread_cond_init(&h->changed, &attr);
     pthread_condattr_destroy(&attr);
     ms_list_init(&h->logs.events);
     ms_list_init(&h->nodes.events);
@@ -39,7 +39,7 @@ static void stop(struct head *h, int64_t grace_ns)
     h->client = NULL;
     pthread_mutex_lock(&h->lock);
     h->stopped = true;
-    pthread_cond_broadcast(&h->told);
+    pthread_cond_broadcast(&h->changed);
     pthread_mutex_unlock(&h->lock);
 }
 

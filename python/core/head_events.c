@@ -31,7 +31,7 @@ static bool add(struct head *h, struct head_queue *q, const ProtobufCMessage *m)
     ms_list_init(&e->link);
     e->len = protobuf_c_message_pack(m, e->body);
     ms_list_add_tail(&q->events, &e->link);
-    pthread_cond_broadcast(&h->told);
+    pthread_cond_broadcast(&h->changed);
     return true;
 }
 
@@ -76,8 +76,8 @@ static bool take(struct head *h,
 
     pthread_mutex_lock(&h->lock);
     while (rc == 0 && ms_list_is_empty(&q->events) && !h->stopped)
-        rc = until_ns == MS_NEVER ? pthread_cond_wait(&h->told, &h->lock)
-                                  : pthread_cond_timedwait(&h->told, &h->lock, &at);
+        rc = until_ns == MS_NEVER ? pthread_cond_wait(&h->changed, &h->lock)
+                                  : pthread_cond_timedwait(&h->changed, &h->lock, &at);
     ms_list_splice(out, &q->events);
     *dropped = q->dropped;
     q->lines = q->dropped = 0;

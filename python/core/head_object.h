@@ -28,7 +28,7 @@ struct head {
     struct ms_client *client; /* likewise */
     PyObject *session, *session_dir;
     pthread_mutex_t lock; /* over the queues and `stopped` */
-    pthread_cond_t told;
+    pthread_cond_t changed;
     struct head_queue logs, nodes;
     bool stopped;
     bool closing; /* nobody begins anything; set with the interpreter's lock */

@@ -6,6 +6,7 @@
  */
 #include "core.h"
 
+#include "base/cleanup.h"
 #include "head/rest/message_json.h"
 #include "message.h"
 
@@ -25,6 +26,8 @@ static int set_text(PyObject *value, void *at)
         PyErr_SetString(PyExc_ValueError, "a text with a NUL in it");
         return -1;
     }
+    if (len == 0)
+        return 0; /* as it is */
     copy = strdup(text);
     if (!copy)
         PyErr_NoMemory();
@@ -220,15 +223,37 @@ static PyObject *get_field(const ProtobufCFieldDescriptor *f, const uint8_t *mes
     return get_value(f, message + f->offset);
 }
 
+/* The names of a message's fields as str, made once; NULL with an exception set. */
+static PyObject **names_of(const ProtobufCMessageDescriptor *d)
+{
+    static struct {
+        const ProtobufCMessageDescriptor *of;
+        PyObject **names;
+    } known[256]; /* more than there are messages */
+    size_t at = (uintptr_t)d / sizeof *d % MS_COUNT(known);
+
+    while (known[at].of && known[at].of != d)
+        at = (at + 1) % MS_COUNT(known);
+    if (known[at].of)
+        return known[at].names;
+    known[at].names = calloc(d->n_fields + (size_t)1, sizeof(PyObject *));
+    if (!known[at].names)
+        return (PyObject **)PyErr_NoMemory();
+    for (unsigned i = 0; i < d->n_fields; i++)
+        known[at].names[i] = PyUnicode_InternFromString(d->fields[i].name);
+    known[at].of = d;
+    return known[at].names;
+}
+
 PyObject *core_message_dict(const ProtobufCMessage *m)
 {
-    PyObject *dict = PyDict_New();
+    PyObject **names = names_of(m->descriptor);
+    PyObject *dict = names ? PyDict_New() : NULL;
 
     for (unsigned i = 0; dict && i < m->descriptor->n_fields; i++) {
-        const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
-        PyObject *value = get_field(f, (const uint8_t *)m);
+        PyObject *value = get_field(&m->descriptor->fields[i], (const uint8_t *)m);
 
-        if (!value || PyDict_SetItemString(dict, f->name, value) < 0)
+        if (!value || PyDict_SetItem(dict, names[i], value) < 0)
             Py_CLEAR(dict);
         Py_XDECREF(value);
     }

@@ -34,21 +34,25 @@ int head_is_running(struct head *h)
 /* NULL with an exception set. */
 static struct ms_head_op *begin(struct head *h, const char *verb, PyObject *fields)
 {
-    Muster__DriverToHead *m;
+    const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field_by_name(
+        &muster__driver_to_head__descriptor, verb);
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+    ProtobufCMessage *body;
     struct ms_head_op *op;
-    PyObject *outer;
 
     if (!head_is_running(h))
         return NULL;
-    outer = Py_BuildValue("{sO}", verb, fields);
-    m = outer ? (Muster__DriverToHead *)core_message_parse(
-                    outer, &muster__driver_to_head__descriptor)
-              : NULL;
-    Py_XDECREF(outer);
-    if (!m)
+    if (!f || f->type != PROTOBUF_C_TYPE_MESSAGE) {
+        PyErr_Format(PyExc_TypeError, "a head cannot be asked for %s", verb);
         return NULL;
-    op = ms_head_request(h->head, m);
-    muster__driver_to_head__free_unpacked(m, NULL);
+    }
+    body = core_message_parse(fields, f->descriptor);
+    if (!body)
+        return NULL;
+    m.body_case = (Muster__DriverToHead__BodyCase)f->id;
+    m.status = (Muster__StatusRequest *)body; /* the same place for all */
+    op = ms_head_request(h->head, &m);
+    protobuf_c_message_free_unpacked(body, NULL);
     if (!op)
         PyErr_NoMemory();
     return op;
@@ -126,6 +130,8 @@ static int wait_for(struct ms_head_op *op, PyObject *timeout)
     int64_t until_ns;
     int rc;
 
+    if (ms_head_op_result(op, NULL) != -EINPROGRESS)
+        return 0;
     if (core_deadline(timeout, MS_NEVER, &until_ns) < 0)
         return -1;
     for (;;) {

@@ -112,7 +112,7 @@ static int put_buffer(struct encoder *e, enum ms_plain_place place, PyObject *o)
 
     if (!b)
         return refuse_because(e);
-    ms_plain_put_bytes(e->w, place, b->buf, (size_t)b->len);
+    ms_plain_put_data(e->w, place, MUSTER_BYTES, b->buf, (size_t)b->len);
     if (e->w->ref_count == refs)
         let_go(e->p);
     return 0;
@@ -201,7 +201,7 @@ static int put_text(struct encoder *e, enum ms_plain_place place, PyObject *o)
         PyErr_Clear();
         return refuse(e, PyUnicode_FromString("is a str that UTF-8 does not have"));
     }
-    ms_plain_put_text(e->w, place, text, (size_t)len);
+    ms_plain_put_data(e->w, place, MUSTER_TEXT, text, (size_t)len);
     return 0;
 }
 
@@ -282,10 +282,10 @@ static int put_container(struct encoder *e, enum ms_plain_place place, PyObject 
     int rc;
 
     if (PyDict_Check(o)) {
-        mark = ms_plain_begin_map(e->w, place);
+        mark = ms_plain_begin(e->w, place, MUSTER_MAP);
         rc = put_entries(e, false, o);
     } else {
-        mark = ms_plain_begin_list(e->w, place);
+        mark = ms_plain_begin(e->w, place, MUSTER_LIST);
         rc = put_items(e, o);
     }
     ms_plain_end(e->w, mark);

@@ -90,7 +90,7 @@ class Session:
 
     def destroy_cluster(self, name: str, own: bool, uid: int, grace: float) -> None:
         """`own`: only if this driver has made it. `uid`: only if rank 0 is or was that
-        one; 0: whoever it is. None is there: that is fine."""
+        one; 0: any. It may be gone already."""
         asked = {"name": name, "own": own, "uid": uid, "grace_ns": _core.ns(grace)}
         operation = self.head.ask("destroy", asked)
         try:

@@ -88,7 +88,7 @@ class WorkerConfig:
     python: another interpreter. working_dir: where the workers run.
     visible: "own": a worker sees its own devices alone, and LOCAL_RANK is 0; "node": it
         sees all that its cluster has on the node, and LOCAL_RANK counts.
-    http_open: HTTP on the worker's port without a token: whoever reaches the port can run
+    http_open: HTTP on the worker's port without a token: all that reach the port can run
         anything in it.
     max_concurrency: how many calls run at once: of a class with `async` methods on its
         loop (None: 1000), of others on threads, if it is above 1. Else one call after the

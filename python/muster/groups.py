@@ -59,6 +59,7 @@ class Bundle:
         if gpus > 1 and gpus != int(gpus):
             raise ValueError(f"gpus: whole devices or a share of one: {gpus!r}")
         self._message: _core.Message = {
+            "count": 1,
             "cpu_milli": round(cpus * 1000),
             "memory": parse_size(memory, "memory") if memory else 0,
             "devices": int(gpus),
@@ -133,7 +134,9 @@ _KEYS |= {name: name for name in ("resources", "labels")}
 
 
 def _conditions(labels: Mapping[str, str] | None) -> list[_core.Message]:
-    return [{"name": name, "condition": c} for name, c in (labels or {}).items()]
+    if not labels:
+        return []
+    return [{"name": name, "condition": c} for name, c in labels.items()]
 
 
 def bundle_messages(
@@ -145,11 +148,11 @@ def bundle_messages(
     more = _conditions(labels)
     for value in bundles:
         if made and (value is last or value == last):
-            made[-1]["count"] += 1
+            made[-1] = {**made[-1], "count": made[-1]["count"] + 1}
             continue
         last = value
         one = Bundle.of(value)._message
-        made.append({**one, "count": 1, "labels": one["labels"] + more})
+        made.append({**one, "labels": one["labels"] + more} if more else one)
     return made
 
 

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from muster import _core, api
 from muster.errors import PlacementError
-from muster.groups import (
-    GroupPart,
-    PlacementGroup,
-    amounts,
-    bundle_messages,
-    refused,
-)
+from muster.groups import GroupPart, PlacementGroup, amounts, bundle_messages, refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -399,7 +399,7 @@ class View:
         self, count: int, rank: int = 0, timeout: float = ANSWER_S
     ) -> tuple[str, list[int]]:
         """(host, ports) that this worker holds for you until it ends: bound, not
-        listening, so that whoever is given one can bind it with SO_REUSEADDR."""
+        listening, so that another process can bind one with SO_REUSEADDR."""
         peer = self._member(rank).peer
         held = peer.control("alloc_ports", {"count": count}, timeout)
         return held["host"], held["ports"]

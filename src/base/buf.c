@@ -1,3 +1,4 @@
+/* buf.c - bytes that grow */
 #include "base/buf.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* copy.c - copy past the cache */
 #include "base/copy.h"
 
 #include <stdint.h>

@@ -1,3 +1,4 @@
+/* error.c - what went wrong, for the program and for the person */
 #include "base/error.h"
 
 #include <stdio.h>
@@ -16,11 +17,17 @@ int ms_error_set(struct ms_error *err, int code, const char *fmt, ...)
     return code;
 }
 
+static void append(struct ms_error *err, const char *text)
+{
+    size_t used = strlen(err->text);
+
+    snprintf(err->text + used, sizeof err->text - used, ": %s", text);
+}
+
 int ms_error_sys(struct ms_error *err, int code, const char *fmt, ...)
 {
     va_list ap;
     char why[128];
-    size_t used;
 
     if (!err)
         return code;
@@ -28,11 +35,7 @@ int ms_error_sys(struct ms_error *err, int code, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(err->text, sizeof err->text, fmt, ap);
     va_end(ap);
-    used = strlen(err->text);
-    snprintf(err->text + used,
-             sizeof err->text - used,
-             ": %s",
-             strerror_r(-code, why, sizeof why));
+    append(err, strerror_r(-code, why, sizeof why));
     return code;
 }
 
@@ -40,7 +43,6 @@ int ms_error_wrap(struct ms_error *err, const char *fmt, ...)
 {
     va_list ap;
     char inner[MS_ERROR_TEXT_MAX];
-    size_t used;
 
     if (!err)
         return 0;
@@ -48,7 +50,6 @@ int ms_error_wrap(struct ms_error *err, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(err->text, sizeof err->text, fmt, ap);
     va_end(ap);
-    used = strlen(err->text);
-    snprintf(err->text + used, sizeof err->text - used, ": %s", inner);
+    append(err, inner);
     return err->code;
 }

@@ -1,3 +1,4 @@
+/* map.c - from a 64-bit key to a pointer */
 #include "base/map.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* name.c - check and compare names, make random ids */
 #include "base/name.h"
 #include "base/limits.h"
 #include "base/utf8.h"

@@ -1,3 +1,4 @@
+/* nearest.c - the nearest of some words to one that was mistyped */
 #include "base/nearest.h"
 
 #include <stdint.h>

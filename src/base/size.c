@@ -1,3 +1,4 @@
+/* size.c - numbers of bytes, as people write them */
 #include "base/size.h"
 
 #include <ctype.h>

@@ -137,7 +137,7 @@ muster_cluster_create(struct muster_session *session,
                       struct muster_error *err)
 {
     struct muster_cluster_options o = MUSTER_CLUSTER_OPTIONS;
-    struct muster_resources *own = NULL;
+    struct muster_resources *all = NULL;
     struct muster_cluster *c;
     int rc = -1;
 
@@ -150,10 +150,10 @@ muster_cluster_create(struct muster_session *session,
     if (!c)
         return NULL;
     if (!o.resources)
-        o.resources = own = muster_resources_create(session, -1, 0, err);
+        o.resources = all = muster_resources_create(session, -1, 0, err);
     if (o.resources)
         rc = create(c, &o, o.resources, err);
-    muster_resources_destroy(own);
+    muster_resources_destroy(all);
     if (rc == 0)
         return c;
     cluster_free(c);

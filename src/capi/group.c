@@ -9,7 +9,7 @@
 
 struct muster_group {
     struct muster_session *session;
-    Muster__GroupStatus *told; /* the last that the head has said */
+    Muster__GroupStatus *status; /* the last that the head has said */
 };
 
 /* ---- what is asked --------------------------------------------------------------- */
@@ -106,9 +106,9 @@ group_create(struct muster_session *s, struct ms_head_op *op, struct muster_erro
     if (!op)
         return NULL;
     if (g)
-        g->told = (Muster__GroupStatus *)ms_proto_copy(ms_head_op_message(op));
+        g->status = (Muster__GroupStatus *)ms_proto_copy(ms_head_op_message(op));
     ms_head_op_unref(op);
-    if (!g || !g->told) {
+    if (!g || !g->status) {
         free(g);
         return ms_capi_no_memory(err), NULL;
     }
@@ -120,7 +120,7 @@ void muster_group_close(struct muster_group *g)
 {
     if (!g)
         return;
-    muster__group_status__free_unpacked(g->told, NULL);
+    muster__group_status__free_unpacked(g->status, NULL);
     ms_capi_session_unref(g->session);
     free(g);
 }
@@ -145,16 +145,16 @@ static struct ms_head_op *ask(struct muster_session *s,
 static int
 renew(struct muster_group *g, struct ms_head_op *op, struct muster_error *err)
 {
-    Muster__GroupStatus *told;
+    Muster__GroupStatus *status;
 
     if (!op)
         return err && err->code ? err->code : -EIO;
-    told = (Muster__GroupStatus *)ms_proto_copy(ms_head_op_message(op));
+    status = (Muster__GroupStatus *)ms_proto_copy(ms_head_op_message(op));
     ms_head_op_unref(op);
-    if (!told)
+    if (!status)
         return ms_capi_no_memory(err);
-    muster__group_status__free_unpacked(g->told, NULL);
-    g->told = told;
+    muster__group_status__free_unpacked(g->status, NULL);
+    g->status = status;
     return 0;
 }
 
@@ -167,18 +167,18 @@ int muster_group_wait(struct muster_group *g,
 
     if (!g)
         return ms_capi_missing("a group", err);
-    if (g->told->state == MUSTER__GROUP_STATE__GROUP_WAITING)
+    if (g->status->state == MUSTER__GROUP_STATE__GROUP_WAITING)
         rc = renew(g,
                    ask(g->session,
                        MUSTER__DRIVER_TO_HEAD__BODY_WAIT_GROUP,
-                       g->told->id,
+                       g->status->id,
                        NULL,
                        timeout_ns,
                        &why),
                    &why);
-    if (rc == 0 && g->told->state == MUSTER__GROUP_STATE__GROUP_FAILED) {
+    if (rc == 0 && g->status->state == MUSTER__GROUP_STATE__GROUP_FAILED) {
         rc = muster_error_set(
-            &why, -ETIMEDOUT, NULL, "%s\n%s", g->told->why, g->told->table);
+            &why, -ETIMEDOUT, NULL, "%s\n%s", g->status->why, g->status->table);
         why.kind = MUSTER_ERROR_PLACEMENT;
     }
     if (rc < 0 && err)
@@ -292,7 +292,7 @@ int muster_group_remove(struct muster_group *g, struct muster_error *err)
         return ms_capi_missing("a group", err);
     op = ask(g->session,
              MUSTER__DRIVER_TO_HEAD__BODY_REMOVE_GROUP,
-             g->told->id,
+             g->status->id,
              NULL,
              MS_ANSWER_NS,
              &why);
@@ -310,12 +310,12 @@ int muster_group_remove(struct muster_group *g, struct muster_error *err)
 
 uint64_t ms_capi_group_id(const struct muster_group *g)
 {
-    return g->told->id;
+    return g->status->id;
 }
 
 const char *muster_group_name(const struct muster_group *g)
 {
-    return g->told->name;
+    return g->status->name;
 }
 
 enum muster_group_state muster_group_state(struct muster_group *g)
@@ -323,32 +323,32 @@ enum muster_group_state muster_group_state(struct muster_group *g)
     struct muster_error why = {0};
     struct ms_head_op *op = ask(g->session,
                                 MUSTER__DRIVER_TO_HEAD__BODY_FIND_GROUP,
-                                g->told->id,
+                                g->status->id,
                                 NULL,
                                 MS_ANSWER_NS,
                                 &why);
 
     if (renew(g, op, &why) == 0)
-        return (enum muster_group_state)g->told->state;
+        return (enum muster_group_state)g->status->state;
     return why.code == -ENOENT ? MUSTER_GROUP_REMOVED
-                               : (enum muster_group_state)g->told->state;
+                               : (enum muster_group_state)g->status->state;
 }
 
 uint32_t muster_group_bundles(const struct muster_group *g)
 {
-    return g->told->bundles;
+    return g->status->bundles;
 }
 
 const char *muster_group_node(const struct muster_group *g, uint32_t bundle)
 {
-    return bundle < g->told->n_pieces ? g->told->pieces[bundle]->node : NULL;
+    return bundle < g->status->n_pieces ? g->status->pieces[bundle]->node : NULL;
 }
 
 const uint32_t *
 muster_group_devices(const struct muster_group *g, uint32_t bundle, size_t *count)
 {
     const Muster__Piece *p =
-        bundle < g->told->n_pieces ? g->told->pieces[bundle] : NULL;
+        bundle < g->status->n_pieces ? g->status->pieces[bundle] : NULL;
 
     *count = p ? p->n_devices : 0;
     return p ? p->devices : NULL;

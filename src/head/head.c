@@ -275,20 +275,17 @@ static int open_marker(struct ms_head *h)
     return ms_watch_init(&h->marker, h->loop, h->marker_fd, MS_READ, on_marker, h);
 }
 
-/* The nodes of this machine. */
-static int
-add_nodes(struct ms_head *h, const struct ms_head_options *o, struct ms_error *err)
+/* The nodes of this machine, unless they are lent. */
+static int add_nodes(struct ms_head *h,
+                     const struct ms_head_options *o,
+                     const struct ms_local_nodes *d,
+                     struct ms_error *err)
 {
-    struct ms_local_nodes d;
-    int rc = ms_local_nodes_init(&d, o, h->node, err);
-
-    for (size_t i = 0; rc == 0 && !o->lender && i < d.count; i++)
-        if (ms_child_agent_init(h, o, ms_local_nodes_config(&d, i, &h->session, o)) < 0)
-            rc = ms_error_set(err, -ENOMEM, "cannot make the head: out of memory");
-    if (rc == 0)
-        h->config = ms_local_nodes_config(&d, 0, &h->session, o);
-    ms_local_nodes_finish(&d);
-    return rc;
+    for (size_t i = 0; !o->lender && i < d->count; i++)
+        if (ms_child_agent_init(h, o, ms_local_nodes_config(d, i, &h->session, o)) < 0)
+            return ms_error_set(err, -ENOMEM, "cannot make the head: out of memory");
+    h->config = ms_local_nodes_config(d, 0, &h->session, o);
+    return 0;
 }
 
 /* The loop and what lives on it. */
@@ -303,30 +300,29 @@ int ms_head_build(struct ms_head *h, struct ms_error *err)
 }
 
 /* It has the nodes that would be our own, unless they are elsewhere. */
-static int
-open_fleet(struct ms_head *h, const struct ms_head_options *o, struct ms_error *err)
+static int open_fleet(struct ms_head *h,
+                      const struct ms_head_options *o,
+                      const struct ms_local_nodes *d,
+                      struct ms_error *err)
 {
     struct ms_head_lender lender = *o->lender;
-    struct ms_local_nodes d;
-    int rc = ms_local_nodes_init(&d, o, h->node, err);
 
-    if (rc < 0)
-        return rc;
     lender.agent_path = o->agent_path;
-    lender.nodes = (const Muster__NodeShape *const *)d.shapes;
-    lender.node_count = d.count;
-    rc = ms_fleet_open(h, &lender, err);
-    ms_local_nodes_finish(&d);
-    return rc;
+    lender.nodes = (const Muster__NodeShape *const *)d->shapes;
+    lender.node_count = d->count;
+    return ms_fleet_open(h, &lender, err);
 }
 
 static int
 build(struct ms_head *h, const struct ms_head_options *o, struct ms_error *err)
 {
+    MS_CLEANUP(ms_local_nodes_finish) struct ms_local_nodes d = {0};
     int rc = ms_head_build(h, err);
 
     if (rc == 0)
-        rc = add_nodes(h, o, err);
+        rc = ms_local_nodes_init(&d, o, h->node, err);
+    if (rc == 0)
+        rc = add_nodes(h, o, &d, err);
     if (rc == 0 && o->lender && !o->listen)
         rc = ms_error_set(err, -EINVAL, "lent nodes need an address to dial");
     if (rc == 0 && o->http)
@@ -335,7 +331,7 @@ build(struct ms_head *h, const struct ms_head_options *o, struct ms_error *err)
         rc = ms_head_control_open(h, err);
     if (rc == 0 && o->listen)
         rc = ms_head_control_listen(h, o->listen, err);
-    return rc == 0 && o->lender ? open_fleet(h, o, err) : rc;
+    return rc == 0 && o->lender ? open_fleet(h, o, &d, err) : rc;
 }
 
 static void *head_main(void *arg)

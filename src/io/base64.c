@@ -1,3 +1,4 @@
+/* base64.c - bytes as base64, by OpenSSL */
 #include "io/base64.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* cgpath.c - where a process's control groups are, from what /proc says */
 #include "io/cgpath.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* This host, as others know it: its id, and its addresses. */
+/* hostid.c - this host, as others know it: its id, and its addresses */
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "io/addr.h"

@@ -1,3 +1,4 @@
+/* loop.c - the event loop, over libevent */
 #include "io/loop.h"
 #include "base/clock.h"
 #include "base/list.h"

@@ -1,4 +1,6 @@
-/* Names of hosts. getaddrinfo blocks for as long as the network likes, so a lookup has a
+/* resolve.c - look up names of hosts
+ *
+ * getaddrinfo blocks for as long as the network likes, so a lookup has a
  * thread of its own, which is left alone when nobody wants its answer any more. */
 #include "base/cleanup.h"
 #include "io/tcp.h"

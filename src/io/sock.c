@@ -1,3 +1,4 @@
+/* sock.c - unix sockets, and descriptors sent over them */
 #include "io/sock.h"
 #include "base/cleanup.h"
 #include "base/limits.h"

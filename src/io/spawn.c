@@ -1,3 +1,4 @@
+/* spawn.c - start processes by posix_spawn, and wait for them by pidfds */
 #include "io/spawn.h"
 #include "base/cleanup.h"
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* tcp.c - TCP sockets */
 #include "io/tcp.h"
 #include "base/cleanup.h"
 

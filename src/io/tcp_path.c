@@ -1,4 +1,4 @@
-/* What the kernel knows of the way to the other side. */
+/* tcp_path.c - what the kernel knows of the path to the other side of a connection */
 #include "io/tcp_path.h"
 
 #include <errno.h>

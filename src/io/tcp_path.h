@@ -1,4 +1,4 @@
-/* tcp_path.h - what the kernel knows of the way to the other side of a connection */
+/* tcp_path.h - what the kernel knows of the path to the other side of a connection */
 #ifndef MS_IO_TCP_PATH_H
 #define MS_IO_TCP_PATH_H
 

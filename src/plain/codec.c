@@ -1,3 +1,4 @@
+/* codec.c - decode a message into a value, and encode a value */
 #include "base/cleanup.h"
 #include "plain/value.h"
 
@@ -351,13 +352,11 @@ static void put_container(struct ms_plain_writer *w,
         w->rc = w->rc < 0 ? w->rc : -E2BIG;
     if (w->rc < 0)
         return;
-    if (v->kind == MUSTER_LIST) {
-        mark = ms_plain_begin_list(w, place);
+    mark = ms_plain_begin(w, place, (enum muster_kind)v->kind);
+    if (v->kind == MUSTER_LIST)
         put_items(w, v, depth + 1);
-    } else {
-        mark = ms_plain_begin_map(w, place);
+    else
         put_entries(w, false, v, depth + 1);
-    }
     ms_plain_end(w, mark);
 }
 
@@ -380,10 +379,8 @@ static void put(struct ms_plain_writer *w,
         ms_plain_put_float(w, place, v->real);
         break;
     case MUSTER_TEXT:
-        ms_plain_put_text(w, place, v->data.at, v->data.len);
-        break;
     case MUSTER_BYTES:
-        ms_plain_put_bytes(w, place, v->data.at, v->data.len);
+        ms_plain_put_data(w, place, (enum muster_kind)v->kind, v->data.at, v->data.len);
         break;
     case MUSTER_LIST:
     case MUSTER_MAP:

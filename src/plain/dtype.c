@@ -1,3 +1,4 @@
+/* dtype.c - names and sizes of data types */
 #include "plain/plain.h"
 
 #include <errno.h>

@@ -77,15 +77,12 @@ void ms_plain_put_int(struct ms_plain_writer *w,
 void ms_plain_put_float(struct ms_plain_writer *w,
                         enum ms_plain_place place,
                         double real);
-void ms_plain_put_text(struct ms_plain_writer *w,
+/* MUSTER_TEXT or MUSTER_BYTES; long bytes are borrowed until the writer is finished. */
+void ms_plain_put_data(struct ms_plain_writer *w,
                        enum ms_plain_place place,
-                       const char *text,
+                       enum muster_kind kind,
+                       const void *data,
                        size_t len);
-/* Long ones are borrowed until the writer is finished. */
-void ms_plain_put_bytes(struct ms_plain_writer *w,
-                        enum ms_plain_place place,
-                        const void *data,
-                        size_t len);
 /* Likewise. The size must be what dtype and shape say. */
 void ms_plain_put_tensor(struct ms_plain_writer *w,
                          enum ms_plain_place place,
@@ -95,11 +92,10 @@ void ms_plain_put_tensor(struct ms_plain_writer *w,
                          const void *data,
                          size_t size);
 
-/* A container: begin, then its ITEMs or its entries, then end. */
-struct ms_plain_mark ms_plain_begin_list(struct ms_plain_writer *w,
-                                         enum ms_plain_place place);
-struct ms_plain_mark ms_plain_begin_map(struct ms_plain_writer *w,
-                                        enum ms_plain_place place);
+/* MUSTER_LIST or MUSTER_MAP: begin, then its ITEMs or its entries, then end. */
+struct ms_plain_mark ms_plain_begin(struct ms_plain_writer *w,
+                                    enum ms_plain_place place,
+                                    enum muster_kind kind);
 void ms_plain_end(struct ms_plain_writer *w, struct ms_plain_mark mark);
 
 /* An entry of a map (`named`: a named argument): begin, one ENTRY_VALUE, end. */

@@ -1,3 +1,4 @@
+/* reader.c - read plain data from the wire, one value at a time */
 #include "plain/plain.h"
 
 #include <endian.h>

@@ -1,4 +1,4 @@
-/* What is behind muster/error.h and muster/common.h. */
+/* report.c - what is behind muster/error.h and muster/common.h */
 #include "muster/error.h"
 
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* value.c - values as objects: made, read, changed, copied and freed */
 #include "plain/value.h"
 #include "base/cleanup.h"
 

@@ -1,3 +1,4 @@
+/* writer.c - write plain data in one pass */
 #include "plain/plain.h"
 
 #include <assert.h>
@@ -155,11 +156,11 @@ static void put_raw(struct ms_plain_writer *w, const void *data, size_t len, boo
     }
 }
 
-static void put_block(struct ms_plain_writer *w,
-                      enum ms_plain_place place,
-                      enum muster_kind kind,
-                      const void *data,
-                      size_t len)
+void ms_plain_put_data(struct ms_plain_writer *w,
+                       enum ms_plain_place place,
+                       enum muster_kind kind,
+                       const void *data,
+                       size_t len)
 {
     uint8_t *at;
 
@@ -172,22 +173,6 @@ static void put_block(struct ms_plain_writer *w,
     *at++ = tag(kind, BYTES);
     advance(w, put_varint(at, len));
     put_raw(w, data, len, kind == MUSTER_BYTES);
-}
-
-void ms_plain_put_text(struct ms_plain_writer *w,
-                       enum ms_plain_place place,
-                       const char *text,
-                       size_t len)
-{
-    put_block(w, place, MUSTER_TEXT, text, len);
-}
-
-void ms_plain_put_bytes(struct ms_plain_writer *w,
-                        enum ms_plain_place place,
-                        const void *data,
-                        size_t len)
-{
-    put_block(w, place, MUSTER_BYTES, data, len);
 }
 
 /* ---- containers ------------------------------------------------------------------ */
@@ -221,8 +206,9 @@ static void end(struct ms_plain_writer *w, size_t at, size_t total)
             (uint8_t)((len & 0x7f) | (i + 1 < LENGTH_SIZE ? 0x80 : 0));
 }
 
-static struct ms_plain_mark
-begin_value(struct ms_plain_writer *w, enum ms_plain_place place, enum muster_kind kind)
+struct ms_plain_mark ms_plain_begin(struct ms_plain_writer *w,
+                                    enum ms_plain_place place,
+                                    enum muster_kind kind)
 {
     struct ms_plain_mark mark = {.nested = place != MS_PLAIN_ROOT};
 
@@ -231,18 +217,6 @@ begin_value(struct ms_plain_writer *w, enum ms_plain_place place, enum muster_ki
         begin(w, place, &mark.outer_at, &mark.outer_total);
     begin(w, kind, &mark.at, &mark.total);
     return mark;
-}
-
-struct ms_plain_mark ms_plain_begin_list(struct ms_plain_writer *w,
-                                         enum ms_plain_place place)
-{
-    return begin_value(w, place, MUSTER_LIST);
-}
-
-struct ms_plain_mark ms_plain_begin_map(struct ms_plain_writer *w,
-                                        enum ms_plain_place place)
-{
-    return begin_value(w, place, MUSTER_MAP);
 }
 
 struct ms_plain_mark
@@ -309,7 +283,7 @@ void ms_plain_put_tensor(struct ms_plain_writer *w,
                          const void *data,
                          size_t size)
 {
-    struct ms_plain_mark mark = begin_value(w, place, MUSTER_TENSOR);
+    struct ms_plain_mark mark = ms_plain_begin(w, place, MUSTER_TENSOR);
     size_t data_at, data_total;
     uint8_t *at = room(w, 2);
 

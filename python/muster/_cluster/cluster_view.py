@@ -108,7 +108,7 @@ class ClusterView(View):
             asked = {"name": self._name}
             status = api.session().head.ask("find", asked).result(ANSWER_S)
         except (Refused, MusterError):
-            return  # whoever calls it hears what became of it
+            return  # the next call says what became of it
         uids = {one["uid"] for one in status["workers"]}
         if len(uids) != len(self._members) and self._members[0].uid in uids:
             self._resized(status)

@@ -2,7 +2,7 @@
 
 What lies in a store already goes by its name, with the list of rows that are meant. Of
 other memory those rows alone are copied, once, each column into an object of its own: so
-whoever gets the column later fetches this column and no other.
+a later reader of the column fetches this column and no other.
 """
 
 from __future__ import annotations

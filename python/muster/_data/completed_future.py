@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class CompletedFuture(Future):
-    """`value` may be a Ref: whoever asks for the result fetches it then."""
+    """`value` may be a Ref, which is fetched when the result is asked for."""
 
     __slots__ = ("_error", "_known")
 

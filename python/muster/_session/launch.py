@@ -160,7 +160,7 @@ def _secret_of_user() -> str:
         with open(fd, "w") as file:
             file.write(secrets.token_hex(32))
         try:
-            os.link(part, path)  # whole, or somebody else's
+            os.link(part, path)  # whole, or one that another process has made
         except FileExistsError:
             pass
         finally:

@@ -254,7 +254,7 @@ def _have(name: str) -> str:
     os.makedirs(root, mode=0o700, exist_ok=True)
     folder = os.path.join(root, name)
     _lock_fd = _open_lock(f"{folder}.lock")
-    fcntl.flock(_lock_fd, fcntl.LOCK_SH)  # until our end: nobody sweeps it
+    fcntl.flock(_lock_fd, fcntl.LOCK_SH)  # until our end: it is not swept
     turn = _open_lock(f"{folder}.turn")
     try:
         fcntl.flock(turn, fcntl.LOCK_EX)

@@ -1,9 +1,9 @@
 """In a zygote: forks without what only matters where there were several threads.
 
 A zygote has one thread, and forks while it holds no lock. What `threading`, `logging` and
-this package do after a fork has nothing to do there, but running it writes to some 150
-shared pages in each worker, and each write copies one. So in a zygote those hooks are
-passed over, for the fork of a worker alone: processes that a worker forks run them all.
+this package do after a fork has nothing to do there, but running it writes to shared
+pages in each worker, and each write copies one. So in a zygote those hooks are passed over,
+for the fork of a worker alone: processes that a worker forks run them all.
 
 To see those hooks, `os.register_at_fork` is replaced in zygotes. MUSTER_FORK_HOOKS=all in
 the environment turns that off: nothing is replaced, and every fork runs every hook. What
@@ -16,6 +16,7 @@ This has to be imported before the modules whose hooks it is about.
 
 from __future__ import annotations
 
+import functools
 import os
 
 TYPE_CHECKING = False
@@ -24,27 +25,18 @@ if TYPE_CHECKING:
     from typing import Any
 
 _IDLE = frozenset(("threading", "logging", "muster.api", "muster.future"))
-_before: list[Callable[[], object]] = []
-_in_parent: list[Callable[[], object]] = []
-_in_child: list[Callable[[], object]] = []
+_kept: dict[str, list[Callable[[], object]]] = {
+    "before": [],
+    "after_in_parent": [],
+    "after_in_child": [],
+}
 _is_bare = False  # the fork under way is that of a worker
 
 
-def _run_before() -> None:
+def _run(when: str) -> None:
     if not _is_bare:
-        for hook in reversed(_before):
-            hook()
-
-
-def _run_in_parent() -> None:
-    if not _is_bare:
-        for hook in _in_parent:
-            hook()
-
-
-def _run_in_child() -> None:
-    if not _is_bare:
-        for hook in _in_child:
+        hooks = _kept[when]
+        for hook in reversed(hooks) if when == "before" else hooks:
             hook()
 
 
@@ -55,22 +47,15 @@ def _owner(hook: Any) -> str:
 def watch() -> None:
     """From now on, see who registers hooks."""
     register = os.register_at_fork
-    kept = {
-        "before": _before,
-        "after_in_parent": _in_parent,
-        "after_in_child": _in_child,
-    }
 
     def watched(**hooks: Any) -> None:
         for when, hook in hooks.items():
-            if when in kept and _owner(hook) in _IDLE:
-                kept[when].append(hook)
+            if when in _kept and _owner(hook) in _IDLE:
+                _kept[when].append(hook)
             else:
                 register(**{when: hook})
 
-    register(
-        before=_run_before, after_in_parent=_run_in_parent, after_in_child=_run_in_child
-    )
+    register(**{when: functools.partial(_run, when) for when in _kept})
     os.register_at_fork = watched
 
 

@@ -51,7 +51,7 @@ def _is_theirs(path: str) -> bool:
 @contextlib.contextmanager
 def watch() -> Iterator[None]:
     """Note the files of the modules that are loaded meanwhile. Sources are looked at before
-    they are read: whatever changes later is not what was loaded."""
+    they are read: what changes later was not loaded."""
     read: dict[str, Stats] = {}
     original = SourceFileLoader.path_stats
 

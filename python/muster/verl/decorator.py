@@ -216,10 +216,7 @@ def get_predefined_dispatch_fn(dispatch_mode: Dispatch) -> dict[str, Any]:
 
 
 def get_predefined_execute_fn(execute_mode: Execute) -> dict[str, str]:
-    names = {
-        Execute.ALL: "execute_all",
-        Execute.RANK_ZERO: "execute_rank_zero",
-    }
+    names = {Execute.ALL: "execute_all", Execute.RANK_ZERO: "execute_rank_zero"}
     return {"execute_fn_name": names[execute_mode]}
 
 

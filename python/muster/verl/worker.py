@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import os
 
-from muster._adapters.actor import (
-    VISIBLE_DEVICES,
-    free_port,
-    node_ip,
-    visible_devices,
-)
+from muster._adapters.actor import VISIBLE_DEVICES, free_port, node_ip, visible_devices
 from muster._worker.engines import engines
 from muster.verl.decorator import register
 from muster.verl.modes import Dispatch, Execute

@@ -127,13 +127,6 @@ void ms_remote_log_move(struct ms_remote_log *l, const Muster__LogPiece *piece)
     l->offset = piece->offset;
 }
 
-int ms_remote_log_take(const struct ms_remote_logs *f,
-                       struct ms_remote_log *l,
-                       const Muster__LogPiece *piece)
-{
-    return ms_log_print(f->view, &l->log, (char *)piece->data.data, piece->data.len);
-}
-
 /* One piece: how many bytes, or a negative errno. What a node refuses is said once. */
 static int read_piece(const struct ms_remote_logs *f, struct ms_remote_log *l)
 {
@@ -151,7 +144,7 @@ static int read_piece(const struct ms_remote_logs *f, struct ms_remote_log *l)
         return -EIO;
     piece = (Muster__LogPiece *)answer;
     ms_remote_log_move(l, piece);
-    rc = ms_remote_log_take(f, l, piece);
+    rc = ms_log_print(f->view, &l->log, (char *)piece->data.data, piece->data.len);
     if (rc == 0)
         rc = (int)piece->data.len;
     muster__log_piece__free_unpacked(piece, NULL);

@@ -122,7 +122,12 @@ static void print_until(struct follow *f, int64_t now_ns)
     struct piece *p;
 
     while ((p = (struct piece *)ms_reorder_take(&f->pieces, now_ns))) {
-        if (ms_remote_log_take(f->logs, &f->logs->at[p->log], p->message) < 0)
+        const ProtobufCBinaryData *data = &p->message->data;
+
+        if (ms_log_print(f->logs->view,
+                         &f->logs->at[p->log].log,
+                         (char *)data->data,
+                         data->len) < 0)
             end_memory(f);
         muster__log_piece__free_unpacked(p->message, NULL);
         free(p);

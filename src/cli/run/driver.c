@@ -1,3 +1,4 @@
+/* driver.c - a job's driver: its environment, start and end */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/env.h"

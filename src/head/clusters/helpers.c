@@ -307,9 +307,9 @@ static int encode(const char *text, ProtobufCBinaryData *out)
     int rc;
 
     ms_plain_writer_init(&w);
-    map = ms_plain_begin_map(&w, MS_PLAIN_ROOT);
+    map = ms_plain_begin(&w, MS_PLAIN_ROOT, MUSTER_MAP);
     entry = ms_plain_begin_entry(&w, false, VARIABLE, strlen(VARIABLE));
-    ms_plain_put_text(&w, MS_PLAIN_ENTRY_VALUE, text, strlen(text));
+    ms_plain_put_data(&w, MS_PLAIN_ENTRY_VALUE, MUSTER_TEXT, text, strlen(text));
     ms_plain_end(&w, entry);
     ms_plain_end(&w, map);
     rc = ms_plain_flatten(&w, &out->data, &out->len);

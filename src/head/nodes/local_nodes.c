@@ -35,41 +35,28 @@ static int check_name(const struct ms_local_nodes *d, size_t i, struct ms_error 
 }
 
 /* By numbers. */
-static Muster__NodeShape *make_shape(const struct ms_head_options *o,
-                                     const char *host,
-                                     size_t index,
-                                     struct ms_error *err)
+static int make_shape(const struct ms_head_options *o,
+                      const char *host,
+                      size_t index,
+                      Muster__NodeShape **out,
+                      struct ms_error *err)
 {
     bool is_alone = o->num_nodes <= 1;
     struct ms_shape_devices devices = {.count =
                                            o->num_gpus > 0 ? (uint32_t)o->num_gpus : 0};
     MS_CLEANUP(ms_shape_cleanup) Muster__NodeShape *s = NULL;
     char name[32];
+    int rc;
 
     snprintf(name, sizeof name, "n%zu", index);
     s = ms_shape_create(is_alone ? host : name);
-    if (!s) {
-        no_memory(err);
-        return NULL;
-    }
+    if (!s)
+        return no_memory(err);
     s->cpus = o->num_cpus;
     s->look_for_devices = is_alone && o->num_gpus < 0;
-    return ms_shape_add_devices(s, &devices, err) < 0 ? NULL : MS_TAKE(s);
-}
-
-static Muster__NodeShape *next_shape(const struct ms_head_options *o,
-                                     const char *host,
-                                     size_t index,
-                                     struct ms_error *err)
-{
-    Muster__NodeShape *s;
-
-    if (!o->shape_count)
-        return make_shape(o, host, index, err);
-    s = ms_shape_copy(o->shapes[index]);
-    if (!s)
-        no_memory(err);
-    return s;
+    rc = ms_shape_add_devices(s, &devices, err);
+    *out = rc == 0 ? MS_TAKE(s) : NULL;
+    return rc;
 }
 
 int ms_local_nodes_init(struct ms_local_nodes *d,
@@ -92,13 +79,16 @@ int ms_local_nodes_init(struct ms_local_nodes *d,
     if (!d->shapes)
         return no_memory(err);
     while (rc == 0 && d->count < count) {
-        struct ms_error why = {0};
-        Muster__NodeShape *s = next_shape(o, host, d->count, &why);
+        Muster__NodeShape *s = NULL;
 
-        if (!s) {
-            rc = ms_error_set(err, why.code, "%s", why.text);
+        if (o->shape_count)
+            s = ms_shape_copy(o->shapes[d->count]);
+        else
+            rc = make_shape(o, host, d->count, &s, err);
+        if (rc == 0 && !s)
+            rc = no_memory(err);
+        if (rc < 0)
             break;
-        }
         d->shapes[d->count++] = s;
         rc = check_name(d, d->count - 1, err);
     }

@@ -2,7 +2,7 @@
  *
  * A port of its own on the head's loop, for people's scripts, dashboards and Prometheus.
  * doc/openapi.json says what is there; it is served too. All of it needs the token
- * (io/http_token.h) but /api/v1/health and, if that is asked for, /metrics. Errors are
+ * (io/http/token.h) but /api/v1/health and, if that is asked for, /metrics. Errors are
  * application/problem+json.
  */
 #ifndef MS_HEAD_REST_REST_H

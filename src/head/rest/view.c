@@ -5,7 +5,8 @@
 
 #include <stdio.h>
 
-json_t *ms_view_id(uint64_t id)
+/* 16 hexadecimal digits: what JSON numbers are too small for. */
+static json_t *id_json(uint64_t id)
 {
     char text[17];
 
@@ -78,7 +79,7 @@ json_t *ms_view_worker(const char *cluster, const Muster__WorkerStatus *w)
         ms_message_print_fields(&w->base, "rank pid node address devices log_path");
 
     json_object_set_new(out, "cluster", ms_json_string(cluster));
-    json_object_set_new(out, "uid", ms_view_id(w->uid));
+    json_object_set_new(out, "uid", id_json(w->uid));
     json_object_set_new(out, "state", json_string(ms_view_worker_word(w->state)));
     json_object_set_new(out, "exit", exit_json(w->exit));
     return out;
@@ -91,7 +92,7 @@ json_t *ms_view_cluster(const Muster__ClusterStatus *c)
 
     for (size_t i = 0; i < c->n_workers; i++)
         json_array_append_new(workers, ms_view_worker(c->name, c->workers[i]));
-    json_object_set_new(out, "driver", ms_view_id(c->driver));
+    json_object_set_new(out, "driver", id_json(c->driver));
     json_object_set_new(out, "workers", workers);
     if (!c->waits_for[0])
         json_object_set_new(out, "waits_for", json_null());
@@ -108,7 +109,7 @@ json_t *ms_view_driver(const Muster__DriverStatus *d)
 {
     json_t *out = ms_message_print_fields(&d->base, "pid host script suspect");
 
-    json_object_set_new(out, "id", ms_view_id(d->driver));
+    json_object_set_new(out, "id", id_json(d->driver));
     return out;
 }
 
@@ -130,7 +131,7 @@ json_t *ms_view_group(const Muster__GroupStatus *g)
         &g->base, "name strategy bundles pieces=placement detached clusters");
 
     json_object_set_new(out, "state", json_string(ms_view_group_word(g->state)));
-    json_object_set_new(out, "driver", ms_view_id(g->driver));
+    json_object_set_new(out, "driver", id_json(g->driver));
     return out;
 }
 

@@ -9,9 +9,6 @@
 #include "io/json.h"
 #include "proto/muster.pb-c.h"
 
-/* 16 hexadecimal digits: what JSON numbers are too small for. */
-json_t *ms_view_id(uint64_t id);
-
 json_t *ms_view_node(const Muster__NodeStatus *n);
 json_t *ms_view_worker(const char *cluster, const Muster__WorkerStatus *w);
 json_t *ms_view_cluster(const Muster__ClusterStatus *c);

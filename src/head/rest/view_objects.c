@@ -113,7 +113,8 @@ static json_t *store_json(const Muster__StoreStats *s)
     return out;
 }
 
-json_t *ms_view_stores(const Muster__Objects *all)
+/* How full each store is, or why that is not known. */
+static json_t *stores_json(const Muster__Objects *all)
 {
     json_t *list = json_array();
 
@@ -131,5 +132,5 @@ json_t *ms_view_all_objects(const ProtobufCMessage *all, int *status)
                      "objects",
                      ms_view_objects(objects),
                      "nodes",
-                     ms_view_stores(objects));
+                     stores_json(objects));
 }

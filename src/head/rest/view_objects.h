@@ -21,11 +21,9 @@ struct ms_view_object *ms_view_sort_objects(const Muster__Objects *all, size_t *
  * "making". */
 const char *ms_view_object_where(const Muster__StoredStatus *o);
 
-/* Both of the next two, for the row of head/ops/verbs.c. `all` is an Objects. */
+/* Objects, and how full each store is, for the row of head/ops/verbs.c. `all` is an Objects. */
 json_t *ms_view_all_objects(const ProtobufCMessage *all, int *status);
 /* An array, in that order. NULL: out of memory. */
 json_t *ms_view_objects(const Muster__Objects *all);
-/* An array: how full each store is, or why that is not known. */
-json_t *ms_view_stores(const Muster__Objects *all);
 
 #endif

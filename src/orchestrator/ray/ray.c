@@ -342,7 +342,6 @@ static const struct ms_engine engine = {
 static const char **texts_of(struct ms_ray_options *o, size_t i)
 {
     const char **all[] = {&o->site.address,
-                          &o->site.token,
                           &o->site.muster,
                           &o->site.python_dir,
                           &o->site.cache_dir,

@@ -11,9 +11,6 @@ struct ms_ray_site {
      * "inside": this process is itself in a job of the cluster: no REST, no package, the
      * bridge is a child of ours. */
     const char *address;
-    /* Of the cluster; NULL: as Ray looks for it, by RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or
-     * ~/.ray/auth_token, and only if the cluster wants one. */
-    const char *token;
     /* The package is made of these. NULL: looked for beside this program. */
     const char *muster;     /* the executable */
     const char *python_dir; /* the Python package `muster`, as installed */

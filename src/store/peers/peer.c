@@ -117,16 +117,16 @@ static int link_init(struct ms_peer_link *l, struct ms_store_peer *p)
  * only when the peer is lost for good, and it drops all that we hold there. */
 
 struct unacked {
-    struct ms_list link;
+    struct ms_pending pending;
     Muster__StorePeer *message;
 };
 
 /* Those up to this number have arrived. */
 static void drop_unacked(struct ms_store_peer *p, uint64_t number)
 {
-    ms_list_each (u, &p->unacked, struct unacked, link)
-        if (u->message->number <= number) {
-            ms_list_remove(&u->link);
+    ms_list_each (u, &p->unacked.open, struct unacked, pending.link)
+        if (u->pending.number <= number) {
+            ms_requests_remove(&p->unacked, &u->pending);
             muster__store_peer__free_unpacked(u->message, NULL);
             free(u);
         }
@@ -139,12 +139,13 @@ static int send_kept(struct ms_store_peer *p, const Muster__StorePeer *m)
 
     if (u)
         u->message = (Muster__StorePeer *)ms_proto_copy(&m->base);
-    if (!u || !u->message) {
+    if (!u || !u->message || ms_requests_add(&p->unacked, &u->pending) < 0) {
+        if (u)
+            muster__store_peer__free_unpacked(u->message, NULL);
         free(u);
         return -ENOMEM;
     }
-    u->message->number = ++p->last_number;
-    ms_list_add_tail(&p->unacked, &u->link);
+    u->message->number = u->pending.number;
     return p->control.is_open ? ms_link_send(p->control.link, &u->message->base) : 0;
 }
 
@@ -174,7 +175,7 @@ static void on_open(void *link)
     struct ms_peer_link *l = link;
 
     ms_peer_link_opened(l);
-    ms_list_each (u, &l->peer->unacked, struct unacked, link)
+    ms_list_each (u, &l->peer->unacked.open, struct unacked, pending.link)
         ms_link_send(l->link, &u->message->base);
     ms_replicas_resume(l->peer);
 }
@@ -215,6 +216,7 @@ static const struct ms_link_ops control_ops = {.on_body = on_body,
 static void peer_destroy(struct ms_store_peer *p)
 {
     drop_unacked(p, UINT64_MAX);
+    ms_requests_finish(&p->unacked);
     ms_peer_link_close(&p->control);
     ms_bulk_close(p);
     ms_timer_finish(&p->control.retry);
@@ -243,7 +245,7 @@ ms_store_peer_get(struct ms_store *s, uint64_t node, const char *address)
     p->address = strdup(address);
     p->control = (struct ms_peer_link){.ops = &control_ops, .on_lost = on_lost};
     p->bulk = (struct ms_peer_link){.ops = &ms_bulk_ops, .on_lost = ms_bulk_on_lost};
-    ms_list_init(&p->unacked);
+    ms_requests_init(&p->unacked);
     ms_list_init(&p->wants);
     ms_list_add_tail(&s->peers, &p->link_in);
     if (link_init(&p->control, p) < 0 || link_init(&p->bulk, p) < 0 || !p->address) {

@@ -25,6 +25,7 @@
 
 #include "store/server/state.h"
 #include "wire/link/link.h"
+#include "wire/link/requests.h"
 
 struct ms_store_peer;
 
@@ -50,9 +51,8 @@ struct ms_store_peer {
     char *address;
     char *name; /* NULL: it has not said */
     struct ms_peer_link control;
-    struct ms_list unacked; /* confirmations and grants, until they have arrived */
-    uint64_t last_number;   /* of these */
-    bool is_lost;           /* for good: until it is asked again */
+    struct ms_requests unacked; /* confirmations and grants, until they have arrived */
+    bool is_lost;               /* for good: until it is asked again */
 
     struct ms_peer_link bulk;
     uint64_t last_request; /* on the bulk link */

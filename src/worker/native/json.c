@@ -13,7 +13,7 @@ static int read_list(struct ms_json_reader *r,
                      const json_t *list,
                      unsigned depth)
 {
-    struct ms_plain_mark mark = ms_plain_begin_list(&r->w, place);
+    struct ms_plain_mark mark = ms_plain_begin(&r->w, place, MUSTER_LIST);
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < json_array_size(list); i++)
@@ -52,7 +52,7 @@ static int read_object(struct ms_json_reader *r,
 
     if (rc != 0)
         return rc < 0 ? rc : 0;
-    mark = ms_plain_begin_map(&r->w, place);
+    mark = ms_plain_begin(&r->w, place, MUSTER_MAP);
     rc = read_entries(r, false, object, depth + 1);
     ms_plain_end(&r->w, mark);
     return rc;
@@ -72,8 +72,11 @@ int ms_json_read(struct ms_json_reader *r,
     case JSON_ARRAY:
         return read_list(r, place, json, depth);
     case JSON_STRING:
-        ms_plain_put_text(
-            &r->w, place, json_string_value(json), json_string_length(json));
+        ms_plain_put_data(&r->w,
+                          place,
+                          MUSTER_TEXT,
+                          json_string_value(json),
+                          json_string_length(json));
         return 0;
     case JSON_INTEGER:
         ms_plain_put_int(&r->w, place, json_integer_value(json));

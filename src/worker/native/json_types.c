@@ -161,7 +161,7 @@ static int read_bytes(struct ms_json_reader *r,
 
     (void)depth;
     if (rc == 0)
-        ms_plain_put_bytes(&r->w, place, data, size);
+        ms_plain_put_data(&r->w, place, MUSTER_BYTES, data, size);
     return rc;
 }
 

@@ -80,42 +80,14 @@ void ms_ray_job_wait(struct ms_ray_job *j, int64_t for_ns)
         drain(j->thread_fd);
 }
 
-void ms_ray_job_tell_submitted(struct ms_ray_job *j)
+struct ms_ray_news *ms_ray_job_lock_news(struct ms_ray_job *j)
 {
     pthread_mutex_lock(&j->lock);
-    j->news.is_submitted = true;
-    pthread_mutex_unlock(&j->lock);
-    poke(j->loop_fd);
+    return &j->news;
 }
 
-void ms_ray_job_tell_log(struct ms_ray_job *j, const char *text, size_t len)
+void ms_ray_job_tell_news(struct ms_ray_job *j)
 {
-    pthread_mutex_lock(&j->lock);
-    ms_buf_append(&j->news.log, text, len);
-    pthread_mutex_unlock(&j->lock);
-    poke(j->loop_fd);
-}
-
-void ms_ray_job_tell_silent(struct ms_ray_job *j, const struct ms_error *why)
-{
-    pthread_mutex_lock(&j->lock);
-    j->news.has_silence = true;
-    j->news.is_silent = why != NULL;
-    if (why)
-        j->news.silence = *why;
-    pthread_mutex_unlock(&j->lock);
-    poke(j->loop_fd);
-}
-
-void ms_ray_job_tell_over(struct ms_ray_job *j,
-                          int exit_code,
-                          const struct ms_error *why)
-{
-    pthread_mutex_lock(&j->lock);
-    j->news.is_over = true;
-    j->news.exit_code = exit_code;
-    if (why)
-        j->news.why = *why;
     pthread_mutex_unlock(&j->lock);
     poke(j->loop_fd);
 }
@@ -185,7 +157,7 @@ static void job_free(struct ms_ray_job *j)
 /* Everything but the thread. */
 static int prepare(struct ms_ray_job *j, struct ms_error *err)
 {
-    const char *address = j->spec.site.address, *token = j->spec.site.token;
+    const char *address = j->spec.site.address;
 
     j->loop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     j->thread_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -195,7 +167,7 @@ static int prepare(struct ms_ray_job *j, struct ms_error *err)
     j->fetcher = ms_fetcher_create(err);
     if (!j->fetcher)
         return -ENOPKG;
-    if ((token && !(j->token = strdup(token))) || j->loop_fd < 0 || j->thread_fd < 0)
+    if (j->loop_fd < 0 || j->thread_fd < 0)
         return ms_error_set(err, -ENOMEM, "out of memory");
     return 0;
 }

@@ -69,12 +69,8 @@ void ms_ray_job_set_gone(struct ms_ray_job *j); /* it is not there any more */
 /* Until that time has passed, or something has happened. */
 void ms_ray_job_wait(struct ms_ray_job *j, int64_t for_ns);
 
-void ms_ray_job_tell_submitted(struct ms_ray_job *j);
-void ms_ray_job_tell_log(struct ms_ray_job *j, const char *text, size_t len);
-void ms_ray_job_tell_silent(struct ms_ray_job *j, const struct ms_error *why);
-/* The last; NULL: it ended as it should. */
-void ms_ray_job_tell_over(struct ms_ray_job *j,
-                          int exit_code,
-                          const struct ms_error *why);
+/* What is written into the news between these two is told on the loop. */
+struct ms_ray_news *ms_ray_job_lock_news(struct ms_ray_job *j);
+void ms_ray_job_tell_news(struct ms_ray_job *j);
 
 #endif

@@ -28,6 +28,18 @@ static const char *address_of(const struct ms_ray_job *j)
     return j->base ? j->base : j->spec.site.address;
 }
 
+/* The last; NULL: it ended as it should. */
+static void tell_over(struct ms_ray_job *j, int exit_code, const struct ms_error *why)
+{
+    struct ms_ray_news *news = ms_ray_job_lock_news(j);
+
+    news->is_over = true;
+    news->exit_code = exit_code;
+    if (why)
+        news->why = *why;
+    ms_ray_job_tell_news(j);
+}
+
 /* ---- asking ------------------------------------------------------------------------ */
 
 static void fetch(struct ms_ray_job *j,
@@ -114,7 +126,7 @@ static int find_token(struct ms_ray_job *j, struct ms_error *err)
     get(j, "/api/authentication_mode", &a);
     if (a.rc < 0)
         return ms_ray_read_plain(&a, address_of(j), "", err);
-    if (!ms_ray_wants_token(&a) || j->token || ms_ray_find_token(&j->token, err) == 0)
+    if (!ms_ray_wants_token(&a) || ms_ray_find_token(&j->token, err) == 0)
         return 0;
     ms_error_wrap(err, "the Ray cluster at %s", address_of(j));
     err->code = -EACCES;
@@ -232,7 +244,8 @@ static int submit(struct ms_ray_job *j, struct ms_error *err)
     if (rc == 0) {
         j->is_unsure = false;
         ms_package_finish(&j->package);
-        ms_ray_job_tell_submitted(j);
+        ms_ray_job_lock_news(j)->is_submitted = true;
+        ms_ray_job_tell_news(j);
     }
     return j->is_unsure && ms_ray_job_is_stopping(j) ? 0 : rc;
 }
@@ -273,7 +286,7 @@ over(struct ms_ray_job *j, int code, const struct ms_ray_details *d, const char 
     ms_error_set(&why, code, "the job %s %s", j->spec.id, how);
     if (code == -ECHILD && d)
         ms_ray_add_log(&why, j->last_log, j->last_log_len);
-    ms_ray_job_tell_over(j, d ? d->exit_code : -1, &why);
+    tell_over(j, d ? d->exit_code : -1, &why);
 }
 
 static void delete_record(struct ms_ray_job *j)
@@ -294,7 +307,7 @@ static void conclude(struct ms_ray_job *j, const struct ms_ray_details *d)
     char how[MS_RAY_MESSAGE_MAX + 64] = "on Ray has failed";
 
     if (d->status == MS_RAY_SUCCEEDED) {
-        ms_ray_job_tell_over(j, 0, NULL);
+        tell_over(j, 0, NULL);
     } else if (d->status == MS_RAY_STOPPED) {
         over(j, -ECANCELED, d, "was stopped");
     } else {
@@ -326,7 +339,8 @@ static bool look_at_log(struct ms_ray_job *j)
     if (len < known)
         return false;
     j->log_len = len;
-    ms_ray_job_tell_log(j, log + known, len - known);
+    ms_buf_append(&ms_ray_job_lock_news(j)->log, log + known, len - known);
+    ms_ray_job_tell_news(j);
     return true;
 }
 
@@ -347,7 +361,7 @@ static bool is_to_come(struct ms_ray_job *j)
                      "anew, or somebody has deleted the job",
                      address_of(j),
                      j->spec.id);
-    ms_ray_job_tell_over(j, -1, &why);
+    tell_over(j, -1, &why);
     return false;
 }
 
@@ -373,7 +387,7 @@ static bool stop(struct ms_ray_job *j, const struct ms_error *unheard)
     if (unheard) {
         why = *unheard;
         ms_error_wrap(&why, "the job %s could not be ended", j->spec.id);
-        ms_ray_job_tell_over(j, -1, &why);
+        tell_over(j, -1, &why);
     } else {
         over(j, -ETIMEDOUT, NULL, "does not end");
     }
@@ -388,7 +402,7 @@ static bool is_lost(struct ms_ray_job *j)
     if (!j->local_ray || !ms_local_ray_has_ended(j->local_ray, &why))
         return false;
     why.code = -ECHILD;
-    ms_ray_job_tell_over(j, -1, &why);
+    tell_over(j, -1, &why);
     return true;
 }
 
@@ -402,10 +416,17 @@ static int64_t next_pause_ns(int64_t pause_ns, bool is_news, int64_t took_ns)
 
 static void set_silent(struct ms_ray_job *j, const struct ms_error *why)
 {
+    struct ms_ray_news *news;
+
     if (j->is_silent == (why != NULL))
         return;
     j->is_silent = why != NULL;
-    ms_ray_job_tell_silent(j, why);
+    news = ms_ray_job_lock_news(j);
+    news->has_silence = true;
+    news->is_silent = j->is_silent;
+    if (why)
+        news->silence = *why;
+    ms_ray_job_tell_news(j);
 }
 
 /* What it does, once. False: its end is told. */
@@ -447,7 +468,7 @@ void *ms_ray_job_run(void *job)
     int64_t pause_ns = LOOK_NS;
 
     if (start(j, &why) < 0) {
-        ms_ray_job_tell_over(j, -1, &why);
+        tell_over(j, -1, &why);
         return NULL;
     }
     while (!ms_ray_job_is_left(j) && !is_lost(j) && look(j, &pause_ns))

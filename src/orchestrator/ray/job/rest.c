@@ -91,19 +91,32 @@ static int not_allowed(int status, const char *address, struct ms_error *err)
                         address);
 }
 
+/* There is an answer, and we may have it. */
+static int
+check_answer(const struct ms_fetch_answer *a, const char *address, struct ms_error *err)
+{
+    if (a->rc < 0)
+        return no_answer(a, address, err);
+    if (a->status == 401 || a->status == 403)
+        return not_allowed(a->status, address, err);
+    return 0;
+}
+
+static json_t *body_of(const struct ms_fetch_answer *a)
+{
+    return a->rc == 0 ? json_loadb(a->body, a->len, JSON_ALLOW_NUL, NULL) : NULL;
+}
+
 int ms_ray_read_plain(const struct ms_fetch_answer *a,
                       const char *address,
                       const char *what,
                       struct ms_error *err)
 {
     char words[MS_RAY_MESSAGE_MAX];
+    int rc = check_answer(a, address, err);
 
-    if (a->rc < 0)
-        return no_answer(a, address, err);
-    if (a->status == 200)
-        return 0;
-    if (a->status == 401 || a->status == 403)
-        return not_allowed(a->status, address, err);
+    if (rc < 0 || a->status == 200)
+        return rc;
     last_words(a, words, sizeof words);
     /* a page is of somebody on the way: what Ray knows is not known */
     return ms_error_set(err,
@@ -147,14 +160,13 @@ int ms_ray_read_version(const struct ms_fetch_answer *a,
 {
     json_t *body;
     const char *text;
+    int rc = check_answer(a, address, err);
 
-    if (a->rc < 0)
-        return no_answer(a, address, err);
-    if (a->status == 401 || a->status == 403)
-        return not_allowed(a->status, address, err);
+    if (rc < 0)
+        return rc;
     if (is_html(a))
         return not_ray(a, address, "a page for browsers", err);
-    body = json_loadb(a->body, a->len, 0, NULL);
+    body = body_of(a);
     text = json_string_value(json_object_get(body, "ray_version"));
     if (text)
         snprintf(version, MS_RAY_VERSION_MAX, "%s", text);
@@ -174,7 +186,7 @@ int ms_ray_read_version(const struct ms_fetch_answer *a,
 
 bool ms_ray_wants_token(const struct ms_fetch_answer *a)
 {
-    json_t *body = a->rc == 0 ? json_loadb(a->body, a->len, 0, NULL) : NULL;
+    json_t *body = body_of(a);
     const char *mode = json_string_value(json_object_get(body, "authentication_mode"));
     bool wants =
         a->rc == 0 && (a->status == 401 || (mode && strcmp(mode, "disabled") != 0));
@@ -206,7 +218,7 @@ int ms_ray_read_job(const struct ms_fetch_answer *a,
 
     if (rc < 0)
         return rc;
-    body = json_loadb(a->body, a->len, 0, NULL);
+    body = body_of(a);
     status = status_of(json_string_value(json_object_get(body, "status")));
     message = json_string_value(json_object_get(body, "message"));
     code = json_object_get(body, "driver_exit_code");
@@ -223,8 +235,7 @@ int ms_ray_read_job(const struct ms_fetch_answer *a,
 
 bool ms_ray_read_stopped(const struct ms_fetch_answer *a)
 {
-    json_t *body =
-        a->rc == 0 && a->status == 200 ? json_loadb(a->body, a->len, 0, NULL) : NULL;
+    json_t *body = a->status == 200 ? body_of(a) : NULL;
     bool will = json_is_true(json_object_get(body, "stopped"));
 
     json_decref(body);
@@ -233,9 +244,7 @@ bool ms_ray_read_stopped(const struct ms_fetch_answer *a)
 
 char *ms_ray_read_logs(const struct ms_fetch_answer *a, size_t *len)
 {
-    json_t *body = a->rc == 0 && a->status == 200
-                       ? json_loadb(a->body, a->len, JSON_ALLOW_NUL, NULL)
-                       : NULL;
+    json_t *body = a->status == 200 ? body_of(a) : NULL;
     const json_t *logs = json_object_get(body, "logs");
     char *out = NULL;
 
