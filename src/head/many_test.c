@@ -5,7 +5,7 @@
  */
 #include "base/cleanup.h"
 #include "base/limits.h"
-#include "head/nodes/far_agent.h"
+#include "head/nodes/test_agents.h"
 #include "head/test_ops.h"
 
 #include <fcntl.h>
@@ -147,8 +147,8 @@ static void measure(enum ms_tls_mode tls, const char *what)
     int64_t before_ns, ran_ns, bare_ns;
     double percent;
 
-    far_start();
-    far_dial_many(t.address, t.secret, tls, AGENTS);
+    test_agent_start();
+    test_agent_dial_many(t.address, t.secret, tls, AGENTS);
     after_kib = memory_kib(head);
     before_ns = time_ns(head);
     nanosleep(&idle, NULL); /* what is measured is that nothing happens */
@@ -164,7 +164,7 @@ static void measure(enum ms_tls_mode tls, const char *what)
                   (double)ran_ns / (double)bare_ns);
     kill(head, SIGKILL);
     waitpid(head, NULL, 0);
-    far_stop();
+    test_agent_stop();
     assert_true(after_kib < MEMORY_MAX_KIB);
     assert_true(percent <= TIME_MAX_PERCENT || ran_ns < TIMES_MAX * bare_ns);
 }

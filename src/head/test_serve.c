@@ -41,7 +41,7 @@ static int set_up(void **state, int64_t link_grace_ns)
     if (ops_home_make(state) < 0)
         return -1;
     grace_ns = link_grace_ns;
-    far_start();
+    test_agent_start();
     serve_begin("127.0.0.1:0");
     return 0;
 }
@@ -59,7 +59,7 @@ int serve_setup_hasty(void **state)
 int serve_teardown(void **state)
 {
     ms_head_stop(MS_TAKE(serve_head), 0);
-    far_stop();
+    test_agent_stop();
     return ops_home_remove(state);
 }
 
@@ -68,12 +68,12 @@ const uint8_t *serve_secret(void)
     return ms_head_session(serve_head)->secret;
 }
 
-struct far_agent *serve_agent(const char *node)
+struct test_agent *serve_agent(const char *node)
 {
-    struct far_agent *a = far_dial(serve_address, serve_secret(), node, 4);
+    struct test_agent *a = test_agent_dial(serve_address, serve_secret(), node, 4);
 
     if (!a)
-        fail_msg("%s", far_refusal());
+        fail_msg("%s", test_agent_refusal());
     return a;
 }
 

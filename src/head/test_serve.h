@@ -1,11 +1,11 @@
 /* test_serve.h - for tests: a daemon head on loopback, agents and drivers that dial it
  *
- * The agents are those of far_agent.h, the drivers are heads that join.
+ * The agents are those of test_agents.h, the drivers are heads that join.
  */
 #ifndef MS_HEAD_TEST_SERVE_H
 #define MS_HEAD_TEST_SERVE_H
 
-#include "head/nodes/far_agent.h"
+#include "head/nodes/test_agents.h"
 #include "head/test_events.h"
 #include "head/test_ops.h"
 #include "head/test_spec.h"
@@ -27,7 +27,7 @@ const uint8_t *serve_secret(void);
 size_t serve_count(void);
 
 /* A node with 4 devices. */
-struct far_agent *serve_agent(const char *node);
+struct test_agent *serve_agent(const char *node);
 
 /* A driver; what it is told goes to `s`. */
 struct ms_head *serve_join(struct test_events *s);

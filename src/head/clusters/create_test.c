@@ -30,13 +30,13 @@ static struct ms_head_op *create(void)
 /* Of a failed creation: processes, name, port and what it was told. */
 static void assert_nothing_left(void)
 {
-    far_wait_living(a, 0);
-    far_wait_living(b, 0);
-    far_wait_ports(a, 0);
+    test_agent_wait_living(a, 0);
+    test_agent_wait_living(b, 0);
+    test_agent_wait_ports(a, 0);
     assert_int_equal(serve_count(), 0);
     assert_int_equal(seen.exits, 0); /* nobody has heard of them */
-    far_set_mode(a, FAR_HONEST);
-    far_set_mode(b, FAR_HONEST);
+    test_agent_set_mode(a, TEST_AGENT_HONEST);
+    test_agent_set_mode(b, TEST_AGENT_HONEST);
     ops_expect(create(), 0, NULL);
 }
 
@@ -52,7 +52,7 @@ static void test_answers_of_rank_0(void **state)
     assert_int_equal(c->answers[0]->body.len, 2);
     assert_memory_equal(c->answers[0]->body.data, "7b", 2);
     assert_memory_equal(c->answers[1]->body.data, "up", 2);
-    far_steps(b, c->workers[1]->uid, steps, sizeof steps);
+    test_agent_steps(b, c->workers[1]->uid, steps, sizeof steps);
     assert_string_equal(steps, "load=7b warm=up");
     ms_head_op_unref(op);
 }
@@ -65,8 +65,8 @@ static void test_all_failures_are_told_together(void **state)
     int64_t before_ns = ms_now_ns();
 
     (void)state;
-    far_set_mode(a, FAR_STEPS_FAIL);
-    far_set_mode(b, FAR_STEPS_FAIL);
+    test_agent_set_mode(a, TEST_AGENT_STEPS_FAIL);
+    test_agent_set_mode(b, TEST_AGENT_STEPS_FAIL);
     op = create();
     assert_int_equal(ops_finish(op, &err), -EREMOTEIO);
     assert_true(ms_now_ns() - before_ns < TOGETHER_NS + BUSY_NS);
@@ -89,8 +89,8 @@ static void test_a_failure_beside_one_that_does_not_end(void **state)
     const Muster__Failure *f;
 
     (void)state;
-    far_set_mode(a, FAR_STEPS_FAIL);
-    far_set_mode(b, FAR_STEPS_NEVER);
+    test_agent_set_mode(a, TEST_AGENT_STEPS_FAIL);
+    test_agent_set_mode(b, TEST_AGENT_STEPS_NEVER);
     op = create();
     assert_int_equal(ops_finish(op, NULL), -EREMOTEIO);
     f = ms_head_op_failure(op);
@@ -107,7 +107,7 @@ static void test_a_worker_that_dies_in_its_steps(void **state)
     struct ms_error err = {0};
 
     (void)state;
-    far_set_mode(b, FAR_STEPS_DIE);
+    test_agent_set_mode(b, TEST_AGENT_STEPS_DIE);
     op = create();
     assert_int_equal(ops_finish(op, &err), -EREMOTEIO);
     assert_non_null(strstr(err.text, "actor/1@b: it has ended"));
@@ -127,8 +127,8 @@ static void test_steps_that_do_not_end_in_time(void **state)
     struct spec s;
 
     (void)state;
-    far_set_mode(a, FAR_STEPS_NEVER);
-    far_set_mode(b, FAR_STEPS_NEVER);
+    test_agent_set_mode(a, TEST_AGENT_STEPS_NEVER);
+    test_agent_set_mode(b, TEST_AGENT_STEPS_NEVER);
     actor_spec(&s);
     s.message.step_timeout_ns = 50 * MS_NS_PER_MS;
     op = spec_create(driver, &s);
@@ -146,9 +146,9 @@ static void test_a_destroy_in_the_middle_of_steps(void **state)
     struct ms_head_op *op;
 
     (void)state;
-    far_set_mode(b, FAR_STEPS_NEVER);
+    test_agent_set_mode(b, TEST_AGENT_STEPS_NEVER);
     op = create();
-    far_wait_runs(b, 1);
+    test_agent_wait_runs(b, 1);
     ops_expect(ms_head_destroy_cluster(driver, "actor", 0), 0, NULL);
     ops_expect(op, -ECANCELED, "destroyed meanwhile");
     assert_nothing_left();
@@ -159,14 +159,14 @@ static void test_a_destroy_while_processes_start(void **state)
     struct ms_head_op *op, *first, *second;
 
     (void)state;
-    far_set_mode(b, FAR_KEEPS);
+    test_agent_set_mode(b, TEST_AGENT_KEEPS);
     op = create();
-    far_wait_started(b, 1);
+    test_agent_wait_started(b, 1);
     first = ms_head_destroy_cluster(driver, "actor", 0);
     second = ms_head_destroy_cluster(driver, "actor", 0);
     ops_expect(ms_head_status(driver), 0, NULL); /* both have arrived */
     assert_int_equal(ms_head_op_result(first, NULL), -EINPROGRESS);
-    far_answer(b);
+    test_agent_answer(b);
     ops_expect(op, -ECANCELED, "destroyed meanwhile");
     ops_expect(first, 0, NULL);
     ops_expect(second, 0, NULL);
@@ -178,23 +178,23 @@ static void test_a_node_that_ends_in_the_middle_of_steps(void **state)
     struct ms_head_op *op;
 
     (void)state;
-    far_set_mode(b, FAR_STEPS_NEVER);
+    test_agent_set_mode(b, TEST_AGENT_STEPS_NEVER);
     op = create();
-    far_wait_runs(b, 1);
-    far_end(b);
+    test_agent_wait_runs(b, 1);
+    test_agent_end(b);
     ops_expect(op, -EREMOTEIO, "actor/1@b");
-    far_wait_living(a, 0);
+    test_agent_wait_living(a, 0);
     assert_int_equal(serve_count(), 0);
 }
 
 static void test_a_driver_that_ends_in_the_middle_of_steps(void **state)
 {
     (void)state;
-    far_set_mode(b, FAR_STEPS_NEVER);
+    test_agent_set_mode(b, TEST_AGENT_STEPS_NEVER);
     ms_head_op_unref(create());
-    far_wait_runs(b, 1);
+    test_agent_wait_runs(b, 1);
     ms_head_stop(MS_TAKE(driver), 0);
-    assert_int_equal(far_living(a) + far_living(b), 0);
+    assert_int_equal(test_agent_living(a) + test_agent_living(b), 0);
     assert_int_equal(serve_count(), 0);
 }
 
@@ -203,12 +203,12 @@ static void test_a_head_that_is_stopped_in_the_middle_of_steps(void **state)
     struct ms_head_op *op;
 
     (void)state;
-    far_set_mode(b, FAR_STEPS_NEVER);
+    test_agent_set_mode(b, TEST_AGENT_STEPS_NEVER);
     op = create();
-    far_wait_runs(b, 1);
+    test_agent_wait_runs(b, 1);
     ms_head_stop(MS_TAKE(serve_head), 0);
     ops_expect(op, -EPIPE, "the head was stopped");
-    assert_int_equal(far_living(a) + far_living(b), 0);
+    assert_int_equal(test_agent_living(a) + test_agent_living(b), 0);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

@@ -56,14 +56,14 @@ static void test_more_and_fewer(void **state)
     ops_expect(resize(4), 0, NULL);
     assert_int_equal(look("actor", now), 4);
     assert_memory_equal(before, now, 2 * sizeof *now); /* those go on */
-    assert_int_equal(far_living(a) + far_living(b), 4);
-    far_env(b, now[3], "WORLD_SIZE", size, sizeof size);
+    assert_int_equal(test_agent_living(a) + test_agent_living(b), 4);
+    test_agent_env(b, now[3], "WORLD_SIZE", size, sizeof size);
     assert_string_equal(size, "4");
     ops_expect(resize(1), 0, NULL);
     assert_int_equal(look("actor", now), 1);
     assert_int_equal(now[0], before[0]); /* the last ones have gone */
-    assert_int_equal(far_living(a), 1);
-    assert_int_equal(far_living(b), 0);
+    assert_int_equal(test_agent_living(a), 1);
+    assert_int_equal(test_agent_living(b), 0);
     events_wait_exits(&seen, 3);
     ops_expect(resize(1), 0, NULL); /* as it is */
     ops_expect(resize(2), 0, NULL);
@@ -92,15 +92,15 @@ static void test_new_ranks_that_fail(void **state)
     (void)state;
     ops_expect(create("actor", 2, 4, 0), 0, NULL);
     look("actor", before);
-    far_set_mode(b, FAR_STEPS_FAIL);
+    test_agent_set_mode(b, TEST_AGENT_STEPS_FAIL);
     ops_expect(resize(4), -EREMOTEIO, "no such model");
     assert_int_equal(look("actor", now), 2); /* as it was */
     assert_memory_equal(before, now, 2 * sizeof *now);
-    assert_int_equal(far_living(a) + far_living(b), 2);
-    far_set_mode(b, FAR_FAILS);
+    assert_int_equal(test_agent_living(a) + test_agent_living(b), 2);
+    test_agent_set_mode(b, TEST_AGENT_FAILS);
     ops_expect(resize(4), -EIO, "no zygote today");
     assert_int_equal(look("actor", now), 2);
-    far_set_mode(b, FAR_HONEST);
+    test_agent_set_mode(b, TEST_AGENT_HONEST);
     ops_expect(create("critic", 2, 4, 0), 0, NULL); /* their places are free */
     ops_expect(ms_head_destroy_cluster(driver, "critic", 0), 0, NULL);
     ops_expect(resize(4), 0, NULL);
@@ -119,9 +119,9 @@ static void test_what_cannot_be_resized(void **state)
     ops_expect(ms_head_resize(driver, "fixed", 1, 0), -ENOTSUP, "mesh");
     ops_expect(create("actor", 2, 1, 0), 0, NULL);
     ops_expect(resize(0), -EINVAL, "cannot have 0 workers");
-    far_set_mode(b, FAR_STEPS_NEVER);
+    test_agent_set_mode(b, TEST_AGENT_STEPS_NEVER);
     op = resize(4);
-    far_wait_runs(b, 2);
+    test_agent_wait_runs(b, 2);
     ops_expect(ms_head_destroy_cluster(driver, "actor", 0), 0, NULL);
     ops_expect(op, -ECANCELED, "destroyed meanwhile");
     assert_int_equal(serve_count(), 1);

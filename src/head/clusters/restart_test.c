@@ -97,11 +97,11 @@ static void add_step(const char *method, const char *text)
     ops_expect(ms_head_add_step(driver, "actor", &step, "meta", 4), 0, NULL);
 }
 
-static void assert_steps(struct far_agent *agent, uint64_t uid, const char *wanted)
+static void assert_steps(struct test_agent *agent, uint64_t uid, const char *wanted)
 {
     char steps[64];
 
-    far_steps(agent, uid, steps, sizeof steps);
+    test_agent_steps(agent, uid, steps, sizeof steps);
     assert_string_equal(steps, wanted);
 }
 
@@ -129,8 +129,8 @@ static void test_one_rank(void **state)
     assert_steps(b, now[1].uid, "load=7b tune=lora");
     assert_steps(a, now[0].uid, "load=7b");
     assert_int_equal(successor(driver, before[1].uid), now[1].uid);
-    assert_int_equal(far_living(a) + far_living(b), 2);
-    assert_int_equal(far_ports(a), 1); /* as before */
+    assert_int_equal(test_agent_living(a) + test_agent_living(b), 2);
+    assert_int_equal(test_agent_ports(a), 1); /* as before */
     events_wait_exits(&seen, 1);
     assert_int_equal(seen.uids[0], before[1].uid);
     assert_false(seen.requested);
@@ -145,7 +145,7 @@ static void test_all_ranks(void **state)
     (void)state;
     create(false);
     look(driver, before);
-    far_exit(b, before[1].uid, 9); /* also one that is dead already */
+    test_agent_exit(b, before[1].uid, 9); /* also one that is dead already */
     events_wait_exits(&seen, 1);
     op = restart(driver, NULL, 0);
     assert_int_equal(((const Muster__ClusterStatus *)ops_message(op))->n_answers,
@@ -175,7 +175,7 @@ static void test_a_failure_leaves_these_ranks_dead(void **state)
     (void)state;
     create(false);
     look(driver, before);
-    far_set_mode(b, FAR_STEPS_FAIL);
+    test_agent_set_mode(b, TEST_AGENT_STEPS_FAIL);
     op = restart_one(1);
     assert_int_equal(ops_finish(op, NULL), -EREMOTEIO);
     assert_string_equal(ms_head_op_failure(op)->workers[0]->where, "actor/1@b");
@@ -185,13 +185,13 @@ static void test_a_failure_leaves_these_ranks_dead(void **state)
     assert_int_equal(now[0].state, RUNNING);
     assert_int_equal(now[1].state, EXITED);
     assert_int_equal(successor(driver, before[1].uid), 0);
-    assert_int_equal(far_living(b), 0);
-    far_set_mode(b, FAR_FAILS); /* not even a process */
+    assert_int_equal(test_agent_living(b), 0);
+    test_agent_set_mode(b, TEST_AGENT_FAILS); /* not even a process */
     ops_expect(restart_one(1), -EIO, "no zygote today");
     look(driver, now);
     assert_int_equal(now[1].state, EXITED);
-    assert_int_equal(far_living(a), 1);
-    far_set_mode(b, FAR_HONEST);
+    assert_int_equal(test_agent_living(a), 1);
+    test_agent_set_mode(b, TEST_AGENT_HONEST);
     ops_expect(restart_one(1), 0, NULL);
     look(driver, now);
     assert_int_equal(now[1].incarnation, 4);
@@ -207,16 +207,16 @@ static void test_what_cannot_be_restarted(void **state)
     ops_expect(restart_one(0), -ENOENT, "no cluster 'actor'");
     create(false);
     ops_expect(restart(driver, &two, 1), -EINVAL, "actor has no rank 2: it has 2");
-    far_set_mode(b, FAR_STEPS_NEVER);
+    test_agent_set_mode(b, TEST_AGENT_STEPS_NEVER);
     op = restart_one(1);
-    far_wait_runs(b, 2);
+    test_agent_wait_runs(b, 2);
     ops_expect(restart_one(0), -EBUSY, "being changed already");
     ops_expect(ms_head_resize(driver, "actor", 1, 0), -EBUSY, NULL);
     ops_expect(ms_head_destroy_cluster(driver, "actor", 0), 0, NULL);
     ops_expect(op, -ECANCELED, "destroyed meanwhile");
-    far_wait_living(a, 0);
-    far_wait_living(b, 0);
-    far_wait_ports(a, 0);
+    test_agent_wait_living(a, 0);
+    test_agent_wait_living(b, 0);
+    test_agent_wait_ports(a, 0);
     assert_int_equal(serve_count(), 0);
 }
 
@@ -231,17 +231,17 @@ static void test_successors_are_asked_meanwhile(void **state)
     (void)state;
     create(false);
     look(driver, before);
-    far_set_mode(b, FAR_KEEPS);
+    test_agent_set_mode(b, TEST_AGENT_KEEPS);
     op = restart_one(1);
-    far_wait_started(b, 2);
+    test_agent_wait_started(b, 2);
     ask.uid = before[1].uid;
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_ASK_SUCCESSOR;
     m.ask_successor = &ask;
     question = ms_head_request(driver, &m);
     ops_expect(ms_head_status(driver), 0, NULL); /* it has arrived */
     assert_int_equal(ms_head_op_result(question, NULL), -EINPROGRESS);
-    far_answer(b);
-    far_set_mode(b, FAR_HONEST);
+    test_agent_answer(b);
+    test_agent_set_mode(b, TEST_AGENT_HONEST);
     ops_expect(op, 0, NULL);
     look(driver, now);
     assert_int_equal(((const Muster__Successor *)ops_message(question))->worker->uid,
@@ -256,13 +256,13 @@ static void test_a_rank_moves_when_its_node_is_gone(void **state)
     (void)state;
     create(false);
     look(driver, before);
-    far_end(b);
+    test_agent_end(b);
     events_wait_exits(&seen, 1);
     ops_expect(restart_one(1), 0, NULL);
     look(driver, now);
     assert_string_equal(now[1].node, "a");
     assert_int_equal(now[1].incarnation, 2);
-    assert_int_equal(far_living(a), 2);
+    assert_int_equal(test_agent_living(a), 2);
     assert_steps(a, now[1].uid, "load=7b");
     assert_int_equal(now[0].uid, before[0].uid);
 }
@@ -275,16 +275,16 @@ static void test_the_port_moves_with_rank_0(void **state)
 
     (void)state;
     create(false);
-    far_end(a);
+    test_agent_end(a);
     events_wait_exits(&seen, 1);
     ops_expect(restart(driver, NULL, 0), 0, NULL);
     look(driver, now);
     assert_string_equal(now[0].node, "b");
-    assert_int_equal(far_ports(b), 1);
-    far_env(b, now[1].uid, "MASTER_ADDR", env, sizeof env);
+    assert_int_equal(test_agent_ports(b), 1);
+    test_agent_env(b, now[1].uid, "MASTER_ADDR", env, sizeof env);
     assert_string_equal(env, "b.host");
     ops_expect(ms_head_destroy_cluster(driver, "actor", 0), 0, NULL);
-    far_wait_ports(b, 0);
+    test_agent_wait_ports(b, 0);
 }
 
 /* A device that was named is on that node, and nowhere else. */
@@ -298,7 +298,7 @@ static void test_a_mapped_device_does_not_move(void **state)
     (void)state;
     serve_spec(&s, "actor");
     ops_expect(spec_create(driver, &s), 0, NULL);
-    far_end(b);
+    test_agent_end(b);
     events_wait_exits(&seen, 1);
     op = restart(driver, NULL, 0);
     assert_int_equal(ops_finish(op, &err), -ENOSPC);
@@ -327,14 +327,14 @@ static void test_without_its_driver(void **state)
     create(true);
     look(driver, before);
     ms_head_stop(MS_TAKE(driver), 0);
-    far_wait_contexts(a, 0);
+    test_agent_wait_contexts(a, 0);
     ops_expect(restart(serve_head, NULL, 0), 0, NULL);
     look(serve_head, now);
     for (size_t i = 0; i < 2; i++) {
         assert_int_equal(now[i].incarnation, 2);
         assert_int_equal(successor(serve_head, before[i].uid), now[i].uid);
     }
-    far_wait_contexts(a, 0); /* told for that start alone */
+    test_agent_wait_contexts(a, 0); /* told for that start alone */
     assert_steps(a, now[0].uid, "load=7b");
 }
 
@@ -343,8 +343,8 @@ static void crash(void)
 {
     ms_head_crash(serve_head);
     serve_begin(serve_address);
-    assert_true(far_come_back(a, serve_address));
-    assert_true(far_come_back(b, serve_address));
+    assert_true(test_agent_come_back(a, serve_address));
+    assert_true(test_agent_come_back(b, serve_address));
 }
 
 static void test_after_a_crash_of_the_head(void **state)
@@ -372,9 +372,9 @@ static void test_after_a_crash_of_the_head(void **state)
     assert_steps(b, now[1].uid, "load=7b tune=lora");
     assert_int_equal(successor(driver, before[0].uid), now[0].uid);
     assert_int_equal(successor(driver, before[1].uid), now[1].uid);
-    assert_int_equal(far_living(a) + far_living(b), 2);
+    assert_int_equal(test_agent_living(a) + test_agent_living(b), 2);
     ops_expect(ms_head_destroy_cluster(driver, "actor", 0), 0, NULL);
-    far_wait_ports(a, 0);
+    test_agent_wait_ports(a, 0);
 }
 
 static void test_after_a_crash_without_its_driver(void **state)

@@ -10,7 +10,7 @@
 #include "base/cleanup.h"
 #include "head/test_serve.h"
 
-static struct far_agent *a, *b;
+static struct test_agent *a, *b;
 static struct test_events seen;
 static struct ms_head *driver;
 

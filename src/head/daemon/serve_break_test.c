@@ -1,7 +1,7 @@
 /* serve_break_test.c - a daemon head that is started again, and links to it that break */
 #include "base/cleanup.h"
 #include "head/head_impl.h"
-#include "head/nodes/far_agent.h"
+#include "head/nodes/test_agents.h"
 #include "head/test_events.h"
 #include "head/test_ops.h"
 #include "head/test_serve.h"
@@ -38,7 +38,7 @@ static void wait_for_names(const char *names)
 
 static void test_a_head_that_was_started_again(void **state)
 {
-    struct far_agent *a = serve_agent("a"), *b = serve_agent("b");
+    struct test_agent *a = serve_agent("a"), *b = serve_agent("b");
     struct test_events s;
     struct ms_head *h;
     struct ms_head_op *op, *late;
@@ -54,10 +54,10 @@ static void test_a_head_that_was_started_again(void **state)
     ms_head_crash(serve_head);
     serve_begin(serve_address);
     late = serve_ask(h, "new", false); /* waits for head and nodes */
-    assert_true(far_come_back(a, serve_address));
-    assert_true(far_come_back(b, serve_address));
+    assert_true(test_agent_come_back(a, serve_address));
+    assert_true(test_agent_come_back(b, serve_address));
     ops_expect(late, 0, NULL);
-    assert_int_equal(far_living(a), 3);
+    assert_int_equal(test_agent_living(a), 3);
 
     st = ops_status(serve_head, &op);
     assert_int_equal(st->n_nodes, 2);
@@ -70,16 +70,16 @@ static void test_a_head_that_was_started_again(void **state)
     ms_head_op_unref(op);
     assert_int_equal(s.exits, 0); /* nothing was disturbed */
 
-    far_exit(a, uids[0], 7);
+    test_agent_exit(a, uids[0], 7);
     events_wait_exits(&s, 1);
     assert_int_equal(s.codes[0], 7);
     ms_head_stop(h, 0);
-    assert_int_equal(far_living(b), 1); /* the detached one */
+    assert_int_equal(test_agent_living(b), 1); /* the detached one */
 }
 
 static void test_a_driver_that_does_not_come_back(void **state)
 {
-    struct far_agent *a = serve_agent("a"), *b = serve_agent("b");
+    struct test_agent *a = serve_agent("a"), *b = serve_agent("b");
     struct test_events s;
     struct ms_head *h;
     uint64_t uids[2];
@@ -91,21 +91,21 @@ static void test_a_driver_that_does_not_come_back(void **state)
     ms_head_crash(serve_head);
     ms_head_stop(h, 0); /* nobody hears of it */
     serve_begin(serve_address);
-    assert_true(far_come_back(a, serve_address));
-    assert_true(far_come_back(b, serve_address));
-    far_wait_living(a, 0); /* after link_grace */
-    far_wait_living(b, 0);
+    assert_true(test_agent_come_back(a, serve_address));
+    assert_true(test_agent_come_back(b, serve_address));
+    test_agent_wait_living(a, 0); /* after link_grace */
+    test_agent_wait_living(b, 0);
 }
 
 /* Two nodes, "b" behind a proxy, a driver, and its cluster on both. */
-static struct far_agent *
+static struct test_agent *
 behind(struct proxy *p, struct test_events *s, struct ms_head **h, uint64_t uids[2])
 {
-    struct far_agent *b;
+    struct test_agent *b;
 
     serve_agent("a");
     break_point(p);
-    b = far_dial(p->address, serve_secret(), "b", 4);
+    b = test_agent_dial(p->address, serve_secret(), "b", 4);
     assert_non_null(b);
     events_init(s);
     *h = serve_join(s);
@@ -115,7 +115,7 @@ behind(struct proxy *p, struct test_events *s, struct ms_head **h, uint64_t uids
 
 static void test_an_agents_link_breaks_and_heals(void **state)
 {
-    struct far_agent *b;
+    struct test_agent *b;
     struct proxy p;
     struct test_events s;
     struct ms_head *h;
@@ -124,26 +124,26 @@ static void test_an_agents_link_breaks_and_heals(void **state)
 
     (void)state;
     b = behind(&p, &s, &h, uids);
-    far_set_mode(b, FAR_KEEPS);
+    test_agent_set_mode(b, TEST_AGENT_KEEPS);
     op = serve_ask(h, "more", false);
-    far_wait_started(b, 2);
+    test_agent_wait_started(b, 2);
     proxy_reset(&p);
-    assert_true(far_come_back(b, p.address));
-    far_answer(b); /* under the number of before */
+    assert_true(test_agent_come_back(b, p.address));
+    test_agent_answer(b); /* under the number of before */
     ops_expect(op, 0, NULL);
-    assert_int_equal(far_started(b), 2); /* none was started twice */
+    assert_int_equal(test_agent_started(b), 2); /* none was started twice */
     assert_int_equal(s.exits, 0);
-    far_set_mode(b, FAR_HONEST);
+    test_agent_set_mode(b, TEST_AGENT_HONEST);
     ops_expect(ms_head_destroy_cluster(h, "actor", 0), 0, NULL);
-    assert_int_equal(far_contexts(b), 2); /* told once more, before that */
+    assert_int_equal(test_agent_contexts(b), 2); /* told once more, before that */
     ms_head_stop(h, 0);
-    assert_int_equal(far_living(b), 0);
+    assert_int_equal(test_agent_living(b), 0);
     proxy_stop(&p);
 }
 
 static void test_an_agents_link_breaks_for_good(void **state)
 {
-    struct far_agent *b;
+    struct test_agent *b;
     struct proxy p;
     struct test_events s;
     struct ms_head *h;
@@ -158,15 +158,15 @@ static void test_an_agents_link_breaks_for_good(void **state)
     assert_int_equal(s.uids[1], uids[1]);
     assert_non_null(strstr(s.details[1], "node b was silent for 1 s"));
     ops_expect(op, 0, NULL);
-    assert_true(far_come_back(b, p.address)); /* too late */
-    far_wait_living(b, 0);
+    assert_true(test_agent_come_back(b, p.address)); /* too late */
+    test_agent_wait_living(b, 0);
     ms_head_stop(h, 0);
     proxy_stop(&p);
 }
 
 static void test_a_drivers_link_breaks_and_heals(void **state)
 {
-    struct far_agent *a = serve_agent("a"), *b = serve_agent("b");
+    struct test_agent *a = serve_agent("a"), *b = serve_agent("b");
     struct proxy p;
     struct test_events s;
     struct ms_head *h;
@@ -178,20 +178,20 @@ static void test_a_drivers_link_breaks_and_heals(void **state)
     events_init(&s);
     h = serve_join_at(&s, p.address);
     serve_create(h, "actor", false, uids);
-    far_set_mode(b, FAR_KEEPS);
+    test_agent_set_mode(b, TEST_AGENT_KEEPS);
     op = serve_ask(h, "more", false);
-    far_wait_started(b, 2);
+    test_agent_wait_started(b, 2);
     proxy_reset(&p);
-    far_exit(a, uids[0], 3); /* perhaps while nobody hears it */
-    far_answer(b);
+    test_agent_exit(a, uids[0], 3); /* perhaps while nobody hears it */
+    test_agent_answer(b);
     ops_expect(op, 0, NULL);
     events_wait_exits(&s, 1);
     ops_expect(ms_head_status(h), 0, NULL); /* what came before has arrived */
     assert_int_equal(s.exits, 1);
     assert_int_equal(s.codes[0], 3);
-    assert_int_equal(far_started(b), 2);
+    assert_int_equal(test_agent_started(b), 2);
     ms_head_stop(h, 0);
-    assert_int_equal(far_living(a) + far_living(b), 0);
+    assert_int_equal(test_agent_living(a) + test_agent_living(b), 0);
     proxy_stop(&p);
 }
 

@@ -7,7 +7,7 @@
 
 static void test_a_cluster_over_two_nodes(void **state)
 {
-    struct far_agent *a = serve_agent("a"), *b = serve_agent("b");
+    struct test_agent *a = serve_agent("a"), *b = serve_agent("b");
     struct test_events s;
     struct ms_head *h;
     struct ms_head_op *op;
@@ -18,9 +18,9 @@ static void test_a_cluster_over_two_nodes(void **state)
     events_init(&s);
     h = serve_join(&s);
     serve_create(h, "actor", false, uids);
-    assert_int_equal(far_living(a), 1);
-    assert_int_equal(far_living(b), 1);
-    assert_int_equal(far_contexts(a), 1);
+    assert_int_equal(test_agent_living(a), 1);
+    assert_int_equal(test_agent_living(b), 1);
+    assert_int_equal(test_agent_contexts(a), 1);
 
     st = ops_status(h, &op); /* asked through the link */
     assert_true(st->is_daemon);
@@ -35,48 +35,48 @@ static void test_a_cluster_over_two_nodes(void **state)
     assert_int_equal(st->clusters[0]->workers[1]->devices[1], 3);
     ms_head_op_unref(op);
 
-    far_exit(b, uids[1], 5);
+    test_agent_exit(b, uids[1], 5);
     events_wait_exits(&s, 1);
     assert_int_equal(s.uids[0], uids[1]);
     assert_int_equal(s.codes[0], 5);
-    far_print(a, uids[0], "hello");
+    test_agent_print(a, uids[0], "hello");
     events_wait_line(&s, "hello");
     ops_expect(ms_head_destroy_cluster(h, "actor", 0), 0, NULL);
-    assert_int_equal(far_living(a), 0);
+    assert_int_equal(test_agent_living(a), 0);
     events_wait_exits(&s, 2);
     ms_head_stop(h, 0);
-    far_wait_contexts(a, 0);
+    test_agent_wait_contexts(a, 0);
 }
 
 static void test_all_or_none_across_nodes(void **state)
 {
-    struct far_agent *a = serve_agent("a"), *b = serve_agent("b");
+    struct test_agent *a = serve_agent("a"), *b = serve_agent("b");
     struct test_events s;
     struct ms_head *h;
 
     (void)state;
     events_init(&s);
     h = serve_join(&s);
-    far_set_mode(b, FAR_FAILS);
+    test_agent_set_mode(b, TEST_AGENT_FAILS);
     ops_expect(serve_ask(h, "actor", false), -EIO, "node b: no zygote today");
-    assert_int_equal(far_started(a), 1);
-    assert_int_equal(far_living(a), 0); /* stopped before it completed */
+    assert_int_equal(test_agent_started(a), 1);
+    assert_int_equal(test_agent_living(a), 0); /* stopped before it completed */
     assert_int_equal(serve_count(), 0);
     assert_int_equal(s.exits, 0); /* nobody has heard of them */
-    far_set_mode(b, FAR_HONEST);
+    test_agent_set_mode(b, TEST_AGENT_HONEST);
     ops_expect(serve_ask(h, "actor", false), 0, NULL);
     ops_expect(ms_head_hold_port_on(h, "b", "actor:1"), 0, NULL);
-    assert_int_equal(far_ports(b), 1);
-    assert_int_equal(far_ports(a), 1); /* the cluster's own, where rank 0 is */
+    assert_int_equal(test_agent_ports(b), 1);
+    assert_int_equal(test_agent_ports(a), 1); /* the cluster's own, where rank 0 is */
     ops_expect(ms_head_drop_port(h, "actor:1"), 0, NULL);
-    assert_int_equal(far_ports(b), 0);
+    assert_int_equal(test_agent_ports(b), 0);
     ms_head_stop(h, 0);
-    assert_int_equal(far_living(a), 0);
+    assert_int_equal(test_agent_living(a), 0);
 }
 
 static void test_a_node_ends_while_a_cluster_is_made(void **state)
 {
-    struct far_agent *a = serve_agent("a"), *b = serve_agent("b");
+    struct test_agent *a = serve_agent("a"), *b = serve_agent("b");
     struct test_events s;
     struct ms_head *h;
     struct ms_head_op *op;
@@ -84,12 +84,12 @@ static void test_a_node_ends_while_a_cluster_is_made(void **state)
     (void)state;
     events_init(&s);
     h = serve_join(&s);
-    far_set_mode(b, FAR_KEEPS);
+    test_agent_set_mode(b, TEST_AGENT_KEEPS);
     op = serve_ask(h, "actor", false);
-    far_wait_started(b, 1);
-    far_end(b);
+    test_agent_wait_started(b, 1);
+    test_agent_end(b);
     ops_expect(op, -EPIPE, "node b");
-    assert_int_equal(far_living(a), 0);
+    assert_int_equal(test_agent_living(a), 0);
     ms_head_stop(h, 0);
 }
 
@@ -106,7 +106,7 @@ static struct ms_head_op *ask_death(struct ms_head *h, uint64_t uid)
 
 static void test_drivers_have_their_own(void **state)
 {
-    struct far_agent *a = serve_agent("a"), *b = serve_agent("b");
+    struct test_agent *a = serve_agent("a"), *b = serve_agent("b");
     struct test_events s, t;
     struct ms_head *one, *two;
     uint64_t mine[2], yours[2], kept[2];
@@ -124,25 +124,25 @@ static void test_drivers_have_their_own(void **state)
         ms_head_destroy_that_cluster(two, "mine", true, 0, 0), -ENOENT, "'mine'");
     ops_expect(
         ms_head_destroy_that_cluster(two, "mine", false, yours[0], 0), -ENOENT, NULL);
-    far_exit(a, mine[0], 1);
-    far_print(b, yours[1], "to two");
+    test_agent_exit(a, mine[0], 1);
+    test_agent_print(b, yours[1], "to two");
     events_wait_exits(&s, 1);
     events_wait_line(&t, "to two");
     assert_int_equal(t.exits, 0);
     assert_int_equal(s.lines, 0);
-    assert_int_equal(far_contexts(a), 2);
+    assert_int_equal(test_agent_contexts(a), 2);
 
     ms_head_stop(one, 0);
-    far_wait_living(b, 2); /* yours, kept */
-    far_wait_contexts(a, 1);
+    test_agent_wait_living(b, 2); /* yours, kept */
+    test_agent_wait_contexts(a, 1);
     assert_int_equal(serve_count(), 2);
-    far_exit(b, kept[1], 9);
+    test_agent_exit(b, kept[1], 9);
     ops_expect(ask_death(two, kept[1]), 0, NULL);
     events_wait_exits(&t, 1);
     assert_int_equal(t.uids[0], kept[1]);
     ops_expect(ms_head_destroy_that_cluster(two, "kept", false, kept[0], 0), 0, NULL);
     ms_head_stop(two, 0);
-    assert_int_equal(far_living(a) + far_living(b), 0);
+    assert_int_equal(test_agent_living(a) + test_agent_living(b), 0);
     assert_int_equal(serve_count(), 0);
 }
 
@@ -161,7 +161,7 @@ static struct ms_head_op *ask_stop(struct ms_head *h, const char *cluster, bool 
 /* Who may ask is looked up where it arrives. */
 static void test_a_driver_may_not_stop_what_others_have(void **state)
 {
-    struct far_agent *a = serve_agent("a"), *b = serve_agent("b");
+    struct test_agent *a = serve_agent("a"), *b = serve_agent("b");
     struct test_events s;
     struct ms_head *driver;
     struct ms_head_op *op;
@@ -182,14 +182,14 @@ static void test_a_driver_may_not_stop_what_others_have(void **state)
     assert_int_equal(done->workers, 4);
     assert_false(done->head);
     ms_head_op_unref(op);
-    assert_int_equal(far_living(a) + far_living(b), 0);
+    assert_int_equal(test_agent_living(a) + test_agent_living(b), 0);
     ms_head_stop(driver, 0);
 }
 
 /* A detached cluster outlives its driver once it is made, and not before. */
 static void test_a_detached_cluster_must_be_made(void **state)
 {
-    struct far_agent *a = serve_agent("a"), *b = serve_agent("b");
+    struct test_agent *a = serve_agent("a"), *b = serve_agent("b");
     struct test_events s;
     struct ms_head *h;
     struct ms_head_op *op;
@@ -200,25 +200,25 @@ static void test_a_detached_cluster_must_be_made(void **state)
     events_init(&s);
     h = serve_join(&s);
     serve_create(h, "kept", true, kept);
-    far_set_mode(b, FAR_STEPS_NEVER);
+    test_agent_set_mode(b, TEST_AGENT_STEPS_NEVER);
     serve_spec(&spec, "unmade");
     spec.message.detached = true;
     spec_add_step(&spec, "load", "7b");
     op = spec_create(h, &spec);
-    far_wait_runs(b, 1);
+    test_agent_wait_runs(b, 1);
     ms_head_stop(h, 0);
     ms_head_op_unref(op);
-    far_wait_living(a, 1); /* kept */
-    far_wait_living(b, 1);
+    test_agent_wait_living(a, 1); /* kept */
+    test_agent_wait_living(b, 1);
     assert_int_equal(serve_count(), 1);
-    assert_int_equal(far_ports(a), 1);
+    assert_int_equal(test_agent_ports(a), 1);
     ops_expect(ms_head_destroy_cluster(serve_head, "kept", 0), 0, NULL);
-    far_wait_ports(a, 0);
+    test_agent_wait_ports(a, 0);
 }
 
 static void test_an_agent_that_ends_takes_its_workers(void **state)
 {
-    struct far_agent *b;
+    struct test_agent *b;
     struct test_events s;
     struct ms_head *h;
     uint64_t uids[2];
@@ -229,7 +229,7 @@ static void test_an_agent_that_ends_takes_its_workers(void **state)
     events_init(&s);
     h = serve_join(&s);
     serve_create(h, "actor", false, uids);
-    far_end(b);
+    test_agent_end(b);
     events_wait_exits(&s, 1);
     assert_int_equal(s.uids[0], uids[1]);
     assert_non_null(strstr(s.details[0], "node b"));
@@ -243,10 +243,10 @@ static void test_a_second_agent_of_a_name_is_refused(void **state)
 
     (void)state;
     serve_agent("a");
-    assert_null(far_dial(serve_address, serve_secret(), "a", 1));
-    assert_non_null(strstr(far_refusal(), "node a has an agent already"));
-    assert_null(far_dial(serve_address, serve_secret(), "../a", 1));
-    assert_null(far_dial(serve_address, wrong, "c", 1));
+    assert_null(test_agent_dial(serve_address, serve_secret(), "a", 1));
+    assert_non_null(strstr(test_agent_refusal(), "node a has an agent already"));
+    assert_null(test_agent_dial(serve_address, serve_secret(), "../a", 1));
+    assert_null(test_agent_dial(serve_address, wrong, "c", 1));
 }
 
 static void test_a_second_head_of_a_name_is_refused(void **state)
@@ -270,7 +270,7 @@ static void test_a_second_head_of_a_name_is_refused(void **state)
 
 static void test_goodbye_ends_all(void **state)
 {
-    struct far_agent *a = serve_agent("a");
+    struct test_agent *a = serve_agent("a");
     struct test_events s;
     struct ms_head *h;
     uint64_t uids[2];
@@ -283,7 +283,7 @@ static void test_goodbye_ends_all(void **state)
     ms_head_stop(MS_TAKE(serve_head), 0);
     events_wait_lost(&s);
     assert_int_equal(s.exits, 2);
-    assert_int_equal(far_living(a), 0);
+    assert_int_equal(test_agent_living(a), 0);
     ops_expect(ms_head_status(h), -EPIPE, "the head was stopped");
     ms_head_stop(h, 0);
 }

@@ -1,10 +1,10 @@
 /* fleet_test.c - nodes that an orchestrator lends to a head: leases, drivers, ends
  *
  * The orchestrator is `local`; this very program is the agent that it starts, which dials
- * the head and has workers that are nothing but numbers (far_agent.h). */
+ * the head and has workers that are nothing but numbers (test_agents.h). */
 #include "base/cleanup.h"
 #include "head/head.h"
-#include "head/nodes/far_agent.h"
+#include "head/nodes/test_agents.h"
 #include "head/test_events.h"
 #include "head/test_ops.h"
 #include "head/test_serve.h"
@@ -367,8 +367,9 @@ static int agent_main(char **argv)
     if (mode && strcmp(mode, "leave") == 0)
         return LEAVES;
     if (!mode) {
-        far_start();
-        if (!far_dial(option(argv, "--head"), secret, option(argv, "--node-name"), 0))
+        test_agent_start();
+        if (!test_agent_dial(
+                option(argv, "--head"), secret, option(argv, "--node-name"), 0))
             return 91;
         if (write(READY_FD, "1", 1) != 1)
             return 92;

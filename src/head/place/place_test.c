@@ -9,7 +9,7 @@ enum { RACES = 100 };
 
 static struct test_events told[2];
 static struct ms_head *drivers[2];
-static struct far_agent *node;
+static struct test_agent *node;
 
 /* A node "a" of 8 CPUs and 4 devices, and two drivers. */
 static int setup(void **state)
@@ -226,7 +226,7 @@ static void test_a_cluster_holds_its_places(void **state)
     ops_expect(create(drivers[1], "e", 0, 1), -ENOSPC, "and 0 is what is free");
     ops_expect(ms_head_destroy_cluster(drivers[0], "c", 0), 0, NULL);
     ops_expect(create(drivers[1], "e", 2, 3000), 0, NULL);
-    far_set_mode(node, FAR_FAILS); /* what is not made holds nothing */
+    test_agent_set_mode(node, TEST_AGENT_FAILS); /* what is not made holds nothing */
     ops_expect(ms_head_destroy_cluster(drivers[1], "e", 0), 0, NULL);
     ops_expect(create(drivers[1], "e", 2, 3000), -EIO, "no zygote today");
     assert_int_equal(held_cpus(drivers[0]), 2000);
@@ -237,12 +237,12 @@ static void test_a_cluster_holds_a_port(void **state)
 {
     (void)state;
     ops_expect(create(drivers[0], "c", 2, 0), 0, NULL);
-    assert_int_equal(far_ports(node), 1);
-    far_set_mode(node, FAR_FAILS);
+    assert_int_equal(test_agent_ports(node), 1);
+    test_agent_set_mode(node, TEST_AGENT_FAILS);
     ops_expect(create(drivers[0], "d", 2, 0), -EIO, NULL);
-    far_wait_ports(node, 1);
+    test_agent_wait_ports(node, 1);
     ops_expect(ms_head_destroy_cluster(drivers[0], "c", 0), 0, NULL);
-    far_wait_ports(node, 0);
+    test_agent_wait_ports(node, 0);
 }
 
 static void test_group_waits_for_another_driver(void **state)

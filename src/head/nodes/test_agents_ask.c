@@ -1,5 +1,5 @@
 #include "base/cleanup.h"
-#include "head/nodes/far_impl.h"
+#include "head/nodes/test_agents_impl.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 /* Run on the loop's thread and wait for it. */
 struct task {
     void (*run)(struct task *t);
-    struct far_agent *agent;
+    struct test_agent *agent;
     uint64_t uid;
     int code;
     const char *text;
@@ -18,38 +18,38 @@ static void run_task(void *arg)
 {
     struct task *t = arg;
 
-    pthread_mutex_lock(&far.lock);
+    pthread_mutex_lock(&test_agents.lock);
     t->run(t);
     t->done = true;
-    pthread_cond_broadcast(&far.changed);
-    pthread_mutex_unlock(&far.lock);
+    pthread_cond_broadcast(&test_agents.changed);
+    pthread_mutex_unlock(&test_agents.lock);
 }
 
 static void do_task(struct task *t)
 {
-    ms_loop_post(far.loop, run_task, t);
-    pthread_mutex_lock(&far.lock);
+    ms_loop_post(test_agents.loop, run_task, t);
+    pthread_mutex_lock(&test_agents.lock);
     while (!t->done)
-        pthread_cond_wait(&far.changed, &far.lock);
-    pthread_mutex_unlock(&far.lock);
+        pthread_cond_wait(&test_agents.changed, &test_agents.lock);
+    pthread_mutex_unlock(&test_agents.lock);
 }
 
-void far_set_mode(struct far_agent *a, enum far_mode mode)
+void test_agent_set_mode(struct test_agent *a, enum test_agent_mode mode)
 {
-    pthread_mutex_lock(&far.lock);
+    pthread_mutex_lock(&test_agents.lock);
     a->mode = mode;
-    pthread_mutex_unlock(&far.lock);
+    pthread_mutex_unlock(&test_agents.lock);
 }
 
 static void do_answer(struct task *t)
 {
-    struct far_agent *a = t->agent;
+    struct test_agent *a = t->agent;
 
-    far_answer_started(a, a->kept, 1);
+    test_agent_answer_started(a, a->kept, 1);
     a->kept = 0;
 }
 
-void far_answer(struct far_agent *a)
+void test_agent_answer(struct test_agent *a)
 {
     do_task(&(struct task){.run = do_answer, .agent = a});
 }
@@ -60,31 +60,31 @@ static void do_close(struct task *t)
     ms_link_destroy(MS_TAKE(t->agent->wire));
 }
 
-void far_end(struct far_agent *a)
+void test_agent_end(struct test_agent *a)
 {
     do_task(&(struct task){.run = do_close, .agent = a});
 }
 
-bool far_come_back(struct far_agent *a, const char *address)
+bool test_agent_come_back(struct test_agent *a, const char *address)
 {
-    pthread_mutex_lock(&far.lock);
+    pthread_mutex_lock(&test_agents.lock);
     while (a->wire) /* until it has seen that its link is no more */
-        pthread_cond_wait(&far.changed, &far.lock);
+        pthread_cond_wait(&test_agents.changed, &test_agents.lock);
     snprintf(a->address, sizeof a->address, "%s", address);
     a->welcome = a->refused = false;
-    pthread_mutex_unlock(&far.lock);
-    ms_loop_post(far.loop, far_connect, a);
-    return far_wait_welcome(a);
+    pthread_mutex_unlock(&test_agents.lock);
+    ms_loop_post(test_agents.loop, test_agent_connect, a);
+    return test_agent_wait_welcome(a);
 }
 
 static void do_exit(struct task *t)
 {
     for (size_t i = 0; i < t->agent->count; i++)
         if (t->agent->workers[i].spec->uid == t->uid)
-            far_end_worker(t->agent, i, t->code);
+            test_agent_end_worker(t->agent, i, t->code);
 }
 
-void far_exit(struct far_agent *a, uint64_t uid, int code)
+void test_agent_exit(struct test_agent *a, uint64_t uid, int code)
 {
     do_task(&(struct task){.run = do_exit, .agent = a, .uid = uid, .code = code});
 }
@@ -102,15 +102,15 @@ static void do_print(struct task *t)
     all.lines = lines;
     m.body_case = MUSTER__AGENT_TO_HEAD__BODY_LOG;
     m.log = &all;
-    far_send(t->agent, &m);
+    test_agent_send(t->agent, &m);
 }
 
-void far_print(struct far_agent *a, uint64_t uid, const char *line)
+void test_agent_print(struct test_agent *a, uint64_t uid, const char *line)
 {
     do_task(&(struct task){.run = do_print, .agent = a, .uid = uid, .text = line});
 }
 
-static size_t living(const struct far_agent *a)
+static size_t living(const struct test_agent *a)
 {
     size_t n = 0;
 
@@ -119,98 +119,98 @@ static size_t living(const struct far_agent *a)
     return n;
 }
 
-static size_t started_count(const struct far_agent *a)
+static size_t started_count(const struct test_agent *a)
 {
     return a->count;
 }
 
-static size_t contexts(const struct far_agent *a)
+static size_t contexts(const struct test_agent *a)
 {
     return a->contexts;
 }
 
-static size_t runs(const struct far_agent *a)
+static size_t runs(const struct test_agent *a)
 {
     return a->runs;
 }
 
-static size_t ports(const struct far_agent *a)
+static size_t ports(const struct test_agent *a)
 {
     return a->ports;
 }
 
 static void
-wait_for(struct far_agent *a, size_t (*get)(const struct far_agent *a), size_t count)
+wait_for(struct test_agent *a, size_t (*get)(const struct test_agent *a), size_t count)
 {
-    pthread_mutex_lock(&far.lock);
+    pthread_mutex_lock(&test_agents.lock);
     while (get(a) != count)
-        pthread_cond_wait(&far.changed, &far.lock);
-    pthread_mutex_unlock(&far.lock);
+        pthread_cond_wait(&test_agents.changed, &test_agents.lock);
+    pthread_mutex_unlock(&test_agents.lock);
 }
 
-void far_wait_living(struct far_agent *a, size_t count)
+void test_agent_wait_living(struct test_agent *a, size_t count)
 {
     wait_for(a, living, count);
 }
 
-void far_wait_contexts(struct far_agent *a, size_t count)
+void test_agent_wait_contexts(struct test_agent *a, size_t count)
 {
     wait_for(a, contexts, count);
 }
 
-void far_wait_started(struct far_agent *a, size_t count)
+void test_agent_wait_started(struct test_agent *a, size_t count)
 {
     wait_for(a, started_count, count);
 }
 
-void far_wait_runs(struct far_agent *a, size_t count)
+void test_agent_wait_runs(struct test_agent *a, size_t count)
 {
     wait_for(a, runs, count);
 }
 
-void far_wait_ports(struct far_agent *a, size_t count)
+void test_agent_wait_ports(struct test_agent *a, size_t count)
 {
     wait_for(a, ports, count);
 }
 
-static size_t look(struct far_agent *a, size_t (*get)(const struct far_agent *a))
+static size_t look(struct test_agent *a, size_t (*get)(const struct test_agent *a))
 {
     size_t n;
 
-    pthread_mutex_lock(&far.lock);
+    pthread_mutex_lock(&test_agents.lock);
     n = get(a);
-    pthread_mutex_unlock(&far.lock);
+    pthread_mutex_unlock(&test_agents.lock);
     return n;
 }
 
-size_t far_living(struct far_agent *a)
+size_t test_agent_living(struct test_agent *a)
 {
     return look(a, living);
 }
 
-size_t far_started(struct far_agent *a)
+size_t test_agent_started(struct test_agent *a)
 {
     return look(a, started_count);
 }
 
-size_t far_contexts(struct far_agent *a)
+size_t test_agent_contexts(struct test_agent *a)
 {
     return look(a, contexts);
 }
 
-size_t far_runs(struct far_agent *a)
+size_t test_agent_runs(struct test_agent *a)
 {
     return look(a, runs);
 }
 
-void far_steps(struct far_agent *a, uint64_t uid, char *out, size_t room)
+void test_agent_steps(struct test_agent *a, uint64_t uid, char *out, size_t room)
 {
     out[0] = 0;
-    pthread_mutex_lock(&far.lock);
+    pthread_mutex_lock(&test_agents.lock);
     for (size_t i = 0; i < a->count; i++)
         if (a->workers[i].spec->uid == uid && a->workers[i].steps)
             snprintf(out, room, "%s", a->workers[i].steps);
-    pthread_mutex_unlock(&far.lock);
+    pthread_mutex_unlock(&test_agents.lock);
 }
 
 static void
@@ -223,18 +223,18 @@ read_env(const Muster__WorkerSpec *s, const char *name, char *out, size_t room)
             snprintf(out, room, "%s", s->env[i] + len + 1);
 }
 
-void far_env(
-    struct far_agent *a, uint64_t uid, const char *name, char *out, size_t room)
+void test_agent_env(
+    struct test_agent *a, uint64_t uid, const char *name, char *out, size_t room)
 {
     out[0] = 0;
-    pthread_mutex_lock(&far.lock);
+    pthread_mutex_lock(&test_agents.lock);
     for (size_t i = 0; i < a->count; i++)
         if (a->workers[i].spec->uid == uid)
             read_env(a->workers[i].spec, name, out, room);
-    pthread_mutex_unlock(&far.lock);
+    pthread_mutex_unlock(&test_agents.lock);
 }
 
-size_t far_ports(struct far_agent *a)
+size_t test_agent_ports(struct test_agent *a)
 {
     return look(a, ports);
 }

@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/name.h"
-#include "head/nodes/far_impl.h"
+#include "head/nodes/test_agents_impl.h"
 #include "head/nodes/test_steps.h"
 #include "io/loop.h"
 #include "proto/muster.pb-c.h"
@@ -17,23 +17,23 @@
 #include <string.h>
 #include <unistd.h>
 
-struct far_loop far = {.lock = PTHREAD_MUTEX_INITIALIZER,
-                       .changed = PTHREAD_COND_INITIALIZER};
+struct test_agent_loop test_agents = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                                      .changed = PTHREAD_COND_INITIALIZER};
 
 static void *run(void *arg)
 {
-    ms_loop_run(far.loop);
+    ms_loop_run(test_agents.loop);
     return arg;
 }
 
-void far_start(void)
+void test_agent_start(void)
 {
-    far.loop = ms_loop_create();
-    ms_list_init(&far.agents);
-    pthread_create(&far.thread, NULL, run, NULL);
+    test_agents.loop = ms_loop_create();
+    ms_list_init(&test_agents.agents);
+    pthread_create(&test_agents.thread, NULL, run, NULL);
 }
 
-static void agent_free(struct far_agent *a)
+static void agent_free(struct test_agent *a)
 {
     ms_list_remove(&a->link);
     ms_link_destroy(a->wire);
@@ -44,29 +44,29 @@ static void agent_free(struct far_agent *a)
     free(a);
 }
 
-void far_stop(void)
+void test_agent_stop(void)
 {
-    ms_loop_stop(far.loop);
-    pthread_join(far.thread, NULL);
-    ms_list_each (a, &far.agents, struct far_agent, link)
+    ms_loop_stop(test_agents.loop);
+    pthread_join(test_agents.thread, NULL);
+    ms_list_each (a, &test_agents.agents, struct test_agent, link)
         agent_free(a);
-    ms_loop_destroy(far.loop);
+    ms_loop_destroy(test_agents.loop);
 }
 
-const char *far_refusal(void)
+const char *test_agent_refusal(void)
 {
-    return far.refusal;
+    return test_agents.refusal;
 }
 
-/* ---- what it answers; far.lock is held ------------------------------------------- */
+/* ---- what it answers; test_agents.lock is held ------------------------------------------- */
 
-void far_send(struct far_agent *a, Muster__AgentToHead *m)
+void test_agent_send(struct test_agent *a, Muster__AgentToHead *m)
 {
     if (a->wire)
         ms_link_send(a->wire, &m->base);
 }
 
-static void answer_done(struct far_agent *a, uint64_t request)
+static void answer_done(struct test_agent *a, uint64_t request)
 {
     Muster__Done done = MUSTER__DONE__INIT;
     Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
@@ -75,20 +75,20 @@ static void answer_done(struct far_agent *a, uint64_t request)
     m.body_case = MUSTER__AGENT_TO_HEAD__BODY_DONE;
     m.done = &done;
     if (request)
-        far_send(a, &m);
+        test_agent_send(a, &m);
 }
 
-static void begin_workers(struct far_agent *a, Muster__StartWorkers *s)
+static void begin_workers(struct test_agent *a, Muster__StartWorkers *s)
 {
     for (size_t i = 0; i < s->n_workers; i++) {
-        assert(a->count < FAR_WORKERS_MAX);
+        assert(a->count < TEST_AGENT_WORKERS_MAX);
         a->workers[a->count].spec = MS_TAKE(s->workers[i]);
         a->workers[a->count++].lives = true;
     }
     s->n_workers = 0;
 }
 
-static void started(Muster__WorkerStarted *s, const struct far_agent *a, size_t i)
+static void started(Muster__WorkerStarted *s, const struct test_agent *a, size_t i)
 {
     static char address[] = "/w/far.sock", log_path[] = "/logs/far.log";
 
@@ -100,9 +100,10 @@ static void started(Muster__WorkerStarted *s, const struct far_agent *a, size_t 
 }
 
 /* For the last `n` workers. */
-void far_answer_started(struct far_agent *a, uint64_t request, size_t n)
+void test_agent_answer_started(struct test_agent *a, uint64_t request, size_t n)
 {
-    Muster__WorkerStarted each[FAR_WORKERS_MAX], *pointers[FAR_WORKERS_MAX];
+    Muster__WorkerStarted each[TEST_AGENT_WORKERS_MAX],
+        *pointers[TEST_AGENT_WORKERS_MAX];
     Muster__WorkersStarted all = MUSTER__WORKERS_STARTED__INIT;
     Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
 
@@ -115,10 +116,10 @@ void far_answer_started(struct far_agent *a, uint64_t request, size_t n)
     m.request = request;
     m.body_case = MUSTER__AGENT_TO_HEAD__BODY_STARTED;
     m.started = &all;
-    far_send(a, &m);
+    test_agent_send(a, &m);
 }
 
-static void answer_failure(struct far_agent *a, uint64_t request)
+static void answer_failure(struct test_agent *a, uint64_t request)
 {
     static char why[] = "no zygote today";
     Muster__Failure f = MUSTER__FAILURE__INIT;
@@ -128,31 +129,31 @@ static void answer_failure(struct far_agent *a, uint64_t request)
     m.request = request;
     m.body_case = MUSTER__AGENT_TO_HEAD__BODY_FAILURE;
     m.failure = &f;
-    far_send(a, &m);
+    test_agent_send(a, &m);
 }
 
-static void on_start(struct far_agent *a, Muster__HeadToAgent *m)
+static void on_start(struct test_agent *a, Muster__HeadToAgent *m)
 {
     size_t n = m->start->n_workers;
 
-    if (a->mode == FAR_FAILS) {
+    if (a->mode == TEST_AGENT_FAILS) {
         answer_failure(a, m->request);
         return;
     }
     if (a->last_start == m->request) { /* asked once more */
         if (!a->kept)
-            far_answer_started(a, m->request, n);
+            test_agent_answer_started(a, m->request, n);
         return;
     }
     a->last_start = m->request;
     begin_workers(a, m->start);
-    if (a->mode == FAR_KEEPS)
+    if (a->mode == TEST_AGENT_KEEPS)
         a->kept = m->request;
     else
-        far_answer_started(a, m->request, n);
+        test_agent_answer_started(a, m->request, n);
 }
 
-void far_end_worker(struct far_agent *a, size_t i, int code)
+void test_agent_end_worker(struct test_agent *a, size_t i, int code)
 {
     Muster__Exit e = MUSTER__EXIT__INIT;
     Muster__WorkerExited exited = MUSTER__WORKER_EXITED__INIT;
@@ -167,21 +168,22 @@ void far_end_worker(struct far_agent *a, size_t i, int code)
     exited.exit = &e;
     m.body_case = MUSTER__AGENT_TO_HEAD__BODY_EXITED;
     m.exited = &exited;
-    far_send(a, &m);
+    test_agent_send(a, &m);
 }
 
-static void on_stop(struct far_agent *a, uint64_t request, const Muster__StopWorkers *s)
+static void
+on_stop(struct test_agent *a, uint64_t request, const Muster__StopWorkers *s)
 {
     for (size_t k = 0; k < s->n_uids; k++)
         for (size_t i = 0; i < a->count; i++)
             if (a->workers[i].spec->uid == s->uids[k])
-                far_end_worker(a, i, 0);
+                test_agent_end_worker(a, i, 0);
     answer_done(a, request);
 }
 
 /* ---- steps ----------------------------------------------------------------------- */
 
-static void note_steps(struct far_worker *w, const Muster__RunSteps *run)
+static void note_steps(struct test_agent_worker *w, const Muster__RunSteps *run)
 {
     for (size_t i = 0; i < run->n_steps; i++) {
         MS_CLEANUP(ms_cleanup_free) char *before = w->steps;
@@ -198,16 +200,16 @@ static void note_steps(struct far_worker *w, const Muster__RunSteps *run)
     }
 }
 
-static void answer_steps(struct far_agent *a, const Muster__HeadToAgent *q)
+static void answer_steps(struct test_agent *a, const Muster__HeadToAgent *q)
 {
     struct steps_answer answer;
 
-    steps_answer_fill(&answer, q, a->mode == FAR_STEPS_FAIL);
+    steps_answer_fill(&answer, q, a->mode == TEST_AGENT_STEPS_FAIL);
     if (q->request)
-        far_send(a, &answer.message);
+        test_agent_send(a, &answer.message);
 }
 
-static void on_run_steps(struct far_agent *a, const Muster__HeadToAgent *q)
+static void on_run_steps(struct test_agent *a, const Muster__HeadToAgent *q)
 {
     size_t i = 0;
 
@@ -216,22 +218,22 @@ static void on_run_steps(struct far_agent *a, const Muster__HeadToAgent *q)
         i++;
     assert(i < a->count);
     note_steps(&a->workers[i], q->run_steps);
-    if (a->mode == FAR_STEPS_DIE)
-        far_end_worker(a, i, 7);
-    else if (a->mode != FAR_STEPS_NEVER)
+    if (a->mode == TEST_AGENT_STEPS_DIE)
+        test_agent_end_worker(a, i, 7);
+    else if (a->mode != TEST_AGENT_STEPS_NEVER)
         answer_steps(a, q);
 }
 
 /* ---- the rest -------------------------------------------------------------------- */
 
 static void
-on_hold_port(struct far_agent *a, uint64_t request, const Muster__HoldPort *hold)
+on_hold_port(struct test_agent *a, uint64_t request, const Muster__HoldPort *hold)
 {
     char host[sizeof a->node + 8];
     Muster__PortHeld port = MUSTER__PORT_HELD__INIT;
     Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
 
-    assert(a->ports < FAR_PORTS_MAX);
+    assert(a->ports < TEST_AGENT_PORTS_MAX);
     snprintf(a->owners[a->ports++], sizeof a->owners[0], "%s", hold->owner);
     snprintf(host, sizeof host, "%s.host", a->node);
     port.host = host;
@@ -239,10 +241,10 @@ on_hold_port(struct far_agent *a, uint64_t request, const Muster__HoldPort *hold
     m.request = request;
     m.body_case = MUSTER__AGENT_TO_HEAD__BODY_PORT;
     m.port = &port;
-    far_send(a, &m);
+    test_agent_send(a, &m);
 }
 
-static void drop_port(struct far_agent *a, const char *owner)
+static void drop_port(struct test_agent *a, const char *owner)
 {
     size_t i = 0;
 
@@ -252,7 +254,7 @@ static void drop_port(struct far_agent *a, const char *owner)
         memmove(a->owners[i], a->owners[--a->ports], sizeof a->owners[0]);
 }
 
-static void on_message(struct far_agent *a, Muster__HeadToAgent *m)
+static void on_message(struct test_agent *a, Muster__HeadToAgent *m)
 {
     switch (m->body_case) {
     case MUSTER__HEAD_TO_AGENT__BODY_WELCOME:
@@ -262,7 +264,8 @@ static void on_message(struct far_agent *a, Muster__HeadToAgent *m)
         a->head = m->welcome->head;
         break;
     case MUSTER__HEAD_TO_AGENT__BODY_FAILURE:
-        snprintf(far.refusal, sizeof far.refusal, "%s", m->failure->message);
+        snprintf(
+            test_agents.refusal, sizeof test_agents.refusal, "%s", m->failure->message);
         a->refused = true;
         break;
     case MUSTER__HEAD_TO_AGENT__BODY_START:
@@ -289,7 +292,7 @@ static void on_message(struct far_agent *a, Muster__HeadToAgent *m)
         break;
     case MUSTER__HEAD_TO_AGENT__BODY_SHUTDOWN:
         for (size_t i = 0; i < a->count; i++)
-            far_end_worker(a, i, 0);
+            test_agent_end_worker(a, i, 0);
         a->ended = true;
         ms_link_destroy(MS_TAKE(a->wire));
         break;
@@ -300,33 +303,33 @@ static void on_message(struct far_agent *a, Muster__HeadToAgent *m)
 
 static void on_body(void *arg, const uint8_t *body, size_t len)
 {
-    struct far_agent *a = arg;
+    struct test_agent *a = arg;
     Muster__HeadToAgent *m = muster__head_to_agent__unpack(NULL, len, body);
 
     assert(m);
-    pthread_mutex_lock(&far.lock);
+    pthread_mutex_lock(&test_agents.lock);
     on_message(a, m);
-    pthread_cond_broadcast(&far.changed);
-    pthread_mutex_unlock(&far.lock);
+    pthread_cond_broadcast(&test_agents.changed);
+    pthread_mutex_unlock(&test_agents.lock);
     muster__head_to_agent__free_unpacked(m, NULL);
 }
 
 static void on_closed(void *arg, const struct ms_error *why)
 {
-    struct far_agent *a = arg;
+    struct test_agent *a = arg;
 
-    pthread_mutex_lock(&far.lock);
+    pthread_mutex_lock(&test_agents.lock);
     if (!a->refused)
-        snprintf(far.refusal, sizeof far.refusal, "%s", why->text);
+        snprintf(test_agents.refusal, sizeof test_agents.refusal, "%s", why->text);
     a->refused = true;
     ms_link_destroy(MS_TAKE(a->wire));
-    pthread_cond_broadcast(&far.changed);
-    pthread_mutex_unlock(&far.lock);
+    pthread_cond_broadcast(&test_agents.changed);
+    pthread_mutex_unlock(&test_agents.lock);
 }
 
 /* ---- hello ----------------------------------------------------------------------- */
 
-static void report(const struct far_agent *a,
+static void report(const struct test_agent *a,
                    size_t i,
                    Muster__WorkerReport *r,
                    Muster__WorkerStarted *s)
@@ -344,16 +347,17 @@ static void report(const struct far_agent *a,
 static void on_open(void *arg)
 {
     static char host_id[] = "00000000feedbeef";
-    struct far_agent *a = arg;
-    Muster__WorkerReport reports[FAR_WORKERS_MAX], *pointers[FAR_WORKERS_MAX];
-    Muster__WorkerStarted begun[FAR_WORKERS_MAX];
-    Muster__PortReport ports[FAR_PORTS_MAX], *port_list[FAR_PORTS_MAX];
+    struct test_agent *a = arg;
+    Muster__WorkerReport reports[TEST_AGENT_WORKERS_MAX],
+        *pointers[TEST_AGENT_WORKERS_MAX];
+    Muster__WorkerStarted begun[TEST_AGENT_WORKERS_MAX];
+    Muster__PortReport ports[TEST_AGENT_PORTS_MAX], *port_list[TEST_AGENT_PORTS_MAX];
     Muster__AgentReady ready = MUSTER__AGENT_READY__INIT;
     Muster__AgentHello agent = MUSTER__AGENT_HELLO__INIT;
     Muster__LinkHello hello = MUSTER__LINK_HELLO__INIT;
     Muster__AgentToHead m = MUSTER__AGENT_TO_HEAD__INIT;
 
-    pthread_mutex_lock(&far.lock);
+    pthread_mutex_lock(&test_agents.lock);
     ready.pid = getpid();
     ready.shape = ms_shape_create(a->node);
     assert(ready.shape);
@@ -384,19 +388,19 @@ static void on_open(void *arg)
     hello.agent = &agent;
     m.body_case = MUSTER__AGENT_TO_HEAD__BODY_HELLO;
     m.hello = &hello;
-    far_send(a, &m);
+    test_agent_send(a, &m);
     ms_shape_destroy(ready.shape);
-    pthread_mutex_unlock(&far.lock);
+    pthread_mutex_unlock(&test_agents.lock);
 }
 
-void far_connect(void *arg)
+void test_agent_connect(void *arg)
 {
     static const struct ms_link_ops ops = {
         .on_body = on_body, .on_closed = on_closed, .on_open = on_open};
-    struct far_agent *a = arg;
+    struct test_agent *a = arg;
     struct ms_error err = {0};
 
-    a->wire = ms_link_dial(far.loop,
+    a->wire = ms_link_dial(test_agents.loop,
                            &(struct ms_link_dial){
                                .addresses = a->address,
                                .secret = a->secret,
@@ -410,24 +414,24 @@ void far_connect(void *arg)
     assert(a->wire);
 }
 
-bool far_wait_welcome(struct far_agent *a)
+bool test_agent_wait_welcome(struct test_agent *a)
 {
     bool welcome;
 
-    pthread_mutex_lock(&far.lock);
+    pthread_mutex_lock(&test_agents.lock);
     while (!a->welcome && !a->refused)
-        pthread_cond_wait(&far.changed, &far.lock);
+        pthread_cond_wait(&test_agents.changed, &test_agents.lock);
     welcome = a->welcome;
-    pthread_mutex_unlock(&far.lock);
+    pthread_mutex_unlock(&test_agents.lock);
     return welcome;
 }
 
-static struct far_agent *agent_create(const char *address,
-                                      const uint8_t *secret,
-                                      const char *node,
-                                      unsigned gpus)
+static struct test_agent *agent_create(const char *address,
+                                       const uint8_t *secret,
+                                       const char *node,
+                                       unsigned gpus)
 {
-    struct far_agent *a = calloc(1, sizeof *a);
+    struct test_agent *a = calloc(1, sizeof *a);
 
     assert(a);
     snprintf(a->address, sizeof a->address, "%s", address);
@@ -435,38 +439,40 @@ static struct far_agent *agent_create(const char *address,
     memcpy(a->secret, secret, sizeof a->secret);
     a->id = ms_random_id();
     a->gpus = gpus;
-    pthread_mutex_lock(&far.lock);
-    ms_list_add_tail(&far.agents, &a->link);
-    pthread_mutex_unlock(&far.lock);
+    pthread_mutex_lock(&test_agents.lock);
+    ms_list_add_tail(&test_agents.agents, &a->link);
+    pthread_mutex_unlock(&test_agents.lock);
     return a;
 }
 
-struct far_agent *
-far_dial(const char *address, const uint8_t *secret, const char *node, unsigned gpus)
+struct test_agent *test_agent_dial(const char *address,
+                                   const uint8_t *secret,
+                                   const char *node,
+                                   unsigned gpus)
 {
-    struct far_agent *a = agent_create(address, secret, node, gpus);
+    struct test_agent *a = agent_create(address, secret, node, gpus);
 
-    ms_loop_post(far.loop, far_connect, a);
-    return far_wait_welcome(a) ? a : NULL;
+    ms_loop_post(test_agents.loop, test_agent_connect, a);
+    return test_agent_wait_welcome(a) ? a : NULL;
 }
 
-void far_dial_many(const char *address,
-                   const uint8_t *secret,
-                   enum ms_tls_mode tls,
-                   size_t count)
+void test_agent_dial_many(const char *address,
+                          const uint8_t *secret,
+                          enum ms_tls_mode tls,
+                          size_t count)
 {
     enum { AT_ONCE = 32 };
-    struct far_agent *open[AT_ONCE];
+    struct test_agent *open[AT_ONCE];
     char node[32];
 
     for (size_t i = 0; i < count; i++) {
         if (i >= AT_ONCE)
-            assert(far_wait_welcome(open[i % AT_ONCE]));
+            assert(test_agent_wait_welcome(open[i % AT_ONCE]));
         snprintf(node, sizeof node, "n%zu", i);
         open[i % AT_ONCE] = agent_create(address, secret, node, 8);
         open[i % AT_ONCE]->tls = tls;
-        ms_loop_post(far.loop, far_connect, open[i % AT_ONCE]);
+        ms_loop_post(test_agents.loop, test_agent_connect, open[i % AT_ONCE]);
     }
     for (size_t i = 0; i < AT_ONCE && i < count; i++)
-        assert(far_wait_welcome(open[i]));
+        assert(test_agent_wait_welcome(open[i]));
 }
