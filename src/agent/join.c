@@ -1,3 +1,4 @@
+/* join.c - an agent that dials its head: welcomed, refused, lost, dialling again */
 #include "agent/join_impl.h"
 #include "agent/machine/machine.h"
 #include "agent/worker.h"

@@ -1,3 +1,4 @@
+/* join_hello.c - what an agent says when it comes (back) to a head: workers, ends, ports */
 #include "agent/join_impl.h"
 #include "agent/worker.h"
 #include "base/cleanup.h"

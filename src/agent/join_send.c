@@ -1,3 +1,4 @@
+/* join_send.c - messages to the head, held while the link is away */
 #include "agent/join_impl.h"
 #include "base/cleanup.h"
 

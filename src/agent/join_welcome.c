@@ -1,3 +1,4 @@
+/* join_welcome.c - a head's welcome, as the configuration of the agent */
 #include "agent/join_impl.h"
 #include "base/cleanup.h"
 #include "wire/handshake.h"

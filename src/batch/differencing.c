@@ -1,3 +1,4 @@
+/* differencing.c - Karmarkar and Karp's differencing, for rows of unequal weight */
 #include "base/cleanup.h"
 #include "batch/partition_impl.h"
 

@@ -1,3 +1,4 @@
+/* gather.c - copies the payload of rows into one place */
 #include "batch/gather.h"
 
 #include <string.h>

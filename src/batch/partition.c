@@ -1,3 +1,4 @@
+/* partition.c - rows to parts of equal weight: the heaviest row to the lightest part */
 #include "batch/partition.h"
 
 #include "base/cleanup.h"

@@ -1,3 +1,4 @@
+/* rows.c - lists of runs: sliced, reordered, repeated, joined */
 #include "batch/rows.h"
 
 #include <assert.h>

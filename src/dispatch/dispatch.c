@@ -1,3 +1,4 @@
+/* dispatch.c - the three vectors of each dispatch mode */
 #include "dispatch/dispatch.h"
 #include "base/cleanup.h"
 

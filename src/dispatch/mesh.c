@@ -1,3 +1,4 @@
+/* mesh.c - the places of ranks in a mesh */
 #include "dispatch/mesh.h"
 
 #include <errno.h>

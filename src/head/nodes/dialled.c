@@ -1,3 +1,4 @@
+/* dialled.c - agents that have dialled: welcomed, lost, back again with their reports */
 #include "head/nodes/dialled.h"
 #include "base/cleanup.h"
 #include "base/name.h"
