@@ -235,11 +235,8 @@ static int open_file(struct ms_log *log)
     if (from->driver)
         snprintf(driver, sizeof driver, ".%016" PRIx64, from->driver);
     log->cluster = strdup(from->cluster);
-    if (asprintf(&log->prefix,
-                 "%s/%u@%s: ",
-                 from->cluster,
-                 from->rank,
-                 log->logs->node) < 0)
+    if (asprintf(
+            &log->prefix, "%s/%u@%s: ", from->cluster, from->rank, log->logs->node) < 0)
         log->prefix = NULL;
     if (asprintf(&path,
                  "%s/%s-%u%s.log",
