@@ -239,28 +239,31 @@ int ms_shape_add_label(Muster__NodeShape *s,
     return 0;
 }
 
-/* "NAME=VALUE": a copy of the name, and where the value begins. */
-static int
-split(const char *text, char **name, const char **value, struct ms_error *err)
+/* The name in "NAME=VALUE", and where the value begins. NULL: *rc says why. */
+static char *
+label_name(const char *text, const char **value, int *rc, struct ms_error *err)
 {
     const char *equals = strchr(text, '=');
+    char *name = equals ? strndup(text, (size_t)(equals - text)) : NULL;
 
     if (!equals)
-        return ms_error_set(err, -EINVAL, "'%s' is no label: NAME=VALUE is", text);
-    *value = equals + 1;
-    *name = strndup(text, (size_t)(equals - text));
-    return *name ? 0 : no_memory(err);
+        *rc = ms_error_set(err, -EINVAL, "'%s' is no label: NAME=VALUE is", text);
+    else if (!name)
+        *rc = no_memory(err);
+    else
+        *value = equals + 1;
+    return name;
 }
 
 int ms_shape_add_label_text(Muster__NodeShape *s,
                             const char *text,
                             struct ms_error *err)
 {
-    MS_CLEANUP(ms_cleanup_free) char *name = NULL;
-    const char *value;
-    int rc = split(text, &name, &value, err);
+    const char *value = "";
+    int rc = 0;
+    MS_CLEANUP(ms_cleanup_free) char *name = label_name(text, &value, &rc, err);
 
-    return rc < 0 ? rc : ms_shape_add_label(s, name, value, err);
+    return name ? ms_shape_add_label(s, name, value, err) : rc;
 }
 
 /* ---- into a stock ---------------------------------------------------------------- */
@@ -286,11 +289,11 @@ static int add_devices(struct ms_stock *stock,
 static int
 add_label(struct ms_stock *stock, size_t node, const char *text, struct ms_error *err)
 {
-    MS_CLEANUP(ms_cleanup_free) char *name = NULL;
-    const char *value;
-    int rc = split(text, &name, &value, err);
+    const char *value = "";
+    int rc = 0;
+    MS_CLEANUP(ms_cleanup_free) char *name = label_name(text, &value, &rc, err);
 
-    return rc < 0 ? rc : ms_stock_add_label(stock, node, name, value, err);
+    return name ? ms_stock_add_label(stock, node, name, value, err) : rc;
 }
 
 uint64_t ms_shape_cpu_milli(const Muster__NodeShape *s)
