@@ -142,10 +142,12 @@ static bool is_under_way(const struct ms_start *s)
 
 static void answer(struct ms_start *s)
 {
+    const struct ms_worker *first = s->workers[0];
+
     if (s->asker)
         ms_fork_answer(ms_map_find(&s->agent->by_uid, s->asker),
                        s->request,
-                       s->why ? 0 : s->workers[0]->pid,
+                       first && !s->why ? first->pid : 0,
                        s->why);
     else if (s->why)
         ms_agent_refuse(s->agent, s->request, MUSTER__FAILURE__KIND__REFUSED, s->why);

@@ -13,6 +13,7 @@
 #include "wire/client/blocking_call.h"
 #include "wire/frame.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -136,6 +137,7 @@ static bool wants_daemon(const struct ms_cli *cli)
 
 static enum ms_exit take_session(struct ms_target *t, const struct ms_session *s)
 {
+    assert(s);
     t->session = s;
     memcpy(t->secret, s->secret, sizeof t->secret);
     snprintf(t->address, sizeof t->address, "%s/head.sock", s->dir);

@@ -2,6 +2,7 @@
 #include "resource/books_impl.h"
 #include "resource/grid.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +16,11 @@ struct names {
 
 static void add_name(struct names *n, uint32_t device, const char *name)
 {
-    size_t len = strlen(name), before;
+    size_t len, before;
     struct ms_buf *text;
 
+    assert(name);
+    len = strlen(name);
     if (device >= n->count || n->failed)
         return;
     text = &n->at[device];

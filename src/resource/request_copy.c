@@ -19,7 +19,7 @@ struct ms_request_block {
 /* A copy of so many bytes, at least one; NULL: out of memory. */
 static void *keep(struct ms_place_request *r, const void *bytes, size_t len)
 {
-    struct ms_request_block *b = malloc(sizeof *b + (len ? len : 1));
+    struct ms_request_block *b = calloc(1, sizeof *b + (len ? len : 1));
 
     if (!b)
         return NULL;

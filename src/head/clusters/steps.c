@@ -14,6 +14,7 @@
 #include "head/ops/waiting.h"
 #include "head/state/persist.h"
 
+#include <assert.h>
 #include <errno.h>
 
 /* ---- what steps refer to in the stores of nodes ---------------------------------- */
@@ -24,6 +25,7 @@ void ms_objects_ask_keep(struct ms_head_op *op,
 {
     Muster__KeepObjects keep = MUSTER__KEEP_OBJECTS__INIT;
 
+    assert(c && step);
     if (step->n_objects == 0)
         return;
     if (c->objects == 0)

@@ -7,6 +7,7 @@
 #include "resource/shape.h"
 #include "wire/frame.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -25,12 +26,14 @@ void ms_local_nodes_finish(struct ms_local_nodes *d)
 
 static int check_name(const struct ms_local_nodes *d, size_t i, struct ms_error *err)
 {
-    int rc = ms_name_check(d->shapes[i]->name, "node", err);
+    const Muster__NodeShape *shape = d->shapes[i];
+    int rc;
 
+    assert(shape);
+    rc = ms_name_check(shape->name, "node", err);
     for (size_t k = 0; k < i && rc == 0; k++)
-        if (strcmp(d->shapes[k]->name, d->shapes[i]->name) == 0)
-            rc = ms_error_set(
-                err, -EEXIST, "two nodes are called '%s'", d->shapes[i]->name);
+        if (strcmp(d->shapes[k]->name, shape->name) == 0)
+            rc = ms_error_set(err, -EEXIST, "two nodes are called '%s'", shape->name);
     return rc;
 }
 

@@ -328,6 +328,7 @@ void ms_node_is_gone(struct ms_node *n, const char *why)
     ms_error_set(&err, -EPIPE, "%s", why);
     ms_head_workers_lost(n->head, n, why);
     while (!ms_list_is_empty(&n->requests.open))
+        /* the analyzer does not follow links. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
         refuse(ask_of(ms_list_first(&n->requests.open, struct ms_pending, link)), &err);
     ms_head_ports_lost(n->head, n);
     ms_place_node_gone(n->head, n);

@@ -191,8 +191,8 @@ int ms_session_write_driver(int dir, pid_t pid)
 static int remove_entry(void *arg, int dir, const char *name)
 {
     int *first = arg;
-    int rc =
-        strcmp(name, "logs") && strcmp(name, "lock") ? ms_tree_remove(dir, name) : 0;
+    bool stays = strcmp(name, "logs") == 0 || strcmp(name, "lock") == 0;
+    int rc = stays ? 0 : ms_tree_remove(dir, name);
 
     if (rc < 0 && *first == 0)
         *first = rc;

@@ -7,6 +7,7 @@
 #include "store/payload.h"
 #include "store/server/space.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -264,6 +265,7 @@ static int ask_some(struct ms_store_client *c,
     }
     pthread_mutex_lock(&c->lock);
     for (size_t i = 0; i < attach.n_names; i++) {
+        assert(held[i]);
         held[i]->counts++;
         if (rc == 0 && answer->attached->names[i]->is_here)
             rc = ms_held_set_bytes(c, held[i], answer->attached->names[i]->at);

@@ -45,6 +45,7 @@ static void lease_free(struct lease *l)
 static struct lease *lease_find(const struct ms_hold *hold)
 {
     if (hold->leases)
+        /* the analyzer does not follow links. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
         ms_list_each (l, &hold->holder->table->leases, struct lease, link)
             if (l->hold == hold)
                 return l;
