@@ -25,7 +25,7 @@ static void add_name(struct names *n, uint32_t device, const char *name)
         return;
     text = &n->at[device];
     before = text->len >= len ? text->len - len : 0;
-    if (text->len >= len && memcmp(text->data + before, name, len) == 0 &&
+    if (text->data && text->len >= len && memcmp(text->data + before, name, len) == 0 &&
         (before == 0 || text->data[before - 1] == '+'))
         return; /* two ranks of one cluster */
     n->failed = ms_buf_printf(text, "%s%s", text->len ? "+" : "", name);

@@ -6,6 +6,7 @@
 #include "resource/request_copy.h"
 #include "base/cleanup.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -32,6 +33,7 @@ static void *keep(struct ms_place_request *r, const void *bytes, size_t len)
 
 static char *keep_text(struct ms_place_request *r, const char *text)
 {
+    assert(text);
     return keep(r, text, strlen(text) + 1);
 }
 
