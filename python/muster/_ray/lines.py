@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import json
 import os
@@ -41,8 +42,12 @@ class Lines:
     def read(
         self, on_line: Callable[[dict[str, Any]], None], on_end: Callable[[], None]
     ) -> None:
-        """From a thread, to this loop."""
+        """From a thread, to this loop. What comes when the loop has ended is not wanted."""
         loop = asyncio.get_running_loop()
+
+        def tell(function: Callable[..., None], *args: Any) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(function, *args)
 
         def run() -> None:
             with os.fdopen(os.dup(0), "rb") as lines:
@@ -55,10 +60,10 @@ class Lines:
                     except ValueError:
                         message = None
                     if isinstance(message, dict):
-                        loop.call_soon_threadsafe(on_line, message)
+                        tell(on_line, message)
                     else:
                         print(f"not a message: {line[:80]!r}", file=sys.stderr)
-            loop.call_soon_threadsafe(on_end)
+            tell(on_end)
 
         threading.Thread(target=run, daemon=True).start()
 
