@@ -37,17 +37,18 @@ class Cleans:
 
     def swallow(self, begun: str) -> None:
         """Where one is swallowed, and a second one."""
-        say(begun)
-        for _ in range(2):
+        for turn in range(2):
             try:
+                if turn == 0:
+                    say(begun)
                 time.sleep(60.0)
             except BaseException:
                 note(self.folder, "swallowed")
 
     def tidy(self, begun: str) -> None:
         """With a clean-up of its own that takes its time."""
-        say(begun)
         try:
+            say(begun)
             time.sleep(60.0)
         finally:
             time.sleep(1.0)
