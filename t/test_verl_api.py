@@ -8,6 +8,7 @@ from typing import Any
 
 import muster
 import pytest
+from helpers import parent_of
 from muster import verl
 from verl_workers import Actor, AsyncActor, Critic, Rows
 
@@ -63,6 +64,15 @@ def test_a_group_and_its_workers(make: Make) -> None:
     }
     assert muster.get(group.workers[2].how_many.remote()) == 0
     assert pickle.loads(pickle.dumps(group.workers[2])) == group.workers[2]
+
+
+def test_groups_come_from_the_same_interpreter(make: Make) -> None:
+    """Though each has a prefix of its own in the environment: modules are imported once."""
+    parents = set()
+    for _ in range(2):
+        group = make(verl.RayClassWithInitArgs(verl.remote(Actor), scale=3))
+        parents |= {parent_of(pid) for pid in group._cluster.pids}
+    assert len(parents) == 1
 
 
 def test_execute(make: Make) -> None:

@@ -21,6 +21,8 @@ static const char *const not_counted[] = {
     "MASTER_PORT",
     "CLUSTER_NAME",
     "WORKER_NAME",
+    "WG_PREFIX", /* verl's groups: another one each time */
+    "WG_BACKEND",
     "MUSTER_LOCAL_RANK",
     "MUSTER_DEVICE_VARIABLE",
     "MUSTER_VISIBLE_DEVICES",
