@@ -19,6 +19,9 @@ MIB = 1 << 20
 SIZE = int(os.environ.get("MUSTER_TEST_DATA_MIB", "1024")) * MIB
 IDLE_CALLS = 5000
 WORSE_MAX = 5
+# An idle call is not taken for quicker than this: what the cable itself holds back (a burst
+# of 125 kB and the frames ahead) takes 1 ms and more, however quick the machine is.
+IDLE_MIN_S = 0.5e-3
 USED_MIN = 0.1  # of the cable: on a busy machine the processors are what is narrow
 
 MEASURE = """
@@ -67,5 +70,5 @@ def test_calls_are_not_delayed(nodes: Nodes) -> None:
         f"p99 {idle * 1e6:.0f} us idle, {busy * 1e6:.0f} us (p50 {median * 1e6:.0f}) "
         f"in {count} calls during {SIZE // MIB} MiB at {rate / 1e6:.0f} MB/s"
     )
-    assert busy <= WORSE_MAX * idle
+    assert busy <= WORSE_MAX * max(idle, IDLE_MIN_S)
     assert rate > USED_MIN * 125e6
