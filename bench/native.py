@@ -83,7 +83,8 @@ def inside(folder: Path, name: str) -> Path:
     if not program.exists():
         library = built("src/libmuster.a")
         options = ["-O2", "-D_GNU_SOURCE", "-I", ROOT / "src", "-I", BUILD / "src"]
-        run(["cc", *options, "-o", program, HERE / f"c/{name}.c", library])
+        sources = [HERE / f"c/{name}.c", library, "-levent_core", "-lprotobuf-c"]
+        run(["cc", *options, "-o", program, *sources])
     return program
 
 

@@ -372,3 +372,8 @@ def test_groups_are_listed(rm: muster.ResourceManager) -> None:
 def test_detached_needs_a_daemon(rm: muster.ResourceManager) -> None:
     with pytest.raises(muster.PlacementError, match="outlives this process"):
         rm.placement_group([{"CPU": 1}], detached=True)
+
+
+def test_a_node_without_a_name(session: Any) -> None:
+    with pytest.raises(muster.PlacementError, match="there is no node ''"):
+        muster.ResourceManager(nodes=[""])

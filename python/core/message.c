@@ -26,8 +26,8 @@ static int set_text(PyObject *value, void *at)
         PyErr_SetString(PyExc_ValueError, "a text with a NUL in it");
         return -1;
     }
-    if (len == 0)
-        return 0; /* as it is */
+    if (len == 0 && *(char **)at)
+        return 0; /* it has protobuf's empty one */
     copy = strdup(text);
     if (!copy)
         PyErr_NoMemory();

@@ -137,7 +137,7 @@ class View:
         """Its ranks may say other places now: in this process, and in all others."""
         self._bound.forget()
         asked = {"cluster": self._name}
-        with suppress(Refused, MusterError):  # of a head that is away
+        with suppress(Refused, MusterError, TimeoutError):  # of a head that is away
             api.session().head.ask("refresh", asked).result(ANSWER_S)
 
     def _cluster(self) -> Cluster | None:

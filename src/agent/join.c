@@ -151,15 +151,18 @@ static void tell_ready(struct ms_join *j)
 static void line_is_up(struct ms_line *line, const Muster__LinkWelcome *welcome)
 {
     struct ms_join *j = line->join;
+    bool is_new;
 
     for (size_t i = 0; i < MS_COUNT(j->lines); i++)
         if (&j->lines[i] != line)
             drop_line(&j->lines[i]);
     j->up = line;
     j->agent->link = line->link;
-    if (j->replies.asker && j->replies.asker != welcome->head)
+    is_new = j->replies.asker && j->replies.asker != welcome->head;
+    ms_replies_set_asker(&j->replies, welcome->head); /* first: they have its numbers */
+    if (is_new)
         ms_starts_cancel(j->agent, "the head was started again");
-    ms_replies_set_asker(&j->replies, welcome->head);
+    ms_join_tell_ended(j, line->hello_ns);
     j->link_grace_ns =
         welcome->link_grace_ns ? (int64_t)welcome->link_grace_ns : MS_LINK_GRACE_NS;
     j->head_grace_ns =
@@ -315,6 +318,7 @@ static void on_open(void *arg)
 
     if (!j->agent->config)
         prefer_way_to_head(j, line->link);
+    line->hello_ns = ms_now_ns();
     line->is_hello_sent = ms_join_hello(j, line->link) == 0;
     ms_timer_set(&j->retry, MS_HANDSHAKE_NS);
 }
@@ -387,6 +391,8 @@ static void on_retry(void *arg)
         if (line == j->up || !line->link)
             continue;
         complain(j, "it took the connection and said nothing");
+        if (line->is_hello_sent) /* the head may know this line: it is not our end */
+            ms_link_abandon(MS_TAKE(line->link));
         drop_line(line);
     }
     dial(j);

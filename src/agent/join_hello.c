@@ -96,6 +96,18 @@ void ms_join_ended(struct ms_join *j,
         ms_join_forget_ended(j, e->at_ns - 2 * j->link_grace_ns);
 }
 
+void ms_join_tell_ended(struct ms_join *j, int64_t since_ns)
+{
+    ms_list_each (e, &j->ended, struct ended, link) {
+        Muster__WorkerExited exited = MUSTER__WORKER_EXITED__INIT;
+
+        exited.uid = e->report->spec->uid;
+        exited.exit = e->report->exit;
+        if (e->at_ns >= since_ns)
+            ms_agent_send(j->agent, 0, MUSTER__AGENT_TO_HEAD__BODY_EXITED, &exited);
+    }
+}
+
 /* ---- hello ----------------------------------------------------------------------- */
 
 struct hello {

@@ -16,6 +16,7 @@ struct ms_line {
     struct ms_join *join;
     struct ms_link *link; /* NULL: no line */
     bool is_hello_sent;
+    int64_t hello_ns; /* when; ends of workers since are not in it */
 };
 
 struct ms_join {
@@ -52,6 +53,8 @@ void ms_join_send_held(struct ms_join *j);
 int ms_join_hello(struct ms_join *j, struct ms_link *link);
 /* Forget ends that every head has heard of. */
 void ms_join_forget_ended(struct ms_join *j, int64_t before_ns);
+/* Tell the head of those that have ended since. */
+void ms_join_tell_ended(struct ms_join *j, int64_t since_ns);
 
 /* ---- join_welcome.c -------------------------------------------------------------- */
 

@@ -200,6 +200,8 @@ fail(struct ms_start *s, const char *cluster, uint32_t rank, const char *why)
 
 void ms_start_result(struct ms_start *s, struct ms_worker *w, const char *why)
 {
+    if (!s)
+        return; /* it was given up before the result came */
     if (why)
         fail(s, w->cluster, w->rank, why);
     else if (s->why || ms_fork_is_orphan(w))
@@ -308,6 +310,11 @@ void ms_start_begin(struct ms_agent *a,
     const char *why = refusal(a, count);
     struct ms_start *s = why ? NULL : start_create(a, request, count);
 
+    if (!s && asker) {
+        ms_fork_answer(
+            ms_map_find(&a->by_uid, asker), request, 0, why ? why : "out of memory");
+        return;
+    }
     if (!s) {
         ms_agent_refuse(a,
                         request,

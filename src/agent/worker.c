@@ -38,6 +38,8 @@ static void on_detached(void *arg)
 {
     struct ms_worker *w = arg;
 
+    if (ms_proc_is_ending(w->pid))
+        return; /* the kernel takes its time to free what it had */
     w->is_detached = true;
     ms_worker_signal(w, SIGKILL);
 }

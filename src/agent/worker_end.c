@@ -68,7 +68,7 @@ describe(struct ms_worker *w, int status, const char *detail)
     exit->pid = w->pid;
     set_text(&exit->node, w->agent->node);
     set_text(&exit->log_path, ms_log_path(w->log));
-    if (w->is_detached && exit->signaled && exit->code == SIGKILL)
+    if (w->is_detached && !w->is_requested && exit->signaled && exit->code == SIGKILL)
         detail = "it was ended because it had closed its link to the agent: all "
                  "descriptors were closed, or another program was executed";
     if (detail)

@@ -107,7 +107,7 @@ class ClusterView(View):
         try:
             asked = {"name": self._name}
             status = api.session().head.ask("find", asked).result(ANSWER_S)
-        except (Refused, MusterError):
+        except (Refused, MusterError, TimeoutError):
             return  # the next call says what became of it
         uids = {one["uid"] for one in status["workers"]}
         if len(uids) != len(self._members) and self._members[0].uid in uids:

@@ -128,18 +128,14 @@ static void on_late(void *arg)
 
 /* Stop them and go on with `then`. Nodes that are gone have ended their workers; others that
  * live are seen. What cannot be asked for want of memory is looked at when the time is up. */
-static int stop(struct ms_head_op *op,
-                enum which which,
-                int64_t grace_ns,
-                void (*then)(struct ms_head_op *op))
+static void stop(struct ms_head_op *op,
+                 enum which which,
+                 int64_t grace_ns,
+                 void (*then)(struct ms_head_op *op))
 {
-    int asked;
-
     ms_head_op_gather(op, then);
-    asked = ask(op, which, grace_ns);
-    if (asked == 0)
+    if (ask(op, which, grace_ns) == 0)
         then(op);
-    return asked < 0 ? asked : 0;
 }
 
 /* The others have ended: rank 0 has what they left of the grace. */
@@ -201,9 +197,11 @@ int ms_ending_begin(struct ms_head_op *op,
             op, on_late, ms_deadline_ns(MS_STOP_GRACE_NS, grace_ns)) < 0)
         return -ENOMEM;
     first = grace_ns > 0 ? first_of(op) : NULL;
-    if (!first)
-        return stop(op, ALL, grace_ns, finish);
-    if (can_clean(op->cluster))
+    if (first && can_clean(op->cluster))
         clean_first(op, first);
-    return stop(op, ALL_BUT_FIRST, grace_ns - grace_ns / FIRST_SHARE, stop_first);
+    if (first)
+        stop(op, ALL_BUT_FIRST, grace_ns - grace_ns / FIRST_SHARE, stop_first);
+    else
+        stop(op, ALL, grace_ns, finish);
+    return 0;
 }

@@ -70,6 +70,8 @@ static int move(struct ms_head_op *op, struct ms_slot *slot, struct ms_buf *tabl
     if (rc == 0) {
         placed->ranks[0] = c->placed->ranks[slot->rank];
         c->placed->ranks[slot->rank] = place;
+        if (slot->rank == 0 && c->master)
+            c->master->port = 0; /* of the node that is gone: another has to be held */
     }
     muster__cluster_placed__free_unpacked(placed, NULL);
     return rc;
@@ -121,8 +123,7 @@ static void bring_up(struct ms_head_op *op)
 static void old_are_gone(struct ms_head_op *op)
 {
     MS_CLEANUP(ms_buf_finish) struct ms_buf table = {0};
-    const struct ms_slot *first = &op->cluster->slots[0];
-    bool is_first_lost = first->is_changing && is_lost(op->head, first);
+    const Muster__PortHeld *master;
     int rc = 0;
 
     if (!ms_change_is_unwanted(op) && ms_ending_left(op) > 0)
@@ -130,9 +131,10 @@ static void old_are_gone(struct ms_head_op *op)
     if (!op->why.code)
         rc = move_all(op, &table);
     ms_change_set_table(op, &table);
+    master = op->cluster->master;
     if (op->why.code || rc < 0)
         ms_change_fail(op, rc);
-    else if (is_first_lost && op->cluster->master)
+    else if (master && !master->port)
         ms_change_hold_port(op, bring_up);
     else
         bring_up(op);

@@ -59,11 +59,16 @@ void ms_peer_link_on_closed(void *link, const struct ms_error *why)
     lose(link, ms_link_has_ended(why) || why->code == -ECONNREFUSED);
 }
 
-/* A healed network is found sooner by a fresh connection. */
+/* A healed network is found sooner by a fresh connection. The old one must not say that
+ * this store has ended: the peer would drop all that we hold there. */
 void ms_peer_link_on_suspect(void *link, bool is_suspect)
 {
-    if (is_suspect)
-        lose(link, false);
+    struct ms_peer_link *l = link;
+
+    if (!is_suspect)
+        return;
+    ms_link_abandon(MS_TAKE(l->link));
+    lose(l, false);
 }
 
 static void on_retry(void *arg)
