@@ -374,6 +374,6 @@ def test_detached_needs_a_daemon(rm: muster.ResourceManager) -> None:
         rm.placement_group([{"CPU": 1}], detached=True)
 
 
-def test_a_node_without_a_name(session: Any) -> None:
+def test_a_node_without_a_name(rm: muster.ResourceManager) -> None:
     with pytest.raises(muster.PlacementError, match="there is no node ''"):
         muster.ResourceManager(nodes=[""])
