@@ -1,7 +1,7 @@
 /* join_hello.c - what an agent says when it comes (back) to a head: workers, ends, ports */
 #include "agent/join_impl.h"
 #include "agent/worker.h"
-#include "base/cleanup.h"
+#include "base/proto.h"
 
 #include <errno.h>
 #include <string.h>
@@ -27,17 +27,6 @@ void ms_join_forget_ended(struct ms_join *j, int64_t before_ns)
     ms_list_each (e, &j->ended, struct ended, link)
         if (e->at_ns < before_ns || j->ended_count > MS_EXITS_KEPT)
             ended_free(j, e);
-}
-
-static Muster__WorkerReport *copy_of(const Muster__WorkerReport *report)
-{
-    size_t len = muster__worker_report__get_packed_size(report);
-    MS_CLEANUP(ms_cleanup_free) uint8_t *packed = malloc(len ? len : 1);
-
-    if (!packed)
-        return NULL;
-    muster__worker_report__pack(report, packed);
-    return muster__worker_report__unpack(NULL, len, packed);
 }
 
 /* All that a head needs, without what may be long or nobody's business. */
@@ -83,7 +72,7 @@ void ms_join_ended(struct ms_join *j,
     report.started = &started;
     report.exit = x->exit;
     if (e)
-        e->report = copy_of(&report);
+        e->report = (Muster__WorkerReport *)ms_proto_copy(&report.base);
     if (!e || !e->report) {
         free(e);
         return;
