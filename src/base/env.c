@@ -24,7 +24,7 @@ void ms_env_finish(struct ms_env *e)
 
 static bool is_named(const char *entry, const char *name, size_t len)
 {
-    return !strncmp(entry, name, len) && entry[len] == '=';
+    return entry[0] == name[0] && !strncmp(entry, name, len) && entry[len] == '=';
 }
 
 static char **find(const struct ms_env *e, const char *name, size_t len)

@@ -179,6 +179,9 @@ static void step_aside(struct ms_server *s, int64_t now_ns)
 
     if (!s->spin_next || s->caller_core != core)
         return;
+    if (s->move_again_ns ==
+        0) /* its first call: the kernel may still place it better */
+        s->move_again_ns = now_ns + MOVE_NS;
     if (now_ns < s->move_again_ns || sched_getaffinity(0, sizeof all, &all) < 0)
         return;
     others = all;
