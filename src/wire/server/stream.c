@@ -166,15 +166,14 @@ static void credit(struct ms_request *r, uint64_t items)
  * has consumed. */
 static int resume(struct ms_request *r, const struct ms_message *m)
 {
-    uint64_t said[2], arrived, consumed;
+    uint64_t arrived, consumed;
 
-    if (m->len != sizeof said)
+    if (m->len != 2 * sizeof arrived)
         return -EPROTO;
     if (!r->stream.is_adrift)
         return 0;
-    memcpy(said, m->body, sizeof said);
-    arrived = le64toh(said[0]);
-    consumed = le64toh(said[1]);
+    arrived = ms_le64_at(m->body, 0);
+    consumed = ms_le64_at(m->body, 1);
     if (consumed < r->stream.consumed || arrived < consumed || arrived > r->stream.made)
         return -EPROTO;
     if (r->stream.made - arrived > r->stream.kept)
