@@ -124,19 +124,6 @@ static int open_tcp(const struct sockaddr_storage *sa,
     return ms_error_set(err, -ENOMEM, "out of memory");
 }
 
-/* The next address that the current entry's name stands for; -ENODATA: no more. */
-static int open_found(struct ms_dial *d,
-                      struct ms_net *net,
-                      struct ms_transport **t,
-                      struct ms_error *err)
-{
-    size_t i = d->found_at++;
-
-    if (i >= d->found->count)
-        return -ENODATA;
-    return open_tcp(&d->found->at[i], d->found->len[i], net, t, err);
-}
-
 static int open_entry(struct ms_dial *d,
                       const struct ms_addr *a,
                       struct ms_net *net,
@@ -162,17 +149,18 @@ static int attempt(struct ms_dial *d,
 {
     struct ms_addr_list list;
     const struct ms_addr *a;
-    int rc = -ENODATA;
+    int rc;
 
     if (d->lookup && !d->found) {
         rc = ms_lookup_result(d->lookup, &d->found, err);
         if (rc < 0)
             return rc;
     }
-    if (d->found)
-        rc = open_found(d, net, t, err);
-    if (rc != -ENODATA)
-        return rc;
+    if (d->found && d->found_at < d->found->count) {
+        size_t i = d->found_at++; /* the next one that the entry's name stands for */
+
+        return open_tcp(&d->found->at[i], d->found->len[i], net, t, err);
+    }
     forget_name(d);
     rc = ms_addr_list_parse(d->text, &list, err);
     if (rc < 0)

@@ -353,15 +353,12 @@ static void set_timer(struct ms_http_conn *c)
 
 static void set_watch(struct ms_http_conn *c)
 {
-    unsigned events = 0;
+    bool takes = c->is_waiting ||
+                 (!c->close_after && c->out.len - c->out_at <= MS_HTTP_BACKLOG_MAX);
+    unsigned events = is_out(c) ? MS_WRITE : 0;
 
-    if (!c->close_after && c->in.len - c->in_at <= MS_HTTP_BACKLOG_MAX &&
-        c->out.len - c->out_at <= MS_HTTP_BACKLOG_MAX)
+    if (takes && c->in.len - c->in_at <= MS_HTTP_BACKLOG_MAX)
         events |= MS_READ;
-    if (c->is_waiting)
-        events |= c->in.len - c->in_at <= MS_HTTP_BACKLOG_MAX ? MS_READ : 0;
-    if (is_out(c))
-        events |= MS_WRITE;
     if (events != c->watch.events)
         ms_watch_set(&c->watch, events);
 }
