@@ -78,31 +78,17 @@ int ms_rows_add(struct ms_rows *r, struct ms_row_run run)
 
 int ms_rows_append(struct ms_rows *r,
                    const struct ms_rows *from,
-                   const uint32_t *block_of)
+                   const struct ms_move *to)
 {
     int rc = 0;
 
     for (size_t i = 0; i < from->run_count && rc == 0; i++) {
         struct ms_row_run run = from->runs[i];
 
-        if (block_of)
-            run.block = block_of[run.block];
-        rc = ms_rows_add(r, run);
-    }
-    return rc;
-}
-
-int ms_rows_append_moved(struct ms_rows *r,
-                         const struct ms_rows *from,
-                         const struct ms_move *to)
-{
-    int rc = 0;
-
-    for (size_t i = 0; i < from->run_count && rc == 0; i++) {
-        struct ms_row_run run = from->runs[i];
-
-        run.first -= to[run.block].first;
-        run.block = to[run.block].block;
+        if (to) {
+            run.first -= to[run.block].first;
+            run.block = to[run.block].block;
+        }
         rc = ms_rows_add(r, run);
     }
     return rc;
