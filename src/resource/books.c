@@ -82,7 +82,7 @@ int ms_books_node_came(struct ms_books *b,
     n->cpu_milli = ms_shape_cpu_milli(s);
     n->memory = s->memory;
     if (!is_held(n)) {
-        ms_stock_strip(&b->stock, (size_t)at);
+        ms_stock_strip(n);
         rc = ms_stock_describe(&b->stock, (size_t)at, s, true, err);
     }
     ms_groups_retry(&b->groups);

@@ -161,13 +161,12 @@ static void test_nodes_come_and_go(void **state)
 static void test_requests_are_copied(void **state)
 {
     struct fixture f;
-    struct ms_selector s;
+    struct ms_selector s = {0};
     struct ms_group *a;
     char name[] = "nic", label[] = "zone";
 
     (void)state;
     start(&f, 1, 2);
-    ms_selector_init(&s);
     assert_int_equal(ms_stock_add_extra(&f.stock, 0, "nic", 4, NULL), 0);
     assert_int_equal(ms_selector_add(&s, label, "!in(a,b)", NULL), 0);
     {

@@ -60,8 +60,8 @@ static int copy_selector(struct ms_place_request *r, struct ms_bundle *b)
         struct ms_condition *c = &s->conditions[i];
 
         c->name = keep_text(r, c->name);
-        c->values = keep_texts(r, c->values, c->value_count);
-        if (!c->name || !c->values)
+        c->text = keep_text(r, c->text);
+        if (!c->name || !c->text)
             return -ENOMEM;
     }
     return 0;

@@ -210,14 +210,18 @@ int ms_shape_add_resource(Muster__NodeShape *s,
     return set_text(&a->name, name) ? 0 : no_memory(err);
 }
 
-static bool has_label(const Muster__NodeShape *s, const char *name)
+int ms_shape_add_label_text(Muster__NodeShape *s,
+                            const char *text,
+                            struct ms_error *err)
 {
-    size_t len = strlen(name);
+    int rc = ms_label_check_text(s->name, text, s->labels, s->n_labels, err);
 
-    for (size_t i = 0; i < s->n_labels; i++)
-        if (strncmp(s->labels[i], name, len) == 0 && s->labels[i][len] == '=')
-            return true;
-    return false;
+    if (rc < 0)
+        return rc;
+    if (!grow(&s->labels, s->n_labels) || !(s->labels[s->n_labels] = strdup(text)))
+        return no_memory(err);
+    s->n_labels++;
+    return 0;
 }
 
 int ms_shape_add_label(Muster__NodeShape *s,
@@ -225,45 +229,11 @@ int ms_shape_add_label(Muster__NodeShape *s,
                        const char *value,
                        struct ms_error *err)
 {
-    int rc = ms_label_check_new(
-        s->name, "label", name, has_label(s, name), s->n_labels, err);
-    char *text = NULL;
+    MS_CLEANUP(ms_cleanup_free) char *text = NULL;
 
-    if (rc == 0)
-        rc = ms_label_check(value, "value of a label", err);
-    if (rc < 0)
-        return rc;
-    if (!grow(&s->labels, s->n_labels) || asprintf(&text, "%s=%s", name, value) < 0)
+    if (asprintf(&text, "%s=%s", name, value) < 0)
         return no_memory(err);
-    s->labels[s->n_labels++] = text;
-    return 0;
-}
-
-/* The name in "NAME=VALUE", and where the value begins. NULL: *rc says why. */
-static char *
-label_name(const char *text, const char **value, int *rc, struct ms_error *err)
-{
-    const char *equals = strchr(text, '=');
-    char *name = equals ? strndup(text, (size_t)(equals - text)) : NULL;
-
-    if (!equals)
-        *rc = ms_error_set(err, -EINVAL, "'%s' is no label: NAME=VALUE is", text);
-    else if (!name)
-        *rc = no_memory(err);
-    else
-        *value = equals + 1;
-    return name;
-}
-
-int ms_shape_add_label_text(Muster__NodeShape *s,
-                            const char *text,
-                            struct ms_error *err)
-{
-    const char *value = "";
-    int rc = 0;
-    MS_CLEANUP(ms_cleanup_free) char *name = label_name(text, &value, &rc, err);
-
-    return name ? ms_shape_add_label(s, name, value, err) : rc;
+    return ms_shape_add_label_text(s, text, err);
 }
 
 /* ---- into a stock ---------------------------------------------------------------- */
@@ -286,16 +256,6 @@ static int add_devices(struct ms_stock *stock,
     return rc;
 }
 
-static int
-add_label(struct ms_stock *stock, size_t node, const char *text, struct ms_error *err)
-{
-    const char *value = "";
-    int rc = 0;
-    MS_CLEANUP(ms_cleanup_free) char *name = label_name(text, &value, &rc, err);
-
-    return name ? ms_stock_add_label(stock, node, name, value, err) : rc;
-}
-
 uint64_t ms_shape_cpu_milli(const Muster__NodeShape *s)
 {
     return s->cpus > 0 ? (uint64_t)s->cpus * 1000 : 0;
@@ -313,7 +273,8 @@ int ms_stock_describe(struct ms_stock *stock,
         rc = ms_stock_add_extra(
             stock, node, s->resources[i]->name, s->resources[i]->amount, err);
     for (size_t i = 0; i < s->n_labels && rc == 0; i++) {
-        rc = add_label(stock, node, s->labels[i], skip_bad_labels ? NULL : err);
+        rc =
+            ms_stock_add_label(stock, node, s->labels[i], skip_bad_labels ? NULL : err);
         rc = skip_bad_labels ? 0 : rc;
     }
     return rc;

@@ -47,7 +47,7 @@ struct ms_stock_node {
     uint32_t whole; /* devices that ms_device_is_free */
     struct ms_extra *extras;
     size_t extra_count;
-    struct ms_label *labels;
+    char **labels; /* "name=value" */
     size_t label_count;
 };
 
@@ -74,7 +74,7 @@ int64_t ms_stock_add(struct ms_stock *s,
                      uint64_t memory,
                      struct ms_error *err);
 /* Forget its devices, extras and labels; nothing of them may be held. */
-void ms_stock_strip(struct ms_stock *s, size_t node);
+void ms_stock_strip(struct ms_stock_node *n);
 /* The same as ms_stock_add without looking whether the name is taken. */
 int64_t ms_stock_append(struct ms_stock *s,
                         const char *name,
@@ -97,8 +97,7 @@ int ms_stock_add_extra(struct ms_stock *s,
                        struct ms_error *err);
 int ms_stock_add_label(struct ms_stock *s,
                        size_t node,
-                       const char *name,
-                       const char *value,
+                       const char *text,
                        struct ms_error *err);
 
 /* The stock as if nothing were held, to try things on; names and labels are borrowed. 0 or

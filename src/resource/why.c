@@ -36,11 +36,13 @@ print_devices(const struct ms_stock *s, const struct ms_bundle *b, struct ms_buf
 static int
 print_condition(const struct ms_condition *c, const char *before, struct ms_buf *out)
 {
-    const char *verb = c->negated ? "not " : c->value_count > 1 ? "in " : "";
+    const char *verb = *c->text == '!' ? "not " : strchr(c->text, '(') ? "in " : "";
+    const char *at = NULL, *between = "";
+    size_t len = 0;
     int rc = ms_buf_printf(out, "%s%s %s", before, c->name, verb);
 
-    for (size_t i = 0; rc == 0 && i < c->value_count; i++)
-        rc = ms_buf_printf(out, "%s%s", i ? "|" : "", c->values[i]);
+    for (; rc == 0 && ms_condition_next(c, &at, &len); between = "|")
+        rc = ms_buf_printf(out, "%s%.*s", between, (int)len, at);
     return rc;
 }
 
@@ -215,8 +217,7 @@ static bool look_alike(const struct ms_stock_node *a, const struct ms_stock_node
         a->is_gone != b->is_gone)
         return false;
     for (size_t i = 0; i < a->label_count; i++)
-        if (strcmp(a->labels[i].name, b->labels[i].name) != 0 ||
-            strcmp(a->labels[i].value, b->labels[i].value) != 0)
+        if (strcmp(a->labels[i], b->labels[i]) != 0)
             return false;
     for (size_t i = 0; i < a->extra_count; i++)
         if (a->extras[i].held != b->extras[i].held ||
