@@ -2,6 +2,7 @@
 #include "resource/groups.h"
 #include "base/clock.h"
 #include "base/name.h"
+#include "resource/amount.h"
 #include "resource/request_copy.h"
 
 #include <errno.h>
@@ -74,10 +75,9 @@ static int no_room(const struct ms_groups *g,
         return rc;
     return ms_error_set(err,
                         -EBUSY,
-                        "group '%s': what its %zu bundle%s need%s is held by others",
+                        "group '%s': what its %s need%s is held by others",
                         r->name,
-                        r->count,
-                        r->count == 1 ? "" : "s",
+                        ms_amount_count(r->count, "bundle").text,
                         r->count == 1 ? "s" : "");
 }
 

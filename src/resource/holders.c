@@ -11,7 +11,6 @@
 struct names {
     struct ms_buf *at;
     uint32_t count;
-    int failed;
 };
 
 static void add_name(struct names *n, uint32_t device, const char *name)
@@ -21,14 +20,14 @@ static void add_name(struct names *n, uint32_t device, const char *name)
 
     assert(name);
     len = strlen(name);
-    if (device >= n->count || n->failed)
+    if (device >= n->count)
         return;
     text = &n->at[device];
     before = text->len >= len ? text->len - len : 0;
     if (text->data && text->len >= len && memcmp(text->data + before, name, len) == 0 &&
         (before == 0 || text->data[before - 1] == '+'))
         return; /* two ranks of one cluster */
-    n->failed = ms_buf_printf(text, "%s%s", text->len ? "+" : "", name);
+    ms_buf_printf(text, "%s%s", text->len ? "+" : "", name);
 }
 
 static void add_groups(struct names *n, const struct ms_books *b, uint32_t node)
@@ -61,41 +60,39 @@ static bool is_same(const struct ms_buf *a, const struct ms_buf *b)
 }
 
 /* "0-3 actor+critic, 5 ref". */
-static int print_runs(const struct names *n, uint32_t id, struct ms_buf *out)
+static void print_runs(const struct names *n, uint32_t id, struct ms_buf *out)
 {
     size_t start = out->len;
-    int rc = 0;
 
-    for (uint32_t i = 0, end; rc == 0 && i < n->count; i = end) {
+    for (uint32_t i = 0, end; i < n->count; i = end) {
         for (end = i + 1; end < n->count && is_same(&n->at[i], &n->at[end]); end++)
             ;
+        if (n->at[i].failed)
+            out->failed = -ENOMEM;
         if (n->at[i].len == 0)
             continue;
-        rc = ms_buf_printf(out, "%s%u", out->len > start ? ", " : "", id + i);
-        if (rc == 0 && end - i > 1)
-            rc = ms_buf_printf(out, "-%u", id + end - 1);
-        rc = rc ? rc
-                : ms_buf_printf(
-                      out, " %.*s", (int)n->at[i].len, (const char *)n->at[i].data);
+        ms_buf_printf(out, "%s%u", out->len > start ? ", " : "", id + i);
+        if (end - i > 1)
+            ms_buf_printf(out, "-%u", id + end - 1);
+        ms_buf_printf(out, " %.*s", (int)n->at[i].len, (const char *)n->at[i].data);
     }
-    return rc;
 }
 
-static int
+static void
 print(void *arg, uint32_t node, uint32_t id, uint32_t count, struct ms_buf *out)
 {
     struct names n = {.at = calloc(count + (size_t)1, sizeof *n.at), .count = count};
-    int rc = n.at ? 0 : -ENOMEM;
 
-    if (rc == 0) {
-        add_groups(&n, arg, node);
-        add_claims(&n, arg, node);
-        rc = n.failed ? n.failed : print_runs(&n, id, out);
+    if (!n.at) {
+        out->failed = -ENOMEM;
+        return;
     }
-    for (uint32_t i = 0; n.at && i < count; i++)
+    add_groups(&n, arg, node);
+    add_claims(&n, arg, node);
+    print_runs(&n, id, out);
+    for (uint32_t i = 0; i < count; i++)
         ms_buf_finish(&n.at[i]);
     free(n.at);
-    return rc;
 }
 
 struct ms_holders ms_books_holders(struct ms_books *b)

@@ -53,15 +53,13 @@ static int check_devices(struct ms_attempt *a)
                             r->device_count,
                             per);
     if (r->world_size && r->device_count / per != r->world_size)
-        return ms_error_set(
-            a->err,
-            -EINVAL,
-            "%zu devices make %zu workers of %u device%s, but world_size is %u",
-            r->device_count,
-            r->device_count / per,
-            per,
-            per == 1 ? "" : "s",
-            r->world_size);
+        return ms_error_set(a->err,
+                            -EINVAL,
+                            "%zu devices make %zu workers of %s, but world_size is %u",
+                            r->device_count,
+                            r->device_count / per,
+                            ms_amount_count(per, "device").text,
+                            r->world_size);
     return 0;
 }
 
@@ -143,16 +141,14 @@ static int fail_node(struct ms_attempt *a, size_t node)
         want = ms_times(workers, a->request->memory);
         have = ms_stock_left(n->memory, n->memory_held);
     }
-    return ms_error_set(
-        a->err,
-        -ENOSPC,
-        "%u worker%s on node '%s' would need %s%s, and %s is what is free",
-        workers,
-        workers == 1 ? "" : "s",
-        n->name,
-        cpus ? ms_amount_cpus(want).text : ms_amount_bytes(want).text,
-        cpus ? " CPUs" : " of memory",
-        cpus ? ms_amount_cpus(have).text : ms_amount_bytes(have).text);
+    return ms_error_set(a->err,
+                        -ENOSPC,
+                        "%s on node '%s' would need %s%s, and %s is what is free",
+                        ms_amount_count(workers, "worker").text,
+                        n->name,
+                        cpus ? ms_amount_cpus(want).text : ms_amount_bytes(want).text,
+                        cpus ? " CPUs" : " of memory",
+                        cpus ? ms_amount_cpus(have).text : ms_amount_bytes(have).text);
 }
 
 static int check_room(struct ms_attempt *a)

@@ -23,15 +23,13 @@ static int fail_unknown(struct ms_attempt *a, uint32_t rank, uint32_t id)
                             "rank %u wants device %u, but no node has devices",
                             rank,
                             id);
-    return ms_error_set(
-        a->err,
-        -ENOSPC,
-        "rank %u wants device %u, but the ids are 0 to %u (on %zu node%s)",
-        rank,
-        id,
-        all - 1,
-        scope->count,
-        scope->count == 1 ? "" : "s");
+    return ms_error_set(a->err,
+                        -ENOSPC,
+                        "rank %u wants device %u, but the ids are 0 to %u (on %s)",
+                        rank,
+                        id,
+                        all - 1,
+                        ms_amount_count(scope->count, "node").text);
 }
 
 static int fail_held(struct ms_attempt *a, uint32_t rank, uint32_t id, size_t node)
@@ -200,13 +198,11 @@ static int fail_choice(struct ms_attempt *a, uint32_t found)
 
     return ms_error_set(a->err,
                         -ENOSPC,
-                        "%u worker%s with %u device%s each %s asked for, and what is "
-                        "free on the nodes is enough for %u (a worker that is wider "
-                        "than a node needs a device_mapping)",
-                        workers,
-                        workers == 1 ? "" : "s",
-                        per,
-                        per == 1 ? "" : "s",
+                        "%s with %s each %s asked for, and what is free on the nodes "
+                        "is enough for %u (a worker that is wider than a node needs a "
+                        "device_mapping)",
+                        ms_amount_count(workers, "worker").text,
+                        ms_amount_count(per, "device").text,
                         workers == 1 ? "is" : "are",
                         found);
 }

@@ -280,15 +280,14 @@ int ms_mapping_print(const uint32_t *ids,
                      uint32_t base,
                      struct ms_buf *out)
 {
-    int rc = count ? 0 : ms_buf_printf(out, "none");
-
-    for (size_t i = 0, end; rc == 0 && i < count; i = end) {
+    if (count == 0)
+        ms_buf_printf(out, "none");
+    for (size_t i = 0, end; i < count; i = end) {
         for (end = i + 1; end < count && ids[end] == ids[end - 1] + 1; end++)
             ;
-        rc = ms_buf_printf(out, i ? ",%u" : "%u", base + ids[i]);
-        if (rc == 0 && end - i > 1)
-            rc = ms_buf_printf(
-                out, "%c%u", end - i > 2 ? '-' : ',', base + ids[end - 1]);
+        ms_buf_printf(out, i ? ",%u" : "%u", base + ids[i]);
+        if (end - i > 1)
+            ms_buf_printf(out, "%c%u", end - i > 2 ? '-' : ',', base + ids[end - 1]);
     }
-    return rc;
+    return out->failed;
 }

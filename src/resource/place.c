@@ -1,6 +1,7 @@
 /* place.c - placement groups: checks, holding, giving back */
 #include "resource/place.h"
 #include "base/cleanup.h"
+#include "resource/amount.h"
 #include "resource/place_impl.h"
 
 #include <assert.h>
@@ -159,14 +160,12 @@ no_place(const struct ms_place_request *r, int rc, uint64_t steps, struct ms_err
             r->count,
             ms_strategy_name(r->strategy),
             (unsigned long long)steps);
-    return ms_error_set(
-        err,
-        rc,
-        "group '%s': its %zu bundle%s (%s) cannot be placed on what is free",
-        r->name,
-        r->count,
-        r->count == 1 ? "" : "s",
-        ms_strategy_name(r->strategy));
+    return ms_error_set(err,
+                        rc,
+                        "group '%s': its %s (%s) cannot be placed on what is free",
+                        r->name,
+                        ms_amount_count(r->count, "bundle").text,
+                        ms_strategy_name(r->strategy));
 }
 
 static int place(struct ms_stock *s,
