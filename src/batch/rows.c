@@ -13,7 +13,6 @@ void ms_rows_init(struct ms_rows *r)
 void ms_rows_finish(struct ms_rows *r)
 {
     free(r->runs);
-    free(r->ends);
     *r = (struct ms_rows){0};
 }
 
@@ -23,15 +22,10 @@ static int grow(struct ms_rows *r)
 {
     size_t capacity = r->capacity ? 2 * r->capacity : 4;
     struct ms_row_run *runs = realloc(r->runs, capacity * sizeof *runs);
-    uint64_t *ends;
 
     if (!runs)
         return -ENOMEM;
     r->runs = runs;
-    ends = realloc(r->ends, capacity * sizeof *ends);
-    if (!ends)
-        return -ENOMEM;
-    r->ends = ends;
     r->capacity = capacity;
     return 0;
 }
@@ -65,13 +59,13 @@ int ms_rows_add(struct ms_rows *r, struct ms_row_run run)
         run.step = 1;
     if (r->run_count && join(&r->runs[r->run_count - 1], &run)) {
         r->count += run.count;
-        r->ends[r->run_count - 1] = r->count;
+        r->runs[r->run_count - 1].end = r->count;
         return 0;
     }
     if (r->run_count == r->capacity && grow(r) < 0)
         return -ENOMEM;
     r->count += run.count;
-    r->ends[r->run_count] = r->count;
+    run.end = r->count;
     r->runs[r->run_count++] = run;
     return 0;
 }
@@ -140,7 +134,7 @@ static size_t find_run(const struct ms_rows *r, uint64_t i)
     while (low < high) {
         size_t middle = low + (high - low) / 2;
 
-        if (r->ends[middle] <= i)
+        if (r->runs[middle].end <= i)
             low = middle + 1;
         else
             high = middle;
@@ -150,7 +144,7 @@ static size_t find_run(const struct ms_rows *r, uint64_t i)
 
 static uint64_t start_of(const struct ms_rows *r, size_t run)
 {
-    return r->ends[run] - r->runs[run].count;
+    return r->runs[run].end - r->runs[run].count;
 }
 
 void ms_rows_at(const struct ms_rows *r, uint64_t i, uint32_t *block, uint64_t *row)

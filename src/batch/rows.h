@@ -25,11 +25,11 @@ struct ms_row_run {
     uint32_t block;
     uint64_t first, count;
     int64_t step;
+    uint64_t end; /* rows of all runs up to and with this one; of rows.c */
 };
 
 struct ms_rows {
     struct ms_row_run *runs;
-    uint64_t *ends; /* [run_count] rows of all runs up to and with this one */
     size_t run_count, capacity;
     uint64_t count;
 };

@@ -309,7 +309,7 @@ static void test_spans_and_moves(void **state)
 static void test_packed_without_blocks_that_have_no_rows(void **unused)
 {
     const struct ms_row_run runs[] = {
-        {9, 4, 3, -2}, {2, 1, 1, 1}, {9, 5, 1, 1}, {7, 0, 4, 0}};
+        {9, 4, 3, -2, 0}, {2, 1, 1, 1, 0}, {9, 5, 1, 1, 0}, {7, 0, 4, 0, 0}};
     struct ms_rows r, packed;
     uint32_t blocks[4];
     size_t count = 99;

@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/name.h"
 #include "resource/amount.h"
-#include "resource/request_copy.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  * All parts of a copy are blocks of one chain, which begins at `owned`: they are freed
  * together, also after a failure half-way.
  */
-#include "resource/request_copy.h"
 #include "base/cleanup.h"
+#include "resource/place.h"
 
 #include <assert.h>
 #include <errno.h>

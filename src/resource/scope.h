@@ -66,7 +66,6 @@ struct ms_stock_view {
     struct ms_stock stock;
     struct ms_stock *real;
     struct ms_scope scope; /* node i of the view is scope.nodes[i] of the real one */
-    uint32_t *whole;       /* of each node, as it was */
 };
 
 /* 0, or as ms_scope_init. */

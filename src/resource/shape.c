@@ -14,16 +14,6 @@ static int no_memory(struct ms_error *err)
     return ms_error_set(err, -ENOMEM, "out of memory");
 }
 
-/* On failure the field keeps the message's own empty text. */
-static bool set_text(char **field, const char *text)
-{
-    char *copy = text && *text ? strdup(text) : NULL;
-
-    if (copy)
-        *field = copy;
-    return copy || !text || !*text;
-}
-
 /* Room for one more pointer behind `count`. */
 static bool grow(void *array, size_t count)
 {
@@ -37,13 +27,12 @@ static bool grow(void *array, size_t count)
 
 Muster__NodeShape *ms_shape_create(const char *name)
 {
-    Muster__NodeShape *s = malloc(sizeof *s);
+    Muster__NodeShape *s =
+        (Muster__NodeShape *)ms_proto_create(&muster__node_shape__descriptor);
 
-    if (!s)
-        return NULL;
-    muster__node_shape__init(s);
-    s->cpus = -1;
-    if (set_text(&s->name, name))
+    if (s)
+        s->cpus = -1;
+    if (s && ms_proto_set_text(&s->name, name))
         return s;
     ms_shape_destroy(s);
     return NULL;
@@ -152,10 +141,12 @@ int ms_shape_add_device(Muster__NodeShape *s,
     d->memory = like->memory;
     d->domain = like->domain;
     d->numa = like->numa;
-    if (set_text(&d->kind, like->kind) && set_text(&d->vendor, like->vendor) &&
-        set_text(&d->variable, variable) &&
-        set_text(&d->id, *like->id ? like->id : number) &&
-        set_text(&d->pci, like->pci) && set_text(&d->model, like->model))
+    if (ms_proto_set_text(&d->kind, like->kind) &&
+        ms_proto_set_text(&d->vendor, like->vendor) &&
+        ms_proto_set_text(&d->variable, variable) &&
+        ms_proto_set_text(&d->id, *like->id ? like->id : number) &&
+        ms_proto_set_text(&d->pci, like->pci) &&
+        ms_proto_set_text(&d->model, like->model))
         return 0;
     return no_memory(err);
 }
@@ -207,7 +198,7 @@ int ms_shape_add_resource(Muster__NodeShape *s,
     muster__named_amount__init(a);
     a->amount = amount;
     s->resources[s->n_resources++] = a;
-    return set_text(&a->name, name) ? 0 : no_memory(err);
+    return ms_proto_set_text(&a->name, name) ? 0 : no_memory(err);
 }
 
 int ms_shape_add_label_text(Muster__NodeShape *s,

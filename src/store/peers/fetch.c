@@ -168,7 +168,7 @@ static uint8_t *on_data(void *link, uint64_t request, size_t len)
     ms_object_pin(o);
     p->filling = o;
     p->filled = w->offset;
-    return ms_arena_memory(p->store->arena) + o->at + w->offset;
+    return p->store->arena.memory + o->at + w->offset;
 }
 
 static void stop_filling(struct ms_store_peer *p)

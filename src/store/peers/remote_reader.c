@@ -165,12 +165,12 @@ static bool has_piece(const struct ms_object *o, const Muster__PeerWant *m)
 static void
 send_piece(struct ms_remote_reader *r, struct ms_object *o, const Muster__PeerWant *m)
 {
-    struct ms_arena *arena = r->store->arena;
+    const struct ms_arena *arena = &r->store->arena;
     struct lending *l = get(r, o);
     uint64_t at = o->at + m->offset;
-    struct ms_loan loan = {.data = ms_arena_memory(arena) + at,
+    struct ms_loan loan = {.data = arena->memory + at,
                            .len = m->len,
-                           .fd = ms_arena_fd(arena),
+                           .fd = arena->fd,
                            .at = at,
                            .on_sent = on_sent,
                            .arg = l};

@@ -20,8 +20,7 @@ struct ms_object *ms_replica_get(struct ms_store *s, const Muster__StoredName *n
     if (o)
         return o;
     m = calloc(1, sizeof *m);
-    o = m ? ms_table_add_replica(
-                &s->table, name->node, name->id, name->len, ms_now_ns())
+    o = m ? ms_table_add(&s->table, name->node, name->id, name->len, ms_now_ns())
           : NULL;
     if (!o) {
         free(m);

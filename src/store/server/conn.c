@@ -55,7 +55,7 @@ struct ms_store_conn *ms_store_conn_find(struct ms_store *s, uint64_t holder)
 /* 0, or a negative errno other than -EAGAIN. */
 static int flush(struct ms_store_conn *c)
 {
-    int arena = ms_arena_fd(c->store->arena);
+    int arena = c->store->arena.fd;
 
     ms_list_each (p, &c->unsent, struct packet, link) {
         ssize_t n = ms_fds_send(c->fd, p->data, p->len, &arena, p->has_arena);
@@ -111,21 +111,6 @@ void ms_store_conn_answer(struct ms_store_conn *c,
     send_packet_or_end(c, p);
 }
 
-static Muster__Failure__Kind kind_of(int code)
-{
-    switch (code) {
-    case -ENOMEM:
-    case -ENOSPC:
-        return MUSTER__FAILURE__KIND__NO_MEMORY;
-    case -E2BIG:
-        return MUSTER__FAILURE__KIND__BAD_ARGUMENT;
-    case -EPROTO:
-        return MUSTER__FAILURE__KIND__REFUSED;
-    default:
-        return MUSTER__FAILURE__KIND__LOST;
-    }
-}
-
 void ms_store_conn_refuse(struct ms_store_conn *c,
                           uint64_t request,
                           int code,
@@ -133,7 +118,6 @@ void ms_store_conn_refuse(struct ms_store_conn *c,
 {
     Muster__Failure f = MUSTER__FAILURE__INIT;
 
-    f.kind = kind_of(code);
     f.code = code;
     f.message = (char *)(uintptr_t)text;
     ms_store_conn_answer(c, request, MUSTER__STORE_ANSWER__BODY_FAILURE, &f);
@@ -187,7 +171,7 @@ static int welcome(struct ms_store_conn *c, const Muster__StoreAsk *ask)
     w.limit = s->table.space->limit;
     w.address = s->address;
     w.warning = s->warning;
-    w.spills = s->spill != NULL;
+    w.spills = s->spill.dir != NULL;
     ms_store_conn_answer(c, ask->request, MUSTER__STORE_ANSWER__BODY_WELCOME, &w);
     return 0;
 }

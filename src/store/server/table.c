@@ -138,7 +138,7 @@ void ms_object_forget(struct ms_object *o)
         object_free(o);
 }
 
-static struct ms_object *object_create(
+struct ms_object *ms_table_add(
     struct ms_table *t, uint64_t node, uint64_t id, uint64_t len, int64_t now_ns)
 {
     struct ms_object *o = calloc(1, sizeof *o);
@@ -197,7 +197,7 @@ struct ms_object *
 ms_holder_make(struct ms_holder *h, uint64_t len, const char *site, int64_t now_ns)
 {
     struct ms_table *t = h->table;
-    struct ms_object *o = object_create(t, t->node, t->next_id, len, now_ns);
+    struct ms_object *o = ms_table_add(t, t->node, t->next_id, len, now_ns);
 
     if (!o)
         return NULL;
@@ -212,13 +212,6 @@ ms_holder_make(struct ms_holder *h, uint64_t len, const char *site, int64_t now_
     return o;
 }
 
-struct ms_object *ms_table_add_replica(
-    struct ms_table *t, uint64_t node, uint64_t id, uint64_t len, int64_t now_ns)
-{
-    assert(node != t->node);
-    return object_create(t, node, id, len, now_ns);
-}
-
 struct ms_object *ms_object_slice(
     struct ms_object *whole, uint64_t id, uint64_t offset, uint64_t len, int64_t now_ns)
 {
@@ -229,7 +222,7 @@ struct ms_object *ms_object_slice(
            len <= whole->len - offset);
     if (ms_map_find(&t->objects, ms_object_key(t->node, id)))
         return NULL;
-    o = object_create(t, t->node, id, len, now_ns);
+    o = ms_table_add(t, t->node, id, len, now_ns);
     if (!o)
         return NULL;
     o->at = whole->at + offset;

@@ -149,9 +149,9 @@ void ms_holder_remove(struct ms_holder *h);
 /* A new one of ours, without room, held and read once by `h`. NULL: out of memory. */
 struct ms_object *
 ms_holder_make(struct ms_holder *h, uint64_t len, const char *site, int64_t now_ns);
-/* The entry of another node's object, without bytes and without holders: hold it, or
+/* The entry of an object, mostly of another node's, without bytes and without holders: hold it, or
  * ms_object_settle it. NULL: out of memory. */
-struct ms_object *ms_table_add_replica(
+struct ms_object *ms_table_add(
     struct ms_table *t, uint64_t node, uint64_t id, uint64_t len, int64_t now_ns);
 /* A slice of one of ours that is ready, without holders: hold it, or ms_object_settle it.
  * NULL: out of memory, or there is an object with this id. */
