@@ -12,7 +12,6 @@
 void ms_books_init(struct ms_books *b)
 {
     *b = (struct ms_books){0};
-    ms_stock_init(&b->stock);
     ms_groups_init(&b->groups, &b->stock);
     ms_list_init(&b->claims);
 }

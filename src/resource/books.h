@@ -33,8 +33,8 @@ struct ms_claim {
     struct ms_list link;
     char *cluster;
     uint64_t owner;
-    uint32_t
-        rank; /* of a worker that was found running; MS_CLAIM_WHOLE: all of a cluster */
+    /* Of a worker that was found running; MS_CLAIM_WHOLE: all of a cluster */
+    uint32_t rank;
     struct ms_layout layout;
     struct ms_seat *seats; /* [world_size] if it stands in bundles; else NULL */
 };

@@ -37,7 +37,7 @@ static int setup(void **state)
     static const struct ms_scope_request all = {.devices_per_node = MS_ALL_DEVICES};
     struct rig *r = calloc(1, sizeof *r);
 
-    ms_stock_init(&r->stock);
+    r->stock = (struct ms_stock){0};
     assert_int_equal(ms_stock_kind(&r->stock, "gpu", NULL), 1);
     add(&r->stock, "n10", 6);
     add(&r->stock, "n2", 4);

@@ -47,8 +47,8 @@ struct ms_place_request {
     uint64_t steps_max; /* 0: MS_PLACE_STEPS_MAX */
     /* Only there, in the order of names; NULL: all nodes, in the order of the stock. */
     const struct ms_scope_request *scope;
-    struct ms_request_block
-        *owned; /* what a copy (ms_request_copy) points to; else NULL */
+    /* What a copy (ms_request_copy) points to; else NULL */
+    struct ms_request_block *owned;
 };
 
 /* Where each bundle is. */

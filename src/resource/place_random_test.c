@@ -56,7 +56,7 @@ static void random_stock(struct ms_stock *s, bool alike)
 {
     uint32_t nodes = roll(NODES_MAX) + 1;
 
-    ms_stock_init(s);
+    *s = (struct ms_stock){0};
     assert_int_equal(ms_stock_kind(s, "gpu", NULL), 1);
     while (s->count < nodes)
         add_random_node(s, alike);

@@ -7,11 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-void ms_stock_init(struct ms_stock *s)
-{
-    *s = (struct ms_stock){0};
-}
-
 void ms_stock_strip(struct ms_stock_node *n)
 {
     for (size_t i = 0; i < n->extra_count; i++)
@@ -38,7 +33,7 @@ void ms_stock_finish(struct ms_stock *s)
         free(s->kinds[i]);
     free(s->nodes);
     free(s->kinds);
-    ms_stock_init(s);
+    *s = (struct ms_stock){0};
 }
 
 static int no_memory(struct ms_error *err)

@@ -23,8 +23,8 @@ enum { MS_WHOLE_MILLI = 1000 }; /* a whole device, in thousandths */
 
 struct ms_device {
     uint8_t kind; /* see ms_stock_kind */
-    uint32_t
-        domain; /* devices with the same number are joined closely (NVLink, PCIe) */
+    /* Devices with the same number are joined closely (NVLink, PCIe) */
+    uint32_t domain;
     uint64_t memory; /* bytes; 0: not known */
     uint64_t memory_held;
     uint32_t held_milli; /* by bundles */
@@ -51,6 +51,7 @@ struct ms_stock_node {
     size_t label_count;
 };
 
+/* All zero: an empty one. */
 struct ms_stock {
     struct ms_stock_node *nodes;
     size_t count, capacity;
@@ -58,7 +59,6 @@ struct ms_stock {
     uint32_t kind_count;
 };
 
-void ms_stock_init(struct ms_stock *s);
 void ms_stock_finish(struct ms_stock *s);
 
 /* The number of a kind of device ("gpu", "npu"), from 1; made if it is new. A negative

@@ -168,13 +168,12 @@ struct ms_sim *ms_sim_create(const struct ms_sim_options *o)
     if (!s)
         return NULL;
     ms_sim_clock_init(&s->clock);
-    ms_stock_init(&s->stock);
     ms_list_init(&s->gangs);
     s->faults = o->faults;
     s->random = o->seed;
     if (o->stock) {
         s->stock = *o->stock;
-        ms_stock_init(o->stock);
+        *o->stock = (struct ms_stock){0};
     }
     s->nodes = calloc((o->stock ? s->stock.count : o->nodes) + 1, sizeof *s->nodes);
     if (!s->nodes)

@@ -90,7 +90,8 @@ static void settle(struct moving *m, struct ms_object *o)
     spilled->fd = MS_TAKE_FD(m->fd);
     ms_list_init(&spilled->waiting);
     sp->used += m->len;
-    ms_object_spill(o, spilled);
+    ms_object_unroom(o);
+    o->spilled = spilled;
 }
 
 static void write_done(struct ms_work_job *job, bool was_dropped)
@@ -187,10 +188,8 @@ static void give_up(struct ms_store *s, struct ms_object *o, const struct ms_err
     ms_waiters_tell(&o->spilled->waiting, s, o, why);
     ms_object_unpin(o);
     o = ms_table_find(&s->table, node, id);
-    if (!o || !o->has_room)
-        return;
-    ms_object_unroom(o);
-    o->is_whole = true;
+    if (o && o->has_room)
+        ms_object_unroom(o);
 }
 
 static void read_run(struct ms_work_job *job)

@@ -62,21 +62,16 @@ static void hold_free(struct ms_hold *hold)
     free(hold);
 }
 
-static void objects_free(struct ms_list *list)
-{
-    ms_list_each (o, list, struct ms_object, link) {
-        ms_list_each (hold, &o->holds, struct ms_hold, of_object)
-            hold_free(hold);
-        free(o);
-    }
-}
-
 void ms_table_finish(struct ms_table *t)
 {
     if (!t->space)
         return;
-    objects_free(&t->all);
-    objects_free(&t->unheld);
+    ms_list_splice(&t->all, &t->unheld);
+    ms_list_each (o, &t->all, struct ms_object, link) {
+        ms_list_each (hold, &o->holds, struct ms_hold, of_object)
+            hold_free(hold);
+        free(o);
+    }
     ms_list_each (h, &t->holder_list, struct ms_holder, link)
         free(h);
     ms_map_finish(&t->objects);
@@ -182,15 +177,7 @@ void ms_object_unroom(struct ms_object *o)
 {
     assert(o->has_room && !o->pins);
     ms_space_free(o->table->space, o->at);
-    o->has_room = o->is_ready = o->is_whole = false;
-}
-
-void ms_object_spill(struct ms_object *o, struct ms_spilled *spilled)
-{
-    assert(ms_object_is_idle(o) && !o->spilled);
-    ms_space_free(o->table->space, o->at);
     o->has_room = o->is_ready = false;
-    o->spilled = spilled;
 }
 
 struct ms_object *

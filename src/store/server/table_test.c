@@ -317,7 +317,8 @@ static void test_idle_is_what_nobody_reads(void **unused)
     assert_false(ms_object_is_idle(two));
     ms_object_unpin(two);
 
-    ms_object_spill(two, (struct ms_spilled *)&w);
+    ms_object_unroom(two);
+    two->spilled = (struct ms_spilled *)&w;
     assert_int_equal(w.t.space->used, MIB);
     assert_ptr_equal(ms_table_find(&w.t, HERE, two->id), two);
     assert_false(ms_object_is_idle(two));
