@@ -1,7 +1,6 @@
 /* op.c - the life of an operation, from the call to its completion */
 #include "orchestrator/op.h"
 
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
