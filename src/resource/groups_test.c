@@ -25,7 +25,7 @@ static void start(struct fixture *f, unsigned nodes, unsigned gpus)
     assert_int_equal(ms_stock_kind(&f->books.stock, "gpu", NULL), 1);
     for (unsigned i = 0; i < nodes; i++) {
         snprintf(name, sizeof name, "n%u", i);
-        assert_true(ms_stock_add(&f->books.stock, name, 8000, 1 << 30, NULL) >= 0);
+        assert_true(ms_stock_append(&f->books.stock, name, 8000, 1 << 30, NULL) >= 0);
         assert_int_equal(ms_stock_add_devices(&f->books.stock, i, 1, gpus, 0, 0, NULL),
                          0);
     }
@@ -147,7 +147,7 @@ static void test_nodes_come_and_go(void **state)
     ms_books_node_gone(&f.books, "n1");
     assert_ptr_equal(ms_books_next(&f.books), a);
     assert_int_equal(a->state, MS_GROUP_BROKEN);
-    assert_true(ms_stock_add(&f.books.stock, "n2", 8000, 1 << 30, NULL) == 2);
+    assert_true(ms_stock_append(&f.books.stock, "n2", 8000, 1 << 30, NULL) == 2);
     assert_int_equal(ms_stock_add_devices(&f.books.stock, 2, 1, 4, 0, 0, NULL), 0);
     ms_books_retry(&f.books);
     assert_ptr_equal(ms_books_next(&f.books), b);

@@ -119,12 +119,6 @@ uint32_t ms_attempt_room(const struct ms_attempt *a, size_t i)
     return n->is_gone ? 0 : cpus < memory ? cpus : memory;
 }
 
-static void measure_room(struct ms_attempt *a)
-{
-    for (size_t i = 0; i < a->request->scope->count; i++)
-        a->needs[i].room = ms_attempt_room(a, i);
-}
-
 /* Which resource is short on a node, for the sentence. */
 static int fail_node(struct ms_attempt *a, size_t node)
 {
@@ -149,14 +143,6 @@ static int fail_node(struct ms_attempt *a, size_t node)
                         cpus ? ms_amount_cpus(want).text : ms_amount_bytes(want).text,
                         cpus ? " CPUs" : " of memory",
                         cpus ? ms_amount_cpus(have).text : ms_amount_bytes(have).text);
-}
-
-static int check_room(struct ms_attempt *a)
-{
-    for (size_t i = 0; i < a->request->scope->count; i++)
-        if (a->needs[i].workers > a->needs[i].room)
-            return fail_node(a, i);
-    return 0;
 }
 
 /* ---- workers without devices ----------------------------------------------------- */
@@ -259,11 +245,15 @@ static int run(struct ms_attempt *a)
         rc = prepare(a);
     if (rc < 0)
         return rc;
-    measure_room(a);
+    for (size_t i = 0; i < a->request->scope->count; i++)
+        a->needs[i].room = ms_attempt_room(a, i);
     if (a->request->device_count == 0)
         return spread(a);
     rc = ms_attempt_map(a);
-    return rc ? rc : check_room(a);
+    for (size_t i = 0; rc == 0 && i < a->request->scope->count; i++)
+        if (a->needs[i].workers > a->needs[i].room)
+            rc = fail_node(a, i);
+    return rc;
 }
 
 int ms_attempt_run(struct ms_attempt *a)

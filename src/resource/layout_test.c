@@ -25,7 +25,7 @@ enum { N10, N2, N3 }; /* indexes in the stock */
 
 static void add(struct ms_stock *s, const char *name, uint32_t devices)
 {
-    int64_t at = ms_stock_add(s, name, 8000, 32 * GIB, NULL);
+    int64_t at = ms_stock_append(s, name, 8000, 32 * GIB, NULL);
 
     assert_true(at >= 0);
     assert_int_equal(ms_stock_add_devices(s, (size_t)at, 1, devices, 80 * GIB, 0, NULL),

@@ -12,7 +12,7 @@
 static void add_node(struct ms_stock *s, const char *name, unsigned cpus, unsigned gpus)
 {
     int kind = ms_stock_kind(s, "gpu", NULL);
-    int64_t i = ms_stock_add(s, name, cpus * 1000ull, 64ull << 30, NULL);
+    int64_t i = ms_stock_append(s, name, cpus * 1000ull, 64ull << 30, NULL);
 
     assert_true(kind > 0 && i >= 0);
     assert_int_equal(

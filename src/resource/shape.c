@@ -275,10 +275,13 @@ int64_t ms_stock_add_shape(struct ms_stock *stock,
                            const Muster__NodeShape *s,
                            struct ms_error *err)
 {
-    int64_t node = ms_stock_add(stock, s->name, ms_shape_cpu_milli(s), s->memory, err);
-    int rc =
-        node < 0 ? (int)node : ms_stock_describe(stock, (size_t)node, s, false, err);
+    int64_t node;
+    int rc;
 
+    if (ms_stock_find(stock, s->name))
+        return ms_error_set(err, -EEXIST, "there are two nodes '%s'", s->name);
+    node = ms_stock_append(stock, s->name, ms_shape_cpu_milli(s), s->memory, err);
+    rc = node < 0 ? (int)node : ms_stock_describe(stock, (size_t)node, s, false, err);
     return rc < 0 ? rc : node;
 }
 

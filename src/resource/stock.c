@@ -132,17 +132,6 @@ int64_t ms_stock_append(struct ms_stock *s,
     return (int64_t)s->count++;
 }
 
-int64_t ms_stock_add(struct ms_stock *s,
-                     const char *name,
-                     uint64_t cpu_milli,
-                     uint64_t memory,
-                     struct ms_error *err)
-{
-    if (ms_stock_find(s, name))
-        return ms_error_set(err, -EEXIST, "there are two nodes '%s'", name);
-    return ms_stock_append(s, name, cpu_milli, memory, err);
-}
-
 int ms_stock_add_devices(struct ms_stock *s,
                          size_t node,
                          uint8_t kind,

@@ -66,21 +66,15 @@ void ms_stock_finish(struct ms_stock *s);
 int ms_stock_kind(struct ms_stock *s, const char *name, struct ms_error *err);
 const char *ms_stock_kind_name(const struct ms_stock *s, uint8_t kind);
 
-/* A new node without devices, extras and labels; its index, or -EINVAL (its name), -EEXIST,
- * -E2BIG, -ENOMEM. The names of the nodes are searched: for many use ms_stock_append. */
-int64_t ms_stock_add(struct ms_stock *s,
-                     const char *name,
-                     uint64_t cpu_milli,
-                     uint64_t memory,
-                     struct ms_error *err);
-/* Forget its devices, extras and labels; nothing of them may be held. */
-void ms_stock_strip(struct ms_stock_node *n);
-/* The same as ms_stock_add without looking whether the name is taken. */
+/* A new node without devices, extras and labels, of a name that is not taken; its index, or
+ * -EINVAL (its name), -E2BIG, -ENOMEM. */
 int64_t ms_stock_append(struct ms_stock *s,
                         const char *name,
                         uint64_t cpu_milli,
                         uint64_t memory,
                         struct ms_error *err);
+/* Forget its devices, extras and labels; nothing of them may be held. */
+void ms_stock_strip(struct ms_stock_node *n);
 
 /* Add to a node. 0; -EINVAL, -EEXIST, -E2BIG, -ENOMEM. */
 int ms_stock_add_devices(struct ms_stock *s,

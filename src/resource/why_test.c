@@ -15,7 +15,7 @@ static void add_nodes(struct ms_stock *s, unsigned count, unsigned cpus, unsigne
     assert_int_equal(ms_stock_kind(s, "gpu", NULL), 1);
     for (unsigned i = 0; i < count; i++) {
         snprintf(name, sizeof name, "n%zu", s->count);
-        assert_true(ms_stock_add(s, name, cpus * 1000ull, 64ull << 30, NULL) >= 0);
+        assert_true(ms_stock_append(s, name, cpus * 1000ull, 64ull << 30, NULL) >= 0);
         assert_int_equal(ms_stock_add_devices(s, s->count - 1, 1, gpus, 0, 0, NULL), 0);
     }
 }

@@ -193,7 +193,7 @@ static void take_part(struct ms_store_peer *p, uint64_t len, bool is_last)
     p->store->received += len;
     if (m->asked < m->received)
         m->asked = m->received;
-    ms_remote_readers_serve(p->store, o);
+    ms_remote_readers_answer(p->store, o, false);
     if (m->received == o->len)
         become_whole(p->store, o);
     else if (is_last)

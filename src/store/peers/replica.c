@@ -45,7 +45,7 @@ void ms_replica_free(struct ms_store *s, struct ms_object *o)
         ms_timer_set(&s->bereft_timer, 0); /* they may change the table: not now */
     }
     ms_replica_stop(o);
-    ms_remote_readers_refuse(s, o);
+    ms_remote_readers_answer(s, o, true);
 }
 
 /* ---- telling --------------------------------------------------------------------- */
@@ -90,7 +90,7 @@ void ms_replica_fail(struct ms_store *s,
     m->is_asked = false;
     m->wants_bytes = false;
     ms_replica_stop(o);
-    ms_remote_readers_refuse(s, o);
+    ms_remote_readers_answer(s, o, true);
     ms_replica_tell(s, o, &why);
 }
 

@@ -241,18 +241,18 @@ static void on_death(void *arg, unsigned events)
 
 /* ---- coming ---------------------------------------------------------------------- */
 
-/* Takes the descriptor. */
-static int conn_create(struct ms_store *s, int fd)
+/* Takes the descriptor. A process of another pid namespace has no pid here: its end is the
+ * end of the connection. */
+static void conn_create(struct ms_store *s, int fd)
 {
     struct ms_store_conn *c = calloc(1, sizeof *c);
     uint8_t nonce[32];
     uid_t uid;
-    int rc;
 
     if (!c || ms_random_bytes(nonce, sizeof nonce) < 0) {
         free(c);
         close(fd);
-        return -ENOMEM;
+        return;
     }
     c->store = s;
     c->fd = fd;
@@ -261,23 +261,14 @@ static int conn_create(struct ms_store *s, int fd)
     ms_list_add_tail(&s->conns, &c->link);
     s->conn_count++;
     ms_handshake_init_server(&c->handshake, s->secret, nonce, s->table.node);
-    rc = ms_unix_peer(fd, &uid, &c->pid);
-    if (rc == 0 && uid != geteuid())
-        rc = -EACCES;
-    if (rc == 0 &&
-        c->pid > 0) /* else it is of another pid namespace: its end of file */
-        c->pidfd = rc = ms_process_open(c->pid);
-    if (rc >= 0)
-        rc = ms_watch_init(&c->watch, s->loop, fd, MS_READ, on_ready, c);
-    if (rc >= 0)
-        rc = ms_timer_init(&c->patience, s->loop, ms_store_conn_destroy, c);
-    if (rc >= 0)
-        rc = ms_timer_set(&c->patience, MS_HANDSHAKE_NS);
-    if (rc >= 0 && c->pidfd >= 0)
-        rc = ms_watch_init(&c->death, s->loop, c->pidfd, MS_READ, on_death, c);
-    if (rc < 0)
+    if (ms_unix_peer(fd, &uid, &c->pid) < 0 || uid != geteuid() ||
+        (c->pid > 0 && (c->pidfd = ms_process_open(c->pid)) < 0) ||
+        ms_watch_init(&c->watch, s->loop, fd, MS_READ, on_ready, c) < 0 ||
+        ms_timer_init(&c->patience, s->loop, ms_store_conn_destroy, c) < 0 ||
+        ms_timer_set(&c->patience, MS_HANDSHAKE_NS) < 0 ||
+        (c->pidfd >= 0 &&
+         ms_watch_init(&c->death, s->loop, c->pidfd, MS_READ, on_death, c) < 0))
         ms_store_conn_destroy(c);
-    return rc;
 }
 
 void ms_store_conn_accept(void *store, unsigned events)
