@@ -109,7 +109,7 @@ static int start(struct ms_store *s, uint64_t limit, int tcp_fd, struct ms_error
     rc = ms_arena_open(&s->arena, s->loop, err);
     if (rc < 0)
         return rc;
-    s->listen_fd = ms_unix_listen_packets(s->path, err);
+    s->listen_fd = ms_unix_listen(s->path, SOCK_SEQPACKET, err);
     if (s->listen_fd < 0)
         return s->listen_fd;
     rc = ms_watch_init(
