@@ -18,7 +18,7 @@ from muster._session import package as _package
 from muster._session.logs import LogPump
 from muster._session.nodes import Node, NodeWatch, by_name, wait_for
 from muster._session.programs import find_executable, interpreter, session_env
-from muster.errors import DeadlineExceeded, MusterError, NotInitialized
+from muster.errors import DeadlineExceeded, MusterError, NotInitialized, refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,6 +71,19 @@ class Session:
         self.watch.is_waiting = True
         wait_for(self, self.options["min_nodes"], ranks, timeout)
         self.watch.is_waiting = False
+
+    def ask(
+        self,
+        verb: str,
+        fields: _core.Message,
+        otherwise: type[MusterError],
+        timeout: float | None = _core.HEAD_ANSWER_S,
+    ) -> _core.Message:
+        """The head's answer. `otherwise`: what a refusal is, in general."""
+        try:
+            return self.head.ask(verb, fields).result(timeout)
+        except _core.Refused as e:
+            raise refused(e, otherwise) from None
 
     def nodes(self) -> list[Node]:
         """All of the head's, by name: "n2" before "n10"."""

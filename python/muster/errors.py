@@ -327,15 +327,32 @@ def _died_text(message: str, exit: ExitInfo, where: str) -> str:
 # ---- what a head refuses --------------------------------------------------------------
 
 
-def cluster_refused(refused: LookupError) -> Exception:
-    """Why a head does not make or change a cluster, as people read it."""
-    text, table, code = refused.args
-    if code == errno.EEXIST:
+# by what else the refusal of a cluster, a placement group or a reservation is
+_REFUSED: dict[type[MusterError], dict[int, type[Exception]]] = {
+    ClusterError: {
+        errno.ENOSPC: PlacementError,
+        errno.EPIPE: MusterError,
+        errno.ETIMEDOUT: DeadlineExceeded,
+    },
+    PlacementError: {errno.ENOENT: MusterError, errno.ENOMEM: MusterError},
+    MusterError: {
+        errno.EEXIST: PlacementError,
+        errno.ENOENT: PlacementError,
+        errno.ENOSPC: PlacementError,
+        errno.ENOTSUP: PlacementError,
+        errno.ETIMEDOUT: DeadlineExceeded,
+    },
+}
+
+
+def refused(e: LookupError, otherwise: type[MusterError]) -> Exception:
+    """Why a head does not do what it was asked for; `otherwise`: see _REFUSED."""
+    text, table, code = e.args
+    if code == errno.EEXIST and otherwise is ClusterError:
         return ClusterError(f"{text}: destroy() it, or take another name")
-    if table or code == errno.ENOSPC:
+    if table and otherwise is not MusterError:
         return PlacementError(text, table)
-    kinds = {errno.EINVAL: ValueError, errno.ETIMEDOUT: DeadlineExceeded}
-    return kinds.get(code, MusterError if code == errno.EPIPE else ClusterError)(text)
+    return (_REFUSED[otherwise] | {errno.EINVAL: ValueError}).get(code, otherwise)(text)
 
 
 # ---- several at once ------------------------------------------------------------------
