@@ -349,8 +349,8 @@ def _let_others_come(
     secret_file: str | None,
     timeout: float,
 ) -> None:
-    """Where a head of our own listens, and with which secret. Does not return on a node
-    that is only lent."""
+    """Where a head of our own listens, and with which secret."""
+    # Does not return on a node that is only lent.
     options["node_name"] = launch.name if launch else None
     if launch:
         secret = _launch.find_secret(secret_file, launch.host)

@@ -1,8 +1,7 @@
-"""The columns of a DataProto by name, some of which may not have been read yet.
+"""The columns of a DataProto by name, some of which may not have been read yet."""
 
-`batch` is a Columns, `non_tensor_batch` a dict, which is a LazyDict where a column of it was
-not read yet.
-"""
+# `batch` is a Columns, `non_tensor_batch` a dict, which is a LazyDict where a column of
+# it was not read yet.
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""What the DataProto of `muster.roll` and that of `muster.verl` share.
+"""What the DataProto of `muster.roll` and that of `muster.verl` share."""
 
-A DataProto has tensors (`batch`), arrays of anything (`non_tensor_batch`), all with the
-same rows, and what belongs to it as a whole (`meta_info`). Chunks and slices are views of
-the same memory; each DataProto has a copy of the meta information of its own.
-doc/adapters.md says what differs from ROLL's and verl's.
-"""
+# A DataProto has tensors (`batch`), arrays of anything (`non_tensor_batch`), all with
+# the same rows, and what belongs to it as a whole (`meta_info`). Chunks and slices are
+# views of the same memory; each DataProto has a copy of the meta information of its
+# own. doc/adapters.md says what differs from ROLL's and verl's.
 
 from __future__ import annotations
 

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 
 
 class LazyColumn:
-    """A column that is put together, or fetched, when it is read. `tensor`: as a tensor of
-    torch, else as an array."""
+    """A column that is put together, or fetched, when it is read."""
+
+    # `tensor`: as a tensor of torch, else as an array.
 
     __slots__ = ("_read", "column", "tensor")
 

@@ -1,8 +1,7 @@
-"""The class of a cluster's workers: how it is sent, and what it needs imported.
+"""The class of a cluster's workers: how it is sent, and what it needs imported."""
 
-A class that workers can import goes by its name, any other one by value. One in a shared
-library, "libreward.so:reward", is told as plain data.
-"""
+# A class that workers can import goes by its name, any other one by value. One in a
+# shared library, "libreward.so:reward", is told as plain data.
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""One column of a batch: parts that are never changed, and which of their rows.
+"""One column of a batch: parts that are never changed, and which of their rows."""
 
-A part may be far: in a store, and not read yet. Dividing, joining and sending a column
-reads none of it; reading it reads those parts that its rows are in.
-"""
+# A part may be far: in a store, and not read yet. Dividing, joining and sending a
+# column reads none of it; reading it reads those parts that its rows are in.
 
 from __future__ import annotations
 
@@ -100,9 +99,10 @@ def slice_of(chosen: slice, count: int) -> tuple[int, int, int]:
 
 
 def choose(rows: Rows, parts: int) -> Chosen:
-    """These rows of a column of so many parts. With fewer rows than parts, only those
-    parts stay that have rows: so what is done with a few rows costs as much as they are,
-    however many parts were put together before."""
+    """These rows of a column of so many parts."""
+    # With fewer rows than parts, only those parts stay that have rows: so what is done
+    # with a few rows costs as much as they are, however many parts were put together
+    # before.
     if parts <= max(len(rows), 1):
         return rows, None
     packed, blocks = rows.packed()
@@ -207,8 +207,9 @@ def is_here(part: Part) -> bool:
 
 
 def join(columns: Sequence[Column], memo: Memo) -> Column:
-    """One column after the other. Parts that several have are there once; `memo` lets
-    columns with the same rows share them."""
+    """One column after the other."""
+    # Parts that several have are there once; `memo` lets columns with the same rows
+    # share them.
     whole = _adjacent(columns)
     if whole is not None:
         return Column.of(whole)
@@ -284,8 +285,9 @@ def came_together(columns: Iterable[Column]) -> None:
 
 
 def near(column: Column) -> Column:
-    """The same rows, of parts that are here. Of a part that is on another node perhaps
-    only those rows come that are meant, and what is between them."""
+    """The same rows, of parts that are here."""
+    # Of a part that is on another node perhaps only those rows come that are meant, and
+    # what is between them.
     spans = [
         span
         for span in column.rows.spans(len(column.parts))

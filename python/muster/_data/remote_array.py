@@ -1,8 +1,7 @@
-"""Arrays in a node's store: of this node, or of another.
+"""Arrays in a node's store: of this node, or of another."""
 
-An array is named, passed on and divided without being read. A reader maps it if it is on
-the same node, and otherwise fetches it once per node.
-"""
+# An array is named, passed on and divided without being read. A reader maps it if it is
+# on the same node, and otherwise fetches it once per node.
 
 from __future__ import annotations
 
@@ -176,8 +175,8 @@ _referred: WeakSet[RemoteArray | RemoteObjects] = WeakSet()
 
 
 def fetch_referred() -> None:
-    """Read what was not read yet, before the stores go. What does not fit, is lost, or
-    cannot be unpickled here stays unread."""
+    """Read what was not read yet, before the stores go."""
+    # What does not fit, is lost, or cannot be unpickled here stays unread.
     for array in [array for array in _referred if not array.is_here]:
         with suppress(Exception):
             array.read()

@@ -166,8 +166,8 @@ def pad(value: Any, rows: int, count: int) -> Any:
 
 
 def meta_of(value: Any) -> Any:
-    """What of a chunk goes to those who get its rows from a rank beside them. Only what
-    knows how is made smaller; lists and arrays go to all."""
+    """What of a chunk goes to those who get its rows from a rank beside them."""
+    # Only what knows how is made smaller; lists and arrays go to all.
     kind = type(value)
     if hasattr(kind, "meta_only"):
         return value.meta_only()

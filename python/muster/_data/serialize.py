@@ -1,9 +1,8 @@
-"""Objects to bytes and back: pickle protocol 5, buffers out of band.
+"""Objects to bytes and back: pickle protocol 5, buffers out of band."""
 
-What is defined in `__main__`, a notebook, or a function goes by value (cloudpickle); what
-can be imported goes by name. A tensor on a GPU is refused with a sentence, not copied
-through the host by surprise.
-"""
+# What is defined in `__main__`, a notebook, or a function goes by value (cloudpickle);
+# what can be imported goes by name. A tensor on a GPU is refused with a sentence, not
+# copied through the host by surprise.
 
 from __future__ import annotations
 
@@ -214,8 +213,9 @@ class PickledOnce:
 
 
 def _load_pickled(python: str, pickler: str, data: bytes) -> Any:
-    """What a `PickledOnce` of that Python and that cloudpickle holds. A class by value is code of
-    one minor version of Python: another one may crash on it, so it does not try."""
+    """What a `PickledOnce` of that Python and that cloudpickle holds."""
+    # A class by value is code of one minor version of Python: another one may crash on
+    # it, so it does not try.
     if python != PYTHON:
         raise SerializationError(
             f"the sender runs Python {python}, this process Python {PYTHON}: what goes by "

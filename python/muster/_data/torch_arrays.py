@@ -1,9 +1,8 @@
-"""Tensors of torch as arrays of numpy in the same memory, and back.
+"""Tensors of torch as arrays of numpy in the same memory, and back."""
 
-Numbers that numpy does not know, such as bfloat16, are arrays with one field of that name,
-which has their bits: `array["bfloat16"]`. torch is never imported before there is a tensor
-to be made.
-"""
+# Numbers that numpy does not know, such as bfloat16, are arrays with one field of that
+# name, which has their bits: `array["bfloat16"]`. torch is never imported before there
+# is a tensor to be made.
 
 from __future__ import annotations
 
@@ -93,8 +92,8 @@ def array_of(tensor: Any) -> NDArray[Any]:
 
 
 def tensor_of(array: NDArray[Any]) -> Any:
-    """In the same memory, unless its rows run backwards. It must not be written if the
-    array must not."""
+    """In the same memory, unless its rows run backwards."""
+    # It must not be written if the array must not.
     torch = the_torch()
     if min(array.strides, default=0) < 0:
         array = array.copy()

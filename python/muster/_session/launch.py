@@ -1,9 +1,8 @@
-"""The same script on every node, as torchrun and ROLL start it.
+"""The same script on every node, as torchrun and ROLL start it."""
 
-RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say who a process is, where WORLD_SIZE counts
-nodes: one process on each. Rank 0 hosts the head at MASTER_ADDR:MASTER_PORT; the others lend
-their machine to it and end with the job.
-"""
+# RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say who a process is, where WORLD_SIZE
+# counts nodes: one process on each. Rank 0 hosts the head at MASTER_ADDR:MASTER_PORT;
+# the others lend their machine to it and end with the job.
 
 from __future__ import annotations
 

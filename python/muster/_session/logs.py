@@ -1,9 +1,8 @@
-"""What workers print, on the driver's terminal.
+"""What workers print, on the driver's terminal."""
 
-Each line has the prefix `(role/rank@node)`. A line that several ranks print within a few
-seconds appears once, and then as "... [repeated 7x across cluster]"; numbers in it do not
-count, as Ray's users know it. MUSTER_LOG_FOLD=0 shows all.
-"""
+# Each line has the prefix `(role/rank@node)`. A line that several ranks print within a
+# few seconds appears once, and then as "... [repeated 7x across cluster]"; numbers in
+# it do not count, as Ray's users know it. MUSTER_LOG_FOLD=0 shows all.
 
 from __future__ import annotations
 

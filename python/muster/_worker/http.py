@@ -1,11 +1,10 @@
-"""Calls that came by HTTP: JSON in, JSON out, as AReaL's clients speak it.
+"""Calls that came by HTTP: JSON in, JSON out, as AReaL's clients speak it."""
 
-The worker's C host reads the request, checks who sent it and puts it into the engine's
-queue; here it is decoded, run and encoded, on the engine's thread. What JSON does not have
-goes as an object with a "type" (doc/http.md). Such an object can name a class, but only a
-dataclass or an enumeration is made of it, and without calling any of its code beyond the
-import of its module.
-"""
+# The worker's C host reads the request, checks who sent it and puts it into the
+# engine's queue; here it is decoded, run and encoded, on the engine's thread. What JSON
+# does not have goes as an object with a "type" (doc/http.md). Such an object can name a
+# class, but only a dataclass or an enumeration is made of it, and without calling any
+# of its code beyond the import of its module.
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""In a zygote: what its imports have loaded and changed.
+"""In a zygote: what its imports have loaded and changed."""
 
-When one of the user's files changes, workers must not be forked any more from a zygote that
-has loaded it. Files of the interpreter, of installed packages and of this package do not
-change while a head runs.
-"""
+# When one of the user's files changes, workers must not be forked any more from a
+# zygote that has loaded it. Files of the interpreter, of installed packages and of this
+# package do not change while a head runs.
 
 from __future__ import annotations
 
@@ -50,8 +49,8 @@ def _is_theirs(path: str) -> bool:
 
 @contextlib.contextmanager
 def watch() -> Iterator[None]:
-    """Note the files of the modules that are loaded meanwhile. Sources are looked at before
-    they are read: what changes later was not loaded."""
+    """Note the files of the modules that are loaded meanwhile."""
+    # Sources are looked at before they are read: what changes later was not loaded.
     read: dict[str, Stats] = {}
     original = SourceFileLoader.path_stats
 

@@ -1,10 +1,10 @@
-"""A worker's main program: engines under names, and what runs them.
+"""A worker's main program: engines under names, and what runs them."""
 
-The C host answers everything that must be answered while an engine computes; this module
-creates engines, finds their methods, and describes their exceptions. A worker whose
-engines are all synchronous runs them one at a time, in order, on the main thread; as soon
-as one engine's class has an `async def` method, all methods run on one asyncio loop.
-"""
+# The C host answers everything that must be answered while an engine computes; this
+# module creates engines, finds their methods, and describes their exceptions. A worker
+# whose engines are all synchronous runs them one at a time, in order, on the main
+# thread; as soon as one engine's class has an `async def` method, all methods run on
+# one asyncio loop.
 
 from __future__ import annotations
 
@@ -366,9 +366,10 @@ def _serve(worker: Worker) -> None:
 def run(
     control_fd: int, listen_fd: int, listen_tcp_fd: int, *, is_forked: bool = True
 ) -> NoReturn:
-    """The life of a worker. A zygote calls it in the process that it has forked, which has
-    the driver's module path already. Until the first answer every page of shared memory
-    that is touched is copied, so little is done here."""
+    """The life of a worker."""
+    # A zygote calls it in the process that it has forked, which has the driver's module
+    # path already. Until the first answer every page of shared memory that is touched
+    # is copied, so little is done here.
     code = 1
     steps: tuple[Callable[[], object], ...] = (atexit._run_exitfuncs,)
     try:

@@ -1,11 +1,10 @@
-"""The zygote: an interpreter that has imported what workers need, and forks them.
+"""The zygote: an interpreter that has imported what workers need, and forks them."""
 
-Started by the agent as ``python -c "from muster._worker.zygote import main; main()"`` with a
-seqpacket socket whose number is in ``MUSTER_ZYGOTE_FD``. One thread and no event loop:
-it waits in C (``src/agent/zygotes/process.h``), forks, reports and reaps. A module that cannot
-be imported here is no failure: a worker that needs it imports it again, and the error
-reaches the caller.
-"""
+# Started by the agent as ``python -c "from muster._worker.zygote import main; main()"``
+# with a seqpacket socket whose number is in ``MUSTER_ZYGOTE_FD``. One thread and no
+# event loop: it waits in C (``src/agent/zygotes/process.h``), forks, reports and reaps.
+# A module that cannot be imported here is no failure: a worker that needs it imports it
+# again, and the error reaches the caller.
 
 from __future__ import annotations
 
