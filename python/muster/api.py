@@ -59,13 +59,17 @@ class Session:
 
     def open_store(self) -> None:
         """That of a node of this machine, once there is one."""
-        if self._has_store or (node := self._local_node()) is None:
+        if self._has_store:
             return
-        who = f"driver {os.getpid()}"
-        _core.store_open(self.head, node["session_dir"], node["name"], who)
-        if warning := _core.store_warning():
-            warnings.warn(warning, RuntimeWarning, stacklevel=2)
-        self._has_store = True
+        here = _core.host_id()
+        for node in self._status():
+            if node["alive"] and node["session_dir"] and node["host_id"] == here:
+                who = f"driver {os.getpid()}"
+                _core.store_open(self.head, node["session_dir"], node["name"], who)
+                if warning := _core.store_warning():
+                    warnings.warn(warning, RuntimeWarning, stacklevel=2)
+                self._has_store = True
+                return
 
     def wait_for_nodes(self, ranks: bool, timeout: float) -> None:
         self.watch.is_waiting = True
@@ -87,33 +91,24 @@ class Session:
 
     def nodes(self) -> list[Node]:
         """All of the head's, by name: "n2" before "n10"."""
-        return sorted(map(Node, self._status()["nodes"]), key=by_name)
+        return sorted(map(Node, self._status()), key=by_name)
 
-    def _status(self) -> _core.Message:
-        return self.head.request("status", {}, ANSWER_S)
-
-    def _local_node(self) -> _core.Message | None:
-        """One of this machine, whose store is ours."""
-        here = _core.host_id()
-        nodes: list[_core.Message] = self._status()["nodes"]
-        for node in nodes:
-            if node["alive"] and node["session_dir"] and node["host_id"] == here:
-                return node
-        return None
+    def _status(self) -> list[_core.Message]:
+        found: list[_core.Message] = self.head.request("status", {}, ANSWER_S)["nodes"]
+        return found
 
     def destroy_cluster(self, name: str, own: bool, uid: int, grace: float) -> None:
         """`own`: only if this driver has made it. `uid`: only if rank 0 is or was that
         one; 0: any. It may be gone already."""
         asked = {"name": name, "own": own, "uid": uid, "grace_ns": _core.ns(grace)}
-        operation = self.head.ask("destroy", asked)
         try:
-            operation.result(grace + ANSWER_S)
+            self.head.ask("destroy", asked).result(grace + ANSWER_S)
         except _core.Refused as e:
             text, _, code = e.args
+            if code == ETIMEDOUT:
+                raise TimeoutError(text) from None
             if code != ENOENT:
-                raise (TimeoutError if code == ETIMEDOUT else MusterError)(
-                    text
-                ) from None
+                raise MusterError(text) from None
 
 
 _lock = threading.RLock()
@@ -355,16 +350,8 @@ def _let_others_come(
     if launch:
         secret = _launch.find_secret(secret_file, launch.host)
         if launch.rank > 0:
-            code = _launch.lend(
-                launch,
-                find_executable(),
-                secret_file=secret,
-                num_gpus=options["num_gpus"],
-                num_cpus=options["num_cpus"],
-                tls=options["tls"],
-                timeout=timeout,
-            )
-            raise SystemExit(code)
+            agent = find_executable()
+            raise SystemExit(_launch.lend(launch, agent, secret, options, timeout))
         options["listen"] = _launch.listen_at(launch)
         options["secret_file"] = secret
     elif options["listen"] and options["lender"] is None:

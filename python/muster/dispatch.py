@@ -39,16 +39,6 @@ class Mode:
     the ranks have registered, whose name is `mesh`.
     """
 
-    __slots__ = (
-        "collect",
-        "collect_fn",
-        "dispatch_fn",
-        "mesh",
-        "name",
-        "split",
-        "vectors",
-    )
-
     def __init__(
         self,
         name: str,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import _pickle
 import errno
 import types
+from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -173,10 +174,8 @@ def rebuild(
     put = BaseException.__setattr__
     put(made, "args", args)
     for name, value in state.items():
-        try:
+        with suppress(Exception):  # read-only
             put(made, name, value)
-        except Exception:
-            pass  # read-only
     return made
 
 
@@ -202,17 +201,15 @@ def remote_error(
     message: str, type: str, traceback: str, exception: bytes, where: str
 ) -> RemoteError:
     """The error of a method that raised; `exception` is pickled, or empty."""
-    cause: BaseException | None = None
+    cause: Any = None
     if exception:
-        try:
+        with suppress(
+            BaseException
+        ):  # its class is not here, or its constructor is odd
             cause = _pickle.loads(exception)
-        except BaseException:
-            cause = None  # its class is not here, or its constructor is odd
-        if not isinstance(cause, BaseException):
-            cause = None
-    error: RemoteError | None = None
-    if cause is not None:
-        error = _instance_of_both(cause)
+    if not isinstance(cause, BaseException):
+        cause = None
+    error = None if cause is None else _instance_of_both(cause)
     if error is None:
         error = RemoteError(message)
     error.remote_type = type

@@ -73,13 +73,13 @@ class LazyDict(dict[str, "Any"]):
         return type(self)(self.cells())
 
     def __or__(self, other: Any) -> Any:
-        return dict(self.items()) | other
+        return dict(self) | other
 
     def __ror__(self, other: Any) -> Any:
-        return other | dict(self.items())
+        return other | dict(self)
 
     def __eq__(self, other: object) -> bool:
-        return dict(self.items()) == other
+        return dict(self) == other
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -87,7 +87,7 @@ class LazyDict(dict[str, "Any"]):
     __hash__ = None
 
     def __repr__(self) -> str:
-        return repr(dict(self.items()))
+        return repr(dict(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return as_dict, (packed_cells(self.cells()),)
@@ -278,12 +278,11 @@ class Columns:
         return self.each(copied)
 
     def contiguous(self) -> Columns:
-        def made(value: Any) -> Any:
-            return (
-                value.contiguous() if is_tensor(value) else np.ascontiguousarray(value)
-            )
+        def made(cell: Cell) -> Any:
+            v = read(cell)
+            return v.contiguous() if is_tensor(v) else np.ascontiguousarray(v)
 
-        return self._made({name: made(v) for name, v in self.items()}, self._rows)
+        return self.each(made)
 
     def to(self, device: Any) -> Columns:
         """On another device; arrays become tensors there."""
@@ -297,7 +296,7 @@ class Columns:
         return self.each(moved)
 
     def to_dict(self) -> dict[str, Any]:
-        return dict(self.items())
+        return dict(self.items())  # not of itself: iteration is over rows
 
     def to_tensordict(self) -> Any:
         from tensordict import TensorDict  # type: ignore[import-not-found]
@@ -312,12 +311,11 @@ class Columns:
         return _load_columns, (bare, self._rows)
 
     def __repr__(self) -> str:
-        columns = ", ".join(
-            f"{name}: {tuple(getattr(c, 'shape', ()))}"
-            if not isinstance(c, LazyColumn)
-            else f"{name}: not read yet"
-            for name, c in self._cells.items()
-        )
+        def shape(cell: Cell) -> Any:
+            is_lazy = isinstance(cell, LazyColumn)
+            return "not read yet" if is_lazy else tuple(getattr(cell, "shape", ()))
+
+        columns = ", ".join(f"{name}: {shape(c)}" for name, c in self._cells.items())
         return f"<{self._rows} rows: {columns or 'no tensors'}>"
 
 

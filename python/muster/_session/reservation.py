@@ -121,6 +121,7 @@ class Reservation:
                 self._give_back([])
             raise
         self._session.open_store()
+        self._session.reservations[self.name] = self
         return [LentPiece(piece) for piece in found["pieces"]]
 
     def __repr__(self) -> str:
@@ -156,8 +157,9 @@ def reserve(
         resources=resources,
         labels=labels,
     )
-    one = bundle_messages([bundle], None)[0]
-    return _make(Reservation(name, one, strategy, same or ""), num_nodes, timeout)
+    made = Reservation(name, bundle_messages([bundle], None)[0], strategy, same or "")
+    made._ask(num_nodes, timeout)
+    return made
 
 
 def reservation(name: str = OWN) -> Reservation:
@@ -167,12 +169,6 @@ def reservation(name: str = OWN) -> Reservation:
         names = ", ".join(known) or "none"
         raise PlacementError(f"there is no reservation {name!r} ({names})")
     return known[name]
-
-
-def _make(one: Reservation, count: int, timeout: float) -> Reservation:
-    one._ask(count, timeout)
-    one._session.reservations[one.name] = one
-    return one
 
 
 # ---- init -----------------------------------------------------------------------------
@@ -227,4 +223,4 @@ def begin(
         return
     one = Bundle(cpus=num_cpus or 0, gpus=num_gpus or 0)
     bundle = None if whole else bundle_messages([one], None)[0]
-    _make(Reservation(OWN, bundle, "STRICT_SPREAD", ""), num_nodes or 1, timeout)
+    Reservation(OWN, bundle, "STRICT_SPREAD", "")._ask(num_nodes or 1, timeout)

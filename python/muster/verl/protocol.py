@@ -176,7 +176,7 @@ class DataProto(dataproto.DataProto):
 
         def unfolded(name: str, value: Any) -> Any:
             if name not in keys:
-                return repeat(value, n_split)
+                return repeat(value, n_split, True, {})
             rows, width, *rest = value.shape
             return value.reshape(rows * n_split, width // n_split, *rest)
 
