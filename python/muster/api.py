@@ -27,6 +27,16 @@ if TYPE_CHECKING:
 
     from muster._session.reservation import Reservation
 
+__all__ = [
+    "http_address",
+    "http_token",
+    "init",
+    "is_initialized",
+    "nodes",
+    "on_node",
+    "shutdown",
+]
+
 START_S = 60.0  # of `init`, where no other machines are waited for
 ANSWER_S = _core.HEAD_ANSWER_S
 _NOT_THE_HEADS = ("lent_nodes", "min_nodes", "package")  # options

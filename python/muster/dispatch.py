@@ -18,6 +18,15 @@ if TYPE_CHECKING:
 
     F = TypeVar("F", bound=Callable[..., Any])
 
+__all__ = [
+    "Dispatch",
+    "Execute",
+    "nd_mesh",
+    "register",
+    "register_dispatch_mode",
+    "update_dispatch_mode",
+]
+
 MARK = "muster_method"  # the attribute of a function that was registered
 
 # What of the arguments a rank gets.

@@ -17,6 +17,23 @@ if TYPE_CHECKING:
 
     from muster._core import ExitInfo
 
+__all__ = [
+    "Cancelled",
+    "ClusterError",
+    "DeadlineExceeded",
+    "DeadlockError",
+    "MusterError",
+    "NoSuchMethod",
+    "NotInitialized",
+    "ObjectLost",
+    "PlacementError",
+    "RemoteError",
+    "SerializationError",
+    "StoreFull",
+    "WorkerDied",
+    "WorkerUnreachable",
+]
+
 
 class MusterError(Exception):
     """The base of all of them. Where several workers have failed together, `failures` has

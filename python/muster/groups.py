@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from muster._cluster.spec import Place
     from muster.config import WorkerConfig
 
+__all__ = ["Bundle", "GroupPart", "PlacementGroup", "get_placement_group"]
+
 _STATES = ("waiting", "placed", "broken", "failed")
 _WAITING, _FAILED = 0, 3
 

@@ -39,8 +39,7 @@ class CompletedFuture(Future):
     def cancel(self) -> bool:
         return False
 
-    def cancelled(self) -> bool:
-        return False
+    cancelled = cancel
 
     def add_done_callback(self, fn: Callable[[Future], object]) -> None:
         fn(self)
@@ -48,8 +47,7 @@ class CompletedFuture(Future):
     def _calls(self) -> Sequence[Any]:
         return ()
 
-    def _value(self) -> Any:
-        return self.result()
+    _value = result
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CompletedFuture, (self._known, self._what, self._error)

@@ -16,6 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+__all__ = [
+    "RayResourcePool",
+    "ResourcePool",
+    "ResourcePoolManager",
+    "SubRayResourcePool",
+    "SubResourcePool",
+    "merge_resource_pool",
+    "split_resource_pool",
+]
+
 
 class ResourcePool:
     """`process_on_nodes[i]` processes on node i, one device for each of them.
