@@ -86,6 +86,13 @@ class Session:
         wait_for(self, self.options["min_nodes"], ranks, timeout)
         self.watch.is_waiting = False
 
+    def check_detached(self, detached: bool, error: type[MusterError]) -> None:
+        if detached and not self.head.joined:
+            raise error(
+                "detached=True needs a head that outlives this process: start one with "
+                '`muster head`, and muster.init(address="HOST:PORT")'
+            )
+
     def ask(
         self,
         verb: str,

@@ -20,7 +20,6 @@ from muster._cluster.spec import (
 )
 from muster._cluster.worker_class import bound_methods, is_native
 from muster._core import ANSWER_S, STOP_GRACE_S, Refused, decode_answer
-from muster._data.serialize import PickledOnce
 from muster._session.package import send_again
 from muster._session.rendezvous import barrier
 from muster.config import WorkerConfig, fields_known, mesh_sizes
@@ -87,11 +86,7 @@ class Cluster(ClusterView):
             raise TypeError("config is another name of worker_config: give one of them")
         _check_arguments(name, resource_manager, fields)
         session = api.session()
-        if detached and not session.head.joined:
-            raise ClusterError(
-                "detached=True needs a head that outlives this process: start one with "
-                '`muster head`, and muster.init(address="HOST:PORT")'
-            )
+        session.check_detached(detached, ClusterError)
         role = WorkerConfig.of(worker_config if config is None else config, **fields)
         methods = bound_methods(worker_cls)
         check_names(type(self), methods or {})
@@ -274,11 +269,10 @@ class Cluster(ClusterView):
     def _cluster(self) -> Cluster | None:
         return self
 
-    def _note(self, op: int, argument: Any) -> None:
+    def _note(self, op: int, engine: str, argument: Any) -> None:
         """This was done to all workers: new incarnations do it too."""
         if self._owner is None:
             return
-        engine = _engine_of(op, argument)
         step: dict[str, Any] = {"op": op, "engine": engine}
         if op != _core.OP_DESTROY_ENGINE:
             made = Step(op, engine, argument, self._operation_codec)
@@ -409,17 +403,6 @@ class Cluster(ClusterView):
 
     def __exit__(self, *exc: object) -> None:
         self.destroy()
-
-
-def _engine_of(op: int, argument: Any) -> str:
-    """The name in the argument of an operation, if it is about an engine."""
-    if op == _core.OP_DESTROY_ENGINE:
-        return str(argument)
-    if op == _core.OP_CREATE_ENGINE:
-        return str(
-            argument.name if isinstance(argument, PickledOnce) else argument["name"]
-        )
-    return ""
 
 
 def get_cluster(name: str) -> Cluster:

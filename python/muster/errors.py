@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _pickle
 import errno
+import functools
 import types
 from contextlib import suppress
 
@@ -151,31 +152,27 @@ class RemoteError(MusterError):
 # Python gives these a meaning of their own as they fly: never of both classes.
 _CONTROL_FLOW = (StopIteration, StopAsyncIteration)
 _HEAP_TYPE = 1 << 9
-_both: dict[type[BaseException], type[RemoteError] | None] = {}
 
 
-def _class_of_both(cls: type[BaseException]) -> type[RemoteError] | None:
+@functools.cache
+def _class_of_both(cls: type[BaseException]) -> Any:
     """RemoteError and `cls` in one class, or None if that cannot be."""
-    if cls in _both:
-        return _both[cls]
-    both: type[RemoteError] | None = None
-    if issubclass(cls, Exception) and not issubclass(cls, _CONTROL_FLOW):
-        body = {
-            "__module__": "muster",
-            "__qualname__": f"RemoteError[{cls.__name__}]",
-            "__doc__": RemoteError.__doc__,
-            "__str__": RemoteError.__str__,
-            "__reduce__": RemoteError.__reduce__,
-            "__reduce_ex__": lambda self, protocol: self.__reduce__(),
-            "__setattr__": Exception.__setattr__,  # frozen dataclasses refuse
-        }
-        try:
-            made = type(cls)  # its metaclass
-            both = made(f"RemoteError[{cls.__name__}]", (RemoteError, cls), body)  # type: ignore[misc]
-        except Exception:
-            both = None  # final, an odd metaclass, a layout that does not mix
-    _both[cls] = both
-    return both
+    if not issubclass(cls, Exception) or issubclass(cls, _CONTROL_FLOW):
+        return None
+    body = {
+        "__module__": "muster",
+        "__qualname__": f"RemoteError[{cls.__name__}]",
+        "__doc__": RemoteError.__doc__,
+        "__str__": RemoteError.__str__,
+        "__reduce__": RemoteError.__reduce__,
+        "__reduce_ex__": lambda self, protocol: self.__reduce__(),
+        "__setattr__": Exception.__setattr__,  # frozen dataclasses refuse
+    }
+    metaclass: Any = type(cls)
+    try:
+        return metaclass(f"RemoteError[{cls.__name__}]", (RemoteError, cls), body)
+    except Exception:
+        return None  # final, an odd metaclass, a layout that does not mix
 
 
 def rebuild(
@@ -242,15 +239,14 @@ def _instance_of_both(cause: BaseException) -> RemoteError | None:
     seen = cause
     while isinstance(seen, RemoteError) and seen.cause is not None:
         seen = seen.cause  # it passed through several workers
-    both = RemoteError if isinstance(seen, RemoteError) else _class_of_both(type(seen))
+    kind: Any = type(seen)
+    both = RemoteError if isinstance(seen, RemoteError) else _class_of_both(kind)
     if both is None:
         return None
-    try:
+    error: Any = None
+    with suppress(Exception):
         error = rebuild(both, seen.args, state_of(seen))
-    except Exception:
-        return None
-    assert isinstance(error, RemoteError)
-    return error
+    return error  # type: ignore[no-any-return]
 
 
 # ---- deaths ---------------------------------------------------------------------------

@@ -81,11 +81,7 @@ class ResourceManager:
         what it needs. `wait=False`: a group that may still be waiting. PlacementError if it
         could never fit, or its time is up."""
         session = api.session()
-        if detached and not session.head.joined:
-            raise PlacementError(
-                "detached=True needs a head that outlives this process: start one with "
-                '`muster head`, and muster.init(address="HOST:PORT")'
-            )
+        session.check_detached(detached, PlacementError)
         asked = {
             "name": name or "",
             "bundles": bundle_messages(bundles, labels),

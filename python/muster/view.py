@@ -43,6 +43,15 @@ class View:
     Methods that were registered (`muster.register`) are methods of the view too.
     """
 
+    # what a cluster has besides
+    _INSTANCE = (
+        "workers",
+        "rank2worker",
+        "worker2rank",
+        "rank2devices",
+        "worker2nodes",
+    )
+
     def __init__(
         self,
         name: str,
@@ -327,7 +336,8 @@ class View:
         what = engine_spec(name, worker_cls, args, kwargs or {}, max_concurrency)
         methods = bound_methods(worker_cls)
         check_names(View, methods or {})
-        made = self._operate(_core.OP_CREATE_ENGINE, what, timeout or self._timeout)
+        op = _core.OP_CREATE_ENGINE
+        made = self._operate(op, what, timeout or self._timeout, name)
         if methods is None:
             methods = made[0] or {}
             check_names(View, methods)
@@ -336,7 +346,7 @@ class View:
 
     def destroy_engine(self, name: str) -> None:
         """Drop the object of that name; its process goes on."""
-        self._operate(_core.OP_DESTROY_ENGINE, name, self._timeout)
+        self._operate(_core.OP_DESTROY_ENGINE, name, self._timeout, name)
         self._bound._engines.pop(name, None)
 
     def configure(self, config: Any) -> None:
@@ -355,7 +365,9 @@ class View:
         """Of operations, whatever calls have."""
         return _core.CODEC_PLAIN if self._members[0].native else CODEC_PICKLE
 
-    def _operate(self, op: int, argument: Any, timeout: float | None) -> list[Any]:
+    def _operate(
+        self, op: int, argument: Any, timeout: float | None, engine: str = ""
+    ) -> list[Any]:
         if not self._peers:
             self._destroyed()
         how = (op, argument, timeout, self._operation_codec)
@@ -363,7 +375,7 @@ class View:
         answers = gather_ranks([Future(call, _OPERATIONS[op]) for call in calls])
         whole = self._cluster()
         if whole is not None:
-            whole._note(op, argument)
+            whole._note(op, engine, argument)
         return answers
 
     # ---- looking ----------------------------------------------------------------------

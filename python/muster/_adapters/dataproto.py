@@ -10,8 +10,12 @@ from __future__ import annotations
 import copy
 import importlib.util
 import pickle
+from collections.abc import Callable, Iterator, Sequence
+from os import PathLike
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from muster._adapters import lazy_column
 from muster._adapters.columns import Columns, as_dict, cells_of, packed_cells
@@ -30,14 +34,6 @@ from muster._data.batch_parts import METRICS, even_slices, indexes_of, same_valu
 from muster._data.remote_array import object_array
 from muster._data.torch_arrays import has_tensors, is_tensor
 from muster.batch import Batch
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from os import PathLike
-    from typing import Any, Self
-
-    from numpy.typing import NDArray
 
 
 class DataProto:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from muster._adapters.lazy_column import shared
 from muster._data.batch_parts import same_values
 from muster._data.torch_arrays import dtype_of, is_tensor
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
-
-    from numpy.typing import NDArray
 
 
 def names_of(keys: Any) -> list[str]:

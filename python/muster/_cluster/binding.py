@@ -10,7 +10,7 @@ from muster.future import Future, gather
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from muster.dispatch import Method
@@ -164,15 +164,12 @@ class Binding:
         return [known[rank] for rank in ranks]
 
 
-def check_names(kind: type, methods: Mapping[str, Method]) -> None:
+def check_names(kind: type, methods: Iterable[str], of: str = "") -> None:
     """A registered method must not hide what a cluster has itself."""
     for name in methods:
-        if hasattr(kind, name) or name in _INSTANCE:
+        if hasattr(kind, name) or name in getattr(kind, "_INSTANCE", ()):
             raise ClusterError(
-                f"the registered method {name!r} cannot be bound: muster.{kind.__name__} "
+                f"the registered method {name!r}{of} cannot be bound: {kind.__name__} "
                 "has an attribute of that name. Give it another one, or do not register "
                 f"it: execute_all_sync({name!r}) calls it all the same"
             )
-
-
-_INSTANCE = {"workers", "rank2worker", "worker2rank", "rank2devices", "worker2nodes"}

@@ -66,7 +66,7 @@ def engine_spec(
     spec["max_concurrency"] = max_concurrency
     spec["mesh"] = dict(mesh) if mesh else None
     try:
-        return PickledOnce(spec, plain=by_name, name=name)
+        return PickledOnce(spec, plain=by_name)
     except SerializationError as e:
         what = str(e).removeprefix("value")
         fields = {"cls": "worker_cls", "args": "args", "kwargs": "kwargs"}

@@ -31,7 +31,8 @@ def tensor_of(obj: Any) -> Any:
             return number if isinstance(number, (bool, int, float)) else None
         if isinstance(obj, numpy.ndarray):
             return _of_array(numpy, obj)
-    if _is_tensor_type(type(obj)):
+    kind: Any = type(obj)
+    if _is_tensor_type(kind):
         return _of_torch(obj)
     return None
 

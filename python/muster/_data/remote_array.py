@@ -5,21 +5,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from math import prod
+from typing import Any
 from weakref import WeakSet, ref
 
 import numpy as np
+from numpy.typing import NDArray
 
 from muster import _core
 from muster._data.store import Ref, collect, collecting, empty
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any
-
-    from numpy.typing import NDArray
 
 REMOTE_MIN = _core.PAYLOAD_ARRAY_MIN  # less travels in the message
 STORED_MIN = _core.PAYLOAD_BUFFER_MIN  # the same of what lies in the store already

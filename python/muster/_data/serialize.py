@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import sys
 import types
@@ -41,18 +42,12 @@ class _DeviceTensor(Exception):
     pass
 
 
-_tensor_types: dict[type, bool] = {}
-
-
+@functools.cache
 def _is_tensor_type(cls: type) -> bool:
-    known = _tensor_types.get(cls)
-    if known is None:
-        known = any(
-            c.__name__ == "Tensor" and c.__module__.partition(".")[0] == "torch"
-            for c in cls.__mro__
-        )
-        _tensor_types[cls] = known
-    return known
+    return any(
+        c.__name__ == "Tensor" and c.__module__.partition(".")[0] == "torch"
+        for c in cls.__mro__
+    )
 
 
 def _refuse_device_tensor(tensor: Any) -> None:
@@ -81,25 +76,16 @@ def _goes_by_name(obj: Any) -> bool:
     return bool(known)
 
 
-_Pickler: Any = None  # made on first use: importing cloudpickle takes 10 ms
-
-
+@functools.cache
 def _pickler() -> Any:
-    global _Pickler
-    if _Pickler is None:
-        _Pickler = _make_pickler()
-    return _Pickler
-
-
-def _make_pickler() -> Any:
     try:
-        import cloudpickle
+        import cloudpickle  # takes 10 ms
     except Exception as e:
         raise MusterError(f"cloudpickle cannot be imported: {e}") from e
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         def reducer_override(self, obj: Any) -> Any:
-            cls = type(obj)
+            cls: Any = type(obj)
             if cls is types.FunctionType or issubclass(cls, type):
                 if _goes_by_name(obj):
                     return NotImplemented
@@ -187,11 +173,9 @@ def to_bytes(obj: Any) -> bytes:
 
 class PickledOnce:
     """Pickles `value` now, and is pickled as that: for what goes to many workers.
-    `plain`: all in it goes by name, and cloudpickle need not be imported. `name`: what it
-    is, for the sender."""
+    `plain`: all in it goes by name, and cloudpickle need not be imported."""
 
-    def __init__(self, value: Any, plain: bool = False, name: str = "") -> None:
-        self.name = name
+    def __init__(self, value: Any, plain: bool = False) -> None:
         self.plain = plain
         self.held: list[Held] = []
         if not plain:
@@ -266,6 +250,7 @@ def dumps_exception(error: BaseException) -> bytes:
     return out.getvalue()
 
 
+@functools.cache
 def _exception_pickler() -> Any:
     class Pickler(_pickler()):  # type: ignore[misc]
         def reducer_override(self, obj: Any) -> Any:

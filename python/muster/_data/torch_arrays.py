@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import sys
 import warnings
+from typing import Any
 
 import numpy as np
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 _BITS = {1: np.uint8, 2: np.int16}
 _UNKNOWN = {  # to numpy, with their sizes

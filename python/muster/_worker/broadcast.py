@@ -16,10 +16,8 @@ from __future__ import annotations
 import io
 import pickle
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 # A tensor of this many bytes goes by itself, without being copied.
 ALONE_BYTES = 4 << 20

@@ -69,16 +69,12 @@ def fork() -> int:
     finally:
         _is_bare = False
     if pid == 0:
-        _correct_native_id()
+        import threading
+
+        correct = getattr(threading.main_thread(), "_set_native_id", None)
+        if correct is not None:
+            correct()
     return pid
-
-
-def _correct_native_id() -> None:
-    import threading
-
-    correct = getattr(threading.main_thread(), "_set_native_id", None)
-    if correct is not None:
-        correct()
 
 
 if "MUSTER_ZYGOTE_FD" in os.environ and os.environ.get("MUSTER_FORK_HOOKS") != "all":

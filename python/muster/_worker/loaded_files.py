@@ -9,14 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from importlib.machinery import SourceFileLoader
 from types import ModuleType
 
 from muster import _core
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _INSTALLED = {"site-packages", "dist-packages"}  # folders
 _NOT_THEIRS = tuple(

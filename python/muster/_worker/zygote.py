@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from muster import _core
 from muster._session.package import usable_paths
 from muster._worker import fork_hooks, loaded_files
+from muster._worker.exit import leave
 
 # What every worker has, if it is installed.
 _ALWAYS = ("numpy", "cloudpickle")
@@ -96,7 +97,6 @@ def _set_up(sys_path: list[str], preload: list[str]) -> list[str]:
 
 def _run_worker(fd: int, request: tuple[Any, ...]) -> NoReturn:
     """In the child: the rest of the worker's life."""
-    code = 1
     try:
         _core.zygote_child(fd)
         _, _, env, fds = request
@@ -113,17 +113,9 @@ def _run_worker(fd: int, request: tuple[Any, ...]) -> NoReturn:
         from muster._worker.main import run
 
         run(*fds)
-        code = 0
-    except SystemExit as stop:
-        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-    except BaseException:
+    except BaseException:  # before that
         traceback.print_exc()
-    finally:
-        try:
-            sys.stdout.flush()
-            sys.stderr.flush()
-        finally:
-            os._exit(code & 0xFF)
+    leave(1)
 
 
 def _fork(fd: int, uid: int) -> int:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from muster import _core
 from muster import config as native
 from muster._arguments import check_misspelt
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
 
 # strategies whose engine spreads over the devices of one worker by itself
 _WIDE = ("hf_infer", "vllm", "sglang")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import copy
 import functools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from muster._data import rows as _rows
 from muster._data.store import resolvable
 from muster.future import Future, as_argument, get
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
 
 # the key under which a dispatch function tells how many rows it has added
 PADDING = "_padding_size_key_x123d"

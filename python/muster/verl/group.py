@@ -10,6 +10,7 @@ import muster
 from muster import _core
 from muster._adapters.actor import Handle
 from muster._arguments import argument_names, check_misspelt
+from muster._cluster.binding import check_names
 from muster._cluster.worker_class import modules_of
 from muster._data.rows import Each, each_if_lists
 from muster.config import WorkerConfig
@@ -321,14 +322,8 @@ class WorkerGroup:
         if made is None:
             return
         for one in (made, *made.roles.values()):
-            for name, _ in _registered(one.cls):
-                if hasattr(type(self), name):
-                    raise muster.ClusterError(
-                        f"the registered method {name!r} of {one.cls.__name__} cannot be "
-                        "bound: the group has an attribute of that name. Give it another "
-                        f"one, or do not register it: execute_all_sync({name!r}) calls "
-                        "it all the same"
-                    )
+            names = [name for name, _ in _registered(one.cls)]
+            check_names(type(self), names, f" of {one.cls.__name__}")
 
     def _bind_worker_method(self, cls: type) -> list[str]:
         """Make the registered methods of a class methods of this group."""

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 from muster._adapters.actor import plain_class
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__ = [
     "ClassWithInitArgs",

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import Any
 
 from muster._adapters.actor import VISIBLE_DEVICES, free_port, node_ip, visible_devices
 from muster._worker.engines import engines
 from muster.verl.decorator import register
 from muster.verl.modes import Dispatch, Execute
 from muster.view import ENGINE
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 
 class Worker:
