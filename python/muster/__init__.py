@@ -10,7 +10,6 @@ muster.shutdown()
 from muster._worker import fork_hooks  # noqa: F401  isort: skip
 
 from muster import _core, api, dispatch, errors, groups, kv
-from muster._cluster.beside import Processes
 from muster._cluster.member import helpers
 from muster._data import plain, serialize
 from muster._data.rows import each, same
@@ -20,7 +19,7 @@ from muster._session.rendezvous import CollectiveGroup, barrier, collective_grou
 from muster._session.reservation import LentPiece, Reservation, reservation, reserve
 from muster._worker.engines import register_mesh, worker_config
 from muster.api import *
-from muster.cluster import Cluster, get_cluster
+from muster.cluster import Cluster, Processes, get_cluster
 from muster.config import WorkerConfig
 from muster.dispatch import *
 from muster.errors import *

@@ -6,7 +6,6 @@ from contextlib import suppress
 
 from muster import _core, api
 from muster._arguments import argument_names, check_options
-from muster._cluster.beside import Processes
 from muster._cluster.binding import Binding, check_names
 from muster._cluster.cluster_view import ClusterView
 from muster._cluster.spec import (
@@ -49,6 +48,39 @@ def _check_arguments(name: Any, where: Any, fields: Mapping[str, Any]) -> None:
         )
     known = (*fields_known(), *argument_names(Cluster.__init__))
     check_options("Cluster()", fields, known)
+
+
+class Processes:
+    """One process beside each worker of a cluster, by a command. They end with
+    `destroy()`, and each with the worker that it runs beside."""
+
+    def __init__(
+        self, name: str, workers: list[dict[str, Any]], session: api.Session
+    ) -> None:
+        self.name = name
+        self.pids = [one["pid"] for one in workers]
+        self.log_paths = [one["log_path"] for one in workers]
+        self._session = session
+        self._uid = workers[0]["uid"]
+        self._gone = False
+
+    def __len__(self) -> int:
+        return len(self.pids)
+
+    def __repr__(self) -> str:
+        return f"<muster.Processes {self.name!r}: {len(self)}>"
+
+    def destroy(self, *, grace: float = STOP_GRACE_S) -> None:
+        """End them: SIGTERM, and SIGKILL `grace` seconds later. Idempotent."""
+        if not self._gone and self._session.head.alive:
+            self._session.destroy_cluster(self.name, True, self._uid, grace)
+        self._gone = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.destroy()
 
 
 class Cluster(ClusterView):

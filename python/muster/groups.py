@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from errno import ENOENT
+from itertools import accumulate, pairwise
 
 from muster import api
 from muster.config import parse_size
@@ -75,19 +76,15 @@ class Bundle:
                 f"a bundle is a dict or a muster.Bundle, and bundles a list of them: "
                 f"{value!r}"
             )
-        fields: dict[str, Any] = {}
-        rest: dict[str, Any] = {}
-        for name, amount in value.items():
-            if name in _KEYS:
-                fields[_KEYS[name]] = amount
-            elif name.upper().removesuffix("S") in ("CPU", "GPU"):
+        fields = {_KEYS[name]: v for name, v in value.items() if name in _KEYS}
+        rest = {name: v for name, v in value.items() if name not in _KEYS}
+        for name in rest:
+            meant = name.upper().removesuffix("S")
+            if meant in ("CPU", "GPU"):
                 raise ValueError(
-                    f"a bundle has no {name!r}: write "
-                    f"{name.upper().removesuffix('S')!r} (muster.Bundle(resources=...) "
-                    "takes any name)"
+                    f"a bundle has no {name!r}: write {meant!r} "
+                    "(muster.Bundle(resources=...) takes any name)"
                 )
-            else:
-                rest[name] = amount
         if rest:
             fields["resources"] = {**(fields.get("resources") or {}), **rest}
         return cls(**fields)
@@ -118,15 +115,12 @@ def _whole(name: str, amount: Any) -> int:
     return int(amount)
 
 
-_KEYS = {"CPU": "cpus", "GPU": "gpus"}
-_KEYS |= {name: name for name in ("memory", "gpu_memory", "kind", "one_domain")}
-_KEYS |= {name: name for name in ("resources", "labels")}
+_KEYS = {name: name for name in "memory gpu_memory kind one_domain".split()}
+_KEYS |= {"CPU": "cpus", "GPU": "gpus", "resources": "resources", "labels": "labels"}
 
 
 def _conditions(labels: Mapping[str, str] | None) -> list[_core.Message]:
-    if not labels:
-        return []
-    return [{"name": name, "condition": c} for name, c in labels.items()]
+    return [{"name": name, "condition": c} for name, c in (labels or {}).items()]
 
 
 def bundle_messages(
@@ -177,12 +171,8 @@ class GroupPart:
             sizes = tuple(total // n + (i < total % n) for i in range(n))
         if sum(sizes) != total or min(sizes, default=0) < 1:
             raise ValueError(f"parts of {sizes} bundles are not {total} bundles")
-        at = 0
-        parts = []
-        for size in sizes:
-            parts.append(GroupPart(self._seats[at : at + size]))
-            at += size
-        return parts
+        bounds = accumulate(sizes, initial=0)
+        return [GroupPart(self._seats[a:b]) for a, b in pairwise(bounds)]
 
     @property
     def placement(self) -> list[Place]:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
+
 import numpy as np
 
 from muster._adapters.lazy_column import LazyColumn, packed, read, rows, shared, stored
@@ -44,8 +46,9 @@ class LazyDict(dict[str, "Any"]):
         """As they are, read or not."""
         return {name: super(LazyDict, self).__getitem__(name) for name in self.keys()}
 
-    def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self else default
+    get: Any = MutableMapping.get
+    pop: Any = MutableMapping.pop
+    setdefault: Any = MutableMapping.setdefault
 
     def values(self) -> Any:
         return [self[name] for name in self.keys()]
@@ -53,21 +56,9 @@ class LazyDict(dict[str, "Any"]):
     def items(self) -> Any:
         return [(name, self[name]) for name in self.keys()]
 
-    def pop(self, name: str, *default: Any) -> Any:
-        if name in self:
-            value = self[name]
-            del self[name]
-            return value
-        return super().pop(name, *default)
-
     def popitem(self) -> tuple[str, Any]:
         name, value = super().popitem()
         return name, read(value)
-
-    def setdefault(self, name: str, default: Any = None) -> Any:
-        if name not in self:
-            self[name] = default
-        return self[name]
 
     def copy(self) -> Self:
         return type(self)(self.cells())

@@ -199,12 +199,9 @@ def _concat(kind: type, full: list[Any], parts: list[Any]) -> Any:
 
 def _is_empty(part: Any) -> bool:
     if isinstance(part, dict):
-        return bool(part) and all(
-            _is_column(column) and len(column) == 0 for column in part.values()
-        )
-    if hasattr(type(part), "join_results"):
-        return False
-    return _is_column(part) and len(part) == 0
+        return bool(part) and all(_is_column(c) and len(c) == 0 for c in part.values())
+    is_column = not hasattr(type(part), "join_results") and _is_column(part)
+    return is_column and len(part) == 0
 
 
 def _is_column(value: Any) -> bool:
@@ -218,9 +215,9 @@ def _is_column(value: Any) -> bool:
 
 def _are_columns(parts: list[dict[Any, Any]]) -> bool:
     keys = parts[0].keys()
-    return bool(keys) and all(
-        part.keys() == keys and all(map(_is_column, part.values())) for part in parts
-    )
+    columns = (column for part in parts for column in part.values())
+    same = all(part.keys() == keys for part in parts)
+    return bool(keys) and same and all(map(_is_column, columns))
 
 
 def strip(result: Any, rows: int, padded: int) -> Any:

@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from collections import namedtuple
+from contextlib import suppress
 from time import monotonic
 
 TYPE_CHECKING = False
@@ -151,9 +152,8 @@ class LogPump:
             if not mine:
                 continue
             out = sys.stderr if is_stderr else sys.stdout
-            try:
+            # it may be closed, full, or replaced by something odd: not worth a job
+            with suppress(Exception):
                 colour = out.isatty()
                 out.write("".join(render(line, colour) for line in mine))
                 out.flush()
-            except Exception:
-                pass  # closed, full, or replaced by something odd: not worth a job

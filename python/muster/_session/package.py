@@ -205,10 +205,8 @@ def usable_paths(entries: Sequence[str]) -> list[str]:
 
 _lock_fd = -1  # of the package that this process uses: held until its end
 entered = ""  # its folder
-_paths: tuple[list[str], list[str]] = (
-    [],
-    [],
-)  # sys.path before it was entered, and after
+# sys.path before it was entered, and after
+_paths: tuple[list[str], list[str]] = ([], [])
 
 
 def enter(environ: Mapping[str, str]) -> None:
@@ -221,9 +219,8 @@ def enter(environ: Mapping[str, str]) -> None:
     entered = folder = _have(name)
     os.chdir(folder)
     before = sys.path.copy()
-    sys.path[:] = list(
-        dict.fromkeys([folder, *(_moved(p, origin, folder) for p in before)])
-    )
+    moved = [_moved(path, origin, folder) for path in before]
+    sys.path[:] = dict.fromkeys([folder, *moved])
     _paths = (before, sys.path.copy())
 
 

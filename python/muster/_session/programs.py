@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 from muster import _core
 from muster.errors import MusterError
@@ -50,12 +51,10 @@ def _executables() -> Iterator[str]:
     yield os.path.join(sysconfig.get_path("scripts", user), "muster")
     from importlib import metadata
 
-    try:
+    with suppress(metadata.PackageNotFoundError):
         for file in metadata.files("muster-rl") or ():
             if file.name == "muster" and file.parent.name == "bin":
                 yield str(file.locate())
-    except metadata.PackageNotFoundError:
-        pass
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         yield os.path.join(folder, "muster")
 

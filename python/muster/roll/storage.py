@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from muster import kv
-from muster._data.completed_future import CompletedFuture
+from muster.future import CompletedFuture
 
 STORAGE_NAME = "SHARED_STORAGE_ACTOR"
 RAY_NAMESPACE = "roll"
