@@ -373,13 +373,9 @@ class Batch:
         more = -self._count % divisor
         if more == 0:
             return self, 0
-        first = np.arange(self._count)
-        rest = (
-            np.arange(more) % self._count
-            if fill == "cycle"
-            else [self._count - 1] * more
-        )
-        return self.take(np.concatenate([first, rest])), more
+        rows = np.arange(self._count + more)
+        last = np.minimum(rows, self._count - 1)
+        return self.take(rows % self._count if fill == "cycle" else last), more
 
     def unpad(self, count: int) -> Self:
         """Without the last `count` rows."""
