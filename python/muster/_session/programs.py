@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
 
 from muster import _core
 from muster.errors import MusterError
@@ -42,19 +41,14 @@ def _executables() -> Iterator[str]:
     if told := os.environ.get("MUSTER_BIN"):
         yield told
         return
-    beside = os.path.join(os.path.dirname(sys.executable), "muster")
-    yield beside
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    yield os.path.join(package, "bin", "muster")  # of a wheel
+    yield os.path.join(os.path.dirname(sys.executable), "muster")
     import sysconfig
 
     yield os.path.join(sysconfig.get_path("scripts"), "muster")
     user = sysconfig.get_preferred_scheme("user")
     yield os.path.join(sysconfig.get_path("scripts", user), "muster")
-    from importlib import metadata
-
-    with suppress(metadata.PackageNotFoundError):
-        for file in metadata.files("muster-rl") or ():
-            if file.name == "muster" and file.parent.name == "bin":
-                yield str(file.locate())
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         yield os.path.join(folder, "muster")
 
