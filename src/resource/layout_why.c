@@ -111,7 +111,6 @@ int ms_attempt_explain(const struct ms_attempt *a,
         "", "NODE", "DEVICES", "HELD BY", "CPUS FREE", "MEMORY FREE", "WANTED", "ROOM"};
     size_t count = a->request->scope->count, lines = 0;
     struct ms_grid g;
-    int rc;
 
     print_asked(a, table);
     ms_grid_init(&g, "llllllll");
@@ -121,8 +120,8 @@ int ms_attempt_explain(const struct ms_attempt *a,
             add_node(&g, a, i, holders);
             lines++;
         }
-    rc = ms_grid_end(&g, table);
-    if (rc == 0 && lines < count)
-        rc = ms_buf_printf(table, "   and %zu more nodes\n", count - lines);
-    return rc;
+    ms_grid_end(&g, table);
+    if (lines < count)
+        ms_buf_printf(table, "   and %zu more nodes\n", count - lines);
+    return table->failed;
 }
