@@ -3,7 +3,6 @@
  * All parts of a copy are blocks of one chain, which begins at `owned`: they are freed
  * together, also after a failure half-way.
  */
-#include "base/cleanup.h"
 #include "resource/place.h"
 
 #include <assert.h>

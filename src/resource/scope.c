@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { TABLE_LINES_MAX = 24 };
 

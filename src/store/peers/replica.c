@@ -4,7 +4,6 @@
 #include "store/slice.h"
 
 #include "base/clock.h"
-#include "base/limits.h"
 
 #include <errno.h>
 #include <stdlib.h>
