@@ -1,7 +1,6 @@
 /* rpc.c - requests to the agent of this node and its answers, and how the connection begins */
 #include "store/client/state.h"
 
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/name.h"
@@ -10,7 +9,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <string.h>
 
 /* 0; -EAGAIN: not within a slice, or a signal came. */
 static int wait_fd(int fd, short events)

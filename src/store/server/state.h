@@ -58,8 +58,8 @@ struct ms_store {
     struct ms_list remote_holders; /* those that came */
     struct ms_list remote_readers; /* and those that read bytes of us */
     struct ms_list peers;          /* those that we dial */
-    struct ms_list bereft; /* who waited for a replica that has gone; replica.c */
-    struct ms_timer bereft_timer;
+    struct ms_list lost_waiters; /* who waited for a replica that has gone; replica.c */
+    struct ms_timer waiters_timer;
     struct ms_timer pace_timer;
 };
 
