@@ -90,6 +90,7 @@ typedef void ms_object_fn(void *arg,
                           struct ms_store *s,
                           struct ms_object *o,
                           const struct ms_error *why);
+extern const struct ms_error ms_store_no_memory; /* for such a `why` */
 /* A function that waits for that. */
 struct ms_waiter {
     struct ms_list link;
