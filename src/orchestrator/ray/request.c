@@ -2,7 +2,7 @@
 #include "base/name.h"
 #include "io/json.h"
 #include "io/session/secret.h"
-#include "orchestrator/ray/job/rest.h"
+#include "orchestrator/ray/job/job.h"
 #include "orchestrator/ray/ray_impl.h"
 
 #include <errno.h>

@@ -37,7 +37,7 @@ static void end(struct bridge *b, int64_t within_ns, const char *why)
         fprintf(b->options->out, "muster bridge: %s\n", why);
     fflush(b->options->out);
     b->is_ending = true;
-    ms_bridge_child_end(b->child);
+    ms_script_end(b->child);
     ms_timer_set(&b->force, within_ns);
 }
 
