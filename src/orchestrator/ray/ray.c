@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/name.h"
+#include "io/json.h"
 #include "orchestrator/ray/ray_impl.h"
 
 #include <errno.h>
@@ -62,14 +63,7 @@ static void post(struct ray *r, json_t *request)
 static void post_avoided(struct ray *r)
 {
     ms_list_each (a, &r->avoided, struct avoided, link)
-        post(r,
-             json_pack("{s:s, s:s, s:s}",
-                       "verb",
-                       "avoid",
-                       "node",
-                       a->node,
-                       "reason",
-                       a->reason));
+        post(r, ms_ray_avoid_request(a->node, a->reason));
 }
 
 static void avoided_free(struct avoided *a)
@@ -220,7 +214,7 @@ void ms_ray_leave_bridge(struct ray *r, bool keep)
 {
     if (!keep &&
         r->bridge == BRIDGE_UP) /* nobody needs what it holds, whatever its grace */
-        post(r, json_pack("{s:s}", "verb", "end"));
+        post(r, MS_JSON({"verb", json_string("end")}));
     drop(&r->transport, keep, END_NS);
     drop(&r->old, false, LINGER_NS);
 }
@@ -307,13 +301,9 @@ static void give_up(struct ms_orch_op *op, const struct ms_error *why)
     bool is_late = now_ns >= op->give_up_ns;
 
     post(ray_of(op),
-         json_pack("{s:s, s:I, s:b}",
-                   "verb",
-                   "cancel",
-                   "of",
-                   (json_int_t)op->request,
-                   "undo",
-                   (int)is_late));
+         MS_JSON({"verb", json_string("cancel")},
+                 {"of", json_integer((json_int_t)op->request)},
+                 {"undo", json_boolean(is_late)}));
     if (is_late)
         ms_op_fail(op, why);
     else if (until_ns < op->give_up_ns)

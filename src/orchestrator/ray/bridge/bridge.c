@@ -90,7 +90,7 @@ static void on_child_line(void *arg, const char *line, size_t len)
 
     if (!b->hello)
         b->hello = strndup(line, len);
-    if (b->wire.relay.instance != 0)
+    if (b->wire.relay.heard.asker != 0)
         tell(b, line, len); /* before there is a controller: it will ask for all */
 }
 

@@ -63,7 +63,7 @@ static void order_end(struct ms_ray_job *j, const char *verb, int64_t within_ns)
 {
     double within_s = within_ns > 0 ? (double)within_ns / 1e9 : 0;
 
-    order(j, json_pack("{s:s, s:f}", "do", verb, "within_s", within_s));
+    order(j, MS_JSON({"do", json_string(verb)}, {"within_s", json_real(within_s)}));
 }
 
 static void ended(struct ms_ray_job *j, int rc, int exit_code, const char *text)
