@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from muster._ray import archive, dashboard
-from muster._ray.dashboard import Answer, Dashboard, Failure
+from muster._ray import Refused, archive, dashboard
+from muster._ray.dashboard import Answer, Dashboard
 
 JSON = "application/json"
 
@@ -27,10 +27,10 @@ def answered(status: int, kind: str, body: str) -> Dashboard:
 
 
 def fails(code: int, what: Any, *args: Any) -> str:
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(Refused) as caught:
         what(*args)
     assert caught.value.code == code
-    return caught.value.text
+    return caught.value.why
 
 
 @pytest.mark.parametrize("version", ["2.57.1", "2.40.0", "3.0.0.dev0"])

@@ -2,26 +2,10 @@
 
     PYTHON -IS muster/ray_job.py ADDRESS ID ENTRYPOINT MUSTER CACHE_DIR POLITE_S IS_THERE [NAME PATH]...
 
-A process that src/orchestrator/ray/job/job.c starts; it needs nothing but the standard
-library. It asks the cluster's version, uploads the package if the cluster has it not,
-submits the job, looks at it until it ends, and deletes the record that Ray has of it.
-
-It writes lines of JSON on its stdout:
-
-    {"event":"submitting","local":".."}   everything is there; the answer is "submit"
-    {"event":"submitted"}                 it is on the cluster
-    {"event":"log","text":".."}           what it has printed since the last time
-    {"event":"silent","why":".."}         Ray does not answer; without `why`: it does again
-    {"event":"ended","rc":0,"exit_code":0,"why":".."}   once, and the last
-
-and reads on its stdin:
-
-    {"do":"submit","env":{..}}            go on, with these variables for the job
-    {"do":"look"}                         look at the job soon: something has happened
-    {"do":"stop","within_s":..}           end the job
-    {"do":"end","within_s":..}            the same, and then this process; the last
-
-When the input ends without "end" this process ends at once, and the job goes on.
+A process that src/orchestrator/ray/job/job.c starts. It needs nothing but the standard
+library, asks the cluster's version, uploads the package if the cluster has it not, submits
+the job, looks at it until it ends, and deletes the record that Ray has of it. Its lines are
+in doc/orchestrators.md, "The job's lines".
 """
 
 from __future__ import annotations
@@ -43,8 +27,8 @@ import threading
 import time
 from typing import Any
 
-from muster._ray import archive
-from muster._ray.dashboard import Answer, Dashboard, Failure, submission, with_log
+from muster._ray import Refused, archive
+from muster._ray.dashboard import Answer, Dashboard, submission, with_log
 from muster._ray.local import LocalRay
 
 HERE = os.path.dirname(os.path.abspath(__file__))  # the package `muster`
@@ -87,11 +71,11 @@ class Job:
     def tell(self, event: str, **more: Any) -> None:
         print(json.dumps({"event": event, **more}), flush=True)
 
-    def tell_ended(self, failure: Failure | None, exit_code: int = -1) -> None:
+    def tell_ended(self, failure: Refused | None, exit_code: int = -1) -> None:
         if failure is None:
             self.tell("ended", rc=0, exit_code=0)
         else:
-            self.tell("ended", rc=-failure.code, exit_code=exit_code, why=failure.text)
+            self.tell("ended", rc=-failure.code, exit_code=exit_code, why=failure.why)
 
     def hear(self) -> None:
         """The thread that reads."""
@@ -127,7 +111,7 @@ class Job:
     def go_on(self) -> None:
         """Between two steps: raises when it was stopped before it was there."""
         if self.stop_until:
-            raise Failure(errno.ECANCELED, "the job was stopped before it began")
+            raise Refused(errno.ECANCELED, "the job was stopped before it began")
 
     def set_gone(self) -> None:
         with self.lock:
@@ -165,7 +149,7 @@ class Job:
             try:
                 self.dashboard.check_version()
                 return
-            except Failure as e:
+            except Refused as e:
                 if e.code == errno.ENOTSUP:
                     raise
             if time.monotonic() >= until:
@@ -179,10 +163,10 @@ class Job:
                 self.wait(AGAIN_S)  # it may be there after all
                 failed = self._upload_once()
         if failed is not None:
-            why = f"the upload of {self.package[0]} failed {TRIES} times: {failed.text}"
-            raise Failure(failed.code, why)
+            why = f"the upload of {self.package[0]} failed {TRIES} times: {failed.why}"
+            raise Refused(failed.code, why)
 
-    def _upload_once(self) -> Failure | None:
+    def _upload_once(self) -> Refused | None:
         """A failure that may be tried again. The question also keeps the package there
         for ten minutes, by Ray's rules: until the job holds it."""
         self.go_on()
@@ -198,7 +182,7 @@ class Job:
             a = self.dashboard.ask("PUT", path, data, UPLOAD_S, STALL_S)
             status = a.status
             self.dashboard.check(a, "take Muster's package")
-        except Failure as e:
+        except Refused as e:
             if status and status < 500:
                 raise
             return e
@@ -214,7 +198,7 @@ class Job:
             self.unsure_until = time.monotonic() + UNSURE_S
             try:
                 a = self.dashboard.ask("POST", "/api/jobs/", body)
-            except Failure as e:
+            except Refused as e:
                 failed = e
             else:
                 self._read_submitted(a)
@@ -231,7 +215,7 @@ class Job:
     def _is_known(self) -> bool:
         try:
             self.dashboard.job(self.id)
-        except Failure:
+        except Refused:
             return False
         return True
 
@@ -239,7 +223,7 @@ class Job:
         self.unsure_until = 0.0
         try:
             self.dashboard.check(a, "start the job")
-        except Failure:
+        except Refused:
             self.set_gone()
             self.go_on()
             raise
@@ -255,12 +239,12 @@ class Job:
         """What it does, once; how long to wait for the next look, 0: its end is told."""
         try:
             a = self.dashboard.job(self.id)
-        except Failure as e:
+        except Refused as e:
             if e.code == errno.ENOENT:
                 return LOOK_S if self._is_to_come() else 0.0
             if self.stop_until and not self._stop_job(e):
                 return 0.0
-            self._set_silent(e.text)
+            self._set_silent(e.why)
             return LOOK_MAX_S
         has_ended = a.get("status") in ("STOPPED", "SUCCEEDED", "FAILED")
         if not has_ended and self.stop_until and not self._stop_job(None):
@@ -280,17 +264,17 @@ class Job:
         if self.unsure_until and time.monotonic() < self.unsure_until:
             return True
         self.set_gone()
-        why = Failure(
+        why = Refused(
             errno.ECHILD,
             f"Ray at {self.dashboard.address} does not know the job {self.id} any more: it "
             "was started anew, or somebody has deleted the job",
         )
         if self.unsure_until:
-            why = Failure(errno.ECANCELED, "the job was stopped before it began")
+            why = Refused(errno.ECANCELED, "the job was stopped before it began")
         self.tell_ended(why)
         return False
 
-    def _stop_job(self, unheard: Failure | None) -> bool:
+    def _stop_job(self, unheard: Refused | None) -> bool:
         """It is to be stopped, and has not ended. True: that goes on."""
         now = time.monotonic()
         if now < self.stop_until:
@@ -298,15 +282,15 @@ class Job:
                 try:  # what Ray has not agreed to is asked again
                     a = self.dashboard.ask("POST", f"/api/jobs/{self.id}/stop", b"")
                     self.is_stop_asked = a.status == 200 and a.get("stopped") is True
-                except Failure:
+                except Refused:
                     pass
             return True
         self.set_gone()
         if unheard:
-            why = f"the job {self.id} could not be ended: {unheard.text}"
-            self.tell_ended(Failure(unheard.code, why))
+            why = f"the job {self.id} could not be ended: {unheard.why}"
+            self.tell_ended(Refused(unheard.code, why))
         else:
-            self.tell_ended(Failure(errno.ETIMEDOUT, f"the job {self.id} does not end"))
+            self.tell_ended(Refused(errno.ETIMEDOUT, f"the job {self.id} does not end"))
         return False
 
     def _set_silent(self, why: str) -> None:
@@ -318,7 +302,7 @@ class Job:
         """Is its log longer? What is new in it is told."""
         try:
             log = self.dashboard.ask("GET", f"/api/jobs/{self.id}/logs").get("logs")
-        except Failure:
+        except Refused:
             return False
         if not isinstance(log, str) or len(log) == self.log_len:
             return False
@@ -338,7 +322,7 @@ class Job:
         if a.get("status") == "SUCCEEDED":
             self.tell_ended(None)
         elif a.get("status") == "STOPPED":
-            why = Failure(errno.ECANCELED, f"the job {self.id} was stopped")
+            why = Refused(errno.ECANCELED, f"the job {self.id} was stopped")
             self.tell_ended(why, code)
         else:
             how = f"the job {self.id} on Ray has failed"
@@ -346,7 +330,7 @@ class Job:
                 how += f" with exit code {code}"
             elif a.get("message"):
                 how += f": {str(a.get('message'))[:240]}"
-            self.tell_ended(Failure(errno.ECHILD, with_log(how, self.last_log)), code)
+            self.tell_ended(Refused(errno.ECHILD, with_log(how, self.last_log)), code)
         self._delete_record()
 
     def _delete_record(self) -> None:
@@ -355,7 +339,7 @@ class Job:
             self.wait(left)
         try:
             self.dashboard.ask("DELETE", f"/api/jobs/{self.id}")
-        except Failure:
+        except Refused:
             pass  # a record that stays is no harm
         self.set_gone()
 
@@ -369,7 +353,7 @@ class Job:
                 pause_s = self.look(pause_s)
                 if pause_s:
                     self.wait(LOOK_S if self.stop_until else pause_s)
-        except Failure as e:
+        except Refused as e:
             self.tell_ended(e)
 
 

@@ -21,7 +21,7 @@ import zipfile
 from contextlib import suppress
 from pathlib import Path
 
-from muster._ray.dashboard import Failure
+from muster._ray import Refused
 
 PACKAGE_MAX = 100 << 20  # what Ray takes by HTTP
 FILE_MAX = 256 << 20
@@ -37,8 +37,8 @@ SYSTEM = re.compile(
 )
 
 
-def _no_file(e: OSError, path: str) -> Failure:
-    return Failure(e.errno or errno.EIO, f"the package needs {path}: {e.strerror}")
+def _no_file(e: OSError, path: str) -> Refused:
+    return Refused(e.errno or errno.EIO, f"the package needs {path}: {e.strerror}")
 
 
 class Files:
@@ -103,7 +103,7 @@ class Files:
                 )
                 z.writestr(entry, data, zipfile.ZIP_DEFLATED)
         if len(out.getbuffer()) > PACKAGE_MAX:
-            raise Failure(
+            raise Refused(
                 errno.EFBIG,
                 f"the package is bigger than the {PACKAGE_MAX >> 20} MiB that Ray takes: are "
                 "there big files in what goes with the job?",
@@ -117,7 +117,7 @@ def parse_libraries(said: str) -> dict[str, str]:
     out: dict[str, str] = {}
     for name, path in re.findall(r"^\s*(\S+) => (not found|\S+)", said, re.MULTILINE):
         if path == "not found":
-            raise Failure(errno.ENOENT, f"the library {name} is not found")
+            raise Refused(errno.ENOENT, f"the library {name} is not found")
         if path[0] == "/" and not SYSTEM.match(name):
             out.setdefault(name, path)
     return out
@@ -130,11 +130,11 @@ def libraries(program: str) -> dict[str, str]:
         ran = subprocess.run([program], env=env, stdout=subprocess.PIPE, timeout=ASK_S)
         return parse_libraries(ran.stdout.decode(errors="surrogateescape"))
     except OSError as e:
-        raise Failure(e.errno or errno.EIO, f"{program}: {e.strerror}") from None
+        raise Refused(e.errno or errno.EIO, f"{program}: {e.strerror}") from None
     except subprocess.TimeoutExpired:
-        raise Failure(errno.ETIMEDOUT, f"{program}: its loader does not end") from None
-    except Failure as e:
-        raise Failure(e.code, f"{program}: {e.text}") from None
+        raise Refused(errno.ETIMEDOUT, f"{program}: its loader does not end") from None
+    except Refused as e:
+        raise Refused(e.code, f"{program}: {e.why}") from None
 
 
 def collect(program: str, python_dir: str, files: list[tuple[str, str]]) -> Files:

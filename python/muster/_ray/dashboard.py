@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from muster._ray import Refused
+
 OLDEST = (2, 40)
 ANSWER_S = 30.0
 ANSWER_MAX = 256 << 20
@@ -38,14 +40,6 @@ CODES: tuple[tuple[type[BaseException], int], ...] = (
     (OSError, errno.EIO),
     (ValueError, errno.EINVAL),
 )
-
-
-class Failure(Exception):
-    """Why a job cannot go on: a code of errno, and a sentence for a person."""
-
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(text)
-        self.code, self.text = code, text
 
 
 class Answer:
@@ -80,9 +74,9 @@ def base_url(address: str) -> str:
     scheme, sign, rest = address.rpartition("://")
     usual = f"'{address}' is not an address of Ray's dashboard: give http://HEAD:8265"
     if sign and scheme not in ("http", "https"):
-        raise Failure(errno.EINVAL, f"{usual}, not the address of ray:// clients")
+        raise Refused(errno.EINVAL, f"{usual}, not the address of ray:// clients")
     if not rest or rest[0] == "/" or re.search(r"\s", rest):
-        raise Failure(errno.EINVAL, usual)
+        raise Refused(errno.EINVAL, usual)
     return (address if sign else f"http://{address}").rstrip("/")
 
 
@@ -100,14 +94,14 @@ def find_token() -> str:
     except OSError as e:
         if not path and e.errno == errno.ENOENT:
             why = "it wants a token, and there is none: set RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH"
-            raise Failure(errno.EACCES, why) from None
+            raise Refused(errno.EACCES, why) from None
         why = f"cannot read the token in {source}: {e.strerror}"
-        raise Failure(errno.EACCES, why) from None
+        raise Refused(errno.EACCES, why) from None
     found = found.strip()
     if not found:
-        raise Failure(errno.EACCES, f"{source} holds no token")
+        raise Refused(errno.EACCES, f"{source} holds no token")
     if not re.fullmatch(r"[!-~]{1,4096}", found):
-        raise Failure(errno.EACCES, f"what {source} holds is no token")
+        raise Refused(errno.EACCES, f"what {source} holds is no token")
     return found
 
 
@@ -173,11 +167,11 @@ class Dashboard:
         except tuple(kind for kind, _ in CODES) as e:
             raise self._no_answer(e) from None
 
-    def _no_answer(self, error: BaseException) -> Failure:
+    def _no_answer(self, error: BaseException) -> Refused:
         reason = getattr(error, "reason", None)
         cause = reason if isinstance(reason, BaseException) else error
         code = next(code for kind, code in CODES if isinstance(cause, kind))
-        return Failure(
+        return Refused(
             code,
             f"no Ray dashboard answers at {self.address}: {getattr(cause, 'strerror', None) or cause}. "
             "Is Ray there, with its dashboard (ray[default])?",
@@ -190,20 +184,20 @@ class Dashboard:
                 f"the Ray cluster at {self.address} wants a token, and there is none: "
                 "set RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH"
             )
-            raise Failure(errno.EACCES, why)
+            raise Refused(errno.EACCES, why)
         if a.status == 403:
             why = (
                 f"the Ray cluster at {self.address} does not accept this token: look at "
                 "RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH and ~/.ray/auth_token"
             )
-            raise Failure(errno.EACCES, why)
+            raise Refused(errno.EACCES, why)
         if not what or a.status == 200:
             return a
         # a page is of a proxy between us and Ray: what Ray knows is not known
         words = "with a page for browsers" if a.is_html() else a.last_words()
         code = errno.ENOENT if a.status == 404 and not a.is_html() else errno.EPROTO
         why = f"Ray at {self.address} refuses to {what} (status {a.status}): {words}"
-        raise Failure(code, why)
+        raise Refused(code, why)
 
     def check_version(self) -> None:
         a = self.check(self.ask("GET", "/api/version"))
@@ -211,14 +205,14 @@ class Dashboard:
         is_ray = isinstance(version, str) and a.status == 200 and not a.is_html()
         if not is_ray:
             gave = "no answer" if version else "no version of Ray"
-            raise Failure(
+            raise Refused(
                 errno.EPROTO,
                 f"what answers at {self.address} is not the dashboard of Ray: /api/version "
                 f"gave {'a page for browsers' if a.is_html() else gave} (status {a.status})",
             )
         found = re.match(r"(\d+)\.(\d+)", version)
         if not found or (int(found[1]), int(found[2])) < OLDEST:
-            raise Failure(
+            raise Refused(
                 errno.ENOTSUP,
                 f"Ray at {self.address} is version {version}; Muster needs "
                 f"{OLDEST[0]}.{OLDEST[1]} or newer",
@@ -234,9 +228,9 @@ class Dashboard:
             return
         try:
             self.token = find_token()
-        except Failure as e:
-            raise Failure(
-                e.code, f"the Ray cluster at {self.address}: {e.text}"
+        except Refused as e:
+            raise Refused(
+                e.code, f"the Ray cluster at {self.address}: {e.why}"
             ) from None
 
     def job(self, job: str) -> Answer:
@@ -244,7 +238,7 @@ class Dashboard:
         a = self.check(self.ask("GET", f"/api/jobs/{job}"), "say how the job is")
         if a.get("status") not in STATUSES:
             why = f"Ray at {self.address} says nothing of the job's status"
-            raise Failure(errno.EPROTO, why)
+            raise Refused(errno.EPROTO, why)
         return a
 
     def local_address(self) -> str:

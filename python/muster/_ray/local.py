@@ -17,7 +17,8 @@ import tempfile
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from muster._ray.dashboard import Failure, with_log
+from muster._ray import Refused
+from muster._ray.dashboard import with_log
 
 END_S = 20.0
 PREFIX = "muster-ray-"  # `muster hold` removes a folder of this name
@@ -38,7 +39,7 @@ class LocalRay:
         venv, path = os.environ.get("VIRTUAL_ENV"), os.environ.get("PATH", "")
         ray = shutil.which("ray", path=f"{venv}/bin:{path}" if venv else path)
         if ray is None:
-            raise Failure(
+            raise Refused(
                 errno.ENOENT,
                 "there is no `ray` in the path to start a Ray on this machine with: "
                 "pip install 'ray[default]', or give the address of a cluster",
@@ -75,15 +76,15 @@ class LocalRay:
                 )
         except OSError as e:
             why = f"cannot start a Ray on this machine: {e}"
-            raise Failure(e.errno or errno.EIO, why) from None
+            raise Refused(e.errno or errno.EIO, why) from None
         self.address = f"http://127.0.0.1:{dashboard}"
 
-    def failure(self, code: int, what: str) -> Failure:
+    def failure(self, code: int, what: str) -> Refused:
         """With the end of its log."""
         log = ""
         with suppress(OSError):
             log = self.log.read_bytes()[-2048:].decode(errors="replace")
-        return Failure(code, with_log(f"the Ray of this machine {what}", log))
+        return Refused(code, with_log(f"the Ray of this machine {what}", log))
 
     def check(self) -> None:
         """Raises when it has ended."""
