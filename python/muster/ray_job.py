@@ -25,6 +25,7 @@ import json
 import queue
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 from muster._ray import Refused, archive
@@ -44,6 +45,7 @@ LOCAL_LOOK_S = 0.2
 # makes a new one.
 SETTLE_S = 2.5
 TRIES = 3
+ENDED = ("STOPPED", "SUCCEEDED", "FAILED")
 LOG_PART = 64 << 10
 LAST_LOG = 4096
 
@@ -71,11 +73,8 @@ class Job:
     def tell(self, event: str, **more: Any) -> None:
         print(json.dumps({"event": event, **more}), flush=True)
 
-    def tell_ended(self, failure: Refused | None, exit_code: int = -1) -> None:
-        if failure is None:
-            self.tell("ended", rc=0, exit_code=0)
-        else:
-            self.tell("ended", rc=-failure.code, exit_code=exit_code, why=failure.why)
+    def tell_ended(self, rc: int, exit_code: int, why: str) -> None:
+        self.tell("ended", rc=rc, exit_code=exit_code, why=why)
 
     def hear(self) -> None:
         """The thread that reads."""
@@ -201,7 +200,7 @@ class Job:
             except Refused as e:
                 failed = e
             else:
-                self._read_submitted(a)
+                self._submitted(a)
                 return
             for is_known in (True, False):
                 if self.stop_until:
@@ -219,79 +218,78 @@ class Job:
             return False
         return True
 
-    def _read_submitted(self, a: Answer) -> None:
+    def _submitted(self, a: Answer | None = None) -> None:
+        """It is there; or, by the answer to the submission, not."""
         self.unsure_until = 0.0
         try:
-            self.dashboard.check(a, "start the job")
+            if a is not None:
+                self.dashboard.check(a, "start the job")
         except Refused:
-            self.set_gone()
             self.go_on()
             raise
-        self._submitted()
-
-    def _submitted(self) -> None:
-        self.unsure_until, self.package = 0.0, ("", b"")
+        self.package = ("", b"")
         self.tell("submitted")
 
     # ---- until it has ended ------------------------------------------------------------
 
-    def look(self, pause_s: float) -> float:
-        """What it does, once; how long to wait for the next look, 0: its end is told."""
+    def look(self) -> Answer | None:
+        """How it is; None: Ray does not say. Raises when its end will not be known."""
+        unheard = None
         try:
             a = self.dashboard.job(self.id)
         except Refused as e:
             if e.code == errno.ENOENT:
-                return LOOK_S if self._is_to_come() else 0.0
-            if self.stop_until and not self._stop_job(e):
-                return 0.0
-            self._set_silent(e.why)
-            return LOOK_MAX_S
-        has_ended = a.get("status") in ("STOPPED", "SUCCEEDED", "FAILED")
-        if not has_ended and self.stop_until and not self._stop_job(None):
-            return 0.0
-        self._set_silent("")
-        self.unsure_until = 0.0
-        asked = time.monotonic()
-        pause_s = LOOK_S if self._look_at_log() else min(2 * pause_s, LOOK_MAX_S)
-        if has_ended:
-            self._conclude(a)
-            return 0.0
-        # a long log takes long to send, and it is sent as a whole
-        return max(pause_s, 10 * (time.monotonic() - asked))
+                self._is_unknown()
+                return None
+            a, unheard = None, e
+        if self.stop_until and (a is None or a.get("status") not in ENDED):
+            self._stop_job(unheard)
+        self._set_silent(unheard.why if unheard else "")
+        return a
 
-    def _is_to_come(self) -> bool:
-        """Ray does not know it. True: it may yet."""
-        if self.unsure_until and time.monotonic() < self.unsure_until:
-            return True
-        self.set_gone()
-        why = Refused(
-            errno.ECHILD,
-            f"Ray at {self.dashboard.address} does not know the job {self.id} any more: it "
-            "was started anew, or somebody has deleted the job",
-        )
-        if self.unsure_until:
-            why = Refused(errno.ECANCELED, "the job was stopped before it began")
-        self.tell_ended(why)
-        return False
+    def follow(self) -> Answer:
+        """Until it has ended: with its last answer."""
+        pause_s = LOOK_S
+        while True:
+            if self.local:
+                self.local.check()
+            a = self.look()
+            if a is None:
+                pause_s = LOOK_MAX_S
+            else:
+                self.unsure_until = 0.0
+                asked = time.monotonic()
+                is_news = self._look_at_log()
+                if a.get("status") in ENDED:
+                    return a
+                pause_s = LOOK_S if is_news else min(2 * pause_s, LOOK_MAX_S)
+                # a long log takes long to send, and it is sent as a whole
+                pause_s = max(pause_s, 10 * (time.monotonic() - asked))
+            self.wait(LOOK_S if self.stop_until else pause_s)
 
-    def _stop_job(self, unheard: Refused | None) -> bool:
-        """It is to be stopped, and has not ended. True: that goes on."""
+    def _is_unknown(self) -> None:
+        """To Ray; it may yet come."""
+        if not self.unsure_until:
+            raise Refused(
+                errno.ECHILD,
+                f"Ray at {self.dashboard.address} does not know the job {self.id} any "
+                "more: it was started anew, or somebody has deleted the job",
+            )
+        if time.monotonic() >= self.unsure_until:
+            raise Refused(errno.ECANCELED, "the job was stopped before it began")
+
+    def _stop_job(self, unheard: Refused | None) -> None:
+        """It is to be stopped, and has not ended."""
         now = time.monotonic()
-        if now < self.stop_until:
-            if not unheard and not self.is_stop_asked and now >= self.polite_until:
-                try:  # what Ray has not agreed to is asked again
-                    a = self.dashboard.ask("POST", f"/api/jobs/{self.id}/stop", b"")
-                    self.is_stop_asked = a.status == 200 and a.get("stopped") is True
-                except Refused:
-                    pass
-            return True
-        self.set_gone()
-        if unheard:
+        if now >= self.stop_until and unheard:
             why = f"the job {self.id} could not be ended: {unheard.why}"
-            self.tell_ended(Refused(unheard.code, why))
-        else:
-            self.tell_ended(Refused(errno.ETIMEDOUT, f"the job {self.id} does not end"))
-        return False
+            raise Refused(unheard.code, why)
+        if now >= self.stop_until:
+            raise Refused(errno.ETIMEDOUT, f"the job {self.id} does not end")
+        if not unheard and not self.is_stop_asked and now >= self.polite_until:
+            with suppress(Refused):  # what Ray has not agreed to is asked again
+                a = self.dashboard.ask("POST", f"/api/jobs/{self.id}/stop", b"")
+                self.is_stop_asked = a.status == 200 and a.get("stopped") is True
 
     def _set_silent(self, why: str) -> None:
         if self.is_silent != bool(why):
@@ -315,46 +313,33 @@ class Job:
             self.tell("log", text=new[at : at + LOG_PART])
         return True
 
-    def _conclude(self, a: Answer) -> None:
+    def conclude(self, a: Answer) -> None:
         """It has ended: that is told, and its record deleted."""
-        said = a.get("driver_exit_code")
+        said, how = a.get("driver_exit_code"), f"the job {self.id} on Ray has failed"
         code = said if isinstance(said, int) else -1
         if a.get("status") == "SUCCEEDED":
-            self.tell_ended(None)
+            self.tell_ended(0, 0, "")
         elif a.get("status") == "STOPPED":
-            why = Refused(errno.ECANCELED, f"the job {self.id} was stopped")
-            self.tell_ended(why, code)
+            self.tell_ended(-errno.ECANCELED, code, f"the job {self.id} was stopped")
         else:
-            how = f"the job {self.id} on Ray has failed"
             if code >= 0:
                 how += f" with exit code {code}"
             elif a.get("message"):
                 how += f": {str(a.get('message'))[:240]}"
-            self.tell_ended(Refused(errno.ECHILD, with_log(how, self.last_log)), code)
-        self._delete_record()
-
-    def _delete_record(self) -> None:
+            self.tell_ended(-errno.ECHILD, code, with_log(how, self.last_log))
         until = time.monotonic() + SETTLE_S
         while (left := until - time.monotonic()) > 0:
             self.wait(left)
-        try:
+        with suppress(Refused):  # a record that stays is no harm
             self.dashboard.ask("DELETE", f"/api/jobs/{self.id}")
-        except Refused:
-            pass  # a record that stays is no harm
-        self.set_gone()
 
     def run(self) -> None:
-        pause_s = LOOK_S
         try:
             self.start()
-            while pause_s:
-                if self.local:
-                    self.local.check()
-                pause_s = self.look(pause_s)
-                if pause_s:
-                    self.wait(LOOK_S if self.stop_until else pause_s)
+            self.conclude(self.follow())
         except Refused as e:
-            self.tell_ended(e)
+            self.tell_ended(-e.code, -1, e.why)
+        self.set_gone()
 
 
 def main() -> None:
