@@ -71,7 +71,9 @@ class Job:
     # ---- telling and hearing -----------------------------------------------------------
 
     def tell(self, event: str, **more: Any) -> None:
-        print(json.dumps({"event": event, **more}), flush=True)
+        line = json.dumps({"event": event, **more}, ensure_ascii=False)
+        sys.stdout.buffer.write(line.encode(errors="replace") + b"\n")
+        sys.stdout.buffer.flush()
 
     def tell_ended(self, rc: int, exit_code: int, why: str) -> None:
         self.tell("ended", rc=rc, exit_code=exit_code, why=why)
@@ -79,7 +81,7 @@ class Job:
     def hear(self) -> None:
         """The thread that reads."""
         verb = ""
-        for line in sys.stdin:
+        for line in sys.stdin.buffer:
             m = json.loads(line)
             verb = m["do"]
             if verb == "submit":
@@ -307,7 +309,7 @@ class Job:
         self.last_log = log[-LAST_LOG:]
         if len(log) < self.log_len:
             return False
-        new = log[self.log_len :].encode(errors="replace").decode()
+        new = log[self.log_len :]
         self.log_len = len(log)
         for at in range(0, len(new), LOG_PART):
             self.tell("log", text=new[at : at + LOG_PART])

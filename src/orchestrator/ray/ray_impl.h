@@ -18,7 +18,7 @@ struct ray {
     struct ms_controller controller;
     struct ms_ray_options options; /* its texts are ours */
     ms_bridge_open *open;
-    struct ms_list avoided;
+    json_t *avoided; /* reasons, by the names of nodes */
     struct ms_timer linger;
     struct ms_bridge_transport *transport, *old; /* `old` is over, and cleans up */
     enum bridge_state bridge;
