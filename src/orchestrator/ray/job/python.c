@@ -79,31 +79,39 @@ static int python_above(char out[PATH_MAX])
     return rc;
 }
 
-static int find_program(const char *name, char out[PATH_MAX])
+/* python3 of VIRTUAL_ENV, of the path, or of where this program is installed. */
+static int python_here(char out[PATH_MAX])
 {
-    const char *venv = getenv("VIRTUAL_ENV"), *path = getenv("PATH");
-    char *slash;
+    static const char *const beside[] = {"", "../../../../../bin/"}; /* of a wheel */
+    const char *venv = getenv("VIRTUAL_ENV"), *path = getenv("PATH"), *slash;
+    char self[PATH_MAX];
 
-    if (venv && snprintf(out, PATH_MAX, "%s/bin/%s", venv, name) < PATH_MAX &&
+    if (venv && snprintf(out, PATH_MAX, "%s/bin/python3", venv) < PATH_MAX &&
         access(out, X_OK) == 0)
         return 0;
     while (path && *path) {
         int len = (int)strcspn(path, ":");
 
-        if (snprintf(out, PATH_MAX, "%.*s/%s", len, path, name) < PATH_MAX &&
+        if (snprintf(out, PATH_MAX, "%.*s/python3", len, path) < PATH_MAX &&
             access(out, X_OK) == 0)
             return 0;
         path += len + (path[len] == ':');
     }
-    if (find_self(out, NULL) < 0 || !(slash = strrchr(out, '/')))
+    if (find_self(self, NULL) < 0 || !(slash = strrchr(self, '/')))
         return -ENOENT;
-    snprintf(slash + 1, PATH_MAX - (size_t)(slash + 1 - out), "%s", name);
-    return access(out, X_OK) == 0 ? 0 : -ENOENT;
+    for (size_t i = 0; i < MS_COUNT(beside); i++) {
+        int len = (int)(slash + 1 - self);
+
+        if (snprintf(out, PATH_MAX, "%.*s%spython3", len, self, beside[i]) < PATH_MAX &&
+            access(out, X_OK) == 0)
+            return 0;
+    }
+    return -ENOENT;
 }
 
 int ms_ray_find_python(char out[PATH_MAX], struct ms_error *err)
 {
-    if (python_above(out) == 0 || find_program("python3", out) == 0)
+    if (python_above(out) == 0 || python_here(out) == 0)
         return 0;
     return ms_error_set(err, -ENOENT, "there is no python3 to speak to Ray with");
 }
@@ -123,8 +131,9 @@ int ms_ray_find_script(const struct ms_ray_site *site,
                        char out[PATH_MAX],
                        struct ms_error *err)
 {
-    /* in a package for a cluster, and as it is installed */
+    /* in a package for a cluster, in a wheel, and as it is installed */
     static const char *const below[] = {"muster",
+                                        "../muster",
                                         "lib/python3*/site-packages/muster",
                                         "lib/python3*/dist-packages/muster",
                                         "lib/python3/dist-packages/muster"};
