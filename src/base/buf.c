@@ -1,4 +1,4 @@
-/* buf.c - bytes that grow */
+/* buf.c - bytes and arrays that grow */
 #include "base/buf.h"
 
 #include <assert.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CAPACITY_MIN = 256 };
+enum { CAPACITY_MIN = 256, ARRAY_MIN = 16 };
 
 void ms_buf_init(struct ms_buf *b)
 {
@@ -55,16 +55,15 @@ int ms_buf_append(struct ms_buf *b, const void *data, size_t len)
 int ms_buf_printf(struct ms_buf *b, const char *fmt, ...)
 {
     va_list ap;
-    int n, rc;
+    int n;
 
     va_start(ap, fmt);
     n = vsnprintf(NULL, 0, fmt, ap);
     va_end(ap);
-    if (n < 0)
-        return -EINVAL;
-    rc = ms_buf_reserve(b, (size_t)n + 1);
-    if (rc < 0)
-        return rc;
+    if (!b->failed)
+        b->failed = n < 0 ? -EINVAL : ms_buf_reserve(b, (size_t)n + 1);
+    if (b->failed)
+        return b->failed;
     va_start(ap, fmt);
     vsnprintf((char *)b->data + b->len, (size_t)n + 1, fmt, ap);
     va_end(ap);
@@ -82,7 +81,7 @@ void ms_buf_consume(struct ms_buf *b, size_t n)
 
 const char *ms_buf_str(struct ms_buf *b)
 {
-    if (ms_buf_reserve(b, 1) < 0)
+    if (b->failed || ms_buf_reserve(b, 1) < 0)
         return NULL;
     b->data[b->len] = 0;
     return (const char *)b->data;
@@ -97,4 +96,23 @@ uint8_t *ms_bytes_copy(const void *bytes, size_t len)
     if (len)
         memcpy(copy, bytes, len);
     return copy;
+}
+
+int ms_array_reserve(void *array, size_t *room, size_t count, size_t size)
+{
+    size_t more = *room ? *room : ARRAY_MIN;
+    char *at;
+
+    if (count <= *room)
+        return 0;
+    while (more < count)
+        more *= 2;
+    memcpy(&at, array, sizeof at);
+    at = reallocarray(at, more, size);
+    if (!at)
+        return -ENOMEM;
+    memset(at + *room * size, 0, (more - *room) * size);
+    memcpy(array, &at, sizeof at);
+    *room = more;
+    return 0;
 }
