@@ -1,8 +1,6 @@
 /* op.c - the life of an operation, from the call to its completion */
 #include "orchestrator/op.h"
 
-#include "resource/request_copy.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

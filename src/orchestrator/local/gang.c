@@ -1,7 +1,6 @@
 /* gang.c - pieces that were asked for together: they wait, are placed, and are released */
 #include "base/cleanup.h"
 #include "orchestrator/local/local_impl.h"
-#include "resource/request_copy.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -9,30 +9,14 @@
 #include <openssl/crypto.h>
 #include <string.h>
 
-/* "a", "!a", "in(a,b)", "!in(a,b)": as Ray writes them. */
-static json_t *condition(const struct ms_condition *c)
-{
-    json_t *text = json_string(c->negated ? "!" : "");
-
-    for (size_t i = 0; text && i < c->value_count; i++) {
-        const char *before = c->value_count == 1 ? "" : i == 0 ? "in(" : ",";
-        const char *behind = c->value_count > 1 && i + 1 == c->value_count ? ")" : "";
-        json_t *longer = json_sprintf(
-            "%s%s%s%s", json_string_value(text), before, c->values[i], behind);
-
-        json_decref(text);
-        text = longer;
-    }
-    return text;
-}
-
 static json_t *labels_of(const struct ms_bundle *b)
 {
     json_t *o = json_object();
 
     for (size_t i = 0; o && b->selector && i < b->selector->count; i++)
-        json_object_set_new(
-            o, b->selector->conditions[i].name, condition(&b->selector->conditions[i]));
+        json_object_set_new(o,
+                            b->selector->conditions[i].name,
+                            json_string(b->selector->conditions[i].text));
     return o;
 }
 
