@@ -70,7 +70,7 @@ void ms_gang_tell(struct gang *g, uint32_t node, const struct ms_lent_piece *lik
         said.device_count = g->placement.first[i + 1] - first;
         ms_inventory_update(&l->controller.inventory, r, &said);
     }
-    ms_watches_wake(&l->controller.watches);
+    ms_controller_news(&l->controller);
 }
 
 /* ---- placing ----------------------------------------------------------------------- */
