@@ -1,10 +1,10 @@
 /* muster.c - doctor: sessions, disk and Python */
-#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/doctor/doctor.h"
 #include "io/session/session.h"
 #include "io/spawn.h"
+#include "orchestrator/ray/job/python.h"
 #include "resource/amount.h"
 
 #include <errno.h>
@@ -23,23 +23,23 @@
 
 /* ---- sessions -------------------------------------------------------------------- */
 
-void ms_check_root(struct ms_finding *f)
+static void check_root(struct ms_finding *f)
 {
     char path[MS_SESSION_DIR_MAX];
     struct ms_error err = {0};
 
-    if (ms_session_root(path, &err) == 0) {
-        ms_finding_set(f, "sessions are in %s, which is ours alone", path);
-        return;
-    }
-    ms_finding_set(f, "%s", err.text);
-    ms_finding_rate(f,
-                    MS_FINDING_FAIL,
-                    "set MUSTER_HOME to a short path of a folder of yours (mode 0700), "
-                    "or remove what is in the way");
+    if (ms_session_root(path, &err) == 0)
+        ms_finding_ok(f, "sessions are in %s, which is ours alone", path);
+    else
+        ms_finding_set(f,
+                       MS_FINDING_FAIL,
+                       "set MUSTER_HOME to a short path of a folder of yours (mode "
+                       "0700), or remove what is in the way",
+                       "%s",
+                       err.text);
 }
 
-void ms_check_sessions(struct ms_finding *f)
+static void check_sessions(struct ms_finding *f)
 {
     MS_CLEANUP(ms_cleanup_free) struct ms_session *all = NULL;
     size_t alive = 0, ended = 0, stale = 0;
@@ -56,38 +56,41 @@ void ms_check_sessions(struct ms_finding *f)
         else
             ended++;
     }
-    ms_finding_set(f,
-                   "%zu running, %zu ended with logs kept, %zu left behind",
-                   alive,
-                   ended,
-                   stale);
-    if (stale)
-        ms_finding_rate(
-            f, MS_FINDING_WARN, "the next muster.init() removes what they left");
-    if (count < 0) {
-        ms_finding_set(f, "cannot be listed: %s", strerror(-count));
-        ms_finding_rate(f, MS_FINDING_FAIL, "");
-    }
+    if (count < 0)
+        ms_finding_set(
+            f, MS_FINDING_FAIL, NULL, "cannot be listed: %s", strerror(-count));
+    else
+        ms_finding_set(f,
+                       stale ? MS_FINDING_WARN : MS_FINDING_OK,
+                       stale ? "the next muster.init() removes what they left" : NULL,
+                       "%zu running, %zu ended with logs kept, %zu left behind",
+                       alive,
+                       ended,
+                       stale);
 }
 
-void ms_check_disk(struct ms_finding *f)
+static void check_disk(struct ms_finding *f)
 {
+    static const char room[] = "make room, or set MUSTER_HOME to another disk; workers "
+                               "go on when it is full, their lines are lost";
     char path[MS_SESSION_DIR_MAX];
     struct statvfs fs;
     uint64_t bytes;
 
     if (ms_session_root(path, NULL) < 0 || statvfs(path, &fs) < 0) {
-        ms_finding_set(f, "the folder of the logs cannot be used");
-        ms_finding_rate(f, MS_FINDING_FAIL, "");
+        ms_finding_set(
+            f, MS_FINDING_FAIL, NULL, "the folder of the logs cannot be used");
         return;
     }
     bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
-    ms_finding_set(f, "%s free for logs in %s", ms_amount_bytes(bytes).text, path);
-    if (bytes < DISK_GOOD)
-        ms_finding_rate(f,
-                        bytes < DISK_MIN ? MS_FINDING_FAIL : MS_FINDING_WARN,
-                        "make room, or set MUSTER_HOME to another disk; workers go on "
-                        "when it is full, their lines are lost");
+    ms_finding_set(f,
+                   bytes < DISK_MIN    ? MS_FINDING_FAIL
+                   : bytes < DISK_GOOD ? MS_FINDING_WARN
+                                       : MS_FINDING_OK,
+                   bytes < DISK_GOOD ? room : NULL,
+                   "%s free for logs in %s",
+                   ms_amount_bytes(bytes).text,
+                   path);
 }
 
 /* ---- Python ---------------------------------------------------------------------- */
@@ -103,28 +106,15 @@ static const char program[] =
 /* The interpreter beside this program (a venv), of VIRTUAL_ENV, or in PATH. */
 static bool find_python(char out[PATH_MAX])
 {
-    const char *venv = getenv("VIRTUAL_ENV"), *path = getenv("PATH");
-    ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 1);
-    char *slash;
+    char self[PATH_MAX], *slash;
 
-    out[n > 0 ? n : 0] = 0;
-    slash = strrchr(out, '/');
-    if (slash && out + PATH_MAX - slash > (ptrdiff_t)sizeof "/python3") {
-        memcpy(slash, "/python3", sizeof "/python3");
-        if (access(out, X_OK) == 0)
-            return true;
-    }
-    if (venv && snprintf(out, PATH_MAX, "%s/bin/python3", venv) < PATH_MAX &&
-        access(out, X_OK) == 0)
-        return true;
-    for (; path && *path; path += strcspn(path, ":"), path += *path == ':') {
-        int len = (int)strcspn(path, ":");
-
-        if (snprintf(out, PATH_MAX, "%.*s/python3", len, path) < PATH_MAX &&
+    if (ms_ray_find_self(self, NULL) == 0 && (slash = strrchr(self, '/'))) {
+        *slash = 0;
+        if (snprintf(out, PATH_MAX, "%s/python3", self) < PATH_MAX &&
             access(out, X_OK) == 0)
             return true;
     }
-    return false;
+    return ms_ray_find_program("python3", out) == 0;
 }
 
 /* Read until the other side closes, the buffer is full, or time is up. */
@@ -203,51 +193,57 @@ static void judge_python(char *out, struct ms_finding *f)
         muster = strchr(path, '\n');
     }
     if (!muster) {
-        ms_finding_set(f, "said only '%s'", last_line(out));
-        ms_finding_rate(f, MS_FINDING_FAIL, "");
+        ms_finding_set(f, MS_FINDING_FAIL, NULL, "said only '%s'", last_line(out));
         return;
     }
     *muster++ = 0;
     muster[strcspn(muster, "\n")] = 0;
-    ms_finding_set(f,
-                   "Python %s (%s) imports muster%s%s",
-                   version,
-                   path,
-                   muster[0] ? " " : "",
-                   muster);
     if (!muster[0] || strcmp(muster, MS_VERSION) == 0)
-        return;
-    ms_finding_set(f,
-                   "Python %s (%s) imports muster %s, this program is %s",
-                   version,
-                   path,
-                   muster,
-                   MS_VERSION);
-    ms_finding_rate(
-        f, MS_FINDING_WARN, "use the `muster` that was installed with the package");
+        ms_finding_ok(f,
+                      "Python %s (%s) imports muster%s%s",
+                      version,
+                      path,
+                      muster[0] ? " " : "",
+                      muster);
+    else
+        ms_finding_set(f,
+                       MS_FINDING_WARN,
+                       "use the `muster` that was installed with the package",
+                       "Python %s (%s) imports muster %s, this program is %s",
+                       version,
+                       path,
+                       muster,
+                       MS_VERSION);
 }
 
-void ms_check_python(struct ms_finding *f)
+static void check_python(struct ms_finding *f)
 {
     char found[PATH_MAX], out[4096] = "";
     const char *python = f->python ? f->python : find_python(found) ? found : NULL;
     struct ms_process_end end = {0};
     struct ms_error err = {0};
 
-    if (!python) {
-        ms_finding_set(f, "there is no python3");
-        ms_finding_rate(f, MS_FINDING_FAIL, "install Python 3.11 or newer");
-    } else if (run_python(python, out, sizeof out, &end, &err) < 0) {
-        ms_finding_set(f, "%s", err.text);
-        ms_finding_rate(f, MS_FINDING_FAIL, "name one with --python");
-    } else if (!end.known || end.signaled || end.code != 0) {
-        ms_finding_set(f, "%s: %s", python, last_line(out));
-        ms_finding_rate(
+    if (!python)
+        ms_finding_set(
+            f, MS_FINDING_FAIL, "install Python 3.11 or newer", "there is no python3");
+    else if (run_python(python, out, sizeof out, &end, &err) < 0)
+        ms_finding_set(f, MS_FINDING_FAIL, "name one with --python", "%s", err.text);
+    else if (!end.known || end.signaled || end.code != 0)
+        ms_finding_set(
             f,
             MS_FINDING_FAIL,
-            "`pip install muster-rl` into that Python, or name another with "
-            "--python");
-    } else {
+            "`pip install muster-rl` into that Python, or name another with --python",
+            "%s: %s",
+            python,
+            last_line(out));
+    else
         judge_python(out, f);
-    }
 }
+
+const struct ms_check ms_checks_muster[] = {
+    {"python", check_python},
+    {"root", check_root},
+    {"sessions", check_sessions},
+    {"disk", check_disk},
+    {0},
+};
