@@ -56,7 +56,7 @@ void ms_join_forget_ended(struct ms_join *j, int64_t before_ns);
 /* Tell the head of those that have ended since. */
 void ms_join_tell_ended(struct ms_join *j, int64_t since_ns);
 
-/* ---- join_welcome.c -------------------------------------------------------------- */
+/* ---- configure.c ----------------------------------------------------------------- */
 
 /* The first welcome: what this agent is told of itself is taken out of the message. */
 int ms_join_configure(struct ms_join *j,

@@ -4,11 +4,6 @@
 
 #include <string.h>
 
-static bool can_send(const struct ms_join *j)
-{
-    return j->up && !ms_link_is_suspect(j->up->link);
-}
-
 /* Lines that nobody reads now. logbatch.h stops at the limit, by ms_join_queued. */
 static void hold(struct ms_join *j, const Muster__AgentToHead *m)
 {
@@ -39,13 +34,14 @@ void ms_join_send_held(struct ms_join *j)
 void ms_join_send(struct ms_join *j, uint64_t request, Muster__AgentToHead *m)
 {
     const struct ms_reply *kept = NULL;
+    bool can_send = j->up && !ms_link_is_suspect(j->up->link);
 
     if (request) {
         m->request = ms_replies_number(&j->replies, request);
         if (!m->request)
             return; /* who asked is gone */
         kept = ms_replies_keep(&j->replies, m->request, &m->base);
-    } else if (m->body_case == MUSTER__AGENT_TO_HEAD__BODY_LOG && !can_send(j)) {
+    } else if (m->body_case == MUSTER__AGENT_TO_HEAD__BODY_LOG && !can_send) {
         hold(j, m);
         return;
     }
@@ -53,19 +49,4 @@ void ms_join_send(struct ms_join *j, uint64_t request, Muster__AgentToHead *m)
         ms_link_send_packed(j->up->link, kept->data, kept->len);
     else if (j->up)
         ms_link_send(j->up->link, &m->base);
-}
-
-size_t ms_join_queued(const struct ms_join *j)
-{
-    return j->held.len + (j->up ? ms_link_queued(j->up->link) : 0);
-}
-
-int64_t ms_join_link_grace(const struct ms_join *j)
-{
-    return j ? j->link_grace_ns : 0;
-}
-
-const char *ms_join_head(const struct ms_join *j)
-{
-    return j ? j->options->head : "";
 }

@@ -1,4 +1,5 @@
 /* stop.c - workers end in order, or at once; and so does the agent */
+#include "agent/join_impl.h"
 #include "agent/worker.h"
 #include "base/clock.h"
 #include "io/proc.h"
@@ -6,7 +7,6 @@
 #include "io/spawn.h"
 #include "io/supervised_group.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/file.h>
@@ -232,7 +232,7 @@ void ms_agent_end(struct ms_agent *a, uint64_t request, const char *why)
     ms_starts_finish(a);
     remove_workers(a);
     if (a->join)
-        ms_join_close(a->join);
+        ms_node_dir_close(&a->join->dir);
     else if (is_last_in_folder(a))
         ms_session_remove(a->config->session_dir);
     ms_agent_done(a, request);

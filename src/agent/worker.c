@@ -13,6 +13,13 @@
 
 /* ---- its control link ------------------------------------------------------------ */
 
+static void on_steps_done(struct ms_worker *w, Muster__StepsDone *done)
+{
+    if (w->steps_request) /* else the head does not want to know */
+        ms_agent_send(
+            w->agent, w->steps_request, MUSTER__AGENT_TO_HEAD__BODY_STEPS_DONE, done);
+}
+
 static void on_control(void *arg, const uint8_t *body, size_t len)
 {
     struct ms_worker *w = arg;
@@ -27,7 +34,7 @@ static void on_control(void *arg, const uint8_t *body, size_t len)
     else if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_FORK)
         ms_fork_asked(w, m->fork);
     else if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_STEPS_DONE)
-        ms_worker_steps_done(w, m->steps_done);
+        on_steps_done(w, m->steps_done);
     else if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_KILL)
         ms_fork_kill(w, m->kill);
     muster__worker_to_agent__free_unpacked(m, NULL);
@@ -109,13 +116,6 @@ void ms_worker_run_steps(struct ms_agent *a, Muster__HeadToAgent *m)
         answer_for(a, m, unsent);
     else
         w->steps_request = m->request;
-}
-
-void ms_worker_steps_done(struct ms_worker *w, Muster__StepsDone *done)
-{
-    if (w->steps_request) /* else the head does not want to know */
-        ms_agent_send(
-            w->agent, w->steps_request, MUSTER__AGENT_TO_HEAD__BODY_STEPS_DONE, done);
 }
 
 /* ---- its endpoints --------------------------------------------------------------- */
@@ -222,7 +222,7 @@ static int make_cgroup(struct ms_worker *w, struct ms_error *err)
         &w->cgroup, &w->agent->cgroups, w->uid, w->spec->memory_limit, err);
     if (rc < 0)
         return rc;
-    rc = ms_cgroup_open_procs(&w->cgroup);
+    rc = ms_cgdir_open_procs(w->cgroup.dir);
     if (rc < 0)
         return ms_error_sys(
             err, rc, "memory limits cannot be had here: '%s'", w->cgroup.dir);

@@ -5,6 +5,7 @@
  * child, and in how its failure is heard of.
  */
 #include "agent/exec.h"
+#include "agent/join_impl.h"
 #include "agent/worker.h"
 #include "base/env.h"
 #include "base/proto.h"
@@ -45,8 +46,10 @@ static int send_boot(struct ms_worker *w)
     boot.host = w->agent->listen.hosts[0];
     boot.spin_path = spin_path;
     boot.tls = config->tls;
-    boot.link_grace_ns = (uint64_t)ms_join_link_grace(w->agent->join);
-    boot.head = (char *)(uintptr_t)ms_join_head(w->agent->join);
+    if (w->agent->join) {
+        boot.link_grace_ns = (uint64_t)w->agent->join->link_grace_ns;
+        boot.head = ms_field_text(w->agent->join->options->head);
+    }
     boot.host_id = (char *)(uintptr_t)ms_host_id();
     boot.http_open = w->spec->http_open;
     boot.world_size = w->spec->world_size;
