@@ -43,11 +43,6 @@ struct ms_host {
 /* host_ops.c */
 /* The names of the engines of the host `arg`, as a new list of JSON; NULL: no memory. */
 json_t *ms_host_engines(void *arg);
-/* Hold `count` more ports of the host `arg`, all or none; their numbers go into `ports`. */
-int ms_host_alloc_ports(void *arg,
-                        uint32_t count,
-                        uint32_t *ports,
-                        struct ms_error *err);
 /* The server's; its argument is the host. */
 void ms_host_on_request(void *arg, struct ms_request *r);
 

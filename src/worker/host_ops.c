@@ -127,11 +127,6 @@ int ms_host_alloc_ports(void *arg,
     return rc;
 }
 
-int ms_host_hold_port(struct ms_host *h, uint32_t *port, struct ms_error *err)
-{
-    return ms_host_alloc_ports(h, 1, port, err);
-}
-
 static void do_alloc_ports(struct ms_host *h, struct ms_request *r)
 {
     Muster__AllocPorts *ask = muster__alloc_ports__unpack(NULL, r->len, r->body);

@@ -46,13 +46,9 @@ static void reply_raised(struct ms_http_conn *c, const Muster__Failure *f)
     if (f->type[0])
         ms_http_reply_json(c,
                            status_of(f->kind),
-                           json_pack("{s:s, s:o, s:o}",
-                                     "status",
-                                     "error",
-                                     "error",
-                                     ms_json_string(f->message),
-                                     "type",
-                                     ms_json_string(f->type)));
+                           MS_JSON({"status", json_string("error")},
+                                   {"error", ms_json_string(f->message)},
+                                   {"type", ms_json_string(f->type)}));
     else
         ms_http_conn_fail(c, status_of(f->kind), f->message);
 }

@@ -4,7 +4,6 @@
  * with it, and leaves none of them behind.
  */
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/env.h"
 #include "base/name.h"
 #include "io/http/text.h"
