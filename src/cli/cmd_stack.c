@@ -1,6 +1,5 @@
 /* cmd_stack.c - `muster stack`: where the threads of workers are */
 #include "base/cleanup.h"
-#include "base/name.h"
 #include "cli/out.h"
 #include "cli/progress.h"
 #include "cli/selector.h"

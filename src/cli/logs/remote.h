@@ -13,7 +13,6 @@
 #ifndef MS_CLI_LOGS_REMOTE_H
 #define MS_CLI_LOGS_REMOTE_H
 
-#include "base/buf.h"
 #include "cli/logs/view.h"
 #include "cli/target.h"
 
