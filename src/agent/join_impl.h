@@ -42,17 +42,14 @@ struct ms_join {
     unsigned ended_count;
 };
 
-/* ---- join_send.c ----------------------------------------------------------------- */
-
-/* The lines that were held while nobody read them; a line is up. */
-void ms_join_send_held(struct ms_join *j);
-
 /* ---- join_hello.c ---------------------------------------------------------------- */
 
 /* Say who we are, what lives here, and what has ended. 0 or a negative errno. */
 int ms_join_hello(struct ms_join *j, struct ms_link *link);
 /* Forget ends that every head has heard of. */
 void ms_join_forget_ended(struct ms_join *j, int64_t before_ns);
+/* The lines that were held while nobody read them; a line is up. */
+void ms_join_send_held(struct ms_join *j);
 /* Tell the head of those that have ended since. */
 void ms_join_tell_ended(struct ms_join *j, int64_t since_ns);
 

@@ -38,14 +38,13 @@ static int check_env(char *const *env, size_t count, struct ms_error *err)
 static int check_folder(const char *dir, struct ms_error *err)
 {
     struct stat st;
+    int rc = !*dir                 ? 0
+             : stat(dir, &st) < 0  ? -errno
+             : S_ISDIR(st.st_mode) ? 0
+                                   : -ENOTDIR;
 
-    if (!*dir)
-        return 0;
-    if (stat(dir, &st) < 0)
-        return ms_error_sys(err, -errno, "cannot enter the working folder '%s'", dir);
-    if (!S_ISDIR(st.st_mode))
-        return ms_error_sys(err, -ENOTDIR, "cannot enter the working folder '%s'", dir);
-    return 0;
+    return rc < 0 ? ms_error_sys(err, rc, "cannot enter the working folder '%s'", dir)
+                  : 0;
 }
 
 static int check_spec(const struct ms_agent *a,

@@ -167,19 +167,7 @@ static int make_tcp(struct ms_worker *w, struct ms_error *err)
     return w->address ? 0 : ms_error_set(err, -ENOMEM, "out of memory");
 }
 
-/* The read end is ours and non-blocking, the write end is not. */
-static int make_pipe(int *ours, int *theirs, struct ms_error *err)
-{
-    int fds[2];
-
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return ms_error_sys(err, -errno, "cannot make a pipe");
-    fcntl(fds[0], F_SETFL, O_NONBLOCK);
-    *ours = fds[0];
-    *theirs = fds[1];
-    return 0;
-}
-
+/* The read ends are ours and non-blocking, the write ends are not. */
 static int make_log(struct ms_worker *w, struct ms_error *err)
 {
     struct ms_log_source from = {.uid = w->uid,
@@ -187,17 +175,19 @@ static int make_log(struct ms_worker *w, struct ms_error *err)
                                  .cluster = w->cluster,
                                  .rank = w->rank,
                                  .is_wanted = &w->context->wants_logs};
-    int out = -1, errors = -1;
-    int rc = make_pipe(&out, &w->child_fds[MS_SPAWN_STDOUT], err);
+    int ours[2] = {-1, -1}, fds[2];
 
-    if (rc < 0)
-        return rc;
-    rc = make_pipe(&errors, &w->child_fds[MS_SPAWN_STDERR], err);
-    if (rc < 0) {
-        close(out);
-        return rc;
+    for (int i = 0; i < 2; i++) {
+        if (pipe2(fds, O_CLOEXEC) < 0) {
+            ms_error_sys(err, -errno, "cannot make a pipe");
+            ms_fd_close(&ours[0]);
+            return err->code;
+        }
+        fcntl(fds[0], F_SETFL, O_NONBLOCK);
+        ours[i] = fds[0];
+        w->child_fds[i ? MS_SPAWN_STDERR : MS_SPAWN_STDOUT] = fds[1];
     }
-    w->log = ms_log_open(w->agent->logs, &from, out, errors);
+    w->log = ms_log_open(w->agent->logs, &from, ours[0], ours[1]);
     return w->log ? 0 : ms_error_set(err, -ENOMEM, "out of memory");
 }
 

@@ -32,9 +32,8 @@ struct ms_host {
     int python_stack_fd;
     struct ms_server_ops server_ops;
 
-    pthread_mutex_t lock; /* guards the engines and the ports */
-    char **engines;
-    size_t engine_count;
+    pthread_mutex_t lock;    /* guards the engines and the ports */
+    Muster__Health *engines; /* their names alone; NULL: none */
     int port_fds[MS_PORTS_MAX];
     uint32_t ports[MS_PORTS_MAX];
     size_t port_count;

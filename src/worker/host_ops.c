@@ -3,6 +3,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/proto.h"
+#include "io/json.h"
 #include "io/sock.h"
 #include "worker/host_impl.h"
 #include "worker/stack.h"
@@ -43,8 +44,10 @@ static void do_health(struct ms_host *h, struct ms_request *r)
         m.running_ns = (uint64_t)(ms_now_ns() - since_ns);
     }
     pthread_mutex_lock(&h->lock);
-    m.engines = h->engines;
-    m.n_engines = h->engine_count;
+    if (h->engines) {
+        m.engines = h->engines->engines;
+        m.n_engines = h->engines->n_engines;
+    }
     m.ports = h->ports;
     m.n_ports = h->port_count;
     reply_message(r, &m.base);
@@ -54,11 +57,11 @@ static void do_health(struct ms_host *h, struct ms_request *r)
 json_t *ms_host_engines(void *arg)
 {
     struct ms_host *h = arg;
-    json_t *list = json_array();
+    json_t *list;
 
     pthread_mutex_lock(&h->lock);
-    for (size_t i = 0; i < h->engine_count; i++)
-        json_array_append_new(list, json_string(h->engines[i]));
+    list = h->engines ? ms_json_strings(h->engines->engines, h->engines->n_engines)
+                      : json_array();
     pthread_mutex_unlock(&h->lock);
     return list;
 }

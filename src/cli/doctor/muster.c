@@ -8,12 +8,11 @@
 #include "resource/amount.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/statvfs.h>
 
 #define DISK_GOOD ((uint64_t)1 << 30)
@@ -117,24 +116,6 @@ static bool find_python(char out[PATH_MAX])
     return ms_ray_find_program("python3", out) == 0;
 }
 
-/* Read until the other side closes, the buffer is full, or time is up. */
-static void read_all(int fd, int64_t deadline_ns, char *out, size_t room)
-{
-    size_t len = 0;
-    ssize_t n = 1;
-
-    while (n > 0 && len + 1 < room) {
-        struct pollfd p = {.fd = fd, .events = POLLIN};
-        int64_t left = deadline_ns - ms_now_ns();
-
-        if (left <= 0 || poll(&p, 1, (int)(left / MS_NS_PER_MS) + 1) <= 0)
-            break;
-        n = read(fd, out + len, room - 1 - len);
-        len += n > 0 ? (size_t)n : 0;
-    }
-    out[len] = 0;
-}
-
 /* Run it with our environment; its output and how it ended. */
 static int run_python(const char *python,
                       char *out,
@@ -143,32 +124,30 @@ static int run_python(const char *python,
                       struct ms_error *err)
 {
     const char *argv[] = {python, "-c", program, NULL};
-    int64_t deadline_ns = ms_now_ns() + PYTHON_NS;
+    MS_CLEANUP(ms_cleanup_fd) int fd = memfd_create("muster-doctor", MFD_CLOEXEC);
     struct ms_process p = {.pidfd = -1};
-    int fds[2], rc;
+    ssize_t n;
+    int rc;
 
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return ms_error_sys(err, -errno, "cannot make a pipe");
-    rc = ms_spawn(
-        &(struct ms_spawn){.path = python,
-                           .argv = argv,
-                           .env = (const char *const *)environ,
-                           .fds = (struct ms_spawn_fd[]){{fds[1], 1}, {fds[1], 2}},
-                           .fd_count = 2},
-        &p,
-        err);
-    close(fds[1]);
-    if (rc == 0) {
-        read_all(fds[0], deadline_ns, out, room);
-        rc = ms_process_wait(p.pidfd, deadline_ns, end);
-    }
+    if (fd < 0)
+        return ms_error_sys(err, -errno, "cannot make a file in memory");
+    rc = ms_spawn(&(struct ms_spawn){.path = python,
+                                     .argv = argv,
+                                     .env = (const char *const *)environ,
+                                     .fds = (struct ms_spawn_fd[]){{fd, 1}, {fd, 2}},
+                                     .fd_count = 2},
+                  &p,
+                  err);
+    if (rc == 0)
+        rc = ms_process_wait(p.pidfd, ms_now_ns() + PYTHON_NS, end);
     if (rc == -ETIMEDOUT) {
         ms_process_signal(p.pidfd, SIGKILL);
         ms_process_wait(p.pidfd, MS_NEVER, end);
         ms_error_set(err, rc, "%s does not end", python);
     }
-    close(fds[0]);
     ms_fd_close(&p.pidfd);
+    n = pread(fd, out, room - 1, 0);
+    out[n > 0 ? n : 0] = 0;
     return rc;
 }
 

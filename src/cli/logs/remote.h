@@ -53,6 +53,6 @@ void ms_remote_log_want(const struct ms_remote_logs *f,
 /* The next question goes on behind this piece. */
 void ms_remote_log_move(struct ms_remote_log *l, const Muster__LogPiece *piece);
 /* remote_follow.c: until nobody reads any more, or the head is gone. */
-enum ms_exit ms_remote_logs_follow(struct ms_remote_logs *f);
+enum ms_exit ms_remote_logs_follow(struct ms_remote_logs *logs);
 
 #endif

@@ -247,7 +247,8 @@ static void on_gone(void *arg, void *tag)
 
     (void)arg;
     w->conn = NULL;
-    w->on_gone(w);
+    if (w->on_gone)
+        w->on_gone(w);
 }
 
 static const struct ms_http_conn_ops conn_ops = {.on_head = on_head,
