@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,12 +68,11 @@ static void on_start(struct ms_agent *a, Muster__HeadToAgent *m)
 /* A cluster was resized or initialized: every process here can see that. */
 static void on_cluster_changed(struct ms_agent *a, Muster__HeadToAgent *m)
 {
-    MS_CLEANUP(ms_cleanup_free) char *path = NULL;
+    char path[PATH_MAX];
     struct ms_spin *page;
 
-    if (asprintf(&path, "%s/spin", a->config->session_dir) < 0)
-        path = NULL;
-    page = path ? ms_spin_open(path) : NULL;
+    snprintf(path, sizeof path, "%s/spin", a->config->session_dir);
+    page = ms_spin_open(path);
     ms_spin_add_change(page);
     ms_spin_close(page);
     ms_agent_done(a, m->request);

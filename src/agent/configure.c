@@ -13,6 +13,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/magic.h>
 #include <string.h>
 #include <sys/file.h>
@@ -161,14 +162,12 @@ static void sweep_cgroups(void *arg)
 /* stdin from nowhere, stdout and stderr to our own log. */
 static void redirect(const char *logs)
 {
-    MS_CLEANUP(ms_cleanup_free) char *path = NULL;
     MS_CLEANUP(ms_cleanup_fd) int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     MS_CLEANUP(ms_cleanup_fd) int log = -1;
+    char path[PATH_MAX];
 
-    if (asprintf(&path, "%s/agent.log", logs) < 0)
-        path = NULL;
-    if (path)
-        log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    snprintf(path, sizeof path, "%s/agent.log", logs);
+    log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     dup2(null, STDIN_FILENO);
     dup2(log >= 0 ? log : null, STDOUT_FILENO);
     dup2(log >= 0 ? log : null, STDERR_FILENO);
@@ -235,14 +234,10 @@ static const char *cgroup_name(const struct ms_agent *a)
 static int set_up(struct ms_agent *a, struct ms_error *err)
 {
     const Muster__AgentConfig *config = a->config;
-    MS_CLEANUP(ms_cleanup_free) char *logs = NULL;
-    int rc;
+    char logs[PATH_MAX - 16];
+    int rc = share_folder(a);
 
-    if (asprintf(&logs, "%s/logs", config->session_dir) < 0) {
-        logs = NULL;
-        return ms_error_set(err, -ENOMEM, "out of memory");
-    }
-    rc = share_folder(a);
+    snprintf(logs, sizeof logs, "%s/logs", config->session_dir);
     if (rc < 0)
         return ms_error_sys(err, rc, "cannot lock '%s'", config->session_dir);
     if (!a->join) /* else stderr is a terminal's, or a service manager's */

@@ -103,36 +103,6 @@ static void step(struct supervisor *s)
 
 /* ---- its end ---------------------------------------------------------------------- */
 
-static void kill_children(void)
-{
-    MS_CLEANUP(ms_cleanup_free) pid_t *pids = NULL;
-    int count = ms_proc_children(&pids);
-
-    for (int i = 0; i < count; i++)
-        kill(pids[i], SIGKILL);
-}
-
-/* Each one that goes may leave us its children. What does not end by SIGKILL is not
- * waited for. */
-static void end_all(struct supervisor *s)
-{
-    int64_t until_ns = ms_now_ns() + MS_SUPERVISOR_NS;
-    struct pollfd at = {.fd = s->signal_fd, .events = POLLIN};
-    struct signalfd_siginfo info[8];
-    pid_t pid;
-
-    for (;;) {
-        kill_children();
-        while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
-            ;
-        if (pid < 0 || ms_now_ns() >= until_ns)
-            break;
-        if (poll(&at, 1, 100) > 0 && read(s->signal_fd, info, sizeof info) < 0)
-            break;
-    }
-    ms_supervised_group_end(&s->group);
-}
-
 /* The process that started us sees how the agent ended. */
 static void end_alike(int status)
 {
@@ -158,7 +128,8 @@ static void run(struct supervisor *s)
     s->sweep_ns = ms_now_ns() + MS_SUPERVISOR_SWEEP_NS;
     while (!s->is_over)
         step(s);
-    end_all(s);
+    ms_proc_end_children(ms_now_ns() + MS_SUPERVISOR_NS);
+    ms_supervised_group_end(&s->group);
     if (s->sweep_ns != MS_NEVER)
         sweep(s);
     end_alike(s->status);

@@ -23,15 +23,12 @@
 
 static int send_boot(struct ms_worker *w)
 {
-    MS_CLEANUP(ms_cleanup_free) char *spin_path = NULL;
+    char spin_path[PATH_MAX];
     const char *variables[MS_DEVICE_VARIABLES_MAX];
     Muster__WorkerBoot boot = MUSTER__WORKER_BOOT__INIT;
     const Muster__AgentConfig *config = w->agent->config;
 
-    if (asprintf(&spin_path, "%s/spin", config->session_dir) < 0) {
-        spin_path = NULL;
-        return -ENOMEM;
-    }
+    snprintf(spin_path, sizeof spin_path, "%s/spin", config->session_dir);
     boot.uid = w->uid;
     boot.secret = config->secret;
     boot.cluster = w->cluster;

@@ -42,6 +42,10 @@ int ms_proc_group_kill(pid_t group, int sig);
 /* SIGKILL to a process, and to its group if it leads one. */
 void ms_proc_kill(pid_t pid);
 
+/* SIGKILL to all children, and to what each of them leaves us (a subreaper) when it goes; reap
+ * them until there is none, at most until then: what does not end by SIGKILL is not waited
+ * for. SIGCHLD is blocked. */
+void ms_proc_end_children(int64_t deadline_ns);
 /* The short name that ps shows; cut to 15 bytes. */
 void ms_proc_set_name(const char *name);
 

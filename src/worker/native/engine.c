@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 /* ---- who this worker is ---------------------------------------------------------- */
@@ -83,13 +84,12 @@ const struct muster_value *muster_context_config(const struct muster_context *ct
 /* A bare name is looked for in the working folder, and then where the loader looks. */
 static void *load(const char *path, struct muster_error *err)
 {
-    MS_CLEANUP(ms_cleanup_free) char *here = NULL;
+    bool is_here = !strchr(path, '/') && access(path, F_OK) == 0;
+    char here[PATH_MAX];
     void *library;
 
-    if (!strchr(path, '/') && access(path, F_OK) == 0 &&
-        asprintf(&here, "./%s", path) < 0)
-        here = NULL;
-    library = dlopen(here ? here : path, RTLD_NOW | RTLD_LOCAL);
+    snprintf(here, sizeof here, "%s%s", is_here ? "./" : "", path);
+    library = dlopen(here, RTLD_NOW | RTLD_LOCAL);
     if (!library)
         muster_error_set(
             err,
