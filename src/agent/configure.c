@@ -222,14 +222,6 @@ static int share_folder(struct ms_agent *a)
     return 0;
 }
 
-/* Its folder's name tells an agent that has joined apart from others of its session. */
-static const char *cgroup_name(const struct ms_agent *a)
-{
-    const char *slash = strrchr(a->config->session_dir, '/');
-
-    return a->join && slash ? slash + 1 : a->config->session;
-}
-
 /* With a->config, a->node, a->shape and a->listen there: all that is below. */
 static int set_up(struct ms_agent *a, struct ms_error *err)
 {
@@ -242,7 +234,9 @@ static int set_up(struct ms_agent *a, struct ms_error *err)
         return ms_error_sys(err, rc, "cannot lock '%s'", config->session_dir);
     if (!a->join) /* else stderr is a terminal's, or a service manager's */
         redirect(logs);
-    ms_cgroups_init(&a->cgroups, cgroup_name(a));
+    /* its folder's name tells an agent that has joined apart from others of its session */
+    ms_cgroups_init(&a->cgroups,
+                    a->join ? strrchr(config->session_dir, '/') + 1 : config->session);
     a->logs = ms_logs_create(a->loop, logs, a->node, &batch_ops, a);
     if (!a->logs || !ms_contexts_add_own(&a->contexts, config))
         return ms_error_set(err, -ENOMEM, "out of memory");

@@ -202,7 +202,7 @@ void ms_start_result(struct ms_start *s, struct ms_worker *w, const char *why)
     if (!s)
         return; /* it was given up before the result came */
     if (why)
-        fail(s, w->cluster, w->rank, why);
+        fail(s, w->spec->cluster, w->spec->rank, why);
     else if (s->why || ms_fork_is_orphan(w))
         ms_worker_signal(w, SIGKILL); /* it came too late */
     finish_if_complete(s);

@@ -137,24 +137,16 @@ static void run(struct supervisor *s)
 
 /* ---- the start -------------------------------------------------------------------- */
 
-static void watched_signals(sigset_t *mask)
+static int begin(struct supervisor *s, pid_t end_with, sigset_t *before)
 {
-    static const int watched[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT};
-
-    sigemptyset(mask);
-    for (size_t i = 0; i < MS_COUNT(watched); i++)
-        sigaddset(mask, watched[i]);
-}
-
-static int begin(struct supervisor *s, pid_t end_with, const sigset_t *mask)
-{
+    static const int watched[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, 0};
     char name[MS_SUPERVISOR_NAME_MAX];
     int rc = ms_supervisor_name(getpid(), name);
 
-    if (rc < 0)
-        return rc;
-    s->signal_fd = signalfd(-1, mask, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (s->signal_fd < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0 ||
+    s->signal_fd = ms_signals_open(watched, before);
+    if (rc < 0 || s->signal_fd < 0)
+        return rc < 0 ? rc : s->signal_fd;
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0 ||
         setenv(MS_SUPERVISOR_VARIABLE, name, 1) < 0)
         return -errno;
     if (end_with > 0)
@@ -179,11 +171,9 @@ pid_t ms_supervise(pid_t end_with)
     struct supervisor s = {
         .signal_fd = -1, .end_with_fd = -1, .kill_ns = MS_NEVER, .sweep_ns = MS_NEVER};
     pid_t self = getpid(), rc;
-    sigset_t mask, before;
+    sigset_t before;
 
-    watched_signals(&mask);
-    sigprocmask(SIG_BLOCK, &mask, &before);
-    rc = begin(&s, end_with, &mask);
+    rc = begin(&s, end_with, &before);
     if (rc == 0) {
         s.agent = ms_supervised_group_fork(&s.group);
         if (s.agent > 0)

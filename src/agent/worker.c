@@ -128,14 +128,15 @@ static char *make_path(const struct ms_worker *w, struct ms_error *err)
     char *out = NULL, tail[48];
     int tail_len, room;
 
-    tail_len = snprintf(tail, sizeof tail, "-%u-%016" PRIx64 ".sock", w->rank, w->uid);
+    tail_len =
+        snprintf(tail, sizeof tail, "-%u-%016" PRIx64 ".sock", w->spec->rank, w->uid);
     room = (int)MS_SOCKET_PATH_MAX - (int)strlen(dir) - 3 - tail_len;
     if (room < 1) {
         ms_error_set(
             err, -ENAMETOOLONG, "session folder '%s': its path is too long", dir);
         return NULL;
     }
-    if (asprintf(&out, "%s/w/%.*s%s", dir, room, w->cluster, tail) < 0) {
+    if (asprintf(&out, "%s/w/%.*s%s", dir, room, w->spec->cluster, tail) < 0) {
         ms_error_set(err, -ENOMEM, "out of memory");
         return NULL;
     }
@@ -172,8 +173,8 @@ static int make_log(struct ms_worker *w, struct ms_error *err)
 {
     struct ms_log_source from = {.uid = w->uid,
                                  .driver = w->context->driver,
-                                 .cluster = w->cluster,
-                                 .rank = w->rank,
+                                 .cluster = w->spec->cluster,
+                                 .rank = w->spec->rank,
                                  .is_wanted = &w->context->wants_logs};
     int ours[2] = {-1, -1}, fds[2];
 
@@ -261,13 +262,11 @@ struct ms_worker *ms_worker_create(struct ms_agent *a,
     w->context = context;
     context->workers++;
     w->uid = w->item.uid = spec->uid;
-    w->rank = spec->rank;
     w->is_command = spec->start == MUSTER__START_KIND__START_COMMAND;
     w->problem_fd = -1;
     for (int i = 0; i < MS_SPAWN_FDS; i++)
         w->child_fds[i] = -1;
-    w->cluster = strdup(spec->cluster);
-    if (!w->cluster || ms_map_add(&a->by_uid, w->uid, w) < 0)
+    if (ms_map_add(&a->by_uid, w->uid, w) < 0)
         ms_error_set(err, -ENOMEM, "out of memory");
     else if (make_endpoints(w, err) == 0)
         return w;
@@ -302,7 +301,6 @@ void ms_worker_destroy(struct ms_worker *w)
     muster__worker_spec__free_unpacked(w->spec, NULL);
     free(w->path);
     free(w->address);
-    free(w->cluster);
     free(w);
 }
 

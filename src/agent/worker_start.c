@@ -31,8 +31,8 @@ static int send_boot(struct ms_worker *w)
     snprintf(spin_path, sizeof spin_path, "%s/spin", config->session_dir);
     boot.uid = w->uid;
     boot.secret = config->secret;
-    boot.cluster = w->cluster;
-    boot.rank = w->rank;
+    boot.cluster = w->spec->cluster;
+    boot.rank = w->spec->rank;
     boot.agent_pid = getpid();
     boot.session_dir = config->session_dir;
     boot.n_sys_path = w->context->message->n_sys_path;
@@ -250,8 +250,8 @@ static Muster__DriverContext *make_request(struct ms_worker *w)
     if (!key || leave_own(&own, &all, key) < 0 || set_identity(w, &own) < 0)
         return NULL;
     spawn.uid = w->uid;
-    spawn.cluster = w->cluster;
-    spawn.rank = w->rank;
+    spawn.cluster = w->spec->cluster;
+    spawn.rank = w->spec->rank;
     spawn.working_dir = w->spec->working_dir;
     spawn.n_env = own.count;
     spawn.env = own.entries;

@@ -8,9 +8,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -248,6 +248,19 @@ void ms_proc_end_children(int64_t deadline_ns)
         left_ns = left_ns < LOOK_NS ? left_ns : LOOK_NS;
         sigtimedwait(&child, NULL, &(struct timespec){.tv_nsec = left_ns});
     }
+}
+
+int ms_signals_open(const int *signals, sigset_t *before)
+{
+    sigset_t mask;
+    int fd;
+
+    sigemptyset(&mask);
+    for (; *signals; signals++)
+        sigaddset(&mask, *signals);
+    sigprocmask(SIG_BLOCK, &mask, before);
+    fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+    return fd < 0 ? -errno : fd;
 }
 
 static int copy_value(const char *value, size_t len, char *out, size_t room)

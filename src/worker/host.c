@@ -50,7 +50,7 @@ static void on_http(void *arg, int fd, const struct sockaddr_storage *peer)
     struct ms_host *h = arg;
 
     (void)peer;
-    ms_worker_http_serve(h->http, fd, NULL, 0);
+    ms_worker_http_serve(h->http, fd);
 }
 
 /* A long call has callers that wait, and that must know of a death soon. Not at the start,

@@ -316,10 +316,7 @@ void ms_worker_http_forget(struct ms_worker_http *h)
     close(h->end_fd);
 }
 
-void ms_worker_http_serve(struct ms_worker_http *h,
-                          int fd,
-                          const void *bytes,
-                          size_t len)
+void ms_worker_http_serve(struct ms_worker_http *h, int fd)
 {
-    ms_http_server_add(&h->server, fd, bytes, len); /* without memory it is closed */
+    ms_http_server_add(&h->server, fd, NULL, 0); /* without memory it is closed */
 }

@@ -224,12 +224,10 @@ Muster__Failure__Kind ms_engine_create(struct ms_engines *e,
     struct ms_engine *engine;
     Muster__Failure__Kind kind;
 
-    if (!name || !class) {
-        muster_error_set(err, -EINVAL, NULL, "no name and class");
-        return MUSTER__FAILURE__KIND__REFUSED;
-    }
-    if (ms_title_check(name, len, MS_ENGINE_NAME_MAX, "engine", &why) == 0 &&
-        (find_engine(e, name) || e->count == MS_NATIVE_ENGINES_MAX))
+    if (!name || !class)
+        ms_error_set(&why, -EINVAL, "no name and class");
+    else if (ms_title_check(name, len, MS_ENGINE_NAME_MAX, "engine", &why) == 0 &&
+             (find_engine(e, name) || e->count == MS_NATIVE_ENGINES_MAX))
         ms_error_set(&why,
                      -EEXIST,
                      "there is an engine '%s' in this worker already, or there are %d",
