@@ -8,6 +8,7 @@
 #include "io/session/session.h"
 #include "store/path.h"
 #include "store/server/server.h"
+#include "wire/frame.h"
 #include "wire/handshake.h"
 
 #include <assert.h>
@@ -201,13 +202,13 @@ void ms_agent_send_ready(struct ms_agent *a, uint64_t request)
 
 static int check_version(const Muster__AgentConfig *config, struct ms_error *err)
 {
-    if (!config->protocol_version || config->protocol_version == MS_AGENT_PROTOCOL)
+    if (!config->protocol_version || config->protocol_version == MS_FRAME_VERSION)
         return 0;
     return ms_error_set(err,
                         -EPROTONOSUPPORT,
                         "this agent speaks version %d, the head %u: install the same "
                         "Muster on both",
-                        MS_AGENT_PROTOCOL,
+                        MS_FRAME_VERSION,
                         config->protocol_version);
 }
 

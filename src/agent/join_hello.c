@@ -4,6 +4,7 @@
 #include "agent/worker.h"
 #include "base/cleanup.h"
 #include "base/proto.h"
+#include "wire/frame.h"
 
 #include <errno.h>
 #include <string.h>
@@ -152,7 +153,7 @@ int ms_join_hello(struct ms_join *j, struct ms_link *link)
         agent->ready = &ready;
         agent->session = j->agent->config ? j->agent->config->session : agent->session;
         hello.version = version;
-        hello.protocol = MS_AGENT_PROTOCOL;
+        hello.protocol = MS_FRAME_VERSION;
         hello.who_case = MUSTER__LINK_HELLO__WHO_AGENT;
         hello.agent = agent;
         m.body_case = MUSTER__AGENT_TO_HEAD__BODY_HELLO;
