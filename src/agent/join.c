@@ -136,7 +136,7 @@ static void say_joined(const struct ms_join *j, const char *session)
         j->dir.dir);
 }
 
-/* To whoever started us. */
+/* To the process that started this one. */
 static void tell_ready(struct ms_join *j)
 {
     if (j->ready_fd < 0)
@@ -188,8 +188,8 @@ static void on_welcome(struct ms_line *line, Muster__LinkWelcome *welcome)
     tell_ready(j);
 }
 
-/* The head does not want us. A node of our name that is dead without the head's
- * knowing is found out within the grace; what lasts longer is somebody else's. */
+/* The head refuses this agent. A dead node of the same name, of which the head does not know
+ * yet, is found out within the grace; what lasts longer is another node's name. */
 static void on_refusal(struct ms_line *line, const Muster__Failure *failure)
 {
     struct ms_join *j = line->join;

@@ -32,8 +32,8 @@ void ms_join_forget_ended(struct ms_join *j, int64_t before_ns)
             ended_free(j, e);
 }
 
-/* All that a head needs, without what may be long or nobody's business. `exit` NULL: it
- * lives. NULL: out of memory. */
+/* All that a head needs, without what may be long or is private (environment, command). `exit`
+ * NULL: the worker lives. NULL: out of memory. */
 static Muster__WorkerReport *make_report(const struct ms_worker *w, Muster__Exit *exit)
 {
     Muster__WorkerReport report = MUSTER__WORKER_REPORT__INIT;
@@ -168,7 +168,7 @@ int ms_join_hello(struct ms_join *j, struct ms_link *link)
 
 /* ---- messages -------------------------------------------------------------------- */
 
-/* Lines that nobody reads now. logbatch.h stops at the limit, by ms_join_queued. */
+/* Log lines while no link is up. logs/batch.c stops at its limit: it asks how much is queued. */
 static void hold(struct ms_join *j, const Muster__AgentToHead *m)
 {
     uint32_t len = (uint32_t)muster__agent_to_head__get_packed_size(m);

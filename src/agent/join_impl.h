@@ -48,7 +48,7 @@ struct ms_join {
 int ms_join_hello(struct ms_join *j, struct ms_link *link);
 /* Forget ends that every head has heard of. */
 void ms_join_forget_ended(struct ms_join *j, int64_t before_ns);
-/* The lines that were held while nobody read them; a line is up. */
+/* Send the log lines that were held while no link was up. */
 void ms_join_send_held(struct ms_join *j);
 /* Tell the head of those that have ended since. */
 void ms_join_tell_ended(struct ms_join *j, int64_t since_ns);

@@ -46,7 +46,7 @@ static void on_control(void *arg, const uint8_t *body, size_t len)
     muster__worker_to_agent__free_unpacked(m, NULL);
 }
 
-/* It lives, and nobody can reach it any more: its calls would wait for ever. */
+/* It runs, and cannot be reached any more: its calls would wait for ever. */
 static void on_detached(void *arg)
 {
     struct ms_worker *w = arg;

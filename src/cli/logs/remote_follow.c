@@ -33,7 +33,7 @@ struct follow {
     struct ms_peer *peer;
     struct ms_inbox *inbox;
     struct ms_watch answers, reader;
-    int reader_fd; /* an epoll that has an event when nobody reads our output any more */
+    int reader_fd; /* an epoll that has an event when the reader of stdout has gone */
     struct ms_timer print;
     struct ms_reorder pieces;
     struct ms_call *status;
@@ -223,7 +223,7 @@ static void take_piece(struct follow *f, size_t i, const struct ms_outcome *o)
         return;
     ms_remote_log_move(l, m);
     if (m->data.len || l->is_listed)
-        ask_log(f, i); /* else nobody writes there any more */
+        ask_log(f, i); /* else no process writes there any more */
     if (m->data.len)
         add_piece(f, i, m);
     else
