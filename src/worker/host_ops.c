@@ -2,6 +2,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/lock.h"
 #include "base/proto.h"
 #include "io/json.h"
 #include "io/sock.h"
@@ -57,13 +58,10 @@ static void do_health(struct ms_host *h, struct ms_request *r)
 json_t *ms_host_engines(void *arg)
 {
     struct ms_host *h = arg;
-    json_t *list;
+    MS_LOCK(&h->lock);
 
-    pthread_mutex_lock(&h->lock);
-    list = h->engines ? ms_json_strings(h->engines->engines, h->engines->n_engines)
+    return h->engines ? ms_json_strings(h->engines->engines, h->engines->n_engines)
                       : json_array();
-    pthread_mutex_unlock(&h->lock);
-    return list;
 }
 
 static void do_stack(struct ms_host *h, struct ms_request *r)
@@ -114,19 +112,17 @@ static int hold_ports(struct ms_host *h, uint32_t count, struct ms_error *err)
     return 0;
 }
 
-int ms_host_alloc_ports(void *arg,
+int ms_host_alloc_ports(void *host,
                         uint32_t count,
                         uint32_t *ports,
                         struct ms_error *err)
 {
-    struct ms_host *h = arg;
-    int rc;
+    struct ms_host *h = host;
+    MS_LOCK(&h->lock);
+    int rc = hold_ports(h, count, err);
 
-    pthread_mutex_lock(&h->lock);
-    rc = hold_ports(h, count, err);
     if (rc == 0)
         memcpy(ports, h->ports + h->port_count - count, count * sizeof *ports);
-    pthread_mutex_unlock(&h->lock);
     return rc;
 }
 

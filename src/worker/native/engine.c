@@ -294,22 +294,6 @@ void ms_engines_destroy_all(struct ms_engines *e)
 
 /* ---- methods --------------------------------------------------------------------- */
 
-static int make_room(struct ms_engines *e, size_t index)
-{
-    size_t room = (index + 16) & ~(size_t)15;
-    struct ms_native_method *more;
-
-    if (index < e->method_room)
-        return 0;
-    more = realloc(e->methods, room * sizeof *more);
-    if (!more)
-        return -ENOMEM;
-    memset(more + e->method_room, 0, (room - e->method_room) * sizeof *more);
-    e->methods = more;
-    e->method_room = room;
-    return 0;
-}
-
 Muster__Failure__Kind ms_engine_find_method(const struct ms_engines *e,
                                             const char *engine_name,
                                             const char *name,
@@ -345,7 +329,8 @@ const struct ms_native_method *ms_engine_method(struct ms_engines *e,
                                                 Muster__Failure__Kind *kind,
                                                 struct muster_error *err)
 {
-    if (make_room(e, m->index) < 0) {
+    if (ms_array_reserve(
+            &e->methods, &e->method_room, m->index + 1, sizeof *e->methods) < 0) {
         *kind = MUSTER__FAILURE__KIND__NO_MEMORY;
         muster_error_set(err, -ENOMEM, NULL, "out of memory");
         return NULL;
