@@ -4,7 +4,6 @@
 #include "cli/doctor/doctor.h"
 #include "io/session/session.h"
 #include "io/spawn.h"
-#include "orchestrator/ray/job/python.h"
 #include "resource/amount.h"
 
 #include <errno.h>
@@ -105,15 +104,28 @@ static const char program[] =
 /* The interpreter beside this program (a venv), of VIRTUAL_ENV, or in PATH. */
 static bool find_python(char out[PATH_MAX])
 {
-    char self[PATH_MAX], *slash;
+    const char *venv = getenv("VIRTUAL_ENV"), *path = getenv("PATH");
+    ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 1);
+    char *slash;
 
-    if (ms_ray_find_self(self, NULL) == 0 && (slash = strrchr(self, '/'))) {
-        *slash = 0;
-        if (snprintf(out, PATH_MAX, "%s/python3", self) < PATH_MAX &&
+    out[n > 0 ? n : 0] = 0;
+    slash = strrchr(out, '/');
+    if (slash && out + PATH_MAX - slash > (ptrdiff_t)sizeof "/python3") {
+        memcpy(slash, "/python3", sizeof "/python3");
+        if (access(out, X_OK) == 0)
+            return true;
+    }
+    if (venv && snprintf(out, PATH_MAX, "%s/bin/python3", venv) < PATH_MAX &&
+        access(out, X_OK) == 0)
+        return true;
+    for (; path && *path; path += strcspn(path, ":"), path += *path == ':') {
+        int len = (int)strcspn(path, ":");
+
+        if (snprintf(out, PATH_MAX, "%.*s/python3", len, path) < PATH_MAX &&
             access(out, X_OK) == 0)
             return true;
     }
-    return ms_ray_find_program("python3", out) == 0;
+    return false;
 }
 
 /* Run it with our environment; its output and how it ended. */

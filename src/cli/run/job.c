@@ -2,7 +2,6 @@
 #include "cli/run/job.h"
 #include "base/cleanup.h"
 #include "cli/out.h"
-#include "orchestrator/ray/job/python.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -313,11 +312,12 @@ enum ms_exit ms_run_job(const struct ms_run_spec *r)
     struct ms_job_run j = {
         .run = r, .driver.pidfd = -1, .signal_fd = -1, .loop = ms_loop_create()};
     struct ms_error err = {0};
-    int rc;
+    int rc = 0;
 
     if (!j.loop)
         return ms_out_fail(r->cli, MS_EXIT_FAILED, "out of memory");
-    rc = ms_ray_find_self(j.muster, &err);
+    if (readlink("/proc/self/exe", j.muster, sizeof j.muster - 1) < 0)
+        rc = ms_error_sys(&err, -errno, "cannot find this program");
     if (rc == 0 && !getcwd(j.folder, sizeof j.folder))
         rc = ms_error_sys(&err, -errno, "which folder is this?");
     if (rc == 0)
