@@ -74,11 +74,12 @@ def _report(fd: int, problems: list[str]) -> None:
 
 def _settle() -> None:
     """Let children share the memory of what was imported."""
-    from muster._worker.main import ignore_interrupts
+    from muster._worker.main import ignore_interrupts, show_crashes
 
     sys.stdout.flush()
     sys.stderr.flush()
     ignore_interrupts()
+    show_crashes()
     gc.freeze()
     _core.zygote_fill()
 
