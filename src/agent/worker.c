@@ -161,7 +161,7 @@ static char *make_path(const struct ms_worker *w, struct ms_error *err)
 static int make_socket(struct ms_worker *w, struct ms_error *err)
 {
     MS_CLEANUP(ms_cleanup_free) char *path = make_path(w, err);
-    int fd = path ? ms_unix_listen(path, err) : err->code;
+    int fd = path ? ms_unix_listen(path, SOCK_STREAM, err) : err->code;
 
     if (fd < 0)
         return fd;
