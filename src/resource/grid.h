@@ -35,16 +35,15 @@ void ms_grid_finish(struct ms_grid *g);
 void ms_grid_add(struct ms_grid *g, const char *style, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The text as the next cell, "-" if there is none; it is then empty. `rc`: what printing it
- * returned. */
-void ms_grid_move(struct ms_grid *g, struct ms_buf *text, int rc);
+/* The text as the next cell, "-" if there is none; it is then empty. */
+void ms_grid_move(struct ms_grid *g, struct ms_buf *text);
 /* A plain cell for each column, from the first one on. */
 void ms_grid_add_titles(struct ms_grid *g, const char *const *titles);
 
 /* Append all rows: two blanks between columns, none at the end of a line. An unfinished
  * row is filled up with empty cells. 0 or -ENOMEM. */
 int ms_grid_print(const struct ms_grid *g, struct ms_buf *out);
-/* The same, and free it. */
-int ms_grid_end(struct ms_grid *g, struct ms_buf *out);
+/* The same, and free it. A failure is in out->failed. */
+void ms_grid_end(struct ms_grid *g, struct ms_buf *out);
 
 #endif

@@ -1,11 +1,10 @@
-"""The zygote: an interpreter that has imported what workers need, and forks them.
+"""The zygote: an interpreter that has imported what workers need, and forks them."""
 
-Started by the agent as ``python -c "from muster._worker.zygote import main; main()"`` with a
-seqpacket socket whose number is in ``MUSTER_ZYGOTE_FD``. One thread and no event loop:
-it waits in C (``src/agent/zygotes/process.h``), forks, reports and reaps. A module that cannot
-be imported here is no failure: a worker that needs it imports it again, and the error
-reaches the caller.
-"""
+# Started by the agent as ``python -c "from muster._worker.zygote import main; main()"``
+# with a seqpacket socket whose number is in ``MUSTER_ZYGOTE_FD``. One thread and no
+# event loop: it waits in C (``src/agent/zygotes/process.h``), forks, reports and reaps.
+# A module that cannot be imported here is no failure: a worker that needs it imports it
+# again, and the error reaches the caller.
 
 from __future__ import annotations
 
@@ -20,9 +19,21 @@ from typing import Any, NoReturn
 from muster import _core
 from muster._session.package import usable_paths
 from muster._worker import fork_hooks, loaded_files
+from muster._worker.exit import leave
 
 # What every worker has, if it is installed.
 _ALWAYS = ("numpy", "cloudpickle")
+
+
+# What a module imports only when it is used: seconds of each worker's first step.
+_USED_LATER = {"torch": ("torch.distributed", "torch.nn.parallel", "torch._dynamo")}
+
+
+def _import_all(preload: list[str]) -> list[str]:
+    problems = _import(preload, optional=False)
+    for name in preload:
+        _import(_USED_LATER.get(name, ()), optional=True)
+    return problems
 
 
 def _import(names: list[str] | tuple[str, ...], *, optional: bool) -> list[str]:
@@ -74,30 +85,31 @@ def _report(fd: int, problems: list[str]) -> None:
 
 def _settle() -> None:
     """Let children share the memory of what was imported."""
-    from muster._worker.main import ignore_interrupts
+    from muster._worker.main import ignore_interrupts, show_crashes
 
     sys.stdout.flush()
     sys.stderr.flush()
     ignore_interrupts()
+    show_crashes()
     gc.freeze()
     _core.zygote_fill()
 
 
 def _set_up(sys_path: list[str], preload: list[str]) -> list[str]:
     if sys_path:
-        sys.path[:] = usable_paths(sys_path)
+        role = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+        added = [entry for entry in role if entry not in sys_path]
+        sys.path[:] = usable_paths([*added, *sys_path])
     sys.argv = ["muster-worker"]
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     problems = _import(_ALWAYS, optional=True)
     problems += _import(("muster._worker.main",), optional=False)
-    problems += _import(preload, optional=False)
-    return problems
+    return problems + _import_all(preload)
 
 
 def _run_worker(fd: int, request: tuple[Any, ...]) -> NoReturn:
     """In the child: the rest of the worker's life."""
-    code = 1
     try:
         _core.zygote_child(fd)
         _, _, env, fds = request
@@ -114,17 +126,9 @@ def _run_worker(fd: int, request: tuple[Any, ...]) -> NoReturn:
         from muster._worker.main import run
 
         run(*fds)
-        code = 0
-    except SystemExit as stop:
-        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-    except BaseException:
+    except BaseException:  # before that
         traceback.print_exc()
-    finally:
-        try:
-            sys.stdout.flush()
-            sys.stderr.flush()
-        finally:
-            os._exit(code & 0xFF)
+    leave(1)
 
 
 def _fork(fd: int, uid: int) -> int:
@@ -152,7 +156,7 @@ def _serve(fd: int) -> None:
             _, uid, preload = request
             if _fork(fd, uid) == 0:
                 fd = _core.zygote_child(fd)
-                problems = _import(preload, optional=False)
+                problems = _import_all(preload)
                 _settle()
                 _report(fd, problems)
 

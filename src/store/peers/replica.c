@@ -4,7 +4,6 @@
 #include "store/slice.h"
 
 #include "base/clock.h"
-#include "base/limits.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,8 +19,7 @@ struct ms_object *ms_replica_get(struct ms_store *s, const Muster__StoredName *n
     if (o)
         return o;
     m = calloc(1, sizeof *m);
-    o = m ? ms_table_add_replica(
-                &s->table, name->node, name->id, name->len, ms_now_ns())
+    o = m ? ms_table_add(&s->table, name->node, name->id, name->len, ms_now_ns())
           : NULL;
     if (!o) {
         free(m);
@@ -42,22 +40,22 @@ void ms_replica_free(struct ms_store *s, struct ms_object *o)
     struct ms_replica *m = o->user;
 
     if (!ms_list_is_empty(&m->waiting)) {
-        ms_list_splice(&s->bereft, &m->waiting);
-        ms_timer_set(&s->bereft_timer, 0); /* they may change the table: not now */
+        ms_list_splice(&s->lost_waiters, &m->waiting);
+        ms_timer_set(&s->waiters_timer, 0); /* they may change the table: not now */
     }
     ms_replica_stop(o);
-    ms_remote_readers_refuse(s, o);
+    ms_remote_readers_answer(s, o, true);
 }
 
 /* ---- telling --------------------------------------------------------------------- */
 
-void ms_replicas_tell_bereft(void *store)
+void ms_replicas_tell_waiters(void *store)
 {
     struct ms_store *s = store;
     struct ms_error why = {0};
 
     ms_error_set(&why, -ENOENT, "an object is gone: it was let go of while it came");
-    ms_waiters_tell(&s->bereft, s, NULL, &why);
+    ms_waiters_tell(&s->lost_waiters, s, NULL, &why);
 }
 
 /* The object is pinned meanwhile: they may let it go. */
@@ -91,7 +89,7 @@ void ms_replica_fail(struct ms_store *s,
     m->is_asked = false;
     m->wants_bytes = false;
     ms_replica_stop(o);
-    ms_remote_readers_refuse(s, o);
+    ms_remote_readers_answer(s, o, true);
     ms_replica_tell(s, o, &why);
 }
 
