@@ -31,7 +31,7 @@ bool ms_nodes_add_status(const struct ms_head *h,
                          size_t *count);
 
 /* `run` of a request */
-void ms_head_status_run(struct ms_head_op *op);
+int ms_head_status_run(struct ms_head_op *op);
 /* Nodes or workers have come or gone: who waits for that is answered. */
 void ms_head_changed(struct ms_head *h);
 

@@ -126,49 +126,34 @@ static void on_agent_lost(void *arg, const char *why)
 
 struct question {
     struct ms_driver_session *session;
-    struct ms_head_op *op; /* NULL: it is being asked */
-    bool has_failed;       /* while it was */
     uint64_t uid;
 };
 
 static void question_end(struct question *q)
 {
     ms_map_remove(&q->session->asking, q->uid);
-    ms_head_op_unref(q->op);
     free(q);
 }
 
-static void on_answered(void *arg)
+static void on_answered(struct ms_head_op *op, void *arg)
 {
     struct question *q = arg;
     const Muster__WorkerExited *exited = NULL;
 
-    if (!q->op) {
-        q->has_failed = true;
-        return;
-    }
-    if (ms_head_op_result(q->op, NULL) == 0)
-        exited = (const Muster__WorkerExited *)ms_head_op_message(q->op);
+    if (ms_head_op_result(op, NULL) == 0)
+        exited = (const Muster__WorkerExited *)ms_head_op_message(op);
     if (exited && exited->exit)
         on_exit_(q->session, q->uid, exited->exit);
     question_end(q);
-}
-
-static struct ms_head_op *ask_head(struct question *q)
-{
-    Muster__AskDeath death = MUSTER__ASK_DEATH__INIT;
-    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
-
-    death.uid = q->uid;
-    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_ASK_DEATH;
-    m.ask_death = &death;
-    return ms_head_request_then(q->session->head, &m, on_answered, q);
 }
 
 /* Nothing comes of it if there is no memory: the calls then fail as unreachable. */
 static void ask_death(void *arg, uint64_t uid)
 {
     struct ms_driver_session *s = arg;
+    Muster__AskDeath death = MUSTER__ASK_DEATH__INIT;
+    Muster__DriverToHead m = MUSTER__DRIVER_TO_HEAD__INIT;
+    struct ms_head_op *op;
     struct question *q;
 
     if (ms_map_find(&s->asking, uid))
@@ -178,11 +163,14 @@ static void ask_death(void *arg, uint64_t uid)
         free(q);
         return;
     }
-    q->session = s;
-    q->uid = uid;
-    q->op = ask_head(q);
-    if (!q->op || q->has_failed)
+    *q = (struct question){s, uid};
+    death.uid = uid;
+    m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_ASK_DEATH;
+    m.ask_death = &death;
+    op = ms_head_request_then(s->head, &m, on_answered, q);
+    if (!op)
         question_end(q);
+    ms_head_op_unref(op);
 }
 
 static void ask_successor(void *arg, uint64_t uid)

@@ -11,6 +11,7 @@
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
 #include "head/ops/op.h"
+#include "head/ops/request.h"
 #include "head/status.h"
 
 #include <assert.h>
@@ -21,6 +22,12 @@
 #define TOGETHER_NS (500 * MS_NS_PER_MS)
 
 static void fail(struct ms_head_op *op);
+
+int64_t ms_bringup_timeout(const Muster__ClusterSpec *spec)
+{
+    return spec->step_timeout_ns ? ms_head_grace(spec->step_timeout_ns)
+                                 : MS_CALL_TIMEOUT_NS;
+}
 
 int64_t ms_bringup_start_ns(int64_t step_timeout_ns)
 {
@@ -58,11 +65,11 @@ static void finish(struct ms_head_op *op)
 /* All that is known of the failure has come: end what there is. */
 static void fail(struct ms_head_op *op)
 {
-    assert(op->why.code < 0);
+    assert(op->error.code < 0);
     op->bringup.phase = MS_BRINGUP_ENDING;
     ms_head_op_drop_asks(op);
     ms_cluster_end_unstarted(
-        &op->head->registry, op->cluster, false, op->why.text, ms_now_ns());
+        &op->head->registry, op->cluster, false, op->error.text, ms_now_ns());
     ms_helpers_end(op->head, op->cluster);
     if (ms_ending_begin(op, false, 0, finish) < 0)
         finish(op);
@@ -74,8 +81,8 @@ void ms_bringup_cancel(struct ms_head_op *op, const struct ms_error *why)
 
     if (b->phase == MS_BRINGUP_ENDING)
         return;
-    if (!op->why.code)
-        op->why = *why;
+    if (!op->error.code)
+        op->error = *why;
     if (b->open == 0 && !ms_list_is_empty(&op->asks)) /* no steps have begun */
         b->phase = MS_BRINGUP_FAILING;                /* when the nodes have answered */
     else
@@ -93,8 +100,8 @@ static void on_late(void *arg)
                                    (s = ms_cluster_next_changing(op->cluster, s));)
         if (!s->has_answered)
             ms_bringup_add_failure(op, s, ms_bringup_late(b->step_timeout_ns));
-    if (b->phase < MS_BRINGUP_STEPS && !op->why.code)
-        ms_error_set(&op->why,
+    if (b->phase < MS_BRINGUP_STEPS && !op->error.code)
+        ms_error_set(&op->error,
                      -ETIMEDOUT,
                      "the processes of cluster '%s' were not started within %.3g s",
                      op->cluster->name,
@@ -274,10 +281,10 @@ static void add_reason(struct ms_error *all, const struct ms_error *why)
 static void check_started(struct ms_head_op *op)
 {
     for (struct ms_slot *s = NULL;
-         !op->why.code && (s = ms_cluster_next_changing(op->cluster, s));)
+         !op->error.code && (s = ms_cluster_next_changing(op->cluster, s));)
         if (!s->now.address)
             ms_error_set(
-                &op->why,
+                &op->error,
                 -EPROTO,
                 "cannot create cluster '%s': an agent did not answer for every worker",
                 op->cluster->name);
@@ -289,7 +296,7 @@ static void step(struct ms_head_op *op)
     if (!ms_list_is_empty(&op->asks))
         return;
     check_started(op);
-    if (op->why.code) {
+    if (op->error.code) {
         fail(op);
     } else if (op->bringup.phase == MS_BRINGUP_START) {
         op->bringup.phase = MS_BRINGUP_HELPERS;
@@ -305,9 +312,9 @@ void ms_bringup_step(struct ms_head_op *op)
 
     if (op->bringup.phase != MS_BRINGUP_HELPERS || !ms_list_is_empty(&op->asks))
         return;
-    rc = ms_helpers_begin(op, &op->why);
+    rc = ms_helpers_begin(op);
     if (rc == -EBUSY) { /* those of the incarnation before have not ended */
-        op->why.code = 0;
+        op->error.code = 0;
         return;
     }
     step(op);
@@ -324,8 +331,8 @@ start_answered(struct ms_head_op *op, struct ms_node *n, Muster__AgentToHead *an
     (void)n;
     for (size_t i = 0; s && i < s->n_workers && rc != -ENOMEM; i++)
         rc = ms_registry_started(&op->head->registry, s->workers[i], ms_now_ns());
-    if (!op->why.code && rc == -ENOMEM)
-        ms_error_set(&op->why,
+    if (!op->error.code && rc == -ENOMEM)
+        ms_error_set(&op->error,
                      rc,
                      "cannot create cluster '%s': out of memory",
                      op->cluster->name);
@@ -337,13 +344,8 @@ static void
 start_refused(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
 {
     (void)n;
-    add_reason(&op->why, why);
+    add_reason(&op->error, why);
     step(op);
-}
-
-static int64_t timeout_of(const Muster__ClusterSpec *spec)
-{
-    return spec->step_timeout_ns ? (int64_t)spec->step_timeout_ns : MS_CALL_TIMEOUT_NS;
 }
 
 void ms_bringup_begin(struct ms_head_op *op,
@@ -357,7 +359,7 @@ void ms_bringup_begin(struct ms_head_op *op,
     b->open = 0;
     b->done = done;
     b->step_timeout_ns =
-        step_timeout_ns > 0 ? step_timeout_ns : timeout_of(op->cluster->spec);
+        step_timeout_ns > 0 ? step_timeout_ns : ms_bringup_timeout(op->cluster->spec);
     for (struct ms_slot *s = NULL; (s = ms_cluster_next_changing(op->cluster, s));) {
         s->steps_sent = 0;
         s->has_answered = false;
@@ -365,13 +367,13 @@ void ms_bringup_begin(struct ms_head_op *op,
     if (ms_head_op_set_deadline(op, on_late, ms_bringup_start_ns(b->step_timeout_ns)) <
         0) {
         ms_error_set(
-            &op->why, -ENOMEM, "cluster '%s': out of memory", op->cluster->name);
+            &op->error, -ENOMEM, "cluster '%s': out of memory", op->cluster->name);
         done(op);
         return;
     }
     ms_list_add_tail(&op->head->bringups, &b->link);
     op->on_answer = start_answered;
     op->on_refused = start_refused;
-    ms_start_ask(op, &op->why);
+    ms_start_ask(op);
     step(op);
 }

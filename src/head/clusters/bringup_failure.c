@@ -50,7 +50,7 @@ set_why(struct ms_head_op *op, const char *where, const Muster__Failure *failure
     const char *type = strrchr(failure->type, '.');
     bool is_dead = failure->kind == MUSTER__FAILURE__KIND__WORKER_DIED;
 
-    ms_error_set(&op->why,
+    ms_error_set(&op->error,
                  failure->kind == MUSTER__FAILURE__KIND__DEADLINE ? -ETIMEDOUT
                                                                   : -EREMOTEIO,
                  "%s: %s%s%.300s",
@@ -71,12 +71,12 @@ void ms_bringup_add_failure(struct ms_head_op *op,
     if (!op->failure)
         op->failure = create(MUSTER__FAILURE__KIND__REFUSED, "");
     if (!failure || !op->failure || !ms_proto_set_text(&failure->where, where)) {
-        if (!op->why.code)
-            ms_error_set(&op->why, -ENOMEM, "%s: out of memory", where);
+        if (!op->error.code)
+            ms_error_set(&op->error, -ENOMEM, "%s: out of memory", where);
         muster__failure__free_unpacked(failure, NULL);
         return;
     }
-    if (!op->why.code)
+    if (!op->error.code)
         set_why(op, where, failure);
     ms_proto_append(&op->failure->workers, &op->failure->n_workers, failure);
 }

@@ -154,20 +154,18 @@ static void drop_port(struct ms_head_op *op)
  * or is gone; or there are some that even SIGKILL does not end. */
 static void ended(struct ms_head_op *op)
 {
-    struct ms_error late = {0};
-
     if (ms_ending_left(op) == 0) {
         drop_port(op);
     } else {
-        ms_ending_late(op, &late);
-        ms_head_op_fail_with(op, &late);
+        ms_ending_late(op);
+        ms_head_op_complete(op, NULL);
     }
 }
 
 /* Its workers are all confirmed now, so that they can be named to the nodes. */
 static void begin_destroy(struct ms_head_op *op)
 {
-    int64_t grace_ns = ms_head_grace(op->wanted->destroy->grace_ns);
+    int64_t grace_ns = ms_head_grace(op->request->destroy->grace_ns);
 
     op->cluster->state = MS_CLUSTER_STOPPING;
     if (ms_ending_begin(op, true, grace_ns, ended) < 0)
@@ -209,10 +207,10 @@ is_another(const struct ms_head *h, const struct ms_cluster *c, uint64_t uid)
 
 static bool is_meant(const struct ms_head_op *op, const struct ms_cluster *c)
 {
-    const Muster__DestroyCluster *wanted = op->wanted->destroy;
+    const Muster__DestroyCluster *which = op->request->destroy;
 
-    return (!wanted->own || c->driver == ms_driver_id(op->driver)) &&
-           !is_another(op->head, c, wanted->uid);
+    return (!which->own || c->driver == ms_driver_id(op->driver)) &&
+           !is_another(op->head, c, which->uid);
 }
 
 /* What is being made of it is given up; the end follows when that is gone. */
@@ -226,32 +224,32 @@ static void interrupt(struct ms_head *h, const struct ms_cluster *c)
         ms_bringup_cancel(op, &why);
 }
 
-void ms_head_destroy_run(struct ms_head_op *op)
+int ms_head_destroy_run(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
-    const char *name = op->wanted->destroy->name;
-    struct ms_error err = {0};
+    const char *name = op->request->destroy->name;
+    int rc = ms_name_check(name, "cluster", &op->error);
 
-    if (ms_name_check(name, "cluster", &err) < 0) {
-        ms_head_op_fail_with(op, &err);
-        return;
-    }
+    if (rc < 0)
+        return rc;
     op->cluster = ms_registry_find(&h->registry, name);
     if (op->cluster && !is_meant(op, op->cluster))
         op->cluster = NULL;
     if (!op->cluster && ms_head_give_up_waiting(h, name, op->driver)) {
         ms_head_op_succeed(op, NULL);
-    } else if (!op->cluster) {
-        ms_head_op_fail(op, -ENOENT, "there is no cluster '%s'", name);
-    } else if (check_nodes(h, op->cluster, &err) < 0) {
-        ms_head_op_fail_with(op, &err);
-    } else {
-        ms_list_add_tail(&h->destroying, &op->wait_link);
-        if (op->cluster->is_busy)
-            interrupt(h, op->cluster);
-        else
-            begin_destroy(op);
+        return 0;
     }
+    rc = op->cluster
+             ? check_nodes(h, op->cluster, &op->error)
+             : ms_error_set(&op->error, -ENOENT, "there is no cluster '%s'", name);
+    if (rc < 0)
+        return rc;
+    ms_list_add_tail(&h->destroying, &op->wait_link);
+    if (op->cluster->is_busy)
+        interrupt(h, op->cluster);
+    else
+        begin_destroy(op);
+    return 0;
 }
 
 /* That has not begun. */

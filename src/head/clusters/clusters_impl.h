@@ -5,7 +5,6 @@
 #ifndef MS_HEAD_CLUSTERS_CLUSTERS_IMPL_H
 #define MS_HEAD_CLUSTERS_CLUSTERS_IMPL_H
 
-#include "base/buf.h"
 #include "base/error.h"
 #include "head/clusters/clusters.h"
 
@@ -28,8 +27,10 @@ bool ms_head_give_up_waiting(struct ms_head *h,
 
 /* ---- change.c: creating, restarting, resizing --------------------------------------- */
 
-/* May its ranks be restarted, or their number changed? -ENOENT, -EBUSY, -ENOTSUP. */
-int ms_change_check(const struct ms_cluster *c, const char *name, struct ms_error *err);
+/* NULL with the reason in op->error: -ENOENT. */
+struct ms_cluster *ms_head_find_cluster(struct ms_head_op *op, const char *name);
+/* The same, of one whose ranks can be restarted, or their number changed: -EBUSY, -ENOTSUP. */
+struct ms_cluster *ms_change_find(struct ms_head_op *op, const char *name);
 /* -ENOTSUP: nobody knows how its workers were made. */
 int ms_cluster_check_spec(const struct ms_cluster *c, struct ms_error *err);
 /* This operation changes the cluster from now on. If it fails before it comes to
@@ -37,13 +38,11 @@ int ms_cluster_check_spec(const struct ms_cluster *c, struct ms_error *err);
 void ms_change_begin(struct ms_head_op *op, struct ms_cluster *c);
 /* Hold a port for its ranks to meet at, then `next`; on failure ms_change_finish. */
 void ms_change_hold_port(struct ms_head_op *op, void (*next)(struct ms_head_op *op));
-/* True, with the reason in op->why: it was destroyed meanwhile. */
+/* True, with the reason in op->error: it was destroyed meanwhile. */
 bool ms_change_is_unwanted(struct ms_head_op *op);
-/* The table that belongs to a failure of placement; empty: none. */
-void ms_change_set_table(struct ms_head_op *op, struct ms_buf *table);
-/* It is over: with the cluster's status, or with op->why. The cluster can be changed again. */
+/* It is over: with the cluster's status, or with op->error. The cluster can be changed again. */
 void ms_change_finish(struct ms_head_op *op);
-/* The same; with this code if op->why has none. */
+/* The same; with this code if op->error has none. */
 void ms_change_fail(struct ms_head_op *op, int rc);
 
 /* ---- helpers.c --------------------------------------------------------------------- */

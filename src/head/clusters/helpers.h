@@ -17,7 +17,7 @@ struct ms_head_op;
 /* Ask nodes to start the helpers of the changing ranks of op->cluster that are wide; their
  * answers are as those of workers. 0; -EBUSY: those of an earlier incarnation have not
  * ended, and nothing was asked; any other failure may come after some were asked. */
-int ms_helpers_begin(struct ms_head_op *op, struct ms_error *err);
+int ms_helpers_begin(struct ms_head_op *op);
 /* Tell a worker of its helpers before anything else. 0 or -ENOMEM. */
 int ms_helpers_add_step(const struct ms_head *h,
                         const struct ms_slot *worker,

@@ -44,7 +44,7 @@ static struct ms_head_op *restart_one(uint32_t rank)
 /* Borrowed from `*op`. */
 static const Muster__ClusterStatus *find(struct ms_head *h, struct ms_head_op **op)
 {
-    *op = ms_head_find_cluster(h, "actor");
+    *op = ops_find_cluster(h, "actor");
     return (const Muster__ClusterStatus *)ops_message(*op);
 }
 
@@ -94,7 +94,7 @@ static void add_step(const char *method, const char *text)
     ProtobufCBinaryData argument;
 
     step_init(&step, &argument, method, text);
-    ops_expect(ms_head_add_step(driver, "actor", &step, "meta", 4), 0, NULL);
+    ops_expect(ops_add_step(driver, "actor", &step, "meta"), 0, NULL);
 }
 
 static void assert_steps(struct test_agent *agent, uint64_t uid, const char *wanted)

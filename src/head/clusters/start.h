@@ -22,7 +22,7 @@ struct ms_slot_spec *ms_start_slots(const Muster__ClusterSpec *spec,
 /* Ask for the processes of the changing ranks of op->cluster, whose slots are STARTING: one
  * question to each node, or to each worker beside which one is to run. On failure some may
  * have been asked. */
-int ms_start_ask(struct ms_head_op *op, struct ms_error *err);
+int ms_start_ask(struct ms_head_op *op);
 
 /* The plan of op->cluster; to be finished. 0 or -ENOMEM. */
 int ms_start_plan(const struct ms_head_op *op, struct ms_plan *out);
@@ -30,8 +30,7 @@ int ms_start_plan(const struct ms_head_op *op, struct ms_plan *out);
 /* Ask one node, with the context of op->cluster; `what` is borrowed. */
 int ms_start_ask_node(struct ms_head_op *op,
                       struct ms_node *n,
-                      Muster__StartWorkers *what,
-                      struct ms_error *err);
+                      Muster__StartWorkers *what);
 /* What the registry knows of a slot, in the description of its process. */
 void ms_start_fill(const struct ms_head_op *op,
                    const struct ms_slot *slot,

@@ -33,16 +33,16 @@ static void send_answer(struct ms_driver *d, const Muster__HeadToDriver *m)
         ms_link_send(d->wire, &m->base);
 }
 
-static void on_done(struct ms_head_op *op)
+static void on_done(struct ms_head_op *op, void *arg)
 {
-    struct ms_driver *d = op->driver;
+    struct ms_driver *d = arg;
     struct ms_answer a;
 
     d->running--;
     ms_answer_init(&a, op);
-    a.message.request = op->request.number;
-    if (is_question(op->wanted))
-        ms_replies_forget(&d->replies, op->request.number);
+    a.message.request = op->pending.number;
+    if (is_question(op->request))
+        ms_replies_forget(&d->replies, op->pending.number);
     send_answer(d, &a.message);
     ms_driver_settle(d);
 }
@@ -75,12 +75,13 @@ static void begin(struct ms_driver *d, Muster__DriverToHead *m)
         return;
     }
     d->running++;
-    op->wanted = m;
-    op->request.number = m->request;
+    op->request = m;
+    op->pending.number = m->request;
     op->asker = ms_driver_worker(d) ? MS_ASKER_WORKER : MS_ASKER_DRIVER;
     op->driver = d;
     op->on_done = on_done;
-    ms_head_request_run(op);
+    op->done_arg = d;
+    ms_head_op_run(op);
     ms_head_op_unref(op);
 }
 

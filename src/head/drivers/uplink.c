@@ -155,12 +155,11 @@ static void dial(struct ms_uplink *u)
     ms_uplink_lose(u, err.text);
 }
 
-static void start_run(struct ms_head_op *op)
+static int start_run(struct ms_head_op *op)
 {
-    struct ms_uplink *u = op->head->uplink;
-
-    u->start_op = op;
-    dial(u);
+    op->head->uplink->start_op = op;
+    dial(op->head->uplink);
+    return 0;
 }
 
 /* The node of this machine, whose folder we share with its workers. */
@@ -229,7 +228,7 @@ static void on_stop_timer(void *arg)
 
     if (!op)
         return;
-    ms_requests_remove(&u->requests, &op->request);
+    ms_requests_remove(&u->requests, &op->pending);
     ms_head_op_succeed(op, NULL);
 }
 
@@ -274,7 +273,7 @@ void ms_uplink_destroy(struct ms_uplink *u)
 }
 
 /* Our clusters end with us; the answer says that they have. */
-void ms_uplink_stop_run(struct ms_head_op *op)
+int ms_uplink_stop_run(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
     struct ms_uplink *u = h->uplink;
@@ -285,15 +284,16 @@ void ms_uplink_stop_run(struct ms_head_op *op)
     m.body_case = MUSTER__DRIVER_TO_HEAD__BODY_GOODBYE;
     m.goodbye = &goodbye;
     goodbye.grace_ns = (uint64_t)op->grace_ns;
-    if (u->state == MS_UPLINK_READY && ms_requests_add(&u->requests, &op->request) == 0)
-        m.request = op->request.number;
+    if (u->state == MS_UPLINK_READY && ms_requests_add(&u->requests, &op->pending) == 0)
+        m.request = op->pending.number;
     if (!m.request || ms_link_send(u->wire, &m.base) < 0) {
-        ms_requests_remove(&u->requests, &op->request);
+        ms_requests_remove(&u->requests, &op->pending);
         h->stop_op = NULL;
         ms_head_op_succeed(op, NULL);
-        return;
+        return 0;
     }
     ms_timer_set(&u->stop_timer, ms_deadline_ns(MS_STOP_GRACE_NS, op->grace_ns));
+    return 0;
 }
 
 static int

@@ -14,7 +14,7 @@
 
 static struct ms_head_op *op_of(struct ms_pending *p)
 {
-    return MS_CONTAINER(p, struct ms_head_op, request);
+    return MS_CONTAINER(p, struct ms_head_op, pending);
 }
 
 static int send(struct ms_uplink *u, struct ms_head_op *op)
@@ -22,12 +22,12 @@ static int send(struct ms_uplink *u, struct ms_head_op *op)
     struct ms_requests *r = &u->requests;
     int rc;
 
-    op->wanted->answered = ms_requests_watermark(r);
-    op->wanted->n_arrived = r->arrived_count;
-    op->wanted->arrived = r->arrived;
-    rc = ms_link_send(u->wire, &op->wanted->base);
-    op->wanted->n_arrived = 0;
-    op->wanted->arrived = NULL; /* it is not the message's */
+    op->request->answered = ms_requests_watermark(r);
+    op->request->n_arrived = r->arrived_count;
+    op->request->arrived = r->arrived;
+    rc = ms_link_send(u->wire, &op->request->base);
+    op->request->n_arrived = 0;
+    op->request->arrived = NULL; /* it is not the message's */
     if (rc == 0)
         ms_requests_told(r);
     return rc;
@@ -36,29 +36,28 @@ static int send(struct ms_uplink *u, struct ms_head_op *op)
 /* Whatever way it ends. */
 static void on_failed(struct ms_head_op *op)
 {
-    ms_requests_remove(&op->head->uplink->requests, &op->request);
+    ms_requests_remove(&op->head->uplink->requests, &op->pending);
     ms_uplink_forget_ends(op->head->uplink);
 }
 
-void ms_uplink_ask_run(struct ms_head_op *op)
+int ms_uplink_ask_run(struct ms_head_op *op)
 {
     struct ms_uplink *u = op->head->uplink;
     int rc = 0;
 
     if (u->state == MS_UPLINK_LOST) {
-        ms_head_op_fail_with(op, &u->why);
-        return;
+        op->error = u->why;
+        return u->why.code;
     }
-    if (ms_requests_add(&u->requests, &op->request) < 0) {
-        ms_head_op_fail(op, -ENOMEM, "out of memory");
-        return;
-    }
-    op->wanted->request = op->request.number;
+    if (ms_requests_add(&u->requests, &op->pending) < 0)
+        return -ENOMEM;
+    op->request->request = op->pending.number;
     op->on_failed = on_failed;
     if (u->state == MS_UPLINK_READY)
         rc = send(u, op);
-    if (rc == -EMSGSIZE || rc == -ENOMEM)
-        ms_head_op_fail(op, rc, "cannot ask the head: %s", strerror(-rc));
+    if (rc != -EMSGSIZE && rc != -ENOMEM)
+        return 0; /* it was sent, or is when the link is back */
+    return ms_error_set(&op->error, rc, "cannot ask the head: %s", strerror(-rc));
 }
 
 void ms_uplink_tell(struct ms_uplink *u,
@@ -79,7 +78,7 @@ void ms_uplink_fail_open(struct ms_uplink *u, const struct ms_error *why)
         struct ms_head_op *op =
             op_of(ms_list_first(&u->requests.open, struct ms_pending, link));
 
-        ms_requests_remove(&u->requests, &op->request);
+        ms_requests_remove(&u->requests, &op->pending);
         if (op != u->head->stop_op)
             ms_head_op_fail_with(op, why);
     }
@@ -90,7 +89,7 @@ static void begin_anew(struct ms_uplink *u, const struct ms_head_op *op)
 {
     Muster__DestroyCluster destroy = MUSTER__DESTROY_CLUSTER__INIT;
 
-    destroy.name = op->wanted->create->spec->name;
+    destroy.name = op->request->create->spec->name;
     destroy.own = true;
     ms_uplink_tell(u, MUSTER__DRIVER_TO_HEAD__BODY_DESTROY, &destroy);
 }
@@ -102,9 +101,9 @@ void ms_uplink_resend(struct ms_uplink *u, bool is_new)
     ms_list_each (p, &u->requests.open, struct ms_pending, link) {
         struct ms_head_op *op = op_of(p);
 
-        if (!op->wanted)
+        if (!op->request)
             continue; /* the goodbye goes with its link */
-        if (is_new && op->wanted->body_case == MUSTER__DRIVER_TO_HEAD__BODY_CREATE)
+        if (is_new && op->request->body_case == MUSTER__DRIVER_TO_HEAD__BODY_CREATE)
             begin_anew(u, op);
         send(u, op);
     }
@@ -116,19 +115,17 @@ void ms_uplink_resend(struct ms_uplink *u, bool is_new)
 static void fail(struct ms_head_op *op, Muster__HeadToDriver *m)
 {
     const Muster__Failure *f = m->failure;
-    struct ms_error why = {0};
 
-    if (f->traceback[0])
-        op->table = strdup(f->traceback);
-    ms_error_set(&why, f->code < 0 ? f->code : -EIO, "%s", f->message);
+    ms_buf_append(&op->table, f->traceback, strlen(f->traceback));
+    ms_error_set(&op->error, f->code < 0 ? f->code : -EIO, "%s", f->message);
     if (f->n_workers)
         op->failure = MS_TAKE(m->failure);
-    ms_head_op_fail_with(op, &why);
+    ms_head_op_complete(op, NULL);
 }
 
 static void succeed(struct ms_head_op *op, Muster__HeadToDriver *m)
 {
-    const struct ms_verb *v = op->wanted ? ms_verb_find(op->wanted->body_case) : NULL;
+    const struct ms_verb *v = op->request ? ms_verb_find(op->request->body_case) : NULL;
     ProtobufCMessage *result = NULL;
 
     if (ms_answer_take(v, m, &result) < 0)
@@ -149,9 +146,9 @@ static void on_answer(struct ms_uplink *u, Muster__HeadToDriver *m)
     op->on_failed = NULL;
     if (op == u->head->stop_op)
         u->head->stop_op = NULL;
-    ms_uplink_note_group(u, op->wanted, m);
-    if (op->wanted && m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_CREATED)
-        ms_uplink_workers_named(u, op->wanted, m->created);
+    ms_uplink_note_group(u, op->request, m);
+    if (op->request && m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_CREATED)
+        ms_uplink_workers_named(u, op->request, m->created);
     ms_uplink_forget_ends(u);
     if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_FAILURE)
         fail(op, m);

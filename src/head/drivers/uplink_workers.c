@@ -15,7 +15,7 @@ static char lives, told;
 
 static bool is_naming(const struct ms_head_op *op)
 {
-    const struct ms_verb *v = op->wanted ? ms_verb_find(op->wanted->body_case) : NULL;
+    const struct ms_verb *v = op->request ? ms_verb_find(op->request->body_case) : NULL;
 
     return v && v->answer == MUSTER__HEAD_TO_DRIVER__BODY_CREATED;
 }
@@ -23,7 +23,7 @@ static bool is_naming(const struct ms_head_op *op)
 static bool may_be_named(const struct ms_uplink *u)
 {
     ms_list_each (p, &u->requests.open, struct ms_pending, link)
-        if (is_naming(MS_CONTAINER(p, struct ms_head_op, request)))
+        if (is_naming(MS_CONTAINER(p, struct ms_head_op, pending)))
             return true;
     return false;
 }

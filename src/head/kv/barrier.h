@@ -13,7 +13,7 @@ struct ms_head_op;
 struct ms_slot;
 
 /* `run` of a request */
-void ms_head_barrier_run(struct ms_head_op *op);
+int ms_head_barrier_run(struct ms_head_op *op);
 /* This worker has died: the waiting of its cluster ends. */
 void ms_head_barriers_lose(struct ms_head *h, const struct ms_slot *slot);
 /* This one waits nowhere any more. */

@@ -6,7 +6,6 @@
 #include "head/head_impl.h"
 #include "head/kv/kv.h"
 #include "head/ops/op.h"
-#include "head/ops/waiting.h"
 #include "head/state/persist.h"
 #include "wire/frame.h"
 
@@ -31,11 +30,9 @@ static void entry_message(Muster__KvEntry *m, const struct ms_kv_entry *e)
 
 /* ---- changes --------------------------------------------------------------------- */
 
-static int find_owner(const struct ms_head_op *op,
-                      Muster__KvOwner asked,
-                      struct ms_kv_owner *out,
-                      struct ms_error *err)
+static int find_owner(struct ms_head_op *op, struct ms_kv_owner *out)
 {
+    Muster__KvOwner asked = op->request->kv_put->owner;
     uint64_t uid = ms_driver_worker(op->driver);
     const struct ms_slot *slot = ms_registry_find_uid(&op->head->registry, uid);
 
@@ -43,10 +40,11 @@ static int find_owner(const struct ms_head_op *op,
     if (asked == MUSTER__KV_OWNER__KV_NONE)
         return 0;
     if (uid && !slot)
-        return ms_error_set(err, -EAGAIN, "the head does not know this worker");
+        return ms_error_set(&op->error, -EAGAIN, "the head does not know this worker");
     if (asked == MUSTER__KV_OWNER__KV_WORKER && !uid)
-        return ms_error_set(
-            err, -EINVAL, "owner 'worker': who puts this is a driver, not a worker");
+        return ms_error_set(&op->error,
+                            -EINVAL,
+                            "owner 'worker': who puts this is a driver, not a worker");
     out->kind = MS_KV_DRIVER;
     out->id = uid ? slot->cluster->driver : ms_driver_id(op->driver);
     if (!op->driver && op->head->is_daemon) /* who asked is no driver */
@@ -66,50 +64,40 @@ static void answer_done(struct ms_head_op *op, bool done)
     ms_head_op_succeed_copy(op, &m.base);
 }
 
-/* Whoever reads a value may unpickle it: HTTP can put nothing that is unpickled. */
-static int check_codec(const struct ms_head_op *op, struct ms_error *err)
-{
-    if (op->asker != MS_ASKER_HTTP || op->wanted->kv_put->codec == MS_CODEC_BYTES)
-        return 0;
-    return ms_error_set(err, -EINVAL, "by HTTP a value is bytes: its codec is 0");
-}
-
-void ms_head_kv_put_run(struct ms_head_op *op)
+int ms_head_kv_put_run(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
-    const Muster__KvPut *asked = op->wanted->kv_put;
+    const Muster__KvPut *asked = op->request->kv_put;
     struct ms_kv_put put = {.key = asked->key,
                             .value = asked->value.data,
                             .len = asked->value.len,
                             .codec = asked->codec,
                             .only_if_absent = asked->only_if_absent};
-    struct ms_error err = {0};
-    int rc;
+    int rc = find_owner(op, &put.owner);
 
-    if (asked->owner != MUSTER__KV_OWNER__KV_NONE && ms_head_wait_for_worker(op))
-        return;
-    rc = check_codec(op, &err);
+    /* a reader may unpickle the value: HTTP can put nothing that is unpickled */
+    if (op->asker == MS_ASKER_HTTP && asked->codec != MS_CODEC_BYTES)
+        rc = ms_error_set(
+            &op->error, -EINVAL, "by HTTP a value is bytes: its codec is 0");
     if (rc == 0)
-        rc = find_owner(op, asked->owner, &put.owner, &err);
-    if (rc == 0)
-        rc = ms_kv_put(&h->kv.store, &put, &err);
-    if (rc < 0) {
-        ms_head_op_fail_with(op, &err);
-        return;
-    }
+        rc = ms_kv_put(&h->kv.store, &put, &op->error);
+    if (rc < 0)
+        return rc;
     answer_done(op, rc > 0);
     if (rc > 0)
         ms_head_kv_changed(h);
+    return 0;
 }
 
-void ms_head_kv_delete_run(struct ms_head_op *op)
+int ms_head_kv_delete_run(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
-    bool done = ms_kv_delete(&h->kv.store, op->wanted->kv_delete->key) > 0;
+    bool done = ms_kv_delete(&h->kv.store, op->request->kv_delete->key) > 0;
 
     answer_done(op, done);
     if (done)
         ms_head_kv_changed(h);
+    return 0;
 }
 
 static void drop(struct ms_head *h, enum ms_kv_kind kind, uint64_t id)
@@ -186,54 +174,53 @@ answer(struct ms_head_op *op, const struct page *p, uint64_t revision, bool is_a
 }
 
 /* All that there is below a prefix. */
-static void answer_all(struct ms_head_op *op, const char *prefix, bool with_values)
+static int answer_all(struct ms_head_op *op, const char *prefix, bool with_values)
 {
     const struct ms_kv *kv = &op->head->kv.store;
     size_t first, count = ms_kv_range(kv, prefix, &first);
     struct page p = {0};
     size_t i = 0;
 
-    if (page_init(&p, count) < 0) {
-        ms_head_op_fail(op, -ENOMEM, "out of memory");
-        return;
-    }
+    if (page_init(&p, count) < 0)
+        return -ENOMEM;
     while (i < count && page_add(&p, kv->entries[first + i], with_values))
         i++;
     if (i < count)
-        ms_head_op_fail(op,
-                        -E2BIG,
-                        "the %zu entries below '%.64s' take more than %zu bytes: ask "
-                        "for a longer prefix",
-                        count,
-                        prefix,
-                        (size_t)MS_KV_ANSWER_MAX);
+        ms_error_set(&op->error,
+                     -E2BIG,
+                     "the %zu entries below '%.64s' take more than %zu bytes: ask "
+                     "for a longer prefix",
+                     count,
+                     prefix,
+                     (size_t)MS_KV_ANSWER_MAX);
     else
         answer(op, &p, kv->revision, true);
     page_finish(&p);
+    return i < count ? -E2BIG : 0;
 }
 
-void ms_head_kv_keys_run(struct ms_head_op *op)
+int ms_head_kv_keys_run(struct ms_head_op *op)
 {
-    answer_all(op, op->wanted->kv_keys->prefix, false);
+    return answer_all(op, op->request->kv_keys->prefix, false);
 }
 
 static bool try_watch(struct ms_head_op *op, bool is_last)
 {
-    const Muster__KvWatch *w = op->wanted->kv_watch;
+    const Muster__KvWatch *w = op->request->kv_watch;
     const struct ms_kv *kv = &op->head->kv.store;
     const struct ms_kv_entry *change;
     struct page p = {0};
     uint64_t upto = w->revision;
 
     if (w->store != kv->id || !ms_kv_has_changes(kv, w->revision)) {
-        answer_all(op, w->prefix, true);
+        ms_head_op_end(op, answer_all(op, w->prefix, true));
         return true;
     }
     change = ms_kv_next_change(kv, w->prefix, upto);
     if (!change && !is_last)
         return false;
     if (page_init(&p, change ? MS_KV_HISTORY_MAX : 0) < 0) {
-        ms_head_op_fail(op, -ENOMEM, "out of memory");
+        ms_head_op_end(op, -ENOMEM);
         return true;
     }
     while (change && page_add(&p, change, true)) {
@@ -251,7 +238,7 @@ static bool try_watch(struct ms_head_op *op, bool is_last)
 static bool try_get(struct ms_head_op *op, bool is_last)
 {
     const struct ms_kv_entry *e =
-        ms_kv_find(&op->head->kv.store, op->wanted->kv_get->key);
+        ms_kv_find(&op->head->kv.store, op->request->kv_get->key);
     Muster__KvEntry m;
 
     if (!e && !is_last)
@@ -261,48 +248,32 @@ static bool try_get(struct ms_head_op *op, bool is_last)
     return true;
 }
 
-static bool try(struct ms_head_op *op, bool is_last)
+static int wait_for(struct ms_head_op *op,
+                    bool (*retry)(struct ms_head_op *op, bool is_last),
+                    uint64_t wait_ns)
 {
-    return op->wanted->body_case == MUSTER__DRIVER_TO_HEAD__BODY_KV_GET
-               ? try_get(op, is_last)
-               : try_watch(op, is_last);
-}
-
-static void on_late(void *arg)
-{
-    try(arg, true);
-}
-
-static void wait_for(struct ms_head_op *op, uint64_t wait_ns)
-{
-    if (try(op, wait_ns == 0))
-        return;
-    if (ms_head_op_set_deadline(
-            op, on_late, wait_ns < MS_KV_WAIT_NS ? (int64_t)wait_ns : MS_KV_WAIT_NS) <
-        0)
-        ms_head_op_fail(op, -ENOMEM, "out of memory");
-    else
-        ms_list_add_tail(&op->head->kv.waiting, &op->wait_link);
+    return ms_head_op_wait_in(op,
+                              &op->head->kv.waiting,
+                              retry,
+                              wait_ns < MS_KV_WAIT_NS ? (int64_t)wait_ns
+                                                      : MS_KV_WAIT_NS);
 }
 
 void ms_head_kv_changed(struct ms_head *h)
 {
     ms_persist_kv(h);
-    ms_list_each (op, &h->kv.waiting, struct ms_head_op, wait_link)
-        try(op, false);
+    ms_head_op_retry_all(&h->kv.waiting);
 }
 
-void ms_head_kv_get_run(struct ms_head_op *op)
+int ms_head_kv_get_run(struct ms_head_op *op)
 {
-    struct ms_error err = {0};
+    const Muster__KvGet *get = op->request->kv_get;
+    int rc = ms_kv_check_key(get->key, &op->error);
 
-    if (ms_kv_check_key(op->wanted->kv_get->key, &err) < 0)
-        ms_head_op_fail_with(op, &err);
-    else
-        wait_for(op, op->wanted->kv_get->wait_ns);
+    return rc < 0 ? rc : wait_for(op, try_get, get->wait_ns);
 }
 
-void ms_head_kv_watch_run(struct ms_head_op *op)
+int ms_head_kv_watch_run(struct ms_head_op *op)
 {
-    wait_for(op, op->wanted->kv_watch->wait_ns);
+    return wait_for(op, try_watch, op->request->kv_watch->wait_ns);
 }

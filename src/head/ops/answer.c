@@ -29,9 +29,9 @@ void ms_head_failure(Muster__Failure *f, const struct ms_error *why)
 static void init_failure(struct ms_answer *a, const struct ms_head_op *op)
 {
     ms_head_failure(&a->failure, &op->error);
-    if (op->table) {
+    if (op->table.len) {
         a->failure.kind = MUSTER__FAILURE__KIND__PLACEMENT;
-        a->failure.traceback = op->table;
+        a->failure.traceback = (char *)op->table.data;
     }
     if (op->failure) {
         a->failure.workers = op->failure->workers;
@@ -43,7 +43,7 @@ static void init_failure(struct ms_answer *a, const struct ms_head_op *op)
 
 void ms_answer_init(struct ms_answer *a, const struct ms_head_op *op)
 {
-    const struct ms_verb *v = ms_verb_find(op->wanted->body_case);
+    const struct ms_verb *v = ms_verb_find(op->request->body_case);
 
     muster__head_to_driver__init(&a->message);
     muster__done__init(&a->done);

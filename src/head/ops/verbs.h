@@ -32,6 +32,13 @@ enum ms_asker {
     MS_ASKER_HTTP = 16    /* with the token */
 };
 
+/* What a request waits for in a head that was started again (waiting.h). */
+enum ms_verb_waits {
+    MS_WAITS_FOR_NOTHING,
+    MS_WAITS_FOR_NODES, /* of a driver: until all nodes are back */
+    MS_WAITS_IF_UNKNOWN /* if `run` gives -ENOENT, -ENODEV or -EAGAIN: it is run again */
+};
+
 /* Where a verb is found by HTTP; see rest/rest_verb.c. */
 struct ms_verb_http {
     const char *method; /* NULL: nowhere */
@@ -52,8 +59,8 @@ struct ms_verb {
         is_question; /* it changes nothing: asking again is as good as an answer kept */
     bool
         on_any_thread; /* completes at once, with locks of its own; else on the head's */
-    void (*run)(
-        struct ms_head_op *op); /* carries out op->wanted; NULL: nobody may ask */
+    enum ms_verb_waits waits;
+    int (*run)(struct ms_head_op *op); /* as op->run; NULL: nobody may ask */
     struct ms_verb_http http;
 };
 

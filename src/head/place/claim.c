@@ -4,7 +4,6 @@
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/ops/op.h"
-#include "head/ops/waiting.h"
 #include "head/place/place_impl.h"
 #include "resource/mapping.h"
 
@@ -155,28 +154,24 @@ int ms_place_claim(struct ms_head *h,
 
 /* ---- a plan: nothing is held ----------------------------------------------------- */
 
-void ms_place_cluster_run(struct ms_head_op *op)
+int ms_place_cluster_run(struct ms_head_op *op)
 {
-    MS_CLEANUP(ms_buf_finish) struct ms_buf table = {0};
-    const Muster__PlaceCluster *m = op->wanted->place_cluster;
+    const Muster__PlaceCluster *m = op->request->place_cluster;
     struct ms_place *desk = &op->head->place;
     Muster__ClusterPlaced *placed = NULL;
     struct ms_place_claim what = {.request = m, .cluster = m->name, .is_more = true};
-    struct ms_error err = {0};
-    int rc = ms_name_check(m->name, "cluster", &err);
+    int rc = ms_name_check(m->name, "cluster", &op->error);
 
-    if (op->driver && ms_head_wait_for_nodes(op))
-        return;
+    if (rc < 0)
+        return rc;
     pthread_mutex_lock(&desk->lock);
-    if (rc == 0)
-        rc = place(op->head, &what, &placed, &table, &err);
+    rc = place(op->head, &what, &placed, &op->table, &op->error);
     if (rc == 0)
         ms_books_drop_newest(&desk->books, m->name);
     pthread_mutex_unlock(&desk->lock);
     if (rc == 0)
         ms_head_op_succeed(op, &placed->base);
-    else
-        ms_place_fail(op, &err, &table);
+    return rc;
 }
 
 /* ---- the end --------------------------------------------------------------------- */

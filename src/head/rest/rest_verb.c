@@ -195,7 +195,7 @@ static int status_of(int code)
 
 static void reply_result(struct ms_http_conn *c, const struct ms_head_op *op)
 {
-    const struct ms_verb *v = ms_verb_find(op->wanted->body_case);
+    const struct ms_verb *v = ms_verb_find(op->request->body_case);
     int status = 200;
     json_t *json;
 
@@ -227,9 +227,9 @@ static void asking_destroy(struct rest_wait *w)
     free(a);
 }
 
-static void on_done(struct ms_head_op *op)
+static void on_done(struct ms_head_op *op, void *arg)
 {
-    struct asking *a = op->done_arg;
+    struct asking *a = arg;
     struct ms_http_conn *c = a->wait.conn;
 
     if (c && op->error.code)
@@ -255,9 +255,9 @@ void ms_rest_verb(const struct rest_ask *ask, const struct ms_verb *v)
     }
     a->wait.destroy = asking_destroy;
     ms_rest_wait_begin(&a->wait, ask);
-    a->op->wanted = MS_TAKE(m);
+    a->op->request = MS_TAKE(m);
     a->op->asker = MS_ASKER_HTTP;
     a->op->on_done = on_done;
     a->op->done_arg = a;
-    ms_head_request_run(a->op); /* it may have completed, and `a` be gone */
+    ms_head_op_run(a->op); /* it may have completed, and `a` be gone */
 }
