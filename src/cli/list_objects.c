@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "cli/target.h"
 #include "cli/view.h"
-#include "head/rest/view_objects.h"
+#include "head/rest/view.h"
 #include "resource/amount.h"
 
 enum { HOLDERS_SHOWN = 3 };

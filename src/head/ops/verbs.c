@@ -10,7 +10,6 @@
 #include "head/ops/waiting.h"
 #include "head/place/place.h"
 #include "head/rest/view.h"
-#include "head/rest/view_objects.h"
 #include "head/status.h"
 
 #include <errno.h>
@@ -44,10 +43,10 @@ static const struct ms_verb verbs[] = {
      .http = {"POST", "api/v1/clusters/{cluster}/stop", NULL}},
     {CHANGE(RESTART, CREATED, OWNERS | TOOL | HTTP, ms_head_restart_run),
      IF_UNKNOWN,
-     .http = {"POST", "api/v1/clusters/{cluster}/restart", ms_view_changed_cluster}},
+     .http = {"POST", "api/v1/clusters/{cluster}/restart", ms_view_cluster}},
     {CHANGE(RESIZE, CREATED, OWNERS | TOOL | HTTP, ms_head_resize_run),
      IF_UNKNOWN,
-     .http = {"POST", "api/v1/clusters/{cluster}/resize", ms_view_changed_cluster}},
+     .http = {"POST", "api/v1/clusters/{cluster}/resize", ms_view_cluster}},
     {CHANGE(REFRESH, DONE, OWNERS, ms_head_refresh_run), IF_UNKNOWN},
     {CHANGE(ADD_STEP, DONE, OWNERS, ms_head_add_step_run), IF_UNKNOWN},
     {QUESTION(FIND, FOUND, OWNERS | TOOL, ms_head_find_run)},

@@ -46,9 +46,9 @@ struct ms_verb_http {
      * name, or with a plus any text: "api/v1/kv/{+key}". Other fields come in the query, or
      * as a JSON object in the body (POST). */
     const char *path;
-    /* What answers, as JSON; *status is 200 and may be changed, from 400 on without JSON.
-     * NULL: field by field (rest/message_json.h). */
-    struct json_t *(*view)(const ProtobufCMessage *answer, int *status);
+    /* What answers, as JSON; null: there is none. NULL: field by field
+     * (rest/message_json.h). */
+    struct json_t *(*view)(const ProtobufCMessage *answer);
 };
 
 struct ms_verb {

@@ -196,19 +196,17 @@ static int status_of(int code)
 static void reply_result(struct ms_http_conn *c, const struct ms_head_op *op)
 {
     const struct ms_verb *v = ms_verb_find(op->request->body_case);
-    int status = 200;
     json_t *json;
 
     if (!op->message) {
         ms_http_conn_reply(c, 204, NULL, NULL, NULL, 0);
         return;
     }
-    json = v->http.view ? v->http.view(op->message, &status)
-                        : ms_message_print(op->message);
-    if (status >= 400)
-        ms_http_conn_fail(c, status, "there is none of that name");
+    json = v->http.view ? v->http.view(op->message) : ms_message_print(op->message);
+    if (json_is_null(json))
+        ms_http_conn_fail(c, 404, "there is none of that name");
     else
-        ms_http_reply_json(c, status, json);
+        ms_http_reply_json(c, 200, json);
 }
 
 struct asking {
