@@ -20,7 +20,6 @@
 #include "head/place/place.h"
 #include "head/rest/rest.h"
 #include "head/state/persist.h"
-#include "head/state/recovery.h"
 #include "head/stop.h"
 #include "io/session/node_dir.h"
 #include "io/tree.h"
@@ -78,7 +77,6 @@ static void head_destroy(struct ms_head *h)
         ms_drivers_finish(h);
         ms_handshakes_finish(h);
         ms_uplink_destroy(h->uplink);
-        ms_recovery_finish(h);
         ms_persist_close(h);
         ms_timer_finish(&h->stopping.timer);
         ms_watch_finish(&h->marker);
@@ -201,7 +199,7 @@ struct ms_head *ms_head_create(const struct ms_head_options *o)
     ms_list_init(&h->nodes);
     ms_list_init(&h->ports);
     ms_list_init(&h->handshakes);
-    ms_list_init(&h->recovery.expected);
+    ms_list_init(&h->persist.nodes);
     ms_list_init(&h->persist.groups);
     ms_map_init(&h->drivers);
     h->link_grace_ns = MS_LINK_GRACE_NS;

@@ -8,7 +8,6 @@
 #include "head/head_impl.h"
 #include "head/rest/rest.h"
 #include "head/state/persist.h"
-#include "head/state/recovery.h"
 #include "io/tree.h"
 
 #include <errno.h>
@@ -90,7 +89,7 @@ struct ms_head *ms_head_serve(const struct ms_head_serve_options *o,
     rc = open_session(h, o, err);
     if (rc == 0)
         rc = ms_head_build(h, err);
-    if (rc == 0 && (ms_recovery_init(h) < 0 || set_config(h, o->store) < 0))
+    if (rc == 0 && set_config(h, o->store) < 0)
         rc = ms_error_sys(err, -ENOMEM, "cannot make the head");
     if (rc == 0)
         rc = ms_persist_open(h, err);

@@ -7,6 +7,7 @@
 #include "head/nodes/local_nodes.h"
 #include "head/ops/op.h"
 #include "head/ops/request.h"
+#include "head/place/kept_groups.h"
 #include "head/version.h"
 #include "io/addr.h"
 #include "wire/frame.h"
@@ -266,7 +267,7 @@ void ms_uplink_destroy(struct ms_uplink *u)
     ms_link_destroy(u->wire);
     ms_requests_finish(&u->requests);
     ms_map_finish(&u->workers);
-    ms_uplink_forget_groups(u);
+    ms_kept_groups_finish(&u->groups);
     muster__driver_to_head__free_unpacked(u->hello, NULL);
     free(u->addresses);
     free(u);

@@ -11,7 +11,7 @@
 #include "head/nodes/node.h"
 #include "head/ops/waiting.h"
 #include "head/place/place.h"
-#include "head/state/recovery.h"
+#include "head/state/persist.h"
 #include "head/stop.h"
 
 #include <errno.h>
@@ -37,8 +37,8 @@ static void lose(struct ms_node *n, const char *why)
 
     ms_node_is_gone(n, why);
     ms_drivers_tell_node(h, n);
+    ms_persist_forget_node(h, n->name);
     ms_node_destroy(n);
-    ms_recovery_note(h);
     ms_head_stop_step(h);
 }
 

@@ -10,7 +10,6 @@
 #include "head/ops/request.h"
 #include "head/place/place.h"
 #include "head/state/persist.h"
-#include "head/state/recovery.h"
 
 #include <errno.h>
 
@@ -29,7 +28,7 @@ static void on_recovered(void *arg)
 bool ms_head_wait_for_nodes(struct ms_head_op *op)
 {
     struct ms_head *h = op->head;
-    int64_t left_ns = ms_recovery_left_ns(h);
+    int64_t left_ns = ms_persist_left_ns(h);
 
     if (left_ns == 0 || ms_head_op_set_deadline(op, on_recovered, left_ns) < 0)
         return false;
@@ -42,8 +41,7 @@ void ms_head_node_has_come(struct ms_head *h, const char *name)
 {
     struct ms_list now;
 
-    ms_recovery_has_come(h, name);
-    ms_recovery_note(h);
+    ms_persist_node(h, name);
     ms_persist_restore_groups(h); /* before who asks for them */
     ms_list_init(&now);
     ms_list_splice(&now, &h->waiting.for_nodes);

@@ -1,7 +1,7 @@
 /* waiting.h - operations that wait until something is known
  *
  * A head that was started again learns from agents what there is. An operation that needs
- * a node which has not come back waits for it, up to MS_RECOVERY_NS (state/recovery.h), and
+ * a node which has not come back waits for it, up to MS_RECOVERY_NS (state/persist.h), and
  * is then run once more. Who asks how a worker ended waits until it has. The head's thread.
  */
 #ifndef MS_HEAD_OPS_WAITING_H
