@@ -4,7 +4,6 @@
 #include "base/name.h"
 #include "head/clusters/ports.h"
 #include "head/daemon/control.h"
-#include "head/daemon/hello.h"
 #include "head/drivers/driver.h"
 #include "head/drivers/uplink.h"
 #include "head/fleet/fleet.h"

@@ -82,7 +82,7 @@ void ms_change_finish(struct ms_head_op *op)
         !(s = ms_head_cluster_status(h, c, op->bringup.first, false)))
         ms_error_set(&op->error, -ENOMEM, "cluster '%s': out of memory", c->name);
     if (op->error.code && is_new) {
-        ms_head_op_complete(op, NULL); /* and `end` */
+        ms_head_op_done(op); /* and `end` */
         return;
     }
     c->is_made = true;

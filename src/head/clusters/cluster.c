@@ -158,7 +158,7 @@ static void ended(struct ms_head_op *op)
         drop_port(op);
     } else {
         ms_ending_late(op);
-        ms_head_op_complete(op, NULL);
+        ms_head_op_done(op);
     }
 }
 
@@ -308,7 +308,7 @@ void ms_head_worker_exited(struct ms_head *h, uint64_t uid, const Muster__Exit *
         told.detail = slot->now.why;
         told.requested = false;
     }
-    slot = ms_registry_exited(&h->registry, uid, &told, ms_now_ns());
+    slot = ms_registry_exited(&h->registry, uid, &told);
     if (!slot)
         return;
     worker_gone(h, slot);
@@ -333,7 +333,7 @@ static void lose_worker(struct ms_head *h,
     Muster__Exit exit = MUSTER__EXIT__INIT;
 
     if (n->child)
-        ms_orphans_add(&h->orphans, slot->now.pid, slot->now.since_ns);
+        ms_orphans_add(&h->orphans, slot->now.pid, slot->now.started_ns);
     exit.code = -1;
     exit.unreachable = n->silent;
     exit.pid = slot->now.pid;
@@ -342,7 +342,7 @@ static void lose_worker(struct ms_head *h,
     exit.requested = h->stop_op || slot->cluster->state == MS_CLUSTER_STOPPING;
     if (slot->now.log_path)
         exit.log_path = slot->now.log_path;
-    ms_registry_exited(&h->registry, slot->now.uid, &exit, ms_now_ns());
+    ms_registry_exited(&h->registry, slot->now.uid, &exit);
     worker_gone(h, slot);
     if (slot->cluster->is_made)
         ms_head_tell_exit(h, slot);

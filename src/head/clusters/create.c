@@ -83,7 +83,6 @@ static int add(struct ms_head_op *op, Muster__ClusterPlaced *placed)
                            spec_of(op)->name,
                            slots,
                            placed->n_ranks,
-                           ms_now_ns(),
                            &op->cluster,
                            &op->error);
 }
@@ -171,7 +170,7 @@ static void on_late(void *arg)
     struct ms_head *h = op->head;
 
     ms_list_remove(&op->wait_link);
-    ms_head_op_complete(op, NULL);
+    ms_head_op_done(op);
     ms_head_changed(h);
     ms_creations_step(h); /* there may be room for those behind it */
 }

@@ -82,13 +82,12 @@ void ms_helpers_settle(struct ms_head *h, const struct ms_cluster *c)
 
 void ms_helpers_end(struct ms_head *h, const struct ms_cluster *c)
 {
-    for (const struct ms_slot *s = NULL; (s = ms_cluster_next_changing(c, s));) {
+    ms_changing_each (s, c) {
         struct ms_cluster *helpers = find(h, s);
 
         if (!helpers)
             continue;
-        ms_cluster_end_unstarted(
-            &h->registry, helpers, true, "it was not started", ms_now_ns());
+        ms_cluster_end_unstarted(&h->registry, helpers, true, "it was not started");
         helpers->state = MS_CLUSTER_RUNNING;
         stop_all(h, helpers, 0);
         if (ms_helpers_are_over(helpers))
@@ -175,8 +174,7 @@ static int add(struct ms_head_op *op, uint32_t rank, struct ms_cluster **out)
                                          .helps = c->slots[rank].now.uid};
     }
     print_name(name, c, rank);
-    rc = ms_registry_add(
-        &op->head->registry, name, slots, count, ms_now_ns(), out, &op->error);
+    rc = ms_registry_add(&op->head->registry, name, slots, count, out, &op->error);
     if (rc < 0)
         return rc;
     (*out)->driver = c->driver;
@@ -256,8 +254,7 @@ int ms_helpers_begin(struct ms_head_op *op)
 {
     int rc = 0;
 
-    for (const struct ms_slot *s = NULL;
-         (s = ms_cluster_next_changing(op->cluster, s));)
+    ms_changing_each (s, op->cluster)
         if (further(op->cluster, s->rank) && has_old(op, s->rank))
             return -EBUSY;
     for (const struct ms_slot *s = NULL;

@@ -201,14 +201,9 @@ void ms_head_ports_ask_drop(struct ms_head_op *op, const char *owner, uint64_t d
     }
 }
 
-static void dropped(struct ms_head_op *op)
-{
-    ms_head_op_succeed(op, NULL);
-}
-
 int ms_head_drop_port_run(struct ms_head_op *op)
 {
-    ms_head_op_gather(op, dropped);
+    ms_head_op_gather(op, ms_head_op_done);
     ms_head_ports_ask_drop(op, op->request->drop_port->owner, ms_driver_id(op->driver));
     ms_head_op_gather_end(op);
     return 0;

@@ -45,7 +45,7 @@ static void cut(struct ms_head_op *op, size_t count)
 {
     struct ms_cluster *c = op->cluster;
 
-    (void)ms_cluster_resize(&op->head->registry, c, NULL, count, ms_now_ns());
+    (void)ms_cluster_resize(&op->head->registry, c, NULL, count);
     cut_places(c);
     ms_place_settle(op->head, c);
 }
@@ -105,8 +105,7 @@ static int add_slots(struct ms_head_op *op, const Muster__ClusterPlaced *more)
 
     if (!slots)
         return -ENOMEM;
-    return ms_cluster_resize(
-        &op->head->registry, c, slots, c->count + more->n_ranks, ms_now_ns());
+    return ms_cluster_resize(&op->head->registry, c, slots, c->count + more->n_ranks);
 }
 
 static int grow(struct ms_head_op *op)

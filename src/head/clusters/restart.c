@@ -100,11 +100,11 @@ static int renew(struct ms_head_op *op)
 
     for (struct ms_slot *s = NULL;
          rc == 0 && (s = ms_cluster_next_changing(op->cluster, s));)
-        rc = ms_slot_renew(r, s, ms_random_id(), ms_now_ns());
+        rc = ms_slot_renew(r, s, ms_random_id());
     if (rc == 0)
         return 0;
     ms_error_sys(&op->error, rc, "cluster '%s'", op->cluster->name);
-    ms_cluster_end_unstarted(r, op->cluster, false, op->error.text, ms_now_ns());
+    ms_cluster_end_unstarted(r, op->cluster, false, op->error.text);
     return rc;
 }
 
@@ -176,7 +176,7 @@ int ms_head_restart_run(struct ms_head_op *op)
     ms_cluster_set_changing(c, w->n_ranks ? c->count : 0);
     for (size_t i = 0; i < w->n_ranks; i++)
         c->slots[w->ranks[i]].is_changing = true;
-    for (struct ms_slot *s = NULL; (s = ms_cluster_next_changing(c, s));)
+    ms_changing_each (s, c)
         say_why(s);
     return ms_ending_begin(op, false, ms_head_grace(w->grace_ns), old_are_gone);
 }

@@ -110,17 +110,12 @@ void ms_head_tell_changed(struct ms_head_op *op,
     ms_head_op_gather_end(op);
 }
 
-static void told(struct ms_head_op *op)
-{
-    ms_head_op_succeed(op, NULL);
-}
-
 int ms_head_refresh_run(struct ms_head_op *op)
 {
     struct ms_cluster *c = ms_head_find_cluster(op, op->request->refresh->cluster);
 
     if (!c)
         return -ENOENT;
-    ms_head_tell_changed(op, c->name, told);
+    ms_head_tell_changed(op, c->name, ms_head_op_done);
     return 0;
 }

@@ -3,7 +3,6 @@
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "base/proto.h"
-#include "head/daemon/hello.h"
 #include "head/head_impl.h"
 #include "head/ops/answer.h"
 #include "head/ops/op.h"

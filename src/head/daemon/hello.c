@@ -1,8 +1,8 @@
 /* hello.c - links of peers that have not yet said who they are, and their welcome */
-#include "head/daemon/hello.h"
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "base/proto.h"
+#include "head/daemon/control.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/nodes/dialled.h"

@@ -231,7 +231,7 @@ static void fail(struct ms_head_op *op, Muster__HeadToDriver *m)
     ms_error_set(&op->error, f->code < 0 ? f->code : -EIO, "%s", f->message);
     if (f->n_workers)
         op->failure = MS_TAKE(m->failure);
-    ms_head_op_complete(op, NULL);
+    ms_head_op_done(op);
 }
 
 static void succeed(struct ms_head_op *op, Muster__HeadToDriver *m)

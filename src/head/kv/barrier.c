@@ -103,7 +103,7 @@ static void on_late(void *arg)
                      b->name,
                      b->cluster);
     ms_buf_finish(&ranks);
-    ms_head_op_complete(op, NULL);
+    ms_head_op_done(op);
 }
 
 /* ---- the end of the waiting ------------------------------------------------------ */
@@ -120,7 +120,7 @@ static void end(struct ms_barrier *b, const struct ms_error *why)
         b->count--;
         if (why)
             op->error = *why;
-        ms_head_op_complete(op, NULL);
+        ms_head_op_done(op);
     }
     b->count--;
     release(b);

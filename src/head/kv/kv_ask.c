@@ -118,59 +118,38 @@ void ms_head_kv_worker_gone(struct ms_head *h, uint64_t uid)
 
 /* ---- many entries ----------------------------------------------------------------- */
 
-/* The entries of one answer, which are the store's. */
+/* The answer that is being made. */
 struct page {
-    Muster__KvEntry *entries, **pointers;
-    size_t count, room;
+    Muster__KvEvents *m;
     size_t bytes;
 };
 
-static void page_finish(struct page *p)
+/* 0, -E2BIG: it is full, -ENOMEM. */
+static int add(struct page *p, const struct ms_kv_entry *e, bool with_value)
 {
-    free(p->entries);
-    free(p->pointers);
-    *p = (struct page){0};
-}
+    Muster__KvEntry m;
 
-static int page_init(struct page *p, size_t room)
-{
-    p->entries = calloc(room + 1, sizeof *p->entries);
-    p->pointers = calloc(room + 1, sizeof(Muster__KvEntry *));
-    p->room = room;
-    if (p->entries && p->pointers)
-        return 0;
-    page_finish(p);
-    return -ENOMEM;
-}
-
-/* False: it is full. */
-static bool page_add(struct page *p, const struct ms_kv_entry *e, bool with_value)
-{
-    Muster__KvEntry *m = &p->entries[p->count];
-
-    if (p->count == p->room)
-        return false;
-    entry_message(m, e);
+    entry_message(&m, e);
     if (!with_value)
-        m->value = (ProtobufCBinaryData){0};
-    p->bytes += muster__kv_entry__get_packed_size(m) + 8;
-    if (p->bytes > MS_KV_ANSWER_MAX && p->count > 0)
-        return false;
-    p->pointers[p->count++] = m;
-    return true;
+        m.value = (ProtobufCBinaryData){0};
+    p->bytes += muster__kv_entry__get_packed_size(&m) + 8;
+    if (p->bytes > MS_KV_ANSWER_MAX && p->m->n_entries > 0)
+        return -E2BIG;
+    return ms_proto_append(&p->m->entries, &p->m->n_entries, ms_proto_copy(&m.base))
+               ? 0
+               : -ENOMEM;
 }
 
-static void
-answer(struct ms_head_op *op, const struct page *p, uint64_t revision, bool is_all)
+static int page_init(struct page *p, const struct ms_kv *kv, bool is_all)
 {
-    Muster__KvEvents m = MUSTER__KV_EVENTS__INIT;
-
-    m.store = op->head->kv.store.id;
-    m.revision = revision;
-    m.is_all = is_all;
-    m.n_entries = p->count;
-    m.entries = p->pointers;
-    ms_head_op_succeed_copy(op, &m.base);
+    *p = (struct page){
+        .m = (Muster__KvEvents *)ms_proto_create(&muster__kv_events__descriptor)};
+    if (!p->m)
+        return -ENOMEM;
+    p->m->store = kv->id;
+    p->m->revision = kv->revision;
+    p->m->is_all = is_all;
+    return 0;
 }
 
 /* All that there is below a prefix. */
@@ -178,25 +157,25 @@ static int answer_all(struct ms_head_op *op, const char *prefix, bool with_value
 {
     const struct ms_kv *kv = &op->head->kv.store;
     size_t first, count = ms_kv_range(kv, prefix, &first);
-    struct page p = {0};
-    size_t i = 0;
+    struct page p;
+    int rc = page_init(&p, kv, true);
 
-    if (page_init(&p, count) < 0)
-        return -ENOMEM;
-    while (i < count && page_add(&p, kv->entries[first + i], with_values))
-        i++;
-    if (i < count)
-        ms_error_set(&op->error,
-                     -E2BIG,
-                     "the %zu entries below '%.64s' take more than %zu bytes: ask "
-                     "for a longer prefix",
-                     count,
-                     prefix,
-                     (size_t)MS_KV_ANSWER_MAX);
-    else
-        answer(op, &p, kv->revision, true);
-    page_finish(&p);
-    return i < count ? -E2BIG : 0;
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        rc = add(&p, kv->entries[first + i], with_values);
+    if (rc == 0) {
+        ms_head_op_succeed(op, &p.m->base);
+        return 0;
+    }
+    muster__kv_events__free_unpacked(p.m, NULL);
+    if (rc == -ENOMEM)
+        return rc;
+    return ms_error_set(&op->error,
+                        -E2BIG,
+                        "the %zu entries below '%.64s' take more than %zu bytes: ask "
+                        "for a longer prefix",
+                        count,
+                        prefix,
+                        (size_t)MS_KV_ANSWER_MAX);
 }
 
 int ms_head_kv_keys_run(struct ms_head_op *op)
@@ -209,26 +188,30 @@ static bool try_watch(struct ms_head_op *op, bool is_last)
     const Muster__KvWatch *w = op->request->kv_watch;
     const struct ms_kv *kv = &op->head->kv.store;
     const struct ms_kv_entry *change;
-    struct page p = {0};
-    uint64_t upto = w->revision;
+    struct page p;
+    int rc;
 
     if (w->store != kv->id || !ms_kv_has_changes(kv, w->revision)) {
         ms_head_op_end(op, answer_all(op, w->prefix, true));
         return true;
     }
-    change = ms_kv_next_change(kv, w->prefix, upto);
+    change = ms_kv_next_change(kv, w->prefix, w->revision);
     if (!change && !is_last)
         return false;
-    if (page_init(&p, change ? MS_KV_HISTORY_MAX : 0) < 0) {
-        ms_head_op_end(op, -ENOMEM);
-        return true;
-    }
-    while (change && page_add(&p, change, true)) {
+    rc = page_init(&p, kv, false);
+    for (uint64_t upto = w->revision; rc == 0 && change;) {
+        rc = add(&p, change, true);
+        if (rc == -E2BIG)
+            p.m->revision = upto; /* the next question begins there */
         upto = change->revision;
         change = ms_kv_next_change(kv, w->prefix, upto);
     }
-    answer(op, &p, change ? upto : kv->revision, false);
-    page_finish(&p);
+    if (rc != -ENOMEM) {
+        ms_head_op_succeed(op, &p.m->base);
+        return true;
+    }
+    muster__kv_events__free_unpacked(p.m, NULL);
+    ms_head_op_end(op, rc);
     return true;
 }
 

@@ -4,18 +4,12 @@
 #include "base/proto.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
-#include "head/nodes/ask.h"
 #include "head/nodes/node.h"
 #include "head/ops/op.h"
 
 #include <errno.h>
 
 /* ---- zygotes --------------------------------------------------------------------- */
-
-static void prepared(struct ms_head_op *op)
-{
-    ms_head_op_complete(op, NULL);
-}
 
 static void
 not_prepared(struct ms_head_op *op, struct ms_node *n, const struct ms_error *why)
@@ -29,7 +23,7 @@ int ms_head_prepare_run(struct ms_head_op *op)
 {
     Muster__Prepare *prepare = op->request->prepare;
 
-    ms_head_op_gather(op, prepared);
+    ms_head_op_gather(op, ms_head_op_done);
     op->on_refused = not_prepared;
     prepare->driver = ms_driver_id(op->driver);
     ms_list_each (n, &op->head->nodes, struct ms_node, link)

@@ -4,7 +4,7 @@
 #include "base/name.h"
 #include "head/clusters/clusters.h"
 #include "head/clusters/ports.h"
-#include "head/daemon/hello.h"
+#include "head/daemon/control.h"
 #include "head/drivers/driver.h"
 #include "head/fleet/fleet.h"
 #include "head/head_impl.h"

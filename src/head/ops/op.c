@@ -123,6 +123,11 @@ void ms_head_op_complete(struct ms_head_op *op, ProtobufCMessage *message)
     complete(op, message);
 }
 
+void ms_head_op_done(struct ms_head_op *op)
+{
+    ms_head_op_complete(op, NULL);
+}
+
 void ms_head_op_fail_with(struct ms_head_op *op, const struct ms_error *err)
 {
     op->error = *err;

@@ -94,6 +94,8 @@ int ms_head_op_set_deadline(struct ms_head_op *op,
  * called once, when all have answered, have refused or are gone. */
 void ms_head_op_gather(struct ms_head_op *op, void (*next)(struct ms_head_op *op));
 void ms_head_op_gather_end(struct ms_head_op *op);
+/* A `next` that completes it without a result, or with op->error. */
+void ms_head_op_done(struct ms_head_op *op);
 /* Do not wait for the answers that are missing. */
 void ms_head_op_drop_asks(struct ms_head_op *op);
 

@@ -6,7 +6,7 @@
 #include "head/fleet/fleet.h"
 #include "head/kv/barrier.h"
 #include "head/kv/kv_ask.h"
-#include "head/nodes/ask.h"
+#include "head/nodes/node.h"
 #include "head/ops/waiting.h"
 #include "head/place/place.h"
 #include "head/rest/view.h"

@@ -236,6 +236,6 @@ int ms_place_restore_run(struct ms_head_op *op)
     if (!m->group || !m->status)
         return ms_error_set(&op->error, -EINVAL, "there is no group to restore");
     ms_place_restore(op->head, m, ms_driver_id(op->driver), &op->error);
-    ms_head_op_complete(op, NULL);
+    ms_head_op_done(op);
     return 0;
 }
