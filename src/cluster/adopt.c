@@ -1,7 +1,5 @@
 /* adopt.c - clusters and workers of another head's time */
-#include "base/cleanup.h"
 #include "base/name.h"
-#include "base/proto.h"
 #include "cluster/registry.h"
 #include "cluster/registry_impl.h"
 

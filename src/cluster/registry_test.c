@@ -318,6 +318,24 @@ static void test_the_last_incarnation_is_adopted(void **state)
     ms_registry_remove(&reg, c);
 }
 
+/* As when there was no memory to start them. */
+static void test_slots_that_were_not_started_can_go(void **state)
+{
+    struct ms_slot_spec more[2] = {{.uid = 50}, {.uid = 51}};
+    struct ms_cluster *c = add("actor", 40, 1);
+
+    (void)state;
+    assert_int_equal(started(40, 4), 0);
+    assert_int_equal(ms_cluster_resize(&reg, c, more, 3), 0);
+    ms_cluster_set_changing(c, 1);
+    assert_int_equal(ms_cluster_resize(&reg, c, NULL, 1), -EBUSY);
+    ms_cluster_end_unstarted(&reg, c, false, "it was not started");
+    assert_int_equal(ms_cluster_resize(&reg, c, NULL, 1), 0);
+    assert_int_equal(c->live, 1);
+    assert_int_equal(reg.live, 1);
+    ms_registry_remove(&reg, c);
+}
+
 /* More ranks, fewer, more again: each uid leads to its slot, and nothing of those that went
  * stays. */
 static void test_a_cluster_changes_its_size(void **state)
@@ -371,6 +389,7 @@ int main(void)
         TEST(test_a_cluster_is_built_from_reports),
         TEST(test_former_ones_are_known_for_a_while),
         TEST(test_the_last_incarnation_is_adopted),
+        TEST(test_slots_that_were_not_started_can_go),
         TEST(test_a_cluster_changes_its_size),
     };
 

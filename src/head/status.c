@@ -12,7 +12,6 @@
 #include "head/status.h"
 #include "head/version.h"
 
-#include <errno.h>
 #include <string.h>
 
 Muster__NodeStatus *ms_node_status(const struct ms_node *n)

@@ -161,11 +161,14 @@ int ms_yaml_fail(struct ms_yaml_at at, struct ms_error *err, const char *fmt, ..
     return fail_at(at, -EINVAL, text, err);
 }
 
-int ms_yaml_blame(struct ms_yaml_at at,
-                  const struct ms_error *why,
-                  struct ms_error *err)
+int ms_yaml_blame(struct ms_yaml_at at, int rc, struct ms_error *err)
 {
-    return fail_at(at, why->code, why->text, err);
+    struct ms_error why = {0};
+
+    if (rc == 0 || !err)
+        return rc;
+    why = *err;
+    return fail_at(at, rc, why.text, err);
 }
 
 /* ---- values ---------------------------------------------------------------------- */

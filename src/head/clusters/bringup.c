@@ -444,6 +444,8 @@ void ms_bringup_begin(struct ms_head_op *op,
         0) {
         ms_error_set(
             &op->error, -ENOMEM, "cluster '%s': out of memory", op->cluster->name);
+        ms_cluster_end_unstarted(
+            &op->head->registry, op->cluster, false, op->error.text);
         done(op);
         return;
     }

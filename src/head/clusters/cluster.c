@@ -19,7 +19,6 @@
 #include "head/stop.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 /* The uids of the living workers of a cluster on this node; `out` has room for all. */

@@ -7,7 +7,6 @@
  * whenever something was given back.
  */
 #include "base/cleanup.h"
-#include "base/name.h"
 #include "base/proto.h"
 #include "cluster/spec.h"
 #include "head/clusters/bringup.h"

@@ -8,7 +8,6 @@
 #ifndef MS_HEAD_CLUSTERS_HELPERS_H
 #define MS_HEAD_CLUSTERS_HELPERS_H
 
-#include "base/error.h"
 #include "cluster/registry.h"
 
 struct ms_head;

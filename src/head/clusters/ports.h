@@ -8,7 +8,6 @@
 #ifndef MS_HEAD_CLUSTERS_PORTS_H
 #define MS_HEAD_CLUSTERS_PORTS_H
 
-#include "base/error.h"
 #include "proto/muster.pb-c.h"
 
 #include <stdint.h>

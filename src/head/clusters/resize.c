@@ -7,7 +7,6 @@
  * environment: WORLD_SIZE in it is what it was when they started.
  */
 #include "base/cleanup.h"
-#include "base/name.h"
 #include "head/clusters/bringup.h"
 #include "head/clusters/clusters_impl.h"
 #include "head/clusters/start.h"
@@ -45,6 +44,7 @@ static void cut(struct ms_head_op *op, size_t count)
 {
     struct ms_cluster *c = op->cluster;
 
+    ms_cluster_end_unstarted(&op->head->registry, c, false, "it was not started");
     (void)ms_cluster_resize(&op->head->registry, c, NULL, count);
     cut_places(c);
     ms_place_settle(op->head, c);
@@ -124,6 +124,7 @@ static int grow(struct ms_head_op *op)
     if (rc < 0)
         return rc;
     rc = add_slots(op, more);
+    ms_cluster_set_changing(c, first);
     if (rc == 0)
         rc = add_places(c, more);
     muster__cluster_placed__free_unpacked(more, NULL);
@@ -132,7 +133,6 @@ static int grow(struct ms_head_op *op)
         return rc;
     }
     op->size_before = first;
-    ms_cluster_set_changing(c, first);
     ms_bringup_begin(op, 0, brought_up);
     return 0;
 }

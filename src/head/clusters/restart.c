@@ -7,7 +7,6 @@
  * old one can reach the new. If one of the new ones cannot be made, all of these ranks stay
  * dead. Whether the driver that made the cluster still lives does not matter.
  */
-#include "base/cleanup.h"
 #include "base/name.h"
 #include "head/clusters/bringup.h"
 #include "head/clusters/clusters_impl.h"

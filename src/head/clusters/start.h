@@ -6,7 +6,6 @@
 #ifndef MS_HEAD_CLUSTERS_START_H
 #define MS_HEAD_CLUSTERS_START_H
 
-#include "base/error.h"
 #include "cluster/plan.h"
 #include "cluster/registry.h"
 

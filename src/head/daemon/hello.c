@@ -12,7 +12,6 @@
 #include "wire/frame.h"
 
 #include <errno.h>
-#include <stdio.h>
 
 /* A link whose peer has proven the secret and not yet said who it is. */
 struct handshake {

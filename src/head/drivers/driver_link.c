@@ -37,11 +37,20 @@ static void send_answer(struct ms_driver *d, const Muster__HeadToDriver *m)
 static void on_done(struct ms_head_op *op, void *arg)
 {
     struct ms_driver *d = arg;
+    struct ms_error too_big = {0};
     struct ms_answer a;
 
     d->running--;
     ms_answer_init(&a, op);
     a.message.request = op->pending.number;
+    if (muster__head_to_driver__get_packed_size(&a.message) > MS_CONTROL_MAX) {
+        ms_error_set(&too_big,
+                     -EMSGSIZE,
+                     "the answer to '%s' has more than the %u MiB that a link carries",
+                     ms_verb_name(ms_verb_find(op->request->body_case)),
+                     (unsigned)(MS_CONTROL_MAX >> 20));
+        ms_answer_fail(&a, &too_big);
+    }
     if (is_question(op->request))
         ms_replies_forget(&d->replies, op->pending.number);
     send_answer(d, &a.message);

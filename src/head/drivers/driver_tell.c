@@ -1,5 +1,4 @@
 /* driver_tell.c - what drivers are told: exits, log lines, nodes */
-#include "base/cleanup.h"
 #include "head/clusters/clusters.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"

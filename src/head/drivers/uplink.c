@@ -28,7 +28,7 @@ static void end_start(struct ms_uplink *u, const struct ms_error *why)
         ms_head_op_succeed(op, NULL);
 }
 
-void ms_uplink_lose(struct ms_uplink *u, const char *why)
+void ms_uplink_lose(struct ms_uplink *u, const struct ms_error *why)
 {
     struct ms_head *h = u->head;
     bool had_started = !u->start_op;
@@ -36,10 +36,10 @@ void ms_uplink_lose(struct ms_uplink *u, const char *why)
     if (u->state == MS_UPLINK_LOST)
         return;
     u->state = MS_UPLINK_LOST;
-    ms_error_set(&u->why, -EPIPE, "%s", why);
-    ms_link_destroy(MS_TAKE(u->wire));
+    end_start(u, why);
+    ms_error_set(&u->why, -EPIPE, "%s", why->text);
+    ms_link_destroy(MS_TAKE(u->wire)); /* and perhaps `why` with it */
     ms_timer_cancel(&u->redial);
-    end_start(u, &u->why);
     ms_uplink_fail_open(u, &u->why);
     ms_uplink_lose_workers(u, u->why.text);
     if (had_started && !h->stop_op && h->on_agent_lost)
@@ -57,8 +57,7 @@ void ms_uplink_refused(struct ms_uplink *u, const Muster__Failure *f)
                  "the head at %.200s does not take us: %s",
                  u->addresses,
                  f->message);
-    end_start(u, &why);
-    ms_uplink_lose(u, why.text);
+    ms_uplink_lose(u, &why);
 }
 
 /* ---- the link -------------------------------------------------------------------- */
@@ -114,8 +113,7 @@ static void on_closed(void *arg, const struct ms_error *why)
     else
         ms_error_set(
             &text, why->code, "cannot join %.200s: %s", u->addresses, why->text);
-    end_start(u, &text);
-    ms_uplink_lose(u, text.text);
+    ms_uplink_lose(u, &text);
 }
 
 /* A link that was cut may take long to notice that it is healed: a new one does not. */
@@ -152,8 +150,7 @@ static void dial(struct ms_uplink *u)
                      &err);
     if (u->wire)
         return;
-    end_start(u, &err);
-    ms_uplink_lose(u, err.text);
+    ms_uplink_lose(u, &err);
 }
 
 static int start_run(struct ms_head_op *op)

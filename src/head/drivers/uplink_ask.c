@@ -9,7 +9,6 @@
 #include "head/place/kept_groups.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 static struct ms_head_op *op_of(struct ms_pending *p)
@@ -270,6 +269,8 @@ static void on_answer(struct ms_uplink *u, Muster__HeadToDriver *m)
 
 bool ms_uplink_read(struct ms_uplink *u, const uint8_t *body, size_t len)
 {
+    static const struct ms_error stopped = {
+        -EPIPE, "the head was stopped, and all workers with it"};
     Muster__HeadToDriver *m = muster__head_to_driver__unpack(NULL, len, body);
     struct ms_head *h = u->head;
 
@@ -285,7 +286,7 @@ bool ms_uplink_read(struct ms_uplink *u, const uint8_t *body, size_t len)
              u->state == MS_UPLINK_GREETING)
         ms_uplink_refused(u, m->failure);
     else if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_GOODBYE)
-        ms_uplink_lose(u, "the head was stopped, and all workers with it");
+        ms_uplink_lose(u, &stopped);
     else if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_NODE && h->on_node)
         h->on_node(h->arg, m->node);
     else if (m->body_case == MUSTER__HEAD_TO_DRIVER__BODY_LOG && h->on_log)

@@ -59,6 +59,7 @@ void ms_uplink_lose_workers(struct ms_uplink *u, const char *why);
 /* uplink.c */
 void ms_uplink_welcomed(struct ms_uplink *u, const Muster__LinkWelcome *w);
 void ms_uplink_refused(struct ms_uplink *u, const Muster__Failure *f);
-void ms_uplink_lose(struct ms_uplink *u, const char *why);
+/* All that is open fails; the start, if it was still under way, with `why` itself. */
+void ms_uplink_lose(struct ms_uplink *u, const struct ms_error *why);
 
 #endif

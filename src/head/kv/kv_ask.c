@@ -1,6 +1,5 @@
 /* kv_ask.c - what is asked of the key-value store: put, delete, get, keys, watch */
 #include "head/kv/kv_ask.h"
-#include "base/cleanup.h"
 #include "base/proto.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
@@ -10,7 +9,6 @@
 #include "wire/frame.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 static void entry_message(Muster__KvEntry *m, const struct ms_kv_entry *e)

@@ -15,6 +15,7 @@
 #include "head/stop.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,10 +32,16 @@ void *ms_node_unforgotten(void)
 static void on_grace(void *arg);
 static void begin_grace(struct ms_node *n, int64_t grace_ns);
 
-static void lose(struct ms_node *n, const char *why)
+__attribute__((format(printf, 2, 3))) static void
+lose(struct ms_node *n, const char *fmt, ...)
 {
     struct ms_head *h = n->head;
+    char why[MS_ERROR_TEXT_MAX];
+    va_list ap;
 
+    va_start(ap, fmt);
+    vsnprintf(why, sizeof why, fmt, ap);
+    va_end(ap);
     ms_node_is_gone(n, why);
     ms_drivers_tell_node(h, n);
     ms_persist_forget_node(h, n->name);
@@ -44,11 +51,7 @@ static void lose(struct ms_node *n, const char *why)
 
 static void lose_ended(struct ms_node *n)
 {
-    struct ms_error why = {0};
-
-    ms_error_set(
-        &why, -EPIPE, "the agent on node %s (pid %d) has ended", n->name, (int)n->pid);
-    lose(n, why.text);
+    lose(n, "the agent on node %s (pid %d) has ended", n->name, (int)n->pid);
 }
 
 /* Its link is closed; who lends it may know more. */
@@ -66,7 +69,6 @@ static void wait_for_cause(struct ms_node *n, bool is_over)
 static void on_grace(void *arg)
 {
     struct ms_node *n = arg;
-    struct ms_error why = {0};
 
     if (n->is_asked && !n->is_over) { /* perhaps it is the network */
         n->is_asked = false;
@@ -77,13 +79,11 @@ static void on_grace(void *arg)
         lose_ended(n);
         return;
     }
-    ms_error_set(&why,
-                 -EPIPE,
-                 "node %s was silent for %.3g s",
-                 n->name,
-                 (double)n->head->link_grace_ns / (double)MS_NS_PER_S);
     n->silent = true;
-    lose(n, why.text);
+    lose(n,
+         "node %s was silent for %.3g s",
+         n->name,
+         (double)n->head->link_grace_ns / (double)MS_NS_PER_S);
 }
 
 /* It has this long to be heard again. */
@@ -107,7 +107,7 @@ void ms_dialled_is_over(struct ms_head *h, const char *name, const char *why)
     struct ms_node *n = ms_node_find(h, name);
 
     if (n && !n->child)
-        lose(n, why);
+        lose(n, "%s", why);
 }
 
 /* ---- its link -------------------------------------------------------------------- */
@@ -131,16 +131,12 @@ static void on_closed(void *arg, const struct ms_error *why)
 static void on_body(void *arg, const uint8_t *body, size_t len)
 {
     struct ms_node *n = arg;
-    struct ms_error why = {0};
 
-    if (ms_node_read(n, body, len))
-        return;
-    ms_error_set(&why,
-                 -EPROTO,
-                 "the agent on node %s (pid %d) sent what is no message",
-                 n->name,
-                 (int)n->pid);
-    lose(n, why.text);
+    if (!ms_node_read(n, body, len))
+        lose(n,
+             "the agent on node %s (pid %d) sent what is no message",
+             n->name,
+             (int)n->pid);
 }
 
 static void on_suspect(void *arg, bool is_suspect)

@@ -5,7 +5,6 @@
 #include "io/spawn.h"
 #include "io/supervised.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>

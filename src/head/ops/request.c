@@ -1,6 +1,5 @@
 /* request.c - asking a head: from a function of head.h to a message, and to its verb */
 #include "head/ops/request.h"
-#include "base/cleanup.h"
 #include "base/proto.h"
 #include "head/drivers/uplink.h"
 #include "head/head_impl.h"

@@ -1,7 +1,6 @@
 /* waiting.c - operations that wait for nodes to come back, or for a worker to end */
 #include "head/ops/waiting.h"
 #include "base/cleanup.h"
-#include "base/proto.h"
 #include "head/clusters/clusters.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"

@@ -183,11 +183,13 @@ static int restore_placed(struct ms_books *b,
 }
 
 /* One that waited waits anew. */
-static int restore(struct ms_books *b,
-                   const Muster__RestoreGroup *m,
-                   uint64_t owner,
-                   struct ms_error *err)
+int ms_place_restore(struct ms_head *h,
+                     const Muster__RestoreGroup *m,
+                     uint64_t owner,
+                     struct ms_error *err)
 {
+    MS_CLEANUP(ms_place_unlock) struct ms_place *desk = ms_place_lock(h);
+    struct ms_books *b = &desk->books;
     MS_CLEANUP(ms_group_request_finish) struct ms_group_request w = {0};
     int64_t now_ns = ms_now_ns();
     struct ms_group *g = NULL;
@@ -214,19 +216,6 @@ static int restore(struct ms_books *b,
     if (g->id > b->last_id)
         b->last_id = g->id;
     return 0;
-}
-
-int ms_place_restore(struct ms_head *h,
-                     const Muster__RestoreGroup *m,
-                     uint64_t owner,
-                     struct ms_error *err)
-{
-    int rc;
-
-    pthread_mutex_lock(&h->place.lock);
-    rc = restore(&h->place.books, m, owner, err);
-    pthread_mutex_unlock(&h->place.lock);
-    return rc;
 }
 
 int ms_place_restore_run(struct ms_head_op *op)

@@ -117,16 +117,13 @@ Muster__GroupStatus *ms_place_group_message(struct ms_books *b,
 
 bool ms_place_add_groups(struct ms_head *h, Muster__Status *s)
 {
-    struct ms_books *b = &h->place.books;
-    bool is_good = true;
+    MS_CLEANUP(ms_place_unlock) struct ms_place *desk = ms_place_lock(h);
 
-    pthread_mutex_lock(&h->place.lock);
-    ms_list_each (g, &b->groups.all, struct ms_group, link)
-        is_good =
-            is_good &&
-            ms_proto_append(&s->groups, &s->n_groups, ms_place_group_message(b, g));
-    pthread_mutex_unlock(&h->place.lock);
-    return is_good;
+    ms_list_each (g, &desk->books.groups.all, struct ms_group, link)
+        if (!ms_proto_append(
+                &s->groups, &s->n_groups, ms_place_group_message(&desk->books, g)))
+            return false;
+    return true;
 }
 
 /* ---- clusters -------------------------------------------------------------------- */

@@ -12,6 +12,17 @@
 #include <errno.h>
 #include <string.h>
 
+struct ms_place *ms_place_lock(struct ms_head *h)
+{
+    pthread_mutex_lock(&h->place.lock);
+    return &h->place;
+}
+
+void ms_place_unlock(struct ms_place **place)
+{
+    pthread_mutex_unlock(&(*place)->lock);
+}
+
 /* ---- who waits ------------------------------------------------------------------- */
 
 struct ms_group *ms_place_find(const struct ms_books *b, uint64_t id)
@@ -101,12 +112,9 @@ void ms_place_kick(struct ms_head *h)
 
 static bool is_unknown(struct ms_head *h, const struct ms_head_op *op)
 {
-    bool unknown;
+    MS_CLEANUP(ms_place_unlock) struct ms_place *place = ms_place_lock(h);
 
-    pthread_mutex_lock(&h->place.lock);
-    unknown = !ms_place_find(&h->place.books, op->request->wait_group->id);
-    pthread_mutex_unlock(&h->place.lock);
-    return unknown;
+    return !ms_place_find(&place->books, op->request->wait_group->id);
 }
 
 int ms_place_wait_run(struct ms_head_op *op)
