@@ -11,7 +11,6 @@
 #include "head/ops/op.h"
 #include "head/ops/request.h"
 
-
 /* True if the answer is known; *worker is then the one that has the place, or NULL. */
 static bool find(const struct ms_head *h, uint64_t uid, const struct ms_slot **worker)
 {
