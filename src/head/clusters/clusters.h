@@ -29,18 +29,6 @@ struct ms_head;
 struct ms_head_op;
 struct ms_node;
 
-/* ---- `run` of requests ------------------------------------------------------------- */
-
-int ms_head_create_run(struct ms_head_op *op);
-int ms_head_destroy_run(struct ms_head_op *op);
-int ms_head_restart_run(struct ms_head_op *op);
-int ms_head_resize_run(struct ms_head_op *op);
-int ms_head_refresh_run(struct ms_head_op *op);
-int ms_head_add_step_run(struct ms_head_op *op);
-int ms_head_stop_clusters_run(struct ms_head_op *op);
-int ms_head_ask_successor_run(struct ms_head_op *op);
-int ms_head_find_run(struct ms_head_op *op);
-
 /* Creations that wait for room: something was given back. */
 void ms_creations_step(struct ms_head *h);
 /* As clusters that have no workers yet, into a Status. False: out of memory. */

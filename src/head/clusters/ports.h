@@ -17,10 +17,6 @@ struct ms_head;
 struct ms_head_op;
 struct ms_node;
 
-/* `run` of requests */
-int ms_head_hold_port_run(struct ms_head_op *op);
-int ms_head_drop_port_run(struct ms_head_op *op);
-
 /* This node holds one already. -ENOMEM */
 int ms_head_port_add(struct ms_head *h,
                      const char *owner,

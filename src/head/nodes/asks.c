@@ -19,6 +19,8 @@ not_prepared(struct ms_head_op *op, struct ms_node *n, const struct ms_error *wh
     ms_head_op_gather_end(op);
 }
 
+/* Completes when every node has answered, with the last failure if there was one. A node
+ * that cannot prepare says so again when it has to start something. */
 int ms_head_prepare_run(struct ms_head_op *op)
 {
     Muster__Prepare *prepare = op->request->prepare;
@@ -119,6 +121,7 @@ static void forget_list(struct ms_head_op *op)
     protobuf_c_message_free_unpacked(MS_TAKE(op->message), NULL);
 }
 
+/* Nodes that do not answer in MS_STORE_SHOW_NS say why not. */
 int ms_head_objects_run(struct ms_head_op *op)
 {
     uint32_t most = op->request->objects->most;

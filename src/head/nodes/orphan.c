@@ -2,13 +2,9 @@
 #include "head/nodes/orphan.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "io/proc.h"
 #include "io/spawn.h"
 #include "io/supervised.h"
-
-#include <fcntl.h>
-#include <signal.h>
-#include <stdio.h>
-#include <string.h>
 
 struct orphan {
     struct ms_list link;
@@ -37,38 +33,15 @@ static void on_end(void *arg, unsigned events)
         o->on_none(o->arg);
 }
 
-/* When the process began, in ns since the machine did; -1: unknown. */
-static int64_t begin_ns(pid_t pid)
-{
-    char path[32], text[1024], *at;
-    MS_CLEANUP(ms_cleanup_fd) int fd = -1;
-    unsigned long long ticks;
-    ssize_t n;
-
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (n <= 0)
-        return -1;
-    text[n] = 0;
-    at = strrchr(text, ')'); /* the name may have anything in it */
-    if (!at || sscanf(at + 1,
-                      " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d"
-                      " %*d %*d %*d %llu",
-                      &ticks) != 1)
-        return -1;
-    return (int64_t)ticks * (MS_NS_PER_S / sysconf(_SC_CLK_TCK));
-}
-
 /* True if that process was there at known_ns. */
 static bool is_that_old(pid_t pid, int64_t known_ns)
 {
     struct timespec boot;
-    int64_t began_ns = begin_ns(pid), known_boot_ns;
+    int64_t began = (int64_t)ms_proc_start(pid), known_boot_ns;
 
     clock_gettime(CLOCK_BOOTTIME, &boot);
     known_boot_ns = boot.tv_sec * MS_NS_PER_S + boot.tv_nsec - (ms_now_ns() - known_ns);
-    return began_ns >= 0 && began_ns <= known_boot_ns;
+    return began > 0 && began * (MS_NS_PER_S / sysconf(_SC_CLK_TCK)) <= known_boot_ns;
 }
 
 void ms_orphans_add(struct ms_orphans *o, pid_t pid, int64_t known_ns)
@@ -99,11 +72,8 @@ static void on_patience(void *arg)
 {
     struct ms_orphans *o = arg;
 
-    ms_list_each (w, &o->list, struct orphan, link) {
-        if (getpgid(w->pid) == w->pid)
-            kill(-w->pid, SIGKILL);
-        ms_process_signal(w->pidfd, SIGKILL);
-    }
+    ms_list_each (w, &o->list, struct orphan, link)
+        ms_proc_kill(w->pid);
     ms_supervised_sweep();
 }
 

@@ -46,7 +46,7 @@ struct ms_head_op {
     struct ms_driver *driver; /* its link; NULL: it has none */
     /* Begin. 0: it has completed or will; else it fails with op->error, or if that is not
      * set with the negative errno. */
-    int (*run)(struct ms_head_op *op);
+    ms_verb_run *run;
     /* A node's answer, which is no Failure; what is taken out of it is set to NULL. */
     void (*on_answer)(struct ms_head_op *op,
                       struct ms_node *node,

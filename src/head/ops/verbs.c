@@ -1,16 +1,7 @@
 /* verbs.c - the table of all that a head can be asked */
 #include "head/ops/verbs.h"
 #include "base/cleanup.h"
-#include "head/clusters/clusters.h"
-#include "head/clusters/ports.h"
-#include "head/fleet/fleet.h"
-#include "head/kv/barrier.h"
-#include "head/kv/kv_ask.h"
-#include "head/nodes/node.h"
-#include "head/ops/waiting.h"
-#include "head/place/place.h"
 #include "head/rest/view.h"
-#include "head/status.h"
 
 #include <errno.h>
 

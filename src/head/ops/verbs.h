@@ -39,6 +39,29 @@ enum ms_verb_waits {
     MS_WAITS_IF_UNKNOWN /* if `run` gives -ENOENT, -ENODEV or -EAGAIN: it is run again */
 };
 
+/* Carries out op->request, as op->run (op.h). */
+typedef int ms_verb_run(struct ms_head_op *op);
+
+/* clusters/ */
+ms_verb_run ms_head_create_run, ms_head_destroy_run, ms_head_restart_run,
+    ms_head_resize_run, ms_head_refresh_run, ms_head_add_step_run,
+    ms_head_stop_clusters_run, ms_head_ask_successor_run, ms_head_find_run,
+    ms_head_hold_port_run, ms_head_drop_port_run;
+/* nodes/, status.h */
+ms_verb_run ms_head_prepare_run, ms_head_read_log_run, ms_head_objects_run,
+    ms_head_status_run;
+/* place/ */
+ms_verb_run ms_place_group_run, ms_place_wait_run, ms_place_remove_run,
+    ms_place_find_run, ms_place_restore_run, ms_place_cluster_run,
+    ms_place_resources_run;
+/* kv/ */
+ms_verb_run ms_head_kv_put_run, ms_head_kv_get_run, ms_head_kv_delete_run,
+    ms_head_kv_keys_run, ms_head_kv_watch_run, ms_head_barrier_run;
+/* fleet/ */
+ms_verb_run ms_fleet_reserve_run, ms_fleet_release_run, ms_fleet_describe_run;
+/* waiting.h */
+ms_verb_run ms_head_ask_death_run;
+
 /* Where a verb is found by HTTP; see rest/rest_verb.c. */
 struct ms_verb_http {
     const char *method; /* NULL: nowhere */
@@ -60,7 +83,7 @@ struct ms_verb {
     bool
         on_any_thread; /* completes at once, with locks of its own; else on the head's */
     enum ms_verb_waits waits;
-    int (*run)(struct ms_head_op *op); /* as op->run; NULL: nobody may ask */
+    ms_verb_run *run; /* NULL: nobody may ask */
     struct ms_verb_http http;
 };
 

@@ -27,8 +27,6 @@ bool ms_head_wait_for_nodes(struct ms_head_op *op);
 /* A node is there, and what it has is known: who waited for it goes on. */
 void ms_head_node_has_come(struct ms_head *h, const char *name);
 
-/* `run` of a request */
-int ms_head_ask_death_run(struct ms_head_op *op);
 /* A worker has ended: those who ask are answered. */
 void ms_head_answer_deaths(struct ms_head *h, uint64_t uid, const Muster__Exit *exit);
 /* A worker was reported whose end an operation asks about: it is not unknown. */

@@ -39,14 +39,6 @@ void ms_place_node_gone(struct ms_head *h, const struct ms_node *n);
 /* A driver has ended: its clusters may live for a while. */
 void ms_place_driver_gone(struct ms_head *h, uint64_t driver);
 
-/* `run` of requests; on any thread, but wait and restore on the head's. */
-int ms_place_group_run(struct ms_head_op *op);
-int ms_place_wait_run(struct ms_head_op *op);
-int ms_place_remove_run(struct ms_head_op *op);
-int ms_place_find_run(struct ms_head_op *op);
-int ms_place_restore_run(struct ms_head_op *op);
-int ms_place_cluster_run(struct ms_head_op *op);
-int ms_place_resources_run(struct ms_head_op *op);
 /* A group of the head before, where it was. -EEXIST: it is there; -ENOENT: a node of it is
  * not; -EINVAL, -ENOMEM. */
 int ms_place_restore(struct ms_head *h,
