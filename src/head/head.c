@@ -354,22 +354,6 @@ int ms_head_start_thread(struct ms_head *h, struct ms_error *err)
     return rc ? ms_error_sys(err, -rc, "cannot start the head's thread") : 0;
 }
 
-/* It has a deadline of its own. */
-static int start_agents(struct ms_head *h, struct ms_error *err)
-{
-    struct ms_head_op *op = ms_head_op_create(h);
-    int rc;
-
-    if (!op)
-        return ms_error_sys(err, -ENOMEM, "cannot start the agent");
-    op->run = ms_child_agent_run;
-    ms_head_op_submit(op);
-    ms_head_op_wait(op, MS_NEVER);
-    rc = ms_head_op_result(op, err);
-    ms_head_op_unref(op);
-    return rc;
-}
-
 struct ms_head *ms_head_start(const struct ms_head_options *o, struct ms_error *err)
 {
     struct ms_head *h = ms_head_create(o);
@@ -391,7 +375,7 @@ struct ms_head *ms_head_start(const struct ms_head_options *o, struct ms_error *
     if (rc == 0)
         rc = ms_head_start_thread(h, err);
     if (rc == 0 && !o->lender)
-        rc = start_agents(h, err);
+        rc = ms_head_op_call(h, ms_child_agent_run, MS_NEVER, err); /* has a deadline */
     if (rc == 0)
         return h;
     ms_head_stop(h, 0);

@@ -61,15 +61,10 @@ static void refuse(struct ms_driver *d, uint64_t request, int code, const char *
 {
     struct ms_error err = {0};
     Muster__Failure failure;
-    Muster__HeadToDriver m = MUSTER__HEAD_TO_DRIVER__INIT;
 
     ms_error_set(&err, code, "%s", why);
     ms_head_failure(&failure, &err);
-    m.request = request;
-    m.body_case = MUSTER__HEAD_TO_DRIVER__BODY_FAILURE;
-    m.failure = &failure;
-    if (d->wire)
-        ms_link_send(d->wire, &m.base);
+    ms_driver_tell(d, request, MUSTER__HEAD_TO_DRIVER__BODY_FAILURE, &failure);
 }
 
 /* ---- requests -------------------------------------------------------------------- */

@@ -298,23 +298,17 @@ static int
 start(struct ms_head *h, const struct ms_head_options *o, struct ms_error *err)
 {
     int64_t timeout_ns = o->timeout_ns > 0 ? o->timeout_ns : MS_AGENT_START_NS;
-    struct ms_head_op *op = ms_head_op_create(h);
-    int rc;
+    struct ms_error why = {0};
+    int rc =
+        ms_head_op_call(h, start_run, ms_deadline_ns(ms_now_ns(), timeout_ns), &why);
 
-    if (!op)
-        return ms_error_sys(err, -ENOMEM, "cannot join");
-    op->run = start_run;
-    ms_head_op_submit(op);
-    if (ms_head_op_wait(op, ms_deadline_ns(ms_now_ns(), timeout_ns)) < 0)
-        rc = ms_error_set(err,
-                          -ETIMEDOUT,
-                          "the head at %.200s has not answered within %.3g s",
-                          h->uplink->addresses,
-                          (double)timeout_ns / (double)MS_NS_PER_S);
-    else
-        rc = ms_head_op_result(op, err);
-    ms_head_op_unref(op);
-    return rc;
+    if (rc < 0 && !why.code)
+        ms_error_set(&why,
+                     rc,
+                     "the head at %.200s has not answered within %.3g s",
+                     h->uplink->addresses,
+                     (double)timeout_ns / (double)MS_NS_PER_S);
+    return rc < 0 ? ms_error_set(err, rc, "%s", why.text) : 0;
 }
 
 struct ms_head *ms_head_join(const struct ms_head_options *o,

@@ -236,14 +236,14 @@ void ms_head_op_run(struct ms_head_op *op)
     ms_head_op_end(op, op->run(op));
 }
 
-static void run(void *arg)
+static void on_posted(void *arg)
 {
     ms_head_op_run(arg);
 }
 
 struct ms_head_op *ms_head_op_submit(struct ms_head_op *op)
 {
-    if (ms_loop_post(op->head->loop, run, op) < 0)
+    if (ms_loop_post(op->head->loop, on_posted, op) < 0)
         ms_head_op_fail(op, -ENOMEM, "out of memory");
     return op;
 }
@@ -265,6 +265,24 @@ int ms_head_op_wait(struct ms_head_op *op, int64_t deadline_ns)
         rc = 0;
     pthread_mutex_unlock(&op->lock);
     return -rc;
+}
+
+int ms_head_op_call(struct ms_head *h,
+                    ms_verb_run *run,
+                    int64_t deadline_ns,
+                    struct ms_error *err)
+{
+    struct ms_head_op *op = ms_head_op_create(h);
+    int rc;
+
+    if (!op)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    op->run = run;
+    rc = ms_head_op_wait(ms_head_op_submit(op), deadline_ns);
+    if (rc == 0)
+        rc = ms_head_op_result(op, err);
+    ms_head_op_unref(op);
+    return rc;
 }
 
 int ms_head_op_result(const struct ms_head_op *op, struct ms_error *err)

@@ -114,6 +114,12 @@ void ms_head_op_end(struct ms_head_op *op, int rc);
 /* The same, on the head's thread. Completes with an error if that cannot be. Returns op. */
 struct ms_head_op *ms_head_op_submit(struct ms_head_op *op);
 
+/* Run it on the head's thread and wait: its result, or -ETIMEDOUT without a text. */
+int ms_head_op_call(struct ms_head *h,
+                    ms_verb_run *run,
+                    int64_t deadline_ns,
+                    struct ms_error *err);
+
 /* Takes the message (may be NULL). */
 void ms_head_op_succeed(struct ms_head_op *op, ProtobufCMessage *message);
 /* The same; NULL: there was no memory for it. */
