@@ -97,11 +97,6 @@ static void head_destroy(struct ms_head *h)
     free(h);
 }
 
-static void on_no_orphans(void *arg)
-{
-    ms_head_stop_step(arg);
-}
-
 static void on_stop_timer(void *arg)
 {
     ms_head_stop_step(arg);
@@ -167,12 +162,14 @@ static int set_node(struct ms_head *h, const char *name, struct ms_error *err)
     return 0;
 }
 
-struct ms_head *ms_head_create(const struct ms_head_options *o)
+struct ms_head *ms_head_create(const struct ms_head_options *o, struct ms_error *err)
 {
     struct ms_head *h = calloc(1, sizeof *h);
 
-    if (!h)
+    if (!h) {
+        ms_error_sys(err, -ENOMEM, "cannot make the head");
         return NULL;
+    }
     h->lock_fd = h->marker_fd = -1;
     h->started_ns = ms_now_ns();
     h->start_ns = o->timeout_ns > 0 ? o->timeout_ns : MS_AGENT_START_NS;
@@ -289,7 +286,7 @@ static int add_nodes(struct ms_head *h,
 int ms_head_build(struct ms_head *h, struct ms_error *err)
 {
     h->loop = ms_loop_create();
-    if (!h->loop || ms_orphans_init(&h->orphans, h->loop, on_no_orphans, h) < 0 ||
+    if (!h->loop || ms_orphans_init(&h->orphans, h) < 0 ||
         ms_timer_init(&h->stopping.timer, h->loop, on_stop_timer, h) < 0 ||
         ms_place_init(h) < 0 || open_marker(h) < 0)
         return ms_error_set(err, -ENOMEM, "cannot make the head: out of memory");
@@ -356,13 +353,11 @@ int ms_head_start_thread(struct ms_head *h, struct ms_error *err)
 
 struct ms_head *ms_head_start(const struct ms_head_options *o, struct ms_error *err)
 {
-    struct ms_head *h = ms_head_create(o);
+    struct ms_head *h = ms_head_create(o, err);
     int rc;
 
-    if (!h) {
-        ms_error_sys(err, -ENOMEM, "cannot make the head");
+    if (!h)
         return NULL;
-    }
     h->head_grace_ns = EMBEDDED_GRACE_NS;
     rc = o->agent_path ? set_node(h, o->node_name, err)
                        : ms_error_set(err, -EINVAL, "agent_path is needed");

@@ -84,7 +84,7 @@ static void step_without_agents(struct ms_head *h, int64_t now_ns)
         look_again(h, lent_ns);
         return;
     }
-    if (ms_orphans_is_empty(&h->orphans) || now_ns >= last_ns) {
+    if (ms_list_is_empty(&h->orphans.list) || now_ns >= last_ns) {
         done(h);
         return;
     }

@@ -21,16 +21,20 @@
 #include <errno.h>
 #include <string.h>
 
-/* The uids of the living workers of a cluster on this node; `out` has room for all. */
-static size_t living_on(const struct ms_cluster *c, const char *node, uint64_t *out)
+uint64_t *
+ms_head_living_on(const struct ms_head *h, const struct ms_node *n, size_t *count)
 {
-    size_t n = 0;
+    uint64_t *uids = calloc(h->registry.live + 1, sizeof *uids);
 
-    for (size_t i = 0; i < c->count; i++)
-        if (ms_slot_is_live(&c->slots[i]) && c->slots[i].now.address &&
-            strcmp(c->slots[i].node, node) == 0)
-            out[n++] = c->slots[i].now.uid;
-    return n;
+    *count = 0;
+    ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
+        for (size_t i = 0; uids && i < c->count; i++) {
+            const struct ms_slot *s = &c->slots[i];
+
+            if (ms_slot_is_live(s) && s->now.address && strcmp(s->node, n->name) == 0)
+                uids[(*count)++] = s->now.uid;
+        }
+    return uids;
 }
 
 int ms_node_tell_stop(struct ms_node *n, uint64_t *uids, size_t count, int64_t grace_ns)
@@ -45,14 +49,11 @@ int ms_node_tell_stop(struct ms_node *n, uint64_t *uids, size_t count, int64_t g
 
 int ms_head_stop_workers_of(struct ms_head *h, struct ms_node *n, int64_t grace_ns)
 {
-    MS_CLEANUP(ms_cleanup_free)
-    uint64_t *uids = calloc(h->registry.live + 1, sizeof *uids);
-    size_t count = 0;
+    size_t count;
+    MS_CLEANUP(ms_cleanup_free) uint64_t *uids = ms_head_living_on(h, n, &count);
 
     if (!uids)
         return -ENOMEM;
-    ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
-        count += living_on(c, n->name, uids + count);
     return count ? ms_node_tell_stop(n, uids, count, grace_ns) : 0;
 }
 

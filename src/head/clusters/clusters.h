@@ -56,6 +56,10 @@ int ms_node_tell_stop(struct ms_node *n,
                       int64_t grace_ns);
 /* An answer that nobody waits for: workers that it has started and that are none of ours end. */
 void ms_head_stop_unwanted(struct ms_node *n, const Muster__AgentToHead *answer);
+/* The uids of the living workers that are known to be on this node, malloc'd. NULL: out of
+ * memory. */
+uint64_t *
+ms_head_living_on(const struct ms_head *h, const struct ms_node *n, size_t *count);
 /* Tell a node to stop all its workers. */
 int ms_head_stop_workers_of(struct ms_head *h, struct ms_node *n, int64_t grace_ns);
 

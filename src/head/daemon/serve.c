@@ -70,13 +70,11 @@ struct ms_head *ms_head_serve(const struct ms_head_serve_options *o,
 {
     static const char *const loopback[] = {DEFAULT_LISTEN, NULL};
     const char *const *addresses = o->listen && o->listen[0] ? o->listen : loopback;
-    struct ms_head *h = ms_head_create(&(struct ms_head_options){0});
+    struct ms_head *h = ms_head_create(&(struct ms_head_options){0}, err);
     int rc;
 
-    if (!h) {
-        ms_error_sys(err, -ENOMEM, "cannot make the head");
+    if (!h)
         return NULL;
-    }
     h->is_daemon = true;
     h->tls = o->tls;
     h->on_stop_asked = o->on_stop_asked;

@@ -315,13 +315,11 @@ struct ms_head *ms_head_join(const struct ms_head_options *o,
                              const struct ms_head_address *a,
                              struct ms_error *err)
 {
-    struct ms_head *h = ms_head_create(o);
+    struct ms_head *h = ms_head_create(o, err);
     int rc;
 
-    if (!h) {
-        ms_error_sys(err, -ENOMEM, "cannot join");
+    if (!h)
         return NULL;
-    }
     memcpy(h->session.secret, a->secret, sizeof h->session.secret);
     h->tls = a->tls;
     rc = ms_head_build(h, err);

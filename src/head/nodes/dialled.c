@@ -210,35 +210,20 @@ static bool is_reported(const Muster__AgentHello *hello, uint64_t uid)
     return false;
 }
 
-/* What we thought was there, and is not: the uids, malloc'd; 0 at the end. */
-static uint64_t *find_missing(const struct ms_node *n, const Muster__AgentHello *hello)
-{
-    const struct ms_head *h = n->head;
-    uint64_t *out = calloc(h->registry.live + 1, sizeof *out);
-    size_t count = 0;
-
-    ms_list_each (c, &h->registry.clusters, struct ms_cluster, link)
-        for (size_t i = 0; out && i < c->count; i++) {
-            const struct ms_slot *s = &c->slots[i];
-
-            if (ms_slot_is_live(s) && s->now.address && strcmp(s->node, n->name) == 0 &&
-                !is_reported(hello, s->now.uid))
-                out[count++] = s->now.uid;
-        }
-    return out;
-}
-
+/* What we thought was there, and is not. */
 static void lose_missing(struct ms_node *n, const Muster__AgentHello *hello)
 {
     static char detail[] = "its agent came back without it";
-    MS_CLEANUP(ms_cleanup_free) uint64_t *uids = find_missing(n, hello);
+    size_t count;
+    MS_CLEANUP(ms_cleanup_free) uint64_t *uids = ms_head_living_on(n->head, n, &count);
     Muster__Exit exit = MUSTER__EXIT__INIT;
 
     exit.code = -1;
     exit.node = n->name;
     exit.detail = detail;
-    for (size_t i = 0; uids && uids[i]; i++)
-        ms_head_worker_exited(n->head, uids[i], &exit);
+    for (size_t i = 0; uids && i < count; i++)
+        if (!is_reported(hello, uids[i]))
+            ms_head_worker_exited(n->head, uids[i], &exit);
 }
 
 static void take_reports(struct ms_node *n, const Muster__AgentHello *hello)

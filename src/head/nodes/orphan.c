@@ -2,6 +2,7 @@
 #include "head/nodes/orphan.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "head/head_impl.h"
 #include "io/proc.h"
 #include "io/spawn.h"
 #include "io/supervised.h"
@@ -29,8 +30,8 @@ static void on_end(void *arg, unsigned events)
 
     (void)events;
     orphan_destroy(w);
-    if (ms_list_is_empty(&o->list) && o->on_none)
-        o->on_none(o->arg);
+    if (ms_list_is_empty(&o->list))
+        ms_head_stop_step(o->head);
 }
 
 /* True if that process was there at known_ns. */
@@ -60,7 +61,7 @@ void ms_orphans_add(struct ms_orphans *o, pid_t pid, int64_t known_ns)
     w->pid = pid;
     w->pidfd = pidfd;
     ms_list_init(&w->link);
-    if (ms_watch_init(&w->watch, o->loop, pidfd, MS_READ, on_end, w) < 0) {
+    if (ms_watch_init(&w->watch, o->head->loop, pidfd, MS_READ, on_end, w) < 0) {
         orphan_destroy(w);
         return;
     }
@@ -82,26 +83,16 @@ void ms_orphans_kill_after(struct ms_orphans *o, int64_t delay_ns)
     ms_timer_set(&o->patience, delay_ns);
 }
 
-bool ms_orphans_is_empty(const struct ms_orphans *o)
+int ms_orphans_init(struct ms_orphans *o, struct ms_head *h)
 {
-    return ms_list_is_empty(&o->list);
-}
-
-int ms_orphans_init(struct ms_orphans *o,
-                    struct ms_loop *loop,
-                    void (*on_none)(void *arg),
-                    void *arg)
-{
-    o->loop = loop;
-    o->on_none = on_none;
-    o->arg = arg;
+    o->head = h;
     ms_list_init(&o->list);
-    return ms_timer_init(&o->patience, loop, on_patience, o);
+    return ms_timer_init(&o->patience, h->loop, on_patience, o);
 }
 
 void ms_orphans_finish(struct ms_orphans *o)
 {
-    if (!o->loop)
+    if (!o->head)
         return;
     ms_list_each (w, &o->list, struct orphan, link)
         orphan_destroy(w);
