@@ -8,7 +8,6 @@
 #include "base/name.h"
 #include "cluster/status.h"
 #include "head/clusters/clusters_impl.h"
-#include "head/clusters/helpers.h"
 #include "head/clusters/ports.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"

@@ -3,7 +3,6 @@
 #include "base/name.h"
 #include "head/clusters/bringup.h"
 #include "head/clusters/clusters_impl.h"
-#include "head/clusters/helpers.h"
 #include "head/clusters/ports.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"

@@ -10,12 +10,12 @@
  * create.c     creating: place, port, bring-up
  * restart.c    new incarnations of ranks; resize.c: more or fewer of them
  * change.c     what these three have in common: the begin, the port, the end
- * bringup.h    starting ranks and having them do their steps; start.h: what nodes are asked
+ * bringup.h    starting ranks and having them do their steps; start.c: what nodes are asked
  * ending.h     ending ranks, rank 0 last
  * cluster.c    destroying, and what happens to workers; stop_clusters.c: of several
  * steps.c      what is done to clusters since, and who asks for them
  * successor.c  who has a dead worker's place
- * helpers.h    helpers of workers that are wider than a node
+ * helpers.c    helpers of workers that are wider than a node
  * ports.h      ports that are held for them
  */
 #ifndef MS_HEAD_CLUSTERS_CLUSTERS_H

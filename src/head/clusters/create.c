@@ -11,7 +11,6 @@
 #include "cluster/spec.h"
 #include "head/clusters/bringup.h"
 #include "head/clusters/clusters_impl.h"
-#include "head/clusters/start.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"

@@ -1,12 +1,10 @@
 /* helpers.c - the processes of wide workers on the nodes beyond their first */
-#include "head/clusters/helpers.h"
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "base/proto.h"
 #include "cluster/spec.h"
 #include "cluster/status.h"
 #include "head/clusters/clusters_impl.h"
-#include "head/clusters/start.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
 #include "head/ops/op.h"

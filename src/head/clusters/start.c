@@ -1,11 +1,10 @@
 /* start.c - what nodes are asked to start the processes of a cluster */
-#include "head/clusters/start.h"
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "base/name.h"
 #include "base/proto.h"
 #include "cluster/spec.h"
-#include "head/clusters/helpers.h"
+#include "head/clusters/clusters_impl.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
