@@ -8,9 +8,6 @@
 #include <pthread.h>
 #include <string.h>
 
-PyTypeObject *core_call_type;
-static PyTypeObject *inbox_type;
-
 struct call {
     PyObject_HEAD struct ms_call *call;
     PyObject *peer;
@@ -31,7 +28,7 @@ struct inbox {
 
 PyObject *core_call_new(struct ms_call *call, PyObject *peer)
 {
-    struct call *c = PyObject_GC_New(struct call, core_call_type);
+    struct call *c = PyObject_GC_New(struct call, core_call.type);
 
     if (!c) {
         ms_call_unref(call);
@@ -125,7 +122,7 @@ static struct ms_call **calls_of(PyObject *list, Py_ssize_t n)
         PyObject *item = PyList_GetItem(list, i);
         struct call *c = (struct call *)item;
 
-        if (PyObject_TypeCheck(item, core_call_type) &&
+        if (PyObject_TypeCheck(item, core_call.type) &&
             core_check_deadlock(ms_call_peer(c->call)) == 0) {
             calls[i] = ms_call_ref(c->call);
             continue;
@@ -150,7 +147,6 @@ static PyObject *wait_all(PyObject *self, PyObject *args)
     Py_ssize_t n;
     int rc = 0;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "O!O", &PyList_Type, &list, &seconds) ||
         core_deadline(seconds, 0, &until_ns) < 0)
         return NULL;
@@ -168,12 +164,11 @@ static PyObject *wait_all(PyObject *self, PyObject *args)
     return PyBool_FromLong(rc == 0);
 }
 
-static PyMethodDef call_functions[] = {{"wait_all", wait_all, METH_VARARGS, NULL},
-                                       {NULL, NULL, 0, NULL}};
+PyMethodDef core_call_functions[] = {{"wait_all", wait_all, METH_VARARGS, NULL},
+                                     {NULL, NULL, 0, NULL}};
 
 static PyObject *call_done(PyObject *self, PyObject *unused)
 {
-    (void)unused;
     return PyBool_FromLong(ms_call_is_done(((struct call *)self)->call));
 }
 
@@ -182,7 +177,6 @@ static PyObject *call_failed(PyObject *self, PyObject *unused)
     struct call *c = (struct call *)self;
     struct ms_outcome o;
 
-    (void)unused;
     if (!ms_call_is_done(c->call))
         Py_RETURN_FALSE;
     ms_call_outcome(c->call, &o);
@@ -191,7 +185,6 @@ static PyObject *call_failed(PyObject *self, PyObject *unused)
 
 static PyObject *call_cancel(PyObject *self, PyObject *unused)
 {
-    (void)unused;
     Py_BEGIN_ALLOW_THREADS;
     ms_call_cancel(((struct call *)self)->call);
     Py_END_ALLOW_THREADS;
@@ -264,10 +257,8 @@ static int settle(struct call *c)
     int rc;
 
     while (c->settling && !c->result && !c->error) {
-        if (pthread_equal(c->settler, pthread_self())) {
-            PyErr_SetString(core_error, "this result is being read by its own parts");
-            return -1;
-        }
+        if (pthread_equal(c->settler, pthread_self()))
+            return core_fail(core_error, "this result is being read by its own parts");
         wait_settled(c);
     }
     if (c->result || c->error)
@@ -286,7 +277,6 @@ static PyObject *call_result(PyObject *self, PyObject *unused)
 {
     struct call *c = (struct call *)self;
 
-    (void)unused;
     if (c->streams)
         return stream_of(self);
     if (!ms_call_is_done(c->call)) {
@@ -307,7 +297,6 @@ static PyObject *call_is_stream(PyObject *self, PyObject *unused)
     struct call *c = (struct call *)self;
     struct ms_outcome o;
 
-    (void)unused;
     if (!c->streams && ms_call_is_done(c->call)) {
         ms_call_outcome(c->call, &o);
         c->streams = o.ends_stream;
@@ -347,7 +336,6 @@ static PyObject *call_try_item(PyObject *self, PyObject *unused)
     PyObject *item = NULL;
     int rc = take_item((struct call *)self, &item);
 
-    (void)unused;
     if (rc == -2)
         return NULL;
     return Py_BuildValue("iN", rc, item ? item : Py_NewRef(Py_None));
@@ -374,10 +362,8 @@ static PyObject *call_next_item(PyObject *self, PyObject *timeout)
         rc = core_call_wait(c->call, until_ns);
         if (rc < 0)
             return NULL;
-        if (rc == 0) {
-            PyErr_SetString(PyExc_TimeoutError, "no item of the stream in time");
-            return NULL;
-        }
+        if (rc == 0)
+            return PyErr_Format(PyExc_TimeoutError, "no item of the stream in time");
     }
 }
 
@@ -387,7 +373,7 @@ static PyObject *call_notify(PyObject *self, PyObject *args)
     PyObject *inbox;
     unsigned long long tag;
 
-    if (!PyArg_ParseTuple(args, "O!K", inbox_type, &inbox, &tag))
+    if (!PyArg_ParseTuple(args, "O!K", core_inbox.type, &inbox, &tag))
         return NULL;
     if (ms_call_notify(c->call, ((struct inbox *)inbox)->inbox, tag) < 0)
         return PyErr_NoMemory();
@@ -400,7 +386,6 @@ static PyObject *call_stored(PyObject *self, PyObject *unused)
     struct call *c = (struct call *)self;
     struct ms_outcome o;
 
-    (void)unused;
     if (c->settling || c->result || c->error || !ms_call_is_done(c->call))
         Py_RETURN_NONE;
     ms_call_outcome(c->call, &o);
@@ -432,14 +417,15 @@ static PyType_Slot call_slots[] = {{Py_tp_dealloc, call_dealloc},
                                    {Py_tp_members, call_members},
                                    {0, NULL}};
 
+struct core_type core_call = {
+    .name = "muster._core.Call", .size = sizeof(struct call), .slots = call_slots};
+
 /* ---- inboxes --------------------------------------------------------------------- */
 
 static PyObject *inbox_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     struct inbox *i;
 
-    (void)args;
-    (void)kwargs;
     i = PyObject_New(struct inbox, type);
     if (!i)
         return NULL;
@@ -459,7 +445,6 @@ static void inbox_dealloc(PyObject *self)
 
 static PyObject *inbox_fileno(PyObject *self, PyObject *unused)
 {
-    (void)unused;
     return PyLong_FromLong(ms_inbox_fd(((struct inbox *)self)->inbox));
 }
 
@@ -470,7 +455,6 @@ static PyObject *inbox_take(PyObject *self, PyObject *unused)
         ms_inbox_take(((struct inbox *)self)->inbox, tags, sizeof tags / sizeof *tags);
     PyObject *list = PyList_New(0);
 
-    (void)unused;
     for (size_t i = 0; list && i < n; i++)
         if (!core_append(list, PyLong_FromUnsignedLongLong(tags[i])))
             Py_CLEAR(list);
@@ -486,13 +470,5 @@ static PyType_Slot inbox_slots[] = {{Py_tp_new, inbox_new},
                                     {Py_tp_methods, inbox_methods},
                                     {0, NULL}};
 
-int core_call_setup(PyObject *module)
-{
-    core_call_type =
-        core_type(module, "muster._core.Call", sizeof(struct call), call_slots);
-    inbox_type =
-        core_type(module, "muster._core.Inbox", sizeof(struct inbox), inbox_slots);
-    if (!core_call_type || !inbox_type)
-        return -1;
-    return PyModule_AddFunctions(module, call_functions);
-}
+struct core_type core_inbox = {
+    .name = "muster._core.Inbox", .size = sizeof(struct inbox), .slots = inbox_slots};

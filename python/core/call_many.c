@@ -26,7 +26,7 @@ static struct fan *fan_create(PyObject *peers, PyObject *engine, PyObject *metho
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *peer = PyList_GetItem(peers, i);
 
-        if (!PyObject_TypeCheck(peer, core_peer_type)) {
+        if (!PyObject_TypeCheck(peer, core_peer.type)) {
             PyErr_SetString(PyExc_TypeError, "a list of peers is needed");
             free(fans);
             return NULL;
@@ -110,13 +110,11 @@ static PyObject *call_all(PyObject *self, PyObject *const *a, Py_ssize_t nargs)
     struct fan *fans;
     int codec;
 
-    (void)self;
-    if (nargs != 8) {
-        PyErr_SetString(PyExc_TypeError,
-                        "call_all takes peers, engine, method, args, kwargs, timeout, "
-                        "waits, codec");
-        return NULL;
-    }
+    if (nargs != 8)
+        return PyErr_Format(
+            PyExc_TypeError,
+            "call_all takes peers, engine, method, args, kwargs, timeout, "
+            "waits, codec");
     codec = parse_how(a + 5, &s);
     fans = codec < 0 ? NULL : fan_create(a[0], a[1], a[2]);
     if (!fans)
@@ -138,10 +136,8 @@ static int parse_parts(struct fan *fans, PyObject *which, Py_ssize_t n, long par
         fans[i].part = PyLong_AsLong(PyList_GetItem(which, i));
         if (fans[i].part == -1 && PyErr_Occurred())
             return -1;
-        if (fans[i].part < -1 || fans[i].part >= parts) {
-            PyErr_Format(PyExc_IndexError, "there is no part %ld", fans[i].part);
-            return -1;
-        }
+        if (fans[i].part < -1 || fans[i].part >= parts)
+            return core_fail(PyExc_IndexError, "there is no part %ld", fans[i].part);
     }
     return 0;
 }
@@ -182,14 +178,12 @@ static PyObject *call_each(PyObject *self, PyObject *const *a, Py_ssize_t nargs)
     Py_ssize_t n;
     int codec;
 
-    (void)self;
     if (nargs != 8 || !PyList_Check(a[0]) || !PyList_Check(a[3]) ||
-        !PyList_Check(a[4]) || PyList_Size(a[0]) != PyList_Size(a[4])) {
-        PyErr_SetString(PyExc_TypeError,
-                        "call_each takes peers, engine, method, parts, which (of each "
-                        "peer), timeout, waits, codec");
-        return NULL;
-    }
+        !PyList_Check(a[4]) || PyList_Size(a[0]) != PyList_Size(a[4]))
+        return PyErr_Format(
+            PyExc_TypeError,
+            "call_each takes peers, engine, method, parts, which (of each "
+            "peer), timeout, waits, codec");
     n = PyList_Size(a[0]);
     codec = parse_how(a + 5, &s);
     fans = codec < 0 ? NULL : fan_create(a[0], a[1], a[2]);
@@ -203,7 +197,7 @@ static PyObject *call_each(PyObject *self, PyObject *const *a, Py_ssize_t nargs)
     return fan_collect(fans, n);
 }
 
-PyMethodDef core_call_many_methods[] = {
+PyMethodDef core_call_many_functions[] = {
     {"call_all", (PyCFunction)(void (*)(void))call_all, METH_FASTCALL, NULL},
     {"call_each", (PyCFunction)(void (*)(void))call_each, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL}};

@@ -93,7 +93,6 @@ static PyObject *dispatch_vectors(PyObject *self, PyObject *args)
     const char *name;
     PyObject *list;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "sO!", &name, &PyList_Type, &list))
         return NULL;
     if (ms_dispatch_mode_parse(name, &mode, &err) < 0)
@@ -131,7 +130,6 @@ static PyObject *dispatch_registered(PyObject *self, PyObject *list)
     struct ms_error err = {0};
     struct ms_dispatch d;
 
-    (void)self;
     if (!dp_rank || !collects)
         return PyErr_NoMemory();
     if (parse_registered(list, n, dp_rank, collects) < 0)
@@ -151,7 +149,6 @@ static PyObject *mesh_ranks(PyObject *self, PyObject *args)
     struct ms_mesh m;
     PyObject *list;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "IIIIII", &world, &m.tp, &m.cp, &m.dp, &m.pp, &m.ep))
         return NULL;
     if (ms_mesh_fit(&m, world, &err) < 0)
@@ -173,13 +170,10 @@ static PyObject *chunk_bounds(PyObject *self, PyObject *args)
     unsigned chunks;
     PyObject *list;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "KI", &rows, &chunks))
         return NULL;
-    if (chunks == 0 || chunks > MS_MESH_RANKS_MAX || rows > PY_SSIZE_T_MAX) {
-        PyErr_SetString(PyExc_ValueError, "rows cannot be divided so");
-        return NULL;
-    }
+    if (chunks == 0 || chunks > MS_MESH_RANKS_MAX || rows > PY_SSIZE_T_MAX)
+        return PyErr_Format(PyExc_ValueError, "rows cannot be divided so");
     list = PyList_New(0);
     for (uint32_t i = 0; list && i <= chunks; i++) {
         uint64_t first = rows, count;
@@ -192,7 +186,7 @@ static PyObject *chunk_bounds(PyObject *self, PyObject *args)
     return list;
 }
 
-PyMethodDef core_dispatch_methods[] = {
+PyMethodDef core_dispatch_functions[] = {
     {"dispatch_vectors", dispatch_vectors, METH_VARARGS, NULL},
     {"dispatch_registered", dispatch_registered, METH_O, NULL},
     {"mesh_ranks", mesh_ranks, METH_VARARGS, NULL},

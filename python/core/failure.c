@@ -35,10 +35,8 @@ PyObject *core_failure_object(const uint8_t *body, size_t len, const char *where
     Muster__Failure *f = muster__failure__unpack(NULL, len, body);
     PyObject *e;
 
-    if (!f) {
-        PyErr_SetString(core_error, "the worker's failure cannot be read");
-        return NULL;
-    }
+    if (!f)
+        return PyErr_Format(core_error, "the worker's failure cannot be read");
     e = core_failure_exception(f, where);
     muster__failure__free_unpacked(f, NULL);
     return e;

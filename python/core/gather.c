@@ -45,10 +45,8 @@ static int buffers_get(PyObject *list, int flags, struct buffers *out)
     if (count < 0)
         return -1;
     out->at = calloc((size_t)count + 1, sizeof *out->at);
-    if (!out->at) {
-        PyErr_NoMemory();
-        return -1;
-    }
+    if (!out->at)
+        return core_no_memory();
     for (; out->count < count; out->count++)
         if (PyObject_GetBuffer(
                 PyList_GetItem(list, out->count), &out->at[out->count], flags) < 0)
@@ -74,8 +72,7 @@ static bool rows_fit(const struct ms_rows *r, const uint64_t *counts, size_t blo
 
 static PyObject *no_fit(void)
 {
-    PyErr_SetString(PyExc_IndexError, "a row is not in its block");
-    return NULL;
+    return PyErr_Format(PyExc_IndexError, "a row is not in its block");
 }
 
 /* Within a row nothing is left out. */
@@ -99,14 +96,11 @@ static int fixed_parts(const struct buffers *b,
     for (Py_ssize_t i = 0; i < b->count; i++) {
         const Py_buffer *p = &b->at[i];
 
-        if (p->ndim < 1 || p->strides[0] < 0 || !rows_are_whole(p)) {
-            PyErr_SetString(PyExc_ValueError, "whole rows in growing order are needed");
-            return -1;
-        }
-        if (p->shape[0] > 0 && (size_t)p->len / (size_t)p->shape[0] != row_bytes) {
-            PyErr_SetString(PyExc_ValueError, "the rows of the blocks differ in size");
-            return -1;
-        }
+        if (p->ndim < 1 || p->strides[0] < 0 || !rows_are_whole(p))
+            return core_fail(PyExc_ValueError,
+                             "whole rows in growing order are needed");
+        if (p->shape[0] > 0 && (size_t)p->len / (size_t)p->shape[0] != row_bytes)
+            return core_fail(PyExc_ValueError, "the rows of the blocks differ in size");
         counts[i] = (uint64_t)p->shape[0];
         parts[i] = (struct ms_fixed_part){
             .base = p->buf, .count = counts[i], .stride = (uint64_t)p->strides[0]};
@@ -175,10 +169,8 @@ static int ragged_parts(const struct buffers *values,
                                            .offsets = offsets->at[i].buf,
                                            .count = counts[i]};
         if (entries == 0 || !element_bytes ||
-            !offsets_fit(&parts[i], (size_t)values->at[i].len / element_bytes)) {
-            PyErr_SetString(PyExc_ValueError, "offsets must grow within the values");
-            return -1;
-        }
+            !offsets_fit(&parts[i], (size_t)values->at[i].len / element_bytes))
+            return core_fail(PyExc_ValueError, "offsets must grow within the values");
     }
     return 0;
 }
@@ -267,7 +259,6 @@ PyObject *rows_partition(PyObject *self, PyObject *args)
     Py_buffer weights, out;
     size_t count;
 
-    (void)self;
     if (!PyArg_ParseTuple(args,
                           "OIppO",
                           &weights_object,

@@ -11,8 +11,6 @@ static PyObject *head_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     struct head *h = PyObject_New(struct head, type);
     pthread_condattr_t attr;
 
-    (void)args;
-    (void)kwargs;
     if (!h)
         return NULL;
     memset((char *)h + offsetof(struct head, driver),
@@ -64,7 +62,6 @@ static PyObject *head_forget(PyObject *self, PyObject *unused)
 {
     struct head *h = (struct head *)self;
 
-    (void)unused;
     h->head = NULL;
     h->client = NULL;
     pthread_mutex_init(&h->lock, NULL);
@@ -118,7 +115,6 @@ static PyObject *get_http_token(PyObject *self, void *unused)
     const struct ms_session *session;
     struct ms_http_token token;
 
-    (void)unused;
     if (!head_is_running(h))
         return NULL;
     session = ms_head_session(h->head);
@@ -131,7 +127,6 @@ static PyObject *get_http_address(PyObject *self, void *unused)
 {
     struct head *h = (struct head *)self;
 
-    (void)unused;
     return head_is_running(h) ? PyUnicode_FromString(ms_head_http_address(h->head))
                               : NULL;
 }
@@ -140,7 +135,6 @@ static PyObject *get_alive(PyObject *self, void *unused)
 {
     struct head *h = (struct head *)self;
 
-    (void)unused;
     return PyBool_FromLong(h->driver && !h->closing &&
                            ms_driver_session_is_alive(h->driver));
 }
@@ -149,7 +143,6 @@ static PyObject *get_joined(PyObject *self, void *unused)
 {
     struct head *h = (struct head *)self;
 
-    (void)unused;
     return PyBool_FromLong(h->driver && ms_driver_session_is_joined(h->driver));
 }
 
@@ -157,7 +150,6 @@ static PyObject *get_changes(PyObject *self, void *unused)
 {
     struct head *h = (struct head *)self;
 
-    (void)unused;
     return PyLong_FromUnsignedLongLong(h->head ? ms_head_changes(h->head) : 0);
 }
 
@@ -192,11 +184,5 @@ static PyType_Slot head_slots[] = {{Py_tp_new, head_new},
                                    {Py_tp_members, head_members},
                                    {0, NULL}};
 
-int core_head_setup(PyObject *module)
-{
-    PyTypeObject *type =
-        core_type(module, "muster._core.Head", sizeof(struct head), head_slots);
-
-    Py_XDECREF((PyObject *)type); /* the module holds it */
-    return type ? 0 : -1;
-}
+struct core_type core_head = {
+    .name = "muster._core.Head", .size = sizeof(struct head), .slots = head_slots};

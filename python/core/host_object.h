@@ -52,11 +52,9 @@ PyObject *host_take_argument(struct ms_request *r);
 int host_fail_with(struct ms_request *r, PyObject *description);
 
 PyObject *host_serve(PyObject *self, PyObject *unused);
-int host_serve_setup(void);
 
 /* request.c */
 PyObject *host_poll(PyObject *self, PyObject *unused);
-int host_request_setup(PyObject *module);
 
 /* end.c */
 /* For the handler of SIGTERM: raise SystemExit, again and again until the worker leaves.

@@ -16,7 +16,6 @@ static PyObject *device_ids(PyObject *self, PyObject *text)
     size_t count = 0;
     PyObject *list;
 
-    (void)self;
     if (!utf8)
         return NULL;
     if (ms_mapping_parse(utf8, &ids, &count, &err) < 0) {
@@ -34,7 +33,6 @@ static PyObject *class_is_native(PyObject *self, PyObject *name)
 {
     const char *utf8 = PyUnicode_AsUTF8AndSize(name, NULL);
 
-    (void)self;
     return utf8 ? PyBool_FromLong(ms_class_is_native(utf8)) : NULL;
 }
 
@@ -44,7 +42,6 @@ static PyObject *parse_size(PyObject *self, PyObject *text)
     const char *utf8 = PyUnicode_AsUTF8AndSize(text, NULL);
     uint64_t size;
 
-    (void)self;
     if (!utf8)
         return NULL;
     if (ms_size_parse(utf8, &size) < 0)
@@ -58,7 +55,6 @@ static PyObject *check_env(PyObject *self, PyObject *list)
     char **env = core_strings(list);
     struct ms_error err = {0};
 
-    (void)self;
     if (!env)
         return NULL;
     ms_role_env_check(env, (size_t)PyList_Size(list), &err);
@@ -75,7 +71,6 @@ static PyObject *nearest(PyObject *self, PyObject *args)
     struct ms_nearest near = {0};
     PyObject *candidates;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "sO", &near.word, &candidates))
         return NULL;
     for (Py_ssize_t i = 0, n = PySequence_Size(candidates); i < n; i++) {
@@ -94,7 +89,7 @@ static PyObject *nearest(PyObject *self, PyObject *args)
     return Py_BuildValue("(sn)", near.best, (Py_ssize_t)near.distance);
 }
 
-PyMethodDef core_mapping_methods[] = {
+PyMethodDef core_mapping_functions[] = {
     {"device_ids", device_ids, METH_O, NULL},
     {"parse_size", parse_size, METH_O, NULL},
     {"check_env", check_env, METH_O, NULL},

@@ -22,10 +22,8 @@ static int set_text(PyObject *value, void *at)
 
     if (!text)
         return -1;
-    if (strlen(text) != (size_t)len) {
-        PyErr_SetString(PyExc_ValueError, "a text with a NUL in it");
-        return -1;
-    }
+    if (strlen(text) != (size_t)len)
+        return core_fail(PyExc_ValueError, "a text with a NUL in it");
     if (len == 0 && *(char **)at)
         return 0; /* it has protobuf's empty one */
     copy = strdup(text);
@@ -100,10 +98,8 @@ set_repeated(const ProtobufCFieldDescriptor *f, PyObject *list, uint8_t *message
     if (n < 0)
         return -1;
     *at = calloc((size_t)n + 1, ms_message_field_size(f));
-    if (!*at) {
-        PyErr_NoMemory();
-        return -1;
-    }
+    if (!*at)
+        return core_no_memory();
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *item = PySequence_GetItem(list, i);
         int rc =
@@ -155,11 +151,9 @@ ProtobufCMessage *core_message_parse(PyObject *dict,
         return NULL;
     }
     m = ms_proto_create(d);
-    if (!m) {
+    if (!m)
         PyErr_NoMemory();
-        return NULL;
-    }
-    while (PyDict_Next(dict, &at, &key, &value))
+    while (m && PyDict_Next(dict, &at, &key, &value))
         if (set_named(key, value, m) < 0) {
             protobuf_c_message_free_unpacked(m, NULL);
             return NULL;
@@ -196,8 +190,7 @@ static PyObject *get_value(const ProtobufCFieldDescriptor *f, const void *at)
     case PROTOBUF_C_TYPE_UINT64:
         return PyLong_FromUnsignedLongLong(*(const uint64_t *)at);
     default:
-        PyErr_Format(PyExc_TypeError, "%s: a field of another kind", f->name);
-        return NULL;
+        return PyErr_Format(PyExc_TypeError, "%s: a field of another kind", f->name);
     }
 }
 

@@ -36,14 +36,20 @@ PyObject *core_exception_take(void)
     return value;
 }
 
-static PyObject *raise_text(PyObject *type, const char *text)
+int core_fail(PyObject *type, const char *format, ...)
 {
-    PyObject *message = core_text(text);
+    va_list args;
 
-    if (message)
-        PyErr_SetObject(type, message);
-    Py_XDECREF(message);
-    return NULL;
+    va_start(args, format);
+    PyErr_FormatV(type, format, args);
+    va_end(args);
+    return -1;
+}
+
+int core_no_memory(void)
+{
+    PyErr_NoMemory();
+    return -1;
 }
 
 PyObject *core_raise(const struct ms_error *err)
@@ -53,7 +59,7 @@ PyObject *core_raise(const struct ms_error *err)
                      : core_error              ? core_error
                                                : PyExc_RuntimeError;
 
-    return raise_text(type, err->text);
+    return PyErr_Format(type, "%s", err->text);
 }
 
 int core_deadline(PyObject *seconds, int64_t none_ns, int64_t *deadline_ns)
@@ -68,10 +74,8 @@ int core_deadline(PyObject *seconds, int64_t none_ns, int64_t *deadline_ns)
     s = PyFloat_AsDouble(seconds);
     if (s == -1.0 && PyErr_Occurred())
         return -1;
-    if (isnan(s)) {
-        PyErr_SetString(PyExc_ValueError, "a timeout must be a number");
-        return -1;
-    }
+    if (isnan(s))
+        return core_fail(PyExc_ValueError, "a timeout must be a number");
     *deadline_ns = ms_deadline_ns(now_ns, core_ns(s));
     return 0;
 }
@@ -104,12 +108,22 @@ bool core_append(PyObject *list, PyObject *item)
     return ok;
 }
 
-PyObject *core_str_list(char **texts, size_t count)
+PyObject *core_fs_list(char **texts, size_t count)
 {
     PyObject *list = PyList_New(0);
 
     for (size_t i = 0; list && i < count; i++)
-        if (!core_append(list, core_text(texts[i])))
+        if (!core_append(list, PyUnicode_DecodeFSDefault(texts[i])))
+            Py_CLEAR(list);
+    return list;
+}
+
+PyObject *core_number_list(const uint32_t *numbers, size_t count)
+{
+    PyObject *list = PyList_New(0);
+
+    for (size_t i = 0; list && i < count; i++)
+        if (!core_append(list, PyLong_FromUnsignedLong(numbers[i])))
             Py_CLEAR(list);
     return list;
 }
@@ -167,21 +181,19 @@ static bool has_slot(const PyType_Slot *slots, int slot)
     return false;
 }
 
-PyTypeObject *
-core_type(PyObject *module, const char *name, size_t size, PyType_Slot *slots)
+static int add_type(PyObject *module, struct core_type *t)
 {
-    PyType_Spec spec = {
-        .name = name,
-        .basicsize = (int)size,
-        .flags = Py_TPFLAGS_DEFAULT |
-                 (has_slot(slots, Py_tp_traverse) ? Py_TPFLAGS_HAVE_GC : 0) |
-                 (has_slot(slots, Py_tp_new) ? 0 : Py_TPFLAGS_DISALLOW_INSTANTIATION),
-        .slots = slots};
+    unsigned gc = has_slot(t->slots, Py_tp_traverse) ? Py_TPFLAGS_HAVE_GC : 0;
+    unsigned new =
+        has_slot(t->slots, Py_tp_new) ? 0 : Py_TPFLAGS_DISALLOW_INSTANTIATION;
+    PyType_Spec spec = {.name = t->name,
+                        .basicsize = (int)t->size,
+                        .flags = Py_TPFLAGS_DEFAULT | gc | new,
+                        .slots = t->slots};
     PyObject *type = PyType_FromSpec(&spec);
 
-    if (type && PyModule_AddObjectRef(module, strrchr(name, '.') + 1, type) < 0)
-        Py_CLEAR(type);
-    return (PyTypeObject *)type;
+    t->type = (PyTypeObject *)type;
+    return type ? PyModule_AddObjectRef(module, strrchr(t->name, '.') + 1, type) : -1;
 }
 
 void core_object_free(PyObject *self)
@@ -210,11 +222,9 @@ static const struct {
 
 static PyObject *setup(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    (void)self;
-    if (PyTuple_Size(args) || !kwargs || PyDict_Size(kwargs) != MS_COUNT(given)) {
-        PyErr_SetString(PyExc_TypeError, "setup takes all of its names, and no others");
-        return NULL;
-    }
+    if (PyTuple_Size(args) || !kwargs || PyDict_Size(kwargs) != MS_COUNT(given))
+        return PyErr_Format(PyExc_TypeError,
+                            "setup takes all of its names, and no others");
     for (size_t i = 0; i < MS_COUNT(given); i++) {
         PyObject *value = PyDict_GetItemString(kwargs, given[i].name);
         PyObject *old = *given[i].slot;
@@ -234,7 +244,6 @@ static PyObject *check_engine_name(PyObject *self, PyObject *name)
     Py_ssize_t len;
     const char *text = PyUnicode_AsUTF8AndSize(name, &len);
 
-    (void)self;
     if (!text && !PyErr_ExceptionMatches(PyExc_UnicodeError))
         return NULL;
     PyErr_Clear();
@@ -253,7 +262,6 @@ static PyObject *ns(PyObject *self, PyObject *seconds)
 {
     double s = PyFloat_AsDouble(seconds);
 
-    (void)self;
     return s == -1.0 && PyErr_Occurred() ? NULL : PyLong_FromLongLong(core_ns(s));
 }
 
@@ -273,28 +281,37 @@ PyMODINIT_FUNC PyInit__core(void);
 static int add_all(PyObject *module)
 {
     static int (*const setups[])(PyObject *) = {core_payload_setup,
-                                                core_call_setup,
-                                                core_peer_setup,
-                                                core_head_setup,
                                                 core_operation_setup,
-                                                core_step_setup,
-                                                core_worker_setup,
-                                                core_rows_setup,
-                                                core_store_setup,
-                                                core_piece_setup,
-                                                core_private_map_setup,
-                                                core_spare_setup,
+                                                core_serve_setup,
                                                 core_constants_setup};
-    PyMethodDef *const functions[] = {core_zygote_methods,
-                                      core_mapping_methods,
-                                      core_call_many_methods,
-                                      core_step_methods,
-                                      core_dispatch_methods,
-                                      core_head_functions};
+    struct core_type *const types[] = {&core_memory,
+                                       &core_call,
+                                       &core_inbox,
+                                       &core_peer,
+                                       &core_head,
+                                       &core_operation,
+                                       &core_host,
+                                       &core_request,
+                                       &core_rows,
+                                       &core_held};
+    PyMethodDef *const functions[] = {core_call_functions,
+                                      core_call_many_functions,
+                                      core_dispatch_functions,
+                                      core_head_functions,
+                                      core_mapping_functions,
+                                      core_memory_functions,
+                                      core_piece_functions,
+                                      core_rows_functions,
+                                      core_step_functions,
+                                      core_store_functions,
+                                      core_worker_functions,
+                                      core_zygote_functions};
     int rc = PyModule_AddStringConstant(module, "version", MS_VERSION);
 
     for (size_t i = 0; rc == 0 && i < MS_COUNT(setups); i++)
         rc = setups[i](module);
+    for (size_t i = 0; rc == 0 && i < MS_COUNT(types); i++)
+        rc = add_type(module, types[i]);
     for (size_t i = 0; rc == 0 && i < MS_COUNT(functions); i++)
         rc = PyModule_AddFunctions(module, functions[i]);
     return rc;

@@ -16,7 +16,6 @@
 #include <string.h>
 
 PyObject *core_refused;
-static PyTypeObject *operation_type;
 
 struct operation {
     PyObject_HEAD struct ms_head_op *op;
@@ -68,7 +67,7 @@ PyObject *head_ask(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "sO!", &verb, &PyDict_Type, &fields))
         return NULL;
     op = begin((struct head *)self, verb, fields);
-    made = op ? PyObject_New(struct operation, operation_type) : NULL;
+    made = op ? PyObject_New(struct operation, core_operation.type) : NULL;
     if (!made) {
         ms_head_op_unref(op);
         return NULL;
@@ -202,7 +201,6 @@ static PyObject *operation_result(PyObject *self, PyObject *timeout)
 
 static PyObject *operation_done(PyObject *self, void *unused)
 {
-    (void)unused;
     return PyBool_FromLong(ms_head_op_result(((struct operation *)self)->op, NULL) !=
                            -EINPROGRESS);
 }
@@ -218,12 +216,12 @@ static PyType_Slot operation_slots[] = {{Py_tp_dealloc, operation_dealloc},
                                         {Py_tp_getset, operation_getset},
                                         {0, NULL}};
 
+struct core_type core_operation = {.name = "muster._core.Operation",
+                                   .size = sizeof(struct operation),
+                                   .slots = operation_slots};
+
 int core_operation_setup(PyObject *module)
 {
     core_refused = PyErr_NewException("muster._core.Refused", PyExc_LookupError, NULL);
-    if (!core_refused || PyModule_AddObjectRef(module, "Refused", core_refused) < 0)
-        return -1;
-    operation_type = core_type(
-        module, "muster._core.Operation", sizeof(struct operation), operation_slots);
-    return operation_type ? 0 : -1;
+    return core_refused ? PyModule_AddObjectRef(module, "Refused", core_refused) : -1;
 }

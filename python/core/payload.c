@@ -15,45 +15,6 @@
 enum { ALIGN = 16, BUFFERS_IOV_MAX = 16, PLAIN_MAX = 64, PLAIN_DEPTH = 4 };
 
 static PyObject *pickle_dumps, *pickle_loads, *protocol;
-PyTypeObject *core_memory_type;
-
-/* ---- memory that Python objects point into --------------------------------------- */
-
-struct memory {
-    PyObject_HEAD uint8_t *memory;
-    uint8_t *at;
-    Py_ssize_t len;
-};
-
-static int memory_getbuffer(PyObject *self, Py_buffer *view, int flags)
-{
-    struct memory *m = (struct memory *)self;
-
-    return PyBuffer_FillInfo(view, self, m->at, m->len, 0, flags);
-}
-
-static void memory_dealloc(PyObject *self)
-{
-    free(((struct memory *)self)->memory);
-    core_object_free(self);
-}
-
-static PyType_Slot memory_slots[] = {
-    {Py_tp_dealloc, memory_dealloc}, {Py_bf_getbuffer, memory_getbuffer}, {0, NULL}};
-
-PyObject *core_memory_new(uint8_t *block, const uint8_t *at, size_t len)
-{
-    struct memory *m = PyObject_New(struct memory, core_memory_type);
-
-    if (!m) {
-        free(block);
-        return NULL;
-    }
-    m->memory = block;
-    m->at = (uint8_t *)(uintptr_t)at;
-    m->len = (Py_ssize_t)len;
-    return (PyObject *)m;
-}
 
 /* ---- encoding -------------------------------------------------------------------- */
 
@@ -110,10 +71,8 @@ static int hold_buffers(struct core_payload *p, PyObject *list)
     if (n == 0)
         return 0;
     p->buffers = calloc((size_t)n, sizeof *p->buffers);
-    if (!p->buffers) {
-        PyErr_NoMemory();
-        return -1;
-    }
+    if (!p->buffers)
+        return core_no_memory();
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *item = PySequence_GetItem(list, i);
         int rc = item ? PyObject_GetBuffer(item, &p->buffers[i], PyBUF_SIMPLE) : -1;
@@ -174,10 +133,8 @@ static int gather_buffers(struct core_payload *p)
     for (Py_ssize_t i = 0; i < p->buffer_count; i++)
         total += padded((size_t)p->buffers[i].len);
     p->gathered = calloc(1, total ? total : 1);
-    if (!p->gathered) {
-        PyErr_NoMemory();
-        return -1;
-    }
+    if (!p->gathered)
+        return core_no_memory();
     for (Py_ssize_t i = 0; i < p->buffer_count; i++) {
         memcpy(p->gathered + at, p->buffers[i].buf, (size_t)p->buffers[i].len);
         at += padded((size_t)p->buffers[i].len);
@@ -193,10 +150,8 @@ static int lay_out(struct core_payload *p, char *pickle, Py_ssize_t pickle_len)
     uint64_t len = htole64((uint64_t)pickle_len);
 
     p->head = calloc(1, head_len);
-    if (!p->head) {
-        PyErr_NoMemory();
-        return -1;
-    }
+    if (!p->head)
+        return core_no_memory();
     memcpy(p->head, &count, sizeof count);
     memcpy(p->head + 8, &len, sizeof len);
     for (Py_ssize_t i = 0; i < p->buffer_count; i++) {
@@ -386,8 +341,7 @@ void core_payload_release(struct core_payload *p)
 
 static PyObject *malformed(void)
 {
-    PyErr_SetString(PyExc_ValueError, "the payload is malformed");
-    return NULL;
+    return PyErr_Format(PyExc_ValueError, "the payload is malformed");
 }
 
 static uint64_t get64(const uint8_t *at)
@@ -431,7 +385,7 @@ static PyObject *load_with_buffers(uint8_t *memory,
     PyObject *owner, *list, *pickle, *value = NULL;
 
     body = ms_plain_align(memory, body, len);
-    owner = core_memory_new(memory, body, len);
+    owner = core_memory_new(memory, free, body, len);
     if (!owner)
         return NULL;
     list = views(owner, body, len, head + padded(pickle_len), count);
@@ -522,7 +476,5 @@ int core_payload_setup(PyObject *module)
     pickle_loads = PyObject_GetAttrString(pickle, "loads");
     Py_DECREF(pickle);
     protocol = PyLong_FromLong(5);
-    core_memory_type =
-        core_type(module, "muster._core.Memory", sizeof(struct memory), memory_slots);
-    return pickle_dumps && pickle_loads && protocol && core_memory_type ? 0 : -1;
+    return pickle_dumps && pickle_loads && protocol ? 0 : -1;
 }

@@ -11,8 +11,6 @@
 #include <errno.h>
 #include <string.h>
 
-PyTypeObject *core_peer_type;
-
 PyObject *core_peer_new(struct ms_client *client, PyObject *args, PyObject *owner)
 {
     struct ms_error err = {0};
@@ -26,7 +24,7 @@ PyObject *core_peer_new(struct ms_client *client, PyObject *args, PyObject *owne
     peer = ms_peer_create(client, address, uid, label, &err);
     if (!peer)
         return core_raise(&err);
-    p = PyObject_New(struct peer, core_peer_type);
+    p = PyObject_New(struct peer, core_peer.type);
     if (!p) {
         ms_peer_unref(peer);
         return NULL;
@@ -72,15 +70,13 @@ int peer_method_op(struct peer *p, PyObject *engine, PyObject *method)
     if ((size_t)engine_len == strlen(engine_text) &&
         (size_t)method_len == strlen(method_text))
         op = ms_peer_method(p->peer, engine_text, method_text);
-    if (op < 0) {
-        PyErr_Format(PyExc_ValueError,
-                     "'%s' cannot be called: %s",
-                     method_text,
-                     op == -ENAMETOOLONG ? "its name is empty or too long"
-                     : op == -EILSEQ     ? "a name is UTF-8 without control characters"
+    if (op < 0)
+        return core_fail(PyExc_ValueError,
+                         "'%s' cannot be called: %s",
+                         method_text,
+                         op == -ENAMETOOLONG ? "its name is empty or too long"
+                         : op == -EILSEQ ? "a name is UTF-8 without control characters"
                                          : strerror(-op));
-        return -1;
-    }
     Py_INCREF(engine);
     Py_INCREF(method);
     Py_XDECREF(p->engine);
@@ -97,19 +93,15 @@ int peer_parse_codec(PyObject *codec)
 
     if (n == -1 && PyErr_Occurred())
         return -1;
-    if (n != MS_CODEC_BYTES && n != MS_CODEC_PICKLE && n != MS_CODEC_PLAIN) {
-        PyErr_Format(PyExc_ValueError, "there is no codec %ld for calls", n);
-        return -1;
-    }
+    if (n != MS_CODEC_BYTES && n != MS_CODEC_PICKLE && n != MS_CODEC_PLAIN)
+        return core_fail(PyExc_ValueError, "there is no codec %ld for calls", n);
     return (int)n;
 }
 
 int peer_encode(PyObject *args, PyObject *kwargs, int codec, struct core_payload *p)
 {
-    if (!PyTuple_Check(args) || (kwargs != Py_None && !PyDict_Check(kwargs))) {
-        PyErr_SetString(PyExc_TypeError, "arguments are a tuple and a dict or None");
-        return -1;
-    }
+    if (!PyTuple_Check(args) || (kwargs != Py_None && !PyDict_Check(kwargs)))
+        return core_fail(PyExc_TypeError, "arguments are a tuple and a dict or None");
     return core_encode_call(args, kwargs, (uint8_t)codec, p);
 }
 
@@ -289,10 +281,8 @@ static PyObject *control_result(struct ms_call *call, const struct control *c)
     if (o.kind != MS_KIND_REPLY)
         return core_raise_failure(o.body, o.len, ms_peer_label(ms_call_peer(call)));
     m = protobuf_c_message_unpack(c->result, NULL, o.len, o.body);
-    if (!m) {
-        PyErr_SetString(core_error, "the worker's answer cannot be read");
-        return NULL;
-    }
+    if (!m)
+        return PyErr_Format(core_error, "the worker's answer cannot be read");
     dict = core_message_dict(m);
     protobuf_c_message_free_unpacked(m, NULL);
     return dict;
@@ -348,13 +338,11 @@ static PyObject *peer_control(PyObject *self, PyObject *args)
             return pack(&controls[i], fields, &body) < 0
                        ? NULL
                        : run_control((struct peer *)self, &controls[i], &body, timeout);
-    PyErr_Format(PyExc_ValueError, "there is no operation %s", name);
-    return NULL;
+    return PyErr_Format(PyExc_ValueError, "there is no operation %s", name);
 }
 
 static PyObject *peer_uid(PyObject *self, void *unused)
 {
-    (void)unused;
     return PyLong_FromUnsignedLongLong(ms_peer_uid(((struct peer *)self)->peer));
 }
 
@@ -378,9 +366,5 @@ static PyType_Slot peer_slots[] = {{Py_tp_dealloc, peer_dealloc},
                                    {Py_tp_members, peer_members},
                                    {0, NULL}};
 
-int core_peer_setup(PyObject *module)
-{
-    core_peer_type =
-        core_type(module, "muster._core.Peer", sizeof(struct peer), peer_slots);
-    return core_peer_type ? 0 : -1;
-}
+struct core_type core_peer = {
+    .name = "muster._core.Peer", .size = sizeof(struct peer), .slots = peer_slots};

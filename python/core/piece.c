@@ -4,7 +4,6 @@
 #include "store.h"
 
 #include "base/cleanup.h"
-#include "store/payload.h"
 
 #include <stdlib.h>
 
@@ -13,8 +12,6 @@ static PyObject *piece_can(PyObject *self, PyObject *unused)
 {
     struct ms_store_client *c = core_store_get();
 
-    (void)self;
-    (void)unused;
     return PyBool_FromLong(c && ms_store_client_limit(c) > 0);
 }
 
@@ -39,10 +36,8 @@ static int writing_init(struct writing *w, PyObject *list, size_t room)
 {
     w->buffers = calloc(room + 1, sizeof *w->buffers);
     w->bytes = calloc(room + 1, sizeof *w->bytes);
-    if (!w->buffers || !w->bytes) {
-        PyErr_NoMemory();
-        return -1;
-    }
+    if (!w->buffers || !w->bytes)
+        return core_no_memory();
     for (; w->count < room; w->count++) {
         PyObject *buffer = PyList_GetItem(list, (Py_ssize_t)w->count);
         Py_buffer *b = &w->buffers[w->count];
@@ -90,7 +85,6 @@ static PyObject *piece_write(PyObject *self, PyObject *list)
     struct writing w = {0};
     PyObject *out;
 
-    (void)self;
     if (!c)
         return core_no_store();
     out = write_all(&w, c, list);
@@ -106,7 +100,6 @@ static PyObject *piece_is_stored(PyObject *self, PyObject *buffer)
     uint64_t offset;
     Py_buffer b;
 
-    (void)self;
     if (!c)
         Py_RETURN_FALSE;
     if (PyObject_GetBuffer(buffer, &b, PyBUF_STRIDES) < 0)
@@ -123,7 +116,6 @@ static PyObject *piece_count(PyObject *self, PyObject *nbytes)
 {
     unsigned long long n = PyLong_AsUnsignedLongLong(nbytes);
 
-    (void)self;
     if (PyErr_Occurred())
         return NULL;
     core_copied += n;
@@ -136,7 +128,6 @@ static PyObject *piece_name(PyObject *self, PyObject *held)
     struct ms_held *h = core_held_get(held);
     struct ms_stored_name n;
 
-    (void)self;
     if (!h)
         return NULL;
     ms_held_name(h, &n);
@@ -161,7 +152,6 @@ static PyObject *piece_hold(PyObject *self, PyObject *name)
     Py_ssize_t address_len;
     int rc;
 
-    (void)self;
     if (!c)
         return core_no_store();
     if (!PyArg_ParseTuple(
@@ -206,8 +196,7 @@ static int reading_init(struct reading *r, size_t count)
     if (r->names && r->offsets && r->are_slices && r->held)
         return 0;
     reading_finish(r);
-    PyErr_NoMemory();
-    return -1;
+    return core_no_memory();
 }
 
 /* (held, offset, nbytes) */
@@ -278,7 +267,6 @@ static PyObject *piece_read(PyObject *self, PyObject *list)
     struct reading r;
     PyObject *out;
 
-    (void)self;
     if (!c)
         return core_no_store();
     count = PyList_Size(list);
@@ -289,22 +277,12 @@ static PyObject *piece_read(PyObject *self, PyObject *list)
     return out;
 }
 
-static PyMethodDef functions[] = {{"piece_can", piece_can, METH_NOARGS, NULL},
-                                  {"piece_write", piece_write, METH_O, NULL},
-                                  {"piece_is_stored", piece_is_stored, METH_O, NULL},
-                                  {"piece_count", piece_count, METH_O, NULL},
-                                  {"piece_name", piece_name, METH_O, NULL},
-                                  {"piece_hold", piece_hold, METH_O, NULL},
-                                  {"piece_read", piece_read, METH_O, NULL},
-                                  {NULL, NULL, 0, NULL}};
-
-int core_piece_setup(PyObject *module)
-{
-    if (PyModule_AddIntConstant(module, "PAYLOAD_BUFFER_MIN", MS_PAYLOAD_BUFFER_MIN) <
-            0 ||
-        PyModule_AddIntConstant(module, "PAYLOAD_ARRAY_MIN", MS_PAYLOAD_ARRAY_MIN) <
-            0 ||
-        PyModule_AddIntConstant(module, "PAYLOAD_MATES_MAX", MS_PAYLOAD_MATES_MAX) < 0)
-        return -1;
-    return PyModule_AddFunctions(module, functions);
-}
+PyMethodDef core_piece_functions[] = {
+    {"piece_can", piece_can, METH_NOARGS, NULL},
+    {"piece_write", piece_write, METH_O, NULL},
+    {"piece_is_stored", piece_is_stored, METH_O, NULL},
+    {"piece_count", piece_count, METH_O, NULL},
+    {"piece_name", piece_name, METH_O, NULL},
+    {"piece_hold", piece_hold, METH_O, NULL},
+    {"piece_read", piece_read, METH_O, NULL},
+    {NULL, NULL, 0, NULL}};

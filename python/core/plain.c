@@ -124,13 +124,11 @@ static int shape_parse(PyObject *tuple, uint64_t *shape, uint32_t *ndim)
 
     if (n < 0)
         return -1;
-    if (n > (Py_ssize_t)MS_PLAIN_DIMS_MAX) {
-        PyErr_Format(PyExc_ValueError,
-                     "a tensor of %zd dimensions: plain data has at most %d",
-                     n,
-                     (int)MS_PLAIN_DIMS_MAX);
-        return -1;
-    }
+    if (n > (Py_ssize_t)MS_PLAIN_DIMS_MAX)
+        return core_fail(PyExc_ValueError,
+                         "a tensor of %zd dimensions: plain data has at most %d",
+                         n,
+                         (int)MS_PLAIN_DIMS_MAX);
     for (Py_ssize_t i = 0; i < n; i++)
         shape[i] = PyLong_AsUnsignedLongLong(PyTuple_GetItem(tuple, i));
     *ndim = (uint32_t)n;
@@ -142,7 +140,7 @@ static int put_tensor(struct encoder *e, enum ms_plain_place place, PyObject *pa
     uint64_t shape[MS_PLAIN_DIMS_MAX];
     PyObject *sizes, *data;
     int dtype, refs = e->w->ref_count;
-    uint32_t ndim;
+    uint32_t ndim = 0;
     size_t size;
     Py_buffer *b;
 
@@ -326,10 +324,8 @@ static int finish(struct encoder *e)
                           " and 8 GiB go in one message",
                           (Py_ssize_t)MS_PLAIN_NODES_MAX));
     }
-    if (count < 0) {
-        PyErr_NoMemory();
-        return -1;
-    }
+    if (count < 0)
+        return core_no_memory();
     e->p->count = count;
     return 0;
 }
@@ -342,10 +338,8 @@ static int encoder_init(struct encoder *e, struct core_payload *p, const char *r
     e->depth = 0;
     p->codec = MS_CODEC_PLAIN;
     p->plain = e->w = malloc(sizeof *p->plain);
-    if (!e->w) {
-        PyErr_NoMemory();
-        return -1;
-    }
+    if (!e->w)
+        return core_no_memory();
     ms_plain_writer_init(e->w);
     return 0;
 }
@@ -391,8 +385,8 @@ struct decoder {
 
 static PyObject *malformed(void)
 {
-    PyErr_SetString(PyExc_ValueError, "this is not plain data, or beyond its limits");
-    return NULL;
+    return PyErr_Format(PyExc_ValueError,
+                        "this is not plain data, or beyond its limits");
 }
 
 static PyObject *get(struct decoder *d, struct ms_plain_cursor c, unsigned depth);
@@ -446,7 +440,7 @@ static PyObject *view_of(struct decoder *d, const uint8_t *at, size_t len)
     size_t from = len ? (size_t)(at - d->body) : 0;
 
     if (!d->owner) {
-        d->owner = core_memory_new(d->memory, d->body, d->len);
+        d->owner = core_memory_new(d->memory, free, d->body, d->len);
         d->memory = NULL;
         d->view = d->owner ? PyMemoryView_FromObject(d->owner) : NULL;
     }

@@ -6,13 +6,10 @@
 #include <errno.h>
 #include <string.h>
 
-static PyTypeObject *rows_type;
-
 /* A new, empty one. */
 static struct rows *rows_new(void)
 {
-    allocfunc alloc = (allocfunc)PyType_GetSlot(rows_type, Py_tp_alloc);
-    struct rows *self = (struct rows *)alloc(rows_type, 0);
+    struct rows *self = PyObject_New(struct rows, core_rows.type);
 
     if (self)
         ms_rows_init(&self->r);
@@ -47,11 +44,8 @@ static PyObject *rows_create(PyTypeObject *type, PyObject *args, PyObject *kwarg
     unsigned long long count;
     struct rows *self;
 
-    (void)type;
-    if (kwargs && PyDict_Size(kwargs) > 0) {
-        PyErr_SetString(PyExc_TypeError, "Rows(count)");
-        return NULL;
-    }
+    if (kwargs && PyDict_Size(kwargs) > 0)
+        return PyErr_Format(PyExc_TypeError, "Rows(count)");
     if (!PyArg_ParseTuple(args, "K", &count) || !(self = rows_new()))
         return NULL;
     return done(self,
@@ -84,7 +78,6 @@ static PyObject *rows_concat(PyObject *unused, PyObject *args)
     PyObject *parts;
     int rc = 0;
 
-    (void)unused;
     if (!PyArg_ParseTuple(args, "O!", &PyList_Type, &parts) || !(out = rows_new()))
         return NULL;
     for (Py_ssize_t i = 0; i < PyList_Size(parts) && rc == 0; i++) {
@@ -92,7 +85,7 @@ static PyObject *rows_concat(PyObject *unused, PyObject *args)
 
         if (!PyArg_ParseTuple(PyList_GetItem(parts, i),
                               "O!O!",
-                              rows_type,
+                              core_rows.type,
                               &rows,
                               &PyList_Type,
                               &blocks))
@@ -166,9 +159,8 @@ static PyObject *rows_repeat(PyObject *object, PyObject *args)
 static PyObject *rows_reduce(PyObject *object, PyObject *unused)
 {
     struct ms_rows *r = &((struct rows *)object)->r;
-    PyObject *load = PyObject_GetAttrString((PyObject *)rows_type, "load");
+    PyObject *load = PyObject_GetAttrString((PyObject *)core_rows.type, "load");
 
-    (void)unused;
     if (!load)
         return NULL;
     return Py_BuildValue("N(y#)",
@@ -185,7 +177,6 @@ static PyObject *rows_load(PyObject *unused, PyObject *args)
     struct rows *out;
     int rc = 0;
 
-    (void)unused;
     if (!PyArg_ParseTuple(args, "y#", &bytes, &len) || !(out = rows_new()))
         return NULL;
     for (; len >= (Py_ssize_t)sizeof run && rc == 0; len -= (Py_ssize_t)sizeof run) {
@@ -208,7 +199,6 @@ static PyObject *rows_view(PyObject *object, void *unused)
 {
     struct ms_rows *r = &((struct rows *)object)->r;
 
-    (void)unused;
     if (!ms_rows_is_view(r))
         Py_RETURN_NONE;
     return Py_BuildValue("IKL",
@@ -224,7 +214,6 @@ static PyObject *rows_blocks(PyObject *object, void *unused)
     PyObject *set = PySet_New(NULL);
     PyObject *list;
 
-    (void)unused;
     for (size_t i = 0; set && i < r->run_count; i++) {
         PyObject *block;
 
@@ -248,10 +237,8 @@ static PyObject *rows_same(PyObject *object, PyObject *other)
 {
     struct ms_rows *a = &((struct rows *)object)->r, *b;
 
-    if (!PyObject_TypeCheck(other, rows_type)) {
-        PyErr_SetString(PyExc_TypeError, "same(rows)");
-        return NULL;
-    }
+    if (!PyObject_TypeCheck(other, core_rows.type))
+        return PyErr_Format(PyExc_TypeError, "same(rows)");
     b = &((struct rows *)other)->r;
     if (a->count != b->count || a->run_count != b->run_count)
         Py_RETURN_FALSE;
@@ -276,10 +263,8 @@ static PyObject *rows_spans(PyObject *object, PyObject *args)
     spans = calloc((size_t)count + 1, sizeof *spans);
     if (!spans)
         return PyErr_NoMemory();
-    if (ms_rows_spans(r, spans, (size_t)count) < 0) {
-        PyErr_SetString(PyExc_IndexError, "a row is of a block that is not there");
-        return NULL;
-    }
+    if (ms_rows_spans(r, spans, (size_t)count) < 0)
+        return PyErr_Format(PyExc_IndexError, "a row is of a block that is not there");
     list = PyList_New(0);
     for (Py_ssize_t i = 0; list && i < count; i++) {
         if (spans[i].count &&
@@ -337,7 +322,6 @@ static PyObject *rows_packed(PyObject *object, PyObject *unused)
     size_t count = 0;
     PyObject *list;
 
-    (void)unused;
     if (!blocks)
         return PyErr_NoMemory();
     if (!out || !done(out, ms_rows_append_packed(&out->r, r, blocks, &count), NULL))
@@ -407,11 +391,8 @@ static PyType_Slot rows_slots[] = {{Py_tp_new, (void *)(uintptr_t)rows_create},
                                    {Py_tp_getset, rows_getset},
                                    {0, NULL}};
 
-static PyMethodDef functions[] = {{"partition", rows_partition, METH_VARARGS, NULL},
-                                  {NULL, NULL, 0, NULL}};
+struct core_type core_rows = {
+    .name = "muster._core.Rows", .size = sizeof(struct rows), .slots = rows_slots};
 
-int core_rows_setup(PyObject *module)
-{
-    rows_type = core_type(module, "muster._core.Rows", sizeof(struct rows), rows_slots);
-    return rows_type ? PyModule_AddFunctions(module, functions) : -1;
-}
+PyMethodDef core_rows_functions[] = {{"partition", rows_partition, METH_VARARGS, NULL},
+                                     {NULL, NULL, 0, NULL}};

@@ -234,10 +234,8 @@ static PyObject *apply(PyObject *function, PyObject *argument)
 {
     PyObject *args, *kwargs;
 
-    if (!PyTuple_Check(argument) || PyTuple_Size(argument) != 2) {
-        PyErr_SetString(PyExc_TypeError, "the arguments are not (args, kwargs)");
-        return NULL;
-    }
+    if (!PyTuple_Check(argument) || PyTuple_Size(argument) != 2)
+        return PyErr_Format(PyExc_TypeError, "the arguments are not (args, kwargs)");
     args = PyTuple_GetItem(argument, 0);
     kwargs = PyTuple_GetItem(argument, 1);
     return PyObject_Call(function, args, kwargs == Py_None ? NULL : kwargs);
@@ -293,7 +291,6 @@ PyObject *host_serve(PyObject *self, PyObject *unused)
     struct host *h = (struct host *)self;
     struct ms_server *server = ms_host_server(h->host);
 
-    (void)unused;
     chain_set_engine_thread();
     for (;;) {
         struct ms_request *r = NULL;
@@ -318,7 +315,7 @@ PyObject *host_serve(PyObject *self, PyObject *unused)
     }
 }
 
-int host_serve_setup(void)
+int core_serve_setup(PyObject *module)
 {
     PyObject *types = PyImport_ImportModule("types");
 

@@ -1,35 +1,24 @@
 /* step.c - the argument of an operation as bytes, for the spec of a cluster */
 #include "store.h"
 
+#include "base/cleanup.h"
 #include "wire/frame.h"
 
 #include <string.h>
 
-static PyTypeObject *kept_type;
-
-/* Keeps what an argument refers to in the store. */
-struct kept {
-    PyObject_HEAD struct core_hold *hold;
-};
-
-static void kept_dealloc(PyObject *self)
+static void kept_free(PyObject *kept)
 {
-    core_hold_unref(((struct kept *)self)->hold);
-    core_object_free(self);
+    core_hold_unref(PyCapsule_GetPointer(kept, NULL));
 }
 
+/* Keeps what an argument refers to in the store. Takes the reference. */
 static PyObject *kept_new(struct core_hold *hold)
 {
-    struct kept *k;
+    PyObject *kept = hold ? PyCapsule_New(hold, NULL, kept_free) : Py_NewRef(Py_None);
 
-    if (!hold)
-        return Py_NewRef(Py_None);
-    k = PyObject_New(struct kept, kept_type);
-    if (k) {
-        core_hold_ref(hold);
-        k->hold = hold;
-    }
-    return (PyObject *)k;
+    if (!kept)
+        core_hold_unref(hold);
+    return kept;
 }
 
 /* The objects that a payload names: a list of StoredName as dicts. */
@@ -73,8 +62,8 @@ static PyObject *result_of(struct core_payload *p)
     PyObject *body = core_payload_bytes(p), *result = NULL;
 
     if (body)
-        result =
-            Py_BuildValue("BONN", p->codec, body, names_of(p, body), kept_new(p->hold));
+        result = Py_BuildValue(
+            "BONN", p->codec, body, names_of(p, body), kept_new(MS_TAKE(p->hold)));
     Py_XDECREF(body);
     core_payload_release(p);
     return result;
@@ -87,7 +76,6 @@ static PyObject *encode_operation(PyObject *self, PyObject *args)
     PyObject *argument;
     int codec;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "Oi", &argument, &codec) ||
         core_encode_argument(argument, (uint8_t)codec, &p) < 0)
         return NULL;
@@ -101,7 +89,6 @@ static PyObject *encode_call(PyObject *self, PyObject *args)
     PyObject *positional;
     int codec;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "O!i", &PyTuple_Type, &positional, &codec) ||
         core_encode_call(positional, Py_None, (uint8_t)codec, &p) < 0)
         return NULL;
@@ -116,7 +103,6 @@ static PyObject *decode_answer(PyObject *self, PyObject *args)
     uint8_t *copy;
     int codec;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "iy#", &codec, &body, &len))
         return NULL;
     copy = ms_bytes_copy(body, (size_t)len);
@@ -125,16 +111,8 @@ static PyObject *decode_answer(PyObject *self, PyObject *args)
     return core_decode((uint8_t)codec, copy, copy, (size_t)len);
 }
 
-PyMethodDef core_step_methods[] = {
+PyMethodDef core_step_functions[] = {
     {"encode_operation", encode_operation, METH_VARARGS, NULL},
     {"encode_call", encode_call, METH_VARARGS, NULL},
     {"decode_answer", decode_answer, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL}};
-
-static PyType_Slot kept_slots[] = {{Py_tp_dealloc, kept_dealloc}, {0, NULL}};
-
-int core_step_setup(PyObject *module)
-{
-    kept_type = core_type(module, "muster._core.Kept", sizeof(struct kept), kept_slots);
-    return kept_type ? 0 : -1;
-}

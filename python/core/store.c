@@ -3,6 +3,7 @@
 
 #include "head_object.h"
 #include "host_object.h"
+#include "message.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -18,7 +19,6 @@
 static struct ms_store_client *the_store;
 static bool was_tried;           /* in a worker: with or without success */
 static struct ms_error why_none; /* why the last attempt to open one failed */
-static PyTypeObject *held_type;
 
 /* ---- the client ------------------------------------------------------------------ */
 
@@ -98,7 +98,6 @@ static PyObject *store_open(PyObject *self, PyObject *args)
     struct ms_error err = {0};
     PyObject *head;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "Osss", &head, &dir, &node, &name))
         return NULL;
     session = ms_head_session(((struct head *)head)->head);
@@ -116,8 +115,6 @@ static PyObject *store_open(PyObject *self, PyObject *args)
 
 static PyObject *store_forget(PyObject *self, PyObject *unused)
 {
-    (void)self;
-    (void)unused;
     core_store_forget();
     Py_RETURN_NONE;
 }
@@ -126,8 +123,6 @@ static PyObject *store_close(PyObject *self, PyObject *unused)
 {
     struct ms_store_client *c = the_store;
 
-    (void)self;
-    (void)unused;
     the_store = NULL;
     why_none.code = 0;
     ms_store_client_close(c);
@@ -284,7 +279,6 @@ void *core_on_stored(void *arg, const uint8_t *body, size_t len)
     struct core_hold *h;
     struct ms_stored s;
 
-    (void)arg;
     if (!c || ms_stored_parse(&s, body, len, NULL) < 0)
         return NULL;
     is_read = calloc(s.object_count + 1, sizeof *is_read);
@@ -307,7 +301,6 @@ void core_on_unread(void *arg, const struct ms_request *r)
     struct ms_stored s;
     size_t at = 0;
 
-    (void)arg;
     if (!c || r->reply_codec != MS_CODEC_STORED ||
         ms_stored_parse(&s, r->reply, r->reply_len, NULL) < 0)
         return;
@@ -324,7 +317,7 @@ struct held {
 
 PyObject *core_held_new(struct ms_held *h, enum core_held_how how)
 {
-    struct held *o = PyObject_New(struct held, held_type);
+    struct held *o = PyObject_New(struct held, core_held.type);
 
     if (!o) {
         ms_held_unref(h);
@@ -339,7 +332,7 @@ PyObject *core_held_new(struct ms_held *h, enum core_held_how how)
 
 struct ms_held *core_held_get(PyObject *held)
 {
-    if (PyObject_TypeCheck(held, held_type))
+    if (PyObject_TypeCheck(held, core_held.type))
         return ((struct held *)held)->held;
     PyErr_SetString(PyExc_TypeError, "an object of the store is needed");
     return NULL;
@@ -363,10 +356,8 @@ static int held_getbuffer(PyObject *self, Py_buffer *view, int flags)
                         : o->how == CORE_HELD_READS ? o->held->read
                                                     : NULL;
 
-    if (!at) {
-        PyErr_SetString(PyExc_BufferError, "the bytes of this object are not here");
-        return -1;
-    }
+    if (!at)
+        return core_fail(PyExc_BufferError, "the bytes of this object are not here");
     return PyBuffer_FillInfo(
         view, self, (void *)(uintptr_t)at, (Py_ssize_t)o->held->len, !writes, flags);
 }
@@ -392,6 +383,9 @@ static PyType_Slot held_slots[] = {{Py_tp_dealloc, held_dealloc},
                                    {Py_tp_getset, held_getset},
                                    {0, NULL}};
 
+struct core_type core_held = {
+    .name = "muster._core.Held", .size = sizeof(struct held), .slots = held_slots};
+
 /* ---- functions ------------------------------------------------------------------- */
 
 /* (nbytes, site): room for so many bytes, to be written. */
@@ -403,7 +397,6 @@ static PyObject *store_empty(PyObject *self, PyObject *args)
     struct ms_held *h;
     const char *site;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "Ks", &len, &site))
         return NULL;
     c = core_store_need();
@@ -421,7 +414,6 @@ static PyObject *store_put(PyObject *self, PyObject *value)
     struct core_payload p;
     PyObject *meta, *ref = NULL;
 
-    (void)self;
     if (!core_store_need())
         return NULL;
     if (!ms_store_client_limit(the_store))
@@ -445,7 +437,6 @@ static PyObject *store_get(PyObject *self, PyObject *meta)
     uint8_t *copy;
     char *at;
 
-    (void)self;
     if (PyBytes_AsStringAndSize(meta, &at, &len) < 0 || !core_store_need())
         return NULL;
     copy = ms_bytes_copy(at, (size_t)len);
@@ -462,7 +453,6 @@ static PyObject *store_hold(PyObject *self, PyObject *meta)
     Py_ssize_t len;
     char *at;
 
-    (void)self;
     if (PyBytes_AsStringAndSize(meta, &at, &len) < 0 || !core_store_need())
         return NULL;
     pair = core_stored_ref((const uint8_t *)at, (size_t)len);
@@ -474,8 +464,6 @@ static PyObject *store_hold(PyObject *self, PyObject *meta)
 
 static PyObject *store_node(PyObject *self, PyObject *unused)
 {
-    (void)self;
-    (void)unused;
     if (!the_store)
         Py_RETURN_NONE;
     return Py_BuildValue("KK",
@@ -483,36 +471,48 @@ static PyObject *store_node(PyObject *self, PyObject *unused)
                          (unsigned long long)ms_store_client_limit(the_store));
 }
 
+/* (with the largest objects): a StoreStats as a dict. */
+static PyObject *store_stats(PyObject *self, PyObject *with_objects)
+{
+    struct ms_store_client *c = core_store_need();
+    bool objects = PyObject_IsTrue(with_objects) == 1;
+    struct ms_error err = {0};
+    Muster__StoreStats *m;
+    PyObject *dict;
+
+    if (!c)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    m = ms_store_client_stats(c, objects, &err);
+    Py_END_ALLOW_THREADS;
+    if (!m)
+        return core_store_raise(&err);
+    dict = core_message_dict(&m->base);
+    muster__store_stats__free_unpacked(m, NULL);
+    return dict;
+}
+
 /* What a user should know of this node's store; or "". */
 static PyObject *store_warning(PyObject *self, PyObject *unused)
 {
-    (void)self;
-    (void)unused;
     return PyUnicode_FromString(the_store ? ms_store_client_warning(the_store) : "");
 }
 
 static PyObject *store_copied(PyObject *self, PyObject *unused)
 {
-    (void)self;
-    (void)unused;
     return PyLong_FromUnsignedLongLong(core_copied);
 }
 
-static PyMethodDef functions[] = {{"store_open", store_open, METH_VARARGS, NULL},
-                                  {"store_close", store_close, METH_NOARGS, NULL},
-                                  {"store_forget", store_forget, METH_NOARGS, NULL},
-                                  {"store_empty", store_empty, METH_VARARGS, NULL},
-                                  {"store_put", store_put, METH_O, NULL},
-                                  {"store_get", store_get, METH_O, NULL},
-                                  {"store_hold", store_hold, METH_O, NULL},
-                                  {"store_node", store_node, METH_NOARGS, NULL},
-                                  {"store_stats", core_store_stats, METH_O, NULL},
-                                  {"store_warning", store_warning, METH_NOARGS, NULL},
-                                  {"store_copied", store_copied, METH_NOARGS, NULL},
-                                  {NULL, NULL, 0, NULL}};
-
-int core_store_setup(PyObject *module)
-{
-    held_type = core_type(module, "muster._core.Held", sizeof(struct held), held_slots);
-    return held_type ? PyModule_AddFunctions(module, functions) : -1;
-}
+PyMethodDef core_store_functions[] = {
+    {"store_open", store_open, METH_VARARGS, NULL},
+    {"store_close", store_close, METH_NOARGS, NULL},
+    {"store_forget", store_forget, METH_NOARGS, NULL},
+    {"store_empty", store_empty, METH_VARARGS, NULL},
+    {"store_put", store_put, METH_O, NULL},
+    {"store_get", store_get, METH_O, NULL},
+    {"store_hold", store_hold, METH_O, NULL},
+    {"store_node", store_node, METH_NOARGS, NULL},
+    {"store_stats", store_stats, METH_O, NULL},
+    {"store_warning", store_warning, METH_NOARGS, NULL},
+    {"store_copied", store_copied, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL}};

@@ -1,11 +1,9 @@
 /* store.h - payloads in shared memory, for the files of the extension
  *
  * store.c       the client of this process, objects as Python sees them, put and empty
- * store_view.c  what there is
  * stored.c      payloads whose big parts are in a store
  * piece.c       bytes in a store that are read only when they are wanted
- * private_map.c parts of objects that this process may write
- * spare.c       memory of this process alone, that is used again
+ * memory.c      memory that is written: private maps of objects, spare memory
  */
 #ifndef MS_PYTHON_STORE_H
 #define MS_PYTHON_STORE_H
@@ -74,13 +72,5 @@ int core_store_write(struct ms_store_client *c,
                      struct ms_store_bytes *all,
                      size_t count,
                      bool together);
-
-/* Functions of the module. */
-PyObject *core_store_stats(PyObject *self, PyObject *with_objects);
-
-int core_store_setup(PyObject *module);
-int core_piece_setup(PyObject *module);
-int core_private_map_setup(PyObject *module);
-int core_spare_setup(PyObject *module);
 
 #endif

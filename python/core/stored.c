@@ -53,8 +53,7 @@ static int layout_init(struct layout *l, const struct core_payload *p, size_t re
     if (l->parts && l->bytes && l->names && l->hold)
         return 0;
     layout_finish(l);
-    PyErr_NoMemory();
-    return -1;
+    return core_no_memory();
 }
 
 /* The number of an object in the layout; takes the reference. */
@@ -129,10 +128,8 @@ static int gather(struct core_payload *p, const struct layout *l)
         if (l->parts[i].object < 0)
             total += padded(l->parts[i].len, MS_STORED_ALIGN);
     p->gathered = calloc(1, total ? total : 1);
-    if (!p->gathered) {
-        PyErr_NoMemory();
-        return -1;
-    }
+    if (!p->gathered)
+        return core_no_memory();
     for (size_t i = 0; i < l->part_count; i++)
         if (l->parts[i].object < 0) {
             if (l->parts[i].len)
@@ -159,10 +156,8 @@ static int write_out(struct core_payload *p,
                          l->hold->count,
                          l->parts,
                          l->part_count,
-                         ms_now_ns()) < 0) {
-        PyErr_NoMemory();
-        return -1;
-    }
+                         ms_now_ns()) < 0)
+        return core_no_memory();
     p->codec = MS_CODEC_STORED;
     p->head = head.data;
     p->iov[p->count++] = (struct iovec){head.data, head.len};
@@ -186,13 +181,11 @@ static int lay_out(struct core_payload *p,
     if (store_parts(c, l, how) < 0 ||
         (refs && add_refs(l, refs, PySequence_Size(refs)) < 0))
         return -1;
-    if (l->hold->count > MS_STORED_OBJECTS_MAX) {
-        PyErr_Format(PyExc_ValueError,
-                     "a payload refers to %zu objects, at most %d are possible",
-                     l->hold->count,
-                     MS_STORED_OBJECTS_MAX);
-        return -1;
-    }
+    if (l->hold->count > MS_STORED_OBJECTS_MAX)
+        return core_fail(PyExc_ValueError,
+                         "a payload refers to %zu objects, at most %d are possible",
+                         l->hold->count,
+                         MS_STORED_OBJECTS_MAX);
     if (how == CORE_STORED_RESULT && !l->hold->count)
         return 1;
     return write_out(p, l, c, how);
@@ -213,10 +206,8 @@ static int lay_out_bare(struct core_payload *p, const char *pickle, size_t len)
                          0,
                          &part,
                          1,
-                         0) < 0) {
-        PyErr_NoMemory();
-        return -1;
-    }
+                         0) < 0)
+        return core_no_memory();
     p->codec = MS_CODEC_STORED;
     p->head = head.data;
     p->iov[p->count++] = (struct iovec){head.data, head.len};
@@ -347,10 +338,8 @@ static int reading_init(struct reading *r, const uint8_t *body, size_t len, bool
     r->names = calloc(n, sizeof *r->names);
     r->held = calloc(n, sizeof(*r->held));
     r->views = calloc(n, sizeof(*r->views));
-    if (!r->names || !r->held || !r->views) {
-        PyErr_NoMemory();
-        return -1;
-    }
+    if (!r->names || !r->held || !r->views)
+        return core_no_memory();
     return reading_attach(r, bare);
 }
 
@@ -407,7 +396,7 @@ PyObject *core_stored_decode(uint8_t *memory, const uint8_t *body, size_t len)
         return core_load_bare(memory, body + pickle.offset, pickle.len);
     body = ms_plain_align(memory, body, len);
     rc = reading_init(&r, body, len, true);
-    owner = core_memory_new(memory, body, len); /* takes the memory */
+    owner = core_memory_new(memory, free, body, len); /* takes the memory */
     if (rc == 0 && owner && reading_fetch(&r) == 0)
         block = PyMemoryView_FromObject(owner);
     if (block)

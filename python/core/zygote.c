@@ -64,7 +64,6 @@ static PyObject *zygote_next(PyObject *self, PyObject *args)
 {
     int fd, rc;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "i", &fd))
         return NULL;
     rc = ms_zygote_next(fd, &request); /* one thread: nobody waits for the lock */
@@ -82,7 +81,6 @@ static PyObject *zygote_loaded(PyObject *self, PyObject *args)
     long long mtime_ns;
     int fd, rc;
 
-    (void)self;
     if (!PyArg_ParseTuple(
             args, "iO&KL", &fd, PyUnicode_FSConverter, &path, &size, &mtime_ns))
         return NULL;
@@ -96,7 +94,6 @@ static PyObject *zygote_changed(PyObject *self, PyObject *args)
     PyObject *entry;
     int fd, rc;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "iO&", &fd, PyUnicode_FSConverter, &entry))
         return NULL;
     rc = ms_zygote_changed(fd, PyBytes_AsString(entry));
@@ -109,7 +106,6 @@ static PyObject *zygote_ready(PyObject *self, PyObject *args)
     const char *problem;
     int fd, forkable;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "isp", &fd, &problem, &forkable))
         return NULL;
     return none_or_errno(ms_zygote_ready(fd, problem, forkable));
@@ -120,7 +116,6 @@ static PyObject *zygote_started(PyObject *self, PyObject *args)
     unsigned long long uid;
     int fd, pid, error;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "iKii", &fd, &uid, &pid, &error))
         return NULL;
     return none_or_errno(ms_zygote_started(fd, uid, pid, error));
@@ -130,7 +125,6 @@ static PyObject *zygote_child(PyObject *self, PyObject *args)
 {
     int fd, rc;
 
-    (void)self;
     if (!PyArg_ParseTuple(args, "i", &fd))
         return NULL;
     rc = ms_zygote_child(fd, &request);
@@ -139,12 +133,10 @@ static PyObject *zygote_child(PyObject *self, PyObject *args)
 
 static PyObject *zygote_threads(PyObject *self, PyObject *unused)
 {
-    (void)self;
-    (void)unused;
     return PyLong_FromLong(ms_proc_threads());
 }
 
-PyMethodDef core_zygote_methods[] = {
+PyMethodDef core_zygote_functions[] = {
     {"zygote_next", zygote_next, METH_VARARGS, NULL},
     {"zygote_loaded", zygote_loaded, METH_VARARGS, NULL},
     {"zygote_changed", zygote_changed, METH_VARARGS, NULL},
