@@ -385,11 +385,13 @@ static PyObject *call_stored(PyObject *self, PyObject *unused)
 {
     struct call *c = (struct call *)self;
     struct ms_outcome o;
+    struct ms_stored s;
 
     if (c->settling || c->result || c->error || !ms_call_is_done(c->call))
         Py_RETURN_NONE;
     ms_call_outcome(c->call, &o);
-    if (o.kind != MS_KIND_REPLY || o.codec != MS_CODEC_STORED || !o.body)
+    if (o.kind != MS_KIND_REPLY || o.codec != MS_CODEC_STORED || !o.body ||
+        ms_stored_parse(&s, o.body, o.len, NULL) < 0 || !s.object_count)
         Py_RETURN_NONE;
     return core_stored_ref(o.body, o.len);
 }

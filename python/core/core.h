@@ -128,8 +128,10 @@ PyObject *core_plain_decode_call(uint8_t *memory, const uint8_t *body, size_t le
 
 /* ---- failure.c ------------------------------------------------------------------- */
 
-/* Raise an exception object (NULL: another one is set already); returns NULL. */
+/* Raise an exception object (NULL: another one is set already), or a new one, which is taken;
+ * both return NULL. */
 PyObject *core_raise_object(PyObject *e);
+PyObject *core_raise_new(PyObject *e);
 /* The exception object of a Failure, also of a packed one; NULL with another exception set. `where` is
  * named if the failure itself names no worker. */
 PyObject *core_failure_exception(const Muster__Failure *f, const char *where);
@@ -137,8 +139,8 @@ PyObject *core_failure_object(const uint8_t *body, size_t len, const char *where
 /* The exception of a packed Failure is set; returns NULL. `where` is named if the
  * failure itself names no worker. */
 PyObject *core_raise_failure(const uint8_t *body, size_t len, const char *where);
-/* Raise by kind's name. */
-PyObject *core_raise_kind(const char *kind, const char *message, const char *where);
+/* Raise by kind's name, with a text as PyErr_Format makes it. */
+PyObject *core_raise_kind(const char *kind, const char *format, ...);
 
 /* ---- call.c ---------------------------------------------------------------------- */
 

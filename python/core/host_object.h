@@ -31,10 +31,13 @@ static inline bool host_is_forgotten(const struct host *h)
     return the_host != h;
 }
 
-/* A request is answered in the codec in which it was asked. */
+/* A request is answered in the codec in which it was asked; without a store if its caller has
+ * none. */
 static inline uint8_t host_codec(const struct ms_request *r)
 {
-    return r->codec == MS_CODEC_PROTO ? MS_CODEC_PICKLE : r->codec;
+    bool has_no_store = r->codec == MS_CODEC_STORED && !r->owner_words[0];
+
+    return r->codec == MS_CODEC_PROTO || has_no_store ? MS_CODEC_PICKLE : r->codec;
 }
 
 /* serve.c */

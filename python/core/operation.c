@@ -116,9 +116,7 @@ static PyObject *raise_workers(const Muster__Failure *all)
         e = PyObject_CallMethod(errors, "together", "O", failures);
     Py_XDECREF(errors);
     Py_XDECREF(failures);
-    core_raise_object(e);
-    Py_XDECREF(e);
-    return NULL;
+    return core_raise_new(e);
 }
 
 /* ---- waiting --------------------------------------------------------------------- */

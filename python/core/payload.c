@@ -1,7 +1,7 @@
 /* payload.c - payloads of calls: from Python objects to bytes and back
  *
- * A pickled payload: u32 count of buffers, u32 zero, u64 length of the pickle, u64
- * length of each buffer; then the pickle, then each buffer, all at multiples of ALIGN.
+ * A pickle without buffers is a payload as it is (MS_CODEC_PICKLE); one with buffers, or
+ * with parts in a store, is laid out by stored.c.
  */
 #include "store/payload.h"
 #include "store.h"
@@ -12,7 +12,7 @@
 #include <endian.h>
 #include <string.h>
 
-enum { ALIGN = 16, BUFFERS_IOV_MAX = 16, PLAIN_MAX = 64, PLAIN_DEPTH = 4 };
+enum { PLAIN_MAX = 64, PLAIN_DEPTH = 4 };
 
 static PyObject *pickle_dumps, *pickle_loads, *protocol;
 
@@ -110,105 +110,13 @@ static int pickle_value(PyObject *value, PyObject *dumps, struct core_payload *p
     return rc;
 }
 
-static void add_iov(struct core_payload *p, const void *at, size_t len)
+/* A pickle with what is big in the node's store, if there is one. */
+static int encode_pickled(PyObject *value,
+                          PyObject *dumps,
+                          enum core_stored_how how,
+                          struct core_payload *p)
 {
-    static const uint8_t zeros[ALIGN];
-    size_t pad = (ALIGN - len % ALIGN) % ALIGN;
-
-    p->iov[p->count++] = (struct iovec){(void *)(uintptr_t)at, len};
-    if (pad && p->buffer_count)
-        p->iov[p->count++] = (struct iovec){(void *)(uintptr_t)zeros, pad};
-}
-
-static size_t padded(size_t len)
-{
-    return (len + ALIGN - 1) / ALIGN * ALIGN;
-}
-
-/* More buffers than fit into one iovec: put them into one block. */
-static int gather_buffers(struct core_payload *p)
-{
-    size_t total = 0, at = 0;
-
-    for (Py_ssize_t i = 0; i < p->buffer_count; i++)
-        total += padded((size_t)p->buffers[i].len);
-    p->gathered = calloc(1, total ? total : 1);
-    if (!p->gathered)
-        return core_no_memory();
-    for (Py_ssize_t i = 0; i < p->buffer_count; i++) {
-        memcpy(p->gathered + at, p->buffers[i].buf, (size_t)p->buffers[i].len);
-        at += padded((size_t)p->buffers[i].len);
-    }
-    add_iov(p, p->gathered, total);
-    return 0;
-}
-
-static int lay_out(struct core_payload *p, char *pickle, Py_ssize_t pickle_len)
-{
-    size_t head_len = 16 + 8 * (size_t)p->buffer_count;
-    uint32_t count = htole32((uint32_t)p->buffer_count);
-    uint64_t len = htole64((uint64_t)pickle_len);
-
-    p->head = calloc(1, head_len);
-    if (!p->head)
-        return core_no_memory();
-    memcpy(p->head, &count, sizeof count);
-    memcpy(p->head + 8, &len, sizeof len);
-    for (Py_ssize_t i = 0; i < p->buffer_count; i++) {
-        len = htole64((uint64_t)p->buffers[i].len);
-        memcpy(p->head + 16 + 8 * i, &len, sizeof len);
-    }
-    add_iov(p, p->head, head_len);
-    add_iov(p, pickle, (size_t)pickle_len);
-    if (p->buffer_count > BUFFERS_IOV_MAX)
-        return gather_buffers(p);
-    for (Py_ssize_t i = 0; i < p->buffer_count; i++)
-        add_iov(p, p->buffers[i].buf, (size_t)p->buffers[i].len);
-    return 0;
-}
-
-static int lay_out_inline(struct core_payload *p)
-{
-    char *pickle;
-    Py_ssize_t len;
-
-    if (p->refs && PySequence_Size(p->refs) > 0) {
-        core_raise_kind(
-            "bad_result", "it has a Ref, and whoever asked has no store", "");
-        return -1;
-    }
-    if (PyBytes_AsStringAndSize(p->pickle, &pickle, &len) < 0)
-        return -1;
-    return lay_out(p, pickle, len);
-}
-
-static int encode_pickle(PyObject *value, struct core_payload *p)
-{
-    return pickle_value(value, core_dumps_alone, p) < 0 ? -1 : lay_out_inline(p);
-}
-
-/* A result that needs no store: a worker opens its store when the first one does. */
-static bool is_small_result(const struct core_payload *p, enum core_stored_how how)
-{
-    return how == CORE_STORED_RESULT && !p->buffer_count &&
-           (!p->refs || PySequence_Size(p->refs) == 0) &&
-           (size_t)PyBytes_Size(p->pickle) <= MS_PAYLOAD_PICKLE_MAX;
-}
-
-/* With what is big in the node's store, if there is one. */
-static int encode_stored(PyObject *value,
-                         PyObject *dumps,
-                         enum core_stored_how how,
-                         struct core_payload *p)
-{
-    int rc;
-
-    if (pickle_value(value, dumps, p) < 0)
-        return -1;
-    if (is_small_result(p, how))
-        return lay_out_inline(p);
-    rc = core_store_get() ? core_stored_lay_out(p, p->refs, how) : 1;
-    return rc > 0 ? lay_out_inline(p) : rc;
+    return pickle_value(value, dumps, p) < 0 ? -1 : core_stored_lay_out(p, how);
 }
 
 static int encode_bytes(PyObject *value, const char *what, struct core_payload *p)
@@ -220,16 +128,12 @@ static int encode_bytes(PyObject *value, const char *what, struct core_payload *
     if (value == Py_None)
         return 0; /* of a method that gives nothing */
     if (!PyObject_CheckBuffer(value)) {
-        PyObject *type = PyObject_GetAttrString((PyObject *)Py_TYPE(value), "__name__");
-        PyObject *text = type
-                             ? PyUnicode_FromFormat(
-                                   "%s is a %U: this codec has bytes alone", what, type)
-                             : NULL;
+        PyObject *type = PyType_GetName(Py_TYPE(value));
 
-        if (text)
-            core_raise_kind("bad_argument", PyUnicode_AsUTF8AndSize(text, NULL), "");
+        if (type)
+            core_raise_kind(
+                "bad_argument", "%s is a %U: this codec has bytes alone", what, type);
         Py_XDECREF(type);
-        Py_XDECREF(text);
         return -1;
     }
     list = PyTuple_Pack(1, value);
@@ -257,8 +161,8 @@ int core_encode(PyObject *value, uint8_t codec, struct core_payload *p)
     if (codec == MS_CODEC_BYTES)
         return encoded(encode_bytes(value, "value", p), p);
     if (codec == MS_CODEC_STORED)
-        return encoded(encode_stored(value, core_dumps, CORE_STORED_RESULT, p), p);
-    return encoded(encode_pickle(value, p), p);
+        return encoded(encode_pickled(value, core_dumps, CORE_STORED_RESULT, p), p);
+    return encoded(encode_pickled(value, core_dumps_alone, CORE_STORED_NONE, p), p);
 }
 
 int core_encode_argument(PyObject *value, uint8_t codec, struct core_payload *p)
@@ -266,28 +170,28 @@ int core_encode_argument(PyObject *value, uint8_t codec, struct core_payload *p)
     if (codec != MS_CODEC_PICKLE)
         return core_encode(value, codec, p);
     *p = (struct core_payload){.codec = MS_CODEC_PICKLE};
-    return encoded(encode_stored(value, core_dumps, CORE_STORED_CALL, p), p);
+    return encoded(encode_pickled(value, core_dumps, CORE_STORED_CALL, p), p);
 }
 
 int core_encode_put(PyObject *value, struct core_payload *p)
 {
     *p = (struct core_payload){.codec = MS_CODEC_PICKLE};
-    return encoded(encode_stored(value, core_dumps, CORE_STORED_PUT, p), p);
+    return encoded(encode_pickled(value, core_dumps, CORE_STORED_PUT, p), p);
 }
 
 static int encode_one_bytes(PyObject *args, PyObject *kwargs, struct core_payload *p)
 {
     if (PyTuple_Size(args) == 1 && (kwargs == Py_None || PyDict_Size(kwargs) == 0))
         return encode_bytes(PyTuple_GetItem(args, 0), "args[0]", p);
-    core_raise_kind(
-        "bad_argument", "codec=\"bytes\" takes one argument, without a name", "");
+    core_raise_kind("bad_argument",
+                    "codec=\"bytes\" takes one argument, without a name");
     return -1;
 }
 
 static int encode_pair(PyObject *args, PyObject *kwargs, struct core_payload *p)
 {
     PyObject *pair = PyTuple_Pack(2, args, kwargs);
-    int rc = pair ? encode_stored(pair, core_dumps_call, CORE_STORED_CALL, p) : -1;
+    int rc = pair ? encode_pickled(pair, core_dumps_call, CORE_STORED_CALL, p) : -1;
 
     Py_XDECREF(pair);
     return rc;
@@ -339,68 +243,6 @@ void core_payload_release(struct core_payload *p)
 
 /* ---- decoding -------------------------------------------------------------------- */
 
-static PyObject *malformed(void)
-{
-    return PyErr_Format(PyExc_ValueError, "the payload is malformed");
-}
-
-static uint64_t get64(const uint8_t *at)
-{
-    uint64_t v;
-
-    memcpy(&v, at, sizeof v);
-    return le64toh(v);
-}
-
-/* The buffers as a list of memoryviews into `owner`. */
-static PyObject *
-views(PyObject *owner, const uint8_t *body, size_t len, size_t at, uint32_t count)
-{
-    PyObject *whole = PyMemoryView_FromObject(owner);
-    PyObject *list = whole ? PyList_New(0) : NULL;
-
-    for (uint32_t i = 0; list && i < count; i++) {
-        uint64_t size = get64(body + 16 + 8 * i);
-        PyObject *view = NULL;
-
-        if (at <= len && size <= len - at)
-            view = PySequence_GetSlice(whole, (Py_ssize_t)at, (Py_ssize_t)(at + size));
-        else
-            malformed();
-        if (!core_append(list, view))
-            Py_CLEAR(list);
-        at += padded(size);
-    }
-    Py_XDECREF(whole);
-    return list;
-}
-
-static PyObject *load_with_buffers(uint8_t *memory,
-                                   const uint8_t *body,
-                                   size_t len,
-                                   uint32_t count,
-                                   uint64_t pickle_len)
-{
-    size_t head = padded(16 + 8 * (size_t)count);
-    PyObject *owner, *list, *pickle, *value = NULL;
-
-    body = ms_plain_align(memory, body, len);
-    owner = core_memory_new(memory, free, body, len);
-    if (!owner)
-        return NULL;
-    list = views(owner, body, len, head + padded(pickle_len), count);
-    pickle = list ? PyMemoryView_FromMemory((char *)(uintptr_t)(body + head),
-                                            (Py_ssize_t)pickle_len,
-                                            PyBUF_READ)
-                  : NULL;
-    if (pickle)
-        value = PyObject_CallFunctionObjArgs(core_loads, pickle, list, NULL);
-    Py_XDECREF(pickle);
-    Py_XDECREF(list);
-    Py_DECREF(owner);
-    return value;
-}
-
 PyObject *core_load_bare(uint8_t *memory, const uint8_t *pickle, size_t len)
 {
     PyObject *view =
@@ -413,37 +255,12 @@ PyObject *core_load_bare(uint8_t *memory, const uint8_t *pickle, size_t len)
     return value;
 }
 
-static PyObject *load_pickle(uint8_t *memory, const uint8_t *body, size_t len)
-{
-    uint32_t count;
-    uint64_t pickle_len;
-    size_t head;
-
-    if (len < 16) {
-        free(memory);
-        return malformed();
-    }
-    memcpy(&count, body, sizeof count);
-    count = le32toh(count);
-    pickle_len = get64(body + 8);
-    head = 16 + 8 * (size_t)count;
-    if (count)
-        head = padded(head);
-    if (count > (len - 16) / 8 || head > len || pickle_len > len - head) {
-        free(memory);
-        return malformed();
-    }
-    if (count)
-        return load_with_buffers(memory, body, len, count, pickle_len);
-    return core_load_bare(memory, body + head, pickle_len);
-}
-
 PyObject *core_decode(uint8_t codec, uint8_t *memory, const uint8_t *body, size_t len)
 {
     PyObject *value;
 
     if (codec == MS_CODEC_PICKLE)
-        return load_pickle(memory, body, len);
+        return core_load_bare(memory, body, len);
     if (codec == MS_CODEC_STORED)
         return core_stored_decode(memory, body, len);
     if (codec == MS_CODEC_PLAIN)

@@ -44,12 +44,9 @@ static PyObject *path_text(const struct encoder *e)
 static int refuse(const struct encoder *e, PyObject *what)
 {
     PyObject *path = what ? path_text(e) : NULL;
-    PyObject *text = path ? PyUnicode_FromFormat("%U %U", path, what) : NULL;
-    const char *message = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
 
-    if (message)
-        core_raise_kind("bad_argument", message, "");
-    Py_XDECREF(text);
+    if (path)
+        core_raise_kind("bad_argument", "%U %U", path, what);
     Py_XDECREF(path);
     Py_XDECREF(what);
     return -1;
@@ -57,7 +54,7 @@ static int refuse(const struct encoder *e, PyObject *what)
 
 static int refuse_type(const struct encoder *e, PyObject *o)
 {
-    PyObject *name = PyObject_GetAttrString((PyObject *)Py_TYPE(o), "__qualname__");
+    PyObject *name = PyType_GetQualName(Py_TYPE(o));
     PyObject *what =
         name ? PyUnicode_FromFormat(
                    "is a %U: plain data has None, bool, int, float, str, bytes, list, "

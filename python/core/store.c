@@ -134,11 +134,11 @@ PyObject *core_store_raise(const struct ms_error *err)
     if (err->code == -EINTR && PyErr_Occurred())
         return NULL;
     if (err->code == -ENOSPC || err->code == -ENOMEM)
-        return core_raise_kind("store_full", err->text, "");
+        return core_raise_kind("store_full", "%s", err->text);
     if (err->code == -ENOENT || err->code == -EHOSTUNREACH)
-        return core_raise_kind("object_lost", err->text, "");
+        return core_raise_kind("object_lost", "%s", err->text);
     if (err->code == -ETIMEDOUT)
-        return core_raise_kind("deadline", err->text, "");
+        return core_raise_kind("deadline", "%s", err->text);
     return core_raise(err);
 }
 
@@ -159,8 +159,7 @@ PyObject *core_no_store(void)
 {
     return core_raise_kind(
         "object_lost",
-        "this process has no store: its node has no agent, or the agent has ended",
-        "");
+        "this process has no store: its node has no agent, or the agent has ended");
 }
 
 /* Which line of the user's program does this; empty if that cannot be told. `text` is a
@@ -279,9 +278,9 @@ void *core_on_stored(void *arg, const uint8_t *body, size_t len)
     struct core_hold *h;
     struct ms_stored s;
 
-    if (!c || ms_stored_parse(&s, body, len, NULL) < 0)
+    if (!c || ms_stored_parse(&s, body, len, NULL) < 0 || !s.object_count)
         return NULL;
-    is_read = calloc(s.object_count + 1, sizeof *is_read);
+    is_read = calloc(s.object_count, sizeof *is_read);
     h = calloc(1, sizeof *h + s.object_count * sizeof(h->held[0]));
     if (!is_read || !h) {
         free(h);
@@ -417,8 +416,8 @@ static PyObject *store_put(PyObject *self, PyObject *value)
     if (!core_store_need())
         return NULL;
     if (!ms_store_client_limit(the_store))
-        return core_raise_kind(
-            "store_full", "this node has no store: its store_limit is 0", "");
+        return core_raise_kind("store_full",
+                               "this node has no store: its store_limit is 0");
     if (core_encode_put(value, &p) < 0)
         return NULL;
     meta = core_payload_bytes(&p);

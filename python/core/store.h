@@ -42,13 +42,15 @@ PyObject *core_held_new(struct ms_held *h, enum core_held_how how);
 /* Borrowed; NULL with an exception set. */
 struct ms_held *core_held_get(PyObject *held);
 
-/* Lay out a payload that was pickled; `refs` is a list of held objects inside of the pickle,
- * or NULL. 0; 1: a result without anything in a store, which needs none of this; -1 with an
- * exception set. */
-enum core_stored_how { CORE_STORED_CALL, CORE_STORED_RESULT, CORE_STORED_PUT };
-int core_stored_lay_out(struct core_payload *p,
-                        PyObject *refs,
-                        enum core_stored_how how);
+/* Lay out a payload that was pickled: of a call, of its result, of what is put; NONE: without
+ * a store. 0, or -1 with an exception set. */
+enum core_stored_how {
+    CORE_STORED_CALL,
+    CORE_STORED_RESULT,
+    CORE_STORED_PUT,
+    CORE_STORED_NONE
+};
+int core_stored_lay_out(struct core_payload *p, enum core_stored_how how);
 /* As core_decode. */
 PyObject *core_stored_decode(uint8_t *memory, const uint8_t *body, size_t len);
 /* A pickle without buffers; takes over the memory that it is in. Of payload.c. */

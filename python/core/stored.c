@@ -77,7 +77,7 @@ store_parts(struct ms_store_client *c, struct layout *l, enum core_stored_how ho
 {
     size_t first = l->bytes[0].len <= MS_PAYLOAD_PICKLE_MAX;
     uint64_t fresh =
-        ms_store_client_find_all(c, l->bytes + first, l->part_count - first);
+        c ? ms_store_client_find_all(c, l->bytes + first, l->part_count - first) : 0;
     uint64_t least = how == CORE_STORED_PUT ? 1 : MS_PAYLOAD_MIN;
 
     if (fresh >= least && (ms_store_client_limit(c) || how == CORE_STORED_PUT) &&
@@ -140,27 +140,47 @@ static int gather(struct core_payload *p, const struct layout *l)
     return 0;
 }
 
-static int write_out(struct core_payload *p,
-                     struct layout *l,
-                     struct ms_store_client *c,
-                     enum core_stored_how how)
+/* What stands before the inline parts. */
+static int put_head(struct core_payload *p,
+                    struct ms_store_client *c,
+                    enum core_stored_how how,
+                    const struct layout *l)
 {
     struct ms_buf head;
-    size_t inlines = 0;
 
     ms_buf_init(&head);
     if (ms_stored_encode(&head,
-                         how == CORE_STORED_CALL ? ms_store_client_holder(c) : 0,
-                         ms_store_client_node(c),
+                         c && how == CORE_STORED_CALL ? ms_store_client_holder(c) : 0,
+                         c ? ms_store_client_node(c) : 0,
                          l->names,
-                         l->hold->count,
+                         l->hold ? l->hold->count : 0,
                          l->parts,
                          l->part_count,
-                         ms_now_ns()) < 0)
+                         l->hold ? ms_now_ns() : 0) < 0)
         return core_no_memory();
     p->codec = MS_CODEC_STORED;
     p->head = head.data;
     p->iov[p->count++] = (struct iovec){head.data, head.len};
+    return 0;
+}
+
+static int lay_out(struct core_payload *p,
+                   struct layout *l,
+                   struct ms_store_client *c,
+                   enum core_stored_how how)
+{
+    size_t inlines = 0;
+
+    if (store_parts(c, l, how) < 0 ||
+        (p->refs && add_refs(l, p->refs, PySequence_Size(p->refs)) < 0))
+        return -1;
+    if (l->hold->count > MS_STORED_OBJECTS_MAX)
+        return core_fail(PyExc_ValueError,
+                         "a payload refers to %zu objects, at most %d are possible",
+                         l->hold->count,
+                         MS_STORED_OBJECTS_MAX);
+    if (put_head(p, c, how, l) < 0)
+        return -1;
     for (size_t i = 0; i < l->part_count; i++)
         inlines += l->parts[i].object < 0;
     if (inlines > INLINE_IOV_MAX)
@@ -171,71 +191,48 @@ static int write_out(struct core_payload *p,
     return 0;
 }
 
-static int lay_out(struct core_payload *p,
-                   struct layout *l,
-                   PyObject *refs,
-                   enum core_stored_how how)
+/* Nothing but a pickle: the usual case of a small call or result. */
+static int lay_out_bare(struct core_payload *p,
+                        const char *pickle,
+                        size_t len,
+                        struct ms_store_client *c)
 {
-    struct ms_store_client *c = core_store_get();
+    struct ms_stored_part part = {.len = len, .object = -1};
+    struct layout l = {.part_count = 1, .parts = &part};
 
-    if (store_parts(c, l, how) < 0 ||
-        (refs && add_refs(l, refs, PySequence_Size(refs)) < 0))
+    if (c && put_head(p, c, CORE_STORED_CALL, &l) < 0)
         return -1;
-    if (l->hold->count > MS_STORED_OBJECTS_MAX)
-        return core_fail(PyExc_ValueError,
-                         "a payload refers to %zu objects, at most %d are possible",
-                         l->hold->count,
-                         MS_STORED_OBJECTS_MAX);
-    if (how == CORE_STORED_RESULT && !l->hold->count)
-        return 1;
-    return write_out(p, l, c, how);
-}
-
-/* The usual case of a small call: nothing but a pickle. */
-static int lay_out_bare(struct core_payload *p, const char *pickle, size_t len)
-{
-    const struct ms_stored_part part = {.len = len, .object = -1};
-    struct ms_store_client *c = core_store_get();
-    struct ms_buf head;
-
-    ms_buf_init(&head);
-    if (ms_stored_encode(&head,
-                         ms_store_client_holder(c),
-                         ms_store_client_node(c),
-                         NULL,
-                         0,
-                         &part,
-                         1,
-                         0) < 0)
-        return core_no_memory();
-    p->codec = MS_CODEC_STORED;
-    p->head = head.data;
-    p->iov[p->count++] = (struct iovec){head.data, head.len};
     p->iov[p->count++] = (struct iovec){(void *)(uintptr_t)pickle, len};
     return 0;
 }
 
-int core_stored_lay_out(struct core_payload *p,
-                        PyObject *refs,
-                        enum core_stored_how how)
+int core_stored_lay_out(struct core_payload *p, enum core_stored_how how)
 {
-    Py_ssize_t ref_count = refs ? PySequence_Size(refs) : 0, len;
+    Py_ssize_t ref_count = p->refs ? PySequence_Size(p->refs) : 0, len;
+    struct ms_store_client *c = NULL;
     struct layout l;
+    bool is_small;
     char *pickle;
     int rc;
 
     if (ref_count < 0 || PyBytes_AsStringAndSize(p->pickle, &pickle, &len) < 0)
         return -1;
-    if (how == CORE_STORED_CALL && !ref_count && !p->buffer_count &&
-        (size_t)len <= MS_PAYLOAD_PICKLE_MAX)
-        return lay_out_bare(p, pickle, (size_t)len);
+    is_small = !ref_count && !p->buffer_count && (size_t)len <= MS_PAYLOAD_PICKLE_MAX;
+    if (how != CORE_STORED_NONE && !(is_small && how == CORE_STORED_RESULT))
+        c = core_store_get(); /* a worker opens its store when a payload first needs it */
+    if (!c && ref_count) {
+        core_raise_kind("bad_result", "it has a Ref, and whoever asked has no store");
+        return -1;
+    }
+    if (c ? is_small && how == CORE_STORED_CALL : !p->buffer_count)
+        return lay_out_bare(p, pickle, (size_t)len, c);
     if (layout_init(&l, p, (size_t)ref_count) < 0)
         return -1;
     l.bytes[0] = (struct ms_store_bytes){.data = pickle, .len = (uint64_t)len};
     for (Py_ssize_t i = 0; i < p->buffer_count; i++)
         l.bytes[i + 1] = (struct ms_store_bytes){.data = p->buffers[i].buf,
                                                  .len = (uint64_t)p->buffers[i].len};
-    rc = lay_out(p, &l, refs, how);
+    rc = lay_out(p, &l, c, how);
     if (rc == 0 && l.hold->count)
         p->hold = MS_TAKE(l.hold);
     layout_finish(&l);

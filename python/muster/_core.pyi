@@ -96,8 +96,7 @@ class Operation:
         errno): the head does not. What workers said is raised as their calls raise it.
         TimeoutError: not yet."""
 
-class Kept:
-    """Keeps what an argument refers to in the store."""
+Kept = Any  # keeps what an argument refers to in the store
 
 def encode_operation(
     argument: Any, codec: int, /
@@ -271,32 +270,19 @@ class Peer:
     def control(self, name: str, fields: Message, timeout: float, /) -> Message:
         """ "health", "stack" or "alloc_ports", which the worker's I/O thread answers."""
 
-def call_all(
-    peers: list[Peer],
-    engine: str,
-    method: str,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any] | None,
-    timeout: float | None,
-    waits: bool,
-    codec: int,
-    /,
-) -> list[Call]:
-    """The same call to all; the arguments are encoded once."""
-
-def call_each(
+def call_many(
     peers: list[Peer],
     engine: str,
     method: str,
     parts: list[tuple[tuple[Any, ...], dict[str, Any] | None]],
-    which: list[int],
+    which: list[int] | None,
     timeout: float | None,
     waits: bool,
     codec: int,
     /,
 ) -> list[Call]:
-    """Peer i is called with parts[which[i]]; each part is encoded once. None is the call
-    where which[i] is -1."""
+    """Peer i is called with parts[which[i]], or all with the first; each part is encoded
+    once. None is the call where which[i] is -1."""
 
 # chunks, chunk of each rank (-1: not called), who gets the rows, who collects, and those
 # that collect in the order of their results

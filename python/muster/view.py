@@ -16,7 +16,7 @@ from muster._cluster.binding import (
 )
 from muster._cluster.member import Member, NoPeer, http_url, tcp_entry
 from muster._cluster.worker_class import bound_methods, engine_spec, is_native
-from muster._core import ANSWER_S, CODEC_PICKLE, Refused, call_all, call_each
+from muster._core import ANSWER_S, CODEC_PICKLE, Refused, call_many
 from muster.errors import ClusterError, MusterError
 from muster.future import Future, gather_ranks, take
 
@@ -287,13 +287,10 @@ class View:
         first: Any = self._peers[0]
         if isinstance(first, NoPeer):
             first.refuse()
-        how = (self._timeout, waits, self._codec)
         parts = each_parts(*self._listed(args, kwargs), len(self._peers))
-        where = (self._peers, self._engine, method)
-        if len(parts) == 1:
-            args, named = parts[0]
-            return call_all(*where, args, named, *how)
-        return call_each(*where, parts, list(range(len(parts))), *how)
+        which = None if len(parts) == 1 else list(range(len(parts)))
+        how = (self._timeout, waits, self._codec)
+        return call_many(self._peers, self._engine, method, parts, which, *how)
 
     execute_all = execute_all_async
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster import _core, api
 from muster._cluster.member import NoPeer
-from muster._core import call_all, call_each
+from muster._core import call_many
 from muster._data import rows as _rows
 from muster._data.store import Ref
 from muster.config import mesh_sizes
@@ -305,12 +305,12 @@ def _start(
     padded: list[int] = []
     parts = _parts(view, mode, plan, method.pad, args, kwargs, padded)
     how = (view._timeout, waits, view._codec)
+    which: list[int] | None = plan.which
     if len(parts) == 1:
-        some = peers if plan.width == len(peers) else peers[: plan.width]
-        args, named = parts[0]
-        calls = call_all(some, view._engine, name, args, named, *how)
-    else:
-        calls = call_each(peers, view._engine, name, parts, plan.which, *how)
+        which = None
+        if plan.width < len(peers):
+            peers = peers[: plan.width]
+    calls = call_many(peers, view._engine, name, parts, which, *how)
     finish = _finisher(view, mode, plan, padded)
     return calls, _initializer(view, finish) if name == INITIALIZE else finish
 

@@ -417,7 +417,7 @@ def _call_each(
             known[same] = len(parts)
             parts.append((mine, named or None))
         which.append(known[same])
-    calls = _core.call_each(
+    calls = _core.call_many(
         view._peers,
         view._engine,
         method,
