@@ -109,58 +109,37 @@ static PyObject *call_wait(PyObject *self, PyObject *timeout)
     return rc < 0 ? NULL : PyBool_FromLong(rc);
 }
 
-/* References to the calls of a list; NULL with an exception set. */
-static struct ms_call **calls_of(PyObject *list, Py_ssize_t n)
-{
-    struct ms_call **calls = calloc((size_t)n + 1, sizeof(*calls));
-
-    if (!calls) {
-        PyErr_NoMemory();
-        return NULL;
-    }
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *item = PyList_GetItem(list, i);
-        struct call *c = (struct call *)item;
-
-        if (PyObject_TypeCheck(item, core_call.type) &&
-            core_check_deadlock(ms_call_peer(c->call)) == 0) {
-            calls[i] = ms_call_ref(c->call);
-            continue;
-        }
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_TypeError, "a list of calls is needed");
-        while (i > 0)
-            ms_call_unref(calls[--i]);
-        free(calls);
-        return NULL;
-    }
-    return calls;
-}
-
 /* (calls, seconds): wait for all of them, one after the other, without looking at
  * signals: for a moment only. True if each has news. */
 static PyObject *wait_all(PyObject *self, PyObject *args)
 {
-    struct ms_call **calls;
+    MS_CLEANUP(ms_cleanup_free) struct ms_call **calls = NULL;
+    MS_CLEANUP(core_unref) PyObject *kept = NULL; /* whatever becomes of the list */
     PyObject *list, *seconds;
     int64_t until_ns;
     Py_ssize_t n;
     int rc = 0;
 
     if (!PyArg_ParseTuple(args, "O!O", &PyList_Type, &list, &seconds) ||
-        core_deadline(seconds, 0, &until_ns) < 0)
+        core_deadline(seconds, 0, &until_ns) < 0 || !(kept = PyList_AsTuple(list)))
         return NULL;
-    n = PyList_Size(list);
-    calls = calls_of(list, n);
+    n = PyTuple_Size(kept);
+    calls = calloc((size_t)n + 1, sizeof(*calls));
     if (!calls)
-        return NULL;
+        return PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *item = PyTuple_GetItem(kept, i);
+
+        if (!PyObject_TypeCheck(item, core_call.type))
+            return PyErr_Format(PyExc_TypeError, "a list of calls is needed");
+        calls[i] = ((struct call *)item)->call;
+        if (core_check_deadlock(ms_call_peer(calls[i])) < 0)
+            return NULL;
+    }
     Py_BEGIN_ALLOW_THREADS;
     for (Py_ssize_t i = 0; rc == 0 && i < n; i++)
         rc = ms_call_wait(calls[i], until_ns);
     Py_END_ALLOW_THREADS;
-    for (Py_ssize_t i = 0; i < n; i++)
-        ms_call_unref(calls[i]);
-    free(calls);
     return PyBool_FromLong(rc == 0);
 }
 
@@ -195,13 +174,9 @@ static PyObject *call_cancel(PyObject *self, PyObject *unused)
 
 static PyObject *stream_of(PyObject *self)
 {
-    PyObject *module = PyImport_ImportModule("muster.stream"), *stream;
+    MS_CLEANUP(core_unref) PyObject *type = core_import("muster.stream", "Stream");
 
-    if (!module)
-        return NULL;
-    stream = PyObject_CallMethod(module, "Stream", "O", self);
-    Py_DECREF(module);
-    return stream;
+    return type ? PyObject_CallFunctionObjArgs(type, self, NULL) : NULL;
 }
 
 /* It cannot be decoded twice: what was raised the first time is raised again, unless it
@@ -221,10 +196,20 @@ static int keep_decode_error(struct call *c)
     return -1;
 }
 
+PyObject *core_call_value(struct ms_call *call, const struct ms_outcome *o)
+{
+    void *stored = ms_call_take_stored(call);
+    PyObject *value;
+
+    ms_call_take_body(call); /* core_decode frees it */
+    value = core_decode(o->codec, (uint8_t *)(uintptr_t)o->body, o->body, o->len);
+    core_hold_unref(stored);
+    return value;
+}
+
 static int decode_outcome(struct call *c)
 {
     struct ms_outcome o;
-    void *stored;
 
     ms_call_outcome(c->call, &o);
     if (o.ends_stream)
@@ -234,10 +219,7 @@ static int decode_outcome(struct call *c)
             core_failure_object(o.body, o.len, ms_peer_label(ms_call_peer(c->call)));
         return c->error ? 0 : -1;
     }
-    ms_call_take_body(c->call); /* core_decode frees it */
-    stored = ms_call_take_stored(c->call);
-    c->result = core_decode(o.codec, (uint8_t *)(uintptr_t)o.body, o.body, o.len);
-    core_hold_unref(stored);
+    c->result = core_call_value(c->call, &o);
     return c->result ? 0 : keep_decode_error(c);
 }
 
@@ -277,13 +259,9 @@ static PyObject *call_result(PyObject *self, PyObject *unused)
 {
     struct call *c = (struct call *)self;
 
-    if (c->streams)
-        return stream_of(self);
-    if (!ms_call_is_done(c->call)) {
+    if (!ms_call_is_done(c->call))
         c->streams = 1; /* there was news, and it is not the end */
-        return stream_of(self);
-    }
-    if (settle(c) < 0)
+    if (!c->streams && settle(c) < 0)
         return NULL;
     if (c->streams)
         return stream_of(self);

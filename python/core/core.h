@@ -11,6 +11,7 @@
 #include <Python.h>
 #include <structmember.h>
 
+#include "base/cleanup.h"
 #include "base/error.h"
 #include "plain/plain.h"
 #include "wire/client/client.h"
@@ -60,11 +61,27 @@ PyObject *core_exception_take(void);
 /* New lists of paths or variables as the file system encodes them, and of numbers. */
 PyObject *core_fs_list(char **texts, size_t count);
 PyObject *core_number_list(const uint32_t *numbers, size_t count);
+/* A name of a module, imported; NULL with an exception set. */
+PyObject *core_import(const char *module, const char *name);
 /* Append and give away; false with an exception set. */
 bool core_append(PyObject *list, PyObject *item);
 /* NULL-terminated UTF-8 copies of a list of str; core_strings_free. NULL on failure. */
 char **core_strings(PyObject *list);
 void core_strings_free(char **strings);
+
+/* Buffers of the objects of a list. 0, or -1 with an exception set; released in both cases. */
+struct core_buffers {
+    Py_buffer *at;
+    Py_ssize_t count;
+};
+int core_buffers_init(struct core_buffers *b, PyObject *list, int flags);
+void core_buffers_finish(struct core_buffers *b);
+
+/* For MS_CLEANUP. */
+static inline void core_unref(PyObject **o)
+{
+    Py_XDECREF(*o);
+}
 
 /* ---- payload.c ------------------------------------------------------------------- */
 
@@ -85,16 +102,28 @@ struct core_payload {
     struct core_hold *hold; /* what it refers to in a store */
 };
 
+/* What is pickled for: a call, its result or an item of it, what is put into the store, or
+ * somebody who has no store. */
+enum core_stored_how {
+    CORE_STORED_CALL,
+    CORE_STORED_RESULT,
+    CORE_STORED_PUT,
+    CORE_STORED_NONE
+};
+
 /* A value (a result, an item, an operation's argument), or the arguments of a call, a
  * tuple and a dict or None. 0, or -1 with an exception set. */
-int core_encode(PyObject *value, uint8_t codec, struct core_payload *p);
+int core_encode(PyObject *value,
+                uint8_t codec,
+                enum core_stored_how how,
+                struct core_payload *p);
 int core_encode_call(PyObject *args,
                      PyObject *kwargs,
                      uint8_t codec,
                      struct core_payload *p);
-/* The argument of an operation; a value that is put into the store. */
-int core_encode_argument(PyObject *value, uint8_t codec, struct core_payload *p);
-int core_encode_put(PyObject *value, struct core_payload *p);
+/* The buffer of an object, for as long as the payload; borrowed until the next one. NULL with
+ * an exception set. */
+Py_buffer *core_payload_hold(struct core_payload *p, PyObject *o);
 /* All of it, as one bytes object. */
 PyObject *core_payload_bytes(const struct core_payload *p);
 /* With the interpreter's lock. */
@@ -146,6 +175,8 @@ PyObject *core_raise_kind(const char *kind, const char *format, ...);
 
 /* Takes the references. */
 PyObject *core_call_new(struct ms_call *call, PyObject *peer);
+/* The value of a done call that has not failed; NULL with an exception set. Once. */
+PyObject *core_call_value(struct ms_call *call, const struct ms_outcome *o);
 /* Wait with signals looked at: 1 news, 0 timeout, -1 exception. */
 int core_call_wait(struct ms_call *call, int64_t until_ns);
 

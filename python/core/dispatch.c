@@ -55,8 +55,7 @@ static PyObject *as_tuple(struct ms_dispatch *d)
 
 static PyObject *refuse(const struct ms_error *err)
 {
-    PyErr_SetString(PyExc_ValueError, err->text);
-    return NULL;
+    return PyErr_Format(PyExc_ValueError, "%s", err->text);
 }
 
 /* ---- modes ----------------------------------------------------------------------- */

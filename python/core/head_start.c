@@ -206,6 +206,7 @@ static PyObject *find_head(PyObject *self, PyObject *args)
 static PyObject *session_env(PyObject *self, PyObject *driver)
 {
     char **from = core_strings(driver), **env;
+    size_t count = 0;
     PyObject *list;
 
     if (!from)
@@ -214,10 +215,9 @@ static PyObject *session_env(PyObject *self, PyObject *driver)
     core_strings_free(from);
     if (!env)
         return PyErr_NoMemory();
-    list = PyList_New(0);
-    for (size_t i = 0; list && env[i]; i++)
-        if (!core_append(list, PyUnicode_DecodeFSDefault(env[i])))
-            Py_CLEAR(list);
+    while (env[count])
+        count++;
+    list = core_fs_list(env, count);
     ms_session_env_free(env);
     return list;
 }

@@ -14,19 +14,12 @@ static PyObject *device_ids(PyObject *self, PyObject *text)
     const char *utf8 = PyUnicode_AsUTF8AndSize(text, NULL);
     struct ms_error err = {0};
     size_t count = 0;
-    PyObject *list;
 
     if (!utf8)
         return NULL;
-    if (ms_mapping_parse(utf8, &ids, &count, &err) < 0) {
-        PyErr_SetString(PyExc_ValueError, err.text);
-        return NULL;
-    }
-    list = PyList_New(0);
-    for (size_t i = 0; list && i < count; i++)
-        if (!core_append(list, PyLong_FromUnsignedLong(ids[i])))
-            Py_CLEAR(list);
-    return list;
+    if (ms_mapping_parse(utf8, &ids, &count, &err) < 0)
+        return PyErr_Format(PyExc_ValueError, "%s", err.text);
+    return core_number_list(ids, count);
 }
 
 static PyObject *class_is_native(PyObject *self, PyObject *name)
@@ -59,10 +52,9 @@ static PyObject *check_env(PyObject *self, PyObject *list)
         return NULL;
     ms_role_env_check(env, (size_t)PyList_Size(list), &err);
     core_strings_free(env);
-    if (!err.code)
-        Py_RETURN_NONE;
-    PyErr_SetString(PyExc_ValueError, err.text);
-    return NULL;
+    if (err.code)
+        return PyErr_Format(PyExc_ValueError, "%s", err.text);
+    Py_RETURN_NONE;
 }
 
 /* (word, candidates): (the nearest of a sequence of names, mistakes), or None. */

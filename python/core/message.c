@@ -28,26 +28,21 @@ static int set_text(PyObject *value, void *at)
         return 0; /* it has protobuf's empty one */
     copy = strdup(text);
     if (!copy)
-        PyErr_NoMemory();
+        return core_no_memory();
     *(char **)at = copy;
-    return copy ? 0 : -1;
+    return 0;
 }
 
 static int set_bytes(PyObject *value, void *at)
 {
+    MS_CLEANUP(PyBuffer_Release) Py_buffer view = {0};
     ProtobufCBinaryData *out = at;
-    Py_buffer view;
 
     if (PyObject_GetBuffer(value, &view, PyBUF_SIMPLE) < 0)
         return -1;
-    out->data = malloc((size_t)view.len + 1);
+    out->data = ms_bytes_copy(view.buf, (size_t)view.len);
     out->len = (size_t)view.len;
-    if (out->data)
-        memcpy(out->data, view.buf, out->len);
-    else
-        PyErr_NoMemory();
-    PyBuffer_Release(&view);
-    return out->data ? 0 : -1;
+    return out->data ? 0 : core_no_memory();
 }
 
 static int set_number(const ProtobufCFieldDescriptor *f, PyObject *value, void *at)
@@ -101,12 +96,9 @@ set_repeated(const ProtobufCFieldDescriptor *f, PyObject *list, uint8_t *message
     if (!*at)
         return core_no_memory();
     for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *item = PySequence_GetItem(list, i);
-        int rc =
-            item ? set_value(f, item, *at + (size_t)i * ms_message_field_size(f)) : -1;
+        MS_CLEANUP(core_unref) PyObject *item = PySequence_GetItem(list, i);
 
-        Py_XDECREF(item);
-        if (rc < 0)
+        if (!item || set_value(f, item, *at + (size_t)i * ms_message_field_size(f)) < 0)
             return -1;
         (*count)++;
     }
@@ -244,11 +236,11 @@ PyObject *core_message_dict(const ProtobufCMessage *m)
     PyObject *dict = names ? PyDict_New() : NULL;
 
     for (unsigned i = 0; dict && i < m->descriptor->n_fields; i++) {
+        MS_CLEANUP(core_unref)
         PyObject *value = get_field(&m->descriptor->fields[i], (const uint8_t *)m);
 
         if (!value || PyDict_SetItem(dict, names[i], value) < 0)
             Py_CLEAR(dict);
-        Py_XDECREF(value);
     }
     return dict;
 }

@@ -100,12 +100,18 @@ int64_t core_slice(int64_t until_ns)
     return slice_ns < until_ns ? slice_ns : until_ns;
 }
 
+PyObject *core_import(const char *module, const char *name)
+{
+    MS_CLEANUP(core_unref) PyObject *from = PyImport_ImportModule(module);
+
+    return from ? PyObject_GetAttrString(from, name) : NULL;
+}
+
 bool core_append(PyObject *list, PyObject *item)
 {
-    bool ok = item && PyList_Append(list, item) == 0;
+    MS_CLEANUP(core_unref) PyObject *owned = item;
 
-    Py_XDECREF(item);
-    return ok;
+    return item && PyList_Append(list, item) == 0;
 }
 
 PyObject *core_fs_list(char **texts, size_t count)
@@ -130,16 +136,16 @@ PyObject *core_number_list(const uint32_t *numbers, size_t count)
 
 static char *string_copy(PyObject *text)
 {
-    PyObject *bytes = PyUnicode_Check(text) ? PyUnicode_EncodeFSDefault(text) : NULL;
-    char *copy = NULL;
+    MS_CLEANUP(core_unref) PyObject *bytes = NULL;
+    char *copy;
 
-    if (bytes)
-        copy = strdup(PyBytes_AsString(bytes));
-    else if (!PyErr_Occurred())
+    if (!PyUnicode_Check(text))
         PyErr_SetString(PyExc_TypeError, "a list of strings is needed");
+    else
+        bytes = PyUnicode_EncodeFSDefault(text);
+    copy = bytes ? strdup(PyBytes_AsString(bytes)) : NULL;
     if (bytes && !copy)
         PyErr_NoMemory();
-    Py_XDECREF(bytes);
     return copy;
 }
 
@@ -154,10 +160,9 @@ char **core_strings(PyObject *list)
         return NULL;
     }
     for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *item = PySequence_GetItem(list, i);
+        MS_CLEANUP(core_unref) PyObject *item = PySequence_GetItem(list, i);
 
         out[i] = item ? string_copy(item) : NULL;
-        Py_XDECREF(item);
         if (!out[i]) {
             core_strings_free(out);
             return NULL;
@@ -171,6 +176,32 @@ void core_strings_free(char **strings)
     for (size_t i = 0; strings && strings[i]; i++)
         free(strings[i]);
     free(strings);
+}
+
+int core_buffers_init(struct core_buffers *b, PyObject *list, int flags)
+{
+    Py_ssize_t count = PyList_Size(list);
+
+    *b = (struct core_buffers){0};
+    if (count < 0)
+        return -1;
+    b->at = calloc((size_t)count + 1, sizeof *b->at);
+    if (!b->at)
+        return core_no_memory();
+    for (; b->count < count; b->count++) {
+        PyObject *item = PyList_GetItem(list, b->count);
+
+        if (!item || PyObject_GetBuffer(item, &b->at[b->count], flags) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+void core_buffers_finish(struct core_buffers *b)
+{
+    for (Py_ssize_t i = 0; i < b->count; i++)
+        PyBuffer_Release(&b->at[i]);
+    free(b->at);
 }
 
 static bool has_slot(const PyType_Slot *slots, int slot)
@@ -251,10 +282,9 @@ static PyObject *check_engine_name(PyObject *self, PyObject *name)
         ms_error_set(&err, -EINVAL, "engine: the name is not UTF-8");
     else
         ms_title_check(text, (size_t)len, MS_ENGINE_NAME_MAX, "engine", &err);
-    if (!err.code)
-        Py_RETURN_NONE;
-    PyErr_SetString(PyExc_ValueError, err.text);
-    return NULL;
+    if (err.code)
+        return PyErr_Format(PyExc_ValueError, "%s", err.text);
+    Py_RETURN_NONE;
 }
 
 /* (seconds): as messages have a duration; 0 if it is not positive. */

@@ -99,24 +99,21 @@ static long rank_of(const char *where)
 /* The one of the lowest rank, which tells of the others too. */
 static PyObject *raise_workers(const Muster__Failure *all)
 {
-    PyObject *failures = PyDict_New(), *errors = NULL, *e = NULL;
+    MS_CLEANUP(core_unref)
+    PyObject *failures = PyDict_New(),
+             *together = core_import("muster.errors", "together");
 
-    for (size_t i = 0; failures && i < all->n_workers; i++) {
-        PyObject *rank = PyLong_FromLong(rank_of(all->workers[i]->where));
-        PyObject *one = rank ? core_failure_exception(all->workers[i], "") : NULL;
+    if (!failures || !together)
+        return NULL;
+    for (size_t i = 0; i < all->n_workers; i++) {
+        MS_CLEANUP(core_unref)
+        PyObject *rank = PyLong_FromLong(rank_of(all->workers[i]->where)),
+                 *one = core_failure_exception(all->workers[i], "");
 
-        if (!one || PyDict_SetItem(failures, rank, one) < 0)
-            Py_CLEAR(failures);
-        Py_XDECREF(rank);
-        Py_XDECREF(one);
+        if (!rank || !one || PyDict_SetItem(failures, rank, one) < 0)
+            return NULL;
     }
-    if (failures)
-        errors = PyImport_ImportModule("muster.errors");
-    if (errors)
-        e = PyObject_CallMethod(errors, "together", "O", failures);
-    Py_XDECREF(errors);
-    Py_XDECREF(failures);
-    return core_raise_new(e);
+    return core_raise_new(PyObject_CallFunctionObjArgs(together, failures, NULL));
 }
 
 /* ---- waiting --------------------------------------------------------------------- */
@@ -149,12 +146,12 @@ static int wait_for(struct ms_head_op *op, PyObject *timeout)
 static PyObject *raise_refused(struct ms_head_op *op, const struct ms_error *err)
 {
     const char *table = ms_head_op_table(op);
+    MS_CLEANUP(core_unref)
     PyObject *args =
         Py_BuildValue("Nsi", core_text(err->text), table ? table : "", -err->code);
 
     if (args)
         PyErr_SetObject(core_refused, args);
-    Py_XDECREF(args);
     return NULL;
 }
 

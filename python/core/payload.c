@@ -62,55 +62,49 @@ static int is_plain(PyObject *o, int depth, int *room)
     return PyDict_CheckExact(o) && is_plain_dict(o, depth - 1, room);
 }
 
-static int hold_buffers(struct core_payload *p, PyObject *list)
+Py_buffer *core_payload_hold(struct core_payload *p, PyObject *o)
 {
-    Py_ssize_t n = PySequence_Size(list);
+    size_t n = (size_t)p->buffer_count;
 
-    if (n < 0)
-        return -1;
-    if (n == 0)
-        return 0;
-    p->buffers = calloc((size_t)n, sizeof *p->buffers);
-    if (!p->buffers)
-        return core_no_memory();
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *item = PySequence_GetItem(list, i);
-        int rc = item ? PyObject_GetBuffer(item, &p->buffers[i], PyBUF_SIMPLE) : -1;
+    if ((n & (n - 1)) == 0) { /* room for twice as many */
+        Py_buffer *more = realloc(p->buffers, (n ? 2 * n : 1) * sizeof *more);
 
-        Py_XDECREF(item);
-        if (rc < 0)
-            return -1;
-        p->buffer_count++;
+        if (!more) {
+            PyErr_NoMemory();
+            return NULL;
+        }
+        p->buffers = more;
     }
-    return 0;
+    if (PyObject_GetBuffer(o, &p->buffers[n], PyBUF_SIMPLE) < 0)
+        return NULL;
+    p->buffer_count++;
+    return &p->buffers[n];
 }
 
 static int pickle_value(PyObject *value, PyObject *dumps, struct core_payload *p)
 {
+    MS_CLEANUP(core_unref) PyObject *parts = NULL;
+    PyObject *list;
     int room = PLAIN_MAX;
-    PyObject *pair, *list;
-    int rc;
 
     if (is_plain(value, PLAIN_DEPTH, &room)) {
         p->pickle = PyObject_CallFunctionObjArgs(pickle_dumps, value, protocol, NULL);
         return p->pickle ? 0 : -1;
     }
-    pair = PyObject_CallFunctionObjArgs(dumps, value, NULL);
-    if (!pair)
-        return -1;
-    if (!PyArg_ParseTuple(pair, "SO|O", &p->pickle, &list, &p->refs)) {
+    parts = PyObject_CallFunctionObjArgs(dumps, value, NULL);
+    if (!parts ||
+        !PyArg_ParseTuple(parts, "SO!|O", &p->pickle, &PyList_Type, &list, &p->refs)) {
         p->pickle = p->refs = NULL;
-        Py_DECREF(pair);
         return -1;
     }
     Py_INCREF(p->pickle);
     Py_XINCREF(p->refs);
-    rc = hold_buffers(p, list);
-    Py_DECREF(pair);
-    return rc;
+    for (Py_ssize_t i = 0; i < PyList_Size(list); i++)
+        if (!core_payload_hold(p, PyList_GetItem(list, i)))
+            return -1;
+    return 0;
 }
 
-/* A pickle with what is big in the node's store, if there is one. */
 static int encode_pickled(PyObject *value,
                           PyObject *dumps,
                           enum core_stored_how how,
@@ -121,27 +115,22 @@ static int encode_pickled(PyObject *value,
 
 static int encode_bytes(PyObject *value, const char *what, struct core_payload *p)
 {
-    PyObject *list;
-    int rc;
+    MS_CLEANUP(core_unref) PyObject *type = NULL;
+    Py_buffer *b;
 
     p->codec = MS_CODEC_BYTES;
     if (value == Py_None)
         return 0; /* of a method that gives nothing */
     if (!PyObject_CheckBuffer(value)) {
-        PyObject *type = PyType_GetName(Py_TYPE(value));
-
-        if (type)
-            core_raise_kind(
-                "bad_argument", "%s is a %U: this codec has bytes alone", what, type);
-        Py_XDECREF(type);
+        type = PyType_GetName(Py_TYPE(value));
+        core_raise_kind(
+            "bad_argument", "%s is a %V: this codec has bytes alone", what, type, "?");
         return -1;
     }
-    list = PyTuple_Pack(1, value);
-    rc = list ? hold_buffers(p, list) : -1;
-    Py_XDECREF(list);
-    if (rc < 0)
+    b = core_payload_hold(p, value);
+    if (!b)
         return -1;
-    p->iov[p->count++] = (struct iovec){p->buffers[0].buf, (size_t)p->buffers[0].len};
+    p->iov[p->count++] = (struct iovec){b->buf, (size_t)b->len};
     return 0;
 }
 
@@ -153,30 +142,19 @@ static int encoded(int rc, struct core_payload *p)
     return rc;
 }
 
-int core_encode(PyObject *value, uint8_t codec, struct core_payload *p)
+int core_encode(PyObject *value,
+                uint8_t codec,
+                enum core_stored_how how,
+                struct core_payload *p)
 {
+    PyObject *dumps = how == CORE_STORED_NONE ? core_dumps_alone : core_dumps;
+
     *p = (struct core_payload){.codec = MS_CODEC_PICKLE};
     if (codec == MS_CODEC_PLAIN)
         return encoded(core_plain_encode(value, p), p);
     if (codec == MS_CODEC_BYTES)
         return encoded(encode_bytes(value, "value", p), p);
-    if (codec == MS_CODEC_STORED)
-        return encoded(encode_pickled(value, core_dumps, CORE_STORED_RESULT, p), p);
-    return encoded(encode_pickled(value, core_dumps_alone, CORE_STORED_NONE, p), p);
-}
-
-int core_encode_argument(PyObject *value, uint8_t codec, struct core_payload *p)
-{
-    if (codec != MS_CODEC_PICKLE)
-        return core_encode(value, codec, p);
-    *p = (struct core_payload){.codec = MS_CODEC_PICKLE};
-    return encoded(encode_pickled(value, core_dumps, CORE_STORED_CALL, p), p);
-}
-
-int core_encode_put(PyObject *value, struct core_payload *p)
-{
-    *p = (struct core_payload){.codec = MS_CODEC_PICKLE};
-    return encoded(encode_pickled(value, core_dumps, CORE_STORED_PUT, p), p);
+    return encoded(encode_pickled(value, dumps, how, p), p);
 }
 
 static int encode_one_bytes(PyObject *args, PyObject *kwargs, struct core_payload *p)
@@ -188,26 +166,22 @@ static int encode_one_bytes(PyObject *args, PyObject *kwargs, struct core_payloa
     return -1;
 }
 
-static int encode_pair(PyObject *args, PyObject *kwargs, struct core_payload *p)
-{
-    PyObject *pair = PyTuple_Pack(2, args, kwargs);
-    int rc = pair ? encode_pickled(pair, core_dumps_call, CORE_STORED_CALL, p) : -1;
-
-    Py_XDECREF(pair);
-    return rc;
-}
-
 int core_encode_call(PyObject *args,
                      PyObject *kwargs,
                      uint8_t codec,
                      struct core_payload *p)
 {
+    MS_CLEANUP(core_unref) PyObject *pair = NULL;
+
     *p = (struct core_payload){.codec = MS_CODEC_PICKLE};
     if (codec == MS_CODEC_PLAIN)
         return encoded(core_plain_encode_call(args, kwargs, p), p);
     if (codec == MS_CODEC_BYTES)
         return encoded(encode_one_bytes(args, kwargs, p), p);
-    return encoded(encode_pair(args, kwargs, p), p);
+    pair = PyTuple_Pack(2, args, kwargs);
+    if (!pair)
+        return -1;
+    return encoded(encode_pickled(pair, core_dumps_call, CORE_STORED_CALL, p), p);
 }
 
 PyObject *core_payload_bytes(const struct core_payload *p)
@@ -245,14 +219,12 @@ void core_payload_release(struct core_payload *p)
 
 PyObject *core_load_bare(uint8_t *memory, const uint8_t *pickle, size_t len)
 {
+    MS_CLEANUP(ms_cleanup_free) uint8_t *owned = memory;
+    MS_CLEANUP(core_unref)
     PyObject *view =
         PyMemoryView_FromMemory((char *)(uintptr_t)pickle, (Py_ssize_t)len, PyBUF_READ);
-    PyObject *value =
-        view ? PyObject_CallFunctionObjArgs(pickle_loads, view, NULL) : NULL;
 
-    Py_XDECREF(view);
-    free(memory);
-    return value;
+    return view ? PyObject_CallFunctionObjArgs(pickle_loads, view, NULL) : NULL;
 }
 
 PyObject *core_decode(uint8_t codec, uint8_t *memory, const uint8_t *body, size_t len)
@@ -285,13 +257,8 @@ core_decode_call(uint8_t codec, uint8_t *memory, const uint8_t *body, size_t len
 
 int core_payload_setup(PyObject *module)
 {
-    PyObject *pickle = PyImport_ImportModule("_pickle");
-
-    if (!pickle)
-        return -1;
-    pickle_dumps = PyObject_GetAttrString(pickle, "dumps");
-    pickle_loads = PyObject_GetAttrString(pickle, "loads");
-    Py_DECREF(pickle);
+    pickle_dumps = core_import("_pickle", "dumps");
+    pickle_loads = core_import("_pickle", "loads");
     protocol = PyLong_FromLong(5);
     return pickle_dumps && pickle_loads && protocol ? 0 : -1;
 }

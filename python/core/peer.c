@@ -178,41 +178,23 @@ static PyObject *peer_call(PyObject *self, PyObject *const *args, Py_ssize_t nar
 
 /* ---- waiting at once ------------------------------------------------------------- */
 
-/* The value of a call that is done and is no stream, without a Call object. */
-static PyObject *quick_result(struct ms_call *call)
-{
-    struct ms_outcome o;
-    PyObject *value;
-    void *stored;
-
-    ms_call_outcome(call, &o);
-    if (o.kind == MS_KIND_ERROR)
-        return core_raise_failure(o.body, o.len, ms_peer_label(ms_call_peer(call)));
-    ms_call_take_body(call); /* core_decode frees it */
-    stored = ms_call_take_stored(call);
-    value = core_decode(o.codec, (uint8_t *)(uintptr_t)o.body, o.body, o.len);
-    core_hold_unref(stored);
-    return value;
-}
-
+/* The result of a call with news; without a Call object, unless it is a stream. */
 static PyObject *finish_sync(struct ms_call *call, PyObject *self)
 {
-    struct ms_outcome o;
-    PyObject *result, *object;
+    MS_CLEANUP(core_unref) PyObject *object = NULL;
+    struct ms_outcome o = {.ends_stream = true};
+    PyObject *result;
 
-    if (ms_call_is_done(call)) {
+    if (ms_call_is_done(call))
         ms_call_outcome(call, &o);
-        if (!o.ends_stream) {
-            result = quick_result(call);
-            ms_call_unref(call);
-            return result;
-        }
+    if (o.ends_stream) {
+        object = core_call_new(call, self);
+        return object ? PyObject_CallMethod(object, "result", NULL) : NULL;
     }
-    object = core_call_new(call, self);
-    if (!object)
-        return NULL;
-    result = PyObject_CallMethod(object, "result", NULL);
-    Py_DECREF(object);
+    result = o.kind == MS_KIND_ERROR
+                 ? core_raise_failure(o.body, o.len, ms_peer_label(ms_call_peer(call)))
+                 : core_call_value(call, &o);
+    ms_call_unref(call);
     return result;
 }
 
@@ -251,7 +233,7 @@ static PyObject *peer_operation(PyObject *self, PyObject *args)
 
     if (!PyArg_ParseTuple(args, "iOO|i", &s.op, &argument, &timeout, &codec) ||
         core_deadline(timeout, MS_CALL_TIMEOUT_NS, &s.deadline_ns) < 0 ||
-        core_encode_argument(argument, (uint8_t)codec, &s.payload) < 0)
+        core_encode(argument, (uint8_t)codec, CORE_STORED_CALL, &s.payload) < 0)
         return NULL;
     return start(self, &s);
 }

@@ -76,7 +76,7 @@ static PyObject *request_reply(PyObject *self, PyObject *value)
     struct ms_request *r = open_request(self);
     struct core_payload p;
 
-    if (!r || core_encode(value, host_codec(r), &p) < 0)
+    if (!r || host_encode(r, value, &p) < 0)
         return NULL; /* not answered: the caller says why */
     q->request = NULL;
     host_reply(r, &p);
@@ -87,19 +87,13 @@ static PyObject *request_fail(PyObject *self, PyObject *args)
 {
     struct request *q = (struct request *)self;
     struct ms_request *r = open_request(self);
-    PyObject *e, *description;
+    PyObject *e;
     int kind;
 
-    if (!r || !PyArg_ParseTuple(args, "Oi", &e, &kind))
+    if (!r || !PyArg_ParseTuple(args, "Oi", &e, &kind) ||
+        host_fail((struct host *)q->host, r, e, (Muster__Failure__Kind)kind) < 0)
         return NULL;
-    description =
-        PyObject_CallFunction(((struct host *)q->host)->describe, "Oi", e, kind);
     q->request = NULL;
-    if (!description || host_fail_with(r, description) < 0) {
-        PyErr_Clear();
-        ms_request_fail_text(r, (Muster__Failure__Kind)kind, "it cannot be described");
-    }
-    Py_XDECREF(description);
     Py_RETURN_NONE;
 }
 
@@ -125,7 +119,7 @@ static PyObject *request_item(PyObject *self, PyObject *value)
     rc = ms_request_item_wait(r, 0); /* before it is written into a store */
     if (rc < 0)
         return PyLong_FromLong(rc == -ETIMEDOUT ? 0 : -1);
-    if (core_encode(value, host_codec(r), &p) < 0)
+    if (host_encode(r, value, &p) < 0)
         return NULL;
     rc = host_item(r, &p);
     core_payload_release(&p);

@@ -28,6 +28,8 @@ static PyObject *done(struct rows *rows, int rc, const struct ms_error *err)
     if (rc == 0)
         return (PyObject *)rows;
     Py_XDECREF((PyObject *)rows);
+    if (rc == -EINVAL)
+        return NULL; /* the exception is set */
     if (rc == -ERANGE)
         PyErr_SetString(PyExc_IndexError, err->text);
     else if (rc == -E2BIG)
@@ -93,10 +95,7 @@ static PyObject *rows_concat(PyObject *unused, PyObject *args)
         else
             rc = concat_one(&out->r, rows, blocks);
     }
-    if (!PyErr_Occurred())
-        return done(out, rc, &err);
-    Py_DECREF((PyObject *)out);
-    return NULL;
+    return done(out, rc, &err);
 }
 
 static PyObject *rows_slice(PyObject *object, PyObject *args)
@@ -116,25 +115,19 @@ static PyObject *rows_slice(PyObject *object, PyObject *args)
 
 static PyObject *rows_take(PyObject *object, PyObject *indexes)
 {
+    MS_CLEANUP(PyBuffer_Release) Py_buffer b = {0};
     struct ms_error err = {0};
     struct rows *out;
-    Py_buffer b;
-    int rc;
 
-    if (rows_buffer(indexes, PyBUF_SIMPLE, 0, &b) < 0)
+    if (rows_buffer(indexes, PyBUF_SIMPLE, 0, &b) < 0 || !(out = rows_new()))
         return NULL;
-    out = rows_new();
-    if (!out) {
-        PyBuffer_Release(&b);
-        return NULL;
-    }
-    rc = ms_rows_take(&((struct rows *)object)->r,
-                      b.buf,
-                      (size_t)b.len / sizeof(int64_t),
-                      &out->r,
-                      &err);
-    PyBuffer_Release(&b);
-    return done(out, rc, &err);
+    return done(out,
+                ms_rows_take(&((struct rows *)object)->r,
+                             b.buf,
+                             (size_t)b.len / sizeof(int64_t),
+                             &out->r,
+                             &err),
+                &err);
 }
 
 static PyObject *rows_repeat(PyObject *object, PyObject *args)
@@ -211,24 +204,19 @@ static PyObject *rows_view(PyObject *object, void *unused)
 static PyObject *rows_blocks(PyObject *object, void *unused)
 {
     struct ms_rows *r = &((struct rows *)object)->r;
-    PyObject *set = PySet_New(NULL);
-    PyObject *list;
+    MS_CLEANUP(core_unref) PyObject *set = PySet_New(NULL), *list = NULL;
 
     for (size_t i = 0; set && i < r->run_count; i++) {
-        PyObject *block;
+        MS_CLEANUP(core_unref) PyObject *block = NULL;
 
         if (i > 0 && r->runs[i].block == r->runs[i - 1].block)
             continue;
         block = PyLong_FromUnsignedLong(r->runs[i].block);
         if (!block || PySet_Add(set, block) < 0)
-            Py_CLEAR(set);
-        Py_XDECREF(block);
+            return NULL;
     }
     list = set ? PySequence_List(set) : NULL;
-    Py_XDECREF(set);
-    if (list && PyList_Sort(list) < 0)
-        Py_CLEAR(list);
-    return list;
+    return list && PyList_Sort(list) == 0 ? MS_TAKE(list) : NULL;
 }
 
 /* same(rows): they are the same rows, in the same order. False may also mean that it was
@@ -320,45 +308,32 @@ static PyObject *rows_packed(PyObject *object, PyObject *unused)
     uint32_t *blocks = calloc(r->run_count + 1, sizeof *blocks);
     struct rows *out = blocks ? rows_new() : NULL;
     size_t count = 0;
-    PyObject *list;
 
     if (!blocks)
         return PyErr_NoMemory();
     if (!out || !done(out, ms_rows_append_packed(&out->r, r, blocks, &count), NULL))
         return NULL;
-    list = PyList_New(0);
-    for (size_t i = 0; list && i < count; i++)
-        if (!core_append(list, PyLong_FromUnsignedLong(blocks[i])))
-            Py_CLEAR(list);
-    if (list)
-        return Py_BuildValue("NN", out, list);
-    Py_DECREF((PyObject *)out);
-    return NULL;
+    return Py_BuildValue("NN", out, core_number_list(blocks, count));
 }
 
 /* Block and row of every row, for columns of objects: two int64 buffers. */
 static PyObject *rows_where(PyObject *object, PyObject *args)
 {
     struct ms_rows *r = &((struct rows *)object)->r;
+    MS_CLEANUP(PyBuffer_Release) Py_buffer blocks = {0}, rows = {0};
     PyObject *block_object, *row_object;
-    Py_buffer blocks, rows;
     uint64_t i = 0;
 
     if (!PyArg_ParseTuple(args, "OO", &block_object, &row_object) ||
-        rows_buffer(block_object, PyBUF_WRITABLE, r->count * 8, &blocks) < 0)
+        rows_buffer(block_object, PyBUF_WRITABLE, r->count * 8, &blocks) < 0 ||
+        rows_buffer(row_object, PyBUF_WRITABLE, r->count * 8, &rows) < 0)
         return NULL;
-    if (rows_buffer(row_object, PyBUF_WRITABLE, r->count * 8, &rows) < 0) {
-        PyBuffer_Release(&blocks);
-        return NULL;
-    }
     for (size_t at = 0; at < r->run_count; at++)
         for (uint64_t j = 0; j < r->runs[at].count; j++, i++) {
             ((int64_t *)blocks.buf)[i] = r->runs[at].block;
             ((int64_t *)rows.buf)[i] =
                 (int64_t)r->runs[at].first + r->runs[at].step * (int64_t)j;
         }
-    PyBuffer_Release(&blocks);
-    PyBuffer_Release(&rows);
     Py_RETURN_NONE;
 }
 

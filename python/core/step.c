@@ -77,7 +77,7 @@ static PyObject *encode_operation(PyObject *self, PyObject *args)
     int codec;
 
     if (!PyArg_ParseTuple(args, "Oi", &argument, &codec) ||
-        core_encode_argument(argument, (uint8_t)codec, &p) < 0)
+        core_encode(argument, (uint8_t)codec, CORE_STORED_CALL, &p) < 0)
         return NULL;
     return result_of(&p);
 }

@@ -162,6 +162,31 @@ PyObject *core_no_store(void)
         "this process has no store: its node has no agent, or the agent has ended");
 }
 
+int core_store_attach(const struct ms_stored_name *names,
+                      size_t count,
+                      bool bare,
+                      struct ms_held **held)
+{
+    struct ms_store_client *c = core_store_get();
+    struct ms_error err = {0};
+    int rc;
+
+    if (count == 0)
+        return 0;
+    if (!c) {
+        core_no_store();
+        return -1;
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    rc = ms_store_client_attach(c, names, count, bare, held, &err);
+    Py_END_ALLOW_THREADS;
+    if (rc == 0)
+        return 0;
+    memset(held, 0, count * sizeof(*held));
+    core_store_raise(&err);
+    return -1;
+}
+
 /* Which line of the user's program does this; empty if that cannot be told. `text` is a
  * new reference that keeps it, or NULL. */
 static const char *site_of(PyObject **text)
@@ -418,7 +443,7 @@ static PyObject *store_put(PyObject *self, PyObject *value)
     if (!ms_store_client_limit(the_store))
         return core_raise_kind("store_full",
                                "this node has no store: its store_limit is 0");
-    if (core_encode_put(value, &p) < 0)
+    if (core_encode(value, MS_CODEC_PICKLE, CORE_STORED_PUT, &p) < 0)
         return NULL;
     meta = core_payload_bytes(&p);
     if (meta)

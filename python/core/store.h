@@ -42,14 +42,7 @@ PyObject *core_held_new(struct ms_held *h, enum core_held_how how);
 /* Borrowed; NULL with an exception set. */
 struct ms_held *core_held_get(PyObject *held);
 
-/* Lay out a payload that was pickled: of a call, of its result, of what is put; NONE: without
- * a store. 0, or -1 with an exception set. */
-enum core_stored_how {
-    CORE_STORED_CALL,
-    CORE_STORED_RESULT,
-    CORE_STORED_PUT,
-    CORE_STORED_NONE
-};
+/* Lay out a payload that was pickled. 0, or -1 with an exception set. */
 int core_stored_lay_out(struct core_payload *p, enum core_stored_how how);
 /* As core_decode. */
 PyObject *core_stored_decode(uint8_t *memory, const uint8_t *body, size_t len);
@@ -61,6 +54,13 @@ extern _Atomic uint64_t
 
 /* (meta, held objects) of a payload in a store. */
 PyObject *core_stored_ref(const uint8_t *body, size_t len);
+
+/* ms_store_client_attach with this process's store. 0, or -1 with an exception set and nothing
+ * held. */
+int core_store_attach(const struct ms_stored_name *names,
+                      size_t count,
+                      bool bare,
+                      struct ms_held **held);
 
 /* Raise StoreFull, ObjectLost or MusterError; returns NULL. */
 PyObject *core_store_raise(const struct ms_error *err);

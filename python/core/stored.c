@@ -97,14 +97,12 @@ store_parts(struct ms_store_client *c, struct layout *l, enum core_stored_how ho
 static int add_refs(struct layout *l, PyObject *refs, Py_ssize_t count)
 {
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *item = PySequence_GetItem(refs, i);
+        MS_CLEANUP(core_unref) PyObject *item = PySequence_GetItem(refs, i);
         struct ms_held *h = item ? core_held_get(item) : NULL;
 
-        if (h)
-            layout_add(l, ms_held_ref(h));
-        Py_XDECREF(item);
         if (!h)
             return -1;
+        layout_add(l, ms_held_ref(h));
     }
     return 0;
 }
@@ -247,89 +245,28 @@ struct reading {
     struct ms_stored_name *names;
     struct ms_held **held;
     PyObject **views; /* of those whose bytes are wanted */
-    size_t count;     /* of `held` that are ours */
 };
 
 static void reading_finish(struct reading *r)
 {
-    for (size_t i = 0; i < r->count; i++)
-        ms_held_unref(r->held[i]);
-    for (size_t i = 0; r->views && i < r->s.object_count; i++)
-        Py_XDECREF(r->views[i]);
+    for (size_t i = 0; i < r->s.object_count; i++) {
+        ms_held_unref(r->held ? r->held[i] : NULL);
+        Py_XDECREF(r->views ? r->views[i] : NULL);
+    }
     free(r->names);
     free(r->held);
     free(r->views);
 }
 
-/* First those whose bytes are wanted, then the others. */
-static int reading_attach(struct reading *r, bool bare)
-{
-    struct ms_store_client *c = core_store_get();
-    struct ms_error err = {0};
-    size_t at = 0;
-    int rc;
-
-    for (size_t i = 0; ms_stored_next(&r->s, &at, &r->names[i]);)
-        i++;
-    if (!r->s.object_count)
-        return 0;
-    if (!c) {
-        core_no_store();
-        return -1;
-    }
-    Py_BEGIN_ALLOW_THREADS;
-    rc = ms_store_client_attach(c, r->names, r->s.object_count, bare, r->held, &err);
-    Py_END_ALLOW_THREADS;
-    if (rc < 0) {
-        core_store_raise(&err);
-        return -1;
-    }
-    r->count = r->s.object_count;
-    return 0;
-}
-
-/* All are held by now; those that parts lie in are wanted with their bytes. */
-static int reading_fetch(struct reading *r)
-{
-    struct ms_store_client *c = core_store_get();
-    struct ms_stored_walk walk = {0};
-    struct ms_stored_part part;
-
-    while (ms_stored_part(&r->s, &walk, &part)) {
-        struct ms_held *again = NULL;
-        struct ms_error err = {0};
-        PyObject *held;
-        int rc = 0;
-
-        if (part.object < 0 || r->views[part.object])
-            continue;
-        Py_BEGIN_ALLOW_THREADS;
-        rc = ms_store_client_attach(c, &r->names[part.object], 1, false, &again, &err);
-        Py_END_ALLOW_THREADS;
-        if (rc < 0) {
-            core_store_raise(&err);
-            return -1;
-        }
-        held = core_held_new(again, CORE_HELD_READS);
-        if (held)
-            r->views[part.object] = PyMemoryView_FromObject(held);
-        Py_XDECREF(held);
-        if (!r->views[part.object])
-            return -1;
-    }
-    return 0;
-}
-
-static int reading_init(struct reading *r, const uint8_t *body, size_t len, bool bare)
+/* Hold the objects, without their bytes. To be finished, also after a failure. */
+static int reading_init(struct reading *r, const uint8_t *body, size_t len)
 {
     struct ms_error err = {0};
-    size_t n;
+    size_t n, at = 0;
 
-    *r = (struct reading){0};
     if (ms_stored_parse(&r->s, body, len, &err) < 0) {
         r->s.object_count = 0;
-        PyErr_SetString(PyExc_ValueError, err.text);
-        return -1;
+        return core_fail(PyExc_ValueError, "%s", err.text);
     }
     n = r->s.object_count + 1;
     r->names = calloc(n, sizeof *r->names);
@@ -337,7 +274,31 @@ static int reading_init(struct reading *r, const uint8_t *body, size_t len, bool
     r->views = calloc(n, sizeof(*r->views));
     if (!r->names || !r->held || !r->views)
         return core_no_memory();
-    return reading_attach(r, bare);
+    for (size_t i = 0; ms_stored_next(&r->s, &at, &r->names[i]);)
+        i++;
+    return core_store_attach(r->names, r->s.object_count, true, r->held);
+}
+
+/* All are held by now; those that parts lie in are wanted with their bytes. */
+static int reading_fetch(struct reading *r)
+{
+    struct ms_stored_walk walk = {0};
+    struct ms_stored_part part;
+
+    while (ms_stored_part(&r->s, &walk, &part)) {
+        MS_CLEANUP(core_unref) PyObject *held = NULL;
+        struct ms_held *again = NULL;
+
+        if (part.object < 0 || r->views[part.object])
+            continue;
+        if (core_store_attach(&r->names[part.object], 1, false, &again) < 0)
+            return -1;
+        held = core_held_new(again, CORE_HELD_READS);
+        r->views[part.object] = held ? PyMemoryView_FromObject(held) : NULL;
+        if (!r->views[part.object])
+            return -1;
+    }
+    return 0;
 }
 
 /* A part as a view; `block` is that of the body. */
@@ -352,24 +313,16 @@ part_view(const struct reading *r, const struct ms_stored_part *part, PyObject *
 
 static PyObject *load(const struct reading *r, PyObject *block)
 {
+    MS_CLEANUP(core_unref) PyObject *list = PyList_New(0), *pickle = NULL;
     struct ms_stored_walk walk = {0};
     struct ms_stored_part part;
-    PyObject *list = PyList_New(0), *pickle = NULL, *value = NULL;
 
-    while (list && ms_stored_part(&r->s, &walk, &part)) {
-        PyObject *view = part_view(r, &part, block);
-
-        if (!view || (pickle && PyList_Append(list, view) < 0))
-            Py_CLEAR(list);
-        if (!pickle)
-            pickle = Py_XNewRef(view);
-        Py_XDECREF(view);
-    }
-    if (list && pickle)
-        value = PyObject_CallFunctionObjArgs(core_loads, pickle, list, NULL);
-    Py_XDECREF(pickle);
-    Py_XDECREF(list);
-    return value;
+    if (list && ms_stored_part(&r->s, &walk, &part))
+        pickle = part_view(r, &part, block);
+    while (pickle && ms_stored_part(&r->s, &walk, &part))
+        if (!core_append(list, part_view(r, &part, block)))
+            return NULL;
+    return pickle ? PyObject_CallFunctionObjArgs(core_loads, pickle, list, NULL) : NULL;
 }
 
 /* Nothing but a pickle: the usual case of a small call. */
@@ -383,44 +336,30 @@ static bool is_bare(const struct ms_stored *s, struct ms_stored_part *pickle)
 
 PyObject *core_stored_decode(uint8_t *memory, const uint8_t *body, size_t len)
 {
-    PyObject *owner, *block = NULL, *value = NULL;
+    MS_CLEANUP(core_unref) PyObject *owner = NULL, *block = NULL;
+    MS_CLEANUP(reading_finish) struct reading r = {0};
     struct ms_stored_part pickle;
     struct ms_stored s;
-    struct reading r;
-    int rc;
 
     if (ms_stored_parse(&s, body, len, NULL) == 0 && is_bare(&s, &pickle))
         return core_load_bare(memory, body + pickle.offset, pickle.len);
     body = ms_plain_align(memory, body, len);
-    rc = reading_init(&r, body, len, true);
     owner = core_memory_new(memory, free, body, len); /* takes the memory */
-    if (rc == 0 && owner && reading_fetch(&r) == 0)
-        block = PyMemoryView_FromObject(owner);
-    if (block)
-        value = load(&r, block);
-    Py_XDECREF(block);
-    Py_XDECREF(owner);
-    reading_finish(&r);
-    return value;
+    if (!owner || reading_init(&r, body, len) < 0 || reading_fetch(&r) < 0)
+        return NULL;
+    block = PyMemoryView_FromObject(owner);
+    return block ? load(&r, block) : NULL;
 }
 
 PyObject *core_stored_ref(const uint8_t *body, size_t len)
 {
-    PyObject *list = NULL, *pair = NULL;
-    struct reading r;
+    MS_CLEANUP(core_unref) PyObject *list = PyList_New(0);
+    MS_CLEANUP(reading_finish) struct reading r = {0};
 
-    if (reading_init(&r, body, len, true) == 0)
-        list = PyList_New(0);
-    for (size_t i = 0; list && i < r.count; i++) {
-        PyObject *held = core_held_new(ms_held_ref(r.held[i]), CORE_HELD_RESTS);
-
-        if (!held || PyList_Append(list, held) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(held);
-    }
-    if (list)
-        pair = Py_BuildValue("y#O", (const char *)body, (Py_ssize_t)len, list);
-    Py_XDECREF(list);
-    reading_finish(&r);
-    return pair;
+    if (!list || reading_init(&r, body, len) < 0)
+        return NULL;
+    for (size_t i = 0; i < r.s.object_count; i++)
+        if (!core_append(list, core_held_new(ms_held_ref(r.held[i]), CORE_HELD_RESTS)))
+            return NULL;
+    return Py_BuildValue("y#O", (const char *)body, (Py_ssize_t)len, list);
 }

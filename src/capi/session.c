@@ -150,7 +150,7 @@ const char *muster_session_dir(const struct muster_session *s)
 
 void muster_shutdown(struct muster_session *s, int64_t grace_ns)
 {
-    if (!s || ms_capi_is_stopped(s))
+    if (ms_capi_check_open(s, NULL) < 0)
         return; /* a forked child's: it is its parent's */
     ms_driver_session_stop(s->driver, grace_ns);
     s->head = NULL;
@@ -177,38 +177,23 @@ void ms_capi_session_unref(struct muster_session *s)
         session_free(s);
 }
 
-bool ms_capi_is_stopped(struct muster_session *s)
+int ms_capi_check_open(const struct muster_session *s, struct muster_error *err)
 {
-    return !ms_driver_session_is_open(s->driver);
+    return s && ms_driver_session_is_open(s->driver)
+               ? 0
+               : muster_error_set(err, -ESHUTDOWN, NULL, "this session has ended");
 }
 
-const ProtobufCMessage *
-ms_capi_wait(struct ms_head_op *op, int64_t timeout_ns, struct muster_error *err)
+struct ms_head_op *
+ms_capi_done(struct ms_head_op *op, int64_t timeout_ns, struct muster_error *err)
 {
-    static const ProtobufCMessage nothing;
-    const ProtobufCMessage *m;
     struct ms_error why = {0};
 
-    if (ms_head_op_wait(op, ms_deadline_ns(ms_now_ns(), timeout_ns)) < 0) {
+    if (ms_head_op_wait(op, ms_deadline_ns(ms_now_ns(), timeout_ns)) < 0)
         muster_error_set(err, -ETIMEDOUT, NULL, "%s", ms_head_op_delay(op));
-        return NULL;
-    }
-    if (ms_head_op_result(op, &why) < 0) {
+    else if (ms_head_op_result(op, &why) < 0)
         ms_capi_op_failure(op, &why, err);
-        return NULL;
-    }
-    m = ms_head_op_message(op);
-    return m ? m : &nothing;
-}
-
-struct ms_head_op *ms_capi_request(struct muster_session *s,
-                                   const Muster__DriverToHead *m,
-                                   int64_t timeout_ns,
-                                   struct muster_error *err)
-{
-    struct ms_head_op *op = ms_head_request(s->head, m);
-
-    if (ms_capi_wait(op, timeout_ns, err))
+    else
         return op;
     ms_head_op_unref(op);
     return NULL;
