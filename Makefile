@@ -5,7 +5,7 @@
 export PYTHON
 export FUZZ_SECONDS ?= 20
 
-.PHONY: all demo demo-first test check format bench fuzz test-ray test-verl test-data soak-data test-all clean distclean help setup
+.PHONY: all wheel demo demo-first test check format bench fuzz test-wheel test-ray test-verl test-data soak-data test-all clean distclean help setup
 
 # the package and the CLI, in .venv
 all: setup
@@ -16,6 +16,9 @@ all: setup
 setup:
 	@tools/setup build
 	@tools/venv
+
+wheel: setup
+	@python=$$(tools/wheel-venv) && $$python tools/wheel
 
 demo: all
 	@.venv/bin/python tools/demo
@@ -45,6 +48,10 @@ fuzz: setup
 		-Db_lundef=false
 	@tools/fuzz
 
+test-wheel: all wheel
+	@ray=$$(tools/ray-venv) && RAY_PYTHON=$$ray MUSTER_WHEEL=$$(echo $(CURDIR)/dist/muster_rl-*.whl) \
+		.venv/bin/python -m pytest t/with_wheel
+
 test-ray: all
 	@.venv/bin/ninja -C build/release --quiet t/test_orchestrator_ray t/test_orchestrator_ray_real
 	@MUSTER_TEST_SLOW=1 build/release/t/test_orchestrator_ray
@@ -66,26 +73,28 @@ test-data: all
 soak-data: all
 	@MUSTER_SOAK_STEPS=1000 .venv/bin/python -m pytest -s t/test_soak_data.py
 
-test-all: test check fuzz test-ray test-verl test-data soak-data
+test-all: test check fuzz test-wheel test-ray test-verl test-data soak-data
 
 clean:
-	rm -rf build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache
 
 distclean: clean
 	rm -rf .venv
 
 help:
 	@echo 'make            build, and install the package and the CLI into .venv'
+	@echo 'make wheel      dist/muster_rl-*.whl, for pip on machines without a compiler'
 	@echo 'make demo       a GRPO run on four clusters; one worker is killed on the way'
 	@echo 'make demo-first start workers, call them, kill one, leave nothing: in two seconds'
 	@echo 'make test       all tests that need little installing'
 	@echo 'make check      format, lint, types, layers, warnings, static analysis'
 	@echo 'make bench      speed, side by side with Ray and verl (installs them once)'
 	@echo 'make fuzz       each fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS)'
+	@echo 'make test-wheel the wheel, where nothing else is (installs Ray once)'
 	@echo 'make test-ray   the tests that need Ray (installs it once)'
 	@echo 'make test-verl  muster.verl against verl on Ray (installs it once, 5 GB)'
 	@echo 'make test-data  objects between machines: cut cables, calls beside a broadcast (root)'
 	@echo 'make soak-data  1,000 steps of random objects and random kills: nothing is left'
-	@echo 'make test-all   test, check, fuzz, test-ray, test-verl, test-data, soak-data'
+	@echo 'make test-all   test, check, fuzz, test-wheel, test-ray, test-verl, test-data, soak-data'
 	@echo 'make format     rewrite the sources as `make check` wants them'
-	@echo 'make clean      remove build/; distclean: .venv too'
+	@echo 'make clean      remove build/ and dist/; distclean: .venv too'

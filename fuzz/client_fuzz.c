@@ -35,7 +35,7 @@ static void listen_once(void)
     if (!mkdtemp(path))
         abort();
     strcat(path, "/s");
-    listening = ms_unix_listen(path, NULL);
+    listening = ms_unix_listen(path, SOCK_STREAM, NULL);
     atexit(remove_path);
     assert(listening >= 0);
 }
@@ -64,7 +64,7 @@ static struct ms_conn *accept_worker(struct ms_loop *loop)
 
     assert(fd >= 0);
     ms_handshake_init_server(&h, secret, nonce, 7);
-    worker = ms_conn_create_server(ms_transport_unix(fd), &h);
+    worker = ms_conn_create(ms_transport_unix(fd), &h);
     for (int i = 0; i < 8 && !ms_conn_is_ready(worker); i++) {
         worker_read(worker);
         ms_loop_run_once(loop, false);
@@ -98,7 +98,7 @@ static void take_all(struct ms_call *c)
     uint8_t codec, *body;
     size_t len;
 
-    while (ms_call_take_item(c, &codec, &body, &len))
+    while (ms_call_take_item(c, &codec, &body, &len, NULL))
         free(body);
     if (!ms_call_is_done(c))
         return;

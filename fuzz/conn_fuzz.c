@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int rc = 1;
 
     feed_init(&f, data, size);
-    c = ms_conn_create_trusted(&f.transport);
+    c = ms_conn_create(&f.transport, NULL);
     while (c && rc > 0)
         rc = ms_conn_read(c, &sink, &sum, NULL);
     ms_conn_destroy(c);

@@ -27,10 +27,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     feed_init(&f, data, size);
     if (size && data[0] & 8) {
         ms_handshake_init_client(&h, secret, nonce, session, MS_LANE_CALL, 7);
-        c = ms_conn_create_client(&f.transport, &h);
+        c = ms_conn_create(&f.transport, &h);
     } else {
         ms_handshake_init_server(&h, secret, nonce, 7);
-        c = ms_conn_create_server(&f.transport, &h);
+        c = ms_conn_create(&f.transport, &h);
     }
     while (c && rc > 0)
         rc = ms_conn_read(c, &sink, NULL, NULL);

@@ -15,6 +15,7 @@ enum { KEPT_MAX = 4096 };
 struct world {
     struct ms_loop *loop;
     struct ms_server *server;
+    struct listener listener;
     struct ms_conn *client;
     uint8_t how;
     struct ms_request *kept[KEPT_MAX];
@@ -100,13 +101,8 @@ static void open_client(struct world *w)
         abort();
     ms_handshake_init_client(
         &h, secret, nonce, session, w->how & 32 ? MS_LANE_CONTROL : MS_LANE_CALL, 7);
-    w->client = ms_conn_create_client(ms_transport_unix(fds[0]), &h);
-    ms_server_conn_create(w->server,
-                          ms_transport_unix(fds[1]),
-                          NULL,
-                          NULL,
-                          false,
-                          ms_now_ns() + MS_HANDSHAKE_NS);
+    w->client = ms_conn_create(ms_transport_unix(fds[0]), &h);
+    ms_server_conn_create(&w->listener, fds[1]);
     ms_conn_flush(w->client);
     for (int i = 0; i < 8 && !ms_conn_is_ready(w->client); i++) {
         run(w);
@@ -151,6 +147,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                                             .has_engine = w.how & 8,
                                                             .ops = &ops,
                                                             .arg = &w});
+    w.listener.server = w.server;
+    ms_list_init(&w.listener.unproven);
     ms_server_engine_is_async(w.server);
     open_client(&w);
     half = f.size / 2;

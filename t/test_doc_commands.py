@@ -265,3 +265,40 @@ def test_c_in_a_group(kit: Kit) -> None:
     """
     block = block.replace("...\n", say)
     assert run_c(kit, before, block, "muster_shutdown(session, 0);") == "8 workers\n"
+
+
+def test_cc_of_the_first_page(tmp_path: Path) -> None:
+    """As printed, in a shell that knows nothing of this tree but its folder."""
+    (lines,) = blocks_of("README.md", "sh", "export PKG_CONFIG_PATH")
+    for name, folder in {
+        ".venv": Path(sys.prefix),
+        "examples": EXAMPLES.parent,
+    }.items():
+        (tmp_path / name).symlink_to(folder)
+    known = {name: os.environ[name] for name in ("PATH", "HOME", "MUSTER_HOME")}
+    done = subprocess.run(
+        ["sh", "-ec", lines],
+        env=known | {MARK: (mark := new_mark())},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("0.417 0.800") == 3
+    wait_gone(processes(mark))
+    assert leftovers(mark) == []
+
+
+# ---- installing ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("variable", "command"), [("build", "apt-get"), ("fedora", "dnf")]
+)
+def test_the_packages_are_those_of_the_setup(variable: str, command: str) -> None:
+    (block,) = blocks_of("README.md", "sh", "# Debian")
+    (listed,) = re.findall(rf"^{command} install (.*)$", block, re.M)
+    setup = (ROOT / "tools/setup").read_text()
+    (wanted,) = re.findall(rf'^{variable}="([^"]*)"', setup, re.M)
+    assert listed.split() == wanted.split()

@@ -138,7 +138,7 @@ def test_only_one_at_a_time(three: Any) -> None:
     for thread in threads:
         thread.join()
     with pytest.raises(WorkerDied):
-        call.result(5)
+        call.result(30)
     assert len(failed) >= 1
     assert all("being changed" in str(e) for e in failed)
     assert three.execute_rank_sync(1, "count")[1] == 5 - len(failed)

@@ -292,7 +292,7 @@ static int take_item(struct call *c, PyObject **item)
     size_t len;
     int done = ms_call_is_done(c->call); /* before looking: items come before the end */
 
-    if (ms_call_take_stored_item(c->call, &codec, &body, &len, &stored)) {
+    if (ms_call_take_item(c->call, &codec, &body, &len, &stored)) {
         c->streams = 1;
         *item = core_decode(codec, body, body, len);
         core_hold_unref(stored);

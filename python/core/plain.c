@@ -374,17 +374,15 @@ get_items(struct decoder *d, struct ms_plain_cursor list, unsigned depth)
     return rc < 0 ? malformed() : MS_TAKE(out);
 }
 
-static PyObject *get_entries(struct decoder *d,
-                             struct ms_plain_cursor map,
-                             unsigned depth,
-                             __typeof__(ms_plain_next_entry) *next)
+static PyObject *
+get_entries(struct decoder *d, struct ms_plain_cursor map, unsigned depth, bool named)
 {
     MS_CLEANUP(core_unref) PyObject *out = PyDict_New();
     struct ms_plain_cursor c;
     struct ms_plain_key key;
     int rc = 0;
 
-    while (out && (rc = next(&map, &key, &c)) > 0) {
+    while (out && (rc = ms_plain_next_entry(&map, named, &key, &c)) > 0) {
         MS_CLEANUP(core_unref)
         PyObject *name = PyUnicode_DecodeUTF8(key.at, (Py_ssize_t)key.len, NULL),
                  *item = name ? get(d, c, depth + 1) : NULL;
@@ -453,7 +451,7 @@ static PyObject *get(struct decoder *d, struct ms_plain_cursor c, unsigned depth
     case MUSTER_LIST:
         return get_items(d, item.inside, depth);
     case MUSTER_MAP:
-        return get_entries(d, item.inside, depth, ms_plain_next_entry);
+        return get_entries(d, item.inside, depth, false);
     case MUSTER_TENSOR:
         return get_tensor(d, &item);
     }
@@ -488,6 +486,6 @@ PyObject *core_plain_decode_call(uint8_t *memory, const uint8_t *body, size_t le
 
     list = get_items(&d, c, 0);
     args = list ? PySequence_Tuple(list) : NULL;
-    kwargs = args ? get_entries(&d, c, 0, ms_plain_next_named) : NULL;
+    kwargs = args ? get_entries(&d, c, 0, true) : NULL;
     return kwargs ? PyTuple_Pack(2, args, kwargs) : NULL;
 }

@@ -87,7 +87,7 @@ static void warm_handshake(void)
 
     ms_handshake_init_client(&client, nobody, nonce, session, MS_LANE_CALL, 0);
     ms_handshake_init_server(&server, nobody, nonce, 0);
-    ms_handshake_step(&server, ms_handshake_hello(&client), answer, &len, NULL);
+    ms_handshake_step(&server, client.hello_client, answer, &len, NULL);
     ms_handshake_finish(&client);
     ms_handshake_finish(&server);
 }

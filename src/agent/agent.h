@@ -34,9 +34,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* AgentConfig.protocol_version that is understood. 0 means "the same". */
-enum { MS_AGENT_PROTOCOL = 1 };
-
 /* Run until the end. Both descriptors are taken over: the stream socket to the head,
  * and the session's lock, which is only kept open (-1: none). Every other descriptor
  * above 2 is closed. supervisor_pid: supervisor.h; 0: it has none. The process's exit

@@ -150,7 +150,7 @@ void ms_starts_finish(struct ms_agent *a);
 
 /* RunSteps. */
 void ms_worker_run_steps(struct ms_agent *a, Muster__HeadToAgent *m);
-/* Borrowed. */
+/* It has done steps. Takes the message. */
 void ms_worker_steps_done(struct ms_worker *w, Muster__StepsDone *done);
 
 /* ---- fork.c ---------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include "io/spawn.h"
 #include "store/path.h"
 #include "store/server/server.h"
+#include "wire/frame.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -202,13 +203,13 @@ void ms_agent_send_ready(struct ms_agent *a, uint64_t request)
 
 static int check_config(const Muster__AgentConfig *config, struct ms_error *err)
 {
-    if (config->protocol_version && config->protocol_version != MS_AGENT_PROTOCOL)
+    if (config->protocol_version && config->protocol_version != MS_FRAME_VERSION)
         return ms_error_set(
             err,
             -EPROTONOSUPPORT,
             "this agent speaks version %d, the head %u: install the same "
             "Muster on both",
-            MS_AGENT_PROTOCOL,
+            MS_FRAME_VERSION,
             config->protocol_version);
     if (config->session_dir[0] != '/')
         return ms_error_set(err, -EINVAL, "the session's folder must be absolute");

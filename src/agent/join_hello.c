@@ -2,6 +2,7 @@
 #include "agent/join_impl.h"
 #include "agent/worker.h"
 #include "base/proto.h"
+#include "wire/frame.h"
 
 #include <errno.h>
 #include <string.h>
@@ -192,7 +193,7 @@ static int say(struct ms_join *j, struct ms_link *link, struct hello *h)
     if (j->agent->config)
         agent.session = j->agent->config->session;
     hello.version = version;
-    hello.protocol = MS_AGENT_PROTOCOL;
+    hello.protocol = MS_FRAME_VERSION;
     hello.who_case = MUSTER__LINK_HELLO__WHO_AGENT;
     hello.agent = &agent;
     m.body_case = MUSTER__AGENT_TO_HEAD__BODY_HELLO;

@@ -1,6 +1,7 @@
 /* join_welcome.c - a head's welcome, as the configuration of the agent */
 #include "agent/join_impl.h"
 #include "base/cleanup.h"
+#include "wire/frame.h"
 #include "wire/handshake.h"
 
 #include <errno.h>
@@ -88,13 +89,13 @@ int ms_join_configure(struct ms_join *j,
 
     if (!config)
         return ms_error_set(err, -EPROTO, "the head gave no configuration");
-    if (config->protocol_version && config->protocol_version != MS_AGENT_PROTOCOL)
+    if (config->protocol_version && config->protocol_version != MS_FRAME_VERSION)
         return ms_error_set(err,
                             -EPROTONOSUPPORT,
                             "the head speaks version %u, this agent %d: install the "
                             "same Muster on both",
                             config->protocol_version,
-                            MS_AGENT_PROTOCOL);
+                            MS_FRAME_VERSION);
     if (!j->options->bind_count && config->n_bind &&
         ms_listen_init(
             &j->agent->listen, (const char *const *)config->bind, config->n_bind, err) <

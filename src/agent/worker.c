@@ -27,7 +27,7 @@ static void on_control(void *arg, const uint8_t *body, size_t len)
     else if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_FORK)
         ms_fork_asked(w, m->fork);
     else if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_STEPS_DONE)
-        ms_worker_steps_done(w, m->steps_done);
+        ms_worker_steps_done(w, MS_TAKE(m->steps_done));
     else if (m->body_case == MUSTER__WORKER_TO_AGENT__BODY_KILL)
         ms_fork_kill(w, m->kill);
     muster__worker_to_agent__free_unpacked(m, NULL);
@@ -77,7 +77,8 @@ int ms_worker_send(struct ms_worker *w,
 
 /* The head asks, the worker answers; the agent passes both on, and answers for a worker
  * that cannot be asked. One that ends on the way answers nothing: the head learns of its
- * end. */
+ * end. The steps of its spec are sent to it before it runs; when the head asks for them it
+ * may have done them. */
 
 /* The worker cannot be asked: an answer in its place. */
 static void answer_for(struct ms_agent *a, const Muster__HeadToAgent *asked, char *why)
@@ -94,6 +95,14 @@ static void answer_for(struct ms_agent *a, const Muster__HeadToAgent *asked, cha
         ms_agent_send(a, asked->request, MUSTER__AGENT_TO_HEAD__BODY_STEPS_DONE, &done);
 }
 
+/* Those of its spec: now, or when it has done them. */
+static void answer_start_steps(struct ms_worker *w, uint64_t request)
+{
+    w->steps_request = request;
+    if (w->start_steps)
+        ms_worker_steps_done(w, MS_TAKE(w->start_steps));
+}
+
 void ms_worker_run_steps(struct ms_agent *a, Muster__HeadToAgent *m)
 {
     static char ended[] = "it has ended",
@@ -105,6 +114,8 @@ void ms_worker_run_steps(struct ms_agent *a, Muster__HeadToAgent *m)
         answer_for(a, m, ended);
     else if (!w->control)
         answer_for(a, m, closed);
+    else if (w->spec->steps && w->spec->steps->run == m->run_steps->run)
+        answer_start_steps(w, m->request);
     else if (ms_worker_send(w, MUSTER__AGENT_TO_WORKER__BODY_STEPS, m->run_steps) < 0)
         answer_for(a, m, unsent);
     else
@@ -113,9 +124,14 @@ void ms_worker_run_steps(struct ms_agent *a, Muster__HeadToAgent *m)
 
 void ms_worker_steps_done(struct ms_worker *w, Muster__StepsDone *done)
 {
+    if (!w->steps_request && !w->start_steps && w->spec->steps) {
+        w->start_steps = done; /* the head will ask */
+        return;
+    }
     if (w->steps_request) /* else the head does not want to know */
         ms_agent_send(
             w->agent, w->steps_request, MUSTER__AGENT_TO_HEAD__BODY_STEPS_DONE, done);
+    muster__steps_done__free_unpacked(done, NULL);
 }
 
 /* ---- its endpoints --------------------------------------------------------------- */
@@ -145,7 +161,7 @@ static char *make_path(const struct ms_worker *w, struct ms_error *err)
 static int make_socket(struct ms_worker *w, struct ms_error *err)
 {
     MS_CLEANUP(ms_cleanup_free) char *path = make_path(w, err);
-    int fd = path ? ms_unix_listen(path, err) : err->code;
+    int fd = path ? ms_unix_listen(path, SOCK_STREAM, err) : err->code;
 
     if (fd < 0)
         return fd;
@@ -309,6 +325,7 @@ void ms_worker_destroy(struct ms_worker *w)
         unlink(w->path);
     if (w->exited)
         muster__worker_exited__free_unpacked(w->exited, NULL);
+    muster__steps_done__free_unpacked(w->start_steps, NULL);
     muster__worker_spec__free_unpacked(w->spec, NULL);
     free(w->path);
     free(w->address);

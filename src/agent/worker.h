@@ -37,9 +37,11 @@ struct ms_worker {
     pid_t pid;              /* 0: not started */
     pid_t zygote_pid;       /* its parent; 0: we are */
     uint64_t steps_request; /* whose answer its steps are */
-    bool is_pending;        /* begun, and the result is not known */
-    bool is_requested;      /* we have asked it to end */
-    bool is_detached;       /* ended because it had closed its link */
+    Muster__StepsDone
+        *start_steps;  /* how those of its spec went, until the head asks */
+    bool is_pending;   /* begun, and the result is not known */
+    bool is_requested; /* we have asked it to end */
+    bool is_detached;  /* ended because it had closed its link */
     bool has_ended;
     bool has_orphans;             /* as the last sweep found */
     Muster__WorkerExited *exited; /* not yet told; the start will */

@@ -358,6 +358,8 @@ int ms_worker_begin(struct ms_worker *w, struct ms_error *err)
 {
     int rc = send_boot(w);
 
+    if (rc == 0 && w->spec->steps)
+        rc = ms_worker_send(w, MUSTER__AGENT_TO_WORKER__BODY_STEPS, w->spec->steps);
     if (rc < 0)
         return ms_error_sys(err, rc, "cannot write to its control socket");
     return w->spec->start == MUSTER__START_KIND__START_FORK ? fork_from_zygote(w, err)

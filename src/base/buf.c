@@ -1,4 +1,4 @@
-/* buf.c - bytes that grow */
+/* buf.c - bytes and arrays that grow */
 #include "base/buf.h"
 
 #include <assert.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CAPACITY_MIN = 256 };
+enum { CAPACITY_MIN = 256, ARRAY_MIN = 16 };
 
 void ms_buf_init(struct ms_buf *b)
 {
@@ -97,4 +97,23 @@ uint8_t *ms_bytes_copy(const void *bytes, size_t len)
     if (len)
         memcpy(copy, bytes, len);
     return copy;
+}
+
+int ms_array_reserve(void *array, size_t *room, size_t count, size_t size)
+{
+    size_t more = *room ? *room : ARRAY_MIN;
+    char *at;
+
+    if (count <= *room)
+        return 0;
+    while (more < count)
+        more *= 2;
+    memcpy(&at, array, sizeof at);
+    at = reallocarray(at, more, size);
+    if (!at)
+        return -ENOMEM;
+    memset(at + *room * size, 0, (more - *room) * size);
+    memcpy(array, &at, sizeof at);
+    *room = more;
+    return 0;
 }

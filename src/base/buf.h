@@ -1,6 +1,7 @@
-/* buf.h - bytes that grow
+/* buf.h - bytes and arrays that grow
  *
- * data[0..len) is valid; the buffer owns it. Taking the data leaves an empty buffer.
+ * data[0..len) is valid; the buffer owns it. Zeroed memory is an empty buffer, and so is a
+ * finished one. Taking the data leaves an empty buffer.
  */
 #ifndef MS_BASE_BUF_H
 #define MS_BASE_BUF_H
@@ -33,5 +34,10 @@ const char *ms_buf_str(struct ms_buf *b);
 
 /* A malloc'd copy of some bytes, also of none; NULL: out of memory. */
 uint8_t *ms_bytes_copy(const void *bytes, size_t len);
+
+/* Make room for `count` elements of `size` bytes in a malloc'd array that has *room; what is
+ * new is zeroed. `array` is the address of its pointer, which may be NULL. 0, or -ENOMEM:
+ * nothing has changed. */
+int ms_array_reserve(void *array, size_t *room, size_t count, size_t size);
 
 #endif

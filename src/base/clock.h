@@ -31,6 +31,11 @@ static inline int64_t ms_wall_ns(void)
     return ts.tv_sec * MS_NS_PER_S + ts.tv_nsec;
 }
 
+static inline struct timespec ms_timespec(int64_t ns)
+{
+    return (struct timespec){.tv_sec = ns / MS_NS_PER_S, .tv_nsec = ns % MS_NS_PER_S};
+}
+
 /* now + delay, saturating at MS_NEVER; a delay of MS_NEVER stays MS_NEVER. */
 static inline int64_t ms_deadline_ns(int64_t now_ns, int64_t delay_ns)
 {

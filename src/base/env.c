@@ -1,5 +1,6 @@
 /* env.c - an environment under construction */
 #include "base/env.h"
+#include "base/buf.h"
 #include "base/cleanup.h"
 
 #include <errno.h>
@@ -23,7 +24,7 @@ void ms_env_finish(struct ms_env *e)
 
 static bool is_named(const char *entry, const char *name, size_t len)
 {
-    return !strncmp(entry, name, len) && entry[len] == '=';
+    return entry[0] == name[0] && !strncmp(entry, name, len) && entry[len] == '=';
 }
 
 static char **find(const struct ms_env *e, const char *name, size_t len)
@@ -34,21 +35,6 @@ static char **find(const struct ms_env *e, const char *name, size_t len)
     return NULL;
 }
 
-static int grow(struct ms_env *e)
-{
-    size_t capacity = e->capacity ? e->capacity * 2 : 64;
-    char **entries;
-
-    if (e->count + 1 < e->capacity)
-        return 0;
-    entries = realloc(e->entries, capacity * sizeof *entries);
-    if (!entries)
-        return -ENOMEM;
-    e->entries = entries;
-    e->capacity = capacity;
-    return 0;
-}
-
 int ms_env_set(struct ms_env *e, const char *entry)
 {
     const char *equals = strchr(entry, '=');
@@ -56,7 +42,7 @@ int ms_env_set(struct ms_env *e, const char *entry)
 
     if (!equals || equals == entry)
         return -EINVAL;
-    if (grow(e) < 0)
+    if (ms_array_reserve(&e->entries, &e->capacity, e->count + 2, sizeof copy) < 0)
         return -ENOMEM;
     copy = strdup(entry);
     if (!copy)
@@ -124,12 +110,4 @@ void ms_env_drop(struct ms_env *e, const char *name)
     free(*at);
     memmove(at, at + 1, (size_t)(e->entries + e->count - at) * sizeof *at);
     e->count--;
-}
-
-const char *ms_env_get(const struct ms_env *e, const char *name)
-{
-    size_t len = strlen(name);
-    char **at = find(e, name, len);
-
-    return at ? *at + len + 1 : NULL;
 }

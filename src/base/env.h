@@ -25,7 +25,4 @@ int ms_env_printf(struct ms_env *e, const char *fmt, ...)
 /* Take an entry out, if it is there. */
 void ms_env_drop(struct ms_env *e, const char *name);
 
-/* The value, borrowed, or NULL. */
-const char *ms_env_get(const struct ms_env *e, const char *name);
-
 #endif

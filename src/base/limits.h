@@ -15,6 +15,7 @@
 #define MS_DATA_MAX         ((size_t)1 << 20)   /* bytes of one DATA frame */
 #define MS_MESSAGE_MAX      ((uint64_t)8 << 30) /* a whole call or reply */
 #define MS_MESSAGE_ROOM_MIN ((size_t)4 << 10) /* for a big one that begins to arrive */
+#define MS_START_STEPS_MAX  ((size_t)1 << 20) /* steps that travel with a start */
 #define MS_CONTROL_MAX      ((uint64_t)16 << 20) /* a control message */
 #define MS_REPLY_RETAIN_MAX ((uint64_t)1 << 30)  /* unacknowledged replies, a session */
 #define MS_TLS_RECORDS_MAX  ((uint64_t)1 << 24)  /* until a key is renewed */

@@ -56,6 +56,16 @@ static inline void ms_list_remove_next(struct ms_list *link)
     ms_list_init(next);
 }
 
+static inline struct ms_list *ms_list_pop(struct ms_list *head)
+{
+    struct ms_list *first = head->next;
+
+    if (first == head)
+        return NULL;
+    ms_list_remove(first);
+    return first;
+}
+
 /* Move everything from `from` to the tail of `to`. */
 static inline void ms_list_splice(struct ms_list *to, struct ms_list *from)
 {
@@ -71,6 +81,13 @@ static inline void ms_list_splice(struct ms_list *to, struct ms_list *from)
 #define ms_list_entry(link, type, member) MS_CONTAINER(link, type, member)
 
 #define ms_list_first(head, type, member) ms_list_entry((head)->next, type, member)
+
+/* The first one, out of the list; NULL: it is empty. */
+#define ms_list_take(head, type, member)                                               \
+    ({                                                                                 \
+        struct ms_list *ms_taken_ = ms_list_pop(head);                                 \
+        ms_taken_ ? ms_list_entry(ms_taken_, type, member) : NULL;                     \
+    })
 
 /* Iterate; the current element may be removed or freed. */
 #define ms_list_each(pos, head, type, member)                                          \

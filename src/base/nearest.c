@@ -11,8 +11,9 @@ static size_t min(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* d[i][j]: between the first i letters of a and the first j of b. */
-size_t ms_nearest_distance(const char *a, const char *b)
+/* Insertions, deletions, changes and swaps of neighbours between two words; words longer than
+ * WORD_MAX letters are SIZE_MAX apart. d[i][j]: between the first i letters of a and the first j of b. */
+static size_t distance_of(const char *a, const char *b)
 {
     size_t d[WORD_MAX + 1][WORD_MAX + 1];
     size_t na = strlen(a), nb = strlen(b);
@@ -37,7 +38,7 @@ size_t ms_nearest_distance(const char *a, const char *b)
 void ms_nearest_consider(struct ms_nearest *n, const char *candidate)
 {
     size_t len = strlen(n->word);
-    size_t distance = ms_nearest_distance(n->word, candidate);
+    size_t distance = distance_of(n->word, candidate);
     size_t allowed = (len + 2) / 3;
 
     if (len >= 2 && strncmp(candidate, n->word, len) == 0)

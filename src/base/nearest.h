@@ -15,8 +15,4 @@ struct ms_nearest {
  * The first of equals wins. Borrows its arguments. */
 void ms_nearest_consider(struct ms_nearest *n, const char *candidate);
 
-/* Insertions, deletions, changes and swaps of neighbours between two words; words
- * longer than 31 letters are SIZE_MAX apart. */
-size_t ms_nearest_distance(const char *a, const char *b);
-
 #endif

@@ -13,6 +13,15 @@ int ms_proto_pack(const ProtobufCMessage *m, struct ms_buf *out)
     return rc;
 }
 
+uint8_t *ms_proto_packed(const ProtobufCMessage *m, size_t *len)
+{
+    struct ms_buf out = {0};
+    int rc = ms_proto_pack(m, &out);
+
+    *len = out.len;
+    return rc < 0 ? NULL : out.data;
+}
+
 ProtobufCMessage *ms_proto_copy(const ProtobufCMessage *m)
 {
     MS_CLEANUP(ms_buf_finish) struct ms_buf packed = {0};

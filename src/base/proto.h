@@ -22,6 +22,8 @@ ProtobufCMessage *ms_proto_copy(const ProtobufCMessage *m);
 
 /* Append the packed message. 0 or -ENOMEM. */
 int ms_proto_pack(const ProtobufCMessage *m, struct ms_buf *out);
+/* The packed message, malloc'd, also if it is empty. NULL: out of memory, and *len is 0. */
+uint8_t *ms_proto_packed(const ProtobufCMessage *m, size_t *len);
 
 /* Owned and empty; NULL: out of memory. */
 ProtobufCMessage *ms_proto_create(const ProtobufCMessageDescriptor *d);

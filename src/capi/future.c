@@ -66,7 +66,7 @@ int muster_future_result(struct muster_future *f,
         size_t len;
 
         ms_call_wait(f->call, MS_NEVER);
-        while (ms_call_take_item(f->call, &codec, &body, &len))
+        while (ms_call_take_item(f->call, &codec, &body, &len, NULL))
             free(body); /* of a stream only the end was asked for */
     }
     if (f->taken)
@@ -91,7 +91,7 @@ int muster_future_next(struct muster_future *f,
         size_t len;
         int rc;
 
-        if (ms_call_take_item(f->call, &codec, &body, &len)) {
+        if (ms_call_take_item(f->call, &codec, &body, &len, NULL)) {
             rc = decode(codec, body, body, len, item, err);
             return rc < 0 ? rc : 1;
         }

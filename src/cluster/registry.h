@@ -55,7 +55,9 @@ struct ms_slot {
     unsigned former_next;
     bool is_changing;  /* part of the operation that its cluster is busy with: */
     size_t steps_sent; /* so many steps of the spec were sent to its new instance, */
-    bool has_answered; /* and those were done, or it is known why not */
+    uint64_t
+        start_run; /* with its start, as the run of this number; 0: none, or asked */
+    bool has_answered;     /* and those were done, or it is known why not */
     uint64_t expected_uid; /* of another head's time, while nobody has reported it */
     uint32_t expected_incarnation;
 };

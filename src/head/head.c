@@ -226,7 +226,7 @@ static int make_spin_page(const char *session_dir)
 
 static int open_session(struct ms_head *h, const uint8_t *secret, struct ms_error *err)
 {
-    int rc = ms_session_create_with(&h->session, secret, &h->lock_fd, err);
+    int rc = ms_session_create(&h->session, secret, &h->lock_fd, err);
 
     if (rc < 0)
         return rc;

@@ -1,7 +1,7 @@
 /* hostid.c - this host, as others know it: its id, and its addresses */
 #include "base/cleanup.h"
 #include "base/name.h"
-#include "io/addr.h"
+#include "io/tcp.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -52,14 +52,6 @@ const char *ms_host_id(void)
 
 /* ---- addresses -------------------------------------------------------------------- */
 
-enum { FOUND_MAX = 64 };
-
-struct found {
-    unsigned rank; /* smaller is better */
-    unsigned order;
-    char text[MS_HOST_MAX + 1];
-};
-
 /* Made by containers and virtual machines: nobody else reaches us there. */
 static bool is_bridge(const char *name)
 {
@@ -72,76 +64,40 @@ static bool is_bridge(const char *name)
     return false;
 }
 
-static bool take_v4(const struct ifaddrs *i, struct found *f)
+enum { RANKS = 4 };
+
+/* From 0, the best, to RANKS - 1; -1: nobody reaches us there. */
+static int rank_of(const struct ifaddrs *i)
 {
-    const struct sockaddr_in *sa = (const void *)i->ifa_addr;
-    uint32_t host = ntohl(sa->sin_addr.s_addr);
-
-    if (host >> 24 == 127 || host >> 16 == 0xa9fe || host == 0)
-        return false;
-    f->rank = 0;
-    return inet_ntop(AF_INET, &sa->sin_addr, f->text, sizeof f->text) != NULL;
-}
-
-static bool take_v6(const struct ifaddrs *i, struct found *f)
-{
-    const struct sockaddr_in6 *sa = (const void *)i->ifa_addr;
-
-    if (IN6_IS_ADDR_LOOPBACK(&sa->sin6_addr) || IN6_IS_ADDR_LINKLOCAL(&sa->sin6_addr) ||
-        IN6_IS_ADDR_UNSPECIFIED(&sa->sin6_addr))
-        return false;
-    f->rank = 1;
-    return inet_ntop(AF_INET6, &sa->sin6_addr, f->text, sizeof f->text) != NULL;
-}
-
-static bool take(const struct ifaddrs *i, struct found *f)
-{
-    bool ok = false;
+    const struct sockaddr_in *v4 = (const void *)i->ifa_addr;
+    const struct sockaddr_in6 *v6 = (const void *)i->ifa_addr;
+    int rank = is_bridge(i->ifa_name) ? 2 : 0;
 
     if (!i->ifa_addr || !(i->ifa_flags & IFF_UP) || (i->ifa_flags & IFF_LOOPBACK))
-        return false;
-    if (i->ifa_addr->sa_family == AF_INET)
-        ok = take_v4(i, f);
-    else if (i->ifa_addr->sa_family == AF_INET6)
-        ok = take_v6(i, f);
-    if (is_bridge(i->ifa_name))
-        f->rank += 2;
-    return ok;
-}
+        return -1;
+    if (i->ifa_addr->sa_family == AF_INET) {
+        uint32_t host = ntohl(v4->sin_addr.s_addr);
 
-static int compare(const void *a, const void *b)
-{
-    const struct found *x = a, *y = b;
-
-    if (x->rank != y->rank)
-        return x->rank < y->rank ? -1 : 1;
-    return x->order < y->order ? -1 : x->order > y->order;
+        return host >> 24 == 127 || host >> 16 == 0xa9fe || host == 0 ? -1 : rank;
+    }
+    if (i->ifa_addr->sa_family != AF_INET6 || IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr) ||
+        IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr) ||
+        IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr))
+        return -1;
+    return rank + 1;
 }
 
 int ms_host_addresses(char (*out)[MS_HOST_MAX + 1], size_t room)
 {
     struct ifaddrs *all;
-    struct found *found;
-    unsigned n = 0;
-    size_t taken;
+    size_t n = 0;
 
     if (getifaddrs(&all) < 0)
         return -errno;
-    found = calloc(FOUND_MAX, sizeof *found);
-    if (!found) {
-        freeifaddrs(all);
-        return -ENOMEM;
-    }
-    for (struct ifaddrs *i = all; i && n < FOUND_MAX; i = i->ifa_next) {
-        found[n].order = n;
-        if (take(i, &found[n]))
-            n++;
-    }
+    for (int rank = 0; rank < RANKS; rank++)
+        for (const struct ifaddrs *i = all; i && n < room; i = i->ifa_next)
+            if (rank_of(i) == rank)
+                ms_sockaddr_host((const void *)i->ifa_addr, out[n++]);
     freeifaddrs(all);
-    qsort(found, n, sizeof *found, compare);
-    taken = n < room ? n : room;
-    for (size_t i = 0; i < taken; i++)
-        memcpy(out[i], found[i].text, sizeof found[i].text);
-    free(found);
-    return (int)taken;
+    return (int)n;
 }

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 
@@ -53,12 +54,13 @@ enum { BASE_DESCRIPTORS = 8 }; /* more than an event base opens */
 
 /* libevent ends the process when it runs out of descriptors while it makes an event
  * base: look first. */
-static bool has_descriptors(void)
+static bool has_descriptors(int some)
 {
     int fds[BASE_DESCRIPTORS], count = 0;
     bool enough;
 
-    while (count < BASE_DESCRIPTORS && (fds[count] = eventfd(0, EFD_CLOEXEC)) >= 0)
+    while (count < BASE_DESCRIPTORS &&
+           (fds[count] = fcntl(some, F_DUPFD_CLOEXEC, 0)) >= 0)
         count++;
     enough = count == BASE_DESCRIPTORS;
     while (count > 0)
@@ -73,13 +75,13 @@ static void be_quiet(int severity, const char *text)
     (void)text;
 }
 
-static struct event_base *base_create(void)
+static struct event_base *base_create(int wake_fd)
 {
     struct event_config *config;
     struct event_base *base;
 
     event_set_log_callback(be_quiet);
-    config = has_descriptors() ? event_config_new() : NULL;
+    config = has_descriptors(wake_fd) ? event_config_new() : NULL;
     if (!config)
         return NULL;
     event_config_set_flag(config,
@@ -98,7 +100,7 @@ struct ms_loop *ms_loop_create(void)
     ms_list_init(&loop->posts);
     pthread_mutex_init(&loop->lock, NULL);
     loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    loop->base = base_create();
+    loop->base = base_create(loop->wake_fd);
     if (loop->wake_fd < 0 || !loop->base ||
         ms_watch_init(&loop->wake, loop, loop->wake_fd, MS_READ, on_wake, loop) < 0) {
         ms_loop_destroy(loop);

@@ -134,46 +134,6 @@ static bool stat_is_ending(const struct stat_line *stat)
     return stat->state == 'Z' || stat->state == 'X' || (stat->flags & FLAG_EXITING);
 }
 
-/* Where it does not: ask every process for its parent. */
-static int children_scanned(struct ms_buf *pids)
-{
-    MS_CLEANUP(ms_cleanup_dir) DIR *proc = opendir("/proc");
-    pid_t self = getpid();
-    struct dirent *e;
-
-    if (!proc)
-        return -errno;
-    while ((e = readdir(proc))) {
-        struct stat_line stat;
-        char *end;
-        long pid = strtol(e->d_name, &end, 10);
-        int rc;
-
-        if (end == e->d_name || *end || !read_stat((pid_t)pid, &stat) ||
-            stat.parent != self)
-            continue;
-        rc = add_pid(pids, (pid_t)pid);
-        if (rc < 0)
-            return rc;
-    }
-    return 0;
-}
-
-int ms_proc_children(pid_t **out)
-{
-    MS_CLEANUP(ms_buf_finish) struct ms_buf pids = {0};
-    int rc = children_listed(&pids);
-
-    if (rc < 0 && rc != -ENOMEM) {
-        pids.len = 0;
-        rc = children_scanned(&pids);
-    }
-    if (rc < 0)
-        return rc;
-    *out = pids.len ? (pid_t *)(void *)MS_TAKE(pids.data) : NULL;
-    return (int)(pids.len / sizeof(pid_t));
-}
-
 static bool has_pid(const struct ms_buf *pids, pid_t pid)
 {
     const pid_t *at = (const pid_t *)(const void *)pids->data;
@@ -184,24 +144,40 @@ static bool has_pid(const struct ms_buf *pids, pid_t pid)
     return false;
 }
 
-/* One pass over /proc: add every living process whose parent is us or already found. */
-static bool add_descendants(struct ms_buf *found)
+/* One pass over /proc, asking every process for its parent: add our children or, `further`,
+ * every living process whose parent is us or already found. */
+static int add_by_parent(struct ms_buf *found, bool further)
 {
     MS_CLEANUP(ms_cleanup_dir) DIR *proc = opendir("/proc");
-    size_t before = found->len;
     struct dirent *e;
+    int rc = proc ? 0 : -errno;
 
-    while (proc && (e = readdir(proc))) {
+    while (rc == 0 && (e = readdir(proc))) {
         pid_t pid = (pid_t)atoi(e->d_name);
         struct stat_line stat;
 
-        if (pid <= 1 || pid == getpid() || has_pid(found, pid) ||
-            !read_stat(pid, &stat) || stat.state == 'Z')
+        if (pid <= 1 || pid == getpid() || !read_stat(pid, &stat) ||
+            (further && (stat.state == 'Z' || has_pid(found, pid))))
             continue;
-        if (stat.parent == getpid() || has_pid(found, stat.parent))
-            add_pid(found, pid);
+        if (stat.parent == getpid() || (further && has_pid(found, stat.parent)))
+            rc = add_pid(found, pid);
     }
-    return found->len > before;
+    return rc;
+}
+
+int ms_proc_children(pid_t **out)
+{
+    MS_CLEANUP(ms_buf_finish) struct ms_buf pids = {0};
+    int rc = children_listed(&pids);
+
+    if (rc < 0 && rc != -ENOMEM) {
+        pids.len = 0;
+        rc = add_by_parent(&pids, false); /* where the kernel keeps no list */
+    }
+    if (rc < 0)
+        return rc;
+    *out = pids.len ? (pid_t *)(void *)MS_TAKE(pids.data) : NULL;
+    return (int)(pids.len / sizeof(pid_t));
 }
 
 void ms_proc_kill_descendants(void)
@@ -211,9 +187,11 @@ void ms_proc_kill_descendants(void)
     for (int round = 0; round < ROUNDS_MAX; round++) {
         MS_CLEANUP(ms_buf_finish) struct ms_buf found = {0};
         const pid_t *at;
+        size_t before;
 
-        while (add_descendants(&found))
-            ;
+        do
+            before = found.len;
+        while (add_by_parent(&found, true) == 0 && found.len > before);
         if (!found.len)
             return;
         at = (const pid_t *)(const void *)found.data;

@@ -30,7 +30,7 @@ static int address_of(const char *path, struct sockaddr_un *sa, struct ms_error 
     return 0;
 }
 
-static int connect_type(const char *path, int type, struct ms_error *err)
+int ms_unix_connect(const char *path, int type, struct ms_error *err)
 {
     struct sockaddr_un sa;
     MS_CLEANUP(ms_cleanup_fd) int fd = -1;
@@ -54,14 +54,14 @@ static void unlink_if_dead(const char *path, int type)
 
     if (lstat(path, &st) < 0 || !S_ISSOCK(st.st_mode))
         return;
-    fd = connect_type(path, type, NULL);
+    fd = ms_unix_connect(path, type, NULL);
     if (fd == -ECONNREFUSED)
         unlink(path);
     else if (fd >= 0)
         close(fd);
 }
 
-static int listen_type(const char *path, int type, struct ms_error *err)
+int ms_unix_listen(const char *path, int type, struct ms_error *err)
 {
     struct sockaddr_un sa;
     MS_CLEANUP(ms_cleanup_fd) int fd = -1;
@@ -82,26 +82,6 @@ static int listen_type(const char *path, int type, struct ms_error *err)
         return ms_error_sys(err, rc, "cannot listen on '%s'", path);
     }
     return MS_TAKE_FD(fd);
-}
-
-int ms_unix_connect(const char *path, struct ms_error *err)
-{
-    return connect_type(path, SOCK_STREAM, err);
-}
-
-int ms_unix_connect_packets(const char *path, struct ms_error *err)
-{
-    return connect_type(path, SOCK_SEQPACKET, err);
-}
-
-int ms_unix_listen(const char *path, struct ms_error *err)
-{
-    return listen_type(path, SOCK_STREAM, err);
-}
-
-int ms_unix_listen_packets(const char *path, struct ms_error *err)
-{
-    return listen_type(path, SOCK_SEQPACKET, err);
 }
 
 int ms_unix_accept(int listen_fd)
@@ -238,4 +218,13 @@ int ms_port_hold(const char *host, uint16_t *port, struct ms_error *err)
         return ms_error_sys(err, -errno, "cannot hold a port on %s", host);
     *port = ntohs(((struct sockaddr_in *)&sa)->sin_port); /* the same place in both */
     return MS_TAKE_FD(fd);
+}
+
+int ms_poll_until(struct pollfd *fds, nfds_t count, int64_t until_ns)
+{
+    int64_t left_ns = until_ns == MS_NEVER ? 0 : until_ns - ms_now_ns();
+    struct timespec ts = ms_timespec(left_ns > 0 ? left_ns : 0);
+    int n = ppoll(fds, count, until_ns == MS_NEVER ? NULL : &ts, NULL);
+
+    return n < 0 ? -errno : n;
 }

@@ -53,7 +53,7 @@ static void expect_flags(int fd)
 static void test_connect_and_accept(void **state)
 {
     struct stat st;
-    int listening = ms_unix_listen(path, NULL), client, server;
+    int listening = ms_unix_listen(path, SOCK_STREAM, NULL), client, server;
     uid_t uid;
     pid_t pid;
 
@@ -62,7 +62,7 @@ static void test_connect_and_accept(void **state)
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
     assert_int_equal(ms_unix_accept(listening), -EAGAIN);
-    client = ms_unix_connect(path, NULL);
+    client = ms_unix_connect(path, SOCK_STREAM, NULL);
     server = ms_unix_accept(listening);
     assert_true(client >= 0 && server >= 0);
     expect_flags(listening);
@@ -83,30 +83,30 @@ static void test_nobody_there(void **state)
     int listening;
 
     (void)state;
-    assert_int_equal(ms_unix_connect(path, &err), -ENOENT);
+    assert_int_equal(ms_unix_connect(path, SOCK_STREAM, &err), -ENOENT);
     assert_non_null(strstr(err.text, path));
-    listening = ms_unix_listen(path, NULL);
+    listening = ms_unix_listen(path, SOCK_STREAM, NULL);
     close(listening);
-    assert_int_equal(ms_unix_connect(path, &err), -ECONNREFUSED);
+    assert_int_equal(ms_unix_connect(path, SOCK_STREAM, &err), -ECONNREFUSED);
 }
 
 /* A dead socket is replaced, a living one is not, and nothing else is ever removed. */
 static void test_what_stands_in_the_way(void **state)
 {
     struct ms_error err = {0};
-    int listening = ms_unix_listen(path, NULL), again;
+    int listening = ms_unix_listen(path, SOCK_STREAM, NULL), again;
 
     (void)state;
-    assert_int_equal(ms_unix_listen(path, &err), -EADDRINUSE);
+    assert_int_equal(ms_unix_listen(path, SOCK_STREAM, &err), -EADDRINUSE);
     assert_non_null(strstr(err.text, path));
     close(listening);
-    again = ms_unix_listen(path, NULL);
+    again = ms_unix_listen(path, SOCK_STREAM, NULL);
     assert_true(again >= 0);
     close(again);
     unlink(path);
     again = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
     close(again);
-    assert_int_equal(ms_unix_listen(path, NULL), -EADDRINUSE);
+    assert_int_equal(ms_unix_listen(path, SOCK_STREAM, NULL), -EADDRINUSE);
     assert_int_equal(access(path, F_OK), 0);
 }
 
@@ -118,20 +118,21 @@ static void test_paths_that_are_too_long(void **state)
     (void)state;
     memset(name, 'x', sizeof name);
     name[sizeof name - 1] = 0;
-    assert_int_equal(ms_unix_listen(name, &err), -ENAMETOOLONG);
+    assert_int_equal(ms_unix_listen(name, SOCK_STREAM, &err), -ENAMETOOLONG);
     assert_non_null(strstr(err.text, "107"));
-    assert_int_equal(ms_unix_connect(name, NULL), -ENAMETOOLONG);
-    assert_int_equal(ms_unix_connect("", NULL), -ENAMETOOLONG);
+    assert_int_equal(ms_unix_connect(name, SOCK_STREAM, NULL), -ENAMETOOLONG);
+    assert_int_equal(ms_unix_connect("", SOCK_STREAM, NULL), -ENAMETOOLONG);
 }
 
 static void test_a_full_backlog_does_not_block(void **state)
 {
-    int listening = ms_unix_listen(path, NULL), fds[8], rc = 0;
+    int listening = ms_unix_listen(path, SOCK_STREAM, NULL), fds[8], rc = 0;
     size_t count = 0;
 
     (void)state;
     assert_int_equal(listen(listening, 1), 0);
-    while (count < MS_COUNT(fds) && (rc = ms_unix_connect(path, NULL)) >= 0)
+    while (count < MS_COUNT(fds) &&
+           (rc = ms_unix_connect(path, SOCK_STREAM, NULL)) >= 0)
         fds[count++] = rc;
     assert_int_equal(rc, -EAGAIN);
     while (count)

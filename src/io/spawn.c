@@ -1,7 +1,7 @@
 /* spawn.c - start processes by posix_spawn, and wait for them by pidfds */
 #include "io/spawn.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
+#include "io/sock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -204,18 +204,12 @@ int ms_process_wait(int pidfd, int64_t deadline_ns, struct ms_process_end *end)
     struct pollfd p = {.fd = pidfd, .events = POLLIN};
 
     for (;;) {
-        int64_t left_ns =
-            deadline_ns == MS_NEVER ? 60 * MS_NS_PER_S : deadline_ns - ms_now_ns();
-        struct timespec ts = {.tv_sec = left_ns > 0 ? left_ns / MS_NS_PER_S : 0,
-                              .tv_nsec = left_ns > 0 ? left_ns % MS_NS_PER_S : 0};
-        int n = ppoll(&p, 1, &ts, NULL);
+        int n = ms_poll_until(&p, 1, deadline_ns);
 
         if (n > 0)
             return ms_process_reap(pidfd, end);
-        if (n < 0 && errno != EINTR)
-            return -errno;
-        if (left_ns <= 0)
-            return -ETIMEDOUT;
+        if (n != -EINTR)
+            return n < 0 ? n : -ETIMEDOUT;
     }
 }
 

@@ -175,7 +175,7 @@ int64_t ms_tcp_unheard_ns(int fd)
     return ms * MS_NS_PER_MS;
 }
 
-int ms_tcp_accept(int listen_fd, struct sockaddr_storage *peer)
+int ms_tcp_accept(int listen_fd)
 {
     struct sockaddr_storage who = {0};
     socklen_t len;
@@ -189,8 +189,6 @@ int ms_tcp_accept(int listen_fd, struct sockaddr_storage *peer)
     if (fd < 0)
         return -errno;
     no_delay(fd, &who);
-    if (peer)
-        *peer = who;
     return fd;
 }
 

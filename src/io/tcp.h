@@ -29,8 +29,8 @@ int ms_tcp_connect(const struct sockaddr *sa, socklen_t len, struct ms_error *er
 /* Is the connection made? 0; -EINPROGRESS; otherwise why not. */
 int ms_tcp_connected(int fd);
 
-/* Accept. `peer` (may be NULL) is who it is. As ms_unix_accept. */
-int ms_tcp_accept(int listen_fd, struct sockaddr_storage *peer);
+/* As ms_unix_accept. */
+int ms_tcp_accept(int listen_fd);
 
 /* The kernel looks whether an idle peer is still there, and breaks the connection after
  * twice MS_LINK_GRACE_NS at the latest if it is not. */

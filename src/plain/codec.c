@@ -31,32 +31,31 @@ static int bad(struct ms_error *err)
 
 static int measure(struct measure *m, struct ms_plain_cursor c, unsigned depth);
 
-static int measure_list(struct measure *m, struct ms_plain_cursor list, unsigned depth)
-{
-    struct ms_plain_cursor c;
-    int rc;
+/* What is in a container. The arguments of a call are two in one: positional, and named. */
+enum parts { ITEMS, ENTRIES, NAMED };
 
-    while ((rc = ms_plain_next_item(&list, &c)) > 0) {
-        m->size += sizeof(struct muster_value);
-        rc = measure(m, c, depth + 1);
-        if (rc < 0)
-            return rc;
-    }
-    return rc < 0 ? bad(m->err) : 0;
+static int next_part(struct ms_plain_cursor *c,
+                     enum parts parts,
+                     struct ms_plain_key *key,
+                     struct ms_plain_cursor *value)
+{
+    return parts == ITEMS ? ms_plain_next_item(c, value)
+                          : ms_plain_next_entry(c, parts == NAMED, key, value);
 }
 
-static int measure_entries(struct measure *m,
-                           struct ms_plain_cursor map,
-                           unsigned depth,
-                           __typeof__(ms_plain_next_entry) *next)
+static int measure_parts(struct measure *m,
+                         struct ms_plain_cursor c,
+                         enum parts parts,
+                         unsigned depth)
 {
+    struct ms_plain_cursor value;
     struct ms_plain_key key;
-    struct ms_plain_cursor c;
     int rc;
 
-    while ((rc = next(&map, &key, &c)) > 0) {
-        m->size += sizeof(struct ms_entry);
-        rc = measure(m, c, depth + 1);
+    while ((rc = next_part(&c, parts, &key, &value)) > 0) {
+        m->size +=
+            parts == ITEMS ? sizeof(struct muster_value) : sizeof(struct ms_entry);
+        rc = measure(m, value, depth + 1);
         if (rc < 0)
             return rc;
     }
@@ -85,9 +84,9 @@ static int measure(struct measure *m, struct ms_plain_cursor c, unsigned depth)
     if (ms_plain_read(c, &item) < 0)
         return bad(m->err);
     if (item.kind == MUSTER_LIST)
-        return measure_list(m, item.inside, depth);
+        return measure_parts(m, item.inside, ITEMS, depth);
     if (item.kind == MUSTER_MAP)
-        return measure_entries(m, item.inside, depth, ms_plain_next_entry);
+        return measure_parts(m, item.inside, ENTRIES, depth);
     if (item.kind == MUSTER_TENSOR) {
         m->size += sizeof(struct ms_tensor);
         if (!is_aligned(item.tensor.at))
@@ -119,15 +118,24 @@ static char *terminate(const char *text, size_t len)
 static void
 build(struct ms_value_block *t, struct ms_plain_cursor c, struct muster_value *out);
 
+static size_t count_parts(struct ms_plain_cursor c, enum parts parts)
+{
+    struct ms_plain_cursor value;
+    struct ms_plain_key key;
+    size_t count = 0;
+
+    while (next_part(&c, parts, &key, &value) > 0)
+        count++;
+    return count;
+}
+
 static void build_list(struct ms_value_block *t,
                        struct ms_plain_cursor list,
                        struct muster_value *out)
 {
-    struct ms_plain_cursor at = list, c;
-    size_t count = 0;
+    struct ms_plain_cursor c;
+    size_t count = count_parts(list, ITEMS);
 
-    while (ms_plain_next_item(&at, &c) > 0)
-        count++;
     *out = (struct muster_value){.kind = MUSTER_LIST, .frozen = true};
     out->list.count = count;
     out->list.items = take(t, count * sizeof *out->list.items);
@@ -137,17 +145,15 @@ static void build_list(struct ms_value_block *t,
     }
 }
 
-static void build_entries(struct ms_value_block *t,
-                          struct ms_plain_cursor map,
-                          struct muster_value *out,
-                          __typeof__(ms_plain_next_entry) *next)
+static void build_map(struct ms_value_block *t,
+                      struct ms_plain_cursor map,
+                      enum parts parts,
+                      struct muster_value *out)
 {
-    struct ms_plain_cursor at = map, c;
+    struct ms_plain_cursor c;
     struct ms_plain_key key;
-    size_t count = 0;
+    size_t count = count_parts(map, parts);
 
-    while (next(&at, &key, &c) > 0)
-        count++;
     *out = (struct muster_value){.kind = MUSTER_MAP, .frozen = true};
     out->map.count = count;
     out->map.entries = take(t, count * sizeof *out->map.entries);
@@ -155,7 +161,7 @@ static void build_entries(struct ms_value_block *t,
         static char none[1];
         struct ms_entry *e = &out->map.entries[i];
 
-        next(&map, &key, &c);
+        next_part(&map, parts, &key, &c);
         e->key_len = key.len;
         e->key = key.len ? terminate(key.at, key.len) : none;
         build(t, c, &e->value);
@@ -214,7 +220,7 @@ build(struct ms_value_block *t, struct ms_plain_cursor c, struct muster_value *o
         build_list(t, item.inside, out);
         break;
     case MUSTER_MAP:
-        build_entries(t, item.inside, out, ms_plain_next_entry);
+        build_map(t, item.inside, ENTRIES, out);
         break;
     case MUSTER_TENSOR:
         build_tensor(t, &item, out);
@@ -277,8 +283,7 @@ struct muster_value *ms_value_decode_arguments(uint8_t *memory,
 
     body = ms_plain_align(memory, body, len);
     c = (struct ms_plain_cursor){body, body + len};
-    if (measure_list(&m, c, 0) < 0 ||
-        measure_entries(&m, c, 0, ms_plain_next_named) < 0) {
+    if (measure_parts(&m, c, ITEMS, 0) < 0 || measure_parts(&m, c, NAMED, 0) < 0) {
         free(memory);
         return NULL;
     }
@@ -289,7 +294,7 @@ struct muster_value *ms_value_decode_arguments(uint8_t *memory,
     /* first the keys and texts of one, then of the other: each is changed once, after
      * it was read, and the other's fields are passed over by their lengths alone */
     build_list(t, c, &parts[0]);
-    build_entries(t, c, &parts[1], ms_plain_next_named);
+    build_map(t, c, NAMED, &parts[1]);
     t->root = (struct muster_value){.kind = MUSTER_LIST, .frozen = true};
     t->root.list.items = parts;
     t->root.list.count = 2;

@@ -150,11 +150,10 @@ struct ms_plain_key {
     size_t len;
 };
 
-/* The next entry of a map; of the named arguments. A key is valid UTF-8 without NUL. */
+/* The next entry of a map or, `named`, of the named arguments. A key is valid UTF-8 without
+ * NUL. */
 int ms_plain_next_entry(struct ms_plain_cursor *map,
-                        struct ms_plain_key *key,
-                        struct ms_plain_cursor *value);
-int ms_plain_next_named(struct ms_plain_cursor *arguments,
+                        bool named,
                         struct ms_plain_key *key,
                         struct ms_plain_cursor *value);
 

@@ -166,35 +166,31 @@ static int read_tensor(struct ms_plain_cursor c, struct ms_plain_item *out)
 
 /* ---- values ---------------------------------------------------------------------- */
 
-static int read_number(const struct field *f, struct ms_plain_item *out)
-{
-    switch (f->number) {
-    case MUSTER_BOOL:
-        if (f->wire != VARINT)
-            return -EBADMSG;
-        out->truth = f->n != 0;
-        return 0;
-    case MUSTER_INT:
-        if (f->wire != VARINT)
-            return -EBADMSG;
-        out->integer = (int64_t)(f->n >> 1 ^ (f->n & 1 ? UINT64_MAX : 0));
-        return 0;
-    default:
-        if (f->wire != FIXED64)
-            return -EBADMSG;
-        memcpy(&out->real, &f->n, sizeof out->real);
-        return 0;
-    }
-}
+/* The wire type of each kind's field. */
+static const unsigned wire_of[] = {[MUSTER_BOOL] = VARINT,
+                                   [MUSTER_INT] = VARINT,
+                                   [MUSTER_FLOAT] = FIXED64,
+                                   [MUSTER_TEXT] = BYTES,
+                                   [MUSTER_BYTES] = BYTES,
+                                   [MUSTER_LIST] = BYTES,
+                                   [MUSTER_MAP] = BYTES,
+                                   [MUSTER_TENSOR] = BYTES};
 
 static int read_field(const struct field *f, struct ms_plain_item *out)
 {
-    out->kind = (enum muster_kind)f->number;
-    if (f->number <= MUSTER_FLOAT)
-        return read_number(f, out);
-    if (f->wire != BYTES)
+    if (f->wire != wire_of[f->number])
         return -EBADMSG;
+    out->kind = (enum muster_kind)f->number;
     switch (out->kind) {
+    case MUSTER_BOOL:
+        out->truth = f->n != 0;
+        return 0;
+    case MUSTER_INT:
+        out->integer = (int64_t)(f->n >> 1 ^ (f->n & 1 ? UINT64_MAX : 0));
+        return 0;
+    case MUSTER_FLOAT:
+        memcpy(&out->real, &f->n, sizeof out->real);
+        return 0;
     case MUSTER_LIST:
     case MUSTER_MAP:
         out->inside = f->bytes;
@@ -277,21 +273,12 @@ static int read_entry(struct ms_plain_cursor c,
 }
 
 int ms_plain_next_entry(struct ms_plain_cursor *map,
+                        bool named,
                         struct ms_plain_key *key,
                         struct ms_plain_cursor *value)
 {
     struct ms_plain_cursor entry;
-    int rc = next_of(map, ITEMS, &entry);
-
-    return rc > 0 ? read_entry(entry, key, value) : rc;
-}
-
-int ms_plain_next_named(struct ms_plain_cursor *arguments,
-                        struct ms_plain_key *key,
-                        struct ms_plain_cursor *value)
-{
-    struct ms_plain_cursor entry;
-    int rc = next_of(arguments, NAMED, &entry);
+    int rc = next_of(map, named ? NAMED : ITEMS, &entry);
 
     return rc > 0 ? read_entry(entry, key, value) : rc;
 }

@@ -7,12 +7,12 @@
 
 enum { ROOM_MIN = 4, COPY_DEPTH_MAX = 1024 };
 
-static struct muster_value *make(enum muster_kind kind)
+static struct muster_value *make(struct muster_value content)
 {
-    struct muster_value *v = calloc(1, sizeof *v);
+    struct muster_value *v = malloc(sizeof *v);
 
     if (v)
-        v->kind = (uint8_t)kind;
+        *v = content;
     return v;
 }
 
@@ -20,34 +20,22 @@ static struct muster_value *make(enum muster_kind kind)
 
 struct muster_value *muster_value_null(void)
 {
-    return make(MUSTER_NULL);
+    return make((struct muster_value){.kind = MUSTER_NULL});
 }
 
 struct muster_value *muster_value_bool(bool truth)
 {
-    struct muster_value *v = make(MUSTER_BOOL);
-
-    if (v)
-        v->truth = truth;
-    return v;
+    return make((struct muster_value){.kind = MUSTER_BOOL, .truth = truth});
 }
 
 struct muster_value *muster_value_int(int64_t integer)
 {
-    struct muster_value *v = make(MUSTER_INT);
-
-    if (v)
-        v->integer = integer;
-    return v;
+    return make((struct muster_value){.kind = MUSTER_INT, .integer = integer});
 }
 
 struct muster_value *muster_value_float(double real)
 {
-    struct muster_value *v = make(MUSTER_FLOAT);
-
-    if (v)
-        v->real = real;
-    return v;
+    return make((struct muster_value){.kind = MUSTER_FLOAT, .real = real});
 }
 
 static char *copy_text(const void *data, size_t len)
@@ -65,16 +53,13 @@ static char *copy_text(const void *data, size_t len)
 static struct muster_value *
 make_data(enum muster_kind kind, const void *data, size_t len)
 {
-    struct muster_value *v = data || !len ? make(kind) : NULL;
+    char *copy = data || !len ? copy_text(data, len) : NULL;
+    struct muster_value *v = NULL;
 
+    if (copy)
+        v = make((struct muster_value){.kind = (uint8_t)kind, .data = {copy, len}});
     if (!v)
-        return NULL;
-    v->data.at = copy_text(data, len);
-    v->data.len = len;
-    if (!v->data.at) {
-        free(v);
-        return NULL;
-    }
+        free(copy);
     return v;
 }
 
@@ -97,35 +82,32 @@ struct muster_value *muster_value_bytes(const void *data, size_t len)
 
 struct muster_value *muster_value_list(void)
 {
-    return make(MUSTER_LIST);
+    return make((struct muster_value){.kind = MUSTER_LIST});
 }
 
 struct muster_value *muster_value_map(void)
 {
-    return make(MUSTER_MAP);
+    return make((struct muster_value){.kind = MUSTER_MAP});
 }
 
 static struct muster_value *
 make_tensor(enum muster_dtype dtype, const uint64_t *shape, uint32_t ndim)
 {
-    struct muster_value *v;
+    struct muster_value *v = NULL;
+    struct ms_tensor *t;
     size_t size;
 
     if (ms_plain_tensor_size(dtype, shape, ndim, &size) < 0)
         return NULL;
-    v = make(MUSTER_TENSOR);
-    if (!v)
-        return NULL;
-    v->tensor = calloc(1, sizeof *v->tensor);
-    if (!v->tensor) {
-        free(v);
-        return NULL;
+    t = malloc(sizeof *t);
+    if (t) {
+        *t = (struct ms_tensor){.dtype = dtype, .ndim = ndim, .size = size};
+        if (ndim)
+            memcpy(t->shape, shape, ndim * sizeof *shape);
+        v = make((struct muster_value){.kind = MUSTER_TENSOR, .tensor = t});
     }
-    v->tensor->dtype = dtype;
-    v->tensor->ndim = ndim;
-    if (ndim)
-        memcpy(v->tensor->shape, shape, ndim * sizeof *shape);
-    v->tensor->size = size;
+    if (!v)
+        free(t);
     return v;
 }
 
@@ -526,17 +508,16 @@ static struct muster_value *copy_at(const struct muster_value *v, unsigned depth
             v->tensor->dtype, v->tensor->shape, v->tensor->ndim, v->tensor->data);
     case MUSTER_LIST:
     case MUSTER_MAP:
-        copy = depth < COPY_DEPTH_MAX ? make((enum muster_kind)v->kind) : NULL;
+        copy = depth < COPY_DEPTH_MAX ? make((struct muster_value){.kind = v->kind})
+                                      : NULL;
         if (copy && copy_into(copy, v, depth + 1) < 0) {
             muster_value_destroy(copy);
             return NULL;
         }
         return copy;
-    default:
-        copy = make(muster_value_kind(v));
-        if (copy && v)
-            copy->integer = v->integer; /* the biggest of them */
-        return copy;
+    default: /* the integer is the biggest of them */
+        return make((struct muster_value){.kind = (uint8_t)muster_value_kind(v),
+                                          .integer = v ? v->integer : 0});
     }
 }
 

@@ -107,7 +107,7 @@ static void test_nobody_listens(void **state)
     rig_start(&rig);
     rig_stop_server(&rig);
     assert_int_equal(call(&rig, rig.secret, RIG_DEADLINE_NS, text), -ENOENT);
-    fd = ms_unix_listen(rig.path, NULL);
+    fd = ms_unix_listen(rig.path, SOCK_STREAM, NULL);
     close(fd); /* the file stays */
     assert_int_equal(call(&rig, rig.secret, RIG_DEADLINE_NS, text), -ECONNREFUSED);
     unlink(rig.path);
@@ -135,7 +135,7 @@ static void test_a_hang_up(void **state)
     (void)state;
     rig_start(&rig);
     rig_stop_server(&rig);
-    fd = ms_unix_listen(rig.path, NULL);
+    fd = ms_unix_listen(rig.path, SOCK_STREAM, NULL);
     assert_int_equal(pthread_create(&thread, NULL, hang_up, &fd), 0);
     assert_int_equal(call(&rig, rig.secret, RIG_DEADLINE_NS, text), -EPIPE);
     pthread_join(thread, NULL);

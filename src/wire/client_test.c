@@ -234,7 +234,7 @@ static void test_a_server_that_hangs_up(void **state)
     (void)state;
     rig_start(&rig);
     rig_stop_server(&rig);
-    fd = ms_unix_listen(rig.path, NULL);
+    fd = ms_unix_listen(rig.path, SOCK_STREAM, NULL);
     c = rig_call(&rig, "echo", "x");
     while (!ms_call_is_done(c)) {
         accepted = ms_unix_accept(fd);

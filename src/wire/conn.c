@@ -11,18 +11,10 @@
 
 uint8_t *ms_message_take(struct ms_message *m)
 {
-    uint8_t *data = m->owned;
-
-    if (!data) {
-        data = malloc(m->len ? m->len : 1);
-        if (data && m->len)
-            memcpy(data, m->body, m->len);
-    }
-    m->owned = NULL;
-    return data;
+    return m->owned ? MS_TAKE(m->owned) : ms_bytes_copy(m->body, m->len);
 }
 
-static struct ms_conn *conn_create(struct ms_transport *t)
+struct ms_conn *ms_conn_create(struct ms_transport *t, const struct ms_handshake *h)
 {
     struct ms_conn *c = calloc(1, sizeof *c);
 
@@ -32,22 +24,14 @@ static struct ms_conn *conn_create(struct ms_transport *t)
     }
     c->transport = t;
     c->is_network = t->ops->is_network;
-    ms_buf_init(&c->raw);
     ms_sender_init(&c->sender);
     ms_list_init(&c->partials);
-    return c;
-}
-
-struct ms_conn *ms_conn_create_client(struct ms_transport *t,
-                                      const struct ms_handshake *h)
-{
-    struct ms_conn *c = conn_create(t);
-
-    if (!c)
-        return NULL;
-    c->handshake = *h;
-    if (ms_buf_append(
-            &c->raw, ms_handshake_hello(&c->handshake), MS_HELLO_CLIENT_SIZE) < 0) {
+    if (h)
+        c->handshake = *h;
+    else
+        c->ready = c->handshake.done = true;
+    if (h && !h->is_server &&
+        ms_buf_append(&c->raw, h->hello_client, sizeof h->hello_client) < 0) {
         ms_conn_destroy(c);
         return NULL;
     }
@@ -71,27 +55,8 @@ struct ms_conn *ms_conn_dial(struct ms_transport *t,
     }
     ms_handshake_init_client(
         &h, secret, nonce, session ? session : fresh, (uint8_t)lane, identity);
-    c = ms_conn_create_client(t, &h);
+    c = ms_conn_create(t, &h);
     ms_handshake_finish(&h);
-    return c;
-}
-
-struct ms_conn *ms_conn_create_server(struct ms_transport *t,
-                                      const struct ms_handshake *h)
-{
-    struct ms_conn *c = conn_create(t);
-
-    if (c)
-        c->handshake = *h;
-    return c;
-}
-
-struct ms_conn *ms_conn_create_trusted(struct ms_transport *t)
-{
-    struct ms_conn *c = conn_create(t);
-
-    if (c)
-        c->ready = c->handshake.done = true;
     return c;
 }
 
@@ -99,8 +64,7 @@ void ms_conn_destroy(struct ms_conn *c)
 {
     if (!c)
         return;
-    ms_list_each (p, &c->partials, struct partial, link)
-        ms_partial_destroy(c, p);
+    ms_conn_drop_partials(c);
     ms_sender_finish(&c->sender);
     ms_buf_finish(&c->raw);
     ms_handshake_finish(&c->handshake);
@@ -117,6 +81,7 @@ void ms_conn_set_lazy(struct ms_conn *c)
     if (t->ops->set_lazy)
         t->ops->set_lazy(t);
 }
+
 bool ms_conn_is_readable(const struct ms_conn *c)
 {
     struct pollfd pfd = {.fd = c->transport->fd, .events = POLLIN | POLLRDHUP};
@@ -162,14 +127,13 @@ enum { DIRECT_IOV_MAX = 16 };
 static int send_direct(struct ms_conn *c,
                        struct ms_frame *head,
                        const struct iovec *iov,
-                       int count,
-                       size_t total)
+                       int count)
 {
     uint8_t encoded[MS_FRAME_SIZE];
     struct iovec out[DIRECT_IOV_MAX + 1];
     ssize_t n;
 
-    head->length = (uint32_t)total;
+    head->length = (uint32_t)head->total;
     ms_frame_encode(head, encoded);
     out[0] = (struct iovec){encoded, MS_FRAME_SIZE};
     for (int i = 0; i < count; i++)
@@ -181,9 +145,9 @@ static int send_direct(struct ms_conn *c,
         return (int)n;
     c->sender.has_sent |= n > 0;
     ms_conn_note_time(c, &c->sent_ns);
-    if ((size_t)n == MS_FRAME_SIZE + total)
+    if ((size_t)n == MS_FRAME_SIZE + head->total)
         return 0;
-    if (ms_sender_add_rest(&c->sender, head, iov, count, total, (size_t)n) < 0)
+    if (ms_sender_add(&c->sender, head, iov, count, (size_t)n) < 0)
         return n ? -ECONNABORTED : -ENOMEM; /* half a frame went out */
     return 0;
 }
@@ -194,16 +158,15 @@ int ms_conn_send(struct ms_conn *c,
                  int count)
 {
     struct ms_frame first = *head;
-    size_t total = ms_iov_len(iov, count);
     int rc;
 
-    if (total > ms_frame_total_max(head->kind))
+    first.total = ms_iov_len(iov, count);
+    if (first.total > ms_frame_total_max(head->kind))
         return -EMSGSIZE;
-    first.total = total;
-    if (c->ready && total <= MS_CHUNK_MAX && count <= DIRECT_IOV_MAX &&
+    if (c->ready && first.total <= MS_CHUNK_MAX && count <= DIRECT_IOV_MAX &&
         c->raw.len == 0 && ms_sender_is_empty(&c->sender))
-        return send_direct(c, &first, iov, count, total);
-    rc = ms_sender_add(&c->sender, &first, iov, count, total);
+        return send_direct(c, &first, iov, count);
+    rc = ms_sender_add(&c->sender, &first, iov, count, 0);
     return rc < 0 ? rc : ms_conn_flush(c);
 }
 

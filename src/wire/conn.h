@@ -34,12 +34,10 @@ struct ms_message {
  * was borrowed. An empty body gives a pointer too. */
 uint8_t *ms_message_take(struct ms_message *m);
 
-/* Both take the transport, also on failure. The handshake runs inside read and flush;
- * messages sent before it is done wait. NULL: out of memory. */
-struct ms_conn *ms_conn_create_client(struct ms_transport *t,
-                                      const struct ms_handshake *h);
-struct ms_conn *ms_conn_create_server(struct ms_transport *t,
-                                      const struct ms_handshake *h);
+/* Takes the transport, also on failure. The handshake runs inside read and flush; messages
+ * sent before it is done wait. `h` (copied) NULL: no proof is needed, as on an inherited
+ * socket pair. NULL: out of memory. */
+struct ms_conn *ms_conn_create(struct ms_transport *t, const struct ms_handshake *h);
 /* The client's side with a fresh nonce. `session` NULL: a random one; `identity` 0: any
  * server's. Takes the transport; NULL: no memory, or no random bytes. */
 struct ms_conn *ms_conn_dial(struct ms_transport *t,
@@ -47,8 +45,6 @@ struct ms_conn *ms_conn_dial(struct ms_transport *t,
                              const uint8_t *session,
                              enum ms_lane lane,
                              uint64_t identity);
-/* A connection that needs no proof: an inherited socket pair. */
-struct ms_conn *ms_conn_create_trusted(struct ms_transport *t);
 void ms_conn_destroy(struct ms_conn *c);
 
 /* It is idle most of the time, and there are thousands: no memory to read into is kept. */

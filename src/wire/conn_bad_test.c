@@ -38,7 +38,7 @@ static int feed(const struct ms_frame *frames, size_t count, struct ms_error *er
     int rc = 1;
 
     test_pipe_init(&pipe);
-    c = ms_conn_create_trusted(&pipe.end[0].transport);
+    c = ms_conn_create(&pipe.end[0].transport, NULL);
     messages = 0;
     for (size_t i = 0; i < count; i++) {
         uint8_t head[MS_FRAME_SIZE];
@@ -112,7 +112,7 @@ static void test_noise_instead_of_a_frame(void **state)
 
     (void)state;
     test_pipe_init(&pipe);
-    c = ms_conn_create_trusted(&pipe.end[0].transport);
+    c = ms_conn_create(&pipe.end[0].transport, NULL);
     test_pipe_put(&pipe.end[0], noise, sizeof noise);
     assert_int_equal(ms_conn_read(c, &sink, NULL, &err), -EPROTO);
     assert_non_null(strstr(err.text, "not a frame"));
@@ -150,9 +150,9 @@ static void start_lane(struct couple *c,
     messages = 0;
     test_pipe_init(&c->pipe);
     ms_handshake_init_client(&h, client_knows, nonce, session, lane, expected);
-    c->client = ms_conn_create_client(&c->pipe.end[0].transport, &h);
+    c->client = ms_conn_create(&c->pipe.end[0].transport, &h);
     ms_handshake_init_server(&h, secret, nonce, 9);
-    c->server = ms_conn_create_server(&c->pipe.end[1].transport, &h);
+    c->server = ms_conn_create(&c->pipe.end[1].transport, &h);
     assert_non_null(c->client);
     assert_non_null(c->server);
 }

@@ -1,4 +1,4 @@
-/* conn_impl.h - what conn.c (life, sending), conn_read.c and partial.c share */
+/* conn_impl.h - what conn.c (life, sending) and conn_read.c share */
 #ifndef MS_WIRE_CONN_IMPL_H
 #define MS_WIRE_CONN_IMPL_H
 
@@ -35,23 +35,18 @@ struct ms_conn {
     size_t in_at, in_len; /* unread bytes are in[in_at..in_len) */
     struct ms_list partials;
     unsigned partial_count;
-    struct partial *filling; /* the piece whose body is being read */
-    size_t filling_rest;
-    struct ms_frame data; /* DATA that is being read */
-    uint8_t *data_at;     /* where its next bytes go; NULL: nowhere */
-    size_t data_rest;     /* 0: there is none */
-    uint8_t *in;          /* in_size bytes, or NULL */
+    size_t body_rest;        /* of the piece or data that is being read; 0: none is */
+    struct partial *filling; /* the message of that piece; NULL: it is data */
+    struct ms_frame data;
+    uint8_t *data_at; /* where its next bytes go; NULL: nowhere */
+    uint8_t *in;      /* in_size bytes, or NULL */
     size_t in_size;
+    const struct ms_conn_sink *sink; /* of the read that is under way */
+    void *sink_arg;
+    struct ms_error *err;
 };
 
-/* In the connection's list; NULL: out of memory. */
-struct partial *ms_partial_create(struct ms_conn *c, const struct ms_frame *first);
-/* The message that `f` is a piece of, or NULL. */
-struct partial *ms_partial_find(struct ms_conn *c, const struct ms_frame *f);
-/* Room for `more` bytes behind those that have come. At least doubles what is there, up to
- * the length of the message, which `more` must not exceed. 0 or -ENOMEM. */
-int ms_partial_reserve(struct partial *p, size_t more);
-void ms_partial_destroy(struct ms_conn *c, struct partial *p);
+void ms_conn_drop_partials(struct ms_conn *c);
 
 static inline void ms_conn_note_time(const struct ms_conn *c, _Atomic int64_t *at)
 {

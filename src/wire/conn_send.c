@@ -59,36 +59,24 @@ bool ms_sender_is_empty(const struct ms_sender *s)
            ms_list_is_empty(&s->begun);
 }
 
-static struct ms_out_message *message_create(const struct ms_frame *head,
-                                             const struct iovec *iov,
-                                             int count,
-                                             size_t total)
-{
-    struct ms_out_message *m = malloc(sizeof *m + total);
-
-    if (!m)
-        return NULL;
-    *m = (struct ms_out_message){.head = *head, .len = total, .body = m->data};
-    ms_list_init(&m->link);
-    ms_iov_copy(m->data, iov, count);
-    return m;
-}
-
-int ms_sender_add(struct ms_sender *s,
-                  const struct ms_frame *head,
-                  const struct iovec *iov,
-                  int count,
-                  size_t total)
+/* A message of head->total bytes, `copied` of which will be copied behind it; in the queue.
+ * 0, -ENOMEM or -ENOBUFS. */
+static int add(struct ms_sender *s,
+               const struct ms_frame *head,
+               size_t copied,
+               struct ms_out_message **out)
 {
     struct ms_out_message *m;
 
-    if (total > MS_SEND_QUEUE_MAX - s->queued)
+    if (head->total > MS_SEND_QUEUE_MAX - s->queued)
         return -ENOBUFS;
-    m = message_create(head, iov, count, total);
+    m = malloc(sizeof *m + copied);
     if (!m)
         return -ENOMEM;
+    *m = (struct ms_out_message){.head = *head, .len = head->total, .body = m->data};
     ms_list_add_tail(&s->fresh, &m->link);
-    s->queued += total;
+    s->queued += m->len;
+    *out = m;
     return 0;
 }
 
@@ -97,19 +85,14 @@ int ms_sender_add_loan(struct ms_sender *s,
                        const struct ms_loan *loan)
 {
     struct ms_out_message *m;
+    int rc = add(s, head, 0, &m);
 
     assert(head->kind == MS_KIND_DATA && loan->len <= MS_DATA_MAX);
-    if (loan->len > MS_SEND_QUEUE_MAX - s->queued)
-        return -ENOBUFS;
-    m = message_create(head, NULL, 0, 0);
-    if (!m)
-        return -ENOMEM;
+    if (rc < 0)
+        return rc;
     m->is_loan = true;
     m->loan = *loan;
     m->body = loan->data;
-    m->len = loan->len;
-    ms_list_add_tail(&s->fresh, &m->link);
-    s->queued += loan->len;
     return 0;
 }
 
@@ -135,24 +118,6 @@ static void frame_push(struct ms_sender *s, struct ms_out_message *m)
     ms_frame_encode(&head, f->head);
     m->framed += f->len;
     m->frames++;
-}
-
-int ms_sender_add_rest(struct ms_sender *s,
-                       const struct ms_frame *head,
-                       const struct iovec *iov,
-                       int count,
-                       size_t total,
-                       size_t written)
-{
-    struct ms_out_message *m = message_create(head, iov, count, total);
-
-    assert(s->ring_count == 0 && total <= MS_CHUNK_MAX);
-    if (!m)
-        return -ENOMEM;
-    s->queued += total;
-    frame_push(s, m);
-    s->ring[s->ring_at].written = written;
-    return 0;
 }
 
 static bool is_control(const struct ms_out_message *m)
@@ -215,6 +180,26 @@ static void fill_ring(struct ms_sender *s)
         if (!is_framed(m))
             ms_list_add_tail(&s->begun, &m->link);
     }
+}
+
+int ms_sender_add(struct ms_sender *s,
+                  const struct ms_frame *head,
+                  const struct iovec *iov,
+                  int count,
+                  size_t written)
+{
+    struct ms_out_message *m;
+    int rc = add(s, head, head->total, &m);
+
+    if (rc < 0)
+        return rc;
+    ms_iov_copy(m->data, iov, count);
+    if (written) {
+        assert(s->ring_count == 0 && m->len <= MS_CHUNK_MAX);
+        fill_ring(s);
+        s->ring[s->ring_at].written = written;
+    }
+    return 0;
 }
 
 static bool is_file(const struct ms_out_frame *f)

@@ -53,26 +53,19 @@ void ms_sender_init(struct ms_sender *s);
 void ms_sender_finish(struct ms_sender *s);
 bool ms_sender_is_empty(const struct ms_sender *s);
 
-/* Copy the message into the queue. 0, -ENOMEM, or -ENOBUFS at MS_SEND_QUEUE_MAX. */
+/* Copy the message, of head->total bytes, into the queue. Of a message of one frame `written`
+ * bytes (its head included) may have gone out already, if nothing else is queued. 0, -ENOMEM,
+ * or -ENOBUFS at MS_SEND_QUEUE_MAX. */
 int ms_sender_add(struct ms_sender *s,
                   const struct ms_frame *head,
                   const struct iovec *iov,
                   int count,
-                  size_t total);
+                  size_t written);
 
 /* The message as it is; DATA only. 0, -ENOMEM or -ENOBUFS: on_sent does not come. */
 int ms_sender_add_loan(struct ms_sender *s,
                        const struct ms_frame *head,
                        const struct ms_loan *loan);
-
-/* A one-frame message of which only `written` bytes (head included) went out. Nothing
- * else is queued. 0 or -ENOMEM. */
-int ms_sender_add_rest(struct ms_sender *s,
-                       const struct ms_frame *head,
-                       const struct iovec *iov,
-                       int count,
-                       size_t total,
-                       size_t written);
 
 /* Write as much as the transport takes. 0 or a negative errno (never -EAGAIN). */
 int ms_sender_pump(struct ms_sender *s, struct ms_transport *t);

@@ -64,8 +64,8 @@ static void start(struct couple *c)
 {
     memset(c, 0, sizeof *c);
     test_pipe_init(&c->pipe);
-    c->a = ms_conn_create_trusted(&c->pipe.end[0].transport);
-    c->b = ms_conn_create_trusted(&c->pipe.end[1].transport);
+    c->a = ms_conn_create(&c->pipe.end[0].transport, NULL);
+    c->b = ms_conn_create(&c->pipe.end[1].transport, NULL);
     assert_non_null(c->a);
     assert_non_null(c->b);
 }

@@ -85,7 +85,7 @@ bool ms_dial_was_refused(const struct ms_dial *d)
 static int
 open_unix(const struct ms_addr *a, struct ms_transport **t, struct ms_error *err)
 {
-    int fd = ms_unix_connect(a->name, err), rc;
+    int fd = ms_unix_connect(a->name, SOCK_STREAM, err), rc;
 
     if (fd < 0)
         return fd;

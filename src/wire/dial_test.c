@@ -245,7 +245,7 @@ static void test_a_unix_socket(void **state)
     assert_non_null(mkdtemp(path));
     strcpy(list, path);
     strcat(list, "/s");
-    fd = ms_unix_listen(list, NULL);
+    fd = ms_unix_listen(list, SOCK_STREAM, NULL);
     assert_true(fd >= 0);
     site_start(&s, NULL, MS_TLS_ON);
     assert_int_equal(ms_server_listen(s.server, fd), 0);

@@ -6,31 +6,28 @@
 #include <errno.h>
 #include <string.h>
 
-/* As it travels; all numbers are little-endian. */
-struct encoded {
-    uint8_t magic, version, kind, codec;
-    uint16_t op, flags;
-    uint32_t length, core;
-    uint64_t call_id, total, budget_ns, ack;
-};
+_Static_assert(sizeof(struct ms_frame) == MS_FRAME_SIZE, "a frame has no padding");
 
-_Static_assert(sizeof(struct encoded) == MS_FRAME_SIZE, "a frame has no padding");
+/* Between the host's order of bytes and little-endian. */
+static void swap(struct ms_frame *f)
+{
+    f->op = htole16(f->op);
+    f->flags = htole16(f->flags);
+    f->length = htole32(f->length);
+    f->core = htole32(f->core);
+    f->call_id = htole64(f->call_id);
+    f->total = htole64(f->total);
+    f->budget_ns = htole64(f->budget_ns);
+    f->ack = htole64(f->ack);
+}
 
 void ms_frame_encode(const struct ms_frame *f, uint8_t out[MS_FRAME_SIZE])
 {
-    struct encoded e = {.magic = MS_FRAME_MAGIC,
-                        .version = MS_FRAME_VERSION,
-                        .kind = f->kind,
-                        .codec = f->codec,
-                        .op = htole16(f->op),
-                        .flags = htole16(f->flags),
-                        .length = htole32(f->length),
-                        .core = htole32(f->core),
-                        .call_id = htole64(f->call_id),
-                        .total = htole64(f->total),
-                        .budget_ns = htole64(f->budget_ns),
-                        .ack = htole64(f->ack)};
+    struct ms_frame e = *f;
 
+    e.magic = MS_FRAME_MAGIC;
+    e.version = MS_FRAME_VERSION;
+    swap(&e);
     memcpy(out, &e, sizeof e);
 }
 
@@ -93,7 +90,6 @@ int ms_frame_decode(const uint8_t in[MS_FRAME_SIZE],
                     struct ms_error *err)
 {
     struct ms_frame got;
-    struct encoded e;
     int rc;
 
     if (in[0] != MS_FRAME_MAGIC)
@@ -104,17 +100,8 @@ int ms_frame_decode(const uint8_t in[MS_FRAME_SIZE],
                             "frames of version %u, this side speaks %u",
                             in[1],
                             MS_FRAME_VERSION);
-    memcpy(&e, in, sizeof e);
-    got = (struct ms_frame){.kind = e.kind,
-                            .codec = e.codec,
-                            .op = le16toh(e.op),
-                            .flags = le16toh(e.flags),
-                            .length = le32toh(e.length),
-                            .core = le32toh(e.core),
-                            .call_id = le64toh(e.call_id),
-                            .total = le64toh(e.total),
-                            .budget_ns = le64toh(e.budget_ns),
-                            .ack = le64toh(e.ack)};
+    memcpy(&got, in, sizeof got);
+    swap(&got);
     got.flags &= (uint16_t)~MS_FRAME_IGNORED;
     if (got.kind == 0 || (got.kind > MS_KIND_LAST && got.kind < MS_KIND_IGNORED))
         return ms_error_set(err, -EPROTO, "a frame of unknown kind %u", got.kind);

@@ -92,8 +92,9 @@ enum ms_op {
     MS_OP_METHOD = 256 /* the first interned method */
 };
 
+/* As it travels, but for the order of bytes; magic and version are ms_frame_encode's. */
 struct ms_frame {
-    uint8_t kind, codec;
+    uint8_t magic, version, kind, codec;
     uint16_t op, flags;
     uint32_t length;
     uint32_t core; /* CALL with SPIN, REPLY: the sender's CPU core + 1; 0: not told */

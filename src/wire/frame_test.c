@@ -12,7 +12,9 @@
 
 #include <cmocka.h>
 
-static const struct ms_frame full = {.kind = MS_KIND_CALL,
+static const struct ms_frame full = {.magic = MS_FRAME_MAGIC,
+                                     .version = MS_FRAME_VERSION,
+                                     .kind = MS_KIND_CALL,
                                      .codec = MS_CODEC_PLAIN,
                                      .op = 0x0201,
                                      .flags = MS_FRAME_STREAM | MS_FRAME_SPIN,

@@ -17,54 +17,67 @@ enum { STATUS_OK = 0, STATUS_VERSION = 1, STATUS_TLS = 2 };
 enum { AT_MAJOR = 4, AT_LANE = 5, AT_STATUS = 5, AT_MINOR = 6, AT_NONCE = 8 };
 enum { AT_SESSION = 40, AT_IDENTITY = 40, AT_PROOF = 48 };
 
-/* HMAC(secret, label | a | b). */
+/* The HMAC that this side sends: over the other's hello and what it has said itself. */
 static int prove(const struct ms_handshake *h,
-                 const char *label,
-                 const uint8_t *a,
-                 size_t a_len,
-                 const uint8_t *b,
-                 size_t b_len,
-                 uint8_t out[MS_PROOF_SIZE])
+                 bool by_server,
+                 uint8_t out[MS_PROOF_SIZE],
+                 struct ms_error *err)
 {
-    uint8_t text[16 + MS_HELLO_CLIENT_SIZE + MS_HELLO_SERVER_SIZE];
-    size_t label_len = strlen(label);
+    uint8_t text[6 + MS_HELLO_CLIENT_SIZE + MS_HELLO_SERVER_SIZE], *end = text;
     unsigned len = MS_PROOF_SIZE;
 
-    assert(label_len + a_len + b_len <= sizeof text);
-    memcpy(text, label, label_len);
-    memcpy(text + label_len, a, a_len);
-    memcpy(text + label_len + a_len, b, b_len);
-    if (!HMAC(EVP_sha256(),
-              h->secret,
-              MS_SECRET_SIZE,
-              text,
-              label_len + a_len + b_len,
-              out,
-              &len))
-        return -ENOMEM;
-    return 0;
+    if (by_server) {
+        end = mempcpy(end, "server", 6);
+        end = mempcpy(end, h->hello_client, MS_HELLO_CLIENT_SIZE);
+        end = mempcpy(end, h->hello_server, AT_PROOF);
+    } else {
+        end = mempcpy(end, "client", 6);
+        end = mempcpy(end, h->hello_server, MS_HELLO_SERVER_SIZE);
+        end = mempcpy(end, h->hello_client + AT_NONCE, 32);
+    }
+    return HMAC(EVP_sha256(),
+                h->secret,
+                MS_SECRET_SIZE,
+                text,
+                (size_t)(end - text),
+                out,
+                &len)
+               ? 0
+               : ms_error_sys(err, -ENOMEM, "cannot compute a proof");
 }
 
-static int prove_server(const struct ms_handshake *h, uint8_t out[MS_PROOF_SIZE])
+static int check_proof(const struct ms_handshake *h,
+                       bool by_server,
+                       const uint8_t *in,
+                       struct ms_error *err)
 {
-    return prove(h,
-                 "server",
-                 h->hello_client,
-                 MS_HELLO_CLIENT_SIZE,
-                 h->hello_server,
-                 AT_PROOF,
-                 out);
+    uint8_t want[MS_PROOF_SIZE];
+    int rc = prove(h, by_server, want, err);
+
+    if (rc == 0 && CRYPTO_memcmp(want, in, MS_PROOF_SIZE) != 0)
+        rc = ms_error_set(err,
+                          -EACCES,
+                          "the %s does not know the secret",
+                          by_server ? "server" : "client");
+    return rc;
 }
 
-static int prove_client(const struct ms_handshake *h, uint8_t out[MS_PROOF_SIZE])
+static void init(struct ms_handshake *h, const uint8_t *secret, const uint8_t *nonce)
 {
-    return prove(h,
-                 "client",
-                 h->hello_server,
-                 MS_HELLO_SERVER_SIZE,
-                 h->hello_client + AT_NONCE,
-                 32,
-                 out);
+    *h = (struct ms_handshake){0};
+    memcpy(h->secret, secret, MS_SECRET_SIZE);
+    memcpy(h->nonce, nonce, 32);
+}
+
+/* What both hellos begin with. */
+static void
+build_hello(uint8_t *out, uint8_t lane_or_status, const struct ms_handshake *h)
+{
+    memcpy(out, magic, sizeof magic);
+    out[AT_MAJOR] = MS_HANDSHAKE_MAJOR;
+    out[AT_LANE] = lane_or_status;
+    out[AT_MINOR] = MS_HANDSHAKE_MINOR;
+    memcpy(out + AT_NONCE, h->nonce, 32);
 }
 
 void ms_handshake_init_client(struct ms_handshake *h,
@@ -74,15 +87,11 @@ void ms_handshake_init_client(struct ms_handshake *h,
                               uint8_t lane,
                               uint64_t expected_identity)
 {
-    *h = (struct ms_handshake){.lane = lane, .expected_identity = expected_identity};
-    memcpy(h->secret, secret, MS_SECRET_SIZE);
-    memcpy(h->nonce, nonce, 32);
+    init(h, secret, nonce);
+    h->lane = lane;
+    h->expected_identity = expected_identity;
     memcpy(h->session, session, MS_SESSION_SIZE);
-    memcpy(h->hello_client, magic, sizeof magic);
-    h->hello_client[AT_MAJOR] = MS_HANDSHAKE_MAJOR;
-    h->hello_client[AT_LANE] = lane;
-    h->hello_client[AT_MINOR] = MS_HANDSHAKE_MINOR;
-    memcpy(h->hello_client + AT_NONCE, nonce, 32);
+    build_hello(h->hello_client, lane, h);
     memcpy(h->hello_client + AT_SESSION, session, MS_SESSION_SIZE);
 }
 
@@ -91,20 +100,14 @@ void ms_handshake_init_server(struct ms_handshake *h,
                               const uint8_t nonce[32],
                               uint64_t identity)
 {
-    *h = (struct ms_handshake){.is_server = true, .identity = identity};
-    memcpy(h->secret, secret, MS_SECRET_SIZE);
-    memcpy(h->nonce, nonce, 32);
+    init(h, secret, nonce);
+    h->is_server = true;
+    h->identity = identity;
 }
 
 void ms_handshake_finish(struct ms_handshake *h)
 {
     OPENSSL_cleanse(h->secret, sizeof h->secret);
-}
-
-const uint8_t *ms_handshake_hello(struct ms_handshake *h)
-{
-    assert(!h->is_server);
-    return h->hello_client;
 }
 
 size_t ms_handshake_need(const struct ms_handshake *h)
@@ -134,18 +137,6 @@ static int check_start(const uint8_t *in, const char *who, struct ms_error *err)
     return 0;
 }
 
-static void build_server_hello(struct ms_handshake *h, uint8_t status)
-{
-    uint64_t identity = htole64(h->identity);
-
-    memcpy(h->hello_server, magic, sizeof magic);
-    h->hello_server[AT_MAJOR] = MS_HANDSHAKE_MAJOR;
-    h->hello_server[AT_STATUS] = status;
-    h->hello_server[AT_MINOR] = MS_HANDSHAKE_MINOR;
-    memcpy(h->hello_server + AT_NONCE, h->nonce, 32);
-    memcpy(h->hello_server + AT_IDENTITY, &identity, sizeof identity);
-}
-
 static uint8_t status_of(int rc)
 {
     if (rc == 0)
@@ -159,6 +150,7 @@ static int server_hello(struct ms_handshake *h,
                         size_t *out_len,
                         struct ms_error *err)
 {
+    uint64_t identity = htole64(h->identity);
     int rc = check_start(in, "client", err);
 
     if (rc == -EPROTO)
@@ -172,29 +164,14 @@ static int server_hello(struct ms_handshake *h,
     memcpy(h->session, in + AT_SESSION, MS_SESSION_SIZE);
     h->lane = in[AT_LANE];
     h->minor = in[AT_MINOR];
-    build_server_hello(h, status_of(rc));
-    if (rc == 0) {
-        rc = prove_server(h, h->hello_server + AT_PROOF);
-        if (rc < 0)
-            return ms_error_sys(err, rc, "cannot compute a proof");
-    }
+    build_hello(h->hello_server, status_of(rc), h);
+    memcpy(h->hello_server + AT_IDENTITY, &identity, sizeof identity);
+    if (rc == 0 && (rc = prove(h, true, h->hello_server + AT_PROOF, err)) < 0)
+        return rc;
     memcpy(out, h->hello_server, MS_HELLO_SERVER_SIZE);
     *out_len = MS_HELLO_SERVER_SIZE;
     h->step = 1;
     return rc;
-}
-
-static int server_proof(struct ms_handshake *h, const uint8_t *in, struct ms_error *err)
-{
-    uint8_t want[MS_PROOF_SIZE];
-    int rc = prove_client(h, want);
-
-    if (rc < 0)
-        return ms_error_sys(err, rc, "cannot compute a proof");
-    if (CRYPTO_memcmp(want, in, MS_PROOF_SIZE) != 0)
-        return ms_error_set(err, -EACCES, "the client does not know the secret");
-    h->done = true;
-    return 0;
 }
 
 static int client_step(struct ms_handshake *h,
@@ -203,7 +180,6 @@ static int client_step(struct ms_handshake *h,
                        size_t *out_len,
                        struct ms_error *err)
 {
-    uint8_t want[MS_PROOF_SIZE];
     uint64_t identity;
     int rc = check_start(in, "server", err);
 
@@ -222,18 +198,16 @@ static int client_step(struct ms_handshake *h,
                             MS_HANDSHAKE_MINOR);
     h->minor = in[AT_MINOR];
     memcpy(h->hello_server, in, MS_HELLO_SERVER_SIZE);
-    rc = prove_server(h, want);
+    rc = check_proof(h, true, in + AT_PROOF, err);
     if (rc < 0)
-        return ms_error_sys(err, rc, "cannot compute a proof");
-    if (CRYPTO_memcmp(want, in + AT_PROOF, MS_PROOF_SIZE) != 0)
-        return ms_error_set(err, -EACCES, "the server does not know the secret");
+        return rc;
     memcpy(&identity, in + AT_IDENTITY, sizeof identity);
     h->identity = le64toh(identity);
     if (h->expected_identity && h->identity != h->expected_identity)
         return ms_error_set(err, -ESTALE, "another server answers at this address");
-    rc = prove_client(h, out);
+    rc = prove(h, false, out, err);
     if (rc < 0)
-        return ms_error_sys(err, rc, "cannot compute a proof");
+        return rc;
     *out_len = MS_PROOF_SIZE;
     h->done = true;
     return 0;
@@ -245,11 +219,15 @@ int ms_handshake_step(struct ms_handshake *h,
                       size_t *out_len,
                       struct ms_error *err)
 {
+    int rc;
+
     assert(!h->done);
     *out_len = 0;
     if (!h->is_server)
         return client_step(h, in, out, out_len, err);
     if (h->step == 0)
         return server_hello(h, in, out, out_len, err);
-    return server_proof(h, in, err);
+    rc = check_proof(h, false, in, err);
+    h->done = rc == 0;
+    return rc;
 }

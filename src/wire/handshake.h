@@ -49,7 +49,7 @@ struct ms_handshake {
     uint8_t session[MS_SESSION_SIZE];
     uint64_t identity;          /* of the server: told by it, or set on our side */
     uint64_t expected_identity; /* client: refuse another server; 0: any */
-    uint8_t hello_client[MS_HELLO_CLIENT_SIZE];
+    uint8_t hello_client[MS_HELLO_CLIENT_SIZE]; /* what the client sends first */
     uint8_t hello_server[MS_HELLO_SERVER_SIZE];
     uint8_t step;
 };
@@ -68,9 +68,6 @@ void ms_handshake_init_server(struct ms_handshake *h,
 
 /* Wipe the secret. */
 void ms_handshake_finish(struct ms_handshake *h);
-
-/* What the client sends first (MS_HELLO_CLIENT_SIZE bytes). */
-const uint8_t *ms_handshake_hello(struct ms_handshake *h);
 
 /* How many bytes the next step needs; 0: done. */
 size_t ms_handshake_need(const struct ms_handshake *h);

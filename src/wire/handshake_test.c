@@ -49,7 +49,7 @@ static void run(struct ms_handshake *c, struct ms_handshake *s, struct talk *t)
     size_t len;
 
     *t = (struct talk){.client_rc = 1, .server_rc = 1};
-    memcpy(t->hello, ms_handshake_hello(c), sizeof t->hello);
+    memcpy(t->hello, c->hello_client, sizeof t->hello);
     assert_int_equal(ms_handshake_need(s), MS_HELLO_CLIENT_SIZE);
     t->server_rc = ms_handshake_step(s, t->hello, t->answer, &len, &t->err);
     if (len == 0)
@@ -148,7 +148,7 @@ static void test_replay(void **state)
 
     (void)state;
     memset(answer, 0, sizeof answer);
-    memcpy(recorded.hello, ms_handshake_hello(&c), sizeof recorded.hello);
+    memcpy(recorded.hello, c.hello_client, sizeof recorded.hello);
     assert_int_equal(ms_handshake_step(&s, recorded.hello, answer, &len, NULL), 0);
     assert_int_equal(ms_handshake_step(&c, answer, recorded.proof, &len, NULL), 0);
 
@@ -168,8 +168,7 @@ static void test_reflection(void **state)
     size_t len;
 
     (void)state;
-    assert_int_equal(ms_handshake_step(&s, ms_handshake_hello(&c), answer, &len, NULL),
-                     0);
+    assert_int_equal(ms_handshake_step(&s, c.hello_client, answer, &len, NULL), 0);
     assert_int_equal(
         ms_handshake_step(&s, answer + sizeof answer - MS_PROOF_SIZE, out, &len, NULL),
         -EACCES);
@@ -184,7 +183,7 @@ static void test_client_of_another_version(void **state)
     size_t len;
 
     (void)state;
-    memcpy(hello, ms_handshake_hello(&c), sizeof hello);
+    memcpy(hello, c.hello_client, sizeof hello);
     hello[4] = MS_HANDSHAKE_MAJOR + 1;
     assert_int_equal(ms_handshake_step(&s, hello, answer, &len, &err),
                      -EPROTONOSUPPORT);
@@ -203,8 +202,7 @@ static void test_server_of_another_version(void **state)
     size_t len;
 
     (void)state;
-    assert_int_equal(ms_handshake_step(&s, ms_handshake_hello(&c), answer, &len, NULL),
-                     0);
+    assert_int_equal(ms_handshake_step(&s, c.hello_client, answer, &len, NULL), 0);
     answer[4] = 9;
     assert_int_equal(ms_handshake_step(&c, answer, out, &len, &err), -EPROTONOSUPPORT);
     assert_non_null(strstr(err.text, "the server speaks protocol 9.1, this side 1.1"));
@@ -250,7 +248,7 @@ static void test_every_flipped_bit(void **state)
         uint8_t proof[MS_HELLO_SERVER_SIZE];
         size_t len;
 
-        memcpy(hello, ms_handshake_hello(&c), sizeof hello);
+        memcpy(hello, c.hello_client, sizeof hello);
         hello[bit / 8] ^= (uint8_t)(1 << bit % 8);
         if (ms_handshake_step(&s, hello, answer, &len, NULL) == 0)
             assert_int_equal(ms_handshake_step(&c, answer, proof, &len, NULL), -EACCES);
@@ -260,8 +258,7 @@ static void test_every_flipped_bit(void **state)
         uint8_t answer[MS_HELLO_SERVER_SIZE], proof[MS_HELLO_SERVER_SIZE];
         size_t len;
 
-        assert_int_equal(
-            ms_handshake_step(&s, ms_handshake_hello(&c), answer, &len, NULL), 0);
+        assert_int_equal(ms_handshake_step(&s, c.hello_client, answer, &len, NULL), 0);
         answer[bit / 8] ^= (uint8_t)(1 << bit % 8);
         assert_true(ms_handshake_step(&c, answer, proof, &len, NULL) < 0);
         assert_int_equal(len, 0);
@@ -271,8 +268,7 @@ static void test_every_flipped_bit(void **state)
         uint8_t answer[MS_HELLO_SERVER_SIZE], proof[MS_HELLO_SERVER_SIZE];
         size_t len;
 
-        assert_int_equal(
-            ms_handshake_step(&s, ms_handshake_hello(&c), answer, &len, NULL), 0);
+        assert_int_equal(ms_handshake_step(&s, c.hello_client, answer, &len, NULL), 0);
         assert_int_equal(ms_handshake_step(&c, answer, proof, &len, NULL), 0);
         proof[bit / 8] ^= (uint8_t)(1 << bit % 8);
         assert_int_equal(ms_handshake_step(&s, proof, answer, &len, NULL), -EACCES);
@@ -286,7 +282,7 @@ static void test_unknown_lane_and_noise(void **state)
     size_t len;
 
     (void)state;
-    memcpy(hello, ms_handshake_hello(&c), sizeof hello);
+    memcpy(hello, c.hello_client, sizeof hello);
     hello[5] = MS_LANE_LINK + 1;
     assert_int_equal(ms_handshake_step(&s, hello, answer, &len, NULL), -EPROTO);
     assert_int_equal(len, 0);

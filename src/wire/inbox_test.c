@@ -114,7 +114,7 @@ static void test_items_are_told(void **state)
 
         assert_int_equal(take(inbox, &tag, 1), 1);
         done = ms_call_is_done(c);
-        while (ms_call_take_item(c, &codec, &body, &len)) {
+        while (ms_call_take_item(c, &codec, &body, &len, NULL)) {
             items++;
             free(body);
         }

@@ -41,7 +41,7 @@ static void start(struct end *e)
 {
     *e = (struct end){0};
     test_pipe_init(&e->pipe);
-    e->conn = ms_conn_create_trusted(&e->pipe.end[0].transport);
+    e->conn = ms_conn_create(&e->pipe.end[0].transport, NULL);
     assert_non_null(e->conn);
 }
 

@@ -62,7 +62,7 @@ static void test_stream(void **state)
         uint8_t codec, *body;
         size_t len;
 
-        if (!ms_call_take_item(c, &codec, &body, &len)) {
+        if (!ms_call_take_item(c, &codec, &body, &len, NULL)) {
             rig_wait(c);
             continue;
         }

@@ -103,7 +103,7 @@ static void test_connection(void **state)
         int rc = -EAGAIN;
 
         test_pipe_init(&pipe);
-        c = ms_conn_create_trusted(&pipe.end[0].transport);
+        c = ms_conn_create(&pipe.end[0].transport, NULL);
         assert_non_null(c);
         while (rc == -EAGAIN && sent < FRAMES_CONN) {
             test_pipe_put(&pipe.end[0], bytes, make(bytes));

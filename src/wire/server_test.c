@@ -61,7 +61,7 @@ static void test_noise_without_the_secret(void **state)
     (void)state;
     rig_start(&rig);
     for (int i = 0; i < 50; i++) {
-        int fd = ms_unix_connect(rig.path, NULL);
+        int fd = ms_unix_connect(rig.path, SOCK_STREAM, NULL);
         uint8_t noise[512];
 
         assert_true(fd >= 0);
@@ -212,7 +212,7 @@ static void test_the_same_call_twice(void **state)
 /* What comes from now on has time. */
 static void be_patient(void *server)
 {
-    ((struct ms_server *)server)->handshake_ns = MS_HANDSHAKE_NS;
+    ((struct ms_server *)server)->o.handshake_ns = MS_HANDSHAKE_NS;
 }
 
 /* Who connects and says nothing, or not all, is cut. */
@@ -223,8 +223,8 @@ static void test_slow_handshakes_are_cut(void **state)
 
     (void)state;
     rig_start(&rig);
-    silent = ms_unix_connect(rig.path, NULL);
-    slow = ms_unix_connect(rig.path, NULL);
+    silent = ms_unix_connect(rig.path, SOCK_STREAM, NULL);
+    slow = ms_unix_connect(rig.path, SOCK_STREAM, NULL);
     assert_int_equal(send(slow, "MSTR", 4, 0), 4);
     expect_closed(silent);
     expect_closed(slow);
@@ -245,7 +245,7 @@ static void test_churn_leaves_nothing(void **state)
         ;
     fds = rig_open_fds();
     for (int i = 0; i < 2000; i++) {
-        int fd = ms_unix_connect(rig.path, NULL);
+        int fd = ms_unix_connect(rig.path, SOCK_STREAM, NULL);
 
         if (fd == -EAGAIN)
             continue;

@@ -18,7 +18,7 @@ static bool take(struct ms_call *c, char *text, size_t room)
     uint8_t codec, *body;
     size_t len;
 
-    while (!ms_call_take_item(c, &codec, &body, &len)) {
+    while (!ms_call_take_item(c, &codec, &body, &len, NULL)) {
         if (ms_call_is_done(c) && !ms_call_has_items(c))
             return false;
         rig_wait(c);
@@ -199,7 +199,7 @@ static void test_big_items(void **state)
         size_t len;
 
         rig_wait(c);
-        if (!ms_call_take_item(c, &codec, &body, &len))
+        if (!ms_call_take_item(c, &codec, &body, &len, NULL))
             continue;
         assert_int_equal(body[0], i);
         assert_int_equal(len, i % 3 ? 10 : 500000);
@@ -277,7 +277,7 @@ static void test_too_much_to_be_kept(void **state)
     rig_break(&rig);
     rig_open(&rig, 1);
     while (!ms_call_is_done(c) || ms_call_has_items(c))
-        if (ms_call_take_item(c, &codec, &body, &len))
+        if (ms_call_take_item(c, &codec, &body, &len, NULL))
             free(body);
         else
             rig_wait(c);

@@ -150,7 +150,7 @@ static void read_items(struct ms_call *c, uint32_t *next)
     uint8_t codec, *body;
     size_t len;
 
-    while (ms_call_take_item(c, &codec, &body, &len)) {
+    while (ms_call_take_item(c, &codec, &body, &len, NULL)) {
         uint32_t item;
 
         must(len == sizeof item, "an item of a wrong size");

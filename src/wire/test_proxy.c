@@ -76,7 +76,7 @@ static bool forward(struct proxy *p, unsigned i, int from)
 
 static void accept_one(struct proxy *p)
 {
-    int fd = ms_tcp_accept(p->listen_fd, NULL);
+    int fd = ms_tcp_accept(p->listen_fd);
 
     if (fd < 0)
         return;
@@ -212,7 +212,7 @@ void proxy_heal(struct proxy *p, bool drop_old)
     pthread_mutex_lock(&p->lock);
     for (int i = 0; i < PROXY_FILL_MAX; i++)
         ms_fd_close(&p->fill[i]);
-    while ((fd = ms_tcp_accept(p->listen_fd, NULL)) >= 0)
+    while ((fd = ms_tcp_accept(p->listen_fd)) >= 0)
         close(fd); /* those, and who came while it was cut: a SYN that was lost */
     listen(p->listen_fd, 64);
     for (unsigned i = 0; drop_old && i < p->count; i++)

@@ -39,14 +39,14 @@ void raw_open(struct raw *r, struct rig *rig, unsigned session, uint8_t lane)
 {
     uint8_t id[MS_SESSION_SIZE] = {0}, nonce[32];
     struct ms_handshake h;
-    int fd = ms_unix_connect(rig->path, NULL);
+    int fd = ms_unix_connect(rig->path, SOCK_STREAM, NULL);
 
     memset(r, 0, sizeof *r);
     memcpy(id, &session, sizeof session);
     assert_true(fd >= 0);
     assert_int_equal(ms_random_bytes(nonce, sizeof nonce), 0);
     ms_handshake_init_client(&h, rig->secret, nonce, id, lane, RIG_UID);
-    r->conn = ms_conn_create_client(ms_transport_unix(fd), &h);
+    r->conn = ms_conn_create(ms_transport_unix(fd), &h);
     assert_non_null(r->conn);
     while (!ms_conn_is_ready(r->conn))
         step(r);

@@ -149,7 +149,7 @@ void rig_start_server(struct rig *rig)
     int fd;
 
     unlink(rig->path); /* of the server before */
-    fd = ms_unix_listen(rig->path, NULL);
+    fd = ms_unix_listen(rig->path, SOCK_STREAM, NULL);
     rig->ops.on_request = rig->on_request ? rig->on_request : answer_on_loop;
     rig->ops.on_cancel = on_cancel;
     assert_true(fd >= 0);

@@ -128,6 +128,11 @@ def _importable(cls: type) -> bool:
 
 def _findable(module: str) -> bool:
     """Not only in sys.modules, but where an import would look."""
+    spec = getattr(sys.modules.get(module), "__spec__", None)
+    origin = getattr(spec, "origin", None) or ""
+    folder = os.path.dirname(origin.removesuffix("/__init__.py"))
+    if folder in sys.path and os.path.exists(origin):  # a fifth of the search's time
+        return True
     for finder in sys.meta_path:
         try:
             if finder.find_spec(module, None) is not None:

@@ -41,21 +41,14 @@ def _executables() -> Iterator[str]:
     if told := os.environ.get("MUSTER_BIN"):
         yield told
         return
-    beside = os.path.join(os.path.dirname(sys.executable), "muster")
-    yield beside
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    yield os.path.join(package, "bin", "muster")  # of a wheel
+    yield os.path.join(os.path.dirname(sys.executable), "muster")
     import sysconfig
 
     yield os.path.join(sysconfig.get_path("scripts"), "muster")
     user = sysconfig.get_preferred_scheme("user")
     yield os.path.join(sysconfig.get_path("scripts", user), "muster")
-    from importlib import metadata
-
-    try:
-        for file in metadata.files("muster-rl") or ():
-            if file.name == "muster" and file.parent.name == "bin":
-                yield str(file.locate())
-    except metadata.PackageNotFoundError:
-        pass
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         yield os.path.join(folder, "muster")
 

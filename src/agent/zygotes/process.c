@@ -234,27 +234,26 @@ static int receive(int fd, struct ms_zygote_request *r)
     return 1;
 }
 
+/* SIGCHLD tells of requests too (ms_zygote_flush): a message on the socket does not wake us,
+ * only its end does. */
 int ms_zygote_next(int fd, struct ms_zygote_request *r)
 {
     int rc = side.ready ? 0 : begin();
 
     ms_zygote_request_finish(r);
     while (rc == 0) {
-        struct pollfd p[] = {{.fd = fd, .events = POLLIN},
-                             {.fd = side.signal_fd, .events = POLLIN}};
+        struct pollfd p[] = {{.fd = fd}, {.fd = side.signal_fd, .events = POLLIN}};
 
+        rc = receive(fd, r);
+        if (rc != -EAGAIN)
+            return rc;
+        rc = 0;
         if (poll(p, 2, -1) < 0 && errno != EINTR)
             return -errno;
         if (p[1].revents)
             rc = reap(fd);
         if (rc == -EPIPE || rc == -ECONNRESET)
             return 0;
-        if (rc == 0 && p[0].revents) {
-            rc = receive(fd, r);
-            if (rc != -EAGAIN)
-                return rc;
-            rc = 0;
-        }
     }
     return rc;
 }

@@ -230,6 +230,14 @@ static void refuse_big(struct ms_zygote *z, struct ms_zygote_item *item)
     ms_zygote_fail_item(z, item, why);
 }
 
+/* By a signal, which lets it run on a processor that is free. A message would put it on ours,
+ * where it waits until we have prepared all workers. */
+static void wake(const struct ms_zygote *z)
+{
+    if (z->pid > 0)
+        kill(z->pid, SIGCHLD);
+}
+
 void ms_zygote_flush(struct ms_zygote *z)
 {
     int rc = 0;
@@ -245,6 +253,7 @@ void ms_zygote_flush(struct ms_zygote *z)
         rc = send_item(z, item);
         if (rc == 0) {
             sent(z, item);
+            wake(z);
         } else if (rc == -EMSGSIZE) {
             refuse_big(z, item);
             rc = 0;
@@ -276,6 +285,7 @@ static void on_ready_event(struct ms_zygote *z, const Muster__ZygoteReady *ready
         return;
     ms_timer_cancel(&z->timer);
     ms_fd_close(&z->problem_fd);
+    z->pid = ready->pid; /* of a derived one: before its base tells */
     if (*ready->problem) {
         dprintf(STDERR_FILENO, "zygote %d: %s\n", (int)z->pid, ready->problem);
         z->problem = strdup(ready->problem);

@@ -146,21 +146,36 @@ static struct ms_slot *find(const struct ms_head_op *op, uint64_t uid)
     return s && s->cluster == op->cluster && s->is_changing ? s : NULL;
 }
 
-static int ask_steps(struct ms_head_op *op, struct ms_slot *s, struct ms_error *err)
+/* Those that travelled with its start are asked for by their number alone. */
+static Muster__RunSteps *create_run(const struct ms_head_op *op, struct ms_slot *s)
 {
     const Muster__ClusterSpec *spec = op->cluster->spec;
+    uint64_t number = s->start_run ? s->start_run : ms_random_id();
+    size_t first = s->start_run ? spec->n_steps : s->steps_sent;
+    Muster__RunSteps *run =
+        ms_cluster_spec_run(spec, s->rank, first, s->now.uid, number);
+
+    if (run && first == 0 && ms_helpers_add_step(op->head, s, run) < 0) {
+        muster__run_steps__free_unpacked(run, NULL);
+        return NULL;
+    }
+    if (!s->start_run)
+        s->steps_sent = spec->n_steps;
+    s->start_run = 0;
+    return run;
+}
+
+static int ask_steps(struct ms_head_op *op, struct ms_slot *s, struct ms_error *err)
+{
     struct ms_node *n = ms_node_find(op->head, s->node);
-    Muster__RunSteps *run;
+    Muster__RunSteps *run = n ? create_run(op, s) : NULL;
     int rc;
 
     if (!n)
         return ms_error_set(err, -ENODEV, "node %s is gone", s->node);
-    run = ms_cluster_spec_run(spec, s->rank, s->steps_sent, s->now.uid, ms_random_id());
-    if (run && (s->steps_sent > 0 || ms_helpers_add_step(op->head, s, run) == 0))
-        rc = ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_RUN_STEPS, run, err);
-    else
-        rc = ms_error_set(err, -ENOMEM, "out of memory");
-    s->steps_sent = spec->n_steps;
+    if (!run)
+        return ms_error_set(err, -ENOMEM, "out of memory");
+    rc = ms_node_ask(n, op, MUSTER__HEAD_TO_AGENT__BODY_RUN_STEPS, run, err);
     muster__run_steps__free_unpacked(run, NULL);
     return rc;
 }
@@ -360,6 +375,7 @@ void ms_bringup_begin(struct ms_head_op *op,
         step_timeout_ns > 0 ? step_timeout_ns : timeout_of(op->cluster->spec);
     for (struct ms_slot *s = NULL; (s = ms_cluster_next_changing(op->cluster, s));) {
         s->steps_sent = 0;
+        s->start_run = 0;
         s->has_answered = false;
     }
     if (ms_head_op_set_deadline(op, on_late, ms_bringup_start_ns(b->step_timeout_ns)) <

@@ -6,7 +6,8 @@
  *
  *   START    each node starts its processes; those of other clusters beside which they run
  *   HELPERS  processes on the further nodes of ranks that are wider than one
- *   STEPS    every worker makes its engines and does what else the spec says, all at once
+ *   STEPS    every worker makes its engines and does what else the spec says, all at once;
+ *            small steps of workers without helpers travel with the start already
  *
  * All or none: if one fails, dies or takes too long, all of these ranks end. A failure is
  * reported with those of other ranks that come soon after it.

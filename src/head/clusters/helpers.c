@@ -150,6 +150,11 @@ static size_t further(const struct ms_cluster *c, uint32_t rank)
     return c->placed->ranks[rank]->n_pieces - 1;
 }
 
+bool ms_helpers_are_needed(const struct ms_cluster *c, uint32_t rank)
+{
+    return further(c, rank) > 0;
+}
+
 /* In the registry, STARTING. */
 static int
 add(struct ms_head_op *op, uint32_t rank, struct ms_cluster **out, struct ms_error *err)

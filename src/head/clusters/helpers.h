@@ -14,6 +14,9 @@
 struct ms_head;
 struct ms_head_op;
 
+/* This rank is on several nodes. */
+bool ms_helpers_are_needed(const struct ms_cluster *c, uint32_t rank);
+
 /* Ask nodes to start the helpers of the changing ranks of op->cluster that are wide; their
  * answers are as those of workers. 0; -EBUSY: those of an earlier incarnation have not
  * ended, and nothing was asked; any other failure may come after some were asked. */

@@ -1,8 +1,11 @@
 /* start.c - what nodes are asked to start the processes of a cluster */
 #include "head/clusters/start.h"
 #include "base/cleanup.h"
+#include "base/limits.h"
 #include "base/name.h"
 #include "base/proto.h"
+#include "cluster/spec.h"
+#include "head/clusters/helpers.h"
 #include "head/drivers/driver.h"
 #include "head/head_impl.h"
 #include "head/nodes/node.h"
@@ -117,6 +120,26 @@ static uint64_t find_beside(const struct ms_head_op *op, uint32_t rank)
     return c->slots[rank].now.uid;
 }
 
+/* Its steps travel with its start, if they do not have to wait for its helpers. Without
+ * memory for it they are sent later. */
+static void
+add_steps(const struct ms_cluster *c, struct ms_slot *s, Muster__WorkerSpec *spec)
+{
+    Muster__RunSteps *run;
+
+    if (c->spec->n_steps == 0 || ms_helpers_are_needed(c, s->rank))
+        return;
+    run = ms_cluster_spec_run(c->spec, s->rank, 0, s->now.uid, ms_random_id());
+    if (!run || protobuf_c_message_get_packed_size(&run->base) >
+                    MS_START_STEPS_MAX / c->count) {
+        muster__run_steps__free_unpacked(run, NULL);
+        return;
+    }
+    spec->steps = run;
+    s->start_run = run->run;
+    s->steps_sent = c->spec->n_steps;
+}
+
 static Muster__WorkerSpec *plan_rank(const struct ms_head_op *op,
                                      const struct ms_plan *plan,
                                      uint32_t rank,
@@ -141,8 +164,10 @@ static Muster__WorkerSpec *plan_rank(const struct ms_head_op *op,
                 c->spec->beside,
                 rank);
     }
-    if (spec)
+    if (spec) {
         ms_start_fill(op, &c->slots[rank], spec);
+        add_steps(c, &c->slots[rank], spec);
+    }
     return spec;
 }
 

@@ -94,7 +94,7 @@ int ms_head_control_open(struct ms_head *h, struct ms_error *err)
     int fd, rc;
 
     snprintf(path, sizeof path, "%s/head.sock", h->session.dir);
-    fd = ms_unix_listen(path, err);
+    fd = ms_unix_listen(path, SOCK_STREAM, err);
     if (fd < 0)
         return fd;
     h->control = ms_server_create(&(struct ms_server_options){

@@ -47,7 +47,7 @@ static int open_session(struct ms_head *h,
                                &h->session,
                                &h->lock_fd,
                                err);
-    rc = ms_session_create(&h->session, &h->lock_fd, err);
+    rc = ms_session_create(&h->session, NULL, &h->lock_fd, err);
     return rc < 0 ? rc : ms_session_mark_daemon(&h->session, err);
 }
 

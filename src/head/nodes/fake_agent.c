@@ -18,6 +18,7 @@ static struct {
     struct ms_link *link;
     uint64_t uids[WORKERS_MAX];
     pid_t pids[WORKERS_MAX];
+    Muster__RunSteps *steps[WORKERS_MAX]; /* that came with their start; NULL: none */
     size_t count;
     Muster__HeadToAgent *kept; /* a StartWorkers whose answer must wait */
 } self;
@@ -106,7 +107,7 @@ static pid_t start_sleep(void)
     return pid;
 }
 
-static void answer_start(const Muster__HeadToAgent *q)
+static void answer_start(Muster__HeadToAgent *q)
 {
     static char address[] = "/w/x.sock", log_path[] = "/logs/x.log";
     Muster__WorkerStarted each[WORKERS_MAX], *pointers[WORKERS_MAX];
@@ -118,6 +119,7 @@ static void answer_start(const Muster__HeadToAgent *q)
         muster__worker_started__init(&each[i]);
         self.uids[self.count] = q->start->workers[i]->uid;
         self.pids[self.count] = start_sleep();
+        self.steps[self.count] = MS_TAKE(q->start->workers[i]->steps);
         each[i].uid = self.uids[self.count];
         each[i].pid = self.pids[self.count++];
         each[i].address = address;
@@ -192,11 +194,11 @@ static void on_hold_port(const Muster__HeadToAgent *q)
     send(&m);
 }
 
-static void answer_steps(const Muster__HeadToAgent *q)
+static void answer_steps(const Muster__HeadToAgent *q, const Muster__RunSteps *run)
 {
     struct steps_answer answer;
 
-    steps_answer_fill(&answer, q, is("steps fail"));
+    steps_answer_fill(&answer, q, run, is("steps fail"));
     if (q->request)
         send(&answer.message);
 }
@@ -213,7 +215,7 @@ static void on_run_steps(const Muster__HeadToAgent *q)
         tell_exit(i, 7);
         self.pids[i] = 0;
     } else if (!is("steps never")) {
-        answer_steps(q);
+        answer_steps(q, steps_asked(q, i < self.count ? self.steps[i] : NULL));
     }
 }
 

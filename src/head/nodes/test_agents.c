@@ -200,28 +200,32 @@ static void note_steps(struct test_agent_worker *w, const Muster__RunSteps *run)
     }
 }
 
-static void answer_steps(struct test_agent *a, const Muster__HeadToAgent *q)
+static void answer_steps(struct test_agent *a,
+                         const Muster__HeadToAgent *q,
+                         const Muster__RunSteps *run)
 {
     struct steps_answer answer;
 
-    steps_answer_fill(&answer, q, a->mode == TEST_AGENT_STEPS_FAIL);
+    steps_answer_fill(&answer, q, run, a->mode == TEST_AGENT_STEPS_FAIL);
     if (q->request)
         test_agent_send(a, &answer.message);
 }
 
 static void on_run_steps(struct test_agent *a, const Muster__HeadToAgent *q)
 {
+    const Muster__RunSteps *run;
     size_t i = 0;
 
     a->runs++;
     while (i < a->count && a->workers[i].spec->uid != q->run_steps->uid)
         i++;
     assert(i < a->count);
-    note_steps(&a->workers[i], q->run_steps);
+    run = steps_asked(q, a->workers[i].spec->steps);
+    note_steps(&a->workers[i], run);
     if (a->mode == TEST_AGENT_STEPS_DIE)
         test_agent_end_worker(a, i, 7);
     else if (a->mode != TEST_AGENT_STEPS_NEVER)
-        answer_steps(a, q);
+        answer_steps(a, q, run);
 }
 
 /* ---- the rest -------------------------------------------------------------------- */

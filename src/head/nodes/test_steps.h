@@ -18,12 +18,20 @@ struct steps_answer {
     Muster__StepAnswer each[STEPS_ANSWER_MAX], *pointers[STEPS_ANSWER_MAX];
 };
 
-/* Each step of `q` is answered with its argument, or the worker raises a ValueError. */
-static inline void
-steps_answer_fill(struct steps_answer *a, const Muster__HeadToAgent *q, bool fails)
+/* The steps that `q` asks for: its own, or those that came with the worker's start. */
+static inline const Muster__RunSteps *steps_asked(const Muster__HeadToAgent *q,
+                                                  const Muster__RunSteps *start)
+{
+    return start && start->run == q->run_steps->run ? start : q->run_steps;
+}
+
+/* Each step of `run` is answered with its argument, or the worker raises a ValueError. */
+static inline void steps_answer_fill(struct steps_answer *a,
+                                     const Muster__HeadToAgent *q,
+                                     const Muster__RunSteps *run,
+                                     bool fails)
 {
     static char type[] = "builtins.ValueError", message[] = "no such model";
-    const Muster__RunSteps *run = q->run_steps;
 
     muster__agent_to_head__init(&a->message);
     muster__steps_done__init(&a->done);

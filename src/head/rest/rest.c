@@ -300,7 +300,7 @@ static void on_listen(void *arg, unsigned events)
     int fd;
 
     (void)events;
-    while ((fd = ms_tcp_accept(rest->listen_fd, NULL)) >= 0)
+    while ((fd = ms_tcp_accept(rest->listen_fd)) >= 0)
         ms_http_server_add(&rest->server, fd, NULL, 0);
 }
 

@@ -500,8 +500,6 @@ int ms_http_server_add(struct ms_http_server *s, int fd, const void *bytes, size
     c->deadline_ns = MS_NEVER;
     c->begun_ns = c->sent_ns = ms_now_ns();
     ms_http_parser_init(&c->parser);
-    ms_buf_init(&c->in);
-    ms_buf_init(&c->out);
     ms_list_add_tail(&s->conns, &c->link);
     ms_list_add_tail(&s->unproven, &c->unproven);
     s->count++;

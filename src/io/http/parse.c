@@ -9,9 +9,6 @@
 void ms_http_parser_init(struct ms_http_parser *p)
 {
     memset(p, 0, sizeof *p);
-    ms_buf_init(&p->head);
-    ms_buf_init(&p->line);
-    ms_buf_init(&p->body);
     p->body_max = MS_HTTP_BODY_MAX;
 }
 
@@ -379,40 +376,27 @@ feed_trailer(struct ms_http_parser *p, const uint8_t *data, size_t len, size_t *
     return MS_HTTP_MORE;
 }
 
-static int
-feed_some(struct ms_http_parser *p, const uint8_t *data, size_t len, size_t *used)
-{
-    switch (p->state) {
-    case MS_HTTP_IN_HEAD:
-        return feed_head(p, data, len, used);
-    case MS_HTTP_IN_BODY:
-    case MS_HTTP_IN_CHUNK:
-        return feed_bytes(p, data, len, used);
-    case MS_HTTP_IN_CHUNK_LINE:
-        return feed_chunk_line(p, data, len, used);
-    case MS_HTTP_IN_CHUNK_END:
-        return feed_chunk_end(p, data, len, used);
-    case MS_HTTP_IN_TRAILER:
-        return feed_trailer(p, data, len, used);
-    case MS_HTTP_AT_END:
-    case MS_HTTP_FAILED:
-        break;
-    }
-    return MS_HTTP_BAD;
-}
-
 enum ms_http_event ms_http_parser_feed(struct ms_http_parser *p,
                                        const uint8_t *data,
                                        size_t len,
                                        size_t *used)
 {
-    int rc = MS_HTTP_MORE;
+    static int (*const feed[])(struct ms_http_parser *,
+                               const uint8_t *,
+                               size_t,
+                               size_t *) = {[MS_HTTP_IN_HEAD] = feed_head,
+                                            [MS_HTTP_IN_BODY] = feed_bytes,
+                                            [MS_HTTP_IN_CHUNK_LINE] = feed_chunk_line,
+                                            [MS_HTTP_IN_CHUNK] = feed_bytes,
+                                            [MS_HTTP_IN_CHUNK_END] = feed_chunk_end,
+                                            [MS_HTTP_IN_TRAILER] = feed_trailer};
+    int rc = p->state == MS_HTTP_FAILED ? MS_HTTP_BAD : MS_HTTP_MORE;
 
     *used = 0;
     while (rc == MS_HTTP_MORE && p->state != MS_HTTP_AT_END && *used < len) {
         size_t n = 0;
 
-        rc = feed_some(p, data + *used, len - *used, &n);
+        rc = feed[p->state](p, data + *used, len - *used, &n);
         *used += n;
     }
     if (rc != MS_HTTP_MORE)

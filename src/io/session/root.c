@@ -1,5 +1,6 @@
 /* root.c - the folder of all sessions: its checks, names, locks and `latest` */
 #include "io/session/root.h"
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "io/tree.h"
@@ -118,15 +119,8 @@ static int names_add(void *arg, int root, const char *name)
     (void)root;
     if (!ms_session_name_is_ours(name))
         return 0;
-    if (n->count == n->room) {
-        size_t room = n->room ? n->room * 2 : 32;
-        void *at = realloc(n->at, room * sizeof *n->at);
-
-        if (!at)
-            return -ENOMEM;
-        n->at = at;
-        n->room = room;
-    }
+    if (ms_array_reserve(&n->at, &n->room, n->count + 1, sizeof *n->at) < 0)
+        return -ENOMEM;
     snprintf(n->at[n->count++], sizeof *n->at, "%s", name);
     return 0;
 }

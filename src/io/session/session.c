@@ -1,5 +1,6 @@
 /* session.c - sessions: made, swept, removed and listed */
 #include "io/session/session.h"
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/name.h"
 #include "io/session/root.h"
@@ -74,17 +75,6 @@ static void sweep(int root)
     for (size_t i = 0; i < n.count; i++)
         if (sweep_session(root, n.at[i], dead < MS_SESSIONS_KEPT))
             dead++;
-}
-
-void ms_session_sweep(void)
-{
-    char path[MS_SESSION_DIR_MAX];
-    MS_CLEANUP(ms_cleanup_fd) int root = ms_session_root_open(path, NULL);
-
-    if (root < 0)
-        return;
-    sweep(root);
-    ms_session_point_latest(root);
 }
 
 /* ---- create ---------------------------------------------------------------------- */
@@ -163,15 +153,10 @@ static int create_in(int root, struct ms_session *s, const uint8_t *secret)
     return MS_TAKE_FD(lock);
 }
 
-int ms_session_create(struct ms_session *s, int *lock_fd, struct ms_error *err)
-{
-    return ms_session_create_with(s, NULL, lock_fd, err);
-}
-
-int ms_session_create_with(struct ms_session *s,
-                           const uint8_t *secret,
-                           int *lock_fd,
-                           struct ms_error *err)
+int ms_session_create(struct ms_session *s,
+                      const uint8_t *secret,
+                      int *lock_fd,
+                      struct ms_error *err)
 {
     struct ms_session made = {.driver_pid = getpid(), .alive = true};
     char path[MS_SESSION_DIR_MAX];
@@ -245,26 +230,26 @@ static bool look_at(int root, const char *path, const char *name, struct ms_sess
     return true;
 }
 
-struct named {
+struct listed {
     const char *path;
     struct ms_session *at;
-    size_t count;
+    size_t count, room;
 };
+
+static int add_listed(void *arg, int root, const char *name)
+{
+    struct listed *n = arg;
+
+    if (ms_array_reserve(&n->at, &n->room, n->count + 1, sizeof *n->at) < 0)
+        return -ENOMEM;
+    if (look_at(root, n->path, name, &n->at[n->count]))
+        n->count++;
+    return 0;
+}
 
 static int add_named(void *arg, int root, const char *name)
 {
-    struct named *n = arg;
-    struct ms_session s;
-    void *at;
-
-    if (!ms_session_is_named(root, name) || !look_at(root, n->path, name, &s))
-        return 0;
-    at = realloc(n->at, (n->count + 1) * sizeof *n->at);
-    if (!at)
-        return -ENOMEM;
-    n->at = at;
-    n->at[n->count++] = s;
-    return 0;
+    return ms_session_is_named(root, name) ? add_listed(arg, root, name) : 0;
 }
 
 int ms_session_list(struct ms_session **out, struct ms_error *err)
@@ -272,22 +257,20 @@ int ms_session_list(struct ms_session **out, struct ms_error *err)
     MS_CLEANUP(ms_session_names_finish) struct ms_session_names n = {0};
     char path[MS_SESSION_DIR_MAX];
     MS_CLEANUP(ms_cleanup_fd) int root = ms_session_root_open(path, err);
-    struct named named = {.path = path};
+    struct listed all = {.path = path};
     int rc;
 
     if (root < 0)
         return root;
     rc = ms_session_names_init(&n, root);
-    named.at = rc == 0 ? calloc(n.count + 1, sizeof *named.at) : NULL;
-    for (size_t i = 0; named.at && i < n.count; i++)
-        if (look_at(root, path, n.at[i], &named.at[named.count]))
-            named.count++;
+    for (size_t i = 0; rc == 0 && i < n.count; i++)
+        rc = add_listed(&all, root, n.at[i]);
     if (rc == 0)
-        rc = named.at ? ms_tree_each(root, add_named, &named) : -ENOMEM;
+        rc = ms_tree_each(root, add_named, &all);
     if (rc < 0) {
-        free(named.at);
+        free(all.at);
         return ms_error_sys(err, rc, "cannot read '%s'", path);
     }
-    *out = named.at;
-    return (int)named.count;
+    *out = all.at;
+    return (int)all.count;
 }

@@ -43,13 +43,13 @@ struct ms_session {
  * -ENAMETOOLONG: sockets below it would not fit into sun_path. */
 int ms_session_root(char out[MS_SESSION_DIR_MAX], struct ms_error *err);
 
-/* A new session with a fresh secret; *lock_fd is the held lock. Sweeps first. */
-int ms_session_create(struct ms_session *s, int *lock_fd, struct ms_error *err);
-/* The same with a secret that others have too; NULL: a fresh one. */
-int ms_session_create_with(struct ms_session *s,
-                           const uint8_t *secret,
-                           int *lock_fd,
-                           struct ms_error *err);
+/* A new session with a secret that others have too; NULL: a fresh one. *lock_fd is the held
+ * lock. First every session that nobody holds is removed, and the logs of all but the
+ * MS_SESSIONS_KEPT newest of them. */
+int ms_session_create(struct ms_session *s,
+                      const uint8_t *secret,
+                      int *lock_fd,
+                      struct ms_error *err);
 
 /* The session of that name, made when it is not there. The secret is that of secret_file,
  * else the one that is there, else a new one. -EBUSY: somebody holds it; -EINVAL,
@@ -68,10 +68,6 @@ void ms_session_close(const struct ms_session *s);
  * Idempotent; missing things are fine. Also points root/latest at the newest session
  * that is left. */
 int ms_session_remove(const char *dir);
-
-/* For every session that nobody holds: remove it, and drop the logs of all but the
- * MS_SESSIONS_KEPT newest. */
-void ms_session_sweep(void);
 
 /* Sessions, newest first, and then those of daemons; the count, or a negative errno. `out` is malloc'd. The secret
  * is read where it can be. Dead sessions are listed too (their logs are there). */

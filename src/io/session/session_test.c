@@ -86,8 +86,19 @@ static void create(struct ms_session *s, int *lock)
 {
     struct ms_error err = {0};
 
-    if (ms_session_create(s, lock, &err) < 0)
+    if (ms_session_create(s, NULL, lock, &err) < 0)
         fail_msg("%s", err.text);
+}
+
+/* What is left of others goes when a session is made. */
+static void sweep(void)
+{
+    struct ms_session s;
+    int lock = -1;
+
+    create(&s, &lock);
+    assert_int_equal(ms_session_remove(s.dir), 0);
+    close(lock);
 }
 
 static void test_create_makes_what_the_header_says(void **state)
@@ -217,7 +228,7 @@ static void test_sweep_removes_the_dead_and_only_them(void **state)
     (void)state;
     create(&alive, &lock);
     make_dead(&dead);
-    ms_session_sweep();
+    sweep();
     assert_false(exists(dead.dir, "secret") || exists(dead.dir, "w") ||
                  exists(dead.dir, "lock"));
     assert_true(exists(dead.dir, "logs/x.log"));
@@ -234,10 +245,10 @@ static void test_lock_is_held_by_whoever_inherited_it(void **state)
     create(&s, &lock);
     copy = dup(lock);
     close(lock);
-    ms_session_sweep();
+    sweep();
     assert_true(exists(s.dir, "secret"));
     close(copy);
-    ms_session_sweep();
+    sweep();
     assert_false(exists(s.dir, ""));
 }
 
@@ -255,7 +266,7 @@ static void test_sweep_keeps_the_newest_logs(void **state)
         assert_int_equal(mkdir(dir, 0700), 0);
         make_file(dir, "x.log");
     }
-    ms_session_sweep();
+    sweep();
     for (unsigned i = 0; i < MS_SESSIONS_KEPT + 3; i++) {
         snprintf(dir, sizeof dir, "%s/20260101-0000%02u-7", home, i);
         assert_int_equal(exists(dir, "logs/x.log"), i >= 3);
@@ -272,11 +283,11 @@ static void test_sweep_removes_what_was_left_unfinished(void **state)
     (void)state;
     snprintf(path, sizeof path, "%s/.new-0123456789abcdef", home);
     assert_int_equal(mkdir(path, 0700), 0);
-    ms_session_sweep();
+    sweep();
     assert_true(exists(path, "")); /* it is being made now */
     assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
     make_link("x", home, ".latest-1");
-    ms_session_sweep();
+    sweep();
     assert_false(exists(path, ""));
     assert_true(exists(home, ".latest-1"));
 }
@@ -296,7 +307,7 @@ static void test_links_are_never_followed(void **state)
     make_link(victim, home, "20260101-000000-1"); /* a session that is a link */
     snprintf(path, sizeof path, "%s/20260101-000000-1", home);
     assert_int_equal(ms_session_remove(path), -ENOTDIR);
-    ms_session_sweep();
+    sweep();
     assert_false(exists(s.dir, "trick") || exists(s.dir, "w"));
     assert_true(exists(victim, "precious"));
 }
@@ -310,7 +321,7 @@ static void test_root_must_be_ours_alone(void **state)
 
     (void)state;
     assert_int_equal(chmod(home, 0770), 0);
-    assert_int_equal(ms_session_create(&s, &lock, &err), -EPERM);
+    assert_int_equal(ms_session_create(&s, NULL, &lock, &err), -EPERM);
     assert_non_null(strstr(err.text, "770"));
     assert_int_equal(lock, -2);
     assert_int_equal(ms_session_root(root, NULL), -EPERM);
@@ -320,7 +331,7 @@ static void test_root_must_be_ours_alone(void **state)
     snprintf(path, sizeof path, "%s/link", home);
     assert_int_equal(symlink(home, path), 0);
     setenv("MUSTER_HOME", path, 1);
-    assert_int_equal(ms_session_create(&s, &lock, &err), -EPERM);
+    assert_int_equal(ms_session_create(&s, NULL, &lock, &err), -EPERM);
 
     if (geteuid() == 0) {
         snprintf(path, sizeof path, "%s/theirs", home);
@@ -330,7 +341,7 @@ static void test_root_must_be_ours_alone(void **state)
         strcpy(path, "/");
     }
     setenv("MUSTER_HOME", path, 1);
-    assert_int_equal(ms_session_create(&s, &lock, &err), -EPERM);
+    assert_int_equal(ms_session_create(&s, NULL, &lock, &err), -EPERM);
     assert_non_null(strstr(err.text, "belongs to"));
     if (geteuid() == 0)
         assert_int_equal(chown(path, 0, 0), 0);
@@ -371,9 +382,9 @@ static int churn(void)
     int lock;
 
     for (int i = 0; i < 20; i++) {
-        if (ms_session_create(&s, &lock, NULL) < 0)
+        if (ms_session_create(&s, NULL, &lock, NULL) < 0)
             return 1;
-        ms_session_sweep();
+        sweep();
         if (!exists(s.dir, "secret") || !exists(s.dir, "lock") || !exists(s.dir, "w"))
             return 2;
         if (i % 2 && ms_session_remove(s.dir) < 0)
@@ -402,7 +413,7 @@ static void test_many_at_once_never_touch_each_other(void **state)
         assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
         assert_int_equal(status, 0);
     }
-    ms_session_sweep();
+    sweep();
     assert_int_equal(ms_session_list(&list, NULL), 0);
     free(list);
 }

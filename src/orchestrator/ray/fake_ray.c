@@ -225,7 +225,7 @@ static int on_head(void *arg,
 static void on_listening(void *arg, unsigned events)
 {
     struct fake_ray *f = arg;
-    int fd = ms_tcp_accept(f->fd, NULL);
+    int fd = ms_tcp_accept(f->fd);
 
     (void)events;
     if (fd >= 0)

@@ -286,7 +286,7 @@ static int prove(int fd, struct ms_handshake *h, struct ms_error *err)
 {
     uint8_t in[MS_HELLO_SERVER_SIZE], out[MS_HELLO_SERVER_SIZE];
     size_t out_len = 0, no_fds = 0;
-    ssize_t n = send_bytes(fd, ms_handshake_hello(h), MS_HELLO_CLIENT_SIZE);
+    ssize_t n = send_bytes(fd, h->hello_client, MS_HELLO_CLIENT_SIZE);
     int rc;
 
     if (n == 0)
@@ -350,7 +350,7 @@ Muster__StoreAnswer *ms_store_rpc_open(struct ms_store_client *c,
                                        int *arena,
                                        struct ms_error *err)
 {
-    c->fd = ms_unix_connect_packets(o->path, err);
+    c->fd = ms_unix_connect(o->path, SOCK_SEQPACKET, err);
     if (c->fd < 0 || shake(c->fd, o->secret, err) < 0)
         return NULL;
     return introduce(c->fd, o, arena, err);

@@ -108,7 +108,7 @@ static int start(struct ms_store *s, uint64_t limit, int tcp_fd, struct ms_error
     s->arena = ms_arena_create(s->loop, s->table.space->size, s->memory_left, err);
     if (!s->arena)
         return err->code;
-    s->listen_fd = ms_unix_listen_packets(s->path, err);
+    s->listen_fd = ms_unix_listen(s->path, SOCK_SEQPACKET, err);
     if (s->listen_fd < 0)
         return s->listen_fd;
     rc = ms_watch_init(

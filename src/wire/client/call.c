@@ -1,5 +1,7 @@
 /* call.c - a call: waiting, completing, items of its stream */
+#include "base/buf.h"
 #include "base/clock.h"
+#include "base/proto.h"
 #include "wire/client/client_impl.h"
 
 #include <assert.h>
@@ -16,21 +18,13 @@ uint8_t *ms_failure_pack(Muster__Failure__Kind kind,
                          const Muster__Exit *exit,
                          size_t *len)
 {
-    Muster__Failure f;
-    uint8_t *body;
+    Muster__Failure f = MUSTER__FAILURE__INIT;
 
-    muster__failure__init(&f);
     f.kind = kind;
-    f.where = (char *)(uintptr_t)where;
-    f.message = (char *)(uintptr_t)text;
+    f.where = ms_field_text(where);
+    f.message = ms_field_text(text);
     f.exit = (Muster__Exit *)(uintptr_t)exit;
-    *len = muster__failure__get_packed_size(&f);
-    body = malloc(*len ? *len : 1);
-    if (body)
-        muster__failure__pack(&f, body);
-    else
-        *len = 0;
-    return body;
+    return ms_proto_packed(&f.base, len);
 }
 
 void ms_call_fail(struct ms_call *c, Muster__Failure__Kind kind, const char *text)
@@ -59,12 +53,12 @@ void ms_call_unref(struct ms_call *c)
     p = c->peer;
     ms_list_each (i, &c->items, struct item, link) {
         if (i->stored)
-            p->client->on_stored_drop(i->stored);
+            p->client->o.on_stored_drop(i->stored);
         free(i->body);
         free(i);
     }
     if (c->stored)
-        p->client->on_stored_drop(c->stored);
+        p->client->o.on_stored_drop(c->stored);
     ms_notices_free(c);
     free(c->request);
     free(c->body);
@@ -87,21 +81,16 @@ static void settle_forgotten(struct ms_call *c)
     c->done = true;
     c->kind = MS_KIND_ERROR;
     c->reply_codec = MS_CODEC_PROTO;
-    c->body = malloc(p->failure_len ? p->failure_len : 1);
+    c->body = ms_bytes_copy(p->failure, p->failure_len);
     c->len = c->body ? p->failure_len : 0;
-    if (c->len)
-        memcpy(c->body, p->failure, c->len);
 }
 
 bool ms_call_is_done(struct ms_call *c)
 {
-    bool done;
+    MS_LOCK(&c->peer->lock);
 
-    pthread_mutex_lock(&c->peer->lock);
     settle_forgotten(c);
-    done = c->done;
-    pthread_mutex_unlock(&c->peer->lock);
-    return done;
+    return c->done;
 }
 
 /* ---- completing ------------------------------------------------------------------ */
@@ -122,6 +111,15 @@ static void tell(struct ms_call *c)
             ms_waiter_wake(w);
 }
 
+void *
+ms_peer_take_stored(struct ms_peer *p, uint8_t codec, const uint8_t *body, size_t len)
+{
+    const struct ms_client_options *o = &p->client->o;
+
+    return codec == MS_CODEC_STORED && o->on_stored ? o->on_stored(o->arg, body, len)
+                                                    : NULL;
+}
+
 void ms_call_complete(
     struct ms_call *c, uint8_t kind, uint8_t codec, uint8_t *body, size_t len)
 {
@@ -131,8 +129,8 @@ void ms_call_complete(
     c->reply_codec = codec;
     c->body = body;
     c->len = len;
-    if (kind == MS_KIND_REPLY && codec == MS_CODEC_STORED && c->peer->client->on_stored)
-        c->stored = c->peer->client->on_stored(c->peer->client->arg, body, len);
+    if (kind == MS_KIND_REPLY)
+        c->stored = ms_peer_take_stored(c->peer, codec, body, len);
     if (c->on_end)
         c->on_end(c->end_arg);
     free(c->request);
@@ -154,26 +152,25 @@ int ms_call_add_item(struct ms_call *c, struct ms_message *m)
         free(i);
         return -ENOMEM;
     }
-    if (i->codec == MS_CODEC_STORED && c->peer->client->on_stored)
-        i->stored = c->peer->client->on_stored(c->peer->client->arg, i->body, i->len);
+    i->stored = ms_peer_take_stored(c->peer, i->codec, i->body, i->len);
     ms_list_add_tail(&c->items, &i->link);
     c->arrived++;
     tell(c);
     return 0;
 }
 
-/* Take it out of the open ones and tell the worker. */
+/* Complete it and tell the worker. It stays in `calls` if its answer may still come. */
 static void give_up(struct ms_call *c, Muster__Failure__Kind kind, const char *text)
 {
     struct ms_frame head = {.kind = MS_KIND_CANCEL, .call_id = c->id};
     struct ms_peer *p = c->peer;
 
-    ms_map_remove(&p->pending, c->id);
-    if (p->conn ? ms_peer_send(p, &head, NULL, 0) == 0 : c->sent)
-        ms_abandoned_add(p, c);
+    c->given_up = true;
+    p->open_count--;
+    if (!(p->conn ? ms_peer_send(p, &head, NULL, 0) == 0 : c->sent))
+        ms_peer_drop_call(p, ms_peer_take_call(p, c->id));
     ms_call_fail(c, kind, text);
     ms_peer_hand_over(p);
-    ms_peer_drop_call(p, c);
 }
 
 static void expire(struct ms_call *c)
@@ -185,13 +182,11 @@ static void expire(struct ms_call *c)
 
 void ms_call_cancel(struct ms_call *c)
 {
-    struct ms_peer *p = c->peer;
+    MS_PEER_LOCK(c->peer);
 
-    pthread_mutex_lock(&p->lock);
     settle_forgotten(c);
     if (!c->done)
         give_up(c, MUSTER__FAILURE__KIND__CANCELLED, "cancelled by the caller");
-    ms_peer_unlock(p);
 }
 
 int64_t ms_calls_expire(struct ms_peer *p, int64_t now_ns)
@@ -202,30 +197,27 @@ int64_t ms_calls_expire(struct ms_peer *p, int64_t now_ns)
     size_t at = 0;
 
     ms_list_init(&expired);
-    while ((c = ms_map_next(&p->pending, &at))) {
+    while ((c = ms_map_next(&p->calls, &at))) {
+        if (c->given_up)
+            continue;
         if (c->deadline_ns <= now_ns)
             ms_list_add_tail(&expired, &c->link);
         else if (c->deadline_ns < next_ns)
             next_ns = c->deadline_ns;
     }
-    while (!ms_list_is_empty(&expired)) {
-        c = ms_list_first(&expired, struct ms_call, link);
-        ms_list_remove(&c->link);
+    while ((c = ms_list_take(&expired, struct ms_call, link)))
         expire(c);
-    }
     return next_ns;
 }
 
 void ms_call_let_go(struct ms_call *c)
 {
-    struct ms_peer *p = c->peer;
+    MS_PEER_LOCK(c->peer);
 
-    pthread_mutex_lock(&p->lock);
     if (!c->done) {
-        ms_client_wake_at(p->client, c->deadline_ns);
-        ms_peer_hand_over(p);
+        ms_client_wake_at(c->peer->client, c->deadline_ns);
+        ms_peer_hand_over(c->peer);
     }
-    ms_peer_unlock(p);
 }
 
 /* ---- waiting --------------------------------------------------------------------- */
@@ -239,8 +231,7 @@ static bool has_news(const struct ms_call *c)
 static int sleep_until(struct waiter *w, int64_t until_ns)
 {
     struct ms_peer *p = w->call->peer;
-    struct timespec at = {.tv_sec = until_ns / MS_NS_PER_S,
-                          .tv_nsec = until_ns % MS_NS_PER_S};
+    struct timespec at = ms_timespec(until_ns);
     long rc;
 
     atomic_store(&w->asleep, 1);
@@ -275,8 +266,8 @@ int ms_call_wait(struct ms_call *c, int64_t until_ns)
     struct ms_peer *p = c->peer;
     struct waiter w = {.call = c};
     int rc = 0;
+    MS_PEER_LOCK(p);
 
-    pthread_mutex_lock(&p->lock);
     settle_forgotten(c);
     ms_list_add_tail(&p->waiters, &w.link);
     while (rc == 0 && !has_news(c)) {
@@ -292,7 +283,6 @@ int ms_call_wait(struct ms_call *c, int64_t until_ns)
     ms_peer_hand_over(p);
     if (!c->done)
         ms_client_wake_at(p->client, c->deadline_ns);
-    ms_peer_unlock(p);
     return rc;
 }
 
@@ -300,44 +290,35 @@ int ms_call_wait(struct ms_call *c, int64_t until_ns)
 
 void ms_call_outcome(struct ms_call *c, struct ms_outcome *o)
 {
-    pthread_mutex_lock(&c->peer->lock);
+    MS_LOCK(&c->peer->lock);
+
     *o = (struct ms_outcome){.kind = c->kind,
                              .codec = c->reply_codec,
                              .ends_stream = c->ends_stream,
                              .body = c->body,
                              .len = c->len};
-    pthread_mutex_unlock(&c->peer->lock);
 }
 
 uint8_t *ms_call_take_body(struct ms_call *c)
 {
-    uint8_t *body;
+    MS_LOCK(&c->peer->lock);
 
-    pthread_mutex_lock(&c->peer->lock);
-    body = MS_TAKE(c->body);
     c->len = 0;
-    pthread_mutex_unlock(&c->peer->lock);
-    return body;
+    return MS_TAKE(c->body);
 }
 
 void *ms_call_take_stored(struct ms_call *c)
 {
-    void *stored;
+    MS_LOCK(&c->peer->lock);
 
-    pthread_mutex_lock(&c->peer->lock);
-    stored = MS_TAKE(c->stored);
-    pthread_mutex_unlock(&c->peer->lock);
-    return stored;
+    return MS_TAKE(c->stored);
 }
 
 bool ms_call_has_items(struct ms_call *c)
 {
-    bool has;
+    MS_LOCK(&c->peer->lock);
 
-    pthread_mutex_lock(&c->peer->lock);
-    has = !ms_list_is_empty(&c->items);
-    pthread_mutex_unlock(&c->peer->lock);
-    return has;
+    return !ms_list_is_empty(&c->items);
 }
 
 static void send_credit(struct ms_call *c)
@@ -351,36 +332,25 @@ static void send_credit(struct ms_call *c)
         c->consumed = 0;
 }
 
-int ms_call_take_item(struct ms_call *c, uint8_t *codec, uint8_t **body, size_t *len)
-{
-    void *stored;
-    int rc = ms_call_take_stored_item(c, codec, body, len, &stored);
-
-    if (rc > 0 && stored)
-        c->peer->client->on_stored_drop(stored);
-    return rc;
-}
-
-int ms_call_take_stored_item(
+int ms_call_take_item(
     struct ms_call *c, uint8_t *codec, uint8_t **body, size_t *len, void **stored)
 {
-    struct item *i = NULL;
+    struct item *i;
+    MS_PEER_LOCK(c->peer);
 
-    pthread_mutex_lock(&c->peer->lock);
-    if (!ms_list_is_empty(&c->items)) {
-        i = ms_list_first(&c->items, struct item, link);
-        ms_list_remove(&i->link);
-        c->consumed++;
-        c->taken++;
-        send_credit(c);
-    }
-    ms_peer_unlock(c->peer);
+    i = ms_list_take(&c->items, struct item, link);
     if (!i)
         return 0;
+    c->consumed++;
+    c->taken++;
+    send_credit(c);
     *codec = i->codec;
     *body = i->body;
     *len = i->len;
-    *stored = i->stored;
+    if (stored)
+        *stored = i->stored;
+    else if (i->stored)
+        c->peer->client->o.on_stored_drop(i->stored);
     free(i);
     return 1;
 }
@@ -388,13 +358,12 @@ int ms_call_take_stored_item(
 int ms_call_notify(struct ms_call *c, struct ms_inbox *i, uint64_t tag)
 {
     int rc;
+    MS_PEER_LOCK(c->peer);
 
-    pthread_mutex_lock(&c->peer->lock);
     settle_forgotten(c);
     rc = ms_notice_add(c, i, tag, has_news(c));
     if (!c->done)
         ms_client_wake_at(c->peer->client, c->deadline_ns);
     ms_peer_hand_over(c->peer);
-    ms_peer_unlock(c->peer);
     return rc;
 }

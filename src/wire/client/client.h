@@ -158,11 +158,9 @@ void *ms_call_take_stored(struct ms_call *c);
 bool ms_call_has_items(struct ms_call *c);
 
 /* The next item of a stream, if one is there: 1, and memory that the caller frees; 0 if
- * none is there now. */
-int ms_call_take_item(struct ms_call *c, uint8_t *codec, uint8_t **body, size_t *len);
-/* The same; *stored is what on_stored gave for an MS_CODEC_STORED item, the caller's from
- * now on, or NULL. */
-int ms_call_take_stored_item(
+ * none is there now. *stored is what on_stored gave for an MS_CODEC_STORED item, the caller's
+ * from now on, or NULL; `stored` NULL: it is dropped. */
+int ms_call_take_item(
     struct ms_call *c, uint8_t *codec, uint8_t **body, size_t *len, void **stored);
 
 /* ---- completions for event loops ------------------------------------------------- */

@@ -6,7 +6,6 @@
  * peer_connect.c    making it, again and again
  * peer_attach.c     a new one: what is open goes on
  * peer_successor.c  the next worker in its place
- * peer_abandoned.c  answers to calls that were given up
  * peer_keepalive.c  silence on the network
  * peer_read.c       reading it: the role, and who takes it over
  * call.c            a call: waiting, completing, items
@@ -19,6 +18,11 @@
  * A connection that has open calls is always read: by a waiting thread, or else by the
  * loop (`armed`). A thread that stops reading calls ms_peer_hand_over.
  *
+ * A call that was given up, cancelled or past its deadline, is done, but stays in `calls`:
+ * its answer may still come, and what that grants is ours until it is given back. So the
+ * connection is read until each such call has ended, one that broke is made again, and the
+ * worker is asked for what it has. The peer is kept meanwhile.
+ *
  * What is unreferenced under a peer's lock goes to `garbage` and is freed by
  * ms_peer_unlock, because the last call may hold the last reference to the
  * peer; a thread that locks a peer has a reference of its own.
@@ -28,6 +32,7 @@
 
 #include "base/limits.h"
 #include "base/list.h"
+#include "base/lock.h"
 #include "base/map.h"
 #include "wire/client/client.h"
 #include "wire/client/exits.h"
@@ -40,16 +45,8 @@
 enum { ACKS_MAX = 64, LABEL_MAX = 160, PROBLEM_MAX = 160 };
 
 struct ms_client {
-    struct ms_loop *loop;
+    struct ms_client_options o; /* the secret is in `net` */
     struct ms_net net;
-    struct ms_spin *spin;
-    void (*ask_exit)(void *arg, uint64_t uid);
-    void (*ask_successor)(void *arg, uint64_t uid);
-    void (*on_suspect)(void *arg, uint64_t uid, bool is_suspect);
-    void *(*on_stored)(void *arg, const uint8_t *body, size_t len);
-    void (*on_stored_drop)(void *token);
-    void *arg;
-    int64_t exit_wait_ns, grace_ns;
     _Atomic unsigned refs; /* the owner, and each peer */
     int epoll_fd, timer_fd;
     struct ms_watch epoll_watch, timer_watch;
@@ -93,11 +90,10 @@ struct ms_peer {
     struct ms_list waiters; /* threads in ms_call_wait */
     struct ms_list garbage; /* calls to unreference when the lock is free */
     uint64_t next_call;
-    struct ms_map pending;
-    struct ms_map
-        abandoned; /* calls that were given up, until they end; peer_abandoned.c */
+    struct ms_map calls;   /* whose ends have not come; each holds a reference */
+    size_t open_count;     /* of these, that were not given up */
     struct iovec *methods; /* "engine\0method" of op MS_OP_METHOD + i */
-    uint32_t method_count, method_room;
+    size_t method_count, method_room;
     uint64_t acks[ACKS_MAX];
     unsigned ack_count;
     uint32_t worker_core; /* where the worker's engine was last seen, + 1 */
@@ -151,6 +147,7 @@ struct ms_call {
     bool yields;    /* ...but let others run in between */
     bool just_sent; /* and its answer cannot be there yet */
     bool sent;      /* on a connection that broke: it may have run */
+    bool given_up;  /* and what comes of it is given back */
     bool done, ends_stream;
     int64_t deadline_ns;
     uint8_t *request; /* kept to be sent again; NULL if it was too big */
@@ -175,15 +172,33 @@ void ms_client_wake_at(struct ms_client *c, int64_t at_ns);
 
 /* peer.c */
 void ms_peer_unlock(struct ms_peer *p);
+/* With the lock held: out of `calls`, with its reference; NULL: there is none. */
+struct ms_call *ms_peer_take_call(struct ms_peer *p, uint64_t id);
 /* Unreference a call with the lock held. */
 void ms_peer_drop_call(struct ms_peer *p, struct ms_call *c);
+
+static inline struct ms_peer *ms_peer_lock(struct ms_peer *p)
+{
+    pthread_mutex_lock(&p->lock);
+    return p;
+}
+
+static inline void ms_peer_release(struct ms_peer **p)
+{
+    ms_peer_unlock(*p);
+}
+
+/* As MS_LOCK, with ms_peer_unlock at the end of the block. */
+#define MS_PEER_LOCK(p)                                                                \
+    MS_CLEANUP(ms_peer_release)                                                        \
+    struct ms_peer *ms_locked_ __attribute__((unused)) = ms_peer_lock(p)
 
 /* peer_conn.c; the peer's lock is held */
 int ms_peer_send(struct ms_peer *p,
                  const struct ms_frame *head,
                  const struct iovec *iov,
                  int count);
-int ms_peer_send_method(struct ms_peer *p, uint32_t i);
+int ms_peer_send_method(struct ms_peer *p, size_t i);
 /* The head of its CALL, with the time that is left. */
 struct ms_frame ms_call_frame(const struct ms_call *c, int64_t now_ns);
 void ms_peer_drop_conn(struct ms_peer *p); /* nobody else reads it */
@@ -197,39 +212,22 @@ void ms_peer_set_lost(struct ms_peer *p, int64_t now_ns);
 void ms_peer_retry_later(struct ms_peer *p, int64_t now_ns);
 /* Nobody listens: ask how its worker ended. */
 void ms_peer_await_exit(struct ms_peer *p, int64_t now_ns);
-/* Takes the failure. Calls that can go on (peer_successor.c) stay open. */
-void ms_peer_die(struct ms_peer *p, uint8_t *failure, size_t len);
-/* All open ones; the failure is borrowed. */
-void ms_peer_fail_all(struct ms_peer *p, const uint8_t *failure, size_t len);
+/* With this failure. Calls that can go on (peer_successor.c) stay open. `exit` may be NULL. */
+void ms_peer_die(struct ms_peer *p,
+                 Muster__Failure__Kind kind,
+                 const char *text,
+                 const Muster__Exit *exit);
+/* The end of all calls but, if `but_unsent`, those that can go on; the failure is borrowed. */
+void ms_peer_end_calls(struct ms_peer *p,
+                       const uint8_t *failure,
+                       size_t len,
+                       bool but_unsent);
 void ms_peer_give_up(struct ms_peer *p, const char *text);
 
 /* peer_attach.c; the peer's lock is held */
 /* What we wait for, methods, then every open call; the worker knows which it has. 0 or a
  * negative errno. */
 int ms_peer_attach(struct ms_peer *p);
-
-/* How many items of its stream have arrived, and how many of them were taken: the worker
- * sends what is missing. */
-int ms_peer_send_resume(struct ms_peer *p,
-                        uint64_t id,
-                        uint64_t arrived,
-                        uint64_t taken);
-
-/* peer_abandoned.c; the peer's lock is held */
-/* It was given up, and its answer may still come. */
-void ms_abandoned_add(struct ms_peer *p, const struct ms_call *c);
-/* None will come any more. */
-void ms_abandoned_forget(struct ms_peer *p);
-/* Their ids; there is room for p->abandoned.count. */
-size_t ms_abandoned_ids(const struct ms_peer *p, uint64_t *ids);
-/* An answer or item of an abandoned call: what it grants is given back. */
-void ms_peer_refuse(struct ms_peer *p, const struct ms_message *m);
-/* An item, or the end, of a call that is not open. Each comes once: what has arrived is not
- * sent again. */
-void ms_abandoned_item(struct ms_peer *p, const struct ms_message *m);
-void ms_abandoned_end(struct ms_peer *p, const struct ms_message *m);
-/* On a new connection: let the worker send what has not arrived. 0 or a negative errno. */
-int ms_abandoned_ask(struct ms_peer *p, uint64_t id);
 
 /* peer_connect.c; the peer's lock is held */
 void ms_peer_connect(struct ms_peer *p);
@@ -269,6 +267,9 @@ void ms_peer_leave(struct ms_peer *p);
 void ms_peer_hand_over(struct ms_peer *p);
 
 /* call.c; the peer's lock is held */
+/* What on_stored gives for the body of an answer or item; NULL: it has no objects. */
+void *
+ms_peer_take_stored(struct ms_peer *p, uint8_t codec, const uint8_t *body, size_t len);
 void ms_call_complete(
     struct ms_call *c, uint8_t kind, uint8_t codec, uint8_t *body, size_t len);
 void ms_call_fail(struct ms_call *c, Muster__Failure__Kind kind, const char *text);

@@ -43,21 +43,18 @@ static struct ms_peer *peer_alloc(struct ms_client *c,
     ms_list_init(&p->link);
     ms_list_init(&p->waiters);
     ms_list_init(&p->garbage);
-    ms_map_init(&p->pending);
-    ms_map_init(&p->abandoned);
     pthread_mutex_init(&p->lock, NULL);
     return p;
 }
 
 static void peer_free(struct ms_peer *p)
 {
-    assert(p->pending.count + p->abandoned.count == 0); /* each holds a reference */
+    assert(p->calls.count == 0); /* each holds a reference */
     ms_peer_drop_conn(p);
-    for (uint32_t i = 0; i < p->method_count; i++)
+    for (size_t i = 0; i < p->method_count; i++)
         free(p->methods[i].iov_base);
     free(p->methods);
-    ms_map_finish(&p->pending);
-    ms_map_finish(&p->abandoned);
+    ms_map_finish(&p->calls);
     pthread_mutex_destroy(&p->lock);
     free(p->failure);
     ms_successor_free(p->successor);
@@ -138,6 +135,15 @@ const char *ms_peer_label(const struct ms_peer *p)
     return p->label;
 }
 
+struct ms_call *ms_peer_take_call(struct ms_peer *p, uint64_t id)
+{
+    struct ms_call *c = ms_map_remove(&p->calls, id);
+
+    if (c && !c->given_up)
+        p->open_count--;
+    return c;
+}
+
 void ms_peer_drop_call(struct ms_peer *p, struct ms_call *c)
 {
     ms_list_add_tail(&p->garbage, &c->link);
@@ -146,16 +152,13 @@ void ms_peer_drop_call(struct ms_peer *p, struct ms_call *c)
 void ms_peer_unlock(struct ms_peer *p)
 {
     struct ms_list garbage;
+    struct ms_call *c;
 
     ms_list_init(&garbage);
     ms_list_splice(&garbage, &p->garbage);
     pthread_mutex_unlock(&p->lock);
-    while (!ms_list_is_empty(&garbage)) {
-        struct ms_call *c = ms_list_first(&garbage, struct ms_call, link);
-
-        ms_list_remove(&c->link);
+    while ((c = ms_list_take(&garbage, struct ms_call, link)))
         ms_call_unref(c);
-    }
 }
 
 /* ---- methods --------------------------------------------------------------------- */
@@ -165,28 +168,13 @@ static int method_find(const struct ms_peer *p,
                        size_t engine_len,
                        const char *method)
 {
-    for (uint32_t i = 0; i < p->method_count; i++) {
+    for (size_t i = 0; i < p->method_count; i++) {
         const char *known = p->methods[i].iov_base;
 
         if (strcmp(known, engine) == 0 && strcmp(known + engine_len + 1, method) == 0)
             return (int)(MS_OP_METHOD + i);
     }
     return -ENOENT;
-}
-
-static int methods_reserve(struct ms_peer *p)
-{
-    uint32_t room = p->method_room ? p->method_room * 2 : 16;
-    struct iovec *methods;
-
-    if (p->method_count < p->method_room)
-        return 0;
-    methods = realloc(p->methods, room * sizeof *methods);
-    if (!methods)
-        return -ENOMEM;
-    p->methods = methods;
-    p->method_room = room;
-    return 0;
 }
 
 static int
@@ -204,13 +192,11 @@ method_add(struct ms_peer *p, const char *engine, size_t engine_len, const char 
         return -EILSEQ;
     if (p->method_count == MS_METHODS_MAX)
         return -ENOSPC;
-    if (methods_reserve(p) < 0)
+    if (ms_array_reserve(
+            &p->methods, &p->method_room, p->method_count + 1, sizeof *p->methods) <
+            0 ||
+        asprintf(&text, "%s%c%s", engine, 0, method) < 0)
         return -ENOMEM;
-    text = malloc(len + 1);
-    if (!text)
-        return -ENOMEM;
-    memcpy(text, engine, engine_len + 1);
-    strcpy(text + engine_len + 1, method);
     p->methods[p->method_count++] = (struct iovec){text, len};
     if (p->conn && ms_peer_send_method(p, p->method_count - 1) < 0) {
         p->method_count--;
@@ -224,13 +210,10 @@ int ms_peer_method(struct ms_peer *p, const char *engine, const char *method)
 {
     size_t engine_len = strlen(engine);
     int op;
+    MS_PEER_LOCK(p);
 
-    pthread_mutex_lock(&p->lock);
     op = method_find(p, engine, engine_len, method);
-    if (op == -ENOENT)
-        op = method_add(p, engine, engine_len, method);
-    ms_peer_unlock(p);
-    return op;
+    return op == -ENOENT ? method_add(p, engine, engine_len, method) : op;
 }
 
 /* ---- starting a call ------------------------------------------------------------- */
@@ -282,9 +265,9 @@ static int keep_request(struct ms_call *c, const struct iovec *iov, int count)
  * are of this host alone. */
 static bool take_lease(struct ms_peer *p, int64_t now_ns)
 {
-    return p->client->spin && !p->is_remote &&
+    return p->client->o.spin && !p->is_remote &&
            atomic_load(&p->client->outstanding) == 1 && now_ns >= p->spin_again_ns &&
-           ms_spin_take(p->client->spin, p->pair, now_ns);
+           ms_spin_take(p->client->o.spin, p->pair, now_ns);
 }
 
 static int call_send(struct ms_peer *p,
@@ -302,7 +285,7 @@ static int call_send(struct ms_peer *p,
         c->spin = head.core != p->worker_core;
     }
     c->just_sent = spec->waits;
-    c->yields = spec->waits && spec->is_of_many && p->client->spin && !p->is_remote;
+    c->yields = spec->waits && spec->is_of_many && p->client->o.spin && !p->is_remote;
     if (p->ack_count)
         head.ack = p->acks[--p->ack_count];
     if (p->is_network)
@@ -325,12 +308,13 @@ call_start(struct ms_peer *p, struct ms_call *c, const struct ms_call_spec *spec
         ms_peer_connect(p);
     rc = keep_request(c, iov, count);
     if (rc == 0)
-        rc = ms_map_add(&p->pending, c->id, c);
+        rc = ms_map_add(&p->calls, c->id, c);
     if (rc < 0) {
         ms_call_fail(c, MUSTER__FAILURE__KIND__NO_MEMORY, "out of memory");
         return;
     }
     ms_call_ref(c);
+    p->open_count++;
     if (p->state == PEER_SEEKING)
         return;     /* sent to who has its place */
     if (!p->conn) { /* sent when there is a connection */
@@ -339,7 +323,7 @@ call_start(struct ms_peer *p, struct ms_call *c, const struct ms_call_spec *spec
         return;
     }
     rc = call_send(p, c, spec, iov, count);
-    if (rc < 0 && ms_map_remove(&p->pending, c->id)) {
+    if (rc < 0 && ms_peer_take_call(p, c->id)) {
         if (rc == -EMSGSIZE)
             ms_call_fail(c,
                          MUSTER__FAILURE__KIND__REFUSED,

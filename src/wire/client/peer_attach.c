@@ -15,17 +15,16 @@ static int compare_ids(const void *a, const void *b)
 }
 
 /* The ids of the calls whose ends have not come, in order; NULL: out of memory. */
-static uint64_t *open_ids(struct ms_peer *p)
+static uint64_t *call_ids(struct ms_peer *p)
 {
-    uint64_t *ids = malloc((p->pending.count + p->abandoned.count + 1) * sizeof *ids);
+    uint64_t *ids = malloc((p->calls.count + 1) * sizeof *ids);
     size_t at = 0, n = 0;
     struct ms_call *c;
 
     if (!ids)
         return NULL;
-    while ((c = ms_map_next(&p->pending, &at)))
+    while ((c = ms_map_next(&p->calls, &at)))
         ids[n++] = c->id;
-    n += ms_abandoned_ids(p, ids + n);
     qsort(ids, n, sizeof *ids, compare_ids);
     return ids;
 }
@@ -54,17 +53,28 @@ static int send_attach(struct ms_peer *p, const uint64_t *ids, size_t count)
     return rc;
 }
 
-int ms_peer_send_resume(struct ms_peer *p,
-                        uint64_t id,
-                        uint64_t arrived,
-                        uint64_t taken)
+/* How many items of its stream have arrived, and how many of them were taken: the worker
+ * sends what is missing. Of a call that was given up, all that have arrived. */
+static int send_resume(struct ms_peer *p, struct ms_call *c)
 {
     struct ms_frame head = {
-        .kind = MS_KIND_CREDIT, .flags = MS_FRAME_RESEND, .call_id = id};
-    uint64_t body[2] = {htole64(arrived), htole64(taken)};
+        .kind = MS_KIND_CREDIT, .flags = MS_FRAME_RESEND, .call_id = c->id};
+    uint64_t body[2] = {htole64(c->arrived),
+                        htole64(c->given_up ? c->arrived : c->taken)};
     struct iovec iov = {body, sizeof body};
 
+    c->consumed = 0;
     return ms_peer_send(p, &head, &iov, 1);
+}
+
+/* Of a call that was given up: let the worker send what has not arrived. */
+static int send_cancel_again(struct ms_peer *p, struct ms_call *c)
+{
+    struct ms_frame head = {
+        .kind = MS_KIND_CANCEL, .flags = MS_FRAME_RESEND, .call_id = c->id};
+    int rc = c->flags & MS_FRAME_STREAM ? send_resume(p, c) : 0;
+
+    return rc < 0 || !p->conn ? rc : ms_peer_send(p, &head, NULL, 0);
 }
 
 static int send_again(struct ms_peer *p, struct ms_call *c, int64_t now_ns)
@@ -74,8 +84,7 @@ static int send_again(struct ms_peer *p, struct ms_call *c, int64_t now_ns)
     int rc;
 
     if (c->sent && c->flags & MS_FRAME_STREAM) {
-        c->consumed = 0;
-        rc = ms_peer_send_resume(p, c->id, c->arrived, c->taken);
+        rc = send_resume(p, c);
         if (rc < 0 || !p->conn)
             return rc;
     }
@@ -86,18 +95,17 @@ static int send_again(struct ms_peer *p, struct ms_call *c, int64_t now_ns)
     rc = ms_peer_send(p, &head, &iov, c->request ? 1 : 0);
     if (rc != -EMSGSIZE)
         return rc;
-    ms_map_remove(&p->pending, c->id);
+    ms_peer_drop_call(p, ms_peer_take_call(p, c->id));
     ms_call_fail(
         c, MUSTER__FAILURE__KIND__REFUSED, "the arguments are too big to be sent");
-    ms_peer_drop_call(p, c);
     return 0;
 }
 
 int ms_peer_attach(struct ms_peer *p)
 {
     int64_t now_ns = ms_now_ns();
-    size_t count = p->pending.count + p->abandoned.count;
-    uint64_t *ids = open_ids(p);
+    size_t count = p->calls.count;
+    uint64_t *ids = call_ids(p);
     int rc = 0;
 
     if (!ids)
@@ -105,12 +113,13 @@ int ms_peer_attach(struct ms_peer *p)
     p->ack_count = 0; /* what is not in `ids` needs no other word */
     if (p->was_known)
         rc = send_attach(p, ids, count);
-    for (uint32_t i = 0; i < p->method_count && p->conn && rc == 0; i++)
+    for (size_t i = 0; i < p->method_count && p->conn && rc == 0; i++)
         rc = ms_peer_send_method(p, i);
     for (size_t i = 0; i < count && p->conn && rc == 0; i++) {
-        struct ms_call *c = ms_map_find(&p->pending, ids[i]);
+        struct ms_call *c = ms_map_find(&p->calls, ids[i]);
 
-        rc = c ? send_again(p, c, now_ns) : ms_abandoned_ask(p, ids[i]);
+        if (c)
+            rc = c->given_up ? send_cancel_again(p, c) : send_again(p, c, now_ns);
     }
     free(ids);
     return rc;

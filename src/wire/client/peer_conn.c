@@ -12,29 +12,25 @@
 
 /* ---- the end --------------------------------------------------------------------- */
 
-/* All of them, or but for those that can go on. */
-static void
-fail_calls(struct ms_peer *p, const uint8_t *failure, size_t len, bool also_unsent)
+void ms_peer_end_calls(struct ms_peer *p,
+                       const uint8_t *failure,
+                       size_t len,
+                       bool but_unsent)
 {
     size_t at = 0;
     struct ms_call *c;
 
-    while ((c = ms_map_next(&p->pending, &at))) {
-        uint8_t *copy;
-
-        if (!also_unsent && ms_call_can_go_on(c))
+    while ((c = ms_map_next(&p->calls, &at))) {
+        if (but_unsent && ms_call_can_go_on(c))
             continue;
-        copy = ms_bytes_copy(failure, len);
-        ms_map_remove(&p->pending, c->id);
-        ms_call_complete(c, MS_KIND_ERROR, MS_CODEC_PROTO, copy, copy ? len : 0);
-        ms_peer_drop_call(p, c);
+        ms_peer_drop_call(p, ms_peer_take_call(p, c->id));
+        if (!c->given_up) {
+            uint8_t *copy = ms_bytes_copy(failure, len);
+
+            ms_call_complete(c, MS_KIND_ERROR, MS_CODEC_PROTO, copy, copy ? len : 0);
+        }
         at = 0;
     }
-}
-
-void ms_peer_fail_all(struct ms_peer *p, const uint8_t *failure, size_t len)
-{
-    fail_calls(p, failure, len, true);
 }
 
 /* Its calls may have arrived. */
@@ -44,7 +40,7 @@ static void mark_sent(struct ms_peer *p)
     struct ms_call *c;
 
     p->was_known = true;
-    while ((c = ms_map_next(&p->pending, &at)))
+    while ((c = ms_map_next(&p->calls, &at)))
         c->sent = true;
 }
 
@@ -67,35 +63,25 @@ void ms_peer_drop_conn(struct ms_peer *p)
     drop_conn(p, false);
 }
 
-void ms_peer_die(struct ms_peer *p, uint8_t *failure, size_t len)
+void ms_peer_die(struct ms_peer *p,
+                 Muster__Failure__Kind kind,
+                 const char *text,
+                 const Muster__Exit *exit)
 {
-    if (p->state == PEER_DEAD) {
-        free(failure);
+    if (p->state == PEER_DEAD)
         return;
-    }
     p->state = PEER_DEAD;
     free(p->failure);
-    p->failure = failure;
-    p->failure_len = failure ? len : 0;
+    p->failure = ms_failure_pack(kind, p->label, text, exit, &p->failure_len);
     if (p->conn && ms_conn_has_sent(p->conn))
         mark_sent(p);
     if (p->conn && p->reading)
         shutdown(ms_conn_fd(p->conn), SHUT_RDWR); /* its reader will drop it */
     else
         ms_peer_drop_conn(p);
-    ms_abandoned_forget(p);
-    fail_calls(p, failure, p->failure_len, !p->may_have_successor);
-    if (p->pending.count)
+    ms_peer_end_calls(p, p->failure, p->failure_len, p->may_have_successor);
+    if (p->open_count)
         ms_peer_seek_successor(p);
-}
-
-static void die_of(struct ms_peer *p, const char *text)
-{
-    size_t len = 0;
-    uint8_t *f =
-        ms_failure_pack(MUSTER__FAILURE__KIND__UNREACHABLE, p->label, text, NULL, &len);
-
-    ms_peer_die(p, f, len);
 }
 
 /* Nobody answers and nobody says why: what is open fails, a later call tries again. */
@@ -110,8 +96,7 @@ void ms_peer_give_up(struct ms_peer *p, const char *text)
     p->attempts = 0;
     if (text != p->problem)
         snprintf(p->problem, sizeof p->problem, "%s", text);
-    ms_abandoned_forget(p);
-    ms_peer_fail_all(p, f, f ? len : 0);
+    ms_peer_end_calls(p, f, len, false);
     free(f);
 }
 
@@ -131,7 +116,7 @@ void ms_peer_retry_later(struct ms_peer *p, int64_t now_ns)
 void ms_peer_await_exit(struct ms_peer *p, int64_t now_ns)
 {
     if (p->exit_due_ns == MS_NEVER)
-        p->exit_due_ns = ms_deadline_ns(now_ns, p->client->exit_wait_ns);
+        p->exit_due_ns = ms_deadline_ns(now_ns, p->client->o.exit_wait_ns);
     p->wants_exit = true;
     ms_client_wake_at(p->client, now_ns); /* it is asked for from there */
 }
@@ -162,7 +147,7 @@ static void be_refused(struct ms_peer *p, const struct ms_error *err, int64_t no
     if (p->is_network && p->was_known)
         ms_peer_await_exit(p, now_ns);
     else
-        die_of(p, text);
+        ms_peer_die(p, MUSTER__FAILURE__KIND__UNREACHABLE, text, NULL);
 }
 
 static bool is_refusal(int why)
@@ -174,7 +159,6 @@ void ms_peer_lose(struct ms_peer *p, int why, const struct ms_error *err)
 {
     int64_t now_ns = ms_now_ns();
     bool was_proven = p->conn && ms_conn_is_ready(p->conn);
-
     bool is_dead = p->state == PEER_DEAD || p->state == PEER_SEEKING;
 
     if (!is_dead)
@@ -184,7 +168,7 @@ void ms_peer_lose(struct ms_peer *p, int why, const struct ms_error *err)
         ms_peer_succeed(p);
         return;
     }
-    if (p->is_network && was_proven && p->pending.count + p->abandoned.count == 0) {
+    if (p->is_network && was_proven && p->calls.count == 0) {
         /* nobody waits: the next call tries */
         ms_dial_restart(&p->dial);
         p->attempts = 0;
@@ -233,7 +217,7 @@ int ms_peer_send(struct ms_peer *p,
     return 0;
 }
 
-int ms_peer_send_method(struct ms_peer *p, uint32_t i)
+int ms_peer_send_method(struct ms_peer *p, size_t i)
 {
     struct ms_frame head = {.kind = MS_KIND_METHOD, .op = (uint16_t)(MS_OP_METHOD + i)};
 

@@ -34,26 +34,26 @@ static int conn_begin(struct ms_peer *p, struct ms_transport *t)
 /* Failures of one address, after which the next one may still be reached. */
 static bool is_of_address(int rc)
 {
-    switch (rc) {
-    case -ECONNREFUSED:
-    case -ENOENT:
-    case -EAGAIN:
-    case -ETIMEDOUT:
-    case -ECONNRESET:
-    case -EPIPE:
-    case -ENOTCONN:
-    case -ENETUNREACH:
-    case -EHOSTUNREACH:
-    case -EHOSTDOWN:
-    case -ENETDOWN:
-    case -EADDRNOTAVAIL:
-    case -EAFNOSUPPORT:
-    case -ENXIO:
-    case -EPROTO:
-        return true;
-    default:
-        return false;
-    }
+    static const int codes[] = {ECONNREFUSED,
+                                ENOENT,
+                                EAGAIN,
+                                ETIMEDOUT,
+                                ECONNRESET,
+                                EPIPE,
+                                ENOTCONN,
+                                ENETUNREACH,
+                                EHOSTUNREACH,
+                                EHOSTDOWN,
+                                ENETDOWN,
+                                EADDRNOTAVAIL,
+                                EAFNOSUPPORT,
+                                ENXIO,
+                                EPROTO};
+
+    for (size_t i = 0; i < MS_COUNT(codes); i++)
+        if (rc == -codes[i])
+            return true;
+    return false;
 }
 
 /* 0: there is a connection, at least a beginning; -EINPROGRESS: a name is being looked up;
@@ -139,14 +139,14 @@ static void give_up_lost(struct ms_peer *p, int64_t now_ns)
 /* Lost: an exit that is not told, the grace, the next attempt; the next time to look. */
 static int64_t lost_on_time(struct ms_peer *p, int64_t now_ns)
 {
-    if (p->is_network && p->pending.count && now_ns - p->lost_ns >= MS_SUSPECT_NS)
+    if (p->is_network && p->open_count && now_ns - p->lost_ns >= MS_SUSPECT_NS)
         p->is_suspect = true;
     if (p->exit_due_ns <= now_ns) {
         ms_peer_give_up(p,
                         "nobody answers for it at its address, and nobody knows why");
     } else if (p->exit_due_ns != MS_NEVER) {
         return p->exit_due_ns;
-    } else if (now_ns - p->lost_ns > p->client->grace_ns) {
+    } else if (now_ns - p->lost_ns > p->client->o.grace_ns) {
         give_up_lost(p, now_ns);
     } else if (p->retry_ns <= now_ns) {
         ms_peer_connect(p); /* sets the timer itself */

@@ -17,7 +17,7 @@ static int64_t sooner(int64_t a, int64_t b)
 
 void ms_peer_expect(struct ms_peer *p, int64_t now_ns)
 {
-    if (p->pending.count > 1)
+    if (p->open_count > 1)
         return;
     p->expect_ns = now_ns;
     ms_client_wake_at(p->client, now_ns + MS_PING_NS);
@@ -99,13 +99,6 @@ static int64_t probe(struct ms_peer *p, int64_t now_ns)
 
 /* ---- a proven one -------------------------------------------------------------------- */
 
-static void ping(struct ms_peer *p)
-{
-    struct ms_frame head = {.kind = MS_KIND_PING, .call_id = 1};
-
-    ms_peer_send(p, &head, NULL, 0);
-}
-
 static void give_up_silent(struct ms_peer *p, int64_t silent_ns)
 {
     char text[PROBLEM_MAX];
@@ -125,6 +118,7 @@ static void give_up_silent(struct ms_peer *p, int64_t silent_ns)
 
 int64_t ms_peer_check_silence(struct ms_peer *p, int64_t now_ns)
 {
+    static const struct ms_frame ping = {.kind = MS_KIND_PING, .call_id = 1};
     int64_t heard_ns, silent_ns, next_ns;
 
     if (!ms_conn_is_ready(p->conn))
@@ -133,15 +127,15 @@ int64_t ms_peer_check_silence(struct ms_peer *p, int64_t now_ns)
     silent_ns = now_ns - heard_ns;
     if (silent_ns < MS_SUSPECT_NS)
         p->is_suspect = false;
-    if (p->pending.count == 0)
+    if (p->open_count == 0)
         return MS_NEVER;
     p->is_suspect = silent_ns >= MS_SUSPECT_NS;
-    if (silent_ns >= p->client->grace_ns) {
+    if (silent_ns >= p->client->o.grace_ns) {
         give_up_silent(p, silent_ns);
         return MS_NEVER;
     }
     if (now_ns - ms_conn_sent_ns(p->conn) >= MS_PING_NS && !ms_conn_queued(p->conn))
-        ping(p);
+        ms_peer_send(p, &ping, NULL, 0);
     if (!p->conn || p->state != PEER_UP)
         return MS_NEVER; /* the ping has found the end */
     next_ns = sooner(ms_conn_sent_ns(p->conn) + MS_PING_NS, now_ns + MS_PING_NS);
@@ -150,6 +144,6 @@ int64_t ms_peer_check_silence(struct ms_peer *p, int64_t now_ns)
         ms_fd_close(&p->probe_fd);
         return sooner(next_ns, heard_ns + MS_SUSPECT_NS);
     }
-    next_ns = sooner(next_ns, heard_ns + p->client->grace_ns);
+    next_ns = sooner(next_ns, heard_ns + p->client->o.grace_ns);
     return sooner(next_ns, probe(p, now_ns));
 }

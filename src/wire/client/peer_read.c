@@ -1,5 +1,6 @@
 /* peer_read.c - reading a peer's connection: who reads, and what comes */
 #include "base/clock.h"
+#include "io/sock.h"
 #include "wire/client/client_impl.h"
 
 #include <endian.h>
@@ -49,8 +50,7 @@ void ms_peer_hand_over(struct ms_peer *p)
         ms_waiter_wake(ms_list_first(&p->waiters, struct waiter, link));
         return;
     }
-    if ((!p->reading && (p->pending.count || p->abandoned.count)) ||
-        ms_conn_wants_write(p->conn))
+    if ((!p->reading && p->calls.count) || ms_conn_wants_write(p->conn))
         ms_peer_arm(p);
 }
 
@@ -80,44 +80,54 @@ void ms_peer_leave(struct ms_peer *p)
 {
     struct ms_frame head = {.kind = MS_KIND_LEAVE};
 
-    if (!p->conn || !ms_conn_is_ready(p->conn) ||
-        p->pending.count + p->abandoned.count == 0)
+    if (!p->conn || !ms_conn_is_ready(p->conn) || p->calls.count == 0)
         return;
     if ((p->ack_count == 0 || send_acks(p) == 0) && p->conn)
         ms_peer_send(p, &head, NULL, 0);
 }
 
+/* Of an answer or item that is of no use: what it grants is given back. */
+static void refuse(struct ms_peer *p, const struct ms_message *m)
+{
+    void *stored = ms_peer_take_stored(p, m->head.codec, m->body, m->len);
+
+    if (stored)
+        p->client->o.on_stored_drop(stored);
+}
+
 static int on_reply(struct ms_peer *p, struct ms_message *m)
 {
-    struct ms_call *c = ms_map_remove(&p->pending, m->head.call_id);
-    uint8_t *body;
+    struct ms_call *c = ms_peer_take_call(p, m->head.call_id);
+    uint8_t *body = NULL;
 
     p->worker_core = m->head.core;
     add_ack(p, m->head.call_id, m->len);
-    if (!c) { /* it was given up meanwhile */
-        ms_abandoned_end(p, m);
+    if (!c)
         return 0;
+    if (!c->given_up) {
+        c->ends_stream = m->head.flags & MS_FRAME_STREAM;
+        body = ms_message_take(m);
     }
-    body = ms_message_take(m);
-    c->ends_stream = m->head.flags & MS_FRAME_STREAM;
-    if (body) {
+    if (body)
         ms_call_complete(c, m->head.kind, m->head.codec, body, m->len);
-    } else {
-        if (m->head.kind == MS_KIND_REPLY)
-            ms_peer_refuse(p, m);
+    else if (m->head.kind == MS_KIND_REPLY)
+        refuse(p, m);
+    if (!c->done)
         ms_call_fail(c, MUSTER__FAILURE__KIND__NO_MEMORY, "no memory for the result");
-    }
     ms_peer_drop_call(p, c);
     return 0;
 }
 
 static int on_item(struct ms_peer *p, struct ms_message *m)
 {
-    struct ms_call *c = ms_map_find(&p->pending, m->head.call_id);
+    struct ms_call *c = ms_map_find(&p->calls, m->head.call_id);
 
-    if (c)
+    if (c && !c->given_up)
         return ms_call_add_item(c, m);
-    ms_abandoned_item(p, m);
+    if (c) {
+        c->arrived++;
+        refuse(p, m);
+    }
     return 0;
 }
 
@@ -161,20 +171,9 @@ static const struct ms_conn_sink sink = {.on_message = on_message};
 static int wait_socket(int fd, short events, int64_t until_ns)
 {
     struct pollfd pfd = {.fd = fd, .events = events};
-    struct timespec ts, *timeout = NULL;
-    int n;
+    int n = until_ns > ms_now_ns() ? ms_poll_until(&pfd, 1, until_ns) : 0;
 
-    if (until_ns != MS_NEVER) {
-        int64_t left_ns = until_ns - ms_now_ns();
-
-        if (left_ns <= 0)
-            return -ETIMEDOUT;
-        ts.tv_sec = left_ns / MS_NS_PER_S;
-        ts.tv_nsec = left_ns % MS_NS_PER_S;
-        timeout = &ts;
-    }
-    n = ppoll(&pfd, 1, timeout, NULL);
-    return n < 0 ? -errno : n == 0 ? -ETIMEDOUT : 0;
+    return n < 0 ? n : n == 0 ? -ETIMEDOUT : 0;
 }
 
 /* Polls that find nothing are of no use: the answer takes longer, or the worker shares

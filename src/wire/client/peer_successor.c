@@ -75,7 +75,7 @@ void ms_peer_succeed(struct ms_peer *p)
     if (!s || p->conn || p->state != PEER_SEEKING)
         return;
     p->successor = NULL;
-    if (become(p, s) == 0 && p->pending.count)
+    if (become(p, s) == 0 && p->open_count)
         ms_peer_connect(p);
     ms_successor_free(s);
 }
@@ -86,20 +86,15 @@ static void be_alone(struct ms_peer *p)
     if (p->state != PEER_SEEKING || p->successor)
         return;
     p->state = PEER_DEAD;
-    ms_peer_fail_all(p, p->failure, p->failure_len);
+    ms_peer_end_calls(p, p->failure, p->failure_len, false);
 }
 
 static void be_replaced(struct ms_peer *p)
 {
-    size_t len = 0;
-    uint8_t *f;
-
     if (p->state == PEER_DEAD || p->state == PEER_SEEKING)
         return;
-    f = ms_failure_pack(
-        MUSTER__FAILURE__KIND__WORKER_DIED, p->label, "it was replaced", NULL, &len);
     p->may_have_successor = true;
-    ms_peer_die(p, f, len);
+    ms_peer_die(p, MUSTER__FAILURE__KIND__WORKER_DIED, "it was replaced", NULL);
 }
 
 void ms_peer_set_successor(struct ms_peer *p, const Muster__WorkerStatus *worker)

@@ -2,13 +2,13 @@
 #include "wire/link/heartbeat.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "wire/link/link_impl.h"
 
 #include <stdlib.h>
 #include <time.h>
 
 struct ms_heartbeat {
     unsigned refs;
-    const struct ms_heartbeat_ops *ops;
     bool is_set;
     int64_t beat_ns; /* the next beat */
     int64_t wake_ns; /* when the timer is due */
@@ -38,17 +38,23 @@ static int64_t next_beat_ns(int64_t now_ns)
            ((int64_t)wall.tv_sec * MS_NS_PER_S + wall.tv_nsec) % MS_LINK_BEAT_NS;
 }
 
+/* The order of the list may know less than the connection. */
+static void look_at(struct ms_link *l)
+{
+    int64_t heard_ns = ms_conn_heard_ns(l->conn);
+
+    if (heard_ns > l->heard_ns)
+        l->heard_ns = heard_ns;
+}
+
 /* This process did not run for a while: what came meanwhile is not read yet, and the other
  * side may have waited for our beat. Do not count that time as silence. */
 static void forgive(struct ms_heartbeat *p, int64_t suspended_ns, int64_t now_ns)
 {
-    ms_list_each (b, &p->live, struct ms_beat, link) {
-        int64_t heard_ns = p->ops->heard_ns(b);
-
-        if (heard_ns > b->heard_ns)
-            b->heard_ns = heard_ns;
-        b->heard_ns =
-            b->heard_ns + suspended_ns < now_ns ? b->heard_ns + suspended_ns : now_ns;
+    ms_list_each (l, &p->live, struct ms_link, beat) {
+        look_at(l);
+        l->heard_ns =
+            l->heard_ns + suspended_ns < now_ns ? l->heard_ns + suspended_ns : now_ns;
     }
 }
 
@@ -56,17 +62,14 @@ static void forgive(struct ms_heartbeat *p, int64_t suspended_ns, int64_t now_ns
 static int64_t look(struct ms_heartbeat *p, int64_t now_ns)
 {
     while (!ms_list_is_empty(&p->live)) {
-        struct ms_beat *b = ms_list_first(&p->live, struct ms_beat, link);
-        int64_t heard_ns = p->ops->heard_ns(b);
+        struct ms_link *l = ms_list_first(&p->live, struct ms_link, beat);
 
-        if (heard_ns > b->heard_ns)
-            b->heard_ns = heard_ns;
-        if (b->heard_ns + MS_SUSPECT_NS > now_ns)
-            return b->heard_ns + MS_SUSPECT_NS;
-        ms_list_remove(&b->link);
-        ms_list_add_tail(&p->silent, &b->link);
-        b->is_suspect = true;
-        p->ops->on_suspect(b, true);
+        look_at(l);
+        if (l->heard_ns + MS_SUSPECT_NS > now_ns)
+            return l->heard_ns + MS_SUSPECT_NS;
+        ms_list_remove(&l->beat);
+        ms_list_add_tail(&p->silent, &l->beat);
+        ms_link_set_suspect(l, true);
     }
     return MS_NEVER;
 }
@@ -75,11 +78,11 @@ static int64_t look(struct ms_heartbeat *p, int64_t now_ns)
  * and an eighth, which is less than MS_SUSPECT_NS, and all of them keep one rhythm. */
 _Static_assert(MS_LINK_BEAT_NS * 9 / 8 < MS_SUSPECT_NS, "a beat comes in time");
 
-static void beat(struct ms_heartbeat *p, struct ms_list *list, int64_t now_ns)
+static void beat(struct ms_list *list, int64_t now_ns)
 {
-    ms_list_each (b, list, struct ms_beat, link)
-        if (now_ns - p->ops->sent_ns(b) >= MS_LINK_BEAT_NS / 8)
-            p->ops->send_beat(b);
+    ms_list_each (l, list, struct ms_link, beat)
+        if (now_ns - ms_conn_sent_ns(l->conn) >= MS_LINK_BEAT_NS / 8)
+            ms_link_send_beat(l);
 }
 
 static void on_time(void *arg)
@@ -91,8 +94,8 @@ static void on_time(void *arg)
         forgive(p, now_ns - p->wake_ns, now_ns);
     next_ns = look(p, now_ns);
     if (now_ns >= p->beat_ns) {
-        beat(p, &p->live, now_ns);
-        beat(p, &p->silent, now_ns);
+        beat(&p->live, now_ns);
+        beat(&p->silent, now_ns);
         p->beat_ns = next_beat_ns(now_ns);
     }
     if (ms_list_is_empty(&p->live) && ms_list_is_empty(&p->silent))
@@ -104,51 +107,45 @@ static void on_time(void *arg)
 
 /* ---- beats ------------------------------------------------------------------------ */
 
-void ms_heartbeat_add(struct ms_heartbeat *p, struct ms_beat *b)
+void ms_heartbeat_add(struct ms_heartbeat *p, struct ms_link *l)
 {
     int64_t now_ns = ms_now_ns();
 
-    b->heard_ns = now_ns;
-    b->is_suspect = false;
-    ms_list_add_tail(&p->live, &b->link);
+    l->heard_ns = now_ns;
+    ms_list_add_tail(&p->live, &l->beat);
     if (p->is_set)
         return;
     p->beat_ns = next_beat_ns(now_ns);
     wake_at(p, p->beat_ns, now_ns);
 }
 
-void ms_heartbeat_remove(struct ms_heartbeat *p, struct ms_beat *b)
+void ms_heartbeat_remove(struct ms_heartbeat *p, struct ms_link *l)
 {
-    ms_list_remove(&b->link);
+    ms_list_remove(&l->beat);
     if (ms_list_is_empty(&p->live) && ms_list_is_empty(&p->silent)) {
         ms_timer_cancel(&p->timer);
         p->is_set = false;
     }
 }
 
-void ms_heartbeat_heard(struct ms_heartbeat *p, struct ms_beat *b)
+void ms_heartbeat_heard(struct ms_heartbeat *p, struct ms_link *l)
 {
-    bool was_suspect = b->is_suspect;
-
-    b->heard_ns = p->ops->heard_ns(b);
-    ms_list_remove(&b->link);
-    ms_list_add_tail(&p->live, &b->link);
-    b->is_suspect = false;
-    if (was_suspect)
-        p->ops->on_suspect(b, false);
+    l->heard_ns = ms_conn_heard_ns(l->conn);
+    ms_list_remove(&l->beat);
+    ms_list_add_tail(&p->live, &l->beat);
+    if (l->is_suspect)
+        ms_link_set_suspect(l, false);
 }
 
 /* ---- life ------------------------------------------------------------------------- */
 
-struct ms_heartbeat *ms_heartbeat_create(struct ms_loop *loop,
-                                         const struct ms_heartbeat_ops *ops)
+struct ms_heartbeat *ms_heartbeat_create(struct ms_loop *loop)
 {
     struct ms_heartbeat *p = calloc(1, sizeof *p);
 
     if (!p)
         return NULL;
     p->refs = 1;
-    p->ops = ops;
     ms_list_init(&p->live);
     ms_list_init(&p->silent);
     if (ms_timer_init(&p->timer, loop, on_time, p) < 0) {

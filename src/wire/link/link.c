@@ -3,11 +3,12 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/proto.h"
+#include "io/sock.h"
 #include "wire/link/link_impl.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <limits.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -23,7 +24,7 @@ void ms_link_close_soon(struct ms_link *l, const struct ms_error *why)
     l->closed = true;
     l->why = *why;
     if (l->heartbeat)
-        ms_heartbeat_remove(l->heartbeat, &l->beat);
+        ms_heartbeat_remove(l->heartbeat, l);
     ms_watch_set(&l->watch, 0);
     ms_timer_set(&l->soon, 0);
 }
@@ -102,7 +103,7 @@ static void after_read(struct ms_link *l, int rc, struct ms_error *why)
 static void destroy(struct ms_link *l)
 {
     if (l->heartbeat)
-        ms_heartbeat_remove(l->heartbeat, &l->beat);
+        ms_heartbeat_remove(l->heartbeat, l);
     ms_watch_finish(&l->watch);
     ms_timer_finish(&l->soon);
     if (l->reading) {
@@ -138,7 +139,7 @@ static void on_ready(void *arg, unsigned events)
     if (events & MS_READ)
         rc = ms_conn_read(l->conn, &sink, l, &why);
     if (rc > 0 && l->heartbeat && !l->doomed)
-        ms_heartbeat_heard(l->heartbeat, &l->beat);
+        ms_heartbeat_heard(l->heartbeat, l);
     if (!was_doomed(l))
         after_read(l, rc, &why);
 }
@@ -168,44 +169,19 @@ static void on_soon(void *arg)
 
 /* ---- silence ---------------------------------------------------------------------- */
 
-static struct ms_link *link_of(struct ms_beat *b)
+void ms_link_send_beat(struct ms_link *l)
 {
-    return MS_CONTAINER(b, struct ms_link, beat);
-}
-
-static int64_t beat_heard_ns(struct ms_beat *b)
-{
-    return ms_conn_heard_ns(link_of(b)->conn);
-}
-
-static int64_t beat_sent_ns(struct ms_beat *b)
-{
-    return ms_conn_sent_ns(link_of(b)->conn);
-}
-
-static void beat_send(struct ms_beat *b)
-{
-    struct ms_link *l = link_of(b);
-
     if (ms_conn_queued(l->conn) == 0) /* what waits is as good */
         send_simple(l, MS_KIND_BEAT, 0);
     update(l);
 }
 
-static void beat_suspect(struct ms_beat *b, bool is_suspect)
+void ms_link_set_suspect(struct ms_link *l, bool is_suspect)
 {
-    struct ms_link *l = link_of(b);
-
+    l->is_suspect = is_suspect;
     if (l->ops && l->ops->on_suspect)
         l->ops->on_suspect(l->arg, is_suspect);
 }
-
-const struct ms_heartbeat_ops ms_link_heartbeat_ops = {
-    .heard_ns = beat_heard_ns,
-    .sent_ns = beat_sent_ns,
-    .send_beat = beat_send,
-    .on_suspect = beat_suspect,
-};
 
 /* ---- life ------------------------------------------------------------------------- */
 
@@ -219,7 +195,7 @@ ms_link_alloc(struct ms_loop *loop, const struct ms_link_ops *ops, void *arg)
     l->loop = loop;
     l->ops = ops;
     l->arg = arg;
-    ms_list_init(&l->beat.link);
+    ms_list_init(&l->beat);
     if (ms_timer_init(&l->soon, loop, on_soon, l) < 0) {
         free(l);
         return NULL;
@@ -238,7 +214,7 @@ int ms_link_open(struct ms_link *l, struct ms_heartbeat *heartbeat)
     l->is_open = true;
     if (heartbeat && ms_conn_is_network(l->conn)) {
         l->heartbeat = ms_heartbeat_ref(heartbeat);
-        ms_heartbeat_add(heartbeat, &l->beat);
+        ms_heartbeat_add(heartbeat, l);
     }
     update(l);
     return 0;
@@ -255,7 +231,7 @@ ms_link_create(struct ms_loop *loop, int fd, const struct ms_link_ops *ops, void
         ms_link_destroy(l);
         return NULL;
     }
-    l->conn = ms_conn_create_trusted(t);
+    l->conn = ms_conn_create(t, NULL);
     if (!l->conn || ms_link_open(l, NULL) < 0) {
         ms_link_destroy(l);
         return NULL;
@@ -270,7 +246,7 @@ struct ms_link *ms_link_from_conn(struct ms_loop *loop,
     struct ms_link *l = NULL;
 
     if (!*heartbeat)
-        *heartbeat = ms_heartbeat_create(loop, &ms_link_heartbeat_ops);
+        *heartbeat = ms_heartbeat_create(loop);
     if (*heartbeat)
         l = ms_link_alloc(loop, NULL, NULL);
     if (!l) {
@@ -354,12 +330,8 @@ int ms_link_send(struct ms_link *l, const ProtobufCMessage *m)
 
     if (rc < 0)
         return rc;
-    len = protobuf_c_message_get_packed_size(m);
-    body = malloc(len ? len : 1);
-    if (!body)
-        return -ENOMEM;
-    protobuf_c_message_pack(m, body);
-    return ms_link_send_packed(l, body, len);
+    body = ms_proto_packed(m, &len);
+    return body ? ms_link_send_packed(l, body, len) : -ENOMEM;
 }
 
 int ms_link_send_packed(struct ms_link *l, const uint8_t *body, size_t len)
@@ -411,7 +383,7 @@ bool ms_link_is_open(const struct ms_link *l)
 
 bool ms_link_is_suspect(const struct ms_link *l)
 {
-    return l->beat.is_suspect;
+    return l->is_suspect;
 }
 
 int64_t ms_link_heard_ns(const struct ms_link *l)
@@ -433,14 +405,9 @@ void ms_link_drain(struct ms_link *l, int64_t deadline_ns)
 {
     while (ms_link_is_open(l) && !l->broken && ms_conn_wants_write(l->conn)) {
         struct pollfd p = {.fd = ms_conn_fd(l->conn), .events = POLLOUT};
-        int64_t left_ms = (deadline_ns - ms_now_ns()) / MS_NS_PER_MS;
+        int rc = deadline_ns > ms_now_ns() ? ms_poll_until(&p, 1, deadline_ns) : 0;
 
-        if (left_ms <= 0)
-            return;
-        if (poll(&p, 1, left_ms < INT_MAX ? (int)left_ms : INT_MAX) < 0 &&
-            errno != EINTR)
-            return;
-        if (ms_conn_flush(l->conn) < 0)
+        if (rc == 0 || (rc < 0 && rc != -EINTR) || ms_conn_flush(l->conn) < 0)
             return;
     }
 }

@@ -13,7 +13,6 @@ struct dialing {
     struct ms_link *link;
     struct ms_dial dial;
     struct ms_net net;
-    struct ms_heartbeat *heartbeat;
     struct ms_watch watch;
     struct ms_timer timer; /* of the attempt, or until the next one */
     int64_t deadline_ns, began_ns;
@@ -30,7 +29,6 @@ void ms_dialing_destroy(struct dialing *d)
         return;
     ms_watch_finish(&d->watch);
     ms_timer_finish(&d->timer);
-    ms_heartbeat_unref(d->heartbeat);
     ms_dial_finish(&d->dial);
     ms_net_finish(&d->net);
     free(d);
@@ -59,12 +57,14 @@ static bool is_final(int rc)
 static void proven(struct dialing *d)
 {
     struct ms_link *l = d->link;
+    struct ms_heartbeat *heartbeat = ms_heartbeat_create(l->loop);
     int rc;
 
     ms_watch_finish(&d->watch);
     ms_timer_finish(&d->timer);
     ms_conn_set_lazy(l->conn);
-    rc = ms_link_open(l, d->heartbeat);
+    rc = heartbeat ? ms_link_open(l, heartbeat) : -ENOMEM;
+    ms_heartbeat_unref(heartbeat);
     l->dialing = NULL;
     if (rc < 0) {
         ms_error_sys(&d->last, rc, "cannot watch the link");
@@ -245,8 +245,7 @@ struct ms_link *ms_link_dial(struct ms_loop *loop,
     ms_net_init(&d->net, o->secret, o->tls);
     rc = ms_dial_init(&d->dial, o->addresses, err);
     if (rc == 0) {
-        d->heartbeat = ms_heartbeat_create(loop, &ms_link_heartbeat_ops);
-        rc = d->heartbeat ? ms_timer_init(&d->timer, loop, on_time, d) : -ENOMEM;
+        rc = ms_timer_init(&d->timer, loop, on_time, d);
         if (rc == 0)
             rc = ms_timer_set(&d->timer, 0); /* nothing completes before we return */
         if (rc < 0)

@@ -2,6 +2,7 @@
 #ifndef MS_WIRE_LINK_LINK_IMPL_H
 #define MS_WIRE_LINK_LINK_IMPL_H
 
+#include "base/list.h"
 #include "wire/conn.h"
 #include "wire/dial.h"
 #include "wire/link/heartbeat.h"
@@ -20,7 +21,9 @@ struct ms_link {
     uint64_t sent; /* names messages, so that big ones can be told apart */
     struct dialing *dialing;
     struct ms_heartbeat *heartbeat; /* network */
-    struct ms_beat beat;
+    struct ms_list beat;            /* in the heartbeat */
+    int64_t heard_ns;               /* as far as the order there knows */
+    bool is_suspect;
     bool is_open;
     bool held; /* given by a server: what has come already waits */
     bool closed;
@@ -36,7 +39,9 @@ ms_link_alloc(struct ms_loop *loop, const struct ms_link_ops *ops, void *arg);
 void ms_link_close_soon(struct ms_link *l, const struct ms_error *why);
 /* The connection is proven: watch it as a link. 0 or a negative errno. */
 int ms_link_open(struct ms_link *l, struct ms_heartbeat *heartbeat);
-extern const struct ms_heartbeat_ops ms_link_heartbeat_ops;
+/* For the heartbeat. The link may be destroyed in the first. */
+void ms_link_set_suspect(struct ms_link *l, bool is_suspect);
+void ms_link_send_beat(struct ms_link *l);
 
 /* link_dial.c */
 void ms_dialing_destroy(struct dialing *d);

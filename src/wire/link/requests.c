@@ -1,6 +1,6 @@
 /* requests.c - numbered requests, their watermark, and the answers that are kept for it */
 #include "wire/link/requests.h"
-#include "base/cleanup.h"
+#include "base/proto.h"
 
 #include <errno.h>
 
@@ -10,7 +10,6 @@ void ms_requests_init(struct ms_requests *r)
 {
     *r = (struct ms_requests){0};
     ms_list_init(&r->open);
-    ms_map_init(&r->by_number);
 }
 
 void ms_requests_finish(struct ms_requests *r)
@@ -45,17 +44,9 @@ uint64_t ms_requests_watermark(const struct ms_requests *r)
 /* Without memory for it the answer stays until the watermark has passed it. */
 static void add_arrived(struct ms_requests *r, uint64_t number)
 {
-    size_t room = r->arrived_room ? 2 * r->arrived_room : 16;
-
-    if (r->arrived_count == r->arrived_room) {
-        uint64_t *more = realloc(r->arrived, room * sizeof *more);
-
-        if (!more)
-            return;
-        r->arrived = more;
-        r->arrived_room = room;
-    }
-    r->arrived[r->arrived_count++] = number;
+    if (ms_array_reserve(
+            &r->arrived, &r->arrived_room, r->arrived_count + 1, sizeof number) == 0)
+        r->arrived[r->arrived_count++] = number;
 }
 
 void ms_requests_remove(struct ms_requests *r, struct ms_pending *p)
@@ -79,7 +70,6 @@ void ms_replies_init(struct ms_replies *r)
 {
     *r = (struct ms_replies){0};
     ms_list_init(&r->all);
-    ms_map_init(&r->by_number);
 }
 
 static void reply_free(struct ms_replies *r, struct ms_reply *x)
@@ -163,12 +153,8 @@ ms_replies_keep(struct ms_replies *r, uint64_t number, const ProtobufCMessage *m
 
     if (!x || x->data)
         return NULL;
-    x->len = protobuf_c_message_get_packed_size(m);
-    x->data = malloc(x->len ? x->len : 1);
-    if (!x->data)
-        return NULL;
-    protobuf_c_message_pack(m, x->data);
-    return x;
+    x->data = ms_proto_packed(m, &x->len);
+    return x->data ? x : NULL;
 }
 
 void ms_replies_forget(struct ms_replies *r, uint64_t number)

@@ -1,6 +1,7 @@
 /* engine.c - the engine's own thread: taking requests, reading the hot connection,
  * polling, sleeping. */
 #include "base/clock.h"
+#include "io/sock.h"
 #include "wire/server/server_impl.h"
 #include "wire/spin.h"
 
@@ -116,21 +117,10 @@ static int sleep_on(struct ms_server *s, struct ms_server_conn *hot, int64_t unt
     struct pollfd pfd[2] = {
         {.fd = s->wake_read, .events = POLLIN},
         {.fd = hot ? ms_conn_fd(hot->conn) : -1, .events = POLLIN | POLLRDHUP}};
-    struct timespec ts, *timeout = NULL;
-    int n;
+    int n = ms_poll_until(pfd, 2, until_ns);
 
-    if (until_ns != MS_NEVER) {
-        int64_t left_ns = until_ns - ms_now_ns();
-
-        if (left_ns < 0)
-            left_ns = 0;
-        ts.tv_sec = left_ns / MS_NS_PER_S;
-        ts.tv_nsec = left_ns % MS_NS_PER_S;
-        timeout = &ts;
-    }
-    n = ppoll(pfd, 2, timeout, NULL);
     if (n < 0)
-        return -errno;
+        return n;
     return (pfd[1].revents ? 1 : 0) | (pfd[0].revents ? 2 : 0);
 }
 
@@ -189,6 +179,9 @@ static void step_aside(struct ms_server *s, int64_t now_ns)
 
     if (!s->spin_next || s->caller_core != core)
         return;
+    if (s->move_again_ns ==
+        0) /* its first call: the kernel may still place it better */
+        s->move_again_ns = now_ns + MOVE_NS;
     if (now_ns < s->move_again_ns || sched_getaffinity(0, sizeof all, &all) < 0)
         return;
     others = all;
@@ -286,22 +279,21 @@ int ms_server_engine_next(struct ms_server *s,
 
 void ms_server_engine_is_async(struct ms_server *s)
 {
-    pthread_mutex_lock(&s->lock);
+    MS_LOCK(&s->lock);
+
     s->is_async = true;
     ms_lane_set_hot(s, NULL);
-    pthread_mutex_unlock(&s->lock);
 }
 
 struct ms_request *ms_server_engine_poll(struct ms_server *s)
 {
     struct ms_request *r;
+    MS_LOCK(&s->lock);
 
-    pthread_mutex_lock(&s->lock);
     while ((r = ms_request_next(s)) && !(r = ms_request_pop(r, ms_now_ns())))
         ;
     if (r && s->long_fd >= 0 && !s->long_armed)
         ms_lane_await_long(s, MS_LONG_NS);
-    pthread_mutex_unlock(&s->lock);
     return r;
 }
 
@@ -323,19 +315,17 @@ bool ms_server_engine_running(struct ms_server *s,
                               uint64_t *queued,
                               uint64_t *done)
 {
-    bool running;
+    const struct ms_request *r;
+    MS_LOCK(&s->lock);
 
-    pthread_mutex_lock(&s->lock);
-    running = s->running != NULL;
+    r = s->running;
     *since_ns = s->busy_since_ns;
     *queued = atomic_load(&s->queued);
     *done = s->calls_done;
     name[0] = 0;
-    if (running && s->running->method)
-        snprintf(
-            name, room, "%s.%s", s->running->method->engine, s->running->method->name);
-    else if (running)
-        snprintf(name, room, "operation %u", s->running->op);
-    pthread_mutex_unlock(&s->lock);
-    return running;
+    if (r && r->method)
+        snprintf(name, room, "%s.%s", r->method->engine, r->method->name);
+    else if (r)
+        snprintf(name, room, "operation %u", r->op);
+    return r;
 }

@@ -105,12 +105,18 @@ void ms_lane_remove(struct ms_server_conn *sc)
 
 /* ---- the loop's thread ----------------------------------------------------------- */
 
-static void tick_set(struct ms_server *s, int64_t delay_ns)
+/* Below a second; any thread. */
+static void timer_set(int fd, int64_t delay_ns)
 {
     struct itimerspec when = {.it_value.tv_nsec = delay_ns};
 
+    timerfd_settime(fd, 0, &when, NULL);
+}
+
+static void tick_set(struct ms_server *s, int64_t delay_ns)
+{
     s->tick_armed = true;
-    timerfd_settime(s->tick_fd, 0, &when, NULL);
+    timer_set(s->tick_fd, delay_ns);
 }
 
 void ms_lane_watch_engine(struct ms_server *s)
@@ -144,12 +150,11 @@ static void on_lane(void *arg, unsigned events)
     struct ms_server *s = arg;
     struct epoll_event ev[EVENTS_MAX];
     int n = epoll_wait(s->lane_fd, ev, EVENTS_MAX, 0);
+    MS_LOCK(&s->lock);
 
     (void)events;
-    pthread_mutex_lock(&s->lock);
     for (int i = 0; i < n; i++)
         read_reported(s, ev[i].data.u64);
-    pthread_mutex_unlock(&s->lock);
 }
 
 static void on_tick(void *arg, unsigned events)
@@ -173,10 +178,8 @@ static void on_tick(void *arg, unsigned events)
 
 void ms_lane_await_long(struct ms_server *s, int64_t delay_ns)
 {
-    struct itimerspec when = {.it_value.tv_nsec = delay_ns};
-
     s->long_armed = true;
-    timerfd_settime(s->long_fd, 0, &when, NULL);
+    timer_set(s->long_fd, delay_ns);
 }
 
 /* A call that is over by now was a short one: the next one is looked at. */
@@ -209,17 +212,17 @@ static void on_long(void *arg, unsigned events)
     }
     pthread_mutex_unlock(&s->lock);
     if (tell)
-        s->ops->on_long(s->arg);
+        s->o.ops->on_long(s->o.arg);
 }
 
 static int watch_for_long(struct ms_server *s)
 {
-    if (!s->ops->on_long)
+    if (!s->o.ops->on_long)
         return 0;
     s->long_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     if (s->long_fd < 0)
         return -errno;
-    return ms_watch_init(&s->long_watch, s->loop, s->long_fd, MS_READ, on_long, s);
+    return ms_watch_init(&s->long_watch, s->o.loop, s->long_fd, MS_READ, on_long, s);
 }
 
 /* ---- life ------------------------------------------------------------------------ */
@@ -235,9 +238,9 @@ int ms_lane_init(struct ms_server *s)
         return -errno;
     s->wake_read = pipe_fds[0];
     s->wake_write = pipe_fds[1];
-    rc = ms_watch_init(&s->tick_watch, s->loop, s->tick_fd, MS_READ, on_tick, s);
+    rc = ms_watch_init(&s->tick_watch, s->o.loop, s->tick_fd, MS_READ, on_tick, s);
     if (rc == 0)
-        rc = ms_watch_init(&s->lane_watch, s->loop, s->lane_fd, MS_READ, on_lane, s);
+        rc = ms_watch_init(&s->lane_watch, s->o.loop, s->lane_fd, MS_READ, on_lane, s);
     return rc < 0 ? rc : watch_for_long(s);
 }
 
@@ -246,9 +249,4 @@ void ms_lane_finish(struct ms_server *s)
     ms_watch_finish(&s->tick_watch);
     ms_watch_finish(&s->lane_watch);
     ms_watch_finish(&s->long_watch);
-    ms_fd_close(&s->lane_fd);
-    ms_fd_close(&s->tick_fd);
-    ms_fd_close(&s->long_fd);
-    ms_fd_close(&s->wake_read);
-    ms_fd_close(&s->wake_write);
 }

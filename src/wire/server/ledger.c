@@ -1,4 +1,5 @@
 /* ledger.c - the sessions of a server, which outlive their connections */
+#include "base/buf.h"
 #include "base/clock.h"
 #include "wire/server/server_impl.h"
 
@@ -28,7 +29,6 @@ static struct ms_ledger *ledger_create(struct ms_server *s, const uint8_t *sessi
     }
     memcpy(l->session, session, MS_SESSION_SIZE);
     l->server = s;
-    ms_map_init(&l->requests);
     ms_list_init(&l->kept);
     ms_list_add_tail(&s->ledgers, &l->link);
     return l;
@@ -89,7 +89,7 @@ void ms_ledger_detach(struct ms_server_conn *sc)
     while ((r = ms_map_next(&l->requests, &at)))
         ms_stream_detach(r);
     l->lost_ns = ms_now_ns();
-    ms_server_wake_at(l->server, ms_deadline_ns(l->lost_ns, l->server->grace_ns));
+    ms_server_wake_at(l->server, ms_deadline_ns(l->lost_ns, l->server->o.grace_ns));
 }
 
 void ms_ledger_destroy(struct ms_ledger *l)
@@ -114,7 +114,7 @@ int64_t ms_ledger_sweep(struct ms_server *s, int64_t now_ns)
     int64_t next = MS_NEVER;
 
     ms_list_each (l, &s->ledgers, struct ms_ledger, link) {
-        int64_t end = ms_deadline_ns(l->lost_ns, s->grace_ns);
+        int64_t end = ms_deadline_ns(l->lost_ns, s->o.grace_ns);
 
         if (l->conn)
             continue;
@@ -175,77 +175,53 @@ int ms_ledger_keep_only(struct ms_ledger *l, const struct ms_message *m)
 void ms_ledger_leave(struct ms_ledger *l)
 {
     struct ms_server *s = l->server;
+    struct ms_request *r;
 
     l->is_left = true;
-    while (!ms_list_is_empty(&l->kept)) {
-        struct ms_request *r = ms_list_first(&l->kept, struct ms_request, ledger_link);
-
-        if (s->ops->on_unread && r->reply_kind == MS_KIND_REPLY && r->reply)
-            s->ops->on_unread(s->arg, r);
+    while ((r = ms_list_take(&l->kept, struct ms_request, ledger_link))) {
+        if (s->o.ops->on_unread && r->reply_kind == MS_KIND_REPLY && r->reply)
+            s->o.ops->on_unread(s->o.arg, r);
         ms_request_acked(l, r->call_id);
     }
 }
 
 /* ---- methods --------------------------------------------------------------------- */
 
-static int method_create(struct ms_server *s, const char *engine, const char *name)
+static struct ms_method *
+method_create(size_t index, const char *engine, const char *name)
 {
     struct ms_method *m = calloc(1, sizeof *m);
 
     if (!m)
-        return -ENOMEM;
-    m->index = s->method_count;
+        return NULL;
+    m->index = (uint32_t)index;
     m->engine = strdup(engine);
     m->name = strdup(name);
-    if (!m->engine || !m->name) {
-        free(m->engine);
-        free(m->name);
-        free(m);
-        return -ENOMEM;
-    }
-    s->methods[s->method_count++] = m;
-    return 0;
+    if (m->engine && m->name)
+        return m;
+    free(m->engine);
+    free(m->name);
+    free(m);
+    return NULL;
 }
 
 struct ms_method *
 ms_server_intern(struct ms_server *s, const char *engine, const char *name)
 {
-    for (uint32_t i = 0; i < s->method_count; i++)
+    struct ms_method *m;
+
+    for (size_t i = 0; i < s->method_count; i++)
         if (strcmp(s->methods[i]->engine, engine) == 0 &&
             strcmp(s->methods[i]->name, name) == 0)
             return s->methods[i];
-    if (s->method_count == MS_METHODS_MAX)
+    if (s->method_count == MS_METHODS_MAX ||
+        ms_array_reserve(&s->methods, &s->method_room, s->method_count + 1, sizeof m) <
+            0)
         return NULL;
-    if (s->method_count == s->method_room) {
-        uint32_t room = s->method_room ? s->method_room * 2 : 16;
-        struct ms_method **more = realloc(s->methods, room * sizeof(*more));
-
-        if (!more)
-            return NULL;
-        s->methods = more;
-        s->method_room = room;
-    }
-    if (method_create(s, engine, name) < 0)
-        return NULL;
-    return s->methods[s->method_count - 1];
-}
-
-static int reserve_methods(struct ms_ledger *l, uint32_t i)
-{
-    uint32_t room = l->method_room ? l->method_room : 16;
-    struct ms_method **more;
-
-    if (i < l->method_room)
-        return 0;
-    while (room <= i)
-        room *= 2;
-    more = realloc(l->methods, room * sizeof(*more));
-    if (!more)
-        return -ENOMEM;
-    memset(more + l->method_room, 0, (room - l->method_room) * sizeof(*more));
-    l->methods = more;
-    l->method_room = room;
-    return 0;
+    m = method_create(s->method_count, engine, name);
+    if (m)
+        s->methods[s->method_count++] = m;
+    return m;
 }
 
 /* Body: engine, NUL, method; both without NUL, the method not empty. */
@@ -264,7 +240,7 @@ int ms_ledger_method(struct ms_ledger *l, const struct ms_message *m)
     name = memchr(text, 0, m->len);
     if (!name || !*++name || strlen(name) != m->len - (size_t)(name - text))
         return -EPROTO;
-    rc = reserve_methods(l, i);
+    rc = ms_array_reserve(&l->methods, &l->method_room, i + 1, sizeof *l->methods);
     if (rc == 0) /* one name too many stays unknown, and so do calls to it */
         l->methods[i] = ms_server_intern(l->server, text, name);
     return rc;

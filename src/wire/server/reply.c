@@ -1,5 +1,6 @@
 /* reply.c - replies: sent, kept until acknowledged, dropped */
 #include "base/clock.h"
+#include "base/proto.h"
 #include "wire/server/server_impl.h"
 
 #include <assert.h>
@@ -12,10 +13,9 @@ static size_t
 pack_failure(Muster__Failure__Kind kind, const char *text, uint8_t body[FAILURE_MAX])
 {
     char message[MS_ERROR_TEXT_MAX];
-    Muster__Failure f;
+    Muster__Failure f = MUSTER__FAILURE__INIT;
 
     snprintf(message, sizeof message, "%s", text);
-    muster__failure__init(&f);
     f.kind = kind;
     f.message = message;
     return muster__failure__pack(&f, body);
@@ -241,14 +241,13 @@ int ms_request_reply(struct ms_request *r,
 
 int ms_request_fail(struct ms_request *r, const Muster__Failure *f)
 {
-    size_t len = muster__failure__get_packed_size(f);
-    MS_CLEANUP(ms_cleanup_free) uint8_t *body = malloc(len ? len : 1);
+    size_t len;
+    MS_CLEANUP(ms_cleanup_free) uint8_t *body = ms_proto_packed(&f->base, &len);
     struct iovec iov = {body, len};
 
     if (!body || len > MS_CONTROL_MAX)
         return ms_request_fail_text(
             r, f->kind, "%.200s (the details are too big)", f->message);
-    muster__failure__pack(f, body);
     return finish(r, MS_KIND_ERROR, MS_CODEC_PROTO, &iov, 1);
 }
 
@@ -271,12 +270,9 @@ int ms_request_fail_text(struct ms_request *r,
 
 bool ms_request_is_cancelled(struct ms_request *r)
 {
-    bool cancelled;
+    MS_LOCK(&r->server->lock);
 
-    pthread_mutex_lock(&r->server->lock);
-    cancelled = r->cancelled;
-    pthread_mutex_unlock(&r->server->lock);
-    return cancelled;
+    return r->cancelled;
 }
 
 void ms_request_take_body(struct ms_request *r, uint8_t **memory)

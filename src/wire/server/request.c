@@ -9,7 +9,7 @@
 
 bool ms_request_is_for_engine(const struct ms_request *r)
 {
-    return r->server->has_engine && r->op >= MS_OP_CONFIGURE;
+    return r->server->o.has_engine && r->op >= MS_OP_CONFIGURE;
 }
 
 void ms_request_unref_locked(struct ms_request *r)

@@ -47,7 +47,7 @@ void ms_server_hand_out(struct ms_server *s, struct ms_request *r, struct ms_lis
 void ms_server_tell(struct ms_server *s, struct ms_request *r)
 {
     pthread_cond_broadcast(&s->credit);
-    if (!s->ops->on_cancel || s->destroyed || !ms_list_is_empty(&r->tell_link))
+    if (!s->o.ops->on_cancel || s->destroyed || !ms_list_is_empty(&r->tell_link))
         return;
     r->refs++;
     ms_list_add_tail(&s->tells, &r->tell_link);
@@ -56,11 +56,9 @@ void ms_server_tell(struct ms_server *s, struct ms_request *r)
 
 static void conns_do(struct ms_server *s)
 {
-    while (!ms_list_is_empty(&s->todo)) {
-        struct ms_server_conn *sc =
-            ms_list_first(&s->todo, struct ms_server_conn, todo_link);
+    struct ms_server_conn *sc;
 
-        ms_list_remove(&sc->todo_link);
+    while ((sc = ms_list_take(&s->todo, struct ms_server_conn, todo_link))) {
         if (sc->dead)
             ms_server_conn_destroy(sc);
         else
@@ -70,28 +68,26 @@ static void conns_do(struct ms_server *s)
 
 void ms_server_deliver(struct ms_server *s)
 {
-    while (!ms_list_is_empty(&s->deliveries)) {
-        struct ms_request *r =
-            ms_list_first(&s->deliveries, struct ms_request, queue_link);
+    struct ms_request *r;
 
-        ms_list_remove(&r->queue_link);
+    while ((r = ms_list_take(&s->deliveries, struct ms_request, queue_link))) {
         ms_list_add_tail(&s->handed, &r->queue_link);
         pthread_mutex_unlock(&s->lock);
-        s->ops->on_request(s->arg, r);
+        s->o.ops->on_request(s->o.arg, r);
         pthread_mutex_lock(&s->lock);
     }
 }
 
 static void tell_all(struct ms_server *s)
 {
-    while (!ms_list_is_empty(&s->tells)) {
-        struct ms_request *r = ms_list_first(&s->tells, struct ms_request, tell_link);
+    struct ms_request *r;
+
+    while ((r = ms_list_take(&s->tells, struct ms_request, tell_link))) {
         bool open = r->state == MS_REQUEST_RUNNING;
 
-        ms_list_remove(&r->tell_link);
         pthread_mutex_unlock(&s->lock);
         if (open)
-            s->ops->on_cancel(s->arg, r);
+            s->o.ops->on_cancel(s->o.arg, r);
         pthread_mutex_lock(&s->lock);
         ms_request_unref_locked(r);
     }
@@ -143,13 +139,12 @@ static void on_time(void *arg)
 {
     struct ms_server *s = arg;
     int64_t now_ns = ms_now_ns(), deadline_ns, sweep_ns;
+    MS_LOCK(&s->lock);
 
-    pthread_mutex_lock(&s->lock);
     deadline_ns = expire(s, now_ns);
     sweep_ns = ms_ledger_sweep(s, now_ns);
     s->timer_ns = deadline_ns < sweep_ns ? deadline_ns : sweep_ns;
     timer_start(s);
-    pthread_mutex_unlock(&s->lock);
 }
 
 /* ---- life ------------------------------------------------------------------------ */
@@ -171,9 +166,9 @@ static int loop_init(struct ms_server *s)
     s->todo_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (s->todo_fd < 0)
         return -errno;
-    rc = ms_watch_init(&s->todo_watch, s->loop, s->todo_fd, MS_READ, on_todo, s);
+    rc = ms_watch_init(&s->todo_watch, s->o.loop, s->todo_fd, MS_READ, on_todo, s);
     if (rc == 0)
-        rc = ms_timer_init(&s->timer, s->loop, on_time, s);
+        rc = ms_timer_init(&s->timer, s->o.loop, on_time, s);
     return rc < 0 ? rc : ms_lane_init(s);
 }
 
@@ -183,14 +178,11 @@ struct ms_server *ms_server_create(const struct ms_server_options *o)
 
     if (!s)
         return NULL;
-    s->loop = o->loop;
+    s->o = *o;
+    s->o.secret = NULL;
+    s->o.handshake_ns = o->handshake_ns ? o->handshake_ns : MS_HANDSHAKE_NS;
+    s->o.grace_ns = o->grace_ns ? o->grace_ns : 2 * MS_LINK_GRACE_NS;
     ms_net_init(&s->net, o->secret, o->tls);
-    s->identity = o->identity;
-    s->has_engine = o->has_engine;
-    s->ops = o->ops;
-    s->arg = o->arg;
-    s->handshake_ns = o->handshake_ns ? o->handshake_ns : MS_HANDSHAKE_NS;
-    s->grace_ns = o->grace_ns ? o->grace_ns : 2 * MS_LINK_GRACE_NS;
     s->refs = 1;
     s->timer_ns = MS_NEVER;
     s->todo_fd = -1;
@@ -198,7 +190,6 @@ struct ms_server *ms_server_create(const struct ms_server_options *o)
     pthread_mutex_init(&s->lock, NULL);
     cond_init(&s->credit);
     cond_init(&s->released);
-    ms_list_init(&s->greetings);
     ms_list_init(&s->conns);
     ms_list_init(&s->ledgers);
     ms_list_init(&s->todo);
@@ -206,8 +197,6 @@ struct ms_server *ms_server_create(const struct ms_server_options *o)
     ms_list_init(&s->tells);
     ms_list_init(&s->handed);
     ms_list_init(&s->queue);
-    ms_map_init(&s->by_id);
-    ms_map_init(&s->by_session);
     ms_submit_init(s);
     if (loop_init(s) < 0) {
         ms_server_destroy(s);
@@ -218,7 +207,7 @@ struct ms_server *ms_server_create(const struct ms_server_options *o)
 
 static void server_free(struct ms_server *s)
 {
-    for (uint32_t i = 0; i < s->method_count; i++) {
+    for (size_t i = 0; i < s->method_count; i++) {
         free(s->methods[i]->engine);
         free(s->methods[i]->name);
         free(s->methods[i]);
@@ -242,18 +231,27 @@ void ms_server_unref_locked(struct ms_server *s)
         server_free(s);
 }
 
+static void close_fds(struct ms_server *s)
+{
+    ms_fd_close(&s->todo_fd);
+    ms_fd_close(&s->lane_fd);
+    ms_fd_close(&s->tick_fd);
+    ms_fd_close(&s->long_fd);
+    ms_fd_close(&s->wake_read);
+    ms_fd_close(&s->wake_write);
+}
+
 /* Requests that nobody will see any more. */
 static void drop_undelivered(struct ms_server *s)
 {
-    ms_list_each (r, &s->deliveries, struct ms_request, queue_link) {
-        ms_list_remove(&r->queue_link);
+    struct ms_request *r;
+
+    while ((r = ms_list_take(&s->deliveries, struct ms_request, queue_link))) {
         s->refs--;
         ms_request_unref_locked(r);
     }
-    ms_list_each (r, &s->tells, struct ms_request, tell_link) {
-        ms_list_remove(&r->tell_link);
+    while ((r = ms_list_take(&s->tells, struct ms_request, tell_link)))
         ms_request_unref_locked(r);
-    }
 }
 
 void ms_server_destroy(struct ms_server *s)
@@ -273,19 +271,15 @@ void ms_server_destroy(struct ms_server *s)
     drop_undelivered(s);
     ms_lane_finish(s);
     ms_heartbeat_unref(s->heartbeat);
-    ms_fd_close(&s->todo_fd);
+    close_fds(s);
     ms_server_unref_locked(s);
 }
 
 void ms_server_forget(struct ms_server *s)
 {
     ms_list_each (sc, &s->conns, struct ms_server_conn, link)
-        close(ms_conn_fd(sc->conn));
-    ms_listeners_forget(s);
-    ms_fd_close(&s->todo_fd);
-    ms_fd_close(&s->lane_fd);
-    ms_fd_close(&s->tick_fd);
-    ms_fd_close(&s->long_fd);
-    ms_fd_close(&s->wake_read);
-    ms_fd_close(&s->wake_write);
+        close(sc->conn ? ms_conn_fd(sc->conn) : sc->fd);
+    for (unsigned i = 0; i < s->listener_count; i++)
+        ms_fd_close(&s->listeners[i].fd);
+    close_fds(s);
 }

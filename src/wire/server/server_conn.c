@@ -1,4 +1,6 @@
-/* server_conn.c - one connection of a server: handshake, messages, end */
+/* server_conn.c - one connection of a server: its first byte, handshake, messages, end. A
+ * unix socket is for our handshake alone; on TCP the first byte tells what it will be, and is
+ * only peeked at: its protocol reads it. */
 #include "base/clock.h"
 #include "base/name.h"
 #include "io/tcp.h"
@@ -11,19 +13,18 @@
 #include <string.h>
 #include <sys/socket.h>
 
+enum { TLS_HANDSHAKE = 0x16 }; /* the first byte of TLS */
+
 /* ---- messages -------------------------------------------------------------------- */
 
 static int on_begin(void *arg, const struct ms_frame *head)
 {
     struct ms_server_conn *sc = arg;
     int rc;
+    MS_LOCK(&sc->server->lock);
 
-    pthread_mutex_lock(&sc->server->lock);
     rc = ms_ledger_attach(sc);
-    if (rc == 0)
-        rc = ms_request_begin(sc->ledger, head);
-    pthread_mutex_unlock(&sc->server->lock);
-    return rc;
+    return rc < 0 ? rc : ms_request_begin(sc->ledger, head);
 }
 
 static void on_acks(struct ms_ledger *l, const struct ms_message *m)
@@ -116,13 +117,13 @@ static int on_message(void *arg, struct ms_message *m)
         rc = take_message(sc, m);
     if (ms_server_on_loop(s))
         ms_server_deliver(s);
-    tell = s->is_ready && s->is_async && s->ops->on_queued;
+    tell = s->is_ready && s->is_async && s->o.ops->on_queued;
     if (s->is_ready)
         ms_engine_wake(sc);
     s->is_ready = false;
     pthread_mutex_unlock(&s->lock);
     if (tell)
-        s->ops->on_queued(s->arg);
+        s->o.ops->on_queued(s->o.arg);
     return rc;
 }
 
@@ -189,6 +190,15 @@ void ms_server_conn_lost(struct ms_server_conn *sc)
     todo(sc);
 }
 
+static void remove_unproven(struct ms_server_conn *sc)
+{
+    if (!sc->listener)
+        return;
+    ms_list_remove(&sc->unproven_link);
+    sc->listener->unproven_count--;
+    sc->listener = NULL;
+}
+
 void ms_server_conn_destroy(struct ms_server_conn *sc)
 {
     struct ms_server *s = sc->server;
@@ -199,10 +209,11 @@ void ms_server_conn_destroy(struct ms_server_conn *sc)
     ms_list_remove(&sc->todo_link);
     ms_list_remove(&sc->link);
     s->conn_count--;
-    ms_unproven_remove(&sc->unproven);
+    remove_unproven(sc);
     ms_watch_finish(&sc->watch);
     ms_timer_finish(&sc->deadline);
     ms_conn_destroy(sc->conn);
+    ms_fd_close(&sc->fd);
     free(sc->peer);
     free(sc);
 }
@@ -215,12 +226,12 @@ static int proven(struct ms_server_conn *sc)
     uint8_t lane = ms_conn_handshake(sc->conn)->lane;
     int rc;
 
-    ms_unproven_remove(&sc->unproven);
+    remove_unproven(sc);
     ms_timer_cancel(&sc->deadline);
     if (lane == MS_LANE_LINK)
-        return sc->server->ops->on_link ? 0 : -EPROTO;
+        return sc->server->o.ops->on_link ? 0 : -EPROTO;
     rc = ms_ledger_attach(sc);
-    if (rc == 0 && sc->server->has_engine && lane == MS_LANE_CALL)
+    if (rc == 0 && sc->server->o.has_engine && lane == MS_LANE_CALL)
         rc = ms_lane_add(sc);
     return rc;
 }
@@ -233,11 +244,11 @@ static void give_link(struct ms_server_conn *sc)
     struct ms_link *l;
 
     ms_server_conn_destroy(sc);
-    l = ms_link_from_conn(s->loop, conn, &s->heartbeat);
+    l = ms_link_from_conn(s->o.loop, conn, &s->heartbeat);
     if (!l)
         return;
     pthread_mutex_unlock(&s->lock);
-    s->ops->on_link(s->arg, l);
+    s->o.ops->on_link(s->o.arg, l);
     pthread_mutex_lock(&s->lock);
 }
 
@@ -246,11 +257,11 @@ static void tell_refused(struct ms_server_conn *sc, const struct ms_error *why)
 {
     struct ms_server *s = sc->server;
 
-    if (!s->ops->on_refused || !why->code || why->code == -EPIPE)
+    if (!s->o.ops->on_refused || !why->code || why->code == -EPIPE)
         return;
     sc->reading = true; /* so that it stays */
     pthread_mutex_unlock(&s->lock);
-    s->ops->on_refused(s->arg, sc->peer ? sc->peer : "unix", why);
+    s->o.ops->on_refused(s->o.arg, sc->peer ? sc->peer : "unix", why);
     pthread_mutex_lock(&s->lock);
     sc->reading = false;
 }
@@ -287,17 +298,107 @@ static bool read_here(struct ms_server_conn *sc)
     return true;
 }
 
+void ms_server_conn_cut(struct ms_server_conn *sc)
+{
+    MS_LOCK(&sc->server->lock);
+
+    remove_unproven(sc); /* it is buried a little later */
+    if (!sc->reading)
+        ms_server_conn_lost(sc);
+}
+
+static void on_handshake_deadline(void *arg)
+{
+    ms_server_conn_cut(arg);
+}
+
+/* ---- the beginning --------------------------------------------------------------- */
+
+/* Takes its transport (NULL: out of memory), and begins the handshake. 0, or it is over. */
+static int
+shake_hands(struct ms_server_conn *sc, struct ms_transport *t, bool refuses_plain)
+{
+    struct ms_server *s = sc->server;
+    struct ms_handshake h;
+    uint8_t nonce[32];
+
+    if (!t)
+        return -ENOMEM;
+    sc->fd = -1;
+    if ((t->ops->check_peer && t->ops->check_peer(t, NULL) < 0) ||
+        ms_random_bytes(nonce, sizeof nonce) < 0) {
+        ms_transport_destroy(t);
+        return -EPERM;
+    }
+    ms_handshake_init_server(&h, s->net.secret, nonce, s->o.identity);
+    h.refuses_plain = refuses_plain;
+    sc->conn = ms_conn_create(t, &h);
+    ms_handshake_finish(&h);
+    return sc->conn ? 0 : -ENOMEM;
+}
+
+static int shake_hands_tcp(struct ms_server_conn *sc,
+                           bool is_tls,
+                           const struct sockaddr_storage *peer)
+{
+    struct ms_server *s = sc->server;
+    struct ms_tls *tls = is_tls ? ms_net_tls(&s->net) : NULL;
+    char text[80];
+
+    ms_sockaddr_format(peer, text, sizeof text);
+    sc->peer = strdup(text);
+    if (!is_tls)
+        return shake_hands(
+            sc, ms_transport_tcp(sc->fd), ms_tls_is_due(s->net.mode, peer));
+    return shake_hands(sc, tls ? ms_transport_tls(sc->fd, tls, true) : NULL, false);
+}
+
+/* Lock held; let go meanwhile. */
+static void give_http(struct ms_server_conn *sc, const struct sockaddr_storage *peer)
+{
+    struct ms_server *s = sc->server;
+    int fd = s->o.ops->on_http ? MS_TAKE_FD(sc->fd) : -1;
+
+    ms_server_conn_destroy(sc);
+    if (fd < 0)
+        return;
+    pthread_mutex_unlock(&s->lock);
+    s->o.ops->on_http(s->o.arg, fd, peer);
+    pthread_mutex_lock(&s->lock);
+}
+
+/* TCP has said something. Lock held; let go meanwhile. */
+static void on_first_byte(struct ms_server_conn *sc)
+{
+    struct sockaddr_storage peer = {0};
+    socklen_t len = sizeof peer;
+    unsigned char first;
+    ssize_t n = recv(sc->fd, &first, 1, MSG_PEEK | MSG_DONTWAIT);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n == 1 && getpeername(sc->fd, (struct sockaddr *)&peer, &len) < 0)
+        n = -1;
+    if (n == 1 && first != 'M' && first >= 'A' && first <= 'Z')
+        give_http(sc, &peer);
+    else if (n != 1 || (first != 'M' && first != TLS_HANDSHAKE) ||
+             shake_hands_tcp(sc, first == TLS_HANDSHAKE, &peer) < 0)
+        ms_server_conn_destroy(sc);
+}
+
 static void on_conn(void *arg, unsigned events)
 {
     struct ms_server_conn *sc = arg;
-    struct ms_server *s = sc->server;
     bool ours = true;
+    MS_LOCK(&sc->server->lock);
 
-    pthread_mutex_lock(&s->lock);
+    if (!sc->dead && !sc->conn) {
+        on_first_byte(sc);
+        return;
+    }
     if (!sc->dead && (events & MS_WRITE) && ms_conn_flush(sc->conn) < 0) {
         ms_server_conn_break(sc);
         ms_watch_set(&sc->watch, sc->watch.events & ~(unsigned)MS_WRITE);
-        pthread_mutex_unlock(&s->lock);
         return; /* its reader sees the end */
     }
     if (!sc->dead && (events & MS_READ) && !sc->in_lane)
@@ -307,90 +408,33 @@ static void on_conn(void *arg, unsigned events)
         if (sc->dead)
             ms_watch_set(&sc->watch, 0);
     }
-    pthread_mutex_unlock(&s->lock);
 }
 
-static void cut(struct ms_server_conn *sc)
+void ms_server_conn_create(struct listener *l, int fd)
 {
-    struct ms_server *s = sc->server;
-
-    pthread_mutex_lock(&s->lock);
-    if (!sc->reading)
-        ms_server_conn_lost(sc);
-    pthread_mutex_unlock(&s->lock);
-}
-
-static void on_handshake_deadline(void *arg)
-{
-    cut(arg);
-}
-
-static void on_too_many(struct unproven *u)
-{
-    struct ms_server_conn *sc = MS_CONTAINER(u, struct ms_server_conn, unproven);
-
-    ms_unproven_remove(u); /* it is buried a little later */
-    cut(sc);
-}
-
-/* ---- the beginning --------------------------------------------------------------- */
-
-static struct ms_conn *
-conn_accept(struct ms_server *s, struct ms_transport *t, bool refuses_plain)
-{
-    struct ms_handshake h;
-    struct ms_conn *conn;
-    uint8_t nonce[32];
-
-    if ((t->ops->check_peer && t->ops->check_peer(t, NULL) < 0) ||
-        ms_random_bytes(nonce, sizeof nonce) < 0) {
-        ms_transport_destroy(t);
-        return NULL;
-    }
-    ms_handshake_init_server(&h, s->net.secret, nonce, s->identity);
-    h.refuses_plain = refuses_plain;
-    conn = ms_conn_create_server(t, &h);
-    ms_handshake_finish(&h);
-    return conn;
-}
-
-static char *peer_text(const struct sockaddr_storage *peer)
-{
-    char text[80];
-
-    if (!peer)
-        return NULL;
-    ms_sockaddr_format(peer, text, sizeof text);
-    return strdup(text);
-}
-
-void ms_server_conn_create(struct ms_server *s,
-                           struct ms_transport *t,
-                           struct listener *l,
-                           const struct sockaddr_storage *peer,
-                           bool refuses_plain,
-                           int64_t deadline_ns)
-{
-    struct ms_conn *conn = conn_accept(s, t, refuses_plain);
-    struct ms_server_conn *sc = conn ? calloc(1, sizeof *sc) : NULL;
+    struct ms_server *s = l->server;
+    struct ms_server_conn *sc = calloc(1, sizeof *sc);
+    MS_LOCK(&s->lock);
 
     if (!sc) {
-        ms_conn_destroy(conn);
+        close(fd);
         return;
     }
     sc->server = s;
-    sc->conn = conn;
-    sc->peer = peer_text(peer);
+    sc->fd = fd;
+    sc->listener = l;
+    ms_list_add_tail(&l->unproven, &sc->unproven_link);
+    l->unproven_count++;
     ms_list_init(&sc->todo_link);
-    ms_unproven_add(&sc->unproven, l, on_too_many);
-    pthread_mutex_lock(&s->lock);
     sc->id = ++s->next_id;
     ms_list_add_tail(&s->conns, &sc->link);
     s->conn_count++;
-    if (ms_map_add(&s->by_id, sc->id, sc) < 0 ||
-        ms_timer_init(&sc->deadline, s->loop, on_handshake_deadline, sc) < 0 ||
-        ms_timer_set(&sc->deadline, deadline_ns - ms_now_ns()) < 0 ||
-        ms_watch_init(&sc->watch, s->loop, ms_conn_fd(conn), MS_READ, on_conn, sc) < 0)
+    if (l->is_tcp)
+        ms_tcp_keep_alive(fd);
+    if ((!l->is_tcp && shake_hands(sc, ms_transport_unix(fd), false) < 0) ||
+        ms_map_add(&s->by_id, sc->id, sc) < 0 ||
+        ms_timer_init(&sc->deadline, s->o.loop, on_handshake_deadline, sc) < 0 ||
+        ms_timer_set(&sc->deadline, s->o.handshake_ns) < 0 ||
+        ms_watch_init(&sc->watch, s->o.loop, fd, MS_READ, on_conn, sc) < 0)
         ms_server_conn_destroy(sc);
-    pthread_mutex_unlock(&s->lock);
 }

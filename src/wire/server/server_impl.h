@@ -1,8 +1,8 @@
 /* server_impl.h - what the files of the server share
  *
  * server.c   life, what the loop's thread does for the others
- * listen.c   listeners, and connections of which nothing is known yet
- * server_conn.c  one connection: shaking hands, messages, watching
+ * listen.c   listeners
+ * server_conn.c  one connection: its first byte, shaking hands, messages, watching
  * lane.c     the connections that the engine's and the loop's thread read in turn
  * engine.c   the engine's thread
  * ledger.c   sessions: attaching, losing, forgetting
@@ -19,6 +19,7 @@
 #ifndef MS_WIRE_SERVER_SERVER_IMPL_H
 #define MS_WIRE_SERVER_SERVER_IMPL_H
 
+#include "base/lock.h"
 #include "base/map.h"
 #include "wire/conn.h"
 #include "wire/link/heartbeat.h"
@@ -33,23 +34,18 @@ struct listener {
     bool is_tcp;
     struct ms_watch watch;
     struct ms_timer again;
-    struct ms_list unproven; /* struct unproven, oldest first */
+    struct ms_list unproven; /* server_conn, oldest first */
     unsigned unproven_count;
 };
 
-/* What a listener knows of a connection until it is proven: first of the owner's. */
-struct unproven {
-    struct ms_list link;
-    struct listener *listener; /* NULL: proven */
-    void (*cut)(struct unproven *u);
-};
-
 struct ms_server_conn {
-    struct unproven unproven;
-    struct ms_list link;      /* server->conns */
-    struct ms_list todo_link; /* server->todo */
+    struct ms_list link;          /* server->conns */
+    struct ms_list todo_link;     /* server->todo */
+    struct ms_list unproven_link; /* listener->unproven */
+    struct listener *listener;    /* NULL: proven */
     struct ms_server *server;
-    struct ms_conn *conn;
+    int fd;               /* of TCP that has said nothing yet; -1: `conn` has it */
+    struct ms_conn *conn; /* NULL before the first byte */
     uint64_t id;
     struct ms_ledger *ledger; /* NULL: not attached yet, or replaced by a newer one */
     struct ms_watch watch;    /* loop: reading (not in the lane) and writing */
@@ -79,19 +75,14 @@ struct ms_ledger {
     uint64_t forgotten;    /* calls up to here may have run, and nobody remembers */
     uint64_t blocked_walk; /* the walk of the queue that met a call still arriving */
     struct ms_method **methods; /* by op - MS_OP_METHOD */
-    uint32_t method_room;
+    size_t method_room;
 };
 
 struct ms_server {
-    struct ms_loop *loop;
+    struct ms_server_options o; /* the secret is in `net` */
     pthread_t loop_thread;
     bool loop_thread_known;
     struct ms_net net;
-    uint64_t identity;
-    bool has_engine;
-    const struct ms_server_ops *ops;
-    void *arg;
-    int64_t handshake_ns, grace_ns;
 
     pthread_mutex_t lock;
     pthread_cond_t credit;   /* a stream's window opened, or it was cancelled */
@@ -101,7 +92,6 @@ struct ms_server {
 
     struct listener listeners[MS_LISTENERS_MAX];
     unsigned listener_count;
-    struct ms_list greetings;       /* of which nothing is known yet (listen.c) */
     struct ms_heartbeat *heartbeat; /* of links; NULL: there were none */
     struct ms_list conns, ledgers;
     struct ms_map by_id;      /* id -> server_conn */
@@ -109,7 +99,7 @@ struct ms_server {
     uint64_t next_id, walks;
     unsigned conn_count;
     struct ms_method **methods;
-    uint32_t method_count, method_room;
+    size_t method_count, method_room;
 
     struct ms_ledger local; /* submitted requests; has never a connection */
 
@@ -173,25 +163,16 @@ void ms_server_unref_locked(struct ms_server *s); /* unlocks */
 struct ms_method *
 ms_server_intern(struct ms_server *s, const char *engine, const char *name);
 
-/* listen.c; loop's thread. A connection may have come by no listener. */
-void ms_unproven_add(struct unproven *u,
-                     struct listener *l,
-                     void (*cut)(struct unproven *));
-void ms_unproven_remove(struct unproven *u);
+/* listen.c; loop's thread */
 void ms_listeners_finish(struct ms_server *s);
-void ms_listeners_forget(struct ms_server *s); /* in a forked child */
 
 /* server_conn.c */
-/* Loop's thread. Takes the transport. `peer` may be NULL; refuses_plain: TLS
- * is due and is not there. */
-void ms_server_conn_create(struct ms_server *s,
-                           struct ms_transport *t,
-                           struct listener *l,
-                           const struct sockaddr_storage *peer,
-                           bool refuses_plain,
-                           int64_t deadline_ns);
+/* Loop's thread. Takes the socket, which has come to this listener. */
+void ms_server_conn_create(struct listener *l, int fd);
 /* Loop's thread; the lock is held and nobody reads it. */
 void ms_server_conn_destroy(struct ms_server_conn *sc);
+/* Loop's thread. It has not proven itself: it ends now, unless it is being read. */
+void ms_server_conn_cut(struct ms_server_conn *sc);
 /* Read with the role, without the lock. As ms_conn_read. */
 int ms_server_conn_read(struct ms_server_conn *sc, struct ms_error *err);
 /* The rest with the lock held. */

@@ -118,24 +118,22 @@ int ms_request_item(struct ms_request *r,
                     int count)
 {
     int rc = -ECANCELED;
+    MS_LOCK(&r->server->lock);
 
-    pthread_mutex_lock(&r->server->lock);
     if (!r->ledger || r->ledger->is_left || r->on_done)
         r->cancelled = r->stream_lost = true; /* there is nobody to send them to */
     if (!r->cancelled)
         rc = is_open(r) ? add_item(r, codec, iov, count) : -EAGAIN;
     r->stream.is_held_up = rc == -EAGAIN;
-    pthread_mutex_unlock(&r->server->lock);
     return rc;
 }
 
 int ms_request_item_wait(struct ms_request *r, int64_t until_ns)
 {
-    struct timespec at = {.tv_sec = until_ns / MS_NS_PER_S,
-                          .tv_nsec = until_ns % MS_NS_PER_S};
+    struct timespec at = ms_timespec(until_ns);
     int rc = 0;
+    MS_LOCK(&r->server->lock);
 
-    pthread_mutex_lock(&r->server->lock);
     while (rc == 0 && !is_open(r) && !r->cancelled && r->ledger)
         rc = -pthread_cond_timedwait(&r->server->credit, &r->server->lock, &at);
     if (r->cancelled || !r->ledger)
@@ -143,7 +141,6 @@ int ms_request_item_wait(struct ms_request *r, int64_t until_ns)
     else if (is_open(r))
         rc = 0;
     r->stream.is_held_up = rc == -ETIMEDOUT;
-    pthread_mutex_unlock(&r->server->lock);
     return rc;
 }
 

@@ -7,7 +7,6 @@
 void ms_submit_init(struct ms_server *s)
 {
     s->local.server = s;
-    ms_map_init(&s->local.requests);
     ms_list_init(&s->local.link);
     ms_list_init(&s->local.kept);
     ms_list_init(&s->finished);
@@ -51,30 +50,27 @@ struct ms_request *ms_server_submit(struct ms_server *s,
     r->done_arg = arg;
     ms_request_enqueue(r);
     ms_engine_wake_any(s);
-    tell = s->is_async && s->ops->on_queued;
+    tell = s->is_async && s->o.ops->on_queued;
     pthread_mutex_unlock(&s->lock);
     if (tell)
-        s->ops->on_queued(s->arg);
+        s->o.ops->on_queued(s->o.arg);
     return r;
 }
 
 int ms_server_submit_method(struct ms_server *s, const char *engine, const char *method)
 {
     const struct ms_method *m;
+    MS_LOCK(&s->lock);
 
-    pthread_mutex_lock(&s->lock);
     m = ms_server_intern(s, engine, method);
-    pthread_mutex_unlock(&s->lock);
     return m ? MS_OP_METHOD + (int)m->index : -ENOSPC;
 }
 
 void ms_server_submit_cancel(struct ms_request *r)
 {
-    struct ms_server *s = r->server;
+    MS_LOCK(&r->server->lock);
 
-    pthread_mutex_lock(&s->lock);
     ms_request_cancel(r);
-    pthread_mutex_unlock(&s->lock);
 }
 
 void ms_submit_answered(struct ms_request *r)
@@ -85,11 +81,9 @@ void ms_submit_answered(struct ms_request *r)
 
 void ms_submit_tell(struct ms_server *s)
 {
-    while (!ms_list_is_empty(&s->finished)) {
-        struct ms_request *r =
-            ms_list_first(&s->finished, struct ms_request, ledger_link);
+    struct ms_request *r;
 
-        ms_list_remove(&r->ledger_link);
+    while ((r = ms_list_take(&s->finished, struct ms_request, ledger_link))) {
         ms_map_remove(&s->local.requests, r->call_id);
         r->ledger = NULL;
         pthread_mutex_unlock(&s->lock);

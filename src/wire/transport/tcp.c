@@ -22,17 +22,10 @@ static struct transport_tcp *of(struct ms_transport *t)
 
 static ssize_t tcp_read(struct ms_transport *t, void *at, size_t room)
 {
-    ssize_t n;
+    ssize_t n = ms_socket_read(t, at, room);
+    int rc = n > 0 || n == -EAGAIN ? 0 : atomic_load(&of(t)->failed);
 
-    do
-        n = recv(t->fd, at, room, MSG_DONTWAIT);
-    while (n < 0 && errno == EINTR);
-    if (n > 0)
-        return n;
-    if (n < 0 && errno == EAGAIN)
-        return -EAGAIN;
-    n = n < 0 ? -errno : 0;
-    return atomic_load(&of(t)->failed) ? atomic_load(&of(t)->failed) : n;
+    return rc ? rc : n;
 }
 
 /* A write failed so. */
@@ -49,14 +42,9 @@ static ssize_t failed(struct ms_transport *t, int rc)
 
 static ssize_t tcp_write(struct ms_transport *t, const struct iovec *iov, int count)
 {
-    struct msghdr msg = {.msg_iov = (struct iovec *)(uintptr_t)iov,
-                         .msg_iovlen = (size_t)count};
-    ssize_t n;
+    ssize_t n = ms_socket_write(t, iov, count);
 
-    do
-        n = sendmsg(t->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
-    while (n < 0 && errno == EINTR);
-    return n >= 0 ? n : failed(t, -errno);
+    return n >= 0 ? n : failed(t, (int)n);
 }
 
 /* What is queued points to the file's pages: it goes with the connection. */

@@ -186,12 +186,9 @@ void ms_net_finish(struct ms_net *net)
 
 struct ms_tls *ms_net_tls(struct ms_net *net)
 {
-    struct ms_tls *tls;
+    MS_LOCK(&net->lock);
 
-    pthread_mutex_lock(&net->lock);
     if (!net->tls)
         net->tls = ms_tls_create(net->secret);
-    tls = net->tls;
-    pthread_mutex_unlock(&net->lock);
-    return tls;
+    return net->tls;
 }

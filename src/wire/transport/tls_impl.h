@@ -9,7 +9,7 @@
 #define MS_WIRE_TRANSPORT_TLS_IMPL_H
 
 #include "base/buf.h"
-#include "base/cleanup.h"
+#include "base/lock.h"
 #include "wire/transport/tls.h"
 #include "wire/transport/transport.h"
 

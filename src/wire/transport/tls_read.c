@@ -10,15 +10,12 @@ enum { RECEIVE_SIZE = 64 << 10 }; /* one read of the socket */
 /* One read of the socket: the count, 0 at its end, or a negative errno. */
 static ssize_t receive(struct transport_tls *t, uint8_t *at, size_t room)
 {
-    ssize_t n;
+    ssize_t n = ms_socket_read(&t->base, at, room);
 
-    do
-        n = recv(t->base.fd, at, room, MSG_DONTWAIT);
-    while (n < 0 && errno == EINTR);
-    if (n > 0 || (n < 0 && errno == EAGAIN))
-        return n > 0 ? n : -EAGAIN;
+    if (n > 0 || n == -EAGAIN)
+        return n;
     if (n < 0)
-        atomic_store(&t->broken, -errno);
+        atomic_store(&t->broken, (int)n);
     return atomic_load(&t->broken);
 }
 
@@ -34,25 +31,20 @@ static ssize_t take_record(struct transport_tls *t, uint8_t *at, size_t room)
 static ssize_t
 read_feed(struct transport_tls *t, struct ms_tls_feed *feed, uint8_t *at, size_t room)
 {
+    size_t said;
     ssize_t n;
+    int rc = 0;
+    MS_LOCK(&t->lock);
 
-    pthread_mutex_lock(&t->lock);
-    if (atomic_load(&t->failed)) {
-        n = atomic_load(&t->failed);
-    } else {
-        size_t said = t->out.len;
-        int rc = 0;
-
-        t->feed = feed;
-        n = take_record(t, at, room);
-        t->feed = NULL;
-        if (t->out.len > said)
-            rc = ms_tls_send_out(t);
-        if (rc < 0 && n == -EAGAIN)
-            n = rc;
-    }
-    pthread_mutex_unlock(&t->lock);
-    return n;
+    if (atomic_load(&t->failed))
+        return atomic_load(&t->failed);
+    said = t->out.len;
+    t->feed = feed;
+    n = take_record(t, at, room);
+    t->feed = NULL;
+    if (t->out.len > said)
+        rc = ms_tls_send_out(t);
+    return rc < 0 && n == -EAGAIN ? rc : n;
 }
 
 /* Record by record, so that a writer has its turn, while there is room. The count, 0 at the
@@ -81,10 +73,8 @@ static ssize_t read_rest(struct transport_tls *t, uint8_t *at, size_t room)
     ssize_t n = read_records(t, &feed, at, room);
 
     ms_buf_consume(&t->in, t->in.len - feed.len);
-    if (t->in.len == 0) {
+    if (t->in.len == 0)
         ms_buf_finish(&t->in);
-        ms_buf_init(&t->in);
-    }
     return n;
 }
 

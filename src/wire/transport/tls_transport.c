@@ -38,10 +38,8 @@ int ms_tls_send_out(struct transport_tls *t)
         else
             ms_buf_consume(&t->out, (size_t)n);
     }
-    if (t->is_lazy) {
+    if (t->is_lazy)
         ms_buf_finish(&t->out); /* thousands of idle ones shall cost little */
-        ms_buf_init(&t->out);
-    }
     atomic_store(&t->out_len, 0);
     return 0;
 }
@@ -109,12 +107,9 @@ static ssize_t write_locked(struct transport_tls *t, const struct iovec *iov, in
 static ssize_t tls_write(struct ms_transport *base, const struct iovec *iov, int count)
 {
     struct transport_tls *t = ms_tls_of(base);
-    ssize_t n;
+    MS_LOCK(&t->lock);
 
-    pthread_mutex_lock(&t->lock);
-    n = write_locked(t, iov, count);
-    pthread_mutex_unlock(&t->lock);
-    return n;
+    return write_locked(t, iov, count);
 }
 
 static bool tls_wants_write(struct ms_transport *base)
@@ -125,24 +120,21 @@ static bool tls_wants_write(struct ms_transport *base)
 static int tls_flush(struct ms_transport *base)
 {
     struct transport_tls *t = ms_tls_of(base);
-    int rc = 0;
 
     if (!atomic_load(&t->out_len))
         return 0;
-    pthread_mutex_lock(&t->lock);
-    rc = ms_tls_send_out(t);
-    pthread_mutex_unlock(&t->lock);
-    return rc;
+    MS_LOCK(&t->lock);
+    return ms_tls_send_out(t);
 }
 
 static void tls_set_lazy(struct ms_transport *base)
 {
     struct transport_tls *t = ms_tls_of(base);
 
-    pthread_mutex_lock(&t->lock);
+    MS_LOCK(&t->lock);
+
     t->is_lazy = true;
     SSL_set_mode(t->ssl, SSL_MODE_RELEASE_BUFFERS);
-    pthread_mutex_unlock(&t->lock);
 }
 
 static bool tls_is_open(struct ms_transport *base)
@@ -180,7 +172,7 @@ static void tls_destroy(struct ms_transport *base)
     ms_buf_finish(&t->out);
     ms_buf_finish(&t->in);
     pthread_mutex_destroy(&t->lock);
-    close(base->fd);
+    ms_fd_close(&base->fd);
     free(t);
 }
 
@@ -207,12 +199,9 @@ struct ms_transport *ms_transport_tls(int fd, struct ms_tls *tls, bool is_server
     t->base = (struct ms_transport){.ops = &tls_ops, .fd = fd};
     t->tls = ms_tls_ref(tls);
     pthread_mutex_init(&t->lock, NULL);
-    ms_buf_init(&t->out);
-    ms_buf_init(&t->in);
     if (ms_tls_start(t, is_server) < 0) {
-        ms_tls_unref(tls);
-        pthread_mutex_destroy(&t->lock);
-        free(t);
+        t->base.fd = -1; /* the caller's */
+        tls_destroy(&t->base);
         return NULL;
     }
     atomic_store(&t->out_len, t->out.len);

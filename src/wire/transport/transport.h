@@ -67,6 +67,10 @@ struct ms_transport *ms_transport_unix(int fd);
 struct ms_transport *ms_transport_tcp(int fd);
 struct ms_transport *ms_transport_tls(int fd, struct ms_tls *tls, bool is_server);
 
+/* The operations of unix sockets, for transports over another kind of socket. */
+ssize_t ms_socket_read(struct ms_transport *t, void *at, size_t room);
+ssize_t ms_socket_write(struct ms_transport *t, const struct iovec *iov, int count);
+
 static inline size_t ms_iov_len(const struct iovec *iov, int count)
 {
     size_t len = 0;

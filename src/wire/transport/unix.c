@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static ssize_t unix_read(struct ms_transport *t, void *at, size_t room)
+ssize_t ms_socket_read(struct ms_transport *t, void *at, size_t room)
 {
     ssize_t n;
 
@@ -18,7 +18,7 @@ static ssize_t unix_read(struct ms_transport *t, void *at, size_t room)
     return n < 0 ? -errno : n;
 }
 
-static ssize_t unix_write(struct ms_transport *t, const struct iovec *iov, int count)
+ssize_t ms_socket_write(struct ms_transport *t, const struct iovec *iov, int count)
 {
     struct msghdr msg = {.msg_iov = (struct iovec *)(uintptr_t)iov,
                          .msg_iovlen = (size_t)count};
@@ -52,8 +52,8 @@ static void unix_destroy(struct ms_transport *t)
 
 static const struct ms_transport_ops unix_ops = {
     .name = "unix",
-    .read = unix_read,
-    .write = unix_write,
+    .read = ms_socket_read,
+    .write = ms_socket_write,
     .check_peer = unix_check_peer,
     .destroy = unix_destroy,
 };

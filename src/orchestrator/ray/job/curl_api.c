@@ -9,7 +9,8 @@
 #include <stddef.h>
 #include <string.h>
 
-#define LIBRARY "libcurl.so.4"
+/* A wheel brings its own, with another name than that of the system's. */
+static const char *const libraries[] = {"libmuster-curl.so", "libcurl.so.4"};
 
 static struct ms_curl_api api;
 static struct ms_error problem;
@@ -40,9 +41,11 @@ static const struct {
 
 static void load(void)
 {
-    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     CURLcode (*global_init)(long flags);
+    void *library = NULL;
 
+    for (size_t i = 0; i < MS_COUNT(libraries) && !library; i++)
+        library = dlopen(libraries[i], RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         ms_error_set(&problem,
                      -ENOPKG,

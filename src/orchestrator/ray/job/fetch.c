@@ -10,8 +10,19 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { STALL_BYTES_A_SECOND = 1024, LOOK_MS = 1000 };
+
+/* Where distributions keep their CA bundle. A libcurl that came in a wheel only
+ * knows the place of the machine that it was built for. */
+static const char *const ca_bundles[] = {
+    "/etc/ssl/certs/ca-certificates.crt", /* Debian, Ubuntu */
+    "/etc/pki/tls/certs/ca-bundle.crt",   /* Fedora */
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/ca-bundle.pem", /* SUSE */
+    "/etc/ssl/cert.pem",      /* Alpine */
+};
 
 struct ms_fetcher {
     const struct ms_curl_api *api;
@@ -113,9 +124,23 @@ static bool add_header(struct ms_fetcher *f, const char *name, const char *value
     return longer != NULL;
 }
 
+/* NULL: libcurl's own. */
+static const char *find_ca_bundle(void)
+{
+    const char *told = getenv("SSL_CERT_FILE"); /* as OpenSSL and Python read it */
+
+    if (told && *told)
+        return told;
+    for (size_t i = 0; i < MS_COUNT(ca_bundles); i++)
+        if (access(ca_bundles[i], R_OK) == 0)
+            return ca_bundles[i];
+    return NULL;
+}
+
 static bool set_up(struct ms_fetcher *f, const struct ms_fetch_spec *spec)
 {
     CURLcode (*set)(CURL * easy, CURLoption option, ...) = f->api->easy_set;
+    const char *ca_bundle = find_ca_bundle();
     CURL *easy = f->easy;
 
     f->api->easy_reset(easy);
@@ -134,6 +159,8 @@ static bool set_up(struct ms_fetcher *f, const struct ms_fetch_spec *spec)
     set(easy, CURLOPT_PROTOCOLS_STR, "http,https");
     set(easy, CURLOPT_USERAGENT, "muster/" MS_VERSION);
     set(easy, CURLOPT_HTTPHEADER, f->headers);
+    if (ca_bundle)
+        set(easy, CURLOPT_CAINFO, ca_bundle);
     set(easy, CURLOPT_NOSIGNAL, 1L);
     set(easy, CURLOPT_ERRORBUFFER, f->problem);
     set(easy, CURLOPT_WRITEFUNCTION, on_data);

@@ -27,7 +27,8 @@ static int find_python_dir(const struct ms_ray_site *site,
                            char out[PATH_MAX],
                            struct ms_error *err)
 {
-    static const char *const below[] = {"lib/python3*/site-packages",
+    static const char *const below[] = {"..", /* the program is in it: a wheel */
+                                        "lib/python3*/site-packages",
                                         "lib/python3*/dist-packages",
                                         "lib/python3/dist-packages"};
     const char *slash = strrchr(program, '/');
