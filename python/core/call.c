@@ -28,7 +28,7 @@ struct inbox {
 
 PyObject *core_call_new(struct ms_call *call, PyObject *peer)
 {
-    struct call *c = PyObject_GC_New(struct call, core_call.type);
+    struct call *c = (struct call *)PyType_GenericAlloc(core_call.type, 0);
 
     if (!c) {
         ms_call_unref(call);
@@ -36,10 +36,6 @@ PyObject *core_call_new(struct ms_call *call, PyObject *peer)
     }
     c->call = call;
     c->peer = Py_NewRef(peer);
-    c->result = c->error = NULL;
-    c->streams = 0;
-    c->settling = false;
-    PyObject_GC_Track((PyObject *)c);
     return (PyObject *)c;
 }
 

@@ -132,6 +132,7 @@ void core_payload_release(struct core_payload *p);
 /* Decode a payload: a value, or (args, kwargs). Takes over `memory` (malloc'd; `body`
  * points into it), also on failure. NULL with an exception set. */
 PyObject *core_decode(uint8_t codec, uint8_t *memory, const uint8_t *body, size_t len);
+PyObject *core_decode_bytes(uint8_t codec, PyObject *bytes); /* of a copy */
 PyObject *
 core_decode_call(uint8_t codec, uint8_t *memory, const uint8_t *body, size_t len);
 

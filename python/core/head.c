@@ -8,14 +8,11 @@
 
 static PyObject *head_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    struct head *h = PyObject_New(struct head, type);
+    struct head *h = (struct head *)PyType_GenericAlloc(type, 0);
     pthread_condattr_t attr;
 
     if (!h)
         return NULL;
-    memset((char *)h + offsetof(struct head, driver),
-           0,
-           sizeof *h - offsetof(struct head, driver));
     pthread_mutex_init(&h->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);

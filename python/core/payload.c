@@ -242,6 +242,21 @@ PyObject *core_decode(uint8_t codec, uint8_t *memory, const uint8_t *body, size_
     return value;
 }
 
+PyObject *core_decode_bytes(uint8_t codec, PyObject *bytes)
+{
+    Py_ssize_t len;
+    uint8_t *copy;
+    char *at;
+
+    if (PyBytes_AsStringAndSize(bytes, &at, &len) < 0)
+        return NULL;
+    copy = ms_bytes_copy(at, (size_t)len);
+    if (!copy)
+        return PyErr_NoMemory();
+    /* taken over. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
+    return core_decode(codec, copy, copy, (size_t)len);
+}
+
 PyObject *
 core_decode_call(uint8_t codec, uint8_t *memory, const uint8_t *body, size_t len)
 {

@@ -24,7 +24,7 @@ PyObject *core_peer_new(struct ms_client *client, PyObject *args, PyObject *owne
     peer = ms_peer_create(client, address, uid, label, &err);
     if (!peer)
         return core_raise(&err);
-    p = PyObject_New(struct peer, core_peer.type);
+    p = (struct peer *)PyType_GenericAlloc(core_peer.type, 0);
     if (!p) {
         ms_peer_unref(peer);
         return NULL;
@@ -32,8 +32,6 @@ PyObject *core_peer_new(struct ms_client *client, PyObject *args, PyObject *owne
     p->peer = peer;
     p->owner = Py_NewRef(owner);
     p->label = PyUnicode_FromString(label);
-    p->engine = p->method = NULL;
-    p->op = 0;
     return (PyObject *)p;
 }
 
@@ -263,28 +261,35 @@ static PyObject *control_result(struct ms_call *call, const struct control *c)
     if (o.kind != MS_KIND_REPLY)
         return core_raise_failure(o.body, o.len, ms_peer_label(ms_call_peer(call)));
     m = protobuf_c_message_unpack(c->result, NULL, o.len, o.body);
-    if (!m)
-        return PyErr_Format(core_error, "the worker's answer cannot be read");
-    dict = core_message_dict(m);
+    dict = m ? core_message_dict(m)
+             : PyErr_Format(core_error, "the worker's answer cannot be read");
     protobuf_c_message_free_unpacked(m, NULL);
     return dict;
 }
 
-/* Send the packed argument and wait. */
+/* Send the argument and wait. */
 static PyObject *run_control(struct peer *p,
                              const struct control *c,
-                             struct ms_buf *body,
-                             PyObject *timeout)
+                             PyObject *fields,
+                             int64_t deadline_ns)
 {
-    struct iovec iov = {body->data, body->len};
-    struct ms_call_spec spec = {
-        .op = c->op, .codec = MS_CODEC_PROTO, .waits = true, .iov = &iov, .count = 1};
+    ProtobufCMessage *m = c->argument ? core_message_parse(fields, c->argument) : NULL;
+    MS_CLEANUP(ms_buf_finish) struct ms_buf body = {0};
+    struct ms_call *call = NULL;
     PyObject *result = NULL;
-    struct ms_call *call;
 
-    if (core_deadline(timeout, MS_CALL_TIMEOUT_NS, &spec.deadline_ns) < 0)
+    if (PyErr_Occurred())
         return NULL;
-    call = ms_peer_call(p->peer, &spec);
+    if (!m || ms_proto_pack(m, &body) == 0)
+        call = ms_peer_call(
+            p->peer,
+            &(struct ms_call_spec){.op = c->op,
+                                   .codec = MS_CODEC_PROTO,
+                                   .waits = true,
+                                   .deadline_ns = deadline_ns,
+                                   .iov = &(struct iovec){body.data, body.len},
+                                   .count = 1});
+    protobuf_c_message_free_unpacked(m, NULL);
     if (!call)
         return PyErr_NoMemory();
     if (core_call_wait(call, MS_NEVER) < 0)
@@ -295,31 +300,19 @@ static PyObject *run_control(struct peer *p,
     return result;
 }
 
-static int pack(const struct control *c, PyObject *fields, struct ms_buf *out)
-{
-    ProtobufCMessage *m = c->argument ? core_message_parse(fields, c->argument) : NULL;
-    int rc = m ? ms_proto_pack(m, out) : 0;
-
-    protobuf_c_message_free_unpacked(m, NULL);
-    if (rc < 0)
-        PyErr_NoMemory();
-    return PyErr_Occurred() ? -1 : 0;
-}
-
 /* (name, fields, timeout): its answer as a dict. */
 static PyObject *peer_control(PyObject *self, PyObject *args)
 {
-    MS_CLEANUP(ms_buf_finish) struct ms_buf body = {0};
     PyObject *fields, *timeout;
+    int64_t deadline_ns;
     const char *name;
 
-    if (!PyArg_ParseTuple(args, "sO!O", &name, &PyDict_Type, &fields, &timeout))
+    if (!PyArg_ParseTuple(args, "sO!O", &name, &PyDict_Type, &fields, &timeout) ||
+        core_deadline(timeout, MS_CALL_TIMEOUT_NS, &deadline_ns) < 0)
         return NULL;
     for (size_t i = 0; i < MS_COUNT(controls); i++)
         if (strcmp(controls[i].name, name) == 0)
-            return pack(&controls[i], fields, &body) < 0
-                       ? NULL
-                       : run_control((struct peer *)self, &controls[i], &body, timeout);
+            return run_control((struct peer *)self, &controls[i], fields, deadline_ns);
     return PyErr_Format(PyExc_ValueError, "there is no operation %s", name);
 }
 

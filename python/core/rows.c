@@ -200,25 +200,6 @@ static PyObject *rows_view(PyObject *object, void *unused)
                          (long long)r->runs[0].step);
 }
 
-/* The blocks that have rows here, growing. */
-static PyObject *rows_blocks(PyObject *object, void *unused)
-{
-    struct ms_rows *r = &((struct rows *)object)->r;
-    MS_CLEANUP(core_unref) PyObject *set = PySet_New(NULL), *list = NULL;
-
-    for (size_t i = 0; set && i < r->run_count; i++) {
-        MS_CLEANUP(core_unref) PyObject *block = NULL;
-
-        if (i > 0 && r->runs[i].block == r->runs[i - 1].block)
-            continue;
-        block = PyLong_FromUnsignedLong(r->runs[i].block);
-        if (!block || PySet_Add(set, block) < 0)
-            return NULL;
-    }
-    list = set ? PySequence_List(set) : NULL;
-    return list && PyList_Sort(list) == 0 ? MS_TAKE(list) : NULL;
-}
-
 /* same(rows): they are the same rows, in the same order. False may also mean that it was
  * not found out. */
 static PyObject *rows_same(PyObject *object, PyObject *other)
@@ -356,7 +337,6 @@ static PyMethodDef rows_methods[] = {
     {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef rows_getset[] = {{"view", rows_view, NULL, NULL, NULL},
-                                    {"blocks", rows_blocks, NULL, NULL, NULL},
                                     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot rows_slots[] = {{Py_tp_new, (void *)(uintptr_t)rows_create},

@@ -84,7 +84,7 @@ static void
 grant(const struct core_payload *p, const uint64_t *caller, bool is_taken_back)
 {
     for (size_t i = 0; p->hold && i < p->hold->count; i++) {
-        struct ms_held *h = p->hold->held[i];
+        struct ms_held *h = p->hold->objects[i].held;
         struct ms_stored_name name;
 
         ms_held_name(h, &name);

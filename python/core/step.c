@@ -98,17 +98,12 @@ static PyObject *encode_call(PyObject *self, PyObject *args)
 /* (codec, bytes): what a worker answered. */
 static PyObject *decode_answer(PyObject *self, PyObject *args)
 {
-    const char *body;
-    Py_ssize_t len;
-    uint8_t *copy;
+    PyObject *body;
     int codec;
 
-    if (!PyArg_ParseTuple(args, "iy#", &codec, &body, &len))
+    if (!PyArg_ParseTuple(args, "iO", &codec, &body))
         return NULL;
-    copy = ms_bytes_copy(body, (size_t)len);
-    if (!copy)
-        return PyErr_NoMemory();
-    return core_decode((uint8_t)codec, copy, copy, (size_t)len);
+    return core_decode_bytes((uint8_t)codec, body);
 }
 
 PyMethodDef core_step_functions[] = {

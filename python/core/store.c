@@ -187,20 +187,6 @@ int core_store_attach(const struct ms_stored_name *names,
     return -1;
 }
 
-/* Which line of the user's program does this; empty if that cannot be told. `text` is a
- * new reference that keeps it, or NULL. */
-static const char *site_of(PyObject **text)
-{
-    const char *site = NULL;
-
-    *text = core_site ? PyObject_CallFunctionObjArgs(core_site, NULL) : NULL;
-    if (*text)
-        site = PyUnicode_AsUTF8AndSize(*text, NULL);
-    if (!site)
-        PyErr_Clear();
-    return site ? site : "";
-}
-
 _Atomic uint64_t core_copied;
 
 int core_store_write(struct ms_store_client *c,
@@ -208,25 +194,27 @@ int core_store_write(struct ms_store_client *c,
                      size_t count,
                      bool together)
 {
+    MS_CLEANUP(core_unref) PyObject *text = NULL; /* keeps `site` */
     struct ms_error err = {0};
-    PyObject *text = NULL;
-    const char *site = "";
+    const char *site = NULL;
     uint64_t fresh = 0;
-    bool is_missing = false;
+    size_t missing = 0;
     int rc;
 
     for (size_t i = 0; i < count; i++)
         if (!all[i].held) {
-            is_missing = true;
+            missing++;
             fresh += all[i].len;
         }
-    if (!is_missing)
+    if (!missing)
         return 0;
-    site = site_of(&text);
+    text = core_site ? PyObject_CallFunctionObjArgs(core_site, NULL) : NULL;
+    site = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    if (!site)
+        PyErr_Clear();
     Py_BEGIN_ALLOW_THREADS;
-    rc = ms_store_client_write(c, all, count, together, site, &err);
+    rc = ms_store_client_write(c, all, count, together, site ? site : "", &err);
     Py_END_ALLOW_THREADS;
-    Py_XDECREF(text);
     if (rc < 0)
         core_store_raise(&err);
     else
@@ -235,6 +223,15 @@ int core_store_write(struct ms_store_client *c,
 }
 
 /* ---- what several calls hold ----------------------------------------------------- */
+
+struct core_hold *core_hold_new(size_t room)
+{
+    struct core_hold *h = calloc(1, sizeof *h + room * sizeof h->objects[0]);
+
+    if (h)
+        h->refs = 1;
+    return h;
+}
 
 void core_hold_ref(struct core_hold *h)
 {
@@ -248,51 +245,42 @@ void core_hold_unref(void *hold)
     if (!h || atomic_fetch_sub(&h->refs, 1) != 1)
         return;
     for (size_t i = 0; i < h->count; i++) {
-        if (i >= h->count - h->resting)
-            ms_held_wake(h->held[i]);
-        ms_held_unref(h->held[i]);
+        if (h->objects[i].rests)
+            ms_held_wake(h->objects[i].held);
+        ms_held_unref(h->objects[i].held);
     }
     free(h);
 }
 
-/* Which objects the payload's own bytes lie in; the others are those of references. */
-static void find_read(const struct ms_stored *s, bool *is_read)
+/* The objects that the payload's own bytes lie in are read now. The others, those of
+ * references, rest until they are wanted, which may be long after, so that they can be
+ * spilled. */
+static void adopt(struct core_hold *out,
+                  struct ms_store_client *c,
+                  const struct ms_stored *s,
+                  bool *is_read)
 {
+    bool is_fresh = ms_stored_is_fresh(s, ms_now_ns());
     struct ms_stored_walk walk = {0};
     struct ms_stored_part part;
+    struct ms_stored_name name;
+    size_t at = 0;
 
     while (ms_stored_part(s, &walk, &part))
         if (part.object >= 0)
             is_read[part.object] = true;
-}
-
-/* Those that are read, or the others: these rest until somebody wants them, which may be
- * long after, so that they can be spilled. */
-static void adopt(struct ms_store_client *c,
-                  const struct ms_stored *s,
-                  const bool *is_read,
-                  bool reads,
-                  struct core_hold *out)
-{
-    bool is_fresh = ms_stored_is_fresh(s, ms_now_ns());
-    struct ms_stored_name name;
-    size_t at = 0;
-
     for (size_t i = 0; ms_stored_next(s, &at, &name); i++) {
         struct ms_held *h;
 
-        if (is_read[i] != reads)
-            continue;
         if (!is_fresh)
             name.at = MS_PLACE_UNKNOWN;
         h = ms_store_client_adopt(c, &name, s->node);
         if (!h)
             continue;
-        out->held[out->count++] = h;
-        if (reads)
-            continue;
-        out->resting++;
-        ms_held_rest(h);
+        if (!is_read[i])
+            ms_held_rest(h);
+        out->objects[out->count++] =
+            (struct core_held_object){.held = h, .rests = !is_read[i]};
     }
 }
 
@@ -306,15 +294,9 @@ void *core_on_stored(void *arg, const uint8_t *body, size_t len)
     if (!c || ms_stored_parse(&s, body, len, NULL) < 0 || !s.object_count)
         return NULL;
     is_read = calloc(s.object_count, sizeof *is_read);
-    h = calloc(1, sizeof *h + s.object_count * sizeof(h->held[0]));
-    if (!is_read || !h) {
-        free(h);
-        return NULL;
-    }
-    h->refs = 1;
-    find_read(&s, is_read);
-    adopt(c, &s, is_read, true, h);
-    adopt(c, &s, is_read, false, h);
+    h = is_read ? core_hold_new(s.object_count) : NULL;
+    if (h)
+        adopt(h, c, &s, is_read);
     return h;
 }
 
@@ -432,11 +414,23 @@ static PyObject *store_empty(PyObject *self, PyObject *args)
     return h ? core_held_new(h, CORE_HELD_WRITES) : core_store_raise(&err);
 }
 
+/* (meta): hold what it refers to: (meta, held objects). */
+static PyObject *store_hold(PyObject *self, PyObject *meta)
+{
+    Py_ssize_t len;
+    char *at;
+
+    if (PyBytes_AsStringAndSize(meta, &at, &len) < 0 || !core_store_need())
+        return NULL;
+    return core_stored_ref((const uint8_t *)at, (size_t)len);
+}
+
 /* (value): its payload, with all that is big in the store: (meta, held objects). */
 static PyObject *store_put(PyObject *self, PyObject *value)
 {
+    MS_CLEANUP(core_unref) PyObject *meta = NULL;
     struct core_payload p;
-    PyObject *meta, *ref = NULL;
+    PyObject *ref;
 
     if (!core_store_need())
         return NULL;
@@ -446,44 +440,15 @@ static PyObject *store_put(PyObject *self, PyObject *value)
     if (core_encode(value, MS_CODEC_PICKLE, CORE_STORED_PUT, &p) < 0)
         return NULL;
     meta = core_payload_bytes(&p);
-    if (meta)
-        ref = core_stored_ref((const uint8_t *)PyBytes_AsString(meta),
-                              (size_t)PyBytes_Size(meta));
-    Py_XDECREF(meta);
-    core_payload_release(&p);
+    ref = meta ? store_hold(NULL, meta) : NULL;
+    core_payload_release(&p); /* the reference holds what it names by now */
     return ref;
 }
 
 /* (meta): the value. */
 static PyObject *store_get(PyObject *self, PyObject *meta)
 {
-    Py_ssize_t len;
-    uint8_t *copy;
-    char *at;
-
-    if (PyBytes_AsStringAndSize(meta, &at, &len) < 0 || !core_store_need())
-        return NULL;
-    copy = ms_bytes_copy(at, (size_t)len);
-    if (!copy)
-        return PyErr_NoMemory();
-    /* taken over. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
-    return core_stored_decode(copy, copy, (size_t)len);
-}
-
-/* (meta): hold what it refers to. */
-static PyObject *store_hold(PyObject *self, PyObject *meta)
-{
-    PyObject *pair, *held = NULL;
-    Py_ssize_t len;
-    char *at;
-
-    if (PyBytes_AsStringAndSize(meta, &at, &len) < 0 || !core_store_need())
-        return NULL;
-    pair = core_stored_ref((const uint8_t *)at, (size_t)len);
-    if (pair)
-        held = Py_NewRef(PyTuple_GetItem(pair, 1));
-    Py_XDECREF(pair);
-    return held;
+    return core_store_need() ? core_decode_bytes(MS_CODEC_STORED, meta) : NULL;
 }
 
 static PyObject *store_node(PyObject *self, PyObject *unused)

@@ -24,9 +24,12 @@ void core_store_forget(void);
 struct core_hold {
     _Atomic unsigned refs;
     size_t count;
-    size_t resting; /* of these, the last ones: they are kept, and not read */
-    struct ms_held *held[];
+    struct core_held_object {
+        struct ms_held *held;
+        bool rests; /* it is kept, and not read */
+    } objects[];
 };
+struct core_hold *core_hold_new(size_t room); /* empty; NULL: out of memory */
 void core_hold_ref(struct core_hold *h);
 void core_hold_unref(void *hold); /* without the interpreter's lock too */
 

@@ -42,14 +42,11 @@ static int layout_init(struct layout *l, const struct core_payload *p, size_t re
 {
     size_t parts = (size_t)p->buffer_count + 1, objects = parts + refs + 1;
 
-    *l = (struct layout){
-        .part_count = parts,
-        .parts = calloc(parts, sizeof *l->parts),
-        .bytes = calloc(parts, sizeof *l->bytes),
-        .names = calloc(objects, sizeof *l->names),
-        .hold = calloc(1, sizeof *l->hold + objects * sizeof(l->hold->held[0]))};
-    if (l->hold)
-        l->hold->refs = 1;
+    *l = (struct layout){.part_count = parts,
+                         .parts = calloc(parts, sizeof *l->parts),
+                         .bytes = calloc(parts, sizeof *l->bytes),
+                         .names = calloc(objects, sizeof *l->names),
+                         .hold = core_hold_new(objects)};
     if (l->parts && l->bytes && l->names && l->hold)
         return 0;
     layout_finish(l);
@@ -62,12 +59,12 @@ static int layout_add(struct layout *l, struct ms_held *h)
     struct core_hold *hold = l->hold;
 
     for (size_t i = 0; i < hold->count; i++)
-        if (hold->held[i] == h) {
+        if (hold->objects[i].held == h) {
             ms_held_unref(h);
             return (int)i;
         }
     ms_held_name(h, &l->names[hold->count]);
-    hold->held[hold->count] = h;
+    hold->objects[hold->count].held = h;
     return (int)hold->count++;
 }
 

@@ -64,36 +64,24 @@ static int host_start(struct host *h, struct ms_host_options *o)
 
 static PyObject *host_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static const char *const names[] = {"control_fd",
-                                        "listen_fd",
-                                        "listen_tcp_fd",
-                                        "handler",
-                                        "resolve",
-                                        "describe",
-                                        NULL};
     struct ms_host_options o = {0};
     PyObject *handler, *resolve, *describe;
     struct host *h;
 
-    if (!PyArg_ParseTupleAndKeywords(args,
-                                     kwargs,
-                                     "iiiOOO",
-                                     CORE_NAMES(names),
-                                     &o.control_fd,
-                                     &o.listen_fd,
-                                     &o.listen_tcp_fd,
-                                     &handler,
-                                     &resolve,
-                                     &describe))
+    if (!PyArg_ParseTuple(args,
+                          "iiiOOO",
+                          &o.control_fd,
+                          &o.listen_fd,
+                          &o.listen_tcp_fd,
+                          &handler,
+                          &resolve,
+                          &describe))
         return NULL;
     if (the_host)
         return PyErr_Format(PyExc_RuntimeError, "there is a host in this process");
-    h = PyObject_New(struct host, type);
+    h = (struct host *)PyType_GenericAlloc(type, 0);
     if (!h)
         return NULL;
-    h->host = NULL;
-    h->found = NULL;
-    h->is_async = false;
     h->handler = Py_NewRef(handler);
     h->resolve = Py_NewRef(resolve);
     h->describe = Py_NewRef(describe);
@@ -111,22 +99,17 @@ static PyObject *host_set_engines(PyObject *self, PyObject *list)
 {
     struct host *h = (struct host *)self;
     char **names = core_strings(list);
-    PyObject *found = PyList_New(0), *old = h->found;
-    size_t n = 0;
-    int rc = -ENOMEM;
+    int rc = -1;
 
-    while (names && names[n])
-        n++;
-    if (names && found)
-        rc = ms_host_set_engines(h->host, (const char *const *)names, n);
+    if (names)
+        rc = ms_host_set_engines(
+            h->host, (const char *const *)names, (size_t)PyList_Size(list));
     core_strings_free(names);
-    if (rc < 0) {
-        Py_XDECREF(found);
+    if (rc < 0)
         return PyErr_Occurred() ? NULL : PyErr_NoMemory();
-    }
-    h->found = found; /* what was found may be another engine's now */
-    Py_DECREF(old);
-    Py_RETURN_NONE;
+    /* what was found may be another engine's now */
+    return PyList_SetSlice(h->found, 0, PY_SSIZE_T_MAX, NULL) < 0 ? NULL
+                                                                  : Py_NewRef(Py_None);
 }
 
 static PyObject *host_become_async(PyObject *self, PyObject *unused)

@@ -373,6 +373,7 @@ class Host:
         handler: Callable[[int, Any], Any],
         resolve: Callable[[str, str], Any],
         describe: Callable[[BaseException, int], tuple[int, str, str, str, bytes]],
+        /,
     ) -> None: ...
     @property
     def changes(self) -> int:
@@ -478,8 +479,6 @@ class Rows:
     @property
     def view(self) -> tuple[int, int, int] | None:
         """(block, first, step) where all rows are one run."""
-    @property
-    def blocks(self) -> list[int]: ...
     @staticmethod
     def concat(parts: list[tuple[Rows, list[int]]], /) -> Rows:
         """With each, what its blocks are called in the result."""
@@ -550,7 +549,7 @@ def spare_stats() -> tuple[int, int]:
 
 def store_put(value: Any) -> tuple[bytes, list[Held]]: ...
 def store_get(meta: bytes) -> Any: ...
-def store_hold(meta: bytes) -> list[Held]: ...
+def store_hold(meta: bytes) -> tuple[bytes, list[Held]]: ...
 def store_node() -> tuple[int, int] | None:
     """(id, limit) of this process's store."""
 

@@ -20,16 +20,13 @@
 #include "session/session.h"
 #include "wire/client/client.h"
 
-#include <pthread.h>
-
 struct muster_session {
     struct ms_driver_session *driver;
     struct ms_head *head;     /* its, until the shutdown */
     struct ms_client *client; /* likewise */
     void (*on_log)(void *arg, const struct muster_log_line *line);
     void *arg;
-    pthread_mutex_t lock;
-    unsigned refs; /* the user's, and clusters that were not destroyed; under `lock` */
+    _Atomic unsigned refs; /* the user's, and clusters that were not destroyed */
 };
 
 struct muster_resources {

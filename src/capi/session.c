@@ -6,6 +6,7 @@
 #include "session/find.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -38,13 +39,6 @@ static void on_log(void *arg, const Muster__LogLines *lines)
 }
 
 /* ---- start ----------------------------------------------------------------------- */
-
-static void session_free(struct muster_session *s)
-{
-    ms_driver_session_destroy(s->driver);
-    pthread_mutex_destroy(&s->lock);
-    free(s);
-}
 
 static void env_free(char ***env)
 {
@@ -125,12 +119,11 @@ struct muster_session *muster_init(const struct muster_session_options *options,
         memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
     if (!s)
         return ms_capi_no_memory(err), NULL;
-    pthread_mutex_init(&s->lock, NULL);
     s->on_log = o.on_log;
     s->arg = o.arg;
     s->refs = 1;
     if (start(s, &o, err) < 0) {
-        session_free(s);
+        ms_capi_session_unref(s);
         return NULL;
     }
     return s;
@@ -160,21 +153,16 @@ void muster_shutdown(struct muster_session *s, int64_t grace_ns)
 
 struct muster_session *ms_capi_session_ref(struct muster_session *s)
 {
-    pthread_mutex_lock(&s->lock);
-    s->refs++;
-    pthread_mutex_unlock(&s->lock);
+    atomic_fetch_add(&s->refs, 1);
     return s;
 }
 
 void ms_capi_session_unref(struct muster_session *s)
 {
-    bool last;
-
-    pthread_mutex_lock(&s->lock);
-    last = --s->refs == 0;
-    pthread_mutex_unlock(&s->lock);
-    if (last)
-        session_free(s);
+    if (atomic_fetch_sub(&s->refs, 1) != 1)
+        return;
+    ms_driver_session_destroy(s->driver);
+    free(s);
 }
 
 int ms_capi_check_open(const struct muster_session *s, struct muster_error *err)

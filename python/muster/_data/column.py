@@ -402,7 +402,7 @@ def _objects(column: Column) -> NDArray[Any]:
     column.rows.where(blocks, rows)
     out = np.empty(count, dtype=object)
     order = np.argsort(blocks, kind="stable")
-    used = column.rows.blocks
+    used = [block for block, *_ in column.rows.spans(len(column.parts))]
     begin = 0
     for block, end in zip(
         used, np.searchsorted(blocks, used, side="right", sorter=order), strict=True

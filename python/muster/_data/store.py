@@ -72,7 +72,7 @@ class Ref:
 
 
 def _load_ref(meta: bytes) -> Ref:
-    return Ref(meta, _core.store_hold(meta))
+    return Ref(*_core.store_hold(meta))
 
 
 class Resolved:
